@@ -1,0 +1,125 @@
+# Every dependency is found, never downloaded. What is missing is named with its Debian and its Spack package, all of it
+# in one message.
+
+set(TRIREME_MISSING "")
+
+# trireme_need(<found?> <what> <Debian package> <Spack package>)
+function(trireme_need found what debian spack)
+  if(NOT found)
+    set(TRIREME_MISSING
+        "${TRIREME_MISSING}\n  ${what}\n      Debian: apt-get install ${debian}\n      Spack:  spack install ${spack}"
+        PARENT_SCOPE)
+  endif()
+endfunction()
+
+find_package(Kokkos 3.4 QUIET)
+trireme_need("${Kokkos_FOUND}" "Kokkos 3.4 or newer" libtrilinos-kokkos-dev kokkos)
+find_package(KokkosKernels QUIET)
+trireme_need("${KokkosKernels_FOUND}" "Kokkos Kernels" libtrilinos-kokkos-kernels-dev kokkos-kernels)
+
+find_package(MPI QUIET COMPONENTS CXX)
+trireme_need("${MPI_CXX_FOUND}" "MPI" "mpich libmpich-dev" mpich)
+
+set(HDF5_PREFER_PARALLEL ON)
+find_package(HDF5 1.10 QUIET COMPONENTS C)
+trireme_need("${HDF5_FOUND}" "HDF5 1.10 or newer (serial or parallel)" libhdf5-mpich-dev hdf5)
+
+find_package(tomlplusplus QUIET)
+trireme_need("${tomlplusplus_FOUND}" "toml++" libtomlplusplus-dev tomlplusplus)
+
+find_package(CLI11 QUIET)
+if(NOT CLI11_FOUND)  # Debian's package has no CMake configuration
+  find_path(CLI11_INCLUDE_DIR CLI/CLI.hpp)
+  if(CLI11_INCLUDE_DIR)
+    add_library(CLI11::CLI11 INTERFACE IMPORTED)
+    set_target_properties(CLI11::CLI11 PROPERTIES INTERFACE_INCLUDE_DIRECTORIES "${CLI11_INCLUDE_DIR}")
+    set(CLI11_FOUND TRUE)
+  endif()
+endif()
+trireme_need("${CLI11_FOUND}" "CLI11" libcli11-dev cli11)
+
+find_package(nlohmann_json QUIET)
+trireme_need("${nlohmann_json_FOUND}" "nlohmann-json" nlohmann-json3-dev nlohmann-json)
+
+find_package(ZLIB QUIET)
+trireme_need("${ZLIB_FOUND}" "zlib" zlib1g-dev zlib-ng+compat)
+
+find_path(XXHASH_INCLUDE_DIR xxhash.h)
+find_library(XXHASH_LIBRARY xxhash)
+if(XXHASH_INCLUDE_DIR AND XXHASH_LIBRARY)
+  set(XXHASH_FOUND TRUE)
+  add_library(trireme_xxhash INTERFACE)
+  target_include_directories(trireme_xxhash SYSTEM INTERFACE "${XXHASH_INCLUDE_DIR}")
+  target_link_libraries(trireme_xxhash INTERFACE "${XXHASH_LIBRARY}")
+endif()
+trireme_need("${XXHASH_FOUND}" "xxHash" libxxhash-dev xxhash)
+
+find_path(PCRE2_INCLUDE_DIR pcre2.h)
+find_library(PCRE2_LIBRARY pcre2-8)
+if(PCRE2_INCLUDE_DIR AND PCRE2_LIBRARY)
+  set(PCRE2_FOUND TRUE)
+  add_library(trireme_pcre2 INTERFACE)
+  target_include_directories(trireme_pcre2 SYSTEM INTERFACE "${PCRE2_INCLUDE_DIR}")
+  target_link_libraries(trireme_pcre2 INTERFACE "${PCRE2_LIBRARY}")
+endif()
+trireme_need("${PCRE2_FOUND}" "PCRE2" libpcre2-dev pcre2)
+
+if(TRIREME_TESTS)
+  find_package(GTest QUIET)
+  trireme_need("${GTest_FOUND}" "GoogleTest (or configure with -DTRIREME_TESTS=OFF)" libgtest-dev googletest)
+endif()
+if(TRIREME_BENCHMARKS)
+  find_package(benchmark QUIET)
+  trireme_need("${benchmark_FOUND}" "Google Benchmark (or configure with -DTRIREME_BENCHMARKS=OFF)"
+               libbenchmark-dev benchmark)
+endif()
+
+if(NOT TRIREME_ONEDNN STREQUAL "OFF")
+  find_package(dnnl QUIET)
+  if(TRIREME_ONEDNN STREQUAL "ON")
+    trireme_need("${dnnl_FOUND}" "oneDNN (or configure with -DTRIREME_ONEDNN=OFF)" libdnnl-dev onednn)
+  elseif(NOT dnnl_FOUND)
+    message(WARNING "oneDNN not found: fp32 matrix products go through Kokkos Kernels, several times slower on most "
+                    "processors. Debian: apt-get install libdnnl-dev; Spack: spack install onednn.")
+  endif()
+endif()
+
+if(TRIREME_MISSING)
+  message(FATAL_ERROR "Trireme needs the following packages, which CMake did not find:${TRIREME_MISSING}\n"
+                      "On Debian and Ubuntu, tools/setup installs all of them. A package in a place of its own is "
+                      "found with -D<name>_ROOT=/its/prefix.")
+endif()
+
+# ---- Kokkos: one interface target that smooths over the versions -----------------------------------------------------
+add_library(trireme_kokkos INTERFACE)
+if(TARGET Kokkos::kokkos)
+  target_link_libraries(trireme_kokkos INTERFACE Kokkos::kokkos)
+else()  # Trilinos' TriBITS configuration of 3.4 names its libraries in a variable
+  target_link_libraries(trireme_kokkos INTERFACE ${Kokkos_LIBRARIES})
+endif()
+if(TARGET Kokkos::kokkoskernels)
+  target_link_libraries(trireme_kokkos INTERFACE Kokkos::kokkoskernels)
+else()
+  target_link_libraries(trireme_kokkos INTERFACE ${KokkosKernels_LIBRARIES})
+endif()
+if(DEFINED KokkosCore_VERSION OR Kokkos_VERSION VERSION_LESS 3.5)
+  # Debian's Trilinos puts its headers in a folder that its CMake configuration does not name.
+  find_path(TRIREME_TRILINOS_INCLUDE_DIR Kokkos_Core.hpp PATH_SUFFIXES trilinos REQUIRED)
+  target_include_directories(trireme_kokkos SYSTEM INTERFACE "${TRIREME_TRILINOS_INCLUDE_DIR}")
+endif()
+if(TRIREME_REQUIRE_CUDA AND NOT "CUDA" IN_LIST Kokkos_DEVICES)
+  message(FATAL_ERROR "The preset asks for CUDA, but the Kokkos found in ${Kokkos_DIR} has the back ends "
+                      "[${Kokkos_DEVICES}]. Give one built with -DKokkos_ENABLE_CUDA=ON by -DKokkos_ROOT=... ; "
+                      "Spack: spack install kokkos +cuda +wrapper cuda_arch=90")
+endif()
+message(STATUS "Kokkos ${Kokkos_VERSION} (${Kokkos_DIR}), HDF5 ${HDF5_VERSION}, MPI ${MPI_CXX_VERSION}, "
+               "oneDNN ${dnnl_VERSION}")
+
+add_library(trireme_hdf5 INTERFACE)
+target_include_directories(trireme_hdf5 SYSTEM INTERFACE ${HDF5_C_INCLUDE_DIRS})
+target_link_libraries(trireme_hdf5 INTERFACE ${HDF5_C_LIBRARIES})
+target_compile_definitions(trireme_hdf5 INTERFACE ${HDF5_C_DEFINITIONS})
+if(HDF5_IS_PARALLEL)  # only serial calls are made, but a parallel HDF5's headers include mpi.h
+  target_include_directories(trireme_hdf5 SYSTEM INTERFACE ${MPI_CXX_INCLUDE_DIRS})
+  target_link_libraries(trireme_hdf5 INTERFACE ${MPI_CXX_LIBRARIES})
+endif()

@@ -1,0 +1,55 @@
+#pragma once
+
+#include <charconv>
+#include <concepts>
+#include <cstdint>
+#include <sstream>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace trireme {
+
+/// Appends one part: strings as they are, bools as words, floating-point numbers in the shortest form that reads back
+/// exactly, everything else through operator<<.
+template <class T>
+void append_text(std::string& out, const T& part) {
+  if constexpr (std::convertible_to<const T&, std::string_view>) {
+    out += std::string_view(part);
+  } else if constexpr (std::same_as<T, bool>) {
+    out += part ? "true" : "false";
+  } else if constexpr (std::same_as<T, char>) {
+    out += part;
+  } else if constexpr (std::is_arithmetic_v<T>) {
+    char buffer[64];
+    const auto end = std::to_chars(buffer, buffer + sizeof buffer, part).ptr;
+    out.append(buffer, end);
+  } else {
+    std::ostringstream stream;
+    stream << part;
+    out += stream.str();
+  }
+}
+
+/// The parts, one after the other: `text("rank ", 3, " of ", 8)`.
+template <class... Parts>
+std::string text(const Parts&... parts) {
+  std::string out;
+  (append_text(out, parts), ...);
+  return out;
+}
+
+std::string join(const std::vector<std::string>& parts, std::string_view separator);
+
+/// 1536 -> "1.5 KiB"; binary units, three digits.
+std::string human_bytes(std::int64_t bytes);
+/// 124439808 -> "124,439,808".
+std::string with_commas(std::int64_t number);
+/// 3725 s -> "1:02:05"; below an hour "2:05".
+std::string human_seconds(double seconds);
+/// A number with `digits` places after the point.
+std::string fixed(double number, int digits);
+/// The candidate with the smallest edit distance to `word`, or "" if none is near enough to be meant.
+std::string nearest(std::string_view word, const std::vector<std::string>& candidates);
+
+}  // namespace trireme

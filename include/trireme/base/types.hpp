@@ -1,0 +1,66 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string_view>
+
+namespace trireme {
+
+using Rank = int;        ///< Position in a communicator.
+using Stage = int;       ///< Pipeline stage (virtual stages counted through).
+using Micro = int;       ///< Micro-batch of a step, 0 … m−1 on each data-parallel rank.
+using Bytes = std::int64_t;
+using Seconds = double;
+
+/// How a number is stored. The order is part of the checkpoint format: append only.
+enum class DType : std::uint8_t { fp64, fp32, bf16, fp16, int64, int32, uint32, uint16, uint8 };
+
+enum class Family : std::uint8_t { gpt };
+enum class ScheduleKind : std::uint8_t { gpipe, one_forward_one_backward };
+enum class OptimizerKind : std::uint8_t { adamw };
+enum class Axis : std::uint8_t { data, pipeline, tensor };
+
+Bytes size_of(DType type);
+
+/// The word that decks, logs and files use: "fp32", "gpt", "1f1b", "adamw", "data".
+std::string_view name_of(DType);
+std::string_view name_of(Family);
+std::string_view name_of(ScheduleKind);
+std::string_view name_of(OptimizerKind);
+std::string_view name_of(Axis);
+
+/// All words of an enum, in the order of its values; `parse<E>(name)` is the inverse of name_of.
+template <class E>
+std::span<const std::string_view> names();
+
+template <class E>
+std::optional<E> parse(std::string_view name) {
+  const auto all = names<E>();
+  for (std::size_t i = 0; i < all.size(); ++i)
+    if (all[i] == name) return static_cast<E>(i);
+  return std::nullopt;
+}
+
+/// The DType of a C++ type: `dtype_of<float> == DType::fp32`.
+template <class T>
+inline constexpr DType dtype_of = [] {
+  static_assert(sizeof(T) == 0, "no DType for this type");
+  return DType::fp64;
+}();
+template <>
+inline constexpr DType dtype_of<double> = DType::fp64;
+template <>
+inline constexpr DType dtype_of<float> = DType::fp32;
+template <>
+inline constexpr DType dtype_of<std::int64_t> = DType::int64;
+template <>
+inline constexpr DType dtype_of<std::int32_t> = DType::int32;
+template <>
+inline constexpr DType dtype_of<std::uint32_t> = DType::uint32;
+template <>
+inline constexpr DType dtype_of<std::uint16_t> = DType::uint16;
+template <>
+inline constexpr DType dtype_of<std::uint8_t> = DType::uint8;
+
+}  // namespace trireme

@@ -1,0 +1,89 @@
+#pragma once
+
+#include <trireme/base/types.hpp>
+
+#include <cstdint>
+#include <string>
+
+/// A resolved deck as typed values. Defaults, units, ranges and help stand in the key table (deck/table.hpp) alone.
+namespace trireme::deck {
+
+struct RunConfig {
+  std::string directory;
+  std::int64_t steps = 0;
+  std::int64_t seed = 0;
+  Seconds time_limit = 0;  ///< 0: none
+  std::int64_t log_every = 0;
+  std::int64_t evaluate_every = 0;    ///< steps; 0: only at the end
+  std::int64_t evaluate_batches = 0;  ///< global batches per evaluation; 0: the whole file
+};
+
+struct ModelConfig {
+  Family family = Family::gpt;
+  std::int64_t layers = 0;
+  std::int64_t hidden = 0;
+  std::int64_t heads = 0;
+  std::int64_t feed_forward = 0;  ///< resolved: 4·hidden where the deck is silent
+  std::int64_t sequence = 0;
+  std::int64_t vocabulary = 0;  ///< 0 until resolved from the token file
+  double dropout = 0;
+  bool tied_embeddings = true;
+
+  std::int64_t head_size() const { return hidden / heads; }
+};
+
+struct ParallelConfig {
+  std::int64_t tensor = 1;
+  std::int64_t pipeline = 1;
+  std::int64_t data = 0;  ///< 0: what is left of the ranks
+  ScheduleKind schedule = ScheduleKind::one_forward_one_backward;
+  std::int64_t bucket_bytes = 0;  ///< of gradients, per all-reduce
+};
+
+struct BatchConfig {
+  std::int64_t global = 0;  ///< samples per optimizer step
+  std::int64_t micro = 0;   ///< samples per forward pass of a rank
+};
+
+struct PrecisionConfig {
+  DType compute = DType::fp32;
+};
+
+struct OptimizerConfig {
+  OptimizerKind kind = OptimizerKind::adamw;
+  double learning_rate = 0;
+  double minimum_learning_rate = 0;
+  std::int64_t warmup_steps = 0;
+  std::int64_t decay_steps = 0;  ///< resolved: run.steps where the deck is silent
+  double beta1 = 0;
+  double beta2 = 0;
+  double epsilon = 0;
+  double weight_decay = 0;
+  double clip_norm = 0;  ///< 0: no clipping
+};
+
+struct DataConfig {
+  std::string train;
+  std::string validation;  ///< "": none
+  std::string tokenizer;
+};
+
+struct CheckpointConfig {
+  std::string directory;   ///< resolved: <run.directory>/checkpoints
+  std::int64_t every = 0;  ///< steps; 0: only at the end
+  std::int64_t keep = 0;   ///< newest checkpoints kept; 0: all
+  std::string restart;     ///< "latest", "none" or a folder
+};
+
+struct Config {
+  RunConfig run;
+  ModelConfig model;
+  ParallelConfig parallel;
+  BatchConfig batch;
+  PrecisionConfig precision;
+  OptimizerConfig optimizer;
+  DataConfig data;
+  CheckpointConfig checkpoint;
+};
+
+}  // namespace trireme::deck

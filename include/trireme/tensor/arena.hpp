@@ -1,0 +1,73 @@
+#pragma once
+
+#include <trireme/base/check.hpp>
+#include <trireme/tensor/views.hpp>
+
+#include <cstddef>
+#include <string>
+
+namespace trireme {
+
+/// Every array begins at a multiple of this: a cache line, a 512-bit vector, and enough for device copies.
+inline constexpr std::int64_t arena_alignment_bytes = 64;
+
+inline constexpr std::int64_t aligned(std::int64_t bytes) {
+  return (bytes + arena_alignment_bytes - 1) / arena_alignment_bytes * arena_alignment_bytes;
+}
+
+/// One allocation of device memory, made once, from which views are cut in order. Plan first, then allocate: an arena
+/// built without memory only counts (`Arena plan; layout(plan); Arena real("saved", plan.used()); layout(real);`), so
+/// that one function both sizes and places.
+class Arena {
+ public:
+  /// Counts only: views cut from it have the right shapes and a null pointer.
+  Arena() = default;
+  /// Allocates `bytes` of device memory, zeroed; `label` names it in memory tables and Kokkos Tools.
+  Arena(const std::string& label, std::int64_t bytes);
+
+  template <class T>
+  View1<T> take(std::int64_t n0) {
+    return View1<T>(cut<T>(n0), size(n0));
+  }
+  template <class T>
+  View2<T> take(std::int64_t n0, std::int64_t n1) {
+    return View2<T>(cut<T>(n0 * n1), size(n0), size(n1));
+  }
+  template <class T>
+  View3<T> take(std::int64_t n0, std::int64_t n1, std::int64_t n2) {
+    return View3<T>(cut<T>(n0 * n1 * n2), size(n0), size(n1), size(n2));
+  }
+  template <class T>
+  View4<T> take(std::int64_t n0, std::int64_t n1, std::int64_t n2, std::int64_t n3) {
+    return View4<T>(cut<T>(n0 * n1 * n2 * n3), size(n0), size(n1), size(n2), size(n3));
+  }
+
+  std::int64_t used() const { return used_; }          ///< Bytes cut so far, alignment included.
+  std::int64_t capacity() const { return capacity_; }  ///< Bytes allocated.
+  const std::string& label() const { return label_; }
+  std::byte* data() const { return data_; }
+  bool counts_only() const { return data_ == nullptr; }
+
+  /// Gives back what was cut after `mark` (an earlier used()): for scratch that lives within one call.
+  void release_to(std::int64_t mark);
+
+ private:
+  static std::size_t size(std::int64_t n) { return static_cast<std::size_t>(n); }
+
+  template <class T>
+  T* cut(std::int64_t elements) {
+    return reinterpret_cast<T*>(cut_bytes(elements * static_cast<std::int64_t>(sizeof(T))));
+  }
+  std::byte* cut_bytes(std::int64_t bytes);
+
+  std::string label_;
+  Kokkos::View<std::byte*, Memory> memory_;  // the only owning view of the program
+  std::byte* data_ = nullptr;
+  std::int64_t capacity_ = 0;
+  std::int64_t used_ = 0;
+};
+
+/// Arenas allocated so far in this process, for the test that counts allocations per step.
+std::int64_t arena_allocation_count();
+
+}  // namespace trireme

@@ -1,0 +1,53 @@
+#pragma once
+
+#include <Kokkos_Core.hpp>
+
+#include <cstddef>
+#include <cstdint>
+
+/// The one place that names Kokkos' view types. Views never own: arenas own, and every view is a window into one.
+/// Shape legend: B batch, S sequence, T = B·S tokens, D hidden, H heads, K head size, F feed-forward, V vocabulary,
+/// L layers. Shapes stand in comments beside each view, last axis contiguous.
+namespace trireme {
+
+using Exec = Kokkos::DefaultExecutionSpace;
+using Memory = Exec::memory_space;
+using Device = Kokkos::Device<Exec, Memory>;
+using Unmanaged = Kokkos::MemoryTraits<Kokkos::Unmanaged>;
+
+template <class T>
+using View1 = Kokkos::View<T*, Kokkos::LayoutRight, Device, Unmanaged>;
+template <class T>
+using View2 = Kokkos::View<T**, Kokkos::LayoutRight, Device, Unmanaged>;
+template <class T>
+using View3 = Kokkos::View<T***, Kokkos::LayoutRight, Device, Unmanaged>;
+template <class T>
+using View4 = Kokkos::View<T****, Kokkos::LayoutRight, Device, Unmanaged>;
+
+/// Plain host memory.
+template <class T>
+using HostView1 = Kokkos::View<T*, Kokkos::LayoutRight, Kokkos::HostSpace, Unmanaged>;
+
+/// True where a kernel's body runs on the host, so that `#pragma omp simd` loops are the lanes.
+inline constexpr bool exec_on_host =
+    Kokkos::SpaceAccessibility<Kokkos::DefaultHostExecutionSpace, Memory>::accessible &&
+    Kokkos::SpaceAccessibility<Exec, Kokkos::HostSpace>::accessible;
+
+/// The type in which sums over stored numbers are accumulated: fp32 or wider.
+template <class T>
+struct AccumulateOf {
+  using type = float;
+};
+template <>
+struct AccumulateOf<double> {
+  using type = double;
+};
+template <class T>
+using Accumulate = typename AccumulateOf<std::remove_const_t<T>>::type;
+
+template <class T>
+std::int64_t extent(const T& view, int axis) {
+  return static_cast<std::int64_t>(view.extent(static_cast<std::size_t>(axis)));
+}
+
+}  // namespace trireme

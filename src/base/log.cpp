@@ -1,0 +1,87 @@
+#include <trireme/base/log.hpp>
+
+#include <unistd.h>
+
+#include <cstdio>
+#include <fstream>
+#include <mutex>
+
+namespace trireme::log {
+namespace {
+
+struct State {
+  std::mutex mutex;
+  std::ofstream file;
+  bool speaks = true;
+  bool progress_shown = false;
+};
+
+State& state() {
+  static State instance;
+  return instance;
+}
+
+void to_file(State& s, std::string_view prefix, std::string_view message) {
+  if (s.file.is_open()) s.file << prefix << message << '\n' << std::flush;
+}
+
+void end_progress(State& s) {
+  if (s.progress_shown) std::fputs("\r\033[K", stdout);
+  s.progress_shown = false;
+}
+
+void to_stderr(std::string_view prefix, std::string_view message) {
+  State& s = state();
+  const std::lock_guard lock(s.mutex);
+  if (!s.speaks) return;
+  end_progress(s);
+  std::fflush(stdout);
+  const std::string whole = text(prefix, message, "\n");
+  std::fwrite(whole.data(), 1, whole.size(), stderr);
+  to_file(s, prefix, message);
+}
+
+}  // namespace
+
+void set_speaking(bool speaks) { state().speaks = speaks; }
+bool speaking() { return state().speaks; }
+bool on_terminal() { return isatty(STDOUT_FILENO) == 1; }
+
+void set_file(const std::string& path) {
+  State& s = state();
+  const std::lock_guard lock(s.mutex);
+  s.file.close();
+  s.file.clear();
+  if (!path.empty() && s.speaks) s.file.open(path, std::ios::app);
+}
+
+void line(std::string_view message) {
+  State& s = state();
+  const std::lock_guard lock(s.mutex);
+  if (!s.speaks) return;
+  end_progress(s);
+  const std::string whole = text(message, "\n");
+  std::fwrite(whole.data(), 1, whole.size(), stdout);
+  std::fflush(stdout);
+  to_file(s, "", message);
+}
+
+void warn(std::string_view message) { to_stderr("trireme: warning: ", message); }
+void error(std::string_view message) { to_stderr("trireme: error: ", message); }
+
+void progress(std::string_view message) {
+  if (!on_terminal()) {
+    line(message);
+    return;
+  }
+  State& s = state();
+  const std::lock_guard lock(s.mutex);
+  if (!s.speaks) return;
+  const std::string whole = text("\r\033[K", message);
+  std::fwrite(whole.data(), 1, whole.size(), stdout);
+  std::fflush(stdout);
+  s.progress_shown = true;
+  to_file(s, "", message);
+}
+
+}  // namespace trireme::log

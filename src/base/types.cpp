@@ -1,0 +1,47 @@
+#include <trireme/base/types.hpp>
+
+#include <array>
+
+namespace trireme {
+namespace {
+
+constexpr std::array<std::string_view, 9> dtype_names{"fp64",  "fp32",   "bf16",   "fp16", "int64",
+                                                      "int32", "uint32", "uint16", "uint8"};
+constexpr std::array<Bytes, 9> dtype_bytes{8, 4, 2, 2, 8, 4, 4, 2, 1};
+constexpr std::array<std::string_view, 1> family_names{"gpt"};
+constexpr std::array<std::string_view, 2> schedule_names{"gpipe", "1f1b"};
+constexpr std::array<std::string_view, 1> optimizer_names{"adamw"};
+constexpr std::array<std::string_view, 3> axis_names{"data", "pipeline", "tensor"};
+
+}  // namespace
+
+Bytes size_of(DType type) { return dtype_bytes[static_cast<std::size_t>(type)]; }
+
+std::string_view name_of(DType x) { return dtype_names[static_cast<std::size_t>(x)]; }
+std::string_view name_of(Family x) { return family_names[static_cast<std::size_t>(x)]; }
+std::string_view name_of(ScheduleKind x) { return schedule_names[static_cast<std::size_t>(x)]; }
+std::string_view name_of(OptimizerKind x) { return optimizer_names[static_cast<std::size_t>(x)]; }
+std::string_view name_of(Axis x) { return axis_names[static_cast<std::size_t>(x)]; }
+
+template <>
+std::span<const std::string_view> names<DType>() {
+  return dtype_names;
+}
+template <>
+std::span<const std::string_view> names<Family>() {
+  return family_names;
+}
+template <>
+std::span<const std::string_view> names<ScheduleKind>() {
+  return schedule_names;
+}
+template <>
+std::span<const std::string_view> names<OptimizerKind>() {
+  return optimizer_names;
+}
+template <>
+std::span<const std::string_view> names<Axis>() {
+  return axis_names;
+}
+
+}  // namespace trireme
