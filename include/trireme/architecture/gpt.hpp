@@ -1,0 +1,14 @@
+#pragma once
+
+#include <trireme/architecture/architecture.hpp>
+
+#include <vector>
+
+namespace trireme::architecture {
+
+/// Pre-LayerNorm transformer with learned positions and biases (Radford et al. 2019).
+std::vector<ArraySpec> gpt_arrays(const deck::ModelConfig& model);
+
+SavedElements gpt_saved_elements(const deck::ModelConfig& model);
+
+}  // namespace trireme::architecture

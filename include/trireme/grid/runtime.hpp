@@ -1,0 +1,63 @@
+#pragma once
+
+#include <trireme/base/check.hpp>
+#include <trireme/grid/communicator.hpp>
+#include <trireme/layout/process_grid.hpp>
+
+#include <functional>
+#include <memory>
+#include <string>
+
+namespace trireme::grid {
+
+/// MPI and Kokkos from construction to destruction. Exactly one per process, in main.
+class Runtime {
+ public:
+  Runtime(int& argc, char**& argv);
+  ~Runtime();
+  Runtime(const Runtime&) = delete;
+  Runtime& operator=(const Runtime&) = delete;
+
+  Communicator& world() { return *world_; }
+  Rank rank() const { return world_->rank(); }
+  int ranks() const { return world_->size(); }
+
+  /// "2 ranks, Kokkos 3.4.1 Serial, MPICH 4.0.2"
+  std::string description() const;
+
+  /// Runs `local` on every rank; if it throws on any, all ranks throw together and the message of the lowest such rank
+  /// is the one that is printed: an error that all ranks see is reported once. `local` must not communicate.
+  void together(const std::function<void()>& local);
+
+  /// Ends all ranks with this error's code, for errors that the other ranks do not know of. Does not return.
+  [[noreturn]] void abort(const Error& error);
+
+ private:
+  std::unique_ptr<Communicator> world_;
+};
+
+/// Thrown on the ranks that have nothing to print: another rank reports the error.
+class SilentError : public Error {
+ public:
+  explicit SilentError(ExitCode code) : Error("reported by another rank", code) {}
+};
+
+/// The communicators of the three axes.
+class Grid {
+ public:
+  Grid(Communicator& world, const layout::ProcessGrid& process_grid);
+
+  Communicator& world() { return world_; }
+  Communicator& communicator(Axis axis);
+  const layout::ProcessGrid& process_grid() const { return process_grid_; }
+  layout::Coordinates coordinates() const { return process_grid_.coordinates(world_.rank()); }
+
+ private:
+  Communicator& world_;
+  layout::ProcessGrid process_grid_;
+  std::unique_ptr<Communicator> data_;
+  std::unique_ptr<Communicator> pipeline_;
+  std::unique_ptr<Communicator> tensor_;
+};
+
+}  // namespace trireme::grid

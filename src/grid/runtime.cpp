@@ -1,0 +1,110 @@
+#include <trireme/base/log.hpp>
+#include <trireme/grid/runtime.hpp>
+#include <trireme/tensor/views.hpp>
+
+#include <mpi.h>
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <exception>
+#include <limits>
+
+namespace trireme::grid {
+
+Runtime::Runtime(int& argc, char**& argv) {
+  int initialised = 0;
+  MPI_Initialized(&initialised);
+  check(initialised == 0, "a second Runtime in one process");
+  int provided = MPI_THREAD_SINGLE;
+  if (MPI_Init_thread(&argc, &argv, MPI_THREAD_FUNNELED, &provided) != MPI_SUCCESS)
+    throw Error("MPI_Init_thread failed; was the program started by the launcher of the MPI it was built with?");
+  Kokkos::initialize(argc, argv);
+  world_ = std::make_unique<Communicator>(MPI_COMM_WORLD, "world");
+  log::set_speaking(rank() == 0);
+}
+
+Runtime::~Runtime() {
+  world_.reset();
+  Kokkos::finalize();
+  MPI_Finalize();
+}
+
+std::string Runtime::description() const {
+  char library[MPI_MAX_LIBRARY_VERSION_STRING];
+  int length = 0;
+  MPI_Get_library_version(library, &length);
+  std::string mpi(library, static_cast<std::size_t>(length));
+  mpi = mpi.substr(0, mpi.find('\n'));
+  std::replace(mpi.begin(), mpi.end(), '\t', ' ');
+  return text(ranks(), ranks() == 1 ? " rank" : " ranks", ", Kokkos ", KOKKOS_VERSION / 10000, ".",
+              KOKKOS_VERSION / 100 % 100, ".", KOKKOS_VERSION % 100, " ", Exec::name(), ", ", mpi);
+}
+
+void Runtime::together(const std::function<void()>& local) {
+  std::exception_ptr mine;
+  ExitCode mine_code = ExitCode::failed;
+  try {
+    local();
+  } catch (const Error& e) {
+    mine = std::current_exception();
+    mine_code = e.code();
+  } catch (...) {
+    mine = std::current_exception();
+  }
+  const std::int64_t nobody = std::numeric_limits<std::int64_t>::max();
+  const std::int64_t speaker =
+      world_->all_reduce<std::int64_t>(mine ? rank() : nobody, Reduction::minimum, "agreement on errors");
+  if (speaker == nobody) return;
+  std::int64_t code = speaker == rank() ? static_cast<std::int64_t>(mine_code) : 0;
+  code = world_->all_reduce<std::int64_t>(code, Reduction::maximum, "agreement on the exit code");
+  if (speaker == rank()) std::rethrow_exception(mine);
+  throw SilentError(static_cast<ExitCode>(code));
+}
+
+void Runtime::abort(const Error& error) {
+  // Ranks often fail of the same cause within an instant: the lowest speaks first and ends the others.
+  if (rank() > 0) usleep(static_cast<useconds_t>(std::min(100'000 + 10'000 * rank(), 1'000'000)));
+  log::set_speaking(true);
+  log::error(ranks() > 1 ? text("rank ", rank(), ": ", error.what()) : std::string(error.what()));
+  std::fflush(nullptr);
+  if (ranks() == 1) _exit(static_cast<int>(error.code()));
+  MPI_Abort(MPI_COMM_WORLD, static_cast<int>(error.code()));
+  _exit(static_cast<int>(error.code()));
+}
+
+namespace {
+
+std::unique_ptr<Communicator> split(Communicator& world, const layout::ProcessGrid& grid, Axis axis) {
+  MPI_Comm part = MPI_COMM_NULL;
+  const int code = MPI_Comm_split(MPI_COMM_WORLD, grid.colour(axis, world.rank()), grid.position(axis, world.rank()),
+                                  &part);
+  check(code == MPI_SUCCESS, "MPI_Comm_split along ", name_of(axis), " failed with code ", code);
+  return std::make_unique<Communicator>(part, std::string(name_of(axis)));
+}
+
+}  // namespace
+
+Grid::Grid(Communicator& world, const layout::ProcessGrid& process_grid)
+    : world_(world),
+      process_grid_(process_grid),
+      data_(split(world, process_grid, Axis::data)),
+      pipeline_(split(world, process_grid, Axis::pipeline)),
+      tensor_(split(world, process_grid, Axis::tensor)) {
+  check(process_grid.ranks() == world.size(), "a grid of ", process_grid.ranks(), " ranks in a world of ",
+        world.size());
+}
+
+Communicator& Grid::communicator(Axis axis) {
+  switch (axis) {
+    case Axis::data:
+      return *data_;
+    case Axis::pipeline:
+      return *pipeline_;
+    case Axis::tensor:
+      return *tensor_;
+  }
+  return *data_;
+}
+
+}  // namespace trireme::grid

@@ -1,0 +1,10 @@
+#pragma once
+
+#include <trireme/grid/runtime.hpp>
+
+namespace trireme::testing {
+
+/// The process's runtime, made by mpi_main.cpp.
+grid::Runtime& runtime();
+
+}  // namespace trireme::testing
