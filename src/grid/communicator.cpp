@@ -120,6 +120,14 @@ void Communicator::broadcast(std::span<std::byte> data, int root, const char* wh
   wait(request, what);
 }
 
+std::string Communicator::broadcast(const std::string& value, int root, const char* what) {
+  const auto sizes = all_gather(static_cast<std::int64_t>(value.size()), what);
+  std::string out = value;
+  out.resize(static_cast<std::size_t>(sizes[static_cast<std::size_t>(root)]));
+  broadcast(std::as_writable_bytes(std::span(out)), root, what);
+  return out;
+}
+
 std::vector<std::int64_t> Communicator::all_gather(std::int64_t value, const char* what) {
   std::vector<std::int64_t> all(static_cast<std::size_t>(size_), value);
   if (size_ == 1) return all;

@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <exception>
 #include <limits>
+#include <optional>
 
 namespace trireme::grid {
 
@@ -42,23 +43,21 @@ std::string Runtime::description() const {
 }
 
 void Runtime::together(const std::function<void()>& local) {
-  std::exception_ptr mine;
-  ExitCode mine_code = ExitCode::failed;
+  std::optional<SharedError> mine;
   try {
     local();
   } catch (const Error& e) {
-    mine = std::current_exception();
-    mine_code = e.code();
-  } catch (...) {
-    mine = std::current_exception();
+    mine.emplace(e.what(), e.code());
+  } catch (const std::exception& e) {
+    mine.emplace(e.what());
   }
   const std::int64_t nobody = std::numeric_limits<std::int64_t>::max();
   const std::int64_t speaker =
       world_->all_reduce<std::int64_t>(mine ? rank() : nobody, Reduction::minimum, "agreement on errors");
   if (speaker == nobody) return;
-  std::int64_t code = speaker == rank() ? static_cast<std::int64_t>(mine_code) : 0;
+  std::int64_t code = speaker == rank() ? static_cast<std::int64_t>(mine->code()) : 0;
   code = world_->all_reduce<std::int64_t>(code, Reduction::maximum, "agreement on the exit code");
-  if (speaker == rank()) std::rethrow_exception(mine);
+  if (speaker == rank()) throw *mine;
   throw SilentError(static_cast<ExitCode>(code));
 }
 

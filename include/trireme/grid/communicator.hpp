@@ -64,6 +64,8 @@ class Communicator {
   }
 
   void broadcast(std::span<std::byte> data, int root, const char* what);
+  /// `value` of `root`, on every rank.
+  std::string broadcast(const std::string& value, int root, const char* what);
   /// `value` of every rank in rank order, on every rank.
   std::vector<std::int64_t> all_gather(std::int64_t value, const char* what);
   /// Strings of every rank in rank order, on `root`; empty elsewhere.

@@ -25,8 +25,9 @@ class Runtime {
   /// "2 ranks, Kokkos 3.4.1 Serial, MPICH 4.0.2"
   std::string description() const;
 
-  /// Runs `local` on every rank; if it throws on any, all ranks throw together and the message of the lowest such rank
-  /// is the one that is printed: an error that all ranks see is reported once. `local` must not communicate.
+  /// Runs `local` on every rank; if it throws on any, all ranks throw together: SharedError with the message on the
+  /// lowest such rank, SilentError elsewhere. So an error that all ranks see is reported once, and nobody is left
+  /// waiting. `local` must not communicate.
   void together(const std::function<void()>& local);
 
   /// Ends all ranks with this error's code, for errors that the other ranks do not know of. Does not return.
@@ -34,6 +35,12 @@ class Runtime {
 
  private:
   std::unique_ptr<Communicator> world_;
+};
+
+/// Thrown on the one rank that reports an error which ends all ranks.
+class SharedError : public Error {
+ public:
+  using Error::Error;
 };
 
 /// Thrown on the ranks that have nothing to print: another rank reports the error.

@@ -1,0 +1,14 @@
+#pragma once
+
+#include <trireme/base/check.hpp>
+#include <trireme/commands/options.hpp>
+#include <trireme/grid/runtime.hpp>
+
+/// The commands of trireme-engine. Each is called on all ranks with the same options.
+namespace trireme::commands {
+
+ExitCode train(grid::Runtime& runtime, const TrainOptions& options);
+ExitCode evaluate(grid::Runtime& runtime, const EvalOptions& options);
+ExitCode generate(grid::Runtime& runtime, const GenerateOptions& options);
+
+}  // namespace trireme::commands

@@ -1,0 +1,51 @@
+#pragma once
+
+#include <trireme/architecture/architecture.hpp>
+#include <trireme/model/block.hpp>
+#include <trireme/model/embedding.hpp>
+#include <trireme/model/head.hpp>
+
+#include <vector>
+
+namespace trireme::model {
+
+/// Token by token through the model with a cache of keys and values, for generation: each token costs one pass over the
+/// weights instead of one over the whole text.
+template <class P>
+class Decoder {
+ public:
+  using T = typename P::Compute;
+
+  /// `rows` texts side by side. Arguments must outlive the decoder.
+  Decoder(const architecture::Architecture& architecture, const Parameters<P>& parameters, std::int64_t rows);
+
+  std::int64_t rows() const { return rows_; }
+  /// Positions fed so far; at most the model's sequence length.
+  std::int64_t position() const { return position_; }
+  void reset() { position_ = 0; }
+
+  View1<std::int32_t> tokens() const { return tokens_; }  // [B] the next token of each text
+  View2<T> logits() const { return logits_; }             // [B, V] behind the last step
+
+  /// Feeds tokens() at position(); logits are computed if asked for. Asynchronous.
+  void step(const Exec& exec, bool with_logits);
+
+ private:
+  void cut(Arena& arena);
+
+  deck::ModelConfig model_;
+  std::int64_t rows_;
+  std::int64_t position_ = 0;
+  Embedding<P> embedding_;
+  std::vector<Block<P>> blocks_;
+  Head<P> head_;
+  Arena memory_;
+  std::vector<View3<T>> keys_;    // per layer [B, S, D]
+  std::vector<View3<T>> values_;  // per layer [B, S, D]
+  View1<std::int32_t> tokens_;
+  View2<T> logits_;
+  typename Block<P>::Saved row_;
+  typename Head<P>::Saved head_row_;
+};
+
+}  // namespace trireme::model

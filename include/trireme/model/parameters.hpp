@@ -1,0 +1,80 @@
+#pragma once
+
+#include <trireme/architecture/architecture.hpp>
+#include <trireme/architecture/placement.hpp>
+#include <trireme/tensor/arena.hpp>
+#include <trireme/tensor/named_tensor.hpp>
+
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+namespace trireme::model {
+
+/// The one trait of number types, chosen once in train/: what is stored and multiplied, what sums and gradients are kept
+/// in, and what the optimizer updates.
+struct Fp32 {
+  using Compute = float;
+  using Gradient = float;
+  using Master = float;
+};
+struct Fp64 {
+  using Compute = double;
+  using Gradient = double;
+  using Master = double;
+};
+
+/// The parameter registry: every array of the model with its weight and its gradient, all weights in one arena and all
+/// gradients in another, at the same offsets.
+template <class P>
+class Parameters {
+ public:
+  using Compute = typename P::Compute;
+  using Gradient = typename P::Gradient;
+
+  struct Entry {
+    const architecture::ArraySpec* spec;
+    std::uint32_t number;  ///< of the array in the global registry: the stream of its initial values
+    std::int64_t offset;   ///< in elements
+    NamedTensor<Compute> weight;
+    NamedTensor<Gradient> gradient;
+  };
+
+  /// `architecture` must outlive this. Without `gradients`, for evaluation, gradient views are empty.
+  Parameters(const architecture::Architecture& architecture, bool gradients);
+
+  /// Initial values: element i of array a is number i of the random array (seed, a), whatever the layout.
+  void initialise(const Exec& exec, std::uint64_t seed);
+
+  const std::vector<Entry>& entries() const { return entries_; }
+  const Entry& entry(const std::string& name) const;
+
+  /// A weight or its gradient in two dimensions; `rows` · `columns` may cover the arrays that follow too (query, then
+  /// key and value).
+  View2<Compute> weight(const std::string& name, std::int64_t rows, std::int64_t columns) const;
+  View2<Gradient> gradient(const std::string& name, std::int64_t rows, std::int64_t columns) const;
+  View1<Compute> weight(const std::string& name, std::int64_t elements) const;
+  View1<Gradient> gradient(const std::string& name, std::int64_t elements) const;
+
+  View1<Gradient> all_gradients() const { return all_gradients_; }
+  /// Second gradient [V, D] of tied embeddings, from the logits; empty if untied.
+  View2<Gradient> tied_gradient() const { return tied_gradient_; }
+  /// First gradient element that belongs to `layer` (−1 before the layers, L after them) or a later place.
+  std::int64_t first_element_of_layer(std::int64_t layer) const;
+
+  const architecture::Placement& placement() const { return placement_; }
+  std::int64_t weight_bytes() const { return weights_.capacity(); }
+  std::int64_t gradient_bytes() const { return gradients_.capacity(); }
+
+ private:
+  architecture::Placement placement_;
+  Arena weights_;
+  Arena gradients_;
+  View1<Compute> all_weights_;
+  View1<Gradient> all_gradients_;
+  View2<Gradient> tied_gradient_;
+  std::vector<Entry> entries_;
+  std::unordered_map<std::string, std::size_t> by_name_;
+};
+
+}  // namespace trireme::model

@@ -1,0 +1,25 @@
+#pragma once
+
+#include <trireme/tensor/fence.hpp>
+#include <trireme/tensor/views.hpp>
+
+#include <cstddef>
+#include <span>
+
+namespace trireme {
+
+/// Starts a copy of plain host memory into `to`; the host memory must stay until `exec` is next waited for.
+template <class T>
+void copy_to_device(const Exec& exec, View1<T> to, std::span<const T> from) {
+  using HostSource = Kokkos::View<const T*, Kokkos::LayoutRight, Kokkos::HostSpace, Unmanaged>;
+  Kokkos::deep_copy(exec, to, HostSource(from.data(), from.size()));
+}
+
+/// Copies into plain host memory and waits for it.
+template <class T>
+void copy_to_host(const Exec& exec, std::span<T> to, View1<T> from, const char* reason) {
+  Kokkos::deep_copy(exec, HostView1<T>(to.data(), to.size()), from);
+  fence(exec, reason);
+}
+
+}  // namespace trireme

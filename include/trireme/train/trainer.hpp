@@ -1,0 +1,63 @@
+#pragma once
+
+#include <trireme/base/check.hpp>
+#include <trireme/checkpoint/checkpoint.hpp>
+#include <trireme/data/samples.hpp>
+#include <trireme/train/metrics.hpp>
+#include <trireme/train/worker.hpp>
+
+#include <chrono>
+#include <memory>
+#include <optional>
+#include <string>
+
+namespace trireme::train {
+
+/// What a run works with beside its worker. All must outlive the trainer.
+struct RunParts {
+  const deck::Config& config;
+  const architecture::Architecture& architecture;
+  grid::Communicator& world;
+  const data::Samples& samples;
+  const data::Windows* validation;  ///< null: none
+  const std::vector<std::int32_t>& bytes_of_token;
+  std::string deck_toml;  ///< as resolved, for checkpoints
+};
+
+/// The loop: step, log, validate, save, stop.
+class Trainer {
+ public:
+  Trainer(const RunParts& parts, Worker& worker);
+
+  /// Loads `folder` and goes on behind its step; "" starts at step 1 with initial weights.
+  void start(const std::string& folder);
+
+  /// Runs to the last step, or to the first step's end at which the time limit is near or a signal has come: then a
+  /// checkpoint is written and the code is `restartable`. Collective.
+  ExitCode run();
+
+  static std::string folder_name(std::int64_t step);
+
+ private:
+  using Clock = std::chrono::steady_clock;
+
+  void log_step(std::int64_t step);
+  std::optional<Evaluation> validate();
+  void save(std::int64_t step);
+  bool must_stop(std::int64_t step);
+  std::string progress_line(const Metrics& metrics) const;
+
+  const RunParts parts_;
+  Worker& worker_;
+  std::optional<MetricsFile> metrics_;
+  double peak_flops_ = 0;  ///< of all ranks
+  std::int64_t first_step_ = 1;
+  std::int64_t logged_step_ = 0;
+  std::int64_t saved_step_ = 0;
+  Clock::time_point started_;
+  Clock::time_point logged_at_;
+  Seconds untimed_ = 0;  ///< evaluations and checkpoints since the last logged step
+  Seconds save_seconds_ = 0;
+};
+
+}  // namespace trireme::train

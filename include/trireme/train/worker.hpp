@@ -1,0 +1,73 @@
+#pragma once
+
+#include <trireme/architecture/architecture.hpp>
+#include <trireme/checkpoint/checkpoint.hpp>
+#include <trireme/data/samples.hpp>
+#include <trireme/deck/config.hpp>
+#include <trireme/grid/runtime.hpp>
+#include <trireme/plan/memory.hpp>
+#include <trireme/schedule/program.hpp>
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace trireme::train {
+
+/// What a step found, the same on all ranks.
+struct StepResult {
+  double loss = 0;           ///< mean over the tokens of the global batch
+  double gradient_norm = 0;  ///< before clipping
+};
+
+/// Sums over a token file.
+struct Evaluation {
+  double nats = 0;  ///< Σ cross entropy
+  std::int64_t tokens = 0;
+  std::int64_t bytes = 0;  ///< of text in those tokens
+  double loss() const { return nats / static_cast<double>(tokens); }
+  double bits_per_byte() const;
+};
+
+/// An array in host memory, as a checkpoint stores it.
+struct HostArray {
+  std::string name;
+  DType dtype;
+  std::vector<std::int64_t> shape;
+  std::vector<std::byte> bytes;
+};
+
+/// One rank's model with all that trains it. The number types are chosen once, in make_worker.
+class Worker {
+ public:
+  virtual ~Worker() = default;
+
+  /// Initial weights from the deck's seed.
+  virtual void initialise() = 0;
+  /// Queues step `step` ≥ 1 on the global samples of that step.
+  virtual void train_step(std::int64_t step, const data::Samples& samples) = 0;
+  /// Waits for the last step and says what it found. Collective.
+  virtual StepResult result() = 0;
+  /// Windows [0, windows) of a file, divided over all ranks; `bytes_of_token` per id. Collective.
+  virtual Evaluation evaluate(const data::Windows& file, std::int64_t windows,
+                              const std::vector<std::int32_t>& bytes_of_token) = 0;
+
+  /// Parameters, and the optimizer's state if this worker trains. Waits.
+  virtual std::vector<HostArray> save() = 0;
+  virtual void load(const checkpoint::Reader& reader) = 0;
+
+  virtual std::vector<plan::MemoryRow> memory() const = 0;
+  /// FLOP/s of this rank's best matrix product, measured now.
+  virtual double measure_peak() = 0;
+  /// "fp32 products by oneDNN 2.6.3"
+  virtual std::string description() const = 0;
+};
+
+enum class Mode : std::uint8_t { train, evaluate };
+
+/// `config` must be resolved; all arguments must outlive the worker. `program` is null in evaluation.
+std::unique_ptr<Worker> make_worker(const deck::Config& config, const architecture::Architecture& architecture,
+                                    grid::Grid& grid, const schedule::Program* program, Mode mode);
+
+}  // namespace trireme::train

@@ -1,0 +1,37 @@
+#include <trireme/base/check.hpp>
+#include <trireme/commands/resolve.hpp>
+#include <trireme/data/tokenizer.hpp>
+
+#include <filesystem>
+
+namespace trireme::commands {
+
+void resolve_vocabulary(deck::Deck& deck, const data::TokenFile* tokens) {
+  std::int64_t& vocabulary = deck.config.model.vocabulary;
+  if (tokens == nullptr) {
+    check_usage(vocabulary > 0, deck.file_name, ": [model] vocabulary is not given and the token file ",
+                deck.cite("data", "train"), " does not exist; give model.vocabulary=... or make the file with ",
+                "trireme tokenize");
+    return;
+  }
+  if (vocabulary == 0) vocabulary = tokens->vocabulary();
+  check_usage(vocabulary >= tokens->vocabulary(), deck.cite("model", "vocabulary"), " is smaller than the ",
+              tokens->vocabulary(), " ids of ", tokens->path(), "; choose at least that many");
+}
+
+data::TokenFile open_token_file(const deck::Deck& deck, const std::string& key) {
+  const std::string& path = key == "validation" ? deck.config.data.validation : deck.config.data.train;
+  check_usage(std::filesystem::exists(path), deck.cite("data", key), ": there is no such file; make it with ",
+              "trireme tokenize -o ", path, " TEXT...");
+  return data::TokenFile(path);
+}
+
+std::vector<std::int32_t> bytes_of_token(const std::string& tokenizer, std::int64_t vocabulary) {
+  const auto t = data::make_tokenizer(tokenizer);
+  std::vector<std::int32_t> bytes(static_cast<std::size_t>(vocabulary), 0);
+  for (std::int32_t id = 0; id < std::min(vocabulary, t->vocabulary()); ++id)
+    bytes[static_cast<std::size_t>(id)] = static_cast<std::int32_t>(t->decode(std::vector<std::int32_t>{id}).size());
+  return bytes;
+}
+
+}  // namespace trireme::commands

@@ -1,0 +1,48 @@
+#include <trireme/base/log.hpp>
+#include <trireme/commands/engine.hpp>
+#include <trireme/commands/resolve.hpp>
+#include <trireme/commands/session.hpp>
+#include <trireme/train/worker.hpp>
+
+#include <cmath>
+
+namespace trireme::commands {
+
+ExitCode evaluate(grid::Runtime& runtime, const EvalOptions& options) {
+  Session session = open_session(runtime, options.deck, options.overrides, Ranks::all_data_parallel);
+  const deck::Config& config = session.config();
+
+  std::optional<data::TokenFile> file;
+  std::optional<data::Windows> windows;
+  std::string folder;
+  std::vector<std::int32_t> bytes;
+  runtime.together([&] {
+    deck::Deck& deck = session.deck;
+    if (!options.data.empty()) deck.config.data.validation = options.data;
+    check_usage(!config.data.validation.empty(), deck.file_name,
+                ": nothing to evaluate on; give --data FILE or [data] validation");
+    file.emplace(open_token_file(deck, "validation"));
+    check_usage(file->vocabulary() <= config.model.vocabulary, file->path(), " has ", file->vocabulary(),
+                " ids, the model only ", config.model.vocabulary);
+    windows.emplace(*file, config.model.sequence);
+    folder = find_checkpoint(deck, options.checkpoint.empty() ? "latest" : options.checkpoint);
+    bytes = bytes_of_token(file->tokenizer(), config.model.vocabulary);
+  });
+
+  const auto worker = train::make_worker(config, session.architecture, *session.grid, nullptr, train::Mode::evaluate);
+  std::int64_t step = 0;
+  runtime.together([&] {
+    const checkpoint::Reader reader(folder);
+    worker->load(reader);
+    step = reader.state().step;
+  });
+  const train::Evaluation e = worker->evaluate(*windows, windows->count(), bytes);
+  say("checkpoint ", folder, ", step ", step);
+  say("data ", file->path(), ": ", with_commas(e.tokens), " tokens, ", with_commas(e.bytes), " bytes");
+  say("loss ", fixed(e.loss(), 6), " nats per token");
+  say("perplexity ", fixed(std::exp(e.loss()), 4));
+  say("bits per byte ", fixed(e.bits_per_byte(), 4));
+  return ExitCode::finished;
+}
+
+}  // namespace trireme::commands

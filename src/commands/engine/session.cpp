@@ -1,0 +1,60 @@
+#include <trireme/base/log.hpp>
+#include <trireme/checkpoint/checkpoint.hpp>
+#include <trireme/commands/resolve.hpp>
+#include <trireme/commands/session.hpp>
+#include <trireme/deck/checks.hpp>
+
+#include <filesystem>
+
+namespace trireme::commands {
+namespace {
+
+/// Ranks read the deck for themselves; on a broken file system they may read different ones.
+void compare_decks(grid::Runtime& runtime, const deck::Deck& deck) {
+  const std::string mine = deck::fingerprint(deck);
+  const auto all = runtime.world().gather(mine, 0, "comparison of decks");
+  runtime.together([&] {
+    for (std::size_t r = 0; r < all.size(); ++r)
+      check(all[r] == mine, "rank ", r, " read another deck than rank 0: ", deck.file_name,
+            " is not the same file on every node");
+  });
+}
+
+}  // namespace
+
+Session open_session(grid::Runtime& runtime, const std::string& deck_file, const std::vector<std::string>& overrides,
+                     Ranks ranks) {
+  Session s;
+  runtime.together([&] {
+    s.deck = deck::load_deck(deck_file, overrides);
+    if (ranks == Ranks::all_data_parallel) {
+      s.deck.config.parallel.tensor = s.deck.config.parallel.pipeline = 1;
+      s.deck.config.parallel.data = runtime.ranks();
+    } else {
+      deck::resolve_parallel(s.deck, runtime.ranks());
+    }
+    if (std::filesystem::exists(s.deck.config.data.train)) s.tokens.emplace(s.deck.config.data.train);
+    resolve_vocabulary(s.deck, s.tokens ? &*s.tokens : nullptr);
+    s.architecture = architecture::describe(s.deck.config.model);
+  });
+  compare_decks(runtime, s.deck);
+  const deck::ParallelConfig& p = s.deck.config.parallel;
+  s.grid = std::make_unique<grid::Grid>(
+      runtime.world(), layout::ProcessGrid(static_cast<int>(p.data), static_cast<int>(p.pipeline),
+                                           static_cast<int>(p.tensor), runtime.ranks()));
+  return s;
+}
+
+std::string find_checkpoint(const deck::Deck& deck, const std::string& where) {
+  if (where != "latest") {
+    check_usage(std::filesystem::is_directory(where), "there is no checkpoint folder ", where);
+    return where;
+  }
+  const std::string& directory = deck.config.checkpoint.directory;
+  const auto folder = checkpoint::latest(directory);
+  check_usage(folder.has_value(), "there is no complete checkpoint in ", directory,
+              "; train first, or name a checkpoint folder");
+  return *folder;
+}
+
+}  // namespace trireme::commands

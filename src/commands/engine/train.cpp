@@ -1,0 +1,102 @@
+#include <trireme/base/log.hpp>
+#include <trireme/checkpoint/checkpoint.hpp>
+#include <trireme/commands/engine.hpp>
+#include <trireme/commands/resolve.hpp>
+#include <trireme/commands/session.hpp>
+#include <trireme/data/batch.hpp>
+#include <trireme/plan/memory.hpp>
+#include <trireme/schedule/machine.hpp>
+#include <trireme/train/executor.hpp>
+#include <trireme/train/trainer.hpp>
+
+#include <filesystem>
+#include <fstream>
+
+namespace trireme::commands {
+namespace {
+
+/// Makes the run's folder and leaves the resolved deck in it. On one rank.
+void open_directory(const deck::Deck& deck) {
+  const std::string& directory = deck.config.run.directory;
+  std::error_code error;
+  std::filesystem::create_directories(directory, error);
+  std::ofstream out(directory + "/deck.toml");
+  out << deck::resolved_toml(deck);
+  out.flush();
+  check_usage(out.good(), deck.cite("run", "directory"), ": cannot write ", directory, "/deck.toml",
+              error ? text(" (", error.message(), ")") : "", "; choose a folder that can be written");
+  log::set_file(directory + "/log.txt");
+}
+
+std::string restart_folder(const deck::Deck& deck) {
+  const std::string& restart = deck.config.checkpoint.restart;
+  if (restart == "none") return "";
+  if (restart != "latest") return find_checkpoint(deck, restart);
+  return checkpoint::latest(deck.config.checkpoint.directory).value_or("");
+}
+
+schedule::Program make_program(const deck::Config& config, int data_ranks) {
+  const data::Batch batch{config.batch.global, config.batch.micro, data_ranks};
+  schedule::Program program = schedule::generate(
+      config.parallel.schedule,
+      {static_cast<int>(config.parallel.pipeline), static_cast<int>(data::micro_batches(batch))});
+  schedule::lower(program);
+  const auto mistakes = schedule::validate(program);
+  check(mistakes.empty(), "the schedule is not valid: ", join(mistakes, "; "));
+  return program;
+}
+
+}  // namespace
+
+ExitCode train(grid::Runtime& runtime, const TrainOptions& options) {
+  // 1 runtime: MPI, Kokkos and the device are up. 2, 3 deck and process grid.
+  Session session = open_session(runtime, options.deck, options.overrides, Ranks::as_deck_says);
+  const deck::Config& config = session.config();
+  runtime.together([&] {
+    if (runtime.rank() == 0) open_directory(session.deck);
+  });
+  say("trireme: ", runtime.description());
+  say("deck ", session.deck.file_name, ": ", with_commas(session.architecture.parameters()), " parameters, ",
+      name_of(config.precision.compute), ", data ", config.parallel.data, " · pipeline ", config.parallel.pipeline,
+      " · tensor ", config.parallel.tensor);
+
+  // 4 token data
+  std::optional<data::Samples> samples;
+  std::optional<data::TokenFile> validation_file;
+  std::optional<data::Windows> validation;
+  std::vector<std::int32_t> bytes;
+  std::string restart;
+  runtime.together([&] {
+    if (!session.tokens) session.tokens.emplace(open_token_file(session.deck, "train"));
+    samples.emplace(*session.tokens, config.model.sequence, static_cast<std::uint64_t>(config.run.seed));
+    if (!config.data.validation.empty()) {
+      validation_file.emplace(open_token_file(session.deck, "validation"));
+      check_usage(validation_file->vocabulary() <= config.model.vocabulary, config.data.validation, " has ",
+                  validation_file->vocabulary(), " ids, the model only ", config.model.vocabulary);
+      validation.emplace(*validation_file, config.model.sequence);
+    }
+    bytes = bytes_of_token(session.tokens->tokenizer(), config.model.vocabulary);
+    if (runtime.rank() == 0) restart = restart_folder(session.deck);
+  });
+  restart = runtime.world().broadcast(restart, 0, "restart folder");
+  say("data ", config.data.train, ": ", with_commas(session.tokens->tokens()), " tokens, ",
+      with_commas(samples->per_epoch()), " samples of ", config.model.sequence, " tokens per epoch; ",
+      config.batch.global, " per step, ", config.run.steps, " steps");
+
+  // 5 program
+  const schedule::Program program = make_program(config, static_cast<int>(config.parallel.data));
+
+  // 6, 7 model, memory, optimizer
+  const auto worker =
+      train::make_worker(config, session.architecture, *session.grid, &program, train::Mode::train);
+  say("memory per rank\n", plan::table(worker->memory()));
+
+  // 8 train
+  train::Trainer trainer({config, session.architecture, runtime.world(), *samples, validation ? &*validation : nullptr,
+                          bytes, deck::resolved_toml(session.deck)},
+                         *worker);
+  trainer.start(restart);
+  return trainer.run();
+}
+
+}  // namespace trireme::commands

@@ -1,0 +1,45 @@
+#include <trireme/base/check.hpp>
+#include <trireme/model/decoder.hpp>
+
+namespace trireme::model {
+
+template <class P>
+Decoder<P>::Decoder(const architecture::Architecture& architecture, const Parameters<P>& parameters, std::int64_t rows)
+    : model_(architecture.model), rows_(rows), embedding_(parameters, model_), head_(parameters, model_) {
+  for (std::int64_t layer = 0; layer < model_.layers; ++layer) blocks_.emplace_back(parameters, model_, layer);
+  Arena plan;
+  cut(plan);
+  memory_ = Arena("key/value cache", plan.used());
+  cut(memory_);
+}
+
+template <class P>
+void Decoder<P>::cut(Arena& arena) {
+  keys_.clear();
+  values_.clear();
+  for (std::int64_t layer = 0; layer < model_.layers; ++layer) {
+    keys_.push_back(arena.take<T>(rows_, model_.sequence, model_.hidden));
+    values_.push_back(arena.take<T>(rows_, model_.sequence, model_.hidden));
+  }
+  tokens_ = arena.take<std::int32_t>(rows_);
+  logits_ = arena.take<T>(rows_, model_.vocabulary);
+  deck::ModelConfig one_token = model_;  // rows of one pass: T = B
+  one_token.sequence = 1;
+  row_ = Block<P>::cut_saved(arena, one_token, rows_);
+  head_row_ = Head<P>::cut_saved(arena, one_token, rows_);
+}
+
+template <class P>
+void Decoder<P>::step(const Exec& exec, bool with_logits) {
+  check(position_ < model_.sequence, "the key/value cache is full: ", position_, " positions");
+  embedding_.decode(exec, row_.x, tokens_, position_);
+  for (std::size_t l = 0; l < blocks_.size(); ++l)
+    blocks_[l].decode(exec, row_.x, keys_[l], values_[l], position_, row_);
+  if (with_logits) head_.logits(exec, logits_, row_.x, head_row_);
+  ++position_;
+}
+
+template class Decoder<Fp32>;
+template class Decoder<Fp64>;
+
+}  // namespace trireme::model

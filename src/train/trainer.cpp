@@ -1,0 +1,155 @@
+#include <trireme/base/log.hpp>
+#include <trireme/optim/learning_rate.hpp>
+#include <trireme/train/trainer.hpp>
+
+#include <algorithm>
+#include <cmath>
+#include <csignal>
+
+namespace trireme::train {
+namespace {
+
+volatile std::sig_atomic_t caught_signal = 0;
+void remember_signal(int signal) { caught_signal = signal; }
+
+double seconds(std::chrono::steady_clock::duration d) { return std::chrono::duration<double>(d).count(); }
+
+}  // namespace
+
+Trainer::Trainer(const RunParts& parts, Worker& worker) : parts_(parts), worker_(worker), started_(Clock::now()) {
+  std::signal(SIGTERM, remember_signal);
+  std::signal(SIGUSR1, remember_signal);
+}
+
+void Trainer::start(const std::string& folder) {
+  std::optional<std::int64_t> restored;
+  if (folder.empty()) {
+    worker_.initialise();
+  } else {
+    const checkpoint::Reader reader(folder);
+    worker_.load(reader);
+    restored = reader.state().step;
+    first_step_ = *restored + 1;
+    saved_step_ = *restored;
+    say("restarted from ", folder, " behind step ", *restored);
+  }
+  logged_step_ = first_step_ - 1;
+  if (parts_.world.rank() == 0) metrics_.emplace(parts_.config.run.directory, restored);
+  peak_flops_ = parts_.world.all_reduce<double>(worker_.measure_peak(), grid::Reduction::sum, "matrix-product peak");
+  say("matrix-product peak of all ranks, measured: ", fixed(peak_flops_ / 1e9, 1), " GFLOP/s (",
+      worker_.description(), ")");
+}
+
+ExitCode Trainer::run() {
+  const deck::RunConfig& run = parts_.config.run;
+  logged_at_ = Clock::now();
+  for (std::int64_t step = first_step_; step <= run.steps; ++step) {
+    worker_.train_step(step, parts_.samples);
+    const bool stop = must_stop(step);
+    const bool last = step == run.steps;
+    if (step % run.log_every == 0 || last || stop || (run.evaluate_every > 0 && step % run.evaluate_every == 0))
+      log_step(step);
+    const std::int64_t every = parts_.config.checkpoint.every;
+    if (last || stop || (every > 0 && step % every == 0)) save(step);
+    if (stop && !last) {
+      say("stopped early behind step ", step, " of ", run.steps, "; start the same command with ",
+          "checkpoint.restart=latest to go on");
+      return ExitCode::restartable;
+    }
+  }
+  if (first_step_ > run.steps) say("nothing to do: step ", first_step_ - 1, " of ", run.steps, " is done");
+  return ExitCode::finished;
+}
+
+void Trainer::log_step(std::int64_t step) {
+  const StepResult found = worker_.result();
+  const auto now = Clock::now();
+  const deck::Config& c = parts_.config;
+  const auto steps = static_cast<double>(step - logged_step_);
+  const std::int64_t tokens_per_step = c.batch.global * c.model.sequence;
+
+  Metrics m;
+  m.step = step;
+  m.loss = found.loss;
+  m.learning_rate = optim::learning_rate(c.optimizer, step);
+  m.gradient_norm = found.gradient_norm;
+  m.tokens = step * tokens_per_step;
+  m.step_seconds = (seconds(now - logged_at_) - untimed_) / steps;
+  m.tokens_per_second = static_cast<double>(tokens_per_step) / m.step_seconds;
+  m.flops_utilization = m.tokens_per_second * parts_.architecture.model_flops_per_token() / peak_flops_;
+  check(std::isfinite(m.loss) && std::isfinite(m.gradient_norm), "step ", step, ": loss ", m.loss,
+        ", gradient norm ", m.gradient_norm, " is not finite; lower [optimizer] learning_rate (",
+        c.optimizer.learning_rate, ") or clip_norm, or warm up for longer");
+
+  const std::int64_t every = c.run.evaluate_every;
+  if (step == c.run.steps || (every > 0 && step % every == 0)) {
+    if (const auto evaluation = validate()) {
+      m.validation_loss = evaluation->loss();
+      m.bits_per_byte = evaluation->bits_per_byte();
+    }
+  }
+  if (metrics_) metrics_->write(m);
+  log::progress(progress_line(m));
+  if (m.bits_per_byte)
+    say("step ", step, ": validation loss ", fixed(*m.validation_loss, 4), " nats per token, ",
+        fixed(*m.bits_per_byte, 4), " bits per byte");
+  logged_step_ = step;
+  logged_at_ = Clock::now();
+  untimed_ = 0;
+}
+
+std::string Trainer::progress_line(const Metrics& m) const {
+  const std::int64_t steps = parts_.config.run.steps;
+  const auto digits = std::to_string(steps).size();
+  std::string step = std::to_string(m.step);
+  step.insert(0, digits - std::min(digits, step.size()), ' ');
+  char rate[32];
+  std::snprintf(rate, sizeof rate, "%.2e", m.learning_rate);
+  return text("step ", step, "/", steps, "  loss ", fixed(m.loss, 4), "  lr ", rate, "  norm ",
+              fixed(m.gradient_norm, 3), "  ", with_commas(std::llround(m.tokens_per_second)), " tokens/s  MFU ",
+              fixed(100 * m.flops_utilization, 1), " %  left ",
+              human_seconds(static_cast<double>(steps - m.step) * m.step_seconds));
+}
+
+std::optional<Evaluation> Trainer::validate() {
+  if (parts_.validation == nullptr) return std::nullopt;
+  const deck::Config& c = parts_.config;
+  std::int64_t windows = parts_.validation->count();
+  if (c.run.evaluate_batches > 0) windows = std::min(windows, c.run.evaluate_batches * c.batch.global);
+  return worker_.evaluate(*parts_.validation, windows, parts_.bytes_of_token);
+}
+
+void Trainer::save(std::int64_t step) {
+  if (saved_step_ == step) return;
+  const auto begin = Clock::now();
+  if (parts_.world.rank() == 0) {  // every data-parallel rank holds the same arrays
+    const auto arrays = worker_.save();
+    std::vector<checkpoint::ArrayView> views;
+    for (const HostArray& a : arrays) views.push_back({a.name, a.dtype, a.shape, a.bytes.data()});
+    const checkpoint::RunState state{step, step * parts_.config.batch.global, parts_.deck_toml};
+    checkpoint::write(parts_.config.checkpoint.directory, state, views, parts_.config.checkpoint.keep);
+  }
+  parts_.world.barrier("checkpoint");
+  saved_step_ = step;
+  save_seconds_ = seconds(Clock::now() - begin);
+  untimed_ += save_seconds_;
+  say("checkpoint ", parts_.config.checkpoint.directory, "/", folder_name(step), " (", fixed(save_seconds_, 1), " s)");
+}
+
+bool Trainer::must_stop(std::int64_t step) {
+  const double limit = parts_.config.run.time_limit;
+  std::int64_t stop = caught_signal;
+  if (limit > 0) {  // a step and twice the last checkpoint's time must still fit
+    const double elapsed = seconds(Clock::now() - started_);
+    const double per_step = elapsed / static_cast<double>(step - first_step_ + 1);
+    if (elapsed + per_step + 2 * save_seconds_ > limit) stop = std::max<std::int64_t>(stop, SIGTERM);
+  }
+  return parts_.world.all_reduce<std::int64_t>(stop, grid::Reduction::maximum, "agreement on stopping") != 0;
+}
+
+std::string Trainer::folder_name(std::int64_t step) {
+  const std::string digits = std::to_string(step);
+  return "step_" + std::string(8 - std::min<std::size_t>(8, digits.size()), '0') + digits;
+}
+
+}  // namespace trireme::train
