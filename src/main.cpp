@@ -1,1 +1,81 @@
-int main() { return 0; }
+#include <trireme/base/check.hpp>
+#include <trireme/base/log.hpp>
+#include <trireme/commands/host.hpp>
+#include <trireme/commands/options.hpp>
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstring>
+#include <exception>
+#include <filesystem>
+#include <iostream>
+#include <string>
+#include <string_view>
+
+namespace trireme {
+namespace {
+
+/// Commands that need MPI and Kokkos live in the engine; it is started in the place of this
+/// process, so that a launcher such as srun or mpiexec sees one process per rank.
+bool is_for_engine(int argc, char** argv) {
+  constexpr std::array<std::string_view, 4> commands{"train", "eval", "generate", "bench"};
+  if (argc < 2 || std::ranges::find(commands, argv[1]) == commands.end()) return false;
+  return std::none_of(argv + 2, argv + argc, [](const char* argument) {
+    return std::string_view(argument) == "--help" || std::string_view(argument) == "-h";
+  });
+}
+
+[[noreturn]] void start_engine(char** argv) {
+  std::error_code error;
+  const auto self = std::filesystem::read_symlink("/proc/self/exe", error);
+  check(!error, "cannot find out where this program lies: /proc/self/exe: ", error.message());
+  const std::string engine = (self.parent_path() / "trireme-engine").string();
+  check(std::filesystem::exists(engine, error), "`trireme ", argv[1], "` needs ", engine,
+        ", which is missing; install both programs into one folder");
+  execv(engine.c_str(), argv);
+  throw Error(text("cannot start ", engine, ": ", std::strerror(errno)));
+}
+
+void run_host_command(int argc, char** argv) {
+  CLI::App app(
+      "Trireme trains transformer language models with tensor, pipeline and data parallelism.");
+  app.name("trireme");
+  app.set_version_flag("--version", "trireme " TRIREME_VERSION);
+  app.footer("`trireme <command> --help` shows a command's options and an example.");
+  app.require_subcommand(1);
+
+  commands::TrainOptions train;
+  commands::EvalOptions eval;
+  commands::GenerateOptions generate;
+  commands::BenchOptions bench;
+  commands::add_train_options(app, train);
+  commands::add_eval_options(app, eval);
+  commands::add_generate_options(app, generate);
+  commands::add_bench_options(app, bench);
+  commands::add_help(app);
+
+  if (argc < 2) throw UsageError(text("no command is given\n\n", app.help()));
+  commands::parse_command_line(app, argc, argv);
+}
+
+}  // namespace
+}  // namespace trireme
+
+int main(int argc, char** argv) {
+  try {
+    if (trireme::is_for_engine(argc, argv)) trireme::start_engine(argv);
+    trireme::run_host_command(argc, argv);
+    std::cout.flush();
+    trireme::check(std::cout.good(), "cannot write to standard output");
+    return static_cast<int>(trireme::ExitCode::finished);
+  } catch (const trireme::Error& error) {
+    trireme::log::error(error.what());
+    return static_cast<int>(error.code());
+  } catch (const std::exception& error) {
+    trireme::log::error(error.what());
+    return static_cast<int>(trireme::ExitCode::failed);
+  }
+}

@@ -5,7 +5,8 @@
 #include <cstdint>
 #include <string>
 
-/// A resolved deck as typed values. Defaults, units, ranges and help stand in the key table (deck/table.hpp) alone.
+/// A resolved deck as typed values. Defaults, units, ranges and help stand in the key table
+/// (deck/table.hpp) alone.
 namespace trireme::deck {
 
 struct RunConfig {
@@ -16,6 +17,7 @@ struct RunConfig {
   std::int64_t log_every = 0;
   std::int64_t evaluate_every = 0;    ///< steps; 0: only at the end
   std::int64_t evaluate_batches = 0;  ///< global batches per evaluation; 0: the whole file
+  bool operator==(const RunConfig&) const = default;
 };
 
 struct ModelConfig {
@@ -30,6 +32,7 @@ struct ModelConfig {
   bool tied_embeddings = true;
 
   std::int64_t head_size() const { return hidden / heads; }
+  bool operator==(const ModelConfig&) const = default;
 };
 
 struct ParallelConfig {
@@ -38,15 +41,18 @@ struct ParallelConfig {
   std::int64_t data = 0;  ///< 0: what is left of the ranks
   ScheduleKind schedule = ScheduleKind::one_forward_one_backward;
   std::int64_t bucket_bytes = 0;  ///< of gradients, per all-reduce
+  bool operator==(const ParallelConfig&) const = default;
 };
 
 struct BatchConfig {
   std::int64_t global = 0;  ///< samples per optimizer step
   std::int64_t micro = 0;   ///< samples per forward pass of a rank
+  bool operator==(const BatchConfig&) const = default;
 };
 
 struct PrecisionConfig {
   DType compute = DType::fp32;
+  bool operator==(const PrecisionConfig&) const = default;
 };
 
 struct OptimizerConfig {
@@ -60,12 +66,14 @@ struct OptimizerConfig {
   double epsilon = 0;
   double weight_decay = 0;
   double clip_norm = 0;  ///< 0: no clipping
+  bool operator==(const OptimizerConfig&) const = default;
 };
 
 struct DataConfig {
   std::string train;
   std::string validation;  ///< "": none
   std::string tokenizer;
+  bool operator==(const DataConfig&) const = default;
 };
 
 struct CheckpointConfig {
@@ -73,6 +81,7 @@ struct CheckpointConfig {
   std::int64_t every = 0;  ///< steps; 0: only at the end
   std::int64_t keep = 0;   ///< newest checkpoints kept; 0: all
   std::string restart;     ///< "latest", "none" or a folder
+  bool operator==(const CheckpointConfig&) const = default;
 };
 
 struct Config {
@@ -84,6 +93,7 @@ struct Config {
   OptimizerConfig optimizer;
   DataConfig data;
   CheckpointConfig checkpoint;
+  bool operator==(const Config&) const = default;
 };
 
 }  // namespace trireme::deck

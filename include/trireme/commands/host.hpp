@@ -1,0 +1,14 @@
+#pragma once
+
+#include <CLI/CLI.hpp>
+
+/// The commands of the host-only program `trireme`. Each function adds one subcommand, whose
+/// callback does the work and throws trireme::Error where it cannot.
+namespace trireme::commands {
+
+void add_check(CLI::App& app);
+void add_help(CLI::App& app);
+void add_inspect(CLI::App& app);
+void add_tokenize(CLI::App& app);
+
+}  // namespace trireme::commands

@@ -1,0 +1,40 @@
+#pragma once
+
+#include <trireme/base/check.hpp>
+
+#include <cstdint>
+
+namespace trireme::data {
+
+/// How a step's global batch falls to data-parallel ranks and micro-batches. Pure arithmetic on
+/// global sample numbers.
+struct Batch {
+  std::int64_t global = 1;      ///< G: samples of a step
+  std::int64_t micro = 1;       ///< b: samples of a micro-batch
+  std::int64_t data_ranks = 1;  ///< R
+};
+
+/// m = G / (b R): micro-batches of a step on each data rank. UsageError unless it is whole.
+inline std::int64_t micro_batches(const Batch& batch) {
+  check_usage(batch.global >= 1 && batch.micro >= 1 && batch.data_ranks >= 1, "global batch ",
+              batch.global, ", micro-batch ", batch.micro, ", data ranks ", batch.data_ranks,
+              ": all must be at least 1");
+  check_usage(batch.global % batch.micro == 0 && batch.global / batch.micro % batch.data_ranks == 0,
+              "[batch] global = ", batch.global,
+              " is not divisible by [batch] micro = ", batch.micro, " times ", batch.data_ranks,
+              " data-parallel ranks");
+  return batch.global / batch.micro / batch.data_ranks;
+}
+
+/// The first of the b consecutive global samples of micro-batch `micro` on data rank `data_rank` in
+/// step `step` (from 0 on): t G + (m R + r) b. So a micro-batch of all data ranks together is one
+/// run of b R samples.
+inline std::int64_t first_sample(const Batch& batch, std::int64_t step, std::int64_t micro,
+                                 std::int64_t data_rank) {
+  check(step >= 0 && micro >= 0 && micro < micro_batches(batch) && data_rank >= 0 &&
+            data_rank < batch.data_ranks,
+        "no micro-batch ", micro, " on data rank ", data_rank, " in step ", step);
+  return step * batch.global + (micro * batch.data_ranks + data_rank) * batch.micro;
+}
+
+}  // namespace trireme::data

@@ -1,0 +1,52 @@
+#pragma once
+
+#include <trireme/io/checksum.hpp>
+
+#include <cstdint>
+#include <string>
+
+namespace trireme::data {
+
+/// The first 4096 bytes of a token file: HDF5's user block, which HDF5 skips. It says where the two
+/// datasets lie, so that training reads them without HDF5, and lets a reader find damage before
+/// HDF5 sees it. docs/token_files.md is the format's description; little endian, every field at its
+/// natural alignment.
+struct TokenHeader {
+  char magic[16];             ///< "TRIREME TOKENS\n"
+  std::uint32_t version;      ///< 1
+  std::uint32_t token_bytes;  ///< 2 up to a vocabulary of 65,536, else 4
+  std::int64_t tokens;
+  std::int64_t documents;
+  std::int64_t vocabulary;
+  std::int64_t text_bytes;    ///< of all documents
+  std::int64_t tokens_begin;  ///< where the dataset `tokens` begins, in bytes from the file's start
+  std::int64_t offsets_begin;  ///< the same of `document_offsets`
+  std::int64_t file_bytes;
+  io::Digest tokens_digest;
+  io::Digest offsets_digest;
+  io::Digest rest_digest;  ///< of all bytes after this block outside the two datasets, in order
+  char tokenizer[128];     ///< padded with zeros
+  char unused[3832];       ///< zeros
+  std::uint64_t digest;    ///< 64-bit XXH3 of the block up to here
+
+  std::int64_t tokens_end() const { return tokens_begin + tokens * token_bytes; }
+  std::int64_t offsets_end() const { return offsets_begin + (documents + 1) * 8; }
+};
+static_assert(sizeof(TokenHeader) == 4096);
+
+inline constexpr std::int64_t token_header_bytes = 4096;
+inline constexpr char token_magic[16] = "TRIREME TOKENS\n";
+inline constexpr std::uint32_t token_version = 1;
+inline constexpr std::int64_t vocabulary_limit = std::int64_t{1} << 31;
+
+/// 2 where 16 bits hold every id of the vocabulary, else 4.
+std::uint32_t token_bytes_for(std::int64_t vocabulary);
+
+/// Sets the digest, last of all fields.
+void seal(TokenHeader& header);
+
+/// Throws an Error naming `path` unless the header is whole and fits a file of `file_bytes` bytes:
+/// afterwards all sizes, offsets and products of them are safe to use.
+void verify(const TokenHeader& header, std::int64_t file_bytes, const std::string& path);
+
+}  // namespace trireme::data

@@ -1,0 +1,44 @@
+#pragma once
+
+#include <trireme/deck/config.hpp>
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace trireme::deck {
+
+/// A resolved deck, which still knows where each value came from.
+struct Deck {
+  Config config;
+  std::string file_name;
+  std::map<std::string, std::string>
+      places;  ///< "model.heads" -> "inputs/a.toml:14"; given keys only
+
+  /// "inputs/a.toml:14", "command line" or "default".
+  std::string where(std::string_view section, std::string_view name) const;
+  /// How an error quotes a value: "[model] heads = 10 (inputs/a.toml:14)".
+  std::string cite(std::string_view section, std::string_view name) const;
+};
+
+/// Larger files are refused before they are read.
+inline constexpr std::int64_t deck_bytes_limit = 1 << 20;
+
+/// Reads a deck and applies overrides "section.key=value" to it, the last one of a key winning.
+/// Throws one UsageError that names every mistake with its place; what needs the number of ranks is
+/// checked by resolve_parallel.
+Deck load_deck(const std::string& path, const std::vector<std::string>& overrides = {});
+
+/// The same for text in memory; `file_name` is how errors call it.
+Deck parse_deck(std::string_view content, const std::string& file_name,
+                const std::vector<std::string>& overrides = {});
+
+/// Every key with its value, as a deck that reads back to exactly the same Config.
+std::string resolved_toml(const Deck& deck);
+
+/// 16 hexadecimal digits, equal for equal configs: FNV-1a of resolved_toml. Ranks compare it.
+std::string fingerprint(const Deck& deck);
+
+}  // namespace trireme::deck

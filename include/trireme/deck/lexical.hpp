@@ -1,0 +1,16 @@
+#pragma once
+
+#include <string>
+#include <string_view>
+
+namespace trireme::deck {
+
+/// Refuses, by a UsageError, what must not reach the TOML parser: files that are empty, too large
+/// or not text, strings over several lines, and dotted names so deep that taking the parsed tables
+/// down again would exhaust the stack.
+void refuse_unparsable(std::string_view content, const std::string& file_name);
+
+/// The word for an error message, cut where it is longer than a line.
+std::string shortened(std::string_view word);
+
+}  // namespace trireme::deck

@@ -1,0 +1,40 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <string>
+
+namespace trireme::io {
+
+/// A regular file opened for reading at any place. Reads are thread-safe: they share no position.
+class InputFile {
+ public:
+  /// UsageError if the file is missing, unreadable or no regular file.
+  explicit InputFile(const std::string& path);
+  ~InputFile();
+  InputFile(InputFile&& other) noexcept;
+  InputFile& operator=(InputFile&& other) noexcept;
+
+  const std::string& path() const { return path_; }
+  std::int64_t size() const { return size_; }  ///< Bytes, when it was opened.
+  int descriptor() const { return descriptor_; }
+
+  /// Exactly `bytes` bytes from `offset` on; Error if the file ends before (it has shrunk) or the
+  /// device fails.
+  void read(std::int64_t offset, void* out, std::size_t bytes) const;
+
+  /// Hands [begin, end) over in order, in pieces of at most 1 MiB.
+  void for_each_block(std::int64_t begin, std::int64_t end,
+                      const std::function<void(const std::byte*, std::size_t)>& use) const;
+
+ private:
+  std::string path_;
+  std::int64_t size_ = 0;
+  int descriptor_ = -1;
+};
+
+/// The whole content of a small file (at most 64 MiB).
+std::string read_text_file(const std::string& path);
+
+}  // namespace trireme::io

@@ -1,0 +1,53 @@
+#include <trireme/base/check.hpp>
+#include <trireme/commands/host.hpp>
+#include <trireme/deck/reference.hpp>
+
+#include <iostream>
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace trireme::commands {
+namespace {
+
+struct HelpOptions {
+  std::string topic;
+  bool markdown = false;
+};
+
+void help(const CLI::App& app, const HelpOptions& options) {
+  if (options.topic == "deck") {
+    std::cout << (options.markdown ? deck::reference_markdown() : deck::reference_text());
+    return;
+  }
+  check_usage(!options.markdown, "--markdown is for `trireme help deck`");
+  if (options.topic.empty()) {
+    std::cout << app.help();
+    return;
+  }
+  std::vector<std::string> topics{"deck"};
+  for (const CLI::App* command : app.get_subcommands(nullptr)) {
+    topics.push_back(command->get_name());
+    if (command->get_name() != options.topic) continue;
+    std::cout << command->help();
+    return;
+  }
+  const std::string best = nearest(options.topic, topics);
+  throw UsageError(
+      text("no help on ", options.topic, "; ",
+           best.empty() ? "the topics are " + join(topics, ", ") : "did you mean " + best + "?"));
+}
+
+}  // namespace
+
+void add_help(CLI::App& app) {
+  const auto options = std::make_shared<HelpOptions>();
+  CLI::App* command =
+      app.add_subcommand("help", "Every key of a deck (help deck), or a command's help");
+  command->add_option("TOPIC", options->topic, "deck, or a command")->type_name("");
+  command->add_flag("--markdown", options->markdown, "The deck's keys as Markdown");
+  command->footer("Example:\n  trireme help deck");
+  command->callback([&app, options] { help(app, *options); });
+}
+
+}  // namespace trireme::commands

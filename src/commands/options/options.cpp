@@ -1,0 +1,117 @@
+#include <trireme/commands/options.hpp>
+
+#include <trireme/base/check.hpp>
+
+#include <cmath>
+#include <iostream>
+
+namespace trireme::commands {
+namespace {
+
+constexpr std::int64_t largest = std::int64_t{1} << 40;
+
+CLI::Option* add_checkpoint(CLI::App& command, std::string& checkpoint) {
+  return command
+      .add_option("--checkpoint", checkpoint,
+                  "Checkpoint's folder, or \"latest\" in the deck's checkpoint directory")
+      ->default_val("latest")
+      ->type_name("FOLDER");
+}
+
+/// CLI11 reads "nan" and "inf" as numbers, and a range check lets NaN through.
+std::string finite_and_not_negative(const std::string& written) {
+  char* end = nullptr;
+  const double value = std::strtod(written.c_str(), &end);
+  const bool whole = end != written.c_str() && *end == '\0';
+  return whole && std::isfinite(value) && value >= 0
+             ? ""
+             : "expected a number of at least 0, found " + written;
+}
+
+}  // namespace
+
+void add_deck_arguments(CLI::App& command, std::string& deck, std::vector<std::string>& overrides) {
+  command.add_option("DECK", deck, "Input deck (TOML); `trireme help deck` lists its keys")
+      ->required()
+      ->type_name("");
+  command
+      .add_option("OVERRIDES", overrides, "Values in place of the deck's: section.key=value ...")
+      ->type_name("")
+      ->option_text("[section.key=value ...]");
+}
+
+CLI::App* add_train_options(CLI::App& app, TrainOptions& options) {
+  CLI::App* command = app.add_subcommand("train", "Trains a model as a deck says");
+  add_deck_arguments(*command, options.deck, options.overrides);
+  command->footer(
+      "Each process is one rank. Metrics, log, resolved deck and checkpoints go to the deck's\n"
+      "run.directory. Exit code 75 says: stopped early, start again with "
+      "checkpoint.restart=latest.\n"
+      "\nExample:\n  mpiexec -n 4 trireme train inputs/tiny.toml run.steps=200 "
+      "checkpoint.restart=latest");
+  return command;
+}
+
+CLI::App* add_eval_options(CLI::App& app, EvalOptions& options) {
+  CLI::App* command = app.add_subcommand(
+      "eval", "Loss, perplexity and bits per byte of a checkpoint on a token file");
+  add_deck_arguments(*command, options.deck, options.overrides);
+  add_checkpoint(*command, options.checkpoint);
+  command->add_option("--data", options.data, "Token file; without it the deck's data.validation")
+      ->type_name("FILE");
+  command->footer(
+      "Example:\n  mpiexec -n 2 trireme eval inputs/tiny.toml --checkpoint "
+      "run/checkpoints/step_00000100 --data test.h5");
+  return command;
+}
+
+CLI::App* add_generate_options(CLI::App& app, GenerateOptions& options) {
+  CLI::App* command = app.add_subcommand("generate", "Text from a checkpoint and a prompt");
+  add_deck_arguments(*command, options.deck, options.overrides);
+  add_checkpoint(*command, options.checkpoint);
+  command->add_option("--prompt", options.prompt,
+                      "Text to go on from; without it, from the beginning of a document");
+  command->add_option("--tokens", options.tokens, "Tokens to generate")
+      ->capture_default_str()
+      ->check(CLI::Range(std::int64_t{1}, largest));
+  command->add_option("--samples", options.samples, "Texts to generate")
+      ->capture_default_str()
+      ->check(CLI::Range(std::int64_t{1}, largest));
+  command
+      ->add_option("--temperature", options.temperature,
+                   "Logits are divided by this; 0 takes the likeliest token each time")
+      ->capture_default_str()
+      ->check(finite_and_not_negative);
+  command->add_option("--top-k", options.top_k, "Choose among this many likeliest tokens; 0 is all")
+      ->capture_default_str()
+      ->check(CLI::Range(std::int64_t{0}, largest));
+  command->add_option("--seed", options.seed, "Same seed, same text")
+      ->capture_default_str()
+      ->check(CLI::Range(std::int64_t{0}, std::numeric_limits<std::int64_t>::max()));
+  command->footer(
+      "Example:\n  trireme generate inputs/tiny.toml --prompt \"Once upon a time\" --tokens 100 "
+      "--temperature 0.8");
+  return command;
+}
+
+CLI::App* add_bench_options(CLI::App& app, BenchOptions&) {
+  CLI::App* command = app.add_subcommand("bench", "Measures this machine's kernels and links");
+  command->footer("Example:\n  mpiexec -n 2 trireme bench");
+  return command;
+}
+
+bool parse_command_line(CLI::App& app, int argc, const char* const* argv) {
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::Success& success) {  // help or version was asked for
+    app.exit(success, std::cout, std::cerr);
+    return false;
+  } catch (const CLI::ParseError& error) {
+    std::string command;
+    for (const CLI::App* used : app.get_subcommands()) command += " " + used->get_name();
+    throw UsageError(text(error.what(), "\n  `trireme", command, " --help` shows how it is used"));
+  }
+  return true;
+}
+
+}  // namespace trireme::commands

@@ -1,0 +1,132 @@
+#include <trireme/base/check.hpp>
+#include <trireme/data/token_file.hpp>
+#include <trireme/io/hdf5.hpp>
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+
+namespace trireme::data {
+namespace {
+
+constexpr std::int64_t rest_limit_bytes = 16 << 20;
+constexpr std::size_t chunk = 16384;  // ids or offsets at a time, on the stack
+
+TokenHeader read_header(const io::InputFile& file) {
+  TokenHeader header{};
+  const auto bytes = std::min<std::int64_t>(file.size(), token_header_bytes);
+  file.read(0, &header, static_cast<std::size_t>(bytes));
+  verify(header, file.size(), file.path());
+  return header;
+}
+
+/// Widens ids and returns the largest.
+template <class Stored>
+std::uint32_t widen(const Stored* from, std::int32_t* to, std::size_t count) {
+  Stored largest = 0;
+  for (std::size_t i = 0; i < count; ++i) {
+    largest = std::max(largest, from[i]);
+    to[i] = static_cast<std::int32_t>(from[i]);
+  }
+  return largest;
+}
+
+template <class Stored>
+void read_as(const io::InputFile& file, const TokenHeader& header, std::int64_t first,
+             std::span<std::int32_t> out) {
+  std::array<Stored, chunk> stored;
+  for (std::size_t at = 0; at < out.size(); at += chunk) {
+    const std::size_t count = std::min(chunk, out.size() - at);
+    const std::int64_t token = first + static_cast<std::int64_t>(at);
+    file.read(header.tokens_begin + token * header.token_bytes, stored.data(),
+              count * sizeof(Stored));
+    const std::uint32_t largest = widen(stored.data(), out.data() + at, count);
+    check(largest < header.vocabulary, file.path(), ": token id ", largest, " among tokens ", token,
+          " to ", token + static_cast<std::int64_t>(count) - 1, " lies outside the vocabulary of ",
+          header.vocabulary, "; `trireme inspect --verify` tells whether the file is damaged");
+  }
+}
+
+}  // namespace
+
+io::Digest digest_of_rest(const io::InputFile& file, const TokenHeader& h) {
+  const bool tokens_first = h.tokens_begin < h.offsets_begin;
+  const std::int64_t first_begin = tokens_first ? h.tokens_begin : h.offsets_begin;
+  const std::int64_t first_end = tokens_first ? h.tokens_end() : h.offsets_end();
+  const std::int64_t second_begin = tokens_first ? h.offsets_begin : h.tokens_begin;
+  const std::int64_t second_end = tokens_first ? h.offsets_end() : h.tokens_end();
+  const std::int64_t bytes =
+      (first_begin - token_header_bytes) + (second_begin - first_end) + (h.file_bytes - second_end);
+  check(bytes <= rest_limit_bytes, file.path(), ": has ", bytes,
+        " bytes beside tokens and document offsets, expected at most ", rest_limit_bytes);
+  io::Checksum sum;
+  const auto add = [&](const std::byte* data, std::size_t size) { sum.update(data, size); };
+  file.for_each_block(token_header_bytes, first_begin, add);
+  file.for_each_block(first_end, second_begin, add);
+  file.for_each_block(second_end, h.file_bytes, add);
+  return sum.digest();
+}
+
+TokenFile::TokenFile(const std::string& path)
+    : file_(path), header_(read_header(file_)), tokenizer_(header_.tokenizer) {
+  check(digest_of_rest(file_, header_) == header_.rest_digest, path,
+        ": the HDF5 structures around its tokens are damaged (checksum differs)");
+  std::array<std::int64_t, 2> ends{};
+  file_.read(header_.offsets_begin, &ends[0], 8);
+  file_.read(header_.offsets_end() - 8, &ends[1], 8);
+  check(ends[0] == 0 && ends[1] == header_.tokens, path, ": its documents span tokens [", ends[0],
+        ", ", ends[1], "), expected [0, ", header_.tokens, ")");
+}
+
+void TokenFile::read(std::int64_t first, std::span<std::int32_t> out) const {
+  const std::int64_t count = std::ssize(out);
+  check(first >= 0 && count <= tokens() && first <= tokens() - count, path(), ": has ", tokens(),
+        " tokens, asked for ", count, " from ", first, " on");
+  if (header_.token_bytes == 2)
+    read_as<std::uint16_t>(file_, header_, first, out);
+  else
+    read_as<std::uint32_t>(file_, header_, first, out);
+}
+
+void TokenFile::read_document_offsets(std::int64_t first, std::span<std::int64_t> out) const {
+  const std::int64_t count = std::ssize(out);
+  check(first >= 0 && count <= documents() + 1 && first <= documents() + 1 - count, path(),
+        ": has ", documents() + 1, " document offsets, asked for ", count, " from ", first, " on");
+  file_.read(header_.offsets_begin + first * 8, out.data(), out.size_bytes());
+  for (std::size_t i = 0; i < out.size(); ++i)
+    check(out[i] >= 0 && out[i] <= tokens() && (i == 0 || out[i] > out[i - 1]), path(),
+          ": document ", first + static_cast<std::int64_t>(i), " begins at token ", out[i],
+          ", outside the file or not after the one before; the file is damaged");
+}
+
+std::string TokenFile::sources() const {
+  const auto file = io::Hdf5File::open(path());
+  return file.string_attribute("sources");
+}
+
+void TokenFile::verify() const {
+  const auto digest_between = [&](std::int64_t begin, std::int64_t end) {
+    io::Checksum sum;
+    file_.for_each_block(
+        begin, end, [&](const std::byte* data, std::size_t bytes) { sum.update(data, bytes); });
+    return sum.digest();
+  };
+  const auto expect = [&](const char* name, const io::Digest& found, const io::Digest& stored) {
+    check(found == stored, path(), ": dataset '", name, "' is damaged: checksum ", found.hex(),
+          ", expected ", stored.hex());
+  };
+  expect("tokens", digest_between(header_.tokens_begin, header_.tokens_end()),
+         header_.tokens_digest);
+  expect("document_offsets", digest_between(header_.offsets_begin, header_.offsets_end()),
+         header_.offsets_digest);
+  std::vector<std::int32_t> ids(1 << 18);
+  for (std::int64_t at = 0; at < tokens(); at += std::ssize(ids))
+    read(at,
+         std::span(ids).first(static_cast<std::size_t>(std::min(std::ssize(ids), tokens() - at))));
+  std::vector<std::int64_t> offsets(chunk);
+  for (std::int64_t at = 0; at < documents(); at += std::ssize(offsets) - 1)  // one in common
+    read_document_offsets(at, std::span(offsets).first(static_cast<std::size_t>(
+                                  std::min(std::ssize(offsets), documents() + 1 - at))));
+}
+
+}  // namespace trireme::data

@@ -1,0 +1,136 @@
+#include <trireme/base/check.hpp>
+#include <trireme/data/token_file.hpp>
+#include <trireme/io/hdf5.hpp>
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+
+namespace trireme::data {
+namespace {
+
+constexpr std::size_t buffer_bytes = 1 << 20;
+constexpr std::size_t sources_limit_bytes = 32 << 10;
+constexpr std::int64_t structure_bytes = 1 << 20;  // HDF5's own share, generously
+
+/// Whole lines as far as the limit goes.
+std::string shortened(const std::string& sources) {
+  if (sources.size() <= sources_limit_bytes) return sources;
+  const std::size_t end = sources.rfind('\n', sources_limit_bytes);
+  return sources.substr(0, end == std::string::npos ? sources_limit_bytes : end) + "\n...";
+}
+
+}  // namespace
+
+void TokenFileWriter::Stream::add(const void* data, std::size_t bytes) {
+  const auto* begin = static_cast<const char*>(data);
+  buffer.insert(buffer.end(), begin, begin + bytes);
+  if (buffer.size() >= buffer_bytes) flush();
+}
+
+void TokenFileWriter::Stream::flush() {
+  checksum.update(buffer.data(), buffer.size());
+  spool.append(buffer.data(), buffer.size());
+  buffer.clear();
+}
+
+TokenFileWriter::TokenFileWriter(const std::string& path, const std::string& tokenizer,
+                                 std::int64_t vocabulary)
+    : file_(path),
+      tokenizer_(tokenizer),
+      vocabulary_(vocabulary),
+      token_stream_(path),
+      offset_stream_(path) {
+  check(vocabulary >= 1 && vocabulary <= vocabulary_limit, path, ": a vocabulary of ", vocabulary,
+        " ids, expected 1 to ", vocabulary_limit);
+  check(tokenizer.size() < sizeof(TokenHeader::tokenizer), path, ": the tokenizer's name '",
+        tokenizer, "' has more than ", sizeof(TokenHeader::tokenizer) - 1, " bytes");
+  const std::int64_t zero = 0;
+  offset_stream_.add(&zero, sizeof zero);
+}
+
+template <class Stored>
+void TokenFileWriter::append_as(std::span<const std::int32_t> tokens) {
+  constexpr std::size_t chunk = 16384;
+  std::array<Stored, chunk> stored;
+  for (std::size_t at = 0; at < tokens.size(); at += chunk) {
+    const std::size_t count = std::min(chunk, tokens.size() - at);
+    std::uint32_t largest = 0;  // a negative id is a large unsigned one
+    for (std::size_t i = 0; i < count; ++i) {
+      const auto id = static_cast<std::uint32_t>(tokens[at + i]);
+      largest = std::max(largest, id);
+      stored[i] = static_cast<Stored>(id);
+    }
+    check(largest < vocabulary_, file_.path(), ": token id ", static_cast<std::int32_t>(largest),
+          " lies outside the vocabulary of ", vocabulary_);
+    token_stream_.add(stored.data(), count * sizeof(Stored));
+  }
+}
+
+void TokenFileWriter::append(std::span<const std::int32_t> tokens) {
+  if (token_bytes_for(vocabulary_) == 2)
+    append_as<std::uint16_t>(tokens);
+  else
+    append_as<std::uint32_t>(tokens);
+  tokens_ += std::ssize(tokens);
+}
+
+void TokenFileWriter::end_document(std::int64_t text_bytes) {
+  check(tokens_ > document_begin_ && text_bytes >= 0, file_.path(), ": document ", documents_,
+        " has no tokens");
+  offset_stream_.add(&tokens_, sizeof tokens_);
+  document_begin_ = tokens_;
+  text_bytes_ += text_bytes;
+  ++documents_;
+}
+
+/// Makes the file with all of its structures and both datasets allocated but not written.
+TokenHeader TokenFileWriter::write_hdf5(const std::string& sources) {
+  TokenHeader header{};
+  std::memcpy(header.magic, token_magic, sizeof token_magic);
+  header.version = token_version;
+  header.token_bytes = token_bytes_for(vocabulary_);
+  header.tokens = tokens_;
+  header.documents = documents_;
+  header.vocabulary = vocabulary_;
+  header.text_bytes = text_bytes_;
+  header.tokens_digest = token_stream_.checksum.digest();
+  header.offsets_digest = offset_stream_.checksum.digest();
+  std::memcpy(header.tokenizer, tokenizer_.data(), tokenizer_.size());
+
+  auto file = io::Hdf5File::create(file_.temporary_path(), token_header_bytes);
+  const DType dtype = header.token_bytes == 2 ? DType::uint16 : DType::uint32;
+  header.tokens_begin = file.create_dataset("tokens", dtype, {tokens_}).file_offset();
+  header.offsets_begin =
+      file.create_dataset("document_offsets", DType::int64, {documents_ + 1}).file_offset();
+  file.set_attribute("format", "trireme tokens");
+  file.set_attribute("version", std::int64_t{token_version});
+  file.set_attribute("tokenizer", tokenizer_);
+  file.set_attribute("vocabulary", vocabulary_);
+  file.set_attribute("text_bytes", text_bytes_);
+  file.set_attribute("tokens_xxh3_128", header.tokens_digest.hex());
+  file.set_attribute("document_offsets_xxh3_128", header.offsets_digest.hex());
+  file.set_attribute("sources", shortened(sources));
+  file.close();
+  return header;
+}
+
+void TokenFileWriter::commit(const std::string& sources) {
+  check_usage(documents_ > 0, file_.path(), ": no text: all documents are empty");
+  check(document_begin_ == tokens_, file_.path(), ": the last document was not ended");
+  token_stream_.flush();
+  offset_stream_.flush();
+  file_.probe_space(token_stream_.spool.bytes() + offset_stream_.spool.bytes() + structure_bytes);
+  TokenHeader header = write_hdf5(sources);
+  token_stream_.spool.copy_to(file_, header.tokens_begin);
+  offset_stream_.spool.copy_to(file_, header.offsets_begin);
+  const io::InputFile written(file_.temporary_path());
+  header.file_bytes = written.size();
+  header.rest_digest = digest_of_rest(written, header);
+  seal(header);
+  file_.write(0, &header, sizeof header);
+  verify(header, written.size(), file_.path());
+  file_.commit();
+}
+
+}  // namespace trireme::data

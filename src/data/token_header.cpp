@@ -1,0 +1,56 @@
+#include <trireme/base/check.hpp>
+#include <trireme/data/token_header.hpp>
+
+#include <cstddef>
+#include <cstring>
+
+namespace trireme::data {
+namespace {
+
+std::uint64_t digest_of(const TokenHeader& header) {
+  return io::checksum64(&header, offsetof(TokenHeader, digest));
+}
+
+/// [begin, begin + count * size) lies within (header, file end], computed without overflow.
+bool inside(std::int64_t begin, std::int64_t count, std::int64_t size, std::int64_t file_bytes) {
+  return begin >= token_header_bytes && begin <= file_bytes && count >= 0 &&
+         count <= (file_bytes - begin) / size;
+}
+
+}  // namespace
+
+std::uint32_t token_bytes_for(std::int64_t vocabulary) {
+  return vocabulary <= 65536 ? 2 : 4;
+}
+
+void seal(TokenHeader& header) {
+  header.digest = digest_of(header);
+}
+
+void verify(const TokenHeader& h, std::int64_t file_bytes, const std::string& path) {
+  check_usage(std::memcmp(h.magic, token_magic, sizeof token_magic) == 0, path,
+              ": is not a token file; make one with `trireme tokenize -o tokens.h5 FILE...`");
+  check(h.digest == digest_of(h), path, ": its header is damaged (checksum differs)");
+  check_usage(h.version == token_version, path, ": is a token file of version ", h.version,
+              ", this program reads version ", token_version);
+  check(h.file_bytes == file_bytes, path, ": has ", file_bytes, " bytes, its header says ",
+        h.file_bytes, file_bytes < h.file_bytes ? "; the file is truncated" : "");
+  check(h.vocabulary >= 1 && h.vocabulary <= vocabulary_limit &&
+            h.token_bytes == token_bytes_for(h.vocabulary),
+        path, ": its header says ", h.token_bytes, " bytes per token for a vocabulary of ",
+        h.vocabulary);
+  check(h.tokens >= 1 && h.documents >= 1 && h.documents <= h.tokens && h.text_bytes >= 0, path,
+        ": its header says ", h.tokens, " tokens in ", h.documents, " documents of ", h.text_bytes,
+        " bytes");
+  check(inside(h.tokens_begin, h.tokens, h.token_bytes, file_bytes), path, ": ", h.tokens,
+        " tokens from byte ", h.tokens_begin, " on do not fit its ", file_bytes, " bytes");
+  check(inside(h.offsets_begin, h.documents + 1, 8, file_bytes), path, ": ", h.documents + 1,
+        " document offsets from byte ", h.offsets_begin, " on do not fit its ", file_bytes,
+        " bytes");
+  check(h.tokens_end() <= h.offsets_begin || h.offsets_end() <= h.tokens_begin, path,
+        ": tokens and document offsets overlap");
+  check(std::memchr(h.tokenizer, 0, sizeof h.tokenizer) != nullptr, path,
+        ": the name of its tokenizer does not end");
+}
+
+}  // namespace trireme::data

@@ -1,0 +1,139 @@
+#include <trireme/deck/checks.hpp>
+
+#include <trireme/base/check.hpp>
+
+#include <algorithm>
+#include <initializer_list>
+#include <vector>
+
+namespace trireme::deck {
+namespace {
+
+/// All divisors of n >= 1, ascending.
+std::vector<std::int64_t> divisors(std::int64_t n) {
+  std::vector<std::int64_t> low, high;
+  for (std::int64_t d = 1; d * d <= n; ++d) {
+    if (n % d != 0) continue;
+    low.push_back(d);
+    if (d != n / d) high.push_back(n / d);
+  }
+  low.insert(low.end(), high.rbegin(), high.rend());
+  return low;
+}
+
+/// "1, 2, 5 or 10": the candidates, or of many the six around `wanted`.
+std::string choices(const std::vector<std::int64_t>& candidates, std::int64_t wanted) {
+  constexpr std::ptrdiff_t most = 6;
+  const auto above = std::ranges::lower_bound(candidates, wanted);
+  auto first = above - std::min(most / 2, above - candidates.begin());
+  const auto last = first + std::min(most, candidates.end() - first);
+  first = last - std::min(most, last - candidates.begin());
+  std::string out;
+  for (auto it = first; it != last; ++it)
+    out += text(it == first ? "" : it + 1 == last ? " or " : ", ", *it);
+  return out;
+}
+
+class CrossCheck {
+ public:
+  CrossCheck(const Deck& deck, const std::set<std::string>& invalid, Diagnostics& diagnostics)
+      : deck_(deck), invalid_(invalid), diagnostics_(diagnostics) {}
+
+  bool valid(std::initializer_list<const char*> names) const {
+    return std::ranges::none_of(names, [&](const char* name) { return invalid_.contains(name); });
+  }
+  template <class... Parts>
+  void report(const Parts&... parts) {
+    diagnostics_.add(text(parts...));
+  }
+
+  void model() {
+    const ModelConfig& m = deck_.config.model;
+    if (valid({"model.hidden", "model.heads"}) && m.hidden % m.heads != 0)
+      report(deck_.cite("model", "heads"), " does not divide ", deck_.cite("model", "hidden"),
+             "; choose ", choices(divisors(m.hidden), m.heads), " heads");
+  }
+
+  void batch() {
+    const BatchConfig& b = deck_.config.batch;
+    if (!valid({"batch.global", "batch.micro"}) || b.global % b.micro == 0) return;
+    report(deck_.cite("batch", "micro"), " does not divide ", deck_.cite("batch", "global"),
+           "; choose a micro of ", choices(divisors(b.global), b.micro));
+  }
+
+  void optimizer() {
+    const OptimizerConfig& o = deck_.config.optimizer;
+    if (valid({"optimizer.learning_rate", "optimizer.minimum_learning_rate"}) &&
+        o.minimum_learning_rate > o.learning_rate)
+      report(deck_.cite("optimizer", "minimum_learning_rate"), " is larger than ",
+             deck_.cite("optimizer", "learning_rate"), "; choose at most ", o.learning_rate);
+    const bool steps_valid =
+        valid({"run.steps", "optimizer.warmup_steps", "optimizer.decay_steps"});
+    if (steps_valid && o.warmup_steps > o.decay_steps)
+      report(deck_.cite("optimizer", "warmup_steps"), " is larger than ",
+             deck_.cite("optimizer", "decay_steps"), "; choose a warmup_steps of at most ",
+             o.decay_steps, ", or more decay_steps");
+  }
+
+  /// What the deck can say but this version cannot do.
+  void only_one(const std::string& name, std::int64_t size) {
+    if (!invalid_.contains("parallel." + name) && size != 1)
+      report(deck_.cite("parallel", name), " is not possible in this version, which composes data ",
+             "parallelism only; choose ", name, " = 1 and more data");
+  }
+  void version() {
+    only_one("tensor", deck_.config.parallel.tensor);
+    only_one("pipeline", deck_.config.parallel.pipeline);
+  }
+
+ private:
+  const Deck& deck_;
+  const std::set<std::string>& invalid_;
+  Diagnostics& diagnostics_;
+};
+
+}  // namespace
+
+void cross_check(const Deck& deck, const std::set<std::string>& invalid, Diagnostics& diagnostics) {
+  CrossCheck checks(deck, invalid, diagnostics);
+  checks.model();
+  checks.batch();
+  checks.optimizer();
+  checks.version();
+}
+
+void resolve_parallel(Deck& deck, std::int64_t ranks) {
+  check(ranks >= 1, "resolve_parallel: ranks = ", ranks, ", expected at least 1");
+  ParallelConfig& p = deck.config.parallel;
+  const std::int64_t model_ranks = p.tensor * p.pipeline;
+  const std::string factors =
+      text(deck.cite("parallel", "tensor"), " · ", deck.cite("parallel", "pipeline"));
+  if (p.data == 0) {
+    check_usage(ranks % model_ranks == 0, factors, " = ", model_ranks,
+                " does not divide the run's ", ranks, " ranks; start a multiple of ", model_ranks,
+                " ranks");
+    p.data = ranks / model_ranks;
+    deck.places["parallel.data"] = "from the number of ranks";
+  } else if (model_ranks * p.data != ranks) {
+    const std::string fit = ranks % model_ranks == 0 ? text("choose data = ", ranks / model_ranks,
+                                                            " (or leave it out), or start ")
+                                                     : std::string("start ");
+    throw UsageError(text(factors, " · ", deck.cite("parallel", "data"), " = ",
+                          model_ranks * p.data, ", but the run has ", ranks,
+                          ranks == 1 ? " rank" : " ranks", "; ", fit, model_ranks * p.data,
+                          model_ranks * p.data == 1 ? " rank" : " ranks"));
+  }
+  const BatchConfig& b = deck.config.batch;
+  if (b.global % (b.micro * p.data) == 0) return;
+  std::string remedy;
+  if (b.global % p.data == 0)
+    remedy = text("choose a micro of ", choices(divisors(b.global / p.data), b.micro), ", or ");
+  const std::int64_t below = b.global / (b.micro * p.data) * (b.micro * p.data);
+  throw UsageError(text(deck.cite("batch", "global"), " is not a multiple of ",
+                        deck.cite("batch", "micro"), " · ", deck.cite("parallel", "data"), " = ",
+                        b.micro * p.data, "; ", remedy, "data of ",
+                        choices(divisors(b.global / b.micro), p.data), ", or a global of ",
+                        below > 0 ? text(below, " or ") : "", below + b.micro * p.data));
+}
+
+}  // namespace trireme::deck

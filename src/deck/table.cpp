@@ -1,0 +1,251 @@
+#include <trireme/deck/table.hpp>
+
+#include <trireme/deck/entry.hpp>
+
+namespace trireme::deck {
+namespace {
+
+using Str = std::string;
+using Int = std::int64_t;
+
+constexpr std::int64_t steps_limit = 4294967295;  // a step is one word of the random counter
+constexpr std::int64_t size_limit = 16777216;     // keeps products of two sizes far from 2^63
+constexpr std::int64_t ranks_limit = 1048576;
+constexpr std::int64_t identifier_limit = 1 << 30;  // token ids are stored in at most 32 bits
+constexpr std::int64_t bytes_limit = std::int64_t{1} << 40;
+
+void run_keys(std::vector<Entry>& out) {
+  SectionKeys run(out, "run", &Config::run);
+  run.path("directory", &RunConfig::directory,
+           "folder for metrics, log, resolved deck and checkpoints")
+      .nonempty()
+      .otherwise(Str("run"));
+  run.integer("steps", &RunConfig::steps, "optimizer steps of the whole run")
+      .at_least(1)
+      .at_most(steps_limit)
+      .otherwise(Int{100});
+  run.integer("seed", &RunConfig::seed, "of initialisation, data order and dropout")
+      .at_least(0)
+      .otherwise(Int{1});
+  run.duration("time_limit", &RunConfig::time_limit,
+               "save and stop with exit code 75 after this time; 00:00:00 is never")
+      .otherwise(0.0);
+  run.integer("log_every", &RunConfig::log_every, "steps between lines of metrics")
+      .unit("steps")
+      .at_least(1)
+      .at_most(steps_limit)
+      .otherwise(Int{10});
+  run.integer("evaluate_every", &RunConfig::evaluate_every,
+              "steps between evaluations; 0 is only at the end")
+      .unit("steps")
+      .at_least(0)
+      .at_most(steps_limit)
+      .otherwise(Int{0});
+  run.integer("evaluate_batches", &RunConfig::evaluate_batches,
+              "global batches per evaluation; 0 is the whole file")
+      .at_least(0)
+      .at_most(steps_limit)
+      .otherwise(Int{0});
+}
+
+void model_keys(std::vector<Entry>& out) {
+  SectionKeys model(out, "model", &Config::model);
+  const auto size = [&](const char* name, Int ModelConfig::*field, const char* help) -> Entry& {
+    return model.integer(name, field, help).at_least(1).at_most(size_limit);
+  };
+  model
+      .choice("family", &ModelConfig::family,
+              "architecture: gpt is a decoder with learned positions, LayerNorm first and GELU")
+      .otherwise(Str("gpt"));
+  size("layers", &ModelConfig::layers, "transformer blocks").at_most(65536);
+  size("hidden", &ModelConfig::hidden, "width of the residual stream; a multiple of heads");
+  size("heads", &ModelConfig::heads, "attention heads");
+  size("feed_forward", &ModelConfig::feed_forward, "width inside the feed-forward layer")
+      .derive([](Config& c) { c.model.feed_forward = 4 * c.model.hidden; }, "4 · model.hidden")
+      .at_most(4 * size_limit);
+  size("sequence", &ModelConfig::sequence, "tokens per sample").unit("tokens");
+  size("vocabulary", &ModelConfig::vocabulary,
+       "token ids that the model knows; 0 is as many as the token file's tokenizer has")
+      .at_least(0)
+      .at_most(identifier_limit)
+      .otherwise(Int{0}, "0: from the token file");
+  model.number("dropout", &ModelConfig::dropout, "share of activations set to zero in training")
+      .from(0)
+      .below(1)
+      .otherwise(0.0);
+  model
+      .boolean("tied_embeddings", &ModelConfig::tied_embeddings,
+               "one array for the input embedding and the output projection")
+      .otherwise(true);
+}
+
+void parallel_keys(std::vector<Entry>& out) {
+  SectionKeys parallel(out, "parallel", &Config::parallel);
+  const auto size = [&](const char* name, Int ParallelConfig::*field, const char* help) -> Entry& {
+    return parallel.integer(name, field, help).unit("ranks").at_least(1).at_most(ranks_limit);
+  };
+  size("tensor", &ParallelConfig::tensor, "ranks that share each layer; only 1 in this version")
+      .otherwise(Int{1});
+  size("pipeline", &ParallelConfig::pipeline,
+       "ranks that share the layers among them; only 1 in this version")
+      .otherwise(Int{1});
+  size("data", &ParallelConfig::data,
+       "replicas that share the samples of a batch; 0 is what is left of the ranks")
+      .at_least(0)
+      .otherwise(Int{0}, "0: ranks / (tensor · pipeline)");
+  parallel
+      .choice("schedule", &ParallelConfig::schedule,
+              "order of forward and backward passes of the micro-batches")
+      .otherwise(Str("1f1b"));
+  parallel
+      .integer("bucket_bytes", &ParallelConfig::bucket_bytes,
+               "gradients that one all-reduce carries")
+      .unit("bytes")
+      .at_least(1)
+      .at_most(bytes_limit)
+      .otherwise(Int{16} << 20);
+}
+
+void batch_and_precision_keys(std::vector<Entry>& out) {
+  SectionKeys batch(out, "batch", &Config::batch);
+  batch
+      .integer("global", &BatchConfig::global,
+               "samples per optimizer step, over all ranks; a multiple of micro · data")
+      .unit("samples")
+      .at_least(1)
+      .at_most(identifier_limit);
+  batch.integer("micro", &BatchConfig::micro, "samples per forward pass of one rank")
+      .unit("samples")
+      .at_least(1)
+      .at_most(identifier_limit);
+  SectionKeys precision(out, "precision", &Config::precision);
+  precision
+      .choice("compute", &PrecisionConfig::compute,
+              "type of weights and activations; only these two in this version")
+      .words({name_of(DType::fp32), name_of(DType::fp64)})
+      .otherwise(Str("fp32"));
+}
+
+void optimizer_keys(std::vector<Entry>& out) {
+  SectionKeys optimizer(out, "optimizer", &Config::optimizer);
+  optimizer
+      .choice("kind", &OptimizerConfig::kind,
+              "update rule; adamw decouples weight decay (Loshchilov and Hutter 2019)")
+      .otherwise(Str("adamw"));
+  optimizer
+      .number("learning_rate", &OptimizerConfig::learning_rate,
+              "the highest, reached after the warm-up")
+      .from(0)
+      .otherwise(3e-4);
+  optimizer
+      .number("minimum_learning_rate", &OptimizerConfig::minimum_learning_rate,
+              "where the decay ends; at most learning_rate")
+      .from(0)
+      .otherwise(0.0);
+  optimizer
+      .integer("warmup_steps", &OptimizerConfig::warmup_steps,
+               "steps of linear rise from 0; at most decay_steps")
+      .unit("steps")
+      .at_least(0)
+      .at_most(steps_limit)
+      .otherwise(Int{0});
+  optimizer
+      .integer("decay_steps", &OptimizerConfig::decay_steps,
+               "step at which the learning rate has come down to the minimum")
+      .unit("steps")
+      .at_least(1)
+      .at_most(steps_limit)
+      .derive([](Config& c) { c.optimizer.decay_steps = c.run.steps; }, "run.steps");
+  optimizer.number("beta1", &OptimizerConfig::beta1, "decay of the first moment's average")
+      .from(0)
+      .below(1)
+      .otherwise(0.9);
+  optimizer.number("beta2", &OptimizerConfig::beta2, "decay of the second moment's average")
+      .from(0)
+      .below(1)
+      .otherwise(0.95);
+  optimizer.number("epsilon", &OptimizerConfig::epsilon, "added to the root of the second moment")
+      .above(0)
+      .otherwise(1e-8);
+  optimizer
+      .number("weight_decay", &OptimizerConfig::weight_decay,
+              "of matrices; norms and biases do not decay")
+      .from(0)
+      .otherwise(0.1);
+  optimizer
+      .number("clip_norm", &OptimizerConfig::clip_norm,
+              "largest norm of the whole gradient; 0 is no clipping")
+      .from(0)
+      .otherwise(1.0);
+}
+
+void data_and_checkpoint_keys(std::vector<Entry>& out) {
+  SectionKeys data(out, "data", &Config::data);
+  data.path("train", &DataConfig::train, "token file to learn from").nonempty();
+  data.path("validation", &DataConfig::validation, "token file to evaluate on; \"\" is none")
+      .otherwise(Str());
+  data.string("tokenizer", &DataConfig::tokenizer, "\"bytes\", or a tokenizer's folder or file")
+      .nonempty()
+      .otherwise(Str("bytes"));
+  SectionKeys checkpoint(out, "checkpoint", &Config::checkpoint);
+  checkpoint.path("directory", &CheckpointConfig::directory, "folder that holds the checkpoints")
+      .nonempty()
+      .derive([](Config& c) { c.checkpoint.directory = c.run.directory + "/checkpoints"; },
+              "<run.directory>/checkpoints");
+  checkpoint
+      .integer("every", &CheckpointConfig::every, "steps between checkpoints; 0 is only at the end")
+      .unit("steps")
+      .at_least(0)
+      .at_most(steps_limit)
+      .otherwise(Int{0});
+  checkpoint.integer("keep", &CheckpointConfig::keep, "newest checkpoints that are kept; 0 is all")
+      .at_least(0)
+      .at_most(steps_limit)
+      .otherwise(Int{0});
+  checkpoint
+      .path("restart", &CheckpointConfig::restart, "\"latest\", \"none\" or a checkpoint's folder")
+      .nonempty()
+      .otherwise(Str("none"));
+}
+
+std::vector<Key> make_keys() {
+  std::vector<Entry> entries;
+  run_keys(entries);
+  model_keys(entries);
+  parallel_keys(entries);
+  batch_and_precision_keys(entries);
+  optimizer_keys(entries);
+  data_and_checkpoint_keys(entries);
+  std::vector<Key> out;
+  for (Entry& entry : entries) out.push_back(entry.take());
+  return out;
+}
+
+}  // namespace
+
+const std::vector<Section>& sections() {
+  static const std::vector<Section> all{
+      {"run", "how long and where"},
+      {"model", "the transformer"},
+      {"parallel", "which ranks do what; never changes the answer"},
+      {"batch", "how many samples at a time"},
+      {"precision", "how numbers are stored"},
+      {"optimizer", "how weights are updated"},
+      {"data", "what is learned from"},
+      {"checkpoint", "what is kept, and where a run starts from"},
+  };
+  return all;
+}
+
+const std::vector<Key>& keys() {
+  static const std::vector<Key> all = make_keys();
+  return all;
+}
+
+const Key* find_key(std::string_view section, std::string_view name) {
+  for (const Key& key : keys())
+    if (key.section == section && key.name == name) return &key;
+  return nullptr;
+}
+
+}  // namespace trireme::deck

@@ -1,0 +1,227 @@
+#include <trireme/deck/value.hpp>
+
+#include <trireme/base/text.hpp>
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <type_traits>
+
+namespace trireme::deck {
+namespace {
+
+constexpr std::int64_t hours_limit = 1000000;
+
+/// "hh:mm:ss" in seconds; the hours may have any number of digits.
+std::optional<Seconds> parse_duration(std::string_view written) {
+  std::int64_t fields[3] = {};
+  for (int i = 0; i < 3; ++i) {
+    const std::size_t end = i < 2 ? written.find(':') : written.size();
+    if (end == std::string_view::npos) return std::nullopt;
+    const std::string_view digits = written.substr(0, end);
+    const bool two_digits = digits.size() == 2 || (i == 0 && !digits.empty());
+    const bool all_digits =
+        std::ranges::all_of(digits, [](char c) { return c >= '0' && c <= '9'; });
+    if (!two_digits || !all_digits || digits.size() > 7) return std::nullopt;
+    std::from_chars(digits.data(), digits.data() + digits.size(), fields[i]);
+    written.remove_prefix(std::min(end + 1, written.size()));
+  }
+  if (fields[0] > hours_limit || fields[1] > 59 || fields[2] > 59) return std::nullopt;
+  return static_cast<Seconds>(fields[0] * 3600 + fields[1] * 60 + fields[2]);
+}
+
+std::string duration_text(Seconds seconds) {
+  const auto whole = static_cast<std::int64_t>(std::llround(seconds));
+  const auto two = [](std::int64_t n) { return text(n < 10 ? "0" : "", n); };
+  return text(two(whole / 3600), ":", two(whole / 60 % 60), ":", two(whole % 60));
+}
+
+/// The range in words, "" where everything is accepted.
+std::string range_text(const Key& key) {
+  const Range& range = key.range;
+  const Range all;
+  if (key.type == KeyType::integer) {
+    if (range.most == all.most)
+      return range.least == all.least ? "" : text(" of at least ", range.least);
+    return text(" from ", range.least, " to ", range.most);
+  }
+  std::string out;
+  if (range.low != all.low) out += text(range.low_open ? " above " : " of at least ", range.low);
+  if (range.high != all.high)
+    out +=
+        text(out.empty() ? "" : " and", range.high_open ? " below " : " of at most ", range.high);
+  return out;
+}
+
+bool in_range(const Key& key, std::int64_t value) {
+  return value >= key.range.least && value <= key.range.most;
+}
+
+bool in_range(const Key& key, double value) {
+  if (!std::isfinite(value)) return false;
+  if (value < key.range.low || (key.range.low_open && value == key.range.low)) return false;
+  return !(value > key.range.high || (key.range.high_open && value == key.range.high));
+}
+
+bool acceptable_string(const Key& key, const std::string& value) {
+  if (key.nonempty && value.empty()) return false;
+  return std::ranges::none_of(value, [](unsigned char c) { return c < 0x20 || c == 0x7f; });
+}
+
+std::string shown(const Value& value) {
+  return std::visit(
+      [](const auto& v) -> std::string {
+        using T = std::decay_t<decltype(v)>;
+        if constexpr (std::is_same_v<T, std::string>)
+          return text("the string ", quoted(v.substr(0, 80)));
+        if constexpr (std::is_same_v<T, std::int64_t>) return text("the integer ", v);
+        if constexpr (std::is_same_v<T, double>) return text("the number ", v);
+        return text(v);
+      },
+      value);
+}
+
+std::optional<Value> convert(const Key& key, const Value& raw) {
+  const auto* string = std::get_if<std::string>(&raw);
+  const auto* integer = std::get_if<std::int64_t>(&raw);
+  const auto* number = std::get_if<double>(&raw);
+  switch (key.type) {
+    case KeyType::string:
+    case KeyType::path:
+      if (string && acceptable_string(key, *string)) return raw;
+      break;
+    case KeyType::choice:
+      if (string && std::ranges::find(key.choices, *string) != key.choices.end()) return raw;
+      break;
+    case KeyType::integer:
+      if (integer && in_range(key, *integer)) return raw;
+      break;
+    case KeyType::number:
+      if (integer && in_range(key, static_cast<double>(*integer)))
+        return static_cast<double>(*integer);
+      if (number && in_range(key, *number)) return *number == 0 ? 0.0 : *number;  // no -0.0
+      break;
+    case KeyType::boolean:
+      if (std::holds_alternative<bool>(raw)) return raw;
+      break;
+    case KeyType::duration:
+      if (string)
+        if (const auto seconds = parse_duration(*string)) return *seconds;
+      break;
+  }
+  return std::nullopt;
+}
+
+/// Digits without TOML's underscores, which may stand only between two digits; "" if one stands
+/// elsewhere.
+std::string without_underscores(std::string_view written) {
+  const auto digit = [](char c) { return c >= '0' && c <= '9'; };
+  std::string out;
+  for (std::size_t i = 0; i < written.size(); ++i) {
+    if (written[i] != '_')
+      out += written[i];
+    else if (i == 0 || i + 1 == written.size() || !digit(written[i - 1]) || !digit(written[i + 1]))
+      return "";
+  }
+  return out.starts_with('+') ? out.substr(1) : out;
+}
+
+template <class T>
+std::optional<T> parse_whole(const std::string& digits, std::string& remark) {
+  T value{};
+  const char* end = digits.data() + digits.size();
+  const auto [stop, error] = std::from_chars(digits.data(), end, value);
+  if (error == std::errc::result_out_of_range) remark = ", which is too large to be stored";
+  if (error != std::errc() || stop != end || digits.empty()) return std::nullopt;
+  return value;
+}
+
+}  // namespace
+
+std::string quoted(std::string_view string) {
+  std::string out = "\"";
+  for (const char c : string) {
+    const auto byte = static_cast<unsigned char>(c);
+    if (c == '"' || c == '\\') {
+      out += '\\';
+      out += c;
+    } else if (byte < 0x20 || byte == 0x7f) {
+      constexpr std::string_view digits = "0123456789ABCDEF";
+      out += text("\\u00", digits[byte >> 4], digits[byte & 15]);
+    } else {
+      out += c;
+    }
+  }
+  return out + '"';
+}
+
+std::string expectation(const Key& key) {
+  switch (key.type) {
+    case KeyType::string:
+      return key.nonempty ? "a string that is not empty" : "a string";
+    case KeyType::path:
+      return key.nonempty ? "a path (a string that is not empty)" : "a path (a string)";
+    case KeyType::integer:
+      return "an integer" + range_text(key);
+    case KeyType::number:
+      return "a number" + range_text(key);
+    case KeyType::boolean:
+      return "true or false";
+    case KeyType::duration:
+      return "a duration such as \"01:30:00\" (hours, minutes, seconds)";
+    case KeyType::choice: {
+      std::vector<std::string> words;
+      for (const auto word : key.choices) words.push_back(quoted(word));
+      return (words.size() == 1 ? "" : "one of ") + join(words, ", ");
+    }
+  }
+  return "";
+}
+
+std::optional<Value> accept(const Key& key, const Value& raw, std::string& problem) {
+  auto value = convert(key, raw);
+  if (!value) problem = text("expected ", expectation(key), ", found ", shown(raw));
+  return value;
+}
+
+std::optional<Value> accept_text(const Key& key, std::string_view written, std::string& problem) {
+  const bool is_quoted = written.size() >= 2 && written.front() == '"' && written.back() == '"';
+  if (is_quoted) written = written.substr(1, written.size() - 2);
+  std::string remark;
+  switch (key.type) {
+    case KeyType::string:
+    case KeyType::path:
+    case KeyType::choice:
+    case KeyType::duration:
+      return accept(key, std::string(written), problem);
+    case KeyType::integer:
+      if (const auto value = parse_whole<std::int64_t>(without_underscores(written), remark))
+        return accept(key, *value, problem);
+      break;
+    case KeyType::number:
+      if (const auto value = parse_whole<double>(without_underscores(written), remark))
+        return accept(key, *value, problem);
+      break;
+    case KeyType::boolean:
+      if (written == "true" || written == "false") return accept(key, written == "true", problem);
+      break;
+  }
+  problem = text("expected ", expectation(key), ", found ", quoted(written.substr(0, 80)), remark);
+  return std::nullopt;
+}
+
+std::string literal(const Key& key, const Value& value) {
+  if (key.type == KeyType::duration) return quoted(duration_text(std::get<double>(value)));
+  if (const auto* string = std::get_if<std::string>(&value)) return quoted(*string);
+  if (const auto* number = std::get_if<double>(&value)) {
+    std::string digits = text(*number);
+    if (digits.find_first_of(".e") == std::string::npos) digits += ".0";
+    const std::size_t sign = digits.find("e-0");
+    if (sign != std::string::npos) digits.erase(sign + 2, 1);  // "3e-04" is written 3e-4
+    return digits;
+  }
+  if (const auto* integer = std::get_if<std::int64_t>(&value)) return text(*integer);
+  return text(std::get<bool>(value));
+}
+
+}  // namespace trireme::deck

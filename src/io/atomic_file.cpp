@@ -1,0 +1,168 @@
+#include <trireme/base/check.hpp>
+#include <trireme/io/atomic_file.hpp>
+
+#include "temporaries.hpp"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <filesystem>
+#include <utility>
+#include <vector>
+
+namespace trireme::io {
+namespace {
+
+std::string folder_of(const std::string& path) {
+  const auto folder = std::filesystem::path(path).parent_path().string();
+  return folder.empty() ? "." : folder;
+}
+
+/// The file that `path` names after links, so that replacing it keeps the link.
+std::string resolved(const std::string& path) {
+  std::error_code ignored;
+  if (!std::filesystem::is_symlink(path, ignored)) return path;
+  const auto target = std::filesystem::weakly_canonical(path, ignored);
+  return ignored ? path : target.string();
+}
+
+std::string why_not_written(int error) {
+  std::string reason = std::strerror(error);
+  if (error == ENOSPC || error == EDQUOT) reason += "; free some space or write elsewhere";
+  if (error == EFBIG) reason += "; see `ulimit -f` and the file system's limit";
+  return reason;
+}
+
+/// A file of its own beside `path`; no two calls of any processes of this machine get the same.
+int create_temporary(const std::string& path, std::string& temporary) {
+  static std::atomic<int> counter{0};
+  int descriptor = -1;
+  do {
+    temporary = text(path, ".partial-", ::getpid(), "-", counter.fetch_add(1));
+    descriptor = ::open(temporary.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+  } while (descriptor < 0 && errno == EEXIST);
+  check_usage(descriptor >= 0, path, ": cannot create a file in ", folder_of(path), ": ",
+              why_not_written(errno));
+  return descriptor;
+}
+
+}  // namespace
+
+void write_at(int descriptor, const std::string& path, std::int64_t offset, const void* data,
+              std::size_t bytes) {
+  const auto* at = static_cast<const char*>(data);
+  std::size_t done = 0;
+  while (done < bytes) {
+    const auto put =
+        ::pwrite(descriptor, at + done, bytes - done, offset + static_cast<std::int64_t>(done));
+    if (put < 0 && errno == EINTR) continue;
+    check(put > 0, path, ": cannot write at byte ", offset + static_cast<std::int64_t>(done), ": ",
+          why_not_written(put < 0 ? errno : ENOSPC));
+    done += static_cast<std::size_t>(put);
+  }
+}
+
+void flush_to_device(int descriptor, const std::string& path) {
+  check(::fsync(descriptor) == 0 || errno == EINVAL, path,
+        ": cannot flush to the device: ", why_not_written(errno));
+}
+
+void flush_folder(const std::string& folder) {
+  const int descriptor = ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (descriptor < 0) return;  // a folder that may be written and not read: nothing to be done
+  ::fsync(descriptor);  // some network file systems refuse this on folders; the rename stands
+  ::close(descriptor);
+}
+
+AtomicFile::AtomicFile(const std::string& path) : path_(resolved(path)) {
+  struct stat status {};
+  if (::stat(path_.c_str(), &status) == 0)
+    check_usage(S_ISREG(status.st_mode), path_, ": is there and is not a regular file");
+  check_usage(!std::filesystem::path(path_).filename().empty(), "'", path_,
+              "' does not name a file");
+  descriptor_ = create_temporary(path_, temporary_path_);
+  remember_temporary(temporary_path_);
+}
+
+AtomicFile::~AtomicFile() {
+  if (descriptor_ >= 0) ::close(descriptor_);
+  if (temporary_path_.empty()) return;
+  ::unlink(temporary_path_.c_str());
+  forget_temporary(temporary_path_);
+}
+
+void AtomicFile::probe_space(std::int64_t bytes) {
+  const bool fits = ::fallocate(descriptor_, 0, 0, bytes) == 0;
+  const int error = errno;
+  const bool reset = ::ftruncate(descriptor_, 0) == 0;
+  check(fits || error == EOPNOTSUPP || error == ENOSYS, path_, ": no room for ", human_bytes(bytes),
+        ": ", why_not_written(error));
+  check(reset, path_, ": cannot truncate: ", std::strerror(errno));
+}
+
+void AtomicFile::write(std::int64_t offset, const void* data, std::size_t bytes) {
+  write_at(descriptor_, path_, offset, data, bytes);
+}
+
+void AtomicFile::commit() {
+  flush_to_device(descriptor_, path_);
+  const int descriptor = std::exchange(descriptor_, -1);
+  check(::close(descriptor) == 0, path_, ": cannot close: ", why_not_written(errno));
+  check(::rename(temporary_path_.c_str(), path_.c_str()) == 0, path_, ": cannot rename ",
+        temporary_path_, " to it: ", std::strerror(errno));
+  forget_temporary(temporary_path_);
+  temporary_path_.clear();
+  flush_folder(folder_of(path_));
+}
+
+void replace_file(const std::string& path, std::string_view content) {
+  AtomicFile file(path);
+  file.write(0, content.data(), content.size());
+  file.commit();
+}
+
+Spool::Spool(const std::string& path) : path_(resolved(path)) {
+  std::string temporary;
+  descriptor_ = create_temporary(path_, temporary);
+  ::unlink(temporary.c_str());
+}
+
+Spool::~Spool() {
+  ::close(descriptor_);
+}
+
+void Spool::append(const void* data, std::size_t bytes) {
+  write_at(descriptor_, path_, bytes_, data, bytes);
+  bytes_ += static_cast<std::int64_t>(bytes);
+}
+
+void Spool::copy_to(AtomicFile& file, std::int64_t offset) {
+  off_t from = 0;
+  off_t to = offset;
+  while (from < bytes_) {
+    const auto copied = ::copy_file_range(descriptor_, &from, file.descriptor(), &to,
+                                          static_cast<std::size_t>(bytes_ - from), 0);
+    if (copied < 0 && errno == EINTR) continue;
+    if (copied <= 0) break;  // what is left goes through memory, which also finds the true error
+  }
+  std::vector<char> buffer(static_cast<std::size_t>(
+      std::min<std::int64_t>(1 << 20, std::max<std::int64_t>(bytes_ - from, 0))));
+  while (from < bytes_) {
+    const auto wanted =
+        static_cast<std::size_t>(std::min<std::int64_t>(std::ssize(buffer), bytes_ - from));
+    const auto got = ::pread(descriptor_, buffer.data(), wanted, from);
+    if (got < 0 && errno == EINTR) continue;
+    check(got > 0, path_, ": cannot read back its temporary file: ", std::strerror(errno));
+    file.write(to, buffer.data(), static_cast<std::size_t>(got));
+    from += got;
+    to += got;
+  }
+}
+
+}  // namespace trireme::io

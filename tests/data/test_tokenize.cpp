@@ -1,0 +1,255 @@
+#include <trireme/base/check.hpp>
+#include <trireme/data/document_splitter.hpp>
+#include <trireme/data/token_file.hpp>
+#include <trireme/data/tokenize.hpp>
+#include <trireme/data/tokenizer.hpp>
+
+#include <support/temporary_folder.hpp>
+
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/resource.h>
+#include <zlib.h>
+
+#include <filesystem>
+#include <numeric>
+#include <random>
+#include <vector>
+
+namespace trireme::data {
+namespace {
+
+using testing::read_file;
+using testing::TemporaryFolder;
+
+template <class Call>
+std::string message_of(Call&& call) {
+  try {
+    call();
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "no error";
+}
+
+void expect_mentions(const std::string& message, const std::vector<std::string>& words) {
+  for (const auto& word : words)
+    EXPECT_NE(message.find(word), std::string::npos) << "'" << word << "' in: " << message;
+}
+
+std::int64_t files_in(const TemporaryFolder& folder) {
+  return std::distance(std::filesystem::directory_iterator(folder.path()), {});
+}
+
+std::string gzipped(const TemporaryFolder& folder, const std::string& name,
+                    const std::string& content) {
+  const auto path = folder.file(name);
+  gzFile file = gzopen(path.c_str(), "wb");
+  gzwrite(file, content.data(), static_cast<unsigned>(content.size()));
+  gzclose(file);
+  return path;
+}
+
+std::vector<std::string> split(const std::string& separator, const std::string& content,
+                               std::size_t piece) {
+  std::vector<std::string> documents(1);
+  DocumentSplitter splitter(separator);
+  const DocumentSplitter::Sink sink{[&](std::string_view bytes) { documents.back() += bytes; },
+                                    [&] { documents.emplace_back(); }};
+  for (std::size_t at = 0; at < content.size(); at += piece)
+    splitter.feed(std::string_view(content).substr(at, piece), sink);
+  splitter.finish(sink);
+  documents.pop_back();
+  return documents;
+}
+
+std::vector<std::string> documents_of(const std::string& path) {
+  const TokenFile file(path);
+  const auto tokenizer = make_tokenizer(file.tokenizer());
+  std::vector<std::int64_t> offsets(static_cast<std::size_t>(file.documents() + 1));
+  file.read_document_offsets(0, offsets);
+  std::vector<std::string> documents;
+  for (std::size_t d = 0; d + 1 < offsets.size(); ++d) {
+    std::vector<std::int32_t> ids(static_cast<std::size_t>(offsets[d + 1] - offsets[d]));
+    file.read(offsets[d], ids);
+    EXPECT_EQ(ids.back(), tokenizer->end_of_document());
+    tokenizer->decode(ids, documents.emplace_back());
+  }
+  return documents;
+}
+
+TokenizeSummary run(const TokenizeOptions& options) {
+  return tokenize(options, [](std::int64_t) {});
+}
+
+TEST(ByteTokenizer, DecodesWhatItEncodedInPieces) {
+  const auto tokenizer = make_tokenizer("bytes");
+  EXPECT_EQ(tokenizer->vocabulary(), 257);
+  std::string all(256, '\0');
+  std::iota(all.begin(), all.end(), '\0');
+  std::vector<std::int32_t> ids;
+  tokenizer->encode(all.substr(0, 100), ids);
+  tokenizer->encode(all.substr(100), ids);
+  ids.push_back(tokenizer->end_of_document());
+  std::string decoded;
+  tokenizer->decode(ids, decoded);
+  EXPECT_EQ(decoded, all);
+  const std::vector<std::int32_t> outside{257};
+  EXPECT_THROW(tokenizer->decode(outside, decoded), Error);
+  EXPECT_THROW(make_tokenizer("words"), UsageError);
+}
+
+TEST(DocumentSplitter, CutsTheSameHoweverTheTextIsChunked) {
+  const std::vector<std::string> separators{
+      "",   "\\n\\n(?=\\S)", "\\n",    "(?<=\\n)(?=a)",  "a+", "^a",       "(?m)^a", "a\\z",
+      "b$", "(?m)b$",        "\\bab?", "(?<=ab\\n)\\n*", "x*", "a|ab|abb", "\\Aa",   "\\n{2,}"};
+  std::mt19937 random(1);
+  for (int trial = 0; trial < 40; ++trial) {
+    std::string content;
+    const auto length = random() % 60;
+    for (unsigned i = 0; i < length; ++i) content += "ab\n \nx"[random() % 6];
+    for (const auto& separator : separators) {
+      const auto whole = split(separator, content, 1000);
+      for (const std::size_t piece : {1u, 2u, 3u, 7u, 20u})
+        ASSERT_EQ(split(separator, content, piece), whole) << separator << " on " << content;
+    }
+  }
+}
+
+TEST(DocumentSplitter, CutsWhereExpected) {
+  using Strings = std::vector<std::string>;
+  EXPECT_EQ(split("\\n\\n(?=\\S)", "one\n\n two\n\nthree\n\n", 4),
+            (Strings{"one\n\n two", "three\n\n"}));
+  EXPECT_EQ(split("(?=#)", "#a#b", 1), (Strings{"", "#a", "#b"}));
+  EXPECT_EQ(split(",", ",a,,b,", 2), (Strings{"", "a", "", "b", ""}));
+  EXPECT_EQ(split("", "a,b", 1), Strings{"a,b"});
+  EXPECT_EQ(split(",", "", 1), Strings{});
+}
+
+TEST(DocumentSplitter, KeepsChunksThatAreLongerThanItsLookBehindApart) {
+  std::string content;  // 300 KiB: the buffer is trimmed many times
+  for (int i = 0; i < 30000; ++i) content += text("line ", i, i % 7 == 0 ? "\n\n" : "\n");
+  for (const auto* separator : {"\\n\\n", "(?<=9\\n)", "^line", "(?m)^line 1", "\\Aline"})
+    EXPECT_EQ(split(separator, content, 1000), split(separator, content, content.size()))
+        << separator;
+}
+
+TEST(DocumentSplitter, RefusesBadAndUnboundedExpressions) {
+  expect_mentions(message_of([] { DocumentSplitter("(ab"); }), {"(ab", "character 3"});
+  EXPECT_THROW(split("(?s)a.*b", std::string(9 << 20, 'a'), 1 << 20), UsageError);
+  EXPECT_THROW(DocumentSplitter("(*UTF)a"), UsageError);
+}
+
+TEST(Tokenize, ReadsFilesFoldersAndGzipInSortedOrder) {
+  const TemporaryFolder folder;
+  std::filesystem::create_directories(folder.path() / "in/deep");
+  folder.write("in/b.txt", "second");
+  folder.write("in/a.txt", "first");
+  folder.write("in/empty.txt", "");
+  gzipped(folder, "in/deep/c.gz", "third");
+  folder.write("last", "fourth");
+  const auto summary =
+      run({.inputs = {folder.file("in"), folder.file("last")}, .output = folder.file("in/t.h5")});
+  EXPECT_EQ(summary.files, 5);
+  EXPECT_EQ(summary.train.documents, 4);
+  EXPECT_EQ(summary.train.text_bytes, 22);
+  EXPECT_EQ(summary.train.tokens, 26);
+  const std::vector<std::string> expected{"first", "second", "third", "fourth"};
+  EXPECT_EQ(documents_of(folder.file("in/t.h5")), expected);
+  run({.inputs = {folder.file("in"), folder.file("last")}, .output = folder.file("in/t.h5")});
+  EXPECT_EQ(documents_of(folder.file("in/t.h5")), expected) << "its own output is no input";
+}
+
+TEST(Tokenize, SplitsDocumentsBetweenTrainingAndValidation) {
+  const TemporaryFolder folder;
+  std::string content;
+  for (int i = 0; i < 2000; ++i) content += text("document ", i, "\n\n");
+  const auto input = folder.write("in.txt", content);
+  TokenizeOptions options{.inputs = {input},
+                          .output = folder.file("train.h5"),
+                          .document_separator = "\\n\\n",
+                          .validation_output = folder.file("validation.h5"),
+                          .validation_fraction = 0.1,
+                          .seed = 3};
+  const auto summary = run(options);
+  EXPECT_EQ(summary.train.documents + summary.validation.documents, 2000);
+  // Binomial(2000, 0.1): mean 200, standard deviation 13.4; six of them.
+  EXPECT_NEAR(static_cast<double>(summary.validation.documents), 200, 81);
+  const auto train = documents_of(options.output);
+  const auto validation = documents_of(options.validation_output);
+  std::size_t t = 0;
+  std::size_t v = 0;
+  for (int i = 0; i < 2000; ++i) {
+    const auto expected = text("document ", i);
+    EXPECT_EQ(chosen_for_validation(3, i, 0.1) ? validation.at(v++) : train.at(t++), expected);
+  }
+  options.seed = 4;
+  run(options);
+  EXPECT_NE(documents_of(options.validation_output), validation);
+}
+
+TEST(Tokenize, NamesWhatIsWrongWithItsInput) {
+  const TemporaryFolder folder;
+  const auto output = folder.file("t.h5");
+  const auto message = [&](std::vector<std::string> inputs) {
+    return message_of([&] { run({.inputs = std::move(inputs), .output = output}); });
+  };
+  const auto empty = folder.write("empty", "");
+  expect_mentions(message({empty}), {empty, "empty"});
+  expect_mentions(message({folder.file("missing")}), {folder.file("missing"), "no such file"});
+  std::filesystem::create_directory(folder.path() / "folder");
+  expect_mentions(message({folder.file("folder")}), {folder.file("folder"), "no files"});
+  const auto good = gzipped(folder, "good.gz", std::string(100000, 'a') + text(1234567));
+  const std::string packed = read_file(good);
+  const auto cut = folder.write("cut.gz", packed.substr(0, packed.size() - 12));
+  expect_mentions(message({cut}), {cut, "truncated"});
+  std::string flipped = packed;
+  flipped[packed.size() - 6] = static_cast<char>(flipped[packed.size() - 6] ^ 1);  // of the CRC
+  const auto damaged = folder.write("damaged.gz", flipped);
+  expect_mentions(message({damaged}), {damaged, "damaged"});
+  const auto zstd = folder.write("a.zst", "\x28\xB5\x2F\xFD....");
+  expect_mentions(message({zstd}), {zstd, "zstd -dc"});
+  EXPECT_FALSE(std::filesystem::exists(output));
+  EXPECT_EQ(files_in(folder), 6) << "temporary files are left behind";
+}
+
+TEST(Tokenize, SaysSoWhenASplitLeavesNothing) {
+  const TemporaryFolder folder;
+  const auto input = folder.write("in.txt", "one document");
+  const TokenizeOptions options{.inputs = {input},
+                                .output = folder.file("t.h5"),
+                                .validation_output = folder.file("v.h5"),
+                                .validation_fraction = 0.5};
+  expect_mentions(message_of([&] { run(options); }), {"--document-separator"});
+  auto same = options;
+  same.validation_output = same.output;
+  EXPECT_THROW(run(same), UsageError);
+  auto all = options;
+  all.validation_fraction = 1;
+  EXPECT_THROW(run(all), UsageError);
+  EXPECT_EQ(files_in(folder), 1);
+}
+
+/// A limit on the size of files stands in for a full disk: the same calls fail, with another errno.
+TEST(Tokenize, AFullDiskNamesTheFileAndLeavesTheFormerOne) {
+  const TemporaryFolder folder;
+  const auto input = folder.write("in.txt", std::string(3 << 20, 'a'));
+  const auto output = folder.write("t.h5", "former");
+  signal(SIGXFSZ, SIG_IGN);
+  rlimit former{};
+  getrlimit(RLIMIT_FSIZE, &former);
+  for (const rlim_t limit : {1u << 10, 1u << 20, 6u << 20, (6u << 20) + 8000}) {
+    const rlimit small{limit, former.rlim_max};
+    setrlimit(RLIMIT_FSIZE, &small);
+    const std::string message = message_of([&] { run({.inputs = {input}, .output = output}); });
+    setrlimit(RLIMIT_FSIZE, &former);
+    expect_mentions(message, {output, "File too large"});
+    EXPECT_EQ(read_file(output), "former");
+    EXPECT_EQ(files_in(folder), 2) << "temporary files are left behind";
+  }
+  run({.inputs = {input}, .output = output});
+  EXPECT_EQ(TokenFile(output).text_bytes(), 3 << 20);
+}
+
+}  // namespace
+}  // namespace trireme::data

@@ -1,0 +1,84 @@
+#include <trireme/deck/checks.hpp>
+
+#include <trireme/base/check.hpp>
+
+#include <gtest/gtest.h>
+
+#include "deck/example.hpp"
+
+namespace trireme::deck {
+namespace {
+
+TEST(Checks, HeadsMustDivideHidden) {
+  expect_contains(mistakes_of(replaced(example, "heads = 4", "heads = 7")),
+                  "[model] heads = 7 (a.toml:4) does not divide [model] hidden = 40 (a.toml:3); "
+                  "choose 2, 4, 5, 8, 10 or 20 heads");
+}
+
+TEST(Checks, MicroMustDivideGlobal) {
+  expect_contains(
+      mistakes_of(example, {"batch.micro=5"}),
+      "[batch] micro = 5 (command line) does not divide [batch] global = 12 (a.toml:7); "
+      "choose a micro of 1, 2, 3, 4, 6 or 12");
+}
+
+TEST(Checks, LearningRatesAndStepsMustBeOrdered) {
+  expect_contains(
+      mistakes_of(example, {"optimizer.minimum_learning_rate=0.5"}),
+      "[optimizer] minimum_learning_rate = 0.5 (command line) is larger than [optimizer] "
+      "learning_rate = 3e-4 (default); choose at most 3e-04");
+  expect_contains(mistakes_of(example, {"optimizer.warmup_steps=101"}),
+                  "[optimizer] warmup_steps = 101 (command line) is larger than [optimizer] "
+                  "decay_steps = 100 (default)");
+}
+
+TEST(Checks, OnlyDataParallelismIsComposed) {
+  const std::string message = mistakes_of(example, {"parallel.tensor=2", "parallel.pipeline=4"});
+  expect_contains(message, "[parallel] tensor = 2 (command line) is not possible in this version");
+  expect_contains(message,
+                  "[parallel] pipeline = 4 (command line) is not possible in this version");
+}
+
+TEST(Checks, AMistakenKeyIsNotCheckedAgain) {
+  const std::string message = mistakes_of(example, {"model.heads=0"});
+  EXPECT_EQ(message.find("does not divide"), std::string::npos) << message;
+}
+
+TEST(ResolveParallel, FillsDataFromTheNumberOfRanks) {
+  for (const std::int64_t ranks : {1, 2, 3, 6}) {
+    Deck deck = parse_deck(example, "a.toml");
+    resolve_parallel(deck, ranks);
+    EXPECT_EQ(deck.config.parallel.data, ranks);
+  }
+}
+
+std::string refusal(std::int64_t ranks, const std::vector<std::string>& overrides) {
+  Deck deck = parse_deck(example, "a.toml", overrides);
+  try {
+    resolve_parallel(deck, ranks);
+  } catch (const UsageError& error) {
+    return error.what();
+  }
+  ADD_FAILURE() << "accepted";
+  return "";
+}
+
+TEST(ResolveParallel, FactorsMustMultiplyToTheRanks) {
+  expect_contains(
+      refusal(4, {"parallel.data=3"}),
+      "[parallel] tensor = 1 (default) · [parallel] pipeline = 1 (default) · [parallel] "
+      "data = 3 (command line) = 3, but the run has 4 ranks; choose data = 4 (or leave "
+      "it out), or start 3 ranks");
+}
+
+TEST(ResolveParallel, MicroTimesDataMustDivideGlobal) {
+  expect_contains(
+      refusal(4, {}),
+      "[batch] global = 12 (a.toml:7) is not a multiple of [batch] micro = 2 (a.toml:8) "
+      "· [parallel] data = 4 (from the number of ranks) = 8; choose a micro of 1 or 3, "
+      "or data of 1, 2, 3 or 6, or a global of 8 or 16");
+  expect_contains(refusal(5, {}), "data of 1, 2, 3 or 6, or a global of 10 or 20");
+}
+
+}  // namespace
+}  // namespace trireme::deck

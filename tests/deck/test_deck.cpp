@@ -1,0 +1,160 @@
+#include <trireme/deck/deck.hpp>
+
+#include <trireme/base/check.hpp>
+#include <trireme/deck/table.hpp>
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <random>
+#include <set>
+
+#include "deck/example.hpp"
+
+namespace trireme::deck {
+namespace {
+
+TEST(Deck, SilentKeysTakeTheirDefaults) {
+  const Config c = parse_deck(example, "a.toml").config;
+  EXPECT_EQ(c.run.directory, "run");
+  EXPECT_EQ(c.run.steps, 100);
+  EXPECT_EQ(c.run.seed, 1);
+  EXPECT_EQ(c.run.time_limit, 0);
+  EXPECT_EQ(c.run.log_every, 10);
+  EXPECT_EQ(c.model.family, Family::gpt);
+  EXPECT_EQ(c.model.feed_forward, 160);
+  EXPECT_EQ(c.model.vocabulary, 0);
+  EXPECT_TRUE(c.model.tied_embeddings);
+  EXPECT_EQ(c.parallel.data, 0);
+  EXPECT_EQ(c.parallel.schedule, ScheduleKind::one_forward_one_backward);
+  EXPECT_EQ(c.parallel.bucket_bytes, 16777216);
+  EXPECT_EQ(c.precision.compute, DType::fp32);
+  EXPECT_EQ(c.optimizer.learning_rate, 3e-4);
+  EXPECT_EQ(c.optimizer.decay_steps, 100);
+  EXPECT_EQ(c.optimizer.epsilon, 1e-8);
+  EXPECT_EQ(c.data.tokenizer, "bytes");
+  EXPECT_EQ(c.checkpoint.directory, "run/checkpoints");
+  EXPECT_EQ(c.checkpoint.restart, "none");
+}
+
+TEST(Deck, DefaultsFollowTheOverridesTheyDependOn) {
+  const Config c =
+      parse_deck(example, "a.toml", {"run.steps=7", "run.directory=out", "model.hidden=80"}).config;
+  EXPECT_EQ(c.optimizer.decay_steps, 7);
+  EXPECT_EQ(c.checkpoint.directory, "out/checkpoints");
+  EXPECT_EQ(c.model.feed_forward, 320);
+}
+
+TEST(Deck, GivenValuesAreRead) {
+  const Config c = parse_deck(example +
+                                  "tokenizer = 'words.json'\n"
+                                  "[run]\ntime_limit = \"01:02:03\"\nsteps = 1_000\n"
+                                  "[optimizer]\nclip_norm = 2\nlearning_rate = 1e-3\n"
+                                  "[parallel]\nschedule = \"gpipe\"\n"
+                                  "[precision]\ncompute = \"fp64\"\n",
+                              "a.toml")
+                       .config;
+  EXPECT_EQ(c.data.tokenizer, "words.json");
+  EXPECT_EQ(c.run.time_limit, 3723);
+  EXPECT_EQ(c.run.steps, 1000);
+  EXPECT_EQ(c.optimizer.clip_norm, 2.0);
+  EXPECT_EQ(c.optimizer.learning_rate, 1e-3);
+  EXPECT_EQ(c.parallel.schedule, ScheduleKind::gpipe);
+  EXPECT_EQ(c.precision.compute, DType::fp64);
+}
+
+TEST(Deck, OverridesAreReadByTheTypeOfTheKey) {
+  const Config c = parse_deck(example, "a.toml",
+                              {"parallel.schedule=gpipe", "run.time_limit=100:00:01",
+                               "model.tied_embeddings=false", "run.steps=2_000", "run.seed=5",
+                               "run.seed=6", "optimizer.learning_rate=1", "data.validation=a=b.h5",
+                               "run.directory=\"two words\"", "optimizer.beta1=5e-1"})
+                       .config;
+  EXPECT_EQ(c.parallel.schedule, ScheduleKind::gpipe);
+  EXPECT_EQ(c.run.time_limit, 360001);
+  EXPECT_FALSE(c.model.tied_embeddings);
+  EXPECT_EQ(c.run.steps, 2000);
+  EXPECT_EQ(c.run.seed, 6) << "the last one wins";
+  EXPECT_EQ(c.optimizer.learning_rate, 1.0);
+  EXPECT_EQ(c.data.validation, "a=b.h5");
+  EXPECT_EQ(c.run.directory, "two words");
+  EXPECT_EQ(c.optimizer.beta1, 0.5);
+}
+
+TEST(Deck, KnowsWhereEachValueCameFrom) {
+  const Deck deck = parse_deck(example, "inputs/a.toml", {"run.steps=5"});
+  EXPECT_EQ(deck.where("model", "heads"), "inputs/a.toml:4");
+  EXPECT_EQ(deck.where("run", "steps"), "command line");
+  EXPECT_EQ(deck.where("run", "seed"), "default");
+  EXPECT_EQ(deck.cite("model", "heads"), "[model] heads = 4 (inputs/a.toml:4)");
+  EXPECT_THROW(deck.where("model", "head"), Error);
+}
+
+/// Any value that the key accepts, chosen by `random`.
+Value some_value(const Key& key, std::mt19937_64& random) {
+  const double share = static_cast<double>(random() >> 11) / 9007199254740992.0;
+  switch (key.type) {
+    case KeyType::string:
+    case KeyType::path:
+      return std::string("x \"\\é' # [a] = ") + std::to_string(random() % 1000);
+    case KeyType::integer: {
+      const auto span = static_cast<std::uint64_t>(key.range.most - key.range.least);
+      return key.range.least + static_cast<std::int64_t>(random() % span);
+    }
+    case KeyType::number:
+      return std::isinf(key.range.high)
+                 ? share * std::pow(10.0, static_cast<double>(random() % 600) - 300)
+                 : key.range.high * share;
+    case KeyType::boolean:
+      return random() % 2 == 0;
+    case KeyType::duration:
+      return static_cast<double>(random() % 3600000);
+    case KeyType::choice:
+      return std::string(key.choices[random() % key.choices.size()]);
+  }
+  return {};
+}
+
+TEST(Deck, ResolvedDeckReadsBackToTheSameConfig) {
+  std::mt19937_64 random(7);
+  for (int trial = 0; trial < 200; ++trial) {
+    Deck deck = parse_deck(example, "a.toml");
+    for (const Key& key : keys()) key.store(deck.config, some_value(key, random));
+    deck.config.parallel.tensor = deck.config.parallel.pipeline = 1;
+    deck.config.model.hidden = deck.config.model.heads * (deck.config.model.hidden % 5 + 1);
+    if (deck.config.model.hidden > 16777216) continue;
+    deck.config.batch.global = deck.config.batch.micro;
+    deck.config.optimizer.minimum_learning_rate = deck.config.optimizer.learning_rate / 3;
+    deck.config.optimizer.warmup_steps = deck.config.optimizer.decay_steps / 2;
+    const std::string resolved = resolved_toml(deck);
+    const Deck again = parse_deck(resolved, "resolved.toml");
+    EXPECT_EQ(again.config, deck.config) << resolved;
+    EXPECT_EQ(resolved_toml(again), resolved);
+    EXPECT_EQ(fingerprint(again), fingerprint(deck));
+  }
+}
+
+TEST(Deck, ResolvedDeckNamesEveryKey) {
+  const Deck again = parse_deck(resolved_toml(parse_deck(example, "a.toml")), "resolved.toml");
+  for (const Key& key : keys())
+    EXPECT_NE(again.where(key.section, key.name), "default") << key.full_name();
+}
+
+TEST(Deck, FingerprintTellsEveryKeyApart) {
+  std::set<std::string> seen;
+  Deck deck = parse_deck(example, "a.toml");
+  seen.insert(fingerprint(deck));
+  std::mt19937_64 random(3);
+  std::size_t changed = 0;
+  for (const Key& key : keys()) {
+    Deck other = deck;
+    key.store(other.config, some_value(key, random));
+    if (other.config == deck.config) continue;  // a choice of one word
+    ++changed;
+    EXPECT_TRUE(seen.insert(fingerprint(other)).second) << key.full_name();
+  }
+  EXPECT_GE(changed, keys().size() - 6);
+}
+
+}  // namespace
+}  // namespace trireme::deck

@@ -1,0 +1,193 @@
+#include <trireme/deck/deck.hpp>
+
+#include <trireme/base/check.hpp>
+
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <filesystem>
+#include <string>
+
+#include "deck/example.hpp"
+#include "support/temporary_folder.hpp"
+
+namespace trireme::deck {
+namespace {
+
+TEST(Mistakes, UnknownKeyNamesPlaceLineAndNearestKey) {
+  const std::string message = mistakes_of(replaced(example, "layers", "layer"));
+  expect_contains(message, "a.toml:2:1: unknown key layer in [model]; did you mean layers?");
+  expect_contains(message, "2 | layer = 2");
+}
+
+TEST(Mistakes, KeyOfAnotherSectionIsSentThere) {
+  expect_contains(mistakes_of(example + "steps = 3\n"),
+                  "a.toml:11:1: unknown key steps in [data]; it belongs to [run]");
+  expect_contains(mistakes_of("steps = 3\n" + example),
+                  "a.toml:1:1: steps stands outside of any section; it belongs to [run]");
+}
+
+TEST(Mistakes, UnknownSectionNamesTheNearest) {
+  expect_contains(mistakes_of(example + "[optimiser]\n"),
+                  "a.toml:11:2: unknown section [optimiser]; did you mean [optimizer]?");
+  expect_contains(mistakes_of(example + "[[run]]\n"), "[[run]] is a list of tables; write [run]");
+}
+
+TEST(Mistakes, TwoMistakesInTwoLinesAreBothReported) {
+  const std::string message = mistakes_of(
+      replaced(replaced(example, "heads = 4", "heads = \"four\""), "micro = 2", "micro = 0"));
+  expect_contains(message, "2 mistakes in a.toml");
+  expect_contains(message,
+                  "a.toml:4:9: [model] heads: expected an integer from 1 to 16777216, found the "
+                  "string \"four\"\n  4 | heads = \"four\"\n    |         ^");
+  expect_contains(message,
+                  "a.toml:8:9: [batch] micro: expected an integer from 1 to 1073741824, found the "
+                  "integer 0");
+}
+
+TEST(Mistakes, FileCommandLineAndCrossChecksComeInOnePass) {
+  const std::string message = mistakes_of(
+      replaced(replaced(example, "heads = 4", "heads = 7"), "sequence = 16", "sequence = 1.5"),
+      {"run.steps=ten", "batch.micro=5"});
+  expect_contains(message, "4 mistakes in a.toml");
+  expect_contains(message, "a.toml:5:12: [model] sequence: expected an integer");
+  expect_contains(message, "command line: run.steps=ten: expected an integer");
+  expect_contains(message, "[model] heads = 7 (a.toml:4) does not divide [model] hidden = 40");
+  expect_contains(
+      message, "[batch] micro = 5 (command line) does not divide [batch] global = 12 (a.toml:7)");
+}
+
+TEST(Mistakes, MissingKeysAreNamed) {
+  const std::string message = mistakes_of("# nothing yet\n");
+  for (const char* name : {"[model] layers", "[model] hidden", "[model] heads", "[model] sequence",
+                           "[batch] global", "[batch] micro", "[data] train"})
+    expect_contains(message, std::string(name) + " is missing");
+}
+
+TEST(Mistakes, DuplicateKeyIsReportedAtItsSecondPlace) {
+  const std::string message = mistakes_of(replaced(example, "hidden = 40", "layers = 3"));
+  expect_contains(message, "a.toml:3:");
+  expect_contains(message, "layers");
+}
+
+TEST(Mistakes, WrongTypesAreRefused) {
+  const auto with = [](const std::string& lines) { return mistakes_of(example + lines); };
+  expect_contains(with("[run]\nsteps = 1.0\n"), "found the number 1");
+  expect_contains(with("[run]\nsteps = true\n"), "found true");
+  expect_contains(with("[run]\nsteps = [1]\n"), "found an array");
+  expect_contains(with("[run]\nsteps = {a = 1}\n"), "found a table");
+  expect_contains(with("[run]\nsteps = 2020-01-01\n"), "found a date or time");
+  expect_contains(with("[run]\ntime_limit = 60\n"), "expected a duration such as \"01:30:00\"");
+  expect_contains(with("[model.dropout]\na = 1\n"), "dropout");
+  expect_contains(with("[optimizer]\nbeta1 = \"0.9\"\n"),
+                  "expected a number of at least 0 and below 1");
+  expect_contains(with("[precision]\ncompute = \"bf16\"\n"), "expected one of \"fp32\", \"fp64\"");
+  expect_contains(with("[run]\ndirectory = \"\"\n"), "a path (a string that is not empty)");
+  expect_contains(with("[run]\ndirectory = \"a\\u0000b\"\n"), "\"a\\u0000b\"");
+}
+
+TEST(Mistakes, NumbersOutOfRangeAreRefused) {
+  for (const char* line :
+       {"[optimizer]\nlearning_rate = nan", "[optimizer]\nlearning_rate = inf",
+        "[optimizer]\nlearning_rate = -inf", "[optimizer]\nlearning_rate = -1",
+        "[optimizer]\nlearning_rate = 1e999", "[optimizer]\nepsilon = 0", "[optimizer]\nbeta2 = 1",
+        "[run]\nsteps = 0", "[run]\nsteps = 4294967296", "[run]\nseed = -1",
+        "[run]\nsteps = 9223372036854775808", "[run]\ntime_limit = \"1:60:00\"",
+        "[run]\ntime_limit = \"1:00\"", "[run]\ntime_limit = \"-1:00:00\"",
+        "[run]\ntime_limit = \"99999999999999999999:00:00\""}) {
+    const std::string message = mistakes_of(example + line + "\n");
+    expect_contains(message, "a.toml:12:");
+  }
+}
+
+TEST(Mistakes, OverridesAreQuotedInTheirErrors) {
+  for (const char* written : {"run.steps=1.5",
+                              "run.steps=",
+                              "run.steps=1_",
+                              "run.steps=_1",
+                              "run.steps=1__0",
+                              "run.steps=99999999999999999999",
+                              "run.steps=0x10",
+                              "run.steps= 5",
+                              "run.seed=-1",
+                              "runsteps=5",
+                              "run.steps",
+                              "=",
+                              ".=",
+                              "run.=5",
+                              "run.step=5",
+                              "runs.steps=5",
+                              "model.tied_embeddings=yes",
+                              "optimizer.beta1=nan",
+                              "optimizer.learning_rate=inf",
+                              "optimizer.learning_rate=1e999",
+                              "parallel.schedule=1F1B",
+                              "run.time_limit=5",
+                              "data.train=",
+                              ""})
+    expect_contains(mistakes_of(example, {written}),
+                    std::string("command line: ") + written + ": ");
+  expect_contains(mistakes_of(example, {"run.step=5"}), "did you mean steps?");
+  expect_contains(mistakes_of(example, {"runs.steps=5"}), "did you mean [run]?");
+  expect_contains(mistakes_of(example, {"run.steps=99999999999999999999"}), "too large");
+}
+
+TEST(Mistakes, EmptyAndBinaryDecksAreRefused) {
+  expect_contains(mistakes_of(""), "a.toml is empty");
+  expect_contains(mistakes_of(" \n\t\r\n"), "a.toml is empty");
+  expect_contains(mistakes_of(std::string("\x89HDF\r\n\x1a\n\0\0", 10)), "a.toml is a binary file");
+  expect_contains(mistakes_of("\xff\xfe\xff"), "a.toml:1:");
+  expect_contains(mistakes_of(example + "\x01\n"), "a.toml:11:");
+}
+
+TEST(Mistakes, HugeAndDeepDecksAreRefusedQuickly) {
+  const auto begin = std::chrono::steady_clock::now();
+  expect_contains(mistakes_of(std::string(10 << 20, '#')), "larger than 1 MiB");
+  const auto repeated = [](const std::string& part, int times) {
+    std::string out;
+    for (int i = 0; i < times; ++i) out += part;
+    return out;
+  };
+  constexpr int many = 250000;
+  const std::vector<std::string> bombs{
+      "x = " + repeated("[", many),
+      "x = " + repeated("{a=", many),
+      repeated("a.", many) + "a = 1",
+      "[" + repeated("a.", many) + "a]",
+      "[" + repeated("\"a\" . ", many / 2) + "a]",
+      "x = '''\n'''",
+      "x = \"\"\"\n\"\"\"",
+      "x = " + repeated("[{a.a.a.a = ", 60000),
+  };
+  for (const std::string& bomb : bombs) EXPECT_FALSE(mistakes_of(bomb).empty());
+  const std::string message = mistakes_of(example + repeated("[x]\n", many));
+  EXPECT_LT(message.size(), 20000u);
+  std::string unknown = "[run]\n";
+  for (int i = 0; i < 60000; ++i) unknown += "k" + std::to_string(i) + " = 1\n";
+  expect_contains(mistakes_of(unknown), " more");
+  // Far more than any of these takes; a quadratic or unbounded pass over a deck would take minutes.
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(20));
+}
+
+TEST(Mistakes, MissingFilesAndFoldersAreRefused) {
+  const testing::TemporaryFolder folder;
+  const auto message = [](const std::string& path) {
+    try {
+      load_deck(path);
+    } catch (const UsageError& error) {
+      return std::string(error.what());
+    }
+    return std::string();
+  };
+  expect_contains(message(folder.file("none.toml")), "no such deck");
+  expect_contains(message(folder.path().string()), "is a folder");
+  expect_contains(message(folder.write("empty.toml", "")), "is empty");
+  expect_contains(message(folder.write("large.toml", std::string(10 << 20, ' '))),
+                  "larger than 1 MiB");
+  expect_contains(message(""), "no such deck");
+  EXPECT_EQ(load_deck(folder.write("good.toml", example)).config,
+            parse_deck(example, "a.toml").config);
+}
+
+}  // namespace
+}  // namespace trireme::deck
