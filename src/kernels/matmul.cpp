@@ -44,10 +44,11 @@ int library_threads = 0;  // not yet set
 
 template <class T>
 void matmul_kokkos_kernels([[maybe_unused]] const Exec& exec, View2<T> c, View2<const T> a,
-                           View2<const T> b, Transpose ta, Transpose tb, double alpha, double beta) {
+                           View2<const T> b, Transpose ta, Transpose tb, double alpha,
+                           double beta) {
   const char* na = ta == Transpose::yes ? "T" : "N";
   const char* nb = tb == Transpose::yes ? "T" : "N";
-#if defined(KOKKOSKERNELS_VERSION) && KOKKOSKERNELS_VERSION >= 40000
+#if KOKKOS_VERSION >= 40000
   KokkosBlas::gemm(exec, na, nb, static_cast<T>(alpha), a, b, static_cast<T>(beta), c);
 #else  // Kokkos Kernels 3.x knows the default instance only
   KokkosBlas::gemm(na, nb, static_cast<T>(alpha), a, b, static_cast<T>(beta), c);
@@ -55,17 +56,17 @@ void matmul_kokkos_kernels([[maybe_unused]] const Exec& exec, View2<T> c, View2<
 }
 
 #if defined(TRIREME_HAS_ONEDNN)
-/// dnnl_sgemm and not the matmul primitive: on the products of a transformer it is as fast forward and up to 1.6 times
-/// faster backward, and needs neither a cache of primitives nor scratch memory.
+/// dnnl_sgemm and not the matmul primitive: on the products of a transformer it is as fast forward
+/// and up to 1.6 times faster backward, and needs neither a cache of primitives nor scratch memory.
 void matmul_onednn(View2<float> c, View2<const float> a, View2<const float> b, Transpose ta,
                    Transpose tb, double alpha, double beta) {
   const auto leading = [](const auto& view) {
     return std::max<dnnl_dim_t>(static_cast<dnnl_dim_t>(view.stride(0)), 1);
   };
-  const auto status = dnnl_sgemm(ta == Transpose::yes ? 'T' : 'N', tb == Transpose::yes ? 'T' : 'N',
-                                 extent(c, 0), extent(c, 1), extent(a, ta == Transpose::yes ? 0 : 1),
-                                 static_cast<float>(alpha), a.data(), leading(a), b.data(), leading(b),
-                                 static_cast<float>(beta), c.data(), leading(c));
+  const auto status = dnnl_sgemm(
+      ta == Transpose::yes ? 'T' : 'N', tb == Transpose::yes ? 'T' : 'N', extent(c, 0),
+      extent(c, 1), extent(a, ta == Transpose::yes ? 0 : 1), static_cast<float>(alpha), a.data(),
+      leading(a), b.data(), leading(b), static_cast<float>(beta), c.data(), leading(c));
   check(status == dnnl_success, "dnnl_sgemm returned status ", static_cast<int>(status));
 }
 #endif
@@ -84,7 +85,8 @@ void broadcast_rows(const Exec& exec, View2<T> y, View1<const T> bias) {
       });
 }
 
-/// sum[n] += Σ_t x[t,n]: rows are added in groups of 64, and then the groups, so that rounding grows with T/64 + 64.
+/// sum[n] += Σ_t x[t,n]: rows are added in groups of 64, and then the groups, so that rounding
+/// grows with T/64 + 64.
 template <class T>
 void add_column_sums(const Exec& exec, View1<Accumulate<T>> sum, View2<const T> x) {
   using Sum = Accumulate<T>;
@@ -93,7 +95,8 @@ void add_column_sums(const Exec& exec, View1<Accumulate<T>> sum, View2<const T> 
   const std::int64_t rows = extent(x, 0);
   const std::int64_t columns = extent(x, 1);
   Kokkos::parallel_for(
-      "kernels/linear_backward_bias", Kokkos::RangePolicy<Exec>(exec, 0, (columns + width - 1) / width),
+      "kernels/linear_backward_bias",
+      Kokkos::RangePolicy<Exec>(exec, 0, (columns + width - 1) / width),
       KOKKOS_LAMBDA(std::int64_t chunk) {
         const std::int64_t first = chunk * width;
         const auto count = static_cast<int>(columns - first < width ? columns - first : width);
@@ -203,7 +206,9 @@ bool matmul_backend_available(DType type, MatmulBackend backend) {
   return backend != MatmulBackend::onednn || (has_onednn && type == DType::fp32);
 }
 
-MatmulBackend matmul_backend(DType type) { return backends[slot(type)]; }
+MatmulBackend matmul_backend(DType type) {
+  return backends[slot(type)];
+}
 
 void set_matmul_backend(DType type, MatmulBackend backend) {
   check(matmul_backend_available(type, backend), "matrix products of ", name_of(type),
@@ -225,8 +230,8 @@ std::string matmul_backend_name(DType type) {
 void set_matmul_threads(int threads) {
   check(threads >= 1, "matrix products need at least 1 thread, got ", threads);
   library_threads = threads;
-  // Found at run time: whichever OpenMP the libraries brought along is the one to tell, and a library built without it
-  // needs no telling.
+  // Found at run time: whichever OpenMP the libraries brought along is the one to tell, and a
+  // library built without it needs no telling.
   using SetThreads = void (*)(int);
   if (void* symbol = dlsym(RTLD_DEFAULT, "omp_set_num_threads"); symbol != nullptr)
     reinterpret_cast<SetThreads>(symbol)(threads);
@@ -265,15 +270,14 @@ double measure_matmul_peak(const Exec& exec, DType type) {
   return slot(type) == slot(DType::fp64) ? measure_peak<double>(exec) : measure_peak<float>(exec);
 }
 
-#define TRIREME_INSTANTIATE(T)                                                                   \
-  template void matmul<T>(const Exec&, View2<T>, View2<const T>, View2<const T>, Transpose,     \
-                          Transpose, double, double);                                           \
-  template void linear_forward<T>(const Exec&, View2<T>, View2<const T>, View2<const T>,        \
-                                  View1<const T>);                                              \
-  template void linear_backward_input<T>(const Exec&, View2<T>, View2<const T>,                 \
-                                         View2<const T>);                                       \
-  template void linear_backward_weight<T>(const Exec&, View2<Accumulate<T>>,                    \
-                                          View1<Accumulate<T>>, View2<const T>, View2<const T>)
+#define TRIREME_INSTANTIATE(T)                                                                     \
+  template void matmul<T>(const Exec&, View2<T>, View2<const T>, View2<const T>, Transpose,        \
+                          Transpose, double, double);                                              \
+  template void linear_forward<T>(const Exec&, View2<T>, View2<const T>, View2<const T>,           \
+                                  View1<const T>);                                                 \
+  template void linear_backward_input<T>(const Exec&, View2<T>, View2<const T>, View2<const T>);   \
+  template void linear_backward_weight<T>(const Exec&, View2<Accumulate<T>>, View1<Accumulate<T>>, \
+                                          View2<const T>, View2<const T>)
 TRIREME_INSTANTIATE(float);
 TRIREME_INSTANTIATE(double);
 #undef TRIREME_INSTANTIATE

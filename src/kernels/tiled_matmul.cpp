@@ -9,8 +9,8 @@ namespace {
 using Policy = Kokkos::TeamPolicy<Exec>;
 using Member = Policy::member_type;
 
-/// What a team works on at a time: packed, both operands fit into a core's second-level cache, and one panel of each
-/// into the first.
+/// What a team works on at a time: packed, both operands fit into a core's second-level cache, and
+/// one panel of each into the first.
 template <class T>
 struct Block {
   static constexpr int rows = exec_on_host ? 256 : 64;
@@ -36,8 +36,9 @@ Strided<T> strided(const View2<const T>& view, Transpose transpose) {
                                      : Strided<T>{view.data(), stride, 1};
 }
 
-/// Copies m(i,k), i < extent and k < depth, times alpha into panels of `Width` consecutive i: panel p holds i = p·Width
-/// and on as [depth][Width], zero beyond the extent. For right operands i counts columns.
+/// Copies m(i,k), i < extent and k < depth, times alpha into panels of `Width` consecutive i: panel
+/// p holds i = p·Width and on as [depth][Width], zero beyond the extent. For right operands i
+/// counts columns.
 template <int Width, class T>
 TRIREME_FUNCTION void pack(const Member& team, T* packed, Strided<T> m, std::int64_t extent,
                            std::int64_t depth, T alpha) {
@@ -92,15 +93,19 @@ struct TiledProduct {
       pack<Tile<T>::lanes>(team, right, {b.data + j0 * b.row + k0 * b.column, b.row, b.column},
                            block_columns, block_depth, T(1));
       team.team_barrier();
-      multiply(team, i0, j0, block_rows, block_columns, left, right, block_depth, k0 == 0 && beta == T(0));
+      multiply(team, i0, j0, block_rows, block_columns, left, right, block_depth,
+               k0 == 0 && beta == T(0));
       team.team_barrier();
     }
   }
 
  private:
-  KOKKOS_FUNCTION static std::int64_t smaller(std::int64_t x, std::int64_t y) { return x < y ? x : y; }
+  KOKKOS_FUNCTION static std::int64_t smaller(std::int64_t x, std::int64_t y) {
+    return x < y ? x : y;
+  }
 
-  /// c = beta c, but for beta 0 and 1, which `multiply` covers (0 only where there is a product at all).
+  /// c = beta c, but for beta 0 and 1, which `multiply` covers (0 only where there is a product at
+  /// all).
   KOKKOS_FUNCTION void scale(const Member& team, std::int64_t i0, std::int64_t j0,
                              std::int64_t block_rows, std::int64_t block_columns) const {
     if (beta == T(1) || (beta == T(0) && depth > 0)) return;
@@ -151,26 +156,26 @@ void matmul_tiled(const Exec& exec, View2<T> c, View2<const T> a, View2<const T>
   if (rows == 0 || columns == 0) return;
   const std::int64_t row_blocks = padded(rows, Block<T>::rows) / Block<T>::rows;
   const std::int64_t column_blocks = padded(columns, Block<T>::lanes) / Block<T>::lanes;
-  const TiledProduct<T> product{c.data(),
-                                static_cast<std::int64_t>(c.stride(0)),
-                                rows,
-                                columns,
-                                extent(a, ta == Transpose::yes ? 0 : 1),
-                                row_blocks,
-                                strided<T>(a, ta),
-                                strided<T>(b, tb == Transpose::yes ? Transpose::no : Transpose::yes),
-                                static_cast<T>(alpha),
-                                static_cast<T>(beta)};
-  const auto scratch =
-      aligned_scratch_bytes<T>(Block<T>::left_elements + Block<T>::right_elements);
+  const TiledProduct<T> product{
+      c.data(),
+      static_cast<std::int64_t>(c.stride(0)),
+      rows,
+      columns,
+      extent(a, ta == Transpose::yes ? 0 : 1),
+      row_blocks,
+      strided<T>(a, ta),
+      strided<T>(b, tb == Transpose::yes ? Transpose::no : Transpose::yes),
+      static_cast<T>(alpha),
+      static_cast<T>(beta)};
+  const auto scratch = aligned_scratch_bytes<T>(Block<T>::left_elements + Block<T>::right_elements);
   auto policy = Policy(exec, static_cast<int>(row_blocks * column_blocks), Kokkos::AUTO)
                     .set_scratch_size(1, Kokkos::PerTeam(static_cast<int>(scratch)));
   Kokkos::parallel_for("kernels/matmul_tiled", policy, product);
 }
 
-#define TRIREME_INSTANTIATE(T)                                                             \
-  template void matmul_tiled<T>(const Exec&, View2<T>, View2<const T>, View2<const T>,    \
-                                Transpose, Transpose, double, double)
+#define TRIREME_INSTANTIATE(T)                                                                    \
+  template void matmul_tiled<T>(const Exec&, View2<T>, View2<const T>, View2<const T>, Transpose, \
+                                Transpose, double, double)
 TRIREME_INSTANTIATE(float);
 TRIREME_INSTANTIATE(double);
 #undef TRIREME_INSTANTIATE

@@ -7,8 +7,9 @@
 
 namespace trireme::kernels {
 
-/// The block of a product that one thread keeps in registers: `rows` broadcast operands by `lanes` vector elements. On
-/// hosts 8 rows of two 512-bit vectors, or 4 rows of 64 bytes where vectors are shorter.
+/// The block of a product that one thread keeps in registers: `rows` broadcast operands by `lanes`
+/// vector elements. On hosts 8 rows of two 512-bit vectors, or 4 rows of 64 bytes where vectors are
+/// shorter.
 template <class T>
 struct Tile {
 #if defined(__AVX512F__)
@@ -27,7 +28,8 @@ TRIREME_FUNCTION constexpr std::int64_t padded(std::int64_t n, std::int64_t unit
   return (n + unit - 1) / unit * unit;
 }
 
-/// Left operand of a tile product, a(i,k) = data[i·row + k·depth]. Each element is broadcast, so any strides do.
+/// Left operand of a tile product, a(i,k) = data[i·row + k·depth]. Each element is broadcast, so
+/// any strides do.
 template <class T>
 struct Broadcast {
   const T* data;
@@ -35,7 +37,8 @@ struct Broadcast {
   std::int64_t depth;
 };
 
-/// Right operand, b(k,j) = data[k·depth + j], or result, c(i,j) = data[i·row + j]: lanes are contiguous.
+/// Right operand, b(k,j) = data[k·depth + j], or result, c(i,j) = data[i·row + j]: lanes are
+/// contiguous.
 template <class T>
 struct Lanes {
   T* data;
@@ -44,10 +47,12 @@ struct Lanes {
 
 enum class Write { store, add };
 
-/// c(i,j) = or += sum_{k < depth} a(i,k) b(k,j) for one register tile. Every element is one chain of fused multiply-adds
-/// in the order of k, so it does not depend on where in a matrix the tile lies.
+/// c(i,j) = or += sum_{k < depth} a(i,k) b(k,j) for one register tile. Every element is one chain
+/// of fused multiply-adds in the order of k, so it does not depend on where in a matrix the tile
+/// lies.
 template <Write write, class T>
-TRIREME_FUNCTION void tile_product(Lanes<T> c, Broadcast<T> a, Lanes<const T> b, std::int64_t depth) {
+TRIREME_FUNCTION void tile_product(Lanes<T> c, Broadcast<T> a, Lanes<const T> b,
+                                   std::int64_t depth) {
   constexpr int rows = Tile<T>::rows;
   constexpr int lanes = Tile<T>::lanes;
   T sum[rows][lanes];
@@ -77,8 +82,8 @@ TRIREME_FUNCTION void tile_product(Lanes<T> c, Broadcast<T> a, Lanes<const T> b,
   }
 }
 
-/// The same for `rows` by `lanes`, both multiples of the register tile's, shared by the threads of a team. The caller
-/// puts the barriers.
+/// The same for `rows` by `lanes`, both multiples of the register tile's, shared by the threads of
+/// a team. The caller puts the barriers.
 template <Write write, class T, class Member>
 TRIREME_FUNCTION void block_product(const Member& team, Lanes<T> c, std::int64_t rows,
                                     std::int64_t lanes, Broadcast<T> a, Lanes<const T> b,
