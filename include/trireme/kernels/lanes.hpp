@@ -1,0 +1,132 @@
+#pragma once
+
+#include <trireme/kernels/math.hpp>
+#include <trireme/tensor/views.hpp>
+
+#include <Kokkos_Core.hpp>
+
+#include <cstdint>
+#include <type_traits>
+
+/// How a kernel works on one row: a team of lanes. On hosts the team is one thread and its lanes
+/// are those of the vector unit (`#pragma omp simd`; the reduction clause is what lets sums
+/// vectorise without -ffast-math); on devices it is a Kokkos team. A row's kernel is written once:
+///
+///   for_rows("kernels/softmax", exec, rows, KOKKOS_LAMBDA(const Team& team, std::int64_t row) {
+///     const float* x_row = row_of(x, row);
+///     float* y_row = row_of(y, row);
+///     const float largest = max_lanes<float>(team, n, [&](std::int64_t i) { return x_row[i]; });
+///     const float sum = sum_lanes<float>(team, n, [&](std::int64_t i) { return fast_exp(x_row[i] -
+///     largest); }); for_lanes(team, n, [&](std::int64_t i) { y_row[i] = fast_exp(x_row[i] -
+///     largest) / sum; });
+///   });
+///
+/// Lanes index pointers and not views: a view takes its indices by reference, which makes GCC keep
+/// the loop counter in memory and turn loads into gathers, eight times slower. Sums are taken in an
+/// order that the vector length and the team size fix: the same in every run of a build.
+namespace trireme::kernels {
+
+/// The one thread that is a team on hosts.
+struct HostTeam {
+  KOKKOS_FORCEINLINE_FUNCTION void team_barrier() const {}
+  KOKKOS_FORCEINLINE_FUNCTION int team_rank() const { return 0; }
+};
+
+using DevicePolicy = Kokkos::TeamPolicy<Exec, Kokkos::IndexType<std::int64_t>>;
+using HostPolicy = Kokkos::RangePolicy<Exec, Kokkos::IndexType<std::int64_t>>;
+using Team = std::conditional_t<exec_on_host, HostTeam, DevicePolicy::member_type>;
+
+/// First element of row `row` of a [rows, n] view.
+template <class View>
+KOKKOS_FORCEINLINE_FUNCTION auto* row_of(const View& view, std::int64_t row) {
+  static_assert(static_cast<int>(View::rank) == 2);
+  return view.data() + row * static_cast<std::int64_t>(view.stride(0));
+}
+
+/// Calls f(i) for every i in [0, n), spread over the lanes. The calls must be independent of each
+/// other. What one for_lanes wrote may be read by another lane only after team.team_barrier().
+template <class Member, class F>
+KOKKOS_FORCEINLINE_FUNCTION void for_lanes([[maybe_unused]] const Member& team, std::int64_t n,
+                                           const F& f) {
+  if constexpr (std::is_same_v<Member, HostTeam>) {
+#pragma omp simd
+    for (std::int64_t i = 0; i < n; ++i) f(i);
+  } else {
+    Kokkos::parallel_for(Kokkos::TeamVectorRange(team, n), f);
+  }
+}
+
+/// Sum of f(i) over i in [0, n) in type Acc, known to every lane.
+template <class Acc, class Member, class F>
+KOKKOS_FORCEINLINE_FUNCTION Acc sum_lanes([[maybe_unused]] const Member& team, std::int64_t n,
+                                          const F& f) {
+  Acc sum = 0;
+  if constexpr (std::is_same_v<Member, HostTeam>) {
+#pragma omp simd reduction(+ : sum)
+    for (std::int64_t i = 0; i < n; ++i) sum += static_cast<Acc>(f(i));
+  } else {
+    Kokkos::parallel_reduce(
+        Kokkos::TeamVectorRange(team, n),
+        [&](const std::int64_t i, Acc& partial) { partial += static_cast<Acc>(f(i)); }, sum);
+  }
+  return sum;
+}
+
+/// Largest f(i) over i in [0, n), known to every lane; -infinity where n = 0. NaNs are passed over.
+template <class Acc, class Member, class F>
+KOKKOS_FORCEINLINE_FUNCTION Acc max_lanes([[maybe_unused]] const Member& team, std::int64_t n,
+                                          const F& f) {
+  Acc largest = -infinity<Acc>;
+  if constexpr (std::is_same_v<Member, HostTeam>) {
+#pragma omp simd reduction(max : largest)
+    for (std::int64_t i = 0; i < n; ++i) {
+      const Acc value = static_cast<Acc>(f(i));
+      largest = value > largest ? value : largest;
+    }
+  } else {
+    Kokkos::parallel_reduce(
+        Kokkos::TeamVectorRange(team, n),
+        [&](const std::int64_t i, Acc& partial) {
+          const Acc value = static_cast<Acc>(f(i));
+          if (value > partial) partial = value;
+        },
+        Kokkos::Max<Acc>(largest));
+  }
+  return largest;
+}
+
+namespace detail {
+
+/// What Kokkos calls for each row: with the row's number on hosts, with the row's team on devices.
+/// A class, since nvcc takes no KOKKOS_LAMBDA within `if constexpr`.
+template <class F>
+struct RowBody {
+  F f;
+
+  template <class Index>
+  KOKKOS_FORCEINLINE_FUNCTION void operator()(const Index& index) const {
+    if constexpr (std::is_integral_v<Index>) {
+      f(Team{}, static_cast<std::int64_t>(index));
+    } else {
+      f(index, static_cast<std::int64_t>(index.league_rank()));
+    }
+  }
+};
+
+}  // namespace detail
+
+/// Launches f(team, row) for every row in [0, rows) on `exec`; asynchronous. `label` is
+/// "kernels/<function>". Where f is a KOKKOS_LAMBDA its parameters are `const Team&` and
+/// `std::int64_t`.
+template <class F>
+void for_rows(const char* label, const Exec& exec, std::int64_t rows, const F& f) {
+  if (rows == 0) return;
+  if constexpr (exec_on_host) {
+    Kokkos::parallel_for(label, HostPolicy(exec, 0, rows), detail::RowBody<F>{f});
+  } else {
+    Kokkos::parallel_for(label, DevicePolicy(exec, static_cast<int>(rows), Kokkos::AUTO),
+                         detail::RowBody<F>{f});
+  }
+}
+
+}  // namespace trireme::kernels
