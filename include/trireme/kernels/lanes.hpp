@@ -99,17 +99,15 @@ namespace detail {
 
 /// What Kokkos calls for each row: with the row's number on hosts, with the row's team on devices.
 /// A class, since nvcc takes no KOKKOS_LAMBDA within `if constexpr`.
-template <class F>
+template <class F, class Member = Team>
 struct RowBody {
   F f;
 
-  template <class Index>
-  KOKKOS_FORCEINLINE_FUNCTION void operator()(const Index& index) const {
-    if constexpr (std::is_integral_v<Index>) {
-      f(Team{}, static_cast<std::int64_t>(index));
-    } else {
-      f(index, static_cast<std::int64_t>(index.league_rank()));
-    }
+  KOKKOS_FORCEINLINE_FUNCTION void operator()(const std::int64_t row) const requires(exec_on_host) {
+    f(Member{}, row);
+  }
+  KOKKOS_FORCEINLINE_FUNCTION void operator()(const Member& team) const requires(!exec_on_host) {
+    f(team, static_cast<std::int64_t>(team.league_rank()));
   }
 };
 

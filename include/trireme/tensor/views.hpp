@@ -30,8 +30,8 @@ using HostView1 = Kokkos::View<T*, Kokkos::LayoutRight, Kokkos::HostSpace, Unman
 
 /// True where a kernel's body runs on the host, so that `#pragma omp simd` loops are the lanes.
 inline constexpr bool exec_on_host =
-    Kokkos::SpaceAccessibility<Kokkos::DefaultHostExecutionSpace, Memory>::accessible &&
-    Kokkos::SpaceAccessibility<Exec, Kokkos::HostSpace>::accessible;
+    bool(Kokkos::SpaceAccessibility<Kokkos::DefaultHostExecutionSpace, Memory>::accessible) &&
+    bool(Kokkos::SpaceAccessibility<Exec, Kokkos::HostSpace>::accessible);
 
 /// The type in which sums over stored numbers are accumulated: fp32 or wider.
 template <class T>
