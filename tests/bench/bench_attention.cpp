@@ -68,8 +68,7 @@ void register_type() {
                    sequence, rate > 0.0 ? "/dropout" : "")
                   .c_str(),
               [=](benchmark::State& state) { attention<T>(state, backward, shape, rate); })
-              ->Unit(benchmark::kMillisecond)
-              ->UseRealTime();
+              ->Unit(benchmark::kMillisecond);
         }
 }
 
