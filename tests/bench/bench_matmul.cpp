@@ -85,8 +85,7 @@ void register_type() {
                                        linear<T>(state, backend, pass, s.tokens, s.outputs,
                                                  s.inputs);
                                      })
-            ->Unit(benchmark::kMillisecond)
-            ->UseRealTime();
+            ->Unit(benchmark::kMillisecond);
   }
 }
 
