@@ -11,14 +11,12 @@ namespace {
 
 using namespace trireme;
 
-/// Parses the same way on every rank; only rank 0 prints usage errors and help.
-struct Parsed {
-  ExitCode code = ExitCode::finished;
-  std::function<ExitCode(grid::Runtime&)> command;
-};
+using Command = std::function<ExitCode(grid::Runtime&)>;
 
-Parsed parse(grid::Runtime& runtime, int argc, char** argv) {
-  CLI::App app("trireme-engine: trains, evaluates and samples; started by `trireme`", "trireme");
+/// The command that was asked for; null where help was printed. Every rank parses the same words, so that a mistake ends
+/// all of them and one reports it.
+Command parse(grid::Runtime& runtime, int argc, char** argv) {
+  CLI::App app("Trains, evaluates and samples; started by `trireme`", "trireme");
   app.require_subcommand(1);
   commands::TrainOptions train;
   commands::EvalOptions eval;
@@ -26,27 +24,19 @@ Parsed parse(grid::Runtime& runtime, int argc, char** argv) {
   const CLI::App* train_command = commands::add_train_options(app, train);
   const CLI::App* eval_command = commands::add_eval_options(app, eval);
   const CLI::App* generate_command = commands::add_generate_options(app, generate);
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::ParseError& e) {
-    const bool help = e.get_exit_code() == 0;
-    if (runtime.rank() == 0) app.exit(e);
-    return {help ? ExitCode::finished : ExitCode::usage, nullptr};
-  }
-  if (train_command->parsed())
-    return {ExitCode::finished, [train](grid::Runtime& r) { return commands::train(r, train); }};
-  if (eval_command->parsed())
-    return {ExitCode::finished, [eval](grid::Runtime& r) { return commands::evaluate(r, eval); }};
-  if (generate_command->parsed())
-    return {ExitCode::finished, [generate](grid::Runtime& r) { return commands::generate(r, generate); }};
-  return {ExitCode::usage, nullptr};
+  bool asked = false;
+  runtime.together([&] { asked = commands::parse_command_line(app, argc, argv); });
+  if (!asked) return nullptr;
+  if (train_command->parsed()) return [train](grid::Runtime& r) { return commands::train(r, train); };
+  if (eval_command->parsed()) return [eval](grid::Runtime& r) { return commands::evaluate(r, eval); };
+  check(generate_command->parsed(), "no command");
+  return [generate](grid::Runtime& r) { return commands::generate(r, generate); };
 }
 
 ExitCode run(grid::Runtime& runtime, int argc, char** argv) {
-  const Parsed parsed = parse(runtime, argc, argv);
-  if (!parsed.command) return parsed.code;
   try {
-    return parsed.command(runtime);
+    const Command command = parse(runtime, argc, argv);
+    return command ? command(runtime) : ExitCode::finished;
   } catch (const grid::SilentError& e) {
     return e.code();  // all ranks threw together, and another one reports
   } catch (const grid::SharedError& e) {

@@ -21,7 +21,7 @@ namespace {
 /// Commands that need MPI and Kokkos live in the engine; it is started in the place of this
 /// process, so that a launcher such as srun or mpiexec sees one process per rank.
 bool is_for_engine(int argc, char** argv) {
-  constexpr std::array<std::string_view, 4> commands{"train", "eval", "generate", "bench"};
+  constexpr std::array<std::string_view, 3> commands{"train", "eval", "generate"};
   if (argc < 2 || std::ranges::find(commands, argv[1]) == commands.end()) return false;
   return std::none_of(argv + 2, argv + argc, [](const char* argument) {
     return std::string_view(argument) == "--help" || std::string_view(argument) == "-h";
@@ -50,11 +50,12 @@ void run_host_command(int argc, char** argv) {
   commands::TrainOptions train;
   commands::EvalOptions eval;
   commands::GenerateOptions generate;
-  commands::BenchOptions bench;
   commands::add_train_options(app, train);
   commands::add_eval_options(app, eval);
   commands::add_generate_options(app, generate);
-  commands::add_bench_options(app, bench);
+  commands::add_check(app);
+  commands::add_inspect(app);
+  commands::add_tokenize(app);
   commands::add_help(app);
 
   if (argc < 2) throw UsageError(text("no command is given\n\n", app.help()));

@@ -1,3 +1,4 @@
+#include <trireme/kernels/cache.hpp>
 #include <trireme/kernels/elementwise.hpp>
 #include <trireme/model/block.hpp>
 
@@ -7,6 +8,11 @@ namespace trireme::model {
 namespace {
 
 std::string array(std::int64_t layer, const char* name) { return text("layers.", layer, ".", name); }
+
+template <class T>
+View1<T> flat(View2<T> x) {
+  return View1<T>(x.data(), x.extent(0) * x.extent(1));
+}
 
 }  // namespace
 
@@ -141,14 +147,15 @@ void Block<P>::decode(const Exec& exec, View2<T> x, View3<T> key_cache, View3<T>
   shape.batch = extent(x, 0);
   norm1_.forward(exec, s.y1, s.norm1, x);
   query_key_value_.forward(exec, s.qkv, s.y1);
-  kernels::attention_decode<T>(exec, s.o, s.qkv, key_cache, value_cache, position, shape);
+  kernels::cache_append<T>(exec, s.y2, key_cache, value_cache, s.qkv, position);  // y2 holds the queries for a moment
+  kernels::attention_decode<T>(exec, s.o, s.y2, key_cache, value_cache, position, shape);
   output_.forward(exec, s.x1, s.o);
-  kernels::accumulate<T>(exec, x, s.x1);
+  kernels::accumulate<T>(exec, flat(x), flat<const T>(s.x1));
   norm2_.forward(exec, s.y2, s.norm2, x);
   up_.forward(exec, s.h, s.y2);
   kernels::gelu_forward<T>(exec, s.g, s.h);
   down_.forward(exec, s.x1, s.g);
-  kernels::accumulate<T>(exec, x, s.x1);
+  kernels::accumulate<T>(exec, flat(x), flat<const T>(s.x1));
 }
 
 template class Block<Fp32>;

@@ -2,6 +2,7 @@
 #include <trireme/commands/resolve.hpp>
 #include <trireme/data/tokenizer.hpp>
 
+#include <algorithm>
 #include <filesystem>
 
 namespace trireme::commands {
@@ -29,8 +30,12 @@ data::TokenFile open_token_file(const deck::Deck& deck, const std::string& key) 
 std::vector<std::int32_t> bytes_of_token(const std::string& tokenizer, std::int64_t vocabulary) {
   const auto t = data::make_tokenizer(tokenizer);
   std::vector<std::int32_t> bytes(static_cast<std::size_t>(vocabulary), 0);
-  for (std::int32_t id = 0; id < std::min(vocabulary, t->vocabulary()); ++id)
-    bytes[static_cast<std::size_t>(id)] = static_cast<std::int32_t>(t->decode(std::vector<std::int32_t>{id}).size());
+  std::string written;
+  for (std::int32_t id = 0; id < std::min(vocabulary, t->vocabulary()); ++id) {
+    written.clear();
+    t->decode({&id, 1}, written);
+    bytes[static_cast<std::size_t>(id)] = static_cast<std::int32_t>(written.size());
+  }
   return bytes;
 }
 

@@ -94,12 +94,6 @@ CLI::App* add_generate_options(CLI::App& app, GenerateOptions& options) {
   return command;
 }
 
-CLI::App* add_bench_options(CLI::App& app, BenchOptions&) {
-  CLI::App* command = app.add_subcommand("bench", "Measures this machine's kernels and links");
-  command->footer("Example:\n  mpiexec -n 2 trireme bench");
-  return command;
-}
-
 bool parse_command_line(CLI::App& app, int argc, const char* const* argv) {
   try {
     app.parse(argc, argv);

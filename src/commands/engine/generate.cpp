@@ -1,0 +1,61 @@
+#include <trireme/base/log.hpp>
+#include <trireme/checkpoint/checkpoint.hpp>
+#include <trireme/commands/engine.hpp>
+#include <trireme/commands/session.hpp>
+#include <trireme/data/tokenizer.hpp>
+#include <trireme/train/generator.hpp>
+
+namespace trireme::commands {
+namespace {
+
+/// One sample behind another, framed by a line with its number where there are several.
+void print(const std::vector<std::vector<std::string>>& of_ranks, std::int64_t samples) {
+  const auto ranks = static_cast<std::int64_t>(of_ranks.size());
+  for (std::int64_t i = 0; i < samples; ++i) {
+    if (samples > 1) say("---- sample ", i + 1, " of ", samples);
+    say(of_ranks[static_cast<std::size_t>(i % ranks)][static_cast<std::size_t>(i / ranks)]);
+  }
+}
+
+}  // namespace
+
+ExitCode generate(grid::Runtime& runtime, const GenerateOptions& options) {
+  Session session = open_session(runtime, options.deck, options.overrides, Ranks::all_data_parallel);
+  const deck::Config& config = session.config();
+  const auto tokenizer = data::make_tokenizer(config.data.tokenizer);
+
+  std::vector<std::int32_t> prompt;
+  std::unique_ptr<train::Generator> generator;
+  runtime.together([&] {
+    check_usage(options.samples >= 1 && options.tokens >= 1, "--samples and --tokens must be at least 1");
+    prompt.push_back(tokenizer->end_of_document());  // a document's beginning
+    tokenizer->encode(options.prompt, prompt);
+    for (const std::int32_t id : prompt)
+      check_usage(id < config.model.vocabulary, "the prompt has token ", id, ", the model only ",
+                  config.model.vocabulary);
+    const checkpoint::Reader reader(
+        find_checkpoint(session.deck, options.checkpoint.empty() ? "latest" : options.checkpoint));
+    generator = train::make_generator(config, session.architecture);
+    generator->load(reader);
+  });
+
+  // Sample i is written by rank i mod ranks; what it says depends on (seed, i) alone.
+  const train::Sampling sampling{options.temperature, options.top_k, static_cast<std::uint64_t>(options.seed)};
+  std::vector<std::vector<std::string>> texts(static_cast<std::size_t>(runtime.ranks()));
+  for (std::int64_t first = 0; first < options.samples; first += runtime.ranks()) {
+    std::string mine;
+    if (const std::int64_t i = first + runtime.rank(); i < options.samples) {
+      const auto ids =
+          generator->generate(prompt, options.tokens, tokenizer->end_of_document(),
+                              sampling, static_cast<std::uint32_t>(i));
+      mine = options.prompt;
+      tokenizer->decode(ids, mine);
+    }
+    const auto all = runtime.world().gather(mine, 0, "generated texts");
+    for (std::size_t r = 0; r < all.size(); ++r) texts[r].push_back(all[r]);
+  }
+  if (runtime.rank() == 0) print(texts, options.samples);
+  return ExitCode::finished;
+}
+
+}  // namespace trireme::commands

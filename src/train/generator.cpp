@@ -1,0 +1,119 @@
+#include <trireme/base/philox.hpp>
+#include <trireme/model/decoder.hpp>
+#include <trireme/tensor/copy.hpp>
+#include <trireme/train/generator.hpp>
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+namespace trireme::train {
+
+std::int32_t draw(const std::vector<double>& logits, const Sampling& sampling, std::uint32_t sample,
+                  std::uint64_t position) {
+  std::vector<std::int32_t> order(logits.size());
+  std::iota(order.begin(), order.end(), 0);
+  const auto likelier = [&](std::int32_t a, std::int32_t b) {
+    const double x = logits[static_cast<std::size_t>(a)];
+    const double y = logits[static_cast<std::size_t>(b)];
+    return x != y ? x > y : a < b;
+  };
+  std::size_t keep = order.size();
+  if (sampling.top_k > 0) keep = std::min(keep, static_cast<std::size_t>(sampling.top_k));
+  if (sampling.temperature == 0) keep = 1;
+  std::partial_sort(order.begin(), order.begin() + static_cast<std::ptrdiff_t>(keep), order.end(), likelier);
+  if (keep == 1) return order[0];
+
+  std::vector<double> cumulative;
+  double sum = 0;
+  for (std::size_t i = 0; i < keep; ++i) {
+    const double above = logits[static_cast<std::size_t>(order[i])] - logits[static_cast<std::size_t>(order[0])];
+    sum += std::exp(above / sampling.temperature);
+    cumulative.push_back(sum);
+  }
+  const RandomKey key{sampling.seed, Purpose::sampling, sample, 0};
+  const double u = uniform_from_word(philox(key, position / 4).w[position % 4]) * sum;
+  const auto at = std::upper_bound(cumulative.begin(), cumulative.end(), u) - cumulative.begin();
+  return order[std::min(static_cast<std::size_t>(at), keep - 1)];
+}
+
+namespace {
+
+template <class P>
+class TypedGenerator final : public Generator {
+ public:
+  using T = typename P::Compute;
+
+  TypedGenerator(const deck::Config& config, const architecture::Architecture& architecture)
+      : sequence_(config.model.sequence),
+        vocabulary_(config.model.vocabulary),
+        parameters_(architecture, false),
+        decoder_(architecture, parameters_, 1) {}
+
+  void load(const checkpoint::Reader& reader) override {
+    for (const auto& entry : parameters_.entries()) {
+      std::vector<T> values(static_cast<std::size_t>(entry.weight.elements()));
+      reader.read(entry.weight.name, dtype_of<T>, entry.weight.shape, values.data());
+      copy_to_device<T>(exec_, entry.weight.data, values);
+      fence(exec_, "train/generator loads an array");
+    }
+  }
+
+  std::vector<std::int32_t> generate(const std::vector<std::int32_t>& prompt, std::int64_t tokens,
+                                     std::int32_t end_token, const Sampling& sampling,
+                                     std::uint32_t sample) override {
+    std::vector<std::int32_t> text = prompt;
+    std::vector<std::int32_t> written;
+    feed_tail(text, sequence_);
+    while (static_cast<std::int64_t>(written.size()) < tokens) {
+      const std::int32_t next = draw(logits(), sampling, sample, written.size());
+      if (next == end_token) break;
+      written.push_back(next);
+      text.push_back(next);
+      if (decoder_.position() < sequence_)
+        feed(next, true);
+      else
+        feed_tail(text, std::max<std::int64_t>(1, sequence_ / 2));
+    }
+    return written;
+  }
+
+ private:
+  /// Starts the cache anew with the last `most` tokens.
+  void feed_tail(const std::vector<std::int32_t>& text, std::int64_t most) {
+    decoder_.reset();
+    const std::size_t n = std::min(text.size(), static_cast<std::size_t>(most));
+    for (std::size_t i = text.size() - n; i < text.size(); ++i) feed(text[i], i + 1 == text.size());
+  }
+
+  void feed(std::int32_t token, bool with_logits) {
+    const std::vector<std::int32_t> one{token};
+    copy_to_device<std::int32_t>(exec_, decoder_.tokens(), one);
+    fence(exec_, "train/generator passes a token");
+    decoder_.step(exec_, with_logits);
+  }
+
+  std::vector<double> logits() {
+    std::vector<T> values(static_cast<std::size_t>(vocabulary_));
+    const View1<T> row(decoder_.logits().data(), values.size());
+    copy_to_host<T>(exec_, values, row, "train/generator reads the logits");
+    return {values.begin(), values.end()};
+  }
+
+  std::int64_t sequence_;
+  std::int64_t vocabulary_;
+  Exec exec_;
+  model::Parameters<P> parameters_;
+  model::Decoder<P> decoder_;
+};
+
+}  // namespace
+
+std::unique_ptr<Generator> make_generator(const deck::Config& config,
+                                          const architecture::Architecture& architecture) {
+  if (config.precision.compute == DType::fp64)
+    return std::make_unique<TypedGenerator<model::Fp64>>(config, architecture);
+  return std::make_unique<TypedGenerator<model::Fp32>>(config, architecture);
+}
+
+}  // namespace trireme::train

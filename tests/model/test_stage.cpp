@@ -1,0 +1,200 @@
+#include <trireme/model/decoder.hpp>
+#include <trireme/model/stage.hpp>
+#include <trireme/plan/memory.hpp>
+
+#include "support/small_gpt.hpp"
+
+#include <gtest/gtest.h>
+
+namespace trireme::model {
+namespace {
+
+using namespace trireme::testing;
+using P = Fp64;
+
+MicroContext context(double dropout, std::int64_t first_sample = 0) {
+  MicroContext c;
+  c.seed = 7;
+  c.step = 3;
+  c.first_sample = first_sample;
+  c.sequence = golden_model().sequence;
+  c.dropout = dropout;
+  return c;
+}
+
+void set_tokens(const Stage<P>& stage, std::int64_t samples, std::int64_t first = 0) {
+  const auto sequence = golden_model().sequence;
+  for (std::int64_t b = 0; b < samples; ++b)
+    for (std::int64_t s = 0; s < sequence; ++s) {
+      const auto at = static_cast<std::size_t>(b * sequence + s);
+      stage.tokens(0)(at) = golden_token(1, first + b, s);
+      stage.targets(0)(at) = golden_token(1, first + b, s + 1);
+    }
+}
+
+TEST(Stage, GradientsMatchFiniteDifferencesWithDropout) {
+  const auto architecture = architecture::describe(golden_model());
+  Parameters<P> parameters(architecture, true);
+  set_golden_weights(parameters);
+  Stage<P> stage(architecture, parameters, {2, 1, true, false});
+  const Exec exec;
+  const auto c = context(0.2);
+  const auto loss = [&] {
+    set_tokens(stage, 2);
+    stage.zero_loss(exec);
+    stage.forward(exec, 0, c);
+    return stage.loss()(0);
+  };
+  loss();
+  stage.backward(exec, 0, c, [](std::int64_t) {});
+  std::vector<double> analytic;
+  std::vector<double*> at;
+  for (const auto& e : parameters.entries())
+    for (const std::int64_t i : {std::int64_t{0}, e.weight.elements() / 2, e.weight.elements() - 1}) {
+      double g = e.gradient.data(static_cast<std::size_t>(i));
+      if (e.spec->name == "embedding.token") g += parameters.tied_gradient().data()[i];
+      analytic.push_back(g);
+      at.push_back(&e.weight.data(static_cast<std::size_t>(i)));
+    }
+  // Central differences: truncation h² f''' / 6 and rounding ε f / h are both about 1e-10 · (loss ≈ 100) at h = 1e-5.
+  const double h = 1e-5;
+  for (std::size_t k = 0; k < at.size(); ++k) {
+    const double saved = *at[k];
+    *at[k] = saved + h;
+    const double above = loss();
+    *at[k] = saved - h;
+    const double below = loss();
+    *at[k] = saved;
+    EXPECT_NEAR(analytic[k], (above - below) / (2 * h), 2e-7) << "entry " << k / 3 << ", probe " << k % 3;
+  }
+}
+
+TEST(Stage, DropoutMasksBelongToGlobalSamples) {
+  const auto architecture = architecture::describe(golden_model());
+  Parameters<P> parameters(architecture, true);
+  set_golden_weights(parameters);
+  const Exec exec;
+  Stage<P> together(architecture, parameters, {4, 1, true, false});
+  set_tokens(together, 4);
+  together.zero_loss(exec);
+  together.forward(exec, 0, context(0.3));
+  double apart_sum = 0;
+  Stage<P> apart(architecture, parameters, {1, 1, true, false});
+  for (std::int64_t b = 0; b < 4; ++b) {
+    set_tokens(apart, 1, b);
+    apart.zero_loss(exec);
+    apart.forward(exec, 0, context(0.3, b));
+    apart_sum += apart.loss()(0);
+  }
+  EXPECT_NEAR(together.loss()(0), apart_sum, 1e-12 * apart_sum);
+}
+
+TEST(Stage, EvaluationEqualsTheForwardPassWithoutDropout) {
+  const auto architecture = architecture::describe(golden_model());
+  Parameters<P> parameters(architecture, true);
+  set_golden_weights(parameters);
+  const Exec exec;
+  Stage<P> training(architecture, parameters, {3, 1, true, false});
+  set_tokens(training, 3);
+  training.zero_loss(exec);
+  training.forward(exec, 0, context(0));
+  Stage<P> evaluating(architecture, parameters, {4, 1, false, false});
+  set_tokens(evaluating, 4);
+  evaluating.zero_loss(exec);
+  evaluating.evaluate(exec, 0, context(0.5), 3);
+  EXPECT_NEAR(evaluating.loss()(0), training.loss()(0), 1e-13 * training.loss()(0));
+}
+
+TEST(Decoder, TokenByTokenGivesTheLossOfTheWholeText) {
+  const auto model = golden_model();
+  const auto architecture = architecture::describe(model);
+  Parameters<P> parameters(architecture, false);
+  set_golden_weights(parameters);
+  const Exec exec;
+  Stage<P> stage(architecture, parameters, {2, 1, false, false});
+  set_tokens(stage, 2);
+  stage.zero_loss(exec);
+  stage.evaluate(exec, 0, context(0), 2);
+
+  Decoder<P> decoder(architecture, parameters, 2);
+  double nats = 0;
+  for (std::int64_t s = 0; s < model.sequence; ++s) {
+    for (std::int64_t b = 0; b < 2; ++b) decoder.tokens()(static_cast<std::size_t>(b)) = golden_token(1, b, s);
+    decoder.step(exec, true);
+    for (std::int64_t b = 0; b < 2; ++b) {
+      double sum = 0;
+      for (std::int64_t v = 0; v < model.vocabulary; ++v) sum += std::exp(decoder.logits()(b, v));
+      nats += std::log(sum) - decoder.logits()(b, golden_token(1, b, s + 1));
+    }
+  }
+  EXPECT_NEAR(nats, stage.loss()(0), 1e-12 * nats);
+  EXPECT_THROW(decoder.step(exec, true), Error);
+}
+
+TEST(Stage, UntiedAndIndivisibleSizesTrain) {
+  auto model = golden_model();
+  model.tied_embeddings = false;
+  model.hidden = 15;
+  model.feed_forward = 17;
+  model.sequence = 13;
+  model.layers = 1;
+  const auto architecture = architecture::describe(model);
+  Parameters<P> parameters(architecture, true);
+  parameters.initialise(Exec(), 5);
+  Stage<P> stage(architecture, parameters, {2, 1, true, false});
+  set_tokens(stage, 2);
+  stage.zero_loss(Exec());
+  stage.forward(Exec(), 0, context(0));
+  stage.backward(Exec(), 0, context(0), [](std::int64_t) {});
+  // Weights of deviation 0.02 leave the logits near zero: each token costs about log V.
+  EXPECT_NEAR(stage.loss()(0) / 26, std::log(61.0), 0.05);
+  EXPECT_EQ(parameters.tied_gradient().data(), nullptr);
+}
+
+TEST(Parameters, InitialValuesHaveTheirDeviationAndDependOnTheSeedAlone) {
+  const auto architecture = architecture::describe(golden_model());
+  Parameters<P> a(architecture, false);
+  Parameters<P> b(architecture, false);
+  a.initialise(Exec(), 11);
+  b.initialise(Exec(), 11);
+  const auto& up = a.entry("layers.1.feed_forward.up");
+  double squares = 0;
+  for (std::int64_t i = 0; i < up.weight.elements(); ++i) {
+    const auto at = static_cast<std::size_t>(i);
+    EXPECT_EQ(up.weight.data(at), b.entry(up.spec->name).weight.data(at));
+    squares += up.weight.data(at) * up.weight.data(at);
+  }
+  const auto n = static_cast<double>(up.weight.elements());
+  // The deviation of a sample deviation is σ / √(2 n): five of them.
+  EXPECT_NEAR(std::sqrt(squares / n), 0.02, 5 * 0.02 / std::sqrt(2 * n));
+  b.initialise(Exec(), 12);
+  EXPECT_NE(up.weight.data(0), b.entry(up.spec->name).weight.data(0));
+}
+
+template <class Precision>
+class Memory : public ::testing::Test {};
+using Precisions = ::testing::Types<Fp32, Fp64>;
+TYPED_TEST_SUITE(Memory, Precisions);
+
+TYPED_TEST(Memory, PlannedBytesAreThoseAllocated) {
+  for (const std::int64_t micro : {1, 3})
+    for (const bool tied : {true, false}) {
+      deck::Config config;
+      config.model = golden_model();
+      config.model.hidden = 21;
+      config.model.tied_embeddings = tied;
+      config.batch.micro = micro;
+      config.precision.compute = dtype_of<typename TypeParam::Compute>;
+      const auto architecture = architecture::describe(config.model);
+      const Parameters<TypeParam> parameters(architecture, true);
+      const Stage<TypeParam> stage(architecture, parameters, {micro, 2, true, false});
+      const auto plan = plan::training_memory(config, architecture, 2);
+      EXPECT_EQ(plan.at(0).bytes, parameters.weight_bytes());
+      EXPECT_EQ(plan.at(1).bytes, parameters.gradient_bytes());
+      EXPECT_EQ(plan.at(3).bytes, stage.saved_bytes());
+      EXPECT_EQ(plan.at(4).bytes, stage.scratch_bytes());
+    }
+}
+
+}  // namespace
+}  // namespace trireme::model
