@@ -24,10 +24,11 @@ struct Format {
   std::string_view unpack;
 };
 using namespace std::string_view_literals;
-constexpr std::array<Format, 5> refused{{{"\x28\xB5\x2F\xFD"sv, "zstd", "zstd -dc"},
+constexpr std::array<Format, 6> refused{{{"\x28\xB5\x2F\xFD"sv, "zstd", "zstd -dc"},
                                          {"\xFD\x37zXZ\0"sv, "xz", "xz -dc"},
                                          {"BZh"sv, "bzip2", "bzip2 -dc"},
                                          {"PK\x03\x04"sv, "zip", "unzip -p"},
+                                         {"TRIREME TOKENS\n"sv, "token", ""},
                                          {"\x89HDF\r\n\x1A\n"sv, "HDF5", ""}}};
 
 void refuse_other_formats(const std::string& path, std::string_view start) {

@@ -1,17 +1,16 @@
 #include <trireme/base/check.hpp>
-#include <trireme/data/samples.hpp>
 #include <trireme/data/token_file.hpp>
 #include <trireme/io/hdf5.hpp>
 
 #include <support/temporary_folder.hpp>
+
+#include "support.hpp"
 
 #include <gtest/gtest.h>
 
 #include <cstring>
 #include <filesystem>
 #include <random>
-#include <set>
-#include <thread>
 #include <vector>
 
 namespace trireme::data {
@@ -20,55 +19,11 @@ namespace {
 using testing::read_file;
 using testing::TemporaryFolder;
 
-/// Documents of 1, 2, … tokens with pseudo-random ids.
-std::vector<std::vector<std::int32_t>> some_documents(int count, std::int64_t vocabulary) {
-  std::mt19937_64 random(5);
-  std::vector<std::vector<std::int32_t>> documents;
-  for (int d = 0; d < count; ++d) {
-    documents.emplace_back();
-    for (int i = 0; i <= d; ++i)
-      documents.back().push_back(
-          static_cast<std::int32_t>(random() % static_cast<std::uint64_t>(vocabulary)));
-  }
-  return documents;
-}
-
-std::vector<std::int32_t> write(const std::string& path, int documents, std::int64_t vocabulary) {
-  TokenFileWriter writer(path, "test", vocabulary);
-  std::vector<std::int32_t> all;
-  for (const auto& document : some_documents(documents, vocabulary)) {
-    writer.append(document);
-    writer.end_document(10);
-    all.insert(all.end(), document.begin(), document.end());
-  }
-  writer.commit("a.txt\nb.txt");
-  return all;
-}
-
-template <class Call>
-std::string message_of(Call&& call) {
-  try {
-    call();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "no error";
-}
-
-void expect_mentions(const std::string& message, const std::vector<std::string>& words) {
-  for (const auto& word : words)
-    EXPECT_NE(message.find(word), std::string::npos) << "'" << word << "' in: " << message;
-}
-
-std::int64_t files_in(const TemporaryFolder& folder) {
-  return std::distance(std::filesystem::directory_iterator(folder.path()), {});
-}
-
 TEST(TokenFile, RoundTripsTokensAndDocumentsOfBothWidths) {
   const TemporaryFolder folder;
   for (const std::int64_t vocabulary : {1, 257, 65536, 65537, 1 << 30}) {
     const auto path = folder.file("t.h5");
-    const auto expected = write(path, 300, vocabulary);
+    const auto expected = write_token_file(path, 300, vocabulary);
     const TokenFile file(path);
     EXPECT_EQ(file.tokens(), std::ssize(expected));
     EXPECT_EQ(file.vocabulary(), vocabulary);
@@ -92,7 +47,7 @@ TEST(TokenFile, RoundTripsTokensAndDocumentsOfBothWidths) {
 TEST(TokenFile, IsAnHdf5FileWithTheSameContent) {
   const TemporaryFolder folder;
   const auto path = folder.file("t.h5");
-  const auto expected = write(path, 50, 257);
+  const auto expected = write_token_file(path, 50, 257);
   const auto file = io::Hdf5File::open(path);
   const auto tokens = file.dataset("tokens");
   EXPECT_EQ(tokens.dtype(), DType::uint16);
@@ -112,15 +67,15 @@ TEST(TokenFile, IsAnHdf5FileWithTheSameContent) {
 
 TEST(TokenFile, EqualInputGivesEqualBytes) {
   const TemporaryFolder folder;
-  write(folder.file("a.h5"), 100, 257);
-  write(folder.file("b.h5"), 100, 257);
+  write_token_file(folder.file("a.h5"), 100, 257);
+  write_token_file(folder.file("b.h5"), 100, 257);
   EXPECT_EQ(read_file(folder.file("a.h5")), read_file(folder.file("b.h5")));
 }
 
 TEST(TokenFile, NamesTheDamageWhereverAByteIsFlipped) {
   const TemporaryFolder folder;
   const auto path = folder.file("t.h5");
-  write(path, 60, 257);
+  write_token_file(path, 60, 257);
   const std::string whole = read_file(path);
   const TokenHeader header = TokenFile(path).header();
   for (std::size_t at = 0; at < whole.size(); at += at < 200 ? 1 : 37) {
@@ -138,7 +93,7 @@ TEST(TokenFile, NamesTheDamageWhereverAByteIsFlipped) {
 TEST(TokenFile, RefusesTruncatedExtendedAndForeignFiles) {
   const TemporaryFolder folder;
   const auto path = folder.file("t.h5");
-  write(path, 60, 257);
+  write_token_file(path, 60, 257);
   const std::string whole = read_file(path);
   for (const std::size_t bytes : {4096u, 5000u, static_cast<unsigned>(whole.size() - 1)}) {
     folder.write("t.h5", whole.substr(0, bytes));
@@ -157,7 +112,7 @@ TEST(TokenFile, RefusesTruncatedExtendedAndForeignFiles) {
 TEST(TokenFile, RefusesIdsOutsideTheVocabularyInAWindowItReads) {
   const TemporaryFolder folder;
   const auto path = folder.file("t.h5");
-  write(path, 60, 257);
+  write_token_file(path, 60, 257);
   std::string bytes = read_file(path);
   const TokenHeader header = TokenFile(path).header();
   const std::uint16_t id = 300;
@@ -172,7 +127,7 @@ TEST(TokenFile, RefusesIdsOutsideTheVocabularyInAWindowItReads) {
 TEST(TokenFile, RefusesReadsOutsideTheFile) {
   const TemporaryFolder folder;
   const auto path = folder.file("t.h5");
-  write(path, 10, 257);  // 55 tokens
+  write_token_file(path, 10, 257);  // 55 tokens
   const TokenFile file(path);
   std::vector<std::int32_t> window(5);
   file.read(50, window);
@@ -186,7 +141,7 @@ TEST(TokenFile, RefusesReadsOutsideTheFile) {
 TEST(TokenFile, SurvivesMutations) {
   const TemporaryFolder folder;
   const auto path = folder.file("t.h5");
-  write(path, 40, 257);
+  write_token_file(path, 40, 257);
   const std::string whole = read_file(path);
   std::mt19937_64 random(11);
   int read = 0;
@@ -245,83 +200,6 @@ TEST(TokenFileWriter, CutsLongSourcesAtALine) {
   const std::string kept = TokenFile(folder.file("t.h5")).sources();
   EXPECT_LT(kept.size(), 33000u);
   EXPECT_TRUE(kept.ends_with(".txt\n..."));
-}
-
-class SamplesTest : public ::testing::Test {
- protected:
-  SamplesTest() : tokens_(write(folder_.file("t.h5"), 60, 257)), file_(folder_.file("t.h5")) {}
-  TemporaryFolder folder_;
-  std::vector<std::int32_t> tokens_;  // 1830
-  TokenFile file_;
-};
-
-TEST_F(SamplesTest, CoverEveryWindowOncePerEpochInAnotherOrder) {
-  const Samples samples(file_, 16, 42);
-  EXPECT_EQ(samples.per_epoch(), 1829 / 16);
-  std::vector<std::int64_t> orders[2];
-  for (std::int64_t epoch = 0; epoch < 2; ++epoch) {
-    std::set<std::int64_t> windows;
-    for (std::int64_t i = 0; i < samples.per_epoch(); ++i) {
-      orders[epoch].push_back(samples.window_of(epoch * samples.per_epoch() + i));
-      windows.insert(orders[epoch].back());
-    }
-    EXPECT_EQ(std::ssize(windows), samples.per_epoch());
-    EXPECT_EQ(*windows.rbegin(), samples.per_epoch() - 1);
-  }
-  EXPECT_NE(orders[0], orders[1]);
-}
-
-TEST_F(SamplesTest, TargetsAreInputsOneFurther) {
-  const Samples samples(file_, 16, 42);
-  const std::int64_t first = samples.per_epoch() - 2;  // across the end of an epoch
-  std::vector<std::int32_t> inputs(5 * 16);
-  std::vector<std::int32_t> targets(5 * 16);
-  samples.read(first, 5, inputs, targets);
-  for (std::int64_t i = 0; i < 5; ++i) {
-    const std::int64_t begin = samples.window_of(first + i) * 16;
-    for (std::int64_t s = 0; s < 16; ++s) {
-      EXPECT_EQ(inputs[static_cast<std::size_t>(i * 16 + s)],
-                tokens_[static_cast<std::size_t>(begin + s)]);
-      EXPECT_EQ(targets[static_cast<std::size_t>(i * 16 + s)],
-                tokens_[static_cast<std::size_t>(begin + s + 1)]);
-    }
-  }
-}
-
-TEST_F(SamplesTest, WindowsAreInFileOrderAndTheRestIsDropped) {
-  const Windows windows(file_, 100);
-  ASSERT_EQ(windows.count(), 18);
-  std::vector<std::int32_t> inputs(18 * 100);
-  std::vector<std::int32_t> targets(18 * 100);
-  windows.read(0, 18, inputs, targets);
-  EXPECT_TRUE(std::equal(inputs.begin(), inputs.end(), tokens_.begin()));
-  EXPECT_TRUE(std::equal(targets.begin(), targets.end(), tokens_.begin() + 1));
-  EXPECT_THROW(windows.read(18, 1, std::span(inputs).first(100), std::span(targets).first(100)),
-               Error);
-}
-
-TEST_F(SamplesTest, AFileWithoutOneWholeSampleIsAMistakeOfTheUser) {
-  EXPECT_EQ(Samples(file_, 1829, 1).per_epoch(), 1);
-  expect_mentions(message_of([&] { Samples(file_, 1830, 1); }), {"t.h5", "1830", "1831"});
-  EXPECT_THROW(Samples(file_, 1830, 1), UsageError);
-}
-
-TEST_F(SamplesTest, ThreadsReadTheSameAsOne) {
-  const Samples samples(file_, 16, 1);
-  const std::int64_t count = samples.per_epoch();
-  const auto size = static_cast<std::size_t>(count * 16);
-  std::vector<std::int32_t> inputs(size);
-  std::vector<std::int32_t> targets(size);
-  samples.read(0, count, inputs, targets);
-  std::vector<std::vector<std::int32_t>> found(4, std::vector<std::int32_t>(size));
-  std::vector<std::thread> threads;
-  for (auto& mine : found)
-    threads.emplace_back([&samples, &mine, count, size] {
-      std::vector<std::int32_t> ignored(size);
-      samples.read(0, count, mine, ignored);
-    });
-  for (auto& thread : threads) thread.join();
-  for (const auto& mine : found) EXPECT_EQ(mine, inputs);
 }
 
 }  // namespace

@@ -6,6 +6,8 @@
 
 #include <support/temporary_folder.hpp>
 
+#include "support.hpp"
+
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <sys/resource.h>
@@ -21,25 +23,6 @@ namespace {
 
 using testing::read_file;
 using testing::TemporaryFolder;
-
-template <class Call>
-std::string message_of(Call&& call) {
-  try {
-    call();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "no error";
-}
-
-void expect_mentions(const std::string& message, const std::vector<std::string>& words) {
-  for (const auto& word : words)
-    EXPECT_NE(message.find(word), std::string::npos) << "'" << word << "' in: " << message;
-}
-
-std::int64_t files_in(const TemporaryFolder& folder) {
-  return std::distance(std::filesystem::directory_iterator(folder.path()), {});
-}
 
 std::string gzipped(const TemporaryFolder& folder, const std::string& name,
                     const std::string& content) {
@@ -209,8 +192,11 @@ TEST(Tokenize, NamesWhatIsWrongWithItsInput) {
   expect_mentions(message({damaged}), {damaged, "damaged"});
   const auto zstd = folder.write("a.zst", "\x28\xB5\x2F\xFD....");
   expect_mentions(message({zstd}), {zstd, "zstd -dc"});
+  const auto tokens = folder.file("tokens.h5");
+  write_token_file(tokens, 3, 257);
+  expect_mentions(message({tokens}), {tokens, "token file"});
   EXPECT_FALSE(std::filesystem::exists(output));
-  EXPECT_EQ(files_in(folder), 6) << "temporary files are left behind";
+  EXPECT_EQ(files_in(folder), 7) << "temporary files are left behind";
 }
 
 TEST(Tokenize, SaysSoWhenASplitLeavesNothing) {

@@ -1,0 +1,94 @@
+#include <trireme/base/check.hpp>
+#include <trireme/base/log.hpp>
+#include <trireme/commands/host.hpp>
+#include <trireme/data/tokenize.hpp>
+#include <trireme/io/atomic_file.hpp>
+
+#include <CLI/CLI.hpp>
+
+#include <algorithm>
+#include <chrono>
+#include <memory>
+
+namespace trireme::commands {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+double seconds_since(Clock::time_point begin) {
+  return std::chrono::duration<double>(Clock::now() - begin).count();
+}
+
+std::string speed(std::int64_t bytes, double seconds) {
+  return text(fixed(static_cast<double>(bytes) / 1e6 / std::max(seconds, 1e-9), 1), " MB/s");
+}
+
+void say_part(const std::string& path, const data::TokenizedPart& part) {
+  say(path, ": ", with_commas(part.tokens), " tokens in ", with_commas(part.documents),
+      part.documents == 1 ? " document (" : " documents (", with_commas(part.text_bytes),
+      " bytes of text)");
+}
+
+void run(const data::TokenizeOptions& options) {
+  io::remove_temporaries_on_signals();
+  const auto begin = Clock::now();
+  const double interval = log::on_terminal() ? 0.5 : 30.0;  // seconds between progress lines
+  double next = interval;
+  std::int64_t total_bytes = 0;
+  const auto summary = data::tokenize(options, [&](std::int64_t bytes) {
+    total_bytes = bytes;
+    const double seconds = seconds_since(begin);
+    if (seconds < next) return;
+    next = seconds + interval;
+    log::progress(text("read ", human_bytes(bytes), ", ", speed(bytes, seconds)));
+  });
+  const double seconds = seconds_since(begin);
+  say_part(options.output, summary.train);
+  if (!options.validation_output.empty()) say_part(options.validation_output, summary.validation);
+  say("read ", with_commas(total_bytes), " bytes from ", with_commas(summary.files),
+      summary.files == 1 ? " file in " : " files in ", fixed(seconds, 2), " s, ",
+      speed(total_bytes, seconds));
+}
+
+}  // namespace
+
+void add_tokenize(CLI::App& app) {
+  auto* command = app.add_subcommand("tokenize", "Text files to a token file");
+  const auto options = std::make_shared<data::TokenizeOptions>();
+  options->validation_fraction = 0.02;
+  command->add_option("-o,--output", options->output, "Token file to write (HDF5)")
+      ->required()
+      ->type_name("FILE");
+  command
+      ->add_option("INPUT", options->inputs,
+                   "Text files, plain or gzip; folders, with all files below them; - for standard "
+                   "input")
+      ->required()
+      ->type_name("");
+  command->add_option("--tokenizer", options->tokenizer, "bytes")->capture_default_str();
+  command
+      ->add_option(
+          "--document-separator", options->document_separator,
+          "Regular expression (PCRE2, on bytes) that parts the documents of a file; what it "
+          "matches is dropped. Without it every file is one document")
+      ->type_name("PATTERN");
+  auto* validation = command
+                         ->add_option("--validation", options->validation_output,
+                                      "Second token file, for validation")
+                         ->type_name("FILE");
+  command
+      ->add_option("--validation-fraction", options->validation_fraction,
+                   "Part of the documents that goes to the validation file")
+      ->capture_default_str()
+      ->needs(validation);
+  command->add_option("--seed", options->seed, "Of the choice of documents for validation")
+      ->capture_default_str()
+      ->needs(validation);
+  command->footer(
+      "Example: the entries of a dictionary, which begin in column 0 after an empty line\n"
+      "  trireme tokenize -o train.h5 --validation validation.h5 \\\n"
+      "      --document-separator '\\n\\n(?=\\S)' /usr/share/dictd/gcide.dict.dz");
+  command->callback([options] { run(*options); });
+}
+
+}  // namespace trireme::commands

@@ -1,0 +1,62 @@
+#pragma once
+
+#include <trireme/base/check.hpp>
+#include <trireme/data/token_file.hpp>
+
+#include <support/temporary_folder.hpp>
+
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <random>
+#include <string>
+#include <vector>
+
+namespace trireme::data {
+
+/// Documents of 1, 2, … tokens with pseudo-random ids.
+inline std::vector<std::vector<std::int32_t>> some_documents(int count, std::int64_t vocabulary) {
+  std::mt19937_64 random(5);
+  std::vector<std::vector<std::int32_t>> documents;
+  for (int d = 0; d < count; ++d) {
+    documents.emplace_back();
+    for (int i = 0; i <= d; ++i)
+      documents.back().push_back(
+          static_cast<std::int32_t>(random() % static_cast<std::uint64_t>(vocabulary)));
+  }
+  return documents;
+}
+
+inline std::vector<std::int32_t> write_token_file(const std::string& path, int documents,
+                                                  std::int64_t vocabulary) {
+  TokenFileWriter writer(path, "test", vocabulary);
+  std::vector<std::int32_t> all;
+  for (const auto& document : some_documents(documents, vocabulary)) {
+    writer.append(document);
+    writer.end_document(10);
+    all.insert(all.end(), document.begin(), document.end());
+  }
+  writer.commit("a.txt\nb.txt");
+  return all;
+}
+
+template <class Call>
+std::string message_of(Call&& call) {
+  try {
+    call();
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "no error";
+}
+
+inline void expect_mentions(const std::string& message, const std::vector<std::string>& words) {
+  for (const auto& word : words)
+    EXPECT_NE(message.find(word), std::string::npos) << "'" << word << "' in: " << message;
+}
+
+inline std::int64_t files_in(const testing::TemporaryFolder& folder) {
+  return std::distance(std::filesystem::directory_iterator(folder.path()), {});
+}
+
+}  // namespace trireme::data
