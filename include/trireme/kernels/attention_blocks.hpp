@@ -69,22 +69,24 @@ struct AttentionMask {
   /// factors[j] = 0 or `kept` for the keys k0 … k0 + attention_block − 1 of query i.
   template <class A>
   TRIREME_FUNCTION void factors(A* __restrict result, std::int64_t i, std::int64_t k0) const {
-    constexpr int blocks = attention_block / 4 + 1;
-    std::uint32_t words[4][blocks];
+    constexpr int blocks = attention_block / 4;
+    std::uint32_t words[4 * blocks + 4];
     const std::int64_t element = first + i * sequence + k0;
     const auto block = static_cast<std::uint64_t>(element) / 4;
     const int offset = static_cast<int>(element % 4);
 #pragma omp simd
     for (int b = 0; b < blocks; ++b) {
       const Words4 four = philox(key, block + static_cast<std::uint64_t>(b));
-      words[0][b] = four.w[0];
-      words[1][b] = four.w[1];
-      words[2][b] = four.w[2];
-      words[3][b] = four.w[3];
+      for (int w = 0; w < 4; ++w) words[4 * b + w] = four.w[w];
+    }
+    if (offset > 0) {  // the row begins within a block, and so ends within one more
+      const Words4 four = philox(key, block + blocks);
+      for (int w = 0; w < 4; ++w) words[4 * blocks + w] = four.w[w];
     }
     const A factor = static_cast<A>(kept);
-    for (int j = 0; j < attention_block; ++j)
-      result[j] = words[(offset + j) % 4][(offset + j) / 4] < threshold ? A(0) : factor;
+    const std::uint32_t* __restrict word = words + offset;
+#pragma omp simd
+    for (int j = 0; j < attention_block; ++j) result[j] = word[j] < threshold ? A(0) : factor;
   }
 };
 
