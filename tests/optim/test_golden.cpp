@@ -35,13 +35,13 @@ deck::OptimizerConfig golden_optimizer() {
 struct Rig {
   using P = model::Fp64;
 
-  Rig(std::int64_t micro, bool split_backward)
-      : micro(micro),
+  Rig(std::int64_t micro_batch, bool split_backward)
+      : micro(micro_batch),
         split(split_backward),
         architecture(architecture::describe(golden_model())),
         parameters(architecture, true),
         optimizer(golden_optimizer(), parameters),
-        stage(architecture, parameters, {micro, 1, true, split_backward}) {
+        stage(architecture, parameters, {micro_batch, 1, true, split_backward}) {
     set_golden_weights(parameters);
   }
 
