@@ -19,6 +19,7 @@ struct CheckOptions {
   std::string deck;
   std::vector<std::string> overrides;
   std::int64_t ranks = 0;
+  bool resolved = false;
 };
 
 std::string scientific(double number) {
@@ -56,6 +57,10 @@ void check_deck(const CheckOptions& options) {
   } else {
     resolve_vocabulary(deck, nullptr);
   }
+  if (options.resolved) {
+    log::line(deck::resolved_toml(deck));
+    return;
+  }
   const deck::Config& c = deck.config;
   const auto a = architecture::describe(c.model);
   schedule::Program program = schedule::generate(
@@ -84,6 +89,7 @@ void add_check(CLI::App& app) {
   add_deck_arguments(*command, options->deck, options->overrides);
   command->add_option("--ranks", options->ranks, "Ranks to check for; default: the product of the deck's axes")
       ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 30));
+  command->add_flag("--resolved", options->resolved, "Print the deck with every key and its value instead");
   command->footer("Example:\n  trireme check inputs/gpt2_124m.toml --ranks 8 batch.micro=4");
   command->callback([options] { check_deck(*options); });
 }
