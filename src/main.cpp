@@ -56,6 +56,7 @@ void run_host_command(int argc, char** argv) {
   commands::add_generate_options(app, generate);
   commands::add_bench_options(app, bench);
   commands::add_help(app);
+  commands::add_inspect(app);
   commands::add_tokenize(app);
 
   if (argc < 2) throw UsageError(text("no command is given\n\n", app.help()));
