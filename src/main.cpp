@@ -14,6 +14,7 @@
 #include <iostream>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace trireme {
 namespace {
@@ -39,6 +40,19 @@ bool is_for_engine(int argc, char** argv) {
   throw Error(text("cannot start ", engine, ": ", std::strerror(errno)));
 }
 
+/// CLI11 alone would say that a command is required, and not which word it did not know.
+void refuse_unknown_command(const CLI::App& app, int argc, char** argv) {
+  check_usage(argc >= 2, "no command is given\n\n", app.help());
+  if (argv[1][0] == '-') return;
+  std::vector<std::string> names;
+  for (const CLI::App* command : app.get_subcommands(nullptr)) names.push_back(command->get_name());
+  if (std::ranges::find(names, argv[1]) != names.end()) return;
+  const std::string best = nearest(argv[1], names);
+  throw UsageError(
+      text("unknown command \"", argv[1], "\"; ",
+           best.empty() ? "the commands are " + join(names, ", ") : "did you mean " + best + "?"));
+}
+
 void run_host_command(int argc, char** argv) {
   CLI::App app(
       "Trireme trains transformer language models with tensor, pipeline and data parallelism.");
@@ -59,7 +73,7 @@ void run_host_command(int argc, char** argv) {
   commands::add_inspect(app);
   commands::add_tokenize(app);
 
-  if (argc < 2) throw UsageError(text("no command is given\n\n", app.help()));
+  refuse_unknown_command(app, argc, argv);
   commands::parse_command_line(app, argc, argv);
 }
 

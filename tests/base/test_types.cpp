@@ -1,0 +1,39 @@
+#include <trireme/base/types.hpp>
+
+#include <gtest/gtest.h>
+
+namespace trireme {
+namespace {
+
+template <class E>
+void expect_words_read_back() {
+  for (std::size_t i = 0; i < names<E>().size(); ++i) {
+    const E value = static_cast<E>(i);
+    EXPECT_EQ(parse<E>(name_of(value)), value) << name_of(value);
+  }
+  EXPECT_EQ(parse<E>("no such word"), std::nullopt);
+  EXPECT_EQ(parse<E>(""), std::nullopt);
+}
+
+TEST(Types, WordsReadBackToTheirValues) {
+  expect_words_read_back<DType>();
+  expect_words_read_back<Family>();
+  expect_words_read_back<ScheduleKind>();
+  expect_words_read_back<OptimizerKind>();
+  expect_words_read_back<Axis>();
+  EXPECT_EQ(name_of(ScheduleKind::one_forward_one_backward), "1f1b");
+}
+
+TEST(Types, SizesAreThoseOfTheCppTypes) {
+  EXPECT_EQ(size_of(dtype_of<double>), 8);
+  EXPECT_EQ(size_of(dtype_of<float>), 4);
+  EXPECT_EQ(size_of(DType::bf16), 2);
+  EXPECT_EQ(size_of(DType::fp16), 2);
+  EXPECT_EQ(size_of(dtype_of<std::int64_t>), 8);
+  EXPECT_EQ(size_of(dtype_of<std::uint32_t>), 4);
+  EXPECT_EQ(size_of(dtype_of<std::uint16_t>), 2);
+  EXPECT_EQ(size_of(dtype_of<std::uint8_t>), 1);
+}
+
+}  // namespace
+}  // namespace trireme

@@ -1,0 +1,142 @@
+#!/usr/bin/env python3
+"""Checks what the build cannot: floors, name pairs, file lengths, deck headers.
+
+    check_sources.py floors|pairs|lengths|decks [repository]
+
+floors   A folder includes only folders of strictly lower floors, and links only their targets. Only grid/ includes
+         mpi.h or nccl.h. Host-only folders include no Kokkos.
+pairs    Every src/x/y.cpp has its header include/trireme/x/y.hpp.
+lengths  No C++ file is longer than 400 lines.
+decks    Every deck begins with a comment that holds the commands that use it.
+
+Prints one line per violation and ends with 1 if there is one.
+"""
+import re
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parent))
+import deck_commands  # noqa: E402
+
+FLOORS = [
+    {"base"},
+    {"deck", "layout", "schedule", "tensor"},
+    {"architecture", "io", "grid", "kernels"},
+    {"plan", "data", "checkpoint", "model"},
+    {"optim"},
+    {"train"},
+    {"commands"},
+]
+FLOOR = {folder: floor for floor, folders in enumerate(FLOORS) for folder in folders}
+HOST_ONLY = {"base", "deck", "layout", "schedule", "architecture", "io", "plan", "data", "checkpoint"}
+LINES_LIMIT = 400
+
+INCLUDE = re.compile(r'^\s*#\s*include\s*[<"]([^>"]+)[>"]')
+
+
+def sources(root, *folders):
+    for folder in folders:
+        for path in sorted((root / folder).rglob("*")):
+            if path.suffix in (".cpp", ".hpp", ".cu", ".h"):
+                yield path
+
+
+def folder_of(root, path):
+    """The folder of the tree that a file of src/ or include/trireme/ belongs to."""
+    parts = path.relative_to(root).parts
+    inner = parts[2:] if parts[0] == "include" else parts[1:]
+    return inner[0] if len(inner) > 1 else "commands"  # src/main.cpp and src/engine.cpp
+
+
+def includes(path):
+    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
+        match = INCLUDE.match(line)
+        if match:
+            yield number, match.group(1)
+
+
+def floors(root):
+    for path in sources(root, "src", "include/trireme"):
+        folder, name = folder_of(root, path), path.relative_to(root)
+        if folder not in FLOOR:
+            yield f"{name}: folder {folder} has no floor; add it to the table of tests/style/check_sources.py"
+            continue
+        for number, header in includes(path):
+            if folder in HOST_ONLY and header.startswith("Kokkos"):
+                yield f"{name}:{number}: {folder}/ is host-only, but includes {header}"
+            if not header.startswith("trireme/"):
+                continue
+            other = header.split("/")[1]
+            if other == folder:
+                continue
+            if other not in FLOOR:
+                yield f"{name}:{number}: includes {header}, whose folder has no floor"
+            elif FLOOR[other] >= FLOOR[folder]:
+                yield (f"{name}:{number}: {folder}/ (floor {FLOOR[folder]}) includes {header} "
+                       f"(floor {FLOOR[other]}); expected a lower floor")
+    for path in sources(root, "src", "include/trireme", "tests"):
+        parts = path.relative_to(root).parts
+        if "grid" in parts or parts[:2] == ("tests", "support"):
+            continue
+        for number, header in includes(path):
+            if header in ("mpi.h", "nccl.h", "rccl.h"):
+                yield f"{path.relative_to(root)}:{number}: includes {header}, which only grid/ may"
+    yield from linked_floors(root)
+
+
+def linked_floors(root):
+    """trireme_folder(x LINKS trireme_y ...) in src/CMakeLists.txt."""
+    lists = root / "src/CMakeLists.txt"
+    for match in re.finditer(r"^trireme_folder\((\w+)([^)]*)\)", lists.read_text(), re.MULTILINE):
+        folder, rest = match.group(1), match.group(2)
+        for other in re.findall(r"\btrireme_(\w+)", rest):
+            if other in FLOOR and FLOOR[other] >= FLOOR.get(folder, 0):
+                yield f"src/CMakeLists.txt: {folder} links {other}, which is not on a lower floor"
+        if folder in HOST_ONLY and re.search(r"MPI::|trireme_kokkos", rest):
+            yield f"src/CMakeLists.txt: {folder} is host-only, but links {rest.strip()}"
+
+
+def pairs(root):
+    for path in sources(root, "src"):
+        inner = path.relative_to(root / "src")
+        if len(inner.parts) == 1 or inner.parts[0] == "commands":
+            continue
+        header = root / "include/trireme" / inner.with_suffix(".hpp")
+        if not header.exists():
+            yield f"{path.relative_to(root)}: expected its header {header.relative_to(root)}"
+
+
+def lengths(root):
+    for path in sources(root, "src", "include", "tests", "benchmarks"):
+        lines = len(path.read_text(encoding="utf-8").splitlines())
+        if lines > LINES_LIMIT:
+            yield f"{path.relative_to(root)}: {lines} lines; at most {LINES_LIMIT}, two things may live there"
+
+
+def decks(root):
+    for path in sorted((root / "inputs").glob("*.toml")):
+        name = path.relative_to(root)
+        found = deck_commands.commands(path)
+        if not path.read_text(encoding="utf-8").startswith("#"):
+            yield f"{name}:1: expected comment lines that say what the deck is for and how it is run"
+        for wanted in ("check", "train"):
+            if not any(command == wanted and str(name) in line for command, line in found):
+                yield f"{name}: its leading comment has no line such as `#   trireme {wanted} {name}`"
+
+
+CHECKS = {"floors": floors, "pairs": pairs, "lengths": lengths, "decks": decks}
+
+
+def main():
+    if len(sys.argv) not in (2, 3) or sys.argv[1] not in CHECKS:
+        print(__doc__, file=sys.stderr)
+        return 2
+    root = Path(sys.argv[2] if len(sys.argv) == 3 else Path(__file__).parents[2]).resolve()
+    violations = list(CHECKS[sys.argv[1]](root))
+    for violation in violations:
+        print(violation)
+    return 1 if violations else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,88 @@
+#!/usr/bin/env python3
+"""Each check of check_sources.py finds its violation in a small tree, and nothing in a clean one."""
+import sys
+import tempfile
+import unittest
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parent))
+import check_sources  # noqa: E402
+import deck_commands  # noqa: E402
+
+DECK = """# A deck.
+#   trireme tokenize a.txt -o a.h5
+#   trireme check inputs/a.toml --ranks 2
+#   mpiexec -n 2 trireme train inputs/a.toml \\
+#       run.steps=2
+[run]
+# trireme draw inputs/a.toml
+"""
+CLEAN = {
+    "src/CMakeLists.txt": "trireme_folder(base)\ntrireme_folder(deck LINKS trireme_base toml)\n",
+    "src/main.cpp": "#include <trireme/train/trainer.hpp>\n",
+    "src/deck/a.cpp": "#include <trireme/deck/a.hpp>\n#include <trireme/base/b.hpp>\n",
+    "include/trireme/deck/a.hpp": "#pragma once\n",
+    "include/trireme/grid/c.hpp": "#include <mpi.h>\n",
+    "tests/support/mpi_main.cpp": "#include <mpi.h>\n",
+    "inputs/a.toml": DECK,
+}
+
+
+class Checks(unittest.TestCase):
+    def violations(self, check, **changed):
+        with tempfile.TemporaryDirectory() as folder:
+            root = Path(folder)
+            for name, content in {**CLEAN, **changed.get("files", {})}.items():
+                (root / name).parent.mkdir(parents=True, exist_ok=True)
+                (root / name).write_text(content)
+            return list(check_sources.CHECKS[check](root))
+
+    def assert_found(self, check, name, content, part):
+        found = self.violations(check, files={name: content})
+        self.assertEqual(len(found), 1, found)
+        self.assertIn(name, found[0])
+        self.assertIn(part, found[0])
+
+    def test_clean_tree_has_no_violation(self):
+        for check in check_sources.CHECKS:
+            self.assertEqual(self.violations(check), [])
+
+    def test_floors(self):
+        for name, header, part in [
+            ("src/deck/a.cpp", "trireme/train/x.hpp", "expected a lower floor"),
+            ("src/deck/a.cpp", "trireme/layout/x.hpp", "expected a lower floor"),
+            ("include/trireme/base/x.hpp", "trireme/deck/a.hpp", "expected a lower floor"),
+            ("include/trireme/deck/x.hpp", "trireme/unknown/a.hpp", "no floor"),
+            ("include/trireme/unknown/x.hpp", "vector", "no floor"),
+            ("src/plan/x.cpp", "Kokkos_Core.hpp", "host-only"),
+            ("src/model/x.cpp", "mpi.h", "only grid/"),
+            ("tests/model/x.cpp", "nccl.h", "only grid/"),
+        ]:
+            self.assert_found("floors", name, f"#include <{header}>\n", part)
+        self.assert_found("floors", "src/CMakeLists.txt", "trireme_folder(deck LINKS trireme_layout)\n", "lower")
+        self.assert_found("floors", "src/CMakeLists.txt", "trireme_folder(io LINKS MPI::MPI_CXX)\n", "host-only")
+
+    def test_pairs(self):
+        self.assert_found("pairs", "src/deck/alone.cpp", "", "include/trireme/deck/alone.hpp")
+
+    def test_lengths(self):
+        self.assert_found("lengths", "src/deck/a.cpp", "\n" * 401, "401 lines")
+        self.assertEqual(self.violations("lengths", files={"src/deck/a.cpp": "\n" * 400}), [])
+
+    def test_decks(self):
+        self.assert_found("decks", "inputs/b.toml", DECK.replace("a.toml", "b.toml").replace("check", "chek"), "check")
+        self.assertEqual(len(self.violations("decks", files={"inputs/b.toml": "[run]\n"})), 3)
+
+    def test_commands_of_a_deck_are_read_from_its_leading_comment(self):
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / "a.toml"
+            path.write_text(DECK)
+            self.assertEqual(deck_commands.commands(path), [
+                ("tokenize", "trireme tokenize a.txt -o a.h5"),
+                ("check", "trireme check inputs/a.toml --ranks 2"),
+                ("train", "mpiexec -n 2 trireme train inputs/a.toml run.steps=2"),
+            ])
+
+
+if __name__ == "__main__":
+    unittest.main()
