@@ -71,6 +71,7 @@ void run_host_command(int argc, char** argv) {
   commands::add_inspect(app);
   commands::add_tokenize(app);
   commands::add_help(app);
+  commands::add_inspect(app);
   commands::add_tokenize(app);
 
   refuse_unknown_command(app, argc, argv);

@@ -1,0 +1,22 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace trireme::checkpoint {
+
+inline constexpr const char* partial_suffix = ".partial";
+inline constexpr const char* latest_name = "latest";
+inline constexpr const char* deck_name = "deck.toml";
+inline constexpr const char* manifest_name = "manifest.json";
+
+/// 100 -> "step_00000100"
+std::string folder_name(std::int64_t step);
+/// The inverse; nothing for any other name.
+std::optional<std::int64_t> step_of(const std::string& name);
+/// Names of the finished checkpoints of a directory, newest first.
+std::vector<std::string> folders_in(const std::string& directory);
+
+}  // namespace trireme::checkpoint
