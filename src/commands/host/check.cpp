@@ -1,4 +1,5 @@
 #include <trireme/architecture/architecture.hpp>
+#include <trireme/base/check.hpp>
 #include <trireme/base/log.hpp>
 #include <trireme/commands/host.hpp>
 #include <trireme/commands/options.hpp>
