@@ -71,8 +71,6 @@ void run_host_command(int argc, char** argv) {
   commands::add_inspect(app);
   commands::add_tokenize(app);
   commands::add_help(app);
-  commands::add_inspect(app);
-  commands::add_tokenize(app);
 
   refuse_unknown_command(app, argc, argv);
   commands::parse_command_line(app, argc, argv);
