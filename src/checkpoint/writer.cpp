@@ -1,10 +1,10 @@
 #include <trireme/base/check.hpp>
 #include <trireme/base/log.hpp>
-#include <trireme/checkpoint/checkpoint.hpp>
+#include <trireme/checkpoint/folders.hpp>
+#include <trireme/checkpoint/writer.hpp>
 #include <trireme/io/atomic_file.hpp>
+#include <trireme/io/hdf5_file.hpp>
 #include <trireme/io/input_file.hpp>
-
-#include "folders.hpp"
 
 #include <algorithm>
 #include <filesystem>
