@@ -1,6 +1,5 @@
-#include "folders.hpp"
-
 #include <trireme/base/text.hpp>
+#include <trireme/checkpoint/folders.hpp>
 
 #include <algorithm>
 #include <charconv>

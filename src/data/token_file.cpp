@@ -1,6 +1,6 @@
 #include <trireme/base/check.hpp>
 #include <trireme/data/token_file.hpp>
-#include <trireme/io/hdf5.hpp>
+#include <trireme/io/hdf5_file.hpp>
 
 #include <algorithm>
 #include <array>

@@ -1,6 +1,8 @@
 #include <trireme/base/check.hpp>
 #include <trireme/data/token_file.hpp>
-#include <trireme/io/hdf5.hpp>
+#include <trireme/data/token_file_writer.hpp>
+#include <trireme/io/hdf5_file.hpp>
+#include <trireme/io/input_file.hpp>
 
 #include <algorithm>
 #include <array>

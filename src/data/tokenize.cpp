@@ -1,7 +1,7 @@
 #include <trireme/base/check.hpp>
 #include <trireme/base/philox.hpp>
 #include <trireme/data/document_splitter.hpp>
-#include <trireme/data/token_file.hpp>
+#include <trireme/data/token_file_writer.hpp>
 #include <trireme/data/tokenize.hpp>
 #include <trireme/data/tokenizer.hpp>
 #include <trireme/io/text_reader.hpp>

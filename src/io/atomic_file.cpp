@@ -1,7 +1,6 @@
 #include <trireme/base/check.hpp>
 #include <trireme/io/atomic_file.hpp>
-
-#include "temporaries.hpp"
+#include <trireme/io/temporaries.hpp>
 
 #include <fcntl.h>
 #include <sys/stat.h>

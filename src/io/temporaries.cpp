@@ -1,6 +1,4 @@
-#include <trireme/io/atomic_file.hpp>
-
-#include "temporaries.hpp"
+#include <trireme/io/temporaries.hpp>
 
 #include <signal.h>
 #include <unistd.h>

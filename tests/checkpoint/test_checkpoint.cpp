@@ -1,5 +1,6 @@
 #include <trireme/base/check.hpp>
-#include <trireme/checkpoint/checkpoint.hpp>
+#include <trireme/checkpoint/reader.hpp>
+#include <trireme/checkpoint/writer.hpp>
 
 #include <support/temporary_folder.hpp>
 

@@ -2,6 +2,7 @@
 
 #include <trireme/base/check.hpp>
 #include <trireme/data/token_file.hpp>
+#include <trireme/data/token_file_writer.hpp>
 
 #include <support/temporary_folder.hpp>
 

@@ -1,5 +1,5 @@
 #include <trireme/base/check.hpp>
-#include <trireme/io/hdf5.hpp>
+#include <trireme/io/hdf5_file.hpp>
 
 #include <support/temporary_folder.hpp>
 

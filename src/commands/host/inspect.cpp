@@ -1,6 +1,6 @@
 #include <trireme/base/check.hpp>
 #include <trireme/base/log.hpp>
-#include <trireme/checkpoint/checkpoint.hpp>
+#include <trireme/checkpoint/reader.hpp>
 #include <trireme/commands/host.hpp>
 #include <trireme/data/token_file.hpp>
 #include <trireme/data/tokenizer.hpp>

@@ -2,7 +2,7 @@
 #include <trireme/base/log.hpp>
 #include <trireme/commands/host.hpp>
 #include <trireme/data/tokenize.hpp>
-#include <trireme/io/atomic_file.hpp>
+#include <trireme/io/temporaries.hpp>
 
 #include <CLI/CLI.hpp>
 

@@ -9,4 +9,8 @@ namespace trireme::io {
 void remember_temporary(const std::string& path);
 void forget_temporary(const std::string& path);
 
+/// From now on SIGINT, SIGTERM and SIGHUP remove the temporary files of all AtomicFiles before they
+/// end the process as they would have. For commands that have no orderly stop of their own.
+void remove_temporaries_on_signals();
+
 }  // namespace trireme::io

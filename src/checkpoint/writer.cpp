@@ -1,12 +1,15 @@
 #include <trireme/base/check.hpp>
 #include <trireme/base/log.hpp>
-#include <trireme/checkpoint/checkpoint.hpp>
+#include <trireme/checkpoint/folders.hpp>
+#include <trireme/checkpoint/writer.hpp>
 #include <trireme/io/atomic_file.hpp>
+#include <trireme/io/hdf5_file.hpp>
 #include <trireme/io/input_file.hpp>
 
-#include "folders.hpp"
+#include <fcntl.h>
 
 #include <algorithm>
+#include <cstdio>
 #include <filesystem>
 #include <set>
 
@@ -28,6 +31,24 @@ void rename_folder(const std::string& from, const std::string& to) {
   std::error_code error;
   fs::rename(from, to, error);
   check(!error, from, ": cannot rename it to ", to, ": ", error.message());
+}
+
+/// Renames `partial` to `folder`; one that is there already is exchanged for it in one step and
+/// removed. Where a file system cannot exchange, the former one steps aside first, and a run killed
+/// in between goes on from the checkpoint before.
+void move_into_place(const std::string& partial, const std::string& folder) {
+  std::string former = partial;
+  if (!fs::exists(folder)) {
+    rename_folder(partial, folder);
+    return;
+  }
+  if (::renameat2(AT_FDCWD, partial.c_str(), AT_FDCWD, folder.c_str(), RENAME_EXCHANGE) != 0) {
+    former = folder + ".former" + partial_suffix;
+    rename_folder(folder, former);
+    rename_folder(partial, folder);
+  }
+  std::error_code ignored;
+  fs::remove_all(former, ignored);
 }
 
 /// Under another name first: a folder half removed must not look like a checkpoint.
@@ -137,15 +158,9 @@ void write(const std::string& directory, const RunState& state, std::span<const 
     fs::remove_all(partial, ignored);
     throw;
   }
-  // A folder cannot be renamed over another: the former one steps aside. Killed in between, the run
-  // goes on from the checkpoint before.
-  const std::string former = folder + ".former" + partial_suffix;
-  if (fs::exists(folder)) rename_folder(folder, former);
-  rename_folder(partial, folder);
+  move_into_place(partial, folder);
   io::flush_folder(directory);
   io::replace_file(directory + "/" + latest_name, name + "\n");
-  std::error_code ignored;
-  fs::remove_all(former, ignored);
   remove_old(directory, name, keep);
 }
 

@@ -1,9 +1,8 @@
 #include <trireme/base/check.hpp>
 #include <trireme/base/log.hpp>
-#include <trireme/checkpoint/checkpoint.hpp>
+#include <trireme/checkpoint/folders.hpp>
+#include <trireme/checkpoint/reader.hpp>
 #include <trireme/io/input_file.hpp>
-
-#include "folders.hpp"
 
 #include <algorithm>
 #include <filesystem>

@@ -1,0 +1,57 @@
+#pragma once
+
+#include <trireme/data/token_header.hpp>
+#include <trireme/io/atomic_file.hpp>
+#include <trireme/io/checksum.hpp>
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace trireme::data {
+
+/// Writes a token file of any length in bounded memory: tokens and offsets wait in unnamed files in
+/// the output's folder (so twice the space is needed while it is written), and the file appears
+/// whole at commit() or not at all.
+class TokenFileWriter {
+ public:
+  TokenFileWriter(const std::string& path, const std::string& tokenizer, std::int64_t vocabulary);
+
+  /// More tokens of the current document.
+  void append(std::span<const std::int32_t> tokens);
+  /// Ends the current document, which must have tokens; `text_bytes` is the length of its text.
+  void end_document(std::int64_t text_bytes);
+  /// UsageError if there is no document. `sources` is cut at 32 KiB.
+  void commit(const std::string& sources);
+
+  std::int64_t tokens() const { return tokens_; }
+  std::int64_t documents() const { return documents_; }
+  std::int64_t text_bytes() const { return text_bytes_; }
+
+ private:
+  /// A spool, what has not reached it yet, and the digest of both.
+  struct Stream {
+    explicit Stream(const std::string& path) : spool(path) {}
+    void add(const void* data, std::size_t bytes);
+    void flush();
+    io::Spool spool;
+    io::Checksum checksum;
+    std::vector<char> buffer;
+  };
+  template <class Stored>
+  void append_as(std::span<const std::int32_t> tokens);
+  TokenHeader write_hdf5(const std::string& sources);
+
+  io::AtomicFile file_;
+  std::string tokenizer_;
+  std::int64_t vocabulary_;
+  Stream token_stream_;
+  Stream offset_stream_;
+  std::int64_t tokens_ = 0;
+  std::int64_t documents_ = 0;
+  std::int64_t text_bytes_ = 0;
+  std::int64_t document_begin_ = 0;
+};
+
+}  // namespace trireme::data

@@ -1,0 +1,43 @@
+#pragma once
+
+#include <trireme/io/dataset.hpp>
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace trireme::io {
+
+/// An HDF5 file. HDF5 may crash on damaged bytes: verify a checksum before open().
+class Hdf5File {
+ public:
+  /// Truncates. `user_block_bytes` (0 or a power of two from 512 on) at the file's start stay out
+  /// of HDF5's hands.
+  static Hdf5File create(const std::string& path, std::int64_t user_block_bytes = 0);
+  static Hdf5File open(const std::string& path);  ///< For reading.
+
+  /// A new contiguous dataset, its space allocated at once and not filled. Groups in `name`
+  /// ("a/b/c") are made.
+  Dataset create_dataset(const std::string& name, DType dtype,
+                         const std::vector<std::int64_t>& shape);
+  Dataset dataset(const std::string& name) const;
+  bool has(const std::string& name) const;
+
+  /// Attributes of the file's root group.
+  void set_attribute(const std::string& name, std::string_view value);
+  void set_attribute(const std::string& name, std::int64_t value);
+  bool has_attribute(const std::string& name) const;
+  std::string string_attribute(const std::string& name) const;
+  std::int64_t integer_attribute(const std::string& name) const;
+
+  /// Throws if something could not be written; the destructor closes without a word.
+  void close();
+
+ private:
+  Hdf5File(const std::string& path, Handle handle);
+  std::string path_;
+  Handle handle_;
+};
+
+}  // namespace trireme::io

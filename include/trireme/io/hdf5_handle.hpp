@@ -1,0 +1,63 @@
+#pragma once
+
+#include <trireme/base/types.hpp>
+
+#include <cstdint>
+#include <mutex>
+#include <span>
+#include <string>
+
+namespace trireme::io {
+
+/// Held by every function here around its HDF5 calls: the library is not thread-safe as
+/// distributions build it. May be taken again by the thread that holds it. The first one also
+/// silences HDF5's own error printing; failures become Errors that name file, object and HDF5's
+/// reason.
+class Lock {
+ public:
+  Lock();
+
+ private:
+  std::lock_guard<std::recursive_mutex> guard_;
+};
+
+/// Owns one HDF5 identifier (an hid_t: a signed 64-bit number) and closes it.
+class Handle {
+ public:
+  using Close = int (*)(std::int64_t);
+  Handle() = default;
+  Handle(std::int64_t id, Close close) : id_(id), close_(close) {}
+  ~Handle() { reset(); }
+  Handle(Handle&& other) noexcept;
+  Handle& operator=(Handle&& other) noexcept;
+
+  std::int64_t id() const { return id_; }
+  bool valid() const { return id_ >= 0; }
+  /// Closes now; false if HDF5 could not (then the data may be incomplete).
+  bool reset();
+
+ private:
+  std::int64_t id_ = -1;
+  Close close_ = nullptr;
+};
+
+/// HDF5's type for a DType, the same in memory and in the file: bf16 and fp16 are custom float
+/// types.
+Handle hdf5_type(DType dtype);
+
+/// A data space of these extents; none of them is a scalar.
+Handle hdf5_space(std::span<const std::int64_t> extents, const std::string& object);
+
+/// The DType of an HDF5 type; Error naming `object` for any other type.
+DType dtype_of_hdf5(const Handle& type, const std::string& object);
+
+/// What HDF5 says about the call that has just failed, ": ..." or "".
+std::string hdf5_reason();
+
+/// Passes `id` through if HDF5 succeeded; Error "`object`: cannot `action`: reason" if it is
+/// negative.
+std::int64_t expect_id(std::int64_t id, const std::string& object, const char* action);
+/// The same for HDF5's status codes.
+void expect_success(int status, const std::string& object, const char* action);
+
+}  // namespace trireme::io

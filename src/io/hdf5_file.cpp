@@ -1,0 +1,175 @@
+#include <trireme/base/check.hpp>
+#include <trireme/io/hdf5_file.hpp>
+
+#include <hdf5.h>
+
+#include <utility>
+
+namespace trireme::io {
+namespace {
+
+Handle file_access() {
+  Handle access(H5Pcreate(H5P_FILE_ACCESS), H5Pclose);
+  // File systems without locks (some Lustre and NFS mounts) are not a reason to fail.
+#if H5_VERSION_GE(1, 12, 1) || (H5_VERSION_GE(1, 10, 7) && !H5_VERSION_GE(1, 12, 0))
+  H5Pset_file_locking(access.id(), false, true);
+#endif
+  return access;
+}
+
+constexpr std::size_t attribute_limit_bytes = 60000;  // an object header message holds 64 KiB
+
+Handle string_type(std::size_t bytes) {
+  Handle type(H5Tcopy(H5T_C_S1), H5Tclose);
+  check(H5Tset_size(type.id(), bytes) >= 0 && H5Tset_strpad(type.id(), H5T_STR_NULLPAD) >= 0 &&
+            H5Tset_cset(type.id(), H5T_CSET_UTF8) >= 0,
+        "HDF5 refuses a string type", hdf5_reason());
+  return type;
+}
+
+void write_scalar(hid_t file, const std::string& object, const std::string& name, hid_t type,
+                  const void* value) {
+  const Handle space(H5Screate(H5S_SCALAR), H5Sclose);
+  const Handle attribute(H5Acreate2(file, name.c_str(), type, space.id(), H5P_DEFAULT, H5P_DEFAULT),
+                         H5Aclose);
+  check(attribute.valid() && H5Awrite(attribute.id(), type, value) >= 0, object,
+        ": cannot write attribute '", name, "'", hdf5_reason());
+}
+
+/// Opens a scalar attribute and its type.
+std::pair<Handle, Handle> open_scalar(hid_t file, const std::string& object,
+                                      const std::string& name) {
+  Handle attribute(H5Aopen(file, name.c_str(), H5P_DEFAULT), H5Aclose);
+  check(attribute.valid(), object, ": has no attribute '", name, "'");
+  Handle type(H5Aget_type(attribute.id()), H5Tclose);
+  const Handle space(H5Aget_space(attribute.id()), H5Sclose);
+  check(type.valid() && H5Sget_simple_extent_npoints(space.id()) == 1, object, ": attribute '",
+        name, "' is not a single value");
+  return {std::move(attribute), std::move(type)};
+}
+
+}  // namespace
+
+Hdf5File::Hdf5File(const std::string& path, Handle handle)
+    : path_(path), handle_(std::move(handle)) {}
+
+Hdf5File Hdf5File::create(const std::string& path, std::int64_t user_block_bytes) {
+  const Lock lock;
+  const Handle access = file_access();
+  const Handle creation(H5Pcreate(H5P_FILE_CREATE), H5Pclose);
+  expect_success(H5Pset_userblock(creation.id(), static_cast<hsize_t>(user_block_bytes)), path,
+                 "reserve a user block");
+  // No time stamps or creation order: equal content gives equal bytes.
+  return {path, Handle(expect_id(H5Fcreate(path.c_str(), H5F_ACC_TRUNC, creation.id(), access.id()),
+                                 path, "create"),
+                       H5Fclose)};
+}
+
+Hdf5File Hdf5File::open(const std::string& path) {
+  const Lock lock;
+  const Handle access = file_access();
+  return {path, Handle(expect_id(H5Fopen(path.c_str(), H5F_ACC_RDONLY, access.id()), path, "open"),
+                       H5Fclose)};
+}
+
+Dataset Hdf5File::create_dataset(const std::string& name, DType dtype,
+                                 const std::vector<std::int64_t>& shape) {
+  const Lock lock;
+  Dataset dataset;
+  dataset.name_ = text(path_, ": dataset '", name, "'");
+  dataset.dtype_ = dtype;
+  dataset.shape_ = shape;
+  const Handle type = hdf5_type(dtype);
+  const Handle space = hdf5_space(shape, dataset.name_);
+  const Handle links(H5Pcreate(H5P_LINK_CREATE), H5Pclose);
+  H5Pset_create_intermediate_group(links.id(), 1);
+  const Handle creation(H5Pcreate(H5P_DATASET_CREATE), H5Pclose);
+  H5Pset_layout(creation.id(), H5D_CONTIGUOUS);
+  H5Pset_alloc_time(creation.id(), H5D_ALLOC_TIME_EARLY);
+  H5Pset_fill_time(creation.id(), H5D_FILL_TIME_NEVER);
+  H5Pset_obj_track_times(creation.id(), false);
+  const hid_t id = H5Dcreate2(handle_.id(), name.c_str(), type.id(), space.id(), links.id(),
+                              creation.id(), H5P_DEFAULT);
+  dataset.handle_ = Handle(expect_id(id, dataset.name_, "create"), H5Dclose);
+  return dataset;
+}
+
+Dataset Hdf5File::dataset(const std::string& name) const {
+  const Lock lock;
+  Dataset dataset;
+  dataset.name_ = text(path_, ": dataset '", name, "'");
+  dataset.handle_ =
+      Handle(expect_id(H5Dopen2(handle_.id(), name.c_str(), H5P_DEFAULT), dataset.name_, "open"),
+             H5Dclose);
+  const Handle type(expect_id(H5Dget_type(dataset.handle_.id()), dataset.name_, "read its type"),
+                    H5Tclose);
+  dataset.dtype_ = dtype_of_hdf5(type, dataset.name_);
+  const Handle space(expect_id(H5Dget_space(dataset.handle_.id()), dataset.name_, "read its shape"),
+                     H5Sclose);
+  const int axes = H5Sget_simple_extent_ndims(space.id());
+  check(axes >= 0, dataset.name_, ": has no simple shape");
+  std::vector<hsize_t> dimensions(static_cast<std::size_t>(axes));
+  if (axes > 0) H5Sget_simple_extent_dims(space.id(), dimensions.data(), nullptr);
+  dataset.shape_.assign(dimensions.begin(), dimensions.end());
+  return dataset;
+}
+
+bool Hdf5File::has(const std::string& name) const {
+  const Lock lock;
+  for (std::size_t slash = name.find('/'); slash != std::string::npos;
+       slash = name.find('/', slash + 1))  // H5Lexists demands that every group above exists
+    if (slash > 0 && H5Lexists(handle_.id(), name.substr(0, slash).c_str(), H5P_DEFAULT) <= 0)
+      return false;
+  return H5Lexists(handle_.id(), name.c_str(), H5P_DEFAULT) > 0;
+}
+
+void Hdf5File::set_attribute(const std::string& name, std::string_view value) {
+  const Lock lock;
+  check(value.size() <= attribute_limit_bytes, path_, ": attribute '", name, "' has ", value.size(),
+        " bytes, expected at most ", attribute_limit_bytes);
+  std::string padded(value);
+  if (padded.empty()) padded.push_back('\0');  // HDF5 has no string of size 0
+  const Handle type = string_type(padded.size());
+  write_scalar(handle_.id(), path_, name, type.id(), padded.data());
+}
+
+void Hdf5File::set_attribute(const std::string& name, std::int64_t value) {
+  const Lock lock;
+  write_scalar(handle_.id(), path_, name, H5T_STD_I64LE, &value);
+}
+
+bool Hdf5File::has_attribute(const std::string& name) const {
+  const Lock lock;
+  return H5Aexists(handle_.id(), name.c_str()) > 0;
+}
+
+std::string Hdf5File::string_attribute(const std::string& name) const {
+  const Lock lock;
+  const auto [attribute, type] = open_scalar(handle_.id(), path_, name);
+  check(H5Tget_class(type.id()) == H5T_STRING && H5Tis_variable_str(type.id()) == 0, path_,
+        ": attribute '", name, "' is not a string of fixed length");
+  std::string value(H5Tget_size(type.id()), '\0');
+  check(H5Aread(attribute.id(), type.id(), value.data()) >= 0, path_, ": cannot read attribute '",
+        name, "'", hdf5_reason());
+  value.erase(value.find_last_not_of('\0') + 1);
+  return value;
+}
+
+std::int64_t Hdf5File::integer_attribute(const std::string& name) const {
+  const Lock lock;
+  const auto [attribute, type] = open_scalar(handle_.id(), path_, name);
+  check(H5Tequal(type.id(), H5T_STD_I64LE) > 0, path_, ": attribute '", name,
+        "' is not a 64-bit integer");
+  std::int64_t value = 0;
+  check(H5Aread(attribute.id(), type.id(), &value) >= 0, path_, ": cannot read attribute '", name,
+        "'", hdf5_reason());
+  return value;
+}
+
+void Hdf5File::close() {
+  const Lock lock;
+  expect_success(H5Fflush(handle_.id(), H5F_SCOPE_GLOBAL), path_, "write");
+  check(handle_.reset(), path_, ": cannot close", hdf5_reason());
+}
+
+}  // namespace trireme::io

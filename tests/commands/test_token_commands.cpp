@@ -1,0 +1,81 @@
+#include <gtest/gtest.h>
+
+#include <support/temporary_folder.hpp>
+
+#include <sys/wait.h>
+
+#include <cstdlib>
+#include <string>
+
+namespace trireme::commands {
+namespace {
+
+using testing::read_file;
+using testing::TemporaryFolder;
+
+/// `line` in a shell of the folder, `trireme` being this build's; the exit code of its last
+/// command.
+int shell(const TemporaryFolder& folder, const std::string& line) {
+  const std::string script = "cd '" + folder.path().string() + "'; trireme() { '" +
+                             TRIREME_BINARY_DIR "/bin/trireme' \"$@\"; }; " + line;
+  const auto path = folder.write("script", script);
+  const int status = std::system(
+      ("sh '" + path + "' >'" + folder.file("out") + "' 2>'" + folder.file("err") + "'").c_str());
+  return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+}
+
+void expect_output(const TemporaryFolder& folder, const std::string& part) {
+  const auto out = read_file(folder.file("out"));
+  EXPECT_NE(out.find(part), std::string::npos) << "'" << part << "' in:\n" << out;
+}
+
+void expect_error(const TemporaryFolder& folder, const std::string& part) {
+  const auto err = read_file(folder.file("err"));
+  EXPECT_NE(err.find(part), std::string::npos) << "'" << part << "' in:\n" << err;
+}
+
+TEST(TokenCommands, TokenizeThenInspectThenDecode) {
+  const TemporaryFolder folder;
+  folder.write("text", "one\n\ntwo\n\nthree");
+  ASSERT_EQ(shell(folder,
+                  "gzip text && trireme tokenize -o t.h5 --document-separator '\\n\\n' "
+                  "text.gz"),
+            0);
+  expect_output(folder, "t.h5: 14 tokens in 3 documents (11 bytes of text)");
+  ASSERT_EQ(shell(folder, "trireme inspect --verify t.h5"), 0);
+  expect_output(folder, "documents   3\n");
+  expect_output(folder, "sources     text.gz\n");
+  expect_output(folder, "verified ");
+  ASSERT_EQ(shell(folder, "trireme inspect --decode t.h5"), 0);
+  EXPECT_EQ(read_file(folder.file("out")), "onetwothree");
+}
+
+TEST(TokenCommands, DecodeStopsQuietlyWhenNobodyReads) {
+  const TemporaryFolder folder;
+  folder.write("text", std::string(1 << 20, 'a'));
+  ASSERT_EQ(shell(folder, "trireme tokenize -o t.h5 - < text"), 0);
+  ASSERT_EQ(shell(folder, "{ trireme inspect --decode t.h5; echo $? >code; } | head -c 3"), 0);
+  EXPECT_EQ(read_file(folder.file("out")), "aaa");
+  EXPECT_EQ(read_file(folder.file("err")), "");
+  EXPECT_EQ(read_file(folder.file("code")), "0\n");
+}
+
+TEST(TokenCommands, MistakesEndWithTwoAndDamageWithOne) {
+  const TemporaryFolder folder;
+  EXPECT_EQ(shell(folder, "trireme tokenize -o t.h5 missing"), 2);
+  expect_error(folder, "trireme: error: missing: no such file or folder");
+  EXPECT_EQ(shell(folder, "trireme tokenize -o t.h5 --validation-fraction 0.1 missing"), 2);
+  EXPECT_EQ(shell(folder, "trireme inspect missing"), 2);
+  EXPECT_EQ(shell(folder, "trireme inspect script"), 2);
+  expect_error(folder, "is not a token file");
+  EXPECT_EQ(shell(folder, "trireme inspect ."), 2);
+  ASSERT_EQ(shell(folder, "echo text | trireme tokenize -o t.h5 -"), 0);
+  auto bytes = read_file(folder.file("t.h5"));
+  bytes.pop_back();
+  folder.write("t.h5", bytes);
+  EXPECT_EQ(shell(folder, "trireme inspect t.h5"), 1);
+  expect_error(folder, "truncated");
+}
+
+}  // namespace
+}  // namespace trireme::commands
