@@ -6,6 +6,7 @@
 #include <reference/finite_difference.hpp>
 #include <support/device_array.hpp>
 #include <support/launch_recorder.hpp>
+#include <support/numbers.hpp>
 
 #include <gtest/gtest.h>
 
@@ -37,23 +38,23 @@ TYPED_TEST(Elementwise, GeluMatchesReference) {
       const auto h = random_numbers<T>(t * f, 1, 2.0);
       const DeviceArray<T> in(h);
       const DeviceArray<T> out(t * f);
-      gelu_forward<T>(Exec{}, out.view(t, f), in.view(t, f));
+      gelu_forward<T>(Exec{}, out.matrix(t, f), in.matrix(t, f));
       std::vector<double> expected;
       for (const double value : h) expected.push_back(reference::gelu(value));
       // tanh: 3 ulp, and its argument's 4 roundings times u tanh'(u) <= 0.45; then two products,
       // all relative to |h|.
-      expect_close(out.to_host(), expected,
+      expect_close(out.values(), expected,
                    [&](std::size_t i) { return 6 * TestFixture::eps * std::abs(h[i]); });
-      gelu_forward<T>(Exec{}, in.view(t, f), in.view(t, f));
-      EXPECT_EQ(in.to_host(), out.to_host());
+      gelu_forward<T>(Exec{}, in.matrix(t, f), in.matrix(t, f));
+      EXPECT_EQ(in.values(), out.values());
     }
 }
 
 TYPED_TEST(Elementwise, GeluOfLargeNumbersIsTheIdentityOrZero) {
   using T = TypeParam;
   const DeviceArray<T> x(std::vector<T>{T(50), T(-50), T(1e6), T(-1e6), T(0)});
-  gelu_forward<T>(Exec{}, x.view(1, 5), x.view(1, 5));
-  EXPECT_EQ(x.to_host(), (std::vector<T>{T(50), T(0), T(1e6), T(0), T(0)}));
+  gelu_forward<T>(Exec{}, x.matrix(1, 5), x.matrix(1, 5));
+  EXPECT_EQ(x.values(), (std::vector<T>{T(50), T(0), T(1e6), T(0), T(0)}));
 }
 
 TYPED_TEST(Elementwise, GeluBackwardMatchesFiniteDifferences) {
@@ -65,7 +66,7 @@ TYPED_TEST(Elementwise, GeluBackwardMatchesFiniteDifferences) {
       const DeviceArray<T> d_h(h);
       const DeviceArray<T> d_dg(dg);
       const DeviceArray<T> dh(t * f);
-      gelu_backward<T>(Exec{}, dh.view(t, f), d_dg.view(t, f), d_h.view(t, f));
+      gelu_backward<T>(Exec{}, dh.matrix(t, f), d_dg.matrix(t, f), d_h.matrix(t, f));
       std::vector<double> expected;
       for (std::size_t i = 0; i < h.size(); ++i)
         expected.push_back(dg[i] *
@@ -83,9 +84,9 @@ TYPED_TEST(Elementwise, GeluBackwardMatchesFiniteDifferences) {
         return std::abs(dg[i]) *
                (differences + 5 * TestFixture::eps * (2 + 2 * w * (1 + 0.14 * w * w)));
       };
-      expect_close(dh.to_host(), expected, bound);
-      gelu_backward<T>(Exec{}, d_dg.view(t, f), d_dg.view(t, f), d_h.view(t, f));
-      EXPECT_EQ(d_dg.to_host(), dh.to_host());
+      expect_close(dh.values(), expected, bound);
+      gelu_backward<T>(Exec{}, d_dg.matrix(t, f), d_dg.matrix(t, f), d_h.matrix(t, f));
+      EXPECT_EQ(d_dg.values(), dh.values());
     }
 }
 
@@ -103,28 +104,28 @@ TYPED_TEST(Elementwise, DropoutMatchesReference) {
         const DeviceArray<T> sum(t * d);
         const DeviceArray<T> product(t * d);
         const DeviceArray<T> backward(t * d);
-        residual_dropout_forward<T>(Exec{}, sum.view(t, d), d_x.view(t, d), d_z.view(t, d),
+        residual_dropout_forward<T>(Exec{}, sum.matrix(t, d), d_x.matrix(t, d), d_z.matrix(t, d),
                                     dropout);
-        dropout_forward<T>(Exec{}, product.view(t, d), d_z.view(t, d), dropout);
-        dropout_backward<T>(Exec{}, backward.view(t, d), d_z.view(t, d), dropout);
+        dropout_forward<T>(Exec{}, product.matrix(t, d), d_z.matrix(t, d), dropout);
+        dropout_backward<T>(Exec{}, backward.matrix(t, d), d_z.matrix(t, d), dropout);
         std::vector<double> expected_sum, expected_product;
         for (std::size_t i = 0; i < x.size(); ++i) {
           expected_product.push_back(factor[i] * z[i]);
           expected_sum.push_back(x[i] + factor[i] * z[i]);
         }
         // Factor, product and sum each round once.
-        expect_close(product.to_host(), expected_product, [&](std::size_t i) {
+        expect_close(product.values(), expected_product, [&](std::size_t i) {
           return 2 * TestFixture::eps * std::abs(expected_product[i]);
         });
-        expect_close(sum.to_host(), expected_sum, [&](std::size_t i) {
+        expect_close(sum.values(), expected_sum, [&](std::size_t i) {
           return 2 * TestFixture::eps * (std::abs(x[i]) + std::abs(expected_product[i]));
         });
-        EXPECT_EQ(backward.to_host(), product.to_host());  // linear and diagonal: its own transpose
-        residual_dropout_forward<T>(Exec{}, d_x.view(t, d), d_x.view(t, d), d_z.view(t, d),
+        EXPECT_EQ(backward.values(), product.values());  // linear and diagonal: its own transpose
+        residual_dropout_forward<T>(Exec{}, d_x.matrix(t, d), d_x.matrix(t, d), d_z.matrix(t, d),
                                     dropout);
-        EXPECT_EQ(d_x.to_host(), sum.to_host());
-        dropout_forward<T>(Exec{}, d_z.view(t, d), d_z.view(t, d), dropout);
-        EXPECT_EQ(d_z.to_host(), product.to_host());
+        EXPECT_EQ(d_x.values(), sum.values());
+        dropout_forward<T>(Exec{}, d_z.matrix(t, d), d_z.matrix(t, d), dropout);
+        EXPECT_EQ(d_z.values(), product.values());
       }
 }
 
@@ -136,7 +137,7 @@ TYPED_TEST(Elementwise, DropoutMaskDoesNotDependOnTheSplitOfRows) {
     const DeviceArray<T> in(x);
     const DeviceArray<T> whole(rows * d);
     const DeviceArray<T> parts(rows * d);
-    dropout_forward<T>(Exec{}, whole.view(rows, d), in.view(rows, d), {0.3, mask_key, 100});
+    dropout_forward<T>(Exec{}, whole.matrix(rows, d), in.matrix(rows, d), {0.3, mask_key, 100});
     std::int64_t first = 0;
     for (const std::int64_t count : {1, 2, 7, 30}) {
       const View2<T> y(parts.data() + first * d, static_cast<std::size_t>(count),
@@ -147,7 +148,7 @@ TYPED_TEST(Elementwise, DropoutMaskDoesNotDependOnTheSplitOfRows) {
       first += count;
     }
     ASSERT_EQ(first, rows);
-    EXPECT_EQ(parts.to_host(), whole.to_host());
+    EXPECT_EQ(parts.values(), whole.values());
   }
 }
 
@@ -157,9 +158,9 @@ TEST(Dropout, KeepsTheMean) {
   constexpr double n = rows * d;
   for (const double rate : {0.1, 0.5, 0.9}) {
     const DeviceArray<double> x(std::vector<double>(rows * d, 1.0));
-    dropout_forward<double>(Exec{}, x.view(rows, d), x.view(rows, d), {rate, mask_key, 0});
+    dropout_forward<double>(Exec{}, x.matrix(rows, d), x.matrix(rows, d), {rate, mask_key, 0});
     double sum = 0;
-    for (const double value : x.to_host()) sum += value;
+    for (const double value : x.values()) sum += value;
     // Each element has variance rate / (1 - rate); six standard deviations of the mean.
     EXPECT_NEAR(sum / n, 1.0, 6 * std::sqrt(rate / (1 - rate) / n)) << rate;
   }
@@ -168,16 +169,16 @@ TEST(Dropout, KeepsTheMean) {
 TEST(Dropout, RateZeroLaunchesNothingInPlace) {
   const DeviceArray<float> x(std::vector<float>{1, 2, 3, 4});
   const testing::LaunchRecorder recorder;
-  dropout_forward<float>(Exec{}, x.view(2, 2), x.view(2, 2), {});
-  dropout_backward<float>(Exec{}, x.view(2, 2), x.view(2, 2), {});
+  dropout_forward<float>(Exec{}, x.matrix(2, 2), x.matrix(2, 2), {});
+  dropout_backward<float>(Exec{}, x.matrix(2, 2), x.matrix(2, 2), {});
   EXPECT_TRUE(recorder.labels().empty());
 }
 
 TEST(Dropout, RefusesARateOutsideItsRange) {
   const DeviceArray<float> x(4);
-  EXPECT_THROW(dropout_forward<float>(Exec{}, x.view(2, 2), x.view(2, 2), {1.0, mask_key, 0}),
+  EXPECT_THROW(dropout_forward<float>(Exec{}, x.matrix(2, 2), x.matrix(2, 2), {1.0, mask_key, 0}),
                Error);
-  EXPECT_THROW(dropout_forward<float>(Exec{}, x.view(2, 2), x.view(2, 2), {-0.1, mask_key, 0}),
+  EXPECT_THROW(dropout_forward<float>(Exec{}, x.matrix(2, 2), x.matrix(2, 2), {-0.1, mask_key, 0}),
                Error);
 }
 
@@ -186,7 +187,7 @@ TEST(Words, AreThoseOfPhilox) {
        {0L, 1L, 2L, 3L, 1023L, (1L << 34) - 6})  // the last crosses 2^32 blocks
     for (const std::int64_t n : {1, 4, 13, 255, 256, 257, 1000}) {
       const DeviceArray<std::uint32_t> words(n);
-      const View1<std::uint32_t> to = words.view();
+      const View1<std::uint32_t> to = words.flat();
       const RandomKey key = mask_key;
       for_rows(
           "kernels/test_words", Exec{}, 1, KOKKOS_LAMBDA(const Team& team, std::int64_t) {
@@ -194,7 +195,7 @@ TEST(Words, AreThoseOfPhilox) {
             for_words(team, key, first, n,
                       [&](std::int64_t i, std::uint32_t word) { out[i] = word; });
           });
-      const auto actual = words.to_host();
+      const auto actual = words.values();
       for (std::int64_t i = 0; i < n; ++i)
         ASSERT_EQ(actual[static_cast<std::size_t>(i)], reference::random_word(key, first + i))
             << first << " + " << i;
@@ -209,19 +210,19 @@ TYPED_TEST(Elementwise, AccumulateScaleFillAndCopyDoWhatTheySay) {
     const DeviceArray<T> d_x(x);
     const DeviceArray<T> d_y(y);
     std::vector<double> expected(y);
-    accumulate<T>(Exec{}, d_y.view(), d_x.view());
+    accumulate<T>(Exec{}, d_y.flat(), d_x.flat());
     for (std::size_t i = 0; i < expected.size(); ++i) expected[i] += x[i];
     const auto one_rounding = [&](std::size_t i) {
       return TestFixture::eps * std::abs(expected[i]);
     };
-    expect_close(d_y.to_host(), expected, one_rounding);
-    scale<T>(Exec{}, d_x.view(), 0.3);
+    expect_close(d_y.values(), expected, one_rounding);
+    scale<T>(Exec{}, d_x.flat(), 0.3);
     for (std::size_t i = 0; i < expected.size(); ++i) expected[i] = 0.3 * x[i];
-    expect_close(d_x.to_host(), expected, one_rounding);
-    copy<T>(Exec{}, d_y.view(), d_x.view());
-    EXPECT_EQ(d_y.to_host(), d_x.to_host());
-    fill<T>(Exec{}, d_y.view(), -1.5);
-    EXPECT_EQ(d_y.to_host(), std::vector<T>(static_cast<std::size_t>(n), T(-1.5)));
+    expect_close(d_x.values(), expected, one_rounding);
+    copy<T>(Exec{}, d_y.flat(), d_x.flat());
+    EXPECT_EQ(d_y.values(), d_x.values());
+    fill<T>(Exec{}, d_y.flat(), -1.5);
+    EXPECT_EQ(d_y.values(), std::vector<T>(static_cast<std::size_t>(n), T(-1.5)));
   }
 }
 

@@ -40,14 +40,14 @@ using Call = std::function<void(const Exec&)>;
 /// Public kernels by name. A new kernel belongs here.
 template <class T>
 std::map<std::string, Call> kernels_of_layers(const Arrays<T>& x) {
-  const auto matrix = [](const auto& array) { return array.view(rows, columns); };
+  const auto matrix = [](const auto& array) { return array.matrix(rows, columns); };
   const View2<T> a = matrix(x.a), b = matrix(x.b), c = matrix(x.c);
-  const auto mean = x.mean.view(), inverse = x.inverse.view(), dgain = x.dgain.view(),
-             dbias = x.dbias.view();
-  const auto gain = x.gain.view(), bias = x.bias.view();
+  const auto mean = x.mean.flat(), inverse = x.inverse.flat(), dgain = x.dgain.flat(),
+             dbias = x.dbias.flat();
+  const auto gain = x.gain.flat(), bias = x.bias.flat();
   const auto dtable = matrix(x.dtable), dpositions = matrix(x.dpositions);
-  const auto tokens = x.tokens.view();
-  const auto loss = x.loss.view();
+  const auto tokens = x.tokens.flat();
+  const auto loss = x.loss.flat();
   return {
       {"layer_norm_forward",
        [=](const Exec& e) { layer_norm_forward<T>(e, a, mean, inverse, b, gain, bias, 1e-5); }},
@@ -73,10 +73,10 @@ std::map<std::string, Call> kernels_of_layers(const Arrays<T>& x) {
 
 template <class T>
 std::map<std::string, Call> kernels_of_arrays(const Arrays<T>& x) {
-  const auto a = x.a.view(), b = x.b.view();
-  const auto m = x.dtable.view(), v = x.dpositions.view();
-  const auto one = x.one.view(), loss = x.loss.view();
-  const auto count = x.count.view();
+  const auto a = x.a.flat(), b = x.b.flat();
+  const auto m = x.dtable.flat(), v = x.dpositions.flat();
+  const auto one = x.one.flat(), loss = x.loss.flat();
+  const auto count = x.count.flat();
   return {
       {"accumulate", [=](const Exec& e) { accumulate<T>(e, a, b); }},
       {"scale", [=](const Exec& e) { scale<T>(e, a, 2.0); }},
@@ -124,7 +124,7 @@ TEST(Launches, AreSeenByTheRecorder) {
   const LaunchRecorder recorder;
   const DeviceArray<float> x(4);
   fence(Exec{}, "a fence to be seen");
-  scale<float>(Exec{}, x.view(), 2.0);
+  scale<float>(Exec{}, x.flat(), 2.0);
   EXPECT_EQ(recorder.labels().back(), "kernels/scale");
   EXPECT_GE(recorder.fences(), 1);
   EXPECT_GE(recorder.allocations(), 1);
@@ -132,15 +132,16 @@ TEST(Launches, AreSeenByTheRecorder) {
 
 TEST(Launches, WrongShapesAreRefused) {
   const DeviceArray<float> x(12);
-  EXPECT_THROW(gelu_forward<float>(Exec{}, x.view(3, 4), x.view(4, 3)), Error);
-  EXPECT_THROW(accumulate<float>(Exec{}, x.view(3), x.view(4)), Error);
+  EXPECT_THROW(gelu_forward<float>(Exec{}, x.matrix(3, 4), x.matrix(4, 3)), Error);
+  EXPECT_THROW(accumulate<float>(Exec{}, View1<float>(x.data(), 3), View1<float>(x.data(), 4)),
+               Error);
 }
 
 TEST(Launches, NothingToDoIsNoLaunch) {
   const DeviceArray<float> x(12);
   const LaunchRecorder recorder;
-  gelu_forward<float>(Exec{}, x.view(0, 4), x.view(0, 4));
-  scale<float>(Exec{}, x.view(0), 2.0);
+  gelu_forward<float>(Exec{}, x.matrix(0, 4), x.matrix(0, 4));
+  scale<float>(Exec{}, View1<float>(x.data(), 0), 2.0);
   EXPECT_TRUE(recorder.labels().empty());
 }
 

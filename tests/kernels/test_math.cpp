@@ -20,8 +20,8 @@ template <class T>
 std::vector<T> evaluate(Function function, const std::vector<T>& x) {
   const DeviceArray<T> in(x);
   const DeviceArray<T> out(static_cast<std::int64_t>(x.size()));
-  const View1<T> from = in.view();
-  const View1<T> to = out.view();
+  const View1<T> from = in.flat();
+  const View1<T> to = out.flat();
   const bool exponential = function == Function::exponential;
   for_chunks(
       "kernels/test_math", Exec{}, static_cast<std::int64_t>(x.size()),
@@ -33,7 +33,7 @@ std::vector<T> evaluate(Function function, const std::vector<T>& x) {
         else
           for_lanes(team, count, [&](std::int64_t i) { y_part[i] = fast_tanh(x_part[i]); });
       });
-  return out.to_host();
+  return out.values();
 }
 
 /// Largest error in units of the last place of the correctly rounded result, over `points` in [low,

@@ -3,6 +3,7 @@
 
 #include <reference/elementwise.hpp>
 #include <support/device_array.hpp>
+#include <support/numbers.hpp>
 
 #include <gtest/gtest.h>
 
@@ -27,7 +28,7 @@ TYPED_TEST(NormalFill, MatchesBoxMullerOfTheKeysWords) {
   for (const std::int64_t n : {1, 13, 128, 5000})
     for (const std::int64_t first : {0L, 1L, 1L << 33}) {
       const DeviceArray<T> x(n);
-      normal_fill<T>(Exec{}, x.view(), key, 0.02, first);
+      normal_fill<T>(Exec{}, x.flat(), key, 0.02, first);
       std::vector<double> expected;
       for (std::int64_t i = first; i < first + n; ++i) {
         const double u = uniform_from_word(reference::random_word(key, 2 * i));
@@ -37,7 +38,7 @@ TYPED_TEST(NormalFill, MatchesBoxMullerOfTheKeysWords) {
       }
       // The result's rounding to T, and in double some roundings relative to the radius, at most
       // sqrt(2 ln 2^33) < 7; the angle's rounding is relative to 2 pi.
-      expect_close(x.to_host(), expected, [&](std::size_t i) {
+      expect_close(x.values(), expected, [&](std::size_t i) {
         return std::numeric_limits<T>::epsilon() * std::abs(expected[i]) +
                0.02 * 7 * 8 * std::numeric_limits<double>::epsilon();
       });
@@ -48,13 +49,13 @@ TYPED_TEST(NormalFill, AnySliceHasTheGlobalArraysBits) {
   using T = TypeParam;
   constexpr std::int64_t outer = 3, rows = 10, inner = 7;
   const DeviceArray<T> global(outer * rows * inner);
-  normal_fill<T>(Exec{}, global.view(), key, 1.0, 0);
-  const auto all = global.to_host();
+  normal_fill<T>(Exec{}, global.flat(), key, 1.0, 0);
+  const auto all = global.values();
   std::int64_t first = 0;
   for (const std::int64_t count : {1, 6, 3}) {
     const DeviceArray<T> slice(outer * count * inner);
-    normal_fill<T>(Exec{}, slice.view(outer, count, inner), key, 1.0, rows, first);
-    const auto part = slice.to_host();
+    normal_fill<T>(Exec{}, slice.cube(outer, count, inner), key, 1.0, rows, first);
+    const auto part = slice.values();
     for (std::int64_t o = 0; o < outer; ++o)
       for (std::int64_t r = 0; r < count; ++r)
         for (std::int64_t i = 0; i < inner; ++i)
@@ -62,7 +63,7 @@ TYPED_TEST(NormalFill, AnySliceHasTheGlobalArraysBits) {
                     all[static_cast<std::size_t>((o * rows + first + r) * inner + i)]);
     first += count;
   }
-  EXPECT_THROW(normal_fill<T>(Exec{}, global.view(outer, rows, inner), key, 1.0, rows, 1), Error);
+  EXPECT_THROW(normal_fill<T>(Exec{}, global.cube(outer, rows, inner), key, 1.0, rows, 1), Error);
 }
 
 /// Moments of n independent N(0,1): the mean has standard deviation 1/sqrt(n), the second moment
@@ -70,8 +71,8 @@ TYPED_TEST(NormalFill, AnySliceHasTheGlobalArraysBits) {
 TEST(NormalFillMoments, AreThoseOfTheNormalDistribution) {
   constexpr std::int64_t n = 1 << 20;
   const DeviceArray<double> x(n);
-  normal_fill<double>(Exec{}, x.view(), key, 1.0, 0);
-  const auto values = x.to_host();
+  normal_fill<double>(Exec{}, x.flat(), key, 1.0, 0);
+  const auto values = x.values();
   double first = 0, second = 0, fourth = 0, neighbours = 0;
   for (std::size_t i = 0; i < values.size(); ++i) {
     const double square = values[i] * values[i];

@@ -1,6 +1,7 @@
 #include <trireme/kernels/update.hpp>
 
 #include <support/device_array.hpp>
+#include <support/numbers.hpp>
 
 #include <gtest/gtest.h>
 
@@ -39,8 +40,8 @@ TYPED_TEST(Update, AdamWMatchesTheFormula) {
       const AdamW adamw{1e-2, 0.9, 0.95, 1e-8, 0.1, step};
       const auto gradient = random_numbers<T>(n, static_cast<unsigned>(1 + step));
       const DeviceArray<T> d_gradient(gradient);
-      adamw_update<T>(Exec{}, d_w.view(), d_m.view(), d_v.view(), d_gradient.view(), adamw,
-                      d_clip.view());
+      adamw_update<T>(Exec{}, d_w.flat(), d_m.flat(), d_v.flat(), d_gradient.flat(), adamw,
+                      d_clip.flat());
       for (std::size_t i = 0; i < w.size(); ++i) {
         const double g = clip * gradient[i];
         m[i] = adamw.beta1 * m[i] + (1 - adamw.beta1) * g;
@@ -56,11 +57,11 @@ TYPED_TEST(Update, AdamWMatchesTheFormula) {
             TestFixture::eps *
             (2 * std::abs(w[i]) + 8 * (step + 1) * adamw.learning_rate * m_hat_size / denominator);
       }
-      expect_close(d_m.to_host(), m,
+      expect_close(d_m.values(), m,
                    [&](std::size_t i) { return 4 * step * TestFixture::eps * m_size[i]; });
-      expect_close(d_v.to_host(), v,
+      expect_close(d_v.values(), v,
                    [&](std::size_t i) { return 4 * step * TestFixture::eps * v[i]; });
-      expect_close(d_w.to_host(), w, [&](std::size_t i) { return w_bound[i]; });
+      expect_close(d_w.values(), w, [&](std::size_t i) { return w_bound[i]; });
     }
   }
 }
@@ -73,9 +74,9 @@ TEST(AdamWUpdate, FirstStepIsTheSignOfTheGradient) {
   const DeviceArray<double> v(3);
   const DeviceArray<double> clip(std::vector<double>{1.0});
   const DeviceArray<double> gradient(std::vector<double>{1e-3, -5.0, 0.0});
-  adamw_update<double>(Exec{}, w.view(), m.view(), v.view(), gradient.view(),
-                       {0.1, 0.9, 0.999, 1e-12, 0.0, 1}, clip.view());
-  const auto updated = w.to_host();
+  adamw_update<double>(Exec{}, w.flat(), m.flat(), v.flat(), gradient.flat(),
+                       {0.1, 0.9, 0.999, 1e-12, 0.0, 1}, clip.flat());
+  const auto updated = w.values();
   EXPECT_NEAR(updated[0], 0.9, 1e-9);  // epsilon is 1e-9 of the gradient
   EXPECT_NEAR(updated[1], 1.1, 1e-12);
   EXPECT_EQ(updated[2], 1.0);
@@ -89,10 +90,10 @@ TYPED_TEST(Update, SquaredNormBlocksMatchReference) {
     for (std::size_t i = 0; i < x.size(); ++i)
       expected[i / static_cast<std::size_t>(norm_block)] += x[i] * x[i];
     const DeviceArray<double> partial(norm_blocks(n));
-    squared_norm_blocks<T>(Exec{}, partial.view(), DeviceArray<T>(x).view());
+    squared_norm_blocks<T>(Exec{}, partial.flat(), DeviceArray<T>(x).flat());
     const double roundings =
         static_cast<double>(norm_block) * std::numeric_limits<double>::epsilon();
-    expect_close(partial.to_host(), expected,
+    expect_close(partial.values(), expected,
                  [&](std::size_t b) { return roundings * expected[b]; });
   }
 }
@@ -103,7 +104,7 @@ TYPED_TEST(Update, SquaredNormOfABlockHasTheSameBitsAnywhere) {
   const auto x = random_numbers<T>(blocks * norm_block + 100, 1);
   const DeviceArray<T> d_x(x);
   const DeviceArray<double> whole(blocks + 1);
-  squared_norm_blocks<T>(Exec{}, whole.view(), d_x.view());
+  squared_norm_blocks<T>(Exec{}, whole.flat(), d_x.flat());
   for (std::int64_t b = 0; b <= blocks; ++b) {
     const auto first = static_cast<std::size_t>(b * norm_block);
     const std::size_t count = std::min<std::size_t>(norm_block, x.size() - first);
@@ -111,8 +112,8 @@ TYPED_TEST(Update, SquaredNormOfABlockHasTheSameBitsAnywhere) {
       const DeviceArray<T> moved(static_cast<std::int64_t>(count + shift));
       Kokkos::deep_copy(View1<T>(moved.data() + shift, count), View1<T>(d_x.data() + first, count));
       const DeviceArray<double> alone(1);
-      squared_norm_blocks<T>(Exec{}, alone.view(), View1<const T>(moved.data() + shift, count));
-      EXPECT_EQ(alone.to_host()[0], whole.to_host()[static_cast<std::size_t>(b)])
+      squared_norm_blocks<T>(Exec{}, alone.flat(), View1<const T>(moved.data() + shift, count));
+      EXPECT_EQ(alone.values()[0], whole.values()[static_cast<std::size_t>(b)])
           << b << " shifted by " << shift;
     }
   }
@@ -120,18 +121,18 @@ TYPED_TEST(Update, SquaredNormOfABlockHasTheSameBitsAnywhere) {
 
 TEST(Norm, IsTheRootOfTheSum) {
   const DeviceArray<double> norm(1);
-  norm_finish(Exec{}, norm.view(), DeviceArray<double>(std::vector<double>{9.0, 16.0}).view());
-  EXPECT_EQ(norm.to_host()[0], 5.0);
-  norm_finish(Exec{}, norm.view(), DeviceArray<double>(std::vector<double>(1000, 4.0)).view());
-  EXPECT_EQ(norm.to_host()[0], std::sqrt(4000.0));
+  norm_finish(Exec{}, norm.flat(), DeviceArray<double>(std::vector<double>{9.0, 16.0}).flat());
+  EXPECT_EQ(norm.values()[0], 5.0);
+  norm_finish(Exec{}, norm.flat(), DeviceArray<double>(std::vector<double>(1000, 4.0)).flat());
+  EXPECT_EQ(norm.values()[0], std::sqrt(4000.0));
 }
 
 TEST(ClipCoefficient, ScalesOnlyNormsAboveTheMaximum) {
   const auto coefficient = [](double norm, double maximum) {
     const DeviceArray<double> result(1);
-    clip_coefficient(Exec{}, result.view(), DeviceArray<double>(std::vector<double>{norm}).view(),
+    clip_coefficient(Exec{}, result.flat(), DeviceArray<double>(std::vector<double>{norm}).flat(),
                      maximum);
-    return result.to_host()[0];
+    return result.values()[0];
   };
   EXPECT_EQ(coefficient(0.5, 1.0), 1.0);
   EXPECT_EQ(coefficient(4.0, 1.0), 1.0 / (4.0 + 1e-6));
@@ -147,13 +148,13 @@ TYPED_TEST(Update, CountsInfinitiesAndNaNs) {
   x[5] = std::numeric_limits<T>::max();
   x[6] = std::numeric_limits<T>::denorm_min();
   const DeviceArray<std::int64_t> count(std::vector<std::int64_t>{100});
-  count_non_finite<T>(Exec{}, count.view(), DeviceArray<T>(x).view());
-  EXPECT_EQ(count.to_host()[0], 100);
+  count_non_finite<T>(Exec{}, count.flat(), DeviceArray<T>(x).flat());
+  EXPECT_EQ(count.values()[0], 100);
   x[0] = std::numeric_limits<T>::infinity();
   x[4096] = -std::numeric_limits<T>::infinity();
   x[10000] = std::numeric_limits<T>::quiet_NaN();
-  count_non_finite<T>(Exec{}, count.view(), DeviceArray<T>(x).view());
-  EXPECT_EQ(count.to_host()[0], 103);
+  count_non_finite<T>(Exec{}, count.flat(), DeviceArray<T>(x).flat());
+  EXPECT_EQ(count.values()[0], 103);
 }
 
 }  // namespace

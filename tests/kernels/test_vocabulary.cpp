@@ -3,6 +3,7 @@
 #include <reference/finite_difference.hpp>
 #include <reference/vocabulary.hpp>
 #include <support/device_array.hpp>
+#include <support/numbers.hpp>
 
 #include <gtest/gtest.h>
 
@@ -45,12 +46,12 @@ TYPED_TEST(Vocabulary, EmbeddingForwardMatchesReference) {
           const auto table = random_numbers<T>(v * d, 2);
           const auto positions = random_numbers<T>(s * d, 3);
           const DeviceArray<T> x(t * d);
-          embedding_forward<T>(Exec{}, x.view(t, d), DeviceArray<std::int32_t>(tokens).view(),
-                               DeviceArray<T>(table).view(v, d),
-                               DeviceArray<T>(positions).view(s, d), s);
+          embedding_forward<T>(Exec{}, x.matrix(t, d), DeviceArray<std::int32_t>(tokens).flat(),
+                               DeviceArray<T>(table).matrix(v, d),
+                               DeviceArray<T>(positions).matrix(s, d), s);
           const auto expected =
               reference::embedding(tokens, table, positions, static_cast<std::size_t>(d));
-          expect_close(x.to_host(), expected,
+          expect_close(x.values(), expected,
                        [&](std::size_t i) { return TestFixture::eps * std::abs(expected[i]); });
         }
 }
@@ -71,9 +72,9 @@ TYPED_TEST(Vocabulary, EmbeddingBackwardIsTheTransposeAndAdds) {
           auto positions = random_numbers<Acc>(s * d, 6);
           const DeviceArray<Acc> dtable(table);
           const DeviceArray<Acc> dpositions(positions);
-          embedding_backward<T>(Exec{}, dtable.view(v, d), dpositions.view(s, d),
-                                DeviceArray<T>(dx).view(t, d),
-                                DeviceArray<std::int32_t>(tokens).view(), s);
+          embedding_backward<T>(Exec{}, dtable.matrix(v, d), dpositions.matrix(s, d),
+                                DeviceArray<T>(dx).matrix(t, d),
+                                DeviceArray<std::int32_t>(tokens).flat(), s);
           std::vector<double> table_size(table.size()), positions_size(positions.size());
           for (std::size_t i = 0; i < table.size(); ++i) table_size[i] = std::abs(table[i]);
           for (std::size_t i = 0; i < positions.size(); ++i)
@@ -91,9 +92,9 @@ TYPED_TEST(Vocabulary, EmbeddingBackwardIsTheTransposeAndAdds) {
             positions_size[in_positions] += std::abs(dx[i]);
           }
           const double roundings = static_cast<double>(t + 1) * TestFixture::eps;
-          expect_close(dtable.to_host(), table,
+          expect_close(dtable.values(), table,
                        [&](std::size_t i) { return roundings * table_size[i]; });
-          expect_close(dpositions.to_host(), positions,
+          expect_close(dpositions.values(), positions,
                        [&](std::size_t i) { return roundings * positions_size[i]; });
         }
 }
@@ -124,18 +125,18 @@ TYPED_TEST(Vocabulary, CrossEntropyMatchesReference) {
         const DeviceArray<std::int32_t> d_targets(targets);
         const DeviceArray<double> loss(r);
         const DeviceArray<double> same_loss(r);
-        cross_entropy_forward<T>(Exec{}, loss.view(), d_logits.view(r, v), d_targets.view());
+        cross_entropy_forward<T>(Exec{}, loss.flat(), d_logits.matrix(r, v), d_targets.flat());
         std::vector<double> error;
         for (std::size_t row = 0; row < targets.size(); ++row)
           error.push_back(row_error(logits, row, vocabulary, TestFixture::eps));
         const double double_eps = std::numeric_limits<double>::epsilon();
-        expect_close(loss.to_host(), expected, [&](std::size_t row) {
+        expect_close(loss.values(), expected, [&](std::size_t row) {
           return error[row] + 4 * double_eps * (1 + std::abs(expected[row]));
         });
-        cross_entropy_forward_backward<T>(Exec{}, same_loss.view(), d_logits.view(r, v),
-                                          d_targets.view(), scale);
-        EXPECT_EQ(same_loss.to_host(), loss.to_host());
-        expect_close(d_logits.to_host(), gradient, [&](std::size_t i) {
+        cross_entropy_forward_backward<T>(Exec{}, same_loss.flat(), d_logits.matrix(r, v),
+                                          d_targets.flat(), scale);
+        EXPECT_EQ(same_loss.values(), loss.values());
+        expect_close(d_logits.values(), gradient, [&](std::size_t i) {
           // Relative to the softmax; the target's own 1 adds its rounding. Denormal products lose
           // relative accuracy.
           const double softmax =
@@ -154,8 +155,8 @@ TEST(CrossEntropy, BackwardMatchesFiniteDifferences) {
     const auto targets = random_tokens(3, v, 2);
     const DeviceArray<double> gradient(logits);
     const DeviceArray<double> loss(3);
-    cross_entropy_forward_backward<double>(Exec{}, loss.view(), gradient.view(3, v),
-                                           DeviceArray<std::int32_t>(targets).view(), 0.5);
+    cross_entropy_forward_backward<double>(Exec{}, loss.flat(), gradient.matrix(3, v),
+                                           DeviceArray<std::int32_t>(targets).flat(), 0.5);
     const auto total = [&](const std::vector<double>& x) {
       double sum = 0;
       for (const double row : reference::cross_entropy(x, targets)) sum += 0.5 * row;
@@ -168,7 +169,7 @@ TEST(CrossEntropy, BackwardMatchesFiniteDifferences) {
                                                            std::numeric_limits<double>::epsilon() *
                                                            30 / step;
     ASSERT_LT(bound, 1e-7);
-    expect_close(gradient.to_host(), reference::finite_difference(total, logits),
+    expect_close(gradient.values(), reference::finite_difference(total, logits),
                  [&](std::size_t) { return bound; });
   }
 }
@@ -182,16 +183,17 @@ TEST(CrossEntropy, MaskedLogitsCountForNothingAndNaNIsSeen) {
   const DeviceArray<std::int32_t> target(std::vector<std::int32_t>{4099});
   const DeviceArray<double> loss(1);
   const DeviceArray<float> masked(logits);
-  cross_entropy_forward_backward<float>(Exec{}, loss.view(), masked.view(1, v), target.view(), 1.0);
-  EXPECT_NEAR(loss.to_host()[0], std::log(2.0), 4 * std::numeric_limits<double>::epsilon());
-  const auto gradient = masked.to_host();
+  cross_entropy_forward_backward<float>(Exec{}, loss.flat(), masked.matrix(1, v), target.flat(),
+                                        1.0);
+  EXPECT_NEAR(loss.values()[0], std::log(2.0), 4 * std::numeric_limits<double>::epsilon());
+  const auto gradient = masked.values();
   EXPECT_EQ(gradient[0], 0.0F);
   EXPECT_EQ(gradient[4098], 0.5F);
   EXPECT_EQ(gradient[4099], -0.5F);
   logits[17] = std::numeric_limits<double>::quiet_NaN();
   const DeviceArray<float> broken(logits);
-  cross_entropy_forward<float>(Exec{}, loss.view(), broken.view(1, v), target.view());
-  EXPECT_TRUE(std::isnan(loss.to_host()[0]));
+  cross_entropy_forward<float>(Exec{}, loss.flat(), broken.matrix(1, v), target.flat());
+  EXPECT_TRUE(std::isnan(loss.values()[0]));
 }
 
 TEST(CrossEntropy, BlocksOfRowsGiveTheSameBits) {
@@ -202,15 +204,15 @@ TEST(CrossEntropy, BlocksOfRowsGiveTheSameBits) {
   const DeviceArray<float> parts(logits);
   const DeviceArray<double> loss(13);
   const DeviceArray<double> part_loss(13);
-  cross_entropy_forward_backward<float>(Exec{}, loss.view(), whole.view(13, v), targets.view(),
+  cross_entropy_forward_backward<float>(Exec{}, loss.flat(), whole.matrix(13, v), targets.flat(),
                                         1.0);
   for (const auto& [first, count] : {std::pair<std::size_t, std::size_t>{0, 5}, {5, 8}})
     cross_entropy_forward_backward<float>(Exec{}, View1<double>(part_loss.data() + first, count),
                                           View2<float>(parts.data() + first * v, count, v),
                                           View1<const std::int32_t>(targets.data() + first, count),
                                           1.0);
-  EXPECT_EQ(part_loss.to_host(), loss.to_host());
-  EXPECT_EQ(parts.to_host(), whole.to_host());
+  EXPECT_EQ(part_loss.values(), loss.values());
+  EXPECT_EQ(parts.values(), whole.values());
 }
 
 TEST(SumOrdered, AddsAllValuesToTheResult) {
@@ -223,9 +225,9 @@ TEST(SumOrdered, AddsAllValuesToTheResult) {
       size += std::abs(value);
     }
     const DeviceArray<double> result(std::vector<double>{3.0});
-    sum_ordered(Exec{}, result.view(), DeviceArray<double>(values).view());
+    sum_ordered(Exec{}, result.flat(), DeviceArray<double>(values).flat());
     const double bound = static_cast<double>(n) * std::numeric_limits<double>::epsilon() * size;
-    EXPECT_NEAR(result.to_host()[0], expected, bound) << n;
+    EXPECT_NEAR(result.values()[0], expected, bound) << n;
   }
 }
 

@@ -1,0 +1,70 @@
+#pragma once
+
+#include <trireme/base/philox.hpp>
+#include <trireme/tensor/views.hpp>
+
+#include <cstdint>
+
+/// Attention by blocks: softmax of a block of queries is computed online over blocks of keys, so
+/// that no S×S array is ever stored (Milakov and Gimelshein 2018, arXiv 1805.02867; Dao et al. 2022
+/// and 2023, arXiv 2205.14135 and 2307.08691). Everything is asynchronous on exec and explicitly
+/// instantiated for float and double.
+namespace trireme::kernels {
+
+/// H query heads share Hkv key and value heads: head h uses h / (H / Hkv) (Ainslie et al. 2023,
+/// arXiv 2305.13245).
+struct AttentionShape {
+  std::int64_t batch = 0;            ///< B
+  std::int64_t sequence = 0;         ///< S
+  std::int64_t heads = 0;            ///< H, those of this rank
+  std::int64_t key_value_heads = 0;  ///< Hkv, a divisor of H
+  std::int64_t head_size = 0;        ///< K
+  bool causal = true;                ///< query i sees keys 0 … i
+  double scale = 0.0;                ///< of the scores; 0 means 1/√K
+
+  std::int64_t tokens() const { return batch * sequence; }
+  std::int64_t qkv_columns() const { return (heads + 2 * key_value_heads) * head_size; }
+};
+
+/// Dropout of probabilities: p[b,h,i,j] is dropped where word ((sample·A + head)·S + i)·S + j of
+/// the array that `key` names is below rate·2^32, else divided by 1 − rate. sample = first_sample +
+/// b and head = first_head + h are global and A counts all heads, so that no layout changes the
+/// mask. Nothing is stored: backward computes it again.
+struct AttentionDropout {
+  double rate = 0.0;  ///< in [0, 1); 0 means none
+  RandomKey key;
+  std::int64_t first_sample = 0;
+  std::int64_t first_head = 0;
+  std::int64_t all_heads = 0;  ///< A; 0 means shape.heads
+};
+
+/// o[t, h·K + d] = Σ_j p[b,h,i,j] v[j,d], p = softmax_j(scale q·k), t = b·S + i; logsumexp[b,h,i] =
+/// log Σ_j exp(scale q·k), which backward needs. o [T, H·K]; logsumexp [B, H, S]; qkv [T, (H + 2
+/// Hkv)·K] with columns [queries of all heads | keys | values]. The rows of one sample follow each
+/// other. o does not overlap qkv.
+template <class T>
+void attention_forward(const Exec& exec, View2<T> o, View3<Accumulate<T>> logsumexp,
+                       View2<const T> qkv, const AttentionShape& shape,
+                       const AttentionDropout& dropout = {});
+
+/// Elements of the workspace that attention_backward needs: B·H·S.
+std::int64_t attention_workspace_elements(const AttentionShape& shape);
+
+/// dqkv from the gradient `grad` of o; o, qkv and logsumexp as forward took and gave them, the same
+/// dropout. Sums are taken in a fixed order, without atomics: the same bits in every run. dqkv
+/// overlaps no input. workspace [attention_workspace_elements].
+template <class T>
+void attention_backward(const Exec& exec, View2<T> dqkv, View2<const T> grad, View2<const T> o,
+                        View2<const T> qkv, View3<const Accumulate<T>> logsumexp,
+                        View1<Accumulate<T>> workspace, const AttentionShape& shape,
+                        const AttentionDropout& dropout = {});
+
+/// One new token per sample against the keys and values of positions 0 … position, as generation
+/// needs: o[b] is row `position` of attention_forward without dropout. o, q [B, H·K]; caches [B,
+/// Smax, Hkv·K], position < Smax. shape.sequence is not read.
+template <class T>
+void attention_decode(const Exec& exec, View2<T> o, View2<const T> q, View3<const T> key_cache,
+                      View3<const T> value_cache, std::int64_t position,
+                      const AttentionShape& shape);
+
+}  // namespace trireme::kernels

@@ -1,0 +1,110 @@
+#pragma once
+
+#include <trireme/base/philox.hpp>
+#include <trireme/kernels/attention.hpp>
+#include <trireme/kernels/tile.hpp>
+
+#include <cstdint>
+
+/// What the kernels of attention share: block sizes, sizes of heads in tiles, copies of blocks and
+/// the dropout mask.
+namespace trireme::kernels {
+
+/// Queries and keys per block: both the same, so that only blocks on the diagonal are cut by the
+/// causal mask.
+inline constexpr int attention_block = exec_on_host ? 64 : 32;
+
+using AttentionPolicy = Kokkos::TeamPolicy<Exec>;
+using AttentionMember = AttentionPolicy::member_type;
+
+/// Checks the numbers of `shape` and fills in what it left to defaults.
+AttentionShape resolved(const AttentionShape& shape);
+
+/// Head size K as each product wants it: as rows and as lanes of register tiles.
+template <class T>
+struct HeadSizes {
+  std::int64_t size, rows, lanes;
+  explicit HeadSizes(std::int64_t head_size)
+      : size(head_size),
+        rows(padded(head_size, Tile<T>::rows)),
+        lanes(padded(head_size, Tile<T>::lanes)) {}
+};
+
+/// to[r, d] = from[r, d] for `rows` rows of `width` columns, zero from row `valid` and column
+/// `size` on.
+template <class T, class A>
+TRIREME_FUNCTION void copy_block(const AttentionMember& team, A* to, std::int64_t width,
+                                 const T* from, std::int64_t from_stride, std::int64_t valid,
+                                 std::int64_t size, int rows) {
+  Kokkos::parallel_for(Kokkos::TeamThreadRange(team, rows), [&](int r) {
+    A* __restrict row = to + r * width;
+    const T* __restrict source = from + r * from_stride;
+    const std::int64_t filled = r < valid ? size : 0;
+#pragma omp simd
+    for (std::int64_t d = 0; d < filled; ++d) row[d] = static_cast<A>(source[d]);
+    for (std::int64_t d = filled; d < width; ++d) row[d] = A(0);
+  });
+}
+
+/// to[d, r] = factor · from[r, d] for one block of rows, zero from row `valid` on.
+template <class T, class A>
+TRIREME_FUNCTION void copy_transposed(const AttentionMember& team, A* to, const T* from,
+                                      std::int64_t from_stride, std::int64_t valid,
+                                      std::int64_t size, A factor) {
+  Kokkos::parallel_for(Kokkos::TeamThreadRange(team, attention_block), [&](int r) {
+    const T* __restrict source = from + r * from_stride;
+    for (std::int64_t d = 0; d < size; ++d)
+      to[d * attention_block + r] = r < valid ? factor * static_cast<A>(source[d]) : A(0);
+  });
+}
+
+/// The dropout mask of one (sample, head).
+struct AttentionMask {
+  RandomKey key;
+  std::uint32_t threshold;  // words below it are dropped
+  double kept;              // factor of what is kept
+  std::int64_t sequence;
+  std::int64_t first;  // element (i, j) = (0, 0)
+
+  /// factors[j] = 0 or `kept` for the keys k0 … k0 + attention_block − 1 of query i.
+  template <class A>
+  TRIREME_FUNCTION void factors(A* __restrict result, std::int64_t i, std::int64_t k0) const {
+    constexpr int blocks = attention_block / 4;
+    std::uint32_t words[4 * blocks + 4];
+    const std::int64_t element = first + i * sequence + k0;
+    const auto block = static_cast<std::uint64_t>(element) / 4;
+    const int offset = static_cast<int>(element % 4);
+#pragma omp simd
+    for (int b = 0; b < blocks; ++b) {
+      const Words4 four = philox(key, block + static_cast<std::uint64_t>(b));
+      for (int w = 0; w < 4; ++w) words[4 * b + w] = four.w[w];
+    }
+    if (offset > 0) {  // the row begins within a block, and so ends within one more
+      const Words4 four = philox(key, block + blocks);
+      for (int w = 0; w < 4; ++w) words[4 * blocks + w] = four.w[w];
+    }
+    const A factor = static_cast<A>(kept);
+    const std::uint32_t* __restrict word = words + offset;
+#pragma omp simd
+    for (int j = 0; j < attention_block; ++j) result[j] = word[j] < threshold ? A(0) : factor;
+  }
+};
+
+/// Makes the masks of all (sample, head); `active` is false where there is no dropout.
+struct AttentionMasks {
+  AttentionDropout dropout;
+  std::int64_t sequence;
+  std::uint32_t threshold;
+  bool active;
+
+  AttentionMasks(const AttentionDropout& of, const AttentionShape& shape);
+
+  TRIREME_FUNCTION AttentionMask operator()(std::int64_t b, std::int64_t h) const {
+    const std::int64_t plane =
+        (dropout.first_sample + b) * dropout.all_heads + dropout.first_head + h;
+    return {dropout.key, threshold, 1.0 / (1.0 - dropout.rate), sequence,
+            plane * sequence * sequence};
+  }
+};
+
+}  // namespace trireme::kernels

@@ -1,0 +1,116 @@
+#pragma once
+
+#include <trireme/base/philox.hpp>
+#include <trireme/tensor/views.hpp>
+
+#include <cstdint>
+
+namespace trireme::kernels {
+
+/// The block of a product that one thread keeps in registers: `rows` broadcast operands by `lanes`
+/// vector elements. On hosts 8 rows of two 512-bit vectors, or 4 rows of 64 bytes where vectors are
+/// shorter.
+template <class T>
+struct Tile {
+#if defined(__AVX512F__)
+  static constexpr int host_rows = 8;
+  static constexpr int host_bytes = 128;
+#else
+  static constexpr int host_rows = 4;
+  static constexpr int host_bytes = 64;
+#endif
+  static constexpr int rows = exec_on_host ? host_rows : 4;
+  static constexpr int lanes = exec_on_host ? host_bytes / static_cast<int>(sizeof(T)) : 4;
+};
+
+/// The smallest multiple of `unit` that is not less than n.
+TRIREME_FUNCTION constexpr std::int64_t padded(std::int64_t n, std::int64_t unit) {
+  return (n + unit - 1) / unit * unit;
+}
+
+/// Left operand of a tile product, a(i,k) = data[i·row + k·depth]. Each element is broadcast, so
+/// any strides do.
+template <class T>
+struct Broadcast {
+  const T* data;
+  std::int64_t row;
+  std::int64_t depth;
+};
+
+/// Right operand, b(k,j) = data[k·depth + j], or result, c(i,j) = data[i·row + j]: lanes are
+/// contiguous.
+template <class T>
+struct Lanes {
+  T* data;
+  std::int64_t stride;
+};
+
+enum class Write { store, add };
+
+/// c(i,j) = or += sum_{k < depth} a(i,k) b(k,j) for one register tile. Every element is one chain
+/// of fused multiply-adds in the order of k, so it does not depend on where in a matrix the tile
+/// lies.
+template <Write write, class T>
+TRIREME_FUNCTION void tile_product(Lanes<T> c, Broadcast<T> a, Lanes<const T> b,
+                                   std::int64_t depth) {
+  constexpr int rows = Tile<T>::rows;
+  constexpr int lanes = Tile<T>::lanes;
+  T sum[rows][lanes];
+  for (int i = 0; i < rows; ++i) {
+#pragma omp simd
+    for (int j = 0; j < lanes; ++j) sum[i][j] = T(0);
+  }
+  const T* __restrict left = a.data;
+  const T* __restrict right = b.data;
+  for (std::int64_t k = 0; k < depth; ++k) {
+#pragma GCC unroll 8
+    for (int i = 0; i < rows; ++i) {
+      const T x = left[i * a.row + k * a.depth];
+#pragma omp simd
+      for (int j = 0; j < lanes; ++j) sum[i][j] += x * right[k * b.stride + j];
+    }
+  }
+  T* __restrict out = c.data;
+  for (int i = 0; i < rows; ++i) {
+#pragma omp simd
+    for (int j = 0; j < lanes; ++j) {
+      if constexpr (write == Write::add)
+        out[i * c.stride + j] += sum[i][j];
+      else
+        out[i * c.stride + j] = sum[i][j];
+    }
+  }
+}
+
+/// The same for `rows` by `lanes`, both multiples of the register tile's, shared by the threads of
+/// a team. The caller puts the barriers.
+template <Write write, class T, class Member>
+TRIREME_FUNCTION void block_product(const Member& team, Lanes<T> c, std::int64_t rows,
+                                    std::int64_t lanes, Broadcast<T> a, Lanes<const T> b,
+                                    std::int64_t depth) {
+  const int row_tiles = static_cast<int>(rows / Tile<T>::rows);
+  const int lane_tiles = static_cast<int>(lanes / Tile<T>::lanes);
+  Kokkos::parallel_for(Kokkos::TeamThreadRange(team, row_tiles * lane_tiles), [&](int tile) {
+    const std::int64_t i = std::int64_t{tile % row_tiles} * Tile<T>::rows;
+    const std::int64_t j = std::int64_t{tile / row_tiles} * Tile<T>::lanes;
+    tile_product<write>(Lanes<T>{c.data + i * c.stride + j, c.stride},
+                        Broadcast<T>{a.data + i * a.row, a.row, a.depth},
+                        Lanes<const T>{b.data + j, b.stride}, depth);
+  });
+}
+
+/// Elements that a team asks for so that `aligned_scratch` can start them on a cache line.
+template <class T>
+constexpr std::int64_t aligned_scratch_bytes(std::int64_t elements) {
+  return elements * static_cast<std::int64_t>(sizeof(T)) + 64;
+}
+
+/// The team's scratch memory of level 1 from its first cache line on.
+template <class T, class Member>
+TRIREME_FUNCTION T* aligned_scratch(const Member& team, std::int64_t elements) {
+  const auto bytes = static_cast<int>(elements * static_cast<std::int64_t>(sizeof(T)) + 64);
+  const auto address = reinterpret_cast<std::uintptr_t>(team.team_scratch(1).get_shmem(bytes));
+  return reinterpret_cast<T*>((address + 63) / 64 * 64);
+}
+
+}  // namespace trireme::kernels

@@ -1,0 +1,260 @@
+#include <trireme/kernels/attention.hpp>
+#include <trireme/kernels/attention_blocks.hpp>
+#include <trireme/kernels/math.hpp>
+#include <trireme/tensor/expect.hpp>
+
+#include <type_traits>
+
+namespace trireme::kernels {
+namespace {
+
+/// One key and value head of one sample, with all its query heads: the team goes through pairs of
+/// blocks in a fixed order and owns every gradient that it adds to. Lanes are keys, so that keys
+/// and values, packed once per block, serve all queries; for the gradient of queries lanes are the
+/// head's elements.
+template <class T>
+struct AttentionBackward {
+  using A = Accumulate<T>;
+  static constexpr int block = attention_block;
+
+  View2<T> dqkv;
+  View2<const T> grad;
+  View2<const T> qkv;
+  View3<const A> logsumexp;
+  View1<const A> delta;  // [B·H·S], Σ_d grad o
+  AttentionShape shape;
+  AttentionMasks masks;
+  HeadSizes<A> head;
+
+  /// Scratch of a team, in the order in which it is cut.
+  struct Scratch {
+    A* keys_transposed;    // [K, block], scaled
+    A* values_transposed;  // [K, block]
+    A* keys;               // [block, lanes of K]
+    A* dkeys;              // [rows of K, block]
+    A* dvalues;            // [rows of K, block]
+    A* queries;            // [block, lanes of K]
+    A* grads;              // [block, lanes of K]
+    A* dqueries;           // [block, lanes of K]
+    A* p;                  // [block of queries, block of keys], scores and then probabilities
+    A* ds;                 // [block of queries, block of keys], gradients of those
+  };
+  KOKKOS_FUNCTION std::int64_t scratch_elements() const {
+    return block * (2 * head.size + 4 * head.lanes + 2 * head.rows + 2 * block);
+  }
+  KOKKOS_FUNCTION Scratch scratch(const AttentionMember& team) const {
+    Scratch s{};
+    s.keys_transposed = aligned_scratch<A>(team, scratch_elements());
+    s.values_transposed = s.keys_transposed + head.size * block;
+    s.keys = s.values_transposed + head.size * block;
+    s.dkeys = s.keys + head.lanes * block;
+    s.dvalues = s.dkeys + head.rows * block;
+    s.queries = s.dvalues + head.rows * block;
+    s.grads = s.queries + head.lanes * block;
+    s.dqueries = s.grads + head.lanes * block;
+    s.p = s.dqueries + head.lanes * block;
+    s.ds = s.p + block * block;
+    return s;
+  }
+
+  KOKKOS_FUNCTION void operator()(const AttentionMember& team) const {
+    const std::int64_t b = team.league_rank() / shape.key_value_heads;
+    const std::int64_t kv_head = team.league_rank() % shape.key_value_heads;
+    const std::int64_t group = shape.heads / shape.key_value_heads;
+    const Scratch s = scratch(team);
+    const auto stride = static_cast<std::int64_t>(qkv.stride(0));
+    const std::int64_t first = b * shape.sequence;  // token
+    const std::int64_t key_column = (shape.heads + kv_head) * head.size;
+    const std::int64_t value_column = key_column + shape.key_value_heads * head.size;
+
+    for (std::int64_t k0 = 0; k0 < shape.sequence; k0 += block) {
+      const T* keys = &qkv(first + k0, key_column);
+      const T* values = &qkv(first + k0, value_column);
+      const std::int64_t valid = shape.sequence - k0;
+      copy_transposed(team, s.keys_transposed, keys, stride, valid, head.size,
+                      static_cast<A>(shape.scale));
+      copy_transposed(team, s.values_transposed, values, stride, valid, head.size, A(1));
+      copy_block(team, s.keys, head.lanes, keys, stride, valid, head.size, block);
+      clear(team, s);
+      for (std::int64_t h = kv_head * group; h < (kv_head + 1) * group; ++h)
+        for (std::int64_t q0 = shape.causal ? k0 : 0; q0 < shape.sequence; q0 += block)
+          add_pair(team, s, b, h, q0, k0);
+      team.team_barrier();
+      write_transposed(team, s.dkeys, &dqkv(first + k0, key_column), valid);
+      write_transposed(team, s.dvalues, &dqkv(first + k0, value_column), valid);
+      team.team_barrier();
+    }
+  }
+
+ private:
+  /// What the queries q0 … of head h contribute to the keys k0 …, and the other way round.
+  KOKKOS_FUNCTION void add_pair(const AttentionMember& team, const Scratch& s, std::int64_t b,
+                                std::int64_t h, std::int64_t q0, std::int64_t k0) const {
+    const std::int64_t token = b * shape.sequence + q0;
+    const std::int64_t valid = shape.sequence - q0;
+    copy_block(team, s.queries, head.lanes, &qkv(token, h * head.size),
+               static_cast<std::int64_t>(qkv.stride(0)), valid, head.size, block);
+    copy_block(team, s.grads, head.lanes, &grad(token, h * head.size),
+               static_cast<std::int64_t>(grad.stride(0)), valid, head.size, block);
+    team.team_barrier();
+    block_product<Write::store>(team, Lanes<A>{s.p, block}, block, block,
+                                Broadcast<A>{s.queries, head.lanes, 1},
+                                Lanes<const A>{s.keys_transposed, block}, head.size);
+    block_product<Write::store>(team, Lanes<A>{s.ds, block}, block, block,
+                                Broadcast<A>{s.grads, head.lanes, 1},
+                                Lanes<const A>{s.values_transposed, block}, head.size);
+    team.team_barrier();
+    softmax_gradient(team, s, b, h, q0, k0);
+    team.team_barrier();
+    block_product<Write::add>(team, Lanes<A>{s.dvalues, block}, head.rows, block,
+                              Broadcast<A>{s.grads, 1, head.lanes}, Lanes<const A>{s.p, block},
+                              block);
+    block_product<Write::add>(team, Lanes<A>{s.dkeys, block}, head.rows, block,
+                              Broadcast<A>{s.queries, 1, head.lanes}, Lanes<const A>{s.ds, block},
+                              block);
+    block_product<Write::store>(team, Lanes<A>{s.dqueries, head.lanes}, block, head.lanes,
+                                Broadcast<A>{s.ds, block, 1}, Lanes<const A>{s.keys, head.lanes},
+                                block);
+    team.team_barrier();
+    add_queries(team, s, &dqkv(token, h * head.size), valid, k0 == 0);
+  }
+
+  /// p = exp(score − logsumexp), ds = scale p (dp − delta); with dropout factors f: p f and scale p
+  /// (dp f − delta).
+  KOKKOS_FUNCTION void softmax_gradient(const AttentionMember& team, const Scratch& s,
+                                        std::int64_t b, std::int64_t h, std::int64_t q0,
+                                        std::int64_t k0) const {
+    Kokkos::parallel_for(Kokkos::TeamThreadRange(team, block), [&](int i) {
+      A* __restrict p = s.p + i * block;
+      A* __restrict ds = s.ds + i * block;
+      const std::int64_t query = q0 + i;
+      std::int64_t end = shape.sequence - k0;  // keys that this query sees
+      if (shape.causal && query + 1 - k0 < end) end = query + 1 - k0;
+      if (query >= shape.sequence) end = 0;
+      const auto seen = static_cast<int>(end < block ? end : block);
+      const A lse = seen > 0 ? logsumexp(b, h, query) : A(0);
+      const A mean = seen > 0 ? delta((b * shape.heads + h) * shape.sequence + query) : A(0);
+      const A scale = static_cast<A>(shape.scale);
+      if (!masks.active) {
+#pragma omp simd
+        for (int j = 0; j < block; ++j) {
+          const A probability = fast_exp(j < seen ? p[j] - lse : -infinity<A>);
+          p[j] = probability;
+          ds[j] = scale * probability * (ds[j] - mean);
+        }
+        return;
+      }
+      A factors[block];
+      masks(b, h).factors(factors, query, k0);
+#pragma omp simd
+      for (int j = 0; j < block; ++j) {
+        const A probability = fast_exp(j < seen ? p[j] - lse : -infinity<A>);
+        p[j] = probability * factors[j];
+        ds[j] = scale * probability * (ds[j] * factors[j] - mean);
+      }
+    });
+  }
+
+  KOKKOS_FUNCTION void clear(const AttentionMember& team, const Scratch& s) const {
+    Kokkos::parallel_for(Kokkos::TeamThreadRange(team, static_cast<int>(head.rows)), [&](int d) {
+      for (int j = 0; j < block; ++j) s.dkeys[d * block + j] = s.dvalues[d * block + j] = A(0);
+    });
+  }
+
+  /// The block of dqueries into (or, from the second block of keys on, onto) the gradient.
+  KOKKOS_FUNCTION void add_queries(const AttentionMember& team, const Scratch& s, T* to,
+                                   std::int64_t valid, bool store) const {
+    const auto count = static_cast<int>(valid < block ? valid : block);
+    const auto stride = static_cast<std::int64_t>(dqkv.stride(0));
+    Kokkos::parallel_for(Kokkos::TeamThreadRange(team, count), [&](int i) {
+      T* __restrict row = to + i * stride;
+      const A* __restrict add = s.dqueries + i * head.lanes;
+      if (store) {
+#pragma omp simd
+        for (std::int64_t d = 0; d < head.size; ++d) row[d] = static_cast<T>(add[d]);
+      } else {
+#pragma omp simd
+        for (std::int64_t d = 0; d < head.size; ++d) row[d] += static_cast<T>(add[d]);
+      }
+    });
+  }
+
+  KOKKOS_FUNCTION void write_transposed(const AttentionMember& team, const A* from, T* to,
+                                        std::int64_t valid) const {
+    const auto count = static_cast<int>(valid < block ? valid : block);
+    const auto stride = static_cast<std::int64_t>(dqkv.stride(0));
+    Kokkos::parallel_for(Kokkos::TeamThreadRange(team, count), [&](int j) {
+      for (std::int64_t d = 0; d < head.size; ++d)
+        to[j * stride + d] = static_cast<T>(from[d * block + j]);
+    });
+  }
+};
+
+/// delta[b,h,i] = Σ_d grad[t, h·K + d] o[t, h·K + d], which is Σ_j p dp (Dao et al. 2022, eq. 4).
+template <class T>
+void attention_delta(const Exec& exec, View1<Accumulate<T>> delta, View2<const T> grad,
+                     View2<const T> o, const AttentionShape& shape) {
+  using A = Accumulate<T>;
+  const std::int64_t heads = shape.heads;
+  const std::int64_t sequence = shape.sequence;
+  const std::int64_t size = shape.head_size;
+  Kokkos::parallel_for(
+      "kernels/attention_delta", Kokkos::RangePolicy<Exec>(exec, 0, shape.tokens()),
+      KOKKOS_LAMBDA(std::int64_t t) {
+        for (std::int64_t h = 0; h < heads; ++h) {
+          const T* __restrict x = &grad(t, h * size);
+          const T* __restrict y = &o(t, h * size);
+          A sum = 0;
+#pragma omp simd reduction(+ : sum)
+          for (std::int64_t d = 0; d < size; ++d)
+            sum += static_cast<A>(x[d]) * static_cast<A>(y[d]);
+          delta((t / sequence * heads + h) * sequence + t % sequence) = sum;
+        }
+      });
+}
+
+}  // namespace
+
+std::int64_t attention_workspace_elements(const AttentionShape& shape) {
+  return shape.tokens() * shape.heads;
+}
+
+template <class T>
+void attention_backward(const Exec& exec, View2<T> dqkv, View2<const T> grad, View2<const T> o,
+                        View2<const T> qkv, View3<const Accumulate<T>> logsumexp,
+                        View1<Accumulate<T>> workspace, const AttentionShape& shape,
+                        const AttentionDropout& dropout) {
+  static_assert(std::is_same_v<T, Accumulate<T>>, "narrow storage needs a wider sum for queries");
+  const AttentionShape s = resolved(shape);
+  expect_shape(dqkv, "dqkv", {s.tokens(), s.qkv_columns()});
+  expect_shape(grad, "grad", {s.tokens(), s.heads * s.head_size});
+  expect_shape(o, "o", {s.tokens(), s.heads * s.head_size});
+  expect_shape(qkv, "qkv", {s.tokens(), s.qkv_columns()});
+  expect_shape(logsumexp, "logsumexp", {s.batch, s.heads, s.sequence});
+  expect_shape(workspace, "workspace", {attention_workspace_elements(s)});
+  if (s.tokens() == 0) return;
+  attention_delta<T>(exec, workspace, grad, o, s);
+  const AttentionBackward<T> backward{dqkv,
+                                      grad,
+                                      qkv,
+                                      logsumexp,
+                                      workspace,
+                                      s,
+                                      AttentionMasks(dropout, s),
+                                      HeadSizes<Accumulate<T>>(s.head_size)};
+  const auto bytes = aligned_scratch_bytes<Accumulate<T>>(backward.scratch_elements());
+  auto policy = AttentionPolicy(exec, static_cast<int>(s.batch * s.key_value_heads), Kokkos::AUTO)
+                    .set_scratch_size(1, Kokkos::PerTeam(static_cast<int>(bytes)));
+  Kokkos::parallel_for("kernels/attention_backward", policy, backward);
+}
+
+#define TRIREME_INSTANTIATE(T)                                                               \
+  template void attention_backward<T>(const Exec&, View2<T>, View2<const T>, View2<const T>, \
+                                      View2<const T>, View3<const Accumulate<T>>,            \
+                                      View1<Accumulate<T>>, const AttentionShape&,           \
+                                      const AttentionDropout&)
+TRIREME_INSTANTIATE(float);
+TRIREME_INSTANTIATE(double);
+#undef TRIREME_INSTANTIATE
+
+}  // namespace trireme::kernels

@@ -1,0 +1,322 @@
+#include <trireme/base/check.hpp>
+#include <trireme/base/text.hpp>
+#include <trireme/kernels/attention.hpp>
+#include <trireme/tensor/fence.hpp>
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <numeric>
+#include <string>
+#include <vector>
+
+#include "reference/attention.hpp"
+#include "support/device_array.hpp"
+
+namespace trireme::kernels {
+namespace {
+
+using testing::DeviceArray;
+using testing::uniform;
+
+std::size_t at(std::int64_t i) {
+  return static_cast<std::size_t>(i);
+}
+
+template <class T>
+struct Forward {
+  std::vector<T> o;
+  std::vector<T> logsumexp;
+};
+
+template <class T>
+Forward<T> run_forward(const std::vector<T>& qkv, const AttentionShape& s,
+                       const AttentionDropout& dropout = {}) {
+  const Exec exec;
+  const T nan = std::numeric_limits<T>::quiet_NaN();  // every element must be written
+  const DeviceArray<T> input(qkv), o(s.tokens() * s.heads * s.head_size, nan);
+  const DeviceArray<T> lse(s.tokens() * s.heads, nan);
+  attention_forward<T>(exec, o.matrix(s.tokens(), s.heads * s.head_size),
+                       lse.cube(s.batch, s.heads, s.sequence),
+                       input.matrix(s.tokens(), s.qkv_columns()), s, dropout);
+  fence(exec, "test");
+  return {o.values(), lse.values()};
+}
+
+template <class T>
+std::vector<T> run_backward(const std::vector<T>& qkv, const std::vector<T>& grad,
+                            const AttentionShape& s, const AttentionDropout& dropout = {}) {
+  const Exec exec;
+  const auto forward = run_forward(qkv, s, dropout);
+  const T nan = std::numeric_limits<T>::quiet_NaN();
+  const DeviceArray<T> input(qkv), g(grad), o(forward.o), lse(forward.logsumexp);
+  const DeviceArray<T> dqkv(s.tokens() * s.qkv_columns(), nan);
+  const DeviceArray<T> workspace(attention_workspace_elements(s), nan);
+  const std::int64_t columns = s.heads * s.head_size;
+  attention_backward<T>(exec, dqkv.matrix(s.tokens(), s.qkv_columns()),
+                        g.matrix(s.tokens(), columns), o.matrix(s.tokens(), columns),
+                        input.matrix(s.tokens(), s.qkv_columns()),
+                        lse.cube(s.batch, s.heads, s.sequence), workspace.flat(), s, dropout);
+  fence(exec, "test");
+  return dqkv.values();
+}
+
+std::string describe(const AttentionShape& s) {
+  return text("B ", s.batch, " S ", s.sequence, " H ", s.heads, " Hkv ", s.key_value_heads, " K ",
+              s.head_size, s.causal ? " causal" : " full");
+}
+
+/// Odd and even lengths around the blocks, head sizes around the register tiles, grouped heads.
+const AttentionShape shapes[] = {{1, 1, 1, 1, 1},
+                                 {2, 13, 1, 1, 1},
+                                 {1, 13, 3, 3, 13},
+                                 {2, 128, 2, 2, 16},
+                                 {1, 65, 2, 1, 24},
+                                 {1, 130, 4, 2, 64},
+                                 {3, 67, 6, 2, 80},
+                                 {1, 200, 1, 1, 128},
+                                 {1, 63, 2, 2, 13, false},
+                                 {2, 129, 4, 1, 32, false},
+                                 {1, 64, 2, 2, 64, true, 0.5},
+                                 {1, 192, 1, 1, 48, false, 2.0}};
+
+AttentionDropout some_dropout() {
+  return {0.3, {7, Purpose::attention_dropout, 3, 5}, 11, 2, 9};
+}
+
+/// Numbers are within [−1, 1]. A score is a sum of K products, of magnitude σ ≤ scale·K, off by (K
+/// + 2) u σ (Higham 2002, eq. 3.5; u the unit roundoff), and so is the logarithm of the sum; exp
+/// and the rescaling by blocks of 64 add 4 u each, the sums over up to S keys S u. A probability is
+/// therefore off by a factor 1 + δ, δ = (2 (K + 2) σ + S + 4 S/64 + 8) u.
+double relative_error(const AttentionShape& s, double u) {
+  const auto size = static_cast<double>(s.head_size);
+  const auto keys = static_cast<double>(s.sequence);
+  const double scale = s.scale == 0.0 ? 1.0 / std::sqrt(size) : s.scale;
+  return (2.0 * (size + 2.0) * scale * size + keys + 4.0 * std::ceil(keys / 64.0) + 8.0) * u;
+}
+
+template <class T>
+class Attention : public ::testing::Test {};
+using Types = ::testing::Types<float, double>;
+TYPED_TEST_SUITE(Attention, Types);
+
+TYPED_TEST(Attention, ForwardAgreesWithTheDefinition) {
+  using T = TypeParam;
+  const double u = std::numeric_limits<T>::epsilon() / 2;
+  for (const AttentionShape& s : shapes)
+    for (const AttentionDropout& dropout : {AttentionDropout{}, some_dropout()}) {
+      const auto qkv = uniform<T>(s.tokens() * s.qkv_columns(), 1);
+      const auto expected = reference::attention(qkv, s, dropout);
+      const auto found = run_forward(qkv, s, dropout);
+      // o = Σ p v with |v| ≤ 1 and Σ p = 1 (1/(1−rate) with dropout): twice δ, once for p and once
+      // for its sum.
+      const double bound = 2.0 * relative_error(s, u) / (1.0 - dropout.rate);
+      for (std::size_t i = 0; i < found.o.size(); ++i)
+        ASSERT_NEAR(found.o[i], expected.o[i], bound) << describe(s) << " o " << i;
+      for (std::size_t i = 0; i < found.logsumexp.size(); ++i)
+        ASSERT_NEAR(found.logsumexp[i], expected.logsumexp[i],
+                    relative_error(s, u) + 4.0 * u * std::abs(expected.logsumexp[i]))
+            << describe(s) << " logsumexp " << i;
+    }
+}
+
+TYPED_TEST(Attention, ForwardStandsLargeScores) {
+  using T = TypeParam;
+  const AttentionShape s{1, 150, 1, 1, 16, true, 1000.0};  // exp(score) overflows both types
+  const auto qkv = uniform<T>(s.tokens() * s.qkv_columns(), 1);
+  for (const T value : run_forward(qkv, s).o) {
+    ASSERT_TRUE(std::isfinite(value));
+    ASSERT_LE(std::abs(value), T(1) + 200 * std::numeric_limits<T>::epsilon());
+  }
+}
+
+/// L = Σ grad·o and its central difference along `direction`, in double.
+double slope(const std::vector<double>& qkv, const std::vector<double>& grad,
+             const std::vector<double>& direction, const AttentionShape& s,
+             const AttentionDropout& dropout, double step) {
+  const auto loss = [&](double t) {
+    auto moved = qkv;
+    for (std::size_t i = 0; i < moved.size(); ++i) moved[i] += t * direction[i];
+    const auto o = reference::attention(moved, s, dropout).o;
+    return std::inner_product(o.begin(), o.end(), grad.begin(), 0.0);
+  };
+  // Fourth order: errors step^4 and u/step balance at step = u^(1/5), 1e-3, where both are 1e-12.
+  return (8.0 * (loss(step) - loss(-step)) - (loss(2 * step) - loss(-2 * step))) / (12.0 * step);
+}
+
+TEST(AttentionBackward, MatchesFiniteDifferencesElementByElement) {
+  for (const AttentionShape& s : {AttentionShape{2, 5, 2, 1, 3}, {1, 7, 1, 1, 2, false}})
+    for (const AttentionDropout& dropout : {AttentionDropout{}, some_dropout()}) {
+      const auto qkv = uniform<double>(s.tokens() * s.qkv_columns(), 1);
+      const auto grad = uniform<double>(s.tokens() * s.heads * s.head_size, 2);
+      const auto found = run_backward(qkv, grad, s, dropout);
+      for (std::size_t i = 0; i < qkv.size(); ++i) {
+        std::vector<double> direction(qkv.size());
+        direction[i] = 1.0;
+        // The loss is at most |grad|·|o| ~ 100, its fifth derivative too: 100 · 1e-12, times ten
+        // for constants.
+        ASSERT_NEAR(found[i], slope(qkv, grad, direction, s, dropout, 1e-3), 1e-9)
+            << describe(s) << " element " << i;
+      }
+    }
+}
+
+TEST(AttentionBackward, MatchesFiniteDifferencesAlongRandomDirections) {
+  for (const AttentionShape& s : shapes)
+    for (const AttentionDropout& dropout : {AttentionDropout{}, some_dropout()}) {
+      const auto qkv = uniform<double>(s.tokens() * s.qkv_columns(), 1);
+      const auto grad = uniform<double>(s.tokens() * s.heads * s.head_size, 2);
+      const auto found = run_backward(qkv, grad, s, dropout);
+      // Queries, keys and values apart, so that one cannot hide in another.
+      const std::int64_t ends[] = {0, s.heads * s.head_size,
+                                   (s.heads + s.key_value_heads) * s.head_size, s.qkv_columns()};
+      for (int part = 0; part < 3; ++part) {
+        auto direction = uniform<double>(s.tokens() * s.qkv_columns(), 3);
+        for (std::int64_t i = 0; i < s.tokens() * s.qkv_columns(); ++i) {
+          const std::int64_t column = i % s.qkv_columns();
+          if (column < ends[part] || column >= ends[part + 1]) direction[at(i)] = 0.0;
+        }
+        const double along = std::inner_product(found.begin(), found.end(), direction.begin(), 0.0);
+        // Σ|grad||o| bounds the loss; scores move by up to c = scale·K·step along the direction,
+        // whence c^4/30.
+        const double size = static_cast<double>(grad.size());
+        const double scale = s.scale == 0.0 ? 1.0 / std::sqrt(double(s.head_size)) : s.scale;
+        const double speed = std::max(1.0, scale * static_cast<double>(s.head_size));
+        const double step = 1e-3 / speed;
+        const double bound = size * (std::pow(speed, 5) * std::pow(step, 4) + 4e-16 / step);
+        ASSERT_NEAR(along, slope(qkv, grad, direction, s, dropout, step), bound)
+            << describe(s) << " part " << part;
+      }
+    }
+}
+
+TEST(AttentionBackward, FloatAgreesWithDouble) {
+  const double u = std::numeric_limits<float>::epsilon() / 2;
+  for (const AttentionShape& s : shapes)
+    for (const AttentionDropout& dropout : {AttentionDropout{}, some_dropout()}) {
+      const auto qkv = uniform<float>(s.tokens() * s.qkv_columns(), 1);
+      const auto grad = uniform<float>(s.tokens() * s.heads * s.head_size, 2);
+      const auto found = run_backward(qkv, grad, s, dropout);
+      const auto expected = run_backward(std::vector<double>(qkv.begin(), qkv.end()),
+                                         std::vector<double>(grad.begin(), grad.end()), s, dropout);
+      // dv = Σ_i p grad, dq and dk = Σ scale p (dp − delta) k with |dp|, |delta| ≤ K/(1−rate): rows
+      // of p sum to 1, columns over all queries of a group to at most S·H/Hkv, each term off by δ
+      // of p and by K u of dp.
+      const auto size = static_cast<double>(s.head_size);
+      const double scale = s.scale == 0.0 ? 1.0 / std::sqrt(size) : s.scale;
+      const double terms = static_cast<double>(s.sequence * s.heads) / double(s.key_value_heads);
+      const double largest = std::max(1.0, 2.0 * scale * size) / (1.0 - dropout.rate);
+      const double bound = terms * largest * (3.0 * relative_error(s, u) + (size + terms) * u);
+      double norm = 0.0, error = 0.0;
+      for (std::size_t i = 0; i < found.size(); ++i) {
+        ASSERT_NEAR(found[i], expected[i], bound) << describe(s) << " element " << i;
+        norm += expected[i] * expected[i];
+        error += (found[i] - expected[i]) * (found[i] - expected[i]);
+      }
+      // Rounding errors of either sign mostly cancel: as a whole the gradient keeps δ.
+      ASSERT_LE(std::sqrt(error), 3.0 * relative_error(s, u) * std::sqrt(norm) + u) << describe(s);
+    }
+}
+
+TYPED_TEST(Attention, BackwardHasTheSameBitsInEveryRun) {
+  using T = TypeParam;
+  const AttentionShape s{2, 130, 4, 2, 24};
+  const auto qkv = uniform<T>(s.tokens() * s.qkv_columns(), 1);
+  const auto grad = uniform<T>(s.tokens() * s.heads * s.head_size, 2);
+  EXPECT_EQ(run_backward(qkv, grad, s, some_dropout()), run_backward(qkv, grad, s, some_dropout()));
+}
+
+TYPED_TEST(Attention, BatchSplitHasTheSameBits) {
+  using T = TypeParam;
+  const AttentionShape whole{3, 70, 2, 2, 16};
+  AttentionShape one = whole;
+  one.batch = 1;
+  const auto qkv = uniform<T>(whole.tokens() * whole.qkv_columns(), 1);
+  const auto grad = uniform<T>(whole.tokens() * whole.heads * whole.head_size, 2);
+  const auto o = run_forward(qkv, whole, some_dropout()).o;
+  const auto dqkv = run_backward(qkv, grad, whole, some_dropout());
+  for (std::int64_t b = 0; b < whole.batch; ++b) {
+    const auto part = [&](const std::vector<T>& all) {
+      const auto n = static_cast<std::ptrdiff_t>(all.size()) / whole.batch;
+      return std::vector<T>(all.begin() + b * n, all.begin() + (b + 1) * n);
+    };
+    AttentionDropout dropout = some_dropout();
+    dropout.first_sample += b;
+    EXPECT_EQ(run_forward(part(qkv), one, dropout).o, part(o));
+    EXPECT_EQ(run_backward(part(qkv), part(grad), one, dropout), part(dqkv));
+  }
+}
+
+TYPED_TEST(Attention, HeadSplitHasTheSameBits) {
+  using T = TypeParam;
+  const AttentionShape whole{2, 70, 4, 4, 16};
+  AttentionShape half = whole;
+  half.heads = half.key_value_heads = 2;
+  const auto qkv = uniform<T>(whole.tokens() * whole.qkv_columns(), 1);
+  const auto o = run_forward(qkv, whole, some_dropout()).o;
+  const std::int64_t width = 2 * whole.head_size;  // of two heads
+  for (std::int64_t part = 0; part < 2; ++part) {
+    std::vector<T> mine, expected;
+    for (std::int64_t t = 0; t < whole.tokens(); ++t) {
+      for (std::int64_t section = 0; section < 3; ++section) {
+        const auto first = qkv.begin() + t * whole.qkv_columns() + (2 * section + part) * width;
+        mine.insert(mine.end(), first, first + width);
+      }
+      const auto first = o.begin() + (2 * t + part) * width;
+      expected.insert(expected.end(), first, first + width);
+    }
+    AttentionDropout dropout = some_dropout();
+    dropout.first_head += 2 * part;
+    EXPECT_EQ(run_forward(mine, half, dropout).o, expected);
+  }
+}
+
+TYPED_TEST(Attention, DecodeIsTheLastRowOfForward) {
+  using T = TypeParam;
+  const double u = std::numeric_limits<T>::epsilon() / 2;
+  const Exec exec;
+  for (AttentionShape s : shapes) {
+    s.causal = true;
+    const auto qkv = uniform<T>(s.tokens() * s.qkv_columns(), 1);
+    const auto o = run_forward(qkv, s).o;
+    const std::int64_t query_columns = s.heads * s.head_size;
+    const std::int64_t key_columns = s.key_value_heads * s.head_size;
+    const std::int64_t room =
+        s.sequence + 3;  // positions beyond the last are NaN and must not be read
+    std::vector<T> q, k, v;
+    for (std::int64_t b = 0; b < s.batch; ++b)
+      for (std::int64_t i = 0; i < room; ++i) {
+        const auto row = qkv.begin() + (b * s.sequence + i) * s.qkv_columns();
+        if (i == s.sequence - 1) q.insert(q.end(), row, row + query_columns);
+        if (i < s.sequence) {
+          k.insert(k.end(), row + query_columns, row + query_columns + key_columns);
+          v.insert(v.end(), row + query_columns + key_columns, row + s.qkv_columns());
+        } else {
+          k.insert(k.end(), at(key_columns), std::numeric_limits<T>::quiet_NaN());
+          v.insert(v.end(), at(key_columns), std::numeric_limits<T>::quiet_NaN());
+        }
+      }
+    const DeviceArray<T> dq(q), dk(k), dv(v), result(s.batch * query_columns);
+    attention_decode<T>(exec, result.matrix(s.batch, query_columns),
+                        dq.matrix(s.batch, query_columns), dk.cube(s.batch, room, key_columns),
+                        dv.cube(s.batch, room, key_columns), s.sequence - 1, s);
+    fence(exec, "test");
+    const auto found = result.values();
+    for (std::int64_t b = 0; b < s.batch; ++b)
+      for (std::int64_t c = 0; c < query_columns; ++c)
+        ASSERT_NEAR(found[at(b * query_columns + c)],
+                    o[at(((b + 1) * s.sequence - 1) * query_columns + c)],
+                    4.0 * relative_error(s, u))
+            << describe(s);
+  }
+}
+
+TEST(AttentionShapes, WrongOnesAreErrors) {
+  EXPECT_THROW(run_forward(std::vector<double>(8), {1, 1, 3, 2, 1}), Error);
+  EXPECT_THROW(run_forward(std::vector<double>(3), {1, 1, 1, 1, 1}, {1.0, {}}), Error);
+}
+
+}  // namespace
+}  // namespace trireme::kernels

@@ -1,0 +1,69 @@
+#pragma once
+
+#include <trireme/base/philox.hpp>
+#include <trireme/kernels/attention.hpp>
+
+#include <cmath>
+#include <cstdint>
+#include <vector>
+
+namespace trireme::reference {
+
+struct AttentionResult {
+  std::vector<double> o;          ///< [B, S, H, K]
+  std::vector<double> logsumexp;  ///< [B, H, S]
+};
+
+/// Factor of probability (b, h, i, j): 0 or 1/(1 − rate), by the definition in
+/// kernels/attention.hpp.
+inline double dropout_factor(const kernels::AttentionShape& s,
+                             const kernels::AttentionDropout& dropout, std::int64_t b,
+                             std::int64_t h, std::int64_t i, std::int64_t j) {
+  if (dropout.rate == 0.0) return 1.0;
+  const std::int64_t all_heads = dropout.all_heads == 0 ? s.heads : dropout.all_heads;
+  const std::int64_t plane = (dropout.first_sample + b) * all_heads + dropout.first_head + h;
+  const auto element = static_cast<std::uint64_t>((plane * s.sequence + i) * s.sequence + j);
+  const std::uint32_t word = philox(dropout.key, element / 4).w[element % 4];
+  return static_cast<double>(word) < dropout.rate * 4294967296.0 ? 0.0 : 1.0 / (1.0 - dropout.rate);
+}
+
+/// Attention by its definition in double precision: whole rows of scores, softmax, weighted sum of
+/// values.
+template <class T>
+AttentionResult attention(const std::vector<T>& qkv, const kernels::AttentionShape& s,
+                          const kernels::AttentionDropout& dropout = {}) {
+  const auto at = [](std::int64_t i) { return static_cast<std::size_t>(i); };
+  const double scale = s.scale == 0.0 ? 1.0 / std::sqrt(static_cast<double>(s.head_size)) : s.scale;
+  AttentionResult result{std::vector<double>(at(s.tokens() * s.heads * s.head_size)),
+                         std::vector<double>(at(s.tokens() * s.heads))};
+  std::vector<double> p(at(s.sequence));
+  for (std::int64_t b = 0; b < s.batch; ++b)
+    for (std::int64_t h = 0; h < s.heads; ++h)
+      for (std::int64_t i = 0; i < s.sequence; ++i) {
+        const std::int64_t kv = h * s.key_value_heads / s.heads;
+        const auto element = [&](std::int64_t token, std::int64_t head, std::int64_t d) {
+          return static_cast<double>(
+              qkv[at((b * s.sequence + token) * s.qkv_columns() + head * s.head_size + d)]);
+        };
+        const std::int64_t seen = s.causal ? i + 1 : s.sequence;
+        double largest = -INFINITY;
+        for (std::int64_t j = 0; j < seen; ++j) {
+          p[at(j)] = 0.0;
+          for (std::int64_t d = 0; d < s.head_size; ++d)
+            p[at(j)] += scale * element(i, h, d) * element(j, s.heads + kv, d);
+          largest = std::fmax(largest, p[at(j)]);
+        }
+        double sum = 0.0;
+        for (std::int64_t j = 0; j < seen; ++j) sum += p[at(j)] = std::exp(p[at(j)] - largest);
+        result.logsumexp[at((b * s.heads + h) * s.sequence + i)] = largest + std::log(sum);
+        for (std::int64_t d = 0; d < s.head_size; ++d) {
+          double& o = result.o[at(((b * s.sequence + i) * s.heads + h) * s.head_size + d)];
+          for (std::int64_t j = 0; j < seen; ++j)
+            o += p[at(j)] / sum * dropout_factor(s, dropout, b, h, i, j) *
+                 element(j, s.heads + s.key_value_heads + kv, d);
+        }
+      }
+  return result;
+}
+
+}  // namespace trireme::reference
