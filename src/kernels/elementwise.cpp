@@ -1,3 +1,4 @@
+#include <trireme/base/check.hpp>
 #include <trireme/kernels/elementwise.hpp>
 #include <trireme/kernels/lanes.hpp>
 #include <trireme/kernels/words.hpp>

@@ -1,3 +1,4 @@
+#include <trireme/base/check.hpp>
 #include <trireme/kernels/lanes.hpp>
 #include <trireme/kernels/random.hpp>
 #include <trireme/tensor/expect.hpp>

@@ -31,17 +31,17 @@ void attention(benchmark::State& state, bool backward, const AttentionShape& sha
   const DeviceArray<T> grad(uniform<T>(shape.tokens() * columns, 2));
   const DeviceArray<T> o(shape.tokens() * columns), dqkv(shape.tokens() * shape.qkv_columns());
   const DeviceArray<T> lse(shape.tokens() * shape.heads), work(attention_workspace_elements(shape));
-  const View2<T> o_view = o.view(shape.tokens(), columns);
-  const View2<T> qkv_view = qkv.view(shape.tokens(), shape.qkv_columns());
-  const View3<T> lse_view = lse.view(shape.batch, shape.heads, shape.sequence);
+  const View2<T> o_view = o.matrix(shape.tokens(), columns);
+  const View2<T> qkv_view = qkv.matrix(shape.tokens(), shape.qkv_columns());
+  const View3<T> lse_view = lse.cube(shape.batch, shape.heads, shape.sequence);
   const AttentionDropout dropout{rate, {1, Purpose::attention_dropout, 0, 0}};
   attention_forward<T>(exec, o_view, lse_view, qkv_view, shape, dropout);
   fence(exec, "benchmark");
   for (auto _ : state) {
     if (backward)
-      attention_backward<T>(exec, dqkv.view(shape.tokens(), shape.qkv_columns()),
-                            grad.view(shape.tokens(), columns), o_view, qkv_view, lse_view,
-                            work.view(), shape, dropout);
+      attention_backward<T>(exec, dqkv.matrix(shape.tokens(), shape.qkv_columns()),
+                            grad.matrix(shape.tokens(), columns), o_view, qkv_view, lse_view,
+                            work.flat(), shape, dropout);
     else
       attention_forward<T>(exec, o_view, lse_view, qkv_view, shape, dropout);
     fence(exec, "benchmark");

@@ -38,16 +38,16 @@ void linear(benchmark::State& state, MatmulBackend backend, Pass pass, std::int6
   for (auto _ : state) {
     switch (pass) {
       case Pass::forward:
-        linear_forward<T>(exec, y.view(tokens, outputs), x.view(tokens, inputs),
-                          w.view(outputs, inputs), bias.view());
+        linear_forward<T>(exec, y.matrix(tokens, outputs), x.matrix(tokens, inputs),
+                          w.matrix(outputs, inputs), bias.flat());
         break;
       case Pass::backward_input:
-        linear_backward_input<T>(exec, x.view(tokens, inputs), y.view(tokens, outputs),
-                                 w.view(outputs, inputs));
+        linear_backward_input<T>(exec, x.matrix(tokens, inputs), y.matrix(tokens, outputs),
+                                 w.matrix(outputs, inputs));
         break;
       case Pass::backward_weight:
-        linear_backward_weight<T>(exec, w.view(outputs, inputs), bias.view(),
-                                  y.view(tokens, outputs), x.view(tokens, inputs));
+        linear_backward_weight<T>(exec, w.matrix(outputs, inputs), bias.flat(),
+                                  y.matrix(tokens, outputs), x.matrix(tokens, inputs));
         break;
     }
     fence(exec, "benchmark");

@@ -38,11 +38,11 @@ Forward<T> run_forward(const std::vector<T>& qkv, const AttentionShape& s,
   const T nan = std::numeric_limits<T>::quiet_NaN();  // every element must be written
   const DeviceArray<T> input(qkv), o(s.tokens() * s.heads * s.head_size, nan);
   const DeviceArray<T> lse(s.tokens() * s.heads, nan);
-  attention_forward<T>(exec, o.view(s.tokens(), s.heads * s.head_size),
-                       lse.view(s.batch, s.heads, s.sequence),
-                       input.view(s.tokens(), s.qkv_columns()), s, dropout);
+  attention_forward<T>(exec, o.matrix(s.tokens(), s.heads * s.head_size),
+                       lse.cube(s.batch, s.heads, s.sequence),
+                       input.matrix(s.tokens(), s.qkv_columns()), s, dropout);
   fence(exec, "test");
-  return {o.to_host(), lse.to_host()};
+  return {o.values(), lse.values()};
 }
 
 template <class T>
@@ -55,12 +55,12 @@ std::vector<T> run_backward(const std::vector<T>& qkv, const std::vector<T>& gra
   const DeviceArray<T> dqkv(s.tokens() * s.qkv_columns(), nan);
   const DeviceArray<T> workspace(attention_workspace_elements(s), nan);
   const std::int64_t columns = s.heads * s.head_size;
-  attention_backward<T>(exec, dqkv.view(s.tokens(), s.qkv_columns()),
-                        g.view(s.tokens(), columns), o.view(s.tokens(), columns),
-                        input.view(s.tokens(), s.qkv_columns()),
-                        lse.view(s.batch, s.heads, s.sequence), workspace.view(), s, dropout);
+  attention_backward<T>(exec, dqkv.matrix(s.tokens(), s.qkv_columns()),
+                        g.matrix(s.tokens(), columns), o.matrix(s.tokens(), columns),
+                        input.matrix(s.tokens(), s.qkv_columns()),
+                        lse.cube(s.batch, s.heads, s.sequence), workspace.flat(), s, dropout);
   fence(exec, "test");
-  return dqkv.to_host();
+  return dqkv.values();
 }
 
 std::string describe(const AttentionShape& s) {
@@ -299,11 +299,11 @@ TYPED_TEST(Attention, DecodeIsTheLastRowOfForward) {
         }
       }
     const DeviceArray<T> dq(q), dk(k), dv(v), result(s.batch * query_columns);
-    attention_decode<T>(exec, result.view(s.batch, query_columns),
-                        dq.view(s.batch, query_columns), dk.view(s.batch, room, key_columns),
-                        dv.view(s.batch, room, key_columns), s.sequence - 1, s);
+    attention_decode<T>(exec, result.matrix(s.batch, query_columns),
+                        dq.matrix(s.batch, query_columns), dk.cube(s.batch, room, key_columns),
+                        dv.cube(s.batch, room, key_columns), s.sequence - 1, s);
     fence(exec, "test");
-    const auto found = result.to_host();
+    const auto found = result.values();
     for (std::int64_t b = 0; b < s.batch; ++b)
       for (std::int64_t c = 0; c < query_columns; ++c)
         ASSERT_NEAR(found[at(b * query_columns + c)],

@@ -20,8 +20,8 @@ template <class T>
 std::vector<T> evaluate(Function function, const std::vector<T>& x) {
   const DeviceArray<T> in(x);
   const DeviceArray<T> out(static_cast<std::int64_t>(x.size()));
-  const View1<T> from = in.view();
-  const View1<T> to = out.view();
+  const View1<T> from = in.flat();
+  const View1<T> to = out.flat();
   const bool exponential = function == Function::exponential;
   for_chunks(
       "kernels/test_math", Exec{}, static_cast<std::int64_t>(x.size()),
@@ -33,7 +33,7 @@ std::vector<T> evaluate(Function function, const std::vector<T>& x) {
         else
           for_lanes(team, count, [&](std::int64_t i) { y_part[i] = fast_tanh(x_part[i]); });
       });
-  return out.to_host();
+  return out.values();
 }
 
 /// Largest error in units of the last place of the correctly rounded result, over `points` in [low,
@@ -96,8 +96,8 @@ TYPED_TEST(MathLimits, ExpHandlesOverflowUnderflowAndNaN) {
   constexpr T huge = std::numeric_limits<T>::max();
   const T over = std::log(huge) * T(1.0001);
   const T under = std::log(std::numeric_limits<T>::denorm_min()) * T(1.01);
-  const auto y = evaluate<T>(Function::exponential, {T(0), -T(0), inf, huge, over, -inf, -huge, under,
-                                                  std::numeric_limits<T>::quiet_NaN()});
+  const auto y = evaluate<T>(Function::exponential, {T(0), -T(0), inf, huge, over, -inf, -huge,
+                                                     under, std::numeric_limits<T>::quiet_NaN()});
   EXPECT_EQ(y[0], T(1));
   EXPECT_EQ(y[1], T(1));
   for (int i = 2; i < 5; ++i) EXPECT_EQ(y[static_cast<std::size_t>(i)], inf) << i;
@@ -110,7 +110,7 @@ TYPED_TEST(MathLimits, TanhHandlesInfinitiesZerosAndNaN) {
   constexpr T inf = std::numeric_limits<T>::infinity();
   const auto y =
       evaluate<T>(Function::hyperbolic_tangent,
-               {inf, -inf, T(0), -T(0), std::numeric_limits<T>::quiet_NaN(), T(30), T(-30)});
+                  {inf, -inf, T(0), -T(0), std::numeric_limits<T>::quiet_NaN(), T(30), T(-30)});
   EXPECT_EQ(y[0], T(1));
   EXPECT_EQ(y[1], T(-1));
   EXPECT_EQ(y[2], T(0));

@@ -61,12 +61,12 @@ void compare(std::int64_t rows, std::int64_t columns, std::int64_t depth, bool t
                              : uniform<T>(rows * columns, 3);
   const auto expected = reference::matmul(c, a, b, rows, columns, depth, ta, tb, alpha, beta);
   const DeviceArray<T> da(a), db(b), dc(c);
-  const View2<const T> va = ta ? da.view(depth, rows) : da.view(rows, depth);
-  const View2<const T> vb = tb ? db.view(columns, depth) : db.view(depth, columns);
-  matmul<T>(exec, dc.view(rows, columns), va, vb, ta ? Transpose::yes : Transpose::no,
+  const View2<const T> va = ta ? da.matrix(depth, rows) : da.matrix(rows, depth);
+  const View2<const T> vb = tb ? db.matrix(columns, depth) : db.matrix(depth, columns);
+  matmul<T>(exec, dc.matrix(rows, columns), va, vb, ta ? Transpose::yes : Transpose::no,
             tb ? Transpose::yes : Transpose::no, alpha, beta);
   fence(exec, "test");
-  expect_near(dc.to_host(), expected, tolerance<T>(depth, alpha, beta),
+  expect_near(dc.values(), expected, tolerance<T>(depth, alpha, beta),
               text(matmul_backend_name(dtype_of<T>), ' ', rows, 'x', columns, 'x', depth,
                    ta ? " ta" : "", tb ? " tb" : "", " alpha ", alpha, " beta ", beta));
 }
@@ -115,16 +115,16 @@ TYPED_TEST(Matmul, TiledRowsHaveTheSameBitsInAnyNumberOfRowsAndColumns) {
   const auto a = uniform<T>(rows * depth, 1);
   const auto b = uniform<T>(columns * depth, 2);
   const DeviceArray<T> da(a), db(b), whole(rows * columns), part(101 * 57);
-  matmul_tiled<T>(exec, whole.view(rows, columns), da.view(rows, depth),
-                  db.view(columns, depth), Transpose::no, Transpose::yes, 1.0, 0.0);
+  matmul_tiled<T>(exec, whole.matrix(rows, columns), da.matrix(rows, depth),
+                  db.matrix(columns, depth), Transpose::no, Transpose::yes, 1.0, 0.0);
   const std::int64_t first_row = 93, first_column = 211;
   const View2<const T> some_rows(da.data() + first_row * depth, 101, depth);
   const View2<const T> some_columns(db.data() + first_column * depth, 57, depth);
-  matmul_tiled<T>(exec, part.view(101, 57), some_rows, some_columns, Transpose::no,
+  matmul_tiled<T>(exec, part.matrix(101, 57), some_rows, some_columns, Transpose::no,
                   Transpose::yes, 1.0, 0.0);
   fence(exec, "test");
-  const auto all = whole.to_host();
-  const auto few = part.to_host();
+  const auto all = whole.values();
+  const auto few = part.values();
   for (std::int64_t i = 0; i < 101; ++i)
     for (std::int64_t j = 0; j < 57; ++j)
       ASSERT_EQ(few[static_cast<std::size_t>(i * 57 + j)],
@@ -147,14 +147,14 @@ TYPED_TEST(Matmul, LinearLayersAgreeWithTheDefinition) {
       const auto ones = std::vector<T>(static_cast<std::size_t>(tokens), T(1));
       const DeviceArray<T> ax(x), aw(w), abias(bias), ady(dy), adw(dw), adbias(bias);
       const DeviceArray<T> ay(tokens * outputs), bare(tokens * outputs), adx(tokens * inputs);
-      linear_forward<T>(exec, ay.view(tokens, outputs), ax.view(tokens, inputs),
-                        aw.view(outputs, inputs), abias.view());
-      linear_forward<T>(exec, bare.view(tokens, outputs), ax.view(tokens, inputs),
-                        aw.view(outputs, inputs), View1<const T>());
-      linear_backward_input<T>(exec, adx.view(tokens, inputs), ady.view(tokens, outputs),
-                               aw.view(outputs, inputs));
-      linear_backward_weight<T>(exec, adw.view(outputs, inputs), adbias.view(),
-                                ady.view(tokens, outputs), ax.view(tokens, inputs));
+      linear_forward<T>(exec, ay.matrix(tokens, outputs), ax.matrix(tokens, inputs),
+                        aw.matrix(outputs, inputs), abias.flat());
+      linear_forward<T>(exec, bare.matrix(tokens, outputs), ax.matrix(tokens, inputs),
+                        aw.matrix(outputs, inputs), View1<const T>());
+      linear_backward_input<T>(exec, adx.matrix(tokens, inputs), ady.matrix(tokens, outputs),
+                               aw.matrix(outputs, inputs));
+      linear_backward_weight<T>(exec, adw.matrix(outputs, inputs), adbias.flat(),
+                                ady.matrix(tokens, outputs), ax.matrix(tokens, inputs));
       fence(exec, "test");
       const std::vector<T> none(static_cast<std::size_t>(tokens * outputs));
       const auto product =
@@ -163,15 +163,15 @@ TYPED_TEST(Matmul, LinearLayersAgreeWithTheDefinition) {
       for (std::size_t i = 0; i < expected.size(); ++i)
         expected[i] += static_cast<double>(bias[i % bias.size()]);
       const auto name = matmul_backend_name(dtype_of<T>);
-      expect_near(ay.to_host(), expected, tolerance<T>(inputs, 1, 1), name + " y");
-      expect_near(bare.to_host(), product, tolerance<T>(inputs, 1, 0), name + " y without bias");
-      expect_near(adx.to_host(),
+      expect_near(ay.values(), expected, tolerance<T>(inputs, 1, 1), name + " y");
+      expect_near(bare.values(), product, tolerance<T>(inputs, 1, 0), name + " y without bias");
+      expect_near(adx.values(),
                   reference::matmul(x, dy, w, tokens, inputs, outputs, false, false, 1.0, 0.0),
                   tolerance<T>(outputs, 1, 0), name + " dx");
-      expect_near(adw.to_host(),
+      expect_near(adw.values(),
                   reference::matmul(dw, dy, x, outputs, inputs, tokens, true, false, 1.0, 1.0),
                   tolerance<T>(tokens, 1, 1), name + " dw");
-      expect_near(adbias.to_host(),
+      expect_near(adbias.values(),
                   reference::matmul(bias, dy, ones, outputs, 1, tokens, true, false, 1.0, 1.0),
                   tolerance<T>(tokens, 1, 1), name + " dbias");
     }
@@ -181,7 +181,7 @@ TYPED_TEST(Matmul, LinearLayersAgreeWithTheDefinition) {
 TEST(MatmulBackends, ShapesThatDoNotMatchAreErrors) {
   const Exec exec;
   const DeviceArray<double> a(6), b(6), c(4);
-  EXPECT_THROW(matmul<double>(exec, c.view(2, 2), a.view(2, 3), b.view(2, 3), Transpose::no,
+  EXPECT_THROW(matmul<double>(exec, c.matrix(2, 2), a.matrix(2, 3), b.matrix(2, 3), Transpose::no,
                               Transpose::no),
                Error);
 }

@@ -3,6 +3,7 @@
 #include <reference/finite_difference.hpp>
 #include <reference/norm.hpp>
 #include <support/device_array.hpp>
+#include <support/numbers.hpp>
 
 #include <gtest/gtest.h>
 
@@ -72,19 +73,19 @@ TYPED_TEST(LayerNorm, ForwardMatchesReference) {
       const DeviceArray<T> y(t * d);
       const DeviceArray<Accumulate<T>> mean(t);
       const DeviceArray<Accumulate<T>> inverse(t);
-      layer_norm_forward<T>(Exec{}, y.view(t, d), mean.view(), inverse.view(), c.d_x.view(t, d),
-                            c.d_gain.view(), c.d_bias.view(), norm_epsilon);
+      layer_norm_forward<T>(Exec{}, y.matrix(t, d), mean.flat(), inverse.flat(), c.d_x.matrix(t, d),
+                            c.d_gain.flat(), c.d_bias.flat(), norm_epsilon);
       // The mean is off by roundings largest_x; that shifts x - mean, and changes 1/std by at most
       // its relative share.
       const auto spread = [&](std::size_t row) {
         return c.largest_x(row) * c.forward.inverse_std[row];
       };
-      expect_close(mean.to_host(), c.forward.mean,
+      expect_close(mean.values(), c.forward.mean,
                    [&](std::size_t i) { return c.roundings() * c.largest_x(i); });
-      expect_close(inverse.to_host(), c.forward.inverse_std, [&](std::size_t i) {
+      expect_close(inverse.values(), c.forward.inverse_std, [&](std::size_t i) {
         return c.roundings() * c.forward.inverse_std[i] * (1 + spread(i));
       });
-      expect_close(y.to_host(), c.forward.y, [&](std::size_t i) {
+      expect_close(y.values(), c.forward.y, [&](std::size_t i) {
         const double gain = std::abs(c.gain[c.column(i)]);
         const double s = spread(c.row(i));
         return c.roundings() * (gain * s * (2 + s) + std::abs(c.bias[c.column(i)]));
@@ -98,11 +99,11 @@ TYPED_TEST(LayerNorm, ForwardWorksInPlace) {
   const DeviceArray<T> y(13 * 128);
   const DeviceArray<Accumulate<T>> mean(13);
   const DeviceArray<Accumulate<T>> inverse(13);
-  layer_norm_forward<T>(Exec{}, y.view(13, 128), mean.view(), inverse.view(), c.d_x.view(13, 128),
-                        c.d_gain.view(), c.d_bias.view(), norm_epsilon);
-  layer_norm_forward<T>(Exec{}, c.d_x.view(13, 128), mean.view(), inverse.view(),
-                        c.d_x.view(13, 128), c.d_gain.view(), c.d_bias.view(), norm_epsilon);
-  EXPECT_EQ(c.d_x.to_host(), y.to_host());
+  layer_norm_forward<T>(Exec{}, y.matrix(13, 128), mean.flat(), inverse.flat(),
+                        c.d_x.matrix(13, 128), c.d_gain.flat(), c.d_bias.flat(), norm_epsilon);
+  layer_norm_forward<T>(Exec{}, c.d_x.matrix(13, 128), mean.flat(), inverse.flat(),
+                        c.d_x.matrix(13, 128), c.d_gain.flat(), c.d_bias.flat(), norm_epsilon);
+  EXPECT_EQ(c.d_x.values(), y.values());
 }
 
 /// |dx| is a difference of three terms, each at most inverse_std times the row's largest |gain dy|
@@ -124,17 +125,18 @@ TYPED_TEST(LayerNorm, BackwardInputMatchesReference) {
       const Case<T> c(t, d);
       auto expected = reference::layer_norm_backward_input(c.dy, c.x, c.gain, c.forward);
       const DeviceArray<T> dx(t * d);
-      layer_norm_backward_input<T>(Exec{}, dx.view(t, d), c.d_dy.view(t, d), c.d_x.view(t, d),
-                                   c.d_mean.view(), c.d_inverse.view(), c.d_gain.view(), false);
-      expect_close(dx.to_host(), expected,
+      layer_norm_backward_input<T>(Exec{}, dx.matrix(t, d), c.d_dy.matrix(t, d), c.d_x.matrix(t, d),
+                                   c.d_mean.flat(), c.d_inverse.flat(), c.d_gain.flat(), false);
+      expect_close(dx.values(), expected,
                    [&](std::size_t i) { return backward_bound(c, c.row(i)); });
 
       const auto stream = random_numbers<T>(t * d, 5);
       const DeviceArray<T> sum(stream);
-      layer_norm_backward_input<T>(Exec{}, sum.view(t, d), c.d_dy.view(t, d), c.d_x.view(t, d),
-                                   c.d_mean.view(), c.d_inverse.view(), c.d_gain.view(), true);
+      layer_norm_backward_input<T>(Exec{}, sum.matrix(t, d), c.d_dy.matrix(t, d),
+                                   c.d_x.matrix(t, d), c.d_mean.flat(), c.d_inverse.flat(),
+                                   c.d_gain.flat(), true);
       for (std::size_t i = 0; i < expected.size(); ++i) expected[i] += stream[i];
-      expect_close(sum.to_host(), expected, [&](std::size_t i) {
+      expect_close(sum.values(), expected, [&](std::size_t i) {
         return backward_bound(c, c.row(i)) +
                2 * std::numeric_limits<T>::epsilon() * std::abs(expected[i]);
       });
@@ -165,12 +167,12 @@ TYPED_TEST(LayerNorm, BackwardWeightMatchesReferenceAndAdds) {
                                   c.forward.inverse_std[row];
         bias_size[c.column(i)] += std::abs(c.dy[i]);
       }
-      layer_norm_backward_weight<T>(Exec{}, dgain.view(), dbias.view(), c.d_dy.view(t, d),
-                                    c.d_x.view(t, d), c.d_mean.view(), c.d_inverse.view());
+      layer_norm_backward_weight<T>(Exec{}, dgain.flat(), dbias.flat(), c.d_dy.matrix(t, d),
+                                    c.d_x.matrix(t, d), c.d_mean.flat(), c.d_inverse.flat());
       const double roundings = static_cast<double>(t + 4) * std::numeric_limits<T>::epsilon();
-      expect_close(dgain.to_host(), gain,
+      expect_close(dgain.values(), gain,
                    [&](std::size_t i) { return roundings * (gain_size[i] + std::abs(start[i])); });
-      expect_close(dbias.to_host(), bias, [&](std::size_t i) {
+      expect_close(dbias.values(), bias, [&](std::size_t i) {
         return roundings * (bias_size[i] + std::abs(start[columns + i]));
       });
     }
@@ -186,10 +188,11 @@ TEST(LayerNormGradient, BackwardMatchesFiniteDifferences) {
     const DeviceArray<double> dx(2 * d);
     const DeviceArray<double> dgain(d);
     const DeviceArray<double> dbias(d);
-    layer_norm_backward_input<double>(Exec{}, dx.view(2, d), c.d_dy.view(2, d), c.d_x.view(2, d),
-                                      c.d_mean.view(), c.d_inverse.view(), c.d_gain.view(), false);
-    layer_norm_backward_weight<double>(Exec{}, dgain.view(), dbias.view(), c.d_dy.view(2, d),
-                                       c.d_x.view(2, d), c.d_mean.view(), c.d_inverse.view());
+    layer_norm_backward_input<double>(Exec{}, dx.matrix(2, d), c.d_dy.matrix(2, d),
+                                      c.d_x.matrix(2, d), c.d_mean.flat(), c.d_inverse.flat(),
+                                      c.d_gain.flat(), false);
+    layer_norm_backward_weight<double>(Exec{}, dgain.flat(), dbias.flat(), c.d_dy.matrix(2, d),
+                                       c.d_x.matrix(2, d), c.d_mean.flat(), c.d_inverse.flat());
     // Truncation: each of the three derivatives by x brings a factor of at most 3 inverse_std
     // (through x, mean and variance). Cancellation: a sum of 2D terms of which each is off by some
     // eps.
@@ -208,14 +211,14 @@ TEST(LayerNormGradient, BackwardMatchesFiniteDifferences) {
     ASSERT_LT(bound, 1e-4);  // or the comparison would mean nothing
     const auto close = [&](std::size_t) { return bound; };
     expect_close(
-        dx.to_host(),
+        dx.values(),
         reference::finite_difference([&](const auto& x) { return loss(x, c.gain, c.bias); }, c.x),
         close);
-    expect_close(dgain.to_host(),
+    expect_close(dgain.values(),
                  reference::finite_difference(
                      [&](const auto& gain) { return loss(c.x, gain, c.bias); }, c.gain),
                  close);
-    expect_close(dbias.to_host(),
+    expect_close(dbias.values(),
                  reference::finite_difference(
                      [&](const auto& bias) { return loss(c.x, c.gain, bias); }, c.bias),
                  close);

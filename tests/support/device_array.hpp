@@ -1,74 +1,66 @@
 #pragma once
 
-#include <trireme/tensor/fence.hpp>
 #include <trireme/tensor/views.hpp>
 
-#include <gtest/gtest.h>
+#include <Kokkos_Core.hpp>
 
-#include <cmath>
-#include <cstddef>
 #include <cstdint>
 #include <random>
+#include <utility>
 #include <vector>
 
 namespace trireme::testing {
 
-/// An array in the memory of kernels that owns itself, for tests: `DeviceArray<float> x(values);
-/// kernel(exec, x.view(2, 3));`
+/// Device memory that a test owns, filled from and read back to plain host vectors. Begins on a
+/// cache line.
 template <class T>
 class DeviceArray {
  public:
-  explicit DeviceArray(std::int64_t n) : memory_("test array", static_cast<std::size_t>(n)) {}
-  DeviceArray(std::int64_t n, T value) : DeviceArray(n) { Kokkos::deep_copy(memory_, value); }
-
-  /// Values are rounded to T.
-  template <class U>
-  explicit DeviceArray(const std::vector<U>& values)
-      : DeviceArray(static_cast<std::int64_t>(values.size())) {
+  explicit DeviceArray(std::int64_t n, T value = T(0))
+      : DeviceArray(std::vector<T>(static_cast<std::size_t>(n), value)) {}
+  explicit DeviceArray(const std::vector<T>& values) : size_(values.size()) {
+    const std::size_t bytes = size_ * sizeof(T) + 64;
+    memory_ = Kokkos::View<char*, Memory>("test array", bytes);
+    const auto address = reinterpret_cast<std::uintptr_t>(memory_.data());
+    data_ = reinterpret_cast<T*>((address + 63) / 64 * 64);
     assign(values);
   }
 
+  /// Values of another type are rounded to T.
   template <class U>
-  void assign(const std::vector<U>& values) {
-    auto mirror = Kokkos::create_mirror_view(memory_);
-    for (std::size_t i = 0; i < values.size(); ++i) mirror(i) = static_cast<T>(values[i]);
-    Kokkos::deep_copy(memory_, mirror);
+  explicit DeviceArray(const std::vector<U>& values)
+      : DeviceArray(std::vector<T>(values.begin(), values.end())) {}
+
+  void assign(const std::vector<T>& values) { Kokkos::deep_copy(flat(), host(values)); }
+
+  std::vector<T> values() const {
+    std::vector<T> result(size_);
+    Kokkos::deep_copy(
+        Kokkos::View<T*, Kokkos::LayoutRight, Kokkos::HostSpace, Unmanaged>(result.data(), size_),
+        View1<const T>(data_, size_));
+    return result;
   }
 
-  View1<T> view() const { return View1<T>(memory_.data(), memory_.extent(0)); }
-  View1<T> view(std::int64_t n0) const { return View1<T>(memory_.data(), size(n0)); }
-  View2<T> view(std::int64_t n0, std::int64_t n1) const {
-    return View2<T>(memory_.data(), size(n0), size(n1));
+  T* data() const { return data_; }
+  View1<T> flat() const { return View1<T>(data_, size_); }
+  View2<T> matrix(std::int64_t rows, std::int64_t columns) const {
+    return View2<T>(data_, static_cast<std::size_t>(rows), static_cast<std::size_t>(columns));
   }
-  View3<T> view(std::int64_t n0, std::int64_t n1, std::int64_t n2) const {
-    return View3<T>(memory_.data(), size(n0), size(n1), size(n2));
-  }
-  View4<T> view(std::int64_t n0, std::int64_t n1, std::int64_t n2, std::int64_t n3) const {
-    return View4<T>(memory_.data(), size(n0), size(n1), size(n2), size(n3));
-  }
-  T* data() const { return memory_.data(); }
-
-  std::vector<T> to_host() const {
-    fence(Exec{}, "test result");
-    auto mirror = Kokkos::create_mirror_view(memory_);
-    Kokkos::deep_copy(mirror, memory_);
-    return std::vector<T>(mirror.data(), mirror.data() + mirror.extent(0));
+  View3<T> cube(std::int64_t n0, std::int64_t n1, std::int64_t n2) const {
+    return View3<T>(data_, static_cast<std::size_t>(n0), static_cast<std::size_t>(n1),
+                    static_cast<std::size_t>(n2));
   }
 
  private:
-  static std::size_t size(std::int64_t n) { return static_cast<std::size_t>(n); }
-  Kokkos::View<T*, Memory> memory_;
-};
+  static auto host(const std::vector<T>& values) {
+    return Kokkos::View<const T*, Kokkos::LayoutRight, Kokkos::HostSpace, Unmanaged>(values.data(),
+                                                                                     values.size());
+  }
 
-/// n numbers from N(0, spread^2), rounded to T so that kernel and reference begin with the same.
-template <class T>
-std::vector<double> random_numbers(std::int64_t n, unsigned seed, double spread = 1) {
-  std::mt19937 generator(seed);
-  std::normal_distribution<double> normal(0, spread);
-  std::vector<double> values(static_cast<std::size_t>(n));
-  for (double& value : values) value = static_cast<double>(static_cast<T>(normal(generator)));
-  return values;
-}
+  Kokkos::View<char*, Memory> memory_;
+  T* data_ = nullptr;
+  std::size_t size_ = 0;
+};
 
 /// n numbers uniform in [-1, 1), the same for every T up to its rounding.
 template <class T>
@@ -78,18 +70,6 @@ std::vector<T> uniform(std::int64_t n, unsigned seed) {
   std::vector<T> values(static_cast<std::size_t>(n));
   for (T& value : values) value = static_cast<T>(distribution(generator));
   return values;
-}
-
-/// |actual[i] - expected[i]| <= bound(i) for every i; the first that is not is shown.
-template <class T, class Bound>
-void expect_close(const std::vector<T>& actual, const std::vector<double>& expected,
-                  const Bound& bound) {
-  ASSERT_EQ(actual.size(), expected.size());
-  for (std::size_t i = 0; i < actual.size(); ++i) {
-    const double difference = std::abs(static_cast<double>(actual[i]) - expected[i]);
-    ASSERT_LE(difference, bound(i))
-        << "element " << i << " is " << actual[i] << ", expected " << expected[i];
-  }
 }
 
 }  // namespace trireme::testing
