@@ -5,6 +5,14 @@
 
 #include <cstdint>
 
+/// Before a loop over the rows of a register tile: only unrolled do the tile's elements have
+/// registers.
+#if defined(__clang__) || defined(__CUDACC__)
+#define TRIREME_UNROLL _Pragma("unroll")
+#else
+#define TRIREME_UNROLL _Pragma("GCC unroll 8")
+#endif
+
 namespace trireme::kernels {
 
 /// The block of a product that one thread keeps in registers: `rows` broadcast operands by `lanes`
@@ -56,6 +64,7 @@ TRIREME_FUNCTION void tile_product(Lanes<T> c, Broadcast<T> a, Lanes<const T> b,
   constexpr int rows = Tile<T>::rows;
   constexpr int lanes = Tile<T>::lanes;
   T sum[rows][lanes];
+  TRIREME_UNROLL
   for (int i = 0; i < rows; ++i) {
 #pragma omp simd
     for (int j = 0; j < lanes; ++j) sum[i][j] = T(0);
@@ -63,7 +72,7 @@ TRIREME_FUNCTION void tile_product(Lanes<T> c, Broadcast<T> a, Lanes<const T> b,
   const T* __restrict left = a.data;
   const T* __restrict right = b.data;
   for (std::int64_t k = 0; k < depth; ++k) {
-#pragma GCC unroll 8
+    TRIREME_UNROLL
     for (int i = 0; i < rows; ++i) {
       const T x = left[i * a.row + k * a.depth];
 #pragma omp simd
@@ -71,6 +80,7 @@ TRIREME_FUNCTION void tile_product(Lanes<T> c, Broadcast<T> a, Lanes<const T> b,
     }
   }
   T* __restrict out = c.data;
+  TRIREME_UNROLL
   for (int i = 0; i < rows; ++i) {
 #pragma omp simd
     for (int j = 0; j < lanes; ++j) {
