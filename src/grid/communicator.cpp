@@ -160,6 +160,14 @@ std::vector<std::string> Communicator::gather(const std::string& value, int root
   return parts;
 }
 
+std::unique_ptr<Communicator> Communicator::split(int colour, int position, std::string name) {
+  MPI_Comm part = MPI_COMM_NULL;
+  mpi(MPI_Comm_split(communicator_, colour, position, &part), "split", name_);
+  return std::make_unique<Communicator>(part, std::move(name));
+}
+
+std::unique_ptr<Communicator> Communicator::self() { return std::make_unique<Communicator>(MPI_COMM_SELF, "self"); }
+
 void Communicator::barrier(const char* what) {
   if (size_ == 1) return;
   MPI_Request request = MPI_REQUEST_NULL;

@@ -74,12 +74,8 @@ void Runtime::abort(const Error& error) {
 
 namespace {
 
-std::unique_ptr<Communicator> split(Communicator& world, const layout::ProcessGrid& grid, Axis axis) {
-  MPI_Comm part = MPI_COMM_NULL;
-  const int code = MPI_Comm_split(MPI_COMM_WORLD, grid.colour(axis, world.rank()), grid.position(axis, world.rank()),
-                                  &part);
-  check(code == MPI_SUCCESS, "MPI_Comm_split along ", name_of(axis), " failed with code ", code);
-  return std::make_unique<Communicator>(part, std::string(name_of(axis)));
+std::unique_ptr<Communicator> along(Communicator& world, const layout::ProcessGrid& grid, Axis axis) {
+  return world.split(grid.colour(axis, world.rank()), grid.position(axis, world.rank()), std::string(name_of(axis)));
 }
 
 }  // namespace
@@ -87,9 +83,9 @@ std::unique_ptr<Communicator> split(Communicator& world, const layout::ProcessGr
 Grid::Grid(Communicator& world, const layout::ProcessGrid& process_grid)
     : world_(world),
       process_grid_(process_grid),
-      data_(split(world, process_grid, Axis::data)),
-      pipeline_(split(world, process_grid, Axis::pipeline)),
-      tensor_(split(world, process_grid, Axis::tensor)) {
+      data_(along(world, process_grid, Axis::data)),
+      pipeline_(along(world, process_grid, Axis::pipeline)),
+      tensor_(along(world, process_grid, Axis::tensor)) {
   check(process_grid.ranks() == world.size(), "a grid of ", process_grid.ranks(), " ranks in a world of ",
         world.size());
 }

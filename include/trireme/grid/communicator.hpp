@@ -5,6 +5,7 @@
 #include <mpi.h>
 
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <string>
 #include <utility>
@@ -73,6 +74,11 @@ class Communicator {
 
   void barrier(const char* what);
   void wait(Request& request, const char* what);
+
+  /// The ranks of equal `colour` as a communicator of their own, ordered by `position`. Collective.
+  std::unique_ptr<Communicator> split(int colour, int position, std::string name);
+  /// This rank alone.
+  static std::unique_ptr<Communicator> self();
 
   /// Moves transfers that are under way: MPICH moves nothing by itself. Called between layers.
   void progress();

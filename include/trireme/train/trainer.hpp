@@ -1,7 +1,8 @@
 #pragma once
 
 #include <trireme/base/check.hpp>
-#include <trireme/checkpoint/checkpoint.hpp>
+#include <trireme/checkpoint/reader.hpp>
+#include <trireme/checkpoint/writer.hpp>
 #include <trireme/data/samples.hpp>
 #include <trireme/train/metrics.hpp>
 #include <trireme/train/worker.hpp>

@@ -1,7 +1,7 @@
 #pragma once
 
 #include <trireme/architecture/architecture.hpp>
-#include <trireme/checkpoint/checkpoint.hpp>
+#include <trireme/checkpoint/reader.hpp>
 #include <trireme/data/samples.hpp>
 #include <trireme/deck/config.hpp>
 #include <trireme/grid/runtime.hpp>

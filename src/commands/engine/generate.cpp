@@ -1,5 +1,5 @@
 #include <trireme/base/log.hpp>
-#include <trireme/checkpoint/checkpoint.hpp>
+#include <trireme/checkpoint/reader.hpp>
 #include <trireme/commands/engine.hpp>
 #include <trireme/commands/session.hpp>
 #include <trireme/data/tokenizer.hpp>

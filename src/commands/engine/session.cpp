@@ -1,5 +1,5 @@
 #include <trireme/base/log.hpp>
-#include <trireme/checkpoint/checkpoint.hpp>
+#include <trireme/checkpoint/reader.hpp>
 #include <trireme/commands/resolve.hpp>
 #include <trireme/commands/session.hpp>
 #include <trireme/deck/checks.hpp>

@@ -1,0 +1,88 @@
+#pragma once
+
+#include <trireme/data/samples.hpp>
+#include <trireme/data/token_file.hpp>
+#include <trireme/data/token_file_writer.hpp>
+#include <trireme/deck/deck.hpp>
+#include <trireme/grid/runtime.hpp>
+#include <trireme/train/worker.hpp>
+
+#include "support/runtime.hpp"
+#include "support/temporary_folder.hpp"
+
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace trireme::testing {
+
+/// A resolved deck of a model of 2 layers with odd sizes, in fp64 with dropout, for `ranks` data-parallel ranks.
+inline deck::Config small_config(std::int64_t global, std::int64_t micro, std::int64_t ranks,
+                                 const std::vector<std::string>& overrides = {}) {
+  const std::string content = R"(
+[run]
+steps = 20
+[model]
+layers = 2
+hidden = 36
+heads = 3
+feed_forward = 100
+sequence = 23
+vocabulary = 257
+dropout = 0.1
+[batch]
+global = )" + std::to_string(global) + "\nmicro = " + std::to_string(micro) + R"(
+[precision]
+compute = "fp64"
+[optimizer]
+learning_rate = 5e-3
+warmup_steps = 4
+[data]
+train = "unused.h5"
+)";
+  deck::Config config = deck::parse_deck(content, "test.toml", overrides).config;
+  config.parallel.data = ranks;
+  return config;
+}
+
+/// A token file of pseudo-random bytes in documents of 100 tokens, made by rank 0 in its own folder.
+inline std::string write_tokens(const TemporaryFolder& folder, std::int64_t tokens) {
+  const std::string path = folder.file("tokens.h5");
+  data::TokenFileWriter writer(path, "bytes", 257);
+  std::uint64_t state = 88172645463325252ull;
+  std::vector<std::int32_t> document;
+  for (std::int64_t i = 0; i < tokens; ++i) {
+    state ^= state << 13;
+    state ^= state >> 7;
+    state ^= state << 17;
+    // Skewed like text: a model can learn it, so that losses move.
+    document.push_back(static_cast<std::int32_t>('a' + (state >> 40) % 5 * ((state >> 20) % 5)));
+    if (document.size() == 100) {
+      writer.append(document);
+      writer.end_document(100);
+      document.clear();
+    }
+  }
+  writer.commit("test");
+  return path;
+}
+
+/// Losses and norms of the first steps.
+struct Trace {
+  std::vector<double> losses;
+  std::vector<double> norms;
+  bool operator==(const Trace&) const = default;
+};
+
+inline Trace run_steps(train::Worker& worker, const data::Samples& samples, std::int64_t first, std::int64_t last) {
+  Trace trace;
+  for (std::int64_t step = first; step <= last; ++step) {
+    worker.train_step(step, samples);
+    const auto found = worker.result();
+    trace.losses.push_back(found.loss);
+    trace.norms.push_back(found.gradient_norm);
+  }
+  return trace;
+}
+
+}  // namespace trireme::testing

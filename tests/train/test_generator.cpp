@@ -1,0 +1,85 @@
+#include <trireme/train/generator.hpp>
+#include <trireme/train/metrics.hpp>
+
+#include "support/temporary_folder.hpp"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+#include <map>
+
+namespace trireme::train {
+namespace {
+
+TEST(Draw, TemperatureZeroAndTopOneTakeTheLikeliest) {
+  const std::vector<double> logits{0.1, 3.0, -1.0, 3.0};
+  EXPECT_EQ(draw(logits, {0, 0, 1}, 0, 0), 1) << "the first of equals";
+  EXPECT_EQ(draw(logits, {1, 1, 1}, 0, 0), 1);
+}
+
+TEST(Draw, FrequenciesFollowTheSoftmax) {
+  const std::vector<double> logits{std::log(1.0), std::log(2.0), std::log(5.0), std::log(4.0)};
+  const int n = 20000;
+  for (const std::int64_t top_k : {0, 2}) {
+    std::map<std::int32_t, int> counts;
+    for (int i = 0; i < n; ++i) ++counts[draw(logits, {1, top_k, 9}, 3, static_cast<std::uint64_t>(i))];
+    const double sum = top_k == 0 ? 12 : 9;
+    for (std::int32_t id = 0; id < 4; ++id) {
+      const double weight = std::exp(logits[static_cast<std::size_t>(id)]);
+      const double p = top_k == 2 && id < 2 ? 0 : weight / sum;
+      // Five deviations of a binomial count.
+      EXPECT_NEAR(counts[id], n * p, 5 * std::sqrt(n * p * (1 - p)) + 1e-9) << id;
+    }
+  }
+}
+
+TEST(Draw, DependsOnSeedSampleAndPosition) {
+  const std::vector<double> logits(1000, 0.0);
+  const auto base = draw(logits, {1, 0, 1}, 0, 0);
+  EXPECT_EQ(draw(logits, {1, 0, 1}, 0, 0), base);
+  int same = 0;
+  same += draw(logits, {1, 0, 2}, 0, 0) == base;
+  same += draw(logits, {1, 0, 1}, 1, 0) == base;
+  same += draw(logits, {1, 0, 1}, 0, 1) == base;
+  EXPECT_LE(same, 1);
+}
+
+TEST(Metrics, NumbersReadBackExactly) {
+  Metrics m;
+  m.step = 7;
+  m.loss = 0.1 + 0.2;
+  m.learning_rate = 1.0 / 3;
+  m.bits_per_byte = std::nextafter(2.0, 3.0);
+  const std::string line = to_json(m);
+  const auto number = [&](const std::string& key) {
+    return std::strtod(line.c_str() + line.find("\"" + key + "\": ") + key.size() + 4, nullptr);
+  };
+  EXPECT_EQ(number("loss"), m.loss);
+  EXPECT_EQ(number("learning_rate"), m.learning_rate);
+  EXPECT_EQ(number("bits_per_byte"), *m.bits_per_byte);
+}
+
+TEST(Metrics, ARestartedRunReadsAsOne) {
+  const trireme::testing::TemporaryFolder folder;
+  const auto write = [&](std::optional<std::int64_t> restored, std::int64_t first, std::int64_t last) {
+    MetricsFile file(folder.path().string(), restored);
+    for (Metrics m; m.step <= last; ++m.step)
+      if (m.step >= first) file.write(m);
+  };
+  const auto steps = [&](const std::string& name) {
+    std::string found;
+    std::ifstream in(folder.file(name));
+    for (std::string line; std::getline(in, line);) found += line.substr(9, line.find(',') - 9) + " ";
+    return found;
+  };
+  write(std::nullopt, 1, 5);
+  write(3, 4, 6);
+  EXPECT_EQ(steps("metrics.jsonl"), "1 2 3 4 5 6 ");
+  write(std::nullopt, 1, 2);
+  EXPECT_EQ(steps("metrics.jsonl"), "1 2 ");
+  EXPECT_EQ(steps("metrics.previous.jsonl"), "1 2 3 4 5 6 ");
+}
+
+}  // namespace
+}  // namespace trireme::train

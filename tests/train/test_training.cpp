@@ -1,0 +1,181 @@
+#include <trireme/checkpoint/writer.hpp>
+#include <trireme/schedule/machine.hpp>
+#include <trireme/tensor/arena.hpp>
+#include <trireme/tensor/fence.hpp>
+
+#include "support/training.hpp"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+namespace trireme::train {
+namespace {
+
+using namespace trireme::testing;
+
+/// A worker with all it needs, on all ranks of `world`.
+class Rig {
+ public:
+  Rig(const deck::Config& config, const data::TokenFile& tokens, grid::Communicator& world = runtime().world())
+      : config_(config),
+        architecture_(architecture::describe(config_.model)),
+        grid_(world, layout::ProcessGrid(static_cast<int>(config.parallel.data), 1, 1, world.size())),
+        program_(schedule::generate(config.parallel.schedule,
+                                    {1, static_cast<int>(config.batch.global / config.batch.micro /
+                                                         config.parallel.data)})),
+        samples(tokens, config.model.sequence, 3) {
+    schedule::lower(program_);
+    worker = make_worker(config_, architecture_, grid_, &program_, Mode::train);
+    worker->initialise();
+  }
+  Trace run(std::int64_t first, std::int64_t last) { return run_steps(*worker, samples, first, last); }
+
+ private:
+  deck::Config config_;
+  architecture::Architecture architecture_;
+  grid::Grid grid_;
+  schedule::Program program_;
+
+ public:
+  data::Samples samples;
+  std::unique_ptr<Worker> worker;
+};
+
+class Training : public ::testing::Test {
+ protected:
+  // Each rank makes a file of its own: the content is the same.
+  TemporaryFolder folder_;
+  data::TokenFile tokens_{write_tokens(folder_, 20000)};
+};
+
+std::vector<double> golden_losses() {
+  std::vector<double> values;
+  std::ifstream in(TRIREME_SOURCE_DIR "/tests/golden/training_fp64/losses.txt");
+  for (double value = 0; in >> value;) values.push_back(value);
+  return values;
+}
+
+void expect_near(const std::vector<double>& actual, const std::vector<double>& expected, double relative) {
+  ASSERT_EQ(actual.size(), expected.size());
+  for (std::size_t i = 0; i < actual.size(); ++i)
+    EXPECT_NEAR(actual[i], expected[i], relative * expected[i]) << "step " << i + 1;
+}
+
+/// Sums in another order differ by rounding errors of some ε = 2.2e-16 relative to the gradient's norm, which 20 steps
+/// carry on: the design promises 1e-12.
+constexpr double tolerance = 1e-12;
+
+/// Kept losses: a change that moves them changes the numerics. Printed by TRIREME_PRINT_GOLDEN=1.
+TEST_F(Training, GoldenLossesAreKept) {
+  const auto self = grid::Communicator::self();
+  const Trace trace = Rig(small_config(8, 2, 1), tokens_, *self).run(1, 20);
+  if (std::getenv("TRIREME_PRINT_GOLDEN") != nullptr)
+    for (const double loss : trace.losses) std::printf("%.9g\n", loss);
+  expect_near(trace.losses, golden_losses(), 5e-9);  // written with nine digits
+}
+
+TEST_F(Training, LossesAndNormsDoNotDependOnTheNumberOfRanksOrTheMicroBatch) {
+  const std::int64_t ranks = runtime().ranks();
+  const std::int64_t global = ranks == 3 ? 12 : 8;
+  const auto self = grid::Communicator::self();
+  const Trace alone = Rig(small_config(global, 1, 1), tokens_, *self).run(1, 20);
+  int compared = 0;
+  for (const std::int64_t micro : {1, 2, 4, 8}) {
+    if (global % (micro * ranks) != 0) continue;
+    SCOPED_TRACE(text("micro-batch ", micro));
+    const Trace trace = Rig(small_config(global, micro, ranks), tokens_).run(1, 20);
+    expect_near(trace.losses, alone.losses, tolerance);
+    expect_near(trace.norms, alone.norms, 1e-10);
+    ++compared;
+  }
+  EXPECT_GE(compared, 1);
+}
+
+TEST_F(Training, SchedulesGiveTheSameBits) {
+  const std::int64_t ranks = runtime().ranks();
+  const std::int64_t global = 4 * ranks;
+  const Trace a = Rig(small_config(global, 1, ranks, {"parallel.schedule=gpipe"}), tokens_).run(1, 5);
+  const Trace b = Rig(small_config(global, 1, ranks, {"parallel.schedule=1f1b"}), tokens_).run(1, 5);
+  EXPECT_EQ(a, b);
+}
+
+TEST_F(Training, TheSameProgramTwiceGivesTheSameBits) {
+  const std::int64_t ranks = runtime().ranks();
+  for (const char* compute : {"fp32", "fp64"}) {
+    const auto config = small_config(2 * ranks, 1, ranks, {text("precision.compute=", compute)});
+    EXPECT_EQ(Rig(config, tokens_).run(1, 10), Rig(config, tokens_).run(1, 10)) << compute;
+  }
+}
+
+TEST_F(Training, SmallBucketsGiveTheSameLosses) {
+  const std::int64_t ranks = runtime().ranks();
+  const Trace a = Rig(small_config(2 * ranks, 1, ranks), tokens_).run(1, 5);
+  const Trace b = Rig(small_config(2 * ranks, 1, ranks, {"parallel.bucket_bytes=1024"}), tokens_).run(1, 5);
+  for (std::size_t i = 0; i < a.losses.size(); ++i) EXPECT_NEAR(a.losses[i], b.losses[i], tolerance * a.losses[i]);
+}
+
+TEST_F(Training, ARestartGoesOnBitForBit) {
+  const std::int64_t ranks = runtime().ranks();
+  const auto config = small_config(2 * ranks, 1, ranks);
+  Rig whole(config, tokens_);
+  whole.run(1, 6);
+  const Trace expected = whole.run(7, 12);
+
+  Rig first(config, tokens_);
+  first.run(1, 6);
+  const auto arrays = first.worker->save();
+  std::vector<checkpoint::ArrayView> views;
+  for (const auto& a : arrays) views.push_back({a.name, a.dtype, a.shape, a.bytes.data()});
+  checkpoint::write(folder_.file("checkpoints"), {6, 12 * ranks, "# deck"}, views, 0);
+
+  Rig second(config, tokens_);
+  second.worker->load(checkpoint::Reader(folder_.file("checkpoints/step_00000006")));
+  EXPECT_EQ(second.run(7, 12), expected);
+}
+
+TEST_F(Training, LossFallsBelowTheUniformOne) {
+  const std::int64_t ranks = runtime().ranks();
+  const Trace trace = Rig(small_config(4 * ranks, 2, ranks, {"model.dropout=0"}), tokens_).run(1, 20);
+  EXPECT_NEAR(trace.losses.front(), std::log(257.0), 0.1);
+  EXPECT_LT(trace.losses.back(), 4.0);
+}
+
+TEST_F(Training, ASecondStepAllocatesNothingAndWaitsTwicePerResult) {
+  const std::int64_t ranks = runtime().ranks();
+  Rig rig(small_config(2 * ranks, 1, ranks), tokens_);
+  rig.run(1, 1);
+  static std::int64_t kokkos_allocations = 0;
+  kokkos_allocations = 0;
+  Kokkos::Tools::Experimental::set_allocate_data_callback(
+      [](const Kokkos_Profiling_SpaceHandle, const char*, const void*, const uint64_t) { ++kokkos_allocations; });
+  const std::int64_t arenas = arena_allocation_count();
+  const std::int64_t waits = fence_count();
+  rig.worker->train_step(2, rig.samples);
+  EXPECT_EQ(fence_count() - waits, 0) << "a step queues its work and waits for nothing";
+  rig.worker->result();
+  EXPECT_EQ(fence_count() - waits, 2) << "loss and norm";
+  EXPECT_EQ(arena_allocation_count(), arenas);
+  EXPECT_EQ(kokkos_allocations, 0);
+  Kokkos::Tools::Experimental::set_allocate_data_callback(nullptr);
+}
+
+TEST_F(Training, EvaluationDoesNotDependOnRanksOrMicroBatch) {
+  const std::int64_t ranks = runtime().ranks();
+  const data::Windows windows(tokens_, 23);
+  const std::vector<std::int32_t> bytes(257, 1);
+  std::vector<double> nats;
+  for (const std::int64_t micro : {1, 3, 4}) {
+    Rig rig(small_config(micro * ranks, micro, ranks), tokens_);
+    const Evaluation e = rig.worker->evaluate(windows, 37, bytes);
+    EXPECT_EQ(e.tokens, 37 * 23);
+    EXPECT_EQ(e.bytes, e.tokens);
+    nats.push_back(e.nats);
+  }
+  EXPECT_NEAR(nats[0], nats[1], 1e-12 * nats[0]);
+  EXPECT_NEAR(nats[0], nats[2], 1e-12 * nats[0]);
+  EXPECT_NEAR(nats[0] / (37 * 23), std::log(257.0), 0.1);
+}
+
+}  // namespace
+}  // namespace trireme::train
