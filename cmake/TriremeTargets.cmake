@@ -30,9 +30,6 @@ if(TRIREME_SANITIZE)
     target_compile_options(trireme_options INTERFACE -Wno-maybe-uninitialized)
   endif()
   target_link_options(trireme_options INTERFACE -fsanitize=${TRIREME_SANITIZE})
-  if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")  # instrumented std::variant looks uninitialised to GCC (bug 80635)
-    target_compile_options(trireme_options INTERFACE -Wno-maybe-uninitialized)
-  endif()
 endif()
 
 # trireme_folder(<name> [LINKS <target>...]): the target trireme_<name> from all of src/<name>/. Sources are globbed on

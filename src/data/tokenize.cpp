@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <iterator>
 #include <memory>
 
 namespace trireme::data {
@@ -99,6 +100,20 @@ bool is_one_of(const fs::path& file, const std::vector<std::string>& others) {
   });
 }
 
+std::vector<std::string> files_below(const std::string& folder,
+                                     const std::vector<std::string>& outputs) {
+  std::vector<std::string> files;
+  try {
+    for (const auto& entry : fs::recursive_directory_iterator(folder))
+      if (entry.is_regular_file() && !is_one_of(entry.path(), outputs))
+        files.push_back(entry.path().string());
+  } catch (const fs::filesystem_error& error) {  // names the folder below that cannot be opened
+    throw UsageError(text(folder, ": cannot list its files: ", error.what()));
+  }
+  std::sort(files.begin(), files.end());
+  return files;
+}
+
 }  // namespace
 
 bool chosen_for_validation(std::uint64_t seed, std::int64_t number, double fraction) {
@@ -110,17 +125,15 @@ std::vector<std::string> input_files(const std::vector<std::string>& inputs,
                                      const std::vector<std::string>& outputs) {
   std::vector<std::string> files;
   for (const auto& input : inputs) {
-    if (input == "-" || !fs::is_directory(input)) {
-      check_usage(input == "-" || fs::exists(input), input, ": no such file or folder");
+    std::error_code error;
+    if (input == "-" || !fs::is_directory(input, error)) {
+      check_usage(input == "-" || fs::exists(input, error), input, ": no such file or folder");
       files.push_back(input);
       continue;
     }
-    const auto first = std::ssize(files);
-    for (const auto& entry : fs::recursive_directory_iterator(input))
-      if (entry.is_regular_file() && !is_one_of(entry.path(), outputs))
-        files.push_back(entry.path().string());
-    check_usage(std::ssize(files) > first, input, ": no files in this folder");
-    std::sort(files.begin() + first, files.end());
+    auto found = files_below(input, outputs);
+    check_usage(!found.empty(), input, ": no files in this folder");
+    std::move(found.begin(), found.end(), std::back_inserter(files));
   }
   return files;
 }

@@ -164,6 +164,7 @@ TEST(TokenFile, SurvivesMutations) {
     try {
       const TokenFile file(path);
       file.verify();
+      EXPECT_EQ(file.sources(), "a.txt\nb.txt");  // through HDF5
       ++read;
     } catch (const Error& error) {
       EXPECT_NE(std::string(error.what()).find(path), std::string::npos) << error.what();
