@@ -26,6 +26,11 @@ class DeviceArray {
     assign(values);
   }
 
+  /// Values of another type are rounded to T.
+  template <class U>
+  explicit DeviceArray(const std::vector<U>& values)
+      : DeviceArray(std::vector<T>(values.begin(), values.end())) {}
+
   void assign(const std::vector<T>& values) { Kokkos::deep_copy(flat(), host(values)); }
 
   std::vector<T> values() const {

@@ -72,6 +72,28 @@ KOKKOS_FORCEINLINE_FUNCTION Acc sum_lanes([[maybe_unused]] const Member& team, s
   return sum;
 }
 
+/// Sum of f(i) as sum_lanes, but in an order that depends on n alone on every host: 32 partial
+/// sums, of i modulo 32, added pairwise. For numbers that must not change with the processor, such
+/// as norms and losses. Devices add in an order fixed by the team.
+template <class Acc, class Member, class F>
+KOKKOS_FORCEINLINE_FUNCTION Acc sum_lanes_ordered(const Member& team, std::int64_t n, const F& f) {
+  if constexpr (std::is_same_v<Member, HostTeam>) {
+    constexpr int width = 32;
+    Acc partial[width] = {};
+    std::int64_t first = 0;
+    for (; first + width <= n; first += width) {
+#pragma omp simd
+      for (int lane = 0; lane < width; ++lane) partial[lane] += static_cast<Acc>(f(first + lane));
+    }
+    for (int lane = 0; first + lane < n; ++lane) partial[lane] += static_cast<Acc>(f(first + lane));
+    for (int half = width / 2; half > 0; half /= 2)
+      for (int lane = 0; lane < half; ++lane) partial[lane] += partial[lane + half];
+    return partial[0];
+  } else {
+    return sum_lanes<Acc>(team, n, f);
+  }
+}
+
 /// Largest f(i) over i in [0, n), known to every lane; -infinity where n = 0. NaNs are passed over.
 template <class Acc, class Member, class F>
 KOKKOS_FORCEINLINE_FUNCTION Acc max_lanes([[maybe_unused]] const Member& team, std::int64_t n,
@@ -93,6 +115,16 @@ KOKKOS_FORCEINLINE_FUNCTION Acc max_lanes([[maybe_unused]] const Member& team, s
         Kokkos::Max<Acc>(largest));
   }
   return largest;
+}
+
+/// Calls f once in the team. Others may read what it wrote only after team.team_barrier().
+template <class Member, class F>
+KOKKOS_FORCEINLINE_FUNCTION void once([[maybe_unused]] const Member& team, const F& f) {
+  if constexpr (std::is_same_v<Member, HostTeam>) {
+    f();
+  } else {
+    Kokkos::single(Kokkos::PerTeam(team), f);
+  }
 }
 
 namespace detail {
@@ -125,6 +157,35 @@ void for_rows(const char* label, const Exec& exec, std::int64_t rows, const F& f
     Kokkos::parallel_for(label, DevicePolicy(exec, static_cast<int>(rows), Kokkos::AUTO),
                          detail::RowBody<F>{f});
   }
+}
+
+/// Elements that one team takes of a long array: 16 KiB of fp32, which stay in a first-level cache.
+inline constexpr std::int64_t chunk_size = 4096;
+
+inline constexpr std::int64_t chunks_of(std::int64_t n) {
+  return (n + chunk_size - 1) / chunk_size;
+}
+
+namespace detail {
+
+template <class F>
+struct ChunkBody {
+  F f;
+  std::int64_t n;
+
+  KOKKOS_FORCEINLINE_FUNCTION void operator()(const Team& team, std::int64_t chunk) const {
+    const std::int64_t first = chunk * chunk_size;
+    f(team, first, n - first < chunk_size ? n - first : chunk_size);
+  }
+};
+
+}  // namespace detail
+
+/// Launches f(team, first, count) for the parts [first, first + count) of [0, n), of chunk_size
+/// elements each but for the last. Parameters as for for_rows, and another `std::int64_t`.
+template <class F>
+void for_chunks(const char* label, const Exec& exec, std::int64_t n, const F& f) {
+  for_rows(label, exec, chunks_of(n), detail::ChunkBody<F>{f, n});
 }
 
 }  // namespace trireme::kernels

@@ -4,6 +4,7 @@
 
 #include <Kokkos_Core.hpp>
 
+#include <cmath>
 #include <cstdint>
 #include <type_traits>
 
@@ -18,6 +19,13 @@ namespace trireme::kernels {
 #define TRIREME_DEVICE_CODE 1
 #else
 #define TRIREME_DEVICE_CODE 0
+#endif
+
+/// sqrt, log, cos and so on that both hosts and devices can call: `math::sqrt(x)`.
+#if KOKKOS_VERSION >= 30700
+namespace math = Kokkos;
+#else
+namespace math = std;
 #endif
 
 /// Infinity as a value that device code may name.
@@ -145,7 +153,7 @@ template <class T>
 KOKKOS_FORCEINLINE_FUNCTION T fast_exp(T x) {
   static_assert(std::is_same_v<T, float> || std::is_same_v<T, double>);
 #if TRIREME_DEVICE_CODE
-  return Kokkos::exp(x);
+  return math::exp(x);
 #else
   return detail::host_exp(x);
 #endif
@@ -156,7 +164,7 @@ template <class T>
 KOKKOS_FORCEINLINE_FUNCTION T fast_tanh(T x) {
   static_assert(std::is_same_v<T, float> || std::is_same_v<T, double>);
 #if TRIREME_DEVICE_CODE
-  return Kokkos::tanh(x);
+  return math::tanh(x);
 #else
   return detail::host_tanh(x);
 #endif

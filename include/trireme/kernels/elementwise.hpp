@@ -1,0 +1,60 @@
+#pragma once
+
+#include <trireme/base/philox.hpp>
+#include <trireme/tensor/views.hpp>
+
+#include <cstdint>
+
+/// Kernels that treat every element alike. Asynchronous on exec; instantiated for float and double.
+namespace trireme::kernels {
+
+/// g = gelu(h) = h/2 (1 + tanh(sqrt(2/pi) (h + 0.044715 h^3))). g, h [T,F]; g may be h. Hendrycks
+/// and Gimpel 2016, arXiv 1606.08415, section 2.
+template <class T>
+void gelu_forward(const Exec& exec, View2<T> g, View2<const T> h);
+
+/// dh = dg gelu'(h). dh, dg, h [T,F]; dh may be dg or h.
+template <class T>
+void gelu_backward(const Exec& exec, View2<T> dh, View2<const T> dg, View2<const T> h);
+
+/// Which elements of a [T,D] activation are dropped: (t, d) is, where word (first_row + t) D + d of
+/// the random array `key` is below rate 2^32. Rows count globally, so the mask does not depend on
+/// who computes which rows. Masks are computed again in the backward pass and never stored. 0 <=
+/// rate < 1.
+struct Dropout {
+  double rate = 0;
+  RandomKey key;
+  std::int64_t first_row = 0;
+};
+
+/// y = x + keep z / (1 - rate), keep 0 or 1. y, x, z [T,D]; y may be x or z.
+template <class T>
+void residual_dropout_forward(const Exec& exec, View2<T> y, View2<const T> x, View2<const T> z,
+                              const Dropout& dropout);
+
+/// y = keep x / (1 - rate). y, x [T,D]; y may be x, and then a rate of 0 launches nothing.
+template <class T>
+void dropout_forward(const Exec& exec, View2<T> y, View2<const T> x, const Dropout& dropout);
+
+/// dz = keep dy / (1 - rate), the backward pass of both. dz, dy [T,D]; dz may be dy, and then a
+/// rate of 0 launches nothing.
+template <class T>
+void dropout_backward(const Exec& exec, View2<T> dz, View2<const T> dy, const Dropout& dropout);
+
+/// y += x. y, x [n].
+template <class T>
+void accumulate(const Exec& exec, View1<T> y, View1<const T> x);
+
+/// y *= factor. y [n].
+template <class T>
+void scale(const Exec& exec, View1<T> y, double factor);
+
+/// y = value. y [n].
+template <class T>
+void fill(const Exec& exec, View1<T> y, double value);
+
+/// y = x. y, x [n]; they do not overlap.
+template <class T>
+void copy(const Exec& exec, View1<T> y, View1<const T> x);
+
+}  // namespace trireme::kernels

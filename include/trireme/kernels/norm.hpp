@@ -1,0 +1,34 @@
+#pragma once
+
+#include <trireme/tensor/views.hpp>
+
+/// Layer normalisation (Ba et al. 2016, arXiv 1607.06450, eq. 4). Statistics and sums are in
+/// Accumulate<T>. Asynchronous on exec; instantiated for float and double.
+namespace trireme::kernels {
+
+/// y[t,d] = gain[d] (x[t,d] - mean[t]) inverse_std[t] + bias[d], with inverse_std = 1 /
+/// sqrt(variance + epsilon) and the biased variance. y, x [T,D]; mean, inverse_std [T] (kept for
+/// the backward pass); gain, bias [D]. y may be x.
+template <class T>
+void layer_norm_forward(const Exec& exec, View2<T> y, View1<Accumulate<T>> mean,
+                        View1<Accumulate<T>> inverse_std, View2<const T> x, View1<const T> gain,
+                        View1<const T> bias, double epsilon);
+
+/// dx = inverse_std (g - <g> - xhat <g xhat>) with g = gain dy, xhat = (x - mean) inverse_std and
+/// <.> the mean over a row; added to dx where `accumulate`. dx, dy, x [T,D]; mean, inverse_std [T];
+/// gain [D]. dx may be dy or x.
+template <class T>
+void layer_norm_backward_input(const Exec& exec, View2<T> dx, View2<const T> dy, View2<const T> x,
+                               View1<const Accumulate<T>> mean,
+                               View1<const Accumulate<T>> inverse_std, View1<const T> gain,
+                               bool accumulate);
+
+/// dgain[d] += sum over t of dy[t,d] xhat[t,d], dbias[d] += sum over t of dy[t,d], in a fixed
+/// order. dgain, dbias [D]; dy, x [T,D]; mean, inverse_std [T].
+template <class T>
+void layer_norm_backward_weight(const Exec& exec, View1<Accumulate<T>> dgain,
+                                View1<Accumulate<T>> dbias, View2<const T> dy, View2<const T> x,
+                                View1<const Accumulate<T>> mean,
+                                View1<const Accumulate<T>> inverse_std);
+
+}  // namespace trireme::kernels

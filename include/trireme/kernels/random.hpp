@@ -1,0 +1,25 @@
+#pragma once
+
+#include <trireme/base/philox.hpp>
+#include <trireme/tensor/views.hpp>
+
+#include <cstdint>
+
+/// Random initial values of global arrays, of which each rank fills its slice. Element i of the
+/// global array has the value sqrt(-2 ln u) cos(2 pi v) standard_deviation, with u and v from words
+/// 2i and 2i + 1 of the random array `key` (Box and Muller 1958), computed in double: it depends on
+/// key and i alone. Asynchronous on exec; instantiated for float and double.
+namespace trireme::kernels {
+
+/// x holds the elements [first_index, first_index + n) of the global array. x [n].
+template <class T>
+void normal_fill(const Exec& exec, View1<T> x, const RandomKey& key, double standard_deviation,
+                 std::int64_t first_index);
+
+/// x holds the rows [first_row, first_row + rows) of a global array [outer, global_rows, inner]:
+/// any array that is split along one axis. x [outer, rows, inner].
+template <class T>
+void normal_fill(const Exec& exec, View3<T> x, const RandomKey& key, double standard_deviation,
+                 std::int64_t global_rows, std::int64_t first_row);
+
+}  // namespace trireme::kernels

@@ -1,0 +1,219 @@
+#include <trireme/base/check.hpp>
+#include <trireme/kernels/elementwise.hpp>
+#include <trireme/kernels/lanes.hpp>
+#include <trireme/kernels/words.hpp>
+#include <trireme/tensor/expect.hpp>
+
+namespace trireme::kernels {
+
+namespace {
+
+/// sqrt(2/pi) and the cubic coefficient of the tanh form of GELU.
+constexpr double gelu_scale = 0.79788456080286535588;
+constexpr double gelu_cubic = 0.044715;
+
+}  // namespace
+
+template <class T>
+void gelu_forward(const Exec& exec, View2<T> g, View2<const T> h) {
+  using Acc = Accumulate<T>;
+  const std::int64_t columns = extent(h, 1);
+  expect_shape(g, "g", {extent(h, 0), columns});
+  for_rows(
+      "kernels/gelu_forward", exec, extent(h, 0), KOKKOS_LAMBDA(const Team& team, std::int64_t t) {
+        const T* h_row = row_of(h, t);
+        T* g_row = row_of(g, t);
+        for_lanes(team, columns, [&](std::int64_t i) {
+          const Acc v = static_cast<Acc>(h_row[i]);
+          const Acc inner =
+              static_cast<Acc>(gelu_scale) * v * (Acc(1) + static_cast<Acc>(gelu_cubic) * v * v);
+          g_row[i] = static_cast<T>(static_cast<Acc>(0.5) * v * (Acc(1) + fast_tanh(inner)));
+        });
+      });
+}
+
+template <class T>
+void gelu_backward(const Exec& exec, View2<T> dh, View2<const T> dg, View2<const T> h) {
+  using Acc = Accumulate<T>;
+  const std::int64_t columns = extent(h, 1);
+  expect_shape(dh, "dh", {extent(h, 0), columns});
+  expect_shape(dg, "dg", {extent(h, 0), columns});
+  for_rows(
+      "kernels/gelu_backward", exec, extent(h, 0), KOKKOS_LAMBDA(const Team& team, std::int64_t t) {
+        const T* h_row = row_of(h, t);
+        const T* dg_row = row_of(dg, t);
+        T* dh_row = row_of(dh, t);
+        for_lanes(team, columns, [&](std::int64_t i) {
+          // With u = s (v + c v^3): gelu' = (1 + tanh u)/2 + v/2 (1 - tanh^2 u) s (1 + 3 c v^2).
+          const Acc v = static_cast<Acc>(h_row[i]);
+          const Acc square = static_cast<Acc>(gelu_cubic) * v * v;
+          const Acc tanh_u = fast_tanh(static_cast<Acc>(gelu_scale) * v * (Acc(1) + square));
+          const Acc slope = static_cast<Acc>(gelu_scale) * (Acc(1) + Acc(3) * square);
+          const Acc derivative = static_cast<Acc>(0.5) *
+                                 ((Acc(1) + tanh_u) * (Acc(1) + v * (Acc(1) - tanh_u) * slope));
+          dh_row[i] = static_cast<T>(static_cast<Acc>(dg_row[i]) * derivative);
+        });
+      });
+}
+
+namespace {
+
+/// y = keep x / (1 - rate), or y = x where the rate is 0.
+template <class T>
+void drop(const char* label, const Exec& exec, View2<T> y, View2<const T> x,
+          const Dropout& dropout) {
+  const std::int64_t rows = extent(x, 0);
+  const std::int64_t hidden = extent(x, 1);
+  if (dropout.rate == 0) {
+    if (y.data() == x.data()) return;
+    for_rows(
+        label, exec, rows, KOKKOS_LAMBDA(const Team& team, std::int64_t t) {
+          const T* x_row = row_of(x, t);
+          T* y_row = row_of(y, t);
+          for_lanes(team, hidden, [&](std::int64_t d) { y_row[d] = x_row[d]; });
+        });
+    return;
+  }
+  using Acc = Accumulate<T>;
+  const RandomKey key = dropout.key;
+  const std::int64_t first_row = dropout.first_row;
+  const auto threshold = static_cast<std::uint32_t>(dropout.rate * 4294967296.0);
+  const Acc kept = static_cast<Acc>(1.0 / (1.0 - dropout.rate));
+  for_rows(
+      label, exec, rows, KOKKOS_LAMBDA(const Team& team, std::int64_t t) {
+        const T* x_row = row_of(x, t);
+        T* y_row = row_of(y, t);
+        for_words(team, key, (first_row + t) * hidden, hidden,
+                  [&](std::int64_t d, std::uint32_t word) {
+                    const Acc factor = word < threshold ? Acc(0) : kept;
+                    y_row[d] = static_cast<T>(factor * static_cast<Acc>(x_row[d]));
+                  });
+      });
+}
+
+void expect_rate(const Dropout& dropout) {
+  check(dropout.rate >= 0 && dropout.rate < 1, "dropout rate ", dropout.rate,
+        ", expected 0 <= rate < 1");
+}
+
+}  // namespace
+
+template <class T>
+void residual_dropout_forward(const Exec& exec, View2<T> y, View2<const T> x, View2<const T> z,
+                              const Dropout& dropout) {
+  using Acc = Accumulate<T>;
+  const std::int64_t rows = extent(x, 0);
+  const std::int64_t hidden = extent(x, 1);
+  expect_shape(y, "y", {rows, hidden});
+  expect_shape(z, "z", {rows, hidden});
+  expect_rate(dropout);
+  if (dropout.rate == 0) {
+    for_rows(
+        "kernels/residual_dropout_forward", exec, rows,
+        KOKKOS_LAMBDA(const Team& team, std::int64_t t) {
+          const T* x_row = row_of(x, t);
+          const T* z_row = row_of(z, t);
+          T* y_row = row_of(y, t);
+          for_lanes(team, hidden, [&](std::int64_t d) {
+            y_row[d] = static_cast<T>(static_cast<Acc>(x_row[d]) + static_cast<Acc>(z_row[d]));
+          });
+        });
+    return;
+  }
+  const RandomKey key = dropout.key;
+  const std::int64_t first_row = dropout.first_row;
+  const auto threshold = static_cast<std::uint32_t>(dropout.rate * 4294967296.0);
+  const Acc kept = static_cast<Acc>(1.0 / (1.0 - dropout.rate));
+  for_rows(
+      "kernels/residual_dropout_forward", exec, rows,
+      KOKKOS_LAMBDA(const Team& team, std::int64_t t) {
+        const T* x_row = row_of(x, t);
+        const T* z_row = row_of(z, t);
+        T* y_row = row_of(y, t);
+        for_words(
+            team, key, (first_row + t) * hidden, hidden, [&](std::int64_t d, std::uint32_t word) {
+              const Acc factor = word < threshold ? Acc(0) : kept;
+              y_row[d] =
+                  static_cast<T>(static_cast<Acc>(x_row[d]) + factor * static_cast<Acc>(z_row[d]));
+            });
+      });
+}
+
+template <class T>
+void dropout_forward(const Exec& exec, View2<T> y, View2<const T> x, const Dropout& dropout) {
+  expect_shape(y, "y", {extent(x, 0), extent(x, 1)});
+  expect_rate(dropout);
+  drop<T>("kernels/dropout_forward", exec, y, x, dropout);
+}
+
+template <class T>
+void dropout_backward(const Exec& exec, View2<T> dz, View2<const T> dy, const Dropout& dropout) {
+  expect_shape(dz, "dz", {extent(dy, 0), extent(dy, 1)});
+  expect_rate(dropout);
+  drop<T>("kernels/dropout_backward", exec, dz, dy, dropout);
+}
+
+template <class T>
+void accumulate(const Exec& exec, View1<T> y, View1<const T> x) {
+  const std::int64_t n = extent(y, 0);
+  expect_shape(x, "x", {n});
+  for_chunks(
+      "kernels/accumulate", exec, n,
+      KOKKOS_LAMBDA(const Team& team, std::int64_t first, std::int64_t count) {
+        const T* from = x.data() + first;
+        T* to = y.data() + first;
+        for_lanes(team, count, [&](std::int64_t i) { to[i] = static_cast<T>(to[i] + from[i]); });
+      });
+}
+
+template <class T>
+void scale(const Exec& exec, View1<T> y, double factor) {
+  const auto by = static_cast<Accumulate<T>>(factor);
+  for_chunks(
+      "kernels/scale", exec, extent(y, 0),
+      KOKKOS_LAMBDA(const Team& team, std::int64_t first, std::int64_t count) {
+        T* to = y.data() + first;
+        for_lanes(team, count, [&](std::int64_t i) { to[i] = static_cast<T>(by * to[i]); });
+      });
+}
+
+template <class T>
+void fill(const Exec& exec, View1<T> y, double value) {
+  const T constant = static_cast<T>(value);
+  for_chunks(
+      "kernels/fill", exec, extent(y, 0),
+      KOKKOS_LAMBDA(const Team& team, std::int64_t first, std::int64_t count) {
+        T* to = y.data() + first;
+        for_lanes(team, count, [&](std::int64_t i) { to[i] = constant; });
+      });
+}
+
+template <class T>
+void copy(const Exec& exec, View1<T> y, View1<const T> x) {
+  const std::int64_t n = extent(y, 0);
+  expect_shape(x, "x", {n});
+  for_chunks(
+      "kernels/copy", exec, n,
+      KOKKOS_LAMBDA(const Team& team, std::int64_t first, std::int64_t count) {
+        const T* from = x.data() + first;
+        T* to = y.data() + first;
+        for_lanes(team, count, [&](std::int64_t i) { to[i] = from[i]; });
+      });
+}
+
+#define TRIREME_INSTANTIATE(T)                                                                     \
+  template void gelu_forward<T>(const Exec&, View2<T>, View2<const T>);                            \
+  template void gelu_backward<T>(const Exec&, View2<T>, View2<const T>, View2<const T>);           \
+  template void residual_dropout_forward<T>(const Exec&, View2<T>, View2<const T>, View2<const T>, \
+                                            const Dropout&);                                       \
+  template void dropout_forward<T>(const Exec&, View2<T>, View2<const T>, const Dropout&);         \
+  template void dropout_backward<T>(const Exec&, View2<T>, View2<const T>, const Dropout&);        \
+  template void accumulate<T>(const Exec&, View1<T>, View1<const T>);                              \
+  template void scale<T>(const Exec&, View1<T>, double);                                           \
+  template void fill<T>(const Exec&, View1<T>, double);                                            \
+  template void copy<T>(const Exec&, View1<T>, View1<const T>);
+TRIREME_INSTANTIATE(float)
+TRIREME_INSTANTIATE(double)
+#undef TRIREME_INSTANTIATE
+
+}  // namespace trireme::kernels

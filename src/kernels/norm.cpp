@@ -1,0 +1,212 @@
+#include <trireme/base/check.hpp>
+#include <trireme/kernels/lanes.hpp>
+#include <trireme/kernels/norm.hpp>
+#include <trireme/tensor/expect.hpp>
+
+#include <algorithm>
+
+namespace trireme::kernels {
+
+template <class T>
+void layer_norm_forward(const Exec& exec, View2<T> y, View1<Accumulate<T>> mean,
+                        View1<Accumulate<T>> inverse_std, View2<const T> x, View1<const T> gain,
+                        View1<const T> bias, double epsilon) {
+  using Acc = Accumulate<T>;
+  const std::int64_t rows = extent(x, 0);
+  const std::int64_t hidden = extent(x, 1);
+  expect_shape(y, "y", {rows, hidden});
+  expect_shape(mean, "mean", {rows});
+  expect_shape(inverse_std, "inverse_std", {rows});
+  expect_shape(gain, "gain", {hidden});
+  expect_shape(bias, "bias", {hidden});
+  const T* g = gain.data();
+  const T* b = bias.data();
+  const Acc one_over_hidden = Acc(1) / static_cast<Acc>(hidden);
+  const Acc eps = static_cast<Acc>(epsilon);
+  for_rows(
+      "kernels/layer_norm_forward", exec, rows, KOKKOS_LAMBDA(const Team& team, std::int64_t t) {
+        const T* x_row = row_of(x, t);
+        T* y_row = row_of(y, t);
+        const Acc mu = sum_lanes<Acc>(team, hidden, [&](std::int64_t d) { return x_row[d]; }) *
+                       one_over_hidden;
+        // The second pass is over cached data and has none of the cancellation of <x^2> - <x>^2.
+        const Acc variance = sum_lanes<Acc>(team, hidden,
+                                            [&](std::int64_t d) {
+                                              const Acc centred = static_cast<Acc>(x_row[d]) - mu;
+                                              return centred * centred;
+                                            }) *
+                             one_over_hidden;
+        const Acc inverse = Acc(1) / math::sqrt(variance + eps);
+        once(team, [&]() {
+          mean(t) = mu;
+          inverse_std(t) = inverse;
+        });
+        for_lanes(team, hidden, [&](std::int64_t d) {
+          y_row[d] =
+              static_cast<T>((static_cast<Acc>(x_row[d]) - mu) * inverse * static_cast<Acc>(g[d]) +
+                             static_cast<Acc>(b[d]));
+        });
+      });
+}
+
+template <class T>
+void layer_norm_backward_input(const Exec& exec, View2<T> dx, View2<const T> dy, View2<const T> x,
+                               View1<const Accumulate<T>> mean,
+                               View1<const Accumulate<T>> inverse_std, View1<const T> gain,
+                               bool accumulate) {
+  using Acc = Accumulate<T>;
+  const std::int64_t rows = extent(x, 0);
+  const std::int64_t hidden = extent(x, 1);
+  expect_shape(dx, "dx", {rows, hidden});
+  expect_shape(dy, "dy", {rows, hidden});
+  expect_shape(mean, "mean", {rows});
+  expect_shape(inverse_std, "inverse_std", {rows});
+  expect_shape(gain, "gain", {hidden});
+  const T* weight = gain.data();
+  const Acc one_over_hidden = Acc(1) / static_cast<Acc>(hidden);
+  for_rows(
+      "kernels/layer_norm_backward_input", exec, rows,
+      KOKKOS_LAMBDA(const Team& team, std::int64_t t) {
+        const T* x_row = row_of(x, t);
+        const T* dy_row = row_of(dy, t);
+        T* dx_row = row_of(dx, t);
+        const Acc mu = mean(t);
+        const Acc inverse = inverse_std(t);
+        const Acc mean_g =
+            sum_lanes<Acc>(team, hidden,
+                           [&](std::int64_t d) {
+                             return static_cast<Acc>(weight[d]) * static_cast<Acc>(dy_row[d]);
+                           }) *
+            one_over_hidden;
+        const Acc mean_gx = sum_lanes<Acc>(team, hidden,
+                                           [&](std::int64_t d) {
+                                             return static_cast<Acc>(weight[d]) *
+                                                    static_cast<Acc>(dy_row[d]) *
+                                                    ((static_cast<Acc>(x_row[d]) - mu) * inverse);
+                                           }) *
+                            one_over_hidden;
+        const auto value = [&](std::int64_t d) {
+          const Acc normalised = (static_cast<Acc>(x_row[d]) - mu) * inverse;
+          return inverse * (static_cast<Acc>(weight[d]) * static_cast<Acc>(dy_row[d]) - mean_g -
+                            normalised * mean_gx);
+        };
+        if (accumulate) {
+          for_lanes(team, hidden, [&](std::int64_t d) {
+            dx_row[d] = static_cast<T>(static_cast<Acc>(dx_row[d]) + value(d));
+          });
+        } else {
+          for_lanes(team, hidden, [&](std::int64_t d) { dx_row[d] = static_cast<T>(value(d)); });
+        }
+      });
+}
+
+namespace {
+
+/// Host: rows stream through once, each thread has a block of columns.
+template <class T>
+void backward_weight_by_blocks(const Exec& exec, View1<Accumulate<T>> dgain,
+                               View1<Accumulate<T>> dbias, View2<const T> dy, View2<const T> x,
+                               View1<const Accumulate<T>> mean,
+                               View1<const Accumulate<T>> inverse_std) {
+  using Acc = Accumulate<T>;
+  // Columns that a thread sums at most, so that its partial sums stay in the first-level cache; and
+  // rows summed before they go to the total: rounding grows with this plus the number of parts.
+  constexpr std::int64_t widest_block = 1024;
+  constexpr std::int64_t rows_per_part = 64;
+  const std::int64_t rows = extent(x, 0);
+  const std::int64_t hidden = extent(x, 1);
+  const std::int64_t share = (hidden + exec.concurrency() - 1) / exec.concurrency();
+  const std::int64_t width = std::min((share + 63) / 64 * 64, widest_block);
+  const std::int64_t blocks = width > 0 ? (hidden + width - 1) / width : 0;
+  for_rows(
+      "kernels/layer_norm_backward_weight", exec, blocks,
+      KOKKOS_LAMBDA(const Team& team, std::int64_t block) {
+        Acc gain_part[widest_block];
+        Acc bias_part[widest_block];
+        const std::int64_t first = block * width;
+        const std::int64_t columns = hidden - first < width ? hidden - first : width;
+        Acc* gain_total = dgain.data() + first;
+        Acc* bias_total = dbias.data() + first;
+        for (std::int64_t begin = 0; begin < rows; begin += rows_per_part) {
+          const std::int64_t end = begin + rows_per_part < rows ? begin + rows_per_part : rows;
+          for_lanes(team, columns, [&](std::int64_t d) { gain_part[d] = bias_part[d] = 0; });
+          for (std::int64_t t = begin; t < end; ++t) {
+            const T* x_row = row_of(x, t) + first;
+            const T* dy_row = row_of(dy, t) + first;
+            const Acc mu = mean(t);
+            const Acc inverse = inverse_std(t);
+            for_lanes(team, columns, [&](std::int64_t d) {
+              const Acc g = static_cast<Acc>(dy_row[d]);
+              gain_part[d] += g * ((static_cast<Acc>(x_row[d]) - mu) * inverse);
+              bias_part[d] += g;
+            });
+          }
+          for_lanes(team, columns, [&](std::int64_t d) {
+            gain_total[d] += gain_part[d];
+            bias_total[d] += bias_part[d];
+          });
+        }
+      });
+}
+
+/// Device: a team for each column. Neighbouring columns run at the same time and share what the
+/// second-level cache holds.
+template <class T>
+void backward_weight_by_columns(const Exec& exec, View1<Accumulate<T>> dgain,
+                                View1<Accumulate<T>> dbias, View2<const T> dy, View2<const T> x,
+                                View1<const Accumulate<T>> mean,
+                                View1<const Accumulate<T>> inverse_std) {
+  using Acc = Accumulate<T>;
+  const std::int64_t rows = extent(x, 0);
+  const std::int64_t hidden = extent(x, 1);
+  for_rows(
+      "kernels/layer_norm_backward_weight", exec, hidden,
+      KOKKOS_LAMBDA(const Team& team, std::int64_t d) {
+        const Acc gain_sum = sum_lanes<Acc>(team, rows, [&](std::int64_t t) {
+          return static_cast<Acc>(dy(t, d)) *
+                 ((static_cast<Acc>(x(t, d)) - mean(t)) * inverse_std(t));
+        });
+        const Acc bias_sum =
+            sum_lanes<Acc>(team, rows, [&](std::int64_t t) { return static_cast<Acc>(dy(t, d)); });
+        once(team, [&]() {
+          dgain(d) += gain_sum;
+          dbias(d) += bias_sum;
+        });
+      });
+}
+
+}  // namespace
+
+template <class T>
+void layer_norm_backward_weight(const Exec& exec, View1<Accumulate<T>> dgain,
+                                View1<Accumulate<T>> dbias, View2<const T> dy, View2<const T> x,
+                                View1<const Accumulate<T>> mean,
+                                View1<const Accumulate<T>> inverse_std) {
+  const std::int64_t rows = extent(x, 0);
+  const std::int64_t hidden = extent(x, 1);
+  expect_shape(dgain, "dgain", {hidden});
+  expect_shape(dbias, "dbias", {hidden});
+  expect_shape(dy, "dy", {rows, hidden});
+  expect_shape(mean, "mean", {rows});
+  expect_shape(inverse_std, "inverse_std", {rows});
+  if constexpr (exec_on_host)
+    backward_weight_by_blocks<T>(exec, dgain, dbias, dy, x, mean, inverse_std);
+  else
+    backward_weight_by_columns<T>(exec, dgain, dbias, dy, x, mean, inverse_std);
+}
+
+#define TRIREME_INSTANTIATE(T)                                                                  \
+  template void layer_norm_forward<T>(const Exec&, View2<T>, View1<Accumulate<T>>,              \
+                                      View1<Accumulate<T>>, View2<const T>, View1<const T>,     \
+                                      View1<const T>, double);                                  \
+  template void layer_norm_backward_input<T>(const Exec&, View2<T>, View2<const T>,             \
+                                             View2<const T>, View1<const Accumulate<T>>,        \
+                                             View1<const Accumulate<T>>, View1<const T>, bool); \
+  template void layer_norm_backward_weight<T>(                                                  \
+      const Exec&, View1<Accumulate<T>>, View1<Accumulate<T>>, View2<const T>, View2<const T>,  \
+      View1<const Accumulate<T>>, View1<const Accumulate<T>>);
+TRIREME_INSTANTIATE(float)
+TRIREME_INSTANTIATE(double)
+#undef TRIREME_INSTANTIATE
+
+}  // namespace trireme::kernels

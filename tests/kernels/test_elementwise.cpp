@@ -1,0 +1,230 @@
+#include <trireme/kernels/elementwise.hpp>
+
+#include <trireme/kernels/words.hpp>
+
+#include <reference/elementwise.hpp>
+#include <reference/finite_difference.hpp>
+#include <support/device_array.hpp>
+#include <support/launch_recorder.hpp>
+#include <support/numbers.hpp>
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+
+namespace trireme::kernels {
+namespace {
+
+using testing::DeviceArray;
+using testing::expect_close;
+using testing::random_numbers;
+
+constexpr std::int64_t sizes[] = {1, 13, 128};
+constexpr RandomKey mask_key{20240607, Purpose::dropout, 11, 5};
+
+template <class T>
+class Elementwise : public ::testing::Test {
+ protected:
+  static constexpr double eps = std::numeric_limits<T>::epsilon();
+};
+using Types = ::testing::Types<float, double>;
+TYPED_TEST_SUITE(Elementwise, Types);
+
+TYPED_TEST(Elementwise, GeluMatchesReference) {
+  using T = TypeParam;
+  for (const std::int64_t t : sizes)
+    for (const std::int64_t f : sizes) {
+      const auto h = random_numbers<T>(t * f, 1, 2.0);
+      const DeviceArray<T> in(h);
+      const DeviceArray<T> out(t * f);
+      gelu_forward<T>(Exec{}, out.matrix(t, f), in.matrix(t, f));
+      std::vector<double> expected;
+      for (const double value : h) expected.push_back(reference::gelu(value));
+      // tanh: 3 ulp, and its argument's 4 roundings times u tanh'(u) <= 0.45; then two products,
+      // all relative to |h|.
+      expect_close(out.values(), expected,
+                   [&](std::size_t i) { return 6 * TestFixture::eps * std::abs(h[i]); });
+      gelu_forward<T>(Exec{}, in.matrix(t, f), in.matrix(t, f));
+      EXPECT_EQ(in.values(), out.values());
+    }
+}
+
+TYPED_TEST(Elementwise, GeluOfLargeNumbersIsTheIdentityOrZero) {
+  using T = TypeParam;
+  const DeviceArray<T> x(std::vector<T>{T(50), T(-50), T(1e6), T(-1e6), T(0)});
+  gelu_forward<T>(Exec{}, x.matrix(1, 5), x.matrix(1, 5));
+  EXPECT_EQ(x.values(), (std::vector<T>{T(50), T(0), T(1e6), T(0), T(0)}));
+}
+
+TYPED_TEST(Elementwise, GeluBackwardMatchesFiniteDifferences) {
+  using T = TypeParam;
+  for (const std::int64_t t : sizes)
+    for (const std::int64_t f : sizes) {
+      const auto h = random_numbers<T>(t * f, 1, 2.0);
+      const auto dg = random_numbers<T>(t * f, 2);
+      const DeviceArray<T> d_h(h);
+      const DeviceArray<T> d_dg(dg);
+      const DeviceArray<T> dh(t * f);
+      gelu_backward<T>(Exec{}, dh.matrix(t, f), d_dg.matrix(t, f), d_h.matrix(t, f));
+      std::vector<double> expected;
+      for (std::size_t i = 0; i < h.size(); ++i)
+        expected.push_back(dg[i] *
+                           reference::finite_difference(
+                               [](const auto& x) { return reference::gelu(x[0]); }, {h[i]})[0]);
+      // Differences: |gelu'''| < 3 and some eps |gelu| / step. Kernel: tanh off by 5 eps enters
+      // with at most 1/2 + |v| (1 + tanh) slope <= 1/2 + 2 |v| (1 + 0.14 v^2) eps where 1 - tanh^2
+      // does not vanish (|v| < 4).
+      const auto bound = [&](std::size_t i) {
+        const double v = std::abs(h[i]);
+        const double w = std::min(v, 4.0);
+        const double step = reference::difference_step;
+        const double differences =
+            step * step / 2 + 4 * std::numeric_limits<double>::epsilon() * (1 + v) / step;
+        return std::abs(dg[i]) *
+               (differences + 5 * TestFixture::eps * (2 + 2 * w * (1 + 0.14 * w * w)));
+      };
+      expect_close(dh.values(), expected, bound);
+      gelu_backward<T>(Exec{}, d_dg.matrix(t, f), d_dg.matrix(t, f), d_h.matrix(t, f));
+      EXPECT_EQ(d_dg.values(), dh.values());
+    }
+}
+
+TYPED_TEST(Elementwise, DropoutMatchesReference) {
+  using T = TypeParam;
+  for (const std::int64_t t : sizes)
+    for (const std::int64_t d : sizes)
+      for (const double rate : {0.0, 0.1, 0.5}) {
+        const Dropout dropout{rate, mask_key, 7};
+        const auto x = random_numbers<T>(t * d, 1);
+        const auto z = random_numbers<T>(t * d, 2);
+        const auto factor = reference::dropout_factors(t, d, rate, mask_key, 7);
+        const DeviceArray<T> d_x(x);
+        const DeviceArray<T> d_z(z);
+        const DeviceArray<T> sum(t * d);
+        const DeviceArray<T> product(t * d);
+        const DeviceArray<T> backward(t * d);
+        residual_dropout_forward<T>(Exec{}, sum.matrix(t, d), d_x.matrix(t, d), d_z.matrix(t, d),
+                                    dropout);
+        dropout_forward<T>(Exec{}, product.matrix(t, d), d_z.matrix(t, d), dropout);
+        dropout_backward<T>(Exec{}, backward.matrix(t, d), d_z.matrix(t, d), dropout);
+        std::vector<double> expected_sum, expected_product;
+        for (std::size_t i = 0; i < x.size(); ++i) {
+          expected_product.push_back(factor[i] * z[i]);
+          expected_sum.push_back(x[i] + factor[i] * z[i]);
+        }
+        // Factor, product and sum each round once.
+        expect_close(product.values(), expected_product, [&](std::size_t i) {
+          return 2 * TestFixture::eps * std::abs(expected_product[i]);
+        });
+        expect_close(sum.values(), expected_sum, [&](std::size_t i) {
+          return 2 * TestFixture::eps * (std::abs(x[i]) + std::abs(expected_product[i]));
+        });
+        EXPECT_EQ(backward.values(), product.values());  // linear and diagonal: its own transpose
+        residual_dropout_forward<T>(Exec{}, d_x.matrix(t, d), d_x.matrix(t, d), d_z.matrix(t, d),
+                                    dropout);
+        EXPECT_EQ(d_x.values(), sum.values());
+        dropout_forward<T>(Exec{}, d_z.matrix(t, d), d_z.matrix(t, d), dropout);
+        EXPECT_EQ(d_z.values(), product.values());
+      }
+}
+
+TYPED_TEST(Elementwise, DropoutMaskDoesNotDependOnTheSplitOfRows) {
+  using T = TypeParam;
+  constexpr std::int64_t rows = 40;
+  for (const std::int64_t d : {1, 13, 128, 300}) {  // 300: more than one batch of words to a row
+    const auto x = random_numbers<T>(rows * d, 1);
+    const DeviceArray<T> in(x);
+    const DeviceArray<T> whole(rows * d);
+    const DeviceArray<T> parts(rows * d);
+    dropout_forward<T>(Exec{}, whole.matrix(rows, d), in.matrix(rows, d), {0.3, mask_key, 100});
+    std::int64_t first = 0;
+    for (const std::int64_t count : {1, 2, 7, 30}) {
+      const View2<T> y(parts.data() + first * d, static_cast<std::size_t>(count),
+                       static_cast<std::size_t>(d));
+      const View2<const T> from(in.data() + first * d, static_cast<std::size_t>(count),
+                                static_cast<std::size_t>(d));
+      dropout_forward<T>(Exec{}, y, from, {0.3, mask_key, 100 + first});
+      first += count;
+    }
+    ASSERT_EQ(first, rows);
+    EXPECT_EQ(parts.values(), whole.values());
+  }
+}
+
+TEST(Dropout, KeepsTheMean) {
+  constexpr std::int64_t rows = 512;
+  constexpr std::int64_t d = 768;
+  constexpr double n = rows * d;
+  for (const double rate : {0.1, 0.5, 0.9}) {
+    const DeviceArray<double> x(std::vector<double>(rows * d, 1.0));
+    dropout_forward<double>(Exec{}, x.matrix(rows, d), x.matrix(rows, d), {rate, mask_key, 0});
+    double sum = 0;
+    for (const double value : x.values()) sum += value;
+    // Each element has variance rate / (1 - rate); six standard deviations of the mean.
+    EXPECT_NEAR(sum / n, 1.0, 6 * std::sqrt(rate / (1 - rate) / n)) << rate;
+  }
+}
+
+TEST(Dropout, RateZeroLaunchesNothingInPlace) {
+  const DeviceArray<float> x(std::vector<float>{1, 2, 3, 4});
+  const testing::LaunchRecorder recorder;
+  dropout_forward<float>(Exec{}, x.matrix(2, 2), x.matrix(2, 2), {});
+  dropout_backward<float>(Exec{}, x.matrix(2, 2), x.matrix(2, 2), {});
+  EXPECT_TRUE(recorder.labels().empty());
+}
+
+TEST(Dropout, RefusesARateOutsideItsRange) {
+  const DeviceArray<float> x(4);
+  EXPECT_THROW(dropout_forward<float>(Exec{}, x.matrix(2, 2), x.matrix(2, 2), {1.0, mask_key, 0}),
+               Error);
+  EXPECT_THROW(dropout_forward<float>(Exec{}, x.matrix(2, 2), x.matrix(2, 2), {-0.1, mask_key, 0}),
+               Error);
+}
+
+TEST(Words, AreThoseOfPhilox) {
+  for (const std::int64_t first :
+       {0L, 1L, 2L, 3L, 1023L, (1L << 34) - 6})  // the last crosses 2^32 blocks
+    for (const std::int64_t n : {1, 4, 13, 255, 256, 257, 1000}) {
+      const DeviceArray<std::uint32_t> words(n);
+      const View1<std::uint32_t> to = words.flat();
+      const RandomKey key = mask_key;
+      for_rows(
+          "kernels/test_words", Exec{}, 1, KOKKOS_LAMBDA(const Team& team, std::int64_t) {
+            std::uint32_t* out = to.data();
+            for_words(team, key, first, n,
+                      [&](std::int64_t i, std::uint32_t word) { out[i] = word; });
+          });
+      const auto actual = words.values();
+      for (std::int64_t i = 0; i < n; ++i)
+        ASSERT_EQ(actual[static_cast<std::size_t>(i)], reference::random_word(key, first + i))
+            << first << " + " << i;
+    }
+}
+
+TYPED_TEST(Elementwise, AccumulateScaleFillAndCopyDoWhatTheySay) {
+  using T = TypeParam;
+  for (const std::int64_t n : {1, 13, 128, 4096, 10001}) {
+    const auto x = random_numbers<T>(n, 1);
+    const auto y = random_numbers<T>(n, 2);
+    const DeviceArray<T> d_x(x);
+    const DeviceArray<T> d_y(y);
+    std::vector<double> expected(y);
+    accumulate<T>(Exec{}, d_y.flat(), d_x.flat());
+    for (std::size_t i = 0; i < expected.size(); ++i) expected[i] += x[i];
+    const auto one_rounding = [&](std::size_t i) {
+      return TestFixture::eps * std::abs(expected[i]);
+    };
+    expect_close(d_y.values(), expected, one_rounding);
+    scale<T>(Exec{}, d_x.flat(), 0.3);
+    for (std::size_t i = 0; i < expected.size(); ++i) expected[i] = 0.3 * x[i];
+    expect_close(d_x.values(), expected, one_rounding);
+    copy<T>(Exec{}, d_y.flat(), d_x.flat());
+    EXPECT_EQ(d_y.values(), d_x.values());
+    fill<T>(Exec{}, d_y.flat(), -1.5);
+    EXPECT_EQ(d_y.values(), std::vector<T>(static_cast<std::size_t>(n), T(-1.5)));
+  }
+}
+
+}  // namespace
+}  // namespace trireme::kernels

@@ -1,0 +1,204 @@
+#include <trireme/kernels/attention.hpp>
+#include <trireme/kernels/elementwise.hpp>
+#include <trireme/kernels/matmul.hpp>
+#include <trireme/kernels/norm.hpp>
+#include <trireme/kernels/random.hpp>
+#include <trireme/kernels/update.hpp>
+#include <trireme/kernels/vocabulary.hpp>
+
+#include <support/device_array.hpp>
+#include <support/launch_recorder.hpp>
+
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <map>
+#include <string>
+
+namespace trireme::kernels {
+namespace {
+
+using testing::DeviceArray;
+using testing::LaunchRecorder;
+
+constexpr std::int64_t rows = 6;
+constexpr std::int64_t columns = 8;
+constexpr std::int64_t elements = 96;  // enough for every shape below
+constexpr Dropout dropout{0.5, {1, Purpose::dropout, 2, 3}, 0};
+
+/// Arrays that all calls share; what they hold does not matter here.
+template <class T>
+struct Arrays {
+  DeviceArray<T> a{elements}, b{elements}, c{elements}, d{elements};
+  DeviceArray<T> gain{columns}, bias{columns};
+  DeviceArray<Accumulate<T>> mean{rows}, inverse{rows}, dgain{columns}, dbias{columns};
+  DeviceArray<Accumulate<T>> dtable{elements}, dpositions{elements};
+  DeviceArray<double> loss{rows}, one{1};
+  DeviceArray<std::int32_t> tokens{rows};
+  DeviceArray<std::int64_t> count{1};
+};
+
+using Call = std::function<void(const Exec&)>;
+
+/// Public kernels by name. A new kernel belongs here.
+template <class T>
+std::map<std::string, Call> kernels_of_layers(const Arrays<T>& x) {
+  const auto matrix = [](const auto& array) { return array.matrix(rows, columns); };
+  const View2<T> a = matrix(x.a), b = matrix(x.b), c = matrix(x.c);
+  const auto mean = x.mean.flat(), inverse = x.inverse.flat(), dgain = x.dgain.flat(),
+             dbias = x.dbias.flat();
+  const auto gain = x.gain.flat(), bias = x.bias.flat();
+  const auto dtable = matrix(x.dtable), dpositions = matrix(x.dpositions);
+  const auto tokens = x.tokens.flat();
+  const auto loss = x.loss.flat();
+  return {
+      {"layer_norm_forward",
+       [=](const Exec& e) { layer_norm_forward<T>(e, a, mean, inverse, b, gain, bias, 1e-5); }},
+      {"layer_norm_backward_input",
+       [=](const Exec& e) { layer_norm_backward_input<T>(e, a, b, c, mean, inverse, gain, true); }},
+      {"layer_norm_backward_weight",
+       [=](const Exec& e) { layer_norm_backward_weight<T>(e, dgain, dbias, b, c, mean, inverse); }},
+      {"gelu_forward", [=](const Exec& e) { gelu_forward<T>(e, a, b); }},
+      {"gelu_backward", [=](const Exec& e) { gelu_backward<T>(e, a, b, c); }},
+      {"residual_dropout_forward",
+       [=](const Exec& e) { residual_dropout_forward<T>(e, a, b, c, dropout); }},
+      {"dropout_forward", [=](const Exec& e) { dropout_forward<T>(e, a, b, dropout); }},
+      {"dropout_backward", [=](const Exec& e) { dropout_backward<T>(e, a, b, dropout); }},
+      {"embedding_forward", [=](const Exec& e) { embedding_forward<T>(e, a, tokens, b, c, rows); }},
+      {"embedding_backward",
+       [=](const Exec& e) { embedding_backward<T>(e, dtable, dpositions, b, tokens, rows); }},
+      {"cross_entropy_forward",
+       [=](const Exec& e) { cross_entropy_forward<T>(e, loss, a, tokens); }},
+      {"cross_entropy_forward_backward",
+       [=](const Exec& e) { cross_entropy_forward_backward<T>(e, loss, a, tokens, 1.0); }},
+  };
+}
+
+template <class T>
+std::map<std::string, Call> kernels_of_arrays(const Arrays<T>& x) {
+  const auto a = x.a.flat(), b = x.b.flat();
+  const auto m = x.dtable.flat(), v = x.dpositions.flat();
+  const auto one = x.one.flat(), loss = x.loss.flat();
+  const auto count = x.count.flat();
+  return {
+      {"accumulate", [=](const Exec& e) { accumulate<T>(e, a, b); }},
+      {"scale", [=](const Exec& e) { scale<T>(e, a, 2.0); }},
+      {"fill", [=](const Exec& e) { fill<T>(e, a, 2.0); }},
+      {"copy", [=](const Exec& e) { copy<T>(e, a, b); }},
+      {"sum_ordered", [=](const Exec& e) { sum_ordered(e, one, loss); }},
+      {"adamw_update", [=](const Exec& e) { adamw_update<T>(e, a, m, v, b, AdamW{}, one); }},
+      {"squared_norm_blocks", [=](const Exec& e) { squared_norm_blocks<T>(e, one, a); }},
+      {"norm_finish", [=](const Exec& e) { norm_finish(e, one, loss); }},
+      {"clip_coefficient", [=](const Exec& e) { clip_coefficient(e, one, one, 1.0); }},
+      {"count_non_finite", [=](const Exec& e) { count_non_finite<T>(e, count, a); }},
+      {"normal_fill", [=](const Exec& e) { normal_fill<T>(e, a, dropout.key, 1.0, 0); }},
+  };
+}
+
+template <class T>
+std::map<std::string, Call> kernels_of_matrices(const Arrays<T>& x) {
+  const View2<T> a = x.a.matrix(columns, columns), b = x.b.matrix(columns, columns),
+                 c = x.c.matrix(columns, columns);
+  const auto dw = x.dtable.matrix(columns, columns);
+  const auto dbias = x.dbias.flat();
+  const auto bias = x.bias.flat();
+  return {
+      {"matmul",
+       [=](const Exec& e) { matmul<T>(e, a, b, c, Transpose::no, Transpose::yes, 1.0, 1.0); }},
+      {"linear_forward", [=](const Exec& e) { linear_forward<T>(e, a, b, c, bias); }},
+      {"linear_backward_input", [=](const Exec& e) { linear_backward_input<T>(e, a, b, c); }},
+      {"linear_backward_weight",
+       [=](const Exec& e) { linear_backward_weight<T>(e, dw, dbias, b, c); }},
+  };
+}
+
+template <class T>
+std::map<std::string, Call> kernels_of_attention(const Arrays<T>& x) {
+  AttentionShape shape;
+  shape.batch = 1;
+  shape.sequence = rows;
+  shape.heads = shape.key_value_heads = 1;
+  shape.head_size = 4;
+  const View2<T> o = x.a.matrix(rows, 4), grad = x.b.matrix(rows, 4);
+  const View2<T> qkv = x.c.matrix(rows, 12), dqkv = x.d.matrix(rows, 12);
+  const View2<T> query = x.b.matrix(1, 4), result = x.a.matrix(1, 4);
+  const View3<T> keys = x.c.cube(1, rows, 4), values = x.d.cube(1, rows, 4);
+  const auto lse = x.mean.cube(1, 1, rows);
+  const auto workspace = x.inverse.flat();
+  const AttentionDropout mask{0.5, {1, Purpose::attention_dropout, 2, 3}, 0, 0, 0};
+  return {
+      {"attention_forward",
+       [=](const Exec& e) { attention_forward<T>(e, o, lse, qkv, shape, mask); }},
+      {"attention_backward",
+       [=](const Exec& e) {
+         attention_backward<T>(e, dqkv, grad, o, qkv, lse, workspace, shape, mask);
+       }},
+      {"attention_decode",
+       [=](const Exec& e) { attention_decode<T>(e, result, query, keys, values, 2, shape); }},
+  };
+}
+
+/// Labels begin with "kernels/"; a kernel neither waits nor allocates nor copies behind the
+/// caller's back.
+void expect_only_launches(const std::map<std::string, Call>& kernels) {
+  const Exec exec;
+  for (const auto& [name, call] : kernels) {
+    call(exec);  // a back end's own scratch may be made at its first launch
+    fence(exec, "test begins");
+    const LaunchRecorder recorder;
+    call(exec);
+    EXPECT_FALSE(recorder.labels().empty()) << name;
+    for (const std::string& label : recorder.labels())
+      EXPECT_TRUE(label.starts_with("kernels/")) << name << " launches " << label;
+    EXPECT_EQ(recorder.fences(), 0) << name;
+    EXPECT_EQ(recorder.allocations(), 0) << name;
+    EXPECT_EQ(recorder.deep_copies(), 0) << name;
+  }
+  fence(exec, "test ends");
+}
+
+template <class T>
+void expect_only_launches_of() {
+  const Arrays<T> arrays;
+  expect_only_launches(kernels_of_layers(arrays));
+  expect_only_launches(kernels_of_arrays(arrays));
+  expect_only_launches(kernels_of_attention(arrays));
+  // Libraries launch what they like; Trireme's own products are held to the rule.
+  const MatmulBackend usual = matmul_backend(dtype_of<T>);
+  set_matmul_backend(dtype_of<T>, MatmulBackend::tiled);
+  expect_only_launches(kernels_of_matrices(arrays));
+  set_matmul_backend(dtype_of<T>, usual);
+}
+
+TEST(Launches, AreLabelledAndDoNotWaitOrAllocate) {
+  expect_only_launches_of<float>();
+  expect_only_launches_of<double>();
+}
+
+TEST(Launches, AreSeenByTheRecorder) {
+  const LaunchRecorder recorder;
+  const DeviceArray<float> x(4);
+  fence(Exec{}, "a fence to be seen");
+  scale<float>(Exec{}, x.flat(), 2.0);
+  EXPECT_EQ(recorder.labels().back(), "kernels/scale");
+  EXPECT_GE(recorder.fences(), 1);
+  EXPECT_GE(recorder.allocations(), 1);
+}
+
+TEST(Launches, WrongShapesAreRefused) {
+  const DeviceArray<float> x(12);
+  EXPECT_THROW(gelu_forward<float>(Exec{}, x.matrix(3, 4), x.matrix(4, 3)), Error);
+  EXPECT_THROW(accumulate<float>(Exec{}, View1<float>(x.data(), 3), View1<float>(x.data(), 4)),
+               Error);
+}
+
+TEST(Launches, NothingToDoIsNoLaunch) {
+  const DeviceArray<float> x(12);
+  const LaunchRecorder recorder;
+  gelu_forward<float>(Exec{}, x.matrix(0, 4), x.matrix(0, 4));
+  scale<float>(Exec{}, View1<float>(x.data(), 0), 2.0);
+  EXPECT_TRUE(recorder.labels().empty());
+}
+
+}  // namespace
+}  // namespace trireme::kernels

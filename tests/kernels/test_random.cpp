@@ -1,0 +1,92 @@
+#include <trireme/base/check.hpp>
+#include <trireme/kernels/random.hpp>
+
+#include <reference/elementwise.hpp>
+#include <support/device_array.hpp>
+#include <support/numbers.hpp>
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+
+namespace trireme::kernels {
+namespace {
+
+using testing::DeviceArray;
+using testing::expect_close;
+
+constexpr RandomKey key{99, Purpose::initialisation, 3, 0};
+
+template <class T>
+class NormalFill : public ::testing::Test {};
+using Types = ::testing::Types<float, double>;
+TYPED_TEST_SUITE(NormalFill, Types);
+
+TYPED_TEST(NormalFill, MatchesBoxMullerOfTheKeysWords) {
+  using T = TypeParam;
+  for (const std::int64_t n : {1, 13, 128, 5000})
+    for (const std::int64_t first : {0L, 1L, 1L << 33}) {
+      const DeviceArray<T> x(n);
+      normal_fill<T>(Exec{}, x.flat(), key, 0.02, first);
+      std::vector<double> expected;
+      for (std::int64_t i = first; i < first + n; ++i) {
+        const double u = uniform_from_word(reference::random_word(key, 2 * i));
+        const double v = uniform_from_word(reference::random_word(key, 2 * i + 1));
+        expected.push_back(0.02 * std::sqrt(-2 * std::log(u)) *
+                           std::cos(2 * 3.14159265358979323846 * v));
+      }
+      // The result's rounding to T, and in double some roundings relative to the radius, at most
+      // sqrt(2 ln 2^33) < 7; the angle's rounding is relative to 2 pi.
+      expect_close(x.values(), expected, [&](std::size_t i) {
+        return std::numeric_limits<T>::epsilon() * std::abs(expected[i]) +
+               0.02 * 7 * 8 * std::numeric_limits<double>::epsilon();
+      });
+    }
+}
+
+TYPED_TEST(NormalFill, AnySliceHasTheGlobalArraysBits) {
+  using T = TypeParam;
+  constexpr std::int64_t outer = 3, rows = 10, inner = 7;
+  const DeviceArray<T> global(outer * rows * inner);
+  normal_fill<T>(Exec{}, global.flat(), key, 1.0, 0);
+  const auto all = global.values();
+  std::int64_t first = 0;
+  for (const std::int64_t count : {1, 6, 3}) {
+    const DeviceArray<T> slice(outer * count * inner);
+    normal_fill<T>(Exec{}, slice.cube(outer, count, inner), key, 1.0, rows, first);
+    const auto part = slice.values();
+    for (std::int64_t o = 0; o < outer; ++o)
+      for (std::int64_t r = 0; r < count; ++r)
+        for (std::int64_t i = 0; i < inner; ++i)
+          ASSERT_EQ(part[static_cast<std::size_t>((o * count + r) * inner + i)],
+                    all[static_cast<std::size_t>((o * rows + first + r) * inner + i)]);
+    first += count;
+  }
+  EXPECT_THROW(normal_fill<T>(Exec{}, global.cube(outer, rows, inner), key, 1.0, rows, 1), Error);
+}
+
+/// Moments of n independent N(0,1): the mean has standard deviation 1/sqrt(n), the second moment
+/// sqrt(2/n), the fourth sqrt(96/n), the product of neighbours 1/sqrt(n). Six of each.
+TEST(NormalFillMoments, AreThoseOfTheNormalDistribution) {
+  constexpr std::int64_t n = 1 << 20;
+  const DeviceArray<double> x(n);
+  normal_fill<double>(Exec{}, x.flat(), key, 1.0, 0);
+  const auto values = x.values();
+  double first = 0, second = 0, fourth = 0, neighbours = 0;
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    const double square = values[i] * values[i];
+    first += values[i];
+    second += square;
+    fourth += square * square;
+    neighbours += values[i] * values[(i + 1) % values.size()];
+  }
+  const double root = std::sqrt(static_cast<double>(n));
+  EXPECT_NEAR(first / n, 0.0, 6 / root);
+  EXPECT_NEAR(second / n, 1.0, 6 * std::sqrt(2.0) / root);
+  EXPECT_NEAR(fourth / n, 3.0, 6 * std::sqrt(96.0) / root);
+  EXPECT_NEAR(neighbours / n, 0.0, 6 / root);
+}
+
+}  // namespace
+}  // namespace trireme::kernels

@@ -1,0 +1,161 @@
+#include <trireme/kernels/update.hpp>
+
+#include <support/device_array.hpp>
+#include <support/numbers.hpp>
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+namespace trireme::kernels {
+namespace {
+
+using testing::DeviceArray;
+using testing::expect_close;
+using testing::random_numbers;
+
+template <class T>
+class Update : public ::testing::Test {
+ protected:
+  static constexpr double eps = std::numeric_limits<T>::epsilon();
+};
+using Types = ::testing::Types<float, double>;
+TYPED_TEST_SUITE(Update, Types);
+
+/// Three steps against the formulas in double. After k steps m and v carry at most 4 k roundings of
+/// their largest terms, and the step's quotient 4 (k + 1) more of its own size.
+TYPED_TEST(Update, AdamWMatchesTheFormula) {
+  using T = TypeParam;
+  for (const std::int64_t n : {1, 13, 128, 10001}) {
+    auto w = random_numbers<T>(n, 1);
+    std::vector<double> m(w.size()), v(w.size()), m_size(w.size()), w_bound(w.size());
+    const DeviceArray<T> d_w(w);
+    const DeviceArray<T> d_m(n);
+    const DeviceArray<T> d_v(n);
+    const double clip = 0.7;
+    const DeviceArray<double> d_clip(std::vector<double>{clip});
+    for (int step = 1; step <= 3; ++step) {
+      const AdamW adamw{1e-2, 0.9, 0.95, 1e-8, 0.1, step};
+      const auto gradient = random_numbers<T>(n, static_cast<unsigned>(1 + step));
+      const DeviceArray<T> d_gradient(gradient);
+      adamw_update<T>(Exec{}, d_w.flat(), d_m.flat(), d_v.flat(), d_gradient.flat(), adamw,
+                      d_clip.flat());
+      for (std::size_t i = 0; i < w.size(); ++i) {
+        const double g = clip * gradient[i];
+        m[i] = adamw.beta1 * m[i] + (1 - adamw.beta1) * g;
+        m_size[i] = adamw.beta1 * m_size[i] + (1 - adamw.beta1) * std::abs(g);
+        v[i] = adamw.beta2 * v[i] + (1 - adamw.beta2) * g * g;
+        const double m_hat = m[i] / (1 - std::pow(adamw.beta1, step));
+        const double m_hat_size = m_size[i] / (1 - std::pow(adamw.beta1, step));
+        const double denominator =
+            std::sqrt(v[i] / (1 - std::pow(adamw.beta2, step))) + adamw.epsilon;
+        w[i] = w[i] * (1 - adamw.learning_rate * adamw.weight_decay) -
+               adamw.learning_rate * m_hat / denominator;
+        w_bound[i] +=
+            TestFixture::eps *
+            (2 * std::abs(w[i]) + 8 * (step + 1) * adamw.learning_rate * m_hat_size / denominator);
+      }
+      expect_close(d_m.values(), m,
+                   [&](std::size_t i) { return 4 * step * TestFixture::eps * m_size[i]; });
+      expect_close(d_v.values(), v,
+                   [&](std::size_t i) { return 4 * step * TestFixture::eps * v[i]; });
+      expect_close(d_w.values(), w, [&](std::size_t i) { return w_bound[i]; });
+    }
+  }
+}
+
+/// By hand: the first step moves every weight by learning_rate sign(g), whatever the gradient's
+/// size.
+TEST(AdamWUpdate, FirstStepIsTheSignOfTheGradient) {
+  const DeviceArray<double> w(std::vector<double>{1.0, 1.0, 1.0});
+  const DeviceArray<double> m(3);
+  const DeviceArray<double> v(3);
+  const DeviceArray<double> clip(std::vector<double>{1.0});
+  const DeviceArray<double> gradient(std::vector<double>{1e-3, -5.0, 0.0});
+  adamw_update<double>(Exec{}, w.flat(), m.flat(), v.flat(), gradient.flat(),
+                       {0.1, 0.9, 0.999, 1e-12, 0.0, 1}, clip.flat());
+  const auto updated = w.values();
+  EXPECT_NEAR(updated[0], 0.9, 1e-9);  // epsilon is 1e-9 of the gradient
+  EXPECT_NEAR(updated[1], 1.1, 1e-12);
+  EXPECT_EQ(updated[2], 1.0);
+}
+
+TYPED_TEST(Update, SquaredNormBlocksMatchReference) {
+  using T = TypeParam;
+  for (const std::int64_t n : {1, 13, 128, 4095, 4096, 4097, 20000}) {
+    const auto x = random_numbers<T>(n, 1);
+    std::vector<double> expected(static_cast<std::size_t>(norm_blocks(n)));
+    for (std::size_t i = 0; i < x.size(); ++i)
+      expected[i / static_cast<std::size_t>(norm_block)] += x[i] * x[i];
+    const DeviceArray<double> partial(norm_blocks(n));
+    squared_norm_blocks<T>(Exec{}, partial.flat(), DeviceArray<T>(x).flat());
+    const double roundings =
+        static_cast<double>(norm_block) * std::numeric_limits<double>::epsilon();
+    expect_close(partial.values(), expected,
+                 [&](std::size_t b) { return roundings * expected[b]; });
+  }
+}
+
+TYPED_TEST(Update, SquaredNormOfABlockHasTheSameBitsAnywhere) {
+  using T = TypeParam;
+  constexpr std::int64_t blocks = 5;
+  const auto x = random_numbers<T>(blocks * norm_block + 100, 1);
+  const DeviceArray<T> d_x(x);
+  const DeviceArray<double> whole(blocks + 1);
+  squared_norm_blocks<T>(Exec{}, whole.flat(), d_x.flat());
+  for (std::int64_t b = 0; b <= blocks; ++b) {
+    const auto first = static_cast<std::size_t>(b * norm_block);
+    const std::size_t count = std::min<std::size_t>(norm_block, x.size() - first);
+    for (const std::size_t shift : {0, 3}) {  // at another address, aligned or not
+      const DeviceArray<T> moved(static_cast<std::int64_t>(count + shift));
+      Kokkos::deep_copy(View1<T>(moved.data() + shift, count), View1<T>(d_x.data() + first, count));
+      const DeviceArray<double> alone(1);
+      squared_norm_blocks<T>(Exec{}, alone.flat(), View1<const T>(moved.data() + shift, count));
+      EXPECT_EQ(alone.values()[0], whole.values()[static_cast<std::size_t>(b)])
+          << b << " shifted by " << shift;
+    }
+  }
+}
+
+TEST(Norm, IsTheRootOfTheSum) {
+  const DeviceArray<double> norm(1);
+  norm_finish(Exec{}, norm.flat(), DeviceArray<double>(std::vector<double>{9.0, 16.0}).flat());
+  EXPECT_EQ(norm.values()[0], 5.0);
+  norm_finish(Exec{}, norm.flat(), DeviceArray<double>(std::vector<double>(1000, 4.0)).flat());
+  EXPECT_EQ(norm.values()[0], std::sqrt(4000.0));
+}
+
+TEST(ClipCoefficient, ScalesOnlyNormsAboveTheMaximum) {
+  const auto coefficient = [](double norm, double maximum) {
+    const DeviceArray<double> result(1);
+    clip_coefficient(Exec{}, result.flat(), DeviceArray<double>(std::vector<double>{norm}).flat(),
+                     maximum);
+    return result.values()[0];
+  };
+  EXPECT_EQ(coefficient(0.5, 1.0), 1.0);
+  EXPECT_EQ(coefficient(4.0, 1.0), 1.0 / (4.0 + 1e-6));
+  EXPECT_EQ(coefficient(4.0, 0.0), 1.0);
+  EXPECT_EQ(coefficient(0.0, 1.0), 1.0);
+  EXPECT_EQ(coefficient(std::numeric_limits<double>::infinity(), 1.0), 0.0);
+  EXPECT_TRUE(std::isnan(coefficient(std::numeric_limits<double>::quiet_NaN(), 1.0)));
+}
+
+TYPED_TEST(Update, CountsInfinitiesAndNaNs) {
+  using T = TypeParam;
+  std::vector<T> x(10001, T(1));
+  x[5] = std::numeric_limits<T>::max();
+  x[6] = std::numeric_limits<T>::denorm_min();
+  const DeviceArray<std::int64_t> count(std::vector<std::int64_t>{100});
+  count_non_finite<T>(Exec{}, count.flat(), DeviceArray<T>(x).flat());
+  EXPECT_EQ(count.values()[0], 100);
+  x[0] = std::numeric_limits<T>::infinity();
+  x[4096] = -std::numeric_limits<T>::infinity();
+  x[10000] = std::numeric_limits<T>::quiet_NaN();
+  count_non_finite<T>(Exec{}, count.flat(), DeviceArray<T>(x).flat());
+  EXPECT_EQ(count.values()[0], 103);
+}
+
+}  // namespace
+}  // namespace trireme::kernels

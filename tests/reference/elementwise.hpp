@@ -1,0 +1,36 @@
+#pragma once
+
+#include <trireme/base/philox.hpp>
+
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+namespace trireme::reference {
+
+inline double gelu(double h) {
+  return 0.5 * h *
+         (1 + std::tanh(std::sqrt(2 / 3.14159265358979323846) * (h + 0.044715 * h * h * h)));
+}
+
+/// Word `index` of the random array `key`.
+inline std::uint32_t random_word(const RandomKey& key, std::int64_t index) {
+  return philox(key, static_cast<std::uint64_t>(index) / 4).w[index % 4];
+}
+
+/// 1 / (1 - rate) where the global element (row, column) of rows of `hidden` is kept, 0 where it is
+/// dropped.
+inline std::vector<double> dropout_factors(std::int64_t rows, std::int64_t hidden, double rate,
+                                           const RandomKey& key, std::int64_t first_row) {
+  std::vector<double> factors;
+  for (std::int64_t t = 0; t < rows; ++t)
+    for (std::int64_t d = 0; d < hidden; ++d)
+      factors.push_back(random_word(key, (first_row + t) * hidden + d) <
+                                std::floor(rate * 4294967296.0)
+                            ? 0.0
+                            : 1 / (1 - rate));
+  return factors;
+}
+
+}  // namespace trireme::reference

@@ -1,0 +1,53 @@
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+namespace trireme::reference {
+
+inline std::vector<double> embedding(const std::vector<std::int32_t>& tokens,
+                                     const std::vector<double>& table,
+                                     const std::vector<double>& positions, std::size_t hidden) {
+  const std::size_t sequence = positions.size() / hidden;
+  std::vector<double> x;
+  for (std::size_t t = 0; t < tokens.size(); ++t)
+    for (std::size_t d = 0; d < hidden; ++d)
+      x.push_back(table[static_cast<std::size_t>(tokens[t]) * hidden + d] +
+                  positions[t % sequence * hidden + d]);
+  return x;
+}
+
+/// Of each row of `logits`: log sum exp minus the target's logit.
+inline std::vector<double> cross_entropy(const std::vector<double>& logits,
+                                         const std::vector<std::int32_t>& targets) {
+  const std::size_t vocabulary = logits.size() / targets.size();
+  std::vector<double> loss;
+  for (std::size_t r = 0; r < targets.size(); ++r) {
+    const double* row = logits.data() + r * vocabulary;
+    const double largest = *std::max_element(row, row + vocabulary);
+    double sum = 0;
+    for (std::size_t v = 0; v < vocabulary; ++v) sum += std::exp(row[v] - largest);
+    loss.push_back(std::log(sum) + largest - row[targets[r]]);
+  }
+  return loss;
+}
+
+inline std::vector<double> cross_entropy_gradient(const std::vector<double>& logits,
+                                                  const std::vector<std::int32_t>& targets,
+                                                  double scale) {
+  const std::size_t vocabulary = logits.size() / targets.size();
+  const std::vector<double> loss = cross_entropy(logits, targets);
+  std::vector<double> gradient;
+  for (std::size_t r = 0; r < targets.size(); ++r) {
+    const double log_sum = loss[r] + logits[r * vocabulary + static_cast<std::size_t>(targets[r])];
+    for (std::size_t v = 0; v < vocabulary; ++v)
+      gradient.push_back(scale * (std::exp(logits[r * vocabulary + v] - log_sum) -
+                                  (static_cast<std::int32_t>(v) == targets[r] ? 1 : 0)));
+  }
+  return gradient;
+}
+
+}  // namespace trireme::reference

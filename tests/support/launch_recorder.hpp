@@ -1,0 +1,72 @@
+#pragma once
+
+#include <trireme/tensor/arena.hpp>
+#include <trireme/tensor/fence.hpp>
+
+#include <Kokkos_Core.hpp>
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace trireme::testing {
+
+/// Records, while it lives, what Kokkos Tools callbacks and Trireme's own counters see: the labels
+/// of launches, fences and allocations. One at a time.
+class LaunchRecorder {
+ public:
+  LaunchRecorder() : fences_before_(fence_count()), arenas_before_(arena_allocation_count()) {
+    namespace Tools = Kokkos::Tools::Experimental;
+    current_ = this;
+    Tools::set_begin_parallel_for_callback(on_launch);
+    Tools::set_begin_parallel_reduce_callback(on_launch);
+    Tools::set_begin_parallel_scan_callback(on_launch);
+    Tools::set_begin_fence_callback(on_fence);
+    Tools::set_allocate_data_callback(on_allocation);
+    Tools::set_begin_deep_copy_callback(on_deep_copy);
+  }
+  ~LaunchRecorder() {
+    namespace Tools = Kokkos::Tools::Experimental;
+    Tools::set_begin_parallel_for_callback(nullptr);
+    Tools::set_begin_parallel_reduce_callback(nullptr);
+    Tools::set_begin_parallel_scan_callback(nullptr);
+    Tools::set_begin_fence_callback(nullptr);
+    Tools::set_allocate_data_callback(nullptr);
+    Tools::set_begin_deep_copy_callback(nullptr);
+    current_ = nullptr;
+  }
+  LaunchRecorder(const LaunchRecorder&) = delete;
+  LaunchRecorder& operator=(const LaunchRecorder&) = delete;
+
+  const std::vector<std::string>& labels() const { return labels_; }
+  std::int64_t fences() const { return fences_ + fence_count() - fences_before_; }
+  std::int64_t allocations() const {
+    return allocations_ + arena_allocation_count() - arenas_before_;
+  }
+  std::int64_t deep_copies() const { return deep_copies_; }
+
+ private:
+  static void on_launch(const char* name, std::uint32_t, std::uint64_t*) {
+    current_->labels_.emplace_back(name);
+  }
+  static void on_fence(const char*, std::uint32_t, std::uint64_t*) { ++current_->fences_; }
+  static void on_allocation(Kokkos::Profiling::SpaceHandle, const char*, const void*,
+                            std::uint64_t) {
+    ++current_->allocations_;
+  }
+  static void on_deep_copy(Kokkos::Profiling::SpaceHandle, const char*, const void*,
+                           Kokkos::Profiling::SpaceHandle, const char*, const void*,
+                           std::uint64_t) {
+    ++current_->deep_copies_;
+  }
+
+  inline static LaunchRecorder* current_ = nullptr;
+  std::vector<std::string> labels_;
+  std::int64_t fences_ = 0;
+  std::int64_t allocations_ = 0;
+  std::int64_t deep_copies_ = 0;
+  std::int64_t fences_before_;
+  std::int64_t arenas_before_;
+};
+
+}  // namespace trireme::testing
