@@ -111,9 +111,12 @@ struct AttentionForward {
       copy_block(team, s.keys, head.lanes, keys + k0 * stride, stride, valid, head.size, block);
       copy_block(team, s.values, head.lanes, values + k0 * stride, stride, valid, head.size, block);
       team.team_barrier();
-      block_product<Write::store>(team, Lanes<A>{s.scores, block}, block, block,
-                                  Broadcast<A>{s.keys, head.lanes, 1},
-                                  Lanes<const A>{s.queries, block}, head.size);
+      const bool diagonal = shape.causal && k0 == q0;
+      block_product<Write::store>(
+          team, Lanes<A>{s.scores, block}, block, block, Broadcast<A>{s.keys, head.lanes, 1},
+          Lanes<const A>{s.queries, block}, [&](std::int64_t j, std::int64_t i) {
+            return Depth{0, j < visible(i, diagonal) ? head.size : 0};
+          });
       team.team_barrier();
       softmax(team, s, q0, k0);
       team.team_barrier();
@@ -123,13 +126,21 @@ struct AttentionForward {
       }
       block_product<Write::add>(team, Lanes<A>{s.result, block}, head.rows, block,
                                 Broadcast<A>{s.values, 1, head.lanes},
-                                Lanes<const A>{s.scores, block}, block);
+                                Lanes<const A>{s.scores, block}, [&](std::int64_t, std::int64_t i) {
+                                  return Depth{0, visible(i, diagonal)};
+                                });
       team.team_barrier();
     }
     finish(team, s, b, h, q0);
   }
 
  private:
+  /// Keys of a block that any query of query i's register tile sees; scores of the others are never
+  /// computed.
+  KOKKOS_FUNCTION static std::int64_t visible(std::int64_t i, bool diagonal) {
+    return diagonal ? padded(i + 1, Tile<A>::lanes) : block;
+  }
+
   KOKKOS_FUNCTION void start(const AttentionMember& team, const Scratch& s) const {
     Kokkos::parallel_for(Kokkos::TeamThreadRange(team, block), [&](int i) {
       s.largest[i] = -infinity<A>;
@@ -146,14 +157,15 @@ struct AttentionForward {
     const bool masked = k0 + block > shape.sequence || (shape.causal && k0 + block > q0);
     Kokkos::parallel_for(Kokkos::TeamThreadRange(team, block / width), [&](int panel) {
       const int first = panel * width;
+      const auto keys = static_cast<int>(visible(first, shape.causal && k0 == q0));
       A* __restrict scores = s.scores + first;
       A largest[width];
       A sum[width];
       A rescale[width];
 #pragma omp simd
       for (int i = 0; i < width; ++i) largest[i] = s.largest[first + i];
-      if (masked) mask(scores, q0 + first, k0);
-      for (int j = 0; j < block; ++j) {
+      if (masked) mask(scores, q0 + first, k0, keys);
+      for (int j = 0; j < keys; ++j) {
 #pragma omp simd
         for (int i = 0; i < width; ++i) {
           const A score = scores[j * block + i];
@@ -166,7 +178,7 @@ struct AttentionForward {
         s.largest[first + i] = largest[i];
         sum[i] = s.sum[first + i] * rescale[i];
       }
-      for (int j = 0; j < block; ++j) {
+      for (int j = 0; j < keys; ++j) {
 #pragma omp simd
         for (int i = 0; i < width; ++i) {
           const A p = fast_exp(scores[j * block + i] - largest[i]);
@@ -185,10 +197,11 @@ struct AttentionForward {
   }
 
   /// Hides keys beyond the sequence and, if causal, beyond each query.
-  KOKKOS_FUNCTION void mask(A* __restrict scores, std::int64_t query, std::int64_t k0) const {
+  KOKKOS_FUNCTION void mask(A* __restrict scores, std::int64_t query, std::int64_t k0,
+                            int keys) const {
     const auto end = static_cast<int>(shape.sequence - k0 < block ? shape.sequence - k0 : block);
     const auto diagonal = shape.causal ? static_cast<int>(query - k0) : block;
-    for (int j = 0; j < block; ++j) {
+    for (int j = 0; j < keys; ++j) {
 #pragma omp simd
       for (int i = 0; i < width; ++i)
         scores[j * block + i] = j < end && j <= diagonal + i ? scores[j * block + i] : -infinity<A>;

@@ -97,24 +97,37 @@ struct AttentionBackward {
     copy_block(team, s.grads, head.lanes, &grad(token, h * head.size),
                static_cast<std::int64_t>(grad.stride(0)), valid, head.size, block);
     team.team_barrier();
+    // On the diagonal a register tile of scores begins at query i and key j, and is hidden if even
+    // its last query comes before j. Where such tiles are summed over, the sum begins or ends at
+    // the diagonal.
+    const bool diagonal = shape.causal && k0 == q0;
+    const auto scores = [&](std::int64_t i, std::int64_t j) {
+      return Depth{0, diagonal && i + Tile<A>::rows <= j ? 0 : head.size};
+    };
+    const auto over_queries = [&](std::int64_t, std::int64_t j) {
+      return Depth{diagonal ? j : 0, block};
+    };
+    const auto over_keys = [&](std::int64_t i, std::int64_t) {
+      return Depth{0, diagonal ? i + Tile<A>::rows : block};
+    };
     block_product<Write::store>(team, Lanes<A>{s.p, block}, block, block,
                                 Broadcast<A>{s.queries, head.lanes, 1},
-                                Lanes<const A>{s.keys_transposed, block}, head.size);
+                                Lanes<const A>{s.keys_transposed, block}, scores);
     block_product<Write::store>(team, Lanes<A>{s.ds, block}, block, block,
                                 Broadcast<A>{s.grads, head.lanes, 1},
-                                Lanes<const A>{s.values_transposed, block}, head.size);
+                                Lanes<const A>{s.values_transposed, block}, scores);
     team.team_barrier();
     softmax_gradient(team, s, b, h, q0, k0);
     team.team_barrier();
     block_product<Write::add>(team, Lanes<A>{s.dvalues, block}, head.rows, block,
                               Broadcast<A>{s.grads, 1, head.lanes}, Lanes<const A>{s.p, block},
-                              block);
+                              over_queries);
     block_product<Write::add>(team, Lanes<A>{s.dkeys, block}, head.rows, block,
                               Broadcast<A>{s.queries, 1, head.lanes}, Lanes<const A>{s.ds, block},
-                              block);
+                              over_queries);
     block_product<Write::store>(team, Lanes<A>{s.dqueries, head.lanes}, block, head.lanes,
                                 Broadcast<A>{s.ds, block, 1}, Lanes<const A>{s.keys, head.lanes},
-                                block);
+                                over_keys);
     team.team_barrier();
     add_queries(team, s, &dqkv(token, h * head.size), valid, k0 == 0);
   }
@@ -140,7 +153,7 @@ struct AttentionBackward {
         for (int j = 0; j < block; ++j) {
           const A probability = fast_exp(j < seen ? p[j] - lse : -infinity<A>);
           p[j] = probability;
-          ds[j] = scale * probability * (ds[j] - mean);
+          ds[j] = j < seen ? scale * probability * (ds[j] - mean) : A(0);  // unset where hidden
         }
         return;
       }
@@ -150,7 +163,7 @@ struct AttentionBackward {
       for (int j = 0; j < block; ++j) {
         const A probability = fast_exp(j < seen ? p[j] - lse : -infinity<A>);
         p[j] = probability * factors[j];
-        ds[j] = scale * probability * (ds[j] * factors[j] - mean);
+        ds[j] = j < seen ? scale * probability * (ds[j] * factors[j] - mean) : A(0);
       }
     });
   }

@@ -6,6 +6,8 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <filesystem>
+#include <iterator>
 #include <limits>
 #include <string>
 #include <tuple>
@@ -189,6 +191,19 @@ TEST(MatmulBackends, ShapesThatDoNotMatchAreErrors) {
 TEST(MatmulBackends, OneDnnHasNoDoublePrecision) {
   EXPECT_FALSE(matmul_backend_available(DType::fp64, MatmulBackend::onednn));
   EXPECT_THROW(set_matmul_backend(DType::fp64, MatmulBackend::onednn), Error);
+}
+
+TEST(MatmulBackends, ProductsStartNoThreadsOnAHostWithOne) {
+  const std::filesystem::path tasks = "/proc/self/task";  // one entry per thread
+  if (!exec_on_host || Exec().concurrency() > 1 || !std::filesystem::exists(tasks))
+    GTEST_SKIP() << "needs a serial host and Linux";
+  const auto threads = [&] {
+    return std::distance(std::filesystem::directory_iterator(tasks),
+                         std::filesystem::directory_iterator());
+  };
+  const auto before = threads();
+  measure_matmul_peak(Exec(), DType::fp32);
+  EXPECT_EQ(threads(), before);
 }
 
 TEST(MatmulBackends, PeakIsTheRateOfAProduct) {

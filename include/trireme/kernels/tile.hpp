@@ -92,20 +92,31 @@ TRIREME_FUNCTION void tile_product(Lanes<T> c, Broadcast<T> a, Lanes<const T> b,
   }
 }
 
+/// The k over which a register tile sums: begin ≤ k < end. Where it is empty the tile is left as it
+/// is.
+struct Depth {
+  std::int64_t begin;
+  std::int64_t end;
+};
+
 /// The same for `rows` by `lanes`, both multiples of the register tile's, shared by the threads of
-/// a team. The caller puts the barriers.
-template <Write write, class T, class Member>
+/// a team; the tile that begins at (i, j) sums over depth_of(i, j), so that products can leave out
+/// what a mask hides. The caller puts the barriers.
+template <Write write, class T, class Member, class DepthOf>
 TRIREME_FUNCTION void block_product(const Member& team, Lanes<T> c, std::int64_t rows,
                                     std::int64_t lanes, Broadcast<T> a, Lanes<const T> b,
-                                    std::int64_t depth) {
+                                    const DepthOf& depth_of) {
   const int row_tiles = static_cast<int>(rows / Tile<T>::rows);
   const int lane_tiles = static_cast<int>(lanes / Tile<T>::lanes);
   Kokkos::parallel_for(Kokkos::TeamThreadRange(team, row_tiles * lane_tiles), [&](int tile) {
     const std::int64_t i = std::int64_t{tile % row_tiles} * Tile<T>::rows;
     const std::int64_t j = std::int64_t{tile / row_tiles} * Tile<T>::lanes;
+    const Depth depth = depth_of(i, j);
+    if (depth.begin >= depth.end) return;
     tile_product<write>(Lanes<T>{c.data + i * c.stride + j, c.stride},
-                        Broadcast<T>{a.data + i * a.row, a.row, a.depth},
-                        Lanes<const T>{b.data + j, b.stride}, depth);
+                        Broadcast<T>{a.data + i * a.row + depth.begin * a.depth, a.row, a.depth},
+                        Lanes<const T>{b.data + depth.begin * b.stride + j, b.stride},
+                        depth.end - depth.begin);
   });
 }
 
