@@ -13,8 +13,8 @@ using namespace trireme;
 
 using Command = std::function<ExitCode(grid::Runtime&)>;
 
-/// The command that was asked for; null where help was printed. Every rank parses the same words, so that a mistake ends
-/// all of them and one reports it.
+/// The command that was asked for; null where help was printed. Every rank parses the same words,
+/// so that a mistake ends all of them and one reports it.
 Command parse(grid::Runtime& runtime, int argc, char** argv) {
   CLI::App app("Trains, evaluates and samples; started by `trireme`", "trireme");
   app.require_subcommand(1);
@@ -27,8 +27,10 @@ Command parse(grid::Runtime& runtime, int argc, char** argv) {
   bool asked = false;
   runtime.together([&] { asked = commands::parse_command_line(app, argc, argv); });
   if (!asked) return nullptr;
-  if (train_command->parsed()) return [train](grid::Runtime& r) { return commands::train(r, train); };
-  if (eval_command->parsed()) return [eval](grid::Runtime& r) { return commands::evaluate(r, eval); };
+  if (train_command->parsed())
+    return [train](grid::Runtime& r) { return commands::train(r, train); };
+  if (eval_command->parsed())
+    return [eval](grid::Runtime& r) { return commands::evaluate(r, eval); };
   check(generate_command->parsed(), "no command");
   return [generate](grid::Runtime& r) { return commands::generate(r, generate); };
 }

@@ -24,11 +24,14 @@ std::int64_t Architecture::matmul_parameters() const {
 }
 
 double Architecture::model_flops_per_token() const {
-  const auto attention = static_cast<double>(model.layers) * static_cast<double>(model.hidden * model.sequence);
+  const auto attention =
+      static_cast<double>(model.layers) * static_cast<double>(model.hidden * model.sequence);
   return 6.0 * static_cast<double>(matmul_parameters()) + 6.0 * attention;
 }
 
-SavedElements Architecture::saved_per_layer_and_token() const { return gpt_saved_elements(model); }
+SavedElements Architecture::saved_per_layer_and_token() const {
+  return gpt_saved_elements(model);
+}
 
 Architecture describe(const deck::ModelConfig& model) {
   check(model.vocabulary > 0, "the vocabulary is not resolved");

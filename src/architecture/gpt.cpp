@@ -13,14 +13,15 @@ class Section {
   Section(std::vector<ArraySpec>& arrays, std::string prefix, std::int64_t layer)
       : arrays_(arrays), prefix_(std::move(prefix)), layer_(layer) {}
 
-  void matrix(const std::string& name, std::vector<std::int64_t> shape, int split_axis, double deviation,
-              bool follows_previous = false) {
-    arrays_.push_back({prefix_ + name, std::move(shape), split_axis, layer_, Initialisation::normal, deviation,
-                       true, follows_previous});
+  void matrix(const std::string& name, std::vector<std::int64_t> shape, int split_axis,
+              double deviation, bool follows_previous = false) {
+    arrays_.push_back({prefix_ + name, std::move(shape), split_axis, layer_, Initialisation::normal,
+                       deviation, true, follows_previous});
   }
-  void vector(const std::string& name, std::vector<std::int64_t> shape, int split_axis, Initialisation init,
-              bool follows_previous = false) {
-    arrays_.push_back({prefix_ + name, std::move(shape), split_axis, layer_, init, 0, false, follows_previous});
+  void vector(const std::string& name, std::vector<std::int64_t> shape, int split_axis,
+              Initialisation init, bool follows_previous = false) {
+    arrays_.push_back(
+        {prefix_ + name, std::move(shape), split_axis, layer_, init, 0, false, follows_previous});
   }
   void norm(const std::string& name, std::int64_t hidden) {
     vector(name + ".gain", {hidden}, -1, Initialisation::ones);
@@ -65,14 +66,15 @@ std::vector<ArraySpec> gpt_arrays(const deck::ModelConfig& m) {
   for (std::int64_t layer = 0; layer < m.layers; ++layer) add_layer(arrays, m, layer);
   Section after(arrays, "", m.layers);
   after.norm("final_norm", m.hidden);
-  if (!m.tied_embeddings) after.matrix("output.weight", {m.vocabulary, m.hidden}, 0, weight_deviation);
+  if (!m.tied_embeddings)
+    after.matrix("output.weight", {m.vocabulary, m.hidden}, 0, weight_deviation);
   return arrays;
 }
 
 SavedElements gpt_saved_elements(const deck::ModelConfig& m) {
-  // Compute type: input, both norms' outputs, query/key/value (3), attention's output, the residual between: 8 D; and
-  // the feed-forward's hidden values before and after GELU: 2 F. Accumulate type: mean and inverse deviation of two
-  // norms and one log-sum-exp per head.
+  // Compute type: input, both norms' outputs, query/key/value (3), attention's output, the residual
+  // between: 8 D; and the feed-forward's hidden values before and after GELU: 2 F. Accumulate type:
+  // mean and inverse deviation of two norms and one log-sum-exp per head.
   return {8 * m.hidden + 2 * m.feed_forward, 4 + m.heads};
 }
 

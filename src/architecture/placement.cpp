@@ -5,7 +5,9 @@
 namespace trireme::architecture {
 namespace {
 constexpr std::int64_t unit = 32;
-std::int64_t round_up(std::int64_t n) { return (n + unit - 1) / unit * unit; }
+std::int64_t round_up(std::int64_t n) {
+  return (n + unit - 1) / unit * unit;
+}
 }  // namespace
 
 Placement place(const Architecture& architecture) {
@@ -19,7 +21,8 @@ Placement place(const Architecture& architecture) {
   p.elements = round_up(end);
   p.tied_offset = p.elements;
   p.gradient_elements = p.elements;
-  if (architecture.model.tied_embeddings) p.gradient_elements += round_up(architecture.arrays.front().elements());
+  if (architecture.model.tied_embeddings)
+    p.gradient_elements += round_up(architecture.arrays.front().elements());
   return p;
 }
 

@@ -43,9 +43,15 @@ void to_stderr(std::string_view prefix, std::string_view message) {
 
 }  // namespace
 
-void set_speaking(bool speaks) { state().speaks = speaks; }
-bool speaking() { return state().speaks; }
-bool on_terminal() { return isatty(STDOUT_FILENO) == 1; }
+void set_speaking(bool speaks) {
+  state().speaks = speaks;
+}
+bool speaking() {
+  return state().speaks;
+}
+bool on_terminal() {
+  return isatty(STDOUT_FILENO) == 1;
+}
 
 void set_file(const std::string& path) {
   State& s = state();
@@ -66,8 +72,12 @@ void line(std::string_view message) {
   to_file(s, "", message);
 }
 
-void warn(std::string_view message) { to_stderr("trireme: warning: ", message); }
-void error(std::string_view message) { to_stderr("trireme: error: ", message); }
+void warn(std::string_view message) {
+  to_stderr("trireme: warning: ", message);
+}
+void error(std::string_view message) {
+  to_stderr("trireme: error: ", message);
+}
 
 void progress(std::string_view message) {
   if (!on_terminal()) {

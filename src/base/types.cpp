@@ -15,13 +15,25 @@ constexpr std::array<std::string_view, 3> axis_names{"data", "pipeline", "tensor
 
 }  // namespace
 
-Bytes size_of(DType type) { return dtype_bytes[static_cast<std::size_t>(type)]; }
+Bytes size_of(DType type) {
+  return dtype_bytes[static_cast<std::size_t>(type)];
+}
 
-std::string_view name_of(DType x) { return dtype_names[static_cast<std::size_t>(x)]; }
-std::string_view name_of(Family x) { return family_names[static_cast<std::size_t>(x)]; }
-std::string_view name_of(ScheduleKind x) { return schedule_names[static_cast<std::size_t>(x)]; }
-std::string_view name_of(OptimizerKind x) { return optimizer_names[static_cast<std::size_t>(x)]; }
-std::string_view name_of(Axis x) { return axis_names[static_cast<std::size_t>(x)]; }
+std::string_view name_of(DType x) {
+  return dtype_names[static_cast<std::size_t>(x)];
+}
+std::string_view name_of(Family x) {
+  return family_names[static_cast<std::size_t>(x)];
+}
+std::string_view name_of(ScheduleKind x) {
+  return schedule_names[static_cast<std::size_t>(x)];
+}
+std::string_view name_of(OptimizerKind x) {
+  return optimizer_names[static_cast<std::size_t>(x)];
+}
+std::string_view name_of(Axis x) {
+  return axis_names[static_cast<std::size_t>(x)];
+}
 
 template <>
 std::span<const std::string_view> names<DType>() {

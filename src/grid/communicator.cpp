@@ -17,7 +17,8 @@ void mpi(int code, const char* what, const std::string& communicator) {
   char message[MPI_MAX_ERROR_STRING];
   int length = 0;
   MPI_Error_string(code, message, &length);
-  throw Error(text("MPI: ", what, " on ", communicator, ": ", std::string_view(message, static_cast<size_t>(length))));
+  throw Error(text("MPI: ", what, " on ", communicator, ": ",
+                   std::string_view(message, static_cast<size_t>(length))));
 }
 
 template <class T>
@@ -63,7 +64,8 @@ Communicator::Communicator(MPI_Comm communicator, std::string name)
 }
 
 Communicator::~Communicator() {
-  if (communicator_ != MPI_COMM_WORLD && communicator_ != MPI_COMM_SELF) MPI_Comm_free(&communicator_);
+  if (communicator_ != MPI_COMM_WORLD && communicator_ != MPI_COMM_SELF)
+    MPI_Comm_free(&communicator_);
 }
 
 void Communicator::wait(MPI_Request& request, const char* what) {
@@ -82,7 +84,8 @@ void Communicator::wait(Request& request, const char* what) {
 void Communicator::progress() {
   if (size_ == 1) return;
   int flag = 0;
-  mpi(MPI_Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, communicator_, &flag, MPI_STATUS_IGNORE), "progress", name_);
+  mpi(MPI_Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, communicator_, &flag, MPI_STATUS_IGNORE), "progress",
+      name_);
 }
 
 template <class T>
@@ -90,15 +93,17 @@ Request Communicator::start_all_reduce(const Exec& exec, View1<T> data, Reductio
   Request request;
   if (size_ == 1 || data.extent(0) == 0) return request;
   static_assert(exec_on_host, "host staging for devices is not in this version");
-  if constexpr (!std::is_same_v<Exec, Kokkos::Serial>) fence(exec, "grid/all_reduce reads what kernels wrote");
-  mpi(MPI_Iallreduce(MPI_IN_PLACE, data.data(), count(data.extent(0)), datatype<T>(), operation(reduction),
-                     communicator_, &request.request_),
+  if constexpr (!std::is_same_v<Exec, Kokkos::Serial>)
+    fence(exec, "grid/all_reduce reads what kernels wrote");
+  mpi(MPI_Iallreduce(MPI_IN_PLACE, data.data(), count(data.extent(0)), datatype<T>(),
+                     operation(reduction), communicator_, &request.request_),
       "all_reduce", name_);
   return request;
 }
 
 template <class T>
-void Communicator::all_reduce(const Exec& exec, View1<T> data, Reduction reduction, const char* what) {
+void Communicator::all_reduce(const Exec& exec, View1<T> data, Reduction reduction,
+                              const char* what) {
   Request request = start_all_reduce(exec, data, reduction);
   wait(request, what);
 }
@@ -107,8 +112,8 @@ template <class T>
 void Communicator::all_reduce(std::span<T> data, Reduction reduction, const char* what) {
   if (size_ == 1) return;
   MPI_Request request = MPI_REQUEST_NULL;
-  mpi(MPI_Iallreduce(MPI_IN_PLACE, data.data(), count(data.size()), datatype<T>(), operation(reduction),
-                     communicator_, &request),
+  mpi(MPI_Iallreduce(MPI_IN_PLACE, data.data(), count(data.size()), datatype<T>(),
+                     operation(reduction), communicator_, &request),
       what, name_);
   wait(request, what);
 }
@@ -116,7 +121,8 @@ void Communicator::all_reduce(std::span<T> data, Reduction reduction, const char
 void Communicator::broadcast(std::span<std::byte> data, int root, const char* what) {
   if (size_ == 1) return;
   MPI_Request request = MPI_REQUEST_NULL;
-  mpi(MPI_Ibcast(data.data(), count(data.size()), MPI_BYTE, root, communicator_, &request), what, name_);
+  mpi(MPI_Ibcast(data.data(), count(data.size()), MPI_BYTE, root, communicator_, &request), what,
+      name_);
   wait(request, what);
 }
 
@@ -132,12 +138,14 @@ std::vector<std::int64_t> Communicator::all_gather(std::int64_t value, const cha
   std::vector<std::int64_t> all(static_cast<std::size_t>(size_), value);
   if (size_ == 1) return all;
   MPI_Request request = MPI_REQUEST_NULL;
-  mpi(MPI_Iallgather(&value, 1, MPI_INT64_T, all.data(), 1, MPI_INT64_T, communicator_, &request), what, name_);
+  mpi(MPI_Iallgather(&value, 1, MPI_INT64_T, all.data(), 1, MPI_INT64_T, communicator_, &request),
+      what, name_);
   wait(request, what);
   return all;
 }
 
-std::vector<std::string> Communicator::gather(const std::string& value, int root, const char* what) {
+std::vector<std::string> Communicator::gather(const std::string& value, int root,
+                                              const char* what) {
   if (size_ == 1) return {value};
   const auto sizes = all_gather(static_cast<std::int64_t>(value.size()), what);
   std::vector<int> counts;
@@ -150,13 +158,14 @@ std::vector<std::string> Communicator::gather(const std::string& value, int root
   }
   std::string joined(rank_ == root ? static_cast<std::size_t>(total) : 0, '\0');
   MPI_Request request = MPI_REQUEST_NULL;
-  mpi(MPI_Igatherv(value.data(), count(value.size()), MPI_BYTE, joined.data(), counts.data(), offsets.data(),
-                   MPI_BYTE, root, communicator_, &request),
+  mpi(MPI_Igatherv(value.data(), count(value.size()), MPI_BYTE, joined.data(), counts.data(),
+                   offsets.data(), MPI_BYTE, root, communicator_, &request),
       what, name_);
   wait(request, what);
   std::vector<std::string> parts;
   for (std::size_t i = 0; rank_ == root && i < sizes.size(); ++i)
-    parts.push_back(joined.substr(static_cast<std::size_t>(offsets[i]), static_cast<std::size_t>(counts[i])));
+    parts.push_back(
+        joined.substr(static_cast<std::size_t>(offsets[i]), static_cast<std::size_t>(counts[i])));
   return parts;
 }
 
@@ -166,7 +175,9 @@ std::unique_ptr<Communicator> Communicator::split(int colour, int position, std:
   return std::make_unique<Communicator>(part, std::move(name));
 }
 
-std::unique_ptr<Communicator> Communicator::self() { return std::make_unique<Communicator>(MPI_COMM_SELF, "self"); }
+std::unique_ptr<Communicator> Communicator::self() {
+  return std::make_unique<Communicator>(MPI_COMM_SELF, "self");
+}
 
 void Communicator::barrier(const char* what) {
   if (size_ == 1) return;
@@ -175,9 +186,9 @@ void Communicator::barrier(const char* what) {
   wait(request, what);
 }
 
-#define TRIREME_INSTANTIATE(T)                                                                       \
-  template Request Communicator::start_all_reduce<T>(const Exec&, View1<T>, Reduction);              \
-  template void Communicator::all_reduce<T>(const Exec&, View1<T>, Reduction, const char*);          \
+#define TRIREME_INSTANTIATE(T)                                                              \
+  template Request Communicator::start_all_reduce<T>(const Exec&, View1<T>, Reduction);     \
+  template void Communicator::all_reduce<T>(const Exec&, View1<T>, Reduction, const char*); \
   template void Communicator::all_reduce<T>(std::span<T>, Reduction, const char*);
 TRIREME_INSTANTIATE(float)
 TRIREME_INSTANTIATE(double)

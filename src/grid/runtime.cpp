@@ -19,7 +19,9 @@ Runtime::Runtime(int& argc, char**& argv) {
   check(initialised == 0, "a second Runtime in one process");
   int provided = MPI_THREAD_SINGLE;
   if (MPI_Init_thread(&argc, &argv, MPI_THREAD_FUNNELED, &provided) != MPI_SUCCESS)
-    throw Error("MPI_Init_thread failed; was the program started by the launcher of the MPI it was built with?");
+    throw Error(
+        "MPI_Init_thread failed; was the program started by the launcher of the MPI it was built "
+        "with?");
   Kokkos::initialize(argc, argv);
   world_ = std::make_unique<Communicator>(MPI_COMM_WORLD, "world");
   log::set_speaking(rank() == 0);
@@ -52,8 +54,8 @@ void Runtime::together(const std::function<void()>& local) {
     mine.emplace(e.what());
   }
   const std::int64_t nobody = std::numeric_limits<std::int64_t>::max();
-  const std::int64_t speaker =
-      world_->all_reduce<std::int64_t>(mine ? rank() : nobody, Reduction::minimum, "agreement on errors");
+  const std::int64_t speaker = world_->all_reduce<std::int64_t>(
+      mine ? rank() : nobody, Reduction::minimum, "agreement on errors");
   if (speaker == nobody) return;
   std::int64_t code = speaker == rank() ? static_cast<std::int64_t>(mine->code()) : 0;
   code = world_->all_reduce<std::int64_t>(code, Reduction::maximum, "agreement on the exit code");
@@ -62,7 +64,8 @@ void Runtime::together(const std::function<void()>& local) {
 }
 
 void Runtime::abort(const Error& error) {
-  // Ranks often fail of the same cause within an instant: the lowest speaks first and ends the others.
+  // Ranks often fail of the same cause within an instant: the lowest speaks first and ends the
+  // others.
   if (rank() > 0) usleep(static_cast<useconds_t>(std::min(100'000 + 10'000 * rank(), 1'000'000)));
   log::set_speaking(true);
   log::error(ranks() > 1 ? text("rank ", rank(), ": ", error.what()) : std::string(error.what()));
@@ -74,8 +77,10 @@ void Runtime::abort(const Error& error) {
 
 namespace {
 
-std::unique_ptr<Communicator> along(Communicator& world, const layout::ProcessGrid& grid, Axis axis) {
-  return world.split(grid.colour(axis, world.rank()), grid.position(axis, world.rank()), std::string(name_of(axis)));
+std::unique_ptr<Communicator> along(Communicator& world, const layout::ProcessGrid& grid,
+                                    Axis axis) {
+  return world.split(grid.colour(axis, world.rank()), grid.position(axis, world.rank()),
+                     std::string(name_of(axis)));
 }
 
 }  // namespace
@@ -86,8 +91,8 @@ Grid::Grid(Communicator& world, const layout::ProcessGrid& process_grid)
       data_(along(world, process_grid, Axis::data)),
       pipeline_(along(world, process_grid, Axis::pipeline)),
       tensor_(along(world, process_grid, Axis::tensor)) {
-  check(process_grid.ranks() == world.size(), "a grid of ", process_grid.ranks(), " ranks in a world of ",
-        world.size());
+  check(process_grid.ranks() == world.size(), "a grid of ", process_grid.ranks(),
+        " ranks in a world of ", world.size());
 }
 
 Communicator& Grid::communicator(Axis axis) {

@@ -5,8 +5,8 @@
 namespace trireme::kernels {
 
 template <class T>
-void cache_append(const Exec& exec, View2<T> q, View3<T> key_cache, View3<T> value_cache, View2<const T> qkv,
-                  std::int64_t position) {
+void cache_append(const Exec& exec, View2<T> q, View3<T> key_cache, View3<T> value_cache,
+                  View2<const T> qkv, std::int64_t position) {
   const std::int64_t batch = extent(q, 0);
   const std::int64_t queries = extent(q, 1);
   const std::int64_t keys = extent(key_cache, 2);
@@ -17,7 +17,8 @@ void cache_append(const Exec& exec, View2<T> q, View3<T> key_cache, View3<T> val
   expect_shape(value_cache, "value_cache", {batch, most, keys});
   const std::int64_t columns = queries + 2 * keys;
   Kokkos::parallel_for(
-      "kernels/cache_append", Kokkos::RangePolicy<Exec, Kokkos::IndexType<std::int64_t>>(exec, 0, batch * columns),
+      "kernels/cache_append",
+      Kokkos::RangePolicy<Exec, Kokkos::IndexType<std::int64_t>>(exec, 0, batch * columns),
       KOKKOS_LAMBDA(const std::int64_t i) {
         const std::int64_t b = i / columns;
         const std::int64_t c = i % columns;
@@ -30,9 +31,9 @@ void cache_append(const Exec& exec, View2<T> q, View3<T> key_cache, View3<T> val
       });
 }
 
-template void cache_append<float>(const Exec&, View2<float>, View3<float>, View3<float>, View2<const float>,
-                                  std::int64_t);
-template void cache_append<double>(const Exec&, View2<double>, View3<double>, View3<double>, View2<const double>,
-                                   std::int64_t);
+template void cache_append<float>(const Exec&, View2<float>, View3<float>, View3<float>,
+                                  View2<const float>, std::int64_t);
+template void cache_append<double>(const Exec&, View2<double>, View3<double>, View3<double>,
+                                   View2<const double>, std::int64_t);
 
 }  // namespace trireme::kernels

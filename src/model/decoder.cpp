@@ -4,9 +4,14 @@
 namespace trireme::model {
 
 template <class P>
-Decoder<P>::Decoder(const architecture::Architecture& architecture, const Parameters<P>& parameters, std::int64_t rows)
-    : model_(architecture.model), rows_(rows), embedding_(parameters, model_), head_(parameters, model_) {
-  for (std::int64_t layer = 0; layer < model_.layers; ++layer) blocks_.emplace_back(parameters, model_, layer);
+Decoder<P>::Decoder(const architecture::Architecture& architecture, const Parameters<P>& parameters,
+                    std::int64_t rows)
+    : model_(architecture.model),
+      rows_(rows),
+      embedding_(parameters, model_),
+      head_(parameters, model_) {
+  for (std::int64_t layer = 0; layer < model_.layers; ++layer)
+    blocks_.emplace_back(parameters, model_, layer);
   Arena plan;
   cut(plan);
   memory_ = Arena("key/value cache", plan.used());

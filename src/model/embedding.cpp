@@ -29,7 +29,8 @@ void Embedding<P>::backward_weight(const Exec& exec, View2<T> dx, View1<const st
 template <class P>
 void Embedding<P>::decode(const Exec& exec, View2<T> x, View1<const std::int32_t> tokens,
                           std::int64_t position) const {
-  const View2<const T> at(position_.data() + position * extent(position_, 1), 1, position_.extent(1));
+  const View2<const T> at(position_.data() + position * extent(position_, 1), 1,
+                          position_.extent(1));
   kernels::embedding_forward<T>(exec, x, tokens, token_, at, 1);
 }
 

@@ -22,7 +22,8 @@ View1<T> rows(View1<T> x, std::int64_t first, std::int64_t count) {
 template <class P>
 Head<P>::Head(const Parameters<P>& parameters, const deck::ModelConfig& m)
     : norm_(parameters, "final_norm", m.hidden),
-      table_(parameters.weight(m.tied_embeddings ? "embedding.token" : "output.weight", m.vocabulary, m.hidden)),
+      table_(parameters.weight(m.tied_embeddings ? "embedding.token" : "output.weight",
+                               m.vocabulary, m.hidden)),
       dtable_(m.tied_embeddings ? parameters.tied_gradient()
                                 : parameters.gradient("output.weight", m.vocabulary, m.hidden)) {}
 
@@ -54,7 +55,8 @@ void Head<P>::forward(const Exec& exec, View1<double> loss, const Saved& s, cons
     const View2<T> logits = rows(scratch.logits, 0, n);
     const View1<double> losses = rows(scratch.losses, 0, n);
     kernels::linear_forward<T>(exec, logits, y, table_, View1<const T>());
-    kernels::cross_entropy_forward_backward<T>(exec, losses, logits, rows(targets, first, n), c.loss_scale);
+    kernels::cross_entropy_forward_backward<T>(exec, losses, logits, rows(targets, first, n),
+                                               c.loss_scale);
     kernels::sum_ordered(exec, loss, losses);
     kernels::linear_backward_weight<T>(exec, dtable_, View1<G>(), logits, y);
     kernels::linear_backward_input<T>(exec, y, logits, table_);  // dy takes y's place

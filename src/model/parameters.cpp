@@ -12,8 +12,8 @@ namespace {
 template <class T>
 View1<T> part(View1<T> all, std::int64_t offset, std::int64_t elements) {
   if (all.data() == nullptr) return {};
-  check(offset >= 0 && offset + elements <= extent(all, 0), "elements [", offset, ", ", offset + elements,
-        ") of an arena of ", extent(all, 0));
+  check(offset >= 0 && offset + elements <= extent(all, 0), "elements [", offset, ", ",
+        offset + elements, ") of an arena of ", extent(all, 0));
   return View1<T>(all.data() + offset, static_cast<std::size_t>(elements));
 }
 
@@ -34,15 +34,16 @@ template <class P>
 Parameters<P>::Parameters(const architecture::Architecture& architecture, bool gradients)
     : placement_(architecture::place(architecture)),
       weights_("weights", placement_.elements * static_cast<std::int64_t>(sizeof(Compute))),
-      gradients_("gradients",
-                 gradients ? placement_.gradient_elements * static_cast<std::int64_t>(sizeof(Gradient)) : 0) {
+      gradients_("gradients", gradients ? placement_.gradient_elements *
+                                              static_cast<std::int64_t>(sizeof(Gradient))
+                                        : 0) {
   all_weights_ = weights_.take<Compute>(placement_.elements);
   if (gradients) {
     all_gradients_ = gradients_.take<Gradient>(placement_.gradient_elements);
     if (architecture.model.tied_embeddings) {
       const ArraySpec& token = architecture.arrays.front();
-      tied_gradient_ = matrix(part(all_gradients_, placement_.tied_offset, token.elements()), token.shape[0],
-                              token.shape[1]);
+      tied_gradient_ = matrix(part(all_gradients_, placement_.tied_offset, token.elements()),
+                              token.shape[0], token.shape[1]);
     }
   }
   for (std::size_t i = 0; i < architecture.arrays.size(); ++i) {
@@ -66,7 +67,8 @@ void Parameters<P>::initialise(const Exec& exec, std::uint64_t seed) {
         kernels::fill(exec, e.weight.data, Compute(1));
         break;
       case architecture::Initialisation::normal:
-        kernels::normal_fill(exec, e.weight.data, RandomKey{seed, Purpose::initialisation, e.number, 0},
+        kernels::normal_fill(exec, e.weight.data,
+                             RandomKey{seed, Purpose::initialisation, e.number, 0},
                              e.spec->standard_deviation, 0);
         break;
     }
@@ -81,7 +83,8 @@ auto Parameters<P>::entry(const std::string& name) const -> const Entry& {
 }
 
 template <class P>
-auto Parameters<P>::weight(const std::string& name, std::int64_t rows, std::int64_t columns) const -> View2<Compute> {
+auto Parameters<P>::weight(const std::string& name, std::int64_t rows, std::int64_t columns) const
+    -> View2<Compute> {
   return matrix(part(all_weights_, entry(name).offset, rows * columns), rows, columns);
 }
 template <class P>
@@ -94,7 +97,8 @@ auto Parameters<P>::weight(const std::string& name, std::int64_t elements) const
   return part(all_weights_, entry(name).offset, elements);
 }
 template <class P>
-auto Parameters<P>::gradient(const std::string& name, std::int64_t elements) const -> View1<Gradient> {
+auto Parameters<P>::gradient(const std::string& name, std::int64_t elements) const
+    -> View1<Gradient> {
   return part(all_gradients_, entry(name).offset, elements);
 }
 

@@ -4,9 +4,14 @@
 namespace trireme::model {
 
 template <class P>
-Stage<P>::Stage(const architecture::Architecture& architecture, const Parameters<P>& parameters, const Shape& shape)
-    : model_(architecture.model), shape_(shape), embedding_(parameters, model_), head_(parameters, model_) {
-  for (std::int64_t layer = 0; layer < model_.layers; ++layer) blocks_.emplace_back(parameters, model_, layer);
+Stage<P>::Stage(const architecture::Architecture& architecture, const Parameters<P>& parameters,
+                const Shape& shape)
+    : model_(architecture.model),
+      shape_(shape),
+      embedding_(parameters, model_),
+      head_(parameters, model_) {
+  for (std::int64_t layer = 0; layer < model_.layers; ++layer)
+    blocks_.emplace_back(parameters, model_, layer);
   Arena saved_plan;
   cut_saved(saved_plan);
   Arena scratch_plan;
@@ -24,7 +29,8 @@ void Stage<P>::cut_saved(Arena& arena) {
   for (Slot& slot : slots_) {
     slot.tokens = arena.take<std::int32_t>(tokens);
     slot.targets = arena.take<std::int32_t>(tokens);
-    // Evaluation needs one layer at a time: all layers share the first one's memory but for the residual stream.
+    // Evaluation needs one layer at a time: all layers share the first one's memory but for the
+    // residual stream.
     for (std::int64_t layer = 0; layer < model_.layers; ++layer) {
       if (layer == 0 || shape_.training)
         slot.layers.push_back(Block<P>::cut_saved(arena, model_, shape_.micro));
@@ -61,10 +67,12 @@ auto Stage<P>::layer_output(const Slot& slot, std::size_t layer) const -> View2<
 }
 
 template <class P>
-void Stage<P>::forward_layers(const Exec& exec, const Slot& slot, const MicroContext& context) const {
+void Stage<P>::forward_layers(const Exec& exec, const Slot& slot,
+                              const MicroContext& context) const {
   const View2<T> first = slot.layers.empty() ? slot.head.x : slot.layers.front().x;
   embedding_.forward(exec, first, slot.tokens, context);
-  for (std::size_t l = 0; l < blocks_.size(); ++l) blocks_[l].forward(exec, layer_output(slot, l), slot.layers[l], context);
+  for (std::size_t l = 0; l < blocks_.size(); ++l)
+    blocks_[l].forward(exec, layer_output(slot, l), slot.layers[l], context);
 }
 
 template <class P>
@@ -75,17 +83,18 @@ void Stage<P>::forward(const Exec& exec, int slot_number, const MicroContext& co
 }
 
 template <class P>
-void Stage<P>::evaluate(const Exec& exec, int slot_number, const MicroContext& context, std::int64_t samples) const {
+void Stage<P>::evaluate(const Exec& exec, int slot_number, const MicroContext& context,
+                        std::int64_t samples) const {
   const Slot& slot = slots_[index(slot_number)];
   MicroContext plain = context;
   plain.dropout = 0;
   forward_layers(exec, slot, plain);
-  head_.evaluate(exec, loss_, slot.head, head_scratch_, slot.targets,
-                 samples * model_.sequence);
+  head_.evaluate(exec, loss_, slot.head, head_scratch_, slot.targets, samples * model_.sequence);
 }
 
 template <class P>
-void Stage<P>::backward(const Exec& exec, int slot_number, const MicroContext& context, const LayerDone& done) const {
+void Stage<P>::backward(const Exec& exec, int slot_number, const MicroContext& context,
+                        const LayerDone& done) const {
   const Slot& slot = slots_[index(slot_number)];
   head_.backward_input(exec, dx_, slot.head);
   head_.backward_weight(exec, slot.head);
@@ -100,7 +109,8 @@ void Stage<P>::backward(const Exec& exec, int slot_number, const MicroContext& c
 }
 
 template <class P>
-void Stage<P>::backward_input(const Exec& exec, int slot_number, const MicroContext& context) const {
+void Stage<P>::backward_input(const Exec& exec, int slot_number,
+                              const MicroContext& context) const {
   const Slot& slot = slots_[index(slot_number)];
   head_.backward_input(exec, slot.dx, slot.head);
   for (std::size_t l = blocks_.size(); l-- > 0;)

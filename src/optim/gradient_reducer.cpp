@@ -6,9 +6,11 @@
 namespace trireme::optim {
 
 template <class G>
-GradientReducer<G>::GradientReducer(grid::Communicator& communicator, View1<G> gradients, std::int64_t bucket_bytes)
+GradientReducer<G>::GradientReducer(grid::Communicator& communicator, View1<G> gradients,
+                                    std::int64_t bucket_bytes)
     : communicator_(communicator), gradients_(gradients) {
-  const std::int64_t per_bucket = std::max<std::int64_t>(1, bucket_bytes / static_cast<std::int64_t>(sizeof(G)));
+  const std::int64_t per_bucket =
+      std::max<std::int64_t>(1, bucket_bytes / static_cast<std::int64_t>(sizeof(G)));
   for (std::int64_t end = extent(gradients, 0); end > 0;) {
     end = std::max<std::int64_t>(0, end - per_bucket);
     begins_.push_back(end);
@@ -18,8 +20,8 @@ GradientReducer<G>::GradientReducer(grid::Communicator& communicator, View1<G> g
 
 template <class G>
 void GradientReducer<G>::begin() {
-  check(started_ == 0 || started_ == begins_.size(), "gradient reduction: a step began with ", started_, " of ",
-        begins_.size(), " buckets reduced");
+  check(started_ == 0 || started_ == begins_.size(), "gradient reduction: a step began with ",
+        started_, " of ", begins_.size(), " buckets reduced");
   started_ = 0;
 }
 

@@ -6,7 +6,9 @@ namespace trireme::optim {
 namespace {
 
 constexpr std::int64_t norm_block = 4096;
-std::int64_t blocks_of(std::int64_t elements) { return (elements + norm_block - 1) / norm_block; }
+std::int64_t blocks_of(std::int64_t elements) {
+  return (elements + norm_block - 1) / norm_block;
+}
 
 }  // namespace
 
@@ -14,7 +16,8 @@ template <class P>
 Optimizer<P>::Optimizer(const deck::OptimizerConfig& config, model::Parameters<P>& parameters)
     : config_(config),
       parameters_(parameters),
-      state_("optimizer state", 2 * aligned(parameters.placement().elements * static_cast<std::int64_t>(sizeof(Master)))) {
+      state_("optimizer state", 2 * aligned(parameters.placement().elements *
+                                            static_cast<std::int64_t>(sizeof(Master)))) {
   first_moment_ = state_.take<Master>(parameters.placement().elements);
   second_moment_ = state_.take<Master>(parameters.placement().elements);
   std::int64_t blocks = 0;
@@ -46,17 +49,22 @@ void Optimizer<P>::step(const Exec& exec, std::int64_t step, double learning_rat
   for (const auto& entry : parameters_.entries()) {
     const std::int64_t n = blocks_of(entry.spec->elements());
     kernels::squared_norm_blocks<typename P::Gradient>(
-        exec, View1<double>(partial_.data() + block, static_cast<std::size_t>(n)), entry.gradient.data);
+        exec, View1<double>(partial_.data() + block, static_cast<std::size_t>(n)),
+        entry.gradient.data);
     block += n;
   }
   kernels::norm_finish(exec, norm_, partial_);
   kernels::clip_coefficient(exec, clip_, norm_, config_.clip_norm);
   for (std::size_t i = 0; i < parameters_.entries().size(); ++i) {
     const auto& entry = parameters_.entries()[i];
-    const kernels::AdamW adamw{learning_rate,   config_.beta1, config_.beta2,
-                               config_.epsilon, entry.spec->decay ? config_.weight_decay : 0.0, step};
-    kernels::adamw_update<Master>(exec, entry.weight.data, part(first_moment_, i), part(second_moment_, i),
-                                  entry.gradient.data, adamw, clip_);
+    const kernels::AdamW adamw{learning_rate,
+                               config_.beta1,
+                               config_.beta2,
+                               config_.epsilon,
+                               entry.spec->decay ? config_.weight_decay : 0.0,
+                               step};
+    kernels::adamw_update<Master>(exec, entry.weight.data, part(first_moment_, i),
+                                  part(second_moment_, i), entry.gradient.data, adamw, clip_);
   }
 }
 
@@ -71,8 +79,10 @@ std::vector<NamedTensor<typename P::Master>> Optimizer<P>::state() const {
   std::vector<NamedTensor<Master>> list;
   for (std::size_t i = 0; i < parameters_.entries().size(); ++i) {
     const auto& w = parameters_.entries()[i].weight;
-    list.push_back({"optimizer.first_moment." + w.name, w.shape, w.offset, w.extent, part(first_moment_, i)});
-    list.push_back({"optimizer.second_moment." + w.name, w.shape, w.offset, w.extent, part(second_moment_, i)});
+    list.push_back(
+        {"optimizer.first_moment." + w.name, w.shape, w.offset, w.extent, part(first_moment_, i)});
+    list.push_back({"optimizer.second_moment." + w.name, w.shape, w.offset, w.extent,
+                    part(second_moment_, i)});
   }
   return list;
 }

@@ -8,7 +8,9 @@ namespace trireme::plan {
 namespace {
 
 constexpr Bytes line = 64;  // alignment of arrays in an arena
-Bytes up(Bytes bytes) { return (bytes + line - 1) / line * line; }
+Bytes up(Bytes bytes) {
+  return (bytes + line - 1) / line * line;
+}
 
 /// The numbers that every part below needs.
 struct Sizes {
@@ -26,7 +28,8 @@ Bytes saved_per_slot(const Sizes& s) {
   const std::int64_t D = s.model.hidden;
   const std::int64_t F = s.model.feed_forward;
   const Bytes layer = 5 * s.matrix(D) + s.matrix(3 * D) + 2 * s.matrix(F) +
-                      up(s.micro * s.model.heads * s.model.sequence * s.accumulate) + 2 * s.norm_statistics();
+                      up(s.micro * s.model.heads * s.model.sequence * s.accumulate) +
+                      2 * s.norm_statistics();
   const Bytes tokens_and_targets = 2 * up(s.tokens * 4);
   const Bytes head = 2 * s.matrix(D) + s.norm_statistics();
   return tokens_and_targets + s.model.layers * layer + head;
@@ -36,18 +39,19 @@ Bytes scratch(const Sizes& s) {
   const std::int64_t D = s.model.hidden;
   const std::int64_t block = architecture::logit_block_rows(s.tokens, s.model.vocabulary);
   const Bytes head = up(block * s.model.vocabulary * s.element) + up(block * 8);
-  const Bytes attention = s.matrix(D) + up(s.micro * s.model.heads * s.model.sequence * s.accumulate);
+  const Bytes attention =
+      s.matrix(D) + up(s.micro * s.model.heads * s.model.sequence * s.accumulate);
   const Bytes work = 4 * s.matrix(D) + s.matrix(s.model.feed_forward) + s.matrix(3 * D);
   return line + head + attention + s.matrix(D) + work;
 }
 
 }  // namespace
 
-std::vector<MemoryRow> training_memory(const deck::Config& config, const architecture::Architecture& architecture,
-                                       int slots) {
+std::vector<MemoryRow> training_memory(const deck::Config& config,
+                                       const architecture::Architecture& architecture, int slots) {
   const Bytes element = size_of(config.precision.compute);
-  const Sizes sizes{config.model, element, element == 8 ? 8 : 4, config.batch.micro * config.model.sequence,
-                    config.batch.micro};
+  const Sizes sizes{config.model, element, element == 8 ? 8 : 4,
+                    config.batch.micro * config.model.sequence, config.batch.micro};
   const architecture::Placement placement = architecture::place(architecture);
   return {{"weights", placement.elements * element},
           {"gradients", placement.gradient_elements * sizes.accumulate},

@@ -30,7 +30,10 @@ namespace {
 class Player {
  public:
   Player(const Program& program, const Cost& cost)
-      : program_(program), cost_(cost), position_(program.ranks.size(), 0), free_at_(program.ranks.size(), 0) {
+      : program_(program),
+        cost_(cost),
+        position_(program.ranks.size(), 0),
+        free_at_(program.ranks.size(), 0) {
     played_.timeline.ranks = static_cast<int>(program.ranks.size());
   }
 
@@ -50,7 +53,8 @@ class Player {
   const Instr& current(std::size_t r) const { return program_.ranks[r][position_[r]]; }
 
   void report(std::size_t r, const std::string& what) {
-    played_.mistakes.push_back(text("rank ", r, ", position ", position_[r], ", ", to_string(current(r)), ": ", what));
+    played_.mistakes.push_back(
+        text("rank ", r, ", position ", position_[r], ", ", to_string(current(r)), ": ", what));
   }
 
   std::string missing(std::size_t r) const {
@@ -60,8 +64,9 @@ class Player {
   }
 
   static std::string_view name(const Value& v) {
-    constexpr std::string_view names[] = {"activation",      "saved activations", "input gradient", "weight work",
-                                          "weight gradient", "reduced gradient",  "weights"};
+    constexpr std::string_view names[] = {"activation",  "saved activations", "input gradient",
+                                          "weight work", "weight gradient",   "reduced gradient",
+                                          "weights"};
     return names[static_cast<std::size_t>(v.kind)];
   }
 
@@ -78,8 +83,10 @@ class Player {
     const Seconds end = begin + cost_(instr);
     for (const Value& v : e.writes)
       if (!exists_.emplace(v, end).second)
-        report(r, text("writes ", name(v), " of stage ", v.stage, " micro ", v.micro, " a second time"));
-    played_.timeline.events.push_back({static_cast<Rank>(r), static_cast<int>(position_[r]), instr, begin, end});
+        report(r, text("writes ", name(v), " of stage ", v.stage, " micro ", v.micro,
+                       " a second time"));
+    played_.timeline.events.push_back(
+        {static_cast<Rank>(r), static_cast<int>(position_[r]), instr, begin, end});
     free_at_[r] = end;
     ++position_[r];
     return true;
@@ -95,7 +102,8 @@ class Player {
 
 std::optional<std::string> misplaced(const Program& program, const Instr& i, Rank rank) {
   const ProgramLayout& layout = program.layout;
-  if (i.stage < 0 || i.stage >= layout.stages()) return text("stage is not in 0 … ", layout.stages() - 1);
+  if (i.stage < 0 || i.stage >= layout.stages())
+    return text("stage is not in 0 … ", layout.stages() - 1);
   if (i.micro < 0 || i.micro >= layout.micro_batches)
     return text("micro-batch is not in 0 … ", layout.micro_batches - 1);
   if (layout.rank_of(i.stage) != rank) return text("stage lives on rank ", layout.rank_of(i.stage));
@@ -104,16 +112,20 @@ std::optional<std::string> misplaced(const Program& program, const Instr& i, Ran
 
 }  // namespace
 
-Played play(const Program& program, const Cost& cost) { return Player(program, cost).run(); }
+Played play(const Program& program, const Cost& cost) {
+  return Player(program, cost).run();
+}
 
 std::vector<std::string> validate(const Program& program) {
   std::vector<std::string> mistakes;
   if (static_cast<int>(program.ranks.size()) != program.layout.ranks)
-    return {text("the program has ", program.ranks.size(), " rows for ", program.layout.ranks, " ranks")};
+    return {text("the program has ", program.ranks.size(), " rows for ", program.layout.ranks,
+                 " ranks")};
   for (std::size_t r = 0; r < program.ranks.size(); ++r)
     for (std::size_t p = 0; p < program.ranks[r].size(); ++p)
       if (const auto what = misplaced(program, program.ranks[r][p], static_cast<Rank>(r)))
-        mistakes.push_back(text("rank ", r, ", position ", p, ", ", to_string(program.ranks[r][p]), ": ", *what));
+        mistakes.push_back(
+            text("rank ", r, ", position ", p, ", ", to_string(program.ranks[r][p]), ": ", *what));
   if (!mistakes.empty()) return mistakes;
 
   const Played played = play(program, [](const Instr&) { return 1.0; });
@@ -124,7 +136,8 @@ std::vector<std::string> validate(const Program& program) {
   for (Stage s = 0; s < program.layout.stages(); ++s) {
     const Value last{Value::Kind::weights, s, 0};
     if (!written.contains(last) && mistakes.empty())
-      mistakes.push_back(text("rank ", program.layout.rank_of(s), ": the weights of stage ", s, " are never updated"));
+      mistakes.push_back(text("rank ", program.layout.rank_of(s), ": the weights of stage ", s,
+                              " are never updated"));
   }
   return mistakes;
 }

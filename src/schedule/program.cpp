@@ -27,7 +27,9 @@ std::string to_string(const Instr& instr) {
   return "?";
 }
 
-std::ostream& operator<<(std::ostream& out, const Instr& instr) { return out << to_string(instr); }
+std::ostream& operator<<(std::ostream& out, const Instr& instr) {
+  return out << to_string(instr);
+}
 
 namespace {
 
@@ -88,14 +90,15 @@ Effects effects(const Instr& instr, const ProgramLayout& layout) {
 }
 
 Program generate(ScheduleKind kind, const ProgramLayout& layout) {
-  check(layout.ranks >= 1 && layout.micro_batches >= 1, "a schedule of ", layout.ranks, " ranks and ",
-        layout.micro_batches, " micro-batches");
+  check(layout.ranks >= 1 && layout.micro_batches >= 1, "a schedule of ", layout.ranks,
+        " ranks and ", layout.micro_batches, " micro-batches");
   Program program{layout, std::vector<std::vector<Instr>>(static_cast<std::size_t>(layout.ranks))};
   const int m = layout.micro_batches;
   for (Rank r = 0; r < layout.ranks; ++r) {
     auto& row = program.ranks[static_cast<std::size_t>(r)];
     row.reserve(static_cast<std::size_t>(2 * m + 2));
-    // GPipe is 1F1B whose warm-up holds every micro-batch; 1F1B's lasts until the first backward can arrive.
+    // GPipe is 1F1B whose warm-up holds every micro-batch; 1F1B's lasts until the first backward
+    // can arrive.
     const int warmup = kind == ScheduleKind::gpipe ? m : std::min(m, layout.ranks - 1 - r);
     for (Micro i = 0; i < warmup; ++i) row.push_back({Op::forward, r, i});
     for (Micro i = warmup; i < m; ++i) {

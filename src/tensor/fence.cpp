@@ -16,6 +16,8 @@ void fence(const Exec& exec, [[maybe_unused]] const char* reason) {
 #endif
 }
 
-std::int64_t fence_count() { return fences.load(); }
+std::int64_t fence_count() {
+  return fences.load();
+}
 
 }  // namespace trireme

@@ -9,7 +9,8 @@ namespace trireme::train {
 using schedule::Op;
 using schedule::Value;
 
-Executor::Executor(const schedule::Program& program, Rank rank) : slots_(schedule::slots_needed(program, rank)) {
+Executor::Executor(const schedule::Program& program, Rank rank)
+    : slots_(schedule::slots_needed(program, rank)) {
   std::set<int> free;
   for (int slot = 0; slot < slots_; ++slot) free.insert(slot);
   std::map<Value, int> held;

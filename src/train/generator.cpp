@@ -21,13 +21,15 @@ std::int32_t draw(const std::vector<double>& logits, const Sampling& sampling, s
   std::size_t keep = order.size();
   if (sampling.top_k > 0) keep = std::min(keep, static_cast<std::size_t>(sampling.top_k));
   if (sampling.temperature == 0) keep = 1;
-  std::partial_sort(order.begin(), order.begin() + static_cast<std::ptrdiff_t>(keep), order.end(), likelier);
+  std::partial_sort(order.begin(), order.begin() + static_cast<std::ptrdiff_t>(keep), order.end(),
+                    likelier);
   if (keep == 1) return order[0];
 
   std::vector<double> cumulative;
   double sum = 0;
   for (std::size_t i = 0; i < keep; ++i) {
-    const double above = logits[static_cast<std::size_t>(order[i])] - logits[static_cast<std::size_t>(order[0])];
+    const double above =
+        logits[static_cast<std::size_t>(order[i])] - logits[static_cast<std::size_t>(order[0])];
     sum += std::exp(above / sampling.temperature);
     cumulative.push_back(sum);
   }

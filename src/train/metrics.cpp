@@ -8,10 +8,11 @@
 namespace trireme::train {
 
 std::string to_json(const Metrics& m) {
-  std::string line = text("{\"step\": ", m.step, ", \"loss\": ", m.loss, ", \"learning_rate\": ", m.learning_rate,
-                          ", \"gradient_norm\": ", m.gradient_norm, ", \"tokens\": ", m.tokens,
-                          ", \"tokens_per_second\": ", m.tokens_per_second, ", \"step_seconds\": ", m.step_seconds,
-                          ", \"flops_utilization\": ", m.flops_utilization);
+  std::string line =
+      text("{\"step\": ", m.step, ", \"loss\": ", m.loss, ", \"learning_rate\": ", m.learning_rate,
+           ", \"gradient_norm\": ", m.gradient_norm, ", \"tokens\": ", m.tokens,
+           ", \"tokens_per_second\": ", m.tokens_per_second, ", \"step_seconds\": ", m.step_seconds,
+           ", \"flops_utilization\": ", m.flops_utilization);
   if (m.validation_loss) line += text(", \"validation_loss\": ", *m.validation_loss);
   if (m.bits_per_byte) line += text(", \"bits_per_byte\": ", *m.bits_per_byte);
   return line + "}";
@@ -28,7 +29,8 @@ std::vector<std::string> lines_up_to(const std::string& path, std::int64_t step)
   std::vector<std::string> kept;
   std::ifstream in(path);
   for (std::string line; std::getline(in, line);)
-    if (const auto s = step_of(line); s >= 0 && s <= step && line.ends_with('}')) kept.push_back(line);
+    if (const auto s = step_of(line); s >= 0 && s <= step && line.ends_with('}'))
+      kept.push_back(line);
   return kept;
 }
 

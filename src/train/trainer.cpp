@@ -10,13 +10,18 @@ namespace trireme::train {
 namespace {
 
 volatile std::sig_atomic_t caught_signal = 0;
-void remember_signal(int signal) { caught_signal = signal; }
+void remember_signal(int signal) {
+  caught_signal = signal;
+}
 
-double seconds(std::chrono::steady_clock::duration d) { return std::chrono::duration<double>(d).count(); }
+double seconds(std::chrono::steady_clock::duration d) {
+  return std::chrono::duration<double>(d).count();
+}
 
 }  // namespace
 
-Trainer::Trainer(const RunParts& parts, Worker& worker) : parts_(parts), worker_(worker), started_(Clock::now()) {
+Trainer::Trainer(const RunParts& parts, Worker& worker)
+    : parts_(parts), worker_(worker), started_(Clock::now()) {
   std::signal(SIGTERM, remember_signal);
   std::signal(SIGUSR1, remember_signal);
 }
@@ -35,7 +40,8 @@ void Trainer::start(const std::string& folder) {
   }
   logged_step_ = first_step_ - 1;
   if (parts_.world.rank() == 0) metrics_.emplace(parts_.config.run.directory, restored);
-  peak_flops_ = parts_.world.all_reduce<double>(worker_.measure_peak(), grid::Reduction::sum, "matrix-product peak");
+  peak_flops_ = parts_.world.all_reduce<double>(worker_.measure_peak(), grid::Reduction::sum,
+                                                "matrix-product peak");
   say("matrix-product peak of all ranks, measured: ", fixed(peak_flops_ / 1e9, 1), " GFLOP/s (",
       worker_.description(), ")");
 }
@@ -47,7 +53,8 @@ ExitCode Trainer::run() {
     worker_.train_step(step, parts_.samples);
     const bool stop = must_stop(step);
     const bool last = step == run.steps;
-    if (step % run.log_every == 0 || last || stop || (run.evaluate_every > 0 && step % run.evaluate_every == 0))
+    if (step % run.log_every == 0 || last || stop ||
+        (run.evaluate_every > 0 && step % run.evaluate_every == 0))
       log_step(step);
     const std::int64_t every = parts_.config.checkpoint.every;
     if (last || stop || (every > 0 && step % every == 0)) save(step);
@@ -57,7 +64,8 @@ ExitCode Trainer::run() {
       return ExitCode::restartable;
     }
   }
-  if (first_step_ > run.steps) say("nothing to do: step ", first_step_ - 1, " of ", run.steps, " is done");
+  if (first_step_ > run.steps)
+    say("nothing to do: step ", first_step_ - 1, " of ", run.steps, " is done");
   return ExitCode::finished;
 }
 
@@ -76,7 +84,8 @@ void Trainer::log_step(std::int64_t step) {
   m.tokens = step * tokens_per_step;
   m.step_seconds = (seconds(now - logged_at_) - untimed_) / steps;
   m.tokens_per_second = static_cast<double>(tokens_per_step) / m.step_seconds;
-  m.flops_utilization = m.tokens_per_second * parts_.architecture.model_flops_per_token() / peak_flops_;
+  m.flops_utilization =
+      m.tokens_per_second * parts_.architecture.model_flops_per_token() / peak_flops_;
   check(std::isfinite(m.loss) && std::isfinite(m.gradient_norm), "step ", step, ": loss ", m.loss,
         ", gradient norm ", m.gradient_norm, " is not finite; lower [optimizer] learning_rate (",
         c.optimizer.learning_rate, ") or clip_norm, or warm up for longer");
@@ -106,8 +115,8 @@ std::string Trainer::progress_line(const Metrics& m) const {
   char rate[32];
   std::snprintf(rate, sizeof rate, "%.2e", m.learning_rate);
   return text("step ", step, "/", steps, "  loss ", fixed(m.loss, 4), "  lr ", rate, "  norm ",
-              fixed(m.gradient_norm, 3), "  ", with_commas(std::llround(m.tokens_per_second)), " tokens/s  MFU ",
-              fixed(100 * m.flops_utilization, 1), " %  left ",
+              fixed(m.gradient_norm, 3), "  ", with_commas(std::llround(m.tokens_per_second)),
+              " tokens/s  MFU ", fixed(100 * m.flops_utilization, 1), " %  left ",
               human_seconds(static_cast<double>(steps - m.step) * m.step_seconds));
 }
 
@@ -115,7 +124,8 @@ std::optional<Evaluation> Trainer::validate() {
   if (parts_.validation == nullptr) return std::nullopt;
   const deck::Config& c = parts_.config;
   std::int64_t windows = parts_.validation->count();
-  if (c.run.evaluate_batches > 0) windows = std::min(windows, c.run.evaluate_batches * c.batch.global);
+  if (c.run.evaluate_batches > 0)
+    windows = std::min(windows, c.run.evaluate_batches * c.batch.global);
   return worker_.evaluate(*parts_.validation, windows, parts_.bytes_of_token);
 }
 
@@ -127,13 +137,15 @@ void Trainer::save(std::int64_t step) {
     std::vector<checkpoint::ArrayView> views;
     for (const HostArray& a : arrays) views.push_back({a.name, a.dtype, a.shape, a.bytes.data()});
     const checkpoint::RunState state{step, step * parts_.config.batch.global, parts_.deck_toml};
-    checkpoint::write(parts_.config.checkpoint.directory, state, views, parts_.config.checkpoint.keep);
+    checkpoint::write(parts_.config.checkpoint.directory, state, views,
+                      parts_.config.checkpoint.keep);
   }
   parts_.world.barrier("checkpoint");
   saved_step_ = step;
   save_seconds_ = seconds(Clock::now() - begin);
   untimed_ += save_seconds_;
-  say("checkpoint ", parts_.config.checkpoint.directory, "/", folder_name(step), " (", fixed(save_seconds_, 1), " s)");
+  say("checkpoint ", parts_.config.checkpoint.directory, "/", folder_name(step), " (",
+      fixed(save_seconds_, 1), " s)");
 }
 
 bool Trainer::must_stop(std::int64_t step) {
@@ -142,9 +154,11 @@ bool Trainer::must_stop(std::int64_t step) {
   if (limit > 0) {  // a step and twice the last checkpoint's time must still fit
     const double elapsed = seconds(Clock::now() - started_);
     const double per_step = elapsed / static_cast<double>(step - first_step_ + 1);
-    if (elapsed + per_step + 2 * save_seconds_ > limit) stop = std::max<std::int64_t>(stop, SIGTERM);
+    if (elapsed + per_step + 2 * save_seconds_ > limit)
+      stop = std::max<std::int64_t>(stop, SIGTERM);
   }
-  return parts_.world.all_reduce<std::int64_t>(stop, grid::Reduction::maximum, "agreement on stopping") != 0;
+  return parts_.world.all_reduce<std::int64_t>(stop, grid::Reduction::maximum,
+                                               "agreement on stopping") != 0;
 }
 
 std::string Trainer::folder_name(std::int64_t step) {

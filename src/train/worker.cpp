@@ -16,7 +16,9 @@
 
 namespace trireme::train {
 
-double Evaluation::bits_per_byte() const { return nats / std::numbers::ln2 / static_cast<double>(bytes); }
+double Evaluation::bits_per_byte() const {
+  return nats / std::numbers::ln2 / static_cast<double>(bytes);
+}
 
 namespace {
 
@@ -24,7 +26,8 @@ template <class T>
 HostArray to_host_array(const Exec& exec, const NamedTensor<T>& tensor) {
   HostArray array{tensor.name, dtype_of<T>, tensor.shape,
                   std::vector<std::byte>(static_cast<std::size_t>(tensor.elements()) * sizeof(T))};
-  const std::span<T> values(reinterpret_cast<T*>(array.bytes.data()), static_cast<std::size_t>(tensor.elements()));
+  const std::span<T> values(reinterpret_cast<T*>(array.bytes.data()),
+                            static_cast<std::size_t>(tensor.elements()));
   copy_to_host<T>(exec, values, tensor.data, "train/save copies an array to the host");
   return array;
 }
@@ -43,8 +46,8 @@ class TypedWorker final : public Worker, private Actions {
  public:
   using Stage = model::Stage<P>;
 
-  TypedWorker(const deck::Config& config, const architecture::Architecture& architecture, grid::Grid& grid,
-              const schedule::Program* program, Mode mode)
+  TypedWorker(const deck::Config& config, const architecture::Architecture& architecture,
+              grid::Grid& grid, const schedule::Program* program, Mode mode)
       : config_(config),
         architecture_(architecture),
         data_(grid.communicator(Axis::data)),
@@ -58,13 +61,16 @@ class TypedWorker final : public Worker, private Actions {
       optimizer_.emplace(config.optimizer, parameters_);
       reducer_.emplace(data_, parameters_.all_gradients(), config.parallel.bucket_bytes);
     }
-    stage_.emplace(architecture, parameters_, typename Stage::Shape{config.batch.micro, slots, training_, false});
+    stage_.emplace(architecture, parameters_,
+                   typename Stage::Shape{config.batch.micro, slots, training_, false});
     const auto tokens = static_cast<std::size_t>(config.batch.micro * config.model.sequence);
     for (int slot = 0; slot < slots; ++slot)
       host_slots_.push_back({std::vector<std::int32_t>(tokens), std::vector<std::int32_t>(tokens)});
   }
 
-  void initialise() override { parameters_.initialise(exec_, static_cast<std::uint64_t>(config_.run.seed)); }
+  void initialise() override {
+    parameters_.initialise(exec_, static_cast<std::uint64_t>(config_.run.seed));
+  }
 
   void train_step(std::int64_t step, const data::Samples& samples) override {
     step_ = step;
@@ -79,7 +85,8 @@ class TypedWorker final : public Worker, private Actions {
     std::array<double, 1> loss{};
     std::array<double, 1> norm{};
     copy_to_host<double>(exec_, loss, stage_->loss(), "train/result reads the loss");
-    copy_to_host<double>(exec_, norm, optimizer_->gradient_norm(), "train/result reads the gradient norm");
+    copy_to_host<double>(exec_, norm, optimizer_->gradient_norm(),
+                         "train/result reads the gradient norm");
     const double sum = data_.all_reduce<double>(loss[0], grid::Reduction::sum, "loss");
     return {sum / static_cast<double>(config_.batch.global * config_.model.sequence), norm[0]};
   }
@@ -89,7 +96,8 @@ class TypedWorker final : public Worker, private Actions {
 
   std::vector<HostArray> save() override {
     std::vector<HostArray> arrays;
-    for (const auto& entry : parameters_.entries()) arrays.push_back(to_host_array(exec_, entry.weight));
+    for (const auto& entry : parameters_.entries())
+      arrays.push_back(to_host_array(exec_, entry.weight));
     if (training_)
       for (const auto& tensor : optimizer_->state()) arrays.push_back(to_host_array(exec_, tensor));
     return arrays;
@@ -112,7 +120,9 @@ class TypedWorker final : public Worker, private Actions {
     return rows;
   }
 
-  double measure_peak() override { return kernels::measure_matmul_peak(exec_, config_.precision.compute); }
+  double measure_peak() override {
+    return kernels::measure_matmul_peak(exec_, config_.precision.compute);
+  }
 
   std::string description() const override {
     const DType type = config_.precision.compute;
@@ -131,7 +141,8 @@ class TypedWorker final : public Worker, private Actions {
     model::MicroContext c;
     c.seed = static_cast<std::uint64_t>(config_.run.seed);
     c.step = static_cast<std::uint32_t>(step_);
-    c.first_sample = data::first_sample(batch(), 0, micro, data_.rank());  // within the global batch
+    c.first_sample =
+        data::first_sample(batch(), 0, micro, data_.rank());  // within the global batch
     c.sequence = config_.model.sequence;
     c.dropout = config_.model.dropout;
     c.loss_scale = 1.0 / static_cast<double>(config_.batch.global * config_.model.sequence);
@@ -207,7 +218,8 @@ Evaluation TypedWorker<P>::evaluate(const data::Windows& file, std::int64_t wind
     const std::int64_t n = std::min(micro, windows - first);
     const std::size_t tokens = static_cast<std::size_t>(n) * sequence;
     fence(exec_, "train/evaluate reuses its token buffers");
-    file.read(first, n, std::span(host.tokens).first(tokens), std::span(host.targets).first(tokens));
+    file.read(first, n, std::span(host.tokens).first(tokens),
+              std::span(host.targets).first(tokens));
     upload(0);
     stage_->evaluate(exec_, 0, plain, n);
     counted[0] += static_cast<std::int64_t>(tokens);
@@ -218,18 +230,22 @@ Evaluation TypedWorker<P>::evaluate(const data::Windows& file, std::int64_t wind
   std::array<double, 1> nats{};
   copy_to_host<double>(exec_, nats, stage_->loss(), "train/evaluate reads the loss");
   data_.all_reduce<double>(std::span<double>(nats), grid::Reduction::sum, "evaluation loss");
-  data_.all_reduce<std::int64_t>(std::span<std::int64_t>(counted), grid::Reduction::sum, "evaluation counts");
+  data_.all_reduce<std::int64_t>(std::span<std::int64_t>(counted), grid::Reduction::sum,
+                                 "evaluation counts");
   return {nats[0], counted[0], counted[1]};
 }
 
 }  // namespace
 
-std::unique_ptr<Worker> make_worker(const deck::Config& config, const architecture::Architecture& architecture,
+std::unique_ptr<Worker> make_worker(const deck::Config& config,
+                                    const architecture::Architecture& architecture,
                                     grid::Grid& grid, const schedule::Program* program, Mode mode) {
-  check((program != nullptr) == (mode == Mode::train), "a training worker needs a program, no other does");
+  check((program != nullptr) == (mode == Mode::train),
+        "a training worker needs a program, no other does");
   if (config.precision.compute == DType::fp64)
     return std::make_unique<TypedWorker<model::Fp64>>(config, architecture, grid, program, mode);
-  check(config.precision.compute == DType::fp32, "[precision] compute = ", name_of(config.precision.compute));
+  check(config.precision.compute == DType::fp32,
+        "[precision] compute = ", name_of(config.precision.compute));
   return std::make_unique<TypedWorker<model::Fp32>>(config, architecture, grid, program, mode);
 }
 

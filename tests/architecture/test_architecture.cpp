@@ -7,8 +7,8 @@
 namespace trireme::architecture {
 namespace {
 
-deck::ModelConfig gpt(std::int64_t layers, std::int64_t hidden, std::int64_t heads, std::int64_t sequence,
-                      std::int64_t vocabulary) {
+deck::ModelConfig gpt(std::int64_t layers, std::int64_t hidden, std::int64_t heads,
+                      std::int64_t sequence, std::int64_t vocabulary) {
   deck::ModelConfig m;
   m.layers = layers;
   m.hidden = hidden;
@@ -25,7 +25,8 @@ TEST(Architecture, Gpt2SmallHasItsPublishedParameterCount) {
 
 TEST(Architecture, TrillionParameterModelOfThePaperCountsExactly) {
   // Narayanan et al. 2021, table 1, last row; eq. 2 counts all but the final norm's 2 h.
-  EXPECT_EQ(describe(gpt(128, 25600, 160, 2048, 51200)).parameters(), 1'008'038'707'200 + 2 * 25600);
+  EXPECT_EQ(describe(gpt(128, 25600, 160, 2048, 51200)).parameters(),
+            1'008'038'707'200 + 2 * 25600);
 }
 
 TEST(Architecture, FlopsFollowTheStatedConvention) {

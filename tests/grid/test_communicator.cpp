@@ -28,7 +28,8 @@ TEST(Communicator, AllReduceSumsInPlaceOnEveryRank) {
 
 TEST(Communicator, ControlPlaneVerbsAgreeOnAllRanks) {
   Communicator& world = runtime().world();
-  EXPECT_EQ(world.all_reduce<std::int64_t>(world.rank(), Reduction::maximum, "test"), world.size() - 1);
+  EXPECT_EQ(world.all_reduce<std::int64_t>(world.rank(), Reduction::maximum, "test"),
+            world.size() - 1);
   EXPECT_EQ(world.all_reduce<std::int64_t>(world.rank() + 5, Reduction::minimum, "test"), 5);
   std::vector<std::int64_t> expected(static_cast<std::size_t>(world.size()));
   std::iota(expected.begin(), expected.end(), 10);
@@ -36,7 +37,8 @@ TEST(Communicator, ControlPlaneVerbsAgreeOnAllRanks) {
   std::byte value{static_cast<unsigned char>(world.rank() == world.size() - 1 ? 42 : 0)};
   world.broadcast({&value, 1}, world.size() - 1, "test");
   EXPECT_EQ(value, std::byte{42});
-  const auto strings = world.gather(std::string(static_cast<std::size_t>(world.rank()), 'x'), 0, "test");
+  const auto strings =
+      world.gather(std::string(static_cast<std::size_t>(world.rank()), 'x'), 0, "test");
   if (world.rank() == 0) {
     ASSERT_EQ(static_cast<int>(strings.size()), world.size());
     for (std::size_t r = 0; r < strings.size(); ++r) EXPECT_EQ(strings[r], std::string(r, 'x'));
@@ -54,7 +56,8 @@ TEST(Communicator, AxesGroupTheRanksOfTheProcessGrid) {
   EXPECT_EQ(grid.communicator(Axis::tensor).size(), 2);
   EXPECT_EQ(grid.communicator(Axis::data).rank(), grid.coordinates().data);
   EXPECT_EQ(grid.communicator(Axis::tensor).rank(), grid.coordinates().tensor);
-  const auto sum = grid.communicator(Axis::tensor).all_reduce<std::int64_t>(world.rank(), Reduction::sum, "test");
+  const auto sum = grid.communicator(Axis::tensor)
+                       .all_reduce<std::int64_t>(world.rank(), Reduction::sum, "test");
   EXPECT_EQ(sum, 4 * grid.coordinates().data + 1);
 }
 

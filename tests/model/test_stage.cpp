@@ -50,13 +50,15 @@ TEST(Stage, GradientsMatchFiniteDifferencesWithDropout) {
   std::vector<double> analytic;
   std::vector<double*> at;
   for (const auto& e : parameters.entries())
-    for (const std::int64_t i : {std::int64_t{0}, e.weight.elements() / 2, e.weight.elements() - 1}) {
+    for (const std::int64_t i :
+         {std::int64_t{0}, e.weight.elements() / 2, e.weight.elements() - 1}) {
       double g = e.gradient.data(static_cast<std::size_t>(i));
       if (e.spec->name == "embedding.token") g += parameters.tied_gradient().data()[i];
       analytic.push_back(g);
       at.push_back(&e.weight.data(static_cast<std::size_t>(i)));
     }
-  // Central differences: truncation h² f''' / 6 and rounding ε f / h are both about 1e-10 · (loss ≈ 100) at h = 1e-5.
+  // Central differences: truncation h² f''' / 6 and rounding ε f / h are both about 1e-10 · (loss ≈
+  // 100) at h = 1e-5.
   const double h = 1e-5;
   for (std::size_t k = 0; k < at.size(); ++k) {
     const double saved = *at[k];
@@ -65,7 +67,8 @@ TEST(Stage, GradientsMatchFiniteDifferencesWithDropout) {
     *at[k] = saved - h;
     const double below = loss();
     *at[k] = saved;
-    EXPECT_NEAR(analytic[k], (above - below) / (2 * h), 2e-7) << "entry " << k / 3 << ", probe " << k % 3;
+    EXPECT_NEAR(analytic[k], (above - below) / (2 * h), 2e-7)
+        << "entry " << k / 3 << ", probe " << k % 3;
   }
 }
 
@@ -119,7 +122,8 @@ TEST(Decoder, TokenByTokenGivesTheLossOfTheWholeText) {
   Decoder<P> decoder(architecture, parameters, 2);
   double nats = 0;
   for (std::int64_t s = 0; s < model.sequence; ++s) {
-    for (std::int64_t b = 0; b < 2; ++b) decoder.tokens()(static_cast<std::size_t>(b)) = golden_token(1, b, s);
+    for (std::int64_t b = 0; b < 2; ++b)
+      decoder.tokens()(static_cast<std::size_t>(b)) = golden_token(1, b, s);
     decoder.step(exec, true);
     for (std::int64_t b = 0; b < 2; ++b) {
       double sum = 0;

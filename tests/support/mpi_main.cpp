@@ -8,7 +8,9 @@ namespace trireme::testing {
 namespace {
 grid::Runtime* current = nullptr;
 }
-grid::Runtime& runtime() { return *current; }
+grid::Runtime& runtime() {
+  return *current;
+}
 }  // namespace trireme::testing
 
 int main(int argc, char** argv) {
@@ -19,6 +21,6 @@ int main(int argc, char** argv) {
     delete testing::UnitTest::GetInstance()->listeners().Release(
         testing::UnitTest::GetInstance()->listeners().default_result_printer());
   const std::int64_t failed = RUN_ALL_TESTS();
-  return static_cast<int>(
-      runtime.world().all_reduce<std::int64_t>(failed, trireme::grid::Reduction::maximum, "test result"));
+  return static_cast<int>(runtime.world().all_reduce<std::int64_t>(
+      failed, trireme::grid::Reduction::maximum, "test result"));
 }

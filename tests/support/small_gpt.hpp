@@ -29,14 +29,16 @@ inline deck::ModelConfig golden_model() {
 }
 
 inline double golden_weight(std::int64_t number, const std::string& name, std::int64_t element) {
-  const auto hashed = static_cast<std::uint64_t>((element + 1) * 2654435761 + (number + 1) * 40503 * 65537) &
-                      0xffffffffu;
+  const auto hashed =
+      static_cast<std::uint64_t>((element + 1) * 2654435761 + (number + 1) * 40503 * 65537) &
+      0xffffffffu;
   const double value = (static_cast<double>(hashed) / 4294967296.0 - 0.5) * 0.4;
   return name.ends_with("gain") ? 1 + value : value;
 }
 
 inline std::int32_t golden_token(std::int64_t step, std::int64_t b, std::int64_t s) {
-  return static_cast<std::int32_t>((step * 7919 + b * 104729 + s * 1299709 + s * s * (b + 31)) % 61);
+  return static_cast<std::int32_t>((step * 7919 + b * 104729 + s * 1299709 + s * s * (b + 31)) %
+                                   61);
 }
 
 /// Host back ends only: writes through the views.
@@ -53,7 +55,8 @@ inline std::vector<double> read_doubles(const std::string& path) {
   check(in.good(), "cannot open ", path);
   std::vector<double> values(static_cast<std::size_t>(in.tellg()) / sizeof(double));
   in.seekg(0);
-  in.read(reinterpret_cast<char*>(values.data()), static_cast<std::streamsize>(values.size() * sizeof(double)));
+  in.read(reinterpret_cast<char*>(values.data()),
+          static_cast<std::streamsize>(values.size() * sizeof(double)));
   return values;
 }
 

@@ -16,7 +16,8 @@
 
 namespace trireme::testing {
 
-/// A resolved deck of a model of 2 layers with odd sizes, in fp64 with dropout, for `ranks` data-parallel ranks.
+/// A resolved deck of a model of 2 layers with odd sizes, in fp64 with dropout, for `ranks`
+/// data-parallel ranks.
 inline deck::Config small_config(std::int64_t global, std::int64_t micro, std::int64_t ranks,
                                  const std::vector<std::string>& overrides = {}) {
   const std::string content = R"(
@@ -31,7 +32,8 @@ sequence = 23
 vocabulary = 257
 dropout = 0.1
 [batch]
-global = )" + std::to_string(global) + "\nmicro = " + std::to_string(micro) + R"(
+global = )" + std::to_string(global) +
+                              "\nmicro = " + std::to_string(micro) + R"(
 [precision]
 compute = "fp64"
 [optimizer]
@@ -45,7 +47,8 @@ train = "unused.h5"
   return config;
 }
 
-/// A token file of pseudo-random bytes in documents of 100 tokens, made by rank 0 in its own folder.
+/// A token file of pseudo-random bytes in documents of 100 tokens, made by rank 0 in its own
+/// folder.
 inline std::string write_tokens(const TemporaryFolder& folder, std::int64_t tokens) {
   const std::string path = folder.file("tokens.h5");
   data::TokenFileWriter writer(path, "bytes", 257);
@@ -74,7 +77,8 @@ struct Trace {
   bool operator==(const Trace&) const = default;
 };
 
-inline Trace run_steps(train::Worker& worker, const data::Samples& samples, std::int64_t first, std::int64_t last) {
+inline Trace run_steps(train::Worker& worker, const data::Samples& samples, std::int64_t first,
+                       std::int64_t last) {
   Trace trace;
   for (std::int64_t step = first; step <= last; ++step) {
     worker.train_step(step, samples);

@@ -23,7 +23,8 @@ TEST(Draw, FrequenciesFollowTheSoftmax) {
   const int n = 20000;
   for (const std::int64_t top_k : {0, 2}) {
     std::map<std::int32_t, int> counts;
-    for (int i = 0; i < n; ++i) ++counts[draw(logits, {1, top_k, 9}, 3, static_cast<std::uint64_t>(i))];
+    for (int i = 0; i < n; ++i)
+      ++counts[draw(logits, {1, top_k, 9}, 3, static_cast<std::uint64_t>(i))];
     const double sum = top_k == 0 ? 12 : 9;
     for (std::int32_t id = 0; id < 4; ++id) {
       const double weight = std::exp(logits[static_cast<std::size_t>(id)]);
@@ -62,7 +63,8 @@ TEST(Metrics, NumbersReadBackExactly) {
 
 TEST(Metrics, ARestartedRunReadsAsOne) {
   const trireme::testing::TemporaryFolder folder;
-  const auto write = [&](std::optional<std::int64_t> restored, std::int64_t first, std::int64_t last) {
+  const auto write = [&](std::optional<std::int64_t> restored, std::int64_t first,
+                         std::int64_t last) {
     MetricsFile file(folder.path().string(), restored);
     for (Metrics m; m.step <= last; ++m.step)
       if (m.step >= first) file.write(m);
@@ -70,7 +72,8 @@ TEST(Metrics, ARestartedRunReadsAsOne) {
   const auto steps = [&](const std::string& name) {
     std::string found;
     std::ifstream in(folder.file(name));
-    for (std::string line; std::getline(in, line);) found += line.substr(9, line.find(',') - 9) + " ";
+    for (std::string line; std::getline(in, line);)
+      found += line.substr(9, line.find(',') - 9) + " ";
     return found;
   };
   write(std::nullopt, 1, 5);

@@ -17,10 +17,12 @@ using namespace trireme::testing;
 /// A worker with all it needs, on all ranks of `world`.
 class Rig {
  public:
-  Rig(const deck::Config& config, const data::TokenFile& tokens, grid::Communicator& world = runtime().world())
+  Rig(const deck::Config& config, const data::TokenFile& tokens,
+      grid::Communicator& world = runtime().world())
       : config_(config),
         architecture_(architecture::describe(config_.model)),
-        grid_(world, layout::ProcessGrid(static_cast<int>(config.parallel.data), 1, 1, world.size())),
+        grid_(world,
+              layout::ProcessGrid(static_cast<int>(config.parallel.data), 1, 1, world.size())),
         program_(schedule::generate(config.parallel.schedule,
                                     {1, static_cast<int>(config.batch.global / config.batch.micro /
                                                          config.parallel.data)})),
@@ -29,7 +31,9 @@ class Rig {
     worker = make_worker(config_, architecture_, grid_, &program_, Mode::train);
     worker->initialise();
   }
-  Trace run(std::int64_t first, std::int64_t last) { return run_steps(*worker, samples, first, last); }
+  Trace run(std::int64_t first, std::int64_t last) {
+    return run_steps(*worker, samples, first, last);
+  }
 
  private:
   deck::Config config_;
@@ -56,14 +60,15 @@ std::vector<double> golden_losses() {
   return values;
 }
 
-void expect_near(const std::vector<double>& actual, const std::vector<double>& expected, double relative) {
+void expect_near(const std::vector<double>& actual, const std::vector<double>& expected,
+                 double relative) {
   ASSERT_EQ(actual.size(), expected.size());
   for (std::size_t i = 0; i < actual.size(); ++i)
     EXPECT_NEAR(actual[i], expected[i], relative * expected[i]) << "step " << i + 1;
 }
 
-/// Sums in another order differ by rounding errors of some ε = 2.2e-16 relative to the gradient's norm, which 20 steps
-/// carry on: the design promises 1e-12.
+/// Sums in another order differ by rounding errors of some ε = 2.2e-16 relative to the gradient's
+/// norm, which 20 steps carry on: the design promises 1e-12.
 constexpr double tolerance = 1e-12;
 
 /// Kept losses: a change that moves them changes the numerics. Printed by TRIREME_PRINT_GOLDEN=1.
@@ -95,8 +100,10 @@ TEST_F(Training, LossesAndNormsDoNotDependOnTheNumberOfRanksOrTheMicroBatch) {
 TEST_F(Training, SchedulesGiveTheSameBits) {
   const std::int64_t ranks = runtime().ranks();
   const std::int64_t global = 4 * ranks;
-  const Trace a = Rig(small_config(global, 1, ranks, {"parallel.schedule=gpipe"}), tokens_).run(1, 5);
-  const Trace b = Rig(small_config(global, 1, ranks, {"parallel.schedule=1f1b"}), tokens_).run(1, 5);
+  const Trace a =
+      Rig(small_config(global, 1, ranks, {"parallel.schedule=gpipe"}), tokens_).run(1, 5);
+  const Trace b =
+      Rig(small_config(global, 1, ranks, {"parallel.schedule=1f1b"}), tokens_).run(1, 5);
   EXPECT_EQ(a, b);
 }
 
@@ -111,8 +118,10 @@ TEST_F(Training, TheSameProgramTwiceGivesTheSameBits) {
 TEST_F(Training, SmallBucketsGiveTheSameLosses) {
   const std::int64_t ranks = runtime().ranks();
   const Trace a = Rig(small_config(2 * ranks, 1, ranks), tokens_).run(1, 5);
-  const Trace b = Rig(small_config(2 * ranks, 1, ranks, {"parallel.bucket_bytes=1024"}), tokens_).run(1, 5);
-  for (std::size_t i = 0; i < a.losses.size(); ++i) EXPECT_NEAR(a.losses[i], b.losses[i], tolerance * a.losses[i]);
+  const Trace b =
+      Rig(small_config(2 * ranks, 1, ranks, {"parallel.bucket_bytes=1024"}), tokens_).run(1, 5);
+  for (std::size_t i = 0; i < a.losses.size(); ++i)
+    EXPECT_NEAR(a.losses[i], b.losses[i], tolerance * a.losses[i]);
 }
 
 TEST_F(Training, ARestartGoesOnBitForBit) {
@@ -136,7 +145,8 @@ TEST_F(Training, ARestartGoesOnBitForBit) {
 
 TEST_F(Training, LossFallsBelowTheUniformOne) {
   const std::int64_t ranks = runtime().ranks();
-  const Trace trace = Rig(small_config(4 * ranks, 2, ranks, {"model.dropout=0"}), tokens_).run(1, 20);
+  const Trace trace =
+      Rig(small_config(4 * ranks, 2, ranks, {"model.dropout=0"}), tokens_).run(1, 20);
   EXPECT_NEAR(trace.losses.front(), std::log(257.0), 0.1);
   EXPECT_LT(trace.losses.back(), 4.0);
 }
@@ -148,7 +158,9 @@ TEST_F(Training, ASecondStepAllocatesNothingAndWaitsTwicePerResult) {
   static std::int64_t kokkos_allocations = 0;
   kokkos_allocations = 0;
   Kokkos::Tools::Experimental::set_allocate_data_callback(
-      [](const Kokkos_Profiling_SpaceHandle, const char*, const void*, const uint64_t) { ++kokkos_allocations; });
+      [](const Kokkos_Profiling_SpaceHandle, const char*, const void*, const uint64_t) {
+        ++kokkos_allocations;
+      });
   const std::int64_t arenas = arena_allocation_count();
   const std::int64_t waits = fence_count();
   rig.worker->train_step(2, rig.samples);

@@ -7,7 +7,8 @@
 #include <string>
 #include <vector>
 
-/// The one description of a model, read by plan/ (bytes, FLOPs) and by model/ (memory, initialisation).
+/// The one description of a model, read by plan/ (bytes, FLOPs) and by model/ (memory,
+/// initialisation).
 namespace trireme::architecture {
 
 enum class Initialisation : std::uint8_t { zeros, ones, normal };
@@ -27,8 +28,8 @@ struct ArraySpec {
   std::int64_t elements() const;
 };
 
-/// Dimensions of the saved activations of one layer, in elements of the compute type and of the accumulate type per
-/// token; head statistics included.
+/// Dimensions of the saved activations of one layer, in elements of the compute type and of the
+/// accumulate type per token; head statistics included.
 struct SavedElements {
   std::int64_t compute = 0;
   std::int64_t accumulate = 0;
@@ -39,15 +40,17 @@ struct Architecture {
   std::vector<ArraySpec> arrays;  ///< in registry order; array numbers are positions in this list
 
   std::int64_t parameters() const;
-  /// Parameters used in matrix products per token: look-ups and vectors not counted, logits counted.
+  /// Parameters used in matrix products per token: look-ups and vectors not counted, logits
+  /// counted.
   std::int64_t matmul_parameters() const;
-  /// 6 N + 6 L h s (causal attention, half of the full square; recomputation not counted): design of MFU.
+  /// 6 N + 6 L h s (causal attention, half of the full square; recomputation not counted): design
+  /// of MFU.
   double model_flops_per_token() const;
   SavedElements saved_per_layer_and_token() const;
 };
 
-/// The arrays of the model that the deck describes. GPT: Radford et al. 2019 (GPT-2); initialisation with output
-/// projections scaled by 1/√(2L).
+/// The arrays of the model that the deck describes. GPT: Radford et al. 2019 (GPT-2);
+/// initialisation with output projections scaled by 1/√(2L).
 Architecture describe(const deck::ModelConfig& model);
 
 /// Constants of the model that are not deck keys.

@@ -7,19 +7,21 @@
 
 namespace trireme::architecture {
 
-/// Where each array lies in the weight, gradient and optimizer arenas, in elements: the same offsets in all of them.
+/// Where each array lies in the weight, gradient and optimizer arenas, in elements: the same
+/// offsets in all of them.
 struct Placement {
-  std::vector<std::int64_t> offset;   ///< per array, in registry order
-  std::int64_t elements = 0;          ///< of the weight and optimizer arenas
-  std::int64_t tied_offset = 0;       ///< of the second gradient of tied embeddings, behind all others
-  std::int64_t gradient_elements = 0; ///< `elements`, and the tied gradient where there is one
+  std::vector<std::int64_t> offset;  ///< per array, in registry order
+  std::int64_t elements = 0;         ///< of the weight and optimizer arenas
+  std::int64_t tied_offset = 0;  ///< of the second gradient of tied embeddings, behind all others
+  std::int64_t gradient_elements = 0;  ///< `elements`, and the tied gradient where there is one
 };
 
-/// Arrays begin at multiples of 32 elements (64 bytes of a two-byte type), except those that follow their predecessor.
+/// Arrays begin at multiples of 32 elements (64 bytes of a two-byte type), except those that follow
+/// their predecessor.
 Placement place(const Architecture& architecture);
 
-/// Rows of logits computed at a time: whole logits are never stored. Depends on tokens and vocabulary alone, so that
-/// layouts agree.
+/// Rows of logits computed at a time: whole logits are never stored. Depends on tokens and
+/// vocabulary alone, so that layouts agree.
 std::int64_t logit_block_rows(std::int64_t tokens, std::int64_t vocabulary);
 
 }  // namespace trireme::architecture

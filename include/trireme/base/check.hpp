@@ -10,7 +10,8 @@ namespace trireme {
 /// What a program's exit code says: see docs/running.md.
 enum class ExitCode : int { finished = 0, failed = 1, usage = 2, restartable = 75 };
 
-/// Any error that ends a command. `what()` is the whole message for the user; the exit code goes to the shell.
+/// Any error that ends a command. `what()` is the whole message for the user; the exit code goes to
+/// the shell.
 class Error : public std::runtime_error {
  public:
   explicit Error(const std::string& message, ExitCode code = ExitCode::failed)
@@ -40,9 +41,9 @@ namespace detail {
 [[noreturn]] void check_failed(const std::string& message, Place place);
 }
 
-/// `check(rows == 3, "rows = ", rows, ", expected 3")` throws an Error that ends with the source position. Always on:
-/// say what, which value, what was expected and the remedy. A class and not a function, so that the place can be a
-/// default argument after the pack.
+/// `check(rows == 3, "rows = ", rows, ", expected 3")` throws an Error that ends with the source
+/// position. Always on: say what, which value, what was expected and the remedy. A class and not a
+/// function, so that the place can be a default argument after the pack.
 template <class... Parts>
 struct check {
   explicit check(bool condition, const Parts&... parts, Place place = Place::here()) {

@@ -7,8 +7,8 @@
 
 namespace trireme {
 
-/// Progress and results go to stdout and, once a run has a directory, to its log file too. Only the speaking rank
-/// prints: the others' calls do nothing. Thread-safe.
+/// Progress and results go to stdout and, once a run has a directory, to its log file too. Only the
+/// speaking rank prints: the others' calls do nothing. Thread-safe.
 namespace log {
 
 /// Set once per process. A process that was never told speaks.

@@ -19,7 +19,8 @@ enum class Purpose : std::uint32_t {
   sampling = 5,
 };
 
-/// Key of one infinite random array; `stream` tells arrays of one purpose apart (layer and site, or array number).
+/// Key of one infinite random array; `stream` tells arrays of one purpose apart (layer and site, or
+/// array number).
 struct RandomKey {
   std::uint64_t seed = 0;
   Purpose purpose = Purpose::initialisation;
@@ -27,9 +28,10 @@ struct RandomKey {
   std::uint32_t step = 0;
 };
 
-/// Four 32-bit words: number `block` of the array that `key` names, by Philox4x32-10 (Salmon et al. 2011, "Parallel
-/// random numbers: as easy as 1, 2, 3", table 2). Element i of the array is word i % 4 of block i / 4. Purpose and
-/// stream share one counter word: purpose in the top 4 bits, stream below 2^28.
+/// Four 32-bit words: number `block` of the array that `key` names, by Philox4x32-10 (Salmon et al.
+/// 2011, "Parallel random numbers: as easy as 1, 2, 3", table 2). Element i of the array is word i
+/// % 4 of block i / 4. Purpose and stream share one counter word: purpose in the top 4 bits, stream
+/// below 2^28.
 struct Words4 {
   std::uint32_t w[4];
 };

@@ -10,8 +10,8 @@
 
 namespace trireme {
 
-/// Appends one part: strings as they are, bools as words, floating-point numbers in the shortest form that reads back
-/// exactly, everything else through operator<<.
+/// Appends one part: strings as they are, bools as words, floating-point numbers in the shortest
+/// form that reads back exactly, everything else through operator<<.
 template <class T>
 void append_text(std::string& out, const T& part) {
   if constexpr (std::convertible_to<const T&, std::string_view>) {
@@ -49,7 +49,8 @@ std::string with_commas(std::int64_t number);
 std::string human_seconds(double seconds);
 /// A number with `digits` places after the point.
 std::string fixed(double number, int digits);
-/// The candidate with the smallest edit distance to `word`, or "" if none is near enough to be meant.
+/// The candidate with the smallest edit distance to `word`, or "" if none is near enough to be
+/// meant.
 std::string nearest(std::string_view word, const std::vector<std::string>& candidates);
 
 }  // namespace trireme

@@ -7,9 +7,9 @@
 
 namespace trireme {
 
-using Rank = int;        ///< Position in a communicator.
-using Stage = int;       ///< Pipeline stage (virtual stages counted through).
-using Micro = int;       ///< Micro-batch of a step, 0 … m−1 on each data-parallel rank.
+using Rank = int;   ///< Position in a communicator.
+using Stage = int;  ///< Pipeline stage (virtual stages counted through).
+using Micro = int;  ///< Micro-batch of a step, 0 … m−1 on each data-parallel rank.
 using Bytes = std::int64_t;
 using Seconds = double;
 

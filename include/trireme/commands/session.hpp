@@ -12,8 +12,8 @@
 
 namespace trireme::commands {
 
-/// What train, eval and generate begin with: the deck, the same on every rank, the model it describes and the process
-/// grid. Members that a command does not need stay empty.
+/// What train, eval and generate begin with: the deck, the same on every rank, the model it
+/// describes and the process grid. Members that a command does not need stay empty.
 struct Session {
   deck::Deck deck;
   std::optional<data::TokenFile> tokens;  ///< the training file
@@ -28,13 +28,13 @@ enum class Ranks : std::uint8_t {
   all_data_parallel  ///< any number of ranks, whatever the deck says
 };
 
-/// Reads the deck on every rank and stops them together at a mistake. Vocabulary: from the deck, else the training file,
-/// else (evaluation of a checkpoint elsewhere) the error says what to give.
-Session open_session(grid::Runtime& runtime, const std::string& deck_file, const std::vector<std::string>& overrides,
-                     Ranks ranks);
+/// Reads the deck on every rank and stops them together at a mistake. Vocabulary: from the deck,
+/// else the training file, else (evaluation of a checkpoint elsewhere) the error says what to give.
+Session open_session(grid::Runtime& runtime, const std::string& deck_file,
+                     const std::vector<std::string>& overrides, Ranks ranks);
 
-/// The checkpoint folder that `where` names: a folder itself, or the newest intact one of the deck's directory for
-/// "latest". UsageError if there is none.
+/// The checkpoint folder that `where` names: a folder itself, or the newest intact one of the
+/// deck's directory for "latest". UsageError if there is none.
 std::string find_checkpoint(const deck::Deck& deck, const std::string& where);
 
 }  // namespace trireme::commands

@@ -15,13 +15,16 @@ namespace trireme::grid {
 
 enum class Reduction : std::uint8_t { sum, maximum, minimum };
 
-/// A collective under way. Waited for through Communicator::wait; destroying one that is still running is an error.
+/// A collective under way. Waited for through Communicator::wait; destroying one that is still
+/// running is an error.
 class Request {
  public:
   Request() = default;
   Request(const Request&) = delete;
   Request& operator=(const Request&) = delete;
-  Request(Request&& other) noexcept : request_(other.request_) { other.request_ = MPI_REQUEST_NULL; }
+  Request(Request&& other) noexcept : request_(other.request_) {
+    other.request_ = MPI_REQUEST_NULL;
+  }
   Request& operator=(Request&& other) noexcept {
     std::swap(request_, other.request_);
     return *this;
@@ -33,9 +36,9 @@ class Request {
   MPI_Request request_ = MPI_REQUEST_NULL;
 };
 
-/// Verbs on views among the ranks of one axis. Size one is legal and does nothing. Collective calls must come in the same
-/// order on all ranks. All waiting tests and yields the core, since a blocking MPI call of more ranks than cores takes
-/// a hundred times as long.
+/// Verbs on views among the ranks of one axis. Size one is legal and does nothing. Collective calls
+/// must come in the same order on all ranks. All waiting tests and yields the core, since a
+/// blocking MPI call of more ranks than cores takes a hundred times as long.
 class Communicator {
  public:
   Communicator(MPI_Comm communicator, std::string name);
@@ -47,8 +50,8 @@ class Communicator {
   int size() const { return size_; }
   const std::string& name() const { return name_; }
 
-  /// Element-wise reduction of `data` over all ranks, in place; the result is the same bits on all ranks. The view
-  /// must not be touched before wait. T: float, double, std::int64_t.
+  /// Element-wise reduction of `data` over all ranks, in place; the result is the same bits on all
+  /// ranks. The view must not be touched before wait. T: float, double, std::int64_t.
   template <class T>
   Request start_all_reduce(const Exec& exec, View1<T> data, Reduction reduction);
 

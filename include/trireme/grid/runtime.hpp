@@ -25,12 +25,13 @@ class Runtime {
   /// "2 ranks, Kokkos 3.4.1 Serial, MPICH 4.0.2"
   std::string description() const;
 
-  /// Runs `local` on every rank; if it throws on any, all ranks throw together: SharedError with the message on the
-  /// lowest such rank, SilentError elsewhere. So an error that all ranks see is reported once, and nobody is left
-  /// waiting. `local` must not communicate.
+  /// Runs `local` on every rank; if it throws on any, all ranks throw together: SharedError with
+  /// the message on the lowest such rank, SilentError elsewhere. So an error that all ranks see is
+  /// reported once, and nobody is left waiting. `local` must not communicate.
   void together(const std::function<void()>& local);
 
-  /// Ends all ranks with this error's code, for errors that the other ranks do not know of. Does not return.
+  /// Ends all ranks with this error's code, for errors that the other ranks do not know of. Does
+  /// not return.
   [[noreturn]] void abort(const Error& error);
 
  private:

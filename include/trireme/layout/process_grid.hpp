@@ -12,11 +12,12 @@ struct Coordinates {
   bool operator==(const Coordinates&) const = default;
 };
 
-/// rank ↔ (data, pipeline, tensor), tensor fastest so that a tensor group sits inside a node, data slowest. Pure
-/// arithmetic: any size, without MPI.
+/// rank ↔ (data, pipeline, tensor), tensor fastest so that a tensor group sits inside a node, data
+/// slowest. Pure arithmetic: any size, without MPI.
 class ProcessGrid {
  public:
-  /// Throws UsageError where data · pipeline · tensor ≠ ranks; the message shows all factors and what would fit.
+  /// Throws UsageError where data · pipeline · tensor ≠ ranks; the message shows all factors and
+  /// what would fit.
   ProcessGrid(int data, int pipeline, int tensor, int ranks);
 
   int size(Axis axis) const;
@@ -25,7 +26,8 @@ class ProcessGrid {
   Coordinates coordinates(Rank rank) const;
   Rank rank(const Coordinates& at) const;
 
-  /// Ranks that differ from `rank` only along `axis` share a colour: the argument of MPI_Comm_split.
+  /// Ranks that differ from `rank` only along `axis` share a colour: the argument of
+  /// MPI_Comm_split.
   int colour(Axis axis, Rank rank) const;
   int position(Axis axis, Rank rank) const;
 

@@ -14,10 +14,12 @@ struct Slice {
   bool operator==(const Slice&) const = default;
 };
 
-/// Part `i` of `n` elements cut into `parts` contiguous parts whose sizes differ by at most one, the larger ones first.
-/// Even or not, nothing is lost: the parts tile [0, n). A part may be empty where parts > n.
+/// Part `i` of `n` elements cut into `parts` contiguous parts whose sizes differ by at most one,
+/// the larger ones first. Even or not, nothing is lost: the parts tile [0, n). A part may be empty
+/// where parts > n.
 inline Slice split(std::int64_t n, std::int64_t parts, std::int64_t i) {
-  check(n >= 0 && parts >= 1 && i >= 0 && i < parts, "split(", n, ", ", parts, ", ", i, "): part out of range");
+  check(n >= 0 && parts >= 1 && i >= 0 && i < parts, "split(", n, ", ", parts, ", ", i,
+        "): part out of range");
   const std::int64_t base = n / parts;
   const std::int64_t larger = n % parts;
   return {i * base + (i < larger ? i : larger), base + (i < larger ? 1 : 0)};

@@ -17,15 +17,15 @@ class Block {
 
   /// What the backward passes need of the forward pass; one per layer and slot.
   struct Saved {
-    View2<T> x;                         // [T, D] input of the layer
-    View2<T> y1;                        // [T, D] normalised input
-    View2<T> qkv;                       // [T, 3 D]
-    View2<T> o;                         // [T, D] output of attention
-    View2<T> x1;                        // [T, D] residual stream between the halves
-    View2<T> y2;                        // [T, D]
-    View2<T> h;                         // [T, F] before GELU
-    View2<T> g;                         // [T, F] after GELU
-    View3<Accumulate<T>> logsumexp;     // [B, H, S]
+    View2<T> x;                      // [T, D] input of the layer
+    View2<T> y1;                     // [T, D] normalised input
+    View2<T> qkv;                    // [T, 3 D]
+    View2<T> o;                      // [T, D] output of attention
+    View2<T> x1;                     // [T, D] residual stream between the halves
+    View2<T> y2;                     // [T, D]
+    View2<T> h;                      // [T, F] before GELU
+    View2<T> g;                      // [T, F] after GELU
+    View3<Accumulate<T>> logsumexp;  // [B, H, S]
     typename Norm<P>::Saved norm1, norm2;
   };
 
@@ -52,17 +52,18 @@ class Block {
   static Scratch cut_scratch(Arena& arena, const deck::ModelConfig& model, std::int64_t micro);
 
   /// out [T, D]; saved.x is the input. With P saved for a backward pass or not: the same numbers.
-  void forward(const Exec& exec, View2<T> out, const Saved& saved, const MicroContext& context) const;
+  void forward(const Exec& exec, View2<T> out, const Saved& saved,
+               const MicroContext& context) const;
   /// dx [T, D]: gradient of out on entry, of saved.x on return.
-  void backward_input(const Exec& exec, View2<T> dx, const Work& work, const Scratch& scratch, const Saved& saved,
-                      const MicroContext& context) const;
+  void backward_input(const Exec& exec, View2<T> dx, const Work& work, const Scratch& scratch,
+                      const Saved& saved, const MicroContext& context) const;
   /// Adds to the weight gradients.
   void backward_weight(const Exec& exec, const Work& work, const Saved& saved) const;
 
-  /// One token per row against the key/value caches [B, S, D] that hold positions 0 … position−1; for generation.
-  /// x [B, D] in place. `scratch` holds rows of the same sizes as Saved for T = B.
-  void decode(const Exec& exec, View2<T> x, View3<T> key_cache, View3<T> value_cache, std::int64_t position,
-              const Saved& scratch) const;
+  /// One token per row against the key/value caches [B, S, D] that hold positions 0 … position−1;
+  /// for generation. x [B, D] in place. `scratch` holds rows of the same sizes as Saved for T = B.
+  void decode(const Exec& exec, View2<T> x, View3<T> key_cache, View3<T> value_cache,
+              std::int64_t position, const Saved& scratch) const;
 
   std::int64_t layer() const { return layer_; }
 

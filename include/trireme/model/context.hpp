@@ -7,8 +7,8 @@
 
 namespace trireme::model {
 
-/// What a pass over one micro-batch needs beyond its data. Everything is in global terms, so that the layout does not
-/// change the answer.
+/// What a pass over one micro-batch needs beyond its data. Everything is in global terms, so that
+/// the layout does not change the answer.
 struct MicroContext {
   std::uint64_t seed = 0;
   std::uint32_t step = 0;
@@ -17,8 +17,8 @@ struct MicroContext {
   double dropout = 0;     ///< 0 in evaluation
   double loss_scale = 1;  ///< gradient of the summed loss: 1 / tokens of the global batch
 
-  /// Mask of one dropout site on [T, D]: `stream` is 0 for the embedding, 1 + 2·layer and 2 + 2·layer for the outputs of
-  /// attention and feed-forward.
+  /// Mask of one dropout site on [T, D]: `stream` is 0 for the embedding, 1 + 2·layer and 2 +
+  /// 2·layer for the outputs of attention and feed-forward.
   kernels::Dropout dropout_site(std::uint32_t stream) const {
     return {dropout, RandomKey{seed, Purpose::dropout, stream, step}, first_sample * sequence};
   }

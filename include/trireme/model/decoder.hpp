@@ -9,15 +9,16 @@
 
 namespace trireme::model {
 
-/// Token by token through the model with a cache of keys and values, for generation: each token costs one pass over the
-/// weights instead of one over the whole text.
+/// Token by token through the model with a cache of keys and values, for generation: each token
+/// costs one pass over the weights instead of one over the whole text.
 template <class P>
 class Decoder {
  public:
   using T = typename P::Compute;
 
   /// `rows` texts side by side. Arguments must outlive the decoder.
-  Decoder(const architecture::Architecture& architecture, const Parameters<P>& parameters, std::int64_t rows);
+  Decoder(const architecture::Architecture& architecture, const Parameters<P>& parameters,
+          std::int64_t rows);
 
   std::int64_t rows() const { return rows_; }
   /// Positions fed so far; at most the model's sequence length.

@@ -15,12 +15,14 @@ class Embedding {
   Embedding(const Parameters<P>& parameters, const deck::ModelConfig& model);
 
   /// x [T, D], tokens [T].
-  void forward(const Exec& exec, View2<T> x, View1<const std::int32_t> tokens, const MicroContext& context) const;
+  void forward(const Exec& exec, View2<T> x, View1<const std::int32_t> tokens,
+               const MicroContext& context) const;
   /// Adds to the gradients of both tables; dx [T, D] is overwritten.
   void backward_weight(const Exec& exec, View2<T> dx, View1<const std::int32_t> tokens,
                        const MicroContext& context) const;
   /// One token per row, all at `position`: x [B, D].
-  void decode(const Exec& exec, View2<T> x, View1<const std::int32_t> tokens, std::int64_t position) const;
+  void decode(const Exec& exec, View2<T> x, View1<const std::int32_t> tokens,
+              std::int64_t position) const;
 
   View2<T> table() const { return token_; }
 

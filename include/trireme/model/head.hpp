@@ -5,9 +5,10 @@
 
 namespace trireme::model {
 
-/// Final norm, logits and cross entropy. Logits are computed for blocks of rows and never stored whole: the training
-/// forward pass turns each block into its gradient at once (the gradient of the loss needs nothing from later), adds the
-/// block's part of the table's gradient and keeps dy [T, D] for the backward pass.
+/// Final norm, logits and cross entropy. Logits are computed for blocks of rows and never stored
+/// whole: the training forward pass turns each block into its gradient at once (the gradient of the
+/// loss needs nothing from later), adds the block's part of the table's gradient and keeps dy [T,
+/// D] for the backward pass.
 template <class P>
 class Head {
  public:
@@ -29,7 +30,8 @@ class Head {
   static Saved cut_saved(Arena& arena, const deck::ModelConfig& model, std::int64_t micro);
   static Scratch cut_scratch(Arena& arena, const deck::ModelConfig& model, std::int64_t micro);
 
-  /// loss [1] += Σ_t cross entropy(t); also the gradient, scaled by context.loss_scale, down to dy and the table.
+  /// loss [1] += Σ_t cross entropy(t); also the gradient, scaled by context.loss_scale, down to dy
+  /// and the table.
   void forward(const Exec& exec, View1<double> loss, const Saved& saved, const Scratch& scratch,
                View1<const std::int32_t> targets, const MicroContext& context) const;
   /// The loss of the first `tokens` rows, without gradients.

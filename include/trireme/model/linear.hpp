@@ -18,8 +18,8 @@ struct Linear {
   View2<G> dw;  // [N, M]
   View1<G> db;  // [N]
 
-  Linear(const Parameters<P>& parameters, const std::string& weight, const std::string& bias, std::int64_t outputs,
-         std::int64_t inputs)
+  Linear(const Parameters<P>& parameters, const std::string& weight, const std::string& bias,
+         std::int64_t outputs, std::int64_t inputs)
       : w(parameters.weight(weight, outputs, inputs)),
         b(parameters.weight(bias, outputs)),
         dw(parameters.gradient(weight, outputs, inputs)),

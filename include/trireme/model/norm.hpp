@@ -39,12 +39,15 @@ struct Norm {
                                    architecture::norm_epsilon);
   }
   /// dx = or += the gradient of x.
-  void backward_input(const Exec& exec, View2<T> dx, View2<const T> dy, const Saved& saved, View2<const T> x,
-                      bool accumulate) const {
-    kernels::layer_norm_backward_input<T>(exec, dx, dy, x, saved.mean, saved.inverse_deviation, gain, accumulate);
+  void backward_input(const Exec& exec, View2<T> dx, View2<const T> dy, const Saved& saved,
+                      View2<const T> x, bool accumulate) const {
+    kernels::layer_norm_backward_input<T>(exec, dx, dy, x, saved.mean, saved.inverse_deviation,
+                                          gain, accumulate);
   }
-  void backward_weight(const Exec& exec, View2<const T> dy, const Saved& saved, View2<const T> x) const {
-    kernels::layer_norm_backward_weight<T>(exec, dgain, dbias, dy, x, saved.mean, saved.inverse_deviation);
+  void backward_weight(const Exec& exec, View2<const T> dy, const Saved& saved,
+                       View2<const T> x) const {
+    kernels::layer_norm_backward_weight<T>(exec, dgain, dbias, dy, x, saved.mean,
+                                           saved.inverse_deviation);
   }
 };
 

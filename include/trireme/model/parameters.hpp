@@ -11,8 +11,8 @@
 
 namespace trireme::model {
 
-/// The one trait of number types, chosen once in train/: what is stored and multiplied, what sums and gradients are kept
-/// in, and what the optimizer updates.
+/// The one trait of number types, chosen once in train/: what is stored and multiplied, what sums
+/// and gradients are kept in, and what the optimizer updates.
 struct Fp32 {
   using Compute = float;
   using Gradient = float;
@@ -24,8 +24,8 @@ struct Fp64 {
   using Master = double;
 };
 
-/// The parameter registry: every array of the model with its weight and its gradient, all weights in one arena and all
-/// gradients in another, at the same offsets.
+/// The parameter registry: every array of the model with its weight and its gradient, all weights
+/// in one arena and all gradients in another, at the same offsets.
 template <class P>
 class Parameters {
  public:
@@ -34,23 +34,26 @@ class Parameters {
 
   struct Entry {
     const architecture::ArraySpec* spec;
-    std::uint32_t number;  ///< of the array in the global registry: the stream of its initial values
-    std::int64_t offset;   ///< in elements
+    std::uint32_t
+        number;           ///< of the array in the global registry: the stream of its initial values
+    std::int64_t offset;  ///< in elements
     NamedTensor<Compute> weight;
     NamedTensor<Gradient> gradient;
   };
 
-  /// `architecture` must outlive this. Without `gradients`, for evaluation, gradient views are empty.
+  /// `architecture` must outlive this. Without `gradients`, for evaluation, gradient views are
+  /// empty.
   Parameters(const architecture::Architecture& architecture, bool gradients);
 
-  /// Initial values: element i of array a is number i of the random array (seed, a), whatever the layout.
+  /// Initial values: element i of array a is number i of the random array (seed, a), whatever the
+  /// layout.
   void initialise(const Exec& exec, std::uint64_t seed);
 
   const std::vector<Entry>& entries() const { return entries_; }
   const Entry& entry(const std::string& name) const;
 
-  /// A weight or its gradient in two dimensions; `rows` · `columns` may cover the arrays that follow too (query, then
-  /// key and value).
+  /// A weight or its gradient in two dimensions; `rows` · `columns` may cover the arrays that
+  /// follow too (query, then key and value).
   View2<Compute> weight(const std::string& name, std::int64_t rows, std::int64_t columns) const;
   View2<Gradient> gradient(const std::string& name, std::int64_t rows, std::int64_t columns) const;
   View1<Compute> weight(const std::string& name, std::int64_t elements) const;
@@ -59,7 +62,8 @@ class Parameters {
   View1<Gradient> all_gradients() const { return all_gradients_; }
   /// Second gradient [V, D] of tied embeddings, from the logits; empty if untied.
   View2<Gradient> tied_gradient() const { return tied_gradient_; }
-  /// First gradient element that belongs to `layer` (−1 before the layers, L after them) or a later place.
+  /// First gradient element that belongs to `layer` (−1 before the layers, L after them) or a later
+  /// place.
   std::int64_t first_element_of_layer(std::int64_t layer) const;
 
   const architecture::Placement& placement() const { return placement_; }

@@ -9,8 +9,8 @@
 
 namespace trireme::model {
 
-/// The part of the model that one rank holds, and its memory: slots of saved activations, as many as the program keeps
-/// alive, and scratch. In this version the whole model is one stage.
+/// The part of the model that one rank holds, and its memory: slots of saved activations, as many
+/// as the program keeps alive, and scratch. In this version the whole model is one stage.
 template <class P>
 class Stage {
  public:
@@ -20,27 +20,33 @@ class Stage {
     std::int64_t micro = 1;  ///< samples per pass
     int slots = 1;
     bool training = true;  ///< false: one slot, no gradient memory
-    bool split_backward = false;  ///< the program has backward_input and backward_weight apart: one Work per layer
+    bool split_backward =
+        false;  ///< the program has backward_input and backward_weight apart: one Work per layer
   };
 
-  Stage(const architecture::Architecture& architecture, const Parameters<P>& parameters, const Shape& shape);
+  Stage(const architecture::Architecture& architecture, const Parameters<P>& parameters,
+        const Shape& shape);
 
   View1<std::int32_t> tokens(int slot) const { return slots_[index(slot)].tokens; }    // [T]
   View1<std::int32_t> targets(int slot) const { return slots_[index(slot)].targets; }  // [T]
-  View1<double> loss() const { return loss_; }                                         // [1], summed over tokens
+  View1<double> loss() const { return loss_; }  // [1], summed over tokens
 
   void zero_loss(const Exec& exec) const;
 
-  /// Called with the layer's number when all its weight gradients of this pass are complete (−1: the embedding).
+  /// Called with the layer's number when all its weight gradients of this pass are complete (−1:
+  /// the embedding).
   using LayerDone = std::function<void(std::int64_t layer)>;
 
   void forward(const Exec& exec, int slot, const MicroContext& context) const;
-  void backward(const Exec& exec, int slot, const MicroContext& context, const LayerDone& done) const;
+  void backward(const Exec& exec, int slot, const MicroContext& context,
+                const LayerDone& done) const;
   void backward_input(const Exec& exec, int slot, const MicroContext& context) const;
-  void backward_weight(const Exec& exec, int slot, const MicroContext& context, const LayerDone& done) const;
+  void backward_weight(const Exec& exec, int slot, const MicroContext& context,
+                       const LayerDone& done) const;
 
   /// loss += Σ_t cross entropy over the slot's first `samples` samples, without dropout.
-  void evaluate(const Exec& exec, int slot, const MicroContext& context, std::int64_t samples) const;
+  void evaluate(const Exec& exec, int slot, const MicroContext& context,
+                std::int64_t samples) const;
 
   std::int64_t saved_bytes() const { return saved_.capacity(); }
   std::int64_t scratch_bytes() const { return scratch_.capacity(); }
@@ -70,8 +76,8 @@ class Stage {
   Arena scratch_;
   std::vector<Slot> slots_;
   View1<double> loss_;
-  View2<T> dx_;                      // [T, D] gradient of the residual stream
-  typename Block<P>::Work work_;     // shared by all layers
+  View2<T> dx_;                   // [T, D] gradient of the residual stream
+  typename Block<P>::Work work_;  // shared by all layers
   typename Block<P>::Scratch block_scratch_;
   typename Head<P>::Scratch head_scratch_;
 };

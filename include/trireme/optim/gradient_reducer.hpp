@@ -8,9 +8,9 @@
 
 namespace trireme::optim {
 
-/// Sums the gradient arena over the data axis in buckets, last elements first, each started as soon as the backward pass
-/// has completed it, so that it overlaps the rest (Li et al. 2020, "PyTorch Distributed"). Buckets are cut by position
-/// alone: every rank and every run sums in the same way.
+/// Sums the gradient arena over the data axis in buckets, last elements first, each started as soon
+/// as the backward pass has completed it, so that it overlaps the rest (Li et al. 2020, "PyTorch
+/// Distributed"). Buckets are cut by position alone: every rank and every run sums in the same way.
 template <class G>
 class GradientReducer {
  public:
@@ -19,7 +19,8 @@ class GradientReducer {
 
   /// A new step: nothing is complete yet.
   void begin();
-  /// Every element from `first` on is complete: starts the buckets that this completes, and moves those under way.
+  /// Every element from `first` on is complete: starts the buckets that this completes, and moves
+  /// those under way.
   void complete_from(const Exec& exec, std::int64_t first);
   /// Waits for all buckets; complete_from(0) must have been called.
   void finish();

@@ -11,8 +11,8 @@
 
 namespace trireme::optim {
 
-/// AdamW (Loshchilov & Hutter 2019) over the parameter registry, with clipping by the global norm. Its state lies in
-/// arenas at the registry's offsets.
+/// AdamW (Loshchilov & Hutter 2019) over the parameter registry, with clipping by the global norm.
+/// Its state lies in arenas at the registry's offsets.
 template <class P>
 class Optimizer {
  public:
@@ -25,14 +25,16 @@ class Optimizer {
   /// Adds the logits' gradient of tied embeddings to the look-up's, after both were reduced.
   void combine_tied_gradients(const Exec& exec) const;
 
-  /// Norm of all gradients: squares summed over fixed blocks of 4096 elements of each array, added in registry order.
-  /// Then the update of step `step` ≥ 1 with gradients scaled by min(1, clip_norm / norm). Asynchronous.
+  /// Norm of all gradients: squares summed over fixed blocks of 4096 elements of each array, added
+  /// in registry order. Then the update of step `step` ≥ 1 with gradients scaled by min(1,
+  /// clip_norm / norm). Asynchronous.
   void step(const Exec& exec, std::int64_t step, double learning_rate) const;
 
   /// The norm that the last step found, before clipping. [1], on the device.
   View1<double> gradient_norm() const { return norm_; }
 
-  /// First and second moments by name, "optimizer.first_moment.<array>" and "optimizer.second_moment.<array>".
+  /// First and second moments by name, "optimizer.first_moment.<array>" and
+  /// "optimizer.second_moment.<array>".
   std::vector<NamedTensor<Master>> state() const;
 
   std::int64_t state_bytes() const { return state_.capacity(); }

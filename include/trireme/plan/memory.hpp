@@ -14,10 +14,10 @@ struct MemoryRow {
   Bytes bytes = 0;
 };
 
-/// Bytes that a training rank allocates, arena by arena; `slots` micro-batches are kept at the same time. The numbers
-/// are those of the arenas themselves: a test holds them equal.
-std::vector<MemoryRow> training_memory(const deck::Config& config, const architecture::Architecture& architecture,
-                                       int slots);
+/// Bytes that a training rank allocates, arena by arena; `slots` micro-batches are kept at the same
+/// time. The numbers are those of the arenas themselves: a test holds them equal.
+std::vector<MemoryRow> training_memory(const deck::Config& config,
+                                       const architecture::Architecture& architecture, int slots);
 
 Bytes total(const std::vector<MemoryRow>& rows);
 

@@ -34,8 +34,9 @@ struct Played {
   std::vector<std::string> mistakes;  ///< empty if every instruction ran
 };
 
-/// Plays the program in virtual time: each rank runs its row in order, an instruction begins when the rank is free and
-/// all that it reads exists. Transfers are instantaneous and independent per (peer, direction).
+/// Plays the program in virtual time: each rank runs its row in order, an instruction begins when
+/// the rank is free and all that it reads exists. Transfers are instantaneous and independent per
+/// (peer, direction).
 Played play(const Program& program, const Cost& cost);
 
 }  // namespace trireme::schedule

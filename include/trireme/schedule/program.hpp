@@ -6,15 +6,15 @@
 #include <string>
 #include <vector>
 
-/// One representation of a schedule: a list of instructions per rank, generated, lowered, validated, simulated and
-/// executed. Nothing else in the program knows a schedule by its name.
+/// One representation of a schedule: a list of instructions per rank, generated, lowered,
+/// validated, simulated and executed. Nothing else in the program knows a schedule by its name.
 namespace trireme::schedule {
 
 enum class Op : std::uint8_t {
-  forward,           ///< stage's forward pass of one micro-batch; the last stage's includes the loss
-  backward,          ///< input and weight halves together
-  backward_input,    ///< gradient of the stage's input
-  backward_weight,   ///< gradient of the stage's weights
+  forward,          ///< stage's forward pass of one micro-batch; the last stage's includes the loss
+  backward,         ///< input and weight halves together
+  backward_input,   ///< gradient of the stage's input
+  backward_weight,  ///< gradient of the stage's weights
   reduce_gradients,  ///< sum of a stage's weight gradients over the data axis
   optimizer_step,    ///< update of a stage's weights
 };
@@ -66,17 +66,19 @@ struct Effects {
   std::vector<Value> frees;
 };
 
-/// The only statement of what depends on what. Weight gradients are a chain 0 … m−1, so that every valid schedule adds
-/// micro-batches in the same order and gives the same bits.
+/// The only statement of what depends on what. Weight gradients are a chain 0 … m−1, so that every
+/// valid schedule adds micro-batches in the same order and gives the same bits.
 Effects effects(const Instr& instr, const ProgramLayout& layout);
 
-/// Orders by the named schedule: "gpipe" (Huang et al. 2019) or "1f1b" (Narayanan et al. 2019, PipeDream-Flush).
+/// Orders by the named schedule: "gpipe" (Huang et al. 2019) or "1f1b" (Narayanan et al. 2019,
+/// PipeDream-Flush).
 Program generate(ScheduleKind kind, const ProgramLayout& layout);
 
 /// Appends the gradient reduction and the update of each rank's stages.
 void lower(Program& program);
 
-/// Every mistake found, each with rank, position and instruction; empty if the program is complete and cannot hang.
+/// Every mistake found, each with rank, position and instruction; empty if the program is complete
+/// and cannot hang.
 std::vector<std::string> validate(const Program& program);
 
 /// Slots of saved activations that `rank` needs at the same time.

@@ -8,21 +8,23 @@
 
 namespace trireme {
 
-/// Every array begins at a multiple of this: a cache line, a 512-bit vector, and enough for device copies.
+/// Every array begins at a multiple of this: a cache line, a 512-bit vector, and enough for device
+/// copies.
 inline constexpr std::int64_t arena_alignment_bytes = 64;
 
 inline constexpr std::int64_t aligned(std::int64_t bytes) {
   return (bytes + arena_alignment_bytes - 1) / arena_alignment_bytes * arena_alignment_bytes;
 }
 
-/// One allocation of device memory, made once, from which views are cut in order. Plan first, then allocate: an arena
-/// built without memory only counts (`Arena plan; layout(plan); Arena real("saved", plan.used()); layout(real);`), so
-/// that one function both sizes and places.
+/// One allocation of device memory, made once, from which views are cut in order. Plan first, then
+/// allocate: an arena built without memory only counts (`Arena plan; layout(plan); Arena
+/// real("saved", plan.used()); layout(real);`), so that one function both sizes and places.
 class Arena {
  public:
   /// Counts only: views cut from it have the right shapes and a null pointer.
   Arena() = default;
-  /// Allocates `bytes` of device memory, zeroed; `label` names it in memory tables and Kokkos Tools.
+  /// Allocates `bytes` of device memory, zeroed; `label` names it in memory tables and Kokkos
+  /// Tools.
   Arena(const std::string& label, std::int64_t bytes);
 
   template <class T>
@@ -48,7 +50,8 @@ class Arena {
   std::byte* data() const { return data_; }
   bool counts_only() const { return data_ == nullptr; }
 
-  /// Gives back what was cut after `mark` (an earlier used()): for scratch that lives within one call.
+  /// Gives back what was cut after `mark` (an earlier used()): for scratch that lives within one
+  /// call.
   void release_to(std::int64_t mark);
 
  private:

@@ -8,7 +8,8 @@
 
 namespace trireme {
 
-/// Starts a copy of plain host memory into `to`; the host memory must stay until `exec` is next waited for.
+/// Starts a copy of plain host memory into `to`; the host memory must stay until `exec` is next
+/// waited for.
 template <class T>
 void copy_to_device(const Exec& exec, View1<T> to, std::span<const T> from) {
   using HostSource = Kokkos::View<const T*, Kokkos::LayoutRight, Kokkos::HostSpace, Unmanaged>;

@@ -9,8 +9,8 @@
 
 namespace trireme {
 
-/// Throws unless `view` has exactly this shape; the message names the view and shows both shapes. First lines of every
-/// kernel: `expect_shape(y, "y", {tokens, hidden});`
+/// Throws unless `view` has exactly this shape; the message names the view and shows both shapes.
+/// First lines of every kernel: `expect_shape(y, "y", {tokens, hidden});`
 template <class View>
 void expect_shape(const View& view, const char* name, std::initializer_list<std::int64_t> shape,
                   Place place = Place::here()) {
@@ -27,7 +27,8 @@ void expect_shape(const View& view, const char* name, std::initializer_list<std:
   for (std::size_t a = 0; a < rank; ++a) held += text(a > 0 ? ", " : "", view.extent(a));
   std::string wanted;
   for (const std::int64_t n : shape) wanted += text(wanted.empty() ? "" : ", ", n);
-  detail::check_failed(text("view ", name, " has shape [", held, "], expected [", wanted, "]"), place);
+  detail::check_failed(text("view ", name, " has shape [", held, "], expected [", wanted, "]"),
+                       place);
 }
 
 }  // namespace trireme

@@ -8,9 +8,9 @@
 
 namespace trireme {
 
-/// A slice of a global array: its name and global shape, the part [offset, offset + extent) held here, and the elements,
-/// contiguous in the slice's own shape. Initialisation, checkpoints and optimizers work on lists of these, so that none
-/// of them knows about layouts.
+/// A slice of a global array: its name and global shape, the part [offset, offset + extent) held
+/// here, and the elements, contiguous in the slice's own shape. Initialisation, checkpoints and
+/// optimizers work on lists of these, so that none of them knows about layouts.
 template <class T>
 struct NamedTensor {
   std::string name;

@@ -5,9 +5,10 @@
 #include <cstddef>
 #include <cstdint>
 
-/// The one place that names Kokkos' view types. Views never own: arenas own, and every view is a window into one.
-/// Shape legend: B batch, S sequence, T = B·S tokens, D hidden, H heads, K head size, F feed-forward, V vocabulary,
-/// L layers. Shapes stand in comments beside each view, last axis contiguous.
+/// The one place that names Kokkos' view types. Views never own: arenas own, and every view is a
+/// window into one. Shape legend: B batch, S sequence, T = B·S tokens, D hidden, H heads, K head
+/// size, F feed-forward, V vocabulary, L layers. Shapes stand in comments beside each view, last
+/// axis contiguous.
 namespace trireme {
 
 using Exec = Kokkos::DefaultExecutionSpace;

@@ -8,8 +8,8 @@
 
 namespace trireme::train {
 
-/// What the instructions of a program mean; implemented by the worker. A slot holds the saved activations of one
-/// micro-batch from its forward pass to the end of its backward pass.
+/// What the instructions of a program mean; implemented by the worker. A slot holds the saved
+/// activations of one micro-batch from its forward pass to the end of its backward pass.
 class Actions {
  public:
   virtual ~Actions() = default;
@@ -21,8 +21,8 @@ class Actions {
   virtual void optimizer_step(schedule::Instr instr) = 0;
 };
 
-/// Runs one rank's row of a program, once per step. Slots are handed out and taken back as effects() says, in the same
-/// way in every step.
+/// Runs one rank's row of a program, once per step. Slots are handed out and taken back as
+/// effects() says, in the same way in every step.
 class Executor {
  public:
   Executor(const schedule::Program& program, Rank rank);

@@ -17,8 +17,8 @@ struct Sampling {
   std::uint64_t seed = 1;
 };
 
-/// Index of the drawn token. Random number `position` of the array (seed, sampling, sample), so that a text does not
-/// depend on which rank writes it.
+/// Index of the drawn token. Random number `position` of the array (seed, sampling, sample), so
+/// that a text does not depend on which rank writes it.
 std::int32_t draw(const std::vector<double>& logits, const Sampling& sampling, std::uint32_t sample,
                   std::uint64_t position);
 
@@ -28,13 +28,14 @@ class Generator {
   virtual ~Generator() = default;
   virtual void load(const checkpoint::Reader& reader) = 0;
 
-  /// Up to `tokens` tokens behind `prompt` (not empty); ends early at `end_token`, which is not returned. Texts longer
-  /// than the model's sequence go on with the newer half of it as context.
-  virtual std::vector<std::int32_t> generate(const std::vector<std::int32_t>& prompt, std::int64_t tokens,
-                                             std::int32_t end_token, const Sampling& sampling,
-                                             std::uint32_t sample) = 0;
+  /// Up to `tokens` tokens behind `prompt` (not empty); ends early at `end_token`, which is not
+  /// returned. Texts longer than the model's sequence go on with the newer half of it as context.
+  virtual std::vector<std::int32_t> generate(const std::vector<std::int32_t>& prompt,
+                                             std::int64_t tokens, std::int32_t end_token,
+                                             const Sampling& sampling, std::uint32_t sample) = 0;
 };
 
-std::unique_ptr<Generator> make_generator(const deck::Config& config, const architecture::Architecture& architecture);
+std::unique_ptr<Generator> make_generator(const deck::Config& config,
+                                          const architecture::Architecture& architecture);
 
 }  // namespace trireme::train

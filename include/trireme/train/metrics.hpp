@@ -12,13 +12,14 @@ namespace trireme::train {
 /// One logged step: a line of metrics.jsonl.
 struct Metrics {
   std::int64_t step = 0;
-  double loss = 0;                 ///< mean over the global batch, nats per token
+  double loss = 0;  ///< mean over the global batch, nats per token
   double learning_rate = 0;
-  double gradient_norm = 0;        ///< before clipping
-  std::int64_t tokens = 0;         ///< trained on so far
-  double tokens_per_second = 0;    ///< of all ranks, since the last logged step
-  Seconds step_seconds = 0;        ///< mean since the last logged step
-  double flops_utilization = 0;    ///< MFU: model FLOPs / time / measured matrix-product peak of all ranks
+  double gradient_norm = 0;      ///< before clipping
+  std::int64_t tokens = 0;       ///< trained on so far
+  double tokens_per_second = 0;  ///< of all ranks, since the last logged step
+  Seconds step_seconds = 0;      ///< mean since the last logged step
+  double flops_utilization =
+      0;  ///< MFU: model FLOPs / time / measured matrix-product peak of all ranks
   std::optional<double> validation_loss;
   std::optional<double> bits_per_byte;
 };
@@ -29,8 +30,8 @@ std::string to_json(const Metrics& metrics);
 /// metrics.jsonl of a run. Open on one rank only.
 class MetricsFile {
  public:
-  /// A fresh run moves an earlier file aside to metrics.previous.jsonl; a restarted one keeps the lines up to
-  /// `restored_step`, so that the file reads as one run.
+  /// A fresh run moves an earlier file aside to metrics.previous.jsonl; a restarted one keeps the
+  /// lines up to `restored_step`, so that the file reads as one run.
   MetricsFile(const std::string& directory, std::optional<std::int64_t> restored_step);
   void write(const Metrics& metrics);
 

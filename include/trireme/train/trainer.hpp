@@ -33,8 +33,8 @@ class Trainer {
   /// Loads `folder` and goes on behind its step; "" starts at step 1 with initial weights.
   void start(const std::string& folder);
 
-  /// Runs to the last step, or to the first step's end at which the time limit is near or a signal has come: then a
-  /// checkpoint is written and the code is `restartable`. Collective.
+  /// Runs to the last step, or to the first step's end at which the time limit is near or a signal
+  /// has come: then a checkpoint is written and the code is `restartable`. Collective.
   ExitCode run();
 
   static std::string folder_name(std::int64_t step);

@@ -66,8 +66,10 @@ class Worker {
 
 enum class Mode : std::uint8_t { train, evaluate };
 
-/// `config` must be resolved; all arguments must outlive the worker. `program` is null in evaluation.
-std::unique_ptr<Worker> make_worker(const deck::Config& config, const architecture::Architecture& architecture,
+/// `config` must be resolved; all arguments must outlive the worker. `program` is null in
+/// evaluation.
+std::unique_ptr<Worker> make_worker(const deck::Config& config,
+                                    const architecture::Architecture& architecture,
                                     grid::Grid& grid, const schedule::Program* program, Mode mode);
 
 }  // namespace trireme::train

@@ -10,20 +10,23 @@ namespace trireme::commands {
 void resolve_vocabulary(deck::Deck& deck, const data::TokenFile* tokens) {
   std::int64_t& vocabulary = deck.config.model.vocabulary;
   if (tokens == nullptr) {
-    check_usage(vocabulary > 0, deck.file_name, ": [model] vocabulary is not given and the token file ",
-                deck.cite("data", "train"), " does not exist; give model.vocabulary=... or make the file with ",
+    check_usage(vocabulary > 0, deck.file_name,
+                ": [model] vocabulary is not given and the token file ", deck.cite("data", "train"),
+                " does not exist; give model.vocabulary=... or make the file with ",
                 "trireme tokenize");
     return;
   }
   if (vocabulary == 0) vocabulary = tokens->vocabulary();
-  check_usage(vocabulary >= tokens->vocabulary(), deck.cite("model", "vocabulary"), " is smaller than the ",
-              tokens->vocabulary(), " ids of ", tokens->path(), "; choose at least that many");
+  check_usage(vocabulary >= tokens->vocabulary(), deck.cite("model", "vocabulary"),
+              " is smaller than the ", tokens->vocabulary(), " ids of ", tokens->path(),
+              "; choose at least that many");
 }
 
 data::TokenFile open_token_file(const deck::Deck& deck, const std::string& key) {
-  const std::string& path = key == "validation" ? deck.config.data.validation : deck.config.data.train;
-  check_usage(std::filesystem::exists(path), deck.cite("data", key), ": there is no such file; make it with ",
-              "trireme tokenize -o ", path, " TEXT...");
+  const std::string& path =
+      key == "validation" ? deck.config.data.validation : deck.config.data.train;
+  check_usage(std::filesystem::exists(path), deck.cite("data", key),
+              ": there is no such file; make it with ", "trireme tokenize -o ", path, " TEXT...");
   return data::TokenFile(path);
 }
 

@@ -9,7 +9,8 @@
 namespace trireme::commands {
 
 ExitCode evaluate(grid::Runtime& runtime, const EvalOptions& options) {
-  Session session = open_session(runtime, options.deck, options.overrides, Ranks::all_data_parallel);
+  Session session =
+      open_session(runtime, options.deck, options.overrides, Ranks::all_data_parallel);
   const deck::Config& config = session.config();
 
   std::optional<data::TokenFile> file;
@@ -22,14 +23,15 @@ ExitCode evaluate(grid::Runtime& runtime, const EvalOptions& options) {
     check_usage(!config.data.validation.empty(), deck.file_name,
                 ": nothing to evaluate on; give --data FILE or [data] validation");
     file.emplace(open_token_file(deck, "validation"));
-    check_usage(file->vocabulary() <= config.model.vocabulary, file->path(), " has ", file->vocabulary(),
-                " ids, the model only ", config.model.vocabulary);
+    check_usage(file->vocabulary() <= config.model.vocabulary, file->path(), " has ",
+                file->vocabulary(), " ids, the model only ", config.model.vocabulary);
     windows.emplace(*file, config.model.sequence);
     folder = find_checkpoint(deck, options.checkpoint.empty() ? "latest" : options.checkpoint);
     bytes = bytes_of_token(file->tokenizer(), config.model.vocabulary);
   });
 
-  const auto worker = train::make_worker(config, session.architecture, *session.grid, nullptr, train::Mode::evaluate);
+  const auto worker = train::make_worker(config, session.architecture, *session.grid, nullptr,
+                                         train::Mode::evaluate);
   std::int64_t step = 0;
   runtime.together([&] {
     const checkpoint::Reader reader(folder);
@@ -38,7 +40,8 @@ ExitCode evaluate(grid::Runtime& runtime, const EvalOptions& options) {
   });
   const train::Evaluation e = worker->evaluate(*windows, windows->count(), bytes);
   say("checkpoint ", folder, ", step ", step);
-  say("data ", file->path(), ": ", with_commas(e.tokens), " tokens, ", with_commas(e.bytes), " bytes");
+  say("data ", file->path(), ": ", with_commas(e.tokens), " tokens, ", with_commas(e.bytes),
+      " bytes");
   say("loss ", fixed(e.loss(), 6), " nats per token");
   say("perplexity ", fixed(std::exp(e.loss()), 4));
   say("bits per byte ", fixed(e.bits_per_byte(), 4));

@@ -20,14 +20,16 @@ void print(const std::vector<std::vector<std::string>>& of_ranks, std::int64_t s
 }  // namespace
 
 ExitCode generate(grid::Runtime& runtime, const GenerateOptions& options) {
-  Session session = open_session(runtime, options.deck, options.overrides, Ranks::all_data_parallel);
+  Session session =
+      open_session(runtime, options.deck, options.overrides, Ranks::all_data_parallel);
   const deck::Config& config = session.config();
   const auto tokenizer = data::make_tokenizer(config.data.tokenizer);
 
   std::vector<std::int32_t> prompt;
   std::unique_ptr<train::Generator> generator;
   runtime.together([&] {
-    check_usage(options.samples >= 1 && options.tokens >= 1, "--samples and --tokens must be at least 1");
+    check_usage(options.samples >= 1 && options.tokens >= 1,
+                "--samples and --tokens must be at least 1");
     prompt.push_back(tokenizer->end_of_document());  // a document's beginning
     tokenizer->encode(options.prompt, prompt);
     for (const std::int32_t id : prompt)
@@ -40,14 +42,14 @@ ExitCode generate(grid::Runtime& runtime, const GenerateOptions& options) {
   });
 
   // Sample i is written by rank i mod ranks; what it says depends on (seed, i) alone.
-  const train::Sampling sampling{options.temperature, options.top_k, static_cast<std::uint64_t>(options.seed)};
+  const train::Sampling sampling{options.temperature, options.top_k,
+                                 static_cast<std::uint64_t>(options.seed)};
   std::vector<std::vector<std::string>> texts(static_cast<std::size_t>(runtime.ranks()));
   for (std::int64_t first = 0; first < options.samples; first += runtime.ranks()) {
     std::string mine;
     if (const std::int64_t i = first + runtime.rank(); i < options.samples) {
-      const auto ids =
-          generator->generate(prompt, options.tokens, tokenizer->end_of_document(),
-                              sampling, static_cast<std::uint32_t>(i));
+      const auto ids = generator->generate(prompt, options.tokens, tokenizer->end_of_document(),
+                                           sampling, static_cast<std::uint32_t>(i));
       mine = options.prompt;
       tokenizer->decode(ids, mine);
     }

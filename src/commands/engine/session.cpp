@@ -22,8 +22,8 @@ void compare_decks(grid::Runtime& runtime, const deck::Deck& deck) {
 
 }  // namespace
 
-Session open_session(grid::Runtime& runtime, const std::string& deck_file, const std::vector<std::string>& overrides,
-                     Ranks ranks) {
+Session open_session(grid::Runtime& runtime, const std::string& deck_file,
+                     const std::vector<std::string>& overrides, Ranks ranks) {
   Session s;
   runtime.together([&] {
     s.deck = deck::load_deck(deck_file, overrides);
@@ -33,7 +33,8 @@ Session open_session(grid::Runtime& runtime, const std::string& deck_file, const
     } else {
       deck::resolve_parallel(s.deck, runtime.ranks());
     }
-    if (std::filesystem::exists(s.deck.config.data.train)) s.tokens.emplace(s.deck.config.data.train);
+    if (std::filesystem::exists(s.deck.config.data.train))
+      s.tokens.emplace(s.deck.config.data.train);
     resolve_vocabulary(s.deck, s.tokens ? &*s.tokens : nullptr);
     s.architecture = architecture::describe(s.deck.config.model);
   });

@@ -24,7 +24,8 @@ void open_directory(const deck::Deck& deck) {
   out << deck::resolved_toml(deck);
   out.flush();
   check_usage(out.good(), deck.cite("run", "directory"), ": cannot write ", directory, "/deck.toml",
-              error ? text(" (", error.message(), ")") : "", "; choose a folder that can be written");
+              error ? text(" (", error.message(), ")") : "",
+              "; choose a folder that can be written");
   log::set_file(directory + "/log.txt");
 }
 
@@ -56,9 +57,9 @@ ExitCode train(grid::Runtime& runtime, const TrainOptions& options) {
     if (runtime.rank() == 0) open_directory(session.deck);
   });
   say("trireme: ", runtime.description());
-  say("deck ", session.deck.file_name, ": ", with_commas(session.architecture.parameters()), " parameters, ",
-      name_of(config.precision.compute), ", data ", config.parallel.data, " · pipeline ", config.parallel.pipeline,
-      " · tensor ", config.parallel.tensor);
+  say("deck ", session.deck.file_name, ": ", with_commas(session.architecture.parameters()),
+      " parameters, ", name_of(config.precision.compute), ", data ", config.parallel.data,
+      " · pipeline ", config.parallel.pipeline, " · tensor ", config.parallel.tensor);
 
   // 4 token data
   std::optional<data::Samples> samples;
@@ -68,11 +69,13 @@ ExitCode train(grid::Runtime& runtime, const TrainOptions& options) {
   std::string restart;
   runtime.together([&] {
     if (!session.tokens) session.tokens.emplace(open_token_file(session.deck, "train"));
-    samples.emplace(*session.tokens, config.model.sequence, static_cast<std::uint64_t>(config.run.seed));
+    samples.emplace(*session.tokens, config.model.sequence,
+                    static_cast<std::uint64_t>(config.run.seed));
     if (!config.data.validation.empty()) {
       validation_file.emplace(open_token_file(session.deck, "validation"));
-      check_usage(validation_file->vocabulary() <= config.model.vocabulary, config.data.validation, " has ",
-                  validation_file->vocabulary(), " ids, the model only ", config.model.vocabulary);
+      check_usage(validation_file->vocabulary() <= config.model.vocabulary, config.data.validation,
+                  " has ", validation_file->vocabulary(), " ids, the model only ",
+                  config.model.vocabulary);
       validation.emplace(*validation_file, config.model.sequence);
     }
     bytes = bytes_of_token(session.tokens->tokenizer(), config.model.vocabulary);
@@ -80,8 +83,8 @@ ExitCode train(grid::Runtime& runtime, const TrainOptions& options) {
   });
   restart = runtime.world().broadcast(restart, 0, "restart folder");
   say("data ", config.data.train, ": ", with_commas(session.tokens->tokens()), " tokens, ",
-      with_commas(samples->per_epoch()), " samples of ", config.model.sequence, " tokens per epoch; ",
-      config.batch.global, " per step, ", config.run.steps, " steps");
+      with_commas(samples->per_epoch()), " samples of ", config.model.sequence,
+      " tokens per epoch; ", config.batch.global, " per step, ", config.run.steps, " steps");
 
   // 5 program
   const schedule::Program program = make_program(config, static_cast<int>(config.parallel.data));
@@ -92,9 +95,10 @@ ExitCode train(grid::Runtime& runtime, const TrainOptions& options) {
   say("memory per rank\n", plan::table(worker->memory()));
 
   // 8 train
-  train::Trainer trainer({config, session.architecture, runtime.world(), *samples, validation ? &*validation : nullptr,
-                          bytes, deck::resolved_toml(session.deck)},
-                         *worker);
+  train::Trainer trainer(
+      {config, session.architecture, runtime.world(), *samples, validation ? &*validation : nullptr,
+       bytes, deck::resolved_toml(session.deck)},
+      *worker);
   trainer.start(restart);
   return trainer.run();
 }

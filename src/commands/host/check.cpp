@@ -44,7 +44,8 @@ void print_step(const deck::Config& c, const architecture::Architecture& a) {
   say("step          ", c.batch.global, " samples, ", with_commas(tokens), " tokens, ",
       scientific(a.model_flops_per_token() * static_cast<double>(tokens)),
       " model FLOPs (6 N + 6 L h s per token, attention causal, recomputation not counted)");
-  say("run           ", with_commas(c.run.steps), " steps, ", with_commas(c.run.steps * tokens), " tokens");
+  say("run           ", with_commas(c.run.steps), " steps, ", with_commas(c.run.steps * tokens),
+      " tokens");
 }
 
 void check_deck(const CheckOptions& options) {
@@ -65,32 +66,39 @@ void check_deck(const CheckOptions& options) {
   const deck::Config& c = deck.config;
   const auto a = architecture::describe(c.model);
   schedule::Program program = schedule::generate(
-      p.schedule, {static_cast<int>(p.pipeline), static_cast<int>(c.batch.global / c.batch.micro / p.data)});
+      p.schedule,
+      {static_cast<int>(p.pipeline), static_cast<int>(c.batch.global / c.batch.micro / p.data)});
   schedule::lower(program);
   const auto mistakes = schedule::validate(program);
   check(mistakes.empty(), "the schedule is not valid: ", join(mistakes, "; "));
 
   say("deck          ", deck.file_name, ": no mistakes");
-  say("ranks         ", p.data * p.pipeline * p.tensor, " = data ", p.data, " · pipeline ", p.pipeline, " · tensor ",
-      p.tensor);
-  say("model         ", name_of(c.model.family), ", ", c.model.layers, " layers, hidden ", c.model.hidden, ", ",
-      c.model.heads, " heads of ", c.model.head_size(), ", feed-forward ", c.model.feed_forward, ", sequence ",
-      c.model.sequence, ", vocabulary ", c.model.vocabulary, ", ", name_of(c.precision.compute));
+  say("ranks         ", p.data * p.pipeline * p.tensor, " = data ", p.data, " · pipeline ",
+      p.pipeline, " · tensor ", p.tensor);
+  say("model         ", name_of(c.model.family), ", ", c.model.layers, " layers, hidden ",
+      c.model.hidden, ", ", c.model.heads, " heads of ", c.model.head_size(), ", feed-forward ",
+      c.model.feed_forward, ", sequence ", c.model.sequence, ", vocabulary ", c.model.vocabulary,
+      ", ", name_of(c.precision.compute));
   say("parameters    ", with_commas(a.parameters()));
   print_schedule(c, program);
   print_step(c, a);
-  say("bytes per rank\n", plan::table(plan::training_memory(c, a, schedule::slots_needed(program, 0))));
+  say("bytes per rank\n",
+      plan::table(plan::training_memory(c, a, schedule::slots_needed(program, 0))));
 }
 
 }  // namespace
 
 void add_check(CLI::App& app) {
   const auto options = std::make_shared<CheckOptions>();
-  CLI::App* command = app.add_subcommand("check", "Resolves a deck for any number of ranks, without MPI or a device");
+  CLI::App* command = app.add_subcommand(
+      "check", "Resolves a deck for any number of ranks, without MPI or a device");
   add_deck_arguments(*command, options->deck, options->overrides);
-  command->add_option("--ranks", options->ranks, "Ranks to check for; default: the product of the deck's axes")
+  command
+      ->add_option("--ranks", options->ranks,
+                   "Ranks to check for; default: the product of the deck's axes")
       ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 30));
-  command->add_flag("--resolved", options->resolved, "Print the deck with every key and its value instead");
+  command->add_flag("--resolved", options->resolved,
+                    "Print the deck with every key and its value instead");
   command->footer("Example:\n  trireme check inputs/gpt2_124m.toml --ranks 8 batch.micro=4");
   command->callback([options] { check_deck(*options); });
 }
