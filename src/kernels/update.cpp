@@ -56,7 +56,7 @@ void squared_norm_blocks(const Exec& exec, View1<double> partial, View1<const Re
       "kernels/squared_norm_blocks", exec, n,
       KOKKOS_LAMBDA(const Team& team, std::int64_t first, std::int64_t count) {
         const Real* part = x.data() + first;
-        const double sum = sum_lanes_ordered<double>(team, count, [&](std::int64_t i) {
+        const double sum = sum_lanes<double>(team, count, [&](std::int64_t i) {
           const auto value = static_cast<double>(part[i]);
           return value * value;
         });
@@ -70,8 +70,7 @@ void norm_finish(const Exec& exec, View1<double> norm, View1<const double> parti
   for_rows(
       "kernels/norm_finish", exec, 1, KOKKOS_LAMBDA(const Team& team, std::int64_t) {
         const double* value = partial.data();
-        const double sum =
-            sum_lanes_ordered<double>(team, n, [&](std::int64_t i) { return value[i]; });
+        const double sum = sum_lanes<double>(team, n, [&](std::int64_t i) { return value[i]; });
         once(team, [&]() { norm(0) = math::sqrt(sum); });
       });
 }

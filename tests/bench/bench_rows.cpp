@@ -1,6 +1,7 @@
-/// Kernels that move memory, against the bandwidth that this program measures first: time, GB/s of
-/// what must be read and written, and `roofline`: the time that those bytes take at the measured
-/// bandwidth, over the time taken.
+/// Kernels that move memory, against what this program measures first: the bandwidth of y += x and
+/// the rates of exp, tanh and random words in the cache. GB/s counts what must be read and written
+/// once; `predicted` is the longer of the time of those bytes and of that arithmetic, in
+/// microseconds; `slower` is the best time over the predicted one.
 ///   bench_rows [--benchmark_filter=...]
 
 #include <trireme/kernels/elementwise.hpp>
@@ -8,6 +9,7 @@
 #include <trireme/kernels/random.hpp>
 #include <trireme/kernels/update.hpp>
 #include <trireme/kernels/vocabulary.hpp>
+#include <trireme/kernels/words.hpp>
 #include <trireme/tensor/arena.hpp>
 #include <trireme/tensor/fence.hpp>
 
@@ -16,7 +18,9 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
+#include <ctime>
 #include <functional>
+#include <vector>
 
 namespace {
 
@@ -30,27 +34,70 @@ constexpr std::int64_t vocabulary = 50304;
 constexpr std::int64_t logit_rows = 512;
 constexpr std::int64_t parameters = 1 << 24;
 
-double seconds_of(const Exec& exec, const std::function<void()>& call) {
-  fence(exec, "benchmark begins");
-  const auto start = std::chrono::steady_clock::now();
-  call();
-  fence(exec, "benchmark ends");
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+/// Of this process on one host thread, so that other programs on the machine do not count; else of
+/// the wall clock.
+double now(const Exec& exec) {
+  if (exec_on_host && exec.concurrency() == 1) {
+    timespec time{};
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &time);
+    return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
+  }
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
 
-/// Best of several, in bytes per second, of y += x over arrays of `n` floats: two reads and a
-/// write.
-double triad_bandwidth(const Exec& exec, std::int64_t n) {
-  Arena arena("triad", 2 * aligned(n * 4));
+double seconds_of(const Exec& exec, const std::function<void()>& call) {
+  fence(exec, "benchmark begins");
+  const double start = now(exec);
+  call();
+  fence(exec, "benchmark ends");
+  return now(exec) - start;
+}
+
+double best_of(const Exec& exec, int times, const std::function<void()>& call) {
+  double best = 1e30;
+  for (int i = 0; i < times; ++i) best = std::min(best, seconds_of(exec, call));
+  return best;
+}
+
+/// Bytes per second of y += x over arrays of `n` floats: two reads and a write.
+double add_bandwidth(const Exec& exec, std::int64_t n) {
+  Arena arena("bandwidth", 2 * aligned(n * 4));
   const auto y = arena.take<float>(n);
   const auto x = arena.take<float>(n);
-  double best = 1e30;
   const auto repetitions = std::max<std::int64_t>(1, 4'000'000 / n);
-  for (int i = 0; i < 20; ++i)
-    best = std::min(best, seconds_of(exec, [&] {
-                      for (std::int64_t r = 0; r < repetitions; ++r) accumulate<float>(exec, y, x);
-                    }));
+  const double best = best_of(exec, 20, [&] {
+    for (std::int64_t r = 0; r < repetitions; ++r) accumulate<float>(exec, y, x);
+  });
   return 12.0 * static_cast<double>(n * repetitions) / best;
+}
+
+enum class Work { none, exponential, hyperbolic_tangent, random_words, log_and_cos };
+
+/// Seconds per element of such work, on arrays that stay in the cache and over many teams.
+double seconds_per_element(const Exec& exec, Work work) {
+  constexpr std::int64_t teams = 4096;
+  constexpr std::int64_t n = 2048;
+  Arena arena("work", 2 * aligned(n * 4));
+  const auto x = arena.take<float>(n);
+  const auto y = arena.take<float>(n);
+  normal_fill<float>(exec, x, {1, Purpose::initialisation, 0, 0}, 1.0, 0);
+  const float* from = x.data();
+  float* to = y.data();
+  const RandomKey key{1, Purpose::dropout, 0, 0};
+  const double best = best_of(exec, 10, [&] {
+    for_rows(
+        "kernels/bench_work", exec, teams, KOKKOS_LAMBDA(const Team& team, std::int64_t) {
+          if (work == Work::exponential)
+            for_lanes(team, n, [&](std::int64_t i) { to[i] = fast_exp(from[i]); });
+          else if (work == Work::hyperbolic_tangent)
+            for_lanes(team, n, [&](std::int64_t i) { to[i] = fast_tanh(from[i]); });
+          else
+            for_words(team, key, 0, n, [&](std::int64_t i, std::uint32_t word) {
+              to[i] = static_cast<float>(word & 1U);
+            });
+        });
+  });
+  return best / static_cast<double>(teams * n);
 }
 
 /// What all calls work on.
@@ -110,6 +157,8 @@ struct Case {
   const char* name;
   double bytes;  // that must be read and written once, in memory
   std::function<void()> call;
+  Work work = Work::none;
+  double elements = 0;  // of that work
 };
 
 std::vector<Case> cases(Fixture& f) {
@@ -132,22 +181,28 @@ std::vector<Case> cases(Fixture& f) {
        [&] {
          layer_norm_backward_weight<float>(e, f.dgain, f.dbias, f.y, f.x, f.mean, f.inverse);
        }},
-      {"gelu_forward", 2 * wide, [&] { gelu_forward<float>(e, f.g, f.h); }},
-      {"gelu_backward", 3 * wide, [&] { gelu_backward<float>(e, f.dh, f.g, f.h); }},
+      {"gelu_forward", 2 * wide, [&] { gelu_forward<float>(e, f.g, f.h); },
+       Work::hyperbolic_tangent, wide / 4},
+      {"gelu_backward", 3 * wide, [&] { gelu_backward<float>(e, f.dh, f.g, f.h); },
+       Work::hyperbolic_tangent, wide / 4},
       {"residual_no_dropout", 3 * rows,
        [&] { residual_dropout_forward<float>(e, f.z, f.x, f.y, {}); }},
       {"residual_dropout", 3 * rows,
-       [&, dropout] { residual_dropout_forward<float>(e, f.z, f.x, f.y, dropout); }},
+       [&, dropout] { residual_dropout_forward<float>(e, f.z, f.x, f.y, dropout); },
+       Work::random_words, rows / 4},
       {"dropout_backward", 2 * rows,
-       [&, dropout] { dropout_backward<float>(e, f.z, f.y, dropout); }},
+       [&, dropout] { dropout_backward<float>(e, f.z, f.y, dropout); }, Work::random_words,
+       rows / 4},
       {"embedding_forward", 3 * rows,
        [&] { embedding_forward<float>(e, f.z, f.ids, f.table, f.positions, tokens); }},
       {"embedding_backward", 6 * rows,
        [&] { embedding_backward<float>(e, f.dtable, f.dpositions, f.x, f.ids, tokens); }},
       {"cross_entropy_forward", logits,
-       [&, targets] { cross_entropy_forward<float>(e, f.loss, f.logits, targets); }},
+       [&, targets] { cross_entropy_forward<float>(e, f.loss, f.logits, targets); },
+       Work::exponential, logits / 4},
       {"cross_entropy_forward_backward", 2 * logits,
-       [&, targets] { cross_entropy_forward_backward<float>(e, f.loss, f.logits, targets, 1.0); }},
+       [&, targets] { cross_entropy_forward_backward<float>(e, f.loss, f.logits, targets, 1.0); },
+       Work::exponential, logits / 2},
       {"adamw_update", 7 * weights,
        [&] {
          adamw_update<float>(e, f.weight, f.m, f.v, f.gradient, {1e-9, 0.9, 0.95, 1e-8, 0.1, 10},
@@ -161,14 +216,22 @@ std::vector<Case> cases(Fixture& f) {
       {"normal_fill", weights,
        [&] {
          normal_fill<float>(e, f.m, {1, Purpose::initialisation, 0, 0}, 0.02, 0);
-       }},
+       },
+       Work::log_and_cos, weights / 4},
   };
 }
 
-void run(benchmark::State& state, const Exec& exec, const Case& kernel, double near, double far) {
-  // Arrays of up to 16 MB in all stay in a last-level cache between calls, and so does what they
+struct Rates {
+  double near, far;  // bytes per second in and beyond the last-level cache
+  double work[5];    // seconds per element, by Work
+};
+
+void run(benchmark::State& state, const Exec& exec, const Case& kernel, const Rates& rates) {
+  // Arrays of up to 24 MB in all stay in a last-level cache between calls, and so does what they
   // are compared with.
-  const double bandwidth = kernel.bytes <= 16e6 ? near : far;
+  const double bandwidth = kernel.bytes <= 24e6 ? rates.near : rates.far;
+  const double predicted = std::max(kernel.bytes / bandwidth,
+                                    kernel.elements * rates.work[static_cast<int>(kernel.work)]);
   double best = 1e30;
   for (auto _ : state) {
     const double seconds = seconds_of(exec, kernel.call);
@@ -176,7 +239,8 @@ void run(benchmark::State& state, const Exec& exec, const Case& kernel, double n
     state.SetIterationTime(seconds);
   }
   state.counters["GB/s"] = kernel.bytes / best * 1e-9;
-  state.counters["roofline"] = kernel.bytes / bandwidth / best;
+  state.counters["predicted"] = predicted * 1e6;
+  state.counters["slower"] = best / predicted;
 }
 
 }  // namespace
@@ -185,14 +249,20 @@ int main(int argc, char** argv) {
   benchmark::Initialize(&argc, argv);
   const Kokkos::ScopeGuard kokkos(argc, argv);
   Fixture fixture;
-  const double near = triad_bandwidth(fixture.exec, 3 * tokens * hidden / 2);
-  const double far = triad_bandwidth(fixture.exec, parameters);
+  const std::int64_t cached = 3 * tokens * hidden / 2;
+  Rates rates{add_bandwidth(fixture.exec, cached), add_bandwidth(fixture.exec, parameters), {}};
+  for (const Work work :
+       {Work::exponential, Work::hyperbolic_tangent, Work::random_words, Work::log_and_cos})
+    rates.work[static_cast<int>(work)] = seconds_per_element(fixture.exec, work);
   std::printf("y += x: %.1f GB/s in arrays of %.1f MB, %.1f GB/s in arrays of %.1f MB\n",
-              near * 1e-9, 3 * tokens * hidden / 2 * 4e-6, far * 1e-9, parameters * 4e-6);
+              rates.near * 1e-9, static_cast<double>(cached) * 4e-6, rates.far * 1e-9,
+              parameters * 4e-6);
+  std::printf("exp %.3f ns, tanh %.3f ns, random word %.3f ns, log and cos in double %.1f ns\n",
+              rates.work[1] * 1e9, rates.work[2] * 1e9, rates.work[3] * 1e9, rates.work[4] * 1e9);
   const auto all = cases(fixture);
   for (const Case& kernel : all)
     benchmark::RegisterBenchmark(
-        kernel.name, [&](benchmark::State& state) { run(state, fixture.exec, kernel, near, far); })
+        kernel.name, [&](benchmark::State& state) { run(state, fixture.exec, kernel, rates); })
         ->UseManualTime()
         ->Unit(benchmark::kMicrosecond);
   benchmark::RunSpecifiedBenchmarks();

@@ -9,21 +9,18 @@
 #include <type_traits>
 
 /// How a kernel works on one row: a team of lanes. On hosts the team is one thread and its lanes
-/// are those of the vector unit (`#pragma omp simd`; the reduction clause is what lets sums
-/// vectorise without -ffast-math); on devices it is a Kokkos team. A row's kernel is written once:
+/// are those of the vector unit (`#pragma omp simd`); on devices it is a Kokkos team. A row's
+/// kernel is written once:
 ///
-///   for_rows("kernels/softmax", exec, rows, KOKKOS_LAMBDA(const Team& team, std::int64_t row) {
-///     const float* x_row = row_of(x, row);
-///     float* y_row = row_of(y, row);
-///     const float largest = max_lanes<float>(team, n, [&](std::int64_t i) { return x_row[i]; });
-///     const float sum = sum_lanes<float>(team, n, [&](std::int64_t i) { return fast_exp(x_row[i] -
-///     largest); }); for_lanes(team, n, [&](std::int64_t i) { y_row[i] = fast_exp(x_row[i] -
-///     largest) / sum; });
+///   for_rows("kernels/share", exec, rows, KOKKOS_LAMBDA(const Team& team, std::int64_t row) {
+///     const float* from = row_of(x, row);
+///     float* to = row_of(y, row);
+///     const float sum = sum_lanes<float>(team, n, [&](std::int64_t i) { return from[i]; });
+///     for_lanes(team, n, [&](std::int64_t i) { to[i] = from[i] / sum; });
 ///   });
 ///
 /// Lanes index pointers and not views: a view takes its indices by reference, which makes GCC keep
-/// the loop counter in memory and turn loads into gathers, eight times slower. Sums are taken in an
-/// order that the vector length and the team size fix: the same in every run of a build.
+/// the loop counter in memory and turn loads into gathers, eight times slower.
 namespace trireme::kernels {
 
 /// The one thread that is a team on hosts.
@@ -56,41 +53,56 @@ KOKKOS_FORCEINLINE_FUNCTION void for_lanes([[maybe_unused]] const Member& team, 
   }
 }
 
-/// Sum of f(i) over i in [0, n) in type Acc, known to every lane.
+namespace detail {
+
+/// Sum of f(i) over i in [0, n): two vectors of 64 bytes take the parts of 64 bytes by turns, are
+/// added to each other, and in the end halves are added to halves. The accumulators are vectors by
+/// type because GCC keeps arrays of them in memory, and a reduction clause ends in a chain of
+/// scalar additions: both cost twice the time at n = 768.
+template <class Acc, class F>
+inline __attribute__((always_inline)) Acc sum_in_order(std::int64_t n, const F& f) {
+  constexpr int width = 64 / static_cast<int>(sizeof(Acc));
+  typedef Acc Vector __attribute__((vector_size(64)));
+  Vector even = {};
+  Vector odd = {};
+  std::int64_t first = 0;
+  for (; first + 2 * width <= n; first += 2 * width) {
+    Acc value[2 * width];
+#pragma omp simd
+    for (int lane = 0; lane < 2 * width; ++lane) value[lane] = static_cast<Acc>(f(first + lane));
+    Vector part;
+    __builtin_memcpy(&part, value, sizeof part);
+    even += part;
+    __builtin_memcpy(&part, value + width, sizeof part);
+    odd += part;
+  }
+  even += odd;
+  Acc s[16] = {};
+  __builtin_memcpy(s, &even, sizeof even);
+  for (; first < n; first += width) {
+    const int rest = n - first < width ? static_cast<int>(n - first) : width;
+#pragma omp simd
+    for (int lane = 0; lane < rest; ++lane) s[lane] += static_cast<Acc>(f(first + lane));
+  }
+  return (((s[0] + s[8]) + (s[4] + s[12])) + ((s[2] + s[10]) + (s[6] + s[14]))) +
+         (((s[1] + s[9]) + (s[5] + s[13])) + ((s[3] + s[11]) + (s[7] + s[15])));
+}
+
+}  // namespace detail
+
+/// Sum of f(i) over i in [0, n) in type Acc, known to every lane. On hosts the order depends on n
+/// alone and not on the processor's vectors; devices add in an order fixed by the team.
 template <class Acc, class Member, class F>
 KOKKOS_FORCEINLINE_FUNCTION Acc sum_lanes([[maybe_unused]] const Member& team, std::int64_t n,
                                           const F& f) {
-  Acc sum = 0;
   if constexpr (std::is_same_v<Member, HostTeam>) {
-#pragma omp simd reduction(+ : sum)
-    for (std::int64_t i = 0; i < n; ++i) sum += static_cast<Acc>(f(i));
+    return detail::sum_in_order<Acc>(n, f);
   } else {
+    Acc sum = 0;
     Kokkos::parallel_reduce(
         Kokkos::TeamVectorRange(team, n),
         [&](const std::int64_t i, Acc& partial) { partial += static_cast<Acc>(f(i)); }, sum);
-  }
-  return sum;
-}
-
-/// Sum of f(i) as sum_lanes, but in an order that depends on n alone on every host: 32 partial
-/// sums, of i modulo 32, added pairwise. For numbers that must not change with the processor, such
-/// as norms and losses. Devices add in an order fixed by the team.
-template <class Acc, class Member, class F>
-KOKKOS_FORCEINLINE_FUNCTION Acc sum_lanes_ordered(const Member& team, std::int64_t n, const F& f) {
-  if constexpr (std::is_same_v<Member, HostTeam>) {
-    constexpr int width = 32;
-    Acc partial[width] = {};
-    std::int64_t first = 0;
-    for (; first + width <= n; first += width) {
-#pragma omp simd
-      for (int lane = 0; lane < width; ++lane) partial[lane] += static_cast<Acc>(f(first + lane));
-    }
-    for (int lane = 0; first + lane < n; ++lane) partial[lane] += static_cast<Acc>(f(first + lane));
-    for (int half = width / 2; half > 0; half /= 2)
-      for (int lane = 0; lane < half; ++lane) partial[lane] += partial[lane + half];
-    return partial[0];
-  } else {
-    return sum_lanes<Acc>(team, n, f);
+    return sum;
   }
 }
 
