@@ -51,12 +51,13 @@ TEST(CommandLine, EveryCommandHasHelpWithAnExample) {
   const testing::TemporaryFolder folder;
   const Outcome overview = run(folder, "--help");
   EXPECT_EQ(overview.code, 0);
-  for (const std::string command : {"train", "eval", "generate", "bench", "help"}) {
+  for (const std::string command :
+       {"train", "eval", "generate", "check", "inspect", "tokenize", "help"}) {
     EXPECT_TRUE(contains(overview.out, "\n  " + command + " ")) << overview.out;
     for (const std::string& line : {command + " --help", command + " -h", "help " + command}) {
       const Outcome outcome = run(folder, line);
       EXPECT_EQ(outcome.code, 0) << line << "\n" << outcome.err;
-      EXPECT_TRUE(contains(outcome.out, "Example:\n  ")) << line << "\n" << outcome.out;
+      EXPECT_TRUE(contains(outcome.out, "Example:\n  ") || contains(outcome.out, "Examples:\n  ")) << line << "\n" << outcome.out;
       EXPECT_TRUE(contains(outcome.out, "trireme " + command)) << line << "\n" << outcome.out;
       EXPECT_EQ(outcome.err, "");
     }
@@ -97,7 +98,7 @@ TEST(CommandLine, EngineCommandsRunTheEngineBesideTheProgram) {
   const testing::TemporaryFolder folder;
   const std::string copy =
       installed_beside(folder, "#!/bin/sh\nfor a in \"$@\"; do echo \"<$a>\"; done\nexit 75\n");
-  for (const std::string command : {"train", "eval", "generate", "bench"}) {
+  for (const std::string command : {"train", "eval", "generate"}) {
     const Outcome outcome = run(folder, command + " 'a deck.toml' --x run.steps=5", copy);
     EXPECT_EQ(outcome.code, 75) << outcome.err;
     EXPECT_EQ(outcome.out, "<" + command + ">\n<a deck.toml>\n<--x>\n<run.steps=5>\n");

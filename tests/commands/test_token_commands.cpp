@@ -1,38 +1,13 @@
 #include <gtest/gtest.h>
 
-#include <support/temporary_folder.hpp>
+#include <support/shell.hpp>
 
-#include <sys/wait.h>
-
-#include <cstdlib>
 #include <string>
 
 namespace trireme::commands {
 namespace {
 
-using testing::read_file;
-using testing::TemporaryFolder;
-
-/// `line` in a shell of the folder, `trireme` being this build's; the exit code of its last
-/// command.
-int shell(const TemporaryFolder& folder, const std::string& line) {
-  const std::string script = "cd '" + folder.path().string() + "'; trireme() { '" +
-                             TRIREME_BINARY_DIR "/bin/trireme' \"$@\"; }; " + line;
-  const auto path = folder.write("script", script);
-  const int status = std::system(
-      ("sh '" + path + "' >'" + folder.file("out") + "' 2>'" + folder.file("err") + "'").c_str());
-  return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
-}
-
-void expect_output(const TemporaryFolder& folder, const std::string& part) {
-  const auto out = read_file(folder.file("out"));
-  EXPECT_NE(out.find(part), std::string::npos) << "'" << part << "' in:\n" << out;
-}
-
-void expect_error(const TemporaryFolder& folder, const std::string& part) {
-  const auto err = read_file(folder.file("err"));
-  EXPECT_NE(err.find(part), std::string::npos) << "'" << part << "' in:\n" << err;
-}
+using namespace trireme::testing;
 
 TEST(TokenCommands, TokenizeThenInspectThenDecode) {
   const TemporaryFolder folder;

@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <filesystem>
 #include <memory>
 
 namespace trireme::commands {
@@ -29,7 +30,17 @@ void say_part(const std::string& path, const data::TokenizedPart& part) {
       " bytes of text)");
 }
 
+/// So that `-o data/train.h5` works in a fresh clone.
+void make_folder_of(const std::string& path) {
+  const auto folder = std::filesystem::path(path).parent_path();
+  std::error_code error;
+  if (!folder.empty()) std::filesystem::create_directories(folder, error);
+  check_usage(!error, path, ": cannot make the folder ", folder.string(), ": ", error.message());
+}
+
 void run(const data::TokenizeOptions& options) {
+  make_folder_of(options.output);
+  make_folder_of(options.validation_output);
   io::remove_temporaries_on_signals();
   const auto begin = Clock::now();
   const double interval = log::on_terminal() ? 0.5 : 30.0;  // seconds between progress lines
@@ -85,7 +96,7 @@ void add_tokenize(CLI::App& app) {
       ->capture_default_str()
       ->needs(validation);
   command->footer(
-      "Example: the entries of a dictionary, which begin in column 0 after an empty line\n"
+      "Example:\n  # the entries of a dictionary, which begin in column 0 after an empty line\n"
       "  trireme tokenize -o train.h5 --validation validation.h5 \\\n"
       "      --document-separator '\\n\\n(?=\\S)' /usr/share/dictd/gcide.dict.dz");
   command->callback([options] { run(*options); });

@@ -1,0 +1,165 @@
+#include <gtest/gtest.h>
+
+#include <support/shell.hpp>
+
+#include <string>
+
+namespace trireme::commands {
+namespace {
+
+using namespace trireme::testing;
+
+/// A folder with a tokenized text and a deck of a very small model.
+class EngineCommands : public ::testing::Test {
+ protected:
+  EngineCommands() {
+    std::string text;
+    for (int i = 0; i < 400; ++i)
+      text += "the quick brown fox " + std::to_string(i * i % 97) + " jumps\n";
+    folder_.write("text", text);
+    folder_.write("deck.toml", R"([run]
+directory = "run"
+steps = 12
+log_every = 4
+[model]
+layers = 1
+hidden = 16
+heads = 2
+sequence = 32
+dropout = 0.1
+[batch]
+global = 4
+micro = 1
+[optimizer]
+learning_rate = 1e-2
+warmup_steps = 2
+[data]
+train = "data/tokens.h5"
+validation = "data/validation.h5"
+)");
+    EXPECT_EQ(shell(folder_,
+                    "trireme tokenize -o data/tokens.h5 --document-separator '\\n' --validation "
+                    "data/validation.h5 --validation-fraction 0.1 text"),
+              0);
+  }
+
+  int run(const std::string& line) { return shell(folder_, line); }
+  std::string out() const { return read_file(folder_.file("out")); }
+  std::string err() const { return read_file(folder_.file("err")); }
+  std::string file(const std::string& name) const { return read_file(folder_.file(name)); }
+
+  static std::string mpiexec(int ranks) {
+    return std::string(TRIREME_MPIEXEC) + " -n " + std::to_string(ranks) + " ";
+  }
+
+  /// The line of `out` that begins with `head`.
+  std::string line_of(const std::string& head) const {
+    const std::string all = "\n" + out();
+    const auto at = all.find("\n" + head);
+    return at == std::string::npos ? "" : all.substr(at + 1, all.find('\n', at + 1) - at - 1);
+  }
+
+  TemporaryFolder folder_;
+};
+
+int count(const std::string& text, const std::string& part) {
+  int n = 0;
+  for (auto at = text.find(part); at != std::string::npos; at = text.find(part, at + 1)) ++n;
+  return n;
+}
+
+TEST_F(EngineCommands, ARunLeavesDeckMetricsLogAndCheckpoint) {
+  ASSERT_EQ(run(mpiexec(2) + "trireme train deck.toml"), 0) << err();
+  expect_output(folder_, "12/12");
+  EXPECT_EQ(count(out(), "trireme: "), 1) << "one rank speaks";
+  EXPECT_EQ(count(file("run/metrics.jsonl"), "\n"), 3);
+  EXPECT_EQ(count(file("run/metrics.jsonl"), "\"bits_per_byte\""), 1);
+  EXPECT_NE(file("run/deck.toml").find("vocabulary = 257"), std::string::npos);
+  EXPECT_EQ(count(file("run/log.txt"), "validation loss"), 1);
+  EXPECT_EQ(run("trireme inspect --verify run/checkpoints/step_00000012"), 0) << err();
+  EXPECT_EQ(run("trireme check run/deck.toml"), 0) << "the resolved deck is a deck";
+}
+
+TEST_F(EngineCommands, EvaluationAndSamplesDoNotDependOnTheNumberOfRanks) {
+  ASSERT_EQ(run("trireme train deck.toml"), 0) << err();
+  std::string loss;
+  std::string texts;
+  for (const int ranks : {1, 2, 3}) {
+    ASSERT_EQ(run(mpiexec(ranks) + "trireme eval deck.toml"), 0) << err();
+    if (loss.empty()) loss = line_of("bits per byte");
+    EXPECT_EQ(line_of("bits per byte"), loss) << ranks;
+    ASSERT_EQ(
+        run(mpiexec(ranks) + "trireme generate deck.toml --prompt 'the ' --tokens 90 --samples 4"),
+        0)
+        << err();
+    if (texts.empty()) texts = out();
+    EXPECT_EQ(out(), texts) << ranks;
+  }
+  EXPECT_FALSE(loss.empty());
+  EXPECT_EQ(count(texts, "---- sample"), 4);
+}
+
+TEST_F(EngineCommands, MistakesEndAllRanksWithTwoAndAreReportedOnce) {
+  EXPECT_EQ(run(mpiexec(3) + "trireme train deck.toml"), 2) << "3 ranks do not divide a batch of 4";
+  EXPECT_EQ(count(err(), "trireme: error:"), 1) << err();
+  EXPECT_EQ(run(mpiexec(2) + "trireme train deck.toml model.heds=2 model.hidden=17"), 2);
+  EXPECT_EQ(count(err(), "trireme: error:"), 1) << err();
+  expect_error(folder_, "heads");
+  EXPECT_EQ(run(mpiexec(2) + "trireme train missing.toml"), 2);
+  EXPECT_EQ(count(err(), "missing.toml"), 1) << err();
+  EXPECT_EQ(run(mpiexec(2) + "trireme train deck.toml data.train=elsewhere.h5"), 2);
+  expect_error(folder_, "elsewhere.h5");
+  EXPECT_EQ(run(mpiexec(2) + "trireme eval deck.toml"), 2) << "nothing was trained";
+  expect_error(folder_, "no complete checkpoint");
+  EXPECT_EQ(run("trireme train deck.toml model.sequence=100000"), 2) << "more than the file has";
+  EXPECT_EQ(run("trireme train --no-such-option deck.toml"), 2);
+  EXPECT_EQ(run("trireme train deck.toml parallel.tensor=2"), 2);
+  expect_error(folder_, "[parallel] tensor = 2");
+}
+
+TEST_F(EngineCommands, TimeLimitAndSignalsStopRestartablyAndARestartReadsAsOneRun) {
+  ASSERT_EQ(run("trireme train deck.toml run.directory=whole run.log_every=1"), 0) << err();
+  const std::string restart = " checkpoint.restart=latest run.log_every=1";
+  EXPECT_EQ(run("trireme train deck.toml run.time_limit=00:00:01 run.steps=10000000" + restart), 75)
+      << err();
+  expect_output(folder_, "stopped early");
+
+  // A signal: the launcher passes it on.
+  EXPECT_EQ(run("trireme train deck.toml run.directory=signal run.steps=10000000" + restart +
+                " & sleep 1; kill -USR1 $!; wait $!"),
+            75)
+      << err();
+  EXPECT_EQ(run("test -d signal/checkpoints"), 0);
+
+  // Six steps and then the other six: the same losses as twelve.
+  EXPECT_EQ(run("trireme train deck.toml run.directory=parts run.steps=6 optimizer.decay_steps=12" +
+                restart),
+            0);
+  EXPECT_EQ(run("trireme train deck.toml run.directory=parts" + restart), 0) << err();
+  expect_output(folder_, "behind step 6");
+  const auto losses = [&](const std::string& run_folder) {
+    std::string all = file(run_folder + "/metrics.jsonl");
+    std::string found;
+    for (auto at = all.find("\"loss\": "); at != std::string::npos;
+         at = all.find("\"loss\": ", at + 1))
+      found += all.substr(at, all.find(',', at) - at) + "\n";
+    return found;
+  };
+  EXPECT_EQ(losses("parts"), losses("whole"));
+  EXPECT_EQ(count(losses("whole"), "\n"), 12);
+}
+
+TEST_F(EngineCommands, DamagedFilesAreNamed) {
+  ASSERT_EQ(run("trireme train deck.toml run.steps=2"), 0) << err();
+  EXPECT_EQ(run("printf x | dd of=run/checkpoints/step_00000002/shard_000000.h5 bs=1 seek=5000 "
+                "conv=notrunc"),
+            0);
+  EXPECT_EQ(run("trireme eval deck.toml --checkpoint run/checkpoints/step_00000002"), 1);
+  expect_error(folder_, "shard_000000.h5");
+  EXPECT_EQ(run("printf x | dd of=data/tokens.h5 bs=1 seek=100 conv=notrunc"), 0);
+  EXPECT_EQ(run(mpiexec(2) + "trireme train deck.toml"), 1);
+  EXPECT_EQ(count(err(), "data/tokens.h5"), 1) << err();
+}
+
+}  // namespace
+}  // namespace trireme::commands
