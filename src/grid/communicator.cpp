@@ -6,8 +6,10 @@
 
 #include <sched.h>
 
+#include <algorithm>
 #include <climits>
-#include <numeric>
+#include <type_traits>
+#include <utility>
 
 namespace trireme::grid {
 namespace {
@@ -54,6 +56,18 @@ int count(std::size_t elements) {
   return static_cast<int>(elements);
 }
 
+/// Kernels have run when their launch returns.
+#if defined(KOKKOS_ENABLE_SERIAL)
+constexpr bool in_calling_thread = std::is_same_v<Exec, Kokkos::Serial>;
+#else
+constexpr bool in_calling_thread = false;
+#endif
+
+template <class Space>
+auto bytes_at(std::byte* data, std::size_t bytes) {
+  return Kokkos::View<std::byte*, Space, Unmanaged>(data, bytes);
+}
+
 }  // namespace
 
 Communicator::Communicator(MPI_Comm communicator, std::string name)
@@ -79,6 +93,21 @@ void Communicator::wait(MPI_Request& request, const char* what) {
 
 void Communicator::wait(Request& request, const char* what) {
   if (request.active()) wait(request.request_, what);
+  if (!request.staged_) return;
+  const Request::Staged staged = *std::exchange(request.staged_, std::nullopt);
+  Kokkos::deep_copy(staged.exec, bytes_at<Memory>(staged.to, staged.bytes),
+                    bytes_at<StagingMemory>(staged.buffer.data(), staged.bytes));
+  fence(staged.exec, "grid/wait copies a result to the device");
+  idle_buffers_.push_back(staged.buffer);
+}
+
+StagingBuffer Communicator::take_buffer(std::size_t bytes) {
+  const auto fits = std::find_if(idle_buffers_.begin(), idle_buffers_.end(),
+                                 [&](const StagingBuffer& b) { return b.extent(0) >= bytes; });
+  if (fits == idle_buffers_.end()) return StagingBuffer("grid/staging", bytes);
+  const StagingBuffer buffer = *fits;
+  idle_buffers_.erase(fits);
+  return buffer;
 }
 
 void Communicator::progress() {
@@ -92,10 +121,17 @@ template <class T>
 Request Communicator::start_all_reduce(const Exec& exec, View1<T> data, Reduction reduction) {
   Request request;
   if (size_ == 1 || data.extent(0) == 0) return request;
-  static_assert(exec_on_host, "host staging for devices is not in this version");
-  if constexpr (!std::is_same_v<Exec, Kokkos::Serial>)
-    fence(exec, "grid/all_reduce reads what kernels wrote");
-  mpi(MPI_Iallreduce(MPI_IN_PLACE, data.data(), count(data.extent(0)), datatype<T>(),
+  void* on_host = data.data();
+  if (staged_) {
+    const std::size_t bytes = data.extent(0) * sizeof(T);
+    auto* device = reinterpret_cast<std::byte*>(data.data());
+    request.staged_ = {exec, take_buffer(bytes), device, bytes};
+    on_host = request.staged_->buffer.data();
+    Kokkos::deep_copy(exec, bytes_at<StagingMemory>(request.staged_->buffer.data(), bytes),
+                      bytes_at<Memory>(device, bytes));
+  }
+  if (!in_calling_thread) fence(exec, "grid/all_reduce reads what kernels wrote");
+  mpi(MPI_Iallreduce(MPI_IN_PLACE, on_host, count(data.extent(0)), datatype<T>(),
                      operation(reduction), communicator_, &request.request_),
       "all_reduce", name_);
   return request;

@@ -1,6 +1,8 @@
 #include <trireme/grid/runtime.hpp>
 #include <trireme/tensor/arena.hpp>
+#include <trireme/tensor/fence.hpp>
 
+#include "support/device_access.hpp"
 #include "support/runtime.hpp"
 
 #include <gtest/gtest.h>
@@ -12,18 +14,55 @@ namespace trireme::grid {
 namespace {
 
 using trireme::testing::runtime;
+using trireme::testing::set_values;
+using trireme::testing::values_of;
 
 TEST(Communicator, AllReduceSumsInPlaceOnEveryRank) {
-  Communicator& world = runtime().world();
+  const auto world = runtime().world().split(0, runtime().rank(), "test");
   Arena arena("test", 4096);
   auto x = arena.take<double>(100);
-  for (int i = 0; i < 100; ++i) x(i) = i + world.rank();
-  Request request = world.start_all_reduce(Exec(), x, Reduction::sum);
-  world.progress();
-  world.wait(request, "test");
-  EXPECT_FALSE(request.active());
-  const double ranks = world.size();
-  for (int i = 0; i < 100; ++i) EXPECT_EQ(x(i), ranks * i + ranks * (ranks - 1) / 2);
+  const double ranks = world->size();
+  std::vector<double> mine(100);
+  std::vector<double> expected(100);
+  for (std::size_t i = 0; i < 100; ++i) {
+    mine[i] = static_cast<double>(i) + world->rank();
+    expected[i] = ranks * static_cast<double>(i) + ranks * (ranks - 1) / 2;
+  }
+  for (const bool staged : {false, true}) {
+    SCOPED_TRACE(staged ? "through the host" : "as by default");
+    if (staged) world->stage_through_host();
+    set_values(x, mine);
+    Request request = world->start_all_reduce(Exec(), x, Reduction::sum);
+    world->progress();
+    world->wait(request, "test");
+    EXPECT_FALSE(request.active());
+    EXPECT_EQ(values_of(x), expected);
+  }
+}
+
+TEST(Communicator, StagedTransfersUnderWayAtOnceHaveBuffersOfTheirOwn) {
+  const auto world = runtime().world().split(0, runtime().rank(), "test");
+  world->stage_through_host();
+  Arena arena("test", 4096);
+  for (int round = 0; round < 2; ++round) {
+    std::vector<View1<double>> views;
+    std::vector<Request> requests(3);
+    for (int k = 0; k < 3; ++k) {
+      views.push_back(arena.take<double>(10 + k));
+      set_values(views.back(), std::vector<double>(static_cast<std::size_t>(10 + k), k + 1.0));
+    }
+    const std::int64_t waits = fence_count();
+    for (std::size_t k = 0; k < 3; ++k)
+      requests[k] = world->start_all_reduce(Exec(), views[k], Reduction::sum);
+    for (Request& request : requests) world->wait(request, "test");
+    if (world->size() > 1) {
+      EXPECT_GE(fence_count() - waits, 3) << "results are on the device";
+    }
+    for (int k = 0; k < 3; ++k)
+      EXPECT_EQ(values_of(views[static_cast<std::size_t>(k)]),
+                std::vector<double>(static_cast<std::size_t>(10 + k), (k + 1.0) * world->size()));
+    arena.release_to(0);
+  }
 }
 
 TEST(Communicator, ControlPlaneVerbsAgreeOnAllRanks) {

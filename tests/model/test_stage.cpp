@@ -23,13 +23,7 @@ MicroContext context(double dropout, std::int64_t first_sample = 0) {
 }
 
 void set_tokens(const Stage<P>& stage, std::int64_t samples, std::int64_t first = 0) {
-  const auto sequence = golden_model().sequence;
-  for (std::int64_t b = 0; b < samples; ++b)
-    for (std::int64_t s = 0; s < sequence; ++s) {
-      const auto at = static_cast<std::size_t>(b * sequence + s);
-      stage.tokens(0)(at) = golden_token(1, first + b, s);
-      stage.targets(0)(at) = golden_token(1, first + b, s + 1);
-    }
+  set_golden_tokens(stage, 1, samples, first);
 }
 
 TEST(Stage, GradientsMatchFiniteDifferencesWithDropout) {
@@ -43,30 +37,30 @@ TEST(Stage, GradientsMatchFiniteDifferencesWithDropout) {
     set_tokens(stage, 2);
     stage.zero_loss(exec);
     stage.forward(exec, 0, c);
-    return stage.loss()(0);
+    return value_of(stage.loss());
   };
   loss();
   stage.backward(exec, 0, c, [](std::int64_t) {});
   std::vector<double> analytic;
-  std::vector<double*> at;
+  std::vector<View1<double>> at;
   for (const auto& e : parameters.entries())
     for (const std::int64_t i :
          {std::int64_t{0}, e.weight.elements() / 2, e.weight.elements() - 1}) {
-      double g = e.gradient.data(static_cast<std::size_t>(i));
-      if (e.spec->name == "embedding.token") g += parameters.tied_gradient().data()[i];
+      double g = value_of(e.gradient.data, i);
+      if (e.spec->name == "embedding.token") g += value_of(parameters.tied_gradient(), i);
       analytic.push_back(g);
-      at.push_back(&e.weight.data(static_cast<std::size_t>(i)));
+      at.emplace_back(e.weight.data.data() + i, 1);
     }
   // Central differences: truncation h² f''' / 6 and rounding ε f / h are both about 1e-10 · (loss ≈
   // 100) at h = 1e-5.
   const double h = 1e-5;
   for (std::size_t k = 0; k < at.size(); ++k) {
-    const double saved = *at[k];
-    *at[k] = saved + h;
+    const double saved = value_of(at[k]);
+    set_value(at[k], 0, saved + h);
     const double above = loss();
-    *at[k] = saved - h;
+    set_value(at[k], 0, saved - h);
     const double below = loss();
-    *at[k] = saved;
+    set_value(at[k], 0, saved);
     EXPECT_NEAR(analytic[k], (above - below) / (2 * h), 2e-7)
         << "entry " << k / 3 << ", probe " << k % 3;
   }
@@ -87,9 +81,9 @@ TEST(Stage, DropoutMasksBelongToGlobalSamples) {
     set_tokens(apart, 1, b);
     apart.zero_loss(exec);
     apart.forward(exec, 0, context(0.3, b));
-    apart_sum += apart.loss()(0);
+    apart_sum += value_of(apart.loss());
   }
-  EXPECT_NEAR(together.loss()(0), apart_sum, 1e-12 * apart_sum);
+  EXPECT_NEAR(value_of(together.loss()), apart_sum, 1e-12 * apart_sum);
 }
 
 TEST(Stage, EvaluationEqualsTheForwardPassWithoutDropout) {
@@ -105,7 +99,8 @@ TEST(Stage, EvaluationEqualsTheForwardPassWithoutDropout) {
   set_tokens(evaluating, 4);
   evaluating.zero_loss(exec);
   evaluating.evaluate(exec, 0, context(0.5), 3);
-  EXPECT_NEAR(evaluating.loss()(0), training.loss()(0), 1e-13 * training.loss()(0));
+  const double expected = value_of(training.loss());
+  EXPECT_NEAR(value_of(evaluating.loss()), expected, 1e-13 * expected);
 }
 
 TEST(Decoder, TokenByTokenGivesTheLossOfTheWholeText) {
@@ -122,16 +117,17 @@ TEST(Decoder, TokenByTokenGivesTheLossOfTheWholeText) {
   Decoder<P> decoder(architecture, parameters, 2);
   double nats = 0;
   for (std::int64_t s = 0; s < model.sequence; ++s) {
-    for (std::int64_t b = 0; b < 2; ++b)
-      decoder.tokens()(static_cast<std::size_t>(b)) = golden_token(1, b, s);
+    set_values(decoder.tokens(), std::vector{golden_token(1, 0, s), golden_token(1, 1, s)});
     decoder.step(exec, true);
+    const std::vector<double> logits = values_of(decoder.logits());  // [2, V]
     for (std::int64_t b = 0; b < 2; ++b) {
+      const double* row = logits.data() + b * model.vocabulary;
       double sum = 0;
-      for (std::int64_t v = 0; v < model.vocabulary; ++v) sum += std::exp(decoder.logits()(b, v));
-      nats += std::log(sum) - decoder.logits()(b, golden_token(1, b, s + 1));
+      for (std::int64_t v = 0; v < model.vocabulary; ++v) sum += std::exp(row[v]);
+      nats += std::log(sum) - row[golden_token(1, b, s + 1)];
     }
   }
-  EXPECT_NEAR(nats, stage.loss()(0), 1e-12 * nats);
+  EXPECT_NEAR(nats, value_of(stage.loss()), 1e-12 * nats);
   EXPECT_THROW(decoder.step(exec, true), Error);
 }
 
@@ -151,7 +147,7 @@ TEST(Stage, UntiedAndIndivisibleSizesTrain) {
   stage.forward(Exec(), 0, context(0));
   stage.backward(Exec(), 0, context(0), [](std::int64_t) {});
   // Weights of deviation 0.02 leave the logits near zero: each token costs about log V.
-  EXPECT_NEAR(stage.loss()(0) / 26, std::log(61.0), 0.05);
+  EXPECT_NEAR(value_of(stage.loss()) / 26, std::log(61.0), 0.05);
   EXPECT_EQ(parameters.tied_gradient().data(), nullptr);
 }
 
@@ -161,18 +157,18 @@ TEST(Parameters, InitialValuesHaveTheirDeviationAndDependOnTheSeedAlone) {
   Parameters<P> b(architecture, false);
   a.initialise(Exec(), 11);
   b.initialise(Exec(), 11);
-  const auto& up = a.entry("layers.1.feed_forward.up");
+  const auto up = [](const Parameters<P>& parameters) {
+    return values_of(parameters.entry("layers.1.feed_forward.up").weight.data);
+  };
+  const std::vector<double> values = up(a);
+  EXPECT_EQ(values, up(b));
   double squares = 0;
-  for (std::int64_t i = 0; i < up.weight.elements(); ++i) {
-    const auto at = static_cast<std::size_t>(i);
-    EXPECT_EQ(up.weight.data(at), b.entry(up.spec->name).weight.data(at));
-    squares += up.weight.data(at) * up.weight.data(at);
-  }
-  const auto n = static_cast<double>(up.weight.elements());
+  for (const double value : values) squares += value * value;
+  const auto n = static_cast<double>(values.size());
   // The deviation of a sample deviation is σ / √(2 n): five of them.
   EXPECT_NEAR(std::sqrt(squares / n), 0.02, 5 * 0.02 / std::sqrt(2 * n));
   b.initialise(Exec(), 12);
-  EXPECT_NE(up.weight.data(0), b.entry(up.spec->name).weight.data(0));
+  EXPECT_NE(values, up(b));
 }
 
 template <class Precision>

@@ -51,12 +51,7 @@ struct Rig {
     stage.zero_loss(exec);
     optimizer.zero_gradients(exec);
     for (std::int64_t first = 0; first < golden_batch; first += micro) {
-      for (std::int64_t b = 0; b < micro; ++b)
-        for (std::int64_t s = 0; s < model.sequence; ++s) {
-          const auto at = static_cast<std::size_t>(b * model.sequence + s);
-          stage.tokens(0)(at) = golden_token(step, first + b, s);
-          stage.targets(0)(at) = golden_token(step, first + b, s + 1);
-        }
+      set_golden_tokens(stage, step, micro, first);
       model::MicroContext c;
       c.first_sample = first;
       c.sequence = model.sequence;
@@ -70,7 +65,7 @@ struct Rig {
       }
     }
     optimizer.combine_tied_gradients(exec);
-    return stage.loss()(0) / static_cast<double>(golden_batch * model.sequence);
+    return value_of(stage.loss()) / static_cast<double>(golden_batch * model.sequence);
   }
 
   Exec exec;
@@ -102,9 +97,10 @@ TEST_P(Golden, LossAndAllGradientsEqualPyTorchNormwise) {
   for (const double g : reference) largest = std::max(largest, std::abs(g));
   std::size_t at = 0;
   for (const auto& entry : rig.parameters.entries())
-    for (std::int64_t i = 0; i < entry.gradient.elements(); ++i, ++at)
-      ASSERT_NEAR(entry.gradient.data(static_cast<std::size_t>(i)), reference[at], 1e-10 * largest)
-          << entry.spec->name << "[" << i << "]";
+    for (const double g : values_of(entry.gradient.data)) {
+      ASSERT_NEAR(g, reference[at], 1e-10 * largest) << entry.spec->name << ", element " << at;
+      ++at;
+    }
 }
 
 TEST_P(Golden, LossesAndNormsOfTwentyStepsEqualPyTorch) {
@@ -116,7 +112,7 @@ TEST_P(Golden, LossesAndNormsOfTwentyStepsEqualPyTorch) {
     const auto [loss, norm] = losses[static_cast<std::size_t>(step - 1)];
     EXPECT_NEAR(rig.pass(step), loss, 1e-9 * loss) << "step " << step;
     rig.optimizer.step(rig.exec, step, learning_rate(golden_optimizer(), step));
-    EXPECT_NEAR(rig.optimizer.gradient_norm()(0), norm, 1e-8 * norm) << "step " << step;
+    EXPECT_NEAR(value_of(rig.optimizer.gradient_norm()), norm, 1e-8 * norm) << "step " << step;
   }
 }
 

@@ -3,6 +3,7 @@
 #include <trireme/architecture/architecture.hpp>
 #include <trireme/base/check.hpp>
 #include <trireme/model/parameters.hpp>
+#include <trireme/model/stage.hpp>
 
 #include <algorithm>
 #include <cmath>
@@ -10,6 +11,8 @@
 #include <fstream>
 #include <string>
 #include <vector>
+
+#include "support/device_access.hpp"
 
 /// The small GPT of tests/golden/gpt_fp64/make.py: weights and tokens from integer formulas.
 namespace trireme::testing {
@@ -41,13 +44,32 @@ inline std::int32_t golden_token(std::int64_t step, std::int64_t b, std::int64_t
                                    61);
 }
 
-/// Host back ends only: writes through the views.
 template <class P>
 void set_golden_weights(const model::Parameters<P>& parameters) {
-  for (const auto& entry : parameters.entries())
+  for (const auto& entry : parameters.entries()) {
+    std::vector<typename P::Compute> values;
     for (std::int64_t i = 0; i < entry.weight.elements(); ++i)
-      entry.weight.data(static_cast<std::size_t>(i)) =
-          static_cast<typename P::Compute>(golden_weight(entry.number, entry.spec->name, i));
+      values.push_back(
+          static_cast<typename P::Compute>(golden_weight(entry.number, entry.spec->name, i)));
+    set_values(entry.weight.data, values);
+  }
+}
+
+/// The tokens of `samples` samples of a step's batch, and what follows each, into slot 0.
+template <class P>
+void set_golden_tokens(const model::Stage<P>& stage, std::int64_t step, std::int64_t samples,
+                       std::int64_t first) {
+  std::vector<std::int32_t> tokens = values_of(stage.tokens(0));
+  std::vector<std::int32_t> targets = values_of(stage.targets(0));
+  const std::int64_t sequence = golden_model().sequence;
+  for (std::int64_t b = 0; b < samples; ++b)
+    for (std::int64_t s = 0; s < sequence; ++s) {
+      const auto at = static_cast<std::size_t>(b * sequence + s);
+      tokens[at] = golden_token(step, first + b, s);
+      targets[at] = golden_token(step, first + b, s + 1);
+    }
+  set_values(stage.tokens(0), tokens);
+  set_values(stage.targets(0), targets);
 }
 
 inline std::vector<double> read_doubles(const std::string& path) {
