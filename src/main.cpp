@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <cstdio>
 #include <cstring>
 #include <exception>
 #include <filesystem>
@@ -84,7 +85,8 @@ int main(int argc, char** argv) {
     if (trireme::is_for_engine(argc, argv)) trireme::start_engine(argv);
     trireme::run_host_command(argc, argv);
     std::cout.flush();
-    trireme::check(std::cout.good(), "cannot write to standard output");
+    const bool written = std::cout.good() && std::fflush(stdout) == 0 && std::ferror(stdout) == 0;
+    trireme::check(written, "cannot write to standard output");
     return static_cast<int>(trireme::ExitCode::finished);
   } catch (const trireme::Error& error) {
     trireme::log::error(error.what());

@@ -3,15 +3,6 @@
 #include <trireme/optim/optimizer.hpp>
 
 namespace trireme::optim {
-namespace {
-
-constexpr std::int64_t norm_block = 4096;
-std::int64_t blocks_of(std::int64_t elements) {
-  return (elements + norm_block - 1) / norm_block;
-}
-
-}  // namespace
-
 template <class P>
 Optimizer<P>::Optimizer(const deck::OptimizerConfig& config, model::Parameters<P>& parameters)
     : config_(config),
@@ -21,7 +12,8 @@ Optimizer<P>::Optimizer(const deck::OptimizerConfig& config, model::Parameters<P
   first_moment_ = state_.take<Master>(parameters.placement().elements);
   second_moment_ = state_.take<Master>(parameters.placement().elements);
   std::int64_t blocks = 0;
-  for (const auto& entry : parameters.entries()) blocks += blocks_of(entry.spec->elements());
+  for (const auto& entry : parameters.entries())
+    blocks += kernels::norm_blocks(entry.spec->elements());
   scalars_ = Arena("optimizer scalars", aligned(blocks * 8) + 2 * arena_alignment_bytes);
   partial_ = scalars_.take<double>(blocks);
   norm_ = scalars_.take<double>(1);
@@ -47,7 +39,7 @@ template <class P>
 void Optimizer<P>::step(const Exec& exec, std::int64_t step, double learning_rate) const {
   std::int64_t block = 0;
   for (const auto& entry : parameters_.entries()) {
-    const std::int64_t n = blocks_of(entry.spec->elements());
+    const std::int64_t n = kernels::norm_blocks(entry.spec->elements());
     kernels::squared_norm_blocks<typename P::Gradient>(
         exec, View1<double>(partial_.data() + block, static_cast<std::size_t>(n)),
         entry.gradient.data);
