@@ -9,13 +9,24 @@ namespace {
 
 constexpr double two_pi = 6.28318530717958647693;
 
-/// Element `index` of the normal array, standard deviation 1.
-KOKKOS_FORCEINLINE_FUNCTION double normal(const RandomKey& key, std::int64_t index) {
-  const Words4 words = philox(key, static_cast<std::uint64_t>(index) / 2);
-  const int pair = static_cast<int>(index % 2) * 2;
-  const double u = uniform_from_word(words.w[pair]);
-  const double v = uniform_from_word(words.w[pair + 1]);
-  return math::sqrt(-2.0 * math::log(u)) * math::cos(two_pi * v);
+/// part[i] = element start + i of the normal array, for i in [0, count). A block of four words
+/// holds two elements.
+template <class T>
+KOKKOS_FORCEINLINE_FUNCTION void normal_part(const Team& team, T* part, const RandomKey& key,
+                                             double standard_deviation, std::int64_t start,
+                                             std::int64_t count) {
+  const std::int64_t skip = start % 2;
+  for_lanes(team, (skip + count + 1) / 2, [&](std::int64_t block) {
+    const Words4 words = philox(key, static_cast<std::uint64_t>(start / 2 + block));
+    for (int half = 0; half < 2; ++half) {
+      const std::int64_t i = 2 * block + half - skip;
+      if (i < 0 || i >= count) continue;
+      const double u = uniform_from_word(words.w[2 * half]);
+      const double v = uniform_from_word(words.w[2 * half + 1]);
+      part[i] = static_cast<T>(standard_deviation * math::sqrt(-2.0 * math::log(u)) *
+                               math::cos(two_pi * v));
+    }
+  });
 }
 
 }  // namespace
@@ -27,10 +38,7 @@ void normal_fill(const Exec& exec, View1<T> x, const RandomKey& key, double stan
   for_chunks(
       "kernels/normal_fill", exec, extent(x, 0),
       KOKKOS_LAMBDA(const Team& team, std::int64_t first, std::int64_t count) {
-        T* part = x.data() + first;
-        for_lanes(team, count, [&](std::int64_t i) {
-          part[i] = static_cast<T>(standard_deviation * normal(array, first_index + first + i));
-        });
+        normal_part(team, x.data() + first, array, standard_deviation, first_index + first, count);
       });
 }
 
@@ -49,9 +57,7 @@ void normal_fill(const Exec& exec, View3<T> x, const RandomKey& key, double stan
         const std::int64_t row = r % rows;
         T* part = &x(outer, row, 0);
         const std::int64_t start = (outer * global_rows + first_row + row) * inner;
-        for_lanes(team, inner, [&](std::int64_t i) {
-          part[i] = static_cast<T>(standard_deviation * normal(array, start + i));
-        });
+        normal_part(team, part, array, standard_deviation, start, inner);
       });
 }
 

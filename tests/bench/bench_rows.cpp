@@ -91,6 +91,11 @@ double seconds_per_element(const Exec& exec, Work work) {
             for_lanes(team, n, [&](std::int64_t i) { to[i] = fast_exp(from[i]); });
           else if (work == Work::hyperbolic_tangent)
             for_lanes(team, n, [&](std::int64_t i) { to[i] = fast_tanh(from[i]); });
+          else if (work == Work::log_and_cos)
+            for_lanes(team, n, [&](std::int64_t i) {
+              const double u = 1e-9 + math::fabs(static_cast<double>(from[i]));
+              to[i] = static_cast<float>(math::log(u) * math::cos(u));
+            });
           else
             for_words(team, key, 0, n, [&](std::int64_t i, std::uint32_t word) {
               to[i] = static_cast<float>(word & 1U);
