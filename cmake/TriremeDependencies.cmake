@@ -112,6 +112,12 @@ if(TRIREME_REQUIRE_CUDA AND NOT "CUDA" IN_LIST Kokkos_DEVICES)
                       "[${Kokkos_DEVICES}]. Give one built with -DKokkos_ENABLE_CUDA=ON by -DKokkos_ROOT=... ; "
                       "Spack: spack install kokkos +cuda +wrapper cuda_arch=90")
 endif()
+set(TRIREME_ON_DEVICE OFF)  # kernels run on a device, whose driver a machine that only builds may lack
+foreach(device CUDA HIP SYCL)
+  if(device IN_LIST Kokkos_DEVICES)
+    set(TRIREME_ON_DEVICE ON)
+  endif()
+endforeach()
 message(STATUS "Kokkos ${Kokkos_VERSION} (${Kokkos_DIR}), HDF5 ${HDF5_VERSION}, MPI ${MPI_CXX_VERSION}, "
                "oneDNN ${dnnl_VERSION}")
 
