@@ -20,14 +20,36 @@
 namespace trireme {
 namespace {
 
+/// The commands that need MPI and Kokkos.
+struct EngineOptions {
+  commands::TrainOptions train;
+  commands::EvalOptions eval;
+  commands::GenerateOptions generate;
+};
+
+void add_engine_commands(CLI::App& app, EngineOptions& options) {
+  commands::add_train_options(app, options.train);
+  commands::add_eval_options(app, options.eval);
+  commands::add_generate_options(app, options.generate);
+}
+
 /// Commands that need MPI and Kokkos live in the engine; it is started in the place of this
-/// process, so that a launcher such as srun or mpiexec sees one process per rank.
+/// process, so that a launcher such as srun or mpiexec sees one process per rank. Help is given
+/// here; mistakes are left to the engine, where one rank reports them.
 bool is_for_engine(int argc, char** argv) {
   constexpr std::array<std::string_view, 3> commands{"train", "eval", "generate"};
   if (argc < 2 || std::ranges::find(commands, argv[1]) == commands.end()) return false;
-  return std::none_of(argv + 2, argv + argc, [](const char* argument) {
-    return std::string_view(argument) == "--help" || std::string_view(argument) == "-h";
-  });
+  CLI::App app;
+  EngineOptions options;
+  add_engine_commands(app, options);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::Success&) {
+    return false;
+  } catch (const CLI::ParseError&) {
+    return true;
+  }
+  return true;
 }
 
 [[noreturn]] void start_engine(char** argv) {
@@ -62,12 +84,8 @@ void run_host_command(int argc, char** argv) {
   app.footer("`trireme <command> --help` shows a command's options and an example.");
   app.require_subcommand(1);
 
-  commands::TrainOptions train;
-  commands::EvalOptions eval;
-  commands::GenerateOptions generate;
-  commands::add_train_options(app, train);
-  commands::add_eval_options(app, eval);
-  commands::add_generate_options(app, generate);
+  EngineOptions engine;
+  add_engine_commands(app, engine);
   commands::add_check(app);
   commands::add_inspect(app);
   commands::add_tokenize(app);

@@ -71,10 +71,12 @@ void Reader::read_slice(const std::string& name, DType dtype,
                         const std::vector<std::int64_t>& offset,
                         const std::vector<std::int64_t>& extent, void* out) const {
   const ArrayInfo* array = find(name);
-  check(array != nullptr, folder_, ": holds no array '", name, "'");
-  check(array->dtype == dtype && array->shape == shape, folder_, ": array '", name, "' is ",
-        name_of(array->dtype), " ", shape_text(array->shape), ", expected ", name_of(dtype), " ",
-        shape_text(shape), "; the deck's model is not the one that was saved");
+  check_usage(array != nullptr, folder_, ": holds no array '", name,
+              "'; the deck's model is not the one that was saved (", folder_, "/", deck_name, ")");
+  check_usage(array->dtype == dtype && array->shape == shape, folder_, ": array '", name, "' is ",
+              name_of(array->dtype), " ", shape_text(array->shape), ", expected ", name_of(dtype),
+              " ", shape_text(shape), "; the deck's model is not the one that was saved (", folder_,
+              "/", deck_name, ")");
   const auto dataset = shards_.at(array->shard).dataset(name);
   check(dataset.dtype() == dtype && dataset.shape() == shape, folder_, "/", array->shard,
         ": dataset '", name, "' is ", name_of(dataset.dtype()), " ", shape_text(dataset.shape()),

@@ -9,6 +9,11 @@
 namespace trireme::deck {
 namespace {
 
+constexpr std::int64_t micro_batches_limit = 65536;  // a step's program lists them all
+
+/// Numbers that are counted in 64 bits: parameters, activations, FLOPs of a token.
+constexpr double count_limit = 1e15;
+
 /// All divisors of n >= 1, ascending.
 std::vector<std::int64_t> divisors(std::int64_t n) {
   std::vector<std::int64_t> low, high;
@@ -54,6 +59,28 @@ class CrossCheck {
              "; choose ", choices(divisors(m.hidden), m.heads), " heads");
   }
 
+  /// Each key may be large, but not all together: sizes in bytes must fit into 64 bits.
+  void size() {
+    const ModelConfig& m = deck_.config.model;
+    if (!valid({"model.layers", "model.hidden", "model.feed_forward", "model.sequence",
+                "model.vocabulary", "batch.micro"}))
+      return;
+    const auto D = static_cast<double>(m.hidden);
+    const auto S = static_cast<double>(m.sequence);
+    const auto V = static_cast<double>(m.vocabulary);
+    const auto F = static_cast<double>(m.feed_forward);
+    const auto L = static_cast<double>(m.layers);
+    const double parameters = L * D * (4 * D + 2 * F) + (2 * V + S) * D;
+    const double activations =
+        static_cast<double>(deck_.config.batch.micro) * S * (L * (8 * D + 2 * F) + V);
+    if (parameters > count_limit)
+      report("[model] describes ", parameters, " parameters, more than ", count_limit,
+             "; choose fewer or smaller layers");
+    if (activations > count_limit)
+      report("[model] and ", deck_.cite("batch", "micro"), " need ", activations,
+             " activations, more than ", count_limit, "; choose a smaller micro or model");
+  }
+
   void batch() {
     const BatchConfig& b = deck_.config.batch;
     if (!valid({"batch.global", "batch.micro"}) || b.global % b.micro == 0) return;
@@ -97,6 +124,7 @@ class CrossCheck {
 void cross_check(const Deck& deck, const std::set<std::string>& invalid, Diagnostics& diagnostics) {
   CrossCheck checks(deck, invalid, diagnostics);
   checks.model();
+  checks.size();
   checks.batch();
   checks.optimizer();
   checks.version();
@@ -124,7 +152,14 @@ void resolve_parallel(Deck& deck, std::int64_t ranks) {
                           model_ranks * p.data == 1 ? " rank" : " ranks"));
   }
   const BatchConfig& b = deck.config.batch;
-  if (b.global % (b.micro * p.data) == 0) return;
+  if (b.global % (b.micro * p.data) == 0) {
+    check_usage(b.global / (b.micro * p.data) <= micro_batches_limit, deck.cite("batch", "global"),
+                " is ", b.global / (b.micro * p.data), " times ", deck.cite("batch", "micro"),
+                " · ", deck.cite("parallel", "data"), ", and a rank takes at most ",
+                micro_batches_limit,
+                " micro-batches in a step; choose a larger micro or more data");
+    return;
+  }
   std::string remedy;
   if (b.global % p.data == 0)
     remedy = text("choose a micro of ", choices(divisors(b.global / p.data), b.micro), ", or ");

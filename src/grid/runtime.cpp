@@ -22,7 +22,7 @@ Runtime::Runtime(int& argc, char**& argv) {
     throw Error(
         "MPI_Init_thread failed; was the program started by the launcher of the MPI it was built "
         "with?");
-  Kokkos::initialize(argc, argv);
+  Kokkos::initialize();  // without the arguments: it would answer a prompt of "--help"
   world_ = std::make_unique<Communicator>(MPI_COMM_WORLD, "world");
   log::set_speaking(rank() == 0);
 }

@@ -8,10 +8,11 @@
 namespace trireme::schedule {
 
 Seconds Timeline::span() const {
-  Seconds first = 0;
-  Seconds last = 0;
+  if (events.empty()) return 0;
+  Seconds first = events.front().begin;
+  Seconds last = events.front().end;
   for (const Event& e : events) {
-    first = events.empty() ? 0 : std::min(first, e.begin);
+    first = std::min(first, e.begin);
     last = std::max(last, e.end);
   }
   return last - first;

@@ -2,6 +2,7 @@
 #include <trireme/model/decoder.hpp>
 #include <trireme/tensor/copy.hpp>
 #include <trireme/train/generator.hpp>
+#include <trireme/train/load.hpp>
 
 #include <algorithm>
 #include <cmath>
@@ -11,7 +12,9 @@ namespace trireme::train {
 
 std::int32_t draw(const std::vector<double>& logits, const Sampling& sampling, std::uint32_t sample,
                   std::uint64_t position) {
-  std::vector<std::int32_t> order(logits.size());
+  std::size_t ids = logits.size();
+  if (sampling.ids > 0) ids = std::min(ids, static_cast<std::size_t>(sampling.ids));
+  std::vector<std::int32_t> order(ids);
   std::iota(order.begin(), order.end(), 0);
   const auto likelier = [&](std::int32_t a, std::int32_t b) {
     const double x = logits[static_cast<std::size_t>(a)];
@@ -52,14 +55,7 @@ class TypedGenerator final : public Generator {
         parameters_(architecture, false),
         decoder_(architecture, parameters_, 1) {}
 
-  void load(const checkpoint::Reader& reader) override {
-    for (const auto& entry : parameters_.entries()) {
-      std::vector<T> values(static_cast<std::size_t>(entry.weight.elements()));
-      reader.read(entry.weight.name, dtype_of<T>, entry.weight.shape, values.data());
-      copy_to_device<T>(exec_, entry.weight.data, values);
-      fence(exec_, "train/generator loads an array");
-    }
-  }
+  void load(const checkpoint::Reader& reader) override { load_weights(exec_, reader, parameters_); }
 
   std::vector<std::int32_t> generate(const std::vector<std::int32_t>& prompt, std::int64_t tokens,
                                      std::int32_t end_token, const Sampling& sampling,

@@ -1,4 +1,5 @@
 #include <trireme/base/log.hpp>
+#include <trireme/checkpoint/folders.hpp>
 #include <trireme/optim/learning_rate.hpp>
 #include <trireme/train/trainer.hpp>
 
@@ -34,6 +35,11 @@ void Trainer::start(const std::string& folder) {
     const checkpoint::Reader reader(folder);
     worker_.load(reader);
     restored = reader.state().step;
+    const std::int64_t samples = *restored * parts_.config.batch.global;
+    check_usage(reader.state().samples == samples, folder, ": its ", *restored, " steps took ",
+                reader.state().samples, " samples, with [batch] global = ",
+                parts_.config.batch.global, " they would be ", samples,
+                "; go on with the global batch of ", folder, "/", checkpoint::deck_name);
     first_step_ = *restored + 1;
     saved_step_ = *restored;
     say("restarted from ", folder, " behind step ", *restored);
@@ -53,11 +59,12 @@ ExitCode Trainer::run() {
     worker_.train_step(step, parts_.samples);
     const bool stop = must_stop(step);
     const bool last = step == run.steps;
-    if (step % run.log_every == 0 || last || stop ||
-        (run.evaluate_every > 0 && step % run.evaluate_every == 0))
-      log_step(step);
-    const std::int64_t every = parts_.config.checkpoint.every;
-    if (last || stop || (every > 0 && step % every == 0)) save(step);
+    const auto due = [step](std::int64_t every) { return every > 0 && step % every == 0; };
+    const bool saves = last || stop || due(parts_.config.checkpoint.every);
+    // What is saved is logged first: log_step refuses to go on from numbers that are not finite,
+    // which must not take the place of a good checkpoint.
+    if (saves || due(run.log_every) || due(run.evaluate_every)) log_step(step);
+    if (saves) save(step);
     if (stop && !last) {
       say("stopped early behind step ", step, " of ", run.steps, "; start the same command with ",
           "checkpoint.restart=latest to go on");
@@ -144,7 +151,7 @@ void Trainer::save(std::int64_t step) {
   saved_step_ = step;
   save_seconds_ = seconds(Clock::now() - begin);
   untimed_ += save_seconds_;
-  say("checkpoint ", parts_.config.checkpoint.directory, "/", folder_name(step), " (",
+  say("checkpoint ", parts_.config.checkpoint.directory, "/", checkpoint::folder_name(step), " (",
       fixed(save_seconds_, 1), " s)");
 }
 
@@ -159,11 +166,6 @@ bool Trainer::must_stop(std::int64_t step) {
   }
   return parts_.world.all_reduce<std::int64_t>(stop, grid::Reduction::maximum,
                                                "agreement on stopping") != 0;
-}
-
-std::string Trainer::folder_name(std::int64_t step) {
-  const std::string digits = std::to_string(step);
-  return "step_" + std::string(8 - std::min<std::size_t>(8, digits.size()), '0') + digits;
 }
 
 }  // namespace trireme::train

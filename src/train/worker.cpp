@@ -7,6 +7,7 @@
 #include <trireme/optim/optimizer.hpp>
 #include <trireme/tensor/copy.hpp>
 #include <trireme/train/executor.hpp>
+#include <trireme/train/load.hpp>
 #include <trireme/train/worker.hpp>
 
 #include <array>
@@ -30,14 +31,6 @@ HostArray to_host_array(const Exec& exec, const NamedTensor<T>& tensor) {
                             static_cast<std::size_t>(tensor.elements()));
   copy_to_host<T>(exec, values, tensor.data, "train/save copies an array to the host");
   return array;
-}
-
-template <class T>
-void from_reader(const Exec& exec, const checkpoint::Reader& reader, const NamedTensor<T>& tensor) {
-  std::vector<T> values(static_cast<std::size_t>(tensor.elements()));
-  reader.read(tensor.name, dtype_of<T>, tensor.shape, values.data());
-  copy_to_device<T>(exec, tensor.data, values);
-  fence(exec, "train/load copies an array to the device");
 }
 
 /// One rank of data parallelism with the whole model.
@@ -104,9 +97,9 @@ class TypedWorker final : public Worker, private Actions {
   }
 
   void load(const checkpoint::Reader& reader) override {
-    for (const auto& entry : parameters_.entries()) from_reader(exec_, reader, entry.weight);
+    load_weights(exec_, reader, parameters_);
     if (training_)
-      for (const auto& tensor : optimizer_->state()) from_reader(exec_, reader, tensor);
+      for (const auto& tensor : optimizer_->state()) load_array(exec_, reader, tensor);
   }
 
   std::vector<plan::MemoryRow> memory() const override {

@@ -149,6 +149,45 @@ TEST_F(EngineCommands, TimeLimitAndSignalsStopRestartablyAndARestartReadsAsOneRu
   EXPECT_EQ(count(losses("whole"), "\n"), 12);
 }
 
+TEST_F(EngineCommands, AnotherModelOrBatchThanTheSavedOneIsRefused) {
+  ASSERT_EQ(run("trireme train deck.toml run.steps=2 model.layers=2"), 0) << err();
+  EXPECT_EQ(run(mpiexec(2) + "trireme eval deck.toml"), 2) << "one layer of two";
+  EXPECT_EQ(count(err(), "trireme: error:"), 1) << err();
+  expect_error(folder_, "layers.1.");
+  EXPECT_EQ(run("trireme generate deck.toml model.layers=3"), 2);
+  expect_error(folder_, "layers.2.");
+  EXPECT_EQ(run("trireme train deck.toml model.layers=2 batch.global=8 checkpoint.restart=latest"),
+            2)
+      << "its samples would not be those of a run without a stop";
+  expect_error(folder_, "global = 8");
+  EXPECT_EQ(run("trireme train deck.toml data.tokenizer=words"), 2);
+  expect_error(folder_, "words");
+}
+
+TEST_F(EngineCommands, AGoodCheckpointIsNotReplacedByNumbersThatAreNotFinite) {
+  ASSERT_EQ(run("trireme train deck.toml run.steps=1 optimizer.decay_steps=12"), 0) << err();
+  const std::string overrides = " run.log_every=100 checkpoint.every=3 checkpoint.keep=1";
+  EXPECT_EQ(run("trireme train deck.toml checkpoint.restart=latest optimizer.learning_rate=1e30" +
+                overrides),
+            1);
+  expect_error(folder_, "not finite");
+  EXPECT_EQ(run("test -d run/checkpoints/step_00000001"), 0);
+}
+
+TEST_F(EngineCommands, ACheckpointFolderThatCannotBeWrittenIsFoundBeforeTheFirstStep) {
+  folder_.write("file", "");
+  EXPECT_EQ(run(mpiexec(2) + "trireme train deck.toml checkpoint.directory=file/checkpoints"), 2);
+  EXPECT_EQ(count(err(), "[checkpoint] directory"), 1) << err();
+  EXPECT_EQ(out().find("step "), std::string::npos);
+}
+
+TEST_F(EngineCommands, PromptsMayLookLikeOptionsAndPaddedIdsHaveNoText) {
+  ASSERT_EQ(run("trireme train deck.toml run.steps=2 model.vocabulary=5000"), 0) << err();
+  EXPECT_EQ(run("trireme generate deck.toml model.vocabulary=5000 --tokens 20 --prompt --help"), 0)
+      << err();
+  EXPECT_EQ(out().substr(0, 6), "--help");
+}
+
 TEST_F(EngineCommands, DamagedFilesAreNamed) {
   ASSERT_EQ(run("trireme train deck.toml run.steps=2"), 0) << err();
   EXPECT_EQ(run("printf x | dd of=run/checkpoints/step_00000002/shard_000000.h5 bs=1 seek=5000 "

@@ -22,6 +22,14 @@ TEST(Checks, MicroMustDivideGlobal) {
       "choose a micro of 1, 2, 3, 4, 6 or 12");
 }
 
+TEST(Checks, SizesThatDoNotFitIntoNumbersAreRefused) {
+  expect_contains(mistakes_of(example, {"model.layers=65536", "model.hidden=16777216"}),
+                  "[model] describes ");
+  expect_contains(mistakes_of(example, {"batch.micro=1073741824", "batch.global=1073741824",
+                                        "model.sequence=16777216"}),
+                  "[batch] micro = 1073741824 (command line) need ");
+}
+
 TEST(Checks, LearningRatesAndStepsMustBeOrdered) {
   expect_contains(
       mistakes_of(example, {"optimizer.minimum_learning_rate=0.5"}),
@@ -78,6 +86,11 @@ TEST(ResolveParallel, MicroTimesDataMustDivideGlobal) {
       "· [parallel] data = 4 (from the number of ranks) = 8; choose a micro of 1 or 3, "
       "or data of 1, 2, 3 or 6, or a global of 8 or 16");
   expect_contains(refusal(5, {}), "data of 1, 2, 3 or 6, or a global of 10 or 20");
+}
+
+TEST(ResolveParallel, AStepHasABoundedNumberOfMicroBatches) {
+  expect_contains(refusal(1, {"batch.micro=1", "batch.global=1000000"}),
+                  "at most 65536 micro-batches");
 }
 
 }  // namespace

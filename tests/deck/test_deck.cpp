@@ -121,8 +121,10 @@ TEST(Deck, ResolvedDeckReadsBackToTheSameConfig) {
     Deck deck = parse_deck(example, "a.toml");
     for (const Key& key : keys()) key.store(deck.config, some_value(key, random));
     deck.config.parallel.tensor = deck.config.parallel.pipeline = 1;
-    deck.config.model.hidden = deck.config.model.heads * (deck.config.model.hidden % 5 + 1);
-    if (deck.config.model.hidden > 16777216) continue;
+    ModelConfig& m = deck.config.model;
+    for (auto* size : {&m.layers, &m.heads, &m.feed_forward, &m.sequence, &deck.config.batch.micro})
+      *size = *size % 1000 + 1;  // so that their product can be counted
+    m.hidden = m.heads * (m.hidden % 5 + 1);
     deck.config.batch.global = deck.config.batch.micro;
     deck.config.optimizer.minimum_learning_rate = deck.config.optimizer.learning_rate / 3;
     deck.config.optimizer.warmup_steps = deck.config.optimizer.decay_steps / 2;

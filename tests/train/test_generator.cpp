@@ -18,6 +18,14 @@ TEST(Draw, TemperatureZeroAndTopOneTakeTheLikeliest) {
   EXPECT_EQ(draw(logits, {1, 1, 1}, 0, 0), 1);
 }
 
+TEST(Draw, IdsWithoutATextAreNeverDrawn) {
+  const std::vector<double> logits{0.0, 0.0, 50.0, 60.0};  // a vocabulary padded by two ids
+  Sampling sampling;
+  sampling.ids = 2;
+  for (std::uint64_t position = 0; position < 100; ++position)
+    EXPECT_LT(draw(logits, sampling, 0, position), 2);
+}
+
 TEST(Draw, FrequenciesFollowTheSoftmax) {
   const std::vector<double> logits{std::log(1.0), std::log(2.0), std::log(5.0), std::log(4.0)};
   const int n = 20000;

@@ -7,7 +7,7 @@
 
 namespace trireme {
 
-/// What a program's exit code says: see docs/running.md.
+/// What a program's exit code says: README.md lists them.
 enum class ExitCode : int { finished = 0, failed = 1, usage = 2, restartable = 75 };
 
 /// Any error that ends a command. `what()` is the whole message for the user; the exit code goes to

@@ -12,7 +12,7 @@ namespace trireme::commands {
 
 /// Sets model.vocabulary from the token file where the deck is silent, and holds both against each
 /// other where it is not. `tokens` may be null if the file does not exist; then the deck must say
-/// it.
+/// it. The deck's tokenizer must be known, and the file's.
 void resolve_vocabulary(deck::Deck& deck, const data::TokenFile* tokens);
 
 /// The file of a deck key; the error for a missing one names the key, its place and the remedy.

@@ -5,6 +5,7 @@
 #include <trireme/deck/deck.hpp>
 #include <trireme/grid/runtime.hpp>
 
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -36,5 +37,13 @@ Session open_session(grid::Runtime& runtime, const std::string& deck_file,
 /// The checkpoint folder that `where` names: a folder itself, or the newest intact one of the
 /// deck's directory for "latest". UsageError if there is none.
 std::string find_checkpoint(const deck::Deck& deck, const std::string& where);
+
+/// What `find` finds on rank 0, on all ranks: a run that goes on meanwhile may finish another
+/// checkpoint, and each rank by itself could find a different one. Collective.
+std::string found_by_one(grid::Runtime& runtime, const std::function<std::string()>& find);
+
+/// For commands whose standard output is their result: an error on all ranks if it could not be
+/// written. Collective.
+void expect_output_written(grid::Runtime& runtime);
 
 }  // namespace trireme::commands

@@ -15,6 +15,7 @@ struct Sampling {
   double temperature = 1;  ///< 0: always the likeliest token
   std::int64_t top_k = 0;  ///< draw among the k likeliest; 0: among all
   std::uint64_t seed = 1;
+  std::int64_t ids = 0;  ///< draw among ids below this, those that have a text; 0: among all
 };
 
 /// Index of the drawn token. Random number `position` of the array (seed, sampling, sample), so

@@ -37,8 +37,6 @@ class Trainer {
   /// has come: then a checkpoint is written and the code is `restartable`. Collective.
   ExitCode run();
 
-  static std::string folder_name(std::int64_t step);
-
  private:
   using Clock = std::chrono::steady_clock;
 
@@ -57,7 +55,7 @@ class Trainer {
   std::int64_t saved_step_ = 0;
   Clock::time_point started_;
   Clock::time_point logged_at_;
-  Seconds untimed_ = 0;  ///< evaluations and checkpoints since the last logged step
+  Seconds untimed_ = 0;  ///< checkpoints since the last logged step
   Seconds save_seconds_ = 0;
 };
 

@@ -6,8 +6,18 @@
 #include <filesystem>
 
 namespace trireme::commands {
+namespace {
+
+void expect_same_tokenizer(const deck::Deck& deck, const data::TokenFile& file) {
+  check_usage(file.tokenizer() == deck.config.data.tokenizer, file.path(), ": was made with the ",
+              "tokenizer ", file.tokenizer(), ", the deck says ", deck.cite("data", "tokenizer"));
+}
+
+}  // namespace
 
 void resolve_vocabulary(deck::Deck& deck, const data::TokenFile* tokens) {
+  data::make_tokenizer(deck.config.data.tokenizer);
+  if (tokens != nullptr) expect_same_tokenizer(deck, *tokens);
   std::int64_t& vocabulary = deck.config.model.vocabulary;
   if (tokens == nullptr) {
     check_usage(vocabulary > 0, deck.file_name,
@@ -27,7 +37,9 @@ data::TokenFile open_token_file(const deck::Deck& deck, const std::string& key) 
       key == "validation" ? deck.config.data.validation : deck.config.data.train;
   check_usage(std::filesystem::exists(path), deck.cite("data", key),
               ": there is no such file; make it with ", "trireme tokenize -o ", path, " TEXT...");
-  return data::TokenFile(path);
+  data::TokenFile file(path);
+  expect_same_tokenizer(deck, file);
+  return file;
 }
 
 std::vector<std::int32_t> bytes_of_token(const std::string& tokenizer, std::int64_t vocabulary) {

@@ -15,7 +15,6 @@ ExitCode evaluate(grid::Runtime& runtime, const EvalOptions& options) {
 
   std::optional<data::TokenFile> file;
   std::optional<data::Windows> windows;
-  std::string folder;
   std::vector<std::int32_t> bytes;
   runtime.together([&] {
     deck::Deck& deck = session.deck;
@@ -26,10 +25,11 @@ ExitCode evaluate(grid::Runtime& runtime, const EvalOptions& options) {
     check_usage(file->vocabulary() <= config.model.vocabulary, file->path(), " has ",
                 file->vocabulary(), " ids, the model only ", config.model.vocabulary);
     windows.emplace(*file, config.model.sequence);
-    folder = find_checkpoint(deck, options.checkpoint.empty() ? "latest" : options.checkpoint);
     bytes = bytes_of_token(file->tokenizer(), config.model.vocabulary);
   });
 
+  const std::string folder =
+      found_by_one(runtime, [&] { return find_checkpoint(session.deck, options.checkpoint); });
   const auto worker = train::make_worker(config, session.architecture, *session.grid, nullptr,
                                          train::Mode::evaluate);
   std::int64_t step = 0;
@@ -45,6 +45,7 @@ ExitCode evaluate(grid::Runtime& runtime, const EvalOptions& options) {
   say("loss ", fixed(e.loss(), 6), " nats per token");
   say("perplexity ", fixed(std::exp(e.loss()), 4));
   say("bits per byte ", fixed(e.bits_per_byte(), 4));
+  expect_output_written(runtime);
   return ExitCode::finished;
 }
 

@@ -25,25 +25,23 @@ ExitCode generate(grid::Runtime& runtime, const GenerateOptions& options) {
   const deck::Config& config = session.config();
   const auto tokenizer = data::make_tokenizer(config.data.tokenizer);
 
+  const std::string folder =
+      found_by_one(runtime, [&] { return find_checkpoint(session.deck, options.checkpoint); });
   std::vector<std::int32_t> prompt;
   std::unique_ptr<train::Generator> generator;
   runtime.together([&] {
-    check_usage(options.samples >= 1 && options.tokens >= 1,
-                "--samples and --tokens must be at least 1");
     prompt.push_back(tokenizer->end_of_document());  // a document's beginning
     tokenizer->encode(options.prompt, prompt);
     for (const std::int32_t id : prompt)
       check_usage(id < config.model.vocabulary, "the prompt has token ", id, ", the model only ",
                   config.model.vocabulary);
-    const checkpoint::Reader reader(
-        find_checkpoint(session.deck, options.checkpoint.empty() ? "latest" : options.checkpoint));
     generator = train::make_generator(config, session.architecture);
-    generator->load(reader);
+    generator->load(checkpoint::Reader(folder));
   });
 
   // Sample i is written by rank i mod ranks; what it says depends on (seed, i) alone.
   const train::Sampling sampling{options.temperature, options.top_k,
-                                 static_cast<std::uint64_t>(options.seed)};
+                                 static_cast<std::uint64_t>(options.seed), tokenizer->vocabulary()};
   std::vector<std::vector<std::string>> texts(static_cast<std::size_t>(runtime.ranks()));
   for (std::int64_t first = 0; first < options.samples; first += runtime.ranks()) {
     std::string mine;
@@ -57,6 +55,7 @@ ExitCode generate(grid::Runtime& runtime, const GenerateOptions& options) {
     for (std::size_t r = 0; r < all.size(); ++r) texts[r].push_back(all[r]);
   }
   if (runtime.rank() == 0) print(texts, options.samples);
+  expect_output_written(runtime);
   return ExitCode::finished;
 }
 

@@ -4,6 +4,7 @@
 #include <trireme/commands/session.hpp>
 #include <trireme/deck/checks.hpp>
 
+#include <cstdio>
 #include <filesystem>
 
 namespace trireme::commands {
@@ -56,6 +57,20 @@ std::string find_checkpoint(const deck::Deck& deck, const std::string& where) {
   check_usage(folder.has_value(), "there is no complete checkpoint in ", directory,
               "; train first, or name a checkpoint folder");
   return *folder;
+}
+
+std::string found_by_one(grid::Runtime& runtime, const std::function<std::string()>& find) {
+  std::string folder;
+  runtime.together([&] {
+    if (runtime.rank() == 0) folder = find();
+  });
+  return runtime.world().broadcast(folder, 0, "checkpoint folder");
+}
+
+void expect_output_written(grid::Runtime& runtime) {
+  runtime.together([] {
+    check(std::fflush(stdout) == 0 && std::ferror(stdout) == 0, "cannot write to standard output");
+  });
 }
 
 }  // namespace trireme::commands

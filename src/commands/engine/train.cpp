@@ -9,6 +9,10 @@
 #include <trireme/train/executor.hpp>
 #include <trireme/train/trainer.hpp>
 
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
 
@@ -27,6 +31,17 @@ void open_directory(const deck::Deck& deck) {
               error ? text(" (", error.message(), ")") : "",
               "; choose a folder that can be written");
   log::set_file(directory + "/log.txt");
+}
+
+/// So that a folder that cannot be written is found now and not at the first checkpoint.
+void open_checkpoint_directory(const deck::Deck& deck) {
+  const std::string& directory = deck.config.checkpoint.directory;
+  std::error_code error;
+  std::filesystem::create_directories(directory, error);
+  check_usage(!error && ::access(directory.c_str(), W_OK | X_OK) == 0,
+              deck.cite("checkpoint", "directory"), ": cannot write there (",
+              error ? error.message() : std::strerror(errno),
+              "); choose a folder that can be written");
 }
 
 std::string restart_folder(const deck::Deck& deck) {
@@ -54,7 +69,9 @@ ExitCode train(grid::Runtime& runtime, const TrainOptions& options) {
   Session session = open_session(runtime, options.deck, options.overrides, Ranks::as_deck_says);
   const deck::Config& config = session.config();
   runtime.together([&] {
-    if (runtime.rank() == 0) open_directory(session.deck);
+    if (runtime.rank() != 0) return;
+    open_directory(session.deck);
+    open_checkpoint_directory(session.deck);
   });
   say("trireme: ", runtime.description());
   say("deck ", session.deck.file_name, ": ", with_commas(session.architecture.parameters()),
@@ -66,7 +83,6 @@ ExitCode train(grid::Runtime& runtime, const TrainOptions& options) {
   std::optional<data::TokenFile> validation_file;
   std::optional<data::Windows> validation;
   std::vector<std::int32_t> bytes;
-  std::string restart;
   runtime.together([&] {
     if (!session.tokens) session.tokens.emplace(open_token_file(session.deck, "train"));
     samples.emplace(*session.tokens, config.model.sequence,
@@ -79,9 +95,8 @@ ExitCode train(grid::Runtime& runtime, const TrainOptions& options) {
       validation.emplace(*validation_file, config.model.sequence);
     }
     bytes = bytes_of_token(session.tokens->tokenizer(), config.model.vocabulary);
-    if (runtime.rank() == 0) restart = restart_folder(session.deck);
   });
-  restart = runtime.world().broadcast(restart, 0, "restart folder");
+  const std::string restart = found_by_one(runtime, [&] { return restart_folder(session.deck); });
   say("data ", config.data.train, ": ", with_commas(session.tokens->tokens()), " tokens, ",
       with_commas(samples->per_epoch()), " samples of ", config.model.sequence,
       " tokens per epoch; ", config.batch.global, " per step, ", config.run.steps, " steps");

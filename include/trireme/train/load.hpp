@@ -1,0 +1,39 @@
+#pragma once
+
+#include <trireme/base/check.hpp>
+#include <trireme/checkpoint/reader.hpp>
+#include <trireme/model/parameters.hpp>
+#include <trireme/tensor/copy.hpp>
+#include <trireme/tensor/named_tensor.hpp>
+
+#include <algorithm>
+#include <vector>
+
+namespace trireme::train {
+
+/// Reads one array. Waits.
+template <class T>
+void load_array(const Exec& exec, const checkpoint::Reader& reader, const NamedTensor<T>& tensor) {
+  std::vector<T> values(static_cast<std::size_t>(tensor.elements()));
+  reader.read(tensor.name, dtype_of<T>, tensor.shape, values.data());
+  copy_to_device<T>(exec, tensor.data, values);
+  fence(exec, "train/load copies an array to the device");
+}
+
+/// Reads all weights. UsageError if the checkpoint has other arrays than the model: with fewer
+/// layers, all that the model asks for would be there, and yet it were another model.
+template <class P>
+void load_weights(const Exec& exec, const checkpoint::Reader& reader,
+                  const model::Parameters<P>& parameters) {
+  for (const checkpoint::ArrayInfo& array : reader.arrays()) {
+    const auto same = [&](const auto& entry) { return entry.weight.name == array.name; };
+    check_usage(
+        array.name.starts_with("optimizer.") || std::ranges::any_of(parameters.entries(), same),
+        reader.folder(), ": holds the array '", array.name,
+        "', which the deck's model has not; give the model that was saved (", reader.folder(),
+        "/deck.toml)");
+  }
+  for (const auto& entry : parameters.entries()) load_array(exec, reader, entry.weight);
+}
+
+}  // namespace trireme::train
