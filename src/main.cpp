@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <csignal>
 #include <cstdio>
 #include <cstring>
 #include <exception>
@@ -99,6 +100,8 @@ void run_host_command(int argc, char** argv) {
 }  // namespace trireme
 
 int main(int argc, char** argv) {
+  std::signal(SIGXFSZ,
+              SIG_IGN);  // a file that may not grow is an error with a name; execv keeps this
   try {
     if (trireme::is_for_engine(argc, argv)) trireme::start_engine(argv);
     trireme::run_host_command(argc, argv);

@@ -128,6 +128,8 @@ std::vector<std::string> input_files(const std::vector<std::string>& inputs,
     std::error_code error;
     if (input == "-" || !fs::is_directory(input, error)) {
       check_usage(input == "-" || fs::exists(input, error), input, ": no such file or folder");
+      check_usage(!is_one_of(input, outputs), input, ": is an input and an output; the tokens ",
+                  "would take the text's place");
       files.push_back(input);
       continue;
     }

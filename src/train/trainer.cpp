@@ -13,6 +13,7 @@ namespace {
 volatile std::sig_atomic_t caught_signal = 0;
 void remember_signal(int signal) {
   caught_signal = signal;
+  if (signal == SIGINT) std::signal(SIGINT, SIG_DFL);  // a second Ctrl-C does not wait
 }
 
 double seconds(std::chrono::steady_clock::duration d) {
@@ -25,6 +26,7 @@ Trainer::Trainer(const RunParts& parts, Worker& worker)
     : parts_(parts), worker_(worker), started_(Clock::now()) {
   std::signal(SIGTERM, remember_signal);
   std::signal(SIGUSR1, remember_signal);
+  std::signal(SIGINT, remember_signal);
 }
 
 void Trainer::start(const std::string& folder) {
@@ -37,9 +39,9 @@ void Trainer::start(const std::string& folder) {
     restored = reader.state().step;
     const std::int64_t samples = *restored * parts_.config.batch.global;
     check_usage(reader.state().samples == samples, folder, ": its ", *restored, " steps took ",
-                reader.state().samples, " samples, with [batch] global = ",
-                parts_.config.batch.global, " they would be ", samples,
-                "; go on with the global batch of ", folder, "/", checkpoint::deck_name);
+                reader.state().samples,
+                " samples, with [batch] global = ", parts_.config.batch.global, " they would be ",
+                samples, "; go on with the global batch of ", folder, "/", checkpoint::deck_name);
     first_step_ = *restored + 1;
     saved_step_ = *restored;
     say("restarted from ", folder, " behind step ", *restored);

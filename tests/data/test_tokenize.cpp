@@ -210,6 +210,8 @@ TEST(Tokenize, SaysSoWhenASplitLeavesNothing) {
   auto same = options;
   same.validation_output = same.output;
   EXPECT_THROW(run(same), UsageError);
+  expect_mentions(message_of([&] { run({.inputs = {input}, .output = input}); }),
+                  {input, "an input and an output"});
   auto all = options;
   all.validation_fraction = 1;
   EXPECT_THROW(run(all), UsageError);
