@@ -37,18 +37,16 @@ Command parse(grid::Runtime& runtime, int argc, char** argv) {
 
 ExitCode run(grid::Runtime& runtime, int argc, char** argv) {
   try {
-    const Command command = parse(runtime, argc, argv);
-    return command ? command(runtime) : ExitCode::finished;
-  } catch (const grid::SilentError& e) {
-    return e.code();  // all ranks threw together, and another one reports
+    return runtime.guard([&] {
+      const Command command = parse(runtime, argc, argv);
+      return command ? command(runtime) : ExitCode::finished;
+    });
   } catch (const grid::SharedError& e) {
     log::set_speaking(true);
     log::error(e.what());
     return e.code();
-  } catch (const Error& e) {
-    runtime.abort(e);
-  } catch (const std::exception& e) {
-    runtime.abort(Error(e.what()));
+  } catch (const grid::SilentError& e) {
+    return e.code();  // all ranks threw together, and another one reports
   }
 }
 

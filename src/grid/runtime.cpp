@@ -63,6 +63,20 @@ void Runtime::together(const std::function<void()>& local) {
   throw SilentError(static_cast<ExitCode>(code));
 }
 
+ExitCode Runtime::guard(const std::function<ExitCode()>& work) {
+  try {
+    return work();
+  } catch (const SilentError&) {
+    throw;
+  } catch (const SharedError&) {
+    throw;
+  } catch (const Error& e) {
+    abort(e);
+  } catch (const std::exception& e) {
+    abort(Error(e.what()));
+  }
+}
+
 void Runtime::abort(const Error& error) {
   // Ranks often fail of the same cause within an instant: the lowest speaks first and ends the
   // others.

@@ -2,6 +2,7 @@
 #include <trireme/optim/gradient_reducer.hpp>
 
 #include <algorithm>
+#include <limits>
 
 namespace trireme::optim {
 
@@ -9,8 +10,9 @@ template <class G>
 GradientReducer<G>::GradientReducer(grid::Communicator& communicator, View1<G> gradients,
                                     std::int64_t bucket_bytes)
     : communicator_(communicator), gradients_(gradients) {
-  const std::int64_t per_bucket =
-      std::max<std::int64_t>(1, bucket_bytes / static_cast<std::int64_t>(sizeof(G)));
+  // One message counts its elements in an int.
+  const std::int64_t per_bucket = std::clamp<std::int64_t>(
+      bucket_bytes / static_cast<std::int64_t>(sizeof(G)), 1, std::numeric_limits<int>::max());
   for (std::int64_t end = extent(gradients, 0); end > 0;) {
     end = std::max<std::int64_t>(0, end - per_bucket);
     begins_.push_back(end);

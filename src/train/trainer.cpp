@@ -10,6 +10,9 @@
 namespace trireme::train {
 namespace {
 
+/// A job's time limit counts from the start of its processes.
+const std::chrono::steady_clock::time_point process_start = std::chrono::steady_clock::now();
+
 volatile std::sig_atomic_t caught_signal = 0;
 void remember_signal(int signal) {
   caught_signal = signal;
@@ -22,8 +25,7 @@ double seconds(std::chrono::steady_clock::duration d) {
 
 }  // namespace
 
-Trainer::Trainer(const RunParts& parts, Worker& worker)
-    : parts_(parts), worker_(worker), started_(Clock::now()) {
+Trainer::Trainer(const RunParts& parts, Worker& worker) : parts_(parts), worker_(worker) {
   std::signal(SIGTERM, remember_signal);
   std::signal(SIGUSR1, remember_signal);
   std::signal(SIGINT, remember_signal);
@@ -56,7 +58,7 @@ void Trainer::start(const std::string& folder) {
 
 ExitCode Trainer::run() {
   const deck::RunConfig& run = parts_.config.run;
-  logged_at_ = Clock::now();
+  loop_started_ = logged_at_ = Clock::now();
   for (std::int64_t step = first_step_; step <= run.steps; ++step) {
     worker_.train_step(step, parts_.samples);
     const bool stop = must_stop(step);
@@ -102,15 +104,17 @@ void Trainer::log_step(std::int64_t step) {
   const std::int64_t every = c.run.evaluate_every;
   if (step == c.run.steps || (every > 0 && step % every == 0)) {
     if (const auto evaluation = validate()) {
+      check(std::isfinite(evaluation->nats), "step ", step, ": the validation loss ",
+            evaluation->nats, " is not finite; lower [optimizer] learning_rate");
       m.validation_loss = evaluation->loss();
-      m.bits_per_byte = evaluation->bits_per_byte();
+      if (evaluation->bytes > 0) m.bits_per_byte = evaluation->bits_per_byte();
     }
   }
   if (metrics_) metrics_->write(m);
   log::progress(progress_line(m));
-  if (m.bits_per_byte)
-    say("step ", step, ": validation loss ", fixed(*m.validation_loss, 4), " nats per token, ",
-        fixed(*m.bits_per_byte, 4), " bits per byte");
+  if (m.validation_loss)
+    say("step ", step, ": validation loss ", fixed(*m.validation_loss, 4), " nats per token",
+        m.bits_per_byte ? text(", ", fixed(*m.bits_per_byte, 4), " bits per byte") : "");
   logged_step_ = step;
   logged_at_ = Clock::now();
   untimed_ = 0;
@@ -161,8 +165,9 @@ bool Trainer::must_stop(std::int64_t step) {
   const double limit = parts_.config.run.time_limit;
   std::int64_t stop = caught_signal;
   if (limit > 0) {  // a step and twice the last checkpoint's time must still fit
-    const double elapsed = seconds(Clock::now() - started_);
-    const double per_step = elapsed / static_cast<double>(step - first_step_ + 1);
+    const double elapsed = seconds(Clock::now() - process_start);
+    const double per_step =
+        seconds(Clock::now() - loop_started_) / static_cast<double>(step - first_step_ + 1);
     if (elapsed + per_step + 2 * save_seconds_ > limit)
       stop = std::max<std::int64_t>(stop, SIGTERM);
   }

@@ -57,7 +57,9 @@ TEST(CommandLine, EveryCommandHasHelpWithAnExample) {
     for (const std::string& line : {command + " --help", command + " -h", "help " + command}) {
       const Outcome outcome = run(folder, line);
       EXPECT_EQ(outcome.code, 0) << line << "\n" << outcome.err;
-      EXPECT_TRUE(contains(outcome.out, "Example:\n  ") || contains(outcome.out, "Examples:\n  ")) << line << "\n" << outcome.out;
+      EXPECT_TRUE(contains(outcome.out, "Example:\n  ") || contains(outcome.out, "Examples:\n  "))
+          << line << "\n"
+          << outcome.out;
       EXPECT_TRUE(contains(outcome.out, "trireme " + command)) << line << "\n" << outcome.out;
       EXPECT_EQ(outcome.err, "");
     }

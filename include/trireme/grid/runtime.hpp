@@ -30,6 +30,10 @@ class Runtime {
   /// reported once, and nobody is left waiting. `local` must not communicate.
   void together(const std::function<void()>& local);
 
+  /// Runs `work`, which may communicate. An error that the other ranks do not know of ends them all
+  /// from within, before anything that a running collective may still write to is destroyed.
+  ExitCode guard(const std::function<ExitCode()>& work);
+
   /// Ends all ranks with this error's code, for errors that the other ranks do not know of. Does
   /// not return.
   [[noreturn]] void abort(const Error& error);

@@ -53,7 +53,7 @@ class Trainer {
   std::int64_t first_step_ = 1;
   std::int64_t logged_step_ = 0;
   std::int64_t saved_step_ = 0;
-  Clock::time_point started_;
+  Clock::time_point loop_started_;
   Clock::time_point logged_at_;
   Seconds untimed_ = 0;  ///< checkpoints since the last logged step
   Seconds save_seconds_ = 0;

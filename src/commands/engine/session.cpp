@@ -34,7 +34,9 @@ Session open_session(grid::Runtime& runtime, const std::string& deck_file,
     } else {
       deck::resolve_parallel(s.deck, runtime.ranks());
     }
-    if (std::filesystem::exists(s.deck.config.data.train))
+    // Evaluation needs the training file only for a vocabulary that the deck does not say.
+    const bool wanted = ranks == Ranks::as_deck_says || s.deck.config.model.vocabulary == 0;
+    if (wanted && std::filesystem::exists(s.deck.config.data.train))
       s.tokens.emplace(s.deck.config.data.train);
     resolve_vocabulary(s.deck, s.tokens ? &*s.tokens : nullptr);
     s.architecture = architecture::describe(s.deck.config.model);

@@ -62,6 +62,16 @@ schedule::Program make_program(const deck::Config& config, int data_ranks) {
   return program;
 }
 
+/// Every rank builds the whole program and runs its row: they must have built the same.
+void compare_programs(grid::Runtime& runtime, const schedule::Program& program) {
+  const auto mine = static_cast<std::int64_t>(schedule::fingerprint(program));
+  const auto all = runtime.world().all_gather(mine, "comparison of programs");
+  runtime.together([&] {
+    for (std::size_t r = 0; r < all.size(); ++r)
+      check(all[r] == all[0], "rank ", r, " built another program than rank 0");
+  });
+}
+
 }  // namespace
 
 ExitCode train(grid::Runtime& runtime, const TrainOptions& options) {
@@ -103,6 +113,7 @@ ExitCode train(grid::Runtime& runtime, const TrainOptions& options) {
 
   // 5 program
   const schedule::Program program = make_program(config, static_cast<int>(config.parallel.data));
+  compare_programs(runtime, program);
 
   // 6, 7 model, memory, optimizer
   const auto worker =
@@ -114,8 +125,10 @@ ExitCode train(grid::Runtime& runtime, const TrainOptions& options) {
       {config, session.architecture, runtime.world(), *samples, validation ? &*validation : nullptr,
        bytes, deck::resolved_toml(session.deck)},
       *worker);
-  trainer.start(restart);
-  return trainer.run();
+  return runtime.guard([&] {
+    trainer.start(restart);
+    return trainer.run();
+  });
 }
 
 }  // namespace trireme::commands
