@@ -7,9 +7,8 @@
 #include <cstdlib>
 #include <functional>
 
+namespace trireme {
 namespace {
-
-using namespace trireme;
 
 using Command = std::function<ExitCode(grid::Runtime&)>;
 
@@ -51,13 +50,14 @@ ExitCode run(grid::Runtime& runtime, int argc, char** argv) {
 }
 
 }  // namespace
+}  // namespace trireme
 
 int main(int argc, char** argv) {
   // One rank, one core: without this every rank's OpenMP libraries would start a thread per core.
   setenv("OMP_NUM_THREADS", "1", 0);
   try {
-    grid::Runtime runtime(argc, argv);
-    const ExitCode code = run(runtime, argc, argv);
+    trireme::grid::Runtime runtime(argc, argv);
+    const trireme::ExitCode code = trireme::run(runtime, argc, argv);
     return static_cast<int>(code);
   } catch (const std::exception& e) {
     std::fprintf(stderr, "trireme: error: %s\n", e.what());

@@ -182,22 +182,27 @@ TEST(Dropout, RefusesARateOutsideItsRange) {
                Error);
 }
 
+/// A function of its own, since nvcc takes no KOKKOS_LAMBDA from a test's private body.
+void fill_with_words(View1<std::uint32_t> words, const RandomKey& key, std::int64_t first) {
+  const std::int64_t n = extent(words, 0);
+  const RandomKey array = key;
+  for_rows(
+      "kernels/test_words", Exec{}, 1, KOKKOS_LAMBDA(const Team& team, std::int64_t) {
+        std::uint32_t* out = words.data();
+        for_words(team, array, first, n,
+                  [&](std::int64_t i, std::uint32_t word) { out[i] = word; });
+      });
+}
+
 TEST(Words, AreThoseOfPhilox) {
   for (const std::int64_t first :
        {0L, 1L, 2L, 3L, 1023L, (1L << 34) - 6})  // the last crosses 2^32 blocks
     for (const std::int64_t n : {1, 4, 13, 255, 256, 257, 1000}) {
       const DeviceArray<std::uint32_t> words(n);
-      const View1<std::uint32_t> to = words.flat();
-      const RandomKey key = mask_key;
-      for_rows(
-          "kernels/test_words", Exec{}, 1, KOKKOS_LAMBDA(const Team& team, std::int64_t) {
-            std::uint32_t* out = to.data();
-            for_words(team, key, first, n,
-                      [&](std::int64_t i, std::uint32_t word) { out[i] = word; });
-          });
+      fill_with_words(words.flat(), mask_key, first);
       const auto actual = words.values();
       for (std::int64_t i = 0; i < n; ++i)
-        ASSERT_EQ(actual[static_cast<std::size_t>(i)], reference::random_word(key, first + i))
+        ASSERT_EQ(actual[static_cast<std::size_t>(i)], reference::random_word(mask_key, first + i))
             << first << " + " << i;
     }
 }
