@@ -51,7 +51,8 @@ class Block {
   static Work cut_work(Arena& arena, const deck::ModelConfig& model, std::int64_t micro);
   static Scratch cut_scratch(Arena& arena, const deck::ModelConfig& model, std::int64_t micro);
 
-  /// out [T, D]; saved.x is the input. With P saved for a backward pass or not: the same numbers.
+  /// out [T, D] from saved.x; fills the rest of `saved`. out may be saved.x where no backward pass
+  /// follows.
   void forward(const Exec& exec, View2<T> out, const Saved& saved,
                const MicroContext& context) const;
   /// dx [T, D]: gradient of out on entry, of saved.x on return.
