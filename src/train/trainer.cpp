@@ -13,23 +13,13 @@ namespace {
 /// A job's time limit counts from the start of its processes.
 const std::chrono::steady_clock::time_point process_start = std::chrono::steady_clock::now();
 
-volatile std::sig_atomic_t caught_signal = 0;
-void remember_signal(int signal) {
-  caught_signal = signal;
-  if (signal == SIGINT) std::signal(SIGINT, SIG_DFL);  // a second Ctrl-C does not wait
-}
-
 double seconds(std::chrono::steady_clock::duration d) {
   return std::chrono::duration<double>(d).count();
 }
 
 }  // namespace
 
-Trainer::Trainer(const RunParts& parts, Worker& worker) : parts_(parts), worker_(worker) {
-  std::signal(SIGTERM, remember_signal);
-  std::signal(SIGUSR1, remember_signal);
-  std::signal(SIGINT, remember_signal);
-}
+Trainer::Trainer(const RunParts& parts, Worker& worker) : parts_(parts), worker_(worker) {}
 
 void Trainer::start(const std::string& folder) {
   std::optional<std::int64_t> restored;
@@ -163,7 +153,7 @@ void Trainer::save(std::int64_t step) {
 
 bool Trainer::must_stop(std::int64_t step) {
   const double limit = parts_.config.run.time_limit;
-  std::int64_t stop = caught_signal;
+  std::int64_t stop = signals_.caught();
   if (limit > 0) {  // a step and twice the last checkpoint's time must still fit
     const double elapsed = seconds(Clock::now() - process_start);
     const double per_step =

@@ -5,6 +5,7 @@
 #include <trireme/checkpoint/writer.hpp>
 #include <trireme/data/samples.hpp>
 #include <trireme/train/metrics.hpp>
+#include <trireme/train/stop_signals.hpp>
 #include <trireme/train/worker.hpp>
 
 #include <chrono>
@@ -48,6 +49,7 @@ class Trainer {
 
   const RunParts parts_;
   Worker& worker_;
+  StopSignals signals_;
   std::optional<MetricsFile> metrics_;
   double peak_flops_ = 0;  ///< of all ranks
   std::int64_t first_step_ = 1;

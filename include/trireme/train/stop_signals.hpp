@@ -1,0 +1,28 @@
+#pragma once
+
+#include <csignal>
+#include <vector>
+
+namespace trireme::train {
+
+/// Catches SIGTERM, SIGUSR1 and SIGINT while it lives; one at a time per process. The handler runs
+/// on a stack of its own: generated code of matrix products keeps data where a signal's frame would
+/// be written on the interrupted stack, and was seen to be corrupted by it. A second SIGINT ends
+/// the process at once.
+class StopSignals {
+ public:
+  StopSignals();
+  ~StopSignals();
+  StopSignals(const StopSignals&) = delete;
+  StopSignals& operator=(const StopSignals&) = delete;
+
+  /// The last signal that came; 0: none.
+  int caught() const;
+
+ private:
+  std::vector<char> stack_;
+  stack_t former_stack_{};
+  struct sigaction former_[3] = {};
+};
+
+}  // namespace trireme::train
