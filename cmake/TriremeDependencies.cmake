@@ -15,7 +15,8 @@ endfunction()
 find_package(Kokkos 3.4 QUIET)
 trireme_need("${Kokkos_FOUND}" "Kokkos 3.4 or newer" libtrilinos-kokkos-dev kokkos)
 find_package(KokkosKernels QUIET)
-trireme_need("${KokkosKernels_FOUND}" "Kokkos Kernels" libtrilinos-kokkos-kernels-dev kokkos-kernels)
+trireme_need("${KokkosKernels_FOUND}" "Kokkos Kernels"
+             "libtrilinos-kokkos-kernels-dev liblapack-dev libblas-dev" kokkos-kernels)
 
 find_package(MPI QUIET COMPONENTS CXX)
 trireme_need("${MPI_CXX_FOUND}" "MPI" "mpich libmpich-dev" mpich)
