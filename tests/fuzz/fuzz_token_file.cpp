@@ -11,6 +11,7 @@
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
+#include <filesystem>
 #include <string>
 #include <vector>
 
@@ -41,7 +42,8 @@ class MemoryFile {
 };
 
 std::vector<std::uint8_t> small_token_file() {
-  const std::string path = text("/tmp/fuzz_token_file-", getpid(), ".h5");
+  const std::string path =
+      (std::filesystem::temp_directory_path() / text("fuzz_token_file-", getpid(), ".h5")).string();
   data::TokenFileWriter writer(path, "bytes", 257);
   for (std::int32_t document = 1; document <= 8; ++document) {
     const std::vector<std::int32_t> ids(static_cast<std::size_t>(document), document);
