@@ -9,7 +9,8 @@ constexpr std::array<std::string_view, 9> dtype_names{"fp64",  "fp32",   "bf16",
                                                       "int32", "uint32", "uint16", "uint8"};
 constexpr std::array<Bytes, 9> dtype_bytes{8, 4, 2, 2, 8, 4, 4, 2, 1};
 constexpr std::array<std::string_view, 1> family_names{"gpt"};
-constexpr std::array<std::string_view, 2> schedule_names{"gpipe", "1f1b"};
+constexpr std::array<std::string_view, 5> schedule_names{"gpipe", "1f1b", "interleaved", "zb-h1",
+                                                         "file"};
 constexpr std::array<std::string_view, 1> optimizer_names{"adamw"};
 constexpr std::array<std::string_view, 3> axis_names{"data", "pipeline", "tensor"};
 

@@ -102,15 +102,37 @@ class CrossCheck {
              o.decay_steps, ", or more decay_steps");
   }
 
-  /// What the deck can say but this version cannot do.
-  void only_one(const std::string& name, std::int64_t size) {
-    if (!invalid_.contains("parallel." + name) && size != 1)
-      report(deck_.cite("parallel", name), " is not possible in this version, which composes data ",
-             "parallelism only; choose ", name, " = 1 and more data");
+  /// Each rank of the tensor axis needs a part of everything that it cuts.
+  void tensor() {
+    const ModelConfig& m = deck_.config.model;
+    const std::int64_t tensor = deck_.config.parallel.tensor;
+    const auto enough = [&](const char* name, std::int64_t size) {
+      if (!valid({"parallel.tensor"}) || invalid_.contains(text("model.", name))) return;
+      if (size > 0 && tensor > size)
+        report(deck_.cite("parallel", "tensor"), " is more than ", deck_.cite("model", name),
+               " can be cut into; choose a tensor of at most ", size);
+    };
+    enough("heads", m.heads);
+    enough("feed_forward", m.feed_forward);
+    enough("vocabulary", m.vocabulary);
   }
-  void version() {
-    only_one("tensor", deck_.config.parallel.tensor);
-    only_one("pipeline", deck_.config.parallel.pipeline);
+
+  void schedule() {
+    const ParallelConfig& p = deck_.config.parallel;
+    if (!valid({"parallel.schedule", "parallel.chunks", "parallel.program"})) return;
+    const bool file = p.schedule == ScheduleKind::file;
+    if (p.schedule == ScheduleKind::interleaved && p.chunks < 2)
+      report(deck_.cite("parallel", "schedule"), " needs ", deck_.cite("parallel", "chunks"),
+             " to be 2 or more; choose chunks = 2, or the schedule 1f1b");
+    if (p.schedule != ScheduleKind::interleaved && !file && p.chunks != 1)
+      report(deck_.cite("parallel", "chunks"), " is for the schedules interleaved and file, not ",
+             deck_.cite("parallel", "schedule"),
+             "; choose schedule = \"interleaved\", or chunks = 1");
+    if (file == p.program.empty())
+      report(deck_.cite("parallel", "schedule"), file ? " needs " : " does not read ",
+             deck_.cite("parallel", "program"),
+             file ? "; name the file of the program"
+                  : "; choose schedule = \"file\", or leave program out");
   }
 
  private:
@@ -127,7 +149,8 @@ void cross_check(const Deck& deck, const std::set<std::string>& invalid, Diagnos
   checks.size();
   checks.batch();
   checks.optimizer();
-  checks.version();
+  checks.tensor();
+  checks.schedule();
 }
 
 void resolve_parallel(Deck& deck, std::int64_t ranks) {

@@ -46,6 +46,13 @@ void run_keys(std::vector<Entry>& out) {
       .at_least(0)
       .at_most(steps_limit)
       .otherwise(Int{0});
+  run.duration("watchdog", &RunConfig::watchdog,
+               "end the job, and say who is where, after this time without progress of a rank; "
+               "00:00:00 is never")
+      .otherwise(600.0);
+  run.boolean("timeline", &RunConfig::timeline,
+              "record when each instruction of the last logged step ran; `trireme draw` shows it")
+      .otherwise(false);
 }
 
 void model_keys(std::vector<Entry>& out) {
@@ -84,10 +91,11 @@ void parallel_keys(std::vector<Entry>& out) {
   const auto size = [&](const char* name, Int ParallelConfig::*field, const char* help) -> Entry& {
     return parallel.integer(name, field, help).unit("ranks").at_least(1).at_most(ranks_limit);
   };
-  size("tensor", &ParallelConfig::tensor, "ranks that share each layer; only 1 in this version")
+  size("tensor", &ParallelConfig::tensor,
+       "ranks that share each layer: neighbours, on one node where possible")
       .otherwise(Int{1});
   size("pipeline", &ParallelConfig::pipeline,
-       "ranks that share the layers among them; only 1 in this version")
+       "ranks that share the layers among them: the stages of the pipeline")
       .otherwise(Int{1});
   size("data", &ParallelConfig::data,
        "replicas that share the samples of a batch; 0 is what is left of the ranks")
@@ -97,6 +105,21 @@ void parallel_keys(std::vector<Entry>& out) {
       .choice("schedule", &ParallelConfig::schedule,
               "order of forward and backward passes of the micro-batches")
       .otherwise(Str("1f1b"));
+  parallel
+      .integer("chunks", &ParallelConfig::chunks,
+               "stages of each pipeline rank; interleaved takes 2 or more, a program any number")
+      .at_least(1)
+      .at_most(65536)
+      .otherwise(Int{1});
+  parallel
+      .path("program", &ParallelConfig::program,
+            "file of a program written by hand, for schedule = \"file\"; see docs/parallelism.md")
+      .otherwise(Str());
+  parallel
+      .boolean("sequence_parallel", &ParallelConfig::sequence_parallel,
+               "tensor ranks also share norms, dropout and saved activations, by tokens "
+               "(Korthikanti et al. 2022)")
+      .otherwise(false);
   parallel
       .integer("bucket_bytes", &ParallelConfig::bucket_bytes,
                "gradients that one all-reduce carries")

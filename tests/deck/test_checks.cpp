@@ -40,11 +40,22 @@ TEST(Checks, LearningRatesAndStepsMustBeOrdered) {
                   "decay_steps = 100 (default)");
 }
 
-TEST(Checks, OnlyDataParallelismIsComposed) {
-  const std::string message = mistakes_of(example, {"parallel.tensor=2", "parallel.pipeline=4"});
-  expect_contains(message, "[parallel] tensor = 2 (command line) is not possible in this version");
+TEST(Checks, ATensorAxisNeedsAPartOfEverythingItCuts) {
+  const std::string message = mistakes_of(example, {"model.heads=4", "parallel.tensor=5"});
   expect_contains(message,
-                  "[parallel] pipeline = 4 (command line) is not possible in this version");
+                  "[parallel] tensor = 5 (command line) is more than [model] heads = 4 (command "
+                  "line) can be cut into; choose a tensor of at most 4");
+}
+
+TEST(Checks, ChunksAndProgramsGoWithTheirSchedules) {
+  expect_contains(
+      mistakes_of(example, {"parallel.schedule=interleaved"}),
+      "[parallel] schedule = \"interleaved\" (command line) needs [parallel] chunks = 1 "
+      "(default) to be 2 or more");
+  expect_contains(mistakes_of(example, {"parallel.schedule=1f1b", "parallel.chunks=2"}),
+                  "[parallel] chunks = 2 (command line) is for the schedules interleaved and file");
+  expect_contains(mistakes_of(example, {"parallel.schedule=file"}), "name the file of the program");
+  expect_contains(mistakes_of(example, {"parallel.program=a.txt"}), "or leave program out");
 }
 
 TEST(Checks, AMistakenKeyIsNotCheckedAgain) {

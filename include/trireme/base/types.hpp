@@ -17,7 +17,13 @@ using Seconds = double;
 enum class DType : std::uint8_t { fp64, fp32, bf16, fp16, int64, int32, uint32, uint16, uint8 };
 
 enum class Family : std::uint8_t { gpt };
-enum class ScheduleKind : std::uint8_t { gpipe, one_forward_one_backward };
+enum class ScheduleKind : std::uint8_t {
+  gpipe,
+  one_forward_one_backward,
+  interleaved,
+  zb_h1,
+  file
+};
 enum class OptimizerKind : std::uint8_t { adamw };
 enum class Axis : std::uint8_t { data, pipeline, tensor };
 

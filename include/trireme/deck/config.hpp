@@ -17,6 +17,8 @@ struct RunConfig {
   std::int64_t log_every = 0;
   std::int64_t evaluate_every = 0;    ///< steps; 0: only at the end
   std::int64_t evaluate_batches = 0;  ///< global batches per evaluation; 0: the whole file
+  Seconds watchdog = 0;               ///< without progress for so long the job ends; 0: never
+  bool timeline = false;              ///< record when each instruction ran
   bool operator==(const RunConfig&) const = default;
 };
 
@@ -40,6 +42,9 @@ struct ParallelConfig {
   std::int64_t pipeline = 1;
   std::int64_t data = 0;  ///< 0: what is left of the ranks
   ScheduleKind schedule = ScheduleKind::one_forward_one_backward;
+  std::int64_t chunks = 1;  ///< stages of a pipeline rank
+  std::string program;      ///< file of a program written by hand, where schedule is `file`
+  bool sequence_parallel = false;
   std::int64_t bucket_bytes = 0;  ///< of gradients, per all-reduce
   bool operator==(const ParallelConfig&) const = default;
 };

@@ -1,0 +1,77 @@
+#include <trireme/architecture/shard.hpp>
+
+#include <gtest/gtest.h>
+
+#include <map>
+#include <numeric>
+
+namespace trireme::architecture {
+namespace {
+
+Architecture model(std::int64_t layers, std::int64_t vocabulary, bool tied) {
+  deck::ModelConfig m;
+  m.layers = layers;
+  m.hidden = 24;
+  m.heads = 6;
+  m.feed_forward = 96;
+  m.sequence = 16;
+  m.vocabulary = vocabulary;
+  m.tied_embeddings = tied;
+  return describe(m);
+}
+
+std::vector<std::int64_t> sizes(const Architecture& a, int stages) {
+  std::vector<std::int64_t> n;
+  std::int64_t next = 0;
+  for (const layout::Slice& s : partition(a, stages)) {
+    EXPECT_EQ(s.offset, next);
+    next = s.end();
+    n.push_back(s.extent);
+  }
+  EXPECT_EQ(next, a.model.layers);
+  return n;
+}
+
+using Sizes = std::vector<std::int64_t>;
+
+TEST(Partition, SmallVocabulariesLeaveStagesAlike) {
+  EXPECT_EQ(sizes(model(8, 61, true), 1), (Sizes{8}));
+  EXPECT_EQ(sizes(model(8, 61, true), 4), (Sizes{2, 2, 2, 2}));
+  EXPECT_EQ(sizes(model(5, 61, true), 4), (Sizes{2, 1, 1, 1}));
+  EXPECT_EQ(sizes(model(2, 61, true), 4), (Sizes{1, 1, 0, 0}));
+}
+
+TEST(Partition, LogitsTakeThePlaceOfLayers) {
+  // A layer has 12 · 24² + 24 · 16 = 7296 products per token, the logits 24 · 1000: 3.3 layers.
+  EXPECT_EQ(sizes(model(12, 1000, true), 2), (Sizes{8, 4}));
+  EXPECT_EQ(sizes(model(12, 100000, true), 3), (Sizes{6, 6, 0}));
+}
+
+/// Every element of every array is held by one place of the grid, or by all tensor ranks alike.
+TEST(LocalArrays, TileEveryGlobalArray) {
+  for (const bool tied : {true, false})
+    for (const int pipeline : {1, 2, 3})
+      for (const int chunks : {1, 2})
+        for (const int tensor : {1, 2, 4}) {
+          const Architecture a = model(5, 61, tied);
+          std::map<std::size_t, std::int64_t> held;
+          int copies = 0;
+          for (int p = 0; p < pipeline; ++p)
+            for (int t = 0; t < tensor; ++t) {
+              const Shard shard = make_shard(a, pipeline, chunks, p, tensor, t);
+              for (const LocalArray& local : local_arrays(a, shard)) {
+                EXPECT_EQ(shard.holds(local.stage), true);
+                EXPECT_EQ(local.split, a.arrays[local.number].split_axis >= 0);
+                copies += local.copy ? 1 : 0;
+                if (!local.copy && (local.split || t == 0)) held[local.number] += local.elements();
+              }
+            }
+          EXPECT_EQ(copies, tied && pipeline > 1 ? tensor : 0);
+          ASSERT_EQ(held.size(), a.arrays.size());
+          for (const auto& [number, elements] : held)
+            EXPECT_EQ(elements, a.arrays[number].elements()) << a.arrays[number].name;
+        }
+}
+
+}  // namespace
+}  // namespace trireme::architecture
