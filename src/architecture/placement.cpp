@@ -10,19 +10,25 @@ std::int64_t round_up(std::int64_t n) {
 }
 }  // namespace
 
-Placement place(const Architecture& architecture) {
+Placement place(const Architecture& architecture, const Shard& shard,
+                const std::vector<LocalArray>& arrays) {
   Placement p;
+  p.offset.resize(arrays.size());
   std::int64_t end = 0;
-  for (const ArraySpec& array : architecture.arrays) {
-    const std::int64_t begin = array.follows_previous ? end : round_up(end);
-    p.offset.push_back(begin);
-    end = begin + array.elements();
+  for (const bool split : {true, false}) {
+    if (!split) p.replicated = end = round_up(end);
+    for (std::size_t i = 0; i < arrays.size(); ++i) {
+      if (arrays[i].split != split) continue;
+      const bool follows = architecture.arrays[arrays[i].number].follows_previous;
+      p.offset[i] = follows ? end : round_up(end);
+      end = p.offset[i] + arrays[i].elements();
+    }
   }
   p.elements = round_up(end);
   p.tied_offset = p.elements;
-  p.gradient_elements = p.elements;
-  if (architecture.model.tied_embeddings)
-    p.gradient_elements += round_up(architecture.arrays.front().elements());
+  if (architecture.model.tied_embeddings && shard.has_embedding() && shard.has_head())
+    p.tied_elements = arrays.front().elements();
+  p.gradient_elements = p.elements + round_up(p.tied_elements);
   return p;
 }
 

@@ -177,15 +177,18 @@ void linear_backward_input(const Exec& exec, View2<T> dx, View2<const T> dy, Vie
 }
 
 template <class T>
+void linear_backward_bias(const Exec& exec, View1<Accumulate<T>> dbias, View2<const T> dy) {
+  expect_shape(dbias, "dbias", {extent(dy, 1)});
+  add_column_sums<T>(exec, dbias, dy);
+}
+
+template <class T>
 void linear_backward_weight(const Exec& exec, View2<Accumulate<T>> dw, View1<Accumulate<T>> dbias,
                             View2<const T> dy, View2<const T> x) {
   static_assert(std::is_same_v<T, Accumulate<T>>, "narrow storage needs a product of mixed types");
   expect_shape(dw, "dw", {extent(dy, 1), extent(x, 1)});
   expect_shape(x, "x", {extent(dy, 0), extent(dw, 1)});
-  if (dbias.data() != nullptr && dbias.extent(0) > 0) {
-    expect_shape(dbias, "dbias", {extent(dy, 1)});
-    add_column_sums<T>(exec, dbias, dy);
-  }
+  if (dbias.data() != nullptr && dbias.extent(0) > 0) linear_backward_bias<T>(exec, dbias, dy);
   matmul<T>(exec, dw, dy, x, Transpose::yes, Transpose::no, 1.0, 1.0);
 }
 
@@ -277,7 +280,8 @@ double measure_matmul_peak(const Exec& exec, DType type) {
                                   View1<const T>);                                                 \
   template void linear_backward_input<T>(const Exec&, View2<T>, View2<const T>, View2<const T>);   \
   template void linear_backward_weight<T>(const Exec&, View2<Accumulate<T>>, View1<Accumulate<T>>, \
-                                          View2<const T>, View2<const T>)
+                                          View2<const T>, View2<const T>);                         \
+  template void linear_backward_bias<T>(const Exec&, View1<Accumulate<T>>, View2<const T>)
 TRIREME_INSTANTIATE(float);
 TRIREME_INSTANTIATE(double);
 #undef TRIREME_INSTANTIATE

@@ -19,61 +19,71 @@ View1<T> flat(View2<T> x) {
 }  // namespace
 
 template <class P>
-Block<P>::Block(const Parameters<P>& parameters, const deck::ModelConfig& m, std::int64_t layer)
+Block<P>::Block(const Parameters<P>& parameters, const deck::ModelConfig& m, const TensorAxis& axis,
+                std::int64_t layer)
     : model_(m),
+      axis_(axis),
+      heads_(parameters.shard().part(m.heads)),
       layer_(layer),
       norm1_(parameters, array(layer, "attention_norm"), m.hidden),
       query_key_value_(parameters, array(layer, "attention.query"),
-                       array(layer, "attention.query_bias"), 3 * m.hidden, m.hidden),
+                       array(layer, "attention.query_bias"), 3 * heads_.extent * m.head_size(),
+                       m.hidden),
       output_(parameters, array(layer, "attention.output"), array(layer, "attention.output_bias"),
-              m.hidden, m.hidden),
+              m.hidden, heads_.extent * m.head_size()),
       norm2_(parameters, array(layer, "feed_forward_norm"), m.hidden),
       up_(parameters, array(layer, "feed_forward.up"), array(layer, "feed_forward.up_bias"),
-          m.feed_forward, m.hidden),
+          parameters.shard().part(m.feed_forward).extent, m.hidden),
       down_(parameters, array(layer, "feed_forward.down"), array(layer, "feed_forward.down_bias"),
-            m.hidden, m.feed_forward) {}
+            m.hidden, parameters.shard().part(m.feed_forward).extent) {}
 
 template <class P>
-auto Block<P>::cut_saved(Arena& arena, const deck::ModelConfig& m, std::int64_t micro) -> Saved {
-  const std::int64_t T_ = micro * m.sequence;
+auto Block<P>::cut_saved(Arena& arena, const Sizes& n) -> Saved {
   Saved s;
-  s.x = arena.take<T>(T_, m.hidden);
-  s.y1 = arena.take<T>(T_, m.hidden);
-  s.qkv = arena.take<T>(T_, 3 * m.hidden);
-  s.o = arena.take<T>(T_, m.hidden);
-  s.x1 = arena.take<T>(T_, m.hidden);
-  s.y2 = arena.take<T>(T_, m.hidden);
-  s.h = arena.take<T>(T_, m.feed_forward);
-  s.g = arena.take<T>(T_, m.feed_forward);
-  s.logsumexp = arena.take<Accumulate<T>>(micro, m.heads, m.sequence);
-  s.norm1 = Norm<P>::Saved::cut(arena, T_);
-  s.norm2 = Norm<P>::Saved::cut(arena, T_);
+  s.x = arena.take<T>(n.rows, n.hidden);
+  s.y1 = arena.take<T>(n.rows, n.hidden);
+  s.qkv = arena.take<T>(n.tokens, 3 * n.attention());
+  s.o = arena.take<T>(n.tokens, n.attention());
+  s.x1 = arena.take<T>(n.rows, n.hidden);
+  s.y2 = arena.take<T>(n.rows, n.hidden);
+  s.h = arena.take<T>(n.tokens, n.feed_forward);
+  s.g = arena.take<T>(n.tokens, n.feed_forward);
+  s.logsumexp = arena.take<Accumulate<T>>(n.batch, n.heads, n.sequence);
+  s.norm1 = Norm<P>::Saved::cut(arena, n.rows);
+  s.norm2 = Norm<P>::Saved::cut(arena, n.rows);
   return s;
 }
 
 template <class P>
-auto Block<P>::cut_work(Arena& arena, const deck::ModelConfig& m, std::int64_t micro) -> Work {
-  const std::int64_t T_ = micro * m.sequence;
+auto Block<P>::cut_work(Arena& arena, const Sizes& n) -> Work {
   Work w;
-  w.dz2 = arena.take<T>(T_, m.hidden);
-  w.dh = arena.take<T>(T_, m.feed_forward);
-  w.dy2 = arena.take<T>(T_, m.hidden);
-  w.dz1 = arena.take<T>(T_, m.hidden);
-  w.dqkv = arena.take<T>(T_, 3 * m.hidden);
-  w.dy1 = arena.take<T>(T_, m.hidden);
+  w.dz2 = arena.take<T>(n.tokens, n.hidden);
+  w.dh = arena.take<T>(n.tokens, n.feed_forward);
+  w.dy2 = arena.take<T>(n.rows, n.hidden);
+  w.dz1 = arena.take<T>(n.tokens, n.hidden);
+  w.dqkv = arena.take<T>(n.tokens, 3 * n.attention());
+  w.dy1 = arena.take<T>(n.rows, n.hidden);
   return w;
 }
 
 template <class P>
-auto Block<P>::cut_scratch(Arena& arena, const deck::ModelConfig& m, std::int64_t micro)
-    -> Scratch {
+auto Block<P>::cut_scratch(Arena& arena, const Sizes& n, bool training) -> Scratch {
+  Scratch scratch;
+  if (n.cuts_tokens) scratch.all = arena.take<T>(n.tokens, n.hidden);
+  if (!training) return scratch;
   kernels::AttentionShape shape;
-  shape.batch = micro;
-  shape.sequence = m.sequence;
-  shape.heads = shape.key_value_heads = m.heads;
-  shape.head_size = m.head_size();
-  auto d_o = arena.take<T>(micro * m.sequence, m.hidden);
-  return {d_o, arena.take<Accumulate<T>>(kernels::attention_workspace_elements(shape))};
+  shape.batch = n.batch;
+  shape.sequence = n.sequence;
+  shape.heads = shape.key_value_heads = n.heads;
+  shape.head_size = n.head_size;
+  scratch.d_o = arena.take<T>(n.tokens, n.attention());
+  scratch.attention_work = arena.take<Accumulate<T>>(kernels::attention_workspace_elements(shape));
+  return scratch;
+}
+
+template <class P>
+View2<typename P::Compute> Block<P>::own_rows(View2<T> all) const {
+  return axis_.cuts_tokens() ? rows_of(all, axis_.rows().offset, axis_.rows().extent) : all;
 }
 
 template <class P>
@@ -81,7 +91,7 @@ kernels::AttentionShape Block<P>::attention_shape(std::int64_t tokens) const {
   kernels::AttentionShape shape;
   shape.batch = tokens / model_.sequence;
   shape.sequence = model_.sequence;
-  shape.heads = shape.key_value_heads = model_.heads;
+  shape.heads = shape.key_value_heads = heads_.extent;
   shape.head_size = model_.head_size();
   shape.causal = true;
   shape.scale = 1 / std::sqrt(static_cast<double>(shape.head_size));
@@ -92,7 +102,7 @@ template <class P>
 kernels::AttentionDropout Block<P>::attention_dropout(const MicroContext& c) const {
   return {c.dropout,
           RandomKey{c.seed, Purpose::attention_dropout, static_cast<std::uint32_t>(layer_), c.step},
-          c.first_sample};
+          c.first_sample, heads_.offset, model_.heads};
 }
 
 namespace {
@@ -105,49 +115,77 @@ std::uint32_t feed_forward_site(std::int64_t layer) {
 }  // namespace
 
 template <class P>
-void Block<P>::forward(const Exec& exec, View2<T> out, const Saved& s,
+void Block<P>::forward(const Exec& exec, View2<T> out, const Saved& s, const Scratch& scratch,
                        const MicroContext& c) const {
-  const kernels::AttentionShape shape = attention_shape(extent(s.x, 0));
-  norm1_.forward(exec, s.y1, s.norm1, s.x);
-  query_key_value_.forward(exec, s.qkv, s.y1);
-  kernels::attention_forward<T>(exec, s.o, s.logsumexp, s.qkv, shape, attention_dropout(c));
-  output_.forward(exec, s.x1, s.o);
-  kernels::residual_dropout_forward<T>(exec, s.x1, s.x, s.x1,
-                                       c.dropout_site(attention_site(layer_)));
+  attend(exec, s, scratch, c);
+  feed_forward(exec, out, s, scratch, c);
+}
 
+template <class P>
+void Block<P>::attend(const Exec& exec, const Saved& s, const Scratch& scratch,
+                      const MicroContext& c) const {
+  norm1_.forward(exec, s.y1, s.norm1, s.x);
+  const View2<T> y = axis_.gather(exec, scratch.all, s.y1, "attention's input, forward");
+  query_key_value_.forward(exec, s.qkv, y);
+  kernels::attention_forward<T>(exec, s.o, s.logsumexp, s.qkv, attention_shape(extent(s.qkv, 0)),
+                                attention_dropout(c));
+  output_.forward(exec, axis_.partial(scratch.all, s.x1), s.o, axis_.rank());
+  axis_.reduce(exec, s.x1, scratch.all, "attention's output, forward");
+  kernels::residual_dropout_forward<T>(exec, s.x1, s.x, s.x1,
+                                       c.dropout_site(attention_site(layer_), axis_.rows().offset));
+}
+
+template <class P>
+void Block<P>::feed_forward(const Exec& exec, View2<T> out, const Saved& s, const Scratch& scratch,
+                            const MicroContext& c) const {
   norm2_.forward(exec, s.y2, s.norm2, s.x1);
-  up_.forward(exec, s.h, s.y2);
+  const View2<T> y = axis_.gather(exec, scratch.all, s.y2, "feed-forward's input, forward");
+  up_.forward(exec, s.h, y);
   kernels::gelu_forward<T>(exec, s.g, s.h);
-  down_.forward(exec, out, s.g);
-  kernels::residual_dropout_forward<T>(exec, out, s.x1, out,
-                                       c.dropout_site(feed_forward_site(layer_)));
+  down_.forward(exec, axis_.partial(scratch.all, out), s.g, axis_.rank());
+  axis_.reduce(exec, out, scratch.all, "feed-forward's output, forward");
+  kernels::residual_dropout_forward<T>(
+      exec, out, s.x1, out, c.dropout_site(feed_forward_site(layer_), axis_.rows().offset));
 }
 
 template <class P>
 void Block<P>::backward_input(const Exec& exec, View2<T> dx, const Work& w, const Scratch& scratch,
                               const Saved& s, const MicroContext& c) const {
-  const kernels::AttentionShape shape = attention_shape(extent(s.x, 0));
-  kernels::dropout_backward<T>(exec, w.dz2, dx, c.dropout_site(feed_forward_site(layer_)));
+  const std::int64_t first_row = axis_.rows().offset;
+  kernels::dropout_backward<T>(exec, own_rows(w.dz2), dx,
+                               c.dropout_site(feed_forward_site(layer_), first_row));
+  axis_.gather(exec, w.dz2, own_rows(w.dz2), "feed-forward's output, backward");
   down_.backward_input(exec, w.dh, w.dz2);
   kernels::gelu_backward<T>(exec, w.dh, w.dh, s.h);
-  up_.backward_input(exec, w.dy2, w.dh);
+  up_.backward_input(exec, axis_.partial(scratch.all, w.dy2), w.dh);
+  axis_.reduce(exec, w.dy2, scratch.all, "feed-forward's input, backward");
   norm2_.backward_input(exec, dx, w.dy2, s.norm2, s.x1, true);
 
-  kernels::dropout_backward<T>(exec, w.dz1, dx, c.dropout_site(attention_site(layer_)));
+  kernels::dropout_backward<T>(exec, own_rows(w.dz1), dx,
+                               c.dropout_site(attention_site(layer_), first_row));
+  axis_.gather(exec, w.dz1, own_rows(w.dz1), "attention's output, backward");
   output_.backward_input(exec, scratch.d_o, w.dz1);
   kernels::attention_backward<T>(exec, w.dqkv, scratch.d_o, s.o, s.qkv, s.logsumexp,
-                                 scratch.attention_work, shape, attention_dropout(c));
-  query_key_value_.backward_input(exec, w.dy1, w.dqkv);
+                                 scratch.attention_work, attention_shape(extent(s.qkv, 0)),
+                                 attention_dropout(c));
+  query_key_value_.backward_input(exec, axis_.partial(scratch.all, w.dy1), w.dqkv);
+  axis_.reduce(exec, w.dy1, scratch.all, "attention's input, backward");
   norm1_.backward_input(exec, dx, w.dy1, s.norm1, s.x, true);
 }
 
 template <class P>
-void Block<P>::backward_weight(const Exec& exec, const Work& w, const Saved& s) const {
+void Block<P>::backward_weight(const Exec& exec, const Work& w, const Scratch& scratch,
+                               const Saved& s) const {
+  // Only this rank's rows of the products' inputs were kept: they are gathered again.
   down_.backward_weight(exec, w.dz2, s.g);
-  up_.backward_weight(exec, w.dh, s.y2);
+  down_.backward_bias(exec, own_rows(w.dz2));
+  up_.backward_weight(exec, w.dh,
+                      axis_.gather(exec, scratch.all, s.y2, "feed-forward's input, again"));
   norm2_.backward_weight(exec, w.dy2, s.norm2, s.x1);
   output_.backward_weight(exec, w.dz1, s.o);
-  query_key_value_.backward_weight(exec, w.dqkv, s.y1);
+  output_.backward_bias(exec, own_rows(w.dz1));
+  query_key_value_.backward_weight(
+      exec, w.dqkv, axis_.gather(exec, scratch.all, s.y1, "attention's input, again"));
   norm1_.backward_weight(exec, w.dy1, s.norm1, s.x);
 }
 
@@ -161,12 +199,12 @@ void Block<P>::decode(const Exec& exec, View2<T> x, View3<T> key_cache, View3<T>
   kernels::cache_append<T>(exec, s.y2, key_cache, value_cache, s.qkv,
                            position);  // y2 holds the queries for a moment
   kernels::attention_decode<T>(exec, s.o, s.y2, key_cache, value_cache, position, shape);
-  output_.forward(exec, s.x1, s.o);
+  output_.forward(exec, s.x1, s.o, 0);
   kernels::accumulate<T>(exec, flat(x), flat<const T>(s.x1));
   norm2_.forward(exec, s.y2, s.norm2, x);
   up_.forward(exec, s.h, s.y2);
   kernels::gelu_forward<T>(exec, s.g, s.h);
-  down_.forward(exec, s.x1, s.g);
+  down_.forward(exec, s.x1, s.g, 0);
   kernels::accumulate<T>(exec, flat(x), flat<const T>(s.x1));
 }
 

@@ -7,11 +7,13 @@ template <class P>
 Decoder<P>::Decoder(const architecture::Architecture& architecture, const Parameters<P>& parameters,
                     std::int64_t rows)
     : model_(architecture.model),
+      shard_(parameters.shard()),
       rows_(rows),
-      embedding_(parameters, model_),
-      head_(parameters, model_) {
+      axis_(rows),
+      embedding_(parameters, model_, axis_),
+      head_(parameters, model_, axis_) {
   for (std::int64_t layer = 0; layer < model_.layers; ++layer)
-    blocks_.emplace_back(parameters, model_, layer);
+    blocks_.emplace_back(parameters, model_, axis_, layer);
   Arena plan;
   cut(plan);
   memory_ = Arena("key/value cache", plan.used());
@@ -28,10 +30,10 @@ void Decoder<P>::cut(Arena& arena) {
   }
   tokens_ = arena.take<std::int32_t>(rows_);
   logits_ = arena.take<T>(rows_, model_.vocabulary);
-  deck::ModelConfig one_token = model_;  // rows of one pass: T = B
-  one_token.sequence = 1;
-  row_ = Block<P>::cut_saved(arena, one_token, rows_);
-  head_row_ = Head<P>::cut_saved(arena, one_token, rows_);
+  const Sizes one_token =  // rows of one pass: T = B
+      sizes_of(model_, shard_, axis_, rows_, 1);
+  row_ = Block<P>::cut_saved(arena, one_token);
+  head_row_ = Head<P>::cut_saved(arena, one_token);
 }
 
 template <class P>

@@ -1,29 +1,38 @@
-#include <trireme/kernels/elementwise.hpp>
 #include <trireme/kernels/vocabulary.hpp>
 #include <trireme/model/embedding.hpp>
 
 namespace trireme::model {
 
 template <class P>
-Embedding<P>::Embedding(const Parameters<P>& parameters, const deck::ModelConfig& m)
-    : sequence_(m.sequence),
-      token_(parameters.weight("embedding.token", m.vocabulary, m.hidden)),
-      position_(parameters.weight("embedding.position", m.sequence, m.hidden)),
-      dtoken_(parameters.gradient("embedding.token", m.vocabulary, m.hidden)),
-      dposition_(parameters.gradient("embedding.position", m.sequence, m.hidden)) {}
-
-template <class P>
-void Embedding<P>::forward(const Exec& exec, View2<T> x, View1<const std::int32_t> tokens,
-                           const MicroContext& c) const {
-  kernels::embedding_forward<T>(exec, x, tokens, token_, position_, sequence_);
-  if (c.dropout > 0) kernels::dropout_forward<T>(exec, x, x, c.dropout_site(0));
+Embedding<P>::Embedding(const Parameters<P>& parameters, const deck::ModelConfig& m,
+                        const TensorAxis& axis)
+    : axis_(axis), sequence_(m.sequence) {
+  const layout::Slice ids = parameters.shard().part(m.vocabulary);
+  first_id_ = ids.offset;
+  token_ = parameters.weight("embedding.token", ids.extent, m.hidden);
+  position_ = parameters.weight("embedding.position", m.sequence, m.hidden);
+  dtoken_ = parameters.gradient("embedding.token", ids.extent, m.hidden);
+  dposition_ = parameters.gradient("embedding.position", m.sequence, m.hidden);
 }
 
 template <class P>
-void Embedding<P>::backward_weight(const Exec& exec, View2<T> dx, View1<const std::int32_t> tokens,
-                                   const MicroContext& c) const {
-  if (c.dropout > 0) kernels::dropout_backward<T>(exec, dx, dx, c.dropout_site(0));
-  kernels::embedding_backward<T>(exec, dtoken_, dposition_, dx, tokens, sequence_);
+void Embedding<P>::forward(const Exec& exec, View2<T> x, View2<T> all,
+                           View1<const std::int32_t> tokens, const MicroContext& c) const {
+  const std::int64_t first_row = axis_.rows().offset;
+  kernels::embedding_lookup<T>(exec, axis_.partial(all, x), tokens, token_, first_id_);
+  axis_.reduce(exec, x, all, "embedding, forward");
+  kernels::add_positions<T>(exec, x, position_, sequence_, first_row);
+  if (c.dropout > 0) kernels::dropout_forward<T>(exec, x, x, c.dropout_site(0, first_row));
+}
+
+template <class P>
+void Embedding<P>::backward_weight(const Exec& exec, View2<T> dx, View2<T> all,
+                                   View1<const std::int32_t> tokens, const MicroContext& c) const {
+  const std::int64_t first_row = axis_.rows().offset;
+  if (c.dropout > 0) kernels::dropout_backward<T>(exec, dx, dx, c.dropout_site(0, first_row));
+  kernels::positions_backward<T>(exec, dposition_, dx, sequence_, first_row);
+  kernels::embedding_lookup_backward<T>(
+      exec, dtoken_, axis_.gather(exec, all, dx, "embedding, backward"), tokens, first_id_);
 }
 
 template <class P>
@@ -31,7 +40,8 @@ void Embedding<P>::decode(const Exec& exec, View2<T> x, View1<const std::int32_t
                           std::int64_t position) const {
   const View2<const T> at(position_.data() + position * extent(position_, 1), 1,
                           position_.extent(1));
-  kernels::embedding_forward<T>(exec, x, tokens, token_, at, 1);
+  kernels::embedding_lookup<T>(exec, x, tokens, token_, first_id_);
+  kernels::add_positions<T>(exec, x, at, 1, 0);
 }
 
 template class Embedding<Fp32>;

@@ -9,10 +9,6 @@ namespace trireme::model {
 namespace {
 
 template <class T>
-View2<T> rows(View2<T> x, std::int64_t first, std::int64_t count) {
-  return View2<T>(x.data() + first * extent(x, 1), static_cast<std::size_t>(count), x.extent(1));
-}
-template <class T>
 View1<T> rows(View1<T> x, std::int64_t first, std::int64_t count) {
   return View1<T>(x.data() + first, static_cast<std::size_t>(count));
 }
@@ -20,60 +16,90 @@ View1<T> rows(View1<T> x, std::int64_t first, std::int64_t count) {
 }  // namespace
 
 template <class P>
-Head<P>::Head(const Parameters<P>& parameters, const deck::ModelConfig& m)
-    : norm_(parameters, "final_norm", m.hidden),
-      table_(parameters.weight(m.tied_embeddings ? "embedding.token" : "output.weight",
-                               m.vocabulary, m.hidden)),
-      dtable_(m.tied_embeddings ? parameters.tied_gradient()
-                                : parameters.gradient("output.weight", m.vocabulary, m.hidden)) {}
+Head<P>::Head(const Parameters<P>& parameters, const deck::ModelConfig& m, const TensorAxis& axis)
+    : axis_(axis),
+      first_id_(parameters.shard().part(m.vocabulary).offset),
+      norm_(parameters, "final_norm", m.hidden) {
+  const std::int64_t ids = parameters.shard().part(m.vocabulary).extent;
+  const std::string table = m.tied_embeddings ? "embedding.token" : "output.weight";
+  table_ = parameters.weight(table, ids, m.hidden);
+  dtable_ = parameters.tied_gradient();  // where the look-up's gradient is here too
+  if (dtable_.data() == nullptr) dtable_ = parameters.gradient(table, ids, m.hidden);
+}
 
 template <class P>
-auto Head<P>::cut_saved(Arena& arena, const deck::ModelConfig& m, std::int64_t micro) -> Saved {
+auto Head<P>::cut_saved(Arena& arena, const Sizes& n) -> Saved {
   Saved s;
-  s.x = arena.take<T>(micro * m.sequence, m.hidden);
-  s.dy = arena.take<T>(micro * m.sequence, m.hidden);
-  s.norm = Norm<P>::Saved::cut(arena, micro * m.sequence);
+  s.x = arena.take<T>(n.rows, n.hidden);
+  s.dy = arena.take<T>(n.rows, n.hidden);
+  s.norm = Norm<P>::Saved::cut(arena, n.rows);
   return s;
 }
 
 template <class P>
-auto Head<P>::cut_scratch(Arena& arena, const deck::ModelConfig& m, std::int64_t micro) -> Scratch {
-  const std::int64_t block = architecture::logit_block_rows(micro * m.sequence, m.vocabulary);
-  auto logits = arena.take<T>(block, m.vocabulary);
-  return {logits, arena.take<double>(block)};
+auto Head<P>::cut_scratch(Arena& arena, const Sizes& n, const deck::ModelConfig& m, int tensor_size)
+    -> Scratch {
+  const std::int64_t block = architecture::logit_block_rows(n.tokens, m.vocabulary);
+  Scratch s;
+  s.logits = arena.take<T>(block, n.vocabulary);
+  s.losses = arena.take<double>(block);
+  s.statistics = arena.take<double>(tensor_size * block * 3);
+  s.merged = arena.take<double>(block * 3);
+  return s;
 }
 
 template <class P>
-void Head<P>::forward(const Exec& exec, View1<double> loss, const Saved& s, const Scratch& scratch,
-                      View1<const std::int32_t> targets, const MicroContext& c) const {
-  const std::int64_t tokens = extent(s.x, 0);
+View2<const double> Head<P>::block_losses(const Exec& exec, View1<double> losses, View2<T> logits,
+                                          View1<const std::int32_t> targets,
+                                          const Scratch& scratch) const {
+  const auto n = logits.extent(0);
+  const auto parts = static_cast<std::size_t>(axis_.size());
+  const View2<double> all(scratch.statistics.data(), parts, 3 * n);
+  const View2<double> mine(all.data() + static_cast<std::size_t>(axis_.rank()) * 3 * n, n, 3);
+  const View2<double> merged(scratch.merged.data(), n, 3);
+  kernels::cross_entropy_statistics<T>(exec, mine, logits, targets, first_id_);
+  axis_.all_gather(exec, all, "cross entropy");
+  kernels::cross_entropy_merge(exec, losses, merged, View3<const double>(all.data(), parts, n, 3));
+  return merged;
+}
+
+template <class P>
+void Head<P>::forward(const Exec& exec, View1<double> loss, const Saved& s, View2<T> all,
+                      const Scratch& scratch, View1<const std::int32_t> targets,
+                      const MicroContext& c) const {
+  const std::int64_t tokens = axis_.tokens();
   const std::int64_t block = extent(scratch.logits, 0);
   norm_.forward(exec, s.dy, s.norm, s.x);
+  const View2<T> y_all = axis_.gather(exec, all, s.dy, "logits, forward");
   for (std::int64_t first = 0; first < tokens; first += block) {
     const std::int64_t n = std::min(block, tokens - first);
-    const View2<T> y = rows(s.dy, first, n);
-    const View2<T> logits = rows(scratch.logits, 0, n);
+    const View2<T> y = rows_of(y_all, first, n);
+    const View2<T> logits = rows_of(scratch.logits, 0, n);
     const View1<double> losses = rows(scratch.losses, 0, n);
+    const View1<const std::int32_t> wanted = rows(targets, first, n);
     kernels::linear_forward<T>(exec, logits, y, table_, View1<const T>());
-    kernels::cross_entropy_forward_backward<T>(exec, losses, logits, rows(targets, first, n),
-                                               c.loss_scale);
+    const View2<const double> merged = block_losses(exec, losses, logits, wanted, scratch);
     kernels::sum_ordered(exec, loss, losses);
+    kernels::cross_entropy_gradient<T>(exec, logits, merged, wanted, first_id_, c.loss_scale);
     kernels::linear_backward_weight<T>(exec, dtable_, View1<G>(), logits, y);
     kernels::linear_backward_input<T>(exec, y, logits, table_);  // dy takes y's place
   }
+  axis_.reduce(exec, s.dy, all, "logits, backward");
 }
 
 template <class P>
-void Head<P>::evaluate(const Exec& exec, View1<double> loss, const Saved& s, const Scratch& scratch,
-                       View1<const std::int32_t> targets, std::int64_t tokens) const {
+void Head<P>::evaluate(const Exec& exec, View1<double> loss, const Saved& s, View2<T> all,
+                       const Scratch& scratch, View1<const std::int32_t> targets,
+                       std::int64_t tokens) const {
   const std::int64_t block = extent(scratch.logits, 0);
   norm_.forward(exec, s.dy, s.norm, s.x);
+  const View2<T> y_all = axis_.gather(exec, all, s.dy, "logits, forward");
   for (std::int64_t first = 0; first < tokens; first += block) {
     const std::int64_t n = std::min(block, tokens - first);
-    const View2<T> logits = rows(scratch.logits, 0, n);
+    const View2<T> logits = rows_of(scratch.logits, 0, n);
     const View1<double> losses = rows(scratch.losses, 0, n);
-    kernels::linear_forward<T>(exec, logits, rows(s.dy, first, n), table_, View1<const T>());
-    kernels::cross_entropy_forward<T>(exec, losses, logits, rows(targets, first, n));
+    kernels::linear_forward<T>(exec, logits, rows_of(y_all, first, n), table_, View1<const T>());
+    block_losses(exec, losses, logits, rows(targets, first, n), scratch);
     kernels::sum_ordered(exec, loss, losses);
   }
 }

@@ -3,9 +3,12 @@
 #include <trireme/kernels/random.hpp>
 #include <trireme/model/parameters.hpp>
 
+#include <algorithm>
+
 namespace trireme::model {
 
 using architecture::ArraySpec;
+using architecture::LocalArray;
 
 namespace {
 
@@ -24,37 +27,63 @@ View2<T> matrix(View1<T> flat, std::int64_t rows, std::int64_t columns) {
 }
 
 template <class T>
-NamedTensor<T> whole(const ArraySpec& spec, View1<T> data) {
-  return {spec.name, spec.shape, std::vector<std::int64_t>(spec.shape.size(), 0), spec.shape, data};
+NamedTensor<T> slice(const ArraySpec& spec, const LocalArray& local, View1<T> data) {
+  return {spec.name, spec.shape, local.offset, local.extent, data};
+}
+
+std::int64_t product(const std::vector<std::int64_t>& shape, std::size_t begin, std::size_t end) {
+  std::int64_t n = 1;
+  for (std::size_t axis = begin; axis < end; ++axis) n *= shape[axis];
+  return n;
 }
 
 }  // namespace
 
 template <class P>
-Parameters<P>::Parameters(const architecture::Architecture& architecture, bool gradients)
-    : placement_(architecture::place(architecture)),
+Parameters<P>::Parameters(const architecture::Architecture& architecture,
+                          const architecture::Shard& shard, bool gradients)
+    : shard_(shard),
+      local_(architecture::local_arrays(architecture, shard)),
+      placement_(architecture::place(architecture, shard, local_)),
+      layers_(architecture.model.layers),
       weights_("weights", placement_.elements * static_cast<std::int64_t>(sizeof(Compute))),
       gradients_("gradients", gradients ? placement_.gradient_elements *
                                               static_cast<std::int64_t>(sizeof(Gradient))
                                         : 0) {
   all_weights_ = weights_.take<Compute>(placement_.elements);
-  if (gradients) {
-    all_gradients_ = gradients_.take<Gradient>(placement_.gradient_elements);
-    if (architecture.model.tied_embeddings) {
-      const ArraySpec& token = architecture.arrays.front();
-      tied_gradient_ = matrix(part(all_gradients_, placement_.tied_offset, token.elements()),
-                              token.shape[0], token.shape[1]);
-    }
+  if (gradients) all_gradients_ = gradients_.take<Gradient>(placement_.gradient_elements);
+  if (gradients && placement_.tied_elements > 0) {
+    const LocalArray& token = local_.front();
+    tied_gradient_ = matrix(part(all_gradients_, placement_.tied_offset, placement_.tied_elements),
+                            token.extent[0], token.extent[1]);
   }
-  for (std::size_t i = 0; i < architecture.arrays.size(); ++i) {
-    const ArraySpec& spec = architecture.arrays[i];
+  for (std::size_t i = 0; i < local_.size(); ++i) {
+    const ArraySpec& spec = architecture.arrays[local_[i].number];
     const std::int64_t offset = placement_.offset[i];
-    entries_.push_back({&spec, static_cast<std::uint32_t>(i), offset,
-                        whole(spec, part(all_weights_, offset, spec.elements())),
-                        whole(spec, part(all_gradients_, offset, spec.elements()))});
+    const std::int64_t n = local_[i].elements();
+    entries_.push_back({&spec, local_[i], offset,
+                        slice(spec, local_[i], part(all_weights_, offset, n)),
+                        slice(spec, local_[i], part(all_gradients_, offset, n))});
     by_name_.emplace(spec.name, i);
   }
 }
+
+namespace {
+
+/// The slice of a normal random array: the axis that is cut becomes the middle one of three.
+template <class T>
+void fill_normal(const Exec& exec, const NamedTensor<T>& tensor, const ArraySpec& spec,
+                 const RandomKey& key) {
+  const auto axis = static_cast<std::size_t>(spec.split_axis < 0 ? 0 : spec.split_axis);
+  const auto size = [](std::int64_t n) { return static_cast<std::size_t>(n); };
+  const View3<T> x(tensor.data.data(), size(product(tensor.extent, 0, axis)),
+                   size(tensor.extent[axis]),
+                   size(product(tensor.extent, axis + 1, tensor.extent.size())));
+  kernels::normal_fill(exec, x, key, spec.standard_deviation, tensor.shape[axis],
+                       tensor.offset[axis]);
+}
+
+}  // namespace
 
 template <class P>
 void Parameters<P>::initialise(const Exec& exec, std::uint64_t seed) {
@@ -67,9 +96,8 @@ void Parameters<P>::initialise(const Exec& exec, std::uint64_t seed) {
         kernels::fill(exec, e.weight.data, Compute(1));
         break;
       case architecture::Initialisation::normal:
-        kernels::normal_fill(exec, e.weight.data,
-                             RandomKey{seed, Purpose::initialisation, e.number, 0},
-                             e.spec->standard_deviation, 0);
+        fill_normal(exec, e.weight, *e.spec,
+                    RandomKey{seed, Purpose::initialisation, e.number(), 0});
         break;
     }
   }
@@ -103,10 +131,28 @@ auto Parameters<P>::gradient(const std::string& name, std::int64_t elements) con
 }
 
 template <class P>
-std::int64_t Parameters<P>::first_element_of_layer(std::int64_t layer) const {
+std::vector<GradientRange> Parameters<P>::gradient_ranges() const {
+  std::vector<GradientRange> ranges;
   for (const Entry& e : entries_)
-    if (e.spec->layer >= layer) return e.offset;
-  return placement_.elements;
+    ranges.push_back({e.offset, e.offset + e.local.elements(), e.local.stage,
+                      e.local.copy ? layers_ : e.spec->layer, e.local.split});
+  if (placement_.tied_elements > 0)
+    ranges.push_back({placement_.tied_offset, placement_.tied_offset + placement_.tied_elements,
+                      shard_.last_stage(), layers_, true});
+  std::ranges::sort(ranges, {}, &GradientRange::begin);
+  return ranges;
+}
+
+template <class P>
+auto Parameters<P>::replicated_gradients(Stage stage) const -> View1<Gradient> {
+  std::int64_t begin = placement_.elements;
+  std::int64_t end = placement_.replicated;
+  for (const Entry& e : entries_) {
+    if (e.local.split || e.local.stage != stage) continue;
+    begin = std::min(begin, e.offset);
+    end = std::max(end, e.offset + e.local.elements());
+  }
+  return part(all_gradients_, begin, std::max<std::int64_t>(0, end - begin));
 }
 
 template class Parameters<Fp32>;

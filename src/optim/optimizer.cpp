@@ -1,23 +1,54 @@
 #include <trireme/kernels/elementwise.hpp>
 #include <trireme/kernels/update.hpp>
 #include <trireme/optim/optimizer.hpp>
+#include <trireme/tensor/copy.hpp>
+
+#include <numeric>
 
 namespace trireme::optim {
+
 template <class P>
-Optimizer<P>::Optimizer(const deck::OptimizerConfig& config, model::Parameters<P>& parameters)
+Optimizer<P>::Optimizer(const deck::OptimizerConfig& config,
+                        const architecture::Architecture& architecture,
+                        model::Parameters<P>& parameters, grid::Communicator& model_group)
     : config_(config),
       parameters_(parameters),
+      model_group_(model_group),
       state_("optimizer state", 2 * aligned(parameters.placement().elements *
                                             static_cast<std::int64_t>(sizeof(Master)))) {
   first_moment_ = state_.take<Master>(parameters.placement().elements);
   second_moment_ = state_.take<Master>(parameters.placement().elements);
-  std::int64_t blocks = 0;
-  for (const auto& entry : parameters.entries())
-    blocks += kernels::norm_blocks(entry.spec->elements());
-  scalars_ = Arena("optimizer scalars", aligned(blocks * 8) + 2 * arena_alignment_bytes);
-  partial_ = scalars_.take<double>(blocks);
+  lay_out_sums(static_cast<std::int64_t>(architecture.arrays.size()));
+}
+
+template <class P>
+bool Optimizer<P>::counted(const Entry& entry) const {
+  return !entry.local.copy && (entry.local.split || parameters_.shard().tensor_rank == 0);
+}
+
+template <class P>
+void Optimizer<P>::lay_out_sums(std::int64_t arrays) {
+  const architecture::Shard& shard = parameters_.shard();
+  const std::int64_t sums = arrays * shard.tensor_size;
+  std::vector<std::int64_t> blocks(static_cast<std::size_t>(sums), 0);
+  for (const auto& entry : parameters_.entries()) {
+    if (!counted(entry)) continue;
+    const std::int64_t at =
+        entry.number() * shard.tensor_size + (entry.local.split ? shard.tensor_rank : 0);
+    blocks[static_cast<std::size_t>(at)] = kernels::norm_blocks(entry.local.elements());
+  }
+  std::inclusive_scan(blocks.begin(), blocks.end(), blocks.begin());
+  const std::int64_t all_blocks = blocks.empty() ? 0 : blocks.back();
+  scalars_ = Arena("optimizer scalars",
+                   aligned(all_blocks * 8) + 2 * aligned(sums * 8) + 2 * arena_alignment_bytes);
+  partial_ = scalars_.take<double>(all_blocks);
+  sums_ = scalars_.take<double>(sums);
+  ends_ = scalars_.take<std::int64_t>(sums);
   norm_ = scalars_.take<double>(1);
   clip_ = scalars_.take<double>(1);
+  const Exec exec;
+  copy_to_device<std::int64_t>(exec, ends_, blocks);
+  fence(exec, "optim/lay_out_sums copies where each array's blocks end");
 }
 
 template <class P>
@@ -36,45 +67,51 @@ void Optimizer<P>::combine_tied_gradients(const Exec& exec) const {
 }
 
 template <class P>
-void Optimizer<P>::step(const Exec& exec, std::int64_t step, double learning_rate) const {
+void Optimizer<P>::find_norm(const Exec& exec) const {
   std::int64_t block = 0;
   for (const auto& entry : parameters_.entries()) {
-    const std::int64_t n = kernels::norm_blocks(entry.spec->elements());
+    if (!counted(entry)) continue;
+    const std::int64_t n = kernels::norm_blocks(entry.local.elements());
     kernels::squared_norm_blocks<typename P::Gradient>(
         exec, View1<double>(partial_.data() + block, static_cast<std::size_t>(n)),
         entry.gradient.data);
     block += n;
   }
-  kernels::norm_finish(exec, norm_, partial_);
+  kernels::segment_sums<double>(exec, sums_, partial_, ends_);
+  // A sum is held by one rank, the others add zeros: exact.
+  model_group_.all_reduce<double>(exec, sums_, grid::Reduction::sum, "gradient norm");
+  kernels::norm_finish(exec, norm_, sums_);
   kernels::clip_coefficient(exec, clip_, norm_, config_.clip_norm);
-  for (std::size_t i = 0; i < parameters_.entries().size(); ++i) {
-    const auto& entry = parameters_.entries()[i];
+}
+
+template <class P>
+void Optimizer<P>::step(const Exec& exec, std::int64_t step, double learning_rate) const {
+  for (const auto& entry : parameters_.entries()) {
     const kernels::AdamW adamw{learning_rate,
                                config_.beta1,
                                config_.beta2,
                                config_.epsilon,
                                entry.spec->decay ? config_.weight_decay : 0.0,
                                step};
-    kernels::adamw_update<Master>(exec, entry.weight.data, part(first_moment_, i),
-                                  part(second_moment_, i), entry.gradient.data, adamw, clip_);
+    kernels::adamw_update<Master>(exec, entry.weight.data, part(first_moment_, entry),
+                                  part(second_moment_, entry), entry.gradient.data, adamw, clip_);
   }
 }
 
 template <class P>
-View1<typename P::Master> Optimizer<P>::part(View1<Master> all, std::size_t array) const {
-  const auto& entry = parameters_.entries()[array];
-  return View1<Master>(all.data() + entry.offset, static_cast<std::size_t>(entry.spec->elements()));
+View1<typename P::Master> Optimizer<P>::part(View1<Master> all, const Entry& entry) const {
+  return View1<Master>(all.data() + entry.offset, static_cast<std::size_t>(entry.local.elements()));
 }
 
 template <class P>
 std::vector<NamedTensor<typename P::Master>> Optimizer<P>::state() const {
   std::vector<NamedTensor<Master>> list;
-  for (std::size_t i = 0; i < parameters_.entries().size(); ++i) {
-    const auto& w = parameters_.entries()[i].weight;
-    list.push_back(
-        {"optimizer.first_moment." + w.name, w.shape, w.offset, w.extent, part(first_moment_, i)});
+  for (const auto& entry : parameters_.entries()) {
+    const auto& w = entry.weight;
+    list.push_back({"optimizer.first_moment." + w.name, w.shape, w.offset, w.extent,
+                    part(first_moment_, entry)});
     list.push_back({"optimizer.second_moment." + w.name, w.shape, w.offset, w.extent,
-                    part(second_moment_, i)});
+                    part(second_moment_, entry)});
   }
   return list;
 }

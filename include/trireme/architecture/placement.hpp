@@ -1,24 +1,30 @@
 #pragma once
 
-#include <trireme/architecture/architecture.hpp>
+#include <trireme/architecture/shard.hpp>
 
 #include <cstdint>
 #include <vector>
 
 namespace trireme::architecture {
 
-/// Where each array lies in the weight, gradient and optimizer arenas, in elements: the same
-/// offsets in all of them.
+/// Where each array of a rank lies in the weight, gradient and optimizer arenas, in elements: the
+/// same offsets in all of them. First the arrays that the tensor axis cuts, then those that every
+/// tensor rank holds alike: these lie together, so that one message sums their gradients over the
+/// tensor axis, and on all tensor ranks in the same order, so that their data-parallel sums are cut
+/// alike.
 struct Placement {
-  std::vector<std::int64_t> offset;  ///< per array, in registry order
+  std::vector<std::int64_t> offset;  ///< per local array
+  std::int64_t replicated = 0;       ///< first element behind the arrays that are cut
   std::int64_t elements = 0;         ///< of the weight and optimizer arenas
-  std::int64_t tied_offset = 0;  ///< of the second gradient of tied embeddings, behind all others
+  std::int64_t tied_offset = 0;    ///< of the second gradient of tied embeddings, behind all others
+  std::int64_t tied_elements = 0;  ///< 0 unless this rank has look-up and logits of tied embeddings
   std::int64_t gradient_elements = 0;  ///< `elements`, and the tied gradient where there is one
 };
 
 /// Arrays begin at multiples of 32 elements (64 bytes of a two-byte type), except those that follow
 /// their predecessor.
-Placement place(const Architecture& architecture);
+Placement place(const Architecture& architecture, const Shard& shard,
+                const std::vector<LocalArray>& arrays);
 
 /// Rows of logits computed at a time: whole logits are never stored. Depends on tokens and
 /// vocabulary alone, so that layouts agree.

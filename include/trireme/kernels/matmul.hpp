@@ -32,6 +32,10 @@ template <class T>
 void linear_backward_weight(const Exec& exec, View2<Accumulate<T>> dw, View1<Accumulate<T>> dbias,
                             View2<const T> dy, View2<const T> x);
 
+/// dbias[n] += Σ_t dy[t,n], in a fixed order. dbias [N], dy [T,N].
+template <class T>
+void linear_backward_bias(const Exec& exec, View1<Accumulate<T>> dbias, View2<const T> dy);
+
 // ---- Back ends: chosen per data type, by a rule and never by a measurement, so that a restarted
 // run has the same bits.
 

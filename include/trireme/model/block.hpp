@@ -4,12 +4,15 @@
 #include <trireme/model/context.hpp>
 #include <trireme/model/linear.hpp>
 #include <trireme/model/norm.hpp>
+#include <trireme/model/sizes.hpp>
 
 namespace trireme::model {
 
 /// One transformer layer, pre-LayerNorm (Radford et al. 2019; Xiong et al. 2020):
 ///   x1 = x + dropout(attention(norm(x))),  out = x1 + dropout(feed_forward(norm(x1))).
-/// The three passes are straight lists of kernel calls; all memory comes from the caller.
+/// The tensor axis cuts attention by heads and the feed-forward by its width; `gather` and `reduce`
+/// of TensorAxis stand around each. The three passes are straight lists of calls; all memory comes
+/// from the caller. Sizes are those of this rank (Sizes).
 template <class P>
 class Block {
  public:
@@ -17,12 +20,12 @@ class Block {
 
   /// What the backward passes need of the forward pass; one per layer and slot.
   struct Saved {
-    View2<T> x;                      // [T, D] input of the layer
-    View2<T> y1;                     // [T, D] normalised input
-    View2<T> qkv;                    // [T, 3 D]
-    View2<T> o;                      // [T, D] output of attention
-    View2<T> x1;                     // [T, D] residual stream between the halves
-    View2<T> y2;                     // [T, D]
+    View2<T> x;                      // [R, D] input of the layer
+    View2<T> y1;                     // [R, D] normalised input
+    View2<T> qkv;                    // [T, 3 H K]
+    View2<T> o;                      // [T, H K] output of attention
+    View2<T> x1;                     // [R, D] residual stream between the halves
+    View2<T> y2;                     // [R, D]
     View2<T> h;                      // [T, F] before GELU
     View2<T> g;                      // [T, F] after GELU
     View3<Accumulate<T>> logsumexp;  // [B, H, S]
@@ -33,53 +36,66 @@ class Block {
   struct Work {
     View2<T> dz2;   // [T, D]
     View2<T> dh;    // [T, F]
-    View2<T> dy2;   // [T, D]
+    View2<T> dy2;   // [R, D]
     View2<T> dz1;   // [T, D]
-    View2<T> dqkv;  // [T, 3 D]
-    View2<T> dy1;   // [T, D]
+    View2<T> dqkv;  // [T, 3 H K]
+    View2<T> dy1;   // [R, D]
   };
 
   /// Memory that lives within one call.
   struct Scratch {
-    View2<T> d_o;                         // [T, D] gradient of attention's output
+    View2<T> all;                         // [T, D] all tokens, where R is a part of T
+    View2<T> d_o;                         // [T, H K] gradient of attention's output
     View1<Accumulate<T>> attention_work;  // as the attention kernel asks
   };
 
-  Block(const Parameters<P>& parameters, const deck::ModelConfig& model, std::int64_t layer);
+  /// `axis` must outlive this.
+  Block(const Parameters<P>& parameters, const deck::ModelConfig& model, const TensorAxis& axis,
+        std::int64_t layer);
 
-  static Saved cut_saved(Arena& arena, const deck::ModelConfig& model, std::int64_t micro);
-  static Work cut_work(Arena& arena, const deck::ModelConfig& model, std::int64_t micro);
-  static Scratch cut_scratch(Arena& arena, const deck::ModelConfig& model, std::int64_t micro);
+  static Saved cut_saved(Arena& arena, const Sizes& sizes);
+  static Work cut_work(Arena& arena, const Sizes& sizes);
+  static Scratch cut_scratch(Arena& arena, const Sizes& sizes, bool training);
 
-  /// out [T, D] from saved.x; fills the rest of `saved`. out may be saved.x where no backward pass
+  /// out [R, D] from saved.x; fills the rest of `saved`. out may be saved.x where no backward pass
   /// follows.
-  void forward(const Exec& exec, View2<T> out, const Saved& saved,
+  void forward(const Exec& exec, View2<T> out, const Saved& saved, const Scratch& scratch,
                const MicroContext& context) const;
-  /// dx [T, D]: gradient of out on entry, of saved.x on return.
+  /// dx [R, D]: gradient of out on entry, of saved.x on return.
   void backward_input(const Exec& exec, View2<T> dx, const Work& work, const Scratch& scratch,
                       const Saved& saved, const MicroContext& context) const;
   /// Adds to the weight gradients.
-  void backward_weight(const Exec& exec, const Work& work, const Saved& saved) const;
+  void backward_weight(const Exec& exec, const Work& work, const Scratch& scratch,
+                       const Saved& saved) const;
 
   /// One token per row against the key/value caches [B, S, D] that hold positions 0 … position−1;
-  /// for generation. x [B, D] in place. `scratch` holds rows of the same sizes as Saved for T = B.
+  /// for generation, on one tensor rank. x [B, D] in place. `scratch` holds rows of the same sizes
+  /// as Saved for T = B.
   void decode(const Exec& exec, View2<T> x, View3<T> key_cache, View3<T> value_cache,
               std::int64_t position, const Saved& scratch) const;
 
   std::int64_t layer() const { return layer_; }
 
  private:
+  void attend(const Exec& exec, const Saved& saved, const Scratch& scratch,
+              const MicroContext& context) const;
+  void feed_forward(const Exec& exec, View2<T> out, const Saved& saved, const Scratch& scratch,
+                    const MicroContext& context) const;
+  /// This rank's rows within all tokens.
+  View2<T> own_rows(View2<T> all) const;
   kernels::AttentionShape attention_shape(std::int64_t tokens) const;
   kernels::AttentionDropout attention_dropout(const MicroContext& context) const;
 
   deck::ModelConfig model_;
+  const TensorAxis& axis_;
+  layout::Slice heads_;
   std::int64_t layer_;
   Norm<P> norm1_;
-  Linear<P> query_key_value_;
-  Linear<P> output_;
+  ColumnParallelLinear<P> query_key_value_;
+  RowParallelLinear<P> output_;
   Norm<P> norm2_;
-  Linear<P> up_;
-  Linear<P> down_;
+  ColumnParallelLinear<P> up_;
+  RowParallelLinear<P> down_;
 };
 
 }  // namespace trireme::model

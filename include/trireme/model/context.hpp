@@ -17,10 +17,11 @@ struct MicroContext {
   double dropout = 0;     ///< 0 in evaluation
   double loss_scale = 1;  ///< gradient of the summed loss: 1 / tokens of the global batch
 
-  /// Mask of one dropout site on [T, D]: `stream` is 0 for the embedding, 1 + 2·layer and 2 +
-  /// 2·layer for the outputs of attention and feed-forward.
-  kernels::Dropout dropout_site(std::uint32_t stream) const {
-    return {dropout, RandomKey{seed, Purpose::dropout, stream, step}, first_sample * sequence};
+  /// Mask of one dropout site on the rows [first_row, …) of [T, D]: `stream` is 0 for the
+  /// embedding, 1 + 2·layer and 2 + 2·layer for the outputs of attention and feed-forward.
+  kernels::Dropout dropout_site(std::uint32_t stream, std::int64_t first_row) const {
+    return {dropout, RandomKey{seed, Purpose::dropout, stream, step},
+            first_sample * sequence + first_row};
   }
 };
 

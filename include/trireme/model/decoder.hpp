@@ -16,9 +16,12 @@ class Decoder {
  public:
   using T = typename P::Compute;
 
-  /// `rows` texts side by side. Arguments must outlive the decoder.
+  /// `rows` texts side by side. `parameters` holds the whole model. Arguments must outlive the
+  /// decoder, which stays where it is.
   Decoder(const architecture::Architecture& architecture, const Parameters<P>& parameters,
           std::int64_t rows);
+  Decoder(const Decoder&) = delete;
+  Decoder& operator=(const Decoder&) = delete;
 
   std::int64_t rows() const { return rows_; }
   /// Positions fed so far; at most the model's sequence length.
@@ -35,8 +38,10 @@ class Decoder {
   void cut(Arena& arena);
 
   deck::ModelConfig model_;
+  architecture::Shard shard_;
   std::int64_t rows_;
   std::int64_t position_ = 0;
+  TensorAxis axis_;
   Embedding<P> embedding_;
   std::vector<Block<P>> blocks_;
   Head<P> head_;

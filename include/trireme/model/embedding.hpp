@@ -2,36 +2,40 @@
 
 #include <trireme/model/context.hpp>
 #include <trireme/model/parameters.hpp>
+#include <trireme/model/sizes.hpp>
 
 namespace trireme::model {
 
-/// x[t] = dropout(token[tokens[t]] + position[t mod S]).
+/// x[t] = dropout(token[tokens[t]] + position[t mod S]). Each tensor rank looks up the ids of its
+/// part of the vocabulary; the sum over the axis is the look-up.
 template <class P>
 class Embedding {
  public:
   using T = typename P::Compute;
   using G = typename P::Gradient;
 
-  Embedding(const Parameters<P>& parameters, const deck::ModelConfig& model);
+  /// `axis` must outlive this.
+  Embedding(const Parameters<P>& parameters, const deck::ModelConfig& model,
+            const TensorAxis& axis);
 
-  /// x [T, D], tokens [T].
-  void forward(const Exec& exec, View2<T> x, View1<const std::int32_t> tokens,
+  /// x [R, D] are this rank's rows, tokens [T]; `all` [T, D] is scratch where R is a part of T.
+  void forward(const Exec& exec, View2<T> x, View2<T> all, View1<const std::int32_t> tokens,
                const MicroContext& context) const;
-  /// Adds to the gradients of both tables; dx [T, D] is overwritten.
-  void backward_weight(const Exec& exec, View2<T> dx, View1<const std::int32_t> tokens,
-                       const MicroContext& context) const;
-  /// One token per row, all at `position`: x [B, D].
+  /// Adds to the gradients of both tables; dx [R, D] is overwritten.
+  void backward_weight(const Exec& exec, View2<T> dx, View2<T> all,
+                       View1<const std::int32_t> tokens, const MicroContext& context) const;
+  /// One token per row, all at `position`, on one tensor rank: x [B, D].
   void decode(const Exec& exec, View2<T> x, View1<const std::int32_t> tokens,
               std::int64_t position) const;
 
-  View2<T> table() const { return token_; }
-
  private:
+  const TensorAxis& axis_;
   std::int64_t sequence_;
-  View2<T> token_;      // [V, D]
-  View2<T> position_;   // [S, D]
-  View2<G> dtoken_;     // [V, D]
-  View2<G> dposition_;  // [S, D]
+  std::int64_t first_id_;  ///< of this rank's part of the vocabulary
+  View2<T> token_;         // [V, D]
+  View2<T> position_;      // [S, D]
+  View2<G> dtoken_;        // [V, D]
+  View2<G> dposition_;     // [S, D]
 };
 
 }  // namespace trireme::model

@@ -7,7 +7,9 @@
 
 namespace trireme::model {
 
-/// y = x wᵀ + bias with w [N, M]: one matrix product of the model with its three passes.
+/// y = x wᵀ + bias with w [N, M]: a matrix product of the model with its three passes. What this
+/// rank holds of it is either some of the outputs (column-parallel) or some of the inputs
+/// (row-parallel): Shoeybi et al. 2019, arXiv 1909.08053, section 3.
 template <class P>
 struct Linear {
   using T = typename P::Compute;
@@ -25,17 +27,47 @@ struct Linear {
         dw(parameters.gradient(weight, outputs, inputs)),
         db(parameters.gradient(bias, outputs)) {}
 
-  /// y [T, N], x [T, M].
-  void forward(const Exec& exec, View2<T> y, View2<const T> x) const {
-    kernels::linear_forward<T>(exec, y, x, w, b);
-  }
   /// dx [T, M] = dy w, dy [T, N].
   void backward_input(const Exec& exec, View2<T> dx, View2<const T> dy) const {
     kernels::linear_backward_input<T>(exec, dx, dy, w);
   }
+};
+
+/// N is this rank's part of the outputs, x is whole; dx is a partial sum over the tensor axis.
+template <class P>
+struct ColumnParallelLinear : Linear<P> {
+  using typename Linear<P>::T;
+  using Linear<P>::Linear;
+
+  /// y [T, N], x [T, M].
+  void forward(const Exec& exec, View2<T> y, View2<const T> x) const {
+    kernels::linear_forward<T>(exec, y, x, this->w, this->b);
+  }
   /// dw += dyᵀ x, db += Σ_t dy.
   void backward_weight(const Exec& exec, View2<const T> dy, View2<const T> x) const {
-    kernels::linear_backward_weight<T>(exec, dw, db, dy, x);
+    kernels::linear_backward_weight<T>(exec, this->dw, this->db, dy, x);
+  }
+};
+
+/// M is this rank's part of the inputs; y is a partial sum over the tensor axis, to which rank 0
+/// adds the bias, which all ranks hold.
+template <class P>
+struct RowParallelLinear : Linear<P> {
+  using typename Linear<P>::T;
+  using typename Linear<P>::G;
+  using Linear<P>::Linear;
+
+  /// y [T, N], x [T, M].
+  void forward(const Exec& exec, View2<T> y, View2<const T> x, int tensor_rank) const {
+    kernels::linear_forward<T>(exec, y, x, this->w, tensor_rank == 0 ? this->b : View1<T>());
+  }
+  /// dw += dyᵀ x; dy [T, N], x [T, M].
+  void backward_weight(const Exec& exec, View2<const T> dy, View2<const T> x) const {
+    kernels::linear_backward_weight<T>(exec, this->dw, View1<G>(), dy, x);
+  }
+  /// db += Σ_r dy over this rank's rows [R, N].
+  void backward_bias(const Exec& exec, View2<const T> dy) const {
+    kernels::linear_backward_bias<T>(exec, this->db, dy);
   }
 };
 

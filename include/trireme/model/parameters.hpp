@@ -24,8 +24,18 @@ struct Fp64 {
   using Master = double;
 };
 
-/// The parameter registry: every array of the model with its weight and its gradient, all weights
-/// in one arena and all gradients in another, at the same offsets.
+/// A run of gradient elements whose sums are complete when `layer` of `stage` has been passed
+/// backward.
+struct GradientRange {
+  std::int64_t begin = 0;
+  std::int64_t end = 0;
+  Stage stage = 0;
+  std::int64_t layer = 0;  ///< −1: the embedding, L: the head
+  bool split = false;      ///< of an array that the tensor axis cuts
+};
+
+/// The parameter registry of a rank: every array that it holds, with its slice of the weight and of
+/// the gradient, all weights in one arena and all gradients in another, at the same offsets.
 template <class P>
 class Parameters {
  public:
@@ -34,16 +44,19 @@ class Parameters {
 
   struct Entry {
     const architecture::ArraySpec* spec;
-    std::uint32_t
-        number;           ///< of the array in the global registry: the stream of its initial values
+    architecture::LocalArray local;
     std::int64_t offset;  ///< in elements
     NamedTensor<Compute> weight;
     NamedTensor<Gradient> gradient;
+
+    /// Of the array in the global registry: the stream of its initial values.
+    std::uint32_t number() const { return static_cast<std::uint32_t>(local.number); }
   };
 
   /// `architecture` must outlive this. Without `gradients`, for evaluation, gradient views are
   /// empty.
-  Parameters(const architecture::Architecture& architecture, bool gradients);
+  Parameters(const architecture::Architecture& architecture, const architecture::Shard& shard,
+             bool gradients);
 
   /// Initial values: element i of array a is number i of the random array (seed, a), whatever the
   /// layout.
@@ -51,6 +64,7 @@ class Parameters {
 
   const std::vector<Entry>& entries() const { return entries_; }
   const Entry& entry(const std::string& name) const;
+  const architecture::Shard& shard() const { return shard_; }
 
   /// A weight or its gradient in two dimensions; `rows` · `columns` may cover the arrays that
   /// follow too (query, then key and value).
@@ -60,18 +74,23 @@ class Parameters {
   View1<Gradient> gradient(const std::string& name, std::int64_t elements) const;
 
   View1<Gradient> all_gradients() const { return all_gradients_; }
-  /// Second gradient [V, D] of tied embeddings, from the logits; empty if untied.
+  /// All gradient elements but the gaps, in the order of the arena.
+  std::vector<GradientRange> gradient_ranges() const;
+  /// The gradients of a stage's arrays that all tensor ranks hold alike: one run of the arena.
+  View1<Gradient> replicated_gradients(Stage stage) const;
+  /// Second gradient of tied embeddings, of the logits, where this rank has look-up and logits:
+  /// [V, D] of this rank's part of the vocabulary; empty elsewhere.
   View2<Gradient> tied_gradient() const { return tied_gradient_; }
-  /// First gradient element that belongs to `layer` (−1 before the layers, L after them) or a later
-  /// place.
-  std::int64_t first_element_of_layer(std::int64_t layer) const;
 
   const architecture::Placement& placement() const { return placement_; }
   std::int64_t weight_bytes() const { return weights_.capacity(); }
   std::int64_t gradient_bytes() const { return gradients_.capacity(); }
 
  private:
+  architecture::Shard shard_;
+  std::vector<architecture::LocalArray> local_;
   architecture::Placement placement_;
+  std::int64_t layers_;
   Arena weights_;
   Arena gradients_;
   View1<Compute> all_weights_;

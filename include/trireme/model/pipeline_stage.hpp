@@ -1,0 +1,88 @@
+#pragma once
+
+#include <trireme/model/block.hpp>
+#include <trireme/model/embedding.hpp>
+#include <trireme/model/head.hpp>
+
+#include <functional>
+#include <optional>
+#include <vector>
+
+namespace trireme::model {
+
+/// One pipeline stage: some layers, in front of them the embedding if it is the first, behind them
+/// the head if it is the last; it may have none of these. All memory comes from the caller.
+template <class P>
+class PipelineStage {
+ public:
+  using T = typename P::Compute;
+
+  /// What lives from a micro-batch's forward pass to the end of its backward pass.
+  struct Slot {
+    View1<std::int32_t> tokens;   // [T] of the first stage
+    View1<std::int32_t> targets;  // [T] of the last stage
+    View2<T> x;                   // [R, D] input of a stage that has neither layers nor head
+    std::vector<typename Block<P>::Saved> layers;
+    typename Head<P>::Saved head;
+    std::vector<typename Block<P>::Work> work;  ///< one per layer if the backward pass is split
+    View2<T> dx;                                // [R, D] likewise, of the first stage
+  };
+
+  /// Memory that lives within one pass.
+  struct Scratch {
+    View1<double> loss;  // [1] Σ_t cross entropy since it was last zeroed
+    typename Head<P>::Scratch head;
+    typename Block<P>::Scratch block;
+    typename Block<P>::Work work;  ///< shared by all layers; empty if the backward pass is split
+  };
+
+  struct SlotShape {
+    bool training = true;         ///< false: layers share memory
+    bool split_backward = false;  ///< backward_input and backward_weight come apart
+  };
+
+  /// Called when all weight gradients of a layer are complete in this pass (−1: the embedding, L:
+  /// the head).
+  using LayerDone = std::function<void(std::int64_t layer)>;
+
+  /// `axis` must outlive this.
+  PipelineStage(const architecture::Architecture& architecture, const Parameters<P>& parameters,
+                const TensorAxis& axis, Stage number);
+
+  bool has_embedding() const { return embedding_.has_value(); }
+  bool has_head() const { return head_.has_value(); }
+  bool has_layers() const { return !blocks_.empty(); }
+
+  Slot cut_slot(Arena& arena, const Sizes& sizes, const SlotShape& shape) const;
+
+  /// Where the stage's input [R, D] is put before a pass; the first stage has tokens instead.
+  View2<T> input(const Slot& slot) const;
+
+  /// output [R, D]; the last stage adds to scratch.loss instead.
+  void forward(const Exec& exec, View2<T> output, const Slot& slot, const Scratch& scratch,
+               const MicroContext& context) const;
+  /// The same without dropout and gradients; of the loss, only the first `samples` samples'.
+  void evaluate(const Exec& exec, View2<T> output, const Slot& slot, const Scratch& scratch,
+                const MicroContext& context, std::int64_t samples) const;
+  /// dx [R, D]: gradient of the output on entry (the last stage needs none), of the input on
+  /// return.
+  void backward(const Exec& exec, View2<T> dx, const Slot& slot, const Scratch& scratch,
+                const MicroContext& context, const LayerDone& done) const;
+  void backward_input(const Exec& exec, View2<T> dx, const Slot& slot, const Scratch& scratch,
+                      const MicroContext& context) const;
+  void backward_weight(const Exec& exec, const Slot& slot, const Scratch& scratch,
+                       const MicroContext& context, const LayerDone& done) const;
+
+ private:
+  void forward_layers(const Exec& exec, View2<T> output, const Slot& slot, const Scratch& scratch,
+                      const MicroContext& context) const;
+  View2<T> layer_output(const Slot& slot, std::size_t layer, View2<T> output) const;
+
+  std::int64_t sequence_;
+  std::int64_t layers_;  ///< of the whole model
+  std::optional<Embedding<P>> embedding_;
+  std::vector<Block<P>> blocks_;
+  std::optional<Head<P>> head_;
+};
+
+}  // namespace trireme::model

@@ -1,0 +1,80 @@
+#pragma once
+
+#include <trireme/model/pipeline_stage.hpp>
+
+#include <vector>
+
+namespace trireme::model {
+
+/// The stages of one rank with their memory: slots of saved activations, as many as the program
+/// keeps alive at a time, and scratch. Every slot can serve every stage of the rank.
+template <class P>
+class RankModel {
+ public:
+  using T = typename P::Compute;
+  using LayerDone = typename PipelineStage<P>::LayerDone;
+
+  struct Shape {
+    std::int64_t micro = 1;  ///< samples per pass
+    int slots = 1;
+    bool training = true;         ///< false: no gradient memory
+    bool split_backward = false;  ///< the program has backward_input and backward_weight apart
+  };
+
+  /// `parameters` holds the rank's shard. `axis`, for micro · sequence tokens, must outlive this.
+  RankModel(const architecture::Architecture& architecture, const Parameters<P>& parameters,
+            const TensorAxis& axis, const Shape& shape);
+
+  /// Ids of the micro-batch in a slot: [T], empty unless the stage is the first, or the last.
+  View1<std::int32_t> tokens(Stage stage, int slot) const { return at(stage, slot).tokens; }
+  View1<std::int32_t> targets(Stage stage, int slot) const { return at(stage, slot).targets; }
+  /// [R, D] what a stage reads from the one before it, and what it has computed for the next.
+  View2<T> input(Stage stage, int slot) const;
+  View2<T> output() const { return output_; }
+  /// [R, D] gradient of the stage's output before its backward pass, of its input behind it.
+  View2<T> dx(Stage stage, int slot) const;
+  View1<double> loss() const { return scratch_.loss; }  // [1], summed over tokens
+
+  void zero_loss(const Exec& exec) const;
+
+  void forward(const Exec& exec, Stage stage, int slot, const MicroContext& context) const;
+  /// loss += Σ_t cross entropy over the first `samples` samples, without dropout.
+  void evaluate(const Exec& exec, Stage stage, int slot, const MicroContext& context,
+                std::int64_t samples) const;
+  void backward(const Exec& exec, Stage stage, int slot, const MicroContext& context,
+                const LayerDone& done) const;
+  void backward_input(const Exec& exec, Stage stage, int slot, const MicroContext& context) const;
+  void backward_weight(const Exec& exec, Stage stage, int slot, const MicroContext& context,
+                       const LayerDone& done) const;
+
+  const Sizes& sizes() const { return sizes_; }
+  std::int64_t saved_bytes() const { return saved_memory_.capacity(); }
+  std::int64_t scratch_bytes() const { return scratch_memory_.capacity(); }
+
+ private:
+  using Slot = typename PipelineStage<P>::Slot;
+
+  std::size_t index(Stage stage) const;
+  const Slot& at(Stage stage, int slot) const {
+    return slots_[index(stage)].at(static_cast<std::size_t>(slot));
+  }
+  const PipelineStage<P>& get(Stage stage) const { return stages_[index(stage)]; }
+  void cut_saved(Arena& arena);
+  void cut_scratch(Arena& arena);
+
+  deck::ModelConfig model_;
+  architecture::Shard shard_;
+  int tensor_size_;
+  Shape shape_;
+  Sizes sizes_;
+  std::vector<PipelineStage<P>> stages_;
+
+  Arena saved_memory_;
+  Arena scratch_memory_;
+  std::vector<std::vector<Slot>> slots_;  ///< per stage of the rank
+  typename PipelineStage<P>::Scratch scratch_;
+  View2<T> output_;  // [R, D]
+  View2<T> dx_;      // [R, D]
+};
+
+}  // namespace trireme::model

@@ -1,0 +1,68 @@
+#pragma once
+
+#include <trireme/grid/communicator.hpp>
+#include <trireme/layout/split.hpp>
+#include <trireme/tensor/views.hpp>
+
+#include <cstdint>
+#include <vector>
+
+namespace trireme::model {
+
+/// The rows [first, first + count) of x.
+template <class T>
+View2<T> rows_of(View2<T> x, std::int64_t first, std::int64_t count) {
+  return View2<T>(x.data() + first * extent(x, 1), static_cast<std::size_t>(count), x.extent(1));
+}
+
+/// The tensor axis as layers see it. Products see all T tokens of a micro-batch; the residual
+/// stream, norms and dropout see this rank's rows of them: all rows, and then every tensor rank
+/// does the same, or with sequence parallelism (Korthikanti et al. 2022, arXiv 2205.05198) its part
+/// of them. Tokens are cut as one list, b·S + s, so that any number of ranks divides any sequence.
+/// Around the products of attention and feed-forward, `gather` goes from rows to all tokens and
+/// `reduce` from partial sums of all tokens back to rows: an identity and an all-reduce (Shoeybi et
+/// al. 2019, arXiv 1909.08053, f and g), or an all-gather and a reduce-scatter.
+class TensorAxis {
+ public:
+  /// One rank alone.
+  explicit TensorAxis(std::int64_t tokens);
+  /// `communicator` must outlive this.
+  TensorAxis(grid::Communicator& communicator, std::int64_t tokens, bool sequence_parallel);
+
+  int rank() const { return rank_; }
+  int size() const { return size_; }
+  std::int64_t tokens() const { return tokens_; }      ///< T
+  const layout::Slice& rows() const { return rows_; }  ///< R = rows().extent of them
+  /// Rows are a part of the tokens: `all` and `rows` below are different memory.
+  bool cuts_tokens() const { return cuts_tokens_; }
+
+  /// All tokens [T, N], from every rank's rows [R, N]: `rows` itself where those are all, else
+  /// `all`, which is filled. `rows` may be its own place inside `all`.
+  template <class T>
+  View2<T> gather(const Exec& exec, View2<T> all, View2<T> rows, const char* what) const;
+
+  /// Where partial sums [T, N] are to be put that `reduce` makes into `rows`.
+  template <class T>
+  View2<T> partial(View2<T> all, View2<T> rows) const {
+    return cuts_tokens_ ? all : rows;
+  }
+  /// rows [R, N] = this rank's rows of the sum over the ranks of partial(all, rows).
+  template <class T>
+  void reduce(const Exec& exec, View2<T> rows, View2<T> all, const char* what) const;
+
+  /// parts [P, n] = the row `mine` of each rank; `mine` is this rank's row of them.
+  template <class T>
+  void all_gather(const Exec& exec, View2<T> parts, const char* what) const;
+
+ private:
+  std::vector<std::int64_t> counts(std::int64_t columns) const;
+
+  grid::Communicator* communicator_ = nullptr;
+  int rank_ = 0;
+  int size_ = 1;
+  std::int64_t tokens_;
+  layout::Slice rows_;
+  bool cuts_tokens_ = false;
+};
+
+}  // namespace trireme::model

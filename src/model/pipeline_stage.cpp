@@ -1,0 +1,140 @@
+#include <trireme/kernels/elementwise.hpp>
+#include <trireme/model/pipeline_stage.hpp>
+
+namespace trireme::model {
+namespace {
+
+template <class T>
+void copy_rows(const Exec& exec, View2<T> to, View2<T> from) {
+  if (to.data() == from.data()) return;
+  const std::size_t n = to.extent(0) * to.extent(1);
+  kernels::copy<T>(exec, View1<T>(to.data(), n), View1<const T>(from.data(), n));
+}
+
+}  // namespace
+
+template <class P>
+PipelineStage<P>::PipelineStage(const architecture::Architecture& architecture,
+                                const Parameters<P>& parameters, const TensorAxis& axis,
+                                Stage number)
+    : sequence_(architecture.model.sequence), layers_(architecture.model.layers) {
+  const architecture::Shard& shard = parameters.shard();
+  const deck::ModelConfig& model = architecture.model;
+  if (number == 0) embedding_.emplace(parameters, model, axis);
+  const layout::Slice layers = shard.stage_layers.at(static_cast<std::size_t>(number));
+  for (std::int64_t layer = layers.offset; layer < layers.end(); ++layer)
+    blocks_.emplace_back(parameters, model, axis, layer);
+  if (number == shard.last_stage()) head_.emplace(parameters, model, axis);
+}
+
+template <class P>
+auto PipelineStage<P>::cut_slot(Arena& arena, const Sizes& n, const SlotShape& shape) const
+    -> Slot {
+  Slot slot;
+  if (embedding_) slot.tokens = arena.take<std::int32_t>(n.tokens);
+  if (head_) slot.targets = arena.take<std::int32_t>(n.tokens);
+  if (blocks_.empty() && !head_) slot.x = arena.take<T>(n.rows, n.hidden);
+  // Evaluation needs one layer at a time: all layers share the first one's memory.
+  for (std::size_t l = 0; l < blocks_.size(); ++l)
+    slot.layers.push_back(l == 0 || shape.training ? Block<P>::cut_saved(arena, n)
+                                                   : slot.layers.front());
+  if (head_) slot.head = Head<P>::cut_saved(arena, n);
+  if (!shape.split_backward) return slot;
+  for (std::size_t l = 0; l < blocks_.size(); ++l)
+    slot.work.push_back(Block<P>::cut_work(arena, n));
+  if (embedding_) slot.dx = arena.take<T>(n.rows, n.hidden);
+  return slot;
+}
+
+template <class P>
+auto PipelineStage<P>::input(const Slot& slot) const -> View2<T> {
+  if (!slot.layers.empty()) return slot.layers.front().x;
+  return head_ ? slot.head.x : slot.x;
+}
+
+template <class P>
+auto PipelineStage<P>::layer_output(const Slot& slot, std::size_t layer, View2<T> output) const
+    -> View2<T> {
+  if (layer + 1 < slot.layers.size()) return slot.layers[layer + 1].x;
+  return head_ ? slot.head.x : output;
+}
+
+template <class P>
+void PipelineStage<P>::forward_layers(const Exec& exec, View2<T> output, const Slot& slot,
+                                      const Scratch& scratch, const MicroContext& context) const {
+  if (embedding_) embedding_->forward(exec, input(slot), scratch.block.all, slot.tokens, context);
+  for (std::size_t l = 0; l < blocks_.size(); ++l)
+    blocks_[l].forward(exec, layer_output(slot, l, output), slot.layers[l], scratch.block, context);
+  if (blocks_.empty() && !head_) copy_rows(exec, output, slot.x);
+}
+
+template <class P>
+void PipelineStage<P>::forward(const Exec& exec, View2<T> output, const Slot& slot,
+                               const Scratch& scratch, const MicroContext& context) const {
+  forward_layers(exec, output, slot, scratch, context);
+  if (head_)
+    head_->forward(exec, scratch.loss, slot.head, scratch.block.all, scratch.head, slot.targets,
+                   context);
+}
+
+template <class P>
+void PipelineStage<P>::evaluate(const Exec& exec, View2<T> output, const Slot& slot,
+                                const Scratch& scratch, const MicroContext& context,
+                                std::int64_t samples) const {
+  MicroContext plain = context;
+  plain.dropout = 0;
+  forward_layers(exec, output, slot, scratch, plain);
+  if (head_)
+    head_->evaluate(exec, scratch.loss, slot.head, scratch.block.all, scratch.head, slot.targets,
+                    samples * sequence_);
+}
+
+template <class P>
+void PipelineStage<P>::backward(const Exec& exec, View2<T> dx, const Slot& slot,
+                                const Scratch& scratch, const MicroContext& context,
+                                const LayerDone& done) const {
+  if (head_) {
+    head_->backward_input(exec, dx, slot.head);
+    head_->backward_weight(exec, slot.head);
+    done(layers_);
+  }
+  for (std::size_t l = blocks_.size(); l-- > 0;) {
+    blocks_[l].backward_input(exec, dx, scratch.work, scratch.block, slot.layers[l], context);
+    blocks_[l].backward_weight(exec, scratch.work, scratch.block, slot.layers[l]);
+    done(blocks_[l].layer());
+  }
+  if (embedding_) {
+    embedding_->backward_weight(exec, dx, scratch.block.all, slot.tokens, context);
+    done(-1);
+  }
+}
+
+template <class P>
+void PipelineStage<P>::backward_input(const Exec& exec, View2<T> dx, const Slot& slot,
+                                      const Scratch& scratch, const MicroContext& context) const {
+  if (head_) head_->backward_input(exec, dx, slot.head);
+  for (std::size_t l = blocks_.size(); l-- > 0;)
+    blocks_[l].backward_input(exec, dx, slot.work[l], scratch.block, slot.layers[l], context);
+}
+
+template <class P>
+void PipelineStage<P>::backward_weight(const Exec& exec, const Slot& slot, const Scratch& scratch,
+                                       const MicroContext& context, const LayerDone& done) const {
+  if (head_) {
+    head_->backward_weight(exec, slot.head);
+    done(layers_);
+  }
+  for (std::size_t l = blocks_.size(); l-- > 0;) {
+    blocks_[l].backward_weight(exec, slot.work[l], scratch.block, slot.layers[l]);
+    done(blocks_[l].layer());
+  }
+  if (embedding_) {
+    embedding_->backward_weight(exec, slot.dx, scratch.block.all, slot.tokens, context);
+    done(-1);
+  }
+}
+
+template class PipelineStage<Fp32>;
+template class PipelineStage<Fp64>;
+
+}  // namespace trireme::model

@@ -1,0 +1,115 @@
+#include <trireme/base/check.hpp>
+#include <trireme/kernels/elementwise.hpp>
+#include <trireme/model/rank_model.hpp>
+
+#include <algorithm>
+
+namespace trireme::model {
+
+template <class P>
+RankModel<P>::RankModel(const architecture::Architecture& architecture,
+                        const Parameters<P>& parameters, const TensorAxis& axis, const Shape& shape)
+    : model_(architecture.model),
+      shard_(parameters.shard()),
+      tensor_size_(axis.size()),
+      shape_(shape),
+      sizes_(sizes_of(model_, shard_, axis, shape.micro, model_.sequence)) {
+  check(axis.tokens() == shape.micro * model_.sequence, "a tensor axis for ", axis.tokens(),
+        " tokens, micro-batches of ", shape.micro * model_.sequence);
+  for (const Stage s : shard_.stages) stages_.emplace_back(architecture, parameters, axis, s);
+  Arena saved_plan;
+  cut_saved(saved_plan);
+  Arena scratch_plan;
+  cut_scratch(scratch_plan);
+  saved_memory_ = Arena("saved activations", saved_plan.used());
+  scratch_memory_ = Arena("scratch", scratch_plan.used());
+  cut_saved(saved_memory_);
+  cut_scratch(scratch_memory_);
+}
+
+template <class P>
+void RankModel<P>::cut_saved(Arena& arena) {
+  slots_.assign(stages_.size(), {});
+  for (int k = 0; k < shape_.slots; ++k) {
+    const std::int64_t begin = arena.used();
+    std::int64_t end = begin;
+    for (std::size_t i = 0; i < stages_.size(); ++i) {  // one above the other: one is in use
+      arena.release_to(begin);
+      slots_[i].push_back(
+          stages_[i].cut_slot(arena, sizes_, {shape_.training, shape_.split_backward}));
+      end = std::max(end, arena.used());
+    }
+    arena.release_to(begin);
+    arena.take<std::byte>(end - begin);
+  }
+}
+
+template <class P>
+void RankModel<P>::cut_scratch(Arena& arena) {
+  scratch_ = {};
+  scratch_.loss = arena.take<double>(1);
+  if (shard_.has_head()) scratch_.head = Head<P>::cut_scratch(arena, sizes_, model_, tensor_size_);
+  scratch_.block = Block<P>::cut_scratch(arena, sizes_, shape_.training);
+  output_ = arena.take<T>(sizes_.rows, sizes_.hidden);
+  if (!shape_.training) return;
+  dx_ = arena.take<T>(sizes_.rows, sizes_.hidden);
+  if (!shape_.split_backward) scratch_.work = Block<P>::cut_work(arena, sizes_);
+}
+
+template <class P>
+std::size_t RankModel<P>::index(Stage stage) const {
+  const auto found = std::ranges::find(shard_.stages, stage);
+  check(found != shard_.stages.end(), "stage ", stage, " is not on this rank");
+  return static_cast<std::size_t>(found - shard_.stages.begin());
+}
+
+template <class P>
+auto RankModel<P>::input(Stage stage, int slot) const -> View2<T> {
+  return get(stage).input(at(stage, slot));
+}
+
+template <class P>
+auto RankModel<P>::dx(Stage stage, int slot) const -> View2<T> {
+  const Slot& s = at(stage, slot);
+  return s.dx.data() != nullptr ? s.dx : dx_;
+}
+
+template <class P>
+void RankModel<P>::zero_loss(const Exec& exec) const {
+  kernels::fill(exec, scratch_.loss, 0.0);
+}
+
+template <class P>
+void RankModel<P>::forward(const Exec& exec, Stage stage, int slot,
+                           const MicroContext& context) const {
+  get(stage).forward(exec, output_, at(stage, slot), scratch_, context);
+}
+
+template <class P>
+void RankModel<P>::evaluate(const Exec& exec, Stage stage, int slot, const MicroContext& context,
+                            std::int64_t samples) const {
+  get(stage).evaluate(exec, output_, at(stage, slot), scratch_, context, samples);
+}
+
+template <class P>
+void RankModel<P>::backward(const Exec& exec, Stage stage, int slot, const MicroContext& context,
+                            const LayerDone& done) const {
+  get(stage).backward(exec, dx_, at(stage, slot), scratch_, context, done);
+}
+
+template <class P>
+void RankModel<P>::backward_input(const Exec& exec, Stage stage, int slot,
+                                  const MicroContext& context) const {
+  get(stage).backward_input(exec, dx(stage, slot), at(stage, slot), scratch_, context);
+}
+
+template <class P>
+void RankModel<P>::backward_weight(const Exec& exec, Stage stage, int slot,
+                                   const MicroContext& context, const LayerDone& done) const {
+  get(stage).backward_weight(exec, at(stage, slot), scratch_, context, done);
+}
+
+template class RankModel<Fp32>;
+template class RankModel<Fp64>;
+
+}  // namespace trireme::model

@@ -1,0 +1,66 @@
+#include <trireme/model/tensor_axis.hpp>
+
+namespace trireme::model {
+namespace {
+
+template <class T>
+View1<T> flat(View2<T> x) {
+  return View1<T>(x.data(), x.extent(0) * x.extent(1));
+}
+
+}  // namespace
+
+TensorAxis::TensorAxis(std::int64_t tokens) : tokens_(tokens), rows_{0, tokens} {}
+
+TensorAxis::TensorAxis(grid::Communicator& communicator, std::int64_t tokens,
+                       bool sequence_parallel)
+    : communicator_(&communicator),
+      rank_(communicator.rank()),
+      size_(communicator.size()),
+      tokens_(tokens),
+      rows_{0, tokens},
+      cuts_tokens_(sequence_parallel && communicator.size() > 1) {
+  if (cuts_tokens_) rows_ = layout::split(tokens, size_, rank_);
+}
+
+std::vector<std::int64_t> TensorAxis::counts(std::int64_t columns) const {
+  std::vector<std::int64_t> n;
+  for (int r = 0; r < size_; ++r) n.push_back(layout::split(tokens_, size_, r).extent * columns);
+  return n;
+}
+
+template <class T>
+View2<T> TensorAxis::gather(const Exec& exec, View2<T> all, View2<T> rows, const char* what) const {
+  if (!cuts_tokens_) return rows;
+  communicator_->all_gather<T>(exec, flat(all), flat<const T>(rows), counts(extent(rows, 1)), what);
+  return all;
+}
+
+template <class T>
+void TensorAxis::reduce(const Exec& exec, View2<T> rows, View2<T> all, const char* what) const {
+  if (size_ == 1) return;
+  if (cuts_tokens_)
+    communicator_->reduce_scatter<T>(exec, flat(rows), flat<const T>(all), counts(extent(rows, 1)),
+                                     what);
+  else
+    communicator_->all_reduce<T>(exec, flat(rows), grid::Reduction::sum, what);
+}
+
+template <class T>
+void TensorAxis::all_gather(const Exec& exec, View2<T> parts, const char* what) const {
+  if (size_ == 1) return;
+  const std::int64_t n = extent(parts, 1);
+  const View1<const T> mine(parts.data() + rank_ * n, static_cast<std::size_t>(n));
+  communicator_->all_gather<T>(exec, flat(parts), mine,
+                               std::vector<std::int64_t>(static_cast<std::size_t>(size_), n), what);
+}
+
+#define TRIREME_INSTANTIATE(T)                                                                 \
+  template View2<T> TensorAxis::gather<T>(const Exec&, View2<T>, View2<T>, const char*) const; \
+  template void TensorAxis::reduce<T>(const Exec&, View2<T>, View2<T>, const char*) const;     \
+  template void TensorAxis::all_gather<T>(const Exec&, View2<T>, const char*) const;
+TRIREME_INSTANTIATE(float)
+TRIREME_INSTANTIATE(double)
+#undef TRIREME_INSTANTIATE
+
+}  // namespace trireme::model
