@@ -12,7 +12,9 @@ AttentionShape resolved(const AttentionShape& shape) {
   check(shape.batch >= 0 && shape.sequence >= 0, "attention over ", shape.batch, " samples of ",
         shape.sequence, " tokens");
   check(shape.head_size >= 1, "attention with head size ", shape.head_size, ", expected 1 or more");
-  check(shape.heads >= 1 && shape.key_value_heads >= 1 && shape.heads % shape.key_value_heads == 0,
+  const std::int64_t groups = shape.key_value_heads;
+  check(shape.heads >= 0 && groups >= 0 &&
+            (groups == 0 ? shape.heads == 0 : shape.heads % groups == 0),
         "attention with ", shape.heads, " heads over ", shape.key_value_heads,
         " key and value heads, expected a divisor");
   AttentionShape result = shape;
@@ -240,7 +242,7 @@ void attention_forward(const Exec& exec, View2<T> o, View3<Accumulate<T>> logsum
   expect_shape(o, "o", {s.tokens(), s.heads * s.head_size});
   expect_shape(logsumexp, "logsumexp", {s.batch, s.heads, s.sequence});
   expect_shape(qkv, "qkv", {s.tokens(), s.qkv_columns()});
-  if (s.tokens() == 0) return;
+  if (s.tokens() * s.heads == 0) return;
   const AttentionForward<T> forward(o, logsumexp, qkv, s, AttentionMasks(dropout, s));
   const auto teams = static_cast<int>(s.batch * s.heads * forward.query_blocks);
   const auto bytes = aligned_scratch_bytes<Accumulate<T>>(forward.scratch_elements());

@@ -245,7 +245,7 @@ void attention_backward(const Exec& exec, View2<T> dqkv, View2<const T> grad, Vi
   expect_shape(qkv, "qkv", {s.tokens(), s.qkv_columns()});
   expect_shape(logsumexp, "logsumexp", {s.batch, s.heads, s.sequence});
   expect_shape(workspace, "workspace", {attention_workspace_elements(s)});
-  if (s.tokens() == 0) return;
+  if (s.tokens() * s.key_value_heads == 0) return;
   attention_delta<T>(exec, workspace, grad, o, s);
   const AttentionBackward<T> backward{dqkv,
                                       grad,

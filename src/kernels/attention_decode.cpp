@@ -106,7 +106,7 @@ void attention_decode(const Exec& exec, View2<T> o, View2<const T> q, View3<cons
   expect_shape(value_cache, "value_cache", {s.batch, positions, s.key_value_heads * s.head_size});
   check(position >= 0 && position < positions, "position ", position, " is not within the ",
         positions, " positions of the key and value cache");
-  if (s.batch == 0) return;
+  if (s.batch * s.heads == 0) return;
   const AttentionDecode<T> decode{o, q, key_cache, value_cache, position + 1, s};
   const auto bytes = aligned_scratch_bytes<Accumulate<T>>(decode.scratch_elements());
   auto policy = AttentionPolicy(exec, static_cast<int>(s.batch * s.heads), Kokkos::AUTO)

@@ -64,15 +64,51 @@ void squared_norm_blocks(const Exec& exec, View1<double> partial, View1<const Re
       });
 }
 
-void norm_finish(const Exec& exec, View1<double> norm, View1<const double> partial) {
-  const std::int64_t n = extent(partial, 0);
-  expect_shape(norm, "norm", {1});
+template <class Real>
+void squared_norm_blocks(const Exec& exec, View1<double> partial, View1<const Real> x,
+                         View1<const std::int64_t> begins, View1<const std::int64_t> ends) {
+  const std::int64_t blocks = extent(partial, 0);
+  expect_shape(begins, "begins", {blocks});
+  expect_shape(ends, "ends", {blocks});
   for_rows(
-      "kernels/norm_finish", exec, 1, KOKKOS_LAMBDA(const Team& team, std::int64_t) {
-        const double* value = partial.data();
-        const double sum = sum_lanes<double>(team, n, [&](std::int64_t i) { return value[i]; });
-        once(team, [&]() { norm(0) = math::sqrt(sum); });
+      "kernels/squared_norm_blocks", exec, blocks, KOKKOS_LAMBDA(const Team& team, std::int64_t b) {
+        const std::int64_t first = begins(b);
+        const Real* part = x.data() + first;
+        const double sum = sum_lanes<double>(team, ends(b) - first, [&](std::int64_t i) {
+          const auto value = static_cast<double>(part[i]);
+          return value * value;
+        });
+        once(team, [&]() { partial(b) = sum; });
       });
+}
+
+void segment_sums(const Exec& exec, View1<double> sums, View1<const double> partial,
+                  View1<const std::int64_t> ends) {
+  const std::int64_t segments = extent(ends, 0);
+  expect_shape(sums, "sums", {segments});
+  for_rows(
+      "kernels/segment_sums", exec, segments, KOKKOS_LAMBDA(const Team& team, std::int64_t k) {
+        const std::int64_t first = k == 0 ? 0 : ends(k - 1);
+        const double* value = partial.data() + first;
+        const double sum =
+            sum_lanes<double>(team, ends(k) - first, [&](std::int64_t i) { return value[i]; });
+        once(team, [&]() { sums(k) = sum; });
+      });
+}
+
+void root_of_sum(const Exec& exec, View1<double> root, View1<const double> values) {
+  const std::int64_t n = extent(values, 0);
+  expect_shape(root, "root", {1});
+  for_rows(
+      "kernels/root_of_sum", exec, 1, KOKKOS_LAMBDA(const Team& team, std::int64_t) {
+        const double* value = values.data();
+        const double sum = sum_lanes<double>(team, n, [&](std::int64_t i) { return value[i]; });
+        once(team, [&]() { root(0) = math::sqrt(sum); });
+      });
+}
+
+void norm_finish(const Exec& exec, View1<double> norm, View1<const double> partial) {
+  root_of_sum(exec, norm, partial);
 }
 
 void clip_coefficient(const Exec& exec, View1<double> coefficient, View1<const double> norm,
@@ -107,10 +143,12 @@ void count_non_finite(const Exec& exec, View1<std::int64_t> count, View1<const R
       });
 }
 
-#define TRIREME_INSTANTIATE(Real)                                                         \
-  template void adamw_update<Real>(const Exec&, View1<Real>, View1<Real>, View1<Real>,    \
-                                   View1<const Real>, const AdamW&, View1<const double>); \
-  template void squared_norm_blocks<Real>(const Exec&, View1<double>, View1<const Real>); \
+#define TRIREME_INSTANTIATE(Real)                                                                \
+  template void adamw_update<Real>(const Exec&, View1<Real>, View1<Real>, View1<Real>,           \
+                                   View1<const Real>, const AdamW&, View1<const double>);        \
+  template void squared_norm_blocks<Real>(const Exec&, View1<double>, View1<const Real>);        \
+  template void squared_norm_blocks<Real>(const Exec&, View1<double>, View1<const Real>,         \
+                                          View1<const std::int64_t>, View1<const std::int64_t>); \
   template void count_non_finite<Real>(const Exec&, View1<std::int64_t>, View1<const Real>);
 TRIREME_INSTANTIATE(float)
 TRIREME_INSTANTIATE(double)

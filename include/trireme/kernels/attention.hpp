@@ -16,8 +16,8 @@ namespace trireme::kernels {
 struct AttentionShape {
   std::int64_t batch = 0;            ///< B
   std::int64_t sequence = 0;         ///< S
-  std::int64_t heads = 0;            ///< H, those of this rank
-  std::int64_t key_value_heads = 0;  ///< Hkv, a divisor of H
+  std::int64_t heads = 0;            ///< H, those of this rank; 0 is legal
+  std::int64_t key_value_heads = 0;  ///< Hkv, a divisor of H; 0 only where H is
   std::int64_t head_size = 0;        ///< K
   bool causal = true;                ///< query i sees keys 0 … i
   double scale = 0.0;                ///< of the scores; 0 means 1/√K

@@ -41,7 +41,23 @@ inline constexpr std::int64_t norm_blocks(std::int64_t n) {
 template <class Real>
 void squared_norm_blocks(const Exec& exec, View1<double> partial, View1<const Real> x);
 
-/// norm[0] = sqrt(sum of partial), in an order fixed by k. norm [1], partial [k].
+/// The same for blocks that lie anywhere in x, so that one launch serves many arrays: partial[b] =
+/// sum of squares of x[begins[b] .. ends[b]). The order depends on a block's length alone.
+/// partial, begins, ends [blocks], x [n].
+template <class Real>
+void squared_norm_blocks(const Exec& exec, View1<double> partial, View1<const Real> x,
+                         View1<const std::int64_t> begins, View1<const std::int64_t> ends);
+
+/// sums[k] = sum of partial[ends[k-1] .. ends[k]), from 0 on for k = 0, in an order that depends on
+/// that segment's length alone: the same bits wherever it lies. sums, ends [segments], partial [n];
+/// ends must not fall nor exceed n. A segment may be empty.
+void segment_sums(const Exec& exec, View1<double> sums, View1<const double> partial,
+                  View1<const std::int64_t> ends);
+
+/// root[0] = sqrt(sum of values), in an order fixed by n. root [1], values [n].
+void root_of_sum(const Exec& exec, View1<double> root, View1<const double> values);
+
+/// root_of_sum by its former name. norm [1], partial [k].
 void norm_finish(const Exec& exec, View1<double> norm, View1<const double> partial);
 
 /// coefficient[0] = min(1, maximum / (norm[0] + 1e-6)), or 1 where maximum = 0 (no clipping). A

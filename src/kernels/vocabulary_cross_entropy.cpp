@@ -1,0 +1,197 @@
+#include <trireme/base/check.hpp>
+#include <trireme/kernels/lanes.hpp>
+#include <trireme/kernels/vocabulary.hpp>
+#include <trireme/tensor/expect.hpp>
+
+namespace trireme::kernels {
+
+namespace {
+
+/// Elements of a row of logits between two looks at the maximum: they stay in the first-level
+/// cache.
+constexpr std::int64_t softmax_chunk = 4096;
+
+/// Of one row: the largest logit, and the sum of exp(logit - largest).
+template <class Acc>
+struct SoftmaxSum {
+  Acc largest;
+  double sum;
+};
+
+template <class T>
+KOKKOS_FORCEINLINE_FUNCTION SoftmaxSum<Accumulate<T>> softmax_sum(const Team& team, const T* row,
+                                                                  std::int64_t n) {
+  using Acc = Accumulate<T>;
+  Acc largest = -infinity<Acc>;
+  double sum = 0;
+  for (std::int64_t first = 0; first < n; first += softmax_chunk) {
+    const T* part = row + first;
+    const std::int64_t count = n - first < softmax_chunk ? n - first : softmax_chunk;
+    const Acc part_largest = max_lanes<Acc>(team, count, [&](std::int64_t v) { return part[v]; });
+    if (part_largest > largest) {
+      sum *= static_cast<double>(fast_exp(largest - part_largest));
+      largest = part_largest;
+    }
+    // Masked logits are -infinity: where there is nothing else so far, they must add 0 and not NaN.
+    const Acc reference = largest == -infinity<Acc> ? Acc(0) : largest;
+    sum += static_cast<double>(sum_lanes<Acc>(team, count, [&](std::int64_t v) {
+      return fast_exp(static_cast<Acc>(part[v]) - reference);
+    }));
+  }
+  return {largest, sum};
+}
+
+/// row[v] = scale (softmax - (v == target)), where the whole row, of which [0, n) is here, has this
+/// largest logit and this sum; target is -1 where its logit is elsewhere.
+template <class T>
+KOKKOS_FORCEINLINE_FUNCTION void write_gradient(const Team& team, T* row, std::int64_t n,
+                                                SoftmaxSum<Accumulate<T>> softmax,
+                                                std::int64_t target, double target_logit,
+                                                double scale) {
+  using Acc = Accumulate<T>;
+  const Acc largest = softmax.largest;
+  const Acc factor = static_cast<Acc>(scale / softmax.sum);
+  for_lanes(team, n, [&](std::int64_t v) {
+    row[v] = static_cast<T>(factor * fast_exp(static_cast<Acc>(row[v]) - largest));
+  });
+  if (target < 0) return;
+  team.team_barrier();
+  once(team, [&]() {
+    // softmax - 1 = expm1 of the log-probability keeps the gradient's relative accuracy where
+    // softmax is near 1.
+    const double shifted = target_logit - static_cast<double>(largest);
+    row[target] = static_cast<T>(scale * math::expm1(shifted - math::log(softmax.sum)));
+  });
+}
+
+/// Where the logit of `token` is in the part [first_id, first_id + n), or -1.
+KOKKOS_FORCEINLINE_FUNCTION std::int64_t place_of(std::int32_t token, std::int64_t first_id,
+                                                  std::int64_t n) {
+  const std::int64_t place = token - first_id;
+  return place >= 0 && place < n ? place : -1;
+}
+
+}  // namespace
+
+template <class T>
+void cross_entropy_forward(const Exec& exec, View1<double> loss, View2<const T> logits,
+                           View1<const std::int32_t> targets) {
+  const std::int64_t rows = extent(logits, 0);
+  const std::int64_t vocabulary = extent(logits, 1);
+  expect_shape(loss, "loss", {rows});
+  expect_shape(targets, "targets", {rows});
+  for_rows(
+      "kernels/cross_entropy_forward", exec, rows, KOKKOS_LAMBDA(const Team& team, std::int64_t r) {
+        const T* row = row_of(logits, r);
+        const auto softmax = softmax_sum<T>(team, row, vocabulary);
+        once(team, [&]() {
+          const auto target = static_cast<double>(row[targets(r)]);
+          loss(r) = math::log(softmax.sum) - (target - static_cast<double>(softmax.largest));
+        });
+      });
+}
+
+template <class T>
+void cross_entropy_forward_backward(const Exec& exec, View1<double> loss, View2<T> logits,
+                                    View1<const std::int32_t> targets, double scale) {
+  const std::int64_t rows = extent(logits, 0);
+  const std::int64_t vocabulary = extent(logits, 1);
+  expect_shape(loss, "loss", {rows});
+  expect_shape(targets, "targets", {rows});
+  for_rows(
+      "kernels/cross_entropy_forward_backward", exec, rows,
+      KOKKOS_LAMBDA(const Team& team, std::int64_t r) {
+        T* row = row_of(logits, r);
+        const std::int64_t target = targets(r);
+        const auto softmax = softmax_sum<T>(team, row, vocabulary);
+        const auto target_logit = static_cast<double>(row[target]);
+        team.team_barrier();  // every lane has read the target's logit
+        write_gradient<T>(team, row, vocabulary, softmax, target, target_logit, scale);
+        once(team, [&]() {
+          loss(r) = math::log(softmax.sum) - (target_logit - static_cast<double>(softmax.largest));
+        });
+      });
+}
+
+template <class T>
+void cross_entropy_statistics(const Exec& exec, View2<double> statistics, View2<const T> logits,
+                              View1<const std::int32_t> targets, std::int64_t first_id) {
+  const std::int64_t rows = extent(logits, 0);
+  const std::int64_t columns = extent(logits, 1);
+  expect_shape(statistics, "statistics", {rows, 3});
+  expect_shape(targets, "targets", {rows});
+  for_rows(
+      "kernels/cross_entropy_statistics", exec, rows,
+      KOKKOS_LAMBDA(const Team& team, std::int64_t r) {
+        const T* row = row_of(logits, r);
+        const auto softmax = softmax_sum<T>(team, row, columns);
+        once(team, [&]() {
+          const std::int64_t target = place_of(targets(r), first_id, columns);
+          statistics(r, 0) = static_cast<double>(softmax.largest);
+          statistics(r, 1) = softmax.sum;
+          statistics(r, 2) = target < 0 ? -infinity<double> : static_cast<double>(row[target]);
+        });
+      });
+}
+
+void cross_entropy_merge(const Exec& exec, View1<double> loss, View2<double> merged,
+                         View3<const double> parts) {
+  const std::int64_t count = extent(parts, 0);
+  const std::int64_t rows = extent(parts, 1);
+  expect_shape(loss, "loss", {rows});
+  expect_shape(merged, "merged", {rows, 3});
+  expect_shape(parts, "parts", {count, rows, 3});
+  Kokkos::parallel_for(
+      "kernels/cross_entropy_merge",
+      Kokkos::RangePolicy<Exec, Kokkos::IndexType<std::int64_t>>(exec, 0, rows),
+      KOKKOS_LAMBDA(const std::int64_t r) {
+        double largest = -infinity<double>;
+        double target = -infinity<double>;
+        for (std::int64_t p = 0; p < count; ++p) {
+          largest = parts(p, r, 0) > largest ? parts(p, r, 0) : largest;
+          target = parts(p, r, 2) > target ? parts(p, r, 2) : target;
+        }
+        // A part without logits, or with masked ones only, has -infinity and must add 0.
+        const double reference = largest == -infinity<double> ? 0.0 : largest;
+        double sum = 0;
+        for (std::int64_t p = 0; p < count; ++p)
+          sum += parts(p, r, 1) * fast_exp(parts(p, r, 0) - reference);
+        merged(r, 0) = largest;
+        merged(r, 1) = sum;
+        merged(r, 2) = target;
+        loss(r) = math::log(sum) - (target - largest);
+      });
+}
+
+template <class T>
+void cross_entropy_gradient(const Exec& exec, View2<T> logits, View2<const double> merged,
+                            View1<const std::int32_t> targets, std::int64_t first_id,
+                            double scale) {
+  using Acc = Accumulate<T>;
+  const std::int64_t rows = extent(logits, 0);
+  const std::int64_t columns = extent(logits, 1);
+  expect_shape(merged, "merged", {rows, 3});
+  expect_shape(targets, "targets", {rows});
+  for_rows(
+      "kernels/cross_entropy_gradient", exec, rows,
+      KOKKOS_LAMBDA(const Team& team, std::int64_t r) {
+        const SoftmaxSum<Acc> softmax{static_cast<Acc>(merged(r, 0)), merged(r, 1)};
+        write_gradient<T>(team, row_of(logits, r), columns, softmax,
+                          place_of(targets(r), first_id, columns), merged(r, 2), scale);
+      });
+}
+
+#define TRIREME_INSTANTIATE(T)                                                          \
+  template void cross_entropy_forward<T>(const Exec&, View1<double>, View2<const T>,    \
+                                         View1<const std::int32_t>);                    \
+  template void cross_entropy_forward_backward<T>(const Exec&, View1<double>, View2<T>, \
+                                                  View1<const std::int32_t>, double);   \
+  template void cross_entropy_statistics<T>(const Exec&, View2<double>, View2<const T>, \
+                                            View1<const std::int32_t>, std::int64_t);   \
+  template void cross_entropy_gradient<T>(const Exec&, View2<T>, View2<const double>,   \
+                                          View1<const std::int32_t>, std::int64_t, double);
+TRIREME_INSTANTIATE(float)
+TRIREME_INSTANTIATE(double)
+#undef TRIREME_INSTANTIATE
+
+}  // namespace trireme::kernels
