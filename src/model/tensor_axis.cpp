@@ -1,3 +1,4 @@
+#include <trireme/kernels/elementwise.hpp>
 #include <trireme/model/tensor_axis.hpp>
 
 namespace trireme::model {
@@ -47,6 +48,16 @@ void TensorAxis::reduce(const Exec& exec, View2<T> rows, View2<T> all, const cha
 }
 
 template <class T>
+void TensorAxis::gather_slices(const Exec& exec, View2<T> rows, View2<T> slice,
+                               const char* what) const {
+  if (size_ == 1 || cuts_tokens_)
+    kernels::copy<T>(exec, flat(rows), flat<const T>(slice));
+  else
+    communicator_->all_gather<T>(exec, flat(rows), flat<const T>(slice), counts(extent(rows, 1)),
+                                 what);
+}
+
+template <class T>
 void TensorAxis::all_gather(const Exec& exec, View2<T> parts, const char* what) const {
   if (size_ == 1) return;
   const std::int64_t n = extent(parts, 1);
@@ -55,9 +66,10 @@ void TensorAxis::all_gather(const Exec& exec, View2<T> parts, const char* what) 
                                std::vector<std::int64_t>(static_cast<std::size_t>(size_), n), what);
 }
 
-#define TRIREME_INSTANTIATE(T)                                                                 \
-  template View2<T> TensorAxis::gather<T>(const Exec&, View2<T>, View2<T>, const char*) const; \
-  template void TensorAxis::reduce<T>(const Exec&, View2<T>, View2<T>, const char*) const;     \
+#define TRIREME_INSTANTIATE(T)                                                                    \
+  template View2<T> TensorAxis::gather<T>(const Exec&, View2<T>, View2<T>, const char*) const;    \
+  template void TensorAxis::reduce<T>(const Exec&, View2<T>, View2<T>, const char*) const;        \
+  template void TensorAxis::gather_slices<T>(const Exec&, View2<T>, View2<T>, const char*) const; \
   template void TensorAxis::all_gather<T>(const Exec&, View2<T>, const char*) const;
 TRIREME_INSTANTIATE(float)
 TRIREME_INSTANTIATE(double)

@@ -77,10 +77,10 @@ void Optimizer<P>::find_norm(const Exec& exec) const {
         entry.gradient.data);
     block += n;
   }
-  kernels::segment_sums<double>(exec, sums_, partial_, ends_);
+  kernels::segment_sums(exec, sums_, partial_, ends_);
   // A sum is held by one rank, the others add zeros: exact.
   model_group_.all_reduce<double>(exec, sums_, grid::Reduction::sum, "gradient norm");
-  kernels::norm_finish(exec, norm_, sums_);
+  kernels::root_of_sum(exec, norm_, sums_);
   kernels::clip_coefficient(exec, clip_, norm_, config_.clip_norm);
 }
 

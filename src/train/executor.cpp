@@ -9,53 +9,102 @@ namespace trireme::train {
 using schedule::Op;
 using schedule::Value;
 
-Executor::Executor(const schedule::Program& program, Rank rank)
-    : slots_(schedule::slots_needed(program, rank)) {
-  std::set<int> free;
-  for (int slot = 0; slot < slots_; ++slot) free.insert(slot);
-  std::map<Value, int> held;
-  for (const schedule::Instr& instr : program.ranks[static_cast<std::size_t>(rank)]) {
-    const schedule::Effects effects = schedule::effects(instr, program.layout);
-    const Value saved{Value::Kind::saved, instr.stage, instr.micro};
-    for (const Value& v : effects.writes)
-      if (v == saved) {
-        check(!free.empty(), "no slot is free for ", instr);
-        held[v] = *free.begin();
-        free.erase(free.begin());
-      }
-    const auto found = held.find(saved);
-    entries_.push_back({instr, found == held.end() ? -1 : found->second});
+namespace {
+
+/// Gives each value of one kind the lowest number that is free while it lives.
+class Numbers {
+ public:
+  explicit Numbers(Value::Kind kind) : kind_(kind) {}
+
+  void take(const schedule::Effects& effects) {
+    for (const Value& v : effects.writes) {
+      if (v.kind != kind_) continue;
+      if (free_.empty()) free_.insert(used_++);
+      check(held_.emplace(v, *free_.begin()).second, "two of ", to_string(v), " at a time");
+      free_.erase(free_.begin());
+    }
+  }
+  /// The number of a value that the instruction reads or has just written; −1 if there is none.
+  int find(const schedule::Effects& effects) const {
+    for (const auto* values : {&effects.writes, &effects.reads})
+      for (const Value& v : *values)
+        if (const auto found = held_.find(v); found != held_.end()) return found->second;
+    return -1;
+  }
+  void give_back(const schedule::Effects& effects) {
     for (const Value& v : effects.frees)
-      if (v == saved) {
-        free.insert(found->second);
-        held.erase(found);
+      if (const auto found = held_.find(v); found != held_.end()) {
+        free_.insert(found->second);
+        held_.erase(found);
       }
+  }
+  int used() const { return used_; }
+
+ private:
+  Value::Kind kind_;
+  int used_ = 0;
+  std::set<int> free_;
+  std::map<Value, int> held_;
+};
+
+}  // namespace
+
+Executor::Executor(const schedule::Program& program, Rank rank) {
+  Numbers slots(Value::Kind::saved);
+  Numbers activations(Value::Kind::posted_activation);
+  Numbers gradients(Value::Kind::posted_gradient);
+  schedule::Effects effects;
+  for (const schedule::Instr& instr : program.ranks.at(static_cast<std::size_t>(rank))) {
+    schedule::effects(instr, program.layout, effects);
+    for (Numbers* numbers : {&slots, &activations, &gradients}) numbers->take(effects);
+    Step step{instr, std::max(0, slots.find(effects)), activations.find(effects)};
+    if (step.buffer < 0) step.buffer = gradients.find(effects);
+    steps_.push_back(step);
+    for (Numbers* numbers : {&slots, &activations, &gradients}) numbers->give_back(effects);
+    if (instr.op == Op::backward_input) splits_backward_ = true;
+  }
+  slots_ = std::max(1, slots.used());
+  activation_buffers_ = activations.used();
+  gradient_buffers_ = gradients.used();
+}
+
+void run(Actions& actions, const Step& step) {
+  switch (step.instr.op) {
+    case Op::forward:
+      return actions.forward(step);
+    case Op::evaluate:
+      return actions.evaluate(step);
+    case Op::backward:
+      return actions.backward(step);
+    case Op::backward_input:
+      return actions.backward_input(step);
+    case Op::backward_weight:
+      return actions.backward_weight(step);
+    case Op::send_activation:
+      return actions.send_activation(step);
+    case Op::receive_activation:
+      return actions.receive_activation(step);
+    case Op::send_gradient:
+      return actions.send_gradient(step);
+    case Op::receive_gradient:
+      return actions.receive_gradient(step);
+    case Op::reduce_gradients:
+      return actions.reduce_gradients(step);
+    case Op::reduce_tied:
+      return actions.reduce_tied(step);
+    case Op::gradient_norm:
+      return actions.gradient_norm(step);
+    case Op::optimizer_step:
+      return actions.optimizer_step(step);
   }
 }
 
 void Executor::run(Actions& actions) const {
-  for (const Entry& e : entries_) {
-    switch (e.instr.op) {
-      case Op::forward:
-        actions.forward(e.instr, e.slot);
-        break;
-      case Op::backward:
-        actions.backward(e.instr, e.slot);
-        break;
-      case Op::backward_input:
-        actions.backward_input(e.instr, e.slot);
-        break;
-      case Op::backward_weight:
-        actions.backward_weight(e.instr, e.slot);
-        break;
-      case Op::reduce_gradients:
-        actions.reduce_gradients(e.instr);
-        break;
-      case Op::optimizer_step:
-        actions.optimizer_step(e.instr);
-        break;
-    }
-  }
+  for (const Step& step : steps_) train::run(actions, step);
+}
+
+void Executor::run(const Around& around) const {
+  for (std::size_t i = 0; i < steps_.size(); ++i) around(steps_[i], i);
 }
 
 }  // namespace trireme::train

@@ -52,10 +52,13 @@ class TypedGenerator final : public Generator {
   TypedGenerator(const deck::Config& config, const architecture::Architecture& architecture)
       : sequence_(config.model.sequence),
         vocabulary_(config.model.vocabulary),
-        parameters_(architecture, false),
+        architecture_(architecture),
+        parameters_(architecture, architecture::whole_model(architecture), false),
         decoder_(architecture, parameters_, 1) {}
 
-  void load(const checkpoint::Reader& reader) override { load_weights(exec_, reader, parameters_); }
+  void load(const checkpoint::Reader& reader) override {
+    load_weights(exec_, reader, architecture_, parameters_);
+  }
 
   std::vector<std::int32_t> generate(const std::vector<std::int32_t>& prompt, std::int64_t tokens,
                                      std::int32_t end_token, const Sampling& sampling,
@@ -101,6 +104,7 @@ class TypedGenerator final : public Generator {
   std::int64_t sequence_;
   std::int64_t vocabulary_;
   Exec exec_;
+  const architecture::Architecture& architecture_;
   model::Parameters<P> parameters_;
   model::Decoder<P> decoder_;
 };

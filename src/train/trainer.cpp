@@ -135,8 +135,8 @@ std::optional<Evaluation> Trainer::validate() {
 void Trainer::save(std::int64_t step) {
   if (saved_step_ == step) return;
   const auto begin = Clock::now();
-  if (parts_.world.rank() == 0) {  // every data-parallel rank holds the same arrays
-    const auto arrays = worker_.save();
+  const auto arrays = worker_.save();
+  if (parts_.world.rank() == 0) {
     std::vector<checkpoint::ArrayView> views;
     for (const HostArray& a : arrays) views.push_back({a.name, a.dtype, a.shape, a.bytes.data()});
     const checkpoint::RunState state{step, step * parts_.config.batch.global, parts_.deck_toml};

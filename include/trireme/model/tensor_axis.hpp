@@ -50,6 +50,18 @@ class TensorAxis {
   template <class T>
   void reduce(const Exec& exec, View2<T> rows, View2<T> all, const char* what) const;
 
+  /// This rank's part of the tokens, whether or not norms see all of them: what it sends to another
+  /// pipeline stage (Narayanan et al. 2021, section 4.1: scatter/gather).
+  layout::Slice slice() const { return layout::split(tokens_, size_, rank_); }
+  /// rows [R, N], put together from the slices [slice().extent, N] of all ranks.
+  template <class T>
+  void gather_slices(const Exec& exec, View2<T> rows, View2<T> slice, const char* what) const;
+  /// This rank's slice of its rows.
+  template <class T>
+  View2<T> slice_of(View2<T> rows) const {
+    return cuts_tokens_ ? rows : rows_of(rows, slice().offset, slice().extent);
+  }
+
   /// parts [P, n] = the row `mine` of each rank; `mine` is this rank's row of them.
   template <class T>
   void all_gather(const Exec& exec, View2<T> parts, const char* what) const;

@@ -8,35 +8,56 @@
 
 namespace trireme::train {
 
-/// What the instructions of a program mean; implemented by the worker. A slot holds the saved
-/// activations of one micro-batch from its forward pass to the end of its backward pass.
+/// An instruction with the memory that it works in.
+struct Step {
+  schedule::Instr instr;
+  int slot = 0;     ///< of the micro-batch's saved activations
+  int buffer = -1;  ///< the receive buffer that it posts or reads; −1: none
+};
+
+/// What the instructions of a program mean; implemented by the worker.
 class Actions {
  public:
   virtual ~Actions() = default;
-  virtual void forward(schedule::Instr instr, int slot) = 0;
-  virtual void backward(schedule::Instr instr, int slot) = 0;
-  virtual void backward_input(schedule::Instr instr, int slot) = 0;
-  virtual void backward_weight(schedule::Instr instr, int slot) = 0;
-  virtual void reduce_gradients(schedule::Instr instr) = 0;
-  virtual void optimizer_step(schedule::Instr instr) = 0;
+  virtual void forward(const Step& step) = 0;
+  virtual void evaluate(const Step& step) = 0;
+  virtual void backward(const Step& step) = 0;
+  virtual void backward_input(const Step& step) = 0;
+  virtual void backward_weight(const Step& step) = 0;
+  virtual void send_activation(const Step& step) = 0;
+  virtual void receive_activation(const Step& step) = 0;
+  virtual void send_gradient(const Step& step) = 0;
+  virtual void receive_gradient(const Step& step) = 0;
+  virtual void reduce_gradients(const Step& step) = 0;
+  virtual void reduce_tied(const Step& step) = 0;
+  virtual void gradient_norm(const Step& step) = 0;
+  virtual void optimizer_step(const Step& step) = 0;
 };
 
-/// Runs one rank's row of a program, once per step. Slots are handed out and taken back as
-/// effects() says, in the same way in every step.
+void run(Actions& actions, const Step& step);
+
+/// Runs one rank's row of a program, once per training step. Slots of saved activations and receive
+/// buffers are handed out and taken back as effects() says, in the same way each time.
 class Executor {
  public:
   Executor(const schedule::Program& program, Rank rank);
 
   int slots() const { return slots_; }
+  int activation_buffers() const { return activation_buffers_; }  ///< received, at the same time
+  int gradient_buffers() const { return gradient_buffers_; }
+  bool splits_backward() const { return splits_backward_; }
+
+  /// `around` is called with every step in the row's order and runs it, or times it as well.
+  using Around = std::function<void(const Step& step, std::size_t position)>;
   void run(Actions& actions) const;
+  void run(const Around& around) const;
 
  private:
-  struct Entry {
-    schedule::Instr instr;
-    int slot;
-  };
-  std::vector<Entry> entries_;
+  std::vector<Step> steps_;
   int slots_ = 0;
+  int activation_buffers_ = 0;
+  int gradient_buffers_ = 0;
+  bool splits_backward_ = false;
 };
 
 }  // namespace trireme::train

@@ -11,24 +11,26 @@
 
 namespace trireme::train {
 
-/// Reads one array. Waits.
+/// Reads this rank's slice of one array. Waits.
 template <class T>
 void load_array(const Exec& exec, const checkpoint::Reader& reader, const NamedTensor<T>& tensor) {
   std::vector<T> values(static_cast<std::size_t>(tensor.elements()));
-  reader.read(tensor.name, dtype_of<T>, tensor.shape, values.data());
+  reader.read_slice(tensor.name, dtype_of<T>, tensor.shape, tensor.offset, tensor.extent,
+                    values.data());
   copy_to_device<T>(exec, tensor.data, values);
   fence(exec, "train/load copies an array to the device");
 }
 
-/// Reads all weights. UsageError if the checkpoint has other arrays than the model: with fewer
-/// layers, all that the model asks for would be there, and yet it were another model.
+/// Reads this rank's weights. UsageError if the checkpoint has other arrays than the model: with
+/// fewer layers, all that the model asks for would be there, and yet it were another model.
 template <class P>
 void load_weights(const Exec& exec, const checkpoint::Reader& reader,
+                  const architecture::Architecture& architecture,
                   const model::Parameters<P>& parameters) {
   for (const checkpoint::ArrayInfo& array : reader.arrays()) {
-    const auto same = [&](const auto& entry) { return entry.weight.name == array.name; };
+    const auto same = [&](const auto& spec) { return spec.name == array.name; };
     check_usage(
-        array.name.starts_with("optimizer.") || std::ranges::any_of(parameters.entries(), same),
+        array.name.starts_with("optimizer.") || std::ranges::any_of(architecture.arrays, same),
         reader.folder(), ": holds the array '", array.name,
         "', which the deck's model has not; give the model that was saved (", reader.folder(),
         "/deck.toml)");

@@ -7,6 +7,7 @@
 #include <trireme/grid/runtime.hpp>
 #include <trireme/plan/memory.hpp>
 #include <trireme/schedule/program.hpp>
+#include <trireme/train/host_array.hpp>
 
 #include <cstdint>
 #include <memory>
@@ -30,14 +31,6 @@ struct Evaluation {
   double bits_per_byte() const;
 };
 
-/// An array in host memory, as a checkpoint stores it.
-struct HostArray {
-  std::string name;
-  DType dtype;
-  std::vector<std::int64_t> shape;
-  std::vector<std::byte> bytes;
-};
-
 /// One rank's model with all that trains it. The number types are chosen once, in make_worker.
 class Worker {
  public:
@@ -53,7 +46,8 @@ class Worker {
   virtual Evaluation evaluate(const data::Windows& file, std::int64_t windows,
                               const std::vector<std::int32_t>& bytes_of_token) = 0;
 
-  /// Parameters, and the optimizer's state if this worker trains. Waits.
+  /// Parameters, and the optimizer's state if this worker trains: whole arrays on rank 0 of the
+  /// world, nothing elsewhere. Waits. Collective.
   virtual std::vector<HostArray> save() = 0;
   virtual void load(const checkpoint::Reader& reader) = 0;
 

@@ -1,0 +1,78 @@
+#pragma once
+
+#include <trireme/architecture/shard.hpp>
+#include <trireme/grid/communicator.hpp>
+#include <trireme/model/tensor_axis.hpp>
+#include <trireme/tensor/arena.hpp>
+
+#include <cstdint>
+#include <vector>
+
+namespace trireme::train {
+
+/// Activations and gradients between pipeline stages. Every tensor rank sends its slice of the
+/// tokens to the rank of the same tensor coordinate, and the receivers gather (Narayanan et al.
+/// 2021, section 4.1). Receives are posted ahead, sends go on in the background.
+template <class T>
+class Transfers {
+ public:
+  struct Buffers {
+    int activations = 0;  ///< received at the same time
+    int gradients = 0;
+    int sends = 2;  ///< of each channel, under way at the same time
+  };
+
+  /// `pipeline` and `axis` must outlive this. hidden = D.
+  Transfers(grid::Communicator& pipeline, const model::TensorAxis& axis,
+            const architecture::Shard& shard, std::int64_t hidden, const Buffers& buffers);
+
+  /// Posts the receive of the input of `stage`.
+  void receive_activation(const Exec& exec, Stage stage, int buffer);
+  /// Waits for it and puts it into rows [R, D].
+  void take_activation(const Exec& exec, int buffer, View2<T> rows);
+  /// Sends rows [R, D], the output of `stage`; they may be overwritten at once.
+  void send_activation(const Exec& exec, Stage stage, View2<T> rows);
+
+  /// The same for the gradient of the output of `stage`.
+  void receive_gradient(const Exec& exec, Stage stage, int buffer);
+  void take_gradient(const Exec& exec, int buffer, View2<T> rows);
+  /// Sends rows [R, D], the gradient of the input of `stage`.
+  void send_gradient(const Exec& exec, Stage stage, View2<T> rows);
+
+  /// Waits for the sends under way.
+  void finish();
+
+  std::int64_t bytes() const { return memory_.capacity(); }
+
+ private:
+  enum class Direction : std::uint8_t { forward, backward };
+  struct Message {
+    View2<T> slice;
+    grid::Request request;
+  };
+  /// What goes to one receiving stage in one direction, in order.
+  struct Channel {
+    Stage to = 0;
+    Direction direction = Direction::forward;
+    std::vector<Message> sent;
+    std::size_t next = 0;
+  };
+
+  int rank_of(Stage stage) const { return stage % pipeline_.size(); }
+  static int lane(Stage to, Direction direction) {
+    return 2 * to + (direction == Direction::forward ? 0 : 1);
+  }
+  void cut(Arena& arena, std::int64_t hidden, const Buffers& buffers);
+  void receive(const Exec& exec, Message& into, int from, int lane);
+  void take(const Exec& exec, Message& from, View2<T> rows, const char* what);
+  void send(const Exec& exec, Stage to, Direction direction, View2<T> rows);
+
+  grid::Communicator& pipeline_;
+  const model::TensorAxis& axis_;
+  Arena memory_;
+  std::vector<Message> activations_;
+  std::vector<Message> gradients_;
+  std::vector<Channel> channels_;
+};
+
+}  // namespace trireme::train
