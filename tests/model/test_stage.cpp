@@ -1,5 +1,5 @@
 #include <trireme/model/decoder.hpp>
-#include <trireme/model/stage.hpp>
+#include <trireme/model/rank_model.hpp>
 #include <trireme/plan/memory.hpp>
 
 #include "support/small_gpt.hpp"
@@ -22,7 +22,7 @@ MicroContext context(double dropout, std::int64_t first_sample = 0) {
   return c;
 }
 
-void set_tokens(const Stage<P>& stage, std::int64_t samples, std::int64_t first = 0) {
+void set_tokens(const WholeModel<P>& stage, std::int64_t samples, std::int64_t first = 0) {
   set_golden_tokens(stage, 1, samples, first);
 }
 
@@ -33,9 +33,9 @@ TEST_P(TiedOrNot, GradientsMatchFiniteDifferencesWithDropout) {
   auto model = golden_model();
   model.tied_embeddings = GetParam();
   const auto architecture = architecture::describe(model);
-  Parameters<P> parameters(architecture, true);
+  Parameters<P> parameters(architecture, architecture::whole_model(architecture), true);
   set_golden_weights(parameters);
-  Stage<P> stage(architecture, parameters, {2, 1, true, false});
+  WholeModel<P> stage(architecture, parameters, {2, 1, true, false});
   const Exec exec;
   const auto c = context(0.2);
   const auto loss = [&] {
@@ -74,15 +74,15 @@ TEST_P(TiedOrNot, GradientsMatchFiniteDifferencesWithDropout) {
 
 TEST(Stage, DropoutMasksBelongToGlobalSamples) {
   const auto architecture = architecture::describe(golden_model());
-  Parameters<P> parameters(architecture, true);
+  Parameters<P> parameters(architecture, architecture::whole_model(architecture), true);
   set_golden_weights(parameters);
   const Exec exec;
-  Stage<P> together(architecture, parameters, {4, 1, true, false});
+  WholeModel<P> together(architecture, parameters, {4, 1, true, false});
   set_tokens(together, 4);
   together.zero_loss(exec);
   together.forward(exec, 0, context(0.3));
   double apart_sum = 0;
-  Stage<P> apart(architecture, parameters, {1, 1, true, false});
+  WholeModel<P> apart(architecture, parameters, {1, 1, true, false});
   for (std::int64_t b = 0; b < 4; ++b) {
     set_tokens(apart, 1, b);
     apart.zero_loss(exec);
@@ -94,14 +94,14 @@ TEST(Stage, DropoutMasksBelongToGlobalSamples) {
 
 TEST(Stage, EvaluationEqualsTheForwardPassWithoutDropout) {
   const auto architecture = architecture::describe(golden_model());
-  Parameters<P> parameters(architecture, true);
+  Parameters<P> parameters(architecture, architecture::whole_model(architecture), true);
   set_golden_weights(parameters);
   const Exec exec;
-  Stage<P> training(architecture, parameters, {3, 1, true, false});
+  WholeModel<P> training(architecture, parameters, {3, 1, true, false});
   set_tokens(training, 3);
   training.zero_loss(exec);
   training.forward(exec, 0, context(0));
-  Stage<P> evaluating(architecture, parameters, {4, 1, false, false});
+  WholeModel<P> evaluating(architecture, parameters, {4, 1, false, false});
   set_tokens(evaluating, 4);
   evaluating.zero_loss(exec);
   evaluating.evaluate(exec, 0, context(0.5), 3);
@@ -112,10 +112,10 @@ TEST(Stage, EvaluationEqualsTheForwardPassWithoutDropout) {
 TEST(Decoder, TokenByTokenGivesTheLossOfTheWholeText) {
   const auto model = golden_model();
   const auto architecture = architecture::describe(model);
-  Parameters<P> parameters(architecture, false);
+  Parameters<P> parameters(architecture, architecture::whole_model(architecture), false);
   set_golden_weights(parameters);
   const Exec exec;
-  Stage<P> stage(architecture, parameters, {2, 1, false, false});
+  WholeModel<P> stage(architecture, parameters, {2, 1, false, false});
   set_tokens(stage, 2);
   stage.zero_loss(exec);
   stage.evaluate(exec, 0, context(0), 2);
@@ -145,9 +145,9 @@ TEST(Stage, UntiedAndIndivisibleSizesTrain) {
   model.sequence = 13;
   model.layers = 1;
   const auto architecture = architecture::describe(model);
-  Parameters<P> parameters(architecture, true);
+  Parameters<P> parameters(architecture, architecture::whole_model(architecture), true);
   parameters.initialise(Exec(), 5);
-  Stage<P> stage(architecture, parameters, {2, 1, true, false});
+  WholeModel<P> stage(architecture, parameters, {2, 1, true, false});
   set_tokens(stage, 2);
   stage.zero_loss(Exec());
   stage.forward(Exec(), 0, context(0));
@@ -159,8 +159,8 @@ TEST(Stage, UntiedAndIndivisibleSizesTrain) {
 
 TEST(Parameters, InitialValuesHaveTheirDeviationAndDependOnTheSeedAlone) {
   const auto architecture = architecture::describe(golden_model());
-  Parameters<P> a(architecture, false);
-  Parameters<P> b(architecture, false);
+  Parameters<P> a(architecture, architecture::whole_model(architecture), false);
+  Parameters<P> b(architecture, architecture::whole_model(architecture), false);
   a.initialise(Exec(), 11);
   b.initialise(Exec(), 11);
   const auto up = [](const Parameters<P>& parameters) {
@@ -192,13 +192,14 @@ TYPED_TEST(Memory, PlannedBytesAreThoseAllocated) {
       config.batch.micro = micro;
       config.precision.compute = dtype_of<typename TypeParam::Compute>;
       const auto architecture = architecture::describe(config.model);
-      const Parameters<TypeParam> parameters(architecture, true);
-      const Stage<TypeParam> stage(architecture, parameters, {micro, 2, true, false});
+      const Parameters<TypeParam> parameters(architecture, architecture::whole_model(architecture),
+                                             true);
+      const WholeModel<TypeParam> stage(architecture, parameters, {micro, 2, true, false});
       const auto plan = plan::training_memory(config, architecture, 2);
       EXPECT_EQ(plan.at(0).bytes, parameters.weight_bytes());
       EXPECT_EQ(plan.at(1).bytes, parameters.gradient_bytes());
-      EXPECT_EQ(plan.at(3).bytes, stage.saved_bytes());
-      EXPECT_EQ(plan.at(4).bytes, stage.scratch_bytes());
+      EXPECT_EQ(plan.at(3).bytes, stage.rank_model().saved_bytes());
+      EXPECT_EQ(plan.at(4).bytes, stage.rank_model().scratch_bytes());
     }
 }
 

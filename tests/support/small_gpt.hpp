@@ -3,7 +3,7 @@
 #include <trireme/architecture/architecture.hpp>
 #include <trireme/base/check.hpp>
 #include <trireme/model/parameters.hpp>
-#include <trireme/model/stage.hpp>
+#include <trireme/model/rank_model.hpp>
 
 #include <algorithm>
 #include <cmath>
@@ -44,20 +44,61 @@ inline std::int32_t golden_token(std::int64_t step, std::int64_t b, std::int64_t
                                    61);
 }
 
+/// The whole model as one stage on one rank.
+template <class P>
+class WholeModel {
+ public:
+  using Shape = typename model::RankModel<P>::Shape;
+  using LayerDone = typename model::RankModel<P>::LayerDone;
+
+  WholeModel(const architecture::Architecture& architecture, const model::Parameters<P>& parameters,
+             const Shape& shape)
+      : axis_(shape.micro * architecture.model.sequence),
+        model_(architecture, parameters, axis_, shape) {}
+
+  View1<std::int32_t> tokens(int slot) const { return model_.tokens(0, slot); }
+  View1<std::int32_t> targets(int slot) const { return model_.targets(0, slot); }
+  View1<double> loss() const { return model_.loss(); }
+  void zero_loss(const Exec& exec) const { model_.zero_loss(exec); }
+  void forward(const Exec& exec, int slot, const model::MicroContext& c) const {
+    model_.forward(exec, 0, slot, c);
+  }
+  void evaluate(const Exec& exec, int slot, const model::MicroContext& c,
+                std::int64_t samples) const {
+    model_.evaluate(exec, 0, slot, c, samples);
+  }
+  void backward(const Exec& exec, int slot, const model::MicroContext& c,
+                const LayerDone& done) const {
+    model_.backward(exec, 0, slot, c, done);
+  }
+  void backward_input(const Exec& exec, int slot, const model::MicroContext& c) const {
+    model_.backward_input(exec, 0, slot, c);
+  }
+  void backward_weight(const Exec& exec, int slot, const model::MicroContext& c,
+                       const LayerDone& done) const {
+    model_.backward_weight(exec, 0, slot, c, done);
+  }
+  const model::RankModel<P>& rank_model() const { return model_; }
+
+ private:
+  model::TensorAxis axis_;
+  model::RankModel<P> model_;
+};
+
 template <class P>
 void set_golden_weights(const model::Parameters<P>& parameters) {
   for (const auto& entry : parameters.entries()) {
     std::vector<typename P::Compute> values;
     for (std::int64_t i = 0; i < entry.weight.elements(); ++i)
       values.push_back(
-          static_cast<typename P::Compute>(golden_weight(entry.number, entry.spec->name, i)));
+          static_cast<typename P::Compute>(golden_weight(entry.number(), entry.spec->name, i)));
     set_values(entry.weight.data, values);
   }
 }
 
 /// The tokens of `samples` samples of a step's batch, and what follows each, into slot 0.
 template <class P>
-void set_golden_tokens(const model::Stage<P>& stage, std::int64_t step, std::int64_t samples,
+void set_golden_tokens(const WholeModel<P>& stage, std::int64_t step, std::int64_t samples,
                        std::int64_t first) {
   std::vector<std::int32_t> tokens = values_of(stage.tokens(0));
   std::vector<std::int32_t> targets = values_of(stage.targets(0));

@@ -5,6 +5,8 @@
 #include <trireme/data/token_file_writer.hpp>
 #include <trireme/deck/deck.hpp>
 #include <trireme/grid/runtime.hpp>
+#include <trireme/schedule/generate.hpp>
+#include <trireme/schedule/lower.hpp>
 #include <trireme/train/worker.hpp>
 
 #include "support/runtime.hpp"
@@ -16,8 +18,8 @@
 
 namespace trireme::testing {
 
-/// A resolved deck of a model of 2 layers with odd sizes, in fp64 with dropout, for `ranks`
-/// data-parallel ranks.
+/// A resolved deck of a model of 2 layers with odd sizes, in fp64 with dropout, for `ranks` ranks:
+/// data-parallel ones unless the overrides say otherwise.
 inline deck::Config small_config(std::int64_t global, std::int64_t micro, std::int64_t ranks,
                                  const std::vector<std::string>& overrides = {}) {
   const std::string content = R"(
@@ -43,7 +45,7 @@ warmup_steps = 4
 train = "unused.h5"
 )";
   deck::Config config = deck::parse_deck(content, "test.toml", overrides).config;
-  config.parallel.data = ranks;
+  config.parallel.data = ranks / config.parallel.tensor / config.parallel.pipeline;
   return config;
 }
 
@@ -70,6 +72,17 @@ inline std::string write_tokens(const TemporaryFolder& folder, std::int64_t toke
   return path;
 }
 
+/// The program of a deck, as lowered for MPI.
+inline schedule::Program program_of(const deck::Config& config) {
+  const deck::ParallelConfig& p = config.parallel;
+  schedule::Program program = schedule::generate(
+      p.schedule, {static_cast<int>(p.pipeline),
+                   static_cast<int>(config.batch.global / config.batch.micro / p.data),
+                   static_cast<int>(p.chunks)});
+  schedule::lower(program, {config.model.tied_embeddings, schedule::Transport::independent_lanes});
+  return program;
+}
+
 /// Losses and norms of the first steps.
 struct Trace {
   std::vector<double> losses;
@@ -88,5 +101,36 @@ inline Trace run_steps(train::Worker& worker, const data::Samples& samples, std:
   }
   return trace;
 }
+
+/// A worker with all it needs, on all ranks of `world`.
+class Rig {
+ public:
+  Rig(const deck::Config& config, const data::TokenFile& tokens,
+      grid::Communicator& world = runtime().world())
+      : config_(config),
+        architecture_(architecture::describe(config_.model)),
+        grid_(world, layout::ProcessGrid(static_cast<int>(config.parallel.data),
+                                         static_cast<int>(config.parallel.pipeline),
+                                         static_cast<int>(config.parallel.tensor), world.size())),
+        program_(program_of(config_)),
+        samples(tokens, config.model.sequence, 3),
+        worker(train::make_worker(config_, architecture_, grid_, &program_, train::Mode::train)) {
+    worker->initialise();
+  }
+  Trace run(std::int64_t first, std::int64_t last) {
+    return run_steps(*worker, samples, first, last);
+  }
+  grid::Grid& grid() { return grid_; }
+
+ private:
+  deck::Config config_;
+  architecture::Architecture architecture_;
+  grid::Grid grid_;
+  schedule::Program program_;
+
+ public:
+  data::Samples samples;
+  std::unique_ptr<train::Worker> worker;
+};
 
 }  // namespace trireme::testing

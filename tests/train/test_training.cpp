@@ -14,38 +14,6 @@ namespace {
 
 using namespace trireme::testing;
 
-/// A worker with all it needs, on all ranks of `world`.
-class Rig {
- public:
-  Rig(const deck::Config& config, const data::TokenFile& tokens,
-      grid::Communicator& world = runtime().world())
-      : config_(config),
-        architecture_(architecture::describe(config_.model)),
-        grid_(world,
-              layout::ProcessGrid(static_cast<int>(config.parallel.data), 1, 1, world.size())),
-        program_(schedule::generate(config.parallel.schedule,
-                                    {1, static_cast<int>(config.batch.global / config.batch.micro /
-                                                         config.parallel.data)})),
-        samples(tokens, config.model.sequence, 3) {
-    schedule::lower(program_);
-    worker = make_worker(config_, architecture_, grid_, &program_, Mode::train);
-    worker->initialise();
-  }
-  Trace run(std::int64_t first, std::int64_t last) {
-    return run_steps(*worker, samples, first, last);
-  }
-
- private:
-  deck::Config config_;
-  architecture::Architecture architecture_;
-  grid::Grid grid_;
-  schedule::Program program_;
-
- public:
-  data::Samples samples;
-  std::unique_ptr<Worker> worker;
-};
-
 class Training : public ::testing::Test {
  protected:
   // Each rank makes a file of its own: the content is the same.
@@ -134,12 +102,17 @@ TEST_F(Training, ARestartGoesOnBitForBit) {
   Rig first(config, tokens_);
   first.run(1, 6);
   const auto arrays = first.worker->save();
-  std::vector<checkpoint::ArrayView> views;
-  for (const auto& a : arrays) views.push_back({a.name, a.dtype, a.shape, a.bytes.data()});
-  checkpoint::write(folder_.file("checkpoints"), {6, 12 * ranks, "# deck"}, views, 0);
+  const std::string folder =
+      runtime().world().broadcast(folder_.file("checkpoints"), 0, "rank 0's folder");
+  if (runtime().rank() == 0) {
+    std::vector<checkpoint::ArrayView> views;
+    for (const auto& a : arrays) views.push_back({a.name, a.dtype, a.shape, a.bytes.data()});
+    checkpoint::write(folder, {6, 12 * ranks, "# deck"}, views, 0);
+  }
+  runtime().world().barrier("the checkpoint is written");
 
   Rig second(config, tokens_);
-  second.worker->load(checkpoint::Reader(folder_.file("checkpoints/step_00000006")));
+  second.worker->load(checkpoint::Reader(folder + "/step_00000006"));
   EXPECT_EQ(second.run(7, 12), expected);
 }
 

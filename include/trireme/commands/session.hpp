@@ -25,8 +25,11 @@ struct Session {
 };
 
 enum class Ranks : std::uint8_t {
-  as_deck_says,      ///< the product of the deck's axes must be the number of ranks
-  all_data_parallel  ///< any number of ranks, whatever the deck says
+  as_deck_says,       ///< the product of the deck's axes must be the number of ranks
+  all_data_parallel,  ///< any number of ranks, each with the whole model
+  /// Any number: replicas of the deck's tensor and pipeline ranks; where these do not divide the
+  /// ranks, each has the whole model.
+  any_replicas
 };
 
 /// Reads the deck on every rank and stops them together at a mistake. Vocabulary: from the deck,

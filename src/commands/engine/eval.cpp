@@ -9,8 +9,7 @@
 namespace trireme::commands {
 
 ExitCode evaluate(grid::Runtime& runtime, const EvalOptions& options) {
-  Session session =
-      open_session(runtime, options.deck, options.overrides, Ranks::all_data_parallel);
+  Session session = open_session(runtime, options.deck, options.overrides, Ranks::any_replicas);
   const deck::Config& config = session.config();
 
   std::optional<data::TokenFile> file;

@@ -21,6 +21,12 @@ void compare_decks(grid::Runtime& runtime, const deck::Deck& deck) {
   });
 }
 
+/// Evaluation needs no whole batch: any number of replicas will do.
+void replicate(deck::ParallelConfig& p, std::int64_t ranks, bool whole_models) {
+  if (whole_models || ranks % (p.tensor * p.pipeline) != 0) p.tensor = p.pipeline = p.chunks = 1;
+  p.data = ranks / (p.tensor * p.pipeline);
+}
+
 }  // namespace
 
 Session open_session(grid::Runtime& runtime, const std::string& deck_file,
@@ -28,12 +34,10 @@ Session open_session(grid::Runtime& runtime, const std::string& deck_file,
   Session s;
   runtime.together([&] {
     s.deck = deck::load_deck(deck_file, overrides);
-    if (ranks == Ranks::all_data_parallel) {
-      s.deck.config.parallel.tensor = s.deck.config.parallel.pipeline = 1;
-      s.deck.config.parallel.data = runtime.ranks();
-    } else {
+    if (ranks == Ranks::as_deck_says)
       deck::resolve_parallel(s.deck, runtime.ranks());
-    }
+    else
+      replicate(s.deck.config.parallel, runtime.ranks(), ranks == Ranks::all_data_parallel);
     // Evaluation needs the training file only for a vocabulary that the deck does not say.
     const bool wanted = ranks == Ranks::as_deck_says || s.deck.config.model.vocabulary == 0;
     if (wanted && std::filesystem::exists(s.deck.config.data.train))

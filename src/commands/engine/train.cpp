@@ -5,7 +5,7 @@
 #include <trireme/commands/session.hpp>
 #include <trireme/data/batch.hpp>
 #include <trireme/plan/memory.hpp>
-#include <trireme/schedule/machine.hpp>
+#include <trireme/plan/program.hpp>
 #include <trireme/train/executor.hpp>
 #include <trireme/train/trainer.hpp>
 
@@ -49,17 +49,6 @@ std::string restart_folder(const deck::Deck& deck) {
   if (restart == "none") return "";
   if (restart != "latest") return find_checkpoint(deck, restart);
   return checkpoint::latest(deck.config.checkpoint.directory).value_or("");
-}
-
-schedule::Program make_program(const deck::Config& config, int data_ranks) {
-  const data::Batch batch{config.batch.global, config.batch.micro, data_ranks};
-  schedule::Program program = schedule::generate(
-      config.parallel.schedule,
-      {static_cast<int>(config.parallel.pipeline), static_cast<int>(data::micro_batches(batch))});
-  schedule::lower(program);
-  const auto mistakes = schedule::validate(program);
-  check(mistakes.empty(), "the schedule is not valid: ", join(mistakes, "; "));
-  return program;
 }
 
 /// Every rank builds the whole program and runs its row: they must have built the same.
@@ -112,7 +101,8 @@ ExitCode train(grid::Runtime& runtime, const TrainOptions& options) {
       " tokens per epoch; ", config.batch.global, " per step, ", config.run.steps, " steps");
 
   // 5 program
-  const schedule::Program program = make_program(config, static_cast<int>(config.parallel.data));
+  schedule::Program program;
+  runtime.together([&] { program = plan::step_program(config); });
   compare_programs(runtime, program);
 
   // 6, 7 model, memory, optimizer
