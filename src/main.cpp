@@ -1,6 +1,7 @@
 #include <trireme/base/check.hpp>
 #include <trireme/base/log.hpp>
 #include <trireme/commands/host.hpp>
+#include <trireme/commands/launcher.hpp>
 #include <trireme/commands/options.hpp>
 
 #include <unistd.h>
@@ -96,6 +97,14 @@ void run_host_command(int argc, char** argv) {
   commands::parse_command_line(app, argc, argv);
 }
 
+/// Under a launcher every process does the same: one of them speaks.
+void speak_once() {
+  if (commands::is_first_process()) return;
+  log::set_speaking(false);
+  const bool silent = std::freopen("/dev/null", "w", stdout) != nullptr;
+  check(silent, "cannot open /dev/null: ", std::strerror(errno));
+}
+
 }  // namespace
 }  // namespace trireme
 
@@ -104,6 +113,7 @@ int main(int argc, char** argv) {
               SIG_IGN);  // a file that may not grow is an error with a name; execv keeps this
   try {
     if (trireme::is_for_engine(argc, argv)) trireme::start_engine(argv);
+    trireme::speak_once();
     trireme::run_host_command(argc, argv);
     std::cout.flush();
     const bool written = std::cout.good() && std::fflush(stdout) == 0 && std::ferror(stdout) == 0;

@@ -10,6 +10,10 @@ namespace trireme::deck {
 namespace {
 
 constexpr std::int64_t micro_batches_limit = 65536;  // a step's program lists them all
+constexpr std::int64_t stages_limit = 4096;
+constexpr std::int64_t passes_limit = std::int64_t{1}
+                                      << 21;  // forward passes of one replica's step
+constexpr std::int64_t ranks_limit = std::int64_t{1} << 20;
 
 /// Numbers that are counted in 64 bits: parameters, activations, FLOPs of a token.
 constexpr double count_limit = 1e15;
@@ -115,6 +119,29 @@ class CrossCheck {
     enough("heads", m.heads);
     enough("feed_forward", m.feed_forward);
     enough("vocabulary", m.vocabulary);
+    const std::int64_t tokens = deck_.config.batch.micro * m.sequence;
+    if (valid({"parallel.tensor", "batch.micro", "model.sequence"}) && tensor > tokens)
+      report(deck_.cite("parallel", "tensor"), " is more than the ", tokens,
+             " tokens of a micro-batch, ", deck_.cite("batch", "micro"), " · ",
+             deck_.cite("model", "sequence"), "; choose a tensor of at most ", tokens);
+  }
+
+  /// Stages may be more than layers, but not without measure: each has its row in every table.
+  void stages() {
+    const ParallelConfig& p = deck_.config.parallel;
+    if (!valid({"parallel.pipeline", "parallel.chunks", "parallel.tensor", "parallel.data"}))
+      return;
+    if (p.pipeline * p.chunks > stages_limit)
+      report(deck_.cite("parallel", "pipeline"), " · ", deck_.cite("parallel", "chunks"), " = ",
+             p.pipeline * p.chunks, " stages are more than ", stages_limit, "; choose ",
+             p.pipeline > stages_limit
+                 ? text("a pipeline of at most ", stages_limit)
+                 : text("at most ", stages_limit / p.pipeline, " chunks, or a smaller pipeline"));
+    const std::int64_t data = std::max<std::int64_t>(1, p.data);
+    if (p.tensor * p.pipeline * data > ranks_limit)
+      report(deck_.cite("parallel", "tensor"), " · ", deck_.cite("parallel", "pipeline"), " · ",
+             deck_.cite("parallel", "data"), " are ", p.tensor * p.pipeline * data,
+             " ranks, more than ", ranks_limit, "; choose smaller axes");
   }
 
   void schedule() {
@@ -150,37 +177,107 @@ void cross_check(const Deck& deck, const std::set<std::string>& invalid, Diagnos
   checks.batch();
   checks.optimizer();
   checks.tensor();
+  checks.stages();
   checks.schedule();
 }
 
-void resolve_parallel(Deck& deck, std::int64_t ranks) {
-  check(ranks >= 1, "resolve_parallel: ranks = ", ranks, ", expected at least 1");
+namespace {
+
+/// The divisors of n that an axis of the model may have: a tensor rank needs a part of everything.
+std::vector<std::int64_t> possible(const Config& config, std::string_view axis, std::int64_t n) {
+  const ModelConfig& m = config.model;
+  const std::int64_t most =
+      axis == "tensor" ? std::min(m.heads, m.feed_forward) : stages_limit / config.parallel.chunks;
+  std::vector<std::int64_t> sizes = divisors(n);
+  std::erase_if(sizes, [most](std::int64_t size) { return size > most; });
+  return sizes;
+}
+
+/// "tensor of 1, 2 or 4, or a pipeline of 1 or 3": what of an axis would divide the ranks that the
+/// other leaves.
+std::string dividing_axes(const Config& config, std::int64_t ranks) {
+  const ParallelConfig& p = config.parallel;
+  std::vector<std::string> axes;
+  const auto add = [&](const char* name, std::int64_t size, std::int64_t other) {
+    if (ranks % other == 0)
+      axes.push_back(text(name, " of ", choices(possible(config, name, ranks / other), size)));
+  };
+  add("tensor", p.tensor, p.pipeline);
+  add("pipeline", p.pipeline, p.tensor);
+  return join(axes, ", or a ");
+}
+
+/// "data = 4 (or leave it out), or tensor = 2": the one change of an axis that makes the product
+/// `ranks`.
+std::string fitting_axes(const Config& config, std::int64_t ranks) {
+  const ParallelConfig& p = config.parallel;
+  std::vector<std::string> axes;
+  if (ranks % (p.tensor * p.pipeline) == 0)
+    axes.push_back(text("data = ", ranks / (p.tensor * p.pipeline), " (or leave it out)"));
+  const auto add = [&](const char* name, std::int64_t others) {
+    if (ranks % others != 0) return;
+    const auto sizes = possible(config, name, ranks / others);
+    if (sizes.back() == ranks / others) axes.push_back(text(name, " = ", ranks / others));
+  };
+  add("tensor", p.pipeline * p.data);
+  add("pipeline", p.tensor * p.data);
+  return join(axes, ", or ");
+}
+
+std::string ranks_text(std::int64_t ranks) {
+  return text(ranks, ranks == 1 ? " rank" : " ranks");
+}
+
+/// Fills parallel.data, and checks the product of the axes.
+void resolve_axes(Deck& deck, std::int64_t ranks) {
   ParallelConfig& p = deck.config.parallel;
   const std::int64_t model_ranks = p.tensor * p.pipeline;
   const std::string factors =
       text(deck.cite("parallel", "tensor"), " · ", deck.cite("parallel", "pipeline"));
   if (p.data == 0) {
+    const std::string axes = dividing_axes(deck.config, ranks);
+    const std::int64_t below = ranks / model_ranks * model_ranks;
     check_usage(ranks % model_ranks == 0, factors, " = ", model_ranks,
-                " does not divide the run's ", ranks, " ranks; start a multiple of ", model_ranks,
-                " ranks");
+                " does not divide the run's ", ranks_text(ranks), "; ",
+                axes.empty() ? "" : text("choose a ", axes, ", or "), "start ",
+                below > 0 ? text(below, " or ") : "", ranks_text(below + model_ranks));
     p.data = ranks / model_ranks;
     deck.places["parallel.data"] = "from the number of ranks";
-  } else if (model_ranks * p.data != ranks) {
-    const std::string fit = ranks % model_ranks == 0 ? text("choose data = ", ranks / model_ranks,
-                                                            " (or leave it out), or start ")
-                                                     : std::string("start ");
-    throw UsageError(text(factors, " · ", deck.cite("parallel", "data"), " = ",
-                          model_ranks * p.data, ", but the run has ", ranks,
-                          ranks == 1 ? " rank" : " ranks", "; ", fit, model_ranks * p.data,
-                          model_ranks * p.data == 1 ? " rank" : " ranks"));
+    return;
   }
+  const std::string axes = fitting_axes(deck.config, ranks);
+  check_usage(model_ranks * p.data == ranks, factors, " · ", deck.cite("parallel", "data"), " = ",
+              model_ranks * p.data, ", but the run has ", ranks_text(ranks), "; ",
+              axes.empty() ? "" : text("choose ", axes, ", or "), "start ",
+              ranks_text(model_ranks * p.data));
+}
+
+/// A step's program lists every pass of every stage.
+void check_passes(const Deck& deck) {
+  const ParallelConfig& p = deck.config.parallel;
+  const BatchConfig& b = deck.config.batch;
+  const std::int64_t micro_batches = b.global / (b.micro * p.data);
+  check_usage(micro_batches <= micro_batches_limit, deck.cite("batch", "global"), " is ",
+              micro_batches, " times ", deck.cite("batch", "micro"), " · ",
+              deck.cite("parallel", "data"), ", and a rank takes at most ", micro_batches_limit,
+              " micro-batches in a step; choose a larger micro or more data");
+  const std::int64_t stages = p.pipeline * p.chunks;
+  check_usage(stages * micro_batches <= passes_limit, deck.cite("parallel", "pipeline"), " · ",
+              deck.cite("parallel", "chunks"), " = ", stages, " stages with ", micro_batches,
+              " micro-batches are ", stages * micro_batches,
+              " forward passes in a step, more than ", passes_limit,
+              "; choose fewer stages, a larger micro or more data");
+}
+
+}  // namespace
+
+void resolve_parallel(Deck& deck, std::int64_t ranks) {
+  check(ranks >= 1, "resolve_parallel: ranks = ", ranks, ", expected at least 1");
+  resolve_axes(deck, ranks);
+  const ParallelConfig& p = deck.config.parallel;
   const BatchConfig& b = deck.config.batch;
   if (b.global % (b.micro * p.data) == 0) {
-    check_usage(b.global / (b.micro * p.data) <= micro_batches_limit, deck.cite("batch", "global"),
-                " is ", b.global / (b.micro * p.data), " times ", deck.cite("batch", "micro"),
-                " · ", deck.cite("parallel", "data"), ", and a rank takes at most ",
-                micro_batches_limit,
-                " micro-batches in a step; choose a larger micro or more data");
+    check_passes(deck);
     return;
   }
   std::string remedy;

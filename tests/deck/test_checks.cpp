@@ -58,6 +58,33 @@ TEST(Checks, ChunksAndProgramsGoWithTheirSchedules) {
   expect_contains(mistakes_of(example, {"parallel.program=a.txt"}), "or leave program out");
 }
 
+TEST(Checks, StagesAndRanksAreBounded) {
+  parse_deck(example, "a.toml", {"parallel.pipeline=3"});  // a stage without a layer is legal
+  parse_deck(example, "a.toml", {"parallel.pipeline=4096"});
+  expect_contains(mistakes_of(example, {"parallel.pipeline=5000"}),
+                  "[parallel] pipeline = 5000 (command line) · [parallel] chunks = 1 (default) = "
+                  "5000 stages are more than 4096; choose a pipeline of at most 4096");
+  expect_contains(
+      mistakes_of(example,
+                  {"parallel.pipeline=1024", "parallel.chunks=8", "parallel.schedule=interleaved"}),
+      "= 8192 stages are more than 4096; choose at most 4 chunks, or a smaller pipeline");
+  expect_contains(mistakes_of(example, {"parallel.pipeline=1024", "parallel.data=1048576"}),
+                  "are 1073741824 ranks, more than 1048576");
+  // The largest values together stay far from the limit of 64 bits.
+  expect_contains(mistakes_of(example, {"parallel.pipeline=1048576", "parallel.tensor=1048576",
+                                        "parallel.data=1048576", "parallel.chunks=65536",
+                                        "parallel.schedule=interleaved"}),
+                  "68719476736 stages");
+}
+
+TEST(Checks, EachTensorRankNeedsATokenOfAMicroBatch) {
+  expect_contains(
+      mistakes_of(replaced(example, "sequence = 16", "sequence = 1"),
+                  {"parallel.tensor=3", "parallel.sequence_parallel=true"}),
+      "[parallel] tensor = 3 (command line) is more than the 2 tokens of a micro-batch");
+  parse_deck(example, "a.toml", {"parallel.sequence_parallel=true"});  // no effect on one rank
+}
+
 TEST(Checks, AMistakenKeyIsNotCheckedAgain) {
   const std::string message = mistakes_of(example, {"model.heads=0"});
   EXPECT_EQ(message.find("does not divide"), std::string::npos) << message;
@@ -90,6 +117,29 @@ TEST(ResolveParallel, FactorsMustMultiplyToTheRanks) {
       "it out), or start 3 ranks");
 }
 
+TEST(ResolveParallel, AWrongProductNamesWhatWouldFit) {
+  expect_contains(
+      refusal(12, {"parallel.tensor=2", "parallel.pipeline=3", "parallel.data=4"}),
+      "= 24, but the run has 12 ranks; choose data = 2 (or leave it out), or tensor = 1, "
+      "or start 24 ranks");
+  expect_contains(refusal(12, {"parallel.tensor=2", "parallel.pipeline=5", "parallel.data=2"}),
+                  "= 20, but the run has 12 ranks; choose pipeline = 3, or start 20 ranks");
+  expect_contains(refusal(12, {"parallel.tensor=1", "parallel.pipeline=1", "parallel.data=2"}),
+                  "choose data = 12 (or leave it out), or pipeline = 6, or start 2 ranks");
+  expect_contains(refusal(7, {"parallel.tensor=2", "parallel.pipeline=2", "parallel.data=2"}),
+                  "= 8, but the run has 7 ranks; start 8 ranks");
+  expect_contains(refusal(6, {"parallel.tensor=4"}),
+                  "[parallel] tensor = 4 (command line) · [parallel] pipeline = 1 (default) = 4 "
+                  "does not divide "
+                  "the run's 6 ranks; choose a tensor of 1, 2 or 3, or start 4 or 8 ranks");
+  expect_contains(
+      refusal(6, {"parallel.tensor=2", "parallel.pipeline=2"}),
+      "does not divide the run's 6 ranks; choose a tensor of 1 or 3, or a pipeline of 1 "
+      "or 3, or start 4 or 8 ranks");
+  expect_contains(refusal(1, {"parallel.pipeline=2"}),
+                  "the run's 1 rank; choose a pipeline of 1, or start 2 ranks");
+}
+
 TEST(ResolveParallel, MicroTimesDataMustDivideGlobal) {
   expect_contains(
       refusal(4, {}),
@@ -102,6 +152,10 @@ TEST(ResolveParallel, MicroTimesDataMustDivideGlobal) {
 TEST(ResolveParallel, AStepHasABoundedNumberOfMicroBatches) {
   expect_contains(refusal(1, {"batch.micro=1", "batch.global=1000000"}),
                   "at most 65536 micro-batches");
+  expect_contains(
+      refusal(1024, {"batch.micro=1", "batch.global=65536", "parallel.pipeline=1024"}),
+      "= 1024 stages with 65536 micro-batches are 67108864 forward passes in a step, more than "
+      "2097152");
 }
 
 }  // namespace

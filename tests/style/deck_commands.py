@@ -35,6 +35,11 @@ def commands(deck):
     return out
 
 
+def repository_of(deck):
+    """The folder that holds the deck's inputs/."""
+    return next(folder.parent for folder in deck.parents if folder.name == "inputs")
+
+
 def scratch_copy(root, scratch):
     for entry in root.iterdir():
         if entry.name not in NOT_LINKED:
@@ -61,7 +66,7 @@ def main():
     environment = dict(os.environ, PATH=os.path.abspath(options.bin) + os.pathsep + os.environ["PATH"])
     mpiexec = shutil.which(options.mpiexec) or options.mpiexec
     with tempfile.TemporaryDirectory(prefix="trireme-deck-") as scratch:
-        scratch_copy(deck.parent.parent, Path(scratch))
+        scratch_copy(repository_of(deck), Path(scratch))
         for line in lines:
             if re.search(r"trireme\s+train\b", line):
                 line += f" run.directory={scratch}/run"

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <trireme/architecture/architecture.hpp>
+#include <trireme/architecture/shard.hpp>
 #include <trireme/deck/config.hpp>
 
 #include <cstdint>
@@ -14,8 +15,20 @@ struct MemoryRow {
   Bytes bytes = 0;
 };
 
-/// Bytes that a training rank allocates, arena by arena; `slots` micro-batches are kept at the same
-/// time. The numbers are those of the arenas themselves: a test holds them equal.
+/// What a rank's row of the program keeps at the same time.
+struct RankNeeds {
+  int slots = 1;                 ///< saved forward passes
+  int transfer_buffers = 0;      ///< outputs and gradients on their way to or from other stages
+  bool splits_backward = false;  ///< gradients of weights come later than those of inputs
+};
+
+/// Bytes that a training rank allocates, arena by arena. A slot of saved activations is as large as
+/// the largest of the rank's stages needs it.
+std::vector<MemoryRow> training_memory(const deck::Config& config,
+                                       const architecture::Architecture& architecture,
+                                       const architecture::Shard& shard, const RankNeeds& needs);
+
+/// The same for a rank that holds the whole model.
 std::vector<MemoryRow> training_memory(const deck::Config& config,
                                        const architecture::Architecture& architecture, int slots);
 

@@ -3,13 +3,17 @@
 #include <trireme/base/log.hpp>
 #include <trireme/commands/host.hpp>
 #include <trireme/commands/options.hpp>
+#include <trireme/commands/report.hpp>
 #include <trireme/commands/resolve.hpp>
 #include <trireme/deck/checks.hpp>
-#include <trireme/layout/process_grid.hpp>
-#include <trireme/plan/memory.hpp>
+#include <trireme/plan/cost.hpp>
+#include <trireme/plan/program.hpp>
+#include <trireme/plan/ranks.hpp>
+#include <trireme/plan/stages.hpp>
 #include <trireme/schedule/machine.hpp>
 #include <trireme/schedule/program.hpp>
 
+#include <algorithm>
 #include <filesystem>
 #include <memory>
 
@@ -29,14 +33,38 @@ std::string scientific(double number) {
   return buffer;
 }
 
-void print_schedule(const deck::Config& c, const schedule::Program& program) {
-  const auto played = schedule::play(program, [](const schedule::Instr& i) {
-    return i.op == schedule::Op::forward ? 1.0 : i.op == schedule::Op::backward ? 2.0 : 0.0;
-  });
-  say("schedule      ", name_of(c.parallel.schedule), ", ", program.layout.stages(), " stage, ",
-      program.layout.micro_batches, " micro-batches per rank and step, idle ",
-      fixed(100 * played.timeline.idle_share(), 1), " %, ", schedule::slots_needed(program, 0),
-      " micro-batches kept at a time");
+std::string percent(double share) {
+  return fixed(100 * share, 1) + " %";
+}
+
+double idle_share(const schedule::Program& program, const schedule::Cost& cost) {
+  return schedule::play(program, cost).timeline.idle_share();
+}
+
+void print_schedule(const deck::Config& c, const schedule::Program& program,
+                    const std::vector<plan::StageFlops>& flops) {
+  const bool file = c.parallel.schedule == ScheduleKind::file;
+  say("schedule      ", name_of(c.parallel.schedule), file ? " " + c.parallel.program : "", ", ",
+      program.layout.micro_batches, " micro-batches per rank and step");
+  say("idle          ", percent(idle_share(program, plan::unit_cost())),
+      " of the time with equal stages (forward 1, each half of backward 1), ",
+      percent(idle_share(program, plan::flop_cost(flops))), " with each stage's FLOPs");
+  int most = 0, least = schedule::slots_needed(program, 0);
+  for (Rank r = 0; r < program.layout.ranks; ++r) {
+    most = std::max(most, schedule::slots_needed(program, r));
+    least = std::min(least, schedule::slots_needed(program, r));
+  }
+  say("kept          ", most == least ? text(most) : text(least, " … ", most),
+      " saved forward passes of a stage at a time on a rank");
+}
+
+void print_grid(const deck::Config& c) {
+  const deck::ParallelConfig& p = c.parallel;
+  say("ranks         ", p.data * p.pipeline * p.tensor, " = data ", p.data, " · pipeline ",
+      p.pipeline, " · tensor ", p.tensor);
+  if (p.tensor > 1)
+    say("              tensor groups are neighbours: ranks 0 … ", p.tensor - 1,
+        p.sequence_parallel ? ", sequence parallel" : "");
 }
 
 void print_step(const deck::Config& c, const architecture::Architecture& a) {
@@ -46,6 +74,29 @@ void print_step(const deck::Config& c, const architecture::Architecture& a) {
       " model FLOPs (6 N + 6 L h s per token, attention causal, recomputation not counted)");
   say("run           ", with_commas(c.run.steps), " steps, ", with_commas(c.run.steps * tokens),
       " tokens");
+}
+
+void print_report(const deck::Deck& deck) {
+  const deck::Config& c = deck.config;
+  const auto a = architecture::describe(c.model);
+  const auto tensor = static_cast<int>(c.parallel.tensor);
+  const schedule::Program program = plan::step_program(c);
+  const auto stage_layers =
+      architecture::partition(a, static_cast<int>(c.parallel.pipeline * c.parallel.chunks));
+  const auto ranks = plan::plan_ranks(c, a, program);
+
+  say("deck          ", deck.file_name, ": no mistakes");
+  print_grid(c);
+  say("model         ", name_of(c.model.family), ", ", c.model.layers, " layers, hidden ",
+      c.model.hidden, ", ", c.model.heads, " heads of ", c.model.head_size(), ", feed-forward ",
+      c.model.feed_forward, ", sequence ", c.model.sequence, ", vocabulary ", c.model.vocabulary,
+      ", ", name_of(c.precision.compute));
+  say("parameters    ", with_commas(a.parameters()));
+  print_schedule(c, program, plan::stage_flops(a, stage_layers));
+  print_step(c, a);
+  say("\nstages\n", stages_report(plan::group_stages(a, stage_layers), c.parallel));
+  say("\nbytes per rank\n", memory_report(ranks, tensor));
+  say("\ncommunication per step of the rank with most\n", traffic_report(ranks, tensor));
 }
 
 void check_deck(const CheckOptions& options) {
@@ -63,27 +114,7 @@ void check_deck(const CheckOptions& options) {
     log::line(deck::resolved_toml(deck));
     return;
   }
-  const deck::Config& c = deck.config;
-  const auto a = architecture::describe(c.model);
-  schedule::Program program = schedule::generate(
-      p.schedule,
-      {static_cast<int>(p.pipeline), static_cast<int>(c.batch.global / c.batch.micro / p.data)});
-  schedule::lower(program);
-  const auto mistakes = schedule::validate(program);
-  check(mistakes.empty(), "the schedule is not valid: ", join(mistakes, "; "));
-
-  say("deck          ", deck.file_name, ": no mistakes");
-  say("ranks         ", p.data * p.pipeline * p.tensor, " = data ", p.data, " · pipeline ",
-      p.pipeline, " · tensor ", p.tensor);
-  say("model         ", name_of(c.model.family), ", ", c.model.layers, " layers, hidden ",
-      c.model.hidden, ", ", c.model.heads, " heads of ", c.model.head_size(), ", feed-forward ",
-      c.model.feed_forward, ", sequence ", c.model.sequence, ", vocabulary ", c.model.vocabulary,
-      ", ", name_of(c.precision.compute));
-  say("parameters    ", with_commas(a.parameters()));
-  print_schedule(c, program);
-  print_step(c, a);
-  say("bytes per rank\n",
-      plan::table(plan::training_memory(c, a, schedule::slots_needed(program, 0))));
+  print_report(deck);
 }
 
 }  // namespace

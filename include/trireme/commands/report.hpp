@@ -1,0 +1,28 @@
+#pragma once
+
+#include <trireme/deck/config.hpp>
+#include <trireme/plan/ranks.hpp>
+#include <trireme/plan/stages.hpp>
+
+#include <string>
+#include <vector>
+
+/// Tables of `trireme check`.
+namespace trireme::commands {
+
+/// Rows of cells with columns aligned, each line after `indent`; columns from `numbers` on are
+/// aligned to the right.
+std::string columns(const std::vector<std::vector<std::string>>& rows, int numbers,
+                    const std::string& indent);
+
+/// Stages with their layers, parameters and share of the FLOPs; notes where some have no layer.
+std::string stages_report(const std::vector<plan::StageGroup>& groups,
+                          const deck::ParallelConfig& parallel);
+
+/// Bytes of the ranks that need most and least, side by side if they differ.
+std::string memory_report(const std::vector<plan::RankPlan>& ranks, int tensor_size);
+
+/// Messages and bytes per step and axis of the rank that sends most.
+std::string traffic_report(const std::vector<plan::RankPlan>& ranks, int tensor_size);
+
+}  // namespace trireme::commands

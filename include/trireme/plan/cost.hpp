@@ -1,0 +1,35 @@
+#pragma once
+
+#include <trireme/architecture/architecture.hpp>
+#include <trireme/layout/split.hpp>
+#include <trireme/schedule/machine.hpp>
+
+#include <cstdint>
+#include <vector>
+
+namespace trireme::plan {
+
+/// Model FLOPs per token of a stage's passes, all tensor ranks together: 2 per product of a matrix
+/// element forward, as many for the gradient of the input and again for that of the weight; causal
+/// attention adds 2·D·S forward and 4·D·S to the gradient of the input (half of the full square, no
+/// weights). The last stage's forward pass includes the logits' three passes, since it turns each
+/// block of logits into its gradient at once. Recomputation is not counted.
+struct StageFlops {
+  double forward = 0;
+  double backward_input = 0;
+  double backward_weight = 0;
+  double sum() const { return forward + backward_input + backward_weight; }
+};
+
+/// Per stage; all together are Architecture::model_flops_per_token().
+std::vector<StageFlops> stage_flops(const architecture::Architecture& architecture,
+                                    const std::vector<layout::Slice>& stage_layers);
+
+/// Forward, backward_input and backward_weight take one unit each, backward two, all else nothing.
+schedule::Cost unit_cost();
+
+/// An instruction takes as long as its stage's FLOPs, in units of the mean of all stages' forward
+/// passes; what computes nothing takes no time.
+schedule::Cost flop_cost(std::vector<StageFlops> flops);
+
+}  // namespace trireme::plan

@@ -1,0 +1,34 @@
+#pragma once
+
+#include <trireme/plan/memory.hpp>
+#include <trireme/plan/traffic.hpp>
+#include <trireme/schedule/program.hpp>
+
+#include <vector>
+
+namespace trireme::plan {
+
+/// What one place of the process grid holds and sends; replicas are alike.
+struct RankPlan {
+  int pipeline = 0;
+  int tensor = 0;
+  RankNeeds needs;
+  std::vector<MemoryRow> memory;
+  std::vector<TrafficRow> traffic;
+};
+
+/// What `rank`'s row of a lowered program keeps at the same time.
+RankNeeds rank_needs(const schedule::Program& program, Rank rank);
+
+/// Of every pipeline rank the first and the last tensor rank, which hold the largest and the
+/// smallest parts of what the tensor axis cuts.
+std::vector<RankPlan> plan_ranks(const deck::Config& config,
+                                 const architecture::Architecture& architecture,
+                                 const schedule::Program& program);
+
+/// The first of those that need most or least memory, or send most.
+const RankPlan& most_memory(const std::vector<RankPlan>& ranks);
+const RankPlan& least_memory(const std::vector<RankPlan>& ranks);
+const RankPlan& most_traffic(const std::vector<RankPlan>& ranks);
+
+}  // namespace trireme::plan

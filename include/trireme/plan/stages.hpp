@@ -1,0 +1,28 @@
+#pragma once
+
+#include <trireme/architecture/architecture.hpp>
+#include <trireme/base/types.hpp>
+#include <trireme/layout/split.hpp>
+
+#include <cstdint>
+#include <vector>
+
+namespace trireme::plan {
+
+/// Neighbouring stages that are alike.
+struct StageGroup {
+  Stage first = 0;
+  Stage last = 0;
+  layout::Slice layers;  ///< of all of them
+  std::int64_t layers_each = 0;
+  std::int64_t parameters = 0;  ///< of each, all tensor ranks together
+  double flops = 0;             ///< of each per token, all passes
+  int count() const { return last - first + 1; }
+};
+
+/// All stages in order. The token table of tied embeddings is counted at the first stage only, so
+/// that the parameters of all stages are those of the model.
+std::vector<StageGroup> group_stages(const architecture::Architecture& architecture,
+                                     const std::vector<layout::Slice>& stage_layers);
+
+}  // namespace trireme::plan

@@ -1,0 +1,60 @@
+#include <trireme/plan/cost.hpp>
+
+namespace trireme::plan {
+
+using schedule::Instr;
+using schedule::Op;
+
+std::vector<StageFlops> stage_flops(const architecture::Architecture& architecture,
+                                    const std::vector<layout::Slice>& stage_layers) {
+  const deck::ModelConfig& m = architecture.model;
+  const double head = static_cast<double>(m.vocabulary) * static_cast<double>(m.hidden);
+  const double products = (static_cast<double>(architecture.matmul_parameters()) - head) /
+                          static_cast<double>(m.layers);
+  const double attention = static_cast<double>(m.hidden) * static_cast<double>(m.sequence);
+  std::vector<StageFlops> flops;
+  for (const layout::Slice& layers : stage_layers) {
+    const auto n = static_cast<double>(layers.extent);
+    flops.push_back(
+        {n * (2 * products + 2 * attention), n * (2 * products + 4 * attention), n * 2 * products});
+  }
+  flops.back().forward += 6 * head;
+  return flops;
+}
+
+schedule::Cost unit_cost() {
+  return [](const Instr& i) {
+    switch (i.op) {
+      case Op::forward:
+      case Op::backward_input:
+      case Op::backward_weight:
+        return 1.0;
+      case Op::backward:
+        return 2.0;
+      default:
+        return 0.0;
+    }
+  };
+}
+
+schedule::Cost flop_cost(std::vector<StageFlops> flops) {
+  double unit = 0;
+  for (const StageFlops& f : flops) unit += f.forward / static_cast<double>(flops.size());
+  return [flops = std::move(flops), unit](const Instr& i) {
+    const StageFlops& f = flops[static_cast<std::size_t>(i.stage)];
+    switch (i.op) {
+      case Op::forward:
+        return f.forward / unit;
+      case Op::backward_input:
+        return f.backward_input / unit;
+      case Op::backward_weight:
+        return f.backward_weight / unit;
+      case Op::backward:
+        return (f.backward_input + f.backward_weight) / unit;
+      default:
+        return 0.0;
+    }
+  };
+}
+
+}  // namespace trireme::plan

@@ -1,0 +1,180 @@
+#include <trireme/plan/local_sizes.hpp>
+#include <trireme/plan/traffic.hpp>
+
+#include <algorithm>
+
+namespace trireme::plan {
+namespace {
+
+using architecture::Architecture;
+using architecture::LocalArray;
+using architecture::Shard;
+
+std::int64_t parts(std::int64_t n, std::int64_t part) {
+  return (n + part - 1) / part;
+}
+
+class Counter {
+ public:
+  Counter(const deck::Config& config, const Architecture& architecture, const Shard& shard)
+      : parallel_(config.parallel),
+        architecture_(architecture),
+        shard_(shard),
+        sizes_(local_sizes(config, shard)),
+        arrays_(architecture::local_arrays(architecture, shard)),
+        micro_batches_(config.batch.global / (config.batch.micro * config.parallel.data)),
+        tokens_bytes_(sizes_.tokens * sizes_.hidden * sizes_.element),
+        slice_bytes_(sizes_.slice * sizes_.hidden * sizes_.element) {}
+
+  /// Attention and feed-forward each do it once per layer and micro-batch.
+  void layers() {
+    std::int64_t n = 0;
+    for (const Stage stage : shard_.stages)
+      n += 2 * micro_batches_ * shard_.stage_layers[static_cast<std::size_t>(stage)].extent;
+    if (!sizes_.cuts_tokens) {
+      tensor("layers forward: all-reduce", n, tokens_bytes_);
+      tensor("layers backward: all-reduce", n, tokens_bytes_);
+      return;
+    }
+    tensor("layers forward: all-gather", n, tokens_bytes_);
+    tensor("layers forward: reduce-scatter", n, tokens_bytes_);
+    tensor("layers backward: all-gather", n, tokens_bytes_);
+    tensor("layers backward: reduce-scatter", n, tokens_bytes_);
+    tensor("layers backward: all-gather of inputs", n, tokens_bytes_);
+  }
+
+  void embedding() {
+    if (!shard_.has_embedding()) return;
+    if (!sizes_.cuts_tokens) {
+      tensor("embedding forward: all-reduce", micro_batches_, tokens_bytes_);
+      return;
+    }
+    tensor("embedding forward: reduce-scatter", micro_batches_, tokens_bytes_);
+    tensor("embedding backward: all-gather", micro_batches_, tokens_bytes_);
+  }
+
+  /// Maximum, sum and the target's logit of each row of the softmax, in double precision.
+  void head() {
+    if (!shard_.has_head()) return;
+    const std::int64_t blocks = parts(sizes_.tokens, sizes_.logit_block);
+    const Bytes statistics = sizes_.tokens * 3 * 8 * shard_.tensor_size;
+    add("tensor", "cross entropy: all-gather", shard_.tensor_size, micro_batches_ * blocks,
+        micro_batches_ * statistics);
+    if (!sizes_.cuts_tokens) {
+      tensor("logits backward: all-reduce", micro_batches_, tokens_bytes_);
+      return;
+    }
+    tensor("logits forward: all-gather", micro_batches_, tokens_bytes_);
+    tensor("logits backward: reduce-scatter", micro_batches_, tokens_bytes_);
+  }
+
+  /// Each tensor rank has summed these over its own tokens only.
+  void replicated_gradients() {
+    if (!sizes_.cuts_tokens) return;
+    for (const Stage stage : shard_.stages) {
+      std::int64_t elements = 0;
+      for (const LocalArray& a : arrays_)
+        if (!a.split && a.stage == stage) elements += a.elements();
+      if (elements > 0) tensor("norms and biases: all-reduce", 1, elements * sizes_.accumulate);
+    }
+  }
+
+  /// Boundaries between a stage of this rank and one of another.
+  void boundaries() {
+    if (parallel_.pipeline == 1) return;
+    std::int64_t out = 0, in = 0;
+    for (const Stage stage : shard_.stages) {
+      if (stage < shard_.last_stage()) out += micro_batches_;
+      if (stage > 0) in += micro_batches_;
+    }
+    if (!sizes_.cuts_tokens) {
+      tensor("received activations: all-gather", in, tokens_bytes_);
+      tensor("received gradients: all-gather", out, tokens_bytes_);
+    }
+    add("pipeline", "activations: send", parallel_.pipeline, out, out * slice_bytes_);
+    add("pipeline", "gradients: send", parallel_.pipeline, in, in * slice_bytes_);
+  }
+
+  void data() {
+    Bytes bytes = 0;
+    for (const LocalArray& a : arrays_) bytes += a.elements() * sizes_.accumulate;
+    if (architecture_.model.tied_embeddings && shard_.has_embedding() && shard_.has_head())
+      bytes += arrays_.front().elements() * sizes_.accumulate;
+    const Bytes bucket =
+        std::max(parallel_.bucket_bytes / sizes_.accumulate, Bytes{1}) * sizes_.accumulate;
+    add("data", "gradients: all-reduce", parallel_.data, parts(bytes, bucket), bytes);
+  }
+
+  void tied() {
+    if (!architecture_.model.tied_embeddings || shard_.has_embedding() == shard_.has_head()) return;
+    add("tied", "token table's gradient: all-reduce", 2, 1,
+        sizes_.vocabulary * sizes_.hidden * sizes_.accumulate);
+  }
+
+  /// One sum of squares per array and tensor rank, zero where another rank has it.
+  void norm() {
+    const auto sums = static_cast<std::int64_t>(architecture_.arrays.size()) * shard_.tensor_size;
+    add("model", "gradient norm: all-reduce", parallel_.pipeline * parallel_.tensor, 1, sums * 8);
+  }
+
+  std::vector<TrafficRow> take() { return std::move(rows_); }
+
+ private:
+  void tensor(const char* what, std::int64_t operations, Bytes bytes_each) {
+    add("tensor", what, shard_.tensor_size, operations, operations * bytes_each);
+  }
+  void add(const char* axis, const char* what, std::int64_t group, std::int64_t operations,
+           Bytes bytes) {
+    if (group == 1 || operations == 0) return;
+    if (!rows_.empty() && rows_.back().axis == axis && rows_.back().what == what) {
+      rows_.back().operations += operations;
+      rows_.back().bytes += bytes;
+    } else {
+      rows_.push_back({axis, what, operations, bytes});
+    }
+  }
+
+  const deck::ParallelConfig& parallel_;
+  const Architecture& architecture_;
+  const Shard& shard_;
+  LocalSizes sizes_;
+  std::vector<LocalArray> arrays_;
+  std::int64_t micro_batches_;
+  Bytes tokens_bytes_;  ///< of [T, D]
+  Bytes slice_bytes_;   ///< of this tensor rank's rows of it
+  std::vector<TrafficRow> rows_;
+};
+
+}  // namespace
+
+std::vector<TrafficRow> step_traffic(const deck::Config& config, const Architecture& architecture,
+                                     const Shard& shard) {
+  Counter counter(config, architecture, shard);
+  counter.layers();
+  counter.embedding();
+  counter.head();
+  counter.replicated_gradients();
+  counter.boundaries();
+  counter.data();
+  counter.tied();
+  counter.norm();
+  return counter.take();
+}
+
+std::vector<TrafficRow> per_axis(const std::vector<TrafficRow>& rows) {
+  std::vector<TrafficRow> sums;
+  for (const TrafficRow& row : rows) {
+    if (sums.empty() || sums.back().axis != row.axis) sums.push_back({row.axis, "", 0, 0});
+    sums.back().operations += row.operations;
+    sums.back().bytes += row.bytes;
+  }
+  return sums;
+}
+
+Bytes total(const std::vector<TrafficRow>& rows) {
+  Bytes sum = 0;
+  for (const TrafficRow& row : rows) sum += row.bytes;
+  return sum;
+}
+
+}  // namespace trireme::plan

@@ -1,0 +1,49 @@
+#pragma once
+
+#include <trireme/architecture/shard.hpp>
+#include <trireme/deck/config.hpp>
+
+namespace trireme::testing {
+
+struct Axes {
+  std::int64_t tensor = 1;
+  std::int64_t pipeline = 1;
+  std::int64_t data = 1;
+  std::int64_t chunks = 1;
+  bool sequence_parallel = false;
+  bool tied = true;
+};
+
+/// 4 layers of hidden 32 in 4 heads, feed-forward 128, vocabulary 96; micro-batches of 2 samples of
+/// 32 tokens, 4 per rank and step; fp64.
+inline deck::Config config_of(const Axes& axes) {
+  deck::Config c;
+  c.model.layers = 4;
+  c.model.hidden = 32;
+  c.model.heads = 4;
+  c.model.feed_forward = 128;
+  c.model.sequence = 32;
+  c.model.vocabulary = 96;
+  c.model.tied_embeddings = axes.tied;
+  c.batch.micro = 2;
+  c.batch.global = 8 * axes.data;
+  c.precision.compute = DType::fp64;
+  c.parallel.tensor = axes.tensor;
+  c.parallel.pipeline = axes.pipeline;
+  c.parallel.data = axes.data;
+  c.parallel.chunks = axes.chunks;
+  c.parallel.schedule =
+      axes.chunks > 1 ? ScheduleKind::interleaved : ScheduleKind::one_forward_one_backward;
+  c.parallel.sequence_parallel = axes.sequence_parallel;
+  c.parallel.bucket_bytes = 1 << 20;
+  return c;
+}
+
+inline architecture::Shard shard_of(const deck::Config& c, const architecture::Architecture& a,
+                                    int pipeline_rank, int tensor_rank) {
+  return architecture::make_shard(a, static_cast<int>(c.parallel.pipeline),
+                                  static_cast<int>(c.parallel.chunks), pipeline_rank,
+                                  static_cast<int>(c.parallel.tensor), tensor_rank);
+}
+
+}  // namespace trireme::testing
