@@ -1,3 +1,4 @@
+#include <trireme/architecture/placement.hpp>
 #include <trireme/base/text.hpp>
 #include <trireme/plan/local_sizes.hpp>
 #include <trireme/plan/memory.hpp>
@@ -10,36 +11,6 @@ namespace {
 constexpr Bytes line = 64;  // alignment of arrays in an arena
 Bytes up(Bytes bytes) {
   return (bytes + line - 1) / line * line;
-}
-
-constexpr std::int64_t unit = 32;  // arrays of weights begin at multiples of so many elements
-std::int64_t round_up(std::int64_t n) {
-  return (n + unit - 1) / unit * unit;
-}
-
-/// Elements of the weight and optimizer arenas, and of the gradient arena, which holds a second
-/// gradient of the token table where one rank has look-up and logits of tied embeddings.
-struct Elements {
-  std::int64_t weights = 0;
-  std::int64_t gradients = 0;
-};
-
-Elements local_elements(const architecture::Architecture& architecture,
-                        const architecture::Shard& shard) {
-  const auto arrays = architecture::local_arrays(architecture, shard);
-  std::int64_t end = 0;
-  for (const bool split : {true, false}) {  // the arrays that tensor ranks hold alike lie together
-    for (const architecture::LocalArray& local : arrays) {
-      if (local.split != split) continue;
-      if (!architecture.arrays[local.number].follows_previous) end = round_up(end);
-      end += local.elements();
-    }
-    end = round_up(end);
-  }
-  Elements elements{end, end};
-  if (architecture.model.tied_embeddings && shard.has_embedding() && shard.has_head())
-    elements.gradients += round_up(arrays.front().elements());
-  return elements;
 }
 
 /// Bytes of the model's arrays in terms of one rank's sizes: shapes stand beside them as in model/.
@@ -62,23 +33,26 @@ class Activations {
     return 4 * residual() + qkv() + attention() + 2 * feed_forward() + head_statistics() +
            2 * norm_statistics();
   }
-  /// Gradients at the matrix products' outputs: dz2, dy2, dz1, dy1; dh; dqkv.
-  Bytes work_layer() const { return 4 * residual() + feed_forward() + qkv(); }
+  /// Gradients at the matrix products' outputs: dz2, dz1; dy2, dy1; dh; dqkv.
+  Bytes work_layer() const { return 2 * gathered() + 2 * residual() + feed_forward() + qkv(); }
 
   /// Everything that one slot keeps of a stage.
-  Bytes slot(std::int64_t layers, bool head, bool splits_backward) const {
-    Bytes bytes = 2 * up(s_.tokens * 4);  // tokens and targets
-    bytes += layers * saved_layer();
+  Bytes slot(std::int64_t layers, bool embedding, bool head, bool splits_backward) const {
+    Bytes bytes = layers * saved_layer();
+    if (embedding) bytes += up(s_.tokens * 4);              // tokens
+    if (head) bytes += up(s_.tokens * 4);                   // targets
     if (head) bytes += 2 * residual() + norm_statistics();  // x, dy
-    if (splits_backward) bytes += layers * work_layer() + residual();
+    if (layers == 0 && !head) bytes += residual();          // x
+    if (splits_backward) bytes += layers * work_layer();
+    if (splits_backward && embedding) bytes += residual();  // dx
     return bytes;
   }
 
-  /// A block of logits with its losses, and the softmax's maximum, sum and target per tensor rank.
+  /// A block of logits with its losses, and the softmax's maximum, sum and target of each tensor
+  /// rank and of all.
   Bytes head_scratch(int tensor_size) const {
-    Bytes bytes = up(s_.logit_block * s_.vocabulary * s_.element) + up(s_.logit_block * 8);
-    if (tensor_size > 1) bytes += up(3 * s_.logit_block * 8 * tensor_size) + gathered();
-    return bytes;
+    return up(s_.logit_block * s_.vocabulary * s_.element) + up(s_.logit_block * 8) +
+           up(3 * s_.logit_block * 8 * tensor_size) + up(3 * s_.logit_block * 8);
   }
 
  private:
@@ -91,9 +65,10 @@ Bytes scratch(const LocalSizes& sizes, const architecture::Shard& shard, bool sp
   const Activations a(sizes);
   Bytes bytes = line;  // the loss
   if (shard.has_head()) bytes += a.head_scratch(shard.tensor_size);
+  if (sizes.cuts_tokens) bytes += a.gathered();
   bytes += a.attention() + a.head_statistics();  // within attention's backward pass
-  if (!splits_backward) bytes += a.residual() + a.work_layer();
-  if (sizes.cuts_tokens) bytes += 2 * a.gathered();  // all tokens before and after a product
+  bytes += 2 * a.residual();                     // output and dx
+  if (!splits_backward) bytes += a.work_layer();
   return bytes;
 }
 
@@ -103,18 +78,19 @@ std::vector<MemoryRow> training_memory(const deck::Config& config,
                                        const architecture::Architecture& architecture,
                                        const architecture::Shard& shard, const RankNeeds& needs) {
   const LocalSizes sizes = local_sizes(config, shard);
-  const Elements elements = local_elements(architecture, shard);
+  const architecture::Placement elements =
+      architecture::place(architecture, shard, architecture::local_arrays(architecture, shard));
   const Activations activations(sizes);
   Bytes slot = 0;
   for (const Stage stage : shard.stages) {
     const std::int64_t layers = shard.stage_layers[static_cast<std::size_t>(stage)].extent;
-    const bool head = stage == shard.last_stage();
-    slot = std::max(slot, activations.slot(layers, head, needs.splits_backward));
+    slot = std::max(slot, activations.slot(layers, stage == 0, stage == shard.last_stage(),
+                                           needs.splits_backward));
   }
   return {
-      {"weights", elements.weights * sizes.element},
-      {"gradients", elements.gradients * sizes.accumulate},
-      {"optimizer state", 2 * up(elements.weights * sizes.accumulate)},
+      {"weights", elements.elements * sizes.element},
+      {"gradients", elements.gradient_elements * sizes.accumulate},
+      {"optimizer state", 2 * up(elements.elements * sizes.accumulate)},
       {"saved activations", needs.slots * slot},
       {"transfer buffers", needs.transfer_buffers * up(sizes.slice * sizes.hidden * sizes.element)},
       {"scratch", scratch(sizes, shard, needs.splits_backward)}};
