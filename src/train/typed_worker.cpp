@@ -78,13 +78,55 @@ void TypedWorker<P>::run(const Executor& executor) {
 }
 
 template <class P>
-void TypedWorker<P>::train_step(std::int64_t step, const data::Samples& samples) {
+void TypedWorker<P>::run_timed(const Executor& executor) {
+  timeline_.events.clear();
+  fence(exec_, "train/timed_step begins");
+  grid_.world().barrier("the beginning of a timed step");
+  const auto zero = Clock::now();
+  const auto since_zero = [&](Clock::time_point t) {
+    return std::chrono::duration<double>(t - zero).count();
+  };
+  executor.run([&](const Step& step, std::size_t position) {
+    began_ = Clock::now();
+    train::run(*this, step);
+    fence(exec_, "train/timed_step waits for each instruction");
+    timeline_.events.push_back({pipeline_.rank(), static_cast<int>(position), step.instr,
+                                since_zero(began_), since_zero(Clock::now())});
+  });
+  transfers_->finish();
+}
+
+template <class P>
+void TypedWorker<P>::begin_step(std::int64_t step, const data::Samples& samples) {
   step_ = step;
   samples_ = &samples;
   model_->zero_loss(exec_);
   optimizer_->zero_gradients(exec_);
   reducer_->begin();
+}
+
+template <class P>
+void TypedWorker<P>::train_step(std::int64_t step, const data::Samples& samples) {
+  begin_step(step, samples);
   run(*executor_);
+}
+
+template <class P>
+void TypedWorker<P>::timed_step(std::int64_t step, const data::Samples& samples) {
+  begin_step(step, samples);
+  run_timed(*executor_);
+}
+
+template <class P>
+schedule::Timeline TypedWorker<P>::timeline() {
+  schedule::Timeline whole{timeline_.layout, {}};
+  if (data_.rank() > 0 || tensor_.rank() > 0) return whole;
+  for (const std::string& part :
+       pipeline_.gather(schedule::write_timeline(timeline_), 0, "timeline")) {
+    const auto events = schedule::read_timeline(part, "timeline").events;
+    whole.events.insert(whole.events.end(), events.begin(), events.end());
+  }
+  return whole;
 }
 
 template <class P>
@@ -214,6 +256,7 @@ void TypedWorker<P>::take_input(const Step& step) {
   const Stage stage = step.instr.stage;
   if (!is_first(stage))
     transfers_->take_activation(exec_, step.buffer, model_->input(stage, step.slot));
+  began_ = Clock::now();
 }
 
 template <class P>

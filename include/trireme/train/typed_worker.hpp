@@ -8,6 +8,7 @@
 #include <trireme/train/transfers.hpp>
 #include <trireme/train/worker.hpp>
 
+#include <chrono>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -27,6 +28,8 @@ class TypedWorker final : public Worker, private Actions {
 
   void initialise() override;
   void train_step(std::int64_t step, const data::Samples& samples) override;
+  void timed_step(std::int64_t step, const data::Samples& samples) override;
+  schedule::Timeline timeline() override;
   StepResult result() override;
   Evaluation evaluate(const data::Windows& file, std::int64_t windows,
                       const std::vector<std::int32_t>& bytes_of_token) override;
@@ -64,7 +67,11 @@ class TypedWorker final : public Worker, private Actions {
   void gradient_norm(const Step& step) override;
   void optimizer_step(const Step& step) override;
 
+  using Clock = std::chrono::steady_clock;
+
+  void begin_step(std::int64_t step, const data::Samples& samples);
   void run(const Executor& executor);
+  void run_timed(const Executor& executor);
   data::Batch batch() const { return {config_.batch.global, config_.batch.micro, data_.size()}; }
   model::MicroContext context(Micro micro) const;
   bool is_first(Stage stage) const { return stage == 0; }
@@ -98,6 +105,8 @@ class TypedWorker final : public Worker, private Actions {
   Evaluating evaluating_;
   std::int64_t step_ = 0;
   int micro_batches_ = 1;
+  schedule::Timeline timeline_;
+  Clock::time_point began_;  ///< the instruction that runs: its input has arrived
 };
 
 extern template class TypedWorker<model::Fp32>;

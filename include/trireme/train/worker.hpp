@@ -7,6 +7,7 @@
 #include <trireme/grid/runtime.hpp>
 #include <trireme/plan/memory.hpp>
 #include <trireme/schedule/program.hpp>
+#include <trireme/schedule/timeline.hpp>
 #include <trireme/train/host_array.hpp>
 
 #include <cstdint>
@@ -40,6 +41,12 @@ class Worker {
   virtual void initialise() = 0;
   /// Queues step `step` ≥ 1 on the global samples of that step.
   virtual void train_step(std::int64_t step, const data::Samples& samples) = 0;
+  /// The same, and records when each instruction ran; waits for each of them.
+  virtual void timed_step(std::int64_t step, const data::Samples& samples) = 0;
+  /// When the instructions of the last timed step ran on the pipeline ranks of the first replica's
+  /// first tensor rank: on rank 0 of the world, elsewhere without events. Seconds since the step
+  /// began. Collective.
+  virtual schedule::Timeline timeline() = 0;
   /// Waits for the last step and says what it found. Collective.
   virtual StepResult result() = 0;
   /// Windows [0, windows) of a file, divided over all ranks; `bytes_of_token` per id. Collective.
