@@ -1,5 +1,6 @@
 #include <trireme/base/log.hpp>
 #include <trireme/checkpoint/folders.hpp>
+#include <trireme/io/atomic_file.hpp>
 #include <trireme/optim/learning_rate.hpp>
 #include <trireme/train/trainer.hpp>
 
@@ -12,6 +13,10 @@ namespace {
 
 /// A job's time limit counts from the start of its processes.
 const std::chrono::steady_clock::time_point process_start = std::chrono::steady_clock::now();
+
+bool due(std::int64_t step, std::int64_t every) {
+  return every > 0 && step % every == 0;
+}
 
 double seconds(std::chrono::steady_clock::duration d) {
   return std::chrono::duration<double>(d).count();
@@ -46,18 +51,35 @@ void Trainer::start(const std::string& folder) {
       worker_.description(), ")");
 }
 
+/// Steps that are logged whatever happens.
+bool Trainer::is_logged(std::int64_t step) const {
+  const deck::RunConfig& run = parts_.config.run;
+  return step == run.steps || due(step, run.log_every) || due(step, run.evaluate_every);
+}
+
+void Trainer::write_timeline() {
+  const schedule::Timeline timeline = worker_.timeline();
+  if (parts_.world.rank() == 0)
+    io::replace_file(parts_.config.run.directory + "/timeline.jsonl",
+                     schedule::write_timeline(timeline));
+}
+
 ExitCode Trainer::run() {
   const deck::RunConfig& run = parts_.config.run;
   loop_started_ = logged_at_ = Clock::now();
   for (std::int64_t step = first_step_; step <= run.steps; ++step) {
-    worker_.train_step(step, parts_.samples);
+    const bool timed = run.timeline && is_logged(step);
+    if (timed)
+      worker_.timed_step(step, parts_.samples);
+    else
+      worker_.train_step(step, parts_.samples);
+    if (timed) write_timeline();
     const bool stop = must_stop(step);
     const bool last = step == run.steps;
-    const auto due = [step](std::int64_t every) { return every > 0 && step % every == 0; };
-    const bool saves = last || stop || due(parts_.config.checkpoint.every);
+    const bool saves = last || stop || due(step, parts_.config.checkpoint.every);
     // What is saved is logged first: log_step refuses to go on from numbers that are not finite,
     // which must not take the place of a good checkpoint.
-    if (saves || due(run.log_every) || due(run.evaluate_every)) log_step(step);
+    if (saves || is_logged(step)) log_step(step);
     if (saves) save(step);
     if (stop && !last) {
       say("stopped early behind step ", step, " of ", run.steps, "; start the same command with ",

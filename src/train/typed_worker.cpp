@@ -50,6 +50,7 @@ TypedWorker<P>::TypedWorker(const deck::Config& config,
   if (training_) {
     executor_.emplace(*program, pipeline_.rank());
     micro_batches_ = program->layout.micro_batches;
+    timeline_.layout = program->layout;
     shape.slots = executor_->slots();
     shape.split_backward = executor_->splits_backward();
     buffers.activations = std::max(buffers.activations, executor_->activation_buffers());
@@ -263,6 +264,7 @@ template <class P>
 void TypedWorker<P>::take_output_gradient(const Step& step) {
   const Stage stage = step.instr.stage;
   if (!is_last(stage)) transfers_->take_gradient(exec_, step.buffer, model_->dx(stage, step.slot));
+  began_ = Clock::now();
 }
 
 template <class P>

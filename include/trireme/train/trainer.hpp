@@ -41,7 +41,9 @@ class Trainer {
  private:
   using Clock = std::chrono::steady_clock;
 
+  bool is_logged(std::int64_t step) const;
   void log_step(std::int64_t step);
+  void write_timeline();
   std::optional<Evaluation> validate();
   void save(std::int64_t step);
   bool must_stop(std::int64_t step);
