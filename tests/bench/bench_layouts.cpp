@@ -1,0 +1,131 @@
+// mpiexec -n 2 bench_layouts DECK [section.key=value ...]: what each axis costs. Trains the deck's
+// model on the same ranks in several layouts, step by step in turn with and without communication
+// (the communicators' verbs on views then do nothing: same kernels, wrong numbers), and prints
+// tokens/s of both by the median step and their ratio. For pipelines, the idle share that was
+// measured and the one simulated with the measured mean cost of each (operation, stage).
+#include <trireme/deck/deck.hpp>
+#include <trireme/schedule/machine.hpp>
+
+#include "support/training.hpp"
+
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+
+namespace trireme::testing {
+namespace {
+
+grid::Runtime* current = nullptr;
+
+double median(std::vector<double> values) {
+  std::sort(values.begin(), values.end());
+  return values[values.size() / 2];
+}
+
+struct Case {
+  const char* name;
+  std::vector<std::string> overrides;
+};
+
+deck::Config config_of(const std::vector<std::string>& arguments, const Case& c, int ranks) {
+  std::vector<std::string> overrides(arguments.begin() + 1, arguments.end());
+  overrides.insert(overrides.end(), c.overrides.begin(), c.overrides.end());
+  deck::Config config = deck::load_deck(arguments[0], overrides).config;
+  config.parallel.data = ranks / config.parallel.tensor / config.parallel.pipeline;
+  return config;
+}
+
+double step_seconds(Rig& rig, std::int64_t step) {
+  rig.grid().world().barrier("a step's beginning");
+  const auto begin = std::chrono::steady_clock::now();
+  rig.worker->train_step(step, rig.samples);
+  fence(Exec(), "bench_layouts");
+  rig.grid().world().barrier("a step's end");
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+}
+
+void leave_out(Rig& rig, bool out) {
+  for (const Axis axis : {Axis::data, Axis::pipeline, Axis::tensor})
+    rig.grid().communicator(axis).leave_out(out);
+  rig.grid().model().leave_out(out);
+  rig.grid().embedding().leave_out(out);
+}
+
+void measure(const Case& c, const std::vector<std::string>& arguments, const data::TokenFile& file,
+             int rounds) {
+  const int ranks = runtime().ranks();
+  const deck::Config config = config_of(arguments, c, ranks);
+  Rig rig(config, file);
+  std::vector<double> with;
+  std::vector<double> without;
+  std::int64_t step = 1;
+  step_seconds(rig, step++);
+  const bool pipeline = config.parallel.pipeline > 1;
+  for (int i = 0; i < rounds; ++i) {
+    with.push_back(step_seconds(rig, step++));
+    if (pipeline) continue;
+    leave_out(rig, true);
+    without.push_back(step_seconds(rig, step++));
+    leave_out(rig, false);
+  }
+  const double tokens = static_cast<double>(config.batch.global * config.model.sequence);
+  const double rate = tokens / median(with);
+  if (!pipeline) {
+    const double alone = tokens / median(without);
+    if (runtime().rank() == 0)
+      std::printf("%-24s %9.1f tokens/s  without communication %9.1f  ratio %.3f\n", c.name, rate,
+                  alone, rate / alone);
+    return;
+  }
+  std::vector<double> measured;
+  std::vector<double> simulated;
+  for (int i = 0; i < rounds; ++i) {
+    rig.worker->timed_step(step++, rig.samples);
+    const schedule::Timeline timeline = rig.worker->timeline();
+    if (runtime().rank() > 0) continue;
+    measured.push_back(timeline.idle_share());
+    simulated.push_back(
+        schedule::play(program_of(config), schedule::mean_costs(timeline)).timeline.idle_share());
+  }
+  if (runtime().rank() == 0)
+    std::printf("%-24s %9.1f tokens/s  idle measured %5.2f %%  simulated %5.2f %%\n", c.name, rate,
+                100 * median(measured), 100 * median(simulated));
+  std::fflush(stdout);
+}
+
+}  // namespace
+
+grid::Runtime& runtime() {
+  return *current;
+}
+
+}  // namespace trireme::testing
+
+int main(int argc, char** argv) {
+  using namespace trireme;
+  using namespace trireme::testing;
+  grid::Runtime runtime(argc, argv);
+  current = &runtime;
+  const std::vector<std::string> arguments(argv + 1, argv + argc);
+  if (arguments.empty()) {
+    std::fprintf(stderr, "usage: bench_layouts DECK [section.key=value ...]\n");
+    return 2;
+  }
+  const TemporaryFolder folder;
+  const data::TokenFile file(write_tokens(folder, 200000));
+  const std::string n = std::to_string(runtime.ranks());
+  const std::vector<Case> cases{
+      {"data", {}},
+      {"tensor", {"parallel.tensor=" + n}},
+      {"tensor, sequence", {"parallel.tensor=" + n, "parallel.sequence_parallel=true"}},
+      {"pipeline, gpipe", {"parallel.pipeline=" + n, "parallel.schedule=gpipe", "batch.micro=1"}},
+      {"pipeline, 1f1b", {"parallel.pipeline=" + n, "batch.micro=1"}},
+      {"pipeline, interleaved 2",
+       {"parallel.pipeline=" + n, "parallel.schedule=interleaved", "parallel.chunks=2",
+        "batch.micro=1"}},
+      {"pipeline, zb-h1", {"parallel.pipeline=" + n, "parallel.schedule=zb-h1", "batch.micro=1"}}};
+  return static_cast<int>(runtime.guard([&] {
+    for (const Case& c : cases) measure(c, arguments, file, 5);
+    return ExitCode::finished;
+  }));
+}
