@@ -45,7 +45,7 @@ Parameters<P>::Parameters(const architecture::Architecture& architecture,
     : shard_(shard),
       local_(architecture::local_arrays(architecture, shard)),
       placement_(architecture::place(architecture, shard, local_)),
-      layers_(architecture.model.layers),
+      architecture_(architecture),
       weights_("weights", placement_.elements * static_cast<std::int64_t>(sizeof(Compute))),
       gradients_("gradients", gradients ? placement_.gradient_elements *
                                               static_cast<std::int64_t>(sizeof(Gradient))
@@ -131,16 +131,10 @@ auto Parameters<P>::gradient(const std::string& name, std::int64_t elements) con
 }
 
 template <class P>
-std::vector<GradientRange> Parameters<P>::gradient_ranges() const {
-  std::vector<GradientRange> ranges;
-  for (const Entry& e : entries_)
-    ranges.push_back({e.offset, e.offset + e.local.elements(), e.local.stage,
-                      e.local.copy ? layers_ : e.spec->layer, e.local.split});
-  if (placement_.tied_elements > 0)
-    ranges.push_back({placement_.tied_offset, placement_.tied_offset + placement_.tied_elements,
-                      shard_.last_stage(), layers_, true});
-  std::ranges::sort(ranges, {}, &GradientRange::begin);
-  return ranges;
+std::vector<architecture::Bucket> Parameters<P>::gradient_buckets(std::int64_t bucket_bytes) const {
+  const auto size = static_cast<std::int64_t>(sizeof(Gradient));
+  return architecture::gradient_buckets(architecture_, shard_, local_, placement_,
+                                        std::max<std::int64_t>(1, bucket_bytes / size));
 }
 
 template <class P>

@@ -1,3 +1,4 @@
+#include <trireme/architecture/buckets.hpp>
 #include <trireme/plan/local_sizes.hpp>
 #include <trireme/plan/traffic.hpp>
 
@@ -96,13 +97,12 @@ class Counter {
   }
 
   void data() {
-    Bytes bytes = 0;
-    for (const LocalArray& a : arrays_) bytes += a.elements() * sizes_.accumulate;
-    if (architecture_.model.tied_embeddings && shard_.has_embedding() && shard_.has_head())
-      bytes += arrays_.front().elements() * sizes_.accumulate;
-    const Bytes bucket =
-        std::max(parallel_.bucket_bytes / sizes_.accumulate, Bytes{1}) * sizes_.accumulate;
-    add("data", "gradients: all-reduce", parallel_.data, parts(bytes, bucket), bytes);
+    const std::int64_t most = std::max<std::int64_t>(1, parallel_.bucket_bytes / sizes_.accumulate);
+    const auto placement = architecture::place(architecture_, shard_, arrays_);
+    for (const architecture::Bucket& bucket :
+         architecture::gradient_buckets(architecture_, shard_, arrays_, placement, most))
+      add("data", "gradients: all-reduce", parallel_.data, 1,
+          (bucket.end - bucket.begin) * sizes_.accumulate);
   }
 
   void tied() {

@@ -57,8 +57,8 @@ TypedWorker<P>::TypedWorker(const deck::Config& config,
     buffers.gradients = executor_->gradient_buffers();
     buffers.sends = schedule::needs(*program, pipeline_.rank()).send_buffers;
     optimizer_.emplace(config.optimizer, architecture, parameters_, grid.model());
-    reducer_.emplace(data_, parameters_.all_gradients(), parameters_.gradient_ranges(),
-                     config.parallel.bucket_bytes);
+    reducer_.emplace(data_, parameters_.all_gradients(),
+                     parameters_.gradient_buckets(config.parallel.bucket_bytes));
   }
   model_.emplace(architecture, parameters_, axis_, shape);
   transfers_.emplace(pipeline_, axis_, parameters_.shard(), config.model.hidden, buffers);

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <trireme/architecture/architecture.hpp>
+#include <trireme/architecture/buckets.hpp>
 #include <trireme/architecture/placement.hpp>
 #include <trireme/tensor/arena.hpp>
 #include <trireme/tensor/named_tensor.hpp>
@@ -22,16 +23,6 @@ struct Fp64 {
   using Compute = double;
   using Gradient = double;
   using Master = double;
-};
-
-/// A run of gradient elements whose sums are complete when `layer` of `stage` has been passed
-/// backward.
-struct GradientRange {
-  std::int64_t begin = 0;
-  std::int64_t end = 0;
-  Stage stage = 0;
-  std::int64_t layer = 0;  ///< −1: the embedding, L: the head
-  bool split = false;      ///< of an array that the tensor axis cuts
 };
 
 /// The parameter registry of a rank: every array that it holds, with its slice of the weight and of
@@ -74,8 +65,8 @@ class Parameters {
   View1<Gradient> gradient(const std::string& name, std::int64_t elements) const;
 
   View1<Gradient> all_gradients() const { return all_gradients_; }
-  /// All gradient elements but the gaps, in the order of the arena.
-  std::vector<GradientRange> gradient_ranges() const;
+  /// How the gradients are cut for their sums over the data axis.
+  std::vector<architecture::Bucket> gradient_buckets(std::int64_t bucket_bytes) const;
   /// The gradients of a stage's arrays that all tensor ranks hold alike: one run of the arena.
   View1<Gradient> replicated_gradients(Stage stage) const;
   /// Second gradient of tied embeddings, of the logits, where this rank has look-up and logits:
@@ -90,7 +81,7 @@ class Parameters {
   architecture::Shard shard_;
   std::vector<architecture::LocalArray> local_;
   architecture::Placement placement_;
-  std::int64_t layers_;
+  const architecture::Architecture& architecture_;
   Arena weights_;
   Arena gradients_;
   View1<Compute> all_weights_;

@@ -1,7 +1,7 @@
 #pragma once
 
+#include <trireme/architecture/buckets.hpp>
 #include <trireme/grid/communicator.hpp>
-#include <trireme/model/parameters.hpp>
 #include <trireme/tensor/views.hpp>
 
 #include <cstdint>
@@ -11,15 +11,13 @@ namespace trireme::optim {
 
 /// Sums the gradient arena over the data axis in buckets, each started as soon as the backward pass
 /// has completed all that lies in it, so that it overlaps the rest (Li et al. 2020, "PyTorch
-/// Distributed"). Buckets are cut by position alone, within one stage and within the arrays that
-/// the tensor axis cuts or does not: every rank of the axis sums in the same way, and replicated
-/// arrays are summed in the same way on all tensor ranks.
+/// Distributed").
 template <class G>
 class GradientReducer {
  public:
   /// `gradients` and `communicator` must outlive this.
   GradientReducer(grid::Communicator& communicator, View1<G> gradients,
-                  const std::vector<model::GradientRange>& ranges, std::int64_t bucket_bytes);
+                  std::vector<architecture::Bucket> buckets);
 
   /// A new step: nothing is complete yet.
   void begin();
@@ -32,21 +30,15 @@ class GradientReducer {
   std::int64_t buckets() const { return static_cast<std::int64_t>(buckets_.size()); }
 
  private:
-  struct Bucket {
-    std::int64_t begin = 0;
-    std::int64_t end = 0;
-    Stage stage = 0;
-    std::vector<std::int64_t> layers;  ///< that have elements in it
-    std::size_t missing = 0;           ///< of them, in this step
+  struct Running {
+    std::size_t missing = 0;  ///< layers of the bucket, in this step
     grid::Request request;
   };
 
-  void cut(const model::GradientRange* first, const model::GradientRange* last,
-           std::int64_t most_elements);
-
   grid::Communicator& communicator_;
   View1<G> gradients_;
-  std::vector<Bucket> buckets_;
+  std::vector<architecture::Bucket> buckets_;
+  std::vector<Running> running_;
 };
 
 }  // namespace trireme::optim
