@@ -49,6 +49,7 @@ void normal_fill(const Exec& exec, View3<T> x, const RandomKey& key, double stan
   const std::int64_t inner = extent(x, 2);
   check(first_row >= 0 && first_row + rows <= global_rows, "rows [", first_row, ", ",
         first_row + rows, ") are not within the ", global_rows, " of the global array");
+  if (inner == 0) return;
   const RandomKey array = key;
   for_rows(
       "kernels/normal_fill", exec, extent(x, 0) * rows,

@@ -112,6 +112,7 @@ struct Fixture {
   View2<float> x, y, z, h, g, dh, logits, table, positions, dtable, dpositions;
   View1<float> mean, inverse, gain, bias, dgain, dbias, weight, m, v, gradient;
   View1<double> loss, partial, one;
+  View2<double> statistics, merged;
   View1<std::int32_t> ids;
   View1<std::int64_t> count;
 
@@ -133,6 +134,7 @@ struct Fixture {
     for (auto* view : {&weight, &m, &v, &gradient}) *view = a.take<float>(parameters);
     logits = a.take<float>(logit_rows, vocabulary);
     loss = a.take<double>(logit_rows);
+    for (auto* view : {&statistics, &merged}) *view = a.take<double>(logit_rows, 3);
     partial = a.take<double>(norm_blocks(parameters));
     one = a.take<double>(1);
     ids = a.take<std::int32_t>(tokens);
@@ -174,6 +176,7 @@ std::vector<Case> cases(Fixture& f) {
   constexpr double weights = 4.0 * parameters;
   const Dropout dropout{0.1, {1, Purpose::dropout, 2, 3}, 0};
   const View1<const std::int32_t> targets(f.ids.data(), logit_rows);
+  const View3<const double> parts(f.statistics.data(), 1, logit_rows, 3);
   const auto& e = f.exec;
   return {
       {"layer_norm_forward", 2 * rows,
@@ -207,6 +210,13 @@ std::vector<Case> cases(Fixture& f) {
        Work::exponential, logits / 4},
       {"cross_entropy_forward_backward", 2 * logits,
        [&, targets] { cross_entropy_forward_backward<float>(e, f.loss, f.logits, targets, 1.0); },
+       Work::exponential, logits / 2},
+      {"cross_entropy_in_parts", 3 * logits,
+       [&, targets, parts] {
+         cross_entropy_statistics<float>(e, f.statistics, f.logits, targets, 0);
+         cross_entropy_merge(e, f.loss, f.merged, parts);
+         cross_entropy_gradient<float>(e, f.logits, f.merged, targets, 0, 1.0);
+       },
        Work::exponential, logits / 2},
       {"adamw_update", 7 * weights,
        [&] {

@@ -10,6 +10,7 @@
 #include <limits>
 #include <numeric>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "reference/attention.hpp"
@@ -249,28 +250,67 @@ TYPED_TEST(Attention, BatchSplitHasTheSameBits) {
   }
 }
 
+/// Columns [first, last) of each row, one range after the other.
+template <class T>
+std::vector<T> take_columns(const std::vector<T>& x, std::int64_t columns,
+                            const std::vector<std::pair<std::int64_t, std::int64_t>>& ranges) {
+  std::vector<T> taken;
+  for (auto row = x.begin(); row != x.end(); row += columns)
+    for (const auto& [first, last] : ranges) taken.insert(taken.end(), row + first, row + last);
+  return taken;
+}
+
+/// Uneven parts, of whole groups of heads, forward and backward; the last part has no head at all.
 TYPED_TEST(Attention, HeadSplitHasTheSameBits) {
   using T = TypeParam;
-  const AttentionShape whole{2, 70, 4, 4, 16};
-  AttentionShape half = whole;
-  half.heads = half.key_value_heads = 2;
-  const auto qkv = uniform<T>(whole.tokens() * whole.qkv_columns(), 1);
-  const auto o = run_forward(qkv, whole, some_dropout()).o;
-  const std::int64_t width = 2 * whole.head_size;  // of two heads
-  for (std::int64_t part = 0; part < 2; ++part) {
-    std::vector<T> mine, expected;
-    for (std::int64_t t = 0; t < whole.tokens(); ++t) {
-      for (std::int64_t section = 0; section < 3; ++section) {
-        const auto first = qkv.begin() + t * whole.qkv_columns() + (2 * section + part) * width;
-        mine.insert(mine.end(), first, first + width);
-      }
-      const auto first = o.begin() + (2 * t + part) * width;
-      expected.insert(expected.end(), first, first + width);
+  for (const AttentionShape& whole : {AttentionShape{2, 70, 5, 5, 13}, {1, 67, 6, 3, 16}}) {
+    const auto qkv = uniform<T>(whole.tokens() * whole.qkv_columns(), 1);
+    const auto grad = uniform<T>(whole.tokens() * whole.heads * whole.head_size, 2);
+    const auto forward = run_forward(qkv, whole, some_dropout());
+    const auto dqkv = run_backward(qkv, grad, whole, some_dropout());
+    const std::int64_t ends[] = {0, 1, whole.key_value_heads, whole.key_value_heads};
+    for (int part = 0; part < 3; ++part) {
+      const std::int64_t group = whole.heads / whole.key_value_heads;
+      AttentionShape mine = whole;
+      mine.key_value_heads = ends[part + 1] - ends[part];
+      mine.heads = mine.key_value_heads * group;
+      AttentionDropout dropout = some_dropout();
+      dropout.first_head += ends[part] * group;
+      // Of queries and outputs; and, moved to where keys and values begin, of those.
+      const std::int64_t K = whole.head_size;
+      const std::pair heads{ends[part] * group * K, ends[part + 1] * group * K};
+      const auto shared = [&](std::int64_t before) {
+        return std::pair{(before + ends[part]) * K, (before + ends[part + 1]) * K};
+      };
+      const std::vector<std::pair<std::int64_t, std::int64_t>> all{
+          heads, shared(whole.heads), shared(whole.heads + whole.key_value_heads)};
+      const auto my_qkv = take_columns(qkv, whole.qkv_columns(), all);
+      const auto my_grad = take_columns(grad, whole.heads * K, {heads});
+      EXPECT_EQ(run_forward(my_qkv, mine, dropout).o,
+                take_columns(forward.o, whole.heads * K, {heads}))
+          << describe(whole) << " part " << part;
+      EXPECT_EQ(run_backward(my_qkv, my_grad, mine, dropout),
+                take_columns(dqkv, whole.qkv_columns(), all))
+          << describe(whole) << " part " << part;
     }
-    AttentionDropout dropout = some_dropout();
-    dropout.first_head += 2 * part;
-    EXPECT_EQ(run_forward(mine, half, dropout).o, expected);
   }
+}
+
+TYPED_TEST(Attention, NothingToAttendToIsLegal) {
+  using T = TypeParam;
+  for (const AttentionShape& s : {AttentionShape{2, 13, 0, 0, 16}, {0, 13, 2, 1, 16}}) {
+    EXPECT_TRUE(run_backward(std::vector<T>{}, std::vector<T>{}, s, some_dropout()).empty());
+    attention_decode<T>(Exec{}, View2<T>(nullptr, at(s.batch), at(s.heads * s.head_size)),
+                        View2<T>(nullptr, at(s.batch), at(s.heads * s.head_size)),
+                        View3<T>(nullptr, at(s.batch), 5, at(s.key_value_heads * s.head_size)),
+                        View3<T>(nullptr, at(s.batch), 5, at(s.key_value_heads * s.head_size)), 2,
+                        s);
+  }
+  // Keys and values that no head here looks at have no gradient.
+  const AttentionShape unseen{2, 13, 0, 2, 16};
+  const auto qkv = uniform<T>(unseen.tokens() * unseen.qkv_columns(), 1);
+  EXPECT_EQ(run_backward(qkv, std::vector<T>{}, unseen, some_dropout()),
+            std::vector<T>(qkv.size(), T(0)));
 }
 
 TYPED_TEST(Attention, DecodeIsTheLastRowOfForward) {
@@ -315,6 +355,7 @@ TYPED_TEST(Attention, DecodeIsTheLastRowOfForward) {
 
 TEST(AttentionShapes, WrongOnesAreErrors) {
   EXPECT_THROW(run_forward(std::vector<double>(8), {1, 1, 3, 2, 1}), Error);
+  EXPECT_THROW(run_forward(std::vector<double>(8), {1, 1, 3, 0, 1}), Error);
   EXPECT_THROW(run_forward(std::vector<double>(3), {1, 1, 1, 1, 1}, {1.0, {}}), Error);
 }
 

@@ -131,24 +131,31 @@ TYPED_TEST(Elementwise, DropoutMatchesReference) {
 
 TYPED_TEST(Elementwise, DropoutMaskDoesNotDependOnTheSplitOfRows) {
   using T = TypeParam;
-  constexpr std::int64_t rows = 40;
+  constexpr std::int64_t rows = 41;
   for (const std::int64_t d : {1, 13, 128, 300}) {  // 300: more than one batch of words to a row
-    const auto x = random_numbers<T>(rows * d, 1);
-    const DeviceArray<T> in(x);
-    const DeviceArray<T> whole(rows * d);
-    const DeviceArray<T> parts(rows * d);
-    dropout_forward<T>(Exec{}, whole.matrix(rows, d), in.matrix(rows, d), {0.3, mask_key, 100});
+    const DeviceArray<T> x(random_numbers<T>(rows * d, 1)), z(random_numbers<T>(rows * d, 2));
+    const DeviceArray<T> whole[] = {DeviceArray<T>(rows * d), DeviceArray<T>(rows * d),
+                                    DeviceArray<T>(rows * d)};
+    const DeviceArray<T> parts[] = {DeviceArray<T>(rows * d), DeviceArray<T>(rows * d),
+                                    DeviceArray<T>(rows * d)};
+    const auto run = [&](const DeviceArray<T>* y, std::int64_t first, std::int64_t count) {
+      const auto some = [&](const DeviceArray<T>& array) {
+        return View2<T>(array.data() + first * d, static_cast<std::size_t>(count),
+                        static_cast<std::size_t>(d));
+      };
+      const Dropout dropout{0.3, mask_key, 100 + first};
+      dropout_forward<T>(Exec{}, some(y[0]), some(z), dropout);
+      dropout_backward<T>(Exec{}, some(y[1]), some(z), dropout);
+      residual_dropout_forward<T>(Exec{}, some(y[2]), some(x), some(z), dropout);
+    };
+    run(whole, 0, rows);
     std::int64_t first = 0;
-    for (const std::int64_t count : {1, 2, 7, 30}) {
-      const View2<T> y(parts.data() + first * d, static_cast<std::size_t>(count),
-                       static_cast<std::size_t>(d));
-      const View2<const T> from(in.data() + first * d, static_cast<std::size_t>(count),
-                                static_cast<std::size_t>(d));
-      dropout_forward<T>(Exec{}, y, from, {0.3, mask_key, 100 + first});
+    for (const std::int64_t count : {1, 2, 7, 0, 31}) {
+      run(parts, first, count);
       first += count;
     }
     ASSERT_EQ(first, rows);
-    EXPECT_EQ(parts.values(), whole.values());
+    for (int k = 0; k < 3; ++k) EXPECT_EQ(parts[k].values(), whole[k].values()) << k;
   }
 }
 

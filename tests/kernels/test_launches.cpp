@@ -33,14 +33,14 @@ struct Arrays {
   DeviceArray<T> gain{columns}, bias{columns};
   DeviceArray<Accumulate<T>> mean{rows}, inverse{rows}, dgain{columns}, dbias{columns};
   DeviceArray<Accumulate<T>> dtable{elements}, dpositions{elements};
-  DeviceArray<double> loss{rows}, one{1};
+  DeviceArray<double> loss{rows}, one{1}, statistics{3 * rows}, merged{3 * rows};
   DeviceArray<std::int32_t> tokens{rows};
-  DeviceArray<std::int64_t> count{1};
+  DeviceArray<std::int64_t> count{1}, zero{1};
 };
 
 using Call = std::function<void(const Exec&)>;
 
-/// Public kernels by name. A new kernel belongs here.
+/// Public kernels by name, here and below. A new kernel belongs among them.
 template <class T>
 std::map<std::string, Call> kernels_of_layers(const Arrays<T>& x) {
   const auto matrix = [](const auto& array) { return array.matrix(rows, columns); };
@@ -48,9 +48,6 @@ std::map<std::string, Call> kernels_of_layers(const Arrays<T>& x) {
   const auto mean = x.mean.flat(), inverse = x.inverse.flat(), dgain = x.dgain.flat(),
              dbias = x.dbias.flat();
   const auto gain = x.gain.flat(), bias = x.bias.flat();
-  const auto dtable = matrix(x.dtable), dpositions = matrix(x.dpositions);
-  const auto tokens = x.tokens.flat();
-  const auto loss = x.loss.flat();
   return {
       {"layer_norm_forward",
        [=](const Exec& e) { layer_norm_forward<T>(e, a, mean, inverse, b, gain, bias, 1e-5); }},
@@ -64,6 +61,19 @@ std::map<std::string, Call> kernels_of_layers(const Arrays<T>& x) {
        [=](const Exec& e) { residual_dropout_forward<T>(e, a, b, c, dropout); }},
       {"dropout_forward", [=](const Exec& e) { dropout_forward<T>(e, a, b, dropout); }},
       {"dropout_backward", [=](const Exec& e) { dropout_backward<T>(e, a, b, dropout); }},
+  };
+}
+
+template <class T>
+std::map<std::string, Call> kernels_of_vocabulary(const Arrays<T>& x) {
+  const auto matrix = [](const auto& array) { return array.matrix(rows, columns); };
+  const View2<T> a = matrix(x.a), b = matrix(x.b), c = matrix(x.c);
+  const auto dtable = matrix(x.dtable), dpositions = matrix(x.dpositions);
+  const auto tokens = x.tokens.flat();
+  const auto loss = x.loss.flat();
+  const auto statistics = x.statistics.matrix(rows, 3), merged = x.merged.matrix(rows, 3);
+  const auto parts = x.statistics.cube(1, rows, 3);
+  return {
       {"embedding_forward", [=](const Exec& e) { embedding_forward<T>(e, a, tokens, b, c, rows); }},
       {"embedding_backward",
        [=](const Exec& e) { embedding_backward<T>(e, dtable, dpositions, b, tokens, rows); }},
@@ -71,6 +81,17 @@ std::map<std::string, Call> kernels_of_layers(const Arrays<T>& x) {
        [=](const Exec& e) { cross_entropy_forward<T>(e, loss, a, tokens); }},
       {"cross_entropy_forward_backward",
        [=](const Exec& e) { cross_entropy_forward_backward<T>(e, loss, a, tokens, 1.0); }},
+      {"embedding_lookup", [=](const Exec& e) { embedding_lookup<T>(e, a, tokens, b, 0); }},
+      {"add_positions", [=](const Exec& e) { add_positions<T>(e, a, c, rows, 0); }},
+      {"embedding_lookup_backward",
+       [=](const Exec& e) { embedding_lookup_backward<T>(e, dtable, b, tokens, 0); }},
+      {"positions_backward",
+       [=](const Exec& e) { positions_backward<T>(e, dpositions, b, rows, 0); }},
+      {"cross_entropy_statistics",
+       [=](const Exec& e) { cross_entropy_statistics<T>(e, statistics, a, tokens, 0); }},
+      {"cross_entropy_merge", [=](const Exec& e) { cross_entropy_merge(e, loss, merged, parts); }},
+      {"cross_entropy_gradient",
+       [=](const Exec& e) { cross_entropy_gradient<T>(e, a, merged, tokens, 0, 1.0); }},
   };
 }
 
@@ -79,7 +100,7 @@ std::map<std::string, Call> kernels_of_arrays(const Arrays<T>& x) {
   const auto a = x.a.flat(), b = x.b.flat();
   const auto m = x.dtable.flat(), v = x.dpositions.flat();
   const auto one = x.one.flat(), loss = x.loss.flat();
-  const auto count = x.count.flat();
+  const auto count = x.count.flat(), zero = x.zero.flat();
   return {
       {"accumulate", [=](const Exec& e) { accumulate<T>(e, a, b); }},
       {"scale", [=](const Exec& e) { scale<T>(e, a, 2.0); }},
@@ -88,7 +109,10 @@ std::map<std::string, Call> kernels_of_arrays(const Arrays<T>& x) {
       {"sum_ordered", [=](const Exec& e) { sum_ordered(e, one, loss); }},
       {"adamw_update", [=](const Exec& e) { adamw_update<T>(e, a, m, v, b, AdamW{}, one); }},
       {"squared_norm_blocks", [=](const Exec& e) { squared_norm_blocks<T>(e, one, a); }},
-      {"norm_finish", [=](const Exec& e) { norm_finish(e, one, loss); }},
+      {"squared_norm_blocks of many",
+       [=](const Exec& e) { squared_norm_blocks<T>(e, one, a, zero, zero); }},
+      {"segment_sums", [=](const Exec& e) { segment_sums(e, one, loss, zero); }},
+      {"root_of_sum", [=](const Exec& e) { root_of_sum(e, one, loss); }},
       {"clip_coefficient", [=](const Exec& e) { clip_coefficient(e, one, one, 1.0); }},
       {"count_non_finite", [=](const Exec& e) { count_non_finite<T>(e, count, a); }},
       {"normal_fill", [=](const Exec& e) { normal_fill<T>(e, a, dropout.key, 1.0, 0); }},
@@ -161,6 +185,7 @@ template <class T>
 void expect_only_launches_of() {
   const Arrays<T> arrays;
   expect_only_launches(kernels_of_layers(arrays));
+  expect_only_launches(kernels_of_vocabulary(arrays));
   expect_only_launches(kernels_of_arrays(arrays));
   expect_only_launches(kernels_of_attention(arrays));
   // Libraries launch what they like; Trireme's own products are held to the rule.

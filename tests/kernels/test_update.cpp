@@ -119,12 +119,83 @@ TYPED_TEST(Update, SquaredNormOfABlockHasTheSameBitsAnywhere) {
   }
 }
 
-TEST(Norm, IsTheRootOfTheSum) {
-  const DeviceArray<double> norm(1);
-  norm_finish(Exec{}, norm.flat(), DeviceArray<double>(std::vector<double>{9.0, 16.0}).flat());
-  EXPECT_EQ(norm.values()[0], 5.0);
-  norm_finish(Exec{}, norm.flat(), DeviceArray<double>(std::vector<double>(1000, 4.0)).flat());
-  EXPECT_EQ(norm.values()[0], std::sqrt(4000.0));
+/// Arrays one after another, each cut into blocks at its own begin: as one launch per array. On
+/// devices a kernel's team, and so the order of its sums, is its own.
+TYPED_TEST(Update, SquaredNormBlocksOfManyArraysMatchThoseOfEach) {
+  using T = TypeParam;
+  const std::vector<std::int64_t> arrays{1, 13, 128, 0, 4096, 4097, 20000};
+  std::vector<std::int64_t> begins, ends;
+  std::vector<double> expected;
+  std::int64_t total = 0;
+  for (const std::int64_t n : arrays) total += n;
+  const DeviceArray<T> x(random_numbers<T>(total, 1));
+  std::int64_t first = 0;
+  for (const std::int64_t n : arrays) {
+    const DeviceArray<double> partial(norm_blocks(n));
+    squared_norm_blocks<T>(Exec{}, partial.flat(),
+                           View1<const T>(x.data() + first, static_cast<std::size_t>(n)));
+    for (const double sum : partial.values()) expected.push_back(sum);
+    for (std::int64_t begin = 0; begin < n; begin += norm_block) {
+      begins.push_back(first + begin);
+      ends.push_back(first + std::min(begin + norm_block, n));
+    }
+    first += n;
+  }
+  const DeviceArray<double> partial(static_cast<std::int64_t>(begins.size()));
+  squared_norm_blocks<T>(Exec{}, partial.flat(), x.flat(), DeviceArray<std::int64_t>(begins).flat(),
+                         DeviceArray<std::int64_t>(ends).flat());
+  if (exec_on_host) {
+    EXPECT_EQ(partial.values(), expected);
+  }
+  const double roundings =
+      2 * static_cast<double>(norm_block) * std::numeric_limits<double>::epsilon();
+  expect_close(partial.values(), expected, [&](std::size_t b) { return roundings * expected[b]; });
+}
+
+TEST(Segments, AreSummedInAnOrderOfTheirOwn) {
+  const std::vector<std::int64_t> lengths{5, 0, 1, 33, 200, 0, 5000, 13};
+  std::int64_t n = 0;
+  for (const std::int64_t length : lengths) n += length;
+  const auto partial = random_numbers<double>(n, 1);
+  const DeviceArray<double> d_partial(partial);
+  std::vector<std::int64_t> ends;
+  std::vector<double> expected, size;
+  std::size_t i = 0;
+  for (const std::int64_t length : lengths) {
+    ends.push_back(static_cast<std::int64_t>(i) + length);
+    expected.push_back(0), size.push_back(0);
+    for (; i < static_cast<std::size_t>(ends.back()); ++i) {
+      expected.back() += partial[i];
+      size.back() += std::abs(partial[i]);
+    }
+  }
+  const DeviceArray<double> sums(static_cast<std::int64_t>(lengths.size()), 7.0);  // overwritten
+  segment_sums(Exec{}, sums.flat(), d_partial.flat(), DeviceArray<std::int64_t>(ends).flat());
+  const auto found = sums.values();
+  expect_close(found, expected, [&](std::size_t k) {
+    return static_cast<double>(lengths[k]) * std::numeric_limits<double>::epsilon() * size[k];
+  });
+  for (std::size_t k = 0; k < lengths.size(); ++k)
+    for (const std::int64_t before : {0, 3, 64}) {  // the same segment elsewhere, after others
+      const auto begin = partial.begin() + (ends[k] - lengths[k]);
+      std::vector<double> moved(static_cast<std::size_t>(before), 1.0);
+      moved.insert(moved.end(), begin, begin + lengths[k]);
+      const DeviceArray<double> alone(2);
+      segment_sums(Exec{}, alone.flat(), DeviceArray<double>(moved).flat(),
+                   DeviceArray<std::int64_t>(std::vector{before, before + lengths[k]}).flat());
+      EXPECT_EQ(alone.values()[0], static_cast<double>(before));
+      EXPECT_EQ(alone.values()[1], found[k]) << k << " after " << before;
+    }
+}
+
+TEST(RootOfSum, IsTheRootOfTheSum) {
+  const DeviceArray<double> root(1);
+  root_of_sum(Exec{}, root.flat(), DeviceArray<double>(std::vector<double>{9.0, 16.0}).flat());
+  EXPECT_EQ(root.values()[0], 5.0);
+  root_of_sum(Exec{}, root.flat(), DeviceArray<double>(std::vector<double>(1000, 4.0)).flat());
+  EXPECT_EQ(root.values()[0], std::sqrt(4000.0));
+  norm_finish(Exec{}, root.flat(), DeviceArray<double>(std::vector<double>{25.0, 144.0}).flat());
+  EXPECT_EQ(root.values()[0], 13.0);
 }
 
 TEST(ClipCoefficient, ScalesOnlyNormsAboveTheMaximum) {

@@ -1,5 +1,6 @@
 #include <trireme/kernels/vocabulary.hpp>
 
+#include <kernels/tokens.hpp>
 #include <reference/finite_difference.hpp>
 #include <reference/vocabulary.hpp>
 #include <support/device_array.hpp>
@@ -17,16 +18,9 @@ namespace {
 using testing::DeviceArray;
 using testing::expect_close;
 using testing::random_numbers;
+using testing::random_tokens;
 
 constexpr std::int64_t sizes[] = {1, 13, 128};
-
-std::vector<std::int32_t> random_tokens(std::int64_t n, std::int64_t vocabulary, unsigned seed) {
-  std::mt19937 generator(seed);
-  std::uniform_int_distribution<std::int32_t> uniform(0, static_cast<std::int32_t>(vocabulary - 1));
-  std::vector<std::int32_t> tokens(static_cast<std::size_t>(n));
-  for (auto& token : tokens) token = uniform(generator);
-  return tokens;
-}
 
 template <class T>
 class Vocabulary : public ::testing::Test {

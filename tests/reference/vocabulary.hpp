@@ -20,6 +20,17 @@ inline std::vector<double> embedding(const std::vector<std::int32_t>& tokens,
   return x;
 }
 
+/// Rows of dx that have each token id, summed: [vocabulary, hidden].
+inline std::vector<double> embedding_transposed(const std::vector<std::int32_t>& tokens,
+                                                const std::vector<double>& dx,
+                                                std::size_t vocabulary, std::size_t hidden) {
+  std::vector<double> table(vocabulary * hidden);
+  for (std::size_t t = 0; t < tokens.size(); ++t)
+    for (std::size_t d = 0; d < hidden; ++d)
+      table[static_cast<std::size_t>(tokens[t]) * hidden + d] += dx[t * hidden + d];
+  return table;
+}
+
 /// Of each row of `logits`: log sum exp minus the target's logit.
 inline std::vector<double> cross_entropy(const std::vector<double>& logits,
                                          const std::vector<std::int32_t>& targets) {
@@ -33,6 +44,24 @@ inline std::vector<double> cross_entropy(const std::vector<double>& logits,
     loss.push_back(std::log(sum) + largest - row[targets[r]]);
   }
   return loss;
+}
+
+/// Largest logit and sum of exp(logit - largest) of each row's columns [first, last), at least one.
+struct SoftmaxStatistics {
+  std::vector<double> largest, sum;
+};
+inline SoftmaxStatistics softmax_statistics(const std::vector<double>& logits, std::size_t columns,
+                                            std::size_t first, std::size_t last) {
+  SoftmaxStatistics statistics;
+  for (std::size_t row = 0; row < logits.size(); row += columns) {
+    const double* part = logits.data() + row;
+    const double largest = *std::max_element(part + first, part + last);
+    double sum = 0;
+    for (std::size_t v = first; v < last; ++v) sum += std::exp(part[v] - largest);
+    statistics.largest.push_back(largest);
+    statistics.sum.push_back(sum);
+  }
+  return statistics;
 }
 
 inline std::vector<double> cross_entropy_gradient(const std::vector<double>& logits,

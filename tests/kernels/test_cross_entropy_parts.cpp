@@ -1,0 +1,211 @@
+/// Cross entropy of a vocabulary in parts: what ranks compute, each with its part.
+
+#include <trireme/kernels/vocabulary.hpp>
+
+#include <kernels/tokens.hpp>
+#include <reference/parts.hpp>
+#include <reference/vocabulary.hpp>
+#include <support/device_array.hpp>
+#include <support/numbers.hpp>
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+namespace trireme::kernels {
+namespace {
+
+using reference::columns_of;
+using reference::uneven_parts;
+using testing::DeviceArray;
+using testing::expect_close;
+using testing::random_numbers;
+using testing::random_tokens;
+
+constexpr std::int64_t sizes[] = {1, 13, 128};
+constexpr std::int64_t splits[] = {1, 2, 3, 5};
+constexpr double inf = std::numeric_limits<double>::infinity();
+constexpr double double_eps = std::numeric_limits<double>::epsilon();
+
+std::size_t at(std::int64_t i) {
+  return static_cast<std::size_t>(i);
+}
+
+template <class T>
+class CrossEntropyOfParts : public ::testing::Test {
+ protected:
+  static constexpr double eps = std::numeric_limits<T>::epsilon();
+};
+using Types = ::testing::Types<float, double>;
+TYPED_TEST_SUITE(CrossEntropyOfParts, Types);
+
+/// What all ranks together find; logits' columns as the parts hold them.
+template <class T>
+struct Parallel {
+  std::vector<double> loss;
+  std::vector<double> parts;  // [P,R,3]
+  std::vector<T> gradient;    // [R,V]
+};
+
+template <class T>
+Parallel<T> cross_entropy_in_parts(const std::vector<double>& logits,
+                                   const std::vector<std::int32_t>& targets,
+                                   const std::vector<std::int64_t>& begins, double scale) {
+  const auto rows = static_cast<std::int64_t>(targets.size());
+  const std::int64_t columns = begins.back();
+  const auto count = static_cast<std::int64_t>(begins.size()) - 1;
+  const DeviceArray<std::int32_t> d_targets(targets);
+  const DeviceArray<double> loss(rows), merged(3 * rows);
+  const DeviceArray<double> statistics(count * rows * 3);
+  std::vector<DeviceArray<T>> held;
+  const auto width = [&](std::size_t p) { return begins[p + 1] - begins[p]; };
+  for (std::size_t p = 0; p < at(count); ++p) {
+    held.emplace_back(columns_of(logits, columns, begins[p], begins[p + 1]));
+    const View2<double> mine(statistics.data() + static_cast<std::int64_t>(p) * rows * 3, at(rows),
+                             3);
+    cross_entropy_statistics<T>(Exec{}, mine, held[p].matrix(rows, width(p)), d_targets.flat(),
+                                begins[p]);
+  }
+  cross_entropy_merge(Exec{}, loss.flat(), merged.matrix(rows, 3), statistics.cube(count, rows, 3));
+  std::vector<T> gradient(logits.size());
+  for (std::size_t p = 0; p < at(count); ++p) {
+    cross_entropy_gradient<T>(Exec{}, held[p].matrix(rows, width(p)), merged.matrix(rows, 3),
+                              d_targets.flat(), begins[p], scale);
+    const auto mine = held[p].values();
+    for (std::size_t i = 0; i < mine.size(); ++i)
+      gradient[i / at(width(p)) * at(columns) + at(begins[p]) + i % at(width(p))] = mine[i];
+  }
+  return {loss.values(), statistics.values(), gradient};
+}
+
+/// Largest minus smallest logit of a row.
+double width_of(const std::vector<double>& logits, std::size_t row, std::size_t columns) {
+  const auto begin = logits.begin() + static_cast<std::ptrdiff_t>(row * columns);
+  const auto [low, high] = std::minmax_element(begin, begin + static_cast<std::ptrdiff_t>(columns));
+  return *high - *low;
+}
+
+/// A row's sum of V exponentials is off by (V + 4 + width) eps, the exponent's rounding being
+/// relative to its argument; merging P parts multiplies by another exponential and adds, in double:
+/// (P + 4 + width) of its epsilon.
+double sum_error(std::size_t columns, std::size_t parts, double width, double eps) {
+  return (static_cast<double>(columns) + 4 + width) * eps +
+         (static_cast<double>(parts) + 4 + width) * double_eps;
+}
+
+TYPED_TEST(CrossEntropyOfParts, CrossEntropyMatchesReference) {
+  using T = TypeParam;
+  const double scale = 1.0 / 37;
+  for (const std::int64_t r : sizes)
+    for (const std::int64_t v : {1, 13, 128, 9000})  // 9000: several chunks in a part
+      for (const std::int64_t parts : splits)
+        for (const double spread : {1.0, 20.0}) {
+          const auto logits = random_numbers<T>(r * v, 1, spread);
+          const auto targets = random_tokens(r, v, 2);
+          const auto begins = uneven_parts(v, parts);
+          const auto found = cross_entropy_in_parts<T>(logits, targets, begins, scale);
+          const auto loss = reference::cross_entropy(logits, targets);
+          const auto gradient = reference::cross_entropy_gradient(logits, targets, scale);
+          std::vector<double> error;
+          for (std::size_t row = 0; row < targets.size(); ++row)
+            error.push_back(
+                sum_error(at(v), at(parts), width_of(logits, row, at(v)), TestFixture::eps));
+          expect_close(found.loss, loss, [&](std::size_t row) {
+            return error[row] + 4 * double_eps * (1 + std::abs(loss[row]));
+          });
+          expect_close(found.gradient, gradient, [&](std::size_t i) {
+            // Relative to the softmax; the target's own 1 adds its rounding. Denormal products lose
+            // relative accuracy.
+            const double one =
+                static_cast<std::int32_t>(i % at(v)) == targets[i / at(v)] ? scale : 0;
+            return 2 * error[i / at(v)] * std::abs(gradient[i] + one) +
+                   2 * TestFixture::eps * std::abs(gradient[i]) +
+                   2 * static_cast<double>(std::numeric_limits<T>::min());
+          });
+        }
+}
+
+TYPED_TEST(CrossEntropyOfParts, StatisticsAreThoseOfThePart) {
+  using T = TypeParam;
+  constexpr std::int64_t r = 13, v = 5000;
+  const auto logits = random_numbers<T>(r * v, 1, 5.0);
+  const auto targets = random_tokens(r, v, 2);
+  const auto begins = uneven_parts(v, 3);
+  const auto found = cross_entropy_in_parts<T>(logits, targets, begins, 1.0).parts;
+  for (std::size_t p = 0; p < 3; ++p) {
+    const auto expected =
+        reference::softmax_statistics(logits, at(v), at(begins[p]), at(begins[p + 1]));
+    for (std::size_t row = 0; row < at(r); ++row) {
+      const double* of_row = found.data() + (p * at(r) + row) * 3;
+      EXPECT_EQ(of_row[0], expected.largest[row]);
+      const double error = sum_error(at(v), 1, width_of(logits, row, at(v)), TestFixture::eps);
+      EXPECT_NEAR(of_row[1], expected.sum[row], error * expected.sum[row]);
+      const bool held = targets[row] >= begins[p] && targets[row] < begins[p + 1];
+      EXPECT_EQ(of_row[2], held ? logits[row * at(v) + at(targets[row])] : -inf);
+    }
+  }
+}
+
+/// On devices the order of a sum is fixed by the team, whose size depends on the kernel.
+TYPED_TEST(CrossEntropyOfParts, OnePartHasTheBitsOfTheFusedKernel) {
+  if (!exec_on_host) GTEST_SKIP() << "holds on hosts";
+  using T = TypeParam;
+  for (const std::int64_t r : sizes)
+    for (const std::int64_t v : {1, 13, 128, 4096, 9001})
+      for (const double spread : {1.0, 20.0, 300.0}) {
+        const auto logits = random_numbers<T>(r * v, 1, spread);
+        const auto targets = random_tokens(r, v, 2);
+        const DeviceArray<T> fused(logits);
+        const DeviceArray<double> loss(r);
+        cross_entropy_forward_backward<T>(Exec{}, loss.flat(), fused.matrix(r, v),
+                                          DeviceArray<std::int32_t>(targets).flat(), 1.0 / 37);
+        const auto found = cross_entropy_in_parts<T>(logits, targets, {0, v}, 1.0 / 37);
+        ASSERT_EQ(found.loss, loss.values()) << r << ' ' << v << ' ' << spread;
+        ASSERT_EQ(found.gradient, fused.values()) << r << ' ' << v << ' ' << spread;
+      }
+}
+
+/// All other logits lie 20 below the target's, in another part: softmax - 1 is -2e-8, which
+/// subtraction in fp32 could not tell from 0. Rounding of 1 + 2e-8 in double is what remains.
+TEST(CrossEntropyParts, GradientIsAccurateWhereTheSoftmaxIsNearOne) {
+  const std::vector<double> logits{20, 0, 0, 0, 0, 0, 0, 0, 0, 0};
+  const auto found = cross_entropy_in_parts<float>(logits, {0}, {0, 1, 10}, 1.0);
+  const double others = 9 * std::exp(-20.0);
+  const double expected = -others / (1 + others);
+  const double bound = 4 * (double_eps + std::numeric_limits<float>::epsilon() * others);
+  ASSERT_LT(bound, 1e-6 * others);
+  EXPECT_NEAR(static_cast<double>(found.gradient[0]), expected, bound);
+  EXPECT_NEAR(found.loss[0], std::log1p(others), bound);
+}
+
+TEST(CrossEntropyParts, EmptyPartsAndMaskedLogitsCountForNothing) {
+  constexpr std::int64_t v = 4100;
+  std::vector<double> logits(at(v), -inf);
+  logits[4098] = logits[4099] = 1.0;
+  const auto whole = cross_entropy_in_parts<float>(logits, {4099}, {0, v}, 1.0);
+  // Empty parts at the ends and between, parts that are masked altogether.
+  for (const std::vector<std::int64_t>& begins :
+       {std::vector<std::int64_t>{0, 0, v}, {0, v, v}, {0, 17, 17, 4098, v}, {0, 4099, v}}) {
+    const auto found = cross_entropy_in_parts<float>(logits, {4099}, begins, 1.0);
+    EXPECT_EQ(found.loss, whole.loss);
+    EXPECT_EQ(found.gradient, whole.gradient);
+  }
+  EXPECT_NEAR(whole.loss[0], std::log(2.0), 4 * double_eps);
+  EXPECT_EQ(whole.gradient[0], 0.0F);
+  EXPECT_EQ(whole.gradient[4098], 0.5F);
+  EXPECT_EQ(whole.gradient[4099], -0.5F);
+}
+
+TEST(CrossEntropyParts, NaNAndMaskedTargetsAreSeenByAll) {
+  std::vector<double> logits{1.0, 2.0, -inf, 3.0};
+  EXPECT_EQ(cross_entropy_in_parts<double>(logits, {2}, {0, 2, 4}, 1.0).loss[0], inf);
+  logits[3] = std::numeric_limits<double>::quiet_NaN();
+  const auto found = cross_entropy_in_parts<double>(logits, {0}, {0, 2, 4}, 1.0);
+  EXPECT_TRUE(std::isnan(found.loss[0]));
+  for (const double value : found.gradient) EXPECT_TRUE(std::isnan(value));
+}
+
+}  // namespace
+}  // namespace trireme::kernels

@@ -1,0 +1,149 @@
+/// Embedding of a vocabulary or a sequence in parts: what ranks compute, each with its part,
+/// against the whole.
+
+#include <trireme/kernels/elementwise.hpp>
+#include <trireme/kernels/vocabulary.hpp>
+
+#include <kernels/tokens.hpp>
+#include <reference/parts.hpp>
+#include <reference/vocabulary.hpp>
+#include <support/device_array.hpp>
+#include <support/numbers.hpp>
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+
+namespace trireme::kernels {
+namespace {
+
+using reference::uneven_parts;
+using testing::DeviceArray;
+using testing::expect_close;
+using testing::random_numbers;
+using testing::random_tokens;
+using testing::rows_of;
+
+constexpr std::int64_t sizes[] = {1, 13, 128};
+constexpr std::int64_t splits[] = {1, 2, 3, 5};
+
+std::size_t at(std::int64_t i) {
+  return static_cast<std::size_t>(i);
+}
+
+template <class T>
+class EmbeddingParts : public ::testing::Test {
+ protected:
+  static constexpr double eps = std::numeric_limits<T>::epsilon();
+};
+using Types = ::testing::Types<float, double>;
+TYPED_TEST_SUITE(EmbeddingParts, Types);
+
+/// Every row comes from one part and is exact there; zeros add nothing. Positions then round once,
+/// as in embedding_forward.
+TYPED_TEST(EmbeddingParts, LookUpsAddUpToTheEmbedding) {
+  using T = TypeParam;
+  for (const std::int64_t t : sizes)
+    for (const std::int64_t d : sizes)
+      for (const std::int64_t v : sizes)
+        for (const std::int64_t parts : splits) {
+          const std::int64_t s = 7;
+          const auto tokens = random_tokens(t, v, 1);
+          const DeviceArray<std::int32_t> d_tokens(tokens);
+          const DeviceArray<T> table(random_numbers<T>(v * d, 2));
+          const DeviceArray<T> positions(random_numbers<T>(s * d, 3));
+          const DeviceArray<T> expected(t * d);
+          embedding_forward<T>(Exec{}, expected.matrix(t, d), d_tokens.flat(), table.matrix(v, d),
+                               positions.matrix(s, d), s);
+          const auto begins = uneven_parts(v, parts);
+          const DeviceArray<T> sum(t * d);
+          const DeviceArray<T> x(t * d);
+          for (std::size_t p = 0; p + 1 < begins.size(); ++p) {
+            fill<T>(Exec{}, x.flat(), std::numeric_limits<double>::quiet_NaN());
+            embedding_lookup<T>(Exec{}, x.matrix(t, d), d_tokens.flat(),
+                                rows_of(table, d, begins[p], begins[p + 1]), begins[p]);
+            accumulate<T>(Exec{}, sum.flat(), x.flat());
+          }
+          const auto rows = uneven_parts(t, parts);
+          for (std::size_t p = 0; p + 1 < rows.size(); ++p)
+            add_positions<T>(Exec{}, rows_of(sum, d, rows[p], rows[p + 1]), positions.matrix(s, d),
+                             s, rows[p]);
+          ASSERT_EQ(sum.values(), expected.values()) << t << ' ' << d << ' ' << v << ' ' << parts;
+        }
+}
+
+/// Row v of the gradient is the sum over the tokens v in their order, whoever holds it.
+TYPED_TEST(EmbeddingParts, LookUpBackwardHasTheBitsOfTheWholeTable) {
+  using T = TypeParam;
+  using Acc = Accumulate<T>;
+  for (const std::int64_t t : sizes)
+    for (const std::int64_t d : sizes)
+      for (const std::int64_t v : sizes) {
+        const auto tokens = random_tokens(t, v, 1);
+        const auto dx = random_numbers<T>(t * d, 4);
+        const auto before = random_numbers<Acc>(v * d, 5);
+        const DeviceArray<std::int32_t> d_tokens(tokens);
+        const DeviceArray<T> d_dx(dx);
+        const DeviceArray<Acc> whole(before);
+        embedding_lookup_backward<T>(Exec{}, whole.matrix(v, d), d_dx.matrix(t, d), d_tokens.flat(),
+                                     0);
+        auto expected = reference::embedding_transposed(tokens, dx, at(v), at(d));
+        std::vector<double> size = before;
+        for (std::size_t i = 0; i < size.size(); ++i) {
+          expected[i] += before[i];
+          size[i] = std::abs(before[i]);
+        }
+        for (std::size_t i = 0; i < dx.size(); ++i)
+          size[at(tokens[i / at(d)]) * at(d) + i % at(d)] += std::abs(dx[i]);
+        const double roundings = static_cast<double>(t + 1) * TestFixture::eps;
+        expect_close(whole.values(), expected, [&](std::size_t i) { return roundings * size[i]; });
+        for (const std::int64_t parts : splits) {
+          const DeviceArray<Acc> split(before);
+          const auto begins = uneven_parts(v, parts);
+          for (std::size_t p = 0; p + 1 < begins.size(); ++p)
+            embedding_lookup_backward<T>(Exec{}, rows_of(split, d, begins[p], begins[p + 1]),
+                                         d_dx.matrix(t, d), d_tokens.flat(), begins[p]);
+          ASSERT_EQ(split.values(), whole.values()) << t << ' ' << d << ' ' << v << ' ' << parts;
+        }
+      }
+}
+
+/// Parts in their order add the same rows in the same order as one call does.
+TYPED_TEST(EmbeddingParts, PositionsBackwardOfPartsHasTheBitsOfTheWhole) {
+  using T = TypeParam;
+  using Acc = Accumulate<T>;
+  for (const std::int64_t rows : sizes)
+    for (const std::int64_t d : sizes)
+      for (const std::int64_t s : {1, 5, 13, 200})
+        for (const std::int64_t first : {0, 3, 201}) {
+          const auto dx = random_numbers<T>(rows * d, 4);
+          const auto before = random_numbers<Acc>(s * d, 6);
+          const DeviceArray<T> d_dx(dx);
+          const DeviceArray<Acc> whole(before);
+          positions_backward<T>(Exec{}, whole.matrix(s, d), d_dx.matrix(rows, d), s, first);
+          std::vector<double> expected = before, size = before;
+          for (double& value : size) value = std::abs(value);
+          for (std::size_t i = 0; i < dx.size(); ++i) {
+            const std::size_t row = (at(first) + i / at(d)) % at(s);
+            expected[row * at(d) + i % at(d)] += dx[i];
+            size[row * at(d) + i % at(d)] += std::abs(dx[i]);
+          }
+          const double roundings = static_cast<double>(rows + 1) * TestFixture::eps;
+          expect_close(whole.values(), expected,
+                       [&](std::size_t i) { return roundings * size[i]; });
+          for (const std::int64_t parts : splits) {
+            const DeviceArray<Acc> split(before);
+            const auto begins = uneven_parts(rows, parts);
+            for (std::size_t p = 0; p + 1 < begins.size(); ++p)
+              positions_backward<T>(Exec{}, split.matrix(s, d),
+                                    rows_of(d_dx, d, begins[p], begins[p + 1]), s,
+                                    first + begins[p]);
+            ASSERT_EQ(split.values(), whole.values())
+                << rows << ' ' << d << ' ' << s << ' ' << first;
+          }
+        }
+}
+
+}  // namespace
+}  // namespace trireme::kernels
