@@ -38,10 +38,10 @@ bool Shard::holds(Stage stage) const {
 
 Stage Shard::stage_of(std::int64_t layer) const {
   if (layer < 0) return 0;
-  for (std::size_t s = 0; s < stage_layers.size(); ++s)
-    if (layer >= stage_layers[s].offset && layer < stage_layers[s].end())
-      return static_cast<Stage>(s);
-  return last_stage();
+  // The last of the stages that begin at or before it: those without a layer begin where the next
+  // one does.
+  const auto behind = std::ranges::upper_bound(stage_layers, layer, {}, &Slice::offset);
+  return static_cast<Stage>(behind - stage_layers.begin()) - 1;
 }
 
 Shard make_shard(const Architecture& architecture, int pipeline_size, int chunks, int pipeline_rank,

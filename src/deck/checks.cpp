@@ -17,6 +17,7 @@ constexpr std::int64_t ranks_limit = std::int64_t{1} << 20;
 
 /// Numbers that are counted in 64 bits: parameters, activations, FLOPs of a token.
 constexpr double count_limit = 1e15;
+constexpr double step_limit = 1e17;  // activations of a replica's step, whose bytes are counted too
 
 /// All divisors of n >= 1, ascending.
 std::vector<std::int64_t> divisors(std::int64_t n) {
@@ -41,6 +42,16 @@ std::string choices(const std::vector<std::int64_t>& candidates, std::int64_t wa
   for (auto it = first; it != last; ++it)
     out += text(it == first ? "" : it + 1 == last ? " or " : ", ", *it);
   return out;
+}
+
+/// Numbers that the forward pass of one micro-batch makes.
+double activations_of(const Config& config) {
+  const ModelConfig& m = config.model;
+  const double per_layer =
+      8 * static_cast<double>(m.hidden) + 2 * static_cast<double>(m.feed_forward);
+  const double per_token =
+      static_cast<double>(m.layers) * per_layer + static_cast<double>(m.vocabulary);
+  return static_cast<double>(config.batch.micro) * static_cast<double>(m.sequence) * per_token;
 }
 
 class CrossCheck {
@@ -75,8 +86,7 @@ class CrossCheck {
     const auto F = static_cast<double>(m.feed_forward);
     const auto L = static_cast<double>(m.layers);
     const double parameters = L * D * (4 * D + 2 * F) + (2 * V + S) * D;
-    const double activations =
-        static_cast<double>(deck_.config.batch.micro) * S * (L * (8 * D + 2 * F) + V);
+    const double activations = activations_of(deck_.config);
     if (parameters > count_limit)
       report("[model] describes ", parameters, " parameters, more than ", count_limit,
              "; choose fewer or smaller layers");
@@ -267,6 +277,11 @@ void check_passes(const Deck& deck) {
               " micro-batches are ", stages * micro_batches,
               " forward passes in a step, more than ", passes_limit,
               "; choose fewer stages, a larger micro or more data");
+  const double activations = activations_of(deck.config) * static_cast<double>(micro_batches);
+  check_usage(activations <= step_limit, deck.cite("batch", "global"), " with ",
+              deck.cite("parallel", "data"), " makes ", activations,
+              " activations in a step of a replica, more than ", step_limit,
+              "; choose a smaller global or more data");
 }
 
 }  // namespace

@@ -1,6 +1,8 @@
 #include <trireme/plan/ranks.hpp>
 
 #include <algorithm>
+#include <map>
+#include <tuple>
 
 namespace trireme::plan {
 
@@ -13,6 +15,20 @@ RankNeeds rank_needs(const schedule::Program& program, Rank rank) {
   return needs;
 }
 
+namespace {
+
+/// What decides a rank's memory and traffic.
+using Likeness = std::tuple<int, bool, bool, RankNeeds, std::vector<std::int64_t>>;
+
+Likeness likeness(const architecture::Shard& shard, const RankNeeds& needs) {
+  std::vector<std::int64_t> layers;
+  for (const Stage stage : shard.stages)
+    layers.push_back(shard.stage_layers[static_cast<std::size_t>(stage)].extent);
+  return {shard.tensor_rank, shard.has_embedding(), shard.has_head(), needs, layers};
+}
+
+}  // namespace
+
 std::vector<RankPlan> plan_ranks(const deck::Config& config,
                                  const architecture::Architecture& architecture,
                                  const schedule::Program& program) {
@@ -20,12 +36,22 @@ std::vector<RankPlan> plan_ranks(const deck::Config& config,
   const auto tensor = static_cast<int>(config.parallel.tensor);
   const auto chunks = static_cast<int>(config.parallel.chunks);
   std::vector<RankPlan> ranks;
+  std::map<Likeness, std::size_t> known;  // deep pipelines have many ranks that are alike
+  architecture::Shard shard =
+      architecture::make_shard(architecture, pipeline, chunks, 0, tensor, 0);
   for (int p = 0; p < pipeline; ++p) {
     const RankNeeds needs = rank_needs(program, p);
+    for (Stage& stage : shard.stages) stage += p == 0 ? 0 : 1;  // rank p holds p, p + pipeline, …
     for (int t = 0; t < tensor; t += std::max(1, tensor - 1)) {
-      const auto shard = architecture::make_shard(architecture, pipeline, chunks, p, tensor, t);
-      ranks.push_back({p, t, needs, training_memory(config, architecture, shard, needs),
-                       step_traffic(config, architecture, shard)});
+      shard.tensor_rank = t;
+      const auto [found, is_new] = known.emplace(likeness(shard, needs), ranks.size());
+      if (is_new) {
+        ranks.push_back({p, t, needs, training_memory(config, architecture, shard, needs),
+                         step_traffic(config, architecture, shard)});
+      } else {
+        ranks.push_back(ranks[found->second]);
+        ranks.back().pipeline = p;
+      }
     }
   }
   return ranks;

@@ -156,6 +156,9 @@ TEST(ResolveParallel, AStepHasABoundedNumberOfMicroBatches) {
       refusal(1024, {"batch.micro=1", "batch.global=65536", "parallel.pipeline=1024"}),
       "= 1024 stages with 65536 micro-batches are 67108864 forward passes in a step, more than "
       "2097152");
+  expect_contains(refusal(1, {"batch.micro=1", "batch.global=65536", "model.sequence=1048576",
+                              "model.layers=1024", "model.hidden=40000", "model.heads=8"}),
+                  "activations in a step of a replica, more than 1e+17");
 }
 
 }  // namespace

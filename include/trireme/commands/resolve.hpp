@@ -15,6 +15,11 @@ namespace trireme::commands {
 /// it. The deck's tokenizer must be known, and the file's.
 void resolve_vocabulary(deck::Deck& deck, const data::TokenFile* tokens);
 
+/// The deck as `ranks` ranks would run it, without MPI; 0: as many as its axes multiply to. The
+/// token file need not exist if the deck names the vocabulary.
+deck::Deck deck_for_ranks(const std::string& path, const std::vector<std::string>& overrides,
+                          std::int64_t ranks);
+
 /// The file of a deck key; the error for a missing one names the key, its place and the remedy.
 data::TokenFile open_token_file(const deck::Deck& deck, const std::string& key);
 

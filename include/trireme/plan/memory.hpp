@@ -4,6 +4,7 @@
 #include <trireme/architecture/shard.hpp>
 #include <trireme/deck/config.hpp>
 
+#include <compare>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -20,6 +21,7 @@ struct RankNeeds {
   int slots = 1;                 ///< saved forward passes
   int transfer_buffers = 0;      ///< outputs and gradients on their way to or from other stages
   bool splits_backward = false;  ///< gradients of weights come later than those of inputs
+  auto operator<=>(const RankNeeds&) const = default;
 };
 
 /// Bytes that a training rank allocates, arena by arena. A slot of saved activations is as large as

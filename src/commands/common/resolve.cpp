@@ -1,9 +1,11 @@
 #include <trireme/base/check.hpp>
 #include <trireme/commands/resolve.hpp>
 #include <trireme/data/tokenizer.hpp>
+#include <trireme/deck/checks.hpp>
 
 #include <algorithm>
 #include <filesystem>
+#include <optional>
 
 namespace trireme::commands {
 namespace {
@@ -30,6 +32,18 @@ void resolve_vocabulary(deck::Deck& deck, const data::TokenFile* tokens) {
   check_usage(vocabulary >= tokens->vocabulary(), deck.cite("model", "vocabulary"),
               " is smaller than the ", tokens->vocabulary(), " ids of ", tokens->path(),
               "; choose at least that many");
+}
+
+deck::Deck deck_for_ranks(const std::string& path, const std::vector<std::string>& overrides,
+                          std::int64_t ranks) {
+  deck::Deck deck = deck::load_deck(path, overrides);
+  const deck::ParallelConfig& p = deck.config.parallel;
+  const std::int64_t written = p.tensor * p.pipeline * std::max<std::int64_t>(1, p.data);
+  deck::resolve_parallel(deck, ranks > 0 ? ranks : written);
+  std::optional<data::TokenFile> tokens;
+  if (std::filesystem::exists(deck.config.data.train)) tokens.emplace(deck.config.data.train);
+  resolve_vocabulary(deck, tokens ? &*tokens : nullptr);
+  return deck;
 }
 
 data::TokenFile open_token_file(const deck::Deck& deck, const std::string& key) {

@@ -5,7 +5,6 @@
 #include <trireme/commands/options.hpp>
 #include <trireme/commands/report.hpp>
 #include <trireme/commands/resolve.hpp>
-#include <trireme/deck/checks.hpp>
 #include <trireme/plan/cost.hpp>
 #include <trireme/plan/program.hpp>
 #include <trireme/plan/ranks.hpp>
@@ -14,7 +13,6 @@
 #include <trireme/schedule/program.hpp>
 
 #include <algorithm>
-#include <filesystem>
 #include <memory>
 
 namespace trireme::commands {
@@ -42,20 +40,20 @@ double idle_share(const schedule::Program& program, const schedule::Cost& cost) 
 }
 
 void print_schedule(const deck::Config& c, const schedule::Program& program,
-                    const std::vector<plan::StageFlops>& flops) {
+                    const std::vector<plan::StageFlops>& flops,
+                    const std::vector<plan::RankPlan>& ranks) {
   const bool file = c.parallel.schedule == ScheduleKind::file;
   say("schedule      ", name_of(c.parallel.schedule), file ? " " + c.parallel.program : "", ", ",
       program.layout.micro_batches, " micro-batches per rank and step");
+  if (program.layout.stages() == 1) return;
   say("idle          ", percent(idle_share(program, plan::unit_cost())),
       " of the time with equal stages (forward 1, each half of backward 1), ",
       percent(idle_share(program, plan::flop_cost(flops))), " with each stage's FLOPs");
-  int most = 0, least = schedule::slots_needed(program, 0);
-  for (Rank r = 0; r < program.layout.ranks; ++r) {
-    most = std::max(most, schedule::slots_needed(program, r));
-    least = std::min(least, schedule::slots_needed(program, r));
-  }
-  say("kept          ", most == least ? text(most) : text(least, " … ", most),
-      " saved forward passes of a stage at a time on a rank");
+  const auto [least, most] = std::ranges::minmax_element(
+      ranks, {}, [](const plan::RankPlan& rank) { return rank.needs.slots; });
+  say("kept          ",
+      least->needs.slots == most->needs.slots ? "" : text(least->needs.slots, " … "),
+      most->needs.slots, " saved forward passes of a stage at a time on a rank");
 }
 
 void print_grid(const deck::Config& c) {
@@ -92,7 +90,7 @@ void print_report(const deck::Deck& deck) {
       c.model.feed_forward, ", sequence ", c.model.sequence, ", vocabulary ", c.model.vocabulary,
       ", ", name_of(c.precision.compute));
   say("parameters    ", with_commas(a.parameters()));
-  print_schedule(c, program, plan::stage_flops(a, stage_layers));
+  print_schedule(c, program, plan::stage_flops(a, stage_layers), ranks);
   print_step(c, a);
   say("\nstages\n", stages_report(plan::group_stages(a, stage_layers), c.parallel));
   say("\nbytes per rank\n", memory_report(ranks, tensor));
@@ -100,16 +98,7 @@ void print_report(const deck::Deck& deck) {
 }
 
 void check_deck(const CheckOptions& options) {
-  deck::Deck deck = deck::load_deck(options.deck, options.overrides);
-  const deck::ParallelConfig& p = deck.config.parallel;
-  const std::int64_t written = p.tensor * p.pipeline * std::max<std::int64_t>(1, p.data);
-  deck::resolve_parallel(deck, options.ranks > 0 ? options.ranks : written);
-  if (std::filesystem::exists(deck.config.data.train)) {
-    const data::TokenFile tokens(deck.config.data.train);
-    resolve_vocabulary(deck, &tokens);
-  } else {
-    resolve_vocabulary(deck, nullptr);
-  }
+  const deck::Deck deck = deck_for_ranks(options.deck, options.overrides, options.ranks);
   if (options.resolved) {
     log::line(deck::resolved_toml(deck));
     return;

@@ -1,0 +1,42 @@
+#include <trireme/plan/program.hpp>
+#include <trireme/plan/ranks.hpp>
+
+#include <gtest/gtest.h>
+
+#include "plan/example.hpp"
+
+namespace trireme::plan {
+namespace {
+
+using testing::Axes;
+using testing::config_of;
+
+/// Short cuts for ranks that are alike change nothing.
+TEST(Ranks, AreThoseOfTheirShards) {
+  for (const Axes& axes : {Axes{}, Axes{.tensor = 3}, Axes{.tensor = 2, .pipeline = 4},
+                           Axes{.pipeline = 3, .data = 2}, Axes{.tensor = 2, .pipeline = 6}}) {
+    const auto config = config_of(axes);
+    const auto a = architecture::describe(config.model);
+    const auto program = step_program(config);
+    const auto ranks = plan_ranks(config, a, program);
+    ASSERT_EQ(ranks.size(), static_cast<std::size_t>(axes.pipeline * (axes.tensor > 1 ? 2 : 1)));
+    for (const RankPlan& r : ranks) {
+      const auto shard = testing::shard_of(config, a, r.pipeline, r.tensor);
+      EXPECT_EQ(r.needs, rank_needs(program, r.pipeline));
+      EXPECT_EQ(r.traffic, step_traffic(config, a, shard));
+      EXPECT_EQ(total(r.memory), total(training_memory(config, a, shard, r.needs)));
+    }
+  }
+}
+
+TEST(Ranks, TheFirstOfAPipelineKeepsMost) {
+  const auto config = config_of({.tensor = 2, .pipeline = 4});
+  const auto ranks = plan_ranks(config, architecture::describe(config.model), step_program(config));
+  EXPECT_EQ(most_memory(ranks).pipeline, 0);
+  EXPECT_EQ(most_memory(ranks).needs.slots, 4);
+  EXPECT_EQ(least_memory(ranks).needs.slots, 1);
+  EXPECT_GT(total(most_traffic(ranks).traffic), 0);
+}
+
+}  // namespace
+}  // namespace trireme::plan
