@@ -1,3 +1,4 @@
+#include <trireme/base/text.hpp>
 #include <trireme/schedule/generate.hpp>
 #include <trireme/schedule/lower.hpp>
 #include <trireme/schedule/needs.hpp>
