@@ -46,7 +46,7 @@ TypedWorker<P>::TypedWorker(const deck::Config& config,
   const Executor evaluation(evaluation_program(config.parallel, 4 * config.parallel.pipeline),
                             pipeline_.rank());
   typename model::RankModel<P>::Shape shape{config.batch.micro, 1, training_, false};
-  typename Transfers<T>::Buffers buffers{evaluation.activation_buffers(), 0, 2};
+  typename Transfers<T>::Buffers buffers{evaluation.activation_buffers(), 0, 2, training_};
   if (training_) {
     executor_.emplace(*program, pipeline_.rank());
     micro_batches_ = program->layout.micro_batches;
