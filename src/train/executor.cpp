@@ -1,4 +1,5 @@
 #include <trireme/base/check.hpp>
+#include <trireme/schedule/needs.hpp>
 #include <trireme/train/executor.hpp>
 
 #include <map>
@@ -47,6 +48,16 @@ void Executor::run(Actions& actions) const {
         break;
       case Op::backward_weight:
         actions.backward_weight(e.instr, e.slot);
+        break;
+      case Op::evaluate:
+      case Op::send_activation:
+      case Op::receive_activation:
+      case Op::send_gradient:
+      case Op::receive_gradient:
+        check(false, e.instr, " is not executed");
+        break;
+      case Op::reduce_tied:  // both are part of the step
+      case Op::gradient_norm:
         break;
       case Op::reduce_gradients:
         actions.reduce_gradients(e.instr);

@@ -5,7 +5,9 @@
 #include <trireme/commands/session.hpp>
 #include <trireme/data/batch.hpp>
 #include <trireme/plan/memory.hpp>
-#include <trireme/schedule/machine.hpp>
+#include <trireme/schedule/generate.hpp>
+#include <trireme/schedule/lower.hpp>
+#include <trireme/schedule/validate.hpp>
 #include <trireme/train/executor.hpp>
 #include <trireme/train/trainer.hpp>
 

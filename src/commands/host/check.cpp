@@ -7,8 +7,11 @@
 #include <trireme/deck/checks.hpp>
 #include <trireme/layout/process_grid.hpp>
 #include <trireme/plan/memory.hpp>
+#include <trireme/schedule/generate.hpp>
+#include <trireme/schedule/lower.hpp>
 #include <trireme/schedule/machine.hpp>
-#include <trireme/schedule/program.hpp>
+#include <trireme/schedule/needs.hpp>
+#include <trireme/schedule/validate.hpp>
 
 #include <filesystem>
 #include <memory>
@@ -30,9 +33,7 @@ std::string scientific(double number) {
 }
 
 void print_schedule(const deck::Config& c, const schedule::Program& program) {
-  const auto played = schedule::play(program, [](const schedule::Instr& i) {
-    return i.op == schedule::Op::forward ? 1.0 : i.op == schedule::Op::backward ? 2.0 : 0.0;
-  });
+  const auto played = schedule::play(program, schedule::unit_cost);
   say("schedule      ", name_of(c.parallel.schedule), ", ", program.layout.stages(), " stage, ",
       program.layout.micro_batches, " micro-batches per rank and step, idle ",
       fixed(100 * played.timeline.idle_share(), 1), " %, ", schedule::slots_needed(program, 0),
