@@ -50,7 +50,7 @@ Communicator::Communicator(MPI_Comm communicator, std::string name)
   world_ranks_ = world_ranks_of(communicator_, size_);
   const int highest = highest_tag();
   lanes_ = highest / 2 + 1;
-  sum_tags_ = (highest - lanes_ + 1) / 2;
+  tag_pairs_ = (highest - lanes_ + 1) / 2;
 }
 
 Communicator::~Communicator() {
@@ -86,6 +86,12 @@ Operation& Communicator::take(const char* verb, std::int64_t number) {
   operation.peer = -1;
   operation.then = nullptr;
   operation.messages.clear();
+  return operation;
+}
+
+Operation& Communicator::take_collective(const char* verb) {
+  Operation& operation = take(verb, collectives_++);
+  operation.tag = lanes_ + static_cast<int>(operation.number % tag_pairs_) * 2;
   return operation;
 }
 
@@ -137,7 +143,6 @@ void Communicator::post_all_reduce(Operation& operation, T* data, std::int64_t n
     if (reduction == Reduction::sum) {
       const auto bytes = ordered_sum_scratch_bytes(n, sizeof(T), size_);
       operation.scratch = take_buffer(static_cast<std::size_t>(bytes));
-      operation.tag = lanes_ + static_cast<int>(operation.number % sum_tags_) * 2;
       post_ordered_sum(operation, data, n);
       add_pending(operation);
       return;

@@ -161,16 +161,7 @@ Request Communicator::start_all_gather(const Exec& exec, View1<T> all,
   }
   if (staged_ || !in_calling_thread) fence(exec, "grid/all_gather reads what kernels wrote");
   copy_back(operation, exec, on_host, raw(all.data()), bytes_of(all));
-  operation.int_counts.clear();
-  operation.int_offsets.clear();
-  for (std::size_t r = 0; r < counts.size(); ++r) {
-    operation.int_counts.push_back(message_count(counts[r]));
-    operation.int_offsets.push_back(message_count(operation.offsets[r]));
-  }
-  expect_mpi(MPI_Iallgatherv(MPI_IN_PLACE, 0, datatype<T>(), on_host, operation.int_counts.data(),
-                             operation.int_offsets.data(), datatype<T>(), communicator_,
-                             &operation.messages.emplace_back(MPI_REQUEST_NULL)),
-             operation.verb, name_);
+  post_all_gather<T>(operation, on_host);
   return request(operation);
 }
 
@@ -195,7 +186,8 @@ Request Communicator::start_reduce_scatter(const Exec& exec, View1<T> mine,
     give_back(operation);
     return {};
   }
-  operation.scratch = take_buffer(bytes_of(mine) * static_cast<std::size_t>(size_ - 1));
+  operation.scratch = take_buffer(
+      static_cast<std::size_t>(reduce_scatter_scratch_bytes(extent(mine, 0), sizeof(T), size_)));
   operation.whole = bring_to_host(operation, exec, raw(all.data()), bytes_of(all));
   operation.result = raw(mine.data());
   if (staged_) {
@@ -204,8 +196,8 @@ Request Communicator::start_reduce_scatter(const Exec& exec, View1<T> mine,
         operation.offsets[static_cast<std::size_t>(rank_)] * static_cast<std::int64_t>(sizeof(T));
     copy_back(operation, exec, operation.result, raw(mine.data()), bytes_of(mine));
   }
-  operation.tag = lanes_ + static_cast<int>(operation.number % sum_tags_) * 2;
   post_reduce_scatter<T>(operation);
+  add_pending(operation);
   return request(operation);
 }
 

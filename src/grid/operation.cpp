@@ -19,6 +19,12 @@ namespace {
 constexpr std::int64_t gathered_bytes = 64 * 1024;
 /// … and so few numbers always, however many ranks: a message per rank would cost more.
 constexpr std::int64_t few_bytes = 256;
+/// A part is exchanged and summed in segments, so that what arrives is summed while it is in the
+/// cache: 16 MB between two ranks of one node take a fifth of the time.
+constexpr std::int64_t segment_bytes = 512 * 1024;
+/// Among so many ranks everyone sends to everyone; among more, little data go through MPI's trees.
+constexpr int direct_ranks = 64;
+constexpr std::int64_t direct_bytes = 4 * 1024;
 /// Parts are cut between cache lines.
 constexpr std::int64_t line_bytes = 64;
 
@@ -31,67 +37,99 @@ std::int64_t length(const Operation& o, int rank) {
   return o.offsets[r + 1] - o.offsets[r];
 }
 
-/// Where the part of `rank` begins in `base`.
+/// Segment `segment` of the part of `rank`: where it begins, and its length. Both may be past the
+/// part's end, where nothing is left.
+template <class T>
+layout::Slice segment_of(const Operation& o, int rank) {
+  constexpr std::int64_t segment = segment_bytes / static_cast<std::int64_t>(sizeof(T));
+  const std::int64_t begin = std::min(o.segment * segment, length(o, rank));
+  return {o.offsets[static_cast<std::size_t>(rank)] + begin,
+          std::min(segment, length(o, rank) - begin)};
+}
+
 template <class T, class Byte>
-auto part(Byte* base, const Operation& o, int rank) {
-  return base + o.offsets[static_cast<std::size_t>(rank)] * static_cast<std::int64_t>(sizeof(T));
+auto at(Byte* base, std::int64_t element) {
+  return base + element * static_cast<std::int64_t>(sizeof(T));
 }
 
-/// `n` elements from `at` to `peer` (sends) or from it.
 template <class T>
-void post(Operation& o, bool sends, const std::byte* at, std::int64_t n, int peer, int tag) {
+void send(Operation& o, const std::byte* data, std::int64_t n, int peer, int tag) {
   if (n == 0) return;
-  MPI_Request& request = o.messages.emplace_back(MPI_REQUEST_NULL);
-  const int code = sends
-                       ? MPI_Isend(at, message_count(n), datatype<T>(), peer, tag, o.mpi, &request)
-                       : MPI_Irecv(const_cast<std::byte*>(at), message_count(n), datatype<T>(),
-                                   peer, tag, o.mpi, &request);
-  expect_mpi(code, o.verb, o.communicator);
+  expect_mpi(MPI_Isend(data, message_count(n), datatype<T>(), peer, tag, o.mpi,
+                       &o.messages.emplace_back(MPI_REQUEST_NULL)),
+             o.verb, o.communicator);
 }
 
-/// Every rank's input of this rank's part, in rank order, to scratch.
 template <class T>
-void exchange_parts(Operation& o) {
-  const int ranks = o.ranks;
-  const std::int64_t mine = length(o, o.rank);
-  o.parts.resize(static_cast<std::size_t>(ranks));
-  o.parts[static_cast<std::size_t>(o.rank)] = part<T>(o.whole, o, o.rank);
+void receive(Operation& o, std::byte* data, std::int64_t n, int peer, int tag) {
+  if (n == 0) return;
+  expect_mpi(MPI_Irecv(data, message_count(n), datatype<T>(), peer, tag, o.mpi,
+                       &o.messages.emplace_back(MPI_REQUEST_NULL)),
+             o.verb, o.communicator);
+}
+
+/// Every rank's input of this rank's segment to scratch, in rank order.
+template <class T>
+void exchange_segment(Operation& o) {
+  const std::int64_t mine = segment_of<T>(o, o.rank).extent;
+  o.parts.resize(static_cast<std::size_t>(o.ranks));
   std::byte* slot = o.scratch.data();
-  for (int k = 1; k < ranks; ++k) {
-    const int peer = (o.rank + k) % ranks;
+  for (int k = 1; k < o.ranks; ++k) {
+    const int peer = (o.rank + k) % o.ranks;
     o.parts[static_cast<std::size_t>(peer)] = slot;
-    post<T>(o, false, slot, mine, peer, o.tag);
-    slot += mine * static_cast<std::int64_t>(sizeof(T));
+    receive<T>(o, slot, mine, peer, o.tag);
+    slot = at<T>(slot, mine);
   }
-  for (int k = 1; k < ranks; ++k) {
-    const int peer = (o.rank + k) % ranks;
-    post<T>(o, true, part<T>(o.whole, o, peer), length(o, peer), peer, o.tag);
+  for (int k = 1; k < o.ranks; ++k) {
+    const int peer = (o.rank + k) % o.ranks;
+    const layout::Slice theirs = segment_of<T>(o, peer);
+    send<T>(o, at<T>(o.whole, theirs.offset), theirs.extent, peer, o.tag);
   }
 }
 
+/// The sum of this rank's segment, in place in `whole`, to everyone.
 template <class T>
-void sum_parts(Operation& o) {
-  o.then = nullptr;
-  sum_in_order(reinterpret_cast<T*>(o.result), o.parts, length(o, o.rank));
+void share_segment(Operation& o) {
+  const layout::Slice mine = segment_of<T>(o, o.rank);
+  auto* whole = const_cast<std::byte*>(o.whole);
+  for (int k = 1; k < o.ranks; ++k) {
+    const int peer = (o.rank + k) % o.ranks;
+    const layout::Slice theirs = segment_of<T>(o, peer);
+    receive<T>(o, at<T>(whole, theirs.offset), theirs.extent, peer, o.tag + 1);
+  }
+  for (int k = 1; k < o.ranks; ++k)
+    send<T>(o, at<T>(whole, mine.offset), mine.extent, (o.rank + k) % o.ranks, o.tag + 1);
 }
 
-/// This rank's part is summed: everyone gets it.
-template <class T>
-void sum_and_share(Operation& o) {
-  sum_parts<T>(o);
-  const int ranks = o.ranks;
-  for (int k = 1; k < ranks; ++k) {
-    const int peer = (o.rank + k) % ranks;
-    post<T>(o, false, part<T>(o.whole, o, peer), length(o, peer), peer, o.tag + 1);
-  }
-  for (int k = 1; k < ranks; ++k)
-    post<T>(o, true, o.result, length(o, o.rank), (o.rank + k) % ranks, o.tag + 1);
+/// The inputs of a segment are here: sums them, while those of the next one come.
+template <class T, bool shares>
+void sum_segment(Operation& o) {
+  const layout::Slice mine = segment_of<T>(o, o.rank);
+  const std::int64_t first = o.offsets[static_cast<std::size_t>(o.rank)];
+  o.parts[static_cast<std::size_t>(o.rank)] = at<T>(o.whole, mine.offset);
+  sum_in_order(reinterpret_cast<T*>(at<T>(o.result, mine.offset - first)), o.parts, mine.extent);
+  if (shares) share_segment<T>(o);
+  if (++o.segment < o.segments)
+    exchange_segment<T>(o);
+  else
+    o.then = nullptr;
+}
+
+template <class T, bool shares>
+void begin_segments(Operation& o) {
+  std::int64_t longest = 0;
+  for (int r = 0; r < o.ranks; ++r) longest = std::max(longest, length(o, r));
+  constexpr std::int64_t segment = segment_bytes / static_cast<std::int64_t>(sizeof(T));
+  o.segment = 0;
+  o.segments = (longest + segment - 1) / segment;
+  o.then = sum_segment<T, shares>;
+  exchange_segment<T>(o);
 }
 
 template <class T>
 void sum_gathered(Operation& o) {
   o.then = nullptr;
-  sum_in_order(reinterpret_cast<T*>(o.result), o.parts, o.offsets[0]);
+  sum_in_order(reinterpret_cast<T*>(o.result), o.parts, length(o, 0));
 }
 
 std::vector<Operation*>& pending() {
@@ -155,42 +193,67 @@ void sum_in_order(T* out, std::span<const std::byte* const> parts, std::int64_t 
 
 std::int64_t ordered_sum_scratch_bytes(std::int64_t n, std::int64_t size, int ranks) {
   if (gathers(n * size, ranks)) return n * size * ranks;
-  return ((n * size + ranks - 1) / ranks + line_bytes) * (ranks - 1);
+  const std::int64_t part = (n * size + ranks - 1) / ranks + line_bytes;
+  return std::min(part, segment_bytes) * (ranks - 1);
+}
+
+std::int64_t reduce_scatter_scratch_bytes(std::int64_t mine, std::int64_t size, int ranks) {
+  return std::min(mine * size, segment_bytes) * (ranks - 1);
+}
+
+template <class T>
+void post_all_gather(Operation& o, std::byte* all) {
+  const std::int64_t mine = length(o, o.rank);
+  if (o.ranks > direct_ranks &&
+      o.offsets.back() * static_cast<std::int64_t>(sizeof(T)) < direct_bytes * o.ranks) {
+    o.int_counts.clear();
+    o.int_offsets.clear();
+    for (int r = 0; r < o.ranks; ++r) {
+      o.int_counts.push_back(message_count(length(o, r)));
+      o.int_offsets.push_back(message_count(o.offsets[static_cast<std::size_t>(r)]));
+    }
+    expect_mpi(MPI_Iallgatherv(MPI_IN_PLACE, 0, datatype<T>(), all, o.int_counts.data(),
+                               o.int_offsets.data(), datatype<T>(), o.mpi,
+                               &o.messages.emplace_back(MPI_REQUEST_NULL)),
+               o.verb, o.communicator);
+    return;
+  }
+  for (int k = 1; k < o.ranks; ++k) {
+    const int peer = (o.rank + k) % o.ranks;
+    receive<T>(o, at<T>(all, o.offsets[static_cast<std::size_t>(peer)]), length(o, peer), peer,
+               o.tag);
+  }
+  const std::byte* from = at<T>(all, o.offsets[static_cast<std::size_t>(o.rank)]);
+  for (int k = 1; k < o.ranks; ++k) send<T>(o, from, mine, (o.rank + k) % o.ranks, o.tag);
 }
 
 template <class T>
 void post_ordered_sum(Operation& o, T* data, std::int64_t n) {
   constexpr std::int64_t size = sizeof(T);
-  const int ranks = o.ranks;
-  o.result = reinterpret_cast<std::byte*>(data);
-  o.messages.clear();
-  if (gathers(n * size, ranks)) {
-    o.offsets.assign(1, n);
+  o.offsets.clear();
+  if (gathers(n * size, o.ranks)) {
     o.parts.clear();
-    for (int r = 0; r < ranks; ++r) o.parts.push_back(o.scratch.data() + r * n * size);
+    for (int r = 0; r <= o.ranks; ++r) o.offsets.push_back(r * n);
+    for (int r = 0; r < o.ranks; ++r) o.parts.push_back(o.scratch.data() + r * n * size);
+    o.result = reinterpret_cast<std::byte*>(data);
+    std::copy_n(o.result, n * size, o.scratch.data() + o.rank * n * size);
     o.then = sum_gathered<T>;
-    expect_mpi(
-        MPI_Iallgather(data, message_count(n), datatype<T>(), o.scratch.data(), message_count(n),
-                       datatype<T>(), o.mpi, &o.messages.emplace_back(MPI_REQUEST_NULL)),
-        o.verb, o.communicator);
+    post_all_gather<T>(o, o.scratch.data());
     return;
   }
   constexpr std::int64_t line = line_bytes / size;
-  o.offsets.clear();
-  for (int r = 0; r < ranks; ++r)
-    o.offsets.push_back(std::min(n, layout::split((n + line - 1) / line, ranks, r).offset * line));
+  for (int r = 0; r < o.ranks; ++r)
+    o.offsets.push_back(
+        std::min(n, layout::split((n + line - 1) / line, o.ranks, r).offset * line));
   o.offsets.push_back(n);
-  o.whole = o.result;
-  o.result = part<T>(o.result, o, o.rank);
-  o.then = sum_and_share<T>;
-  exchange_parts<T>(o);
+  o.whole = reinterpret_cast<std::byte*>(data);
+  o.result = at<T>(reinterpret_cast<std::byte*>(data), o.offsets[static_cast<std::size_t>(o.rank)]);
+  begin_segments<T, true>(o);
 }
 
 template <class T>
 void post_reduce_scatter(Operation& o) {
-  o.messages.clear();
-  o.then = sum_parts<T>;
-  exchange_parts<T>(o);
+  begin_segments<T, false>(o);
 }
 
 bool advance(Operation& o) {
@@ -222,7 +285,8 @@ void advance_pending() {
 #define TRIREME_INSTANTIATE(T)                                                        \
   template void sum_in_order<T>(T*, std::span<const std::byte* const>, std::int64_t); \
   template void post_ordered_sum<T>(Operation&, T*, std::int64_t);                    \
-  template void post_reduce_scatter<T>(Operation&);
+  template void post_reduce_scatter<T>(Operation&);                                   \
+  template void post_all_gather<T>(Operation&, std::byte*);
 TRIREME_INSTANTIATE(float)
 TRIREME_INSTANTIATE(double)
 #undef TRIREME_INSTANTIATE

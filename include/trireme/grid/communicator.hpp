@@ -164,7 +164,7 @@ class Communicator {
 
  private:
   Operation& take(const char* verb, std::int64_t number);
-  Operation& take_collective(const char* verb) { return take(verb, collectives_++); }
+  Operation& take_collective(const char* verb);
   void give_back(Operation& operation);
   Request request(Operation& operation);
   void wait(Operation& operation, const char* what);
@@ -186,7 +186,8 @@ class Communicator {
   int rank_ = 0;
   int size_ = 1;
   int lanes_ = 0;
-  int sum_tags_ = 0;  ///< Pairs of tags behind the lanes, for ordered sums under way at once.
+  int tag_pairs_ =
+      0;  ///< Behind the lanes, for collectives of messages that are under way at once.
   std::int64_t collectives_ = 0;
   std::vector<int> world_ranks_;
   bool staged_ = !exec_on_host;

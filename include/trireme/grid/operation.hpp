@@ -47,8 +47,10 @@ struct Operation {
   int tag = 0;
   std::vector<std::int64_t> offsets;
   std::vector<int> int_counts, int_offsets;  ///< As MPI wants them.
-  const std::byte* whole = nullptr;          ///< Every rank's input of the whole length.
-  std::byte* result = nullptr;
+  const std::byte* whole = nullptr;          ///< This rank's input of the whole length.
+  std::byte* result = nullptr;               ///< The sum of this rank's part.
+  std::int64_t segment = 0;
+  std::int64_t segments = 0;
   std::vector<const std::byte*> parts;  ///< Summands in rank order.
   StagingBuffer scratch;                ///< Parts from other ranks.
 
@@ -71,16 +73,21 @@ void sum_in_order(T* out, std::span<const std::byte* const> parts, std::int64_t 
 /// Posts an all-reduce of `n` elements at `data`, on the host, whose sums are those of
 /// sum_in_order: little data are gathered by all and summed by all; else every rank gets its part
 /// from all, sums it and sends the sum to all, which moves 2 (ranks - 1) / ranks of the data.
-/// `scratch` holds at least scratch_bytes. The operation must be pending (see below) until it is
-/// complete.
+/// `scratch` holds the bytes of the function below. The operation must be pending (see below) until
+/// it is complete.
 template <class T>
 void post_ordered_sum(Operation& operation, T* data, std::int64_t n);
-/// Posts a reduce-scatter: result[offsets[rank] …] of the sum of all ranks' `whole`. `offsets` is
-/// set before.
+std::int64_t ordered_sum_scratch_bytes(std::int64_t n, std::int64_t size, int ranks);
+
+/// Posts a reduce-scatter of `whole` to `result`, its `offsets` set before; pending likewise. The
+/// same scratch bytes for this rank's `mine` elements.
 template <class T>
 void post_reduce_scatter(Operation& operation);
-/// Bytes of scratch for either, for n elements of `size` bytes of which this rank sums `mine`.
-std::int64_t ordered_sum_scratch_bytes(std::int64_t n, std::int64_t size, int ranks);
+std::int64_t reduce_scatter_scratch_bytes(std::int64_t mine, std::int64_t size, int ranks);
+
+/// Posts an all-gather of the parts at `offsets`; this rank's is already in its place.
+template <class T>
+void post_all_gather(Operation& operation, std::byte* all);
 
 /// MPI's name of T: float, double, std::int64_t.
 template <class T>
