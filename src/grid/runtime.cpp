@@ -1,5 +1,6 @@
 #include <trireme/base/log.hpp>
 #include <trireme/grid/runtime.hpp>
+#include <trireme/grid/watchdog.hpp>
 #include <trireme/tensor/views.hpp>
 
 #include <mpi.h>
@@ -78,6 +79,7 @@ ExitCode Runtime::guard(const std::function<ExitCode()>& work) {
 }
 
 void Runtime::abort(const Error& error) {
+  Watchdog::silence();
   // Ranks often fail of the same cause within an instant: the lowest speaks first and ends the
   // others.
   if (rank() > 0) usleep(static_cast<useconds_t>(std::min(100'000 + 10'000 * rank(), 1'000'000)));
