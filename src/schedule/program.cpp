@@ -1,152 +1,265 @@
 #include <trireme/base/check.hpp>
 #include <trireme/schedule/program.hpp>
 
-#include <algorithm>
 #include <ostream>
-#include <set>
 
 namespace trireme::schedule {
 
-std::string to_string(const Instr& instr) {
-  const std::string stage = text(" stage ", instr.stage);
-  const std::string micro = text(" micro ", instr.micro);
-  switch (instr.op) {
-    case Op::forward:
-      return "forward" + stage + micro;
-    case Op::backward:
-      return "backward" + stage + micro;
-    case Op::backward_input:
-      return "backward_input" + stage + micro;
-    case Op::backward_weight:
-      return "backward_weight" + stage + micro;
-    case Op::reduce_gradients:
-      return "reduce_gradients" + stage;
-    case Op::optimizer_step:
-      return "optimizer_step" + stage;
+using Kind = Value::Kind;
+
+std::string_view name_of(Op op) {
+  constexpr std::string_view names[ops] = {
+      "forward",          "evaluate",         "backward",           "backward_input",
+      "backward_weight",  "send_activation",  "receive_activation", "send_gradient",
+      "receive_gradient", "reduce_gradients", "reduce_tied",        "gradient_norm",
+      "optimizer_step"};
+  return names[static_cast<std::size_t>(op)];
+}
+
+std::string_view name_of(Transport transport) {
+  switch (transport) {
+    case Transport::independent_lanes:
+      return "independent lanes";
+    case Transport::ordered_groups:
+      return "ordered groups";
   }
   return "?";
+}
+
+std::string to_string(const Instr& instr) {
+  std::string out = text(name_of(instr.op), " stage ", instr.stage);
+  if (is_compute(instr.op) || is_transfer(instr.op)) out += text(" micro ", instr.micro);
+  return out;
 }
 
 std::ostream& operator<<(std::ostream& out, const Instr& instr) {
   return out << to_string(instr);
 }
 
+std::string to_string(const Value& v) {
+  const std::string of_stage = text(" of stage ", v.stage);
+  const std::string micro = text(" micro ", v.micro);
+  switch (v.kind) {
+    case Kind::output:
+      return "the output" + of_stage + micro;
+    case Kind::sent_activation:
+      return "the arrival of the input" + of_stage + micro;
+    case Kind::posted_activation:
+      return "a posted receive of the input" + of_stage + micro;
+    case Kind::saved:
+      return "the saved activations" + of_stage + micro;
+    case Kind::input_gradient:
+      return "the input gradient" + of_stage + micro;
+    case Kind::sent_gradient:
+      return "the arrival of the output gradient" + of_stage + micro;
+    case Kind::posted_gradient:
+      return "a posted receive of the output gradient" + of_stage + micro;
+    case Kind::weight_work:
+      return "the input half's work" + of_stage + micro;
+    case Kind::weight_gradient:
+      return "the weight gradient" + of_stage + " up to" + micro;
+    case Kind::reduced:
+      return "the reduced gradient" + of_stage;
+    case Kind::tied:
+      return "the tied gradient" + of_stage;
+    case Kind::norm:
+      return text("the gradient norm on rank ", v.stage);
+    case Kind::weights:
+      return "the updated weights" + of_stage;
+  }
+  return "?";
+}
+
 namespace {
 
-using Kind = Value::Kind;
+/// The effects of one instruction, written case by case.
+struct Writer {
+  const ProgramLayout& layout;
+  Stage s;
+  Micro m;
+  Effects& e;
 
-void read_output_gradient(Effects& e, Stage s, Micro m, const ProgramLayout& layout) {
-  if (s + 1 < layout.stages()) e.reads.push_back({Kind::input_gradient, s + 1, m});
-}
+  Stage last() const { return layout.stages() - 1; }
 
-void write_input_gradient(Effects& e, Stage s, Micro m) {
-  if (s > 0) e.writes.push_back({Kind::input_gradient, s, m});
-}
-
-void chain_weight_gradient(Effects& e, Stage s, Micro m) {
-  if (m > 0) e.reads.push_back({Kind::weight_gradient, s, m - 1});
-  e.writes.push_back({Kind::weight_gradient, s, m});
-}
+  void take_input() {
+    if (s == 0) return;
+    e.reads.push_back({Kind::sent_activation, s, m});
+    e.reads.push_back({Kind::posted_activation, s, m});
+    e.frees.push_back({Kind::posted_activation, s, m});
+  }
+  void take_output_gradient() {
+    if (s == last()) return;
+    e.reads.push_back({Kind::sent_gradient, s, m});
+    e.reads.push_back({Kind::posted_gradient, s, m});
+    e.frees.push_back({Kind::posted_gradient, s, m});
+  }
+  void give_input_gradient() {
+    if (s > 0) e.writes.push_back({Kind::input_gradient, s, m});
+  }
+  void chain_weight_gradient() {
+    if (m > 0) e.reads.push_back({Kind::weight_gradient, s, m - 1});
+    e.writes.push_back({Kind::weight_gradient, s, m});
+  }
+  void pass(Kind from, Kind to, Stage receiver) {
+    e.reads.push_back({from, s, m});
+    e.writes.push_back({to, receiver, m});
+    e.frees.push_back({from, s, m});
+  }
+  /// The gradients that the rank's norm sums: all of its stages' and the tied table's.
+  void take_gradients_of_rank() {
+    const Rank rank = layout.rank_of(s);
+    for (Stage stage = rank; stage <= last(); stage += layout.ranks)
+      e.reads.push_back({Kind::reduced, stage, 0});
+    if (!layout.tied) return;
+    if (rank == 0) e.reads.push_back({Kind::tied, 0, 0});
+    if (rank > 0 && rank == layout.ranks - 1) e.reads.push_back({Kind::tied, last(), 0});
+  }
+  void reduce_tied() {
+    e.reads.push_back({Kind::reduced, s, 0});
+    if (layout.ranks == 1 && last() != s) e.reads.push_back({Kind::reduced, last(), 0});
+    e.writes.push_back({Kind::tied, s, 0});
+  }
+};
 
 }  // namespace
 
-Effects effects(const Instr& instr, const ProgramLayout& layout) {
+void effects(const Instr& instr, const ProgramLayout& layout, Effects& out) {
+  out.reads.clear();
+  out.writes.clear();
+  out.frees.clear();
   const Stage s = instr.stage;
   const Micro m = instr.micro;
-  Effects e;
+  Writer w{layout, s, m, out};
   switch (instr.op) {
     case Op::forward:
-      if (s > 0) e.reads.push_back({Kind::activation, s - 1, m});
-      e.writes = {{Kind::activation, s, m}, {Kind::saved, s, m}};
+      w.take_input();
+      out.writes.push_back({Kind::output, s, m});
+      out.writes.push_back({Kind::saved, s, m});
+      break;
+    case Op::evaluate:
+      w.take_input();
+      out.writes.push_back({Kind::output, s, m});
       break;
     case Op::backward:
-      e.reads = {{Kind::saved, s, m}};
-      read_output_gradient(e, s, m, layout);
-      write_input_gradient(e, s, m);
-      chain_weight_gradient(e, s, m);
-      e.frees = {{Kind::saved, s, m}};
+      out.reads.push_back({Kind::saved, s, m});
+      w.take_output_gradient();
+      w.give_input_gradient();
+      w.chain_weight_gradient();
+      out.frees.push_back({Kind::saved, s, m});
       break;
     case Op::backward_input:
-      e.reads = {{Kind::saved, s, m}};
-      read_output_gradient(e, s, m, layout);
-      write_input_gradient(e, s, m);
-      e.writes.push_back({Kind::weight_work, s, m});
+      out.reads.push_back({Kind::saved, s, m});
+      w.take_output_gradient();
+      w.give_input_gradient();
+      out.writes.push_back({Kind::weight_work, s, m});
       break;
     case Op::backward_weight:
-      e.reads = {{Kind::saved, s, m}, {Kind::weight_work, s, m}};
-      chain_weight_gradient(e, s, m);
-      e.frees = {{Kind::saved, s, m}, {Kind::weight_work, s, m}};
+      out.reads.push_back({Kind::saved, s, m});
+      out.reads.push_back({Kind::weight_work, s, m});
+      w.chain_weight_gradient();
+      out.frees.push_back({Kind::saved, s, m});
+      out.frees.push_back({Kind::weight_work, s, m});
+      break;
+    case Op::send_activation:
+      w.pass(Kind::output, Kind::sent_activation, s + 1);
+      break;
+    case Op::receive_activation:
+      out.writes.push_back({Kind::posted_activation, s, m});
+      break;
+    case Op::send_gradient:
+      w.pass(Kind::input_gradient, Kind::sent_gradient, s - 1);
+      break;
+    case Op::receive_gradient:
+      out.writes.push_back({Kind::posted_gradient, s, m});
       break;
     case Op::reduce_gradients:
-      e.reads = {{Kind::weight_gradient, s, layout.micro_batches - 1}};
-      e.writes = {{Kind::reduced, s, 0}};
+      out.reads.push_back({Kind::weight_gradient, s, layout.micro_batches - 1});
+      out.writes.push_back({Kind::reduced, s, 0});
+      break;
+    case Op::reduce_tied:
+      w.reduce_tied();
+      break;
+    case Op::gradient_norm:
+      w.take_gradients_of_rank();
+      out.writes.push_back({Kind::norm, s, 0});
       break;
     case Op::optimizer_step:
-      e.reads = {{Kind::reduced, s, 0}};
-      e.writes = {{Kind::weights, s, 0}};
+      out.reads.push_back({Kind::norm, s, 0});
+      for (Stage stage = s; stage < layout.stages(); stage += layout.ranks)
+        out.writes.push_back({Kind::weights, stage, 0});
       break;
   }
-  return e;
 }
 
-Program generate(ScheduleKind kind, const ProgramLayout& layout) {
-  check(layout.ranks >= 1 && layout.micro_batches >= 1, "a schedule of ", layout.ranks,
-        " ranks and ", layout.micro_batches, " micro-batches");
-  Program program{layout, std::vector<std::vector<Instr>>(static_cast<std::size_t>(layout.ranks))};
-  const int m = layout.micro_batches;
-  for (Rank r = 0; r < layout.ranks; ++r) {
-    auto& row = program.ranks[static_cast<std::size_t>(r)];
-    row.reserve(static_cast<std::size_t>(2 * m + 2));
-    // GPipe is 1F1B whose warm-up holds every micro-batch; 1F1B's lasts until the first backward
-    // can arrive.
-    const int warmup = kind == ScheduleKind::gpipe ? m : std::min(m, layout.ranks - 1 - r);
-    for (Micro i = 0; i < warmup; ++i) row.push_back({Op::forward, r, i});
-    for (Micro i = warmup; i < m; ++i) {
-      row.push_back({Op::forward, r, i});
-      row.push_back({Op::backward, r, i - warmup});
-    }
-    for (Micro i = m - warmup; i < m; ++i) row.push_back({Op::backward, r, i});
-  }
-  return program;
+Effects effects(const Instr& instr, const ProgramLayout& layout) {
+  Effects out;
+  effects(instr, layout, out);
+  return out;
 }
 
-void lower(Program& program) {
-  for (Stage s = 0; s < program.layout.stages(); ++s) {
-    auto& row = program.ranks[static_cast<std::size_t>(program.layout.rank_of(s))];
-    row.push_back({Op::reduce_gradients, s, 0});
-    row.push_back({Op::optimizer_step, s, 0});
+Instr partner_of(const Instr& i) {
+  switch (i.op) {
+    case Op::send_activation:
+      return {Op::receive_activation, i.stage + 1, i.micro};
+    case Op::receive_activation:
+      return {Op::send_activation, i.stage - 1, i.micro};
+    case Op::send_gradient:
+      return {Op::receive_gradient, i.stage - 1, i.micro};
+    case Op::receive_gradient:
+      return {Op::send_gradient, i.stage + 1, i.micro};
+    case Op::forward:
+    case Op::evaluate:
+    case Op::backward:
+    case Op::backward_input:
+    case Op::backward_weight:
+    case Op::reduce_gradients:
+    case Op::reduce_tied:
+    case Op::gradient_norm:
+    case Op::optimizer_step:
+      break;
   }
+  check(false, i, " is not a transfer");
+  return i;
 }
 
-int slots_needed(const Program& program, Rank rank) {
-  int live = 0;
-  int most = 0;
-  for (const Instr& instr : program.ranks[static_cast<std::size_t>(rank)]) {
-    const Effects e = effects(instr, program.layout);
-    const auto saved = [](const Value& v) { return v.kind == Kind::saved; };
-    live += static_cast<int>(std::count_if(e.writes.begin(), e.writes.end(), saved));
-    most = std::max(most, live);
-    live -= static_cast<int>(std::count_if(e.frees.begin(), e.frees.end(), saved));
-  }
-  return most;
+Rank peer_of(const Instr& instr, const ProgramLayout& layout) {
+  return layout.rank_of(partner_of(instr).stage);
+}
+
+std::string misplaced(const Instr& i, const ProgramLayout& layout, Rank rank) {
+  const Stage last = layout.stages() - 1;
+  if (i.stage < 0 || i.stage > last) return text("stage is not in 0 … ", last);
+  if (i.micro < 0 || i.micro >= layout.micro_batches)
+    return text("micro-batch is not in 0 … ", layout.micro_batches - 1);
+  if (layout.rank_of(i.stage) != rank) return text("stage lives on rank ", layout.rank_of(i.stage));
+  const bool from_before = i.op == Op::receive_activation || i.op == Op::send_gradient;
+  if (from_before && i.stage == 0) return "the first stage has none before it";
+  const bool from_behind = i.op == Op::receive_gradient || i.op == Op::send_activation;
+  if (from_behind && i.stage == last) return "the last stage has none behind it";
+  if ((i.op == Op::gradient_norm || i.op == Op::optimizer_step) && i.stage != rank)
+    return text("belongs to the rank's first stage, ", rank);
+  if (i.op == Op::reduce_tied && !layout.tied) return "no gradients are tied";
+  if (i.op == Op::reduce_tied && i.stage != 0 && (layout.ranks == 1 || i.stage != last))
+    return "the tied token table belongs to the first and the last stage";
+  return "";
 }
 
 std::uint64_t fingerprint(const Program& program) {
-  std::uint64_t hash = 14695981039346656037ull;  // FNV-1a
+  std::uint64_t hash = 14695981039346656037ull;  // FNV-1a, by words of eight bytes
   const auto mix = [&hash](std::int64_t value) {
-    for (int byte = 0; byte < 8; ++byte) {
-      hash ^= static_cast<std::uint64_t>(value >> (8 * byte)) & 0xff;
-      hash *= 1099511628211ull;
-    }
+    hash ^= static_cast<std::uint64_t>(value);
+    hash *= 1099511628211ull;
+    hash ^= hash >> 32;
   };
   mix(program.layout.ranks);
   mix(program.layout.micro_batches);
+  mix(program.layout.chunks);
+  mix(program.layout.tied);
   for (const auto& row : program.ranks) {
     mix(static_cast<std::int64_t>(row.size()));
     for (const Instr& i : row) {
       mix(static_cast<std::int64_t>(i.op));
-      mix(i.stage);
-      mix(i.micro);
+      mix((static_cast<std::int64_t>(i.stage) << 32) + i.micro);
     }
   }
   return hash;

@@ -1,3 +1,5 @@
+#include <trireme/schedule/generate.hpp>
+#include <trireme/schedule/needs.hpp>
 #include <trireme/train/executor.hpp>
 
 #include <gtest/gtest.h>
@@ -37,8 +39,7 @@ class Recorder : public Actions {
 TEST(Executor, RunsEachRowInOrderAndReusesSlots) {
   for (const auto kind : {ScheduleKind::gpipe, ScheduleKind::one_forward_one_backward})
     for (Rank rank = 0; rank < 3; ++rank) {
-      schedule::Program program = schedule::generate(kind, {3, 5});
-      schedule::lower(program);
+      const schedule::Program program = schedule::generate(kind, {3, 5});
       const Executor executor(program, rank);
       EXPECT_EQ(executor.slots(), schedule::slots_needed(program, rank));
       Recorder recorder;

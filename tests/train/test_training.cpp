@@ -1,5 +1,6 @@
 #include <trireme/checkpoint/writer.hpp>
-#include <trireme/schedule/machine.hpp>
+#include <trireme/schedule/generate.hpp>
+#include <trireme/schedule/lower.hpp>
 #include <trireme/tensor/arena.hpp>
 #include <trireme/tensor/fence.hpp>
 

@@ -1,42 +1,35 @@
 #pragma once
 
-#include <trireme/base/types.hpp>
 #include <trireme/schedule/program.hpp>
+#include <trireme/schedule/timeline.hpp>
 
-#include <functional>
 #include <string>
 #include <vector>
 
 namespace trireme::schedule {
 
-/// The only statement of how long an instruction takes.
-using Cost = std::function<Seconds(const Instr&)>;
-
-struct Event {
-  Rank rank = 0;
-  int position = 0;
-  Instr instr;
-  Seconds begin = 0;
-  Seconds end = 0;
-};
-
-/// When each instruction ran, in virtual or in measured time.
-struct Timeline {
-  std::vector<Event> events;
-  int ranks = 1;
-  Seconds span() const;
-  /// Part of ranks · span in which nothing ran.
-  double idle_share() const;
+struct PlayOptions {
+  Transport transport = Transport::independent_lanes;
+  /// Send buffers of each channel (stage, direction); 0: the smallest number ≥ 2 with which the
+  /// program completes, or as many as micro-batches if it never does.
+  int send_buffers = 0;
 };
 
 struct Played {
-  Timeline timeline;
-  std::vector<std::string> mistakes;  ///< empty if every instruction ran
+  Timeline timeline;                  ///< events rank by rank, in the order of each row
+  std::vector<std::string> mistakes;  ///< empty if every instruction ran; else why which did not
+  int send_buffers = 0;               ///< that were there for each channel
 };
 
-/// Plays the program in virtual time: each rank runs its row in order, an instruction begins when
-/// the rank is free and all that it reads exists. Transfers are instantaneous and independent per
-/// (peer, direction).
-Played play(const Program& program, const Cost& cost);
+/// Plays a lowered program in virtual time. Each rank runs its row in order; an instruction begins
+/// when the rank is free and all that it reads exists.
+///
+/// A transfer arrives cost(receive) after its send was started and its receive posted, and occupies
+/// neither rank; under ordered groups it also waits its turn in both ranks' queues and for the
+/// others of its group. A send begins once fewer than `send_buffers` earlier ones of its channel
+/// are under way, and occupies its rank for cost(send), the time to start it. A collective begins
+/// when all its members are there. Ranks wait for one another only by bounded first-in-first-out
+/// channels, so whether the program completes depends on no cost (Kahn 1974; Parks 1995).
+Played play(const Program& program, const Cost& cost, const PlayOptions& options = {});
 
 }  // namespace trireme::schedule

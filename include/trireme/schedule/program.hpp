@@ -2,24 +2,59 @@
 
 #include <trireme/base/types.hpp>
 
+#include <compare>
+#include <cstddef>
+#include <cstdint>
 #include <iosfwd>
 #include <string>
+#include <string_view>
 #include <vector>
 
-/// One representation of a schedule: a list of instructions per rank, generated, lowered,
-/// validated, simulated and executed. Nothing else in the program knows a schedule by its name.
+/// One representation of a schedule: a list of instructions per pipeline rank, generated (or read
+/// from a file), lowered, validated, simulated, drawn and executed. Nothing else in the program
+/// knows a schedule by its name.
 namespace trireme::schedule {
 
 enum class Op : std::uint8_t {
-  forward,          ///< stage's forward pass of one micro-batch; the last stage's includes the loss
+  // Computations
+  forward,          ///< forward pass of one micro-batch that keeps what backward needs
+  evaluate,         ///< forward pass that keeps nothing
   backward,         ///< input and weight halves together
   backward_input,   ///< gradient of the stage's input
   backward_weight,  ///< gradient of the stage's weights
-  reduce_gradients,  ///< sum of a stage's weight gradients over the data axis
-  optimizer_step,    ///< update of a stage's weights
+  // Transfers between stages, all non-blocking
+  send_activation,     ///< starts to send the stage's output to the next stage
+  receive_activation,  ///< posts the receive of the stage's input from the stage before
+  send_gradient,       ///< starts to send the gradient of the stage's input to the stage before
+  receive_gradient,    ///< posts the receive of the gradient of the stage's output
+  // Once per step
+  reduce_gradients,  ///< end of the sum of a stage's weight gradients over the data axis
+  reduce_tied,       ///< sum of the first and the last stage's gradients of the tied token table
+  gradient_norm,     ///< once per rank, a collective of all pipeline ranks
+  optimizer_step,    ///< once per rank: update of the weights of all its stages
 };
+inline constexpr int ops = 13;
 
-/// `stage` and `micro` are zero-based; micro is 0 where an operation belongs to the whole step.
+std::string_view name_of(Op op);
+/// What occupies a rank and counts as busy.
+constexpr bool is_compute(Op op) {
+  return op <= Op::backward_weight;
+}
+constexpr bool is_send(Op op) {
+  return op == Op::send_activation || op == Op::send_gradient;
+}
+constexpr bool is_receive(Op op) {
+  return op == Op::receive_activation || op == Op::receive_gradient;
+}
+constexpr bool is_transfer(Op op) {
+  return is_send(op) || is_receive(op);
+}
+constexpr bool is_collective(Op op) {
+  return op == Op::reduce_tied || op == Op::gradient_norm;
+}
+
+/// `stage` and `micro` are zero-based; micro is 0 where an operation belongs to the whole step, and
+/// stage is the rank's first one where it belongs to the whole rank.
 struct Instr {
   Op op = Op::forward;
   Stage stage = 0;
@@ -31,58 +66,99 @@ std::string to_string(const Instr& instr);
 std::ostream& operator<<(std::ostream& out, const Instr& instr);
 
 struct ProgramLayout {
-  int ranks = 1;          ///< pipeline size; stage s lives on rank s
-  int micro_batches = 1;  ///< per data-parallel rank and step
-  int stages() const { return ranks; }
-  Rank rank_of(Stage stage) const { return stage; }
+  int ranks = 1;          ///< pipeline size p
+  int micro_batches = 1;  ///< m, per data-parallel rank and step
+  int chunks = 1;         ///< v, stages of each rank; rank r holds the stages r, r + p, …
+  bool tied = false;      ///< the last stage uses the first one's token table; set by lower()
+  int stages() const { return ranks * chunks; }
+  Rank rank_of(Stage stage) const { return stage % ranks; }
+  int chunk_of(Stage stage) const { return stage / ranks; }
+  bool operator==(const ProgramLayout&) const = default;
 };
 
 /// Order only: no times, peers or buffer numbers.
 struct Program {
   ProgramLayout layout;
   std::vector<std::vector<Instr>> ranks;
+  bool operator==(const Program&) const = default;
 };
 
 /// What an instruction depends on and what it provides. A value is written once per step.
 struct Value {
   enum class Kind : std::uint8_t {
-    activation,       ///< output of a stage for a micro-batch
-    saved,            ///< what its backward pass needs again: the content of one slot
-    input_gradient,   ///< gradient of a stage's input for a micro-batch
-    weight_work,      ///< what backward_input leaves for backward_weight
-    weight_gradient,  ///< weight gradient that includes micro-batches 0 … micro
-    reduced,          ///< weight gradient summed over the data axis
-    weights,          ///< updated weights
+    output,             ///< what a stage's forward pass leaves in scratch: activations or the loss
+    sent_activation,    ///< the message to this stage, under way
+    posted_activation,  ///< the receive buffer of this stage's input
+    saved,              ///< what a stage's backward pass needs again: the content of one slot
+    input_gradient,     ///< gradient of a stage's input, in scratch
+    sent_gradient,      ///< the message to this stage, under way
+    posted_gradient,    ///< the receive buffer of the gradient of this stage's output
+    weight_work,        ///< what backward_input leaves for backward_weight, part of the slot
+    weight_gradient,    ///< weight gradient that includes micro-batches 0 … micro
+    reduced,            ///< weight gradient summed over the data axis
+    tied,               ///< gradient of the token table summed over first and last stage
+    norm,               ///< norm of all gradients, as known to a rank
+    weights,            ///< updated weights
   };
-  Kind kind = Kind::activation;
+  static constexpr int kinds = 13;
+  Kind kind = Kind::output;
   Stage stage = 0;
   Micro micro = 0;
   auto operator<=>(const Value&) const = default;
 };
 
+std::string to_string(const Value& value);
+
+/// Dense index of a value, below values(layout): tables over values are plain arrays.
+inline std::size_t index_of(const Value& v, const ProgramLayout& layout) {
+  return (static_cast<std::size_t>(v.stage) * static_cast<std::size_t>(layout.micro_batches) +
+          static_cast<std::size_t>(v.micro)) *
+             Value::kinds +
+         static_cast<std::size_t>(v.kind);
+}
+inline std::size_t values(const ProgramLayout& layout) {
+  return static_cast<std::size_t>(layout.stages()) *
+         static_cast<std::size_t>(layout.micro_batches) * Value::kinds;
+}
+
 struct Effects {
   std::vector<Value> reads;
   std::vector<Value> writes;
-  std::vector<Value> frees;
+  std::vector<Value> frees;  ///< after the instruction
 };
 
-/// The only statement of what depends on what. Weight gradients are a chain 0 … m−1, so that every
-/// valid schedule adds micro-batches in the same order and gives the same bits.
+/// The only statement of what depends on what: lowering, validation, play, slots and buffers derive
+/// from it. A value that is received exists once its message was sent and its receive was posted.
+/// Weight gradients are a chain 0 … m−1, so that every valid schedule adds micro-batches in the
+/// same order and gives the same bits. Every stage boundary is a transfer, also from a rank to
+/// itself.
 Effects effects(const Instr& instr, const ProgramLayout& layout);
+/// The same into `out`, whose memory is used again.
+void effects(const Instr& instr, const ProgramLayout& layout, Effects& out);
 
-/// Orders by the named schedule: "gpipe" (Huang et al. 2019) or "1f1b" (Narayanan et al. 2019,
-/// PipeDream-Flush).
-Program generate(ScheduleKind kind, const ProgramLayout& layout);
+/// The rank that `instr` (a transfer) exchanges with, and the partner's instruction.
+Rank peer_of(const Instr& instr, const ProgramLayout& layout);
+Instr partner_of(const Instr& instr);
 
-/// Appends the gradient reduction and the update of each rank's stages.
-void lower(Program& program);
+/// What keeps `rank` from having `instr` at all, for a message; empty if nothing does.
+std::string misplaced(const Instr& instr, const ProgramLayout& layout, Rank rank);
 
-/// Every mistake found, each with rank, position and instruction; empty if the program is complete
-/// and cannot hang.
-std::vector<std::string> validate(const Program& program);
+/// The number of ranks that a collective instruction needs; rank 0 is always one of them.
+inline int members_of(Op collective, const ProgramLayout& layout) {
+  return collective == Op::reduce_tied && layout.ranks > 2 ? 2 : layout.ranks;
+}
 
-/// Slots of saved activations that `rank` needs at the same time.
-int slots_needed(const Program& program, Rank rank);
+/// How transfers queue, which decides whether a program completes.
+enum class Transport : std::uint8_t {
+  /// MPI tags and requests: one first-in-first-out lane per channel (receiving stage, direction).
+  independent_lanes,
+  /// One NCCL communicator: the transfers of a rank are one queue in program order. Adjacent ones
+  /// are one group (ncclGroupStart … End), whose parts progress together; it completes when all of
+  /// them met their partners, and the next group starts only then. Between two ranks, sends and
+  /// receives match in order whatever they carry.
+  ordered_groups,
+};
+std::string_view name_of(Transport transport);
 
 /// Hash of the whole program, to be compared between ranks.
 std::uint64_t fingerprint(const Program& program);

@@ -1,0 +1,99 @@
+#pragma once
+
+#include <trireme/schedule/machine.hpp>
+
+#include <array>
+#include <deque>
+#include <string>
+#include <vector>
+
+namespace trireme::schedule {
+
+/// One play of a program with a given number of send buffers: the state behind play().
+class Player {
+ public:
+  Player(const Program& program, const Cost& cost, Transport transport, int send_buffers);
+  Played run();
+
+ private:
+  using Kind = Value::Kind;
+
+  /// Transfers of a rank that lie next to each other in its row, under ordered groups.
+  struct Group {
+    std::size_t first = 0;  ///< position of the first part
+    std::size_t parts = 0;
+    std::size_t waiting = 0;  ///< parts that have not met their partner
+    Seconds ready = 0;        ///< when the last part was issued
+    Seconds complete = 0;     ///< when the last part that met arrived
+  };
+  struct RankState {
+    std::size_t position = 0;
+    Seconds free_at = 0;
+    bool queued = false;
+    bool at_collective = false;  ///< has come to the collective that is its current instruction
+    bool group_open = false;     ///< its last group may still grow
+    std::deque<Group> groups;
+  };
+  struct Collective {
+    int arrived = 0;
+    int left = 0;
+    Seconds begin = 0;
+  };
+  /// One transfer, by (receiving stage, micro-batch, direction).
+  struct Transfer {
+    Seconds sent;       ///< when it was started, or under ordered groups active in the queue
+    Seconds posted;     ///< the same of the receive
+    Seconds freed;      ///< when its send buffer is free again
+    std::size_t event;  ///< of the receive
+  };
+
+  const Instr& current(std::size_t r) const { return program_.ranks[r][states_[r].position]; }
+  bool finished(std::size_t r) const { return states_[r].position >= program_.ranks[r].size(); }
+  std::size_t event_index(std::size_t r, std::size_t position) const {
+    return first_event_[r] + position;
+  }
+  /// Index of the transfer that carries this value, or that this instruction is one side of.
+  std::size_t transfer_of(const Value& v) const;
+  std::size_t transfer_of(const Instr& instr) const;
+  std::size_t channel_of(const Value& v) const;
+
+  void wake(Rank r);
+  void advance(std::size_t r);
+  bool step(std::size_t r);
+  bool step_collective(std::size_t r, Seconds begin);
+  bool may_send(const Value& message, Seconds& begin);
+  void record(std::size_t r, Seconds begin, Seconds end);
+
+  void arrive(const Instr& receive, Seconds at);
+  void start_lane(std::size_t r, const Instr& instr, const Value& message, Seconds at);
+  void enter_group(std::size_t r, Seconds at);
+  void close_group(std::size_t r);
+  void activate(std::size_t r, Seconds at);
+  void part_met(std::size_t r, Seconds arrival);
+  void complete_groups();
+  void complete_group(std::size_t r);
+
+  std::string reason(std::size_t r) const;
+  std::string reason_of_arrival(std::size_t r, const Instr& receive) const;
+  std::string stuck_group(std::size_t r) const;
+  void report(std::size_t r, const std::string& what);
+  Played finish();
+
+  const Program& program_;
+  const Cost& cost_;
+  const Transport transport_;
+  const std::size_t send_buffers_;
+  std::vector<RankState> states_;
+  std::vector<std::size_t> first_event_;
+  std::vector<Event> events_;
+  std::vector<std::string> mistakes_;
+  std::vector<Seconds> exists_since_;  ///< by index_of; absent: not a number
+  std::vector<Transfer> transfers_;
+  std::vector<std::vector<Micro>> started_;  ///< micro-batches sent through each channel
+  std::array<Collective, 2> collectives_;    ///< reduce_tied, gradient_norm
+  std::deque<std::size_t> runnable_;
+  std::vector<std::size_t> complete_;  ///< ranks whose first group has met all its partners
+  Effects effects_;
+};
+
+}  // namespace trireme::schedule

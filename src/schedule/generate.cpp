@@ -1,0 +1,141 @@
+#include <trireme/base/check.hpp>
+#include <trireme/schedule/generate.hpp>
+
+#include <algorithm>
+
+namespace trireme::schedule {
+namespace {
+
+using Row = std::vector<Instr>;
+
+/// GPipe is 1F1B whose warm-up holds every micro-batch; 1F1B's lasts until the first backward pass
+/// can arrive.
+Row alternating_row(Rank rank, int micro_batches, int warmup) {
+  Row row;
+  row.reserve(2 * static_cast<std::size_t>(micro_batches));
+  for (Micro i = 0; i < warmup; ++i) row.push_back({Op::forward, rank, i});
+  for (Micro i = warmup; i < micro_batches; ++i) {
+    row.push_back({Op::forward, rank, i});
+    row.push_back({Op::backward, rank, i - warmup});
+  }
+  for (Micro i = micro_batches - warmup; i < micro_batches; ++i)
+    row.push_back({Op::backward, rank, i});
+  return row;
+}
+
+/// The order in which a rank takes (chunk, micro-batch): p micro-batches of one chunk, the same of
+/// the next chunk, then the next p. Here for m rounded up to a multiple of p.
+class Rounds {
+ public:
+  explicit Rounds(const ProgramLayout& layout) : layout_(layout) {
+    const int rounds = (layout.micro_batches + layout.ranks - 1) / layout.ranks;
+    steps_ = rounds * layout.ranks * layout.chunks;
+  }
+  int steps() const { return steps_; }
+  int chunk(int step) const { return step / layout_.ranks % layout_.chunks; }
+  Micro micro(int step) const {
+    return step / (layout_.ranks * layout_.chunks) * layout_.ranks + step % layout_.ranks;
+  }
+
+ private:
+  const ProgramLayout& layout_;
+  int steps_;
+};
+
+/// Where m is not a multiple of p, the order is that of the next multiple with the micro-batches
+/// beyond m left out: what remains depends on nothing that was left out, so it cannot hang.
+Row interleaved_row(Rank rank, const ProgramLayout& layout) {
+  const int p = layout.ranks;
+  const Rounds rounds(layout);
+  Row row;
+  row.reserve(2 * static_cast<std::size_t>(layout.micro_batches * layout.chunks));
+  const auto add = [&](Op op, int chunk, Micro micro) {
+    if (micro < layout.micro_batches) row.push_back({op, chunk * p + rank, micro});
+  };
+  const auto forward = [&](int k) { add(Op::forward, rounds.chunk(k), rounds.micro(k)); };
+  const auto backward = [&](int k) {
+    add(Op::backward, layout.chunks - 1 - rounds.chunk(k), rounds.micro(k));
+  };
+  const int steps = rounds.steps();
+  const int warmup = std::min(steps, (p - 1 - rank) * 2 + (layout.chunks - 1) * p);
+  for (int k = 0; k < warmup; ++k) forward(k);
+  for (int k = warmup; k < steps; ++k) {
+    forward(k);
+    backward(k - warmup);
+  }
+  for (int k = steps - warmup; k < steps; ++k) backward(k);
+  return row;
+}
+
+/// 1F1B in which rank r does the weight half r micro-batches after the input half: later ranks,
+/// which keep fewer micro-batches in flight, have the more of them to spare, and every rank keeps
+/// at most p. What is left at the end fills the wait for the last gradients.
+Row zero_bubble_row(Rank rank, const ProgramLayout& layout) {
+  const int m = layout.micro_batches;
+  const int warmup = std::min(m, layout.ranks - 1 - rank);
+  Row row;
+  row.reserve(3 * static_cast<std::size_t>(m));
+  Micro weight = 0;
+  const auto backward = [&](Micro i) {
+    row.push_back({Op::backward_input, rank, i});
+    if (i - weight >= rank) row.push_back({Op::backward_weight, rank, weight++});
+  };
+  for (Micro i = 0; i < warmup; ++i) row.push_back({Op::forward, rank, i});
+  for (Micro i = warmup; i < m; ++i) {
+    row.push_back({Op::forward, rank, i});
+    backward(i - warmup);
+  }
+  for (Micro i = m - warmup; i < m; ++i) backward(i);
+  while (weight < m) row.push_back({Op::backward_weight, rank, weight++});
+  return row;
+}
+
+Row row_of(ScheduleKind kind, Rank rank, const ProgramLayout& layout) {
+  const int m = layout.micro_batches;
+  switch (kind) {
+    case ScheduleKind::gpipe:
+      return alternating_row(rank, m, m);
+    case ScheduleKind::one_forward_one_backward:
+      return alternating_row(rank, m, std::min(m, layout.ranks - 1 - rank));
+    case ScheduleKind::interleaved:
+      return interleaved_row(rank, layout);
+    case ScheduleKind::zb_h1:
+      return zero_bubble_row(rank, layout);
+    case ScheduleKind::file:
+      break;
+  }
+  check(false, "a schedule of kind `file` is read by read_program, not generated");
+  return {};
+}
+
+void check_layout(const ProgramLayout& layout) {
+  check(layout.ranks >= 1 && layout.micro_batches >= 1 && layout.chunks >= 1, "a schedule of ",
+        layout.ranks, " ranks, ", layout.micro_batches, " micro-batches and ", layout.chunks,
+        " chunks; each must be 1 or more");
+}
+
+}  // namespace
+
+Program generate(ScheduleKind kind, const ProgramLayout& layout) {
+  check_layout(layout);
+  check((kind == ScheduleKind::interleaved) == (layout.chunks >= 2), "schedule ", name_of(kind),
+        " with ", layout.chunks, " chunks; interleaved takes 2 or more, every other takes 1");
+  Program program{layout, {}};
+  for (Rank r = 0; r < layout.ranks; ++r) program.ranks.push_back(row_of(kind, r, layout));
+  return program;
+}
+
+Program generate_evaluation(const ProgramLayout& layout) {
+  check_layout(layout);
+  Program program{layout, {}};
+  const Rounds rounds(layout);
+  for (Rank r = 0; r < layout.ranks; ++r) {
+    Row& row = program.ranks.emplace_back();
+    for (int k = 0; k < rounds.steps(); ++k)
+      if (rounds.micro(k) < layout.micro_batches)
+        row.push_back({Op::evaluate, rounds.chunk(k) * layout.ranks + r, rounds.micro(k)});
+  }
+  return program;
+}
+
+}  // namespace trireme::schedule

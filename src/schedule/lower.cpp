@@ -1,0 +1,189 @@
+#include <trireme/base/check.hpp>
+#include <trireme/schedule/lower.hpp>
+#include <trireme/schedule/machine.hpp>
+
+#include <algorithm>
+
+namespace trireme::schedule {
+namespace {
+
+using Kind = Value::Kind;
+using Row = std::vector<Instr>;
+
+/// The sends that `instr` must be followed by, and the receives that must be posted before it.
+class Transfers {
+ public:
+  explicit Transfers(const ProgramLayout& layout) : layout_(layout) {}
+
+  void find(const Instr& instr) {
+    sends.clear();
+    receives.clear();
+    effects(instr, layout_, effects_);
+    for (const Value& v : effects_.writes) {
+      if (v.kind == Kind::output && v.stage + 1 < layout_.stages())
+        sends.push_back({Op::send_activation, v.stage, v.micro});
+      if (v.kind == Kind::input_gradient) sends.push_back({Op::send_gradient, v.stage, v.micro});
+    }
+    for (const Value& v : effects_.reads) {
+      if (v.kind == Kind::posted_activation)
+        receives.push_back({Op::receive_activation, v.stage, v.micro});
+      if (v.kind == Kind::posted_gradient)
+        receives.push_back({Op::receive_gradient, v.stage, v.micro});
+    }
+  }
+
+  Row sends;
+  Row receives;
+
+ private:
+  const ProgramLayout& layout_;
+  Effects effects_;
+};
+
+std::size_t lane_of(const Instr& receive) {
+  return 2 * static_cast<std::size_t>(receive.stage) + (receive.op == Op::receive_gradient ? 1 : 0);
+}
+
+/// Posts the receives of each lane in the order in which the sender starts the sends.
+class Poster {
+ public:
+  explicit Poster(const Program& program)
+      : order_(2 * static_cast<std::size_t>(program.layout.stages())),
+        next_(order_.size(), 0),
+        posted_(order_.size(),
+                std::vector<bool>(static_cast<std::size_t>(program.layout.micro_batches))) {
+    Transfers transfers(program.layout);
+    for (const Row& row : program.ranks)
+      for (const Instr& instr : row) {
+        transfers.find(instr);
+        for (const Instr& send : transfers.sends) {
+          const Instr receive = partner_of(send);
+          order_[lane_of(receive)].push_back(receive.micro);
+        }
+      }
+  }
+
+  /// Appends to `row` the receive and what its lane brings before it.
+  void post(const Instr& receive, Row& row) {
+    const std::size_t lane = lane_of(receive);
+    const auto micro = static_cast<std::size_t>(receive.micro);
+    while (!posted_[lane][micro]) {
+      Instr next = receive;  // what nobody sends is posted too: validate() will tell
+      if (next_[lane] < order_[lane].size()) next.micro = order_[lane][next_[lane]++];
+      posted_[lane][static_cast<std::size_t>(next.micro)] = true;
+      row.push_back(next);
+    }
+  }
+
+ private:
+  std::vector<std::vector<Micro>> order_;  ///< by lane
+  std::vector<std::size_t> next_;
+  std::vector<std::vector<bool>> posted_;
+};
+
+Program with_lanes(const Program& program) {
+  Program out{program.layout, {}};
+  Transfers transfers(program.layout);
+  Poster poster(program);
+  for (const Row& row : program.ranks) {
+    Row& lowered = out.ranks.emplace_back();
+    lowered.reserve(3 * row.size() + 8);
+    const auto post_for = [&](std::size_t i) {
+      if (i >= row.size()) return;
+      transfers.find(row[i]);
+      for (const Instr& receive : transfers.receives) poster.post(receive, lowered);
+    };
+    post_for(0);
+    for (std::size_t i = 0; i < row.size(); ++i) {
+      post_for(i + 1);
+      lowered.push_back(row[i]);
+      transfers.find(row[i]);
+      lowered.insert(lowered.end(), transfers.sends.begin(), transfers.sends.end());
+    }
+  }
+  return out;
+}
+
+/// See lower(). Programs that do not complete keep their lanes.
+Program with_groups(const Program& program) {
+  Program lanes = with_lanes(program);
+  Played played = play(lanes, unit_cost);
+  if (!played.mistakes.empty()) return lanes;
+  std::vector<Event> computed;
+  computed.reserve(played.timeline.events.size() / 2);
+  for (const Event& e : played.timeline.events)
+    if (is_compute(e.instr.op)) computed.push_back(e);
+  std::stable_sort(computed.begin(), computed.end(),
+                   [](const Event& a, const Event& b) { return a.end < b.end; });
+  Program out{program.layout, std::vector<Row>(program.ranks.size())};
+  for (std::size_t r = 0; r < out.ranks.size(); ++r)
+    out.ranks[r].reserve(lanes.ranks[r].size() + 8);
+  const auto row_of = [&](Stage stage) -> Row& {
+    return out.ranks[static_cast<std::size_t>(program.layout.rank_of(stage))];
+  };
+  Transfers transfers(program.layout);
+  for (std::size_t first = 0, end = 0; first < computed.size(); first = end) {
+    while (end < computed.size() && computed[end].end == computed[first].end) ++end;
+    for (std::size_t i = first; i < end; ++i)
+      row_of(computed[i].instr.stage).push_back(computed[i].instr);
+    for (std::size_t i = first; i < end; ++i) {
+      transfers.find(computed[i].instr);
+      for (const Instr& send : transfers.sends) {
+        const Instr receive = partner_of(send);
+        row_of(send.stage).push_back(send);
+        row_of(receive.stage).push_back(receive);
+      }
+    }
+  }
+  return out;
+}
+
+/// Ends each row with reductions, norm and update. Stages are reduced in the order in which their
+/// gradients are complete.
+void add_update(Program& program) {
+  const ProgramLayout& layout = program.layout;
+  const Stage last = layout.stages() - 1;
+  for (Rank r = 0; r < layout.ranks; ++r) {
+    Row& row = program.ranks[static_cast<std::size_t>(r)];
+    std::vector<Stage> stages;
+    for (auto i = row.rbegin(); i != row.rend(); ++i) {
+      const bool weights = i->op == Op::backward || i->op == Op::backward_weight;
+      if (weights && std::find(stages.begin(), stages.end(), i->stage) == stages.end())
+        stages.push_back(i->stage);
+      if (static_cast<int>(stages.size()) == layout.chunks) break;
+    }
+    for (auto s = stages.rbegin(); s != stages.rend(); ++s)
+      row.push_back({Op::reduce_gradients, *s, 0});
+    if (layout.tied && r == 0) row.push_back({Op::reduce_tied, 0, 0});
+    if (layout.tied && r > 0 && r == layout.ranks - 1) row.push_back({Op::reduce_tied, last, 0});
+    row.push_back({Op::gradient_norm, r, 0});
+    row.push_back({Op::optimizer_step, r, 0});
+  }
+}
+
+bool evaluates(const Program& program) {
+  const auto begins = [](const Row& row) { return !row.empty() && row[0].op == Op::evaluate; };
+  return std::any_of(program.ranks.begin(), program.ranks.end(), begins);
+}
+
+}  // namespace
+
+void lower(Program& program, const LowerOptions& options) {
+  const ProgramLayout& layout = program.layout;
+  check(static_cast<int>(program.ranks.size()) == layout.ranks, "a program of ",
+        program.ranks.size(), " rows for ", layout.ranks, " ranks");
+  for (std::size_t r = 0; r < program.ranks.size(); ++r)
+    for (const Instr& i : program.ranks[r]) {
+      const std::string what = misplaced(i, layout, static_cast<Rank>(r));
+      check(what.empty() && is_compute(i.op), "rank ", r, ": ", i,
+            " cannot be lowered: ", what.empty() ? "computing instructions were expected" : what);
+    }
+  const bool evaluation = evaluates(program);
+  program =
+      options.transport == Transport::ordered_groups ? with_groups(program) : with_lanes(program);
+  if (evaluation) return;
+  program.layout.tied = options.tied;
+  add_update(program);
+}
+
+}  // namespace trireme::schedule

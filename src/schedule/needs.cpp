@@ -1,0 +1,73 @@
+#include <trireme/base/check.hpp>
+#include <trireme/schedule/machine.hpp>
+#include <trireme/schedule/needs.hpp>
+
+#include <algorithm>
+
+namespace trireme::schedule {
+namespace {
+
+using Kind = Value::Kind;
+
+/// How many values of one kind are alive, and the most so far.
+struct Count {
+  Kind kind;
+  int live = 0;
+  int most = 0;
+
+  void write(const Value& v) {
+    if (v.kind == kind) most = std::max(most, ++live);
+  }
+  void free(const Value& v) {
+    if (v.kind == kind) --live;
+  }
+};
+
+/// All but the send buffers, which the whole program decides.
+Needs needs_of_row(const Program& program, Rank rank) {
+  check(rank >= 0 && rank < static_cast<int>(program.ranks.size()), "rank ", rank,
+        " of a program of ", program.ranks.size(), " rows");
+  Needs needs;
+  Count counts[] = {{Kind::saved}, {Kind::posted_activation}, {Kind::posted_gradient}};
+  Effects e;
+  for (const Instr& instr : program.ranks[static_cast<std::size_t>(rank)]) {
+    if (instr.op == Op::backward_weight) needs.split_backward = true;
+    effects(instr, program.layout, e);
+    for (Count& count : counts) {
+      for (const Value& v : e.writes) count.write(v);
+      for (const Value& v : e.frees) count.free(v);
+    }
+  }
+  needs.slots = counts[0].most;
+  needs.received_activations = counts[1].most;
+  needs.received_gradients = counts[2].most;
+  return needs;
+}
+
+int send_buffers_needed(const Program& program, Transport transport) {
+  return play(program, unit_cost, {transport, 0}).send_buffers;
+}
+
+}  // namespace
+
+Needs needs(const Program& program, Rank rank, Transport transport) {
+  Needs found = needs_of_row(program, rank);
+  found.send_buffers = send_buffers_needed(program, transport);
+  return found;
+}
+
+std::vector<Needs> needs(const Program& program, Transport transport) {
+  std::vector<Needs> all;
+  const int send_buffers = send_buffers_needed(program, transport);
+  for (Rank r = 0; r < static_cast<int>(program.ranks.size()); ++r) {
+    all.push_back(needs_of_row(program, r));
+    all.back().send_buffers = send_buffers;
+  }
+  return all;
+}
+
+int slots_needed(const Program& program, Rank rank) {
+  return needs_of_row(program, rank).slots;
+}
+
+}  // namespace trireme::schedule

@@ -1,0 +1,176 @@
+#include <trireme/base/check.hpp>
+#include <trireme/schedule/player.hpp>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+namespace trireme::schedule {
+namespace {
+
+constexpr Seconds absent = std::numeric_limits<Seconds>::quiet_NaN();
+
+bool exists(Seconds since) {
+  return !std::isnan(since);
+}
+
+}  // namespace
+
+Player::Player(const Program& program, const Cost& cost, Transport transport, int send_buffers)
+    : program_(program),
+      cost_(cost),
+      transport_(transport),
+      send_buffers_(static_cast<std::size_t>(send_buffers)),
+      states_(program.ranks.size()),
+      exists_since_(values(program.layout), absent),
+      transfers_(2 * static_cast<std::size_t>(program.layout.stages()) *
+                     static_cast<std::size_t>(program.layout.micro_batches),
+                 Transfer{absent, absent, absent, 0}),
+      started_(2 * static_cast<std::size_t>(program.layout.stages())) {
+  std::size_t events = 0;
+  for (const auto& row : program.ranks) {
+    first_event_.push_back(events);
+    events += row.size();
+  }
+  events_.resize(events);
+}
+
+Played Player::run() {
+  for (std::size_t r = 0; r < states_.size(); ++r) wake(static_cast<Rank>(r));
+  while (!runnable_.empty()) {
+    const std::size_t r = runnable_.front();
+    runnable_.pop_front();
+    states_[r].queued = false;
+    advance(r);
+    complete_groups();
+  }
+  return finish();
+}
+
+void Player::wake(Rank r) {
+  RankState& state = states_[static_cast<std::size_t>(r)];
+  if (state.queued) return;
+  state.queued = true;
+  runnable_.push_back(static_cast<std::size_t>(r));
+}
+
+void Player::advance(std::size_t r) {
+  while (true) {
+    const bool in_group = !finished(r) && is_transfer(current(r).op);
+    if (states_[r].group_open && !in_group) close_group(r);
+    if (finished(r) || !step(r)) return;
+  }
+}
+
+std::size_t Player::channel_of(const Value& v) const {
+  const bool gradient = v.kind == Kind::sent_gradient || v.kind == Kind::posted_gradient;
+  return 2 * static_cast<std::size_t>(v.stage) + (gradient ? 1 : 0);
+}
+
+std::size_t Player::transfer_of(const Value& v) const {
+  return channel_of(v) * static_cast<std::size_t>(program_.layout.micro_batches) +
+         static_cast<std::size_t>(v.micro);
+}
+
+std::size_t Player::transfer_of(const Instr& instr) const {
+  const Instr receive = is_send(instr.op) ? partner_of(instr) : instr;
+  return transfer_of(
+      {receive.op == Op::receive_gradient ? Kind::posted_gradient : Kind::posted_activation,
+       receive.stage, receive.micro});
+}
+
+void Player::record(std::size_t r, Seconds begin, Seconds end) {
+  RankState& state = states_[r];
+  events_[event_index(r, state.position)] = {static_cast<Rank>(r), static_cast<int>(state.position),
+                                             current(r), begin, end};
+  state.free_at = end;
+  ++state.position;
+}
+
+/// Runs the rank's current instruction if it can begin.
+bool Player::step(std::size_t r) {
+  const Instr& instr = current(r);
+  if (!misplaced(instr, program_.layout, static_cast<Rank>(r)).empty()) return false;
+  effects(instr, program_.layout, effects_);
+  Seconds begin = states_[r].free_at;
+  for (const Value& v : effects_.reads) {
+    const Seconds since = exists_since_[index_of(v, program_.layout)];
+    if (!exists(since)) return false;
+    begin = std::max(begin, since);
+  }
+  if (is_collective(instr.op)) return step_collective(r, begin);
+  if (is_send(instr.op) && !may_send(effects_.writes.front(), begin)) return false;
+  const Seconds end = begin + (is_receive(instr.op) ? 0 : cost_(instr));
+  if (is_transfer(instr.op)) {
+    record(r, begin, end);
+    if (transport_ == Transport::independent_lanes)
+      start_lane(r, instr, effects_.writes.front(), begin);
+    else
+      enter_group(r, end);
+    return true;
+  }
+  for (const Value& v : effects_.writes) exists_since_[index_of(v, program_.layout)] = end;
+  record(r, begin, end);
+  return true;
+}
+
+/// Enters the collective once, and passes it when all have come.
+bool Player::step_collective(std::size_t r, Seconds begin) {
+  const Instr& instr = current(r);
+  Collective& c = collectives_[instr.op == Op::reduce_tied ? 0 : 1];
+  const int members = members_of(instr.op, program_.layout);
+  if (!states_[r].at_collective) {
+    states_[r].at_collective = true;
+    c.begin = c.arrived == 0 ? begin : std::max(c.begin, begin);
+    if (++c.arrived == members)
+      for (std::size_t other = 0; other < states_.size(); ++other)
+        if (states_[other].at_collective) wake(static_cast<Rank>(other));
+  }
+  if (c.arrived < members) return false;
+  const Seconds end = c.begin + cost_(instr);
+  for (const Value& v : effects_.writes) exists_since_[index_of(v, program_.layout)] = end;
+  states_[r].at_collective = false;
+  record(r, c.begin, end);
+  if (++c.left == members) c = {};
+  return true;
+}
+
+/// Whether the message's channel has a free send buffer, and from when on.
+bool Player::may_send(const Value& message, Seconds& begin) {
+  std::vector<Micro>& started = started_[channel_of(message)];
+  if (started.size() >= send_buffers_) {
+    const Micro earlier = started[started.size() - send_buffers_];
+    const Seconds freed = transfers_[transfer_of({message.kind, message.stage, earlier})].freed;
+    if (!exists(freed)) return false;
+    begin = std::max(begin, freed);
+  }
+  started.push_back(message.micro);
+  return true;
+}
+
+/// Independent lanes: arrives once both sides are there.
+void Player::start_lane(std::size_t r, const Instr& instr, const Value& message, Seconds at) {
+  Transfer& t = transfers_[transfer_of(message)];
+  const bool sends = is_send(instr.op);
+  (sends ? t.sent : t.posted) = at;
+  if (!sends) t.event = event_index(r, states_[r].position - 1);
+  if (!exists(t.sent) || !exists(t.posted)) return;
+  const Instr receive = sends ? partner_of(instr) : instr;
+  const Seconds begin = std::max(t.sent, t.posted);
+  events_[t.event].begin = begin;
+  events_[t.event].end = begin + cost_(receive);
+  t.freed = events_[t.event].end;
+  arrive(receive, t.freed);
+  wake(static_cast<Rank>(r));
+  wake(peer_of(instr, program_.layout));
+}
+
+/// From now on the consumer of `receive` may run.
+void Player::arrive(const Instr& receive, Seconds at) {
+  const bool gradient = receive.op == Op::receive_gradient;
+  for (const Kind kind : {gradient ? Kind::sent_gradient : Kind::sent_activation,
+                          gradient ? Kind::posted_gradient : Kind::posted_activation})
+    exists_since_[index_of({kind, receive.stage, receive.micro}, program_.layout)] = at;
+}
+
+}  // namespace trireme::schedule

@@ -1,0 +1,295 @@
+#include <trireme/base/text.hpp>
+#include <trireme/schedule/machine.hpp>
+#include <trireme/schedule/needs.hpp>
+#include <trireme/schedule/validate.hpp>
+
+#include <algorithm>
+#include <optional>
+#include <utility>
+
+namespace trireme::schedule {
+namespace {
+
+using Kind = Value::Kind;
+using Row = std::vector<Instr>;
+
+constexpr std::size_t most_mistakes = 32;  // that are listed; one cause can have thousands
+
+enum class State : std::uint8_t { absent, written, freed };
+
+/// An instruction with its place.
+struct Placed {
+  Rank rank = 0;
+  std::size_t position = 0;
+  Instr instr;
+};
+
+/// Everything that can be told without playing: rows by themselves, and lanes and collectives by
+/// comparing rows.
+class Checker {
+ public:
+  Checker(const Program& program, Transport transport, const ValidateOptions& options)
+      : program_(program),
+        layout_(program.layout),
+        transport_(transport),
+        options_(options),
+        states_(values(layout_), State::absent),
+        sends_(lanes()),
+        receives_(lanes()) {}
+
+  std::vector<std::string> run() {
+    if (!check_placement()) return finish();
+    for (Rank r = 0; r < layout_.ranks; ++r) check_row(r);
+    check_completeness();
+    check_lanes();
+    check_collectives();
+    check_slots();
+    return finish();
+  }
+
+ private:
+  const Row& row(Rank r) const { return program_.ranks[static_cast<std::size_t>(r)]; }
+
+  void report(Rank r, std::size_t position, const Instr& instr, const std::string& what) {
+    report(r, text(position), instr, what);
+  }
+  void report(Rank r, const std::string& position, const Instr& instr, const std::string& what) {
+    if (mistakes_.size() < most_mistakes)
+      mistakes_.push_back(
+          text("rank ", r, ", position ", position, ", ", to_string(instr), ": ", what));
+    else
+      ++more_;
+  }
+  void report_missing(Stage stage, const Instr& instr) {
+    const Rank r = layout_.rank_of(stage);
+    report(r, text(row(r).size(), " (the end)"), instr, "is missing");
+  }
+  std::vector<std::string> finish() {
+    if (more_ > 0) mistakes_.push_back(text("and ", more_, " more mistakes"));
+    return std::move(mistakes_);
+  }
+
+  bool check_placement() {
+    if (static_cast<int>(program_.ranks.size()) != layout_.ranks) {
+      mistakes_.push_back(
+          text("the program has ", program_.ranks.size(), " rows for ", layout_.ranks, " ranks"));
+      return false;
+    }
+    for (Rank r = 0; r < layout_.ranks; ++r)
+      for (std::size_t p = 0; p < row(r).size(); ++p)
+        if (const std::string what = misplaced(row(r)[p], layout_, r); !what.empty())
+          report(r, p, row(r)[p], what);
+    return mistakes_.empty();
+  }
+
+  /// Where the row writes `v`, if it does.
+  std::optional<std::size_t> find_writer(Rank r, const Value& v) const {
+    for (std::size_t p = 0; p < row(r).size(); ++p) {
+      const Effects e = effects(row(r)[p], layout_);
+      if (std::find(e.writes.begin(), e.writes.end(), v) != e.writes.end()) return p;
+    }
+    return std::nullopt;
+  }
+
+  void check_row(Rank r) {
+    std::vector<Placed> unsent;  // outputs in scratch
+    for (std::size_t p = 0; p < row(r).size(); ++p) {
+      const Instr& instr = row(r)[p];
+      effects(instr, layout_, effects_);
+      check_reads(r, p);
+      check_writes(r, p);
+      for (const Value& v : effects_.frees) states_[index_of(v, layout_)] = State::freed;
+      if (is_compute(instr.op)) {
+        for (const Placed& send : unsent)
+          report(r, p, instr,
+                 text("overwrites the output that ", to_string(send.instr),
+                      " sends; the send comes directly behind position ", send.position));
+        unsent.clear();
+        if (has(Kind::output) && instr.stage + 1 < layout_.stages())
+          unsent.push_back({r, p, {Op::send_activation, instr.stage, instr.micro}});
+        if (has(Kind::input_gradient))
+          unsent.push_back({r, p, {Op::send_gradient, instr.stage, instr.micro}});
+      } else if (is_send(instr.op)) {
+        std::erase_if(unsent, [&](const Placed& send) { return send.instr == instr; });
+        sends_[lane(r, instr)].push_back({r, p, instr});
+      } else if (is_receive(instr.op)) {
+        receives_[lane(peer_of(instr, layout_), instr)].push_back({r, p, instr});
+      }
+    }
+    for (const Placed& send : unsent)
+      report(r, text(row(r).size(), " (the end)"), send.instr, "is missing");
+  }
+
+  bool has(Kind kind) const {
+    return std::any_of(effects_.writes.begin(), effects_.writes.end(),
+                       [kind](const Value& v) { return v.kind == kind; });
+  }
+
+  void check_reads(Rank r, std::size_t p) {
+    for (const Value& v : effects_.reads) {
+      if (v.kind == Kind::sent_activation || v.kind == Kind::sent_gradient) continue;  // elsewhere
+      const State state = states_[index_of(v, layout_)];
+      if (state == State::written) continue;
+      if (state == State::freed) {
+        report(r, p, row(r)[p], text("needs ", to_string(v), ", which was used up before"));
+        continue;
+      }
+      const auto writer = find_writer(r, v);
+      report(r, p, row(r)[p],
+             text("needs ", to_string(v), ", which ",
+                  writer ? text("comes later, at position ", *writer, " (",
+                                to_string(row(r)[*writer]), ")")
+                         : text("nothing on this rank provides")));
+    }
+  }
+
+  void check_writes(Rank r, std::size_t p) {
+    for (const Value& v : effects_.writes) {
+      State& state = states_[index_of(v, layout_)];
+      if (state != State::absent)
+        report(r, p, row(r)[p], text("provides ", to_string(v), " a second time"));
+      state = State::written;
+    }
+  }
+
+  bool was_written(Kind kind, Stage s, Micro m) const {
+    return states_[index_of({kind, s, m}, layout_)] != State::absent;
+  }
+
+  void check_completeness() {
+    bool evaluates = false;
+    bool trains = false;
+    for (const Row& row : program_.ranks)
+      for (const Instr& i : row) (i.op == Op::evaluate ? evaluates : trains) |= is_compute(i.op);
+    if (evaluates && trains) report_mixture();
+    for (Stage s = 0; s < layout_.stages(); ++s)
+      for (Micro m = 0; m < layout_.micro_batches; ++m) {
+        if (!was_written(Kind::output, s, m))
+          report_missing(s, {evaluates ? Op::evaluate : Op::forward, s, m});
+        if (!evaluates && !was_written(Kind::weight_gradient, s, m))
+          report_missing(s, {Op::backward, s, m});
+      }
+    if (evaluates) return;
+    for (Stage s = 0; s < layout_.stages(); ++s) {
+      if (!was_written(Kind::reduced, s, 0)) report_missing(s, {Op::reduce_gradients, s, 0});
+      if (!was_written(Kind::weights, s, 0))
+        report_missing(s, {Op::optimizer_step, layout_.rank_of(s), 0});
+    }
+    const Stage last = layout_.stages() - 1;
+    if (!layout_.tied) return;
+    if (!was_written(Kind::tied, 0, 0)) report_missing(0, {Op::reduce_tied, 0, 0});
+    if (layout_.ranks > 1 && !was_written(Kind::tied, last, 0))
+      report_missing(last, {Op::reduce_tied, last, 0});
+  }
+
+  void report_mixture() {
+    for (Rank r = 0; r < layout_.ranks; ++r)
+      for (std::size_t p = 0; p < row(r).size(); ++p)
+        if (row(r)[p].op == Op::evaluate) report(r, p, row(r)[p], "is in a program for training");
+  }
+
+  /// Lanes by channel, or under ordered groups by (sender, direction); with one or two ranks both
+  /// directions lead to the same peer.
+  std::size_t lanes() const {
+    return 2 * static_cast<std::size_t>(transport_ == Transport::ordered_groups ? layout_.ranks
+                                                                                : layout_.stages());
+  }
+  std::size_t lane(Rank sender, const Instr& instr) const {
+    const bool gradient = instr.op == Op::send_gradient || instr.op == Op::receive_gradient;
+    if (transport_ == Transport::ordered_groups)
+      return 2 * static_cast<std::size_t>(sender) + (gradient && layout_.ranks > 2 ? 1 : 0);
+    const Stage receiver = is_receive(instr.op) ? instr.stage : partner_of(instr).stage;
+    return 2 * static_cast<std::size_t>(receiver) + (gradient ? 1 : 0);
+  }
+
+  void check_lanes() {
+    for (std::size_t l = 0; l < sends_.size(); ++l) {
+      const std::size_t both = std::min(sends_[l].size(), receives_[l].size());
+      bool in_order = true;
+      for (std::size_t i = 0; i < both && in_order; ++i) {
+        const Placed& send = sends_[l][i];
+        const Placed& receive = receives_[l][i];
+        in_order = partner_of(send.instr) == receive.instr;
+        if (!in_order)
+          report(receive.rank, receive.position, receive.instr,
+                 text("is number ", i, " of its lane, where ", to_string(send.instr), " (rank ",
+                      send.rank, ", position ", send.position, ") is sent"));
+      }
+      for (const auto* side : {&sends_[l], &receives_[l]})
+        for (std::size_t i = both; in_order && i < side->size(); ++i)
+          report((*side)[i].rank, (*side)[i].position, (*side)[i].instr,
+                 text("has no ", to_string(partner_of((*side)[i].instr)), " on rank ",
+                      peer_of((*side)[i].instr, layout_)));
+    }
+  }
+
+  std::vector<Placed> collectives_of(Rank r) const {
+    std::vector<Placed> found;
+    for (std::size_t p = 0; p < row(r).size(); ++p)
+      if (is_collective(row(r)[p].op)) found.push_back({r, p, row(r)[p]});
+    return found;
+  }
+
+  /// Rank 0 is a member of all; every other rank must call those it shares in the same order.
+  void check_collectives() {
+    const std::vector<Placed> first = collectives_of(0);
+    for (Rank r = 1; r < layout_.ranks; ++r) {
+      const std::vector<Placed> mine = collectives_of(r);
+      std::vector<Placed> shared;
+      for (const Placed& c : first)
+        if (c.instr.op == Op::gradient_norm || r == layout_.ranks - 1) shared.push_back(c);
+      for (std::size_t i = 0; i < std::min(mine.size(), shared.size()); ++i) {
+        if (mine[i].instr.op == shared[i].instr.op) continue;
+        report(r, mine[i].position, mine[i].instr,
+               text("is this rank's collective number ", i, ", where rank 0 has ",
+                    to_string(shared[i].instr), " (position ", shared[i].position,
+                    "); the order must be the same"));
+        break;
+      }
+      for (const std::vector<Placed>* side : {&mine, &std::as_const(shared)})
+        for (std::size_t i = std::min(mine.size(), shared.size()); i < side->size(); ++i)
+          report((*side)[i].rank, (*side)[i].position, (*side)[i].instr,
+                 text("is a collective that rank ", side == &mine ? 0 : r, " does not come to"));
+    }
+  }
+
+  void check_slots() {
+    if (options_.slots <= 0) return;
+    for (Rank r = 0; r < layout_.ranks; ++r) {
+      int live = 0;
+      for (std::size_t p = 0; p < row(r).size(); ++p) {
+        effects(row(r)[p], layout_, effects_);
+        for (const Value& v : effects_.writes) live += v.kind == Kind::saved;
+        if (live > options_.slots) {
+          report(r, p, row(r)[p],
+                 text("needs slot number ", live, " of saved activations, the limit is ",
+                      options_.slots, " (the whole row needs ", slots_needed(program_, r), ")"));
+          break;
+        }
+        for (const Value& v : effects_.frees) live -= v.kind == Kind::saved;
+      }
+    }
+  }
+
+  const Program& program_;
+  const ProgramLayout& layout_;
+  const Transport transport_;
+  const ValidateOptions& options_;
+  std::vector<State> states_;
+  std::vector<std::vector<Placed>> sends_;
+  std::vector<std::vector<Placed>> receives_;
+  std::vector<std::string> mistakes_;
+  std::size_t more_ = 0;
+  Effects effects_;
+};
+
+}  // namespace
+
+std::vector<std::string> validate(const Program& program, Transport transport,
+                                  const ValidateOptions& options) {
+  std::vector<std::string> mistakes = Checker(program, transport, options).run();
+  if (!mistakes.empty()) return mistakes;
+  return play(program, unit_cost, {transport, options.send_buffers}).mistakes;
+}
+
+}  // namespace trireme::schedule
