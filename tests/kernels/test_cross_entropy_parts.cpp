@@ -148,9 +148,9 @@ TYPED_TEST(CrossEntropyOfParts, StatisticsAreThoseOfThePart) {
   }
 }
 
-/// On devices the order of a sum is fixed by the team, whose size depends on the kernel.
+/// On devices the order of a sum is fixed by the team, whose size depends on the kernel: both are
+/// off by the same bound.
 TYPED_TEST(CrossEntropyOfParts, OnePartHasTheBitsOfTheFusedKernel) {
-  if (!exec_on_host) GTEST_SKIP() << "holds on hosts";
   using T = TypeParam;
   for (const std::int64_t r : sizes)
     for (const std::int64_t v : {1, 13, 128, 4096, 9001})
@@ -162,8 +162,15 @@ TYPED_TEST(CrossEntropyOfParts, OnePartHasTheBitsOfTheFusedKernel) {
         cross_entropy_forward_backward<T>(Exec{}, loss.flat(), fused.matrix(r, v),
                                           DeviceArray<std::int32_t>(targets).flat(), 1.0 / 37);
         const auto found = cross_entropy_in_parts<T>(logits, targets, {0, v}, 1.0 / 37);
-        ASSERT_EQ(found.loss, loss.values()) << r << ' ' << v << ' ' << spread;
-        ASSERT_EQ(found.gradient, fused.values()) << r << ' ' << v << ' ' << spread;
+        const std::vector<T> gradient = fused.values();
+        const auto bound = [&](std::size_t row) {
+          if (exec_on_host) return 0.0;
+          return 4 * sum_error(at(v), 1, width_of(logits, row, at(v)), TestFixture::eps) +
+                 8 * double_eps * std::abs(found.loss[row]);
+        };
+        expect_close(found.loss, loss.values(), bound);
+        expect_close(found.gradient, std::vector<double>(gradient.begin(), gradient.end()),
+                     [&](std::size_t i) { return bound(i / at(v)); });
       }
 }
 
