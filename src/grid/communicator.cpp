@@ -1,5 +1,6 @@
 #include <trireme/base/check.hpp>
 #include <trireme/grid/communicator.hpp>
+#include <trireme/grid/heartbeat.hpp>
 #include <trireme/tensor/fence.hpp>
 
 #include <mpi.h>
@@ -7,65 +8,36 @@
 #include <sched.h>
 
 #include <algorithm>
-#include <climits>
-#include <type_traits>
+#include <numeric>
 #include <utility>
 
 namespace trireme::grid {
 namespace {
 
-void mpi(int code, const char* what, const std::string& communicator) {
-  if (code == MPI_SUCCESS) return;
-  char message[MPI_MAX_ERROR_STRING];
-  int length = 0;
-  MPI_Error_string(code, message, &length);
-  throw Error(text("MPI: ", what, " on ", communicator, ": ",
-                   std::string_view(message, static_cast<size_t>(length))));
+/// MPI promises tags up to 32767; what it allows beyond is asked for once per communicator.
+int highest_tag() {
+  void* value = nullptr;
+  int found = 0;
+  MPI_Comm_get_attr(MPI_COMM_WORLD, MPI_TAG_UB, &value, &found);
+  return found != 0 ? *static_cast<int*>(value) : 32767;
 }
 
-template <class T>
-MPI_Datatype datatype();
-template <>
-MPI_Datatype datatype<float>() {
-  return MPI_FLOAT;
-}
-template <>
-MPI_Datatype datatype<double>() {
-  return MPI_DOUBLE;
-}
-template <>
-MPI_Datatype datatype<std::int64_t>() {
-  return MPI_INT64_T;
-}
-
-MPI_Op operation(Reduction reduction) {
-  switch (reduction) {
-    case Reduction::sum:
-      return MPI_SUM;
-    case Reduction::maximum:
-      return MPI_MAX;
-    case Reduction::minimum:
-      return MPI_MIN;
-  }
-  return MPI_OP_NULL;
+std::vector<int> world_ranks_of(MPI_Comm communicator, int size) {
+  std::vector<int> mine(static_cast<std::size_t>(size));
+  std::vector<int> world(mine.size());
+  std::iota(mine.begin(), mine.end(), 0);
+  MPI_Group group = MPI_GROUP_NULL;
+  MPI_Group all = MPI_GROUP_NULL;
+  MPI_Comm_group(communicator, &group);
+  MPI_Comm_group(MPI_COMM_WORLD, &all);
+  MPI_Group_translate_ranks(group, size, mine.data(), all, world.data());
+  MPI_Group_free(&group);
+  MPI_Group_free(&all);
+  return world;
 }
 
-int count(std::size_t elements) {
-  check(elements <= static_cast<std::size_t>(INT_MAX), "one MPI message of ", elements,
-        " elements; use smaller buckets ([parallel] bucket_bytes)");
-  return static_cast<int>(elements);
-}
-
-/// Kernels have run when their launch returns.
-#if defined(KOKKOS_ENABLE_SERIAL)
-constexpr bool in_calling_thread = std::is_same_v<Exec, Kokkos::Serial>;
-#else
-constexpr bool in_calling_thread = false;
-#endif
-
-template <class Space>
-auto bytes_at(std::byte* data, std::size_t bytes) {
-  return Kokkos::View<std::byte*, Space, Unmanaged>(data, bytes);
+MPI_Request& message(Operation& operation) {
+  return operation.messages.emplace_back(MPI_REQUEST_NULL);
 }
 
 }  // namespace
@@ -73,93 +45,136 @@ auto bytes_at(std::byte* data, std::size_t bytes) {
 Communicator::Communicator(MPI_Comm communicator, std::string name)
     : communicator_(communicator), name_(std::move(name)) {
   MPI_Comm_set_errhandler(communicator_, MPI_ERRORS_RETURN);
-  mpi(MPI_Comm_rank(communicator_, &rank_), "rank", name_);
-  mpi(MPI_Comm_size(communicator_, &size_), "size", name_);
+  expect_mpi(MPI_Comm_rank(communicator_, &rank_), "rank", name_);
+  expect_mpi(MPI_Comm_size(communicator_, &size_), "size", name_);
+  world_ranks_ = world_ranks_of(communicator_, size_);
+  const int highest = highest_tag();
+  lanes_ = highest / 2 + 1;
+  tag_pairs_ = (highest - lanes_ + 1) / 2;
 }
 
 Communicator::~Communicator() {
-  if (communicator_ != MPI_COMM_WORLD && communicator_ != MPI_COMM_SELF)
-    MPI_Comm_free(&communicator_);
+  for (const auto& operation : operations_) remove_pending(*operation);
+  if (communicator_ != MPI_COMM_WORLD) MPI_Comm_free(&communicator_);
 }
 
-void Communicator::wait(MPI_Request& request, const char* what) {
-  int done = 0;
-  mpi(MPI_Test(&request, &done, MPI_STATUS_IGNORE), what, name_);
-  while (done == 0) {
-    sched_yield();
-    mpi(MPI_Test(&request, &done, MPI_STATUS_IGNORE), what, name_);
+std::unique_ptr<Communicator> Communicator::split(int colour, int position, std::string name) {
+  MPI_Comm part = MPI_COMM_NULL;
+  expect_mpi(MPI_Comm_split(communicator_, colour, position, &part), "split", name_);
+  return std::make_unique<Communicator>(part, std::move(name));
+}
+
+std::unique_ptr<Communicator> Communicator::alone(std::string name) {
+  MPI_Comm copy = MPI_COMM_NULL;  // of its own, so that its lanes are
+  expect_mpi(MPI_Comm_dup(MPI_COMM_SELF, &copy), "copy", name);
+  return std::make_unique<Communicator>(copy, std::move(name));
+}
+
+Operation& Communicator::take(const char* verb, std::int64_t number) {
+  if (idle_operations_.empty()) {
+    Operation& made = *operations_.emplace_back(std::make_unique<Operation>());
+    made.communicator = name_;
+    made.mpi = communicator_;
+    made.rank = rank_;
+    made.ranks = size_;
+    idle_operations_.push_back(&made);
   }
+  Operation& operation = *idle_operations_.back();
+  idle_operations_.pop_back();
+  operation.verb = verb;
+  operation.number = number;
+  operation.peer = -1;
+  operation.then = nullptr;
+  operation.messages.clear();
+  return operation;
 }
 
-void Communicator::wait(Request& request, const char* what) {
-  if (request.active()) wait(request.request_, what);
-  if (!request.staged_) return;
-  const Request::Staged staged = *std::exchange(request.staged_, std::nullopt);
-  Kokkos::deep_copy(staged.exec, bytes_at<Memory>(staged.to, staged.bytes),
-                    bytes_at<StagingMemory>(staged.buffer.data(), staged.bytes));
-  fence(staged.exec, "grid/wait copies a result to the device");
-  idle_buffers_.push_back(staged.buffer);
+Operation& Communicator::take_collective(const char* verb) {
+  Operation& operation = take(verb, collectives_++);
+  operation.tag = lanes_ + static_cast<int>(operation.number % tag_pairs_) * 2;
+  return operation;
+}
+
+void Communicator::give_back(Operation& operation) {
+  give_back(operation.scratch);
+  give_back(operation.staged);
+  operation.copy_back.reset();
+  idle_operations_.push_back(&operation);
 }
 
 StagingBuffer Communicator::take_buffer(std::size_t bytes) {
-  const auto fits = std::find_if(idle_buffers_.begin(), idle_buffers_.end(),
-                                 [&](const StagingBuffer& b) { return b.extent(0) >= bytes; });
-  if (fits == idle_buffers_.end()) return StagingBuffer("grid/staging", bytes);
-  const StagingBuffer buffer = *fits;
-  idle_buffers_.erase(fits);
+  // The smallest that fits, so that a small message does not take the place of a large one's.
+  auto best = idle_buffers_.end();
+  for (auto b = idle_buffers_.begin(); b != idle_buffers_.end(); ++b)
+    if (b->extent(0) >= bytes && (best == idle_buffers_.end() || b->extent(0) < best->extent(0)))
+      best = b;
+  if (best == idle_buffers_.end())
+    return StagingBuffer(Kokkos::view_alloc(Kokkos::WithoutInitializing, "grid/staging"), bytes);
+  const StagingBuffer buffer = *best;
+  idle_buffers_.erase(best);
   return buffer;
+}
+
+void Communicator::give_back(StagingBuffer& buffer) {
+  if (buffer.extent(0) > 0) idle_buffers_.push_back(std::exchange(buffer, StagingBuffer()));
+}
+
+void Communicator::wait(Operation& operation, const char* what) {
+  if (advance(operation)) return;
+  const Heartbeat::Waiting waiting({operation.verb, what, name_, operation.number, operation.peer});
+  while (!advance(operation)) {
+    advance_pending();
+    sched_yield();
+  }
 }
 
 void Communicator::progress() {
   if (size_ == 1) return;
   int flag = 0;
-  mpi(MPI_Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, communicator_, &flag, MPI_STATUS_IGNORE), "progress",
-      name_);
+  expect_mpi(MPI_Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, communicator_, &flag, MPI_STATUS_IGNORE),
+             "progress", name_);
+  advance_pending();
 }
 
 template <class T>
-Request Communicator::start_all_reduce(const Exec& exec, View1<T> data, Reduction reduction) {
-  Request request;
-  if (size_ == 1 || data.extent(0) == 0) return request;
-  void* on_host = data.data();
-  if (staged_) {
-    const std::size_t bytes = data.extent(0) * sizeof(T);
-    auto* device = reinterpret_cast<std::byte*>(data.data());
-    request.staged_ = {exec, take_buffer(bytes), device, bytes};
-    on_host = request.staged_->buffer.data();
-    Kokkos::deep_copy(exec, bytes_at<StagingMemory>(request.staged_->buffer.data(), bytes),
-                      bytes_at<Memory>(device, bytes));
+void Communicator::post_all_reduce(Operation& operation, T* data, std::int64_t n,
+                                   Reduction reduction) {
+  if constexpr (std::is_floating_point_v<T>) {
+    if (reduction == Reduction::sum) {
+      const auto bytes = ordered_sum_scratch_bytes(n, sizeof(T), size_);
+      operation.scratch = take_buffer(static_cast<std::size_t>(bytes));
+      post_ordered_sum(operation, data, n);
+      add_pending(operation);
+      return;
+    }
   }
-  if (!in_calling_thread) fence(exec, "grid/all_reduce reads what kernels wrote");
-  mpi(MPI_Iallreduce(MPI_IN_PLACE, on_host, count(data.extent(0)), datatype<T>(),
-                     operation(reduction), communicator_, &request.request_),
-      "all_reduce", name_);
-  return request;
-}
-
-template <class T>
-void Communicator::all_reduce(const Exec& exec, View1<T> data, Reduction reduction,
-                              const char* what) {
-  Request request = start_all_reduce(exec, data, reduction);
-  wait(request, what);
+  // The order of what is exact does not matter.
+  const MPI_Op op = reduction == Reduction::sum       ? MPI_SUM
+                    : reduction == Reduction::maximum ? MPI_MAX
+                                                      : MPI_MIN;
+  expect_mpi(MPI_Iallreduce(MPI_IN_PLACE, data, message_count(n), datatype<T>(), op, communicator_,
+                            &message(operation)),
+             operation.verb, name_);
 }
 
 template <class T>
 void Communicator::all_reduce(std::span<T> data, Reduction reduction, const char* what) {
-  if (size_ == 1) return;
-  MPI_Request request = MPI_REQUEST_NULL;
-  mpi(MPI_Iallreduce(MPI_IN_PLACE, data.data(), count(data.size()), datatype<T>(),
-                     operation(reduction), communicator_, &request),
-      what, name_);
-  wait(request, what);
+  if (size_ == 1 || data.empty()) return;
+  Operation& operation = take_collective("all_reduce");
+  post_all_reduce(operation, data.data(), static_cast<std::int64_t>(data.size()), reduction);
+  wait(operation, what);
+  remove_pending(operation);
+  give_back(operation);
 }
 
 void Communicator::broadcast(std::span<std::byte> data, int root, const char* what) {
   if (size_ == 1) return;
-  MPI_Request request = MPI_REQUEST_NULL;
-  mpi(MPI_Ibcast(data.data(), count(data.size()), MPI_BYTE, root, communicator_, &request), what,
-      name_);
-  wait(request, what);
+  Operation& operation = take_collective("broadcast");
+  expect_mpi(MPI_Ibcast(data.data(), message_count(std::ssize(data)), MPI_BYTE, root, communicator_,
+                        &message(operation)),
+             what, name_);
+  wait(operation, what);
+  give_back(operation);
 }
 
 std::string Communicator::broadcast(const std::string& value, int root, const char* what) {
@@ -173,31 +188,35 @@ std::string Communicator::broadcast(const std::string& value, int root, const ch
 std::vector<std::int64_t> Communicator::all_gather(std::int64_t value, const char* what) {
   std::vector<std::int64_t> all(static_cast<std::size_t>(size_), value);
   if (size_ == 1) return all;
-  MPI_Request request = MPI_REQUEST_NULL;
-  mpi(MPI_Iallgather(&value, 1, MPI_INT64_T, all.data(), 1, MPI_INT64_T, communicator_, &request),
-      what, name_);
-  wait(request, what);
+  Operation& operation = take_collective("all_gather");
+  expect_mpi(MPI_Iallgather(&value, 1, MPI_INT64_T, all.data(), 1, MPI_INT64_T, communicator_,
+                            &message(operation)),
+             what, name_);
+  wait(operation, what);
+  give_back(operation);
   return all;
 }
 
 std::vector<std::string> Communicator::gather(const std::string& value, int root,
                                               const char* what) {
   if (size_ == 1) return {value};
-  const auto sizes = all_gather(static_cast<std::int64_t>(value.size()), what);
+  const auto sizes = all_gather(std::ssize(value), what);
   std::vector<int> counts;
   std::vector<int> offsets;
   std::int64_t total = 0;
   for (const std::int64_t n : sizes) {
-    counts.push_back(count(static_cast<std::size_t>(n)));
-    offsets.push_back(count(static_cast<std::size_t>(total)));
+    counts.push_back(message_count(n));
+    offsets.push_back(message_count(total));
     total += n;
   }
   std::string joined(rank_ == root ? static_cast<std::size_t>(total) : 0, '\0');
-  MPI_Request request = MPI_REQUEST_NULL;
-  mpi(MPI_Igatherv(value.data(), count(value.size()), MPI_BYTE, joined.data(), counts.data(),
-                   offsets.data(), MPI_BYTE, root, communicator_, &request),
-      what, name_);
-  wait(request, what);
+  Operation& operation = take_collective("gather");
+  expect_mpi(MPI_Igatherv(value.data(), message_count(std::ssize(value)), MPI_BYTE, joined.data(),
+                          counts.data(), offsets.data(), MPI_BYTE, root, communicator_,
+                          &message(operation)),
+             what, name_);
+  wait(operation, what);
+  give_back(operation);
   std::vector<std::string> parts;
   for (std::size_t i = 0; rank_ == root && i < sizes.size(); ++i)
     parts.push_back(
@@ -205,26 +224,16 @@ std::vector<std::string> Communicator::gather(const std::string& value, int root
   return parts;
 }
 
-std::unique_ptr<Communicator> Communicator::split(int colour, int position, std::string name) {
-  MPI_Comm part = MPI_COMM_NULL;
-  mpi(MPI_Comm_split(communicator_, colour, position, &part), "split", name_);
-  return std::make_unique<Communicator>(part, std::move(name));
-}
-
-std::unique_ptr<Communicator> Communicator::self() {
-  return std::make_unique<Communicator>(MPI_COMM_SELF, "self");
-}
-
 void Communicator::barrier(const char* what) {
   if (size_ == 1) return;
-  MPI_Request request = MPI_REQUEST_NULL;
-  mpi(MPI_Ibarrier(communicator_, &request), what, name_);
-  wait(request, what);
+  Operation& operation = take_collective("barrier");
+  expect_mpi(MPI_Ibarrier(communicator_, &message(operation)), what, name_);
+  wait(operation, what);
+  give_back(operation);
 }
 
-#define TRIREME_INSTANTIATE(T)                                                              \
-  template Request Communicator::start_all_reduce<T>(const Exec&, View1<T>, Reduction);     \
-  template void Communicator::all_reduce<T>(const Exec&, View1<T>, Reduction, const char*); \
+#define TRIREME_INSTANTIATE(T)                                                             \
+  template void Communicator::post_all_reduce<T>(Operation&, T*, std::int64_t, Reduction); \
   template void Communicator::all_reduce<T>(std::span<T>, Reduction, const char*);
 TRIREME_INSTANTIATE(float)
 TRIREME_INSTANTIATE(double)

@@ -1,5 +1,6 @@
 #include <trireme/base/log.hpp>
 #include <trireme/grid/runtime.hpp>
+#include <trireme/grid/watchdog.hpp>
 #include <trireme/tensor/views.hpp>
 
 #include <mpi.h>
@@ -78,6 +79,7 @@ ExitCode Runtime::guard(const std::function<ExitCode()>& work) {
 }
 
 void Runtime::abort(const Error& error) {
+  Watchdog::silence();
   // Ranks often fail of the same cause within an instant: the lowest speaks first and ends the
   // others.
   if (rank() > 0) usleep(static_cast<useconds_t>(std::min(100'000 + 10'000 * rank(), 1'000'000)));
@@ -89,24 +91,27 @@ void Runtime::abort(const Error& error) {
   _exit(static_cast<int>(error.code()));
 }
 
-namespace {
-
-std::unique_ptr<Communicator> along(Communicator& world, const layout::ProcessGrid& grid,
-                                    Axis axis) {
-  return world.split(grid.colour(axis, world.rank()), grid.position(axis, world.rank()),
-                     std::string(name_of(axis)));
-}
-
-}  // namespace
-
 Grid::Grid(Communicator& world, const layout::ProcessGrid& process_grid)
-    : world_(world),
-      process_grid_(process_grid),
-      data_(along(world, process_grid, Axis::data)),
-      pipeline_(along(world, process_grid, Axis::pipeline)),
-      tensor_(along(world, process_grid, Axis::tensor)) {
+    : world_(world), process_grid_(process_grid) {
   check(process_grid.ranks() == world.size(), "a grid of ", process_grid.ranks(),
         " ranks in a world of ", world.size());
+  const layout::Coordinates at = coordinates();
+  const int last = process_grid.size(Axis::pipeline) - 1;
+  data_ = along(world, Axis::data);
+  model_ = process_grid.model_ranks() == 1 ? Communicator::alone("model")
+                                           : world.split(at.data, world.rank(), "model");
+  pipeline_ = along(*model_, Axis::pipeline);
+  tensor_ = along(*model_, Axis::tensor);
+  const bool end = at.pipeline == 0 || at.pipeline == last;
+  embedding_ = last == 0 ? Communicator::alone("embedding")
+                         : pipeline_->split(end ? 0 : at.pipeline, at.pipeline, "embedding");
+}
+
+std::unique_ptr<Communicator> Grid::along(Communicator& larger, Axis axis) const {
+  const std::string name(name_of(axis));
+  if (process_grid_.size(axis) == 1) return Communicator::alone(name);
+  return larger.split(process_grid_.colour(axis, world_.rank()),
+                      process_grid_.position(axis, world_.rank()), name);
 }
 
 Communicator& Grid::communicator(Axis axis) {

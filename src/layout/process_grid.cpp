@@ -1,20 +1,53 @@
 #include <trireme/base/check.hpp>
 #include <trireme/layout/process_grid.hpp>
 
+#include <string>
+#include <vector>
+
 namespace trireme::layout {
+
+namespace {
+
+/// "1, 2, 3, 6"; of many, the first and the last few.
+std::string divisors(int n) {
+  std::vector<int> found;
+  for (int d = 1; d <= n; ++d)
+    if (n % d == 0) found.push_back(d);
+  std::vector<std::string> words;
+  for (std::size_t i = 0; i < found.size(); ++i) {
+    if (found.size() <= 12 || i < 8 || i + 3 >= found.size())
+      words.push_back(text(found[i]));
+    else if (i == 8)
+      words.push_back("…");
+  }
+  return join(words, ", ");
+}
+
+/// What to change so that the factors make `ranks`.
+std::string what_fits(int pipeline, int tensor, int ranks) {
+  const std::int64_t model = std::int64_t{pipeline} * tensor;
+  if (ranks % model == 0) return text("data = ", ranks / model, " would fit ", ranks, " ranks");
+  const std::string factor =
+      ranks % tensor == 0
+          ? text("with tensor = ", tensor, ", pipeline can be ", divisors(ranks / tensor))
+          : text("tensor can be ", divisors(ranks));
+  return text(ranks, " ranks are no multiple of pipeline · tensor = ", model, "; ", factor,
+              "; or start ", model * (ranks / model + 1), " ranks with data = ", ranks / model + 1);
+}
+
+}  // namespace
 
 ProcessGrid::ProcessGrid(int data, int pipeline, int tensor, int ranks)
     : data_(data), pipeline_(pipeline), tensor_(tensor) {
   check_usage(data >= 1 && pipeline >= 1 && tensor >= 1, "process grid: data = ", data,
               ", pipeline = ", pipeline, ", tensor = ", tensor,
               ": every factor must be at least 1");
-  const std::int64_t product = std::int64_t{data} * pipeline * tensor;
-  const std::int64_t model = std::int64_t{pipeline} * tensor;
-  const std::string fit =
-      ranks % model == 0 ? text("data = ", ranks / model, " would fit ", ranks, " ranks")
-                         : text(ranks, " ranks are no multiple of pipeline · tensor = ", model);
+  check_usage(ranks >= 1, "process grid: ", ranks, " ranks, expected at least 1");
+  // In floating point, as three factors can overflow 64 bits.
+  const double product = static_cast<double>(data) * pipeline * tensor;
   check_usage(product == ranks, "data · pipeline · tensor = ", data, " · ", pipeline, " · ", tensor,
-              " = ", product, ", but there are ", ranks, " ranks; ", fit);
+              " = ", fixed(product, 0), ", but there are ", ranks, " ranks; ",
+              what_fits(pipeline, tensor, ranks));
 }
 
 int ProcessGrid::size(Axis axis) const {

@@ -54,22 +54,32 @@ class SilentError : public Error {
   explicit SilentError(ExitCode code) : Error("reported by another rank", code) {}
 };
 
-/// The communicators of the three axes.
+/// The communicators of the process grid, two splits of the world and otherwise of small groups.
+/// Collective.
 class Grid {
  public:
   Grid(Communicator& world, const layout::ProcessGrid& process_grid);
 
   Communicator& world() { return world_; }
   Communicator& communicator(Axis axis);
+  /// The ranks of one replica of the model, pipeline · tensor, in rank order.
+  Communicator& model() { return *model_; }
+  /// The first and the last pipeline rank of equal data and tensor coordinates, which both hold
+  /// tied embeddings; on every other rank, and where pipeline = 1, this rank alone.
+  Communicator& embedding() { return *embedding_; }
   const layout::ProcessGrid& process_grid() const { return process_grid_; }
   layout::Coordinates coordinates() const { return process_grid_.coordinates(world_.rank()); }
 
  private:
+  std::unique_ptr<Communicator> along(Communicator& larger, Axis axis) const;
+
   Communicator& world_;
   layout::ProcessGrid process_grid_;
   std::unique_ptr<Communicator> data_;
+  std::unique_ptr<Communicator> model_;
   std::unique_ptr<Communicator> pipeline_;
   std::unique_ptr<Communicator> tensor_;
+  std::unique_ptr<Communicator> embedding_;
 };
 
 }  // namespace trireme::grid

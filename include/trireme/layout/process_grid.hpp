@@ -22,6 +22,8 @@ class ProcessGrid {
 
   int size(Axis axis) const;
   int ranks() const { return data_ * pipeline_ * tensor_; }
+  /// Of one replica of the model.
+  int model_ranks() const { return pipeline_ * tensor_; }
 
   Coordinates coordinates(Rank rank) const;
   Rank rank(const Coordinates& at) const;

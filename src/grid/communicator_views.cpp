@@ -1,0 +1,287 @@
+#include <trireme/base/check.hpp>
+#include <trireme/grid/communicator.hpp>
+#include <trireme/tensor/fence.hpp>
+
+#include <mpi.h>
+
+#include <numeric>
+#include <utility>
+
+namespace trireme::grid {
+namespace {
+
+/// Kernels have run when their launch returns.
+#if defined(KOKKOS_ENABLE_SERIAL)
+constexpr bool in_calling_thread = std::is_same_v<Exec, Kokkos::Serial>;
+#else
+constexpr bool in_calling_thread = false;
+#endif
+
+template <class Space, class Byte>
+auto bytes_at(Byte* data, std::size_t bytes) {
+  return Kokkos::View<Byte*, Space, Unmanaged>(data, bytes);
+}
+
+template <class T>
+std::byte* raw(T* data) {
+  return const_cast<std::byte*>(reinterpret_cast<const std::byte*>(data));
+}
+
+template <class View>
+std::size_t bytes_of(const View& view) {
+  return view.extent(0) * sizeof(typename View::value_type);
+}
+
+template <class T>
+void copy(const Exec& exec, View1<T> to, View1<const T> from) {
+  if (to.data() != from.data() && to.extent(0) > 0) Kokkos::deep_copy(exec, to, from);
+}
+
+}  // namespace
+
+Traffic Communicator::traffic() const {
+  Traffic sum;
+  for (const Traffic& t : traffic_) {
+    sum.operations += t.operations;
+    sum.bytes += t.bytes;
+  }
+  return sum;
+}
+
+void Communicator::count(Verb verb, std::size_t bytes) {
+  Traffic& t = traffic_[static_cast<std::size_t>(verb)];
+  ++t.operations;
+  t.bytes += static_cast<std::int64_t>(bytes);
+}
+
+Request Communicator::request(Operation& operation) {
+  Request request;
+  request.operation_ = &operation;
+  return request;
+}
+
+/// Where MPI finds what kernels wrote to `data`, or leaves what belongs there.
+std::byte* Communicator::bring_to_host(Operation& operation, const Exec& exec,
+                                       const std::byte* data, std::size_t bytes) {
+  std::byte* on_host = raw(data);
+  if (staged_) {
+    operation.staged = take_buffer(bytes);
+    on_host = operation.staged.data();
+    Kokkos::deep_copy(exec, bytes_at<StagingMemory>(on_host, bytes), bytes_at<Memory>(data, bytes));
+  }
+  if (staged_ || !in_calling_thread) fence(exec, "grid/ reads what kernels wrote");
+  return on_host;
+}
+
+void Communicator::copy_back(Operation& operation, const Exec& exec, const std::byte* from,
+                             std::byte* to, std::size_t bytes) const {
+  if (staged_) operation.copy_back = {exec, from, to, bytes};
+}
+
+void Communicator::finish(Operation& operation) {
+  if (const auto& result = operation.copy_back; result && result->bytes > 0) {
+    Kokkos::deep_copy(result->exec, bytes_at<Memory>(result->to, result->bytes),
+                      bytes_at<StagingMemory>(result->from, result->bytes));
+    fence(result->exec, "grid/wait copies a result to the device");
+  }
+  remove_pending(operation);
+  give_back(operation);
+}
+
+void Communicator::wait(Request& request, const char* what) {
+  if (!request.active()) return;
+  wait(*request.operation_, what);
+  finish(*std::exchange(request.operation_, nullptr));
+}
+
+bool Communicator::done(Request& request) {
+  if (!request.active()) return true;
+  advance_pending();
+  if (!advance(*request.operation_)) return false;
+  finish(*std::exchange(request.operation_, nullptr));
+  return true;
+}
+
+/// Checks what a caller can mistake and lays the parts behind each other.
+void Communicator::set_offsets(Operation& operation, std::span<const std::int64_t> counts,
+                               std::size_t all, std::size_t mine) const {
+  check(std::ssize(counts) == size_, operation.verb, " on ", name_, ": ", counts.size(),
+        " counts for ", size_, " ranks");
+  operation.offsets.assign(1, 0);
+  for (const std::int64_t n : counts) operation.offsets.push_back(operation.offsets.back() + n);
+  const auto total = static_cast<std::size_t>(operation.offsets.back());
+  const auto part = static_cast<std::size_t>(counts[static_cast<std::size_t>(rank_)]);
+  check(total == all && part == mine, operation.verb, " on ", name_, ": rank ", rank_, " has ",
+        mine, " of ", all, " elements, the counts say ", part, " of ", total);
+}
+
+template <class T>
+Request Communicator::start_all_reduce(const Exec& exec, View1<T> data, Reduction reduction) {
+  if (size_ == 1 || data.extent(0) == 0 || left_out_) return {};
+  const std::size_t bytes = bytes_of(data);
+  count(Verb::all_reduce, bytes);
+  Operation& operation = take_collective("all_reduce");
+  std::byte* on_host = bring_to_host(operation, exec, raw(data.data()), bytes);
+  copy_back(operation, exec, on_host, raw(data.data()), bytes);
+  post_all_reduce(operation, reinterpret_cast<T*>(on_host), extent(data, 0), reduction);
+  return request(operation);
+}
+
+template <class T>
+void Communicator::all_reduce(const Exec& exec, View1<T> data, Reduction reduction,
+                              const char* what) {
+  Request request = start_all_reduce(exec, data, reduction);
+  wait(request, what);
+}
+
+template <class T>
+Request Communicator::start_all_gather(const Exec& exec, View1<T> all,
+                                       std::type_identity_t<View1<const T>> mine,
+                                       std::span<const std::int64_t> counts) {
+  if (left_out_) return {};
+  if (size_ > 1) count(Verb::all_gather, bytes_of(all));
+  Operation& operation = take_collective("all_gather");
+  set_offsets(operation, counts, all.extent(0), mine.extent(0));
+  const auto first = operation.offsets[static_cast<std::size_t>(rank_)];
+  copy<T>(exec, View1<T>(all.data() + first, mine.extent(0)), mine);
+  if (size_ == 1 || all.extent(0) == 0) {
+    give_back(operation);
+    return {};
+  }
+  // Only this rank's part is sent, but one buffer holds them all.
+  std::byte* on_host = raw(all.data());
+  if (staged_) {
+    operation.staged = take_buffer(bytes_of(all));
+    on_host = operation.staged.data();
+    if (mine.extent(0) > 0)
+      Kokkos::deep_copy(exec,
+                        bytes_at<StagingMemory>(
+                            on_host + first * static_cast<std::int64_t>(sizeof(T)), bytes_of(mine)),
+                        bytes_at<Memory>(raw(mine.data()), bytes_of(mine)));
+  }
+  if (staged_ || !in_calling_thread) fence(exec, "grid/all_gather reads what kernels wrote");
+  copy_back(operation, exec, on_host, raw(all.data()), bytes_of(all));
+  post_all_gather<T>(operation, on_host);
+  return request(operation);
+}
+
+template <class T>
+void Communicator::all_gather(const Exec& exec, View1<T> all,
+                              std::type_identity_t<View1<const T>> mine,
+                              std::span<const std::int64_t> counts, const char* what) {
+  Request request = start_all_gather<T>(exec, all, mine, counts);
+  wait(request, what);
+}
+
+template <class T>
+Request Communicator::start_reduce_scatter(const Exec& exec, View1<T> mine,
+                                           std::type_identity_t<View1<const T>> all,
+                                           std::span<const std::int64_t> counts) {
+  if (left_out_) return {};
+  if (size_ > 1) count(Verb::reduce_scatter, bytes_of(all));
+  Operation& operation = take_collective("reduce_scatter");
+  set_offsets(operation, counts, all.extent(0), mine.extent(0));
+  if (size_ == 1 || all.extent(0) == 0) {
+    copy<T>(exec, mine, all);
+    give_back(operation);
+    return {};
+  }
+  operation.scratch = take_buffer(
+      static_cast<std::size_t>(reduce_scatter_scratch_bytes(extent(mine, 0), sizeof(T), size_)));
+  operation.whole = bring_to_host(operation, exec, raw(all.data()), bytes_of(all));
+  operation.result = raw(mine.data());
+  if (staged_) {
+    operation.result =
+        operation.staged.data() +
+        operation.offsets[static_cast<std::size_t>(rank_)] * static_cast<std::int64_t>(sizeof(T));
+    copy_back(operation, exec, operation.result, raw(mine.data()), bytes_of(mine));
+  }
+  post_reduce_scatter<T>(operation);
+  add_pending(operation);
+  return request(operation);
+}
+
+template <class T>
+void Communicator::reduce_scatter(const Exec& exec, View1<T> mine,
+                                  std::type_identity_t<View1<const T>> all,
+                                  std::span<const std::int64_t> counts, const char* what) {
+  Request request = start_reduce_scatter<T>(exec, mine, all, counts);
+  wait(request, what);
+}
+
+template <class T>
+Request Communicator::start_send(const Exec& exec, View1<const T> data, int to, int lane) {
+  if (left_out_) return {};
+  check(to >= 0 && to < size_ && lane >= 0 && lane < lanes_, "send on ", name_, " to rank ", to,
+        " of ", size_, ", lane ", lane, " of ", lanes_);
+  count(Verb::send, bytes_of(data));
+  Operation& operation = take("send", lane);
+  operation.peer = world_rank(to);
+  const std::byte* on_host = bring_to_host(operation, exec, raw(data.data()), bytes_of(data));
+  expect_mpi(MPI_Isend(on_host, message_count(extent(data, 0)), datatype<T>(), to, lane,
+                       communicator_, &operation.messages.emplace_back(MPI_REQUEST_NULL)),
+             operation.verb, name_);
+  return request(operation);
+}
+
+template <class T>
+Request Communicator::start_receive(const Exec& exec, View1<T> data, int from, int lane) {
+  if (left_out_) return {};
+  check(from >= 0 && from < size_ && lane >= 0 && lane < lanes_, "receive on ", name_,
+        " from rank ", from, " of ", size_, ", lane ", lane, " of ", lanes_);
+  Operation& operation = take("receive", lane);
+  operation.peer = world_rank(from);
+  std::byte* on_host = raw(data.data());
+  if (staged_) {
+    operation.staged = take_buffer(bytes_of(data));
+    on_host = operation.staged.data();
+    copy_back(operation, exec, on_host, raw(data.data()), bytes_of(data));
+  } else if (!in_calling_thread) {
+    fence(exec, "grid/receive writes where kernels read");
+  }
+  expect_mpi(MPI_Irecv(on_host, message_count(extent(data, 0)), datatype<T>(), from, lane,
+                       communicator_, &operation.messages.emplace_back(MPI_REQUEST_NULL)),
+             operation.verb, name_);
+  return request(operation);
+}
+
+template <class T>
+void Communicator::broadcast(const Exec& exec, View1<T> data, int root, const char* what) {
+  if (size_ == 1 || data.extent(0) == 0 || left_out_) return;
+  const std::size_t bytes = bytes_of(data);
+  count(Verb::broadcast, bytes);
+  Operation& operation = take_collective("broadcast");
+  std::byte* on_host = bring_to_host(operation, exec, raw(data.data()), bytes);
+  if (rank_ != root) copy_back(operation, exec, on_host, raw(data.data()), bytes);
+  expect_mpi(MPI_Ibcast(on_host, message_count(extent(data, 0)), datatype<T>(), root, communicator_,
+                        &operation.messages.emplace_back(MPI_REQUEST_NULL)),
+             operation.verb, name_);
+  wait(operation, what);
+  finish(operation);
+}
+
+#define TRIREME_INSTANTIATE_ALL_REDUCE(T)                                               \
+  template Request Communicator::start_all_reduce<T>(const Exec&, View1<T>, Reduction); \
+  template void Communicator::all_reduce<T>(const Exec&, View1<T>, Reduction, const char*);
+TRIREME_INSTANTIATE_ALL_REDUCE(float)
+TRIREME_INSTANTIATE_ALL_REDUCE(double)
+TRIREME_INSTANTIATE_ALL_REDUCE(std::int64_t)
+#undef TRIREME_INSTANTIATE_ALL_REDUCE
+
+#define TRIREME_INSTANTIATE(T)                                                                  \
+  template Request Communicator::start_all_gather<T>(const Exec&, View1<T>, View1<const T>,     \
+                                                     std::span<const std::int64_t>);            \
+  template void Communicator::all_gather<T>(const Exec&, View1<T>, View1<const T>,              \
+                                            std::span<const std::int64_t>, const char*);        \
+  template Request Communicator::start_reduce_scatter<T>(const Exec&, View1<T>, View1<const T>, \
+                                                         std::span<const std::int64_t>);        \
+  template void Communicator::reduce_scatter<T>(const Exec&, View1<T>, View1<const T>,          \
+                                                std::span<const std::int64_t>, const char*);    \
+  template Request Communicator::start_send<T>(const Exec&, View1<const T>, int, int);          \
+  template Request Communicator::start_receive<T>(const Exec&, View1<T>, int, int);             \
+  template void Communicator::broadcast<T>(const Exec&, View1<T>, int, const char*);
+TRIREME_INSTANTIATE(float)
+TRIREME_INSTANTIATE(double)
+#undef TRIREME_INSTANTIATE
+
+}  // namespace trireme::grid

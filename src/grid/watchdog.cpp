@@ -1,0 +1,340 @@
+#include <trireme/base/check.hpp>
+#include <trireme/grid/watchdog.hpp>
+
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <exception>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <string_view>
+
+namespace trireme::grid {
+namespace {
+
+using namespace std::chrono_literals;
+using Clock = std::chrono::steady_clock;
+
+/// A thread of a process that is about to end may be stopped within so much; a look at the node's
+/// slots costs a microsecond.
+constexpr auto tick = 50ms;
+/// A thread that slept for so much longer than it meant was suspended.
+constexpr auto suspension = 5s;
+
+constexpr std::string_view aborting_word = "aborts";
+
+std::atomic<Watchdog*> current{nullptr};
+
+std::string host_name() {
+  char name[256] = {};
+  gethostname(name, sizeof name - 1);
+  return name;
+}
+
+bool is_stopped(int pid) {
+  std::ifstream in(text("/proc/", pid, "/stat"));
+  std::string stat;
+  std::getline(in, stat);
+  const auto end = stat.rfind(") ");  // of the name, which may hold anything
+  return end != std::string::npos && end + 2 < stat.size() &&
+         (stat[end + 2] == 'T' || stat[end + 2] == 't');
+}
+
+void write_all(int file, std::string_view message) {
+  while (!message.empty()) {
+    const ssize_t n = ::write(file, message.data(), message.size());
+    if (n <= 0) return;
+    message.remove_prefix(static_cast<std::size_t>(n));
+  }
+}
+
+Seconds seconds(std::int64_t nanoseconds) {
+  return static_cast<Seconds>(nanoseconds) * 1e-9;
+}
+
+}  // namespace
+
+Watchdog::Watchdog(Runtime& runtime, const std::string& directory, Seconds limit, std::string node)
+    : directory_(directory),
+      verdict_path_(directory + "/heartbeat/verdict"),
+      limit_(limit),
+      interval_(static_cast<std::int64_t>(std::clamp(limit * 50, 100.0, 15'000.0))) {
+  check(current.load() == nullptr, "a second watchdog in one process");
+  check(limit > 0, "watchdog: limit of ", limit, " s");
+  const std::string folder = directory + "/heartbeat";
+  runtime.together([&] {
+    if (runtime.rank() != 0) return;
+    std::filesystem::remove_all(folder);
+    std::filesystem::create_directories(folder);
+  });
+  find_nodes(runtime.world(), folder, node.empty() ? host_name() : node);
+  const Node& mine = nodes_[here_];
+  const int ranks = static_cast<int>(mine.ranks.size());
+  const auto place = std::find(mine.ranks.begin(), mine.ranks.end(), runtime.rank());
+  runtime.together([&] {
+    if (place == mine.ranks.begin()) NodeFile::create(mine.path, ranks);
+  });
+  runtime.together([&] {
+    file_ =
+        std::make_unique<NodeFile>(mine.path, ranks, static_cast<int>(place - mine.ranks.begin()));
+    file_->enter();
+  });
+  fates_.assign(mine.ranks.size(), Fate::lives);
+  Heartbeat::listen(&file_->state(file_->mine()), runtime.rank());
+  patience_from_ = heartbeat_clock();
+  runtime.world().barrier("watchdogs");
+  current = this;
+  start();
+}
+
+/// Signals are the main thread's.
+void Watchdog::start() {
+  sigset_t all;
+  sigset_t before;
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, &before);
+  try {
+    thread_ = std::thread([this] { run(); });
+  } catch (...) {
+    current = nullptr;
+    Heartbeat::end();
+    throw;
+  }
+  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+}
+
+Watchdog::~Watchdog() {
+  // Whoever handles the exception ends the others, whose deaths need no report.
+  if (std::uncaught_exceptions() > 0) claim(Verdict::aborting);
+  current = nullptr;
+  Heartbeat::end();
+  stopping_ = true;
+  thread_.join();
+  file_->leave();
+}
+
+void Watchdog::silence() {
+  if (Watchdog* watchdog = current.load()) watchdog->claim(Verdict::aborting);
+}
+
+void Watchdog::find_nodes(Communicator& world, const std::string& folder, const std::string& name) {
+  const std::string joined =
+      world.broadcast(join(world.gather(name, 0, "nodes"), "\n"), 0, "nodes");
+  std::map<std::string, std::size_t, std::less<>> found;
+  int rank = 0;
+  for (std::size_t begin = 0; begin <= joined.size(); ++rank) {
+    const std::size_t end = std::min(joined.find('\n', begin), joined.size());
+    const std::string node = joined.substr(begin, end - begin);
+    const auto [at, is_new] = found.emplace(node, nodes_.size());
+    if (is_new) nodes_.push_back({node, folder + "/" + node, {}, 0, Clock::now()});
+    nodes_[at->second].ranks.push_back(rank);
+    if (rank == world.rank()) here_ = at->second;
+    begin = end + 1;
+  }
+}
+
+void Watchdog::run() {
+  auto last = Clock::now();
+  auto looked = last;
+  while (!stopping_) {
+    // Waiting for a neighbour's lock is the sleep between two looks: its death ends it at once.
+    if (const int neighbour = next_neighbour(); neighbour >= 0) {
+      const auto lock = file_->watch(neighbour, tick);
+      if (lock == NodeFile::Lock::died) fates_[static_cast<std::size_t>(neighbour)] = Fate::died;
+      if (lock == NodeFile::Lock::released)
+        fates_[static_cast<std::size_t>(neighbour)] = Fate::left;
+    } else {
+      std::this_thread::sleep_for(tick);
+    }
+    if (stopping_) return;
+    const auto now = Clock::now();
+    if (now - last > suspension) patience_from_ = heartbeat_clock();
+    last = now;
+    if (const Verdict verdict = file_->verdict(); verdict != Verdict::none) return obey(verdict);
+    if (find_deaths() && claim(Verdict::claimed)) report(0);
+    if (now - looked >= std::min<Clock::duration>(interval_, 1s)) {
+      looked = now;
+      look();
+    }
+  }
+}
+
+int Watchdog::next_neighbour() const {
+  for (int k = 1; k < file_->ranks(); ++k) {
+    const int i = (file_->mine() + k) % file_->ranks();
+    if (fates_[static_cast<std::size_t>(i)] == Fate::lives) return i;
+  }
+  return -1;
+}
+
+/// Looks at all locks: the one that this thread waits at is only one of them.
+bool Watchdog::find_deaths() {
+  bool found = false;
+  for (int i = 0; i < file_->ranks(); ++i) {
+    Fate& fate = fates_[static_cast<std::size_t>(i)];
+    if (i != file_->mine() && fate == Fate::lives) {
+      const auto lock = file_->watch(i, 0ms);
+      if (lock == NodeFile::Lock::died) fate = Fate::died;
+      if (lock == NodeFile::Lock::released) fate = Fate::left;
+    }
+    // One that dies behind the end of its watch is none of the watchdog's business.
+    if (fate == Fate::died && file_->state(i).read().life == RankState::ended) fate = Fate::left;
+    found = found || fate == Fate::died;
+  }
+  return found;
+}
+
+void Watchdog::look() {
+  file_->clock() = heartbeat_clock();
+  const auto now = Clock::now();
+  if (nodes_.size() > 1 && now - published_ >= interval_) {
+    published_ = now;
+    if (speaks_for_node()) file_->publish();
+    adopt_verdict();
+  }
+  bool computing = false;
+  if (!stalled_here(computing)) return;
+  if (!computing && !stalled_elsewhere()) return;
+  if (claim(Verdict::claimed)) report(limit_);
+}
+
+/// The lowest living rank of the node.
+bool Watchdog::speaks_for_node() const {
+  const auto first = std::find(fates_.begin(), fates_.end(), Fate::lives);
+  return first - fates_.begin() == file_->mine();
+}
+
+/// What another node has decided becomes this one's verdict.
+void Watchdog::adopt_verdict() {
+  std::string word;
+  std::ifstream(verdict_path_) >> word;
+  if (word.empty()) return;
+  Verdict none = Verdict::none;
+  file_->verdict().compare_exchange_strong(
+      none, word == aborting_word ? Verdict::aborting : Verdict::claimed);
+}
+
+/// A rank of this node computes for too long, or all of them wait for too long.
+bool Watchdog::stalled_here(bool& computing) {
+  const std::int64_t now = heartbeat_clock();
+  bool all = true;
+  bool any = false;
+  for (int i = 0; i < file_->ranks(); ++i) {
+    const RankState state = file_->state(i).read();
+    if (state.life != RankState::alive) continue;
+    any = true;
+    const bool late = seconds(now - std::max(state.since, patience_from_)) > limit_;
+    all = all && late;
+    computing = computing || (late && state.waits == 0);
+  }
+  return any && (all || computing);
+}
+
+/// No rank of another node has progressed either. Only read when all of this node wait.
+bool Watchdog::stalled_elsewhere() {
+  bool stalled = true;
+  for (std::size_t k = 0; k < nodes_.size(); ++k) {
+    Node& node = nodes_[k];
+    if (k == here_) continue;
+    const auto seen = NodeFile::read(node.path, static_cast<int>(node.ranks.size()));
+    if (seen.clock != node.clock) {
+      node.clock = seen.clock;
+      node.changed = Clock::now();
+      // A rank's last progress may lie a publication back.
+      const Seconds late = limit_ - 2 * std::chrono::duration<double>(interval_).count();
+      for (const RankState& state : seen.ranks)
+        if (state.life == RankState::alive && seconds(seen.clock - state.since) < late)
+          stalled = false;
+    } else if (Clock::now() - node.changed < 4 * std::max<Clock::duration>(interval_, 1s)) {
+      stalled = false;  // not yet silent for long enough
+    }
+  }
+  return stalled;
+}
+
+std::vector<Sighting> Watchdog::sightings() {
+  std::vector<Sighting> out;
+  const std::int64_t now = heartbeat_clock();
+  find_deaths();
+  for (int i = 0; i < file_->ranks(); ++i) {
+    Sighting s{file_->state(i).read(), nodes_[here_].name, Sighting::Condition::runs, 0};
+    s.age = seconds(now - s.state.since);
+    if (fates_[static_cast<std::size_t>(i)] == Fate::died)
+      s.condition = Sighting::Condition::dead;
+    else if (is_stopped(s.state.pid))
+      s.condition = Sighting::Condition::stopped;
+    out.push_back(s);
+  }
+  for (std::size_t k = 0; k < nodes_.size(); ++k) {
+    if (k == here_) continue;
+    const auto seen = NodeFile::read(nodes_[k].path, static_cast<int>(nodes_[k].ranks.size()));
+    const bool silent = seen.clock == nodes_[k].clock && Clock::now() - nodes_[k].changed > 1s;
+    for (const RankState& state : seen.ranks)
+      out.push_back({state, nodes_[k].name,
+                     silent && state.life == RankState::alive ? Sighting::Condition::silent
+                                                              : Sighting::Condition::runs,
+                     seconds(seen.clock - state.since)});
+  }
+  return out;
+}
+
+/// True for one thread of the job, where its nodes share the folder.
+bool Watchdog::claim(Verdict verdict) {
+  Verdict none = Verdict::none;
+  if (!file_->verdict().compare_exchange_strong(none, verdict)) return false;
+  const int file = open(verdict_path_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
+  if (file < 0) return errno != EEXIST;  // else another node speaks
+  write_all(file, verdict == Verdict::aborting ? aborting_word : "reports");
+  close(file);
+  return true;
+}
+
+/// To the file first: a launcher that kills everybody may not forward what comes last on stderr.
+void Watchdog::report(Seconds limit) {
+  const std::string message = "trireme: error: " + hang_report(sightings(), limit);
+  const std::string path = directory_ + "/log.txt";
+  if (const int file = open(path.c_str(), O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0644);
+      file >= 0) {
+    write_all(file, message);
+    close(file);
+  }
+  write_all(STDERR_FILENO, message);
+  file_->verdict() = Verdict::reported;
+  end_all();
+}
+
+/// This process, and those of the node that do not end by themselves: a stopped one cannot.
+void Watchdog::end_all() {
+  const auto until = Clock::now() + 500ms;
+  const auto lives = [&](int i) {
+    return i != file_->mine() && fates_[static_cast<std::size_t>(i)] == Fate::lives;
+  };
+  const auto some_live = [&] {
+    find_deaths();
+    for (int i = 0; i < file_->ranks(); ++i)
+      if (lives(i)) return true;
+    return false;
+  };
+  while (some_live() && Clock::now() < until) std::this_thread::sleep_for(10ms);
+  for (int i = 0; i < file_->ranks(); ++i)
+    if (lives(i)) kill(file_->state(i).read().pid, SIGKILL);
+  _exit(static_cast<int>(ExitCode::failed));
+}
+
+void Watchdog::obey(Verdict verdict) {
+  // Somebody else's message ends the job; if it does not within half a minute, this does.
+  const auto until = Clock::now() + (verdict == Verdict::aborting ? 30s : 5s);
+  while (Clock::now() < until && file_->verdict() != Verdict::reported) {
+    if (stopping_) return;
+    std::this_thread::sleep_for(10ms);
+  }
+  if (stopping_) return;
+  _exit(static_cast<int>(ExitCode::failed));
+}
+
+}  // namespace trireme::grid

@@ -1,0 +1,137 @@
+#include <support/shell.hpp>
+
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <string>
+
+// A program under mpiexec loses a rank, or one that hangs: the job ends, and a message names the
+// rank and where it was.
+
+namespace trireme::testing {
+namespace {
+
+constexpr double limit_seconds = 2;
+/// Beyond the limit: one look, the report, the end of all processes and the start of the job, on a
+/// busy machine.
+constexpr double grace_seconds = 8;
+
+class Hangs : public ::testing::Test {
+ protected:
+  /// The driver's exit code; `timeout` makes it 124 if the job does not end.
+  int run(int ranks, const std::string& arguments) {
+    const auto begin = std::chrono::steady_clock::now();
+    const int code =
+        shell(folder_, "timeout -s KILL 60 " TRIREME_MPIEXEC " -n " + std::to_string(ranks) +
+                           " grid_hang_driver '" + folder_.path().string() + "' " +
+                           std::to_string(limit_seconds) + " " + arguments);
+    seconds_ = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+    return code;
+  }
+
+  void expect_report(const std::string& part) {
+    expect_error(folder_, part);
+    const std::string log = read_file(folder_.file("log.txt"));
+    EXPECT_NE(log.find(part), std::string::npos) << "'" << part << "' in log.txt:\n" << log;
+    EXPECT_EQ(occurrences(read_file(folder_.file("err")), "trireme: error"), 1) << "one message";
+    EXPECT_EQ(occurrences(log, "trireme: error"), 1) << log;
+    EXPECT_EQ(read_file(folder_.file("out")).find("finished"), std::string::npos);
+  }
+
+  static int occurrences(const std::string& text, const std::string& part) {
+    int n = 0;
+    for (auto at = text.find(part); at != std::string::npos; at = text.find(part, at + 1)) ++n;
+    return n;
+  }
+
+  TemporaryFolder folder_;
+  double seconds_ = 0;
+};
+
+TEST_F(Hangs, NothingIsReportedWhereNothingIsWrong) {
+  for (const int ranks : {1, 2, 4}) {
+    EXPECT_EQ(run(ranks, "0 none"), 0);
+    expect_output(folder_, "finished");
+    EXPECT_EQ(read_file(folder_.file("err")), "");
+  }
+}
+
+TEST_F(Hangs, AKilledRankIsNamedAtOnce) {
+  for (const int ranks : {2, 3, 4}) {
+    const std::string victim = std::to_string(ranks - 1);
+    std::filesystem::remove(folder_.file("log.txt"));
+    EXPECT_NE(run(ranks, victim + " kill"), 0);
+    EXPECT_LT(seconds_, grace_seconds) << "without waiting for the watchdog's time";
+    expect_report("rank " + victim + " (pid ");
+    expect_report("has died in step 3, forward, stage 0, micro 5, step 3");
+  }
+}
+
+TEST_F(Hangs, ACrashedRankIsNamedAtOnce) {
+  EXPECT_NE(run(3, "0 crash"), 0);
+  expect_report("rank 0 (pid ");
+  expect_report("has died in step 3");
+}
+
+TEST_F(Hangs, ARankInAnEndlessLoopIsTheSuspect) {
+  for (const int ranks : {2, 4}) {
+    std::filesystem::remove(folder_.file("log.txt"));
+    EXPECT_NE(run(ranks, "1 loop"), 0);
+    EXPECT_GT(seconds_, limit_seconds);
+    EXPECT_LT(seconds_, limit_seconds + grace_seconds);
+    expect_report("suspect: rank 1 (pid ");
+    expect_report("computes: forward, stage 0, micro 5, step 3");
+    expect_report("\"gradients\"");
+  }
+}
+
+TEST_F(Hangs, AStoppedRankIsNamedAndEndsToo) {
+  for (const int ranks : {2, 3}) {
+    std::filesystem::remove(folder_.file("log.txt"));
+    EXPECT_NE(run(ranks, "0 stop"), 0);
+    EXPECT_LT(seconds_, limit_seconds + grace_seconds);
+    expect_report("suspect: rank 0 (pid ");
+    expect_report("is stopped (SIGSTOP) in forward, stage 0, micro 5, step 3");
+  }
+}
+
+TEST_F(Hangs, RanksThatWaitForEachOtherAreReported) {
+  EXPECT_NE(run(3, "2 absent"), 0);
+  EXPECT_LT(seconds_, limit_seconds + grace_seconds);
+  expect_report("rank 2 (pid ");
+  expect_report("waits in receive \"what nobody sends\" from rank 0, lane 77 on world");
+  expect_report("ranks 0-1 waits in all_reduce \"gradients\"");
+}
+
+TEST_F(Hangs, ALongWaitIsNoHangWhereARankProgresses) {
+  EXPECT_EQ(run(2, "1 slow"), 0);
+  EXPECT_GT(seconds_, 2 * limit_seconds);
+  expect_output(folder_, "finished");
+  EXPECT_EQ(read_file(folder_.file("err")), "");
+}
+
+TEST_F(Hangs, AnExceptionIsTheOnlyMessage) {
+  EXPECT_NE(run(3, "1 throw"), 0);
+  EXPECT_LT(seconds_, grace_seconds);
+  expect_error(folder_, "trireme: error: rank 1: this rank's data are broken");
+  EXPECT_EQ(occurrences(read_file(folder_.file("err")), "trireme: error"), 1);
+  EXPECT_FALSE(std::filesystem::exists(folder_.file("log.txt")));
+}
+
+TEST_F(Hangs, TwoNodesSpeakWithOneVoice) {
+  EXPECT_NE(run(4, "3 loop 2"), 0);
+  EXPECT_LT(seconds_, limit_seconds + grace_seconds);
+  expect_report("suspect: rank 3 (pid ");
+  expect_report("on node1) computes: forward");
+  expect_report("\"gradients\"");
+}
+
+TEST_F(Hangs, ANodeWithoutASignOfLifeIsNoticedByTheOthers) {
+  // SIGSTOP of all ranks of the second node: no process there can speak.
+  EXPECT_NE(run(4, "-2 stop 2"), 0);
+  EXPECT_LT(seconds_, limit_seconds + 4 + grace_seconds) << "four seconds make a node silent";
+  expect_report("gives no sign of life, last seen in forward, stage 0, micro 5, step 3");
+}
+
+}  // namespace
+}  // namespace trireme::testing
