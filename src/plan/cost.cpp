@@ -22,21 +22,6 @@ std::vector<StageFlops> stage_flops(const architecture::Architecture& architectu
   return flops;
 }
 
-schedule::Cost unit_cost() {
-  return [](const Instr& i) {
-    switch (i.op) {
-      case Op::forward:
-      case Op::backward_input:
-      case Op::backward_weight:
-        return 1.0;
-      case Op::backward:
-        return 2.0;
-      default:
-        return 0.0;
-    }
-  };
-}
-
 schedule::Cost flop_cost(std::vector<StageFlops> flops) {
   double unit = 0;
   for (const StageFlops& f : flops) unit += f.forward / static_cast<double>(flops.size());
@@ -44,6 +29,7 @@ schedule::Cost flop_cost(std::vector<StageFlops> flops) {
     const StageFlops& f = flops[static_cast<std::size_t>(i.stage)];
     switch (i.op) {
       case Op::forward:
+      case Op::evaluate:
         return f.forward / unit;
       case Op::backward_input:
         return f.backward_input / unit;
@@ -51,9 +37,17 @@ schedule::Cost flop_cost(std::vector<StageFlops> flops) {
         return f.backward_weight / unit;
       case Op::backward:
         return (f.backward_input + f.backward_weight) / unit;
-      default:
-        return 0.0;
+      case Op::send_activation:
+      case Op::receive_activation:
+      case Op::send_gradient:
+      case Op::receive_gradient:
+      case Op::reduce_gradients:
+      case Op::reduce_tied:
+      case Op::gradient_norm:
+      case Op::optimizer_step:
+        break;
     }
+    return 0.0;
   };
 }
 

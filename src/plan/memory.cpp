@@ -72,11 +72,21 @@ Bytes scratch(const LocalSizes& sizes, const architecture::Shard& shard, bool sp
   return bytes;
 }
 
+/// Receive buffers that are posted at the same time, and the send buffers of each channel: outputs
+/// of all stages but the last, gradients of all but the first.
+std::int64_t transfer_buffers(const architecture::Shard& shard, const schedule::Needs& needs) {
+  std::int64_t channels = 0;
+  for (const Stage stage : shard.stages)
+    channels += (stage < shard.last_stage() ? 1 : 0) + (stage > 0 ? 1 : 0);
+  return needs.received_activations + needs.received_gradients + channels * needs.send_buffers;
+}
+
 }  // namespace
 
 std::vector<MemoryRow> training_memory(const deck::Config& config,
                                        const architecture::Architecture& architecture,
-                                       const architecture::Shard& shard, const RankNeeds& needs) {
+                                       const architecture::Shard& shard,
+                                       const schedule::Needs& needs) {
   const LocalSizes sizes = local_sizes(config, shard);
   const architecture::Placement elements =
       architecture::place(architecture, shard, architecture::local_arrays(architecture, shard));
@@ -85,21 +95,21 @@ std::vector<MemoryRow> training_memory(const deck::Config& config,
   for (const Stage stage : shard.stages) {
     const std::int64_t layers = shard.stage_layers[static_cast<std::size_t>(stage)].extent;
     slot = std::max(slot, activations.slot(layers, stage == 0, stage == shard.last_stage(),
-                                           needs.splits_backward));
+                                           needs.split_backward));
   }
-  return {
-      {"weights", elements.elements * sizes.element},
-      {"gradients", elements.gradient_elements * sizes.accumulate},
-      {"optimizer state", 2 * up(elements.elements * sizes.accumulate)},
-      {"saved activations", needs.slots * slot},
-      {"transfer buffers", needs.transfer_buffers * up(sizes.slice * sizes.hidden * sizes.element)},
-      {"scratch", scratch(sizes, shard, needs.splits_backward)}};
+  return {{"weights", elements.elements * sizes.element},
+          {"gradients", elements.gradient_elements * sizes.accumulate},
+          {"optimizer state", 2 * up(elements.elements * sizes.accumulate)},
+          {"saved activations", needs.slots * slot},
+          {"transfer buffers",
+           transfer_buffers(shard, needs) * up(sizes.slice * sizes.hidden * sizes.element)},
+          {"scratch", scratch(sizes, shard, needs.split_backward)}};
 }
 
 std::vector<MemoryRow> training_memory(const deck::Config& config,
                                        const architecture::Architecture& architecture, int slots) {
   auto rows = training_memory(config, architecture, architecture::whole_model(architecture),
-                              RankNeeds{slots, 0, false});
+                              schedule::Needs{.slots = slots});
   std::erase_if(rows, [](const MemoryRow& row) { return row.what == "transfer buffers"; });
   return rows;
 }

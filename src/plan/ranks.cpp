@@ -1,4 +1,6 @@
 #include <trireme/plan/ranks.hpp>
+#include <trireme/schedule/generate.hpp>
+#include <trireme/schedule/lower.hpp>
 
 #include <algorithm>
 #include <map>
@@ -6,25 +8,33 @@
 
 namespace trireme::plan {
 
-RankNeeds rank_needs(const schedule::Program& program, Rank rank) {
-  RankNeeds needs;
-  needs.slots = schedule::slots_needed(program, rank);
-  const auto& row = program.ranks[static_cast<std::size_t>(rank)];
-  needs.splits_backward = std::ranges::any_of(
-      row, [](const schedule::Instr& i) { return i.op == schedule::Op::backward_input; });
-  return needs;
-}
-
 namespace {
 
 /// What decides a rank's memory and traffic.
-using Likeness = std::tuple<int, bool, bool, RankNeeds, std::vector<std::int64_t>>;
+using Likeness = std::tuple<int, bool, bool, std::vector<std::int64_t>>;
 
-Likeness likeness(const architecture::Shard& shard, const RankNeeds& needs) {
-  std::vector<std::int64_t> layers;
+Likeness likeness(const architecture::Shard& shard, const schedule::Needs& needs) {
+  std::vector<std::int64_t> numbers{needs.slots, needs.received_activations,
+                                    needs.received_gradients, needs.send_buffers,
+                                    needs.split_backward ? 1 : 0};
   for (const Stage stage : shard.stages)
-    layers.push_back(shard.stage_layers[static_cast<std::size_t>(stage)].extent);
-  return {shard.tensor_rank, shard.has_embedding(), shard.has_head(), needs, layers};
+    numbers.push_back(shard.stage_layers[static_cast<std::size_t>(stage)].extent);
+  return {shard.tensor_rank, shard.has_embedding(), shard.has_head(), numbers};
+}
+
+/// A training run evaluates too, with the same buffers.
+std::vector<schedule::Needs> training_needs(const schedule::Program& program) {
+  constexpr int rounds = 4;  // more micro-batches than fit into the pipeline need no more
+  schedule::ProgramLayout layout = program.layout;
+  layout.micro_batches = rounds * layout.ranks;
+  schedule::Program evaluation = schedule::generate_evaluation(layout);
+  schedule::lower(evaluation);
+  std::vector<schedule::Needs> all = schedule::needs(program);
+  const std::vector<schedule::Needs> evaluating = schedule::needs(evaluation);
+  for (std::size_t r = 0; r < all.size(); ++r)
+    all[r].received_activations =
+        std::max(all[r].received_activations, evaluating[r].received_activations);
+  return all;
 }
 
 }  // namespace
@@ -35,12 +45,13 @@ std::vector<RankPlan> plan_ranks(const deck::Config& config,
   const auto pipeline = static_cast<int>(config.parallel.pipeline);
   const auto tensor = static_cast<int>(config.parallel.tensor);
   const auto chunks = static_cast<int>(config.parallel.chunks);
+  const std::vector<schedule::Needs> all_needs = training_needs(program);
   std::vector<RankPlan> ranks;
   std::map<Likeness, std::size_t> known;  // deep pipelines have many ranks that are alike
   architecture::Shard shard =
       architecture::make_shard(architecture, pipeline, chunks, 0, tensor, 0);
   for (int p = 0; p < pipeline; ++p) {
-    const RankNeeds needs = rank_needs(program, p);
+    const schedule::Needs& needs = all_needs[static_cast<std::size_t>(p)];
     for (Stage& stage : shard.stages) stage += p == 0 ? 0 : 1;  // rank p holds p, p + pipeline, …
     for (int t = 0; t < tensor; t += std::max(1, tensor - 1)) {
       shard.tensor_rank = t;

@@ -12,7 +12,7 @@ namespace {
 using testing::config_of;
 
 std::map<std::string, Bytes> memory(const deck::Config& config, int pipeline_rank, int tensor_rank,
-                                    const RankNeeds& needs) {
+                                    const schedule::Needs& needs) {
   const auto a = architecture::describe(config.model);
   std::map<std::string, Bytes> bytes;
   for (const MemoryRow& row :
@@ -23,7 +23,7 @@ std::map<std::string, Bytes> memory(const deck::Config& config, int pipeline_ran
 
 /// Every number by hand: fp64, so that all of them have 8 bytes; 64 tokens, 4 layers on 2 stages.
 TEST(Memory, OfATensorRankIsThatOfItsArrays) {
-  const auto bytes = memory(config_of({.tensor = 2, .pipeline = 2}), 1, 0, {3, 2, false});
+  const auto bytes = memory(config_of({.tensor = 2, .pipeline = 2}), 1, 0, {.slots = 3, .received_gradients = 0, .send_buffers = 2});
   // The second stage: 2 layers of 12 · 32² / 2 matrix elements, split vectors (3 · 32 + 128) / 2,
   // replicated ones 6 · 32; the final norm 2 · 32 and half of the token table once more.
   const Bytes elements =
@@ -43,7 +43,7 @@ TEST(Memory, OfATensorRankIsThatOfItsArrays) {
 }
 
 TEST(Memory, SequenceParallelismCutsTheResidualStream) {
-  const RankNeeds needs{1, 0, false};
+  const schedule::Needs needs{.slots = 1};
   const auto whole = memory(config_of({.tensor = 4}), 0, 0, needs);
   const auto cut = memory(config_of({.tensor = 4, .sequence_parallel = true}), 0, 0, needs);
   EXPECT_EQ(whole.at("weights"), cut.at("weights"));
@@ -57,7 +57,7 @@ TEST(Memory, SequenceParallelismCutsTheResidualStream) {
 }
 
 TEST(Memory, TiedEmbeddingsTakeASecondGradientOrACopy) {
-  const RankNeeds needs{1, 0, false};
+  const schedule::Needs needs{.slots = 1};
   const Bytes table = 96 * 32 * 8;
   const auto tied = memory(config_of({}), 0, 0, needs);
   EXPECT_EQ(tied.at("gradients") - tied.at("weights"), table);
@@ -70,8 +70,8 @@ TEST(Memory, TiedEmbeddingsTakeASecondGradientOrACopy) {
 }
 
 TEST(Memory, ASplitBackwardPassKeepsItsWorkInTheSlots) {
-  const auto whole = memory(config_of({}), 0, 0, {1, 0, false});
-  const auto split = memory(config_of({}), 0, 0, {1, 0, true});
+  const auto whole = memory(config_of({}), 0, 0, {.slots = 1});
+  const auto split = memory(config_of({}), 0, 0, {.slots = 1, .split_backward = true});
   const Bytes work = 64 * 8 * (4 * 32 + 3 * 32 + 128);  // per layer
   const Bytes dx = 64 * 8 * 32;
   EXPECT_EQ(split.at("saved activations") - whole.at("saved activations"), 4 * work + dx);
@@ -81,8 +81,8 @@ TEST(Memory, ASplitBackwardPassKeepsItsWorkInTheSlots) {
 TEST(Memory, ASlotFitsTheLargestStageOfTheRank) {
   // Six stages of four layers: the ranks 0 and 1 have one layer in each chunk, rank 2 only in one.
   const auto config = config_of({.pipeline = 3, .chunks = 2});
-  const auto first = memory(config, 0, 0, {1, 0, false});
-  const auto twice = memory(config, 0, 0, {2, 0, false});
+  const auto first = memory(config, 0, 0, {.slots = 1});
+  const auto twice = memory(config, 0, 0, {.slots = 2});
   EXPECT_EQ(2 * first.at("saved activations"), twice.at("saved activations"));
   const Bytes layer = 64 * 8 * (4 * 32 + 4 * 32 + 2 * 128 + 4 + 4);
   EXPECT_EQ(first.at("saved activations"), layer + 64 * 4);
@@ -90,8 +90,8 @@ TEST(Memory, ASlotFitsTheLargestStageOfTheRank) {
 
 TEST(Memory, LastTensorRankHoldsTheSmallestPart) {
   const auto config = config_of({.tensor = 3});  // 4 heads: 2, 1, 1
-  const auto first = memory(config, 0, 0, {1, 0, false});
-  const auto last = memory(config, 0, 2, {1, 0, false});
+  const auto first = memory(config, 0, 0, {.slots = 1});
+  const auto last = memory(config, 0, 2, {.slots = 1});
   EXPECT_LT(last.at("weights"), first.at("weights"));
   EXPECT_LT(last.at("saved activations"), first.at("saved activations"));
 }

@@ -22,7 +22,7 @@ TEST(Ranks, AreThoseOfTheirShards) {
     ASSERT_EQ(ranks.size(), static_cast<std::size_t>(axes.pipeline * (axes.tensor > 1 ? 2 : 1)));
     for (const RankPlan& r : ranks) {
       const auto shard = testing::shard_of(config, a, r.pipeline, r.tensor);
-      EXPECT_EQ(r.needs, rank_needs(program, r.pipeline));
+      EXPECT_EQ(r.needs.slots, schedule::needs(program, r.pipeline).slots);
       EXPECT_EQ(r.traffic, step_traffic(config, a, shard));
       EXPECT_EQ(total(r.memory), total(training_memory(config, a, shard, r.needs)));
     }

@@ -2,7 +2,7 @@
 
 #include <trireme/architecture/architecture.hpp>
 #include <trireme/layout/split.hpp>
-#include <trireme/schedule/machine.hpp>
+#include <trireme/schedule/timeline.hpp>
 
 #include <cstdint>
 #include <vector>
@@ -24,9 +24,6 @@ struct StageFlops {
 /// Per stage; all together are Architecture::model_flops_per_token().
 std::vector<StageFlops> stage_flops(const architecture::Architecture& architecture,
                                     const std::vector<layout::Slice>& stage_layers);
-
-/// Forward, backward_input and backward_weight take one unit each, backward two, all else nothing.
-schedule::Cost unit_cost();
 
 /// An instruction takes as long as its stage's FLOPs, in units of the mean of all stages' forward
 /// passes; what computes nothing takes no time.

@@ -12,13 +12,10 @@ namespace trireme::plan {
 struct RankPlan {
   int pipeline = 0;
   int tensor = 0;
-  RankNeeds needs;
+  schedule::Needs needs;
   std::vector<MemoryRow> memory;
   std::vector<TrafficRow> traffic;
 };
-
-/// What `rank`'s row of a lowered program keeps at the same time.
-RankNeeds rank_needs(const schedule::Program& program, Rank rank);
 
 /// Of every pipeline rank the first and the last tensor rank, which hold the largest and the
 /// smallest parts of what the tensor axis cuts.

@@ -46,7 +46,7 @@ void print_schedule(const deck::Config& c, const schedule::Program& program,
   say("schedule      ", name_of(c.parallel.schedule), file ? " " + c.parallel.program : "", ", ",
       program.layout.micro_batches, " micro-batches per rank and step");
   if (program.layout.stages() == 1) return;
-  say("idle          ", percent(idle_share(program, plan::unit_cost())),
+  say("idle          ", percent(idle_share(program, schedule::unit_cost)),
       " of the time with equal stages (forward 1, each half of backward 1), ",
       percent(idle_share(program, plan::flop_cost(flops))), " with each stage's FLOPs");
   const auto [least, most] = std::ranges::minmax_element(
