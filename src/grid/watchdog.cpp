@@ -29,6 +29,9 @@ constexpr auto tick = 50ms;
 /// A thread that slept for so much longer than it meant was suspended.
 constexpr auto suspension = 5s;
 
+/// Without it one death in ten of a process of a few megabytes went unreported, on two busy cores.
+constexpr std::size_t head_start_bytes = std::size_t{32} << 20;
+
 constexpr std::string_view aborting_word = "aborts";
 
 std::atomic<Watchdog*> current{nullptr};
@@ -110,6 +113,7 @@ Watchdog::Watchdog(Runtime& runtime, const std::string& directory, Seconds limit
   Heartbeat::listen(&file_->state(file_->mine()), runtime.rank());
   patience_from_ = heartbeat_clock();
   runtime.world().barrier("watchdogs");
+  head_start_.assign(head_start_bytes, 1);
   current = this;
   start();
 }

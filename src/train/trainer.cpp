@@ -1,5 +1,6 @@
 #include <trireme/base/log.hpp>
 #include <trireme/checkpoint/folders.hpp>
+#include <trireme/grid/heartbeat.hpp>
 #include <trireme/optim/learning_rate.hpp>
 #include <trireme/train/trainer.hpp>
 
@@ -50,6 +51,7 @@ ExitCode Trainer::run() {
   const deck::RunConfig& run = parts_.config.run;
   loop_started_ = logged_at_ = Clock::now();
   for (std::int64_t step = first_step_; step <= run.steps; ++step) {
+    grid::Heartbeat::publish({"training", step});
     worker_.train_step(step, parts_.samples);
     const bool stop = must_stop(step);
     const bool last = step == run.steps;
@@ -125,6 +127,7 @@ std::string Trainer::progress_line(const Metrics& m) const {
 
 std::optional<Evaluation> Trainer::validate() {
   if (parts_.validation == nullptr) return std::nullopt;
+  grid::Heartbeat::publish({"evaluation", logged_step_});
   const deck::Config& c = parts_.config;
   std::int64_t windows = parts_.validation->count();
   if (c.run.evaluate_batches > 0)
@@ -134,6 +137,7 @@ std::optional<Evaluation> Trainer::validate() {
 
 void Trainer::save(std::int64_t step) {
   if (saved_step_ == step) return;
+  grid::Heartbeat::publish({"checkpoint", step});
   const auto begin = Clock::now();
   if (parts_.world.rank() == 0) {  // every data-parallel rank holds the same arrays
     const auto arrays = worker_.save();

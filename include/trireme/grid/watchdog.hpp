@@ -81,6 +81,9 @@ class Watchdog {
   std::vector<Node> nodes_;
   std::size_t here_ = 0;  ///< This rank's node.
   std::unique_ptr<NodeFile> file_;
+  /// Memory that a dying process must give back page by page before its files close and its
+  /// launcher notices: the milliseconds in which its neighbours report it.
+  std::vector<char> head_start_;
   enum class Fate : std::uint8_t { lives, left, died };
   std::vector<std::atomic<Fate>> fates_;  ///< Of the node's ranks.
   std::int64_t patience_from_ = 0;        ///< Silence before this does not count.
