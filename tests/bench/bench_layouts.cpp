@@ -1,8 +1,8 @@
-// mpiexec -n 2 bench_layouts DECK [section.key=value ...]: what each axis costs. Trains the deck's
-// model on the same ranks in several layouts, step by step in turn with and without communication
-// (the communicators' verbs on views then do nothing: same kernels, wrong numbers), and prints
-// tokens/s of both by the median step and their ratio. For pipelines, the idle share that was
-// measured and the one simulated with the measured mean cost of each (operation, stage).
+// mpiexec -n 2 bench_layouts ROUNDS DECK [section.key=value ...]: what each axis costs. Trains the
+// deck's model on the same ranks in several layouts, step by step in turn with and without
+// communication (the communicators' verbs on views then do nothing: same kernels, wrong numbers),
+// and prints tokens/s of both by the median step and their ratio. For pipelines, the idle share
+// that was measured and the one simulated with the measured mean cost of each (operation, stage).
 #include <trireme/deck/deck.hpp>
 #include <trireme/schedule/machine.hpp>
 
@@ -106,11 +106,12 @@ int main(int argc, char** argv) {
   using namespace trireme::testing;
   grid::Runtime runtime(argc, argv);
   current = &runtime;
-  const std::vector<std::string> arguments(argv + 1, argv + argc);
-  if (arguments.empty()) {
-    std::fprintf(stderr, "usage: bench_layouts DECK [section.key=value ...]\n");
+  const int rounds = argc > 2 ? std::atoi(argv[1]) : 0;
+  if (rounds < 1) {
+    std::fprintf(stderr, "usage: bench_layouts ROUNDS DECK [section.key=value ...]\n");
     return 2;
   }
+  const std::vector<std::string> arguments(argv + 2, argv + argc);
   const TemporaryFolder folder;
   const data::TokenFile file(write_tokens(folder, 200000));
   const std::string n = std::to_string(runtime.ranks());
@@ -125,7 +126,7 @@ int main(int argc, char** argv) {
         "batch.micro=1"}},
       {"pipeline, zb-h1", {"parallel.pipeline=" + n, "parallel.schedule=zb-h1", "batch.micro=1"}}};
   return static_cast<int>(runtime.guard([&] {
-    for (const Case& c : cases) measure(c, arguments, file, 5);
+    for (const Case& c : cases) measure(c, arguments, file, rounds);
     return ExitCode::finished;
   }));
 }
