@@ -1,5 +1,6 @@
 #include <trireme/grid/heartbeat.hpp>
 
+#include <sched.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -46,9 +47,10 @@ void SharedState::write(const RankState& state) {
 
 RankState SharedState::read() const {
   std::uint64_t copy[words];
-  // A writer that was killed half-way leaves an odd number for ever: what it left is better than
-  // nothing.
-  for (int attempt = 0; attempt < 1000; ++attempt) {
+  // A writer that lost its core half-way gets time to end; one that was killed there never does,
+  // and what it left is better than nothing.
+  for (int attempt = 0; attempt < 200; ++attempt) {
+    if (attempt > 100) sched_yield();
     const std::uint64_t before = sequence_.load(std::memory_order_acquire);
     for (std::size_t i = 0; i < words; ++i) copy[i] = state_[i].load(std::memory_order_relaxed);
     std::atomic_thread_fence(std::memory_order_acquire);
