@@ -1,6 +1,7 @@
 #include <trireme/base/check.hpp>
 #include <trireme/grid/communicator.hpp>
 #include <trireme/grid/heartbeat.hpp>
+#include <trireme/grid/watchdog.hpp>
 #include <trireme/tensor/fence.hpp>
 
 #include <mpi.h>
@@ -124,6 +125,7 @@ void Communicator::wait(Operation& operation, const char* what) {
   const Heartbeat::Waiting waiting({operation.verb, what, name_, operation.number, operation.peer});
   while (!advance(operation)) {
     advance_pending();
+    Watchdog::glance();
     sched_yield();
   }
 }

@@ -38,18 +38,19 @@ std::string place(const Sighting& s) {
   return text(describe_wait(s.state), ", during ", describe_activity(s.state));
 }
 
-std::string predicate(const Sighting& s) {
+std::string predicate(const Sighting& s, bool several = false) {
   switch (s.condition) {
     case Condition::dead:
       return is_waiting(s) ? "died (killed, out of memory or crashed) waiting in"
                            : "died (killed, out of memory or crashed) in";
     case Condition::silent:
-      return "gives no sign of life, last seen in";
+      return several ? "give no sign of life, last seen in" : "gives no sign of life, last seen in";
     case Condition::stopped:
       return is_waiting(s) ? "is stopped (SIGSTOP) waiting in" : "is stopped (SIGSTOP) in";
     case Condition::runs:
       break;
   }
+  if (several) return is_waiting(s) ? "wait in" : "compute:";
   return is_waiting(s) ? "waits in" : "computes:";
 }
 
@@ -107,18 +108,18 @@ std::string who(const Group& g) {
 
 std::string line(const Group& g, bool names_suspects) {
   const bool suspect = names_suspects && suspicion(*g.first) < Suspicion::waits;
-  return text(suspect ? "  suspect: " : "  ", who(g), " ", predicate(*g.first), " ",
-              place(*g.first), ", for ", fixed(g.oldest, 1), " s\n");
+  return text(suspect ? "  suspect: " : "  ", who(g), " ", predicate(*g.first, g.ranks.size() > 1),
+              " ", place(*g.first), ", for ", fixed(g.oldest, 1), " s\n");
 }
 
 }  // namespace
 
 std::string describe_activity(const RankState& state) {
   const auto name = word(state.activity);
-  std::string out(name.empty() ? "the start" : name);
-  if (state.stage >= 0) out += text(", stage ", state.stage);
-  if (state.micro >= 0) out += text(", micro ", state.micro);
-  if (state.step >= 0) out += text(", step ", state.step);
+  std::string out = state.step >= 0 ? text("step ", state.step, ", ") : std::string();
+  out += name.empty() ? "the start" : name;
+  if (state.stage >= 0) out += text(" stage ", state.stage);
+  if (state.micro >= 0) out += text(" micro ", state.micro);
   return out;
 }
 
@@ -133,21 +134,17 @@ std::string describe_wait(const RankState& state) {
   return out + text(" on ", word(state.communicator));
 }
 
+std::string death_report(const Sighting& s) {
+  return text("rank ", s.state.rank, " (pid ", s.state.pid, " on ", s.node, ") has died ",
+              is_waiting(s) ? "waiting in " : "in ", place(s),
+              ": killed, out of memory or crashed\n");
+}
+
 std::string hang_report(const std::vector<Sighting>& ranks, Seconds limit) {
   std::string out;
   if (limit > 0)
     out = text("no progress for ", fixed(limit, 1), " s ([run] watchdog); where the ranks are:\n");
-  for (const Group& group : grouped(ranks)) {
-    const Sighting& s = *group.first;
-    if (limit <= 0 && s.condition == Condition::dead) {
-      out += text(who(group), " has died in ",
-                  s.state.step >= 0 ? text("step ", s.state.step, ", ") : std::string(),
-                  is_waiting(s) ? "waiting in " : "", place(s),
-                  ": killed, out of memory or crashed; where the others are:\n");
-    } else {
-      out += line(group, limit > 0);
-    }
-  }
+  for (const Group& group : grouped(ranks)) out += line(group, limit > 0);
   return out;
 }
 

@@ -1,5 +1,6 @@
 #include <trireme/base/log.hpp>
 #include <trireme/checkpoint/folders.hpp>
+#include <trireme/grid/heartbeat.hpp>
 #include <trireme/io/atomic_file.hpp>
 #include <trireme/optim/learning_rate.hpp>
 #include <trireme/train/trainer.hpp>
@@ -31,6 +32,7 @@ void Trainer::start(const std::string& folder) {
   if (folder.empty()) {
     worker_.initialise();
   } else {
+    grid::Heartbeat::publish({"restart"});
     const checkpoint::Reader reader(folder);
     worker_.load(reader);
     restored = reader.state().step;
@@ -147,6 +149,7 @@ std::string Trainer::progress_line(const Metrics& m) const {
 
 std::optional<Evaluation> Trainer::validate() {
   if (parts_.validation == nullptr) return std::nullopt;
+  grid::Heartbeat::publish({"evaluation", logged_step_});
   const deck::Config& c = parts_.config;
   std::int64_t windows = parts_.validation->count();
   if (c.run.evaluate_batches > 0)
@@ -156,6 +159,7 @@ std::optional<Evaluation> Trainer::validate() {
 
 void Trainer::save(std::int64_t step) {
   if (saved_step_ == step) return;
+  grid::Heartbeat::publish({"checkpoint", step});
   const auto begin = Clock::now();
   const auto arrays = worker_.save();
   if (parts_.world.rank() == 0) {

@@ -21,7 +21,7 @@ Transfers<T>::Transfers(grid::Communicator& pipeline, const model::TensorAxis& a
     : pipeline_(pipeline), axis_(axis) {
   for (const Stage stage : shard.stages) {
     if (stage < shard.last_stage()) channels_.push_back({stage + 1, Direction::forward, {}, 0});
-    if (stage > 0) channels_.push_back({stage - 1, Direction::backward, {}, 0});
+    if (stage > 0 && buffers.training) channels_.push_back({stage - 1, Direction::backward, {}, 0});
   }
   Arena plan;
   cut(plan, hidden, buffers);
@@ -38,10 +38,7 @@ void Transfers<T>::cut(Arena& arena, std::int64_t hidden, const Buffers& buffers
   };
   cut_slices(activations_, buffers.activations);
   cut_slices(gradients_, buffers.gradients);
-  for (Channel& channel : channels_)
-    cut_slices(channel.sent, channel.direction == Direction::backward && buffers.gradients == 0
-                                 ? 0
-                                 : buffers.sends);
+  for (Channel& channel : channels_) cut_slices(channel.sent, buffers.sends);
 }
 
 template <class T>
@@ -59,7 +56,7 @@ template <class T>
 void Transfers<T>::send(const Exec& exec, Stage to, Direction direction, View2<T> rows) {
   const auto channel = std::ranges::find_if(
       channels_, [&](const Channel& c) { return c.to == to && c.direction == direction; });
-  check(channel != channels_.end() && !channel->sent.empty(), "no channel to stage ", to);
+  check(channel != channels_.end(), "no channel to stage ", to);
   Message& sent = channel->sent[channel->next];
   channel->next = (channel->next + 1) % channel->sent.size();
   pipeline_.wait(sent.request, "an earlier send to the same stage");

@@ -1,4 +1,5 @@
 #include <trireme/base/check.hpp>
+#include <trireme/grid/heartbeat.hpp>
 #include <trireme/kernels/matmul.hpp>
 #include <trireme/optim/learning_rate.hpp>
 #include <trireme/schedule/generate.hpp>
@@ -46,7 +47,7 @@ TypedWorker<P>::TypedWorker(const deck::Config& config,
   const Executor evaluation(evaluation_program(config.parallel, 4 * config.parallel.pipeline),
                             pipeline_.rank());
   typename model::RankModel<P>::Shape shape{config.batch.micro, 1, training_, false};
-  typename Transfers<T>::Buffers buffers{evaluation.activation_buffers(), 0, 2};
+  typename Transfers<T>::Buffers buffers{evaluation.activation_buffers(), 0, 2, training_};
   if (training_) {
     executor_.emplace(*program, pipeline_.rank());
     micro_batches_ = program->layout.micro_batches;
@@ -74,8 +75,17 @@ void TypedWorker<P>::initialise() {
 
 template <class P>
 void TypedWorker<P>::run(const Executor& executor) {
-  executor.run(*this);
+  executor.run([&](const Step& step, std::size_t) {
+    publish(step);
+    train::run(*this, step);
+  });
   transfers_->finish();
+}
+
+template <class P>
+void TypedWorker<P>::publish(const Step& step) const {
+  const schedule::Instr& i = step.instr;
+  grid::Heartbeat::publish({schedule::name_of(i.op), step_, i.stage, i.micro});
 }
 
 template <class P>
@@ -88,6 +98,7 @@ void TypedWorker<P>::run_timed(const Executor& executor) {
     return std::chrono::duration<double>(t - zero).count();
   };
   executor.run([&](const Step& step, std::size_t position) {
+    publish(step);
     began_ = Clock::now();
     train::run(*this, step);
     fence(exec_, "train/timed_step waits for each instruction");

@@ -2,12 +2,25 @@
 
 #include <gtest/gtest.h>
 
-#include <memory>
+#include <cstdio>
 
 namespace trireme::testing {
 namespace {
 grid::Runtime* current = nullptr;
-}
+
+/// What fails on another rank than the first: its report is silent, and the others may wait for it.
+class Failures : public ::testing::EmptyTestEventListener {
+  void OnTestPartResult(const ::testing::TestPartResult& result) override {
+    if (!result.failed()) return;
+    std::fprintf(stderr, "rank %d: %s:%d: %s\n", current->rank(),
+                 result.file_name() != nullptr ? result.file_name() : "", result.line_number(),
+                 result.message());
+    std::fflush(stderr);
+  }
+};
+
+}  // namespace
+
 grid::Runtime& runtime() {
   return *current;
 }
@@ -17,9 +30,11 @@ int main(int argc, char** argv) {
   testing::InitGoogleTest(&argc, argv);
   trireme::grid::Runtime runtime(argc, argv);
   trireme::testing::current = &runtime;
-  if (runtime.rank() > 0)  // one report is enough; a failure elsewhere still shows in the exit code
-    delete testing::UnitTest::GetInstance()->listeners().Release(
-        testing::UnitTest::GetInstance()->listeners().default_result_printer());
+  if (runtime.rank() > 0) {  // one report is enough, with the failures of the others
+    auto& listeners = testing::UnitTest::GetInstance()->listeners();
+    delete listeners.Release(listeners.default_result_printer());
+    listeners.Append(new trireme::testing::Failures);
+  }
   const std::int64_t failed = RUN_ALL_TESTS();
   return static_cast<int>(runtime.world().all_reduce<std::int64_t>(
       failed, trireme::grid::Reduction::maximum, "test result"));

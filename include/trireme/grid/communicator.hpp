@@ -151,9 +151,9 @@ class Communicator {
 
   /// Sends views through buffers on the host, as for devices, whose memory MPI need not know.
   void stage_through_host() { staged_ = true; }
-  /// From now on verbs on views do nothing: results are what their memory held. For measuring what
+  /// Verbs on views do nothing from now on: results are what their memory held. For measuring what
   /// communication costs. All ranks must agree.
-  void leave_out() { left_out_ = true; }
+  void leave_out(bool out = true) { left_out_ = out; }
 
   /// Verbs on views since the start or the last reset, those of one rank alone not counted, sends
   /// to itself counted. Bytes: all_reduce and broadcast the data, all_gather and reduce_scatter the

@@ -37,6 +37,9 @@ class Watchdog {
   Watchdog(const Watchdog&) = delete;
   Watchdog& operator=(const Watchdog&) = delete;
 
+  /// Whether a neighbour on the node is dead, for who waits anyway: a busy machine may not let the
+  /// thread run in time.
+  static void glance();
   /// Another message ends this job: the watchdogs of all ranks keep quiet.
   static void silence();
 
@@ -57,24 +60,33 @@ class Watchdog {
   bool speaks_for_node() const;
   void adopt_verdict();
   int next_neighbour() const;
-  bool find_deaths();
+  bool is_dead(int i, std::chrono::milliseconds limit);
+  int find_death();
   bool stalled_here(bool& computing);
   bool stalled_elsewhere();
+  Sighting sighting(int i);
   std::vector<Sighting> sightings();
   bool claim(Verdict verdict);
-  void report(Seconds limit);
+  bool claim_for_job(Verdict verdict);
+  void report_death(int i);
+  void report_hang();
+  void say(const std::string& message) const;
   [[noreturn]] void end_all();
 
   std::string directory_;
   std::string verdict_path_;
+  int log_ = -1;
   Seconds limit_;
   std::chrono::milliseconds interval_;
   std::vector<Node> nodes_;
   std::size_t here_ = 0;  ///< This rank's node.
   std::unique_ptr<NodeFile> file_;
+  /// Memory that a dying process must give back page by page before its files close and its
+  /// launcher notices: the milliseconds in which its neighbours report it.
+  std::vector<char> head_start_;
   enum class Fate : std::uint8_t { lives, left, died };
-  std::vector<Fate> fates_;         ///< Of the node's ranks.
-  std::int64_t patience_from_ = 0;  ///< Silence before this does not count.
+  std::vector<std::atomic<Fate>> fates_;  ///< Of the node's ranks.
+  std::int64_t patience_from_ = 0;        ///< Silence before this does not count.
   std::chrono::steady_clock::time_point published_;
   std::atomic<bool> stopping_{false};
   std::thread thread_;

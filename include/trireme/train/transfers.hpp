@@ -19,7 +19,8 @@ class Transfers {
   struct Buffers {
     int activations = 0;  ///< received at the same time
     int gradients = 0;
-    int sends = 2;  ///< of each channel, under way at the same time
+    int sends = 2;         ///< of each channel, under way at the same time
+    bool training = true;  ///< false: activations only
   };
 
   /// `pipeline` and `axis` must outlive this. hidden = D.

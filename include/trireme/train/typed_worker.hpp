@@ -71,6 +71,7 @@ class TypedWorker final : public Worker, private Actions {
 
   void begin_step(std::int64_t step, const data::Samples& samples);
   void run(const Executor& executor);
+  void publish(const Step& step) const;  ///< to the watchdog
   void run_timed(const Executor& executor);
   data::Batch batch() const { return {config_.batch.global, config_.batch.micro, data_.size()}; }
   model::MicroContext context(Micro micro) const;

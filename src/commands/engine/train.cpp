@@ -3,7 +3,7 @@
 #include <trireme/commands/engine.hpp>
 #include <trireme/commands/resolve.hpp>
 #include <trireme/commands/session.hpp>
-#include <trireme/data/batch.hpp>
+#include <trireme/grid/watchdog.hpp>
 #include <trireme/plan/memory.hpp>
 #include <trireme/plan/program.hpp>
 #include <trireme/train/executor.hpp>
@@ -72,6 +72,9 @@ ExitCode train(grid::Runtime& runtime, const TrainOptions& options) {
     open_directory(session.deck);
     open_checkpoint_directory(session.deck);
   });
+  std::optional<grid::Watchdog> watchdog;
+  if (config.run.watchdog > 0)
+    watchdog.emplace(runtime, config.run.directory, config.run.watchdog);
   say("trireme: ", runtime.description());
   say("deck ", session.deck.file_name, ": ", with_commas(session.architecture.parameters()),
       " parameters, ", name_of(config.precision.compute), ", data ", config.parallel.data,

@@ -49,6 +49,7 @@ ExitCode steps(Runtime& runtime, char** argv) {
   const std::string kind = argv[4];
   std::string node;
   if (argv[5] != nullptr) node = text("node", runtime.rank() / std::atoi(argv[5]));
+  const std::vector<char> model(std::size_t{96} << 20, 1);  // as much memory as a small one has
   const Watchdog watchdog(runtime, argv[1], limit, node);
   Communicator& world = runtime.world();
   for (int step = 1; step <= 6; ++step) {

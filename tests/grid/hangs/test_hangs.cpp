@@ -63,7 +63,7 @@ TEST_F(Hangs, AKilledRankIsNamedAtOnce) {
     EXPECT_NE(run(ranks, victim + " kill"), 0);
     EXPECT_LT(seconds_, grace_seconds) << "without waiting for the watchdog's time";
     expect_report("rank " + victim + " (pid ");
-    expect_report("has died in step 3, forward, stage 0, micro 5, step 3");
+    expect_report("has died in step 3, forward stage 0 micro 5: killed");
   }
 }
 
@@ -80,7 +80,7 @@ TEST_F(Hangs, ARankInAnEndlessLoopIsTheSuspect) {
     EXPECT_GT(seconds_, limit_seconds);
     EXPECT_LT(seconds_, limit_seconds + grace_seconds);
     expect_report("suspect: rank 1 (pid ");
-    expect_report("computes: forward, stage 0, micro 5, step 3");
+    expect_report("computes: step 3, forward stage 0 micro 5");
     expect_report("\"gradients\"");
   }
 }
@@ -91,7 +91,7 @@ TEST_F(Hangs, AStoppedRankIsNamedAndEndsToo) {
     EXPECT_NE(run(ranks, "0 stop"), 0);
     EXPECT_LT(seconds_, limit_seconds + grace_seconds);
     expect_report("suspect: rank 0 (pid ");
-    expect_report("is stopped (SIGSTOP) in forward, stage 0, micro 5, step 3");
+    expect_report("is stopped (SIGSTOP) in step 3, forward stage 0 micro 5");
   }
 }
 
@@ -100,7 +100,7 @@ TEST_F(Hangs, RanksThatWaitForEachOtherAreReported) {
   EXPECT_LT(seconds_, limit_seconds + grace_seconds);
   expect_report("rank 2 (pid ");
   expect_report("waits in receive \"what nobody sends\" from rank 0, lane 77 on world");
-  expect_report("ranks 0-1 waits in all_reduce \"gradients\"");
+  expect_report("ranks 0-1 wait in all_reduce \"gradients\"");
 }
 
 TEST_F(Hangs, ALongWaitIsNoHangWhereARankProgresses) {
@@ -115,14 +115,14 @@ TEST_F(Hangs, AnExceptionIsTheOnlyMessage) {
   EXPECT_LT(seconds_, grace_seconds);
   expect_error(folder_, "trireme: error: rank 1: this rank's data are broken");
   EXPECT_EQ(occurrences(read_file(folder_.file("err")), "trireme: error"), 1);
-  EXPECT_FALSE(std::filesystem::exists(folder_.file("log.txt")));
+  EXPECT_EQ(read_file(folder_.file("log.txt")), "") << "nothing of the watchdog's";
 }
 
 TEST_F(Hangs, TwoNodesSpeakWithOneVoice) {
   EXPECT_NE(run(4, "3 loop 2"), 0);
   EXPECT_LT(seconds_, limit_seconds + grace_seconds);
   expect_report("suspect: rank 3 (pid ");
-  expect_report("on node1) computes: forward");
+  expect_report("on node1) computes: step 3, forward");
   expect_report("\"gradients\"");
 }
 
@@ -130,7 +130,7 @@ TEST_F(Hangs, ANodeWithoutASignOfLifeIsNoticedByTheOthers) {
   // SIGSTOP of all ranks of the second node: no process there can speak.
   EXPECT_NE(run(4, "-2 stop 2"), 0);
   EXPECT_LT(seconds_, limit_seconds + 4 + grace_seconds) << "four seconds make a node silent";
-  expect_report("gives no sign of life, last seen in forward, stage 0, micro 5, step 3");
+  expect_report("give no sign of life, last seen in step 3, forward stage 0 micro 5");
 }
 
 }  // namespace
