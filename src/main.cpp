@@ -89,6 +89,7 @@ void run_host_command(int argc, char** argv) {
   EngineOptions engine;
   add_engine_commands(app, engine);
   commands::add_check(app);
+  commands::add_draw(app);
   commands::add_inspect(app);
   commands::add_tokenize(app);
   commands::add_help(app);

@@ -295,9 +295,9 @@ void resolve_parallel(Deck& deck, std::int64_t ranks) {
     check_passes(deck);
     return;
   }
-  std::string remedy;
+  std::string remedy = "choose ";
   if (b.global % p.data == 0)
-    remedy = text("choose a micro of ", choices(divisors(b.global / p.data), b.micro), ", or ");
+    remedy += text("a micro of ", choices(divisors(b.global / p.data), b.micro), ", or ");
   const std::int64_t below = b.global / (b.micro * p.data) * (b.micro * p.data);
   throw UsageError(text(deck.cite("batch", "global"), " is not a multiple of ",
                         deck.cite("batch", "micro"), " · ", deck.cite("parallel", "data"), " = ",

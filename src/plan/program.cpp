@@ -1,10 +1,31 @@
 #include <trireme/base/check.hpp>
 #include <trireme/plan/program.hpp>
+#include <trireme/plan/text_file.hpp>
 #include <trireme/schedule/generate.hpp>
 #include <trireme/schedule/lower.hpp>
+#include <trireme/schedule/text_format.hpp>
 #include <trireme/schedule/validate.hpp>
 
+#include <algorithm>
+
 namespace trireme::plan {
+namespace {
+
+schedule::Program program_of_file(const std::string& path, const schedule::ProgramLayout& layout) {
+  return schedule::read_program(read_text_file(path, text("[parallel] program = \"", path, "\"")),
+                                path, layout);
+}
+
+/// The first of many, and how many more there are.
+std::string listed(const std::vector<std::string>& mistakes) {
+  constexpr std::size_t most = 20;
+  std::string out;
+  for (std::size_t i = 0; i < std::min(most, mistakes.size()); ++i) out += "\n  " + mistakes[i];
+  if (mistakes.size() > most) out += text("\n  and ", mistakes.size() - most, " more");
+  return out;
+}
+
+}  // namespace
 
 schedule::Program step_program(const deck::Config& config) {
   const deck::ParallelConfig& p = config.parallel;
@@ -12,10 +33,14 @@ schedule::Program step_program(const deck::Config& config) {
   const schedule::ProgramLayout layout{static_cast<int>(p.pipeline),
                                        static_cast<int>(b.global / (b.micro * p.data)),
                                        static_cast<int>(p.chunks)};
-  schedule::Program program = schedule::generate(p.schedule, layout);
+  const bool by_hand = p.schedule == ScheduleKind::file;
+  schedule::Program program =
+      by_hand ? program_of_file(p.program, layout) : schedule::generate(p.schedule, layout);
   schedule::lower(program, {.tied = config.model.tied_embeddings});
   const auto mistakes = schedule::validate(program);
-  check(mistakes.empty(), "the schedule is not valid: ", join(mistakes, "; "));
+  check_usage(!by_hand || mistakes.empty(), p.program,
+              ": the program cannot run:", listed(mistakes));
+  check(mistakes.empty(), "the schedule ", name_of(p.schedule), " cannot run:", listed(mistakes));
   return program;
 }
 

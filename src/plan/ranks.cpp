@@ -24,9 +24,10 @@ Likeness likeness(const architecture::Shard& shard, const schedule::Needs& needs
 
 /// A training run evaluates too, with the same buffers.
 std::vector<schedule::Needs> training_needs(const schedule::Program& program) {
-  constexpr int rounds = 4;  // more micro-batches than fit into the pipeline need no more
+  constexpr int rounds = 4;      // more micro-batches than fit into the pipeline need no more,
+  constexpr int most = 1 << 16;  // and the deepest pipelines fill with fewer than they hold
   schedule::ProgramLayout layout = program.layout;
-  layout.micro_batches = rounds * layout.ranks;
+  layout.micro_batches = std::min(rounds * layout.ranks, std::max(rounds, most / layout.stages()));
   schedule::Program evaluation = schedule::generate_evaluation(layout);
   schedule::lower(evaluation);
   std::vector<schedule::Needs> all = schedule::needs(program);

@@ -98,7 +98,9 @@ class Checker {
       effects(instr, layout_, effects_);
       check_reads(r, p);
       check_writes(r, p);
-      for (const Value& v : effects_.frees) states_[index_of(v, layout_)] = State::freed;
+      for (const Value& v : effects_.frees)
+        if (State& state = states_[index_of(v, layout_)]; state == State::written)
+          state = State::freed;
       if (is_compute(instr.op)) {
         for (const Placed& send : unsent)
           report(r, p, instr,
@@ -289,7 +291,13 @@ std::vector<std::string> validate(const Program& program, Transport transport,
                                   const ValidateOptions& options) {
   std::vector<std::string> mistakes = Checker(program, transport, options).run();
   if (!mistakes.empty()) return mistakes;
-  return play(program, unit_cost, {transport, options.send_buffers}).mistakes;
+  mistakes = play(program, unit_cost, {transport, options.send_buffers}).mistakes;
+  if (!mistakes.empty() && transport != Transport::independent_lanes) {
+    // What hangs even with lanes hangs by the order of its computations, which says more.
+    const PlayOptions lanes{Transport::independent_lanes, options.send_buffers};
+    if (auto causes = play(program, unit_cost, lanes).mistakes; !causes.empty()) return causes;
+  }
+  return mistakes;
 }
 
 }  // namespace trireme::schedule

@@ -52,7 +52,7 @@ TEST(CommandLine, EveryCommandHasHelpWithAnExample) {
   const Outcome overview = run(folder, "--help");
   EXPECT_EQ(overview.code, 0);
   for (const std::string command :
-       {"train", "eval", "generate", "check", "inspect", "tokenize", "help"}) {
+       {"train", "eval", "generate", "check", "draw", "inspect", "tokenize", "help"}) {
     EXPECT_TRUE(contains(overview.out, "\n  " + command + " ")) << overview.out;
     for (const std::string& line : {command + " --help", command + " -h", "help " + command}) {
       const Outcome outcome = run(folder, line);

@@ -1,4 +1,7 @@
 #include <trireme/base/text.hpp>
+#include <trireme/deck/deck.hpp>
+#include <trireme/plan/program.hpp>
+#include <trireme/schedule/machine.hpp>
 
 #include <gtest/gtest.h>
 
@@ -109,6 +112,16 @@ TEST(Check, AllMistakesAreReportedAtOnce) {
   EXPECT_EQ(read_file(folder.file("out")), "");
 }
 
+TEST(Check, DeepPipelinesTakeSeconds) {
+  const TemporaryFolder folder;
+  small_deck(folder);
+  const auto begin = std::chrono::steady_clock::now();
+  ASSERT_EQ(shell(folder, "trireme check a.toml parallel.pipeline=4096"), 0);
+  expect_output(folder, "note: 4094 stages have no layer");
+  const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - begin;
+  EXPECT_LT(seconds.count(), 20.0);
+}
+
 TEST(Check, UnderALauncherOneProcessSpeaks) {
   const TemporaryFolder folder;
   small_deck(folder);
@@ -128,6 +141,94 @@ TEST(Check, UnderALauncherOneProcessSpeaks) {
   const std::size_t first = errors.find("trireme: error: ");
   ASSERT_NE(first, std::string::npos) << errors;
   EXPECT_EQ(errors.find("trireme: error: ", first + 1), std::string::npos) << errors;
+}
+
+TEST(Check, MistakesOfAProgramAreNamedWithTheirLine) {
+  const TemporaryFolder folder;
+  small_deck(folder);
+  const std::string check =
+      "trireme check a.toml parallel.pipeline=2 batch.global=2 parallel.schedule=file "
+      "parallel.program=my.program";
+  EXPECT_EQ(shell(folder, check), 2);
+  expect_error(folder, "[parallel] program = \"my.program\": there is no such file");
+  std::filesystem::create_directory(folder.file("my.program"));
+  EXPECT_EQ(shell(folder, check), 2);
+  expect_error(folder, "is a folder, expected a file");
+  std::filesystem::remove(folder.file("my.program"));
+  folder.write("my.program", "# two ranks\nF0 F1 B0 B1\nF0 B0 F1 X1\n");
+  EXPECT_EQ(shell(folder, check), 2);
+  expect_error(folder, "my.program:3:10: `X1`");
+  folder.write("my.program", "F0 F1 B0 B1\nF0 B0 F1 B1\n");
+  EXPECT_EQ(shell(folder, check), 0) << read_file(folder.file("err"));
+  expect_output(folder, "schedule      file my.program, 2 micro-batches");
+}
+
+TEST(Draw, WritesTextPicturesTracesAndPrograms) {
+  const TemporaryFolder folder;
+  small_deck(folder);
+  const std::string draw = "trireme draw a.toml parallel.pipeline=2 batch.global=4 ";
+  ASSERT_EQ(shell(folder, draw), 0) << read_file(folder.file("err"));
+  expect_output(folder, "rank 0 |F0");
+  expect_output(folder, "idle ");
+  ASSERT_EQ(shell(folder, draw + "-o a.svg"), 0);
+  expect_output(folder, "predicted from the FLOPs of each stage");
+  EXPECT_EQ(read_file(folder.file("a.svg")).find("<svg"), 0u);
+  ASSERT_EQ(shell(folder, draw + "--format trace -o a.txt"), 0);
+  EXPECT_NE(read_file(folder.file("a.txt")).find("traceEvents"), std::string::npos);
+  EXPECT_EQ(shell(folder, draw + "--format png"), 2);
+  EXPECT_EQ(shell(folder, draw + "-o no/such/folder.svg"), 2);
+  expect_error(folder, "no/such/folder.svg: cannot be written");
+  EXPECT_EQ(shell(folder, "PMI_RANK=1 " + draw + "-o second.svg"), 0);
+  EXPECT_FALSE(std::filesystem::exists(folder.file("second.svg"))) << "one process writes";
+}
+
+/// What draw writes as a program runs as one, and is the same schedule.
+TEST(Draw, AScheduleBecomesAProgramWrittenByHand) {
+  const TemporaryFolder folder;
+  small_deck(folder);
+  const std::string axes = "a.toml parallel.pipeline=2 ";
+  for (const std::string schedule :
+       {"parallel.schedule=gpipe", "parallel.schedule=1f1b", "parallel.schedule=zb-h1",
+        "parallel.schedule=interleaved parallel.chunks=2"}) {
+    SCOPED_TRACE(schedule);
+    const std::string chunks = schedule.ends_with("2") ? " parallel.chunks=2 " : " ";
+    ASSERT_EQ(shell(folder, "trireme draw " + axes + schedule + " --format program -o my.program"),
+              0)
+        << read_file(folder.file("err"));
+    ASSERT_EQ(shell(folder, "trireme draw " + axes + schedule + " | tail -n +2"), 0);
+    const std::string drawn = read_file(folder.file("out"));
+    ASSERT_EQ(shell(folder, "trireme draw " + axes + chunks +
+                                "parallel.schedule=file parallel.program=my.program | tail -n +2"),
+              0);
+    EXPECT_EQ(read_file(folder.file("out")), drawn);
+    EXPECT_GT(drawn.size(), 100u);
+  }
+}
+
+TEST(Draw, SetsAMeasuredTimelineBesideItsPrediction) {
+  const TemporaryFolder folder;
+  const deck::Config config =
+      deck::load_deck(small_deck(folder), {"parallel.pipeline=2", "parallel.data=1"}).config;
+  // As if measured: rank 1 pauses 3 s before its first pass, the rest takes unit times.
+  auto timeline = schedule::play(plan::step_program(config), schedule::unit_cost).timeline;
+  for (auto& event : timeline.events)
+    if (!(event.rank == 0 && event.instr.op == schedule::Op::forward)) {
+      event.begin += 3;
+      event.end += 3;
+    }
+  std::filesystem::create_directories(folder.file("run"));
+  folder.write("run/timeline.jsonl", schedule::write_timeline(timeline));
+  const std::string draw = "trireme draw a.toml parallel.pipeline=2 ";
+  ASSERT_EQ(shell(folder, draw + "-o a.svg"), 0) << read_file(folder.file("err"));
+  // 8 micro-batches of 3 units and 3 of filling and draining: 27 s, of which 24 are busy; and 3
+  // more.
+  expect_output(folder, "idle 20.0 % measured, 11.1 % predicted");
+  ASSERT_EQ(shell(folder, draw + "batch.global=4"), 0);
+  expect_error(folder, "was measured with 2 pipeline ranks, 1 chunks and 8 micro-batches");
+  EXPECT_EQ(shell(folder, draw + "batch.global=4 --measured run/timeline.jsonl"), 2);
+  EXPECT_EQ(shell(folder, draw + "--measured a.toml"), 2);
+  EXPECT_EQ(shell(folder, draw + "--measured none.jsonl"), 2);
+  expect_error(folder, "none.jsonl: there is no such file");
 }
 
 }  // namespace

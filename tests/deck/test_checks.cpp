@@ -146,7 +146,7 @@ TEST(ResolveParallel, MicroTimesDataMustDivideGlobal) {
       "[batch] global = 12 (a.toml:7) is not a multiple of [batch] micro = 2 (a.toml:8) "
       "· [parallel] data = 4 (from the number of ranks) = 8; choose a micro of 1 or 3, "
       "or data of 1, 2, 3 or 6, or a global of 8 or 16");
-  expect_contains(refusal(5, {}), "data of 1, 2, 3 or 6, or a global of 10 or 20");
+  expect_contains(refusal(5, {}), "; choose data of 1, 2, 3 or 6, or a global of 10 or 20");
 }
 
 TEST(ResolveParallel, AStepHasABoundedNumberOfMicroBatches) {

@@ -5,8 +5,7 @@
 
 An example is an indented block whose first line is `$ trireme ...` and whose other lines are what it prints. The commands
 run in the repository, with the programs of FOLDER first on PATH. Prints what differs and ends with 1; with --update the
-document gets the true output instead. Files that a command writes (`-o docs/pictures/...`) are compared or replaced in
-the same way.
+document gets the true output instead, and the files that commands write (`-o docs/pictures/...`) are written.
 """
 import argparse
 import os
@@ -69,12 +68,12 @@ def main():
             print(f"{line.strip()}\n  is shown as\n" + "\n".join(shown) + "\n  but prints\n" + "\n".join(true))
     for target, content in written.items():
         path = root / target
-        if not path.exists() or path.read_bytes() != content:
+        if options.update:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(content)
+        elif not path.exists():
             differences += 1
-            print(f"{target}: not what its command writes")
-            if options.update:
-                path.parent.mkdir(parents=True, exist_ok=True)
-                path.write_bytes(content)
+            print(f"{target}: the document's command writes it, but it is not there")
     if examples == 0:
         print(f"{document}: no example found", file=sys.stderr)
         return 1

@@ -21,7 +21,8 @@ struct MemoryRow {
 /// tokens of what goes between stages.
 std::vector<MemoryRow> training_memory(const deck::Config& config,
                                        const architecture::Architecture& architecture,
-                                       const architecture::Shard& shard, const schedule::Needs& needs);
+                                       const architecture::Shard& shard,
+                                       const schedule::Needs& needs);
 
 /// The same for a rank that holds the whole model.
 std::vector<MemoryRow> training_memory(const deck::Config& config,

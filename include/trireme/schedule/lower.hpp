@@ -16,8 +16,10 @@ struct LowerOptions {
 /// ordered groups, both sides of every transfer take the same place in one total order, the order
 /// in which the producers end when the program is played in unit costs: no rank can then wait for a
 /// later transfer, and transfers that fall between the same two computations of a rank make one
-/// group. A program for training ends with the reduction of each stage's gradients, of the tied
-/// ones, the norm and the update; one for evaluation has transfers only.
+/// group (where a computation of the receiver ends together with the producer, the transfer comes
+/// behind it, or it would hold up the group before it). A program for training ends with the
+/// reduction of each stage's gradients, of the tied ones, the norm and the update; one for
+/// evaluation has transfers only.
 ///
 /// A program that is not valid stays so: validate() says why.
 void lower(Program& program, const LowerOptions& options = {});

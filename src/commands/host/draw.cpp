@@ -1,0 +1,194 @@
+#include <trireme/architecture/architecture.hpp>
+#include <trireme/architecture/shard.hpp>
+#include <trireme/base/check.hpp>
+#include <trireme/base/log.hpp>
+#include <trireme/commands/host.hpp>
+#include <trireme/commands/launcher.hpp>
+#include <trireme/commands/options.hpp>
+#include <trireme/commands/resolve.hpp>
+#include <trireme/plan/cost.hpp>
+#include <trireme/plan/program.hpp>
+#include <trireme/plan/text_file.hpp>
+#include <trireme/schedule/draw.hpp>
+#include <trireme/schedule/machine.hpp>
+#include <trireme/schedule/text_format.hpp>
+
+#include <algorithm>
+#include <array>
+#include <filesystem>
+#include <fstream>
+#include <memory>
+#include <optional>
+
+namespace trireme::commands {
+namespace {
+
+struct DrawOptions {
+  std::string deck;
+  std::vector<std::string> overrides;
+  std::int64_t ranks = 0;
+  std::string output;
+  std::string format;
+  std::string measured;
+};
+
+enum class Format : std::uint8_t { text, svg, trace, program };
+
+constexpr std::array<std::string_view, 4> format_names{"text", "svg", "trace", "program"};
+
+/// As said, or else as the file's name ends.
+Format format_of(const DrawOptions& options) {
+  const std::string ending = std::filesystem::path(options.output).extension().string();
+  if (options.format.empty()) {
+    if (ending == ".svg") return Format::svg;
+    if (ending == ".json") return Format::trace;
+    return Format::text;
+  }
+  const auto found = std::ranges::find(format_names, options.format);
+  check(found != format_names.end(), "draw --format ", options.format);
+  return static_cast<Format>(found - format_names.begin());
+}
+
+std::string percent(double share) {
+  return fixed(100 * share, 1) + " %";
+}
+
+bool same_shape(const schedule::ProgramLayout& a, const schedule::ProgramLayout& b) {
+  return a.ranks == b.ranks && a.micro_batches == b.micro_batches && a.chunks == b.chunks;
+}
+
+std::string shape_text(const schedule::ProgramLayout& layout) {
+  return text(layout.ranks, " pipeline ranks, ", layout.chunks, " chunks and ",
+              layout.micro_batches, " micro-batches");
+}
+
+/// The timeline that a run left, if there is one: the file named on the command line, which must
+/// fit the deck, or the one in the run's directory.
+std::optional<schedule::Timeline> measured_timeline(const DrawOptions& options,
+                                                    const deck::Deck& deck,
+                                                    const schedule::ProgramLayout& layout) {
+  std::string path = options.measured;
+  const bool named = !path.empty();
+  if (!named) path = deck.config.run.directory + "/timeline.jsonl";
+  if (!named && !std::filesystem::exists(path)) return std::nullopt;
+  schedule::Timeline timeline = schedule::read_timeline(plan::read_text_file(path, path), path);
+  if (same_shape(timeline.layout, layout)) return timeline;
+  const std::string message = text(path, ": was measured with ", shape_text(timeline.layout),
+                                   ", the deck has ", shape_text(layout));
+  check_usage(!named, message, "; draw with the deck and overrides of that run");
+  log::warn(message + "; only the prediction is drawn");
+  return std::nullopt;
+}
+
+void write(const std::string& path, const std::string& content) {
+  std::ofstream out(path, std::ios::binary);
+  out << content;
+  out.flush();
+  check_usage(out.good(), path, ": cannot be written");
+}
+
+/// To the file, or to standard output; under a launcher one process does it.
+void deliver(const DrawOptions& options, std::string content) {
+  if (!options.output.empty()) {
+    if (is_first_process()) write(options.output, content);
+    return;
+  }
+  while (content.ends_with('\n')) content.pop_back();
+  log::line(content);
+}
+
+struct Drawing {
+  schedule::Timeline predicted;
+  std::optional<schedule::Timeline> measured;
+  std::string schedule;
+
+  /// Both idle shares in words.
+  std::string idle() const {
+    const std::string share = percent(predicted.idle_share());
+    if (!measured) return text("idle ", share, " predicted from the FLOPs of each stage");
+    return text("idle ", percent(measured->idle_share()), " measured, ", share,
+                " predicted from the mean of the measured times of each stage's passes");
+  }
+};
+
+/// Plays the deck's program with the FLOPs of its stages, or with what a run measured.
+Drawing make_drawing(const DrawOptions& options, const deck::Deck& deck) {
+  const deck::Config& c = deck.config;
+  const schedule::Program program = plan::step_program(c);
+  Drawing drawing;
+  drawing.schedule = c.parallel.schedule == ScheduleKind::file
+                         ? c.parallel.program
+                         : std::string(name_of(c.parallel.schedule));
+  drawing.measured = measured_timeline(options, deck, program.layout);
+  schedule::Cost cost;
+  if (drawing.measured) {
+    cost = schedule::mean_costs(*drawing.measured);
+  } else {
+    const auto a = architecture::describe(c.model);
+    cost = plan::flop_cost(plan::stage_flops(
+        a, architecture::partition(a, static_cast<int>(c.parallel.pipeline * c.parallel.chunks))));
+  }
+  drawing.predicted = schedule::play(program, cost).timeline;
+  return drawing;
+}
+
+std::string render(const Drawing& drawing, Format format) {
+  schedule::DrawOptions options;
+  options.schedule = drawing.schedule;
+  options.measured = drawing.measured ? &*drawing.measured : nullptr;
+  options.seconds = drawing.measured.has_value();
+  switch (format) {
+    case Format::text:
+      return schedule::text_chart(drawing.predicted, options);
+    case Format::svg:
+      return schedule::svg(drawing.predicted, options);
+    case Format::trace:
+      return schedule::perfetto_trace(drawing.predicted, options);
+    case Format::program:
+      break;
+  }
+  return "";
+}
+
+void draw(const DrawOptions& options) {
+  const deck::Deck deck = deck_for_ranks(options.deck, options.overrides, options.ranks);
+  const Format format = format_of(options);
+  if (format == Format::program) {
+    deliver(options, schedule::write_program(plan::step_program(deck.config)));
+    return;
+  }
+  const Drawing drawing = make_drawing(options, deck);
+  deliver(options, render(drawing, format));
+  if (!options.output.empty()) say(drawing.idle());
+}
+
+}  // namespace
+
+void add_draw(CLI::App& app) {
+  const auto options = std::make_shared<DrawOptions>();
+  CLI::App* command =
+      app.add_subcommand("draw", "The schedule's timeline, predicted and as a run measured it");
+  add_deck_arguments(*command, options->deck, options->overrides);
+  command
+      ->add_option("--ranks", options->ranks,
+                   "Ranks to draw for; default: the product of the deck's axes")
+      ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 30));
+  command->add_option("-o,--output", options->output, "File to write; without it text is printed")
+      ->type_name("FILE");
+  command
+      ->add_option("--format", options->format,
+                   "text; svg; trace, for ui.perfetto.dev; program, a start for one written by "
+                   "hand. Default: as FILE ends (.svg, .json)")
+      ->check(CLI::IsMember({"text", "svg", "trace", "program"}))
+      ->type_name("FORMAT");
+  command
+      ->add_option("--measured", options->measured,
+                   "Timeline of a run with run.timeline=true; default: the one in run.directory")
+      ->type_name("FILE");
+  command->footer(
+      "Example:\n  trireme draw inputs/gpt_1t.toml parallel.pipeline=4 batch.global=48 -o "
+      "schedule.svg");
+  command->callback([options] { draw(*options); });
+}
+
+}  // namespace trireme::commands
