@@ -32,6 +32,18 @@ Placement place(const Architecture& architecture, const Shard& shard,
   return p;
 }
 
+layout::Slice replicated_part(const std::vector<LocalArray>& arrays, const Placement& placement,
+                              Stage stage) {
+  std::int64_t begin = placement.elements;
+  std::int64_t end = placement.replicated;
+  for (std::size_t i = 0; i < arrays.size(); ++i) {
+    if (arrays[i].split || arrays[i].stage != stage) continue;
+    begin = std::min(begin, placement.offset[i]);
+    end = std::max(end, placement.offset[i] + arrays[i].elements());
+  }
+  return end > begin ? layout::Slice{begin, end - begin} : layout::Slice{};
+}
+
 std::int64_t logit_block_rows(std::int64_t tokens, std::int64_t vocabulary) {
   constexpr std::int64_t block_elements = std::int64_t{1} << 24;  // 64 MiB of fp32
   const std::int64_t rows = std::max<std::int64_t>(64, block_elements / vocabulary / 64 * 64);

@@ -139,14 +139,8 @@ std::vector<architecture::Bucket> Parameters<P>::gradient_buckets(std::int64_t b
 
 template <class P>
 auto Parameters<P>::replicated_gradients(Stage stage) const -> View1<Gradient> {
-  std::int64_t begin = placement_.elements;
-  std::int64_t end = placement_.replicated;
-  for (const Entry& e : entries_) {
-    if (e.local.split || e.local.stage != stage) continue;
-    begin = std::min(begin, e.offset);
-    end = std::max(end, e.offset + e.local.elements());
-  }
-  return part(all_gradients_, begin, std::max<std::int64_t>(0, end - begin));
+  const layout::Slice run = architecture::replicated_part(local_, placement_, stage);
+  return part(all_gradients_, run.offset, run.extent);
 }
 
 template class Parameters<Fp32>;

@@ -72,17 +72,16 @@ class Counter {
   /// Each tensor rank has summed these over its own tokens only.
   void replicated_gradients() {
     if (!sizes_.cuts_tokens) return;
+    const auto placement = architecture::place(architecture_, shard_, arrays_);
     for (const Stage stage : shard_.stages) {
-      std::int64_t elements = 0;
-      for (const LocalArray& a : arrays_)
-        if (!a.split && a.stage == stage) elements += a.elements();
-      if (elements > 0) tensor("norms and biases: all-reduce", 1, elements * sizes_.accumulate);
+      const layout::Slice run = architecture::replicated_part(arrays_, placement, stage);
+      if (run.extent > 0) tensor("norms and biases: all-reduce", 1, run.extent * sizes_.accumulate);
     }
   }
 
-  /// Boundaries between a stage of this rank and one of another.
+  /// Boundaries between a stage of this rank and the next or the former one. With chunks on one
+  /// pipeline rank, it sends to itself.
   void boundaries() {
-    if (parallel_.pipeline == 1) return;
     std::int64_t out = 0, in = 0;
     for (const Stage stage : shard_.stages) {
       if (stage < shard_.last_stage()) out += micro_batches_;
@@ -92,8 +91,8 @@ class Counter {
       tensor("received activations: all-gather", in, tokens_bytes_);
       tensor("received gradients: all-gather", out, tokens_bytes_);
     }
-    add("pipeline", "activations: send", parallel_.pipeline, out, out * slice_bytes_);
-    add("pipeline", "gradients: send", parallel_.pipeline, in, in * slice_bytes_);
+    add("pipeline", "activations: send", 2, out, out * slice_bytes_);
+    add("pipeline", "gradients: send", 2, in, in * slice_bytes_);
   }
 
   void data() {

@@ -26,6 +26,10 @@ struct Placement {
 Placement place(const Architecture& architecture, const Shard& shard,
                 const std::vector<LocalArray>& arrays);
 
+/// Where the arrays of a stage lie that all tensor ranks hold alike: one run of the arena.
+layout::Slice replicated_part(const std::vector<LocalArray>& arrays, const Placement& placement,
+                              Stage stage);
+
 /// Rows of logits computed at a time: whole logits are never stored. Depends on tokens and
 /// vocabulary alone, so that layouts agree.
 std::int64_t logit_block_rows(std::int64_t tokens, std::int64_t vocabulary);

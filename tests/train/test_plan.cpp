@@ -1,0 +1,101 @@
+#include <trireme/plan/ranks.hpp>
+
+#include "support/training.hpp"
+
+#include <gtest/gtest.h>
+
+/// What `trireme check` prints of memory and messages is what a run allocates and sends.
+namespace trireme::train {
+namespace {
+
+using namespace trireme::testing;
+
+struct Case {
+  const char* schedule;
+  int chunks;
+  bool sequence_parallel;
+  bool tied;
+};
+
+class Plan : public ::testing::Test {
+ protected:
+  /// Calls `body` with every layout of these ranks, some options each.
+  void for_layouts(const std::function<void(const deck::Config&, Rig&)>& body) {
+    const int ranks = runtime().ranks();
+    for (int tensor = 1; tensor <= 4; ++tensor)
+      for (int pipeline = 1; pipeline <= 4; ++pipeline) {
+        if (ranks % (tensor * pipeline) != 0) continue;
+        for (const Case& c : {Case{"1f1b", 1, false, true}, Case{"interleaved", 2, true, true},
+                              Case{"zb-h1", 1, true, false}, Case{"gpipe", 1, false, false}}) {
+          const deck::Config config = small_config(
+              12, 1, ranks,
+              {"model.layers=5", "model.heads=6", "model.sequence=61",
+               text("model.tied_embeddings=", c.tied ? "true" : "false"),
+               text("parallel.tensor=", tensor), text("parallel.pipeline=", pipeline),
+               text("parallel.schedule=", c.schedule), text("parallel.chunks=", c.chunks),
+               text("parallel.sequence_parallel=", c.sequence_parallel ? "true" : "false"),
+               "parallel.bucket_bytes=20000"});
+          SCOPED_TRACE(text("tensor ", tensor, ", pipeline ", pipeline, ", ", c.schedule));
+          Rig rig(config, tokens_);
+          body(config, rig);
+        }
+      }
+  }
+
+  /// The plan of this rank, whose tensor rank may be one that plan_ranks leaves out.
+  plan::RankPlan plan_of(const deck::Config& config, Rig& rig) {
+    const auto architecture = architecture::describe(config.model);
+    const auto at = rig.grid().coordinates();
+    const auto shard =
+        architecture::make_shard(architecture, static_cast<int>(config.parallel.pipeline),
+                                 static_cast<int>(config.parallel.chunks), at.pipeline,
+                                 static_cast<int>(config.parallel.tensor), at.tensor);
+    plan::RankPlan mine;
+    for (const auto& rank : plan::plan_ranks(config, architecture, program_of(config)))
+      if (rank.pipeline == at.pipeline) mine = rank;
+    mine.memory = plan::training_memory(config, architecture, shard, mine.needs);
+    mine.traffic = plan::step_traffic(config, architecture, shard);
+    return mine;
+  }
+
+  TemporaryFolder folder_;
+  data::TokenFile tokens_{write_tokens(folder_, 20000)};
+};
+
+TEST_F(Plan, PlannedBytesAreThoseAllocated) {
+  for_layouts([&](const deck::Config& config, Rig& rig) {
+    const auto planned = plan_of(config, rig).memory;
+    const auto allocated = rig.worker->memory();
+    ASSERT_EQ(planned.size(), allocated.size());
+    for (std::size_t i = 0; i < planned.size(); ++i) {
+      EXPECT_EQ(planned[i].what, allocated[i].what);
+      EXPECT_EQ(planned[i].bytes, allocated[i].bytes) << planned[i].what;
+    }
+  });
+}
+
+TEST_F(Plan, PlannedMessagesAreThoseSent) {
+  for_layouts([&](const deck::Config& config, Rig& rig) {
+    grid::Grid& grid = rig.grid();
+    const std::map<std::string, grid::Communicator*> axes{
+        {"tensor", &grid.communicator(Axis::tensor)},
+        {"pipeline", &grid.communicator(Axis::pipeline)},
+        {"data", &grid.communicator(Axis::data)},
+        {"tied", &grid.embedding()},
+        {"model", &grid.model()}};
+    rig.worker->train_step(1, rig.samples);
+    for (const auto& [name, communicator] : axes) communicator->reset_traffic();
+    rig.worker->train_step(2, rig.samples);
+    std::map<std::string, grid::Traffic> planned;
+    for (const auto& row : plan::per_axis(plan_of(config, rig).traffic))
+      planned[row.axis] = {row.operations, row.bytes};
+    for (const auto& [name, communicator] : axes) {
+      const grid::Traffic sent = communicator->traffic();
+      EXPECT_EQ(sent.operations, planned[name].operations) << name;
+      EXPECT_EQ(sent.bytes, planned[name].bytes) << name;
+    }
+  });
+}
+
+}  // namespace
+}  // namespace trireme::train
