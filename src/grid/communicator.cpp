@@ -60,6 +60,7 @@ Communicator::~Communicator() {
 }
 
 std::unique_ptr<Communicator> Communicator::split(int colour, int position, std::string name) {
+  barrier("a communicator of its parts");  // MPI_Comm_split would wait without yielding the core
   MPI_Comm part = MPI_COMM_NULL;
   expect_mpi(MPI_Comm_split(communicator_, colour, position, &part), "split", name_);
   return std::make_unique<Communicator>(part, std::move(name));

@@ -44,4 +44,27 @@ schedule::Program step_program(const deck::Config& config) {
   return program;
 }
 
+schedule::Program evaluation_program(const schedule::ProgramLayout& layout, int micro_batches) {
+  schedule::Program program =
+      schedule::generate_evaluation({layout.ranks, micro_batches, layout.chunks});
+  schedule::lower(program);
+  return program;
+}
+
+std::vector<schedule::Needs> evaluation_needs(const schedule::ProgramLayout& layout) {
+  constexpr int rounds = 4;      // more micro-batches than fit into the pipeline need no more,
+  constexpr int most = 1 << 16;  // and the deepest pipelines fill with fewer than they hold
+  return schedule::needs(evaluation_program(
+      layout, std::min(rounds * layout.ranks, std::max(rounds, most / layout.stages()))));
+}
+
+std::vector<schedule::Needs> training_needs(const schedule::Program& program) {
+  std::vector<schedule::Needs> all = schedule::needs(program);
+  const std::vector<schedule::Needs> evaluating = evaluation_needs(program.layout);
+  for (std::size_t r = 0; r < all.size(); ++r)
+    all[r].received_activations =
+        std::max(all[r].received_activations, evaluating[r].received_activations);
+  return all;
+}
+
 }  // namespace trireme::plan

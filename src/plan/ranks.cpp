@@ -1,6 +1,5 @@
+#include <trireme/plan/program.hpp>
 #include <trireme/plan/ranks.hpp>
-#include <trireme/schedule/generate.hpp>
-#include <trireme/schedule/lower.hpp>
 
 #include <algorithm>
 #include <map>
@@ -20,22 +19,6 @@ Likeness likeness(const architecture::Shard& shard, const schedule::Needs& needs
   for (const Stage stage : shard.stages)
     numbers.push_back(shard.stage_layers[static_cast<std::size_t>(stage)].extent);
   return {shard.tensor_rank, shard.has_embedding(), shard.has_head(), numbers};
-}
-
-/// A training run evaluates too, with the same buffers.
-std::vector<schedule::Needs> training_needs(const schedule::Program& program) {
-  constexpr int rounds = 4;      // more micro-batches than fit into the pipeline need no more,
-  constexpr int most = 1 << 16;  // and the deepest pipelines fill with fewer than they hold
-  schedule::ProgramLayout layout = program.layout;
-  layout.micro_batches = std::min(rounds * layout.ranks, std::max(rounds, most / layout.stages()));
-  schedule::Program evaluation = schedule::generate_evaluation(layout);
-  schedule::lower(evaluation);
-  std::vector<schedule::Needs> all = schedule::needs(program);
-  const std::vector<schedule::Needs> evaluating = schedule::needs(evaluation);
-  for (std::size_t r = 0; r < all.size(); ++r)
-    all[r].received_activations =
-        std::max(all[r].received_activations, evaluating[r].received_activations);
-  return all;
 }
 
 }  // namespace

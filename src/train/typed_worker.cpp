@@ -2,9 +2,7 @@
 #include <trireme/grid/heartbeat.hpp>
 #include <trireme/kernels/matmul.hpp>
 #include <trireme/optim/learning_rate.hpp>
-#include <trireme/schedule/generate.hpp>
-#include <trireme/schedule/lower.hpp>
-#include <trireme/schedule/needs.hpp>
+#include <trireme/plan/program.hpp>
 #include <trireme/tensor/copy.hpp>
 #include <trireme/train/load.hpp>
 #include <trireme/train/typed_worker.hpp>
@@ -17,13 +15,6 @@ namespace {
 
 /// Micro-batches of one evaluation program; longer evaluations run it again and again.
 constexpr std::int64_t most_evaluated = 1024;
-
-schedule::Program evaluation_program(const deck::ParallelConfig& p, std::int64_t micro_batches) {
-  schedule::Program program = schedule::generate_evaluation(
-      {static_cast<int>(p.pipeline), static_cast<int>(micro_batches), static_cast<int>(p.chunks)});
-  schedule::lower(program, {});
-  return program;
-}
 
 }  // namespace
 
@@ -44,27 +35,30 @@ TypedWorker<P>::TypedWorker(const deck::Config& config,
                                            static_cast<int>(config.parallel.chunks),
                                            pipeline_.rank(), tensor_.size(), tensor_.rank()),
                   training_) {
-  const Executor evaluation(evaluation_program(config.parallel, 4 * config.parallel.pipeline),
-                            pipeline_.rank());
-  typename model::RankModel<P>::Shape shape{config.batch.micro, 1, training_, false};
-  typename Transfers<T>::Buffers buffers{evaluation.activation_buffers(), 0, 2, training_};
+  schedule::ProgramLayout layout;
+  layout.ranks = pipeline_.size();
+  layout.chunks = static_cast<int>(config.parallel.chunks);
+  timeline_.layout = training_ ? program->layout : layout;
+  const auto rank = static_cast<std::size_t>(pipeline_.rank());
+  const schedule::Needs needs =
+      training_ ? plan::training_needs(*program)[rank] : plan::evaluation_needs(layout)[rank];
+  const int slots = std::max(1, needs.slots);
   if (training_) {
     executor_.emplace(*program, pipeline_.rank());
     micro_batches_ = program->layout.micro_batches;
-    timeline_.layout = program->layout;
-    shape.slots = executor_->slots();
-    shape.split_backward = executor_->splits_backward();
-    buffers.activations = std::max(buffers.activations, executor_->activation_buffers());
-    buffers.gradients = executor_->gradient_buffers();
-    buffers.sends = schedule::needs(*program, pipeline_.rank()).send_buffers;
     optimizer_.emplace(config.optimizer, architecture, parameters_, grid.model());
     reducer_.emplace(data_, parameters_.all_gradients(),
                      parameters_.gradient_buckets(config.parallel.bucket_bytes));
   }
-  model_.emplace(architecture, parameters_, axis_, shape);
-  transfers_.emplace(pipeline_, axis_, parameters_.shard(), config.model.hidden, buffers);
+  model_.emplace(architecture, parameters_, axis_,
+                 typename model::RankModel<P>::Shape{config.batch.micro, slots, training_,
+                                                     needs.split_backward});
+  transfers_.emplace(
+      pipeline_, axis_, parameters_.shard(), config.model.hidden,
+      typename Transfers<T>::Buffers{needs.received_activations, needs.received_gradients,
+                                     needs.send_buffers, training_});
   const auto tokens = static_cast<std::size_t>(axis_.tokens());
-  for (int slot = 0; slot < shape.slots; ++slot)
+  for (int slot = 0; slot < slots; ++slot)
     host_slots_.push_back({std::vector<std::int32_t>(tokens), std::vector<std::int32_t>(tokens)});
 }
 
@@ -172,7 +166,8 @@ Evaluation TypedWorker<P>::evaluate(const data::Windows& file, std::int64_t wind
   for (std::int64_t done = 0; done < mine; done += most_evaluated) {
     step_ = done;
     const std::int64_t count = std::min(most_evaluated, mine - done);
-    run(Executor(evaluation_program(config_.parallel, count), pipeline_.rank()));
+    run(Executor(plan::evaluation_program(timeline_.layout, static_cast<int>(count)),
+                 pipeline_.rank()));
   }
   std::array<double, 1> nats{};
   copy_to_host<double>(exec_, nats, model_->loss(), "train/evaluate reads the loss");
