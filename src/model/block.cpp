@@ -38,7 +38,7 @@ Block<P>::Block(const Parameters<P>& parameters, const deck::ModelConfig& m, con
             m.hidden, parameters.shard().part(m.feed_forward).extent) {}
 
 template <class P>
-auto Block<P>::cut_saved(Arena& arena, const Sizes& n) -> Saved {
+auto Block<P>::cut_saved(Arena& arena, const architecture::LocalSizes& n) -> Saved {
   Saved s;
   s.x = arena.take<T>(n.rows, n.hidden);
   s.y1 = arena.take<T>(n.rows, n.hidden);
@@ -48,14 +48,14 @@ auto Block<P>::cut_saved(Arena& arena, const Sizes& n) -> Saved {
   s.y2 = arena.take<T>(n.rows, n.hidden);
   s.h = arena.take<T>(n.tokens, n.feed_forward);
   s.g = arena.take<T>(n.tokens, n.feed_forward);
-  s.logsumexp = arena.take<Accumulate<T>>(n.batch, n.heads, n.sequence);
+  s.logsumexp = arena.take<Accumulate<T>>(n.micro, n.heads, n.sequence);
   s.norm1 = Norm<P>::Saved::cut(arena, n.rows);
   s.norm2 = Norm<P>::Saved::cut(arena, n.rows);
   return s;
 }
 
 template <class P>
-auto Block<P>::cut_work(Arena& arena, const Sizes& n) -> Work {
+auto Block<P>::cut_work(Arena& arena, const architecture::LocalSizes& n) -> Work {
   Work w;
   w.dz2 = arena.take<T>(n.tokens, n.hidden);
   w.dh = arena.take<T>(n.tokens, n.feed_forward);
@@ -67,12 +67,13 @@ auto Block<P>::cut_work(Arena& arena, const Sizes& n) -> Work {
 }
 
 template <class P>
-auto Block<P>::cut_scratch(Arena& arena, const Sizes& n, bool training) -> Scratch {
+auto Block<P>::cut_scratch(Arena& arena, const architecture::LocalSizes& n, bool training)
+    -> Scratch {
   Scratch scratch;
   if (n.cuts_tokens) scratch.all = arena.take<T>(n.tokens, n.hidden);
   if (!training) return scratch;
   kernels::AttentionShape shape;
-  shape.batch = n.batch;
+  shape.batch = n.micro;
   shape.sequence = n.sequence;
   shape.heads = shape.key_value_heads = n.heads;
   shape.head_size = n.head_size;

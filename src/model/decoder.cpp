@@ -30,8 +30,8 @@ void Decoder<P>::cut(Arena& arena) {
   }
   tokens_ = arena.take<std::int32_t>(rows_);
   logits_ = arena.take<T>(rows_, model_.vocabulary);
-  const Sizes one_token =  // rows of one pass: T = B
-      sizes_of(model_, shard_, axis_, rows_, 1);
+  const architecture::LocalSizes one_token =  // rows of one pass: T = B
+      architecture::local_sizes(model_, shard_, rows_, 1, false);
   row_ = Block<P>::cut_saved(arena, one_token);
   head_row_ = Head<P>::cut_saved(arena, one_token);
 }

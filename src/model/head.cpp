@@ -1,4 +1,3 @@
-#include <trireme/architecture/placement.hpp>
 #include <trireme/kernels/matmul.hpp>
 #include <trireme/kernels/vocabulary.hpp>
 #include <trireme/model/head.hpp>
@@ -28,7 +27,7 @@ Head<P>::Head(const Parameters<P>& parameters, const deck::ModelConfig& m, const
 }
 
 template <class P>
-auto Head<P>::cut_saved(Arena& arena, const Sizes& n) -> Saved {
+auto Head<P>::cut_saved(Arena& arena, const architecture::LocalSizes& n) -> Saved {
   Saved s;
   s.x = arena.take<T>(n.rows, n.hidden);
   s.dy = arena.take<T>(n.rows, n.hidden);
@@ -37,14 +36,13 @@ auto Head<P>::cut_saved(Arena& arena, const Sizes& n) -> Saved {
 }
 
 template <class P>
-auto Head<P>::cut_scratch(Arena& arena, const Sizes& n, const deck::ModelConfig& m, int tensor_size)
+auto Head<P>::cut_scratch(Arena& arena, const architecture::LocalSizes& n, int tensor_size)
     -> Scratch {
-  const std::int64_t block = architecture::logit_block_rows(n.tokens, m.vocabulary);
   Scratch s;
-  s.logits = arena.take<T>(block, n.vocabulary);
-  s.losses = arena.take<double>(block);
-  s.statistics = arena.take<double>(tensor_size * block * 3);
-  s.merged = arena.take<double>(block * 3);
+  s.logits = arena.take<T>(n.logit_block, n.vocabulary);
+  s.losses = arena.take<double>(n.logit_block);
+  s.statistics = arena.take<double>(tensor_size * n.logit_block * 3);
+  s.merged = arena.take<double>(n.logit_block * 3);
   return s;
 }
 

@@ -28,8 +28,8 @@ PipelineStage<P>::PipelineStage(const architecture::Architecture& architecture,
 }
 
 template <class P>
-auto PipelineStage<P>::cut_slot(Arena& arena, const Sizes& n, const SlotShape& shape) const
-    -> Slot {
+auto PipelineStage<P>::cut_slot(Arena& arena, const architecture::LocalSizes& n,
+                                const SlotShape& shape) const -> Slot {
   Slot slot;
   if (embedding_) slot.tokens = arena.take<std::int32_t>(n.tokens);
   if (head_) slot.targets = arena.take<std::int32_t>(n.tokens);

@@ -13,7 +13,8 @@ RankModel<P>::RankModel(const architecture::Architecture& architecture,
       shard_(parameters.shard()),
       tensor_size_(axis.size()),
       shape_(shape),
-      sizes_(sizes_of(model_, shard_, axis, shape.micro, model_.sequence)) {
+      sizes_(architecture::local_sizes(model_, shard_, shape.micro, model_.sequence,
+                                       axis.cuts_tokens())) {
   check(axis.tokens() == shape.micro * model_.sequence, "a tensor axis for ", axis.tokens(),
         " tokens, micro-batches of ", shape.micro * model_.sequence);
   for (const Stage s : shard_.stages) stages_.emplace_back(architecture, parameters, axis, s);
@@ -48,7 +49,7 @@ template <class P>
 void RankModel<P>::cut_scratch(Arena& arena) {
   scratch_ = {};
   scratch_.loss = arena.take<double>(1);
-  if (shard_.has_head()) scratch_.head = Head<P>::cut_scratch(arena, sizes_, model_, tensor_size_);
+  if (shard_.has_head()) scratch_.head = Head<P>::cut_scratch(arena, sizes_, tensor_size_);
   scratch_.block = Block<P>::cut_scratch(arena, sizes_, shape_.training);
   output_ = arena.take<T>(sizes_.rows, sizes_.hidden);
   if (!shape_.training) return;

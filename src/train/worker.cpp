@@ -16,10 +16,10 @@ std::unique_ptr<Worker> make_worker(const deck::Config& config,
   check((program != nullptr) == (mode == Mode::train),
         "a training worker needs a program, no other does");
   if (config.precision.compute == DType::fp64)
-    return std::make_unique<TypedWorker<model::Fp64>>(config, architecture, grid, program, mode);
+    return std::make_unique<TypedWorker<model::Fp64>>(config, architecture, grid, program);
   check(config.precision.compute == DType::fp32,
         "[precision] compute = ", name_of(config.precision.compute));
-  return std::make_unique<TypedWorker<model::Fp32>>(config, architecture, grid, program, mode);
+  return std::make_unique<TypedWorker<model::Fp32>>(config, architecture, grid, program);
 }
 
 }  // namespace trireme::train

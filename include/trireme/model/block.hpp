@@ -1,10 +1,11 @@
 #pragma once
 
+#include <trireme/architecture/local_sizes.hpp>
 #include <trireme/kernels/attention.hpp>
 #include <trireme/model/context.hpp>
 #include <trireme/model/linear.hpp>
 #include <trireme/model/norm.hpp>
-#include <trireme/model/sizes.hpp>
+#include <trireme/model/tensor_axis.hpp>
 
 namespace trireme::model {
 
@@ -12,7 +13,7 @@ namespace trireme::model {
 ///   x1 = x + dropout(attention(norm(x))),  out = x1 + dropout(feed_forward(norm(x1))).
 /// The tensor axis cuts attention by heads and the feed-forward by its width; `gather` and `reduce`
 /// of TensorAxis stand around each. The three passes are straight lists of calls; all memory comes
-/// from the caller. Sizes are those of this rank (Sizes).
+/// from the caller. Sizes are those of this rank.
 template <class P>
 class Block {
  public:
@@ -53,9 +54,9 @@ class Block {
   Block(const Parameters<P>& parameters, const deck::ModelConfig& model, const TensorAxis& axis,
         std::int64_t layer);
 
-  static Saved cut_saved(Arena& arena, const Sizes& sizes);
-  static Work cut_work(Arena& arena, const Sizes& sizes);
-  static Scratch cut_scratch(Arena& arena, const Sizes& sizes, bool training);
+  static Saved cut_saved(Arena& arena, const architecture::LocalSizes& sizes);
+  static Work cut_work(Arena& arena, const architecture::LocalSizes& sizes);
+  static Scratch cut_scratch(Arena& arena, const architecture::LocalSizes& sizes, bool training);
 
   /// out [R, D] from saved.x; fills the rest of `saved`. out may be saved.x where no backward pass
   /// follows.

@@ -2,7 +2,7 @@
 
 #include <trireme/model/context.hpp>
 #include <trireme/model/parameters.hpp>
-#include <trireme/model/sizes.hpp>
+#include <trireme/model/tensor_axis.hpp>
 
 namespace trireme::model {
 

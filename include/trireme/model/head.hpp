@@ -1,8 +1,9 @@
 #pragma once
 
+#include <trireme/architecture/local_sizes.hpp>
 #include <trireme/model/context.hpp>
 #include <trireme/model/norm.hpp>
-#include <trireme/model/sizes.hpp>
+#include <trireme/model/tensor_axis.hpp>
 
 namespace trireme::model {
 
@@ -32,9 +33,8 @@ class Head {
   /// `axis` must outlive this.
   Head(const Parameters<P>& parameters, const deck::ModelConfig& model, const TensorAxis& axis);
 
-  static Saved cut_saved(Arena& arena, const Sizes& sizes);
-  static Scratch cut_scratch(Arena& arena, const Sizes& sizes, const deck::ModelConfig& model,
-                             int tensor_size);
+  static Saved cut_saved(Arena& arena, const architecture::LocalSizes& sizes);
+  static Scratch cut_scratch(Arena& arena, const architecture::LocalSizes& sizes, int tensor_size);
 
   /// loss [1] += Σ_t cross entropy(t); also the gradient, scaled by context.loss_scale, down to dy
   /// and the table. `all` [T, D] is scratch where R is a part of T.

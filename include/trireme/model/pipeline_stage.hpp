@@ -53,7 +53,7 @@ class PipelineStage {
   bool has_head() const { return head_.has_value(); }
   bool has_layers() const { return !blocks_.empty(); }
 
-  Slot cut_slot(Arena& arena, const Sizes& sizes, const SlotShape& shape) const;
+  Slot cut_slot(Arena& arena, const architecture::LocalSizes& sizes, const SlotShape& shape) const;
 
   /// Where the stage's input [R, D] is put before a pass; the first stage has tokens instead.
   View2<T> input(const Slot& slot) const;

@@ -47,7 +47,7 @@ class RankModel {
   void backward_weight(const Exec& exec, Stage stage, int slot, const MicroContext& context,
                        const LayerDone& done) const;
 
-  const Sizes& sizes() const { return sizes_; }
+  const architecture::LocalSizes& sizes() const { return sizes_; }
   std::int64_t saved_bytes() const { return saved_memory_.capacity(); }
   std::int64_t scratch_bytes() const { return scratch_memory_.capacity(); }
 
@@ -66,7 +66,7 @@ class RankModel {
   architecture::Shard shard_;
   int tensor_size_;
   Shape shape_;
-  Sizes sizes_;
+  architecture::LocalSizes sizes_;
   std::vector<PipelineStage<P>> stages_;
 
   Arena saved_memory_;

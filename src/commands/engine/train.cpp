@@ -107,6 +107,9 @@ ExitCode train(grid::Runtime& runtime, const TrainOptions& options) {
   schedule::Program program;
   runtime.together([&] { program = plan::step_program(config); });
   compare_programs(runtime, program);
+  say("schedule ", name_of(config.parallel.schedule), ": ", program.layout.micro_batches,
+      " micro-batches per rank and step on ", program.layout.stages(),
+      program.layout.stages() == 1 ? " stage" : " stages");
 
   // 6, 7 model, memory, optimizer
   const auto worker =

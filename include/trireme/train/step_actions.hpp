@@ -1,0 +1,93 @@
+#pragma once
+
+#include <trireme/data/batch.hpp>
+#include <trireme/data/samples.hpp>
+#include <trireme/train/executor.hpp>
+#include <trireme/train/rank_parts.hpp>
+
+#include <chrono>
+#include <cstdint>
+#include <vector>
+
+namespace trireme::train {
+
+/// What each instruction of a program does with a rank's stages.
+template <class P>
+class StepActions final : public Actions {
+ public:
+  using T = typename P::Compute;
+  using Clock = std::chrono::steady_clock;
+
+  /// What an evaluation has read, where the last stage is.
+  struct Counted {
+    std::int64_t tokens = 0;
+    std::int64_t bytes = 0;
+  };
+
+  /// Arguments must outlive this. `micro_batches` of a training step.
+  StepActions(const deck::Config& config, RankParts<P>& parts, int micro_batches, const Exec& exec);
+
+  /// The next instructions belong to step `step` ≥ 1 on its global samples.
+  void begin_training(std::int64_t step, const data::Samples& samples);
+  /// The next instructions evaluate: micro-batch m takes the group first_group + m of this data
+  /// rank's groups of `micro` windows. `bytes_of_token` per id.
+  void begin_evaluation(const data::Windows& file, std::int64_t windows, std::int64_t first_group,
+                        const std::vector<std::int32_t>& bytes_of_token);
+  const Counted& counted() const { return counted_; }
+
+  std::int64_t step() const { return step_; }
+  /// When the instruction that ran last had its input.
+  Clock::time_point began() const { return began_; }
+  void has_begun() { began_ = Clock::now(); }
+
+  void forward(const Step& step) override;
+  void evaluate(const Step& step) override;
+  void backward(const Step& step) override;
+  void backward_input(const Step& step) override;
+  void backward_weight(const Step& step) override;
+  void send_activation(const Step& step) override;
+  void receive_activation(const Step& step) override;
+  void send_gradient(const Step& step) override;
+  void receive_gradient(const Step& step) override;
+  void reduce_gradients(const Step& step) override;
+  void reduce_tied(const Step& step) override;
+  void gradient_norm(const Step& step) override;
+  void optimizer_step(const Step& step) override;
+
+ private:
+  struct HostSlot {
+    std::vector<std::int32_t> tokens;
+    std::vector<std::int32_t> targets;
+  };
+
+  data::Batch batch() const {
+    return {config_.batch.global, config_.batch.micro, parts_.data.size()};
+  }
+  model::MicroContext context(Micro micro) const;
+  bool is_first(Stage stage) const { return stage == 0; }
+  bool is_last(Stage stage) const { return stage == parts_.parameters.shard().last_stage(); }
+  /// Puts what has arrived where the stage reads it.
+  void take_input(const Step& step);
+  void take_output_gradient(const Step& step);
+  void upload(const Step& step);
+  typename model::RankModel<P>::LayerDone layer_done(const Step& step);
+
+  const deck::Config& config_;
+  RankParts<P>& parts_;
+  int micro_batches_;
+  const Exec& exec_;
+  std::vector<HostSlot> host_slots_;
+  std::int64_t step_ = 0;
+  const data::Samples* samples_ = nullptr;
+  const data::Windows* windows_ = nullptr;
+  const std::vector<std::int32_t>* bytes_of_token_ = nullptr;
+  std::int64_t all_windows_ = 0;
+  std::int64_t first_group_ = 0;
+  Counted counted_;
+  Clock::time_point began_;
+};
+
+extern template class StepActions<model::Fp32>;
+extern template class StepActions<model::Fp64>;
+
+}  // namespace trireme::train

@@ -1,0 +1,59 @@
+#include <trireme/plan/program.hpp>
+#include <trireme/train/rank_parts.hpp>
+
+#include <algorithm>
+
+namespace trireme::train {
+namespace {
+
+schedule::ProgramLayout layout_of(const deck::Config& config, const schedule::Program* program) {
+  if (program != nullptr) return program->layout;
+  schedule::ProgramLayout layout;
+  layout.ranks = static_cast<int>(config.parallel.pipeline);
+  layout.chunks = static_cast<int>(config.parallel.chunks);
+  return layout;
+}
+
+architecture::Shard shard_of(const architecture::Architecture& architecture,
+                             const schedule::ProgramLayout& layout, grid::Grid& grid) {
+  const layout::Coordinates at = grid.coordinates();
+  return architecture::make_shard(architecture, layout.ranks, layout.chunks, at.pipeline,
+                                  grid.communicator(Axis::tensor).size(), at.tensor);
+}
+
+}  // namespace
+
+template <class P>
+RankParts<P>::RankParts(const deck::Config& config, const architecture::Architecture& architecture,
+                        grid::Grid& grid, const schedule::Program* program)
+    : data(grid.communicator(Axis::data)),
+      pipeline(grid.communicator(Axis::pipeline)),
+      tensor(grid.communicator(Axis::tensor)),
+      embedding(grid.embedding()),
+      axis(tensor, config.batch.micro * config.model.sequence, config.parallel.sequence_parallel),
+      parameters(architecture, shard_of(architecture, layout_of(config, program), grid),
+                 program != nullptr),
+      layout(layout_of(config, program)) {
+  const bool training = program != nullptr;
+  const auto rank = static_cast<std::size_t>(pipeline.rank());
+  const schedule::Needs needs =
+      training ? plan::training_needs(*program)[rank] : plan::evaluation_needs(layout)[rank];
+  slots = std::max(1, needs.slots);
+  if (training) {
+    optimizer.emplace(config.optimizer, architecture, parameters, grid.model());
+    reducer.emplace(data, parameters.all_gradients(),
+                    parameters.gradient_buckets(config.parallel.bucket_bytes));
+  }
+  model.emplace(architecture, parameters, axis,
+                typename model::RankModel<P>::Shape{config.batch.micro, slots, training,
+                                                    needs.split_backward});
+  transfers.emplace(
+      pipeline, axis, parameters.shard(), config.model.hidden,
+      typename Transfers<T>::Buffers{needs.received_activations, needs.received_gradients,
+                                     needs.send_buffers, training});
+}
+
+template struct RankParts<model::Fp32>;
+template struct RankParts<model::Fp64>;
+
+}  // namespace trireme::train

@@ -1,0 +1,189 @@
+#include <trireme/optim/learning_rate.hpp>
+#include <trireme/tensor/copy.hpp>
+#include <trireme/train/step_actions.hpp>
+
+#include <algorithm>
+
+namespace trireme::train {
+
+template <class P>
+StepActions<P>::StepActions(const deck::Config& config, RankParts<P>& parts, int micro_batches,
+                            const Exec& exec)
+    : config_(config), parts_(parts), micro_batches_(micro_batches), exec_(exec) {
+  const auto tokens = static_cast<std::size_t>(parts.axis.tokens());
+  for (int slot = 0; slot < parts.slots; ++slot)
+    host_slots_.push_back({std::vector<std::int32_t>(tokens), std::vector<std::int32_t>(tokens)});
+}
+
+template <class P>
+void StepActions<P>::begin_training(std::int64_t step, const data::Samples& samples) {
+  step_ = step;
+  samples_ = &samples;
+}
+
+template <class P>
+void StepActions<P>::begin_evaluation(const data::Windows& file, std::int64_t windows,
+                                      std::int64_t first_group,
+                                      const std::vector<std::int32_t>& bytes_of_token) {
+  if (first_group == 0) counted_ = {};
+  windows_ = &file;
+  all_windows_ = windows;
+  first_group_ = first_group;
+  bytes_of_token_ = &bytes_of_token;
+}
+
+template <class P>
+model::MicroContext StepActions<P>::context(Micro micro) const {
+  model::MicroContext c;
+  c.seed = static_cast<std::uint64_t>(config_.run.seed);
+  c.step = static_cast<std::uint32_t>(step_);
+  c.first_sample =
+      data::first_sample(batch(), 0, micro, parts_.data.rank());  // within the global batch
+  c.sequence = config_.model.sequence;
+  c.dropout = config_.model.dropout;
+  c.loss_scale = 1.0 / static_cast<double>(config_.batch.global * config_.model.sequence);
+  return c;
+}
+
+template <class P>
+void StepActions<P>::upload(const Step& step) {
+  const Stage stage = step.instr.stage;
+  const HostSlot& host = host_slots_[static_cast<std::size_t>(step.slot)];
+  if (is_first(stage))
+    copy_to_device<std::int32_t>(exec_, parts_.model->tokens(stage, step.slot), host.tokens);
+  if (is_last(stage))
+    copy_to_device<std::int32_t>(exec_, parts_.model->targets(stage, step.slot), host.targets);
+}
+
+template <class P>
+void StepActions<P>::take_input(const Step& step) {
+  const Stage stage = step.instr.stage;
+  if (!is_first(stage))
+    parts_.transfers->take_activation(exec_, step.buffer, parts_.model->input(stage, step.slot));
+  began_ = Clock::now();
+}
+
+template <class P>
+void StepActions<P>::take_output_gradient(const Step& step) {
+  const Stage stage = step.instr.stage;
+  if (!is_last(stage))
+    parts_.transfers->take_gradient(exec_, step.buffer, parts_.model->dx(stage, step.slot));
+  began_ = Clock::now();
+}
+
+template <class P>
+void StepActions<P>::forward(const Step& step) {
+  const Stage stage = step.instr.stage;
+  if (is_first(stage) || is_last(stage)) {
+    HostSlot& host = host_slots_[static_cast<std::size_t>(step.slot)];
+    const std::int64_t first =
+        data::first_sample(batch(), step_ - 1, step.instr.micro, parts_.data.rank());
+    samples_->read(first, config_.batch.micro, host.tokens, host.targets);
+    upload(step);
+  }
+  take_input(step);
+  parts_.model->forward(exec_, stage, step.slot, context(step.instr.micro));
+  parts_.data.progress();
+}
+
+template <class P>
+void StepActions<P>::evaluate(const Step& step) {
+  const Stage stage = step.instr.stage;
+  const std::int64_t micro = config_.batch.micro;
+  const std::int64_t group =
+      (first_group_ + step.instr.micro) * parts_.data.size() + parts_.data.rank();
+  const std::int64_t n = std::min(micro, all_windows_ - group * micro);
+  if (is_first(stage) || is_last(stage)) {
+    HostSlot& host = host_slots_[static_cast<std::size_t>(step.slot)];
+    const std::size_t tokens = static_cast<std::size_t>(n * config_.model.sequence);
+    fence(exec_, "train/evaluate reuses its token buffers");
+    windows_->read(group * micro, n, std::span(host.tokens).first(tokens),
+                   std::span(host.targets).first(tokens));
+    upload(step);
+    if (is_last(stage)) {
+      counted_.tokens += static_cast<std::int64_t>(tokens);
+      for (std::size_t t = 0; t < tokens; ++t)
+        counted_.bytes += (*bytes_of_token_)[static_cast<std::size_t>(host.targets[t])];
+    }
+  }
+  take_input(step);
+  model::MicroContext plain;
+  plain.sequence = config_.model.sequence;
+  parts_.model->evaluate(exec_, stage, step.slot, plain, n);
+  parts_.data.progress();
+}
+
+template <class P>
+typename model::RankModel<P>::LayerDone StepActions<P>::layer_done(const Step& step) {
+  if (step.instr.micro + 1 < micro_batches_)
+    return [this](std::int64_t) { parts_.data.progress(); };
+  return [this, stage = step.instr.stage](std::int64_t layer) {
+    parts_.reducer->complete(exec_, stage, layer);
+  };
+}
+
+template <class P>
+void StepActions<P>::backward(const Step& step) {
+  take_output_gradient(step);
+  parts_.model->backward(exec_, step.instr.stage, step.slot, context(step.instr.micro),
+                         layer_done(step));
+}
+template <class P>
+void StepActions<P>::backward_input(const Step& step) {
+  take_output_gradient(step);
+  parts_.model->backward_input(exec_, step.instr.stage, step.slot, context(step.instr.micro));
+}
+template <class P>
+void StepActions<P>::backward_weight(const Step& step) {
+  parts_.model->backward_weight(exec_, step.instr.stage, step.slot, context(step.instr.micro),
+                                layer_done(step));
+}
+
+template <class P>
+void StepActions<P>::send_activation(const Step& step) {
+  parts_.transfers->send_activation(exec_, step.instr.stage, parts_.model->output());
+}
+template <class P>
+void StepActions<P>::receive_activation(const Step& step) {
+  parts_.transfers->receive_activation(exec_, step.instr.stage, step.buffer);
+}
+template <class P>
+void StepActions<P>::send_gradient(const Step& step) {
+  parts_.transfers->send_gradient(exec_, step.instr.stage,
+                                  parts_.model->dx(step.instr.stage, step.slot));
+}
+template <class P>
+void StepActions<P>::receive_gradient(const Step& step) {
+  parts_.transfers->receive_gradient(exec_, step.instr.stage, step.buffer);
+}
+
+template <class P>
+void StepActions<P>::reduce_gradients(const Step& step) {
+  parts_.reducer->finish(step.instr.stage);
+  // Norms, biases and positions saw this rank's tokens only.
+  if (parts_.axis.cuts_tokens())
+    parts_.tensor.template all_reduce<typename P::Gradient>(
+        exec_, parts_.parameters.replicated_gradients(step.instr.stage), grid::Reduction::sum,
+        "gradients of replicated arrays");
+}
+template <class P>
+void StepActions<P>::reduce_tied(const Step&) {
+  parts_.optimizer->combine_tied_gradients(exec_);
+  if (parts_.embedding.size() > 1)
+    parts_.embedding.template all_reduce<typename P::Gradient>(
+        exec_, parts_.parameters.entry("embedding.token").gradient.data, grid::Reduction::sum,
+        "gradient of the tied token table");
+}
+template <class P>
+void StepActions<P>::gradient_norm(const Step&) {
+  parts_.optimizer->find_norm(exec_);
+}
+template <class P>
+void StepActions<P>::optimizer_step(const Step&) {
+  parts_.optimizer->step(exec_, step_, optim::learning_rate(config_.optimizer, step_));
+}
+
+template class StepActions<model::Fp32>;
+template class StepActions<model::Fp64>;
+
+}  // namespace trireme::train
