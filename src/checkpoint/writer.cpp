@@ -87,7 +87,8 @@ void check_arrays(std::span<const ArrayView> arrays) {
 /// HDF5 lays the file out and writes its structures; the numbers then go straight to their places,
 /// so that a full disk or a slow one is never met inside HDF5 and its lock is held for no longer
 /// than the layout takes.
-void write_shard(const std::string& path, std::span<const ArrayView> arrays) {
+void write_shard(const std::string& path, std::span<const ArrayView> arrays,
+                 const std::function<void()>& progress) {
   io::AtomicFile file(path);
   std::int64_t bytes = structure_bytes;
   for (const auto& array : arrays)
@@ -108,6 +109,7 @@ void write_shard(const std::string& path, std::span<const ArrayView> arrays) {
     if (size == 0) continue;
     check(offset >= 0, path, ": HDF5 gave no place to array '", arrays[i].name, "'");
     file.write(offset, arrays[i].data, static_cast<std::size_t>(size));
+    if (progress) progress();
   }
   file.commit();
 }
@@ -137,7 +139,7 @@ void remove_old(const std::string& directory, const std::string& newest, std::in
 }  // namespace
 
 void write(const std::string& directory, const RunState& state, std::span<const ArrayView> arrays,
-           std::int64_t keep) {
+           std::int64_t keep, const std::function<void()>& progress) {
   check(state.step >= 0 && state.samples >= 0, "a checkpoint of step ", state.step, " after ",
         state.samples, " samples");
   check_arrays(arrays);
@@ -149,7 +151,7 @@ void write(const std::string& directory, const RunState& state, std::span<const 
   create_folder(partial);
   try {
     const std::string shard = "shard_000000.h5";
-    write_shard(partial + "/" + shard, arrays);
+    write_shard(partial + "/" + shard, arrays, progress);
     io::replace_file(partial + "/" + deck_name, state.deck_toml);
     io::replace_file(partial + "/" + manifest_name,
                      to_json(describe(partial, state, arrays, shard)));

@@ -47,8 +47,8 @@ void run_keys(std::vector<Entry>& out) {
       .at_most(steps_limit)
       .otherwise(Int{0});
   run.duration("watchdog", &RunConfig::watchdog,
-               "end the job, and say who is where, after this time without progress of a rank; "
-               "00:00:00 is never")
+               "end the job, and say who is where, after this time in one operation (a pass, a "
+               "message, an array of a checkpoint); 00:00:00 is never")
       .otherwise(600.0);
   run.boolean("timeline", &RunConfig::timeline,
               "record when each instruction of the last logged step ran; `trireme draw` shows it")

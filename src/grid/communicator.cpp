@@ -132,7 +132,6 @@ void Communicator::wait(Operation& operation, const char* what) {
 }
 
 void Communicator::progress() {
-  if (size_ == 1) return;
   int flag = 0;
   expect_mpi(MPI_Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, communicator_, &flag, MPI_STATUS_IGNORE),
              "progress", name_);

@@ -87,6 +87,7 @@ void Runtime::abort(const Error& error) {
   log::error(ranks() > 1 ? text("rank ", rank(), ": ", error.what()) : std::string(error.what()));
   std::fflush(nullptr);
   if (ranks() == 1) _exit(static_cast<int>(error.code()));
+  usleep(300'000);  // a launcher that is told to end the job drops what it has not yet passed on
   MPI_Abort(MPI_COMM_WORLD, static_cast<int>(error.code()));
   _exit(static_cast<int>(error.code()));
 }

@@ -61,17 +61,21 @@ auto PipelineStage<P>::layer_output(const Slot& slot, std::size_t layer, View2<T
 
 template <class P>
 void PipelineStage<P>::forward_layers(const Exec& exec, View2<T> output, const Slot& slot,
-                                      const Scratch& scratch, const MicroContext& context) const {
+                                      const Scratch& scratch, const MicroContext& context,
+                                      const Between& between) const {
   if (embedding_) embedding_->forward(exec, input(slot), scratch.block.all, slot.tokens, context);
-  for (std::size_t l = 0; l < blocks_.size(); ++l)
+  for (std::size_t l = 0; l < blocks_.size(); ++l) {
     blocks_[l].forward(exec, layer_output(slot, l, output), slot.layers[l], scratch.block, context);
+    if (between) between();
+  }
   if (blocks_.empty() && !head_) copy_rows(exec, output, slot.x);
 }
 
 template <class P>
 void PipelineStage<P>::forward(const Exec& exec, View2<T> output, const Slot& slot,
-                               const Scratch& scratch, const MicroContext& context) const {
-  forward_layers(exec, output, slot, scratch, context);
+                               const Scratch& scratch, const MicroContext& context,
+                               const Between& between) const {
+  forward_layers(exec, output, slot, scratch, context, between);
   if (head_)
     head_->forward(exec, scratch.loss, slot.head, scratch.block.all, scratch.head, slot.targets,
                    context);
@@ -80,10 +84,10 @@ void PipelineStage<P>::forward(const Exec& exec, View2<T> output, const Slot& sl
 template <class P>
 void PipelineStage<P>::evaluate(const Exec& exec, View2<T> output, const Slot& slot,
                                 const Scratch& scratch, const MicroContext& context,
-                                std::int64_t samples) const {
+                                std::int64_t samples, const Between& between) const {
   MicroContext plain = context;
   plain.dropout = 0;
-  forward_layers(exec, output, slot, scratch, plain);
+  forward_layers(exec, output, slot, scratch, plain, between);
   if (head_)
     head_->evaluate(exec, scratch.loss, slot.head, scratch.block.all, scratch.head, slot.targets,
                     samples * sequence_);
@@ -111,10 +115,13 @@ void PipelineStage<P>::backward(const Exec& exec, View2<T> dx, const Slot& slot,
 
 template <class P>
 void PipelineStage<P>::backward_input(const Exec& exec, View2<T> dx, const Slot& slot,
-                                      const Scratch& scratch, const MicroContext& context) const {
+                                      const Scratch& scratch, const MicroContext& context,
+                                      const Between& between) const {
   if (head_) head_->backward_input(exec, dx, slot.head);
-  for (std::size_t l = blocks_.size(); l-- > 0;)
+  for (std::size_t l = blocks_.size(); l-- > 0;) {
     blocks_[l].backward_input(exec, dx, slot.work[l], scratch.block, slot.layers[l], context);
+    if (between) between();
+  }
 }
 
 template <class P>

@@ -81,27 +81,32 @@ void RankModel<P>::zero_loss(const Exec& exec) const {
 }
 
 template <class P>
-void RankModel<P>::forward(const Exec& exec, Stage stage, int slot,
-                           const MicroContext& context) const {
-  get(stage).forward(exec, output_, at(stage, slot), scratch_, context);
+void RankModel<P>::forward(const Exec& exec, Stage stage, int slot, const MicroContext& context,
+                           const Between& between) const {
+  get(stage).forward(exec, output_, at(stage, slot), scratch_, context, between);
 }
 
 template <class P>
 void RankModel<P>::evaluate(const Exec& exec, Stage stage, int slot, const MicroContext& context,
-                            std::int64_t samples) const {
-  get(stage).evaluate(exec, output_, at(stage, slot), scratch_, context, samples);
+                            std::int64_t samples, const Between& between) const {
+  get(stage).evaluate(exec, output_, at(stage, slot), scratch_, context, samples, between);
 }
 
 template <class P>
 void RankModel<P>::backward(const Exec& exec, Stage stage, int slot, const MicroContext& context,
                             const LayerDone& done) const {
+  if (shape_.split_backward) {  // a program may have both; the slots have the memory of the halves
+    backward_input(exec, stage, slot, context);
+    backward_weight(exec, stage, slot, context, done);
+    return;
+  }
   get(stage).backward(exec, dx_, at(stage, slot), scratch_, context, done);
 }
 
 template <class P>
 void RankModel<P>::backward_input(const Exec& exec, Stage stage, int slot,
-                                  const MicroContext& context) const {
-  get(stage).backward_input(exec, dx(stage, slot), at(stage, slot), scratch_, context);
+                                  const MicroContext& context, const Between& between) const {
+  get(stage).backward_input(exec, dx(stage, slot), at(stage, slot), scratch_, context, between);
 }
 
 template <class P>

@@ -36,6 +36,10 @@ schedule::Program step_program(const deck::Config& config) {
   const bool by_hand = p.schedule == ScheduleKind::file;
   schedule::Program program =
       by_hand ? program_of_file(p.program, layout) : schedule::generate(p.schedule, layout);
+  for (const auto& row : program.ranks)
+    for (const schedule::Instr& i : row)
+      check_usage(i.op != schedule::Op::evaluate, p.program, ": ", i,
+                  " does not train; a program for training has F, B, I and W");
   schedule::lower(program, {.tied = config.model.tied_embeddings});
   const auto mistakes = schedule::validate(program);
   check_usage(!by_hand || mistakes.empty(), p.program,

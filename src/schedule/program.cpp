@@ -96,6 +96,11 @@ struct Writer {
   void give_input_gradient() {
     if (s > 0) e.writes.push_back({Kind::input_gradient, s, m});
   }
+  /// The last stage adds to the loss, and to the gradient of the logits' table, in its forward
+  /// pass.
+  void chain_loss() {
+    if (s == last() && m > 0) e.reads.push_back({Kind::output, s, m - 1});
+  }
   void chain_weight_gradient() {
     if (m > 0) e.reads.push_back({Kind::weight_gradient, s, m - 1});
     e.writes.push_back({Kind::weight_gradient, s, m});
@@ -133,11 +138,13 @@ void effects(const Instr& instr, const ProgramLayout& layout, Effects& out) {
   switch (instr.op) {
     case Op::forward:
       w.take_input();
+      w.chain_loss();
       out.writes.push_back({Kind::output, s, m});
       out.writes.push_back({Kind::saved, s, m});
       break;
     case Op::evaluate:
       w.take_input();
+      w.chain_loss();
       out.writes.push_back({Kind::output, s, m});
       break;
     case Op::backward:

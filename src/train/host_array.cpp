@@ -52,7 +52,17 @@ HostSlice unpack(const std::string& packed, std::size_t rank) {
 }  // namespace
 
 void gather_slices(grid::Communicator& group, HostArray& whole, const HostSlice& mine) {
-  const auto packed = group.gather(pack(mine), 0, "a checkpoint's array");
+  // In rounds of a piece from each rank: a message counts its bytes in 31 bits.
+  const std::string all = pack(mine);
+  const auto longest = group.all_reduce<std::int64_t>(static_cast<std::int64_t>(all.size()),
+                                                      grid::Reduction::maximum, "a slice's size");
+  const std::size_t piece = (std::size_t{1} << 30) / static_cast<std::size_t>(group.size());
+  std::vector<std::string> packed(group.rank() == 0 ? static_cast<std::size_t>(group.size()) : 0);
+  for (std::size_t begin = 0; begin < static_cast<std::size_t>(longest); begin += piece) {
+    const std::string part = begin < all.size() ? all.substr(begin, piece) : std::string();
+    const auto parts = group.gather(part, 0, "a checkpoint's array");
+    for (std::size_t r = 0; r < packed.size(); ++r) packed[r] += parts[r];
+  }
   if (group.rank() != 0) return;
   std::int64_t bytes = size_of(whole.dtype);
   for (const std::int64_t extent : whole.shape) bytes *= extent;

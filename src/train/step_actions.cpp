@@ -9,7 +9,9 @@ namespace trireme::train {
 template <class P>
 StepActions<P>::StepActions(const deck::Config& config, RankParts<P>& parts, int micro_batches,
                             const Exec& exec)
-    : config_(config), parts_(parts), micro_batches_(micro_batches), exec_(exec) {
+    : config_(config), parts_(parts), micro_batches_(micro_batches), exec_(exec), between_([this] {
+        parts_.data.progress();
+      }) {
   const auto tokens = static_cast<std::size_t>(parts.axis.tokens());
   for (int slot = 0; slot < parts.slots; ++slot)
     host_slots_.push_back({std::vector<std::int32_t>(tokens), std::vector<std::int32_t>(tokens)});
@@ -78,12 +80,12 @@ void StepActions<P>::forward(const Step& step) {
     HostSlot& host = host_slots_[static_cast<std::size_t>(step.slot)];
     const std::int64_t first =
         data::first_sample(batch(), step_ - 1, step.instr.micro, parts_.data.rank());
+    if constexpr (!exec_on_host) fence(exec_, "train/forward reuses its token buffers");
     samples_->read(first, config_.batch.micro, host.tokens, host.targets);
     upload(step);
   }
   take_input(step);
-  parts_.model->forward(exec_, stage, step.slot, context(step.instr.micro));
-  parts_.data.progress();
+  parts_.model->forward(exec_, stage, step.slot, context(step.instr.micro), between_);
 }
 
 template <class P>
@@ -109,8 +111,7 @@ void StepActions<P>::evaluate(const Step& step) {
   take_input(step);
   model::MicroContext plain;
   plain.sequence = config_.model.sequence;
-  parts_.model->evaluate(exec_, stage, step.slot, plain, n);
-  parts_.data.progress();
+  parts_.model->evaluate(exec_, stage, step.slot, plain, n, between_);
 }
 
 template <class P>
@@ -131,7 +132,8 @@ void StepActions<P>::backward(const Step& step) {
 template <class P>
 void StepActions<P>::backward_input(const Step& step) {
   take_output_gradient(step);
-  parts_.model->backward_input(exec_, step.instr.stage, step.slot, context(step.instr.micro));
+  parts_.model->backward_input(exec_, step.instr.stage, step.slot, context(step.instr.micro),
+                               between_);
 }
 template <class P>
 void StepActions<P>::backward_weight(const Step& step) {

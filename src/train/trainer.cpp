@@ -167,7 +167,9 @@ void Trainer::save(std::int64_t step) {
     for (const HostArray& a : arrays) views.push_back({a.name, a.dtype, a.shape, a.bytes.data()});
     const checkpoint::RunState state{step, step * parts_.config.batch.global, parts_.deck_toml};
     checkpoint::write(parts_.config.checkpoint.directory, state, views,
-                      parts_.config.checkpoint.keep);
+                      parts_.config.checkpoint.keep, [step] {
+                        grid::Heartbeat::publish({"checkpoint", step});
+                      });
   }
   parts_.world.barrier("checkpoint");
   saved_step_ = step;

@@ -160,6 +160,7 @@ std::vector<HostArray> TypedWorker<P>::save() {
         if (held && (local.split || parts_.tensor.rank() == 0))
           slice = to_host_slice(exec_, find(i));
       }
+      grid::Heartbeat::publish({"checkpoint", actions_.step()});
       gather_slices(grid_.model(), whole, slice);
       if (grid_.model().rank() == 0) arrays.push_back(std::move(whole));
     }

@@ -140,7 +140,8 @@ class Communicator {
   void wait(Request& request, const char* what);
   /// True when the result is there, as after wait. Does not wait, except for its copy to a device.
   bool done(Request& request);
-  /// Moves transfers that are under way: MPICH moves nothing by itself. Called between layers.
+  /// Moves what is under way in this process, on whatever communicator: MPICH moves nothing by
+  /// itself. Called between layers.
   void progress();
 
   /// The ranks of equal `colour` as a communicator of their own, ordered by `position`. Collective.

@@ -44,14 +44,12 @@ class PipelineStage {
   /// Called when all weight gradients of a layer are complete in this pass (−1: the embedding, L:
   /// the head).
   using LayerDone = std::function<void(std::int64_t layer)>;
+  /// Called between layers, to move messages that are under way; empty: nothing to do.
+  using Between = std::function<void()>;
 
   /// `axis` must outlive this.
   PipelineStage(const architecture::Architecture& architecture, const Parameters<P>& parameters,
                 const TensorAxis& axis, Stage number);
-
-  bool has_embedding() const { return embedding_.has_value(); }
-  bool has_head() const { return head_.has_value(); }
-  bool has_layers() const { return !blocks_.empty(); }
 
   Slot cut_slot(Arena& arena, const architecture::LocalSizes& sizes, const SlotShape& shape) const;
 
@@ -60,22 +58,22 @@ class PipelineStage {
 
   /// output [R, D]; the last stage adds to scratch.loss instead.
   void forward(const Exec& exec, View2<T> output, const Slot& slot, const Scratch& scratch,
-               const MicroContext& context) const;
+               const MicroContext& context, const Between& between) const;
   /// The same without dropout and gradients; of the loss, only the first `samples` samples'.
   void evaluate(const Exec& exec, View2<T> output, const Slot& slot, const Scratch& scratch,
-                const MicroContext& context, std::int64_t samples) const;
+                const MicroContext& context, std::int64_t samples, const Between& between) const;
   /// dx [R, D]: gradient of the output on entry (the last stage needs none), of the input on
   /// return.
   void backward(const Exec& exec, View2<T> dx, const Slot& slot, const Scratch& scratch,
                 const MicroContext& context, const LayerDone& done) const;
   void backward_input(const Exec& exec, View2<T> dx, const Slot& slot, const Scratch& scratch,
-                      const MicroContext& context) const;
+                      const MicroContext& context, const Between& between) const;
   void backward_weight(const Exec& exec, const Slot& slot, const Scratch& scratch,
                        const MicroContext& context, const LayerDone& done) const;
 
  private:
   void forward_layers(const Exec& exec, View2<T> output, const Slot& slot, const Scratch& scratch,
-                      const MicroContext& context) const;
+                      const MicroContext& context, const Between& between) const;
   View2<T> layer_output(const Slot& slot, std::size_t layer, View2<T> output) const;
 
   std::int64_t sequence_;

@@ -13,6 +13,7 @@ class RankModel {
  public:
   using T = typename P::Compute;
   using LayerDone = typename PipelineStage<P>::LayerDone;
+  using Between = typename PipelineStage<P>::Between;
 
   struct Shape {
     std::int64_t micro = 1;  ///< samples per pass
@@ -37,13 +38,15 @@ class RankModel {
 
   void zero_loss(const Exec& exec) const;
 
-  void forward(const Exec& exec, Stage stage, int slot, const MicroContext& context) const;
+  void forward(const Exec& exec, Stage stage, int slot, const MicroContext& context,
+               const Between& between = {}) const;
   /// loss += Σ_t cross entropy over the first `samples` samples, without dropout.
   void evaluate(const Exec& exec, Stage stage, int slot, const MicroContext& context,
-                std::int64_t samples) const;
+                std::int64_t samples, const Between& between = {}) const;
   void backward(const Exec& exec, Stage stage, int slot, const MicroContext& context,
                 const LayerDone& done) const;
-  void backward_input(const Exec& exec, Stage stage, int slot, const MicroContext& context) const;
+  void backward_input(const Exec& exec, Stage stage, int slot, const MicroContext& context,
+                      const Between& between = {}) const;
   void backward_weight(const Exec& exec, Stage stage, int slot, const MicroContext& context,
                        const LayerDone& done) const;
 

@@ -129,8 +129,9 @@ struct Effects {
 
 /// The only statement of what depends on what: lowering, validation, play, slots and buffers derive
 /// from it. A value that is received exists once its message was sent and its receive was posted.
-/// Weight gradients are a chain 0 … m−1, so that every valid schedule adds micro-batches in the
-/// same order and gives the same bits. Every stage boundary is a transfer, also from a rank to
+/// Weight gradients are a chain 0 … m−1, and so are the last stage's forward passes, which add to
+/// the loss and to the gradient of the logits' table: every valid schedule adds micro-batches in
+/// the same order and gives the same bits. Every stage boundary is a transfer, also from a rank to
 /// itself.
 Effects effects(const Instr& instr, const ProgramLayout& layout);
 /// The same into `out`, whose memory is used again.

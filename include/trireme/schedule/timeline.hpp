@@ -25,8 +25,10 @@ struct Event {
   bool operator==(const Event&) const = default;
 };
 
-/// When each instruction ran, in virtual or in measured time. The event of a receive is the time
-/// between the moment when both sides were ready and the arrival.
+/// When each instruction ran, in virtual or in measured time. The event of a receive is, in virtual
+/// time, the time between the moment when both sides were ready and the arrival; in measured time
+/// the moment of its posting, since the arrival is noticed when its consumer asks. What a measured
+/// rank waits for a transfer is therefore idle time before the consumer.
 struct Timeline {
   ProgramLayout layout;
   std::vector<Event> events;  ///< in any order

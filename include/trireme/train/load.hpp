@@ -2,6 +2,7 @@
 
 #include <trireme/base/check.hpp>
 #include <trireme/checkpoint/reader.hpp>
+#include <trireme/grid/heartbeat.hpp>
 #include <trireme/model/parameters.hpp>
 #include <trireme/tensor/copy.hpp>
 #include <trireme/tensor/named_tensor.hpp>
@@ -14,6 +15,7 @@ namespace trireme::train {
 /// Reads this rank's slice of one array. Waits.
 template <class T>
 void load_array(const Exec& exec, const checkpoint::Reader& reader, const NamedTensor<T>& tensor) {
+  grid::Heartbeat::publish({"restart"});
   std::vector<T> values(static_cast<std::size_t>(tensor.elements()));
   reader.read_slice(tensor.name, dtype_of<T>, tensor.shape, tensor.offset, tensor.extent,
                     values.data());

@@ -26,6 +26,8 @@ class StepActions final : public Actions {
 
   /// Arguments must outlive this. `micro_batches` of a training step.
   StepActions(const deck::Config& config, RankParts<P>& parts, int micro_batches, const Exec& exec);
+  StepActions(const StepActions&) = delete;
+  StepActions& operator=(const StepActions&) = delete;
 
   /// The next instructions belong to step `step` ≥ 1 on its global samples.
   void begin_training(std::int64_t step, const data::Samples& samples);
@@ -76,6 +78,7 @@ class StepActions final : public Actions {
   RankParts<P>& parts_;
   int micro_batches_;
   const Exec& exec_;
+  typename model::RankModel<P>::Between between_;  ///< moves messages under way
   std::vector<HostSlot> host_slots_;
   std::int64_t step_ = 0;
   const data::Samples* samples_ = nullptr;

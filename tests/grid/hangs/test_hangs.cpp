@@ -122,11 +122,13 @@ TEST_F(Hangs, ALongWaitIsNoHangWhereARankProgresses) {
 }
 
 TEST_F(Hangs, AnExceptionIsTheOnlyMessage) {
-  EXPECT_NE(run(3, "1 throw"), 0);
-  EXPECT_LT(seconds_, grace_seconds);
-  expect_error(folder_, "trireme: error: rank 1: this rank's data are broken");
-  EXPECT_EQ(occurrences(read_file(folder_.file("err")), "trireme: error"), 1);
-  EXPECT_EQ(read_file(folder_.file("log.txt")), "") << "nothing of the watchdog's";
+  for (int repetition = 0; repetition < 5; ++repetition) {
+    EXPECT_NE(run(3, "1 throw"), 0);
+    EXPECT_LT(seconds_, grace_seconds);
+    expect_error(folder_, "trireme: error: rank 1: this rank's data are broken");
+    EXPECT_EQ(occurrences(read_file(folder_.file("err")), "trireme: error"), 1);
+    EXPECT_EQ(read_file(folder_.file("log.txt")), "") << "nothing of the watchdog's";
+  }
 }
 
 TEST_F(Hangs, TwoNodesSpeakWithOneVoice) {
