@@ -107,10 +107,6 @@ void root_of_sum(const Exec& exec, View1<double> root, View1<const double> value
       });
 }
 
-void norm_finish(const Exec& exec, View1<double> norm, View1<const double> partial) {
-  root_of_sum(exec, norm, partial);
-}
-
 void clip_coefficient(const Exec& exec, View1<double> coefficient, View1<const double> norm,
                       double maximum) {
   expect_shape(coefficient, "coefficient", {1});

@@ -1,4 +1,4 @@
-#include <trireme/kernels/vocabulary.hpp>
+#include <trireme/kernels/embedding.hpp>
 #include <trireme/model/embedding.hpp>
 
 namespace trireme::model {

@@ -1,5 +1,5 @@
+#include <trireme/kernels/cross_entropy.hpp>
 #include <trireme/kernels/matmul.hpp>
-#include <trireme/kernels/vocabulary.hpp>
 #include <trireme/model/head.hpp>
 
 #include <algorithm>

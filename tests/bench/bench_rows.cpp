@@ -4,11 +4,12 @@
 /// microseconds; `slower` is the best time over the predicted one.
 ///   bench_rows [--benchmark_filter=...]
 
+#include <trireme/kernels/cross_entropy.hpp>
 #include <trireme/kernels/elementwise.hpp>
+#include <trireme/kernels/embedding.hpp>
 #include <trireme/kernels/norm.hpp>
 #include <trireme/kernels/random.hpp>
 #include <trireme/kernels/update.hpp>
-#include <trireme/kernels/vocabulary.hpp>
 #include <trireme/kernels/words.hpp>
 #include <trireme/tensor/arena.hpp>
 #include <trireme/tensor/fence.hpp>
@@ -113,7 +114,8 @@ struct Fixture {
   View1<float> mean, inverse, gain, bias, dgain, dbias, weight, m, v, gradient;
   View1<double> loss, partial, one;
   View2<double> statistics, merged;
-  View1<std::int32_t> ids;
+  View3<const double> parts;
+  View1<std::int32_t> ids, targets;
   View1<std::int64_t> count;
 
   Fixture() {
@@ -138,6 +140,8 @@ struct Fixture {
     partial = a.take<double>(norm_blocks(parameters));
     one = a.take<double>(1);
     ids = a.take<std::int32_t>(tokens);
+    targets = View1<std::int32_t>(ids.data(), logit_rows);
+    parts = View3<const double>(statistics.data(), 1, logit_rows, 3);
     count = a.take<std::int64_t>(1);
   }
 
@@ -156,6 +160,8 @@ struct Fixture {
     for (std::int64_t t = 0; t < tokens; ++t)
       host(static_cast<std::size_t>(t)) = static_cast<std::int32_t>(t * 48271 % vocabulary);
     Kokkos::deep_copy(ids, host);
+    cross_entropy_statistics<float>(exec, statistics, logits, targets, 0);
+    cross_entropy_merge(exec, loss, merged, parts);
     fence(exec, "arrays are filled");
   }
 };
@@ -175,8 +181,6 @@ std::vector<Case> cases(Fixture& f) {
   constexpr double logits = 4.0 * logit_rows * vocabulary;
   constexpr double weights = 4.0 * parameters;
   const Dropout dropout{0.1, {1, Purpose::dropout, 2, 3}, 0};
-  const View1<const std::int32_t> targets(f.ids.data(), logit_rows);
-  const View3<const double> parts(f.statistics.data(), 1, logit_rows, 3);
   const auto& e = f.exec;
   return {
       {"layer_norm_forward", 2 * rows,
@@ -201,21 +205,23 @@ std::vector<Case> cases(Fixture& f) {
       {"dropout_backward", 2 * rows,
        [&, dropout] { dropout_backward<float>(e, f.z, f.y, dropout); }, Work::random_words,
        rows / 4},
-      {"embedding_forward", 3 * rows,
-       [&] { embedding_forward<float>(e, f.z, f.ids, f.table, f.positions, tokens); }},
-      {"embedding_backward", 6 * rows,
-       [&] { embedding_backward<float>(e, f.dtable, f.dpositions, f.x, f.ids, tokens); }},
-      {"cross_entropy_forward", logits,
-       [&, targets] { cross_entropy_forward<float>(e, f.loss, f.logits, targets); },
+      {"embedding_lookup", 2 * rows, [&] { embedding_lookup<float>(e, f.z, f.ids, f.table, 0); }},
+      {"add_positions", 3 * rows, [&] { add_positions<float>(e, f.z, f.positions, tokens, 0); }},
+      {"embedding_lookup_backward", 3 * rows,
+       [&] { embedding_lookup_backward<float>(e, f.dtable, f.x, f.ids, 0); }},
+      {"positions_backward", 3 * rows,
+       [&] { positions_backward<float>(e, f.dpositions, f.x, tokens, 0); }},
+      {"cross_entropy_statistics", logits,
+       [&] { cross_entropy_statistics<float>(e, f.statistics, f.logits, f.targets, 0); },
        Work::exponential, logits / 4},
-      {"cross_entropy_forward_backward", 2 * logits,
-       [&, targets] { cross_entropy_forward_backward<float>(e, f.loss, f.logits, targets, 1.0); },
-       Work::exponential, logits / 2},
-      {"cross_entropy_in_parts", 3 * logits,
-       [&, targets, parts] {
-         cross_entropy_statistics<float>(e, f.statistics, f.logits, targets, 0);
-         cross_entropy_merge(e, f.loss, f.merged, parts);
-         cross_entropy_gradient<float>(e, f.logits, f.merged, targets, 0, 1.0);
+      {"cross_entropy_gradient", 2 * logits,
+       [&] { cross_entropy_gradient<float>(e, f.logits, f.merged, f.targets, 0, 1.0); },
+       Work::exponential, logits / 4},
+      {"cross_entropy", 3 * logits,
+       [&] {
+         cross_entropy_statistics<float>(e, f.statistics, f.logits, f.targets, 0);
+         cross_entropy_merge(e, f.loss, f.merged, f.parts);
+         cross_entropy_gradient<float>(e, f.logits, f.merged, f.targets, 0, 1.0);
        },
        Work::exponential, logits / 2},
       {"adamw_update", 7 * weights,

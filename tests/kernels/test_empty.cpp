@@ -1,14 +1,15 @@
 /// A rank can hold an empty part of an array: rows or columns of extent 0, at a null pointer, are
 /// legal everywhere, and leave what was there or store what an empty sum is. (Attention without
-/// heads: test_attention.cpp; an empty part of a vocabulary: test_cross_entropy_parts.cpp.)
+/// heads: test_attention.cpp; an empty part of a vocabulary: test_cross_entropy.cpp.)
 
 #include <trireme/kernels/cache.hpp>
+#include <trireme/kernels/cross_entropy.hpp>
 #include <trireme/kernels/elementwise.hpp>
+#include <trireme/kernels/embedding.hpp>
 #include <trireme/kernels/matmul.hpp>
 #include <trireme/kernels/norm.hpp>
 #include <trireme/kernels/random.hpp>
 #include <trireme/kernels/update.hpp>
-#include <trireme/kernels/vocabulary.hpp>
 #include <trireme/tensor/fence.hpp>
 
 #include <support/device_array.hpp>

@@ -1,10 +1,11 @@
 #include <trireme/kernels/attention.hpp>
+#include <trireme/kernels/cross_entropy.hpp>
 #include <trireme/kernels/elementwise.hpp>
+#include <trireme/kernels/embedding.hpp>
 #include <trireme/kernels/matmul.hpp>
 #include <trireme/kernels/norm.hpp>
 #include <trireme/kernels/random.hpp>
 #include <trireme/kernels/update.hpp>
-#include <trireme/kernels/vocabulary.hpp>
 
 #include <support/device_array.hpp>
 #include <support/launch_recorder.hpp>
@@ -74,13 +75,6 @@ std::map<std::string, Call> kernels_of_vocabulary(const Arrays<T>& x) {
   const auto statistics = x.statistics.matrix(rows, 3), merged = x.merged.matrix(rows, 3);
   const auto parts = x.statistics.cube(1, rows, 3);
   return {
-      {"embedding_forward", [=](const Exec& e) { embedding_forward<T>(e, a, tokens, b, c, rows); }},
-      {"embedding_backward",
-       [=](const Exec& e) { embedding_backward<T>(e, dtable, dpositions, b, tokens, rows); }},
-      {"cross_entropy_forward",
-       [=](const Exec& e) { cross_entropy_forward<T>(e, loss, a, tokens); }},
-      {"cross_entropy_forward_backward",
-       [=](const Exec& e) { cross_entropy_forward_backward<T>(e, loss, a, tokens, 1.0); }},
       {"embedding_lookup", [=](const Exec& e) { embedding_lookup<T>(e, a, tokens, b, 0); }},
       {"add_positions", [=](const Exec& e) { add_positions<T>(e, a, c, rows, 0); }},
       {"embedding_lookup_backward",

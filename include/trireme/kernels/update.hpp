@@ -57,9 +57,6 @@ void segment_sums(const Exec& exec, View1<double> sums, View1<const double> part
 /// root[0] = sqrt(sum of values), in an order fixed by n. root [1], values [n].
 void root_of_sum(const Exec& exec, View1<double> root, View1<const double> values);
 
-/// root_of_sum by its former name. norm [1], partial [k].
-void norm_finish(const Exec& exec, View1<double> norm, View1<const double> partial);
-
 /// coefficient[0] = min(1, maximum / (norm[0] + 1e-6)), or 1 where maximum = 0 (no clipping). A
 /// norm that is not finite gives what this arithmetic gives: NaN, or 0. coefficient, norm [1].
 /// Pascanu et al. 2013, arXiv 1211.5063, algorithm 1.

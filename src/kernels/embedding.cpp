@@ -1,31 +1,11 @@
 #include <trireme/base/check.hpp>
+#include <trireme/kernels/embedding.hpp>
 #include <trireme/kernels/lanes.hpp>
-#include <trireme/kernels/vocabulary.hpp>
 #include <trireme/tensor/expect.hpp>
 
 #include <algorithm>
 
 namespace trireme::kernels {
-
-template <class T>
-void embedding_forward(const Exec& exec, View2<T> x, View1<const std::int32_t> tokens,
-                       View2<const T> table, View2<const T> positions, std::int64_t sequence) {
-  using Acc = Accumulate<T>;
-  const std::int64_t rows = extent(tokens, 0);
-  const std::int64_t hidden = extent(table, 1);
-  expect_shape(x, "x", {rows, hidden});
-  expect_shape(positions, "positions", {sequence, hidden});
-  for_rows(
-      "kernels/embedding_forward", exec, rows, KOKKOS_LAMBDA(const Team& team, std::int64_t t) {
-        const T* token_row = row_of(table, tokens(t));
-        const T* position_row = row_of(positions, t % sequence);
-        T* x_row = row_of(x, t);
-        for_lanes(team, hidden, [&](std::int64_t d) {
-          x_row[d] =
-              static_cast<T>(static_cast<Acc>(token_row[d]) + static_cast<Acc>(position_row[d]));
-        });
-      });
-}
 
 template <class T>
 void embedding_lookup(const Exec& exec, View2<T> x, View1<const std::int32_t> tokens,
@@ -154,30 +134,7 @@ void positions_backward(const Exec& exec, View2<Accumulate<T>> dpositions, View2
       });
 }
 
-template <class T>
-void embedding_backward(const Exec& exec, View2<Accumulate<T>> dtable,
-                        View2<Accumulate<T>> dpositions, View2<const T> dx,
-                        View1<const std::int32_t> tokens, std::int64_t sequence) {
-  embedding_lookup_backward<T>(exec, dtable, dx, tokens, 0);
-  positions_backward<T>(exec, dpositions, dx, sequence, 0);
-}
-
-void sum_ordered(const Exec& exec, View1<double> result, View1<const double> values) {
-  const std::int64_t n = extent(values, 0);
-  expect_shape(result, "result", {1});
-  for_rows(
-      "kernels/sum_ordered", exec, 1, KOKKOS_LAMBDA(const Team& team, std::int64_t) {
-        const double* value = values.data();
-        const double sum = sum_lanes<double>(team, n, [&](std::int64_t i) { return value[i]; });
-        once(team, [&]() { result(0) += sum; });
-      });
-}
-
 #define TRIREME_INSTANTIATE(T)                                                                  \
-  template void embedding_forward<T>(const Exec&, View2<T>, View1<const std::int32_t>,          \
-                                     View2<const T>, View2<const T>, std::int64_t);             \
-  template void embedding_backward<T>(const Exec&, View2<Accumulate<T>>, View2<Accumulate<T>>,  \
-                                      View2<const T>, View1<const std::int32_t>, std::int64_t); \
   template void embedding_lookup<T>(const Exec&, View2<T>, View1<const std::int32_t>,           \
                                     View2<const T>, std::int64_t);                              \
   template void add_positions<T>(const Exec&, View2<T>, View2<const T>, std::int64_t,           \

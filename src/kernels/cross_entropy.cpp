@@ -1,6 +1,5 @@
-#include <trireme/base/check.hpp>
+#include <trireme/kernels/cross_entropy.hpp>
 #include <trireme/kernels/lanes.hpp>
-#include <trireme/kernels/vocabulary.hpp>
 #include <trireme/tensor/expect.hpp>
 
 namespace trireme::kernels {
@@ -74,46 +73,6 @@ KOKKOS_FORCEINLINE_FUNCTION std::int64_t place_of(std::int32_t token, std::int64
 }  // namespace
 
 template <class T>
-void cross_entropy_forward(const Exec& exec, View1<double> loss, View2<const T> logits,
-                           View1<const std::int32_t> targets) {
-  const std::int64_t rows = extent(logits, 0);
-  const std::int64_t vocabulary = extent(logits, 1);
-  expect_shape(loss, "loss", {rows});
-  expect_shape(targets, "targets", {rows});
-  for_rows(
-      "kernels/cross_entropy_forward", exec, rows, KOKKOS_LAMBDA(const Team& team, std::int64_t r) {
-        const T* row = row_of(logits, r);
-        const auto softmax = softmax_sum<T>(team, row, vocabulary);
-        once(team, [&]() {
-          const auto target = static_cast<double>(row[targets(r)]);
-          loss(r) = math::log(softmax.sum) - (target - static_cast<double>(softmax.largest));
-        });
-      });
-}
-
-template <class T>
-void cross_entropy_forward_backward(const Exec& exec, View1<double> loss, View2<T> logits,
-                                    View1<const std::int32_t> targets, double scale) {
-  const std::int64_t rows = extent(logits, 0);
-  const std::int64_t vocabulary = extent(logits, 1);
-  expect_shape(loss, "loss", {rows});
-  expect_shape(targets, "targets", {rows});
-  for_rows(
-      "kernels/cross_entropy_forward_backward", exec, rows,
-      KOKKOS_LAMBDA(const Team& team, std::int64_t r) {
-        T* row = row_of(logits, r);
-        const std::int64_t target = targets(r);
-        const auto softmax = softmax_sum<T>(team, row, vocabulary);
-        const auto target_logit = static_cast<double>(row[target]);
-        team.team_barrier();  // every lane has read the target's logit
-        write_gradient<T>(team, row, vocabulary, softmax, target, target_logit, scale);
-        once(team, [&]() {
-          loss(r) = math::log(softmax.sum) - (target_logit - static_cast<double>(softmax.largest));
-        });
-      });
-}
-
-template <class T>
 void cross_entropy_statistics(const Exec& exec, View2<double> statistics, View2<const T> logits,
                               View1<const std::int32_t> targets, std::int64_t first_id) {
   const std::int64_t rows = extent(logits, 0);
@@ -181,11 +140,18 @@ void cross_entropy_gradient(const Exec& exec, View2<T> logits, View2<const doubl
       });
 }
 
+void sum_ordered(const Exec& exec, View1<double> result, View1<const double> values) {
+  const std::int64_t n = extent(values, 0);
+  expect_shape(result, "result", {1});
+  for_rows(
+      "kernels/sum_ordered", exec, 1, KOKKOS_LAMBDA(const Team& team, std::int64_t) {
+        const double* value = values.data();
+        const double sum = sum_lanes<double>(team, n, [&](std::int64_t i) { return value[i]; });
+        once(team, [&]() { result(0) += sum; });
+      });
+}
+
 #define TRIREME_INSTANTIATE(T)                                                          \
-  template void cross_entropy_forward<T>(const Exec&, View1<double>, View2<const T>,    \
-                                         View1<const std::int32_t>);                    \
-  template void cross_entropy_forward_backward<T>(const Exec&, View1<double>, View2<T>, \
-                                                  View1<const std::int32_t>, double);   \
   template void cross_entropy_statistics<T>(const Exec&, View2<double>, View2<const T>, \
                                             View1<const std::int32_t>, std::int64_t);   \
   template void cross_entropy_gradient<T>(const Exec&, View2<T>, View2<const double>,   \

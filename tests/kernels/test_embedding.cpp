@@ -1,12 +1,12 @@
-/// Embedding of a vocabulary or a sequence in parts: what ranks compute, each with its part,
-/// against the whole.
+/// Embedding, whole and of a vocabulary or a sequence in parts: what ranks compute, each with its
+/// part.
 
 #include <trireme/kernels/elementwise.hpp>
-#include <trireme/kernels/vocabulary.hpp>
+#include <trireme/kernels/embedding.hpp>
 
 #include <kernels/tokens.hpp>
+#include <reference/embedding.hpp>
 #include <reference/parts.hpp>
-#include <reference/vocabulary.hpp>
 #include <support/device_array.hpp>
 #include <support/numbers.hpp>
 
@@ -14,6 +14,7 @@
 
 #include <cmath>
 #include <limits>
+#include <vector>
 
 namespace trireme::kernels {
 namespace {
@@ -26,55 +27,67 @@ using testing::random_tokens;
 using testing::rows_of;
 
 constexpr std::int64_t sizes[] = {1, 13, 128};
-constexpr std::int64_t splits[] = {1, 2, 3, 5};
+constexpr std::int64_t splits[] = {2, 3, 5};
 
 std::size_t at(std::int64_t i) {
   return static_cast<std::size_t>(i);
 }
 
 template <class T>
-class EmbeddingParts : public ::testing::Test {
+class Embedding : public ::testing::Test {
  protected:
   static constexpr double eps = std::numeric_limits<T>::epsilon();
 };
 using Types = ::testing::Types<float, double>;
-TYPED_TEST_SUITE(EmbeddingParts, Types);
+TYPED_TEST_SUITE(Embedding, Types);
 
-/// Every row comes from one part and is exact there; zeros add nothing. Positions then round once,
-/// as in embedding_forward.
-TYPED_TEST(EmbeddingParts, LookUpsAddUpToTheEmbedding) {
+/// The embedding by as many parts of the table, and then of the rows, as `parts` says.
+template <class T>
+std::vector<T> embedding_in_parts(const std::vector<std::int32_t>& tokens,
+                                  const std::vector<double>& table,
+                                  const std::vector<double>& positions, std::int64_t hidden,
+                                  std::int64_t parts) {
+  const auto t = static_cast<std::int64_t>(tokens.size());
+  const auto s = static_cast<std::int64_t>(positions.size()) / hidden;
+  const DeviceArray<std::int32_t> d_tokens(tokens);
+  const DeviceArray<T> d_table(table), d_positions(positions), sum(t * hidden), x(t * hidden);
+  const auto ids = uneven_parts(static_cast<std::int64_t>(table.size()) / hidden, parts);
+  for (std::size_t p = 0; p + 1 < ids.size(); ++p) {
+    fill<T>(Exec{}, x.flat(), std::numeric_limits<double>::quiet_NaN());
+    embedding_lookup<T>(Exec{}, x.matrix(t, hidden), d_tokens.flat(),
+                        rows_of(d_table, hidden, ids[p], ids[p + 1]), ids[p]);
+    accumulate<T>(Exec{}, sum.flat(), x.flat());
+  }
+  const auto rows = uneven_parts(t, parts);
+  for (std::size_t p = 0; p + 1 < rows.size(); ++p)
+    add_positions<T>(Exec{}, rows_of(sum, hidden, rows[p], rows[p + 1]),
+                     d_positions.matrix(s, hidden), s, rows[p]);
+  return sum.values();
+}
+
+/// Every row comes from one part and is exact there; zeros add nothing. Positions then round once.
+TYPED_TEST(Embedding, LookUpsAndPositionsMatchReference) {
   using T = TypeParam;
   for (const std::int64_t t : sizes)
     for (const std::int64_t d : sizes)
       for (const std::int64_t v : sizes)
-        for (const std::int64_t parts : splits) {
-          const std::int64_t s = 7;
+        for (const std::int64_t s : {1, 7, 13, 128}) {
           const auto tokens = random_tokens(t, v, 1);
-          const DeviceArray<std::int32_t> d_tokens(tokens);
-          const DeviceArray<T> table(random_numbers<T>(v * d, 2));
-          const DeviceArray<T> positions(random_numbers<T>(s * d, 3));
-          const DeviceArray<T> expected(t * d);
-          embedding_forward<T>(Exec{}, expected.matrix(t, d), d_tokens.flat(), table.matrix(v, d),
-                               positions.matrix(s, d), s);
-          const auto begins = uneven_parts(v, parts);
-          const DeviceArray<T> sum(t * d);
-          const DeviceArray<T> x(t * d);
-          for (std::size_t p = 0; p + 1 < begins.size(); ++p) {
-            fill<T>(Exec{}, x.flat(), std::numeric_limits<double>::quiet_NaN());
-            embedding_lookup<T>(Exec{}, x.matrix(t, d), d_tokens.flat(),
-                                rows_of(table, d, begins[p], begins[p + 1]), begins[p]);
-            accumulate<T>(Exec{}, sum.flat(), x.flat());
-          }
-          const auto rows = uneven_parts(t, parts);
-          for (std::size_t p = 0; p + 1 < rows.size(); ++p)
-            add_positions<T>(Exec{}, rows_of(sum, d, rows[p], rows[p + 1]), positions.matrix(s, d),
-                             s, rows[p]);
-          ASSERT_EQ(sum.values(), expected.values()) << t << ' ' << d << ' ' << v << ' ' << parts;
+          const auto table = random_numbers<T>(v * d, 2);
+          const auto positions = random_numbers<T>(s * d, 3);
+          const auto whole = embedding_in_parts<T>(tokens, table, positions, d, 1);
+          const auto expected = reference::embedding(tokens, table, positions, at(d));
+          expect_close(whole, expected,
+                       [&](std::size_t i) { return TestFixture::eps * std::abs(expected[i]); });
+          for (const std::int64_t parts : splits)
+            ASSERT_EQ(embedding_in_parts<T>(tokens, table, positions, d, parts), whole)
+                << t << ' ' << d << ' ' << v << ' ' << s << ' ' << parts;
         }
 }
 
-/// Row v of the gradient is the sum over the tokens v in their order, whoever holds it.
-TYPED_TEST(EmbeddingParts, LookUpBackwardHasTheBitsOfTheWholeTable) {
+/// The look-up is linear, so the backward map is its transpose, onto what was there: row v of the
+/// gradient is the sum over the tokens v in their order, whoever holds it.
+TYPED_TEST(Embedding, LookUpBackwardMatchesReferenceAndHasTheBitsOfTheWholeTable) {
   using T = TypeParam;
   using Acc = Accumulate<T>;
   for (const std::int64_t t : sizes)
@@ -110,12 +123,12 @@ TYPED_TEST(EmbeddingParts, LookUpBackwardHasTheBitsOfTheWholeTable) {
 }
 
 /// Parts in their order add the same rows in the same order as one call does.
-TYPED_TEST(EmbeddingParts, PositionsBackwardOfPartsHasTheBitsOfTheWhole) {
+TYPED_TEST(Embedding, PositionsBackwardMatchesReferenceAndHasTheBitsOfTheWhole) {
   using T = TypeParam;
   using Acc = Accumulate<T>;
   for (const std::int64_t rows : sizes)
     for (const std::int64_t d : sizes)
-      for (const std::int64_t s : {1, 5, 13, 200})
+      for (const std::int64_t s : {1, 5, 13, 128, 200})
         for (const std::int64_t first : {0, 3, 201}) {
           const auto dx = random_numbers<T>(rows * d, 4);
           const auto before = random_numbers<Acc>(s * d, 6);

@@ -1,0 +1,39 @@
+#pragma once
+
+#include <trireme/tensor/views.hpp>
+
+#include <cstdint>
+
+/// Cross entropy of a vocabulary that may be held in parts, of which one holds the ids [first_id,
+/// first_id + Vl): of each row three numbers travel, never the logits (Narayanan et al. 2021, arXiv
+/// 2104.04473, section 2.3; Shoeybi et al. 2019, arXiv 1909.08053). Targets lie in [0, V): whoever
+/// reads tokens checks that. A part may be empty. Asynchronous on exec; instantiated for float and
+/// double.
+namespace trireme::kernels {
+
+/// statistics[r] = {largest logit of this part, sum of exp(logit - largest), the target's logit}.
+/// One pass: sums relative to a running maximum (Milakov and Gimelshein 2018, arXiv 1805.02867,
+/// algorithm 3, by chunks). Without logits, or with masked ones (-infinity) only, the first two are
+/// -infinity and 0; the target's logit is -infinity where another part holds it. statistics [R,3],
+/// logits [R,Vl], targets [R] global ids.
+template <class T>
+void cross_entropy_statistics(const Exec& exec, View2<double> statistics, View2<const T> logits,
+                              View1<const std::int32_t> targets, std::int64_t first_id);
+
+/// Merges the statistics of all parts, in their order: loss[r] = log sum_v exp(logits[r,v]) -
+/// logits[r,targets[r]], in nats, and merged[r] = {largest, sum, target's logit} of the whole row.
+/// loss [R], merged [R,3], parts [P,R,3]; merged does not overlap parts.
+void cross_entropy_merge(const Exec& exec, View1<double> loss, View2<double> merged,
+                         View3<const double> parts);
+
+/// logits[r,v] becomes its gradient, scale (softmax - (first_id + v == targets[r])), in one pass.
+/// `scale` is one over the number of tokens in the mean, times a loss scale. logits [R,Vl], merged
+/// [R,3], targets [R].
+template <class T>
+void cross_entropy_gradient(const Exec& exec, View2<T> logits, View2<const double> merged,
+                            View1<const std::int32_t> targets, std::int64_t first_id, double scale);
+
+/// result[0] += values[0] + ... + values[n-1], in an order fixed by n. result [1], values [n].
+void sum_ordered(const Exec& exec, View1<double> result, View1<const double> values);
+
+}  // namespace trireme::kernels

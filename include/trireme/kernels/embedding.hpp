@@ -1,0 +1,36 @@
+#pragma once
+
+#include <trireme/tensor/views.hpp>
+
+#include <cstdint>
+
+/// Kernels of the embedding. Token ids lie in [0, V): whoever reads tokens checks that. The table
+/// may be held in parts, of which one holds the ids [first_id, first_id + Vl), and the rows of x
+/// too: row r is row first_row + r of the whole, whose row 0 begins a sequence. Parts may be empty.
+/// Asynchronous on exec; instantiated for float and double.
+namespace trireme::kernels {
+
+/// x[t] = table[tokens[t] - first_id] where that row is held here, else 0: summed over all parts of
+/// the table it is the look-up. x [T,D], tokens [T], table [Vl,D].
+template <class T>
+void embedding_lookup(const Exec& exec, View2<T> x, View1<const std::int32_t> tokens,
+                      View2<const T> table, std::int64_t first_id);
+
+/// x[r] += positions[(first_row + r) mod S]. x [R,D], positions [S,D], S = `sequence`.
+template <class T>
+void add_positions(const Exec& exec, View2<T> x, View2<const T> positions, std::int64_t sequence,
+                   std::int64_t first_row);
+
+/// dtable[v] += sum of dx[t] over tokens[t] = first_id + v, in the order of t. dtable [Vl,D], dx
+/// [T,D], tokens [T].
+template <class T>
+void embedding_lookup_backward(const Exec& exec, View2<Accumulate<T>> dtable, View2<const T> dx,
+                               View1<const std::int32_t> tokens, std::int64_t first_id);
+
+/// dpositions[s] += sum of dx[r] over (first_row + r) mod S = s, in the order of r. dpositions
+/// [S,D], dx [R,D], S = `sequence`.
+template <class T>
+void positions_backward(const Exec& exec, View2<Accumulate<T>> dpositions, View2<const T> dx,
+                        std::int64_t sequence, std::int64_t first_row);
+
+}  // namespace trireme::kernels
