@@ -135,6 +135,29 @@ TEST_F(LayoutCommands, AProgramFromAFileTrainsBitForBitAsItsSchedule) {
   EXPECT_EQ(losses(), expected);
 }
 
+TEST_F(LayoutCommands, AProgramMayMixWholeAndSplitBackwardPasses) {
+  const std::string arguments = "parallel.pipeline=2 batch.micro=2 run.steps=4 ";
+  ASSERT_EQ(run(on(2, arguments)), 0) << err();
+  const auto expected = losses();
+  folder_.write("mixed.txt", "F0 F1 B0 F2 I1 F3 W1 B2 I3 W3\nF0 I0 F1 W0 B1 F2 I2 F3 I3 W2 W3\n");
+  ASSERT_EQ(run(on(2, arguments + "parallel.schedule=file parallel.program=mixed.txt")), 0)
+      << err();
+  EXPECT_EQ(losses(), expected);
+}
+
+TEST_F(LayoutCommands, ProgramsThatWouldNotTrainOrChangeTheBitsAreRefused) {
+  const std::string check =
+      "trireme check deck.toml --ranks 2 parallel.pipeline=2 batch.micro=4 "
+      "parallel.schedule=file parallel.program=p.txt";
+  folder_.write("p.txt", "E0 E1\nE0 E1\n");
+  EXPECT_EQ(run(check), 2);
+  expect_error(folder_, "does not train");
+  // The last stage adds to the loss in its forward pass: 0 first.
+  folder_.write("p.txt", "F1 F0 B0 B1\nF1 F0 B0 B1\n");
+  EXPECT_EQ(run(check), 2);
+  expect_error(folder_, "p.txt");
+}
+
 TEST_F(LayoutCommands, AMeasuredTimelineIsDrawnBesideThePredictedOne) {
   ASSERT_EQ(run(on(2, "parallel.pipeline=2 run.steps=2 run.timeline=true")), 0) << err();
   ASSERT_EQ(run("trireme draw deck.toml --ranks 2 parallel.pipeline=2"), 0) << err();

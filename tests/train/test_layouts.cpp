@@ -145,16 +145,23 @@ TEST_F(Layouts, GiveTheAnswerOfOneRank) {
 /// chunks and the size of the pipeline.
 TEST_F(Layouts, SchedulesChunksAndPipelinesGiveTheSameBits) {
   const int ranks = runtime().ranks();
-  for (const int tensor : {1, 2}) {
-    if (ranks % tensor != 0) continue;
-    Layout reference{tensor, 1, 1, "1f1b", 1, false, true};
+  struct Fixed {
+    int tensor;
+    int data;
+    bool sequence_parallel;
+    bool tied;
+  };
+  for (const Fixed f : {Fixed{1, 1, false, true}, {2, 1, true, false}, {1, 2, false, false}}) {
+    if (ranks % (f.tensor * f.data) != 0) continue;
+    const Layout reference{f.tensor, 1, f.data, "1f1b", 1, f.sequence_parallel, f.tied};
     std::vector<Layout> others;
-    for (int pipeline = 2; tensor * pipeline <= ranks; ++pipeline)
+    for (int pipeline = 2; pipeline <= 4 && f.tensor * pipeline * f.data <= ranks; ++pipeline)
       for (const auto& [schedule, chunks] : std::vector<std::pair<std::string, int>>{
-               {"gpipe", 1}, {"1f1b", 1}, {"interleaved", 2}, {"zb-h1", 1}})
-        others.push_back({tensor, pipeline, 1, schedule, chunks, false, true});
+               {"gpipe", 1}, {"1f1b", 1}, {"interleaved", 3}, {"zb-h1", 1}})
+        others.push_back(
+            {f.tensor, pipeline, f.data, schedule, chunks, f.sequence_parallel, f.tied});
     const auto on_ranks = [&](const Layout& layout) {
-      const int used = layout.tensor * layout.pipeline;
+      const int used = layout.tensor * layout.pipeline * layout.data;
       const auto part =
           runtime().world().split(runtime().rank() < used ? 0 : 1, runtime().rank(), "some ranks");
       return runtime().rank() < used ? run(layout, *part) : Outcome{};
