@@ -29,10 +29,6 @@ double Architecture::model_flops_per_token() const {
   return 6.0 * static_cast<double>(matmul_parameters()) + 6.0 * attention;
 }
 
-SavedElements Architecture::saved_per_layer_and_token() const {
-  return gpt_saved_elements(model);
-}
-
 Architecture describe(const deck::ModelConfig& model) {
   check(model.vocabulary > 0, "the vocabulary is not resolved");
   switch (model.family) {

@@ -71,11 +71,4 @@ std::vector<ArraySpec> gpt_arrays(const deck::ModelConfig& m) {
   return arrays;
 }
 
-SavedElements gpt_saved_elements(const deck::ModelConfig& m) {
-  // Compute type: input, both norms' outputs, query/key/value (3), attention's output, the residual
-  // between: 8 D; and the feed-forward's hidden values before and after GELU: 2 F. Accumulate type:
-  // mean and inverse deviation of two norms and one log-sum-exp per head.
-  return {8 * m.hidden + 2 * m.feed_forward, 4 + m.heads};
-}
-
 }  // namespace trireme::architecture

@@ -11,11 +11,6 @@ std::string array(std::int64_t layer, const char* name) {
   return text("layers.", layer, ".", name);
 }
 
-template <class T>
-View1<T> flat(View2<T> x) {
-  return View1<T>(x.data(), x.extent(0) * x.extent(1));
-}
-
 }  // namespace
 
 template <class P>

@@ -7,8 +7,7 @@ namespace {
 template <class T>
 void copy_rows(const Exec& exec, View2<T> to, View2<T> from) {
   if (to.data() == from.data()) return;
-  const std::size_t n = to.extent(0) * to.extent(1);
-  kernels::copy<T>(exec, View1<T>(to.data(), n), View1<const T>(from.data(), n));
+  kernels::copy<T>(exec, flat(to), flat<const T>(from));
 }
 
 }  // namespace

@@ -2,15 +2,6 @@
 #include <trireme/model/tensor_axis.hpp>
 
 namespace trireme::model {
-namespace {
-
-template <class T>
-View1<T> flat(View2<T> x) {
-  return View1<T>(x.data(), x.extent(0) * x.extent(1));
-}
-
-}  // namespace
-
 TensorAxis::TensorAxis(std::int64_t tokens) : tokens_(tokens), rows_{0, tokens} {}
 
 TensorAxis::TensorAxis(grid::Communicator& communicator, std::int64_t tokens,

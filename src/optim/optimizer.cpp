@@ -3,6 +3,7 @@
 #include <trireme/optim/optimizer.hpp>
 #include <trireme/tensor/copy.hpp>
 
+#include <algorithm>
 #include <numeric>
 
 namespace trireme::optim {
@@ -30,25 +31,36 @@ template <class P>
 void Optimizer<P>::lay_out_sums(std::int64_t arrays) {
   const architecture::Shard& shard = parameters_.shard();
   const std::int64_t sums = arrays * shard.tensor_size;
-  std::vector<std::int64_t> blocks(static_cast<std::size_t>(sums), 0);
+  std::vector<std::int64_t> ends(static_cast<std::size_t>(sums), 0);
+  std::vector<std::int64_t> begins_of_blocks;
+  std::vector<std::int64_t> ends_of_blocks;
   for (const auto& entry : parameters_.entries()) {
     if (!counted(entry)) continue;
     const std::int64_t at =
         entry.number() * shard.tensor_size + (entry.local.split ? shard.tensor_rank : 0);
-    blocks[static_cast<std::size_t>(at)] = kernels::norm_blocks(entry.local.elements());
+    const std::int64_t end = entry.offset + entry.local.elements();
+    ends[static_cast<std::size_t>(at)] = kernels::norm_blocks(entry.local.elements());
+    for (std::int64_t begin = entry.offset; begin < end; begin += kernels::norm_block) {
+      begins_of_blocks.push_back(begin);
+      ends_of_blocks.push_back(std::min(end, begin + kernels::norm_block));
+    }
   }
-  std::inclusive_scan(blocks.begin(), blocks.end(), blocks.begin());
-  const std::int64_t all_blocks = blocks.empty() ? 0 : blocks.back();
+  std::inclusive_scan(ends.begin(), ends.end(), ends.begin());
+  const auto blocks = static_cast<std::int64_t>(begins_of_blocks.size());
   scalars_ = Arena("optimizer scalars",
-                   aligned(all_blocks * 8) + 2 * aligned(sums * 8) + 2 * arena_alignment_bytes);
-  partial_ = scalars_.take<double>(all_blocks);
+                   3 * aligned(blocks * 8) + 2 * aligned(sums * 8) + 2 * arena_alignment_bytes);
+  partial_ = scalars_.take<double>(blocks);
+  block_begins_ = scalars_.take<std::int64_t>(blocks);
+  block_ends_ = scalars_.take<std::int64_t>(blocks);
   sums_ = scalars_.take<double>(sums);
   ends_ = scalars_.take<std::int64_t>(sums);
   norm_ = scalars_.take<double>(1);
   clip_ = scalars_.take<double>(1);
   const Exec exec;
-  copy_to_device<std::int64_t>(exec, ends_, blocks);
-  fence(exec, "optim/lay_out_sums copies where each array's blocks end");
+  copy_to_device<std::int64_t>(exec, block_begins_, begins_of_blocks);
+  copy_to_device<std::int64_t>(exec, block_ends_, ends_of_blocks);
+  copy_to_device<std::int64_t>(exec, ends_, ends);
+  fence(exec, "optim/lay_out_sums copies where blocks and arrays end");
 }
 
 template <class P>
@@ -68,15 +80,8 @@ void Optimizer<P>::combine_tied_gradients(const Exec& exec) const {
 
 template <class P>
 void Optimizer<P>::find_norm(const Exec& exec) const {
-  std::int64_t block = 0;
-  for (const auto& entry : parameters_.entries()) {
-    if (!counted(entry)) continue;
-    const std::int64_t n = kernels::norm_blocks(entry.local.elements());
-    kernels::squared_norm_blocks<typename P::Gradient>(
-        exec, View1<double>(partial_.data() + block, static_cast<std::size_t>(n)),
-        entry.gradient.data);
-    block += n;
-  }
+  kernels::squared_norm_blocks<typename P::Gradient>(exec, partial_, parameters_.all_gradients(),
+                                                     block_begins_, block_ends_);
   kernels::segment_sums(exec, sums_, partial_, ends_);
   // A sum is held by one rank, the others add zeros: exact.
   model_group_.all_reduce<double>(exec, sums_, grid::Reduction::sum, "gradient norm");

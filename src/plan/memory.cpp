@@ -106,14 +106,6 @@ std::vector<MemoryRow> training_memory(const deck::Config& config,
           {"scratch", scratch(sizes, shard, needs.split_backward)}};
 }
 
-std::vector<MemoryRow> training_memory(const deck::Config& config,
-                                       const architecture::Architecture& architecture, int slots) {
-  auto rows = training_memory(config, architecture, architecture::whole_model(architecture),
-                              schedule::Needs{.slots = slots});
-  std::erase_if(rows, [](const MemoryRow& row) { return row.what == "transfer buffers"; });
-  return rows;
-}
-
 Bytes total(const std::vector<MemoryRow>& rows) {
   Bytes sum = 0;
   for (const MemoryRow& row : rows) sum += row.bytes;

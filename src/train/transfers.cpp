@@ -5,15 +5,6 @@
 #include <algorithm>
 
 namespace trireme::train {
-namespace {
-
-template <class T>
-View1<T> flat(View2<T> x) {
-  return View1<T>(x.data(), x.extent(0) * x.extent(1));
-}
-
-}  // namespace
-
 template <class T>
 Transfers<T>::Transfers(grid::Communicator& pipeline, const model::TensorAxis& axis,
                         const architecture::Shard& shard, std::int64_t hidden,

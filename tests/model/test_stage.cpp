@@ -195,11 +195,12 @@ TYPED_TEST(Memory, PlannedBytesAreThoseAllocated) {
       const Parameters<TypeParam> parameters(architecture, architecture::whole_model(architecture),
                                              true);
       const WholeModel<TypeParam> stage(architecture, parameters, {micro, 2, true, false});
-      const auto plan = plan::training_memory(config, architecture, 2);
+      const auto plan =
+          plan::training_memory(config, architecture, parameters.shard(), {.slots = 2});
       EXPECT_EQ(plan.at(0).bytes, parameters.weight_bytes());
       EXPECT_EQ(plan.at(1).bytes, parameters.gradient_bytes());
       EXPECT_EQ(plan.at(3).bytes, stage.rank_model().saved_bytes());
-      EXPECT_EQ(plan.at(4).bytes, stage.rank_model().scratch_bytes());
+      EXPECT_EQ(plan.at(5).bytes, stage.rank_model().scratch_bytes());
     }
 }
 

@@ -28,13 +28,6 @@ struct ArraySpec {
   std::int64_t elements() const;
 };
 
-/// Dimensions of the saved activations of one layer, in elements of the compute type and of the
-/// accumulate type per token; head statistics included.
-struct SavedElements {
-  std::int64_t compute = 0;
-  std::int64_t accumulate = 0;
-};
-
 struct Architecture {
   deck::ModelConfig model;
   std::vector<ArraySpec> arrays;  ///< in registry order; array numbers are positions in this list
@@ -46,7 +39,6 @@ struct Architecture {
   /// 6 N + 6 L h s (causal attention, half of the full square; recomputation not counted): design
   /// of MFU.
   double model_flops_per_token() const;
-  SavedElements saved_per_layer_and_token() const;
 };
 
 /// The arrays of the model that the deck describes. GPT: Radford et al. 2019 (GPT-2);

@@ -9,6 +9,4 @@ namespace trireme::architecture {
 /// Pre-LayerNorm transformer with learned positions and biases (Radford et al. 2019).
 std::vector<ArraySpec> gpt_arrays(const deck::ModelConfig& model);
 
-SavedElements gpt_saved_elements(const deck::ModelConfig& model);
-
 }  // namespace trireme::architecture

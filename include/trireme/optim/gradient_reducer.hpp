@@ -27,8 +27,6 @@ class GradientReducer {
   /// Waits for the buckets of a stage, all layers of which must be complete.
   void finish(Stage stage);
 
-  std::int64_t buckets() const { return static_cast<std::int64_t>(buckets_.size()); }
-
  private:
   struct Running {
     std::size_t missing = 0;  ///< layers of the bucket, in this step

@@ -63,11 +63,12 @@ class Optimizer {
   Arena scalars_;
   View1<Master> first_moment_;
   View1<Master> second_moment_;
-  View1<double> partial_;     // [blocks of the arrays that this rank counts] sums of squares
-  View1<double> sums_;        // [arrays · tensor ranks]
-  View1<std::int64_t> ends_;  // [arrays · tensor ranks] of each sum's blocks
-  View1<double> norm_;        // [1]
-  View1<double> clip_;        // [1]
+  View1<double> partial_;  // [blocks of the arrays that this rank counts] sums of squares
+  View1<std::int64_t> block_begins_, block_ends_;  // [those blocks] in the gradient arena
+  View1<double> sums_;                             // [arrays · tensor ranks]
+  View1<std::int64_t> ends_;                       // [arrays · tensor ranks] of each sum's blocks
+  View1<double> norm_;                             // [1]
+  View1<double> clip_;                             // [1]
 };
 
 }  // namespace trireme::optim

@@ -24,10 +24,6 @@ std::vector<MemoryRow> training_memory(const deck::Config& config,
                                        const architecture::Shard& shard,
                                        const schedule::Needs& needs);
 
-/// The same for a rank that holds the whole model.
-std::vector<MemoryRow> training_memory(const deck::Config& config,
-                                       const architecture::Architecture& architecture, int slots);
-
 Bytes total(const std::vector<MemoryRow>& rows);
 
 /// The rows as an aligned table with their sum.

@@ -46,6 +46,12 @@ struct AccumulateOf<double> {
 template <class T>
 using Accumulate = typename AccumulateOf<std::remove_const_t<T>>::type;
 
+/// All elements of a matrix as one list.
+template <class T>
+View1<T> flat(View2<T> x) {
+  return View1<T>(x.data(), x.extent(0) * x.extent(1));
+}
+
 template <class T>
 std::int64_t extent(const T& view, int axis) {
   return static_cast<std::int64_t>(view.extent(static_cast<std::size_t>(axis)));
