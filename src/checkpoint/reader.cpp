@@ -1,87 +1,131 @@
 #include <trireme/base/check.hpp>
-#include <trireme/base/log.hpp>
 #include <trireme/checkpoint/folders.hpp>
 #include <trireme/checkpoint/reader.hpp>
-#include <trireme/io/input_file.hpp>
+#include <trireme/checkpoint/verify.hpp>
 
 #include <algorithm>
-#include <filesystem>
+#include <cstring>
 
 namespace trireme::checkpoint {
 namespace {
 
-namespace fs = std::filesystem;
-
-/// What the file `latest` names, if that is the name of a checkpoint that is there.
-std::optional<std::string> named_latest(const std::string& directory) {
-  const std::string path = directory + "/" + latest_name;
-  std::error_code missing;
-  if (!fs::is_regular_file(path, missing)) return std::nullopt;
-  std::string name = io::read_text_file(path);
-  name.erase(name.find_last_not_of(" \r\n\t") + 1);
-  if (step_of(name) && fs::is_directory(directory + "/" + name, missing)) return name;
-  log::warn(text(path, ": names '", name.substr(0, 80), "', which is no checkpoint there"));
-  return std::nullopt;
-}
-
-bool whole(const std::string& folder) {
-  try {
-    verify(folder, read_manifest(folder));
-    return true;
-  } catch (const Error& error) {
-    log::warn(text("checkpoint ", folder, " is passed over: ", error.what()));
-    return false;
-  }
-}
+constexpr std::size_t open_files = 128;
+constexpr std::int64_t small_bytes = 64 << 10;  // copied out of a block that is read whole
 
 }  // namespace
 
-std::optional<std::string> latest(const std::string& directory) {
-  auto candidates = folders_in(directory);
-  if (const auto named = named_latest(directory)) {
-    std::erase(candidates, *named);
-    candidates.insert(candidates.begin(), *named);
+Reader::Reader(const std::string& folder, Opening opening)
+    : folder_(folder),
+      manifest_(read_manifest(folder)),
+      places_(manifest_.arrays.size()),
+      structure_verified_(manifest_.shards.size(), opening == Opening::outline) {
+  if (opening == Opening::outline)
+    verify_outline(folder, manifest_);
+  else
+    verify_file(folder, manifest_, deck_name);
+  state_ = {manifest_.step, manifest_.samples, io::read_text_file(folder + "/" + deck_name),
+            manifest_.layout, manifest_.values};
+  for (std::size_t a = 0; a < manifest_.arrays.size(); ++a)
+    numbers_.emplace(manifest_.arrays[a].name, a);
+  for (std::size_t shard = 0; shard < manifest_.shards.size(); ++shard)
+    for (std::size_t slice = 0; slice < manifest_.shards[shard].slices.size(); ++slice)
+      places_[manifest_.shards[shard].slices[slice].array].push_back({shard, slice});
+}
+
+const io::InputFile& Reader::file(std::size_t shard) const {
+  if (const auto found = files_.find(shard); found != files_.end()) return found->second;
+  if (files_.size() >= open_files) files_.clear();  // a job's limit on open files is often 1024
+  const ShardInfo& info = manifest_.shards[shard];
+  if (!structure_verified_[shard]) verify_structure(folder_, manifest_, info);
+  structure_verified_[shard] = true;
+  return files_.emplace(shard, io::InputFile(folder_ + "/" + info.name)).first->second;
+}
+
+void Reader::fetch(Place place, std::int64_t begin, char* out, std::int64_t bytes) const {
+  const SliceInfo& slice = manifest_.shards[place.shard].slices[place.slice];
+  file(place.shard).read(slice.file_offset + begin, out, static_cast<std::size_t>(bytes));
+  bytes_read_ += bytes;
+}
+
+bool Reader::is_verified(const Loaded& block) const {
+  const auto known = block_verified_.find(block.place);
+  return known != block_verified_.end() && known->second[block.number];
+}
+
+void Reader::verify_once(Place place, std::size_t number, const char* data,
+                         std::int64_t bytes) const {
+  const ShardInfo& shard = manifest_.shards[place.shard];
+  auto& verified = block_verified_[place];
+  verified.resize(shard.slices[place.slice].blocks.size());
+  if (verified[number]) return;
+  verify_block(folder_, manifest_, shard, place.slice, number, data,
+               static_cast<std::size_t>(bytes));
+  bytes_verified_ += bytes;
+  verified[number] = true;
+}
+
+/// Bytes [begin, end) of a slice's dataset, block by block: straight to `out` what is wanted of a
+/// whole block or of a large part of a verified one, through the buffer otherwise.
+void Reader::copy_bytes(Place place, std::int64_t begin, std::int64_t end, char* out) const {
+  const std::int64_t bytes =
+      manifest_.slice_bytes(manifest_.shards[place.shard].slices[place.slice]);
+  while (begin < end) {
+    const std::int64_t number = begin / block_bytes;
+    const std::int64_t first = number * block_bytes;
+    const std::int64_t last = std::min(first + block_bytes, bytes);
+    const std::int64_t until = std::min(last, end);
+    const Loaded wanted{place, static_cast<std::size_t>(number)};
+    if (loaded_ == wanted) {
+      std::memcpy(out, buffer_.data() + (begin - first), static_cast<std::size_t>(until - begin));
+    } else if (begin == first && until == last) {
+      fetch(place, begin, out, until - begin);
+      verify_once(place, wanted.number, out, until - begin);
+    } else if (until - begin >= small_bytes && is_verified(wanted)) {
+      fetch(place, begin, out, until - begin);
+    } else {
+      loaded_.reset();
+      buffer_.resize(static_cast<std::size_t>(block_bytes));
+      fetch(place, first, buffer_.data(), last - first);
+      verify_once(place, wanted.number, buffer_.data(), last - first);
+      loaded_ = wanted;
+      continue;
+    }
+    out += until - begin;
+    begin = until;
   }
-  for (const auto& name : candidates)
-    if (const std::string folder = directory + "/" + name; whole(folder)) return folder;
-  return std::nullopt;
 }
 
-Reader::Reader(const std::string& folder) : folder_(folder), manifest_(read_manifest(folder)) {
-  verify(folder, manifest_);
-  state_ = {manifest_.step, manifest_.samples, io::read_text_file(folder + "/" + deck_name)};
-  for (const auto& array : manifest_.arrays)
-    if (!shards_.contains(array.shard))
-      shards_.emplace(array.shard, io::Hdf5File::open(folder + "/" + array.shard));
+void Reader::read_part(Place place, const Slab& part, const Slab& target, char* out) const {
+  const SliceInfo& slice = manifest_.shards[place.shard].slices[place.slice];
+  const std::int64_t size = size_of(manifest_.arrays[slice.array].dtype);
+  for_each_run(part, slice.slab, target,
+               [&](std::int64_t from, std::int64_t to, std::int64_t count) {
+                 copy_bytes(place, from * size, (from + count) * size, out + to * size);
+               });
 }
 
-const ArrayInfo* Reader::find(const std::string& name) const {
-  const auto found = std::find_if(manifest_.arrays.begin(), manifest_.arrays.end(),
-                                  [&](const ArrayInfo& array) { return array.name == name; });
-  return found == manifest_.arrays.end() ? nullptr : &*found;
+void Reader::read(const std::string& name, DType dtype, const Extents& shape, void* out) const {
+  read_slice(name, dtype, shape, Extents(shape.size(), 0), shape, out);
 }
 
-void Reader::read(const std::string& name, DType dtype, const std::vector<std::int64_t>& shape,
-                  void* out) const {
-  read_slice(name, dtype, shape, std::vector<std::int64_t>(shape.size(), 0), shape, out);
-}
-
-void Reader::read_slice(const std::string& name, DType dtype,
-                        const std::vector<std::int64_t>& shape,
-                        const std::vector<std::int64_t>& offset,
-                        const std::vector<std::int64_t>& extent, void* out) const {
-  const ArrayInfo* array = find(name);
-  check_usage(array != nullptr, folder_, ": holds no array '", name,
+void Reader::read_slice(const std::string& name, DType dtype, const Extents& shape,
+                        const Extents& offset, const Extents& extent, void* out) const {
+  const auto found = numbers_.find(name);
+  check_usage(found != numbers_.end(), folder_, ": holds no array '", name,
               "'; the deck's model is not the one that was saved (", folder_, "/", deck_name, ")");
-  check_usage(array->dtype == dtype && array->shape == shape, folder_, ": array '", name, "' is ",
-              name_of(array->dtype), " ", shape_text(array->shape), ", expected ", name_of(dtype),
+  const ArrayInfo& array = manifest_.arrays[found->second];
+  check_usage(array.dtype == dtype && array.shape == shape, folder_, ": array '", name, "' is ",
+              name_of(array.dtype), " ", shape_text(array.shape), ", expected ", name_of(dtype),
               " ", shape_text(shape), "; the deck's model is not the one that was saved (", folder_,
               "/", deck_name, ")");
-  const auto dataset = shards_.at(array->shard).dataset(name);
-  check(dataset.dtype() == dtype && dataset.shape() == shape, folder_, "/", array->shard,
-        ": dataset '", name, "' is ", name_of(dataset.dtype()), " ", shape_text(dataset.shape()),
-        ", the manifest says ", name_of(dtype), " ", shape_text(shape));
-  dataset.read(offset, extent, out);
+  const Slab target{offset, extent};
+  expect_within(text(folder_, ": array '", name, "'"), target, shape);
+  if (volume(extent) == 0) return;
+  for (const Place place : places_[found->second]) {
+    const SliceInfo& slice = manifest_.shards[place.shard].slices[place.slice];
+    if (const auto part = intersection(slice.slab, target))
+      read_part(place, *part, target, static_cast<char*>(out));
+  }
 }
 
 }  // namespace trireme::checkpoint

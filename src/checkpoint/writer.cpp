@@ -1,14 +1,13 @@
 #include <trireme/base/check.hpp>
 #include <trireme/base/log.hpp>
 #include <trireme/checkpoint/folders.hpp>
+#include <trireme/checkpoint/index.hpp>
 #include <trireme/checkpoint/writer.hpp>
 #include <trireme/io/atomic_file.hpp>
-#include <trireme/io/hdf5_file.hpp>
 #include <trireme/io/input_file.hpp>
 
 #include <fcntl.h>
 
-#include <algorithm>
 #include <cstdio>
 #include <filesystem>
 #include <set>
@@ -17,9 +16,6 @@ namespace trireme::checkpoint {
 namespace {
 
 namespace fs = std::filesystem;
-
-constexpr std::int64_t structure_bytes = 1 << 20;  // HDF5's own share of a shard, generously
-constexpr std::int64_t structure_bytes_per_array = 4096;
 
 void create_folder(const std::string& path) {
   std::error_code error;
@@ -72,98 +68,98 @@ void remove_partial_folders(const std::string& directory) {
   for (const auto& path : partial) fs::remove_all(path, ignored);
 }
 
-void check_arrays(std::span<const ArrayView> arrays) {
+std::string partial_folder(const std::string& directory, std::int64_t step) {
+  return directory + "/" + folder_name(step) + partial_suffix;
+}
+
+void expect_shards(const std::string& folder, const std::vector<ShardSummary>& summaries) {
   std::set<std::string> seen;
-  for (const auto& array : arrays) {
-    const std::string bounded = "/" + array.name + "/";
-    check(bounded.find("//") == std::string::npos && bounded.find("/./") == std::string::npos,
-          "array name '", array.name, "', expected words parted by /");
-    check(seen.insert(array.name).second, "two arrays are named '", array.name, "'");
-    for (const auto extent : array.shape)
-      check(extent >= 0, "array '", array.name, "' has the shape ", shape_text(array.shape));
+  for (const auto& shard : summaries) {
+    check(seen.insert(shard.file).second, folder, ": two ranks wrote ", shard.file);
+    const std::string path = folder + "/" + shard.file;
+    std::error_code error;
+    check(fs::exists(path, error), path, ": is missing; do all ranks see this folder?");
+    const auto bytes = io::InputFile(path).size();
+    check(bytes == shard.bytes, path, ": has ", bytes, " bytes, its writer gave it ", shard.bytes,
+          "; do all ranks see this folder?");
   }
 }
 
-/// HDF5 lays the file out and writes its structures; the numbers then go straight to their places,
-/// so that a full disk or a slow one is never met inside HDF5 and its lock is held for no longer
-/// than the layout takes.
-void write_shard(const std::string& path, std::span<const ArrayView> arrays,
-                 const std::function<void()>& progress) {
-  io::AtomicFile file(path);
-  std::int64_t bytes = structure_bytes;
-  for (const auto& array : arrays)
-    bytes +=
-        ArrayInfo{array.name, array.dtype, array.shape, ""}.bytes() + structure_bytes_per_array;
-  file.probe_space(bytes);
-  std::vector<std::pair<std::int64_t, std::int64_t>> places;  // offset and bytes
-  {
-    auto hdf5 = io::Hdf5File::create(file.temporary_path());
-    for (const auto& array : arrays) {
-      const auto dataset = hdf5.create_dataset(array.name, array.dtype, array.shape);
-      places.emplace_back(dataset.file_offset(), dataset.bytes());
-    }
-    hdf5.close();
-  }
-  for (std::size_t i = 0; i < arrays.size(); ++i) {
-    const auto [offset, size] = places[i];
-    if (size == 0) continue;
-    check(offset >= 0, path, ": HDF5 gave no place to array '", arrays[i].name, "'");
-    file.write(offset, arrays[i].data, static_cast<std::size_t>(size));
-    if (progress) progress();
-  }
-  file.commit();
-}
-
-Manifest describe(const std::string& folder, const RunState& state,
-                  std::span<const ArrayView> arrays, const std::string& shard) {
-  Manifest manifest;
+void complete(const std::string& folder, const RunState& state,
+              const std::vector<ShardSummary>& summaries) {
+  expect_shards(folder, summaries);
+  Manifest manifest = assemble(summaries);
   manifest.library = "trireme " TRIREME_VERSION;
   manifest.step = state.step;
   manifest.samples = state.samples;
-  for (const auto& name : {shard, std::string(deck_name)}) {
-    const std::string path = folder + "/" + name;
-    manifest.files.push_back({name, io::InputFile(path).size(), io::file_checksum(path)});
-  }
-  for (const auto& array : arrays)
-    manifest.arrays.push_back({array.name, array.dtype, array.shape, shard});
-  return manifest;
+  manifest.layout = state.layout;
+  manifest.values = state.values;
+  const std::string deck = folder + "/" + deck_name;
+  io::replace_file(deck, state.deck_toml);
+  manifest.files.push_back({deck_name, io::InputFile(deck).size(), io::file_checksum(deck)});
+  manifest.files.push_back(write_index(folder, manifest));
+  io::replace_file(folder + "/" + manifest_name, to_json(manifest));
 }
 
-void remove_old(const std::string& directory, const std::string& newest, std::int64_t keep) {
-  if (keep <= 0) return;
-  std::int64_t kept = 1;  // the one just written, wherever its step stands
-  for (const auto& name : folders_in(directory))
-    if (name != newest && ++kept > keep) remove_checkpoint(directory + "/" + name);
+void remove_old(const std::string& directory, const std::string& newest, const Retention& kept) {
+  if (kept.keep <= 0) return;
+  std::int64_t number = 1;  // the one just written, wherever its step stands
+  for (const auto& name : folders_in(directory)) {
+    if (name == newest || ++number <= kept.keep) continue;
+    if (kept.keep_every > 0 && *step_of(name) % kept.keep_every == 0) continue;
+    remove_checkpoint(directory + "/" + name);
+  }
 }
 
 }  // namespace
 
-void write(const std::string& directory, const RunState& state, std::span<const ArrayView> arrays,
-           std::int64_t keep, const std::function<void()>& progress) {
-  check(state.step >= 0 && state.samples >= 0, "a checkpoint of step ", state.step, " after ",
-        state.samples, " samples");
-  check_arrays(arrays);
+std::string begin(const std::string& directory, std::int64_t step) {
+  check(step >= 0, "a checkpoint of step ", step);
   create_folder(directory);
   remove_partial_folders(directory);
-  const std::string name = folder_name(state.step);
-  const std::string folder = directory + "/" + name;
-  const std::string partial = folder + partial_suffix;
+  const std::string partial = partial_folder(directory, step);
   create_folder(partial);
+  return partial;
+}
+
+void abandon(const std::string& directory, std::int64_t step) {
+  std::error_code ignored;
+  fs::remove_all(partial_folder(directory, step), ignored);
+}
+
+void commit(const std::string& directory, const RunState& state,
+            const std::vector<ShardSummary>& summaries, const Retention& retention) {
+  check(state.step >= 0 && state.samples >= 0, "a checkpoint of step ", state.step, " after ",
+        state.samples, " samples");
+  const std::string partial = partial_folder(directory, state.step);
   try {
-    const std::string shard = "shard_000000.h5";
-    write_shard(partial + "/" + shard, arrays, progress);
-    io::replace_file(partial + "/" + deck_name, state.deck_toml);
-    io::replace_file(partial + "/" + manifest_name,
-                     to_json(describe(partial, state, arrays, shard)));
+    complete(partial, state, summaries);
   } catch (...) {
-    std::error_code ignored;
-    fs::remove_all(partial, ignored);
+    abandon(directory, state.step);
     throw;
   }
-  move_into_place(partial, folder);
+  const std::string name = folder_name(state.step);
+  move_into_place(partial, directory + "/" + name);
   io::flush_folder(directory);
   io::replace_file(directory + "/" + latest_name, name + "\n");
-  remove_old(directory, name, keep);
+  remove_old(directory, name, retention);
+}
+
+void write(const std::string& directory, const RunState& state, std::span<const ArrayView> arrays,
+           std::int64_t keep, const std::function<void()>& progress) {
+  std::vector<SliceView> slices;
+  for (const auto& array : arrays)
+    slices.push_back({array.name, array.dtype, array.shape, Extents(array.shape.size(), 0),
+                      array.shape, array.data});
+  const std::string partial = begin(directory, state.step);
+  std::vector<ShardSummary> summaries;
+  try {
+    summaries.push_back(write_shard(partial, 0, slices, progress));
+  } catch (...) {
+    abandon(directory, state.step);
+    throw;
+  }
+  commit(directory, state, summaries, {keep, 0});
 }
 
 }  // namespace trireme::checkpoint

@@ -57,6 +57,10 @@ void Checksum::Free::operator()(void* state) const {
 
 Checksum::Checksum() : state_(XXH3_createState()) {
   check(state_ != nullptr, "no memory for a checksum");
+  reset();
+}
+
+void Checksum::reset() {
   XXH3_128bits_reset(static_cast<XXH3_state_t*>(state_.get()));
 }
 

@@ -53,9 +53,12 @@ std::pair<Handle, Handle> open_scalar(hid_t file, const std::string& object,
 Hdf5File::Hdf5File(const std::string& path, Handle handle)
     : path_(path), handle_(std::move(handle)) {}
 
-Hdf5File Hdf5File::create(const std::string& path, std::int64_t user_block_bytes) {
+Hdf5File Hdf5File::create(const std::string& path, std::int64_t user_block_bytes,
+                          std::int64_t structure_bytes) {
   const Lock lock;
   const Handle access = file_access();
+  if (structure_bytes > 0)
+    H5Pset_meta_block_size(access.id(), static_cast<hsize_t>(structure_bytes));
   const Handle creation(H5Pcreate(H5P_FILE_CREATE), H5Pclose);
   expect_success(H5Pset_userblock(creation.id(), static_cast<hsize_t>(user_block_bytes)), path,
                  "reserve a user block");

@@ -15,7 +15,6 @@ namespace trireme::io {
 namespace {
 
 constexpr std::int64_t block_bytes = 1 << 20;
-constexpr std::int64_t text_limit_bytes = 64 << 20;
 
 }  // namespace
 
@@ -74,10 +73,10 @@ void InputFile::for_each_block(
   }
 }
 
-std::string read_text_file(const std::string& path) {
+std::string read_text_file(const std::string& path, std::int64_t limit_bytes) {
   const InputFile file(path);
-  check(file.size() <= text_limit_bytes, path, ": has ", file.size(), " bytes, expected at most ",
-        text_limit_bytes);
+  check(file.size() <= limit_bytes, path, ": has ", file.size(), " bytes, expected at most ",
+        limit_bytes);
   std::string content(static_cast<std::size_t>(file.size()), '\0');
   file.read(0, content.data(), content.size());
   return content;

@@ -1,47 +1,87 @@
 #pragma once
 
 #include <trireme/checkpoint/manifest.hpp>
-#include <trireme/io/hdf5_file.hpp>
+#include <trireme/io/input_file.hpp>
 
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace trireme::checkpoint {
 
-/// The checkpoint to go on from: the one that `latest` names or, where that is broken, the newest
-/// that is whole. Broken ones are passed over with a warning. Every byte is read against its
-/// checksum: one rank asks and tells the others. Nothing if there is no directory or no checkpoint
-/// in it.
-std::optional<std::string> latest(const std::string& directory);
+/// The checkpoint to go on from: the one that `latest` names or, where that is not intact, the
+/// newest that is. Those passed over are named in a warning with the reason. Manifest, sizes, index
+/// and the shards' structures are verified, which is quick; a reader may still find a damaged block
+/// of numbers: then ask again with that folder among `damaged`. One rank asks and tells the others.
+/// Nothing if there is no directory or no checkpoint in it.
+std::optional<std::string> latest(const std::string& directory,
+                                  const std::set<std::string>& damaged = {});
 
-/// Reads a checkpoint. Not thread-safe.
+/// What a Reader verifies when it opens a folder.
+enum class Opening {
+  outline,  ///< all but the numbers: manifest, sizes, index, structure of every shard
+  manifest  ///< manifest and deck; a shard's size and structure when it is first read: for ranks
+            ///< whose folder another one has found to be intact
+};
+
+/// Reads slices of a checkpoint's arrays, whatever the slices were that wrote it. The numbers are
+/// read with pread where the manifest says they lie; HDF5 is not needed and sees nothing. Of the
+/// numbers, exactly the blocks that are touched are verified, each once. Not thread-safe.
 class Reader {
  public:
-  /// Verifies manifest, sizes and checksums before HDF5 sees a byte. Errors name the broken file.
-  explicit Reader(const std::string& folder);
+  /// Errors name the broken file and the remedy.
+  explicit Reader(const std::string& folder, Opening opening = Opening::outline);
 
   const std::string& folder() const { return folder_; }
   const RunState& state() const { return state_; }
-  std::vector<ArrayInfo> arrays() const { return manifest_.arrays; }
-  bool has(const std::string& name) const { return find(name) != nullptr; }
+  const Manifest& manifest() const { return manifest_; }
+  const std::vector<ArrayInfo>& arrays() const { return manifest_.arrays; }
+  bool has(const std::string& name) const { return numbers_.contains(name); }
 
-  /// Copies a whole array to `out`. Error with both if type or shape are not the stored ones.
-  void read(const std::string& name, DType dtype, const std::vector<std::int64_t>& shape,
-            void* out) const;
+  /// Copies a whole array to `out`. UsageError with both if type or shape are not the stored ones.
+  void read(const std::string& name, DType dtype, const Extents& shape, void* out) const;
   /// Copies the block [offset, offset + extent) of an array of this type and shape.
-  void read_slice(const std::string& name, DType dtype, const std::vector<std::int64_t>& shape,
-                  const std::vector<std::int64_t>& offset, const std::vector<std::int64_t>& extent,
-                  void* out) const;
+  void read_slice(const std::string& name, DType dtype, const Extents& shape, const Extents& offset,
+                  const Extents& extent, void* out) const;
+
+  /// Bytes read from shards so far, and bytes of them whose checksum was computed.
+  std::int64_t bytes_read() const { return bytes_read_; }
+  std::int64_t bytes_verified() const { return bytes_verified_; }
 
  private:
-  const ArrayInfo* find(const std::string& name) const;
+  struct Place {  ///< a slice of an array: shard, and slice of it
+    std::size_t shard = 0;
+    std::size_t slice = 0;
+    auto operator<=>(const Place&) const = default;
+  };
+  struct Loaded {  ///< the block that lies in the buffer
+    Place place;
+    std::size_t number = 0;
+    bool operator==(const Loaded&) const = default;
+  };
+  void read_part(Place place, const Slab& part, const Slab& target, char* out) const;
+  void copy_bytes(Place place, std::int64_t begin, std::int64_t end, char* out) const;
+  bool is_verified(const Loaded& block) const;
+  const io::InputFile& file(std::size_t shard) const;
+  void fetch(Place place, std::int64_t begin, char* out, std::int64_t bytes) const;
+  void verify_once(Place place, std::size_t number, const char* data, std::int64_t bytes) const;
+
   std::string folder_;
   Manifest manifest_;
   RunState state_;
-  std::map<std::string, io::Hdf5File> shards_;
+  std::map<std::string, std::size_t> numbers_;  ///< of arrays
+  std::vector<std::vector<Place>> places_;      ///< per array
+  mutable std::vector<bool> structure_verified_;
+  mutable std::map<Place, std::vector<bool>> block_verified_;
+  mutable std::map<std::size_t, io::InputFile> files_;
+  mutable std::vector<char> buffer_;
+  mutable std::optional<Loaded> loaded_;
+  mutable std::int64_t bytes_read_ = 0;
+  mutable std::int64_t bytes_verified_ = 0;
 };
 
 }  // namespace trireme::checkpoint

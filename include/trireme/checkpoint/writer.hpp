@@ -1,6 +1,7 @@
 #pragma once
 
 #include <trireme/checkpoint/manifest.hpp>
+#include <trireme/checkpoint/shard.hpp>
 
 #include <cstdint>
 #include <functional>
@@ -10,20 +11,41 @@
 
 namespace trireme::checkpoint {
 
+/// A checkpoint is written in three steps: one rank calls begin(), every rank that has slices
+/// write_shard() with the folder that begin() returned and a number of its own, and the first rank
+/// commit() with all summaries. One job writes to a directory at a time. Until commit() has
+/// returned, all former checkpoints are as they were; what it leaves out is removed by the next
+/// begin().
+
+/// Which checkpoints stay when another one is complete. That one always does.
+struct Retention {
+  std::int64_t keep = 0;        ///< the newest so many by step; 0: all
+  std::int64_t keep_every = 0;  ///< beside them those whose step is a multiple; 0: none
+};
+
+/// Makes an empty folder for the shards of a step and removes what a killed run has left.
+std::string begin(const std::string& directory, std::int64_t step);
+
+/// Makes a checkpoint `directory`/step_00000100 of the shards: checks that they are there and that
+/// their slices cover every array exactly once, writes index, deck and manifest, everything flushed
+/// to the device, renames the folder, names it in the file `latest` and removes old checkpoints.
+/// An error removes the shards and leaves all former checkpoints as they were.
+void commit(const std::string& directory, const RunState& state,
+            const std::vector<ShardSummary>& summaries, const Retention& retention);
+
+/// Removes the shards of a checkpoint that will not be.
+void abandon(const std::string& directory, std::int64_t step);
+
 /// A whole global array in host memory, contiguous, last axis fastest. Not owned.
 struct ArrayView {
   std::string name;
   DType dtype = DType::fp32;
-  std::vector<std::int64_t> shape;
+  Extents shape;
   const void* data = nullptr;
 };
 
-/// Writes `directory`/step_00000100 from the state's step: under a temporary name, flushed to the
-/// device, renamed, then named in the file `latest`. Afterwards all but the `keep` newest
-/// checkpoints are removed (0: none are), counted by step; the one just written stays. Bits are
-/// stored as they are. One process writes to a directory at a time. Errors (a full disk) name the
-/// file and leave all former checkpoints as they were. `progress`, if given, is called behind each
-/// array.
+/// The three steps in one process, which has all arrays. `progress`, if given, is called behind
+/// each array.
 void write(const std::string& directory, const RunState& state, std::span<const ArrayView> arrays,
            std::int64_t keep, const std::function<void()>& progress = {});
 

@@ -28,6 +28,7 @@ std::uint64_t checksum64(const void* data, std::size_t bytes);
 class Checksum {
  public:
   Checksum();
+  void reset();  ///< Begins anew.
   void update(const void* data, std::size_t bytes);
   Digest digest() const;
 

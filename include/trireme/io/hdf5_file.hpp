@@ -9,18 +9,35 @@
 
 namespace trireme::io {
 
+/// A part of a virtual dataset: the block [offset, offset + extent) is the whole of a dataset of
+/// another file, whose name is relative to the folder of the file with the virtual dataset.
+struct VirtualPart {
+  std::string file;
+  std::string dataset;
+  std::vector<std::int64_t> offset;
+  std::vector<std::int64_t> extent;
+};
+
 /// An HDF5 file. HDF5 may crash on damaged bytes: verify a checksum before open().
 class Hdf5File {
  public:
   /// Truncates. `user_block_bytes` (0 or a power of two from 512 on) at the file's start stay out
-  /// of HDF5's hands.
-  static Hdf5File create(const std::string& path, std::int64_t user_block_bytes = 0);
+  /// of HDF5's hands. HDF5 gathers its structures in pieces of `structure_bytes` (0: its default of
+  /// 2 KiB, between the data).
+  static Hdf5File create(const std::string& path, std::int64_t user_block_bytes = 0,
+                         std::int64_t structure_bytes = 0);
   static Hdf5File open(const std::string& path);  ///< For reading.
 
   /// A new contiguous dataset, its space allocated at once and not filled. Groups in `name`
   /// ("a/b/c") are made.
   Dataset create_dataset(const std::string& name, DType dtype,
                          const std::vector<std::int64_t>& shape);
+  /// A new dataset without storage of its own that shows parts of datasets of other files, which
+  /// need not be there yet. What no part covers, and parts whose file is missing, read as NaN, and
+  /// as 0 in integers. The parts are not empty.
+  void create_virtual_dataset(const std::string& name, DType dtype,
+                              const std::vector<std::int64_t>& shape,
+                              std::span<const VirtualPart> parts);
   Dataset dataset(const std::string& name) const;
   bool has(const std::string& name) const;
 

@@ -34,7 +34,7 @@ class InputFile {
   int descriptor_ = -1;
 };
 
-/// The whole content of a small file (at most 64 MiB).
-std::string read_text_file(const std::string& path);
+/// The whole content of a file; Error if it is larger than the limit.
+std::string read_text_file(const std::string& path, std::int64_t limit_bytes = 64 << 20);
 
 }  // namespace trireme::io

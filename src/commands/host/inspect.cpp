@@ -1,6 +1,8 @@
 #include <trireme/base/check.hpp>
 #include <trireme/base/log.hpp>
+#include <trireme/checkpoint/difference.hpp>
 #include <trireme/checkpoint/reader.hpp>
+#include <trireme/checkpoint/verify.hpp>
 #include <trireme/commands/host.hpp>
 #include <trireme/data/token_file.hpp>
 #include <trireme/data/tokenizer.hpp>
@@ -22,8 +24,9 @@ namespace {
 namespace fs = std::filesystem;
 
 struct InspectOptions {
-  std::string path;
+  std::vector<std::string> paths;
   bool verify = false;
+  bool diff = false;
   bool decode = false;
 };
 
@@ -59,14 +62,14 @@ void decode(const std::string& path) {
   }
 }
 
-void inspect_tokens(const InspectOptions& options) {
-  const data::TokenFile file(options.path);
+void inspect_tokens(const std::string& path, bool verify) {
+  const data::TokenFile file(path);
   const auto& header = file.header();
   std::string sources = file.sources();
   for (std::size_t at = sources.find('\n'); at != std::string::npos;
        at = sources.find('\n', at + 1))
     sources.insert(at + 1, 12, ' ');
-  say("file        ", options.path, ", ", human_bytes(header.file_bytes));
+  say("file        ", path, ", ", human_bytes(header.file_bytes));
   say("format      token file, version ", header.version);
   say("tokenizer   ", file.tokenizer());
   say("vocabulary  ", with_commas(file.vocabulary()), " ids of ", header.token_bytes, " bytes");
@@ -75,53 +78,102 @@ void inspect_tokens(const InspectOptions& options) {
   say("text        ", with_commas(file.text_bytes()), " bytes");
   say("sources     ", sources);
   say("checksum    ", header.tokens_digest.hex(), " (XXH3-128 of the tokens)");
-  if (!options.verify) return;
+  if (!verify) return;
   file.verify();
   say("verified    every byte agrees with its checksum");
 }
 
-void inspect_checkpoint(const std::string& folder, bool verify) {
-  const auto manifest = checkpoint::read_manifest(folder);
-  checkpoint::verify_sizes(folder, manifest);
-  std::int64_t bytes = 0;
-  for (const auto& file : manifest.files) bytes += file.bytes;
-  say("folder      ", folder, ", ", human_bytes(bytes), " in ", manifest.files.size(), " files");
-  say("format      checkpoint, version ", manifest.format, ", written by ", manifest.library);
-  say("step        ", with_commas(manifest.step));
-  say("samples     ", with_commas(manifest.samples));
+std::string padded(const std::string& word, std::size_t width) {
+  return word + std::string(width - std::min(width, word.size()), ' ');
+}
+
+void say_arrays(const checkpoint::Manifest& manifest) {
   std::size_t width = 0;
   for (const auto& array : manifest.arrays) width = std::max(width, array.name.size());
+  std::vector<std::int64_t> slices(manifest.arrays.size());
+  for (const auto& shard : manifest.shards)
+    for (const auto& slice : shard.slices) ++slices[slice.array];
   say("arrays      ", manifest.arrays.size());
   std::int64_t elements = 0;
-  for (const auto& array : manifest.arrays) {
+  for (std::size_t a = 0; a < manifest.arrays.size(); ++a) {
+    const auto& array = manifest.arrays[a];
     elements += array.elements();
-    say("  ", array.name, std::string(width - array.name.size() + 2, ' '), name_of(array.dtype),
-        "  ", checkpoint::shape_text(array.shape), "  ", human_bytes(array.bytes()));
+    say("  ", padded(array.name, width), "  ", name_of(array.dtype), "  ",
+        checkpoint::shape_text(array.shape), "  ", human_bytes(array.bytes()),
+        slices[a] > 1 ? text(" in ", slices[a], " slices") : "");
   }
   say("elements    ", with_commas(elements), " in all arrays");
+}
+
+void inspect_checkpoint(const std::string& folder, bool verify) {
+  const auto manifest = checkpoint::read_manifest(folder);
+  checkpoint::verify_outline(folder, manifest);
+  say("folder      ", folder, ", ", human_bytes(manifest.bytes()), " in ",
+      manifest.files.size() + manifest.shards.size(), " files and the manifest");
+  say("format      checkpoint, version ", checkpoint::known_format, ", written by ",
+      manifest.library);
+  say("step        ", with_commas(manifest.step));
+  say("samples     ", with_commas(manifest.samples));
+  if (!manifest.layout.empty()) say("layout      ", manifest.layout);
+  for (const auto& [name, value] : manifest.values) say("state       ", name, " = ", value);
+  say("shards      ", manifest.shards.size());
+  for (const auto& shard : manifest.shards)
+    say("  ", shard.name, "  ", human_bytes(shard.bytes), "  ", shard.slices.size(), " slices");
+  say_arrays(manifest);
   if (!verify) return;
   checkpoint::verify(folder, manifest);
   say("verified    every byte agrees with its checksum");
 }
 
-void inspect(const InspectOptions& options) {
-  check_usage(fs::exists(options.path), options.path, ": no such file or folder");
-  if (!fs::is_directory(options.path)) {
-    if (options.decode)
-      decode(options.path);
-    else
-      inspect_tokens(options);
-    return;
-  }
-  check_usage(!options.decode, options.path, ": is a folder; --decode takes a token file");
-  if (fs::exists(options.path + "/manifest.json")) {
-    inspect_checkpoint(options.path, options.verify);
-    return;
-  }
-  const auto newest = checkpoint::latest(options.path);
-  check_usage(newest.has_value(), options.path,
+/// `path` if it is a checkpoint, or the latest one of a folder of them.
+std::string checkpoint_of(const std::string& path) {
+  check_usage(fs::is_directory(path), path, ": is no checkpoint folder");
+  if (fs::exists(path + "/manifest.json")) return path;
+  const auto newest = checkpoint::latest(path);
+  check_usage(newest.has_value(), path,
               ": is neither a checkpoint nor a folder with whole checkpoints");
-  inspect_checkpoint(*newest, options.verify);
+  return *newest;
+}
+
+void diff(const std::string& first, const std::string& second) {
+  const checkpoint::Reader a(checkpoint_of(first));
+  const checkpoint::Reader b(checkpoint_of(second));
+  say("first       ", a.folder(), ", step ", with_commas(a.state().step));
+  say("second      ", b.folder(), ", step ", with_commas(b.state().step));
+  const auto differences = checkpoint::compare(a, b);
+  std::size_t width = 0;
+  for (const auto& array : differences) width = std::max(width, array.name.size());
+  std::size_t equal = 0;
+  for (const auto& array : differences) {
+    const std::string name = padded(array.name, width);
+    if (!array.only.empty())
+      say("  ", name, "  ", array.only);
+    else if (array.different > 0)
+      say("  ", name, "  ", with_commas(array.different), " of ", with_commas(array.elements),
+          " elements differ, absolute at most ", array.largest_absolute, ", relative at most ",
+          array.largest_relative);
+    else
+      ++equal;
+  }
+  say("equal       ", equal, " of ", differences.size(), " arrays, bit for bit");
+}
+
+void inspect(const InspectOptions& options) {
+  for (const auto& path : options.paths)
+    check_usage(fs::exists(path), path, ": no such file or folder");
+  check_usage(options.diff == (options.paths.size() == 2),
+              options.diff ? "--diff takes two checkpoints"
+                           : "two paths are given; --diff compares two checkpoints");
+  const std::string& path = options.paths.front();
+  if (options.diff) return diff(path, options.paths.back());
+  if (fs::is_directory(path)) {
+    check_usage(!options.decode, path, ": is a folder; --decode takes a token file");
+    inspect_checkpoint(checkpoint_of(path), options.verify);
+  } else if (options.decode) {
+    decode(path);
+  } else {
+    inspect_tokens(path, options.verify);
+  }
 }
 
 }  // namespace
@@ -130,19 +182,27 @@ void add_inspect(CLI::App& app) {
   auto* command = app.add_subcommand("inspect", "What a token file or a checkpoint holds");
   const auto options = std::make_shared<InspectOptions>();
   command
-      ->add_option("PATH", options->path,
+      ->add_option("PATH", options->paths,
                    "Token file, checkpoint folder, or folder of checkpoints (its latest)")
       ->required()
+      ->expected(1, 2)
       ->type_name("");
   auto* verify =
       command->add_flag("--verify", options->verify, "Read every byte against its checksum");
+  auto* difference =
+      command
+          ->add_flag("--diff", options->diff,
+                     "Compare the numbers of two checkpoints: what differs most in each array")
+          ->excludes(verify);
   command
       ->add_flag("--decode", options->decode,
                  "Write the text of a token file, nothing between its documents")
-      ->excludes(verify);
+      ->excludes(verify)
+      ->excludes(difference);
   command->footer(
       "Examples:\n"
       "  trireme inspect --verify runs/tiny/checkpoints/step_00000100\n"
+      "  trireme inspect --diff step_00000100 step_00000200\n"
       "  trireme inspect --decode validation.h5 | gzip -9 | wc -c");
   command->callback([options] { inspect(*options); });
 }

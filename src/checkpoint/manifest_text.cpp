@@ -1,0 +1,173 @@
+#include <trireme/base/check.hpp>
+#include <trireme/checkpoint/manifest.hpp>
+
+#include <nlohmann/json.hpp>
+
+#include <string_view>
+
+namespace trireme::checkpoint {
+namespace {
+
+using Json = nlohmann::json;
+
+constexpr std::string_view seal_begin = ",\n\"checksum\":\"";
+constexpr std::string_view seal_end = "\"}\n";
+constexpr std::size_t digest_digits = 32;
+constexpr std::size_t seal_size = seal_begin.size() + digest_digits + seal_end.size();
+
+std::string quoted(const std::string& value) {
+  return Json(value).dump();
+}
+
+std::string list(const Extents& values) {
+  std::string out = "[";
+  for (std::size_t i = 0; i < values.size(); ++i) out += text(i > 0 ? "," : "", values[i]);
+  return out + "]";
+}
+
+/// Written without the JSON library: there may be millions of digests.
+void append_shard(std::string& out, const ShardInfo& shard) {
+  out += text("{\"name\":", quoted(shard.name), ",\"bytes\":", shard.bytes, ",\"structure\":\"",
+              shard.structure.hex(), "\",\"slices\":[");
+  for (std::size_t i = 0; i < shard.slices.size(); ++i) {
+    const SliceInfo& slice = shard.slices[i];
+    out += text(i > 0 ? ",\n" : "\n", " [", slice.array, ",", list(slice.slab.offset), ",",
+                list(slice.slab.extent), ",", slice.file_offset, ",\"");
+    for (const auto& block : slice.blocks) out += block.hex();
+    out += "\"]";
+  }
+  out += "]}";
+}
+
+io::Digest digest_from(std::string_view hex, const std::string& path) {
+  const auto digest = io::parse_digest(hex);
+  check(digest.has_value(), path, ": '", hex.substr(0, 80), "' is not a checksum");
+  return *digest;
+}
+
+/// A name that stays within the folder.
+std::string plain_name(const Json& json, const std::string& path) {
+  auto name = json.get<std::string>();
+  check(!name.empty() && name.find('/') == std::string::npos && name != "." && name != "..", path,
+        ": '", name, "' is not a file name");
+  return name;
+}
+
+ArrayInfo array_from(const Json& json, const std::string& path) {
+  ArrayInfo array;
+  array.name = json.at("name").get<std::string>();
+  const auto type = json.at("dtype").get<std::string>();
+  const auto dtype = parse<DType>(type);
+  check(dtype.has_value(), path, ": array '", array.name, "' has the unknown type ", type);
+  array.dtype = *dtype;
+  array.shape = json.at("shape").get<Extents>();
+  return array;
+}
+
+SliceInfo slice_from(const Json& json, const Manifest& manifest, const std::string& path) {
+  SliceInfo slice;
+  slice.array = json.at(0).get<std::size_t>();
+  check(slice.array < manifest.arrays.size(), path, ": a slice of array number ", slice.array,
+        " of ", manifest.arrays.size());
+  slice.slab = {json.at(1).get<Extents>(), json.at(2).get<Extents>()};
+  slice.file_offset = json.at(3).get<std::int64_t>();
+  const ArrayInfo& array = manifest.arrays[slice.array];
+  expect_within(text(path, ": array '", array.name, "'"), slice.slab, array.shape);
+  const auto& hex = json.at(4).get_ref<const std::string&>();
+  const auto blocks = (manifest.slice_bytes(slice) + block_bytes - 1) / block_bytes;
+  check(hex.size() == static_cast<std::size_t>(blocks) * digest_digits, path, ": array '",
+        array.name, "' has ", blocks, " blocks in a slice and ", hex.size(),
+        " digits of checksums");
+  for (std::size_t at = 0; at < hex.size(); at += digest_digits)
+    slice.blocks.push_back(digest_from(std::string_view(hex).substr(at, digest_digits), path));
+  return slice;
+}
+
+Manifest manifest_from(const Json& json, const std::string& path) {
+  Manifest manifest;
+  manifest.library = json.at("library").get<std::string>();
+  manifest.step = json.at("step").get<std::int64_t>();
+  manifest.samples = json.at("samples").get<std::int64_t>();
+  manifest.layout = json.at("layout").get<std::string>();
+  manifest.values = json.at("values").get<std::map<std::string, std::string>>();
+  for (const auto& file : json.at("files"))
+    manifest.files.push_back({plain_name(file.at("name"), path),
+                              file.at("bytes").get<std::int64_t>(),
+                              digest_from(file.at("xxh3_128").get<std::string>(), path)});
+  for (const auto& array : json.at("arrays")) manifest.arrays.push_back(array_from(array, path));
+  std::vector<std::vector<Slab>> slabs(manifest.arrays.size());
+  for (const auto& item : json.at("shards")) {
+    ShardInfo shard{plain_name(item.at("name"), path),
+                    item.at("bytes").get<std::int64_t>(),
+                    digest_from(item.at("structure").get<std::string>(), path),
+                    {}};
+    for (const auto& slice : item.at("slices")) {
+      shard.slices.push_back(slice_from(slice, manifest, path));
+      slabs[shard.slices.back().array].push_back(shard.slices.back().slab);
+    }
+    ordered(path, shard.bytes, manifest.storage(shard));
+    manifest.shards.push_back(std::move(shard));
+  }
+  for (std::size_t a = 0; a < slabs.size(); ++a)
+    expect_tiling(text(path, ": array '", manifest.arrays[a].name, "'"), manifest.arrays[a].shape,
+                  slabs[a]);
+  return manifest;
+}
+
+/// Whether the bytes before the seal are those that were sealed.
+bool intact(std::string_view content) {
+  if (content.size() < seal_size) return false;
+  const auto body = content.substr(0, content.size() - seal_size);
+  const auto hex = io::checksum(body.data(), body.size()).hex();
+  return content.substr(body.size()) == text(seal_begin, hex, seal_end);
+}
+
+void expect_known_format(const Json& json, const std::string& path) {
+  const auto format = json.at("format").get<std::int64_t>();
+  check(format == known_format, path, ": is of format ", format, ", this program reads ",
+        known_format,
+        format > known_format ? "; a newer Trireme wrote it, read it with that one"
+                              : "; read it with the Trireme that wrote it");
+}
+
+}  // namespace
+
+std::string to_json(const Manifest& manifest) {
+  std::string out = text("{\"format\":", known_format, ",\n\"library\":", quoted(manifest.library),
+                         ",\n\"step\":", manifest.step, ",\n\"samples\":", manifest.samples,
+                         ",\n\"layout\":", quoted(manifest.layout),
+                         ",\n\"values\":", Json(manifest.values).dump(),
+                         ",\n\"block_bytes\":", block_bytes, ",\n\"files\":[");
+  for (std::size_t i = 0; i < manifest.files.size(); ++i) {
+    const FileInfo& file = manifest.files[i];
+    out += text(i > 0 ? ",\n " : "\n ", "{\"name\":", quoted(file.name), ",\"bytes\":", file.bytes,
+                ",\"xxh3_128\":\"", file.digest.hex(), "\"}");
+  }
+  out += "],\n\"arrays\":[";
+  for (std::size_t i = 0; i < manifest.arrays.size(); ++i) {
+    const ArrayInfo& array = manifest.arrays[i];
+    out += text(i > 0 ? ",\n " : "\n ", "{\"name\":", quoted(array.name), ",\"dtype\":\"",
+                name_of(array.dtype), "\",\"shape\":", list(array.shape), "}");
+  }
+  out += "],\n\"shards\":[";
+  for (std::size_t i = 0; i < manifest.shards.size(); ++i) {
+    out += i > 0 ? ",\n" : "\n";
+    append_shard(out, manifest.shards[i]);
+  }
+  out += "]";
+  return out + text(seal_begin, io::checksum(out.data(), out.size()).hex(), seal_end);
+}
+
+Manifest parse_manifest(const std::string& content, const std::string& path) {
+  const bool sealed = intact(content);
+  try {
+    const Json json = Json::parse(content);
+    expect_known_format(json, path);
+    check(sealed, path, ": is damaged (its checksum differs)");
+    return manifest_from(json, path);
+  } catch (const Json::exception& error) {
+    throw Error(text(path, ": is damaged: ", error.what()));
+  }
+}
+
+}  // namespace trireme::checkpoint

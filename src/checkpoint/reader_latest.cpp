@@ -1,0 +1,52 @@
+#include <trireme/base/check.hpp>
+#include <trireme/base/log.hpp>
+#include <trireme/checkpoint/folders.hpp>
+#include <trireme/checkpoint/reader.hpp>
+#include <trireme/checkpoint/verify.hpp>
+
+#include <filesystem>
+
+namespace trireme::checkpoint {
+namespace {
+
+namespace fs = std::filesystem;
+
+/// What the file `latest` names, if that is the name of a checkpoint that is there.
+std::optional<std::string> named_latest(const std::string& directory) {
+  const std::string path = directory + "/" + latest_name;
+  std::error_code missing;
+  if (!fs::is_regular_file(path, missing)) return std::nullopt;
+  std::string name = io::read_text_file(path);
+  name.erase(name.find_last_not_of(" \r\n\t") + 1);
+  if (step_of(name) && fs::is_directory(directory + "/" + name, missing)) return name;
+  log::warn(text(path, ": names '", name.substr(0, 80), "', which is no checkpoint there"));
+  return std::nullopt;
+}
+
+bool intact(const std::string& folder) {
+  try {
+    verify_outline(folder, read_manifest(folder));
+    return true;
+  } catch (const Error& error) {
+    log::warn(text("checkpoint ", folder, " is passed over: ", error.what()));
+    return false;
+  }
+}
+
+}  // namespace
+
+std::optional<std::string> latest(const std::string& directory,
+                                  const std::set<std::string>& damaged) {
+  auto candidates = folders_in(directory);
+  if (const auto named = named_latest(directory)) {
+    std::erase(candidates, *named);
+    candidates.insert(candidates.begin(), *named);
+  }
+  for (const auto& name : candidates)
+    if (const std::string folder = directory + "/" + name;
+        !damaged.contains(folder) && intact(folder))
+      return folder;
+  return std::nullopt;
+}
+
+}  // namespace trireme::checkpoint

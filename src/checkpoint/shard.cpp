@@ -1,0 +1,116 @@
+#include <trireme/base/check.hpp>
+#include <trireme/checkpoint/shard.hpp>
+#include <trireme/checkpoint/structure.hpp>
+#include <trireme/io/atomic_file.hpp>
+#include <trireme/io/hdf5_file.hpp>
+#include <trireme/io/input_file.hpp>
+
+#include <algorithm>
+#include <map>
+#include <set>
+
+namespace trireme::checkpoint {
+namespace {
+
+constexpr std::int64_t structure_bytes = 64 << 10;  // HDF5's own share of a shard, generously
+constexpr std::int64_t structure_bytes_per_dataset = 1024;
+constexpr std::int64_t written_bytes = 512 << 10;  // per call: hashed, and still in the cache
+
+void expect_names(std::span<const SliceView> slices) {
+  for (const auto& slice : slices) {
+    const std::string bounded = "/" + slice.name + "/";
+    check(bounded.find("//") == std::string::npos && bounded.find("/./") == std::string::npos,
+          "array name '", slice.name, "', expected words parted by /");
+    expect_within(text("array '", slice.name, "'"), {slice.offset, slice.extent}, slice.shape);
+  }
+}
+
+/// Lets HDF5 lay the file out; fills in where each dataset lies.
+void lay_out(const std::string& path, std::vector<SliceSummary>& slices) {
+  std::vector<std::string> arrays;
+  for (const auto& slice : slices) arrays.push_back(slice.name);
+  const auto datasets = dataset_names(arrays);
+  const auto count = static_cast<std::int64_t>(slices.size());
+  auto hdf5 = io::Hdf5File::create(path, 0, structure_bytes + count * structure_bytes_per_dataset);
+  for (std::size_t i = 0; i < slices.size(); ++i) {
+    SliceSummary& slice = slices[i];
+    const auto dataset = hdf5.create_dataset(datasets[i], slice.dtype, slice.slab.extent);
+    slice.file_offset = dataset.file_offset();
+    check(slice.file_offset >= 0, path, ": HDF5 gave no place to dataset '", datasets[i], "'");
+  }
+  hdf5.close();
+}
+
+/// Writes the bytes of one dataset and returns the digests of its blocks.
+std::vector<io::Digest> write_blocks(io::AtomicFile& file, std::int64_t file_offset,
+                                     const void* data, std::int64_t bytes) {
+  const auto* at = static_cast<const char*>(data);
+  std::vector<io::Digest> blocks;
+  io::Checksum sum;
+  for (std::int64_t begin = 0; begin < bytes; begin += block_bytes) {
+    const std::int64_t end = std::min(bytes, begin + block_bytes);
+    sum.reset();
+    for (std::int64_t from = begin; from < end; from += written_bytes) {
+      const auto size = static_cast<std::size_t>(std::min(written_bytes, end - from));
+      sum.update(at + from, size);
+      file.write(file_offset + from, at + from, size);
+    }
+    blocks.push_back(sum.digest());
+  }
+  return blocks;
+}
+
+}  // namespace
+
+std::string shard_name(int number) {
+  const std::string digits = text(number);
+  return text("shard_", std::string(6 - std::min<std::size_t>(6, digits.size()), '0'), digits,
+              ".h5");
+}
+
+std::vector<std::string> dataset_names(const std::vector<std::string>& arrays) {
+  std::map<std::string_view, int> times;
+  std::vector<std::string> names;
+  for (const auto& array : arrays) {
+    const int before = times[array]++;
+    names.push_back(before == 0 ? array : text(array, "@", before));
+  }
+  return names;
+}
+
+ShardSummary write_shard(const std::string& folder, int number, std::span<const SliceView> slices,
+                         const std::function<void()>& progress) {
+  expect_names(slices);
+  ShardSummary shard{shard_name(number), 0, {}, {}};
+  std::vector<SliceSummary> empty;
+  std::vector<const void*> data;
+  std::int64_t bytes = structure_bytes;
+  for (const auto& slice : slices) {
+    SliceSummary summary{slice.name, slice.dtype, slice.shape, {slice.offset, slice.extent}, 0, {}};
+    bytes += summary.bytes() + structure_bytes_per_dataset;
+    if (summary.bytes() == 0) {
+      empty.push_back(std::move(summary));
+      continue;
+    }
+    shard.slices.push_back(std::move(summary));
+    data.push_back(slice.data);
+  }
+  io::AtomicFile file(folder + "/" + shard.file);
+  file.probe_space(bytes);  // a full disk is never met inside HDF5
+  lay_out(file.temporary_path(), shard.slices);
+  std::vector<Region> regions;
+  for (std::size_t i = 0; i < data.size(); ++i) {
+    SliceSummary& slice = shard.slices[i];
+    regions.push_back({slice.file_offset, slice.bytes()});
+    slice.blocks = write_blocks(file, slice.file_offset, data[i], slice.bytes());
+    if (progress) progress();
+  }
+  const io::InputFile written(file.temporary_path());
+  shard.bytes = written.size();
+  shard.structure = structure_digest(written, regions);
+  file.commit();
+  std::ranges::move(empty, std::back_inserter(shard.slices));
+  return shard;
+}
+
+}  // namespace trireme::checkpoint

@@ -1,0 +1,243 @@
+#include <trireme/base/check.hpp>
+#include <trireme/checkpoint/reader.hpp>
+#include <trireme/checkpoint/verify.hpp>
+
+#include <checkpoint/support.hpp>
+
+#include <gtest/gtest.h>
+
+#include <random>
+
+namespace trireme::checkpoint {
+namespace {
+
+namespace fs = std::filesystem;
+using namespace checkpoint::testing;
+using trireme::testing::read_file;
+using trireme::testing::TemporaryFolder;
+
+class Damage : public ::testing::Test {
+ protected:
+  Damage() {
+    for (const std::int64_t step : {1, 2}) save_cut(directory(), step, arrays_, 0, 2);
+  }
+  std::string directory() const { return folder_.file("c"); }
+  std::string first() const { return directory() + "/step_00000001"; }
+  std::string second() const { return directory() + "/step_00000002"; }
+
+  /// Where the first number of a dataset of the second shard lies.
+  std::int64_t first_number() const {
+    return read_manifest(second()).shards[1].slices[0].file_offset;
+  }
+  bool reads_as_written(const std::string& folder) const {
+    const Reader reader(folder);
+    for (const auto& array : arrays_) {
+      std::vector<char> found(array.bytes.size());
+      reader.read(array.name, array.dtype, array.shape, found.data());
+      if (found != array.bytes) return false;
+    }
+    return reader.arrays().size() == arrays_.size() && reader.state().step == 2 &&
+           reader.state().samples == 20 && reader.state().deck_toml == "[run]\nsteps = 7\n";
+  }
+
+  TemporaryFolder folder_;
+  std::vector<TestArray> arrays_{{"weight", DType::fp32, {40, 30}},
+                                 {"group/half", DType::bf16, {8, 5}},
+                                 {"scale", DType::fp64, {}}};
+};
+
+TEST_F(Damage, OutsideTheNumbersIsNamedWithARemedyAndPassedOver) {
+  const auto cut_off = [](const std::string& path) {
+    fs::resize_file(path, fs::file_size(path) - 2);
+  };
+  const auto flip = [](const std::string& path) { damage(path); };
+  const auto flip_first = [](const std::string& path) { damage(path, 0); };
+  const auto grow = [](const std::string& path) { fs::resize_file(path, fs::file_size(path) + 1); };
+  const auto remove = [](const std::string& path) { fs::remove(path); };
+  const auto of_another_step = [&](const std::string& path) {
+    replace(path, read_file(first() + "/" + fs::path(path).filename().string()));
+  };
+  struct Case {
+    const char* file;
+    std::function<void(const std::string&)> harm;
+    std::vector<std::string> words;
+  };
+  const std::vector<Case> cases{
+      {"shard_000001.h5", flip_first, {"outside its datasets' numbers", "another checkpoint"}},
+      {"shard_000001.h5", cut_off, {"truncated"}},
+      {"shard_000000.h5", grow, {"expected"}},
+      {"shard_000001.h5", remove, {"missing", "copy the folder again"}},
+      {"manifest.json", flip, {"damaged"}},
+      {"manifest.json", cut_off, {"damaged"}},
+      {"manifest.json", remove, {"no complete checkpoint"}},
+      {"deck.toml", flip, {"damaged", "copy the folder again"}},
+      {"deck.toml", remove, {"missing"}},
+      {"index.h5", flip, {"damaged"}},
+      {"index.h5", cut_off, {"truncated"}},
+      {"index.h5", remove, {"missing"}},
+      {"index.h5", of_another_step, {"of another checkpoint"}}};
+  for (const auto& [file, harm, words] : cases) {
+    const std::string path = second() + "/" + file;
+    const std::string bytes = read_file(path);
+    harm(path);
+    const auto message = message_of([&] { Reader{second()}; });
+    expect_mentions(message, words);
+    expect_mentions(message, {path});
+    ::testing::internal::CaptureStderr();
+    EXPECT_EQ(latest(directory()), first()) << file;
+    expect_mentions(::testing::internal::GetCapturedStderr(), {"passed over", path, words[0]});
+    EXPECT_THROW(verify(second()), Error);
+    replace(path, bytes);
+    EXPECT_EQ(latest(directory()), second()) << file;
+  }
+}
+
+TEST_F(Damage, OfANumberIsFoundByWhoReadsItsBlock) {
+  damage(second() + "/shard_000001.h5", first_number());
+  EXPECT_EQ(latest(directory()), second()) << "numbers are verified where they are read";
+  const Reader reader(second());
+  std::vector<char> out(40 * 30 * 4);
+  reader.read_slice("weight", DType::fp32, {40, 30}, {0, 0}, {20, 30}, out.data());
+  const auto message = message_of([&] {
+    reader.read("weight", DType::fp32, {40, 30}, out.data());
+  });
+  expect_mentions(message, {"step_00000002/shard_000001.h5", "'weight'", "block 0 of 1",
+                            text("bytes ", first_number()), "go on from another checkpoint"});
+  expect_mentions(message_of([&] { verify(second()); }), {"shard_000001.h5", "'weight'"});
+  EXPECT_EQ(latest(directory(), {second()}), first());
+  EXPECT_EQ(latest(directory(), {second(), first()}), std::nullopt);
+}
+
+TEST_F(Damage, ShardsOfAnotherStepAreFound) {
+  auto others = arrays_;
+  for (auto& array : others)
+    for (auto& byte : array.bytes) byte = static_cast<char>(byte + 1);
+  const auto third = save_cut(directory(), 3, others, 0, 2);
+  fs::copy_file(third + "/shard_000000.h5", second() + "/shard_000000.h5",
+                fs::copy_options::overwrite_existing);
+  EXPECT_THROW(reads_as_written(second()), Error);
+  EXPECT_THROW(verify(second()), Error);
+}
+
+TEST_F(Damage, RanksThatTrustTheOutlineFindItInWhatTheyTouch) {
+  damage(second() + "/shard_000001.h5", 0);
+  const Reader reader(second(), Opening::manifest);
+  std::vector<char> out(40 * 30 * 4);
+  reader.read_slice("weight", DType::fp32, {40, 30}, {0, 0}, {20, 30}, out.data());
+  expect_mentions(
+      message_of([&] {
+        reader.read_slice("weight", DType::fp32, {40, 30}, {20, 0}, {20, 30}, out.data());
+      }),
+      {"shard_000001.h5", "outside"});
+  damage(second() + "/deck.toml");
+  EXPECT_THROW(Reader(second(), Opening::manifest), Error);
+}
+
+/// A whole manifest of a later format, and one of whose seal this program knows nothing.
+TEST_F(Damage, AManifestFromTheFutureSaysSo) {
+  const std::string path = second() + "/manifest.json";
+  std::string content = read_file(path);
+  const auto format = content.find("\"format\":2");
+  ASSERT_NE(format, std::string::npos);
+  content.replace(format, 10, "\"format\":3");
+  const std::vector<std::string> words{path, "format 3", "newer"};
+  expect_mentions(message_of([&] { parse_manifest(content, path); }), words);
+  const auto seal = content.rfind(",\n\"checksum\"");
+  const auto body = content.substr(0, seal);
+  const auto hex = io::checksum(body.data(), body.size()).hex();
+  content = body + ",\n\"checksum\":\"" + hex + "\"}\n";
+  replace(path, content);
+  expect_mentions(message_of([&] { Reader{second()}; }), words);
+  EXPECT_EQ(latest(directory()), first());
+}
+
+TEST_F(Damage, EveryFlippedBitOfTheManifestIsFound) {
+  const std::string whole = read_file(second() + "/manifest.json");
+  for (std::size_t at = 0; at < whole.size(); ++at)
+    for (int bit = 0; bit < 8; ++bit) {
+      std::string content = whole;
+      content[at] = static_cast<char>(content[at] ^ (1 << bit));
+      EXPECT_THROW(parse_manifest(content, "m"), Error) << at;
+    }
+}
+
+/// Sealed manifests that contradict themselves: a foreign or faulty writer.
+TEST_F(Damage, AManifestThatContradictsItselfIsRefused) {
+  const Manifest good = read_manifest(second());
+  const auto refused = [&](const std::function<void(Manifest&)>& change) {
+    Manifest bad = good;
+    change(bad);
+    return message_of([&] { parse_manifest(to_json(bad), "m"); });
+  };
+  EXPECT_EQ(refused([](Manifest&) {}), "no error");
+  expect_mentions(refused([](Manifest& m) { m.shards[0].slices[0].slab.offset[0] += 1; }),
+                  {"'weight'", "overlap"});
+  expect_mentions(refused([](Manifest& m) { m.shards[1].slices[0].slab.extent[0] += 1; }),
+                  {"'weight'", "axis 0"});
+  expect_mentions(refused([](Manifest& m) { m.shards[0].slices.pop_back(); }), {"elements"});
+  expect_mentions(refused([](Manifest& m) { m.shards[0].slices[0].array = 9; }), {"array number"});
+  expect_mentions(refused([](Manifest& m) { m.shards[0].slices[0].blocks.clear(); }), {"digits"});
+  expect_mentions(refused([](Manifest& m) { m.shards[0].slices[0].file_offset = 1 << 20; }),
+                  {"bytes of a dataset"});
+  expect_mentions(refused([](Manifest& m) {
+                    m.shards[0].slices[1].file_offset = m.shards[0].slices[0].file_offset;
+                  }),
+                  {"bytes of a dataset"});
+  expect_mentions(refused([](Manifest& m) { m.shards[0].name = "../x"; }), {"file name"});
+}
+
+std::string mutated(std::string bytes, std::mt19937_64& random) {
+  const auto below = [&](std::size_t n) {
+    return std::uniform_int_distribution<std::size_t>(0, n - 1)(random);
+  };
+  const std::size_t at = below(bytes.size());
+  const std::size_t length = 1 + below(std::min<std::size_t>(bytes.size() - at, 64));
+  switch (below(6)) {
+    case 0:
+      bytes[at] = static_cast<char>(bytes[at] ^ (1 << below(8)));
+      break;
+    case 1:
+      for (std::size_t i = 0; i < length; ++i) bytes[at + i] = static_cast<char>(below(256));
+      break;
+    case 2:
+      bytes.resize(at);
+      break;
+    case 3:
+      bytes.insert(at, std::string(length, static_cast<char>(below(256))));
+      break;
+    case 4:
+      bytes.replace(at, length, std::string(length, '\0'));
+      break;
+    default:
+      bytes.replace(below(bytes.size() - length + 1), length, bytes.substr(at, length));
+  }
+  return bytes;
+}
+
+/// No crash, no hang, no wrong weight: what is not refused is what was written.
+TEST_F(Damage, NoMutationIsAccepted) {
+  const int mutations = soak() ? 10000 : 600;
+  std::mt19937_64 random(7);
+  const std::vector<std::string> files{"manifest.json", "index.h5", "shard_000000.h5",
+                                       "shard_000001.h5", "deck.toml"};
+  int refused = 0;
+  for (int i = 0; i < mutations; ++i) {
+    const std::string path = second() + "/" + files[random() % files.size()];
+    const std::string bytes = read_file(path);
+    const std::string changed = mutated(bytes, random);
+    replace(path, changed);
+    try {
+      EXPECT_TRUE(reads_as_written(second())) << path << ", mutation " << i;
+      EXPECT_EQ(changed, bytes) << path << ", mutation " << i;
+    } catch (const Error&) {
+      ++refused;
+    }
+    replace(path, bytes);
+  }
+  EXPECT_TRUE(reads_as_written(second()));
+  EXPECT_GT(refused, mutations * 3 / 4);
+  std::printf("%d mutations, %d refused, the others changed nothing\n", mutations, refused);
+}
+
+}  // namespace
+}  // namespace trireme::checkpoint
