@@ -1,5 +1,6 @@
 #include <trireme/base/log.hpp>
 #include <trireme/checkpoint/reader.hpp>
+#include <trireme/checkpoint/verify.hpp>
 #include <trireme/commands/engine.hpp>
 #include <trireme/commands/resolve.hpp>
 #include <trireme/commands/session.hpp>
@@ -15,6 +16,7 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <set>
 
 namespace trireme::commands {
 namespace {
@@ -48,7 +50,17 @@ std::string restart_folder(const deck::Deck& deck) {
   const std::string& restart = deck.config.checkpoint.restart;
   if (restart == "none") return "";
   if (restart != "latest") return find_checkpoint(deck, restart);
-  return checkpoint::latest(deck.config.checkpoint.directory).value_or("");
+  std::set<std::string> damaged;  // one whose numbers are not intact is found by reading them
+  while (const auto folder = checkpoint::latest(deck.config.checkpoint.directory, damaged)) {
+    try {
+      checkpoint::verify(*folder);
+      return *folder;
+    } catch (const Error& error) {
+      log::warn(text("checkpoint ", *folder, " is passed over: ", error.what()));
+      damaged.insert(*folder);
+    }
+  }
+  return "";
 }
 
 /// Every rank builds the whole program and runs its row: they must have built the same.
@@ -73,8 +85,7 @@ ExitCode train(grid::Runtime& runtime, const TrainOptions& options) {
     open_checkpoint_directory(session.deck);
   });
   std::optional<grid::Watchdog> watchdog;
-  if (config.run.watchdog > 0)
-    watchdog.emplace(runtime, config.run.directory, config.run.watchdog);
+  if (config.run.watchdog > 0) watchdog.emplace(runtime, config.run.directory, config.run.watchdog);
   say("trireme: ", runtime.description());
   say("deck ", session.deck.file_name, ": ", with_commas(session.architecture.parameters()),
       " parameters, ", name_of(config.precision.compute), ", data ", config.parallel.data,
