@@ -62,7 +62,7 @@ class TensorAxis {
     return cuts_tokens_ ? rows : rows_of(rows, slice().offset, slice().extent);
   }
 
-  /// parts [P, n] = the row `mine` of each rank; `mine` is this rank's row of them.
+  /// parts [P, n]: row r becomes that of rank r; this rank's row is there already.
   template <class T>
   void all_gather(const Exec& exec, View2<T> parts, const char* what) const;
 
