@@ -226,6 +226,17 @@ void data_and_checkpoint_keys(std::vector<Entry>& out) {
       .at_most(steps_limit)
       .otherwise(Int{0});
   checkpoint
+      .integer("keep_every", &CheckpointConfig::keep_every,
+               "beside those, the checkpoints of multiples of so many steps stay; 0 is none")
+      .unit("steps")
+      .at_least(0)
+      .at_most(steps_limit)
+      .otherwise(Int{0});
+  checkpoint
+      .boolean("asynchronous", &CheckpointConfig::asynchronous,
+               "write a copy in host memory while training goes on")
+      .otherwise(true);
+  checkpoint
       .path("restart", &CheckpointConfig::restart, "\"latest\", \"none\" or a checkpoint's folder")
       .nonempty()
       .otherwise(Str("none"));

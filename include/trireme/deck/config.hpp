@@ -82,10 +82,12 @@ struct DataConfig {
 };
 
 struct CheckpointConfig {
-  std::string directory;   ///< resolved: <run.directory>/checkpoints
-  std::int64_t every = 0;  ///< steps; 0: only at the end
-  std::int64_t keep = 0;   ///< newest checkpoints kept; 0: all
-  std::string restart;     ///< "latest", "none" or a folder
+  std::string directory;        ///< resolved: <run.directory>/checkpoints
+  std::int64_t every = 0;       ///< steps; 0: only at the end
+  std::int64_t keep = 0;        ///< newest checkpoints kept; 0: all
+  std::int64_t keep_every = 0;  ///< beside them, those of multiples of so many steps; 0: none
+  bool asynchronous = true;     ///< written in the background
+  std::string restart;          ///< "latest", "none" or a folder
   bool operator==(const CheckpointConfig&) const = default;
 };
 
