@@ -11,6 +11,7 @@ constexpr std::array<Bytes, 9> dtype_bytes{8, 4, 2, 2, 8, 4, 4, 2, 1};
 constexpr std::array<std::string_view, 1> family_names{"gpt"};
 constexpr std::array<std::string_view, 5> schedule_names{"gpipe", "1f1b", "interleaved", "zb-h1",
                                                          "file"};
+constexpr std::array<std::string_view, 3> recompute_names{"none", "selective", "full"};
 constexpr std::array<std::string_view, 1> optimizer_names{"adamw"};
 constexpr std::array<std::string_view, 3> axis_names{"data", "pipeline", "tensor"};
 
@@ -28,6 +29,9 @@ std::string_view name_of(Family x) {
 }
 std::string_view name_of(ScheduleKind x) {
   return schedule_names[static_cast<std::size_t>(x)];
+}
+std::string_view name_of(Recompute x) {
+  return recompute_names[static_cast<std::size_t>(x)];
 }
 std::string_view name_of(OptimizerKind x) {
   return optimizer_names[static_cast<std::size_t>(x)];
@@ -47,6 +51,10 @@ std::span<const std::string_view> names<Family>() {
 template <>
 std::span<const std::string_view> names<ScheduleKind>() {
   return schedule_names;
+}
+template <>
+std::span<const std::string_view> names<Recompute>() {
+  return recompute_names;
 }
 template <>
 std::span<const std::string_view> names<OptimizerKind>() {

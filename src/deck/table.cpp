@@ -121,6 +121,12 @@ void parallel_keys(std::vector<Entry>& out) {
                "(Korthikanti et al. 2022)")
       .otherwise(false);
   parallel
+      .choice(
+          "recompute", &ParallelConfig::recompute,
+          "what the backward pass computes again to save memory: nothing, what is cheap (norms, "
+          "GELU), or whole layers")
+      .otherwise(Str("none"));
+  parallel
       .integer("bucket_bytes", &ParallelConfig::bucket_bytes,
                "gradients that one all-reduce carries")
       .unit("bytes")

@@ -15,11 +15,12 @@ std::string array(std::int64_t layer, const char* name) {
 
 template <class P>
 Block<P>::Block(const Parameters<P>& parameters, const deck::ModelConfig& m, const TensorAxis& axis,
-                std::int64_t layer)
+                std::int64_t layer, Recompute recompute)
     : model_(m),
       axis_(axis),
       heads_(parameters.shard().part(m.heads)),
       layer_(layer),
+      recompute_(recompute),
       norm1_(parameters, array(layer, "attention_norm"), m.hidden),
       query_key_value_(parameters, array(layer, "attention.query"),
                        array(layer, "attention.query_bias"), 3 * heads_.extent * m.head_size(),
@@ -33,19 +34,41 @@ Block<P>::Block(const Parameters<P>& parameters, const deck::ModelConfig& m, con
             m.hidden, parameters.shard().part(m.feed_forward).extent) {}
 
 template <class P>
-auto Block<P>::cut_saved(Arena& arena, const architecture::LocalSizes& n) -> Saved {
+auto Block<P>::cut_shared(Arena& arena, const architecture::LocalSizes& n, Recompute recompute)
+    -> Saved {
   Saved s;
-  s.x = arena.take<T>(n.rows, n.hidden);
-  s.y1 = arena.take<T>(n.rows, n.hidden);
+  if (recompute == Recompute::none) return s;
+  s.y1 = s.y2 = arena.take<T>(n.rows, n.hidden);
+  s.g = arena.take<T>(n.tokens, n.feed_forward);
+  if (recompute == Recompute::selective) return s;
+  s.y2 = arena.take<T>(n.rows, n.hidden);
   s.qkv = arena.take<T>(n.tokens, 3 * n.attention());
   s.o = arena.take<T>(n.tokens, n.attention());
   s.x1 = arena.take<T>(n.rows, n.hidden);
-  s.y2 = arena.take<T>(n.rows, n.hidden);
   s.h = arena.take<T>(n.tokens, n.feed_forward);
-  s.g = arena.take<T>(n.tokens, n.feed_forward);
   s.logsumexp = arena.take<Accumulate<T>>(n.micro, n.heads, n.sequence);
   s.norm1 = Norm<P>::Saved::cut(arena, n.rows);
   s.norm2 = Norm<P>::Saved::cut(arena, n.rows);
+  return s;
+}
+
+template <class P>
+auto Block<P>::cut_saved(Arena& arena, const architecture::LocalSizes& n, Recompute recompute,
+                         const Saved& shared) -> Saved {
+  Saved s = shared;
+  s.x = arena.take<T>(n.rows, n.hidden);
+  if (recompute == Recompute::full) return s;
+  s.qkv = arena.take<T>(n.tokens, 3 * n.attention());
+  s.o = arena.take<T>(n.tokens, n.attention());
+  s.x1 = arena.take<T>(n.rows, n.hidden);
+  s.h = arena.take<T>(n.tokens, n.feed_forward);
+  s.logsumexp = arena.take<Accumulate<T>>(n.micro, n.heads, n.sequence);
+  s.norm1 = Norm<P>::Saved::cut(arena, n.rows);
+  s.norm2 = Norm<P>::Saved::cut(arena, n.rows);
+  if (recompute == Recompute::selective) return s;
+  s.y1 = arena.take<T>(n.rows, n.hidden);
+  s.y2 = arena.take<T>(n.rows, n.hidden);
+  s.g = arena.take<T>(n.tokens, n.feed_forward);
   return s;
 }
 
@@ -114,7 +137,16 @@ template <class P>
 void Block<P>::forward(const Exec& exec, View2<T> out, const Saved& s, const Scratch& scratch,
                        const MicroContext& c) const {
   attend(exec, s, scratch, c);
-  feed_forward(exec, out, s, scratch, c);
+  widen(exec, s, scratch);
+  narrow(exec, out, s, scratch, c);
+}
+
+template <class P>
+void Block<P>::forward_again(const Exec& exec, const Saved& s, const Scratch& scratch,
+                             const MicroContext& c) const {
+  if (recompute_ != Recompute::full) return;
+  attend(exec, s, scratch, c);
+  widen(exec, s, scratch);
 }
 
 template <class P>
@@ -132,12 +164,16 @@ void Block<P>::attend(const Exec& exec, const Saved& s, const Scratch& scratch,
 }
 
 template <class P>
-void Block<P>::feed_forward(const Exec& exec, View2<T> out, const Saved& s, const Scratch& scratch,
-                            const MicroContext& c) const {
+void Block<P>::widen(const Exec& exec, const Saved& s, const Scratch& scratch) const {
   norm2_.forward(exec, s.y2, s.norm2, s.x1);
   const View2<T> y = axis_.gather(exec, scratch.all, s.y2, "feed-forward's input, forward");
   up_.forward(exec, s.h, y);
   kernels::gelu_forward<T>(exec, s.g, s.h);
+}
+
+template <class P>
+void Block<P>::narrow(const Exec& exec, View2<T> out, const Saved& s, const Scratch& scratch,
+                      const MicroContext& c) const {
   down_.forward(exec, axis_.partial(scratch.all, out), s.g, axis_.rank());
   axis_.reduce(exec, out, scratch.all, "feed-forward's output, forward");
   kernels::residual_dropout_forward<T>(
@@ -173,13 +209,17 @@ template <class P>
 void Block<P>::backward_weight(const Exec& exec, const Work& w, const Scratch& scratch,
                                const Saved& s) const {
   // Only this rank's rows of the products' inputs were kept: they are gathered again.
+  const bool again = recompute_ == Recompute::selective;
+  if (again) kernels::gelu_forward<T>(exec, s.g, s.h);
   down_.backward_weight(exec, w.dz2, s.g);
   down_.backward_bias(exec, own_rows(w.dz2));
+  if (again) norm2_.forward(exec, s.y2, s.norm2, s.x1);
   up_.backward_weight(exec, w.dh,
                       axis_.gather(exec, scratch.all, s.y2, "feed-forward's input, again"));
   norm2_.backward_weight(exec, w.dy2, s.norm2, s.x1);
   output_.backward_weight(exec, w.dz1, s.o);
   output_.backward_bias(exec, own_rows(w.dz1));
+  if (again) norm1_.forward(exec, s.y1, s.norm1, s.x);  // y1 and y2 lie in the same memory
   query_key_value_.backward_weight(
       exec, w.dqkv, axis_.gather(exec, scratch.all, s.y1, "attention's input, again"));
   norm1_.backward_weight(exec, w.dy1, s.norm1, s.x);

@@ -15,28 +15,30 @@ void copy_rows(const Exec& exec, View2<T> to, View2<T> from) {
 template <class P>
 PipelineStage<P>::PipelineStage(const architecture::Architecture& architecture,
                                 const Parameters<P>& parameters, const TensorAxis& axis,
-                                Stage number)
+                                Stage number, Recompute recompute)
     : sequence_(architecture.model.sequence), layers_(architecture.model.layers) {
   const architecture::Shard& shard = parameters.shard();
   const deck::ModelConfig& model = architecture.model;
   if (number == 0) embedding_.emplace(parameters, model, axis);
   const layout::Slice layers = shard.stage_layers.at(static_cast<std::size_t>(number));
   for (std::int64_t layer = layers.offset; layer < layers.end(); ++layer)
-    blocks_.emplace_back(parameters, model, axis, layer);
+    blocks_.emplace_back(parameters, model, axis, layer, recompute);
   if (number == shard.last_stage()) head_.emplace(parameters, model, axis);
 }
 
 template <class P>
 auto PipelineStage<P>::cut_slot(Arena& arena, const architecture::LocalSizes& n,
-                                const SlotShape& shape) const -> Slot {
+                                const SlotShape& shape,
+                                const typename Block<P>::Saved& shared) const -> Slot {
   Slot slot;
   if (embedding_) slot.tokens = arena.take<std::int32_t>(n.tokens);
   if (head_) slot.targets = arena.take<std::int32_t>(n.tokens);
   if (blocks_.empty() && !head_) slot.x = arena.take<T>(n.rows, n.hidden);
   // Evaluation needs one layer at a time: all layers share the first one's memory.
   for (std::size_t l = 0; l < blocks_.size(); ++l)
-    slot.layers.push_back(l == 0 || shape.training ? Block<P>::cut_saved(arena, n)
-                                                   : slot.layers.front());
+    slot.layers.push_back(l == 0 || shape.training
+                              ? Block<P>::cut_saved(arena, n, shape.recompute, shared)
+                              : slot.layers.front());
   if (head_) slot.head = Head<P>::cut_saved(arena, n);
   if (!shape.split_backward) return slot;
   for (std::size_t l = 0; l < blocks_.size(); ++l)
@@ -102,6 +104,7 @@ void PipelineStage<P>::backward(const Exec& exec, View2<T> dx, const Slot& slot,
     done(layers_);
   }
   for (std::size_t l = blocks_.size(); l-- > 0;) {
+    blocks_[l].forward_again(exec, slot.layers[l], scratch.block, context);
     blocks_[l].backward_input(exec, dx, scratch.work, scratch.block, slot.layers[l], context);
     blocks_[l].backward_weight(exec, scratch.work, scratch.block, slot.layers[l]);
     done(blocks_[l].layer());
@@ -118,6 +121,7 @@ void PipelineStage<P>::backward_input(const Exec& exec, View2<T> dx, const Slot&
                                       const Between& between) const {
   if (head_) head_->backward_input(exec, dx, slot.head);
   for (std::size_t l = blocks_.size(); l-- > 0;) {
+    blocks_[l].forward_again(exec, slot.layers[l], scratch.block, context);
     blocks_[l].backward_input(exec, dx, slot.work[l], scratch.block, slot.layers[l], context);
     if (between) between();
   }
@@ -131,6 +135,7 @@ void PipelineStage<P>::backward_weight(const Exec& exec, const Slot& slot, const
     done(layers_);
   }
   for (std::size_t l = blocks_.size(); l-- > 0;) {
+    blocks_[l].forward_again(exec, slot.layers[l], scratch.block, context);
     blocks_[l].backward_weight(exec, slot.work[l], scratch.block, slot.layers[l]);
     done(blocks_[l].layer());
   }

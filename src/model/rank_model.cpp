@@ -17,15 +17,16 @@ RankModel<P>::RankModel(const architecture::Architecture& architecture,
                                        axis.cuts_tokens())) {
   check(axis.tokens() == shape.micro * model_.sequence, "a tensor axis for ", axis.tokens(),
         " tokens, micro-batches of ", shape.micro * model_.sequence);
-  for (const Stage s : shard_.stages) stages_.emplace_back(architecture, parameters, axis, s);
-  Arena saved_plan;
-  cut_saved(saved_plan);
+  for (const Stage s : shard_.stages)
+    stages_.emplace_back(architecture, parameters, axis, s, shape.recompute);
   Arena scratch_plan;
   cut_scratch(scratch_plan);
-  saved_memory_ = Arena("saved activations", saved_plan.used());
+  Arena saved_plan;
+  cut_saved(saved_plan);
   scratch_memory_ = Arena("scratch", scratch_plan.used());
+  saved_memory_ = Arena("saved activations", saved_plan.used());
+  cut_scratch(scratch_memory_);  // saved activations may lie there too
   cut_saved(saved_memory_);
-  cut_scratch(scratch_memory_);
 }
 
 template <class P>
@@ -36,8 +37,9 @@ void RankModel<P>::cut_saved(Arena& arena) {
     std::int64_t end = begin;
     for (std::size_t i = 0; i < stages_.size(); ++i) {  // one above the other: one is in use
       arena.release_to(begin);
-      slots_[i].push_back(
-          stages_[i].cut_slot(arena, sizes_, {shape_.training, shape_.split_backward}));
+      slots_[i].push_back(stages_[i].cut_slot(
+          arena, sizes_, {shape_.training, shape_.split_backward, shape_.recompute},
+          scratch_.shared));
       end = std::max(end, arena.used());
     }
     arena.release_to(begin);
@@ -51,6 +53,7 @@ void RankModel<P>::cut_scratch(Arena& arena) {
   scratch_.loss = arena.take<double>(1);
   if (shard_.has_head()) scratch_.head = Head<P>::cut_scratch(arena, sizes_, tensor_size_);
   scratch_.block = Block<P>::cut_scratch(arena, sizes_, shape_.training);
+  scratch_.shared = Block<P>::cut_shared(arena, sizes_, shape_.recompute);
   output_ = arena.take<T>(sizes_.rows, sizes_.hidden);
   if (!shape_.training) return;
   dx_ = arena.take<T>(sizes_.rows, sizes_.hidden);

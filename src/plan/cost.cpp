@@ -12,17 +12,22 @@ std::vector<StageFlops> stage_flops(const architecture::Architecture& architectu
   const double products = (static_cast<double>(architecture.matmul_parameters()) - head) /
                           static_cast<double>(m.layers);
   const double attention = static_cast<double>(m.hidden) * static_cast<double>(m.sequence);
+  const double down = static_cast<double>(m.feed_forward) * static_cast<double>(m.hidden);
   std::vector<StageFlops> flops;
   for (const layout::Slice& layers : stage_layers) {
     const auto n = static_cast<double>(layers.extent);
-    flops.push_back(
-        {n * (2 * products + 2 * attention), n * (2 * products + 4 * attention), n * 2 * products});
+    // computed again up to the feed-forward's inner activations
+    const double again = n * (2 * (products - down) + 2 * attention);
+    flops.push_back({n * (2 * products + 2 * attention), n * (2 * products + 4 * attention),
+                     n * 2 * products, again});
   }
   flops.back().forward += 6 * head;
   return flops;
 }
 
-schedule::Cost flop_cost(std::vector<StageFlops> flops) {
+schedule::Cost flop_cost(std::vector<StageFlops> flops, Recompute recompute) {
+  if (recompute != Recompute::full)
+    for (StageFlops& f : flops) f.again = 0;
   double unit = 0;
   for (const StageFlops& f : flops) unit += f.forward / static_cast<double>(flops.size());
   return [flops = std::move(flops), unit](const Instr& i) {
@@ -32,11 +37,11 @@ schedule::Cost flop_cost(std::vector<StageFlops> flops) {
       case Op::evaluate:
         return f.forward / unit;
       case Op::backward_input:
-        return f.backward_input / unit;
+        return (f.again + f.backward_input) / unit;
       case Op::backward_weight:
-        return f.backward_weight / unit;
+        return (f.again + f.backward_weight) / unit;
       case Op::backward:
-        return (f.backward_input + f.backward_weight) / unit;
+        return (f.again + f.backward_input + f.backward_weight) / unit;
       case Op::send_activation:
       case Op::receive_activation:
       case Op::send_gradient:

@@ -17,7 +17,7 @@ Bytes up(Bytes bytes) {
 /// Bytes of the model's arrays in terms of one rank's sizes: shapes stand beside them as in model/.
 class Activations {
  public:
-  explicit Activations(const LocalSizes& sizes) : s_(sizes) {}
+  Activations(const LocalSizes& sizes, Recompute recompute) : s_(sizes), recompute_(recompute) {}
 
   Bytes residual() const { return up(s_.rows * s_.hidden * s_.element); }              // [R, D]
   Bytes qkv() const { return up(s_.tokens * 3 * width() * s_.element); }               // [T, 3hK]
@@ -30,9 +30,32 @@ class Activations {
   Bytes gathered() const { return up(s_.tokens * s_.hidden * s_.element); }  // [T, D]
 
   /// x, y1, x1, y2; qkv, o; h, g; log-sum-exp and two norms' statistics.
-  Bytes saved_layer() const {
+  Bytes whole_layer() const {
     return 4 * residual() + qkv() + attention() + 2 * feed_forward() + head_statistics() +
            2 * norm_statistics();
+  }
+  Bytes saved_layer() const {
+    switch (recompute_) {
+      case Recompute::none:
+        return whole_layer();
+      case Recompute::selective:
+        return whole_layer() - 2 * residual() - feed_forward();
+      case Recompute::full:
+        return residual();
+    }
+    return 0;
+  }
+  /// What the layers share of that.
+  Bytes shared_layer() const {
+    switch (recompute_) {
+      case Recompute::none:
+        return 0;
+      case Recompute::selective:
+        return residual() + feed_forward();
+      case Recompute::full:
+        return whole_layer() - residual();
+    }
+    return 0;
   }
   /// Gradients at the matrix products' outputs: dz2, dz1; dy2, dy1; dh; dqkv.
   Bytes work_layer() const { return 2 * gathered() + 2 * residual() + feed_forward() + qkv(); }
@@ -60,15 +83,17 @@ class Activations {
   std::int64_t width() const { return s_.heads * s_.head_size; }
 
   const LocalSizes& s_;
+  Recompute recompute_;
 };
 
-Bytes scratch(const LocalSizes& sizes, const architecture::Shard& shard, bool splits_backward) {
-  const Activations a(sizes);
+Bytes scratch(const LocalSizes& sizes, const Activations& a, const architecture::Shard& shard,
+              bool splits_backward) {
   Bytes bytes = line;  // the loss
   if (shard.has_head()) bytes += a.head_scratch(shard.tensor_size);
   if (sizes.cuts_tokens) bytes += a.gathered();
   bytes += a.attention() + a.head_statistics();  // within attention's backward pass
   bytes += 2 * a.residual();                     // output and dx
+  bytes += a.shared_layer();
   if (!splits_backward) bytes += a.work_layer();
   return bytes;
 }
@@ -91,7 +116,7 @@ std::vector<MemoryRow> training_memory(const deck::Config& config,
   const LocalSizes sizes = local_sizes(config, shard);
   const architecture::Placement elements =
       architecture::place(architecture, shard, architecture::local_arrays(architecture, shard));
-  const Activations activations(sizes);
+  const Activations activations(sizes, config.parallel.recompute);
   Bytes slot = 0;
   for (const Stage stage : shard.stages) {
     const std::int64_t layers = shard.stage_layers[static_cast<std::size_t>(stage)].extent;
@@ -104,7 +129,7 @@ std::vector<MemoryRow> training_memory(const deck::Config& config,
           {"saved activations", needs.slots * slot},
           {"transfer buffers",
            transfer_buffers(shard, needs) * up(sizes.slice * sizes.hidden * sizes.element)},
-          {"scratch", scratch(sizes, shard, needs.split_backward)}};
+          {"scratch", scratch(sizes, activations, shard, needs.split_backward)}};
 }
 
 Bytes checkpoint_copy_bytes(const deck::Config& config,

@@ -43,7 +43,7 @@ std::vector<RankPlan> plan_ranks(const deck::Config& config,
       if (is_new) {
         ranks.push_back({p, t, needs, training_memory(config, architecture, shard, needs),
                          checkpoint_copy_bytes(config, architecture, shard),
-                         step_traffic(config, architecture, shard)});
+                         step_traffic(config, architecture, shard, needs.split_backward)});
       } else {
         ranks.push_back(ranks[found->second]);
         ranks.back().pipeline = p;

@@ -17,8 +17,12 @@ std::int64_t parts(std::int64_t n, std::int64_t part) {
 
 class Counter {
  public:
-  Counter(const deck::Config& config, const Architecture& architecture, const Shard& shard)
+  Counter(const deck::Config& config, const Architecture& architecture, const Shard& shard,
+          bool split_backward)
       : parallel_(config.parallel),
+        again_(config.parallel.recompute != Recompute::full ? 0
+               : split_backward                             ? 2
+                                                            : 1),
         architecture_(architecture),
         shard_(shard),
         sizes_(local_sizes(config, shard)),
@@ -27,7 +31,8 @@ class Counter {
         tokens_bytes_(sizes_.tokens * sizes_.hidden * sizes_.element),
         slice_bytes_(sizes_.slice * sizes_.hidden * sizes_.element) {}
 
-  /// Attention and feed-forward each do it once per layer and micro-batch.
+  /// Attention and feed-forward each do it once per layer and micro-batch. What is computed again
+  /// ends before the feed-forward's output.
   void layers() {
     std::int64_t n = 0;
     for (const Stage stage : shard_.stages)
@@ -35,6 +40,7 @@ class Counter {
     if (!sizes_.cuts_tokens) {
       tensor("layers forward: all-reduce", n, tokens_bytes_);
       tensor("layers backward: all-reduce", n, tokens_bytes_);
+      tensor("layers again: all-reduce", again_ * n / 2, tokens_bytes_);
       return;
     }
     tensor("layers forward: all-gather", n, tokens_bytes_);
@@ -42,6 +48,8 @@ class Counter {
     tensor("layers backward: all-gather", n, tokens_bytes_);
     tensor("layers backward: reduce-scatter", n, tokens_bytes_);
     tensor("layers backward: all-gather of inputs", n, tokens_bytes_);
+    tensor("layers again: all-gather", again_ * n, tokens_bytes_);
+    tensor("layers again: reduce-scatter", again_ * n / 2, tokens_bytes_);
   }
 
   void embedding() {
@@ -134,6 +142,7 @@ class Counter {
   }
 
   const deck::ParallelConfig& parallel_;
+  std::int64_t again_;  ///< times that a layer's forward pass is computed again
   const Architecture& architecture_;
   const Shard& shard_;
   LocalSizes sizes_;
@@ -147,8 +156,8 @@ class Counter {
 }  // namespace
 
 std::vector<TrafficRow> step_traffic(const deck::Config& config, const Architecture& architecture,
-                                     const Shard& shard) {
-  Counter counter(config, architecture, shard);
+                                     const Shard& shard, bool split_backward) {
+  Counter counter(config, architecture, shard, split_backward);
   counter.layers();
   counter.embedding();
   counter.head();

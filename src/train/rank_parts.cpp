@@ -44,9 +44,10 @@ RankParts<P>::RankParts(const deck::Config& config, const architecture::Architec
     reducer.emplace(data, parameters.all_gradients(),
                     parameters.gradient_buckets(config.parallel.bucket_bytes));
   }
-  model.emplace(architecture, parameters, axis,
-                typename model::RankModel<P>::Shape{config.batch.micro, slots, training,
-                                                    needs.split_backward});
+  model.emplace(
+      architecture, parameters, axis,
+      typename model::RankModel<P>::Shape{config.batch.micro, slots, training, needs.split_backward,
+                                          training ? config.parallel.recompute : Recompute::none});
   transfers.emplace(
       pipeline, axis, parameters.shard(), config.model.hidden,
       typename Transfers<T>::Buffers{needs.received_activations, needs.received_gradients,

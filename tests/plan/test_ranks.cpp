@@ -23,7 +23,7 @@ TEST(Ranks, AreThoseOfTheirShards) {
     for (const RankPlan& r : ranks) {
       const auto shard = testing::shard_of(config, a, r.pipeline, r.tensor);
       EXPECT_EQ(r.needs.slots, schedule::needs(program, r.pipeline).slots);
-      EXPECT_EQ(r.traffic, step_traffic(config, a, shard));
+      EXPECT_EQ(r.traffic, step_traffic(config, a, shard, r.needs.split_backward));
       EXPECT_EQ(total(r.memory), total(training_memory(config, a, shard, r.needs)));
     }
   }

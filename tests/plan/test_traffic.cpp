@@ -18,7 +18,7 @@ constexpr std::int64_t micro_batches = 4;
 std::vector<TrafficRow> traffic(const Axes& axes, int pipeline_rank = 0, int tensor_rank = 0) {
   const auto config = config_of(axes);
   const auto a = architecture::describe(config.model);
-  return step_traffic(config, a, testing::shard_of(config, a, pipeline_rank, tensor_rank));
+  return step_traffic(config, a, testing::shard_of(config, a, pipeline_rank, tensor_rank), false);
 }
 
 std::map<std::string, TrafficRow> by_what(const std::vector<TrafficRow>& rows) {

@@ -38,11 +38,12 @@ struct Layout {
   int chunks = 1;
   bool sequence_parallel = false;
   bool tied = true;
+  Recompute recompute = Recompute::none;
 
   std::string name() const {
     return text("tensor ", tensor, " · pipeline ", pipeline, " · data ", data, ", ", schedule,
                 ", chunks ", chunks, sequence_parallel ? ", sequence parallel" : "",
-                tied ? ", tied" : ", untied");
+                tied ? ", tied" : ", untied", ", recompute ", name_of(recompute));
   }
   std::vector<std::string> overrides() const {
     return {"model.layers=5",
@@ -53,6 +54,7 @@ struct Layout {
             text("parallel.pipeline=", pipeline),
             "parallel.schedule=" + schedule,
             text("parallel.chunks=", chunks),
+            text("parallel.recompute=", name_of(recompute)),
             text("parallel.sequence_parallel=", sequence_parallel ? "true" : "false"),
             "parallel.bucket_bytes=20000"};
   }
@@ -138,8 +140,8 @@ TEST_F(Layouts, GiveTheAnswerOfOneRank) {
 }
 
 /// Same tensor and data size, micro-batch and machine: the same bits, whatever the schedule, the
-/// chunks and the size of the pipeline.
-TEST_F(Layouts, SchedulesChunksAndPipelinesGiveTheSameBits) {
+/// chunks, the size of the pipeline and what is computed again.
+TEST_F(Layouts, SchedulesChunksPipelinesAndRecomputationGiveTheSameBits) {
   const int ranks = runtime().ranks();
   struct Fixed {
     int tensor;
@@ -151,11 +153,17 @@ TEST_F(Layouts, SchedulesChunksAndPipelinesGiveTheSameBits) {
     if (ranks % (f.tensor * f.data) != 0) continue;
     const Layout reference{f.tensor, 1, f.data, "1f1b", 1, f.sequence_parallel, f.tied};
     std::vector<Layout> others;
+    for (const Recompute recompute : {Recompute::selective, Recompute::full})
+      others.push_back({f.tensor, 1, f.data, "1f1b", 1, f.sequence_parallel, f.tied, recompute});
     for (int pipeline = 2; pipeline <= 4 && f.tensor * pipeline * f.data <= ranks; ++pipeline)
-      for (const auto& [schedule, chunks] : std::vector<std::pair<std::string, int>>{
-               {"gpipe", 1}, {"1f1b", 1}, {"interleaved", 3}, {"zb-h1", 1}})
+      for (const auto& [schedule, chunks, recompute] :
+           std::vector<std::tuple<std::string, int, Recompute>>{{"gpipe", 1, Recompute::none},
+                                                                {"1f1b", 1, Recompute::selective},
+                                                                {"interleaved", 3, Recompute::full},
+                                                                {"zb-h1", 1, Recompute::none},
+                                                                {"zb-h1", 1, Recompute::full}})
         others.push_back(
-            {f.tensor, pipeline, f.data, schedule, chunks, f.sequence_parallel, f.tied});
+            {f.tensor, pipeline, f.data, schedule, chunks, f.sequence_parallel, f.tied, recompute});
     const auto on_ranks = [&](const Layout& layout) {
       const int used = layout.tensor * layout.pipeline * layout.data;
       const auto part =

@@ -16,6 +16,7 @@ struct Case {
   int chunks;
   bool sequence_parallel;
   bool tied;
+  const char* recompute = "none";
 };
 
 class Plan : public ::testing::Test {
@@ -26,17 +27,22 @@ class Plan : public ::testing::Test {
     for (int tensor = 1; tensor <= 4; ++tensor)
       for (int pipeline = 1; pipeline <= 4; ++pipeline) {
         if (ranks % (tensor * pipeline) != 0) continue;
-        for (const Case& c : {Case{"1f1b", 1, false, true}, Case{"interleaved", 2, true, true},
-                              Case{"zb-h1", 1, true, false}, Case{"gpipe", 1, false, false}}) {
+        for (const Case& c :
+             {Case{"1f1b", 1, false, true}, Case{"interleaved", 2, true, true},
+              Case{"zb-h1", 1, true, false}, Case{"gpipe", 1, false, false},
+              Case{"1f1b", 1, true, true, "selective"}, Case{"1f1b", 1, false, true, "full"},
+              Case{"zb-h1", 1, true, true, "full"}}) {
           const deck::Config config = small_config(
               12, 1, ranks,
               {"model.layers=5", "model.heads=6", "model.sequence=61",
                text("model.tied_embeddings=", c.tied ? "true" : "false"),
                text("parallel.tensor=", tensor), text("parallel.pipeline=", pipeline),
-               text("parallel.schedule=", c.schedule), text("parallel.chunks=", c.chunks),
+               text("parallel.schedule=", c.schedule), text("parallel.recompute=", c.recompute),
+               text("parallel.chunks=", c.chunks),
                text("parallel.sequence_parallel=", c.sequence_parallel ? "true" : "false"),
                "parallel.bucket_bytes=20000"});
-          SCOPED_TRACE(text("tensor ", tensor, ", pipeline ", pipeline, ", ", c.schedule));
+          SCOPED_TRACE(text("tensor ", tensor, ", pipeline ", pipeline, ", ", c.schedule, ", ",
+                            c.recompute));
           Rig rig(config, tokens_);
           body(config, rig);
         }
@@ -55,7 +61,7 @@ class Plan : public ::testing::Test {
     for (const auto& rank : plan::plan_ranks(config, architecture, program_of(config)))
       if (rank.pipeline == at.pipeline) mine = rank;
     mine.memory = plan::training_memory(config, architecture, shard, mine.needs);
-    mine.traffic = plan::step_traffic(config, architecture, shard);
+    mine.traffic = plan::step_traffic(config, architecture, shard, mine.needs.split_backward);
     return mine;
   }
 

@@ -24,6 +24,8 @@ enum class ScheduleKind : std::uint8_t {
   zb_h1,
   file
 };
+/// What the backward pass computes again instead of keeping it.
+enum class Recompute : std::uint8_t { none, selective, full };
 enum class OptimizerKind : std::uint8_t { adamw };
 enum class Axis : std::uint8_t { data, pipeline, tensor };
 
@@ -33,6 +35,7 @@ Bytes size_of(DType type);
 std::string_view name_of(DType);
 std::string_view name_of(Family);
 std::string_view name_of(ScheduleKind);
+std::string_view name_of(Recompute);
 std::string_view name_of(OptimizerKind);
 std::string_view name_of(Axis);
 

@@ -45,6 +45,7 @@ struct ParallelConfig {
   std::int64_t chunks = 1;  ///< stages of a pipeline rank
   std::string program;      ///< file of a program written by hand, where schedule is `file`
   bool sequence_parallel = false;
+  Recompute recompute = Recompute::none;
   std::int64_t bucket_bytes = 0;  ///< of gradients, per all-reduce
   bool operator==(const ParallelConfig&) const = default;
 };

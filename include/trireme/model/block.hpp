@@ -19,7 +19,9 @@ class Block {
  public:
   using T = typename P::Compute;
 
-  /// What the backward passes need of the forward pass; one per layer and slot.
+  /// What the backward passes need of the forward pass; one per layer and slot. What is computed
+  /// again (see `Recompute`) lies in memory that all layers share: with `selective` y1, y2 and g,
+  /// with `full` everything but x.
   struct Saved {
     View2<T> x;                      // [R, D] input of the layer
     View2<T> y1;                     // [R, D] normalised input
@@ -52,9 +54,12 @@ class Block {
 
   /// `axis` must outlive this.
   Block(const Parameters<P>& parameters, const deck::ModelConfig& model, const TensorAxis& axis,
-        std::int64_t layer);
+        std::int64_t layer, Recompute recompute = Recompute::none);
 
-  static Saved cut_saved(Arena& arena, const architecture::LocalSizes& sizes);
+  /// The memory that the layers share.
+  static Saved cut_shared(Arena& arena, const architecture::LocalSizes& sizes, Recompute recompute);
+  static Saved cut_saved(Arena& arena, const architecture::LocalSizes& sizes,
+                         Recompute recompute = Recompute::none, const Saved& shared = {});
   static Work cut_work(Arena& arena, const architecture::LocalSizes& sizes);
   static Scratch cut_scratch(Arena& arena, const architecture::LocalSizes& sizes, bool training);
 
@@ -62,6 +67,10 @@ class Block {
   /// follows.
   void forward(const Exec& exec, View2<T> out, const Saved& saved, const Scratch& scratch,
                const MicroContext& context) const;
+  /// With recompute = full: fills `saved` from saved.x, as forward did; to be called before a
+  /// backward pass. Otherwise nothing.
+  void forward_again(const Exec& exec, const Saved& saved, const Scratch& scratch,
+                     const MicroContext& context) const;
   /// dx [R, D]: gradient of out on entry, of saved.x on return.
   void backward_input(const Exec& exec, View2<T> dx, const Work& work, const Scratch& scratch,
                       const Saved& saved, const MicroContext& context) const;
@@ -80,8 +89,10 @@ class Block {
  private:
   void attend(const Exec& exec, const Saved& saved, const Scratch& scratch,
               const MicroContext& context) const;
-  void feed_forward(const Exec& exec, View2<T> out, const Saved& saved, const Scratch& scratch,
-                    const MicroContext& context) const;
+  /// The feed-forward up to its inner activations, and from there to the output.
+  void widen(const Exec& exec, const Saved& saved, const Scratch& scratch) const;
+  void narrow(const Exec& exec, View2<T> out, const Saved& saved, const Scratch& scratch,
+              const MicroContext& context) const;
   /// This rank's rows within all tokens.
   View2<T> own_rows(View2<T> all) const;
   kernels::AttentionShape attention_shape(std::int64_t tokens) const;
@@ -91,6 +102,7 @@ class Block {
   const TensorAxis& axis_;
   layout::Slice heads_;
   std::int64_t layer_;
+  Recompute recompute_;
   Norm<P> norm1_;
   ColumnParallelLinear<P> query_key_value_;
   RowParallelLinear<P> output_;

@@ -33,12 +33,14 @@ class PipelineStage {
     View1<double> loss;  // [1] Σ_t cross entropy since it was last zeroed
     typename Head<P>::Scratch head;
     typename Block<P>::Scratch block;
-    typename Block<P>::Work work;  ///< shared by all layers; empty if the backward pass is split
+    typename Block<P>::Saved shared;  ///< of what the backward passes compute again
+    typename Block<P>::Work work;     ///< shared by all layers; empty if the backward pass is split
   };
 
   struct SlotShape {
     bool training = true;         ///< false: layers share memory
     bool split_backward = false;  ///< backward_input and backward_weight come apart
+    Recompute recompute = Recompute::none;
   };
 
   /// Called when all weight gradients of a layer are complete in this pass (−1: the embedding, L:
@@ -49,9 +51,11 @@ class PipelineStage {
 
   /// `axis` must outlive this.
   PipelineStage(const architecture::Architecture& architecture, const Parameters<P>& parameters,
-                const TensorAxis& axis, Stage number);
+                const TensorAxis& axis, Stage number, Recompute recompute);
 
-  Slot cut_slot(Arena& arena, const architecture::LocalSizes& sizes, const SlotShape& shape) const;
+  /// `shared`: Block::cut_shared for the same recompute.
+  Slot cut_slot(Arena& arena, const architecture::LocalSizes& sizes, const SlotShape& shape,
+                const typename Block<P>::Saved& shared) const;
 
   /// Where the stage's input [R, D] is put before a pass; the first stage has tokens instead.
   View2<T> input(const Slot& slot) const;

@@ -20,6 +20,7 @@ class RankModel {
     int slots = 1;
     bool training = true;         ///< false: no gradient memory
     bool split_backward = false;  ///< the program has backward_input and backward_weight apart
+    Recompute recompute = Recompute::none;
   };
 
   /// `parameters` holds the rank's shard. `axis`, for micro · sequence tokens, must outlive this.

@@ -13,20 +13,21 @@ namespace trireme::plan {
 /// element forward, as many for the gradient of the input and again for that of the weight; causal
 /// attention adds 2·D·S forward and 4·D·S to the gradient of the input (half of the full square, no
 /// weights). The last stage's forward pass includes the logits' three passes, since it turns each
-/// block of logits into its gradient at once. Recomputation is not counted.
+/// block of logits into its gradient at once. These are model FLOPs: recomputation is not counted.
 struct StageFlops {
   double forward = 0;
   double backward_input = 0;
   double backward_weight = 0;
+  double again = 0;  ///< what recompute = full adds in front of a backward pass, or of each half
   double sum() const { return forward + backward_input + backward_weight; }
 };
 
-/// Per stage; all together are Architecture::model_flops_per_token().
+/// Per stage; without `again` all together are Architecture::model_flops_per_token().
 std::vector<StageFlops> stage_flops(const architecture::Architecture& architecture,
                                     const std::vector<layout::Slice>& stage_layers);
 
-/// An instruction takes as long as its stage's FLOPs, in units of the mean of all stages' forward
-/// passes; what computes nothing takes no time.
-schedule::Cost flop_cost(std::vector<StageFlops> flops);
+/// An instruction takes as long as its stage's FLOPs, those of recomputation included, in units of
+/// the mean of all stages' forward passes; what computes nothing takes no time.
+schedule::Cost flop_cost(std::vector<StageFlops> flops, Recompute recompute);
 
 }  // namespace trireme::plan

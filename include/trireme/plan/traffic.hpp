@@ -21,8 +21,9 @@ struct TrafficRow {
   bool operator==(const TrafficRow&) const = default;
 };
 
-/// Of the rank that holds `shard`, for one optimizer step of `micro_batches`; nothing where a group
-/// has one rank. In the order tensor, pipeline, data, tied, model.
+/// Of the rank that holds `shard`, for one optimizer step; nothing where a group has one rank.
+/// `split_backward`: the program's backward passes come in halves, each of which computes the
+/// layers again with recompute = full. In the order tensor, pipeline, data, tied, model.
 ///   tensor    Shoeybi et al. 2019 (arXiv 1909.08053): two all-reduces of [T, D] per layer and
 ///   pass;
 ///             with sequence_parallel Korthikanti et al. 2022 (arXiv 2205.05198): all-gathers and
@@ -35,7 +36,7 @@ struct TrafficRow {
 ///   model     squares of the gradient's norm.
 std::vector<TrafficRow> step_traffic(const deck::Config& config,
                                      const architecture::Architecture& architecture,
-                                     const architecture::Shard& shard);
+                                     const architecture::Shard& shard, bool split_backward);
 
 /// Sums per axis; `what` is empty.
 std::vector<TrafficRow> per_axis(const std::vector<TrafficRow>& rows);

@@ -48,12 +48,29 @@ void print_schedule(const deck::Config& c, const schedule::Program& program,
   if (program.layout.stages() == 1) return;
   say("idle          ", percent(idle_share(program, schedule::unit_cost)),
       " of the time with equal stages (forward 1, each half of backward 1), ",
-      percent(idle_share(program, plan::flop_cost(flops))), " with each stage's FLOPs");
+      percent(idle_share(program, plan::flop_cost(flops, c.parallel.recompute))),
+      " with each stage's FLOPs");
   const auto [least, most] = std::ranges::minmax_element(
       ranks, {}, [](const plan::RankPlan& rank) { return rank.needs.slots; });
   say("kept          ",
       least->needs.slots == most->needs.slots ? "" : text(least->needs.slots, " … "),
       most->needs.slots, " saved forward passes of a stage at a time on a rank");
+}
+
+/// What the choices of [parallel] recompute cost in memory for activations, side by side.
+void print_recompute(deck::Config c, const architecture::Architecture& a,
+                     const schedule::Program& program) {
+  const Recompute chosen = c.parallel.recompute;
+  std::string choices;
+  for (const auto choice : {Recompute::none, Recompute::selective, Recompute::full}) {
+    c.parallel.recompute = choice;
+    Bytes bytes = 0;
+    const auto ranks = plan::plan_ranks(c, a, program);
+    for (const plan::MemoryRow& row : plan::most_memory(ranks).memory)
+      if (row.what == "saved activations" || row.what == "scratch") bytes += row.bytes;
+    choices += text(choices.empty() ? "" : ", ", name_of(choice), " ", human_bytes(bytes));
+  }
+  say("recompute     ", name_of(chosen), "; saved activations and scratch with ", choices);
 }
 
 void print_grid(const deck::Config& c) {
@@ -92,6 +109,7 @@ void print_report(const deck::Deck& deck) {
   say("parameters    ", with_commas(a.parameters()));
   print_schedule(c, program, plan::stage_flops(a, stage_layers), ranks);
   print_step(c, a);
+  print_recompute(c, a, program);
   say("\nstages\n", stages_report(plan::group_stages(a, stage_layers), c.parallel));
   say("\nbytes per rank\n", memory_report(ranks, tensor));
   say("\ncommunication per step of the rank with most\n", traffic_report(ranks, tensor));

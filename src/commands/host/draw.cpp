@@ -125,8 +125,9 @@ Drawing make_drawing(const DrawOptions& options, const deck::Deck& deck) {
     cost = schedule::mean_costs(*drawing.measured);
   } else {
     const auto a = architecture::describe(c.model);
-    cost = plan::flop_cost(plan::stage_flops(
-        a, architecture::partition(a, static_cast<int>(c.parallel.pipeline * c.parallel.chunks))));
+    const auto stages = static_cast<int>(c.parallel.pipeline * c.parallel.chunks);
+    cost = plan::flop_cost(plan::stage_flops(a, architecture::partition(a, stages)),
+                           c.parallel.recompute);
   }
   drawing.predicted = schedule::play(program, cost).timeline;
   return drawing;
