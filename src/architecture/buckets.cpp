@@ -1,6 +1,7 @@
 #include <trireme/architecture/buckets.hpp>
 
 #include <algorithm>
+#include <span>
 
 namespace trireme::architecture {
 namespace {
@@ -12,34 +13,73 @@ struct Range {
   Stage stage = 0;
   std::int64_t layer = 0;
   bool split = false;
+  bool alone = false;  ///< shares no bucket with others
 };
 
 std::vector<Range> ranges_of(const Architecture& architecture, const Shard& shard,
                              const std::vector<LocalArray>& arrays, const Placement& placement) {
   const std::int64_t head = architecture.model.layers;
+  const bool tied = architecture.model.tied_embeddings;
   std::vector<Range> ranges;
   for (std::size_t i = 0; i < arrays.size(); ++i) {
     const LocalArray& a = arrays[i];
     ranges.push_back({placement.offset[i], placement.offset[i] + a.elements(), a.stage,
-                      a.copy ? head : architecture.arrays[a.number].layer, a.split});
+                      a.copy ? head : architecture.arrays[a.number].layer, a.split,
+                      tied && a.number == 0});
   }
   if (placement.tied_elements > 0)
     ranges.push_back({placement.tied_offset, placement.tied_offset + placement.tied_elements,
-                      shard.last_stage(), head, true});
+                      shard.last_stage(), head, true, true});
   std::ranges::sort(ranges, {}, &Range::begin);
   return ranges;
 }
 
-void cut(std::vector<Bucket>& buckets, const Range* first, const Range* last,
-         std::int64_t most_elements) {
-  for (std::int64_t end = (last - 1)->end; end > first->begin;) {
-    Bucket bucket{std::max(first->begin, end - most_elements), end, first->stage, {}};
-    for (const Range* r = first; r != last; ++r) {
-      const bool inside = r->begin < bucket.end && r->end > bucket.begin;
-      if (inside && std::ranges::find(bucket.layers, r->layer) == bucket.layers.end())
-        bucket.layers.push_back(r->layer);
+/// Ranges that may share buckets, in order.
+using Ranges = std::span<const Range>;
+
+/// The first edge of a block of the norm at or behind element x, which lies before the ranges' end.
+std::int64_t edge_from(Ranges ranges, std::int64_t x) {
+  const auto range =
+      std::ranges::partition_point(ranges, [&](const Range& r) { return r.end <= x; });
+  if (x <= range->begin) return range->begin;  // in the gap before it
+  const std::int64_t blocks = (x - range->begin + norm_block - 1) / norm_block;
+  return std::min(range->end, range->begin + blocks * norm_block);
+}
+
+/// The last edge before element x, which lies behind the ranges' begin.
+std::int64_t edge_before(Ranges ranges, std::int64_t x) {
+  const auto behind =
+      std::ranges::partition_point(ranges, [&](const Range& r) { return r.begin < x; });
+  const Range& range = *(behind - 1);
+  const std::int64_t within = std::min(x, range.end) - 1 - range.begin;
+  return range.begin + within / norm_block * norm_block;
+}
+
+std::vector<std::int64_t> bounds_of(Ranges ranges, const Bucket& bucket, int data_ranks) {
+  std::vector<std::int64_t> bounds{bucket.begin};
+  for (int r = 1; r < data_ranks; ++r) {
+    const layout::Slice part = layout::split(bucket.end - bucket.begin, data_ranks, r);
+    const std::int64_t wanted = bucket.begin + part.offset;
+    bounds.push_back(wanted < bucket.end ? std::min(bucket.end, edge_from(ranges, wanted))
+                                         : bucket.end);
+  }
+  bounds.push_back(bucket.end);
+  return bounds;
+}
+
+void cut(std::vector<Bucket>& buckets, Ranges ranges, std::int64_t most_elements, int data_ranks) {
+  for (std::int64_t end = ranges.back().end; end > ranges.front().begin;) {
+    const std::int64_t wanted = std::max(ranges.front().begin, end - most_elements);
+    std::int64_t begin = edge_from(ranges, wanted);
+    if (begin >= end) begin = edge_before(ranges, end);
+    Bucket bucket{begin, end, ranges.front().stage, {}, {}};
+    for (const Range& r : ranges) {
+      const bool inside = r.begin < bucket.end && r.end > bucket.begin;
+      if (inside && std::ranges::find(bucket.layers, r.layer) == bucket.layers.end())
+        bucket.layers.push_back(r.layer);
     }
-    end = bucket.begin;
+    bucket.bounds = bounds_of(ranges, bucket, data_ranks);
+    end = begin;
     if (!bucket.layers.empty()) buckets.push_back(std::move(bucket));  // else a gap alone
   }
 }
@@ -48,15 +88,16 @@ void cut(std::vector<Bucket>& buckets, const Range* first, const Range* last,
 
 std::vector<Bucket> gradient_buckets(const Architecture& architecture, const Shard& shard,
                                      const std::vector<LocalArray>& arrays,
-                                     const Placement& placement, std::int64_t most_elements) {
-  const std::vector<Range> ranges = ranges_of(architecture, shard, arrays, placement);
+                                     const Placement& placement, std::int64_t most_elements,
+                                     int data_ranks) {
+  const std::vector<Range> all = ranges_of(architecture, shard, arrays, placement);
   std::vector<Bucket> buckets;
-  const Range* const end = ranges.data() + ranges.size();
-  for (const Range* first = ranges.data(); first != end;) {
-    const Range* last = std::find_if(first, end, [&](const Range& r) {
-      return r.stage != first->stage || r.split != first->split;
+  for (auto first = all.begin(); first != all.end();) {
+    const auto last = std::find_if(first, all.end(), [&](const Range& r) {
+      const bool apart = (r.alone || first->alone) && r.begin != first->begin;
+      return r.stage != first->stage || r.split != first->split || apart;
     });
-    cut(buckets, first, last, most_elements);
+    cut(buckets, Ranges(first, last), most_elements, data_ranks);
     first = last;
   }
   return buckets;

@@ -55,4 +55,8 @@ std::vector<SavedPart> saved_parts(const Architecture& architecture, const Shard
   return parts;
 }
 
+bool writes_state(const Shard& shard, const LocalArray& array) {
+  return !array.copy && (array.split || shard.tensor_rank == 0);
+}
+
 }  // namespace trireme::architecture

@@ -127,6 +127,11 @@ void parallel_keys(std::vector<Entry>& out) {
           "GELU), or whole layers")
       .otherwise(Str("none"));
   parallel
+      .boolean("distributed_optimizer", &ParallelConfig::distributed_optimizer,
+               "replicas share the optimizer's state and update a part of the weights each (ZeRO, "
+               "stage 1)")
+      .otherwise(false);
+  parallel
       .integer("bucket_bytes", &ParallelConfig::bucket_bytes,
                "gradients that one all-reduce carries")
       .unit("bytes")

@@ -68,6 +68,15 @@ std::int64_t Block::elements() const {
   return product(extent);
 }
 
+std::vector<Block> blocks(std::size_t array, const Extents& extent, std::int64_t begin,
+                          std::int64_t end) {
+  check(0 <= begin && begin <= end && end <= product(extent), "elements [", begin, ", ", end,
+        ") of an array of ", product(extent));
+  std::vector<Block> out;
+  Cut(array, extent, out).blocks(0, begin, end);
+  return out;
+}
+
 std::vector<Block> share(std::span<const Extents> arrays, std::int64_t parts, std::int64_t i) {
   check(parts >= 1 && i >= 0 && i < parts, "share of ", parts, " parts, ", i, ": out of range");
   std::int64_t all = 0;
@@ -76,7 +85,7 @@ std::vector<Block> share(std::span<const Extents> arrays, std::int64_t parts, st
   const auto bound = [&](std::int64_t k) { return all / parts * k + all % parts * k / parts; };
   const std::int64_t begin = bound(i);
   const std::int64_t end = bound(i + 1);
-  std::vector<Block> blocks;
+  std::vector<Block> parts_of_all;
   std::int64_t at = 0;  // of the array's first element in the sequence
   for (std::size_t a = 0; a < arrays.size(); ++a) {
     const Extents& extent = arrays[a];
@@ -86,10 +95,10 @@ std::vector<Block> share(std::span<const Extents> arrays, std::int64_t parts, st
       const std::int64_t within = std::clamp<std::int64_t>(where - at, 0, elements);
       return std::min(elements, (within + row - 1) / row * row);
     };
-    Cut(a, extent, blocks).blocks(0, cut(begin), cut(end));
+    Cut(a, extent, parts_of_all).blocks(0, cut(begin), cut(end));
     at += elements;
   }
-  return blocks;
+  return parts_of_all;
 }
 
 }  // namespace trireme::layout

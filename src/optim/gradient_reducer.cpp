@@ -5,13 +5,23 @@
 
 namespace trireme::optim {
 
+std::vector<std::int64_t> counts(const architecture::Bucket& bucket) {
+  std::vector<std::int64_t> counts;
+  for (std::size_t r = 0; r + 1 < bucket.bounds.size(); ++r)
+    counts.push_back(bucket.bounds[r + 1] - bucket.bounds[r]);
+  return counts;
+}
+
 template <class G>
 GradientReducer<G>::GradientReducer(grid::Communicator& communicator, View1<G> gradients,
-                                    std::vector<architecture::Bucket> buckets)
+                                    std::vector<architecture::Bucket> buckets, bool scatter)
     : communicator_(communicator),
       gradients_(gradients),
       buckets_(std::move(buckets)),
-      running_(buckets_.size()) {}
+      scatter_(scatter),
+      running_(buckets_.size()) {
+  for (const architecture::Bucket& bucket : buckets_) counts_.push_back(counts(bucket));
+}
 
 template <class G>
 void GradientReducer<G>::begin() {
@@ -31,11 +41,19 @@ void GradientReducer<G>::complete(const Exec& exec, Stage stage, std::int64_t la
     check(running_[i].missing > 0, "gradient reduction: layer ", layer, " of stage ", stage,
           " was completed twice");
     if (--running_[i].missing > 0 || communicator_.size() == 1) continue;
-    const View1<G> part(gradients_.data() + bucket.begin,
-                        static_cast<std::size_t>(bucket.end - bucket.begin));
-    running_[i].request = communicator_.start_all_reduce(exec, part, grid::Reduction::sum);
+    running_[i].request = start(exec, i);
   }
   communicator_.progress();
+}
+
+template <class G>
+grid::Request GradientReducer<G>::start(const Exec& exec, std::size_t i) const {
+  const architecture::Bucket& bucket = buckets_[i];
+  const View1<G> all(gradients_.data() + bucket.begin,
+                     static_cast<std::size_t>(bucket.end - bucket.begin));
+  if (!scatter_) return communicator_.start_all_reduce(exec, all, grid::Reduction::sum);
+  return communicator_.start_reduce_scatter(exec, own_part(all, bucket, communicator_.rank()), all,
+                                            counts_[i]);
 }
 
 template <class G>

@@ -7,18 +7,31 @@
 #include <numeric>
 
 namespace trireme::optim {
+namespace {
+
+template <class T>
+View1<T> part(std::type_identity_t<View1<T>> all, std::int64_t first, std::int64_t n) {
+  return View1<T>(all.data() + first, static_cast<std::size_t>(n));
+}
+
+}  // namespace
 
 template <class P>
 Optimizer<P>::Optimizer(const deck::OptimizerConfig& config,
                         const architecture::Architecture& architecture,
-                        model::Parameters<P>& parameters, grid::Communicator& model_group)
+                        model::Parameters<P>& parameters, grid::Communicator& model_group,
+                        grid::Communicator& data_group, architecture::StatePlacement placement,
+                        std::int64_t capacity)
     : config_(config),
       parameters_(parameters),
       model_group_(model_group),
-      state_("optimizer state", 2 * aligned(parameters.placement().elements *
-                                            static_cast<std::int64_t>(sizeof(Master)))) {
-  first_moment_ = state_.take<Master>(parameters.placement().elements);
-  second_moment_ = state_.take<Master>(parameters.placement().elements);
+      data_group_(data_group),
+      placement_(std::move(placement)),
+      state_("optimizer state", 2 * aligned(capacity * static_cast<std::int64_t>(sizeof(Master)))) {
+  check(placement_.elements <= capacity, "optimizer state of ", placement_.elements,
+        " elements in arenas of ", capacity);
+  first_moment_ = state_.take<Master>(capacity);
+  second_moment_ = state_.take<Master>(capacity);
   lay_out_sums(static_cast<std::int64_t>(architecture.arrays.size()));
 }
 
@@ -42,7 +55,8 @@ void Optimizer<P>::lay_out_sums(std::int64_t arrays) {
     ends[static_cast<std::size_t>(at)] = kernels::norm_blocks(entry.local.elements());
     for (std::int64_t begin = entry.offset; begin < end; begin += kernels::norm_block) {
       begins_of_blocks.push_back(begin);
-      ends_of_blocks.push_back(std::min(end, begin + kernels::norm_block));
+      ends_of_blocks.push_back(placement_.owns(begin) ? std::min(end, begin + kernels::norm_block)
+                                                      : begin);
     }
   }
   std::inclusive_scan(ends.begin(), ends.end(), ends.begin());
@@ -82,8 +96,10 @@ template <class P>
 void Optimizer<P>::find_norm(const Exec& exec) const {
   kernels::squared_norm_blocks<typename P::Gradient>(exec, partial_, parameters_.all_gradients(),
                                                      block_begins_, block_ends_);
+  // A block is held by one replica, and a sum by one rank: the others add zeros, which is exact.
+  if (!placement_.whole)
+    data_group_.all_reduce<double>(exec, partial_, grid::Reduction::sum, "blocks of the norm");
   kernels::segment_sums(exec, sums_, partial_, ends_);
-  // A sum is held by one rank, the others add zeros: exact.
   model_group_.all_reduce<double>(exec, sums_, grid::Reduction::sum, "gradient norm");
   kernels::root_of_sum(exec, norm_, sums_);
   kernels::clip_coefficient(exec, clip_, norm_, config_.clip_norm);
@@ -91,33 +107,36 @@ void Optimizer<P>::find_norm(const Exec& exec) const {
 
 template <class P>
 void Optimizer<P>::step(const Exec& exec, std::int64_t step, double learning_rate) const {
-  for (const auto& entry : parameters_.entries()) {
+  for (const architecture::StateBlock& block : placement_.blocks) {
+    const Entry& entry = parameters_.entries()[block.local];
     const kernels::AdamW adamw{learning_rate,
                                config_.beta1,
                                config_.beta2,
                                config_.epsilon,
                                entry.spec->decay ? config_.weight_decay : 0.0,
                                step};
-    kernels::adamw_update<Master>(exec, entry.weight.data, part(first_moment_, entry),
-                                  part(second_moment_, entry), entry.gradient.data, adamw, clip_);
+    const std::int64_t n = block.elements();
+    kernels::adamw_update<Master>(
+        exec, part<Master>(entry.weight.data, block.first, n),
+        part<Master>(first_moment_, block.state, n), part<Master>(second_moment_, block.state, n),
+        part<const typename P::Gradient>(entry.gradient.data, block.first, n), adamw, clip_);
   }
 }
 
 template <class P>
-View1<typename P::Master> Optimizer<P>::part(View1<Master> all, const Entry& entry) const {
-  return View1<Master>(all.data() + entry.offset, static_cast<std::size_t>(entry.local.elements()));
+NamedTensor<typename P::Master> Optimizer<P>::tensor(const char* prefix, View1<Master> all,
+                                                     const architecture::StateBlock& block) const {
+  const auto& weight = parameters_.entries()[block.local].weight;
+  return {prefix + weight.name, weight.shape, block.offset, block.extent,
+          part<Master>(all, block.state, block.elements())};
 }
 
 template <class P>
-std::vector<NamedTensor<typename P::Master>> Optimizer<P>::state() const {
-  std::vector<NamedTensor<Master>> list;
-  for (const auto& entry : parameters_.entries()) {
-    const auto& w = entry.weight;
-    list.push_back({"optimizer.first_moment." + w.name, w.shape, w.offset, w.extent,
-                    part(first_moment_, entry)});
-    list.push_back({"optimizer.second_moment." + w.name, w.shape, w.offset, w.extent,
-                    part(second_moment_, entry)});
-  }
+auto Optimizer<P>::state() const -> std::vector<State> {
+  std::vector<State> list;
+  for (const architecture::StateBlock& block : placement_.blocks)
+    list.push_back({block.local, tensor("optimizer.first_moment.", first_moment_, block),
+                    tensor("optimizer.second_moment.", second_moment_, block)});
   return list;
 }
 

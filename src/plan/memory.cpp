@@ -1,5 +1,6 @@
 #include <trireme/architecture/placement.hpp>
 #include <trireme/architecture/saved.hpp>
+#include <trireme/architecture/state.hpp>
 #include <trireme/base/text.hpp>
 #include <trireme/plan/local_sizes.hpp>
 #include <trireme/plan/memory.hpp>
@@ -98,6 +99,23 @@ Bytes scratch(const LocalSizes& sizes, const Activations& a, const architecture:
   return bytes;
 }
 
+/// Buckets of gradients, as a run cuts them.
+std::vector<architecture::Bucket> buckets_of(const deck::Config& config,
+                                             const architecture::Architecture& architecture,
+                                             const architecture::Shard& shard,
+                                             const std::vector<architecture::LocalArray>& arrays,
+                                             const architecture::Placement& placement) {
+  const LocalSizes sizes = local_sizes(config, shard);
+  return architecture::gradient_buckets(
+      architecture, shard, arrays, placement,
+      std::max<std::int64_t>(1, config.parallel.bucket_bytes / sizes.accumulate),
+      static_cast<int>(config.parallel.data));
+}
+
+bool shares_state(const deck::Config& config) {
+  return config.parallel.distributed_optimizer && config.parallel.data > 1;
+}
+
 /// Receive buffers that are posted at the same time, and the send buffers of each channel: outputs
 /// of all stages but the last, gradients of all but the first.
 std::int64_t transfer_buffers(const architecture::Shard& shard, const schedule::Needs& needs) {
@@ -114,8 +132,14 @@ std::vector<MemoryRow> training_memory(const deck::Config& config,
                                        const architecture::Shard& shard,
                                        const schedule::Needs& needs) {
   const LocalSizes sizes = local_sizes(config, shard);
-  const architecture::Placement elements =
-      architecture::place(architecture, shard, architecture::local_arrays(architecture, shard));
+  const auto arrays = architecture::local_arrays(architecture, shard);
+  const architecture::Placement elements = architecture::place(architecture, shard, arrays);
+  const std::int64_t state =
+      shares_state(config)
+          ? architecture::most_state_elements(
+                arrays, elements, buckets_of(config, architecture, shard, arrays, elements),
+                static_cast<int>(config.parallel.data))
+          : elements.elements;
   const Activations activations(sizes, config.parallel.recompute);
   Bytes slot = 0;
   for (const Stage stage : shard.stages) {
@@ -125,7 +149,7 @@ std::vector<MemoryRow> training_memory(const deck::Config& config,
   }
   return {{"weights", elements.elements * sizes.element},
           {"gradients", elements.gradient_elements * sizes.accumulate},
-          {"optimizer state", 2 * up(elements.elements * sizes.accumulate)},
+          {"optimizer state", 2 * up(state * sizes.accumulate)},
           {"saved activations", needs.slots * slot},
           {"transfer buffers",
            transfer_buffers(shard, needs) * up(sizes.slice * sizes.hidden * sizes.element)},
@@ -140,12 +164,21 @@ Bytes checkpoint_copy_bytes(const deck::Config& config,
   const LocalSizes sizes = local_sizes(config, shard);
   const auto arrays = architecture::local_arrays(architecture, shard);
   const auto replicas = static_cast<int>(config.parallel.data);
+  const auto placement = architecture::place(architecture, shard, arrays);
+  const auto buckets = buckets_of(config, architecture, shard, arrays, placement);
   Bytes most = 0;
   for (int replica = 0; replica < replicas; ++replica) {
     Bytes bytes = 0;
     for (const auto& part :
-         architecture::saved_parts(architecture, shard, arrays, replicas, replica))
-      bytes += up(part.elements() * sizes.element) + 2 * up(part.elements() * sizes.accumulate);
+         architecture::saved_parts(architecture, shard, arrays, replicas, replica)) {
+      bytes += up(part.elements() * sizes.element);
+      if (!shares_state(config)) bytes += 2 * up(part.elements() * sizes.accumulate);
+    }
+    if (shares_state(config))
+      for (const auto& block :
+           architecture::owned_state(arrays, placement, buckets, replica).blocks)
+        if (architecture::writes_state(shard, arrays[block.local]))
+          bytes += 2 * up(block.elements() * sizes.accumulate);
     most = std::max(most, bytes);
   }
   return most;

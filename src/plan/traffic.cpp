@@ -106,10 +106,28 @@ class Counter {
   void data() {
     const std::int64_t most = std::max<std::int64_t>(1, parallel_.bucket_bytes / sizes_.accumulate);
     const auto placement = architecture::place(architecture_, shard_, arrays_);
-    for (const architecture::Bucket& bucket :
-         architecture::gradient_buckets(architecture_, shard_, arrays_, placement, most))
-      add("data", "gradients: all-reduce", parallel_.data, 1,
+    const auto replicas = static_cast<int>(parallel_.data);
+    const auto buckets =
+        architecture::gradient_buckets(architecture_, shard_, arrays_, placement, most, replicas);
+    const bool shared = parallel_.distributed_optimizer;
+    for (const architecture::Bucket& bucket : buckets)
+      add("data", shared ? "gradients: reduce-scatter" : "gradients: all-reduce", replicas, 1,
           (bucket.end - bucket.begin) * sizes_.accumulate);
+    if (!shared) return;
+    for (const architecture::Bucket& bucket : buckets)
+      if (bucket.begin < placement.elements)
+        add("data", "weights: all-gather", replicas, 1,
+            (bucket.end - bucket.begin) * sizes_.element);
+    add("data", "gradient norm: all-reduce", replicas, 1, norm_blocks() * 8);
+  }
+
+  /// Blocks of the arrays that this rank counts in the norm.
+  std::int64_t norm_blocks() const {
+    std::int64_t blocks = 0;
+    for (const LocalArray& array : arrays_)
+      if (!array.copy && (array.split || shard_.tensor_rank == 0))
+        blocks += parts(array.elements(), norm_block);
+    return blocks;
   }
 
   void tied() {

@@ -39,11 +39,7 @@ RankParts<P>::RankParts(const deck::Config& config, const architecture::Architec
   const schedule::Needs needs =
       training ? plan::training_needs(*program)[rank] : plan::evaluation_needs(layout)[rank];
   slots = std::max(1, needs.slots);
-  if (training) {
-    optimizer.emplace(config.optimizer, architecture, parameters, grid.model());
-    reducer.emplace(data, parameters.all_gradients(),
-                    parameters.gradient_buckets(config.parallel.bucket_bytes));
-  }
+  if (training) make_optimizer(config, architecture, grid);
   model.emplace(
       architecture, parameters, axis,
       typename model::RankModel<P>::Shape{config.batch.micro, slots, training, needs.split_backward,
@@ -52,6 +48,25 @@ RankParts<P>::RankParts(const deck::Config& config, const architecture::Architec
       pipeline, axis, parameters.shard(), config.model.hidden,
       typename Transfers<T>::Buffers{needs.received_activations, needs.received_gradients,
                                      needs.send_buffers, training});
+}
+
+template <class P>
+void RankParts<P>::make_optimizer(const deck::Config& config,
+                                  const architecture::Architecture& architecture,
+                                  grid::Grid& grid) {
+  const bool shared = config.parallel.distributed_optimizer && data.size() > 1;
+  const auto buckets = parameters.gradient_buckets(config.parallel.bucket_bytes, data.size());
+  const auto& arrays = parameters.local_arrays();
+  const architecture::Placement& placement = parameters.placement();
+  auto state = shared ? architecture::owned_state(arrays, placement, buckets, data.rank())
+                      : architecture::whole_state(arrays, placement);
+  const std::int64_t capacity =
+      shared ? architecture::most_state_elements(arrays, placement, buckets, data.size())
+             : state.elements;
+  optimizer.emplace(config.optimizer, architecture, parameters, grid.model(), data,
+                    std::move(state), capacity);
+  reducer.emplace(data, parameters.all_gradients(), buckets, shared);
+  if (shared) weight_gather.emplace(data, parameters.all_weights(), buckets);
 }
 
 template struct RankParts<model::Fp32>;

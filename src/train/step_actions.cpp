@@ -183,6 +183,7 @@ void StepActions<P>::gradient_norm(const Step&) {
 template <class P>
 void StepActions<P>::optimizer_step(const Step&) {
   parts_.optimizer->step(exec_, step_, optim::learning_rate(config_.optimizer, step_));
+  if (parts_.weight_gather) parts_.weight_gather->run(exec_);
 }
 
 template class StepActions<model::Fp32>;

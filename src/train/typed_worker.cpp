@@ -176,9 +176,18 @@ std::vector<checkpoint::SliceView> TypedWorker<P>::share() {
   for (const auto& part : mine) slices.push_back(slice_of(exec_, entries[part.local].weight, part));
   if (!parts_.optimizer) return slices;
   const auto state = parts_.optimizer->state();
-  for (const std::size_t moment : {0u, 1u})
-    for (const auto& part : mine)
-      slices.push_back(slice_of(exec_, state[2 * part.local + moment], part));
+  const auto moments = {&optim::Optimizer<P>::State::first_moment,
+                        &optim::Optimizer<P>::State::second_moment};
+  for (const auto moment : moments)
+    if (parts_.weight_gather) {  // each replica has a part of its own
+      for (const auto& block : state)
+        if (architecture::writes_state(parts_.parameters.shard(), arrays[block.local]))
+          slices.push_back(slice_of(exec_, block.*moment,
+                                    {0, (block.*moment).offset, (block.*moment).extent, 0}));
+    } else {
+      for (const auto& part : mine)
+        slices.push_back(slice_of(exec_, state[part.local].*moment, part));
+    }
   return slices;
 }
 
@@ -186,7 +195,10 @@ template <class P>
 void TypedWorker<P>::load(const checkpoint::Reader& reader) {
   load_weights(exec_, reader, architecture_, parts_.parameters);
   if (parts_.optimizer)
-    for (const auto& tensor : parts_.optimizer->state()) load_array(exec_, reader, tensor);
+    for (const auto& block : parts_.optimizer->state()) {
+      load_array(exec_, reader, block.first_moment);
+      load_array(exec_, reader, block.second_moment);
+    }
 }
 
 template <class P>

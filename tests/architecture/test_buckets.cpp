@@ -31,9 +31,13 @@ TEST(Buckets, HoldEveryGradientOnceAndAreCutAlikeWhereTensorRanksHoldTheSame) {
             const auto arrays = local_arrays(a, shard);
             const Placement placement = place(a, shard, arrays);
             std::vector<int> times(static_cast<std::size_t>(placement.gradient_elements), 0);
-            for (const Bucket& b : gradient_buckets(a, shard, arrays, placement, most)) {
-              EXPECT_LE(b.end - b.begin, most);
+            for (const Bucket& b : gradient_buckets(a, shard, arrays, placement, most, 3)) {
+              EXPECT_LE(b.end - b.begin, std::max(most, norm_block));
               EXPECT_FALSE(b.layers.empty());
+              EXPECT_EQ(b.bounds.size(), 4u);
+              EXPECT_EQ(b.bounds.front(), b.begin);
+              EXPECT_EQ(b.bounds.back(), b.end);
+              EXPECT_TRUE(std::ranges::is_sorted(b.bounds));
               for (std::int64_t i = b.begin; i < b.end; ++i) ++times[static_cast<std::size_t>(i)];
               if (b.begin >= placement.replicated && b.end <= placement.elements)
                 replicated[static_cast<std::size_t>(t)].insert(

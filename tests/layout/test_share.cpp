@@ -70,6 +70,22 @@ TEST(Share, AnArrayIsCutIntoFewBlocks) {
   EXPECT_EQ(share(one, 1, 0).size(), 1u);
 }
 
+TEST(Blocks, HoldAnyRunOfElementsInOrder) {
+  const Extents shape{3, 4, 5};
+  for (std::int64_t begin = 0; begin <= 60; ++begin)
+    for (std::int64_t end = begin; end <= 60; ++end) {
+      std::int64_t next = begin;
+      const auto found = blocks(0, shape, begin, end);
+      EXPECT_LE(found.size(), 5u);
+      for (const Block& block : found) {
+        EXPECT_EQ(block.first, next);
+        for (const std::int64_t element : elements_of(block, shape)) EXPECT_EQ(element, next++);
+      }
+      EXPECT_EQ(next, end);
+    }
+  EXPECT_THROW(blocks(0, shape, 10, 61), Error);
+}
+
 TEST(Share, HoldsModelsOfAMillionTimesAMillionElements) {
   const std::vector<Extents> large{{1 << 20, 1 << 20}, {std::int64_t{1} << 50}};
   std::int64_t all = 0;

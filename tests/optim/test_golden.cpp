@@ -42,7 +42,9 @@ struct Rig {
         architecture(architecture::describe(golden_model())),
         parameters(architecture, architecture::whole_model(architecture), true),
         self(grid::Communicator::self()),
-        optimizer(golden_optimizer(), architecture, parameters, *self),
+        optimizer(golden_optimizer(), architecture, parameters, *self, *self,
+                  architecture::whole_state(parameters.local_arrays(), parameters.placement()),
+                  parameters.placement().elements),
         stage(architecture, parameters, {micro_batch, 1, true, split_backward}) {
     set_golden_weights(parameters);
   }

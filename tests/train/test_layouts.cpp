@@ -39,11 +39,13 @@ struct Layout {
   bool sequence_parallel = false;
   bool tied = true;
   Recompute recompute = Recompute::none;
+  bool distributed = false;
 
   std::string name() const {
     return text("tensor ", tensor, " · pipeline ", pipeline, " · data ", data, ", ", schedule,
                 ", chunks ", chunks, sequence_parallel ? ", sequence parallel" : "",
-                tied ? ", tied" : ", untied", ", recompute ", name_of(recompute));
+                tied ? ", tied" : ", untied", ", recompute ", name_of(recompute),
+                distributed ? ", distributed optimizer" : "");
   }
   std::vector<std::string> overrides() const {
     return {"model.layers=5",
@@ -55,6 +57,7 @@ struct Layout {
             "parallel.schedule=" + schedule,
             text("parallel.chunks=", chunks),
             text("parallel.recompute=", name_of(recompute)),
+            text("parallel.distributed_optimizer=", distributed ? "true" : "false"),
             text("parallel.sequence_parallel=", sequence_parallel ? "true" : "false"),
             "parallel.bucket_bytes=20000"};
   }
@@ -140,7 +143,7 @@ TEST_F(Layouts, GiveTheAnswerOfOneRank) {
 }
 
 /// Same tensor and data size, micro-batch and machine: the same bits, whatever the schedule, the
-/// chunks, the size of the pipeline and what is computed again.
+/// chunks, the size of the pipeline, what is computed again and who keeps the optimizer's state.
 TEST_F(Layouts, SchedulesChunksPipelinesAndRecomputationGiveTheSameBits) {
   const int ranks = runtime().ranks();
   struct Fixed {
@@ -149,12 +152,17 @@ TEST_F(Layouts, SchedulesChunksPipelinesAndRecomputationGiveTheSameBits) {
     bool sequence_parallel;
     bool tied;
   };
-  for (const Fixed f : {Fixed{1, 1, false, true}, {2, 1, true, false}, {1, 2, false, false}}) {
+  for (const Fixed f : {Fixed{1, 1, false, true},
+                        {2, 1, true, false},
+                        {1, 2, false, true},
+                        {2, 2, true, false},
+                        {1, 3, false, true}}) {
     if (ranks % (f.tensor * f.data) != 0) continue;
     const Layout reference{f.tensor, 1, f.data, "1f1b", 1, f.sequence_parallel, f.tied};
     std::vector<Layout> others;
     for (const Recompute recompute : {Recompute::selective, Recompute::full})
-      others.push_back({f.tensor, 1, f.data, "1f1b", 1, f.sequence_parallel, f.tied, recompute});
+      others.push_back({f.tensor, 1, f.data, "1f1b", 1, f.sequence_parallel, f.tied, recompute,
+                        recompute == Recompute::full});
     for (int pipeline = 2; pipeline <= 4 && f.tensor * pipeline * f.data <= ranks; ++pipeline)
       for (const auto& [schedule, chunks, recompute] :
            std::vector<std::tuple<std::string, int, Recompute>>{{"gpipe", 1, Recompute::none},
@@ -162,8 +170,8 @@ TEST_F(Layouts, SchedulesChunksPipelinesAndRecomputationGiveTheSameBits) {
                                                                 {"interleaved", 3, Recompute::full},
                                                                 {"zb-h1", 1, Recompute::none},
                                                                 {"zb-h1", 1, Recompute::full}})
-        others.push_back(
-            {f.tensor, pipeline, f.data, schedule, chunks, f.sequence_parallel, f.tied, recompute});
+        others.push_back({f.tensor, pipeline, f.data, schedule, chunks, f.sequence_parallel, f.tied,
+                          recompute, recompute == Recompute::none});
     const auto on_ranks = [&](const Layout& layout) {
       const int used = layout.tensor * layout.pipeline * layout.data;
       const auto part =

@@ -17,6 +17,7 @@ struct Case {
   bool sequence_parallel;
   bool tied;
   const char* recompute = "none";
+  bool distributed = false;
 };
 
 class Plan : public ::testing::Test {
@@ -30,14 +31,15 @@ class Plan : public ::testing::Test {
         for (const Case& c :
              {Case{"1f1b", 1, false, true}, Case{"interleaved", 2, true, true},
               Case{"zb-h1", 1, true, false}, Case{"gpipe", 1, false, false},
-              Case{"1f1b", 1, true, true, "selective"}, Case{"1f1b", 1, false, true, "full"},
-              Case{"zb-h1", 1, true, true, "full"}}) {
+              Case{"1f1b", 1, true, true, "selective", true}, Case{"1f1b", 1, false, true, "full"},
+              Case{"zb-h1", 1, true, true, "full", true}}) {
           const deck::Config config = small_config(
               12, 1, ranks,
               {"model.layers=5", "model.heads=6", "model.sequence=61",
                text("model.tied_embeddings=", c.tied ? "true" : "false"),
                text("parallel.tensor=", tensor), text("parallel.pipeline=", pipeline),
                text("parallel.schedule=", c.schedule), text("parallel.recompute=", c.recompute),
+               text("parallel.distributed_optimizer=", c.distributed ? "true" : "false"),
                text("parallel.chunks=", c.chunks),
                text("parallel.sequence_parallel=", c.sequence_parallel ? "true" : "false"),
                "parallel.bucket_bytes=20000"});

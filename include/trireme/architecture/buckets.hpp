@@ -15,14 +15,19 @@ struct Bucket {
   /// Those that have elements in it, −1: the embedding, L: the head. Complete when all of them have
   /// been passed backward.
   std::vector<std::int64_t> layers;
+  /// Where it is cut for the distributed optimizer: data rank r owns [bounds[r], bounds[r + 1]).
+  std::vector<std::int64_t> bounds;
 };
 
-/// Buckets of at most `most_elements`, cut by position alone, within one stage and within the
-/// arrays that the tensor axis cuts or does not: so every rank of the data axis cuts alike, and
-/// replicated arrays are cut alike on all tensor ranks. From each run's end backward, as backward
-/// passes complete them.
+/// Buckets of about `most_elements`, and never less than one block of the norm, whose blocks they
+/// do not cut; by position alone, within one stage, within the arrays that the tensor axis cuts or
+/// does not, and each token table of tied embeddings by itself: so every rank of the data axis cuts
+/// alike, replicated arrays are cut alike on all tensor ranks, and both gradients of a tied table
+/// are. From each run's end backward, as backward passes complete them. `data_ranks` for the
+/// bounds.
 std::vector<Bucket> gradient_buckets(const Architecture& architecture, const Shard& shard,
                                      const std::vector<LocalArray>& arrays,
-                                     const Placement& placement, std::int64_t most_elements);
+                                     const Placement& placement, std::int64_t most_elements,
+                                     int data_ranks);
 
 }  // namespace trireme::architecture

@@ -26,4 +26,8 @@ std::vector<SavedPart> saved_parts(const Architecture& architecture, const Shard
                                    const std::vector<LocalArray>& arrays, int data_size,
                                    int data_rank);
 
+/// Whether a rank writes a block of the distributed optimizer's state: of those that hold the same
+/// block, one does.
+bool writes_state(const Shard& shard, const LocalArray& array);
+
 }  // namespace trireme::architecture

@@ -13,6 +13,10 @@ using Micro = int;  ///< Micro-batch of a step, 0 … m−1 on each data-paralle
 using Bytes = std::int64_t;
 using Seconds = double;
 
+/// Elements of an array whose squares are summed at a time: the blocks of the gradient's norm, and
+/// where the distributed optimizer may cut an array.
+inline constexpr std::int64_t norm_block = 4096;
+
 /// How a number is stored. The order is part of the checkpoint format: append only.
 enum class DType : std::uint8_t { fp64, fp32, bf16, fp16, int64, int32, uint32, uint16, uint8 };
 

@@ -46,6 +46,7 @@ struct ParallelConfig {
   std::string program;      ///< file of a program written by hand, where schedule is `file`
   bool sequence_parallel = false;
   Recompute recompute = Recompute::none;
+  bool distributed_optimizer = false;
   std::int64_t bucket_bytes = 0;  ///< of gradients, per all-reduce
   bool operator==(const ParallelConfig&) const = default;
 };

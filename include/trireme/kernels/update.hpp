@@ -1,5 +1,6 @@
 #pragma once
 
+#include <trireme/base/types.hpp>
 #include <trireme/kernels/lanes.hpp>
 #include <trireme/tensor/views.hpp>
 
@@ -31,7 +32,7 @@ void adamw_update(const Exec& exec, View1<Real> weight, View1<Real> m, View1<Rea
 
 /// Elements that go into one partial sum of squares. Fixed: the norm is part of what no layout may
 /// change.
-inline constexpr std::int64_t norm_block = 4096;
+using trireme::norm_block;
 inline constexpr std::int64_t norm_blocks(std::int64_t n) {
   return (n + norm_block - 1) / norm_block;
 }

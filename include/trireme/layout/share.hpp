@@ -21,6 +21,11 @@ struct Block {
   bool operator==(const Block&) const = default;
 };
 
+/// Elements [begin, end) of an array of this extent, in at most 2 a - 1 blocks for a axes, in
+/// order; `array` is their number.
+std::vector<Block> blocks(std::size_t array, const Extents& extent, std::int64_t begin,
+                          std::int64_t end);
+
 /// Part `i` of `parts` of arrays of these extents, taken as one sequence of elements: the parts
 /// hold each element once and differ by no more than two rows of a last axis. Of an array of a axes
 /// a part holds at most 2 a - 3 blocks (one, if a < 3). No axes: a scalar.

@@ -65,8 +65,11 @@ class Parameters {
   View1<Gradient> gradient(const std::string& name, std::int64_t elements) const;
 
   View1<Gradient> all_gradients() const { return all_gradients_; }
-  /// How the gradients are cut for their sums over the data axis.
-  std::vector<architecture::Bucket> gradient_buckets(std::int64_t bucket_bytes) const;
+  /// How the gradients are cut for their sums over the data axis of so many ranks.
+  std::vector<architecture::Bucket> gradient_buckets(std::int64_t bucket_bytes,
+                                                     int data_ranks) const;
+  const std::vector<architecture::LocalArray>& local_arrays() const { return local_; }
+  View1<Compute> all_weights() const { return all_weights_; }
   /// The gradients of a stage's arrays that all tensor ranks hold alike: one run of the arena.
   View1<Gradient> replicated_gradients(Stage stage) const;
   /// Second gradient of tied embeddings, of the logits, where this rank has look-up and logits:

@@ -9,15 +9,25 @@
 
 namespace trireme::optim {
 
+/// Elements of a bucket that each data rank owns, and where those of one rank lie in it.
+std::vector<std::int64_t> counts(const architecture::Bucket& bucket);
+template <class T>
+View1<T> own_part(View1<T> all, const architecture::Bucket& bucket, int rank) {
+  const auto r = static_cast<std::size_t>(rank);
+  return View1<T>(all.data() + (bucket.bounds[r] - bucket.begin),
+                  static_cast<std::size_t>(bucket.bounds[r + 1] - bucket.bounds[r]));
+}
+
 /// Sums the gradient arena over the data axis in buckets, each started as soon as the backward pass
 /// has completed all that lies in it, so that it overlaps the rest (Li et al. 2020, "PyTorch
 /// Distributed").
 template <class G>
 class GradientReducer {
  public:
-  /// `gradients` and `communicator` must outlive this.
+  /// `gradients` and `communicator` must outlive this. `scatter`: each rank gets the sums of its
+  /// own parts of the buckets alone, the rest of its gradients is worth nothing then.
   GradientReducer(grid::Communicator& communicator, View1<G> gradients,
-                  std::vector<architecture::Bucket> buckets);
+                  std::vector<architecture::Bucket> buckets, bool scatter);
 
   /// A new step: nothing is complete yet.
   void begin();
@@ -33,9 +43,13 @@ class GradientReducer {
     grid::Request request;
   };
 
+  grid::Request start(const Exec& exec, std::size_t bucket) const;
+
   grid::Communicator& communicator_;
   View1<G> gradients_;
   std::vector<architecture::Bucket> buckets_;
+  bool scatter_;
+  std::vector<std::vector<std::int64_t>> counts_;  ///< per bucket
   std::vector<Running> running_;
 };
 

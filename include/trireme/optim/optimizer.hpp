@@ -1,5 +1,6 @@
 #pragma once
 
+#include <trireme/architecture/state.hpp>
 #include <trireme/deck/config.hpp>
 #include <trireme/grid/communicator.hpp>
 #include <trireme/model/parameters.hpp>
@@ -19,10 +20,21 @@ class Optimizer {
  public:
   using Master = typename P::Master;
 
-  /// `model_group`: the ranks that hold one copy of the model among them. `parameters` and
-  /// `model_group` must outlive this.
+  /// The state of a block of a local array.
+  struct State {
+    std::size_t local = 0;  ///< number in the registry
+    NamedTensor<Master> first_moment;
+    NamedTensor<Master> second_moment;
+  };
+
+  /// `model_group`: the ranks that hold one copy of the model among them; `data_group`: its
+  /// replicas, each of which holds the state that `placement` says, in arenas of `capacity`
+  /// elements. Where that is not all of it, a replica knows the gradients of its own parts alone,
+  /// and updates these. `parameters` and the groups must outlive this.
   Optimizer(const deck::OptimizerConfig& config, const architecture::Architecture& architecture,
-            model::Parameters<P>& parameters, grid::Communicator& model_group);
+            model::Parameters<P>& parameters, grid::Communicator& model_group,
+            grid::Communicator& data_group, architecture::StatePlacement placement,
+            std::int64_t capacity);
 
   void zero_gradients(const Exec& exec) const;
 
@@ -33,7 +45,7 @@ class Optimizer {
   /// Norm of all gradients of the model: squares summed over fixed blocks of 4096 elements of each
   /// array, blocks added up array by array (and by tensor rank, of arrays that are cut), and these
   /// sums in registry order wherever they are held. Replicated arrays count once. Collective among
-  /// `model_group`.
+  /// `model_group` and `data_group`.
   void find_norm(const Exec& exec) const;
 
   /// The update of step `step` ≥ 1 with gradients scaled by min(1, clip_norm / norm), with the norm
@@ -43,27 +55,31 @@ class Optimizer {
   /// The norm last found, before clipping. [1], on the device; the same on all ranks.
   View1<double> gradient_norm() const { return norm_; }
 
-  /// First and second moments of the registry's entries, in their order, "optimizer.first_moment.
-  /// <array>" and "optimizer.second_moment.<array>".
-  std::vector<NamedTensor<Master>> state() const;
+  /// First and second moments of the blocks held here, in order of the registry,
+  /// "optimizer.first_moment.<array>" and "optimizer.second_moment.<array>".
+  std::vector<State> state() const;
 
   std::int64_t state_bytes() const { return state_.capacity(); }
 
  private:
   using Entry = typename model::Parameters<P>::Entry;
 
-  View1<Master> part(View1<Master> all, const Entry& entry) const;
+  NamedTensor<Master> tensor(const char* prefix, View1<Master> all,
+                             const architecture::StateBlock& block) const;
   bool counted(const Entry& entry) const;
   void lay_out_sums(std::int64_t arrays);
 
   deck::OptimizerConfig config_;
   model::Parameters<P>& parameters_;
   grid::Communicator& model_group_;
+  grid::Communicator& data_group_;
+  architecture::StatePlacement placement_;
   Arena state_;
   Arena scalars_;
   View1<Master> first_moment_;
   View1<Master> second_moment_;
-  View1<double> partial_;  // [blocks of the arrays that this rank counts] sums of squares
+  View1<double> partial_;  // [blocks of the arrays that this rank counts] sums of squares, of those
+                           // that another replica owns 0
   View1<std::int64_t> block_begins_, block_ends_;  // [those blocks] in the gradient arena
   View1<double> sums_;                             // [arrays · tensor ranks]
   View1<std::int64_t> ends_;                       // [arrays · tensor ranks] of each sum's blocks

@@ -31,7 +31,9 @@ struct TrafficRow {
 ///   pipeline  Narayanan et al. 2021 (arXiv 2104.04473), section 4.1: each tensor rank sends its
 ///   1/t
 ///             of [T, D] to the next stage, and the receiver gathers.
-///   data      every gradient once, in buckets.
+///   data      every gradient once, in buckets; with distributed_optimizer Rajbhandari et al. 2020
+///             (arXiv 1910.02054): reduce-scatters, all-gathers of the weights, and the norm's
+///             blocks.
 ///   tied      the token table's gradient, between its first and its last stage.
 ///   model     squares of the gradient's norm.
 std::vector<TrafficRow> step_traffic(const deck::Config& config,

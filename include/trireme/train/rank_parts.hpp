@@ -5,6 +5,7 @@
 #include <trireme/model/rank_model.hpp>
 #include <trireme/optim/gradient_reducer.hpp>
 #include <trireme/optim/optimizer.hpp>
+#include <trireme/optim/weight_gather.hpp>
 #include <trireme/schedule/program.hpp>
 #include <trireme/train/transfers.hpp>
 
@@ -24,6 +25,9 @@ struct RankParts {
   RankParts(const RankParts&) = delete;
   RankParts& operator=(const RankParts&) = delete;
 
+  void make_optimizer(const deck::Config& config, const architecture::Architecture& architecture,
+                      grid::Grid& grid);
+
   grid::Communicator& data;
   grid::Communicator& pipeline;
   grid::Communicator& tensor;
@@ -36,6 +40,7 @@ struct RankParts {
   std::optional<Transfers<T>> transfers;
   std::optional<optim::Optimizer<P>> optimizer;
   std::optional<optim::GradientReducer<typename P::Gradient>> reducer;
+  std::optional<optim::WeightGather<T>> weight_gather;  ///< of the distributed optimizer
 };
 
 extern template struct RankParts<model::Fp32>;

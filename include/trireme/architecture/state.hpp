@@ -1,0 +1,44 @@
+#pragma once
+
+#include <trireme/architecture/buckets.hpp>
+
+#include <cstdint>
+#include <vector>
+
+namespace trireme::architecture {
+
+/// A block of a local array whose optimizer state a rank holds, contiguous in the array's memory.
+struct StateBlock {
+  std::size_t local = 0;             ///< number in the list of local arrays
+  std::vector<std::int64_t> offset;  ///< in the global array
+  std::vector<std::int64_t> extent;
+  std::int64_t first = 0;  ///< element of the local array's memory at which it begins
+  std::int64_t state = 0;  ///< and of the arenas of the optimizer's state
+
+  std::int64_t elements() const;
+};
+
+/// Which optimizer state a rank holds: of all its arrays, or with the distributed optimizer
+/// (Rajbhandari et al. 2020, "ZeRO", stage 1) of its part of every bucket.
+struct StatePlacement {
+  std::vector<StateBlock> blocks;    ///< in order of the local arrays
+  std::vector<layout::Slice> owned;  ///< of the arena of the weights, ascending, not adjacent
+  std::int64_t elements = 0;         ///< of an arena of the state
+  bool whole = true;                 ///< of all arrays
+
+  /// Whether element `at` of the arena of the weights is among the owned.
+  bool owns(std::int64_t at) const;
+};
+
+/// Everything: at the places of the weights.
+StatePlacement whole_state(const std::vector<LocalArray>& arrays, const Placement& placement);
+
+/// What data rank `data_rank` owns by the bounds of the buckets.
+StatePlacement owned_state(const std::vector<LocalArray>& arrays, const Placement& placement,
+                           const std::vector<Bucket>& buckets, int data_rank);
+
+/// Elements of an arena of the state on the data rank that owns most.
+std::int64_t most_state_elements(const std::vector<LocalArray>& arrays, const Placement& placement,
+                                 const std::vector<Bucket>& buckets, int data_size);
+
+}  // namespace trireme::architecture

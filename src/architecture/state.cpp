@@ -1,0 +1,86 @@
+#include <trireme/architecture/state.hpp>
+#include <trireme/layout/share.hpp>
+
+#include <algorithm>
+
+namespace trireme::architecture {
+namespace {
+
+constexpr std::int64_t unit = 32;  // as arrays in an arena
+std::int64_t round_up(std::int64_t n) {
+  return (n + unit - 1) / unit * unit;
+}
+
+/// The owned parts of all buckets in the arena of the weights, joined where they touch.
+std::vector<layout::Slice> owned_slices(const Placement& placement,
+                                        const std::vector<Bucket>& buckets, int data_rank) {
+  const auto r = static_cast<std::size_t>(data_rank);
+  std::vector<layout::Slice> slices;
+  for (const Bucket& b : buckets)
+    if (b.begin < placement.elements && b.bounds[r] < b.bounds[r + 1])
+      slices.push_back({b.bounds[r], b.bounds[r + 1] - b.bounds[r]});
+  std::ranges::sort(slices, {}, &layout::Slice::offset);
+  std::vector<layout::Slice> joined;
+  for (const layout::Slice& s : slices)
+    if (!joined.empty() && joined.back().end() == s.offset)
+      joined.back().extent += s.extent;
+    else
+      joined.push_back(s);
+  return joined;
+}
+
+}  // namespace
+
+std::int64_t StateBlock::elements() const {
+  std::int64_t n = 1;
+  for (const std::int64_t e : extent) n *= e;
+  return n;
+}
+
+bool StatePlacement::owns(std::int64_t at) const {
+  const auto behind =
+      std::ranges::partition_point(owned, [&](const layout::Slice& s) { return s.offset <= at; });
+  return behind != owned.begin() && at < (behind - 1)->end();
+}
+
+StatePlacement whole_state(const std::vector<LocalArray>& arrays, const Placement& placement) {
+  StatePlacement state{{}, {{0, placement.elements}}, placement.elements, true};
+  for (std::size_t local = 0; local < arrays.size(); ++local)
+    state.blocks.push_back(
+        {local, arrays[local].offset, arrays[local].extent, 0, placement.offset[local]});
+  return state;
+}
+
+StatePlacement owned_state(const std::vector<LocalArray>& arrays, const Placement& placement,
+                           const std::vector<Bucket>& buckets, int data_rank) {
+  StatePlacement state{{}, owned_slices(placement, buckets, data_rank), 0, false};
+  for (std::size_t local = 0; local < arrays.size(); ++local) {
+    const LocalArray& array = arrays[local];
+    const std::int64_t begin = placement.offset[local];
+    const std::int64_t end = begin + array.elements();
+    auto slice = std::ranges::partition_point(
+        state.owned, [&](const layout::Slice& s) { return s.end() <= begin; });
+    for (; slice != state.owned.end() && slice->offset < end; ++slice) {
+      const std::int64_t from = std::max(begin, slice->offset) - begin;
+      const std::int64_t to = std::min(end, slice->end()) - begin;
+      for (layout::Block& block : layout::blocks(local, array.extent, from, to)) {
+        for (std::size_t a = 0; a < block.offset.size(); ++a) block.offset[a] += array.offset[a];
+        const std::int64_t elements = block.elements();
+        state.blocks.push_back(
+            {local, std::move(block.offset), std::move(block.extent), block.first, state.elements});
+        state.elements += round_up(elements);
+      }
+    }
+  }
+  return state;
+}
+
+std::int64_t most_state_elements(const std::vector<LocalArray>& arrays, const Placement& placement,
+                                 const std::vector<Bucket>& buckets, int data_size) {
+  std::int64_t most = 0;
+  for (int rank = 0; rank < data_size; ++rank)
+    most = std::max(most, owned_state(arrays, placement, buckets, rank).elements);
+  return most;
+}
+
+}  // namespace trireme::architecture

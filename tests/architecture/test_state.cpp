@@ -1,0 +1,119 @@
+#include <trireme/architecture/state.hpp>
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+namespace trireme::architecture {
+namespace {
+
+Architecture model(bool tied) {
+  deck::ModelConfig m;
+  m.layers = 5;
+  m.hidden = 72;
+  m.heads = 6;
+  m.feed_forward = 290;
+  m.sequence = 16;
+  m.vocabulary = 1610;
+  m.tied_embeddings = tied;
+  return describe(m);
+}
+
+struct Rank {
+  Shard shard;
+  std::vector<LocalArray> arrays;
+  Placement placement;
+  std::vector<Bucket> buckets;
+
+  Rank(const Architecture& a, int pipeline_size, int pipeline, int tensor, int replicas,
+       std::int64_t most)
+      : shard(make_shard(a, pipeline_size, 1, pipeline, 2, tensor)),
+        arrays(local_arrays(a, shard)),
+        placement(place(a, shard, arrays)),
+        buckets(gradient_buckets(a, shard, arrays, placement, most, replicas)) {}
+};
+
+TEST(State, ReplicasOwnEveryElementOnceInWholeBlocksOfTheNorm) {
+  for (const bool tied : {true, false})
+    for (const int replicas : {2, 3, 7})
+      for (const std::int64_t most : {1, 10000, 1 << 20}) {
+        const Architecture a = model(tied);
+        const Rank rank(a, 1, 0, 1, replicas, most);
+        std::vector<std::vector<int>> owner;
+        for (const LocalArray& array : rank.arrays)
+          owner.emplace_back(static_cast<std::size_t>(array.elements()), -1);
+        std::int64_t largest = 0;
+        for (int r = 0; r < replicas; ++r) {
+          const auto state = owned_state(rank.arrays, rank.placement, rank.buckets, r);
+          largest = std::max(largest, state.elements);
+          std::int64_t end = 0;
+          for (const StateBlock& block : state.blocks) {
+            EXPECT_GE(block.state, end) << "blocks do not overlap";
+            end = block.state + block.elements();
+            for (std::int64_t e = block.first; e < block.first + block.elements(); ++e) {
+              int& by = owner[block.local][static_cast<std::size_t>(e)];
+              EXPECT_EQ(by, -1);
+              by = r;
+              EXPECT_TRUE(state.owns(rank.placement.offset[block.local] + e));
+            }
+          }
+          EXPECT_LE(end, state.elements);
+        }
+        for (const auto& array : owner)
+          for (std::size_t e = 0; e < array.size(); ++e) {
+            ASSERT_GE(array[e], 0);
+            EXPECT_EQ(array[e], array[e / norm_block * norm_block]);
+          }
+        EXPECT_EQ(most_state_elements(rank.arrays, rank.placement, rank.buckets, replicas),
+                  largest);
+      }
+}
+
+TEST(State, FirstAndLastStageOwnTheSamePartsOfATiedTable) {
+  const Architecture a = model(true);
+  const Rank first(a, 2, 0, 0, 3, 30000);
+  const Rank last(a, 2, 1, 0, 3, 30000);
+  const auto parts = [](const Rank& rank, int r) {
+    std::vector<std::pair<std::int64_t, std::int64_t>> found;
+    for (const auto& block : owned_state(rank.arrays, rank.placement, rank.buckets, r).blocks)
+      if (rank.arrays[block.local].number == 0) found.emplace_back(block.first, block.elements());
+    return found;
+  };
+  std::size_t all = 0;
+  for (int r = 0; r < 3; ++r) {
+    EXPECT_EQ(parts(first, r), parts(last, r));
+    all += parts(first, r).size();
+  }
+  EXPECT_GT(all, 1u);
+}
+
+TEST(State, BothGradientsOfATiedTableAreCutAlike) {
+  const Architecture a = model(true);
+  const Rank rank(a, 1, 0, 0, 3, 2000);
+  std::vector<std::int64_t> look_up, logits;
+  for (const Bucket& b : rank.buckets)
+    for (const std::int64_t bound : b.bounds) {
+      if (b.begin >= rank.placement.tied_offset)
+        logits.push_back(bound - rank.placement.tied_offset);
+      else if (b.end <= rank.placement.offset[0] + rank.arrays[0].elements())
+        look_up.push_back(bound - rank.placement.offset[0]);
+    }
+  EXPECT_EQ(look_up, logits);
+  EXPECT_FALSE(logits.empty());
+}
+
+TEST(State, WithoutSharingEveryRankHoldsAllAtThePlacesOfTheWeights) {
+  const Architecture a = model(true);
+  const Rank rank(a, 1, 0, 0, 1, 5000);
+  const auto state = whole_state(rank.arrays, rank.placement);
+  EXPECT_TRUE(state.whole);
+  EXPECT_EQ(state.elements, rank.placement.elements);
+  ASSERT_EQ(state.blocks.size(), rank.arrays.size());
+  for (const StateBlock& block : state.blocks) {
+    EXPECT_EQ(block.state, rank.placement.offset[block.local]);
+    EXPECT_EQ(block.elements(), rank.arrays[block.local].elements());
+  }
+}
+
+}  // namespace
+}  // namespace trireme::architecture
