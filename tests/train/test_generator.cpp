@@ -89,7 +89,25 @@ TEST(Metrics, ARestartedRunReadsAsOne) {
   EXPECT_EQ(steps("metrics.jsonl"), "1 2 3 4 5 6 ");
   write(std::nullopt, 1, 2);
   EXPECT_EQ(steps("metrics.jsonl"), "1 2 ");
-  EXPECT_EQ(steps("metrics.previous.jsonl"), "1 2 3 4 5 6 ");
+  EXPECT_EQ(steps("metrics.previous-1.jsonl"), "1 2 3 4 5 6 ");
+  write(std::nullopt, 1, 1);
+  EXPECT_EQ(steps("metrics.previous-1.jsonl"), "1 2 3 4 5 6 ") << "nothing is overwritten";
+  EXPECT_EQ(steps("metrics.previous-2.jsonl"), "1 2 ");
+}
+
+TEST(Metrics, ALineTornByAKillGoesAwayWhereverItWasCut) {
+  Metrics m;
+  const trireme::testing::TemporaryFolder folder;
+  std::string whole;
+  for (m.step = 8; m.step <= 9; ++m.step) whole += to_json(m) + "\n";
+  const std::string last = to_json(m);  // step 10, which begins like step 1
+  for (std::size_t cut = 0; cut <= last.size(); ++cut) {
+    folder.write("metrics.jsonl", whole + last.substr(0, cut));
+    MetricsFile(folder.path().string(), 10).write({.step = 11});
+    const std::string found = read_file(folder.file("metrics.jsonl"));
+    const std::string kept = whole + (cut == last.size() ? last + "\n" : "");
+    EXPECT_EQ(found, kept + to_json({.step = 11}) + "\n") << cut;
+  }
 }
 
 }  // namespace

@@ -37,7 +37,7 @@ class Worker {
  public:
   virtual ~Worker() = default;
 
-  /// Initial weights from the deck's seed.
+  /// Initial weights from the deck's seed and an optimizer's initial state, whatever was there.
   virtual void initialise() = 0;
   /// Queues step `step` ≥ 1 on the global samples of that step.
   virtual void train_step(std::int64_t step, const data::Samples& samples) = 0;
@@ -56,6 +56,8 @@ class Worker {
   /// Parameters, and the optimizer's state if this worker trains: whole arrays on rank 0 of the
   /// world, nothing elsewhere. Waits. Collective.
   virtual std::vector<HostArray> save() = 0;
+  /// Reads what this rank holds of them, and verifies what it reads. Not collective. After an error
+  /// the numbers are undefined until the next load or initialise.
   virtual void load(const checkpoint::Reader& reader) = 0;
 
   virtual std::vector<plan::MemoryRow> memory() const = 0;

@@ -1,8 +1,7 @@
 #include <trireme/base/log.hpp>
-#include <trireme/checkpoint/reader.hpp>
-#include <trireme/checkpoint/verify.hpp>
 #include <trireme/commands/engine.hpp>
 #include <trireme/commands/resolve.hpp>
+#include <trireme/commands/restart.hpp>
 #include <trireme/commands/session.hpp>
 #include <trireme/grid/watchdog.hpp>
 #include <trireme/plan/memory.hpp>
@@ -16,7 +15,6 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
-#include <set>
 
 namespace trireme::commands {
 namespace {
@@ -44,23 +42,6 @@ void open_checkpoint_directory(const deck::Deck& deck) {
               deck.cite("checkpoint", "directory"), ": cannot write there (",
               error ? error.message() : std::strerror(errno),
               "); choose a folder that can be written");
-}
-
-std::string restart_folder(const deck::Deck& deck) {
-  const std::string& restart = deck.config.checkpoint.restart;
-  if (restart == "none") return "";
-  if (restart != "latest") return find_checkpoint(deck, restart);
-  std::set<std::string> damaged;  // one whose numbers are not intact is found by reading them
-  while (const auto folder = checkpoint::latest(deck.config.checkpoint.directory, damaged)) {
-    try {
-      checkpoint::verify(*folder);
-      return *folder;
-    } catch (const Error& error) {
-      log::warn(text("checkpoint ", *folder, " is passed over: ", error.what()));
-      damaged.insert(*folder);
-    }
-  }
-  return "";
 }
 
 /// Every rank builds the whole program and runs its row: they must have built the same.
@@ -109,7 +90,7 @@ ExitCode train(grid::Runtime& runtime, const TrainOptions& options) {
     }
     bytes = bytes_of_token(session.tokens->tokenizer(), config.model.vocabulary);
   });
-  const std::string restart = found_by_one(runtime, [&] { return restart_folder(session.deck); });
+  Restart restart(runtime, session.deck);
   say("data ", config.data.train, ": ", with_commas(session.tokens->tokens()), " tokens, ",
       with_commas(samples->per_epoch()), " samples of ", config.model.sequence,
       " tokens per epoch; ", config.batch.global, " per step, ", config.run.steps, " steps");
@@ -133,7 +114,7 @@ ExitCode train(grid::Runtime& runtime, const TrainOptions& options) {
        bytes, deck::resolved_toml(session.deck)},
       *worker);
   return runtime.guard([&] {
-    trainer.start(restart);
+    trainer.start(restart.load(*worker));
     return trainer.run();
   });
 }
