@@ -96,17 +96,24 @@ TEST(Metrics, ARestartedRunReadsAsOne) {
 }
 
 TEST(Metrics, ALineTornByAKillGoesAwayWhereverItWasCut) {
-  Metrics m;
   const trireme::testing::TemporaryFolder folder;
-  std::string whole;
-  for (m.step = 8; m.step <= 9; ++m.step) whole += to_json(m) + "\n";
-  const std::string last = to_json(m);  // step 10, which begins like step 1
-  for (std::size_t cut = 0; cut <= last.size(); ++cut) {
+  const auto line = [](std::int64_t step) {
+    Metrics m;
+    m.step = step;
+    return to_json(m);
+  };
+  const std::string whole = line(8) + "\n" + line(9) + "\n";
+  const std::string last = line(10);  // which begins like step 1
+  const std::size_t digit = last.find("10") + 1;
+  for (const std::size_t cut : {std::size_t{0}, std::size_t{1}, digit, digit + 1, last.size() / 2,
+                                last.size() - 1, last.size()}) {
     folder.write("metrics.jsonl", whole + last.substr(0, cut));
-    MetricsFile(folder.path().string(), 10).write({.step = 11});
-    const std::string found = read_file(folder.file("metrics.jsonl"));
-    const std::string kept = whole + (cut == last.size() ? last + "\n" : "");
-    EXPECT_EQ(found, kept + to_json({.step = 11}) + "\n") << cut;
+    Metrics next;
+    next.step = 11;
+    MetricsFile(folder.path().string(), 10).write(next);
+    EXPECT_EQ(trireme::testing::read_file(folder.file("metrics.jsonl")),
+              whole + (cut == last.size() ? last + "\n" : "") + line(11) + "\n")
+        << cut;
   }
 }
 
