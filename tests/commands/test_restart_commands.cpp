@@ -83,7 +83,11 @@ class RestartCommands : public EngineCommands {
 
 TEST_F(RestartCommands, ADeckThatContradictsTheCheckpointIsRefusedWithAllValuesAtOnce) {
   train_four_steps();
-  const std::string before = file(checkpoint(4) + "/manifest.json") + file("run/metrics.jsonl");
+  const auto left = [&] {
+    return file(checkpoint(4) + "/manifest.json") + file("run/metrics.jsonl") +
+           file("run/deck.toml");
+  };
+  const std::string before = left();
   EXPECT_EQ(restart(2,
                     "model.hidden=24 model.sequence=16 batch.global=12 precision.compute=fp64 "
                     "run.steps=6"),
@@ -97,7 +101,7 @@ TEST_F(RestartCommands, ADeckThatContradictsTheCheckpointIsRefusedWithAllValuesA
   expect_error(folder_, "[batch] global = 12 (command line), but 6" + stored);
   EXPECT_EQ(count(err(), "steps"), 0) << "no contradiction: " << err();
   EXPECT_EQ(out().find("memory per rank"), std::string::npos) << "found before memory is taken";
-  EXPECT_EQ(file(checkpoint(4) + "/manifest.json") + file("run/metrics.jsonl"), before);
+  EXPECT_EQ(left(), before);
   EXPECT_EQ(run("trireme inspect --verify " + checkpoint(4)), 0) << err();
 
   for (const char* command : {"eval", "generate"}) {

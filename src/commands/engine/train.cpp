@@ -19,29 +19,25 @@
 namespace trireme::commands {
 namespace {
 
-/// Makes the run's folder and leaves the resolved deck in it. On one rank.
-void open_directory(const deck::Deck& deck) {
-  const std::string& directory = deck.config.run.directory;
-  std::error_code error;
-  std::filesystem::create_directories(directory, error);
-  std::ofstream out(directory + "/deck.toml");
-  out << deck::resolved_toml(deck);
-  out.flush();
-  check_usage(out.good(), deck.cite("run", "directory"), ": cannot write ", directory, "/deck.toml",
-              error ? text(" (", error.message(), ")") : "",
-              "; choose a folder that can be written");
-  log::set_file(directory + "/log.txt");
-}
-
-/// So that a folder that cannot be written is found now and not at the first checkpoint.
-void open_checkpoint_directory(const deck::Deck& deck) {
-  const std::string& directory = deck.config.checkpoint.directory;
+/// Makes the folder of [section] directory. One that cannot be written is found now and not at the
+/// first checkpoint.
+void open_directory(const deck::Deck& deck, const char* section, const std::string& directory) {
   std::error_code error;
   std::filesystem::create_directories(directory, error);
   check_usage(!error && ::access(directory.c_str(), W_OK | X_OK) == 0,
-              deck.cite("checkpoint", "directory"), ": cannot write there (",
+              deck.cite(section, "directory"), ": cannot write there (",
               error ? error.message() : std::strerror(errno),
               "); choose a folder that can be written");
+}
+
+/// Leaves the resolved deck in the run's folder.
+void leave_deck(const deck::Deck& deck) {
+  const std::string path = deck.config.run.directory + "/deck.toml";
+  std::ofstream out(path);
+  out << deck::resolved_toml(deck);
+  out.flush();
+  check_usage(out.good(), deck.cite("run", "directory"), ": cannot write ", path,
+              "; choose a folder that can be written");
 }
 
 /// Every rank builds the whole program and runs its row: they must have built the same.
@@ -62,8 +58,9 @@ ExitCode train(grid::Runtime& runtime, const TrainOptions& options) {
   const deck::Config& config = session.config();
   runtime.together([&] {
     if (runtime.rank() != 0) return;
-    open_directory(session.deck);
-    open_checkpoint_directory(session.deck);
+    open_directory(session.deck, "run", config.run.directory);
+    open_directory(session.deck, "checkpoint", config.checkpoint.directory);
+    log::set_file(config.run.directory + "/log.txt");
   });
   std::optional<grid::Watchdog> watchdog;
   if (config.run.watchdog > 0) watchdog.emplace(runtime, config.run.directory, config.run.watchdog);
@@ -91,6 +88,9 @@ ExitCode train(grid::Runtime& runtime, const TrainOptions& options) {
     bytes = bytes_of_token(session.tokens->tokenizer(), config.model.vocabulary);
   });
   Restart restart(runtime, session.deck);
+  runtime.together([&] {  // not before a deck that contradicts the checkpoint is refused
+    if (runtime.rank() == 0) leave_deck(session.deck);
+  });
   say("data ", config.data.train, ": ", with_commas(session.tokens->tokens()), " tokens, ",
       with_commas(samples->per_epoch()), " samples of ", config.model.sequence,
       " tokens per epoch; ", config.batch.global, " per step, ", config.run.steps, " steps");
@@ -106,12 +106,18 @@ ExitCode train(grid::Runtime& runtime, const TrainOptions& options) {
   // 6, 7 model, memory, optimizer
   const auto worker =
       train::make_worker(config, session.architecture, *session.grid, &program, train::Mode::train);
-  say("memory per rank\n", plan::table(worker->memory()));
+  const layout::Coordinates at = session.grid->coordinates();
+  const Bytes copy = plan::checkpoint_copy_bytes(
+      config, session.architecture,
+      architecture::make_shard(session.architecture, static_cast<int>(config.parallel.pipeline),
+                               static_cast<int>(config.parallel.chunks), at.pipeline,
+                               static_cast<int>(config.parallel.tensor), at.tensor));
+  say("memory per rank\n", plan::table(worker->memory(), copy));
 
   // 8 train
   train::Trainer trainer(
       {config, session.architecture, runtime.world(), *samples, validation ? &*validation : nullptr,
-       bytes, deck::resolved_toml(session.deck)},
+       bytes, deck::resolved_toml(session.deck), copy},
       *worker);
   return runtime.guard([&] {
     trainer.start(restart.load(*worker));
