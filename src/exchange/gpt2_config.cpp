@@ -195,7 +195,7 @@ std::string model_toml(const Gpt2Config& config) {
   return text("[model]\nfamily = \"gpt\"\nlayers = ", m.layers, "\nhidden = ", m.hidden,
               "\nheads = ", m.heads, "\nfeed_forward = ", m.feed_forward,
               "\nsequence = ", m.sequence, "\nvocabulary = ", m.vocabulary, "\n", dropout,
-              "\ntied_embeddings = ", m.tied_embeddings, "\n");
+              "\ntied_embeddings = ", m.tied_embeddings);
 }
 
 }  // namespace trireme::exchange

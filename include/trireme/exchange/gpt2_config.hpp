@@ -35,7 +35,7 @@ Gpt2Config parse_gpt2_config(const std::string& content, const std::string& path
 /// config.json. Dropout may differ: it belongs to training, and the deck decides.
 void expect_same_model(const Gpt2Config& config, const std::string& path, const deck::Deck& deck);
 
-/// The section [model] of a deck for this model.
+/// The section [model] of a deck for this model, without a line feed at its end.
 std::string model_toml(const Gpt2Config& config);
 
 }  // namespace trireme::exchange
