@@ -113,34 +113,39 @@ class Shards {
   std::vector<checkpoint::ShardSummary> summaries_;
 };
 
-/// A tensor of the file, whole, as numbers of `type`.
-Buffer read_tensor(const SafetensorsFile& file, const TensorInfo& tensor, DType type) {
+/// Numbers [first, first + count) of a tensor, as `type`.
+void read_numbers(const SafetensorsFile& file, const TensorInfo& tensor, std::int64_t first,
+                  std::int64_t count, DType type, char* out) {
   const std::string what = text(file.path(), ": tensor '", tensor.name, "'");
   const DType stored = tensor.dtype().value();
-  Buffer all = buffer(tensor.elements(), type);
   Buffer raw;
-  for_each_panel(tensor.elements(), 1, [&](std::int64_t first, std::int64_t count) {
-    raw.resize(static_cast<std::size_t>(count * size_of(stored)));
-    file.read(tensor, first * size_of(stored), count * size_of(stored), raw.data());
-    convert_checked(what, stored, raw.data(), type, all.data() + first * size_of(type), count);
+  for_each_panel(count, 1, [&](std::int64_t begin, std::int64_t n) {
+    raw.resize(static_cast<std::size_t>(n * size_of(stored)));
+    file.read(tensor, (first + begin) * size_of(stored), n * size_of(stored), raw.data());
+    convert_checked(what, stored, raw.data(), type, out + begin * size_of(type), n);
   });
-  return all;
 }
 
-void add_arrays(const Gpt2Tensor& tensor, const Buffer& values,
+/// The arrays of a tensor, one behind the other.
+void add_arrays(const SafetensorsFile& file, const TensorInfo& found, const Gpt2Tensor& tensor,
                 const std::map<std::string, ArraySpec>& specs, DType type, Shards& shards) {
   // The file's matrix is [columns, rows] of the arrays' one.
   const std::int64_t columns = columns_of(tensor);
-  const std::int64_t rows = checkpoint::volume(tensor.shape) / columns;
+  const std::int64_t rows = found.elements() / columns;
+  Buffer all;
+  if (tensor.transposed) {
+    all = buffer(found.elements(), type);
+    read_numbers(file, found, 0, found.elements(), type, all.data());
+  }
   std::int64_t row = 0;
   for (const std::string& name : tensor.arrays) {
     const ArraySpec& spec = specs.at(name);
     const std::int64_t here = spec.elements() / columns;
     char* out = shards.add(spec);
     if (tensor.transposed)
-      transpose_columns(values.data(), columns, rows, row, row + here, size_of(type), out);
+      transpose_columns(all.data(), columns, rows, row, row + here, size_of(type), out);
     else
-      std::copy_n(values.data() + row * size_of(type), here * size_of(type), out);
+      read_numbers(file, found, row, here, type, out);
     row += here;
   }
 }
@@ -209,7 +214,7 @@ void import_gpt2(const SafetensorsFile& file, const deck::ModelConfig& model, DT
   Shards shards(directory, dtype);
   try {
     for (std::size_t i = 0; i < tensors.size(); ++i) {
-      add_arrays(tensors[i], read_tensor(file, found[i], dtype), specs, dtype, shards);
+      add_arrays(file, found[i], tensors[i], specs, dtype, shards);
       shards.flush_if_large();
     }
     shards.commit(deck_toml);

@@ -54,10 +54,11 @@ TEST(Gpt2Config, WhatTriremeDoesNotHaveIsNamedInOneError) {
 }
 
 deck::Deck deck_of(const std::string& model) {
-  return deck::parse_deck(model +
-                              "[batch]\nglobal = 8\n[optimizer]\nlearning_rate = 1e-3\n"
-                              "[data]\ntrain = \"t.h5\"\n",
-                          "deck.toml");
+  return deck::parse_deck(
+      model +
+          "\n[batch]\nglobal = 8\nmicro = 2\n[optimizer]\nlearning_rate = 1e-3\n"
+          "[data]\ntrain = \"t.h5\"\n",
+      "deck.toml");
 }
 
 TEST(Gpt2Config, TheSectionForADeckIsTheModel) {

@@ -8,7 +8,7 @@
 #include <string>
 
 /// Weights between checkpoints and files of Hugging Face's GPT-2 (see gpt2.hpp). Memory is that of
-/// the largest array and some MiB.
+/// the largest array and at most some 100 MiB.
 namespace trireme::exchange {
 
 /// The type of a checkpoint's weights. UsageError unless they are the arrays of this model, all of

@@ -75,7 +75,7 @@ void run(const ExportOptions& options) {
   folder.keep();
   config_file.commit();
   say("checkpoint ", reader.folder(), ", step ", with_commas(state.step),
-      ", every byte of it that ", "was read agrees with its checksum");
+      "; its weights agree with their checksums");
   say("wrote ", weights, ", ", human_bytes(bytes), ", ", name_of(dtype),
       dtype == stored ? ", bit for bit" : text(", rounded from ", name_of(stored)));
   say("wrote ", config);

@@ -72,7 +72,9 @@ void run(const ImportOptions& options) {
   say("wrote ", directory, "/", checkpoint::folder_name(0), ": the weights of ", file.path(),
       " as ", name_of(dtype));
   say_dropout(config, config_path, deck);
-  say("`trireme train ", options.deck, " checkpoint.restart=latest` goes on from it");
+  std::string same = options.deck;
+  for (const auto& override : options.overrides) same += " " + override;
+  say("`trireme train ", same, " checkpoint.restart=latest` goes on from it");
 }
 
 }  // namespace
