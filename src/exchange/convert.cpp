@@ -83,9 +83,14 @@ auto with_type(DType type, const Use& use) {
       return use(Brain{});
     case DType::fp16:
       return use(Half{});
-    default:
-      throw Error(text("cannot convert ", name_of(type), "; expected fp64, fp32, bf16 or fp16"));
+    case DType::int64:
+    case DType::int32:
+    case DType::uint32:
+    case DType::uint16:
+    case DType::uint8:
+      break;
   }
+  throw Error(text("cannot convert ", name_of(type), "; expected fp64, fp32, bf16 or fp16"));
 }
 
 template <class Type>

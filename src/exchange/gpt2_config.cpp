@@ -24,9 +24,14 @@ const char* torch_name(DType type) {
       return "bfloat16";
     case DType::fp16:
       return "float16";
-    default:
-      throw Error(text("weights of type ", name_of(type), "; expected fp64, fp32, bf16 or fp16"));
+    case DType::int64:
+    case DType::int32:
+    case DType::uint32:
+    case DType::uint16:
+    case DType::uint8:
+      break;
   }
+  throw Error(text("weights of type ", name_of(type), "; expected fp64, fp32, bf16 or fp16"));
 }
 
 /// Reads keys and collects what is wrong with them.

@@ -151,6 +151,8 @@ TEST_F(ExchangeCommands, AnotherModelIsRefusedWithBothValues) {
   expect_error(folder_, "checkpoint.directory=");
   EXPECT_EQ(run("trireme import nowhere"), 2);
   expect_error(folder_, "nowhere/config.json");
+  EXPECT_EQ(run("mkdir sharded && cp golden/config.json sharded && trireme import sharded"), 2);
+  expect_error(folder_, "max_shard_size");
   EXPECT_EQ(run("sed -i 's/gelu_new/relu/' golden/config.json; trireme import golden"), 2);
   expect_error(folder_, "activation_function = \"relu\", expected \"gelu_new\"");
 }

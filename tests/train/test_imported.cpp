@@ -27,6 +27,10 @@ using P = model::Fp64;
 
 constexpr int shown_logits = 8;
 
+/// Two layers of products of at most 48 terms of size 1: some 1000 ε = 2e-13 between two orders of
+/// summation.
+constexpr double rounding = 1e-12;
+
 struct Results {
   std::vector<std::vector<std::int32_t>> tokens;  ///< of each sequence, one more than the model's
   std::vector<double> losses;
@@ -91,7 +95,7 @@ TEST_P(Imported, LossesAreThoseOfTransformers) {
     stage.zero_loss(exec_);
     stage.evaluate(exec_, 0, context, 1);
     const double loss = value_of(stage.loss()) / static_cast<double>(model_.sequence);
-    EXPECT_NEAR(loss, results_.losses[i], 1e-12 * results_.losses[i]) << "sequence " << i;
+    EXPECT_NEAR(loss, results_.losses[i], rounding * results_.losses[i]) << "sequence " << i;
   }
 }
 
@@ -106,7 +110,7 @@ TEST_P(Imported, LogitsAreThoseOfTransformers) {
   ASSERT_EQ(results_.logits.size(), static_cast<std::size_t>(shown_logits));
   const View1<double> logits(decoder.logits().data(), decoder.logits().extent(1));
   for (int i = 0; i < shown_logits; ++i)
-    EXPECT_NEAR(value_of(logits, i), results_.logits[static_cast<std::size_t>(i)], 1e-12);
+    EXPECT_NEAR(value_of(logits, i), results_.logits[static_cast<std::size_t>(i)], rounding);
 }
 
 /// A checkpoint of those of `arrays` whose names are wanted.

@@ -57,7 +57,11 @@ void run(const ImportOptions& options) {
   const std::string config_path = options.folder + "/config.json";
   const auto config =
       exchange::parse_gpt2_config(io::read_text_file(config_path, 1 << 20), config_path);
-  const exchange::SafetensorsFile file(options.folder + "/model.safetensors");
+  const std::string weights = options.folder + "/model.safetensors";
+  check_usage(fs::exists(weights), weights,
+              ": no such file; a model in several files or in another format is saved as this one ",
+              "by transformers' model.save_pretrained(FOLDER, max_shard_size=\"1TB\")");
+  const exchange::SafetensorsFile file(weights);
   if (options.deck.empty()) {
     exchange::match_gpt2(file, config.model);
     say(exchange::model_toml(config));
