@@ -49,6 +49,15 @@ void load_array(const Exec& exec, const checkpoint::Reader& reader, const NamedT
   }
 }
 
+/// Whether a checkpoint is one of weights before the first step, such as `trireme import` writes.
+/// Later ones must have the optimizer's state: without it the run would go on as another one.
+inline bool holds_weights_only(const checkpoint::Reader& reader) {
+  const auto is_state = [](const checkpoint::ArrayInfo& array) {
+    return array.name.starts_with("optimizer.");
+  };
+  return reader.state().step == 0 && std::ranges::none_of(reader.arrays(), is_state);
+}
+
 /// Reads this rank's weights. UsageError if the checkpoint has other arrays than the model: with
 /// fewer layers, all that the model asks for would be there, and yet it were another model.
 template <class P>
