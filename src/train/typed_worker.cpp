@@ -1,5 +1,6 @@
 #include <trireme/architecture/saved.hpp>
 #include <trireme/base/check.hpp>
+#include <trireme/base/log.hpp>
 #include <trireme/grid/heartbeat.hpp>
 #include <trireme/kernels/matmul.hpp>
 #include <trireme/plan/program.hpp>
@@ -52,6 +53,7 @@ TypedWorker<P>::TypedWorker(const deck::Config& config,
 template <class P>
 void TypedWorker<P>::initialise() {
   parts_.parameters.initialise(exec_, static_cast<std::uint64_t>(config_.run.seed));
+  if (parts_.optimizer) parts_.optimizer->zero_state(exec_);
 }
 
 template <class P>
@@ -194,11 +196,16 @@ std::vector<checkpoint::SliceView> TypedWorker<P>::share() {
 template <class P>
 void TypedWorker<P>::load(const checkpoint::Reader& reader) {
   load_weights(exec_, reader, architecture_, parts_.parameters);
-  if (parts_.optimizer)
-    for (const auto& block : parts_.optimizer->state()) {
-      load_array(exec_, reader, block.first_moment);
-      load_array(exec_, reader, block.second_moment);
-    }
+  if (!parts_.optimizer) return;
+  if (holds_weights_only(reader)) {
+    parts_.optimizer->zero_state(exec_);
+    say(reader.folder(), " holds no optimizer state; it starts at zero");
+    return;
+  }
+  for (const auto& block : parts_.optimizer->state()) {
+    load_array(exec_, reader, block.first_moment);
+    load_array(exec_, reader, block.second_moment);
+  }
 }
 
 template <class P>

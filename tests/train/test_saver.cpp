@@ -65,6 +65,36 @@ TEST_F(SaverTest, ACheckpointWrittenInTheBackgroundHoldsTheNumbersOfItsStep) {
   }
 }
 
+TEST_F(SaverTest, TheDistributedOptimizerSavesAndLoadsWhatAnyOtherDoes) {
+  const auto shared_config =
+      small_config(2 * ranks_, 1, ranks_,
+                   {"parallel.distributed_optimizer=true", "parallel.bucket_bytes=40000"});
+  Rig all(config_, tokens_);
+  Rig shared(shared_config, tokens_);
+  EXPECT_EQ(shared.run(1, 3), all.run(1, 3));
+  const auto of_all = to("all");
+  const auto of_shared = to("of_shared");
+  Saver(of_all, runtime().world(), *all.worker, 0).save(state(3), false);
+  Saver background(of_shared, runtime().world(), *shared.worker, plenty);
+  background.save(state(3), true);
+  background.finish();
+  runtime().world().barrier("both are complete");
+  const std::string step = "/" + checkpoint::folder_name(3);
+  const checkpoint::Reader from_all(of_all.directory + step);
+  const checkpoint::Reader from_shared(of_shared.directory + step);
+  for (const auto& d : checkpoint::compare(from_all, from_shared)) {
+    EXPECT_EQ(d.only, "") << d.name;
+    EXPECT_EQ(d.different, 0) << d.name;
+  }
+  const Trace expected = all.run(4, 6);
+  Rig now_shared(shared_config, tokens_);
+  now_shared.worker->load(from_all);
+  EXPECT_EQ(now_shared.run(4, 6), expected);
+  Rig now_whole(config_, tokens_);
+  now_whole.worker->load(from_shared);
+  EXPECT_EQ(now_whole.run(4, 6), expected);
+}
+
 TEST_F(SaverTest, ReplicasWriteAlikeAndNoByteTwice) {
   Rig rig(config_, tokens_);
   const auto where = to("shared");

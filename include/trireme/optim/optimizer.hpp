@@ -37,6 +37,8 @@ class Optimizer {
             std::int64_t capacity);
 
   void zero_gradients(const Exec& exec) const;
+  /// Moments of a run's first step.
+  void zero_state(const Exec& exec) const;
 
   /// Adds the logits' gradient of tied embeddings to the look-up's where this rank has both, after
   /// both were summed over the data axis.
