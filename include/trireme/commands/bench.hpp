@@ -55,6 +55,9 @@ double median(std::vector<double> values);
 std::unique_ptr<train::Worker> bench_worker(const BenchSetting& setting,
                                             schedule::Program& program);
 
+/// Bytes of two checkpoints of the deck's model, or of one and plain files, and what lies beside.
+Bytes room_for_checkpoints(const Session& session);
+
 /// A folder for measurements inside the deck's checkpoint directory. It and what had to be made
 /// around it are removed in the end.
 class BenchFolder {

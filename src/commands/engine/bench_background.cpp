@@ -12,8 +12,6 @@
 namespace trireme::commands {
 namespace {
 
-constexpr Bytes beside_bytes = 64 << 20;  // index, manifest and what HDF5 adds
-
 /// Training steps that end as the trainer's do.
 class Steps {
  public:
@@ -79,7 +77,6 @@ void measure_round(const BenchSetting& setting, Steps& steps, train::Saver& save
 }  // namespace
 
 BenchRows bench_background(const BenchSetting& setting) {
-  grid::Communicator& world = setting.runtime.world();
   Session& session = setting.session;
   std::optional<data::Samples> samples;
   setting.runtime.together([&] {
@@ -87,12 +84,11 @@ BenchRows bench_background(const BenchSetting& setting) {
     samples.emplace(*session.tokens, session.config().model.sequence,
                     static_cast<std::uint64_t>(session.config().run.seed));
   });
+  const BenchFolder folder(setting, room_for_checkpoints(session));
   schedule::Program program;
   const auto worker = bench_worker(setting, program);
   Bytes copy = 0;
   for (const auto& slice : worker->share()) copy += aligned(slice.bytes());
-  const auto bytes = world.all_reduce<std::int64_t>(copy, grid::Reduction::sum, "bytes");
-  const BenchFolder folder(setting, 2 * bytes + beside_bytes);
   deck::CheckpointConfig config = session.config().checkpoint;
   config.directory = folder.path();
   config.keep = 1;
@@ -102,7 +98,7 @@ BenchRows bench_background(const BenchSetting& setting) {
   const bool spoke = log::speaking();
   log::set_speaking(false);  // the saver tells of its checkpoints
   {
-    train::Saver saver(config, world, *worker, copy);
+    train::Saver saver(config, setting.runtime.world(), *worker, copy);
     Steps steps(setting, *worker, *samples);
     steps.run(saver);
     for (std::int64_t round = 0; round < setting.rounds; ++round)

@@ -23,7 +23,6 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::int64_t piece_bytes = 8 << 20;  // per call of plain reading and writing
-constexpr Bytes beside_bytes = 64 << 20;       // index, manifest and what HDF5 adds
 
 void write_plain(const std::string& path, std::span<const char> bytes) {
   const int descriptor = ::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
@@ -58,28 +57,27 @@ void forget_cached(const std::string& folder) {
 /// One rank's share of the model and the ways to the disk and back.
 class Paths {
  public:
-  Paths(const BenchSetting& setting, train::Worker& worker)
-      : setting_(setting), share_(worker.share()) {
+  Paths(const BenchSetting& setting, const std::string& folder, train::Worker& worker)
+      : setting_(setting), folder_(folder), share_(worker.share()) {
     std::int64_t bytes = 0;
     for (const auto& slice : share_) bytes += slice.bytes();
     setting.runtime.together([&] { numbers_.resize(static_cast<std::size_t>(bytes)); });
-    std::int64_t at = 0;
+    char* at = numbers_.data();
     for (const auto& slice : share_) {
+      const std::int64_t size = slice.bytes();
       if (slice.data != nullptr)
-        std::memcpy(&numbers_[static_cast<std::size_t>(at)], slice.data,
-                    static_cast<std::size_t>(slice.bytes()));
-      else if (slice.bytes() > 0)
-        slice.copy(0, slice.bytes(), &numbers_[static_cast<std::size_t>(at)]);
-      at += slice.bytes();
+        std::memcpy(at, slice.data, static_cast<std::size_t>(size));
+      else if (size > 0)
+        slice.copy(0, size, at);
+      at += size;
     }
     bytes_ = setting.runtime.world().all_reduce<std::int64_t>(bytes, grid::Reduction::sum,
                                                               "a checkpoint's bytes");
-    folder_.emplace(setting, 2 * bytes_ + beside_bytes);
     config_ = setting.session.config().checkpoint;
-    config_.directory = folder_->path() + "/checkpoints";
+    config_.directory = folder_ + "/checkpoints";
     config_.keep = 1;
     config_.keep_every = 0;
-    plain_ = text(folder_->path(), "/plain-", setting.runtime.rank());
+    plain_ = text(folder_, "/plain-", setting.runtime.rank());
     saver_.emplace(config_, setting.runtime.world(), worker, 0);
   }
 
@@ -118,15 +116,15 @@ class Paths {
     });
   }
   Seconds read(const std::function<void()>& work) const {
-    setting_.runtime.together([&] { forget_cached(folder_->path()); });
+    setting_.runtime.together([&] { forget_cached(folder_); });
     return slowest_seconds(setting_.runtime, [&] { setting_.runtime.together(work); });
   }
 
   const BenchSetting& setting_;
+  std::string folder_;
   std::vector<checkpoint::SliceView> share_;
   std::vector<char> numbers_;  ///< of the share, in host memory
   Bytes bytes_ = 0;            ///< of all ranks
-  std::optional<BenchFolder> folder_;
   deck::CheckpointConfig config_;
   std::string plain_;
   std::optional<train::Saver> saver_;
@@ -154,9 +152,10 @@ struct Pairs {
 }  // namespace
 
 BenchRows bench_checkpoint(const BenchSetting& setting) {
+  const BenchFolder folder(setting, room_for_checkpoints(setting.session));
   schedule::Program program;
   const auto worker = bench_worker(setting, program);
-  Paths paths(setting, *worker);
+  Paths paths(setting, folder.path(), *worker);
   Pairs write;
   Pairs read;
   const bool spoke = log::speaking();

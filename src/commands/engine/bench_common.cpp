@@ -16,6 +16,8 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr const char* folder_name = "bench.temporary";  // what a killed bench has left goes away
+constexpr Bytes beside_bytes = 64 << 20;                // index, manifest and what HDF5 adds
+constexpr std::int64_t copies = 3;                      // weights and two moments
 
 }  // namespace
 
@@ -33,6 +35,12 @@ double median(std::vector<double> values) {
   std::ranges::sort(values);
   const std::size_t half = values.size() / 2;
   return values.size() % 2 == 1 ? values[half] : (values[half - 1] + values[half]) / 2;
+}
+
+Bytes room_for_checkpoints(const Session& session) {
+  return 2 * copies * session.architecture.parameters() *
+             size_of(session.config().precision.compute) +
+         beside_bytes;
 }
 
 std::unique_ptr<train::Worker> bench_worker(const BenchSetting& setting,
