@@ -100,10 +100,11 @@ ExitCode bench(grid::Runtime& runtime, const BenchOptions& options) {
   const BenchSetting setting{runtime, session, options.rounds};
   BenchRows rows;
   for (const Section& section : wanted) {
+    log::progress(text("measuring ", section.name));
     const BenchRows found = section.measure(setting);
-    say(table(found));
     rows.insert(rows.end(), found.begin(), found.end());
   }
+  say(table(rows));
   runtime.together([&] {
     if (!file) return;
     const std::string json = to_json(setting, rows);
