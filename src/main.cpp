@@ -93,6 +93,8 @@ void run_host_command(int argc, char** argv) {
   commands::add_check(app);
   commands::add_draw(app);
   commands::add_inspect(app);
+  commands::add_export(app);
+  commands::add_import(app);
   commands::add_tokenize(app);
   commands::add_help(app);
 

@@ -35,17 +35,23 @@ bool intact(const std::string& folder) {
 
 }  // namespace
 
-std::optional<std::string> latest(const std::string& directory,
-                                  const std::set<std::string>& damaged) {
+std::optional<std::string> latest(const std::string& directory) {
+  std::set<std::string> damaged;
+  return latest(directory, damaged);
+}
+
+std::optional<std::string> latest(const std::string& directory, std::set<std::string>& damaged) {
   auto candidates = folders_in(directory);
   if (const auto named = named_latest(directory)) {
     std::erase(candidates, *named);
     candidates.insert(candidates.begin(), *named);
   }
-  for (const auto& name : candidates)
-    if (const std::string folder = directory + "/" + name;
-        !damaged.contains(folder) && intact(folder))
-      return folder;
+  for (const auto& name : candidates) {
+    const std::string folder = directory + "/" + name;
+    if (damaged.contains(folder)) continue;
+    if (intact(folder)) return folder;
+    damaged.insert(folder);
+  }
   return std::nullopt;
 }
 

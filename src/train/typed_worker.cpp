@@ -1,6 +1,8 @@
 #include <trireme/architecture/saved.hpp>
 #include <trireme/base/check.hpp>
+#include <trireme/base/log.hpp>
 #include <trireme/grid/heartbeat.hpp>
+#include <trireme/kernels/elementwise.hpp>
 #include <trireme/kernels/matmul.hpp>
 #include <trireme/plan/program.hpp>
 #include <trireme/tensor/copy.hpp>
@@ -52,6 +54,7 @@ TypedWorker<P>::TypedWorker(const deck::Config& config,
 template <class P>
 void TypedWorker<P>::initialise() {
   parts_.parameters.initialise(exec_, static_cast<std::uint64_t>(config_.run.seed));
+  if (parts_.optimizer) parts_.optimizer->zero_state(exec_);
 }
 
 template <class P>
@@ -185,8 +188,13 @@ std::vector<checkpoint::SliceView> TypedWorker<P>::share() {
 template <class P>
 void TypedWorker<P>::load(const checkpoint::Reader& reader) {
   load_weights(exec_, reader, architecture_, parts_.parameters);
-  if (parts_.optimizer)
-    for (const auto& tensor : parts_.optimizer->state()) load_array(exec_, reader, tensor);
+  if (!parts_.optimizer) return;
+  if (holds_weights_only(reader)) {
+    for (const auto& tensor : parts_.optimizer->state()) kernels::fill(exec_, tensor.data, 0.0);
+    say(reader.folder(), " holds no optimizer state; it starts at zero");
+    return;
+  }
+  for (const auto& tensor : parts_.optimizer->state()) load_array(exec_, reader, tensor);
 }
 
 template <class P>

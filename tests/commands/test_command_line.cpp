@@ -51,8 +51,8 @@ TEST(CommandLine, EveryCommandHasHelpWithAnExample) {
   const testing::TemporaryFolder folder;
   const Outcome overview = run(folder, "--help");
   EXPECT_EQ(overview.code, 0);
-  for (const std::string command :
-       {"train", "eval", "generate", "check", "draw", "inspect", "tokenize", "help"}) {
+  for (const std::string command : {"train", "eval", "generate", "check", "draw", "inspect",
+                                    "export", "import", "tokenize", "help"}) {
     EXPECT_TRUE(contains(overview.out, "\n  " + command + " ")) << overview.out;
     for (const std::string& line : {command + " --help", command + " -h", "help " + command}) {
       const Outcome outcome = run(folder, line);

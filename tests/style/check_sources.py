@@ -23,12 +23,12 @@ FLOORS = [
     {"deck", "layout", "schedule", "tensor"},
     {"architecture", "io", "grid", "kernels"},
     {"plan", "data", "checkpoint", "model"},
-    {"optim"},
+    {"optim", "exchange"},
     {"train"},
     {"commands"},
 ]
 FLOOR = {folder: floor for floor, folders in enumerate(FLOORS) for folder in folders}
-HOST_ONLY = {"base", "deck", "layout", "schedule", "architecture", "io", "plan", "data", "checkpoint"}
+HOST_ONLY = {"base", "deck", "layout", "schedule", "architecture", "io", "plan", "data", "checkpoint", "exchange"}
 LINES_LIMIT = 400
 
 INCLUDE = re.compile(r'^\s*#\s*include\s*[<"]([^>"]+)[>"]')

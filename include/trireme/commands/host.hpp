@@ -8,7 +8,9 @@ namespace trireme::commands {
 
 void add_check(CLI::App& app);
 void add_draw(CLI::App& app);
+void add_export(CLI::App& app);
 void add_help(CLI::App& app);
+void add_import(CLI::App& app);
 void add_inspect(CLI::App& app);
 void add_tokenize(CLI::App& app);
 

@@ -3,6 +3,7 @@
 #include <trireme/checkpoint/difference.hpp>
 #include <trireme/checkpoint/reader.hpp>
 #include <trireme/checkpoint/verify.hpp>
+#include <trireme/commands/checkpoint_folder.hpp>
 #include <trireme/commands/host.hpp>
 #include <trireme/data/token_file.hpp>
 #include <trireme/data/tokenizer.hpp>
@@ -125,19 +126,9 @@ void inspect_checkpoint(const std::string& folder, bool verify) {
   say("verified    every byte agrees with its checksum");
 }
 
-/// `path` if it is a checkpoint, or the latest one of a folder of them.
-std::string checkpoint_of(const std::string& path) {
-  check_usage(fs::is_directory(path), path, ": is no checkpoint folder");
-  if (fs::exists(path + "/manifest.json")) return path;
-  const auto newest = checkpoint::latest(path);
-  check_usage(newest.has_value(), path,
-              ": is neither a checkpoint nor a folder with whole checkpoints");
-  return *newest;
-}
-
 void diff(const std::string& first, const std::string& second) {
-  const checkpoint::Reader a(checkpoint_of(first));
-  const checkpoint::Reader b(checkpoint_of(second));
+  const checkpoint::Reader a(checkpoint_folder(first));
+  const checkpoint::Reader b(checkpoint_folder(second));
   say("first       ", a.folder(), ", step ", with_commas(a.state().step));
   say("second      ", b.folder(), ", step ", with_commas(b.state().step));
   const auto differences = checkpoint::compare(a, b);
@@ -168,7 +159,7 @@ void inspect(const InspectOptions& options) {
   if (options.diff) return diff(path, options.paths.back());
   if (fs::is_directory(path)) {
     check_usage(!options.decode, path, ": is a folder; --decode takes a token file");
-    inspect_checkpoint(checkpoint_of(path), options.verify);
+    inspect_checkpoint(checkpoint_folder(path), options.verify);
   } else if (options.decode) {
     decode(path);
   } else {

@@ -1,0 +1,111 @@
+#include <trireme/base/check.hpp>
+#include <trireme/base/log.hpp>
+#include <trireme/checkpoint/folders.hpp>
+#include <trireme/commands/host.hpp>
+#include <trireme/commands/resolve.hpp>
+#include <trireme/deck/deck.hpp>
+#include <trireme/exchange/gpt2.hpp>
+#include <trireme/exchange/gpt2_config.hpp>
+#include <trireme/exchange/gpt2_weights.hpp>
+#include <trireme/io/input_file.hpp>
+
+#include <CLI/CLI.hpp>
+
+#include <filesystem>
+#include <memory>
+#include <optional>
+
+namespace trireme::commands {
+namespace {
+
+namespace fs = std::filesystem;
+
+struct ImportOptions {
+  std::string folder;
+  std::string deck;
+  std::vector<std::string> overrides;
+};
+
+/// The deck with the vocabulary that the model will have.
+deck::Deck read_deck(const ImportOptions& options) {
+  deck::Deck deck = deck::load_deck(options.deck, options.overrides);
+  std::optional<data::TokenFile> tokens;
+  if (fs::exists(deck.config.data.train)) tokens.emplace(deck.config.data.train);
+  resolve_vocabulary(deck, tokens ? &*tokens : nullptr);
+  return deck;
+}
+
+/// A run has one first step.
+void expect_no_checkpoints(const deck::Deck& deck) {
+  const std::string& directory = deck.config.checkpoint.directory;
+  const auto found = checkpoint::folders_in(directory);
+  check_usage(found.empty(), deck.cite("checkpoint", "directory"), ": holds ", found.size(),
+              found.size() == 1 ? " checkpoint already, " : " checkpoints already, the newest ",
+              found.empty() ? "" : found.front(),
+              "; give another checkpoint.directory=FOLDER or remove them");
+}
+
+void say_dropout(const exchange::Gpt2Config& config, const std::string& path,
+                 const deck::Deck& deck) {
+  if (config.one_dropout() && config.residual_dropout == deck.config.model.dropout) return;
+  say(path, " has embd_pdrop = ", config.embedding_dropout,
+      ", resid_pdrop = ", config.residual_dropout, ", attn_pdrop = ", config.attention_dropout,
+      "; training uses the deck's ", deck.cite("model", "dropout"), " for all three");
+}
+
+void run(const ImportOptions& options) {
+  const std::string config_path = options.folder + "/config.json";
+  const auto config =
+      exchange::parse_gpt2_config(io::read_text_file(config_path, 1 << 20), config_path);
+  const std::string weights = options.folder + "/model.safetensors";
+  check_usage(fs::exists(weights), weights,
+              ": no such file; a model in several files or in another format is saved as this one ",
+              "by transformers' model.save_pretrained(FOLDER, max_shard_size=\"1TB\")");
+  const exchange::SafetensorsFile file(weights);
+  if (options.deck.empty()) {
+    exchange::match_gpt2(file, config.model);
+    say(exchange::model_toml(config));
+    return;
+  }
+  const deck::Deck deck = read_deck(options);
+  exchange::expect_same_model(config, config_path, deck);
+  expect_no_checkpoints(deck);
+  const std::string& directory = deck.config.checkpoint.directory;
+  const DType dtype = deck.config.precision.compute;
+  exchange::import_gpt2(file, deck.config.model, dtype, directory, deck::resolved_toml(deck));
+  say("wrote ", directory, "/", checkpoint::folder_name(0), ": the weights of ", file.path(),
+      " as ", name_of(dtype));
+  say_dropout(config, config_path, deck);
+  std::string same = options.deck;
+  for (const auto& override : options.overrides) same += " " + override;
+  say("`trireme train ", same, " checkpoint.restart=latest` goes on from it");
+}
+
+}  // namespace
+
+void add_import(CLI::App& app) {
+  auto* command = app.add_subcommand(
+      "import", "Weights with Hugging Face's GPT-2 names as a checkpoint of step 0");
+  const auto options = std::make_shared<ImportOptions>();
+  command->add_option("FOLDER", options->folder, "Folder with model.safetensors and config.json")
+      ->required()
+      ->type_name("");
+  command
+      ->add_option("DECK", options->deck,
+                   "Deck whose checkpoint directory gets the weights; without it, the [model] "
+                   "section that fits the file is printed")
+      ->type_name("");
+  command
+      ->add_option("OVERRIDES", options->overrides,
+                   "Values in place of the deck's: section.key=value ...")
+      ->type_name("")
+      ->option_text("[section.key=value ...]");
+  command->footer(
+      "The optimizer starts at zero, as does the learning rate's schedule.\n"
+      "\nExample:\n  trireme import exported\n  trireme import exported deck.toml "
+      "run.directory=runs/tuned\n  trireme train deck.toml run.directory=runs/tuned "
+      "checkpoint.restart=latest");
+  command->callback([options] { run(*options); });
+}
+
+}  // namespace trireme::commands

@@ -1,0 +1,170 @@
+#include <trireme/checkpoint/folders.hpp>
+#include <trireme/checkpoint/writer.hpp>
+#include <trireme/exchange/gpt2_config.hpp>
+#include <trireme/exchange/gpt2_weights.hpp>
+#include <trireme/io/input_file.hpp>
+#include <trireme/model/decoder.hpp>
+#include <trireme/train/load.hpp>
+
+#include "support/small_gpt.hpp"
+#include "support/training.hpp"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <fstream>
+#include <functional>
+#include <optional>
+#include <sstream>
+
+/// Weights that Hugging Face transformers has written, against what its GPT2LMHeadModel makes of
+/// them: tests/golden/gpt2_exchange/make.py.
+namespace trireme::train {
+namespace {
+
+using namespace trireme::testing;
+using P = model::Fp64;
+
+constexpr int shown_logits = 8;
+
+/// Two layers of products of at most 48 terms of size 1: some 1000 ε = 2e-13 between two orders of
+/// summation.
+constexpr double rounding = 1e-12;
+
+struct Results {
+  std::vector<std::vector<std::int32_t>> tokens;  ///< of each sequence, one more than the model's
+  std::vector<double> losses;
+  std::vector<double> logits;
+};
+
+Results read_results(const std::string& path) {
+  Results out;
+  std::ifstream in(path);
+  for (std::string line; std::getline(in, line);) {
+    std::istringstream words(line);
+    std::string word;
+    if (line.starts_with("logits")) {
+      words >> word;
+      for (double x = 0; words >> x;) out.logits.push_back(x);
+      continue;
+    }
+    out.tokens.emplace_back();
+    while (words >> word && word != "|") out.tokens.back().push_back(std::stoi(word));
+    words >> out.losses.emplace_back();
+  }
+  return out;
+}
+
+class Imported : public ::testing::TestWithParam<const char*> {
+ protected:
+  Imported() {
+    const std::string golden =
+        TRIREME_SOURCE_DIR "/tests/golden/gpt2_exchange/" + std::string(GetParam());
+    const std::string config = golden + "/config.json";
+    model_ = exchange::parse_gpt2_config(io::read_text_file(config), config).model;
+    architecture_ = architecture::describe(model_);
+    const exchange::SafetensorsFile file(golden + "/model.safetensors");
+    exchange::import_gpt2(file, model_, DType::fp64, folder_.path().string(), "");
+    results_ = read_results(golden + "/results.txt");
+    parameters_.emplace(architecture_, architecture::whole_model(architecture_), false);
+    load_weights(exec_, checkpoint::Reader(folder_.file("step_00000000")), architecture_,
+                 *parameters_);
+  }
+
+  TemporaryFolder folder_;
+  deck::ModelConfig model_;
+  architecture::Architecture architecture_;
+  Results results_;
+  Exec exec_;
+  std::optional<model::Parameters<P>> parameters_;
+};
+
+INSTANTIATE_TEST_SUITE_P(Models, Imported, ::testing::Values("tied", "untied"),
+                         [](const auto& model) { return std::string(model.param); });
+
+TEST_P(Imported, LossesAreThoseOfTransformers) {
+  WholeModel<P> stage(architecture_, *parameters_, {1, 1, false, false});
+  model::MicroContext context;
+  context.sequence = model_.sequence;
+  ASSERT_EQ(results_.tokens.size(), 4u);
+  for (std::size_t i = 0; i < results_.tokens.size(); ++i) {
+    const auto& tokens = results_.tokens[i];
+    ASSERT_EQ(std::ssize(tokens), model_.sequence + 1);
+    set_values(stage.tokens(0), std::vector<std::int32_t>(tokens.begin(), tokens.end() - 1));
+    set_values(stage.targets(0), std::vector<std::int32_t>(tokens.begin() + 1, tokens.end()));
+    stage.zero_loss(exec_);
+    stage.evaluate(exec_, 0, context, 1);
+    const double loss = value_of(stage.loss()) / static_cast<double>(model_.sequence);
+    EXPECT_NEAR(loss, results_.losses[i], rounding * results_.losses[i]) << "sequence " << i;
+  }
+}
+
+TEST_P(Imported, LogitsAreThoseOfTransformers) {
+  model::Decoder<P> decoder(architecture_, *parameters_, 1);
+  for (std::int64_t i = 0; i < model_.sequence; ++i) {
+    set_values(decoder.tokens(),
+               std::vector<std::int32_t>{results_.tokens[0][static_cast<std::size_t>(i)]});
+    decoder.step(exec_, i == model_.sequence - 1);
+  }
+  fence(exec_, "the test reads logits");
+  ASSERT_EQ(results_.logits.size(), static_cast<std::size_t>(shown_logits));
+  const View1<double> logits(decoder.logits().data(), decoder.logits().extent(1));
+  for (int i = 0; i < shown_logits; ++i)
+    EXPECT_NEAR(value_of(logits, i), results_.logits[static_cast<std::size_t>(i)], rounding);
+}
+
+/// A checkpoint of those of `arrays` whose names are wanted.
+std::string write_some(const TemporaryFolder& folder, std::int64_t step,
+                       const std::vector<HostArray>& arrays,
+                       const std::function<bool(const std::string&)>& wanted) {
+  std::vector<checkpoint::ArrayView> views;
+  for (const HostArray& a : arrays)
+    if (wanted(a.name)) views.push_back({a.name, a.dtype, a.shape, a.bytes.data()});
+  checkpoint::write(folder.path().string(), {step, 4 * step, "deck"}, views, 0);
+  return folder.file(checkpoint::folder_name(step));
+}
+
+std::string message_of(const std::function<void()>& call) {
+  try {
+    call();
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "no error";
+}
+
+TEST(WeightsOnly, StartWithAnOptimizerOfZerosAtStepZeroAndNowhereElse) {
+  const TemporaryFolder folder;
+  const data::TokenFile tokens(write_tokens(folder, 4000));
+  Rig rig(small_config(4, 2, 1), tokens);
+  rig.run(1, 3);
+  const auto arrays = rig.worker->save();
+  const auto is_weight = [](const std::string& name) { return !name.starts_with("optimizer."); };
+  const auto at_zero = write_some(folder, 0, arrays, is_weight);
+  rig.worker->load(checkpoint::Reader(at_zero));  // in the place of moments that are not zero
+  std::size_t moments = 0;
+  for (const HostArray& a : rig.worker->save()) {
+    if (is_weight(a.name)) continue;
+    ++moments;
+    EXPECT_TRUE(std::ranges::all_of(a.bytes, [](auto byte) { return byte == decltype(byte){}; }))
+        << a.name;
+  }
+  EXPECT_EQ(3 * moments, 2 * arrays.size());
+
+  const auto later = write_some(folder, 3, arrays, is_weight);
+  EXPECT_NE(message_of([&] {
+              rig.worker->load(checkpoint::Reader(later));
+            }).find("holds no array 'optimizer.first_moment."),
+            std::string::npos);
+  const TemporaryFolder other;
+  const auto half = write_some(other, 0, arrays, [](const std::string& name) {
+    return !name.starts_with("optimizer.second");
+  });
+  EXPECT_NE(message_of([&] {
+              rig.worker->load(checkpoint::Reader(half));
+            }).find("holds no array 'optimizer.second_moment."),
+            std::string::npos);
+}
+
+}  // namespace
+}  // namespace trireme::train
