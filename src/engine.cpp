@@ -20,9 +20,11 @@ Command parse(grid::Runtime& runtime, int argc, char** argv) {
   commands::TrainOptions train;
   commands::EvalOptions eval;
   commands::GenerateOptions generate;
+  commands::BenchOptions bench;
   const CLI::App* train_command = commands::add_train_options(app, train);
   const CLI::App* eval_command = commands::add_eval_options(app, eval);
   const CLI::App* generate_command = commands::add_generate_options(app, generate);
+  const CLI::App* bench_command = commands::add_bench_options(app, bench);
   bool asked = false;
   runtime.together([&] { asked = commands::parse_command_line(app, argc, argv); });
   if (!asked) return nullptr;
@@ -30,6 +32,8 @@ Command parse(grid::Runtime& runtime, int argc, char** argv) {
     return [train](grid::Runtime& r) { return commands::train(r, train); };
   if (eval_command->parsed())
     return [eval](grid::Runtime& r) { return commands::evaluate(r, eval); };
+  if (bench_command->parsed())
+    return [bench](grid::Runtime& r) { return commands::bench(r, bench); };
   check(generate_command->parsed(), "no command");
   return [generate](grid::Runtime& r) { return commands::generate(r, generate); };
 }

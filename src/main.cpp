@@ -27,19 +27,21 @@ struct EngineOptions {
   commands::TrainOptions train;
   commands::EvalOptions eval;
   commands::GenerateOptions generate;
+  commands::BenchOptions bench;
 };
 
 void add_engine_commands(CLI::App& app, EngineOptions& options) {
   commands::add_train_options(app, options.train);
   commands::add_eval_options(app, options.eval);
   commands::add_generate_options(app, options.generate);
+  commands::add_bench_options(app, options.bench);
 }
 
 /// Commands that need MPI and Kokkos live in the engine; it is started in the place of this
 /// process, so that a launcher such as srun or mpiexec sees one process per rank. Help is given
 /// here; mistakes are left to the engine, where one rank reports them.
 bool is_for_engine(int argc, char** argv) {
-  constexpr std::array<std::string_view, 3> commands{"train", "eval", "generate"};
+  constexpr std::array<std::string_view, 4> commands{"train", "eval", "generate", "bench"};
   if (argc < 2 || std::ranges::find(commands, argv[1]) == commands.end()) return false;
   CLI::App app;
   EngineOptions options;

@@ -52,15 +52,19 @@ bool Reader::is_verified(const Loaded& block) const {
   return known != block_verified_.end() && known->second[block.number];
 }
 
-void Reader::verify_once(Place place, std::size_t number, const char* data,
-                         std::int64_t bytes) const {
+/// A whole block, verified the first time.
+void Reader::fetch_block(const Loaded& block, char* out, std::int64_t bytes) const {
+  const auto& [place, number] = block;
+  if (is_verified(block)) {
+    fetch(place, static_cast<std::int64_t>(number) * block_bytes, out, bytes);
+    return;
+  }
   const ShardInfo& shard = manifest_.shards[place.shard];
+  read_block(file(place.shard), manifest_, shard, place.slice, number, out);
+  bytes_read_ += bytes;
+  bytes_verified_ += bytes;
   auto& verified = block_verified_[place];
   verified.resize(shard.slices[place.slice].blocks.size());
-  if (verified[number]) return;
-  verify_block(folder_, manifest_, shard, place.slice, number, data,
-               static_cast<std::size_t>(bytes));
-  bytes_verified_ += bytes;
   verified[number] = true;
 }
 
@@ -78,15 +82,13 @@ void Reader::copy_bytes(Place place, std::int64_t begin, std::int64_t end, char*
     if (loaded_ == wanted) {
       std::memcpy(out, buffer_.data() + (begin - first), static_cast<std::size_t>(until - begin));
     } else if (begin == first && until == last) {
-      fetch(place, begin, out, until - begin);
-      verify_once(place, wanted.number, out, until - begin);
+      fetch_block(wanted, out, until - begin);
     } else if (until - begin >= small_bytes && is_verified(wanted)) {
       fetch(place, begin, out, until - begin);
     } else {
       loaded_.reset();
       buffer_.resize(static_cast<std::size_t>(block_bytes));
-      fetch(place, first, buffer_.data(), last - first);
-      verify_once(place, wanted.number, buffer_.data(), last - first);
+      fetch_block(wanted, buffer_.data(), last - first);
       loaded_ = wanted;
       continue;
     }

@@ -9,6 +9,8 @@
 namespace trireme::checkpoint {
 namespace {
 
+constexpr std::int64_t read_bytes = 256 << 10;  // per call: hashed while in the cache
+
 constexpr const char* remedy = "; copy the folder again or go on from another checkpoint";
 
 io::InputFile open(const std::string& path, std::int64_t bytes) {
@@ -31,16 +33,25 @@ void verify_structure(const std::string& folder, const Manifest& manifest, const
         shard.structure.hex(), remedy);
 }
 
-void verify_block(const std::string& folder, const Manifest& manifest, const ShardInfo& shard,
-                  std::size_t slice, std::size_t number, const void* data, std::size_t bytes) {
-  const io::Digest found = io::checksum(data, bytes);
-  if (found == shard.slices[slice].blocks[number]) return;
-  const auto begin =
-      shard.slices[slice].file_offset + static_cast<std::int64_t>(number) * block_bytes;
-  check(false, folder, "/", shard.name, ": dataset '", manifest.datasets(shard)[slice],
-        "' is damaged in block ", number, " of ", shard.slices[slice].blocks.size(), " (bytes ",
-        begin, " to ", begin + static_cast<std::int64_t>(bytes) - 1, " of the file): checksum ",
-        found.hex(), ", expected ", shard.slices[slice].blocks[number].hex(), remedy);
+void read_block(const io::InputFile& file, const Manifest& manifest, const ShardInfo& shard,
+                std::size_t slice, std::size_t number, void* out) {
+  const SliceInfo& info = shard.slices[slice];
+  const std::int64_t first = static_cast<std::int64_t>(number) * block_bytes;
+  const std::int64_t bytes = std::min(block_bytes, manifest.slice_bytes(info) - first);
+  const std::int64_t begin = info.file_offset + first;
+  auto* at = static_cast<char*>(out);
+  io::Checksum sum;
+  for (std::int64_t done = 0; done < bytes; done += read_bytes) {
+    const auto piece = static_cast<std::size_t>(std::min(read_bytes, bytes - done));
+    file.read(begin + done, at + done, piece);
+    sum.update(at + done, piece);
+  }
+  const io::Digest found = sum.digest();
+  if (found == info.blocks[number]) return;  // the names below are not free
+  check(false, file.path(), ": dataset '", manifest.datasets(shard)[slice],
+        "' is damaged in block ", number, " of ", info.blocks.size(), " (bytes ", begin, " to ",
+        begin + bytes - 1, " of the file): checksum ", found.hex(), ", expected ",
+        info.blocks[number].hex(), remedy);
 }
 
 void verify_file(const std::string& folder, const Manifest& manifest, const std::string& name) {
@@ -59,21 +70,12 @@ void verify_outline(const std::string& folder, const Manifest& manifest) {
 
 void verify(const std::string& folder, const Manifest& manifest) {
   verify_outline(folder, manifest);
-  std::vector<char> buffer;
+  std::vector<char> buffer(static_cast<std::size_t>(block_bytes));
   for (const auto& shard : manifest.shards) {
     const auto file = open(folder + "/" + shard.name, shard.bytes);
-    for (std::size_t s = 0; s < shard.slices.size(); ++s) {
-      const SliceInfo& slice = shard.slices[s];
-      const std::int64_t bytes = manifest.slice_bytes(slice);
-      buffer.resize(
-          static_cast<std::size_t>(std::max(std::ssize(buffer), std::min(bytes, block_bytes))));
-      for (std::int64_t begin = 0; begin < bytes; begin += block_bytes) {
-        const auto size = static_cast<std::size_t>(std::min(block_bytes, bytes - begin));
-        file.read(slice.file_offset + begin, buffer.data(), size);
-        verify_block(folder, manifest, shard, s, static_cast<std::size_t>(begin / block_bytes),
-                     buffer.data(), size);
-      }
-    }
+    for (std::size_t s = 0; s < shard.slices.size(); ++s)
+      for (std::size_t number = 0; number < shard.slices[s].blocks.size(); ++number)
+        read_block(file, manifest, shard, s, number, buffer.data());
   }
 }
 

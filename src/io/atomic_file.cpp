@@ -18,6 +18,9 @@
 namespace trireme::io {
 namespace {
 
+constexpr std::int64_t page_bytes = 4096;
+constexpr std::int64_t flushed_bytes = 8 << 20;  // in one go
+
 std::string folder_of(const std::string& path) {
   const auto folder = std::filesystem::path(path).parent_path().string();
   return folder.empty() ? "." : folder;
@@ -107,6 +110,10 @@ void AtomicFile::probe_space(std::int64_t bytes) {
 
 void AtomicFile::write(std::int64_t offset, const void* data, std::size_t bytes) {
   write_at(descriptor_, path_, offset, data, bytes);
+  const std::int64_t end = (offset + static_cast<std::int64_t>(bytes)) / page_bytes * page_bytes;
+  if (end - flushed_ < flushed_bytes) return;
+  ::sync_file_range(descriptor_, flushed_, end - flushed_, SYNC_FILE_RANGE_WRITE);  // a hint
+  flushed_ = end;
 }
 
 void AtomicFile::commit() {

@@ -9,6 +9,7 @@ namespace trireme::io {
 namespace {
 
 std::string without_patterns(const std::string& name) {  // HDF5 replaces %b by a number
+  if (name.find('%') == std::string::npos) return name;
   std::string out;
   for (const char c : name) out += c == '%' ? std::string("%%") : std::string(1, c);
   return out;
@@ -50,9 +51,13 @@ void Hdf5File::create_virtual_dataset(const std::string& name, DType dtype,
   const Handle creation(H5Pcreate(H5P_DATASET_CREATE), H5Pclose);
   H5Pset_obj_track_times(creation.id(), false);
   set_fill_value(creation, dtype, type, object);
+  Handle source;
+  const VirtualPart* before = nullptr;
   for (const auto& part : parts) {
     select(selected, part, object);
-    const Handle source = hdf5_space(part.extent, object);
+    if (before == nullptr || before->extent != part.extent)  // most parts are alike
+      source = hdf5_space(part.extent, object);
+    before = &part;
     expect_success(H5Pset_virtual(creation.id(), selected.id(), without_patterns(part.file).c_str(),
                                   without_patterns(part.dataset).c_str(), source.id()),
                    object, "map a part");

@@ -113,14 +113,14 @@ TEST_P(Imported, LogitsAreThoseOfTransformers) {
     EXPECT_NEAR(value_of(logits, i), results_.logits[static_cast<std::size_t>(i)], rounding);
 }
 
-/// A checkpoint of those of `arrays` whose names are wanted.
-std::string write_some(const TemporaryFolder& folder, std::int64_t step,
-                       const std::vector<HostArray>& arrays,
+/// A checkpoint of those arrays of a worker on one rank whose names are wanted.
+std::string write_some(const TemporaryFolder& folder, std::int64_t step, Worker& worker,
                        const std::function<bool(const std::string&)>& wanted) {
-  std::vector<checkpoint::ArrayView> views;
-  for (const HostArray& a : arrays)
-    if (wanted(a.name)) views.push_back({a.name, a.dtype, a.shape, a.bytes.data()});
-  checkpoint::write(folder.path().string(), {step, 4 * step, "deck"}, views, 0);
+  auto slices = worker.share();
+  std::erase_if(slices, [&](const auto& slice) { return !wanted(slice.name); });
+  const std::string directory = folder.path().string();
+  const auto shard = checkpoint::write_shard(checkpoint::begin(directory, step), 0, slices);
+  checkpoint::commit(directory, {step, 4 * step, "deck"}, {shard}, {});
   return folder.file(checkpoint::folder_name(step));
 }
 
@@ -138,26 +138,27 @@ TEST(WeightsOnly, StartWithAnOptimizerOfZerosAtStepZeroAndNowhereElse) {
   const data::TokenFile tokens(write_tokens(folder, 4000));
   Rig rig(small_config(4, 2, 1), tokens);
   rig.run(1, 3);
-  const auto arrays = rig.worker->save();
   const auto is_weight = [](const std::string& name) { return !name.starts_with("optimizer."); };
-  const auto at_zero = write_some(folder, 0, arrays, is_weight);
+  const auto at_zero = write_some(folder, 0, *rig.worker, is_weight);
   rig.worker->load(checkpoint::Reader(at_zero));  // in the place of moments that are not zero
   std::size_t moments = 0;
-  for (const HostArray& a : rig.worker->save()) {
-    if (is_weight(a.name)) continue;
+  const auto slices = rig.worker->share();
+  for (const auto& slice : slices) {
+    if (is_weight(slice.name)) continue;
     ++moments;
-    EXPECT_TRUE(std::ranges::all_of(a.bytes, [](auto byte) { return byte == decltype(byte){}; }))
-        << a.name;
+    const std::span bytes(static_cast<const char*>(slice.data),
+                          static_cast<std::size_t>(slice.bytes()));
+    EXPECT_TRUE(std::ranges::all_of(bytes, [](char byte) { return byte == 0; })) << slice.name;
   }
-  EXPECT_EQ(3 * moments, 2 * arrays.size());
+  EXPECT_EQ(3 * moments, 2 * slices.size());
 
-  const auto later = write_some(folder, 3, arrays, is_weight);
+  const auto later = write_some(folder, 3, *rig.worker, is_weight);
   EXPECT_NE(message_of([&] {
               rig.worker->load(checkpoint::Reader(later));
             }).find("holds no array 'optimizer.first_moment."),
             std::string::npos);
   const TemporaryFolder other;
-  const auto half = write_some(other, 0, arrays, [](const std::string& name) {
+  const auto half = write_some(other, 0, *rig.worker, [](const std::string& name) {
     return !name.starts_with("optimizer.second");
   });
   EXPECT_NE(message_of([&] {

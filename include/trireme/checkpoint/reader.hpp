@@ -69,7 +69,7 @@ class Reader {
   bool is_verified(const Loaded& block) const;
   const io::InputFile& file(std::size_t shard) const;
   void fetch(Place place, std::int64_t begin, char* out, std::int64_t bytes) const;
-  void verify_once(Place place, std::size_t number, const char* data, std::int64_t bytes) const;
+  void fetch_block(const Loaded& block, char* out, std::int64_t bytes) const;
 
   std::string folder_;
   Manifest manifest_;

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <trireme/checkpoint/manifest.hpp>
+#include <trireme/io/input_file.hpp>
 
 #include <cstdint>
 #include <string>
@@ -13,9 +14,10 @@ namespace trireme::checkpoint {
 /// that were written. Reads a few KiB.
 void verify_structure(const std::string& folder, const Manifest& manifest, const ShardInfo& shard);
 
-/// The bytes of block `number` of a slice.
-void verify_block(const std::string& folder, const Manifest& manifest, const ShardInfo& shard,
-                  std::size_t slice, std::size_t number, const void* data, std::size_t bytes);
+/// Reads block `number` of a slice from the shard's open file to `out`, which has room for it, and
+/// verifies it on the way.
+void read_block(const io::InputFile& file, const Manifest& manifest, const ShardInfo& shard,
+                std::size_t slice, std::size_t number, void* out);
 
 /// Every byte of a file that is no shard.
 void verify_file(const std::string& folder, const Manifest& manifest, const std::string& name);

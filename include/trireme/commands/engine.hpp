@@ -9,6 +9,7 @@ namespace trireme::commands {
 
 ExitCode train(grid::Runtime& runtime, const TrainOptions& options);
 ExitCode evaluate(grid::Runtime& runtime, const EvalOptions& options);
+ExitCode bench(grid::Runtime& runtime, const BenchOptions& options);
 ExitCode generate(grid::Runtime& runtime, const GenerateOptions& options);
 
 }  // namespace trireme::commands

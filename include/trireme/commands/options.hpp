@@ -35,10 +35,19 @@ struct GenerateOptions {
   std::int64_t seed = 1;
 };
 
+struct BenchOptions {
+  std::string deck;
+  std::vector<std::string> overrides;
+  std::vector<std::string> only;  ///< sections; none: all
+  std::int64_t rounds = 3;
+  std::string json;  ///< file for the figures; "": none
+};
+
 /// Each adds one subcommand, whose values go to `options`, and returns it.
 CLI::App* add_train_options(CLI::App& app, TrainOptions& options);
 CLI::App* add_eval_options(CLI::App& app, EvalOptions& options);
 CLI::App* add_generate_options(CLI::App& app, GenerateOptions& options);
+CLI::App* add_bench_options(CLI::App& app, BenchOptions& options);
 
 /// The positional arguments `DECK [section.key=value ...]` that most commands take.
 void add_deck_arguments(CLI::App& command, std::string& deck, std::vector<std::string>& overrides);

@@ -27,6 +27,8 @@ class AtomicFile {
   /// Fails now if `bytes` do not fit on the device, for writers that cannot bear to fail later
   /// (HDF5). The space is given back: the file is empty afterwards.
   void probe_space(std::int64_t bytes);
+  /// The device begins at once with what is written in order, so that commit() has little to wait
+  /// for.
   void write(std::int64_t offset, const void* data, std::size_t bytes);
   void commit();
 
@@ -34,6 +36,7 @@ class AtomicFile {
   std::string path_;
   std::string temporary_path_;
   int descriptor_ = -1;
+  std::int64_t flushed_ = 0;  ///< the device was told to write up to here
 };
 
 /// Writes a small file atomically.

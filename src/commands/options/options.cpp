@@ -2,6 +2,7 @@
 
 #include <trireme/base/check.hpp>
 
+#include <algorithm>
 #include <cmath>
 #include <iostream>
 
@@ -91,6 +92,36 @@ CLI::App* add_generate_options(CLI::App& app, GenerateOptions& options) {
   command->footer(
       "Example:\n  trireme generate inputs/tiny.toml --prompt \"Once upon a time\" --tokens 100 "
       "--temperature 0.8");
+  return command;
+}
+
+CLI::App* add_bench_options(CLI::App& app, BenchOptions& options) {
+  CLI::App* command =
+      app.add_subcommand("bench", "Measures matrix products and checkpoints with a deck's model");
+  add_deck_arguments(*command, options.deck, options.overrides);
+  command
+      ->add_option_function<std::string>(
+          "--only",
+          [&options](const std::string& names) {
+            for (std::size_t at = 0; at <= names.size();) {
+              const std::size_t comma = std::min(names.find(',', at), names.size());
+              options.only.push_back(names.substr(at, comma - at));
+              at = comma + 1;
+            }
+          },
+          "Sections parted by commas: matmul, checkpoint, background, index; all without it")
+      ->type_name("SECTIONS");
+  command->add_option("--rounds", options.rounds, "Measurements, of which the median is told")
+      ->capture_default_str()
+      ->check(CLI::Range(std::int64_t{1}, std::int64_t{1000}));
+  command->add_option("--json", options.json, "File for the figures, for programs")
+      ->type_name("FILE");
+  command->footer(
+      "Files are written in the deck's checkpoint directory and removed again. `background` "
+      "trains\n"
+      "some steps on the deck's training file.\n"
+      "\nExample:\n  mpiexec -n 2 trireme bench inputs/tiny.toml --only checkpoint --json "
+      "bench.json");
   return command;
 }
 
