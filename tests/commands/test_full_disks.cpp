@@ -14,7 +14,7 @@ using namespace commands::testing;
 
 class FullDisks : public TrainingRuns {
  protected:
-  FullDisks() { write_deck(2, 72, 3, 29); }
+  FullDisks() { write_deck(2, 96, 3, 29); }
 
   /// Bytes of the pages of a checkpoint's files.
   std::int64_t checkpoint_bytes(const std::string& folder) const {
@@ -25,14 +25,14 @@ class FullDisks : public TrainingRuns {
   }
 
   /// A disk on which so many checkpoints like that one fit and no further one: the index of one
-  /// claims some more than a MiB for a moment.
+  /// claims some 1.4 MiB for a moment.
   void mount_for(int checkpoints, const std::string& like) {
     const std::int64_t each = checkpoint_bytes(like);
     ASSERT_GT(each, index_claim);
     disk_.emplace(folder_.file("disk"), checkpoints * each + index_claim);
   }
 
-  static constexpr std::int64_t index_claim = 1200 << 10;
+  static constexpr std::int64_t index_claim = 1600 << 10;
   std::optional<SmallDisk> disk_;
 };
 

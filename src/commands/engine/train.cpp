@@ -40,10 +40,10 @@ void open_checkpoint_directory(const deck::Deck& deck) {
   const std::string& directory = deck.config.checkpoint.directory;
   std::error_code error;
   std::filesystem::create_directories(directory, error);
-  check_usage(!error && ::access(directory.c_str(), W_OK | X_OK) == 0,
-              deck.cite("checkpoint", "directory"), ": cannot write there (",
-              error ? error.message() : std::strerror(errno),
-              "); choose a folder that can be written");
+  if (!error && ::access(directory.c_str(), W_OK | X_OK) != 0)
+    error = std::error_code(errno, std::generic_category());
+  check_usage(!error, deck.cite("checkpoint", "directory"), ": cannot write there (",
+              error.message(), "); choose a folder that can be written");
 }
 
 std::string restart_folder(const deck::Deck& deck) {
