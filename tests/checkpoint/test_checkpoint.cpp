@@ -8,6 +8,7 @@
 #include <signal.h>
 #include <sys/resource.h>
 
+#include <chrono>
 #include <filesystem>
 #include <functional>
 #include <numeric>
@@ -177,6 +178,22 @@ TEST_F(CheckpointTest, AnUnusableLatestFileIsPassedOver) {
   }
   fs::remove(folder("latest"));
   EXPECT_EQ(latest(directory()), folder("step_00000002"));
+}
+
+/// A run was killed when a checkpoint had got its final name and `latest` did not know of it yet.
+TEST_F(CheckpointTest, OneThatWasCompletedBehindTheFileLatestIsTheLatest) {
+  save(40);
+  save(15);  // a run that went back
+  EXPECT_EQ(latest(directory()), folder("step_00000015"));
+  const std::string former = read_file(folder("latest"));
+  const auto time = fs::last_write_time(folder("latest"));
+  save(17);
+  std::ofstream(folder("latest"), std::ios::binary) << former;
+  fs::last_write_time(folder("latest"), time);
+  fs::last_write_time(folder("step_00000017/manifest.json"), time + std::chrono::milliseconds(20));
+  EXPECT_EQ(latest(directory()), folder("step_00000017"));
+  fs::remove(folder("step_00000017/index.h5"));
+  EXPECT_EQ(latest(directory()), folder("step_00000015"));
 }
 
 TEST_F(CheckpointTest, LeftoversOfAKilledRunAreNoCheckpointsAndGoAway) {
