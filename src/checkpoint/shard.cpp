@@ -41,21 +41,34 @@ void lay_out(const std::string& path, std::vector<SliceSummary>& slices) {
   hdf5.close();
 }
 
+/// Bytes [begin, begin + bytes) of a slice; `buffer` holds them where they are not in host memory.
+const char* fetch(const SliceView& slice, std::int64_t begin, std::int64_t bytes,
+                  std::vector<char>& buffer) {
+  if (slice.data != nullptr) return static_cast<const char*>(slice.data) + begin;
+  buffer.resize(static_cast<std::size_t>(written_bytes));
+  slice.copy(begin, bytes, buffer.data());
+  return buffer.data();
+}
+
 /// Writes the bytes of one dataset and returns the digests of its blocks.
 std::vector<io::Digest> write_blocks(io::AtomicFile& file, std::int64_t file_offset,
-                                     const void* data, std::int64_t bytes) {
-  const auto* at = static_cast<const char*>(data);
+                                     const SliceView& slice,
+                                     const std::function<void()>& progress) {
+  const std::int64_t bytes = slice.bytes();
+  std::vector<char> buffer;
   std::vector<io::Digest> blocks;
   io::Checksum sum;
   for (std::int64_t begin = 0; begin < bytes; begin += block_bytes) {
     const std::int64_t end = std::min(bytes, begin + block_bytes);
     sum.reset();
     for (std::int64_t from = begin; from < end; from += written_bytes) {
-      const auto size = static_cast<std::size_t>(std::min(written_bytes, end - from));
-      sum.update(at + from, size);
-      file.write(file_offset + from, at + from, size);
+      const std::int64_t count = std::min(written_bytes, end - from);
+      const char* data = fetch(slice, from, count, buffer);
+      sum.update(data, static_cast<std::size_t>(count));
+      file.write(file_offset + from, data, static_cast<std::size_t>(count));
     }
     blocks.push_back(sum.digest());
+    if (progress) progress();
   }
   return blocks;
 }
@@ -83,7 +96,7 @@ ShardSummary write_shard(const std::string& folder, int number, std::span<const 
   expect_names(slices);
   ShardSummary shard{shard_name(number), 0, {}, {}};
   std::vector<SliceSummary> empty;
-  std::vector<const void*> data;
+  std::vector<const SliceView*> sources;
   std::int64_t bytes = structure_bytes;
   for (const auto& slice : slices) {
     SliceSummary summary{slice.name, slice.dtype, slice.shape, {slice.offset, slice.extent}, 0, {}};
@@ -93,17 +106,16 @@ ShardSummary write_shard(const std::string& folder, int number, std::span<const 
       continue;
     }
     shard.slices.push_back(std::move(summary));
-    data.push_back(slice.data);
+    sources.push_back(&slice);
   }
   io::AtomicFile file(folder + "/" + shard.file);
   file.probe_space(bytes);  // a full disk is never met inside HDF5
   lay_out(file.temporary_path(), shard.slices);
   std::vector<Region> regions;
-  for (std::size_t i = 0; i < data.size(); ++i) {
+  for (std::size_t i = 0; i < sources.size(); ++i) {
     SliceSummary& slice = shard.slices[i];
     regions.push_back({slice.file_offset, slice.bytes()});
-    slice.blocks = write_blocks(file, slice.file_offset, data[i], slice.bytes());
-    if (progress) progress();
+    slice.blocks = write_blocks(file, slice.file_offset, *sources[i], progress);
   }
   const io::InputFile written(file.temporary_path());
   shard.bytes = written.size();

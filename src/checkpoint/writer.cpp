@@ -68,10 +68,6 @@ void remove_partial_folders(const std::string& directory) {
   for (const auto& path : partial) fs::remove_all(path, ignored);
 }
 
-std::string partial_folder(const std::string& directory, std::int64_t step) {
-  return directory + "/" + folder_name(step) + partial_suffix;
-}
-
 void expect_shards(const std::string& folder, const std::vector<ShardSummary>& summaries) {
   std::set<std::string> seen;
   for (const auto& shard : summaries) {
@@ -112,6 +108,10 @@ void remove_old(const std::string& directory, const std::string& newest, const R
 }
 
 }  // namespace
+
+std::string partial_folder(const std::string& directory, std::int64_t step) {
+  return directory + "/" + folder_name(step) + partial_suffix;
+}
 
 std::string begin(const std::string& directory, std::int64_t step) {
   check(step >= 0, "a checkpoint of step ", step);

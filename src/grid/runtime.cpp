@@ -14,6 +14,25 @@
 
 namespace trireme::grid {
 
+void together(Communicator& world, const std::function<void()>& local) {
+  std::optional<SharedError> mine;
+  try {
+    local();
+  } catch (const Error& e) {
+    mine.emplace(e.what(), e.code());
+  } catch (const std::exception& e) {
+    mine.emplace(e.what());
+  }
+  const std::int64_t nobody = std::numeric_limits<std::int64_t>::max();
+  const std::int64_t speaker = world.all_reduce<std::int64_t>(
+      mine ? world.rank() : nobody, Reduction::minimum, "agreement on errors");
+  if (speaker == nobody) return;
+  std::int64_t code = speaker == world.rank() ? static_cast<std::int64_t>(mine->code()) : 0;
+  code = world.all_reduce<std::int64_t>(code, Reduction::maximum, "agreement on the exit code");
+  if (speaker == world.rank()) throw *mine;
+  throw SilentError(static_cast<ExitCode>(code));
+}
+
 Runtime::Runtime(int& argc, char**& argv) {
   int initialised = 0;
   MPI_Initialized(&initialised);
@@ -43,25 +62,6 @@ std::string Runtime::description() const {
   std::replace(mpi.begin(), mpi.end(), '\t', ' ');
   return text(ranks(), ranks() == 1 ? " rank" : " ranks", ", Kokkos ", KOKKOS_VERSION / 10000, ".",
               KOKKOS_VERSION / 100 % 100, ".", KOKKOS_VERSION % 100, " ", Exec::name(), ", ", mpi);
-}
-
-void Runtime::together(const std::function<void()>& local) {
-  std::optional<SharedError> mine;
-  try {
-    local();
-  } catch (const Error& e) {
-    mine.emplace(e.what(), e.code());
-  } catch (const std::exception& e) {
-    mine.emplace(e.what());
-  }
-  const std::int64_t nobody = std::numeric_limits<std::int64_t>::max();
-  const std::int64_t speaker = world_->all_reduce<std::int64_t>(
-      mine ? rank() : nobody, Reduction::minimum, "agreement on errors");
-  if (speaker == nobody) return;
-  std::int64_t code = speaker == rank() ? static_cast<std::int64_t>(mine->code()) : 0;
-  code = world_->all_reduce<std::int64_t>(code, Reduction::maximum, "agreement on the exit code");
-  if (speaker == rank()) throw *mine;
-  throw SilentError(static_cast<ExitCode>(code));
 }
 
 ExitCode Runtime::guard(const std::function<ExitCode()>& work) {

@@ -1,4 +1,5 @@
 #include <trireme/architecture/placement.hpp>
+#include <trireme/architecture/saved.hpp>
 #include <trireme/base/text.hpp>
 #include <trireme/plan/local_sizes.hpp>
 #include <trireme/plan/memory.hpp>
@@ -106,21 +107,41 @@ std::vector<MemoryRow> training_memory(const deck::Config& config,
           {"scratch", scratch(sizes, shard, needs.split_backward)}};
 }
 
+Bytes checkpoint_copy_bytes(const deck::Config& config,
+                            const architecture::Architecture& architecture,
+                            const architecture::Shard& shard) {
+  const std::int64_t every = config.checkpoint.every;
+  if (!config.checkpoint.asynchronous || every == 0 || every >= config.run.steps) return 0;
+  const LocalSizes sizes = local_sizes(config, shard);
+  const auto arrays = architecture::local_arrays(architecture, shard);
+  const auto replicas = static_cast<int>(config.parallel.data);
+  Bytes most = 0;
+  for (int replica = 0; replica < replicas; ++replica) {
+    Bytes bytes = 0;
+    for (const auto& part :
+         architecture::saved_parts(architecture, shard, arrays, replicas, replica))
+      bytes += up(part.elements() * sizes.element) + 2 * up(part.elements() * sizes.accumulate);
+    most = std::max(most, bytes);
+  }
+  return most;
+}
+
 Bytes total(const std::vector<MemoryRow>& rows) {
   Bytes sum = 0;
   for (const MemoryRow& row : rows) sum += row.bytes;
   return sum;
 }
 
-std::string table(const std::vector<MemoryRow>& rows) {
+std::string table(const std::vector<MemoryRow>& rows, Bytes checkpoint_copy) {
   std::string out;
   const auto add = [&out](const std::string& what, Bytes bytes) {
     const std::string amount = human_bytes(bytes);
-    out += "  " + what + std::string(what.size() < 20 ? 20 - what.size() : 1, ' ');
+    out += "  " + what + std::string(what.size() < 24 ? 24 - what.size() : 1, ' ');
     out += std::string(amount.size() < 10 ? 10 - amount.size() : 0, ' ') + amount + "\n";
   };
   for (const MemoryRow& row : rows) add(row.what, row.bytes);
   add("sum", total(rows));
+  if (checkpoint_copy > 0) add("checkpoint copy (host)", checkpoint_copy);
   out.pop_back();
   return out;
 }

@@ -42,6 +42,7 @@ std::vector<RankPlan> plan_ranks(const deck::Config& config,
       const auto [found, is_new] = known.emplace(likeness(shard, needs), ranks.size());
       if (is_new) {
         ranks.push_back({p, t, needs, training_memory(config, architecture, shard, needs),
+                         checkpoint_copy_bytes(config, architecture, shard),
                          step_traffic(config, architecture, shard)});
       } else {
         ranks.push_back(ranks[found->second]);

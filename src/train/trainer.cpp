@@ -12,9 +12,6 @@
 namespace trireme::train {
 namespace {
 
-/// A job's time limit counts from the start of its processes.
-const std::chrono::steady_clock::time_point process_start = std::chrono::steady_clock::now();
-
 bool due(std::int64_t step, std::int64_t every) {
   return every > 0 && step % every == 0;
 }
@@ -23,9 +20,19 @@ double seconds(std::chrono::steady_clock::duration d) {
   return std::chrono::duration<double>(d).count();
 }
 
+std::string layout_text(const deck::ParallelConfig& p) {
+  return text("data ", p.data, " · pipeline ", p.pipeline, " · tensor ", p.tensor, ", ",
+              name_of(p.schedule), p.chunks > 1 ? text(", ", p.chunks, " chunks") : "",
+              p.sequence_parallel ? ", sequence parallel" : "");
+}
+
 }  // namespace
 
-Trainer::Trainer(const RunParts& parts, Worker& worker) : parts_(parts), worker_(worker) {}
+Trainer::Trainer(const RunParts& parts, Worker& worker)
+    : parts_(parts),
+      worker_(worker),
+      requests_(parts_.config.run),
+      saver_(parts_.config.checkpoint, parts_.world, worker, parts_.checkpoint_copy) {}
 
 void Trainer::start(const std::string& folder) {
   std::optional<std::int64_t> restored;
@@ -68,7 +75,8 @@ void Trainer::write_timeline() {
 
 ExitCode Trainer::run() {
   const deck::RunConfig& run = parts_.config.run;
-  loop_started_ = logged_at_ = Clock::now();
+  logged_at_ = Clock::now();
+  requests_.begin_steps();
   for (std::int64_t step = first_step_; step <= run.steps; ++step) {
     const bool timed = run.timeline && is_logged(step);
     if (timed)
@@ -76,13 +84,15 @@ ExitCode Trainer::run() {
     else
       worker_.train_step(step, parts_.samples);
     if (timed) write_timeline();
-    const bool stop = must_stop(step);
+    const Request request = agreement();
+    const bool stop = request.stop != 0;
     const bool last = step == run.steps;
-    const bool saves = last || stop || due(step, parts_.config.checkpoint.every);
+    const bool saves =
+        last || stop || request.checkpoint != 0 || due(step, parts_.config.checkpoint.every);
     // What is saved is logged first: log_step refuses to go on from numbers that are not finite,
     // which must not take the place of a good checkpoint.
     if (saves || is_logged(step)) log_step(step);
-    if (saves) save(step);
+    if (saves) save(step, !last && !stop);
     if (stop && !last) {
       say("stopped early behind step ", step, " of ", run.steps, "; start the same command with ",
           "checkpoint.restart=latest to go on");
@@ -111,9 +121,11 @@ void Trainer::log_step(std::int64_t step) {
   m.tokens_per_second = static_cast<double>(tokens_per_step) / m.step_seconds;
   m.flops_utilization =
       m.tokens_per_second * parts_.architecture.model_flops_per_token() / peak_flops_;
-  check(std::isfinite(m.loss) && std::isfinite(m.gradient_norm), "step ", step, ": loss ", m.loss,
-        ", gradient norm ", m.gradient_norm, " is not finite; lower [optimizer] learning_rate (",
-        c.optimizer.learning_rate, ") or clip_norm, or warm up for longer");
+  const bool finite = std::isfinite(m.loss) && std::isfinite(m.gradient_norm);
+  if (!finite) saver_.finish();  // what was saved before is good
+  check(finite, "step ", step, ": loss ", m.loss, ", gradient norm ", m.gradient_norm,
+        " is not finite; lower [optimizer] learning_rate (", c.optimizer.learning_rate,
+        ") or clip_norm, or warm up for longer");
 
   const std::int64_t every = c.run.evaluate_every;
   if (step == c.run.steps || (every > 0 && step % every == 0)) {
@@ -157,40 +169,27 @@ std::optional<Evaluation> Trainer::validate() {
   return worker_.evaluate(*parts_.validation, windows, parts_.bytes_of_token);
 }
 
-void Trainer::save(std::int64_t step) {
-  if (saved_step_ == step) return;
-  grid::Heartbeat::publish({"checkpoint", step});
+void Trainer::save(std::int64_t step, bool goes_on) {
   const auto begin = Clock::now();
-  const auto arrays = worker_.save();
-  if (parts_.world.rank() == 0) {
-    std::vector<checkpoint::ArrayView> views;
-    for (const HostArray& a : arrays) views.push_back({a.name, a.dtype, a.shape, a.bytes.data()});
-    const checkpoint::RunState state{step, step * parts_.config.batch.global, parts_.deck_toml};
-    checkpoint::write(parts_.config.checkpoint.directory, state, views,
-                      parts_.config.checkpoint.keep, [step] {
-                        grid::Heartbeat::publish({"checkpoint", step});
-                      });
+  if (saved_step_ != step) {
+    const deck::Config& c = parts_.config;
+    saver_.save({step, step * c.batch.global, parts_.deck_toml, layout_text(c.parallel)}, goes_on);
+    saved_step_ = step;
   }
-  parts_.world.barrier("checkpoint");
-  saved_step_ = step;
-  save_seconds_ = seconds(Clock::now() - begin);
-  untimed_ += save_seconds_;
-  say("checkpoint ", parts_.config.checkpoint.directory, "/", checkpoint::folder_name(step), " (",
-      fixed(save_seconds_, 1), " s)");
+  if (!goes_on) saver_.finish();
+  untimed_ += seconds(Clock::now() - begin);
 }
 
-bool Trainer::must_stop(std::int64_t step) {
-  const double limit = parts_.config.run.time_limit;
-  std::int64_t stop = signals_.caught();
-  if (limit > 0) {  // a step and twice the last checkpoint's time must still fit
-    const double elapsed = seconds(Clock::now() - process_start);
-    const double per_step =
-        seconds(Clock::now() - loop_started_) / static_cast<double>(step - first_step_ + 1);
-    if (elapsed + per_step + 2 * save_seconds_ > limit)
-      stop = std::max<std::int64_t>(stop, SIGTERM);
-  }
-  return parts_.world.all_reduce<std::int64_t>(stop, grid::Reduction::maximum,
-                                               "agreement on stopping") != 0;
+/// What the ranks do next: what any of them is asked for, and the same phase of a checkpoint.
+Request Trainer::agreement() {
+  const Seconds saving = (saver_.under_way() ? 3 : 2) * saver_.expected_seconds();
+  const Request mine = requests_.ask(parts_.world.rank() == 0, saving);
+  const Saver::Progress at = saver_.progress();
+  std::array<std::int64_t, 4> words{mine.stop, mine.checkpoint, at.unfinished, at.failed};
+  parts_.world.all_reduce(std::span<std::int64_t>(words), grid::Reduction::maximum,
+                          "agreement at a step's end");
+  saver_.advance({words[2], words[3]});
+  return {words[0], words[1]};
 }
 
 }  // namespace trireme::train

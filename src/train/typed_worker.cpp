@@ -1,3 +1,4 @@
+#include <trireme/architecture/saved.hpp>
 #include <trireme/base/check.hpp>
 #include <trireme/grid/heartbeat.hpp>
 #include <trireme/kernels/matmul.hpp>
@@ -14,6 +15,24 @@ namespace {
 
 /// Micro-batches of one evaluation program; longer evaluations run it again and again.
 constexpr std::int64_t most_evaluated = 1024;
+
+/// A part of a local array as a checkpoint takes it.
+template <class T>
+checkpoint::SliceView slice_of(const Exec& exec, const NamedTensor<T>& tensor,
+                               const architecture::SavedPart& part) {
+  checkpoint::SliceView slice{tensor.name, dtype_of<T>, tensor.shape, part.offset, part.extent};
+  T* first = tensor.data.data() + part.first;
+  if constexpr (exec_on_host)
+    slice.data = first;
+  else
+    slice.copy = [&exec, first](std::int64_t begin, std::int64_t bytes, void* out) {
+      const auto n = static_cast<std::size_t>(bytes) / sizeof(T);
+      copy_to_host<T>(exec, {static_cast<T*>(out), n},
+                      View1<T>(first + begin / static_cast<std::int64_t>(sizeof(T)), n),
+                      "train/share copies numbers to the host");
+    };
+  return slice;
+}
 
 }  // namespace
 
@@ -146,32 +165,21 @@ Evaluation TypedWorker<P>::evaluate(const data::Windows& file, std::int64_t wind
 }
 
 template <class P>
-std::vector<HostArray> TypedWorker<P>::save() {
-  std::vector<HostArray> arrays;
-  if (parts_.data.rank() > 0) return arrays;
-  const auto gather = [&](const std::string& name, DType dtype, const auto& find) {
-    for (std::size_t number = 0; number < architecture_.arrays.size(); ++number) {
-      const architecture::ArraySpec& spec = architecture_.arrays[number];
-      HostArray whole{name + spec.name, dtype, spec.shape, {}};
-      HostSlice slice;
-      for (std::size_t i = 0; i < parts_.parameters.entries().size(); ++i) {
-        const auto& local = parts_.parameters.entries()[i].local;
-        const bool held = local.number == number && !local.copy;
-        if (held && (local.split || parts_.tensor.rank() == 0))
-          slice = to_host_slice(exec_, find(i));
-      }
-      grid::Heartbeat::publish({"checkpoint", actions_.step()});
-      gather_slices(grid_.model(), whole, slice);
-      if (grid_.model().rank() == 0) arrays.push_back(std::move(whole));
-    }
-  };
-  gather("", dtype_of<T>, [&](std::size_t i) { return parts_.parameters.entries()[i].weight; });
-  if (!parts_.optimizer) return arrays;
+std::vector<checkpoint::SliceView> TypedWorker<P>::share() {
+  fence(exec_, "train/share waits for the step");
+  const auto& entries = parts_.parameters.entries();
+  std::vector<architecture::LocalArray> arrays;
+  for (const auto& entry : entries) arrays.push_back(entry.local);
+  const auto mine = architecture::saved_parts(architecture_, parts_.parameters.shard(), arrays,
+                                              parts_.data.size(), parts_.data.rank());
+  std::vector<checkpoint::SliceView> slices;
+  for (const auto& part : mine) slices.push_back(slice_of(exec_, entries[part.local].weight, part));
+  if (!parts_.optimizer) return slices;
   const auto state = parts_.optimizer->state();
-  const DType master = dtype_of<typename P::Master>;
-  gather("optimizer.first_moment.", master, [&](std::size_t i) { return state[2 * i]; });
-  gather("optimizer.second_moment.", master, [&](std::size_t i) { return state[2 * i + 1]; });
-  return arrays;
+  for (const std::size_t moment : {0u, 1u})
+    for (const auto& part : mine)
+      slices.push_back(slice_of(exec_, state[2 * part.local + moment], part));
+  return slices;
 }
 
 template <class P>

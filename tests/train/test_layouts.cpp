@@ -1,11 +1,11 @@
 #include "support/training.hpp"
+#include "support/whole_arrays.hpp"
 
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>
-#include <cstring>
 #include <map>
 
 /// Promise 1: the layout never changes the answer. Every layout of these ranks trains the same
@@ -20,17 +20,13 @@ constexpr std::int64_t steps = 10;
 /// What a run of 10 steps comes to, on rank 0.
 struct Outcome {
   Trace trace;
-  std::vector<double> weights;  ///< of all arrays, in registry order
+  std::vector<double> weights;  ///< of all arrays, by name
 };
 
-std::vector<double> weights_of(const std::vector<HostArray>& arrays) {
+std::vector<double> weights_of(const std::map<std::string, std::vector<double>>& arrays) {
   std::vector<double> values;
-  for (const HostArray& a : arrays) {
-    if (a.name.starts_with("optimizer.")) continue;
-    const std::size_t n = a.bytes.size() / sizeof(double);
-    values.resize(values.size() + n);
-    std::memcpy(values.data() + values.size() - n, a.bytes.data(), a.bytes.size());
-  }
+  for (const auto& [name, array] : arrays)
+    if (!name.starts_with("optimizer.")) values.insert(values.end(), array.begin(), array.end());
   return values;
 }
 
@@ -70,7 +66,7 @@ class Layouts : public ::testing::Test {
     Rig rig(config, tokens_, world);
     Outcome outcome;
     outcome.trace = rig.run(1, steps);
-    outcome.weights = weights_of(rig.worker->save());
+    outcome.weights = weights_of(whole_arrays(*rig.worker, world));
     return outcome;
   }
 

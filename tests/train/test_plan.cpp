@@ -1,4 +1,5 @@
 #include <trireme/plan/ranks.hpp>
+#include <trireme/tensor/arena.hpp>
 
 #include "support/training.hpp"
 
@@ -71,6 +72,28 @@ TEST_F(Plan, PlannedBytesAreThoseAllocated) {
       EXPECT_EQ(planned[i].what, allocated[i].what);
       EXPECT_EQ(planned[i].bytes, allocated[i].bytes) << planned[i].what;
     }
+  });
+}
+
+TEST_F(Plan, PlannedCopyOfACheckpointIsThatOfTheReplicaThatWritesMost) {
+  for_layouts([&](const deck::Config& config, Rig& rig) {
+    deck::Config saving = config;
+    saving.checkpoint.every = 1;
+    Bytes bytes = 0;
+    for (const auto& slice : rig.worker->share()) bytes += aligned(slice.bytes());
+    const auto most =
+        rig.grid()
+            .communicator(Axis::data)
+            .all_reduce<std::int64_t>(bytes, grid::Reduction::maximum, "bytes of a share");
+    const auto architecture = architecture::describe(config.model);
+    const auto at = rig.grid().coordinates();
+    const auto shard =
+        architecture::make_shard(architecture, static_cast<int>(config.parallel.pipeline),
+                                 static_cast<int>(config.parallel.chunks), at.pipeline,
+                                 static_cast<int>(config.parallel.tensor), at.tensor);
+    EXPECT_EQ(most, plan::checkpoint_copy_bytes(saving, architecture, shard));
+    saving.checkpoint.asynchronous = false;
+    EXPECT_EQ(plan::checkpoint_copy_bytes(saving, architecture, shard), 0);
   });
 }
 

@@ -17,8 +17,8 @@ namespace trireme::checkpoint {
 /// verifies no more than it needs. Part of the format.
 inline constexpr std::int64_t block_bytes = 4 << 20;
 
-/// A slice [offset, offset + extent) of a global array in host memory, contiguous, last axis
-/// fastest. Not owned.
+/// A slice [offset, offset + extent) of a global array, contiguous, last axis fastest: in host
+/// memory, or wherever `copy` fetches it from. Not owned.
 struct SliceView {
   std::string name;
   DType dtype = DType::fp32;
@@ -26,6 +26,10 @@ struct SliceView {
   Extents offset;
   Extents extent;
   const void* data = nullptr;
+  /// Where `data` is null: brings bytes [begin, begin + bytes) of the slice to `out`.
+  std::function<void(std::int64_t begin, std::int64_t bytes, void* out)> copy = {};
+
+  std::int64_t bytes() const { return volume(extent) * size_of(dtype); }
 };
 
 /// A slice as it lies in a shard: one contiguous dataset from byte `file_offset` on.
@@ -58,7 +62,7 @@ std::vector<std::string> dataset_names(const std::vector<std::string>& arrays);
 /// Writes shard_000003.h5 to a folder, flushed to the device. HDF5 lays the file out; the numbers
 /// then go straight to their places, hashed on the way, outside HDF5 and its lock. Slices without
 /// elements take no dataset. Bits are stored as they are. `progress`, if given, is called behind
-/// each slice. Errors (a full disk) name the file.
+/// each block. Errors (a full disk) name the file.
 ShardSummary write_shard(const std::string& folder, int number, std::span<const SliceView> slices,
                          const std::function<void()>& progress = {});
 

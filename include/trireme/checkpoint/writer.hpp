@@ -23,7 +23,10 @@ struct Retention {
   std::int64_t keep_every = 0;  ///< beside them those whose step is a multiple; 0: none
 };
 
-/// Makes an empty folder for the shards of a step and removes what a killed run has left.
+/// The folder in which the shards of a step are written.
+std::string partial_folder(const std::string& directory, std::int64_t step);
+
+/// Makes that folder, empty, and removes what a killed run has left. Returns its path.
 std::string begin(const std::string& directory, std::int64_t step);
 
 /// Makes a checkpoint `directory`/step_00000100 of the shards: checks that they are there and that
@@ -45,7 +48,7 @@ struct ArrayView {
 };
 
 /// The three steps in one process, which has all arrays. `progress`, if given, is called behind
-/// each array.
+/// each block.
 void write(const std::string& directory, const RunState& state, std::span<const ArrayView> arrays,
            std::int64_t keep, const std::function<void()>& progress = {});
 

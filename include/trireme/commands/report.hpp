@@ -19,7 +19,8 @@ std::string columns(const std::vector<std::vector<std::string>>& rows, int numbe
 std::string stages_report(const std::vector<plan::StageGroup>& groups,
                           const deck::ParallelConfig& parallel);
 
-/// Bytes of the ranks that need most and least, side by side if they differ.
+/// Bytes of the ranks that need most and least, side by side if they differ; what background
+/// checkpoints take on the host is below their sum.
 std::string memory_report(const std::vector<plan::RankPlan>& ranks, int tensor_size);
 
 /// Messages and bytes per step and axis of the rank that sends most.

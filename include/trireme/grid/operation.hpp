@@ -13,15 +13,6 @@
 
 namespace trireme::grid {
 
-/// Host memory between a device and MPI: page-locked where there is such memory, so that copies run
-/// at the link's rate.
-#if KOKKOS_VERSION >= 40000
-using StagingMemory = Kokkos::SharedHostPinnedSpace;
-#else
-using StagingMemory = Kokkos::HostSpace;
-#endif
-using StagingBuffer = Kokkos::View<std::byte*, StagingMemory>;
-
 /// Throws Error with MPI's message where `code` is not success.
 void expect_mpi(int code, const char* what, const std::string& communicator);
 /// `elements` as the int in which MPI counts; an error that says what to do where they are more.

@@ -10,6 +10,12 @@
 
 namespace trireme::grid {
 
+/// Runs `local` on every rank of `world`; if it throws on any, all ranks throw together:
+/// SharedError with the message on the lowest such rank, SilentError elsewhere. So an error that
+/// all ranks see is reported once, and nobody is left waiting. `local` must not communicate.
+/// Collective.
+void together(Communicator& world, const std::function<void()>& local);
+
 /// MPI and Kokkos from construction to destruction. Exactly one per process, in main.
 class Runtime {
  public:
@@ -25,10 +31,7 @@ class Runtime {
   /// "2 ranks, Kokkos 3.4.1 Serial, MPICH 4.0.2"
   std::string description() const;
 
-  /// Runs `local` on every rank; if it throws on any, all ranks throw together: SharedError with
-  /// the message on the lowest such rank, SilentError elsewhere. So an error that all ranks see is
-  /// reported once, and nobody is left waiting. `local` must not communicate.
-  void together(const std::function<void()>& local);
+  void together(const std::function<void()>& local) { grid::together(*world_, local); }
 
   /// Runs `work`, which may communicate. An error that the other ranks do not know of ends them all
   /// from within, before anything that a running collective may still write to is destroyed.

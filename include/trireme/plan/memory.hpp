@@ -24,9 +24,17 @@ std::vector<MemoryRow> training_memory(const deck::Config& config,
                                        const architecture::Shard& shard,
                                        const schedule::Needs& needs);
 
+/// Host memory for the copy from which a rank of this shard writes checkpoints in the background:
+/// its share of the arrays, of the replica that writes most. 0 where nothing is written while
+/// training goes on.
+Bytes checkpoint_copy_bytes(const deck::Config& config,
+                            const architecture::Architecture& architecture,
+                            const architecture::Shard& shard);
+
 Bytes total(const std::vector<MemoryRow>& rows);
 
-/// The rows as an aligned table with their sum.
-std::string table(const std::vector<MemoryRow>& rows);
+/// The rows as an aligned table with their sum; below it the host memory of background checkpoints,
+/// if there is any.
+std::string table(const std::vector<MemoryRow>& rows, Bytes checkpoint_copy);
 
 }  // namespace trireme::plan

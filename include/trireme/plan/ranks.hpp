@@ -14,6 +14,7 @@ struct RankPlan {
   int tensor = 0;
   schedule::Needs needs;
   std::vector<MemoryRow> memory;
+  Bytes checkpoint_copy = 0;  ///< on the host
   std::vector<TrafficRow> traffic;
 };
 

@@ -29,6 +29,15 @@ using View4 = Kokkos::View<T****, Kokkos::LayoutRight, Device, Unmanaged>;
 template <class T>
 using HostView1 = Kokkos::View<T*, Kokkos::LayoutRight, Kokkos::HostSpace, Unmanaged>;
 
+/// Host memory between a device and MPI or a file: page-locked where there is such memory, so that
+/// copies run at the link's rate.
+#if KOKKOS_VERSION >= 40000
+using StagingMemory = Kokkos::SharedHostPinnedSpace;
+#else
+using StagingMemory = Kokkos::HostSpace;
+#endif
+using StagingBuffer = Kokkos::View<std::byte*, StagingMemory>;
+
 /// True where a kernel's body runs on the host, so that `#pragma omp simd` loops are the lanes.
 inline constexpr bool exec_on_host =
     bool(Kokkos::SpaceAccessibility<Kokkos::DefaultHostExecutionSpace, Memory>::accessible) &&

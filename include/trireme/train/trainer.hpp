@@ -2,10 +2,10 @@
 
 #include <trireme/base/check.hpp>
 #include <trireme/checkpoint/reader.hpp>
-#include <trireme/checkpoint/writer.hpp>
 #include <trireme/data/samples.hpp>
 #include <trireme/train/metrics.hpp>
-#include <trireme/train/stop_signals.hpp>
+#include <trireme/train/requests.hpp>
+#include <trireme/train/saver.hpp>
 #include <trireme/train/worker.hpp>
 
 #include <chrono>
@@ -23,7 +23,8 @@ struct RunParts {
   const data::Samples& samples;
   const data::Windows* validation;  ///< null: none
   const std::vector<std::int32_t>& bytes_of_token;
-  std::string deck_toml;  ///< as resolved, for checkpoints
+  std::string deck_toml;      ///< as resolved, for checkpoints
+  Bytes checkpoint_copy = 0;  ///< host memory for writing checkpoints in the background
 };
 
 /// The loop: step, log, validate, save, stop.
@@ -34,8 +35,9 @@ class Trainer {
   /// Loads `folder` and goes on behind its step; "" starts at step 1 with initial weights.
   void start(const std::string& folder);
 
-  /// Runs to the last step, or to the first step's end at which the time limit is near or a signal
-  /// has come: then a checkpoint is written and the code is `restartable`. Collective.
+  /// Runs to the last step, or to the first step's end at which the time limit is near, a signal
+  /// has come or a file `stop` is there: then a checkpoint is written and the code is
+  /// `restartable`. Collective.
   ExitCode run();
 
  private:
@@ -45,22 +47,21 @@ class Trainer {
   void log_step(std::int64_t step);
   void write_timeline();
   std::optional<Evaluation> validate();
-  void save(std::int64_t step);
-  bool must_stop(std::int64_t step);
+  void save(std::int64_t step, bool goes_on);
+  Request agreement();
   std::string progress_line(const Metrics& metrics) const;
 
   const RunParts parts_;
   Worker& worker_;
-  StopSignals signals_;
+  Requests requests_;
+  Saver saver_;
   std::optional<MetricsFile> metrics_;
   double peak_flops_ = 0;  ///< of all ranks
   std::int64_t first_step_ = 1;
   std::int64_t logged_step_ = 0;
   std::int64_t saved_step_ = 0;
-  Clock::time_point loop_started_;
   Clock::time_point logged_at_;
-  Seconds untimed_ = 0;  ///< checkpoints since the last logged step
-  Seconds save_seconds_ = 0;
+  Seconds untimed_ = 0;  ///< waited for checkpoints since the last logged step
 };
 
 }  // namespace trireme::train

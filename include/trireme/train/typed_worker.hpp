@@ -28,7 +28,7 @@ class TypedWorker final : public Worker {
   StepResult result() override;
   Evaluation evaluate(const data::Windows& file, std::int64_t windows,
                       const std::vector<std::int32_t>& bytes_of_token) override;
-  std::vector<HostArray> save() override;
+  std::vector<checkpoint::SliceView> share() override;
   void load(const checkpoint::Reader& reader) override;
   std::vector<plan::MemoryRow> memory() const override;
   double measure_peak() override;

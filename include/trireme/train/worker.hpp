@@ -8,7 +8,6 @@
 #include <trireme/plan/memory.hpp>
 #include <trireme/schedule/program.hpp>
 #include <trireme/schedule/timeline.hpp>
-#include <trireme/train/host_array.hpp>
 
 #include <cstdint>
 #include <memory>
@@ -53,9 +52,10 @@ class Worker {
   virtual Evaluation evaluate(const data::Windows& file, std::int64_t windows,
                               const std::vector<std::int32_t>& bytes_of_token) = 0;
 
-  /// Parameters, and the optimizer's state if this worker trains: whole arrays on rank 0 of the
-  /// world, nothing elsewhere. Waits. Collective.
-  virtual std::vector<HostArray> save() = 0;
+  /// What this rank writes to a checkpoint: parts of the parameters and, if it trains, of the
+  /// optimizer's state; all ranks together hold every element once. Waits for the step under way.
+  /// The slices refer to live memory, which holds still until the next step.
+  virtual std::vector<checkpoint::SliceView> share() = 0;
   virtual void load(const checkpoint::Reader& reader) = 0;
 
   virtual std::vector<plan::MemoryRow> memory() const = 0;

@@ -125,12 +125,18 @@ ExitCode train(grid::Runtime& runtime, const TrainOptions& options) {
   // 6, 7 model, memory, optimizer
   const auto worker =
       train::make_worker(config, session.architecture, *session.grid, &program, train::Mode::train);
-  say("memory per rank\n", plan::table(worker->memory()));
+  const layout::Coordinates at = session.grid->coordinates();
+  const Bytes copy = plan::checkpoint_copy_bytes(
+      config, session.architecture,
+      architecture::make_shard(session.architecture, static_cast<int>(config.parallel.pipeline),
+                               static_cast<int>(config.parallel.chunks), at.pipeline,
+                               static_cast<int>(config.parallel.tensor), at.tensor));
+  say("memory per rank\n", plan::table(worker->memory(), copy));
 
   // 8 train
   train::Trainer trainer(
       {config, session.architecture, runtime.world(), *samples, validation ? &*validation : nullptr,
-       bytes, deck::resolved_toml(session.deck)},
+       bytes, deck::resolved_toml(session.deck), copy},
       *worker);
   return runtime.guard([&] {
     trainer.start(restart);

@@ -87,6 +87,8 @@ std::string memory_report(const std::vector<plan::RankPlan>& ranks, int tensor_s
   for (std::size_t i = 0; i < most.memory.size(); ++i)
     rows.push_back(line(most.memory[i].what, most.memory[i].bytes, least.memory[i].bytes));
   rows.push_back(line("sum", plan::total(most.memory), plan::total(least.memory)));
+  if (most.checkpoint_copy > 0)
+    rows.push_back(line("checkpoint copy (host)", most.checkpoint_copy, least.checkpoint_copy));
   return columns(rows, 1, "  ");
 }
 

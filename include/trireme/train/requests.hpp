@@ -1,0 +1,44 @@
+#pragma once
+
+#include <trireme/deck/config.hpp>
+#include <trireme/train/stop_signals.hpp>
+
+#include <chrono>
+#include <cstdint>
+#include <string>
+
+namespace trireme::train {
+
+/// What a rank asks for at a step's end; the maximum over all ranks is what they do.
+struct Request {
+  std::int64_t stop = 0;        ///< 1: save and end, restartable
+  std::int64_t checkpoint = 0;  ///< 1: save and go on
+};
+
+/// Asks a run to stop or to save: the time limit, a signal, and the files `stop` and `checkpoint`
+/// that somebody leaves in the run's directory.
+class Requests {
+ public:
+  explicit Requests(const deck::RunConfig& config);
+
+  /// Begins to measure the steps.
+  void begin_steps();
+  /// To be asked behind each step. `first_rank` alone looks for files, no more than twice a second,
+  /// and removes those that it finds. `saving`: what it will take to bring the checkpoint under way
+  /// to its end and to write another one; it must fit into the time limit with one more step.
+  Request ask(bool first_rank, Seconds saving);
+
+ private:
+  using Clock = std::chrono::steady_clock;
+
+  bool out_of_time(Seconds saving) const;
+  bool take(const char* name) const;
+
+  const deck::RunConfig& config_;
+  StopSignals signals_;
+  Clock::time_point steps_began_;
+  Clock::time_point looked_;
+  std::int64_t steps_ = 0;
+};
+
+}  // namespace trireme::train

@@ -1,0 +1,95 @@
+#include <trireme/base/check.hpp>
+#include <trireme/layout/share.hpp>
+
+#include <algorithm>
+#include <functional>
+#include <numeric>
+
+namespace trireme::layout {
+namespace {
+
+std::int64_t product(std::span<const std::int64_t> extents) {
+  return std::accumulate(extents.begin(), extents.end(), std::int64_t{1}, std::multiplies<>());
+}
+
+/// The elements [begin, end) of an array as blocks: whole rows of the deepest axes at either end, a
+/// run of the outer ones between them.
+class Cut {
+ public:
+  Cut(std::size_t array, const Extents& extent, std::vector<Block>& out)
+      : array_(array), extent_(extent), out_(out), offset_(extent.size(), 0) {}
+
+  void blocks(std::size_t axis, std::int64_t begin, std::int64_t end) {
+    if (begin == end) return;
+    if (extent_.empty()) {
+      out_.push_back({array_, {}, {}, 0});
+      return;
+    }
+    const std::int64_t inner = product(std::span(extent_).subspan(axis + 1));
+    const std::int64_t head = begin / inner;  // the first index that is touched
+    const std::int64_t first = (begin + inner - 1) / inner;
+    const std::int64_t last = end / inner;
+    if (first > last) {  // within one index
+      descend(axis, head, begin - head * inner, end - head * inner);
+      return;
+    }
+    if (head < first) descend(axis, head, begin - head * inner, inner);
+    if (first < last) add(axis, first, last);
+    if (last * inner < end) descend(axis, last, 0, end - last * inner);
+  }
+
+ private:
+  void descend(std::size_t axis, std::int64_t index, std::int64_t begin, std::int64_t end) {
+    offset_[axis] = index;
+    blocks(axis + 1, begin, end);
+    offset_[axis] = 0;
+  }
+
+  /// Indices [first, last) of `axis`, one index of each axis before it and all of those behind it.
+  void add(std::size_t axis, std::int64_t first, std::int64_t last) {
+    Block block{array_, offset_, extent_, 0};
+    block.offset[axis] = first;
+    for (std::size_t a = 0; a < axis; ++a) block.extent[a] = 1;
+    block.extent[axis] = last - first;
+    for (std::size_t a = 0; a < extent_.size(); ++a)
+      block.first = block.first * extent_[a] + block.offset[a];
+    out_.push_back(std::move(block));
+  }
+
+  std::size_t array_;
+  const Extents& extent_;
+  std::vector<Block>& out_;
+  Extents offset_;
+};
+
+}  // namespace
+
+std::int64_t Block::elements() const {
+  return product(extent);
+}
+
+std::vector<Block> share(std::span<const Extents> arrays, std::int64_t parts, std::int64_t i) {
+  check(parts >= 1 && i >= 0 && i < parts, "share of ", parts, " parts, ", i, ": out of range");
+  std::int64_t all = 0;
+  for (const Extents& extent : arrays) all += product(extent);
+  // all · i / parts without overflow
+  const auto bound = [&](std::int64_t k) { return all / parts * k + all % parts * k / parts; };
+  const std::int64_t begin = bound(i);
+  const std::int64_t end = bound(i + 1);
+  std::vector<Block> blocks;
+  std::int64_t at = 0;  // of the array's first element in the sequence
+  for (std::size_t a = 0; a < arrays.size(); ++a) {
+    const Extents& extent = arrays[a];
+    const std::int64_t elements = product(extent);
+    const std::int64_t row = extent.size() < 2 ? 1 : std::max<std::int64_t>(1, extent.back());
+    const auto cut = [&](std::int64_t where) {  // the next row
+      const std::int64_t within = std::clamp<std::int64_t>(where - at, 0, elements);
+      return std::min(elements, (within + row - 1) / row * row);
+    };
+    Cut(a, extent, blocks).blocks(0, cut(begin), cut(end));
+    at += elements;
+  }
+  return blocks;
+}
+
+}  // namespace trireme::layout

@@ -1,0 +1,188 @@
+#include <trireme/base/check.hpp>
+#include <trireme/base/log.hpp>
+#include <trireme/checkpoint/folders.hpp>
+#include <trireme/grid/heartbeat.hpp>
+#include <trireme/grid/runtime.hpp>
+#include <trireme/tensor/arena.hpp>
+#include <trireme/train/saver.hpp>
+
+#include <csignal>
+#include <cstring>
+#include <utility>
+
+namespace trireme::train {
+namespace {
+
+constexpr double assumed_bytes_per_second = 100e6;
+constexpr auto look_again = std::chrono::milliseconds(10);
+
+double seconds(std::chrono::steady_clock::duration d) {
+  return std::chrono::duration<double>(d).count();
+}
+
+/// Threads that start while this lives take no signals: the main thread alone has a stack for them.
+class SignalsBlocked {
+ public:
+  SignalsBlocked() {
+    sigset_t all;
+    sigfillset(&all);
+    pthread_sigmask(SIG_BLOCK, &all, &former_);
+  }
+  ~SignalsBlocked() { pthread_sigmask(SIG_SETMASK, &former_, nullptr); }
+  SignalsBlocked(const SignalsBlocked&) = delete;
+  SignalsBlocked& operator=(const SignalsBlocked&) = delete;
+
+ private:
+  sigset_t former_{};
+};
+
+StagingBuffer touched(Bytes bytes) {
+  if (bytes == 0) return {};
+  return StagingBuffer("train/checkpoint_copy", static_cast<std::size_t>(bytes));
+}
+
+}  // namespace
+
+Saver::Saver(const deck::CheckpointConfig& config, grid::Communicator& world, Worker& worker,
+             Bytes copy_bytes)
+    : config_(config), world_(world), worker_(worker), copy_(touched(copy_bytes)) {
+  for (const auto& slice : worker_.share()) share_bytes_ += slice.bytes();
+}
+
+Saver::~Saver() {
+  if (part_.valid() && background_) part_.wait();
+}
+
+Seconds Saver::expected_seconds() const {
+  return last_seconds_ > 0 ? last_seconds_
+                           : static_cast<double>(share_bytes_) / assumed_bytes_per_second;
+}
+
+template <class Work>
+void Saver::start(Work work) {
+  const SignalsBlocked blocked;
+  part_ = std::async(background_ ? std::launch::async : std::launch::deferred, std::move(work));
+}
+
+void Saver::save(const checkpoint::RunState& state, bool goes_on) {
+  finish();
+  began_ = Clock::now();
+  state_ = state;
+  background_ = goes_on && copy_.size() > 0;
+  grid::Heartbeat::publish({"checkpoint", state_.step});
+  grid::together(world_, [&] {
+    if (world_.rank() == 0) checkpoint::begin(config_.directory, state_.step);
+  });
+  phase_ = Phase::shards;
+  const auto share = worker_.share();
+  write_share(background_ ? copied(share) : share);
+  held_up_ = seconds(Clock::now() - began_);
+  if (!background_) finish();
+}
+
+/// Copies the share to host memory, slice behind slice.
+std::vector<checkpoint::SliceView> Saver::copied(const std::vector<checkpoint::SliceView>& share) {
+  std::vector<checkpoint::SliceView> slices = share;
+  std::int64_t at = 0;
+  for (checkpoint::SliceView& slice : slices) {
+    const std::int64_t bytes = slice.bytes();
+    check(at + bytes <= copy_bytes(), "a rank's share of a checkpoint has more than the planned ",
+          copy_bytes(), " bytes");
+    std::byte* to = copy_.data() + at;
+    if (slice.data != nullptr)
+      std::memcpy(to, slice.data, static_cast<std::size_t>(bytes));
+    else
+      slice.copy(0, bytes, to);
+    slice.data = to;
+    slice.copy = nullptr;
+    at += aligned(bytes);
+  }
+  return slices;
+}
+
+void Saver::write_share(std::vector<checkpoint::SliceView> slices) {
+  start([this, slices = std::move(slices)] {
+    std::int64_t bytes = 0;
+    for (const auto& slice : slices) bytes += slice.bytes();
+    if (bytes == 0) return std::string();
+    const auto progress = [this] {
+      ++moved_;
+      if (!background_) grid::Heartbeat::publish({"checkpoint", state_.step});
+    };
+    return checkpoint::pack(
+        checkpoint::write_shard(checkpoint::partial_folder(config_.directory, state_.step),
+                                world_.rank(), slices, progress));
+  });
+}
+
+/// The first rank makes a checkpoint of the shards.
+void Saver::complete() {
+  std::vector<std::string> packed = world_.gather(shard_, 0, "a checkpoint's shards");
+  phase_ = Phase::completion;
+  if (world_.rank() > 0) return;
+  start([this, packed = std::move(packed)] {
+    std::vector<checkpoint::ShardSummary> shards;
+    for (const std::string& p : packed)
+      if (!p.empty()) shards.push_back(checkpoint::parse_summary(p));
+    checkpoint::commit(config_.directory, state_, shards, {config_.keep, config_.keep_every});
+    return std::string();
+  });
+}
+
+Saver::Progress Saver::progress() {
+  if (part_.valid() && part_.wait_for(Clock::duration::zero()) != std::future_status::timeout) {
+    try {
+      shard_ = part_.get();
+    } catch (...) {
+      error_ = std::current_exception();
+    }
+  }
+  return {part_.valid() ? 1 : 0, error_ ? 1 : 0};
+}
+
+void Saver::advance(const Progress& of_all) {
+  if (phase_ == Phase::none || of_all.unfinished != 0) return;
+  if (of_all.failed != 0) {
+    phase_ = Phase::none;
+    if (world_.rank() == 0) checkpoint::abandon(config_.directory, state_.step);
+    const auto error = std::exchange(error_, nullptr);
+    grid::together(world_, [&] {
+      if (error) std::rethrow_exception(error);
+    });
+  } else if (phase_ == Phase::shards) {
+    complete();
+  } else {
+    phase_ = Phase::none;
+    last_seconds_ = seconds(Clock::now() - began_);
+    report();
+  }
+}
+
+void Saver::finish() {
+  while (phase_ != Phase::none) {
+    wait_for_own_part();
+    const Progress mine = progress();
+    std::array<std::int64_t, 2> of_all{mine.unfinished, mine.failed};
+    world_.all_reduce(std::span<std::int64_t>(of_all), grid::Reduction::maximum,
+                      "agreement on a checkpoint");
+    advance({of_all[0], of_all[1]});
+  }
+}
+
+void Saver::wait_for_own_part() {
+  std::int64_t seen = -1;
+  while (part_.valid() && part_.wait_for(look_again) == std::future_status::timeout)
+    if (const std::int64_t moved = moved_; moved != std::exchange(seen, moved))
+      grid::Heartbeat::publish({"checkpoint", state_.step});
+}
+
+void Saver::report() const {
+  const std::string folder = config_.directory + "/" + checkpoint::folder_name(state_.step);
+  if (background_)
+    say("checkpoint ", folder, " (", fixed(last_seconds_, 1),
+        " s in the background, the run waited ", fixed(held_up_, 2), " s)");
+  else
+    say("checkpoint ", folder, " (", fixed(last_seconds_, 1), " s)");
+}
+
+}  // namespace trireme::train

@@ -1,0 +1,71 @@
+#pragma once
+
+#include <trireme/checkpoint/hyperslab.hpp>
+#include <trireme/grid/communicator.hpp>
+#include <trireme/train/worker.hpp>
+
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <map>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace trireme::testing {
+
+/// Numbers of a type that is written as it lies in memory, and back.
+inline void put(std::string& out, const std::vector<std::int64_t>& numbers) {
+  const auto count = static_cast<std::int64_t>(numbers.size());
+  out.append(reinterpret_cast<const char*>(&count), sizeof count);
+  out.append(reinterpret_cast<const char*>(numbers.data()), numbers.size() * sizeof count);
+}
+inline std::vector<std::int64_t> take_numbers(std::string_view& in) {
+  std::int64_t count = 0;
+  std::memcpy(&count, in.data(), sizeof count);
+  std::vector<std::int64_t> numbers(static_cast<std::size_t>(count));
+  std::memcpy(numbers.data(), in.data() + sizeof count, numbers.size() * sizeof count);
+  in.remove_prefix(sizeof count * (numbers.size() + 1));
+  return numbers;
+}
+
+/// The whole arrays of a worker in fp64, by name, put together from what its ranks would write to a
+/// checkpoint: on rank 0, nothing elsewhere. Every element must be in one rank's share. Collective.
+inline std::map<std::string, std::vector<double>> whole_arrays(train::Worker& worker,
+                                                               grid::Communicator& world) {
+  std::string mine;
+  for (const auto& slice : worker.share()) {
+    if (slice.bytes() == 0) continue;
+    std::vector<std::int64_t> name(slice.name.begin(), slice.name.end());
+    for (const auto& numbers : {name, slice.shape, slice.offset, slice.extent}) put(mine, numbers);
+    mine.append(static_cast<const char*>(slice.data), static_cast<std::size_t>(slice.bytes()));
+  }
+  std::map<std::string, std::vector<double>> arrays;
+  std::map<std::string, std::size_t> held;
+  for (const std::string& packed : world.gather(mine, 0, "whole arrays")) {
+    for (std::string_view in = packed; !in.empty();) {
+      const auto letters = take_numbers(in);
+      const std::string name(letters.begin(), letters.end());
+      const auto shape = take_numbers(in);
+      checkpoint::Slab slab;
+      slab.offset = take_numbers(in);
+      slab.extent = take_numbers(in);
+      auto& array = arrays[name];
+      array.resize(static_cast<std::size_t>(checkpoint::volume(shape)));
+      checkpoint::for_each_run(slab, slab, checkpoint::whole(shape),
+                               [&](std::int64_t from, std::int64_t to, std::int64_t count) {
+                                 std::memcpy(
+                                     array.data() + to,
+                                     in.data() + static_cast<std::size_t>(from) * sizeof(double),
+                                     static_cast<std::size_t>(count) * sizeof(double));
+                               });
+      const auto elements = static_cast<std::size_t>(checkpoint::volume(slab.extent));
+      held[name] += elements;
+      in.remove_prefix(elements * sizeof(double));
+    }
+  }
+  for (const auto& [name, array] : arrays) EXPECT_EQ(held[name], array.size()) << name;
+  return arrays;
+}
+
+}  // namespace trireme::testing
