@@ -67,7 +67,7 @@ TEST_F(FullDisks, EndTheRunWithOneErrorAndARestartGoesOnWhenThereIsRoom) {
 /// With room for `keep` checkpoints alone, the new one finds none: the old ones stay.
 TEST_F(FullDisks, DoNotCostTheOldestThatIsKept) {
   ASSERT_EQ(run(train(1, "run.steps=1 run.directory=whole")), 0) << err();
-  disk_.emplace(folder_.file("disk"), 5 * checkpoint_bytes("whole/checkpoints/step_00000001") / 4);
+  mount_for(1, "whole/checkpoints/step_00000001");
   if (!disk_->why_not().empty()) GTEST_SKIP() << disk_->why_not();
   EXPECT_EQ(run(train(1,
                       "run.steps=2 checkpoint.every=1 checkpoint.keep=1 "

@@ -111,10 +111,12 @@ TEST_F(Stops, ATimeLimitIsOneAmongCheckpoints) {
 }
 
 TEST_F(Stops, AFileNamedStopEndsARunAndIsRemoved) {
-  for (const int ranks : {1, 2, 4})
+  for (const int ranks : {1, 2, 4}) {
+    SCOPED_TRACE(ranks);
     expect_stop(ranks, "checkpoint.every=5",
                 [&](Job&, const std::vector<pid_t>&) { folder_.write("run/stop", ""); });
-  EXPECT_FALSE(std::filesystem::exists(folder_.file("run/stop")));
+    EXPECT_FALSE(std::filesystem::exists(folder_.file("run/stop")));
+  }
 }
 
 TEST_F(Stops, AFileNamedCheckpointSavesOneAndTheRunGoesOn) {
