@@ -199,6 +199,7 @@ TEST_F(CheckpointTest, OneThatWasCompletedBehindTheFileLatestIsTheLatest) {
 TEST_F(CheckpointTest, LeftoversOfAKilledRunAreNoCheckpointsAndGoAway) {
   save(1);
   fs::create_directory(folder("step_00000002.partial"));
+  std::ofstream(folder("latest.partial-4711-3")) << "step_0000";
   EXPECT_EQ(latest(directory()), folder("step_00000001"));
   save(3);
   EXPECT_EQ(names(), (std::vector<std::string>{"latest", "step_00000001", "step_00000003"}));
