@@ -25,6 +25,14 @@ void to_file(State& s, std::string_view prefix, std::string_view message) {
   if (s.file.is_open()) s.file << prefix << message << '\n' << std::flush;
 }
 
+/// False for a file whose last line a kill has torn.
+bool ends_with_line(const std::string& path) {
+  std::ifstream in(path, std::ios::binary | std::ios::ate);
+  if (!in.is_open() || in.tellg() <= 0) return true;
+  in.seekg(-1, std::ios::end);
+  return in.get() == '\n';
+}
+
 void end_progress(State& s) {
   if (s.progress_shown) std::fputs("\r\033[K", stdout);
   s.progress_shown = false;
@@ -58,7 +66,10 @@ void set_file(const std::string& path) {
   const std::lock_guard lock(s.mutex);
   s.file.close();
   s.file.clear();
-  if (!path.empty() && s.speaks) s.file.open(path, std::ios::app);
+  if (path.empty() || !s.speaks) return;
+  const bool torn = !ends_with_line(path);
+  s.file.open(path, std::ios::app);
+  if (torn) to_file(s, "", "");
 }
 
 void line(std::string_view message) {

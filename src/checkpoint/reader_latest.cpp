@@ -46,8 +46,12 @@ bool intact(const std::string& folder) {
 
 }  // namespace
 
-std::optional<std::string> latest(const std::string& directory,
-                                  const std::set<std::string>& damaged) {
+std::optional<std::string> latest(const std::string& directory) {
+  std::set<std::string> damaged;
+  return latest(directory, damaged);
+}
+
+std::optional<std::string> latest(const std::string& directory, std::set<std::string>& damaged) {
   auto candidates = folders_in(directory);
   const auto newer = [&](const std::string& name) { return is_newer_than_latest(directory, name); };
   std::stable_partition(candidates.begin(), candidates.end(), newer);
@@ -55,10 +59,12 @@ std::optional<std::string> latest(const std::string& directory,
     std::erase(candidates, *named);
     candidates.insert(std::partition_point(candidates.begin(), candidates.end(), newer), *named);
   }
-  for (const auto& name : candidates)
-    if (const std::string folder = directory + "/" + name;
-        !damaged.contains(folder) && intact(folder))
-      return folder;
+  for (const auto& name : candidates) {
+    const std::string folder = directory + "/" + name;
+    if (damaged.contains(folder)) continue;
+    if (intact(folder)) return folder;
+    damaged.insert(folder);
+  }
   return std::nullopt;
 }
 

@@ -69,6 +69,12 @@ void Optimizer<P>::zero_gradients(const Exec& exec) const {
 }
 
 template <class P>
+void Optimizer<P>::zero_state(const Exec& exec) const {
+  kernels::fill(exec, first_moment_, Master(0));
+  kernels::fill(exec, second_moment_, Master(0));
+}
+
+template <class P>
 void Optimizer<P>::combine_tied_gradients(const Exec& exec) const {
   using G = typename P::Gradient;
   const auto tied = parameters_.tied_gradient();

@@ -1,9 +1,10 @@
 #include <trireme/base/check.hpp>
+#include <trireme/io/atomic_file.hpp>
 #include <trireme/train/metrics.hpp>
 
 #include <cstdlib>
 #include <filesystem>
-#include <vector>
+#include <string_view>
 
 namespace trireme::train {
 
@@ -25,30 +26,34 @@ std::int64_t step_of(const std::string& line) {
   return line.starts_with(head) ? std::atoll(line.c_str() + head.size()) : -1;
 }
 
-std::vector<std::string> lines_up_to(const std::string& path, std::int64_t step) {
-  std::vector<std::string> kept;
+/// A line that a kill has torn does not end as an object does.
+std::string lines_up_to(const std::string& path, std::int64_t step) {
+  std::string kept;
   std::ifstream in(path);
   for (std::string line; std::getline(in, line);)
     if (const auto s = step_of(line); s >= 0 && s <= step && line.ends_with('}'))
-      kept.push_back(line);
+      kept += line + '\n';
   return kept;
+}
+
+/// To metrics.previous-1.jsonl, or the first number that is free.
+void move_aside(const std::string& path, const std::string& directory) {
+  if (!std::filesystem::exists(path)) return;
+  std::string to;
+  for (int n = 1; to.empty() || std::filesystem::exists(to); ++n)
+    to = text(directory, "/metrics.previous-", n, ".jsonl");
+  std::filesystem::rename(path, to);
 }
 
 }  // namespace
 
 MetricsFile::MetricsFile(const std::string& directory, std::optional<std::int64_t> restored_step)
     : path_(directory + "/metrics.jsonl") {
-  std::vector<std::string> kept;
-  if (restored_step)
-    kept = lines_up_to(path_, *restored_step);
-  else if (std::filesystem::exists(path_))
-    std::filesystem::rename(path_, directory + "/metrics.previous.jsonl");
-  const std::string partial = path_ + ".partial";
-  file_.open(partial, std::ios::trunc);
-  for (const auto& line : kept) file_ << line << '\n';
-  file_.flush();
-  check(file_.good(), "cannot write ", partial, "; is the disk full or the folder not writable?");
-  std::filesystem::rename(partial, path_);
+  const std::string kept = restored_step ? lines_up_to(path_, *restored_step) : "";
+  if (!restored_step) move_aside(path_, directory);
+  io::replace_file(path_, kept);
+  file_.open(path_, std::ios::app);
+  check(file_.good(), "cannot write ", path_, "; is the folder writable?");
 }
 
 void MetricsFile::write(const Metrics& metrics) {

@@ -34,24 +34,10 @@ Trainer::Trainer(const RunParts& parts, Worker& worker)
       requests_(parts_.config.run),
       saver_(parts_.config.checkpoint, parts_.world, worker, parts_.checkpoint_copy) {}
 
-void Trainer::start(const std::string& folder) {
-  std::optional<std::int64_t> restored;
-  if (folder.empty()) {
-    worker_.initialise();
-  } else {
-    grid::Heartbeat::publish({"restart"});
-    const checkpoint::Reader reader(folder);
-    worker_.load(reader);
-    restored = reader.state().step;
-    const std::int64_t samples = *restored * parts_.config.batch.global;
-    check_usage(reader.state().samples == samples, folder, ": its ", *restored, " steps took ",
-                reader.state().samples,
-                " samples, with [batch] global = ", parts_.config.batch.global, " they would be ",
-                samples, "; go on with the global batch of ", folder, "/", checkpoint::deck_name);
-    first_step_ = *restored + 1;
-    saved_step_ = *restored;
-    say("restarted from ", folder, " behind step ", *restored);
-  }
+void Trainer::start(std::optional<std::int64_t> restored) {
+  saved_step_ = restored.value_or(0);
+  first_step_ = saved_step_ + 1;
+  if (saved_step_ == 0) restored.reset();  // no step was logged
   logged_step_ = first_step_ - 1;
   if (parts_.world.rank() == 0) metrics_.emplace(parts_.config.run.directory, restored);
   peak_flops_ = parts_.world.all_reduce<double>(worker_.measure_peak(), grid::Reduction::sum,

@@ -52,6 +52,7 @@ TypedWorker<P>::TypedWorker(const deck::Config& config,
 template <class P>
 void TypedWorker<P>::initialise() {
   parts_.parameters.initialise(exec_, static_cast<std::uint64_t>(config_.run.seed));
+  if (parts_.optimizer) parts_.optimizer->zero_state(exec_);
 }
 
 template <class P>

@@ -89,7 +89,32 @@ TEST(Metrics, ARestartedRunReadsAsOne) {
   EXPECT_EQ(steps("metrics.jsonl"), "1 2 3 4 5 6 ");
   write(std::nullopt, 1, 2);
   EXPECT_EQ(steps("metrics.jsonl"), "1 2 ");
-  EXPECT_EQ(steps("metrics.previous.jsonl"), "1 2 3 4 5 6 ");
+  EXPECT_EQ(steps("metrics.previous-1.jsonl"), "1 2 3 4 5 6 ");
+  write(std::nullopt, 1, 1);
+  EXPECT_EQ(steps("metrics.previous-1.jsonl"), "1 2 3 4 5 6 ") << "nothing is overwritten";
+  EXPECT_EQ(steps("metrics.previous-2.jsonl"), "1 2 ");
+}
+
+TEST(Metrics, ALineTornByAKillGoesAwayWhereverItWasCut) {
+  const trireme::testing::TemporaryFolder folder;
+  const auto line = [](std::int64_t step) {
+    Metrics m;
+    m.step = step;
+    return to_json(m);
+  };
+  const std::string whole = line(8) + "\n" + line(9) + "\n";
+  const std::string last = line(10);  // which begins like step 1
+  const std::size_t digit = last.find("10") + 1;
+  for (const std::size_t cut : {std::size_t{0}, std::size_t{1}, digit, digit + 1, last.size() / 2,
+                                last.size() - 1, last.size()}) {
+    folder.write("metrics.jsonl", whole + last.substr(0, cut));
+    Metrics next;
+    next.step = 11;
+    MetricsFile(folder.path().string(), 10).write(next);
+    EXPECT_EQ(trireme::testing::read_file(folder.file("metrics.jsonl")),
+              whole + (cut == last.size() ? last + "\n" : "") + line(11) + "\n")
+        << cut;
+  }
 }
 
 }  // namespace

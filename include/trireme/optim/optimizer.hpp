@@ -25,6 +25,8 @@ class Optimizer {
             model::Parameters<P>& parameters, grid::Communicator& model_group);
 
   void zero_gradients(const Exec& exec) const;
+  /// Moments of a run's first step.
+  void zero_state(const Exec& exec) const;
 
   /// Adds the logits' gradient of tied embeddings to the look-up's where this rank has both, after
   /// both were summed over the data axis.

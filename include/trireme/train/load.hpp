@@ -8,19 +8,45 @@
 #include <trireme/tensor/named_tensor.hpp>
 
 #include <algorithm>
-#include <vector>
+#include <memory>
+#include <span>
 
 namespace trireme::train {
 
-/// Reads this rank's slice of one array. Waits.
+/// Memory through which arrays go to a device.
+inline constexpr std::int64_t staging_bytes = std::int64_t{64} << 20;
+
+/// Reads this rank's slice of one array by way of a buffer of at most `bytes`. Waits.
+template <class T>
+void load_staged(const Exec& exec, const checkpoint::Reader& reader, const NamedTensor<T>& tensor,
+                 std::int64_t bytes = staging_bytes) {
+  const std::int64_t most =
+      std::min(tensor.elements(), bytes / static_cast<std::int64_t>(sizeof(T)));
+  const auto buffer = std::make_unique_for_overwrite<T[]>(static_cast<std::size_t>(most));
+  T* to = tensor.data.data();
+  checkpoint::for_each_block({tensor.offset, tensor.extent}, most, [&](const auto& block) {
+    const auto count = static_cast<std::size_t>(checkpoint::volume(block.extent));
+    reader.read_slice(tensor.name, dtype_of<T>, tensor.shape, block.offset, block.extent,
+                      buffer.get());
+    copy_to_device<T>(exec, View1<T>(to, count), std::span<const T>(buffer.get(), count));
+    fence(exec, "train/load copies a part of an array to the device");
+    to += count;  // blocks follow one another in the slice's memory
+  });
+}
+
+/// Reads this rank's slice of one array, straight to its place where the host can write there.
+/// Waits.
 template <class T>
 void load_array(const Exec& exec, const checkpoint::Reader& reader, const NamedTensor<T>& tensor) {
   grid::Heartbeat::publish({"restart"});
-  std::vector<T> values(static_cast<std::size_t>(tensor.elements()));
-  reader.read_slice(tensor.name, dtype_of<T>, tensor.shape, tensor.offset, tensor.extent,
-                    values.data());
-  copy_to_device<T>(exec, tensor.data, values);
-  fence(exec, "train/load copies an array to the device");
+  if constexpr (bool(Kokkos::SpaceAccessibility<Kokkos::DefaultHostExecutionSpace,
+                                                Memory>::accessible)) {
+    fence(exec, "train/load waits until an array is no longer in use");
+    reader.read_slice(tensor.name, dtype_of<T>, tensor.shape, tensor.offset, tensor.extent,
+                      tensor.data.data());
+  } else {
+    load_staged(exec, reader, tensor);
+  }
 }
 
 /// Reads this rank's weights. UsageError if the checkpoint has other arrays than the model: with

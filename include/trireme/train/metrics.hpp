@@ -30,8 +30,8 @@ std::string to_json(const Metrics& metrics);
 /// metrics.jsonl of a run. Open on one rank only.
 class MetricsFile {
  public:
-  /// A fresh run moves an earlier file aside to metrics.previous.jsonl; a restarted one keeps the
-  /// lines up to `restored_step`, so that the file reads as one run.
+  /// A fresh run moves an earlier file aside to metrics.previous-1.jsonl (the first free number); a
+  /// restarted one keeps the whole lines up to `restored_step`, so that the file reads as one run.
   MetricsFile(const std::string& directory, std::optional<std::int64_t> restored_step);
   void write(const Metrics& metrics);
 

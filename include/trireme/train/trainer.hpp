@@ -32,8 +32,8 @@ class Trainer {
  public:
   Trainer(const RunParts& parts, Worker& worker);
 
-  /// Loads `folder` and goes on behind its step; "" starts at step 1 with initial weights.
-  void start(const std::string& folder);
+  /// Goes on behind the step that the worker has loaded; without one at step 1.
+  void start(std::optional<std::int64_t> restored);
 
   /// Runs to the last step, or to the first step's end at which the time limit is near, a signal
   /// has come or a file `stop` is there: then a checkpoint is written and the code is

@@ -36,7 +36,7 @@ class Worker {
  public:
   virtual ~Worker() = default;
 
-  /// Initial weights from the deck's seed.
+  /// Initial weights from the deck's seed and an optimizer's initial state, whatever was there.
   virtual void initialise() = 0;
   /// Queues step `step` ≥ 1 on the global samples of that step.
   virtual void train_step(std::int64_t step, const data::Samples& samples) = 0;
@@ -56,6 +56,8 @@ class Worker {
   /// optimizer's state; all ranks together hold every element once. Waits for the step under way.
   /// The slices refer to live memory, which holds still until the next step.
   virtual std::vector<checkpoint::SliceView> share() = 0;
+  /// Reads what this rank holds of parameters and state, and verifies what it reads. Not
+  /// collective. After an error the numbers are undefined until the next load or initialise.
   virtual void load(const checkpoint::Reader& reader) = 0;
 
   virtual std::vector<plan::MemoryRow> memory() const = 0;

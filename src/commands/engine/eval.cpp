@@ -1,6 +1,7 @@
 #include <trireme/base/log.hpp>
 #include <trireme/commands/engine.hpp>
 #include <trireme/commands/resolve.hpp>
+#include <trireme/commands/restart.hpp>
 #include <trireme/commands/session.hpp>
 #include <trireme/train/worker.hpp>
 
@@ -27,13 +28,12 @@ ExitCode evaluate(grid::Runtime& runtime, const EvalOptions& options) {
     bytes = bytes_of_token(file->tokenizer(), config.model.vocabulary);
   });
 
-  const std::string folder =
-      found_by_one(runtime, [&] { return find_checkpoint(session.deck, options.checkpoint); });
+  const std::string folder = find_model(runtime, session.deck, options.checkpoint);
   const auto worker = train::make_worker(config, session.architecture, *session.grid, nullptr,
                                          train::Mode::evaluate);
   std::int64_t step = 0;
   runtime.together([&] {
-    const checkpoint::Reader reader(folder);
+    const checkpoint::Reader reader(folder, checkpoint::Opening::manifest);
     worker->load(reader);
     step = reader.state().step;
   });

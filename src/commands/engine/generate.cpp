@@ -1,6 +1,7 @@
 #include <trireme/base/log.hpp>
 #include <trireme/checkpoint/reader.hpp>
 #include <trireme/commands/engine.hpp>
+#include <trireme/commands/restart.hpp>
 #include <trireme/commands/session.hpp>
 #include <trireme/data/tokenizer.hpp>
 #include <trireme/train/generator.hpp>
@@ -25,8 +26,7 @@ ExitCode generate(grid::Runtime& runtime, const GenerateOptions& options) {
   const deck::Config& config = session.config();
   const auto tokenizer = data::make_tokenizer(config.data.tokenizer);
 
-  const std::string folder =
-      found_by_one(runtime, [&] { return find_checkpoint(session.deck, options.checkpoint); });
+  const std::string folder = find_model(runtime, session.deck, options.checkpoint);
   std::vector<std::int32_t> prompt;
   std::unique_ptr<train::Generator> generator;
   runtime.together([&] {
@@ -36,7 +36,7 @@ ExitCode generate(grid::Runtime& runtime, const GenerateOptions& options) {
       check_usage(id < config.model.vocabulary, "the prompt has token ", id, ", the model only ",
                   config.model.vocabulary);
     generator = train::make_generator(config, session.architecture);
-    generator->load(checkpoint::Reader(folder));
+    generator->load(checkpoint::Reader(folder, checkpoint::Opening::manifest));
   });
 
   // Sample i is written by rank i mod ranks; what it says depends on (seed, i) alone.

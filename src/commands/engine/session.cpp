@@ -56,7 +56,7 @@ Session open_session(grid::Runtime& runtime, const std::string& deck_file,
 std::string find_checkpoint(const deck::Deck& deck, const std::string& where) {
   if (where != "latest") {
     check_usage(std::filesystem::is_directory(where), "there is no checkpoint folder ", where);
-    return where;
+    return where.substr(0, where.find_last_not_of('/') + 1);
   }
   const std::string& directory = deck.config.checkpoint.directory;
   const auto folder = checkpoint::latest(directory);

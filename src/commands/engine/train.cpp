@@ -1,8 +1,7 @@
 #include <trireme/base/log.hpp>
-#include <trireme/checkpoint/reader.hpp>
-#include <trireme/checkpoint/verify.hpp>
 #include <trireme/commands/engine.hpp>
 #include <trireme/commands/resolve.hpp>
+#include <trireme/commands/restart.hpp>
 #include <trireme/commands/session.hpp>
 #include <trireme/grid/watchdog.hpp>
 #include <trireme/plan/memory.hpp>
@@ -13,54 +12,31 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <cstring>
 #include <filesystem>
 #include <fstream>
-#include <set>
 
 namespace trireme::commands {
 namespace {
 
-/// Makes the run's folder and leaves the resolved deck in it. On one rank.
-void open_directory(const deck::Deck& deck) {
-  const std::string& directory = deck.config.run.directory;
-  std::error_code error;
-  std::filesystem::create_directories(directory, error);
-  std::ofstream out(directory + "/deck.toml");
-  out << deck::resolved_toml(deck);
-  out.flush();
-  check_usage(out.good(), deck.cite("run", "directory"), ": cannot write ", directory, "/deck.toml",
-              error ? text(" (", error.message(), ")") : "",
-              "; choose a folder that can be written");
-  log::set_file(directory + "/log.txt");
-}
-
-/// So that a folder that cannot be written is found now and not at the first checkpoint.
-void open_checkpoint_directory(const deck::Deck& deck) {
-  const std::string& directory = deck.config.checkpoint.directory;
+/// Makes the folder of [section] directory. One that cannot be written is found now and not at the
+/// first checkpoint.
+void open_directory(const deck::Deck& deck, const char* section, const std::string& directory) {
   std::error_code error;
   std::filesystem::create_directories(directory, error);
   if (!error && ::access(directory.c_str(), W_OK | X_OK) != 0)
     error = std::error_code(errno, std::generic_category());
-  check_usage(!error, deck.cite("checkpoint", "directory"), ": cannot write there (",
-              error.message(), "); choose a folder that can be written");
+  check_usage(!error, deck.cite(section, "directory"), ": cannot write there (", error.message(),
+              "); choose a folder that can be written");
 }
 
-std::string restart_folder(const deck::Deck& deck) {
-  const std::string& restart = deck.config.checkpoint.restart;
-  if (restart == "none") return "";
-  if (restart != "latest") return find_checkpoint(deck, restart);
-  std::set<std::string> damaged;  // one whose numbers are not intact is found by reading them
-  while (const auto folder = checkpoint::latest(deck.config.checkpoint.directory, damaged)) {
-    try {
-      checkpoint::verify(*folder);
-      return *folder;
-    } catch (const Error& error) {
-      log::warn(text("checkpoint ", *folder, " is passed over: ", error.what()));
-      damaged.insert(*folder);
-    }
-  }
-  return "";
+/// Leaves the resolved deck in the run's folder.
+void leave_deck(const deck::Deck& deck) {
+  const std::string path = deck.config.run.directory + "/deck.toml";
+  std::ofstream out(path);
+  out << deck::resolved_toml(deck);
+  out.flush();
+  check_usage(out.good(), deck.cite("run", "directory"), ": cannot write ", path,
+              "; choose a folder that can be written");
 }
 
 /// Every rank builds the whole program and runs its row: they must have built the same.
@@ -81,8 +57,9 @@ ExitCode train(grid::Runtime& runtime, const TrainOptions& options) {
   const deck::Config& config = session.config();
   runtime.together([&] {
     if (runtime.rank() != 0) return;
-    open_directory(session.deck);
-    open_checkpoint_directory(session.deck);
+    open_directory(session.deck, "run", config.run.directory);
+    open_directory(session.deck, "checkpoint", config.checkpoint.directory);
+    log::set_file(config.run.directory + "/log.txt");
   });
   std::optional<grid::Watchdog> watchdog;
   if (config.run.watchdog > 0) watchdog.emplace(runtime, config.run.directory, config.run.watchdog);
@@ -109,7 +86,10 @@ ExitCode train(grid::Runtime& runtime, const TrainOptions& options) {
     }
     bytes = bytes_of_token(session.tokens->tokenizer(), config.model.vocabulary);
   });
-  const std::string restart = found_by_one(runtime, [&] { return restart_folder(session.deck); });
+  Restart restart(runtime, session.deck);
+  runtime.together([&] {  // not before a deck that contradicts the checkpoint is refused
+    if (runtime.rank() == 0) leave_deck(session.deck);
+  });
   say("data ", config.data.train, ": ", with_commas(session.tokens->tokens()), " tokens, ",
       with_commas(samples->per_epoch()), " samples of ", config.model.sequence,
       " tokens per epoch; ", config.batch.global, " per step, ", config.run.steps, " steps");
@@ -139,7 +119,7 @@ ExitCode train(grid::Runtime& runtime, const TrainOptions& options) {
        bytes, deck::resolved_toml(session.deck), copy},
       *worker);
   return runtime.guard([&] {
-    trainer.start(restart);
+    trainer.start(restart.load(*worker));
     return trainer.run();
   });
 }

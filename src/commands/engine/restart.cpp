@@ -1,0 +1,226 @@
+#include <trireme/base/log.hpp>
+#include <trireme/checkpoint/folders.hpp>
+#include <trireme/checkpoint/previous.hpp>
+#include <trireme/commands/restart.hpp>
+#include <trireme/commands/session.hpp>
+#include <trireme/deck/difference.hpp>
+#include <trireme/grid/heartbeat.hpp>
+
+#include <algorithm>
+#include <array>
+#include <filesystem>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+namespace trireme::commands {
+namespace {
+
+using Differences = std::vector<deck::Difference>;
+
+constexpr std::array another_model{
+    "model.family",     "model.layers",          "model.hidden",
+    "model.heads",      "model.feed_forward",    "model.sequence",
+    "model.vocabulary", "model.tied_embeddings", "precision.compute"};
+constexpr const char* batch_key = "batch.global";  // samples = steps · global
+
+/// Where a run is kept and where it came from say nothing about it.
+constexpr std::array bookkeeping{"run.directory", "checkpoint.directory", "checkpoint.restart"};
+
+template <class Names>
+bool among(const Names& names, const deck::Difference& d) {
+  return std::ranges::any_of(names, [&](const char* name) { return d.full_name() == name; });
+}
+
+/// What a difference does to the numbers that the layout never changes.
+std::string_view effect(const deck::Difference& d) {
+  if (d.full_name() == "data.train") return "  (other samples from here on, unless it is a copy)";
+  if (d.section == "optimizer" || d.full_name() == "run.seed" || d.full_name() == "model.dropout")
+    return "  (changes the numbers from here on)";
+  return "";
+}
+
+/// The deck that a checkpoint was written with against this one. One that this version cannot read
+/// shows no difference, with a warning: then the shapes of the arrays decide.
+Differences differences_to(const checkpoint::Reader& reader, const deck::Deck& deck) {
+  const std::string path = reader.folder() + "/" + checkpoint::deck_name;
+  try {
+    return deck::differences(deck::parse_deck(reader.state().deck_toml, path), deck);
+  } catch (const UsageError& error) {
+    const std::string_view message = error.what();
+    log::warn(text("this version cannot compare ", path, " with ", deck.file_name, ": ",
+                   message.substr(0, message.find('\n'))));
+    return {};
+  }
+}
+
+void expect_no(const Differences& contradictions, const std::string& folder,
+               const std::string& remedy) {
+  std::string list;
+  for (const auto& d : contradictions)
+    list += text("\n  [", d.section, "] ", d.name, " = ", d.current, " (", d.place, "), but ",
+                 d.stored, " in ", folder, "/", checkpoint::deck_name);
+  check_usage(list.empty(), "the deck contradicts the checkpoint ", folder, ":", list,
+              "\ngive the checkpoint's values", remedy);
+}
+
+/// "  parallel.tensor  1 -> 2", a line each.
+std::string lines_of(const Differences& differences) {
+  std::size_t name_width = 0;
+  std::size_t change_width = 0;
+  const auto change = [](const deck::Difference& d) { return d.stored + " -> " + d.current; };
+  for (const auto& d : differences) {
+    name_width = std::max(name_width, d.full_name().size());
+    change_width = std::max(change_width, change(d).size());
+  }
+  std::string lines;
+  for (const auto& d : differences) {
+    std::string line = text("\n  ", d.full_name());
+    line.resize(name_width + 5, ' ');
+    line += change(d);
+    if (!effect(d).empty()) line.resize(name_width + 5 + change_width, ' ');
+    lines += line.append(effect(d));
+  }
+  return lines;
+}
+
+/// The first step of the checkpoints in `directory` that a run from `folder` does not go on from:
+/// later ones of the same run are another branch; from elsewhere, all are another run's.
+std::int64_t first_of_others(const std::string& folder, const std::string& directory,
+                             std::int64_t step) {
+  std::error_code missing;
+  const auto parent = std::filesystem::canonical(folder, missing).parent_path();
+  return std::filesystem::equivalent(parent, directory, missing) ? step + 1 : 0;
+}
+
+}  // namespace
+
+Restart::Restart(grid::Runtime& runtime, const deck::Deck& deck) : runtime_(runtime), deck_(deck) {
+  choose();
+}
+
+bool Restart::by_name() const {
+  const std::string& restart = deck_.config.checkpoint.restart;
+  return restart != "none" && restart != "latest";
+}
+
+/// The next candidate. Rank 0 looks and tells the others.
+void Restart::choose() {
+  grid::Heartbeat::publish({"restart"});
+  folder_ = found_by_one(runtime_, [&]() -> std::string {
+    const deck::CheckpointConfig& c = deck_.config.checkpoint;
+    if (c.restart == "none") return "";
+    if (by_name()) {
+      const std::string folder = find_checkpoint(deck_, c.restart);
+      compare(checkpoint::Reader(folder));
+      return folder;
+    }
+    const auto folder = checkpoint::latest(c.directory, damaged_);
+    if (folder) compare(checkpoint::Reader(*folder, checkpoint::Opening::manifest));
+    return folder.value_or("");
+  });
+}
+
+void Restart::compare(const checkpoint::Reader& reader) {
+  Differences contradictions;
+  Differences harmless;
+  const bool begun = reader.state().step > 0;  // at step 0 any batch continues
+  for (const auto& d : differences_to(reader, deck_)) {
+    if (among(another_model, d) || (begun && d.full_name() == batch_key))
+      contradictions.push_back(d);
+    else if (!among(bookkeeping, d))
+      harmless.push_back(d);
+  }
+  expect_no(contradictions, reader.folder(),
+            ", or start another run: checkpoint.restart=none and a run.directory of its own");
+  differences_ = lines_of(harmless);
+}
+
+std::optional<std::int64_t> Restart::load(train::Worker& worker) {
+  const std::int64_t global = deck_.config.batch.global;
+  while (!folder_.empty()) {
+    checkpoint::RunState state;
+    const auto read = [&] {
+      const checkpoint::Reader reader(folder_, checkpoint::Opening::manifest);
+      state = reader.state();
+      check_usage(state.samples == state.step * global, folder_, ": its ", state.step,
+                  " steps took ", state.samples, " samples, with ", deck_.cite("batch", "global"),
+                  " they would be ", state.step * global, "; go on with the global batch of ",
+                  folder_, "/", checkpoint::deck_name);
+      worker.load(reader);
+    };
+    if (by_name()) {
+      runtime_.together(read);
+    } else if (const auto damage = damage_found(runtime_, read)) {
+      worker.initialise();  // nothing of what was read may stay
+      if (runtime_.rank() == 0) {
+        log::warn(text("checkpoint ", folder_, " is passed over: ", *damage));
+        damaged_.insert(folder_);
+      }
+      choose();
+      continue;
+    }
+    report(state);
+    if (by_name())
+      make_room(first_of_others(folder_, deck_.config.checkpoint.directory, state.step));
+    return state.step;
+  }
+  start_fresh(worker);
+  return std::nullopt;
+}
+
+void Restart::report(const checkpoint::RunState& state) const {
+  say("restarted from ", folder_, " behind step ", state.step, ", ", with_commas(state.samples),
+      " samples");
+  if (!differences_.empty()) say("differs from the deck of ", folder_, ":", differences_);
+}
+
+void Restart::start_fresh(train::Worker& worker) {
+  const deck::CheckpointConfig& c = deck_.config.checkpoint;
+  worker.initialise();
+  if (c.restart == "latest")
+    say("no ", checkpoint::folders_in(c.directory).empty() ? "" : "intact ", "checkpoint in ",
+        c.directory, ": starting at step 1");
+  make_room(0);
+}
+
+void Restart::make_room(std::int64_t from) const {
+  runtime_.together([&] {
+    if (runtime_.rank() > 0) return;
+    const std::string aside = checkpoint::move_aside(deck_.config.checkpoint.directory, from);
+    if (!aside.empty()) say("checkpoints that this run does not go on from are now in ", aside);
+  });
+}
+
+std::optional<std::string> damage_found(grid::Runtime& runtime,
+                                        const std::function<void()>& local) {
+  std::optional<std::string> mine;
+  runtime.together([&] {
+    try {
+      local();
+    } catch (const UsageError&) {
+      throw;
+    } catch (const Error& error) {
+      mine = error.what();
+    }
+  });
+  const std::int64_t nobody = runtime.ranks();
+  const auto speaker = runtime.world().all_reduce<std::int64_t>(
+      mine ? runtime.rank() : nobody, grid::Reduction::minimum, "agreement on damage");
+  if (speaker == nobody) return std::nullopt;
+  return runtime.world().broadcast(mine.value_or(""), static_cast<int>(speaker), "what is damaged");
+}
+
+std::string find_model(grid::Runtime& runtime, const deck::Deck& deck, const std::string& where) {
+  return found_by_one(runtime, [&] {
+    std::string folder = find_checkpoint(deck, where);
+    Differences found = differences_to(checkpoint::Reader(folder), deck);
+    std::erase_if(found, [](const auto& d) { return !among(another_model, d); });
+    expect_no(
+        found, folder,
+        text(" (", folder, "/", checkpoint::deck_name, " is a deck), or name another checkpoint"));
+    return folder;
+  });
+}
+
+}  // namespace trireme::commands

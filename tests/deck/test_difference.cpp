@@ -1,0 +1,63 @@
+#include <trireme/deck/difference.hpp>
+
+#include <trireme/deck/table.hpp>
+
+#include <gtest/gtest.h>
+
+#include "deck/example.hpp"
+
+namespace trireme::deck {
+namespace {
+
+TEST(Difference, OfADeckAndItsResolvedTextIsNothing) {
+  const Deck deck = parse_deck(example, "a.toml", {"run.time_limit=01:00:00", "model.dropout=0.1"});
+  EXPECT_TRUE(differences(parse_deck(resolved_toml(deck), "stored/deck.toml"), deck).empty());
+}
+
+TEST(Difference, NamesBothValuesAndThePlaceOfTheCurrentOne) {
+  const Deck stored = parse_deck(example, "stored/deck.toml");
+  const Deck current = parse_deck(replaced(example, "heads = 4", "heads = 5"), "a.toml",
+                                  {"data.train=other.h5", "run.steps=7"});
+  const auto found = differences(stored, current);
+  ASSERT_EQ(found.size(), 4u) << "decay_steps follows steps";
+  const auto expect = [&](std::size_t i, const std::string& name, const std::string& before,
+                          const std::string& now, const std::string& place) {
+    EXPECT_EQ(found[i].full_name(), name);
+    EXPECT_EQ(found[i].stored, before);
+    EXPECT_EQ(found[i].current, now);
+    EXPECT_EQ(found[i].place, place);
+  };
+  expect(0, "run.steps", "100", "7", "command line");
+  expect(1, "model.heads", "4", "5", "a.toml:4");
+  expect(2, "optimizer.decay_steps", "100", "7", "default");
+  expect(3, "data.train", "\"data/corpus.h5\"", "\"other.h5\"", "command line");
+}
+
+TEST(Difference, IsFoundForEveryKeyOfTheTable) {
+  const Deck stored = parse_deck(example, "stored/deck.toml");
+  for (const Key& key : keys()) {
+    Deck current = stored;
+    Value value = key.load(stored.config);
+    if (auto* flag = std::get_if<bool>(&value)) *flag = !*flag;
+    if (auto* integer = std::get_if<std::int64_t>(&value)) ++*integer;
+    if (auto* number = std::get_if<double>(&value))
+      *number += key.type == KeyType::duration ? 1 : 1e-9;
+    if (auto* string = std::get_if<std::string>(&value)) {
+      if (key.choices.empty()) *string += "x";
+      for (const auto word : key.choices)
+        if (*string != word) {
+          *string = word;
+          break;
+        }
+    }
+    if (value == key.load(stored.config)) continue;  // a choice of one word
+    key.store(current.config, value);
+    const auto found = differences(stored, current);
+    ASSERT_EQ(found.size(), 1u) << key.full_name();
+    EXPECT_EQ(found[0].full_name(), key.full_name());
+    EXPECT_NE(found[0].stored, found[0].current);
+  }
+}
+
+}  // namespace
+}  // namespace trireme::deck
