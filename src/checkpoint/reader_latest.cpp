@@ -4,6 +4,7 @@
 #include <trireme/checkpoint/reader.hpp>
 #include <trireme/checkpoint/verify.hpp>
 
+#include <algorithm>
 #include <filesystem>
 
 namespace trireme::checkpoint {
@@ -21,6 +22,16 @@ std::optional<std::string> named_latest(const std::string& directory) {
   if (step_of(name) && fs::is_directory(directory + "/" + name, missing)) return name;
   log::warn(text(path, ": names '", name.substr(0, 80), "', which is no checkpoint there"));
   return std::nullopt;
+}
+
+/// Completed behind the writing of `latest`: by a run that was killed before it could name it
+/// there.
+bool is_newer_than_latest(const std::string& directory, const std::string& name) {
+  std::error_code missing;
+  const auto named = fs::last_write_time(directory + "/" + latest_name, missing);
+  if (missing) return false;
+  const auto completed = fs::last_write_time(directory + "/" + name + "/" + manifest_name, missing);
+  return !missing && completed > named;
 }
 
 bool intact(const std::string& folder) {
@@ -42,9 +53,11 @@ std::optional<std::string> latest(const std::string& directory) {
 
 std::optional<std::string> latest(const std::string& directory, std::set<std::string>& damaged) {
   auto candidates = folders_in(directory);
+  const auto newer = [&](const std::string& name) { return is_newer_than_latest(directory, name); };
+  std::stable_partition(candidates.begin(), candidates.end(), newer);
   if (const auto named = named_latest(directory)) {
     std::erase(candidates, *named);
-    candidates.insert(candidates.begin(), *named);
+    candidates.insert(std::partition_point(candidates.begin(), candidates.end(), newer), *named);
   }
   for (const auto& name : candidates) {
     const std::string folder = directory + "/" + name;

@@ -57,11 +57,12 @@ void remove_checkpoint(const std::string& path) {
   if (error) log::warn(text(path, ": cannot remove this old checkpoint: ", error.message()));
 }
 
-void remove_partial_folders(const std::string& directory) {
+void remove_leftovers(const std::string& directory) {
   std::vector<fs::path> partial;
   for (const auto& entry : fs::directory_iterator(directory)) {
     const auto name = entry.path().filename().string();
-    if (entry.is_directory() && name.starts_with("step_") && name.ends_with(partial_suffix))
+    if ((entry.is_directory() && name.starts_with("step_") && name.ends_with(partial_suffix)) ||
+        name.starts_with(text(latest_name, partial_suffix)))
       partial.push_back(entry.path());
   }
   std::error_code ignored;
@@ -116,7 +117,7 @@ std::string partial_folder(const std::string& directory, std::int64_t step) {
 std::string begin(const std::string& directory, std::int64_t step) {
   check(step >= 0, "a checkpoint of step ", step);
   create_folder(directory);
-  remove_partial_folders(directory);
+  remove_leftovers(directory);
   const std::string partial = partial_folder(directory, step);
   create_folder(partial);
   return partial;

@@ -71,8 +71,9 @@ void write_at(int descriptor, const std::string& path, std::int64_t offset, cons
 }
 
 void flush_to_device(int descriptor, const std::string& path) {
-  check(::fsync(descriptor) == 0 || errno == EINVAL, path,
-        ": cannot flush to the device: ", why_not_written(errno));
+  const int error = ::fsync(descriptor) == 0 ? 0 : errno;  // arguments come in any order
+  check(error == 0 || error == EINVAL, path,
+        ": cannot flush to the device: ", why_not_written(error));
 }
 
 void flush_folder(const std::string& folder) {
@@ -119,9 +120,10 @@ void AtomicFile::write(std::int64_t offset, const void* data, std::size_t bytes)
 void AtomicFile::commit() {
   flush_to_device(descriptor_, path_);
   const int descriptor = std::exchange(descriptor_, -1);
-  check(::close(descriptor) == 0, path_, ": cannot close: ", why_not_written(errno));
-  check(::rename(temporary_path_.c_str(), path_.c_str()) == 0, path_, ": cannot rename ",
-        temporary_path_, " to it: ", std::strerror(errno));
+  const bool closed = ::close(descriptor) == 0;
+  check(closed, path_, ": cannot close: ", why_not_written(errno));
+  const bool renamed = ::rename(temporary_path_.c_str(), path_.c_str()) == 0;
+  check(renamed, path_, ": cannot rename ", temporary_path_, " to it: ", std::strerror(errno));
   forget_temporary(temporary_path_);
   temporary_path_.clear();
   flush_folder(folder_of(path_));

@@ -133,6 +133,8 @@ Saver::Progress Saver::progress() {
   if (part_.valid() && part_.wait_for(Clock::duration::zero()) != std::future_status::timeout) {
     try {
       shard_ = part_.get();
+    } catch (const UsageError& error) {  // in mid-run it is no mistake of the deck's
+      error_ = std::make_exception_ptr(Error(error.what()));
     } catch (...) {
       error_ = std::current_exception();
     }

@@ -8,6 +8,7 @@
 #include <signal.h>
 #include <sys/resource.h>
 
+#include <chrono>
 #include <filesystem>
 #include <functional>
 #include <numeric>
@@ -179,9 +180,26 @@ TEST_F(CheckpointTest, AnUnusableLatestFileIsPassedOver) {
   EXPECT_EQ(latest(directory()), folder("step_00000002"));
 }
 
+/// A run was killed when a checkpoint had got its final name and `latest` did not know of it yet.
+TEST_F(CheckpointTest, OneThatWasCompletedBehindTheFileLatestIsTheLatest) {
+  save(40);
+  save(15);  // a run that went back
+  EXPECT_EQ(latest(directory()), folder("step_00000015"));
+  const std::string former = read_file(folder("latest"));
+  const auto time = fs::last_write_time(folder("latest"));
+  save(17);
+  std::ofstream(folder("latest"), std::ios::binary) << former;
+  fs::last_write_time(folder("latest"), time);
+  fs::last_write_time(folder("step_00000017/manifest.json"), time + std::chrono::milliseconds(20));
+  EXPECT_EQ(latest(directory()), folder("step_00000017"));
+  fs::remove(folder("step_00000017/index.h5"));
+  EXPECT_EQ(latest(directory()), folder("step_00000015"));
+}
+
 TEST_F(CheckpointTest, LeftoversOfAKilledRunAreNoCheckpointsAndGoAway) {
   save(1);
   fs::create_directory(folder("step_00000002.partial"));
+  std::ofstream(folder("latest.partial-4711-3")) << "step_0000";
   EXPECT_EQ(latest(directory()), folder("step_00000001"));
   save(3);
   EXPECT_EQ(names(), (std::vector<std::string>{"latest", "step_00000001", "step_00000003"}));

@@ -6,8 +6,6 @@
 
 #include <gtest/gtest.h>
 
-#include <random>
-
 namespace trireme::checkpoint {
 namespace {
 
@@ -186,59 +184,6 @@ TEST_F(Damage, AManifestThatContradictsItselfIsRefused) {
                   }),
                   {"bytes of a dataset"});
   expect_mentions(refused([](Manifest& m) { m.shards[0].name = "../x"; }), {"file name"});
-}
-
-std::string mutated(std::string bytes, std::mt19937_64& random) {
-  const auto below = [&](std::size_t n) {
-    return std::uniform_int_distribution<std::size_t>(0, n - 1)(random);
-  };
-  const std::size_t at = below(bytes.size());
-  const std::size_t length = 1 + below(std::min<std::size_t>(bytes.size() - at, 64));
-  switch (below(6)) {
-    case 0:
-      bytes[at] = static_cast<char>(bytes[at] ^ (1 << below(8)));
-      break;
-    case 1:
-      for (std::size_t i = 0; i < length; ++i) bytes[at + i] = static_cast<char>(below(256));
-      break;
-    case 2:
-      bytes.resize(at);
-      break;
-    case 3:
-      bytes.insert(at, std::string(length, static_cast<char>(below(256))));
-      break;
-    case 4:
-      bytes.replace(at, length, std::string(length, '\0'));
-      break;
-    default:
-      bytes.replace(below(bytes.size() - length + 1), length, bytes.substr(at, length));
-  }
-  return bytes;
-}
-
-/// No crash, no hang, no wrong weight: what is not refused is what was written.
-TEST_F(Damage, NoMutationIsAccepted) {
-  const int mutations = soak() ? 10000 : 600;
-  std::mt19937_64 random(7);
-  const std::vector<std::string> files{"manifest.json", "index.h5", "shard_000000.h5",
-                                       "shard_000001.h5", "deck.toml"};
-  int refused = 0;
-  for (int i = 0; i < mutations; ++i) {
-    const std::string path = second() + "/" + files[random() % files.size()];
-    const std::string bytes = read_file(path);
-    const std::string changed = mutated(bytes, random);
-    replace(path, changed);
-    try {
-      EXPECT_TRUE(reads_as_written(second())) << path << ", mutation " << i;
-      EXPECT_EQ(changed, bytes) << path << ", mutation " << i;
-    } catch (const Error&) {
-      ++refused;
-    }
-    replace(path, bytes);
-  }
-  EXPECT_TRUE(reads_as_written(second()));
-  EXPECT_GT(refused, mutations * 3 / 4);
-  std::printf("%d mutations, %d refused, the others changed nothing\n", mutations, refused);
 }
 
 }  // namespace

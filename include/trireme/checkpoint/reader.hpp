@@ -13,12 +13,12 @@
 
 namespace trireme::checkpoint {
 
-/// The checkpoint to go on from: the one that `latest` names or, where that is not intact, the
-/// newest that is. Those passed over are named in a warning with the reason. Manifest, sizes, index
-/// and the shards' structures are verified, which is quick; a reader may still find a damaged block
-/// of numbers: then ask again with that folder among `damaged`, to which those passed over are
-/// added. One rank asks and tells the others. Nothing if there is no directory or no checkpoint in
-/// it.
+/// The checkpoint to go on from: one that was completed after `latest` was written (by a run that
+/// was killed then), the one that `latest` names or, where that is not intact, the newest that is.
+/// Those passed over are named in a warning with the reason. Manifest, sizes, index and the shards'
+/// structures are verified, which is quick; a reader may still find a damaged block of numbers:
+/// then ask again with that folder among `damaged`, to which those passed over are added. One rank
+/// asks and tells the others. Nothing if there is no directory or no checkpoint in it.
 std::optional<std::string> latest(const std::string& directory, std::set<std::string>& damaged);
 std::optional<std::string> latest(const std::string& directory);
 

@@ -12,7 +12,6 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <cstring>
 #include <filesystem>
 #include <fstream>
 
@@ -24,9 +23,9 @@ namespace {
 void open_directory(const deck::Deck& deck, const char* section, const std::string& directory) {
   std::error_code error;
   std::filesystem::create_directories(directory, error);
-  check_usage(!error && ::access(directory.c_str(), W_OK | X_OK) == 0,
-              deck.cite(section, "directory"), ": cannot write there (",
-              error ? error.message() : std::strerror(errno),
+  if (!error && ::access(directory.c_str(), W_OK | X_OK) != 0)
+    error = std::error_code(errno, std::generic_category());
+  check_usage(!error, deck.cite(section, "directory"), ": cannot write there (", error.message(),
               "); choose a folder that can be written");
 }
 

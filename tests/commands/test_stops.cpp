@@ -1,0 +1,145 @@
+#include <commands/training_runs.hpp>
+#include <support/watch.hpp>
+
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <string>
+#include <vector>
+
+/// Runs that are told to stop, on several ranks.
+namespace trireme::commands {
+namespace {
+
+using namespace commands::testing;
+
+class Stops : public TrainingRuns {
+ protected:
+  /// Each rank's own exit code goes to a file `code.RANK`: what a launcher makes of them is its
+  /// own.
+  static std::string job(int ranks, const std::string& arguments) {
+    return std::string(TRIREME_MPIEXEC) + " -n " + std::to_string(ranks) +
+           " sh -c 'trireme train deck.toml run.steps=1000000 checkpoint.restart=latest " +
+           arguments + "; echo $? > code.$PMI_RANK'";
+  }
+
+  static bool send(const std::vector<pid_t>& to, int signal) {
+    return std::all_of(to.begin(), to.end(), [&](pid_t pid) { return kill(pid, signal) == 0; });
+  }
+
+  /// Runs a job, does something to it when it has taken some steps, and expects a stop.
+  void expect_stop(int ranks, const std::string& arguments,
+                   const std::function<void(Job&, const std::vector<pid_t>&)>& act) const {
+    ASSERT_EQ(run("rm -rf run code.*; mkdir -p run/checkpoints"), 0);
+    {
+      Job started(folder_, job(ranks, arguments));
+      ASSERT_TRUE(started.until([&] { return last_step("run") >= 2; })) << out() << err();
+      const auto processes = started.ranks(ranks);
+      ASSERT_EQ(std::ssize(processes), ranks);
+      act(started, processes);
+      started.wait();
+    }
+    expect_stopped(ranks);
+  }
+
+  void expect_stopped(int ranks) const {
+    for (int rank = 0; rank < ranks; ++rank)
+      EXPECT_EQ(file("code." + std::to_string(rank)), "75\n") << rank << err();
+    const auto step = last_step("run");
+    expect_output(folder_, "stopped early behind step " + std::to_string(step));
+    EXPECT_EQ(newest_step("run/checkpoints"), step);
+    EXPECT_EQ(names("run/checkpoints", ".partial"), std::vector<std::string>());
+    EXPECT_EQ(occurrences(err(), "trireme: error"), 0) << err();
+    EXPECT_EQ(run("trireme inspect --verify run/checkpoints/" + folder_name(step)), 0) << err();
+    ASSERT_EQ(run(train(1, "checkpoint.restart=latest run.steps=" + std::to_string(step + 1))), 0)
+        << err();
+    expect_output(folder_, "behind step " + std::to_string(step));
+  }
+};
+
+TEST_F(Stops, ASignalToOneRankOrToAllEndsAllBehindTheSameStep) {
+  for (const int ranks : {2, 4}) {
+    SCOPED_TRACE(ranks);
+    const std::string layout = ranks == 4 ? "parallel.pipeline=2" : "";
+    if (soak() || ranks == 4)
+      expect_stop(ranks, layout, [](Job&, const std::vector<pid_t>& processes) {
+        EXPECT_TRUE(send({processes.back()}, SIGTERM));
+      });
+    if (soak() || ranks == 2)
+      expect_stop(ranks, layout, [](Job&, const std::vector<pid_t>& processes) {
+        EXPECT_TRUE(send(processes, SIGUSR1));
+      });
+  }
+}
+
+TEST_F(Stops, SignalsTwiceAndOfTwoKindsAreOne) {
+  expect_stop(2, "", [](Job&, const std::vector<pid_t>& processes) {
+    EXPECT_TRUE(send(processes, SIGTERM));
+    send(processes, SIGTERM);
+  });
+  expect_stop(2, "checkpoint.every=3", [](Job&, const std::vector<pid_t>& processes) {
+    EXPECT_TRUE(send({processes[0]}, SIGUSR1));
+    send({processes[1]}, SIGTERM);
+    send({processes[0]}, SIGUSR1);
+  });
+}
+
+TEST_F(Stops, DuringAWriteTheyWaitForTheLastCheckpoint) {
+  for (const char* asynchronous : {"false", "true"}) {
+    SCOPED_TRACE(asynchronous);
+    expect_stop(2, std::string("checkpoint.every=5 checkpoint.asynchronous=") + asynchronous,
+                [&](Job& started, const std::vector<pid_t>& processes) {
+                  const Watch made(folder_.file("run/checkpoints"));
+                  int begun = 0;
+                  for (int i = 0; i < 3000 && begun == 0 && started.runs(); ++i)
+                    begun = made.made(".partial", 10);
+                  EXPECT_GT(begun, 0) << "no write began";
+                  EXPECT_TRUE(send(processes, SIGTERM));
+                });
+  }
+}
+
+TEST_F(Stops, ATimeLimitIsOneAmongCheckpoints) {
+  for (const char* asynchronous : {"false", "true"}) {
+    SCOPED_TRACE(asynchronous);
+    ASSERT_EQ(run("rm -rf run code.*"), 0);
+    Job(folder_, job(2, std::string("run.time_limit=00:00:02 checkpoint.every=4 checkpoint.keep=2 "
+                                    "checkpoint.asynchronous=") +
+                            asynchronous))
+        .wait();
+    expect_stopped(2);
+    EXPECT_LE(std::ssize(saved_steps("run/checkpoints")), 12);
+  }
+}
+
+TEST_F(Stops, AFileNamedStopEndsARunAndIsRemoved) {
+  for (const int ranks : {1, 2, 4}) {
+    if (!soak() && ranks != 2) continue;
+    SCOPED_TRACE(ranks);
+    expect_stop(ranks, "checkpoint.every=5",
+                [&](Job&, const std::vector<pid_t>&) { folder_.write("run/stop", ""); });
+    EXPECT_FALSE(std::filesystem::exists(folder_.file("run/stop")));
+  }
+}
+
+TEST_F(Stops, AFileNamedCheckpointSavesOneAndTheRunGoesOn) {
+  for (const char* asynchronous : {"false", "true"}) {
+    SCOPED_TRACE(asynchronous);
+    expect_stop(2, std::string("checkpoint.asynchronous=") + asynchronous,
+                [&](Job& started, const std::vector<pid_t>& processes) {
+                  for (int i = 1; i <= 2; ++i) {
+                    folder_.write("run/checkpoint", "");
+                    EXPECT_TRUE(started.until(
+                        [&] { return std::ssize(saved_steps("run/checkpoints")) == i; }));
+                    EXPECT_FALSE(std::filesystem::exists(folder_.file("run/checkpoint")));
+                    const auto saved = newest_step("run/checkpoints");
+                    EXPECT_TRUE(started.until([&] { return last_step("run") > saved + 2; }));
+                  }
+                  EXPECT_TRUE(send(processes, SIGUSR1));
+                });
+    EXPECT_GE(std::ssize(saved_steps("run/checkpoints")), 4) << "two, the stop's, the next run's";
+  }
+}
+
+}  // namespace
+}  // namespace trireme::commands
