@@ -31,7 +31,8 @@ void lay_out(const std::string& path, std::vector<SliceSummary>& slices) {
   for (const auto& slice : slices) arrays.push_back(slice.name);
   const auto datasets = dataset_names(arrays);
   const auto count = static_cast<std::int64_t>(slices.size());
-  auto hdf5 = io::Hdf5File::create(path, 0, structure_bytes + count * structure_bytes_per_dataset);
+  auto hdf5 = io::Hdf5File::create(path, 0, structure_bytes + count * structure_bytes_per_dataset,
+                                   io::direct_alignment);
   for (std::size_t i = 0; i < slices.size(); ++i) {
     SliceSummary& slice = slices[i];
     const auto dataset = hdf5.create_dataset(datasets[i], slice.dtype, slice.slab.extent);
@@ -51,27 +52,49 @@ const char* fetch(const SliceView& slice, std::int64_t begin, std::int64_t bytes
 }
 
 /// Writes the bytes of one dataset and returns the digests of its blocks.
-std::vector<io::Digest> write_blocks(io::AtomicFile& file, std::int64_t file_offset,
-                                     const SliceView& slice,
-                                     const std::function<void()>& progress) {
-  const std::int64_t bytes = slice.bytes();
-  std::vector<char> buffer;
-  std::vector<io::Digest> blocks;
-  io::Checksum sum;
-  for (std::int64_t begin = 0; begin < bytes; begin += block_bytes) {
-    const std::int64_t end = std::min(bytes, begin + block_bytes);
-    sum.reset();
-    for (std::int64_t from = begin; from < end; from += written_bytes) {
-      const std::int64_t count = std::min(written_bytes, end - from);
-      const char* data = fetch(slice, from, count, buffer);
-      sum.update(data, static_cast<std::size_t>(count));
-      file.write(file_offset + from, data, static_cast<std::size_t>(count));
+class BlockWriter {
+ public:
+  BlockWriter(io::AtomicFile& file, Cache cache) : file_(file), cache_(cache) {}
+
+  std::vector<io::Digest> write(std::int64_t file_offset, const SliceView& slice,
+                                const std::function<void()>& progress) {
+    std::vector<io::Digest> blocks;
+    for (std::int64_t begin = 0; begin < slice.bytes(); begin += block_bytes) {
+      blocks.push_back(
+          write_block(file_offset, slice, begin, std::min(slice.bytes(), begin + block_bytes)));
+      if (progress) progress();
     }
-    blocks.push_back(sum.digest());
-    if (progress) progress();
+    return blocks;
   }
-  return blocks;
-}
+
+ private:
+  io::Digest write_block(std::int64_t file_offset, const SliceView& slice, std::int64_t begin,
+                         std::int64_t end) {
+    sum_.reset();
+    std::int64_t written = begin;
+    if (cache_ == Cache::bypassed && slice.data != nullptr) {
+      const auto* data = static_cast<const char*>(slice.data) + begin;
+      const std::int64_t pages = (end - begin) / io::direct_alignment * io::direct_alignment;
+      if (pages > 0 &&
+          file_.write_direct(file_offset + begin, data, static_cast<std::size_t>(pages))) {
+        sum_.update(data, static_cast<std::size_t>(pages));
+        written += pages;
+      }
+    }
+    for (std::int64_t from = written; from < end; from += written_bytes) {
+      const std::int64_t count = std::min(written_bytes, end - from);
+      const char* data = fetch(slice, from, count, buffer_);
+      sum_.update(data, static_cast<std::size_t>(count));
+      file_.write(file_offset + from, data, static_cast<std::size_t>(count));
+    }
+    return sum_.digest();
+  }
+
+  io::AtomicFile& file_;
+  Cache cache_;
+  io::Checksum sum_;
+  std::vector<char> buffer_;
+};
 
 }  // namespace
 
@@ -92,7 +115,7 @@ std::vector<std::string> dataset_names(const std::vector<std::string>& arrays) {
 }
 
 ShardSummary write_shard(const std::string& folder, int number, std::span<const SliceView> slices,
-                         const std::function<void()>& progress) {
+                         const std::function<void()>& progress, Cache cache) {
   expect_names(slices);
   ShardSummary shard{shard_name(number), 0, {}, {}};
   std::vector<SliceSummary> empty;
@@ -100,7 +123,7 @@ ShardSummary write_shard(const std::string& folder, int number, std::span<const 
   std::int64_t bytes = structure_bytes;
   for (const auto& slice : slices) {
     SliceSummary summary{slice.name, slice.dtype, slice.shape, {slice.offset, slice.extent}, 0, {}};
-    bytes += summary.bytes() + structure_bytes_per_dataset;
+    bytes += summary.bytes() + structure_bytes_per_dataset + io::direct_alignment;
     if (summary.bytes() == 0) {
       empty.push_back(std::move(summary));
       continue;
@@ -112,10 +135,11 @@ ShardSummary write_shard(const std::string& folder, int number, std::span<const 
   file.probe_space(bytes);  // a full disk is never met inside HDF5
   lay_out(file.temporary_path(), shard.slices);
   std::vector<Region> regions;
+  BlockWriter writer(file, cache);
   for (std::size_t i = 0; i < sources.size(); ++i) {
     SliceSummary& slice = shard.slices[i];
     regions.push_back({slice.file_offset, slice.bytes()});
-    slice.blocks = write_blocks(file, slice.file_offset, *sources[i], progress);
+    slice.blocks = writer.write(slice.file_offset, *sources[i], progress);
   }
   const io::InputFile written(file.temporary_path());
   shard.bytes = written.size();

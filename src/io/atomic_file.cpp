@@ -94,6 +94,7 @@ AtomicFile::AtomicFile(const std::string& path) : path_(resolved(path)) {
 }
 
 AtomicFile::~AtomicFile() {
+  if (direct_descriptor_ >= 0) ::close(direct_descriptor_);
   if (descriptor_ >= 0) ::close(descriptor_);
   if (temporary_path_.empty()) return;
   ::unlink(temporary_path_.c_str());
@@ -117,7 +118,22 @@ void AtomicFile::write(std::int64_t offset, const void* data, std::size_t bytes)
   flushed_ = end;
 }
 
+bool AtomicFile::write_direct(std::int64_t offset, const void* data, std::size_t bytes) {
+  const auto fits = [](std::uintptr_t n) { return n % direct_alignment == 0; };
+  if (!may_be_direct_ || !fits(static_cast<std::uintptr_t>(offset)) || !fits(bytes) ||
+      !fits(reinterpret_cast<std::uintptr_t>(data)))
+    return false;
+  if (direct_descriptor_ < 0)
+    direct_descriptor_ = ::open(temporary_path_.c_str(), O_WRONLY | O_DIRECT | O_CLOEXEC);
+  const auto put = direct_descriptor_ < 0 ? -1 : ::pwrite(direct_descriptor_, data, bytes, offset);
+  if (put == static_cast<ssize_t>(bytes)) return true;
+  // Written in part, or not at all: the usual way writes it (again), and finds the true error.
+  may_be_direct_ = false;
+  return false;
+}
+
 void AtomicFile::commit() {
+  if (direct_descriptor_ >= 0) ::close(std::exchange(direct_descriptor_, -1));
   flush_to_device(descriptor_, path_);
   const int descriptor = std::exchange(descriptor_, -1);
   const bool closed = ::close(descriptor) == 0;

@@ -17,6 +17,7 @@ Handle file_access() {
   return access;
 }
 
+constexpr hsize_t aligned_bytes = 1 << 20;            // smaller objects may lie anywhere
 constexpr std::size_t attribute_limit_bytes = 60000;  // an object header message holds 64 KiB
 
 Handle string_type(std::size_t bytes) {
@@ -54,11 +55,13 @@ Hdf5File::Hdf5File(const std::string& path, Handle handle)
     : path_(path), handle_(std::move(handle)) {}
 
 Hdf5File Hdf5File::create(const std::string& path, std::int64_t user_block_bytes,
-                          std::int64_t structure_bytes) {
+                          std::int64_t structure_bytes, std::int64_t dataset_alignment) {
   const Lock lock;
   const Handle access = file_access();
   if (structure_bytes > 0)
     H5Pset_meta_block_size(access.id(), static_cast<hsize_t>(structure_bytes));
+  if (dataset_alignment > 0)
+    H5Pset_alignment(access.id(), aligned_bytes, static_cast<hsize_t>(dataset_alignment));
   const Handle creation(H5Pcreate(H5P_FILE_CREATE), H5Pclose);
   expect_success(H5Pset_userblock(creation.id(), static_cast<hsize_t>(user_block_bytes)), path,
                  "reserve a user block");

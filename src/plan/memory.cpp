@@ -171,14 +171,15 @@ Bytes checkpoint_copy_bytes(const deck::Config& config,
     Bytes bytes = 0;
     for (const auto& part :
          architecture::saved_parts(architecture, shard, arrays, replicas, replica)) {
-      bytes += up(part.elements() * sizes.element);
-      if (!shares_state(config)) bytes += 2 * up(part.elements() * sizes.accumulate);
+      bytes += architecture::saved_bytes(part.elements() * sizes.element);
+      if (!shares_state(config))
+        bytes += 2 * architecture::saved_bytes(part.elements() * sizes.accumulate);
     }
     if (shares_state(config))
       for (const auto& block :
            architecture::owned_state(arrays, placement, buckets, replica).blocks)
         if (architecture::writes_state(shard, arrays[block.local]))
-          bytes += 2 * up(block.elements() * sizes.accumulate);
+          bytes += 2 * architecture::saved_bytes(block.elements() * sizes.accumulate);
     most = std::max(most, bytes);
   }
   return most;

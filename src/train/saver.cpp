@@ -1,9 +1,9 @@
+#include <trireme/architecture/saved.hpp>
 #include <trireme/base/check.hpp>
 #include <trireme/base/log.hpp>
 #include <trireme/checkpoint/folders.hpp>
 #include <trireme/grid/heartbeat.hpp>
 #include <trireme/grid/runtime.hpp>
-#include <trireme/tensor/arena.hpp>
 #include <trireme/train/saver.hpp>
 
 #include <csignal>
@@ -38,14 +38,19 @@ class SignalsBlocked {
 
 StagingBuffer touched(Bytes bytes) {
   if (bytes == 0) return {};
-  return StagingBuffer("train/checkpoint_copy", static_cast<std::size_t>(bytes));
+  return StagingBuffer("train/checkpoint_copy",
+                       static_cast<std::size_t>(bytes + architecture::saved_alignment));
 }
 
 }  // namespace
 
 Saver::Saver(const deck::CheckpointConfig& config, grid::Communicator& world, Worker& worker,
              Bytes copy_bytes)
-    : config_(config), world_(world), worker_(worker), copy_(touched(copy_bytes)) {
+    : config_(config),
+      world_(world),
+      worker_(worker),
+      copy_memory_(touched(copy_bytes)),
+      copy_bytes_(copy_bytes) {
   for (const auto& slice : worker_.share()) share_bytes_ += slice.bytes();
 }
 
@@ -68,7 +73,7 @@ void Saver::save(const checkpoint::RunState& state, bool goes_on) {
   finish();
   began_ = Clock::now();
   state_ = state;
-  background_ = goes_on && copy_.size() > 0;
+  background_ = goes_on && copy_bytes_ > 0;
   grid::Heartbeat::publish({"checkpoint", state_.step});
   grid::together(world_, [&] {
     if (world_.rank() == 0) checkpoint::begin(config_.directory, state_.step);
@@ -83,19 +88,22 @@ void Saver::save(const checkpoint::RunState& state, bool goes_on) {
 /// Copies the share to host memory, slice behind slice.
 std::vector<checkpoint::SliceView> Saver::copied(const std::vector<checkpoint::SliceView>& share) {
   std::vector<checkpoint::SliceView> slices = share;
+  const auto address = reinterpret_cast<std::uintptr_t>(copy_memory_.data());
+  std::byte* const copy = copy_memory_.data() +
+                          (architecture::saved_alignment - address % architecture::saved_alignment);
   std::int64_t at = 0;
   for (checkpoint::SliceView& slice : slices) {
     const std::int64_t bytes = slice.bytes();
-    check(at + bytes <= copy_bytes(), "a rank's share of a checkpoint has more than the planned ",
-          copy_bytes(), " bytes");
-    std::byte* to = copy_.data() + at;
+    check(at + bytes <= copy_bytes_, "a rank's share of a checkpoint has more than the planned ",
+          copy_bytes_, " bytes");
+    std::byte* to = copy + at;
     if (slice.data != nullptr)
       std::memcpy(to, slice.data, static_cast<std::size_t>(bytes));
     else
       slice.copy(0, bytes, to);
     slice.data = to;
     slice.copy = nullptr;
-    at += aligned(bytes);
+    at += architecture::saved_bytes(bytes);
   }
   return slices;
 }
@@ -109,9 +117,9 @@ void Saver::write_share(std::vector<checkpoint::SliceView> slices) {
       ++moved_;
       if (!background_) grid::Heartbeat::publish({"checkpoint", state_.step});
     };
-    return checkpoint::pack(
-        checkpoint::write_shard(checkpoint::partial_folder(config_.directory, state_.step),
-                                world_.rank(), slices, progress));
+    return checkpoint::pack(checkpoint::write_shard(
+        checkpoint::partial_folder(config_.directory, state_.step), world_.rank(), slices, progress,
+        background_ ? checkpoint::Cache::bypassed : checkpoint::Cache::used));
   });
 }
 

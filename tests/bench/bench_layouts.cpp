@@ -5,6 +5,7 @@
 // that was measured and the one simulated with the measured mean cost of each (operation, stage).
 #include <trireme/deck/deck.hpp>
 #include <trireme/schedule/machine.hpp>
+#include <trireme/tensor/fence.hpp>
 
 #include "support/training.hpp"
 

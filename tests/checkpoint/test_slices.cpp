@@ -2,6 +2,7 @@
 #include <trireme/checkpoint/difference.hpp>
 #include <trireme/checkpoint/reader.hpp>
 #include <trireme/checkpoint/verify.hpp>
+#include <trireme/io/atomic_file.hpp>
 #include <trireme/io/hdf5_file.hpp>
 
 #include <hdf5.h>
@@ -11,6 +12,9 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <cstdlib>
+#include <cstring>
+#include <memory>
 
 namespace trireme::checkpoint {
 namespace {
@@ -95,6 +99,43 @@ TEST(Slices, SeveralOfOneArrayLieInOneShard) {
   EXPECT_EQ(
       io::Hdf5File::open(folder.file("c/step_00000001/shard_000004.h5")).dataset("a/x@2").shape(),
       (Extents{4, 4}));
+}
+
+/// Large slices at pages go to the device past the node's cache where the file system can do that,
+/// the rest of them and small ones in the usual way, slices that have to be fetched too: the file
+/// is the same.
+TEST(Slices, WrittenPastTheCacheMakeTheSameFile) {
+  const TemporaryFolder folder;
+  const std::vector<std::int64_t> elements{(3 << 20) / 2 + 77, 1000, (9 << 20) / 4, 1 << 18};
+  std::vector<std::unique_ptr<char, decltype(&std::free)>> memory;
+  std::vector<SliceView> views;
+  for (std::size_t i = 0; i < elements.size(); ++i) {
+    const auto bytes = static_cast<std::size_t>(elements[i]) * 4;
+    memory.emplace_back(
+        static_cast<char*>(std::aligned_alloc(io::direct_alignment, (bytes + 8191) / 4096 * 4096)),
+        &std::free);
+    for (std::size_t b = 0; b < bytes; ++b)
+      memory.back().get()[b] = static_cast<char>(b * (i + 3) + b / 4096);
+    const char* data = memory.back().get();
+    SliceView view{"x" + std::to_string(i), DType::fp32, {elements[i]}, {0}, {elements[i]}, data};
+    if (i == 3) {
+      view.data = nullptr;
+      view.copy = [data](std::int64_t begin, std::int64_t count, void* out) {
+        std::memcpy(out, data + begin, static_cast<std::size_t>(count));
+      };
+    }
+    views.push_back(std::move(view));
+  }
+  const std::string used = begin(folder.file("used"), 1);
+  const std::string bypassed = begin(folder.file("bypassed"), 1);
+  const auto expected = write_shard(used, 0, views, {}, Cache::used);
+  const auto found = write_shard(bypassed, 0, views, {}, Cache::bypassed);
+  EXPECT_EQ(pack(found), pack(expected));
+  EXPECT_EQ(read_file(bypassed + "/shard_000000.h5"), read_file(used + "/shard_000000.h5"));
+  for (const auto& slice : found.slices)
+    if (slice.bytes() >= 1 << 20) {
+      EXPECT_EQ(slice.file_offset % io::direct_alignment, 0) << slice.name;
+    }
 }
 
 /// What HDF5 sees is what the manifest says, and the index shows every array whole.

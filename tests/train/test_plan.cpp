@@ -1,5 +1,5 @@
+#include <trireme/architecture/saved.hpp>
 #include <trireme/plan/ranks.hpp>
-#include <trireme/tensor/arena.hpp>
 
 #include "support/training.hpp"
 
@@ -88,7 +88,7 @@ TEST_F(Plan, PlannedCopyOfACheckpointIsThatOfTheReplicaThatWritesMost) {
     deck::Config saving = config;
     saving.checkpoint.every = 1;
     Bytes bytes = 0;
-    for (const auto& slice : rig.worker->share()) bytes += aligned(slice.bytes());
+    for (const auto& slice : rig.worker->share()) bytes += architecture::saved_bytes(slice.bytes());
     const auto most =
         rig.grid()
             .communicator(Axis::data)

@@ -8,6 +8,13 @@
 
 namespace trireme::architecture {
 
+/// In the copy from which a checkpoint is written in the background, parts begin at pages, so that
+/// devices can take them from there.
+inline constexpr Bytes saved_alignment = 4096;
+inline constexpr Bytes saved_bytes(Bytes bytes) {
+  return (bytes + saved_alignment - 1) / saved_alignment * saved_alignment;
+}
+
 /// A part of a rank's local array that this rank writes to checkpoints.
 struct SavedPart {
   std::size_t local = 0;             ///< number in the list of local arrays

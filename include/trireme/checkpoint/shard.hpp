@@ -59,12 +59,16 @@ std::string shard_name(int number);
 /// further slices of the same array, "name@1", "name@2" …
 std::vector<std::string> dataset_names(const std::vector<std::string>& arrays);
 
+/// How the numbers go to the device: through the node's memory for files, or past it where slices
+/// and file system allow, which takes less of the processor and of memory.
+enum class Cache : std::uint8_t { used, bypassed };
+
 /// Writes shard_000003.h5 to a folder, flushed to the device. HDF5 lays the file out; the numbers
 /// then go straight to their places, hashed on the way, outside HDF5 and its lock. Slices without
 /// elements take no dataset. Bits are stored as they are. `progress`, if given, is called behind
 /// each block. Errors (a full disk) name the file.
 ShardSummary write_shard(const std::string& folder, int number, std::span<const SliceView> slices,
-                         const std::function<void()>& progress = {});
+                         const std::function<void()>& progress = {}, Cache cache = Cache::used);
 
 /// For sending a summary to the rank that commits; parse_summary is the inverse, Error for bytes
 /// that are none.

@@ -7,6 +7,9 @@
 
 namespace trireme::io {
 
+/// What write_direct asks of places and sizes: enough for all usual devices.
+inline constexpr std::int64_t direct_alignment = 4096;
+
 /// A file that appears whole or not at all: written beside its final place under a temporary name,
 /// flushed to the device and renamed by commit(). Without commit() the destructor removes it and a
 /// former file of that name stays. Every failure (a full disk, a quota, a size limit) is an Error
@@ -30,12 +33,18 @@ class AtomicFile {
   /// The device begins at once with what is written in order, so that commit() has little to wait
   /// for.
   void write(std::int64_t offset, const void* data, std::size_t bytes);
+  /// The same past the node's cache: the device takes the bytes out of this memory, which costs the
+  /// processor next to nothing. False, and nothing is written, where the file system cannot do
+  /// that, or unless offset, address and number are multiples of direct_alignment.
+  bool write_direct(std::int64_t offset, const void* data, std::size_t bytes);
   void commit();
 
  private:
   std::string path_;
   std::string temporary_path_;
   int descriptor_ = -1;
+  int direct_descriptor_ = -1;  ///< opened by the first direct write
+  bool may_be_direct_ = true;
   std::int64_t flushed_ = 0;  ///< the device was told to write up to here
 };
 

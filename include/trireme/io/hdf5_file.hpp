@@ -23,9 +23,10 @@ class Hdf5File {
  public:
   /// Truncates. `user_block_bytes` (0 or a power of two from 512 on) at the file's start stay out
   /// of HDF5's hands. HDF5 gathers its structures in pieces of `structure_bytes` (0: its default of
-  /// 2 KiB, between the data).
+  /// 2 KiB, between the data). Datasets of 1 MiB and more begin at multiples of
+  /// `dataset_alignment` (0: anywhere).
   static Hdf5File create(const std::string& path, std::int64_t user_block_bytes = 0,
-                         std::int64_t structure_bytes = 0);
+                         std::int64_t structure_bytes = 0, std::int64_t dataset_alignment = 0);
   static Hdf5File open(const std::string& path);  ///< For reading.
 
   /// A new contiguous dataset, its space allocated at once and not filled. Groups in `name`

@@ -55,7 +55,7 @@ class Saver {
   /// 100 MB/s per rank.
   Seconds expected_seconds() const;
   bool under_way() const { return phase_ != Phase::none; }
-  Bytes copy_bytes() const { return static_cast<Bytes>(copy_.size()); }
+  Bytes copy_bytes() const { return copy_bytes_; }
 
  private:
   using Clock = std::chrono::steady_clock;
@@ -72,7 +72,8 @@ class Saver {
   const deck::CheckpointConfig& config_;
   grid::Communicator& world_;
   Worker& worker_;
-  StagingBuffer copy_;
+  StagingBuffer copy_memory_;
+  Bytes copy_bytes_;
 
   Phase phase_ = Phase::none;
   bool background_ = false;
