@@ -25,6 +25,7 @@ class Documents {
   Documents(const TokenizeOptions& options, const Tokenizer& tokenizer)
       : options_(options),
         tokenizer_(tokenizer),
+        encoder_(tokenizer.encoder({options.special_tokens})),
         train_(options.output, tokenizer.name(), tokenizer.vocabulary()) {
     if (!options.validation_output.empty())
       validation_ = std::make_unique<TokenFileWriter>(options.validation_output, tokenizer.name(),
@@ -38,15 +39,17 @@ class Documents {
               ? validation_.get()
               : &train_;
     ids_.clear();
-    tokenizer_.encode(bytes, ids_);
+    encoder_->feed(bytes, ids_);
     current_->append(ids_);
     text_bytes_ += std::ssize(bytes);
   }
 
   void end() {
     if (current_ == nullptr) return;  // an empty document
-    const std::int32_t id = tokenizer_.end_of_document();
-    current_->append({&id, 1});
+    ids_.clear();
+    encoder_->finish(ids_);
+    ids_.push_back(tokenizer_.end_of_document());
+    current_->append(ids_);
     current_->end_document(text_bytes_);
     current_ = nullptr;
     text_bytes_ = 0;
@@ -77,6 +80,7 @@ class Documents {
 
   const TokenizeOptions& options_;
   const Tokenizer& tokenizer_;
+  std::unique_ptr<Encoder> encoder_;
   TokenFileWriter train_;
   std::unique_ptr<TokenFileWriter> validation_;
   TokenFileWriter* current_ = nullptr;  // of the document that has begun

@@ -13,6 +13,7 @@ struct TokenizeOptions {
       {};  ///< files, folders (all files below, sorted by path) or "-"
   std::string output = {};
   std::string tokenizer = "bytes";
+  bool special_tokens = false;
   std::string document_separator = {};  ///< "": every file is one document
   std::string validation_output = {};   ///< "": none
   double validation_fraction = 0;       ///< of the documents
