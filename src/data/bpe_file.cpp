@@ -173,7 +173,8 @@ BpeModel parse_tokenizer_json(const std::string& content, const std::string& pat
   const Node top{json, path + ": "};
   const Node model = top["model"];
   model.expect_type("BPE");
-  if (!model["dropout"].json.is_null() && model["dropout"].json != 0.0) model["dropout"].refuse("null");
+  if (!model["dropout"].json.is_null() && model["dropout"].json != 0.0)
+    model["dropout"].refuse("null");
   for (const char* key : {"continuing_subword_prefix", "end_of_word_suffix"})
     model[key].expect_nothing();
   model["byte_fallback"].expect_false();
@@ -228,9 +229,9 @@ std::string tokenizer_json(const BpeModel& model) {
     merges += text(i > 0 ? ",\n" : "\n", "      [",
                    Json(names[static_cast<std::size_t>(model.merges[i].left)]).dump(), ", ",
                    Json(names[static_cast<std::size_t>(model.merges[i].right)]).dump(), "]");
-  const std::string byte_level = text("{\"type\": \"ByteLevel\", \"add_prefix_space\": ",
-                                      model.add_prefix_space,
-                                      ", \"trim_offsets\": true, \"use_regex\": true}");
+  const std::string byte_level =
+      text("{\"type\": \"ByteLevel\", \"add_prefix_space\": ", model.add_prefix_space,
+           ", \"trim_offsets\": true, \"use_regex\": true}");
   return text("{\n  \"version\": \"1.0\",\n  \"truncation\": null,\n  \"padding\": null,\n",
               "  \"added_tokens\": ", added.dump(), ",\n  \"normalizer\": null,\n",
               "  \"pre_tokenizer\": ", byte_level, ",\n  \"post_processor\": null,\n",

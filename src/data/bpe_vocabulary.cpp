@@ -35,8 +35,9 @@ void BpeVocabulary::add_merge(std::string_view left, std::string_view right,
 
 void BpeVocabulary::add_merge(std::string_view both, const std::string& where) {
   const std::size_t blank = both.find(' ');
-  check_usage(blank != std::string_view::npos && both.find(' ', blank + 1) == std::string_view::npos,
-              where, ": '", both, "' is not two tokens with a blank between");
+  check_usage(
+      blank != std::string_view::npos && both.find(' ', blank + 1) == std::string_view::npos, where,
+      ": '", both, "' is not two tokens with a blank between");
   add_merge(both.substr(0, blank), both.substr(blank + 1), where);
 }
 

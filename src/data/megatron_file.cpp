@@ -26,12 +26,17 @@ T get(const char* from) {
 std::int64_t bytes_of_type(int type) {
   switch (type) {
     case 1:
-    case 2: return 1;
+    case 2:
+      return 1;
     case 3:
-    case 8: return 2;
-    case 4: return 4;
-    case 5: return 8;
-    default: return 0;
+    case 8:
+      return 2;
+    case 4:
+      return 4;
+    case 5:
+      return 8;
+    default:
+      return 0;
   }
 }
 
@@ -120,19 +125,26 @@ void MegatronFile::read(std::int64_t first, std::span<std::int32_t> out) const {
   check(first >= 0 && count <= tokens_ && first <= tokens_ - count, bin_.path(), ": has ", tokens_,
         " tokens, asked for ", count, " from ", first, " on");
   switch (type_) {
-    case 1: return read_as<std::uint8_t>(first, out);
-    case 2: return read_as<std::int8_t>(first, out);
-    case 3: return read_as<std::int16_t>(first, out);
-    case 4: return read_as<std::int32_t>(first, out);
-    case 5: return read_as<std::int64_t>(first, out);
-    default: return read_as<std::uint16_t>(first, out);
+    case 1:
+      return read_as<std::uint8_t>(first, out);
+    case 2:
+      return read_as<std::int8_t>(first, out);
+    case 3:
+      return read_as<std::int16_t>(first, out);
+    case 4:
+      return read_as<std::int32_t>(first, out);
+    case 5:
+      return read_as<std::int64_t>(first, out);
+    default:
+      return read_as<std::uint16_t>(first, out);
   }
 }
 
 void MegatronFile::read_document_offsets(std::int64_t first, std::span<std::int64_t> out) const {
   const std::int64_t count = std::ssize(out);
   check(first >= 0 && count <= document_entries_ && first <= document_entries_ - count, path(),
-        ": has ", document_entries_, " document offsets, asked for ", count, " from ", first, " on");
+        ": has ", document_entries_, " document offsets, asked for ", count, " from ", first,
+        " on");
   index_.read(documents_begin_ + first * 8, out.data(), out.size_bytes());
   std::int64_t before = 0;
   for (std::size_t i = 0; i < out.size(); ++i) {

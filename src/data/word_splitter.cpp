@@ -59,11 +59,11 @@ class Translation {
 
   void escape(bool in_bracket) {
     const char c = at_ + 1 < in_.size() ? in_[at_ + 1] : '\0';
-    const bool word_like = (c >= '0' && c <= '9') || (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z');
+    const bool word_like =
+        (c >= '0' && c <= '9') || (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z');
     if (c == 's' || c == 'S') {
       if (c == 'S' && in_bracket) refuse(2);
-      out_ += in_bracket ? std::string(white_space)
-                         : text(c == 's' ? "[" : "[^", white_space, "]");
+      out_ += in_bracket ? std::string(white_space) : text(c == 's' ? "[" : "[^", white_space, "]");
       at_ += 2;
     } else if (c == 'p' || c == 'P') {
       const std::size_t end = in_.find('}', at_);
@@ -127,11 +127,11 @@ WordPattern::WordPattern(const std::string& source, const std::string& where)
   pcre2_set_newline(context.get(), PCRE2_NEWLINE_LF);
   int error = 0;
   PCRE2_SIZE place = 0;
-  code_->code = pcre2_compile(reinterpret_cast<PCRE2_SPTR>(translated.data()), translated.size(),
-                              PCRE2_UTF | PCRE2_UCP | PCRE2_NEVER_BACKSLASH_C, &error, &place,
-                              context.get());
-  check_usage(code_->code != nullptr, where, " = '", source, "': ",
-              code_->code != nullptr ? "" : message_of(error));
+  code_->code =
+      pcre2_compile(reinterpret_cast<PCRE2_SPTR>(translated.data()), translated.size(),
+                    PCRE2_UTF | PCRE2_UCP | PCRE2_NEVER_BACKSLASH_C, &error, &place, context.get());
+  check_usage(code_->code != nullptr, where, " = '", source,
+              "': ", code_->code != nullptr ? "" : message_of(error));
   std::uint32_t matches_nothing = 0;
   pcre2_pattern_info(code_->code, PCRE2_INFO_MATCHEMPTY, &matches_nothing);
   check_usage(matches_nothing == 0, where, " = '", source,

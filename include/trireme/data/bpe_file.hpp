@@ -14,7 +14,8 @@ BpeModel read_bpe(const std::string& path);
 /// The same from a tokenizer.json's text; errors name `path`.
 BpeModel parse_tokenizer_json(const std::string& json, const std::string& path);
 
-/// A tokenizer.json that Hugging Face's tokenizers reads, for a model whose only pattern is GPT-2's.
+/// A tokenizer.json that Hugging Face's tokenizers reads, for a model whose only pattern is
+/// GPT-2's.
 std::string tokenizer_json(const BpeModel& model);
 
 }  // namespace trireme::data

@@ -38,7 +38,8 @@ class BpeTokenizer final : public Tokenizer {
   BpeMerges merges_;
   std::array<std::int32_t, 256> id_of_byte_;  // -1: none
   std::vector<std::unique_ptr<WordPattern>> patterns_;
-  std::unordered_map<std::string_view, std::int32_t> whole_words_;  // with ignore_merges, else empty
+  std::unordered_map<std::string_view, std::int32_t>
+      whole_words_;  // with ignore_merges, else empty
 };
 
 }  // namespace trireme::data

@@ -10,8 +10,8 @@
 
 namespace trireme::data {
 
-/// Gathers a BPE model's tokens and merges by their names, in the characters of byte_characters.hpp,
-/// as files list them. Every error names `where`.
+/// Gathers a BPE model's tokens and merges by their names, in the characters of
+/// byte_characters.hpp, as files list them. Every error names `where`.
 class BpeVocabulary {
  public:
   void add_token(const std::string& name, std::int64_t id, const std::string& where);

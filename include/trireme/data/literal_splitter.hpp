@@ -41,8 +41,9 @@ class LiteralSplitter {
   template <class Text, class Found>
   void cut(bool final, const Text& text, const Found& found);
 
-  std::vector<Literal> literals_;       // by first byte, then the longest first
-  std::array<std::int32_t, 257> first_;  // literals of first byte b are first_[b] … first_[b + 1] − 1
+  std::vector<Literal> literals_;  // by first byte, then the longest first
+  std::array<std::int32_t, 257>
+      first_;  // literals of first byte b are first_[b] … first_[b + 1] − 1
   std::array<std::size_t, 256> longest_{};  // of them
   std::string held_;
 };

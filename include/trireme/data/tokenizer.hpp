@@ -49,8 +49,8 @@ class Tokenizer {
 /// Which tokenizer is meant.
 struct TokenizerSource {
   /// "bytes" (257 ids: the 256 byte values and 256, the end of a document), or the path of a
-  /// tokenizer.json of Hugging Face's with a byte-level BPE, or of a folder with one or with GPT-2's
-  /// vocab.json and merges.txt.
+  /// tokenizer.json of Hugging Face's with a byte-level BPE, or of a folder with one or with
+  /// GPT-2's vocab.json and merges.txt.
   std::string path = "bytes";
   /// The special token that ends documents. "": the first of "<|endoftext|>", "<|end_of_text|>",
   /// "</s>" and "<eos>" that the tokenizer has. The byte tokenizer has its own.

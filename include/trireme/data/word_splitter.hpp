@@ -80,10 +80,10 @@ class WordSplitter {
   std::vector<WordMatcher> matchers_;
   bool add_prefix_space_;
   bool begun_ = false;
-  std::string buffer_;        // what has not been handed out
-  std::string shadow_;        // the same with U+001A for bytes in no character; "": there are none
-  std::size_t checked_ = 0;   // bytes known to be well-formed
-  std::size_t start_ = 0;     // of the next word
+  std::string buffer_;       // what has not been handed out
+  std::string shadow_;       // the same with U+001A for bytes in no character; "": there are none
+  std::size_t checked_ = 0;  // bytes known to be well-formed
+  std::size_t start_ = 0;    // of the next word
 };
 
 template <class Use>

@@ -23,7 +23,7 @@ ExitCode generate(grid::Runtime& runtime, const GenerateOptions& options) {
   Session session =
       open_session(runtime, options.deck, options.overrides, Ranks::all_data_parallel);
   const deck::Config& config = session.config();
-  const auto tokenizer = data::make_tokenizer(config.data.tokenizer);
+  const auto tokenizer = tokenizer_of(session.deck);
 
   const std::string folder =
       found_by_one(runtime, [&] { return find_checkpoint(session.deck, options.checkpoint); });
