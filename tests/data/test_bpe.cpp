@@ -138,13 +138,13 @@ TEST(Bpe, TextCannotEndItsDocument) {
 
 TEST(Bpe, EndOfDocumentCanBeNamed) {
   const std::string path = golden + "llama3.json";
-  EXPECT_EQ(make_tokenizer({path, ""})->end_of_document(), 0);
-  EXPECT_EQ(make_tokenizer({path, "<|eot|>"})->end_of_document(), 700);
+  EXPECT_EQ(make_tokenizer(TokenizerSource{path, ""})->end_of_document(), 0);
+  EXPECT_EQ(make_tokenizer(TokenizerSource{path, "<|eot|>"})->end_of_document(), 700);
   expect_mentions(message_of([&] {
-                    make_tokenizer({path, "</s>"});
+                    make_tokenizer(TokenizerSource{path, "</s>"});
                   }),
                   {path, "</s>", "<|endoftext|>, <|eot|>"});
-  EXPECT_THROW(make_tokenizer({"bytes", "</s>"}), UsageError);
+  EXPECT_THROW(make_tokenizer(TokenizerSource{"bytes", "</s>"}), UsageError);
 }
 
 /// Repeats what the definition says: the leftmost pair of the lowest rank.
