@@ -44,17 +44,18 @@ bool write_to_stdout(std::string_view bytes) {
   return true;
 }
 
-/// The tokenizer that made the file: where it was then, seen from here or from the file's folder,
-/// or where `elsewhere` says.
+/// The tokenizer that made the file: where it was then, seen from here or from the file's folder;
+/// under its name beside the file; or where `elsewhere` says.
 std::unique_ptr<data::Tokenizer> tokenizer_of(const data::TokenSource& file,
                                               const std::string& elsewhere) {
   data::TokenizerSource source = file.tokenizer_source();
   if (!elsewhere.empty()) source.path = elsewhere;
   check_usage(!source.path.empty(), file.path(), ": does not say which tokenizer made it; give ",
               "--tokenizer PATH");
-  const auto beside = fs::path(file.path()).parent_path() / source.path;
-  if (source.path != "bytes" && !fs::exists(source.path) && fs::exists(beside))
-    source.path = beside.string();
+  const auto folder = fs::path(file.path()).parent_path();
+  for (const auto& place : {folder / source.path, folder / fs::path(source.path).filename()})
+    if (source.path != "bytes" && !fs::exists(source.path) && fs::exists(place))
+      source.path = place.string();
   check_usage(source.path == "bytes" || fs::exists(source.path), file.path(),
               ": was made with the tokenizer ", file.tokenizer(), ", which is no longer in ",
               source.path, "; say with --tokenizer PATH where it is");
