@@ -139,8 +139,10 @@ void read_added(const Node& node, BpeVocabulary& vocabulary) {
     if (token.content.empty()) continue;
     token.special = entry["special"].flag(false);
     token.normalized = entry["normalized"].flag(!token.special);
-    if (!token.special)
-      for (const char* key : {"single_word", "lstrip", "rstrip"}) entry[key].expect_false();
+    for (const char* key : {"single_word", "lstrip", "rstrip"}) {
+      if (!token.special) entry[key].expect_false();
+      token.strips = token.strips || entry[key].flag(false);
+    }
     vocabulary.add_added(std::move(token), entry["id"].id(), entry.path);
   }
 }

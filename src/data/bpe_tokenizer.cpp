@@ -148,6 +148,10 @@ BpeTokenizer::BpeTokenizer(BpeModel model, const std::string& end_of_document,
 }
 
 std::unique_ptr<Encoder> BpeTokenizer::encoder(const EncodeOptions& options) const {
+  for (const auto& token : model_.added)
+    check_usage(!options.special_tokens || !token.strips, where_, ": special token '",
+                token.content, "' has lstrip, rstrip or single_word; not supported with ",
+                "--special-tokens");
   return std::make_unique<BpeEncoder>(*this, options);
 }
 

@@ -170,7 +170,7 @@ BpeModel BpeTrainer::train(std::int64_t vocabulary) const {
   BpeModel model;
   model.patterns.emplace_back(gpt2_pattern);
   model.tokens.emplace_back("<|endoftext|>");
-  model.added.push_back({0, model.tokens[0], true, false});
+  model.added.push_back({0, model.tokens[0], true, false, false});
   std::array<std::int32_t, 256> id_of_byte;
   for (const unsigned char byte : bytes_in_order()) {
     id_of_byte[byte] = static_cast<std::int32_t>(model.tokens.size());

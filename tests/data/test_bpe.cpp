@@ -63,7 +63,7 @@ TEST(Bpe, IdsAreThoseOfHuggingFaceHoweverTheTextIsCut) {
   const auto expected = nlohmann::json::parse(read_file(golden + "ids.json"));
   const auto documents = sample_documents();
   ASSERT_EQ(documents.size(), 15u);
-  for (const std::string name : {"gpt2", "llama3", "prefixed"}) {
+  for (const std::string name : {"gpt2", "llama3", "prefixed", "several"}) {
     const auto tokenizer = make_tokenizer(golden + name + ".json");
     for (const bool special : {false, true})
       for (const std::size_t piece : {1000u, 1u, 2u, 7u}) {
@@ -134,6 +134,15 @@ TEST(Bpe, TextCannotEndItsDocument) {
   EXPECT_EQ(decode(*tokenizer, special), "ab");
   EXPECT_THROW(decode(*tokenizer, {700}), Error);
   EXPECT_THROW(decode(*tokenizer, {-1}), Error);
+}
+
+TEST(Bpe, SpecialTokensThatTakeBlanksAlongAreOnlyTakenAsText) {
+  auto json = nlohmann::json::parse(read_file(golden + "gpt2.json"));
+  json["added_tokens"][0]["rstrip"] = true;
+  const BpeTokenizer tokenizer(parse_tokenizer_json(json.dump(), "x.json"), "", "x.json");
+  EXPECT_FALSE(encode(tokenizer, {"<|endoftext|>  a"}, 100)[0].empty());
+  expect_mentions(message_of([&] { tokenizer.encoder({true}); }),
+                  {"x.json", "<|endoftext|>", "rstrip"});
 }
 
 TEST(Bpe, EndOfDocumentCanBeNamed) {

@@ -20,6 +20,7 @@ struct AddedToken {
   std::string content;
   bool special = false;     ///< only encoded where EncodeOptions asks for it
   bool normalized = false;  ///< looked for in what those without this have left
+  bool strips = false;      ///< lstrip, rstrip or single_word, which are not implemented
 };
 
 /// What a byte-level BPE tokenizer is made of (Sennrich et al. 2016; Radford et al. 2019).

@@ -6,6 +6,8 @@
 sample.txt      text of many scripts, documents parted by empty lines
 gpt2.json       BPE of 700 ids with GPT-2's pattern, learned from the documents by `BpeTrainer`
 llama3.json     the same with the pattern of Llama 3 by a Split, ignore_merges, and added tokens
+several.json    the same with two Splits before GPT-2's pattern
+prefixed.json   the same with GPT-2's pattern and add_prefix_space
 gpt2/           gpt2.json's model as vocab.json and merges.txt
 ids.json        for each tokenizer the ids of each document; "special": with the names of special
                 tokens in the text taken for these tokens
@@ -53,6 +55,13 @@ llama3.add_tokens([AddedToken("    ", normalized=False), AddedToken("  ", normal
                    AddedToken("caf\u00e9", normalized=True), AddedToken("caf", normalized=True)])
 llama3.save("llama3.json")
 ids["llama3"] = ids_of(llama3, documents)
+
+several = learned(pre_tokenizers.Sequence(
+    [pre_tokenizers.Split(Regex(r"\p{N}{1,3}"), "isolated"),
+     pre_tokenizers.Split(Regex("[\u4e00-\u9fa5\u3040-\u309f\u30a0-\u30ff]+"), "isolated"),
+     pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=True)]), documents, False)
+several.save("several.json")
+ids["several"] = ids_of(several, documents)
 
 prefixed = learned(pre_tokenizers.ByteLevel(add_prefix_space=True), documents, False)
 prefixed.save("prefixed.json")
