@@ -3,11 +3,12 @@
 #include <trireme/data/samples.hpp>
 
 #include <algorithm>
+#include <array>
 
 namespace trireme::data {
 namespace {
 
-std::int64_t windows_in(const TokenFile& file, std::int64_t sequence) {
+std::int64_t windows_in(const TokenSource& file, std::int64_t sequence) {
   check_usage(sequence >= 1, "sequence = ", sequence, ", expected at least 1");
   check_usage(file.tokens() > sequence, file.path(), ": has ", file.tokens(),
               " tokens, one sample of sequence = ", sequence, " needs ", sequence + 1,
@@ -28,9 +29,18 @@ void expect_rows(std::span<std::int32_t> inputs, std::span<std::int32_t> targets
         " x ", sequence);
 }
 
+// Files of a blend that have as many windows as another are not to be read in the same order.
+constexpr std::uint64_t seed_distance = 0x9E3779B97F4A7C15u;
+
+std::vector<double> weights_of(std::span<const WeightedSource> files) {
+  std::vector<double> weights;
+  for (const auto& part : files) weights.push_back(part.weight);
+  return weights;
+}
+
 }  // namespace
 
-Windows::Windows(const TokenFile& file, std::int64_t sequence)
+Windows::Windows(const TokenSource& file, std::int64_t sequence)
     : file_(file), sequence_(sequence), count_(windows_in(file, sequence)) {}
 
 void Windows::read(std::int64_t window, std::span<std::int32_t> inputs,
@@ -49,21 +59,30 @@ void Windows::read(std::int64_t first, std::int64_t count, std::span<std::int32_
     read(first + i, row(inputs, i, sequence_), row(targets, i, sequence_));
 }
 
-Samples::Samples(const TokenFile& file, std::int64_t sequence, std::uint64_t seed)
-    : windows_(file, sequence), seed_(seed) {}
+Samples::Samples(const TokenSource& file, std::int64_t sequence, std::uint64_t seed)
+    : Samples(std::array{WeightedSource{&file, 1}}, sequence, seed) {}
 
-std::int64_t Samples::window_of(std::int64_t sample) const {
+Samples::Samples(std::span<const WeightedSource> files, std::int64_t sequence, std::uint64_t seed)
+    : blend_(weights_of(files)), seed_(seed) {
+  for (const auto& part : files) windows_.emplace_back(*part.file, sequence);
+}
+
+Samples::Place Samples::place(std::int64_t sample) const {
   check(sample >= 0, "sample ", sample, ", expected at least 0");
-  const auto epoch = static_cast<std::uint32_t>(sample / per_epoch());
-  return Permutation(per_epoch(), seed_, epoch)(sample % per_epoch());
+  const auto [file, number] = blend_.place(sample);
+  const std::int64_t windows = per_epoch(file);
+  const std::uint64_t seed = seed_ + file * seed_distance;
+  const auto epoch = static_cast<std::uint32_t>(number / windows);
+  return {file, Permutation(windows, seed, epoch)(number % windows)};
 }
 
 void Samples::read(std::int64_t first_sample, std::int64_t count, std::span<std::int32_t> inputs,
                    std::span<std::int32_t> targets) const {
   expect_rows(inputs, targets, count, sequence());
-  for (std::int64_t i = 0; i < count; ++i)
-    windows_.read(window_of(first_sample + i), row(inputs, i, sequence()),
-                  row(targets, i, sequence()));
+  for (std::int64_t i = 0; i < count; ++i) {
+    const auto [file, window] = place(first_sample + i);
+    windows_[file].read(window, row(inputs, i, sequence()), row(targets, i, sequence()));
+  }
 }
 
 }  // namespace trireme::data

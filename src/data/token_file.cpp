@@ -78,6 +78,11 @@ TokenFile::TokenFile(const std::string& path)
         ", ", ends[1], "), expected [0, ", header_.tokens, ")");
 }
 
+TokenizerSource TokenFile::tokenizer_source() const {
+  if (tokenizer_ == "bytes") return {};
+  return {header_.tokenizer_path, header_.end_of_document};
+}
+
 void TokenFile::read(std::int64_t first, std::span<std::int32_t> out) const {
   const std::int64_t count = std::ssize(out);
   check(first >= 0 && count <= tokens() && first <= tokens() - count, path(), ": has ", tokens(),

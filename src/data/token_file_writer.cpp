@@ -22,6 +22,12 @@ std::string shortened(const std::string& sources) {
   return sources.substr(0, end == std::string::npos ? sources_limit_bytes : end) + "\n...";
 }
 
+void expect_room(const std::string& path, const char* what, const std::string& value,
+                 std::size_t room) {
+  check_usage(value.size() < room, path, ": the ", what, " '", value, "' has more than ", room - 1,
+              " bytes");
+}
+
 }  // namespace
 
 void TokenFileWriter::Stream::add(const void* data, std::size_t bytes) {
@@ -37,16 +43,19 @@ void TokenFileWriter::Stream::flush() {
 }
 
 TokenFileWriter::TokenFileWriter(const std::string& path, const std::string& tokenizer,
-                                 std::int64_t vocabulary)
+                                 std::int64_t vocabulary, const TokenizerSource& source)
     : file_(path),
       tokenizer_(tokenizer),
+      source_(source.path == "bytes" ? TokenizerSource{"", ""} : source),
       vocabulary_(vocabulary),
       token_stream_(path),
       offset_stream_(path) {
   check(vocabulary >= 1 && vocabulary <= vocabulary_limit, path, ": a vocabulary of ", vocabulary,
         " ids, expected 1 to ", vocabulary_limit);
-  check(tokenizer.size() < sizeof(TokenHeader::tokenizer), path, ": the tokenizer's name '",
-        tokenizer, "' has more than ", sizeof(TokenHeader::tokenizer) - 1, " bytes");
+  expect_room(path, "tokenizer's name", tokenizer, sizeof(TokenHeader::tokenizer));
+  expect_room(path, "tokenizer's path", source_.path, sizeof(TokenHeader::tokenizer_path));
+  expect_room(path, "end-of-document token", source_.end_of_document,
+              sizeof(TokenHeader::end_of_document));
   const std::int64_t zero = 0;
   offset_stream_.add(&zero, sizeof zero);
 }
@@ -99,6 +108,9 @@ TokenHeader TokenFileWriter::write_hdf5(const std::string& sources) {
   header.tokens_digest = token_stream_.checksum.digest();
   header.offsets_digest = offset_stream_.checksum.digest();
   std::memcpy(header.tokenizer, tokenizer_.data(), tokenizer_.size());
+  std::memcpy(header.tokenizer_path, source_.path.data(), source_.path.size());
+  std::memcpy(header.end_of_document, source_.end_of_document.data(),
+              source_.end_of_document.size());
 
   auto file = io::Hdf5File::create(file_.temporary_path(), token_header_bytes);
   const DType dtype = header.token_bytes == 2 ? DType::uint16 : DType::uint32;
@@ -108,6 +120,9 @@ TokenHeader TokenFileWriter::write_hdf5(const std::string& sources) {
   file.set_attribute("format", "trireme tokens");
   file.set_attribute("version", std::int64_t{token_version});
   file.set_attribute("tokenizer", tokenizer_);
+  if (!source_.path.empty()) file.set_attribute("tokenizer_path", source_.path);
+  if (!source_.end_of_document.empty())
+    file.set_attribute("end_of_document", source_.end_of_document);
   file.set_attribute("vocabulary", vocabulary_);
   file.set_attribute("text_bytes", text_bytes_);
   file.set_attribute("tokens_xxh3_128", header.tokens_digest.hex());

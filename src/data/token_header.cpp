@@ -49,8 +49,10 @@ void verify(const TokenHeader& h, std::int64_t file_bytes, const std::string& pa
         " bytes");
   check(h.tokens_end() <= h.offsets_begin || h.offsets_end() <= h.tokens_begin, path,
         ": tokens and document offsets overlap");
-  check(std::memchr(h.tokenizer, 0, sizeof h.tokenizer) != nullptr, path,
-        ": the name of its tokenizer does not end");
+  check(std::memchr(h.tokenizer, 0, sizeof h.tokenizer) != nullptr &&
+            std::memchr(h.tokenizer_path, 0, sizeof h.tokenizer_path) != nullptr &&
+            std::memchr(h.end_of_document, 0, sizeof h.end_of_document) != nullptr,
+        path, ": the name, path or end of a document of its tokenizer does not end");
 }
 
 }  // namespace trireme::data

@@ -1,9 +1,12 @@
 #include <trireme/base/check.hpp>
 #include <trireme/base/philox.hpp>
+#include <trireme/data/bpe_file.hpp>
+#include <trireme/data/bpe_trainer.hpp>
 #include <trireme/data/document_splitter.hpp>
 #include <trireme/data/token_file_writer.hpp>
 #include <trireme/data/tokenize.hpp>
 #include <trireme/data/tokenizer.hpp>
+#include <trireme/io/atomic_file.hpp>
 #include <trireme/io/text_reader.hpp>
 
 #include <algorithm>
@@ -19,34 +22,43 @@ namespace fs = std::filesystem;
 constexpr std::uint32_t split_stream = 1u << 27;  // apart from the rounds of the sample permutation
 constexpr std::size_t read_bytes = 256 << 10;
 
+TokenizerSource source_of(const TokenizeOptions& options) {
+  return {options.tokenizer, options.end_of_document};
+}
+
+bool is_for_validation(const TokenizeOptions& options, std::int64_t number) {
+  return !options.validation_output.empty() &&
+         chosen_for_validation(options.seed, number, options.validation_fraction);
+}
+
 /// Sorts documents into the two files as their text streams by.
 class Documents {
  public:
   Documents(const TokenizeOptions& options, const Tokenizer& tokenizer)
       : options_(options),
         tokenizer_(tokenizer),
-        train_(options.output, tokenizer.name(), tokenizer.vocabulary()) {
+        encoder_(tokenizer.encoder({options.special_tokens})),
+        train_(options.output, tokenizer.name(), tokenizer.vocabulary(), source_of(options)) {
     if (!options.validation_output.empty())
       validation_ = std::make_unique<TokenFileWriter>(options.validation_output, tokenizer.name(),
-                                                      tokenizer.vocabulary());
+                                                      tokenizer.vocabulary(), source_of(options));
   }
 
   void piece(std::string_view bytes) {
     if (current_ == nullptr)
-      current_ =
-          validation_ && chosen_for_validation(options_.seed, number_, options_.validation_fraction)
-              ? validation_.get()
-              : &train_;
+      current_ = is_for_validation(options_, number_) ? validation_.get() : &train_;
     ids_.clear();
-    tokenizer_.encode(bytes, ids_);
+    encoder_->feed(bytes, ids_);
     current_->append(ids_);
     text_bytes_ += std::ssize(bytes);
   }
 
   void end() {
     if (current_ == nullptr) return;  // an empty document
-    const std::int32_t id = tokenizer_.end_of_document();
-    current_->append({&id, 1});
+    ids_.clear();
+    encoder_->finish(ids_);
+    ids_.push_back(tokenizer_.end_of_document());
+    current_->append(ids_);
     current_->end_document(text_bytes_);
     current_ = nullptr;
     text_bytes_ = 0;
@@ -77,6 +89,7 @@ class Documents {
 
   const TokenizeOptions& options_;
   const Tokenizer& tokenizer_;
+  std::unique_ptr<Encoder> encoder_;
   TokenFileWriter train_;
   std::unique_ptr<TokenFileWriter> validation_;
   TokenFileWriter* current_ = nullptr;  // of the document that has begun
@@ -85,7 +98,49 @@ class Documents {
   std::int64_t number_ = 0;      // of documents that are not empty
 };
 
+void read_documents(const TokenizeOptions& options, const std::vector<std::string>& files,
+                    const TokenizeProgress& progress, const DocumentSplitter::Sink& sink) {
+  DocumentSplitter splitter(options.document_separator);
+  std::vector<char> buffer(read_bytes);
+  std::int64_t total_bytes = 0;
+  for (const auto& path : files) {
+    io::TextReader reader(path);
+    while (const std::size_t bytes = reader.read(buffer)) {
+      splitter.feed({buffer.data(), bytes}, sink);
+      total_bytes += static_cast<std::int64_t>(bytes);
+      progress(total_bytes);
+    }
+    splitter.finish(sink);
+  }
+}
+
+/// Learns from the documents for training, numbered as Documents does, and writes the tokenizer.
+void learn_bpe(const TokenizeOptions& options, const std::vector<std::string>& files,
+               const TokenizeProgress& progress) {
+  BpeTrainer trainer;
+  std::int64_t number = 0;
+  bool begun = false;
+  read_documents(options, files, progress,
+                 {[&](std::string_view bytes) {
+                    begun = true;
+                    if (!is_for_validation(options, number)) trainer.feed(bytes);
+                  },
+                  [&] {
+                    trainer.end_document();
+                    number += begun ? 1 : 0;
+                    begun = false;
+                  }});
+  io::replace_file(options.tokenizer, tokenizer_json(trainer.train(options.train_bpe)));
+}
+
 void check_options(const TokenizeOptions& o) {
+  if (o.train_bpe > 0) {
+    check_usage(std::find(o.inputs.begin(), o.inputs.end(), "-") == o.inputs.end(),
+                "--train-bpe reads the texts twice, which standard input (-) cannot be");
+    check_usage(o.end_of_document.empty(),
+                "--train-bpe makes <|endoftext|> the end of a document, ", "not ",
+                o.end_of_document);
+  }
   if (o.validation_output.empty()) return;
   check_usage(o.validation_fraction > 0 && o.validation_fraction < 1, "--validation-fraction ",
               o.validation_fraction, ", expected between 0 and 1");
@@ -140,27 +195,23 @@ std::vector<std::string> input_files(const std::vector<std::string>& inputs,
   return files;
 }
 
-TokenizeSummary tokenize(const TokenizeOptions& options, const TokenizeProgress& progress) {
-  check_options(options);
-  const auto tokenizer = make_tokenizer(options.tokenizer);
-  DocumentSplitter splitter(options.document_separator);
-  const auto files = input_files(options.inputs, {options.output, options.validation_output});
+TokenizeSummary tokenize(const TokenizeOptions& given, const TokenizeProgress& progress) {
+  check_options(given);
+  TokenizeOptions options = given;
+  if (options.train_bpe > 0 && options.tokenizer == "bytes")
+    options.tokenizer = (fs::path(options.output).parent_path() / "tokenizer.json").string();
+  const auto files =
+      input_files(options.inputs, {options.output, options.validation_output,
+                                   options.train_bpe > 0 ? options.tokenizer : options.output});
+  if (options.train_bpe > 0) learn_bpe(options, files, progress);
+  const auto tokenizer = make_tokenizer(source_of(options));
   Documents documents(options, *tokenizer);
-  const DocumentSplitter::Sink sink{[&](std::string_view bytes) { documents.piece(bytes); },
-                                    [&] { documents.end(); }};
-  std::vector<char> buffer(read_bytes);
-  std::int64_t total_bytes = 0;
-  for (const auto& path : files) {
-    io::TextReader reader(path);
-    while (const std::size_t bytes = reader.read(buffer)) {
-      splitter.feed({buffer.data(), bytes}, sink);
-      total_bytes += static_cast<std::int64_t>(bytes);
-      progress(total_bytes);
-    }
-    splitter.finish(sink);
-  }
+  read_documents(
+      options, files, progress,
+      {[&](std::string_view bytes) { documents.piece(bytes); }, [&] { documents.end(); }});
   documents.commit();
-  return {std::ssize(files), documents.train(), documents.validation()};
+  return {std::ssize(files), options.tokenizer, tokenizer->vocabulary(), documents.train(),
+          documents.validation()};
 }
 
 }  // namespace trireme::data

@@ -1,20 +1,31 @@
 #include <trireme/base/check.hpp>
+#include <trireme/data/bpe_file.hpp>
+#include <trireme/data/bpe_tokenizer.hpp>
 #include <trireme/data/tokenizer.hpp>
+
+#include <filesystem>
 
 namespace trireme::data {
 namespace {
+
+class ByteEncoder final : public Encoder {
+ public:
+  void feed(std::string_view bytes, std::vector<std::int32_t>& out) override {
+    const std::size_t begin = out.size();
+    out.resize(begin + bytes.size());
+    std::int32_t* ids = out.data() + begin;
+    for (std::size_t i = 0; i < bytes.size(); ++i) ids[i] = static_cast<unsigned char>(bytes[i]);
+  }
+  void finish(std::vector<std::int32_t>&) override {}
+};
 
 class ByteTokenizer final : public Tokenizer {
  public:
   const std::string& name() const override { return name_; }
   std::int64_t vocabulary() const override { return 257; }
   std::int32_t end_of_document() const override { return 256; }
-
-  void encode(std::string_view bytes, std::vector<std::int32_t>& out) const override {
-    const std::size_t begin = out.size();
-    out.resize(begin + bytes.size());
-    std::int32_t* ids = out.data() + begin;
-    for (std::size_t i = 0; i < bytes.size(); ++i) ids[i] = static_cast<unsigned char>(bytes[i]);
+  std::unique_ptr<Encoder> encoder(const EncodeOptions&) const override {
+    return std::make_unique<ByteEncoder>();
   }
 
   void decode(std::span<const std::int32_t> ids, std::string& out) const override {
@@ -30,9 +41,27 @@ class ByteTokenizer final : public Tokenizer {
 
 }  // namespace
 
-std::unique_ptr<Tokenizer> make_tokenizer(const std::string& name) {
-  check_usage(name == "bytes", "tokenizer '", name, "' is not known; expected \"bytes\"");
-  return std::make_unique<ByteTokenizer>();
+void Tokenizer::encode(std::string_view document, std::vector<std::int32_t>& out) const {
+  const auto whole = encoder({});
+  whole->feed(document, out);
+  whole->finish(out);
+}
+
+std::unique_ptr<Tokenizer> make_tokenizer(const TokenizerSource& source) {
+  if (source.path == "bytes") {
+    check_usage(source.end_of_document.empty(), "the tokenizer \"bytes\" has its own end of a ",
+                "document and not '", source.end_of_document, "'");
+    return std::make_unique<ByteTokenizer>();
+  }
+  std::error_code error;
+  check_usage(std::filesystem::exists(source.path, error), "tokenizer '", source.path,
+              "': no such file or folder; expected \"bytes\", a tokenizer.json, or a folder with ",
+              "one or with vocab.json and merges.txt");
+  return std::make_unique<BpeTokenizer>(read_bpe(source.path), source.end_of_document, source.path);
+}
+
+std::unique_ptr<Tokenizer> make_tokenizer(const std::string& path) {
+  return make_tokenizer(TokenizerSource{path, {}});
 }
 
 }  // namespace trireme::data

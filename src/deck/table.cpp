@@ -215,12 +215,17 @@ void optimizer_keys(std::vector<Entry>& out) {
 
 void data_and_checkpoint_keys(std::vector<Entry>& out) {
   SectionKeys data(out, "data", &Config::data);
-  data.path("train", &DataConfig::train, "token file to learn from").nonempty();
+  data.path("train", &DataConfig::train,
+            "token file to learn from, or weighted files: 0.7 a.h5, 0.3 b.h5")
+      .nonempty();
   data.path("validation", &DataConfig::validation, "token file to evaluate on; \"\" is none")
       .otherwise(Str());
   data.string("tokenizer", &DataConfig::tokenizer, "\"bytes\", or a tokenizer's folder or file")
       .nonempty()
       .otherwise(Str("bytes"));
+  data.string("end_of_document", &DataConfig::end_of_document,
+              "special token of the tokenizer that ends documents; \"\" is its usual one")
+      .otherwise(Str());
   SectionKeys checkpoint(out, "checkpoint", &Config::checkpoint);
   checkpoint.path("directory", &CheckpointConfig::directory, "folder that holds the checkpoints")
       .nonempty()

@@ -35,6 +35,47 @@ TEST(TokenCommands, DecodeStopsQuietlyWhenNobodyReads) {
   EXPECT_EQ(read_file(folder.file("code")), "0\n");
 }
 
+TEST(TokenCommands, ALearnedTokenizerIsFoundAgainOrNamed) {
+  const TemporaryFolder folder;
+  folder.write("text", "low lower lowest\n\nnew newer newest low\n\n<|endoftext|>");
+  const std::string tokenize = "trireme tokenize --document-separator '\\n\\n' ";
+  ASSERT_EQ(shell(folder, tokenize + "-o d/t.h5 --train-bpe 265 text"), 0);
+  expect_output(folder, "d/tokenizer.json: 265 ids");
+  ASSERT_EQ(shell(folder, tokenize + "-o again.h5 --tokenizer d/tokenizer.json text"), 0);
+  EXPECT_EQ(shell(folder, "cmp d/t.h5 again.h5"), 0) << "learning it gives the tokens it gives";
+  ASSERT_EQ(shell(folder, "trireme inspect d/t.h5"), 0);
+  expect_output(folder, "tokenizer   bpe-");
+  expect_output(folder, "d/tokenizer.json");
+  const std::string expected = "low lower lowestnew newer newest low<|endoftext|>";
+  ASSERT_EQ(shell(folder, "trireme inspect --decode d/t.h5"), 0);
+  EXPECT_EQ(read_file(folder.file("out")), expected);
+  ASSERT_EQ(shell(folder, "mv d e && trireme inspect --decode e/t.h5"), 0) << "beside the file";
+  EXPECT_EQ(read_file(folder.file("out")), expected);
+  EXPECT_EQ(shell(folder, "mv e/tokenizer.json t && trireme inspect --decode e/t.h5"), 2);
+  expect_error(folder, "no longer in d/tokenizer.json");
+  ASSERT_EQ(shell(folder, "trireme inspect --decode --tokenizer t e/t.h5"), 0);
+  EXPECT_EQ(read_file(folder.file("out")), expected);
+  ASSERT_EQ(shell(folder, tokenize + "-o x/t.h5 --train-bpe 260 text"), 0);
+  EXPECT_EQ(shell(folder, "trireme inspect --decode --tokenizer x e/t.h5"), 2);
+  expect_error(folder, "but x is bpe-");
+}
+
+TEST(TokenCommands, MegatronFilesAreShownAndDecoded) {
+  const TemporaryFolder folder;
+  folder.write("p.bin", std::string("h\0i\0", 4));
+  std::string idx("MMIDIDX\0\0\1\0\0\0\0\0\0\0\10", 18);
+  idx += std::string("\1\0\0\0\0\0\0\0\2\0\0\0\0\0\0\0", 16);  // sequences, entries
+  idx += std::string("\2\0\0\0\0\0\0\0\0\0\0\0", 12);          // size, pointer
+  idx += std::string("\0\0\0\0\0\0\0\0\1\0\0\0\0\0\0\0", 16);  // documents
+  folder.write("p.idx", idx);
+  ASSERT_EQ(shell(folder, "trireme inspect --verify p"), 0);
+  expect_output(folder, "format      Megatron-LM token file, ids of 2 bytes");
+  EXPECT_EQ(shell(folder, "trireme inspect --decode p.idx"), 2);
+  expect_error(folder, "give --tokenizer PATH");
+  ASSERT_EQ(shell(folder, "trireme inspect --decode --tokenizer bytes p.idx"), 0);
+  EXPECT_EQ(read_file(folder.file("out")), "hi");
+}
+
 TEST(TokenCommands, MistakesEndWithTwoAndDamageWithOne) {
   const TemporaryFolder folder;
   EXPECT_EQ(shell(folder, "trireme tokenize -o t.h5 missing"), 2);

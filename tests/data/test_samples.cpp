@@ -28,7 +28,7 @@ TEST_F(SamplesTest, CoverEveryWindowOncePerEpochInAnotherOrder) {
   for (std::int64_t epoch = 0; epoch < 2; ++epoch) {
     std::set<std::int64_t> windows;
     for (std::int64_t i = 0; i < samples.per_epoch(); ++i) {
-      orders[epoch].push_back(samples.window_of(epoch * samples.per_epoch() + i));
+      orders[epoch].push_back(samples.place(epoch * samples.per_epoch() + i).window);
       windows.insert(orders[epoch].back());
     }
     EXPECT_EQ(std::ssize(windows), samples.per_epoch());
@@ -44,7 +44,7 @@ TEST_F(SamplesTest, TargetsAreInputsOneFurther) {
   std::vector<std::int32_t> targets(5 * 16);
   samples.read(first, 5, inputs, targets);
   for (std::int64_t i = 0; i < 5; ++i) {
-    const std::int64_t begin = samples.window_of(first + i) * 16;
+    const std::int64_t begin = samples.place(first + i).window * 16;
     for (std::int64_t s = 0; s < 16; ++s) {
       EXPECT_EQ(inputs[static_cast<std::size_t>(i * 16 + s)],
                 tokens_[static_cast<std::size_t>(begin + s)]);

@@ -127,7 +127,7 @@ TEST(Deck, ResolvedDeckReadsBackToTheSameConfig) {
     if (p.schedule == ScheduleKind::file) p.program += "x";
     ModelConfig& m = deck.config.model;
     for (auto* size : {&m.layers, &m.heads, &m.feed_forward, &m.sequence, &deck.config.batch.micro})
-      *size = *size % 1000 + 1;  // so that their product can be counted
+      *size = *size % 500 + 1;  // so that their product can be counted
     m.hidden = m.heads * (m.hidden % 5 + 1);
     deck.config.batch.global = deck.config.batch.micro;
     deck.config.optimizer.minimum_learning_rate = deck.config.optimizer.learning_rate / 3;

@@ -1,29 +1,49 @@
 #pragma once
 
-#include <trireme/data/token_file.hpp>
+#include <trireme/data/samples.hpp>
+#include <trireme/data/token_source.hpp>
+#include <trireme/data/tokenizer.hpp>
 #include <trireme/deck/deck.hpp>
 
 #include <cstdint>
-#include <optional>
+#include <memory>
 #include <string>
 #include <vector>
 
 namespace trireme::commands {
 
-/// Sets model.vocabulary from the token file where the deck is silent, and holds both against each
-/// other where it is not. `tokens` may be null if the file does not exist; then the deck must say
-/// it. The deck's tokenizer must be known, and the file's.
-void resolve_vocabulary(deck::Deck& deck, const data::TokenFile* tokens);
+/// The token files of [data] train, with their weights.
+struct TrainingData {
+  std::vector<std::unique_ptr<data::TokenSource>> files;  ///< empty: not opened
+  std::vector<double> weights;
+
+  std::vector<data::WeightedSource> parts() const;
+  std::int64_t tokens() const;  ///< of all files
+};
+
+/// Opens the files of [data] train; none if they do not all exist.
+TrainingData open_if_there(const deck::Deck& deck);
+/// The same, but the error for a missing one names the key, its place and the remedy.
+TrainingData open_training_data(const deck::Deck& deck);
+
+/// The tokenizer of [data].
+std::unique_ptr<data::Tokenizer> tokenizer_of(const deck::Deck& deck);
+
+/// Sets model.vocabulary from the token files where the deck is silent, and holds both against each
+/// other where it is not. Without files the deck must say it, and with files that do not. The
+/// deck's tokenizer must be known, and the files'.
+void resolve_vocabulary(deck::Deck& deck, const TrainingData& data);
 
 /// The deck as `ranks` ranks would run it, without MPI; 0: as many as its axes multiply to. The
 /// token file need not exist if the deck names the vocabulary.
 deck::Deck deck_for_ranks(const std::string& path, const std::vector<std::string>& overrides,
                           std::int64_t ranks);
 
-/// The file of a deck key; the error for a missing one names the key, its place and the remedy.
-data::TokenFile open_token_file(const deck::Deck& deck, const std::string& key);
+/// The file of [data] validation, whose ids the model must know.
+std::unique_ptr<data::TokenSource> open_validation_file(const deck::Deck& deck);
 
-/// Bytes of text per token id, to count bits per byte.
-std::vector<std::int32_t> bytes_of_token(const std::string& tokenizer, std::int64_t vocabulary);
+/// Bytes of text per token id of the model, to count bits per byte. All 0, and so no bits per byte,
+/// if `file` does not say which tokenizer made it and the deck's has fewer ids than the model.
+std::vector<std::int32_t> bytes_of_token(const deck::Deck& deck, const data::TokenSource& file);
 
 }  // namespace trireme::commands

@@ -1,7 +1,7 @@
 #pragma once
 
 #include <trireme/architecture/architecture.hpp>
-#include <trireme/data/token_file.hpp>
+#include <trireme/commands/resolve.hpp>
 #include <trireme/deck/deck.hpp>
 #include <trireme/grid/runtime.hpp>
 
@@ -17,7 +17,7 @@ namespace trireme::commands {
 /// describes and the process grid. Members that a command does not need stay empty.
 struct Session {
   deck::Deck deck;
-  std::optional<data::TokenFile> tokens;  ///< the training file
+  TrainingData training;  ///< its files may not have been opened
   architecture::Architecture architecture;
   std::unique_ptr<grid::Grid> grid;
 

@@ -1,9 +1,11 @@
 #pragma once
 
-#include <trireme/data/token_file.hpp>
+#include <trireme/data/blend.hpp>
+#include <trireme/data/token_source.hpp>
 
 #include <cstdint>
 #include <span>
+#include <vector>
 
 namespace trireme::data {
 
@@ -13,7 +15,7 @@ namespace trireme::data {
 class Windows {
  public:
   /// UsageError if the file has no window.
-  Windows(const TokenFile& file, std::int64_t sequence);
+  Windows(const TokenSource& file, std::int64_t sequence);
 
   std::int64_t count() const { return count_; }
   std::int64_t sequence() const { return sequence_; }
@@ -25,28 +27,43 @@ class Windows {
             std::span<std::int32_t> targets) const;
 
  private:
-  const TokenFile& file_;
+  const TokenSource& file_;
   std::int64_t sequence_;
   std::int64_t count_;
 };
 
-/// The endless sequence of training samples: in each epoch every window once, in an order computed
-/// from (seed, epoch). A global sample number n means place n mod per_epoch() of epoch n /
-/// per_epoch(), whoever asks for it. Thread-safe.
+/// A file to learn from, and its share of the samples in any unit.
+struct WeightedSource {
+  const TokenSource* file = nullptr;
+  double weight = 1;
+};
+
+/// The endless sequence of training samples, computed from their global numbers, whoever asks. A
+/// blend says which file sample n is from, and the how many-th of that file it is; sample k of a
+/// file is place k mod W of its epoch k / W, W being its windows, each of which an epoch has once,
+/// in an order computed from (seed, file, epoch). The files must outlive it. Thread-safe.
 class Samples {
  public:
-  Samples(const TokenFile& file, std::int64_t sequence, std::uint64_t seed);
+  Samples(const TokenSource& file, std::int64_t sequence, std::uint64_t seed);
+  Samples(std::span<const WeightedSource> files, std::int64_t sequence, std::uint64_t seed);
 
-  std::int64_t per_epoch() const { return windows_.count(); }
-  std::int64_t sequence() const { return windows_.sequence(); }
+  std::size_t files() const { return windows_.size(); }
+  /// Windows of one of the files.
+  std::int64_t per_epoch(std::size_t file = 0) const { return windows_[file].count(); }
+  std::int64_t sequence() const { return windows_.front().sequence(); }
+  struct Place {
+    std::size_t file = 0;
+    std::int64_t window = 0;
+  };
   /// The window that is sample `sample`.
-  std::int64_t window_of(std::int64_t sample) const;
+  Place place(std::int64_t sample) const;
   /// `count` consecutive samples from `first_sample` on. Both [count, S].
   void read(std::int64_t first_sample, std::int64_t count, std::span<std::int32_t> inputs,
             std::span<std::int32_t> targets) const;
 
  private:
-  Windows windows_;
+  std::vector<Windows> windows_;  // of each file
+  Blend blend_;
   std::uint64_t seed_;
 };
 

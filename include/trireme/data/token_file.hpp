@@ -1,6 +1,7 @@
 #pragma once
 
 #include <trireme/data/token_header.hpp>
+#include <trireme/data/token_source.hpp>
 #include <trireme/io/input_file.hpp>
 
 #include <cstdint>
@@ -14,32 +15,33 @@ namespace trireme::data {
 /// Tokens of concatenated documents, each ended by its end-of-document token, in an HDF5 file
 /// (docs/token_files.md). Reads with pread and without HDF5, so that any thread may read at any
 /// time. Thread-safe.
-class TokenFile {
+class TokenFile final : public TokenSource {
  public:
   /// Reads and verifies the header and all bytes outside the two datasets. UsageError if it is no
   /// token file; Error if it is damaged or truncated.
   explicit TokenFile(const std::string& path);
 
-  const std::string& path() const { return file_.path(); }
-  std::int64_t tokens() const { return header_.tokens; }
-  std::int64_t vocabulary() const { return header_.vocabulary; }
-  std::int64_t documents() const { return header_.documents; }
+  const std::string& path() const override { return file_.path(); }
+  std::int64_t tokens() const override { return header_.tokens; }
+  std::int64_t vocabulary() const override { return header_.vocabulary; }
+  std::int64_t documents() const override { return header_.documents; }
   std::int64_t text_bytes() const { return header_.text_bytes; }
-  const std::string& tokenizer() const { return tokenizer_; }
+  const std::string& tokenizer() const override { return tokenizer_; }
+  TokenizerSource tokenizer_source() const override;
   const TokenHeader& header() const { return header_; }
 
   /// Tokens [first, first + out.size()). Error if an id lies outside the vocabulary.
-  void read(std::int64_t first, std::span<std::int32_t> out) const;
+  void read(std::int64_t first, std::span<std::int32_t> out) const override;
 
   /// Where documents first, first + 1, … begin; entry documents() is tokens(). Error unless they
   /// increase.
-  void read_document_offsets(std::int64_t first, std::span<std::int64_t> out) const;
+  void read_document_offsets(std::int64_t first, std::span<std::int64_t> out) const override;
 
   /// What it was made from, as given to `trireme tokenize`; one per line. Opens the file with HDF5.
   std::string sources() const;
 
   /// Reads every byte against the checksums, and every id and offset for its range.
-  void verify() const;
+  void verify() const override;
 
  private:
   io::InputFile file_;

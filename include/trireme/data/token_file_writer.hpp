@@ -1,6 +1,7 @@
 #pragma once
 
 #include <trireme/data/token_header.hpp>
+#include <trireme/data/tokenizer.hpp>
 #include <trireme/io/atomic_file.hpp>
 #include <trireme/io/checksum.hpp>
 
@@ -16,7 +17,9 @@ namespace trireme::data {
 /// whole at commit() or not at all.
 class TokenFileWriter {
  public:
-  TokenFileWriter(const std::string& path, const std::string& tokenizer, std::int64_t vocabulary);
+  /// `tokenizer` is the tokenizer's name, `source` where it is to be found again.
+  TokenFileWriter(const std::string& path, const std::string& tokenizer, std::int64_t vocabulary,
+                  const TokenizerSource& source = {});
 
   /// More tokens of the current document.
   void append(std::span<const std::int32_t> tokens);
@@ -45,6 +48,7 @@ class TokenFileWriter {
 
   io::AtomicFile file_;
   std::string tokenizer_;
+  TokenizerSource source_;
   std::int64_t vocabulary_;
   Stream token_stream_;
   Stream offset_stream_;

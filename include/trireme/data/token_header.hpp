@@ -24,10 +24,12 @@ struct TokenHeader {
   std::int64_t file_bytes;
   io::Digest tokens_digest;
   io::Digest offsets_digest;
-  io::Digest rest_digest;  ///< of all bytes after this block outside the two datasets, in order
-  char tokenizer[128];     ///< padded with zeros
-  char unused[3832];       ///< zeros
-  std::uint64_t digest;    ///< 64-bit XXH3 of the block up to here
+  io::Digest rest_digest;     ///< of all bytes after this block outside the two datasets, in order
+  char tokenizer[128];        ///< Tokenizer::name(), padded with zeros
+  char tokenizer_path[1024];  ///< where it was, as given; zeros for "bytes"
+  char end_of_document[128];  ///< the token that was asked for; zeros: the tokenizer's usual one
+  char unused[2680];          ///< zeros
+  std::uint64_t digest;       ///< 64-bit XXH3 of the block up to here
 
   std::int64_t tokens_end() const { return tokens_begin + tokens * token_bytes; }
   std::int64_t offsets_end() const { return offsets_begin + (documents + 1) * 8; }

@@ -12,7 +12,12 @@ struct TokenizeOptions {
   std::vector<std::string> inputs =
       {};  ///< files, folders (all files below, sorted by path) or "-"
   std::string output = {};
-  std::string tokenizer = "bytes";
+  std::string tokenizer = "bytes";   ///< see TokenizerSource
+  std::string end_of_document = {};  ///< the same
+  bool special_tokens = false;       ///< see EncodeOptions
+  /// Ids of a BPE that is learned from the documents for training first and written to `tokenizer`;
+  /// if that is "bytes", to tokenizer.json beside the output. 0: none.
+  std::int64_t train_bpe = 0;
   std::string document_separator = {};  ///< "": every file is one document
   std::string validation_output = {};   ///< "": none
   double validation_fraction = 0;       ///< of the documents
@@ -27,6 +32,8 @@ struct TokenizedPart {
 
 struct TokenizeSummary {
   std::int64_t files = 0;
+  std::string tokenizer = {};  ///< its path, or "bytes"
+  std::int64_t vocabulary = 0;
   TokenizedPart train;
   TokenizedPart validation;
 };

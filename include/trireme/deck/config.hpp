@@ -80,6 +80,7 @@ struct DataConfig {
   std::string train;
   std::string validation;  ///< "": none
   std::string tokenizer;
+  std::string end_of_document;  ///< "": the tokenizer's usual one
   bool operator==(const DataConfig&) const = default;
 };
 

@@ -1,37 +1,87 @@
 #include <trireme/base/check.hpp>
 #include <trireme/commands/resolve.hpp>
-#include <trireme/data/tokenizer.hpp>
+#include <trireme/data/blend.hpp>
 #include <trireme/deck/checks.hpp>
 
 #include <algorithm>
-#include <filesystem>
-#include <optional>
 
 namespace trireme::commands {
 namespace {
 
-void expect_same_tokenizer(const deck::Deck& deck, const data::TokenFile& file) {
-  check_usage(file.tokenizer() == deck.config.data.tokenizer, file.path(), ": was made with the ",
-              "tokenizer ", file.tokenizer(), ", the deck says ", deck.cite("data", "tokenizer"));
+void expect_same_tokenizer(const deck::Deck& deck, const data::Tokenizer& tokenizer,
+                           const data::TokenSource& file) {
+  if (file.tokenizer().empty() || file.tokenizer() == tokenizer.name()) return;
+  const data::TokenizerSource made_with = file.tokenizer_source();
+  throw UsageError(text(file.path(), ": was made with the tokenizer ", file.tokenizer(),
+                        made_with.path == "bytes" ? "" : text(" (then in ", made_with.path, ")"),
+                        ", the deck says ", deck.cite("data", "tokenizer"),
+                        tokenizer.name() == "bytes" ? "" : text(", which is ", tokenizer.name())));
+}
+
+std::unique_ptr<data::TokenSource> open_token_file(const deck::Deck& deck, const std::string& key,
+                                                   const std::string& path) {
+  check_usage(data::tokens_exist(path), deck.cite("data", key), ": there is no such file",
+              path == deck.config.data.train ? "" : text(" ", path),
+              "; make it with trireme tokenize -o ", path, " TEXT...");
+  return data::open_tokens(path, deck.config.model.vocabulary);
 }
 
 }  // namespace
 
-void resolve_vocabulary(deck::Deck& deck, const data::TokenFile* tokens) {
-  data::make_tokenizer(deck.config.data.tokenizer);
-  if (tokens != nullptr) expect_same_tokenizer(deck, *tokens);
+std::vector<data::WeightedSource> TrainingData::parts() const {
+  std::vector<data::WeightedSource> parts;
+  for (std::size_t i = 0; i < files.size(); ++i) parts.push_back({files[i].get(), weights[i]});
+  return parts;
+}
+
+std::int64_t TrainingData::tokens() const {
+  std::int64_t tokens = 0;
+  for (const auto& file : files) tokens += file->tokens();
+  return tokens;
+}
+
+TrainingData open_if_there(const deck::Deck& deck) {
+  const auto entries = data::parse_blend(deck.config.data.train);
+  const bool all = std::all_of(entries.begin(), entries.end(),
+                               [](const auto& entry) { return data::tokens_exist(entry.path); });
+  return all ? open_training_data(deck) : TrainingData{};
+}
+
+TrainingData open_training_data(const deck::Deck& deck) {
+  TrainingData data;
+  for (const auto& entry : data::parse_blend(deck.config.data.train)) {
+    data.files.push_back(open_token_file(deck, "train", entry.path));
+    data.weights.push_back(entry.weight);
+  }
+  return data;
+}
+
+std::unique_ptr<data::Tokenizer> tokenizer_of(const deck::Deck& deck) {
+  return data::make_tokenizer({deck.config.data.tokenizer, deck.config.data.end_of_document});
+}
+
+void resolve_vocabulary(deck::Deck& deck, const TrainingData& data) {
+  const auto tokenizer = tokenizer_of(deck);
   std::int64_t& vocabulary = deck.config.model.vocabulary;
-  if (tokens == nullptr) {
+  if (data.files.empty()) {
     check_usage(vocabulary > 0, deck.file_name,
                 ": [model] vocabulary is not given and the token file ", deck.cite("data", "train"),
                 " does not exist; give model.vocabulary=... or make the file with ",
                 "trireme tokenize");
     return;
   }
-  if (vocabulary == 0) vocabulary = tokens->vocabulary();
-  check_usage(vocabulary >= tokens->vocabulary(), deck.cite("model", "vocabulary"),
-              " is smaller than the ", tokens->vocabulary(), " ids of ", tokens->path(),
-              "; choose at least that many");
+  std::int64_t needed = 0;
+  for (const auto& file : data.files) {
+    expect_same_tokenizer(deck, *tokenizer, *file);
+    check_usage(file->vocabulary() > 0, deck.file_name,
+                ": [model] vocabulary is needed: ", file->path(),
+                " does not say how many ids its tokenizer has");
+    needed = std::max(needed, file->vocabulary());
+    check_usage(vocabulary == 0 || vocabulary >= file->vocabulary(),
+                deck.cite("model", "vocabulary"), " is smaller than the ", file->vocabulary(),
+                " ids of ", file->path(), "; choose at least that many");
+  }
+  if (vocabulary == 0) vocabulary = needed;
 }
 
 deck::Deck deck_for_ranks(const std::string& path, const std::vector<std::string>& overrides,
@@ -40,29 +90,27 @@ deck::Deck deck_for_ranks(const std::string& path, const std::vector<std::string
   const deck::ParallelConfig& p = deck.config.parallel;
   const std::int64_t written = p.tensor * p.pipeline * std::max<std::int64_t>(1, p.data);
   deck::resolve_parallel(deck, ranks > 0 ? ranks : written);
-  std::optional<data::TokenFile> tokens;
-  if (std::filesystem::exists(deck.config.data.train)) tokens.emplace(deck.config.data.train);
-  resolve_vocabulary(deck, tokens ? &*tokens : nullptr);
+  resolve_vocabulary(deck, open_if_there(deck));
   return deck;
 }
 
-data::TokenFile open_token_file(const deck::Deck& deck, const std::string& key) {
-  const std::string& path =
-      key == "validation" ? deck.config.data.validation : deck.config.data.train;
-  check_usage(std::filesystem::exists(path), deck.cite("data", key),
-              ": there is no such file; make it with ", "trireme tokenize -o ", path, " TEXT...");
-  data::TokenFile file(path);
-  expect_same_tokenizer(deck, file);
+std::unique_ptr<data::TokenSource> open_validation_file(const deck::Deck& deck) {
+  auto file = open_token_file(deck, "validation", deck.config.data.validation);
+  expect_same_tokenizer(deck, *tokenizer_of(deck), *file);
+  check_usage(file->vocabulary() <= deck.config.model.vocabulary, file->path(), " has ",
+              file->vocabulary(), " ids, the model only ", deck.config.model.vocabulary);
   return file;
 }
 
-std::vector<std::int32_t> bytes_of_token(const std::string& tokenizer, std::int64_t vocabulary) {
-  const auto t = data::make_tokenizer(tokenizer);
+std::vector<std::int32_t> bytes_of_token(const deck::Deck& deck, const data::TokenSource& file) {
+  const auto tokenizer = tokenizer_of(deck);
+  const std::int64_t vocabulary = deck.config.model.vocabulary;
   std::vector<std::int32_t> bytes(static_cast<std::size_t>(vocabulary), 0);
+  if (file.tokenizer().empty() && tokenizer->vocabulary() < vocabulary) return bytes;
   std::string written;
-  for (std::int32_t id = 0; id < std::min(vocabulary, t->vocabulary()); ++id) {
+  for (std::int32_t id = 0; id < std::min(vocabulary, tokenizer->vocabulary()); ++id) {
     written.clear();
-    t->decode({&id, 1}, written);
+    tokenizer->decode({&id, 1}, written);
     bytes[static_cast<std::size_t>(id)] = static_cast<std::int32_t>(written.size());
   }
   return bytes;

@@ -1,8 +1,8 @@
+#include <trireme/architecture/saved.hpp>
 #include <trireme/base/log.hpp>
 #include <trireme/commands/bench.hpp>
 #include <trireme/commands/resolve.hpp>
 #include <trireme/data/samples.hpp>
-#include <trireme/tensor/arena.hpp>
 #include <trireme/train/saver.hpp>
 
 #include <algorithm>
@@ -80,15 +80,15 @@ BenchRows bench_background(const BenchSetting& setting) {
   Session& session = setting.session;
   std::optional<data::Samples> samples;
   setting.runtime.together([&] {
-    if (!session.tokens) session.tokens.emplace(open_token_file(session.deck, "train"));
-    samples.emplace(*session.tokens, session.config().model.sequence,
+    if (session.training.files.empty()) session.training = open_training_data(session.deck);
+    samples.emplace(session.training.parts(), session.config().model.sequence,
                     static_cast<std::uint64_t>(session.config().run.seed));
   });
   const BenchFolder folder(setting, room_for_checkpoints(session));
   schedule::Program program;
   const auto worker = bench_worker(setting, program);
   Bytes copy = 0;
-  for (const auto& slice : worker->share()) copy += aligned(slice.bytes());
+  for (const auto& slice : worker->share()) copy += architecture::saved_bytes(slice.bytes());
   deck::CheckpointConfig config = session.config().checkpoint;
   config.directory = folder.path();
   config.keep = 1;

@@ -13,7 +13,7 @@ ExitCode evaluate(grid::Runtime& runtime, const EvalOptions& options) {
   Session session = open_session(runtime, options.deck, options.overrides, Ranks::any_replicas);
   const deck::Config& config = session.config();
 
-  std::optional<data::TokenFile> file;
+  std::unique_ptr<data::TokenSource> file;
   std::optional<data::Windows> windows;
   std::vector<std::int32_t> bytes;
   runtime.together([&] {
@@ -21,11 +21,9 @@ ExitCode evaluate(grid::Runtime& runtime, const EvalOptions& options) {
     if (!options.data.empty()) deck.config.data.validation = options.data;
     check_usage(!config.data.validation.empty(), deck.file_name,
                 ": nothing to evaluate on; give --data FILE or [data] validation");
-    file.emplace(open_token_file(deck, "validation"));
-    check_usage(file->vocabulary() <= config.model.vocabulary, file->path(), " has ",
-                file->vocabulary(), " ids, the model only ", config.model.vocabulary);
+    file = open_validation_file(deck);
     windows.emplace(*file, config.model.sequence);
-    bytes = bytes_of_token(file->tokenizer(), config.model.vocabulary);
+    bytes = bytes_of_token(deck, *file);
   });
 
   const std::string folder = find_model(runtime, session.deck, options.checkpoint);
@@ -43,7 +41,7 @@ ExitCode evaluate(grid::Runtime& runtime, const EvalOptions& options) {
       " bytes");
   say("loss ", fixed(e.loss(), 6), " nats per token");
   say("perplexity ", fixed(std::exp(e.loss()), 4));
-  say("bits per byte ", fixed(e.bits_per_byte(), 4));
+  if (e.bytes > 0) say("bits per byte ", fixed(e.bits_per_byte(), 4));
   expect_output_written(runtime);
   return ExitCode::finished;
 }

@@ -24,7 +24,7 @@ ExitCode generate(grid::Runtime& runtime, const GenerateOptions& options) {
   Session session =
       open_session(runtime, options.deck, options.overrides, Ranks::all_data_parallel);
   const deck::Config& config = session.config();
-  const auto tokenizer = data::make_tokenizer(config.data.tokenizer);
+  const auto tokenizer = tokenizer_of(session.deck);
 
   const std::string folder = find_model(runtime, session.deck, options.checkpoint);
   std::vector<std::int32_t> prompt;

@@ -40,9 +40,8 @@ Session open_session(grid::Runtime& runtime, const std::string& deck_file,
       replicate(s.deck.config.parallel, runtime.ranks(), ranks == Ranks::all_data_parallel);
     // Evaluation needs the training file only for a vocabulary that the deck does not say.
     const bool wanted = ranks == Ranks::as_deck_says || s.deck.config.model.vocabulary == 0;
-    if (wanted && std::filesystem::exists(s.deck.config.data.train))
-      s.tokens.emplace(s.deck.config.data.train);
-    resolve_vocabulary(s.deck, s.tokens ? &*s.tokens : nullptr);
+    if (wanted) s.training = open_if_there(s.deck);
+    resolve_vocabulary(s.deck, s.training);
     s.architecture = architecture::describe(s.deck.config.model);
   });
   compare_decks(runtime, s.deck);

@@ -70,29 +70,30 @@ ExitCode train(grid::Runtime& runtime, const TrainOptions& options) {
 
   // 4 token data
   std::optional<data::Samples> samples;
-  std::optional<data::TokenFile> validation_file;
+  std::unique_ptr<data::TokenSource> validation_file;
   std::optional<data::Windows> validation;
   std::vector<std::int32_t> bytes;
   runtime.together([&] {
-    if (!session.tokens) session.tokens.emplace(open_token_file(session.deck, "train"));
-    samples.emplace(*session.tokens, config.model.sequence,
+    if (session.training.files.empty()) session.training = open_training_data(session.deck);
+    samples.emplace(session.training.parts(), config.model.sequence,
                     static_cast<std::uint64_t>(config.run.seed));
     if (!config.data.validation.empty()) {
-      validation_file.emplace(open_token_file(session.deck, "validation"));
-      check_usage(validation_file->vocabulary() <= config.model.vocabulary, config.data.validation,
-                  " has ", validation_file->vocabulary(), " ids, the model only ",
-                  config.model.vocabulary);
+      validation_file = open_validation_file(session.deck);
       validation.emplace(*validation_file, config.model.sequence);
     }
-    bytes = bytes_of_token(session.tokens->tokenizer(), config.model.vocabulary);
+    bytes = bytes_of_token(session.deck, *session.training.files.front());
   });
   Restart restart(runtime, session.deck);
   runtime.together([&] {  // not before a deck that contradicts the checkpoint is refused
     if (runtime.rank() == 0) leave_deck(session.deck);
   });
-  say("data ", config.data.train, ": ", with_commas(session.tokens->tokens()), " tokens, ",
-      with_commas(samples->per_epoch()), " samples of ", config.model.sequence,
-      " tokens per epoch; ", config.batch.global, " per step, ", config.run.steps, " steps");
+  const std::string one_epoch = samples->files() > 1
+                                    ? text(" in ", samples->files(), " files, samples of ",
+                                           config.model.sequence, " tokens; ")
+                                    : text(", ", with_commas(samples->per_epoch()), " samples of ",
+                                           config.model.sequence, " tokens per epoch; ");
+  say("data ", config.data.train, ": ", with_commas(session.training.tokens()), " tokens",
+      one_epoch, config.batch.global, " per step, ", config.run.steps, " steps");
 
   // 5 program
   schedule::Program program;

@@ -4,6 +4,7 @@
 #include <trireme/checkpoint/reader.hpp>
 #include <trireme/commands/checkpoint_folder.hpp>
 #include <trireme/commands/host.hpp>
+#include <trireme/commands/resolve.hpp>
 #include <trireme/data/tokenizer.hpp>
 #include <trireme/deck/deck.hpp>
 #include <trireme/exchange/gpt2_config.hpp>
@@ -63,7 +64,7 @@ void run(const ExportOptions& options) {
       deck::parse_deck(state.deck_toml, text(reader.folder(), "/", checkpoint::deck_name));
   const DType stored = exchange::weights_type(reader, deck.config.model);
   const DType dtype = options.dtype.empty() ? stored : parse<DType>(options.dtype).value();
-  const auto tokenizer = data::make_tokenizer(deck.config.data.tokenizer);
+  const auto tokenizer = tokenizer_of(deck);
 
   io::remove_temporaries_on_signals();
   OutputFolder folder(options.folder);

@@ -29,9 +29,7 @@ struct ImportOptions {
 /// The deck with the vocabulary that the model will have.
 deck::Deck read_deck(const ImportOptions& options) {
   deck::Deck deck = deck::load_deck(options.deck, options.overrides);
-  std::optional<data::TokenFile> tokens;
-  if (fs::exists(deck.config.data.train)) tokens.emplace(deck.config.data.train);
-  resolve_vocabulary(deck, tokens ? &*tokens : nullptr);
+  resolve_vocabulary(deck, open_if_there(deck));
   return deck;
 }
 

@@ -5,6 +5,7 @@
 #include <trireme/checkpoint/verify.hpp>
 #include <trireme/commands/checkpoint_folder.hpp>
 #include <trireme/commands/host.hpp>
+#include <trireme/data/megatron_file.hpp>
 #include <trireme/data/token_file.hpp>
 #include <trireme/data/tokenizer.hpp>
 
@@ -29,6 +30,7 @@ struct InspectOptions {
   bool verify = false;
   bool diff = false;
   bool decode = false;
+  std::string tokenizer;  ///< where it is now; "": where the token file says
 };
 
 /// False if nobody reads any more.
@@ -43,28 +45,61 @@ bool write_to_stdout(std::string_view bytes) {
   return true;
 }
 
+/// The tokenizer that made the file: where it was then, seen from here or from the file's folder;
+/// under its name beside the file; or where `elsewhere` says.
+std::unique_ptr<data::Tokenizer> tokenizer_of(const data::TokenSource& file,
+                                              const std::string& elsewhere) {
+  data::TokenizerSource source = file.tokenizer_source();
+  if (!elsewhere.empty()) source.path = elsewhere;
+  check_usage(!source.path.empty(), file.path(), ": does not say which tokenizer made it; give ",
+              "--tokenizer PATH");
+  const auto folder = fs::path(file.path()).parent_path();
+  for (const auto& place : {folder / source.path, folder / fs::path(source.path).filename()})
+    if (source.path != "bytes" && !fs::exists(source.path) && fs::exists(place))
+      source.path = place.string();
+  check_usage(source.path == "bytes" || fs::exists(source.path), file.path(),
+              ": was made with the tokenizer ", file.tokenizer(), ", which is no longer in ",
+              source.path, "; say with --tokenizer PATH where it is");
+  auto tokenizer = data::make_tokenizer(source);
+  check_usage(file.tokenizer().empty() || tokenizer->name() == file.tokenizer(), file.path(),
+              ": was made with the tokenizer ", file.tokenizer(), ", but ", source.path, " is ",
+              tokenizer->name(), "; say with --tokenizer PATH where the right one is");
+  return tokenizer;
+}
+
 /// The text of all documents, one directly after the other.
-void decode(const std::string& path) {
+void decode(const std::string& path, const std::string& elsewhere) {
   ::signal(SIGPIPE, SIG_IGN);
-  const data::TokenFile file(path);
-  const auto tokenizer = data::make_tokenizer(file.tokenizer());
-  check(tokenizer->vocabulary() == file.vocabulary(), path, ": has a vocabulary of ",
-        file.vocabulary(), ", its tokenizer '", file.tokenizer(), "' one of ",
-        tokenizer->vocabulary());
+  const auto file = data::open_tokens(path);
+  const auto tokenizer = tokenizer_of(*file, elsewhere);
   std::vector<std::int32_t> ids(1 << 16);
   std::string content;
-  for (std::int64_t at = 0; at < file.tokens(); at += std::ssize(ids)) {
+  for (std::int64_t at = 0; at < file->tokens(); at += std::ssize(ids)) {
     const auto part = std::span(ids).first(
-        static_cast<std::size_t>(std::min(std::ssize(ids), file.tokens() - at)));
-    file.read(at, part);
+        static_cast<std::size_t>(std::min(std::ssize(ids), file->tokens() - at)));
+    file->read(at, part);
     content.clear();
     tokenizer->decode(part, content);
     if (!write_to_stdout(content)) return;
   }
 }
 
+void inspect_megatron(const data::MegatronFile& file, bool verify) {
+  say("file        ", file.path(), " and .bin, ", human_bytes(file.tokens() * file.token_bytes()));
+  say("format      Megatron-LM token file, ids of ", file.token_bytes(), " bytes");
+  say("tokens      ", with_commas(file.tokens()));
+  say("sequences   ", with_commas(file.sequences()));
+  say("documents   ", with_commas(file.documents()));
+  if (!verify) return;
+  file.verify();
+  say("verified    sequences and documents are in order (the format has no checksums)");
+}
+
 void inspect_tokens(const std::string& path, bool verify) {
-  const data::TokenFile file(path);
+  const auto opened = data::open_tokens(path);
+  if (const auto* megatron = dynamic_cast<const data::MegatronFile*>(opened.get()))
+    return inspect_megatron(*megatron, verify);
+  const auto& file = dynamic_cast<const data::TokenFile&>(*opened);
   const auto& header = file.header();
   std::string sources = file.sources();
   for (std::size_t at = sources.find('\n'); at != std::string::npos;
@@ -73,6 +108,10 @@ void inspect_tokens(const std::string& path, bool verify) {
   say("file        ", path, ", ", human_bytes(header.file_bytes));
   say("format      token file, version ", header.version);
   say("tokenizer   ", file.tokenizer());
+  if (const auto source = file.tokenizer_source(); source.path != "bytes")
+    say("            ", source.path,
+        source.end_of_document.empty() ? ""
+                                       : text(", documents end with ", source.end_of_document));
   say("vocabulary  ", with_commas(file.vocabulary()), " ids of ", header.token_bytes, " bytes");
   say("tokens      ", with_commas(file.tokens()));
   say("documents   ", with_commas(file.documents()));
@@ -151,7 +190,7 @@ void diff(const std::string& first, const std::string& second) {
 
 void inspect(const InspectOptions& options) {
   for (const auto& path : options.paths)
-    check_usage(fs::exists(path), path, ": no such file or folder");
+    check_usage(data::tokens_exist(path), path, ": no such file or folder");
   check_usage(options.diff == (options.paths.size() == 2),
               options.diff ? "--diff takes two checkpoints"
                            : "two paths are given; --diff compares two checkpoints");
@@ -161,7 +200,7 @@ void inspect(const InspectOptions& options) {
     check_usage(!options.decode, path, ": is a folder; --decode takes a token file");
     inspect_checkpoint(checkpoint_folder(path), options.verify);
   } else if (options.decode) {
-    decode(path);
+    decode(path, options.tokenizer);
   } else {
     inspect_tokens(path, options.verify);
   }
@@ -185,11 +224,16 @@ void add_inspect(CLI::App& app) {
           ->add_flag("--diff", options->diff,
                      "Compare the numbers of two checkpoints: what differs most in each array")
           ->excludes(verify);
+  auto* decoding = command
+                       ->add_flag("--decode", options->decode,
+                                  "Write the text of a token file, nothing between its documents")
+                       ->excludes(verify)
+                       ->excludes(difference);
   command
-      ->add_flag("--decode", options->decode,
-                 "Write the text of a token file, nothing between its documents")
-      ->excludes(verify)
-      ->excludes(difference);
+      ->add_option("--tokenizer", options->tokenizer,
+                   "For --decode: where the tokenizer is, if not where the token file says")
+      ->type_name("PATH")
+      ->needs(decoding);
   command->footer(
       "Examples:\n"
       "  trireme inspect --verify runs/tiny/checkpoints/step_00000100\n"

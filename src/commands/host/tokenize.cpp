@@ -41,6 +41,7 @@ void make_folder_of(const std::string& path) {
 void run(const data::TokenizeOptions& options) {
   make_folder_of(options.output);
   make_folder_of(options.validation_output);
+  if (options.train_bpe > 0) make_folder_of(options.tokenizer);
   io::remove_temporaries_on_signals();
   const auto begin = Clock::now();
   const double interval = log::on_terminal() ? 0.5 : 30.0;  // seconds between progress lines
@@ -54,6 +55,12 @@ void run(const data::TokenizeOptions& options) {
     log::progress(text("read ", human_bytes(bytes), ", ", speed(bytes, seconds)));
   });
   const double seconds = seconds_since(begin);
+  if (options.train_bpe > 0) {
+    say(summary.tokenizer, ": ", with_commas(summary.vocabulary), " ids");
+    if (summary.vocabulary < options.train_bpe)
+      log::warn(text("the texts give only ", summary.vocabulary, " ids of the ", options.train_bpe,
+                     " that --train-bpe asks for"));
+  }
   say_part(options.output, summary.train);
   if (!options.validation_output.empty()) say_part(options.validation_output, summary.validation);
   say("read ", with_commas(total_bytes), " bytes from ", with_commas(summary.files),
@@ -76,7 +83,23 @@ void add_tokenize(CLI::App& app) {
                    "input")
       ->required()
       ->type_name("");
-  command->add_option("--tokenizer", options->tokenizer, "bytes")->capture_default_str();
+  command
+      ->add_option("--tokenizer", options->tokenizer,
+                   "bytes, a tokenizer.json (byte-level BPE), or a folder with one or with "
+                   "vocab.json and merges.txt")
+      ->capture_default_str();
+  command
+      ->add_option("--end-of-document", options->end_of_document,
+                   "Special token that ends documents, if it is not <|endoftext|> or the like")
+      ->type_name("TOKEN");
+  command->add_flag("--special-tokens", options->special_tokens,
+                    "Take the names of special tokens in the texts for these tokens");
+  command
+      ->add_option("--train-bpe", options->train_bpe,
+                   "Learn a byte-level BPE of so many ids from the texts and write it to "
+                   "--tokenizer, or else to tokenizer.json beside the output")
+      ->check(CLI::Range(std::int64_t{257}, std::int64_t{1} << 24))
+      ->type_name("IDS");
   command
       ->add_option(
           "--document-separator", options->document_separator,

@@ -1,0 +1,45 @@
+#pragma once
+
+#include <trireme/data/bpe_model.hpp>
+#include <trireme/data/word_splitter.hpp>
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+namespace trireme::data {
+
+/// Learns a byte-level BPE from texts: counts the words that GPT-2's pattern finds, then merges the
+/// most frequent pair of neighbours again and again (Sennrich et al. 2016). Of equally frequent
+/// pairs the one with the lowest ids comes first, as with the BpeTrainer of Hugging Face's
+/// tokenizers, whose results this equals. Memory grows with distinct words alone.
+class BpeTrainer {
+ public:
+  BpeTrainer();
+
+  /// More of the current text; a text comes in pieces.
+  void feed(std::string_view bytes);
+  void end_document();
+
+  /// A model of `vocabulary` ids: 0 is "<|endoftext|>", then the 256 bytes, then merges; fewer if
+  /// every word is one token before. UsageError if `vocabulary` < 257.
+  BpeModel train(std::int64_t vocabulary) const;
+
+ private:
+  void count(std::string_view word);
+
+  struct Hash {
+    using is_transparent = void;
+    std::size_t operator()(std::string_view word) const {
+      return std::hash<std::string_view>()(word);
+    }
+  };
+  std::vector<std::unique_ptr<WordPattern>> patterns_;
+  WordSplitter splitter_;
+  std::unordered_map<std::string, std::int64_t, Hash, std::equal_to<>> counts_;
+};
+
+}  // namespace trireme::data

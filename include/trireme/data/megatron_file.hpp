@@ -1,0 +1,64 @@
+#pragma once
+
+#include <trireme/data/token_source.hpp>
+#include <trireme/io/input_file.hpp>
+
+#include <cstdint>
+#include <span>
+#include <string>
+
+namespace trireme::data {
+
+/// The pair of files that Megatron-LM's `preprocess_data.py` writes (MMapIndexedDataset):
+/// `prefix`.bin has the tokens and nothing else, `prefix`.idx says where sequences and documents
+/// begin. Little endian:
+///     9 bytes  "MMIDIDX\0\0"
+///     uint64   version, 1
+///     uint8    type of a token: 1 uint8, 2 int8, 3 int16, 4 int32, 5 int64, 8 uint16
+///     uint64   s, sequences;  uint64  d, one more than documents
+///     int32    [s] tokens of each sequence
+///     int64    [s] where each begins in the .bin, in bytes
+///     int64    [d] which sequence each document begins with; the last is s
+/// The tokens are taken in the order of the .bin. Reads with pread, holds nothing. Thread-safe.
+class MegatronFile final : public TokenSource {
+ public:
+  /// Checks sizes and both ends of the index against the .bin. UsageError if there is no such pair;
+  /// Error if they are damaged or truncated. `vocabulary`: what ids must be below; 0: not known.
+  MegatronFile(const std::string& prefix, std::int64_t vocabulary);
+
+  const std::string& path() const override { return index_.path(); }
+  std::int64_t tokens() const override { return tokens_; }
+  std::int64_t vocabulary() const override { return vocabulary_; }
+  std::int64_t documents() const override { return document_entries_ - 1; }
+  std::int64_t sequences() const { return sequences_; }
+  std::int64_t token_bytes() const { return token_bytes_; }
+  const std::string& tokenizer() const override { return no_tokenizer_; }
+  TokenizerSource tokenizer_source() const override { return {"", ""}; }
+
+  void read(std::int64_t first, std::span<std::int32_t> out) const override;
+  void read_document_offsets(std::int64_t first, std::span<std::int64_t> out) const override;
+  /// That the sequences lie one behind the other and fill the .bin, that documents begin in
+  /// ascending order, and that ids lie in the vocabulary (there are no checksums).
+  void verify() const override;
+
+ private:
+  void read_header();
+  std::int64_t begin_of(std::int64_t sequence) const;  ///< in tokens
+  template <class Stored>
+  void read_as(std::int64_t first, std::span<std::int32_t> out) const;
+
+  io::InputFile index_;
+  io::InputFile bin_;
+  std::int64_t vocabulary_;
+  std::string no_tokenizer_;
+  int type_ = 0;
+  std::int64_t token_bytes_ = 0;
+  std::int64_t tokens_ = 0;
+  std::int64_t sequences_ = 0;
+  std::int64_t document_entries_ = 0;
+  std::int64_t sizes_begin_ = 0;
+  std::int64_t pointers_begin_ = 0;
+  std::int64_t documents_begin_ = 0;
+};
+
+}  // namespace trireme::data

@@ -1,0 +1,149 @@
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace trireme::data {
+
+/// A compiled splitting pattern. Thread-safe.
+class WordPattern {
+ public:
+  /// Of the expressions that tokenizers use, those are taken that mean the same to Oniguruma, for
+  /// which they are written, and to PCRE2: no \w, \b, \h, ^, $, look-behind or the like. UsageError
+  /// names what is not, and `where` it stands.
+  WordPattern(const std::string& source, const std::string& where);
+  ~WordPattern();
+  WordPattern(const WordPattern&) = delete;
+  WordPattern& operator=(const WordPattern&) = delete;
+
+ private:
+  friend class WordMatcher;
+  struct Code;
+  std::unique_ptr<Code> code_;
+};
+
+/// Finds a pattern's matches. Not thread-safe.
+class WordMatcher {
+ public:
+  explicit WordMatcher(const WordPattern& pattern);
+  ~WordMatcher();
+  WordMatcher(WordMatcher&& other) noexcept;
+
+  struct Range {
+    enum class Kind { match, none, partial } kind = Kind::none;
+    std::size_t begin = 0;
+    std::size_t end = 0;
+  };
+  /// The first match in `text`, well-formed UTF-8, from `start` on, where nothing before counts.
+  /// If more text may follow (not `final`): partial if it could change the answer.
+  Range find(std::string_view text, std::size_t start, bool final);
+
+ private:
+  struct Scratch;
+  std::unique_ptr<Scratch> scratch_;
+};
+
+/// Parts a text that comes in pieces into words, in bounded memory. A byte that is in no
+/// well-formed character of UTF-8 counts as the control character U+001A, and stays what it is in
+/// the word.
+class WordSplitter {
+ public:
+  /// The patterns must outlive it.
+  WordSplitter(const std::vector<std::unique_ptr<WordPattern>>& patterns, bool add_prefix_space);
+
+  /// Hands the words to `use(std::string_view)` that no later byte can change. UsageError if one
+  /// word is longer than 4 MiB.
+  template <class Use>
+  void feed(std::string_view bytes, const Use& use);
+  /// The text is over: hands out the rest and is ready for the next text.
+  template <class Use>
+  void finish(const Use& use);
+
+ private:
+  void append(std::string_view bytes);
+  /// Validates what is new; afterwards subject() is well-formed up to checked_.
+  void validate(bool final);
+  void forget_handed_out();
+  void limit_word() const;
+  std::string_view subject() const {
+    return std::string_view(shadow_.empty() ? buffer_ : shadow_).substr(0, checked_);
+  }
+  template <class Use>
+  void cut(bool final, const Use& use);
+  /// A word of the first `level` patterns, by those after them.
+  template <class Use>
+  void cut_again(std::size_t begin, std::size_t end, std::size_t level, const Use& use);
+
+  std::vector<WordMatcher> matchers_;
+  bool add_prefix_space_;
+  bool begun_ = false;
+  std::string buffer_;       // what has not been handed out
+  std::string shadow_;       // the same with U+001A for bytes in no character; "": there are none
+  std::size_t checked_ = 0;  // bytes known to be well-formed
+  std::size_t start_ = 0;    // of the next word
+};
+
+template <class Use>
+void WordSplitter::cut_again(std::size_t begin, std::size_t end, std::size_t level,
+                             const Use& use) {
+  if (level == matchers_.size()) {
+    use(std::string_view(buffer_).substr(begin, end - begin));
+    return;
+  }
+  const std::string_view text = subject().substr(0, end);
+  while (begin < end) {
+    const auto found = matchers_[level].find(text, begin, true);
+    const bool none = found.kind != WordMatcher::Range::Kind::match;
+    const std::size_t gap_end = none ? end : found.begin;
+    if (gap_end > begin) cut_again(begin, gap_end, level + 1, use);
+    if (none) return;
+    cut_again(found.begin, found.end, level + 1, use);
+    begin = found.end;
+  }
+}
+
+template <class Use>
+void WordSplitter::cut(bool final, const Use& use) {
+  if (matchers_.empty()) {  // one word, which ends with the text
+    if (final && !buffer_.empty()) use(std::string_view(buffer_));
+    return;
+  }
+  const std::string_view text = subject();
+  while (start_ < text.size()) {
+    const auto found = matchers_.front().find(text, start_, final);
+    if (found.kind == WordMatcher::Range::Kind::match) {
+      if (found.begin > start_) cut_again(start_, found.begin, 1, use);
+      cut_again(found.begin, found.end, 1, use);
+      start_ = found.end;
+      continue;
+    }
+    if (!final) return;
+    cut_again(start_, text.size(), 1, use);
+    start_ = text.size();
+  }
+}
+
+template <class Use>
+void WordSplitter::feed(std::string_view bytes, const Use& use) {
+  if (bytes.empty()) return;
+  append(bytes);
+  validate(false);
+  cut(false, use);
+  forget_handed_out();
+  limit_word();
+}
+
+template <class Use>
+void WordSplitter::finish(const Use& use) {
+  validate(true);
+  cut(true, use);
+  buffer_.clear();
+  shadow_.clear();
+  checked_ = start_ = 0;
+  begun_ = false;
+}
+
+}  // namespace trireme::data

@@ -1,0 +1,224 @@
+#include <trireme/base/check.hpp>
+#include <trireme/data/utf8.hpp>
+#include <trireme/data/word_splitter.hpp>
+
+#define PCRE2_CODE_UNIT_WIDTH 8
+#include <pcre2.h>
+
+#include <algorithm>
+#include <array>
+
+namespace trireme::data {
+namespace {
+
+constexpr std::size_t word_limit_bytes = 4 << 20;
+constexpr char substitute = 0x1A;
+
+std::string message_of(int code) {
+  std::array<unsigned char, 256> buffer{};
+  pcre2_get_error_message(code, buffer.data(), buffer.size());
+  return reinterpret_cast<const char*>(buffer.data());
+}
+
+/// Oniguruma's white space. PCRE2's has U+180E besides, which Unicode took out in 6.3.
+constexpr std::string_view white_space = R"(\t-\r\x{85}\p{Z})";
+
+/// Copies a splitting pattern for PCRE2 and refuses what Oniguruma takes otherwise.
+class Translation {
+ public:
+  Translation(std::string_view source, const std::string& where) : in_(source), where_(where) {}
+
+  std::string run() {
+    while (at_ < in_.size()) {
+      const char c = in_[at_];
+      if (c == '\\')
+        escape(false);
+      else if (c == '[')
+        bracket();
+      else if (c == '(')
+        group();
+      else {
+        if (c == '^' || c == '$') refuse(1);
+        if (c == '}' && at_ + 1 < in_.size() && in_[at_ + 1] == '+') refuse(2);
+        copy(1);
+      }
+    }
+    return std::move(out_);
+  }
+
+ private:
+  [[noreturn]] void refuse(std::size_t length) const {
+    throw UsageError(text(where_, " = '", in_, "': '", in_.substr(at_, length), "' at byte ", at_,
+                          " is not supported: expected literals, [...], groups (?:, (?i:, (?=, "
+                          "(?!, (?>, \\p, \\s, \\S, \\d, \\D, \\r, \\n, \\t and quantifiers"));
+  }
+  void copy(std::size_t count) {
+    out_ += in_.substr(at_, count);
+    at_ += count;
+  }
+
+  void escape(bool in_bracket) {
+    const char c = at_ + 1 < in_.size() ? in_[at_ + 1] : '\0';
+    const bool word_like =
+        (c >= '0' && c <= '9') || (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z');
+    if (c == 's' || c == 'S') {
+      if (c == 'S' && in_bracket) refuse(2);
+      out_ += in_bracket ? std::string(white_space) : text(c == 's' ? "[" : "[^", white_space, "]");
+      at_ += 2;
+    } else if (c == 'p' || c == 'P') {
+      const std::size_t end = in_.find('}', at_);
+      if (at_ + 2 >= in_.size() || in_[at_ + 2] != '{' || end == std::string_view::npos) refuse(2);
+      copy(end + 1 - at_);
+    } else {
+      if (word_like ? std::string_view("rntdD").find(c) == std::string_view::npos
+                    : c <= ' ' || c > '~')
+        refuse(2);
+      copy(2);
+    }
+  }
+
+  void bracket() {
+    copy(1);
+    if (at_ < in_.size() && in_[at_] == '^') copy(1);
+    if (at_ < in_.size() && in_[at_] == ']') refuse(1);
+    while (at_ < in_.size() && in_[at_] != ']') {
+      if (in_[at_] == '[' || in_.substr(at_, 2) == "&&") refuse(1);
+      if (in_[at_] == '\\')
+        escape(true);
+      else
+        copy(1);
+    }
+    copy(std::min<std::size_t>(1, in_.size() - at_));
+  }
+
+  void group() {
+    if (in_.substr(at_, 2) == "(*") refuse(2);
+    if (in_.substr(at_, 2) != "(?") return copy(1);
+    for (const std::string_view known : {"(?:", "(?=", "(?!", "(?>", "(?i:"})
+      if (in_.substr(at_, known.size()) == known) return copy(known.size());
+    refuse(4);
+  }
+
+  std::string_view in_;
+  const std::string& where_;
+  std::string out_;
+  std::size_t at_ = 0;
+};
+
+}  // namespace
+
+struct WordPattern::Code {
+  std::string where;
+  std::string source;
+  pcre2_code* code = nullptr;
+
+  ~Code() { pcre2_code_free(code); }
+};
+
+WordPattern::WordPattern(const std::string& source, const std::string& where)
+    : code_(std::make_unique<Code>()) {
+  code_->where = where;
+  code_->source = source;
+  const std::string translated = Translation(source, where).run();
+  const Utf8Run utf8 = utf8_run(translated);
+  check_usage(utf8.valid == translated.size(), where, ": is not UTF-8");
+  const std::unique_ptr<pcre2_compile_context, void (*)(pcre2_compile_context*)> context(
+      pcre2_compile_context_create(nullptr), pcre2_compile_context_free);
+  pcre2_set_newline(context.get(), PCRE2_NEWLINE_LF);
+  int error = 0;
+  PCRE2_SIZE place = 0;
+  code_->code =
+      pcre2_compile(reinterpret_cast<PCRE2_SPTR>(translated.data()), translated.size(),
+                    PCRE2_UTF | PCRE2_UCP | PCRE2_NEVER_BACKSLASH_C, &error, &place, context.get());
+  check_usage(code_->code != nullptr, where, " = '", source,
+              "': ", code_->code != nullptr ? "" : message_of(error));
+  std::uint32_t matches_nothing = 0;
+  pcre2_pattern_info(code_->code, PCRE2_INFO_MATCHEMPTY, &matches_nothing);
+  check_usage(matches_nothing == 0, where, " = '", source,
+              "': can match no text at all; not supported");
+  pcre2_jit_compile(code_->code, PCRE2_JIT_COMPLETE | PCRE2_JIT_PARTIAL_HARD);  // else slower
+}
+
+WordPattern::~WordPattern() = default;
+
+struct WordMatcher::Scratch {
+  explicit Scratch(const WordPattern::Code& of) : code(of) {
+    match = pcre2_match_data_create(1, nullptr);
+    context = pcre2_match_context_create(nullptr);
+    stack = pcre2_jit_stack_create(32 << 10, 8 << 20, nullptr);
+    pcre2_jit_stack_assign(context, nullptr, stack);
+  }
+  ~Scratch() {
+    pcre2_jit_stack_free(stack);
+    pcre2_match_context_free(context);
+    pcre2_match_data_free(match);
+  }
+  Scratch(const Scratch&) = delete;
+  Scratch& operator=(const Scratch&) = delete;
+
+  const WordPattern::Code& code;
+  pcre2_match_data* match = nullptr;
+  pcre2_match_context* context = nullptr;
+  pcre2_jit_stack* stack = nullptr;
+};
+
+WordMatcher::WordMatcher(const WordPattern& pattern)
+    : scratch_(std::make_unique<Scratch>(*pattern.code_)) {}
+WordMatcher::~WordMatcher() = default;
+WordMatcher::WordMatcher(WordMatcher&& other) noexcept = default;
+
+WordMatcher::Range WordMatcher::find(std::string_view subject, std::size_t start, bool final) {
+  const Scratch& s = *scratch_;
+  const std::uint32_t options = PCRE2_NO_UTF_CHECK | (final ? 0u : PCRE2_PARTIAL_HARD);
+  const int code = pcre2_match(s.code.code, reinterpret_cast<PCRE2_SPTR>(subject.data()),
+                               subject.size(), start, options, s.match, s.context);
+  const PCRE2_SIZE* range = pcre2_get_ovector_pointer(s.match);
+  if (code >= 0) return {Range::Kind::match, range[0], range[1]};
+  if (code == PCRE2_ERROR_NOMATCH) return {Range::Kind::none, 0, 0};
+  check_usage(code == PCRE2_ERROR_PARTIAL, s.code.where, " = '", s.code.source,
+              "': ", message_of(code), " at a long word of the text");
+  return {Range::Kind::partial, 0, 0};
+}
+
+WordSplitter::WordSplitter(const std::vector<std::unique_ptr<WordPattern>>& patterns,
+                           bool add_prefix_space)
+    : add_prefix_space_(add_prefix_space) {
+  for (const auto& pattern : patterns) matchers_.emplace_back(*pattern);
+}
+
+void WordSplitter::append(std::string_view bytes) {
+  if (!begun_ && add_prefix_space_ && bytes.front() != ' ') buffer_ += ' ';
+  if (!begun_ && !shadow_.empty()) shadow_.clear();
+  begun_ = true;
+  const std::size_t before = buffer_.size();
+  buffer_ += bytes;
+  if (!shadow_.empty()) shadow_ += std::string_view(buffer_).substr(before);
+}
+
+void WordSplitter::validate(bool final) {
+  while (checked_ < buffer_.size()) {
+    const Utf8Run run = utf8_run(std::string_view(buffer_).substr(checked_));
+    checked_ += run.valid;
+    if (checked_ == buffer_.size() || (run.incomplete && !final)) return;
+    if (shadow_.empty()) shadow_ = buffer_;
+    shadow_[checked_++] = substitute;
+  }
+}
+
+void WordSplitter::forget_handed_out() {
+  buffer_.erase(0, start_);
+  if (!shadow_.empty()) {
+    shadow_.erase(0, start_);
+    if (shadow_ == buffer_) shadow_.clear();
+  }
+  checked_ -= start_;
+  start_ = 0;
+}
+
+void WordSplitter::limit_word() const {
+  check_usage(buffer_.size() <= word_limit_bytes, "the text has a word of more than ",
+              human_bytes(word_limit_bytes), " by the tokenizer's splitting pattern, beginning '",
+              buffer_.substr(0, 40), "'; is it text?");
+}
+
+}  // namespace trireme::data
