@@ -31,6 +31,18 @@ std::vector<layout::Slice> owned_slices(const Placement& placement,
 
 }  // namespace
 
+std::vector<std::string> state_arrays(const deck::OptimizerConfig& optimizer) {
+  switch (optimizer.kind) {
+    case OptimizerKind::adamw:
+    case OptimizerKind::lamb:
+      return {"first_moment", "second_moment"};
+    case OptimizerKind::sgd:
+      if (optimizer.momentum == 0) return {};
+      return {"momentum"};
+  }
+  return {};
+}
+
 std::int64_t StateBlock::elements() const {
   std::int64_t n = 1;
   for (const std::int64_t e : extent) n *= e;

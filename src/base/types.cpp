@@ -12,7 +12,11 @@ constexpr std::array<std::string_view, 1> family_names{"gpt"};
 constexpr std::array<std::string_view, 5> schedule_names{"gpipe", "1f1b", "interleaved", "zb-h1",
                                                          "file"};
 constexpr std::array<std::string_view, 3> recompute_names{"none", "selective", "full"};
-constexpr std::array<std::string_view, 1> optimizer_names{"adamw"};
+constexpr std::array<std::string_view, 3> optimizer_names{"adamw", "sgd", "lamb"};
+constexpr std::array<std::string_view, 5> learning_rate_names{
+    "cosine", "linear", "constant", "inverse_square_root", "warmup_stable_decay"};
+constexpr std::array<std::string_view, 4> cooldown_names{"linear", "cosine", "exponential",
+                                                         "minus_square_root"};
 constexpr std::array<std::string_view, 3> axis_names{"data", "pipeline", "tensor"};
 
 }  // namespace
@@ -35,6 +39,12 @@ std::string_view name_of(Recompute x) {
 }
 std::string_view name_of(OptimizerKind x) {
   return optimizer_names[static_cast<std::size_t>(x)];
+}
+std::string_view name_of(LearningRateSchedule x) {
+  return learning_rate_names[static_cast<std::size_t>(x)];
+}
+std::string_view name_of(CooldownShape x) {
+  return cooldown_names[static_cast<std::size_t>(x)];
 }
 std::string_view name_of(Axis x) {
   return axis_names[static_cast<std::size_t>(x)];
@@ -59,6 +69,14 @@ std::span<const std::string_view> names<Recompute>() {
 template <>
 std::span<const std::string_view> names<OptimizerKind>() {
   return optimizer_names;
+}
+template <>
+std::span<const std::string_view> names<LearningRateSchedule>() {
+  return learning_rate_names;
+}
+template <>
+std::span<const std::string_view> names<CooldownShape>() {
+  return cooldown_names;
 }
 template <>
 std::span<const std::string_view> names<Axis>() {

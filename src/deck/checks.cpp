@@ -108,12 +108,46 @@ class CrossCheck {
         o.minimum_learning_rate > o.learning_rate)
       report(deck_.cite("optimizer", "minimum_learning_rate"), " is larger than ",
              deck_.cite("optimizer", "learning_rate"), "; choose at most ", o.learning_rate);
+    cooldown();
+    if (valid({"optimizer.kind", "optimizer.nesterov", "optimizer.momentum"}) && o.nesterov &&
+        (o.kind != OptimizerKind::sgd || o.momentum == 0))
+      report(deck_.cite("optimizer", "nesterov"),
+             " is for [optimizer] kind = \"sgd\" with a "
+             "momentum; the deck has ",
+             deck_.cite("optimizer", "kind"), " and ", deck_.cite("optimizer", "momentum"),
+             "; leave nesterov out, or change these");
     const bool steps_valid =
         valid({"run.steps", "optimizer.warmup_steps", "optimizer.decay_steps"});
-    if (steps_valid && o.warmup_steps > o.decay_steps)
+    const bool decays = o.schedule != LearningRateSchedule::constant &&
+                        o.schedule != LearningRateSchedule::inverse_square_root;
+    if (steps_valid && decays && o.warmup_steps > o.decay_steps)
       report(deck_.cite("optimizer", "warmup_steps"), " is larger than ",
              deck_.cite("optimizer", "decay_steps"), "; choose a warmup_steps of at most ",
              o.decay_steps, ", or more decay_steps");
+  }
+
+  /// The phases of warmup_stable_decay follow one another.
+  void cooldown() {
+    const OptimizerConfig& o = deck_.config.optimizer;
+    if (!valid({"optimizer.schedule", "optimizer.cooldown_steps"})) return;
+    if (o.schedule != LearningRateSchedule::warmup_stable_decay) {
+      if (o.cooldown_steps > 0)
+        report(deck_.cite("optimizer", "cooldown_steps"),
+               " is for the schedule warmup_stable_decay, not ",
+               deck_.cite("optimizer", "schedule"),
+               "; choose schedule = \"warmup_stable_decay\", or leave cooldown_steps out");
+      return;
+    }
+    if (o.cooldown_steps == 0)
+      report(deck_.cite("optimizer", "schedule"), " needs ",
+             deck_.cite("optimizer", "cooldown_steps"),
+             " to be 1 or more; choose schedule = \"constant\" for a learning rate that stays");
+    if (!valid({"run.steps", "optimizer.warmup_steps", "optimizer.decay_steps"})) return;
+    if (o.warmup_steps <= o.decay_steps && o.cooldown_steps > o.decay_steps - o.warmup_steps)
+      report(deck_.cite("optimizer", "warmup_steps"), " and ",
+             deck_.cite("optimizer", "cooldown_steps"), " are more than ",
+             deck_.cite("optimizer", "decay_steps"), "; choose a cooldown_steps of at most ",
+             o.decay_steps - o.warmup_steps, ", or more decay_steps");
   }
 
   /// Each rank of the tensor axis needs a part of everything that it cuts.

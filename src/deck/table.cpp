@@ -8,8 +8,7 @@ namespace {
 using Str = std::string;
 using Int = std::int64_t;
 
-constexpr std::int64_t steps_limit = 4294967295;  // a step is one word of the random counter
-constexpr std::int64_t size_limit = 16777216;     // keeps products of two sizes far from 2^63
+constexpr std::int64_t size_limit = 16777216;  // keeps products of two sizes far from 2^63
 constexpr std::int64_t ranks_limit = 1048576;
 constexpr std::int64_t identifier_limit = 1 << 30;  // token ids are stored in at most 32 bits
 constexpr std::int64_t bytes_limit = std::int64_t{1} << 40;
@@ -158,59 +157,6 @@ void batch_and_precision_keys(std::vector<Entry>& out) {
               "type of weights and activations; only these two in this version")
       .words({name_of(DType::fp32), name_of(DType::fp64)})
       .otherwise(Str("fp32"));
-}
-
-void optimizer_keys(std::vector<Entry>& out) {
-  SectionKeys optimizer(out, "optimizer", &Config::optimizer);
-  optimizer
-      .choice("kind", &OptimizerConfig::kind,
-              "update rule; adamw decouples weight decay (Loshchilov and Hutter 2019)")
-      .otherwise(Str("adamw"));
-  optimizer
-      .number("learning_rate", &OptimizerConfig::learning_rate,
-              "the highest, reached after the warm-up")
-      .from(0)
-      .otherwise(3e-4);
-  optimizer
-      .number("minimum_learning_rate", &OptimizerConfig::minimum_learning_rate,
-              "where the decay ends; at most learning_rate")
-      .from(0)
-      .otherwise(0.0);
-  optimizer
-      .integer("warmup_steps", &OptimizerConfig::warmup_steps,
-               "steps of linear rise from 0; at most decay_steps")
-      .unit("steps")
-      .at_least(0)
-      .at_most(steps_limit)
-      .otherwise(Int{0});
-  optimizer
-      .integer("decay_steps", &OptimizerConfig::decay_steps,
-               "step at which the learning rate has come down to the minimum")
-      .unit("steps")
-      .at_least(1)
-      .at_most(steps_limit)
-      .derive([](Config& c) { c.optimizer.decay_steps = c.run.steps; }, "run.steps");
-  optimizer.number("beta1", &OptimizerConfig::beta1, "decay of the first moment's average")
-      .from(0)
-      .below(1)
-      .otherwise(0.9);
-  optimizer.number("beta2", &OptimizerConfig::beta2, "decay of the second moment's average")
-      .from(0)
-      .below(1)
-      .otherwise(0.95);
-  optimizer.number("epsilon", &OptimizerConfig::epsilon, "added to the root of the second moment")
-      .above(0)
-      .otherwise(1e-8);
-  optimizer
-      .number("weight_decay", &OptimizerConfig::weight_decay,
-              "of matrices; norms and biases do not decay")
-      .from(0)
-      .otherwise(0.1);
-  optimizer
-      .number("clip_norm", &OptimizerConfig::clip_norm,
-              "largest norm of the whole gradient; 0 is no clipping")
-      .from(0)
-      .otherwise(1.0);
 }
 
 void data_and_checkpoint_keys(std::vector<Entry>& out) {

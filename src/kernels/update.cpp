@@ -8,46 +8,6 @@
 namespace trireme::kernels {
 
 template <class Real>
-void adamw_update(const Exec& exec, View1<Real> weight, View1<Real> m, View1<Real> v,
-                  View1<const Real> gradient, const AdamW& adamw,
-                  View1<const double> clip_coefficient) {
-  const std::int64_t n = extent(weight, 0);
-  expect_shape(m, "m", {n});
-  expect_shape(v, "v", {n});
-  expect_shape(gradient, "gradient", {n});
-  expect_shape(clip_coefficient, "clip_coefficient", {1});
-  check(adamw.step >= 1, "AdamW step ", adamw.step, ": steps count from 1");
-  const auto step = static_cast<double>(adamw.step);
-  const auto keep = static_cast<Real>(1.0 - adamw.learning_rate * adamw.weight_decay);
-  const auto toward_gradient = static_cast<Real>(1.0 - adamw.beta1);
-  const auto beta2 = static_cast<Real>(adamw.beta2);
-  const auto toward_square = static_cast<Real>(1.0 - adamw.beta2);
-  const auto step_size =
-      static_cast<Real>(adamw.learning_rate / (1.0 - std::pow(adamw.beta1, step)));
-  const auto root_correction =
-      static_cast<Real>(1.0 / std::sqrt(1.0 - std::pow(adamw.beta2, step)));
-  const auto epsilon = static_cast<Real>(adamw.epsilon);
-  for_chunks(
-      "kernels/adamw_update", exec, n,
-      KOKKOS_LAMBDA(const Team& team, std::int64_t first, std::int64_t count) {
-        const auto clip = static_cast<Real>(clip_coefficient(0));
-        Real* w_part = weight.data() + first;
-        Real* m_part = m.data() + first;
-        Real* v_part = v.data() + first;
-        const Real* g_part = gradient.data() + first;
-        for_lanes(team, count, [&](std::int64_t i) {
-          const Real g = clip * g_part[i];
-          const Real new_m = m_part[i] + toward_gradient * (g - m_part[i]);
-          const Real new_v = beta2 * v_part[i] + toward_square * g * g;
-          m_part[i] = new_m;
-          v_part[i] = new_v;
-          w_part[i] = keep * w_part[i] -
-                      step_size * (new_m / (math::sqrt(new_v) * root_correction + epsilon));
-        });
-      });
-}
-
-template <class Real>
 void squared_norm_blocks(const Exec& exec, View1<double> partial, View1<const Real> x) {
   const std::int64_t n = extent(x, 0);
   expect_shape(partial, "partial", {norm_blocks(n)});
@@ -107,20 +67,6 @@ void root_of_sum(const Exec& exec, View1<double> root, View1<const double> value
       });
 }
 
-void clip_coefficient(const Exec& exec, View1<double> coefficient, View1<const double> norm,
-                      double maximum) {
-  expect_shape(coefficient, "coefficient", {1});
-  expect_shape(norm, "norm", {1});
-  check(maximum >= 0, "clipping norm ", maximum, ", expected 0 (no clipping) or more");
-  for_rows(
-      "kernels/clip_coefficient", exec, 1, KOKKOS_LAMBDA(const Team& team, std::int64_t) {
-        once(team, [&]() {
-          const double ratio = maximum / (norm(0) + 1e-6);
-          coefficient(0) = maximum == 0 || ratio > 1 ? 1.0 : ratio;  // a NaN ratio stays NaN
-        });
-      });
-}
-
 template <class Real>
 void count_non_finite(const Exec& exec, View1<std::int64_t> count, View1<const Real> x) {
   expect_shape(count, "count", {1});
@@ -140,8 +86,6 @@ void count_non_finite(const Exec& exec, View1<std::int64_t> count, View1<const R
 }
 
 #define TRIREME_INSTANTIATE(Real)                                                                \
-  template void adamw_update<Real>(const Exec&, View1<Real>, View1<Real>, View1<Real>,           \
-                                   View1<const Real>, const AdamW&, View1<const double>);        \
   template void squared_norm_blocks<Real>(const Exec&, View1<double>, View1<const Real>);        \
   template void squared_norm_blocks<Real>(const Exec&, View1<double>, View1<const Real>,         \
                                           View1<const std::int64_t>, View1<const std::int64_t>); \

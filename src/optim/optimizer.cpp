@@ -4,6 +4,7 @@
 #include <trireme/tensor/copy.hpp>
 
 #include <algorithm>
+#include <array>
 #include <numeric>
 
 namespace trireme::optim {
@@ -23,16 +24,18 @@ Optimizer<P>::Optimizer(const deck::OptimizerConfig& config,
                         grid::Communicator& data_group, architecture::StatePlacement placement,
                         std::int64_t capacity)
     : config_(config),
+      architecture_(architecture),
       parameters_(parameters),
       model_group_(model_group),
       data_group_(data_group),
       placement_(std::move(placement)),
-      state_("optimizer state", 2 * aligned(capacity * static_cast<std::int64_t>(sizeof(Master)))) {
+      names_(architecture::state_arrays(config)) {
   check(placement_.elements <= capacity, "optimizer state of ", placement_.elements,
         " elements in arenas of ", capacity);
-  first_moment_ = state_.take<Master>(capacity);
-  second_moment_ = state_.take<Master>(capacity);
-  lay_out_sums(static_cast<std::int64_t>(architecture.arrays.size()));
+  state_ = Arena("optimizer state", static_cast<std::int64_t>(names_.size()) *
+                                        aligned(capacity * static_cast<Bytes>(sizeof(Master))));
+  for (std::size_t i = 0; i < names_.size(); ++i) arrays_.push_back(state_.take<Master>(capacity));
+  lay_out_sums();
 }
 
 template <class P>
@@ -41,7 +44,8 @@ bool Optimizer<P>::counted(const Entry& entry) const {
 }
 
 template <class P>
-void Optimizer<P>::lay_out_sums(std::int64_t arrays) {
+void Optimizer<P>::lay_out_sums() {
+  const auto arrays = static_cast<std::int64_t>(architecture_.arrays.size());
   const architecture::Shard& shard = parameters_.shard();
   const std::int64_t sums = arrays * shard.tensor_size;
   std::vector<std::int64_t> ends(static_cast<std::size_t>(sums), 0);
@@ -61,15 +65,23 @@ void Optimizer<P>::lay_out_sums(std::int64_t arrays) {
   }
   std::inclusive_scan(ends.begin(), ends.end(), ends.begin());
   const auto blocks = static_cast<std::int64_t>(begins_of_blocks.size());
-  scalars_ = Arena("optimizer scalars",
-                   3 * aligned(blocks * 8) + 2 * aligned(sums * 8) + 2 * arena_alignment_bytes);
+  const std::int64_t lamb = config_.kind == OptimizerKind::lamb ? 1 : 0;
+  scalars_ =
+      Arena("optimizer scalars",
+            3 * aligned(blocks * 8) + 2 * aligned(sums * 8) + aligned(kernels::status_size * 8) +
+                aligned(kernels::control_size * 8) + aligned(lamb * 2 * blocks * 8) +
+                aligned(lamb * 2 * sums * 8) + aligned(lamb * arrays * 8));
   partial_ = scalars_.take<double>(blocks);
   block_begins_ = scalars_.take<std::int64_t>(blocks);
   block_ends_ = scalars_.take<std::int64_t>(blocks);
   sums_ = scalars_.take<double>(sums);
   ends_ = scalars_.take<std::int64_t>(sums);
-  norm_ = scalars_.take<double>(1);
-  clip_ = scalars_.take<double>(1);
+  status_ = scalars_.take<double>(kernels::status_size);
+  norm_ = part<double>(status_, kernels::status_norm, 1);
+  control_ = scalars_.take<double>(kernels::control_size);
+  lamb_partial_ = scalars_.take<double>(lamb * 2 * blocks);
+  lamb_sums_ = scalars_.take<double>(lamb * 2 * sums);
+  ratios_ = scalars_.take<double>(lamb * arrays);
   const Exec exec;
   copy_to_device<std::int64_t>(exec, block_begins_, begins_of_blocks);
   copy_to_device<std::int64_t>(exec, block_ends_, ends_of_blocks);
@@ -84,8 +96,35 @@ void Optimizer<P>::zero_gradients(const Exec& exec) const {
 
 template <class P>
 void Optimizer<P>::zero_state(const Exec& exec) const {
-  kernels::fill(exec, first_moment_, Master(0));
-  kernels::fill(exec, second_moment_, Master(0));
+  for (const View1<Master>& array : arrays_) kernels::fill(exec, array, Master(0));
+  set_skips(exec, 0, 0);
+}
+
+template <class P>
+void Optimizer<P>::set_skips(const Exec& exec, std::int64_t skipped, std::int64_t in_row) const {
+  std::array<double, kernels::status_size> status{};
+  status[kernels::status_skipped] = static_cast<double>(skipped);
+  status[kernels::status_skipped_in_row] = static_cast<double>(in_row);
+  status[kernels::status_skipped_sum] = -1;
+  copy_to_device<double>(exec, status_, status);
+  fence(exec, "optim/set_skips copies what a run begins with");
+}
+
+template <class P>
+void Optimizer<P>::mark_loss(const Exec& exec, View1<const double> loss) const {
+  const auto& entries = parameters_.entries();
+  const auto last = std::find_if(entries.rbegin(), entries.rend(), [&](const Entry& entry) {
+    return entry.local.stage == parameters_.shard().last_stage() && !entry.local.copy &&
+           entry.local.elements() > 0;
+  });
+  check(last != entries.rend(), "the last stage has no array of its own");
+  kernels::mark_non_finite<typename P::Gradient>(exec, last->gradient.data, loss);
+}
+
+template <class P>
+const std::string& Optimizer<P>::array_of_sum(std::int64_t sum) const {
+  return architecture_.arrays.at(static_cast<std::size_t>(sum / parameters_.shard().tensor_size))
+      .name;
 }
 
 template <class P>
@@ -108,41 +147,23 @@ void Optimizer<P>::find_norm(const Exec& exec) const {
   kernels::segment_sums(exec, sums_, partial_, ends_);
   model_group_.all_reduce<double>(exec, sums_, grid::Reduction::sum, "gradient norm");
   kernels::root_of_sum(exec, norm_, sums_);
-  kernels::clip_coefficient(exec, clip_, norm_, config_.clip_norm);
 }
 
 template <class P>
-void Optimizer<P>::step(const Exec& exec, std::int64_t step, double learning_rate) const {
-  for (const architecture::StateBlock& block : placement_.blocks) {
-    const Entry& entry = parameters_.entries()[block.local];
-    const kernels::AdamW adamw{learning_rate,
-                               config_.beta1,
-                               config_.beta2,
-                               config_.epsilon,
-                               entry.spec->decay ? config_.weight_decay : 0.0,
-                               step};
-    const std::int64_t n = block.elements();
-    kernels::adamw_update<Master>(
-        exec, part<Master>(entry.weight.data, block.first, n),
-        part<Master>(first_moment_, block.state, n), part<Master>(second_moment_, block.state, n),
-        part<const typename P::Gradient>(entry.gradient.data, block.first, n), adamw, clip_);
-  }
-}
-
-template <class P>
-NamedTensor<typename P::Master> Optimizer<P>::tensor(const char* prefix, View1<Master> all,
+NamedTensor<typename P::Master> Optimizer<P>::tensor(std::size_t state,
                                                      const architecture::StateBlock& block) const {
   const auto& weight = parameters_.entries()[block.local].weight;
-  return {prefix + weight.name, weight.shape, block.offset, block.extent,
-          part<Master>(all, block.state, block.elements())};
+  return {"optimizer." + names_[state] + "." + weight.name, weight.shape, block.offset,
+          block.extent, part<Master>(arrays_[state], block.state, block.elements())};
 }
 
 template <class P>
 auto Optimizer<P>::state() const -> std::vector<State> {
   std::vector<State> list;
-  for (const architecture::StateBlock& block : placement_.blocks)
-    list.push_back({block.local, tensor("optimizer.first_moment.", first_moment_, block),
-                    tensor("optimizer.second_moment.", second_moment_, block)});
+  for (const architecture::StateBlock& block : placement_.blocks) {
+    list.push_back({block.local, {}});
+    for (std::size_t i = 0; i < names_.size(); ++i) list.back().arrays.push_back(tensor(i, block));
+  }
   return list;
 }
 

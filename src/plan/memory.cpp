@@ -140,6 +140,8 @@ std::vector<MemoryRow> training_memory(const deck::Config& config,
                 arrays, elements, buckets_of(config, architecture, shard, arrays, elements),
                 static_cast<int>(config.parallel.data))
           : elements.elements;
+  const auto state_arrays =
+      static_cast<std::int64_t>(architecture::state_arrays(config.optimizer).size());
   const Activations activations(sizes, config.parallel.recompute);
   Bytes slot = 0;
   for (const Stage stage : shard.stages) {
@@ -149,7 +151,7 @@ std::vector<MemoryRow> training_memory(const deck::Config& config,
   }
   return {{"weights", elements.elements * sizes.element},
           {"gradients", elements.gradient_elements * sizes.accumulate},
-          {"optimizer state", 2 * up(state * sizes.accumulate)},
+          {"optimizer state", state_arrays * up(state * sizes.accumulate)},
           {"saved activations", needs.slots * slot},
           {"transfer buffers",
            transfer_buffers(shard, needs) * up(sizes.slice * sizes.hidden * sizes.element)},
@@ -163,6 +165,8 @@ Bytes checkpoint_copy_bytes(const deck::Config& config,
   if (!config.checkpoint.asynchronous || every == 0 || every >= config.run.steps) return 0;
   const LocalSizes sizes = local_sizes(config, shard);
   const auto arrays = architecture::local_arrays(architecture, shard);
+  const auto state_arrays =
+      static_cast<std::int64_t>(architecture::state_arrays(config.optimizer).size());
   const auto replicas = static_cast<int>(config.parallel.data);
   const auto placement = architecture::place(architecture, shard, arrays);
   const auto buckets = buckets_of(config, architecture, shard, arrays, placement);
@@ -173,13 +177,13 @@ Bytes checkpoint_copy_bytes(const deck::Config& config,
          architecture::saved_parts(architecture, shard, arrays, replicas, replica)) {
       bytes += architecture::saved_bytes(part.elements() * sizes.element);
       if (!shares_state(config))
-        bytes += 2 * architecture::saved_bytes(part.elements() * sizes.accumulate);
+        bytes += state_arrays * architecture::saved_bytes(part.elements() * sizes.accumulate);
     }
     if (shares_state(config))
       for (const auto& block :
            architecture::owned_state(arrays, placement, buckets, replica).blocks)
         if (architecture::writes_state(shard, arrays[block.local]))
-          bytes += 2 * architecture::saved_bytes(block.elements() * sizes.accumulate);
+          bytes += state_arrays * architecture::saved_bytes(block.elements() * sizes.accumulate);
     most = std::max(most, bytes);
   }
   return most;

@@ -20,6 +20,7 @@ class Counter {
   Counter(const deck::Config& config, const Architecture& architecture, const Shard& shard,
           bool split_backward)
       : parallel_(config.parallel),
+        lamb_(config.optimizer.kind == OptimizerKind::lamb),
         again_(config.parallel.recompute != Recompute::full ? 0
                : split_backward                             ? 2
                                                             : 1),
@@ -119,6 +120,7 @@ class Counter {
         add("data", "weights: all-gather", replicas, 1,
             (bucket.end - bucket.begin) * sizes_.element);
     add("data", "gradient norm: all-reduce", replicas, 1, norm_blocks() * 8);
+    if (lamb_) add("data", "trust ratios: all-reduce", replicas, 1, 2 * norm_blocks() * 8);
   }
 
   /// Blocks of the arrays that this rank counts in the norm.
@@ -139,7 +141,9 @@ class Counter {
   /// One sum of squares per array and tensor rank, zero where another rank has it.
   void norm() {
     const auto sums = static_cast<std::int64_t>(architecture_.arrays.size()) * shard_.tensor_size;
-    add("model", "gradient norm: all-reduce", parallel_.pipeline * parallel_.tensor, 1, sums * 8);
+    const std::int64_t ranks = parallel_.pipeline * parallel_.tensor;
+    add("model", "gradient norm: all-reduce", ranks, 1, sums * 8);
+    if (lamb_) add("model", "trust ratios: all-reduce", ranks, 1, 2 * sums * 8);
   }
 
   std::vector<TrafficRow> take() { return std::move(rows_); }
@@ -160,6 +164,7 @@ class Counter {
   }
 
   const deck::ParallelConfig& parallel_;
+  bool lamb_;           ///< whose steps need the norm of each array and of its update
   std::int64_t again_;  ///< times that a layer's forward pass is computed again
   const Architecture& architecture_;
   const Shard& shard_;

@@ -118,6 +118,8 @@ template <class P>
 typename model::RankModel<P>::LayerDone StepActions<P>::layer_done(const Step& step) {
   if (step.instr.micro + 1 < micro_batches_)
     return [this](std::int64_t) { parts_.data.progress(); };
+  // Now the loss of all micro-batches is known, and no gradient of this stage is under way.
+  if (is_last(step.instr.stage)) parts_.optimizer->mark_loss(exec_, parts_.model->loss());
   return [this, stage = step.instr.stage](std::int64_t layer) {
     parts_.reducer->complete(exec_, stage, layer);
   };

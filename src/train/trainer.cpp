@@ -73,12 +73,15 @@ ExitCode Trainer::run() {
     const Request request = agreement();
     const bool stop = request.stop != 0;
     const bool last = step == run.steps;
-    const bool saves =
+    save_is_due_ |=
         last || stop || request.checkpoint != 0 || due(step, parts_.config.checkpoint.every);
-    // What is saved is logged first: log_step refuses to go on from numbers that are not finite,
-    // which must not take the place of a good checkpoint.
-    if (saves || is_logged(step)) log_step(step);
-    if (saves) save(step, !last && !stop);
+    // What is saved is logged first. A checkpoint waits for a step that is not skipped: weights
+    // from which no step can be taken must not take the place of a good checkpoint.
+    if (save_is_due_ || is_logged(step)) log_step(step);
+    if (save_is_due_ && (skips_.in_row == 0 || last || stop)) {
+      save(step, !last && !stop);
+      save_is_due_ = false;
+    }
     if (stop && !last) {
       say("stopped early behind step ", step, " of ", run.steps, "; start the same command with ",
           "checkpoint.restart=latest to go on");
@@ -107,11 +110,9 @@ void Trainer::log_step(std::int64_t step) {
   m.tokens_per_second = static_cast<double>(tokens_per_step) / m.step_seconds;
   m.flops_utilization =
       m.tokens_per_second * parts_.architecture.model_flops_per_token() / peak_flops_;
-  const bool finite = std::isfinite(m.loss) && std::isfinite(m.gradient_norm);
-  if (!finite) saver_.finish();  // what was saved before is good
-  check(finite, "step ", step, ": loss ", m.loss, ", gradient norm ", m.gradient_norm,
-        " is not finite; lower [optimizer] learning_rate (", c.optimizer.learning_rate,
-        ") or clip_norm, or warm up for longer");
+  m.skipped_steps = found.skips.total;
+  skips_ = found.skips;
+  check_skips(m);
 
   const std::int64_t every = c.run.evaluate_every;
   if (step == c.run.steps || (every > 0 && step % every == 0)) {
@@ -130,6 +131,23 @@ void Trainer::log_step(std::int64_t step) {
   logged_step_ = step;
   logged_at_ = Clock::now();
   untimed_ = 0;
+}
+
+/// Says which step was skipped since the last logged one, and ends a run that skips too many.
+void Trainer::check_skips(const Metrics& m) {
+  const deck::OptimizerConfig& o = parts_.config.optimizer;
+  if (skips_.last_step > logged_step_)
+    say("step ", skips_.last_step, " was skipped: its loss or gradient is not finite",
+        skips_.array.empty() ? "" : text(", first in the gradient of ", skips_.array), "; ",
+        skips_.total, skips_.total == 1 ? " step" : " steps", " skipped so far, ", skips_.in_row,
+        " in a row");
+  if (skips_.in_row < o.maximum_skips) return;
+  saver_.finish();  // what was saved before is good
+  check(false, "step ", m.step, ": loss ", m.loss, ", gradient norm ", m.gradient_norm,
+        "; the last ", skips_.in_row,
+        " steps were skipped since their loss or gradient is not finite ([optimizer] ",
+        "maximum_skips = ", o.maximum_skips, "); go on from an earlier checkpoint and lower ",
+        "[optimizer] learning_rate (", o.learning_rate, ") or clip_norm, or warm up for longer");
 }
 
 std::string Trainer::progress_line(const Metrics& m) const {
@@ -159,7 +177,9 @@ void Trainer::save(std::int64_t step, bool goes_on) {
   const auto begin = Clock::now();
   if (saved_step_ != step) {
     const deck::Config& c = parts_.config;
-    saver_.save({step, step * c.batch.global, parts_.deck_toml, layout_text(c.parallel)}, goes_on);
+    saver_.save({step, step * c.batch.global, parts_.deck_toml, layout_text(c.parallel),
+                 to_values(skips_, step)},
+                goes_on);
     saved_step_ = step;
   }
   if (!goes_on) saver_.finish();

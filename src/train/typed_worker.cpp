@@ -135,12 +135,19 @@ N TypedWorker<P>::from_last_stage(N mine, const char* what) {
 template <class P>
 StepResult TypedWorker<P>::result() {
   std::array<double, 1> loss{};
-  std::array<double, 1> norm{};
+  std::array<double, kernels::status_size> status{};
   copy_to_host<double>(exec_, loss, parts_.model->loss(), "train/result reads the loss");
-  copy_to_host<double>(exec_, norm, parts_.optimizer->gradient_norm(),
-                       "train/result reads the gradient norm");
+  copy_to_host<double>(exec_, status, parts_.optimizer->status(),
+                       "train/result reads the gradient norm and what was skipped");
   const double sum = from_last_stage(loss[0], "loss");
-  return {sum / static_cast<double>(config_.batch.global * config_.model.sequence), norm[0]};
+  const auto whole = [&](int i) { return static_cast<std::int64_t>(status.at(i)); };
+  Skips skips{whole(kernels::status_skipped), whole(kernels::status_skipped_in_row),
+              whole(kernels::status_skipped_step)};
+  if (const std::int64_t sum_of_array = whole(kernels::status_skipped_sum);
+      skips.last_step > 0 && sum_of_array >= 0)
+    skips.array = parts_.optimizer->array_of_sum(sum_of_array);
+  return {sum / static_cast<double>(config_.batch.global * config_.model.sequence),
+          status[kernels::status_norm], skips};
 }
 
 template <class P>
@@ -178,17 +185,17 @@ std::vector<checkpoint::SliceView> TypedWorker<P>::share() {
   for (const auto& part : mine) slices.push_back(slice_of(exec_, entries[part.local].weight, part));
   if (!parts_.optimizer) return slices;
   const auto state = parts_.optimizer->state();
-  const auto moments = {&optim::Optimizer<P>::State::first_moment,
-                        &optim::Optimizer<P>::State::second_moment};
-  for (const auto moment : moments)
+  const std::size_t kinds = architecture::state_arrays(config_.optimizer).size();
+  for (std::size_t kind = 0; kind < kinds; ++kind)
     if (parts_.weight_gather) {  // each replica has a part of its own
       for (const auto& block : state)
-        if (architecture::writes_state(parts_.parameters.shard(), arrays[block.local]))
-          slices.push_back(slice_of(exec_, block.*moment,
-                                    {0, (block.*moment).offset, (block.*moment).extent, 0}));
+        if (architecture::writes_state(parts_.parameters.shard(), arrays[block.local])) {
+          const auto& array = block.arrays[kind];
+          slices.push_back(slice_of(exec_, array, {0, array.offset, array.extent, 0}));
+        }
     } else {
       for (const auto& part : mine)
-        slices.push_back(slice_of(exec_, state[part.local].*moment, part));
+        slices.push_back(slice_of(exec_, state[part.local].arrays[kind], part));
     }
   return slices;
 }
@@ -202,10 +209,10 @@ void TypedWorker<P>::load(const checkpoint::Reader& reader) {
     say(reader.folder(), " holds no optimizer state; it starts at zero");
     return;
   }
-  for (const auto& block : parts_.optimizer->state()) {
-    load_array(exec_, reader, block.first_moment);
-    load_array(exec_, reader, block.second_moment);
-  }
+  for (const auto& block : parts_.optimizer->state())
+    for (const auto& array : block.arrays) load_array(exec_, reader, array);
+  const Skips skips = skips_of(reader.state());
+  parts_.optimizer->set_skips(exec_, skips.total, skips.in_row);
 }
 
 template <class P>

@@ -112,7 +112,7 @@ struct Fixture {
   Arena arena;
   View2<float> x, y, z, h, g, dh, logits, table, positions, dtable, dpositions;
   View1<float> mean, inverse, gain, bias, dgain, dbias, weight, m, v, gradient;
-  View1<double> loss, partial, one;
+  View1<double> loss, partial, control;
   View2<double> statistics, merged;
   View3<const double> parts;
   View1<std::int32_t> ids, targets;
@@ -138,7 +138,7 @@ struct Fixture {
     loss = a.take<double>(logit_rows);
     for (auto* view : {&statistics, &merged}) *view = a.take<double>(logit_rows, 3);
     partial = a.take<double>(norm_blocks(parameters));
-    one = a.take<double>(1);
+    control = a.take<double>(control_size);
     ids = a.take<std::int32_t>(tokens);
     targets = View1<std::int32_t>(ids.data(), logit_rows);
     parts = View3<const double>(statistics.data(), 1, logit_rows, 3);
@@ -154,7 +154,7 @@ struct Fixture {
     random(x), random(y), random(z), random(h), random(g), random(table), random(positions),
         random(logits);
     random(gain), random(bias), random(weight), random(gradient);
-    fill<double>(exec, one, 1.0);
+    fill<double>(exec, control, 0.5);
     layer_norm_forward<float>(exec, y, mean, inverse, x, gain, bias, 1e-5);
     auto host = Kokkos::create_mirror_view(Kokkos::HostSpace(), ids);
     for (std::int64_t t = 0; t < tokens; ++t)
@@ -226,8 +226,8 @@ std::vector<Case> cases(Fixture& f) {
        Work::exponential, logits / 2},
       {"adamw_update", 7 * weights,
        [&] {
-         adamw_update<float>(e, f.weight, f.m, f.v, f.gradient, {1e-9, 0.9, 0.95, 1e-8, 0.1, 10},
-                             f.one);
+         adamw_update<float>(e, f.weight, f.m, f.v, f.gradient, {1e-9, 0.9, 0.95, 1e-8, 0.1},
+                             f.control);
        }},
       {"squared_norm_blocks", weights,
        [&] { squared_norm_blocks<float>(e, f.partial, f.gradient); }},

@@ -122,6 +122,15 @@ TEST_F(EngineCommands, AGoodCheckpointIsNotReplacedByNumbersThatAreNotFinite) {
             1);
   expect_error(folder_, "not finite");
   EXPECT_EQ(run("test -d run/checkpoints/step_00000001"), 0);
+  // Step 2 leaves weights of 1e30, from which no step can be taken.
+  EXPECT_EQ(run("trireme train deck.toml checkpoint.restart=latest optimizer.learning_rate=1e30 "
+                "optimizer.maximum_skips=4" +
+                overrides),
+            1);
+  expect_error(folder_, "the last 4 steps were skipped");
+  expect_error(folder_, "step 6: loss");
+  EXPECT_EQ(run("test -d run/checkpoints/step_00000001"), 0);
+  EXPECT_EQ(count(file("run/metrics.jsonl"), "\"loss\": null"), 3) << "steps 3 to 5";
 }
 
 TEST_F(EngineCommands, ACheckpointFolderThatCannotBeWrittenIsFoundBeforeTheFirstStep) {

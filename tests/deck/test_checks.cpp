@@ -40,6 +40,42 @@ TEST(Checks, LearningRatesAndStepsMustBeOrdered) {
                   "decay_steps = 100 (default)");
 }
 
+TEST(Checks, PhasesOfTheLearningRateMustFollowOneAnother) {
+  const std::string stable = "optimizer.schedule=warmup_stable_decay";
+  const auto cooldown = [&](const std::vector<std::string>& overrides) {
+    return parse_deck(example, "a.toml", overrides).config.optimizer.cooldown_steps;
+  };
+  EXPECT_EQ(cooldown({}), 0);
+  EXPECT_EQ(cooldown({stable}), 10);  // of 100 steps
+  EXPECT_EQ(cooldown({stable, "optimizer.decay_steps=5"}), 1);
+  EXPECT_EQ(cooldown({stable, "optimizer.warmup_steps=40", "optimizer.cooldown_steps=60"}), 60);
+  expect_contains(
+      mistakes_of(example, {stable, "optimizer.warmup_steps=40", "optimizer.cooldown_steps=61"}),
+      "[optimizer] warmup_steps = 40 (command line) and [optimizer] cooldown_steps = 61 (command "
+      "line) are more than [optimizer] decay_steps = 100 (default); choose a cooldown_steps of at "
+      "most 60, or more decay_steps");
+  expect_contains(mistakes_of(example, {stable, "optimizer.cooldown_steps=0"}),
+                  "needs [optimizer] cooldown_steps = 0 (command line) to be 1 or more");
+  expect_contains(mistakes_of(example, {"optimizer.cooldown_steps=5"}),
+                  "[optimizer] cooldown_steps = 5 (command line) is for the schedule "
+                  "warmup_stable_decay, not [optimizer] schedule = \"cosine\" (default)");
+  expect_contains(mistakes_of(example, {"optimizer.schedule=linear", "optimizer.warmup_steps=101"}),
+                  "is larger than [optimizer] decay_steps");
+  // What does not end needs no room before its end.
+  for (const char* schedule : {"constant", "inverse_square_root"})
+    parse_deck(example, "a.toml",
+               {std::string("optimizer.schedule=") + schedule, "optimizer.warmup_steps=101"});
+}
+
+TEST(Checks, NesterovNeedsAMomentumToLookAheadBy) {
+  const std::string nesterov = "optimizer.nesterov=true";
+  parse_deck(example, "a.toml", {"optimizer.kind=sgd", nesterov});
+  expect_contains(mistakes_of(example, {nesterov}),
+                  "[optimizer] nesterov = true (command line) is for [optimizer] kind = \"sgd\"");
+  expect_contains(mistakes_of(example, {"optimizer.kind=sgd", "optimizer.momentum=0", nesterov}),
+                  "[optimizer] momentum = 0 (command line)");
+}
+
 TEST(Checks, ATensorAxisNeedsAPartOfEverythingItCuts) {
   const std::string message = mistakes_of(example, {"model.heads=4", "parallel.tensor=5"});
   expect_contains(message,

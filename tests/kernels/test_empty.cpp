@@ -135,8 +135,15 @@ TYPED_TEST(Empty, Updates) {
   const Exec exec;
   const DeviceArray<double> one(1), sum = kept<double>();
   const DeviceArray<std::int64_t> count(1);
+  const DeviceArray<double> control(control_size);
   adamw_update<T>(exec, nothing<T>(), nothing<T>(), nothing<T>(), nothing<T>(), AdamW{},
-                  one.flat());
+                  control.flat());
+  for (const Sgd& sgd : {Sgd{0.1, 0.0, false, 0.0}, Sgd{0.1, 0.9, false, 0.0}, Sgd{0.1, 0.9, true}})
+    sgd_update<T>(exec, nothing<T>(), nothing<T>(), nothing<T>(), sgd, control.flat());
+  lamb_direction<T>(exec, nothing<T>(), nothing<T>(), nothing<T>(), nothing<T>(), AdamW{},
+                    control.flat());
+  trust_ratios(exec, nothing<double>(), nothing<double>(), nothing<double>(), 2);
+  lamb_update<T>(exec, nothing<T>(), nothing<T>(), 1.0, one.flat(), control.flat());
   squared_norm_blocks<T>(exec, nothing<double>(), nothing<T>());
   squared_norm_blocks<T>(exec, nothing<double>(), nothing<T>(), nothing<std::int64_t>(),
                          nothing<std::int64_t>());

@@ -34,7 +34,8 @@ struct Arrays {
   DeviceArray<T> gain{columns}, bias{columns};
   DeviceArray<Accumulate<T>> mean{rows}, inverse{rows}, dgain{columns}, dbias{columns};
   DeviceArray<Accumulate<T>> dtable{elements}, dpositions{elements};
-  DeviceArray<double> loss{rows}, one{1}, statistics{3 * rows}, merged{3 * rows};
+  DeviceArray<double> loss{rows}, one{1}, control{control_size}, status{status_size},
+      statistics{3 * rows}, merged{3 * rows};
   DeviceArray<std::int32_t> tokens{rows};
   DeviceArray<std::int64_t> count{1}, zero{1};
 };
@@ -94,6 +95,7 @@ std::map<std::string, Call> kernels_of_arrays(const Arrays<T>& x) {
   const auto a = x.a.flat(), b = x.b.flat();
   const auto m = x.dtable.flat(), v = x.dpositions.flat();
   const auto one = x.one.flat(), loss = x.loss.flat();
+  const auto control = x.control.flat(), status = x.status.flat();
   const auto count = x.count.flat(), zero = x.zero.flat();
   return {
       {"accumulate", [=](const Exec& e) { accumulate<T>(e, a, b); }},
@@ -101,13 +103,20 @@ std::map<std::string, Call> kernels_of_arrays(const Arrays<T>& x) {
       {"fill", [=](const Exec& e) { fill<T>(e, a, 2.0); }},
       {"copy", [=](const Exec& e) { copy<T>(e, a, b); }},
       {"sum_ordered", [=](const Exec& e) { sum_ordered(e, one, loss); }},
-      {"adamw_update", [=](const Exec& e) { adamw_update<T>(e, a, m, v, b, AdamW{}, one); }},
+      {"plan_update",
+       [=](const Exec& e) { plan_update(e, control, status, loss, 1, 1.0, 0.9, 0.95, 10); }},
+      {"mark_non_finite", [=](const Exec& e) { mark_non_finite<T>(e, a, one); }},
+      {"adamw_update", [=](const Exec& e) { adamw_update<T>(e, a, m, v, b, AdamW{}, control); }},
+      {"sgd_update", [=](const Exec& e) { sgd_update<T>(e, a, m, b, Sgd{}, control); }},
+      {"lamb_direction",
+       [=](const Exec& e) { lamb_direction<T>(e, a, m, v, b, AdamW{}, control); }},
+      {"trust_ratios", [=](const Exec& e) { trust_ratios(e, one, one, one, 1); }},
+      {"lamb_update", [=](const Exec& e) { lamb_update<T>(e, a, b, 1.0, one, control); }},
       {"squared_norm_blocks", [=](const Exec& e) { squared_norm_blocks<T>(e, one, a); }},
       {"squared_norm_blocks of many",
        [=](const Exec& e) { squared_norm_blocks<T>(e, one, a, zero, zero); }},
       {"segment_sums", [=](const Exec& e) { segment_sums(e, one, loss, zero); }},
       {"root_of_sum", [=](const Exec& e) { root_of_sum(e, one, loss); }},
-      {"clip_coefficient", [=](const Exec& e) { clip_coefficient(e, one, one, 1.0); }},
       {"count_non_finite", [=](const Exec& e) { count_non_finite<T>(e, count, a); }},
       {"normal_fill", [=](const Exec& e) { normal_fill<T>(e, a, dropout.key, 1.0, 0); }},
   };

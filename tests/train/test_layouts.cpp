@@ -40,12 +40,13 @@ struct Layout {
   bool tied = true;
   Recompute recompute = Recompute::none;
   bool distributed = false;
+  OptimizerKind optimizer = OptimizerKind::adamw;
 
   std::string name() const {
     return text("tensor ", tensor, " · pipeline ", pipeline, " · data ", data, ", ", schedule,
                 ", chunks ", chunks, sequence_parallel ? ", sequence parallel" : "",
                 tied ? ", tied" : ", untied", ", recompute ", name_of(recompute),
-                distributed ? ", distributed optimizer" : "");
+                distributed ? ", distributed optimizer, " : ", ", name_of(optimizer));
   }
   std::vector<std::string> overrides() const {
     return {"model.layers=5",
@@ -59,6 +60,8 @@ struct Layout {
             text("parallel.recompute=", name_of(recompute)),
             text("parallel.distributed_optimizer=", distributed ? "true" : "false"),
             text("parallel.sequence_parallel=", sequence_parallel ? "true" : "false"),
+            text("optimizer.kind=", name_of(optimizer)),
+            text("optimizer.nesterov=", optimizer == OptimizerKind::sgd ? "true" : "false"),
             "parallel.bucket_bytes=20000"};
   }
 };
@@ -76,20 +79,30 @@ class Layouts : public ::testing::Test {
   }
 
   /// One rank's outcome; known on rank 0 alone, which computes it once.
-  const Outcome& alone(bool tied) {
-    static std::map<bool, Outcome> outcomes;
-    if (runtime().rank() == 0 && !outcomes.contains(tied)) {
+  const Outcome& alone(bool tied, OptimizerKind optimizer) {
+    static std::map<std::pair<bool, OptimizerKind>, Outcome> outcomes;
+    const std::pair which{tied, optimizer};
+    if (runtime().rank() == 0 && !outcomes.contains(which)) {
       const auto self = grid::Communicator::self();
       Layout one;
       one.tied = tied;
-      outcomes[tied] = run(one, *self);
+      one.optimizer = optimizer;
+      outcomes[which] = run(one, *self);
     }
-    return outcomes[tied];
+    return outcomes[which];
+  }
+
+  /// On the first ranks, as many as the layout has.
+  Outcome run_on_some(const Layout& layout) {
+    const int used = layout.tensor * layout.pipeline * layout.data;
+    const auto part =
+        runtime().world().split(runtime().rank() < used ? 0 : 1, runtime().rank(), "some ranks");
+    return runtime().rank() < used ? run(layout, *part) : Outcome{};
   }
 
   void expect_the_same_answer(const Layout& layout) {
     SCOPED_TRACE(layout.name());
-    const Outcome& expected = alone(layout.tied);
+    const Outcome& expected = alone(layout.tied, layout.optimizer);
     runtime().world().barrier("the reference");
     const Outcome found = run(layout, runtime().world());
     if (runtime().rank() > 0) return;
@@ -172,21 +185,51 @@ TEST_F(Layouts, SchedulesChunksPipelinesAndRecomputationGiveTheSameBits) {
                                                                 {"zb-h1", 1, Recompute::full}})
         others.push_back({f.tensor, pipeline, f.data, schedule, chunks, f.sequence_parallel, f.tied,
                           recompute, recompute == Recompute::none});
-    const auto on_ranks = [&](const Layout& layout) {
-      const int used = layout.tensor * layout.pipeline * layout.data;
-      const auto part =
-          runtime().world().split(runtime().rank() < used ? 0 : 1, runtime().rank(), "some ranks");
-      return runtime().rank() < used ? run(layout, *part) : Outcome{};
-    };
-    const Outcome expected = on_ranks(reference);
+    const Outcome expected = run_on_some(reference);
     for (const Layout& other : others) {
       SCOPED_TRACE(other.name());
-      const Outcome found = on_ranks(other);
+      const Outcome found = run_on_some(other);
       if (runtime().rank() > 0) continue;
       EXPECT_EQ(found.trace, expected.trace);
       EXPECT_EQ(found.weights, expected.weights);
     }
   }
+}
+
+constexpr OptimizerKind other_optimizers[] = {OptimizerKind::sgd, OptimizerKind::lamb};
+
+TEST_F(Layouts, OtherOptimizersGiveTheAnswerOfOneRank) {
+  const int ranks = runtime().ranks();
+  for (const OptimizerKind optimizer : other_optimizers)
+    for (const int tensor : {1, 2, 3})
+      for (const int pipeline : {1, 2}) {
+        const int data = ranks / (tensor * pipeline);
+        if (tensor * pipeline * data != ranks || data > 3) continue;
+        expect_the_same_answer({tensor, pipeline, data, "1f1b", 1, tensor > 1, pipeline == 2,
+                                Recompute::none, true, optimizer});
+      }
+}
+
+TEST_F(Layouts, OtherOptimizersGiveTheSameBits) {
+  const int ranks = runtime().ranks();
+  for (const OptimizerKind optimizer : other_optimizers)
+    for (const int data : {1, 2}) {
+      Layout layout;
+      layout.data = data;
+      layout.optimizer = optimizer;
+      if (ranks < data) continue;
+      const Outcome expected = run_on_some(layout);
+      for (const int pipeline : {1, 2}) {
+        layout.pipeline = pipeline;
+        layout.distributed = data > 1;
+        if (ranks < data * pipeline) continue;
+        SCOPED_TRACE(layout.name());
+        const Outcome found = run_on_some(layout);
+        if (runtime().rank() > 0) continue;
+        EXPECT_EQ(found.trace, expected.trace);
+        EXPECT_EQ(found.weights, expected.weights);
+      }
+    }
 }
 
 }  // namespace

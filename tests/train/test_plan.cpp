@@ -18,6 +18,7 @@ struct Case {
   bool tied;
   const char* recompute = "none";
   bool distributed = false;
+  const char* optimizer = "adamw";
 };
 
 class Plan : public ::testing::Test {
@@ -32,7 +33,10 @@ class Plan : public ::testing::Test {
              {Case{"1f1b", 1, false, true}, Case{"interleaved", 2, true, true},
               Case{"zb-h1", 1, true, false}, Case{"gpipe", 1, false, false},
               Case{"1f1b", 1, true, true, "selective", true}, Case{"1f1b", 1, false, true, "full"},
-              Case{"zb-h1", 1, true, true, "full", true}}) {
+              Case{"zb-h1", 1, true, true, "full", true},
+              Case{"1f1b", 1, true, true, "none", true, "lamb"},
+              Case{"gpipe", 1, false, false, "none", false, "lamb"},
+              Case{"gpipe", 1, false, true, "none", true, "sgd"}}) {
           const deck::Config config = small_config(
               12, 1, ranks,
               {"model.layers=5", "model.heads=6", "model.sequence=61",
@@ -40,11 +44,11 @@ class Plan : public ::testing::Test {
                text("parallel.tensor=", tensor), text("parallel.pipeline=", pipeline),
                text("parallel.schedule=", c.schedule), text("parallel.recompute=", c.recompute),
                text("parallel.distributed_optimizer=", c.distributed ? "true" : "false"),
-               text("parallel.chunks=", c.chunks),
+               text("parallel.chunks=", c.chunks), text("optimizer.kind=", c.optimizer),
                text("parallel.sequence_parallel=", c.sequence_parallel ? "true" : "false"),
                "parallel.bucket_bytes=20000"});
           SCOPED_TRACE(text("tensor ", tensor, ", pipeline ", pipeline, ", ", c.schedule, ", ",
-                            c.recompute));
+                            c.recompute, ", ", c.optimizer));
           Rig rig(config, tokens_);
           body(config, rig);
         }

@@ -3,9 +3,14 @@
 #include <trireme/architecture/buckets.hpp>
 
 #include <cstdint>
+#include <string>
 #include <vector>
 
 namespace trireme::architecture {
+
+/// The arrays of an optimizer's state, each of the shape of the weights: of weight w, the array
+/// "optimizer.<name>.w".
+std::vector<std::string> state_arrays(const deck::OptimizerConfig& optimizer);
 
 /// A block of a local array whose optimizer state a rank holds, contiguous in the array's memory.
 struct StateBlock {

@@ -30,7 +30,17 @@ enum class ScheduleKind : std::uint8_t {
 };
 /// What the backward pass computes again instead of keeping it.
 enum class Recompute : std::uint8_t { none, selective, full };
-enum class OptimizerKind : std::uint8_t { adamw };
+enum class OptimizerKind : std::uint8_t { adamw, sgd, lamb };
+/// How the learning rate goes on behind the warm-up.
+enum class LearningRateSchedule : std::uint8_t {
+  cosine,
+  linear,
+  constant,
+  inverse_square_root,
+  warmup_stable_decay
+};
+/// How it comes down at the end of `warmup_stable_decay`.
+enum class CooldownShape : std::uint8_t { linear, cosine, exponential, minus_square_root };
 enum class Axis : std::uint8_t { data, pipeline, tensor };
 
 Bytes size_of(DType type);
@@ -41,6 +51,8 @@ std::string_view name_of(Family);
 std::string_view name_of(ScheduleKind);
 std::string_view name_of(Recompute);
 std::string_view name_of(OptimizerKind);
+std::string_view name_of(LearningRateSchedule);
+std::string_view name_of(CooldownShape);
 std::string_view name_of(Axis);
 
 /// All words of an enum, in the order of its values; `parse<E>(name)` is the inverse of name_of.

@@ -67,12 +67,18 @@ struct OptimizerConfig {
   double learning_rate = 0;
   double minimum_learning_rate = 0;
   std::int64_t warmup_steps = 0;
-  std::int64_t decay_steps = 0;  ///< resolved: run.steps where the deck is silent
+  LearningRateSchedule schedule = LearningRateSchedule::cosine;
+  std::int64_t decay_steps = 0;     ///< resolved: run.steps where the deck is silent
+  std::int64_t cooldown_steps = 0;  ///< resolved: 0 but for warmup_stable_decay
+  CooldownShape cooldown_shape = CooldownShape::linear;
   double beta1 = 0;
   double beta2 = 0;
   double epsilon = 0;
   double weight_decay = 0;
-  double clip_norm = 0;  ///< 0: no clipping
+  double momentum = 0;  ///< of sgd
+  bool nesterov = false;
+  double clip_norm = 0;            ///< 0: no clipping
+  std::int64_t maximum_skips = 0;  ///< steps in a row
   bool operator==(const OptimizerConfig&) const = default;
 };
 

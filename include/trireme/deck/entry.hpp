@@ -9,6 +9,9 @@
 
 namespace trireme::deck {
 
+inline constexpr std::int64_t steps_limit =
+    4294967295;  ///< a step is one word of the random counter
+
 /// Builds one entry of the key table; each call says one thing about the key.
 class Entry {
  public:
@@ -113,5 +116,8 @@ class SectionKeys {
   const char* section_;
   S Config::*member_;
 };
+
+/// The entries of [optimizer].
+void optimizer_keys(std::vector<Entry>& out);
 
 }  // namespace trireme::deck

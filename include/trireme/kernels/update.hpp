@@ -10,25 +10,90 @@
 /// instantiated for float and double.
 namespace trireme::kernels {
 
+/// What a run's updates have come to, kept where the updates run so that a step waits for nothing:
+/// elements of a View1<double>, whole numbers all but the first.
+enum UpdateStatus : int {
+  status_norm,            ///< of the last gradient, before clipping
+  status_skipped,         ///< steps without an update since the run's first
+  status_skipped_in_row,  ///< of these, the last ones without an update in between
+  status_skipped_step,    ///< the last of them; 0: none
+  status_skipped_sum,     ///< the first of the sums of squares that was not finite then; −1: none
+  status_size
+};
+
+/// What the update of a step is to do, found once for all arrays: elements of a View1<double>.
+enum UpdateControl : int {
+  control_proceed,           ///< 0: the step is skipped, nothing may change
+  control_clip,              ///< what the gradient is multiplied by
+  control_first_correction,  ///< 1 − beta1^u in update u
+  control_second_correction,
+  control_size
+};
+
+/// control for step `step` ≥ 1 from norm = status[status_norm], which is added up from `sums`: with
+/// a finite norm, clip = min(1, maximum / (norm + 1e-6)) (Pascanu et al. 2013, arXiv 1211.5063,
+/// algorithm 1), 1 where maximum = 0. With one that is not finite the step is skipped and counted
+/// in status; behind `most_skips` in a row all steps are. Skipped steps are no updates: u = step −
+/// status[status_skipped]. control [control_size], status [status_size].
+void plan_update(const Exec& exec, View1<double> control, View1<double> status,
+                 View1<const double> sums, std::int64_t step, double maximum, double beta1,
+                 double beta2, std::int64_t most_skips);
+
+/// gradient[0] = NaN if loss[0] is not finite, so that the gradient's norm tells of it. loss [1].
+template <class Real>
+void mark_non_finite(const Exec& exec, View1<Real> gradient, View1<const double> loss);
+
 struct AdamW {
   double learning_rate = 0;
   double beta1 = 0;
   double beta2 = 0;
   double epsilon = 0;
   double weight_decay = 0;
-  std::int64_t step = 1;  ///< this update's number, from 1: bias correction
 };
 
 /// One step of AdamW (Loshchilov and Hutter 2019, arXiv 1711.05101, algorithm 2; eta folded into
-/// both terms as in PyTorch): with g = clip[0] gradient,
+/// both terms as in PyTorch): with g = clip gradient, in update u,
 ///   weight *= 1 - learning_rate weight_decay;  m += (1 - beta1) (g - m);  v = beta2 v + (1 -
-///   beta2) g^2; weight -= learning_rate / (1 - beta1^step) m / (sqrt(v) / sqrt(1 - beta2^step) +
+///   beta2) g^2; weight -= learning_rate / (1 - beta1^u) m / (sqrt(v) / sqrt(1 - beta2^u) +
 ///   epsilon).
-/// All [n]; clip_coefficient [1].
+/// All [n]; control [control_size].
 template <class Real>
 void adamw_update(const Exec& exec, View1<Real> weight, View1<Real> m, View1<Real> v,
-                  View1<const Real> gradient, const AdamW& adamw,
-                  View1<const double> clip_coefficient);
+                  View1<const Real> gradient, const AdamW& adamw, View1<const double> control);
+
+struct Sgd {
+  double learning_rate = 0;
+  double momentum = 0;
+  bool nesterov = false;
+  double weight_decay = 0;
+};
+
+/// One step of SGD with momentum (Polyak 1964; in Nesterov's form Sutskever et al. 2013), as
+/// torch.optim.SGD: with g = clip gradient + weight_decay weight,
+///   b = momentum b + g;  weight -= learning_rate (nesterov ? g + momentum b : b).
+/// All [n]; b may be empty where momentum = 0. control [control_size].
+template <class Real>
+void sgd_update(const Exec& exec, View1<Real> weight, View1<Real> b, View1<const Real> gradient,
+                const Sgd& sgd, View1<const double> control);
+
+/// The direction of a step of LAMB (You et al. 2020, arXiv 1904.00962, algorithm 2): AdamW's
+/// moments m and v, and
+///   gradient = m / (1 - beta1^u) / (sqrt(v) / sqrt(1 - beta2^u) + epsilon) + weight_decay weight.
+/// All [n]; the gradient is replaced. control [control_size].
+template <class Real>
+void lamb_direction(const Exec& exec, View1<Real> gradient, View1<Real> m, View1<Real> v,
+                    View1<const Real> weight, const AdamW& lamb, View1<const double> control);
+
+/// ratios[a] = |weight| / |direction| of array a, 1 where one of them is 0: from the sums of
+/// squares of the parts of each array, parts [arrays · parts], added in order. ratios [arrays].
+void trust_ratios(const Exec& exec, View1<double> ratios, View1<const double> weight_sums,
+                  View1<const double> direction_sums, std::int64_t parts);
+
+/// weight -= learning_rate ratio[0] direction. weight, direction [n]; ratio [1]; control
+/// [control_size].
+template <class Real>
+void lamb_update(const Exec& exec, View1<Real> weight, View1<const Real> direction,
+                 double learning_rate, View1<const double> ratio, View1<const double> control);
 
 /// Elements that go into one partial sum of squares. Fixed: the norm is part of what no layout may
 /// change.
@@ -57,12 +122,6 @@ void segment_sums(const Exec& exec, View1<double> sums, View1<const double> part
 
 /// root[0] = sqrt(sum of values), in an order fixed by n. root [1], values [n].
 void root_of_sum(const Exec& exec, View1<double> root, View1<const double> values);
-
-/// coefficient[0] = min(1, maximum / (norm[0] + 1e-6)), or 1 where maximum = 0 (no clipping). A
-/// norm that is not finite gives what this arithmetic gives: NaN, or 0. coefficient, norm [1].
-/// Pascanu et al. 2013, arXiv 1211.5063, algorithm 1.
-void clip_coefficient(const Exec& exec, View1<double> coefficient, View1<const double> norm,
-                      double maximum);
 
 /// count[0] += number of infinities and NaNs in x. count [1], x [n].
 template <class Real>

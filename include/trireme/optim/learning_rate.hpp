@@ -6,9 +6,18 @@
 
 namespace trireme::optim {
 
-/// Learning rate of step 1, 2, …: linear warm-up to the peak over `warmup_steps`, then a cosine
-/// down to the minimum at `decay_steps` (Loshchilov & Hutter 2017, without restarts), constant
-/// after.
+/// Learning rate of step 1, 2, …: linear warm-up to the peak over `warmup_steps` = W, then by
+/// `schedule`, with x = (step − W) / (decay_steps − W):
+///   cosine               minimum + (peak − minimum) (1 + cos πx) / 2   (Loshchilov & Hutter 2017)
+///   linear               minimum + (peak − minimum) (1 − x)
+///   constant             peak
+///   inverse_square_root  peak √(max(W, 1) / step), at least the minimum   (Vaswani et al. 2017)
+///   warmup_stable_decay  peak, and over the last `cooldown_steps` before decay_steps down to the
+///                        minimum   (Hu et al. 2024, MiniCPM)
+/// Those that decay stay at the minimum from decay_steps on. With y the part of the cool-down that
+/// is over, the part of peak − minimum that is left of it is 1 − y (linear), (1 + cos πy) / 2
+/// (cosine), 2^(1−y) − 1 (exponential, as in Megatron-LM), or 1 − √y (minus_square_root, Hägele et
+/// al. 2024).
 double learning_rate(const deck::OptimizerConfig& optimizer, std::int64_t step);
 
 }  // namespace trireme::optim

@@ -3,6 +3,7 @@
 #include <trireme/architecture/state.hpp>
 #include <trireme/deck/config.hpp>
 #include <trireme/grid/communicator.hpp>
+#include <trireme/kernels/update.hpp>
 #include <trireme/model/parameters.hpp>
 #include <trireme/tensor/arena.hpp>
 #include <trireme/tensor/named_tensor.hpp>
@@ -13,8 +14,8 @@
 
 namespace trireme::optim {
 
-/// AdamW (Loshchilov & Hutter 2019) over a rank's parameter registry, with clipping by the global
-/// norm. Its state lies in arenas at the registry's offsets.
+/// The deck's update rule (AdamW, SGD or LAMB: docs/optimizers.md) over a rank's parameter
+/// registry, with clipping by the global norm. Its state lies in arenas at the registry's offsets.
 template <class P>
 class Optimizer {
  public:
@@ -22,23 +23,30 @@ class Optimizer {
 
   /// The state of a block of a local array.
   struct State {
-    std::size_t local = 0;  ///< number in the registry
-    NamedTensor<Master> first_moment;
-    NamedTensor<Master> second_moment;
+    std::size_t local = 0;                    ///< number in the registry
+    std::vector<NamedTensor<Master>> arrays;  ///< as architecture::state_arrays names them
   };
 
   /// `model_group`: the ranks that hold one copy of the model among them; `data_group`: its
   /// replicas, each of which holds the state that `placement` says, in arenas of `capacity`
   /// elements. Where that is not all of it, a replica knows the gradients of its own parts alone,
-  /// and updates these. `parameters` and the groups must outlive this.
+  /// and updates these. `architecture`, `parameters` and the groups must outlive
+  /// this.
   Optimizer(const deck::OptimizerConfig& config, const architecture::Architecture& architecture,
             model::Parameters<P>& parameters, grid::Communicator& model_group,
             grid::Communicator& data_group, architecture::StatePlacement placement,
             std::int64_t capacity);
 
   void zero_gradients(const Exec& exec) const;
-  /// Moments of a run's first step.
+  /// State of a run's first step. Waits.
   void zero_state(const Exec& exec) const;
+  /// Goes on behind a step up to which so many were skipped, the last `in_row` of them without an
+  /// update in between. Waits.
+  void set_skips(const Exec& exec, std::int64_t skipped, std::int64_t in_row) const;
+
+  /// Makes the gradient's norm NaN if the loss of the step is not finite, which is known on the
+  /// last stage: called there before the gradients that it marks are summed over the data axis.
+  void mark_loss(const Exec& exec, View1<const double> loss) const;
 
   /// Adds the logits' gradient of tied embeddings to the look-up's where this rank has both, after
   /// both were summed over the data axis.
@@ -51,14 +59,19 @@ class Optimizer {
   void find_norm(const Exec& exec) const;
 
   /// The update of step `step` ≥ 1 with gradients scaled by min(1, clip_norm / norm), with the norm
-  /// last found. Asynchronous.
+  /// last found; nothing but a count if that is not finite. Of the gradients nothing is worth
+  /// anything then. Asynchronous; with LAMB collective as find_norm.
   void step(const Exec& exec, std::int64_t step, double learning_rate) const;
 
   /// The norm last found, before clipping. [1], on the device; the same on all ranks.
   View1<double> gradient_norm() const { return norm_; }
 
-  /// First and second moments of the blocks held here, in order of the registry,
-  /// "optimizer.first_moment.<array>" and "optimizer.second_moment.<array>".
+  /// kernels::UpdateStatus [status_size], on the device; the same on all ranks.
+  View1<double> status() const { return status_; }
+  /// The name of the array of status_skipped_sum.
+  const std::string& array_of_sum(std::int64_t sum) const;
+
+  /// Of the blocks held here, in order of the registry, "optimizer.<state array>.<array>".
   std::vector<State> state() const;
 
   std::int64_t state_bytes() const { return state_.capacity(); }
@@ -66,27 +79,36 @@ class Optimizer {
  private:
   using Entry = typename model::Parameters<P>::Entry;
 
-  NamedTensor<Master> tensor(const char* prefix, View1<Master> all,
-                             const architecture::StateBlock& block) const;
+  NamedTensor<Master> tensor(std::size_t state, const architecture::StateBlock& block) const;
+  kernels::AdamW rule(const Entry& entry, double learning_rate) const;
+  void adamw(const Exec& exec, double learning_rate) const;
+  void sgd(const Exec& exec, double learning_rate) const;
+  void lamb(const Exec& exec, double learning_rate) const;
+  void find_trust_ratios(const Exec& exec) const;
   bool counted(const Entry& entry) const;
-  void lay_out_sums(std::int64_t arrays);
+  void lay_out_sums();
 
   deck::OptimizerConfig config_;
+  const architecture::Architecture& architecture_;
   model::Parameters<P>& parameters_;
   grid::Communicator& model_group_;
   grid::Communicator& data_group_;
   architecture::StatePlacement placement_;
   Arena state_;
   Arena scalars_;
-  View1<Master> first_moment_;
-  View1<Master> second_moment_;
+  std::vector<std::string> names_;     ///< of the state's arrays
+  std::vector<View1<Master>> arrays_;  ///< of the state
   View1<double> partial_;  // [blocks of the arrays that this rank counts] sums of squares, of those
                            // that another replica owns 0
   View1<std::int64_t> block_begins_, block_ends_;  // [those blocks] in the gradient arena
   View1<double> sums_;                             // [arrays · tensor ranks]
   View1<std::int64_t> ends_;                       // [arrays · tensor ranks] of each sum's blocks
-  View1<double> norm_;                             // [1]
-  View1<double> clip_;                             // [1]
+  View1<double> status_;                           // [status_size]
+  View1<double> norm_;                             // [1], of status_
+  View1<double> control_;                          // [control_size]
+  View1<double> lamb_partial_;  // [2 blocks] of weights, then of directions, as partial_
+  View1<double> lamb_sums_;     // [2 · arrays · tensor ranks]
+  View1<double> ratios_;        // [arrays]
 };
 
 }  // namespace trireme::optim

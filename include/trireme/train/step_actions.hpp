@@ -72,6 +72,7 @@ class StepActions final : public Actions {
   void take_input(const Step& step);
   void take_output_gradient(const Step& step);
   void upload(const Step& step);
+  /// What a backward pass calls behind each layer; to be asked for before it is launched.
   typename model::RankModel<P>::LayerDone layer_done(const Step& step);
 
   const deck::Config& config_;

@@ -44,6 +44,7 @@ class Trainer {
   using Clock = std::chrono::steady_clock;
 
   bool is_logged(std::int64_t step) const;
+  void check_skips(const Metrics& metrics);
   void log_step(std::int64_t step);
   void write_timeline();
   std::optional<Evaluation> validate();
@@ -60,6 +61,8 @@ class Trainer {
   std::int64_t first_step_ = 1;
   std::int64_t logged_step_ = 0;
   std::int64_t saved_step_ = 0;
+  Skips skips_;               ///< as of the last logged step
+  bool save_is_due_ = false;  ///< put off until a step is not skipped
   Clock::time_point logged_at_;
   Seconds untimed_ = 0;  ///< waited for checkpoints since the last logged step
 };

@@ -8,6 +8,7 @@
 #include <trireme/plan/memory.hpp>
 #include <trireme/schedule/program.hpp>
 #include <trireme/schedule/timeline.hpp>
+#include <trireme/train/skips.hpp>
 
 #include <cstdint>
 #include <memory>
@@ -20,6 +21,7 @@ namespace trireme::train {
 struct StepResult {
   double loss = 0;           ///< mean over the tokens of the global batch
   double gradient_norm = 0;  ///< before clipping
+  Skips skips;               ///< so far
 };
 
 /// Sums over a token file.

@@ -1,0 +1,245 @@
+#include <trireme/base/check.hpp>
+#include <trireme/kernels/lanes.hpp>
+#include <trireme/kernels/update.hpp>
+#include <trireme/tensor/expect.hpp>
+
+#include <cmath>
+
+namespace trireme::kernels {
+namespace {
+
+KOKKOS_FORCEINLINE_FUNCTION bool is_finite(double x) {
+  const double zero = x - x;  // NaN for infinities and NaNs
+  return zero == zero;
+}
+
+/// Counts a step that is skipped, and finds which sum was the first that is not finite.
+KOKKOS_FORCEINLINE_FUNCTION void skip(double* status, const double* sums, std::int64_t n,
+                                      std::int64_t step) {
+  status[status_skipped] += 1;
+  status[status_skipped_in_row] += 1;
+  status[status_skipped_step] = static_cast<double>(step);
+  status[status_skipped_sum] = -1;
+  for (std::int64_t k = n - 1; k >= 0; --k)
+    if (!is_finite(sums[k])) status[status_skipped_sum] = static_cast<double>(k);
+}
+
+}  // namespace
+
+void plan_update(const Exec& exec, View1<double> control, View1<double> status,
+                 View1<const double> sums, std::int64_t step, double maximum, double beta1,
+                 double beta2, std::int64_t most_skips) {
+  expect_shape(control, "control", {control_size});
+  expect_shape(status, "status", {status_size});
+  check(step >= 1, "update of step ", step, ": steps count from 1");
+  check(maximum >= 0, "clipping norm ", maximum, ", expected 0 (no clipping) or more");
+  check(most_skips >= 1, "at most ", most_skips, " steps skipped in a row, expected 1 or more");
+  const std::int64_t n = extent(sums, 0);
+  for_rows(
+      "kernels/plan_update", exec, 1, KOKKOS_LAMBDA(const Team& team, std::int64_t) {
+        once(team, [&]() {
+          const double norm = status(status_norm);
+          const bool stopped = status(status_skipped_in_row) >= static_cast<double>(most_skips);
+          const bool proceed = is_finite(norm) && !stopped;
+          if (proceed)
+            status(status_skipped_in_row) = 0;
+          else
+            skip(status.data(), sums.data(), n, step);
+          const double ratio = maximum / (norm + 1e-6);
+          const double update = static_cast<double>(step) - status(status_skipped);
+          control(control_proceed) = proceed ? 1.0 : 0.0;
+          control(control_clip) = maximum == 0 || ratio > 1 ? 1.0 : ratio;
+          control(control_first_correction) = 1.0 - math::pow(beta1, update);
+          control(control_second_correction) = 1.0 - math::pow(beta2, update);
+        });
+      });
+}
+
+template <class Real>
+void mark_non_finite(const Exec& exec, View1<Real> gradient, View1<const double> loss) {
+  expect_shape(loss, "loss", {1});
+  for_rows(
+      "kernels/mark_non_finite", exec, 1, KOKKOS_LAMBDA(const Team& team, std::int64_t) {
+        once(team, [&]() {
+          if (!is_finite(loss(0))) gradient(0) = static_cast<Real>(loss(0) - loss(0));
+        });
+      });
+}
+
+template <class Real>
+void adamw_update(const Exec& exec, View1<Real> weight, View1<Real> m, View1<Real> v,
+                  View1<const Real> gradient, const AdamW& adamw, View1<const double> control) {
+  const std::int64_t n = extent(weight, 0);
+  expect_shape(m, "m", {n});
+  expect_shape(v, "v", {n});
+  expect_shape(gradient, "gradient", {n});
+  expect_shape(control, "control", {control_size});
+  const double learning_rate = adamw.learning_rate;
+  const auto keep = static_cast<Real>(1.0 - adamw.learning_rate * adamw.weight_decay);
+  const auto toward_gradient = static_cast<Real>(1.0 - adamw.beta1);
+  const auto beta2 = static_cast<Real>(adamw.beta2);
+  const auto toward_square = static_cast<Real>(1.0 - adamw.beta2);
+  const auto epsilon = static_cast<Real>(adamw.epsilon);
+  for_chunks(
+      "kernels/adamw_update", exec, n,
+      KOKKOS_LAMBDA(const Team& team, std::int64_t first, std::int64_t count) {
+        if (control(control_proceed) == 0) return;
+        const auto clip = static_cast<Real>(control(control_clip));
+        const auto step_size = static_cast<Real>(learning_rate / control(control_first_correction));
+        const auto root_correction =
+            static_cast<Real>(1.0 / math::sqrt(control(control_second_correction)));
+        Real* w_part = weight.data() + first;
+        Real* m_part = m.data() + first;
+        Real* v_part = v.data() + first;
+        const Real* g_part = gradient.data() + first;
+        for_lanes(team, count, [&](std::int64_t i) {
+          const Real g = clip * g_part[i];
+          const Real new_m = m_part[i] + toward_gradient * (g - m_part[i]);
+          const Real new_v = beta2 * v_part[i] + toward_square * g * g;
+          m_part[i] = new_m;
+          v_part[i] = new_v;
+          w_part[i] = keep * w_part[i] -
+                      step_size * (new_m / (math::sqrt(new_v) * root_correction + epsilon));
+        });
+      });
+}
+
+namespace detail {
+
+/// The three forms, so that no lane asks which one it is.
+enum class SgdForm : std::uint8_t { plain, momentum, nesterov };
+
+template <SgdForm form, class Real>
+void sgd_of_form(const Exec& exec, View1<Real> weight, View1<Real> b, View1<const Real> gradient,
+                 const Sgd& sgd, View1<const double> control) {
+  const auto learning_rate = static_cast<Real>(sgd.learning_rate);
+  const auto momentum = static_cast<Real>(sgd.momentum);
+  const auto decay = static_cast<Real>(sgd.weight_decay);
+  for_chunks(
+      "kernels/sgd_update", exec, extent(weight, 0),
+      KOKKOS_LAMBDA(const Team& team, std::int64_t first, std::int64_t count) {
+        if (control(control_proceed) == 0) return;
+        const auto clip = static_cast<Real>(control(control_clip));
+        Real* w_part = weight.data() + first;
+        Real* b_part = form == SgdForm::plain ? nullptr : b.data() + first;
+        const Real* g_part = gradient.data() + first;
+        for_lanes(team, count, [&](std::int64_t i) {
+          const Real g = clip * g_part[i] + decay * w_part[i];
+          Real direction = g;
+          if (form != SgdForm::plain) {
+            const Real new_b = momentum * b_part[i] + g;
+            b_part[i] = new_b;
+            direction = form == SgdForm::nesterov ? g + momentum * new_b : new_b;
+          }
+          w_part[i] -= learning_rate * direction;
+        });
+      });
+}
+
+}  // namespace detail
+
+template <class Real>
+void sgd_update(const Exec& exec, View1<Real> weight, View1<Real> b, View1<const Real> gradient,
+                const Sgd& sgd, View1<const double> control) {
+  const std::int64_t n = extent(weight, 0);
+  if (sgd.momentum != 0) expect_shape(b, "b", {n});
+  expect_shape(gradient, "gradient", {n});
+  expect_shape(control, "control", {control_size});
+  if (sgd.momentum == 0)
+    detail::sgd_of_form<detail::SgdForm::plain>(exec, weight, b, gradient, sgd, control);
+  else if (sgd.nesterov)
+    detail::sgd_of_form<detail::SgdForm::nesterov>(exec, weight, b, gradient, sgd, control);
+  else
+    detail::sgd_of_form<detail::SgdForm::momentum>(exec, weight, b, gradient, sgd, control);
+}
+
+template <class Real>
+void lamb_direction(const Exec& exec, View1<Real> gradient, View1<Real> m, View1<Real> v,
+                    View1<const Real> weight, const AdamW& lamb, View1<const double> control) {
+  const std::int64_t n = extent(gradient, 0);
+  expect_shape(m, "m", {n});
+  expect_shape(v, "v", {n});
+  expect_shape(weight, "weight", {n});
+  expect_shape(control, "control", {control_size});
+  const auto toward_gradient = static_cast<Real>(1.0 - lamb.beta1);
+  const auto beta2 = static_cast<Real>(lamb.beta2);
+  const auto toward_square = static_cast<Real>(1.0 - lamb.beta2);
+  const auto epsilon = static_cast<Real>(lamb.epsilon);
+  const auto decay = static_cast<Real>(lamb.weight_decay);
+  for_chunks(
+      "kernels/lamb_direction", exec, n,
+      KOKKOS_LAMBDA(const Team& team, std::int64_t first, std::int64_t count) {
+        if (control(control_proceed) == 0) return;
+        const auto clip = static_cast<Real>(control(control_clip));
+        const auto correction = static_cast<Real>(1.0 / control(control_first_correction));
+        const auto root_correction =
+            static_cast<Real>(1.0 / math::sqrt(control(control_second_correction)));
+        const Real* w_part = weight.data() + first;
+        Real* m_part = m.data() + first;
+        Real* v_part = v.data() + first;
+        Real* g_part = gradient.data() + first;
+        for_lanes(team, count, [&](std::int64_t i) {
+          const Real g = clip * g_part[i];
+          const Real new_m = m_part[i] + toward_gradient * (g - m_part[i]);
+          const Real new_v = beta2 * v_part[i] + toward_square * g * g;
+          m_part[i] = new_m;
+          v_part[i] = new_v;
+          g_part[i] = correction * new_m / (math::sqrt(new_v) * root_correction + epsilon) +
+                      decay * w_part[i];
+        });
+      });
+}
+
+void trust_ratios(const Exec& exec, View1<double> ratios, View1<const double> weight_sums,
+                  View1<const double> direction_sums, std::int64_t parts) {
+  const std::int64_t arrays = extent(ratios, 0);
+  expect_shape(weight_sums, "weight_sums", {arrays * parts});
+  expect_shape(direction_sums, "direction_sums", {arrays * parts});
+  for_rows(
+      "kernels/trust_ratios", exec, arrays, KOKKOS_LAMBDA(const Team& team, std::int64_t a) {
+        once(team, [&]() {
+          double weight = 0;
+          double direction = 0;
+          for (std::int64_t p = a * parts; p < (a + 1) * parts; ++p) {
+            weight += weight_sums(p);
+            direction += direction_sums(p);
+          }
+          ratios(a) =
+              weight > 0 && direction > 0 ? math::sqrt(weight) / math::sqrt(direction) : 1.0;
+        });
+      });
+}
+
+template <class Real>
+void lamb_update(const Exec& exec, View1<Real> weight, View1<const Real> direction,
+                 double learning_rate, View1<const double> ratio, View1<const double> control) {
+  const std::int64_t n = extent(weight, 0);
+  expect_shape(direction, "direction", {n});
+  expect_shape(ratio, "ratio", {1});
+  expect_shape(control, "control", {control_size});
+  for_chunks(
+      "kernels/lamb_update", exec, n,
+      KOKKOS_LAMBDA(const Team& team, std::int64_t first, std::int64_t count) {
+        if (control(control_proceed) == 0) return;
+        const auto size = static_cast<Real>(learning_rate * ratio(0));
+        Real* w_part = weight.data() + first;
+        const Real* d_part = direction.data() + first;
+        for_lanes(team, count, [&](std::int64_t i) { w_part[i] -= size * d_part[i]; });
+      });
+}
+
+#define TRIREME_INSTANTIATE(Real)                                                           \
+  template void mark_non_finite<Real>(const Exec&, View1<Real>, View1<const double>);       \
+  template void adamw_update<Real>(const Exec&, View1<Real>, View1<Real>, View1<Real>,      \
+                                   View1<const Real>, const AdamW&, View1<const double>);   \
+  template void sgd_update<Real>(const Exec&, View1<Real>, View1<Real>, View1<const Real>,  \
+                                 const Sgd&, View1<const double>);                          \
+  template void lamb_direction<Real>(const Exec&, View1<Real>, View1<Real>, View1<Real>,    \
+                                     View1<const Real>, const AdamW&, View1<const double>); \
+  template void lamb_update<Real>(const Exec&, View1<Real>, View1<const Real>, double,      \
+                                  View1<const double>, View1<const double>);
+TRIREME_INSTANTIATE(float)
+TRIREME_INSTANTIATE(double)
+#undef TRIREME_INSTANTIATE
+
+}  // namespace trireme::kernels

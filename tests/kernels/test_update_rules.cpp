@@ -1,0 +1,186 @@
+#include <trireme/kernels/update.hpp>
+
+#include <support/device_array.hpp>
+#include <support/numbers.hpp>
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+
+namespace trireme::kernels {
+namespace {
+
+using testing::DeviceArray;
+using testing::expect_close;
+using testing::random_numbers;
+
+constexpr double infinity_ = std::numeric_limits<double>::infinity();
+constexpr double nan_ = std::numeric_limits<double>::quiet_NaN();
+
+/// The status of a run and the control of its last step.
+struct Steps {
+  DeviceArray<double> control{control_size};
+  DeviceArray<double> status{std::vector<double>{0, 0, 0, 0, -1}};
+
+  /// Control of a step whose gradient has these squares.
+  std::vector<double> step(std::int64_t number, const std::vector<double>& sums,
+                           double maximum = 1.0, std::int64_t most_skips = 10) {
+    const DeviceArray<double> d_sums(sums);
+    root_of_sum(Exec{}, View1<double>(status.flat().data() + status_norm, 1), d_sums.flat());
+    plan_update(Exec{}, control.flat(), status.flat(), d_sums.flat(), number, maximum, 0.9, 0.95,
+                most_skips);
+    return control.values();
+  }
+};
+
+TEST(PlanUpdate, ClipsOnlyNormsAboveTheMaximum) {
+  const auto clip = [](double norm, double maximum) {
+    return Steps().step(1, {norm * norm}, maximum)[control_clip];
+  };
+  EXPECT_EQ(clip(0.5, 1.0), 1.0);
+  EXPECT_EQ(clip(4.0, 1.0), 1.0 / (4.0 + 1e-6));
+  EXPECT_EQ(clip(4.0, 0.0), 1.0);
+  EXPECT_EQ(clip(0.0, 1.0), 1.0);
+}
+
+TEST(PlanUpdate, SkippedStepsAreCountedAndAreNoUpdates) {
+  Steps run;
+  EXPECT_EQ(run.step(1, {1, 2, 3}),
+            (std::vector<double>{1, 1 / (std::sqrt(6.0) + 1e-6), 1 - 0.9, 1 - 0.95}));
+  EXPECT_EQ(run.step(2, {1, infinity_, nan_})[control_proceed], 0);
+  const auto after_one = run.status.values();
+  EXPECT_EQ(after_one[status_skipped], 1);
+  EXPECT_EQ(after_one[status_skipped_in_row], 1);
+  EXPECT_EQ(after_one[status_skipped_step], 2);
+  EXPECT_EQ(after_one[status_skipped_sum], 1);
+  EXPECT_EQ(run.step(3, {nan_, 1, 1})[control_proceed], 0);
+  EXPECT_EQ(run.status.values()[status_skipped_in_row], 2);
+  EXPECT_EQ(run.status.values()[status_skipped_sum], 0);
+  const auto control = run.step(4, {1, 2, 3});
+  EXPECT_EQ(control[control_proceed], 1);
+  EXPECT_DOUBLE_EQ(control[control_first_correction], 1 - 0.9 * 0.9) << "the second update";
+  EXPECT_DOUBLE_EQ(control[control_second_correction], 1 - 0.95 * 0.95);
+  EXPECT_EQ(run.status.values(), (std::vector<double>{std::sqrt(6.0), 2, 0, 3, 0}));
+}
+
+TEST(PlanUpdate, ASumThatOverflowsNamesNoArray) {
+  Steps run;
+  const double large = std::numeric_limits<double>::max();
+  EXPECT_EQ(run.step(1, {large, large})[control_proceed], 0);
+  EXPECT_EQ(run.status.values()[status_skipped_sum], -1);
+}
+
+TEST(PlanUpdate, BehindTheMostSkipsNoStepIsTakenAnyMore) {
+  Steps run;
+  for (const std::int64_t step : {1, 2, 3})
+    EXPECT_EQ(run.step(step, {nan_}, 1.0, 3)[control_proceed], 0);
+  EXPECT_EQ(run.step(4, {1.0}, 1.0, 3)[control_proceed], 0);
+  EXPECT_EQ(run.status.values()[status_skipped_in_row], 4);
+}
+
+template <class T>
+class Rules : public ::testing::Test {
+ protected:
+  static constexpr double eps = std::numeric_limits<T>::epsilon();
+};
+using Types = ::testing::Types<float, double>;
+TYPED_TEST_SUITE(Rules, Types);
+
+TYPED_TEST(Rules, ALossThatIsNotFiniteMarksTheGradient) {
+  using T = TypeParam;
+  for (const double loss : {3.5, infinity_, -infinity_, nan_}) {
+    const DeviceArray<T> gradient(std::vector<T>{-0.0, 2});
+    mark_non_finite<T>(Exec{}, gradient.flat(),
+                       DeviceArray<double>(std::vector<double>{loss}).flat());
+    const auto values = gradient.values();
+    EXPECT_EQ(std::isnan(values[0]), !std::isfinite(loss)) << loss;
+    if (std::isfinite(loss)) {
+      EXPECT_TRUE(values[0] == 0 && std::signbit(values[0])) << "the bits stay";
+    }
+    EXPECT_EQ(values[1], T(2));
+  }
+}
+
+TYPED_TEST(Rules, ASkippedStepChangesNothing) {
+  using T = TypeParam;
+  constexpr std::int64_t n = 5000;
+  const auto w = random_numbers<T>(n, 1), b = random_numbers<T>(n, 2), v = random_numbers<T>(n, 3);
+  const DeviceArray<T> d_w(w), d_b(b), d_v(v);
+  const DeviceArray<T> gradient(std::vector<T>(n, std::numeric_limits<T>::quiet_NaN()));
+  const DeviceArray<double> control(std::vector<double>{0, nan_, 0.1, 0.1});
+  const DeviceArray<double> one(std::vector<double>{1});
+  const Exec exec;
+  adamw_update<T>(exec, d_w.flat(), d_b.flat(), d_v.flat(), gradient.flat(),
+                  {0.1, 0.9, 0.95, 1e-8, 0.1}, control.flat());
+  for (const double momentum : {0.0, 0.9})
+    sgd_update<T>(exec, d_w.flat(), d_b.flat(), gradient.flat(), {0.1, momentum, momentum > 0, 0.1},
+                  control.flat());
+  lamb_direction<T>(exec, gradient.flat(), d_b.flat(), d_v.flat(), d_w.flat(),
+                    {0.1, 0.9, 0.95, 1e-8, 0.1}, control.flat());
+  lamb_update<T>(exec, d_w.flat(), gradient.flat(), 0.1, one.flat(), control.flat());
+  EXPECT_EQ(d_w.values(), DeviceArray<T>(w).values());
+  EXPECT_EQ(d_b.values(), DeviceArray<T>(b).values());
+  EXPECT_EQ(d_v.values(), DeviceArray<T>(v).values());
+}
+
+/// Three steps of each form against the formulas in double. Numbers are below 1 in size and sums of
+/// at most 4 terms, so that a step rounds each of them by at most 4 eps of 4.
+TYPED_TEST(Rules, SgdMatchesTheFormula) {
+  using T = TypeParam;
+  for (const Sgd& sgd :
+       {Sgd{0.1, 0.0, false, 0.05}, Sgd{0.1, 0.9, false, 0.05}, Sgd{0.1, 0.9, true, 0.0}})
+    for (const std::int64_t n : {1, 13, 128, 10001}) {
+      const auto start = random_numbers<T>(n, 1);
+      std::vector<double> w(start.begin(), start.end()), b(w.size());
+      const DeviceArray<T> d_w(start), d_b(n);
+      const double clip = 0.7;
+      const DeviceArray<double> control(std::vector<double>{1, clip, 1, 1});
+      for (int step = 1; step <= 3; ++step) {
+        const auto gradient = random_numbers<T>(n, static_cast<unsigned>(1 + step));
+        sgd_update<T>(Exec{}, d_w.flat(), sgd.momentum == 0 ? View1<T>() : d_b.flat(),
+                      DeviceArray<T>(gradient).flat(), sgd, control.flat());
+        for (std::size_t i = 0; i < w.size(); ++i) {
+          const double g = clip * gradient[i] + sgd.weight_decay * w[i];
+          b[i] = sgd.momentum * b[i] + g;
+          w[i] -= sgd.learning_rate * (sgd.nesterov ? g + sgd.momentum * b[i] : b[i]);
+        }
+        const double bound = step * 16 * TestFixture::eps;
+        expect_close(d_w.values(), w, [&](std::size_t i) { return bound * (1 + std::abs(w[i])); });
+        if (sgd.momentum != 0)
+          expect_close(d_b.values(), b,
+                       [&](std::size_t i) { return bound * (1 + std::abs(b[i])); });
+      }
+    }
+}
+
+/// A step of LAMB by hand: m = (1 − β1) g, v = (1 − β2) g², so that without epsilon the direction
+/// is sign(g) + decay w, scaled to the weight's norm.
+TYPED_TEST(Rules, LambsFirstStepIsTheSignOfTheGradientOfTheWeightsSize) {
+  using T = TypeParam;
+  const DeviceArray<T> w(std::vector<T>{3, 4}), m(2), v(2), g(std::vector<T>{T(0.25), -8});
+  const AdamW lamb{0.1, 0.9, 0.95, 1e-12, 0.5};
+  const DeviceArray<double> control(std::vector<double>{1, 1, 1 - 0.9, 1 - 0.95});
+  const Exec exec;
+  lamb_direction<T>(exec, g.flat(), m.flat(), v.flat(), w.flat(), lamb, control.flat());
+  const auto direction = g.values();
+  EXPECT_NEAR(direction[0], 1 + 0.5 * 3, 16 * TestFixture::eps);
+  EXPECT_NEAR(direction[1], -1 + 0.5 * 4, 16 * TestFixture::eps);
+  const DeviceArray<double> ratio(1);
+  trust_ratios(exec, ratio.flat(), DeviceArray<double>(std::vector<double>{9, 16}).flat(),
+               DeviceArray<double>(std::vector<double>{6.25, 1}).flat(), 2);
+  EXPECT_DOUBLE_EQ(ratio.values()[0], 5 / std::sqrt(7.25));
+  lamb_update<T>(exec, w.flat(), g.flat(), 0.1, ratio.flat(), control.flat());
+  EXPECT_NEAR(w.values()[0], 3 - 0.1 * 5 / std::sqrt(7.25) * 2.5, 16 * TestFixture::eps);
+  EXPECT_NEAR(w.values()[1], 4 - 0.1 * 5 / std::sqrt(7.25), 16 * TestFixture::eps);
+}
+
+TEST(TrustRatios, AreOneWhereANormIsZero) {
+  const DeviceArray<double> ratios(4, 7.0);
+  trust_ratios(Exec{}, ratios.flat(), DeviceArray<double>(std::vector<double>{0, 4, 0, 36}).flat(),
+               DeviceArray<double>(std::vector<double>{1, 0, 0, 4}).flat(), 1);
+  EXPECT_EQ(ratios.values(), (std::vector<double>{1, 1, 1, 3}));
+}
+
+}  // namespace
+}  // namespace trireme::kernels

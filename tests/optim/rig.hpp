@@ -1,0 +1,99 @@
+#pragma once
+
+#include <trireme/model/rank_model.hpp>
+#include <trireme/optim/optimizer.hpp>
+
+#include "support/small_gpt.hpp"
+
+#include <fstream>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace trireme::testing {
+
+inline deck::OptimizerConfig golden_optimizer() {
+  deck::OptimizerConfig o;
+  o.learning_rate = 2e-2;
+  o.minimum_learning_rate = 2e-3;
+  o.warmup_steps = 5;
+  o.decay_steps = 20;
+  o.beta1 = 0.9;
+  o.beta2 = 0.95;
+  o.epsilon = 1e-8;
+  o.weight_decay = 0.1;
+  o.momentum = 0.9;
+  o.clip_norm = 0.8;
+  o.maximum_skips = 10;
+  return o;
+}
+
+/// The whole model on one rank, driven by hand.
+struct Rig {
+  using P = model::Fp64;
+
+  Rig(std::int64_t micro_batch, bool split_backward,
+      const deck::OptimizerConfig& config = golden_optimizer())
+      : micro(micro_batch),
+        split(split_backward),
+        architecture(architecture::describe(golden_model())),
+        parameters(architecture, architecture::whole_model(architecture), true),
+        self(grid::Communicator::self()),
+        optimizer(config, architecture, parameters, *self, *self,
+                  architecture::whole_state(parameters.local_arrays(), parameters.placement()),
+                  parameters.placement().elements),
+        stage(architecture, parameters, {micro_batch, 1, true, split_backward}) {
+    set_golden_weights(parameters);
+    optimizer.zero_state(exec);
+  }
+
+  /// Loss and gradients of step `step`'s batch, micro-batch by micro-batch.
+  double pass(std::int64_t step) {
+    const auto model = golden_model();
+    stage.zero_loss(exec);
+    optimizer.zero_gradients(exec);
+    for (std::int64_t first = 0; first < golden_batch; first += micro) {
+      set_golden_tokens(stage, step, micro, first);
+      model::MicroContext c;
+      c.first_sample = first;
+      c.sequence = model.sequence;
+      c.loss_scale = 1.0 / static_cast<double>(golden_batch * model.sequence);
+      stage.forward(exec, 0, c);
+      if (split) {
+        stage.backward_input(exec, 0, c);
+        stage.backward_weight(exec, 0, c, [](std::int64_t) {});
+      } else {
+        stage.backward(exec, 0, c, [](std::int64_t) {});
+      }
+    }
+    optimizer.combine_tied_gradients(exec);
+    return value_of(stage.loss()) / static_cast<double>(golden_batch * model.sequence);
+  }
+
+  /// The update of step `step` with this learning rate; returns the norm.
+  double update(std::int64_t step, double rate) {
+    optimizer.find_norm(exec);
+    optimizer.step(exec, step, rate);
+    return value_of(optimizer.gradient_norm());
+  }
+
+  Exec exec;
+  std::int64_t micro;
+  bool split;
+  architecture::Architecture architecture;
+  model::Parameters<P> parameters;
+  std::unique_ptr<grid::Communicator> self;
+  optim::Optimizer<P> optimizer;
+  WholeModel<P> stage;
+};
+
+/// Loss and gradient norm of each step, as a script has written them.
+inline std::vector<std::pair<double, double>> golden_losses(const std::string& path) {
+  std::vector<std::pair<double, double>> losses;
+  std::ifstream in(path);
+  for (double loss = 0, norm = 0; in >> loss >> norm;) losses.emplace_back(loss, norm);
+  return losses;
+}
+
+}  // namespace trireme::testing

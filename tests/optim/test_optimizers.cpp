@@ -1,0 +1,169 @@
+#include <trireme/optim/learning_rate.hpp>
+#include <trireme/plan/memory.hpp>
+
+#include "optim/rig.hpp"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+
+namespace trireme::optim {
+namespace {
+
+using namespace trireme::testing;
+
+const std::string golden = TRIREME_SOURCE_DIR "/tests/golden/";
+
+deck::OptimizerConfig sgd(double momentum, bool nesterov) {
+  auto o = golden_optimizer();
+  o.kind = OptimizerKind::sgd;
+  o.momentum = momentum;
+  o.nesterov = nesterov;
+  o.learning_rate = 0.5;  // tests/golden/sgd_fp64/make.py: the minimum is a tenth of it, too
+  o.minimum_learning_rate = 0.05;
+  return o;
+}
+
+TEST(Sgd, LossesAndNormsOfTwentyStepsEqualPyTorch) {
+  for (const auto& [form, momentum, nesterov] :
+       {std::tuple{"plain", 0.0, false}, {"momentum", 0.9, false}, {"nesterov", 0.9, true}}) {
+    SCOPED_TRACE(form);
+    const auto config = sgd(momentum, nesterov);
+    Rig rig(2, false, config);
+    const auto losses = golden_losses(golden + "sgd_fp64/" + form + ".txt");
+    ASSERT_EQ(losses.size(), 20u);
+    for (std::int64_t step = 1; step <= 20; ++step) {
+      const auto [loss, norm] = losses[static_cast<std::size_t>(step - 1)];
+      EXPECT_NEAR(rig.pass(step), loss, 1e-9 * loss) << "step " << step;
+      EXPECT_NEAR(rig.update(step, learning_rate(config, step)), norm, 1e-9 * norm)
+          << "step " << step;
+    }
+  }
+}
+
+/// LAMB as You et al. 2020 write it down in algorithm 2, array by array in double precision.
+struct NaiveLamb {
+  std::vector<std::vector<double>> m, v;
+
+  void step(const deck::OptimizerConfig& o, double rate, int update, std::size_t array, bool decay,
+            std::vector<double>& w, std::vector<double> g, double clip) {
+    if (m.size() <= array) m.resize(array + 1), v.resize(array + 1);
+    m[array].resize(w.size());
+    v[array].resize(w.size());
+    double weight_norm = 0;
+    double direction_norm = 0;
+    for (std::size_t i = 0; i < w.size(); ++i) {
+      double& mi = m[array][i];
+      double& vi = v[array][i];
+      g[i] *= clip;
+      mi = o.beta1 * mi + (1 - o.beta1) * g[i];
+      vi = o.beta2 * vi + (1 - o.beta2) * g[i] * g[i];
+      const double m_hat = mi / (1 - std::pow(o.beta1, update));
+      const double v_hat = vi / (1 - std::pow(o.beta2, update));
+      g[i] = m_hat / (std::sqrt(v_hat) + o.epsilon) + (decay ? o.weight_decay : 0) * w[i];
+      weight_norm += w[i] * w[i];
+      direction_norm += g[i] * g[i];
+    }
+    const double ratio = weight_norm > 0 && direction_norm > 0
+                             ? std::sqrt(weight_norm) / std::sqrt(direction_norm)
+                             : 1;
+    for (std::size_t i = 0; i < w.size(); ++i) w[i] -= rate * ratio * g[i];
+  }
+};
+
+TEST(Lamb, WeightsOfFiveStepsEqualThoseOfThePapersAlgorithm) {
+  auto config = golden_optimizer();
+  config.kind = OptimizerKind::lamb;
+  Rig rig(2, false, config);
+  NaiveLamb naive;
+  for (int step = 1; step <= 5; ++step) {
+    rig.pass(step);
+    // The reference takes this step from the same weights and gradients.
+    std::vector<std::vector<double>> weights, gradients;
+    double squares = 0;
+    for (const auto& entry : rig.parameters.entries()) {
+      weights.push_back(values_of(entry.weight.data));
+      gradients.push_back(values_of(entry.gradient.data));
+      for (const double g : gradients.back()) squares += g * g;
+    }
+    const double clip = std::min(1.0, config.clip_norm / (std::sqrt(squares) + 1e-6));
+    const double rate = learning_rate(config, step);
+    rig.update(step, rate);
+    for (std::size_t a = 0; a < weights.size(); ++a) {
+      const auto& entry = rig.parameters.entries()[a];
+      naive.step(config, rate, step, a, entry.spec->decay, weights[a], gradients[a], clip);
+      const auto updated = values_of(entry.weight.data);
+      for (std::size_t i = 0; i < updated.size(); ++i)
+        ASSERT_NEAR(updated[i], weights[a][i], 1e-12) << entry.spec->name << ", step " << step;
+    }
+  }
+}
+
+TEST(Optimizer, KindsHaveTheStateThatTheyNeedAndThePlanKnowsIt) {
+  const auto names = [](const deck::OptimizerConfig& config) {
+    const Rig rig(1, false, config);
+    deck::Config deck;
+    deck.model = golden_model();
+    deck.batch.micro = 1;
+    deck.precision.compute = DType::fp64;
+    deck.optimizer = config;
+    const auto planned =
+        plan::training_memory(deck, rig.architecture, rig.parameters.shard(), {.slots = 1});
+    EXPECT_EQ(planned.at(2).bytes, rig.optimizer.state_bytes());
+    std::vector<std::string> found;
+    const auto state = rig.optimizer.state();
+    for (const auto& array : state.back().arrays) found.push_back(array.name);
+    return found;
+  };
+  using Names = std::vector<std::string>;
+  auto lamb = golden_optimizer();
+  lamb.kind = OptimizerKind::lamb;
+  const Names moments{"optimizer.first_moment.final_norm.bias",
+                      "optimizer.second_moment.final_norm.bias"};
+  EXPECT_EQ(names(golden_optimizer()), moments);
+  EXPECT_EQ(names(lamb), moments);
+  EXPECT_EQ(names(sgd(0.9, true)), Names{"optimizer.momentum.final_norm.bias"});
+  EXPECT_EQ(names(sgd(0, false)), Names{});
+}
+
+/// Of every step but those skipped PyTorch's numbers: neither weights nor moments nor the count of
+/// the bias correction have moved.
+TEST(Optimizer, SkippedStepsLeaveNoTrace) {
+  Rig rig(2, false);
+  const auto losses = golden_losses(golden + "gpt_fp64/losses.txt");
+  std::int64_t step = 0;  // of the run
+  for (std::int64_t update = 1; update <= 20; ++update) {
+    for (const double bad : {std::numeric_limits<double>::infinity(), std::nan("")}) {
+      if (update != 3 && update != 8) break;
+      rig.pass(update);
+      const auto& entry = rig.parameters.entry("layers.1.feed_forward.up");
+      auto gradient = values_of(entry.gradient.data);
+      gradient[5] = bad;
+      set_values(entry.gradient.data, gradient);
+      rig.update(++step, 1.0);
+      const auto status = values_of(rig.optimizer.status());
+      EXPECT_EQ(status[kernels::status_skipped_step], static_cast<double>(step));
+      EXPECT_EQ(rig.optimizer.array_of_sum(
+                    static_cast<std::int64_t>(status[kernels::status_skipped_sum])),
+                "layers.1.feed_forward.up");
+    }
+    const auto [loss, norm] = losses[static_cast<std::size_t>(update - 1)];
+    EXPECT_NEAR(rig.pass(update), loss, 1e-9 * loss) << "update " << update;
+    EXPECT_NEAR(rig.update(++step, learning_rate(golden_optimizer(), update)), norm, 1e-9 * norm)
+        << "update " << update;
+  }
+  EXPECT_EQ(values_of(rig.optimizer.status())[kernels::status_skipped], 4);
+}
+
+TEST(Optimizer, ALossThatIsNotFiniteSkipsTheStep) {
+  Rig rig(2, false);
+  rig.pass(1);
+  set_values(rig.stage.loss(), std::vector{std::numeric_limits<double>::infinity()});
+  rig.optimizer.mark_loss(rig.exec, rig.stage.loss());
+  EXPECT_TRUE(std::isnan(rig.update(1, 1.0)));
+  EXPECT_EQ(values_of(rig.optimizer.status())[kernels::status_skipped], 1);
+}
+
+}  // namespace
+}  // namespace trireme::optim
