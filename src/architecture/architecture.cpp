@@ -1,5 +1,6 @@
 #include <trireme/architecture/architecture.hpp>
 #include <trireme/architecture/gpt.hpp>
+#include <trireme/architecture/llama.hpp>
 #include <trireme/base/check.hpp>
 
 namespace trireme::architecture {
@@ -34,6 +35,8 @@ Architecture describe(const deck::ModelConfig& model) {
   switch (model.family) {
     case Family::gpt:
       return {model, gpt_arrays(model)};
+    case Family::llama:
+      return {model, llama_arrays(model)};
   }
   return {};
 }

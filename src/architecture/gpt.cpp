@@ -1,5 +1,5 @@
 #include <trireme/architecture/gpt.hpp>
-
+#include <trireme/architecture/section.hpp>
 #include <trireme/base/text.hpp>
 
 #include <cmath>
@@ -7,32 +7,10 @@
 namespace trireme::architecture {
 namespace {
 
-/// Appends arrays of one place of the model under a common prefix.
-class Section {
- public:
-  Section(std::vector<ArraySpec>& arrays, std::string prefix, std::int64_t layer)
-      : arrays_(arrays), prefix_(std::move(prefix)), layer_(layer) {}
-
-  void matrix(const std::string& name, std::vector<std::int64_t> shape, int split_axis,
-              double deviation, bool follows_previous = false) {
-    arrays_.push_back({prefix_ + name, std::move(shape), split_axis, layer_, Initialisation::normal,
-                       deviation, true, follows_previous});
-  }
-  void vector(const std::string& name, std::vector<std::int64_t> shape, int split_axis,
-              Initialisation init, bool follows_previous = false) {
-    arrays_.push_back(
-        {prefix_ + name, std::move(shape), split_axis, layer_, init, 0, false, follows_previous});
-  }
-  void norm(const std::string& name, std::int64_t hidden) {
-    vector(name + ".gain", {hidden}, -1, Initialisation::ones);
-    vector(name + ".bias", {hidden}, -1, Initialisation::zeros);
-  }
-
- private:
-  std::vector<ArraySpec>& arrays_;
-  std::string prefix_;
-  std::int64_t layer_;
-};
+void add_norm(Section& section, const std::string& name, std::int64_t hidden) {
+  section.vector(name + ".gain", {hidden}, -1, Initialisation::ones);
+  section.vector(name + ".bias", {hidden}, -1, Initialisation::zeros);
+}
 
 void add_layer(std::vector<ArraySpec>& arrays, const deck::ModelConfig& m, std::int64_t layer) {
   const std::int64_t D = m.hidden;
@@ -42,14 +20,14 @@ void add_layer(std::vector<ArraySpec>& arrays, const deck::ModelConfig& m, std::
   const double output_deviation = weight_deviation / std::sqrt(2.0 * static_cast<double>(m.layers));
   const auto zeros = Initialisation::zeros;
   Section s(arrays, text("layers.", layer, "."), layer);
-  s.norm("attention_norm", D);
+  add_norm(s, "attention_norm", D);
   s.matrix("attention.query", {H, K, D}, 0, weight_deviation);
   s.matrix("attention.key_value", {2, H, K, D}, 1, weight_deviation, true);
   s.vector("attention.query_bias", {H, K}, 0, zeros);
   s.vector("attention.key_value_bias", {2, H, K}, 1, zeros, true);
   s.matrix("attention.output", {D, H, K}, 1, output_deviation);
   s.vector("attention.output_bias", {D}, -1, zeros);
-  s.norm("feed_forward_norm", D);
+  add_norm(s, "feed_forward_norm", D);
   s.matrix("feed_forward.up", {F, D}, 0, weight_deviation);
   s.vector("feed_forward.up_bias", {F}, 0, zeros);
   s.matrix("feed_forward.down", {D, F}, 1, output_deviation);
@@ -65,7 +43,7 @@ std::vector<ArraySpec> gpt_arrays(const deck::ModelConfig& m) {
   before.matrix("position", {m.sequence, m.hidden}, -1, weight_deviation);
   for (std::int64_t layer = 0; layer < m.layers; ++layer) add_layer(arrays, m, layer);
   Section after(arrays, "", m.layers);
-  after.norm("final_norm", m.hidden);
+  add_norm(after, "final_norm", m.hidden);
   if (!m.tied_embeddings)
     after.matrix("output.weight", {m.vocabulary, m.hidden}, 0, weight_deviation);
   return arrays;

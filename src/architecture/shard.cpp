@@ -76,7 +76,7 @@ LocalArray slice_of(const Architecture& architecture, const Shard& shard, std::s
   local.extent = spec.shape;
   if (spec.split_axis >= 0) {
     const auto axis = static_cast<std::size_t>(spec.split_axis);
-    const Slice part = shard.part(spec.shape[axis]);
+    const Slice part = shard.part(spec.shape[axis], spec.split_unit);
     local.offset[axis] = part.offset;
     local.extent[axis] = part.extent;
     local.split = true;

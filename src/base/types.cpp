@@ -8,7 +8,7 @@ namespace {
 constexpr std::array<std::string_view, 9> dtype_names{"fp64",  "fp32",   "bf16",   "fp16", "int64",
                                                       "int32", "uint32", "uint16", "uint8"};
 constexpr std::array<Bytes, 9> dtype_bytes{8, 4, 2, 2, 8, 4, 4, 2, 1};
-constexpr std::array<std::string_view, 1> family_names{"gpt"};
+constexpr std::array<std::string_view, 2> family_names{"gpt", "llama"};
 constexpr std::array<std::string_view, 5> schedule_names{"gpipe", "1f1b", "interleaved", "zb-h1",
                                                          "file"};
 constexpr std::array<std::string_view, 3> recompute_names{"none", "selective", "full"};

@@ -72,6 +72,31 @@ class CrossCheck {
     if (valid({"model.hidden", "model.heads"}) && m.hidden % m.heads != 0)
       report(deck_.cite("model", "heads"), " does not divide ", deck_.cite("model", "hidden"),
              "; choose ", choices(divisors(m.hidden), m.heads), " heads");
+    if (valid({"model.family", "model.hidden", "model.heads", "model.key_value_heads"})) family();
+  }
+
+  /// What a family does not have.
+  void family() {
+    const ModelConfig& m = deck_.config.model;
+    switch (m.family) {
+      case Family::gpt:
+        if (m.key_value_heads != m.heads)
+          report(deck_.cite("model", "key_value_heads"), " is not ", deck_.cite("model", "heads"),
+                 ", as ", deck_.cite("model", "family"),
+                 " needs; leave it out, or choose the family llama");
+        return;
+      case Family::llama:
+        if (m.heads % m.key_value_heads != 0)
+          report(deck_.cite("model", "key_value_heads"), " does not divide ",
+                 deck_.cite("model", "heads"), "; choose ",
+                 choices(divisors(m.heads), m.key_value_heads), " key_value_heads");
+        if (m.hidden % m.heads == 0 && m.head_size() % 2 != 0)
+          report(deck_.cite("model", "hidden"), " over ", deck_.cite("model", "heads"),
+                 " are heads of ", m.head_size(),
+                 ", and rotary positions need an even number; choose ",
+                 choices(divisors(m.hidden), m.heads), " heads so that hidden / heads is even");
+        return;
+    }
   }
 
   /// Each key may be large, but not all together: sizes in bytes must fit into 64 bits.
@@ -161,6 +186,7 @@ class CrossCheck {
                " can be cut into; choose a tensor of at most ", size);
     };
     enough("heads", m.heads);
+    if (m.key_value_heads < m.heads) enough("key_value_heads", m.key_value_heads);
     enough("feed_forward", m.feed_forward);
     enough("vocabulary", m.vocabulary);
     const std::int64_t tokens = deck_.config.batch.micro * m.sequence;
@@ -230,8 +256,9 @@ namespace {
 /// The divisors of n that an axis of the model may have: a tensor rank needs a part of everything.
 std::vector<std::int64_t> possible(const Config& config, std::string_view axis, std::int64_t n) {
   const ModelConfig& m = config.model;
-  const std::int64_t most =
-      axis == "tensor" ? std::min(m.heads, m.feed_forward) : stages_limit / config.parallel.chunks;
+  const std::int64_t most = axis == "tensor"
+                                ? std::min({m.heads, m.key_value_heads, m.feed_forward})
+                                : stages_limit / config.parallel.chunks;
   std::vector<std::int64_t> sizes = divisors(n);
   std::erase_if(sizes, [most](std::int64_t size) { return size > most; });
   return sizes;

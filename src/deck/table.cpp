@@ -60,12 +60,17 @@ void model_keys(std::vector<Entry>& out) {
     return model.integer(name, field, help).at_least(1).at_most(size_limit);
   };
   model
-      .choice("family", &ModelConfig::family,
-              "architecture: gpt is a decoder with learned positions, LayerNorm first and GELU")
+      .choice(
+          "family", &ModelConfig::family,
+          "architecture: gpt is a decoder with learned positions, LayerNorm first and GELU; llama "
+          "one with rotary positions, RMSNorm first, SwiGLU and no biases; see docs/models.md")
       .otherwise(Str("gpt"));
   size("layers", &ModelConfig::layers, "transformer blocks").at_most(65536);
   size("hidden", &ModelConfig::hidden, "width of the residual stream; a multiple of heads");
   size("heads", &ModelConfig::heads, "attention heads");
+  size("key_value_heads", &ModelConfig::key_value_heads,
+       "heads of keys and values, a divisor of heads (grouped-query attention; family llama)")
+      .derive([](Config& c) { c.model.key_value_heads = c.model.heads; }, "model.heads");
   size("feed_forward", &ModelConfig::feed_forward, "width inside the feed-forward layer")
       .derive([](Config& c) { c.model.feed_forward = 4 * c.model.hidden; }, "4 · model.hidden")
       .at_most(4 * size_limit);
@@ -83,6 +88,16 @@ void model_keys(std::vector<Entry>& out) {
       .boolean("tied_embeddings", &ModelConfig::tied_embeddings,
                "one array for the input embedding and the output projection")
       .otherwise(true);
+  model
+      .number("norm_epsilon", &ModelConfig::norm_epsilon,
+              "added to the variance, or the mean square, within norms")
+      .above(0)
+      .otherwise(1e-5);
+  model
+      .number("rope_theta", &ModelConfig::rope_theta,
+              "base of the rotary positions' wave lengths (family llama)")
+      .above(0)
+      .otherwise(10000.0);
 }
 
 void parallel_keys(std::vector<Entry>& out) {

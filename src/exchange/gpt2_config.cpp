@@ -122,7 +122,7 @@ std::string gpt2_config_text(const deck::ModelConfig& m, DType dtype,
   json["n_ctx"] = m.sequence;
   json["vocab_size"] = m.vocabulary;
   json["activation_function"] = "gelu_new";
-  json["layer_norm_epsilon"] = architecture::norm_epsilon;
+  json["layer_norm_epsilon"] = m.norm_epsilon;
   json["embd_pdrop"] = m.dropout;
   json["resid_pdrop"] = m.dropout;
   json["attn_pdrop"] = m.dropout;
@@ -162,7 +162,7 @@ Gpt2Config parse_gpt2_config(const std::string& content, const std::string& path
   keys.expect("n_ctx", {m.sequence});
   // Two names of the same function: GELU in its tanh form.
   keys.expect("activation_function", {"gelu_new", "gelu_pytorch_tanh"});
-  keys.expect("layer_norm_epsilon", {architecture::norm_epsilon});
+  keys.expect("layer_norm_epsilon", {deck::ModelConfig{}.norm_epsilon});
   keys.expect("scale_attn_weights", {true});
   keys.expect("scale_attn_by_inverse_layer_idx", {false});
   keys.expect("reorder_and_upcast_attn", {false});
@@ -180,6 +180,8 @@ void expect_same_model(const Gpt2Config& config, const std::string& path, const 
     if (value == deck_value) return;
     lines += text("\n  ", theirs, " = ", value, ", the deck has ", deck.cite("model", ours));
   };
+  if (b.family != a.family)
+    lines += text("\n  model_type = gpt2, the deck has ", deck.cite("model", "family"));
   compare("n_layer", a.layers, "layers", b.layers);
   compare("n_embd", a.hidden, "hidden", b.hidden);
   compare("n_head", a.heads, "heads", b.heads);
@@ -187,6 +189,7 @@ void expect_same_model(const Gpt2Config& config, const std::string& path, const 
   compare("n_positions", a.sequence, "sequence", b.sequence);
   compare("vocab_size", a.vocabulary, "vocabulary", b.vocabulary);
   compare("tie_word_embeddings", a.tied_embeddings, "tied_embeddings", b.tied_embeddings);
+  compare("layer_norm_epsilon", a.norm_epsilon, "norm_epsilon", b.norm_epsilon);
   check_usage(lines.empty(), path, ": is another model than the deck's:", lines,
               "\n`trireme import` without a deck prints the [model] section for a file");
 }

@@ -56,6 +56,50 @@ void gelu_backward(const Exec& exec, View2<T> dh, View2<const T> dg, View2<const
       });
 }
 
+template <class T>
+void swiglu_forward(const Exec& exec, View2<T> g, View2<const T> h) {
+  using Acc = Accumulate<T>;
+  const std::int64_t columns = extent(g, 1);
+  expect_shape(h, "h", {extent(g, 0), 2 * columns});
+  for_rows(
+      "kernels/swiglu_forward", exec, extent(g, 0),
+      KOKKOS_LAMBDA(const Team& team, std::int64_t t) {
+        const T* gate = row_of(h, t);
+        const T* up = gate + columns;
+        T* g_row = row_of(g, t);
+        for_lanes(team, columns, [&](std::int64_t i) {
+          const Acc a = static_cast<Acc>(gate[i]);
+          g_row[i] = static_cast<T>(a / (Acc(1) + fast_exp(-a)) * static_cast<Acc>(up[i]));
+        });
+      });
+}
+
+template <class T>
+void swiglu_backward(const Exec& exec, View2<T> dh, View2<const T> dg, View2<const T> h) {
+  using Acc = Accumulate<T>;
+  const std::int64_t columns = extent(dg, 1);
+  expect_shape(dh, "dh", {extent(dg, 0), 2 * columns});
+  expect_shape(h, "h", {extent(dg, 0), 2 * columns});
+  for_rows(
+      "kernels/swiglu_backward", exec, extent(dg, 0),
+      KOKKOS_LAMBDA(const Team& team, std::int64_t t) {
+        const T* gate = row_of(h, t);
+        const T* up = gate + columns;
+        const T* dg_row = row_of(dg, t);
+        T* dgate = row_of(dh, t);
+        T* dup = dgate + columns;
+        for_lanes(team, columns, [&](std::int64_t i) {
+          // With s = 1 / (1 + e^-a): silu' = s (1 + a (1 - s)).
+          const Acc a = static_cast<Acc>(gate[i]);
+          const Acc b = static_cast<Acc>(up[i]);
+          const Acc d = static_cast<Acc>(dg_row[i]);
+          const Acc s = Acc(1) / (Acc(1) + fast_exp(-a));
+          dgate[i] = static_cast<T>(d * b * (s * (Acc(1) + a * (Acc(1) - s))));
+          dup[i] = static_cast<T>(d * (a * s));
+        });
+      });
+}
+
 namespace {
 
 /// y = keep x / (1 - rate), or y = x where the rate is 0.
@@ -204,6 +248,8 @@ void copy(const Exec& exec, View1<T> y, View1<const T> x) {
 #define TRIREME_INSTANTIATE(T)                                                                     \
   template void gelu_forward<T>(const Exec&, View2<T>, View2<const T>);                            \
   template void gelu_backward<T>(const Exec&, View2<T>, View2<const T>, View2<const T>);           \
+  template void swiglu_forward<T>(const Exec&, View2<T>, View2<const T>);                          \
+  template void swiglu_backward<T>(const Exec&, View2<T>, View2<const T>, View2<const T>);         \
   template void residual_dropout_forward<T>(const Exec&, View2<T>, View2<const T>, View2<const T>, \
                                             const Dropout&);                                       \
   template void dropout_forward<T>(const Exec&, View2<T>, View2<const T>, const Dropout&);         \

@@ -13,7 +13,7 @@ Decoder<P>::Decoder(const architecture::Architecture& architecture, const Parame
       embedding_(parameters, model_, axis_),
       head_(parameters, model_, axis_) {
   for (std::int64_t layer = 0; layer < model_.layers; ++layer)
-    blocks_.emplace_back(parameters, model_, axis_, layer);
+    layers_.push_back(make_layer(parameters, model_, axis_, layer, Recompute::none));
   Arena plan;
   cut(plan);
   memory_ = Arena("key/value cache", plan.used());
@@ -24,15 +24,15 @@ template <class P>
 void Decoder<P>::cut(Arena& arena) {
   keys_.clear();
   values_.clear();
+  const architecture::LocalSizes one_token =  // rows of one pass: T = B
+      architecture::local_sizes(model_, shard_, rows_, 1, false);
   for (std::int64_t layer = 0; layer < model_.layers; ++layer) {
-    keys_.push_back(arena.take<T>(rows_, model_.sequence, model_.hidden));
-    values_.push_back(arena.take<T>(rows_, model_.sequence, model_.hidden));
+    keys_.push_back(arena.take<T>(rows_, model_.sequence, one_token.groups()));
+    values_.push_back(arena.take<T>(rows_, model_.sequence, one_token.groups()));
   }
   tokens_ = arena.take<std::int32_t>(rows_);
   logits_ = arena.take<T>(rows_, model_.vocabulary);
-  const architecture::LocalSizes one_token =  // rows of one pass: T = B
-      architecture::local_sizes(model_, shard_, rows_, 1, false);
-  row_ = Block<P>::cut_saved(arena, one_token);
+  row_ = Layer<P>::cut_saved(arena, one_token);
   head_row_ = Head<P>::cut_saved(arena, one_token);
 }
 
@@ -40,8 +40,8 @@ template <class P>
 void Decoder<P>::step(const Exec& exec, bool with_logits) {
   check(position_ < model_.sequence, "the key/value cache is full: ", position_, " positions");
   embedding_.decode(exec, row_.x, tokens_, position_);
-  for (std::size_t l = 0; l < blocks_.size(); ++l)
-    blocks_[l].decode(exec, row_.x, keys_[l], values_[l], position_, row_);
+  for (std::size_t l = 0; l < layers_.size(); ++l)
+    layers_[l]->decode(exec, row_.x, keys_[l], values_[l], position_, row_);
   if (with_logits) head_.logits(exec, logits_, row_.x, head_row_);
   ++position_;
 }

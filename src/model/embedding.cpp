@@ -10,8 +10,9 @@ Embedding<P>::Embedding(const Parameters<P>& parameters, const deck::ModelConfig
   const layout::Slice ids = parameters.shard().part(m.vocabulary);
   first_id_ = ids.offset;
   token_ = parameters.weight("embedding.token", ids.extent, m.hidden);
-  position_ = parameters.weight("embedding.position", m.sequence, m.hidden);
   dtoken_ = parameters.gradient("embedding.token", ids.extent, m.hidden);
+  if (!parameters.holds("embedding.position")) return;
+  position_ = parameters.weight("embedding.position", m.sequence, m.hidden);
   dposition_ = parameters.gradient("embedding.position", m.sequence, m.hidden);
 }
 
@@ -21,7 +22,7 @@ void Embedding<P>::forward(const Exec& exec, View2<T> x, View2<T> all,
   const std::int64_t first_row = axis_.rows().offset;
   kernels::embedding_lookup<T>(exec, axis_.partial(all, x), tokens, token_, first_id_);
   axis_.reduce(exec, x, all, "embedding, forward");
-  kernels::add_positions<T>(exec, x, position_, sequence_, first_row);
+  if (has_positions()) kernels::add_positions<T>(exec, x, position_, sequence_, first_row);
   if (c.dropout > 0) kernels::dropout_forward<T>(exec, x, x, c.dropout_site(0, first_row));
 }
 
@@ -30,7 +31,7 @@ void Embedding<P>::backward_weight(const Exec& exec, View2<T> dx, View2<T> all,
                                    View1<const std::int32_t> tokens, const MicroContext& c) const {
   const std::int64_t first_row = axis_.rows().offset;
   if (c.dropout > 0) kernels::dropout_backward<T>(exec, dx, dx, c.dropout_site(0, first_row));
-  kernels::positions_backward<T>(exec, dposition_, dx, sequence_, first_row);
+  if (has_positions()) kernels::positions_backward<T>(exec, dposition_, dx, sequence_, first_row);
   kernels::embedding_lookup_backward<T>(
       exec, dtoken_, axis_.gather(exec, all, dx, "embedding, backward"), tokens, first_id_);
 }
@@ -38,9 +39,10 @@ void Embedding<P>::backward_weight(const Exec& exec, View2<T> dx, View2<T> all,
 template <class P>
 void Embedding<P>::decode(const Exec& exec, View2<T> x, View1<const std::int32_t> tokens,
                           std::int64_t position) const {
+  kernels::embedding_lookup<T>(exec, x, tokens, token_, first_id_);
+  if (!has_positions()) return;
   const View2<const T> at(position_.data() + position * extent(position_, 1), 1,
                           position_.extent(1));
-  kernels::embedding_lookup<T>(exec, x, tokens, token_, first_id_);
   kernels::add_positions<T>(exec, x, at, 1, 0);
 }
 

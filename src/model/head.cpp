@@ -12,13 +12,25 @@ View1<T> rows(View1<T> x, std::int64_t first, std::int64_t count) {
   return View1<T>(x.data() + first, static_cast<std::size_t>(count));
 }
 
+template <class P>
+std::variant<LayerNorm<P>, RmsNorm<P>> final_norm(const Parameters<P>& parameters,
+                                                  const deck::ModelConfig& m) {
+  switch (m.family) {
+    case Family::gpt:
+      break;
+    case Family::llama:
+      return RmsNorm<P>(parameters, "final_norm", m);
+  }
+  return LayerNorm<P>(parameters, "final_norm", m);
+}
+
 }  // namespace
 
 template <class P>
 Head<P>::Head(const Parameters<P>& parameters, const deck::ModelConfig& m, const TensorAxis& axis)
     : axis_(axis),
       first_id_(parameters.shard().part(m.vocabulary).offset),
-      norm_(parameters, "final_norm", m.hidden) {
+      norm_(final_norm(parameters, m)) {
   const std::int64_t ids = parameters.shard().part(m.vocabulary).extent;
   const std::string table = m.tied_embeddings ? "embedding.token" : "output.weight";
   table_ = parameters.weight(table, ids, m.hidden);
@@ -31,7 +43,7 @@ auto Head<P>::cut_saved(Arena& arena, const architecture::LocalSizes& n) -> Save
   Saved s;
   s.x = arena.take<T>(n.rows, n.hidden);
   s.dy = arena.take<T>(n.rows, n.hidden);
-  s.norm = Norm<P>::Saved::cut(arena, n.rows);
+  s.norm = NormSaved<P>::cut(arena, n);
   return s;
 }
 
@@ -44,6 +56,12 @@ auto Head<P>::cut_scratch(Arena& arena, const architecture::LocalSizes& n, int t
   s.statistics = arena.take<double>(tensor_size * n.logit_block * 3);
   s.merged = arena.take<double>(n.logit_block * 3);
   return s;
+}
+
+template <class P>
+void Head<P>::normalise(const Exec& exec, View2<T> y, const NormSaved<P>& saved,
+                        View2<const T> x) const {
+  std::visit([&](const auto& norm) { norm.forward(exec, y, saved, x); }, norm_);
 }
 
 template <class P>
@@ -67,7 +85,7 @@ void Head<P>::forward(const Exec& exec, View1<double> loss, const Saved& s, View
                       const MicroContext& c) const {
   const std::int64_t tokens = axis_.tokens();
   const std::int64_t block = extent(scratch.logits, 0);
-  norm_.forward(exec, s.dy, s.norm, s.x);
+  normalise(exec, s.dy, s.norm, s.x);
   const View2<T> y_all = axis_.gather(exec, all, s.dy, "logits, forward");
   for (std::int64_t first = 0; first < tokens; first += block) {
     const std::int64_t n = std::min(block, tokens - first);
@@ -90,7 +108,7 @@ void Head<P>::evaluate(const Exec& exec, View1<double> loss, const Saved& s, Vie
                        const Scratch& scratch, View1<const std::int32_t> targets,
                        std::int64_t tokens) const {
   const std::int64_t block = extent(scratch.logits, 0);
-  norm_.forward(exec, s.dy, s.norm, s.x);
+  normalise(exec, s.dy, s.norm, s.x);
   const View2<T> y_all = axis_.gather(exec, all, s.dy, "logits, forward");
   for (std::int64_t first = 0; first < tokens; first += block) {
     const std::int64_t n = std::min(block, tokens - first);
@@ -104,17 +122,18 @@ void Head<P>::evaluate(const Exec& exec, View1<double> loss, const Saved& s, Vie
 
 template <class P>
 void Head<P>::backward_input(const Exec& exec, View2<T> dx, const Saved& s) const {
-  norm_.backward_input(exec, dx, s.dy, s.norm, s.x, false);
+  std::visit([&](const auto& norm) { norm.backward_input(exec, dx, s.dy, s.norm, s.x, false); },
+             norm_);
 }
 
 template <class P>
 void Head<P>::backward_weight(const Exec& exec, const Saved& s) const {
-  norm_.backward_weight(exec, s.dy, s.norm, s.x);
+  std::visit([&](const auto& norm) { norm.backward_weight(exec, s.dy, s.norm, s.x); }, norm_);
 }
 
 template <class P>
 void Head<P>::logits(const Exec& exec, View2<T> logits, View2<const T> x, const Saved& s) const {
-  norm_.forward(exec, s.dy, s.norm, x);
+  normalise(exec, s.dy, s.norm, x);
   kernels::linear_forward<T>(exec, logits, s.dy, table_, View1<const T>());
 }
 

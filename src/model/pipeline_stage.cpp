@@ -16,33 +16,33 @@ template <class P>
 PipelineStage<P>::PipelineStage(const architecture::Architecture& architecture,
                                 const Parameters<P>& parameters, const TensorAxis& axis,
                                 Stage number, Recompute recompute)
-    : sequence_(architecture.model.sequence), layers_(architecture.model.layers) {
+    : sequence_(architecture.model.sequence), layer_count_(architecture.model.layers) {
   const architecture::Shard& shard = parameters.shard();
   const deck::ModelConfig& model = architecture.model;
   if (number == 0) embedding_.emplace(parameters, model, axis);
   const layout::Slice layers = shard.stage_layers.at(static_cast<std::size_t>(number));
   for (std::int64_t layer = layers.offset; layer < layers.end(); ++layer)
-    blocks_.emplace_back(parameters, model, axis, layer, recompute);
+    layers_.push_back(make_layer(parameters, model, axis, layer, recompute));
   if (number == shard.last_stage()) head_.emplace(parameters, model, axis);
 }
 
 template <class P>
 auto PipelineStage<P>::cut_slot(Arena& arena, const architecture::LocalSizes& n,
                                 const SlotShape& shape,
-                                const typename Block<P>::Saved& shared) const -> Slot {
+                                const typename Layer<P>::Saved& shared) const -> Slot {
   Slot slot;
   if (embedding_) slot.tokens = arena.take<std::int32_t>(n.tokens);
   if (head_) slot.targets = arena.take<std::int32_t>(n.tokens);
-  if (blocks_.empty() && !head_) slot.x = arena.take<T>(n.rows, n.hidden);
+  if (layers_.empty() && !head_) slot.x = arena.take<T>(n.rows, n.hidden);
   // Evaluation needs one layer at a time: all layers share the first one's memory.
-  for (std::size_t l = 0; l < blocks_.size(); ++l)
+  for (std::size_t l = 0; l < layers_.size(); ++l)
     slot.layers.push_back(l == 0 || shape.training
-                              ? Block<P>::cut_saved(arena, n, shape.recompute, shared)
+                              ? Layer<P>::cut_saved(arena, n, shape.recompute, shared)
                               : slot.layers.front());
   if (head_) slot.head = Head<P>::cut_saved(arena, n);
   if (!shape.split_backward) return slot;
-  for (std::size_t l = 0; l < blocks_.size(); ++l)
-    slot.work.push_back(Block<P>::cut_work(arena, n));
+  for (std::size_t l = 0; l < layers_.size(); ++l)
+    slot.work.push_back(Layer<P>::cut_work(arena, n));
   if (embedding_) slot.dx = arena.take<T>(n.rows, n.hidden);
   return slot;
 }
@@ -64,12 +64,13 @@ template <class P>
 void PipelineStage<P>::forward_layers(const Exec& exec, View2<T> output, const Slot& slot,
                                       const Scratch& scratch, const MicroContext& context,
                                       const Between& between) const {
-  if (embedding_) embedding_->forward(exec, input(slot), scratch.block.all, slot.tokens, context);
-  for (std::size_t l = 0; l < blocks_.size(); ++l) {
-    blocks_[l].forward(exec, layer_output(slot, l, output), slot.layers[l], scratch.block, context);
+  if (embedding_) embedding_->forward(exec, input(slot), scratch.layer.all, slot.tokens, context);
+  for (std::size_t l = 0; l < layers_.size(); ++l) {
+    layers_[l]->forward(exec, layer_output(slot, l, output), slot.layers[l], scratch.layer,
+                        context);
     if (between) between();
   }
-  if (blocks_.empty() && !head_) copy_rows(exec, output, slot.x);
+  if (layers_.empty() && !head_) copy_rows(exec, output, slot.x);
 }
 
 template <class P>
@@ -78,7 +79,7 @@ void PipelineStage<P>::forward(const Exec& exec, View2<T> output, const Slot& sl
                                const Between& between) const {
   forward_layers(exec, output, slot, scratch, context, between);
   if (head_)
-    head_->forward(exec, scratch.loss, slot.head, scratch.block.all, scratch.head, slot.targets,
+    head_->forward(exec, scratch.loss, slot.head, scratch.layer.all, scratch.head, slot.targets,
                    context);
 }
 
@@ -90,7 +91,7 @@ void PipelineStage<P>::evaluate(const Exec& exec, View2<T> output, const Slot& s
   plain.dropout = 0;
   forward_layers(exec, output, slot, scratch, plain, between);
   if (head_)
-    head_->evaluate(exec, scratch.loss, slot.head, scratch.block.all, scratch.head, slot.targets,
+    head_->evaluate(exec, scratch.loss, slot.head, scratch.layer.all, scratch.head, slot.targets,
                     samples * sequence_);
 }
 
@@ -101,16 +102,16 @@ void PipelineStage<P>::backward(const Exec& exec, View2<T> dx, const Slot& slot,
   if (head_) {
     head_->backward_input(exec, dx, slot.head);
     head_->backward_weight(exec, slot.head);
-    done(layers_);
+    done(layer_count_);
   }
-  for (std::size_t l = blocks_.size(); l-- > 0;) {
-    blocks_[l].forward_again(exec, slot.layers[l], scratch.block, context);
-    blocks_[l].backward_input(exec, dx, scratch.work, scratch.block, slot.layers[l], context);
-    blocks_[l].backward_weight(exec, scratch.work, scratch.block, slot.layers[l]);
-    done(blocks_[l].layer());
+  for (std::size_t l = layers_.size(); l-- > 0;) {
+    layers_[l]->forward_again(exec, slot.layers[l], scratch.layer, context);
+    layers_[l]->backward_input(exec, dx, scratch.work, scratch.layer, slot.layers[l], context);
+    layers_[l]->backward_weight(exec, scratch.work, scratch.layer, slot.layers[l]);
+    done(layers_[l]->layer());
   }
   if (embedding_) {
-    embedding_->backward_weight(exec, dx, scratch.block.all, slot.tokens, context);
+    embedding_->backward_weight(exec, dx, scratch.layer.all, slot.tokens, context);
     done(-1);
   }
 }
@@ -120,9 +121,9 @@ void PipelineStage<P>::backward_input(const Exec& exec, View2<T> dx, const Slot&
                                       const Scratch& scratch, const MicroContext& context,
                                       const Between& between) const {
   if (head_) head_->backward_input(exec, dx, slot.head);
-  for (std::size_t l = blocks_.size(); l-- > 0;) {
-    blocks_[l].forward_again(exec, slot.layers[l], scratch.block, context);
-    blocks_[l].backward_input(exec, dx, slot.work[l], scratch.block, slot.layers[l], context);
+  for (std::size_t l = layers_.size(); l-- > 0;) {
+    layers_[l]->forward_again(exec, slot.layers[l], scratch.layer, context);
+    layers_[l]->backward_input(exec, dx, slot.work[l], scratch.layer, slot.layers[l], context);
     if (between) between();
   }
 }
@@ -132,15 +133,15 @@ void PipelineStage<P>::backward_weight(const Exec& exec, const Slot& slot, const
                                        const MicroContext& context, const LayerDone& done) const {
   if (head_) {
     head_->backward_weight(exec, slot.head);
-    done(layers_);
+    done(layer_count_);
   }
-  for (std::size_t l = blocks_.size(); l-- > 0;) {
-    blocks_[l].forward_again(exec, slot.layers[l], scratch.block, context);
-    blocks_[l].backward_weight(exec, slot.work[l], scratch.block, slot.layers[l]);
-    done(blocks_[l].layer());
+  for (std::size_t l = layers_.size(); l-- > 0;) {
+    layers_[l]->forward_again(exec, slot.layers[l], scratch.layer, context);
+    layers_[l]->backward_weight(exec, slot.work[l], scratch.layer, slot.layers[l]);
+    done(layers_[l]->layer());
   }
   if (embedding_) {
-    embedding_->backward_weight(exec, slot.dx, scratch.block.all, slot.tokens, context);
+    embedding_->backward_weight(exec, slot.dx, scratch.layer.all, slot.tokens, context);
     done(-1);
   }
 }

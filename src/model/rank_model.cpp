@@ -52,12 +52,12 @@ void RankModel<P>::cut_scratch(Arena& arena) {
   scratch_ = {};
   scratch_.loss = arena.take<double>(1);
   if (shard_.has_head()) scratch_.head = Head<P>::cut_scratch(arena, sizes_, tensor_size_);
-  scratch_.block = Block<P>::cut_scratch(arena, sizes_, shape_.training);
-  scratch_.shared = Block<P>::cut_shared(arena, sizes_, shape_.recompute);
+  scratch_.layer = Layer<P>::cut_scratch(arena, sizes_, shape_.training);
+  scratch_.shared = Layer<P>::cut_shared(arena, sizes_, shape_.recompute);
   output_ = arena.take<T>(sizes_.rows, sizes_.hidden);
   if (!shape_.training) return;
   dx_ = arena.take<T>(sizes_.rows, sizes_.hidden);
-  if (!shape_.split_backward) scratch_.work = Block<P>::cut_work(arena, sizes_);
+  if (!shape_.split_backward) scratch_.work = Layer<P>::cut_work(arena, sizes_);
 }
 
 template <class P>

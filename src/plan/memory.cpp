@@ -20,19 +20,22 @@ class Activations {
  public:
   Activations(const LocalSizes& sizes, Recompute recompute) : s_(sizes), recompute_(recompute) {}
 
-  Bytes residual() const { return up(s_.rows * s_.hidden * s_.element); }              // [R, D]
-  Bytes qkv() const { return up(s_.tokens * 3 * width() * s_.element); }               // [T, 3hK]
-  Bytes attention() const { return up(s_.tokens * width() * s_.element); }             // [T, hK]
+  Bytes residual() const { return up(s_.rows * s_.hidden * s_.element); }          // [R, D]
+  Bytes qkv() const { return up(s_.tokens * s_.query_key_value() * s_.element); }  // [T, ...]
+  Bytes attention() const { return up(s_.tokens * s_.attention() * s_.element); }  // [T, hK]
+  Bytes inner() const { return up(s_.tokens * s_.inner * s_.element); }            // [T, f or 2f]
   Bytes feed_forward() const { return up(s_.tokens * s_.feed_forward * s_.element); }  // [T, f]
   Bytes head_statistics() const {                                                      // [B, h, S]
     return up(s_.micro * s_.heads * s_.sequence * s_.accumulate);
   }
-  Bytes norm_statistics() const { return 2 * up(s_.rows * s_.accumulate); }  // 2 × [R]
+  Bytes norm_statistics() const {  // 1 or 2 × [R]
+    return s_.norm_statistics * up(s_.rows * s_.accumulate);
+  }
   Bytes gathered() const { return up(s_.tokens * s_.hidden * s_.element); }  // [T, D]
 
   /// x, y1, x1, y2; qkv, o; h, g; log-sum-exp and two norms' statistics.
   Bytes whole_layer() const {
-    return 4 * residual() + qkv() + attention() + 2 * feed_forward() + head_statistics() +
+    return 4 * residual() + qkv() + attention() + inner() + feed_forward() + head_statistics() +
            2 * norm_statistics();
   }
   Bytes saved_layer() const {
@@ -59,7 +62,7 @@ class Activations {
     return 0;
   }
   /// Gradients at the matrix products' outputs: dz2, dz1; dy2, dy1; dh; dqkv.
-  Bytes work_layer() const { return 2 * gathered() + 2 * residual() + feed_forward() + qkv(); }
+  Bytes work_layer() const { return 2 * gathered() + 2 * residual() + inner() + qkv(); }
 
   /// Everything that one slot keeps of a stage.
   Bytes slot(std::int64_t layers, bool embedding, bool head, bool splits_backward) const {
@@ -81,8 +84,6 @@ class Activations {
   }
 
  private:
-  std::int64_t width() const { return s_.heads * s_.head_size; }
-
   const LocalSizes& s_;
   Recompute recompute_;
 };
@@ -92,8 +93,10 @@ Bytes scratch(const LocalSizes& sizes, const Activations& a, const architecture:
   Bytes bytes = line;  // the loss
   if (shard.has_head()) bytes += a.head_scratch(shard.tensor_size);
   if (sizes.cuts_tokens) bytes += a.gathered();
-  bytes += a.attention() + a.head_statistics();  // within attention's backward pass
-  bytes += 2 * a.residual();                     // output and dx
+  // The gradient of attention's output or, where there is a gate, of the feed-forward's inside.
+  bytes += sizes.gated() ? std::max(a.attention(), a.feed_forward()) : a.attention();
+  bytes += a.head_statistics();  // within attention's backward pass
+  bytes += 2 * a.residual();     // output and dx
   bytes += a.shared_layer();
   if (!splits_backward) bytes += a.work_layer();
   return bytes;

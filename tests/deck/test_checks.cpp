@@ -83,6 +83,24 @@ TEST(Checks, ATensorAxisNeedsAPartOfEverythingItCuts) {
                   "line) can be cut into; choose a tensor of at most 4");
 }
 
+TEST(Checks, GroupsOfHeadsAreLlamasAndWhole) {
+  expect_contains(mistakes_of(example, {"model.key_value_heads=2"}),
+                  "[model] key_value_heads = 2 (command line) is not [model] heads = 4 (a.toml:4), "
+                  "as [model] family = \"gpt\" (default) needs; leave it out, or choose the family "
+                  "llama");
+  expect_contains(
+      mistakes_of(example, {"model.family=llama", "model.key_value_heads=3"}),
+      "[model] key_value_heads = 3 (command line) does not divide [model] heads = 4 (a.toml:4); "
+      "choose 1, 2 or 4 key_value_heads");
+  expect_contains(
+      mistakes_of(example, {"model.family=llama", "model.key_value_heads=2", "parallel.tensor=3"}),
+      "[parallel] tensor = 3 (command line) is more than [model] key_value_heads = 2 "
+      "(command line) can be cut into; choose a tensor of at most 2");
+  expect_contains(mistakes_of(example, {"model.family=llama", "model.heads=8"}),
+                  "are heads of 5, and rotary positions need an even number");
+  EXPECT_EQ(parse_deck(example, "a.toml", {"model.family=llama"}).config.model.key_value_heads, 4);
+}
+
 TEST(Checks, ChunksAndProgramsGoWithTheirSchedules) {
   expect_contains(
       mistakes_of(example, {"parallel.schedule=interleaved"}),

@@ -128,7 +128,8 @@ TEST(Deck, ResolvedDeckReadsBackToTheSameConfig) {
     ModelConfig& m = deck.config.model;
     for (auto* size : {&m.layers, &m.heads, &m.feed_forward, &m.sequence, &deck.config.batch.micro})
       *size = *size % 500 + 1;  // so that their product can be counted
-    m.hidden = m.heads * (m.hidden % 5 + 1);
+    m.hidden = 2 * m.heads * (m.hidden % 5 + 1);
+    m.key_value_heads = m.heads;
     deck.config.batch.global = deck.config.batch.micro;
     deck.config.optimizer.minimum_learning_rate = deck.config.optimizer.learning_rate / 3;
     deck.config.optimizer.warmup_steps = deck.config.optimizer.decay_steps / 2;

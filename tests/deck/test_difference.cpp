@@ -19,7 +19,7 @@ TEST(Difference, NamesBothValuesAndThePlaceOfTheCurrentOne) {
   const Deck current = parse_deck(replaced(example, "heads = 4", "heads = 5"), "a.toml",
                                   {"data.train=other.h5", "run.steps=7"});
   const auto found = differences(stored, current);
-  ASSERT_EQ(found.size(), 4u) << "decay_steps follows steps";
+  ASSERT_EQ(found.size(), 5u) << "decay_steps follows steps, key_value_heads heads";
   const auto expect = [&](std::size_t i, const std::string& name, const std::string& before,
                           const std::string& now, const std::string& place) {
     EXPECT_EQ(found[i].full_name(), name);
@@ -29,8 +29,9 @@ TEST(Difference, NamesBothValuesAndThePlaceOfTheCurrentOne) {
   };
   expect(0, "run.steps", "100", "7", "command line");
   expect(1, "model.heads", "4", "5", "a.toml:4");
-  expect(2, "optimizer.decay_steps", "100", "7", "default");
-  expect(3, "data.train", "\"data/corpus.h5\"", "\"other.h5\"", "command line");
+  expect(2, "model.key_value_heads", "4", "5", "default");
+  expect(3, "optimizer.decay_steps", "100", "7", "default");
+  expect(4, "data.train", "\"data/corpus.h5\"", "\"other.h5\"", "command line");
 }
 
 TEST(Difference, IsFoundForEveryKeyOfTheTable) {

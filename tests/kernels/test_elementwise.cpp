@@ -90,6 +90,69 @@ TYPED_TEST(Elementwise, GeluBackwardMatchesFiniteDifferences) {
     }
 }
 
+TYPED_TEST(Elementwise, SwigluMatchesReference) {
+  using T = TypeParam;
+  for (const std::int64_t t : sizes)
+    for (const std::int64_t f : sizes) {
+      const auto h = random_numbers<T>(t * 2 * f, 1, 2.0);
+      const DeviceArray<T> d_h(h);
+      const DeviceArray<T> g(t * f);
+      swiglu_forward<T>(Exec{}, g.matrix(t, f), d_h.matrix(t, 2 * f));
+      std::vector<double> expected;
+      for (std::int64_t i = 0; i < t * f; ++i) {
+        const auto at = static_cast<std::size_t>(i / f * 2 * f + i % f);
+        expected.push_back(reference::swiglu(h[at], h[at + static_cast<std::size_t>(f)]));
+      }
+      // exp: 1.1 ulp; then a sum, a quotient, a product and the store.
+      expect_close(g.values(), expected,
+                   [&](std::size_t i) { return 6 * TestFixture::eps * std::abs(expected[i]); });
+    }
+}
+
+TYPED_TEST(Elementwise, SwigluOfLargeGatesIsTheOtherPartOrZero) {
+  using T = TypeParam;
+  const DeviceArray<T> h(std::vector<T>{T(1000), T(-1000), T(0), T(3), T(5), T(7)});
+  const DeviceArray<T> g(3);
+  const DeviceArray<T> dg(3, T(1));
+  const DeviceArray<T> dh(6, T(9));
+  swiglu_forward<T>(Exec{}, g.matrix(1, 3), h.matrix(1, 6));
+  swiglu_backward<T>(Exec{}, dh.matrix(1, 6), dg.matrix(1, 3), h.matrix(1, 6));
+  EXPECT_EQ(g.values(), (std::vector<T>{T(3000), T(0), T(0)}));
+  EXPECT_EQ(dh.values(), (std::vector<T>{T(3), T(0), T(3.5), T(1000), T(0), T(0)}));
+}
+
+TYPED_TEST(Elementwise, SwigluBackwardMatchesFiniteDifferences) {
+  using T = TypeParam;
+  for (const std::int64_t t : sizes)
+    for (const std::int64_t f : sizes) {
+      const auto h = random_numbers<T>(t * 2 * f, 1, 2.0);
+      const auto dg = random_numbers<T>(t * f, 2);
+      const DeviceArray<T> d_h(h);
+      const DeviceArray<T> d_dg(dg);
+      const DeviceArray<T> dh(t * 2 * f);
+      swiglu_backward<T>(Exec{}, dh.matrix(t, 2 * f), d_dg.matrix(t, f), d_h.matrix(t, 2 * f));
+      const auto columns = static_cast<std::size_t>(f);
+      std::vector<double> expected(h.size()), size(h.size());
+      for (std::size_t i = 0; i < dg.size(); ++i) {
+        const std::size_t at = i / columns * 2 * columns + i % columns;
+        const double a = h[at], b = h[at + columns];
+        const auto both = reference::finite_difference(
+            [](const auto& x) { return reference::swiglu(x[0], x[1]); }, {a, b});
+        expected[at] = dg[i] * both[0];
+        expected[at + columns] = dg[i] * both[1];
+        size[at] = size[at + columns] = std::abs(dg[i]) * (1 + std::abs(a)) * (1 + std::abs(b));
+      }
+      // Differences: the third derivative is below 1, and some eps |a b| / step. Kernel: s within 4
+      // eps of itself, and the derivative a sum of terms of at most 1 + |a|.
+      const double step = reference::difference_step;
+      const double relative =
+          step * step + 4 * std::numeric_limits<double>::epsilon() / step + 10 * TestFixture::eps;
+      expect_close(dh.values(), expected, [&](std::size_t i) { return relative * size[i]; });
+      swiglu_backward<T>(Exec{}, d_h.matrix(t, 2 * f), d_dg.matrix(t, f), d_h.matrix(t, 2 * f));
+      EXPECT_EQ(d_h.values(), dh.values());
+    }
+}
+
 TYPED_TEST(Elementwise, DropoutMatchesReference) {
   using T = TypeParam;
   for (const std::int64_t t : sizes)

@@ -9,6 +9,8 @@
 #include <trireme/kernels/matmul.hpp>
 #include <trireme/kernels/norm.hpp>
 #include <trireme/kernels/random.hpp>
+#include <trireme/kernels/rms_norm.hpp>
+#include <trireme/kernels/rotary.hpp>
 #include <trireme/kernels/update.hpp>
 #include <trireme/tensor/fence.hpp>
 
@@ -60,6 +62,9 @@ TYPED_TEST(Empty, NormsOfNoRows) {
   layer_norm_backward_input<T>(exec, x, x, x, nothing<Acc>(), nothing<Acc>(), gain.flat(), true);
   layer_norm_backward_weight<T>(exec, dgain.flat(), dbias.flat(), x, x, nothing<Acc>(),
                                 nothing<Acc>());
+  rms_norm_forward<T>(exec, x, nothing<Acc>(), x, gain.flat(), 1e-5);
+  rms_norm_backward_input<T>(exec, x, x, x, nothing<Acc>(), gain.flat(), true);
+  rms_norm_backward_weight<T>(exec, dgain.flat(), x, x, nothing<Acc>());
   expect_kept(dgain);
   expect_kept(dbias);
 }
@@ -72,6 +77,9 @@ TYPED_TEST(Empty, ElementwiseKernels) {
     const auto x = nothing<T>(rows, columns);
     gelu_forward<T>(exec, x, x);
     gelu_backward<T>(exec, x, x, x);
+    swiglu_forward<T>(exec, x, nothing<T>(rows, 2 * columns));
+    swiglu_backward<T>(exec, nothing<T>(rows, 2 * columns), x, nothing<T>(rows, 2 * columns));
+    rotary_forward<T>(exec, x, Rotary{columns / 2, 2});
     for (const double rate : {0.0, 0.5}) {
       const Dropout dropout{rate, key, 3};
       residual_dropout_forward<T>(exec, x, x, x, dropout);

@@ -5,6 +5,8 @@
 #include <trireme/kernels/matmul.hpp>
 #include <trireme/kernels/norm.hpp>
 #include <trireme/kernels/random.hpp>
+#include <trireme/kernels/rms_norm.hpp>
+#include <trireme/kernels/rotary.hpp>
 #include <trireme/kernels/update.hpp>
 
 #include <support/device_array.hpp>
@@ -47,6 +49,7 @@ template <class T>
 std::map<std::string, Call> kernels_of_layers(const Arrays<T>& x) {
   const auto matrix = [](const auto& array) { return array.matrix(rows, columns); };
   const View2<T> a = matrix(x.a), b = matrix(x.b), c = matrix(x.c);
+  const View2<T> half = x.d.matrix(rows, columns / 2);
   const auto mean = x.mean.flat(), inverse = x.inverse.flat(), dgain = x.dgain.flat(),
              dbias = x.dbias.flat();
   const auto gain = x.gain.flat(), bias = x.bias.flat();
@@ -57,6 +60,22 @@ std::map<std::string, Call> kernels_of_layers(const Arrays<T>& x) {
        [=](const Exec& e) { layer_norm_backward_input<T>(e, a, b, c, mean, inverse, gain, true); }},
       {"layer_norm_backward_weight",
        [=](const Exec& e) { layer_norm_backward_weight<T>(e, dgain, dbias, b, c, mean, inverse); }},
+      {"rms_norm_forward",
+       [=](const Exec& e) { rms_norm_forward<T>(e, a, inverse, b, gain, 1e-5); }},
+      {"rms_norm_backward_input",
+       [=](const Exec& e) { rms_norm_backward_input<T>(e, a, b, c, inverse, gain, true); }},
+      {"rms_norm_backward_weight",
+       [=](const Exec& e) { rms_norm_backward_weight<T>(e, dgain, b, c, inverse); }},
+      {"rotary_forward",
+       [=](const Exec& e) {
+         rotary_forward<T>(e, a, Rotary{1, 6});
+       }},
+      {"rotary_backward",
+       [=](const Exec& e) {
+         rotary_backward<T>(e, a, Rotary{1, 6});
+       }},
+      {"swiglu_forward", [=](const Exec& e) { swiglu_forward<T>(e, half, c); }},
+      {"swiglu_backward", [=](const Exec& e) { swiglu_backward<T>(e, a, half, c); }},
       {"gelu_forward", [=](const Exec& e) { gelu_forward<T>(e, a, b); }},
       {"gelu_backward", [=](const Exec& e) { gelu_backward<T>(e, a, b, c); }},
       {"residual_dropout_forward",

@@ -14,6 +14,10 @@ inline double gelu(double h) {
          (1 + std::tanh(std::sqrt(2 / 3.14159265358979323846) * (h + 0.044715 * h * h * h)));
 }
 
+inline double swiglu(double gate, double up) {
+  return gate / (1 + std::exp(-gate)) * up;
+}
+
 /// Word `index` of the random array `key`.
 inline std::uint32_t random_word(const RandomKey& key, std::int64_t index) {
   return philox(key, static_cast<std::uint64_t>(index) / 4).w[index % 4];

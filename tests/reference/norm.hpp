@@ -4,7 +4,7 @@
 #include <cstddef>
 #include <vector>
 
-/// Layer normalisation as plain loops in double.
+/// Layer and root mean square normalisation as plain loops in double.
 namespace trireme::reference {
 
 struct LayerNorm {
@@ -56,6 +56,45 @@ inline std::vector<double> layer_norm_backward_input(const std::vector<double>& 
     for (std::size_t d = 0; d < hidden; ++d)
       dx[t * hidden + d] = gain[d] * dy[t * hidden + d] * inverse +
                            d_variance * 2 * (x[t * hidden + d] - forward.mean[t]) / n + d_mean / n;
+  }
+  return dx;
+}
+
+struct RmsNorm {
+  std::vector<double> y;            // [T,D]
+  std::vector<double> inverse_rms;  // [T]
+};
+
+inline RmsNorm rms_norm(const std::vector<double>& x, const std::vector<double>& gain,
+                        double epsilon) {
+  const std::size_t hidden = gain.size();
+  RmsNorm result{std::vector<double>(x.size()), std::vector<double>(x.size() / hidden)};
+  for (std::size_t t = 0; t < result.inverse_rms.size(); ++t) {
+    double squares = 0;
+    for (std::size_t d = 0; d < hidden; ++d) squares += x[t * hidden + d] * x[t * hidden + d];
+    result.inverse_rms[t] = 1 / std::sqrt(squares / static_cast<double>(hidden) + epsilon);
+    for (std::size_t d = 0; d < hidden; ++d)
+      result.y[t * hidden + d] = gain[d] * x[t * hidden + d] * result.inverse_rms[t];
+  }
+  return result;
+}
+
+/// dx by the chain rule through the mean of squares.
+inline std::vector<double> rms_norm_backward_input(const std::vector<double>& dy,
+                                                   const std::vector<double>& x,
+                                                   const std::vector<double>& gain,
+                                                   const RmsNorm& forward) {
+  const std::size_t hidden = gain.size();
+  std::vector<double> dx(x.size());
+  for (std::size_t t = 0; t < x.size() / hidden; ++t) {
+    const double inverse = forward.inverse_rms[t];
+    double d_mean_square = 0;
+    for (std::size_t d = 0; d < hidden; ++d)
+      d_mean_square +=
+          gain[d] * dy[t * hidden + d] * x[t * hidden + d] * -0.5 * inverse * inverse * inverse;
+    for (std::size_t d = 0; d < hidden; ++d)
+      dx[t * hidden + d] = gain[d] * dy[t * hidden + d] * inverse +
+                           d_mean_square * 2 * x[t * hidden + d] / static_cast<double>(hidden);
   }
   return dx;
 }

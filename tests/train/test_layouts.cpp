@@ -41,15 +41,19 @@ struct Layout {
   Recompute recompute = Recompute::none;
   bool distributed = false;
   OptimizerKind optimizer = OptimizerKind::adamw;
+  bool llama = false;
 
   std::string name() const {
-    return text("tensor ", tensor, " · pipeline ", pipeline, " · data ", data, ", ", schedule,
-                ", chunks ", chunks, sequence_parallel ? ", sequence parallel" : "",
-                tied ? ", tied" : ", untied", ", recompute ", name_of(recompute),
+    return text(llama ? "llama, " : "gpt, ", "tensor ", tensor, " · pipeline ", pipeline,
+                " · data ", data, ", ", schedule, ", chunks ", chunks,
+                sequence_parallel ? ", sequence parallel" : "", tied ? ", tied" : ", untied",
+                ", recompute ", name_of(recompute),
                 distributed ? ", distributed optimizer, " : ", ", name_of(optimizer));
   }
   std::vector<std::string> overrides() const {
-    return {"model.layers=5",
+    return {llama ? "model.family=llama" : "model.family=gpt",
+            text("model.key_value_heads=", llama ? 3 : 6),
+            "model.layers=5",
             "model.heads=6",
             "model.sequence=61",
             text("model.tied_embeddings=", tied ? "true" : "false"),
@@ -78,18 +82,20 @@ class Layouts : public ::testing::Test {
     return outcome;
   }
 
-  /// One rank's outcome; known on rank 0 alone, which computes it once.
-  const Outcome& alone(bool tied, OptimizerKind optimizer) {
-    static std::map<std::pair<bool, OptimizerKind>, Outcome> outcomes;
-    const std::pair which{tied, optimizer};
-    if (runtime().rank() == 0 && !outcomes.contains(which)) {
+  /// One rank's outcome of the same model and optimizer; known on rank 0 alone, which computes it
+  /// once.
+  const Outcome& alone(const Layout& layout) {
+    static std::map<std::tuple<bool, bool, OptimizerKind>, Outcome> outcomes;
+    Outcome& outcome = outcomes[{layout.tied, layout.llama, layout.optimizer}];
+    if (runtime().rank() == 0 && outcome.weights.empty()) {
       const auto self = grid::Communicator::self();
       Layout one;
-      one.tied = tied;
-      one.optimizer = optimizer;
-      outcomes[which] = run(one, *self);
+      one.tied = layout.tied;
+      one.llama = layout.llama;
+      one.optimizer = layout.optimizer;
+      outcome = run(one, *self);
     }
-    return outcomes[which];
+    return outcome;
   }
 
   /// On the first ranks, as many as the layout has.
@@ -102,7 +108,7 @@ class Layouts : public ::testing::Test {
 
   void expect_the_same_answer(const Layout& layout) {
     SCOPED_TRACE(layout.name());
-    const Outcome& expected = alone(layout.tied, layout.optimizer);
+    const Outcome& expected = alone(layout);
     runtime().world().barrier("the reference");
     const Outcome found = run(layout, runtime().world());
     if (runtime().rank() > 0) return;
@@ -123,10 +129,11 @@ class Layouts : public ::testing::Test {
     EXPECT_LE(difference, 1e-10 * largest) << "weights behind step " << steps;
   }
 
-  /// Every layout of this many ranks, as the whole matrix has them.
-  static std::vector<Layout> all_layouts(int ranks) {
+  /// Every layout of this many ranks, as the whole matrix has them. Llama has 3 heads of keys and
+  /// values to cut.
+  static std::vector<Layout> all_layouts(int ranks, bool llama) {
     std::vector<Layout> layouts;
-    for (int tensor = 1; tensor <= 4; ++tensor)
+    for (int tensor = 1; tensor <= (llama ? 3 : 4); ++tensor)
       for (int pipeline = 1; pipeline <= 4; ++pipeline) {
         const int data = ranks / (tensor * pipeline);
         if (tensor * pipeline * data != ranks || data > 3) continue;
@@ -137,41 +144,34 @@ class Layouts : public ::testing::Test {
               if (sequence_parallel && tensor == 1) continue;
               layouts.push_back(
                   {tensor, pipeline, data, schedule, chunks, sequence_parallel, tied});
+              layouts.back().llama = llama;
             }
       }
     return layouts;
   }
 
-  TemporaryFolder folder_;
-  data::TokenFile tokens_{write_tokens(folder_, 20000)};
-};
+  /// Some `few` of the matrix, evenly spread; all of them as a soak test.
+  void expect_the_same_answer_of_layouts(bool llama, std::size_t few) {
+    const bool all = std::getenv("TRIREME_ALL_LAYOUTS") != nullptr;
+    const auto layouts = all_layouts(runtime().ranks(), llama);
+    const std::size_t stride = all ? 1 : std::max<std::size_t>(1, layouts.size() / few);
+    for (std::size_t i = layouts.size() / 2 % stride; i < layouts.size(); i += stride)
+      expect_the_same_answer(layouts[i]);
+  }
 
-TEST_F(Layouts, GiveTheAnswerOfOneRank) {
-  // A few of the matrix, evenly spread; all of them as a soak test.
-  const bool all = std::getenv("TRIREME_ALL_LAYOUTS") != nullptr;
-  const auto layouts = all_layouts(runtime().ranks());
-  const std::size_t stride = all ? 1 : std::max<std::size_t>(1, layouts.size() / 7);
-  for (std::size_t i = layouts.size() / 2 % stride; i < layouts.size(); i += stride)
-    expect_the_same_answer(layouts[i]);
-}
-
-/// Same tensor and data size, micro-batch and machine: the same bits, whatever the schedule, the
-/// chunks, the size of the pipeline, what is computed again and who keeps the optimizer's state.
-TEST_F(Layouts, SchedulesChunksPipelinesAndRecomputationGiveTheSameBits) {
-  const int ranks = runtime().ranks();
+  /// What the bits may depend on.
   struct Fixed {
     int tensor;
     int data;
     bool sequence_parallel;
     bool tied;
+    bool llama = false;
   };
-  for (const Fixed f : {Fixed{1, 1, false, true},
-                        {2, 1, true, false},
-                        {1, 2, false, true},
-                        {2, 2, true, false},
-                        {1, 3, false, true}}) {
-    if (ranks % (f.tensor * f.data) != 0) continue;
-    const Layout reference{f.tensor, 1, f.data, "1f1b", 1, f.sequence_parallel, f.tied};
+  void expect_the_same_bits(const Fixed& f) {
+    if (runtime().ranks() % (f.tensor * f.data) != 0) return;
+    const int ranks = runtime().ranks();
+    Layout reference{f.tensor, 1, f.data, "1f1b", 1, f.sequence_parallel, f.tied};
+    reference.llama = f.llama;
     std::vector<Layout> others;
     for (const Recompute recompute : {Recompute::selective, Recompute::full})
       others.push_back({f.tensor, 1, f.data, "1f1b", 1, f.sequence_parallel, f.tied, recompute,
@@ -186,7 +186,8 @@ TEST_F(Layouts, SchedulesChunksPipelinesAndRecomputationGiveTheSameBits) {
         others.push_back({f.tensor, pipeline, f.data, schedule, chunks, f.sequence_parallel, f.tied,
                           recompute, recompute == Recompute::none});
     const Outcome expected = run_on_some(reference);
-    for (const Layout& other : others) {
+    for (Layout other : others) {
+      other.llama = f.llama;
       SCOPED_TRACE(other.name());
       const Outcome found = run_on_some(other);
       if (runtime().rank() > 0) continue;
@@ -194,6 +195,34 @@ TEST_F(Layouts, SchedulesChunksPipelinesAndRecomputationGiveTheSameBits) {
       EXPECT_EQ(found.weights, expected.weights);
     }
   }
+
+  TemporaryFolder folder_;
+  data::TokenFile tokens_{write_tokens(folder_, 20000)};
+};
+
+TEST_F(Layouts, GiveTheAnswerOfOneRank) {
+  expect_the_same_answer_of_layouts(false, 7);
+}
+
+TEST_F(Layouts, GiveTheAnswerOfOneRankForLlama) {
+  expect_the_same_answer_of_layouts(true, 4);
+}
+
+/// Same tensor and data size, micro-batch and machine: the same bits, whatever the schedule, the
+/// chunks, the size of the pipeline, what is computed again and who keeps the optimizer's state.
+TEST_F(Layouts, SchedulesChunksPipelinesAndRecomputationGiveTheSameBits) {
+  for (const Fixed& f : {Fixed{1, 1, false, true},
+                         {2, 1, true, false},
+                         {1, 2, false, true},
+                         {2, 2, true, false},
+                         {1, 3, false, true}})
+    expect_the_same_bits(f);
+}
+
+TEST_F(Layouts, SchedulesChunksPipelinesAndRecomputationGiveTheSameBitsForLlama) {
+  for (const Fixed& f :
+       {Fixed{1, 1, false, false, true}, {2, 1, true, true, true}, {3, 1, true, false, true}})
+    expect_the_same_bits(f);
 }
 
 constexpr OptimizerKind other_optimizers[] = {OptimizerKind::sgd, OptimizerKind::lamb};

@@ -19,6 +19,7 @@ struct Case {
   const char* recompute = "none";
   bool distributed = false;
   const char* optimizer = "adamw";
+  bool llama = false;
 };
 
 class Plan : public ::testing::Test {
@@ -36,11 +37,15 @@ class Plan : public ::testing::Test {
               Case{"zb-h1", 1, true, true, "full", true},
               Case{"1f1b", 1, true, true, "none", true, "lamb"},
               Case{"gpipe", 1, false, false, "none", false, "lamb"},
-              Case{"gpipe", 1, false, true, "none", true, "sgd"}}) {
+              Case{"gpipe", 1, false, true, "none", true, "sgd"},
+              Case{"1f1b", 1, true, true, "selective", false, "adamw", true},
+              Case{"zb-h1", 1, false, false, "none", true, "adamw", true}}) {
+          if (c.llama && tensor > 3) continue;  // heads of keys and values
           const deck::Config config = small_config(
               12, 1, ranks,
-              {"model.layers=5", "model.heads=6", "model.sequence=61",
-               text("model.tied_embeddings=", c.tied ? "true" : "false"),
+              {c.llama ? "model.family=llama" : "model.family=gpt",
+               text("model.key_value_heads=", c.llama ? 3 : 6), "model.layers=5", "model.heads=6",
+               "model.sequence=61", text("model.tied_embeddings=", c.tied ? "true" : "false"),
                text("parallel.tensor=", tensor), text("parallel.pipeline=", pipeline),
                text("parallel.schedule=", c.schedule), text("parallel.recompute=", c.recompute),
                text("parallel.distributed_optimizer=", c.distributed ? "true" : "false"),
@@ -48,7 +53,7 @@ class Plan : public ::testing::Test {
                text("parallel.sequence_parallel=", c.sequence_parallel ? "true" : "false"),
                "parallel.bucket_bytes=20000"});
           SCOPED_TRACE(text("tensor ", tensor, ", pipeline ", pipeline, ", ", c.schedule, ", ",
-                            c.recompute, ", ", c.optimizer));
+                            c.recompute, ", ", c.optimizer, c.llama ? ", llama" : ""));
           Rig rig(config, tokens_);
           body(config, rig);
         }

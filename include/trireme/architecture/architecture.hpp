@@ -24,6 +24,8 @@ struct ArraySpec {
   bool decay = false;             ///< weight decay: matrices only
   /// Lies directly behind the array before it, so that one matrix product serves both.
   bool follows_previous = false;
+  /// The axis is cut at multiples of it.
+  std::int64_t split_unit = 1;
 
   std::int64_t elements() const;
 };
@@ -41,12 +43,11 @@ struct Architecture {
   double model_flops_per_token() const;
 };
 
-/// The arrays of the model that the deck describes. GPT: Radford et al. 2019 (GPT-2);
-/// initialisation with output projections scaled by 1/√(2L).
+/// The arrays of the model that the deck describes; initialisation with output projections scaled
+/// by 1/√(2L) (Radford et al. 2019, GPT-2).
 Architecture describe(const deck::ModelConfig& model);
 
-/// Constants of the model that are not deck keys.
-inline constexpr double norm_epsilon = 1e-5;
+/// The standard deviation of initial weights.
 inline constexpr double weight_deviation = 0.02;
 
 }  // namespace trireme::architecture

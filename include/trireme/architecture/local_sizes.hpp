@@ -8,20 +8,26 @@ namespace trireme::architecture {
 
 /// Dimensions of one rank's part of a micro-batch.
 struct LocalSizes {
-  std::int64_t micro = 0;         ///< B, samples
-  std::int64_t sequence = 0;      ///< S
-  std::int64_t tokens = 0;        ///< T = B·S: matrix products see all of them
-  std::int64_t rows = 0;          ///< R of them are in this rank's residual stream: T, or its part
-  std::int64_t slice = 0;         ///< tokens that this rank sends to another stage
-  std::int64_t hidden = 0;        ///< D
-  std::int64_t heads = 0;         ///< H, of this rank
-  std::int64_t head_size = 0;     ///< K
-  std::int64_t feed_forward = 0;  ///< F, of this rank
-  std::int64_t vocabulary = 0;    ///< V, of this rank
-  std::int64_t logit_block = 0;   ///< rows of logits computed at a time
+  std::int64_t micro = 0;     ///< B, samples
+  std::int64_t sequence = 0;  ///< S
+  std::int64_t tokens = 0;    ///< T = B·S: matrix products see all of them
+  std::int64_t rows = 0;      ///< R of them are in this rank's residual stream: T, or its part
+  std::int64_t slice = 0;     ///< tokens that this rank sends to another stage
+  std::int64_t hidden = 0;    ///< D
+  std::int64_t heads = 0;     ///< H, of this rank
+  std::int64_t key_value_heads = 0;  ///< Hkv, of this rank
+  std::int64_t head_size = 0;        ///< K
+  std::int64_t feed_forward = 0;     ///< F, of this rank
+  std::int64_t inner = 0;  ///< columns of the product into the feed-forward: F, or 2F where gated
+  std::int64_t vocabulary = 0;       ///< V, of this rank
+  std::int64_t logit_block = 0;      ///< rows of logits computed at a time
+  std::int64_t norm_statistics = 0;  ///< numbers per row that a norm keeps
   bool cuts_tokens = false;  ///< sequence parallelism on more than one tensor rank: R is a part
 
-  std::int64_t attention() const { return heads * head_size; }  ///< H·K
+  std::int64_t attention() const { return heads * head_size; }         ///< H·K
+  std::int64_t groups() const { return key_value_heads * head_size; }  ///< Hkv·K
+  std::int64_t query_key_value() const { return attention() + 2 * groups(); }
+  bool gated() const { return inner != feed_forward; }
 };
 
 LocalSizes local_sizes(const deck::ModelConfig& model, const Shard& shard, std::int64_t micro,

@@ -29,8 +29,12 @@ struct Shard {
   bool has_head() const { return holds(last_stage()); }
   /// The stage of a layer; −1 (before the layers) is the first stage, L (after them) the last.
   Stage stage_of(std::int64_t layer) const;
-  /// The part of `n` elements that this tensor rank holds.
-  layout::Slice part(std::int64_t n) const { return layout::split(n, tensor_size, tensor_rank); }
+  /// The part of `n` elements that this tensor rank holds; cut at multiples of `unit`, which
+  /// divides n.
+  layout::Slice part(std::int64_t n, std::int64_t unit = 1) const {
+    const layout::Slice units = layout::split(n / unit, tensor_size, tensor_rank);
+    return {units.offset * unit, units.extent * unit};
+  }
 };
 
 /// The shard at a place of the process grid: stage s lives on pipeline rank s mod pipeline_size,

@@ -20,7 +20,7 @@ inline constexpr std::int64_t norm_block = 4096;
 /// How a number is stored. The order is part of the checkpoint format: append only.
 enum class DType : std::uint8_t { fp64, fp32, bf16, fp16, int64, int32, uint32, uint16, uint8 };
 
-enum class Family : std::uint8_t { gpt };
+enum class Family : std::uint8_t { gpt, llama };
 enum class ScheduleKind : std::uint8_t {
   gpipe,
   one_forward_one_backward,

@@ -27,13 +27,20 @@ struct ModelConfig {
   std::int64_t layers = 0;
   std::int64_t hidden = 0;
   std::int64_t heads = 0;
-  std::int64_t feed_forward = 0;  ///< resolved: 4·hidden where the deck is silent
+  std::int64_t key_value_heads = 0;  ///< resolved: heads where the deck is silent
+  std::int64_t feed_forward = 0;     ///< resolved: 4·hidden where the deck is silent
   std::int64_t sequence = 0;
   std::int64_t vocabulary = 0;  ///< 0 until resolved from the token file
   double dropout = 0;
   bool tied_embeddings = true;
+  double norm_epsilon = 1e-5;
+  double rope_theta = 10000;
 
   std::int64_t head_size() const { return hidden / heads; }
+  /// Query heads that share a head of keys and values.
+  std::int64_t heads_per_group() const {
+    return key_value_heads == 0 ? 1 : heads / key_value_heads;
+  }
   bool operator==(const ModelConfig&) const = default;
 };
 

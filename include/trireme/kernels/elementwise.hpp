@@ -17,6 +17,15 @@ void gelu_forward(const Exec& exec, View2<T> g, View2<const T> h);
 template <class T>
 void gelu_backward(const Exec& exec, View2<T> dh, View2<const T> dg, View2<const T> h);
 
+/// g = silu(a) b with silu(a) = a / (1 + e^-a), h's columns being [a | b]: SwiGLU's gate and what
+/// it lets through. g [T,F], h [T,2F]; they do not overlap. Shazeer 2020, arXiv 2002.05202, eq. 6.
+template <class T>
+void swiglu_forward(const Exec& exec, View2<T> g, View2<const T> h);
+
+/// dh = [dg b silu'(a) | dg silu(a)]. dg [T,F]; dh, h [T,2F]; dh may be h.
+template <class T>
+void swiglu_backward(const Exec& exec, View2<T> dh, View2<const T> dg, View2<const T> h);
+
 /// Which elements of a [T,D] activation are dropped: (t, d) is, where word (first_row + t) D + d of
 /// the random array `key` is below rate 2^32. Rows count globally, so the mask does not depend on
 /// who computes which rows. Masks are computed again in the backward pass and never stored. 0 <=

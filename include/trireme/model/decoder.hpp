@@ -1,9 +1,9 @@
 #pragma once
 
 #include <trireme/architecture/architecture.hpp>
-#include <trireme/model/block.hpp>
 #include <trireme/model/embedding.hpp>
 #include <trireme/model/head.hpp>
+#include <trireme/model/layer.hpp>
 
 #include <vector>
 
@@ -43,14 +43,14 @@ class Decoder {
   std::int64_t position_ = 0;
   TensorAxis axis_;
   Embedding<P> embedding_;
-  std::vector<Block<P>> blocks_;
+  std::vector<std::unique_ptr<Layer<P>>> layers_;
   Head<P> head_;
   Arena memory_;
-  std::vector<View3<T>> keys_;    // per layer [B, S, D]
-  std::vector<View3<T>> values_;  // per layer [B, S, D]
+  std::vector<View3<T>> keys_;    // per layer [B, S, Hkv·K]
+  std::vector<View3<T>> values_;  // per layer [B, S, Hkv·K]
   View1<std::int32_t> tokens_;
   View2<T> logits_;
-  typename Block<P>::Saved row_;
+  typename Layer<P>::Saved row_;
   typename Head<P>::Saved head_row_;
 };
 

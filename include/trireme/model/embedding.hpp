@@ -6,8 +6,9 @@
 
 namespace trireme::model {
 
-/// x[t] = dropout(token[tokens[t]] + position[t mod S]). Each tensor rank looks up the ids of its
-/// part of the vocabulary; the sum over the axis is the look-up.
+/// x[t] = dropout(token[tokens[t]] + position[t mod S]), without the second term where the model
+/// has no such table. Each tensor rank looks up the ids of its part of the vocabulary; the sum over
+/// the axis is the look-up.
 template <class P>
 class Embedding {
  public:
@@ -29,13 +30,15 @@ class Embedding {
               std::int64_t position) const;
 
  private:
+  bool has_positions() const { return position_.data() != nullptr; }
+
   const TensorAxis& axis_;
   std::int64_t sequence_;
   std::int64_t first_id_;  ///< of this rank's part of the vocabulary
   View2<T> token_;         // [V, D]
-  View2<T> position_;      // [S, D]
+  View2<T> position_;      // [S, D], or empty
   View2<G> dtoken_;        // [V, D]
-  View2<G> dposition_;     // [S, D]
+  View2<G> dposition_;     // [S, D], or empty
 };
 
 }  // namespace trireme::model

@@ -5,6 +5,8 @@
 #include <trireme/model/norm.hpp>
 #include <trireme/model/tensor_axis.hpp>
 
+#include <variant>
+
 namespace trireme::model {
 
 /// Final norm, logits and cross entropy. Logits are computed for blocks of rows and never stored
@@ -21,7 +23,7 @@ class Head {
   struct Saved {
     View2<T> x;   // [R, D] input
     View2<T> dy;  // [R, D] normalised input, then its gradient
-    typename Norm<P>::Saved norm;
+    NormSaved<P> norm;
   };
   struct Scratch {
     View2<T> logits;           // [rows, V]
@@ -53,15 +55,16 @@ class Head {
   void logits(const Exec& exec, View2<T> logits, View2<const T> x, const Saved& saved) const;
 
  private:
+  void normalise(const Exec& exec, View2<T> y, const NormSaved<P>& saved, View2<const T> x) const;
   /// Losses of the rows of one block, and in scratch.merged what their gradient needs.
   View2<const double> block_losses(const Exec& exec, View1<double> losses, View2<T> logits,
                                    View1<const std::int32_t> targets, const Scratch& scratch) const;
 
   const TensorAxis& axis_;
-  std::int64_t first_id_;  ///< of this rank's part of the vocabulary
-  Norm<P> norm_;
-  View2<T> table_;   // [V, D]: the embedding's if tied
-  View2<G> dtable_;  // [V, D]: a gradient of its own if tied
+  std::int64_t first_id_;                        ///< of this rank's part of the vocabulary
+  std::variant<LayerNorm<P>, RmsNorm<P>> norm_;  ///< as the family has it
+  View2<T> table_;                               // [V, D]: the embedding's if tied
+  View2<G> dtable_;                              // [V, D]: a gradient of its own if tied
 };
 
 }  // namespace trireme::model

@@ -7,18 +7,18 @@
 
 namespace trireme::model {
 
-/// y = x wᵀ + bias with w [N, M]: a matrix product of the model with its three passes. What this
-/// rank holds of it is either some of the outputs (column-parallel) or some of the inputs
-/// (row-parallel): Shoeybi et al. 2019, arXiv 1909.08053, section 3.
+/// y = x wᵀ + bias, or without one, with w [N, M]: a matrix product of the model with its three
+/// passes. What this rank holds of it is either some of the outputs (column-parallel) or some of
+/// the inputs (row-parallel): Shoeybi et al. 2019, arXiv 1909.08053, section 3.
 template <class P>
 struct Linear {
   using T = typename P::Compute;
   using G = typename P::Gradient;
 
   View2<T> w;   // [N, M]
-  View1<T> b;   // [N]
+  View1<T> b;   // [N], or empty
   View2<G> dw;  // [N, M]
-  View1<G> db;  // [N]
+  View1<G> db;  // [N], or empty
 
   Linear(const Parameters<P>& parameters, const std::string& weight, const std::string& bias,
          std::int64_t outputs, std::int64_t inputs)
@@ -26,6 +26,11 @@ struct Linear {
         b(parameters.weight(bias, outputs)),
         dw(parameters.gradient(weight, outputs, inputs)),
         db(parameters.gradient(bias, outputs)) {}
+  /// Without a bias.
+  Linear(const Parameters<P>& parameters, const std::string& weight, std::int64_t outputs,
+         std::int64_t inputs)
+      : w(parameters.weight(weight, outputs, inputs)),
+        dw(parameters.gradient(weight, outputs, inputs)) {}
 
   /// dx [T, M] = dy w, dy [T, N].
   void backward_input(const Exec& exec, View2<T> dx, View2<const T> dy) const {

@@ -1,53 +1,92 @@
 #pragma once
 
+#include <trireme/architecture/local_sizes.hpp>
 #include <trireme/kernels/norm.hpp>
+#include <trireme/kernels/rms_norm.hpp>
 #include <trireme/model/parameters.hpp>
 
 #include <string>
 
 namespace trireme::model {
 
-/// LayerNorm with its three passes and the statistics that its backward passes need.
+/// Statistics that the backward passes of a norm need.
 template <class P>
-struct Norm {
+struct NormSaved {
+  using T = typename P::Compute;
+
+  View1<Accumulate<T>> mean;     // [R] of LayerNorm alone
+  View1<Accumulate<T>> inverse;  // [R] of the deviation, or the root mean square
+
+  static NormSaved cut(Arena& arena, const architecture::LocalSizes& n) {
+    NormSaved s;
+    if (n.norm_statistics == 2) s.mean = arena.take<Accumulate<T>>(n.rows);
+    s.inverse = arena.take<Accumulate<T>>(n.rows);
+    return s;
+  }
+};
+
+/// LayerNorm with its three passes.
+template <class P>
+struct LayerNorm {
   using T = typename P::Compute;
   using G = typename P::Gradient;
-
-  struct Saved {
-    View1<Accumulate<T>> mean;               // [T]
-    View1<Accumulate<T>> inverse_deviation;  // [T]
-    static Saved cut(Arena& arena, std::int64_t tokens) {
-      auto mean = arena.take<Accumulate<T>>(tokens);
-      auto inverse = arena.take<Accumulate<T>>(tokens);
-      return {mean, inverse};
-    }
-  };
+  using Saved = NormSaved<P>;
 
   View1<T> gain;   // [D]
   View1<T> bias;   // [D]
   View1<G> dgain;  // [D]
   View1<G> dbias;  // [D]
+  double epsilon;
 
-  Norm(const Parameters<P>& parameters, const std::string& name, std::int64_t hidden)
-      : gain(parameters.weight(name + ".gain", hidden)),
-        bias(parameters.weight(name + ".bias", hidden)),
-        dgain(parameters.gradient(name + ".gain", hidden)),
-        dbias(parameters.gradient(name + ".bias", hidden)) {}
+  LayerNorm(const Parameters<P>& parameters, const std::string& name, const deck::ModelConfig& m)
+      : gain(parameters.weight(name + ".gain", m.hidden)),
+        bias(parameters.weight(name + ".bias", m.hidden)),
+        dgain(parameters.gradient(name + ".gain", m.hidden)),
+        dbias(parameters.gradient(name + ".bias", m.hidden)),
+        epsilon(m.norm_epsilon) {}
 
   void forward(const Exec& exec, View2<T> y, const Saved& saved, View2<const T> x) const {
-    kernels::layer_norm_forward<T>(exec, y, saved.mean, saved.inverse_deviation, x, gain, bias,
-                                   architecture::norm_epsilon);
+    kernels::layer_norm_forward<T>(exec, y, saved.mean, saved.inverse, x, gain, bias, epsilon);
   }
   /// dx = or += the gradient of x.
   void backward_input(const Exec& exec, View2<T> dx, View2<const T> dy, const Saved& saved,
                       View2<const T> x, bool accumulate) const {
-    kernels::layer_norm_backward_input<T>(exec, dx, dy, x, saved.mean, saved.inverse_deviation,
-                                          gain, accumulate);
+    kernels::layer_norm_backward_input<T>(exec, dx, dy, x, saved.mean, saved.inverse, gain,
+                                          accumulate);
   }
   void backward_weight(const Exec& exec, View2<const T> dy, const Saved& saved,
                        View2<const T> x) const {
-    kernels::layer_norm_backward_weight<T>(exec, dgain, dbias, dy, x, saved.mean,
-                                           saved.inverse_deviation);
+    kernels::layer_norm_backward_weight<T>(exec, dgain, dbias, dy, x, saved.mean, saved.inverse);
+  }
+};
+
+/// RMSNorm likewise.
+template <class P>
+struct RmsNorm {
+  using T = typename P::Compute;
+  using G = typename P::Gradient;
+  using Saved = NormSaved<P>;
+
+  View1<T> gain;   // [D]
+  View1<G> dgain;  // [D]
+  double epsilon;
+
+  RmsNorm(const Parameters<P>& parameters, const std::string& name, const deck::ModelConfig& m)
+      : gain(parameters.weight(name + ".gain", m.hidden)),
+        dgain(parameters.gradient(name + ".gain", m.hidden)),
+        epsilon(m.norm_epsilon) {}
+
+  void forward(const Exec& exec, View2<T> y, const Saved& saved, View2<const T> x) const {
+    kernels::rms_norm_forward<T>(exec, y, saved.inverse, x, gain, epsilon);
+  }
+  /// dx = or += the gradient of x.
+  void backward_input(const Exec& exec, View2<T> dx, View2<const T> dy, const Saved& saved,
+                      View2<const T> x, bool accumulate) const {
+    kernels::rms_norm_backward_input<T>(exec, dx, dy, x, saved.inverse, gain, accumulate);
+  }
+  void backward_weight(const Exec& exec, View2<const T> dy, const Saved& saved,
+                       View2<const T> x) const {
+    kernels::rms_norm_backward_weight<T>(exec, dgain, dy, x, saved.inverse);
   }
 };
 

@@ -55,6 +55,7 @@ class Parameters {
 
   const std::vector<Entry>& entries() const { return entries_; }
   const Entry& entry(const std::string& name) const;
+  bool holds(const std::string& name) const { return by_name_.contains(name); }
   const architecture::Shard& shard() const { return shard_; }
 
   /// A weight or its gradient in two dimensions; `rows` · `columns` may cover the arrays that

@@ -1,8 +1,8 @@
 #pragma once
 
-#include <trireme/model/block.hpp>
 #include <trireme/model/embedding.hpp>
 #include <trireme/model/head.hpp>
+#include <trireme/model/layer.hpp>
 
 #include <functional>
 #include <optional>
@@ -22,9 +22,9 @@ class PipelineStage {
     View1<std::int32_t> tokens;   // [T] of the first stage
     View1<std::int32_t> targets;  // [T] of the last stage
     View2<T> x;                   // [R, D] input of a stage that has neither layers nor head
-    std::vector<typename Block<P>::Saved> layers;
+    std::vector<typename Layer<P>::Saved> layers;
     typename Head<P>::Saved head;
-    std::vector<typename Block<P>::Work> work;  ///< one per layer if the backward pass is split
+    std::vector<typename Layer<P>::Work> work;  ///< one per layer if the backward pass is split
     View2<T> dx;                                // [R, D] likewise, of the first stage
   };
 
@@ -32,9 +32,9 @@ class PipelineStage {
   struct Scratch {
     View1<double> loss;  // [1] Σ_t cross entropy since it was last zeroed
     typename Head<P>::Scratch head;
-    typename Block<P>::Scratch block;
-    typename Block<P>::Saved shared;  ///< of what the backward passes compute again
-    typename Block<P>::Work work;     ///< shared by all layers; empty if the backward pass is split
+    typename Layer<P>::Scratch layer;
+    typename Layer<P>::Saved shared;  ///< of what the backward passes compute again
+    typename Layer<P>::Work work;     ///< shared by all layers; empty if the backward pass is split
   };
 
   struct SlotShape {
@@ -53,9 +53,9 @@ class PipelineStage {
   PipelineStage(const architecture::Architecture& architecture, const Parameters<P>& parameters,
                 const TensorAxis& axis, Stage number, Recompute recompute);
 
-  /// `shared`: Block::cut_shared for the same recompute.
+  /// `shared`: Layer::cut_shared for the same recompute.
   Slot cut_slot(Arena& arena, const architecture::LocalSizes& sizes, const SlotShape& shape,
-                const typename Block<P>::Saved& shared) const;
+                const typename Layer<P>::Saved& shared) const;
 
   /// Where the stage's input [R, D] is put before a pass; the first stage has tokens instead.
   View2<T> input(const Slot& slot) const;
@@ -81,9 +81,9 @@ class PipelineStage {
   View2<T> layer_output(const Slot& slot, std::size_t layer, View2<T> output) const;
 
   std::int64_t sequence_;
-  std::int64_t layers_;  ///< of the whole model
+  std::int64_t layer_count_;  ///< of the whole model
   std::optional<Embedding<P>> embedding_;
-  std::vector<Block<P>> blocks_;
+  std::vector<std::unique_ptr<Layer<P>>> layers_;
   std::optional<Head<P>> head_;
 };
 

@@ -19,9 +19,9 @@ namespace {
 using Differences = std::vector<deck::Difference>;
 
 constexpr std::array another_model{
-    "model.family",     "model.layers",          "model.hidden",
-    "model.heads",      "model.feed_forward",    "model.sequence",
-    "model.vocabulary", "model.tied_embeddings", "precision.compute"};
+    "model.family",          "model.layers",       "model.hidden",     "model.heads",
+    "model.feed_forward",    "model.sequence",     "model.vocabulary", "model.tied_embeddings",
+    "model.key_value_heads", "model.norm_epsilon", "model.rope_theta", "precision.compute"};
 constexpr const char* batch_key = "batch.global";  // samples = steps · global
 
 /// Where a run is kept and where it came from say nothing about it.

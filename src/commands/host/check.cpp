@@ -103,9 +103,12 @@ void print_report(const deck::Deck& deck) {
   say("deck          ", deck.file_name, ": no mistakes");
   print_grid(c);
   say("model         ", name_of(c.model.family), ", ", c.model.layers, " layers, hidden ",
-      c.model.hidden, ", ", c.model.heads, " heads of ", c.model.head_size(), ", feed-forward ",
-      c.model.feed_forward, ", sequence ", c.model.sequence, ", vocabulary ", c.model.vocabulary,
-      ", ", name_of(c.precision.compute));
+      c.model.hidden, ", ", c.model.heads, " heads of ", c.model.head_size(),
+      c.model.key_value_heads < c.model.heads
+          ? text(", ", c.model.key_value_heads, " of keys and values")
+          : "",
+      ", feed-forward ", c.model.feed_forward, ", sequence ", c.model.sequence, ", vocabulary ",
+      c.model.vocabulary, ", ", name_of(c.precision.compute));
   say("parameters    ", with_commas(a.parameters()));
   print_schedule(c, program, plan::stage_flops(a, stage_layers), ranks);
   print_step(c, a);

@@ -62,6 +62,9 @@ void run(const ExportOptions& options) {
   const checkpoint::RunState& state = reader.state();
   const deck::Deck deck =
       deck::parse_deck(state.deck_toml, text(reader.folder(), "/", checkpoint::deck_name));
+  check_usage(deck.config.model.family == Family::gpt, reader.folder(),
+              ": holds a model of family ", name_of(deck.config.model.family),
+              ", and only gpt is exported in this version");
   const DType stored = exchange::weights_type(reader, deck.config.model);
   const DType dtype = options.dtype.empty() ? stored : parse<DType>(options.dtype).value();
   const auto tokenizer = tokenizer_of(deck);

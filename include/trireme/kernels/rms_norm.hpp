@@ -1,0 +1,29 @@
+#pragma once
+
+#include <trireme/tensor/views.hpp>
+
+/// Root mean square normalisation (Zhang and Sennrich 2019, arXiv 1910.07467, eq. 4): as layer
+/// normalisation, without a mean and a bias. Statistics and sums are in Accumulate<T>. Asynchronous
+/// on exec; instantiated for float and double.
+namespace trireme::kernels {
+
+/// y[t,d] = gain[d] x[t,d] inverse_rms[t] with inverse_rms = 1 / sqrt(<x^2> + epsilon) and <.> the
+/// mean over a row. y, x [T,D]; inverse_rms [T] (kept for the backward pass); gain [D]. y may be x.
+template <class T>
+void rms_norm_forward(const Exec& exec, View2<T> y, View1<Accumulate<T>> inverse_rms,
+                      View2<const T> x, View1<const T> gain, double epsilon);
+
+/// dx = inverse_rms (g - xhat <g xhat>) with g = gain dy and xhat = x inverse_rms; added to dx
+/// where `accumulate`. dx, dy, x [T,D]; inverse_rms [T]; gain [D]. dx may be dy or x.
+template <class T>
+void rms_norm_backward_input(const Exec& exec, View2<T> dx, View2<const T> dy, View2<const T> x,
+                             View1<const Accumulate<T>> inverse_rms, View1<const T> gain,
+                             bool accumulate);
+
+/// dgain[d] += sum over t of dy[t,d] xhat[t,d], in a fixed order. dgain [D]; dy, x [T,D];
+/// inverse_rms [T].
+template <class T>
+void rms_norm_backward_weight(const Exec& exec, View1<Accumulate<T>> dgain, View2<const T> dy,
+                              View2<const T> x, View1<const Accumulate<T>> inverse_rms);
+
+}  // namespace trireme::kernels

@@ -1,0 +1,165 @@
+#include <trireme/base/check.hpp>
+#include <trireme/kernels/lanes.hpp>
+#include <trireme/kernels/rms_norm.hpp>
+#include <trireme/tensor/expect.hpp>
+
+#include <algorithm>
+
+namespace trireme::kernels {
+
+template <class T>
+void rms_norm_forward(const Exec& exec, View2<T> y, View1<Accumulate<T>> inverse_rms,
+                      View2<const T> x, View1<const T> gain, double epsilon) {
+  using Acc = Accumulate<T>;
+  const std::int64_t rows = extent(x, 0);
+  const std::int64_t hidden = extent(x, 1);
+  expect_shape(y, "y", {rows, hidden});
+  expect_shape(inverse_rms, "inverse_rms", {rows});
+  expect_shape(gain, "gain", {hidden});
+  const T* g = gain.data();
+  const Acc one_over_hidden = Acc(1) / static_cast<Acc>(hidden);
+  const Acc eps = static_cast<Acc>(epsilon);
+  for_rows(
+      "kernels/rms_norm_forward", exec, rows, KOKKOS_LAMBDA(const Team& team, std::int64_t t) {
+        const T* x_row = row_of(x, t);
+        T* y_row = row_of(y, t);
+        const Acc square = sum_lanes<Acc>(team, hidden,
+                                          [&](std::int64_t d) {
+                                            const Acc value = static_cast<Acc>(x_row[d]);
+                                            return value * value;
+                                          }) *
+                           one_over_hidden;
+        const Acc inverse = Acc(1) / math::sqrt(square + eps);
+        once(team, [&]() { inverse_rms(t) = inverse; });
+        for_lanes(team, hidden, [&](std::int64_t d) {
+          y_row[d] = static_cast<T>(static_cast<Acc>(x_row[d]) * inverse * static_cast<Acc>(g[d]));
+        });
+      });
+}
+
+template <class T>
+void rms_norm_backward_input(const Exec& exec, View2<T> dx, View2<const T> dy, View2<const T> x,
+                             View1<const Accumulate<T>> inverse_rms, View1<const T> gain,
+                             bool accumulate) {
+  using Acc = Accumulate<T>;
+  const std::int64_t rows = extent(x, 0);
+  const std::int64_t hidden = extent(x, 1);
+  expect_shape(dx, "dx", {rows, hidden});
+  expect_shape(dy, "dy", {rows, hidden});
+  expect_shape(inverse_rms, "inverse_rms", {rows});
+  expect_shape(gain, "gain", {hidden});
+  const T* weight = gain.data();
+  const Acc one_over_hidden = Acc(1) / static_cast<Acc>(hidden);
+  for_rows(
+      "kernels/rms_norm_backward_input", exec, rows,
+      KOKKOS_LAMBDA(const Team& team, std::int64_t t) {
+        const T* x_row = row_of(x, t);
+        const T* dy_row = row_of(dy, t);
+        T* dx_row = row_of(dx, t);
+        const Acc inverse = inverse_rms(t);
+        const Acc mean_gx = sum_lanes<Acc>(team, hidden,
+                                           [&](std::int64_t d) {
+                                             return static_cast<Acc>(weight[d]) *
+                                                    static_cast<Acc>(dy_row[d]) *
+                                                    (static_cast<Acc>(x_row[d]) * inverse);
+                                           }) *
+                            one_over_hidden;
+        const auto value = [&](std::int64_t d) {
+          const Acc normalised = static_cast<Acc>(x_row[d]) * inverse;
+          return inverse *
+                 (static_cast<Acc>(weight[d]) * static_cast<Acc>(dy_row[d]) - normalised * mean_gx);
+        };
+        if (accumulate) {
+          for_lanes(team, hidden, [&](std::int64_t d) {
+            dx_row[d] = static_cast<T>(static_cast<Acc>(dx_row[d]) + value(d));
+          });
+        } else {
+          for_lanes(team, hidden, [&](std::int64_t d) { dx_row[d] = static_cast<T>(value(d)); });
+        }
+      });
+}
+
+namespace {
+
+/// Host: rows stream through once, each thread has a block of columns.
+template <class T>
+void backward_weight_by_blocks(const Exec& exec, View1<Accumulate<T>> dgain, View2<const T> dy,
+                               View2<const T> x, View1<const Accumulate<T>> inverse_rms) {
+  using Acc = Accumulate<T>;
+  // As in layer_norm_backward_weight: columns that a thread sums at most, and rows summed before
+  // they go to the total.
+  constexpr std::int64_t widest_block = 2048;
+  constexpr std::int64_t rows_per_part = 64;
+  const std::int64_t rows = extent(x, 0);
+  const std::int64_t hidden = extent(x, 1);
+  const std::int64_t share = (hidden + exec.concurrency() - 1) / exec.concurrency();
+  const std::int64_t width = std::min((share + 63) / 64 * 64, widest_block);
+  const std::int64_t blocks = width > 0 ? (hidden + width - 1) / width : 0;
+  for_rows(
+      "kernels/rms_norm_backward_weight", exec, blocks,
+      KOKKOS_LAMBDA(const Team& team, std::int64_t block) {
+        Acc part[widest_block];
+        const std::int64_t first = block * width;
+        const std::int64_t columns = hidden - first < width ? hidden - first : width;
+        Acc* total = dgain.data() + first;
+        for (std::int64_t begin = 0; begin < rows; begin += rows_per_part) {
+          const std::int64_t end = begin + rows_per_part < rows ? begin + rows_per_part : rows;
+          for_lanes(team, columns, [&](std::int64_t d) { part[d] = 0; });
+          for (std::int64_t t = begin; t < end; ++t) {
+            const T* x_row = row_of(x, t) + first;
+            const T* dy_row = row_of(dy, t) + first;
+            const Acc inverse = inverse_rms(t);
+            for_lanes(team, columns, [&](std::int64_t d) {
+              part[d] += static_cast<Acc>(dy_row[d]) * (static_cast<Acc>(x_row[d]) * inverse);
+            });
+          }
+          for_lanes(team, columns, [&](std::int64_t d) { total[d] += part[d]; });
+        }
+      });
+}
+
+/// Device: a team for each column.
+template <class T>
+void backward_weight_by_columns(const Exec& exec, View1<Accumulate<T>> dgain, View2<const T> dy,
+                                View2<const T> x, View1<const Accumulate<T>> inverse_rms) {
+  using Acc = Accumulate<T>;
+  const std::int64_t rows = extent(x, 0);
+  const std::int64_t hidden = extent(x, 1);
+  for_rows(
+      "kernels/rms_norm_backward_weight", exec, hidden,
+      KOKKOS_LAMBDA(const Team& team, std::int64_t d) {
+        const Acc sum = sum_lanes<Acc>(team, rows, [&](std::int64_t t) {
+          return static_cast<Acc>(dy(t, d)) * (static_cast<Acc>(x(t, d)) * inverse_rms(t));
+        });
+        once(team, [&]() { dgain(d) += sum; });
+      });
+}
+
+}  // namespace
+
+template <class T>
+void rms_norm_backward_weight(const Exec& exec, View1<Accumulate<T>> dgain, View2<const T> dy,
+                              View2<const T> x, View1<const Accumulate<T>> inverse_rms) {
+  const std::int64_t rows = extent(x, 0);
+  const std::int64_t hidden = extent(x, 1);
+  expect_shape(dgain, "dgain", {hidden});
+  expect_shape(dy, "dy", {rows, hidden});
+  expect_shape(inverse_rms, "inverse_rms", {rows});
+  if constexpr (exec_on_host)
+    backward_weight_by_blocks<T>(exec, dgain, dy, x, inverse_rms);
+  else
+    backward_weight_by_columns<T>(exec, dgain, dy, x, inverse_rms);
+}
+
+#define TRIREME_INSTANTIATE(T)                                                                    \
+  template void rms_norm_forward<T>(const Exec&, View2<T>, View1<Accumulate<T>>, View2<const T>,  \
+                                    View1<const T>, double);                                      \
+  template void rms_norm_backward_input<T>(const Exec&, View2<T>, View2<const T>, View2<const T>, \
+                                           View1<const Accumulate<T>>, View1<const T>, bool);     \
+  template void rms_norm_backward_weight<T>(const Exec&, View1<Accumulate<T>>, View2<const T>,    \
+                                            View2<const T>, View1<const Accumulate<T>>);
+TRIREME_INSTANTIATE(float)
+TRIREME_INSTANTIATE(double)
+#undef TRIREME_INSTANTIATE
+
+}  // namespace trireme::kernels

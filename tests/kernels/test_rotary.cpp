@@ -1,0 +1,158 @@
+#include <trireme/kernels/rotary.hpp>
+
+#include <trireme/base/check.hpp>
+
+#include <reference/finite_difference.hpp>
+#include <reference/rotary.hpp>
+#include <support/device_array.hpp>
+#include <support/numbers.hpp>
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+
+namespace trireme::kernels {
+namespace {
+
+using testing::DeviceArray;
+using testing::expect_close;
+using testing::random_numbers;
+
+template <class T>
+class RotaryPositions : public ::testing::Test {};
+using Types = ::testing::Types<float, double>;
+TYPED_TEST_SUITE(RotaryPositions, Types);
+
+constexpr std::int64_t beside = 5;  // columns behind the heads that are turned
+
+/// Two terms of at most |a| and |b| with three roundings each to T; and the angle's error in
+/// double: position e^-u with u <= ln(theta) < 14 off by u eps, and 4 roundings around it.
+template <class T>
+double bound_of(const std::vector<double>& x, std::size_t i, std::int64_t columns,
+                const Rotary& r) {
+  const auto half = static_cast<std::size_t>(r.head_size / 2);
+  const std::size_t column = i % static_cast<std::size_t>(columns);
+  if (column >= static_cast<std::size_t>(r.heads * r.head_size)) return 0;
+  const bool lower = column % static_cast<std::size_t>(r.head_size) < half;
+  const double size = std::abs(x[i]) + std::abs(x[lower ? i + half : i - half]);
+  const auto row = static_cast<std::int64_t>(i) / columns;
+  const auto position = static_cast<double>(reference::rotary_position(r, row));
+  return size * (4 * std::numeric_limits<T>::epsilon() +
+                 18 * position * std::numeric_limits<double>::epsilon());
+}
+
+TYPED_TEST(RotaryPositions, ForwardMatchesReferenceAndLeavesTheOtherColumns) {
+  using T = TypeParam;
+  for (const std::int64_t rows : {1, 13, 128})
+    for (const std::int64_t heads : {1, 13})
+      for (const std::int64_t size : {2, 26, 128, 256}) {
+        const Rotary r{heads, size, 10000.0, 61, 7, 3};
+        const std::int64_t columns = heads * size + beside;
+        const auto x = random_numbers<T>(rows * columns, 1);
+        const DeviceArray<T> d_x(x);
+        rotary_forward<T>(Exec{}, d_x.matrix(rows, columns), r);
+        expect_close(d_x.values(), reference::rotary(x, columns, r),
+                     [&](std::size_t i) { return bound_of<T>(x, i, columns, r); });
+      }
+}
+
+TYPED_TEST(RotaryPositions, PartsOfTheRowsGiveTheBitsOfTheWhole) {
+  using T = TypeParam;
+  const Rotary whole{3, 24, 500000.0, 13};
+  const std::int64_t columns = 72;
+  const DeviceArray<T> all(random_numbers<T>(40 * columns, 1));
+  const DeviceArray<T> cut(all.values());
+  rotary_forward<T>(Exec{}, all.matrix(40, columns), whole);
+  for (const auto& [first, count] : {std::pair{0, 17}, {17, 1}, {18, 22}}) {
+    Rotary part = whole;
+    part.first_row = first;
+    const View2<T> rows(cut.data() + first * columns, static_cast<std::size_t>(count), 72);
+    rotary_forward<T>(Exec{}, rows, part);
+  }
+  EXPECT_EQ(cut.values(), all.values());
+}
+
+TYPED_TEST(RotaryPositions, RowsAtOnePositionAreTheRowOfASampleThere) {
+  using T = TypeParam;
+  Rotary in_sample{3, 24, 10000.0, 13};
+  in_sample.first_row = 18;  // position 5
+  Rotary alone{3, 24, 10000.0, 1};
+  alone.first_position = 5;
+  const DeviceArray<T> one(random_numbers<T>(72, 1));
+  std::vector<T> copies = one.values();
+  copies.insert(copies.end(), copies.begin(), copies.begin() + 72);
+  const DeviceArray<T> two(copies);
+  rotary_forward<T>(Exec{}, one.matrix(1, 72), in_sample);
+  rotary_forward<T>(Exec{}, two.matrix(2, 72), alone);
+  std::vector<T> expected = one.values();
+  expected.insert(expected.end(), expected.begin(), expected.begin() + 72);
+  EXPECT_EQ(two.values(), expected);
+}
+
+TYPED_TEST(RotaryPositions, ScoresDependOnDistancesAlone) {
+  using T = TypeParam;
+  const std::int64_t size = 24;
+  const auto q = random_numbers<T>(size, 1);
+  const auto k = random_numbers<T>(size, 2);
+  const auto score = [&](std::int64_t query, std::int64_t key) {
+    const DeviceArray<T> d_q(q), d_k(k);
+    Rotary r{1, size, 10000.0};
+    r.first_position = query;
+    rotary_forward<T>(Exec{}, d_q.matrix(1, size), r);
+    r.first_position = key;
+    rotary_forward<T>(Exec{}, d_k.matrix(1, size), r);
+    const auto a = d_q.values(), b = d_k.values();
+    double product = 0;
+    for (std::size_t i = 0; i < a.size(); ++i)
+      product += static_cast<double>(a[i]) * static_cast<double>(b[i]);
+    return product;
+  };
+  // Each turned element is off by bound_of; |x| <= 2 norms of its pair, q k <= (q² + k²) / 2.
+  double squares = 0;
+  for (std::size_t i = 0; i < q.size(); ++i) squares += q[i] * q[i] + k[i] * k[i];
+  const double bound =
+      2 * 2 * squares *
+      (4 * std::numeric_limits<T>::epsilon() + 18 * 107 * std::numeric_limits<double>::epsilon());
+  EXPECT_NEAR(score(107, 100), score(7, 0), bound);
+  EXPECT_GT(std::abs(score(7, 0) - score(8, 0)), 100 * bound);
+}
+
+TEST(RotaryGradient, BackwardMatchesFiniteDifferences) {
+  const Rotary r{2, 26, 10000.0, 13, 4};
+  const std::int64_t columns = 2 * 26 + beside;
+  const auto x = random_numbers<double>(3 * columns, 1);
+  const auto dy = random_numbers<double>(3 * columns, 2);
+  const DeviceArray<double> dx(dy);
+  rotary_backward<double>(Exec{}, dx.matrix(3, columns), r);
+  const auto loss = [&](const auto& at) {
+    return reference::dot(dy, reference::rotary(at, columns, r));
+  };
+  double size = 0;
+  for (std::size_t i = 0; i < x.size(); ++i) size += 2 * std::abs(x[i] * dy[i]);
+  // A linear function: only cancellation, of a sum of n terms.
+  const double bound = 8 * std::numeric_limits<double>::epsilon() * size *
+                       static_cast<double>(x.size()) / reference::difference_step;
+  ASSERT_LT(bound, 1e-4);
+  expect_close(dx.values(), reference::finite_difference(loss, x),
+               [&](std::size_t) { return bound; });
+}
+
+TEST(RotaryGradient, BackwardUndoesForward) {
+  const Rotary r{2, 26, 10000.0, 13};
+  const auto x = random_numbers<float>(5 * 52, 1);
+  const DeviceArray<float> d_x(x);
+  rotary_forward<float>(Exec{}, d_x.matrix(5, 52), r);
+  rotary_backward<float>(Exec{}, d_x.matrix(5, 52), r);
+  // The bound of one turn, and that of the other on elements up to |a| + |b|.
+  expect_close(d_x.values(), x, [&](std::size_t i) { return 3 * bound_of<float>(x, i, 52, r); });
+}
+
+TEST(RotaryGradient, OddHeadsAndNarrowRowsAreRefused) {
+  const DeviceArray<float> x(26);
+  EXPECT_THROW(rotary_forward<float>(Exec{}, x.matrix(2, 13), Rotary{1, 13}), Error);
+  EXPECT_THROW(rotary_forward<float>(Exec{}, x.matrix(2, 13), Rotary{4, 4}), Error);
+}
+
+}  // namespace
+}  // namespace trireme::kernels

@@ -1,0 +1,267 @@
+#include <trireme/model/decoder.hpp>
+#include <trireme/model/rank_model.hpp>
+#include <trireme/plan/memory.hpp>
+
+#include "support/small_gpt.hpp"
+
+#include <gtest/gtest.h>
+
+#include <map>
+#include <sstream>
+
+/// The family llama against Hugging Face transformers' LlamaForCausalLM
+/// (tests/golden/llama_fp64/make.py), and its generation against its forward pass.
+namespace trireme::model {
+namespace {
+
+using namespace trireme::testing;
+
+constexpr std::int64_t samples = 2;
+constexpr std::int64_t stored_stride = 29;
+
+deck::ModelConfig llama_model(bool tied) {
+  deck::ModelConfig m;
+  m.family = Family::llama;
+  m.layers = 2;
+  m.hidden = 144;
+  m.heads = 6;
+  m.key_value_heads = 3;
+  m.feed_forward = 100;
+  m.sequence = 61;
+  m.vocabulary = 503;
+  m.norm_epsilon = 1e-6;
+  m.tied_embeddings = tied;
+  return m;
+}
+
+/// Of sample b at position s.
+std::int32_t llama_token(std::int64_t b, std::int64_t s) {
+  return static_cast<std::int32_t>((7919 + b * 104729 + s * 1299709 + s * s * (b + 31)) % 503);
+}
+
+double noise(std::int64_t i) {
+  return static_cast<double>(static_cast<std::uint64_t>((i + 7) * 2246822519) & 0xffffffffu) /
+             4294967296.0 -
+         0.5;
+}
+
+template <class P>
+void set_tokens(const WholeModel<P>& stage) {
+  std::vector<std::int32_t> tokens, targets;
+  for (std::int64_t b = 0; b < samples; ++b)
+    for (std::int64_t s = 0; s < 61; ++s) {
+      tokens.push_back(llama_token(b, s));
+      targets.push_back(llama_token(b, s + 1));
+    }
+  set_values(stage.tokens(0), tokens);
+  set_values(stage.targets(0), targets);
+}
+
+MicroContext context(double dropout = 0) {
+  MicroContext c;
+  c.seed = 7;
+  c.step = 3;
+  c.sequence = 61;
+  c.dropout = dropout;
+  c.loss_scale = 1.0 / static_cast<double>(samples * 61);
+  return c;
+}
+
+/// What make.py has written, line by line.
+struct Golden {
+  double loss = 0;
+  std::map<std::string, std::array<double, 3>> sums;  ///< Σ g, Σ g·noise, Σ g²
+  std::vector<double> logits;
+  std::vector<double> gradients;  ///< every 29th element of each array
+
+  explicit Golden(bool tied) {
+    const std::string stem =
+        text(TRIREME_SOURCE_DIR, "/tests/golden/llama_fp64/", tied ? "tied" : "untied");
+    std::ifstream in(stem + ".txt");
+    for (std::string line; std::getline(in, line);) {
+      std::istringstream words(line);
+      std::string name;
+      words >> name;
+      if (name == "loss")
+        words >> loss;
+      else if (name == "logits")
+        for (double x = 0; words >> x;) logits.push_back(x);
+      else
+        for (double& sum : sums[name]) words >> sum;
+    }
+    gradients = read_doubles(stem + ".f64");
+  }
+};
+
+/// (tied, recompute, split backward pass)
+class Llama : public ::testing::TestWithParam<std::tuple<bool, Recompute, bool>> {};
+INSTANTIATE_TEST_SUITE_P(All, Llama,
+                         ::testing::Combine(::testing::Bool(),
+                                            ::testing::Values(Recompute::none, Recompute::selective,
+                                                              Recompute::full),
+                                            ::testing::Bool()));
+
+TEST_P(Llama, LossAndGradientsEqualTransformersNormwise) {
+  const auto [tied, recompute, split] = GetParam();
+  const Golden golden(tied);
+  const auto architecture = architecture::describe(llama_model(tied));
+  Parameters<Fp64> parameters(architecture, architecture::whole_model(architecture), true);
+  set_golden_weights(parameters);
+  const WholeModel<Fp64> stage(architecture, parameters, {samples, 1, true, split, recompute});
+  const Exec exec;
+  set_tokens(stage);
+  stage.zero_loss(exec);
+  stage.forward(exec, 0, context());
+  if (split) {
+    stage.backward_input(exec, 0, context());
+    stage.backward_weight(exec, 0, context(), [](std::int64_t) {});
+  } else {
+    stage.backward(exec, 0, context(), [](std::int64_t) {});
+  }
+  EXPECT_NEAR(value_of(stage.loss()) / (samples * 61), golden.loss, 1e-9 * golden.loss);
+
+  double largest = 0;  // over the model: the norm of design promise 1
+  for (const double g : golden.gradients) largest = std::max(largest, std::abs(g));
+  ASSERT_EQ(golden.sums.size(), architecture.arrays.size());
+  std::size_t at = 0;
+  for (const auto& entry : parameters.entries()) {
+    std::vector<double> g = values_of(entry.gradient.data);
+    if (tied && entry.spec->name == "embedding.token") {
+      const auto& second = parameters.tied_gradient();
+      const auto logits = values_of(View1<double>(second.data(), second.size()));
+      for (std::size_t i = 0; i < g.size(); ++i) g[i] += logits[i];
+    }
+    double sum = 0, projection = 0, squares = 0;
+    for (std::size_t i = 0; i < g.size(); ++i) {
+      sum += g[i];
+      projection += g[i] * noise(static_cast<std::int64_t>(i));
+      squares += g[i] * g[i];
+      if (i % stored_stride != 0) continue;
+      ASSERT_LT(at, golden.gradients.size());
+      ASSERT_NEAR(g[i], golden.gradients[at], 1e-9 * largest) << entry.spec->name << ", " << i;
+      ++at;
+    }
+    // Each of n elements may be off by 1e-9 of the largest.
+    const auto n = static_cast<double>(g.size());
+    const auto& expected = golden.sums.at(entry.spec->name);
+    EXPECT_NEAR(sum, expected[0], 1e-9 * largest * n) << entry.spec->name;
+    EXPECT_NEAR(projection, expected[1], 1e-9 * largest * n) << entry.spec->name;
+    EXPECT_NEAR(std::sqrt(squares), std::sqrt(expected[2]), 1e-9 * largest * std::sqrt(n))
+        << entry.spec->name;
+  }
+  EXPECT_EQ(at, golden.gradients.size());
+}
+
+class LlamaTied : public ::testing::TestWithParam<bool> {};
+INSTANTIATE_TEST_SUITE_P(Embeddings, LlamaTied, ::testing::Bool());
+
+/// Fills a decoder with the samples' tokens, and calls f(position) behind each.
+template <class P, class F>
+void feed(Decoder<P>& decoder, const F& f) {
+  for (std::int64_t s = 0; s < 61; ++s) {
+    set_values(decoder.tokens(), std::vector{llama_token(0, s), llama_token(1, s)});
+    decoder.step(Exec(), true);
+    f(s);
+  }
+}
+
+TEST_P(LlamaTied, LogitsInSinglePrecisionEqualTransformers) {
+  const Golden golden(GetParam());
+  const auto architecture = architecture::describe(llama_model(GetParam()));
+  Parameters<Fp32> parameters(architecture, architecture::whole_model(architecture), false);
+  set_golden_weights(parameters);
+  Decoder<Fp32> decoder(architecture, parameters, samples);
+  std::vector<double> found;  // the first 16 behind the last 3 tokens of the first sequence
+  feed(decoder, [&](std::int64_t s) {
+    const auto logits = values_of(decoder.logits());
+    if (s >= 58) found.insert(found.end(), logits.begin(), logits.begin() + 16);
+  });
+  ASSERT_EQ(found.size(), golden.logits.size());
+  double largest = 0;
+  for (const double x : golden.logits) largest = std::max(largest, std::abs(x));
+  for (std::size_t i = 0; i < found.size(); ++i)
+    EXPECT_NEAR(found[i], golden.logits[i], 1e-4 * largest) << i;
+}
+
+TEST_P(LlamaTied, TokenByTokenGivesTheLossOfTheWholeText) {
+  const auto architecture = architecture::describe(llama_model(GetParam()));
+  Parameters<Fp64> parameters(architecture, architecture::whole_model(architecture), false);
+  set_golden_weights(parameters);
+  const Exec exec;
+  const WholeModel<Fp64> stage(architecture, parameters, {samples, 1, false, false});
+  set_tokens(stage);
+  stage.zero_loss(exec);
+  stage.evaluate(exec, 0, context(), samples);
+  Decoder<Fp64> decoder(architecture, parameters, samples);
+  double nats = 0;
+  feed(decoder, [&](std::int64_t s) {
+    const std::vector<double> logits = values_of(decoder.logits());
+    for (std::int64_t b = 0; b < samples; ++b) {
+      const double* row = logits.data() + b * 503;
+      double sum = 0;
+      for (std::int64_t v = 0; v < 503; ++v) sum += std::exp(row[v]);
+      nats += std::log(sum) - row[llama_token(b, s + 1)];
+    }
+  });
+  EXPECT_NEAR(nats, value_of(stage.loss()), 1e-12 * nats);
+}
+
+TEST(LlamaDropout, GradientsMatchFiniteDifferences) {
+  const auto architecture = architecture::describe(llama_model(true));
+  Parameters<Fp64> parameters(architecture, architecture::whole_model(architecture), true);
+  set_golden_weights(parameters);
+  const WholeModel<Fp64> stage(architecture, parameters, {samples, 1, true, false});
+  const Exec exec;
+  const auto loss = [&] {
+    set_tokens(stage);
+    stage.zero_loss(exec);
+    stage.forward(exec, 0, context(0.2));
+    return value_of(stage.loss()) / (samples * 61);
+  };
+  loss();
+  stage.backward(exec, 0, context(0.2), [](std::int64_t) {});
+  std::vector<double> analytic;
+  for (const auto& e : parameters.entries())
+    if (e.local.number > 0) analytic.push_back(value_of(e.gradient.data, e.weight.elements() / 2));
+  // Central differences at h = 1e-5 of a mean loss of about 7: rounding 1000 ε f / h = 2e-7 with
+  // sums of 1000 terms, truncation h² f''' / 6 = 2e-9 at a third derivative of 100.
+  const double h = 1e-5;
+  std::size_t k = 0;
+  for (const auto& e : parameters.entries()) {
+    if (e.local.number == 0) continue;
+    const std::int64_t i = e.weight.elements() / 2;
+    const double saved = value_of(e.weight.data, i);
+    set_value(e.weight.data, i, saved + h);
+    const double above = loss();
+    set_value(e.weight.data, i, saved - h);
+    const double below = loss();
+    set_value(e.weight.data, i, saved);
+    EXPECT_NEAR(analytic[k++], (above - below) / (2 * h), 2e-7) << e.spec->name;
+  }
+}
+
+TEST(LlamaMemory, PlannedBytesAreThoseAllocated) {
+  for (const Recompute recompute : {Recompute::none, Recompute::selective, Recompute::full})
+    for (const bool split : {false, true})
+      for (const std::int64_t feed_forward : {100, 200}) {
+        deck::Config config;
+        config.model = llama_model(true);
+        config.model.feed_forward = feed_forward;
+        config.batch.micro = 3;
+        config.precision.compute = DType::fp32;
+        config.parallel.recompute = recompute;
+        const auto architecture = architecture::describe(config.model);
+        const Parameters<Fp32> parameters(architecture, architecture::whole_model(architecture),
+                                          true);
+        const WholeModel<Fp32> stage(architecture, parameters, {3, 2, true, split, recompute});
+        const auto plan = plan::training_memory(config, architecture, parameters.shard(),
+                                                {.slots = 2, .split_backward = split});
+        EXPECT_EQ(plan.at(0).bytes, parameters.weight_bytes());
+        EXPECT_EQ(plan.at(1).bytes, parameters.gradient_bytes());
+        EXPECT_EQ(plan.at(3).bytes, stage.rank_model().saved_bytes());
+        EXPECT_EQ(plan.at(5).bytes, stage.rank_model().scratch_bytes());
+      }
+}
+
+}  // namespace
+}  // namespace trireme::model
