@@ -73,7 +73,7 @@ TEST(Checks, NesterovNeedsAMomentumToLookAheadBy) {
   expect_contains(mistakes_of(example, {nesterov}),
                   "[optimizer] nesterov = true (command line) is for [optimizer] kind = \"sgd\"");
   expect_contains(mistakes_of(example, {"optimizer.kind=sgd", "optimizer.momentum=0", nesterov}),
-                  "[optimizer] momentum = 0 (command line)");
+                  "[optimizer] momentum = 0.0 (command line)");
 }
 
 TEST(Checks, ATensorAxisNeedsAPartOfEverythingItCuts) {

@@ -131,8 +131,13 @@ TEST(Deck, ResolvedDeckReadsBackToTheSameConfig) {
     m.hidden = 2 * m.heads * (m.hidden % 5 + 1);
     m.key_value_heads = m.heads;
     deck.config.batch.global = deck.config.batch.micro;
-    deck.config.optimizer.minimum_learning_rate = deck.config.optimizer.learning_rate / 3;
-    deck.config.optimizer.warmup_steps = deck.config.optimizer.decay_steps / 2;
+    OptimizerConfig& o = deck.config.optimizer;
+    o.minimum_learning_rate = o.learning_rate / 3;
+    o.warmup_steps = o.decay_steps / 2;
+    o.cooldown_steps = o.schedule == LearningRateSchedule::warmup_stable_decay
+                           ? o.decay_steps - o.warmup_steps
+                           : 0;
+    o.nesterov = o.nesterov && o.kind == OptimizerKind::sgd;
     const std::string resolved = resolved_toml(deck);
     const Deck again = parse_deck(resolved, "resolved.toml");
     EXPECT_EQ(again.config, deck.config) << resolved;

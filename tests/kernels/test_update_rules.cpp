@@ -159,7 +159,7 @@ TYPED_TEST(Rules, SgdMatchesTheFormula) {
 TYPED_TEST(Rules, LambsFirstStepIsTheSignOfTheGradientOfTheWeightsSize) {
   using T = TypeParam;
   const DeviceArray<T> w(std::vector<T>{3, 4}), m(2), v(2), g(std::vector<T>{T(0.25), -8});
-  const AdamW lamb{0.1, 0.9, 0.95, 1e-12, 0.5};
+  const AdamW lamb{0.1, 0.9, 0.95, 1e-30, 0.5};
   const DeviceArray<double> control(std::vector<double>{1, 1, 1 - 0.9, 1 - 0.95});
   const Exec exec;
   lamb_direction<T>(exec, g.flat(), m.flat(), v.flat(), w.flat(), lamb, control.flat());
