@@ -149,7 +149,7 @@ Gpt2Config parse_gpt2_config(const std::string& content, const std::string& path
   deck::ModelConfig& m = out.model;
   m.layers = keys.size("n_layer", 0, layers_limit);
   m.hidden = keys.size("n_embd", 0, size_limit);
-  m.heads = keys.size("n_head", 0, size_limit);
+  m.heads = m.key_value_heads = keys.size("n_head", 0, size_limit);
   m.feed_forward = keys.size("n_inner", 4 * m.hidden, 4 * size_limit);
   m.sequence = keys.size("n_positions", 0, size_limit);
   m.vocabulary = keys.size("vocab_size", 0, vocabulary_limit);

@@ -70,6 +70,7 @@ void Saver::start(Work work) {
 }
 
 void Saver::save(const checkpoint::RunState& state, bool goes_on) {
+  const auto asked = Clock::now();
   finish();
   began_ = Clock::now();
   state_ = state;
@@ -81,7 +82,7 @@ void Saver::save(const checkpoint::RunState& state, bool goes_on) {
   phase_ = Phase::shards;
   const auto share = worker_.share();
   write_share(background_ ? copied(share) : share);
-  held_up_ = seconds(Clock::now() - began_);
+  held_up_ = seconds(Clock::now() - asked);
   if (!background_) finish();
 }
 

@@ -40,7 +40,7 @@ inline deck::ModelConfig odd_model(bool tied) {
   deck::ModelConfig m;
   m.layers = 2;
   m.hidden = 144;
-  m.heads = 6;
+  m.heads = m.key_value_heads = 6;
   m.feed_forward = 333;
   m.sequence = 61;
   m.vocabulary = 503;
