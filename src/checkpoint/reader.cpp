@@ -114,7 +114,8 @@ void Reader::read_slice(const std::string& name, DType dtype, const Extents& sha
                         const Extents& offset, const Extents& extent, void* out) const {
   const auto found = numbers_.find(name);
   check_usage(found != numbers_.end(), folder_, ": holds no array '", name,
-              "'; the deck's model is not the one that was saved (", folder_, "/", deck_name, ")");
+              "'; the deck's model or optimizer is not the one that was saved (", folder_, "/",
+              deck_name, ")");
   const ArrayInfo& array = manifest_.arrays[found->second];
   check_usage(array.dtype == dtype && array.shape == shape, folder_, ": array '", name, "' is ",
               name_of(array.dtype), " ", shape_text(array.shape), ", expected ", name_of(dtype),

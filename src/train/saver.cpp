@@ -52,6 +52,9 @@ Saver::Saver(const deck::CheckpointConfig& config, grid::Communicator& world, Wo
       copy_memory_(touched(copy_bytes)),
       copy_bytes_(copy_bytes) {
   for (const auto& slice : worker_.share()) share_bytes_ += slice.bytes();
+  // Alike on all ranks: one whose stages hold no arrays needs no copy.
+  in_background_ = world_.all_reduce<std::int64_t>(copy_bytes_, grid::Reduction::maximum,
+                                                   "memory for checkpoints") > 0;
 }
 
 Saver::~Saver() {
@@ -74,7 +77,7 @@ void Saver::save(const checkpoint::RunState& state, bool goes_on) {
   finish();
   began_ = Clock::now();
   state_ = state;
-  background_ = goes_on && copy_bytes_ > 0;
+  background_ = goes_on && in_background_;
   grid::Heartbeat::publish({"checkpoint", state_.step});
   grid::together(world_, [&] {
     if (world_.rank() == 0) checkpoint::begin(config_.directory, state_.step);

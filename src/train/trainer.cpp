@@ -117,6 +117,7 @@ void Trainer::log_step(std::int64_t step) {
   const std::int64_t every = c.run.evaluate_every;
   if (step == c.run.steps || (every > 0 && step % every == 0)) {
     if (const auto evaluation = validate()) {
+      if (!std::isfinite(evaluation->nats)) saver_.finish();  // what was saved before is good
       check(std::isfinite(evaluation->nats), "step ", step, ": the validation loss ",
             evaluation->nats, " is not finite; lower [optimizer] learning_rate");
       m.validation_loss = evaluation->loss();

@@ -212,7 +212,9 @@ void TypedWorker<P>::load(const checkpoint::Reader& reader) {
   for (const auto& block : parts_.optimizer->state())
     for (const auto& array : block.arrays) load_array(exec_, reader, array);
   const Skips skips = skips_of(reader.state());
-  parts_.optimizer->set_skips(exec_, skips.total, skips.in_row);
+  // With a smaller maximum_skips than before, one more step is tried all the same.
+  parts_.optimizer->set_skips(exec_, skips.total,
+                              std::min(skips.in_row, config_.optimizer.maximum_skips - 1));
 }
 
 template <class P>

@@ -130,6 +130,26 @@ TEST_F(SaverTest, TheNextCheckpointWaitsForTheOneUnderWayAndOldOnesGo) {
   EXPECT_EQ(checkpoint::latest(where.directory), where.directory + "/step_00000006");
 }
 
+/// More stages than layers: one in the middle holds nothing, and has no memory for a copy.
+TEST_F(SaverTest, ARankWithoutArraysGoesOnWithTheOthers) {
+  if (ranks_ < 3) return;
+  const auto config =
+      small_config(4, 1, ranks_, {"model.layers=1", text("parallel.pipeline=", ranks_)});
+  Rig rig(config, tokens_);
+  rig.run(1, 1);
+  Bytes bytes = 0;
+  for (const auto& slice : rig.worker->share()) bytes += slice.bytes();
+  EXPECT_EQ(runtime().world().all_reduce<std::int64_t>(bytes, grid::Reduction::minimum, "least"),
+            0);
+  const auto where = to("empty");
+  Saver saver(where, runtime().world(), *rig.worker, bytes > 0 ? plenty : 0);
+  saver.save({1, 4, "# deck"}, true);
+  EXPECT_TRUE(saver.under_way());
+  rig.run(2, 3);
+  saver.finish();
+  if (runtime().rank() == 0) checkpoint::verify(where.directory + "/step_00000001");
+}
+
 /// The error of one rank ends all of them in the same place, is reported once, and costs nothing
 /// that was there.
 TEST_F(SaverTest, AShardThatCannotBeWrittenIsAnErrorOfAllRanksAndLeavesTheFormerCheckpoint) {

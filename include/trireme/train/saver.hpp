@@ -29,8 +29,8 @@ class Saver {
     std::int64_t failed = 0;      ///< 1: its part has failed
   };
 
-  /// `copy_bytes` of host memory are for writing in the background; 0: each checkpoint is written
-  /// while the run waits. All but these must outlive this.
+  /// `copy_bytes` of host memory are for writing in the background; 0 on all ranks: each checkpoint
+  /// is written while the run waits. Collective. All but these must outlive this.
   Saver(const deck::CheckpointConfig& config, grid::Communicator& world, Worker& worker,
         Bytes copy_bytes);
   /// Waits for this rank's thread. A checkpoint that is not complete then never will be.
@@ -76,7 +76,8 @@ class Saver {
   Bytes copy_bytes_;
 
   Phase phase_ = Phase::none;
-  bool background_ = false;
+  bool in_background_ = false;  ///< some rank has memory for a copy
+  bool background_ = false;     ///< the checkpoint under way
   checkpoint::RunState state_;
   std::string shard_;              ///< this rank's summary, packed; empty: it has written none
   std::future<std::string> part_;  ///< this rank's part of the phase
