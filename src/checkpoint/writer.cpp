@@ -69,7 +69,8 @@ void remove_leftovers(const std::string& directory) {
   for (const auto& path : partial) fs::remove_all(path, ignored);
 }
 
-void expect_shards(const std::string& folder, const std::vector<ShardSummary>& summaries) {
+void expect_shards(const std::string& folder, const std::vector<ShardSummary>& summaries,
+                   const std::function<void()>& progress) {
   std::set<std::string> seen;
   for (const auto& shard : summaries) {
     check(seen.insert(shard.file).second, folder, ": two ranks wrote ", shard.file);
@@ -79,12 +80,13 @@ void expect_shards(const std::string& folder, const std::vector<ShardSummary>& s
     const auto bytes = io::InputFile(path).size();
     check(bytes == shard.bytes, path, ": has ", bytes, " bytes, its writer gave it ", shard.bytes,
           "; do all ranks see this folder?");
+    if (progress) progress();
   }
 }
 
 void complete(const std::string& folder, const RunState& state,
-              const std::vector<ShardSummary>& summaries) {
-  expect_shards(folder, summaries);
+              const std::vector<ShardSummary>& summaries, const std::function<void()>& progress) {
+  expect_shards(folder, summaries, progress);
   Manifest manifest = assemble(summaries);
   manifest.library = "trireme " TRIREME_VERSION;
   manifest.step = state.step;
@@ -98,13 +100,15 @@ void complete(const std::string& folder, const RunState& state,
   io::replace_file(folder + "/" + manifest_name, to_json(manifest));
 }
 
-void remove_old(const std::string& directory, const std::string& newest, const Retention& kept) {
+void remove_old(const std::string& directory, const std::string& newest, const Retention& kept,
+                const std::function<void()>& progress) {
   if (kept.keep <= 0) return;
   std::int64_t number = 1;  // the one just written, wherever its step stands
   for (const auto& name : folders_in(directory)) {
     if (name == newest || ++number <= kept.keep) continue;
     if (kept.keep_every > 0 && *step_of(name) % kept.keep_every == 0) continue;
     remove_checkpoint(directory + "/" + name);
+    if (progress) progress();
   }
 }
 
@@ -129,12 +133,13 @@ void abandon(const std::string& directory, std::int64_t step) {
 }
 
 void commit(const std::string& directory, const RunState& state,
-            const std::vector<ShardSummary>& summaries, const Retention& retention) {
+            const std::vector<ShardSummary>& summaries, const Retention& retention,
+            const std::function<void()>& progress) {
   check(state.step >= 0 && state.samples >= 0, "a checkpoint of step ", state.step, " after ",
         state.samples, " samples");
   const std::string partial = partial_folder(directory, state.step);
   try {
-    complete(partial, state, summaries);
+    complete(partial, state, summaries, progress);
   } catch (...) {
     abandon(directory, state.step);
     throw;
@@ -143,7 +148,7 @@ void commit(const std::string& directory, const RunState& state,
   move_into_place(partial, directory + "/" + name);
   io::flush_folder(directory);
   io::replace_file(directory + "/" + latest_name, name + "\n");
-  remove_old(directory, name, retention);
+  remove_old(directory, name, retention, progress);
 }
 
 void write(const std::string& directory, const RunState& state, std::span<const ArrayView> arrays,

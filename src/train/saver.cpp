@@ -117,14 +117,17 @@ void Saver::write_share(std::vector<checkpoint::SliceView> slices) {
     std::int64_t bytes = 0;
     for (const auto& slice : slices) bytes += slice.bytes();
     if (bytes == 0) return std::string();
-    const auto progress = [this] {
-      ++moved_;
-      if (!background_) grid::Heartbeat::publish({"checkpoint", state_.step});
-    };
     return checkpoint::pack(checkpoint::write_shard(
-        checkpoint::partial_folder(config_.directory, state_.step), world_.rank(), slices, progress,
+        checkpoint::partial_folder(config_.directory, state_.step), world_.rank(), slices,
+        [this] { has_moved(); },
         background_ ? checkpoint::Cache::bypassed : checkpoint::Cache::used));
   });
+}
+
+/// Progress for the watchdog; a thread leaves it to the main thread to publish.
+void Saver::has_moved() {
+  ++moved_;
+  if (!background_) grid::Heartbeat::publish({"checkpoint", state_.step});
 }
 
 /// The first rank makes a checkpoint of the shards.
@@ -136,7 +139,8 @@ void Saver::complete() {
     std::vector<checkpoint::ShardSummary> shards;
     for (const std::string& p : packed)
       if (!p.empty()) shards.push_back(checkpoint::parse_summary(p));
-    checkpoint::commit(config_.directory, state_, shards, {config_.keep, config_.keep_every});
+    checkpoint::commit(config_.directory, state_, shards, {config_.keep, config_.keep_every},
+                       [this] { has_moved(); });
     return std::string();
   });
 }

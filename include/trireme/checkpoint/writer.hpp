@@ -32,9 +32,11 @@ std::string begin(const std::string& directory, std::int64_t step);
 /// Makes a checkpoint `directory`/step_00000100 of the shards: checks that they are there and that
 /// their slices cover every array exactly once, writes index, deck and manifest, everything flushed
 /// to the device, renames the folder, names it in the file `latest` and removes old checkpoints.
-/// An error removes the shards and leaves all former checkpoints as they were.
+/// An error removes the shards and leaves all former checkpoints as they were. `progress`, if
+/// given, is called behind each shard and each removal.
 void commit(const std::string& directory, const RunState& state,
-            const std::vector<ShardSummary>& summaries, const Retention& retention);
+            const std::vector<ShardSummary>& summaries, const Retention& retention,
+            const std::function<void()>& progress = {});
 
 /// Removes the shards of a checkpoint that will not be.
 void abandon(const std::string& directory, std::int64_t step);

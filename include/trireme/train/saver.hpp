@@ -63,6 +63,7 @@ class Saver {
 
   std::vector<checkpoint::SliceView> copied(const std::vector<checkpoint::SliceView>& share);
   void write_share(std::vector<checkpoint::SliceView> slices);
+  void has_moved();
   void complete();
   void wait_for_own_part();
   void report() const;
@@ -82,7 +83,7 @@ class Saver {
   std::string shard_;              ///< this rank's summary, packed; empty: it has written none
   std::future<std::string> part_;  ///< this rank's part of the phase
   std::exception_ptr error_;
-  std::atomic<std::int64_t> moved_{0};  ///< blocks written by the thread, for the watchdog
+  std::atomic<std::int64_t> moved_{0};  ///< pieces of work done, for the watchdog
   Clock::time_point began_;
   Seconds held_up_ = 0;
   Seconds last_seconds_ = 0;
