@@ -1,6 +1,5 @@
 #include <trireme/grid/heartbeat.hpp>
 
-#include <sched.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -47,14 +46,22 @@ void SharedState::write(const RankState& state) {
 
 RankState SharedState::read() const {
   std::uint64_t copy[words];
-  // A writer that lost its core half-way gets time to end; one that was killed there never does,
-  // and what it left is better than nothing.
-  for (int attempt = 0; attempt < 200; ++attempt) {
-    if (attempt > 100) sched_yield();
+  std::uint64_t half_written = 0;
+  int sightings = 0;
+  while (true) {
     const std::uint64_t before = sequence_.load(std::memory_order_acquire);
     for (std::size_t i = 0; i < words; ++i) copy[i] = state_[i].load(std::memory_order_relaxed);
     std::atomic_thread_fence(std::memory_order_acquire);
-    if (before % 2 == 0 && sequence_.load(std::memory_order_relaxed) == before) break;
+    if (before % 2 == 0) {
+      if (sequence_.load(std::memory_order_relaxed) == before) break;
+      continue;
+    }
+    // A writer that lost its core half-way gets a second to end; one that was killed or stopped
+    // there never does, and what it left is better than nothing.
+    sightings = before == half_written ? sightings + 1 : 0;
+    half_written = before;
+    if (sightings == 10'000) break;
+    if (sightings > 100) usleep(100);
   }
   RankState state;
   std::memcpy(&state, copy, sizeof state);

@@ -51,6 +51,7 @@ TEST(SharedState, AReaderNeverSeesHalfOfAWrite) {
       state.rank = state.micro = i;
       state.number = i;
       shared.write(state);
+      if (i % 8 == 0) std::this_thread::yield();
     }
   });
   int torn = 0;
