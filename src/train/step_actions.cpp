@@ -43,7 +43,8 @@ model::MicroContext StepActions<P>::context(Micro micro) const {
       data::first_sample(batch(), 0, micro, parts_.data.rank());  // within the global batch
   c.sequence = config_.model.sequence;
   c.dropout = config_.model.dropout;
-  c.loss_scale = 1.0 / static_cast<double>(config_.batch.global * config_.model.sequence);
+  c.token_weight = 1.0 / static_cast<double>(config_.batch.global * config_.model.sequence);
+  c.loss_scale = parts_.optimizer->loss_scale();
   return c;
 }
 
@@ -190,5 +191,7 @@ void StepActions<P>::optimizer_step(const Step&) {
 
 template class StepActions<model::Fp32>;
 template class StepActions<model::Fp64>;
+template class StepActions<model::MixedBf16>;
+template class StepActions<model::MixedFp16>;
 
 }  // namespace trireme::train

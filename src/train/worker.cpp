@@ -1,4 +1,5 @@
 #include <trireme/base/check.hpp>
+#include <trireme/train/precision.hpp>
 #include <trireme/train/typed_worker.hpp>
 #include <trireme/train/worker.hpp>
 
@@ -15,11 +16,9 @@ std::unique_ptr<Worker> make_worker(const deck::Config& config,
                                     grid::Grid& grid, const schedule::Program* program, Mode mode) {
   check((program != nullptr) == (mode == Mode::train),
         "a training worker needs a program, no other does");
-  if (config.precision.compute == DType::fp64)
-    return std::make_unique<TypedWorker<model::Fp64>>(config, architecture, grid, program);
-  check(config.precision.compute == DType::fp32,
-        "[precision] compute = ", name_of(config.precision.compute));
-  return std::make_unique<TypedWorker<model::Fp32>>(config, architecture, grid, program);
+  return with_precision(config.precision.compute, [&]<class P>(P) -> std::unique_ptr<Worker> {
+    return std::make_unique<TypedWorker<P>>(config, architecture, grid, program);
+  });
 }
 
 }  // namespace trireme::train
