@@ -1,4 +1,3 @@
-#include <trireme/plan/program.hpp>
 #include <trireme/plan/ranks.hpp>
 
 #include <algorithm>
@@ -25,11 +24,10 @@ Likeness likeness(const architecture::Shard& shard, const schedule::Needs& needs
 
 std::vector<RankPlan> plan_ranks(const deck::Config& config,
                                  const architecture::Architecture& architecture,
-                                 const schedule::Program& program) {
+                                 const std::vector<schedule::Needs>& all_needs) {
   const auto pipeline = static_cast<int>(config.parallel.pipeline);
   const auto tensor = static_cast<int>(config.parallel.tensor);
   const auto chunks = static_cast<int>(config.parallel.chunks);
-  const std::vector<schedule::Needs> all_needs = training_needs(program);
   std::vector<RankPlan> ranks;
   std::map<Likeness, std::size_t> known;  // deep pipelines have many ranks that are alike
   architecture::Shard shard =

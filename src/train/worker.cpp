@@ -12,14 +12,15 @@ double Evaluation::bits_per_byte() const {
 
 std::unique_ptr<Worker> make_worker(const deck::Config& config,
                                     const architecture::Architecture& architecture,
-                                    grid::Grid& grid, const schedule::Program* program, Mode mode) {
-  check((program != nullptr) == (mode == Mode::train),
-        "a training worker needs a program, no other does");
+                                    grid::Grid& grid, std::span<const schedule::Program> programs,
+                                    Mode mode) {
+  check(!programs.empty() == (mode == Mode::train),
+        "a training worker needs programs, no other does");
   if (config.precision.compute == DType::fp64)
-    return std::make_unique<TypedWorker<model::Fp64>>(config, architecture, grid, program);
+    return std::make_unique<TypedWorker<model::Fp64>>(config, architecture, grid, programs);
   check(config.precision.compute == DType::fp32,
         "[precision] compute = ", name_of(config.precision.compute));
-  return std::make_unique<TypedWorker<model::Fp32>>(config, architecture, grid, program);
+  return std::make_unique<TypedWorker<model::Fp32>>(config, architecture, grid, programs);
 }
 
 }  // namespace trireme::train

@@ -2,7 +2,7 @@
 
 #include <trireme/plan/memory.hpp>
 #include <trireme/plan/traffic.hpp>
-#include <trireme/schedule/program.hpp>
+#include <trireme/schedule/needs.hpp>
 
 #include <vector>
 
@@ -20,9 +20,10 @@ struct RankPlan {
 
 /// Of every pipeline rank the first and the last tensor rank, which hold the largest and the
 /// smallest parts of what the tensor axis cuts.
+/// `needs` of each pipeline rank, as training_needs() has them. Traffic is that of a full batch.
 std::vector<RankPlan> plan_ranks(const deck::Config& config,
                                  const architecture::Architecture& architecture,
-                                 const schedule::Program& program);
+                                 const std::vector<schedule::Needs>& needs);
 
 /// The first of those that need most or least memory, or send most.
 const RankPlan& most_memory(const std::vector<RankPlan>& ranks);

@@ -16,6 +16,7 @@ struct Metrics {
   double learning_rate = 0;
   double gradient_norm = 0;        ///< before clipping
   std::int64_t skipped_steps = 0;  ///< so far: their loss or gradient was not finite
+  std::int64_t global_batch = 0;   ///< samples of this step
   std::int64_t tokens = 0;         ///< trained on so far
   double tokens_per_second = 0;    ///< of all ranks, since the last logged step
   Seconds step_seconds = 0;        ///< mean since the last logged step
