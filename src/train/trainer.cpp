@@ -1,4 +1,5 @@
 #include <trireme/base/log.hpp>
+#include <trireme/base/process_memory.hpp>
 #include <trireme/checkpoint/folders.hpp>
 #include <trireme/grid/heartbeat.hpp>
 #include <trireme/io/atomic_file.hpp>
@@ -89,6 +90,7 @@ ExitCode Trainer::run() {
       return ExitCode::restartable;
     }
   }
+  report_peak();
   if (first_step_ > run.steps)
     say("nothing to do: step ", first_step_ - 1, " of ", run.steps, " is done");
   return ExitCode::finished;
@@ -114,6 +116,8 @@ void Trainer::log_step(std::int64_t step) {
       static_cast<double>((samples - batches_.samples(logged_step_)) * c.model.sequence) / took;
   m.flops_utilization =
       m.tokens_per_second * parts_.architecture.model_flops_per_token() / peak_flops_;
+  m.peak_bytes = parts_.world.all_reduce<std::int64_t>(peak_resident_bytes(),
+                                                       grid::Reduction::maximum, "peak memory");
   m.skipped_steps = found.skips.total;
   skips_ = found.skips;
   check_skips(m);
@@ -153,6 +157,15 @@ void Trainer::check_skips(const Metrics& m) {
         " steps were skipped since their loss or gradient is not finite ([optimizer] ",
         "maximum_skips = ", o.maximum_skips, "); go on from an earlier checkpoint and lower ",
         "[optimizer] learning_rate (", o.learning_rate, ") or clip_norm, or warm up for longer");
+}
+
+/// What `trireme check` predicts. Collective.
+void Trainer::report_peak() const {
+  const Bytes mine = peak_resident_bytes();
+  const Bytes most =
+      parts_.world.all_reduce<std::int64_t>(mine, grid::Reduction::maximum, "peak memory");
+  if (most > 0)
+    say("peak memory of a rank: ", human_bytes(most), " resident, ", with_commas(most), " bytes");
 }
 
 std::string Trainer::progress_line(const Metrics& m) const {

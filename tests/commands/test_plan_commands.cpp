@@ -79,9 +79,10 @@ TEST(Check, ModelsOfThePaperHaveItsParametersRanksAndBatches) {
 /// GPT-3 grew its batch: here from 96 by 96 to 1536 over 100,000 samples, on 96 replicas.
 TEST(Check, ARampUpIsShownWithItsStepsAndPrograms) {
   const TemporaryFolder folder;
-  const std::string check = "trireme check '" + inputs + "paper/gpt_145.6b.toml' --ranks 768 " +
-                            "parallel.tensor=8 parallel.pipeline=8 batch.global=1536 " +
-                            "batch.micro=1 run.steps=1000 ";
+  const std::string check =
+      "trireme check '" + inputs + "paper/gpt_145.6b.toml' --ranks 768 " +
+      "parallel.tensor=8 parallel.pipeline=8 parallel.data=12 batch.global=1536 " +
+      "batch.micro=1 run.steps=1000 ";
   ASSERT_EQ(shell(folder, check + "batch.ramp_start=96 batch.ramp_increment=96 "
                                   "batch.ramp_samples=100000"),
             0)

@@ -15,7 +15,11 @@ struct RankPlan {
   schedule::Needs needs;
   std::vector<MemoryRow> memory;
   Bytes checkpoint_copy = 0;  ///< on the host
+  Bytes process = 0;          ///< on the host, beside all arrays
   std::vector<TrafficRow> traffic;
+
+  /// Of a rank whose device is its host.
+  Bytes peak() const { return total(memory) + checkpoint_copy + process; }
 };
 
 /// Of every pipeline rank the first and the last tensor rank, which hold the largest and the
@@ -28,6 +32,7 @@ std::vector<RankPlan> plan_ranks(const deck::Config& config,
 /// The first of those that need most or least memory, or send most.
 const RankPlan& most_memory(const std::vector<RankPlan>& ranks);
 const RankPlan& least_memory(const std::vector<RankPlan>& ranks);
+const RankPlan& most_at_peak(const std::vector<RankPlan>& ranks);
 const RankPlan& most_traffic(const std::vector<RankPlan>& ranks);
 
 }  // namespace trireme::plan

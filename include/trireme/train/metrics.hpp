@@ -22,6 +22,7 @@ struct Metrics {
   Seconds step_seconds = 0;        ///< mean since the last logged step
   double flops_utilization =
       0;  ///< MFU: model FLOPs / time / measured matrix-product peak of all ranks
+  Bytes peak_bytes = 0;  ///< most resident host memory of any rank so far; 0: not known
   std::optional<double> validation_loss;
   std::optional<double> bits_per_byte;
 };

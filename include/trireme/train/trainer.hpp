@@ -48,6 +48,7 @@ class Trainer {
   void check_skips(const Metrics& metrics);
   void log_step(std::int64_t step);
   void write_timeline();
+  void report_peak() const;
   std::optional<Evaluation> validate();
   void save(std::int64_t step, bool goes_on);
   Request agreement(std::int64_t step);

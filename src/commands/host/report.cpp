@@ -106,7 +106,13 @@ std::string memory_report(const std::vector<plan::RankPlan>& ranks, int tensor_s
   rows.push_back(line("sum", plan::total(most.memory), plan::total(least.memory)));
   if (most.checkpoint_copy > 0)
     rows.push_back(line("checkpoint copy (host)", most.checkpoint_copy, least.checkpoint_copy));
-  return columns(rows, 1, "  ");
+  const auto exactly = [](Bytes bytes) {
+    return text(human_bytes(bytes), ", ", with_commas(bytes), " bytes");
+  };
+  const plan::RankPlan& peak = plan::most_at_peak(ranks);
+  return text(columns(rows, 1, "  "),
+              "\n  process of a rank beside these (host): ", exactly(peak.process),
+              "\n  peak of a rank whose device is the host: ", exactly(peak.peak()));
 }
 
 std::string traffic_report(const std::vector<plan::RankPlan>& ranks, int tensor_size) {
