@@ -181,9 +181,26 @@ void batch_and_precision_keys(std::vector<Entry>& out) {
   SectionKeys precision(out, "precision", &Config::precision);
   precision
       .choice("compute", &PrecisionConfig::compute,
-              "type of weights and activations; only these two in this version")
-      .words({name_of(DType::fp32), name_of(DType::fp64)})
+              "type of weights and activations; sums, gradients and the optimizer's master weights "
+              "of bf16 and fp16 are fp32")
+      .words(
+          {name_of(DType::fp32), name_of(DType::fp64), name_of(DType::bf16), name_of(DType::fp16)})
       .otherwise(Str("fp32"));
+  precision
+      .number(
+          "loss_scale", &PrecisionConfig::loss_scale,
+          "by which fp16 multiplies the first step's loss, so that small gradients are not lost; "
+          "a skipped step halves it, down to 1")
+      .from(1)
+      .below(1e9)
+      .otherwise(65536.0);
+  precision
+      .integer("loss_scale_interval", &PrecisionConfig::loss_scale_interval,
+               "steps without a skipped one behind which it doubles; 0 keeps it as it is")
+      .unit("steps")
+      .at_least(0)
+      .at_most(steps_limit)
+      .otherwise(Int{1000});
 }
 
 void data_and_checkpoint_keys(std::vector<Entry>& out) {

@@ -141,7 +141,7 @@ void Communicator::progress() {
 template <class T>
 void Communicator::post_all_reduce(Operation& operation, T* data, std::int64_t n,
                                    Reduction reduction) {
-  if constexpr (std::is_floating_point_v<T>) {
+  if constexpr (std::is_floating_point_v<T> || is_narrow<T>) {
     if (reduction == Reduction::sum) {
       const auto bytes = ordered_sum_scratch_bytes(n, sizeof(T), size_);
       operation.scratch = take_buffer(static_cast<std::size_t>(bytes));
@@ -150,6 +150,7 @@ void Communicator::post_all_reduce(Operation& operation, T* data, std::int64_t n
       return;
     }
   }
+  check(!is_narrow<T>, operation.verb, ": two-byte numbers can be added up, and not compared");
   // The order of what is exact does not matter.
   const MPI_Op op = reduction == Reduction::sum       ? MPI_SUM
                     : reduction == Reduction::maximum ? MPI_MAX
@@ -241,5 +242,7 @@ TRIREME_INSTANTIATE(float)
 TRIREME_INSTANTIATE(double)
 TRIREME_INSTANTIATE(std::int64_t)
 #undef TRIREME_INSTANTIATE
+template void Communicator::post_all_reduce<Bf16>(Operation&, Bf16*, std::int64_t, Reduction);
+template void Communicator::post_all_reduce<Fp16>(Operation&, Fp16*, std::int64_t, Reduction);
 
 }  // namespace trireme::grid

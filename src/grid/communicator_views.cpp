@@ -265,6 +265,8 @@ void Communicator::broadcast(const Exec& exec, View1<T> data, int root, const ch
   template void Communicator::all_reduce<T>(const Exec&, View1<T>, Reduction, const char*);
 TRIREME_INSTANTIATE_ALL_REDUCE(float)
 TRIREME_INSTANTIATE_ALL_REDUCE(double)
+TRIREME_INSTANTIATE_ALL_REDUCE(Bf16)
+TRIREME_INSTANTIATE_ALL_REDUCE(Fp16)
 TRIREME_INSTANTIATE_ALL_REDUCE(std::int64_t)
 #undef TRIREME_INSTANTIATE_ALL_REDUCE
 
@@ -282,6 +284,8 @@ TRIREME_INSTANTIATE_ALL_REDUCE(std::int64_t)
   template void Communicator::broadcast<T>(const Exec&, View1<T>, int, const char*);
 TRIREME_INSTANTIATE(float)
 TRIREME_INSTANTIATE(double)
+TRIREME_INSTANTIATE(Bf16)
+TRIREME_INSTANTIATE(Fp16)
 #undef TRIREME_INSTANTIATE
 
 }  // namespace trireme::grid

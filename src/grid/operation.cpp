@@ -11,6 +11,10 @@ template <>
 MPI_Datatype datatype<float>();
 template <>
 MPI_Datatype datatype<double>();
+template <>
+MPI_Datatype datatype<Bf16>();
+template <>
+MPI_Datatype datatype<Fp16>();
 
 namespace {
 
@@ -148,6 +152,14 @@ MPI_Datatype datatype<double>() {
   return MPI_DOUBLE;
 }
 template <>
+MPI_Datatype datatype<Bf16>() {
+  return MPI_UINT16_T;  // moved, never added up by MPI
+}
+template <>
+MPI_Datatype datatype<Fp16>() {
+  return MPI_UINT16_T;
+}
+template <>
 MPI_Datatype datatype<std::int64_t>() {
   return MPI_INT64_T;
 }
@@ -169,25 +181,27 @@ int message_count(std::int64_t elements) {
 
 template <class T>
 void sum_in_order(T* out, std::span<const std::byte* const> parts, std::int64_t n) {
+  using Sum = Accumulate<T>;
   const auto summand = [&](std::size_t k) { return reinterpret_cast<const T*>(parts[k]); };
   if (parts.size() == 2) {
     const T* a = summand(0);
     const T* b = summand(1);
 #pragma omp simd
-    for (std::int64_t i = 0; i < n; ++i) out[i] = a[i] + b[i];
+    for (std::int64_t i = 0; i < n; ++i) out[i] = static_cast<T>(a[i] + b[i]);
     return;
   }
   constexpr std::int64_t block = 1024;  // stays in the first cache
-  T sums[block];
+  Sum sums[block];
   for (std::int64_t begin = 0; begin < n; begin += block) {
     const std::int64_t size = std::min(block, n - begin);
     std::copy_n(summand(0) + begin, size, sums);
     for (std::size_t k = 1; k < parts.size(); ++k) {
       const T* next = summand(k) + begin;
 #pragma omp simd
-      for (std::int64_t i = 0; i < size; ++i) sums[i] += next[i];
+      for (std::int64_t i = 0; i < size; ++i) sums[i] += static_cast<Sum>(next[i]);
     }
-    std::copy_n(sums, size, out + begin);
+#pragma omp simd
+    for (std::int64_t i = 0; i < size; ++i) out[begin + i] = static_cast<T>(sums[i]);
   }
 }
 
@@ -289,6 +303,8 @@ void advance_pending() {
   template void post_all_gather<T>(Operation&, std::byte*);
 TRIREME_INSTANTIATE(float)
 TRIREME_INSTANTIATE(double)
+TRIREME_INSTANTIATE(Bf16)
+TRIREME_INSTANTIATE(Fp16)
 #undef TRIREME_INSTANTIATE
 
 }  // namespace trireme::grid

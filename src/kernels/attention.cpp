@@ -256,6 +256,8 @@ void attention_forward(const Exec& exec, View2<T> o, View3<Accumulate<T>> logsum
                                      const AttentionShape&, const AttentionDropout&)
 TRIREME_INSTANTIATE(float);
 TRIREME_INSTANTIATE(double);
+TRIREME_INSTANTIATE(Bf16);
+TRIREME_INSTANTIATE(Fp16);
 #undef TRIREME_INSTANTIATE
 
 }  // namespace trireme::kernels

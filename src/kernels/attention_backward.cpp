@@ -3,8 +3,6 @@
 #include <trireme/kernels/math.hpp>
 #include <trireme/tensor/expect.hpp>
 
-#include <type_traits>
-
 namespace trireme::kernels {
 namespace {
 
@@ -25,6 +23,7 @@ struct AttentionBackward {
   AttentionShape shape;
   AttentionMasks masks;
   HeadSizes<A> head;
+  A* wide_queries;  // [T, H·K] sums of the queries' gradients, where dqkv is too narrow for them
 
   /// Scratch of a team, in the order in which it is cut.
   struct Scratch {
@@ -84,6 +83,9 @@ struct AttentionBackward {
       write_transposed(team, s.dvalues, &dqkv(first + k0, value_column), valid);
       team.team_barrier();
     }
+    if constexpr (is_narrow<T>)
+      for (std::int64_t h = kv_head * group; h < (kv_head + 1) * group; ++h)
+        narrow_queries(team, first, h);
   }
 
  private:
@@ -129,7 +131,13 @@ struct AttentionBackward {
                                 Broadcast<A>{s.ds, block, 1}, Lanes<const A>{s.keys, head.lanes},
                                 over_keys);
     team.team_barrier();
-    add_queries(team, s, &dqkv(token, h * head.size), valid, k0 == 0);
+    if constexpr (is_narrow<T>) {
+      const std::int64_t columns = shape.heads * head.size;
+      add_queries(team, s, wide_queries + token * columns + h * head.size, columns, valid, k0 == 0);
+    } else {
+      add_queries(team, s, &dqkv(token, h * head.size), static_cast<std::int64_t>(dqkv.stride(0)),
+                  valid, k0 == 0);
+    }
   }
 
   /// p = exp(score − logsumexp), ds = scale p (dp − delta); with dropout factors f: p f and scale p
@@ -175,21 +183,33 @@ struct AttentionBackward {
   }
 
   /// The block of dqueries into (or, from the second block of keys on, onto) the gradient.
-  KOKKOS_FUNCTION void add_queries(const AttentionMember& team, const Scratch& s, T* to,
-                                   std::int64_t valid, bool store) const {
+  KOKKOS_FUNCTION void add_queries(const AttentionMember& team, const Scratch& s, A* to,
+                                   std::int64_t stride, std::int64_t valid, bool store) const {
     const auto count = static_cast<int>(valid < block ? valid : block);
-    const auto stride = static_cast<std::int64_t>(dqkv.stride(0));
     Kokkos::parallel_for(Kokkos::TeamThreadRange(team, count), [&](int i) {
-      T* __restrict row = to + i * stride;
+      A* __restrict row = to + i * stride;
       const A* __restrict add = s.dqueries + i * head.lanes;
       if (store) {
 #pragma omp simd
-        for (std::int64_t d = 0; d < head.size; ++d) row[d] = static_cast<T>(add[d]);
+        for (std::int64_t d = 0; d < head.size; ++d) row[d] = add[d];
       } else {
 #pragma omp simd
-        for (std::int64_t d = 0; d < head.size; ++d) row[d] += static_cast<T>(add[d]);
+        for (std::int64_t d = 0; d < head.size; ++d) row[d] += add[d];
       }
     });
+  }
+
+  /// The sums of one head's queries, rounded to their place in the gradient.
+  KOKKOS_FUNCTION void narrow_queries(const AttentionMember& team, std::int64_t first,
+                                      std::int64_t h) const {
+    const std::int64_t columns = shape.heads * head.size;
+    Kokkos::parallel_for(
+        Kokkos::TeamThreadRange(team, static_cast<int>(shape.sequence)), [&](int i) {
+          const A* __restrict from = wide_queries + (first + i) * columns + h * head.size;
+          T* __restrict to = &dqkv(first + i, h * head.size);
+#pragma omp simd
+          for (std::int64_t d = 0; d < head.size; ++d) to[d] = static_cast<T>(from[d]);
+        });
   }
 
   KOKKOS_FUNCTION void write_transposed(const AttentionMember& team, const A* from, T* to,
@@ -228,8 +248,9 @@ void attention_delta(const Exec& exec, View1<Accumulate<T>> delta, View2<const T
 
 }  // namespace
 
+template <class T>
 std::int64_t attention_workspace_elements(const AttentionShape& shape) {
-  return shape.tokens() * shape.heads;
+  return shape.tokens() * shape.heads * (is_narrow<T> ? 1 + shape.head_size : 1);
 }
 
 template <class T>
@@ -237,24 +258,26 @@ void attention_backward(const Exec& exec, View2<T> dqkv, View2<const T> grad, Vi
                         View2<const T> qkv, View3<const Accumulate<T>> logsumexp,
                         View1<Accumulate<T>> workspace, const AttentionShape& shape,
                         const AttentionDropout& dropout) {
-  static_assert(std::is_same_v<T, Accumulate<T>>, "narrow storage needs a wider sum for queries");
   const AttentionShape s = resolved(shape);
   expect_shape(dqkv, "dqkv", {s.tokens(), s.qkv_columns()});
   expect_shape(grad, "grad", {s.tokens(), s.heads * s.head_size});
   expect_shape(o, "o", {s.tokens(), s.heads * s.head_size});
   expect_shape(qkv, "qkv", {s.tokens(), s.qkv_columns()});
   expect_shape(logsumexp, "logsumexp", {s.batch, s.heads, s.sequence});
-  expect_shape(workspace, "workspace", {attention_workspace_elements(s)});
+  expect_shape(workspace, "workspace", {attention_workspace_elements<T>(s)});
   if (s.tokens() * s.key_value_heads == 0) return;
-  attention_delta<T>(exec, workspace, grad, o, s);
+  const std::int64_t deltas = s.tokens() * s.heads;
+  const View1<Accumulate<T>> delta(workspace.data(), static_cast<std::size_t>(deltas));
+  attention_delta<T>(exec, delta, grad, o, s);
   const AttentionBackward<T> backward{dqkv,
                                       grad,
                                       qkv,
                                       logsumexp,
-                                      workspace,
+                                      delta,
                                       s,
                                       AttentionMasks(dropout, s),
-                                      HeadSizes<Accumulate<T>>(s.head_size)};
+                                      HeadSizes<Accumulate<T>>(s.head_size),
+                                      workspace.data() + deltas};
   const auto bytes = aligned_scratch_bytes<Accumulate<T>>(backward.scratch_elements());
   auto policy = AttentionPolicy(exec, static_cast<int>(s.batch * s.key_value_heads), Kokkos::AUTO)
                     .set_scratch_size(1, Kokkos::PerTeam(static_cast<int>(bytes)));
@@ -262,12 +285,15 @@ void attention_backward(const Exec& exec, View2<T> dqkv, View2<const T> grad, Vi
 }
 
 #define TRIREME_INSTANTIATE(T)                                                               \
+  template std::int64_t attention_workspace_elements<T>(const AttentionShape&);              \
   template void attention_backward<T>(const Exec&, View2<T>, View2<const T>, View2<const T>, \
                                       View2<const T>, View3<const Accumulate<T>>,            \
                                       View1<Accumulate<T>>, const AttentionShape&,           \
                                       const AttentionDropout&)
 TRIREME_INSTANTIATE(float);
 TRIREME_INSTANTIATE(double);
+TRIREME_INSTANTIATE(Bf16);
+TRIREME_INSTANTIATE(Fp16);
 #undef TRIREME_INSTANTIATE
 
 }  // namespace trireme::kernels

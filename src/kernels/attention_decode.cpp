@@ -119,6 +119,8 @@ void attention_decode(const Exec& exec, View2<T> o, View2<const T> q, View3<cons
                                     View3<const T>, std::int64_t, const AttentionShape&)
 TRIREME_INSTANTIATE(float);
 TRIREME_INSTANTIATE(double);
+TRIREME_INSTANTIATE(Bf16);
+TRIREME_INSTANTIATE(Fp16);
 #undef TRIREME_INSTANTIATE
 
 }  // namespace trireme::kernels

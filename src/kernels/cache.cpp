@@ -31,9 +31,13 @@ void cache_append(const Exec& exec, View2<T> q, View3<T> key_cache, View3<T> val
       });
 }
 
-template void cache_append<float>(const Exec&, View2<float>, View3<float>, View3<float>,
-                                  View2<const float>, std::int64_t);
-template void cache_append<double>(const Exec&, View2<double>, View3<double>, View3<double>,
-                                   View2<const double>, std::int64_t);
+#define TRIREME_INSTANTIATE(T)                                                             \
+  template void cache_append<T>(const Exec&, View2<T>, View3<T>, View3<T>, View2<const T>, \
+                                std::int64_t);
+TRIREME_INSTANTIATE(float)
+TRIREME_INSTANTIATE(double)
+TRIREME_INSTANTIATE(Bf16)
+TRIREME_INSTANTIATE(Fp16)
+#undef TRIREME_INSTANTIATE
 
 }  // namespace trireme::kernels

@@ -40,26 +40,25 @@ KOKKOS_FORCEINLINE_FUNCTION SoftmaxSum<Accumulate<T>> softmax_sum(const Team& te
   return {largest, sum};
 }
 
-/// row[v] = scale (softmax - (v == target)), where the whole row, of which [0, n) is here, has this
+/// out[v] = scale (softmax - (v == target)), where the whole row, of which [0, n) is here, has this
 /// largest logit and this sum; target is -1 where its logit is elsewhere.
 template <class T>
-KOKKOS_FORCEINLINE_FUNCTION void write_gradient(const Team& team, T* row, std::int64_t n,
-                                                SoftmaxSum<Accumulate<T>> softmax,
+KOKKOS_FORCEINLINE_FUNCTION void write_gradient(const Team& team, T* out, const Accumulate<T>* row,
+                                                std::int64_t n, SoftmaxSum<Accumulate<T>> softmax,
                                                 std::int64_t target, double target_logit,
                                                 double scale) {
   using Acc = Accumulate<T>;
   const Acc largest = softmax.largest;
   const Acc factor = static_cast<Acc>(scale / softmax.sum);
-  for_lanes(team, n, [&](std::int64_t v) {
-    row[v] = static_cast<T>(factor * fast_exp(static_cast<Acc>(row[v]) - largest));
-  });
+  for_lanes(team, n,
+            [&](std::int64_t v) { out[v] = static_cast<T>(factor * fast_exp(row[v] - largest)); });
   if (target < 0) return;
   team.team_barrier();
   once(team, [&]() {
     // softmax - 1 = expm1 of the log-probability keeps the gradient's relative accuracy where
     // softmax is near 1.
     const double shifted = target_logit - static_cast<double>(largest);
-    row[target] = static_cast<T>(scale * math::expm1(shifted - math::log(softmax.sum)));
+    out[target] = static_cast<T>(scale * math::expm1(shifted - math::log(softmax.sum)));
   });
 }
 
@@ -123,20 +122,23 @@ void cross_entropy_merge(const Exec& exec, View1<double> loss, View2<double> mer
 }
 
 template <class T>
-void cross_entropy_gradient(const Exec& exec, View2<T> logits, View2<const double> merged,
-                            View1<const std::int32_t> targets, std::int64_t first_id,
-                            double scale) {
+void cross_entropy_gradient(const Exec& exec, View2<T> gradient, View2<const Accumulate<T>> logits,
+                            View2<const double> merged, View1<const std::int32_t> targets,
+                            std::int64_t first_id, double scale, View1<const double> loss_scale) {
   using Acc = Accumulate<T>;
   const std::int64_t rows = extent(logits, 0);
   const std::int64_t columns = extent(logits, 1);
+  expect_shape(gradient, "gradient", {rows, columns});
   expect_shape(merged, "merged", {rows, 3});
   expect_shape(targets, "targets", {rows});
+  const double* factor = loss_scale.data();
   for_rows(
       "kernels/cross_entropy_gradient", exec, rows,
       KOKKOS_LAMBDA(const Team& team, std::int64_t r) {
         const SoftmaxSum<Acc> softmax{static_cast<Acc>(merged(r, 0)), merged(r, 1)};
-        write_gradient<T>(team, row_of(logits, r), columns, softmax,
-                          place_of(targets(r), first_id, columns), merged(r, 2), scale);
+        write_gradient<T>(team, row_of(gradient, r), row_of(logits, r), columns, softmax,
+                          place_of(targets(r), first_id, columns), merged(r, 2),
+                          factor == nullptr ? scale : scale * factor[0]);
       });
 }
 
@@ -151,13 +153,19 @@ void sum_ordered(const Exec& exec, View1<double> result, View1<const double> val
       });
 }
 
-#define TRIREME_INSTANTIATE(T)                                                          \
-  template void cross_entropy_statistics<T>(const Exec&, View2<double>, View2<const T>, \
-                                            View1<const std::int32_t>, std::int64_t);   \
-  template void cross_entropy_gradient<T>(const Exec&, View2<T>, View2<const double>,   \
-                                          View1<const std::int32_t>, std::int64_t, double);
+template void cross_entropy_statistics<float>(const Exec&, View2<double>, View2<const float>,
+                                              View1<const std::int32_t>, std::int64_t);
+template void cross_entropy_statistics<double>(const Exec&, View2<double>, View2<const double>,
+                                               View1<const std::int32_t>, std::int64_t);
+
+#define TRIREME_INSTANTIATE(T)                                                               \
+  template void cross_entropy_gradient<T>(const Exec&, View2<T>, View2<const Accumulate<T>>, \
+                                          View2<const double>, View1<const std::int32_t>,    \
+                                          std::int64_t, double, View1<const double>);
 TRIREME_INSTANTIATE(float)
 TRIREME_INSTANTIATE(double)
+TRIREME_INSTANTIATE(Bf16)
+TRIREME_INSTANTIATE(Fp16)
 #undef TRIREME_INSTANTIATE
 
 }  // namespace trireme::kernels

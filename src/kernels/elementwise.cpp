@@ -217,7 +217,9 @@ void scale(const Exec& exec, View1<T> y, double factor) {
       "kernels/scale", exec, extent(y, 0),
       KOKKOS_LAMBDA(const Team& team, std::int64_t first, std::int64_t count) {
         T* to = y.data() + first;
-        for_lanes(team, count, [&](std::int64_t i) { to[i] = static_cast<T>(by * to[i]); });
+        for_lanes(team, count, [&](std::int64_t i) {
+          to[i] = static_cast<T>(by * static_cast<Accumulate<T>>(to[i]));
+        });
       });
 }
 
@@ -245,6 +247,24 @@ void copy(const Exec& exec, View1<T> y, View1<const T> x) {
       });
 }
 
+template <class T, class U>
+void convert(const Exec& exec, View1<T> y, View1<const U> x) {
+  const std::int64_t n = extent(y, 0);
+  expect_shape(x, "x", {n});
+  for_chunks(
+      "kernels/convert", exec, n,
+      KOKKOS_LAMBDA(const Team& team, std::int64_t first, std::int64_t count) {
+        const U* from = x.data() + first;
+        T* to = y.data() + first;
+        for_lanes(team, count, [&](std::int64_t i) { to[i] = static_cast<T>(from[i]); });
+      });
+}
+
+template void convert<Bf16, float>(const Exec&, View1<Bf16>, View1<const float>);
+template void convert<Fp16, float>(const Exec&, View1<Fp16>, View1<const float>);
+template void convert<float, Bf16>(const Exec&, View1<float>, View1<const Bf16>);
+template void convert<float, Fp16>(const Exec&, View1<float>, View1<const Fp16>);
+
 #define TRIREME_INSTANTIATE(T)                                                                     \
   template void gelu_forward<T>(const Exec&, View2<T>, View2<const T>);                            \
   template void gelu_backward<T>(const Exec&, View2<T>, View2<const T>, View2<const T>);           \
@@ -260,6 +280,8 @@ void copy(const Exec& exec, View1<T> y, View1<const T> x) {
   template void copy<T>(const Exec&, View1<T>, View1<const T>);
 TRIREME_INSTANTIATE(float)
 TRIREME_INSTANTIATE(double)
+TRIREME_INSTANTIATE(Bf16)
+TRIREME_INSTANTIATE(Fp16)
 #undef TRIREME_INSTANTIATE
 
 }  // namespace trireme::kernels

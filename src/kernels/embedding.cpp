@@ -145,6 +145,8 @@ void positions_backward(const Exec& exec, View2<Accumulate<T>> dpositions, View2
                                       std::int64_t, std::int64_t);
 TRIREME_INSTANTIATE(float)
 TRIREME_INSTANTIATE(double)
+TRIREME_INSTANTIATE(Bf16)
+TRIREME_INSTANTIATE(Fp16)
 #undef TRIREME_INSTANTIATE
 
 }  // namespace trireme::kernels

@@ -1,6 +1,7 @@
 #include <trireme/base/check.hpp>
 #include <trireme/kernels/matmul.hpp>
 #include <trireme/kernels/tiled_matmul.hpp>
+#include <trireme/kernels/widened_matmul.hpp>
 #include <trireme/tensor/arena.hpp>
 #include <trireme/tensor/expect.hpp>
 #include <trireme/tensor/fence.hpp>
@@ -33,9 +34,14 @@ constexpr MatmulBackend default_backend(DType type) {
   return type == DType::fp32 && has_onednn ? MatmulBackend::onednn : MatmulBackend::tiled;
 }
 
+bool is_float(DType type) {
+  return type == DType::fp64 || type == DType::fp32 || type == DType::bf16 || type == DType::fp16;
+}
+
+/// Products of two-byte numbers are those of fp32.
 std::size_t slot(DType type) {
-  check(type == DType::fp32 || type == DType::fp64, "no matrix products of ", name_of(type),
-        "; expected fp32 or fp64");
+  check(is_float(type), "no matrix products of ", name_of(type),
+        "; expected fp64, fp32, bf16 or fp16");
   return type == DType::fp64 ? 0 : 1;
 }
 
@@ -120,6 +126,29 @@ void add_column_sums(const Exec& exec, View1<Accumulate<T>> sum, View2<const T> 
       });
 }
 
+/// By the library of a type that has one; c is not empty.
+template <class T>
+void matmul_wide(const Exec& exec, View2<T> c, View2<const T> a, View2<const T> b, Transpose ta,
+                 Transpose tb, double alpha, double beta) {
+  if (library_threads == 0) set_matmul_threads(static_cast<int>(exec.concurrency()));
+
+  // Libraries differ in what an empty sum does to c: ours is the definition.
+  const std::int64_t depth = extent(a, ta == Transpose::yes ? 0 : 1);
+  const MatmulBackend backend = depth == 0 ? MatmulBackend::tiled : matmul_backend(dtype_of<T>);
+  switch (backend) {
+    case MatmulBackend::tiled:
+      return matmul_tiled<T>(exec, c, a, b, ta, tb, alpha, beta);
+    case MatmulBackend::kokkos_kernels:
+      return matmul_kokkos_kernels<T>(exec, c, a, b, ta, tb, alpha, beta);
+    case MatmulBackend::onednn:
+#if defined(TRIREME_HAS_ONEDNN)
+      if constexpr (std::is_same_v<T, float>) return matmul_onednn(c, a, b, ta, tb, alpha, beta);
+#endif
+      break;
+  }
+  check(false, name_of(backend), " has no products of ", name_of(dtype_of<T>));
+}
+
 }  // namespace
 
 template <class T>
@@ -136,22 +165,22 @@ void matmul(const Exec& exec, View2<T> c, View2<const T> a, View2<const T> b, Tr
   expect_shape(a, "a", {a_shape[0], a_shape[1]});
   expect_shape(b, "b", {b_shape[0], b_shape[1]});
   if (rows == 0 || columns == 0) return;
-  if (library_threads == 0) set_matmul_threads(static_cast<int>(exec.concurrency()));
-
-  // Libraries differ in what an empty sum does to c: ours is the definition.
-  const MatmulBackend backend = depth == 0 ? MatmulBackend::tiled : matmul_backend(dtype_of<T>);
-  switch (backend) {
-    case MatmulBackend::tiled:
-      return matmul_tiled<T>(exec, c, a, b, ta, tb, alpha, beta);
-    case MatmulBackend::kokkos_kernels:
-      return matmul_kokkos_kernels<T>(exec, c, a, b, ta, tb, alpha, beta);
-    case MatmulBackend::onednn:
-#if defined(TRIREME_HAS_ONEDNN)
-      if constexpr (std::is_same_v<T, float>) return matmul_onednn(c, a, b, ta, tb, alpha, beta);
-#endif
-      break;
+  if constexpr (is_narrow<T>) {
+    matmul_widened<T, T>(exec, c, a, b, ta, tb, alpha, beta);
+  } else {
+    matmul_wide<T>(exec, c, a, b, ta, tb, alpha, beta);
   }
-  check(false, name_of(backend), " has no products of ", name_of(dtype_of<T>));
+}
+
+template <class T>
+void linear_forward_wide(const Exec& exec, View2<Accumulate<T>> y, View2<const T> x,
+                         View2<const T> w) {
+  expect_shape(y, "y", {extent(x, 0), extent(w, 0)});
+  expect_shape(w, "w", {extent(w, 0), extent(x, 1)});
+  if constexpr (is_narrow<T>)
+    matmul_widened<T, Accumulate<T>>(exec, y, x, w, Transpose::no, Transpose::yes, 1.0, 0.0);
+  else
+    matmul<T>(exec, y, x, w, Transpose::no, Transpose::yes);
 }
 
 template <class T>
@@ -185,11 +214,13 @@ void linear_backward_bias(const Exec& exec, View1<Accumulate<T>> dbias, View2<co
 template <class T>
 void linear_backward_weight(const Exec& exec, View2<Accumulate<T>> dw, View1<Accumulate<T>> dbias,
                             View2<const T> dy, View2<const T> x) {
-  static_assert(std::is_same_v<T, Accumulate<T>>, "narrow storage needs a product of mixed types");
   expect_shape(dw, "dw", {extent(dy, 1), extent(x, 1)});
   expect_shape(x, "x", {extent(dy, 0), extent(dw, 1)});
   if (dbias.data() != nullptr && dbias.extent(0) > 0) linear_backward_bias<T>(exec, dbias, dy);
-  matmul<T>(exec, dw, dy, x, Transpose::yes, Transpose::no, 1.0, 1.0);
+  if constexpr (is_narrow<T>)
+    matmul_widened<T, Accumulate<T>>(exec, dw, dy, x, Transpose::yes, Transpose::no, 1.0, 1.0);
+  else
+    matmul<T>(exec, dw, dy, x, Transpose::yes, Transpose::no, 1.0, 1.0);
 }
 
 std::string_view name_of(MatmulBackend backend) {
@@ -221,13 +252,14 @@ void set_matmul_backend(DType type, MatmulBackend backend) {
 
 std::string matmul_backend_name(DType type) {
   const MatmulBackend backend = matmul_backend(type);
+  std::string name(name_of(backend));
 #if defined(TRIREME_HAS_ONEDNN)
   if (backend == MatmulBackend::onednn) {
     const dnnl_version_t* version = dnnl_version();
-    return text(name_of(backend), ' ', version->major, '.', version->minor, '.', version->patch);
+    name = text(name, ' ', version->major, '.', version->minor, '.', version->patch);
   }
 #endif
-  return std::string(name_of(backend));
+  return type == DType::bf16 || type == DType::fp16 ? name + " in fp32" : name;
 }
 
 void set_matmul_threads(int threads) {
@@ -270,6 +302,8 @@ double measure_peak(const Exec& exec) {
 }  // namespace
 
 double measure_matmul_peak(const Exec& exec, DType type) {
+  if (type == DType::bf16) return measure_peak<Bf16>(exec);
+  if (type == DType::fp16) return measure_peak<Fp16>(exec);
   return slot(type) == slot(DType::fp64) ? measure_peak<double>(exec) : measure_peak<float>(exec);
 }
 
@@ -278,12 +312,16 @@ double measure_matmul_peak(const Exec& exec, DType type) {
                           Transpose, double, double);                                              \
   template void linear_forward<T>(const Exec&, View2<T>, View2<const T>, View2<const T>,           \
                                   View1<const T>);                                                 \
+  template void linear_forward_wide<T>(const Exec&, View2<Accumulate<T>>, View2<const T>,          \
+                                       View2<const T>);                                            \
   template void linear_backward_input<T>(const Exec&, View2<T>, View2<const T>, View2<const T>);   \
   template void linear_backward_weight<T>(const Exec&, View2<Accumulate<T>>, View1<Accumulate<T>>, \
                                           View2<const T>, View2<const T>);                         \
   template void linear_backward_bias<T>(const Exec&, View1<Accumulate<T>>, View2<const T>)
 TRIREME_INSTANTIATE(float);
 TRIREME_INSTANTIATE(double);
+TRIREME_INSTANTIATE(Bf16);
+TRIREME_INSTANTIATE(Fp16);
 #undef TRIREME_INSTANTIATE
 
 }  // namespace trireme::kernels

@@ -207,6 +207,8 @@ void layer_norm_backward_weight(const Exec& exec, View1<Accumulate<T>> dgain,
       View1<const Accumulate<T>>, View1<const Accumulate<T>>);
 TRIREME_INSTANTIATE(float)
 TRIREME_INSTANTIATE(double)
+TRIREME_INSTANTIATE(Bf16)
+TRIREME_INSTANTIATE(Fp16)
 #undef TRIREME_INSTANTIATE
 
 }  // namespace trireme::kernels

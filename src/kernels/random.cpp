@@ -68,6 +68,8 @@ void normal_fill(const Exec& exec, View3<T> x, const RandomKey& key, double stan
                                std::int64_t);
 TRIREME_INSTANTIATE(float)
 TRIREME_INSTANTIATE(double)
+TRIREME_INSTANTIATE(Bf16)
+TRIREME_INSTANTIATE(Fp16)
 #undef TRIREME_INSTANTIATE
 
 }  // namespace trireme::kernels

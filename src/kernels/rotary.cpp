@@ -121,9 +121,13 @@ void rotary_backward(const Exec& exec, View2<T> dx, const Rotary& rotary) {
   turn<T>("kernels/rotary_backward", exec, dx, rotary, -1.0);
 }
 
-template void rotary_forward<float>(const Exec&, View2<float>, const Rotary&);
-template void rotary_forward<double>(const Exec&, View2<double>, const Rotary&);
-template void rotary_backward<float>(const Exec&, View2<float>, const Rotary&);
-template void rotary_backward<double>(const Exec&, View2<double>, const Rotary&);
+#define TRIREME_INSTANTIATE(T)                                           \
+  template void rotary_forward<T>(const Exec&, View2<T>, const Rotary&); \
+  template void rotary_backward<T>(const Exec&, View2<T>, const Rotary&);
+TRIREME_INSTANTIATE(float)
+TRIREME_INSTANTIATE(double)
+TRIREME_INSTANTIATE(Bf16)
+TRIREME_INSTANTIATE(Fp16)
+#undef TRIREME_INSTANTIATE
 
 }  // namespace trireme::kernels

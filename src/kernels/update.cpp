@@ -75,7 +75,7 @@ void count_non_finite(const Exec& exec, View1<std::int64_t> count, View1<const R
       KOKKOS_LAMBDA(const Team& team, std::int64_t first, std::int64_t elements) {
         const Real* part = x.data() + first;
         const int found = sum_lanes<int>(team, elements, [&](std::int64_t i) {
-          const Real zero = part[i] - part[i];  // NaN for infinities and NaNs
+          const auto zero = part[i] - part[i];  // NaN for infinities and NaNs
           return zero == zero ? 0 : 1;
         });
         // Atomic, and yet deterministic: integers add in any order.
@@ -92,6 +92,8 @@ void count_non_finite(const Exec& exec, View1<std::int64_t> count, View1<const R
   template void count_non_finite<Real>(const Exec&, View1<std::int64_t>, View1<const Real>);
 TRIREME_INSTANTIATE(float)
 TRIREME_INSTANTIATE(double)
+TRIREME_INSTANTIATE(Bf16)
+TRIREME_INSTANTIATE(Fp16)
 #undef TRIREME_INSTANTIATE
 
 }  // namespace trireme::kernels

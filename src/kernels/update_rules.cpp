@@ -24,33 +24,51 @@ KOKKOS_FORCEINLINE_FUNCTION void skip(double* status, const double* sums, std::i
     if (!is_finite(sums[k])) status[status_skipped_sum] = static_cast<double>(k);
 }
 
+/// What the next step's loss is multiplied by.
+KOKKOS_FORCEINLINE_FUNCTION void adapt_scale(double* status, const LossScaling& scaling,
+                                             bool proceeds) {
+  if (scaling.interval == 0) return;
+  double& scale = status[status_loss_scale];
+  double& steps = status[status_scale_steps];
+  steps = proceeds ? steps + 1 : 0;
+  if (!proceeds && scale > LossScaling::least) scale /= 2;
+  if (steps < static_cast<double>(scaling.interval)) return;
+  steps = 0;
+  if (scale < LossScaling::most) scale *= 2;
+}
+
 }  // namespace
 
 void plan_update(const Exec& exec, View1<double> control, View1<double> status,
-                 View1<const double> sums, std::int64_t step, double maximum, double beta1,
-                 double beta2, std::int64_t most_skips) {
+                 View1<const double> sums, const UpdatePlan& plan) {
   expect_shape(control, "control", {control_size});
   expect_shape(status, "status", {status_size});
-  check(step >= 1, "update of step ", step, ": steps count from 1");
-  check(maximum >= 0, "clipping norm ", maximum, ", expected 0 (no clipping) or more");
-  check(most_skips >= 1, "at most ", most_skips, " steps skipped in a row, expected 1 or more");
+  check(plan.step >= 1, "update of step ", plan.step, ": steps count from 1");
+  check(plan.clip_norm >= 0, "clipping norm ", plan.clip_norm,
+        ", expected 0 (no clipping) or more");
+  check(plan.most_skips >= 1, "at most ", plan.most_skips,
+        " steps skipped in a row, expected 1 or more");
   const std::int64_t n = extent(sums, 0);
+  const UpdatePlan p = plan;
   for_rows(
       "kernels/plan_update", exec, 1, KOKKOS_LAMBDA(const Team& team, std::int64_t) {
         once(team, [&]() {
-          const double norm = status(status_norm);
-          const bool stopped = status(status_skipped_in_row) >= static_cast<double>(most_skips);
+          const double scale = status(status_loss_scale);
+          const double norm = status(status_norm) / scale;
+          const bool stopped = status(status_skipped_in_row) >= static_cast<double>(p.most_skips);
           const bool proceed = is_finite(norm) && !stopped;
           if (proceed)
             status(status_skipped_in_row) = 0;
           else
-            skip(status.data(), sums.data(), n, step);
-          const double ratio = maximum / (norm + 1e-6);
-          const double update = static_cast<double>(step) - status(status_skipped);
+            skip(status.data(), sums.data(), n, p.step);
+          const double ratio = p.clip_norm / (norm + 1e-6);
+          const double update = static_cast<double>(p.step) - status(status_skipped);
+          status(status_norm) = norm;
           control(control_proceed) = proceed ? 1.0 : 0.0;
-          control(control_clip) = maximum == 0 || ratio > 1 ? 1.0 : ratio;
-          control(control_first_correction) = 1.0 - math::pow(beta1, update);
-          control(control_second_correction) = 1.0 - math::pow(beta2, update);
+          control(control_clip) = (p.clip_norm == 0 || ratio > 1 ? 1.0 : ratio) / scale;
+          control(control_first_correction) = 1.0 - math::pow(p.beta1, update);
+          control(control_second_correction) = 1.0 - math::pow(p.beta2, update);
+          adapt_scale(status.data(), p.loss_scaling, proceed);
         });
       });
 }

@@ -31,7 +31,7 @@ void Decoder<P>::cut(Arena& arena) {
     values_.push_back(arena.take<T>(rows_, model_.sequence, one_token.groups()));
   }
   tokens_ = arena.take<std::int32_t>(rows_);
-  logits_ = arena.take<T>(rows_, model_.vocabulary);
+  logits_ = arena.take<Accumulate<T>>(rows_, model_.vocabulary);
   row_ = Layer<P>::cut_saved(arena, one_token);
   head_row_ = Head<P>::cut_saved(arena, one_token);
 }
@@ -48,5 +48,7 @@ void Decoder<P>::step(const Exec& exec, bool with_logits) {
 
 template class Decoder<Fp32>;
 template class Decoder<Fp64>;
+template class Decoder<MixedBf16>;
+template class Decoder<MixedFp16>;
 
 }  // namespace trireme::model

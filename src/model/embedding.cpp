@@ -48,5 +48,7 @@ void Embedding<P>::decode(const Exec& exec, View2<T> x, View1<const std::int32_t
 
 template class Embedding<Fp32>;
 template class Embedding<Fp64>;
+template class Embedding<MixedBf16>;
+template class Embedding<MixedFp16>;
 
 }  // namespace trireme::model

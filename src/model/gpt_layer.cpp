@@ -132,5 +132,7 @@ void GptLayer<P>::decode(const Exec& exec, View2<T> x, View3<T> key_cache, View3
 
 template class GptLayer<Fp32>;
 template class GptLayer<Fp64>;
+template class GptLayer<MixedBf16>;
+template class GptLayer<MixedFp16>;
 
 }  // namespace trireme::model

@@ -51,7 +51,11 @@ template <class P>
 auto Head<P>::cut_scratch(Arena& arena, const architecture::LocalSizes& n, int tensor_size)
     -> Scratch {
   Scratch s;
-  s.logits = arena.take<T>(n.logit_block, n.vocabulary);
+  s.logits = arena.take<Accumulate<T>>(n.logit_block, n.vocabulary);
+  if constexpr (is_narrow<T>)
+    s.dlogits = arena.take<T>(n.logit_block, n.vocabulary);
+  else
+    s.dlogits = s.logits;
   s.losses = arena.take<double>(n.logit_block);
   s.statistics = arena.take<double>(tensor_size * n.logit_block * 3);
   s.merged = arena.take<double>(n.logit_block * 3);
@@ -65,7 +69,8 @@ void Head<P>::normalise(const Exec& exec, View2<T> y, const NormSaved<P>& saved,
 }
 
 template <class P>
-View2<const double> Head<P>::block_losses(const Exec& exec, View1<double> losses, View2<T> logits,
+View2<const double> Head<P>::block_losses(const Exec& exec, View1<double> losses,
+                                          View2<Accumulate<T>> logits,
                                           View1<const std::int32_t> targets,
                                           const Scratch& scratch) const {
   const auto n = logits.extent(0);
@@ -73,7 +78,7 @@ View2<const double> Head<P>::block_losses(const Exec& exec, View1<double> losses
   const View2<double> all(scratch.statistics.data(), parts, 3 * n);
   const View2<double> mine(all.data() + static_cast<std::size_t>(axis_.rank()) * 3 * n, n, 3);
   const View2<double> merged(scratch.merged.data(), n, 3);
-  kernels::cross_entropy_statistics<T>(exec, mine, logits, targets, first_id_);
+  kernels::cross_entropy_statistics<Accumulate<T>>(exec, mine, logits, targets, first_id_);
   axis_.all_gather(exec, all, "cross entropy");
   kernels::cross_entropy_merge(exec, losses, merged, View3<const double>(all.data(), parts, n, 3));
   return merged;
@@ -90,15 +95,17 @@ void Head<P>::forward(const Exec& exec, View1<double> loss, const Saved& s, View
   for (std::int64_t first = 0; first < tokens; first += block) {
     const std::int64_t n = std::min(block, tokens - first);
     const View2<T> y = rows_of(y_all, first, n);
-    const View2<T> logits = rows_of(scratch.logits, 0, n);
+    const View2<Accumulate<T>> logits = rows_of(scratch.logits, 0, n);
+    const View2<T> dlogits = rows_of(scratch.dlogits, 0, n);
     const View1<double> losses = rows(scratch.losses, 0, n);
     const View1<const std::int32_t> wanted = rows(targets, first, n);
-    kernels::linear_forward<T>(exec, logits, y, table_, View1<const T>());
+    kernels::linear_forward_wide<T>(exec, logits, y, table_);
     const View2<const double> merged = block_losses(exec, losses, logits, wanted, scratch);
     kernels::sum_ordered(exec, loss, losses);
-    kernels::cross_entropy_gradient<T>(exec, logits, merged, wanted, first_id_, c.loss_scale);
-    kernels::linear_backward_weight<T>(exec, dtable_, View1<G>(), logits, y);
-    kernels::linear_backward_input<T>(exec, y, logits, table_);  // dy takes y's place
+    kernels::cross_entropy_gradient<T>(exec, dlogits, logits, merged, wanted, first_id_,
+                                       c.token_weight, c.loss_scale);
+    kernels::linear_backward_weight<T>(exec, dtable_, View1<G>(), dlogits, y);
+    kernels::linear_backward_input<T>(exec, y, dlogits, table_);  // dy takes y's place
   }
   axis_.reduce(exec, s.dy, all, "logits, backward");
 }
@@ -112,9 +119,9 @@ void Head<P>::evaluate(const Exec& exec, View1<double> loss, const Saved& s, Vie
   const View2<T> y_all = axis_.gather(exec, all, s.dy, "logits, forward");
   for (std::int64_t first = 0; first < tokens; first += block) {
     const std::int64_t n = std::min(block, tokens - first);
-    const View2<T> logits = rows_of(scratch.logits, 0, n);
+    const View2<Accumulate<T>> logits = rows_of(scratch.logits, 0, n);
     const View1<double> losses = rows(scratch.losses, 0, n);
-    kernels::linear_forward<T>(exec, logits, rows_of(y_all, first, n), table_, View1<const T>());
+    kernels::linear_forward_wide<T>(exec, logits, rows_of(y_all, first, n), table_);
     block_losses(exec, losses, logits, rows(targets, first, n), scratch);
     kernels::sum_ordered(exec, loss, losses);
   }
@@ -132,12 +139,15 @@ void Head<P>::backward_weight(const Exec& exec, const Saved& s) const {
 }
 
 template <class P>
-void Head<P>::logits(const Exec& exec, View2<T> logits, View2<const T> x, const Saved& s) const {
+void Head<P>::logits(const Exec& exec, View2<Accumulate<T>> logits, View2<const T> x,
+                     const Saved& s) const {
   normalise(exec, s.dy, s.norm, x);
-  kernels::linear_forward<T>(exec, logits, s.dy, table_, View1<const T>());
+  kernels::linear_forward_wide<T>(exec, logits, s.dy, table_);
 }
 
 template class Head<Fp32>;
 template class Head<Fp64>;
+template class Head<MixedBf16>;
+template class Head<MixedFp16>;
 
 }  // namespace trireme::model

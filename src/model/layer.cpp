@@ -84,7 +84,8 @@ auto Layer<P>::cut_scratch(Arena& arena, const architecture::LocalSizes& n, bool
   const View1<T> either = arena.take<T>(n.tokens * columns);
   scratch.d_o = View2<T>(either.data(), size(n.tokens), size(n.attention()));
   if (n.gated()) scratch.dg = View2<T>(either.data(), size(n.tokens), size(n.feed_forward));
-  scratch.attention_work = arena.take<Accumulate<T>>(kernels::attention_workspace_elements(shape));
+  scratch.attention_work =
+      arena.take<Accumulate<T>>(kernels::attention_workspace_elements<T>(shape));
   return scratch;
 }
 
@@ -142,6 +143,8 @@ std::unique_ptr<Layer<P>> make_layer(const Parameters<P>& parameters, const deck
                                                    const TensorAxis&, std::int64_t, Recompute);
 TRIREME_INSTANTIATE(Fp32)
 TRIREME_INSTANTIATE(Fp64)
+TRIREME_INSTANTIATE(MixedBf16)
+TRIREME_INSTANTIATE(MixedFp16)
 #undef TRIREME_INSTANTIATE
 
 }  // namespace trireme::model

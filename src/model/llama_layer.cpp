@@ -142,5 +142,7 @@ void LlamaLayer<P>::decode(const Exec& exec, View2<T> x, View3<T> key_cache, Vie
 
 template class LlamaLayer<Fp32>;
 template class LlamaLayer<Fp64>;
+template class LlamaLayer<MixedBf16>;
+template class LlamaLayer<MixedFp16>;
 
 }  // namespace trireme::model

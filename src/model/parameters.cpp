@@ -146,5 +146,7 @@ auto Parameters<P>::replicated_gradients(Stage stage) const -> View1<Gradient> {
 
 template class Parameters<Fp32>;
 template class Parameters<Fp64>;
+template class Parameters<MixedBf16>;
+template class Parameters<MixedFp16>;
 
 }  // namespace trireme::model

@@ -148,5 +148,7 @@ void PipelineStage<P>::backward_weight(const Exec& exec, const Slot& slot, const
 
 template class PipelineStage<Fp32>;
 template class PipelineStage<Fp64>;
+template class PipelineStage<MixedBf16>;
+template class PipelineStage<MixedFp16>;
 
 }  // namespace trireme::model

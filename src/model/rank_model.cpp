@@ -120,5 +120,7 @@ void RankModel<P>::backward_weight(const Exec& exec, Stage stage, int slot,
 
 template class RankModel<Fp32>;
 template class RankModel<Fp64>;
+template class RankModel<MixedBf16>;
+template class RankModel<MixedFp16>;
 
 }  // namespace trireme::model

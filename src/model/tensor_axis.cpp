@@ -64,6 +64,8 @@ void TensorAxis::all_gather(const Exec& exec, View2<T> parts, const char* what) 
   template void TensorAxis::all_gather<T>(const Exec&, View2<T>, const char*) const;
 TRIREME_INSTANTIATE(float)
 TRIREME_INSTANTIATE(double)
+TRIREME_INSTANTIATE(Bf16)
+TRIREME_INSTANTIATE(Fp16)
 #undef TRIREME_INSTANTIATE
 
 }  // namespace trireme::model

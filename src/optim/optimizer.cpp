@@ -22,8 +22,9 @@ Optimizer<P>::Optimizer(const deck::OptimizerConfig& config,
                         const architecture::Architecture& architecture,
                         model::Parameters<P>& parameters, grid::Communicator& model_group,
                         grid::Communicator& data_group, architecture::StatePlacement placement,
-                        std::int64_t capacity)
+                        std::int64_t capacity, const kernels::LossScaling& loss_scaling)
     : config_(config),
+      loss_scaling_(loss_scaling),
       architecture_(architecture),
       parameters_(parameters),
       model_group_(model_group),
@@ -32,9 +33,11 @@ Optimizer<P>::Optimizer(const deck::OptimizerConfig& config,
       names_(architecture::state_arrays(config)) {
   check(placement_.elements <= capacity, "optimizer state of ", placement_.elements,
         " elements in arenas of ", capacity);
-  state_ = Arena("optimizer state", static_cast<std::int64_t>(names_.size()) *
-                                        aligned(capacity * static_cast<Bytes>(sizeof(Master))));
+  const auto arrays = static_cast<std::int64_t>(names_.size()) + (has_masters ? 1 : 0);
+  state_ =
+      Arena("optimizer state", arrays * aligned(capacity * static_cast<Bytes>(sizeof(Master))));
   for (std::size_t i = 0; i < names_.size(); ++i) arrays_.push_back(state_.take<Master>(capacity));
+  if (has_masters) masters_ = state_.take<Master>(capacity);
   lay_out_sums();
 }
 
@@ -78,6 +81,7 @@ void Optimizer<P>::lay_out_sums() {
   ends_ = scalars_.take<std::int64_t>(sums);
   status_ = scalars_.take<double>(kernels::status_size);
   norm_ = part<double>(status_, kernels::status_norm, 1);
+  loss_scale_ = part<double>(status_, kernels::status_loss_scale, 1);
   control_ = scalars_.take<double>(kernels::control_size);
   lamb_partial_ = scalars_.take<double>(lamb * 2 * blocks);
   lamb_sums_ = scalars_.take<double>(lamb * 2 * sums);
@@ -97,17 +101,38 @@ void Optimizer<P>::zero_gradients(const Exec& exec) const {
 template <class P>
 void Optimizer<P>::zero_state(const Exec& exec) const {
   for (const View1<Master>& array : arrays_) kernels::fill(exec, array, Master(0));
-  set_skips(exec, 0, 0);
+  set_progress(exec, {});
 }
 
 template <class P>
-void Optimizer<P>::set_skips(const Exec& exec, std::int64_t skipped, std::int64_t in_row) const {
+void Optimizer<P>::set_progress(const Exec& exec, const Progress& progress) const {
   std::array<double, kernels::status_size> status{};
-  status[kernels::status_skipped] = static_cast<double>(skipped);
-  status[kernels::status_skipped_in_row] = static_cast<double>(in_row);
+  status[kernels::status_skipped] = static_cast<double>(progress.skipped);
+  status[kernels::status_skipped_in_row] = static_cast<double>(progress.in_row);
   status[kernels::status_skipped_sum] = -1;
+  status[kernels::status_loss_scale] = progress.loss_scale;
+  status[kernels::status_scale_steps] = static_cast<double>(progress.scale_steps);
   copy_to_device<double>(exec, status_, status);
-  fence(exec, "optim/set_skips copies what a run begins with");
+  fence(exec, "optim/set_progress copies what a run begins with");
+}
+
+template <class P>
+View1<typename P::Master> Optimizer<P>::updated(const architecture::StateBlock& block) const {
+  if constexpr (has_masters)
+    return part<Master>(masters_, block.state, block.elements());
+  else
+    return part<Master>(parameters_.entries()[block.local].weight.data, block.first,
+                        block.elements());
+}
+
+template <class P>
+void Optimizer<P>::copy_masters_from_weights(const Exec& exec) const {
+  if constexpr (has_masters)
+    for (const architecture::StateBlock& block : placement_.blocks)
+      kernels::convert<Master, typename P::Compute>(
+          exec, updated(block),
+          part<const typename P::Compute>(parameters_.entries()[block.local].weight.data,
+                                          block.first, block.elements()));
 }
 
 template <class P>
@@ -150,24 +175,29 @@ void Optimizer<P>::find_norm(const Exec& exec) const {
 }
 
 template <class P>
-NamedTensor<typename P::Master> Optimizer<P>::tensor(std::size_t state,
+NamedTensor<typename P::Master> Optimizer<P>::tensor(const std::string& name, View1<Master> all,
                                                      const architecture::StateBlock& block) const {
-  const auto& weight = parameters_.entries()[block.local].weight;
-  return {"optimizer." + names_[state] + "." + weight.name, weight.shape, block.offset,
-          block.extent, part<Master>(arrays_[state], block.state, block.elements())};
+  return {name, parameters_.entries()[block.local].weight.shape, block.offset, block.extent,
+          part<Master>(all, block.state, block.elements())};
 }
 
 template <class P>
 auto Optimizer<P>::state() const -> std::vector<State> {
   std::vector<State> list;
   for (const architecture::StateBlock& block : placement_.blocks) {
-    list.push_back({block.local, {}});
-    for (std::size_t i = 0; i < names_.size(); ++i) list.back().arrays.push_back(tensor(i, block));
+    const std::string& weight = parameters_.entries()[block.local].weight.name;
+    State& state = list.emplace_back();
+    state.local = block.local;
+    for (std::size_t i = 0; i < names_.size(); ++i)
+      state.arrays.push_back(tensor("optimizer." + names_[i] + "." + weight, arrays_[i], block));
+    if (has_masters) state.master = tensor(weight, masters_, block);
   }
   return list;
 }
 
 template class Optimizer<model::Fp32>;
 template class Optimizer<model::Fp64>;
+template class Optimizer<model::MixedBf16>;
+template class Optimizer<model::MixedFp16>;
 
 }  // namespace trireme::optim

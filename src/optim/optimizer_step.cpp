@@ -1,3 +1,4 @@
+#include <trireme/kernels/elementwise.hpp>
 #include <trireme/optim/optimizer.hpp>
 
 namespace trireme::optim {
@@ -12,16 +13,32 @@ View1<T> part(std::type_identity_t<View1<T>> all, std::int64_t first, std::int64
 
 template <class P>
 void Optimizer<P>::step(const Exec& exec, std::int64_t step, double learning_rate) const {
-  kernels::plan_update(exec, control_, status_, sums_, step, config_.clip_norm, config_.beta1,
-                       config_.beta2, config_.maximum_skips);
+  kernels::plan_update(exec, control_, status_, sums_,
+                       {step, config_.clip_norm, config_.beta1, config_.beta2,
+                        config_.maximum_skips, loss_scaling_});
   switch (config_.kind) {
     case OptimizerKind::adamw:
-      return adamw(exec, learning_rate);
+      adamw(exec, learning_rate);
+      break;
     case OptimizerKind::sgd:
-      return sgd(exec, learning_rate);
+      sgd(exec, learning_rate);
+      break;
     case OptimizerKind::lamb:
-      return lamb(exec, learning_rate);
+      lamb(exec, learning_rate);
+      break;
   }
+  round_weights(exec);
+}
+
+template <class P>
+void Optimizer<P>::round_weights(const Exec& exec) const {
+  if constexpr (has_masters)
+    for (const architecture::StateBlock& block : placement_.blocks)
+      kernels::convert<typename P::Compute, Master>(
+          exec,
+          part<typename P::Compute>(parameters_.entries()[block.local].weight.data, block.first,
+                                    block.elements()),
+          updated(block));
 }
 
 template <class P>
@@ -36,8 +53,8 @@ void Optimizer<P>::adamw(const Exec& exec, double learning_rate) const {
     const Entry& entry = parameters_.entries()[block.local];
     const std::int64_t n = block.elements();
     kernels::adamw_update<Master>(
-        exec, part<Master>(entry.weight.data, block.first, n),
-        part<Master>(arrays_[0], block.state, n), part<Master>(arrays_[1], block.state, n),
+        exec, updated(block), part<Master>(arrays_[0], block.state, n),
+        part<Master>(arrays_[1], block.state, n),
         part<const typename P::Gradient>(entry.gradient.data, block.first, n),
         rule(entry, learning_rate), control_);
   }
@@ -49,7 +66,7 @@ void Optimizer<P>::sgd(const Exec& exec, double learning_rate) const {
     const Entry& entry = parameters_.entries()[block.local];
     const std::int64_t n = block.elements();
     kernels::sgd_update<Master>(
-        exec, part<Master>(entry.weight.data, block.first, n),
+        exec, updated(block),
         arrays_.empty() ? View1<Master>() : part<Master>(arrays_[0], block.state, n),
         part<const typename P::Gradient>(entry.gradient.data, block.first, n),
         {learning_rate, config_.momentum, config_.nesterov,
@@ -66,17 +83,15 @@ void Optimizer<P>::lamb(const Exec& exec, double learning_rate) const {
     kernels::lamb_direction<Master>(
         exec, part<typename P::Gradient>(entry.gradient.data, block.first, n),
         part<Master>(arrays_[0], block.state, n), part<Master>(arrays_[1], block.state, n),
-        part<const Master>(entry.weight.data, block.first, n), rule(entry, learning_rate),
-        control_);
+        updated(block), rule(entry, learning_rate), control_);
   }
   find_trust_ratios(exec);
   for (const architecture::StateBlock& block : placement_.blocks) {
     const Entry& entry = parameters_.entries()[block.local];
     const std::int64_t n = block.elements();
     kernels::lamb_update<Master>(
-        exec, part<Master>(entry.weight.data, block.first, n),
-        part<const typename P::Gradient>(entry.gradient.data, block.first, n), learning_rate,
-        part<const double>(ratios_, entry.number(), 1), control_);
+        exec, updated(block), part<const typename P::Gradient>(entry.gradient.data, block.first, n),
+        learning_rate, part<const double>(ratios_, entry.number(), 1), control_);
   }
 }
 
@@ -105,5 +120,7 @@ void Optimizer<P>::find_trust_ratios(const Exec& exec) const {
 
 template void Optimizer<model::Fp32>::step(const Exec&, std::int64_t, double) const;
 template void Optimizer<model::Fp64>::step(const Exec&, std::int64_t, double) const;
+template void Optimizer<model::MixedBf16>::step(const Exec&, std::int64_t, double) const;
+template void Optimizer<model::MixedFp16>::step(const Exec&, std::int64_t, double) const;
 
 }  // namespace trireme::optim

@@ -29,5 +29,7 @@ void WeightGather<T>::run(const Exec& exec) {
 
 template class WeightGather<float>;
 template class WeightGather<double>;
+template class WeightGather<Bf16>;
+template class WeightGather<Fp16>;
 
 }  // namespace trireme::optim

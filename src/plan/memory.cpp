@@ -1,6 +1,7 @@
 #include <trireme/architecture/placement.hpp>
 #include <trireme/architecture/saved.hpp>
 #include <trireme/architecture/state.hpp>
+#include <trireme/base/narrow.hpp>
 #include <trireme/base/text.hpp>
 #include <trireme/plan/local_sizes.hpp>
 #include <trireme/plan/memory.hpp>
@@ -27,6 +28,10 @@ class Activations {
   Bytes feed_forward() const { return up(s_.tokens * s_.feed_forward * s_.element); }  // [T, f]
   Bytes head_statistics() const {                                                      // [B, h, S]
     return up(s_.micro * s_.heads * s_.sequence * s_.accumulate);
+  }
+  Bytes attention_work() const {  // [B, h, S], and of narrow numbers the queries' sums [T, hK]
+    const std::int64_t sums = s_.micro * s_.heads * s_.sequence;
+    return up((s_.narrow() ? sums * (1 + s_.head_size) : sums) * s_.accumulate);
   }
   Bytes norm_statistics() const {  // 1 or 2 × [R]
     return s_.norm_statistics * up(s_.rows * s_.accumulate);
@@ -79,8 +84,10 @@ class Activations {
   /// A block of logits with its losses, and the softmax's maximum, sum and target of each tensor
   /// rank and of all.
   Bytes head_scratch(int tensor_size) const {
-    return up(s_.logit_block * s_.vocabulary * s_.element) + up(s_.logit_block * 8) +
-           up(3 * s_.logit_block * 8 * tensor_size) + up(3 * s_.logit_block * 8);
+    const std::int64_t logits = s_.logit_block * s_.vocabulary;
+    return up(logits * s_.accumulate) + (s_.narrow() ? up(logits * s_.element) : 0) +
+           up(s_.logit_block * 8) + up(3 * s_.logit_block * 8 * tensor_size) +
+           up(3 * s_.logit_block * 8);
   }
 
  private:
@@ -95,8 +102,8 @@ Bytes scratch(const LocalSizes& sizes, const Activations& a, const architecture:
   if (sizes.cuts_tokens) bytes += a.gathered();
   // The gradient of attention's output or, where there is a gate, of the feed-forward's inside.
   bytes += sizes.gated() ? std::max(a.attention(), a.feed_forward()) : a.attention();
-  bytes += a.head_statistics();  // within attention's backward pass
-  bytes += 2 * a.residual();     // output and dx
+  bytes += a.attention_work();
+  bytes += 2 * a.residual();  // output and dx
   bytes += a.shared_layer();
   if (!splits_backward) bytes += a.work_layer();
   return bytes;
@@ -152,13 +159,17 @@ std::vector<MemoryRow> training_memory(const deck::Config& config,
     slot = std::max(slot, activations.slot(layers, stage == 0, stage == shard.last_stage(),
                                            needs.split_backward));
   }
-  return {{"weights", elements.elements * sizes.element},
-          {"gradients", elements.gradient_elements * sizes.accumulate},
-          {"optimizer state", state_arrays * up(state * sizes.accumulate)},
-          {"saved activations", needs.slots * slot},
-          {"transfer buffers",
-           transfer_buffers(shard, needs) * up(sizes.slice * sizes.hidden * sizes.element)},
-          {"scratch", scratch(sizes, activations, shard, needs.split_backward)}};
+  const std::int64_t masters = sizes.narrow() ? 1 : 0;
+  std::vector<MemoryRow> rows{
+      {"weights", elements.elements * sizes.element},
+      {"gradients", elements.gradient_elements * sizes.accumulate},
+      {"optimizer state", (state_arrays + masters) * up(state * sizes.accumulate)},
+      {"saved activations", needs.slots * slot},
+      {"transfer buffers",
+       transfer_buffers(shard, needs) * up(sizes.slice * sizes.hidden * sizes.element)},
+      {"scratch", scratch(sizes, activations, shard, needs.split_backward)}};
+  if (sizes.narrow()) rows.push_back({"widened operands", widened_workspace_bytes});
+  return rows;
 }
 
 Bytes checkpoint_copy_bytes(const deck::Config& config,
@@ -168,8 +179,10 @@ Bytes checkpoint_copy_bytes(const deck::Config& config,
   if (!config.checkpoint.asynchronous || every == 0 || every >= config.run.steps) return 0;
   const LocalSizes sizes = local_sizes(config, shard);
   const auto arrays = architecture::local_arrays(architecture, shard);
+  // Of narrow weights the masters are saved, and those as the state is.
+  const std::int64_t masters = sizes.narrow() ? 1 : 0;
   const auto state_arrays =
-      static_cast<std::int64_t>(architecture::state_arrays(config.optimizer).size());
+      static_cast<std::int64_t>(architecture::state_arrays(config.optimizer).size()) + masters;
   const auto replicas = static_cast<int>(config.parallel.data);
   const auto placement = architecture::place(architecture, shard, arrays);
   const auto buckets = buckets_of(config, architecture, shard, arrays, placement);
@@ -178,7 +191,7 @@ Bytes checkpoint_copy_bytes(const deck::Config& config,
     Bytes bytes = 0;
     for (const auto& part :
          architecture::saved_parts(architecture, shard, arrays, replicas, replica)) {
-      bytes += architecture::saved_bytes(part.elements() * sizes.element);
+      if (!sizes.narrow()) bytes += architecture::saved_bytes(part.elements() * sizes.element);
       if (!shares_state(config))
         bytes += state_arrays * architecture::saved_bytes(part.elements() * sizes.accumulate);
     }

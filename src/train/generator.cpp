@@ -3,6 +3,7 @@
 #include <trireme/tensor/copy.hpp>
 #include <trireme/train/generator.hpp>
 #include <trireme/train/load.hpp>
+#include <trireme/train/precision.hpp>
 
 #include <algorithm>
 #include <cmath>
@@ -95,9 +96,10 @@ class TypedGenerator final : public Generator {
   }
 
   std::vector<double> logits() {
-    std::vector<T> values(static_cast<std::size_t>(vocabulary_));
-    const View1<T> row(decoder_.logits().data(), values.size());
-    copy_to_host<T>(exec_, values, row, "train/generator reads the logits");
+    using Logit = Accumulate<T>;
+    std::vector<Logit> values(static_cast<std::size_t>(vocabulary_));
+    const View1<Logit> row(decoder_.logits().data(), values.size());
+    copy_to_host<Logit>(exec_, values, row, "train/generator reads the logits");
     return {values.begin(), values.end()};
   }
 
@@ -113,9 +115,9 @@ class TypedGenerator final : public Generator {
 
 std::unique_ptr<Generator> make_generator(const deck::Config& config,
                                           const architecture::Architecture& architecture) {
-  if (config.precision.compute == DType::fp64)
-    return std::make_unique<TypedGenerator<model::Fp64>>(config, architecture);
-  return std::make_unique<TypedGenerator<model::Fp32>>(config, architecture);
+  return with_precision(config.precision.compute, [&]<class P>(P) -> std::unique_ptr<Generator> {
+    return std::make_unique<TypedGenerator<P>>(config, architecture);
+  });
 }
 
 }  // namespace trireme::train

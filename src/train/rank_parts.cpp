@@ -24,6 +24,15 @@ architecture::Shard shard_of(const architecture::Architecture& architecture,
 
 }  // namespace
 
+kernels::LossScaling loss_scaling(const deck::PrecisionConfig& precision) {
+  if (precision.compute != DType::fp16) return {};
+  return {precision.loss_scale_interval};
+}
+
+double initial_loss_scale(const deck::PrecisionConfig& precision) {
+  return precision.compute == DType::fp16 ? precision.loss_scale : 1;
+}
+
 template <class P>
 RankParts<P>::RankParts(const deck::Config& config, const architecture::Architecture& architecture,
                         grid::Grid& grid, std::span<const schedule::Program> programs)
@@ -65,12 +74,14 @@ void RankParts<P>::make_optimizer(const deck::Config& config,
       shared ? architecture::most_state_elements(arrays, placement, buckets, data.size())
              : state.elements;
   optimizer.emplace(config.optimizer, architecture, parameters, grid.model(), data,
-                    std::move(state), capacity);
+                    std::move(state), capacity, loss_scaling(config.precision));
   reducer.emplace(data, parameters.all_gradients(), buckets, shared);
   if (shared) weight_gather.emplace(data, parameters.all_weights(), buckets);
 }
 
 template struct RankParts<model::Fp32>;
 template struct RankParts<model::Fp64>;
+template struct RankParts<model::MixedBf16>;
+template struct RankParts<model::MixedFp16>;
 
 }  // namespace trireme::train

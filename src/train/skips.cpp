@@ -8,6 +8,8 @@ namespace {
 
 constexpr const char* updates_key = "optimizer.updates";
 constexpr const char* in_row_key = "optimizer.skipped_in_row";
+constexpr const char* scale_key = "optimizer.loss_scale";
+constexpr const char* scale_steps_key = "optimizer.loss_scale_steps";
 
 std::int64_t number_in(const checkpoint::RunState& state, const char* key, std::int64_t otherwise) {
   const auto found = state.values.find(key);
@@ -22,19 +24,38 @@ std::int64_t number_in(const checkpoint::RunState& state, const char* key, std::
   return value;
 }
 
+double scale_in(const checkpoint::RunState& state, double otherwise) {
+  const auto found = state.values.find(scale_key);
+  if (found == state.values.end()) return otherwise;
+  const std::string& written = found->second;
+  double value = 0;
+  const char* end = written.data() + written.size();
+  const auto [stop, error] = std::from_chars(written.data(), end, value);
+  check(error == std::errc() && stop == end && value >= 1 && value <= 1e300,
+        "the checkpoint of step ", state.step, " says ", scale_key, " = '", written,
+        "', expected a number from 1 on");
+  return value;
+}
+
 }  // namespace
 
 std::map<std::string, std::string> to_values(const Skips& skips, std::int64_t step) {
-  return {{updates_key, std::to_string(step - skips.total)},
-          {in_row_key, std::to_string(skips.in_row)}};
+  std::map<std::string, std::string> values{{updates_key, std::to_string(step - skips.total)},
+                                            {in_row_key, std::to_string(skips.in_row)}};
+  if (skips.loss_scale == 1) return values;
+  values.emplace(scale_key, text(skips.loss_scale));
+  values.emplace(scale_steps_key, std::to_string(skips.scale_steps));
+  return values;
 }
 
-Skips skips_of(const checkpoint::RunState& state) {
+Skips skips_of(const checkpoint::RunState& state, double loss_scale) {
   Skips skips;
   skips.total = state.step - number_in(state, updates_key, state.step);
   skips.in_row = number_in(state, in_row_key, 0);
   check(skips.in_row <= skips.total, "the checkpoint of step ", state.step, " says ", skips.in_row,
         " steps were skipped in a row, and ", skips.total, " in all");
+  skips.loss_scale = scale_in(state, loss_scale);
+  skips.scale_steps = number_in(state, scale_steps_key, 0);
   return skips;
 }
 

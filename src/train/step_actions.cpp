@@ -46,7 +46,8 @@ model::MicroContext StepActions<P>::context(Micro micro) const {
   c.first_sample = data::first_sample(batch_, micro, parts_.data.rank());
   c.sequence = config_.model.sequence;
   c.dropout = config_.model.dropout;
-  c.loss_scale = 1.0 / static_cast<double>(batch_.global * config_.model.sequence);
+  c.token_weight = 1.0 / static_cast<double>(batch_.global * config_.model.sequence);
+  c.loss_scale = parts_.optimizer->loss_scale();
   return c;
 }
 
@@ -193,5 +194,7 @@ void StepActions<P>::optimizer_step(const Step&) {
 
 template class StepActions<model::Fp32>;
 template class StepActions<model::Fp64>;
+template class StepActions<model::MixedBf16>;
+template class StepActions<model::MixedFp16>;
 
 }  // namespace trireme::train

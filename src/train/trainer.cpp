@@ -119,6 +119,7 @@ void Trainer::log_step(std::int64_t step) {
   m.peak_bytes = parts_.world.all_reduce<std::int64_t>(peak_resident_bytes(),
                                                        grid::Reduction::maximum, "peak memory");
   m.skipped_steps = found.skips.total;
+  if (c.precision.compute == DType::fp16) m.loss_scale = found.skips.loss_scale;
   skips_ = found.skips;
   check_skips(m);
 
@@ -149,7 +150,7 @@ void Trainer::check_skips(const Metrics& m) {
     say("step ", skips_.last_step, " was skipped: its loss or gradient is not finite",
         skips_.array.empty() ? "" : text(", first in the gradient of ", skips_.array), "; ",
         skips_.total, skips_.total == 1 ? " step" : " steps", " skipped so far, ", skips_.in_row,
-        " in a row");
+        " in a row", m.loss_scale ? text("; loss scale ", *m.loss_scale) : "");
   if (skips_.in_row < o.maximum_skips) return;
   saver_.finish();  // what was saved before is good
   check(false, "step ", m.step, ": loss ", m.loss, ", gradient norm ", m.gradient_norm,

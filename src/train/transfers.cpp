@@ -92,5 +92,7 @@ void Transfers<T>::finish() {
 
 template class Transfers<float>;
 template class Transfers<double>;
+template class Transfers<Bf16>;
+template class Transfers<Fp16>;
 
 }  // namespace trireme::train

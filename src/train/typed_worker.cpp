@@ -54,7 +54,10 @@ TypedWorker<P>::TypedWorker(const deck::Config& config,
 template <class P>
 void TypedWorker<P>::initialise() {
   parts_.parameters.initialise(exec_, static_cast<std::uint64_t>(config_.run.seed));
-  if (parts_.optimizer) parts_.optimizer->zero_state(exec_);
+  if (!parts_.optimizer) return;
+  parts_.optimizer->zero_state(exec_);
+  parts_.optimizer->copy_masters_from_weights(exec_);
+  parts_.optimizer->set_progress(exec_, {0, 0, initial_loss_scale(config_.precision), 0});
 }
 
 template <class P>
@@ -152,6 +155,8 @@ StepResult TypedWorker<P>::result() {
   if (const std::int64_t sum_of_array = whole(kernels::status_skipped_sum);
       skips.last_step > 0 && sum_of_array >= 0)
     skips.array = parts_.optimizer->array_of_sum(sum_of_array);
+  skips.loss_scale = status[kernels::status_loss_scale];
+  skips.scale_steps = whole(kernels::status_scale_steps);
   return {sum / static_cast<double>(actions_.batch().global * config_.model.sequence),
           status[kernels::status_norm], skips};
 }
@@ -188,21 +193,35 @@ std::vector<checkpoint::SliceView> TypedWorker<P>::share() {
   const auto mine = architecture::saved_parts(architecture_, parts_.parameters.shard(), arrays,
                                               parts_.data.size(), parts_.data.rank());
   std::vector<checkpoint::SliceView> slices;
-  for (const auto& part : mine) slices.push_back(slice_of(exec_, entries[part.local].weight, part));
-  if (!parts_.optimizer) return slices;
+  const auto add_weights = [&] {
+    for (const auto& part : mine)
+      slices.push_back(slice_of(exec_, entries[part.local].weight, part));
+  };
+  if (!parts_.optimizer) {
+    add_weights();
+    return slices;
+  }
   const auto state = parts_.optimizer->state();
-  const std::size_t kinds = architecture::state_arrays(config_.optimizer).size();
-  for (std::size_t kind = 0; kind < kinds; ++kind)
+  const auto add_state = [&](const auto& array_of) {
     if (parts_.weight_gather) {  // each replica has a part of its own
       for (const auto& block : state)
         if (architecture::writes_state(parts_.parameters.shard(), arrays[block.local])) {
-          const auto& array = block.arrays[kind];
+          const auto& array = array_of(block);
           slices.push_back(slice_of(exec_, array, {0, array.offset, array.extent, 0}));
         }
     } else {
       for (const auto& part : mine)
-        slices.push_back(slice_of(exec_, state[part.local].arrays[kind], part));
+        slices.push_back(slice_of(exec_, array_of(state[part.local]), part));
     }
+  };
+  // Of weights in two bytes the master weights are kept: a restart rounds them again.
+  if constexpr (optim::Optimizer<P>::has_masters)
+    add_state([](const auto& block) -> const auto& { return block.master; });
+  else
+    add_weights();
+  const std::size_t kinds = architecture::state_arrays(config_.optimizer).size();
+  for (std::size_t kind = 0; kind < kinds; ++kind)
+    add_state([kind](const auto& block) -> const auto& { return block.arrays[kind]; });
   return slices;
 }
 
@@ -210,17 +229,24 @@ template <class P>
 void TypedWorker<P>::load(const checkpoint::Reader& reader) {
   load_weights(exec_, reader, architecture_, parts_.parameters);
   if (!parts_.optimizer) return;
+  const auto state = parts_.optimizer->state();
+  if constexpr (optim::Optimizer<P>::has_masters)
+    for (const auto& block : state) load_array(exec_, reader, block.master);
+  const double loss_scale = initial_loss_scale(config_.precision);
   if (holds_weights_only(reader)) {
     parts_.optimizer->zero_state(exec_);
+    parts_.optimizer->set_progress(exec_, {0, 0, loss_scale, 0});
     say(reader.folder(), " holds no optimizer state; it starts at zero");
     return;
   }
-  for (const auto& block : parts_.optimizer->state())
+  for (const auto& block : state)
     for (const auto& array : block.arrays) load_array(exec_, reader, array);
-  const Skips skips = skips_of(reader.state());
+  const Skips skips = skips_of(reader.state(), loss_scale);
+  const bool scales = config_.precision.compute == DType::fp16;
   // With a smaller maximum_skips than before, one more step is tried all the same.
-  parts_.optimizer->set_skips(exec_, skips.total,
-                              std::min(skips.in_row, config_.optimizer.maximum_skips - 1));
+  parts_.optimizer->set_progress(
+      exec_, {skips.total, std::min(skips.in_row, config_.optimizer.maximum_skips - 1),
+              scales ? skips.loss_scale : 1, scales ? skips.scale_steps : 0});
 }
 
 template <class P>
@@ -233,6 +259,7 @@ std::vector<plan::MemoryRow> TypedWorker<P>::memory() const {
   rows.push_back({"saved activations", parts_.model->saved_bytes()});
   rows.push_back({"transfer buffers", parts_.transfers->bytes()});
   rows.push_back({"scratch", parts_.model->scratch_bytes()});
+  if (is_narrow<T>) rows.push_back({"widened operands", widened_workspace_bytes});
   return rows;
 }
 
@@ -249,5 +276,7 @@ std::string TypedWorker<P>::description() const {
 
 template class TypedWorker<model::Fp32>;
 template class TypedWorker<model::Fp64>;
+template class TypedWorker<model::MixedBf16>;
+template class TypedWorker<model::MixedFp16>;
 
 }  // namespace trireme::train

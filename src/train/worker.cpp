@@ -1,4 +1,5 @@
 #include <trireme/base/check.hpp>
+#include <trireme/train/precision.hpp>
 #include <trireme/train/typed_worker.hpp>
 #include <trireme/train/worker.hpp>
 
@@ -16,11 +17,9 @@ std::unique_ptr<Worker> make_worker(const deck::Config& config,
                                     Mode mode) {
   check(!programs.empty() == (mode == Mode::train),
         "a training worker needs programs, no other does");
-  if (config.precision.compute == DType::fp64)
-    return std::make_unique<TypedWorker<model::Fp64>>(config, architecture, grid, programs);
-  check(config.precision.compute == DType::fp32,
-        "[precision] compute = ", name_of(config.precision.compute));
-  return std::make_unique<TypedWorker<model::Fp32>>(config, architecture, grid, programs);
+  return with_precision(config.precision.compute, [&]<class P>(P) -> std::unique_ptr<Worker> {
+    return std::make_unique<TypedWorker<P>>(config, architecture, grid, programs);
+  });
 }
 
 }  // namespace trireme::train

@@ -30,7 +30,8 @@ void attention(benchmark::State& state, bool backward, const AttentionShape& sha
   const DeviceArray<T> qkv(uniform<T>(shape.tokens() * shape.qkv_columns(), 1));
   const DeviceArray<T> grad(uniform<T>(shape.tokens() * columns, 2));
   const DeviceArray<T> o(shape.tokens() * columns), dqkv(shape.tokens() * shape.qkv_columns());
-  const DeviceArray<T> lse(shape.tokens() * shape.heads), work(attention_workspace_elements(shape));
+  const DeviceArray<T> lse(shape.tokens() * shape.heads),
+      work(attention_workspace_elements<T>(shape));
   const View2<T> o_view = o.matrix(shape.tokens(), columns);
   const View2<T> qkv_view = qkv.matrix(shape.tokens(), shape.qkv_columns());
   const View3<T> lse_view = lse.cube(shape.batch, shape.heads, shape.sequence);

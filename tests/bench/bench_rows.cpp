@@ -215,13 +215,13 @@ std::vector<Case> cases(Fixture& f) {
        [&] { cross_entropy_statistics<float>(e, f.statistics, f.logits, f.targets, 0); },
        Work::exponential, logits / 4},
       {"cross_entropy_gradient", 2 * logits,
-       [&] { cross_entropy_gradient<float>(e, f.logits, f.merged, f.targets, 0, 1.0); },
+       [&] { cross_entropy_gradient<float>(e, f.logits, f.logits, f.merged, f.targets, 0, 1.0); },
        Work::exponential, logits / 4},
       {"cross_entropy", 3 * logits,
        [&] {
          cross_entropy_statistics<float>(e, f.statistics, f.logits, f.targets, 0);
          cross_entropy_merge(e, f.loss, f.merged, f.parts);
-         cross_entropy_gradient<float>(e, f.logits, f.merged, f.targets, 0, 1.0);
+         cross_entropy_gradient<float>(e, f.logits, f.logits, f.merged, f.targets, 0, 1.0);
        },
        Work::exponential, logits / 2},
       {"adamw_update", 7 * weights,

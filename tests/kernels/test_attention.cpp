@@ -54,7 +54,7 @@ std::vector<T> run_backward(const std::vector<T>& qkv, const std::vector<T>& gra
   const T nan = std::numeric_limits<T>::quiet_NaN();
   const DeviceArray<T> input(qkv), g(grad), o(forward.o), lse(forward.logsumexp);
   const DeviceArray<T> dqkv(s.tokens() * s.qkv_columns(), nan);
-  const DeviceArray<T> workspace(attention_workspace_elements(s), nan);
+  const DeviceArray<T> workspace(attention_workspace_elements<T>(s), nan);
   const std::int64_t columns = s.heads * s.head_size;
   attention_backward<T>(exec, dqkv.matrix(s.tokens(), s.qkv_columns()),
                         g.matrix(s.tokens(), columns), o.matrix(s.tokens(), columns),

@@ -75,7 +75,8 @@ Parallel<T> cross_entropy_in_parts(const std::vector<double>& logits,
   cross_entropy_merge(Exec{}, loss.flat(), merged.matrix(rows, 3), statistics.cube(count, rows, 3));
   std::vector<T> gradient(logits.size());
   for (std::size_t p = 0; p < at(count); ++p) {
-    cross_entropy_gradient<T>(Exec{}, held[p].matrix(rows, width(p)), merged.matrix(rows, 3),
+    cross_entropy_gradient<T>(Exec{}, held[p].matrix(rows, width(p)),
+                              held[p].matrix(rows, width(p)), merged.matrix(rows, 3),
                               d_targets.flat(), begins[p], scale);
     const auto mine = held[p].values();
     for (std::size_t i = 0; i < mine.size(); ++i)

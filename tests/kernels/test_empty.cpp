@@ -132,8 +132,8 @@ TYPED_TEST(Empty, CrossEntropyOfNoRows) {
                                 nothing<std::int32_t>(), 0);
     cross_entropy_merge(exec, nothing<double>(), nothing<double>(0, 3),
                         View3<double>(nullptr, 2, 0, 3));
-    cross_entropy_gradient<T>(exec, nothing<T>(0, columns), nothing<double>(0, 3),
-                              nothing<std::int32_t>(), 0, 1.0);
+    cross_entropy_gradient<T>(exec, nothing<T>(0, columns), nothing<T>(0, columns),
+                              nothing<double>(0, 3), nothing<std::int32_t>(), 0, 1.0);
   }
   fence(exec, "test");
 }

@@ -105,7 +105,7 @@ std::map<std::string, Call> kernels_of_vocabulary(const Arrays<T>& x) {
        [=](const Exec& e) { cross_entropy_statistics<T>(e, statistics, a, tokens, 0); }},
       {"cross_entropy_merge", [=](const Exec& e) { cross_entropy_merge(e, loss, merged, parts); }},
       {"cross_entropy_gradient",
-       [=](const Exec& e) { cross_entropy_gradient<T>(e, a, merged, tokens, 0, 1.0); }},
+       [=](const Exec& e) { cross_entropy_gradient<T>(e, a, a, merged, tokens, 0, 1.0); }},
   };
 }
 
@@ -123,7 +123,9 @@ std::map<std::string, Call> kernels_of_arrays(const Arrays<T>& x) {
       {"copy", [=](const Exec& e) { copy<T>(e, a, b); }},
       {"sum_ordered", [=](const Exec& e) { sum_ordered(e, one, loss); }},
       {"plan_update",
-       [=](const Exec& e) { plan_update(e, control, status, loss, 1, 1.0, 0.9, 0.95, 10); }},
+       [=](const Exec& e) {
+         plan_update(e, control, status, loss, {1, 1.0, 0.9, 0.95, 10, {}});
+       }},
       {"mark_non_finite", [=](const Exec& e) { mark_non_finite<T>(e, a, one); }},
       {"adamw_update", [=](const Exec& e) { adamw_update<T>(e, a, m, v, b, AdamW{}, control); }},
       {"sgd_update", [=](const Exec& e) { sgd_update<T>(e, a, m, b, Sgd{}, control); }},

@@ -21,15 +21,15 @@ constexpr double nan_ = std::numeric_limits<double>::quiet_NaN();
 /// The status of a run and the control of its last step.
 struct Steps {
   DeviceArray<double> control{control_size};
-  DeviceArray<double> status{std::vector<double>{0, 0, 0, 0, -1}};
+  DeviceArray<double> status{std::vector<double>{0, 0, 0, 0, -1, 1, 0}};
 
   /// Control of a step whose gradient has these squares.
   std::vector<double> step(std::int64_t number, const std::vector<double>& sums,
                            double maximum = 1.0, std::int64_t most_skips = 10) {
     const DeviceArray<double> d_sums(sums);
     root_of_sum(Exec{}, View1<double>(status.flat().data() + status_norm, 1), d_sums.flat());
-    plan_update(Exec{}, control.flat(), status.flat(), d_sums.flat(), number, maximum, 0.9, 0.95,
-                most_skips);
+    plan_update(Exec{}, control.flat(), status.flat(), d_sums.flat(),
+                {number, maximum, 0.9, 0.95, most_skips, {}});
     return control.values();
   }
 };

@@ -63,7 +63,7 @@ MicroContext context(double dropout = 0) {
   c.step = 3;
   c.sequence = 61;
   c.dropout = dropout;
-  c.loss_scale = 1.0 / static_cast<double>(samples * 61);
+  c.token_weight = 1.0 / static_cast<double>(samples * 61);
   return c;
 }
 

@@ -58,7 +58,7 @@ struct Rig {
       model::MicroContext c;
       c.first_sample = first;
       c.sequence = model.sequence;
-      c.loss_scale = 1.0 / static_cast<double>(golden_batch * model.sequence);
+      c.token_weight = 1.0 / static_cast<double>(golden_batch * model.sequence);
       stage.forward(exec, 0, c);
       if (split) {
         stage.backward_input(exec, 0, c);

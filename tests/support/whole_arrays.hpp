@@ -29,8 +29,9 @@ inline std::vector<std::int64_t> take_numbers(std::string_view& in) {
   return numbers;
 }
 
-/// The whole arrays of a worker in fp64, by name, put together from what its ranks would write to a
-/// checkpoint: on rank 0, nothing elsewhere. Every element must be in one rank's share. Collective.
+/// The whole arrays of a worker that keeps fp64 or fp32, by name, put together from what its ranks
+/// would write to a checkpoint: on rank 0, nothing elsewhere. Every element must be in one rank's
+/// share. Collective.
 inline std::map<std::string, std::vector<double>> whole_arrays(train::Worker& worker,
                                                                grid::Communicator& world) {
   std::string mine;
@@ -38,7 +39,15 @@ inline std::map<std::string, std::vector<double>> whole_arrays(train::Worker& wo
     if (slice.bytes() == 0) continue;
     std::vector<std::int64_t> name(slice.name.begin(), slice.name.end());
     for (const auto& numbers : {name, slice.shape, slice.offset, slice.extent}) put(mine, numbers);
-    mine.append(static_cast<const char*>(slice.data), static_cast<std::size_t>(slice.bytes()));
+    if (slice.dtype == DType::fp32) {
+      const auto* numbers = static_cast<const float*>(slice.data);
+      for (std::size_t i = 0; i < static_cast<std::size_t>(slice.bytes()) / sizeof(float); ++i) {
+        const double number = numbers[i];
+        mine.append(reinterpret_cast<const char*>(&number), sizeof number);
+      }
+    } else {
+      mine.append(static_cast<const char*>(slice.data), static_cast<std::size_t>(slice.bytes()));
+    }
   }
   std::map<std::string, std::vector<double>> arrays;
   std::map<std::string, std::size_t> held;

@@ -20,6 +20,7 @@ struct Case {
   bool distributed = false;
   const char* optimizer = "adamw";
   bool llama = false;
+  const char* compute = "fp64";
 };
 
 class Plan : public ::testing::Test {
@@ -39,7 +40,10 @@ class Plan : public ::testing::Test {
               Case{"gpipe", 1, false, false, "none", false, "lamb"},
               Case{"gpipe", 1, false, true, "none", true, "sgd"},
               Case{"1f1b", 1, true, true, "selective", false, "adamw", true},
-              Case{"zb-h1", 1, false, false, "none", true, "adamw", true}}) {
+              Case{"zb-h1", 1, false, false, "none", true, "adamw", true},
+              Case{"1f1b", 1, true, true, "none", true, "adamw", false, "bf16"},
+              Case{"zb-h1", 1, false, true, "selective", false, "sgd", true, "fp16"},
+              Case{"interleaved", 2, true, false, "full", true, "lamb", false, "fp32"}}) {
           if (c.llama && tensor > 3) continue;  // heads of keys and values
           const deck::Config config = small_config(
               12, 1, ranks,
@@ -49,11 +53,13 @@ class Plan : public ::testing::Test {
                text("parallel.tensor=", tensor), text("parallel.pipeline=", pipeline),
                text("parallel.schedule=", c.schedule), text("parallel.recompute=", c.recompute),
                text("parallel.distributed_optimizer=", c.distributed ? "true" : "false"),
-               text("parallel.chunks=", c.chunks), text("optimizer.kind=", c.optimizer),
+               text("precision.compute=", c.compute), text("parallel.chunks=", c.chunks),
+               text("optimizer.kind=", c.optimizer),
                text("parallel.sequence_parallel=", c.sequence_parallel ? "true" : "false"),
                "parallel.bucket_bytes=20000"});
           SCOPED_TRACE(text("tensor ", tensor, ", pipeline ", pipeline, ", ", c.schedule, ", ",
-                            c.recompute, ", ", c.optimizer, c.llama ? ", llama" : ""));
+                            c.recompute, ", ", c.optimizer, ", ", c.compute,
+                            c.llama ? ", llama" : ""));
           Rig rig(config, tokens_);
           body(config, rig);
         }

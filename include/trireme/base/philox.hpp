@@ -1,12 +1,8 @@
 #pragma once
 
-#include <cstdint>
+#include <trireme/base/function.hpp>
 
-#if defined(__CUDACC__) || defined(__HIPCC__)
-#define TRIREME_FUNCTION __host__ __device__ inline
-#else
-#define TRIREME_FUNCTION inline
-#endif
+#include <cstdint>
 
 namespace trireme {
 

@@ -55,7 +55,7 @@ class Request {
 /// Verbs on views wait for `exec` first, unless that runs in the calling thread; device memory goes
 /// through a buffer on the host, which wait copies back. Views of results must not be touched, and
 /// views of inputs not changed, before the wait. Buffers are kept for the next calls. T: float,
-/// double. One message holds at most 2^31 - 1 elements: an error says so.
+/// double, Bf16, Fp16. One message holds at most 2^31 - 1 elements: an error says so.
 class Communicator {
  public:
   Communicator(MPI_Comm communicator, std::string name);

@@ -56,8 +56,9 @@ struct Operation {
   std::optional<CopyBack> copy_back;
 };
 
-/// out[i] = (parts[0][i] + parts[1][i]) + parts[2][i] + …: the same bits whatever n and wherever i.
-/// `out` may be one of the parts. T: float, double.
+/// out[i] = (parts[0][i] + parts[1][i]) + parts[2][i] + …: the same bits whatever n and wherever i;
+/// two-byte numbers are added in float and rounded once. `out` may be one of the parts. T: float,
+/// double, Bf16, Fp16.
 template <class T>
 void sum_in_order(T* out, std::span<const std::byte* const> parts, std::int64_t n);
 
@@ -80,7 +81,7 @@ std::int64_t reduce_scatter_scratch_bytes(std::int64_t mine, std::int64_t size, 
 template <class T>
 void post_all_gather(Operation& operation, std::byte* all);
 
-/// MPI's name of T: float, double, std::int64_t.
+/// MPI's name of T: float, double, std::int64_t; of Bf16 and Fp16 one that only moves them.
 template <class T>
 MPI_Datatype datatype();
 

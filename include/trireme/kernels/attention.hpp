@@ -8,7 +8,7 @@
 /// Attention by blocks: softmax of a block of queries is computed online over blocks of keys, so
 /// that no S×S array is ever stored (Milakov and Gimelshein 2018, arXiv 1805.02867; Dao et al. 2022
 /// and 2023, arXiv 2205.14135 and 2307.08691). Everything is asynchronous on exec and explicitly
-/// instantiated for float and double.
+/// instantiated for float, double, Bf16 and Fp16.
 namespace trireme::kernels {
 
 /// H query heads share Hkv key and value heads: head h uses h / (H / Hkv) (Ainslie et al. 2023,
@@ -47,7 +47,8 @@ void attention_forward(const Exec& exec, View2<T> o, View3<Accumulate<T>> logsum
                        View2<const T> qkv, const AttentionShape& shape,
                        const AttentionDropout& dropout = {});
 
-/// Elements of the workspace that attention_backward needs: B·H·S.
+/// Elements of the workspace that attention_backward needs: B·H·S, and [T, H·K] for T of two bytes.
+template <class T>
 std::int64_t attention_workspace_elements(const AttentionShape& shape);
 
 /// dqkv from the gradient `grad` of o; o, qkv and logsumexp as forward took and gave them, the same

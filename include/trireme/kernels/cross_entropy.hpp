@@ -26,12 +26,15 @@ void cross_entropy_statistics(const Exec& exec, View2<double> statistics, View2<
 void cross_entropy_merge(const Exec& exec, View1<double> loss, View2<double> merged,
                          View3<const double> parts);
 
-/// logits[r,v] becomes its gradient, scale (softmax - (first_id + v == targets[r])), in one pass.
-/// `scale` is one over the number of tokens in the mean, times a loss scale. logits [R,Vl], merged
-/// [R,3], targets [R].
+/// gradient[r,v] = scale (softmax - (first_id + v == targets[r])), in one pass. `scale` is one over
+/// the number of tokens in the mean; it is multiplied by loss_scale[0] where there is one.
+/// gradient, logits [R,Vl], merged [R,3], targets [R], loss_scale [1] or empty; gradient may be
+/// logits where their types agree.
 template <class T>
-void cross_entropy_gradient(const Exec& exec, View2<T> logits, View2<const double> merged,
-                            View1<const std::int32_t> targets, std::int64_t first_id, double scale);
+void cross_entropy_gradient(const Exec& exec, View2<T> gradient, View2<const Accumulate<T>> logits,
+                            View2<const double> merged, View1<const std::int32_t> targets,
+                            std::int64_t first_id, double scale,
+                            View1<const double> loss_scale = {});
 
 /// result[0] += values[0] + ... + values[n-1], in an order fixed by n. result [1], values [n].
 void sum_ordered(const Exec& exec, View1<double> result, View1<const double> values);

@@ -5,7 +5,8 @@
 
 #include <cstdint>
 
-/// Kernels that treat every element alike. Asynchronous on exec; instantiated for float and double.
+/// Kernels that treat every element alike. Asynchronous on exec; instantiated for float, double,
+/// Bf16 and Fp16.
 namespace trireme::kernels {
 
 /// g = gelu(h) = h/2 (1 + tanh(sqrt(2/pi) (h + 0.044715 h^3))). g, h [T,F]; g may be h. Hendrycks
@@ -61,6 +62,10 @@ void scale(const Exec& exec, View1<T> y, double factor);
 /// y = value. y [n].
 template <class T>
 void fill(const Exec& exec, View1<T> y, double value);
+
+/// y = x in another type, rounded to the nearest: between float and a type of two bytes. y, x [n].
+template <class T, class U>
+void convert(const Exec& exec, View1<T> y, View1<const U> x);
 
 /// y = x. y, x [n]; they do not overlap.
 template <class T>

@@ -7,7 +7,7 @@
 /// Kernels of the embedding. Token ids lie in [0, V): whoever reads tokens checks that. The table
 /// may be held in parts, of which one holds the ids [first_id, first_id + Vl), and the rows of x
 /// too: row r is row first_row + r of the whole, whose row 0 begins a sequence. Parts may be empty.
-/// Asynchronous on exec; instantiated for float and double.
+/// Asynchronous on exec; instantiated for float, double, Bf16 and Fp16.
 namespace trireme::kernels {
 
 /// x[t] = table[tokens[t] - first_id] where that row is held here, else 0: summed over all parts of

@@ -6,7 +6,7 @@
 #include <string_view>
 
 /// Matrix products: the only caller of Kokkos Kernels, BLAS and oneDNN. Everything is asynchronous
-/// on exec, and explicitly instantiated for float and double.
+/// on exec, and explicitly instantiated for float, double, Bf16 and Fp16.
 namespace trireme::kernels {
 
 enum class Transpose : std::uint8_t { no, yes };
@@ -21,6 +21,11 @@ void matmul(const Exec& exec, View2<T> c, View2<const T> a, View2<const T> b, Tr
 template <class T>
 void linear_forward(const Exec& exec, View2<T> y, View2<const T> x, View2<const T> w,
                     View1<const T> bias);
+
+/// The same without a bias, and y keeps the sums as they are added up: fp32 or wider.
+template <class T>
+void linear_forward_wide(const Exec& exec, View2<Accumulate<T>> y, View2<const T> x,
+                         View2<const T> w);
 
 /// dx[t,m] = Σ_n dy[t,n] w[n,m]. dx [T,M], dy [T,N], w [N,M].
 template <class T>
@@ -37,7 +42,7 @@ template <class T>
 void linear_backward_bias(const Exec& exec, View1<Accumulate<T>> dbias, View2<const T> dy);
 
 // ---- Back ends: chosen per data type, by a rule and never by a measurement, so that a restarted
-// run has the same bits.
+// run has the same bits. Products of bf16 and fp16 are made of fp32 ones (widened_matmul.hpp).
 
 enum class MatmulBackend : std::uint8_t {
   tiled,           ///< Trireme's own Kokkos kernel
@@ -50,8 +55,9 @@ std::string_view name_of(MatmulBackend backend);  ///< "tiled", "Kokkos Kernels"
 
 bool matmul_backend_available(DType type, MatmulBackend backend);
 
-/// The back end in use. By default Kokkos Kernels on devices; on hosts oneDNN for fp32 where it was
-/// found, else the tiled kernel, because a host BLAS can be the reference one without saying so.
+/// The back end in use; of bf16 and fp16 that of fp32. By default Kokkos Kernels on devices; on
+/// hosts oneDNN for fp32 where it was found, else the tiled kernel, because a host BLAS can be the
+/// reference one without saying so.
 MatmulBackend matmul_backend(DType type);
 
 /// Changes it for this process; an unavailable one is an error. Not to be called while products are
@@ -68,9 +74,9 @@ std::string matmul_backend_name(DType type);
 /// launches products.
 void set_matmul_threads(int threads);
 
-/// Best rate, in FLOP/s, that this rank reaches on a large square product of `type` (fp32 or fp64)
-/// within about 0.3 s; waits for exec and allocates, so it belongs outside the training loop. This
-/// is the peak that utilisation refers to.
+/// Best rate, in FLOP/s, that this rank reaches on a large square product of `type` within about
+/// 0.3 s; waits for exec and allocates, so it belongs outside the training loop. This is the peak
+/// that utilisation refers to.
 double measure_matmul_peak(const Exec& exec, DType type);
 
 }  // namespace trireme::kernels

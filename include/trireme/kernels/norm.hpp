@@ -3,7 +3,7 @@
 #include <trireme/tensor/views.hpp>
 
 /// Layer normalisation (Ba et al. 2016, arXiv 1607.06450, eq. 4). Statistics and sums are in
-/// Accumulate<T>. Asynchronous on exec; instantiated for float and double.
+/// Accumulate<T>. Asynchronous on exec; instantiated for float, double, Bf16 and Fp16.
 namespace trireme::kernels {
 
 /// y[t,d] = gain[d] (x[t,d] - mean[t]) inverse_std[t] + bias[d], with inverse_std = 1 /

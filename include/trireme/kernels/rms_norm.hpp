@@ -4,7 +4,7 @@
 
 /// Root mean square normalisation (Zhang and Sennrich 2019, arXiv 1910.07467, eq. 4): as layer
 /// normalisation, without a mean and a bias. Statistics and sums are in Accumulate<T>. Asynchronous
-/// on exec; instantiated for float and double.
+/// on exec; instantiated for float, double, Bf16 and Fp16.
 namespace trireme::kernels {
 
 /// y[t,d] = gain[d] x[t,d] inverse_rms[t] with inverse_rms = 1 / sqrt(<x^2> + epsilon) and <.> the

@@ -7,7 +7,7 @@
 /// Rotary positions (Su et al. 2021, arXiv 2104.09864, eq. 34) with a head's two halves as the
 /// parts of its pairs, as in Hugging Face's Llama: elements i and i + K/2 of a head are turned by
 /// the angle position · theta^(−2i/K), which is computed in double precision. Asynchronous on exec;
-/// instantiated for float and double.
+/// instantiated for float, double, Bf16 and Fp16.
 namespace trireme::kernels {
 
 /// Row t is at position first_position + (first_row + t) mod sequence of its sample.

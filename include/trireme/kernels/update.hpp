@@ -7,7 +7,7 @@
 #include <cstdint>
 
 /// The optimizer's kernels. Weights, moments and gradients are fp32 or wider. Asynchronous on exec;
-/// instantiated for float and double.
+/// instantiated for float and double, and what reads only for Bf16 and Fp16 too.
 namespace trireme::kernels {
 
 /// What a run's updates have come to, kept where the updates run so that a step waits for nothing:
@@ -18,26 +18,47 @@ enum UpdateStatus : int {
   status_skipped_in_row,  ///< of these, the last ones without an update in between
   status_skipped_step,    ///< the last of them; 0: none
   status_skipped_sum,     ///< the first of the sums of squares that was not finite then; −1: none
+  status_loss_scale,      ///< what the next step's loss is multiplied by
+  status_scale_steps,     ///< updates since that was changed or a step was skipped
   status_size
 };
 
 /// What the update of a step is to do, found once for all arrays: elements of a View1<double>.
 enum UpdateControl : int {
-  control_proceed,           ///< 0: the step is skipped, nothing may change
-  control_clip,              ///< what the gradient is multiplied by
+  control_proceed,  ///< 0: the step is skipped, nothing may change
+  control_clip,     ///< what the gradient is multiplied by: clipped, and without loss scale
   control_first_correction,  ///< 1 − beta1^u in update u
   control_second_correction,
   control_size
 };
 
-/// control for step `step` ≥ 1 from norm = status[status_norm], which is added up from `sums`: with
-/// a finite norm, clip = min(1, maximum / (norm + 1e-6)) (Pascanu et al. 2013, arXiv 1211.5063,
-/// algorithm 1), 1 where maximum = 0. With one that is not finite the step is skipped and counted
+/// Dynamic loss scaling (Micikevicius et al. 2018, arXiv 1710.03740, section 3.2): a step that is
+/// skipped halves the scale, down to 1; `interval` updates in a row double it, up to 2^24.
+struct LossScaling {
+  std::int64_t interval = 0;  ///< 0: the scale stays as it is
+
+  static constexpr double least = 1;
+  static constexpr double most = 16777216;
+};
+
+struct UpdatePlan {
+  std::int64_t step = 1;  ///< ≥ 1
+  double clip_norm = 0;   ///< 0: no clipping
+  double beta1 = 0;
+  double beta2 = 0;
+  std::int64_t most_skips = 1;  ///< in a row
+  LossScaling loss_scaling;
+};
+
+/// control of a step from the norm of its gradients in status[status_norm], which is added up from
+/// `sums`. The gradients hold the loss scale s = status[status_loss_scale] as a factor: the norm is
+/// divided by it. With a finite norm, clip = min(1, clip_norm / (norm + 1e-6)) / s (Pascanu et al.
+/// 2013, arXiv 1211.5063, algorithm 1). With one that is not finite the step is skipped and counted
 /// in status; behind `most_skips` in a row all steps are. Skipped steps are no updates: u = step −
-/// status[status_skipped]. control [control_size], status [status_size].
+/// status[status_skipped]. Then s becomes what the next step is to have. control [control_size],
+/// status [status_size].
 void plan_update(const Exec& exec, View1<double> control, View1<double> status,
-                 View1<const double> sums, std::int64_t step, double maximum, double beta1,
-                 double beta2, std::int64_t most_skips);
+                 View1<const double> sums, const UpdatePlan& plan);
 
 /// gradient[0] = NaN if loss[0] is not finite, so that the gradient's norm tells of it. loss [1].
 template <class Real>

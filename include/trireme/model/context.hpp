@@ -14,8 +14,10 @@ struct MicroContext {
   std::uint32_t step = 0;
   std::int64_t first_sample = 0;  ///< of the micro-batch, within the global batch
   std::int64_t sequence = 0;
-  double dropout = 0;     ///< 0 in evaluation
-  double loss_scale = 1;  ///< gradient of the summed loss: 1 / tokens of the global batch
+  double dropout = 0;  ///< 0 in evaluation
+  double token_weight =
+      1;  ///< of a token's loss in what is minimised: 1 / tokens of the global batch
+  View1<const double> loss_scale;  ///< [1], or empty for 1: what that is multiplied by
 
   /// Mask of one dropout site on the rows [first_row, …) of [T, D]: `stream` is 0 for the
   /// embedding, 1 + 2·layer and 2 + 2·layer for the outputs of attention and feed-forward.

@@ -28,8 +28,8 @@ class Decoder {
   std::int64_t position() const { return position_; }
   void reset() { position_ = 0; }
 
-  View1<std::int32_t> tokens() const { return tokens_; }  // [B] the next token of each text
-  View2<T> logits() const { return logits_; }             // [B, V] behind the last step
+  View1<std::int32_t> tokens() const { return tokens_; }   // [B] the next token of each text
+  View2<Accumulate<T>> logits() const { return logits_; }  // [B, V] behind the last step
 
   /// Feeds tokens() at position(); logits are computed if asked for. Asynchronous.
   void step(const Exec& exec, bool with_logits);
@@ -49,7 +49,7 @@ class Decoder {
   std::vector<View3<T>> keys_;    // per layer [B, S, Hkv·K]
   std::vector<View3<T>> values_;  // per layer [B, S, Hkv·K]
   View1<std::int32_t> tokens_;
-  View2<T> logits_;
+  View2<Accumulate<T>> logits_;
   typename Layer<P>::Saved row_;
   typename Head<P>::Saved head_row_;
 };

@@ -26,8 +26,9 @@ class Head {
     NormSaved<P> norm;
   };
   struct Scratch {
-    View2<T> logits;           // [rows, V]
-    View1<double> losses;      // [rows]
+    View2<Accumulate<T>> logits;  // [rows, V]
+    View2<T> dlogits;      // [rows, V]: their gradient, in the same memory where the types agree
+    View1<double> losses;  // [rows]
     View1<double> statistics;  // [P · rows · 3] of all parts
     View1<double> merged;      // [rows · 3]
   };
@@ -38,7 +39,7 @@ class Head {
   static Saved cut_saved(Arena& arena, const architecture::LocalSizes& sizes);
   static Scratch cut_scratch(Arena& arena, const architecture::LocalSizes& sizes, int tensor_size);
 
-  /// loss [1] += Σ_t cross entropy(t); also the gradient, scaled by context.loss_scale, down to dy
+  /// loss [1] += Σ_t cross entropy(t); also the gradient, scaled as the context says, down to dy
   /// and the table. `all` [T, D] is scratch where R is a part of T.
   void forward(const Exec& exec, View1<double> loss, const Saved& saved, View2<T> all,
                const Scratch& scratch, View1<const std::int32_t> targets,
@@ -52,13 +53,15 @@ class Head {
   void backward_weight(const Exec& exec, const Saved& saved) const;
 
   /// logits [B, V] of rows x [B, D], on one tensor rank; `saved` holds scratch rows for T = B.
-  void logits(const Exec& exec, View2<T> logits, View2<const T> x, const Saved& saved) const;
+  void logits(const Exec& exec, View2<Accumulate<T>> logits, View2<const T> x,
+              const Saved& saved) const;
 
  private:
   void normalise(const Exec& exec, View2<T> y, const NormSaved<P>& saved, View2<const T> x) const;
   /// Losses of the rows of one block, and in scratch.merged what their gradient needs.
-  View2<const double> block_losses(const Exec& exec, View1<double> losses, View2<T> logits,
-                                   View1<const std::int32_t> targets, const Scratch& scratch) const;
+  View2<const double> block_losses(const Exec& exec, View1<double> losses,
+                                   View2<Accumulate<T>> logits, View1<const std::int32_t> targets,
+                                   const Scratch& scratch) const;
 
   const TensorAxis& axis_;
   std::int64_t first_id_;                        ///< of this rank's part of the vocabulary

@@ -13,7 +13,9 @@
 namespace trireme::model {
 
 /// The one trait of number types, chosen once in train/: what is stored and multiplied, what sums
-/// and gradients are kept in, and what the optimizer updates.
+/// and gradients are kept in, and what the optimizer updates. Where that is another type than the
+/// stored one, weights are its master weights rounded (Micikevicius et al. 2018, arXiv 1710.03740,
+/// section 3.1).
 struct Fp32 {
   using Compute = float;
   using Gradient = float;
@@ -23,6 +25,17 @@ struct Fp64 {
   using Compute = double;
   using Gradient = double;
   using Master = double;
+};
+
+struct MixedBf16 {
+  using Compute = Bf16;
+  using Gradient = float;
+  using Master = float;
+};
+struct MixedFp16 {
+  using Compute = Fp16;
+  using Gradient = float;
+  using Master = float;
 };
 
 /// The parameter registry of a rank: every array that it holds, with its slice of the weight and of

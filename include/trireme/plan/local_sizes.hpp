@@ -9,7 +9,9 @@ namespace trireme::plan {
 /// Dimensions of one rank's part of a micro-batch, and the bytes of its numbers.
 struct LocalSizes : architecture::LocalSizes {
   Bytes element = 0;     ///< of weights and activations
-  Bytes accumulate = 0;  ///< of sums, gradients and optimizer state
+  Bytes accumulate = 0;  ///< of sums, gradients, optimizer state and master weights
+
+  bool narrow() const { return element < accumulate; }
 };
 
 LocalSizes local_sizes(const deck::Config& config, const architecture::Shard& shard);

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <trireme/base/narrow.hpp>
+
 #include <Kokkos_Core.hpp>
 
 #include <cstddef>

@@ -34,13 +34,35 @@ void load_staged(const Exec& exec, const checkpoint::Reader& reader, const Named
   });
 }
 
+/// The same of numbers that are stored in fp32 and held here in two bytes: rounded on the way.
+template <class T>
+void load_rounded(const Exec& exec, const checkpoint::Reader& reader, const NamedTensor<T>& tensor,
+                  std::int64_t bytes = staging_bytes) {
+  const std::int64_t most =
+      std::min(tensor.elements(), bytes / static_cast<std::int64_t>(sizeof(float)));
+  const auto stored = std::make_unique_for_overwrite<float[]>(static_cast<std::size_t>(most));
+  const auto rounded = std::make_unique_for_overwrite<T[]>(static_cast<std::size_t>(most));
+  T* to = tensor.data.data();
+  checkpoint::for_each_block({tensor.offset, tensor.extent}, most, [&](const auto& block) {
+    const auto count = static_cast<std::size_t>(checkpoint::volume(block.extent));
+    reader.read_slice(tensor.name, DType::fp32, tensor.shape, block.offset, block.extent,
+                      stored.get());
+    for (std::size_t i = 0; i < count; ++i) rounded[i] = static_cast<T>(stored[i]);
+    copy_to_device<T>(exec, View1<T>(to, count), std::span<const T>(rounded.get(), count));
+    fence(exec, "train/load copies a part of an array to the device");
+    to += count;
+  });
+}
+
 /// Reads this rank's slice of one array, straight to its place where the host can write there.
 /// Waits.
 template <class T>
 void load_array(const Exec& exec, const checkpoint::Reader& reader, const NamedTensor<T>& tensor) {
   grid::Heartbeat::publish({"restart"});
-  if constexpr (bool(Kokkos::SpaceAccessibility<Kokkos::DefaultHostExecutionSpace,
-                                                Memory>::accessible)) {
+  if constexpr (is_narrow<T>) {
+    load_rounded(exec, reader, tensor);
+  } else if constexpr (bool(Kokkos::SpaceAccessibility<Kokkos::DefaultHostExecutionSpace,
+                                                       Memory>::accessible)) {
     fence(exec, "train/load waits until an array is no longer in use");
     reader.read_slice(tensor.name, dtype_of<T>, tensor.shape, tensor.offset, tensor.extent,
                       tensor.data.data());

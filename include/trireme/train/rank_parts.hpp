@@ -14,6 +14,11 @@
 
 namespace trireme::train {
 
+/// Dynamic in fp16 alone: the range of the other types is a float's.
+kernels::LossScaling loss_scaling(const deck::PrecisionConfig& precision);
+/// Of a run's first step.
+double initial_loss_scale(const deck::PrecisionConfig& precision);
+
 /// What a rank works with: its shard of the model with all memory, and its place in each group.
 template <class P>
 struct RankParts {
@@ -46,5 +51,7 @@ struct RankParts {
 
 extern template struct RankParts<model::Fp32>;
 extern template struct RankParts<model::Fp64>;
+extern template struct RankParts<model::MixedBf16>;
+extern template struct RankParts<model::MixedFp16>;
 
 }  // namespace trireme::train

@@ -95,5 +95,7 @@ class StepActions final : public Actions {
 
 extern template class StepActions<model::Fp32>;
 extern template class StepActions<model::Fp64>;
+extern template class StepActions<model::MixedBf16>;
+extern template class StepActions<model::MixedFp16>;
 
 }  // namespace trireme::train

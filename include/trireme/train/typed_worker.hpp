@@ -58,5 +58,7 @@ class TypedWorker final : public Worker {
 
 extern template class TypedWorker<model::Fp32>;
 extern template class TypedWorker<model::Fp64>;
+extern template class TypedWorker<model::MixedBf16>;
+extern template class TypedWorker<model::MixedFp16>;
 
 }  // namespace trireme::train

@@ -1,4 +1,5 @@
 #include <trireme/base/check.hpp>
+#include <trireme/base/narrow.hpp>
 #include <trireme/commands/bench.hpp>
 #include <trireme/plan/program.hpp>
 
@@ -39,7 +40,7 @@ double median(std::vector<double> values) {
 
 Bytes room_for_checkpoints(const Session& session) {
   return 2 * copies * session.architecture.parameters() *
-             size_of(session.config().precision.compute) +
+             size_of(master_type(session.config().precision.compute)) +
          beside_bytes;
 }
 

@@ -1,4 +1,5 @@
 #include <trireme/base/log.hpp>
+#include <trireme/base/narrow.hpp>
 #include <trireme/checkpoint/folders.hpp>
 #include <trireme/checkpoint/previous.hpp>
 #include <trireme/commands/restart.hpp>
@@ -22,7 +23,7 @@ using Differences = std::vector<deck::Difference>;
 constexpr std::array another_model{
     "model.family",          "model.layers",       "model.hidden",     "model.heads",
     "model.feed_forward",    "model.sequence",     "model.vocabulary", "model.tied_embeddings",
-    "model.key_value_heads", "model.norm_epsilon", "model.rope_theta", "precision.compute"};
+    "model.key_value_heads", "model.norm_epsilon", "model.rope_theta"};
 constexpr std::array batch_keys{"batch.global", "batch.ramp_start", "batch.ramp_increment",
                                 "batch.ramp_samples"};  // how many samples the steps took
 
@@ -34,10 +35,21 @@ bool among(const Names& names, const deck::Difference& d) {
   return std::ranges::any_of(names, [&](const char* name) { return d.full_name() == name; });
 }
 
+/// Whether checkpoints of the one hold other numbers than those of the other: bf16 and fp16 keep
+/// their weights in fp32.
+bool stores_others(const deck::Difference& d) {
+  const auto stored = [](std::string_view word) {  // in quotes
+    const auto type = parse<DType>(word.substr(1, word.size() - 2));
+    return type ? master_type(*type) : DType::fp32;
+  };
+  return d.full_name() == "precision.compute" && stored(d.stored) != stored(d.current);
+}
+
 /// What a difference does to the numbers that the layout never changes.
 std::string_view effect(const deck::Difference& d) {
   if (d.full_name() == "data.train") return "  (other samples from here on, unless it is a copy)";
-  if (d.section == "optimizer" || d.full_name() == "run.seed" || d.full_name() == "model.dropout")
+  if (d.section == "optimizer" || d.section == "precision" || d.full_name() == "run.seed" ||
+      d.full_name() == "model.dropout")
     return "  (changes the numbers from here on)";
   return "";
 }
@@ -137,7 +149,7 @@ void Restart::compare(const checkpoint::Reader& reader) {
   const auto [differences, same_batches] = compare_to(reader, deck_);
   const bool other_batches = reader.state().step > 0 && !same_batches;  // at step 0 any continues
   for (const auto& d : differences) {
-    if (among(another_model, d) || (other_batches && among(batch_keys, d)))
+    if (among(another_model, d) || stores_others(d) || (other_batches && among(batch_keys, d)))
       contradictions.push_back(d);
     else if (!among(bookkeeping, d))
       harmless.push_back(d);

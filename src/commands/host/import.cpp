@@ -1,5 +1,6 @@
 #include <trireme/base/check.hpp>
 #include <trireme/base/log.hpp>
+#include <trireme/base/narrow.hpp>
 #include <trireme/checkpoint/folders.hpp>
 #include <trireme/commands/host.hpp>
 #include <trireme/commands/resolve.hpp>
@@ -69,7 +70,7 @@ void run(const ImportOptions& options) {
   exchange::expect_same_model(config, config_path, deck);
   expect_no_checkpoints(deck);
   const std::string& directory = deck.config.checkpoint.directory;
-  const DType dtype = deck.config.precision.compute;
+  const DType dtype = master_type(deck.config.precision.compute);
   exchange::import_gpt2(file, deck.config.model, dtype, directory, deck::resolved_toml(deck));
   say("wrote ", directory, "/", checkpoint::folder_name(0), ": the weights of ", file.path(),
       " as ", name_of(dtype));

@@ -1,0 +1,118 @@
+#include <trireme/kernels/lanes.hpp>
+#include <trireme/kernels/widened_matmul.hpp>
+#include <trireme/tensor/arena.hpp>
+
+#include <algorithm>
+#include <memory>
+
+namespace trireme::kernels {
+namespace {
+
+constexpr std::int64_t block = widened_block;
+
+struct Workspace {
+  Arena arena;
+  View1<float> a, b, sum;  // [block · block]
+
+  Workspace() : arena("widened operands", widened_workspace_bytes) {
+    a = arena.take<float>(block * block);
+    b = arena.take<float>(block * block);
+    sum = arena.take<float>(block * block);
+  }
+};
+
+const Workspace& workspace() {
+  static std::unique_ptr<Workspace> instance;
+  if (!instance) {
+    instance = std::make_unique<Workspace>();
+    Kokkos::push_finalize_hook([] { instance.reset(); });
+  }
+  return *instance;
+}
+
+View2<float> cut(View1<float> from, std::int64_t rows, std::int64_t columns) {
+  return View2<float>(from.data(), static_cast<std::size_t>(rows),
+                      static_cast<std::size_t>(columns));
+}
+
+/// The block that begins at (row, column) of `from`, as fp32.
+template <class T>
+View2<const float> widen(const Exec& exec, View1<float> to, View2<const T> from, std::int64_t row,
+                         std::int64_t column, std::int64_t rows, std::int64_t columns) {
+  const View2<float> wide = cut(to, rows, columns);
+  const auto stride = static_cast<std::int64_t>(from.stride(0));
+  const T* first = from.data() + row * stride + column;
+  for_rows(
+      "kernels/widen", exec, rows, KOKKOS_LAMBDA(const Team& team, std::int64_t r) {
+        const T* in = first + r * stride;
+        float* out = row_of(wide, r);
+        for_lanes(team, columns, [&](std::int64_t i) { out[i] = static_cast<float>(in[i]); });
+      });
+  return wide;
+}
+
+/// c's block at (row, column) = alpha sum + beta c, rounded to its type.
+template <class C>
+void finish(const Exec& exec, View2<C> c, std::int64_t row, std::int64_t column,
+            View2<const float> sum, float alpha, float beta) {
+  const std::int64_t columns = extent(sum, 1);
+  const auto stride = static_cast<std::int64_t>(c.stride(0));
+  C* first = c.data() + row * stride + column;
+  for_rows(
+      "kernels/narrow", exec, extent(sum, 0), KOKKOS_LAMBDA(const Team& team, std::int64_t r) {
+        const float* in = row_of(sum, r);
+        C* out = first + r * stride;
+        if (beta == 0) {
+          for_lanes(team, columns, [&](std::int64_t i) { out[i] = static_cast<C>(alpha * in[i]); });
+        } else {
+          for_lanes(team, columns, [&](std::int64_t i) {
+            out[i] = static_cast<C>(alpha * in[i] + beta * static_cast<float>(out[i]));
+          });
+        }
+      });
+}
+
+/// The block of op(x) that begins at (row, column), stored as x is.
+template <class T>
+View2<const float> widen_operand(const Exec& exec, View1<float> to, View2<const T> x, Transpose t,
+                                 std::int64_t row, std::int64_t column, std::int64_t rows,
+                                 std::int64_t columns) {
+  if (t == Transpose::yes) return widen<T>(exec, to, x, column, row, columns, rows);
+  return widen<T>(exec, to, x, row, column, rows, columns);
+}
+
+}  // namespace
+
+template <class T, class C>
+void matmul_widened(const Exec& exec, View2<C> c, View2<const T> a, View2<const T> b, Transpose ta,
+                    Transpose tb, double alpha, double beta) {
+  const Workspace& work = workspace();
+  const std::int64_t rows = extent(c, 0);
+  const std::int64_t columns = extent(c, 1);
+  const std::int64_t depth = extent(a, ta == Transpose::yes ? 0 : 1);
+  for (std::int64_t j = 0; j < columns; j += block) {
+    const std::int64_t n = std::min(block, columns - j);
+    for (std::int64_t i = 0; i < rows; i += block) {
+      const std::int64_t m = std::min(block, rows - i);
+      const View2<float> sum = cut(work.sum, m, n);
+      for (std::int64_t k = 0; k == 0 || k < depth; k += block) {
+        const std::int64_t d = std::min(block, depth - k);
+        matmul<float>(exec, sum, widen_operand<T>(exec, work.a, a, ta, i, k, m, d),
+                      widen_operand<T>(exec, work.b, b, tb, k, j, d, n), ta, tb, 1.0,
+                      k == 0 ? 0.0 : 1.0);
+      }
+      finish<C>(exec, c, i, j, sum, static_cast<float>(alpha), static_cast<float>(beta));
+    }
+  }
+}
+
+#define TRIREME_INSTANTIATE(T, C)                                                           \
+  template void matmul_widened<T, C>(const Exec&, View2<C>, View2<const T>, View2<const T>, \
+                                     Transpose, Transpose, double, double)
+TRIREME_INSTANTIATE(Bf16, Bf16);
+TRIREME_INSTANTIATE(Bf16, float);
+TRIREME_INSTANTIATE(Fp16, Fp16);
+TRIREME_INSTANTIATE(Fp16, float);
+#undef TRIREME_INSTANTIATE
+
+}  // namespace trireme::kernels
