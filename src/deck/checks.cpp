@@ -1,6 +1,9 @@
 #include <trireme/deck/checks.hpp>
 
 #include <trireme/base/check.hpp>
+#include <trireme/deck/batch_schedule.hpp>
+#include <trireme/deck/choices.hpp>
+#include <trireme/deck/ramp_check.hpp>
 
 #include <algorithm>
 #include <initializer_list>
@@ -18,31 +21,6 @@ constexpr std::int64_t ranks_limit = std::int64_t{1} << 20;
 /// Numbers that are counted in 64 bits: parameters, activations, FLOPs of a token.
 constexpr double count_limit = 1e15;
 constexpr double step_limit = 1e17;  // activations of a replica's step, whose bytes are counted too
-
-/// All divisors of n >= 1, ascending.
-std::vector<std::int64_t> divisors(std::int64_t n) {
-  std::vector<std::int64_t> low, high;
-  for (std::int64_t d = 1; d * d <= n; ++d) {
-    if (n % d != 0) continue;
-    low.push_back(d);
-    if (d != n / d) high.push_back(n / d);
-  }
-  low.insert(low.end(), high.rbegin(), high.rend());
-  return low;
-}
-
-/// "1, 2, 5 or 10": the candidates, or of many the six around `wanted`.
-std::string choices(const std::vector<std::int64_t>& candidates, std::int64_t wanted) {
-  constexpr std::ptrdiff_t most = 6;
-  const auto above = std::ranges::lower_bound(candidates, wanted);
-  auto first = above - std::min(most / 2, above - candidates.begin());
-  const auto last = first + std::min(most, candidates.end() - first);
-  first = last - std::min(most, last - candidates.begin());
-  std::string out;
-  for (auto it = first; it != last; ++it)
-    out += text(it == first ? "" : it + 1 == last ? " or " : ", ", *it);
-  return out;
-}
 
 /// Numbers that the forward pass of one micro-batch makes.
 double activations_of(const Config& config) {
@@ -122,9 +100,12 @@ class CrossCheck {
 
   void batch() {
     const BatchConfig& b = deck_.config.batch;
-    if (!valid({"batch.global", "batch.micro"}) || b.global % b.micro == 0) return;
-    report(deck_.cite("batch", "micro"), " does not divide ", deck_.cite("batch", "global"),
-           "; choose a micro of ", choices(divisors(b.global), b.micro));
+    if (!valid({"batch.global", "batch.micro"})) return;
+    if (b.global % b.micro != 0)
+      report(deck_.cite("batch", "micro"), " does not divide ", deck_.cite("batch", "global"),
+             "; choose a micro of ", choices(divisors(b.global), b.micro));
+    else if (valid({"batch.ramp_start", "batch.ramp_increment", "batch.ramp_samples"}))
+      if (const std::string mistake = ramp_mistake(deck_, 0); !mistake.empty()) report(mistake);
   }
 
   void optimizer() {
@@ -333,6 +314,13 @@ void check_passes(const Deck& deck) {
               deck.cite("parallel", "data"), ", and a rank takes at most ", micro_batches_limit,
               " micro-batches in a step; choose a larger micro or more data");
   const std::int64_t stages = p.pipeline * p.chunks;
+  std::int64_t programs = 0;  // each size of the global batch has its own
+  for (const BatchPhase& phase : BatchSchedule(b).phases())
+    programs += phase.global / (b.micro * p.data);
+  check_usage(stages * programs <= passes_limit || programs == micro_batches,
+              deck.cite("batch", "ramp_increment"), ": the programs of all sizes of the global ",
+              "batch have ", stages * programs, " forward passes, more than ", passes_limit,
+              "; choose a larger ramp_increment, fewer stages, a larger micro or more data");
   check_usage(stages * micro_batches <= passes_limit, deck.cite("parallel", "pipeline"), " · ",
               deck.cite("parallel", "chunks"), " = ", stages, " stages with ", micro_batches,
               " micro-batches are ", stages * micro_batches,
@@ -353,6 +341,8 @@ void resolve_parallel(Deck& deck, std::int64_t ranks) {
   const ParallelConfig& p = deck.config.parallel;
   const BatchConfig& b = deck.config.batch;
   if (b.global % (b.micro * p.data) == 0) {
+    const std::string mistake = ramp_mistake(deck, p.data);
+    check_usage(mistake.empty(), mistake);
     check_passes(deck);
     return;
   }

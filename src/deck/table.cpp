@@ -11,6 +11,7 @@ using Int = std::int64_t;
 constexpr std::int64_t size_limit = 16777216;  // keeps products of two sizes far from 2^63
 constexpr std::int64_t ranks_limit = 1048576;
 constexpr std::int64_t identifier_limit = 1 << 30;  // token ids are stored in at most 32 bits
+constexpr std::int64_t ramp_limit = std::int64_t{1} << 40;
 constexpr std::int64_t bytes_limit = std::int64_t{1} << 40;
 
 void run_keys(std::vector<Entry>& out) {
@@ -166,6 +167,17 @@ void batch_and_precision_keys(std::vector<Entry>& out) {
       .unit("samples")
       .at_least(1)
       .at_most(identifier_limit);
+  const auto ramp = [&](const char* name, Int BatchConfig::*field, Int most, const char* help) {
+    batch.integer(name, field, help).unit("samples").at_least(0).at_most(most).otherwise(Int{0});
+  };
+  ramp("ramp_start", &BatchConfig::ramp_start, identifier_limit,
+       "global batch of the first steps, which grows to `global`; 0 is no ramp-up; see "
+       "docs/optimizers.md");
+  ramp("ramp_increment", &BatchConfig::ramp_increment, identifier_limit,
+       "samples by which the global batch grows at a time; every size is a multiple of micro · "
+       "data");
+  ramp("ramp_samples", &BatchConfig::ramp_samples, ramp_limit,
+       "samples that are taken while the global batch grows");
   SectionKeys precision(out, "precision", &Config::precision);
   precision
       .choice("compute", &PrecisionConfig::compute,

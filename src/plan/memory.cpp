@@ -205,6 +205,12 @@ Bytes checkpoint_copy_bytes(const deck::Config& config,
   return most;
 }
 
+Bytes process_bytes(const deck::Config& config) {
+  constexpr Bytes program = Bytes{45} << 20;
+  constexpr Bytes watchdog = Bytes{32} << 20;
+  return program + (config.run.watchdog > 0 ? watchdog : 0);
+}
+
 Bytes total(const std::vector<MemoryRow>& rows) {
   Bytes sum = 0;
   for (const MemoryRow& row : rows) sum += row.bytes;

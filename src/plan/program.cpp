@@ -1,4 +1,5 @@
 #include <trireme/base/check.hpp>
+#include <trireme/deck/batch_schedule.hpp>
 #include <trireme/plan/program.hpp>
 #include <trireme/plan/text_file.hpp>
 #include <trireme/schedule/generate.hpp>
@@ -25,13 +26,10 @@ std::string listed(const std::vector<std::string>& mistakes) {
   return out;
 }
 
-}  // namespace
-
-schedule::Program step_program(const deck::Config& config) {
+schedule::Program program_of(const deck::Config& config, std::int64_t global) {
   const deck::ParallelConfig& p = config.parallel;
-  const deck::BatchConfig& b = config.batch;
   const schedule::ProgramLayout layout{static_cast<int>(p.pipeline),
-                                       static_cast<int>(b.global / (b.micro * p.data)),
+                                       static_cast<int>(global / (config.batch.micro * p.data)),
                                        static_cast<int>(p.chunks)};
   const bool by_hand = p.schedule == ScheduleKind::file;
   schedule::Program program =
@@ -44,8 +42,30 @@ schedule::Program step_program(const deck::Config& config) {
   const auto mistakes = schedule::validate(program);
   check_usage(!by_hand || mistakes.empty(), p.program,
               ": the program cannot run:", listed(mistakes));
-  check(mistakes.empty(), "the schedule ", name_of(p.schedule), " cannot run:", listed(mistakes));
+  check(mistakes.empty(), "the schedule ", name_of(p.schedule), " with a global batch of ", global,
+        " samples, ", layout.micro_batches,
+        " micro-batches per rank and step, cannot run:", listed(mistakes));
   return program;
+}
+
+}  // namespace
+
+schedule::Program step_program(const deck::Config& config) {
+  return program_of(config, config.batch.global);
+}
+
+std::vector<schedule::Program> step_programs(const deck::Config& config) {
+  std::vector<schedule::Program> programs;
+  for (const deck::BatchPhase& phase : deck::BatchSchedule(config.batch).phases())
+    programs.push_back(program_of(config, phase.global));
+  return programs;
+}
+
+std::uint64_t fingerprint(std::span<const schedule::Program> programs) {
+  std::uint64_t hash = programs.size();
+  for (const schedule::Program& program : programs)
+    hash = (hash ^ schedule::fingerprint(program)) * 1099511628211ull;  // FNV-1a, by words
+  return hash;
 }
 
 schedule::Program evaluation_program(const schedule::ProgramLayout& layout, int micro_batches) {
@@ -62,9 +82,14 @@ std::vector<schedule::Needs> evaluation_needs(const schedule::ProgramLayout& lay
       layout, std::min(rounds * layout.ranks, std::max(rounds, most / layout.stages()))));
 }
 
-std::vector<schedule::Needs> training_needs(const schedule::Program& program) {
-  std::vector<schedule::Needs> all = schedule::needs(program);
-  const std::vector<schedule::Needs> evaluating = evaluation_needs(program.layout);
+std::vector<schedule::Needs> training_needs(std::span<const schedule::Program> programs) {
+  check(!programs.empty(), "the needs of no program");
+  std::vector<schedule::Needs> all = schedule::needs(programs.back());
+  for (const schedule::Program& program : programs.first(programs.size() - 1)) {
+    const std::vector<schedule::Needs> other = schedule::needs(program);
+    for (std::size_t r = 0; r < all.size(); ++r) all[r].include(other[r]);
+  }
+  const std::vector<schedule::Needs> evaluating = evaluation_needs(programs.back().layout);
   for (std::size_t r = 0; r < all.size(); ++r)
     all[r].received_activations =
         std::max(all[r].received_activations, evaluating[r].received_activations);

@@ -1,4 +1,3 @@
-#include <trireme/plan/program.hpp>
 #include <trireme/plan/ranks.hpp>
 
 #include <algorithm>
@@ -25,11 +24,10 @@ Likeness likeness(const architecture::Shard& shard, const schedule::Needs& needs
 
 std::vector<RankPlan> plan_ranks(const deck::Config& config,
                                  const architecture::Architecture& architecture,
-                                 const schedule::Program& program) {
+                                 const std::vector<schedule::Needs>& all_needs) {
   const auto pipeline = static_cast<int>(config.parallel.pipeline);
   const auto tensor = static_cast<int>(config.parallel.tensor);
   const auto chunks = static_cast<int>(config.parallel.chunks);
-  const std::vector<schedule::Needs> all_needs = training_needs(program);
   std::vector<RankPlan> ranks;
   std::map<Likeness, std::size_t> known;  // deep pipelines have many ranks that are alike
   architecture::Shard shard =
@@ -42,7 +40,7 @@ std::vector<RankPlan> plan_ranks(const deck::Config& config,
       const auto [found, is_new] = known.emplace(likeness(shard, needs), ranks.size());
       if (is_new) {
         ranks.push_back({p, t, needs, training_memory(config, architecture, shard, needs),
-                         checkpoint_copy_bytes(config, architecture, shard),
+                         checkpoint_copy_bytes(config, architecture, shard), process_bytes(config),
                          step_traffic(config, architecture, shard, needs.split_backward)});
       } else {
         ranks.push_back(ranks[found->second]);
@@ -58,6 +56,9 @@ const RankPlan& most_memory(const std::vector<RankPlan>& ranks) {
 }
 const RankPlan& least_memory(const std::vector<RankPlan>& ranks) {
   return *std::ranges::min_element(ranks, {}, [](const RankPlan& r) { return total(r.memory); });
+}
+const RankPlan& most_at_peak(const std::vector<RankPlan>& ranks) {
+  return *std::ranges::max_element(ranks, {}, &RankPlan::peak);
 }
 const RankPlan& most_traffic(const std::vector<RankPlan>& ranks) {
   return *std::ranges::max_element(ranks, {}, [](const RankPlan& r) { return total(r.traffic); });

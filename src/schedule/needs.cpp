@@ -50,6 +50,14 @@ int send_buffers_needed(const Program& program, Transport transport) {
 
 }  // namespace
 
+void Needs::include(const Needs& other) {
+  slots = std::max(slots, other.slots);
+  received_activations = std::max(received_activations, other.received_activations);
+  received_gradients = std::max(received_gradients, other.received_gradients);
+  send_buffers = std::max(send_buffers, other.send_buffers);
+  split_backward = split_backward || other.split_backward;
+}
+
 Needs needs(const Program& program, Rank rank, Transport transport) {
   Needs found = needs_of_row(program, rank);
   found.send_buffers = send_buffers_needed(program, transport);

@@ -49,7 +49,8 @@ class Numbers {
 
 }  // namespace
 
-Executor::Executor(const schedule::Program& program, Rank rank) {
+Executor::Executor(const schedule::Program& program, Rank rank)
+    : micro_batches_(program.layout.micro_batches) {
   Numbers slots(Value::Kind::saved);
   Numbers activations(Value::Kind::posted_activation);
   Numbers gradients(Value::Kind::posted_gradient);

@@ -21,8 +21,9 @@ std::string to_json(const Metrics& m) {
   std::string line = text(
       "{\"step\": ", m.step, ", \"loss\": ", json(m.loss), ", \"learning_rate\": ", m.learning_rate,
       ", \"gradient_norm\": ", json(m.gradient_norm), ", \"skipped_steps\": ", m.skipped_steps,
-      ", \"tokens\": ", m.tokens, ", \"tokens_per_second\": ", m.tokens_per_second,
-      ", \"step_seconds\": ", m.step_seconds, ", \"flops_utilization\": ", m.flops_utilization);
+      ", \"global_batch\": ", m.global_batch, ", \"tokens\": ", m.tokens,
+      ", \"tokens_per_second\": ", m.tokens_per_second, ", \"step_seconds\": ", m.step_seconds,
+      ", \"flops_utilization\": ", m.flops_utilization, ", \"peak_bytes\": ", m.peak_bytes);
   if (m.loss_scale) line += text(", \"loss_scale\": ", *m.loss_scale);
   if (m.validation_loss) line += text(", \"validation_loss\": ", *m.validation_loss);
   if (m.bits_per_byte) line += text(", \"bits_per_byte\": ", *m.bits_per_byte);

@@ -6,8 +6,9 @@
 namespace trireme::train {
 namespace {
 
-schedule::ProgramLayout layout_of(const deck::Config& config, const schedule::Program* program) {
-  if (program != nullptr) return program->layout;
+schedule::ProgramLayout layout_of(const deck::Config& config,
+                                  std::span<const schedule::Program> programs) {
+  if (!programs.empty()) return programs.back().layout;
   schedule::ProgramLayout layout;
   layout.ranks = static_cast<int>(config.parallel.pipeline);
   layout.chunks = static_cast<int>(config.parallel.chunks);
@@ -34,19 +35,19 @@ double initial_loss_scale(const deck::PrecisionConfig& precision) {
 
 template <class P>
 RankParts<P>::RankParts(const deck::Config& config, const architecture::Architecture& architecture,
-                        grid::Grid& grid, const schedule::Program* program)
+                        grid::Grid& grid, std::span<const schedule::Program> programs)
     : data(grid.communicator(Axis::data)),
       pipeline(grid.communicator(Axis::pipeline)),
       tensor(grid.communicator(Axis::tensor)),
       embedding(grid.embedding()),
       axis(tensor, config.batch.micro * config.model.sequence, config.parallel.sequence_parallel),
-      parameters(architecture, shard_of(architecture, layout_of(config, program), grid),
-                 program != nullptr),
-      layout(layout_of(config, program)) {
-  const bool training = program != nullptr;
+      parameters(architecture, shard_of(architecture, layout_of(config, programs), grid),
+                 !programs.empty()),
+      layout(layout_of(config, programs)) {
+  const bool training = !programs.empty();
   const auto rank = static_cast<std::size_t>(pipeline.rank());
   const schedule::Needs needs =
-      training ? plan::training_needs(*program)[rank] : plan::evaluation_needs(layout)[rank];
+      training ? plan::training_needs(programs)[rank] : plan::evaluation_needs(layout)[rank];
   slots = std::max(1, needs.slots);
   if (training) make_optimizer(config, architecture, grid);
   model.emplace(

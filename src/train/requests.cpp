@@ -25,10 +25,10 @@ void Requests::begin_steps() {
   steps_began_ = looked_ = Clock::now();
 }
 
-Request Requests::ask(bool first_rank, Seconds saving) {
+Request Requests::ask(bool first_rank, Seconds saving, double next_steps) {
   ++steps_;
   Request request;
-  request.stop = signals_.caught() != 0 || out_of_time(saving) ? 1 : 0;
+  request.stop = signals_.caught() != 0 || out_of_time(saving, next_steps) ? 1 : 0;
   if (const auto now = Clock::now(); first_rank && now - looked_ >= between_looks) {
     looked_ = now;
     if (take("stop")) request.stop = 1;
@@ -37,11 +37,11 @@ Request Requests::ask(bool first_rank, Seconds saving) {
   return request;
 }
 
-bool Requests::out_of_time(Seconds saving) const {
+bool Requests::out_of_time(Seconds saving, double next_steps) const {
   if (config_.time_limit <= 0) return false;
   const auto now = Clock::now();
   const double per_step = seconds(now - steps_began_) / static_cast<double>(steps_);
-  return seconds(now - process_start) + per_step + saving > config_.time_limit;
+  return seconds(now - process_start) + next_steps * per_step + saving > config_.time_limit;
 }
 
 bool Requests::take(const char* name) const {

@@ -7,11 +7,13 @@
 namespace trireme::train {
 
 template <class P>
-StepActions<P>::StepActions(const deck::Config& config, RankParts<P>& parts, int micro_batches,
-                            const Exec& exec)
-    : config_(config), parts_(parts), micro_batches_(micro_batches), exec_(exec), between_([this] {
-        parts_.data.progress();
-      }) {
+StepActions<P>::StepActions(const deck::Config& config, RankParts<P>& parts, const Exec& exec)
+    : config_(config),
+      parts_(parts),
+      batches_(config.batch),
+      batch_{config.batch.global, config.batch.micro, parts.data.size()},
+      exec_(exec),
+      between_([this] { parts_.data.progress(); }) {
   const auto tokens = static_cast<std::size_t>(parts.axis.tokens());
   for (int slot = 0; slot < parts.slots; ++slot)
     host_slots_.push_back({std::vector<std::int32_t>(tokens), std::vector<std::int32_t>(tokens)});
@@ -20,6 +22,8 @@ StepActions<P>::StepActions(const deck::Config& config, RankParts<P>& parts, int
 template <class P>
 void StepActions<P>::begin_training(std::int64_t step, const data::Samples& samples) {
   step_ = step;
+  batch_.global = batches_.global(step);
+  samples_before_ = batches_.samples(step - 1);
   samples_ = &samples;
 }
 
@@ -39,11 +43,10 @@ model::MicroContext StepActions<P>::context(Micro micro) const {
   model::MicroContext c;
   c.seed = static_cast<std::uint64_t>(config_.run.seed);
   c.step = static_cast<std::uint32_t>(step_);
-  c.first_sample =
-      data::first_sample(batch(), 0, micro, parts_.data.rank());  // within the global batch
+  c.first_sample = data::first_sample(batch_, micro, parts_.data.rank());
   c.sequence = config_.model.sequence;
   c.dropout = config_.model.dropout;
-  c.token_weight = 1.0 / static_cast<double>(config_.batch.global * config_.model.sequence);
+  c.token_weight = 1.0 / static_cast<double>(batch_.global * config_.model.sequence);
   c.loss_scale = parts_.optimizer->loss_scale();
   return c;
 }
@@ -80,7 +83,7 @@ void StepActions<P>::forward(const Step& step) {
   if (is_first(stage) || is_last(stage)) {
     HostSlot& host = host_slots_[static_cast<std::size_t>(step.slot)];
     const std::int64_t first =
-        data::first_sample(batch(), step_ - 1, step.instr.micro, parts_.data.rank());
+        samples_before_ + data::first_sample(batch_, step.instr.micro, parts_.data.rank());
     if constexpr (!exec_on_host) fence(exec_, "train/forward reuses its token buffers");
     samples_->read(first, config_.batch.micro, host.tokens, host.targets);
     upload(step);
@@ -117,7 +120,7 @@ void StepActions<P>::evaluate(const Step& step) {
 
 template <class P>
 typename model::RankModel<P>::LayerDone StepActions<P>::layer_done(const Step& step) {
-  if (step.instr.micro + 1 < micro_batches_)
+  if (step.instr.micro + 1 < data::micro_batches(batch_))
     return [this](std::int64_t) { parts_.data.progress(); };
   // Now the loss of all micro-batches is known, and no gradient of this stage is under way.
   if (is_last(step.instr.stage)) parts_.optimizer->mark_loss(exec_, parts_.model->loss());

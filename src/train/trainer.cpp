@@ -1,4 +1,5 @@
 #include <trireme/base/log.hpp>
+#include <trireme/base/process_memory.hpp>
 #include <trireme/checkpoint/folders.hpp>
 #include <trireme/grid/heartbeat.hpp>
 #include <trireme/io/atomic_file.hpp>
@@ -30,6 +31,7 @@ std::string layout_text(const deck::ParallelConfig& p) {
 
 Trainer::Trainer(const RunParts& parts, Worker& worker)
     : parts_(parts),
+      batches_(parts_.config.batch),
       worker_(worker),
       requests_(parts_.config.run),
       saver_(parts_.config.checkpoint, parts_.world, worker, parts_.checkpoint_copy) {}
@@ -70,7 +72,7 @@ ExitCode Trainer::run() {
     else
       worker_.train_step(step, parts_.samples);
     if (timed) write_timeline();
-    const Request request = agreement();
+    const Request request = agreement(step);
     const bool stop = request.stop != 0;
     const bool last = step == run.steps;
     save_is_due_ |=
@@ -88,6 +90,7 @@ ExitCode Trainer::run() {
       return ExitCode::restartable;
     }
   }
+  report_peak();
   if (first_step_ > run.steps)
     say("nothing to do: step ", first_step_ - 1, " of ", run.steps, " is done");
   return ExitCode::finished;
@@ -98,18 +101,23 @@ void Trainer::log_step(std::int64_t step) {
   const auto now = Clock::now();
   const deck::Config& c = parts_.config;
   const auto steps = static_cast<double>(step - logged_step_);
-  const std::int64_t tokens_per_step = c.batch.global * c.model.sequence;
+  const double took = seconds(now - logged_at_) - untimed_;
+  const std::int64_t samples = batches_.samples(step);
 
   Metrics m;
   m.step = step;
   m.loss = found.loss;
   m.learning_rate = optim::learning_rate(c.optimizer, step);
   m.gradient_norm = found.gradient_norm;
-  m.tokens = step * tokens_per_step;
-  m.step_seconds = (seconds(now - logged_at_) - untimed_) / steps;
-  m.tokens_per_second = static_cast<double>(tokens_per_step) / m.step_seconds;
+  m.global_batch = batches_.global(step);
+  m.tokens = samples * c.model.sequence;
+  m.step_seconds = took / steps;
+  m.tokens_per_second =
+      static_cast<double>((samples - batches_.samples(logged_step_)) * c.model.sequence) / took;
   m.flops_utilization =
       m.tokens_per_second * parts_.architecture.model_flops_per_token() / peak_flops_;
+  m.peak_bytes = parts_.world.all_reduce<std::int64_t>(peak_resident_bytes(),
+                                                       grid::Reduction::maximum, "peak memory");
   m.skipped_steps = found.skips.total;
   if (c.precision.compute == DType::fp16) m.loss_scale = found.skips.loss_scale;
   skips_ = found.skips;
@@ -152,17 +160,30 @@ void Trainer::check_skips(const Metrics& m) {
         "[optimizer] learning_rate (", o.learning_rate, ") or clip_norm, or warm up for longer");
 }
 
+/// What `trireme check` predicts. Collective.
+void Trainer::report_peak() const {
+  const Bytes mine = peak_resident_bytes();
+  const Bytes most =
+      parts_.world.all_reduce<std::int64_t>(mine, grid::Reduction::maximum, "peak memory");
+  if (most > 0)
+    say("peak memory of a rank: ", human_bytes(most), " resident, ", with_commas(most), " bytes");
+}
+
 std::string Trainer::progress_line(const Metrics& m) const {
   const std::int64_t steps = parts_.config.run.steps;
+  const std::int64_t tokens_left =
+      batches_.samples(steps) * parts_.config.model.sequence - m.tokens;
   const auto digits = std::to_string(steps).size();
   std::string step = std::to_string(m.step);
   step.insert(0, digits - std::min(digits, step.size()), ' ');
   char rate[32];
   std::snprintf(rate, sizeof rate, "%.2e", m.learning_rate);
-  return text("step ", step, "/", steps, "  loss ", fixed(m.loss, 4), "  lr ", rate, "  norm ",
-              fixed(m.gradient_norm, 3), "  ", with_commas(std::llround(m.tokens_per_second)),
-              " tokens/s  MFU ", fixed(100 * m.flops_utilization, 1), " %  left ",
-              human_seconds(static_cast<double>(steps - m.step) * m.step_seconds));
+  const bool ramps = batches_.phases().size() > 1;
+  return text("step ", step, "/", steps, ramps ? text("  batch ", m.global_batch) : "", "  loss ",
+              fixed(m.loss, 4), "  lr ", rate, "  norm ", fixed(m.gradient_norm, 3), "  ",
+              with_commas(std::llround(m.tokens_per_second)), " tokens/s  MFU ",
+              fixed(100 * m.flops_utilization, 1), " %  left ",
+              human_seconds(static_cast<double>(tokens_left) / m.tokens_per_second));
 }
 
 std::optional<Evaluation> Trainer::validate() {
@@ -179,7 +200,7 @@ void Trainer::save(std::int64_t step, bool goes_on) {
   const auto begin = Clock::now();
   if (saved_step_ != step) {
     const deck::Config& c = parts_.config;
-    saver_.save({step, step * c.batch.global, parts_.deck_toml, layout_text(c.parallel),
+    saver_.save({step, batches_.samples(step), parts_.deck_toml, layout_text(c.parallel),
                  to_values(skips_, step)},
                 goes_on);
     saved_step_ = step;
@@ -189,9 +210,13 @@ void Trainer::save(std::int64_t step, bool goes_on) {
 }
 
 /// What the ranks do next: what any of them is asked for, and the same phase of a checkpoint.
-Request Trainer::agreement() {
+Request Trainer::agreement(std::int64_t step) {
   const Seconds saving = (saver_.under_way() ? 3 : 2) * saver_.expected_seconds();
-  const Request mine = requests_.ask(parts_.world.rank() == 0, saving);
+  const auto mean_batch =
+      static_cast<double>(batches_.samples(step) - batches_.samples(first_step_ - 1)) /
+      static_cast<double>(step - first_step_ + 1);
+  const double next_steps = static_cast<double>(batches_.global(step + 1)) / mean_batch;
+  const Request mine = requests_.ask(parts_.world.rank() == 0, saving, next_steps);
   const Saver::Progress at = saver_.progress();
   std::array<std::int64_t, 4> words{mine.stop, mine.checkpoint, at.unfinished, at.failed};
   parts_.world.all_reduce(std::span<std::int64_t>(words), grid::Reduction::maximum,

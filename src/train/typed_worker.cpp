@@ -40,14 +40,15 @@ checkpoint::SliceView slice_of(const Exec& exec, const NamedTensor<T>& tensor,
 template <class P>
 TypedWorker<P>::TypedWorker(const deck::Config& config,
                             const architecture::Architecture& architecture, grid::Grid& grid,
-                            const schedule::Program* program)
+                            std::span<const schedule::Program> programs)
     : config_(config),
       architecture_(architecture),
       grid_(grid),
-      parts_(config, architecture, grid, program),
-      actions_(config, parts_, program != nullptr ? program->layout.micro_batches : 1, exec_) {
+      parts_(config, architecture, grid, programs),
+      actions_(config, parts_, exec_) {
   timeline_.layout = parts_.layout;
-  if (program != nullptr) executor_.emplace(*program, parts_.pipeline.rank());
+  for (const schedule::Program& program : programs)
+    executors_.emplace_back(program, parts_.pipeline.rank());
 }
 
 template <class P>
@@ -95,23 +96,28 @@ void TypedWorker<P>::run_timed(const Executor& executor) {
 }
 
 template <class P>
-void TypedWorker<P>::begin_step(std::int64_t step, const data::Samples& samples) {
+const Executor& TypedWorker<P>::begin_step(std::int64_t step, const data::Samples& samples) {
   actions_.begin_training(step, samples);
   parts_.model->zero_loss(exec_);
   parts_.optimizer->zero_gradients(exec_);
   parts_.reducer->begin();
+  const std::int64_t micro_batches = data::micro_batches(actions_.batch());
+  const auto found = std::ranges::find(executors_, micro_batches, &Executor::micro_batches);
+  check(found != executors_.end(), "step ", step, ": no program has ", micro_batches,
+        " micro-batches per rank");
+  return *found;
 }
 
 template <class P>
 void TypedWorker<P>::train_step(std::int64_t step, const data::Samples& samples) {
-  begin_step(step, samples);
-  run(*executor_);
+  run(begin_step(step, samples));
 }
 
 template <class P>
 void TypedWorker<P>::timed_step(std::int64_t step, const data::Samples& samples) {
-  begin_step(step, samples);
-  run_timed(*executor_);
+  const Executor& executor = begin_step(step, samples);
+  timeline_.layout.micro_batches = static_cast<int>(executor.micro_batches());
+  run_timed(executor);
 }
 
 template <class P>
@@ -151,7 +157,7 @@ StepResult TypedWorker<P>::result() {
     skips.array = parts_.optimizer->array_of_sum(sum_of_array);
   skips.loss_scale = status[kernels::status_loss_scale];
   skips.scale_steps = whole(kernels::status_scale_steps);
-  return {sum / static_cast<double>(config_.batch.global * config_.model.sequence),
+  return {sum / static_cast<double>(actions_.batch().global * config_.model.sequence),
           status[kernels::status_norm], skips};
 }
 
@@ -168,7 +174,7 @@ Evaluation TypedWorker<P>::evaluate(const data::Windows& file, std::int64_t wind
   for (std::int64_t done = 0; done < mine; done += most_evaluated) {
     actions_.begin_evaluation(file, windows, done, bytes_of_token);
     const std::int64_t count = std::min(most_evaluated, mine - done);
-    run(Executor(plan::evaluation_program(timeline_.layout, static_cast<int>(count)),
+    run(Executor(plan::evaluation_program(parts_.layout, static_cast<int>(count)),
                  parts_.pipeline.rank()));
   }
   std::array<double, 1> nats{};

@@ -13,11 +13,12 @@ double Evaluation::bits_per_byte() const {
 
 std::unique_ptr<Worker> make_worker(const deck::Config& config,
                                     const architecture::Architecture& architecture,
-                                    grid::Grid& grid, const schedule::Program* program, Mode mode) {
-  check((program != nullptr) == (mode == Mode::train),
-        "a training worker needs a program, no other does");
+                                    grid::Grid& grid, std::span<const schedule::Program> programs,
+                                    Mode mode) {
+  check(!programs.empty() == (mode == Mode::train),
+        "a training worker needs programs, no other does");
   return with_precision(config.precision.compute, [&]<class P>(P) -> std::unique_ptr<Worker> {
-    return std::make_unique<TypedWorker<P>>(config, architecture, grid, program);
+    return std::make_unique<TypedWorker<P>>(config, architecture, grid, programs);
   });
 }
 

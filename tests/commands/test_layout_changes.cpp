@@ -104,6 +104,41 @@ TEST_F(LayoutChanges, MayCutUntiedEmbeddings) {
                  " model.tied_embeddings=false");
 }
 
+/// 4, 4, 4, 8, 8, 12, 12, 12 samples: the second run begins amid the steps of 4, the third behind
+/// the first one of 8.
+TEST_F(LayoutChanges, MayComeInTheMiddleOfARampUp) {
+  write_deck(2, 18, 3, 29);
+  expect_one_run({{"one rank", 1, ""},
+                  {"2 stages", 2, "parallel.pipeline=2 parallel.schedule=zb-h1"},
+                  {"data 2 x tensor 2", 4, "parallel.tensor=2"},
+                  {"micro-batches of 4", 1, "batch.micro=4"}},
+                 " batch.ramp_start=4 batch.ramp_increment=4 batch.ramp_samples=24");
+  const std::vector<std::string> sizes{"4", "4", "4", "8", "8", "12", "12", "12"};
+  for (const char* folder : {"run", "reference"}) {
+    EXPECT_EQ(metrics(folder, "global_batch"), sizes);
+    std::int64_t tokens = 0;
+    const auto so_far = metrics(folder, "tokens");
+    ASSERT_EQ(so_far.size(), sizes.size());
+    for (std::size_t i = 0; i < sizes.size(); ++i)
+      EXPECT_EQ(std::atoll(so_far[i].c_str()), tokens += 29 * std::atoll(sizes[i].c_str()));
+  }
+}
+
+TEST_F(LayoutChanges, ThatChangeNothingGoOnBitForBitInARampUp) {
+  write_deck(2, 18, 3, 29);
+  const Layout layout{"data 2", 2, ""};
+  const std::string ramp = " batch.ramp_start=2 batch.ramp_increment=2 batch.ramp_samples=24";
+  train_steps(layout, 7, ramp + " run.directory=whole");
+  for (const std::int64_t steps : {3, 4, 7})
+    train_steps(layout, steps, ramp + " checkpoint.restart=latest");
+  for (const char* name : {"loss", "gradient_norm", "global_batch", "tokens"})
+    EXPECT_EQ(metrics("run", name), metrics("whole", name)) << name;
+  expect_equal_checkpoints("run/checkpoints", "whole/checkpoints");
+  ASSERT_EQ(run(train(2, ramp + " run.steps=8 checkpoint.restart=latest batch.ramp_samples=26")),
+            2);
+  expect_one_error({"[batch] ramp_samples = 26 (command line), but 24 in run/checkpoints/"});
+}
+
 /// On the same layout a restart is no event: losses and all arrays are those of the run without
 /// one, with dropout and across the end of an epoch.
 TEST_F(LayoutChanges, ThatChangeNothingGoOnBitForBit) {

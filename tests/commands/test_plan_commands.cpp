@@ -76,6 +76,32 @@ TEST(Check, ModelsOfThePaperHaveItsParametersRanksAndBatches) {
   }
 }
 
+/// GPT-3 grew its batch: here from 96 by 96 to 1536 over 100,000 samples, on 96 replicas.
+TEST(Check, ARampUpIsShownWithItsStepsAndPrograms) {
+  const TemporaryFolder folder;
+  const std::string check =
+      "trireme check '" + inputs + "paper/gpt_145.6b.toml' --ranks 768 " +
+      "parallel.tensor=8 parallel.pipeline=8 parallel.data=12 batch.global=1536 " +
+      "batch.micro=1 run.steps=1000 ";
+  ASSERT_EQ(shell(folder, check + "batch.ramp_start=96 batch.ramp_increment=96 "
+                                  "batch.ramp_samples=100000"),
+            0)
+      << read_file(folder.file("err"));
+  expect_output(folder,
+                "batch         grows from 96 to 1536 samples by 96, over 100,000 samples: "
+                "16 sizes with a program each\n");
+  expect_output(folder, "1               0            96              8\n");
+  // 6,667 samples are meant for the first size: 70 steps take 6,720. 13,334 for the second: 35 of
+  // 192 make it 13,440.
+  expect_output(folder, "71           6,720           192             16\n");
+  expect_output(folder, "106          13,440           288             24\n");
+  expect_output(folder, "1,536            128\n");
+  EXPECT_EQ(shell(folder, check + "batch.ramp_start=48 batch.ramp_increment=48 "
+                                  "batch.ramp_samples=100000"),
+            2);
+  expect_error(folder, "[batch] ramp_start = 48 (command line) is not a multiple of [batch] micro");
+}
+
 TEST(Check, ATrillionParametersOn3072RanksTakeSeconds) {
   const TemporaryFolder folder;
   const auto begin = std::chrono::steady_clock::now();

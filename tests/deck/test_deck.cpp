@@ -130,7 +130,12 @@ TEST(Deck, ResolvedDeckReadsBackToTheSameConfig) {
       *size = *size % 500 + 1;  // so that their product can be counted
     m.hidden = 2 * m.heads * (m.hidden % 5 + 1);
     m.key_value_heads = m.heads;
-    deck.config.batch.global = deck.config.batch.micro;
+    BatchConfig& b = deck.config.batch;
+    b.ramp_start = b.micro;
+    b.ramp_increment = b.micro * (b.ramp_increment % 9 + 1);
+    b.global = b.ramp_start + b.ramp_increment * (b.global % 7);
+    b.ramp_samples = std::max<std::int64_t>(1, b.ramp_samples);
+    if (p.schedule == ScheduleKind::file) b.ramp_start = b.ramp_increment = b.ramp_samples = 0;
     OptimizerConfig& o = deck.config.optimizer;
     o.minimum_learning_rate = o.learning_rate / 3;
     o.warmup_steps = o.decay_steps / 2;

@@ -18,7 +18,7 @@ TEST(Ranks, AreThoseOfTheirShards) {
     const auto config = config_of(axes);
     const auto a = architecture::describe(config.model);
     const auto program = step_program(config);
-    const auto ranks = plan_ranks(config, a, program);
+    const auto ranks = plan_ranks(config, a, training_needs({&program, 1}));
     ASSERT_EQ(ranks.size(), static_cast<std::size_t>(axes.pipeline * (axes.tensor > 1 ? 2 : 1)));
     for (const RankPlan& r : ranks) {
       const auto shard = testing::shard_of(config, a, r.pipeline, r.tensor);
@@ -31,7 +31,8 @@ TEST(Ranks, AreThoseOfTheirShards) {
 
 TEST(Ranks, TheFirstOfAPipelineKeepsMost) {
   const auto config = config_of({.tensor = 2, .pipeline = 4});
-  const auto ranks = plan_ranks(config, architecture::describe(config.model), step_program(config));
+  const auto ranks = plan_ranks(config, architecture::describe(config.model),
+                                training_needs(step_programs(config)));
   EXPECT_EQ(most_memory(ranks).pipeline, 0);
   EXPECT_EQ(most_memory(ranks).needs.slots, 4);
   EXPECT_EQ(least_memory(ranks).needs.slots, 1);

@@ -5,6 +5,7 @@
 #include <trireme/data/token_file_writer.hpp>
 #include <trireme/deck/deck.hpp>
 #include <trireme/grid/runtime.hpp>
+#include <trireme/plan/program.hpp>
 #include <trireme/schedule/generate.hpp>
 #include <trireme/schedule/lower.hpp>
 #include <trireme/train/worker.hpp>
@@ -112,9 +113,9 @@ class Rig {
         grid_(world, layout::ProcessGrid(static_cast<int>(config.parallel.data),
                                          static_cast<int>(config.parallel.pipeline),
                                          static_cast<int>(config.parallel.tensor), world.size())),
-        program_(program_of(config_)),
+        programs_(plan::step_programs(config_)),
         samples(tokens, config.model.sequence, 3),
-        worker(train::make_worker(config_, architecture_, grid_, &program_, train::Mode::train)) {
+        worker(train::make_worker(config_, architecture_, grid_, programs_, train::Mode::train)) {
     worker->initialise();
   }
   Trace run(std::int64_t first, std::int64_t last) {
@@ -126,7 +127,7 @@ class Rig {
   deck::Config config_;
   architecture::Architecture architecture_;
   grid::Grid grid_;
-  schedule::Program program_;
+  std::vector<schedule::Program> programs_;
 
  public:
   data::Samples samples;

@@ -75,7 +75,8 @@ class Plan : public ::testing::Test {
                                  static_cast<int>(config.parallel.chunks), at.pipeline,
                                  static_cast<int>(config.parallel.tensor), at.tensor);
     plan::RankPlan mine;
-    for (const auto& rank : plan::plan_ranks(config, architecture, program_of(config)))
+    for (const auto& rank :
+         plan::plan_ranks(config, architecture, plan::training_needs(plan::step_programs(config))))
       if (rank.pipeline == at.pipeline) mine = rank;
     mine.memory = plan::training_memory(config, architecture, shard, mine.needs);
     mine.traffic = plan::step_traffic(config, architecture, shard, mine.needs.split_backward);

@@ -1,8 +1,10 @@
 #pragma once
 
+#include <trireme/deck/batch_schedule.hpp>
 #include <trireme/deck/config.hpp>
 #include <trireme/plan/ranks.hpp>
 #include <trireme/plan/stages.hpp>
+#include <trireme/schedule/program.hpp>
 
 #include <string>
 #include <vector>
@@ -18,6 +20,10 @@ std::string columns(const std::vector<std::vector<std::string>>& rows, int numbe
 /// Stages with their layers, parameters and share of the FLOPs; notes where some have no layer.
 std::string stages_report(const std::vector<plan::StageGroup>& groups,
                           const deck::ParallelConfig& parallel);
+
+/// From which step and sample on the global batch has which size; of many the first and the last.
+std::string ramp_report(const deck::BatchSchedule& batches,
+                        const std::vector<schedule::Program>& programs);
 
 /// Bytes of the ranks that need most and least, side by side if they differ; what background
 /// checkpoints take on the host is below their sum.

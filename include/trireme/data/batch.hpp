@@ -26,15 +26,15 @@ inline std::int64_t micro_batches(const Batch& batch) {
   return batch.global / batch.micro / batch.data_ranks;
 }
 
-/// The first of the b consecutive global samples of micro-batch `micro` on data rank `data_rank` in
-/// step `step` (from 0 on): t G + (m R + r) b. So a micro-batch of all data ranks together is one
-/// run of b R samples.
-inline std::int64_t first_sample(const Batch& batch, std::int64_t step, std::int64_t micro,
-                                 std::int64_t data_rank) {
-  check(step >= 0 && micro >= 0 && micro < micro_batches(batch) && data_rank >= 0 &&
-            data_rank < batch.data_ranks,
-        "no micro-batch ", micro, " on data rank ", data_rank, " in step ", step);
-  return step * batch.global + (micro * batch.data_ranks + data_rank) * batch.micro;
+/// The first of the b consecutive samples of micro-batch `micro` on data rank `data_rank`, counted
+/// within the global batch: (m R + r) b. So a micro-batch of all data ranks together is one run of
+/// b R samples.
+inline std::int64_t first_sample(const Batch& batch, std::int64_t micro, std::int64_t data_rank) {
+  check(
+      micro >= 0 && micro < micro_batches(batch) && data_rank >= 0 && data_rank < batch.data_ranks,
+      "no micro-batch ", micro, " on data rank ", data_rank, " in a global batch of ",
+      batch.global);
+  return (micro * batch.data_ranks + data_rank) * batch.micro;
 }
 
 }  // namespace trireme::data

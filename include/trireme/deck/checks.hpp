@@ -15,8 +15,8 @@ namespace trireme::deck {
 void cross_check(const Deck& deck, const std::set<std::string>& invalid, Diagnostics& diagnostics);
 
 /// Fills parallel.data from the number of ranks where it is 0, and checks that tensor · pipeline ·
-/// data are all ranks and that micro · data divides the global batch. Throws a UsageError with all
-/// factors and what would fit.
+/// data are all ranks and that micro · data divides every global batch. Throws a UsageError with
+/// all factors and what would fit.
 void resolve_parallel(Deck& deck, std::int64_t ranks);
 
 }  // namespace trireme::deck

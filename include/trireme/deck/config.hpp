@@ -59,8 +59,11 @@ struct ParallelConfig {
 };
 
 struct BatchConfig {
-  std::int64_t global = 0;  ///< samples per optimizer step
-  std::int64_t micro = 0;   ///< samples per forward pass of a rank
+  std::int64_t global = 0;          ///< samples per optimizer step
+  std::int64_t micro = 0;           ///< samples per forward pass of a rank
+  std::int64_t ramp_start = 0;      ///< samples of the first step; 0: global
+  std::int64_t ramp_increment = 0;  ///< samples
+  std::int64_t ramp_samples = 0;    ///< taken while the batch grows
   bool operator==(const BatchConfig&) const = default;
 };
 

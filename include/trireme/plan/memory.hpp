@@ -31,6 +31,10 @@ Bytes checkpoint_copy_bytes(const deck::Config& config,
                             const architecture::Architecture& architecture,
                             const architecture::Shard& shard);
 
+/// Host memory that a rank's process has resident beside the arrays above: code and libraries, what
+/// they and MPI allocate, and the watchdog's reserve. Measured, not computed: see docs/performance.md.
+Bytes process_bytes(const deck::Config& config);
+
 Bytes total(const std::vector<MemoryRow>& rows);
 
 /// The rows as an aligned table with their sum; below it the host memory of background checkpoints,

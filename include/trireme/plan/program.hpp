@@ -4,14 +4,23 @@
 #include <trireme/schedule/needs.hpp>
 #include <trireme/schedule/program.hpp>
 
+#include <cstdint>
+#include <span>
 #include <vector>
 
 namespace trireme::plan {
 
-/// The program of one training step of a resolved deck: generated, or read from the deck's file,
-/// lowered and validated. Throws UsageError where a file's program has mistakes, all of them at
-/// once.
+/// The program of a training step with the full global batch of a resolved deck: generated, or read
+/// from the deck's file, lowered and validated. Throws UsageError where a file's program has
+/// mistakes, all of them at once.
 schedule::Program step_program(const deck::Config& config);
+
+/// The programs of a run's training steps, one for each size of the global batch in ascending order
+/// (deck::BatchSchedule); the last one is step_program().
+std::vector<schedule::Program> step_programs(const deck::Config& config);
+
+/// Hash of all of them, to be compared between ranks.
+std::uint64_t fingerprint(std::span<const schedule::Program> programs);
 
 /// Forward passes of so many micro-batches, lowered.
 schedule::Program evaluation_program(const schedule::ProgramLayout& layout, int micro_batches);
@@ -19,7 +28,7 @@ schedule::Program evaluation_program(const schedule::ProgramLayout& layout, int 
 /// What each rank keeps at the same time in evaluations of any length.
 std::vector<schedule::Needs> evaluation_needs(const schedule::ProgramLayout& layout);
 
-/// What each rank keeps at the same time in a run that trains by this program and evaluates.
-std::vector<schedule::Needs> training_needs(const schedule::Program& program);
+/// What each rank keeps at the same time in a run that trains by these programs and evaluates.
+std::vector<schedule::Needs> training_needs(std::span<const schedule::Program> programs);
 
 }  // namespace trireme::plan

@@ -2,7 +2,7 @@
 
 #include <trireme/plan/memory.hpp>
 #include <trireme/plan/traffic.hpp>
-#include <trireme/schedule/program.hpp>
+#include <trireme/schedule/needs.hpp>
 
 #include <vector>
 
@@ -15,18 +15,24 @@ struct RankPlan {
   schedule::Needs needs;
   std::vector<MemoryRow> memory;
   Bytes checkpoint_copy = 0;  ///< on the host
+  Bytes process = 0;          ///< on the host, beside all arrays
   std::vector<TrafficRow> traffic;
+
+  /// Of a rank whose device is its host.
+  Bytes peak() const { return total(memory) + checkpoint_copy + process; }
 };
 
 /// Of every pipeline rank the first and the last tensor rank, which hold the largest and the
 /// smallest parts of what the tensor axis cuts.
+/// `needs` of each pipeline rank, as training_needs() has them. Traffic is that of a full batch.
 std::vector<RankPlan> plan_ranks(const deck::Config& config,
                                  const architecture::Architecture& architecture,
-                                 const schedule::Program& program);
+                                 const std::vector<schedule::Needs>& needs);
 
 /// The first of those that need most or least memory, or send most.
 const RankPlan& most_memory(const std::vector<RankPlan>& ranks);
 const RankPlan& least_memory(const std::vector<RankPlan>& ranks);
+const RankPlan& most_at_peak(const std::vector<RankPlan>& ranks);
 const RankPlan& most_traffic(const std::vector<RankPlan>& ranks);
 
 }  // namespace trireme::plan

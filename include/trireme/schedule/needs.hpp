@@ -15,6 +15,9 @@ struct Needs {
                                  ///<   smallest number ≥ 2 with which the program completes
   bool split_backward = false;   ///< some slot is kept between the halves of a backward pass
   bool operator==(const Needs&) const = default;
+
+  /// What serves both: the larger of each.
+  void include(const Needs& other);
 };
 
 /// Of one rank; counted from effects(). Plays the program for the number of send buffers.

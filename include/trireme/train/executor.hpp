@@ -42,6 +42,7 @@ class Executor {
  public:
   Executor(const schedule::Program& program, Rank rank);
 
+  std::int64_t micro_batches() const { return micro_batches_; }  ///< of a step, per data rank
   int slots() const { return slots_; }
   int activation_buffers() const { return activation_buffers_; }  ///< received, at the same time
   int gradient_buffers() const { return gradient_buffers_; }
@@ -54,6 +55,7 @@ class Executor {
 
  private:
   std::vector<Step> steps_;
+  std::int64_t micro_batches_ = 0;
   int slots_ = 0;
   int activation_buffers_ = 0;
   int gradient_buffers_ = 0;

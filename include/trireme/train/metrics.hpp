@@ -17,11 +17,13 @@ struct Metrics {
   double gradient_norm = 0;          ///< before clipping
   std::int64_t skipped_steps = 0;    ///< so far: their loss or gradient was not finite
   std::optional<double> loss_scale;  ///< of the next step, with fp16
+  std::int64_t global_batch = 0;     ///< samples of this step
   std::int64_t tokens = 0;           ///< trained on so far
   double tokens_per_second = 0;      ///< of all ranks, since the last logged step
   Seconds step_seconds = 0;          ///< mean since the last logged step
   double flops_utilization =
-      0;  ///< MFU: model FLOPs / time / measured matrix-product peak of all ranks
+      0;                 ///< MFU: model FLOPs / time / measured matrix-product peak of all ranks
+  Bytes peak_bytes = 0;  ///< most resident host memory of any rank so far; 0: not known
   std::optional<double> validation_loss;
   std::optional<double> bits_per_byte;
 };

@@ -10,6 +10,7 @@
 #include <trireme/train/transfers.hpp>
 
 #include <optional>
+#include <span>
 
 namespace trireme::train {
 
@@ -23,10 +24,10 @@ template <class P>
 struct RankParts {
   using T = typename P::Compute;
 
-  /// `program` of a training step; null: for evaluation, with neither gradients nor optimizer.
-  /// Arguments must outlive this.
+  /// `programs` of the training steps, with memory that serves all of them; none: for evaluation,
+  /// with neither gradients nor optimizer. Arguments must outlive this.
   RankParts(const deck::Config& config, const architecture::Architecture& architecture,
-            grid::Grid& grid, const schedule::Program* program);
+            grid::Grid& grid, std::span<const schedule::Program> programs);
   RankParts(const RankParts&) = delete;
   RankParts& operator=(const RankParts&) = delete;
 
@@ -39,7 +40,7 @@ struct RankParts {
   grid::Communicator& embedding;  ///< first and last stage
   model::TensorAxis axis;
   model::Parameters<P> parameters;
-  schedule::ProgramLayout layout;
+  schedule::ProgramLayout layout;  ///< of the full batch
   int slots = 1;
   std::optional<model::RankModel<P>> model;
   std::optional<Transfers<T>> transfers;

@@ -25,13 +25,14 @@ class Requests {
   void begin_steps();
   /// To be asked behind each step. `first_rank` alone looks for files, no more than twice a second,
   /// and removes those that it finds. `saving`: what it will take to bring the checkpoint under way
-  /// to its end and to write another one; it must fit into the time limit with one more step.
-  Request ask(bool first_rank, Seconds saving);
+  /// to its end and to write another one; it must fit into the time limit with one more step, which
+  /// is as long as `next_steps` of those behind begin_steps() on average.
+  Request ask(bool first_rank, Seconds saving, double next_steps);
 
  private:
   using Clock = std::chrono::steady_clock;
 
-  bool out_of_time(Seconds saving) const;
+  bool out_of_time(Seconds saving, double next_steps) const;
   bool take(const char* name) const;
 
   const deck::RunConfig& config_;

@@ -2,6 +2,7 @@
 
 #include <trireme/data/batch.hpp>
 #include <trireme/data/samples.hpp>
+#include <trireme/deck/batch_schedule.hpp>
 #include <trireme/train/executor.hpp>
 #include <trireme/train/rank_parts.hpp>
 
@@ -24,8 +25,8 @@ class StepActions final : public Actions {
     std::int64_t bytes = 0;
   };
 
-  /// Arguments must outlive this. `micro_batches` of a training step.
-  StepActions(const deck::Config& config, RankParts<P>& parts, int micro_batches, const Exec& exec);
+  /// Arguments must outlive this.
+  StepActions(const deck::Config& config, RankParts<P>& parts, const Exec& exec);
   StepActions(const StepActions&) = delete;
   StepActions& operator=(const StepActions&) = delete;
 
@@ -38,6 +39,8 @@ class StepActions final : public Actions {
   const Counted& counted() const { return counted_; }
 
   std::int64_t step() const { return step_; }
+  /// Of the training step that was begun last.
+  const data::Batch& batch() const { return batch_; }
   /// When the instruction that ran last had its input.
   Clock::time_point began() const { return began_; }
   void has_begun() { began_ = Clock::now(); }
@@ -62,9 +65,6 @@ class StepActions final : public Actions {
     std::vector<std::int32_t> targets;
   };
 
-  data::Batch batch() const {
-    return {config_.batch.global, config_.batch.micro, parts_.data.size()};
-  }
   model::MicroContext context(Micro micro) const;
   bool is_first(Stage stage) const { return stage == 0; }
   bool is_last(Stage stage) const { return stage == parts_.parameters.shard().last_stage(); }
@@ -77,7 +77,9 @@ class StepActions final : public Actions {
 
   const deck::Config& config_;
   RankParts<P>& parts_;
-  int micro_batches_;
+  const deck::BatchSchedule batches_;
+  data::Batch batch_;
+  std::int64_t samples_before_ = 0;  ///< the step
   const Exec& exec_;
   typename model::RankModel<P>::Between between_;  ///< moves messages under way
   std::vector<HostSlot> host_slots_;

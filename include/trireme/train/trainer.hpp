@@ -3,6 +3,7 @@
 #include <trireme/base/check.hpp>
 #include <trireme/checkpoint/reader.hpp>
 #include <trireme/data/samples.hpp>
+#include <trireme/deck/batch_schedule.hpp>
 #include <trireme/train/metrics.hpp>
 #include <trireme/train/requests.hpp>
 #include <trireme/train/saver.hpp>
@@ -47,12 +48,14 @@ class Trainer {
   void check_skips(const Metrics& metrics);
   void log_step(std::int64_t step);
   void write_timeline();
+  void report_peak() const;
   std::optional<Evaluation> validate();
   void save(std::int64_t step, bool goes_on);
-  Request agreement();
+  Request agreement(std::int64_t step);
   std::string progress_line(const Metrics& metrics) const;
 
   const RunParts parts_;
+  const deck::BatchSchedule batches_;
   Worker& worker_;
   Requests requests_;
   Saver saver_;

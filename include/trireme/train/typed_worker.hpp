@@ -7,19 +7,19 @@
 
 #include <chrono>
 #include <cstdint>
-#include <optional>
+#include <span>
 #include <vector>
 
 namespace trireme::train {
 
-/// The worker for one choice of number types. Without a program it only evaluates.
+/// The worker for one choice of number types. Without programs it only evaluates.
 template <class P>
 class TypedWorker final : public Worker {
  public:
   using T = typename P::Compute;
 
   TypedWorker(const deck::Config& config, const architecture::Architecture& architecture,
-              grid::Grid& grid, const schedule::Program* program);
+              grid::Grid& grid, std::span<const schedule::Program> programs);
 
   void initialise() override;
   void train_step(std::int64_t step, const data::Samples& samples) override;
@@ -37,7 +37,8 @@ class TypedWorker final : public Worker {
  private:
   using Clock = std::chrono::steady_clock;
 
-  void begin_step(std::int64_t step, const data::Samples& samples);
+  /// The executor of the step's program.
+  const Executor& begin_step(std::int64_t step, const data::Samples& samples);
   void run(const Executor& executor);
   void publish(const Step& step) const;  ///< to the watchdog
   void run_timed(const Executor& executor);
@@ -51,7 +52,7 @@ class TypedWorker final : public Worker {
   Exec exec_;
   RankParts<P> parts_;
   StepActions<P> actions_;
-  std::optional<Executor> executor_;
+  std::vector<Executor> executors_;  ///< of each program
   schedule::Timeline timeline_;
 };
 

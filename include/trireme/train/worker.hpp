@@ -12,6 +12,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -71,10 +72,11 @@ class Worker {
 
 enum class Mode : std::uint8_t { train, evaluate };
 
-/// `config` must be resolved; all arguments must outlive the worker. `program` is null in
-/// evaluation.
+/// `config` must be resolved; all arguments must outlive the worker. `programs` are those of the
+/// training steps, as plan::step_programs() has them; none in evaluation.
 std::unique_ptr<Worker> make_worker(const deck::Config& config,
                                     const architecture::Architecture& architecture,
-                                    grid::Grid& grid, const schedule::Program* program, Mode mode);
+                                    grid::Grid& grid, std::span<const schedule::Program> programs,
+                                    Mode mode);
 
 }  // namespace trireme::train

@@ -89,7 +89,8 @@ ExitCode bench(grid::Runtime& runtime, const BenchOptions& options) {
   std::vector<Section> wanted;
   runtime.together([&] { wanted = chosen(options.only); });
   Session session = open_session(runtime, options.deck, options.overrides, Ranks::as_deck_says);
-  std::unique_ptr<io::AtomicFile> file;  // now, so that minutes of work do not end in an error
+  session.deck.config.batch.ramp_start = 0;  // steps of the full batch are measured
+  std::unique_ptr<io::AtomicFile> file;      // now, so that minutes of work do not end in an error
   runtime.together([&] {
     if (runtime.rank() == 0 && !options.json.empty())
       file = std::make_unique<io::AtomicFile>(options.json);

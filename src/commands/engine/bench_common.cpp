@@ -48,8 +48,8 @@ std::unique_ptr<train::Worker> bench_worker(const BenchSetting& setting,
                                             schedule::Program& program) {
   const Session& session = setting.session;
   setting.runtime.together([&] { program = plan::step_program(session.config()); });
-  auto worker = train::make_worker(session.config(), session.architecture, *session.grid, &program,
-                                   train::Mode::train);
+  auto worker = train::make_worker(session.config(), session.architecture, *session.grid,
+                                   {&program, 1}, train::Mode::train);
   worker->initialise();
   return worker;
 }

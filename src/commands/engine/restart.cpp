@@ -4,6 +4,7 @@
 #include <trireme/checkpoint/previous.hpp>
 #include <trireme/commands/restart.hpp>
 #include <trireme/commands/session.hpp>
+#include <trireme/deck/batch_schedule.hpp>
 #include <trireme/deck/difference.hpp>
 #include <trireme/grid/heartbeat.hpp>
 
@@ -23,7 +24,8 @@ constexpr std::array another_model{
     "model.family",          "model.layers",       "model.hidden",     "model.heads",
     "model.feed_forward",    "model.sequence",     "model.vocabulary", "model.tied_embeddings",
     "model.key_value_heads", "model.norm_epsilon", "model.rope_theta"};
-constexpr const char* batch_key = "batch.global";  // samples = steps · global
+constexpr std::array batch_keys{"batch.global", "batch.ramp_start", "batch.ramp_increment",
+                                "batch.ramp_samples"};  // how many samples the steps took
 
 /// Where a run is kept and where it came from say nothing about it.
 constexpr std::array bookkeeping{"run.directory", "checkpoint.directory", "checkpoint.restart"};
@@ -52,12 +54,20 @@ std::string_view effect(const deck::Difference& d) {
   return "";
 }
 
-/// The deck that a checkpoint was written with against this one. One that this version cannot read
-/// shows no difference, with a warning: then the shapes of the arrays decide.
-Differences differences_to(const checkpoint::Reader& reader, const deck::Deck& deck) {
+/// The deck that a checkpoint was written with against this one.
+struct Comparison {
+  Differences differences;
+  bool same_batches = true;  ///< every step has the same global batch
+};
+
+/// A deck that this version cannot read shows no difference, with a warning: then the shapes of the
+/// arrays decide.
+Comparison compare_to(const checkpoint::Reader& reader, const deck::Deck& deck) {
   const std::string path = reader.folder() + "/" + checkpoint::deck_name;
   try {
-    return deck::differences(deck::parse_deck(reader.state().deck_toml, path), deck);
+    const deck::Deck stored = deck::parse_deck(reader.state().deck_toml, path);
+    return {deck::differences(stored, deck),
+            deck::BatchSchedule(stored.config.batch) == deck::BatchSchedule(deck.config.batch)};
   } catch (const UsageError& error) {
     const std::string_view message = error.what();
     log::warn(text("this version cannot compare ", path, " with ", deck.file_name, ": ",
@@ -136,9 +146,10 @@ void Restart::choose() {
 void Restart::compare(const checkpoint::Reader& reader) {
   Differences contradictions;
   Differences harmless;
-  const bool begun = reader.state().step > 0;  // at step 0 any batch continues
-  for (const auto& d : differences_to(reader, deck_)) {
-    if (among(another_model, d) || stores_others(d) || (begun && d.full_name() == batch_key))
+  const auto [differences, same_batches] = compare_to(reader, deck_);
+  const bool other_batches = reader.state().step > 0 && !same_batches;  // at step 0 any continues
+  for (const auto& d : differences) {
+    if (among(another_model, d) || stores_others(d) || (other_batches && among(batch_keys, d)))
       contradictions.push_back(d);
     else if (!among(bookkeeping, d))
       harmless.push_back(d);
@@ -149,16 +160,18 @@ void Restart::compare(const checkpoint::Reader& reader) {
 }
 
 std::optional<std::int64_t> Restart::load(train::Worker& worker) {
-  const std::int64_t global = deck_.config.batch.global;
+  const deck::BatchSchedule batches(deck_.config.batch);
   while (!folder_.empty()) {
     checkpoint::RunState state;
     const auto read = [&] {
       const checkpoint::Reader reader(folder_, checkpoint::Opening::manifest);
       state = reader.state();
-      check_usage(state.samples == state.step * global, folder_, ": its ", state.step,
-                  " steps took ", state.samples, " samples, with ", deck_.cite("batch", "global"),
-                  " they would be ", state.step * global, "; go on with the global batch of ",
-                  folder_, "/", checkpoint::deck_name);
+      check_usage(
+          state.samples == batches.samples(state.step), folder_, ": its ", state.step,
+          " steps took ", state.samples, " samples, with ", deck_.cite("batch", "global"),
+          batches.phases().size() > 1 ? text(" and ", deck_.cite("batch", "ramp_start")) : "",
+          " they would be ", batches.samples(state.step), "; go on with the [batch] of ", folder_,
+          "/", checkpoint::deck_name);
       worker.load(reader);
     };
     if (by_name()) {
@@ -226,7 +239,7 @@ std::optional<std::string> damage_found(grid::Runtime& runtime,
 std::string find_model(grid::Runtime& runtime, const deck::Deck& deck, const std::string& where) {
   return found_by_one(runtime, [&] {
     std::string folder = find_checkpoint(deck, where);
-    Differences found = differences_to(checkpoint::Reader(folder), deck);
+    Differences found = compare_to(checkpoint::Reader(folder), deck).differences;
     std::erase_if(found, [](const auto& d) { return !among(another_model, d); });
     expect_no(
         found, folder,

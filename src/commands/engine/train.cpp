@@ -3,6 +3,7 @@
 #include <trireme/commands/resolve.hpp>
 #include <trireme/commands/restart.hpp>
 #include <trireme/commands/session.hpp>
+#include <trireme/deck/batch_schedule.hpp>
 #include <trireme/grid/watchdog.hpp>
 #include <trireme/plan/memory.hpp>
 #include <trireme/plan/program.hpp>
@@ -14,6 +15,8 @@
 #include <cerrno>
 #include <filesystem>
 #include <fstream>
+#include <span>
+#include <vector>
 
 namespace trireme::commands {
 namespace {
@@ -39,13 +42,13 @@ void leave_deck(const deck::Deck& deck) {
               "; choose a folder that can be written");
 }
 
-/// Every rank builds the whole program and runs its row: they must have built the same.
-void compare_programs(grid::Runtime& runtime, const schedule::Program& program) {
-  const auto mine = static_cast<std::int64_t>(schedule::fingerprint(program));
+/// Every rank builds the whole programs and runs its rows: they must have built the same.
+void compare_programs(grid::Runtime& runtime, std::span<const schedule::Program> programs) {
+  const auto mine = static_cast<std::int64_t>(plan::fingerprint(programs));
   const auto all = runtime.world().all_gather(mine, "comparison of programs");
   runtime.together([&] {
     for (std::size_t r = 0; r < all.size(); ++r)
-      check(all[r] == all[0], "rank ", r, " built another program than rank 0");
+      check(all[r] == all[0], "rank ", r, " built other programs than rank 0");
   });
 }
 
@@ -96,16 +99,22 @@ ExitCode train(grid::Runtime& runtime, const TrainOptions& options) {
       one_epoch, config.batch.global, " per step, ", config.run.steps, " steps");
 
   // 5 program
-  schedule::Program program;
-  runtime.together([&] { program = plan::step_program(config); });
-  compare_programs(runtime, program);
-  say("schedule ", name_of(config.parallel.schedule), ": ", program.layout.micro_batches,
-      " micro-batches per rank and step on ", program.layout.stages(),
-      program.layout.stages() == 1 ? " stage" : " stages");
+  std::vector<schedule::Program> programs;  // of each size of the global batch
+  runtime.together([&] { programs = plan::step_programs(config); });
+  compare_programs(runtime, programs);
+  const schedule::ProgramLayout& layout = programs.back().layout;
+  say("schedule ", name_of(config.parallel.schedule), ": ", layout.micro_batches,
+      " micro-batches per rank and step on ", layout.stages(),
+      layout.stages() == 1 ? " stage" : " stages");
+  const deck::BatchSchedule batches(config.batch);
+  if (programs.size() > 1)
+    say("batch grows from ", batches.phases().front().global, " to ", config.batch.global,
+        " samples in ", programs.size(), " sizes, the full one from step ",
+        with_commas(batches.phases().back().first_step), " on");
 
   // 6, 7 model, memory, optimizer
   const auto worker =
-      train::make_worker(config, session.architecture, *session.grid, &program, train::Mode::train);
+      train::make_worker(config, session.architecture, *session.grid, programs, train::Mode::train);
   const layout::Coordinates at = session.grid->coordinates();
   const Bytes copy = plan::checkpoint_copy_bytes(
       config, session.architecture,

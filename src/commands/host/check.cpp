@@ -5,6 +5,7 @@
 #include <trireme/commands/options.hpp>
 #include <trireme/commands/report.hpp>
 #include <trireme/commands/resolve.hpp>
+#include <trireme/deck/batch_schedule.hpp>
 #include <trireme/plan/cost.hpp>
 #include <trireme/plan/program.hpp>
 #include <trireme/plan/ranks.hpp>
@@ -59,13 +60,13 @@ void print_schedule(const deck::Config& c, const schedule::Program& program,
 
 /// What the choices of [parallel] recompute cost in memory for activations, side by side.
 void print_recompute(deck::Config c, const architecture::Architecture& a,
-                     const schedule::Program& program) {
+                     const std::vector<schedule::Needs>& needs) {
   const Recompute chosen = c.parallel.recompute;
   std::string choices;
   for (const auto choice : {Recompute::none, Recompute::selective, Recompute::full}) {
     c.parallel.recompute = choice;
     Bytes bytes = 0;
-    const auto ranks = plan::plan_ranks(c, a, program);
+    const auto ranks = plan::plan_ranks(c, a, needs);
     for (const plan::MemoryRow& row : plan::most_memory(ranks).memory)
       if (row.what == "saved activations" || row.what == "scratch") bytes += row.bytes;
     choices += text(choices.empty() ? "" : ", ", name_of(choice), " ", human_bytes(bytes));
@@ -87,18 +88,30 @@ void print_step(const deck::Config& c, const architecture::Architecture& a) {
   say("step          ", c.batch.global, " samples, ", with_commas(tokens), " tokens, ",
       scientific(a.model_flops_per_token() * static_cast<double>(tokens)),
       " model FLOPs (6 N + 6 L h s per token, attention causal, recomputation not counted)");
-  say("run           ", with_commas(c.run.steps), " steps, ", with_commas(c.run.steps * tokens),
-      " tokens");
+  const deck::BatchSchedule batches(c.batch);
+  say("run           ", with_commas(c.run.steps), " steps, ",
+      with_commas(batches.samples(c.run.steps) * c.model.sequence), " tokens");
+}
+
+void print_ramp(const deck::Config& c, const std::vector<schedule::Program>& programs) {
+  const deck::BatchSchedule batches(c.batch);
+  if (programs.size() == 1) return;
+  say("batch         grows from ", c.batch.ramp_start, " to ", c.batch.global, " samples by ",
+      c.batch.ramp_increment, ", over ", with_commas(c.batch.ramp_samples),
+      " samples: ", programs.size(), " sizes with a program each");
+  say(ramp_report(batches, programs));
 }
 
 void print_report(const deck::Deck& deck) {
   const deck::Config& c = deck.config;
   const auto a = architecture::describe(c.model);
   const auto tensor = static_cast<int>(c.parallel.tensor);
-  const schedule::Program program = plan::step_program(c);
+  const std::vector<schedule::Program> programs = plan::step_programs(c);
+  const schedule::Program& program = programs.back();
+  const std::vector<schedule::Needs> needs = plan::training_needs(programs);
   const auto stage_layers =
       architecture::partition(a, static_cast<int>(c.parallel.pipeline * c.parallel.chunks));
-  const auto ranks = plan::plan_ranks(c, a, program);
+  const auto ranks = plan::plan_ranks(c, a, needs);
 
   say("deck          ", deck.file_name, ": no mistakes");
   print_grid(c);
@@ -111,8 +124,9 @@ void print_report(const deck::Deck& deck) {
       c.model.vocabulary, ", ", name_of(c.precision.compute));
   say("parameters    ", with_commas(a.parameters()));
   print_schedule(c, program, plan::stage_flops(a, stage_layers), ranks);
+  print_ramp(c, programs);
   print_step(c, a);
-  print_recompute(c, a, program);
+  print_recompute(c, a, needs);
   say("\nstages\n", stages_report(plan::group_stages(a, stage_layers), c.parallel));
   say("\nbytes per rank\n", memory_report(ranks, tensor));
   say("\ncommunication per step of the rank with most\n", traffic_report(ranks, tensor));

@@ -71,6 +71,23 @@ std::string stages_report(const std::vector<plan::StageGroup>& groups,
   return out;
 }
 
+std::string ramp_report(const deck::BatchSchedule& batches,
+                        const std::vector<schedule::Program>& programs) {
+  constexpr std::size_t most = 12;
+  constexpr std::size_t last = 3;
+  const auto& phases = batches.phases();
+  std::vector<Cells> rows{{"", "from step", "behind samples", "global batch", "micro-batches"}};
+  for (std::size_t i = 0; i < phases.size(); ++i) {
+    if (phases.size() > most && i == most - last) {
+      rows.push_back({"", "…", "…", "…", "…"});
+      i = phases.size() - last;
+    }
+    rows.push_back({"", with_commas(phases[i].first_step), with_commas(phases[i].first_sample),
+                    text(phases[i].global), text(programs[i].layout.micro_batches)});
+  }
+  return columns(rows, 1, "            ");
+}
+
 std::string memory_report(const std::vector<plan::RankPlan>& ranks, int tensor_size) {
   const plan::RankPlan& most = plan::most_memory(ranks);
   const plan::RankPlan& least = plan::least_memory(ranks);
@@ -89,7 +106,13 @@ std::string memory_report(const std::vector<plan::RankPlan>& ranks, int tensor_s
   rows.push_back(line("sum", plan::total(most.memory), plan::total(least.memory)));
   if (most.checkpoint_copy > 0)
     rows.push_back(line("checkpoint copy (host)", most.checkpoint_copy, least.checkpoint_copy));
-  return columns(rows, 1, "  ");
+  const auto exactly = [](Bytes bytes) {
+    return text(human_bytes(bytes), ", ", with_commas(bytes), " bytes");
+  };
+  const plan::RankPlan& peak = plan::most_at_peak(ranks);
+  return text(columns(rows, 1, "  "),
+              "\n  process of a rank beside these (host): ", exactly(peak.process),
+              "\n  peak of a rank whose device is the host: ", exactly(peak.peak()));
 }
 
 std::string traffic_report(const std::vector<plan::RankPlan>& ranks, int tensor_size) {
