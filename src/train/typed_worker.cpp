@@ -189,7 +189,7 @@ std::vector<checkpoint::SliceView> TypedWorker<P>::share() {
   for (std::size_t kind = 0; kind < kinds; ++kind)
     if (parts_.weight_gather) {  // each replica has a part of its own
       for (const auto& block : state)
-        if (architecture::writes_state(parts_.parameters.shard(), arrays[block.local])) {
+        if (block.counted) {
           const auto& array = block.arrays[kind];
           slices.push_back(slice_of(exec_, array, {0, array.offset, array.extent, 0}));
         }

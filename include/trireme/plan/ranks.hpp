@@ -19,7 +19,8 @@ struct RankPlan {
 };
 
 /// Of every pipeline rank the first and the last tensor rank, which hold the largest and the
-/// smallest parts of what the tensor axis cuts.
+/// smallest parts of what the tensor axis cuts; where tensor ranks share heads of keys and values,
+/// so that others may hold more, one of each kind, ascending.
 std::vector<RankPlan> plan_ranks(const deck::Config& config,
                                  const architecture::Architecture& architecture,
                                  const schedule::Program& program);
