@@ -153,7 +153,9 @@ TEST(LlamaArchitecture, ARankSharesTwoHeadsAtMostAndTheseFollowOneAnother) {
         for (std::size_t i = 0; i < shared.size(); ++i)
           if (mine.offset <= shared[i] && shared[i] < mine.end()) ordinals.push_back(i);
         ASSERT_LE(ordinals.size(), 2u);
-        if (ordinals.size() == 2) EXPECT_EQ(ordinals[1], ordinals[0] + 1);
+        if (ordinals.size() == 2) {
+          EXPECT_EQ(ordinals[1], ordinals[0] + 1);
+        }
       }
     }
   }
