@@ -94,7 +94,7 @@ class Counter {
     for (const LocalArray& array : arrays_)
       for (const architecture::Piece& piece : array.pieces)
         if (array.split && piece.holders.extent > 1)
-          add("shared", "shared keys and values: all-reduce", piece.holders.extent, 1,
+          add("shared", "gradients of keys and values: all-reduce", piece.holders.extent, 1,
               piece.elements() * sizes_.accumulate);
   }
 

@@ -119,7 +119,7 @@ TEST(Traffic, DataAxisCarriesEveryLocalGradientOnceInBuckets) {
 /// 4 heads over 2 on 3 ranks: 2, 1, 1 of them, and the last two hold the second head of keys and
 /// values; over 1 on 2 ranks both hold it. Keys and values of [8, 32] in each of 4 layers.
 TEST(Traffic, RanksThatShareAHeadSumItsGradientOnceAStep) {
-  const char* row = "shared shared keys and values: all-reduce";
+  const char* row = "shared gradients of keys and values: all-reduce";
   for (int t = 0; t < 3; ++t) {
     const auto rows = by_what(traffic({.tensor = 3, .key_value_heads = 2}, 0, t));
     EXPECT_EQ(rows.contains(row), t > 0);

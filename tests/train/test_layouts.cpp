@@ -229,14 +229,12 @@ TEST_F(Layouts, GiveTheAnswerOfOneRankWhereHeadsAreShared) {
        {Layout{2, 1, 1, "1f1b", 1, true, true, none, false, adamw, true, 1},
         {3, 1, 1, "1f1b", 1, false, true, selective, false, adamw, true, 2},
         {4, 1, 1, "1f1b", 1, true, true, none, false, lamb, true, 2},
-        {2, 2, 1, "interleaved", 2, false, true, none, false, adamw, true, 1},
+        {2, 2, 1, "interleaved", 2, false, true, none, false, lamb, true, 2},
         {6, 1, 1, "1f1b", 1, true, true, none, false, adamw, true, 1},
-        {3, 2, 1, "zb-h1", 1, true, true, none, false, adamw, true, 2},
         {3, 1, 2, "1f1b", 1, false, true, none, true, lamb, true, 2},
-        {4, 2, 1, "zb-h1", 1, true, true, full, false, adamw, true, 3},
-        {4, 1, 2, "1f1b", 1, false, true, none, true, sgd, true, 2},
-        {6, 2, 1, "interleaved", 2, true, true, none, false, adamw, true, 2},
-        {4, 1, 3, "gpipe", 1, true, true, none, true, adamw, true, 1}})
+        {4, 2, 1, "zb-h1", 1, true, true, full, false, adamw, true, 2},
+        {4, 1, 2, "1f1b", 1, false, true, none, true, adamw, true, 2},
+        {6, 2, 1, "interleaved", 2, true, true, none, false, adamw, true, 2}})
     if (layout.tensor * layout.pipeline * layout.data == runtime().ranks())
       expect_the_same_answer(layout);
 }
@@ -256,9 +254,11 @@ TEST_F(Layouts, SchedulesChunksPipelinesAndRecomputationGiveTheSameBitsForLlama)
   for (const Fixed& f : {Fixed{1, 1, false, false, 3},
                          {2, 1, true, true, 3},
                          {3, 1, true, false, 1},
-                         {4, 1, false, true, 2},
-                         {2, 2, true, false, 1},
-                         {3, 2, false, true, 2}})
+                         {2, 2, true, false, 1}})
+    expect_the_same_bits(f);
+  if (!whole_matrix()) return;
+  for (const Fixed& f :
+       {Fixed{4, 1, false, true, 2}, {3, 2, false, true, 2}, {6, 1, true, true, 1}})
     expect_the_same_bits(f);
 }
 
