@@ -1,4 +1,5 @@
 #include <trireme/base/check.hpp>
+#include <trireme/base/reduction.hpp>
 #include <trireme/grid/operation.hpp>
 #include <trireme/layout/split.hpp>
 
@@ -23,9 +24,7 @@ namespace {
 constexpr std::int64_t gathered_bytes = 64 * 1024;
 /// … and so few numbers always, however many ranks: a message per rank would cost more.
 constexpr std::int64_t few_bytes = 256;
-/// A part is exchanged and summed in segments, so that what arrives is summed while it is in the
-/// cache: 16 MB between two ranks of one node take a fifth of the time.
-constexpr std::int64_t segment_bytes = 512 * 1024;
+constexpr std::int64_t segment_bytes = reduction_segment_bytes;
 /// Among so many ranks everyone sends to everyone; among more, little data go through MPI's trees.
 constexpr int direct_ranks = 64;
 constexpr std::int64_t direct_bytes = 4 * 1024;

@@ -2,6 +2,7 @@
 #include <trireme/architecture/saved.hpp>
 #include <trireme/architecture/state.hpp>
 #include <trireme/base/narrow.hpp>
+#include <trireme/base/reduction.hpp>
 #include <trireme/base/text.hpp>
 #include <trireme/plan/local_sizes.hpp>
 #include <trireme/plan/memory.hpp>
@@ -205,10 +206,27 @@ Bytes checkpoint_copy_bytes(const deck::Config& config,
   return most;
 }
 
+Bytes reduction_bytes(const deck::Config& config, const architecture::Architecture& architecture,
+                      const architecture::Shard& shard) {
+  const std::int64_t replicas = config.parallel.data;
+  if (replicas == 1) return 0;
+  const auto arrays = architecture::local_arrays(architecture, shard);
+  const auto placement = architecture::place(architecture, shard, arrays);
+  const Bytes element = local_sizes(config, shard).accumulate;
+  Bytes bytes = 0;
+  for (const auto& bucket : buckets_of(config, architecture, shard, arrays, placement)) {
+    const Bytes part = ((bucket.end - bucket.begin) * element + replicas - 1) / replicas;
+    bytes += std::min(part, reduction_segment_bytes) * (replicas - 1);
+  }
+  return bytes;
+}
+
 Bytes process_bytes(const deck::Config& config) {
   constexpr Bytes program = Bytes{45} << 20;
+  constexpr Bytes packed_blocks = Bytes{8} << 20;  // of oneDNN's products
   constexpr Bytes watchdog = Bytes{32} << 20;
-  return program + (config.run.watchdog > 0 ? watchdog : 0);
+  return program + (config.precision.compute == DType::fp64 ? 0 : packed_blocks) +
+         (config.run.watchdog > 0 ? watchdog : 0);
 }
 
 Bytes total(const std::vector<MemoryRow>& rows) {

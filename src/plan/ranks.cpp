@@ -74,7 +74,8 @@ std::vector<RankPlan> plan_ranks(const deck::Config& config,
       const auto [found, is_new] = known.emplace(likeness(shard, needs), ranks.size());
       if (is_new) {
         ranks.push_back({p, t, needs, training_memory(config, architecture, shard, needs),
-                         checkpoint_copy_bytes(config, architecture, shard), process_bytes(config),
+                         checkpoint_copy_bytes(config, architecture, shard),
+                         reduction_bytes(config, architecture, shard), process_bytes(config),
                          step_traffic(config, architecture, shard, needs.split_backward)});
       } else {
         ranks.push_back(ranks[found->second]);

@@ -43,6 +43,7 @@ LLAMA = "model.family=llama model.key_value_heads=4 model.feed_forward=1376 "
 DECKS = [
     ("gpt", 1, GPT),
     ("gpt, fp64", 1, GPT + "precision.compute=fp64 model.layers=4"),
+    ("gpt, bf16", 1, GPT + "precision.compute=bf16"),
     ("gpt, micro-batches of 8", 1, GPT + "batch.global=8 batch.micro=8"),
     ("gpt, selective", 1, GPT + "batch.global=8 batch.micro=8 parallel.recompute=selective"),
     ("gpt, full", 1, GPT + "batch.global=8 batch.micro=8 parallel.recompute=full"),
@@ -57,6 +58,8 @@ DECKS = [
      "batch.ramp_samples=6"),
     ("gpt, lamb, 4 ranks", 4, GPT + "parallel.tensor=2 optimizer.kind=lamb"),
     ("llama", 1, LLAMA),
+    ("llama, fp16, data 2, distributed optimizer", 2, LLAMA + "precision.compute=fp16 "
+     "parallel.distributed_optimizer=true"),
     ("llama, untied, fp64", 1, LLAMA + "precision.compute=fp64 model.layers=4 model.tied_embeddings=false"),
     ("llama, tensor 2, sequence parallel", 2, LLAMA + "parallel.tensor=2 parallel.sequence_parallel=true batch.micro=4"),
     ("llama, interleaved, background checkpoints", 2, LLAMA + "parallel.pipeline=2 parallel.schedule=interleaved "

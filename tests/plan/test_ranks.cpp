@@ -37,8 +37,7 @@ TEST(Ranks, OneOfEachKindIsPlannedWhereHeadsAreShared) {
   config.model.hidden = 36;
   config.model.heads = 6;
   const auto a = architecture::describe(config.model);
-  const auto program = step_program(config);
-  const auto ranks = plan_ranks(config, a, program);
+  const auto ranks = plan_ranks(config, a, training_needs(step_programs(config)));
   EXPECT_EQ(most_memory(ranks).tensor, 1);
   Bytes most = 0, least = 0, sent = 0;
   for (int t = 0; t < 4; ++t) {
@@ -52,6 +51,54 @@ TEST(Ranks, OneOfEachKindIsPlannedWhereHeadsAreShared) {
   EXPECT_EQ(total(most_memory(ranks).memory), most);
   EXPECT_EQ(total(least_memory(ranks).memory), least);
   EXPECT_EQ(total(most_traffic(ranks).traffic), sent);
+}
+
+TEST(Ranks, APeakIsThatOfArraysCopyAndProcess) {
+  auto config = config_of({.pipeline = 2});
+  config.run.steps = 10;
+  config.checkpoint.every = 5;
+  const auto plan = [&] {
+    return plan_ranks(config, architecture::describe(config.model),
+                      training_needs(step_programs(config)));
+  };
+  const auto ranks = plan();
+  for (const RankPlan& r : ranks) {
+    EXPECT_GT(r.checkpoint_copy, 0);
+    EXPECT_EQ(r.peak(), total(r.memory) + r.checkpoint_copy + r.reduction + r.process);
+    EXPECT_LE(r.peak(), most_at_peak(ranks).peak());
+  }
+  config.run.watchdog = 600;  // its reserve
+  EXPECT_EQ(plan().front().peak() - ranks.front().peak(), 32 << 20);
+}
+
+/// What a ramp-up's largest step needs, the first ones need not; an early size can need more of
+/// something else.
+TEST(Ranks, ProgramsTogetherNeedTheMostOfEach) {
+  auto config = config_of({.pipeline = 4});
+  config.parallel.schedule = ScheduleKind::gpipe;
+  config.batch.ramp_start = 2;
+  config.batch.ramp_increment = 2;
+  config.batch.ramp_samples = 100;
+  const auto programs = step_programs(config);
+  ASSERT_EQ(programs.size(), 4u);
+  const auto needs = training_needs(programs);
+  for (std::size_t i = 0; i < programs.size(); ++i) {
+    EXPECT_EQ(programs[i].layout.micro_batches, static_cast<int>(i) + 1);
+    for (std::size_t r = 0; r < needs.size(); ++r) {
+      const auto one = schedule::needs(programs[i], static_cast<Rank>(r));
+      EXPECT_LE(one.slots, needs[r].slots);
+      EXPECT_LE(one.send_buffers, needs[r].send_buffers);
+      EXPECT_LE(one.received_gradients, needs[r].received_gradients);
+    }
+  }
+  EXPECT_EQ(needs[0].slots, 4) << "gpipe keeps all micro-batches";
+  EXPECT_EQ(programs.back(), step_program(config));
+  auto other = programs;
+  other.front().ranks.front().pop_back();
+  EXPECT_NE(fingerprint(programs), fingerprint(other));
+  other = programs;
+  other.pop_back();
+  EXPECT_NE(fingerprint(programs), fingerprint(other));
 }
 
 TEST(Ranks, TheFirstOfAPipelineKeepsMost) {

@@ -31,8 +31,13 @@ Bytes checkpoint_copy_bytes(const deck::Config& config,
                             const architecture::Architecture& architecture,
                             const architecture::Shard& shard);
 
+/// Host memory for what other replicas send of the gradients, if all buckets are under way together.
+Bytes reduction_bytes(const deck::Config& config, const architecture::Architecture& architecture,
+                      const architecture::Shard& shard);
+
 /// Host memory that a rank's process has resident beside the arrays above: code and libraries, what
-/// they and MPI allocate, and the watchdog's reserve. Measured, not computed: see docs/performance.md.
+/// they and MPI allocate, and the watchdog's reserve. Measured on one machine, not computed:
+/// docs/performance.md holds it against runs.
 Bytes process_bytes(const deck::Config& config);
 
 Bytes total(const std::vector<MemoryRow>& rows);

@@ -15,11 +15,12 @@ struct RankPlan {
   schedule::Needs needs;
   std::vector<MemoryRow> memory;
   Bytes checkpoint_copy = 0;  ///< on the host
+  Bytes reduction = 0;        ///< on the host
   Bytes process = 0;          ///< on the host, beside all arrays
   std::vector<TrafficRow> traffic;
 
   /// Of a rank whose device is its host.
-  Bytes peak() const { return total(memory) + checkpoint_copy + process; }
+  Bytes peak() const { return total(memory) + checkpoint_copy + reduction + process; }
 };
 
 /// Of every pipeline rank the first and the last tensor rank, which hold the largest and the

@@ -106,6 +106,8 @@ std::string memory_report(const std::vector<plan::RankPlan>& ranks, int tensor_s
   rows.push_back(line("sum", plan::total(most.memory), plan::total(least.memory)));
   if (most.checkpoint_copy > 0)
     rows.push_back(line("checkpoint copy (host)", most.checkpoint_copy, least.checkpoint_copy));
+  if (most.reduction > 0)
+    rows.push_back(line("sums of gradients (host)", most.reduction, least.reduction));
   const auto exactly = [](Bytes bytes) {
     return text(human_bytes(bytes), ", ", with_commas(bytes), " bytes");
   };
