@@ -19,9 +19,11 @@ namespace {
 using Differences = std::vector<deck::Difference>;
 
 constexpr std::array another_model{
-    "model.family",          "model.layers",       "model.hidden",     "model.heads",
-    "model.feed_forward",    "model.sequence",     "model.vocabulary", "model.tied_embeddings",
-    "model.key_value_heads", "model.norm_epsilon", "model.rope_theta", "precision.compute"};
+    "model.family",          "model.layers",       "model.hidden",         "model.heads",
+    "model.feed_forward",    "model.sequence",     "model.vocabulary",     "model.tied_embeddings",
+    "model.key_value_heads", "model.norm_epsilon", "model.rope_theta",     "model.gelu",
+    "model.sentence_loss",   "data.class_token",   "data.separator_token", "data.mask_token",
+    "precision.compute"};
 constexpr const char* batch_key = "batch.global";  // samples = steps · global
 
 /// Where a run is kept and where it came from say nothing about it.
@@ -35,7 +37,8 @@ bool among(const Names& names, const deck::Difference& d) {
 /// What a difference does to the numbers that the layout never changes.
 std::string_view effect(const deck::Difference& d) {
   if (d.full_name() == "data.train") return "  (other samples from here on, unless it is a copy)";
-  if (d.section == "optimizer" || d.full_name() == "run.seed" || d.full_name() == "model.dropout")
+  if (d.section == "optimizer" || d.full_name() == "run.seed" || d.full_name() == "model.dropout" ||
+      d.full_name() == "model.masked_share")
     return "  (changes the numbers from here on)";
   return "";
 }
