@@ -146,8 +146,13 @@ StepResult TypedWorker<P>::result() {
   if (const std::int64_t sum_of_array = whole(kernels::status_skipped_sum);
       skips.last_step > 0 && sum_of_array >= 0)
     skips.array = parts_.optimizer->array_of_sum(sum_of_array);
-  return {sum / static_cast<double>(config_.batch.global * config_.model.sequence),
-          status[kernels::status_norm], skips};
+  StepResult found{sum / static_cast<double>(config_.batch.global * config_.model.targets()),
+                   std::nullopt, status[kernels::status_norm], skips};
+  if (config_.model.has_sentence_head()) {
+    found.pair_loss = pair_nats() / static_cast<double>(config_.batch.global);
+    found.loss += *found.pair_loss;
+  }
+  return found;
 }
 
 template <class P>
@@ -170,7 +175,19 @@ Evaluation TypedWorker<P>::evaluate(const data::Windows& file, std::int64_t wind
   copy_to_host<double>(exec_, nats, parts_.model->loss(), "train/evaluate reads the loss");
   const double sum = from_last_stage(nats[0], "evaluation loss");
   const std::int64_t tokens = from_last_stage(actions_.counted().tokens, "evaluation counts");
-  return {sum, tokens, from_last_stage(actions_.counted().bytes, "evaluation counts")};
+  Evaluation found{sum, tokens, from_last_stage(actions_.counted().bytes, "evaluation counts")};
+  if (config_.model.has_sentence_head()) {
+    found.pair_nats = pair_nats();
+    found.pairs = from_last_stage(actions_.counted().samples, "evaluation counts");
+  }
+  return found;
+}
+
+template <class P>
+double TypedWorker<P>::pair_nats() {
+  std::array<double, 1> nats{};
+  copy_to_host<double>(exec_, nats, parts_.model->pair_loss(), "train/pair_nats reads the loss");
+  return from_last_stage(nats[0], "loss of pairs");
 }
 
 template <class P>
