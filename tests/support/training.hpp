@@ -113,7 +113,7 @@ class Rig {
                                          static_cast<int>(config.parallel.pipeline),
                                          static_cast<int>(config.parallel.tensor), world.size())),
         program_(program_of(config_)),
-        samples(tokens, config.model.sequence, 3),
+        samples(tokens, config.model.text_tokens(), 3),
         worker(train::make_worker(config_, architecture_, grid_, &program_, train::Mode::train)) {
     worker->initialise();
   }

@@ -41,18 +41,18 @@ struct Layout {
   Recompute recompute = Recompute::none;
   bool distributed = false;
   OptimizerKind optimizer = OptimizerKind::adamw;
-  bool llama = false;
+  Family family = Family::gpt;
 
   std::string name() const {
-    return text(llama ? "llama, " : "gpt, ", "tensor ", tensor, " · pipeline ", pipeline,
-                " · data ", data, ", ", schedule, ", chunks ", chunks,
-                sequence_parallel ? ", sequence parallel" : "", tied ? ", tied" : ", untied",
-                ", recompute ", name_of(recompute),
+    return text(name_of(family), ", tensor ", tensor, " · pipeline ", pipeline, " · data ", data,
+                ", ", schedule, ", chunks ", chunks, sequence_parallel ? ", sequence parallel" : "",
+                tied ? ", tied" : ", untied", ", recompute ", name_of(recompute),
                 distributed ? ", distributed optimizer, " : ", ", name_of(optimizer));
   }
   std::vector<std::string> overrides() const {
-    return {llama ? "model.family=llama" : "model.family=gpt",
-            text("model.key_value_heads=", llama ? 3 : 6),
+    return {text("model.family=", name_of(family)),
+            text("model.key_value_heads=", family == Family::llama ? 3 : 6),
+            text("model.vocabulary=", family == Family::bert ? 261 : 257),
             "model.layers=5",
             "model.heads=6",
             "model.sequence=61",
@@ -85,13 +85,13 @@ class Layouts : public ::testing::Test {
   /// One rank's outcome of the same model and optimizer; known on rank 0 alone, which computes it
   /// once.
   const Outcome& alone(const Layout& layout) {
-    static std::map<std::tuple<bool, bool, OptimizerKind>, Outcome> outcomes;
-    Outcome& outcome = outcomes[{layout.tied, layout.llama, layout.optimizer}];
+    static std::map<std::tuple<bool, Family, OptimizerKind>, Outcome> outcomes;
+    Outcome& outcome = outcomes[{layout.tied, layout.family, layout.optimizer}];
     if (runtime().rank() == 0 && outcome.weights.empty()) {
       const auto self = grid::Communicator::self();
       Layout one;
       one.tied = layout.tied;
-      one.llama = layout.llama;
+      one.family = layout.family;
       one.optimizer = layout.optimizer;
       outcome = run(one, *self);
     }
@@ -131,9 +131,9 @@ class Layouts : public ::testing::Test {
 
   /// Every layout of this many ranks, as the whole matrix has them. Llama has 3 heads of keys and
   /// values to cut.
-  static std::vector<Layout> all_layouts(int ranks, bool llama) {
+  static std::vector<Layout> all_layouts(int ranks, Family family) {
     std::vector<Layout> layouts;
-    for (int tensor = 1; tensor <= (llama ? 3 : 4); ++tensor)
+    for (int tensor = 1; tensor <= (family == Family::llama ? 3 : 4); ++tensor)
       for (int pipeline = 1; pipeline <= 4; ++pipeline) {
         const int data = ranks / (tensor * pipeline);
         if (tensor * pipeline * data != ranks || data > 3) continue;
@@ -144,7 +144,7 @@ class Layouts : public ::testing::Test {
               if (sequence_parallel && tensor == 1) continue;
               layouts.push_back(
                   {tensor, pipeline, data, schedule, chunks, sequence_parallel, tied});
-              layouts.back().llama = llama;
+              layouts.back().family = family;
             }
       }
     return layouts;
@@ -154,8 +154,8 @@ class Layouts : public ::testing::Test {
   static bool whole_matrix() { return std::getenv("TRIREME_ALL_LAYOUTS") != nullptr; }
 
   /// Some `few` of the matrix, evenly spread; all of them as a soak test.
-  void expect_the_same_answer_of_layouts(bool llama, std::size_t few) {
-    const auto layouts = all_layouts(runtime().ranks(), llama);
+  void expect_the_same_answer_of_layouts(Family family, std::size_t few) {
+    const auto layouts = all_layouts(runtime().ranks(), family);
     const std::size_t stride = whole_matrix() ? 1 : std::max<std::size_t>(1, layouts.size() / few);
     for (std::size_t i = layouts.size() / 2 % stride; i < layouts.size(); i += stride)
       expect_the_same_answer(layouts[i]);
@@ -167,13 +167,13 @@ class Layouts : public ::testing::Test {
     int data;
     bool sequence_parallel;
     bool tied;
-    bool llama = false;
+    Family family = Family::gpt;
   };
   void expect_the_same_bits(const Fixed& f) {
     if (runtime().ranks() % (f.tensor * f.data) != 0) return;
     const int ranks = runtime().ranks();
     Layout reference{f.tensor, 1, f.data, "1f1b", 1, f.sequence_parallel, f.tied};
-    reference.llama = f.llama;
+    reference.family = f.family;
     std::vector<Layout> others;
     for (const Recompute recompute : {Recompute::selective, Recompute::full})
       others.push_back({f.tensor, 1, f.data, "1f1b", 1, f.sequence_parallel, f.tied, recompute,
@@ -191,7 +191,7 @@ class Layouts : public ::testing::Test {
     const std::size_t stride = whole_matrix() ? 1 : 2;
     for (std::size_t i = others.size() % stride; i < others.size(); i += stride) {
       Layout other = others[i];
-      other.llama = f.llama;
+      other.family = f.family;
       SCOPED_TRACE(other.name());
       const Outcome found = run_on_some(other);
       if (runtime().rank() > 0) continue;
@@ -205,11 +205,15 @@ class Layouts : public ::testing::Test {
 };
 
 TEST_F(Layouts, GiveTheAnswerOfOneRank) {
-  expect_the_same_answer_of_layouts(false, 7);
+  expect_the_same_answer_of_layouts(Family::gpt, 7);
 }
 
 TEST_F(Layouts, GiveTheAnswerOfOneRankForLlama) {
-  expect_the_same_answer_of_layouts(true, 4);
+  expect_the_same_answer_of_layouts(Family::llama, 4);
+}
+
+TEST_F(Layouts, GiveTheAnswerOfOneRankForBert) {
+  expect_the_same_answer_of_layouts(Family::bert, 4);
 }
 
 /// Same tensor and data size, micro-batch and machine: the same bits, whatever the schedule, the
@@ -224,8 +228,16 @@ TEST_F(Layouts, SchedulesChunksPipelinesAndRecomputationGiveTheSameBits) {
 }
 
 TEST_F(Layouts, SchedulesChunksPipelinesAndRecomputationGiveTheSameBitsForLlama) {
-  for (const Fixed& f :
-       {Fixed{1, 1, false, false, true}, {2, 1, true, true, true}, {3, 1, true, false, true}})
+  for (const Fixed& f : {Fixed{1, 1, false, false, Family::llama},
+                         {2, 1, true, true, Family::llama},
+                         {3, 1, true, false, Family::llama}})
+    expect_the_same_bits(f);
+}
+
+TEST_F(Layouts, SchedulesChunksPipelinesAndRecomputationGiveTheSameBitsForBert) {
+  for (const Fixed& f : {Fixed{1, 1, false, true, Family::bert},
+                         {2, 1, true, false, Family::bert},
+                         {1, 2, false, true, Family::bert}})
     expect_the_same_bits(f);
 }
 

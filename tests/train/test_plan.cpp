@@ -19,7 +19,7 @@ struct Case {
   const char* recompute = "none";
   bool distributed = false;
   const char* optimizer = "adamw";
-  bool llama = false;
+  Family family = Family::gpt;
 };
 
 class Plan : public ::testing::Test {
@@ -38,14 +38,19 @@ class Plan : public ::testing::Test {
               Case{"1f1b", 1, true, true, "none", true, "lamb"},
               Case{"gpipe", 1, false, false, "none", false, "lamb"},
               Case{"gpipe", 1, false, true, "none", true, "sgd"},
-              Case{"1f1b", 1, true, true, "selective", false, "adamw", true},
-              Case{"zb-h1", 1, false, false, "none", true, "adamw", true}}) {
-          if (c.llama && tensor > 3) continue;  // heads of keys and values
+              Case{"1f1b", 1, true, true, "selective", false, "adamw", Family::llama},
+              Case{"zb-h1", 1, false, false, "none", true, "adamw", Family::llama},
+              Case{"interleaved", 2, true, true, "none", true, "adamw", Family::bert},
+              Case{"zb-h1", 1, true, false, "full", false, "adamw", Family::bert},
+              Case{"1f1b", 1, false, true, "selective", false, "adamw", Family::bert}}) {
+          if (c.family == Family::llama && tensor > 3) continue;  // heads of keys and values
           const deck::Config config = small_config(
               12, 1, ranks,
-              {c.llama ? "model.family=llama" : "model.family=gpt",
-               text("model.key_value_heads=", c.llama ? 3 : 6), "model.layers=5", "model.heads=6",
-               "model.sequence=61", text("model.tied_embeddings=", c.tied ? "true" : "false"),
+              {text("model.family=", name_of(c.family)),
+               text("model.key_value_heads=", c.family == Family::llama ? 3 : 6),
+               text("model.vocabulary=", c.family == Family::bert ? 261 : 257), "model.layers=5",
+               "model.heads=6", "model.sequence=61",
+               text("model.tied_embeddings=", c.tied ? "true" : "false"),
                text("parallel.tensor=", tensor), text("parallel.pipeline=", pipeline),
                text("parallel.schedule=", c.schedule), text("parallel.recompute=", c.recompute),
                text("parallel.distributed_optimizer=", c.distributed ? "true" : "false"),
@@ -53,7 +58,7 @@ class Plan : public ::testing::Test {
                text("parallel.sequence_parallel=", c.sequence_parallel ? "true" : "false"),
                "parallel.bucket_bytes=20000"});
           SCOPED_TRACE(text("tensor ", tensor, ", pipeline ", pipeline, ", ", c.schedule, ", ",
-                            c.recompute, ", ", c.optimizer, c.llama ? ", llama" : ""));
+                            c.recompute, ", ", c.optimizer, ", ", name_of(c.family)));
           Rig rig(config, tokens_);
           body(config, rig);
         }

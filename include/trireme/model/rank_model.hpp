@@ -43,6 +43,9 @@ class RankModel {
   View1<double> loss() const { return View1<double>(scratch_.loss.data(), 1); }
   View1<double> pair_loss() const { return View1<double>(scratch_.loss.data() + 1, 1); }
 
+  /// Of the head, what the last pass has left: for tests.
+  const typename Head<P>::Scratch& head_scratch() const { return scratch_.head; }
+
   void zero_loss(const Exec& exec) const;
 
   void forward(const Exec& exec, Stage stage, int slot, const MicroContext& context,
