@@ -1,4 +1,5 @@
 #include <trireme/architecture/architecture.hpp>
+#include <trireme/architecture/bert.hpp>
 #include <trireme/architecture/gpt.hpp>
 #include <trireme/architecture/llama.hpp>
 #include <trireme/base/check.hpp>
@@ -17,17 +18,30 @@ std::int64_t Architecture::parameters() const {
   return n;
 }
 
-std::int64_t Architecture::matmul_parameters() const {
-  std::int64_t n = model.vocabulary * model.hidden;  // logits, tied or not
+std::int64_t Architecture::layer_parameters() const {
+  std::int64_t n = 0;
   for (const ArraySpec& array : arrays)
     if (array.layer >= 0 && array.layer < model.layers && array.decay) n += array.elements();
   return n;
 }
 
+double Architecture::head_products() const {
+  const auto V = static_cast<double>(model.vocabulary);
+  const auto D = static_cast<double>(model.hidden);
+  if (model.family != Family::bert) return V * D;                         // logits, tied or not
+  const double sentence = model.has_sentence_head() ? D * D + 2 * D : 0;  // pooler and classifier
+  return (static_cast<double>(model.targets()) * (V * D + D * D) + sentence) /
+         static_cast<double>(model.sequence);
+}
+
+double Architecture::attention_products() const {
+  const double whole =
+      static_cast<double>(model.layers) * static_cast<double>(model.hidden * model.sequence) * 2;
+  return model.causal() ? whole / 2 : whole;
+}
+
 double Architecture::model_flops_per_token() const {
-  const auto attention =
-      static_cast<double>(model.layers) * static_cast<double>(model.hidden * model.sequence);
-  return 6.0 * static_cast<double>(matmul_parameters()) + 6.0 * attention;
+  return 6 * (static_cast<double>(layer_parameters()) + head_products() + attention_products());
 }
 
 Architecture describe(const deck::ModelConfig& model) {
@@ -37,6 +51,8 @@ Architecture describe(const deck::ModelConfig& model) {
       return {model, gpt_arrays(model)};
     case Family::llama:
       return {model, llama_arrays(model)};
+    case Family::bert:
+      return {model, bert_arrays(model)};
   }
   return {};
 }

@@ -7,6 +7,9 @@ namespace {
 /// What differs between families.
 void set_family(LocalSizes& s, Family family) {
   switch (family) {
+    case Family::bert:
+      s.masked = true;
+      [[fallthrough]];
     case Family::gpt:  // mean and deviation
       s.inner = s.feed_forward;
       s.norm_statistics = 2;
@@ -38,7 +41,9 @@ LocalSizes local_sizes(const deck::ModelConfig& m, const Shard& shard, std::int6
   s.head_size = m.head_size();
   s.feed_forward = shard.part(m.feed_forward).extent;
   s.vocabulary = shard.part(m.vocabulary).extent;
-  s.logit_block = logit_block_rows(s.tokens, m.vocabulary);
+  s.targets = m.family == Family::bert ? micro * m.targets() : s.tokens;
+  s.logit_block = logit_block_rows(s.targets, m.vocabulary);
+  s.pairs = m.has_sentence_head() ? micro : 0;
   set_family(s, m.family);
   return s;
 }

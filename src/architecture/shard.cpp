@@ -12,7 +12,7 @@ std::vector<Slice> partition(const Architecture& architecture, int stages) {
   check(stages >= 1, "a partition into ", stages, " stages");
   const deck::ModelConfig& m = architecture.model;
   // FLOPs per token, relative to a layer's: all layers cost the same.
-  const double head = static_cast<double>(m.vocabulary) * static_cast<double>(m.hidden);
+  const double head = architecture.head_products();
   const double all = architecture.model_flops_per_token() / 6;
   const double layer = (all - head) / static_cast<double>(m.layers);
   std::int64_t last = m.layers;

@@ -8,7 +8,9 @@ namespace {
 constexpr std::array<std::string_view, 9> dtype_names{"fp64",  "fp32",   "bf16",   "fp16", "int64",
                                                       "int32", "uint32", "uint16", "uint8"};
 constexpr std::array<Bytes, 9> dtype_bytes{8, 4, 2, 2, 8, 4, 4, 2, 1};
-constexpr std::array<std::string_view, 2> family_names{"gpt", "llama"};
+constexpr std::array<std::string_view, 3> family_names{"gpt", "llama", "bert"};
+constexpr std::array<std::string_view, 2> gelu_names{"tanh", "exact"};
+constexpr std::array<std::string_view, 3> sentence_loss_names{"next", "order", "none"};
 constexpr std::array<std::string_view, 5> schedule_names{"gpipe", "1f1b", "interleaved", "zb-h1",
                                                          "file"};
 constexpr std::array<std::string_view, 3> recompute_names{"none", "selective", "full"};
@@ -30,6 +32,12 @@ std::string_view name_of(DType x) {
 }
 std::string_view name_of(Family x) {
   return family_names[static_cast<std::size_t>(x)];
+}
+std::string_view name_of(Gelu x) {
+  return gelu_names[static_cast<std::size_t>(x)];
+}
+std::string_view name_of(SentenceLoss x) {
+  return sentence_loss_names[static_cast<std::size_t>(x)];
 }
 std::string_view name_of(ScheduleKind x) {
   return schedule_names[static_cast<std::size_t>(x)];
@@ -57,6 +65,14 @@ std::span<const std::string_view> names<DType>() {
 template <>
 std::span<const std::string_view> names<Family>() {
   return family_names;
+}
+template <>
+std::span<const std::string_view> names<Gelu>() {
+  return gelu_names;
+}
+template <>
+std::span<const std::string_view> names<SentenceLoss>() {
+  return sentence_loss_names;
 }
 template <>
 std::span<const std::string_view> names<ScheduleKind>() {

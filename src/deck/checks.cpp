@@ -6,6 +6,7 @@
 #include <trireme/deck/ramp_check.hpp>
 
 #include <algorithm>
+#include <array>
 #include <initializer_list>
 #include <vector>
 
@@ -51,12 +52,37 @@ class CrossCheck {
       report(deck_.cite("model", "heads"), " does not divide ", deck_.cite("model", "hidden"),
              "; choose ", choices(divisors(m.hidden), m.heads), " heads");
     if (valid({"model.family", "model.hidden", "model.heads", "model.key_value_heads"})) family();
+    if (m.family == Family::bert) pairs();
+  }
+
+  /// Bert's samples are [CLS] A [SEP] B [SEP].
+  void pairs() {
+    const ModelConfig& m = deck_.config.model;
+    if (valid({"model.family", "model.sequence"}) && m.text_tokens() < 2)
+      report(deck_.cite("model", "sequence"),
+             " has no room for two segments and their 3 special tokens; choose a sequence of 5 or "
+             "more");
+    if (!valid({"model.vocabulary", "data.class_token", "data.separator_token", "data.mask_token"}))
+      return;
+    if (m.vocabulary == 0) return;  // known when the token file is
+    const SpecialTokens ids = special_tokens(deck_.config);
+    const std::array<std::pair<const char*, std::int64_t>, 3> named{
+        {{"class_token", ids.begin}, {"separator_token", ids.separator}, {"mask_token", ids.mask}}};
+    for (const auto& [name, id] : named)
+      if (id < 0 || id >= m.vocabulary)
+        report(deck_.cite("data", name), id < 0 ? " needs a vocabulary of 3 or more" : " is no id",
+               " of ", deck_.cite("model", "vocabulary"), "; choose a larger vocabulary");
+    if (ids.begin == ids.separator || ids.begin == ids.mask || ids.separator == ids.mask)
+      report("[data] class_token = ", ids.begin, ", separator_token = ", ids.separator,
+             " and mask_token = ", ids.mask, " are not three different ids (",
+             deck_.where("data", "class_token"), "); choose others");
   }
 
   /// What a family does not have.
   void family() {
     const ModelConfig& m = deck_.config.model;
     switch (m.family) {
+      case Family::bert:
       case Family::gpt:
         if (m.key_value_heads != m.heads)
           report(deck_.cite("model", "key_value_heads"), " is not ", deck_.cite("model", "heads"),

@@ -64,7 +64,8 @@ void model_keys(std::vector<Entry>& out) {
       .choice(
           "family", &ModelConfig::family,
           "architecture: gpt is a decoder with learned positions, LayerNorm first and GELU; llama "
-          "one with rotary positions, RMSNorm first, SwiGLU and no biases; see docs/models.md")
+          "one with rotary positions, RMSNorm first, SwiGLU and no biases; bert an encoder with "
+          "LayerNorm last, masked tokens and pairs of segments; see docs/models.md")
       .otherwise(Str("gpt"));
   size("layers", &ModelConfig::layers, "transformer blocks").at_most(65536);
   size("hidden", &ModelConfig::hidden, "width of the residual stream; a multiple of heads");
@@ -93,12 +94,35 @@ void model_keys(std::vector<Entry>& out) {
       .number("norm_epsilon", &ModelConfig::norm_epsilon,
               "added to the variance, or the mean square, within norms")
       .above(0)
-      .otherwise(1e-5);
+      .derive(
+          [](Config& c) { c.model.norm_epsilon = c.model.family == Family::bert ? 1e-12 : 1e-5; },
+          "1e-5; 1e-12 for bert");
   model
       .number("rope_theta", &ModelConfig::rope_theta,
               "base of the rotary positions' wave lengths (family llama)")
       .above(0)
       .otherwise(10000.0);
+  model
+      .choice("gelu", &ModelConfig::gelu,
+              "form of GELU: exact, with the normal distribution, or its approximation by tanh "
+              "(families gpt and bert)")
+      .derive(
+          [](Config& c) {
+            c.model.gelu = c.model.family == Family::bert ? Gelu::exact : Gelu::tanh;
+          },
+          "tanh; exact for bert");
+  model
+      .number("masked_share", &ModelConfig::masked_share,
+              "share of a sample's tokens that are hidden and predicted, to the nearest whole "
+              "number of them (family bert)")
+      .above(0)
+      .below(1)
+      .otherwise(0.15);
+  model
+      .choice("sentence_loss", &ModelConfig::sentence_loss,
+              "what is asked of pairs of segments: whether the second is the next one in its text, "
+              "their order, or nothing (family bert)")
+      .otherwise(Str("next"));
 }
 
 void parallel_keys(std::vector<Entry>& out) {
@@ -216,6 +240,17 @@ void data_and_checkpoint_keys(std::vector<Entry>& out) {
   data.string("end_of_document", &DataConfig::end_of_document,
               "special token of the tokenizer that ends documents; \"\" is its usual one")
       .otherwise(Str());
+  const auto special = [&](const char* name, Int DataConfig::*field, const char* help,
+                           const char* rule) {
+    data.integer(name, field, help).at_least(-1).at_most(identifier_limit).otherwise(Int{-1}, rule);
+  };
+  special("class_token", &DataConfig::class_token,
+          "id of [CLS], with which samples begin (family bert)",
+          "-1: the third last of the vocabulary");
+  special("separator_token", &DataConfig::separator_token,
+          "id of [SEP], which ends segments (family bert)", "-1: the last but one");
+  special("mask_token", &DataConfig::mask_token, "id of [MASK], which hides tokens (family bert)",
+          "-1: the last one");
   SectionKeys checkpoint(out, "checkpoint", &Config::checkpoint);
   checkpoint.path("directory", &CheckpointConfig::directory, "folder that holds the checkpoints")
       .nonempty()

@@ -1,5 +1,6 @@
 #include <trireme/base/check.hpp>
 #include <trireme/kernels/elementwise.hpp>
+#include <trireme/kernels/erf.hpp>
 #include <trireme/kernels/lanes.hpp>
 #include <trireme/kernels/words.hpp>
 #include <trireme/tensor/expect.hpp>
@@ -12,46 +13,128 @@ namespace {
 constexpr double gelu_scale = 0.79788456080286535588;
 constexpr double gelu_cubic = 0.044715;
 
+constexpr double half_root = 0.70710678118654752440;       // sqrt(1/2)
+constexpr double normal_density = 0.39894228040143267794;  // 1 / sqrt(2 pi)
+
 }  // namespace
 
-template <class T>
-void gelu_forward(const Exec& exec, View2<T> g, View2<const T> h) {
+namespace {
+
+/// The tanh form.
+struct GeluTanh {
+  template <class Acc>
+  static KOKKOS_FORCEINLINE_FUNCTION Acc value(Acc v) {
+    const Acc inner =
+        static_cast<Acc>(gelu_scale) * v * (Acc(1) + static_cast<Acc>(gelu_cubic) * v * v);
+    return static_cast<Acc>(0.5) * v * (Acc(1) + fast_tanh(inner));
+  }
+  /// With u = s (v + c v^3): gelu' = (1 + tanh u)/2 + v/2 (1 - tanh^2 u) s (1 + 3 c v^2).
+  template <class Acc>
+  static KOKKOS_FORCEINLINE_FUNCTION Acc derivative(Acc v) {
+    const Acc square = static_cast<Acc>(gelu_cubic) * v * v;
+    const Acc tanh_u = fast_tanh(static_cast<Acc>(gelu_scale) * v * (Acc(1) + square));
+    const Acc slope = static_cast<Acc>(gelu_scale) * (Acc(1) + Acc(3) * square);
+    return static_cast<Acc>(0.5) * ((Acc(1) + tanh_u) * (Acc(1) + v * (Acc(1) - tanh_u) * slope));
+  }
+};
+
+/// v times the normal distribution at v.
+struct GeluExact {
+  template <class Acc>
+  static KOKKOS_FORCEINLINE_FUNCTION Acc distribution(Acc v) {
+    return static_cast<Acc>(0.5) * (Acc(1) + fast_erf(v * static_cast<Acc>(half_root)));
+  }
+  template <class Acc>
+  static KOKKOS_FORCEINLINE_FUNCTION Acc value(Acc v) {
+    return v * distribution(v);
+  }
+  /// gelu' = Phi(v) + v phi(v), phi(v) = e^(-v^2/2) / sqrt(2 pi).
+  template <class Acc>
+  static KOKKOS_FORCEINLINE_FUNCTION Acc derivative(Acc v) {
+    const Acc density = static_cast<Acc>(normal_density) * fast_exp(static_cast<Acc>(-0.5) * v * v);
+    return distribution(v) + v * density;
+  }
+};
+
+template <class Form, class T>
+void gelu_values(const Exec& exec, View2<T> g, View2<const T> h) {
   using Acc = Accumulate<T>;
   const std::int64_t columns = extent(h, 1);
-  expect_shape(g, "g", {extent(h, 0), columns});
   for_rows(
       "kernels/gelu_forward", exec, extent(h, 0), KOKKOS_LAMBDA(const Team& team, std::int64_t t) {
         const T* h_row = row_of(h, t);
         T* g_row = row_of(g, t);
         for_lanes(team, columns, [&](std::int64_t i) {
-          const Acc v = static_cast<Acc>(h_row[i]);
-          const Acc inner =
-              static_cast<Acc>(gelu_scale) * v * (Acc(1) + static_cast<Acc>(gelu_cubic) * v * v);
-          g_row[i] = static_cast<T>(static_cast<Acc>(0.5) * v * (Acc(1) + fast_tanh(inner)));
+          g_row[i] = static_cast<T>(Form::value(static_cast<Acc>(h_row[i])));
         });
       });
 }
 
-template <class T>
-void gelu_backward(const Exec& exec, View2<T> dh, View2<const T> dg, View2<const T> h) {
+template <class Form, class T>
+void gelu_gradients(const Exec& exec, View2<T> dh, View2<const T> dg, View2<const T> h) {
   using Acc = Accumulate<T>;
   const std::int64_t columns = extent(h, 1);
-  expect_shape(dh, "dh", {extent(h, 0), columns});
-  expect_shape(dg, "dg", {extent(h, 0), columns});
   for_rows(
       "kernels/gelu_backward", exec, extent(h, 0), KOKKOS_LAMBDA(const Team& team, std::int64_t t) {
         const T* h_row = row_of(h, t);
         const T* dg_row = row_of(dg, t);
         T* dh_row = row_of(dh, t);
         for_lanes(team, columns, [&](std::int64_t i) {
-          // With u = s (v + c v^3): gelu' = (1 + tanh u)/2 + v/2 (1 - tanh^2 u) s (1 + 3 c v^2).
-          const Acc v = static_cast<Acc>(h_row[i]);
-          const Acc square = static_cast<Acc>(gelu_cubic) * v * v;
-          const Acc tanh_u = fast_tanh(static_cast<Acc>(gelu_scale) * v * (Acc(1) + square));
-          const Acc slope = static_cast<Acc>(gelu_scale) * (Acc(1) + Acc(3) * square);
-          const Acc derivative = static_cast<Acc>(0.5) *
-                                 ((Acc(1) + tanh_u) * (Acc(1) + v * (Acc(1) - tanh_u) * slope));
-          dh_row[i] = static_cast<T>(static_cast<Acc>(dg_row[i]) * derivative);
+          dh_row[i] = static_cast<T>(static_cast<Acc>(dg_row[i]) *
+                                     Form::derivative(static_cast<Acc>(h_row[i])));
+        });
+      });
+}
+
+}  // namespace
+
+template <class T>
+void gelu_forward(const Exec& exec, View2<T> g, View2<const T> h, Gelu form) {
+  expect_shape(g, "g", {extent(h, 0), extent(h, 1)});
+  if (form == Gelu::tanh)
+    gelu_values<GeluTanh, T>(exec, g, h);
+  else
+    gelu_values<GeluExact, T>(exec, g, h);
+}
+
+template <class T>
+void gelu_backward(const Exec& exec, View2<T> dh, View2<const T> dg, View2<const T> h, Gelu form) {
+  expect_shape(dh, "dh", {extent(h, 0), extent(h, 1)});
+  expect_shape(dg, "dg", {extent(h, 0), extent(h, 1)});
+  if (form == Gelu::tanh)
+    gelu_gradients<GeluTanh, T>(exec, dh, dg, h);
+  else
+    gelu_gradients<GeluExact, T>(exec, dh, dg, h);
+}
+
+template <class T>
+void tanh_forward(const Exec& exec, View2<T> y, View2<const T> x) {
+  const std::int64_t columns = extent(x, 1);
+  expect_shape(y, "y", {extent(x, 0), columns});
+  for_rows(
+      "kernels/tanh_forward", exec, extent(x, 0), KOKKOS_LAMBDA(const Team& team, std::int64_t t) {
+        const T* x_row = row_of(x, t);
+        T* y_row = row_of(y, t);
+        for_lanes(team, columns, [&](std::int64_t i) {
+          y_row[i] = static_cast<T>(fast_tanh(static_cast<Accumulate<T>>(x_row[i])));
+        });
+      });
+}
+
+template <class T>
+void tanh_backward(const Exec& exec, View2<T> dx, View2<const T> dy, View2<const T> y) {
+  using Acc = Accumulate<T>;
+  const std::int64_t columns = extent(y, 1);
+  expect_shape(dx, "dx", {extent(y, 0), columns});
+  expect_shape(dy, "dy", {extent(y, 0), columns});
+  for_rows(
+      "kernels/tanh_backward", exec, extent(y, 0), KOKKOS_LAMBDA(const Team& team, std::int64_t t) {
+        const T* y_row = row_of(y, t);
+        const T* dy_row = row_of(dy, t);
+        T* dx_row = row_of(dx, t);
+        for_lanes(team, columns, [&](std::int64_t i) {
+          const Acc v = static_cast<Acc>(y_row[i]);
+          dx_row[i] = static_cast<T>(static_cast<Acc>(dy_row[i]) * ((Acc(1) - v) * (Acc(1) + v)));
         });
       });
 }
@@ -266,8 +349,10 @@ template void convert<float, Bf16>(const Exec&, View1<float>, View1<const Bf16>)
 template void convert<float, Fp16>(const Exec&, View1<float>, View1<const Fp16>);
 
 #define TRIREME_INSTANTIATE(T)                                                                     \
-  template void gelu_forward<T>(const Exec&, View2<T>, View2<const T>);                            \
-  template void gelu_backward<T>(const Exec&, View2<T>, View2<const T>, View2<const T>);           \
+  template void gelu_forward<T>(const Exec&, View2<T>, View2<const T>, Gelu);                      \
+  template void gelu_backward<T>(const Exec&, View2<T>, View2<const T>, View2<const T>, Gelu);     \
+  template void tanh_forward<T>(const Exec&, View2<T>, View2<const T>);                            \
+  template void tanh_backward<T>(const Exec&, View2<T>, View2<const T>, View2<const T>);           \
   template void swiglu_forward<T>(const Exec&, View2<T>, View2<const T>);                          \
   template void swiglu_backward<T>(const Exec&, View2<T>, View2<const T>, View2<const T>);         \
   template void residual_dropout_forward<T>(const Exec&, View2<T>, View2<const T>, View2<const T>, \

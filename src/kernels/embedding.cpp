@@ -49,8 +49,9 @@ namespace {
 /// Host: rows in their order; each thread has a block of columns, so that none writes what another
 /// one adds to.
 template <class T>
-void lookup_backward_by_blocks(const Exec& exec, View2<Accumulate<T>> dtable, View2<const T> dx,
-                               View1<const std::int32_t> tokens, std::int64_t first_id) {
+void lookup_backward_by_blocks(const char* label, const Exec& exec, View2<Accumulate<T>> dtable,
+                               View2<const T> dx, View1<const std::int32_t> tokens,
+                               std::int64_t first_id) {
   using Acc = Accumulate<T>;
   const std::int64_t rows = extent(dx, 0);
   const std::int64_t ids = extent(dtable, 0);
@@ -58,7 +59,7 @@ void lookup_backward_by_blocks(const Exec& exec, View2<Accumulate<T>> dtable, Vi
   const std::int64_t share = (hidden + exec.concurrency() - 1) / exec.concurrency();
   const std::int64_t width = std::max<std::int64_t>((share + 63) / 64 * 64, 64);
   for_rows(
-      "kernels/embedding_lookup_backward", exec, (hidden + width - 1) / width,
+      label, exec, (hidden + width - 1) / width,
       KOKKOS_LAMBDA(const Team& team, std::int64_t block) {
         const std::int64_t first = block * width;
         const std::int64_t columns = hidden - first < width ? hidden - first : width;
@@ -109,7 +110,8 @@ void embedding_lookup_backward(const Exec& exec, View2<Accumulate<T>> dtable, Vi
   expect_shape(dtable, "dtable", {extent(dtable, 0), extent(dx, 1)});
   if (extent(dtable, 0) == 0) return;
   if constexpr (exec_on_host)
-    lookup_backward_by_blocks<T>(exec, dtable, dx, tokens, first_id);
+    lookup_backward_by_blocks<T>("kernels/embedding_lookup_backward", exec, dtable, dx, tokens,
+                                 first_id);
   else
     lookup_backward_by_occurrence<T>(exec, dtable, dx, tokens, first_id);
 }
@@ -134,15 +136,73 @@ void positions_backward(const Exec& exec, View2<Accumulate<T>> dpositions, View2
       });
 }
 
-#define TRIREME_INSTANTIATE(T)                                                                  \
-  template void embedding_lookup<T>(const Exec&, View2<T>, View1<const std::int32_t>,           \
-                                    View2<const T>, std::int64_t);                              \
-  template void add_positions<T>(const Exec&, View2<T>, View2<const T>, std::int64_t,           \
-                                 std::int64_t);                                                 \
-  template void embedding_lookup_backward<T>(const Exec&, View2<Accumulate<T>>, View2<const T>, \
-                                             View1<const std::int32_t>, std::int64_t);          \
-  template void positions_backward<T>(const Exec&, View2<Accumulate<T>>, View2<const T>,        \
-                                      std::int64_t, std::int64_t);
+template <class T>
+void add_segments(const Exec& exec, View2<T> x, View2<const T> table,
+                  View1<const std::int32_t> segments, std::int64_t first_row) {
+  using Acc = Accumulate<T>;
+  const std::int64_t hidden = extent(x, 1);
+  expect_shape(table, "table", {2, hidden});
+  check(first_row >= 0 && first_row + extent(x, 0) <= extent(segments, 0), "rows [", first_row,
+        ", ", first_row + extent(x, 0), ") of ", extent(segments, 0));
+  for_rows(
+      "kernels/add_segments", exec, extent(x, 0), KOKKOS_LAMBDA(const Team& team, std::int64_t r) {
+        const T* from = row_of(table, segments(first_row + r) == 0 ? 0 : 1);
+        T* x_row = row_of(x, r);
+        for_lanes(team, hidden, [&](std::int64_t d) {
+          x_row[d] = static_cast<T>(static_cast<Acc>(x_row[d]) + static_cast<Acc>(from[d]));
+        });
+      });
+}
+
+namespace {
+
+/// Device: a team for each column, as for the weights of norms.
+template <class T>
+void segments_backward_by_columns(const Exec& exec, View2<Accumulate<T>> dtable, View2<const T> dx,
+                                  View1<const std::int32_t> segments) {
+  using Acc = Accumulate<T>;
+  const std::int64_t rows = extent(dx, 0);
+  for_rows(
+      "kernels/segments_backward", exec, extent(dx, 1),
+      KOKKOS_LAMBDA(const Team& team, std::int64_t d) {
+        for (int segment = 0; segment < 2; ++segment) {
+          const Acc sum = sum_lanes<Acc>(team, rows, [&](std::int64_t r) {
+            return (segments(r) == 0 ? 0 : 1) == segment ? static_cast<Acc>(dx(r, d)) : Acc(0);
+          });
+          once(team, [&]() { dtable(segment, d) += sum; });
+        }
+      });
+}
+
+}  // namespace
+
+template <class T>
+void segments_backward(const Exec& exec, View2<Accumulate<T>> dtable, View2<const T> dx,
+                       View1<const std::int32_t> segments, std::int64_t first_row) {
+  const std::int64_t rows = extent(dx, 0);
+  expect_shape(dtable, "dtable", {2, extent(dx, 1)});
+  check(first_row >= 0 && first_row + rows <= extent(segments, 0), "rows [", first_row, ", ",
+        first_row + rows, ") of ", extent(segments, 0));
+  const View1<const std::int32_t> mine(segments.data() + first_row, static_cast<std::size_t>(rows));
+  if constexpr (exec_on_host)
+    lookup_backward_by_blocks<T>("kernels/segments_backward", exec, dtable, dx, mine, 0);
+  else
+    segments_backward_by_columns<T>(exec, dtable, dx, mine);
+}
+
+#define TRIREME_INSTANTIATE(T)                                                                    \
+  template void embedding_lookup<T>(const Exec&, View2<T>, View1<const std::int32_t>,             \
+                                    View2<const T>, std::int64_t);                                \
+  template void add_positions<T>(const Exec&, View2<T>, View2<const T>, std::int64_t,             \
+                                 std::int64_t);                                                   \
+  template void embedding_lookup_backward<T>(const Exec&, View2<Accumulate<T>>, View2<const T>,   \
+                                             View1<const std::int32_t>, std::int64_t);            \
+  template void positions_backward<T>(const Exec&, View2<Accumulate<T>>, View2<const T>,          \
+                                      std::int64_t, std::int64_t);                                \
+  template void add_segments<T>(const Exec&, View2<T>, View2<const T>, View1<const std::int32_t>, \
+                                std::int64_t);                                                    \
+  template void segments_backward<T>(const Exec&, View2<Accumulate<T>>, View2<const T>,           \
+                                     View1<const std::int32_t>, std::int64_t);
 TRIREME_INSTANTIATE(float)
 TRIREME_INSTANTIATE(double)
 TRIREME_INSTANTIATE(Bf16)

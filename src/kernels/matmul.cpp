@@ -78,16 +78,16 @@ void matmul_onednn(View2<float> c, View2<const float> a, View2<const float> b, T
 #endif
 
 /// y[t,:] = bias.
-template <class T>
-void broadcast_rows(const Exec& exec, View2<T> y, View1<const T> bias) {
+template <class T, class Y>
+void broadcast_rows(const Exec& exec, View2<Y> y, View1<const T> bias) {
   const std::int64_t columns = extent(y, 1);
   Kokkos::parallel_for(
       "kernels/linear_bias", Kokkos::RangePolicy<Exec>(exec, 0, extent(y, 0)),
       KOKKOS_LAMBDA(std::int64_t t) {
-        T* __restrict row = &y(t, 0);
+        Y* __restrict row = &y(t, 0);
         const T* __restrict from = bias.data();
 #pragma omp simd
-        for (std::int64_t n = 0; n < columns; ++n) row[n] = from[n];
+        for (std::int64_t n = 0; n < columns; ++n) row[n] = static_cast<Y>(from[n]);
       });
 }
 
@@ -174,13 +174,20 @@ void matmul(const Exec& exec, View2<T> c, View2<const T> a, View2<const T> b, Tr
 
 template <class T>
 void linear_forward_wide(const Exec& exec, View2<Accumulate<T>> y, View2<const T> x,
-                         View2<const T> w) {
-  expect_shape(y, "y", {extent(x, 0), extent(w, 0)});
-  expect_shape(w, "w", {extent(w, 0), extent(x, 1)});
-  if constexpr (is_narrow<T>)
-    matmul_widened<T, Accumulate<T>>(exec, y, x, w, Transpose::no, Transpose::yes, 1.0, 0.0);
-  else
-    matmul<T>(exec, y, x, w, Transpose::no, Transpose::yes);
+                         View2<const T> w, View1<const T> bias) {
+  if constexpr (is_narrow<T>) {
+    expect_shape(y, "y", {extent(x, 0), extent(w, 0)});
+    expect_shape(w, "w", {extent(w, 0), extent(x, 1)});
+    const bool has_bias = bias.data() != nullptr && bias.extent(0) > 0;
+    if (has_bias) {
+      expect_shape(bias, "bias", {extent(w, 0)});
+      broadcast_rows<T, Accumulate<T>>(exec, y, bias);
+    }
+    matmul_widened<T, Accumulate<T>>(exec, y, x, w, Transpose::no, Transpose::yes, 1.0,
+                                     has_bias ? 1.0 : 0.0);
+  } else {
+    linear_forward<T>(exec, y, x, w, bias);
+  }
 }
 
 template <class T>
@@ -193,7 +200,7 @@ void linear_forward(const Exec& exec, View2<T> y, View2<const T> x, View2<const 
   const bool has_bias = bias.data() != nullptr && bias.extent(0) > 0;
   if (has_bias) {
     expect_shape(bias, "bias", {outputs});
-    broadcast_rows<T>(exec, y, bias);
+    broadcast_rows<T, T>(exec, y, bias);
   }
   matmul<T>(exec, y, x, w, Transpose::no, Transpose::yes, 1.0, has_bias ? 1.0 : 0.0);
 }
@@ -313,7 +320,7 @@ double measure_matmul_peak(const Exec& exec, DType type) {
   template void linear_forward<T>(const Exec&, View2<T>, View2<const T>, View2<const T>,           \
                                   View1<const T>);                                                 \
   template void linear_forward_wide<T>(const Exec&, View2<Accumulate<T>>, View2<const T>,          \
-                                       View2<const T>);                                            \
+                                       View2<const T>, View1<const T>);                            \
   template void linear_backward_input<T>(const Exec&, View2<T>, View2<const T>, View2<const T>);   \
   template void linear_backward_weight<T>(const Exec&, View2<Accumulate<T>>, View1<Accumulate<T>>, \
                                           View2<const T>, View2<const T>);                         \

@@ -6,32 +6,44 @@ namespace trireme::model {
 template <class P>
 Embedding<P>::Embedding(const Parameters<P>& parameters, const deck::ModelConfig& m,
                         const TensorAxis& axis)
-    : axis_(axis), sequence_(m.sequence) {
+    : axis_(axis), sequence_(m.sequence), drops_(m.family != Family::bert) {
   const layout::Slice ids = parameters.shard().part(m.vocabulary);
   first_id_ = ids.offset;
   token_ = parameters.weight("embedding.token", ids.extent, m.hidden);
   dtoken_ = parameters.gradient("embedding.token", ids.extent, m.hidden);
-  if (!parameters.holds("embedding.position")) return;
-  position_ = parameters.weight("embedding.position", m.sequence, m.hidden);
-  dposition_ = parameters.gradient("embedding.position", m.sequence, m.hidden);
+  if (parameters.holds("embedding.position")) {
+    position_ = parameters.weight("embedding.position", m.sequence, m.hidden);
+    dposition_ = parameters.gradient("embedding.position", m.sequence, m.hidden);
+  }
+  if (parameters.holds("embedding.segment")) {
+    segment_ = parameters.weight("embedding.segment", 2, m.hidden);
+    dsegment_ = parameters.gradient("embedding.segment", 2, m.hidden);
+  }
 }
 
 template <class P>
 void Embedding<P>::forward(const Exec& exec, View2<T> x, View2<T> all,
-                           View1<const std::int32_t> tokens, const MicroContext& c) const {
+                           View1<const std::int32_t> tokens, View1<const std::int32_t> segments,
+                           const MicroContext& c) const {
   const std::int64_t first_row = axis_.rows().offset;
   kernels::embedding_lookup<T>(exec, axis_.partial(all, x), tokens, token_, first_id_);
   axis_.reduce(exec, x, all, "embedding, forward");
   if (has_positions()) kernels::add_positions<T>(exec, x, position_, sequence_, first_row);
-  if (c.dropout > 0) kernels::dropout_forward<T>(exec, x, x, c.dropout_site(0, first_row));
+  if (has_segments()) kernels::add_segments<T>(exec, x, segment_, segments, first_row);
+  if (drops_ && c.dropout > 0)
+    kernels::dropout_forward<T>(exec, x, x, c.dropout_site(0, first_row));
 }
 
 template <class P>
 void Embedding<P>::backward_weight(const Exec& exec, View2<T> dx, View2<T> all,
-                                   View1<const std::int32_t> tokens, const MicroContext& c) const {
+                                   View1<const std::int32_t> tokens,
+                                   View1<const std::int32_t> segments,
+                                   const MicroContext& c) const {
   const std::int64_t first_row = axis_.rows().offset;
-  if (c.dropout > 0) kernels::dropout_backward<T>(exec, dx, dx, c.dropout_site(0, first_row));
+  if (drops_ && c.dropout > 0)
+    kernels::dropout_backward<T>(exec, dx, dx, c.dropout_site(0, first_row));
   if (has_positions()) kernels::positions_backward<T>(exec, dposition_, dx, sequence_, first_row);
+  if (has_segments()) kernels::segments_backward<T>(exec, dsegment_, dx, segments, first_row);
   kernels::embedding_lookup_backward<T>(
       exec, dtoken_, axis_.gather(exec, all, dx, "embedding, backward"), tokens, first_id_);
 }

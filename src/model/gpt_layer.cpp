@@ -57,7 +57,7 @@ void GptLayer<P>::widen(const Exec& exec, const Saved& s, const Scratch& scratch
   norm2_.forward(exec, s.y2, s.norm2, s.x1);
   const View2<T> y = axis_.gather(exec, scratch.all, s.y2, "feed-forward's input, forward");
   up_.forward(exec, s.h, y);
-  kernels::gelu_forward<T>(exec, s.g, s.h);
+  kernels::gelu_forward<T>(exec, s.g, s.h, this->model_.gelu);
 }
 
 template <class P>
@@ -75,7 +75,7 @@ void GptLayer<P>::backward_input(const Exec& exec, View2<T> dx, const Work& w,
   kernels::dropout_backward<T>(exec, this->own_rows(w.dz2), dx, this->feed_forward_site(c));
   axis_.gather(exec, w.dz2, this->own_rows(w.dz2), "feed-forward's output, backward");
   down_.backward_input(exec, w.dh, w.dz2);
-  kernels::gelu_backward<T>(exec, w.dh, w.dh, s.h);
+  kernels::gelu_backward<T>(exec, w.dh, w.dh, s.h, this->model_.gelu);
   up_.backward_input(exec, axis_.partial(scratch.all, w.dy2), w.dh);
   axis_.reduce(exec, w.dy2, scratch.all, "feed-forward's input, backward");
   norm2_.backward_input(exec, dx, w.dy2, s.norm2, s.x1, true);
@@ -93,10 +93,10 @@ void GptLayer<P>::backward_input(const Exec& exec, View2<T> dx, const Work& w,
 
 template <class P>
 void GptLayer<P>::backward_weight(const Exec& exec, const Work& w, const Scratch& scratch,
-                                  const Saved& s) const {
+                                  const Saved& s, const MicroContext&) const {
   // Only this rank's rows of the products' inputs were kept: they are gathered again.
   const bool again = this->recompute_ == Recompute::selective;
-  if (again) kernels::gelu_forward<T>(exec, s.g, s.h);
+  if (again) kernels::gelu_forward<T>(exec, s.g, s.h, this->model_.gelu);
   down_.backward_weight(exec, w.dz2, s.g);
   down_.backward_bias(exec, this->own_rows(w.dz2));
   if (again) norm2_.forward(exec, s.y2, s.norm2, s.x1);
@@ -125,7 +125,7 @@ void GptLayer<P>::decode(const Exec& exec, View2<T> x, View3<T> key_cache, View3
   kernels::accumulate<T>(exec, flat(x), flat<const T>(s.x1));
   norm2_.forward(exec, s.y2, s.norm2, x);
   up_.forward(exec, s.h, s.y2);
-  kernels::gelu_forward<T>(exec, s.g, s.h);
+  kernels::gelu_forward<T>(exec, s.g, s.h, this->model_.gelu);
   down_.forward(exec, s.x1, s.g, 0);
   kernels::accumulate<T>(exec, flat(x), flat<const T>(s.x1));
 }

@@ -1,3 +1,4 @@
+#include <trireme/model/bert_layer.hpp>
 #include <trireme/model/gpt_layer.hpp>
 #include <trireme/model/layer.hpp>
 #include <trireme/model/llama_layer.hpp>
@@ -108,7 +109,7 @@ kernels::AttentionShape Layer<P>::attention_shape(std::int64_t tokens) const {
   shape.group = model_.heads_per_group();
   shape.heads_before = heads_.offset % shape.group;
   shape.head_size = model_.head_size();
-  shape.causal = true;
+  shape.causal = model_.causal();
   shape.scale = 1 / std::sqrt(static_cast<double>(shape.head_size));
   return shape;
 }
@@ -139,6 +140,8 @@ std::unique_ptr<Layer<P>> make_layer(const Parameters<P>& parameters, const deck
       return std::make_unique<GptLayer<P>>(parameters, m, axis, layer, recompute);
     case Family::llama:
       return std::make_unique<LlamaLayer<P>>(parameters, m, axis, layer, recompute);
+    case Family::bert:
+      return std::make_unique<BertLayer<P>>(parameters, m, axis, layer, recompute);
   }
   return {};
 }

@@ -103,7 +103,7 @@ void LlamaLayer<P>::backward_input(const Exec& exec, View2<T> dx, const Work& w,
 
 template <class P>
 void LlamaLayer<P>::backward_weight(const Exec& exec, const Work& w, const Scratch& scratch,
-                                    const Saved& s) const {
+                                    const Saved& s, const MicroContext&) const {
   // Only this rank's rows of the products' inputs were kept: they are gathered again.
   const bool again = this->recompute_ == Recompute::selective;
   if (again) kernels::swiglu_forward<T>(exec, s.g, s.h);

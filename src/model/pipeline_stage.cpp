@@ -16,7 +16,7 @@ template <class P>
 PipelineStage<P>::PipelineStage(const architecture::Architecture& architecture,
                                 const Parameters<P>& parameters, const TensorAxis& axis,
                                 Stage number, Recompute recompute)
-    : sequence_(architecture.model.sequence), layer_count_(architecture.model.layers) {
+    : layer_count_(architecture.model.layers) {
   const architecture::Shard& shard = parameters.shard();
   const deck::ModelConfig& model = architecture.model;
   if (number == 0) embedding_.emplace(parameters, model, axis);
@@ -32,7 +32,10 @@ auto PipelineStage<P>::cut_slot(Arena& arena, const architecture::LocalSizes& n,
                                 const typename Layer<P>::Saved& shared) const -> Slot {
   Slot slot;
   if (embedding_) slot.tokens = arena.take<std::int32_t>(n.tokens);
-  if (head_) slot.targets = arena.take<std::int32_t>(n.tokens);
+  if (embedding_ && n.masked) slot.segments = arena.take<std::int32_t>(n.tokens);
+  if (head_) slot.targets = arena.take<std::int32_t>(n.targets);
+  if (head_ && n.masked) slot.rows = arena.take<std::int32_t>(n.head_rows());
+  if (head_ && n.pairs > 0) slot.pairs = arena.take<std::int32_t>(n.pairs);
   if (layers_.empty() && !head_) slot.x = arena.take<T>(n.rows, n.hidden);
   // Evaluation needs one layer at a time: all layers share the first one's memory.
   for (std::size_t l = 0; l < layers_.size(); ++l)
@@ -64,7 +67,8 @@ template <class P>
 void PipelineStage<P>::forward_layers(const Exec& exec, View2<T> output, const Slot& slot,
                                       const Scratch& scratch, const MicroContext& context,
                                       const Between& between) const {
-  if (embedding_) embedding_->forward(exec, input(slot), scratch.layer.all, slot.tokens, context);
+  if (embedding_)
+    embedding_->forward(exec, input(slot), scratch.layer.all, slot.tokens, slot.segments, context);
   for (std::size_t l = 0; l < layers_.size(); ++l) {
     layers_[l]->forward(exec, layer_output(slot, l, output), slot.layers[l], scratch.layer,
                         context);
@@ -79,7 +83,7 @@ void PipelineStage<P>::forward(const Exec& exec, View2<T> output, const Slot& sl
                                const Between& between) const {
   forward_layers(exec, output, slot, scratch, context, between);
   if (head_)
-    head_->forward(exec, scratch.loss, slot.head, scratch.layer.all, scratch.head, slot.targets,
+    head_->forward(exec, scratch.loss, slot.head, scratch.layer.all, scratch.head, targets(slot),
                    context);
 }
 
@@ -91,8 +95,8 @@ void PipelineStage<P>::evaluate(const Exec& exec, View2<T> output, const Slot& s
   plain.dropout = 0;
   forward_layers(exec, output, slot, scratch, plain, between);
   if (head_)
-    head_->evaluate(exec, scratch.loss, slot.head, scratch.layer.all, scratch.head, slot.targets,
-                    samples * sequence_);
+    head_->evaluate(exec, scratch.loss, slot.head, scratch.layer.all, scratch.head, targets(slot),
+                    samples);
 }
 
 template <class P>
@@ -107,11 +111,11 @@ void PipelineStage<P>::backward(const Exec& exec, View2<T> dx, const Slot& slot,
   for (std::size_t l = layers_.size(); l-- > 0;) {
     layers_[l]->forward_again(exec, slot.layers[l], scratch.layer, context);
     layers_[l]->backward_input(exec, dx, scratch.work, scratch.layer, slot.layers[l], context);
-    layers_[l]->backward_weight(exec, scratch.work, scratch.layer, slot.layers[l]);
+    layers_[l]->backward_weight(exec, scratch.work, scratch.layer, slot.layers[l], context);
     done(layers_[l]->layer());
   }
   if (embedding_) {
-    embedding_->backward_weight(exec, dx, scratch.layer.all, slot.tokens, context);
+    embedding_->backward_weight(exec, dx, scratch.layer.all, slot.tokens, slot.segments, context);
     done(-1);
   }
 }
@@ -137,11 +141,12 @@ void PipelineStage<P>::backward_weight(const Exec& exec, const Slot& slot, const
   }
   for (std::size_t l = layers_.size(); l-- > 0;) {
     layers_[l]->forward_again(exec, slot.layers[l], scratch.layer, context);
-    layers_[l]->backward_weight(exec, slot.work[l], scratch.layer, slot.layers[l]);
+    layers_[l]->backward_weight(exec, slot.work[l], scratch.layer, slot.layers[l], context);
     done(layers_[l]->layer());
   }
   if (embedding_) {
-    embedding_->backward_weight(exec, slot.dx, scratch.layer.all, slot.tokens, context);
+    embedding_->backward_weight(exec, slot.dx, scratch.layer.all, slot.tokens, slot.segments,
+                                context);
     done(-1);
   }
 }

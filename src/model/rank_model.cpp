@@ -50,7 +50,7 @@ void RankModel<P>::cut_saved(Arena& arena) {
 template <class P>
 void RankModel<P>::cut_scratch(Arena& arena) {
   scratch_ = {};
-  scratch_.loss = arena.take<double>(1);
+  scratch_.loss = arena.take<double>(2);
   if (shard_.has_head()) scratch_.head = Head<P>::cut_scratch(arena, sizes_, tensor_size_);
   scratch_.layer = Layer<P>::cut_scratch(arena, sizes_, shape_.training);
   scratch_.shared = Layer<P>::cut_shared(arena, sizes_, shape_.recompute);

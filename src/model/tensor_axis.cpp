@@ -39,6 +39,11 @@ void TensorAxis::reduce(const Exec& exec, View2<T> rows, View2<T> all, const cha
 }
 
 template <class T>
+void TensorAxis::sum(const Exec& exec, View2<T> x, const char* what) const {
+  if (size_ > 1) communicator_->all_reduce<T>(exec, flat(x), grid::Reduction::sum, what);
+}
+
+template <class T>
 void TensorAxis::gather_slices(const Exec& exec, View2<T> rows, View2<T> slice,
                                const char* what) const {
   if (size_ == 1 || cuts_tokens_)
@@ -60,6 +65,7 @@ void TensorAxis::all_gather(const Exec& exec, View2<T> parts, const char* what) 
 #define TRIREME_INSTANTIATE(T)                                                                    \
   template View2<T> TensorAxis::gather<T>(const Exec&, View2<T>, View2<T>, const char*) const;    \
   template void TensorAxis::reduce<T>(const Exec&, View2<T>, View2<T>, const char*) const;        \
+  template void TensorAxis::sum<T>(const Exec&, View2<T>, const char*) const;                     \
   template void TensorAxis::gather_slices<T>(const Exec&, View2<T>, View2<T>, const char*) const; \
   template void TensorAxis::all_gather<T>(const Exec&, View2<T>, const char*) const;
 TRIREME_INSTANTIATE(float)

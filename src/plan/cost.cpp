@@ -8,10 +8,10 @@ using schedule::Op;
 std::vector<StageFlops> stage_flops(const architecture::Architecture& architecture,
                                     const std::vector<layout::Slice>& stage_layers) {
   const deck::ModelConfig& m = architecture.model;
-  const double head = static_cast<double>(m.vocabulary) * static_cast<double>(m.hidden);
-  const double products = (static_cast<double>(architecture.matmul_parameters()) - head) /
-                          static_cast<double>(m.layers);
-  const double attention = static_cast<double>(m.hidden) * static_cast<double>(m.sequence);
+  const auto layer_count = static_cast<double>(m.layers);
+  const double head = architecture.head_products();
+  const double products = static_cast<double>(architecture.layer_parameters()) / layer_count;
+  const double attention = architecture.attention_products() / layer_count;
   const double down = static_cast<double>(m.feed_forward) * static_cast<double>(m.hidden);
   std::vector<StageFlops> flops;
   for (const layout::Slice& layers : stage_layers) {

@@ -73,10 +73,12 @@ class Activations {
   /// Everything that one slot keeps of a stage.
   Bytes slot(std::int64_t layers, bool embedding, bool head, bool splits_backward) const {
     Bytes bytes = layers * saved_layer();
-    if (embedding) bytes += up(s_.tokens * 4);              // tokens
-    if (head) bytes += up(s_.tokens * 4);                   // targets
-    if (head) bytes += 2 * residual() + norm_statistics();  // x, dy
-    if (layers == 0 && !head) bytes += residual();          // x
+    if (embedding) bytes += up(s_.tokens * 4);                                  // tokens
+    if (embedding && s_.masked) bytes += up(s_.tokens * 4);                     // segments
+    if (head) bytes += up(s_.targets * 4);                                      // targets
+    if (head && s_.masked) bytes += up(s_.head_rows() * 4) + up(s_.pairs * 4);  // rows, pairs
+    if (head) bytes += 2 * residual() + norm_statistics();                      // x, dy
+    if (layers == 0 && !head) bytes += residual();                              // x
     if (splits_backward) bytes += layers * work_layer();
     if (splits_backward && embedding) bytes += residual();  // dx
     return bytes;
@@ -86,12 +88,23 @@ class Activations {
   /// rank and of all.
   Bytes head_scratch(int tensor_size) const {
     const std::int64_t logits = s_.logit_block * s_.vocabulary;
-    return up(logits * s_.accumulate) + (s_.narrow() ? up(logits * s_.element) : 0) +
-           up(s_.logit_block * 8) + up(3 * s_.logit_block * 8 * tensor_size) +
-           up(3 * s_.logit_block * 8);
+    return up(logits * s_.accumulate) + narrow_too(logits) + up(s_.logit_block * 8) +
+           up(3 * s_.logit_block * 8 * tensor_size) + up(3 * s_.logit_block * 8) +
+           (s_.masked ? masked_head() : 0);
   }
 
  private:
+  /// Logits are wide, and their gradients are not.
+  Bytes narrow_too(std::int64_t logits) const { return s_.narrow() ? up(logits * s_.element) : 0; }
+  /// Rows of the head, dense, activated and normed with two statistics; pooled and its gradient,
+  /// scores, and for each pair its loss and twice three numbers of its softmax.
+  Bytes masked_head() const {
+    const auto rows = [&](std::int64_t n) { return up(n * s_.hidden * s_.element); };
+    return rows(s_.head_rows()) + 3 * rows(s_.targets) + 2 * up(s_.targets * s_.accumulate) +
+           2 * rows(s_.pairs) + up(2 * s_.pairs * s_.accumulate) + narrow_too(2 * s_.pairs) +
+           up(s_.pairs * 8) + 2 * up(3 * s_.pairs * 8);
+  }
+
   const LocalSizes& s_;
   Recompute recompute_;
 };

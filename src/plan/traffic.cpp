@@ -66,10 +66,17 @@ class Counter {
   /// Maximum, sum and the target's logit of each row of the softmax, in double precision.
   void head() {
     if (!shard_.has_head()) return;
-    const std::int64_t blocks = parts(sizes_.tokens, sizes_.logit_block);
-    const Bytes statistics = sizes_.tokens * 3 * 8 * shard_.tensor_size;
+    const std::int64_t blocks = parts(sizes_.targets, sizes_.logit_block);
+    const Bytes statistics = sizes_.targets * 3 * 8 * shard_.tensor_size;
     add("tensor", "cross entropy: all-gather", shard_.tensor_size, micro_batches_ * blocks,
         micro_batches_ * statistics);
+    if (sizes_.masked) {
+      const Bytes row = sizes_.hidden * sizes_.element;
+      if (sizes_.cuts_tokens)
+        tensor("head's rows forward: all-reduce", micro_batches_, sizes_.head_rows() * row);
+      tensor("logits backward: all-reduce", micro_batches_, sizes_.targets * row);
+      return;
+    }
     if (!sizes_.cuts_tokens) {
       tensor("logits backward: all-reduce", micro_batches_, tokens_bytes_);
       return;

@@ -14,9 +14,14 @@ StepActions<P>::StepActions(const deck::Config& config, RankParts<P>& parts, con
       batch_{config.batch.global, config.batch.micro, parts.data.size()},
       exec_(exec),
       between_([this] { parts_.data.progress(); }) {
-  const auto tokens = static_cast<std::size_t>(parts.axis.tokens());
+  const architecture::LocalSizes& n = parts.model->sizes();
+  const auto numbers = [](std::int64_t count) {
+    return std::vector<std::int32_t>(static_cast<std::size_t>(count));
+  };
   for (int slot = 0; slot < parts.slots; ++slot)
-    host_slots_.push_back({std::vector<std::int32_t>(tokens), std::vector<std::int32_t>(tokens)});
+    host_slots_.push_back({numbers(n.tokens), numbers(n.targets), numbers(n.masked ? n.tokens : 0),
+                           numbers(n.masked ? n.head_rows() : 0), numbers(n.pairs)});
+  if (n.masked) pairs_.emplace(config);
 }
 
 template <class P>
@@ -46,7 +51,7 @@ model::MicroContext StepActions<P>::context(Micro micro) const {
   c.first_sample = data::first_sample(batch_, micro, parts_.data.rank());
   c.sequence = config_.model.sequence;
   c.dropout = config_.model.dropout;
-  c.token_weight = 1.0 / static_cast<double>(batch_.global * config_.model.sequence);
+  c.token_weight = 1.0 / static_cast<double>(batch_.global * config_.model.targets());
   c.loss_scale = parts_.optimizer->loss_scale();
   return c;
 }
@@ -55,10 +60,18 @@ template <class P>
 void StepActions<P>::upload(const Step& step) {
   const Stage stage = step.instr.stage;
   const HostSlot& host = host_slots_[static_cast<std::size_t>(step.slot)];
-  if (is_first(stage))
-    copy_to_device<std::int32_t>(exec_, parts_.model->tokens(stage, step.slot), host.tokens);
-  if (is_last(stage))
-    copy_to_device<std::int32_t>(exec_, parts_.model->targets(stage, step.slot), host.targets);
+  const auto copy = [&](View1<std::int32_t> to, const std::vector<std::int32_t>& from) {
+    if (!from.empty()) copy_to_device<std::int32_t>(exec_, to, from);
+  };
+  if (is_first(stage)) {
+    copy(parts_.model->tokens(stage, step.slot), host.tokens);
+    copy(parts_.model->segments(stage, step.slot), host.segments);
+  }
+  if (is_last(stage)) {
+    copy(parts_.model->targets(stage, step.slot), host.targets);
+    copy(parts_.model->rows(stage, step.slot), host.rows);
+    copy(parts_.model->pairs(stage, step.slot), host.pairs);
+  }
 }
 
 template <class P>
@@ -85,11 +98,30 @@ void StepActions<P>::forward(const Step& step) {
     const std::int64_t first =
         samples_before_ + data::first_sample(batch_, step.instr.micro, parts_.data.rank());
     if constexpr (!exec_on_host) fence(exec_, "train/forward reuses its token buffers");
-    samples_->read(first, config_.batch.micro, host.tokens, host.targets);
+    if (pairs_)
+      pairs_->read(*samples_, first, config_.batch.micro, host.batch());
+    else
+      samples_->read(first, config_.batch.micro, host.tokens, host.targets);
     upload(step);
   }
   take_input(step);
   parts_.model->forward(exec_, stage, step.slot, context(step.instr.micro), between_);
+}
+
+template <class P>
+void StepActions<P>::read_windows(HostSlot& host, std::int64_t first, std::int64_t count,
+                                  bool counts) {
+  if (counts) counted_.samples += count;
+  if (counts) counted_.tokens += count * config_.model.targets();
+  if (pairs_) {
+    pairs_->read(*windows_, first, count, host.batch());
+    return;
+  }
+  const std::size_t tokens = static_cast<std::size_t>(count * config_.model.sequence);
+  windows_->read(first, count, std::span(host.tokens).first(tokens),
+                 std::span(host.targets).first(tokens));
+  for (std::size_t t = 0; counts && t < tokens; ++t)
+    counted_.bytes += (*bytes_of_token_)[static_cast<std::size_t>(host.targets[t])];
 }
 
 template <class P>
@@ -101,16 +133,9 @@ void StepActions<P>::evaluate(const Step& step) {
   const std::int64_t n = std::min(micro, all_windows_ - group * micro);
   if (is_first(stage) || is_last(stage)) {
     HostSlot& host = host_slots_[static_cast<std::size_t>(step.slot)];
-    const std::size_t tokens = static_cast<std::size_t>(n * config_.model.sequence);
     fence(exec_, "train/evaluate reuses its token buffers");
-    windows_->read(group * micro, n, std::span(host.tokens).first(tokens),
-                   std::span(host.targets).first(tokens));
+    read_windows(host, group * micro, n, is_last(stage));
     upload(step);
-    if (is_last(stage)) {
-      counted_.tokens += static_cast<std::int64_t>(tokens);
-      for (std::size_t t = 0; t < tokens; ++t)
-        counted_.bytes += (*bytes_of_token_)[static_cast<std::size_t>(host.targets[t])];
-    }
   }
   take_input(step);
   model::MicroContext plain;

@@ -107,6 +107,7 @@ void Trainer::log_step(std::int64_t step) {
   Metrics m;
   m.step = step;
   m.loss = found.loss;
+  m.pair_loss = found.pair_loss;
   m.learning_rate = optim::learning_rate(c.optimizer, step);
   m.gradient_norm = found.gradient_norm;
   m.global_batch = batches_.global(step);
@@ -130,13 +131,16 @@ void Trainer::log_step(std::int64_t step) {
       check(std::isfinite(evaluation->nats), "step ", step, ": the validation loss ",
             evaluation->nats, " is not finite; lower [optimizer] learning_rate");
       m.validation_loss = evaluation->loss();
+      if (evaluation->pairs > 0) m.validation_pair_loss = evaluation->pair_loss();
       if (evaluation->bytes > 0) m.bits_per_byte = evaluation->bits_per_byte();
     }
   }
   if (metrics_) metrics_->write(m);
   log::progress(progress_line(m));
   if (m.validation_loss)
-    say("step ", step, ": validation loss ", fixed(*m.validation_loss, 4), " nats per token",
+    say("step ", step, ": validation loss ", fixed(*m.validation_loss, 4), " nats per ",
+        c.model.causal() ? "token" : "masked token",
+        m.validation_pair_loss ? text(", ", fixed(*m.validation_pair_loss, 4), " per pair") : "",
         m.bits_per_byte ? text(", ", fixed(*m.bits_per_byte, 4), " bits per byte") : "");
   logged_step_ = step;
   logged_at_ = Clock::now();

@@ -157,8 +157,14 @@ StepResult TypedWorker<P>::result() {
     skips.array = parts_.optimizer->array_of_sum(sum_of_array);
   skips.loss_scale = status[kernels::status_loss_scale];
   skips.scale_steps = whole(kernels::status_scale_steps);
-  return {sum / static_cast<double>(actions_.batch().global * config_.model.sequence),
-          status[kernels::status_norm], skips};
+  const std::int64_t samples = actions_.batch().global;
+  StepResult found{sum / static_cast<double>(samples * config_.model.targets()), std::nullopt,
+                   status[kernels::status_norm], skips};
+  if (config_.model.has_sentence_head()) {
+    found.pair_loss = pair_nats() / static_cast<double>(samples);
+    found.loss += *found.pair_loss;
+  }
+  return found;
 }
 
 template <class P>
@@ -181,7 +187,19 @@ Evaluation TypedWorker<P>::evaluate(const data::Windows& file, std::int64_t wind
   copy_to_host<double>(exec_, nats, parts_.model->loss(), "train/evaluate reads the loss");
   const double sum = from_last_stage(nats[0], "evaluation loss");
   const std::int64_t tokens = from_last_stage(actions_.counted().tokens, "evaluation counts");
-  return {sum, tokens, from_last_stage(actions_.counted().bytes, "evaluation counts")};
+  Evaluation found{sum, tokens, from_last_stage(actions_.counted().bytes, "evaluation counts")};
+  if (config_.model.has_sentence_head()) {
+    found.pair_nats = pair_nats();
+    found.pairs = from_last_stage(actions_.counted().samples, "evaluation counts");
+  }
+  return found;
+}
+
+template <class P>
+double TypedWorker<P>::pair_nats() {
+  std::array<double, 1> nats{};
+  copy_to_host<double>(exec_, nats, parts_.model->pair_loss(), "train/pair_nats reads the loss");
+  return from_last_stage(nats[0], "loss of pairs");
 }
 
 template <class P>

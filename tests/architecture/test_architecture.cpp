@@ -33,7 +33,7 @@ TEST(Architecture, FlopsFollowTheStatedConvention) {
   const auto a = describe(gpt(2, 8, 2, 16, 100));
   const double n = 2 * 12 * 64 + 100 * 8;
   EXPECT_DOUBLE_EQ(a.model_flops_per_token(), 6 * n + 6.0 * 2 * 8 * 16);
-  EXPECT_EQ(a.matmul_parameters(), static_cast<std::int64_t>(n));
+  EXPECT_EQ(static_cast<double>(a.layer_parameters()) + a.head_products(), n);
 }
 
 TEST(Architecture, OnlyMatricesDecayAndNamesAreUnique) {

@@ -2,6 +2,7 @@
 
 #include "commands/engine_commands.hpp"
 
+#include <sstream>
 #include <string>
 
 namespace trireme::commands {
@@ -36,6 +37,41 @@ TEST_F(EngineCommands, EvaluationAndSamplesDoNotDependOnTheNumberOfRanks) {
   }
   EXPECT_FALSE(loss.empty());
   EXPECT_EQ(count(texts, "---- sample"), 4);
+}
+
+TEST_F(EngineCommands, ABertTrainsGoesOnBitForBitAndIsEvaluatedButDoesNotGenerate) {
+  const std::string bert = " model.family=bert model.dropout=0.1 optimizer.decay_steps=12";
+  const auto train = [&](const std::string& overrides) {
+    return run(mpiexec(2) + "trireme train deck.toml parallel.pipeline=2" + bert + overrides);
+  };
+  ASSERT_EQ(train(" run.directory=whole"), 0) << err();
+  EXPECT_NE(file("whole/deck.toml").find("vocabulary = 260"), std::string::npos)
+      << "three more than bytes have";
+  EXPECT_EQ(count(file("whole/metrics.jsonl"), "\"pair_loss\""), 3);
+  EXPECT_EQ(count(file("whole/metrics.jsonl"), "\"validation_pair_loss\""), 1);
+  EXPECT_EQ(count(file("whole/metrics.jsonl"), "\"bits_per_byte\""), 0);
+  ASSERT_EQ(train(" run.steps=5"), 0) << err();
+  ASSERT_EQ(train(" checkpoint.restart=latest"), 0) << err();
+  ASSERT_EQ(run("trireme inspect --diff whole/checkpoints/step_00000012 "
+                "run/checkpoints/step_00000012"),
+            0);
+  std::istringstream words(out().substr(out().rfind("equal")));
+  std::string word, of;
+  int equal = 0, all = -1;
+  words >> word >> equal >> of >> all;
+  EXPECT_EQ(equal, all) << out();
+
+  std::string losses;
+  for (const int ranks : {1, 2, 3}) {
+    ASSERT_EQ(run(mpiexec(ranks) + "trireme eval deck.toml" + bert), 0) << err();
+    const std::string found = line_of("loss ") + line_of("loss of pairs");
+    if (losses.empty()) losses = found;
+    EXPECT_EQ(found, losses) << ranks;
+    EXPECT_NE(found.find("nats per masked token"), std::string::npos) << found;
+  }
+  EXPECT_EQ(run(mpiexec(2) + "trireme generate deck.toml" + bert), 2);
+  EXPECT_EQ(count(err(), "trireme: error:"), 1) << err();
+  expect_error(folder_, "an encoder does not go on with a text");
 }
 
 TEST_F(EngineCommands, MistakesEndAllRanksWithTwoAndAreReportedOnce) {

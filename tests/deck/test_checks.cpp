@@ -76,6 +76,31 @@ TEST(Checks, NesterovNeedsAMomentumToLookAheadBy) {
                   "[optimizer] momentum = 0.0 (command line)");
 }
 
+TEST(Checks, BertHasItsOwnDefaults) {
+  const auto bert = parse_deck(example, "a.toml", {"model.family=bert"}).config.model;
+  EXPECT_EQ(bert.gelu, Gelu::exact);
+  EXPECT_EQ(bert.norm_epsilon, 1e-12);
+  EXPECT_EQ(bert.sentence_loss, SentenceLoss::next);
+  const auto gpt = parse_deck(example, "a.toml", {"model.gelu=exact"}).config.model;
+  EXPECT_EQ(gpt.gelu, Gelu::exact);
+  EXPECT_EQ(gpt.norm_epsilon, 1e-5);
+  EXPECT_EQ(parse_deck(example, "a.toml").config.model.gelu, Gelu::tanh);
+}
+
+TEST(Checks, PairsOfSegmentsNeedRoomAndThreeIds) {
+  const std::string bert = "model.family=bert";
+  expect_contains(mistakes_of(example, {bert, "model.sequence=4"}),
+                  "[model] sequence = 4 (command line) has no room for two segments");
+  expect_contains(mistakes_of(example, {bert, "model.vocabulary=100", "data.mask_token=100"}),
+                  "[data] mask_token = 100 (command line) is no id of [model] vocabulary = 100");
+  expect_contains(
+      mistakes_of(example, {bert, "model.vocabulary=100", "data.class_token=98"}),
+      "class_token = 98, separator_token = 98 and mask_token = 99 are not three different ids");
+  parse_deck(example, "a.toml",
+             {bert, "model.vocabulary=100", "data.class_token=1", "data.separator_token=2",
+              "data.mask_token=3"});
+}
+
 TEST(Checks, ATensorAxisNeedsAPartOfEverythingItCuts) {
   const std::string message = mistakes_of(example, {"model.heads=4", "parallel.tensor=5"});
   expect_contains(message,

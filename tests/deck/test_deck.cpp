@@ -5,6 +5,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <random>
 #include <set>
@@ -130,6 +131,12 @@ TEST(Deck, ResolvedDeckReadsBackToTheSameConfig) {
       *size = *size % 500 + 1;  // so that their product can be counted
     m.hidden = 2 * m.heads * (m.hidden % 5 + 1);
     m.key_value_heads = m.heads;
+    m.sequence += 4;  // two segments and three special tokens of bert's, each with an id
+    m.vocabulary = std::min<std::int64_t>(m.vocabulary, 1 << 29) + 3;
+    DataConfig& d = deck.config.data;
+    d.class_token = d.mask_token = -1;
+    d.separator_token = m.vocabulary - 3 - trial % 2;
+    if (trial % 2 == 0) d.separator_token = -1;
     BatchConfig& b = deck.config.batch;
     b.ramp_start = b.micro;
     b.ramp_increment = b.micro * (b.ramp_increment % 9 + 1);

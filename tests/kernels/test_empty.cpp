@@ -11,6 +11,7 @@
 #include <trireme/kernels/random.hpp>
 #include <trireme/kernels/rms_norm.hpp>
 #include <trireme/kernels/rotary.hpp>
+#include <trireme/kernels/rows.hpp>
 #include <trireme/kernels/update.hpp>
 #include <trireme/tensor/fence.hpp>
 
@@ -77,6 +78,8 @@ TYPED_TEST(Empty, ElementwiseKernels) {
     const auto x = nothing<T>(rows, columns);
     gelu_forward<T>(exec, x, x);
     gelu_backward<T>(exec, x, x, x);
+    tanh_forward<T>(exec, x, x);
+    tanh_backward<T>(exec, x, x, x);
     swiglu_forward<T>(exec, x, nothing<T>(rows, 2 * columns));
     swiglu_backward<T>(exec, nothing<T>(rows, 2 * columns), x, nothing<T>(rows, 2 * columns));
     rotary_forward<T>(exec, x, Rotary{columns / 2, 2});
@@ -110,6 +113,10 @@ TYPED_TEST(Empty, EmbeddingsOfNoTokensAndOfNoTable) {
   add_positions<T>(exec, nothing<T>(0, 1), x.matrix(n, 1), n, 5);
   embedding_lookup_backward<T>(exec, dx.matrix(n, 1), nothing<T>(0, 1), nothing<std::int32_t>(), 0);
   positions_backward<T>(exec, dx.matrix(n, 1), nothing<T>(0, 1), n, 5);
+  add_segments<T>(exec, nothing<T>(0, 1), x.matrix(2, 1), tokens.flat(), 5);
+  segments_backward<T>(exec, dx.matrix(2, 1), nothing<T>(0, 1), tokens.flat(), 5);
+  pick_rows<T>(exec, nothing<T>(0, 1), x.matrix(n, 1), nothing<std::int32_t>(), 0);
+  place_rows<T>(exec, x.matrix(n, 1), nothing<T>(0, 1), nothing<std::int32_t>(), 0);
   expect_kept(x);
   expect_kept(dx);
   // No table: every row is elsewhere.

@@ -7,6 +7,7 @@
 #include <trireme/kernels/random.hpp>
 #include <trireme/kernels/rms_norm.hpp>
 #include <trireme/kernels/rotary.hpp>
+#include <trireme/kernels/rows.hpp>
 #include <trireme/kernels/update.hpp>
 
 #include <support/device_array.hpp>
@@ -78,6 +79,10 @@ std::map<std::string, Call> kernels_of_layers(const Arrays<T>& x) {
       {"swiglu_backward", [=](const Exec& e) { swiglu_backward<T>(e, a, half, c); }},
       {"gelu_forward", [=](const Exec& e) { gelu_forward<T>(e, a, b); }},
       {"gelu_backward", [=](const Exec& e) { gelu_backward<T>(e, a, b, c); }},
+      {"gelu_forward, exact", [=](const Exec& e) { gelu_forward<T>(e, a, b, Gelu::exact); }},
+      {"gelu_backward, exact", [=](const Exec& e) { gelu_backward<T>(e, a, b, c, Gelu::exact); }},
+      {"tanh_forward", [=](const Exec& e) { tanh_forward<T>(e, a, b); }},
+      {"tanh_backward", [=](const Exec& e) { tanh_backward<T>(e, a, b, c); }},
       {"residual_dropout_forward",
        [=](const Exec& e) { residual_dropout_forward<T>(e, a, b, c, dropout); }},
       {"dropout_forward", [=](const Exec& e) { dropout_forward<T>(e, a, b, dropout); }},
@@ -101,6 +106,12 @@ std::map<std::string, Call> kernels_of_vocabulary(const Arrays<T>& x) {
        [=](const Exec& e) { embedding_lookup_backward<T>(e, dtable, b, tokens, 0); }},
       {"positions_backward",
        [=](const Exec& e) { positions_backward<T>(e, dpositions, b, rows, 0); }},
+      {"add_segments",
+       [=](const Exec& e) { add_segments<T>(e, a, x.b.matrix(2, columns), tokens, 0); }},
+      {"segments_backward",
+       [=](const Exec& e) { segments_backward<T>(e, x.dtable.matrix(2, columns), b, tokens, 0); }},
+      {"pick_rows", [=](const Exec& e) { pick_rows<T>(e, a, b, tokens, 0); }},
+      {"place_rows", [=](const Exec& e) { place_rows<T>(e, a, b, tokens, 0); }},
       {"cross_entropy_statistics",
        [=](const Exec& e) { cross_entropy_statistics<T>(e, statistics, a, tokens, 0); }},
       {"cross_entropy_merge", [=](const Exec& e) { cross_entropy_merge(e, loss, merged, parts); }},

@@ -274,7 +274,8 @@ TYPED_TEST(NarrowKernels, LinearLayersAddGradientsInFloat) {
     };
     const DeviceArray<float> logits(T_ * O), dw(O * M, 0.25F), dbias(O, 0.25F);
     linear_forward<T>(e, m(y, T_, O), m(x, T_, M), m(w, O, M), bias.template get<T>().flat());
-    linear_forward_wide<T>(e, logits.matrix(T_, O), m(x, T_, M), m(w, O, M));
+    linear_forward_wide<T>(e, logits.matrix(T_, O), m(x, T_, M), m(w, O, M),
+                           bias.template get<T>().flat());
     linear_backward_input<T>(e, m(dx, T_, M), m(dy, T_, O), m(w, O, M));
     linear_backward_weight<T>(e, dw.matrix(O, M), dbias.flat(), m(dy, T_, O), m(x, T_, M));
     sums.insert(sums.end(), {logits, dw, dbias});

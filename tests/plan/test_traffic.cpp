@@ -71,6 +71,23 @@ TEST(Traffic, SequenceParallelismGathersAndScatters) {
   EXPECT_FALSE(rows.contains("tensor layers forward: all-reduce"));
 }
 
+/// Of 2 samples of 32 tokens 5 each are masked: 10 rows for the logits, 2 more for the pairs.
+TEST(Traffic, BertsHeadSendsOnlyTheRowsThatItLooksAt) {
+  for (const bool sequence_parallel : {false, true}) {
+    auto config = config_of({.tensor = 2, .sequence_parallel = sequence_parallel});
+    config.model.family = Family::bert;
+    const auto a = architecture::describe(config.model);
+    const auto rows = by_what(step_traffic(config, a, testing::shard_of(config, a, 0, 0), false));
+    expect_row(rows, "tensor cross entropy: all-gather", 4, 4 * (2 * 10 * 3 * 8));
+    expect_row(rows, "tensor logits backward: all-reduce", 4, 4 * 10 * 32 * 8);
+    if (sequence_parallel)
+      expect_row(rows, "tensor head's rows forward: all-reduce", 4, 4 * 12 * 32 * 8);
+    else
+      EXPECT_FALSE(rows.contains("tensor head's rows forward: all-reduce"));
+    EXPECT_FALSE(rows.contains("tensor logits forward: all-gather"));
+  }
+}
+
 TEST(Traffic, EachBoundaryIsOneSendForwardAndOneBackward) {
   std::int64_t forward = 0, backward = 0;
   for (int p = 0; p < 4; ++p) {

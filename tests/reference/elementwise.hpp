@@ -14,6 +14,10 @@ inline double gelu(double h) {
          (1 + std::tanh(std::sqrt(2 / 3.14159265358979323846) * (h + 0.044715 * h * h * h)));
 }
 
+inline double exact_gelu(double h) {
+  return 0.5 * h * (1 + std::erf(h / std::sqrt(2.0)));
+}
+
 inline double swiglu(double gate, double up) {
   return gate / (1 + std::exp(-gate)) * up;
 }

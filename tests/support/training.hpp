@@ -114,7 +114,7 @@ class Rig {
                                          static_cast<int>(config.parallel.pipeline),
                                          static_cast<int>(config.parallel.tensor), world.size())),
         programs_(plan::step_programs(config_)),
-        samples(tokens, config.model.sequence, 3),
+        samples(tokens, config.model.text_tokens(), 3),
         worker(train::make_worker(config_, architecture_, grid_, programs_, train::Mode::train)) {
     worker->initialise();
   }

@@ -19,7 +19,8 @@ struct Case {
   const char* recompute = "none";
   bool distributed = false;
   const char* optimizer = "adamw";
-  int key_value_heads = 0;  ///< of 6 heads; 0: gpt
+  Family family = Family::gpt;
+  int key_value_heads = 3;  ///< of llama; of 6 heads
   const char* compute = "fp64";
 };
 
@@ -32,25 +33,32 @@ class Plan : public ::testing::Test {
       for (int pipeline = 1; pipeline <= 4; ++pipeline) {
         if (ranks % (tensor * pipeline) != 0) continue;
         for (const Case& c :
-             {Case{"1f1b", 1, false, true}, Case{"interleaved", 2, true, true},
-              Case{"zb-h1", 1, true, false}, Case{"gpipe", 1, false, false},
-              Case{"1f1b", 1, true, true, "selective", true}, Case{"1f1b", 1, false, true, "full"},
+             {Case{"1f1b", 1, false, true},
+              Case{"interleaved", 2, true, true},
+              Case{"zb-h1", 1, true, false},
+              Case{"gpipe", 1, false, false},
+              Case{"1f1b", 1, true, true, "selective", true},
+              Case{"1f1b", 1, false, true, "full"},
               Case{"zb-h1", 1, true, true, "full", true},
               Case{"1f1b", 1, true, true, "none", true, "lamb"},
               Case{"gpipe", 1, false, false, "none", false, "lamb"},
               Case{"gpipe", 1, false, true, "none", true, "sgd"},
-              Case{"1f1b", 1, true, true, "selective", false, "adamw", 3},
-              Case{"zb-h1", 1, false, false, "none", true, "adamw", 3},
-              Case{"1f1b", 1, true, false, "none", true, "lamb", 2},
-              Case{"interleaved", 2, false, true, "full", true, "adamw", 1},
-              Case{"1f1b", 1, true, true, "none", true, "adamw", 0, "bf16"},
-              Case{"zb-h1", 1, false, true, "selective", false, "sgd", 2, "fp16"},
-              Case{"interleaved", 2, true, false, "full", true, "lamb", 0, "fp32"}}) {
+              Case{"1f1b", 1, true, true, "selective", false, "adamw", Family::llama},
+              Case{"zb-h1", 1, false, false, "none", true, "adamw", Family::llama},
+              Case{"1f1b", 1, true, false, "none", true, "lamb", Family::llama, 2},
+              Case{"interleaved", 2, false, true, "full", true, "adamw", Family::llama, 1},
+              Case{"interleaved", 2, true, true, "none", true, "adamw", Family::bert},
+              Case{"zb-h1", 1, true, false, "full", false, "adamw", Family::bert},
+              Case{"1f1b", 1, false, true, "selective", false, "adamw", Family::bert, 3, "bf16"},
+              Case{"1f1b", 1, true, true, "none", true, "adamw", Family::gpt, 3, "bf16"},
+              Case{"zb-h1", 1, false, true, "selective", false, "sgd", Family::llama, 2, "fp16"},
+              Case{"interleaved", 2, true, false, "full", true, "lamb", Family::gpt, 3, "fp32"}}) {
           const deck::Config config = small_config(
               12, 1, ranks,
-              {c.key_value_heads > 0 ? "model.family=llama" : "model.family=gpt",
-               text("model.key_value_heads=", c.key_value_heads > 0 ? c.key_value_heads : 6),
-               "model.layers=5", "model.heads=6", "model.sequence=61",
+              {text("model.family=", name_of(c.family)),
+               text("model.key_value_heads=", c.family == Family::llama ? c.key_value_heads : 6),
+               text("model.vocabulary=", c.family == Family::bert ? 261 : 257), "model.layers=5",
+               "model.heads=6", "model.sequence=61",
                text("model.tied_embeddings=", c.tied ? "true" : "false"),
                text("parallel.tensor=", tensor), text("parallel.pipeline=", pipeline),
                text("parallel.schedule=", c.schedule), text("parallel.recompute=", c.recompute),
@@ -60,8 +68,8 @@ class Plan : public ::testing::Test {
                text("parallel.sequence_parallel=", c.sequence_parallel ? "true" : "false"),
                "parallel.bucket_bytes=20000"});
           SCOPED_TRACE(text("tensor ", tensor, ", pipeline ", pipeline, ", ", c.schedule, ", ",
-                            c.recompute, ", ", c.optimizer, ", ", c.compute,
-                            c.key_value_heads > 0 ? ", llama" : ""));
+                            c.recompute, ", ", c.optimizer, ", ", c.compute, ", ",
+                            name_of(c.family)));
           Rig rig(config, tokens_);
           body(config, rig);
         }

@@ -37,11 +37,15 @@ struct Architecture {
   std::vector<ArraySpec> arrays;  ///< in registry order; array numbers are positions in this list
 
   std::int64_t parameters() const;
-  /// Parameters used in matrix products per token: look-ups and vectors not counted, logits
-  /// counted.
-  std::int64_t matmul_parameters() const;
-  /// 6 N + 6 L h s (causal attention, half of the full square; recomputation not counted): design
-  /// of MFU.
+  /// Elements of the layers' matrices, each of which a token is multiplied with.
+  std::int64_t layer_parameters() const;
+  /// Products of a token with the head's matrix elements: the logits; for bert, the mean over a
+  /// sample's tokens of the head on its masked ones, and of the sentence head on its first.
+  double head_products() const;
+  /// Products of a token with keys and with values, in all layers: L h s where it sees those before
+  /// it only (half of the full square), else 2 L h s.
+  double attention_products() const;
+  /// Model FLOPs of a training step (recomputation not counted): 6 times these three.
   double model_flops_per_token() const;
 };
 

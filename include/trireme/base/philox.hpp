@@ -13,6 +13,7 @@ enum class Purpose : std::uint32_t {
   attention_dropout = 3,
   shuffle = 4,
   sampling = 5,
+  masking = 6,  ///< of tokens, and what makes pairs of segments
 };
 
 /// Key of one infinite random array; `stream` tells arrays of one purpose apart (layer and site, or

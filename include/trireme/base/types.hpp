@@ -20,7 +20,12 @@ inline constexpr std::int64_t norm_block = 4096;
 /// How a number is stored. The order is part of the checkpoint format: append only.
 enum class DType : std::uint8_t { fp64, fp32, bf16, fp16, int64, int32, uint32, uint16, uint8 };
 
-enum class Family : std::uint8_t { gpt, llama };
+enum class Family : std::uint8_t { gpt, llama, bert };
+/// h Φ(h) with the normal distribution Φ, or its approximation by a hyperbolic tangent.
+enum class Gelu : std::uint8_t { tanh, exact };
+/// What bert learns about pairs of segments: whether the second one follows the first in its text,
+/// whether they stand in their order, or nothing.
+enum class SentenceLoss : std::uint8_t { next, order, none };
 enum class ScheduleKind : std::uint8_t {
   gpipe,
   one_forward_one_backward,
@@ -48,6 +53,8 @@ Bytes size_of(DType type);
 /// The word that decks, logs and files use: "fp32", "gpt", "1f1b", "adamw", "data".
 std::string_view name_of(DType);
 std::string_view name_of(Family);
+std::string_view name_of(Gelu);
+std::string_view name_of(SentenceLoss);
 std::string_view name_of(ScheduleKind);
 std::string_view name_of(Recompute);
 std::string_view name_of(OptimizerKind);

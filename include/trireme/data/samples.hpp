@@ -17,6 +17,7 @@ class Windows {
   /// UsageError if the file has no window.
   Windows(const TokenSource& file, std::int64_t sequence);
 
+  const std::string& path() const { return file_.path(); }
   std::int64_t count() const { return count_; }
   std::int64_t sequence() const { return sequence_; }
   /// inputs[i] and targets[i] are tokens i S … i S + S − 1 and the same one further.  Both [S].
@@ -51,6 +52,7 @@ class Samples {
   /// Windows of one of the files.
   std::int64_t per_epoch(std::size_t file = 0) const { return windows_[file].count(); }
   std::int64_t sequence() const { return windows_.front().sequence(); }
+  const Windows& windows(std::size_t file) const { return windows_[file]; }
   struct Place {
     std::size_t file = 0;
     std::int64_t window = 0;

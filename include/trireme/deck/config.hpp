@@ -2,6 +2,7 @@
 
 #include <trireme/base/types.hpp>
 
+#include <algorithm>
 #include <cstdint>
 #include <string>
 
@@ -35,11 +36,29 @@ struct ModelConfig {
   bool tied_embeddings = true;
   double norm_epsilon = 1e-5;
   double rope_theta = 10000;
+  Gelu gelu = Gelu::tanh;      ///< resolved: as the family's published models have it
+  double masked_share = 0.15;  ///< of bert's tokens
+  SentenceLoss sentence_loss = SentenceLoss::next;
 
   std::int64_t head_size() const { return hidden / heads; }
   /// Query heads that share a head of keys and values.
   std::int64_t heads_per_group() const {
     return key_value_heads == 0 ? 1 : heads / key_value_heads;
+  }
+  /// A token sees those before it only.
+  bool causal() const { return family != Family::bert; }
+  bool has_sentence_head() const {
+    return family == Family::bert && sentence_loss != SentenceLoss::none;
+  }
+  /// Tokens of text in a sample; bert's samples are [CLS] A [SEP] B [SEP].
+  std::int64_t text_tokens() const { return family == Family::bert ? sequence - 3 : sequence; }
+  /// Tokens of a sample that are predicted: all, or bert's masked ones, whose number is the same in
+  /// every sample, so that a mean over a batch does not depend on who computes which samples.
+  std::int64_t targets() const {
+    if (family != Family::bert) return sequence;
+    const auto masked =
+        static_cast<std::int64_t>(masked_share * static_cast<double>(sequence) + 0.5);
+    return std::max<std::int64_t>(1, std::min(masked, text_tokens()));
   }
   bool operator==(const ModelConfig&) const = default;
 };
@@ -99,6 +118,10 @@ struct DataConfig {
   std::string validation;  ///< "": none
   std::string tokenizer;
   std::string end_of_document;  ///< "": the tokenizer's usual one
+  /// Ids of bert's [CLS], [SEP] and [MASK]; −1: the last three of the vocabulary.
+  std::int64_t class_token = -1;
+  std::int64_t separator_token = -1;
+  std::int64_t mask_token = -1;
   bool operator==(const DataConfig&) const = default;
 };
 
@@ -123,5 +146,20 @@ struct Config {
   CheckpointConfig checkpoint;
   bool operator==(const Config&) const = default;
 };
+
+/// Ids of [CLS], [SEP] and [MASK] in bert's samples.
+struct SpecialTokens {
+  std::int64_t begin = 0;
+  std::int64_t separator = 0;
+  std::int64_t mask = 0;
+};
+
+/// Of a deck whose vocabulary is resolved.
+inline SpecialTokens special_tokens(const Config& c) {
+  const auto id = [&](std::int64_t given, std::int64_t from_behind) {
+    return given >= 0 ? given : c.model.vocabulary - from_behind;
+  };
+  return {id(c.data.class_token, 3), id(c.data.separator_token, 2), id(c.data.mask_token, 1)};
+}
 
 }  // namespace trireme::deck

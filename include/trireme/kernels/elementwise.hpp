@@ -1,6 +1,7 @@
 #pragma once
 
 #include <trireme/base/philox.hpp>
+#include <trireme/base/types.hpp>
 #include <trireme/tensor/views.hpp>
 
 #include <cstdint>
@@ -9,14 +10,24 @@
 /// Bf16 and Fp16.
 namespace trireme::kernels {
 
-/// g = gelu(h) = h/2 (1 + tanh(sqrt(2/pi) (h + 0.044715 h^3))). g, h [T,F]; g may be h. Hendrycks
-/// and Gimpel 2016, arXiv 1606.08415, section 2.
+/// g = gelu(h): h/2 (1 + erf(h/sqrt(2))) where the form is exact, else its approximation h/2 (1 +
+/// tanh(sqrt(2/pi) (h + 0.044715 h^3))). g, h [T,F]; g may be h. Hendrycks and Gimpel 2016, arXiv
+/// 1606.08415, section 2.
 template <class T>
-void gelu_forward(const Exec& exec, View2<T> g, View2<const T> h);
+void gelu_forward(const Exec& exec, View2<T> g, View2<const T> h, Gelu form = Gelu::tanh);
 
 /// dh = dg gelu'(h). dh, dg, h [T,F]; dh may be dg or h.
 template <class T>
-void gelu_backward(const Exec& exec, View2<T> dh, View2<const T> dg, View2<const T> h);
+void gelu_backward(const Exec& exec, View2<T> dh, View2<const T> dg, View2<const T> h,
+                   Gelu form = Gelu::tanh);
+
+/// y = tanh(x). y, x [T,D]; y may be x.
+template <class T>
+void tanh_forward(const Exec& exec, View2<T> y, View2<const T> x);
+
+/// dx = dy (1 - y^2) for y = tanh(x). dx, dy, y [T,D]; dx may be dy or y.
+template <class T>
+void tanh_backward(const Exec& exec, View2<T> dx, View2<const T> dy, View2<const T> y);
 
 /// g = silu(a) b with silu(a) = a / (1 + e^-a), h's columns being [a | b]: SwiGLU's gate and what
 /// it lets through. g [T,F], h [T,2F]; they do not overlap. Shazeer 2020, arXiv 2002.05202, eq. 6.

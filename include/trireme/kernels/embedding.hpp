@@ -33,4 +33,15 @@ template <class T>
 void positions_backward(const Exec& exec, View2<Accumulate<T>> dpositions, View2<const T> dx,
                         std::int64_t sequence, std::int64_t first_row);
 
+/// x[r] += table[segments[first_row + r]], which are 0 or 1. x [R,D], table [2,D], segments [T].
+template <class T>
+void add_segments(const Exec& exec, View2<T> x, View2<const T> table,
+                  View1<const std::int32_t> segments, std::int64_t first_row);
+
+/// dtable[s] += sum of dx[r] over segments[first_row + r] = s, in a fixed order. dtable [2,D], dx
+/// [R,D], segments [T].
+template <class T>
+void segments_backward(const Exec& exec, View2<Accumulate<T>> dtable, View2<const T> dx,
+                       View1<const std::int32_t> segments, std::int64_t first_row);
+
 }  // namespace trireme::kernels

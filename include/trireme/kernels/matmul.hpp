@@ -22,10 +22,10 @@ template <class T>
 void linear_forward(const Exec& exec, View2<T> y, View2<const T> x, View2<const T> w,
                     View1<const T> bias);
 
-/// The same without a bias, and y keeps the sums as they are added up: fp32 or wider.
+/// The same, and y keeps the sums as they are added up: fp32 or wider.
 template <class T>
 void linear_forward_wide(const Exec& exec, View2<Accumulate<T>> y, View2<const T> x,
-                         View2<const T> w);
+                         View2<const T> w, View1<const T> bias);
 
 /// dx[t,m] = Σ_n dy[t,n] w[n,m]. dx [T,M], dy [T,N], w [N,M].
 template <class T>

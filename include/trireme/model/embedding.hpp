@@ -6,9 +6,10 @@
 
 namespace trireme::model {
 
-/// x[t] = dropout(token[tokens[t]] + position[t mod S]), without the second term where the model
-/// has no such table. Each tensor rank looks up the ids of its part of the vocabulary; the sum over
-/// the axis is the look-up.
+/// x[t] = dropout(token[tokens[t]] + position[t mod S] + segment[segments[t]]), without the terms
+/// whose tables the model does not have; bert's dropout stands behind a norm in its first layer.
+/// Each tensor rank looks up the ids of its part of the vocabulary; the sum over the axis is the
+/// look-up.
 template <class P>
 class Embedding {
  public:
@@ -19,26 +20,32 @@ class Embedding {
   Embedding(const Parameters<P>& parameters, const deck::ModelConfig& model,
             const TensorAxis& axis);
 
-  /// x [R, D] are this rank's rows, tokens [T]; `all` [T, D] is scratch where R is a part of T.
+  /// x [R, D] are this rank's rows, tokens [T], segments [T] or empty; `all` [T, D] is scratch
+  /// where R is a part of T.
   void forward(const Exec& exec, View2<T> x, View2<T> all, View1<const std::int32_t> tokens,
-               const MicroContext& context) const;
-  /// Adds to the gradients of both tables; dx [R, D] is overwritten.
+               View1<const std::int32_t> segments, const MicroContext& context) const;
+  /// Adds to the gradients of the tables; dx [R, D] is overwritten.
   void backward_weight(const Exec& exec, View2<T> dx, View2<T> all,
-                       View1<const std::int32_t> tokens, const MicroContext& context) const;
+                       View1<const std::int32_t> tokens, View1<const std::int32_t> segments,
+                       const MicroContext& context) const;
   /// One token per row, all at `position`, on one tensor rank: x [B, D].
   void decode(const Exec& exec, View2<T> x, View1<const std::int32_t> tokens,
               std::int64_t position) const;
 
  private:
   bool has_positions() const { return position_.data() != nullptr; }
+  bool has_segments() const { return segment_.data() != nullptr; }
 
   const TensorAxis& axis_;
   std::int64_t sequence_;
+  bool drops_;             ///< dropout stands here
   std::int64_t first_id_;  ///< of this rank's part of the vocabulary
   View2<T> token_;         // [V, D]
   View2<T> position_;      // [S, D], or empty
+  View2<T> segment_;       // [2, D], or empty
   View2<G> dtoken_;        // [V, D]
   View2<G> dposition_;     // [S, D], or empty
+  View2<G> dsegment_;      // [2, D], or empty
 };
 
 }  // namespace trireme::model

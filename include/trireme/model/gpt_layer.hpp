@@ -27,7 +27,7 @@ class GptLayer final : public Layer<P> {
   void backward_input(const Exec& exec, View2<T> dx, const Work& work, const Scratch& scratch,
                       const Saved& saved, const MicroContext& context) const override;
   void backward_weight(const Exec& exec, const Work& work, const Scratch& scratch,
-                       const Saved& saved) const override;
+                       const Saved& saved, const MicroContext& context) const override;
   void decode(const Exec& exec, View2<T> x, View3<T> key_cache, View3<T> value_cache,
               std::int64_t position, const Saved& scratch) const override;
 

@@ -11,9 +11,9 @@
 
 namespace trireme::model {
 
-/// One transformer layer. Each family has its own (gpt_layer.hpp, llama_layer.hpp), in which the
-/// passes are straight lists of calls; what they keep is alike. All memory comes from the caller.
-/// Sizes are those of this rank.
+/// One transformer layer. Each family has its own (gpt_layer.hpp, llama_layer.hpp, bert_layer.hpp),
+/// in which the passes are straight lists of calls; what they keep is alike. All memory comes from
+/// the caller. Sizes are those of this rank.
 template <class P>
 class Layer {
  public:
@@ -81,7 +81,7 @@ class Layer {
                               const MicroContext& context) const = 0;
   /// Adds to the weight gradients.
   virtual void backward_weight(const Exec& exec, const Work& work, const Scratch& scratch,
-                               const Saved& saved) const = 0;
+                               const Saved& saved, const MicroContext& context) const = 0;
 
   /// One token per row against the key/value caches [B, S, Hkv·K] that hold positions 0 …
   /// position−1; for generation, on one tensor rank. x [B, D] in place. `scratch` holds rows of the

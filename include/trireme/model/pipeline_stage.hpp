@@ -19,9 +19,12 @@ class PipelineStage {
 
   /// What lives from a micro-batch's forward pass to the end of its backward pass.
   struct Slot {
-    View1<std::int32_t> tokens;   // [T] of the first stage
-    View1<std::int32_t> targets;  // [T] of the last stage
-    View2<T> x;                   // [R, D] input of a stage that has neither layers nor head
+    View1<std::int32_t> tokens;    // [T] of the first stage
+    View1<std::int32_t> segments;  // [T] of bert's first stage
+    View1<std::int32_t> targets;   // [N] of the last stage, as in Targets
+    View1<std::int32_t> rows;      // [N + B] of bert's last stage
+    View1<std::int32_t> pairs;     // [B] of bert's last stage
+    View2<T> x;                    // [R, D] input of a stage that has neither layers nor head
     std::vector<typename Layer<P>::Saved> layers;
     typename Head<P>::Saved head;
     std::vector<typename Layer<P>::Work> work;  ///< one per layer if the backward pass is split
@@ -30,7 +33,7 @@ class PipelineStage {
 
   /// Memory that lives within one pass.
   struct Scratch {
-    View1<double> loss;  // [1] Σ_t cross entropy since it was last zeroed
+    View1<double> loss;  // [2] Σ cross entropy of tokens and of pairs since they were last zeroed
     typename Head<P>::Scratch head;
     typename Layer<P>::Scratch layer;
     typename Layer<P>::Saved shared;  ///< of what the backward passes compute again
@@ -78,9 +81,9 @@ class PipelineStage {
  private:
   void forward_layers(const Exec& exec, View2<T> output, const Slot& slot, const Scratch& scratch,
                       const MicroContext& context, const Between& between) const;
+  static Targets targets(const Slot& slot) { return {slot.targets, slot.rows, slot.pairs}; }
   View2<T> layer_output(const Slot& slot, std::size_t layer, View2<T> output) const;
 
-  std::int64_t sequence_;
   std::int64_t layer_count_;  ///< of the whole model
   std::optional<Embedding<P>> embedding_;
   std::vector<std::unique_ptr<Layer<P>>> layers_;

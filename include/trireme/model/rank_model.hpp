@@ -27,21 +27,30 @@ class RankModel {
   RankModel(const architecture::Architecture& architecture, const Parameters<P>& parameters,
             const TensorAxis& axis, const Shape& shape);
 
-  /// Ids of the micro-batch in a slot: [T], empty unless the stage is the first, or the last.
+  /// Ids of the micro-batch in a slot: [T] and, of predicted tokens, [N]; empty unless the stage is
+  /// the first, or the last. The other three are bert's, see Slot.
   View1<std::int32_t> tokens(Stage stage, int slot) const { return at(stage, slot).tokens; }
   View1<std::int32_t> targets(Stage stage, int slot) const { return at(stage, slot).targets; }
+  View1<std::int32_t> segments(Stage stage, int slot) const { return at(stage, slot).segments; }
+  View1<std::int32_t> rows(Stage stage, int slot) const { return at(stage, slot).rows; }
+  View1<std::int32_t> pairs(Stage stage, int slot) const { return at(stage, slot).pairs; }
   /// [R, D] what a stage reads from the one before it, and what it has computed for the next.
   View2<T> input(Stage stage, int slot) const;
   View2<T> output() const { return output_; }
   /// [R, D] gradient of the stage's output before its backward pass, of its input behind it.
   View2<T> dx(Stage stage, int slot) const;
-  View1<double> loss() const { return scratch_.loss; }  // [1], summed over tokens
+  /// [1] Σ cross entropy over predicted tokens, and over pairs of segments.
+  View1<double> loss() const { return View1<double>(scratch_.loss.data(), 1); }
+  View1<double> pair_loss() const { return View1<double>(scratch_.loss.data() + 1, 1); }
+
+  /// Of the head, what the last pass has left: for tests.
+  const typename Head<P>::Scratch& head_scratch() const { return scratch_.head; }
 
   void zero_loss(const Exec& exec) const;
 
   void forward(const Exec& exec, Stage stage, int slot, const MicroContext& context,
                const Between& between = {}) const;
-  /// loss += Σ_t cross entropy over the first `samples` samples, without dropout.
+  /// Adds the losses of the first `samples` samples, without dropout.
   void evaluate(const Exec& exec, Stage stage, int slot, const MicroContext& context,
                 std::int64_t samples, const Between& between = {}) const;
   void backward(const Exec& exec, Stage stage, int slot, const MicroContext& context,

@@ -50,6 +50,10 @@ class TensorAxis {
   template <class T>
   void reduce(const Exec& exec, View2<T> rows, View2<T> all, const char* what) const;
 
+  /// x [N, M] = the sum over the ranks, on all of them.
+  template <class T>
+  void sum(const Exec& exec, View2<T> x, const char* what) const;
+
   /// This rank's part of the tokens, whether or not norms see all of them: what it sends to another
   /// pipeline stage (Narayanan et al. 2021, section 4.1: scatter/gather).
   layout::Slice slice() const { return layout::split(tokens_, size_, rank_); }

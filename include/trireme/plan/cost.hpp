@@ -12,8 +12,9 @@ namespace trireme::plan {
 /// Model FLOPs per token of a stage's passes, all tensor ranks together: 2 per product of a matrix
 /// element forward, as many for the gradient of the input and again for that of the weight; causal
 /// attention adds 2·D·S forward and 4·D·S to the gradient of the input (half of the full square, no
-/// weights). The last stage's forward pass includes the logits' three passes, since it turns each
-/// block of logits into its gradient at once. These are model FLOPs: recomputation is not counted.
+/// weights), bert's the full square. The last stage's forward pass includes the head's three
+/// passes, since it turns each block of logits into its gradient at once; bert's head sees masked
+/// tokens alone. These are model FLOPs: recomputation is not counted.
 struct StageFlops {
   double forward = 0;
   double backward_input = 0;

@@ -12,7 +12,8 @@ namespace trireme::train {
 /// One logged step: a line of metrics.jsonl.
 struct Metrics {
   std::int64_t step = 0;
-  double loss = 0;  ///< mean over the global batch, nats per token
+  double loss = 0;                  ///< mean over the global batch, nats per predicted token
+  std::optional<double> pair_loss;  ///< bert's share of `loss` for its pairs, nats per sample
   double learning_rate = 0;
   double gradient_norm = 0;          ///< before clipping
   std::int64_t skipped_steps = 0;    ///< so far: their loss or gradient was not finite
@@ -24,7 +25,8 @@ struct Metrics {
   double flops_utilization =
       0;                 ///< MFU: model FLOPs / time / measured matrix-product peak of all ranks
   Bytes peak_bytes = 0;  ///< most resident host memory of any rank so far; 0: not known
-  std::optional<double> validation_loss;
+  std::optional<double> validation_loss;       ///< of tokens
+  std::optional<double> validation_pair_loss;  ///< and of bert's pairs
   std::optional<double> bits_per_byte;
 };
 

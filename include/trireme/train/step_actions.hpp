@@ -1,6 +1,7 @@
 #pragma once
 
 #include <trireme/data/batch.hpp>
+#include <trireme/data/pairs.hpp>
 #include <trireme/data/samples.hpp>
 #include <trireme/deck/batch_schedule.hpp>
 #include <trireme/train/executor.hpp>
@@ -8,6 +9,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 namespace trireme::train {
@@ -21,8 +23,9 @@ class StepActions final : public Actions {
 
   /// What an evaluation has read, where the last stage is.
   struct Counted {
-    std::int64_t tokens = 0;
+    std::int64_t tokens = 0;  ///< that are predicted
     std::int64_t bytes = 0;
+    std::int64_t samples = 0;
   };
 
   /// Arguments must outlive this.
@@ -63,6 +66,10 @@ class StepActions final : public Actions {
   struct HostSlot {
     std::vector<std::int32_t> tokens;
     std::vector<std::int32_t> targets;
+    std::vector<std::int32_t> segments;  ///< this and what follows: of bert
+    std::vector<std::int32_t> rows;
+    std::vector<std::int32_t> pairs;
+    data::PairBatch batch() { return {tokens, segments, targets, rows, pairs}; }
   };
 
   model::MicroContext context(Micro micro) const;
@@ -72,6 +79,8 @@ class StepActions final : public Actions {
   void take_input(const Step& step);
   void take_output_gradient(const Step& step);
   void upload(const Step& step);
+  /// Reads windows of the file that is evaluated on, and counts them.
+  void read_windows(HostSlot& host, std::int64_t first, std::int64_t count, bool counts);
   /// What a backward pass calls behind each layer; to be asked for before it is launched.
   typename model::RankModel<P>::LayerDone layer_done(const Step& step);
 
@@ -83,6 +92,7 @@ class StepActions final : public Actions {
   const Exec& exec_;
   typename model::RankModel<P>::Between between_;  ///< moves messages under way
   std::vector<HostSlot> host_slots_;
+  std::optional<data::Pairs> pairs_;  ///< of bert
   std::int64_t step_ = 0;
   const data::Samples* samples_ = nullptr;
   const data::Windows* windows_ = nullptr;

@@ -45,6 +45,8 @@ class TypedWorker final : public Worker {
   /// A sum over the data axis of what the last stage knows, on every rank.
   template <class N>
   N from_last_stage(N mine, const char* what);
+  /// Σ cross entropy of pairs of segments.
+  double pair_nats();
 
   const deck::Config& config_;
   const architecture::Architecture& architecture_;

@@ -12,6 +12,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -20,17 +21,23 @@ namespace trireme::train {
 
 /// What a step found, the same on all ranks.
 struct StepResult {
-  double loss = 0;           ///< mean over the tokens of the global batch
+  /// Mean over the predicted tokens of the global batch, and with bert's sentence head that over
+  /// its pairs in addition.
+  double loss = 0;
+  std::optional<double> pair_loss;
   double gradient_norm = 0;  ///< before clipping
   Skips skips;               ///< so far
 };
 
 /// Sums over a token file.
 struct Evaluation {
-  double nats = 0;  ///< Σ cross entropy
-  std::int64_t tokens = 0;
-  std::int64_t bytes = 0;  ///< of text in those tokens
+  double nats = 0;          ///< Σ cross entropy of tokens
+  std::int64_t tokens = 0;  ///< that are predicted: all, or bert's masked ones
+  std::int64_t bytes = 0;   ///< of text in those tokens; 0 where they are chosen at random
+  double pair_nats = 0;     ///< Σ cross entropy of pairs of segments
+  std::int64_t pairs = 0;   ///< 0 without a sentence head
   double loss() const { return nats / static_cast<double>(tokens); }
+  double pair_loss() const { return pair_nats / static_cast<double>(pairs); }
   double bits_per_byte() const;
 };
 

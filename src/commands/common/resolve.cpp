@@ -26,6 +26,15 @@ std::unique_ptr<data::TokenSource> open_token_file(const deck::Deck& deck, const
   return data::open_tokens(path, deck.config.model.vocabulary);
 }
 
+/// Ids at the end of the vocabulary that no token of text may have.
+std::int64_t added_ids(const deck::Config& config) {
+  if (config.model.family != Family::bert) return 0;
+  const deck::DataConfig& d = config.data;
+  if (d.class_token < 0) return 3;
+  if (d.separator_token < 0) return 2;
+  return d.mask_token < 0 ? 1 : 0;
+}
+
 }  // namespace
 
 std::vector<data::WeightedSource> TrainingData::parts() const {
@@ -81,7 +90,17 @@ void resolve_vocabulary(deck::Deck& deck, const TrainingData& data) {
                 deck.cite("model", "vocabulary"), " is smaller than the ", file->vocabulary(),
                 " ids of ", file->path(), "; choose at least that many");
   }
-  if (vocabulary == 0) vocabulary = needed;
+  const std::int64_t special = added_ids(deck.config);
+  if (vocabulary == 0) {
+    vocabulary = needed + special;
+    const deck::SpecialTokens ids = deck::special_tokens(deck.config);
+    if (deck.config.model.family == Family::bert)
+      vocabulary = std::max({vocabulary, ids.begin + 1, ids.separator + 1, ids.mask + 1});
+  }
+  check_usage(vocabulary >= needed + special, deck.cite("model", "vocabulary"),
+              " leaves no room for [CLS], [SEP] and [MASK] behind the ", needed,
+              " ids of the token file; choose ", needed + special,
+              ", or give [data] class_token, separator_token and mask_token");
 }
 
 deck::Deck deck_for_ranks(const std::string& path, const std::vector<std::string>& overrides,

@@ -3,6 +3,7 @@
 #include <trireme/commands/resolve.hpp>
 #include <trireme/commands/restart.hpp>
 #include <trireme/commands/session.hpp>
+#include <trireme/data/pairs.hpp>
 #include <trireme/train/worker.hpp>
 
 #include <cmath>
@@ -22,7 +23,8 @@ ExitCode evaluate(grid::Runtime& runtime, const EvalOptions& options) {
     check_usage(!config.data.validation.empty(), deck.file_name,
                 ": nothing to evaluate on; give --data FILE or [data] validation");
     file = open_validation_file(deck);
-    windows.emplace(*file, config.model.sequence);
+    windows.emplace(*file, config.model.text_tokens());
+    if (!config.model.causal()) data::Pairs(config).expect_usable(*windows);
     bytes = bytes_of_token(deck, *file);
   });
 
@@ -37,9 +39,11 @@ ExitCode evaluate(grid::Runtime& runtime, const EvalOptions& options) {
   });
   const train::Evaluation e = worker->evaluate(*windows, windows->count(), bytes);
   say("checkpoint ", folder, ", step ", step);
-  say("data ", file->path(), ": ", with_commas(e.tokens), " tokens, ", with_commas(e.bytes),
-      " bytes");
-  say("loss ", fixed(e.loss(), 6), " nats per token");
+  const char* const tokens = config.model.causal() ? " tokens" : " masked tokens";
+  say("data ", file->path(), ": ", with_commas(e.tokens), tokens,
+      e.bytes > 0 ? text(", ", with_commas(e.bytes), " bytes") : "");
+  say("loss ", fixed(e.loss(), 6), " nats per", config.model.causal() ? "" : " masked", " token");
+  if (e.pairs > 0) say("loss of pairs ", fixed(e.pair_loss(), 6), " nats per sample");
   say("perplexity ", fixed(std::exp(e.loss()), 4));
   if (e.bytes > 0) say("bits per byte ", fixed(e.bits_per_byte(), 4));
   expect_output_written(runtime);

@@ -21,9 +21,10 @@ namespace {
 using Differences = std::vector<deck::Difference>;
 
 constexpr std::array another_model{
-    "model.family",          "model.layers",       "model.hidden",     "model.heads",
-    "model.feed_forward",    "model.sequence",     "model.vocabulary", "model.tied_embeddings",
-    "model.key_value_heads", "model.norm_epsilon", "model.rope_theta"};
+    "model.family",          "model.layers",       "model.hidden",         "model.heads",
+    "model.feed_forward",    "model.sequence",     "model.vocabulary",     "model.tied_embeddings",
+    "model.key_value_heads", "model.norm_epsilon", "model.rope_theta",     "model.gelu",
+    "model.sentence_loss",   "data.class_token",   "data.separator_token", "data.mask_token"};
 constexpr std::array batch_keys{"batch.global", "batch.ramp_start", "batch.ramp_increment",
                                 "batch.ramp_samples"};  // how many samples the steps took
 
@@ -49,7 +50,7 @@ bool stores_others(const deck::Difference& d) {
 std::string_view effect(const deck::Difference& d) {
   if (d.full_name() == "data.train") return "  (other samples from here on, unless it is a copy)";
   if (d.section == "optimizer" || d.section == "precision" || d.full_name() == "run.seed" ||
-      d.full_name() == "model.dropout")
+      d.full_name() == "model.dropout" || d.full_name() == "model.masked_share")
     return "  (changes the numbers from here on)";
   return "";
 }

@@ -3,6 +3,7 @@
 #include <trireme/commands/resolve.hpp>
 #include <trireme/commands/restart.hpp>
 #include <trireme/commands/session.hpp>
+#include <trireme/data/pairs.hpp>
 #include <trireme/deck/batch_schedule.hpp>
 #include <trireme/grid/watchdog.hpp>
 #include <trireme/plan/memory.hpp>
@@ -54,6 +55,19 @@ void compare_programs(grid::Runtime& runtime, std::span<const schedule::Program>
 
 }  // namespace
 
+namespace {
+
+/// Files that bert's samples cannot be made of are found before the first step.
+void expect_pairs(const deck::Config& config, const data::Samples& samples,
+                  const std::optional<data::Windows>& validation) {
+  const data::Pairs pairs(config);
+  for (std::size_t file = 0; file < samples.files(); ++file)
+    pairs.expect_usable(samples.windows(file));
+  if (validation) pairs.expect_usable(*validation);
+}
+
+}  // namespace
+
 ExitCode train(grid::Runtime& runtime, const TrainOptions& options) {
   // 1 runtime: MPI, Kokkos and the device are up. 2, 3 deck and process grid.
   Session session = open_session(runtime, options.deck, options.overrides, Ranks::as_deck_says);
@@ -78,12 +92,14 @@ ExitCode train(grid::Runtime& runtime, const TrainOptions& options) {
   std::vector<std::int32_t> bytes;
   runtime.together([&] {
     if (session.training.files.empty()) session.training = open_training_data(session.deck);
-    samples.emplace(session.training.parts(), config.model.sequence,
+    const std::int64_t text_tokens = config.model.text_tokens();
+    samples.emplace(session.training.parts(), text_tokens,
                     static_cast<std::uint64_t>(config.run.seed));
     if (!config.data.validation.empty()) {
       validation_file = open_validation_file(session.deck);
-      validation.emplace(*validation_file, config.model.sequence);
+      validation.emplace(*validation_file, text_tokens);
     }
+    if (!config.model.causal()) expect_pairs(config, *samples, validation);
     bytes = bytes_of_token(session.deck, *session.training.files.front());
   });
   Restart restart(runtime, session.deck);

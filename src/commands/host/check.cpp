@@ -86,8 +86,11 @@ void print_grid(const deck::Config& c) {
 void print_step(const deck::Config& c, const architecture::Architecture& a) {
   const std::int64_t tokens = c.batch.global * c.model.sequence;
   say("step          ", c.batch.global, " samples, ", with_commas(tokens), " tokens, ",
-      scientific(a.model_flops_per_token() * static_cast<double>(tokens)),
-      " model FLOPs (6 N + 6 L h s per token, attention causal, recomputation not counted)");
+      scientific(a.model_flops_per_token() * static_cast<double>(tokens)), " model FLOPs (6 N + ",
+      c.model.causal() ? "6 L h s per token, attention causal"
+                       : text("12 L h s per token, attention full, ", c.model.targets(), " of ",
+                              c.model.sequence, " tokens predicted"),
+      ", recomputation not counted)");
   const deck::BatchSchedule batches(c.batch);
   say("run           ", with_commas(c.run.steps), " steps, ",
       with_commas(batches.samples(c.run.steps) * c.model.sequence), " tokens");

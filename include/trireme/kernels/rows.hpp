@@ -1,0 +1,24 @@
+#pragma once
+
+#include <trireme/tensor/views.hpp>
+
+#include <cstdint>
+
+/// Some rows of a matrix, wherever they stand. The matrix may be held in parts, of which one holds
+/// the rows [first_row, first_row + R) of the whole. Asynchronous on exec; instantiated for float
+/// and double.
+namespace trireme::kernels {
+
+/// y[q] = x[rows[q] - first_row] where that row is held here, else 0: summed over all parts it is
+/// the whole's row. y [Q,D], x [R,D], rows [Q].
+template <class T>
+void pick_rows(const Exec& exec, View2<T> y, View2<const T> x, View1<const std::int32_t> rows,
+               std::int64_t first_row);
+
+/// x[rows[q] - first_row] = y[q] where that row is held here; other rows stay. With zeros there it
+/// is the backward pass of pick_rows. x [R,D], y [Q,D], rows [Q], all different.
+template <class T>
+void place_rows(const Exec& exec, View2<T> x, View2<const T> y, View1<const std::int32_t> rows,
+                std::int64_t first_row);
+
+}  // namespace trireme::kernels

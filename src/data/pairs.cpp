@@ -1,0 +1,142 @@
+#include <trireme/base/check.hpp>
+#include <trireme/data/pairs.hpp>
+
+#include <algorithm>
+#include <numeric>
+
+namespace trireme::data {
+namespace {
+
+constexpr std::uint32_t training = 0;
+constexpr std::uint32_t evaluation = 1;
+
+std::span<std::int32_t> row(std::span<std::int32_t> array, std::int64_t i, std::int64_t length) {
+  return array.subspan(static_cast<std::size_t>(i * length), static_cast<std::size_t>(length));
+}
+
+}  // namespace
+
+/// The random words of one sample, in their order.
+class Pairs::Draw {
+ public:
+  Draw(std::uint64_t seed, std::uint32_t stream, std::int64_t sample)
+      : key_{seed, Purpose::masking, stream, static_cast<std::uint32_t>(sample)},
+        block_(static_cast<std::uint64_t>(sample) >> 32 << 32) {}
+
+  /// In [0, n).
+  std::int64_t below(std::int64_t n) {
+    const std::uint64_t high = word();
+    const double u = static_cast<double>((high << 32 | word()) >> 11) * 0x1p-53;
+    return std::min(n - 1, static_cast<std::int64_t>(u * static_cast<double>(n)));
+  }
+
+ private:
+  std::uint32_t word() {
+    if (next_ == 4) {
+      words_ = philox(key_, block_++);
+      next_ = 0;
+    }
+    return words_.w[next_++];
+  }
+
+  RandomKey key_;
+  std::uint64_t block_;
+  Words4 words_{};
+  int next_ = 4;
+};
+
+Pairs::Pairs(const deck::Config& config)
+    : sequence_(config.model.sequence),
+      text_(config.model.text_tokens()),
+      masked_(config.model.targets()),
+      vocabulary_(config.model.vocabulary),
+      loss_(config.model.sentence_loss),
+      ids_(deck::special_tokens(config)),
+      seed_(static_cast<std::uint64_t>(config.run.seed)) {
+  check(text_ >= 2, "samples of two segments with ", text_, " tokens of text");
+}
+
+void Pairs::expect_usable(const Windows& windows) const {
+  check_usage(loss_ != SentenceLoss::next || windows.count() > 1, windows.path(),
+              ": has tokens for one sample, and [model] sentence_loss = \"next\" takes second "
+              "segments from others; tokenize more text, or choose \"order\" or \"none\"");
+}
+
+void Pairs::read(const Samples& samples, std::int64_t first, std::int64_t count,
+                 const PairBatch& batch) const {
+  for (std::int64_t i = 0; i < count; ++i) {
+    const auto [file, window] = samples.place(first + i);
+    make(Draw(seed_, training, first + i), samples.windows(file), window, i, batch);
+  }
+}
+
+void Pairs::read(const Windows& windows, std::int64_t first, std::int64_t count,
+                 const PairBatch& batch) const {
+  for (std::int64_t i = 0; i < count; ++i)
+    make(Draw(0, evaluation, first + i), windows, first + i, i, batch);
+}
+
+void Pairs::make(Draw draw, const Windows& windows, std::int64_t window, std::int64_t place,
+                 const PairBatch& batch) const {
+  check(windows.sequence() == text_, "windows of ", windows.sequence(), " tokens, expected ",
+        text_);
+  std::vector<std::int32_t> text(static_cast<std::size_t>(text_));
+  std::vector<std::int32_t> unused(text.size());
+  windows.read(window, text, unused);
+  std::int64_t cut = 1 + draw.below(text_ - 1);
+  const bool changed = draw.below(2) == 1;
+  if (loss_ == SentenceLoss::next && changed) {
+    const std::int64_t other = draw.below(windows.count() - 1);
+    std::vector<std::int32_t> others(text.size());
+    windows.read(other < window ? other : other + 1, others, unused);
+    std::copy(others.begin() + cut, others.end(), text.begin() + cut);
+  } else if (loss_ == SentenceLoss::order && changed) {
+    std::rotate(text.begin(), text.begin() + cut, text.end());
+    cut = text_ - cut;
+  }
+
+  const std::span<std::int32_t> tokens = row(batch.tokens, place, sequence_);
+  const std::span<std::int32_t> segments = row(batch.segments, place, sequence_);
+  auto to = tokens.begin();
+  *to++ = static_cast<std::int32_t>(ids_.begin);
+  to = std::copy(text.begin(), text.begin() + cut, to);
+  *to++ = static_cast<std::int32_t>(ids_.separator);
+  std::fill(segments.begin(), segments.begin() + (to - tokens.begin()), 0);
+  std::fill(segments.begin() + (to - tokens.begin()), segments.end(), 1);
+  to = std::copy(text.begin() + cut, text.end(), to);
+  *to = static_cast<std::int32_t>(ids_.separator);
+  mask(draw, cut, place, batch);
+  if (loss_ == SentenceLoss::none) return;
+  const std::int64_t room = std::ssize(batch.pairs);
+  batch.rows[static_cast<std::size_t>(room * masked_ + place)] =
+      static_cast<std::int32_t>(place * sequence_);
+  batch.pairs[static_cast<std::size_t>(place)] = changed ? 1 : 0;
+}
+
+void Pairs::mask(Draw& draw, std::int64_t first_length, std::int64_t place,
+                 const PairBatch& batch) const {
+  // The first steps of a shuffle choose.
+  std::vector<std::int64_t> chosen(static_cast<std::size_t>(text_));
+  std::iota(chosen.begin(), chosen.end(), 0);
+  for (std::int64_t k = 0; k < masked_; ++k)
+    std::swap(chosen[static_cast<std::size_t>(k)],
+              chosen[static_cast<std::size_t>(k + draw.below(text_ - k))]);
+  std::sort(chosen.begin(), chosen.begin() + masked_);
+
+  const std::span<std::int32_t> tokens = row(batch.tokens, place, sequence_);
+  const std::span<std::int32_t> targets = row(batch.targets, place, masked_);
+  const std::span<std::int32_t> rows = row(batch.rows, place, masked_);
+  for (std::size_t k = 0; k < targets.size(); ++k) {
+    const std::int64_t at = chosen[k] + (chosen[k] < first_length ? 1 : 2);
+    std::int32_t& token = tokens[static_cast<std::size_t>(at)];
+    targets[k] = token;
+    rows[k] = static_cast<std::int32_t>(place * sequence_ + at);
+    const std::int64_t fate = draw.below(10);
+    if (fate < 8)
+      token = static_cast<std::int32_t>(ids_.mask);
+    else if (fate == 8)
+      token = static_cast<std::int32_t>(draw.below(vocabulary_));
+  }
+}
+
+}  // namespace trireme::data

@@ -1,0 +1,159 @@
+#include <trireme/kernels/cross_entropy.hpp>
+#include <trireme/kernels/elementwise.hpp>
+#include <trireme/kernels/rows.hpp>
+#include <trireme/model/masked_head.hpp>
+
+namespace trireme::model {
+namespace {
+
+template <class T>
+View1<T> part(View1<T> x, const layout::Slice& slice) {
+  return View1<T>(x.data() + slice.offset, static_cast<std::size_t>(slice.extent));
+}
+template <class T>
+View2<T> part(View2<T> x, const layout::Slice& slice) {
+  return rows_of(x, slice.offset, slice.extent);
+}
+
+}  // namespace
+
+template <class P>
+MaskedHead<P>::MaskedHead(const Parameters<P>& parameters, const deck::ModelConfig& m,
+                          const TensorAxis& axis)
+    : axis_(axis),
+      gelu_(m.gelu),
+      masked_(m.targets()),
+      dense_(parameters, "masked_head.dense", "masked_head.dense_bias", m.hidden, m.hidden),
+      norm_(parameters, "masked_head.norm", m) {
+  if (!m.has_sentence_head()) return;
+  pairs_.emplace(Pairs{
+      Linear<P>(parameters, "sentence_head.dense", "sentence_head.dense_bias", m.hidden, m.hidden),
+      Linear<P>(parameters, "sentence_head.output", "sentence_head.output_bias", 2, m.hidden)});
+}
+
+template <class P>
+auto MaskedHead<P>::cut_scratch(Arena& arena, const architecture::LocalSizes& n) -> Scratch {
+  Scratch s;
+  s.picked = arena.take<T>(n.head_rows(), n.hidden);
+  s.dense = arena.take<T>(n.targets, n.hidden);
+  s.activated = arena.take<T>(n.targets, n.hidden);
+  s.normed = arena.take<T>(n.targets, n.hidden);
+  s.norm.mean = arena.take<Accumulate<T>>(n.targets);
+  s.norm.inverse = arena.take<Accumulate<T>>(n.targets);
+  if (n.pairs == 0) return s;
+  s.pooled = arena.take<T>(n.pairs, n.hidden);
+  s.dpooled = arena.take<T>(n.pairs, n.hidden);
+  s.scores = arena.take<Accumulate<T>>(n.pairs, 2);
+  if constexpr (is_narrow<T>)
+    s.dscores = arena.take<T>(n.pairs, 2);
+  else
+    s.dscores = s.scores;
+  s.losses = arena.take<double>(n.pairs);
+  s.statistics = arena.take<double>(n.pairs, 3);
+  s.merged = arena.take<double>(n.pairs, 3);
+  return s;
+}
+
+template <class P>
+layout::Slice MaskedHead<P>::own(std::int64_t n) const {
+  return axis_.cuts_tokens() ? layout::split(n, axis_.size(), axis_.rank()) : layout::Slice{0, n};
+}
+
+template <class P>
+void MaskedHead<P>::backward_weight(const Exec& exec, const Linear<P>& linear, View2<const T> dy,
+                                    View2<const T> x) const {
+  const layout::Slice mine = own(extent(dy, 0));
+  kernels::linear_backward_weight<T>(exec, linear.dw, linear.db, part(dy, mine), part(x, mine));
+}
+
+template <class P>
+void MaskedHead<P>::pick(const Exec& exec, View2<const T> y, const Scratch& s,
+                         const Targets& targets) const {
+  kernels::pick_rows<T>(exec, s.picked, y, targets.rows, axis_.rows().offset);
+  if (axis_.cuts_tokens()) axis_.sum(exec, s.picked, "the head's rows, forward");
+}
+
+template <class P>
+void MaskedHead<P>::transform(const Exec& exec, const Scratch& s) const {
+  const View2<T> y = rows_of(s.picked, 0, extent(s.dense, 0));
+  kernels::linear_forward<T>(exec, s.dense, y, dense_.w, dense_.b);
+  kernels::gelu_forward<T>(exec, s.activated, s.dense, gelu_);
+  norm_.forward(exec, s.normed, s.norm, s.activated);
+}
+
+/// From the gradient in `normed` to that in `picked`.
+template <class P>
+void MaskedHead<P>::transform_backward(const Exec& exec, const Scratch& s) const {
+  const View2<T> y = rows_of(s.picked, 0, extent(s.dense, 0));
+  const layout::Slice mine = own(extent(s.dense, 0));
+  norm_.backward_weight(exec, part(s.normed, mine),
+                        {part(s.norm.mean, mine), part(s.norm.inverse, mine)},
+                        part(s.activated, mine));
+  norm_.backward_input(exec, s.normed, s.normed, s.norm, s.activated, false);
+  kernels::gelu_backward<T>(exec, s.normed, s.normed, s.dense, gelu_);
+  backward_weight(exec, dense_, s.normed, y);
+  dense_.backward_input(exec, y, s.normed);
+}
+
+/// Losses of the pairs, and in `merged` what their gradient needs.
+template <class P>
+void MaskedHead<P>::score(const Exec& exec, View1<double> loss, const Scratch& s,
+                          View1<const std::int32_t> pairs, std::int64_t samples) const {
+  kernels::linear_forward<T>(exec, s.pooled, first_tokens(s), pairs_->dense.w, pairs_->dense.b);
+  kernels::tanh_forward<T>(exec, s.pooled, s.pooled);
+  kernels::linear_forward_wide<T>(exec, s.scores, s.pooled, pairs_->output.w, pairs_->output.b);
+  kernels::cross_entropy_statistics<Accumulate<T>>(exec, s.statistics, s.scores, pairs, 0);
+  const View3<const double> one_part(s.statistics.data(), 1, s.statistics.extent(0), 3);
+  kernels::cross_entropy_merge(exec, s.losses, s.merged, one_part);
+  kernels::sum_ordered(exec, loss, part(s.losses, {0, samples}));
+}
+
+template <class P>
+void MaskedHead<P>::score_backward(const Exec& exec, const Scratch& s,
+                                   View1<const std::int32_t> pairs, const MicroContext& c) const {
+  kernels::cross_entropy_gradient<T>(exec, s.dscores, s.scores, s.merged, pairs, 0,
+                                     c.token_weight * static_cast<double>(masked_), c.loss_scale);
+  backward_weight(exec, pairs_->output, s.dscores, s.pooled);
+  pairs_->output.backward_input(exec, s.dpooled, s.dscores);
+  kernels::tanh_backward<T>(exec, s.dpooled, s.dpooled, s.pooled);
+  backward_weight(exec, pairs_->dense, s.dpooled, first_tokens(s));
+  pairs_->dense.backward_input(exec, first_tokens(s), s.dpooled);
+}
+
+template <class P>
+void MaskedHead<P>::forward(const Exec& exec, View1<double> loss, View2<T> dy,
+                            const Logits<P>& logits,
+                            const typename Logits<P>::Scratch& logit_scratch, const Scratch& s,
+                            const Targets& targets, const MicroContext& c) const {
+  pick(exec, dy, s, targets);
+  transform(exec, s);
+  logits.train(exec, part(loss, {0, 1}), s.normed, logit_scratch, targets.ids, c);
+  axis_.sum(exec, s.normed, "logits, backward");
+  transform_backward(exec, s);
+  if (pairs_) {
+    score(exec, part(loss, {1, 1}), s, targets.pairs, extent(s.pooled, 0));
+    score_backward(exec, s, targets.pairs, c);
+  }
+  kernels::fill(exec, flat(dy), 0.0);
+  kernels::place_rows<T>(exec, dy, s.picked, targets.rows, axis_.rows().offset);
+}
+
+template <class P>
+void MaskedHead<P>::evaluate(const Exec& exec, View1<double> loss, View2<const T> y,
+                             const Logits<P>& logits,
+                             const typename Logits<P>::Scratch& logit_scratch, const Scratch& s,
+                             const Targets& targets, std::int64_t samples) const {
+  pick(exec, y, s, targets);
+  transform(exec, s);
+  const layout::Slice counted{0, samples * masked_};
+  logits.evaluate(exec, part(loss, {0, 1}), part(s.normed, counted), logit_scratch,
+                  part(targets.ids, counted));
+  if (pairs_) score(exec, part(loss, {1, 1}), s, targets.pairs, samples);
+}
+
+template class MaskedHead<Fp32>;
+template class MaskedHead<Fp64>;
+template class MaskedHead<MixedBf16>;
+template class MaskedHead<MixedFp16>;
+
+}  // namespace trireme::model
