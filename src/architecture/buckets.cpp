@@ -6,7 +6,7 @@
 namespace trireme::architecture {
 namespace {
 
-/// The gradient of one array.
+/// The gradient of a piece of an array.
 struct Range {
   std::int64_t begin = 0;
   std::int64_t end = 0;
@@ -23,9 +23,12 @@ std::vector<Range> ranges_of(const Architecture& architecture, const Shard& shar
   std::vector<Range> ranges;
   for (std::size_t i = 0; i < arrays.size(); ++i) {
     const LocalArray& a = arrays[i];
-    ranges.push_back({placement.offset[i], placement.offset[i] + a.elements(), a.stage,
-                      a.copy ? head : architecture.arrays[a.number].layer, a.split,
-                      tied && a.number == 0});
+    for (const Piece& piece : a.pieces) {
+      const std::int64_t begin = placement.offset[i] + piece.first;
+      ranges.push_back({begin, begin + piece.elements(), a.stage,
+                        a.copy ? head : architecture.arrays[a.number].layer, a.split,
+                        tied && a.number == 0});
+    }
   }
   if (placement.tied_elements > 0)
     ranges.push_back({placement.tied_offset, placement.tied_offset + placement.tied_elements,

@@ -18,10 +18,9 @@ void add_layer(std::vector<ArraySpec>& arrays, const deck::ModelConfig& m, std::
   const auto ones = Initialisation::ones;
   Section s(arrays, text("layers.", layer, "."), layer);
   s.vector("attention_norm.gain", {D}, -1, ones);
-  // A rank's query heads are those of its key and value heads.
-  s.matrix("attention.query", {H, K, D}, 0, weight_deviation).split_unit = H / Hkv;
-  s.matrix("attention.key_value", {2, Hkv, K, D}, 1, weight_deviation, true);
-  s.matrix("attention.output", {D, H, K}, 1, output_deviation).split_unit = H / Hkv;
+  s.matrix("attention.query", {H, K, D}, 0, weight_deviation);
+  s.matrix("attention.key_value", {2, Hkv, K, D}, 1, weight_deviation, true).group = H / Hkv;
+  s.matrix("attention.output", {D, H, K}, 1, output_deviation);
   s.vector("feed_forward_norm.gain", {D}, -1, ones);
   s.matrix("feed_forward.gate_up", {2, F, D}, 1, weight_deviation);
   s.matrix("feed_forward.down", {D, F}, 1, output_deviation);

@@ -30,8 +30,11 @@ LocalSizes local_sizes(const deck::ModelConfig& m, const Shard& shard, std::int6
   s.cuts_tokens = sequence_parallel && shard.tensor_size > 1;
   s.rows = s.cuts_tokens ? s.slice : s.tokens;
   s.hidden = m.hidden;
-  s.heads = shard.part(m.heads, m.heads_per_group()).extent;
-  s.key_value_heads = s.heads / m.heads_per_group();
+  const layout::Slice heads = shard.part(m.heads);
+  s.heads = heads.extent;
+  s.group = m.heads_per_group();
+  s.key_value_heads = shard.groups(m.heads / s.group, s.group).extent;
+  s.heads_before = heads.offset % s.group;
   s.head_size = m.head_size();
   s.feed_forward = shard.part(m.feed_forward).extent;
   s.vocabulary = shard.part(m.vocabulary).extent;

@@ -1,27 +1,33 @@
 #include <trireme/architecture/saved.hpp>
 
 #include <algorithm>
-#include <array>
+#include <map>
+#include <tuple>
+#include <utility>
 
 namespace trireme::architecture {
 namespace {
 
-/// Arrays that the same ranks hold, and this rank's place among them.
+struct LocalPiece {
+  std::size_t local;
+  const Piece* piece;
+};
+
+/// Pieces that the same ranks hold, and this rank's place among them.
 struct Holders {
-  std::vector<std::size_t> locals;
+  std::vector<LocalPiece> pieces;
   std::int64_t size = 1;
   std::int64_t rank = 0;
 };
 
-void add_parts(const Holders& holders, const std::vector<LocalArray>& arrays,
-               std::vector<SavedPart>& out) {
+void add_parts(const Holders& holders, std::vector<SavedPart>& out) {
   std::vector<layout::Extents> extents;
-  for (const std::size_t local : holders.locals) extents.push_back(arrays[local].extent);
+  for (const LocalPiece& p : holders.pieces) extents.push_back(p.piece->extent);
   for (layout::Block& block : layout::share(extents, holders.size, holders.rank)) {
-    const std::size_t local = holders.locals[block.array];
-    for (std::size_t a = 0; a < block.offset.size(); ++a)
-      block.offset[a] += arrays[local].offset[a];
-    out.push_back({local, std::move(block.offset), std::move(block.extent), block.first});
+    const auto& [local, piece] = holders.pieces[block.array];
+    for (std::size_t a = 0; a < block.offset.size(); ++a) block.offset[a] += piece->offset[a];
+    out.push_back(
+        {local, std::move(block.offset), std::move(block.extent), piece->first + block.first});
   }
 }
 
@@ -38,25 +44,29 @@ std::vector<SavedPart> saved_parts(const Architecture& architecture, const Shard
                                    int data_rank) {
   const bool two_tables =
       architecture.model.tied_embeddings && shard.has_embedding() != shard.has_head();
-  Holders cut{{}, data_size, data_rank};
-  Holders replicated{{},
-                     std::int64_t{data_size} * shard.tensor_size,
-                     std::int64_t{data_rank} * shard.tensor_size + shard.tensor_rank};
-  Holders table{{}, 2 * std::int64_t{data_size}, data_rank + (shard.has_head() ? data_size : 0)};
+  const std::int64_t replicas = data_size;
+  Holders table{{}, 2 * replicas, data_rank + (shard.has_head() ? replicas : 0)};
+  // What the tensor axis does not cut, and the rest by the tensor ranks that hold it.
+  std::map<std::tuple<bool, std::int64_t, std::int64_t>, Holders> groups;
   for (std::size_t local = 0; local < arrays.size(); ++local) {
     const bool token_table = arrays[local].copy || arrays[local].number == 0;
-    Holders& holders = two_tables && token_table ? table : arrays[local].split ? cut : replicated;
-    holders.locals.push_back(local);
+    for (const Piece& piece : arrays[local].pieces) {
+      const auto& [first, ranks] = piece.holders;
+      const std::int64_t rank = data_rank * ranks + shard.tensor_rank - first;
+      Holders& holders = two_tables && token_table
+                             ? table
+                             : groups
+                                   .try_emplace({!arrays[local].split, first, ranks},
+                                                Holders{{}, replicas * ranks, rank})
+                                   .first->second;
+      holders.pieces.push_back({local, &piece});
+    }
   }
   std::vector<SavedPart> parts;
-  for (const Holders* holders : std::array<const Holders*, 3>{&cut, &replicated, &table})
-    add_parts(*holders, arrays, parts);
+  for (const auto& [ranks, holders] : groups) add_parts(holders, parts);
+  add_parts(table, parts);
   std::ranges::stable_sort(parts, {}, &SavedPart::local);
   return parts;
-}
-
-bool writes_state(const Shard& shard, const LocalArray& array) {
-  return !array.copy && (array.split || shard.tensor_rank == 0);
 }
 
 }  // namespace trireme::architecture

@@ -36,6 +36,19 @@ bool Shard::holds(Stage stage) const {
   return std::ranges::find(stages, stage) != stages.end();
 }
 
+Slice Shard::groups(std::int64_t n, std::int64_t group) const {
+  const Slice elements = part(n * group);
+  const std::int64_t first = elements.offset / group;
+  const std::int64_t end = (elements.end() + group - 1) / group;
+  return {first, elements.extent == 0 ? 0 : end - first};
+}
+
+Slice Shard::holders(std::int64_t n, std::int64_t group, std::int64_t i) const {
+  const std::int64_t first = layout::part_with(n * group, tensor_size, i * group);
+  const std::int64_t last = layout::part_with(n * group, tensor_size, (i + 1) * group - 1);
+  return {first, last - first + 1};
+}
+
 Stage Shard::stage_of(std::int64_t layer) const {
   if (layer < 0) return 0;
   // The last of the stages that begin at or before it: those without a layer begin where the next
@@ -58,13 +71,59 @@ Shard whole_model(const Architecture& architecture) {
   return make_shard(architecture, 1, 1, 0, 1, 0);
 }
 
-std::int64_t LocalArray::elements() const {
+namespace {
+
+std::int64_t product(const std::vector<std::int64_t>& extents, std::size_t begin, std::size_t end) {
   std::int64_t n = 1;
-  for (const std::int64_t e : extent) n *= e;
+  for (std::size_t axis = begin; axis < end; ++axis) n *= extents[axis];
   return n;
 }
 
-namespace {
+/// Indices of the split axis that the same tensor ranks hold.
+struct Run {
+  Slice indices;
+  Slice holders;
+};
+
+/// Only the first and the last index can be shared: see shared_heads().
+std::vector<Run> runs_of(const Shard& shard, std::int64_t n, std::int64_t group) {
+  const Slice mine = shard.groups(n, group);
+  std::vector<Run> runs;
+  for (std::int64_t i = mine.offset; i < mine.end(); ++i) {
+    const Slice holders = shard.holders(n, group, i);
+    if (!runs.empty() && runs.back().holders == holders)
+      ++runs.back().indices.extent;
+    else
+      runs.push_back({{i, 1}, holders});
+  }
+  return runs;
+}
+
+/// Where runs differ in their holders, they are pieces for each index of the axes before the cut
+/// one: keys, and values.
+std::vector<Piece> pieces_of(const LocalArray& local, std::size_t axis,
+                             const std::vector<Run>& runs, int tensor_rank) {
+  if (runs.size() <= 1 && (runs.empty() || runs.front().holders.extent == 1))
+    return {{local.offset, local.extent, 0, {tensor_rank, 1}, true}};
+  std::vector<Piece> pieces;
+  const std::int64_t inner = product(local.extent, axis + 1, local.extent.size());
+  const std::int64_t outer = product(local.extent, 0, axis);
+  for (std::int64_t o = 0; o < outer; ++o)
+    for (const Run& run : runs) {
+      Piece piece{local.offset, local.extent, 0, run.holders, run.holders.offset == tensor_rank};
+      std::int64_t rest = o;
+      for (std::size_t a = axis; a-- > 0;) {
+        piece.offset[a] += rest % local.extent[a];
+        piece.extent[a] = 1;
+        rest /= local.extent[a];
+      }
+      piece.offset[axis] = run.indices.offset;
+      piece.extent[axis] = run.indices.extent;
+      piece.first = (o * local.extent[axis] + run.indices.offset - local.offset[axis]) * inner;
+      pieces.push_back(std::move(piece));
+    }
+  return pieces;
+}
 
 LocalArray slice_of(const Architecture& architecture, const Shard& shard, std::size_t number,
                     Stage stage) {
@@ -76,15 +135,39 @@ LocalArray slice_of(const Architecture& architecture, const Shard& shard, std::s
   local.extent = spec.shape;
   if (spec.split_axis >= 0) {
     const auto axis = static_cast<std::size_t>(spec.split_axis);
-    const Slice part = shard.part(spec.shape[axis], spec.split_unit);
+    const Slice part = shard.groups(spec.shape[axis], spec.group);
     local.offset[axis] = part.offset;
     local.extent[axis] = part.extent;
     local.split = true;
+    const std::vector<Run> runs =
+        spec.group == 1 ? std::vector<Run>{} : runs_of(shard, spec.shape[axis], spec.group);
+    local.pieces = pieces_of(local, axis, runs, shard.tensor_rank);
+  } else {
+    local.pieces = {
+        {local.offset, local.extent, 0, {0, shard.tensor_size}, shard.tensor_rank == 0}};
   }
   return local;
 }
 
 }  // namespace
+
+std::int64_t Piece::elements() const {
+  return product(extent, 0, extent.size());
+}
+
+std::int64_t LocalArray::elements() const {
+  return product(extent, 0, extent.size());
+}
+
+std::vector<std::int64_t> shared_heads(const deck::ModelConfig& model, int tensor_size) {
+  Shard shard;
+  shard.tensor_size = tensor_size;
+  std::vector<std::int64_t> heads;
+  for (std::int64_t head = 0; head < model.key_value_heads; ++head)
+    if (shard.holders(model.key_value_heads, model.heads_per_group(), head).extent > 1)
+      heads.push_back(head);
+  return heads;
+}
 
 std::vector<LocalArray> local_arrays(const Architecture& architecture, const Shard& shard) {
   std::vector<LocalArray> arrays;
@@ -96,6 +179,7 @@ std::vector<LocalArray> local_arrays(const Architecture& architecture, const Sha
   if (tied && shard.has_head() && !shard.has_embedding()) {
     arrays.push_back(slice_of(architecture, shard, 0, shard.last_stage()));
     arrays.back().copy = true;
+    for (Piece& piece : arrays.back().pieces) piece.counted = false;
   }
   return arrays;
 }

@@ -63,27 +63,34 @@ StatePlacement whole_state(const std::vector<LocalArray>& arrays, const Placemen
   return state;
 }
 
+namespace {
+
+/// Those blocks of a piece, which begins at `begin` of the arena, that lie in the owned slices.
+void add_owned(StatePlacement& state, std::size_t local, const Piece& piece, std::int64_t begin) {
+  const std::int64_t end = begin + piece.elements();
+  auto slice = std::ranges::partition_point(
+      state.owned, [&](const layout::Slice& s) { return s.end() <= begin; });
+  for (; slice != state.owned.end() && slice->offset < end; ++slice) {
+    const std::int64_t from = std::max(begin, slice->offset) - begin;
+    const std::int64_t to = std::min(end, slice->end()) - begin;
+    for (layout::Block& block : layout::blocks(local, piece.extent, from, to)) {
+      for (std::size_t a = 0; a < block.offset.size(); ++a) block.offset[a] += piece.offset[a];
+      const std::int64_t elements = block.elements();
+      state.blocks.push_back({local, std::move(block.offset), std::move(block.extent),
+                              piece.first + block.first, state.elements, piece.counted});
+      state.elements += round_up(elements);
+    }
+  }
+}
+
+}  // namespace
+
 StatePlacement owned_state(const std::vector<LocalArray>& arrays, const Placement& placement,
                            const std::vector<Bucket>& buckets, int data_rank) {
   StatePlacement state{{}, owned_slices(placement, buckets, data_rank), 0, false};
-  for (std::size_t local = 0; local < arrays.size(); ++local) {
-    const LocalArray& array = arrays[local];
-    const std::int64_t begin = placement.offset[local];
-    const std::int64_t end = begin + array.elements();
-    auto slice = std::ranges::partition_point(
-        state.owned, [&](const layout::Slice& s) { return s.end() <= begin; });
-    for (; slice != state.owned.end() && slice->offset < end; ++slice) {
-      const std::int64_t from = std::max(begin, slice->offset) - begin;
-      const std::int64_t to = std::min(end, slice->end()) - begin;
-      for (layout::Block& block : layout::blocks(local, array.extent, from, to)) {
-        for (std::size_t a = 0; a < block.offset.size(); ++a) block.offset[a] += array.offset[a];
-        const std::int64_t elements = block.elements();
-        state.blocks.push_back(
-            {local, std::move(block.offset), std::move(block.extent), block.first, state.elements});
-        state.elements += round_up(elements);
-      }
-    }
-  }
+  for (std::size_t local = 0; local < arrays.size(); ++local)
+    for (const Piece& piece : arrays[local].pieces)
+      add_owned(state, local, piece, placement.offset[local] + piece.first);
   return state;
 }
 

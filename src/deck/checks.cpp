@@ -167,7 +167,6 @@ class CrossCheck {
                " can be cut into; choose a tensor of at most ", size);
     };
     enough("heads", m.heads);
-    if (m.key_value_heads < m.heads) enough("key_value_heads", m.key_value_heads);
     enough("feed_forward", m.feed_forward);
     enough("vocabulary", m.vocabulary);
     const std::int64_t tokens = deck_.config.batch.micro * m.sequence;
@@ -237,9 +236,8 @@ namespace {
 /// The divisors of n that an axis of the model may have: a tensor rank needs a part of everything.
 std::vector<std::int64_t> possible(const Config& config, std::string_view axis, std::int64_t n) {
   const ModelConfig& m = config.model;
-  const std::int64_t most = axis == "tensor"
-                                ? std::min({m.heads, m.key_value_heads, m.feed_forward})
-                                : stages_limit / config.parallel.chunks;
+  const std::int64_t most =
+      axis == "tensor" ? std::min(m.heads, m.feed_forward) : stages_limit / config.parallel.chunks;
   std::vector<std::int64_t> sizes = divisors(n);
   std::erase_if(sizes, [most](std::int64_t size) { return size > most; });
   return sizes;

@@ -1,12 +1,13 @@
 #include <trireme/base/check.hpp>
+#include <trireme/exchange/complaints.hpp>
 #include <trireme/exchange/safetensors.hpp>
+#include <trireme/exchange/strict_json.hpp>
 
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
 #include <array>
 #include <cstring>
-#include <set>
 #include <utility>
 
 namespace trireme::exchange {
@@ -44,36 +45,6 @@ constexpr std::array<TypeName, 16> types{{{"F64", 8, DType::fp64},
 const TypeName* type_of(std::string_view name) {
   const auto* found = std::ranges::find(types, name, &TypeName::name);
   return found == types.end() ? nullptr : found;
-}
-
-/// Names in messages: those of a damaged file may be long.
-std::string shortened(const std::string& name) {
-  return name.size() <= 80 ? name : name.substr(0, 77) + "...";
-}
-
-/// The header as JSON. The parser alone would take the last of two equal names and any depth.
-Json parse_header(const std::string& content, const std::string& path) {
-  std::array<std::set<std::string>, 2> names;  // of the header, of one tensor
-  const auto watch = [&](int depth, Json::parse_event_t event, const Json& parsed) {
-    check_usage(depth <= 3, path, ": the header is nested deeper than a safetensors header",
-                remedy);
-    if (event == Json::parse_event_t::object_start && depth == 1) names[1].clear();
-    if (event == Json::parse_event_t::key && (depth == 1 || depth == 2)) {
-      const auto name = parsed.get<std::string>();
-      check_usage(names[static_cast<std::size_t>(depth - 1)].insert(name).second, path, ": '",
-                  shortened(name), "' stands twice in the header", remedy);
-    }
-    return true;
-  };
-  try {
-    Json json = Json::parse(content, watch);
-    check_usage(json.is_object(), path, ": the header is not a JSON object; is it a safetensors ",
-                "file?");
-    return json;
-  } catch (const Json::exception& error) {
-    throw UsageError(text(path, ": the header is not JSON (", error.what(),
-                          "); is it a whole safetensors file?"));
-  }
 }
 
 std::string read_header(const io::InputFile& file) {
@@ -199,7 +170,8 @@ std::optional<DType> TensorInfo::dtype() const {
 SafetensorsFile::SafetensorsFile(const std::string& path) : file_(path) {
   const std::string header = read_header(file_);
   const std::int64_t data = length_bytes + std::ssize(header);
-  const Json json = parse_header(header, path);
+  const Json json =
+      parse_strict(header, path, {3, "the header", "; is it a whole safetensors file?"});
   for (const auto& [name, value] : json.items()) {
     if (name != metadata_key) {
       tensors_.push_back(TensorParser(path, name, value).parse(data, file_.size() - data));

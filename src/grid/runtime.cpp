@@ -115,6 +115,12 @@ std::unique_ptr<Communicator> Grid::along(Communicator& larger, Axis axis) const
                       process_grid_.position(axis, world_.rank()), name);
 }
 
+Communicator& Grid::part_of_tensor_axis(const std::string& name, int colour) {
+  std::unique_ptr<Communicator>& part = parts_[name];
+  if (!part) part = tensor_->split(colour, tensor_->rank(), name);
+  return *part;
+}
+
 Communicator& Grid::communicator(Axis axis) {
   switch (axis) {
     case Axis::data:

@@ -13,11 +13,19 @@ AttentionShape resolved(const AttentionShape& shape) {
         shape.sequence, " tokens");
   check(shape.head_size >= 1, "attention with head size ", shape.head_size, ", expected 1 or more");
   const std::int64_t groups = shape.key_value_heads;
-  check(shape.heads >= 0 && groups >= 0 &&
-            (groups == 0 ? shape.heads == 0 : shape.heads % groups == 0),
-        "attention with ", shape.heads, " heads over ", shape.key_value_heads,
-        " key and value heads, expected a divisor");
   AttentionShape result = shape;
+  check(shape.heads >= 0 && groups >= 0, "attention with ", shape.heads, " heads over ", groups,
+        " key and value heads");
+  if (shape.group == 0) {
+    check(groups == 0 ? shape.heads == 0 : shape.heads % groups == 0, "attention with ",
+          shape.heads, " heads over ", groups, " key and value heads, expected a divisor");
+    result.group = shape.heads == 0 ? 1 : shape.heads / groups;
+  }
+  const std::int64_t group = result.group;
+  check(group >= 1 && shape.heads_before >= 0 && shape.heads_before < group &&
+            (shape.heads == 0 || (shape.heads_before + shape.heads + group - 1) / group == groups),
+        "attention with ", shape.heads, " heads in groups of ", group, ", the first without ",
+        shape.heads_before, ", over ", groups, " key and value heads");
   if (result.scale == 0.0) result.scale = 1.0 / std::sqrt(static_cast<double>(shape.head_size));
   return result;
 }
@@ -99,7 +107,7 @@ struct AttentionForward {
     const Scratch s = scratch(team);
     const auto stride = static_cast<std::int64_t>(qkv.stride(0));
     const T* sample = qkv.data() + b * shape.sequence * stride;
-    const std::int64_t kv_head = h / (shape.heads / shape.key_value_heads);
+    const std::int64_t kv_head = shape.key_value_head(h);
     const T* keys = sample + (shape.heads + kv_head) * head.size;
     const T* values = keys + shape.key_value_heads * head.size;
 

@@ -59,7 +59,10 @@ struct AttentionBackward {
   KOKKOS_FUNCTION void operator()(const AttentionMember& team) const {
     const std::int64_t b = team.league_rank() / shape.key_value_heads;
     const std::int64_t kv_head = team.league_rank() % shape.key_value_heads;
-    const std::int64_t group = shape.heads / shape.key_value_heads;
+    const std::int64_t before = kv_head * shape.group - shape.heads_before;
+    const std::int64_t first_head = before > 0 ? before : 0;
+    const std::int64_t behind = before + shape.group;
+    const std::int64_t end_head = behind < shape.heads ? behind : shape.heads;
     const Scratch s = scratch(team);
     const auto stride = static_cast<std::int64_t>(qkv.stride(0));
     const std::int64_t first = b * shape.sequence;  // token
@@ -75,7 +78,7 @@ struct AttentionBackward {
       copy_transposed(team, s.values_transposed, values, stride, valid, head.size, A(1));
       copy_block(team, s.keys, head.lanes, keys, stride, valid, head.size, block);
       clear(team, s);
-      for (std::int64_t h = kv_head * group; h < (kv_head + 1) * group; ++h)
+      for (std::int64_t h = first_head; h < end_head; ++h)
         for (std::int64_t q0 = shape.causal ? k0 : 0; q0 < shape.sequence; q0 += block)
           add_pair(team, s, b, h, q0, k0);
       team.team_barrier();
@@ -84,7 +87,7 @@ struct AttentionBackward {
       team.team_barrier();
     }
     if constexpr (is_narrow<T>)
-      for (std::int64_t h = kv_head * group; h < (kv_head + 1) * group; ++h)
+      for (std::int64_t h = first_head; h < end_head; ++h)
         narrow_queries(team, first, h);
   }
 

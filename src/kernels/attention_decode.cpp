@@ -26,7 +26,7 @@ struct AttentionDecode {
   KOKKOS_FUNCTION void operator()(const AttentionMember& team) const {
     const std::int64_t b = team.league_rank() / shape.heads;
     const std::int64_t h = team.league_rank() % shape.heads;
-    const std::int64_t column = h / (shape.heads / shape.key_value_heads) * shape.head_size;
+    const std::int64_t column = shape.key_value_head(h) * shape.head_size;
     const auto size = static_cast<int>(shape.head_size);
     A* probabilities = aligned_scratch<A>(team, scratch_elements());
     A* result = probabilities + block;

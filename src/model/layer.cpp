@@ -12,7 +12,9 @@ Layer<P>::Layer(const Parameters<P>& parameters, const deck::ModelConfig& m, con
                 std::int64_t layer, Recompute recompute)
     : model_(m),
       axis_(axis),
-      heads_(parameters.shard().part(m.heads, m.heads_per_group())),
+      heads_(parameters.shard().part(m.heads)),
+      key_value_heads_(
+          parameters.shard().groups(m.heads / m.heads_per_group(), m.heads_per_group()).extent),
       layer_(layer),
       recompute_(recompute) {}
 
@@ -79,6 +81,8 @@ auto Layer<P>::cut_scratch(Arena& arena, const architecture::LocalSizes& n, bool
   shape.heads = n.heads;
   shape.key_value_heads = n.key_value_heads;
   shape.head_size = n.head_size;
+  shape.group = n.group;
+  shape.heads_before = n.heads_before;
   const auto size = [](std::int64_t extent) { return static_cast<std::size_t>(extent); };
   const std::int64_t columns = n.gated() ? std::max(n.attention(), n.feed_forward) : n.attention();
   const View1<T> either = arena.take<T>(n.tokens * columns);
@@ -100,7 +104,9 @@ kernels::AttentionShape Layer<P>::attention_shape(std::int64_t tokens) const {
   shape.batch = tokens / model_.sequence;
   shape.sequence = model_.sequence;
   shape.heads = heads_.extent;
-  shape.key_value_heads = heads_.extent / model_.heads_per_group();
+  shape.key_value_heads = key_value_heads_;
+  shape.group = model_.heads_per_group();
+  shape.heads_before = heads_.offset % shape.group;
   shape.head_size = model_.head_size();
   shape.causal = true;
   shape.scale = 1 / std::sqrt(static_cast<double>(shape.head_size));

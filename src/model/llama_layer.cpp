@@ -10,8 +10,7 @@ LlamaLayer<P>::LlamaLayer(const Parameters<P>& parameters, const deck::ModelConf
     : Layer<P>(parameters, m, axis, layer, recompute),
       norm1_(parameters, array_name(layer, "attention_norm"), m),
       query_key_value_(parameters, array_name(layer, "attention.query"),
-                       (heads_.extent + 2 * (heads_.extent / m.heads_per_group())) * m.head_size(),
-                       m.hidden),
+                       (heads_.extent + 2 * key_value_heads_) * m.head_size(), m.hidden),
       output_(parameters, array_name(layer, "attention.output"), m.hidden,
               heads_.extent * m.head_size()),
       norm2_(parameters, array_name(layer, "feed_forward_norm"), m),
@@ -23,7 +22,7 @@ LlamaLayer<P>::LlamaLayer(const Parameters<P>& parameters, const deck::ModelConf
 template <class P>
 kernels::Rotary LlamaLayer<P>::rotary(std::int64_t sequence, std::int64_t first_position) const {
   kernels::Rotary r;
-  r.heads = heads_.extent + heads_.extent / this->model_.heads_per_group();
+  r.heads = heads_.extent + key_value_heads_;
   r.head_size = this->model_.head_size();
   r.theta = this->model_.rope_theta;
   r.sequence = sequence;

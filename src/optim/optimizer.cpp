@@ -42,11 +42,6 @@ Optimizer<P>::Optimizer(const deck::OptimizerConfig& config,
 }
 
 template <class P>
-bool Optimizer<P>::counted(const Entry& entry) const {
-  return !entry.local.copy && (entry.local.split || parameters_.shard().tensor_rank == 0);
-}
-
-template <class P>
 void Optimizer<P>::lay_out_sums() {
   const auto arrays = static_cast<std::int64_t>(architecture_.arrays.size());
   const architecture::Shard& shard = parameters_.shard();
@@ -55,15 +50,18 @@ void Optimizer<P>::lay_out_sums() {
   std::vector<std::int64_t> begins_of_blocks;
   std::vector<std::int64_t> ends_of_blocks;
   for (const auto& entry : parameters_.entries()) {
-    if (!counted(entry)) continue;
     const std::int64_t at =
         entry.number() * shard.tensor_size + (entry.local.split ? shard.tensor_rank : 0);
-    const std::int64_t end = entry.offset + entry.local.elements();
-    ends[static_cast<std::size_t>(at)] = kernels::norm_blocks(entry.local.elements());
-    for (std::int64_t begin = entry.offset; begin < end; begin += kernels::norm_block) {
-      begins_of_blocks.push_back(begin);
-      ends_of_blocks.push_back(placement_.owns(begin) ? std::min(end, begin + kernels::norm_block)
-                                                      : begin);
+    for (const architecture::Piece& piece : entry.local.pieces) {
+      if (!piece.counted) continue;
+      ends[static_cast<std::size_t>(at)] += kernels::norm_blocks(piece.elements());
+      const std::int64_t first = entry.offset + piece.first;
+      const std::int64_t end = first + piece.elements();
+      for (std::int64_t begin = first; begin < end; begin += kernels::norm_block) {
+        begins_of_blocks.push_back(begin);
+        ends_of_blocks.push_back(placement_.owns(begin) ? std::min(end, begin + kernels::norm_block)
+                                                        : begin);
+      }
     }
   }
   std::inclusive_scan(ends.begin(), ends.end(), ends.begin());
@@ -188,6 +186,7 @@ auto Optimizer<P>::state() const -> std::vector<State> {
     const std::string& weight = parameters_.entries()[block.local].weight.name;
     State& state = list.emplace_back();
     state.local = block.local;
+    state.counted = block.counted;
     for (std::size_t i = 0; i < names_.size(); ++i)
       state.arrays.push_back(tensor("optimizer." + names_[i] + "." + weight, arrays_[i], block));
     if (has_masters) state.master = tensor(weight, masters_, block);

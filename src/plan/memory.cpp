@@ -199,7 +199,7 @@ Bytes checkpoint_copy_bytes(const deck::Config& config,
     if (shares_state(config))
       for (const auto& block :
            architecture::owned_state(arrays, placement, buckets, replica).blocks)
-        if (architecture::writes_state(shard, arrays[block.local]))
+        if (block.counted)
           bytes += state_arrays * architecture::saved_bytes(block.elements() * sizes.accumulate);
     most = std::max(most, bytes);
   }

@@ -1,7 +1,9 @@
+#include <trireme/architecture/local_sizes.hpp>
 #include <trireme/plan/ranks.hpp>
 
 #include <algorithm>
 #include <map>
+#include <set>
 #include <tuple>
 
 namespace trireme::plan {
@@ -20,6 +22,37 @@ Likeness likeness(const architecture::Shard& shard, const schedule::Needs& needs
   return {shard.tensor_rank, shard.has_embedding(), shard.has_head(), numbers};
 }
 
+/// The sizes of what a tensor rank holds, and whether it holds its first and its last head of keys
+/// and values alone.
+auto kind(const deck::Config& config, const architecture::Shard& shard) {
+  const deck::ModelConfig& m = config.model;
+  const architecture::LocalSizes n = architecture::local_sizes(
+      m, shard, config.batch.micro, m.sequence, config.parallel.sequence_parallel);
+  const layout::Slice heads = shard.groups(m.key_value_heads, n.group);
+  const auto shared_before = shard.holders(m.key_value_heads, n.group, heads.offset).offset;
+  const auto shared_behind = shard.holders(m.key_value_heads, n.group, heads.end() - 1).end();
+  return std::tuple(n.heads, n.key_value_heads, n.feed_forward, n.vocabulary, n.slice,
+                    shared_before<shard.tensor_rank, shared_behind> shard.tensor_rank + 1);
+}
+
+/// The first and the last; where ranks share heads, a larger part may lie between them: then one of
+/// each kind.
+std::vector<int> tensor_ranks(const deck::Config& config, architecture::Shard shard) {
+  std::vector<int> ranks{0};
+  if (shard.tensor_size > 1) ranks.push_back(shard.tensor_size - 1);
+  if (architecture::shared_heads(config.model, shard.tensor_size).empty()) return ranks;
+  std::set<decltype(kind(config, shard))> kinds;
+  for (const int t : {0, shard.tensor_size - 1}) {
+    shard.tensor_rank = t;
+    kinds.insert(kind(config, shard));
+  }
+  for (int t = 1; t + 1 < shard.tensor_size; ++t) {
+    shard.tensor_rank = t;
+    if (kinds.insert(kind(config, shard)).second) ranks.insert(ranks.end() - 1, t);
+  }
+  return ranks;
+}
+
 }  // namespace
 
 std::vector<RankPlan> plan_ranks(const deck::Config& config,
@@ -32,10 +65,11 @@ std::vector<RankPlan> plan_ranks(const deck::Config& config,
   std::map<Likeness, std::size_t> known;  // deep pipelines have many ranks that are alike
   architecture::Shard shard =
       architecture::make_shard(architecture, pipeline, chunks, 0, tensor, 0);
+  const std::vector<int> planned = tensor_ranks(config, shard);
   for (int p = 0; p < pipeline; ++p) {
     const schedule::Needs& needs = all_needs[static_cast<std::size_t>(p)];
     for (Stage& stage : shard.stages) stage += p == 0 ? 0 : 1;  // rank p holds p, p + pipeline, …
-    for (int t = 0; t < tensor; t += std::max(1, tensor - 1)) {
+    for (const int t : planned) {
       shard.tensor_rank = t;
       const auto [found, is_new] = known.emplace(likeness(shard, needs), ranks.size());
       if (is_new) {

@@ -88,6 +88,16 @@ class Counter {
     }
   }
 
+  /// Each of the tensor ranks that hold a head of keys and values has summed its gradient over its
+  /// own query heads only.
+  void shared_heads() {
+    for (const LocalArray& array : arrays_)
+      for (const architecture::Piece& piece : array.pieces)
+        if (array.split && piece.holders.extent > 1)
+          add("shared", "gradients of keys and values: all-reduce", piece.holders.extent, 1,
+              piece.elements() * sizes_.accumulate);
+  }
+
   /// Boundaries between a stage of this rank and the next or the former one. With chunks on one
   /// pipeline rank, it sends to itself.
   void boundaries() {
@@ -123,12 +133,12 @@ class Counter {
     if (lamb_) add("data", "trust ratios: all-reduce", replicas, 1, 2 * norm_blocks() * 8);
   }
 
-  /// Blocks of the arrays that this rank counts in the norm.
+  /// Blocks of the pieces that this rank counts in the norm.
   std::int64_t norm_blocks() const {
     std::int64_t blocks = 0;
     for (const LocalArray& array : arrays_)
-      if (!array.copy && (array.split || shard_.tensor_rank == 0))
-        blocks += parts(array.elements(), norm_block);
+      for (const architecture::Piece& piece : array.pieces)
+        if (piece.counted) blocks += parts(piece.elements(), norm_block);
     return blocks;
   }
 
@@ -186,6 +196,7 @@ std::vector<TrafficRow> step_traffic(const deck::Config& config, const Architect
   counter.head();
   counter.replicated_gradients();
   counter.boundaries();
+  counter.shared_heads();
   counter.data();
   counter.tied();
   counter.norm();

@@ -75,6 +75,7 @@ void RankParts<P>::make_optimizer(const deck::Config& config,
              : state.elements;
   optimizer.emplace(config.optimizer, architecture, parameters, grid.model(), data,
                     std::move(state), capacity, loss_scaling(config.precision));
+  shared_gradients.emplace(grid, config.model, parameters);
   reducer.emplace(data, parameters.all_gradients(), buckets, shared);
   if (shared) weight_gather.emplace(data, parameters.all_weights(), buckets);
 }

@@ -125,6 +125,7 @@ typename model::RankModel<P>::LayerDone StepActions<P>::layer_done(const Step& s
   // Now the loss of all micro-batches is known, and no gradient of this stage is under way.
   if (is_last(step.instr.stage)) parts_.optimizer->mark_loss(exec_, parts_.model->loss());
   return [this, stage = step.instr.stage](std::int64_t layer) {
+    parts_.shared_gradients->sum(exec_, layer);
     parts_.reducer->complete(exec_, stage, layer);
   };
 }

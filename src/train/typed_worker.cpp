@@ -205,7 +205,7 @@ std::vector<checkpoint::SliceView> TypedWorker<P>::share() {
   const auto add_state = [&](const auto& array_of) {
     if (parts_.weight_gather) {  // each replica has a part of its own
       for (const auto& block : state)
-        if (architecture::writes_state(parts_.parameters.shard(), arrays[block.local])) {
+        if (block.counted) {
           const auto& array = array_of(block);
           slices.push_back(slice_of(exec_, array, {0, array.offset, array.extent, 0}));
         }

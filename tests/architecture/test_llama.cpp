@@ -1,9 +1,10 @@
 #include <trireme/architecture/local_sizes.hpp>
+#include <trireme/base/text.hpp>
 
 #include <gtest/gtest.h>
 
-#include <cmath>
-#include <map>
+#include <algorithm>
+#include <string>
 
 namespace trireme::architecture {
 namespace {
@@ -53,32 +54,110 @@ TEST(LlamaArchitecture, MatricesAloneDecayAndOutputsBeginSmaller) {
   }
 }
 
-/// Query heads stay with the keys and values that they use, however these are cut.
-TEST(LlamaArchitecture, TensorRanksHoldWholeGroupsOfHeads) {
-  const auto a = describe(llama(1, 72, 18, 6, 40, 100));
-  std::map<std::string, std::size_t> number;
-  for (std::size_t i = 0; i < a.arrays.size(); ++i) number[a.arrays[i].name] = i;
-  for (const int tensor : {1, 2, 3, 4, 5, 6}) {
-    std::int64_t heads = 0;
-    for (int rank = 0; rank < tensor; ++rank) {
-      const Shard shard = make_shard(a, 1, 1, 0, tensor, rank);
-      std::map<std::size_t, LocalArray> local;
-      for (const auto& array : local_arrays(a, shard)) local[array.number] = array;
-      const auto& query = local.at(number.at("layers.0.attention.query"));
-      const auto& key_value = local.at(number.at("layers.0.attention.key_value"));
-      const auto& output = local.at(number.at("layers.0.attention.output"));
-      EXPECT_EQ(query.offset[0], 3 * key_value.offset[1]);
-      EXPECT_EQ(query.extent[0], 3 * key_value.extent[1]);
-      EXPECT_EQ(output.offset[1], query.offset[0]);
-      EXPECT_EQ(output.extent[1], query.extent[0]);
-      EXPECT_EQ(query.offset[0], heads);
-      heads = query.offset[0] + query.extent[0];
-      const LocalSizes sizes = local_sizes(a.model, shard, 1, 16, false);
-      EXPECT_EQ(sizes.heads, query.extent[0]);
-      EXPECT_EQ(sizes.key_value_heads, key_value.extent[1]);
-      EXPECT_EQ(sizes.inner, 2 * sizes.feed_forward);
+/// The tensor ranks whose query heads use head `j`, by the definition of grouped-query attention.
+layout::Slice users(std::int64_t heads, std::int64_t key_value_heads, int tensor, std::int64_t j) {
+  int first = tensor;
+  int end = 0;
+  for (int rank = 0; rank < tensor; ++rank) {
+    const layout::Slice mine = layout::split(heads, tensor, rank);
+    for (std::int64_t h = mine.offset; h < mine.end(); ++h)
+      if (h * key_value_heads / heads == j) {
+        first = std::min(first, rank);
+        end = rank + 1;
+      }
+  }
+  return {first, end - first};
+}
+
+LocalArray local_array(const Architecture& a, const Shard& shard, const std::string& name) {
+  for (LocalArray& array : local_arrays(a, shard))
+    if (a.arrays[array.number].name == "layers.0.attention." + name) return array;
+  ADD_FAILURE() << "no " << name;
+  return {};
+}
+
+struct Heads {
+  std::int64_t queries;
+  std::int64_t keys_and_values;
+};
+
+const std::vector<Heads> all_heads{{6, 1}, {6, 2}, {6, 3}, {6, 6}, {18, 6}, {18, 2}, {32, 8}};
+
+/// Query heads are cut evenly, whatever groups they are in.
+TEST(LlamaArchitecture, TensorRanksHoldTheKeysAndValuesThatTheirQueriesUse) {
+  for (const auto& [H, Hkv] : all_heads) {
+    const auto a = describe(llama(1, 4 * H, H, Hkv, 40, 100));
+    for (int tensor = 1; tensor <= H; ++tensor)
+      for (int rank = 0; rank < tensor; ++rank) {
+        SCOPED_TRACE(text(H, " heads over ", Hkv, ", tensor rank ", rank, " of ", tensor));
+        const Shard shard = make_shard(a, 1, 1, 0, tensor, rank);
+        const auto query = local_array(a, shard, "query");
+        const auto key_value = local_array(a, shard, "key_value");
+        const auto output = local_array(a, shard, "output");
+        const layout::Slice heads = layout::split(H, tensor, rank);
+        EXPECT_EQ(query.offset[0], heads.offset);
+        EXPECT_EQ(query.extent[0], heads.extent);
+        EXPECT_EQ(output.offset[1], heads.offset);
+        EXPECT_EQ(output.extent[1], heads.extent);
+        EXPECT_EQ(key_value.offset[1], heads.offset * Hkv / H);
+        EXPECT_EQ(key_value.offset[1] + key_value.extent[1], (heads.end() - 1) * Hkv / H + 1);
+        const LocalSizes sizes = local_sizes(a.model, shard, 1, 16, false);
+        EXPECT_EQ(sizes.heads, query.extent[0]);
+        EXPECT_EQ(sizes.key_value_heads, key_value.extent[1]);
+        EXPECT_EQ((sizes.heads_before + sizes.heads - 1) / sizes.group, sizes.key_value_heads - 1);
+        EXPECT_EQ(sizes.inner, 2 * sizes.feed_forward);
+      }
+  }
+}
+
+TEST(LlamaArchitecture, PiecesTellWhoHoldsAHeadAndOneHolderCountsIt) {
+  for (const auto& [H, Hkv] : all_heads) {
+    const auto a = describe(llama(1, 4 * H, H, Hkv, 40, 100));
+    for (int tensor = 1; tensor <= H; ++tensor) {
+      SCOPED_TRACE(text(H, " heads over ", Hkv, ", tensor ", tensor));
+      std::vector<int> counted(static_cast<std::size_t>(2 * Hkv), 0);
+      for (int rank = 0; rank < tensor; ++rank) {
+        const auto local = local_array(a, make_shard(a, 1, 1, 0, tensor, rank), "key_value");
+        std::int64_t end = 0;
+        for (const Piece& piece : local.pieces) {
+          EXPECT_EQ(piece.first, end) << "pieces follow one another in memory";
+          end += piece.elements();
+          std::int64_t first = piece.offset[0];
+          first = first * local.extent[1] + piece.offset[1] - local.offset[1];
+          EXPECT_EQ(piece.first, first * 4 * 4 * H);
+          for (std::int64_t i = piece.offset[0]; i < piece.offset[0] + piece.extent[0]; ++i)
+            for (std::int64_t j = piece.offset[1]; j < piece.offset[1] + piece.extent[1]; ++j) {
+              EXPECT_EQ(piece.holders, users(H, Hkv, tensor, j)) << j;
+              counted[static_cast<std::size_t>(i * Hkv + j)] += piece.counted ? 1 : 0;
+            }
+        }
+        EXPECT_EQ(end, local.elements());
+      }
+      EXPECT_TRUE(std::ranges::all_of(counted, [](int times) { return times == 1; }));
     }
-    EXPECT_EQ(heads, 18);
+  }
+}
+
+/// Two communicators are enough for the sums of shared heads, taken in turn.
+TEST(LlamaArchitecture, ARankSharesTwoHeadsAtMostAndTheseFollowOneAnother) {
+  for (const auto& [H, Hkv] : all_heads) {
+    const auto model = llama(1, 4 * H, H, Hkv, 40, 100);
+    const auto a = describe(model);
+    for (int tensor = 1; tensor <= H; ++tensor) {
+      const auto shared = shared_heads(model, tensor);
+      EXPECT_EQ(shared.empty(), Hkv == H || Hkv % tensor == 0)
+          << H << " over " << Hkv << ", " << tensor;
+      for (int rank = 0; rank < tensor; ++rank) {
+        const auto mine = make_shard(a, 1, 1, 0, tensor, rank).groups(Hkv, H / Hkv);
+        std::vector<std::size_t> ordinals;
+        for (std::size_t i = 0; i < shared.size(); ++i)
+          if (mine.offset <= shared[i] && shared[i] < mine.end()) ordinals.push_back(i);
+        ASSERT_LE(ordinals.size(), 2u);
+        if (ordinals.size() == 2) {
+          EXPECT_EQ(ordinals[1], ordinals[0] + 1);
+        }
+      }
+    }
   }
 }
 

@@ -14,10 +14,13 @@ struct Grid {
   int tensor = 1;
   int data = 1;
   bool tied = true;
+  int key_value_heads = 0;  ///< 0: family gpt
 };
 
-Architecture model(bool tied) {
+Architecture model(bool tied, int key_value_heads = 0) {
   deck::ModelConfig m;
+  if (key_value_heads > 0) m.family = Family::llama;
+  m.key_value_heads = key_value_heads;
   m.layers = 5;
   m.hidden = 24;
   m.heads = 6;
@@ -28,9 +31,11 @@ Architecture model(bool tied) {
   return describe(m);
 }
 
-const std::vector<Grid> grids{{1, 1, 1, 1}, {1, 1, 1, 3},        {2, 1, 1, 2},
-                              {2, 2, 2, 2}, {3, 1, 4, 1},        {1, 1, 4, 3},
-                              {3, 1, 2, 2}, {2, 2, 2, 3, false}, {1, 1, 1, 100}};
+const std::vector<Grid> grids{{1, 1, 1, 1},          {1, 1, 1, 3},          {2, 1, 1, 2},
+                              {2, 2, 2, 2},          {3, 1, 4, 1},          {1, 1, 4, 3},
+                              {3, 1, 2, 2},          {2, 2, 2, 3, false},   {1, 1, 1, 100},
+                              {1, 1, 4, 1, true, 2}, {2, 1, 4, 2, true, 2}, {1, 1, 6, 3, false, 1},
+                              {2, 2, 2, 2, true, 3}, {1, 1, 5, 2, true, 3}, {1, 1, 3, 1, true, 3}};
 
 /// Calls use(place, local arrays, parts) for every rank of a grid.
 template <class Use>
@@ -45,7 +50,7 @@ void for_ranks(const Architecture& a, const Grid& g, const Use& use) {
 
 TEST(SavedParts, AllRanksTogetherWriteEveryElementOnce) {
   for (const Grid& g : grids) {
-    const Architecture a = model(g.tied);
+    const Architecture a = model(g.tied, g.key_value_heads);
     std::vector<std::vector<int>> written;
     for (const ArraySpec& spec : a.arrays)
       written.emplace_back(static_cast<std::size_t>(spec.elements()));
@@ -70,7 +75,7 @@ TEST(SavedParts, AllRanksTogetherWriteEveryElementOnce) {
 
 TEST(SavedParts, LieInTheMemoryOfTheirLocalArray) {
   for (const Grid& g : grids) {
-    const Architecture a = model(g.tied);
+    const Architecture a = model(g.tied, g.key_value_heads);
     for_ranks(a, g, [&](int, const auto& arrays, const auto& parts) {
       for (const SavedPart& part : parts) {
         const LocalArray& local = arrays[part.local];
@@ -88,7 +93,7 @@ TEST(SavedParts, LieInTheMemoryOfTheirLocalArray) {
 
 TEST(SavedParts, RanksOfAStageWriteAlike) {
   for (const Grid& g : grids) {
-    const Architecture a = model(g.tied);
+    const Architecture a = model(g.tied, g.key_value_heads);
     std::map<int, std::pair<std::int64_t, std::int64_t>> bounds;  // per pipeline rank
     for_ranks(a, g, [&](int p, const auto&, const auto& parts) {
       std::int64_t elements = 0;
@@ -114,6 +119,22 @@ TEST(SavedParts, BothRanksWithTheTiedTableWriteHalfOfIt) {
   EXPECT_EQ(rows.size(), 2u);
   EXPECT_EQ(rows[0] + rows[2], 61);
   EXPECT_LE(std::abs(rows[0] - rows[2]), 1);
+}
+
+/// Two tensor ranks with a head in common, two replicas: a quarter for each.
+TEST(SavedParts, RanksThatShareAHeadShareItsWriting) {
+  const Grid grid{1, 1, 2, 2, true, 1};
+  const Architecture a = model(true, 1);
+  std::vector<std::int64_t> elements;
+  for_ranks(a, grid, [&](int, const auto& arrays, const auto& parts) {
+    elements.push_back(0);
+    for (const SavedPart& part : parts)
+      if (a.arrays[arrays[part.local].number].name.ends_with("key_value"))
+        elements.back() += part.elements();
+  });
+  ASSERT_EQ(elements.size(), 4u);
+  const std::int64_t all = 5 * 2 * 4 * 24;
+  for (const std::int64_t n : elements) EXPECT_LE(std::abs(n - all / 4), 24) << "a row at most";
 }
 
 }  // namespace

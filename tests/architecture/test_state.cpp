@@ -7,8 +7,10 @@
 namespace trireme::architecture {
 namespace {
 
-Architecture model(bool tied) {
+Architecture model(bool tied, int key_value_heads = 0) {
   deck::ModelConfig m;
+  if (key_value_heads > 0) m.family = Family::llama;
+  m.key_value_heads = key_value_heads;
   m.layers = 5;
   m.hidden = 72;
   m.heads = 6;
@@ -26,8 +28,8 @@ struct Rank {
   std::vector<Bucket> buckets;
 
   Rank(const Architecture& a, int pipeline_size, int pipeline, int tensor, int replicas,
-       std::int64_t most)
-      : shard(make_shard(a, pipeline_size, 1, pipeline, 2, tensor)),
+       std::int64_t most, int tensor_size = 2)
+      : shard(make_shard(a, pipeline_size, 1, pipeline, tensor_size, tensor)),
         arrays(local_arrays(a, shard)),
         placement(place(a, shard, arrays)),
         buckets(gradient_buckets(a, shard, arrays, placement, most, replicas)) {}
@@ -67,6 +69,36 @@ TEST(State, ReplicasOwnEveryElementOnceInWholeBlocksOfTheNorm) {
         EXPECT_EQ(most_state_elements(rank.arrays, rank.placement, rank.buckets, replicas),
                   largest);
       }
+}
+
+/// So that each block of the norm is found by one replica, and each element is counted by one of
+/// the tensor ranks that hold it.
+TEST(State, OfSharedHeadsIsCutAtTheBlocksOfTheirPieces) {
+  for (const auto& [tensor, key_value_heads] : {std::pair{4, 2}, {6, 1}, {2, 3}, {5, 3}, {3, 2}}) {
+    const Architecture a = model(true, key_value_heads);
+    std::vector<std::int64_t> counted(a.arrays.size(), 0);
+    for (int t = 0; t < tensor; ++t) {
+      const Rank rank(a, 1, 0, t, 3, 7000, tensor);
+      std::vector<std::vector<int>> owner;
+      for (const LocalArray& array : rank.arrays)
+        owner.emplace_back(static_cast<std::size_t>(array.elements()), -1);
+      for (int r = 0; r < 3; ++r)
+        for (const auto& block : owned_state(rank.arrays, rank.placement, rank.buckets, r).blocks) {
+          if (block.counted) counted[rank.arrays[block.local].number] += block.elements();
+          for (std::int64_t e = block.first; e < block.first + block.elements(); ++e)
+            owner[block.local][static_cast<std::size_t>(e)] = r;
+        }
+      for (std::size_t local = 0; local < rank.arrays.size(); ++local)
+        for (const Piece& piece : rank.arrays[local].pieces)
+          for (std::int64_t e = 0; e < piece.elements(); ++e) {
+            const auto block = static_cast<std::size_t>(piece.first + e / norm_block * norm_block);
+            ASSERT_GE(owner[local][block], 0);
+            ASSERT_EQ(owner[local][static_cast<std::size_t>(piece.first + e)], owner[local][block]);
+          }
+    }
+    for (std::size_t i = 0; i < counted.size(); ++i)
+      EXPECT_EQ(counted[i], a.arrays[i].elements()) << a.arrays[i].name << ", tensor " << tensor;
+  }
 }
 
 TEST(State, FirstAndLastStageOwnTheSamePartsOfATiedTable) {

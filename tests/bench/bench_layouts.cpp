@@ -50,6 +50,7 @@ void leave_out(Rig& rig, bool out) {
     rig.grid().communicator(axis).leave_out(out);
   rig.grid().model().leave_out(out);
   rig.grid().embedding().leave_out(out);
+  for (const auto& [name, part] : rig.grid().parts_of_tensor_axis()) part->leave_out(out);
 }
 
 void measure(const Case& c, const std::vector<std::string>& arguments, const data::TokenFile& file,

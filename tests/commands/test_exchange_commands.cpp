@@ -62,11 +62,24 @@ compute = "fp64"
   TemporaryFolder folder_;
 };
 
-TEST_F(ExchangeCommands, WeightsGoOutAndInAgainAndTrainOnInAnyLayout) {
+class ExchangedFamilies : public ExchangeCommands,
+                          public ::testing::WithParamInterface<const char*> {};
+
+INSTANTIATE_TEST_SUITE_P(Families, ExchangedFamilies,
+                         ::testing::Values("family = \"gpt\"\nnorm_epsilon = 1e-6",
+                                           "family = \"llama\"\ntied_embeddings = false"),
+                         [](const auto& family) {
+                           const std::string keys = family.param;
+                           return keys.substr(10, keys.find('"', 10) - 10);
+                         });
+
+TEST_P(ExchangedFamilies, GoOutAndInAgainAndTrainOnInAnyLayout) {
 #ifdef TRIREME_ON_DEVICE
   if (run("trireme-engine --help") == 127)
     GTEST_SKIP() << "trireme-engine does not start here: " << err();
 #endif
+  std::string deck = read_file(folder_.file("deck.toml"));
+  folder_.write("deck.toml", deck.insert(deck.find("layers"), GetParam() + std::string("\n")));
   std::string text;
   for (int i = 0; i < 400; ++i)
     text += "the quick brown fox " + std::to_string(i * i % 97) + " jumps\n";
@@ -100,6 +113,14 @@ TEST_F(ExchangeCommands, WeightsGoOutAndInAgainAndTrainOnInAnyLayout) {
   ASSERT_EQ(four.size(), 3u);
   for (std::size_t i = 0; i < 3; ++i) EXPECT_NEAR(four[i], one[i], 1e-10 * one[i]);
   EXPECT_LT(one[0], losses("run")[0]) << "it begins with what was learnt";
+
+  ASSERT_EQ(run("trireme export b/checkpoints of_four && "
+                "trireme import of_four deck.toml run.directory=c && "
+                "trireme export c/checkpoints again"),
+            0)
+      << err();
+  EXPECT_EQ(run("diff -r of_four again"), 0) << out();
+  EXPECT_EQ(evaluated("run.directory=c"), evaluated("run.directory=b"));
 }
 
 TEST_F(ExchangeCommands, FilesThatAreThereStayWithoutForce) {
@@ -151,10 +172,38 @@ TEST_F(ExchangeCommands, AnotherModelIsRefusedWithBothValues) {
   expect_error(folder_, "checkpoint.directory=");
   EXPECT_EQ(run("trireme import nowhere"), 2);
   expect_error(folder_, "nowhere/config.json");
-  EXPECT_EQ(run("mkdir sharded && cp golden/config.json sharded && trireme import sharded"), 2);
-  expect_error(folder_, "max_shard_size");
+  EXPECT_EQ(run("mkdir empty && cp golden/config.json empty && trireme import empty"), 2);
+  expect_error(folder_, "empty/model.safetensors: no such file");
   EXPECT_EQ(run("sed -i 's/gelu_new/relu/' golden/config.json; trireme import golden"), 2);
   expect_error(folder_, "activation_function = \"relu\", expected \"gelu_new\"");
+}
+
+TEST_F(ExchangeCommands, ShardsGoOutAndInAgainAndOtherFilesAreReplacedByForceAlone) {
+  ASSERT_EQ(run("trireme import golden golden.toml"), 0) << err();
+  ASSERT_EQ(run("trireme export run/checkpoints x --shard-size 4KB"), 0) << err();
+  expect_output(folder_, "x/model-00001-of-0000");
+  expect_output(folder_, "their index x/model.safetensors.index.json");
+  ASSERT_EQ(run("trireme import x golden.toml run.directory=other"), 0) << err();
+  expect_output(folder_, "the weights of x/model.safetensors.index.json");
+  EXPECT_EQ(run("trireme export other/checkpoints again --shard-size 4KB && "
+                "cp x/config.json again && diff -r x again"),
+            0)
+      << out();
+  EXPECT_EQ(run("trireme export run/checkpoints x"), 2);
+  expect_error(folder_, "--force");
+  ASSERT_EQ(run("trireme export run/checkpoints x --force && ls x"), 0) << err();
+  expect_output(folder_, "config.json\nmodel.safetensors\n");
+  ASSERT_EQ(run("trireme import x golden.toml run.directory=third"), 0) << err();
+
+  ASSERT_EQ(run("trireme export run/checkpoints x --force --shard-size 4KB && "
+                "rm x/model-00002-of-*"),
+            0)
+      << err();
+  EXPECT_EQ(run("trireme import x golden.toml run.directory=fourth"), 2);
+  expect_error(folder_, "model-00002-of-");
+  expect_error(folder_, "is missing");
+  EXPECT_EQ(run("trireme export run/checkpoints y --shard-size 4G"), 2);
+  expect_error(folder_, "--shard-size 4G");
 }
 
 TEST_F(ExchangeCommands, WithoutADeckTheModelSectionThatFitsIsPrinted) {

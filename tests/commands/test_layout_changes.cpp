@@ -139,6 +139,33 @@ TEST_F(LayoutChanges, ThatChangeNothingGoOnBitForBitInARampUp) {
   expect_one_error({"[batch] ramp_samples = 26 (command line), but 24 in run/checkpoints/"});
 }
 
+/// Llama with heads of keys and values that tensor ranks share: a checkpoint has each of them once,
+/// and any layout reads it.
+TEST_F(LayoutChanges, MayShareHeadsOfKeysAndValues) {
+  const std::string model = " model.family=llama model.key_value_heads=2 ";
+  std::vector<Layout> layouts{
+      {"one rank", 1, ""},
+      {"tensor 4", 4, "parallel.tensor=4 parallel.distributed_optimizer=true"},
+      {"tensor 3 x data 2", 6, "parallel.tensor=3 parallel.distributed_optimizer=true"}};
+  if (soak())
+    layouts.insert(
+        layouts.end(),
+        {{"tensor 2, sequence parallel", 2, "parallel.tensor=2 parallel.sequence_parallel=true"},
+         {"tensor 6", 6, "parallel.tensor=6 parallel.sequence_parallel=true"},
+         {"tensor 4 x pipeline 2", 8, "parallel.tensor=4 parallel.pipeline=2"},
+         {"one rank again", 1, ""},
+         {"tensor 5", 5, "parallel.tensor=5"}});
+  expect_one_run(layouts, model);
+  expect_all_verified("run/checkpoints");
+  ASSERT_EQ(run("trireme inspect --diff run/checkpoints reference/checkpoints"), 0) << err();
+  const std::string differences = out();
+  const std::string key = "absolute at most ";
+  EXPECT_GT(occurrences(differences, key), 0) << "other layouts, other roundings";
+  for (auto at = differences.find(key); at != std::string::npos; at = differences.find(key, at + 1))
+    EXPECT_LE(std::atof(differences.c_str() + at + key.size()), 1e-10) << differences;
+  EXPECT_EQ(differences.find("only"), std::string::npos) << differences;
+}
+
 /// On the same layout a restart is no event: losses and all arrays are those of the run without
 /// one, with dropout and across the end of an epoch.
 TEST_F(LayoutChanges, ThatChangeNothingGoOnBitForBit) {
@@ -148,7 +175,10 @@ TEST_F(LayoutChanges, ThatChangeNothingGoOnBitForBit) {
   folder_.write("small", words);
   ASSERT_EQ(run("trireme tokenize -o data/small.h5 --document-separator '\\n' small"), 0);
   for (const Layout& layout :
-       {Layout{"one rank", 1, ""}, {"data 2 x pipeline 2", 4, "parallel.pipeline=2"}})
+       {Layout{"one rank", 1, ""},
+        {"data 2 x pipeline 2", 4, "parallel.pipeline=2"},
+        {"shared heads", 4,
+         "parallel.tensor=4 model.family=llama model.heads=9 model.key_value_heads=3"}})
     for (const char* compute : {"fp32", "fp64"}) {
       if (!soak() && compute == std::string("fp64")) continue;
       SCOPED_TRACE(std::string(layout.name) + ", " + compute);

@@ -48,6 +48,15 @@ inline deck::ModelConfig odd_model(bool tied) {
   return m;
 }
 
+/// The same sizes with 3 heads of keys and values.
+inline deck::ModelConfig odd_llama(bool tied) {
+  deck::ModelConfig m = odd_model(tied);
+  m.family = Family::llama;
+  m.key_value_heads = 3;
+  m.norm_epsilon = 1e-6;
+  return m;
+}
+
 /// Bits that no two neighbours share; any finite fp32 number may be among them, and NaN.
 inline std::vector<std::uint32_t> bits_of(const std::string& name, std::int64_t count) {
   std::vector<std::uint32_t> out;

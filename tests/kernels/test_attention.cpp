@@ -355,6 +355,9 @@ TYPED_TEST(Attention, DecodeIsTheLastRowOfForward) {
 
 TEST(AttentionShapes, WrongOnesAreErrors) {
   EXPECT_THROW(run_forward(std::vector<double>(8), {1, 1, 3, 2, 1}), Error);
+  EXPECT_THROW(run_forward(std::vector<double>(8), {1, 1, 3, 1, 1, true, 0.0, 2}), Error)
+      << "three heads in groups of two use two heads of keys";
+  EXPECT_THROW(run_forward(std::vector<double>(8), {1, 1, 1, 1, 1, true, 0.0, 3, 3}), Error);
   EXPECT_THROW(run_forward(std::vector<double>(8), {1, 1, 3, 0, 1}), Error);
   EXPECT_THROW(run_forward(std::vector<double>(3), {1, 1, 1, 1, 1}, {1.0, {}}), Error);
 }

@@ -21,6 +21,7 @@ constexpr double nan_ = std::numeric_limits<double>::quiet_NaN();
 /// The status of a run and the control of its last step.
 struct Steps {
   DeviceArray<double> control{control_size};
+  LossScaling scaling;
   DeviceArray<double> status{std::vector<double>{0, 0, 0, 0, -1, 1, 0}};
 
   /// Control of a step whose gradient has these squares.
@@ -29,7 +30,7 @@ struct Steps {
     const DeviceArray<double> d_sums(sums);
     root_of_sum(Exec{}, View1<double>(status.flat().data() + status_norm, 1), d_sums.flat());
     plan_update(Exec{}, control.flat(), status.flat(), d_sums.flat(),
-                {number, maximum, 0.9, 0.95, most_skips, {}});
+                {number, maximum, 0.9, 0.95, most_skips, scaling});
     return control.values();
   }
 };
@@ -61,7 +62,39 @@ TEST(PlanUpdate, SkippedStepsAreCountedAndAreNoUpdates) {
   EXPECT_EQ(control[control_proceed], 1);
   EXPECT_DOUBLE_EQ(control[control_first_correction], 1 - 0.9 * 0.9) << "the second update";
   EXPECT_DOUBLE_EQ(control[control_second_correction], 1 - 0.95 * 0.95);
-  EXPECT_EQ(run.status.values(), (std::vector<double>{std::sqrt(6.0), 2, 0, 3, 0}));
+  EXPECT_EQ(run.status.values(), (std::vector<double>{std::sqrt(6.0), 2, 0, 3, 0, 1, 0}));
+}
+
+/// Scale 8, doubled behind 2 updates in a row: norms and clipping are those of unscaled gradients.
+TEST(PlanUpdate, TheLossScaleIsDividedOutAndFollowsWhatTheGradientsCanBear) {
+  Steps run;
+  run.status.assign({0, 0, 0, 0, -1, 8, 0});
+  run.scaling.interval = 2;
+  const double bad = std::nan("");
+  const std::vector<double> norms{3, 3, 3, bad, bad, 3, 3, 3}, scales{8, 16, 16, 8, 4, 4, 8, 8};
+  double scale = 8;
+  for (std::size_t i = 0; i < norms.size(); ++i) {
+    const auto control =
+        run.step(static_cast<std::int64_t>(i) + 1, {norms[i] * norms[i] * scale * scale}, 1.5);
+    EXPECT_EQ(control[control_proceed], std::isfinite(norms[i]) ? 1 : 0) << i;
+    if (std::isfinite(norms[i])) {
+      EXPECT_DOUBLE_EQ(run.status.values()[status_norm], norms[i]);
+      EXPECT_DOUBLE_EQ(control[control_clip], 1.5 / (norms[i] + 1e-6) / scale);
+    }
+    scale = run.status.values()[status_loss_scale];
+    EXPECT_EQ(scale, scales[i]) << "behind step " << i + 1;
+  }
+}
+
+TEST(PlanUpdate, TheLossScaleStaysWithinItsBounds) {
+  Steps run;
+  run.scaling.interval = 1;
+  run.status.assign({0, 0, 0, 0, -1, LossScaling::most, 0});
+  run.step(1, {1});
+  EXPECT_EQ(run.status.values()[status_loss_scale], LossScaling::most);
+  run.status.assign({0, 0, 0, 0, -1, LossScaling::least, 0});
+  run.step(2, {std::nan("")});
+  EXPECT_EQ(run.status.values()[status_loss_scale], LossScaling::least);
 }
 
 TEST(PlanUpdate, ASumThatOverflowsNamesNoArray) {

@@ -25,9 +25,22 @@ TEST(Split, PartsTileTheWholeInOrderAndDifferByAtMostOne) {
     }
 }
 
+TEST(Split, EachElementIsInThePartThatHasIt) {
+  for (const std::int64_t n : {1, 2, 7, 12, 257})
+    for (const std::int64_t parts : {1, 2, 3, 4, 5, 8, 13})
+      for (std::int64_t i = 0; i < parts; ++i) {
+        const Slice slice = split(n, parts, i);
+        for (std::int64_t x = slice.offset; x < slice.end(); ++x)
+          EXPECT_EQ(part_with(n, parts, x), i) << x << " of " << n << " in " << parts;
+      }
+  EXPECT_THROW(part_with(4, 2, 4), Error);
+  EXPECT_THROW(part_with(4, 2, -1), Error);
+}
+
 TEST(Split, HandlesDimensionsNearTheLimit) {
   constexpr std::int64_t n = std::int64_t{1} << 62;
   EXPECT_EQ(split(n, 3, 2).end(), n);
+  EXPECT_EQ(part_with(n, 3, n - 1), 2);
 }
 
 TEST(Split, RefusesPartsThatDoNotExist) {

@@ -12,6 +12,7 @@ struct Axes {
   std::int64_t chunks = 1;
   bool sequence_parallel = false;
   bool tied = true;
+  std::int64_t key_value_heads = 0;  ///< 0: family gpt
 };
 
 /// 4 layers of hidden 32 in 4 heads, feed-forward 128, vocabulary 96; micro-batches of 2 samples of
@@ -21,6 +22,8 @@ inline deck::Config config_of(const Axes& axes) {
   c.model.layers = 4;
   c.model.hidden = 32;
   c.model.heads = 4;
+  if (axes.key_value_heads > 0) c.model.family = Family::llama;
+  c.model.key_value_heads = axes.key_value_heads;
   c.model.feed_forward = 128;
   c.model.sequence = 32;
   c.model.vocabulary = 96;

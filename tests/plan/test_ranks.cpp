@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "plan/example.hpp"
 
 namespace trireme::plan {
@@ -27,6 +29,28 @@ TEST(Ranks, AreThoseOfTheirShards) {
       EXPECT_EQ(total(r.memory), total(training_memory(config, a, shard, r.needs)));
     }
   }
+}
+
+/// 6 heads over 2 on 4 ranks: the second has heads of both groups, and so all keys and values.
+TEST(Ranks, OneOfEachKindIsPlannedWhereHeadsAreShared) {
+  auto config = config_of({.tensor = 4, .key_value_heads = 2});
+  config.model.hidden = 36;
+  config.model.heads = 6;
+  const auto a = architecture::describe(config.model);
+  const auto ranks = plan_ranks(config, a, training_needs(step_programs(config)));
+  EXPECT_EQ(most_memory(ranks).tensor, 1);
+  Bytes most = 0, least = 0, sent = 0;
+  for (int t = 0; t < 4; ++t) {
+    const auto shard = testing::shard_of(config, a, 0, t);
+    const auto& needs = ranks.front().needs;
+    const Bytes bytes = total(training_memory(config, a, shard, needs));
+    most = std::max(most, bytes);
+    least = t == 0 ? bytes : std::min(least, bytes);
+    sent = std::max(sent, total(step_traffic(config, a, shard, needs.split_backward)));
+  }
+  EXPECT_EQ(total(most_memory(ranks).memory), most);
+  EXPECT_EQ(total(least_memory(ranks).memory), least);
+  EXPECT_EQ(total(most_traffic(ranks).traffic), sent);
 }
 
 TEST(Ranks, APeakIsThatOfArraysCopyAndProcess) {

@@ -116,6 +116,23 @@ TEST(Traffic, DataAxisCarriesEveryLocalGradientOnceInBuckets) {
   EXPECT_EQ(rows.size(), 1u);
 }
 
+/// 4 heads over 2 on 3 ranks: 2, 1, 1 of them, and the last two hold the second head of keys and
+/// values; over 1 on 2 ranks both hold it. Keys and values of [8, 32] in each of 4 layers.
+TEST(Traffic, RanksThatShareAHeadSumItsGradientOnceAStep) {
+  const char* row = "shared gradients of keys and values: all-reduce";
+  for (int t = 0; t < 3; ++t) {
+    const auto rows = by_what(traffic({.tensor = 3, .key_value_heads = 2}, 0, t));
+    EXPECT_EQ(rows.contains(row), t > 0);
+    if (t > 0) expect_row(rows, row, 4 * 2, 4 * 2 * 8 * 32 * 8);
+    const auto stage = by_what(traffic({.tensor = 3, .pipeline = 2, .key_value_heads = 2}, 1, t));
+    if (t > 0) expect_row(stage, row, 2 * 2, 2 * 2 * 8 * 32 * 8);
+  }
+  for (int t = 0; t < 2; ++t)
+    expect_row(by_what(traffic({.tensor = 2, .key_value_heads = 1}, 0, t)), row, 4 * 2,
+               4 * 2 * 8 * 32 * 8);
+  EXPECT_FALSE(by_what(traffic({.tensor = 2, .key_value_heads = 2})).contains(row));
+}
+
 TEST(Traffic, AxesAreSummed) {
   const auto rows = traffic({.tensor = 2, .pipeline = 2, .data = 2});
   Bytes sum = 0;

@@ -1,7 +1,7 @@
 #include <trireme/checkpoint/folders.hpp>
 #include <trireme/checkpoint/writer.hpp>
-#include <trireme/exchange/gpt2_config.hpp>
-#include <trireme/exchange/gpt2_weights.hpp>
+#include <trireme/exchange/config_json.hpp>
+#include <trireme/exchange/weights.hpp>
 #include <trireme/io/input_file.hpp>
 #include <trireme/model/decoder.hpp>
 #include <trireme/train/load.hpp>
@@ -17,8 +17,8 @@
 #include <optional>
 #include <sstream>
 
-/// Weights that Hugging Face transformers has written, against what its GPT2LMHeadModel makes of
-/// them: tests/golden/gpt2_exchange/make.py.
+/// Weights that Hugging Face transformers has written, against what its models make of them:
+/// tests/golden/gpt2_exchange/make.py and llama_exchange/make.py.
 namespace trireme::train {
 namespace {
 
@@ -58,13 +58,12 @@ Results read_results(const std::string& path) {
 class Imported : public ::testing::TestWithParam<const char*> {
  protected:
   Imported() {
-    const std::string golden =
-        TRIREME_SOURCE_DIR "/tests/golden/gpt2_exchange/" + std::string(GetParam());
+    const std::string golden = TRIREME_SOURCE_DIR "/tests/golden/" + std::string(GetParam());
     const std::string config = golden + "/config.json";
-    model_ = exchange::parse_gpt2_config(io::read_text_file(config), config).model;
+    model_ = exchange::parse_config(io::read_text_file(config), config).model;
     architecture_ = architecture::describe(model_);
-    const exchange::SafetensorsFile file(golden + "/model.safetensors");
-    exchange::import_gpt2(file, model_, DType::fp64, folder_.path().string(), "");
+    const exchange::TensorFolder weights(golden);
+    exchange::import_weights(weights, model_, DType::fp64, folder_.path().string(), "");
     results_ = read_results(golden + "/results.txt");
     parameters_.emplace(architecture_, architecture::whole_model(architecture_), false);
     load_weights(exec_, checkpoint::Reader(folder_.file("step_00000000")), architecture_,
@@ -79,8 +78,14 @@ class Imported : public ::testing::TestWithParam<const char*> {
   std::optional<model::Parameters<P>> parameters_;
 };
 
-INSTANTIATE_TEST_SUITE_P(Models, Imported, ::testing::Values("tied", "untied"),
-                         [](const auto& model) { return std::string(model.param); });
+INSTANTIATE_TEST_SUITE_P(Models, Imported,
+                         ::testing::Values("gpt2_exchange/tied", "gpt2_exchange/untied",
+                                           "llama_exchange/tied", "llama_exchange/untied"),
+                         [](const auto& model) {
+                           std::string name = model.param;
+                           std::ranges::replace(name, '/', '_');
+                           return name;
+                         });
 
 TEST_P(Imported, LossesAreThoseOfTransformers) {
   WholeModel<P> stage(architecture_, *parameters_, {1, 1, false, false});

@@ -42,17 +42,18 @@ struct Layout {
   bool distributed = false;
   OptimizerKind optimizer = OptimizerKind::adamw;
   bool llama = false;
+  int key_value_heads = 3;  ///< of llama; of 6 heads
 
   std::string name() const {
-    return text(llama ? "llama, " : "gpt, ", "tensor ", tensor, " · pipeline ", pipeline,
-                " · data ", data, ", ", schedule, ", chunks ", chunks,
+    return text(llama ? text("llama ", key_value_heads, ", ") : "gpt, ", "tensor ", tensor,
+                " · pipeline ", pipeline, " · data ", data, ", ", schedule, ", chunks ", chunks,
                 sequence_parallel ? ", sequence parallel" : "", tied ? ", tied" : ", untied",
                 ", recompute ", name_of(recompute),
                 distributed ? ", distributed optimizer, " : ", ", name_of(optimizer));
   }
   std::vector<std::string> overrides() const {
     return {llama ? "model.family=llama" : "model.family=gpt",
-            text("model.key_value_heads=", llama ? 3 : 6),
+            text("model.key_value_heads=", llama ? key_value_heads : 6),
             "model.layers=5",
             "model.heads=6",
             "model.sequence=61",
@@ -85,13 +86,15 @@ class Layouts : public ::testing::Test {
   /// One rank's outcome of the same model and optimizer; known on rank 0 alone, which computes it
   /// once.
   const Outcome& alone(const Layout& layout) {
-    static std::map<std::tuple<bool, bool, OptimizerKind>, Outcome> outcomes;
-    Outcome& outcome = outcomes[{layout.tied, layout.llama, layout.optimizer}];
+    static std::map<std::tuple<bool, int, OptimizerKind>, Outcome> outcomes;
+    Outcome& outcome =
+        outcomes[{layout.tied, layout.llama ? layout.key_value_heads : 0, layout.optimizer}];
     if (runtime().rank() == 0 && outcome.weights.empty()) {
       const auto self = grid::Communicator::self();
       Layout one;
       one.tied = layout.tied;
       one.llama = layout.llama;
+      one.key_value_heads = layout.key_value_heads;
       one.optimizer = layout.optimizer;
       outcome = run(one, *self);
     }
@@ -129,11 +132,11 @@ class Layouts : public ::testing::Test {
     EXPECT_LE(difference, 1e-10 * largest) << "weights behind step " << steps;
   }
 
-  /// Every layout of this many ranks, as the whole matrix has them. Llama has 3 heads of keys and
-  /// values to cut.
-  static std::vector<Layout> all_layouts(int ranks, bool llama) {
+  /// Every layout of this many ranks, as the whole matrix has them. Of llama, tensor ranks up to
+  /// the heads of queries, over `key_value_heads` of keys and values; 0: gpt.
+  static std::vector<Layout> all_layouts(int ranks, int key_value_heads) {
     std::vector<Layout> layouts;
-    for (int tensor = 1; tensor <= (llama ? 3 : 4); ++tensor)
+    for (int tensor = 1; tensor <= (key_value_heads > 0 ? 6 : 4); ++tensor)
       for (int pipeline = 1; pipeline <= 4; ++pipeline) {
         const int data = ranks / (tensor * pipeline);
         if (tensor * pipeline * data != ranks || data > 3) continue;
@@ -144,7 +147,8 @@ class Layouts : public ::testing::Test {
               if (sequence_parallel && tensor == 1) continue;
               layouts.push_back(
                   {tensor, pipeline, data, schedule, chunks, sequence_parallel, tied});
-              layouts.back().llama = llama;
+              layouts.back().llama = key_value_heads > 0;
+              layouts.back().key_value_heads = key_value_heads;
             }
       }
     return layouts;
@@ -154,8 +158,8 @@ class Layouts : public ::testing::Test {
   static bool whole_matrix() { return std::getenv("TRIREME_ALL_LAYOUTS") != nullptr; }
 
   /// Some `few` of the matrix, evenly spread; all of them as a soak test.
-  void expect_the_same_answer_of_layouts(bool llama, std::size_t few) {
-    const auto layouts = all_layouts(runtime().ranks(), llama);
+  void expect_the_same_answer_of_layouts(int key_value_heads, std::size_t few) {
+    const auto layouts = all_layouts(runtime().ranks(), key_value_heads);
     const std::size_t stride = whole_matrix() ? 1 : std::max<std::size_t>(1, layouts.size() / few);
     for (std::size_t i = layouts.size() / 2 % stride; i < layouts.size(); i += stride)
       expect_the_same_answer(layouts[i]);
@@ -167,13 +171,14 @@ class Layouts : public ::testing::Test {
     int data;
     bool sequence_parallel;
     bool tied;
-    bool llama = false;
+    int key_value_heads = 0;  ///< 0: gpt
   };
   void expect_the_same_bits(const Fixed& f) {
     if (runtime().ranks() % (f.tensor * f.data) != 0) return;
     const int ranks = runtime().ranks();
     Layout reference{f.tensor, 1, f.data, "1f1b", 1, f.sequence_parallel, f.tied};
-    reference.llama = f.llama;
+    reference.llama = f.key_value_heads > 0;
+    reference.key_value_heads = f.key_value_heads;
     std::vector<Layout> others;
     for (const Recompute recompute : {Recompute::selective, Recompute::full})
       others.push_back({f.tensor, 1, f.data, "1f1b", 1, f.sequence_parallel, f.tied, recompute,
@@ -191,7 +196,8 @@ class Layouts : public ::testing::Test {
     const std::size_t stride = whole_matrix() ? 1 : 2;
     for (std::size_t i = others.size() % stride; i < others.size(); i += stride) {
       Layout other = others[i];
-      other.llama = f.llama;
+      other.llama = f.key_value_heads > 0;
+      other.key_value_heads = f.key_value_heads;
       SCOPED_TRACE(other.name());
       const Outcome found = run_on_some(other);
       if (runtime().rank() > 0) continue;
@@ -205,11 +211,32 @@ class Layouts : public ::testing::Test {
 };
 
 TEST_F(Layouts, GiveTheAnswerOfOneRank) {
-  expect_the_same_answer_of_layouts(false, 7);
+  expect_the_same_answer_of_layouts(0, 7);
 }
 
 TEST_F(Layouts, GiveTheAnswerOfOneRankForLlama) {
-  expect_the_same_answer_of_layouts(true, 4);
+  if (whole_matrix())
+    for (const int key_value_heads : {1, 2}) expect_the_same_answer_of_layouts(key_value_heads, 0);
+  expect_the_same_answer_of_layouts(3, 4);
+}
+
+/// More tensor ranks than heads of keys and values, or cuts through their groups: each tensor size
+/// with every axis and optimizer, of what the soak test has in all combinations.
+TEST_F(Layouts, GiveTheAnswerOfOneRankWhereHeadsAreShared) {
+  using enum OptimizerKind;
+  using enum Recompute;
+  for (const Layout& layout :
+       {Layout{2, 1, 1, "1f1b", 1, true, true, none, false, adamw, true, 1},
+        {3, 1, 1, "1f1b", 1, false, true, selective, false, adamw, true, 2},
+        {4, 1, 1, "1f1b", 1, true, true, none, false, lamb, true, 2},
+        {2, 2, 1, "interleaved", 2, false, true, none, false, lamb, true, 2},
+        {6, 1, 1, "1f1b", 1, true, true, none, false, adamw, true, 1},
+        {3, 1, 2, "1f1b", 1, false, true, none, true, lamb, true, 2},
+        {4, 2, 1, "zb-h1", 1, true, true, full, false, adamw, true, 2},
+        {4, 1, 2, "1f1b", 1, false, true, none, true, adamw, true, 2},
+        {6, 2, 1, "interleaved", 2, true, true, none, false, adamw, true, 2}})
+    if (layout.tensor * layout.pipeline * layout.data == runtime().ranks())
+      expect_the_same_answer(layout);
 }
 
 /// Same tensor and data size, micro-batch and machine: the same bits, whatever the schedule, the
@@ -224,8 +251,14 @@ TEST_F(Layouts, SchedulesChunksPipelinesAndRecomputationGiveTheSameBits) {
 }
 
 TEST_F(Layouts, SchedulesChunksPipelinesAndRecomputationGiveTheSameBitsForLlama) {
+  for (const Fixed& f : {Fixed{1, 1, false, false, 3},
+                         {2, 1, true, true, 3},
+                         {3, 1, true, false, 1},
+                         {2, 2, true, false, 1}})
+    expect_the_same_bits(f);
+  if (!whole_matrix()) return;
   for (const Fixed& f :
-       {Fixed{1, 1, false, false, true}, {2, 1, true, true, true}, {3, 1, true, false, true}})
+       {Fixed{4, 1, false, true, 2}, {3, 2, false, true, 2}, {6, 1, true, true, 1}})
     expect_the_same_bits(f);
 }
 

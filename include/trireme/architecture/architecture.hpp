@@ -24,8 +24,10 @@ struct ArraySpec {
   bool decay = false;             ///< weight decay: matrices only
   /// Lies directly behind the array before it, so that one matrix product serves both.
   bool follows_previous = false;
-  /// The axis is cut at multiples of it.
-  std::int64_t split_unit = 1;
+  /// So many heads of queries use each index of the split axis. A tensor rank holds the indices
+  /// that its queries use; a group that the cut of the queries goes through is held on both sides
+  /// of it.
+  std::int64_t group = 1;
 
   std::int64_t elements() const;
 };

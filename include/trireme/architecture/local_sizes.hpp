@@ -16,8 +16,11 @@ struct LocalSizes {
   std::int64_t hidden = 0;    ///< D
   std::int64_t heads = 0;     ///< H, of this rank
   std::int64_t key_value_heads = 0;  ///< Hkv, of this rank
-  std::int64_t head_size = 0;        ///< K
-  std::int64_t feed_forward = 0;     ///< F, of this rank
+  std::int64_t group = 1;            ///< query heads to a head of keys and values
+  /// Query heads of the first group that another rank holds: 0 unless the cut goes through it.
+  std::int64_t heads_before = 0;
+  std::int64_t head_size = 0;     ///< K
+  std::int64_t feed_forward = 0;  ///< F, of this rank
   std::int64_t inner = 0;  ///< columns of the product into the feed-forward: F, or 2F where gated
   std::int64_t vocabulary = 0;       ///< V, of this rank
   std::int64_t logit_block = 0;      ///< rows of logits computed at a time

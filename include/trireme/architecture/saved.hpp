@@ -27,14 +27,10 @@ struct SavedPart {
 
 /// What rank `data_rank` of `data_size` replicas of a shard writes, in order of the local arrays.
 /// Whoever holds the same numbers shares the writing: replicas, tensor ranks of what the tensor
-/// axis does not cut, first and last stage of tied embeddings. So all ranks together write every
-/// element of every array once, and those of a stage write alike.
+/// axis does not cut and of heads that they share, first and last stage of tied embeddings. So all
+/// ranks together write every element of every array once, and those of a stage write alike.
 std::vector<SavedPart> saved_parts(const Architecture& architecture, const Shard& shard,
                                    const std::vector<LocalArray>& arrays, int data_size,
                                    int data_rank);
-
-/// Whether a rank writes a block of the distributed optimizer's state: of those that hold the same
-/// block, one does.
-bool writes_state(const Shard& shard, const LocalArray& array);
 
 }  // namespace trireme::architecture

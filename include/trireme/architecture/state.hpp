@@ -19,6 +19,7 @@ struct StateBlock {
   std::vector<std::int64_t> extent;
   std::int64_t first = 0;  ///< element of the local array's memory at which it begins
   std::int64_t state = 0;  ///< and of the arenas of the optimizer's state
+  bool counted = true;     ///< as its Piece, within which it lies unless it is a whole array
 
   std::int64_t elements() const;
 };

@@ -5,6 +5,7 @@
 #include <trireme/layout/process_grid.hpp>
 
 #include <functional>
+#include <map>
 #include <memory>
 #include <string>
 
@@ -70,6 +71,13 @@ class Grid {
   /// The first and the last pipeline rank of equal data and tensor coordinates, which both hold
   /// tied embeddings; on every other rank, and where pipeline = 1, this rank alone.
   Communicator& embedding() { return *embedding_; }
+  /// Those ranks of the tensor axis that give the same `colour`, in its order; kept under `name`,
+  /// so that whoever asks again gets the same. Collective on the tensor axis.
+  Communicator& part_of_tensor_axis(const std::string& name, int colour);
+  /// By name.
+  const std::map<std::string, std::unique_ptr<Communicator>>& parts_of_tensor_axis() const {
+    return parts_;
+  }
   const layout::ProcessGrid& process_grid() const { return process_grid_; }
   layout::Coordinates coordinates() const { return process_grid_.coordinates(world_.rank()); }
 
@@ -83,6 +91,7 @@ class Grid {
   std::unique_ptr<Communicator> pipeline_;
   std::unique_ptr<Communicator> tensor_;
   std::unique_ptr<Communicator> embedding_;
+  std::map<std::string, std::unique_ptr<Communicator>> parts_;  ///< of the tensor axis
 };
 
 }  // namespace trireme::grid

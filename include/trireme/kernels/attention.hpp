@@ -11,17 +11,22 @@
 /// instantiated for float, double, Bf16 and Fp16.
 namespace trireme::kernels {
 
-/// H query heads share Hkv key and value heads: head h uses h / (H / Hkv) (Ainslie et al. 2023,
-/// arXiv 2305.13245).
+/// Groups of G query heads share a head of keys and values (Ainslie et al. 2023, arXiv 2305.13245).
+/// A rank may hold a part of its first and its last group: head h uses (heads_before + h) / G.
 struct AttentionShape {
   std::int64_t batch = 0;            ///< B
   std::int64_t sequence = 0;         ///< S
   std::int64_t heads = 0;            ///< H, those of this rank; 0 is legal
-  std::int64_t key_value_heads = 0;  ///< Hkv, a divisor of H; 0 only where H is
+  std::int64_t key_value_heads = 0;  ///< Hkv, those that the H heads use; 0 only where H is
   std::int64_t head_size = 0;        ///< K
   bool causal = true;                ///< query i sees keys 0 … i
   double scale = 0.0;                ///< of the scores; 0 means 1/√K
+  std::int64_t group = 0;            ///< G; 0 means H / Hkv, which must then be whole
+  std::int64_t heads_before = 0;     ///< of the first group, held elsewhere; below G
 
+  TRIREME_FUNCTION std::int64_t key_value_head(std::int64_t h) const {
+    return (heads_before + h) / group;
+  }
   std::int64_t tokens() const { return batch * sequence; }
   std::int64_t qkv_columns() const { return (heads + 2 * key_value_heads) * head_size; }
 };

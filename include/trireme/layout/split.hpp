@@ -25,4 +25,14 @@ inline Slice split(std::int64_t n, std::int64_t parts, std::int64_t i) {
   return {i * base + (i < larger ? i : larger), base + (i < larger ? 1 : 0)};
 }
 
+/// The part of split(n, parts, …) that has element `x`.
+inline std::int64_t part_with(std::int64_t n, std::int64_t parts, std::int64_t x) {
+  check(parts >= 1 && x >= 0 && x < n, "part_with(", n, ", ", parts, ", ", x,
+        "): element out of range");
+  const std::int64_t base = n / parts;
+  const std::int64_t larger = n % parts;
+  const std::int64_t in_larger = larger * (base + 1);
+  return x < in_larger ? x / (base + 1) : larger + (x - in_larger) / base;
+}
+
 }  // namespace trireme::layout

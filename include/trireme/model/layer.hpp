@@ -102,7 +102,8 @@ class Layer {
 
   deck::ModelConfig model_;
   const TensorAxis& axis_;
-  layout::Slice heads_;  ///< query heads of this rank
+  layout::Slice heads_;           ///< query heads of this rank
+  std::int64_t key_value_heads_;  ///< those that they use
   std::int64_t layer_;
   Recompute recompute_;
 };

@@ -9,8 +9,8 @@ namespace trireme::model {
 /// Llama's layer (Touvron et al. 2023, arXiv 2302.13971): as GPT's, but for RMSNorm, queries and
 /// keys turned by rotary positions, groups of query heads that share keys and values,
 ///   feed_forward(y) = down(silu(gate y) · (up y)),
-/// and no biases. The tensor axis cuts attention by heads of keys and values with their queries,
-/// and the feed-forward by its width.
+/// and no biases. The tensor axis cuts attention by heads of queries, with the keys and values that
+/// they use, and the feed-forward by its width.
 template <class P>
 class LlamaLayer final : public Layer<P> {
  public:
@@ -45,6 +45,7 @@ class LlamaLayer final : public Layer<P> {
 
   using Layer<P>::axis_;
   using Layer<P>::heads_;
+  using Layer<P>::key_value_heads_;
 
   RmsNorm<P> norm1_;
   ColumnParallelLinear<P> query_key_value_;

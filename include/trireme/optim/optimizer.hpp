@@ -33,6 +33,7 @@ class Optimizer {
   /// The state of a block of a local array.
   struct State {
     std::size_t local = 0;                    ///< number in the registry
+    bool counted = true;                      ///< as architecture::StateBlock has it
     std::vector<NamedTensor<Master>> arrays;  ///< as architecture::state_arrays names them
     NamedTensor<Master> master;  ///< of weights of two bytes, and by their name; else without data
   };
@@ -65,8 +66,8 @@ class Optimizer {
 
   /// Norm of all gradients of the model: squares summed over fixed blocks of 4096 elements of each
   /// array, blocks added up array by array (and by tensor rank, of arrays that are cut), and these
-  /// sums in registry order wherever they are held. Replicated arrays count once. Collective among
-  /// `model_group` and `data_group`.
+  /// sums in registry order wherever they are held. What several tensor ranks hold counts once.
+  /// Collective among `model_group` and `data_group`.
   void find_norm(const Exec& exec) const;
 
   /// The update of step `step` ≥ 1 with gradients scaled by min(1, clip_norm / norm), with the norm
@@ -105,7 +106,6 @@ class Optimizer {
   void sgd(const Exec& exec, double learning_rate) const;
   void lamb(const Exec& exec, double learning_rate) const;
   void find_trust_ratios(const Exec& exec) const;
-  bool counted(const Entry& entry) const;
   void lay_out_sums();
 
   deck::OptimizerConfig config_;

@@ -24,8 +24,9 @@ struct RankPlan {
 };
 
 /// Of every pipeline rank the first and the last tensor rank, which hold the largest and the
-/// smallest parts of what the tensor axis cuts.
-/// `needs` of each pipeline rank, as training_needs() has them. Traffic is that of a full batch.
+/// smallest parts of what the tensor axis cuts; where tensor ranks share heads of keys and values,
+/// so that others may hold more, one of each kind, ascending. `needs` of each pipeline rank, as
+/// training_needs() has them. Traffic is that of a full batch.
 std::vector<RankPlan> plan_ranks(const deck::Config& config,
                                  const architecture::Architecture& architecture,
                                  const std::vector<schedule::Needs>& needs);

@@ -5,6 +5,7 @@
 #include <trireme/model/rank_model.hpp>
 #include <trireme/optim/gradient_reducer.hpp>
 #include <trireme/optim/optimizer.hpp>
+#include <trireme/optim/shared_gradients.hpp>
 #include <trireme/optim/weight_gather.hpp>
 #include <trireme/schedule/program.hpp>
 #include <trireme/train/transfers.hpp>
@@ -45,6 +46,7 @@ struct RankParts {
   std::optional<model::RankModel<P>> model;
   std::optional<Transfers<T>> transfers;
   std::optional<optim::Optimizer<P>> optimizer;
+  std::optional<optim::SharedGradients<P>> shared_gradients;
   std::optional<optim::GradientReducer<typename P::Gradient>> reducer;
   std::optional<optim::WeightGather<T>> weight_gather;  ///< of the distributed optimizer
 };

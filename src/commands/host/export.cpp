@@ -7,8 +7,9 @@
 #include <trireme/commands/resolve.hpp>
 #include <trireme/data/tokenizer.hpp>
 #include <trireme/deck/deck.hpp>
-#include <trireme/exchange/gpt2_config.hpp>
-#include <trireme/exchange/gpt2_weights.hpp>
+#include <trireme/exchange/config_json.hpp>
+#include <trireme/exchange/folder_writer.hpp>
+#include <trireme/exchange/weights.hpp>
 #include <trireme/io/atomic_file.hpp>
 #include <trireme/io/temporaries.hpp>
 
@@ -17,6 +18,8 @@
 #include <filesystem>
 #include <memory>
 #include <optional>
+#include <string>
+#include <vector>
 
 namespace trireme::commands {
 namespace {
@@ -27,6 +30,7 @@ struct ExportOptions {
   std::string checkpoint;
   std::string folder;
   std::string dtype;
+  std::string shard_size;
   bool force = false;
 };
 
@@ -52,19 +56,30 @@ class OutputFolder {
   bool made_ = false;
 };
 
+void expect_no_files(const ExportOptions& options, const std::string& config) {
+  std::vector<std::string> there = exchange::weight_files(options.folder);
+  if (fs::exists(config)) there.push_back(config);
+  check_usage(options.force || there.empty(), there.empty() ? "" : there.front(),
+              ": is there; choose another folder or give --force to replace ",
+              there.size() == 1 ? "it" : text("all ", there.size(), " files of a model"));
+}
+
+std::int64_t shard_bytes(const std::string& size) {
+  if (size.empty()) return 0;
+  const auto bytes = exchange::parse_size(size);
+  check_usage(bytes.has_value(), "--shard-size ", size,
+              ": expected a whole number of B, KB, MB, GB or TB, or of KiB to TiB, such as 5GB");
+  return *bytes;
+}
+
 void run(const ExportOptions& options) {
-  const std::string weights = options.folder + "/model.safetensors";
   const std::string config = options.folder + "/config.json";
-  for (const auto& path : {weights, config})
-    check_usage(options.force || !fs::exists(path), path,
-                ": is there; choose another folder or give --force to replace it");
+  const std::int64_t most = shard_bytes(options.shard_size);
+  expect_no_files(options, config);
   const checkpoint::Reader reader(checkpoint_folder(options.checkpoint));
   const checkpoint::RunState& state = reader.state();
   const deck::Deck deck =
       deck::parse_deck(state.deck_toml, text(reader.folder(), "/", checkpoint::deck_name));
-  check_usage(deck.config.model.family == Family::gpt, reader.folder(),
-              ": holds a model of family ", name_of(deck.config.model.family),
-              ", and only gpt is exported in this version");
   const DType stored = exchange::weights_type(reader, deck.config.model);
   const DType dtype = options.dtype.empty() ? stored : parse<DType>(options.dtype).value();
   const auto tokenizer = tokenizer_of(deck);
@@ -73,14 +88,18 @@ void run(const ExportOptions& options) {
   OutputFolder folder(options.folder);
   io::AtomicFile config_file(config);
   const std::string content =
-      exchange::gpt2_config_text(deck.config.model, dtype, tokenizer->end_of_document());
+      exchange::config_text(deck.config.model, dtype, tokenizer->end_of_document());
   config_file.write(0, content.data(), content.size());
-  const auto bytes = exchange::export_gpt2(reader, deck.config.model, dtype, weights);
+  const auto exported =
+      exchange::export_weights(reader, deck.config.model, dtype, options.folder, most);
   folder.keep();
   config_file.commit();
   say("checkpoint ", reader.folder(), ", step ", with_commas(state.step),
       "; its weights agree with their checksums");
-  say("wrote ", weights, ", ", human_bytes(bytes), ", ", name_of(dtype),
+  const auto& paths = exported.paths;
+  say("wrote ", paths.front(),
+      paths.size() == 1 ? "" : text(" and ", paths.size() - 2, " more, their index ", paths.back()),
+      ", ", human_bytes(exported.bytes), ", ", name_of(dtype),
       dtype == stored ? ", bit for bit" : text(", rounded from ", name_of(stored)));
   say("wrote ", config);
 }
@@ -89,7 +108,7 @@ void run(const ExportOptions& options) {
 
 void add_export(CLI::App& app) {
   auto* command = app.add_subcommand(
-      "export", "A checkpoint's weights as safetensors with Hugging Face's GPT-2 names");
+      "export", "A checkpoint's weights as safetensors with Hugging Face's names");
   const auto options = std::make_shared<ExportOptions>();
   command
       ->add_option("CHECKPOINT", options->checkpoint,
@@ -98,7 +117,8 @@ void add_export(CLI::App& app) {
       ->type_name("");
   command
       ->add_option("OUT_FOLDER", options->folder,
-                   "Where model.safetensors and config.json are written")
+                   "Where model.safetensors, or its shards and their index, and config.json are "
+                   "written")
       ->required()
       ->type_name("");
   command
@@ -106,10 +126,17 @@ void add_export(CLI::App& app) {
                    "Round the weights to fp32, bf16 or fp16; without it they keep their bits")
       ->check(CLI::IsMember({"fp32", "bf16", "fp16"}))
       ->type_name("TYPE");
-  command->add_flag("--force", options->force, "Replace files that are there");
+  command
+      ->add_option(
+          "--shard-size", options->shard_size,
+          "Several files of at most this size, such as 5GB, with an index; a larger tensor "
+          "has a file of its own")
+      ->type_name("SIZE");
+  command->add_flag("--force", options->force, "Replace the model that is there");
   command->footer(
       "The optimizer's state, the step and the position in the data are not exported.\n"
-      "\nExample:\n  trireme export runs/tiny/checkpoints exported");
+      "\nExample:\n  trireme export runs/tiny/checkpoints exported\n"
+      "  trireme export runs/large/checkpoints exported --dtype bf16 --shard-size 5GB");
   command->callback([options] { run(*options); });
 }
 

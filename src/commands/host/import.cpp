@@ -5,21 +5,18 @@
 #include <trireme/commands/host.hpp>
 #include <trireme/commands/resolve.hpp>
 #include <trireme/deck/deck.hpp>
-#include <trireme/exchange/gpt2.hpp>
-#include <trireme/exchange/gpt2_config.hpp>
-#include <trireme/exchange/gpt2_weights.hpp>
+#include <trireme/exchange/config_json.hpp>
+#include <trireme/exchange/match.hpp>
+#include <trireme/exchange/weights.hpp>
 #include <trireme/io/input_file.hpp>
 
 #include <CLI/CLI.hpp>
 
-#include <filesystem>
 #include <memory>
 #include <optional>
 
 namespace trireme::commands {
 namespace {
-
-namespace fs = std::filesystem;
 
 struct ImportOptions {
   std::string folder;
@@ -44,37 +41,24 @@ void expect_no_checkpoints(const deck::Deck& deck) {
               "; give another checkpoint.directory=FOLDER or remove them");
 }
 
-void say_dropout(const exchange::Gpt2Config& config, const std::string& path,
-                 const deck::Deck& deck) {
-  if (config.one_dropout() && config.residual_dropout == deck.config.model.dropout) return;
-  say(path, " has embd_pdrop = ", config.embedding_dropout,
-      ", resid_pdrop = ", config.residual_dropout, ", attn_pdrop = ", config.attention_dropout,
-      "; training uses the deck's ", deck.cite("model", "dropout"), " for all three");
-}
-
 void run(const ImportOptions& options) {
   const std::string config_path = options.folder + "/config.json";
-  const auto config =
-      exchange::parse_gpt2_config(io::read_text_file(config_path, 1 << 20), config_path);
-  const std::string weights = options.folder + "/model.safetensors";
-  check_usage(fs::exists(weights), weights,
-              ": no such file; a model in several files or in another format is saved as this one ",
-              "by transformers' model.save_pretrained(FOLDER, max_shard_size=\"1TB\")");
-  const exchange::SafetensorsFile file(weights);
+  const auto config = exchange::parse_config(io::read_text_file(config_path, 1 << 20), config_path);
+  const exchange::TensorFolder weights(options.folder);
   if (options.deck.empty()) {
-    exchange::match_gpt2(file, config.model);
+    exchange::match(weights, *config.format, config.model);
     say(exchange::model_toml(config));
     return;
   }
   const deck::Deck deck = read_deck(options);
-  exchange::expect_same_model(config, config_path, deck);
+  exchange::expect_same_model(config, deck);
   expect_no_checkpoints(deck);
   const std::string& directory = deck.config.checkpoint.directory;
   const DType dtype = master_type(deck.config.precision.compute);
-  exchange::import_gpt2(file, deck.config.model, dtype, directory, deck::resolved_toml(deck));
-  say("wrote ", directory, "/", checkpoint::folder_name(0), ": the weights of ", file.path(),
+  exchange::import_weights(weights, deck.config.model, dtype, directory, deck::resolved_toml(deck));
+  say("wrote ", directory, "/", checkpoint::folder_name(0), ": the weights of ", weights.path(),
       " as ", name_of(dtype));
-  say_dropout(config, config_path, deck);
+  for (const std::string& line : exchange::differences(config, deck)) say(line);
   std::string same = options.deck;
   for (const auto& override : options.overrides) same += " " + override;
   say("`trireme train ", same, " checkpoint.restart=latest` goes on from it");
@@ -83,10 +67,12 @@ void run(const ImportOptions& options) {
 }  // namespace
 
 void add_import(CLI::App& app) {
-  auto* command = app.add_subcommand(
-      "import", "Weights with Hugging Face's GPT-2 names as a checkpoint of step 0");
+  auto* command =
+      app.add_subcommand("import", "Weights with Hugging Face's names as a checkpoint of step 0");
   const auto options = std::make_shared<ImportOptions>();
-  command->add_option("FOLDER", options->folder, "Folder with model.safetensors and config.json")
+  command
+      ->add_option("FOLDER", options->folder,
+                   "Folder with config.json and model.safetensors, or its shards and their index")
       ->required()
       ->type_name("");
   command

@@ -5,8 +5,8 @@
     python3 make.py        # needs torch, transformers, safetensors
 
 tied/    fp32 weights, embeddings tied
-untied/  bf16 weights, an lm_head of its own, and the width of the feed-forward layer not 4 times the hidden one; names
-         without "transformer." and with the masks that files of old had, as those of GPT-2 itself have
+untied/  bf16 weights, an lm_head of its own, the width of the feed-forward layer not 4 times the hidden one, and an epsilon
+         of 1e-6; names without "transformer." and with the masks that files of old had, as those of GPT-2 itself have
 
 results.txt of each: per sequence a line with its 14 tokens, a bar, and the mean loss of predicting all but the first; then
 a line "logits" with the first 8 logits behind the first 13 tokens of the first sequence.
@@ -56,7 +56,7 @@ def main():
     here = pathlib.Path(__file__).parent
     torch.manual_seed(20220301)
     make(here / "tied", torch.float32)
-    make(here / "untied", torch.bfloat16, tie_word_embeddings=False, n_inner=31)
+    make(here / "untied", torch.bfloat16, tie_word_embeddings=False, n_inner=31, layer_norm_epsilon=1e-6)
     make_old(here / "untied")
 
 

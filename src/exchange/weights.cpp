@@ -3,9 +3,10 @@
 #include <trireme/checkpoint/folders.hpp>
 #include <trireme/checkpoint/writer.hpp>
 #include <trireme/exchange/convert.hpp>
-#include <trireme/exchange/gpt2.hpp>
-#include <trireme/exchange/gpt2_weights.hpp>
+#include <trireme/exchange/folder_writer.hpp>
+#include <trireme/exchange/match.hpp>
 #include <trireme/exchange/transpose.hpp>
+#include <trireme/exchange/weights.hpp>
 
 #include <algorithm>
 #include <map>
@@ -18,8 +19,8 @@ namespace {
 using architecture::ArraySpec;
 using Buffer = std::vector<char>;
 
-constexpr std::int64_t panel_bytes = 4 << 20;   ///< converted or transposed at a time
-constexpr std::int64_t shard_bytes = 64 << 20;  ///< of arrays that wait for their shard
+constexpr std::int64_t panel_bytes = 4 << 20;     ///< converted or transposed at a time
+constexpr std::int64_t waiting_bytes = 64 << 20;  ///< of arrays that wait for their shard
 
 Buffer buffer(std::int64_t elements, DType type) {
   return Buffer(static_cast<std::size_t>(elements * size_of(type)));
@@ -47,14 +48,32 @@ std::map<std::string, ArraySpec> specs_of(const deck::ModelConfig& model) {
   return specs;
 }
 
-/// A tensor as a matrix of what its arrays are: [rows, columns] before it is transposed.
-std::int64_t columns_of(const Gpt2Tensor& tensor) {
+/// A tensor as a matrix of what its pieces are: [rows, columns] before it is transposed.
+std::int64_t columns_of(const Tensor& tensor) {
   return tensor.transposed ? tensor.shape.front() : 1;
 }
 
+/// A piece as a slice of its array.
+struct Part {
+  Extents offset;
+  Extents extent;
+  std::int64_t first = 0;  ///< element of the array at which it begins
+
+  Part(const ArraySpec& spec, const Piece& piece)
+      : offset(spec.shape.size(), 0), extent(spec.shape) {
+    if (piece.place == Piece::whole_array) return;
+    check(piece.place < spec.shape.front(), spec.name, " ", checkpoint::shape_text(spec.shape),
+          " has no part ", piece.place);
+    offset.front() = piece.place;
+    extent.front() = 1;
+    first = piece.place * elements();
+  }
+  std::int64_t elements() const { return checkpoint::volume(extent); }
+};
+
 /// The tensor's numbers in the file's order, in panels of `type`.
 template <class Use>
-void for_each_part(const Gpt2Tensor& tensor, const Buffer& matrix, DType type, const Use& use) {
+void for_each_part(const Tensor& tensor, const Buffer& matrix, DType type, const Use& use) {
   const std::int64_t columns = columns_of(tensor);
   const std::int64_t rows = checkpoint::volume(tensor.shape) / columns;
   if (!tensor.transposed)
@@ -76,16 +95,34 @@ class Shards {
   Shards(const std::string& directory, DType type)
       : directory_(directory), folder_(checkpoint::begin(directory, 0)), type_(type) {}
 
-  /// Memory for the next array, valid until flush().
-  char* add(const ArraySpec& spec) {
-    arrays_.emplace_back(&spec, buffer(spec.elements(), type_));
-    bytes_ += std::ssize(arrays_.back().second);
-    return arrays_.back().second.data();
+  /// Memory for `elements` of an array from `first` on, valid until flush_if_large().
+  char* add(const ArraySpec& spec, std::int64_t first, std::int64_t elements) {
+    auto found = std::ranges::find(arrays_, &spec, &Waiting::spec);
+    if (found == arrays_.end()) {
+      found = arrays_.insert(found, {&spec, buffer(spec.elements(), type_)});
+      bytes_ += std::ssize(found->data);
+      missing_ += spec.elements();
+    }
+    missing_ -= elements;
+    return found->data.data() + first * size_of(type_);
   }
 
+  /// Writes them unless some are given in part.
   void flush_if_large() {
-    if (bytes_ >= shard_bytes) flush();
+    if (bytes_ >= waiting_bytes && missing_ == 0) flush();
   }
+
+  void commit(const std::string& deck_toml) {
+    check(missing_ == 0, directory_, ": ", missing_, " elements were not given");
+    flush();
+    checkpoint::commit(directory_, {0, 0, deck_toml}, summaries_, {});
+  }
+
+ private:
+  struct Waiting {
+    const ArraySpec* spec;
+    Buffer data;
+  };
 
   void flush() {
     if (arrays_.empty()) return;
@@ -99,55 +136,58 @@ class Shards {
     bytes_ = 0;
   }
 
-  void commit(const std::string& deck_toml) {
-    flush();
-    checkpoint::commit(directory_, {0, 0, deck_toml}, summaries_, {});
-  }
-
- private:
   std::string directory_;
   std::string folder_;
   DType type_;
-  std::vector<std::pair<const ArraySpec*, Buffer>> arrays_;
+  std::vector<Waiting> arrays_;
   std::int64_t bytes_ = 0;
+  std::int64_t missing_ = 0;
   std::vector<checkpoint::ShardSummary> summaries_;
 };
 
 /// Numbers [first, first + count) of a tensor, as `type`.
-void read_numbers(const SafetensorsFile& file, const TensorInfo& tensor, std::int64_t first,
-                  std::int64_t count, DType type, char* out) {
-  const std::string what = text(file.path(), ": tensor '", tensor.name, "'");
-  const DType stored = tensor.dtype().value();
+void read_numbers(const StoredTensor& tensor, std::int64_t first, std::int64_t count, DType type,
+                  char* out) {
+  const std::string what = text(tensor.file->path(), ": tensor '", tensor.info->name, "'");
+  const DType stored = tensor.info->dtype().value();
   Buffer raw;
   for_each_panel(count, 1, [&](std::int64_t begin, std::int64_t n) {
     raw.resize(static_cast<std::size_t>(n * size_of(stored)));
-    file.read(tensor, (first + begin) * size_of(stored), n * size_of(stored), raw.data());
+    tensor.read((first + begin) * size_of(stored), n * size_of(stored), raw.data());
     convert_checked(what, stored, raw.data(), type, out + begin * size_of(type), n);
   });
 }
 
-/// The arrays of a tensor, one behind the other.
-void add_arrays(const SafetensorsFile& file, const TensorInfo& found, const Gpt2Tensor& tensor,
+/// The pieces of a tensor, one behind the other.
+void add_pieces(const StoredTensor& stored, const Tensor& tensor,
                 const std::map<std::string, ArraySpec>& specs, DType type, Shards& shards) {
-  // The file's matrix is [columns, rows] of the arrays' one.
+  // The file's matrix is [columns, rows] of the pieces' one.
   const std::int64_t columns = columns_of(tensor);
-  const std::int64_t rows = found.elements() / columns;
+  const std::int64_t rows = stored.info->elements() / columns;
   Buffer all;
   if (tensor.transposed) {
-    all = buffer(found.elements(), type);
-    read_numbers(file, found, 0, found.elements(), type, all.data());
+    all = buffer(stored.info->elements(), type);
+    read_numbers(stored, 0, stored.info->elements(), type, all.data());
   }
   std::int64_t row = 0;
-  for (const std::string& name : tensor.arrays) {
-    const ArraySpec& spec = specs.at(name);
-    const std::int64_t here = spec.elements() / columns;
-    char* out = shards.add(spec);
+  for (const Piece& piece : tensor.pieces) {
+    const ArraySpec& spec = specs.at(piece.array);
+    const Part part(spec, piece);
+    const std::int64_t here = part.elements() / columns;
+    char* out = shards.add(spec, part.first, part.elements());
     if (tensor.transposed)
       transpose_columns(all.data(), columns, rows, row, row + here, size_of(type), out);
     else
-      read_numbers(file, found, row, here, type, out);
+      read_numbers(stored, row, here, type, out);
     row += here;
   }
+}
+
+/// The arrays of which a tensor is made, for messages.
+std::string names_of(const Tensor& tensor) {
+  std::vector<std::string> arrays;
+  for (const Piece& piece : tensor.pieces) arrays.push_back(piece.array);
+  return text("'", join(arrays, "', '"), "'");
 }
 
 }  // namespace
@@ -177,25 +217,26 @@ DType weights_type(const checkpoint::Reader& reader, const deck::ModelConfig& mo
   return first->dtype;
 }
 
-std::int64_t export_gpt2(const checkpoint::Reader& reader, const deck::ModelConfig& model,
-                         DType dtype, const std::string& path) {
+Exported export_weights(const checkpoint::Reader& reader, const deck::ModelConfig& model,
+                        DType dtype, const std::string& folder, std::int64_t shard_bytes) {
   const DType stored = weights_type(reader, model);
   const auto specs = specs_of(model);
-  const auto tensors = gpt2_tensors(model);
+  const auto tensors = format_of(model.family).tensors(model);
   std::vector<TensorPlan> plan;
-  for (const Gpt2Tensor& tensor : tensors) plan.push_back({tensor.name, dtype, tensor.shape});
-  SafetensorsWriter out(path, plan);
+  for (const Tensor& tensor : tensors) plan.push_back({tensor.name, dtype, tensor.shape});
+  FolderWriter out(folder, plan, shard_bytes);
   Buffer matrix;
   Buffer converted;
-  for (const Gpt2Tensor& tensor : tensors) {
+  for (const Tensor& tensor : tensors) {
     matrix = buffer(checkpoint::volume(tensor.shape), stored);
     char* at = matrix.data();
-    for (const std::string& name : tensor.arrays) {
-      const ArraySpec& spec = specs.at(name);
-      reader.read(name, stored, spec.shape, at);
-      at += spec.elements() * size_of(stored);
+    for (const Piece& piece : tensor.pieces) {
+      const ArraySpec& spec = specs.at(piece.array);
+      const Part part(spec, piece);
+      reader.read_slice(spec.name, stored, spec.shape, part.offset, part.extent, at);
+      at += part.elements() * size_of(stored);
     }
-    const std::string what = text(reader.folder(), ": '", join(tensor.arrays, "', '"), "'");
+    const std::string what = text(reader.folder(), ": ", names_of(tensor));
     for_each_part(tensor, matrix, stored, [&](const char* numbers, std::int64_t count) {
       converted.resize(static_cast<std::size_t>(count * size_of(dtype)));
       convert_checked(what, stored, numbers, dtype, converted.data(), count);
@@ -203,18 +244,19 @@ std::int64_t export_gpt2(const checkpoint::Reader& reader, const deck::ModelConf
     });
   }
   out.commit();
-  return out.file_bytes();
+  return {out.paths(), out.file_bytes()};
 }
 
-void import_gpt2(const SafetensorsFile& file, const deck::ModelConfig& model, DType dtype,
-                 const std::string& directory, const std::string& deck_toml) {
-  const auto found = match_gpt2(file, model);
+void import_weights(const TensorFolder& folder, const deck::ModelConfig& model, DType dtype,
+                    const std::string& directory, const std::string& deck_toml) {
+  const Format& format = format_of(model.family);
+  const auto stored = match(folder, format, model);
   const auto specs = specs_of(model);
-  const auto tensors = gpt2_tensors(model);
+  const auto tensors = format.tensors(model);
   Shards shards(directory, dtype);
   try {
     for (std::size_t i = 0; i < tensors.size(); ++i) {
-      add_arrays(file, found[i], tensors[i], specs, dtype, shards);
+      add_pieces(stored[i], tensors[i], specs, dtype, shards);
       shards.flush_if_large();
     }
     shards.commit(deck_toml);

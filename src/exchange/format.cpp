@@ -1,0 +1,36 @@
+#include <trireme/base/check.hpp>
+#include <trireme/exchange/format.hpp>
+#include <trireme/exchange/gpt2.hpp>
+#include <trireme/exchange/llama.hpp>
+
+namespace trireme::exchange {
+
+const Format& format_of(Family family) {
+  switch (family) {
+    case Family::gpt:
+      return gpt2_format();
+    case Family::llama:
+      return llama_format();
+  }
+  throw Error("no such family");
+}
+
+const Format& format_of(const json& model_type, const std::string& path) {
+  std::string known;
+  for (const auto name : names<Family>()) {
+    const Format& format = format_of(parse<Family>(name).value());
+    if (model_type == format.model_type) return format;
+    known += text(known.empty() ? "" : ", ", '"', format.model_type, '"');
+  }
+  throw UsageError(text(path, ": model_type ",
+                        model_type.is_null() ? "is missing" : "= " + shortened(model_type.dump()),
+                        ", expected one of ", known,
+                        "; Trireme has no other models of transformers"));
+}
+
+std::string with_prefix(std::string_view name, std::string_view prefix, std::string_view head) {
+  const bool complete = name.starts_with(prefix) || name.starts_with(head);
+  return complete ? std::string(name) : text(prefix, name);
+}
+
+}  // namespace trireme::exchange
