@@ -81,7 +81,8 @@ TEST(Mistakes, WrongTypesAreRefused) {
   expect_contains(with("[model.dropout]\na = 1\n"), "dropout");
   expect_contains(with("[optimizer]\nbeta1 = \"0.9\"\n"),
                   "expected a number of at least 0 and below 1");
-  expect_contains(with("[precision]\ncompute = \"bf16\"\n"), "expected one of \"fp32\", \"fp64\"");
+  expect_contains(with("[precision]\ncompute = \"fp8\"\n"),
+                  "expected one of \"fp32\", \"fp64\", \"bf16\", \"fp16\"");
   expect_contains(with("[run]\ndirectory = \"\"\n"), "a path (a string that is not empty)");
   expect_contains(with("[run]\ndirectory = \"a\\u0000b\"\n"), "\"a\\u0000b\"");
 }
