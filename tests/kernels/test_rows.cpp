@@ -2,6 +2,7 @@
 #include <trireme/kernels/embedding.hpp>
 #include <trireme/kernels/rows.hpp>
 
+#include <kernels/tokens.hpp>
 #include <reference/parts.hpp>
 #include <support/device_array.hpp>
 #include <support/numbers.hpp>

@@ -243,7 +243,7 @@ TEST_F(Layouts, GiveTheAnswerOfOneRankWhereHeadsAreShared) {
 }
 
 TEST_F(Layouts, GiveTheAnswerOfOneRankForBert) {
-  expect_the_same_answer_of_layouts(Family::bert, 4);
+  expect_the_same_answer_of_layouts(Family::bert, 3);
 }
 
 /// Same tensor and data size, micro-batch and machine: the same bits, whatever the schedule, the
