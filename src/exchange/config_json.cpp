@@ -74,8 +74,9 @@ std::string config_text(const ModelConfig& model, DType dtype,
   out["initializer_range"] = architecture::weight_deviation;
   out["torch_dtype"] = torch_name(dtype);
   // Without these keys transformers would take ids of the family's first tokenizer.
+  const bool has_end = end_of_document && model.causal();
   for (const char* key : {"bos_token_id", "eos_token_id"})
-    out[key] = end_of_document ? nlohmann::ordered_json(*end_of_document) : nullptr;
+    out[key] = has_end ? nlohmann::ordered_json(*end_of_document) : nullptr;
   return out.dump(2) + "\n";
 }
 
@@ -133,7 +134,7 @@ std::string model_toml(const ModelFile& file) {
     if (key.deck.empty() || std::ranges::find(done, key.deck) != done.end()) continue;
     done.push_back(key.deck);
     const json value = key.write(file.model);
-    out += text("\n", key.deck, " = ", value.dump());
+    out += text("\n", key.deck, " = ", key.in_deck ? key.in_deck(file.model) : value.dump());
     for (const FreeValue& free : file.free)
       if (free.deck == key.deck && free.value != value)
         out += text("  # ", free.name, " = ", free.value.dump(), " cannot be set apart");

@@ -65,6 +65,20 @@ ConfigKey flag(std::string name, std::string deck, FlagMember member) {
   return key;
 }
 
+ConfigKey gelu(std::string name) {
+  ConfigKey key;
+  key.name = std::move(name);
+  key.deck = "gelu";
+  key.write = [](const ModelConfig& m) { return m.gelu == Gelu::exact ? "gelu" : "gelu_new"; };
+  key.read = [](const json& value, ModelConfig& m) {
+    m.gelu = value == "gelu" ? Gelu::exact : Gelu::tanh;
+    return value == "gelu" || value == "gelu_new" || value == "gelu_pytorch_tanh";
+  };
+  key.expected = R"("gelu_new", "gelu_pytorch_tanh" or "gelu")";
+  key.in_deck = [](const ModelConfig& m) { return text('"', name_of(m.gelu), '"'); };
+  return key;
+}
+
 ConfigKey dropout(std::string name, std::optional<NumberMember> member) {
   ConfigKey key;
   key.name = std::move(name);

@@ -1,4 +1,5 @@
 #include <trireme/base/check.hpp>
+#include <trireme/exchange/bert.hpp>
 #include <trireme/exchange/format.hpp>
 #include <trireme/exchange/gpt2.hpp>
 #include <trireme/exchange/llama.hpp>
@@ -11,6 +12,8 @@ const Format& format_of(Family family) {
       return gpt2_format();
     case Family::llama:
       return llama_format();
+    case Family::bert:
+      return bert_format();
   }
   throw Error("no such family");
 }

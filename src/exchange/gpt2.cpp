@@ -22,16 +22,19 @@ std::vector<ConfigKey> keys() {
       whole("n_inner", "feed_forward", &M::feed_forward, 4 * size_limit).without([](const M& m) {
         return json(4 * m.hidden);
       }),
-      whole("n_positions", "sequence", &M::sequence, size_limit), implied("n_ctx", sequence),
+      whole("n_positions", "sequence", &M::sequence, size_limit),
+      implied("n_ctx", sequence),
       whole("vocab_size", "vocabulary", &M::vocabulary, vocabulary_limit),
-      // Two names of the same function: GELU in its tanh form.
-      fixed("activation_function", {"gelu_new", "gelu_pytorch_tanh"}),
+      gelu("activation_function").without("gelu_new"),
       positive("layer_norm_epsilon", "norm_epsilon", &M::norm_epsilon).without(1e-5),
-      dropout("resid_pdrop", &M::dropout).without(0.1), dropout("embd_pdrop", {}).without(0.1),
+      dropout("resid_pdrop", &M::dropout).without(0.1),
+      dropout("embd_pdrop", {}).without(0.1),
       dropout("attn_pdrop", {}).without(0.1),
       flag("tie_word_embeddings", "tied_embeddings", &M::tied_embeddings).without(true),
-      fixed("scale_attn_weights", {true}), fixed("scale_attn_by_inverse_layer_idx", {false}),
-      fixed("reorder_and_upcast_attn", {false}), fixed("add_cross_attention", {false})};
+      fixed("scale_attn_weights", {true}),
+      fixed("scale_attn_by_inverse_layer_idx", {false}),
+      fixed("reorder_and_upcast_attn", {false}),
+      fixed("add_cross_attention", {false})};
 }
 
 void check_config(const json&, const M& m, Complaints& complaints) {
@@ -86,7 +89,7 @@ bool is_mask(std::string_view name) {
   return name == ".attn.bias" || name == ".attn.masked_bias";
 }
 
-std::string today(std::string_view name) {
+std::string today(std::string_view name, const M&) {
   std::string full = with_prefix(name, prefix, "lm_head.");
   return is_mask(full) ? std::string() : full;
 }

@@ -115,7 +115,7 @@ std::vector<Tensor> tensors(const M& m) {
   return out;
 }
 
-std::string today(std::string_view name) {
+std::string today(std::string_view name, const M&) {
   if (name.ends_with(".rotary_emb.inv_freq")) return {};
   return with_prefix(name, prefix, "lm_head.");
 }

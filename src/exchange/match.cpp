@@ -15,10 +15,11 @@ std::string described(const TensorInfo& tensor) {
   return text(tensor.type, " ", checkpoint::shape_text(tensor.shape));
 }
 
-Stored stored_tensors(const TensorFolder& folder, const Format& format, Complaints& complaints) {
+Stored stored_tensors(const TensorFolder& folder, const Format& format,
+                      const deck::ModelConfig& model, Complaints& complaints) {
   Stored stored;
   for (const StoredTensor& tensor : folder.tensors()) {
-    const std::string name = format.today(tensor.info->name);
+    const std::string name = format.today(tensor.info->name, model);
     if (name.empty()) continue;
     const auto [place, fresh] = stored.emplace(name, tensor);
     if (!fresh)
@@ -53,13 +54,17 @@ void expect_copy(const StoredTensor& copy, const StoredTensor& of, Complaints& c
 std::vector<StoredTensor> match(const TensorFolder& folder, const Format& format,
                                 const deck::ModelConfig& model) {
   Complaints complaints;
-  Stored stored = stored_tensors(folder, format, complaints);
+  Stored stored = stored_tensors(folder, format, model, complaints);
   for (const Copy& copy : format.copies(model)) {
     const auto found = stored.find(copy.name);
+    if (found == stored.end()) continue;
     const auto of = stored.find(copy.of);
-    if (found == stored.end() || of == stored.end()) continue;
-    expect_copy(found->second, of->second, complaints);
-    stored.erase(found);
+    if (copy.use == Copy::Use::tied && of == stored.end()) continue;
+    if (of == stored.end())
+      stored.emplace(copy.of, found->second);
+    else if (copy.use == Copy::Use::tied)
+      expect_copy(found->second, of->second, complaints);
+    stored.erase(copy.name);
   }
   std::vector<StoredTensor> matched;
   for (const Tensor& wanted : format.tensors(model)) {

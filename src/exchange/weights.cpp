@@ -183,6 +183,18 @@ void add_pieces(const StoredTensor& stored, const Tensor& tensor,
   }
 }
 
+/// All tensors of a file: those of the model, and copies that transformers would miss.
+std::vector<Tensor> written_tensors(const Format& format, const deck::ModelConfig& model) {
+  std::vector<Tensor> tensors = format.tensors(model);
+  for (const Copy& copy : format.copies(model)) {
+    if (copy.use == Copy::Use::tied) continue;
+    Tensor twin = *std::ranges::find(tensors, copy.of, &Tensor::name);
+    twin.name = copy.name;
+    tensors.push_back(std::move(twin));
+  }
+  return tensors;
+}
+
 /// The arrays of which a tensor is made, for messages.
 std::string names_of(const Tensor& tensor) {
   std::vector<std::string> arrays;
@@ -221,7 +233,7 @@ Exported export_weights(const checkpoint::Reader& reader, const deck::ModelConfi
                         DType dtype, const std::string& folder, std::int64_t shard_bytes) {
   const DType stored = weights_type(reader, model);
   const auto specs = specs_of(model);
-  const auto tensors = format_of(model.family).tensors(model);
+  const auto tensors = written_tensors(format_of(model.family), model);
   std::vector<TensorPlan> plan;
   for (const Tensor& tensor : tensors) plan.push_back({tensor.name, dtype, tensor.shape});
   FolderWriter out(folder, plan, shard_bytes);

@@ -18,7 +18,9 @@ struct Slot {
   std::array<char, PATH_MAX> path{};
 };
 
-std::array<Slot, 16> slots;
+/// More than anybody writes at a time: the most are an export's shards. Untouched ones take no
+/// memory.
+std::array<Slot, 512> slots;
 std::mutex slots_mutex;
 
 extern "C" void remove_and_die(int signal_number) {

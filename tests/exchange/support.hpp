@@ -57,6 +57,15 @@ inline deck::ModelConfig odd_llama(bool tied) {
   return m;
 }
 
+inline deck::ModelConfig odd_bert(bool tied, SentenceLoss sentences) {
+  deck::ModelConfig m = odd_model(tied);
+  m.family = Family::bert;
+  m.norm_epsilon = 1e-12;
+  m.gelu = Gelu::exact;
+  m.sentence_loss = sentences;
+  return m;
+}
+
 /// Bits that no two neighbours share; any finite fp32 number may be among them, and NaN.
 inline std::vector<std::uint32_t> bits_of(const std::string& name, std::int64_t count) {
   std::vector<std::uint32_t> out;

@@ -36,16 +36,22 @@ ModelFile file_of(const deck::ModelConfig& model) {
 }
 
 TEST(ConfigJson, WhatIsWrittenReadsBack) {
-  for (auto model : {odd_model(true), odd_model(false), odd_llama(true), odd_llama(false)}) {
+  for (auto model : {odd_model(true), odd_model(false), odd_llama(true), odd_llama(false),
+                     odd_bert(true, SentenceLoss::next), odd_bert(false, SentenceLoss::none)}) {
     model.dropout = 0.15;
+    if (model.family != Family::llama)
+      model.gelu = model.tied_embeddings ? Gelu::exact : Gelu::tanh;
     model.norm_epsilon = 3e-7;
     if (model.family == Family::llama) model.rope_theta = 500000;
     const auto content = config_text(model, DType::bf16, 256);
     const auto config = parse_config(content, "config.json");
     EXPECT_EQ(config.model, model);
-    expect_mentions(content, {"\"torch_dtype\": \"bfloat16\"", "\"eos_token_id\": 256"});
+    expect_mentions(content, {"\"torch_dtype\": \"bfloat16\"",
+                              model.causal() ? "\"eos_token_id\": 256" : "\"eos_token_id\": null"});
     for (const FreeValue& free : config.free)
-      EXPECT_EQ(free.value, free.deck == "dropout" ? json(0.15) : json(61)) << free.name;
+      if (free.deck == "dropout") {
+        EXPECT_EQ(free.value, 0.15) << free.name;
+      }
   }
 }
 
@@ -68,23 +74,33 @@ TEST(ConfigJson, ReadsWhatTransformersWrites) {
   EXPECT_EQ(model.rope_theta, 500) << "beside the other keys, as before 2025";
   EXPECT_EQ(model.norm_epsilon, 1e-5);
   EXPECT_FALSE(model.tied_embeddings);
+  model = read_golden("bert_exchange/pairs");
+  EXPECT_EQ(model.family, Family::bert);
+  EXPECT_EQ(model.norm_epsilon, 1e-12);
+  EXPECT_EQ(model.gelu, Gelu::exact);
+  EXPECT_EQ(model.sentence_loss, SentenceLoss::next);
+  model = read_golden("bert_exchange/masked");
+  EXPECT_EQ(model.gelu, Gelu::tanh);
+  EXPECT_EQ(model.sentence_loss, SentenceLoss::none);
 }
 
 TEST(ConfigJson, WhatAGptDoesNotHaveIsNamedInOneError) {
   const auto error = refusal(R"({"model_type": "gpt2", "n_layer": 2, "n_embd": 10, "n_head": 3,
         "n_positions": 0, "n_ctx": 7, "activation_function": "relu", "layer_norm_epsilon": 0,
         "scale_attn_by_inverse_layer_idx": true, "attn_pdrop": 1.5})");
-  expect_mentions(error, {"here/config.json", "n_positions = 0, expected a whole number",
-                          "vocab_size is missing", "n_embd = 10, expected a multiple of n_head = 3",
-                          "activation_function = \"relu\", expected \"gelu_new\"",
-                          "layer_norm_epsilon = 0, expected a number above 0",
-                          "scale_attn_by_inverse_layer_idx = true, expected false",
-                          "attn_pdrop = 1.5", "n_ctx = 7", "cannot be imported"});
+  expect_mentions(
+      error, {"here/config.json", "n_positions = 0, expected a whole number",
+              "vocab_size is missing", "n_embd = 10, expected a multiple of n_head = 3",
+              "activation_function = \"relu\", expected \"gelu_new\", \"gelu_pytorch_tanh\" or",
+              "layer_norm_epsilon = 0, expected a number above 0",
+              "scale_attn_by_inverse_layer_idx = true, expected false", "attn_pdrop = 1.5",
+              "n_ctx = 7", "cannot be imported"});
 }
 
 TEST(ConfigJson, FilesOfNoModelOfOursAreRefused) {
-  expect_mentions(refusal(R"({"model_type": "mistral"})"),
-                  {"here/config.json", "model_type = \"mistral\"", "\"gpt2\", \"llama\""});
+  expect_mentions(
+      refusal(R"({"model_type": "mistral"})"),
+      {"here/config.json", "model_type = \"mistral\"", "\"gpt2\", \"llama\", \"bert\""});
   expect_mentions(refusal("{}"), {"model_type is missing"});
   for (const char* content : {"", "[]", "{", "7", "\xff"})
     expect_mentions(refusal(content), {"here/config.json", "not "});
@@ -118,6 +134,32 @@ TEST(ConfigJson, WhatALlamaDoesNotHaveIsNamedWithItsKeyAndValue) {
   expect_mentions(refusal(odd + "}"), {"hidden_size = 150 over num_attention_heads = 6"});
 }
 
+TEST(ConfigJson, WhatABertDoesNotHaveIsNamedWithItsKeyAndValue) {
+  const std::string bert = R"({"model_type": "bert", "num_hidden_layers": 2, "hidden_size": 144,
+      "num_attention_heads": 6, "intermediate_size": 333, "max_position_embeddings": 61,
+      "vocab_size": 503)";
+  EXPECT_EQ(refusal(bert + "}"), "no error");
+  const auto defaults = parse_config(bert + "}", "c").model;
+  auto expected = odd_bert(true, SentenceLoss::next);
+  expected.dropout = 0.1;
+  EXPECT_EQ(defaults, expected);
+  const auto other = parse_config(
+      bert + R"(, "architectures": ["BertForMaskedLM"], "hidden_act": "gelu_new"})", "c");
+  EXPECT_EQ(other.model.sentence_loss, SentenceLoss::none);
+  EXPECT_EQ(other.model.gelu, Gelu::tanh);
+  const std::map<std::string, std::string> wrong{
+      {R"("hidden_act": "relu")", "hidden_act = \"relu\", expected"},
+      {R"("type_vocab_size": 16)", "type_vocab_size = 16, expected 2"},
+      {R"("position_embedding_type": "relative_key")",
+       "position_embedding_type = \"relative_key\""},
+      {R"("is_decoder": true)", "is_decoder = true, expected false"},
+      {R"("architectures": ["BertForSequenceClassification"])",
+       "architectures = [\"BertForSequenceClassification\"], expected [\"BertForPreTraining\"]"},
+      {R"("layer_norm_eps": null, "hidden_dropout_prob": 1)", "hidden_dropout_prob = 1, expected"}};
+  for (const auto& [key, reason] : wrong)
+    expect_mentions(refusal(bert + ", " + key + "}"), {"here/config.json", reason});
+}
+
 TEST(ConfigJson, RotaryPositionsOfOldAndNewFilesAreTheSame) {
   const auto theta = [](const std::string& keys) {
     return parse_config(llama + ", " + keys + "}", "c").model.rope_theta;
@@ -128,7 +170,8 @@ TEST(ConfigJson, RotaryPositionsOfOldAndNewFilesAreTheSame) {
 }
 
 TEST(ConfigJson, TheSectionForADeckIsTheModel) {
-  for (const auto& model : {odd_model(false), odd_llama(true)})
+  for (const auto& model : {odd_model(false), odd_llama(true), odd_bert(true, SentenceLoss::none),
+                            odd_bert(false, SentenceLoss::next)})
     EXPECT_EQ(deck_of(model_toml(file_of(model))).config.model, model);
   auto file = file_of(odd_model(true));
   file.free.front().value = 0.3;

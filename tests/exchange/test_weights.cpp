@@ -97,7 +97,10 @@ INSTANTIATE_TEST_SUITE_P(Models, ExchangedWeights,
                          ::testing::Values(Case{"Gpt2Tied", odd_model(true)},
                                            Case{"Gpt2Untied", odd_model(false)},
                                            Case{"LlamaTied", odd_llama(true)},
-                                           Case{"LlamaUntied", odd_llama(false)}),
+                                           Case{"LlamaUntied", odd_llama(false)},
+                                           Case{"BertTied", odd_bert(true, SentenceLoss::next)},
+                                           Case{"BertUntied", odd_bert(false, SentenceLoss::order)},
+                                           Case{"BertMasked", odd_bert(true, SentenceLoss::none)}),
                          [](const auto& model) { return std::string(model.param.name); });
 
 TEST_P(ExchangedWeights, EveryPlaceOfEveryArrayIsInExactlyOneTensor) {
@@ -191,24 +194,35 @@ TEST_P(ExchangedWeights, OtherTensorsAreNamedInOneErrorAndNoCheckpointIsLeft) {
   EXPECT_FALSE(fs::exists(folder_.file("to")));
 }
 
+/// The name that a tensor may have had in old files.
+std::string old_name(std::string name) {
+  for (const char* prefix : {"transformer.", "model.", "bert."})
+    if (name.starts_with(prefix)) name = name.substr(name.find('.') + 1);
+  for (const auto& [now, old] : {std::pair(".LayerNorm.weight", ".LayerNorm.gamma"),
+                                 std::pair(".LayerNorm.bias", ".LayerNorm.beta")})
+    if (name.ends_with(now)) name.replace(name.rfind(now), std::string::npos, old);
+  return name;
+}
+
 TEST_P(ExchangedWeights, OldNamesAreTakenAndWhatIsNoWeightIsPassedOver) {
   const auto path = folder_of([this](std::vector<TensorPlan>& plan) {
-    for (auto& tensor : plan) {
-      const auto dot = tensor.name.find('.');
-      if (!tensor.name.starts_with("lm_head.")) tensor.name = tensor.name.substr(dot + 1);
-    }
-    if (model_.family == Family::gpt) {
-      plan.push_back({"h.0.attn.bias", DType::fp32, {1, 1, 61, 61}});
-      plan.push_back({"transformer.h.1.attn.masked_bias", DType::fp32, {}});
-    } else {
-      plan.push_back({"layers.1.self_attn.rotary_emb.inv_freq", DType::fp32, {12}});
-    }
+    for (auto& tensor : plan) tensor.name = old_name(tensor.name);
+    const std::map<Family, std::vector<TensorPlan>> more{
+        {Family::gpt,
+         {{"h.0.attn.bias", DType::fp32, {1, 1, 61, 61}},
+          {"transformer.h.1.attn.masked_bias", DType::fp32, {}}}},
+        {Family::llama, {{"layers.1.self_attn.rotary_emb.inv_freq", DType::fp32, {12}}}},
+        {Family::bert, {{"embeddings.position_ids", DType::fp32, {1, 61}}}}};
+    plan.insert(plan.end(), more.at(model_.family).begin(), more.at(model_.family).end());
+    if (model_.family != Family::bert || model_.has_sentence_head()) return;
+    plan.push_back({"bert.pooler.dense.bias", DType::fp32, {144}});
+    plan.push_back({"cls.seq_relationship.bias", DType::fp32, {2}});
   });
   EXPECT_EQ(refusal(path), "no error");
   EXPECT_TRUE(fs::exists(folder_.file("to") + "/step_00000000/manifest.json"));
   const auto twice = folder_of([](std::vector<TensorPlan>& plan) {
     plan.push_back(plan[1]);
-    plan.back().name = plan[1].name.substr(plan[1].name.find('.') + 1);
+    plan.back().name = old_name(plan[1].name);
   });
   expect_mentions(refusal(twice), {"are the same tensor", plan_of(model_)[1].name});
 }
@@ -216,20 +230,22 @@ TEST_P(ExchangedWeights, OldNamesAreTakenAndWhatIsNoWeightIsPassedOver) {
 TEST_P(ExchangedWeights, AnOutputBesideTiedEmbeddingsMustBeTheTable) {
   std::vector<TensorPlan> plan = plan_of(model_);
   const std::string table = plan.front().name;
+  const std::string output =
+      model_.family == Family::bert ? "cls.predictions.decoder.weight" : "lm_head.weight";
   if (!model_.tied_embeddings) {
-    EXPECT_EQ(plan.back().name, "lm_head.weight");
+    EXPECT_NE(std::ranges::find(plan, output, &TensorPlan::name), plan.end());
     return;
   }
-  plan.push_back({"lm_head.weight", DType::fp32, {503, 144}});
+  plan.push_back({output, DType::fp32, {503, 144}});
   write_zeros(made("equal"), plan, 100'000);
   EXPECT_EQ(refusal(folder_.file("equal")), "no error");
   fs::remove_all(folder_.file("to"));
-  write_zeros(made("other"), plan, 100'000, "lm_head.weight");
+  write_zeros(made("other"), plan, 100'000, output);
   expect_mentions(refusal(folder_.file("other")),
-                  {"lm_head.weight is not equal to " + table, "\"tie_word_embeddings\": false"});
+                  {output + " is not equal to " + table, "\"tie_word_embeddings\": false"});
   plan.back().shape = {502, 144};
   write_zeros(made("smaller"), plan);
-  expect_mentions(refusal(folder_.file("smaller")), {"lm_head.weight is F32 [502, 144]", table});
+  expect_mentions(refusal(folder_.file("smaller")), {output + " is F32 [502, 144]", table});
 }
 
 TEST(Gpt2Tensors, AreTheArraysAsGpt2NamesAndTurnsThem) {
@@ -303,6 +319,59 @@ TEST(LlamaTensors, AreTheArraysAndHalvesOfArraysAsLlamaNamesThem) {
     if (tensor.info->name == theirs + "self_attn.k_proj.weight") {
       EXPECT_EQ(tensor.info->shape, (Extents{72, 144}));
     }
+}
+
+TEST(BertTensors, AreTheArraysAsBertNamesThemAndNormsBelongToWhatWritesThem) {
+  const TemporaryFolder folder;
+  const auto model = odd_bert(true, SentenceLoss::next);
+  auto weights = weights_of(model);
+  export_weights(checkpoint::Reader(write_checkpoint(folder.file("c"), model, weights)), model,
+                 DType::fp32, folder.path().string());
+  const TensorFolder file(folder.path().string());
+  EXPECT_EQ(file.tensors().size(), 5u + 16 * 2 + 2 + 4 + 1 + 2);
+  const std::string theirs = "bert.encoder.layer.1.";
+  const std::string ours = "layers.1.";
+  const std::map<std::string, Words> expected{
+      {"bert.embeddings.word_embeddings.weight", weights["embedding.token"]},
+      {"bert.embeddings.position_embeddings.weight", weights["embedding.position"]},
+      {"bert.embeddings.token_type_embeddings.weight", weights["embedding.segment"]},
+      {"bert.embeddings.LayerNorm.weight", weights["layers.0.attention_norm.gain"]},
+      {"bert.encoder.layer.0.output.LayerNorm.bias", weights["layers.1.attention_norm.bias"]},
+      {theirs + "attention.self.query.weight", weights[ours + "attention.query"]},
+      {theirs + "attention.self.key.weight", part(weights[ours + "attention.key_value"], 0, 2)},
+      {theirs + "attention.self.value.bias",
+       part(weights[ours + "attention.key_value_bias"], 1, 2)},
+      {theirs + "attention.output.dense.weight", weights[ours + "attention.output"]},
+      {theirs + "attention.output.LayerNorm.weight", weights[ours + "feed_forward_norm.gain"]},
+      {theirs + "intermediate.dense.bias", weights[ours + "feed_forward.up_bias"]},
+      {theirs + "output.dense.weight", weights[ours + "feed_forward.down"]},
+      {theirs + "output.LayerNorm.weight", weights["final_norm.gain"]},
+      {"bert.pooler.dense.weight", weights["sentence_head.dense"]},
+      {"cls.predictions.transform.dense.bias", weights["masked_head.dense_bias"]},
+      {"cls.predictions.transform.LayerNorm.weight", weights["masked_head.norm.gain"]},
+      {"cls.predictions.bias", weights["output.bias"]},
+      {"cls.seq_relationship.weight", weights["sentence_head.output"]}};
+  for (const auto& [name, words] : expected) EXPECT_EQ(values(file, name), words) << name;
+}
+
+TEST(BertTensors, UntiedTheBiasThatIsReadIsTheDecoders) {
+  const TemporaryFolder folder;
+  const auto model = odd_bert(false, SentenceLoss::none);
+  auto weights = weights_of(model);
+  export_weights(checkpoint::Reader(write_checkpoint(folder.file("c"), model, weights)), model,
+                 DType::fp32, folder.path().string());
+  const TensorFolder file(folder.path().string());
+  EXPECT_EQ(values(file, "cls.predictions.decoder.bias"), weights["output.bias"]);
+  EXPECT_EQ(values(file, "cls.predictions.bias"), weights["output.bias"])
+      << "transformers would miss it";
+  std::vector<TensorPlan> plan = plan_of(model);
+  const auto bias = std::ranges::find(plan, "cls.predictions.decoder.bias", &TensorPlan::name);
+  ASSERT_NE(bias, plan.end());
+  bias->name = "cls.predictions.bias";
+  fs::create_directory(folder.file("old"));
+  write_zeros(folder.file("old"), plan);
+  const TensorFolder old(folder.file("old"));
+  EXPECT_EQ(message_of([&] { match(old, format_of(Family::bert), model); }), "no error");
 }
 
 TEST(Export, ACheckpointOfAnotherModelIsRefused) {

@@ -27,7 +27,7 @@ struct ModelFile {
 };
 
 /// config.json of this model with weights of this type. `end_of_document`, if the tokenizer has
-/// one, is the id that begins and ends texts.
+/// one, is the id that begins and ends texts of a decoder.
 std::string config_text(const deck::ModelConfig& model, DType dtype,
                         std::optional<std::int64_t> end_of_document);
 

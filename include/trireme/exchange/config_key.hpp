@@ -24,6 +24,8 @@ struct ConfigKey {
   /// Takes a value over into the model; false if no Trireme model has it.
   std::function<bool(const json&, deck::ModelConfig&)> read;
   std::string expected;  ///< "a whole number from 1 to 65536"
+  /// How the deck says the value; empty: as config.json does.
+  std::function<std::string(const deck::ModelConfig&)> in_deck;
   /// The value that transformers takes for a file without the key; empty: it must be there.
   std::function<json(const deck::ModelConfig&)> otherwise;
   /// The weights were made for this value, so that the deck's must be the same. Others belong to
@@ -44,6 +46,8 @@ ConfigKey whole(std::string name, std::string deck, WholeMember member, std::int
 /// A number above 0.
 ConfigKey positive(std::string name, std::string deck, NumberMember member);
 ConfigKey flag(std::string name, std::string deck, FlagMember member);
+/// The form of GELU, under transformers' names.
+ConfigKey gelu(std::string name);
 /// A share of activations, which belongs to training. Without a member it is only held against the
 /// deck's dropout.
 ConfigKey dropout(std::string name, std::optional<NumberMember> member);

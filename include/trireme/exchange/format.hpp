@@ -11,7 +11,8 @@
 #include <vector>
 
 /// What Trireme's families are called in the files of Hugging Face's transformers. A family is one
-/// list of keys and one of tensors (gpt2.cpp, llama.cpp); everything else works from these lists.
+/// list of keys and one of tensors (gpt2.cpp, llama.cpp, bert.cpp); everything else works from
+/// these lists.
 namespace trireme::exchange {
 
 using checkpoint::Extents;
@@ -33,10 +34,15 @@ struct Tensor {
   bool transposed = false;  ///< and then it has two axes
 };
 
-/// A tensor that a file may hold beside another one, if it has the same bits.
+/// A tensor beside another one.
 struct Copy {
+  enum class Use : std::uint8_t {
+    tied,  ///< a file may hold it, and then it has the same bits
+    none   ///< transformers has it and uses the other one; old files hold it alone
+  };
   std::string name;
   std::string of;
+  Use use = Use::tied;
 };
 
 struct Format {
@@ -50,8 +56,8 @@ struct Format {
   /// All tensors of a model; every array in exactly one of them.
   std::vector<Tensor> (*tensors)(const deck::ModelConfig&) = nullptr;
   std::vector<Copy> (*copies)(const deck::ModelConfig&) = nullptr;
-  /// The name that a file's tensor bears today; "" for what is no weight.
-  std::string (*today)(std::string_view name) = nullptr;
+  /// The name that a file's tensor bears today; "" for what is no weight of this model.
+  std::string (*today)(std::string_view name, const deck::ModelConfig&) = nullptr;
 };
 
 const Format& format_of(Family family);

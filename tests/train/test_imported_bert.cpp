@@ -1,0 +1,103 @@
+#include <trireme/exchange/config_json.hpp>
+#include <trireme/exchange/weights.hpp>
+#include <trireme/io/input_file.hpp>
+#include <trireme/train/load.hpp>
+
+#include "support/small_gpt.hpp"
+#include "support/temporary_folder.hpp"
+
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <optional>
+#include <sstream>
+
+/// BERTs that Hugging Face transformers has written, against what its models make of them:
+/// tests/golden/bert_exchange/make.py.
+namespace trireme::train {
+namespace {
+
+using namespace trireme::testing;
+using P = model::Fp64;
+
+/// Two layers of products of at most 12 terms of size 1: some 1000 ε = 2e-13 between two orders of
+/// summation.
+constexpr double rounding = 1e-12;
+
+/// A line of results.txt.
+struct Sample {
+  std::vector<std::int32_t> tokens;
+  std::vector<std::int32_t> segments;
+  std::vector<std::int32_t> rows;
+  std::vector<std::int32_t> targets;
+  std::int32_t pair = 0;
+  double loss = 0;
+  double pair_loss = 0;
+};
+
+std::vector<Sample> read_results(const std::string& path) {
+  std::vector<Sample> samples;
+  std::ifstream in(path);
+  for (std::string line; std::getline(in, line);) {
+    Sample sample;
+    std::istringstream words(line);
+    std::string word;
+    while (words >> word && word != "|") sample.tokens.push_back(std::stoi(word));
+    std::size_t second = 0;
+    words >> second >> word;
+    for (std::size_t s = 0; s < sample.tokens.size(); ++s)
+      sample.segments.push_back(s >= second ? 1 : 0);
+    while (words >> word && word != "|") {
+      sample.rows.push_back(std::stoi(word));
+      words >> sample.targets.emplace_back();
+    }
+    words >> sample.pair >> word >> sample.loss >> sample.pair_loss;
+    samples.push_back(sample);
+  }
+  return samples;
+}
+
+class ImportedBert : public ::testing::TestWithParam<const char*> {};
+INSTANTIATE_TEST_SUITE_P(Models, ImportedBert, ::testing::Values("pairs", "masked"),
+                         [](const auto& model) { return std::string(model.param); });
+
+TEST_P(ImportedBert, LossesAreThoseOfTransformers) {
+  const TemporaryFolder folder;
+  const auto golden = text(TRIREME_SOURCE_DIR, "/tests/golden/bert_exchange/", GetParam());
+  const std::string config = golden + "/config.json";
+  const auto model = exchange::parse_config(io::read_text_file(config), config).model;
+  const auto architecture = architecture::describe(model);
+  exchange::import_weights(exchange::TensorFolder(golden), model, DType::fp64,
+                           folder.path().string(), "");
+  model::Parameters<P> parameters(architecture, architecture::whole_model(architecture), false);
+  const Exec exec;
+  load_weights(exec, checkpoint::Reader(folder.file("step_00000000")), architecture, parameters);
+  const WholeModel<P> stage(architecture, parameters, {1, 1, false, false});
+  const model::RankModel<P>& rank = stage.rank_model();
+  model::MicroContext context;
+  context.sequence = model.sequence;
+  const auto samples = read_results(golden + "/results.txt");
+  ASSERT_EQ(samples.size(), 4u);
+  for (Sample sample : samples) {
+    ASSERT_EQ(std::ssize(sample.tokens), model.sequence);
+    ASSERT_EQ(std::ssize(sample.rows), model.targets());
+    set_values(rank.tokens(0, 0), sample.tokens);
+    set_values(rank.segments(0, 0), sample.segments);
+    set_values(rank.targets(0, 0), sample.targets);
+    if (model.has_sentence_head()) {
+      sample.rows.push_back(0);
+      set_values(rank.pairs(0, 0), std::vector<std::int32_t>{sample.pair});
+    }
+    set_values(rank.rows(0, 0), sample.rows);
+    stage.zero_loss(exec);
+    stage.evaluate(exec, 0, context, 1);
+    const double loss = value_of(stage.loss()) / static_cast<double>(model.targets());
+    EXPECT_NEAR(loss, sample.loss, rounding * sample.loss);
+    if (model.has_sentence_head()) {
+      EXPECT_NEAR(value_of(rank.pair_loss()), sample.pair_loss, rounding * sample.pair_loss);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace trireme::train
