@@ -43,7 +43,7 @@ train = "tokens.h5"
 
 MODELS = {
     "gpt, tied, epsilon 1e-6": 'family = "gpt"\nnorm_epsilon = 1e-6',
-    "gpt, untied": 'family = "gpt"\ntied_embeddings = false',
+    "gpt, untied, exact gelu": 'family = "gpt"\ntied_embeddings = false\ngelu = "exact"',
     "llama, tied": 'family = "llama"\nkey_value_heads = 3\nnorm_epsilon = 1e-6',
     "llama, untied, theta 5e5": 'family = "llama"\nkey_value_heads = 3\nrope_theta = 500000.0\ntied_embeddings = false',
 }
@@ -158,7 +158,7 @@ def come_in(bench, number, name, model, has_loss):
 def causal_models():
     gpt = dict(n_layer=3, n_embd=144, n_head=6, n_inner=100, n_positions=SEQUENCE, vocab_size=VOCABULARY)
     yield "gpt, tied, epsilon 1e-6", GPT2LMHeadModel(GPT2Config(layer_norm_epsilon=1e-6, **gpt))
-    yield "gpt, untied", GPT2LMHeadModel(GPT2Config(tie_word_embeddings=False, **gpt))
+    yield "gpt, untied, exact gelu", GPT2LMHeadModel(GPT2Config(tie_word_embeddings=False, activation_function="gelu", **gpt))
     llama = dict(num_hidden_layers=3, hidden_size=144, num_attention_heads=6, num_key_value_heads=3, intermediate_size=100,
                  max_position_embeddings=SEQUENCE, vocab_size=VOCABULARY)
     yield "llama, tied", LlamaForCausalLM(LlamaConfig(tie_word_embeddings=True, **llama))
