@@ -67,7 +67,8 @@ class ExchangedFamilies : public ExchangeCommands,
 
 INSTANTIATE_TEST_SUITE_P(Families, ExchangedFamilies,
                          ::testing::Values("family = \"gpt\"\nnorm_epsilon = 1e-6",
-                                           "family = \"llama\"\ntied_embeddings = false"),
+                                           "family = \"llama\"\ntied_embeddings = false",
+                                           "family = \"bert\"\nvocabulary = 260"),
                          [](const auto& family) {
                            const std::string keys = family.param;
                            return keys.substr(10, keys.find('"', 10) - 10);

@@ -1,9 +1,7 @@
 #include <trireme/exchange/convert.hpp>
-#include <trireme/exchange/folder_writer.hpp>
-#include <trireme/exchange/match.hpp>
 #include <trireme/exchange/weights.hpp>
 
-#include "support.hpp"
+#include "folders.hpp"
 
 #include <algorithm>
 #include <cmath>
@@ -14,44 +12,6 @@ namespace {
 
 using namespace testing;
 namespace fs = std::filesystem;
-
-using Words = std::vector<std::uint32_t>;
-
-Words values(const TensorFolder& folder, const std::string& name) {
-  for (const StoredTensor& tensor : folder.tensors()) {
-    if (tensor.info->name != name) continue;
-    Words out(static_cast<std::size_t>(tensor.info->elements()));
-    tensor.read(0, tensor.info->bytes, out.data());
-    return out;
-  }
-  return {};
-}
-
-Words part(const Words& all, std::size_t place, std::size_t of) {
-  const auto size = static_cast<std::ptrdiff_t>(all.size() / of);
-  const auto first = all.begin() + static_cast<std::ptrdiff_t>(place) * size;
-  return {first, first + size};
-}
-
-/// Zeros, but for one byte at the end of `odd`.
-void write_zeros(const std::string& folder, const std::vector<TensorPlan>& plan,
-                 std::int64_t shard_bytes = 0, const std::string& odd = "") {
-  FolderWriter writer(folder, plan, shard_bytes);
-  for (const auto& tensor : plan) {
-    const auto bytes = checkpoint::volume(tensor.shape) * size_of(tensor.dtype);
-    std::string zeros(static_cast<std::size_t>(bytes), '\0');
-    if (tensor.name == odd) zeros.back() = 1;
-    writer.append(zeros.data(), bytes);
-  }
-  writer.commit();
-}
-
-std::vector<TensorPlan> plan_of(const deck::ModelConfig& model) {
-  std::vector<TensorPlan> plan;
-  for (const auto& tensor : format_of(model.family).tensors(model))
-    plan.push_back({tensor.name, DType::fp32, tensor.shape});
-  return plan;
-}
 
 struct Case {
   const char* name;
@@ -246,132 +206,6 @@ TEST_P(ExchangedWeights, AnOutputBesideTiedEmbeddingsMustBeTheTable) {
   plan.back().shape = {502, 144};
   write_zeros(made("smaller"), plan);
   expect_mentions(refusal(folder_.file("smaller")), {output + " is F32 [502, 144]", table});
-}
-
-TEST(Gpt2Tensors, AreTheArraysAsGpt2NamesAndTurnsThem) {
-  const TemporaryFolder folder;
-  const auto model = odd_model(true);
-  auto weights = weights_of(model);
-  export_weights(checkpoint::Reader(write_checkpoint(folder.file("c"), model, weights)), model,
-                 DType::fp32, folder.path().string());
-  const TensorFolder file(folder.path().string());
-  const auto D = static_cast<std::size_t>(model.hidden);
-  const auto F = static_cast<std::size_t>(model.feed_forward);
-  EXPECT_EQ(file.tensors().size(), 2u + 12 * 2 + 2);
-  EXPECT_EQ(values(file, "transformer.wte.weight"), weights["embedding.token"]);
-  EXPECT_EQ(values(file, "transformer.wpe.weight"), weights["embedding.position"]);
-  EXPECT_EQ(values(file, "transformer.ln_f.weight"), weights["final_norm.gain"]);
-  EXPECT_EQ(values(file, "transformer.h.1.ln_2.bias"), weights["layers.1.feed_forward_norm.bias"]);
-
-  const auto qkv = values(file, "transformer.h.1.attn.c_attn.weight");
-  const auto qkv_bias = values(file, "transformer.h.1.attn.c_attn.bias");
-  const auto& q = weights["layers.1.attention.query"];
-  const auto& kv = weights["layers.1.attention.key_value"];
-  ASSERT_EQ(qkv.size(), 3 * D * D);
-  for (std::size_t d = 0; d < D; ++d)  // input
-    for (std::size_t j = 0; j < D; ++j) {
-      ASSERT_EQ(qkv[d * 3 * D + j], q[j * D + d]);
-      ASSERT_EQ(qkv[d * 3 * D + D + j], kv[j * D + d]);
-      ASSERT_EQ(qkv[d * 3 * D + 2 * D + j], kv[D * D + j * D + d]);
-    }
-  ASSERT_EQ(qkv_bias.size(), 3 * D);
-  for (std::size_t j = 0; j < D; ++j) {
-    ASSERT_EQ(qkv_bias[j], weights["layers.1.attention.query_bias"][j]);
-    ASSERT_EQ(qkv_bias[2 * D + j], weights["layers.1.attention.key_value_bias"][D + j]);
-  }
-  const auto up = values(file, "transformer.h.0.mlp.c_fc.weight");
-  const auto down = values(file, "transformer.h.0.mlp.c_proj.weight");
-  ASSERT_EQ(up.size(), D * F);
-  for (std::size_t d = 0; d < D; ++d)
-    for (std::size_t f = 0; f < F; ++f) {
-      ASSERT_EQ(up[d * F + f], weights["layers.0.feed_forward.up"][f * D + d]);
-      ASSERT_EQ(down[f * D + d], weights["layers.0.feed_forward.down"][d * F + f]);
-    }
-}
-
-TEST(LlamaTensors, AreTheArraysAndHalvesOfArraysAsLlamaNamesThem) {
-  const TemporaryFolder folder;
-  const auto model = odd_llama(false);
-  auto weights = weights_of(model);
-  export_weights(checkpoint::Reader(write_checkpoint(folder.file("c"), model, weights)), model,
-                 DType::fp32, folder.path().string());
-  const TensorFolder file(folder.path().string());
-  EXPECT_EQ(file.tensors().size(), 1u + 9 * 2 + 2);
-  const std::string theirs = "model.layers.1.";
-  const std::string ours = "layers.1.";
-  const auto& kv = weights[ours + "attention.key_value"];
-  const auto& gate_up = weights[ours + "feed_forward.gate_up"];
-  const std::map<std::string, Words> expected{
-      {"model.embed_tokens.weight", weights["embedding.token"]},
-      {theirs + "input_layernorm.weight", weights[ours + "attention_norm.gain"]},
-      {theirs + "self_attn.q_proj.weight", weights[ours + "attention.query"]},
-      {theirs + "self_attn.k_proj.weight", part(kv, 0, 2)},
-      {theirs + "self_attn.v_proj.weight", part(kv, 1, 2)},
-      {theirs + "self_attn.o_proj.weight", weights[ours + "attention.output"]},
-      {theirs + "post_attention_layernorm.weight", weights[ours + "feed_forward_norm.gain"]},
-      {theirs + "mlp.gate_proj.weight", part(gate_up, 0, 2)},
-      {theirs + "mlp.up_proj.weight", part(gate_up, 1, 2)},
-      {theirs + "mlp.down_proj.weight", weights[ours + "feed_forward.down"]},
-      {"model.norm.weight", weights["final_norm.gain"]},
-      {"lm_head.weight", weights["output.weight"]}};
-  for (const auto& [name, words] : expected) EXPECT_EQ(values(file, name), words) << name;
-  for (const StoredTensor& tensor : file.tensors())
-    if (tensor.info->name == theirs + "self_attn.k_proj.weight") {
-      EXPECT_EQ(tensor.info->shape, (Extents{72, 144}));
-    }
-}
-
-TEST(BertTensors, AreTheArraysAsBertNamesThemAndNormsBelongToWhatWritesThem) {
-  const TemporaryFolder folder;
-  const auto model = odd_bert(true, SentenceLoss::next);
-  auto weights = weights_of(model);
-  export_weights(checkpoint::Reader(write_checkpoint(folder.file("c"), model, weights)), model,
-                 DType::fp32, folder.path().string());
-  const TensorFolder file(folder.path().string());
-  EXPECT_EQ(file.tensors().size(), 5u + 16 * 2 + 2 + 4 + 1 + 2);
-  const std::string theirs = "bert.encoder.layer.1.";
-  const std::string ours = "layers.1.";
-  const std::map<std::string, Words> expected{
-      {"bert.embeddings.word_embeddings.weight", weights["embedding.token"]},
-      {"bert.embeddings.position_embeddings.weight", weights["embedding.position"]},
-      {"bert.embeddings.token_type_embeddings.weight", weights["embedding.segment"]},
-      {"bert.embeddings.LayerNorm.weight", weights["layers.0.attention_norm.gain"]},
-      {"bert.encoder.layer.0.output.LayerNorm.bias", weights["layers.1.attention_norm.bias"]},
-      {theirs + "attention.self.query.weight", weights[ours + "attention.query"]},
-      {theirs + "attention.self.key.weight", part(weights[ours + "attention.key_value"], 0, 2)},
-      {theirs + "attention.self.value.bias",
-       part(weights[ours + "attention.key_value_bias"], 1, 2)},
-      {theirs + "attention.output.dense.weight", weights[ours + "attention.output"]},
-      {theirs + "attention.output.LayerNorm.weight", weights[ours + "feed_forward_norm.gain"]},
-      {theirs + "intermediate.dense.bias", weights[ours + "feed_forward.up_bias"]},
-      {theirs + "output.dense.weight", weights[ours + "feed_forward.down"]},
-      {theirs + "output.LayerNorm.weight", weights["final_norm.gain"]},
-      {"bert.pooler.dense.weight", weights["sentence_head.dense"]},
-      {"cls.predictions.transform.dense.bias", weights["masked_head.dense_bias"]},
-      {"cls.predictions.transform.LayerNorm.weight", weights["masked_head.norm.gain"]},
-      {"cls.predictions.bias", weights["output.bias"]},
-      {"cls.seq_relationship.weight", weights["sentence_head.output"]}};
-  for (const auto& [name, words] : expected) EXPECT_EQ(values(file, name), words) << name;
-}
-
-TEST(BertTensors, UntiedTheBiasThatIsReadIsTheDecoders) {
-  const TemporaryFolder folder;
-  const auto model = odd_bert(false, SentenceLoss::none);
-  auto weights = weights_of(model);
-  export_weights(checkpoint::Reader(write_checkpoint(folder.file("c"), model, weights)), model,
-                 DType::fp32, folder.path().string());
-  const TensorFolder file(folder.path().string());
-  EXPECT_EQ(values(file, "cls.predictions.decoder.bias"), weights["output.bias"]);
-  EXPECT_EQ(values(file, "cls.predictions.bias"), weights["output.bias"])
-      << "transformers would miss it";
-  std::vector<TensorPlan> plan = plan_of(model);
-  const auto bias = std::ranges::find(plan, "cls.predictions.decoder.bias", &TensorPlan::name);
-  ASSERT_NE(bias, plan.end());
-  bias->name = "cls.predictions.bias";
-  fs::create_directory(folder.file("old"));
-  write_zeros(folder.file("old"), plan);
-  const TensorFolder old(folder.file("old"));
-  EXPECT_EQ(message_of([&] { match(old, format_of(Family::bert), model); }), "no error");
 }
 
 TEST(Export, ACheckpointOfAnotherModelIsRefused) {
