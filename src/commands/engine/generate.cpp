@@ -24,9 +24,11 @@ ExitCode generate(grid::Runtime& runtime, const GenerateOptions& options) {
   Session session =
       open_session(runtime, options.deck, options.overrides, Ranks::all_data_parallel);
   const deck::Config& config = session.config();
-  check_usage(
-      config.model.causal(), session.deck.cite("model", "family"),
-      ": an encoder does not go on with a text; generate takes a model of family gpt or llama");
+  runtime.together([&] {
+    check_usage(
+        config.model.causal(), session.deck.cite("model", "family"),
+        ": an encoder does not go on with a text; generate takes a model of family gpt or llama");
+  });
   const auto tokenizer = tokenizer_of(session.deck);
 
   const std::string folder = find_model(runtime, session.deck, options.checkpoint);
