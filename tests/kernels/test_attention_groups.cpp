@@ -35,7 +35,7 @@ Passes<T> run(const std::vector<T>& qkv, const std::vector<T>& grad, const Atten
   const Exec exec;
   const std::int64_t columns = s.heads * s.head_size;
   const DeviceArray<T> x(qkv), g(grad), o(s.tokens() * columns), lse(s.tokens() * s.heads);
-  const DeviceArray<T> dx(s.tokens() * s.qkv_columns()), work(attention_workspace_elements(s));
+  const DeviceArray<T> dx(s.tokens() * s.qkv_columns()), work(attention_workspace_elements<T>(s));
   const auto lse_view = lse.cube(s.batch, s.heads, s.sequence);
   attention_forward<T>(exec, o.matrix(s.tokens(), columns), lse_view,
                        x.matrix(s.tokens(), s.qkv_columns()), s, dropout);
