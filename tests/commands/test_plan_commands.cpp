@@ -95,7 +95,7 @@ TEST(Check, ARampUpIsShownWithItsStepsAndPrograms) {
   // 192 make it 13,440.
   expect_output(folder, "71           6,720           192             16\n");
   expect_output(folder, "106          13,440           288             24\n");
-  expect_output(folder, "1,536            128\n");
+  expect_output(folder, "1536            128\n");
   EXPECT_EQ(shell(folder, check + "batch.ramp_start=48 batch.ramp_increment=48 "
                                   "batch.ramp_samples=100000"),
             2);

@@ -16,6 +16,9 @@ namespace fs = std::filesystem;
 struct Case {
   const char* name;
   deck::ModelConfig model;
+
+  /// In the list of tests.
+  friend void PrintTo(const Case& c, std::ostream* out) { *out << c.name; }
 };
 
 class ExchangedWeights : public ::testing::TestWithParam<Case> {
