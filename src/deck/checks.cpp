@@ -1,4 +1,5 @@
 #include <trireme/deck/checks.hpp>
+#include <trireme/deck/special_tokens.hpp>
 
 #include <trireme/base/check.hpp>
 #include <trireme/deck/batch_schedule.hpp>
@@ -64,18 +65,8 @@ class CrossCheck {
              "more");
     if (!valid({"model.vocabulary", "data.class_token", "data.separator_token", "data.mask_token"}))
       return;
-    if (m.vocabulary == 0) return;  // known when the token file is
-    const SpecialTokens ids = special_tokens(deck_.config);
-    const std::array<std::pair<const char*, std::int64_t>, 3> named{
-        {{"class_token", ids.begin}, {"separator_token", ids.separator}, {"mask_token", ids.mask}}};
-    for (const auto& [name, id] : named)
-      if (id < 0 || id >= m.vocabulary)
-        report(deck_.cite("data", name), id < 0 ? " needs a vocabulary of 3 or more" : " is no id",
-               " of ", deck_.cite("model", "vocabulary"), "; choose a larger vocabulary");
-    if (ids.begin == ids.separator || ids.begin == ids.mask || ids.separator == ids.mask)
-      report("[data] class_token = ", ids.begin, ", separator_token = ", ids.separator,
-             " and mask_token = ", ids.mask, " are not three different ids (",
-             deck_.where("data", "class_token"), "); choose others");
+    if (m.vocabulary == 0) return;  // checked when the token file is known
+    for (const std::string& mistake : mistakes_of_special_tokens(deck_)) report(mistake);
   }
 
   /// What a family does not have.

@@ -216,7 +216,7 @@ void batch_and_precision_keys(std::vector<Entry>& out) {
           "by which fp16 multiplies the first step's loss, so that small gradients are not lost; "
           "a skipped step halves it, down to 1")
       .from(1)
-      .below(1e9)
+      .below(16777217)  // LossScaling::most, and no more
       .otherwise(65536.0);
   precision
       .integer("loss_scale_interval", &PrecisionConfig::loss_scale_interval,

@@ -31,10 +31,10 @@ KOKKOS_FORCEINLINE_FUNCTION void adapt_scale(double* status, const LossScaling& 
   double& scale = status[status_loss_scale];
   double& steps = status[status_scale_steps];
   steps = proceeds ? steps + 1 : 0;
-  if (!proceeds && scale > LossScaling::least) scale /= 2;
+  if (!proceeds) scale = scale > 2 * LossScaling::least ? scale / 2 : LossScaling::least;
   if (steps < static_cast<double>(scaling.interval)) return;
   steps = 0;
-  if (scale < LossScaling::most) scale *= 2;
+  scale = 2 * scale < LossScaling::most ? 2 * scale : LossScaling::most;
 }
 
 }  // namespace

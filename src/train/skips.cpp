@@ -24,16 +24,16 @@ std::int64_t number_in(const checkpoint::RunState& state, const char* key, std::
   return value;
 }
 
-double scale_in(const checkpoint::RunState& state, double otherwise) {
+std::optional<double> scale_in(const checkpoint::RunState& state) {
   const auto found = state.values.find(scale_key);
-  if (found == state.values.end()) return otherwise;
+  if (found == state.values.end()) return std::nullopt;
   const std::string& written = found->second;
   double value = 0;
   const char* end = written.data() + written.size();
   const auto [stop, error] = std::from_chars(written.data(), end, value);
-  check(error == std::errc() && stop == end && value >= 1 && value <= 1e300,
+  check(error == std::errc() && stop == end && value > 0 && value < 1e300,
         "the checkpoint of step ", state.step, " says ", scale_key, " = '", written,
-        "', expected a number from 1 on");
+        "', expected a number above 0");
   return value;
 }
 
@@ -42,19 +42,19 @@ double scale_in(const checkpoint::RunState& state, double otherwise) {
 std::map<std::string, std::string> to_values(const Skips& skips, std::int64_t step) {
   std::map<std::string, std::string> values{{updates_key, std::to_string(step - skips.total)},
                                             {in_row_key, std::to_string(skips.in_row)}};
-  if (skips.loss_scale == 1) return values;
-  values.emplace(scale_key, text(skips.loss_scale));
+  if (!skips.loss_scale) return values;
+  values.emplace(scale_key, text(*skips.loss_scale));
   values.emplace(scale_steps_key, std::to_string(skips.scale_steps));
   return values;
 }
 
-Skips skips_of(const checkpoint::RunState& state, double loss_scale) {
+Skips skips_of(const checkpoint::RunState& state) {
   Skips skips;
   skips.total = state.step - number_in(state, updates_key, state.step);
   skips.in_row = number_in(state, in_row_key, 0);
   check(skips.in_row <= skips.total, "the checkpoint of step ", state.step, " says ", skips.in_row,
         " steps were skipped in a row, and ", skips.total, " in all");
-  skips.loss_scale = scale_in(state, loss_scale);
+  skips.loss_scale = scale_in(state);
   skips.scale_steps = number_in(state, scale_steps_key, 0);
   return skips;
 }

@@ -120,7 +120,7 @@ void Trainer::log_step(std::int64_t step) {
   m.peak_bytes = parts_.world.all_reduce<std::int64_t>(peak_resident_bytes(),
                                                        grid::Reduction::maximum, "peak memory");
   m.skipped_steps = found.skips.total;
-  if (c.precision.compute == DType::fp16) m.loss_scale = found.skips.loss_scale;
+  m.loss_scale = found.skips.loss_scale;
   skips_ = found.skips;
   check_skips(m);
 

@@ -155,8 +155,10 @@ StepResult TypedWorker<P>::result() {
   if (const std::int64_t sum_of_array = whole(kernels::status_skipped_sum);
       skips.last_step > 0 && sum_of_array >= 0)
     skips.array = parts_.optimizer->array_of_sum(sum_of_array);
-  skips.loss_scale = status[kernels::status_loss_scale];
-  skips.scale_steps = whole(kernels::status_scale_steps);
+  if (config_.precision.compute == DType::fp16) {
+    skips.loss_scale = status[kernels::status_loss_scale];
+    skips.scale_steps = whole(kernels::status_scale_steps);
+  }
   const std::int64_t samples = actions_.batch().global;
   StepResult found{sum / static_cast<double>(samples * config_.model.targets()), std::nullopt,
                    status[kernels::status_norm], skips};
@@ -259,12 +261,15 @@ void TypedWorker<P>::load(const checkpoint::Reader& reader) {
   }
   for (const auto& block : state)
     for (const auto& array : block.arrays) load_array(exec_, reader, array);
-  const Skips skips = skips_of(reader.state(), loss_scale);
-  const bool scales = config_.precision.compute == DType::fp16;
+  const Skips skips = skips_of(reader.state());
+  // A scale that stays as it is is the deck's.
+  const bool adapted =
+      config_.precision.compute == DType::fp16 && config_.precision.loss_scale_interval > 0;
   // With a smaller maximum_skips than before, one more step is tried all the same.
   parts_.optimizer->set_progress(
       exec_, {skips.total, std::min(skips.in_row, config_.optimizer.maximum_skips - 1),
-              scales ? skips.loss_scale : 1, scales ? skips.scale_steps : 0});
+              adapted ? skips.loss_scale.value_or(loss_scale) : loss_scale,
+              adapted ? skips.scale_steps : 0});
 }
 
 template <class P>

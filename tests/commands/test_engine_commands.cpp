@@ -69,6 +69,9 @@ TEST_F(EngineCommands, ABertTrainsGoesOnBitForBitAndIsEvaluatedButDoesNotGenerat
     EXPECT_EQ(found, losses) << ranks;
     EXPECT_NE(found.find("nats per masked token"), std::string::npos) << found;
   }
+  EXPECT_EQ(run("trireme check deck.toml data.class_token=258" + bert), 2)
+      << "its vocabulary is 259";
+  expect_error(folder_, "class_token = 258, separator_token = 257 and mask_token = 258 are not");
   EXPECT_EQ(run(mpiexec(2) + "trireme generate deck.toml" + bert), 2);
   EXPECT_EQ(count(err(), "trireme: error:"), 1) << err();
   expect_error(folder_, "an encoder does not go on with a text");

@@ -96,10 +96,10 @@ TEST(Check, ARampUpIsShownWithItsStepsAndPrograms) {
   expect_output(folder, "71           6,720           192             16\n");
   expect_output(folder, "106          13,440           288             24\n");
   expect_output(folder, "1536            128\n");
-  EXPECT_EQ(shell(folder, check + "batch.ramp_start=48 batch.ramp_increment=48 "
+  EXPECT_EQ(shell(folder, check + "batch.ramp_start=42 batch.ramp_increment=498 "
                                   "batch.ramp_samples=100000"),
             2);
-  expect_error(folder, "[batch] ramp_start = 48 (command line) is not a multiple of [batch] micro");
+  expect_error(folder, "[batch] ramp_start = 42 (command line) is not a multiple of [batch] micro");
 }
 
 TEST(Check, ATrillionParametersOn3072RanksTakeSeconds) {

@@ -95,6 +95,12 @@ TEST(PlanUpdate, TheLossScaleStaysWithinItsBounds) {
   run.status.assign({0, 0, 0, 0, -1, LossScaling::least, 0});
   run.step(2, {std::nan("")});
   EXPECT_EQ(run.status.values()[status_loss_scale], LossScaling::least);
+  run.status.assign({0, 0, 0, 0, -1, 1.5, 0});
+  run.step(3, {std::nan("")});
+  EXPECT_EQ(run.status.values()[status_loss_scale], LossScaling::least) << "not 0.75";
+  run.status.assign({0, 0, 0, 0, -1, 0.75 * LossScaling::most, 0});
+  run.step(4, {1});
+  EXPECT_EQ(run.status.values()[status_loss_scale], LossScaling::most);
 }
 
 TEST(PlanUpdate, ASumThatOverflowsNamesNoArray) {

@@ -136,16 +136,16 @@ TEST_F(SkippedSteps, TooManyInARowEndAllUpdates) {
 TEST(Skips, ReadBackFromTheValuesOfACheckpoint) {
   checkpoint::RunState state;
   state.step = 10;
-  EXPECT_EQ(skips_of(state, 1), Skips{}) << "one that knows nothing of them";
+  EXPECT_EQ(skips_of(state), Skips{}) << "one that knows nothing of them";
   state.values = to_values({3, 2, 9, "x"}, 10);
   EXPECT_EQ(state.values.at("optimizer.updates"), "7");
-  EXPECT_EQ(skips_of(state, 1), (Skips{3, 2}));
+  EXPECT_EQ(skips_of(state), (Skips{3, 2}));
   for (const char* damage : {"-1", "11", "7x", ""}) {
     state.values["optimizer.updates"] = damage;
-    EXPECT_THROW(skips_of(state, 1), Error) << damage;
+    EXPECT_THROW(skips_of(state), Error) << damage;
   }
   state.values = {{"optimizer.updates", "9"}, {"optimizer.skipped_in_row", "2"}};
-  EXPECT_THROW(skips_of(state, 1), Error) << "two in a row, one in all";
+  EXPECT_THROW(skips_of(state), Error) << "two in a row, one in all";
 }
 
 }  // namespace

@@ -15,6 +15,8 @@ namespace trireme::train {
 
 /// Memory through which arrays go to a device.
 inline constexpr std::int64_t staging_bytes = std::int64_t{64} << 20;
+/// The same for numbers that are rounded on the way, on hosts too, where memory is planned tightly.
+inline constexpr std::int64_t rounding_bytes = std::int64_t{16} << 20;
 
 /// Reads this rank's slice of one array by way of a buffer of at most `bytes`. Waits.
 template <class T>
@@ -37,7 +39,7 @@ void load_staged(const Exec& exec, const checkpoint::Reader& reader, const Named
 /// The same of numbers that are stored in fp32 and held here in two bytes: rounded on the way.
 template <class T>
 void load_rounded(const Exec& exec, const checkpoint::Reader& reader, const NamedTensor<T>& tensor,
-                  std::int64_t bytes = staging_bytes) {
+                  std::int64_t bytes = rounding_bytes) {
   const std::int64_t most =
       std::min(tensor.elements(), bytes / static_cast<std::int64_t>(sizeof(float)));
   const auto stored = std::make_unique_for_overwrite<float[]>(static_cast<std::size_t>(most));

@@ -2,6 +2,7 @@
 #include <trireme/commands/resolve.hpp>
 #include <trireme/data/blend.hpp>
 #include <trireme/deck/checks.hpp>
+#include <trireme/deck/special_tokens.hpp>
 
 #include <algorithm>
 
@@ -101,6 +102,7 @@ void resolve_vocabulary(deck::Deck& deck, const TrainingData& data) {
               " leaves no room for [CLS], [SEP] and [MASK] behind the ", needed,
               " ids of the token file; choose ", needed + special,
               ", or give [data] class_token, separator_token and mask_token");
+  deck::check_special_tokens(deck);
 }
 
 deck::Deck deck_for_ranks(const std::string& path, const std::vector<std::string>& overrides,
