@@ -40,6 +40,7 @@ train = "tokens.h5"
 # name, ranks, overrides
 GPT = "model.family=gpt "
 LLAMA = "model.family=llama model.key_value_heads=4 model.feed_forward=1376 "
+BERT = "model.family=bert "
 DECKS = [
     ("gpt", 1, GPT),
     ("gpt, fp64", 1, GPT + "precision.compute=fp64 model.layers=4"),
@@ -64,6 +65,9 @@ DECKS = [
     ("llama, tensor 2, sequence parallel", 2, LLAMA + "parallel.tensor=2 parallel.sequence_parallel=true batch.micro=4"),
     ("llama, interleaved, background checkpoints", 2, LLAMA + "parallel.pipeline=2 parallel.schedule=interleaved "
      "parallel.chunks=2 parallel.recompute=full checkpoint.every=1"),
+    ("bert", 1, BERT),
+    ("bert, bf16, selective", 1, BERT + "precision.compute=bf16 parallel.recompute=selective"),
+    ("bert, tensor 2, sequence parallel", 2, BERT + "parallel.tensor=2 parallel.sequence_parallel=true batch.micro=4"),
 ]
 FEW = ["gpt", "llama, tensor 2, sequence parallel"]
 FEW_OVERRIDES = "run.steps=2 batch.global=2 batch.micro=2 model.sequence=128 "
