@@ -70,7 +70,7 @@ DECKS = [
     ("bert, tensor 2, sequence parallel", 2, BERT + "parallel.tensor=2 parallel.sequence_parallel=true batch.micro=4"),
 ]
 FEW = ["gpt", "llama, tensor 2, sequence parallel"]
-FEW_OVERRIDES = "run.steps=2 batch.global=2 batch.micro=2 model.sequence=128 "
+FEW_OVERRIDES = "run.steps=2 batch.global=4 batch.micro=4 "
 
 
 def output_of(command, folder):
