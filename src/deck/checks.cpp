@@ -1,13 +1,12 @@
 #include <trireme/deck/checks.hpp>
-#include <trireme/deck/special_tokens.hpp>
 
 #include <trireme/base/check.hpp>
 #include <trireme/deck/batch_schedule.hpp>
 #include <trireme/deck/choices.hpp>
 #include <trireme/deck/ramp_check.hpp>
+#include <trireme/deck/special_tokens.hpp>
 
 #include <algorithm>
-#include <array>
 #include <initializer_list>
 #include <vector>
 

@@ -1,4 +1,5 @@
 #include <trireme/kernels/attention.hpp>
+#include <trireme/kernels/cache.hpp>
 #include <trireme/kernels/cross_entropy.hpp>
 #include <trireme/kernels/elementwise.hpp>
 #include <trireme/kernels/embedding.hpp>
@@ -6,6 +7,7 @@
 #include <trireme/kernels/norm.hpp>
 #include <trireme/kernels/rms_norm.hpp>
 #include <trireme/kernels/rotary.hpp>
+#include <trireme/kernels/rows.hpp>
 #include <trireme/kernels/update.hpp>
 
 #include "support/device_array.hpp"
@@ -214,6 +216,68 @@ TYPED_TEST(NarrowKernels, Attention) {
                               shape, dropout);
     expect_rounded(dqkv.narrow, dqkv.wide);
   }
+}
+
+TYPED_TEST(NarrowKernels, OfEncoders) {
+  using N = TypeParam;
+  constexpr auto R = TestFixture::some_rows, C = TestFixture::some_columns;
+  const Exec& e = TestFixture::exec;
+  const auto x = TestFixture::random(), dy = TestFixture::random(),
+             table = TestFixture::random(2 * C);
+  const auto y1 = TestFixture::fill(0), y2 = TestFixture::fill(0), y3 = TestFixture::fill(0),
+             y4 = TestFixture::fill(0), y5 = TestFixture::fill(0), y6 = TestFixture::fill(0);
+  const DeviceArray<std::int32_t> segments(
+      std::vector<std::int32_t>{0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 1, 1, 1});
+  const DeviceArray<std::int32_t> places(
+      std::vector<std::int32_t>{12, 3, 0, 7, 1, 2, 4, 5, 6, 8, 9, 10, 11});
+  std::vector<DeviceArray<float>> sums;
+  in_both<N>([&]<class T>() {
+    const auto m = [&](const Both<N>& b) { return b.template get<T>().matrix(R, C); };
+    const DeviceArray<float> dtable(2 * C);
+    gelu_forward<T>(e, m(y1), m(x), Gelu::exact);
+    gelu_backward<T>(e, m(y2), m(dy), m(x), Gelu::exact);
+    tanh_forward<T>(e, m(y3), m(x));
+    tanh_backward<T>(e, m(y4), m(dy), m(x));
+    pick_rows<T>(e, m(y5), m(x), places.flat(), 0);
+    place_rows<T>(e, m(y6), m(dy), places.flat(), 0);
+    add_segments<T>(e, m(y6), table.template get<T>().matrix(2, C), segments.flat(), 0);
+    segments_backward<T>(e, dtable.matrix(2, C), m(dy), segments.flat(), 0);
+    sums.push_back(dtable);
+  });
+  for (const auto* y : {&y1, &y2, &y3, &y4, &y5, &y6}) expect_rounded(y->narrow, y->wide);
+  expect_equal_sums(sums[0], sums[1]);
+}
+
+/// The token behind 69 others: two blocks of keys.
+TYPED_TEST(NarrowKernels, Decoding) {
+  using N = TypeParam;
+  const Exec& e = TestFixture::exec;
+  AttentionShape shape;
+  shape.batch = 2;
+  shape.sequence = 1;
+  shape.heads = 4;
+  shape.key_value_heads = 2;
+  shape.head_size = 24;
+  const std::int64_t columns = shape.heads * shape.head_size, most = 80, position = 69;
+  const std::int64_t width = shape.key_value_heads * shape.head_size;
+  const auto qkv = TestFixture::random(shape.batch * shape.qkv_columns()),
+             keys = TestFixture::random(shape.batch * most * width),
+             values = TestFixture::random(shape.batch * most * width);
+  const auto q = TestFixture::fill(0, shape.batch * columns),
+             o = TestFixture::fill(0, shape.batch * columns);
+  in_both<N>([&]<class T>() {
+    const auto cache = [&](const Both<N>& b) {
+      return b.template get<T>().cube(shape.batch, most, width);
+    };
+    const auto rows = [&](const Both<N>& b) {
+      return b.template get<T>().matrix(shape.batch, columns);
+    };
+    cache_append<T>(e, rows(q), cache(keys), cache(values),
+                    qkv.template get<T>().matrix(shape.batch, shape.qkv_columns()), position);
+    attention_decode<T>(e, rows(o), rows(q), cache(keys), cache(values), position, shape);
+  });
+  expect_rounded(q.narrow, q.wide, 0);
+  expect_rounded(o.narrow, o.wide);
 }
 
 TYPED_TEST(NarrowKernels, CrossEntropyTakesLogitsInFloatAndTheLossScale) {

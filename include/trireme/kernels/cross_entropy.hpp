@@ -8,7 +8,7 @@
 /// first_id + Vl): of each row three numbers travel, never the logits (Narayanan et al. 2021, arXiv
 /// 2104.04473, section 2.3; Shoeybi et al. 2019, arXiv 1909.08053). Targets lie in [0, V): whoever
 /// reads tokens checks that. A part may be empty. Asynchronous on exec; instantiated for float and
-/// double.
+/// double, gradients for Bf16 and Fp16 too.
 namespace trireme::kernels {
 
 /// statistics[r] = {largest logit of this part, sum of exp(logit - largest), the target's logit}.

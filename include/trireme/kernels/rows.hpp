@@ -5,8 +5,8 @@
 #include <cstdint>
 
 /// Some rows of a matrix, wherever they stand. The matrix may be held in parts, of which one holds
-/// the rows [first_row, first_row + R) of the whole. Asynchronous on exec; instantiated for float
-/// and double.
+/// the rows [first_row, first_row + R) of the whole. Asynchronous on exec; instantiated for float,
+/// double, Bf16 and Fp16.
 namespace trireme::kernels {
 
 /// y[q] = x[rows[q] - first_row] where that row is held here, else 0: summed over all parts it is

@@ -11,7 +11,7 @@
 namespace trireme::kernels {
 
 /// What a run's updates have come to, kept where the updates run so that a step waits for nothing:
-/// elements of a View1<double>, whole numbers all but the first.
+/// elements of a View1<double>, whole numbers but for the norm and the loss scale.
 enum UpdateStatus : int {
   status_norm,            ///< of the last gradient, before clipping
   status_skipped,         ///< steps without an update since the run's first
