@@ -3,11 +3,7 @@
 #include <trireme/io/input_file.hpp>
 
 // Compiled here, with the vector instructions of this build: the library's own code has those that
-// every processor has, and hashes at a third of the rate. GCC 12's own AVX-512 intrinsics, inlined
-// from it, look uninitialized to that compiler (GCC bug 105593).
-#if defined(__GNUC__) && !defined(__clang__)
-#pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
-#endif
+// every processor has, and hashes at a third of the rate.
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
