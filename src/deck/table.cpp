@@ -171,6 +171,11 @@ void parallel_keys(std::vector<Entry>& out) {
                "stage 1)")
       .otherwise(false);
   parallel
+      .choice("offload", &ParallelConfig::offload,
+              "what a device keeps in its host's memory: nothing, the optimizer's state, saved "
+              "activations, or both; of no effect where kernels run on the host")
+      .otherwise(Str("none"));
+  parallel
       .integer("bucket_bytes", &ParallelConfig::bucket_bytes,
                "gradients that one all-reduce carries")
       .unit("bytes")

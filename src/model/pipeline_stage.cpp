@@ -27,9 +27,23 @@ PipelineStage<P>::PipelineStage(const architecture::Architecture& architecture,
 }
 
 template <class P>
+void PipelineStage<P>::cut_layers(Slot& slot, Arena& arena, const architecture::LocalSizes& n,
+                                  const SlotShape& shape,
+                                  const typename Layer<P>::Saved& shared) const {
+  // Evaluation needs one layer at a time: all layers share the first one's memory.
+  for (std::size_t l = 0; l < layers_.size(); ++l)
+    slot.layers.push_back(l == 0 || shape.training
+                              ? Layer<P>::cut_saved(arena, n, shape.recompute, shared)
+                              : slot.layers.front());
+  if (!shape.split_backward) return;
+  for (std::size_t l = 0; l < layers_.size(); ++l)
+    slot.work.push_back(Layer<P>::cut_work(arena, n));
+}
+
+template <class P>
 auto PipelineStage<P>::cut_slot(Arena& arena, const architecture::LocalSizes& n,
-                                const SlotShape& shape,
-                                const typename Layer<P>::Saved& shared) const -> Slot {
+                                const SlotShape& shape, const typename Layer<P>::Saved& shared,
+                                const Windows& windows, int number) const -> Slot {
   Slot slot;
   if (embedding_) slot.tokens = arena.take<std::int32_t>(n.tokens);
   if (embedding_ && n.masked) slot.segments = arena.take<std::int32_t>(n.tokens);
@@ -37,21 +51,21 @@ auto PipelineStage<P>::cut_slot(Arena& arena, const architecture::LocalSizes& n,
   if (head_ && n.masked) slot.rows = arena.take<std::int32_t>(n.head_rows());
   if (head_ && n.pairs > 0) slot.pairs = arena.take<std::int32_t>(n.pairs);
   if (layers_.empty() && !head_) slot.x = arena.take<T>(n.rows, n.hidden);
-  // Evaluation needs one layer at a time: all layers share the first one's memory.
-  for (std::size_t l = 0; l < layers_.size(); ++l)
-    slot.layers.push_back(l == 0 || shape.training
-                              ? Layer<P>::cut_saved(arena, n, shape.recompute, shared)
-                              : slot.layers.front());
+  if (windows.saved.empty()) cut_layers(slot, arena, n, shape, shared);
+  for (std::int64_t l = 0; l < layers() && !windows.saved.empty(); ++l) {
+    const auto count = static_cast<std::int64_t>(windows.saved.size());
+    const auto at = static_cast<std::size_t>(SlotOffload::window(number, l, layers(), count));
+    slot.layers.push_back(windows.saved[at]);
+    if (shape.split_backward) slot.work.push_back(windows.work[at]);
+  }
   if (head_) slot.head = Head<P>::cut_saved(arena, n);
-  if (!shape.split_backward) return slot;
-  for (std::size_t l = 0; l < layers_.size(); ++l)
-    slot.work.push_back(Layer<P>::cut_work(arena, n));
-  if (embedding_) slot.dx = arena.take<T>(n.rows, n.hidden);
+  if (shape.split_backward && embedding_) slot.dx = arena.take<T>(n.rows, n.hidden);
   return slot;
 }
 
 template <class P>
-auto PipelineStage<P>::input(const Slot& slot) const -> View2<T> {
+auto PipelineStage<P>::input(const Exec& exec, const Slot& slot) const -> View2<T> {
+  slot.offload.begin_write(exec, 0);
   if (!slot.layers.empty()) return slot.layers.front().x;
   return head_ ? slot.head.x : slot.x;
 }
@@ -66,13 +80,16 @@ auto PipelineStage<P>::layer_output(const Slot& slot, std::size_t layer, View2<T
 template <class P>
 void PipelineStage<P>::forward_layers(const Exec& exec, View2<T> output, const Slot& slot,
                                       const Scratch& scratch, const MicroContext& context,
-                                      const Between& between) const {
+                                      const LayerDone& layer_done) const {
   if (embedding_)
-    embedding_->forward(exec, input(slot), scratch.layer.all, slot.tokens, slot.segments, context);
+    embedding_->forward(exec, input(exec, slot), scratch.layer.all, slot.tokens, slot.segments,
+                        context);
   for (std::size_t l = 0; l < layers_.size(); ++l) {
+    const auto layer = static_cast<std::int64_t>(l);
+    slot.offload.begin_write(exec, layer + 1);
     layers_[l]->forward(exec, layer_output(slot, l, output), slot.layers[l], scratch.layer,
                         context);
-    if (between) between();
+    layer_done(layer);
   }
   if (layers_.empty() && !head_) copy_rows(exec, output, slot.x);
 }
@@ -81,7 +98,10 @@ template <class P>
 void PipelineStage<P>::forward(const Exec& exec, View2<T> output, const Slot& slot,
                                const Scratch& scratch, const MicroContext& context,
                                const Between& between) const {
-  forward_layers(exec, output, slot, scratch, context, between);
+  forward_layers(exec, output, slot, scratch, context, [&](std::int64_t layer) {
+    slot.offload.keep(exec, layer);
+    if (between) between();
+  });
   if (head_)
     head_->forward(exec, scratch.loss, slot.head, scratch.layer.all, scratch.head, targets(slot),
                    context);
@@ -93,7 +113,9 @@ void PipelineStage<P>::evaluate(const Exec& exec, View2<T> output, const Slot& s
                                 std::int64_t samples, const Between& between) const {
   MicroContext plain = context;
   plain.dropout = 0;
-  forward_layers(exec, output, slot, scratch, plain, between);
+  forward_layers(exec, output, slot, scratch, plain, [&](std::int64_t) {
+    if (between) between();
+  });
   if (head_)
     head_->evaluate(exec, scratch.loss, slot.head, scratch.layer.all, scratch.head, targets(slot),
                     samples);
@@ -103,15 +125,19 @@ template <class P>
 void PipelineStage<P>::backward(const Exec& exec, View2<T> dx, const Slot& slot,
                                 const Scratch& scratch, const MicroContext& context,
                                 const LayerDone& done) const {
+  slot.offload.fetch(layers() - 1);
   if (head_) {
     head_->backward_input(exec, dx, slot.head);
     head_->backward_weight(exec, slot.head);
     done(layer_count_);
   }
   for (std::size_t l = layers_.size(); l-- > 0;) {
+    const auto layer = static_cast<std::int64_t>(l);
+    slot.offload.begin_read(exec, layer);
     layers_[l]->forward_again(exec, slot.layers[l], scratch.layer, context);
     layers_[l]->backward_input(exec, dx, scratch.work, scratch.layer, slot.layers[l], context);
     layers_[l]->backward_weight(exec, scratch.work, scratch.layer, slot.layers[l], context);
+    slot.offload.end_read(exec, layer);
     done(layers_[l]->layer());
   }
   if (embedding_) {
@@ -124,10 +150,14 @@ template <class P>
 void PipelineStage<P>::backward_input(const Exec& exec, View2<T> dx, const Slot& slot,
                                       const Scratch& scratch, const MicroContext& context,
                                       const Between& between) const {
+  slot.offload.fetch(layers() - 1);
   if (head_) head_->backward_input(exec, dx, slot.head);
   for (std::size_t l = layers_.size(); l-- > 0;) {
+    const auto layer = static_cast<std::int64_t>(l);
+    slot.offload.begin_read(exec, layer);
     layers_[l]->forward_again(exec, slot.layers[l], scratch.layer, context);
     layers_[l]->backward_input(exec, dx, slot.work[l], scratch.layer, slot.layers[l], context);
+    slot.offload.keep(exec, layer, SlotOffload::Part::work);
     if (between) between();
   }
 }
@@ -135,13 +165,17 @@ void PipelineStage<P>::backward_input(const Exec& exec, View2<T> dx, const Slot&
 template <class P>
 void PipelineStage<P>::backward_weight(const Exec& exec, const Slot& slot, const Scratch& scratch,
                                        const MicroContext& context, const LayerDone& done) const {
+  slot.offload.fetch(layers() - 1, SlotOffload::Part::work);
   if (head_) {
     head_->backward_weight(exec, slot.head);
     done(layer_count_);
   }
   for (std::size_t l = layers_.size(); l-- > 0;) {
+    const auto layer = static_cast<std::int64_t>(l);
+    slot.offload.begin_read(exec, layer, SlotOffload::Part::work);
     layers_[l]->forward_again(exec, slot.layers[l], scratch.layer, context);
     layers_[l]->backward_weight(exec, slot.work[l], scratch.layer, slot.layers[l], context);
+    slot.offload.end_read(exec, layer);
     done(layers_[l]->layer());
   }
   if (embedding_) {

@@ -27,11 +27,13 @@ RankModel<P>::RankModel(const architecture::Architecture& architecture,
   saved_memory_ = Arena("saved activations", saved_plan.used());
   cut_scratch(scratch_memory_);  // saved activations may lie there too
   cut_saved(saved_memory_);
+  if (!windows_.saved.empty()) offload();
 }
 
 template <class P>
 void RankModel<P>::cut_saved(Arena& arena) {
   slots_.assign(stages_.size(), {});
+  if (shape_.offload) cut_windows(arena);
   for (int k = 0; k < shape_.slots; ++k) {
     const std::int64_t begin = arena.used();
     std::int64_t end = begin;
@@ -39,12 +41,47 @@ void RankModel<P>::cut_saved(Arena& arena) {
       arena.release_to(begin);
       slots_[i].push_back(stages_[i].cut_slot(
           arena, sizes_, {shape_.training, shape_.split_backward, shape_.recompute},
-          scratch_.shared));
+          scratch_.shared, windows_, k));
       end = std::max(end, arena.used());
     }
     arena.release_to(begin);
     arena.take<std::byte>(end - begin);
   }
+}
+
+template <class P>
+std::int64_t RankModel<P>::most_layers() const {
+  std::int64_t most = 0;
+  for (const auto& stage : stages_) most = std::max(most, stage.layers());
+  return most;
+}
+
+template <class P>
+void RankModel<P>::cut_windows(Arena& arena) {
+  windows_ = {};
+  const std::int64_t count = std::min<std::int64_t>(offload_windows, shape_.slots * most_layers());
+  for (std::int64_t w = 0; w < count; ++w) {
+    const std::int64_t begin = arena.used();
+    windows_.saved.push_back(Layer<P>::cut_saved(arena, sizes_, shape_.recompute, scratch_.shared));
+    window_sizes_.saved = arena.used() - begin;
+    if (shape_.split_backward) windows_.work.push_back(Layer<P>::cut_work(arena, sizes_));
+    window_sizes_.work = arena.used() - begin - window_sizes_.saved;
+  }
+}
+
+/// A window begins with its layer's input.
+template <class P>
+void RankModel<P>::offload() {
+  std::vector<std::byte*> begins;
+  for (const auto& saved : windows_.saved)
+    begins.push_back(reinterpret_cast<std::byte*>(saved.x.data()));
+  offloaded_ =
+      std::make_unique<OffloadedLayers>(begins, window_sizes_, shape_.slots, most_layers());
+  for (std::size_t i = 0; i < stages_.size(); ++i)
+    for (int k = 0; k < shape_.slots; ++k)
+      slots_[i][static_cast<std::size_t>(k)].offload =
+          SlotOffload(*offloaded_, static_cast<int>(i), k, stages_[i].layers(),
+                      static_cast<std::int64_t>(begins.size()));
 }
 
 template <class P>
@@ -68,8 +105,8 @@ std::size_t RankModel<P>::index(Stage stage) const {
 }
 
 template <class P>
-auto RankModel<P>::input(Stage stage, int slot) const -> View2<T> {
-  return get(stage).input(at(stage, slot));
+auto RankModel<P>::input(const Exec& exec, Stage stage, int slot) const -> View2<T> {
+  return get(stage).input(exec, at(stage, slot));
 }
 
 template <class P>

@@ -22,7 +22,8 @@ Optimizer<P>::Optimizer(const deck::OptimizerConfig& config,
                         const architecture::Architecture& architecture,
                         model::Parameters<P>& parameters, grid::Communicator& model_group,
                         grid::Communicator& data_group, architecture::StatePlacement placement,
-                        std::int64_t capacity, const kernels::LossScaling& loss_scaling)
+                        std::int64_t capacity, const kernels::LossScaling& loss_scaling,
+                        ArenaMemory state_memory)
     : config_(config),
       loss_scaling_(loss_scaling),
       architecture_(architecture),
@@ -34,8 +35,8 @@ Optimizer<P>::Optimizer(const deck::OptimizerConfig& config,
   check(placement_.elements <= capacity, "optimizer state of ", placement_.elements,
         " elements in arenas of ", capacity);
   const auto arrays = static_cast<std::int64_t>(names_.size()) + (has_masters ? 1 : 0);
-  state_ =
-      Arena("optimizer state", arrays * aligned(capacity * static_cast<Bytes>(sizeof(Master))));
+  state_ = Arena("optimizer state", arrays * aligned(capacity * static_cast<Bytes>(sizeof(Master))),
+                 state_memory);
   for (std::size_t i = 0; i < names_.size(); ++i) arrays_.push_back(state_.take<Master>(capacity));
   if (has_masters) masters_ = state_.take<Master>(capacity);
   lay_out_sums();

@@ -6,6 +6,7 @@
 #include <trireme/base/text.hpp>
 #include <trireme/plan/local_sizes.hpp>
 #include <trireme/plan/memory.hpp>
+#include <trireme/plan/offload.hpp>
 
 #include <algorithm>
 
@@ -70,17 +71,20 @@ class Activations {
   /// Gradients at the matrix products' outputs: dz2, dz1; dy2, dy1; dh; dqkv.
   Bytes work_layer() const { return 2 * gathered() + 2 * residual() + inner() + qkv(); }
 
-  /// Everything that one slot keeps of a stage.
+  /// What a layer keeps from its forward pass to the end of its backward pass.
+  Bytes kept_layer(bool splits_backward) const {
+    return saved_layer() + (splits_backward ? work_layer() : 0);
+  }
+  /// Everything that one slot keeps of a stage beside its layers.
   Bytes slot(std::int64_t layers, bool embedding, bool head, bool splits_backward) const {
-    Bytes bytes = layers * saved_layer();
+    Bytes bytes = 0;
     if (embedding) bytes += up(s_.tokens * 4);                                  // tokens
     if (embedding && s_.masked) bytes += up(s_.tokens * 4);                     // segments
     if (head) bytes += up(s_.targets * 4);                                      // targets
     if (head && s_.masked) bytes += up(s_.head_rows() * 4) + up(s_.pairs * 4);  // rows, pairs
     if (head) bytes += 2 * residual() + norm_statistics();                      // x, dy
     if (layers == 0 && !head) bytes += residual();                              // x
-    if (splits_backward) bytes += layers * work_layer();
-    if (splits_backward && embedding) bytes += residual();  // dx
+    if (splits_backward && embedding) bytes += residual();                      // dx
     return bytes;
   }
 
@@ -149,6 +153,31 @@ std::int64_t transfer_buffers(const architecture::Shard& shard, const schedule::
   return needs.received_activations + needs.received_gradients + channels * needs.send_buffers;
 }
 
+struct SavedActivations {
+  Bytes device = 0;
+  Bytes host = 0;
+};
+
+/// Of all slots, each as large as the largest of the rank's stages needs it. Where layers are
+/// offloaded, the device has some windows in which those of all slots take turns.
+SavedActivations saved_activations(const deck::Config& config, const Activations& activations,
+                                   const architecture::Shard& shard, const schedule::Needs& needs) {
+  const Bytes layer = activations.kept_layer(needs.split_backward);
+  const bool away = offloads_activations(config.parallel);
+  Bytes slot = 0;
+  std::int64_t most_layers = 0;
+  for (const Stage stage : shard.stages) {
+    const std::int64_t layers = shard.stage_layers[static_cast<std::size_t>(stage)].extent;
+    most_layers = std::max(most_layers, layers);
+    slot = std::max(slot, (away ? 0 : layers * layer) +
+                              activations.slot(layers, stage == 0, stage == shard.last_stage(),
+                                               needs.split_backward));
+  }
+  if (!away) return {needs.slots * slot, 0};
+  const std::int64_t all = needs.slots * most_layers;
+  return {needs.slots * slot + std::min<std::int64_t>(offload_windows, all) * layer, all * layer};
+}
+
 }  // namespace
 
 std::vector<MemoryRow> training_memory(const deck::Config& config,
@@ -167,22 +196,21 @@ std::vector<MemoryRow> training_memory(const deck::Config& config,
   const auto state_arrays =
       static_cast<std::int64_t>(architecture::state_arrays(config.optimizer).size());
   const Activations activations(sizes, config.parallel.recompute);
-  Bytes slot = 0;
-  for (const Stage stage : shard.stages) {
-    const std::int64_t layers = shard.stage_layers[static_cast<std::size_t>(stage)].extent;
-    slot = std::max(slot, activations.slot(layers, stage == 0, stage == shard.last_stage(),
-                                           needs.split_backward));
-  }
+  const SavedActivations saved = saved_activations(config, activations, shard, needs);
   const std::int64_t masters = sizes.narrow() ? 1 : 0;
-  std::vector<MemoryRow> rows{
-      {"weights", elements.elements * sizes.element},
-      {"gradients", elements.gradient_elements * sizes.accumulate},
-      {"optimizer state", (state_arrays + masters) * up(state * sizes.accumulate)},
-      {"saved activations", needs.slots * slot},
-      {"transfer buffers",
-       transfer_buffers(shard, needs) * up(sizes.slice * sizes.hidden * sizes.element)},
-      {"scratch", scratch(sizes, activations, shard, needs.split_backward)}};
+  const MemoryRow optimizer{"optimizer state",
+                            (state_arrays + masters) * up(state * sizes.accumulate)};
+  const bool away = offloads_optimizer(config.parallel);
+  std::vector<MemoryRow> rows{{"weights", elements.elements * sizes.element},
+                              {"gradients", elements.gradient_elements * sizes.accumulate}};
+  if (!away) rows.push_back(optimizer);
+  rows.push_back({"saved activations", saved.device});
+  rows.push_back({"transfer buffers",
+                  transfer_buffers(shard, needs) * up(sizes.slice * sizes.hidden * sizes.element)});
+  rows.push_back({"scratch", scratch(sizes, activations, shard, needs.split_backward)});
   if (sizes.narrow()) rows.push_back({"widened operands", widened_workspace_bytes});
+  if (away) rows.push_back({"optimizer state (host)", optimizer.bytes, true});
+  if (saved.host > 0) rows.push_back({"saved activations (host)", saved.host, true});
   return rows;
 }
 
@@ -248,15 +276,24 @@ Bytes total(const std::vector<MemoryRow>& rows) {
   return sum;
 }
 
+Bytes device_total(const std::vector<MemoryRow>& rows) {
+  Bytes sum = 0;
+  for (const MemoryRow& row : rows) sum += row.on_host ? 0 : row.bytes;
+  return sum;
+}
+
 std::string table(const std::vector<MemoryRow>& rows, Bytes checkpoint_copy) {
   std::string out;
   const auto add = [&out](const std::string& what, Bytes bytes) {
     const std::string amount = human_bytes(bytes);
-    out += "  " + what + std::string(what.size() < 24 ? 24 - what.size() : 1, ' ');
+    out += "  " + what + std::string(what.size() < 26 ? 26 - what.size() : 1, ' ');
     out += std::string(amount.size() < 10 ? 10 - amount.size() : 0, ' ') + amount + "\n";
   };
-  for (const MemoryRow& row : rows) add(row.what, row.bytes);
-  add("sum", total(rows));
+  for (const MemoryRow& row : rows)
+    if (!row.on_host) add(row.what, row.bytes);
+  add("sum", device_total(rows));
+  for (const MemoryRow& row : rows)
+    if (row.on_host) add(row.what, row.bytes);
   if (checkpoint_copy > 0) add("checkpoint copy (host)", checkpoint_copy);
   out.pop_back();
   return out;

@@ -87,10 +87,12 @@ std::vector<RankPlan> plan_ranks(const deck::Config& config,
 }
 
 const RankPlan& most_memory(const std::vector<RankPlan>& ranks) {
-  return *std::ranges::max_element(ranks, {}, [](const RankPlan& r) { return total(r.memory); });
+  return *std::ranges::max_element(ranks, {},
+                                   [](const RankPlan& r) { return device_total(r.memory); });
 }
 const RankPlan& least_memory(const std::vector<RankPlan>& ranks) {
-  return *std::ranges::min_element(ranks, {}, [](const RankPlan& r) { return total(r.memory); });
+  return *std::ranges::min_element(ranks, {},
+                                   [](const RankPlan& r) { return device_total(r.memory); });
 }
 const RankPlan& most_at_peak(const std::vector<RankPlan>& ranks) {
   return *std::ranges::max_element(ranks, {}, &RankPlan::peak);

@@ -7,13 +7,17 @@ namespace {
 std::atomic<std::int64_t> allocations{0};
 }
 
-Arena::Arena(const std::string& label, std::int64_t bytes) : label_(label), capacity_(bytes) {
+Arena::Arena(const std::string& label, std::int64_t bytes, ArenaMemory where)
+    : label_(label), capacity_(bytes) {
   check(bytes >= 0, "arena ", label, " of ", bytes, " bytes");
   // Kokkos aligns to less than a cache line on some back ends: allocate one line more and start at
   // a multiple.
   const auto padded = static_cast<std::size_t>(aligned(bytes) + arena_alignment_bytes);
   try {
-    memory_ = Kokkos::View<std::byte*, Memory>(label, padded);
+    if (where == ArenaMemory::device)
+      memory_ = Kokkos::View<std::byte*, Memory>(label, padded);
+    else
+      host_memory_ = StagingBuffer(label, padded);
   } catch (const std::exception& e) {
     throw Error(
         text("cannot allocate ", human_bytes(bytes), " for ", label,
@@ -21,9 +25,10 @@ Arena::Arena(const std::string& label, std::int64_t bytes) : label_(label), capa
              e.what()));
   }
   ++allocations;
-  const auto address = reinterpret_cast<std::uintptr_t>(memory_.data());
-  data_ = memory_.data() +
-          (static_cast<std::uintptr_t>(aligned(static_cast<std::int64_t>(address))) - address);
+  std::byte* const begin = where == ArenaMemory::device ? memory_.data() : host_memory_.data();
+  const auto address = reinterpret_cast<std::uintptr_t>(begin);
+  data_ =
+      begin + (static_cast<std::uintptr_t>(aligned(static_cast<std::int64_t>(address))) - address);
 }
 
 std::byte* Arena::cut_bytes(std::int64_t bytes) {

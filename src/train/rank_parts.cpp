@@ -1,3 +1,4 @@
+#include <trireme/plan/offload.hpp>
 #include <trireme/plan/program.hpp>
 #include <trireme/train/rank_parts.hpp>
 
@@ -53,7 +54,8 @@ RankParts<P>::RankParts(const deck::Config& config, const architecture::Architec
   model.emplace(
       architecture, parameters, axis,
       typename model::RankModel<P>::Shape{config.batch.micro, slots, training, needs.split_backward,
-                                          training ? config.parallel.recompute : Recompute::none});
+                                          training ? config.parallel.recompute : Recompute::none,
+                                          training && plan::offloads_activations(config.parallel)});
   transfers.emplace(
       pipeline, axis, parameters.shard(), config.model.hidden,
       typename Transfers<T>::Buffers{needs.received_activations, needs.received_gradients,
@@ -73,8 +75,10 @@ void RankParts<P>::make_optimizer(const deck::Config& config,
   const std::int64_t capacity =
       shared ? architecture::most_state_elements(arrays, placement, buckets, data.size())
              : state.elements;
-  optimizer.emplace(config.optimizer, architecture, parameters, grid.model(), data,
-                    std::move(state), capacity, loss_scaling(config.precision));
+  optimizer.emplace(
+      config.optimizer, architecture, parameters, grid.model(), data, std::move(state), capacity,
+      loss_scaling(config.precision),
+      plan::offloads_optimizer(config.parallel) ? ArenaMemory::host : ArenaMemory::device);
   shared_gradients.emplace(grid, config.model, parameters);
   reducer.emplace(data, parameters.all_gradients(), buckets, shared);
   if (shared) weight_gather.emplace(data, parameters.all_weights(), buckets);

@@ -78,7 +78,8 @@ template <class P>
 void StepActions<P>::take_input(const Step& step) {
   const Stage stage = step.instr.stage;
   if (!is_first(stage))
-    parts_.transfers->take_activation(exec_, step.buffer, parts_.model->input(stage, step.slot));
+    parts_.transfers->take_activation(exec_, step.buffer,
+                                      parts_.model->input(exec_, stage, step.slot));
   began_ = Clock::now();
 }
 

@@ -3,6 +3,7 @@
 #include <trireme/base/log.hpp>
 #include <trireme/grid/heartbeat.hpp>
 #include <trireme/kernels/matmul.hpp>
+#include <trireme/plan/offload.hpp>
 #include <trireme/plan/program.hpp>
 #include <trireme/tensor/copy.hpp>
 #include <trireme/train/load.hpp>
@@ -274,15 +275,20 @@ void TypedWorker<P>::load(const checkpoint::Reader& reader) {
 
 template <class P>
 std::vector<plan::MemoryRow> TypedWorker<P>::memory() const {
+  const bool away = plan::offloads_optimizer(config_.parallel);
   std::vector<plan::MemoryRow> rows{{"weights", parts_.parameters.weight_bytes()}};
   if (parts_.optimizer) {
     rows.push_back({"gradients", parts_.parameters.gradient_bytes()});
-    rows.push_back({"optimizer state", parts_.optimizer->state_bytes()});
+    if (!away) rows.push_back({"optimizer state", parts_.optimizer->state_bytes()});
   }
   rows.push_back({"saved activations", parts_.model->saved_bytes()});
   rows.push_back({"transfer buffers", parts_.transfers->bytes()});
   rows.push_back({"scratch", parts_.model->scratch_bytes()});
   if (is_narrow<T>) rows.push_back({"widened operands", widened_workspace_bytes});
+  if (parts_.optimizer && away)
+    rows.push_back({"optimizer state (host)", parts_.optimizer->state_bytes(), true});
+  if (const Bytes bytes = parts_.model->offloaded_bytes(); bytes > 0)
+    rows.push_back({"saved activations (host)", bytes, true});
   return rows;
 }
 

@@ -22,6 +22,7 @@ struct Case {
   Family family = Family::gpt;
   int key_value_heads = 3;  ///< of llama; of 6 heads
   const char* compute = "fp64";
+  Offload offload = Offload::none;
 };
 
 class Plan : public ::testing::Test {
@@ -51,9 +52,15 @@ class Plan : public ::testing::Test {
               Case{"zb-h1", 1, true, false, "full", false, "adamw", Family::bert},
               Case{"1f1b", 1, false, true, "selective", false, "adamw", Family::bert, 3, "bf16"},
               Case{"1f1b", 1, true, true, "none", true, "adamw", Family::gpt, 3, "bf16"},
+              Case{"1f1b", 1, true, true, "none", true, "adamw", Family::gpt, 3, "bf16",
+                   Offload::both},
+              Case{"zb-h1", 1, false, false, "selective", false, "adamw", Family::llama, 3, "fp64",
+                   Offload::activations},
+              Case{"interleaved", 2, false, true, "full", true, "lamb", Family::bert, 3, "fp32",
+                   Offload::both},
               Case{"zb-h1", 1, false, true, "selective", false, "sgd", Family::llama, 2, "fp16"},
               Case{"interleaved", 2, true, false, "full", true, "lamb", Family::gpt, 3, "fp32"}}) {
-          const deck::Config config = small_config(
+          deck::Config config = small_config(
               12, 1, ranks,
               {text("model.family=", name_of(c.family)),
                text("model.key_value_heads=", c.family == Family::llama ? c.key_value_heads : 6),
@@ -67,6 +74,8 @@ class Plan : public ::testing::Test {
                text("optimizer.kind=", c.optimizer),
                text("parallel.sequence_parallel=", c.sequence_parallel ? "true" : "false"),
                "parallel.bucket_bytes=20000"});
+          config.parallel.offload = c.offload;
+          config.parallel.offload_on_host = true;
           SCOPED_TRACE(text("tensor ", tensor, ", pipeline ", pipeline, ", ", c.schedule, ", ",
                             c.recompute, ", ", c.optimizer, ", ", c.compute, ", ",
                             name_of(c.family)));
@@ -104,6 +113,7 @@ TEST_F(Plan, PlannedBytesAreThoseAllocated) {
     ASSERT_EQ(planned.size(), allocated.size());
     for (std::size_t i = 0; i < planned.size(); ++i) {
       EXPECT_EQ(planned[i].what, allocated[i].what);
+      EXPECT_EQ(planned[i].on_host, allocated[i].on_host);
       EXPECT_EQ(planned[i].bytes, allocated[i].bytes) << planned[i].what;
     }
   });

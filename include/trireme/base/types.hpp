@@ -35,6 +35,11 @@ enum class ScheduleKind : std::uint8_t {
 };
 /// What the backward pass computes again instead of keeping it.
 enum class Recompute : std::uint8_t { none, selective, full };
+/// What a device keeps in its host's memory.
+enum class Offload : std::uint8_t { none, optimizer, activations, both };
+/// Layers that take turns in a device's memory where saved activations are offloaded: one is
+/// computed, and copies of one on each side are under way.
+inline constexpr int offload_windows = 3;
 enum class OptimizerKind : std::uint8_t { adamw, sgd, lamb };
 /// How the learning rate goes on behind the warm-up.
 enum class LearningRateSchedule : std::uint8_t {
@@ -57,6 +62,7 @@ std::string_view name_of(Gelu);
 std::string_view name_of(SentenceLoss);
 std::string_view name_of(ScheduleKind);
 std::string_view name_of(Recompute);
+std::string_view name_of(Offload);
 std::string_view name_of(OptimizerKind);
 std::string_view name_of(LearningRateSchedule);
 std::string_view name_of(CooldownShape);

@@ -73,6 +73,8 @@ struct ParallelConfig {
   bool sequence_parallel = false;
   Recompute recompute = Recompute::none;
   bool distributed_optimizer = false;
+  Offload offload = Offload::none;
+  bool offload_on_host = false;   ///< no key: tests take a device's way where there is none
   std::int64_t bucket_bytes = 0;  ///< of gradients, per all-reduce
   bool operator==(const ParallelConfig&) const = default;
 };

@@ -3,6 +3,7 @@
 #include <trireme/model/embedding.hpp>
 #include <trireme/model/head.hpp>
 #include <trireme/model/layer.hpp>
+#include <trireme/model/offloaded_layers.hpp>
 
 #include <functional>
 #include <optional>
@@ -29,6 +30,13 @@ class PipelineStage {
     typename Head<P>::Saved head;
     std::vector<typename Layer<P>::Work> work;  ///< one per layer if the backward pass is split
     View2<T> dx;                                // [R, D] likewise, of the first stage
+    SlotOffload offload;                        ///< of `layers` and `work`
+  };
+
+  /// Memory in which layers take turns where saved activations are offloaded.
+  struct Windows {
+    std::vector<typename Layer<P>::Saved> saved;
+    std::vector<typename Layer<P>::Work> work;  ///< if the backward pass is split
   };
 
   /// Memory that lives within one pass.
@@ -56,12 +64,16 @@ class PipelineStage {
   PipelineStage(const architecture::Architecture& architecture, const Parameters<P>& parameters,
                 const TensorAxis& axis, Stage number, Recompute recompute);
 
-  /// `shared`: Layer::cut_shared for the same recompute.
+  /// `shared`: Layer::cut_shared for the same recompute. `windows`, if there are any, are the
+  /// layers' memory, by SlotOffload::window for the slot of this number.
   Slot cut_slot(Arena& arena, const architecture::LocalSizes& sizes, const SlotShape& shape,
-                const typename Layer<P>::Saved& shared) const;
+                const typename Layer<P>::Saved& shared, const Windows& windows = {},
+                int number = 0) const;
 
-  /// Where the stage's input [R, D] is put before a pass; the first stage has tokens instead.
-  View2<T> input(const Slot& slot) const;
+  /// Where the stage's input [R, D] is put before a pass, by kernels on `exec`; the first stage has
+  /// tokens instead.
+  View2<T> input(const Exec& exec, const Slot& slot) const;
+  std::int64_t layers() const { return static_cast<std::int64_t>(layers_.size()); }
 
   /// output [R, D]; the last stage adds to scratch.loss instead.
   void forward(const Exec& exec, View2<T> output, const Slot& slot, const Scratch& scratch,
@@ -79,8 +91,11 @@ class PipelineStage {
                        const MicroContext& context, const LayerDone& done) const;
 
  private:
+  /// `layer_done` is called behind each layer.
   void forward_layers(const Exec& exec, View2<T> output, const Slot& slot, const Scratch& scratch,
-                      const MicroContext& context, const Between& between) const;
+                      const MicroContext& context, const LayerDone& layer_done) const;
+  void cut_layers(Slot& slot, Arena& arena, const architecture::LocalSizes& sizes,
+                  const SlotShape& shape, const typename Layer<P>::Saved& shared) const;
   static Targets targets(const Slot& slot) { return {slot.targets, slot.rows, slot.pairs}; }
   View2<T> layer_output(const Slot& slot, std::size_t layer, View2<T> output) const;
 

@@ -2,6 +2,8 @@
 
 #include <trireme/model/pipeline_stage.hpp>
 
+#include <memory>
+#include <utility>
 #include <vector>
 
 namespace trireme::model {
@@ -21,6 +23,7 @@ class RankModel {
     bool training = true;         ///< false: no gradient memory
     bool split_backward = false;  ///< the program has backward_input and backward_weight apart
     Recompute recompute = Recompute::none;
+    bool offload = false;  ///< saved activations of layers lie in host memory
   };
 
   /// `parameters` holds the rank's shard. `axis`, for micro · sequence tokens, must outlive this.
@@ -35,7 +38,7 @@ class RankModel {
   View1<std::int32_t> rows(Stage stage, int slot) const { return at(stage, slot).rows; }
   View1<std::int32_t> pairs(Stage stage, int slot) const { return at(stage, slot).pairs; }
   /// [R, D] what a stage reads from the one before it, and what it has computed for the next.
-  View2<T> input(Stage stage, int slot) const;
+  View2<T> input(const Exec& exec, Stage stage, int slot) const;
   View2<T> output() const { return output_; }
   /// [R, D] gradient of the stage's output before its backward pass, of its input behind it.
   View2<T> dx(Stage stage, int slot) const;
@@ -62,6 +65,11 @@ class RankModel {
 
   const architecture::LocalSizes& sizes() const { return sizes_; }
   std::int64_t saved_bytes() const { return saved_memory_.capacity(); }
+  /// In host memory, and what was copied there and back so far; none where nothing is offloaded.
+  std::int64_t offloaded_bytes() const { return offloaded_ ? offloaded_->host_bytes() : 0; }
+  std::pair<Bytes, Bytes> copied_bytes() const {
+    return offloaded_ ? offloaded_->copied() : std::pair<Bytes, Bytes>{};
+  }
   std::int64_t scratch_bytes() const { return scratch_memory_.capacity(); }
 
  private:
@@ -73,6 +81,10 @@ class RankModel {
   }
   const PipelineStage<P>& get(Stage stage) const { return stages_[index(stage)]; }
   void cut_saved(Arena& arena);
+  void cut_windows(Arena& arena);
+  void offload();
+  /// Layers of the stage that has most.
+  std::int64_t most_layers() const;
   void cut_scratch(Arena& arena);
 
   deck::ModelConfig model_;
@@ -85,6 +97,9 @@ class RankModel {
   Arena saved_memory_;
   Arena scratch_memory_;
   std::vector<std::vector<Slot>> slots_;  ///< per stage of the rank
+  typename PipelineStage<P>::Windows windows_;
+  OffloadedLayers::Sizes window_sizes_;
+  std::unique_ptr<OffloadedLayers> offloaded_;
   typename PipelineStage<P>::Scratch scratch_;
   View2<T> output_;  // [R, D]
   View2<T> dx_;      // [R, D]

@@ -41,12 +41,14 @@ class Optimizer {
 
   /// `model_group`: the ranks that hold one copy of the model among them; `data_group`: its
   /// replicas, each of which holds the state that `placement` says, in arenas of `capacity`
-  /// elements. Where that is not all of it, a replica knows the gradients of its own parts alone,
+  /// elements, in `state_memory`: every update reads and writes it once, over the link if that is
+  /// the host's. Where that is not all of it, a replica knows the gradients of its own parts alone,
   /// and updates these. `architecture`, `parameters` and the groups must outlive this.
   Optimizer(const deck::OptimizerConfig& config, const architecture::Architecture& architecture,
             model::Parameters<P>& parameters, grid::Communicator& model_group,
             grid::Communicator& data_group, architecture::StatePlacement placement,
-            std::int64_t capacity, const kernels::LossScaling& loss_scaling = {});
+            std::int64_t capacity, const kernels::LossScaling& loss_scaling = {},
+            ArenaMemory state_memory = ArenaMemory::device);
 
   void zero_gradients(const Exec& exec) const;
   /// State of a run's first step but for the master weights. Waits.

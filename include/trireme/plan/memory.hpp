@@ -14,6 +14,7 @@ namespace trireme::plan {
 struct MemoryRow {
   std::string what;
   Bytes bytes = 0;
+  bool on_host = false;  ///< of what a device has offloaded
 };
 
 /// Bytes that a training rank allocates, arena by arena. A slot of saved activations is as large as
@@ -31,7 +32,8 @@ Bytes checkpoint_copy_bytes(const deck::Config& config,
                             const architecture::Architecture& architecture,
                             const architecture::Shard& shard);
 
-/// Host memory for what other replicas send of the gradients, if all buckets are under way together.
+/// Host memory for what other replicas send of the gradients, if all buckets are under way
+/// together.
 Bytes reduction_bytes(const deck::Config& config, const architecture::Architecture& architecture,
                       const architecture::Shard& shard);
 
@@ -41,9 +43,11 @@ Bytes reduction_bytes(const deck::Config& config, const architecture::Architectu
 Bytes process_bytes(const deck::Config& config);
 
 Bytes total(const std::vector<MemoryRow>& rows);
+/// Of what lies where the kernels run.
+Bytes device_total(const std::vector<MemoryRow>& rows);
 
-/// The rows as an aligned table with their sum; below it the host memory of background checkpoints,
-/// if there is any.
+/// The rows as an aligned table with the sum of those that lie where the kernels run; below it what
+/// is offloaded, and the host memory of background checkpoints, if there is any.
 std::string table(const std::vector<MemoryRow>& rows, Bytes checkpoint_copy);
 
 }  // namespace trireme::plan

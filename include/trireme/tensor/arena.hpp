@@ -16,16 +16,19 @@ inline constexpr std::int64_t aligned(std::int64_t bytes) {
   return (bytes + arena_alignment_bytes - 1) / arena_alignment_bytes * arena_alignment_bytes;
 }
 
-/// One allocation of device memory, made once, from which views are cut in order. Plan first, then
+/// Where an arena lies: on the device, or in the host's memory, where a device's kernels and copies
+/// reach it over its link.
+enum class ArenaMemory : std::uint8_t { device, host };
+
+/// One allocation of memory, made once, from which views are cut in order. Plan first, then
 /// allocate: an arena built without memory only counts (`Arena plan; layout(plan); Arena
 /// real("saved", plan.used()); layout(real);`), so that one function both sizes and places.
 class Arena {
  public:
   /// Counts only: views cut from it have the right shapes and a null pointer.
   Arena() = default;
-  /// Allocates `bytes` of device memory, zeroed; `label` names it in memory tables and Kokkos
-  /// Tools.
-  Arena(const std::string& label, std::int64_t bytes);
+  /// Allocates `bytes` of memory, zeroed; `label` names it in memory tables and Kokkos Tools.
+  Arena(const std::string& label, std::int64_t bytes, ArenaMemory where = ArenaMemory::device);
 
   template <class T>
   View1<T> take(std::int64_t n0) {
@@ -64,7 +67,8 @@ class Arena {
   std::byte* cut_bytes(std::int64_t bytes);
 
   std::string label_;
-  Kokkos::View<std::byte*, Memory> memory_;  // the only owning view of the program
+  Kokkos::View<std::byte*, Memory> memory_;  // the only owning views of the program: one of them
+  StagingBuffer host_memory_;
   std::byte* data_ = nullptr;
   std::int64_t capacity_ = 0;
   std::int64_t used_ = 0;

@@ -7,6 +7,7 @@
 #include <trireme/deck/batch_schedule.hpp>
 #include <trireme/grid/watchdog.hpp>
 #include <trireme/plan/memory.hpp>
+#include <trireme/plan/offload.hpp>
 #include <trireme/plan/program.hpp>
 #include <trireme/train/executor.hpp>
 #include <trireme/train/trainer.hpp>
@@ -138,6 +139,8 @@ ExitCode train(grid::Runtime& runtime, const TrainOptions& options) {
                                static_cast<int>(config.parallel.chunks), at.pipeline,
                                static_cast<int>(config.parallel.tensor), at.tensor));
   say("memory per rank\n", plan::table(worker->memory(), copy));
+  if (config.parallel.offload != Offload::none)
+    say("offload = ", plan::offload_note(config.parallel));
 
   // 8 train
   train::Trainer trainer(

@@ -7,6 +7,7 @@
 #include <trireme/commands/resolve.hpp>
 #include <trireme/deck/batch_schedule.hpp>
 #include <trireme/plan/cost.hpp>
+#include <trireme/plan/offload.hpp>
 #include <trireme/plan/program.hpp>
 #include <trireme/plan/ranks.hpp>
 #include <trireme/plan/stages.hpp>
@@ -130,6 +131,7 @@ void print_report(const deck::Deck& deck) {
   print_ramp(c, programs);
   print_step(c, a);
   print_recompute(c, a, needs);
+  if (c.parallel.offload != Offload::none) say("offload       ", plan::offload_note(c.parallel));
   say("\nstages\n", stages_report(plan::group_stages(a, stage_layers), c.parallel));
   say("\nbytes per rank\n", memory_report(ranks, tensor));
   say("\ncommunication per step of the rank with most\n", traffic_report(ranks, tensor));

@@ -91,7 +91,7 @@ std::string ramp_report(const deck::BatchSchedule& batches,
 std::string memory_report(const std::vector<plan::RankPlan>& ranks, int tensor_size) {
   const plan::RankPlan& most = plan::most_memory(ranks);
   const plan::RankPlan& least = plan::least_memory(ranks);
-  const bool differ = plan::total(most.memory) != plan::total(least.memory);
+  const bool differ = plan::device_total(most.memory) != plan::device_total(least.memory);
   const auto line = [&](const std::string& what, Bytes a, Bytes b) {
     Cells cells{what, human_bytes(a)};
     if (differ) cells.push_back(human_bytes(b));
@@ -101,9 +101,14 @@ std::string memory_report(const std::vector<plan::RankPlan>& ranks, int tensor_s
   if (differ)
     rows.push_back(
         {"", "most, " + place(most, tensor_size), "least, " + place(least, tensor_size)});
-  for (std::size_t i = 0; i < most.memory.size(); ++i)
-    rows.push_back(line(most.memory[i].what, most.memory[i].bytes, least.memory[i].bytes));
-  rows.push_back(line("sum", plan::total(most.memory), plan::total(least.memory)));
+  const auto add_memory = [&](bool on_host) {
+    for (std::size_t i = 0; i < most.memory.size(); ++i)
+      if (most.memory[i].on_host == on_host)
+        rows.push_back(line(most.memory[i].what, most.memory[i].bytes, least.memory[i].bytes));
+  };
+  add_memory(false);
+  rows.push_back(line("sum", plan::device_total(most.memory), plan::device_total(least.memory)));
+  add_memory(true);
   if (most.checkpoint_copy > 0)
     rows.push_back(line("checkpoint copy (host)", most.checkpoint_copy, least.checkpoint_copy));
   if (most.reduction > 0)

@@ -1,0 +1,207 @@
+#include <trireme/base/check.hpp>
+#include <trireme/tensor/copy_queue.hpp>
+
+#include <cstdint>
+#include <deque>
+
+#if defined(KOKKOS_ENABLE_CUDA) || defined(KOKKOS_ENABLE_HIP)
+#define TRIREME_HAS_STREAMS
+#endif
+
+namespace trireme {
+
+#ifdef TRIREME_HAS_STREAMS
+
+namespace {
+
+// The two run times have the same functions under other names.
+#ifdef KOKKOS_ENABLE_CUDA
+using Stream = cudaStream_t;
+using Event = cudaEvent_t;
+constexpr auto success = cudaSuccess;
+auto create(Stream* s) {
+  return cudaStreamCreateWithFlags(s, cudaStreamNonBlocking);
+}
+auto destroy(Stream s) {
+  return cudaStreamDestroy(s);
+}
+auto create(Event* e) {
+  return cudaEventCreateWithFlags(e, cudaEventDisableTiming);
+}
+auto destroy(Event e) {
+  return cudaEventDestroy(e);
+}
+auto record_event(Event e, Stream s) {
+  return cudaEventRecord(e, s);
+}
+auto wait_event(Stream s, Event e) {
+  return cudaStreamWaitEvent(s, e, 0);
+}
+auto copy(void* to, const void* from, std::size_t n, Stream s) {
+  return cudaMemcpyAsync(to, from, n, cudaMemcpyDefault, s);
+}
+Stream stream_of(const Exec& exec) {
+  return exec.cuda_stream();
+}
+const char* name_of(cudaError_t error) {
+  return cudaGetErrorString(error);
+}
+#else
+using Stream = hipStream_t;
+using Event = hipEvent_t;
+constexpr auto success = hipSuccess;
+auto create(Stream* s) {
+  return hipStreamCreateWithFlags(s, hipStreamNonBlocking);
+}
+auto destroy(Stream s) {
+  return hipStreamDestroy(s);
+}
+auto create(Event* e) {
+  return hipEventCreateWithFlags(e, hipEventDisableTiming);
+}
+auto destroy(Event e) {
+  return hipEventDestroy(e);
+}
+auto record_event(Event e, Stream s) {
+  return hipEventRecord(e, s);
+}
+auto wait_event(Stream s, Event e) {
+  return hipStreamWaitEvent(s, e, 0);
+}
+auto copy(void* to, const void* from, std::size_t n, Stream s) {
+  return hipMemcpyAsync(to, from, n, hipMemcpyDefault, s);
+}
+Stream stream_of(const Exec& exec) {
+  return exec.hip_stream();
+}
+const char* name_of(hipError_t error) {
+  return hipGetErrorString(error);
+}
+#endif
+
+template <class Status>
+void expect_success(Status status, const char* what) {
+  check(status == success, what, ": ", name_of(status));
+}
+
+}  // namespace
+
+struct Mark::State {
+  State() { expect_success(create(&event), "creating an event of the device"); }
+  State(const State&) = delete;
+  ~State() { (void)destroy(event); }
+  Event event{};
+};
+
+struct CopyQueue::State {
+  State() { expect_success(create(&stream), "creating a stream of the device"); }
+  State(const State&) = delete;
+  ~State() { (void)destroy(stream); }
+  Stream stream{};
+};
+
+void Mark::record(const Exec& exec) {
+  expect_success(record_event(state_->event, stream_of(exec)), "recording an event");
+}
+void Mark::record(const CopyQueue& queue) {
+  expect_success(record_event(state_->event, queue.state().stream), "recording an event");
+}
+void wait(const Exec& exec, const Mark& mark) {
+  expect_success(wait_event(stream_of(exec), mark.state().event), "waiting for an event");
+}
+void CopyQueue::wait(const Mark& mark) const {
+  expect_success(wait_event(state_->stream, mark.state().event), "waiting for an event");
+}
+void CopyQueue::to_host(std::byte* staging, const std::byte* device, Bytes bytes) const {
+  expect_success(copy(staging, device, static_cast<std::size_t>(bytes), state_->stream),
+                 "copying to host memory");
+}
+void CopyQueue::to_device(std::byte* device, const std::byte* staging, Bytes bytes) const {
+  expect_success(copy(device, staging, static_cast<std::size_t>(bytes), state_->stream),
+                 "copying to the device");
+}
+
+#else
+
+namespace {
+
+template <class Space>
+using BytesIn = Kokkos::View<std::byte*, Kokkos::LayoutRight, Space, Unmanaged>;
+template <class Space>
+using ConstBytesIn = Kokkos::View<const std::byte*, Kokkos::LayoutRight, Space, Unmanaged>;
+
+}  // namespace
+
+/// A place in a queue, or nothing: what was recorded behind `exec` was waited for there.
+struct Mark::State {
+  CopyQueue::State* queue = nullptr;
+  std::int64_t until = 0;
+};
+
+struct CopyQueue::State {
+  /// A copy or, where `mark.queue` is set, what has to be done before the next one.
+  struct Entry {
+    std::byte* to = nullptr;
+    const std::byte* from = nullptr;
+    std::size_t bytes = 0;
+    bool to_host = false;
+    Mark::State mark;
+  };
+
+  std::deque<Entry> entries;
+  std::int64_t done = 0;
+
+  std::int64_t queued() const { return done + static_cast<std::int64_t>(entries.size()); }
+
+  void run_until(std::int64_t end) {
+    while (done < end && !entries.empty()) {
+      const Entry entry = entries.front();
+      entries.pop_front();
+      ++done;
+      if (entry.mark.queue != nullptr) {
+        entry.mark.queue->run_until(entry.mark.until);
+      } else if (entry.to_host) {
+        Kokkos::deep_copy(BytesIn<StagingMemory>(entry.to, entry.bytes),
+                          ConstBytesIn<Memory>(entry.from, entry.bytes));
+      } else {
+        Kokkos::deep_copy(BytesIn<Memory>(entry.to, entry.bytes),
+                          ConstBytesIn<StagingMemory>(entry.from, entry.bytes));
+      }
+    }
+  }
+};
+
+void Mark::record(const Exec& exec) {
+  exec.fence();
+  *state_ = {};
+}
+void Mark::record(const CopyQueue& queue) {
+  *state_ = {&queue.state(), queue.state().queued()};
+}
+void wait(const Exec&, const Mark& mark) {
+  if (mark.state().queue != nullptr) mark.state().queue->run_until(mark.state().until);
+}
+void CopyQueue::wait(const Mark& mark) const {
+  if (mark.state().queue == nullptr || mark.state().queue == state_.get()) return;
+  state_->entries.push_back({nullptr, nullptr, 0, false, mark.state()});
+}
+void CopyQueue::to_host(std::byte* staging, const std::byte* device, Bytes bytes) const {
+  state_->entries.push_back({staging, device, static_cast<std::size_t>(bytes), true, {}});
+}
+void CopyQueue::to_device(std::byte* device, const std::byte* staging, Bytes bytes) const {
+  state_->entries.push_back({device, staging, static_cast<std::size_t>(bytes), false, {}});
+}
+
+#endif
+
+Mark::Mark() : state_(std::make_unique<State>()) {}
+Mark::Mark(Mark&&) noexcept = default;
+Mark& Mark::operator=(Mark&&) noexcept = default;
+Mark::~Mark() = default;
+
+CopyQueue::CopyQueue() : state_(std::make_unique<State>()) {}
+CopyQueue::CopyQueue(CopyQueue&&) noexcept = default;
+CopyQueue& CopyQueue::operator=(CopyQueue&&) noexcept = default;
+CopyQueue::~CopyQueue() = default;
+
+}  // namespace trireme

@@ -1,0 +1,121 @@
+#include <trireme/plan/offload.hpp>
+
+#include "support/training.hpp"
+#include "support/whole_arrays.hpp"
+
+#include <gtest/gtest.h>
+
+/// Saved activations and the optimizer's state in host memory, the way a device takes, on the host
+/// too: copies run there as late as what waits for them allows, so that a wait that is missing
+/// gives other numbers.
+namespace trireme::train {
+namespace {
+
+using namespace trireme::testing;
+
+constexpr std::int64_t steps = 3;
+
+class OffloadTest : public ::testing::Test {
+ protected:
+  using Arrays = std::map<std::string, std::vector<double>>;
+
+  static deck::Config config(std::vector<std::string> overrides, Offload offload) {
+    for (const char* size : {"model.layers=9", "model.heads=6", "model.sequence=13"})
+      overrides.emplace_back(size);
+    deck::Config c = small_config(12, 1, runtime().ranks(), overrides);
+    c.parallel.offload = offload;
+    c.parallel.offload_on_host = true;
+    return c;
+  }
+
+  /// With an evaluation between the steps, which takes the same memory.
+  std::pair<Trace, Arrays> outcome(const deck::Config& c) {
+    Rig rig(c, tokens_);
+    Trace trace = rig.run(1, 2);
+    const data::Windows windows(tokens_, c.model.text_tokens());
+    const std::vector<std::int32_t> bytes(257, 1);
+    trace.losses.push_back(rig.worker->evaluate(windows, 7, bytes).nats);
+    const Trace last = rig.run(3, steps);
+    trace.losses.push_back(last.losses[0]);
+    return {trace, whole_arrays(*rig.worker, runtime().world())};
+  }
+
+  TemporaryFolder folder_;
+  data::TokenFile tokens_{write_tokens(folder_, 20000)};
+};
+
+TEST_F(OffloadTest, GivesTheSameBitsOnEveryScheduleAndRecomputation) {
+  const int ranks = runtime().ranks();
+  for (const auto& layout : std::vector<std::vector<std::string>>{
+           {},
+           {"parallel.recompute=selective", "model.family=llama", "model.key_value_heads=2"},
+           {"parallel.recompute=full"},
+           {"model.family=bert", "model.vocabulary=261"},
+           {"precision.compute=bf16", "parallel.distributed_optimizer=true"},
+           {text("parallel.pipeline=", ranks)},
+           {text("parallel.pipeline=", ranks), "parallel.schedule=gpipe"},
+           {text("parallel.pipeline=", ranks), "parallel.schedule=zb-h1"},
+           {text("parallel.pipeline=", ranks), "parallel.schedule=zb-h1",
+            "parallel.recompute=full"},
+           {text("parallel.pipeline=", ranks), "parallel.schedule=interleaved",
+            "parallel.chunks=2"},
+           {text("parallel.tensor=", ranks), "parallel.sequence_parallel=true"}}) {
+    SCOPED_TRACE(join(layout, " "));
+    const auto expected = outcome(config(layout, Offload::none));
+    const auto found = outcome(config(layout, Offload::both));
+    if (runtime().rank() > 0) continue;
+    EXPECT_EQ(found.first, expected.first);
+    EXPECT_EQ(found.second, expected.second);
+  }
+}
+
+TEST_F(OffloadTest, LeavesThreeLayersOnTheDevice) {
+  const auto row = [](const std::vector<plan::MemoryRow>& rows, const std::string& what) {
+    for (const plan::MemoryRow& r : rows)
+      if (r.what == what) return r;
+    return plan::MemoryRow{};
+  };
+  const auto memory = [&](const char* schedule, Offload offload) {
+    return Rig(config({text("parallel.pipeline=", runtime().ranks()),
+                       text("parallel.schedule=", schedule)},
+                      offload),
+               tokens_)
+        .worker->memory();
+  };
+  for (const char* schedule : {"1f1b", "gpipe", "zb-h1"}) {
+    SCOPED_TRACE(schedule);
+    const auto all = memory(schedule, Offload::none);
+    const auto rest = memory(schedule, Offload::activations);
+    const plan::MemoryRow away = row(rest, "saved activations (host)");
+    EXPECT_TRUE(away.on_host);
+    const Bytes before = row(all, "saved activations").bytes;
+    const Bytes behind = row(rest, "saved activations").bytes;
+    // Three of the layers of all slots have a place on the device.
+    const Bytes windows = behind - (before - away.bytes);
+    EXPECT_LE(behind, before);
+    EXPECT_GT(windows, 0);
+    if (schedule == std::string("gpipe")) {  // which keeps all micro-batches at a time
+      EXPECT_LT(behind, before);
+      EXPECT_EQ(away.bytes % (windows / offload_windows), 0);
+    }
+
+    const auto state = memory(schedule, Offload::optimizer);
+    EXPECT_EQ(row(state, "optimizer state (host)").bytes, row(all, "optimizer state").bytes);
+    EXPECT_EQ(row(state, "optimizer state").bytes, 0);
+    EXPECT_EQ(row(state, "saved activations").bytes, before);
+  }
+}
+
+TEST_F(OffloadTest, HasNoEffectOnAHost) {
+  if (plan::has_device()) GTEST_SKIP() << "the kernels run on a device";
+  deck::Config c = config({}, Offload::both);
+  c.parallel.offload_on_host = false;
+  const auto with = Rig(c, tokens_).worker->memory();
+  const auto without = Rig(config({}, Offload::none), tokens_).worker->memory();
+  ASSERT_EQ(with.size(), without.size());
+  for (std::size_t i = 0; i < with.size(); ++i) EXPECT_EQ(with[i].bytes, without[i].bytes);
+  EXPECT_NE(plan::offload_note(c.parallel).find("no effect"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace trireme::train
