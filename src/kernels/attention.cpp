@@ -98,10 +98,14 @@ struct AttentionForward {
   }
 
   KOKKOS_FUNCTION void operator()(const AttentionMember& team) const {
-    // Long rows first: with a causal mask the last queries have most keys.
+    // Long rows first: with a causal mask the last queries have most keys. On hosts one head after
+    // the other, whose keys and values stay in the cache.
     const std::int64_t planes = shape.batch * shape.heads;
-    const std::int64_t plane = team.league_rank() % planes;
-    const std::int64_t q0 = (query_blocks - 1 - team.league_rank() / planes) * block;
+    const std::int64_t plane =
+        exec_on_host ? team.league_rank() / query_blocks : team.league_rank() % planes;
+    const std::int64_t turn =
+        exec_on_host ? team.league_rank() % query_blocks : team.league_rank() / planes;
+    const std::int64_t q0 = (query_blocks - 1 - turn) * block;
     const std::int64_t b = plane / shape.heads;
     const std::int64_t h = plane % shape.heads;
     const Scratch s = scratch(team);
@@ -155,7 +159,9 @@ struct AttentionForward {
     Kokkos::parallel_for(Kokkos::TeamThreadRange(team, block), [&](int i) {
       s.largest[i] = -infinity<A>;
       s.sum[i] = A(0);
-      for (std::int64_t d = 0; d < head.rows; ++d) s.result[d * block + i] = A(0);
+    });
+    Kokkos::parallel_for(Kokkos::TeamThreadRange(team, static_cast<int>(head.rows)), [&](int d) {
+      for (int i = 0; i < block; ++i) s.result[d * block + i] = A(0);
     });
   }
 
@@ -231,12 +237,11 @@ struct AttentionForward {
                               std::int64_t h, std::int64_t q0) const {
     const auto count = static_cast<int>(shape.sequence - q0 < block ? shape.sequence - q0 : block);
     Kokkos::parallel_for(Kokkos::TeamThreadRange(team, count), [&](int i) {
-      T* __restrict row = &o(b * shape.sequence + q0 + i, h * head.size);
-      const A factor = A(1) / s.sum[i];
-      for (std::int64_t d = 0; d < head.size; ++d)
-        row[d] = static_cast<T>(s.result[d * block + i] * factor);
       logsumexp(b, h, q0 + i) = s.largest[i] + static_cast<A>(log(s.sum[i]));
     });
+    transpose<A>(team, &o(b * shape.sequence + q0, h * head.size),
+                 static_cast<std::int64_t>(o.stride(0)), s.result, block, head.size, count,
+                 [&](std::int64_t i) { return A(1) / s.sum[i]; });
   }
 };
 

@@ -217,12 +217,8 @@ struct AttentionBackward {
 
   KOKKOS_FUNCTION void write_transposed(const AttentionMember& team, const A* from, T* to,
                                         std::int64_t valid) const {
-    const auto count = static_cast<int>(valid < block ? valid : block);
-    const auto stride = static_cast<std::int64_t>(dqkv.stride(0));
-    Kokkos::parallel_for(Kokkos::TeamThreadRange(team, count), [&](int j) {
-      for (std::int64_t d = 0; d < head.size; ++d)
-        to[j * stride + d] = static_cast<T>(from[d * block + j]);
-    });
+    transpose<A>(team, to, static_cast<std::int64_t>(dqkv.stride(0)), from, block, head.size,
+                 valid < block ? valid : block, [](std::int64_t) { return A(1); });
   }
 };
 

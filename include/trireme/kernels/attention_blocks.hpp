@@ -3,6 +3,7 @@
 #include <trireme/base/philox.hpp>
 #include <trireme/kernels/attention.hpp>
 #include <trireme/kernels/tile.hpp>
+#include <trireme/kernels/transpose.hpp>
 
 #include <cstdint>
 
@@ -30,6 +31,16 @@ struct HeadSizes {
         lanes(padded(head_size, Tile<T>::lanes)) {}
 };
 
+/// Asks for a row of a block that is read later: rows are far apart, and nothing else looks ahead.
+template <class T>
+TRIREME_FUNCTION void prefetch_row(const T* row, std::int64_t size) {
+#if !defined(__CUDA_ARCH__) && !defined(__HIP_DEVICE_COMPILE__) && !defined(__SYCL_DEVICE_ONLY__)
+  constexpr std::int64_t line = 64 / sizeof(T);
+  if constexpr (exec_on_host)
+    for (std::int64_t d = 0; d < size; d += line) __builtin_prefetch(row + d, 0, 2);
+#endif
+}
+
 /// to[r, d] = from[r, d] for `rows` rows of `width` columns, zero from row `valid` and column
 /// `size` on.
 template <class T, class A>
@@ -40,6 +51,7 @@ TRIREME_FUNCTION void copy_block(const AttentionMember& team, A* to, std::int64_
     A* __restrict row = to + r * width;
     const T* __restrict source = from + r * from_stride;
     const std::int64_t filled = r < valid ? size : 0;
+    if (r + rows < valid) prefetch_row(source + rows * from_stride, size);  // of the next block
 #pragma omp simd
     for (std::int64_t d = 0; d < filled; ++d) row[d] = static_cast<A>(source[d]);
     for (std::int64_t d = filled; d < width; ++d) row[d] = A(0);
@@ -51,10 +63,12 @@ template <class T, class A>
 TRIREME_FUNCTION void copy_transposed(const AttentionMember& team, A* to, const T* from,
                                       std::int64_t from_stride, std::int64_t valid,
                                       std::int64_t size, A factor) {
-  Kokkos::parallel_for(Kokkos::TeamThreadRange(team, attention_block), [&](int r) {
-    const T* __restrict source = from + r * from_stride;
-    for (std::int64_t d = 0; d < size; ++d)
-      to[d * attention_block + r] = r < valid ? factor * static_cast<A>(source[d]) : A(0);
+  const std::int64_t rows = valid < attention_block ? valid : attention_block;
+  transpose<A>(team, to, attention_block, from, from_stride, rows, size,
+               [&](std::int64_t) { return factor; });
+  if (rows == attention_block) return;
+  Kokkos::parallel_for(Kokkos::TeamThreadRange(team, static_cast<int>(size)), [&](int d) {
+    for (std::int64_t r = rows; r < attention_block; ++r) to[d * attention_block + r] = A(0);
   });
 }
 
