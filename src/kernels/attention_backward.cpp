@@ -87,8 +87,7 @@ struct AttentionBackward {
       team.team_barrier();
     }
     if constexpr (is_narrow<T>)
-      for (std::int64_t h = first_head; h < end_head; ++h)
-        narrow_queries(team, first, h);
+      for (std::int64_t h = first_head; h < end_head; ++h) narrow_queries(team, first, h);
   }
 
  private:

@@ -89,9 +89,8 @@ template <class A, class To>
 /// A; shared by the threads of a team. The caller puts the barriers.
 template <class A, class To, class From, class Team, class Factor>
 KOKKOS_INLINE_FUNCTION void transpose(const Team& team, To* to, std::int64_t to_stride,
-                                      const From* from, std::int64_t from_stride,
-                                      std::int64_t rows, std::int64_t columns,
-                                      const Factor& factor) {
+                                      const From* from, std::int64_t from_stride, std::int64_t rows,
+                                      std::int64_t columns, const Factor& factor) {
   constexpr int n = exec_on_host ? Square<A>::lanes : 1;
   const auto row_squares = static_cast<int>((rows + n - 1) / n);
   const auto column_squares = static_cast<int>((columns + n - 1) / n);
