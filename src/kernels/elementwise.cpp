@@ -2,6 +2,7 @@
 #include <trireme/kernels/elementwise.hpp>
 #include <trireme/kernels/erf.hpp>
 #include <trireme/kernels/lanes.hpp>
+#include <trireme/kernels/row_norms.hpp>
 #include <trireme/kernels/words.hpp>
 #include <trireme/tensor/expect.hpp>
 
@@ -228,42 +229,8 @@ void expect_rate(const Dropout& dropout) {
 template <class T>
 void residual_dropout_forward(const Exec& exec, View2<T> y, View2<const T> x, View2<const T> z,
                               const Dropout& dropout) {
-  using Acc = Accumulate<T>;
-  const std::int64_t rows = extent(x, 0);
-  const std::int64_t hidden = extent(x, 1);
-  expect_shape(y, "y", {rows, hidden});
-  expect_shape(z, "z", {rows, hidden});
-  expect_rate(dropout);
-  if (dropout.rate == 0) {
-    for_rows(
-        "kernels/residual_dropout_forward", exec, rows,
-        KOKKOS_LAMBDA(const Team& team, std::int64_t t) {
-          const T* x_row = row_of(x, t);
-          const T* z_row = row_of(z, t);
-          T* y_row = row_of(y, t);
-          for_lanes(team, hidden, [&](std::int64_t d) {
-            y_row[d] = static_cast<T>(static_cast<Acc>(x_row[d]) + static_cast<Acc>(z_row[d]));
-          });
-        });
-    return;
-  }
-  const RandomKey key = dropout.key;
-  const std::int64_t first_row = dropout.first_row;
-  const auto threshold = static_cast<std::uint32_t>(dropout.rate * 4294967296.0);
-  const Acc kept = static_cast<Acc>(1.0 / (1.0 - dropout.rate));
-  for_rows(
-      "kernels/residual_dropout_forward", exec, rows,
-      KOKKOS_LAMBDA(const Team& team, std::int64_t t) {
-        const T* x_row = row_of(x, t);
-        const T* z_row = row_of(z, t);
-        T* y_row = row_of(y, t);
-        for_words(
-            team, key, (first_row + t) * hidden, hidden, [&](std::int64_t d, std::uint32_t word) {
-              const Acc factor = word < threshold ? Acc(0) : kept;
-              y_row[d] =
-                  static_cast<T>(static_cast<Acc>(x_row[d]) + factor * static_cast<Acc>(z_row[d]));
-            });
-      });
+  for_rows("kernels/residual_dropout_forward", exec, extent(x, 0),
+           detail::ResidualRow<T>(y, x, z, dropout));
 }
 
 template <class T>

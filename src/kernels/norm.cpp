@@ -1,6 +1,7 @@
 #include <trireme/base/check.hpp>
 #include <trireme/kernels/lanes.hpp>
 #include <trireme/kernels/norm.hpp>
+#include <trireme/kernels/row_norms.hpp>
 #include <trireme/tensor/expect.hpp>
 
 #include <algorithm>
@@ -11,42 +12,20 @@ template <class T>
 void layer_norm_forward(const Exec& exec, View2<T> y, View1<Accumulate<T>> mean,
                         View1<Accumulate<T>> inverse_std, View2<const T> x, View1<const T> gain,
                         View1<const T> bias, double epsilon) {
-  using Acc = Accumulate<T>;
-  const std::int64_t rows = extent(x, 0);
-  const std::int64_t hidden = extent(x, 1);
-  expect_shape(y, "y", {rows, hidden});
-  expect_shape(mean, "mean", {rows});
-  expect_shape(inverse_std, "inverse_std", {rows});
-  expect_shape(gain, "gain", {hidden});
-  expect_shape(bias, "bias", {hidden});
-  const T* g = gain.data();
-  const T* b = bias.data();
-  const Acc one_over_hidden = Acc(1) / static_cast<Acc>(hidden);
-  const Acc eps = static_cast<Acc>(epsilon);
-  for_rows(
-      "kernels/layer_norm_forward", exec, rows, KOKKOS_LAMBDA(const Team& team, std::int64_t t) {
-        const T* x_row = row_of(x, t);
-        T* y_row = row_of(y, t);
-        const Acc mu = sum_lanes<Acc>(team, hidden, [&](std::int64_t d) { return x_row[d]; }) *
-                       one_over_hidden;
-        // The second pass is over cached data and has none of the cancellation of <x^2> - <x>^2.
-        const Acc variance = sum_lanes<Acc>(team, hidden,
-                                            [&](std::int64_t d) {
-                                              const Acc centred = static_cast<Acc>(x_row[d]) - mu;
-                                              return centred * centred;
-                                            }) *
-                             one_over_hidden;
-        const Acc inverse = Acc(1) / math::sqrt(variance + eps);
-        once(team, [&]() {
-          mean(t) = mu;
-          inverse_std(t) = inverse;
-        });
-        for_lanes(team, hidden, [&](std::int64_t d) {
-          y_row[d] =
-              static_cast<T>((static_cast<Acc>(x_row[d]) - mu) * inverse * static_cast<Acc>(g[d]) +
-                             static_cast<Acc>(b[d]));
-        });
-      });
+  for_rows("kernels/layer_norm_forward", exec, extent(x, 0),
+           detail::LayerNormRow<T>(y, mean, inverse_std, x, gain, bias, epsilon));
+}
+
+template <class T>
+void residual_layer_norm_forward(const Exec& exec, View2<T> y, View1<Accumulate<T>> mean,
+                                 View1<Accumulate<T>> inverse_std, View2<T> sum, View2<const T> x,
+                                 View2<const T> z, const Dropout& dropout, View1<const T> gain,
+                                 View1<const T> bias, double epsilon) {
+  using Norm = detail::LayerNormRow<T>;
+  using Residual = detail::ResidualRow<T>;
+  for_rows("kernels/residual_layer_norm_forward", exec, extent(x, 0),
+           detail::ResidualNormRow<Residual, Norm>{
+               Residual(sum, x, z, dropout), Norm(y, mean, inverse_std, sum, gain, bias, epsilon)});
 }
 
 template <class T>
@@ -195,15 +174,18 @@ void layer_norm_backward_weight(const Exec& exec, View1<Accumulate<T>> dgain,
     backward_weight_by_columns<T>(exec, dgain, dbias, dy, x, mean, inverse_std);
 }
 
-#define TRIREME_INSTANTIATE(T)                                                                  \
-  template void layer_norm_forward<T>(const Exec&, View2<T>, View1<Accumulate<T>>,              \
-                                      View1<Accumulate<T>>, View2<const T>, View1<const T>,     \
-                                      View1<const T>, double);                                  \
-  template void layer_norm_backward_input<T>(const Exec&, View2<T>, View2<const T>,             \
-                                             View2<const T>, View1<const Accumulate<T>>,        \
-                                             View1<const Accumulate<T>>, View1<const T>, bool); \
-  template void layer_norm_backward_weight<T>(                                                  \
-      const Exec&, View1<Accumulate<T>>, View1<Accumulate<T>>, View2<const T>, View2<const T>,  \
+#define TRIREME_INSTANTIATE(T)                                                                     \
+  template void layer_norm_forward<T>(const Exec&, View2<T>, View1<Accumulate<T>>,                 \
+                                      View1<Accumulate<T>>, View2<const T>, View1<const T>,        \
+                                      View1<const T>, double);                                     \
+  template void residual_layer_norm_forward<T>(                                                    \
+      const Exec&, View2<T>, View1<Accumulate<T>>, View1<Accumulate<T>>, View2<T>, View2<const T>, \
+      View2<const T>, const Dropout&, View1<const T>, View1<const T>, double);                     \
+  template void layer_norm_backward_input<T>(const Exec&, View2<T>, View2<const T>,                \
+                                             View2<const T>, View1<const Accumulate<T>>,           \
+                                             View1<const Accumulate<T>>, View1<const T>, bool);    \
+  template void layer_norm_backward_weight<T>(                                                     \
+      const Exec&, View1<Accumulate<T>>, View1<Accumulate<T>>, View2<const T>, View2<const T>,     \
       View1<const Accumulate<T>>, View1<const Accumulate<T>>);
 TRIREME_INSTANTIATE(float)
 TRIREME_INSTANTIATE(double)

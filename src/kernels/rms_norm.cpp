@@ -1,6 +1,7 @@
 #include <trireme/base/check.hpp>
 #include <trireme/kernels/lanes.hpp>
 #include <trireme/kernels/rms_norm.hpp>
+#include <trireme/kernels/row_norms.hpp>
 #include <trireme/tensor/expect.hpp>
 
 #include <algorithm>
@@ -10,31 +11,19 @@ namespace trireme::kernels {
 template <class T>
 void rms_norm_forward(const Exec& exec, View2<T> y, View1<Accumulate<T>> inverse_rms,
                       View2<const T> x, View1<const T> gain, double epsilon) {
-  using Acc = Accumulate<T>;
-  const std::int64_t rows = extent(x, 0);
-  const std::int64_t hidden = extent(x, 1);
-  expect_shape(y, "y", {rows, hidden});
-  expect_shape(inverse_rms, "inverse_rms", {rows});
-  expect_shape(gain, "gain", {hidden});
-  const T* g = gain.data();
-  const Acc one_over_hidden = Acc(1) / static_cast<Acc>(hidden);
-  const Acc eps = static_cast<Acc>(epsilon);
-  for_rows(
-      "kernels/rms_norm_forward", exec, rows, KOKKOS_LAMBDA(const Team& team, std::int64_t t) {
-        const T* x_row = row_of(x, t);
-        T* y_row = row_of(y, t);
-        const Acc square = sum_lanes<Acc>(team, hidden,
-                                          [&](std::int64_t d) {
-                                            const Acc value = static_cast<Acc>(x_row[d]);
-                                            return value * value;
-                                          }) *
-                           one_over_hidden;
-        const Acc inverse = Acc(1) / math::sqrt(square + eps);
-        once(team, [&]() { inverse_rms(t) = inverse; });
-        for_lanes(team, hidden, [&](std::int64_t d) {
-          y_row[d] = static_cast<T>(static_cast<Acc>(x_row[d]) * inverse * static_cast<Acc>(g[d]));
-        });
-      });
+  for_rows("kernels/rms_norm_forward", exec, extent(x, 0),
+           detail::RmsNormRow<T>(y, inverse_rms, x, gain, epsilon));
+}
+
+template <class T>
+void residual_rms_norm_forward(const Exec& exec, View2<T> y, View1<Accumulate<T>> inverse_rms,
+                               View2<T> sum, View2<const T> x, View2<const T> z,
+                               const Dropout& dropout, View1<const T> gain, double epsilon) {
+  using Norm = detail::RmsNormRow<T>;
+  using Residual = detail::ResidualRow<T>;
+  for_rows("kernels/residual_rms_norm_forward", exec, extent(x, 0),
+           detail::ResidualNormRow<Residual, Norm>{Residual(sum, x, z, dropout),
+                                                   Norm(y, inverse_rms, sum, gain, epsilon)});
 }
 
 template <class T>
@@ -154,6 +143,9 @@ void rms_norm_backward_weight(const Exec& exec, View1<Accumulate<T>> dgain, View
 #define TRIREME_INSTANTIATE(T)                                                                    \
   template void rms_norm_forward<T>(const Exec&, View2<T>, View1<Accumulate<T>>, View2<const T>,  \
                                     View1<const T>, double);                                      \
+  template void residual_rms_norm_forward<T>(const Exec&, View2<T>, View1<Accumulate<T>>,         \
+                                             View2<T>, View2<const T>, View2<const T>,            \
+                                             const Dropout&, View1<const T>, double);             \
   template void rms_norm_backward_input<T>(const Exec&, View2<T>, View2<const T>, View2<const T>, \
                                            View1<const Accumulate<T>>, View1<const T>, bool);     \
   template void rms_norm_backward_weight<T>(const Exec&, View1<Accumulate<T>>, View2<const T>,    \

@@ -26,7 +26,7 @@ template <class P>
 void BertLayer<P>::forward(const Exec& exec, View2<T> out, const Saved& s, const Scratch& scratch,
                            const MicroContext& c) const {
   attend(exec, s, scratch, c);
-  widen(exec, s, scratch);
+  widen(exec, s, scratch, c);
   narrow(exec, out, s, scratch, c);
 }
 
@@ -35,7 +35,7 @@ void BertLayer<P>::forward_again(const Exec& exec, const Saved& s, const Scratch
                                  const MicroContext& c) const {
   if (this->recompute_ != Recompute::full) return;
   attend(exec, s, scratch, c);
-  widen(exec, s, scratch);
+  widen(exec, s, scratch, c);
 }
 
 template <class P>
@@ -56,12 +56,12 @@ void BertLayer<P>::attend(const Exec& exec, const Saved& s, const Scratch& scrat
                                 this->attention_dropout(c));
   output_.forward(exec, axis_.partial(scratch.all, s.x1), s.o, axis_.rank());
   axis_.reduce(exec, s.x1, scratch.all, "attention's output, forward");
-  kernels::residual_dropout_forward<T>(exec, s.x1, s.y1, s.x1, this->attention_site(c));
 }
 
 template <class P>
-void BertLayer<P>::widen(const Exec& exec, const Saved& s, const Scratch& scratch) const {
-  norm2_.forward(exec, s.y2, s.norm2, s.x1);
+void BertLayer<P>::widen(const Exec& exec, const Saved& s, const Scratch& scratch,
+                         const MicroContext& c) const {
+  norm2_.forward_residual(exec, s.y2, s.norm2, s.x1, s.y1, s.x1, this->attention_site(c));
   const View2<T> y = axis_.gather(exec, scratch.all, s.y2, "feed-forward's input, forward");
   up_.forward(exec, s.h, y);
   kernels::gelu_forward<T>(exec, s.g, s.h, this->model_.gelu);

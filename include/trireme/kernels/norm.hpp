@@ -1,5 +1,6 @@
 #pragma once
 
+#include <trireme/kernels/elementwise.hpp>
 #include <trireme/tensor/views.hpp>
 
 /// Layer normalisation (Ba et al. 2016, arXiv 1607.06450, eq. 4). Statistics and sums are in
@@ -13,6 +14,14 @@ template <class T>
 void layer_norm_forward(const Exec& exec, View2<T> y, View1<Accumulate<T>> mean,
                         View1<Accumulate<T>> inverse_std, View2<const T> x, View1<const T> gain,
                         View1<const T> bias, double epsilon);
+
+/// sum = x + keep z / (1 - rate) (residual_dropout_forward) and y = its norm, in one pass: the same
+/// numbers. y, sum, x, z [T,D]; sum may be x or z.
+template <class T>
+void residual_layer_norm_forward(const Exec& exec, View2<T> y, View1<Accumulate<T>> mean,
+                                 View1<Accumulate<T>> inverse_std, View2<T> sum, View2<const T> x,
+                                 View2<const T> z, const Dropout& dropout, View1<const T> gain,
+                                 View1<const T> bias, double epsilon);
 
 /// dx = inverse_std (g - <g> - xhat <g xhat>) with g = gain dy, xhat = (x - mean) inverse_std and
 /// <.> the mean over a row; added to dx where `accumulate`. dx, dy, x [T,D]; mean, inverse_std [T];

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <trireme/kernels/elementwise.hpp>
 #include <trireme/tensor/views.hpp>
 
 /// Root mean square normalisation (Zhang and Sennrich 2019, arXiv 1910.07467, eq. 4): as layer
@@ -12,6 +13,13 @@ namespace trireme::kernels {
 template <class T>
 void rms_norm_forward(const Exec& exec, View2<T> y, View1<Accumulate<T>> inverse_rms,
                       View2<const T> x, View1<const T> gain, double epsilon);
+
+/// sum = x + keep z / (1 - rate) (residual_dropout_forward) and y = its norm, in one pass: the same
+/// numbers. y, sum, x, z [T,D]; sum may be x or z.
+template <class T>
+void residual_rms_norm_forward(const Exec& exec, View2<T> y, View1<Accumulate<T>> inverse_rms,
+                               View2<T> sum, View2<const T> x, View2<const T> z,
+                               const Dropout& dropout, View1<const T> gain, double epsilon);
 
 /// dx = inverse_rms (g - xhat <g xhat>) with g = gain dy and xhat = x inverse_rms; added to dx
 /// where `accumulate`. dx, dy, x [T,D]; inverse_rms [T]; gain [D]. dx may be dy or x.

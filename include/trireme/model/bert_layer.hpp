@@ -44,8 +44,10 @@ class BertLayer final : public Layer<P> {
   void begin(const Exec& exec, const Saved& saved, const MicroContext& context) const;
   void attend(const Exec& exec, const Saved& saved, const Scratch& scratch,
               const MicroContext& context) const;
-  /// The feed-forward up to its inner activations, and from there to the output.
-  void widen(const Exec& exec, const Saved& saved, const Scratch& scratch) const;
+  /// The residual sum behind attention and the feed-forward up to its inner activations, and from
+  /// there to the output.
+  void widen(const Exec& exec, const Saved& saved, const Scratch& scratch,
+             const MicroContext& context) const;
   void narrow(const Exec& exec, View2<T> out, const Saved& saved, const Scratch& scratch,
               const MicroContext& context) const;
 

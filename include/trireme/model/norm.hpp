@@ -48,6 +48,12 @@ struct LayerNorm {
   void forward(const Exec& exec, View2<T> y, const Saved& saved, View2<const T> x) const {
     kernels::layer_norm_forward<T>(exec, y, saved.mean, saved.inverse, x, gain, bias, epsilon);
   }
+  /// sum = x + z with dropout, y its norm.
+  void forward_residual(const Exec& exec, View2<T> y, const Saved& saved, View2<T> sum,
+                        View2<const T> x, View2<const T> z, const kernels::Dropout& site) const {
+    kernels::residual_layer_norm_forward<T>(exec, y, saved.mean, saved.inverse, sum, x, z, site,
+                                            gain, bias, epsilon);
+  }
   /// dx = or += the gradient of x.
   void backward_input(const Exec& exec, View2<T> dx, View2<const T> dy, const Saved& saved,
                       View2<const T> x, bool accumulate) const {
@@ -78,6 +84,11 @@ struct RmsNorm {
 
   void forward(const Exec& exec, View2<T> y, const Saved& saved, View2<const T> x) const {
     kernels::rms_norm_forward<T>(exec, y, saved.inverse, x, gain, epsilon);
+  }
+  /// sum = x + z with dropout, y its norm.
+  void forward_residual(const Exec& exec, View2<T> y, const Saved& saved, View2<T> sum,
+                        View2<const T> x, View2<const T> z, const kernels::Dropout& site) const {
+    kernels::residual_rms_norm_forward<T>(exec, y, saved.inverse, sum, x, z, site, gain, epsilon);
   }
   /// dx = or += the gradient of x.
   void backward_input(const Exec& exec, View2<T> dx, View2<const T> dy, const Saved& saved,

@@ -1,0 +1,170 @@
+#pragma once
+
+#include <trireme/kernels/elementwise.hpp>
+#include <trireme/kernels/lanes.hpp>
+#include <trireme/kernels/words.hpp>
+#include <trireme/tensor/expect.hpp>
+
+#include <cstdint>
+
+/// What the forward passes of residual sums and norms do to one row. A kernel that does both gives
+/// the bits of the two: the functions are not inlined, because a compiler contracts multiplications
+/// and additions in one place as it does not in another.
+namespace trireme::kernels::detail {
+
+/// y = x + keep z / (1 − rate).
+template <class T>
+struct ResidualRow {
+  using Acc = Accumulate<T>;
+
+  ResidualRow(View2<T> y_, View2<const T> x_, View2<const T> z_, const Dropout& dropout)
+      : y(y_),
+        x(x_),
+        z(z_),
+        key(dropout.key),
+        first_row(dropout.first_row),
+        threshold(static_cast<std::uint32_t>(dropout.rate * 4294967296.0)),
+        kept(static_cast<Acc>(1.0 / (1.0 - dropout.rate))),
+        drops(dropout.rate > 0) {
+    check(dropout.rate >= 0 && dropout.rate < 1, "dropout ", dropout.rate,
+          ", expected 0 <= rate < 1");
+    expect_shape(y, "y", {extent(x, 0), extent(x, 1)});
+    expect_shape(z, "z", {extent(x, 0), extent(x, 1)});
+  }
+
+  [[gnu::noinline]] KOKKOS_FUNCTION void operator()(const Team& team, std::int64_t t) const {
+    const std::int64_t hidden = extent(x, 1);
+    const T* x_row = row_of(x, t);
+    const T* z_row = row_of(z, t);
+    T* y_row = row_of(y, t);
+    if (!drops) {
+      for_lanes(team, hidden, [&](std::int64_t d) {
+        y_row[d] = static_cast<T>(static_cast<Acc>(x_row[d]) + static_cast<Acc>(z_row[d]));
+      });
+      return;
+    }
+    for_words(team, key, (first_row + t) * hidden, hidden, [&](std::int64_t d, std::uint32_t word) {
+      const Acc factor = word < threshold ? Acc(0) : kept;
+      y_row[d] = static_cast<T>(static_cast<Acc>(x_row[d]) + factor * static_cast<Acc>(z_row[d]));
+    });
+  }
+
+  View2<T> y;
+  View2<const T> x, z;
+  RandomKey key;
+  std::int64_t first_row;
+  std::uint32_t threshold;
+  Acc kept;
+  bool drops;
+};
+
+template <class T>
+struct LayerNormRow {
+  using Acc = Accumulate<T>;
+
+  LayerNormRow(View2<T> y_, View1<Acc> mean_, View1<Acc> inverse_std_, View2<const T> x_,
+               View1<const T> gain_, View1<const T> bias_, double epsilon)
+      : y(y_),
+        mean(mean_),
+        inverse_std(inverse_std_),
+        x(x_),
+        gain(gain_),
+        bias(bias_),
+        eps(static_cast<Acc>(epsilon)) {
+    const std::int64_t rows = extent(x, 0);
+    const std::int64_t hidden = extent(x, 1);
+    expect_shape(y, "y", {rows, hidden});
+    expect_shape(mean, "mean", {rows});
+    expect_shape(inverse_std, "inverse_std", {rows});
+    expect_shape(gain, "gain", {hidden});
+    expect_shape(bias, "bias", {hidden});
+  }
+
+  [[gnu::noinline]] KOKKOS_FUNCTION void operator()(const Team& team, std::int64_t t) const {
+    const std::int64_t hidden = extent(x, 1);
+    const Acc one_over_hidden = Acc(1) / static_cast<Acc>(hidden);
+    const T* x_row = row_of(x, t);
+    T* y_row = row_of(y, t);
+    const T* g = gain.data();
+    const T* b = bias.data();
+    const Acc mu =
+        sum_lanes<Acc>(team, hidden, [&](std::int64_t d) { return x_row[d]; }) * one_over_hidden;
+    // The second pass is over cached data and has none of the cancellation of <x^2> - <x>^2.
+    const Acc variance = sum_lanes<Acc>(team, hidden,
+                                        [&](std::int64_t d) {
+                                          const Acc centred = static_cast<Acc>(x_row[d]) - mu;
+                                          return centred * centred;
+                                        }) *
+                         one_over_hidden;
+    const Acc inverse = Acc(1) / math::sqrt(variance + eps);
+    once(team, [&]() {
+      mean(t) = mu;
+      inverse_std(t) = inverse;
+    });
+    for_lanes(team, hidden, [&](std::int64_t d) {
+      y_row[d] =
+          static_cast<T>((static_cast<Acc>(x_row[d]) - mu) * inverse * static_cast<Acc>(g[d]) +
+                         static_cast<Acc>(b[d]));
+    });
+  }
+
+  View2<T> y;
+  View1<Acc> mean, inverse_std;
+  View2<const T> x;
+  View1<const T> gain, bias;
+  Acc eps;
+};
+
+template <class T>
+struct RmsNormRow {
+  using Acc = Accumulate<T>;
+
+  RmsNormRow(View2<T> y_, View1<Acc> inverse_rms_, View2<const T> x_, View1<const T> gain_,
+             double epsilon)
+      : y(y_), inverse_rms(inverse_rms_), x(x_), gain(gain_), eps(static_cast<Acc>(epsilon)) {
+    const std::int64_t rows = extent(x, 0);
+    const std::int64_t hidden = extent(x, 1);
+    expect_shape(y, "y", {rows, hidden});
+    expect_shape(inverse_rms, "inverse_rms", {rows});
+    expect_shape(gain, "gain", {hidden});
+  }
+
+  [[gnu::noinline]] KOKKOS_FUNCTION void operator()(const Team& team, std::int64_t t) const {
+    const std::int64_t hidden = extent(x, 1);
+    const T* x_row = row_of(x, t);
+    T* y_row = row_of(y, t);
+    const T* g = gain.data();
+    const Acc square = sum_lanes<Acc>(team, hidden,
+                                      [&](std::int64_t d) {
+                                        const Acc value = static_cast<Acc>(x_row[d]);
+                                        return value * value;
+                                      }) *
+                       (Acc(1) / static_cast<Acc>(hidden));
+    const Acc inverse = Acc(1) / math::sqrt(square + eps);
+    once(team, [&]() { inverse_rms(t) = inverse; });
+    for_lanes(team, hidden, [&](std::int64_t d) {
+      y_row[d] = static_cast<T>(static_cast<Acc>(x_row[d]) * inverse * static_cast<Acc>(g[d]));
+    });
+  }
+
+  View2<T> y;
+  View1<Acc> inverse_rms;
+  View2<const T> x;
+  View1<const T> gain;
+  Acc eps;
+};
+
+/// A norm of what a residual sum has made of the same row.
+template <class Residual, class Norm>
+struct ResidualNormRow {
+  KOKKOS_FORCEINLINE_FUNCTION void operator()(const Team& team, std::int64_t t) const {
+    residual(team, t);
+    team.team_barrier();
+    norm(team, t);
+  }
+
+  Residual residual;
+  Norm norm;
+};
+
+}  // namespace trireme::kernels::detail
