@@ -133,19 +133,30 @@ class Jobs(unittest.TestCase):
         self.assertEqual(len(ranks), 2)
         for pid in ranks:
             os.kill(pid, signal.SIGSTOP)
+        self.until(lambda: all(self.status(pid)["State"].startswith("T") for pid in ranks), 10, "the ranks stand still")
         return ranks
+
+    @staticmethod
+    def status(pid):
+        lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+        return {key: value.strip() for key, value in (line.split(":", 1) for line in lines)}
 
     @staticmethod
     def go_on(ranks):
         for pid in ranks:
-            os.kill(pid, signal.SIGCONT)
+            try:
+                os.kill(pid, signal.SIGCONT)
+            except ProcessLookupError:
+                pass
 
-    @staticmethod
-    def waits(pid, number):
-        """Whether a signal has been sent to a process that does not run."""
-        lines = Path(f"/proc/{pid}/status").read_text().splitlines()
-        return any(line.startswith(("SigPnd", "ShdPnd")) and int(line.split()[1], 16) >> (number - 1) & 1
-                   for line in lines)
+    def signalled(self, pid, number):
+        """Whether a stopped process has been sent a signal; some versions of Slurm send SIGCONT with it."""
+        try:
+            status = self.status(pid)
+        except OSError:
+            return True
+        waits = any(int(status[key], 16) >> (number - 1) & 1 for key in ("SigPnd", "ShdPnd"))
+        return waits or not status["State"].startswith("T")
 
     def expect_finished(self, restarts):
         self.until(lambda: self.state() not in ("RUNNING", "PENDING", "COMPLETING", "REQUEUED"), 90, "the job has ended")
@@ -164,7 +175,7 @@ class Jobs(unittest.TestCase):
         self.until_step(10)
         ranks = self.hold()
         # Slurm looks at time limits every 30 s, and sends the signal up to that much early.
-        self.until(lambda: all(self.waits(pid, signal.SIGUSR1) for pid in ranks), 75, "Slurm sends SIGUSR1 to all ranks")
+        self.until(lambda: all(self.signalled(pid, signal.SIGUSR1) for pid in ranks), 75, "Slurm sends SIGUSR1 to all ranks")
         self.go_on(ranks)
         self.expect_finished(1)
         said = self.output()
