@@ -54,7 +54,7 @@ def missing():
         return "a Slurm of one's own takes root: slurmd starts jobs as their users"
     absent = [program for program in PROGRAMS if not find(program)]
     if absent:
-        return f"no {', '.join(absent)}: install slurmctld, slurmd, slurm-client and munge (as root, tools/setup does)"
+        return f"no {', '.join(absent)}: on Debian, apt-get install slurmctld slurmd slurm-client munge"
     return ""
 
 
