@@ -277,6 +277,14 @@ class Mistakes(Scripts):
         (self.folder / "mine.toml").write_text(good)
         self.printed("--machine", "mine.toml", "--ranks-per-node", "2", *self.TIME)
 
+    def test_the_documents_machine_file_works(self):
+        document = (ROOT / "docs/machines.md").read_text()
+        (self.folder / "mine.toml").write_text(re.search(r"```toml\n(.*?)```", document, re.DOTALL)[1])
+        text = self.printed("--machine", "mine.toml", "--account", "p", *self.TIME)
+        self.assertIn("#SBATCH --partition=gpu\n", text)
+        self.assertIn("export NCCL_SOCKET_IFNAME=hsn\n", text)
+        self.refused("takes 1 to 64", "--machine", "mine.toml", "--account", "p", *self.TIME, "--nodes", "65")
+
     def test_help_shows_an_example(self):
         said = subprocess.run([JOB, "--help"], capture_output=True, text=True)
         self.assertEqual(said.returncode, 0)
