@@ -59,7 +59,7 @@ class Scripts(unittest.TestCase):
 
     def call(self, *arguments):
         environment = dict(os.environ, PATH=f"{bin_folder}:{os.environ['PATH']}")
-        return subprocess.run([JOB, "deck.toml", *arguments], cwd=self.folder, env=environment, capture_output=True,
+        return subprocess.run([sys.executable, "-B", JOB, "deck.toml", *arguments], cwd=self.folder, env=environment, capture_output=True,
                               text=True, stdin=subprocess.DEVNULL)
 
     def printed(self, *arguments):
@@ -286,7 +286,7 @@ class Mistakes(Scripts):
         self.refused("takes 1 to 64", "--machine", "mine.toml", "--account", "p", *self.TIME, "--nodes", "65")
 
     def test_help_shows_an_example(self):
-        said = subprocess.run([JOB, "--help"], capture_output=True, text=True)
+        said = subprocess.run([sys.executable, "-B", JOB, "--help"], capture_output=True, text=True)
         self.assertEqual(said.returncode, 0)
         self.assertTrue(re.search(r"tools/job inputs/\S+\.toml --machine", said.stdout))
 

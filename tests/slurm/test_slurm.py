@@ -21,7 +21,7 @@ import cluster  # noqa: E402
 
 ROOT = Path(__file__).resolve().parents[2]
 SKIPPED = 77
-STEPS = 120
+STEPS = 200
 DECK = f"""[run]
 directory = "run"
 steps = {STEPS}
