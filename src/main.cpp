@@ -56,6 +56,15 @@ bool is_for_engine(int argc, char** argv) {
   return true;
 }
 
+/// A batch system may ask a run to save and stop while it starts, when SIGUSR1 would end it. From
+/// here on that signal waits, also across execv, until train::StopSignals takes it.
+void hold_stop_signal() {
+  sigset_t held;
+  sigemptyset(&held);
+  sigaddset(&held, SIGUSR1);
+  sigprocmask(SIG_BLOCK, &held, nullptr);
+}
+
 [[noreturn]] void start_engine(char** argv) {
   std::error_code error;
   const auto self = std::filesystem::read_symlink("/proc/self/exe", error);
@@ -114,6 +123,7 @@ void speak_once() {
 }  // namespace trireme
 
 int main(int argc, char** argv) {
+  if (argc > 1 && std::string_view(argv[1]) == "train") trireme::hold_stop_signal();
   std::signal(SIGXFSZ,
               SIG_IGN);  // a file that may not grow is an error with a name; execv keeps this
   try {

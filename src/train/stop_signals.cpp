@@ -29,9 +29,14 @@ StopSignals::StopSignals() : stack_(stack_bytes) {
   action.sa_handler = remember_signal;
   action.sa_flags = SA_ONSTACK | SA_RESTART;
   for (std::size_t i = 0; i < signals.size(); ++i) sigaction(signals[i], &action, &former_[i]);
+  sigset_t held;
+  sigemptyset(&held);
+  sigaddset(&held, SIGUSR1);
+  pthread_sigmask(SIG_UNBLOCK, &held, &former_mask_);  // one that came before now is caught
 }
 
 StopSignals::~StopSignals() {
+  pthread_sigmask(SIG_SETMASK, &former_mask_, nullptr);
   for (std::size_t i = 0; i < signals.size(); ++i) sigaction(signals[i], &former_[i], nullptr);
   sigaltstack(&former_stack_, nullptr);
 }

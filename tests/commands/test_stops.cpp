@@ -72,6 +72,21 @@ TEST_F(Stops, ASignalToOneRankOrToAllEndsAllBehindTheSameStep) {
   }
 }
 
+TEST_F(Stops, ASignalWhileTheRunStartsIsObeyedBehindItsFirstStep) {
+  ASSERT_EQ(run("rm -rf run code.*"), 0);
+  bool early = false;
+  {
+    Job started(folder_, job(2, ""));
+    std::vector<pid_t> processes;
+    ASSERT_TRUE(started.until([&] { return std::ssize(processes = started.ranks(2)) == 2; }));
+    EXPECT_TRUE(send(processes, SIGUSR1));
+    early = last_step("run") == 0;  // almost always
+    started.wait();
+  }
+  expect_stopped(2);
+  if (early) EXPECT_EQ(newest_step("run/checkpoints"), 1 + 1) << "the stop's and one step more";
+}
+
 TEST_F(Stops, SignalsTwiceAndOfTwoKindsAreOne) {
   expect_stop(2, "", [](Job&, const std::vector<pid_t>& processes) {
     EXPECT_TRUE(send(processes, SIGTERM));

@@ -1,0 +1,297 @@
+#!/usr/bin/env python3
+"""What tools/job prints and refuses. Scripts for PBS and Flux, and the branches of Slurm's, run here against stand-ins for
+the launcher and the batch system that note how they are called.
+
+    test_job.py --bin FOLDER
+"""
+import os
+import re
+import shlex
+import subprocess
+import sys
+import tempfile
+import tomllib
+import unittest
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+JOB = ROOT / "tools/job"
+MACHINES = sorted(path.stem for path in (ROOT / "tools/machines").glob("*.toml"))
+WANTED = {"alps", "aurora", "frontier", "generic", "lumi", "perlmutter"}
+BATCH = {"slurm": "#SBATCH ", "pbs": "#PBS ", "flux": "#flux: "}
+# What each machine needs besides --time, and what its ranks per node are then.
+NEEDS = {"generic": (["--ranks-per-node", "4"], 4), "perlmutter": (["--account", "m0_g"], 4),
+         "frontier": (["--account", "abc"], 8), "lumi": (["--account", "project_1"], 8),
+         "alps": (["--account", "g1"], 4), "aurora": (["--account", "p", "--queue", "debug"], 12)}
+DECK = """[run]
+directory = "out"
+[model]
+layers = 2
+hidden = 48
+heads = 3
+sequence = 64
+vocabulary = 257
+[batch]
+global = 96
+micro = 1
+[data]
+train = "tokens.h5"
+"""
+STAND_IN = """#!/bin/bash
+echo "$(basename "$0") $*" >> "$NOTES"
+case $(basename "$0") in
+  srun | mpiexec) ;;
+  flux) [ "$1" = run ] || exit 0 ;;
+  *) exit 0 ;;
+esac
+[ -z "$SAVES" ] || { mkdir -p out/checkpoints; echo "$SAVES" > out/checkpoints/latest; }
+exit "$CODE"
+"""
+bin_folder = None
+
+
+class Scripts(unittest.TestCase):
+    def setUp(self):
+        scratch = tempfile.TemporaryDirectory(prefix="trireme-job-")
+        self.addCleanup(scratch.cleanup)
+        self.folder = Path(scratch.name)
+        (self.folder / "deck.toml").write_text(DECK)
+
+    def call(self, *arguments):
+        environment = dict(os.environ, PATH=f"{bin_folder}:{os.environ['PATH']}")
+        return subprocess.run([sys.executable, "-B", JOB, "deck.toml", *arguments], cwd=self.folder, env=environment, capture_output=True,
+                              text=True, stdin=subprocess.DEVNULL)
+
+    def printed(self, *arguments):
+        said = self.call(*arguments)
+        self.assertEqual((said.returncode, said.stderr), (0, ""))
+        return said.stdout
+
+    def refused(self, part, *arguments):
+        said = self.call(*arguments)
+        self.assertEqual((said.returncode, said.stdout), (2, ""), said.stdout)
+        self.assertIn(part, said.stderr)
+        self.assertNotIn("Traceback", said.stderr)
+        return said.stderr
+
+    def run_script(self, text, code, saves=""):
+        """(exit code, what the stand-ins were called with, output) of a script whose launcher ends with `code`."""
+        stand_ins, notes = self.folder / "stand-ins", self.folder / "notes"
+        stand_ins.mkdir(exist_ok=True)
+        for name in ("srun", "mpiexec", "flux", "qsub", "scontrol", "trireme"):
+            (stand_ins / name).write_text(STAND_IN)
+            (stand_ins / name).chmod(0o755)
+        notes.write_text("")
+        environment = dict(os.environ, NOTES=str(notes), CODE=str(code), SAVES=saves, SLURM_JOB_ID="17",
+                           PBS_O_WORKDIR=str(self.folder))
+        # The script puts trireme's folder first; the stand-ins have to come before that.
+        path = f"export PATH={shlex.quote(str(stand_ins))}:$PATH\ndeck="
+        self.assertEqual(text.count("\ndeck="), 1)
+        said = subprocess.run(["bash", "-c", text.replace("\ndeck=", "\n" + path)], cwd=self.folder, env=environment,
+                              capture_output=True, text=True)
+        return said.returncode, notes.read_text().splitlines(), said.stdout + said.stderr
+
+
+class Machines(Scripts):
+    def test_all_are_there(self):
+        self.assertLessEqual(WANTED, set(MACHINES))
+        self.assertEqual(set(NEEDS), set(MACHINES), "a new machine: say what it needs in NEEDS")
+
+    def test_scripts_are_bash_and_their_directives_come_first(self):
+        for name in MACHINES:
+            for batch, mark in BATCH.items():
+                launch = tomllib.loads((ROOT / f"tools/machines/{name}.toml").read_text())["launch"]
+                if batch not in launch:
+                    self.refused(f"--batch {batch}", "--machine", name, "--batch", batch, "--time", "01:00:00",
+                                 *NEEDS[name][0])
+                    continue
+                with self.subTest(machine=name, batch=batch):
+                    text = self.printed("--machine", name, "--batch", batch, "--nodes", "2", "--time", "01:00:00",
+                                        *NEEDS[name][0])
+                    checked = subprocess.run(["bash", "-n"], input=text, capture_output=True, text=True)
+                    self.assertEqual((checked.returncode, checked.stderr), (0, ""))
+                    self.expect_in_order(text, mark)
+                    ranks = 2 * NEEDS[name][1]
+                    line = self.launch_line(text)
+                    self.assertRegex(" ".join(line), rf"(--ntasks=|-n ){ranks}( |$)")
+                    self.assertEqual(line[line.index("trireme"):][:3], ["trireme", "train", "deck.toml"])
+                    self.assertNotRegex(text, r"(?<!\{)\{[a-z_]+\}(?!\})")
+
+    def expect_in_order(self, text, mark):
+        lines = text.splitlines()
+        self.assertEqual(lines[0], "#!/bin/bash")
+        count = sum(line.startswith(mark) for line in lines)
+        self.assertGreater(count, 4)
+        self.assertTrue(all(line.startswith(mark) for line in lines[1:1 + count]), text)
+
+    @staticmethod
+    def launch_line(text):
+        found = [line for line in text.splitlines() if 'checkpoint.restart="$restart"' in line]
+        assert len(found) == 1, text
+        return shlex.split(found[0])
+
+    def test_every_fact_has_its_source(self):
+        for name in MACHINES:
+            machine = tomllib.loads((ROOT / f"tools/machines/{name}.toml").read_text())
+            for table in ("node", "batch_options", "modules", "environment", "launch", "queues"):
+                for part in machine.get(table, []) if isinstance(machine.get(table), list) else [machine.get(table)]:
+                    if part is not None:
+                        self.assertRegex(part.get("source", ""), r"^https://\S+", f"{name}: {table}")
+
+    def test_sources_stand_beside_settings(self):
+        text = self.printed("--machine", "alps", "--time", "01:00:00", *NEEDS["alps"][0])
+        lines = text.splitlines()
+        exports = [number for number, line in enumerate(lines) if line.startswith(("export NCCL", "export FI_"))]
+        self.assertGreater(len(exports), 5)
+        for number in exports:
+            self.assertRegex(lines[number - 1], r"^# .*https://")
+
+
+class Slurm(Scripts):
+    GENERIC = ["--nodes", "2", "--ranks-per-node", "2", "--time", "06:00:00"]
+
+    def test_the_signal_reaches_steps_and_the_job_can_be_put_back(self):
+        text = self.printed(*self.GENERIC)
+        for line in ("--signal=USR1@300", "--requeue", "--open-mode=append", "--nodes=2", "--ntasks-per-node=2",
+                     "--time=06:00:00"):
+            self.assertIn(f"#SBATCH {line}\n", text)
+        self.assertNotIn("run.time_limit", text)
+        self.assertIn("#SBATCH --signal=USR1@50\n", self.printed(*self.GENERIC, "--lead", "50"))
+
+    def test_what_follows_each_exit_code(self):
+        text = self.printed(*self.GENERIC)
+        code, calls, _ = self.run_script(text, 0, "step_1")
+        self.assertEqual((code, [call.split()[0] for call in calls]), (0, ["srun"]))
+        self.assertTrue(calls[0].endswith("trireme train deck.toml checkpoint.restart=latest"), calls)
+        code, calls, _ = self.run_script(text, 75, "step_2")
+        self.assertEqual((code, calls[1:]), (75, ["scontrol requeue 17"]))
+        code, calls, said = self.run_script(text, 75, "step_2")
+        self.assertEqual((code, len(calls)), (1, 1), said)
+        self.assertIn("without a new checkpoint", said)
+        for failure in (1, 2, 137, 143):
+            code, calls, _ = self.run_script(text, failure, "step_3")
+            self.assertEqual((code, len(calls)), (failure, 1))
+
+    def test_a_launcher_that_hides_signals_gets_a_time_limit(self):
+        text = self.printed(*self.GENERIC, "--launch", "mpiexec -n {ranks}")
+        self.assertNotIn("--signal", text)
+        self.assertIn("mpiexec -n 4 trireme train deck.toml run.time_limit=05:55:00 ", text)
+
+    def test_overrides_are_quoted_and_move_the_checkpoints(self):
+        text = self.printed(*self.GENERIC, "run.directory=a b", "optimizer.learning_rate=1e-3")
+        self.assertIn("latest='a b/checkpoints/latest'", text)
+        code, calls, _ = self.run_script(text, 0)
+        self.assertIn("run.directory=a b optimizer.learning_rate=1e-3", calls[0])
+
+    def test_weights_to_start_from_are_for_the_first_part_only(self):
+        text = self.printed(*self.GENERIC, "checkpoint.restart=weights")
+        _, calls, _ = self.run_script(text, 75, "step_1")
+        self.assertTrue(calls[0].endswith("trireme train deck.toml checkpoint.restart=weights"), calls)
+        _, calls, _ = self.run_script(text, 0, "step_2")
+        self.assertTrue(calls[0].endswith("trireme train deck.toml checkpoint.restart=latest"), calls)
+
+    def test_a_deck_that_is_not_there_is_said(self):
+        text = self.printed(*self.GENERIC)
+        (self.folder / "deck.toml").unlink()
+        code, calls, said = self.run_script(text, 0)
+        self.assertEqual((code, calls), (2, []))
+        self.assertIn("there is no deck.toml", said)
+
+    def test_without_requeue(self):
+        text = self.printed(*self.GENERIC, "--no-requeue")
+        self.assertIn("#SBATCH --no-requeue\n", text)
+        code, calls, said = self.run_script(text, 75, "step_1")
+        self.assertEqual((code, len(calls)), (75, 1))
+        self.assertIn("submit the same script again", said)
+
+
+class Others(Scripts):
+    def test_pbs_and_flux_submit_the_script_again(self):
+        for batch, call in (("pbs", "qsub {}"), ("flux", "flux --parent batch {}")):
+            with self.subTest(batch=batch):
+                arguments = ["--batch", batch, "--nodes", "2", "--ranks-per-node", "2", "--time", "1-00:00:00"]
+                said = self.printed(*arguments, "-o", "again.job")
+                self.assertIn(" again.job\n", said)
+                text = (self.folder / "again.job").read_text()
+                self.assertIn(" run.time_limit=23:55:00 ", text)
+                code, calls, _ = self.run_script(text, 75, f"step_{batch}")
+                self.assertEqual((code, calls[1:]), (75, [call.format(self.folder / "again.job")]))
+                code, calls, _ = self.run_script(text, 1, "step_9")
+                self.assertEqual((code, len(calls)), (1, 1))
+                code, calls, said = self.run_script(self.printed(*arguments), 75, f"step_{batch}_2")
+                self.assertEqual((code, len(calls)), (75, 1))
+                self.assertIn("submit the same script again", said)
+
+    def test_a_deck_keeps_its_own_time_limit(self):
+        arguments = ["--batch", "pbs", "--ranks-per-node", "2", "--time", "01:00:00"]
+        self.assertNotIn("run.time_limit=00:55", self.printed(*arguments, "run.time_limit=00:30:00"))
+        self.refused("run.time_limit = 00:58:00", *arguments, "run.time_limit=00:58:00")
+
+
+class Mistakes(Scripts):
+    TIME = ["--time", "01:00:00"]
+
+    def test_each_is_one_clear_error(self):
+        rpn = ["--ranks-per-node", "2"]
+        self.refused('unknown machine "perlmuter"', "--machine", "perlmuter", *self.TIME)
+        self.refused("--ranks-per-node", *self.TIME)
+        self.refused("names its project: --account", "--machine", "lumi", *self.TIME)
+        self.refused("names its queue: --queue debug", "--machine", "aurora", "--account", "p", *self.TIME)
+        self.refused("invalid at_least_one value", *rpn, *self.TIME, "--nodes", "two")
+        self.refused("0 is not at least 1", *rpn, *self.TIME, "--nodes", "0")
+        self.refused("lumi has 2978 nodes", "--machine", "lumi", "--account", "p", *self.TIME, "--nodes", "3000")
+        self.refused("takes 1 to 1024", "--machine", "lumi", "--account", "p", *self.TIME, "--nodes", "1025")
+        self.refused("gives at most 02:00:00", "--machine", "frontier", "--account", "p", "--time", "03:00:00")
+        self.refused("a node of lumi has 8 devices", "--machine", "lumi", "--account", "p", *self.TIME,
+                     "--ranks-per-node", "9")
+        self.refused("expected a duration", *rpn, "--time", "1h")
+        self.refused("--lead 300", *rpn, "--time", "00:05:00")
+        self.refused("is not an override", *rpn, *self.TIME, "steps")
+        self.refused("unknown {rank}", *rpn, *self.TIME, "--launch", "srun -n {rank}")
+        self.refused("there is no such program", *rpn, *self.TIME, "--trireme", "no/trireme")
+        self.refused("No such file or directory", *rpn, *self.TIME, "-o", "no/folder/x.job")
+
+    def test_a_deck_that_does_not_resolve_waits_in_no_queue(self):
+        said = self.refused("does not resolve for 5 ranks", "--ranks-per-node", "5", *self.TIME)
+        self.assertIn("[batch] global = 96 (deck.toml:10)", said)
+        self.refused("did you mean layers", "--ranks-per-node", "2", *self.TIME, "model.layer=3")
+
+    def test_decks_that_cannot_be_read(self):
+        (self.folder / "deck.toml").write_text("[run\n")
+        self.refused("deck deck.toml", "--ranks-per-node", "2", *self.TIME)
+        (self.folder / "deck.toml").unlink()
+        self.refused("deck deck.toml: No such file", "--ranks-per-node", "2", *self.TIME)
+
+    def test_machine_files(self):
+        good = (ROOT / "tools/machines/generic.toml").read_text()
+        for change, part in ((("batch = \"slurm\"", "batch = \"lsf\""), "batch = 'lsf'"),
+                             (("[launch]", "[lanch]"), "lanch is not a key; did you mean launch?"),
+                             (("slurm = [\"srun\"", "slurm = [1"), "expected a list of strings"),
+                             (("[launch]", "[node]\ncout = 1\n[launch]"), "[node] cout is not a key; did you mean count?"),
+                             (("[launch]\nsource", "[launch]\n# source"), "launch has no source"),
+                             (("[launch]", "[node]\ncount = 0\n[launch]"), "expected at least 1"),
+                             (("description", "description ="), "machine file mine.toml")):
+            self.assertIn(change[0], good)
+            (self.folder / "mine.toml").write_text(good.replace(*change, 1))
+            self.refused(part, "--machine", "mine.toml", "--ranks-per-node", "2", *self.TIME)
+        (self.folder / "mine.toml").write_text(good)
+        self.printed("--machine", "mine.toml", "--ranks-per-node", "2", *self.TIME)
+
+    def test_the_documents_machine_file_works(self):
+        document = (ROOT / "docs/machines.md").read_text()
+        (self.folder / "mine.toml").write_text(re.search(r"```toml\n(.*?)```", document, re.DOTALL)[1])
+        text = self.printed("--machine", "mine.toml", "--account", "p", *self.TIME)
+        self.assertIn("#SBATCH --partition=gpu\n", text)
+        self.assertIn("export NCCL_SOCKET_IFNAME=hsn\n", text)
+        self.refused("takes 1 to 64", "--machine", "mine.toml", "--account", "p", *self.TIME, "--nodes", "65")
+
+    def test_help_shows_an_example(self):
+        said = subprocess.run([sys.executable, "-B", JOB, "--help"], capture_output=True, text=True)
+        self.assertEqual(said.returncode, 0)
+        self.assertTrue(re.search(r"tools/job inputs/\S+\.toml --machine", said.stdout))
+
+
+if __name__ == "__main__":
+    at = sys.argv.index("--bin")
+    bin_folder = Path(sys.argv[at + 1]).resolve()
+    unittest.main(argv=sys.argv[:at] + sys.argv[at + 2:])

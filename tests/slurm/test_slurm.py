@@ -1,0 +1,250 @@
+#!/usr/bin/env python3
+"""Jobs that tools/job prints, run by a real Slurm: stopped by its signal and put back into the queue, cut by the failure
+of a node, cancelled. Losses and gradient norms equal those of a run that nothing stopped, bit for bit.
+
+    test_slurm.py --bin FOLDER [--mpiexec mpiexec]
+
+Ends with 77 where there is no Slurm or no right to start one.
+"""
+import argparse
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+import unittest
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parent))
+import cluster  # noqa: E402
+
+ROOT = Path(__file__).resolve().parents[2]
+SKIPPED = 77
+STEPS = 200
+DECK = f"""[run]
+directory = "run"
+steps = {STEPS}
+log_every = 1
+[model]
+layers = 2
+hidden = 48
+heads = 3
+sequence = 61
+vocabulary = 257
+dropout = 0.1
+[batch]
+global = 8
+micro = 2
+[optimizer]
+learning_rate = 3e-3
+[data]
+train = "tokens.h5"
+[checkpoint]
+every = 25
+"""
+COMPARED = ("step", "loss", "learning_rate", "gradient_norm", "tokens", "skipped_steps")
+options = None
+slurm = None
+
+
+def metrics(folder):
+    path = folder / "run/metrics.jsonl"
+    lines = path.read_text().splitlines() if path.exists() else []
+    return [json.loads(line) for line in lines if line.endswith("}")]
+
+
+def numbers(folder):
+    return [tuple(line[key] for key in COMPARED) for line in metrics(folder)]
+
+
+class Jobs(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.text = slurm.folder / "text"
+        cls.text.write_text("".join(f"the quick brown fox {i * i % 97} jumps\n" for i in range(800)))
+        cls.reference_folder = cls.prepared("reference")
+        slurm.run(options.mpiexec, "-n", "2", "trireme", "train", "deck.toml", cwd=cls.reference_folder)
+        cls.reference = numbers(cls.reference_folder)
+        assert len(cls.reference) == STEPS, len(cls.reference)
+
+    @classmethod
+    def prepared(cls, name):
+        folder = slurm.folder / name
+        folder.mkdir()
+        (folder / "deck.toml").write_text(DECK)
+        slurm.run("trireme", "tokenize", "-o", "tokens.h5", str(cls.text), cwd=folder)
+        return folder
+
+    def setUp(self):
+        self.folder = self.prepared(self.id().rpartition(".")[2])
+        self.number = None
+
+    def tearDown(self):
+        if self.number is None:
+            return
+        subprocess.run(["scancel", "--quiet", "--signal=KILL", "--full", self.number], env=slurm.environment)
+        subprocess.run(["scancel", "--quiet", self.number], env=slurm.environment)
+        self.until(lambda: not self.processes("trireme-engine") and self.state() not in ("RUNNING", "COMPLETING"), 60,
+                    "the job is gone")
+
+    # What a user does
+
+    def print_script(self, *arguments):
+        return slurm.run(str(ROOT / "tools/job"), "deck.toml", "--machine", "generic", "--nodes", "2",
+                         "--ranks-per-node", "1", "-o", "deck.job", *arguments, cwd=self.folder)
+
+    def submit(self):
+        self.number = slurm.run("sbatch", "--parsable", "deck.job", cwd=self.folder).strip()
+
+    def state(self):
+        return slurm.job(self.number)["JobState"]
+
+    def output(self):
+        files = sorted(self.folder.glob("deck-*.out"))
+        return "".join(f"== {path.name}\n{path.read_text(errors='replace')}" for path in files)
+
+    # What is seen from outside
+
+    def until(self, condition, seconds, what):
+        try:
+            slurm.until(condition, seconds, what)
+        except TimeoutError as error:
+            raise AssertionError(f"{error}\n{self.output()}") from None
+
+    def processes(self, name):
+        """This job's processes of that name."""
+        found = []
+        for pid in cluster.processes_of(slurm.folder):
+            try:
+                if (Path(f"/proc/{pid}/comm").read_text().strip() == name
+                        and os.readlink(f"/proc/{pid}/cwd") == str(self.folder)):
+                    found.append(pid)
+            except OSError:
+                pass
+        return found
+
+    def until_step(self, step):
+        self.until(lambda: len(metrics(self.folder)) >= step, 60, f"step {step} is done")
+
+    def hold(self):
+        """Stops the ranks where they are, so that the job lasts as long as the test needs and takes no time of a core."""
+        ranks = self.processes("trireme-engine")
+        self.assertEqual(len(ranks), 2)
+        for pid in ranks:
+            os.kill(pid, signal.SIGSTOP)
+        self.until(lambda: all(self.status(pid)["State"].startswith("T") for pid in ranks), 10, "the ranks stand still")
+        return ranks
+
+    @staticmethod
+    def status(pid):
+        lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+        return {key: value.strip() for key, value in (line.split(":", 1) for line in lines)}
+
+    @staticmethod
+    def go_on(ranks):
+        for pid in ranks:
+            try:
+                os.kill(pid, signal.SIGCONT)
+            except ProcessLookupError:
+                pass
+
+    def signalled(self, pid, number):
+        """Whether a stopped process has been sent a signal; some versions of Slurm send SIGCONT with it."""
+        try:
+            status = self.status(pid)
+        except OSError:
+            return True
+        waits = any(int(status[key], 16) >> (number - 1) & 1 for key in ("SigPnd", "ShdPnd"))
+        return waits or not status["State"].startswith("T")
+
+    def expect_finished(self, restarts):
+        self.until(lambda: self.state() not in ("RUNNING", "PENDING", "COMPLETING", "REQUEUED"), 90, "the job has ended")
+        job = slurm.job(self.number)
+        self.assertEqual((job["JobState"], job["ExitCode"], job["Restarts"]), ("COMPLETED", "0:0", str(restarts)),
+                         self.output())
+        self.assertEqual(numbers(self.folder), self.reference)
+        latest = (self.folder / "run/checkpoints/latest").read_text().strip()
+        self.assertEqual(latest, f"step_{STEPS:08}")
+
+    # The tests
+
+    def test_the_time_limit_cuts_a_run_in_two(self):
+        self.print_script("--time", "00:01:00", "--lead", "20")
+        self.submit()
+        self.until_step(10)
+        ranks = self.hold()
+        # Slurm looks at time limits every 30 s, and sends the signal up to that much early.
+        self.until(lambda: all(self.signalled(pid, signal.SIGUSR1) for pid in ranks), 75, "Slurm sends SIGUSR1 to all ranks")
+        self.go_on(ranks)
+        self.expect_finished(1)
+        said = self.output()
+        self.assertEqual(said.count("stopped early behind step"), 1, said)
+        self.assertEqual(said.count("Exited with exit code 75"), 2, said)  # srun, of each rank
+        self.assertLess(int(said.partition("stopped early behind step ")[2].split()[0]), STEPS, said)
+
+    def test_a_signal_by_hand_saves_and_goes_on(self):
+        self.print_script("--time", "00:10:00")
+        self.submit()
+        self.until_step(5)
+        slurm.run("scancel", "--signal=USR1", self.number)
+        self.expect_finished(1)
+        self.assertIn("stopped early behind step", self.output())
+
+    def test_a_failed_node_puts_the_job_back(self):
+        self.print_script("--time", "00:10:00")
+        self.submit()
+        self.until_step(30)
+        self.hold()
+        slurm.fail_node("node1")
+        self.until(lambda: slurm.states()["node1"].startswith("down"), 90, "Slurm finds that the node is down")
+        self.until(lambda: self.state() == "PENDING", 60, "the job waits for nodes")
+        self.assertEqual(self.processes("trireme-engine"), [], "a rank outlived its job")
+        slurm.start_node("node1")
+        self.expect_finished(1)
+        self.assertNotIn("stopped early", self.output())
+
+    def test_a_cancelled_job_is_saved_and_goes_on_when_submitted_again(self):
+        self.print_script("--time", "00:10:00")
+        self.submit()
+        self.until_step(10)
+        slurm.run("scancel", self.number)
+        self.until(lambda: self.state() == "CANCELLED" and not self.processes("trireme-engine"), 60,
+                    "the job is cancelled")
+        done = len(metrics(self.folder))
+        self.assertLess(done, STEPS)
+        latest = (self.folder / "run/checkpoints/latest").read_text().strip()
+        self.assertEqual(latest, f"step_{done:08}")
+        time.sleep(8)  # longer than a job that is put back waits
+        self.assertEqual(self.state(), "CANCELLED")
+        self.submit()
+        self.expect_finished(0)
+
+    def test_a_failure_is_not_repeated(self):
+        self.print_script("--time", "00:10:00")
+        (self.folder / "tokens.h5").write_bytes(b"not a token file")
+        self.submit()
+        self.until(lambda: self.state() not in ("PENDING", "RUNNING", "COMPLETING"), 60, "the job has ended")
+        job = slurm.job(self.number)
+        self.assertEqual((job["JobState"], job["Restarts"]), ("FAILED", "0"), self.output())
+        self.assertEqual(job["ExitCode"], "2:0", self.output())
+        self.assertEqual(self.output().count("trireme: error"), 1, self.output())
+
+
+def main():
+    global options, slurm
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--bin", required=True, type=Path)
+    parser.add_argument("--mpiexec", default="mpiexec")
+    options, rest = parser.parse_known_args()
+    why_not = cluster.missing()
+    if why_not:
+        print(f"skipped: {why_not}")
+        return SKIPPED
+    os.environ["PATH"] = f"{options.bin.resolve()}:{os.environ['PATH']}"
+    with cluster.Cluster() as slurm:
+        return 0 if unittest.main(argv=[sys.argv[0], *rest], verbosity=2, exit=False).result.wasSuccessful() else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
