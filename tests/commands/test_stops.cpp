@@ -84,7 +84,9 @@ TEST_F(Stops, ASignalWhileTheRunStartsIsObeyedBehindItsFirstStep) {
     started.wait();
   }
   expect_stopped(2);
-  if (early) EXPECT_EQ(newest_step("run/checkpoints"), 1 + 1) << "the stop's and one step more";
+  if (early) {
+    EXPECT_EQ(newest_step("run/checkpoints"), 1 + 1) << "the stop's and one step more";
+  }
 }
 
 TEST_F(Stops, SignalsTwiceAndOfTwoKindsAreOne) {
