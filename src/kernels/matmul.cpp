@@ -130,7 +130,8 @@ void add_column_sums(const Exec& exec, View1<Accumulate<T>> sum, View2<const T> 
 template <class T>
 void matmul_wide(const Exec& exec, View2<T> c, View2<const T> a, View2<const T> b, Transpose ta,
                  Transpose tb, double alpha, double beta) {
-  if (library_threads == 0) set_matmul_threads(static_cast<int>(exec.concurrency()));
+  if (exec_on_host && library_threads == 0)
+    set_matmul_threads(static_cast<int>(exec.concurrency()));
 
   // Libraries differ in what an empty sum does to c: ours is the definition.
   const std::int64_t depth = extent(a, ta == Transpose::yes ? 0 : 1);
