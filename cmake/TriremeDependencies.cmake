@@ -108,10 +108,18 @@ if(DEFINED KokkosCore_VERSION OR Kokkos_VERSION VERSION_LESS 3.5)
   find_path(TRIREME_TRILINOS_INCLUDE_DIR Kokkos_Core.hpp PATH_SUFFIXES trilinos REQUIRED)
   target_include_directories(trireme_kokkos SYSTEM INTERFACE "${TRIREME_TRILINOS_INCLUDE_DIR}")
 endif()
-if(TRIREME_REQUIRE_CUDA AND NOT "CUDA" IN_LIST Kokkos_DEVICES)
-  message(FATAL_ERROR "The preset asks for CUDA, but the Kokkos found in ${Kokkos_DIR} has the back ends "
-                      "[${Kokkos_DEVICES}]. Give one built with -DKokkos_ENABLE_CUDA=ON by -DKokkos_ROOT=... ; "
-                      "Spack: spack install kokkos +cuda +wrapper cuda_arch=90")
+if(TRIREME_BACK_END AND NOT TRIREME_BACK_END IN_LIST Kokkos_DEVICES)
+  set(in_spack "+openmp")
+  if(TRIREME_BACK_END STREQUAL "CUDA")
+    set(in_spack "+cuda +wrapper cuda_arch=90")
+  elseif(TRIREME_BACK_END STREQUAL "HIP")
+    set(in_spack "+rocm amdgpu_target=gfx90a")
+  elseif(TRIREME_BACK_END STREQUAL "SYCL")
+    set(in_spack "+sycl")
+  endif()
+  message(FATAL_ERROR "The preset asks for ${TRIREME_BACK_END}, but the Kokkos found in ${Kokkos_DIR} has the back ends "
+                      "[${Kokkos_DEVICES}]. Give one built with -DKokkos_ENABLE_${TRIREME_BACK_END}=ON by "
+                      "-DKokkos_ROOT=... ; Spack: spack install kokkos ${in_spack}")
 endif()
 set(TRIREME_ON_DEVICE OFF)  # kernels run on a device, whose driver a machine that only builds may lack
 foreach(device CUDA HIP SYCL)

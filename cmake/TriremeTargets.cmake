@@ -20,6 +20,9 @@ target_compile_options(trireme_options INTERFACE -fopenmp-simd -ffp-contract=fas
 if(TRIREME_WERROR)
   target_compile_options(trireme_options INTERFACE -Werror)
 endif()
+if(TRIREME_AS_ON_DEVICE)
+  target_compile_definitions(trireme_options INTERFACE TRIREME_AS_ON_DEVICE)
+endif()
 if(TRIREME_NATIVE)
   target_compile_options(trireme_options INTERFACE -march=native)
   # GCC 12.2 with AVX-512 writes the 64-bit numbers 1, 1, 0, 0 of an initialiser as 1, 1, 1, 1: a constant whose upper

@@ -10,12 +10,18 @@
 namespace trireme::grid {
 namespace {
 
-/// Kernels have run when their launch returns.
+/// Kernels have run when their launch returns: that of threads too, which joins them.
+template <class Space>
+constexpr bool returns_when_done = false;
 #if defined(KOKKOS_ENABLE_SERIAL)
-constexpr bool in_calling_thread = std::is_same_v<Exec, Kokkos::Serial>;
-#else
-constexpr bool in_calling_thread = false;
+template <>
+constexpr bool returns_when_done<Kokkos::Serial> = true;
 #endif
+#if defined(KOKKOS_ENABLE_OPENMP)
+template <>
+constexpr bool returns_when_done<Kokkos::OpenMP> = true;
+#endif
+constexpr bool in_calling_thread = returns_when_done<Exec>;
 
 template <class Space, class Byte>
 auto bytes_at(Byte* data, std::size_t bytes) {

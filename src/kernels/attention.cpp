@@ -259,7 +259,7 @@ void attention_forward(const Exec& exec, View2<T> o, View3<Accumulate<T>> logsum
   const AttentionForward<T> forward(o, logsumexp, qkv, s, AttentionMasks(dropout, s));
   const auto teams = static_cast<int>(s.batch * s.heads * forward.query_blocks);
   const auto bytes = aligned_scratch_bytes<Accumulate<T>>(forward.scratch_elements());
-  auto policy = AttentionPolicy(exec, teams, Kokkos::AUTO)
+  auto policy = AttentionPolicy(exec, teams, team_threads(exec))
                     .set_scratch_size(1, Kokkos::PerTeam(static_cast<int>(bytes)));
   Kokkos::parallel_for("kernels/attention_forward", policy, forward);
 }

@@ -277,8 +277,9 @@ void attention_backward(const Exec& exec, View2<T> dqkv, View2<const T> grad, Vi
                                       HeadSizes<Accumulate<T>>(s.head_size),
                                       workspace.data() + deltas};
   const auto bytes = aligned_scratch_bytes<Accumulate<T>>(backward.scratch_elements());
-  auto policy = AttentionPolicy(exec, static_cast<int>(s.batch * s.key_value_heads), Kokkos::AUTO)
-                    .set_scratch_size(1, Kokkos::PerTeam(static_cast<int>(bytes)));
+  auto policy =
+      AttentionPolicy(exec, static_cast<int>(s.batch * s.key_value_heads), team_threads(exec))
+          .set_scratch_size(1, Kokkos::PerTeam(static_cast<int>(bytes)));
   Kokkos::parallel_for("kernels/attention_backward", policy, backward);
 }
 

@@ -109,7 +109,7 @@ void attention_decode(const Exec& exec, View2<T> o, View2<const T> q, View3<cons
   if (s.batch * s.heads == 0) return;
   const AttentionDecode<T> decode{o, q, key_cache, value_cache, position + 1, s};
   const auto bytes = aligned_scratch_bytes<Accumulate<T>>(decode.scratch_elements());
-  auto policy = AttentionPolicy(exec, static_cast<int>(s.batch * s.heads), Kokkos::AUTO)
+  auto policy = AttentionPolicy(exec, static_cast<int>(s.batch * s.heads), team_threads(exec))
                     .set_scratch_size(1, Kokkos::PerTeam(static_cast<int>(bytes)));
   Kokkos::parallel_for("kernels/attention_decode", policy, decode);
 }

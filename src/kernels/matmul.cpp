@@ -126,15 +126,27 @@ void add_column_sums(const Exec& exec, View1<Accumulate<T>> sum, View2<const T> 
       });
 }
 
+/// Where libraries will not do. An empty sum: they differ in what it does to c, and ours is the
+/// definition. And a small aᵀ b on devices, whose parts Kokkos Kernels adds with atomics (below 100
+/// elements in 4.6): in another order every time.
+bool wants_tiled(std::int64_t rows, std::int64_t columns, std::int64_t depth, Transpose ta,
+                 Transpose tb) {
+  constexpr std::int64_t small = 1600;
+  if (depth == 0) return true;
+  return !exec_on_host && ta == Transpose::yes && tb == Transpose::no && rows * columns < small;
+}
+
 /// By the library of a type that has one; c is not empty.
 template <class T>
 void matmul_wide(const Exec& exec, View2<T> c, View2<const T> a, View2<const T> b, Transpose ta,
                  Transpose tb, double alpha, double beta) {
-  if (library_threads == 0) set_matmul_threads(static_cast<int>(exec.concurrency()));
+  if (exec_on_host && library_threads == 0)
+    set_matmul_threads(static_cast<int>(exec.concurrency()));
 
-  // Libraries differ in what an empty sum does to c: ours is the definition.
   const std::int64_t depth = extent(a, ta == Transpose::yes ? 0 : 1);
-  const MatmulBackend backend = depth == 0 ? MatmulBackend::tiled : matmul_backend(dtype_of<T>);
+  const MatmulBackend backend = wants_tiled(extent(c, 0), extent(c, 1), depth, ta, tb)
+                                    ? MatmulBackend::tiled
+                                    : matmul_backend(dtype_of<T>);
   switch (backend) {
     case MatmulBackend::tiled:
       return matmul_tiled<T>(exec, c, a, b, ta, tb, alpha, beta);

@@ -168,7 +168,7 @@ void matmul_tiled(const Exec& exec, View2<T> c, View2<const T> a, View2<const T>
       static_cast<T>(alpha),
       static_cast<T>(beta)};
   const auto scratch = aligned_scratch_bytes<T>(Block<T>::left_elements + Block<T>::right_elements);
-  auto policy = Policy(exec, static_cast<int>(row_blocks * column_blocks), Kokkos::AUTO)
+  auto policy = Policy(exec, static_cast<int>(row_blocks * column_blocks), team_threads(exec))
                     .set_scratch_size(1, Kokkos::PerTeam(static_cast<int>(scratch)));
   Kokkos::parallel_for("kernels/matmul_tiled", policy, product);
 }

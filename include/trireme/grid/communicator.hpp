@@ -52,10 +52,10 @@ class Request {
 /// blocking MPI call of more ranks than cores takes a hundred times as long, and moves whatever
 /// else is under way in this process.
 ///
-/// Verbs on views wait for `exec` first, unless that runs in the calling thread; device memory goes
-/// through a buffer on the host, which wait copies back. Views of results must not be touched, and
-/// views of inputs not changed, before the wait. Buffers are kept for the next calls. T: float,
-/// double, Bf16, Fp16. One message holds at most 2^31 - 1 elements: an error says so.
+/// Verbs on views wait for `exec` first, unless its launches return when they are done; device
+/// memory goes through a buffer on the host, which wait copies back. Views of results must not be
+/// touched, and views of inputs not changed, before the wait. Buffers are kept for the next calls.
+/// T: float, double, Bf16, Fp16. One message holds at most 2^31 - 1 elements: an error says so.
 class Communicator {
  public:
   Communicator(MPI_Comm communicator, std::string name);

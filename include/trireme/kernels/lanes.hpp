@@ -106,6 +106,18 @@ KOKKOS_FORCEINLINE_FUNCTION Acc sum_lanes([[maybe_unused]] const Member& team, s
   }
 }
 
+namespace detail {
+
+/// Kokkos::Max begins with the lowest finite number, which is larger than -infinity.
+template <class Acc>
+struct Max : Kokkos::Max<Acc> {
+  using reducer = Max;
+  using Kokkos::Max<Acc>::Max;
+  KOKKOS_INLINE_FUNCTION void init(Acc& partial) const { partial = -infinity<Acc>; }
+};
+
+}  // namespace detail
+
 /// Largest f(i) over i in [0, n), known to every lane; -infinity where n = 0. NaNs are passed over.
 template <class Acc, class Member, class F>
 KOKKOS_FORCEINLINE_FUNCTION Acc max_lanes([[maybe_unused]] const Member& team, std::int64_t n,
@@ -124,7 +136,7 @@ KOKKOS_FORCEINLINE_FUNCTION Acc max_lanes([[maybe_unused]] const Member& team, s
           const Acc value = static_cast<Acc>(f(i));
           if (value > partial) partial = value;
         },
-        Kokkos::Max<Acc>(largest));
+        detail::Max<Acc>(largest));
   }
   return largest;
 }
@@ -166,7 +178,7 @@ void for_rows(const char* label, const Exec& exec, std::int64_t rows, const F& f
   if constexpr (exec_on_host) {
     Kokkos::parallel_for(label, HostPolicy(exec, 0, rows), detail::RowBody<F>{f});
   } else {
-    Kokkos::parallel_for(label, DevicePolicy(exec, static_cast<int>(rows), Kokkos::AUTO),
+    Kokkos::parallel_for(label, DevicePolicy(exec, static_cast<int>(rows), team_threads(exec)),
                          detail::RowBody<F>{f});
   }
 }

@@ -40,10 +40,27 @@ using StagingMemory = Kokkos::HostSpace;
 #endif
 using StagingBuffer = Kokkos::View<std::byte*, StagingMemory>;
 
+/// Builds with TRIREME_AS_ON_DEVICE run on hosts what devices run, to test it where there is none.
+#if defined(TRIREME_AS_ON_DEVICE)
+inline constexpr bool as_on_device = true;
+#else
+inline constexpr bool as_on_device = false;
+#endif
+
 /// True where a kernel's body runs on the host, so that `#pragma omp simd` loops are the lanes.
 inline constexpr bool exec_on_host =
+    !as_on_device &&
     bool(Kokkos::SpaceAccessibility<Kokkos::DefaultHostExecutionSpace, Memory>::accessible) &&
     bool(Kokkos::SpaceAccessibility<Exec, Kokkos::HostSpace>::accessible);
+
+/// Threads of a team, for Kokkos' team policies: those that suit the kernel; where a host does as a
+/// device two, so that a barrier that is missing has effects.
+inline auto team_threads([[maybe_unused]] const Exec& exec) {
+  if constexpr (as_on_device)
+    return exec.concurrency() > 1 ? 2 : 1;
+  else
+    return Kokkos::AUTO;
+}
 
 /// The type in which sums over stored numbers are accumulated: fp32 or wider.
 template <class T>
