@@ -21,7 +21,7 @@ struct BenchSetting;
 struct BenchTiming {
   Seconds seconds = 0;           ///< of the rank that took longest
   Rank rank = -1;                ///< that one; −1: no rank has such work
-  std::vector<double> of_ranks;  ///< 0 where there is no such work
+  std::vector<double> of_ranks;  ///< of each the best of all rounds; 0: it has no such work
 };
 
 /// Times `call`, which may be empty on ranks that have no such work. A round is as many calls as
@@ -31,7 +31,7 @@ BenchTiming time_calls(const BenchSetting& setting, const std::function<void()>&
                        std::int64_t least_rounds = 1);
 
 /// Of what kernels are compared with.
-inline constexpr std::int64_t machine_rounds = 8;
+inline constexpr std::int64_t machine_rounds = 16;
 
 /// `mine` of that rank, on all ranks. Collective.
 std::vector<double> from_rank(const BenchSetting& setting, Rank rank, std::vector<double> mine);

@@ -5,20 +5,18 @@
 
 namespace trireme::commands {
 
-/// Text in columns: the first to the left, the others to the right but for the last where it is
-/// said to be words.
+/// Text in columns: words to the left in the first and, where it has words, in the last one; the
+/// others to the right.
 class BenchTable {
  public:
   enum class Last : bool { words, number };
 
+  /// A heading of empty cells is none.
   explicit BenchTable(std::vector<std::string> heading, Last last = Last::words)
       : lines_{std::move(heading)}, last_(last) {}
 
   /// As many cells as the heading has.
   void add(std::vector<std::string> cells) { lines_.push_back(std::move(cells)); }
-  /// A line of its own, between lines of cells.
-  void add_heading(std::string words) { lines_.push_back({std::move(words)}); }
-
   /// Lines, each indented, parted and not ended by newlines.
   std::string str() const;
 

@@ -50,8 +50,7 @@ std::string table_of(const BenchRows& rows) {
   for (const BenchRow& row : rows)
     table.add({row.name, rounded(row.quantity) + (row.unit == "1" ? "" : " " + row.unit),
                row.convention});
-  const std::string all = table.str();
-  return all.substr(all.find('\n') + 1);
+  return table.str();
 }
 
 std::string to_json(const BenchSetting& setting, const BenchRows& rows) {

@@ -57,9 +57,9 @@ BenchBandwidth measure(const BenchSetting& setting, Bytes working_set) {
   const BenchTiming timing = time_calls(
       setting, [&] { kernels::accumulate<float>(exec, y.list(), x.list()); }, machine_rounds);
   const double bytes = 3.0 * static_cast<double>(n) * sizeof(float);
-  BenchBandwidth out{working_set,
-                     bytes / timing.of_ranks.at(static_cast<std::size_t>(setting.runtime.rank())),
-                     bytes / timing.seconds, 0};
+  BenchBandwidth out{working_set};
+  out.mine = bytes / timing.of_ranks.at(static_cast<std::size_t>(setting.runtime.rank()));
+  out.slowest = bytes / std::ranges::max(timing.of_ranks);
   for (const double seconds : timing.of_ranks) out.all += bytes / seconds;
   return out;
 }

@@ -68,8 +68,13 @@ BenchTiming time_calls(const BenchSetting& setting, const std::function<void()>&
     world.all_reduce(std::span<double>(seconds), grid::Reduction::sum, "seconds of each rank");
     const auto slowest = std::ranges::max_element(seconds);
     if (*slowest == 0) return {};
-    if (best.rank < 0 || *slowest < best.seconds)
-      best = {*slowest, static_cast<Rank>(slowest - seconds.begin()), seconds};
+    if (best.rank < 0 || *slowest < best.seconds) {
+      best.seconds = *slowest;
+      best.rank = static_cast<Rank>(slowest - seconds.begin());
+    }
+    if (round == 0) best.of_ranks = seconds;
+    std::ranges::transform(best.of_ranks, seconds, best.of_ranks.begin(),
+                           [](double x, double y) { return std::min(x, y); });
   }
   return best;
 }

@@ -26,16 +26,16 @@ std::string digits(double value, int significant) {
 std::string BenchTable::str() const {
   std::vector<std::size_t> widths(lines_.front().size());
   for (const auto& line : lines_) {
-    if (line.size() == 1) continue;
     check(line.size() == widths.size(), "a line of ", line.size(), " cells in a table of ",
           widths.size());
     for (std::size_t c = 0; c < line.size(); ++c) widths[c] = std::max(widths[c], width(line[c]));
   }
   std::string out;
   for (const auto& line : lines_) {
+    if (std::ranges::all_of(line, &std::string::empty)) continue;
     std::string row = "  ";
     for (std::size_t c = 0; c < line.size(); ++c) {
-      const std::string gap(line.size() == 1 ? 0 : widths[c] - width(line[c]), ' ');
+      const std::string gap(widths[c] - width(line[c]), ' ');
       const bool left = c == 0 || (c + 1 == line.size() && last_ == Last::words);
       row += c == 0 ? "" : "  ";
       row += left ? line[c] + gap : gap + line[c];
