@@ -4,7 +4,10 @@
 
 #include <nlohmann/json.hpp>
 
+#include <cmath>
+#include <cstdint>
 #include <filesystem>
+#include <ostream>
 #include <set>
 #include <string>
 #include <vector>
@@ -82,7 +85,8 @@ TEST_F(BenchCommand, PrintsEachRowAndWritesItAsJson) {
   for (const auto& row : json["rows"]) {
     sections.insert(row["section"]);
     const std::string name = row["name"];
-    expect_output(folder_, std::string(row["section"]) + "." + name);
+    expect_output(folder_, "== " + std::string(row["section"]));
+    if (row["section"] != "matmul") expect_output(folder_, "  " + name + " ");
     // Slowing is a difference of noisy times and may be negative.
     if (name != "slowed_seconds" && name != "delay_share") {
       EXPECT_GT(row["quantity"], 0) << row;
@@ -96,6 +100,183 @@ TEST_F(BenchCommand, PrintsEachRowAndWritesItAsJson) {
   const std::int64_t parameters = (257 + 32) * 16 + 2 * (12 * 256 + 13 * 16) + 2 * 16;
   EXPECT_EQ(quantity(json["rows"], "checkpoint", "bytes"), 3 * 4 * parameters);
   EXPECT_FALSE(exists("run")) << "a bench leaves nothing";
+}
+
+/// Names of the rows of a section that end in `ending`, without it.
+std::set<std::string> names_of(const Json& rows, const std::string& section,
+                               const std::string& ending) {
+  std::set<std::string> names;
+  for (const auto& row : rows) {
+    const std::string name = row["name"];
+    if (row["section"] == section && name.ends_with(ending))
+      names.insert(name.substr(0, name.size() - ending.size()));
+  }
+  return names;
+}
+
+/// Of one call at least: positive, and not faster than a machine could be whose caches answer and
+/// whose products run while something else delayed the measurement of what they are compared with.
+void expect_physical(const Json& rows) {
+  constexpr double fastest = 1e5;    // GB/s or GFLOP/s of all these ranks
+  constexpr double most_share = 50;  // a disturbed measurement of the peak
+  for (const auto& row : rows) {
+    const std::string name = row["name"];
+    const double quantity = row["quantity"];
+    ASSERT_TRUE(std::isfinite(quantity)) << row;
+    if (name.ends_with(".alpha") || name.ends_with(".calls"))
+      EXPECT_GE(quantity, 0) << row;
+    else
+      EXPECT_GT(quantity, 0) << row;
+    if (name.ends_with(".share")) {
+      EXPECT_EQ(row["unit"], "1") << row;
+      EXPECT_LT(quantity, most_share) << row;
+    } else if (row["unit"] == "GB/s" || row["unit"] == "GFLOP/s") {
+      EXPECT_LT(quantity, fastest) << row;
+    } else if (row["unit"] == "s") {
+      EXPECT_LT(quantity, 60) << row;
+    }
+  }
+}
+
+const std::string of_processor = "--only bandwidth,matmul,kernels --rounds 1 ";
+
+struct FamilyCase {
+  std::string overrides;
+  int ranks;
+  std::set<std::string> kernels;
+  std::set<std::string> products;
+};
+
+void PrintTo(const FamilyCase& c, std::ostream* out) {
+  *out << c.overrides << " on " << c.ranks << " ranks";
+}
+
+class BenchFamilies : public BenchCommand, public ::testing::WithParamInterface<FamilyCase> {};
+
+const std::set<std::string> products_of_layers{"query_key_value.forward",
+                                               "query_key_value.backward_input",
+                                               "query_key_value.backward_weight",
+                                               "attention_output.forward",
+                                               "attention_output.backward_input",
+                                               "attention_output.backward_weight",
+                                               "feed_forward_in.forward",
+                                               "feed_forward_in.backward_input",
+                                               "feed_forward_in.backward_weight",
+                                               "feed_forward_out.forward",
+                                               "feed_forward_out.backward_input",
+                                               "feed_forward_out.backward_weight",
+                                               "logits.forward",
+                                               "logits.backward_input",
+                                               "logits.backward_weight"};
+
+const std::set<std::string> kernels_of_all{
+    "residual.forward",          "residual.backward",  "residual_dropout.forward",
+    "residual_dropout.backward", "attention.forward",  "attention.backward",
+    "embedding.forward",         "embedding.backward", "cross_entropy.statistics",
+    "cross_entropy.gradient",    "gradient.zero",      "gradient.norm_blocks"};
+
+std::set<std::string> with(std::set<std::string> names, const std::set<std::string>& more) {
+  names.insert(more.begin(), more.end());
+  return names;
+}
+
+const std::set<std::string> layer_norm_and_gelu{
+    "layer_norm.forward", "layer_norm.backward_input", "layer_norm.backward_weight", "gelu.forward",
+    "gelu.backward",      "positions.forward",         "positions.backward"};
+
+TEST_P(BenchFamilies, HasARowForEachKernelAndProductOfTheStep) {
+  const FamilyCase& c = GetParam();
+  ASSERT_EQ(run(mpiexec(c.ranks) + "trireme bench deck.toml " + of_processor +
+                "--json bench.json " + c.overrides),
+            0)
+      << err();
+  const Json rows = Json::parse(file("bench.json"))["rows"];
+  expect_physical(rows);
+  EXPECT_EQ(names_of(rows, "kernels", ".share"), with(kernels_of_all, c.kernels));
+  EXPECT_EQ(names_of(rows, "matmul", ".share"), with(products_of_layers, c.products));
+  for (const auto& name : with(kernels_of_all, c.kernels))
+    expect_output(folder_, "  " + name + " ");
+  // What a rate is of: the seconds of the same row, within the digits that a double has.
+  for (const auto& name : names_of(rows, "kernels", ".share"))
+    EXPECT_NEAR(quantity(rows, "kernels", name + ".share") *
+                    quantity(rows, "kernels", name + ".attainable"),
+                quantity(rows, "kernels", name + ".rate"),
+                1e-9 * quantity(rows, "kernels", name + ".rate"));
+  EXPECT_FALSE(exists("run")) << "these sections write nothing";
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    All, BenchFamilies,
+    ::testing::Values(
+        FamilyCase{"model.dropout=0.1", 1, with(layer_norm_and_gelu, {"adamw.update"}), {}},
+        // The first stage has no head, the last one no embedding; odd sizes; fp64.
+        FamilyCase{"parallel.pipeline=2 precision.compute=fp64 optimizer.kind=lamb "
+                   "model.hidden=18 model.sequence=31 model.vocabulary=259",
+                   2,
+                   with(layer_norm_and_gelu, {"lamb.direction", "lamb.update"}),
+                   {}},
+        // One tensor rank has two heads of attention, the other one.
+        FamilyCase{"model.heads=3 model.hidden=18 parallel.tensor=2 precision.compute=bf16 "
+                   "optimizer.kind=sgd parallel.sequence_parallel=true parallel.recompute=full",
+                   2,
+                   with(layer_norm_and_gelu, {"sgd.update", "weights.round", "weights.widen"}),
+                   {}},
+        FamilyCase{"model.family=llama model.tied_embeddings=false parallel.tensor=2 "
+                   "parallel.pipeline=2 precision.compute=fp16",
+                   4,
+                   {"rms_norm.forward", "rms_norm.backward_input", "rms_norm.backward_weight",
+                    "swiglu.forward", "swiglu.backward", "rotary.forward", "rotary.backward",
+                    "adamw.update", "weights.round", "weights.widen"},
+                   {}},
+        FamilyCase{
+            "model.family=bert model.vocabulary=260 parallel.distributed_optimizer=true",
+            2,
+            with(layer_norm_and_gelu, {"segments.forward", "segments.backward", "rows.pick",
+                                       "rows.place", "residual.add", "adamw.update"}),
+            {"masked_head.forward", "masked_head.backward_input", "masked_head.backward_weight"}}));
+
+TEST_F(BenchCommand, MeasuresMessagesOfTheWorldAndOfEachAxis) {
+  ASSERT_EQ(run(mpiexec(4) + "trireme bench deck.toml --only communication --rounds 1 "
+                             "--json bench.json parallel.tensor=2 parallel.pipeline=2"),
+            0)
+      << err();
+  const Json rows = Json::parse(file("bench.json"))["rows"];
+  expect_physical(rows);
+  std::set<std::string> expected;
+  for (const std::string axis : {"world", "tensor", "pipeline"})  // data has one rank
+    for (const std::string operation :
+         {"all_reduce", "reduce_scatter", "all_gather", "broadcast", "send_receive"})
+      expected.insert(axis + "." + operation);
+  EXPECT_EQ(names_of(rows, "communication", ".alpha"), expected);
+  EXPECT_EQ(names_of(rows, "communication", ".beta"), expected);
+  for (const auto& name : expected)
+    for (std::int64_t bytes = 4096; bytes <= 64 << 20; bytes *= 4) {
+      const std::string size = name + ".bytes_" + std::to_string(bytes);
+      const double seconds = quantity(rows, "communication", size + ".seconds");
+      const double ranks = name.starts_with("world") ? 4 : 2;
+      const double factor = name.ends_with("all_reduce") ? 2 * (ranks - 1) / ranks
+                            : name.ends_with("scatter") || name.ends_with("all_gather")
+                                ? (ranks - 1) / ranks
+                                : 1;
+      const double bus = static_cast<double>(bytes) * factor / seconds / 1e9;
+      EXPECT_NEAR(quantity(rows, "communication", size + ".bus"), bus, 1e-9 * bus) << size;
+    }
+}
+
+TEST_F(BenchCommand, OneRankHasNoMessagesToMeasure) {
+  ASSERT_EQ(run("trireme bench deck.toml --only communication --json bench.json"), 0) << err();
+  expect_output(folder_, "one rank: there is nothing to measure");
+  EXPECT_EQ(Json::parse(file("bench.json"))["rows"].size(), 0U);
+}
+
+TEST_F(BenchCommand, BandwidthOfMemoryIsBelowThatOfCaches) {
+  ASSERT_EQ(run("trireme bench deck.toml --only bandwidth --rounds 3 --json bench.json"), 0)
+      << err();
+  const Json rows = Json::parse(file("bench.json"))["rows"];
+  expect_physical(rows);
+  EXPECT_LT(quantity(rows, "bandwidth", "far.all_ranks"),
+            quantity(rows, "bandwidth", "near.all_ranks"));
+  EXPECT_GT(names_of(rows, "bandwidth", ".slowest_rank").size(), 6U);
 }
 
 TEST_F(BenchCommand, LeavesCheckpointsOfTheRunAlone) {
@@ -119,7 +300,8 @@ TEST_F(BenchCommand, MistakesAreOneErrorAndLeaveNothing) {
     EXPECT_EQ(all.find("trireme: error:"), all.rfind("trireme: error:")) << all;
     EXPECT_FALSE(exists("run")) << line;
   };
-  expect_one_error("--only chekpoint", 2, {"chekpoint", "matmul, checkpoint"});
+  expect_one_error("--only chekpoint", 2,
+                   {"chekpoint", "bandwidth, matmul, kernels, communication, checkpoint"});
   expect_one_error("--only background", 2, {"tokens.h5", "trireme tokenize"});
   expect_one_error("--only matmul --json nowhere/bench.json", 2, {"nowhere/bench.json"});
   folder_.write("file", "");

@@ -9,7 +9,12 @@
 
 #include <gtest/gtest.h>
 
+#include <malloc.h>
+#include <sys/resource.h>
+
+#include <algorithm>
 #include <cmath>
+#include <limits>
 
 namespace trireme::train {
 namespace {
@@ -145,6 +150,49 @@ TEST_F(Training, ASecondStepAllocatesNothingAndWaitsTwicePerResult) {
   EXPECT_EQ(kokkos_allocations, 0);
   Kokkos::Tools::Experimental::set_allocate_data_callback(nullptr);
 }
+
+#if defined(__GLIBC__) && !defined(__SANITIZE_ADDRESS__)
+
+/// What the operating system had to do for this process so far.
+struct Upkeep {
+  std::int64_t faults;  ///< pages that were mapped when they were touched
+  std::int64_t heap;    ///< bytes in use, of what malloc gave
+};
+
+Upkeep upkeep() {
+  rusage usage{};
+  getrusage(RUSAGE_SELF, &usage);
+  const struct mallinfo2 heap = mallinfo2();
+  return {usage.ru_minflt, static_cast<std::int64_t>(heap.uordblks + heap.hblkhd)};
+}
+
+TEST_F(Training, LaterStepsTouchNoNewPageAndTheHeapDoesNotGrow) {
+  if (!exec_on_host) GTEST_SKIP() << "a device's driver has pages of its own";
+  const std::int64_t ranks = runtime().ranks();
+  for (const char* precision : {"precision.compute=fp32", "precision.compute=bf16"}) {
+    // Large enough that libraries ask for more scratch memory than malloc keeps by itself.
+    Rig rig(small_config(4 * ranks, 2, ranks,
+                         {precision, "model.hidden=192", "model.feed_forward=768",
+                          "model.sequence=64", "model.vocabulary=2048"}),
+            tokens_);
+    rig.run(1, 2);
+    // Another process, or the kernel itself, may take a page from us: what steps cost would show in
+    // every one of these windows.
+    std::int64_t least_faults = std::numeric_limits<std::int64_t>::max();
+    std::int64_t least_growth = std::numeric_limits<std::int64_t>::max();
+    for (int window = 0; window < 4; ++window) {
+      const Upkeep before = upkeep();
+      rig.run(3 + 3 * window, 5 + 3 * window);
+      const Upkeep after = upkeep();
+      least_faults = std::min(least_faults, after.faults - before.faults);
+      least_growth = std::min(least_growth, after.heap - before.heap);
+    }
+    EXPECT_EQ(least_faults, 0) << precision;
+    EXPECT_LE(least_growth, 0) << precision;
+  }
+}
+
+#endif
 
 TEST_F(Training, EvaluationDoesNotDependOnRanksOrMicroBatch) {
   const std::int64_t ranks = runtime().ranks();

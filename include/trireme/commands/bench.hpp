@@ -1,6 +1,7 @@
 #pragma once
 
 #include <trireme/base/types.hpp>
+#include <trireme/commands/bench_machine.hpp>
 #include <trireme/commands/session.hpp>
 #include <trireme/grid/runtime.hpp>
 #include <trireme/schedule/program.hpp>
@@ -8,6 +9,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <initializer_list>
 #include <memory>
 #include <string>
 #include <vector>
@@ -26,23 +28,39 @@ struct BenchRow {
 
 using BenchRows = std::vector<BenchRow>;
 
+/// What a section found: for programs, and for people.
+struct BenchReport {
+  BenchRows rows;
+  std::string table;  ///< "": the rows as they are
+
+  BenchReport() = default;
+  BenchReport(std::initializer_list<BenchRow> list) : rows(list) {}
+};
+
 /// What a section works with.
 struct BenchSetting {
   grid::Runtime& runtime;
   Session& session;
-  std::int64_t rounds;  ///< measurements of each kind; their median is told
+  std::int64_t rounds;  ///< measurements of each kind
+  BenchMachine& machine;
 };
 
 /// Each measures one section and returns its rows on every rank. Collective.
 
-/// The rate that large matrix products reach.
-BenchRows bench_matmul(const BenchSetting& setting);
+/// Bandwidth of the memory and of the caches, by the size of what is read and written.
+BenchReport bench_bandwidth(const BenchSetting& setting);
+/// The rate that large matrix products reach, and those of the deck's model on this rank's shard.
+BenchReport bench_matmul(const BenchSetting& setting);
+/// All other kernels of a training step, against what bounds them.
+BenchReport bench_kernels(const BenchSetting& setting);
+/// Collectives and transfers of the world and of the axes of the deck's grid, by their size.
+BenchReport bench_communication(const BenchSetting& setting);
 /// Writing and reading a checkpoint beside plain files of as many bytes.
-BenchRows bench_checkpoint(const BenchSetting& setting);
+BenchReport bench_checkpoint(const BenchSetting& setting);
 /// What a checkpoint in the background costs the steps. Needs the training file.
-BenchRows bench_background(const BenchSetting& setting);
+BenchReport bench_background(const BenchSetting& setting);
 /// Building the index of a checkpoint of many arrays and shards.
-BenchRows bench_index(const BenchSetting& setting);
+BenchReport bench_index(const BenchSetting& setting);
 
 /// Seconds that `work` takes on the slowest rank, all having begun together; the same on all ranks.
 /// Collective, as `work` may be.

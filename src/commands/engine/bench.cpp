@@ -1,5 +1,6 @@
 #include <trireme/base/log.hpp>
 #include <trireme/commands/bench.hpp>
+#include <trireme/commands/bench_table.hpp>
 #include <trireme/commands/engine.hpp>
 #include <trireme/io/atomic_file.hpp>
 
@@ -7,7 +8,6 @@
 
 #include <algorithm>
 #include <array>
-#include <cmath>
 #include <memory>
 
 namespace trireme::commands {
@@ -15,11 +15,14 @@ namespace {
 
 struct Section {
   const char* name;
-  BenchRows (*measure)(const BenchSetting&);
+  BenchReport (*measure)(const BenchSetting&);
 };
 
-constexpr std::array<Section, 4> sections{{
+constexpr std::array<Section, 7> sections{{
+    {"bandwidth", bench_bandwidth},
     {"matmul", bench_matmul},
+    {"kernels", bench_kernels},
+    {"communication", bench_communication},
     {"checkpoint", bench_checkpoint},
     {"background", bench_background},
     {"index", bench_index},
@@ -41,28 +44,13 @@ std::vector<Section> chosen(const std::vector<std::string>& names) {
   return out;
 }
 
-/// Four significant digits.
-std::string rounded(double value) {
-  if (value == 0) return "0";
-  const int digits = 3 - static_cast<int>(std::floor(std::log10(std::abs(value))));
-  return digits <= 0 ? with_commas(std::llround(value)) : fixed(value, std::min(digits, 6));
-}
-
-std::string table(const BenchRows& rows) {
-  std::vector<std::array<std::string, 4>> cells;
-  std::array<std::size_t, 4> width{};
-  for (const BenchRow& row : rows) {
-    cells.push_back({row.section + "." + row.name, rounded(row.quantity),
-                     row.unit == "1" ? "" : row.unit, row.convention});
-    for (std::size_t c = 0; c < width.size(); ++c)
-      width[c] = std::max(width[c], cells.back()[c].size());
-  }
-  std::string out;
-  for (const auto& [name, quantity, unit, convention] : cells)
-    out += text(out.empty() ? "" : "\n", name, std::string(width[0] - name.size() + 2, ' '),
-                std::string(width[1] - quantity.size(), ' '), quantity, " ", unit,
-                std::string(width[2] - unit.size() + 2, ' '), convention);
-  return out;
+/// The rows as they are.
+std::string table_of(const BenchRows& rows) {
+  BenchTable table({"", "", ""});
+  for (const BenchRow& row : rows)
+    table.add({row.name, rounded(row.quantity) + (row.unit == "1" ? "" : " " + row.unit),
+               row.convention});
+  return table.str();
 }
 
 std::string to_json(const BenchSetting& setting, const BenchRows& rows) {
@@ -97,15 +85,17 @@ ExitCode bench(grid::Runtime& runtime, const BenchOptions& options) {
   });
   say("trireme: ", runtime.description());
   say("deck ", session.deck.file_name, ": ", with_commas(session.architecture.parameters()),
-      " parameters; median of ", options.rounds, options.rounds == 1 ? " round" : " rounds");
-  const BenchSetting setting{runtime, session, options.rounds};
+      " parameters, ", name_of(session.config().precision.compute), ", ", options.rounds,
+      options.rounds == 1 ? " round" : " rounds");
+  BenchMachine machine;
+  const BenchSetting setting{runtime, session, options.rounds, machine};
   BenchRows rows;
   for (const Section& section : wanted) {
     log::progress(text("measuring ", section.name));
-    const BenchRows found = section.measure(setting);
-    rows.insert(rows.end(), found.begin(), found.end());
+    const BenchReport found = section.measure(setting);
+    rows.insert(rows.end(), found.rows.begin(), found.rows.end());
+    say("\n== ", section.name, "\n", found.table.empty() ? table_of(found.rows) : found.table);
   }
-  say(table(rows));
   runtime.together([&] {
     if (!file) return;
     const std::string json = to_json(setting, rows);

@@ -76,7 +76,7 @@ void measure_round(const BenchSetting& setting, Steps& steps, train::Saver& save
 
 }  // namespace
 
-BenchRows bench_background(const BenchSetting& setting) {
+BenchReport bench_background(const BenchSetting& setting) {
   Session& session = setting.session;
   std::optional<data::Samples> samples;
   setting.runtime.together([&] {

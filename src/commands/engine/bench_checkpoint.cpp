@@ -151,7 +151,7 @@ struct Pairs {
 
 }  // namespace
 
-BenchRows bench_checkpoint(const BenchSetting& setting) {
+BenchReport bench_checkpoint(const BenchSetting& setting) {
   const BenchFolder folder(setting, room_for_checkpoints(setting.session));
   schedule::Program program;
   const auto worker = bench_worker(setting, program);

@@ -35,7 +35,7 @@ std::vector<checkpoint::ShardSummary> summaries() {
 
 }  // namespace
 
-BenchRows bench_index(const BenchSetting& setting) {
+BenchReport bench_index(const BenchSetting& setting) {
   const BenchFolder folder(setting, room);
   std::vector<double> seconds;
   for (std::int64_t round = 0; round < setting.rounds; ++round) {

@@ -97,7 +97,7 @@ CLI::App* add_generate_options(CLI::App& app, GenerateOptions& options) {
 
 CLI::App* add_bench_options(CLI::App& app, BenchOptions& options) {
   CLI::App* command =
-      app.add_subcommand("bench", "Measures matrix products and checkpoints with a deck's model");
+      app.add_subcommand("bench", "Measures this machine with a deck's model: kernels, messages, checkpoints");
   add_deck_arguments(*command, options.deck, options.overrides);
   command
       ->add_option_function<std::string>(
@@ -109,19 +109,20 @@ CLI::App* add_bench_options(CLI::App& app, BenchOptions& options) {
               at = comma + 1;
             }
           },
-          "Sections parted by commas: matmul, checkpoint, background, index; all without it")
+          "Sections parted by commas: bandwidth, matmul, kernels, communication, checkpoint, "
+          "background, index; all without it")
       ->type_name("SECTIONS");
-  command->add_option("--rounds", options.rounds, "Measurements, of which the median is told")
+  command->add_option("--rounds", options.rounds, "Measurements, of which the best or the median is told")
       ->capture_default_str()
       ->check(CLI::Range(std::int64_t{1}, std::int64_t{1000}));
   command->add_option("--json", options.json, "File for the figures, for programs")
       ->type_name("FILE");
   command->footer(
-      "Files are written in the deck's checkpoint directory and removed again. `background` "
-      "trains\n"
-      "some steps on the deck's training file.\n"
-      "\nExample:\n  mpiexec -n 2 trireme bench inputs/tiny.toml --only checkpoint --json "
-      "bench.json");
+      "`checkpoint`, `background` and `index` write files in the deck's checkpoint directory and "
+      "remove\n"
+      "them again. `background` trains some steps on the deck's training file.\n"
+      "\nExample:\n  mpiexec -n 2 trireme bench inputs/tiny.toml --only "
+      "bandwidth,matmul,kernels,communication --json bench.json");
   return command;
 }
 

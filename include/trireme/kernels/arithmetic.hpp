@@ -1,0 +1,31 @@
+#pragma once
+
+#include <trireme/tensor/views.hpp>
+
+#include <cstdint>
+
+/// What this machine's arithmetic reaches where memory is not in the way: with the rate of matrix
+/// products and the bandwidth it bounds what other kernels can reach. Asynchronous on exec.
+namespace trireme::kernels {
+
+/// Functions whose rate bounds a kernel of the training step.
+enum class Arithmetic : std::uint8_t {
+  exponential,
+  hyperbolic_tangent,
+  error_function,
+  sine_and_cosine,  ///< both, in double precision, as rotary positions need them
+  random_word,      ///< of Philox, as dropout needs them
+};
+
+inline constexpr int arithmetic_kinds = 5;
+
+/// Elements of an array of arithmetic_work that stay in a first-level cache.
+inline constexpr std::int64_t arithmetic_elements = 2048;
+
+/// Applies `kind` `repetitions` times to each element of x, each time to y. x, y
+/// [arithmetic_elements]. Instantiated for float and double.
+template <class Real>
+void arithmetic_work(const Exec& exec, View1<Real> y, View1<const Real> x, Arithmetic kind,
+                     std::int64_t repetitions);
+
+}  // namespace trireme::kernels
