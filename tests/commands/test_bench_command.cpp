@@ -181,8 +181,9 @@ std::set<std::string> with(std::set<std::string> names, const std::set<std::stri
 }
 
 const std::set<std::string> layer_norm_and_gelu{
-    "layer_norm.forward", "layer_norm.backward_input", "layer_norm.backward_weight", "gelu.forward",
-    "gelu.backward",      "positions.forward",         "positions.backward"};
+    "residual_layer_norm.forward", "layer_norm.forward", "layer_norm.backward_input",
+    "layer_norm.backward_weight",  "gelu.forward",       "gelu.backward",
+    "positions.forward",           "positions.backward"};
 
 TEST_P(BenchFamilies, HasARowForEachKernelAndProductOfTheStep) {
   const FamilyCase& c = GetParam();
@@ -221,13 +222,14 @@ INSTANTIATE_TEST_SUITE_P(
                    2,
                    with(layer_norm_and_gelu, {"sgd.update", "weights.round", "weights.widen"}),
                    {}},
-        FamilyCase{"model.family=llama model.tied_embeddings=false parallel.tensor=2 "
-                   "parallel.pipeline=2 precision.compute=fp16",
-                   4,
-                   {"rms_norm.forward", "rms_norm.backward_input", "rms_norm.backward_weight",
-                    "swiglu.forward", "swiglu.backward", "rotary.forward", "rotary.backward",
-                    "adamw.update", "weights.round", "weights.widen"},
-                   {}},
+        FamilyCase{
+            "model.family=llama model.tied_embeddings=false parallel.tensor=2 "
+            "parallel.pipeline=2 precision.compute=fp16",
+            4,
+            {"residual_rms_norm.forward", "rms_norm.forward", "rms_norm.backward_input",
+             "rms_norm.backward_weight", "swiglu.forward", "swiglu.backward", "rotary.forward",
+             "rotary.backward", "adamw.update", "weights.round", "weights.widen"},
+            {}},
         FamilyCase{
             "model.family=bert model.vocabulary=260 parallel.distributed_optimizer=true",
             2,

@@ -7,6 +7,25 @@
 namespace trireme::commands {
 namespace {
 
+BenchCost with(BenchCost cost, kernels::Arithmetic arithmetic, std::int64_t elements) {
+  cost.arithmetic = arithmetic;
+  cost.elements = static_cast<double>(elements);
+  return cost;
+}
+
+/// Norms without an addition that the backward pass of a layer computes again.
+double recomputed_norms(Recompute recompute) {
+  switch (recompute) {
+    case Recompute::none:
+      return 0;
+    case Recompute::selective:
+      return 2;
+    case Recompute::full:
+      return 1;
+  }
+  return 0;
+}
+
 /// The norms of the layers and the last one.
 template <class P>
 void measure_norm(KernelBench& b) {
@@ -28,8 +47,10 @@ void measure_norm(KernelBench& b) {
   const double calls = 2 * b.layer_calls();
   const bool here = rows > 0 && (b.shard().layers > 0 || b.shard().has_head);
   const double epsilon = b.model().norm_epsilon;
-  b.measure({name + ".forward", here, calls * b.forward_passes(Recompute::selective) + of_head,
-             rows, n.hidden, traffic(bytes, bytes)},
+  // The second norm of a layer's forward pass is measured below, with the addition in front of it.
+  const double again = recomputed_norms(b.config().parallel.recompute);
+  b.measure({name + ".forward", here, b.layer_calls() * (1 + again) + of_head, rows, n.hidden,
+             traffic(bytes, bytes)},
             [&] {
               if (rms)
                 kernels::rms_norm_forward<T>(exec, y.matrix(), inverse.list(), x.matrix(),
@@ -61,10 +82,36 @@ void measure_norm(KernelBench& b) {
       });
 }
 
-BenchCost with(BenchCost cost, kernels::Arithmetic arithmetic, std::int64_t elements) {
-  cost.arithmetic = arithmetic;
-  cost.elements = static_cast<double>(elements);
-  return cost;
+/// The addition behind attention with the norm behind it.
+template <class P>
+void measure_residual_norm(KernelBench& b) {
+  using T = typename P::Compute;
+  const architecture::LocalSizes& n = b.sizes();
+  const bool rms = b.model().family == Family::llama;
+  const Exec& exec = b.exec();
+  const BenchArray<T> x(exec, n.rows, n.hidden), z(exec, n.rows, n.hidden);
+  const BenchArray<T> sum(exec, n.rows, n.hidden), y(exec, n.rows, n.hidden);
+  const BenchArray<T> gain(exec, n.hidden), bias(exec, n.hidden);
+  const BenchArray<Accumulate<T>> mean(exec, n.rows), inverse(exec, n.rows);
+  const std::int64_t elements = n.rows * n.hidden;
+  const double bytes = static_cast<double>(elements) * sizeof(T);
+  const kernels::Dropout dropout{b.model().dropout, {1, Purpose::dropout, 2, 3}, 0};
+  BenchCost cost = traffic(2 * bytes, 2 * bytes);
+  if (dropout.rate > 0) cost = with(cost, kernels::Arithmetic::random_word, elements);
+  const double epsilon = b.model().norm_epsilon;
+  b.measure({rms ? "residual_rms_norm.forward" : "residual_layer_norm.forward",
+             b.shard().layers > 0 && elements > 0,
+             b.layer_calls() * b.forward_passes(Recompute::full), n.rows, n.hidden, cost},
+            [&] {
+              if (rms)
+                kernels::residual_rms_norm_forward<T>(exec, y.matrix(), inverse.list(),
+                                                      sum.matrix(), x.matrix(), z.matrix(), dropout,
+                                                      gain.list(), epsilon);
+              else
+                kernels::residual_layer_norm_forward<T>(
+                    exec, y.matrix(), mean.list(), inverse.list(), sum.matrix(), x.matrix(),
+                    z.matrix(), dropout, gain.list(), bias.list(), epsilon);
+            });
 }
 
 template <class P>
@@ -114,7 +161,7 @@ void measure_residual(KernelBench& b) {
   const std::int64_t elements = n.rows * n.hidden;
   const double bytes = static_cast<double>(elements) * sizeof(T);
   const bool here = b.shard().layers > 0 && elements > 0;
-  const double forward = b.layer_calls() * (1 + b.forward_passes(Recompute::full));
+  const double forward = b.layer_calls();
   const double backward = 2 * b.layer_calls();
   const bool drops = b.model().dropout > 0;
   const kernels::Dropout none;
@@ -147,6 +194,7 @@ void measure_residual(KernelBench& b) {
 template <class P>
 void measure_layer_kernels(KernelBench& b) {
   measure_norm<P>(b);
+  measure_residual_norm<P>(b);
   measure_activation<P>(b);
   measure_residual<P>(b);
 }
