@@ -14,6 +14,8 @@ namespace {
 constexpr Bytes smallest = 4 << 10;
 constexpr Bytes largest = 64 << 20;
 constexpr int growth = 4;
+constexpr Bytes few_bytes =
+    1 << 20;  // messages of fewer are quick to measure, and easily disturbed
 
 enum class Operation : std::uint8_t {
   all_reduce,
@@ -145,7 +147,8 @@ Measured measure(const BenchSetting& setting, const std::string& name,
     const Message message(communicator, bytes);
     for (const auto& [operation, of_name] : operations) {
       const Operation wanted = operation;
-      const BenchTiming timing = time_calls(setting, [&] { message(wanted); });
+      const BenchTiming timing = time_calls(
+          setting, [&] { message(wanted); }, bytes < few_bytes ? machine_rounds : 1);
       out.points[operation].push_back({bytes, timing.seconds});
     }
   }
