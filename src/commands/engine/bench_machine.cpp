@@ -10,6 +10,8 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <span>
+#include <type_traits>
 
 namespace trireme::commands {
 namespace {
@@ -28,7 +30,8 @@ Seconds seconds_of(const Exec& exec, const std::function<void()>& call, std::int
 template <class Real>
 std::array<double, kernels::arithmetic_kinds> arithmetic_of(const BenchSetting& setting) {
   // On a device as many teams as fill it, and on a host as many as take about a millisecond.
-  constexpr std::int64_t repetitions = exec_on_host ? 256 : 65536;
+  constexpr bool on_host = std::is_same_v<Memory, Kokkos::HostSpace>;
+  constexpr std::int64_t repetitions = on_host ? 256 : 65536;
   const Exec exec;
   const BenchArray<Real> x(exec, kernels::arithmetic_elements);
   const BenchArray<Real> y(exec, kernels::arithmetic_elements);
