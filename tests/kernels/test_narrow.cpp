@@ -72,7 +72,7 @@ class NarrowKernels : public ::testing::Test {
   static auto fill(float value, std::int64_t n = some_rows * some_columns) {
     return Both<T>(n, value);
   }
-  const Exec exec;
+  const Exec exec{};
 
  private:
   static unsigned seed_;
