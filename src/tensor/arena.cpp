@@ -16,7 +16,8 @@ std::atomic<std::int64_t> allocations{0};
 /// Asks for pages of 2 MiB where they fit within [begin, begin + bytes), which must not have been
 /// touched: fewer faults, and fewer misses of the table of pages. Nothing happens where there are
 /// none.
-void want_large_pages([[maybe_unused]] std::byte* begin, [[maybe_unused]] std::size_t bytes) {
+[[maybe_unused]] void want_large_pages([[maybe_unused]] std::byte* begin,
+                                       [[maybe_unused]] std::size_t bytes) {
 #if defined(__linux__) && defined(MADV_HUGEPAGE)
   constexpr std::uintptr_t page = std::uintptr_t{2} << 20;
   const auto address = reinterpret_cast<std::uintptr_t>(begin);

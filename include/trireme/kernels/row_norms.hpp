@@ -21,6 +21,7 @@ struct ResidualRow {
       : y(y_),
         x(x_),
         z(z_),
+        hidden(extent(x_, 1)),
         key(dropout.key),
         first_row(dropout.first_row),
         threshold(static_cast<std::uint32_t>(dropout.rate * 4294967296.0)),
@@ -33,7 +34,6 @@ struct ResidualRow {
   }
 
   [[gnu::noinline]] KOKKOS_FUNCTION void operator()(const Team& team, std::int64_t t) const {
-    const std::int64_t hidden = extent(x, 1);
     const T* x_row = row_of(x, t);
     const T* z_row = row_of(z, t);
     T* y_row = row_of(y, t);
@@ -51,6 +51,7 @@ struct ResidualRow {
 
   View2<T> y;
   View2<const T> x, z;
+  std::int64_t hidden;
   RandomKey key;
   std::int64_t first_row;
   std::uint32_t threshold;
@@ -70,9 +71,9 @@ struct LayerNormRow {
         x(x_),
         gain(gain_),
         bias(bias_),
+        hidden(extent(x_, 1)),
         eps(static_cast<Acc>(epsilon)) {
     const std::int64_t rows = extent(x, 0);
-    const std::int64_t hidden = extent(x, 1);
     expect_shape(y, "y", {rows, hidden});
     expect_shape(mean, "mean", {rows});
     expect_shape(inverse_std, "inverse_std", {rows});
@@ -81,7 +82,6 @@ struct LayerNormRow {
   }
 
   [[gnu::noinline]] KOKKOS_FUNCTION void operator()(const Team& team, std::int64_t t) const {
-    const std::int64_t hidden = extent(x, 1);
     const Acc one_over_hidden = Acc(1) / static_cast<Acc>(hidden);
     const T* x_row = row_of(x, t);
     T* y_row = row_of(y, t);
@@ -112,6 +112,7 @@ struct LayerNormRow {
   View1<Acc> mean, inverse_std;
   View2<const T> x;
   View1<const T> gain, bias;
+  std::int64_t hidden;
   Acc eps;
 };
 
@@ -121,16 +122,19 @@ struct RmsNormRow {
 
   RmsNormRow(View2<T> y_, View1<Acc> inverse_rms_, View2<const T> x_, View1<const T> gain_,
              double epsilon)
-      : y(y_), inverse_rms(inverse_rms_), x(x_), gain(gain_), eps(static_cast<Acc>(epsilon)) {
+      : y(y_),
+        inverse_rms(inverse_rms_),
+        x(x_),
+        gain(gain_),
+        hidden(extent(x_, 1)),
+        eps(static_cast<Acc>(epsilon)) {
     const std::int64_t rows = extent(x, 0);
-    const std::int64_t hidden = extent(x, 1);
     expect_shape(y, "y", {rows, hidden});
     expect_shape(inverse_rms, "inverse_rms", {rows});
     expect_shape(gain, "gain", {hidden});
   }
 
   [[gnu::noinline]] KOKKOS_FUNCTION void operator()(const Team& team, std::int64_t t) const {
-    const std::int64_t hidden = extent(x, 1);
     const T* x_row = row_of(x, t);
     T* y_row = row_of(y, t);
     const T* g = gain.data();
@@ -151,6 +155,7 @@ struct RmsNormRow {
   View1<Acc> inverse_rms;
   View2<const T> x;
   View1<const T> gain;
+  std::int64_t hidden;
   Acc eps;
 };
 
