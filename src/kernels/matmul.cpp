@@ -294,7 +294,7 @@ void set_matmul_threads(int threads) {
 namespace {
 template <class T>
 double measure_peak(const Exec& exec) {
-  constexpr std::int64_t n = exec_on_host ? 512 : 8192;
+  constexpr std::int64_t n = exec_on_host || as_on_device ? 512 : 8192;
   constexpr double limit_seconds = 0.3;
   const auto bytes = aligned(n * n * static_cast<std::int64_t>(sizeof(T)));
   Arena arena("matmul peak", 3 * bytes);

@@ -81,7 +81,7 @@ View1<T> flat(View2<T> x) {
 }
 
 template <class T>
-std::int64_t extent(const T& view, int axis) {
+TRIREME_FUNCTION std::int64_t extent(const T& view, int axis) {
   return static_cast<std::int64_t>(view.extent(static_cast<std::size_t>(axis)));
 }
 
