@@ -38,14 +38,13 @@ class Trireme(CMakePackage, CudaPackage, ROCmPackage):
     depends_on("googletest", when="+tests")
 
     depends_on("kokkos@3.4:4")  # 5 has not been tried
-    depends_on("kokkos cxxstd=20", when="^kokkos@4:")
     depends_on("kokkos-kernels scalars=float,double")
     for host_back_end in ("+openmp", "~openmp"):
         depends_on(f"kokkos{host_back_end}", when=host_back_end)
 
     with when("+cuda"):
         # +wrapper under every compiler: asked for under GCC only, it lets the solver take clang to be rid of it.
-        depends_on("kokkos@4.6: +cuda +wrapper +serial")
+        depends_on("kokkos@4.6: +cuda +wrapper +serial cxxstd=20")
         depends_on("kokkos-kernels +cuda")
         depends_on("cuda@12.2:")
         depends_on("kokkos@4.7.01:", when="^cuda@13:")
@@ -55,7 +54,7 @@ class Trireme(CMakePackage, CudaPackage, ROCmPackage):
         depends_on(f"kokkos-kernels cuda_arch={arch}", when=f"+cuda cuda_arch={arch}")
 
     with when("+rocm"):
-        depends_on("kokkos@4.6: +rocm +serial")
+        depends_on("kokkos@4.6: +rocm +serial cxxstd=20")
         conflicts("amdgpu_target=none", msg="name the device, such as amdgpu_target=gfx90a; Kokkos takes one")
     for target in ROCmPackage.amdgpu_targets:
         depends_on(f"kokkos amdgpu_target={target}", when=f"+rocm amdgpu_target={target}")
