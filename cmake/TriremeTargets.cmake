@@ -25,6 +25,9 @@ if(TRIREME_AS_ON_DEVICE)
 endif()
 if(TRIREME_NATIVE)
   target_compile_options(trireme_options INTERFACE -march=native)
+endif()
+# Also without TRIREME_NATIVE: -march may come from the environment, as from Spack's compiler wrappers.
+if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
   # GCC 12.2 with AVX-512 writes the 64-bit numbers 1, 1, 0, 0 of an initialiser as 1, 1, 1, 1: a constant whose upper
   # words are zero becomes a broadcast of the lower ones. Copies of constants by 128 bits are not concerned. The
   # kernels have no such constants, and keep vectors of 512 bits in arrays, whose copies by 128 take twice the time.
