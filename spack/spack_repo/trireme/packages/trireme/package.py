@@ -67,10 +67,12 @@ class Trireme(CMakePackage, CudaPackage, ROCmPackage):
         args = [
             self.define_from_variant("TRIREME_TESTS", "tests"),
             self.define_from_variant("TRIREME_ONEDNN", "onednn"),
-            self.define_from_variant("TRIREME_REQUIRE_CUDA", "cuda"),
             self.define("TRIREME_BENCHMARKS", False),
             self.define("TRIREME_NATIVE", False),  # Spack's compiler wrappers add the target's -march
         ]
+        for variant, back_end in (("+cuda", "CUDA"), ("+rocm", "HIP")):
+            if self.spec.satisfies(variant):
+                args.append(self.define("TRIREME_BACK_END", back_end))
         if self.spec.satisfies("+rocm"):
             args.append(self.define("CMAKE_CXX_COMPILER", self.spec["hip"].hipcc))
         return args

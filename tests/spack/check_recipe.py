@@ -1,0 +1,106 @@
+"""What the Spack recipe says against what the build files say: options, dependencies, versions, variants, paths.
+
+Needs neither Spack nor a build. `check_recipe.py ROOT` prints one line for each mistake and returns their number.
+"""
+import ast
+import re
+import sys
+from pathlib import Path
+
+RECIPE = "spack/spack_repo/trireme/packages/trireme/package.py"
+INHERITED = {"cuda", "rocm", "cuda_arch", "amdgpu_target"}  # variants of CudaPackage and ROCmPackage
+OTHER_NAMES = {"zlib-ng": "zlib-api", "mpich": "mpi"}  # one provider, as CMake's message names it; the interface
+NOT_BUILT = {"benchmark"}  # TRIREME_BENCHMARKS is off in the recipe
+
+
+def calls(tree, name):
+    """The calls of a directive or of self.<name>, whose first argument is a string that is written out."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call) and node.args and isinstance(node.args[0], ast.Constant):
+            called = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
+            if called == name:
+                yield node
+
+
+def first_arguments(tree, name):
+    return [node.args[0].value for node in calls(tree, name)]
+
+
+def wrong_options(root, tree, variants):
+    cmake = (root / "CMakeLists.txt").read_text()
+    known = set(re.findall(r"^(?:option\(|set\()(TRIREME_\w+)", cmake, re.M))
+    for name in first_arguments(tree, "define") + first_arguments(tree, "define_from_variant"):
+        if name.startswith("TRIREME_") and name not in known:
+            yield f"{RECIPE}: CMakeLists.txt has no option {name}"
+    for node in calls(tree, "define_from_variant"):
+        if node.args[1].value not in variants:
+            yield f"{RECIPE}: there is no variant {node.args[1].value}"
+
+
+def wrong_dependencies(root, tree):
+    """Every package that CMake asks for is a dependency, with the lowest version that CMake takes."""
+    cmake = (root / "cmake/TriremeDependencies.cmake").read_text()
+    needed = re.findall(r'^\s*trireme_need\("\$\{\w+\}"\s+"([^"]*)"\s+(?:"[^"]*"|\S+)\s+([\w-]+)', cmake, re.M)
+    if len(needed) < 10:
+        yield f"cmake/TriremeDependencies.cmake: only {len(needed)} calls of trireme_need were understood"
+    specs = first_arguments(tree, "depends_on")
+    for what, package in needed:
+        name = OTHER_NAMES.get(package, package)
+        mine = [spec for spec in specs if re.match(r"[\w-]+", spec).group() == name]
+        if not mine and name not in NOT_BUILT:
+            yield f"{RECIPE}: no dependency {name}, which cmake/TriremeDependencies.cmake needs"
+        lowest = re.search(r"(\d+\.\d+) or newer", what)
+        if lowest and not any(spec.startswith(f"{name}@{lowest.group(1)}:") for spec in mine):
+            yield f"{RECIPE}: {name} is not asked for as @{lowest.group(1)}:, as CMake does"
+    lowest = re.search(r"cmake_minimum_required\(VERSION ([\d.]+)", (root / "CMakeLists.txt").read_text()).group(1)
+    if f"cmake@{lowest}:" not in specs:
+        yield f"{RECIPE}: cmake is not asked for as @{lowest}:, as CMakeLists.txt does"
+
+
+def wrong_environments(root, variants, versions):
+    found = sorted((root / "spack/environments").glob("*/spack.yaml"))
+    if [path.parent.name for path in found] != ["cpu", "cuda", "rocm"]:
+        yield f"spack/environments: {[path.parent.name for path in found]} instead of cpu, cuda and rocm"
+    for path in found:
+        text = path.read_text()
+        for spec in re.findall(r"trireme@.*", text):
+            version, *words = re.split(r"[ \t]+", spec.removeprefix("trireme@"))
+            if version not in versions:
+                yield f"{path}: the recipe has no version {version}"
+            for word in words:
+                if (name := re.match(r"[+~]?(\w+)", word).group(1)) not in variants:
+                    yield f"{path}: the recipe has no variant {name}"
+        for key, marker in (("trireme", "repo.yaml"), ("path", "CMakeLists.txt")):
+            place = re.search(rf"^ +{key}: (\.\./\S+)$", text, re.M)
+            if not place or not (path.parent / place.group(1) / marker).is_file():
+                yield f"{path}: `{key}:` does not lead to a folder with {marker}"
+
+
+def wrong_places(root):
+    for place in re.findall(r"^ +- (\S+)", (root / "spack-repo-index.yaml").read_text(), re.M) or ["?"]:
+        if not (root / place / "repo.yaml").is_file():
+            yield f"spack-repo-index.yaml: {place} has no repo.yaml"
+    top = re.search(r"parents\[(\d+)\]", (root / RECIPE).read_text())
+    if not top or not ((root / RECIPE).resolve().parents[int(top.group(1))] / "CMakeLists.txt").is_file():
+        yield f"{RECIPE}: its git address is not the top of the repository"
+
+
+def mistakes(root):
+    text = (root / RECIPE).read_text()
+    try:
+        tree = ast.parse(text, RECIPE)
+    except SyntaxError as error:
+        return [f"{RECIPE}:{error.lineno}: {error.msg}"]
+    variants = INHERITED | set(first_arguments(tree, "variant"))
+    return [*wrong_options(root, tree, variants), *wrong_dependencies(root, tree), *wrong_places(root),
+            *wrong_environments(root, variants, first_arguments(tree, "version"))]
+
+
+def main():
+    found = mistakes(Path(sys.argv[1]).resolve())
+    print("\n".join(found) or "the Spack recipe fits the build files")
+    return len(found)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
