@@ -9,10 +9,9 @@
 namespace trireme::schedule {
 namespace {
 
-constexpr double most_width = 1600;        // of the chart
-constexpr double unit_width = 22;          // of the shortest computation, where there is room
-constexpr double narrowest_box = 1.5;      // below it, boxes are blended
-constexpr std::size_t most_boxes = 20000;  // that are drawn one by one
+constexpr double most_width = 1600;    // of the chart
+constexpr double unit_width = 22;      // of the shortest computation, where there is room
+constexpr double narrowest_box = 1.5;  // below it, boxes are blended
 constexpr double left = 72;
 constexpr double margin = 16;
 
@@ -90,12 +89,13 @@ std::string label(double x, double y, double size, std::string_view words,
 /// One chart: rows of boxes over a grey ground.
 class Chart {
  public:
-  Chart(const Timeline& t, double scale, double top)
+  Chart(const Timeline& t, double scale, double top, std::size_t most_boxes)
       : t_(t),
         begin_(t.begin()),
         span_(t.span()),
         scale_(scale),
         top_(top),
+        most_boxes_(most_boxes),
         pitch_(std::clamp(720.0 / t.layout.ranks, 5.0, 24.0)),
         height_(pitch_ - (pitch_ >= 12  ? 2
                           : pitch_ >= 8 ? 1
@@ -112,7 +112,7 @@ class Chart {
         ++boxes;
         shortest = std::min(shortest, e.end - e.begin);
       }
-    if (boxes <= most_boxes && shortest * scale_ >= narrowest_box)
+    if (boxes <= most_boxes_ && shortest * scale_ >= narrowest_box)
       draw_boxes();
     else
       draw_blended();
@@ -212,6 +212,7 @@ class Chart {
   const Seconds span_;
   double scale_;
   double top_;
+  std::size_t most_boxes_;
   double pitch_;   ///< from row to row
   double height_;  ///< of a box
   std::string out_;
@@ -273,7 +274,7 @@ std::string svg(const Timeline& timeline, const DrawOptions& options) {
   for (const Panel& p : panels) {
     y += 22;
     body += label(left, y, 13, p.line, " fill=\"#1d2129\"");
-    Chart chart(p.timeline, p.scale, y + 10);
+    Chart chart(p.timeline, p.scale, y + 10, options.boxes);
     body += chart.draw();
     y = chart.bottom() + 6;
     width = std::max(width, left + p.timeline.span() * p.scale + margin);

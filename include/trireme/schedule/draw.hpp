@@ -2,6 +2,7 @@
 
 #include <trireme/schedule/timeline.hpp>
 
+#include <cstddef>
 #include <string>
 
 namespace trireme::schedule {
@@ -9,8 +10,9 @@ namespace trireme::schedule {
 struct DrawOptions {
   std::string schedule;                ///< for the title: "1f1b"
   const Timeline* measured = nullptr;  ///< drawn below, each with its idle share
-  bool seconds = false;  ///< the first timeline's times are seconds too, not units of a cost
-  int columns = 180;     ///< of a text chart, at most
+  bool seconds = false;       ///< the first timeline's times are seconds too, not units of a cost
+  int columns = 180;          ///< of a text chart, at most
+  std::size_t boxes = 20000;  ///< of a timeline in a picture, one by one; more are blended
 };
 
 /// A picture in the style of Narayanan et al. 2021, figures 3 and 4: a row for each pipeline rank,

@@ -1,16 +1,12 @@
-#include <trireme/architecture/architecture.hpp>
-#include <trireme/architecture/shard.hpp>
 #include <trireme/base/check.hpp>
 #include <trireme/base/log.hpp>
+#include <trireme/commands/drawing.hpp>
 #include <trireme/commands/host.hpp>
 #include <trireme/commands/launcher.hpp>
 #include <trireme/commands/options.hpp>
 #include <trireme/commands/resolve.hpp>
-#include <trireme/plan/cost.hpp>
 #include <trireme/plan/program.hpp>
-#include <trireme/plan/text_file.hpp>
 #include <trireme/schedule/draw.hpp>
-#include <trireme/schedule/machine.hpp>
 #include <trireme/schedule/text_format.hpp>
 
 #include <algorithm>
@@ -18,7 +14,6 @@
 #include <filesystem>
 #include <fstream>
 #include <memory>
-#include <optional>
 
 namespace trireme::commands {
 namespace {
@@ -49,37 +44,6 @@ Format format_of(const DrawOptions& options) {
   return static_cast<Format>(found - format_names.begin());
 }
 
-std::string percent(double share) {
-  return fixed(100 * share, 1) + " %";
-}
-
-bool same_shape(const schedule::ProgramLayout& a, const schedule::ProgramLayout& b) {
-  return a.ranks == b.ranks && a.micro_batches == b.micro_batches && a.chunks == b.chunks;
-}
-
-std::string shape_text(const schedule::ProgramLayout& layout) {
-  return text(layout.ranks, " pipeline ranks, ", layout.chunks, " chunks and ",
-              layout.micro_batches, " micro-batches");
-}
-
-/// The timeline that a run left, if there is one: the file named on the command line, which must
-/// fit the deck, or the one in the run's directory.
-std::optional<schedule::Timeline> measured_timeline(const DrawOptions& options,
-                                                    const deck::Deck& deck,
-                                                    const schedule::ProgramLayout& layout) {
-  std::string path = options.measured;
-  const bool named = !path.empty();
-  if (!named) path = deck.config.run.directory + "/timeline.jsonl";
-  if (!named && !std::filesystem::exists(path)) return std::nullopt;
-  schedule::Timeline timeline = schedule::read_timeline(plan::read_text_file(path, path), path);
-  if (same_shape(timeline.layout, layout)) return timeline;
-  const std::string message = text(path, ": was measured with ", shape_text(timeline.layout),
-                                   ", the deck has ", shape_text(layout));
-  check_usage(!named, message, "; draw with the deck and overrides of that run");
-  log::warn(message + "; only the prediction is drawn");
-  return std::nullopt;
-}
-
 void write(const std::string& path, const std::string& content) {
   std::ofstream out(path, std::ios::binary);
   out << content;
@@ -97,47 +61,8 @@ void deliver(const DrawOptions& options, std::string content) {
   log::line(content);
 }
 
-struct Drawing {
-  schedule::Timeline predicted;
-  std::optional<schedule::Timeline> measured;
-  std::string schedule;
-
-  /// Both idle shares in words.
-  std::string idle() const {
-    const std::string share = percent(predicted.idle_share());
-    if (!measured) return text("idle ", share, " predicted from the FLOPs of each stage");
-    return text("idle ", percent(measured->idle_share()), " measured, ", share,
-                " predicted from the mean of the measured times of each stage's passes");
-  }
-};
-
-/// Plays the deck's program with the FLOPs of its stages, or with what a run measured.
-Drawing make_drawing(const DrawOptions& options, const deck::Deck& deck) {
-  const deck::Config& c = deck.config;
-  const schedule::Program program = plan::step_program(c);
-  Drawing drawing;
-  drawing.schedule = c.parallel.schedule == ScheduleKind::file
-                         ? c.parallel.program
-                         : std::string(name_of(c.parallel.schedule));
-  drawing.measured = measured_timeline(options, deck, program.layout);
-  schedule::Cost cost;
-  if (drawing.measured) {
-    cost = schedule::mean_costs(*drawing.measured);
-  } else {
-    const auto a = architecture::describe(c.model);
-    const auto stages = static_cast<int>(c.parallel.pipeline * c.parallel.chunks);
-    cost = plan::flop_cost(plan::stage_flops(a, architecture::partition(a, stages)),
-                           c.parallel.recompute);
-  }
-  drawing.predicted = schedule::play(program, cost).timeline;
-  return drawing;
-}
-
 std::string render(const Drawing& drawing, Format format) {
-  schedule::DrawOptions options;
-  options.schedule = drawing.schedule;
-  options.measured = drawing.measured ? &*drawing.measured : nullptr;
-  options.seconds = drawing.measured.has_value();
+  const schedule::DrawOptions options = drawing.options();
   switch (format) {
     case Format::text:
       return schedule::text_chart(drawing.predicted, options);
@@ -158,7 +83,10 @@ void draw(const DrawOptions& options) {
     deliver(options, schedule::write_program(plan::step_program(deck.config)));
     return;
   }
-  const Drawing drawing = make_drawing(options, deck);
+  const bool named = !options.measured.empty();
+  const Drawing drawing = make_drawing(
+      deck, named ? options.measured : deck.config.run.directory + "/timeline.jsonl", named);
+  if (!drawing.warning.empty()) log::warn(drawing.warning);
   deliver(options, render(drawing, format));
   if (!options.output.empty()) say(drawing.idle());
 }

@@ -1,0 +1,19 @@
+#pragma once
+
+#include <initializer_list>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace trireme::commands {
+
+/// Text as HTML, XML and their attributes show it: markup characters become entities, control
+/// characters but line ends blanks, and bytes that are not UTF-8 U+FFFD.
+std::string escaped(std::string_view raw);
+
+/// A table with a header for each column, read to screen readers under `caption`. Cells are text
+/// and get escaped; columns from `numbers` on are aligned to the right.
+std::string html_table(std::string_view caption, const std::vector<std::string>& head,
+                       const std::vector<std::vector<std::string>>& rows, int numbers);
+
+}  // namespace trireme::commands

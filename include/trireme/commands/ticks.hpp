@@ -1,0 +1,32 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace trireme::commands {
+
+struct Tick {
+  double at = 0;
+  std::string label;
+};
+
+/// An axis from `low` to `high`, both finite, low < high.
+struct Ticks {
+  double low = 0;
+  double high = 1;
+  std::vector<Tick> ticks;  ///< ascending, within [low, high]
+};
+
+/// Multiples of 1, 2 or 5 times a power of ten, about `most` of them. The axis is extended to
+/// the outer ones; a range of one value gets room on both sides.
+Ticks round_ticks(double low, double high, int most);
+/// The same for an axis of steps: whole numbers, not extended.
+Ticks step_ticks(double low, double high, int most);
+/// For a logarithmic axis of a range above 0: powers of ten, with their doubles and fives where
+/// there is room, or round_ticks' values where the range is too short for that.
+Ticks log_ticks(double low, double high, int most);
+
+/// A number in so many significant digits at most: "12,345", "0.01235", "1.235e-5".
+std::string short_number(double value, int digits = 4);
+
+}  // namespace trireme::commands

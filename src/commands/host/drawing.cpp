@@ -1,0 +1,81 @@
+#include <trireme/architecture/architecture.hpp>
+#include <trireme/architecture/shard.hpp>
+#include <trireme/base/check.hpp>
+#include <trireme/commands/drawing.hpp>
+#include <trireme/plan/cost.hpp>
+#include <trireme/plan/program.hpp>
+#include <trireme/plan/text_file.hpp>
+#include <trireme/schedule/machine.hpp>
+
+#include <filesystem>
+
+namespace trireme::commands {
+namespace {
+
+std::string percent(double share) {
+  return fixed(100 * share, 1) + " %";
+}
+
+bool same_shape(const schedule::ProgramLayout& a, const schedule::ProgramLayout& b) {
+  return a.ranks == b.ranks && a.micro_batches == b.micro_batches && a.chunks == b.chunks;
+}
+
+std::string shape_text(const schedule::ProgramLayout& layout) {
+  return text(layout.ranks, " pipeline ranks, ", layout.chunks, " chunks and ",
+              layout.micro_batches, " micro-batches");
+}
+
+/// Fills in the timeline that a run left, if it fits.
+void read_measured(Drawing& drawing, const std::string& path, bool must_fit,
+                   const schedule::ProgramLayout& layout) {
+  if (!must_fit && !std::filesystem::exists(path)) return;
+  schedule::Timeline timeline = schedule::read_timeline(plan::read_text_file(path, path), path);
+  if (same_shape(timeline.layout, layout)) {
+    drawing.measured = std::move(timeline);
+    return;
+  }
+  const std::string message = text(path, ": was measured with ", shape_text(timeline.layout),
+                                   ", the deck has ", shape_text(layout));
+  check_usage(!must_fit, message, "; draw with the deck and overrides of that run");
+  drawing.warning = message + "; only the prediction is drawn";
+}
+
+}  // namespace
+
+std::string Drawing::idle() const {
+  const std::string share = percent(predicted.idle_share());
+  if (!measured) return text("idle ", share, " predicted from the FLOPs of each stage");
+  return text("idle ", percent(measured->idle_share()), " measured, ", share,
+              " predicted from the mean of the measured times of each stage's passes");
+}
+
+schedule::DrawOptions Drawing::options() const {
+  schedule::DrawOptions options;
+  options.schedule = schedule;
+  options.measured = measured ? &*measured : nullptr;
+  options.seconds = measured.has_value();
+  return options;
+}
+
+Drawing make_drawing(const deck::Deck& deck, const std::string& measured, bool must_fit) {
+  const deck::Config& c = deck.config;
+  const schedule::Program program = plan::step_program(c);
+  Drawing drawing;
+  drawing.schedule = c.parallel.schedule == ScheduleKind::file
+                         ? c.parallel.program
+                         : std::string(name_of(c.parallel.schedule));
+  read_measured(drawing, measured, must_fit, program.layout);
+  schedule::Cost cost;
+  if (drawing.measured) {
+    cost = schedule::mean_costs(*drawing.measured);
+  } else {
+    const auto a = architecture::describe(c.model);
+    const auto stages = static_cast<int>(c.parallel.pipeline * c.parallel.chunks);
+    cost = plan::flop_cost(plan::stage_flops(a, architecture::partition(a, stages)),
+                           c.parallel.recompute);
+  }
+  drawing.predicted = schedule::play(program, cost).timeline;
+  return drawing;
+}
+
+}  // namespace trireme::commands

@@ -1,0 +1,264 @@
+#include <trireme/base/text.hpp>
+#include <trireme/commands/chart.hpp>
+#include <trireme/commands/markup.hpp>
+#include <trireme/commands/ticks.hpp>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <string_view>
+#include <tuple>
+
+namespace trireme::commands {
+namespace {
+
+// The SVG's own units; it is stretched to the width and height that the page gives it.
+constexpr double width = 1000;
+constexpr double height = 1000;
+constexpr std::size_t most_columns = 480;  // of a curve: about its pixels
+constexpr std::size_t most_hits = 160;     // places that show their numbers under the pointer
+constexpr std::size_t most_dots = 60;      // a curve of fewer points shows them
+constexpr std::size_t most_marks = 240;
+constexpr int y_ticks = 5;
+constexpr int x_ticks = 5;
+
+struct Axes {
+  Ticks x;
+  Ticks y;
+  bool logarithmic = false;
+
+  double x_of(double value) const { return width * (value - x.low) / (x.high - x.low); }
+  double y_of(double value) const {
+    const double part = logarithmic ? std::log(value / y.low) / std::log(y.high / y.low)
+                                    : (value - y.low) / (y.high - y.low);
+    return height * (1 - std::clamp(part, 0.0, 1.0));
+  }
+};
+
+/// Tenths are enough for a thousand units.
+std::string px(double length) {
+  return text(std::round(length * 10) / 10);
+}
+
+struct Range {
+  double low = std::numeric_limits<double>::infinity();
+  double high = -std::numeric_limits<double>::infinity();
+  bool empty() const { return !(low <= high); }
+};
+
+/// On a logarithmic axis what is not above 0 has no place.
+bool has_place(double y, bool logarithmic) {
+  return std::isfinite(y) && (!logarithmic || y > 0);
+}
+
+Range range_of(const std::vector<Series>& series, bool logarithmic) {
+  Range range;
+  for (const Series& s : series)
+    for (const Point& p : s.points)
+      if (has_place(p.y, logarithmic)) {
+        range.low = std::min(range.low, p.y);
+        range.high = std::max(range.high, p.y);
+      }
+  return range;
+}
+
+Axes axes_of(Range range, const ChartOptions& options) {
+  Axes axes;
+  axes.logarithmic = options.logarithmic;
+  axes.x = step_ticks(0, options.last_x, x_ticks);
+  if (options.from_zero) range.low = std::min(range.low, 0.0);
+  axes.y = options.logarithmic ? log_ticks(range.low, range.high, y_ticks)
+                               : round_ticks(range.low, range.high, y_ticks);
+  return axes;
+}
+
+/// A column in a path: "M" or "L" and its place.
+std::string point_of(const Axes& axes, double x, double y, char how) {
+  return text(how, px(axes.x_of(x)), " ", px(axes.y_of(y)));
+}
+
+/// From the least to the largest of each column, in one closed path for each uninterrupted part.
+std::string band(const Axes& axes, std::span<const PlotColumn> columns) {
+  std::string out;
+  for (std::size_t begin = 0, end = 0; begin < columns.size(); begin = end + 1) {
+    for (end = begin; end < columns.size() && columns[end].points > 0;) ++end;
+    for (std::size_t c = begin; c < end; ++c)
+      out += point_of(axes, columns[c].x, columns[c].maximum, c == begin ? 'M' : 'L');
+    for (std::size_t c = end; c > begin; --c)
+      out += point_of(axes, columns[c - 1].x, columns[c - 1].minimum, 'L');
+    if (end > begin) out += 'Z';
+  }
+  return out;
+}
+
+std::string curve(const Axes& axes, std::span<const PlotColumn> columns) {
+  std::string out;
+  char how = 'M';
+  for (const PlotColumn& c : columns) {
+    if (c.points > 0) out += point_of(axes, c.x, c.mean, how);
+    how = c.points > 0 ? 'L' : 'M';
+  }
+  return out;
+}
+
+/// Lines of no length with round ends: circles would be stretched with the picture.
+std::string dots(const Axes& axes, std::span<const PlotColumn> columns) {
+  std::string out;
+  for (const PlotColumn& c : columns)
+    if (c.points > 0) out += point_of(axes, c.x, c.mean, 'M') + "h0";
+  return out;
+}
+
+std::string path(std::string_view style, std::string_view what, const std::string& d) {
+  return d.empty() ? "" : text("<path class=\"", what, " ", style, "\" d=\"", d, "\"/>\n");
+}
+
+/// A series without what a logarithmic axis cannot show.
+std::vector<Point> placed(const Series& series, bool logarithmic) {
+  std::vector<Point> points = series.points;
+  for (Point& p : points)
+    if (!has_place(p.y, logarithmic)) p.y = std::numeric_limits<double>::quiet_NaN();
+  return points;
+}
+
+std::string draw_series(const Axes& axes, const Series& series) {
+  const std::vector<Point> points = placed(series, axes.logarithmic);
+  const auto columns = plot_columns(points, most_columns);
+  std::string out;
+  if (points.size() > columns.size()) out += path(series.style, "band", band(axes, columns));
+  out += path(series.style, "line", curve(axes, columns));
+  if (points.size() <= most_dots) out += path(series.style, "dots", dots(axes, columns));
+  return out;
+}
+
+std::string grid_lines(const Axes& axes) {
+  std::string d;
+  for (const Tick& t : axes.y.ticks) d += text("M0 ", px(axes.y_of(t.at)), "H1000");
+  for (const Tick& t : axes.x.ticks) d += text("M", px(axes.x_of(t.at)), " 0V1000");
+  return text("<path class=\"grid\" d=\"", d, "\"/>\n");
+}
+
+/// Restarts from top to bottom, skipped steps at the top, checkpoints at the bottom.
+std::string draw_marks(const Axes& axes, std::span<const Mark> marks) {
+  std::string out;
+  for (const auto& [kind, style, d] : {std::tuple{MarkKind::checkpoint, "checkpoint", " 1000v-45"},
+                                       std::tuple{MarkKind::restart, "restart", " 0V1000"},
+                                       std::tuple{MarkKind::skipped, "skipped", " 0v70"}}) {
+    std::string lines;
+    double last = -width;
+    for (const Mark& mark : marks) {
+      const double x = std::round(axes.x_of(mark.x) * 10) / 10;
+      if (mark.kind != kind || mark.x < axes.x.low || mark.x > axes.x.high ||
+          x - last < width / most_marks)
+        continue;
+      lines += text("M", px(x), d);
+      last = x;
+    }
+    out += path(style, "mark", lines);
+  }
+  return out;
+}
+
+std::string steps_text(double first, double last) {
+  const std::string from = with_commas(std::llround(first));
+  return first == last ? "step " + from
+                       : text("steps ", from, " to ", with_commas(std::llround(last)));
+}
+
+/// "training 3.21 (3.1 to 3.4)" of the points within [first, last]; "" if there is none.
+std::string values_text(const Series& series, double first, double last) {
+  const auto begin = std::lower_bound(series.points.begin(), series.points.end(), first,
+                                      [](const Point& p, double x) { return p.x < x; });
+  const auto end = std::upper_bound(begin, series.points.end(), last,
+                                    [](double x, const Point& p) { return x < p.x; });
+  const auto columns = plot_columns({begin, end}, 1);
+  if (columns.empty()) return "";
+  const PlotColumn& c = columns.front();
+  std::string out =
+      text("\n", series.name, " ", c.points == 0 ? "not finite" : short_number(c.mean));
+  if (c.minimum < c.maximum)
+    out += text(" (", short_number(c.minimum), " to ", short_number(c.maximum), ")");
+  if (c.points > 0 && c.not_finite > 0) out += text(", ", c.not_finite, " not finite");
+  return out;
+}
+
+/// Strips over the chart that show what is below the pointer.
+std::string hits(const Axes& axes, const std::vector<Series>& series, std::span<const Mark> marks) {
+  const auto columns = plot_columns(series.front().points, most_hits);
+  std::string out;
+  double left = axes.x.low;
+  for (std::size_t c = 0; c < columns.size(); ++c) {
+    const PlotColumn& column = columns[c];
+    const double right =
+        c + 1 < columns.size() ? (column.last_x + columns[c + 1].first_x) / 2 : axes.x.high;
+    std::string words = steps_text(column.first_x, column.last_x);
+    for (const Series& s : series) words += values_text(s, column.first_x, column.last_x);
+    int shown = 0;
+    for (const Mark& mark : marks)
+      if (mark.x > left && mark.x <= right && ++shown <= 3) words += "\n" + mark.words;
+    if (shown > 3) words += text("\nand ", shown - 3, " more");
+    out += text("<rect class=\"hit\" x=\"", px(axes.x_of(left)), "\" y=\"0\" width=\"",
+                px(axes.x_of(right) - axes.x_of(left)), "\" height=\"1000\"><title>",
+                escaped(words), "</title></rect>\n");
+    left = right;
+  }
+  return out;
+}
+
+std::string labels(const Axes& axes) {
+  std::string out = "<div class=\"y-labels\" aria-hidden=\"true\">";
+  for (const Tick& t : axes.y.ticks)
+    out += text("<span style=\"top:", px(axes.y_of(t.at) / 10), "%\">", t.label, "</span>");
+  out += "</div><div class=\"x-labels\" aria-hidden=\"true\">";
+  for (const Tick& t : axes.x.ticks)
+    out += text("<span style=\"left:", px(axes.x_of(t.at) / 10), "%\">", t.label, "</span>");
+  return out + "</div>";
+}
+
+/// The picture in words.
+std::string description(const std::vector<Series>& series, const ChartOptions& options) {
+  std::string out =
+      text(options.title, ", ", options.unit, ", ", steps_text(0, options.last_x), ".");
+  for (const Series& s : series) {
+    const auto columns = plot_columns(s.points, 1);
+    if (columns.empty() || columns.front().points == 0) continue;
+    const auto last = std::find_if(s.points.rbegin(), s.points.rend(),
+                                   [](const Point& p) { return std::isfinite(p.y); });
+    out += text(" ", s.name, ": from ", short_number(columns.front().minimum), " to ",
+                short_number(columns.front().maximum), ", last ", short_number(last->y), ".");
+  }
+  return out;
+}
+
+std::string legend(const std::vector<Series>& series) {
+  if (series.size() < 2) return "";
+  std::string out = "<span class=\"legend\">";
+  std::string_view before;
+  for (const Series& s : series) {
+    if (s.style != before)
+      out += text("<span class=\"key ", s.style, "\">", escaped(s.name), "</span>");
+    before = s.style;
+  }
+  return out + "</span>";
+}
+
+}  // namespace
+
+std::string chart(const std::vector<Series>& series, const ChartOptions& options) {
+  std::string out =
+      text("<figure class=\"chart\"><figcaption><b>", escaped(options.title), "</b> <span>",
+           escaped(options.unit), "</span>", legend(series), "</figcaption>\n");
+  if (!options.about.empty()) out += text("<p class=\"about\">", escaped(options.about), "</p>\n");
+  const Range range = range_of(series, options.logarithmic);
+  if (range.empty()) return out + "<p class=\"none\">No number to show.</p></figure>\n";
+  const Axes axes = axes_of(range, options);
+  out += text("<div class=\"plot\"><svg role=\"img\" aria-label=\"",
+              escaped(description(series, options)),
+              "\" viewBox=\"0 0 1000 1000\" preserveAspectRatio=\"none\">\n", grid_lines(axes));
+  for (auto s = series.rbegin(); s != series.rend(); ++s) out += draw_series(axes, *s);
+  out += draw_marks(axes, options.marks);
+  out += hits(axes, series, options.marks);
+  return text(out, "</svg>", labels(axes), "</div></figure>\n");
+}
+
+}  // namespace trireme::commands

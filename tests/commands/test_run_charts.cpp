@@ -1,0 +1,175 @@
+#include <trireme/commands/chart.hpp>
+#include <trireme/commands/markup.hpp>
+#include <trireme/commands/plot_columns.hpp>
+#include <trireme/commands/ticks.hpp>
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+#include <string>
+#include <vector>
+
+namespace trireme::commands {
+namespace {
+
+constexpr double nan = std::numeric_limits<double>::quiet_NaN();
+
+std::vector<std::string> labels(const Ticks& ticks) {
+  std::vector<std::string> found;
+  for (const Tick& t : ticks.ticks) found.push_back(t.label);
+  return found;
+}
+
+using Words = std::vector<std::string>;
+
+TEST(Markup, LeavesNoMarkupControlCharacterOrBrokenUtf8) {
+  EXPECT_EQ(escaped("<a href=\"x\">&'\n\t\x01\x7F"), "&lt;a href=&quot;x&quot;&gt;&amp;&#39;\n   ");
+  EXPECT_EQ(escaped("é – 😀"), "é – 😀");
+  const std::string replaced = "\xEF\xBF\xBD";
+  EXPECT_EQ(escaped("\xC3"), replaced);
+  EXPECT_EQ(escaped("\x80z\xFF"), replaced + "z" + replaced);
+  EXPECT_EQ(escaped("\xC0\xAF"), replaced + replaced) << "overlong";
+  EXPECT_EQ(escaped("\xED\xA0\x80"), replaced + replaced + replaced) << "half a surrogate pair";
+  EXPECT_EQ(escaped("\xEF\xBF\xBF"), replaced + replaced + replaced) << "XML refuses U+FFFF";
+}
+
+TEST(Ticks, AreRoundAndHoldTheRange) {
+  EXPECT_EQ(labels(round_ticks(0.13, 4.9, 5)), (Words{"0", "1", "2", "3", "4", "5"}));
+  EXPECT_EQ(labels(round_ticks(2.61, 2.78, 5)), (Words{"2.60", "2.65", "2.70", "2.75", "2.80"}));
+  EXPECT_EQ(labels(round_ticks(0, 3e-4, 5)), (Words{"0", "1e-4", "2e-4", "3e-4"}));
+  EXPECT_EQ(labels(round_ticks(0, 2.4e-4, 5)),
+            (Words{"0", "5e-5", "1e-4", "1.5e-4", "2e-4", "2.5e-4"}));
+  EXPECT_EQ(labels(round_ticks(0, 26000, 5)), (Words{"0", "10,000", "20,000", "30,000"}));
+  EXPECT_EQ(labels(round_ticks(0, 2.1e6, 5)),
+            (Words{"0", "0.5 M", "1.0 M", "1.5 M", "2.0 M", "2.5 M"}));
+  EXPECT_EQ(labels(round_ticks(-2, 2, 5)), (Words{"-2", "-1", "0", "1", "2"}));
+}
+
+TEST(Ticks, OfOneValueLeaveRoomOnBothSides) {
+  for (const double value : {0.0, 5.5, -3.0, 1e-9, 1e12}) {
+    const Ticks t = round_ticks(value, value, 5);
+    EXPECT_LT(t.low, t.high);
+    EXPECT_LE(t.low, value);
+    EXPECT_GE(t.high, value);
+    EXPECT_GE(t.ticks.size(), 2u) << value;
+  }
+}
+
+TEST(Ticks, OfStepsAreWholeNumbersWithinTheRun) {
+  EXPECT_EQ(labels(step_ticks(0, 1, 5)), (Words{"0", "1"}));
+  EXPECT_EQ(labels(step_ticks(0, 7, 5)), (Words{"0", "2", "4", "6"}));
+  const Ticks t = step_ticks(0, 99999, 5);
+  EXPECT_EQ(labels(t), (Words{"0", "20,000", "40,000", "60,000", "80,000"}));
+  EXPECT_EQ(t.high, 99999);
+}
+
+TEST(Ticks, OfLogarithmsAreDecadesAndTheirParts) {
+  EXPECT_EQ(labels(log_ticks(0.3, 40, 5)), (Words{"0.2", "0.5", "1", "2", "5", "10", "20", "50"}));
+  EXPECT_EQ(labels(log_ticks(2e-3, 3, 5)), (Words{"1e-3", "0.01", "0.1", "1", "10"}));
+  EXPECT_EQ(labels(log_ticks(2.6, 2.8, 5)), (Words{"2.60", "2.65", "2.70", "2.75", "2.80"}));
+  for (const auto& [low, high] :
+       {std::pair{1e-9, 1e9}, {7.0, 7.0}, {65536.0, 65536.0}, {1.0, 9.9}}) {
+    const Ticks t = log_ticks(low, high, 5);
+    EXPECT_GT(t.low, 0);
+    EXPECT_LE(t.low, low * (1 + 1e-9));
+    EXPECT_GE(t.high, high * (1 - 1e-9));
+    EXPECT_GE(t.ticks.size(), 2u) << low;
+    EXPECT_LE(t.ticks.size(), 9u) << low;
+  }
+}
+
+TEST(Ticks, NumbersAreShort) {
+  EXPECT_EQ(short_number(0), "0");
+  EXPECT_EQ(short_number(2.645012801), "2.645");
+  EXPECT_EQ(short_number(2.5), "2.5");
+  EXPECT_EQ(short_number(26011.4), "26,011");
+  EXPECT_EQ(short_number(99.96, 3), "100");
+  EXPECT_EQ(short_number(0.01234567), "0.01235");
+  EXPECT_EQ(short_number(2.28e-7), "2.28e-7");
+  EXPECT_EQ(short_number(-1234567), "-1,234,567");
+  EXPECT_EQ(short_number(nan), "not finite");
+}
+
+TEST(PlotColumns, HoldEveryPointWhereThereIsRoom) {
+  const std::vector<Point> points{{1, 5}, {2, nan}, {4, 3}};
+  const auto columns = plot_columns(points, 3);
+  ASSERT_EQ(columns.size(), 3u);
+  EXPECT_EQ(columns[0].mean, 5);
+  EXPECT_EQ(columns[1].points, 0);
+  EXPECT_EQ(columns[1].not_finite, 1);
+  EXPECT_EQ(columns[2].x, 4);
+  EXPECT_TRUE(plot_columns({}, 3).empty());
+  EXPECT_EQ(plot_columns(std::vector<Point>{{7, 1}}, 1).size(), 1u);
+}
+
+/// 100,000 points: nothing is lost, neither a peak nor a mean.
+TEST(PlotColumns, KeepLeastLargestAndMeanOfManyPoints) {
+  std::vector<Point> points;
+  double sum = 0;
+  for (int i = 1; i <= 100000; ++i) {
+    const double y = std::sin(i * 0.01) + (i == 54321 ? 40 : 0);
+    points.push_back({static_cast<double>(i), i == 777 ? nan : y});
+    sum += i == 777 ? 0 : y;
+  }
+  const auto columns = plot_columns(points, 480);
+  ASSERT_EQ(columns.size(), 480u);
+  double largest = 0;
+  double total = 0;
+  std::int64_t finite = 0;
+  std::int64_t others = 0;
+  double before = 0;
+  for (const PlotColumn& c : columns) {
+    EXPECT_GT(c.first_x, before);
+    EXPECT_LE(c.minimum, c.mean);
+    EXPECT_LE(c.mean, c.maximum);
+    EXPECT_GE(c.x, c.first_x);
+    EXPECT_LE(c.x, c.last_x);
+    before = c.last_x;
+    largest = std::max(largest, c.maximum);
+    total += c.mean * static_cast<double>(c.points);
+    finite += c.points;
+    others += c.not_finite;
+  }
+  EXPECT_EQ(before, 100000);
+  EXPECT_EQ(largest, points[54320].y);
+  EXPECT_EQ(finite, 99999);
+  EXPECT_EQ(others, 1);
+  EXPECT_NEAR(total, sum, 1e-8);
+}
+
+/// Points on one side of a gap do not make columns of the gap.
+TEST(PlotColumns, OfUnevenStepsAreOnlyWhereThereArePoints) {
+  std::vector<Point> points;
+  for (int i = 0; i < 1000; ++i) points.push_back({static_cast<double>(i), 1});
+  points.push_back({1e6, 2});
+  const auto columns = plot_columns(points, 100);
+  ASSERT_EQ(columns.size(), 2u);
+  EXPECT_EQ(columns[0].points, 1000);
+  EXPECT_EQ(columns[1].mean, 2);
+}
+
+TEST(Chart, SaysInWordsWhatItShows) {
+  const std::vector<Series> series{{"training", "first", {{1, 5.5}, {2, nan}, {3, 2.25}}},
+                                   {"validation", "second", {{3, 3.125}}}};
+  const std::vector<Mark> marks{{MarkKind::restart, 2, "restart behind <2>"}};
+  const std::string page = chart(series, {"Loss", "nats", "", false, false, 3, marks});
+  for (const char* part :
+       {"aria-label=\"Loss, nats, steps 0 to 3. training: from 2.25 to 5.5, last 2.25. "
+        "validation: from 3.125 to 3.125, last 3.125.\"",
+        "<title>step 3\ntraining 2.25\nvalidation 3.125</title>", "step 2\ntraining not finite",
+        "restart behind &lt;2&gt;", "class=\"mark restart\" d=\"M666.7 0V1000\""})
+    EXPECT_NE(page.find(part), std::string::npos) << part << " in:\n" << page;
+  EXPECT_EQ(page.find("nan"), std::string::npos);
+}
+
+TEST(Chart, OfNothingFiniteSaysSo) {
+  EXPECT_NE(chart({{"loss", "first", {{1, nan}}}}, {"Loss", "nats", ""}).find("No number to show"),
+            std::string::npos);
+  EXPECT_NE(chart({{"norm", "first", {{1, 0}, {2, -1}}}}, {"Norm", "", "", true}).find("No number"),
+            std::string::npos)
+      << "a logarithmic axis has no place for what is not above 0";
+}
+
+}  // namespace
+}  // namespace trireme::commands
