@@ -68,7 +68,7 @@ figcaption { display: flex; flex-wrap: wrap; gap: 0.1rem 0.6rem; font-size: 0.92
 .marks .restart { color: var(--restart); }
 .marks .skipped { color: var(--skipped); }
 .plot {
-  position: relative; height: 12.5rem; margin: 0.7rem 0.6rem 1.7rem 3.4rem;
+  position: relative; height: 12.5rem; margin: 0.7rem 1.3rem 1.7rem 3.4rem;
 }
 .wide .plot { height: 19rem; }
 .plot svg { display: block; width: 100%; height: 100%; overflow: visible; }
