@@ -255,7 +255,9 @@ std::string chart(const std::vector<Series>& series, const ChartOptions& options
   out += text("<div class=\"plot\"><svg role=\"img\" aria-label=\"",
               escaped(description(series, options)),
               "\" viewBox=\"0 0 1000 1000\" preserveAspectRatio=\"none\">\n", grid_lines(axes));
-  for (auto s = series.rbegin(); s != series.rend(); ++s) out += draw_series(axes, *s);
+  for (const bool behind : {true, false})
+    for (const Series& s : series)
+      if ((s.style == "earlier") == behind) out += draw_series(axes, s);
   out += draw_marks(axes, options.marks);
   out += hits(axes, series, options.marks);
   return text(out, "</svg>", labels(axes), "</div></figure>\n");

@@ -78,7 +78,7 @@ std::string figures(const RunReport& report) {
     figures.add("Best validation loss", "none", "no evaluation");
   figures.add("Tokens", with_commas(last.tokens), "trained on");
   figures.add("Tokens per second",
-              short_number(median(steps, [](const auto& m) { return m.tokens_per_second; }), 5),
+              short_number(median(steps, [](const auto& m) { return m.tokens_per_second; }), 4),
               "median");
   figures.add(
       "MFU",

@@ -31,7 +31,7 @@ p { margin: 0.25rem 0; }
 .state { margin-top: 0.5rem; font-weight: 600; }
 .state.open { color: var(--second); }
 .figures {
-  display: grid; grid-template-columns: repeat(auto-fit, minmax(9.5rem, 1fr)); gap: 0.75rem;
+  display: grid; grid-template-columns: repeat(auto-fit, minmax(12rem, 1fr)); gap: 0.75rem;
   margin: 1.25rem 0 0;
 }
 .figures div {
@@ -68,7 +68,7 @@ figcaption { display: flex; flex-wrap: wrap; gap: 0.1rem 0.6rem; font-size: 0.92
 .marks .restart { color: var(--restart); }
 .marks .skipped { color: var(--skipped); }
 .plot {
-  position: relative; height: 12.5rem; margin: 0.7rem 0.6rem 1.7rem 3.4rem;
+  position: relative; height: 12.5rem; margin: 0.7rem 1.3rem 1.7rem 3.4rem;
 }
 .wide .plot { height: 19rem; }
 .plot svg { display: block; width: 100%; height: 100%; overflow: visible; }
@@ -112,6 +112,8 @@ th, td {
   padding: 0.3rem 1.4rem 0.3rem 0; border-bottom: 1px solid var(--line); text-align: left;
   vertical-align: top;
 }
+td:first-child { white-space: nowrap; }
+td + td:not(.number) { min-width: 8rem; }
 th { color: var(--soft); font-weight: 600; white-space: nowrap; }
 .number { text-align: right; white-space: nowrap; }
 .facts { display: grid; grid-template-columns: max-content 1fr; gap: 0.2rem 1.25rem; margin: 0 0 1rem; }
