@@ -22,8 +22,10 @@ template <class A>
 struct Square {
 #if defined(__AVX512F__)
   static constexpr int bytes = 64;
-#else
+#elif defined(__AVX__)
   static constexpr int bytes = 32;
+#else
+  static constexpr int bytes = 16;
 #endif
   static constexpr int lanes = bytes / static_cast<int>(sizeof(A));
 };
