@@ -153,7 +153,7 @@ TEST(Chart, SaysInWordsWhatItShows) {
   const std::vector<Series> series{{"training", "first", {{1, 5.5}, {2, nan}, {3, 2.25}}},
                                    {"validation", "second", {{3, 3.125}}}};
   const std::vector<Mark> marks{{MarkKind::restart, 2, "restart behind <2>"}};
-  const std::string page = chart(series, {"Loss", "nats", "", false, false, 3, marks});
+  const std::string page = chart(series, {"Loss", "nats", false, false, 3, marks});
   for (const char* part :
        {"aria-label=\"Loss, nats, steps 0 to 3. training: from 2.25 to 5.5, last 2.25. "
         "validation: from 3.125 to 3.125, last 3.125.\"",
@@ -164,9 +164,9 @@ TEST(Chart, SaysInWordsWhatItShows) {
 }
 
 TEST(Chart, OfNothingFiniteSaysSo) {
-  EXPECT_NE(chart({{"loss", "first", {{1, nan}}}}, {"Loss", "nats", ""}).find("No number to show"),
+  EXPECT_NE(chart({{"loss", "first", {{1, nan}}}}, {"Loss", "nats"}).find("No number to show"),
             std::string::npos);
-  EXPECT_NE(chart({{"norm", "first", {{1, 0}, {2, -1}}}}, {"Norm", "", "", true}).find("No number"),
+  EXPECT_NE(chart({{"norm", "first", {{1, 0}, {2, -1}}}}, {"Norm", "", true}).find("No number"),
             std::string::npos)
       << "a logarithmic axis has no place for what is not above 0";
 }

@@ -25,9 +25,8 @@ struct Mark {
 };
 
 struct ChartOptions {
-  std::string title;
-  std::string unit;
-  std::string about = {};  ///< "" or a sentence below the title
+  std::string title = {};
+  std::string unit = {};
   bool logarithmic = false;
   bool from_zero = false;
   double last_x = 1;

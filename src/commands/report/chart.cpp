@@ -248,7 +248,6 @@ std::string chart(const std::vector<Series>& series, const ChartOptions& options
   std::string out =
       text("<figure class=\"chart\"><figcaption><b>", escaped(options.title), "</b> <span>",
            escaped(options.unit), "</span>", legend(series), "</figcaption>\n");
-  if (!options.about.empty()) out += text("<p class=\"about\">", escaped(options.about), "</p>\n");
   const Range range = range_of(series, options.logarithmic);
   if (range.empty()) return out + "<p class=\"none\">No number to show.</p></figure>\n";
   const Axes axes = axes_of(range, options);

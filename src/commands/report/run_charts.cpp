@@ -70,7 +70,7 @@ class Charts {
     const auto add = [&](const std::string& title, const std::string& unit, bool from_zero,
                          const Series& series, bool logarithmic = false) {
       if (!series.points.empty())
-        out += chart({series}, {title, unit, "", logarithmic, from_zero, last_x_, marks_});
+        out += chart({series}, {title, unit, logarithmic, from_zero, last_x_, marks_});
     };
     add("Learning rate", "", true, curve([](const auto& m) { return m.learning_rate; }));
     const Series norms = curve([](const auto& m) { return m.gradient_norm; });
@@ -110,7 +110,7 @@ class Charts {
 
   std::string both(const std::vector<Series>& series, const std::string& title,
                    const std::string& unit, bool logarithmic) const {
-    return chart(series, {title, unit, "", logarithmic, false, last_x_, marks_});
+    return chart(series, {title, unit, logarithmic, false, last_x_, marks_});
   }
 
   /// Twice, with linear and with logarithmic axis; two buttons choose which is seen.
@@ -150,7 +150,7 @@ class Charts {
     const double unit = gibi ? 1024 * mebi : mebi;
     return chart({curve([&](const auto& m) { return static_cast<double>(m.peak_bytes) / unit; })},
                  {"Peak memory", text(gibi ? "GiB" : "MiB", ", most resident of any rank so far"),
-                  "", false, true, last_x_, marks_});
+                  false, true, last_x_, marks_});
   }
 
   const RunReport& report_;

@@ -27,7 +27,7 @@ body {
 h1 { margin: 0; font-size: 1.6rem; line-height: 1.25; overflow-wrap: anywhere; }
 h2 { margin: 2.25rem 0 0.75rem; font-size: 1.15rem; }
 p { margin: 0.25rem 0; }
-.soft, .about, figcaption span { color: var(--soft); }
+.soft, figcaption span { color: var(--soft); }
 .state { margin-top: 0.5rem; font-weight: 600; }
 .state.open { color: var(--second); }
 .figures {
@@ -53,7 +53,7 @@ figure {
   border-radius: 6px; break-inside: avoid;
 }
 figcaption { display: flex; flex-wrap: wrap; gap: 0.1rem 0.6rem; font-size: 0.92rem; }
-.about, .none { font-size: 0.85rem; }
+.none { font-size: 0.85rem; }
 .legend { display: flex; flex-wrap: wrap; gap: 0 1rem; margin-left: auto; }
 .key::before {
   content: ""; display: inline-block; width: 1.1em; height: 0.2em; margin-right: 0.4em;
