@@ -85,6 +85,33 @@ if(NOT TRIREME_ONEDNN STREQUAL "OFF")
   endif()
 endif()
 
+if("CUDA" IN_LIST Kokkos_DEVICES OR "HIP" IN_LIST Kokkos_DEVICES)
+  if(NOT TRIREME_NCCL STREQUAL "OFF")
+    if("HIP" IN_LIST Kokkos_DEVICES)
+      find_path(NCCL_INCLUDE_DIR rccl/rccl.h HINTS ENV ROCM_PATH PATH_SUFFIXES include)
+      find_library(NCCL_LIBRARY rccl HINTS ENV ROCM_PATH PATH_SUFFIXES lib)
+    else()
+      find_package(CUDAToolkit QUIET)
+      find_path(NCCL_INCLUDE_DIR nccl.h HINTS ${CUDAToolkit_INCLUDE_DIRS})
+      find_library(NCCL_LIBRARY nccl HINTS ${CUDAToolkit_LIBRARY_DIR})
+    endif()
+    if(NCCL_INCLUDE_DIR AND NCCL_LIBRARY)
+      set(NCCL_FOUND TRUE)
+      add_library(trireme_nccl INTERFACE)
+      target_include_directories(trireme_nccl SYSTEM INTERFACE "${NCCL_INCLUDE_DIR}")
+      target_link_libraries(trireme_nccl INTERFACE "${NCCL_LIBRARY}")
+    elseif(TRIREME_NCCL STREQUAL "ON")
+      trireme_need("${NCCL_FOUND}" "NCCL (or configure with -DTRIREME_NCCL=OFF)" "-" nccl)
+    else()
+      message(WARNING "NCCL not found: messages between devices go by MPI through the hosts' memory. "
+                      "Spack: spack install nccl.")
+    endif()
+  endif()
+elseif(TRIREME_NCCL STREQUAL "ON")
+  message(FATAL_ERROR "TRIREME_NCCL=ON, but the Kokkos found in ${Kokkos_DIR} has no devices that NCCL serves: its "
+                      "back ends are [${Kokkos_DEVICES}]")
+endif()
+
 if(TRIREME_MISSING)
   message(FATAL_ERROR "Trireme needs the following packages, which CMake did not find:${TRIREME_MISSING}\n"
                       "On Debian and Ubuntu, tools/setup installs all of them. A package in a place of its own is "

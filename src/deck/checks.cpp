@@ -210,6 +210,15 @@ class CrossCheck {
              " ranks, more than ", ranks_limit, "; choose smaller axes");
   }
 
+  void transport() {
+    const ParallelConfig& p = deck_.config.parallel;
+    if (valid({"parallel.transport", "parallel.share_devices"}) &&
+        p.transport == TransportKind::nccl && p.share_devices)
+      report(deck_.cite("parallel", "transport"), " needs a device for every rank, and ",
+             deck_.cite("parallel", "share_devices"),
+             " allows that they share one; choose transport = \"mpi\", or share_devices = false");
+  }
+
   void schedule() {
     const ParallelConfig& p = deck_.config.parallel;
     if (!valid({"parallel.schedule", "parallel.chunks", "parallel.program"})) return;
@@ -245,6 +254,7 @@ void cross_check(const Deck& deck, const std::set<std::string>& invalid, Diagnos
   checks.tensor();
   checks.stages();
   checks.schedule();
+  checks.transport();
 }
 
 namespace {

@@ -7,6 +7,7 @@
 #include <trireme/plan/local_sizes.hpp>
 #include <trireme/plan/memory.hpp>
 #include <trireme/plan/offload.hpp>
+#include <trireme/plan/transport.hpp>
 
 #include <algorithm>
 
@@ -187,12 +188,11 @@ std::vector<MemoryRow> training_memory(const deck::Config& config,
   const LocalSizes sizes = local_sizes(config, shard);
   const auto arrays = architecture::local_arrays(architecture, shard);
   const architecture::Placement elements = architecture::place(architecture, shard, arrays);
+  const auto buckets = buckets_of(config, architecture, shard, arrays, elements);
   const std::int64_t state =
-      shares_state(config)
-          ? architecture::most_state_elements(
-                arrays, elements, buckets_of(config, architecture, shard, arrays, elements),
-                static_cast<int>(config.parallel.data))
-          : elements.elements;
+      shares_state(config) ? architecture::most_state_elements(
+                                 arrays, elements, buckets, static_cast<int>(config.parallel.data))
+                           : elements.elements;
   const auto state_arrays =
       static_cast<std::int64_t>(architecture::state_arrays(config.optimizer).size());
   const Activations activations(sizes, config.parallel.recompute);
@@ -209,6 +209,8 @@ std::vector<MemoryRow> training_memory(const deck::Config& config,
                   transfer_buffers(shard, needs) * up(sizes.slice * sizes.hidden * sizes.element)});
   rows.push_back({"scratch", scratch(sizes, activations, shard, needs.split_backward)});
   if (sizes.narrow()) rows.push_back({"widened operands", widened_workspace_bytes});
+  const Bytes reductions = reduction_scratch(config, architecture, shard, buckets).total();
+  if (reductions > 0) rows.push_back({"reductions", reductions});
   if (away) rows.push_back({"optimizer state (host)", optimizer.bytes, true});
   if (saved.host > 0) rows.push_back({"saved activations (host)", saved.host, true});
   return rows;
@@ -250,7 +252,7 @@ Bytes checkpoint_copy_bytes(const deck::Config& config,
 Bytes reduction_bytes(const deck::Config& config, const architecture::Architecture& architecture,
                       const architecture::Shard& shard) {
   const std::int64_t replicas = config.parallel.data;
-  if (replicas == 1) return 0;
+  if (replicas == 1 || transport(config.parallel) == schedule::Transport::ordered_groups) return 0;
   const auto arrays = architecture::local_arrays(architecture, shard);
   const auto placement = architecture::place(architecture, shard, arrays);
   const Bytes element = local_sizes(config, shard).accumulate;

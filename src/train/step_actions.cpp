@@ -193,6 +193,15 @@ void StepActions<P>::receive_gradient(const Step& step) {
 }
 
 template <class P>
+void StepActions<P>::begin_group() {
+  parts_.pipeline.begin_group();
+}
+template <class P>
+void StepActions<P>::end_group() {
+  parts_.pipeline.end_group(exec_);
+}
+
+template <class P>
 void StepActions<P>::reduce_gradients(const Step& step) {
   parts_.reducer->finish(step.instr.stage);
   // Norms, biases and positions saw this rank's tokens only.

@@ -285,6 +285,8 @@ std::vector<plan::MemoryRow> TypedWorker<P>::memory() const {
   rows.push_back({"transfer buffers", parts_.transfers->bytes()});
   rows.push_back({"scratch", parts_.model->scratch_bytes()});
   if (is_narrow<T>) rows.push_back({"widened operands", widened_workspace_bytes});
+  if (const Bytes bytes = parts_.reduction_bytes(); bytes > 0)
+    rows.push_back({"reductions", bytes});
   if (parts_.optimizer && away)
     rows.push_back({"optimizer state (host)", parts_.optimizer->state_bytes(), true});
   if (const Bytes bytes = parts_.model->offloaded_bytes(); bytes > 0)

@@ -57,6 +57,8 @@ class StepActions final : public Actions {
   void receive_activation(const Step& step) override;
   void send_gradient(const Step& step) override;
   void receive_gradient(const Step& step) override;
+  void begin_group() override;
+  void end_group() override;
   void reduce_gradients(const Step& step) override;
   void reduce_tied(const Step& step) override;
   void gradient_norm(const Step& step) override;

@@ -11,6 +11,7 @@
 #include <trireme/plan/program.hpp>
 #include <trireme/plan/ranks.hpp>
 #include <trireme/plan/stages.hpp>
+#include <trireme/plan/transport.hpp>
 #include <trireme/schedule/machine.hpp>
 #include <trireme/schedule/program.hpp>
 
@@ -131,6 +132,8 @@ void print_report(const deck::Deck& deck) {
   print_ramp(c, programs);
   print_step(c, a);
   print_recompute(c, a, needs);
+  if (const std::string note = plan::transport_note(c.parallel); !note.empty())
+    say("transport     ", note);
   if (c.parallel.offload != Offload::none) say("offload       ", plan::offload_note(c.parallel));
   say("\nstages\n", stages_report(plan::group_stages(a, stage_layers), c.parallel));
   say("\nbytes per rank\n", memory_report(ranks, tensor));
