@@ -1,6 +1,7 @@
 #include <trireme/architecture/placement.hpp>
 #include <trireme/architecture/saved.hpp>
 #include <trireme/architecture/state.hpp>
+#include <trireme/base/matmul_memory.hpp>
 #include <trireme/base/narrow.hpp>
 #include <trireme/base/reduction.hpp>
 #include <trireme/base/text.hpp>
@@ -179,6 +180,18 @@ SavedActivations saved_activations(const deck::Config& config, const Activations
   return {needs.slots * slot + std::min<std::int64_t>(offload_windows, all) * layer, all * layer};
 }
 
+/// What matrix products take beside their operands, as kernels/matmul_workspace.cpp does.
+void add_products([[maybe_unused]] std::vector<MemoryRow>& rows, [[maybe_unused]] bool narrow) {
+#if defined(TRIREME_HAS_CUBLASLT)
+  rows.push_back({"matmul workspace", cublaslt_workspace_bytes + column_sum_bytes});
+#else
+#if defined(TRIREME_ON_DEVICE) || defined(TRIREME_AS_ON_DEVICE)
+  rows.push_back({"matmul workspace", column_sum_bytes});
+#endif
+  if (narrow) rows.push_back({"widened operands", widened_workspace_bytes});
+#endif
+}
+
 }  // namespace
 
 std::vector<MemoryRow> training_memory(const deck::Config& config,
@@ -208,7 +221,7 @@ std::vector<MemoryRow> training_memory(const deck::Config& config,
   rows.push_back({"transfer buffers",
                   transfer_buffers(shard, needs) * up(sizes.slice * sizes.hidden * sizes.element)});
   rows.push_back({"scratch", scratch(sizes, activations, shard, needs.split_backward)});
-  if (sizes.narrow()) rows.push_back({"widened operands", widened_workspace_bytes});
+  add_products(rows, sizes.narrow());
   const Bytes reductions = reduction_scratch(config, architecture, shard, buckets).total();
   if (reductions > 0) rows.push_back({"reductions", reductions});
   if (away) rows.push_back({"optimizer state (host)", optimizer.bytes, true});
