@@ -43,21 +43,35 @@ void add_column_sums_by_blocks(const Exec& exec, View1<Accumulate<T>> sum, View2
       });
 }
 
-/// Σ of column n over the rows [begin, end): eight loads are under way at a time.
+/// The element itself.
 template <class T>
-KOKKOS_FORCEINLINE_FUNCTION Accumulate<T> sum_rows(const T* x, std::int64_t stride,
-                                                   std::int64_t begin, std::int64_t end) {
-  using Sum = Accumulate<T>;
-  Sum total = 0;
-  std::int64_t t = begin;
-  for (; t + 8 <= end; t += 8) {
-    Sum v[8];
-    for (int k = 0; k < 8; ++k) v[k] = static_cast<Sum>(x[(t + k) * stride]);
-    total += ((v[0] + v[1]) + (v[2] + v[3])) + ((v[4] + v[5]) + (v[6] + v[7]));
+struct Element {
+  const T* x;
+  std::int64_t stride;
+
+  KOKKOS_FUNCTION void operator()(std::int64_t t, std::int64_t n, Accumulate<T>* v) const {
+    v[0] = static_cast<Accumulate<T>>(x[t * stride + n]);
   }
-  for (; t < end; ++t) total += static_cast<Sum>(x[t * stride]);
-  return total;
-}
+};
+
+/// What a norm's gain and bias get from one element.
+template <class T, bool with_bias>
+struct NormTerm {
+  using Acc = Accumulate<T>;
+  const T* dy;
+  const T* x;
+  std::int64_t dy_stride, x_stride;
+  const Acc* mean;  ///< null: 0
+  const Acc* scale;
+
+  KOKKOS_FUNCTION void operator()(std::int64_t t, std::int64_t n, Acc* v) const {
+    const Acc gradient = static_cast<Acc>(dy[t * dy_stride + n]);
+    const Acc value = static_cast<Acc>(x[t * x_stride + n]);
+    const Acc mu = mean == nullptr ? Acc(0) : mean[t];
+    v[0] = gradient * ((value - mu) * scale[t]);
+    if constexpr (with_bias) v[1] = gradient;
+  }
+};
 
 }  // namespace
 
@@ -74,42 +88,37 @@ template <class T>
 void add_column_sums_by_slices(const Exec& exec, View1<Accumulate<T>> sum, View2<const T> x,
                                View1<Accumulate<T>> partial) {
   using Sum = Accumulate<T>;
-  const std::int64_t rows = extent(x, 0);
-  const std::int64_t columns = extent(x, 1);
-  const auto stride = static_cast<std::int64_t>(x.stride(0));
-  expect_shape(sum, "sum", {columns});
-  const ColumnSlices slices = column_slices(rows, columns);
-  if (slices.count == 0) return;
-  check(extent(partial, 0) >= slices.partial_elements(columns), "sums of ", columns,
-        " columns: room for ", extent(partial, 0), " partial sums, expected ",
-        slices.partial_elements(columns));
-  const std::int64_t count = slices.count;
-  const std::int64_t each = slices.rows;
-  const T* from = x.data();
-  Sum* parts = partial.data();
-  Sum* to = sum.data();
-  Kokkos::parallel_for(
-      "kernels/linear_backward_bias_slices", HostPolicy(exec, 0, count * columns),
-      KOKKOS_LAMBDA(std::int64_t i) {
-        const std::int64_t slice = i / columns;
-        const std::int64_t n = i - slice * columns;
-        const std::int64_t begin = slice * each;
-        const std::int64_t end = begin + each < rows ? begin + each : rows;
-        const Sum total = sum_rows(from + n, stride, begin, end);
-        if (count == 1)
-          to[n] += total;
-        else
-          parts[n * count + slice] = total;
-      });
-  if (count == 1) return;
-  for_rows(
-      "kernels/linear_backward_bias", exec, columns,
-      KOKKOS_LAMBDA(const Team& team, std::int64_t n) {
-        const Sum* column = parts + n * count;
-        const Sum total =
-            sum_lanes<Sum>(team, count, [&](std::int64_t slice) { return column[slice]; });
-        once(team, [&]() { to[n] += total; });
-      });
+  expect_shape(sum, "sum", {extent(x, 1)});
+  sum_by_slices<Sum, 1>("kernels/linear_backward_bias", "kernels/linear_backward_bias_slices", exec,
+                        {{sum.data()}}, extent(x, 0), extent(x, 1),
+                        Element<T>{x.data(), static_cast<std::int64_t>(x.stride(0))}, partial);
+}
+
+template <class T>
+void add_norm_sums_by_slices(const char* label, const Exec& exec, View1<Accumulate<T>> dgain,
+                             View1<Accumulate<T>> dbias, View2<const T> dy, View2<const T> x,
+                             View1<const Accumulate<T>> mean, View1<const Accumulate<T>> scale,
+                             View1<Accumulate<T>> partial) {
+  using Sum = Accumulate<T>;
+  const auto run = [&]<int kinds>(const Kokkos::Array<Sum*, kinds>& to) {
+    sum_by_slices<Sum, kinds>(
+        label, "kernels/norm_backward_weight_slices", exec, to, extent(x, 0), extent(x, 1),
+        NormTerm<T, kinds == 2>{dy.data(), x.data(), static_cast<std::int64_t>(dy.stride(0)),
+                                static_cast<std::int64_t>(x.stride(0)), mean.data(), scale.data()},
+        partial);
+  };
+  if (dbias.extent(0) > 0)
+    run.template operator()<2>({{dgain.data(), dbias.data()}});
+  else
+    run.template operator()<1>({{dgain.data()}});
+}
+
+template <class T>
+void add_norm_sums(const char* label, const Exec& exec, View1<Accumulate<T>> dgain,
+                   View1<Accumulate<T>> dbias, View2<const T> dy, View2<const T> x,
+                   View1<const Accumulate<T>> mean, View1<const Accumulate<T>> scale) {
+  add_norm_sums_by_slices<T>(label, exec, dgain, dbias, dy, x, mean, scale,
+                             matmul_workspace(exec).partial_sums<Accumulate<T>>());
 }
 
 template <class T>
@@ -121,10 +130,17 @@ void add_column_sums(const Exec& exec, View1<Accumulate<T>> sum, View2<const T> 
                                  matmul_workspace(exec).partial_sums<Accumulate<T>>());
 }
 
-#define TRIREME_INSTANTIATE(T)                                                                  \
-  template void add_column_sums<T>(const Exec&, View1<Accumulate<T>>, View2<const T>);          \
-  template void add_column_sums_by_slices<T>(const Exec&, View1<Accumulate<T>>, View2<const T>, \
-                                             View1<Accumulate<T>>)
+#define TRIREME_INSTANTIATE(T)                                                                     \
+  template void add_column_sums<T>(const Exec&, View1<Accumulate<T>>, View2<const T>);             \
+  template void add_column_sums_by_slices<T>(const Exec&, View1<Accumulate<T>>, View2<const T>,    \
+                                             View1<Accumulate<T>>);                                \
+  template void add_norm_sums_by_slices<T>(const char*, const Exec&, View1<Accumulate<T>>,         \
+                                           View1<Accumulate<T>>, View2<const T>, View2<const T>,   \
+                                           View1<const Accumulate<T>>, View1<const Accumulate<T>>, \
+                                           View1<Accumulate<T>>);                                  \
+  template void add_norm_sums<T>(const char*, const Exec&, View1<Accumulate<T>>,                   \
+                                 View1<Accumulate<T>>, View2<const T>, View2<const T>,             \
+                                 View1<const Accumulate<T>>, View1<const Accumulate<T>>)
 TRIREME_INSTANTIATE(float);
 TRIREME_INSTANTIATE(double);
 TRIREME_INSTANTIATE(Bf16);

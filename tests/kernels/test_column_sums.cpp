@@ -92,6 +92,50 @@ TYPED_TEST(ColumnSums, BySlicesHaveTheSameBitsEveryTime) {
   }
 }
 
+/// What LayerNorm's gain and bias get, and RMSNorm's gain: without mean and bias.
+TYPED_TEST(ColumnSums, OfNormsAreThoseOfTheDefinition) {
+  using T = TypeParam;
+  using Sum = Accumulate<T>;
+  for (const auto& [rows, columns] : shapes) {
+    if (rows * columns > 100'000) continue;
+    for (const bool layer_norm : {true, false}) {
+      const auto x = uniform<T>(rows * columns, 1);
+      const auto dy = uniform<T>(rows * columns, 2);
+      const auto mean = uniform<Sum>(rows, 3);
+      const auto scale = uniform<Sum>(rows, 4);
+      const auto before = uniform<Sum>(columns, 5);
+      const DeviceArray<T> x_there(x), dy_there(dy);
+      const DeviceArray<Sum> mean_there(mean), scale_there(scale), gain(before), bias(before);
+      const std::int64_t sums = (layer_norm ? 2 : 1) * columns;
+      const std::int64_t room = column_slices(rows, sums).partial_elements(sums);
+      const DeviceArray<Sum> partial(room, std::numeric_limits<Sum>::quiet_NaN());
+      add_norm_sums_by_slices<T>(
+          "kernels/test", Exec{}, gain.flat(), layer_norm ? bias.flat() : View1<Sum>(),
+          dy_there.matrix(rows, columns), x_there.matrix(rows, columns),
+          layer_norm ? mean_there.flat() : View1<const Sum>(), scale_there.flat(), partial.flat());
+      fence(Exec{}, "test");
+      const auto gains = gain.values();
+      const auto biases = bias.values();
+      for (std::int64_t n = 0; n < columns; ++n) {
+        const auto at = static_cast<std::size_t>(n);
+        double of_gain = before[at];
+        double of_bias = before[at];
+        for (std::int64_t t = 0; t < rows; ++t) {
+          const auto i = static_cast<std::size_t>(t * columns + n);
+          const auto row = static_cast<std::size_t>(t);
+          const double mu = layer_norm ? static_cast<double>(mean[row]) : 0;
+          of_gain += static_cast<double>(dy[i]) * (static_cast<double>(x[i]) - mu) *
+                     static_cast<double>(scale[row]);
+          of_bias += static_cast<double>(dy[i]);
+        }
+        // Summands within [-2, 2], each of three roundings more.
+        ASSERT_NEAR(gains[at], of_gain, 2 * bound<T>(rows + 3));
+        ASSERT_NEAR(biases[at], layer_norm ? of_bias : before[at], bound<T>(rows));
+      }
+    }
+  }
+}
+
 TEST(ColumnSlices, CoverAllRowsAndFitTheWorkspace) {
   for (const std::int64_t rows : {1, 31, 32, 33, 1000, 16384, 1 << 20})
     for (const std::int64_t columns : {1, 3, 768, 12288, 131072, 131073, 250000}) {
