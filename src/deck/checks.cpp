@@ -124,6 +124,15 @@ class CrossCheck {
       if (const std::string mistake = ramp_mistake(deck_, 0); !mistake.empty()) report(mistake);
   }
 
+  void precision() {
+    if (!valid({"precision.compute", "precision.tf32"})) return;
+    const PrecisionConfig& p = deck_.config.precision;
+    if (p.tf32 && p.compute != DType::fp32)
+      report(deck_.cite("precision", "tf32"), " rounds the factors of fp32, but ",
+             deck_.cite("precision", "compute"),
+             " has none; leave it out, or choose compute = \"fp32\"");
+  }
+
   void optimizer() {
     const OptimizerConfig& o = deck_.config.optimizer;
     if (valid({"optimizer.learning_rate", "optimizer.minimum_learning_rate"}) &&
@@ -250,6 +259,7 @@ void cross_check(const Deck& deck, const std::set<std::string>& invalid, Diagnos
   checks.model();
   checks.size();
   checks.batch();
+  checks.precision();
   checks.optimizer();
   checks.tensor();
   checks.stages();

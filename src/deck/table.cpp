@@ -226,6 +226,11 @@ void batch_and_precision_keys(std::vector<Entry>& out) {
           {name_of(DType::fp32), name_of(DType::fp64), name_of(DType::bf16), name_of(DType::fp16)})
       .otherwise(Str("fp32"));
   precision
+      .boolean("tf32", &PrecisionConfig::tf32,
+               "with fp32, matrix products on NVIDIA devices round their factors to 11 bits, which "
+               "tensor cores multiply; sums stay fp32; of no effect elsewhere")
+      .otherwise(false);
+  precision
       .number(
           "loss_scale", &PrecisionConfig::loss_scale,
           "by which fp16 multiplies the first step's loss, so that small gradients are not lost; "

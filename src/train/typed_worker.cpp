@@ -51,6 +51,7 @@ TypedWorker<P>::TypedWorker(const deck::Config& config,
   timeline_.layout = parts_.layout;
   for (const schedule::Program& program : programs)
     executors_.emplace_back(program, parts_.pipeline.rank());
+  kernels::set_matmul_tf32(config.precision.tf32);
   kernels::prepare_matmul(exec_, dtype_of<T>);
 }
 

@@ -151,6 +151,8 @@ TEST(Deck, ResolvedDeckReadsBackToTheSameConfig) {
                            ? o.decay_steps - o.warmup_steps
                            : 0;
     o.nesterov = o.nesterov && o.kind == OptimizerKind::sgd;
+    PrecisionConfig& precision = deck.config.precision;
+    precision.tf32 = precision.tf32 && precision.compute == DType::fp32;
     const std::string resolved = resolved_toml(deck);
     const Deck again = parse_deck(resolved, "resolved.toml");
     EXPECT_EQ(again.config, deck.config) << resolved;

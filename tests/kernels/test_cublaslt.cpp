@@ -234,6 +234,37 @@ TYPED_TEST(Cublaslt, LinearLayersWithGeluAreThoseOfTheDefinition) {
     }
 }
 
+/// What is kept of a kind of product is how it is computed, and not on which arrays.
+TYPED_TEST(Cublaslt, EachCallHasItsOwnArrays) {
+  using T = TypeParam;
+  const std::int64_t t = 24, m = 40, n = 56;
+  const DeviceArray<T> x(uniform<T>(t * m, 1)), w(uniform<T>(n * m, 2)), dy(uniform<T>(t * m, 3));
+  struct Layer {
+    DeviceArray<T> bias, h, g, dh;
+  };
+  const auto layer = [&](unsigned seed) {
+    return Layer{DeviceArray<T>(uniform<T>(n, seed)), DeviceArray<T>(t * n), DeviceArray<T>(t * n),
+                 DeviceArray<T>(t * n)};
+  };
+  const auto pass = [&](const Layer& l) {
+    linear_gelu_forward<T>(this->exec_, l.g.matrix(t, n), l.h.matrix(t, n), x.matrix(t, m),
+                           w.matrix(n, m), l.bias.flat(), Gelu::tanh);
+    linear_gelu_backward_input<T>(this->exec_, l.dh.matrix(t, n), dy.matrix(t, m), w.matrix(m, n),
+                                  l.h.matrix(t, n), Gelu::tanh);
+    std::vector<double> all;
+    for (const auto* array : {&l.h, &l.g, &l.dh})
+      for (const T value : array->values()) all.push_back(static_cast<double>(value));
+    return all;
+  };
+  const Layer first = layer(4), second = layer(5), third = layer(4);
+  const auto of_first = pass(first);
+  EXPECT_NE(pass(second), of_first);
+  EXPECT_EQ(pass(third), of_first);
+  const auto again = first.h.values();
+  for (std::size_t i = 0; i < again.size(); ++i)
+    ASSERT_EQ(static_cast<double>(again[i]), of_first[i]) << "another call wrote here";
+}
+
 TYPED_TEST(Cublaslt, HaveTheSameBitsEveryTimeAndEverywhere) {
   using T = TypeParam;
   const std::int64_t m = 48, n = 40, k = 520;

@@ -18,8 +18,8 @@ inline constexpr std::int64_t column_sum_threads = std::int64_t{1} << 17;
 /// Their partial sums, as doubles.
 inline constexpr Bytes column_sum_bytes = column_sum_threads * 8;
 
-/// What NVIDIA recommends for Hopper and Blackwell; 4 MiB would do before. One size for all, because
-/// `trireme check` plans where no device is.
+/// What NVIDIA recommends for Hopper and Blackwell; 4 MiB would do before. One size for all,
+/// because `trireme check` plans where no device is.
 inline constexpr Bytes cublaslt_workspace_bytes = Bytes{32} << 20;
 
 }  // namespace trireme

@@ -93,6 +93,7 @@ struct BatchConfig {
 
 struct PrecisionConfig {
   DType compute = DType::fp32;
+  bool tf32 = false;                        ///< of fp32: products round their factors to 11 bits
   double loss_scale = 65536;                ///< of the first step, with fp16
   std::int64_t loss_scale_interval = 1000;  ///< updates behind which it doubles; 0: never changes
   bool operator==(const PrecisionConfig&) const = default;

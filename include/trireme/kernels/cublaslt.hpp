@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
-/// cuBLASLt without Kokkos: pointers, sizes and a stream, so that a test can run it on a host with a
-/// stand-in for the library.
+/// cuBLASLt without Kokkos: pointers, sizes and a stream, so that a test can run it on a host with
+/// a stand-in for the library.
 namespace trireme::kernels {
 
 /// Whether this build has the library (TRIREME_HAS_CUBLASLT). Without it a CublasLt cannot be made.

@@ -8,6 +8,7 @@
 #include <trireme/grid/watchdog.hpp>
 #include <trireme/plan/memory.hpp>
 #include <trireme/plan/offload.hpp>
+#include <trireme/plan/precision.hpp>
 #include <trireme/plan/program.hpp>
 #include <trireme/plan/transport.hpp>
 #include <trireme/train/executor.hpp>
@@ -144,6 +145,7 @@ ExitCode train(grid::Runtime& runtime, const TrainOptions& options) {
     say("transport: ", note, plan::uses_nccl(config.parallel) ? ", " + grid::nccl_name() : "");
   if (config.parallel.offload != Offload::none)
     say("offload = ", plan::offload_note(config.parallel));
+  if (config.precision.tf32) say("tf32: ", plan::tf32_note(config.precision));
 
   // 8 train
   train::Trainer trainer(
