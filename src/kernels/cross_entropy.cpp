@@ -1,5 +1,5 @@
 #include <trireme/kernels/cross_entropy.hpp>
-#include <trireme/kernels/lanes.hpp>
+#include <trireme/kernels/packs.hpp>
 #include <trireme/tensor/expect.hpp>
 
 namespace trireme::kernels {
@@ -50,8 +50,9 @@ KOKKOS_FORCEINLINE_FUNCTION void write_gradient(const Team& team, T* out, const 
   using Acc = Accumulate<T>;
   const Acc largest = softmax.largest;
   const Acc factor = static_cast<Acc>(scale / softmax.sum);
-  for_lanes(team, n,
-            [&](std::int64_t v) { out[v] = static_cast<T>(factor * fast_exp(row[v] - largest)); });
+  map_lanes(
+      team, n, out, [&](std::int64_t, Acc logit) { return factor * fast_exp(logit - largest); },
+      row);
   if (target < 0) return;
   team.team_barrier();
   once(team, [&]() {

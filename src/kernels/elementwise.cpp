@@ -1,7 +1,7 @@
 #include <trireme/base/check.hpp>
 #include <trireme/kernels/elementwise.hpp>
 #include <trireme/kernels/erf.hpp>
-#include <trireme/kernels/lanes.hpp>
+#include <trireme/kernels/packs.hpp>
 #include <trireme/kernels/row_norms.hpp>
 #include <trireme/kernels/words.hpp>
 #include <trireme/tensor/expect.hpp>
@@ -65,9 +65,8 @@ void gelu_values(const Exec& exec, View2<T> g, View2<const T> h) {
       "kernels/gelu_forward", exec, extent(h, 0), KOKKOS_LAMBDA(const Team& team, std::int64_t t) {
         const T* h_row = row_of(h, t);
         T* g_row = row_of(g, t);
-        for_lanes(team, columns, [&](std::int64_t i) {
-          g_row[i] = static_cast<T>(Form::value(static_cast<Acc>(h_row[i])));
-        });
+        map_lanes(
+            team, columns, g_row, [](std::int64_t, Acc v) { return Form::value(v); }, h_row);
       });
 }
 
@@ -80,10 +79,9 @@ void gelu_gradients(const Exec& exec, View2<T> dh, View2<const T> dg, View2<cons
         const T* h_row = row_of(h, t);
         const T* dg_row = row_of(dg, t);
         T* dh_row = row_of(dh, t);
-        for_lanes(team, columns, [&](std::int64_t i) {
-          dh_row[i] = static_cast<T>(static_cast<Acc>(dg_row[i]) *
-                                     Form::derivative(static_cast<Acc>(h_row[i])));
-        });
+        map_lanes(
+            team, columns, dh_row,
+            [](std::int64_t, Acc d, Acc v) { return d * Form::derivative(v); }, dg_row, h_row);
       });
 }
 
@@ -151,10 +149,9 @@ void swiglu_forward(const Exec& exec, View2<T> g, View2<const T> h) {
         const T* gate = row_of(h, t);
         const T* up = gate + columns;
         T* g_row = row_of(g, t);
-        for_lanes(team, columns, [&](std::int64_t i) {
-          const Acc a = static_cast<Acc>(gate[i]);
-          g_row[i] = static_cast<T>(a / (Acc(1) + fast_exp(-a)) * static_cast<Acc>(up[i]));
-        });
+        map_lanes(
+            team, columns, g_row,
+            [](std::int64_t, Acc a, Acc b) { return a / (Acc(1) + fast_exp(-a)) * b; }, gate, up);
       });
 }
 
@@ -198,7 +195,7 @@ void drop(const char* label, const Exec& exec, View2<T> y, View2<const T> x,
         label, exec, rows, KOKKOS_LAMBDA(const Team& team, std::int64_t t) {
           const T* x_row = row_of(x, t);
           T* y_row = row_of(y, t);
-          for_lanes(team, hidden, [&](std::int64_t d) { y_row[d] = x_row[d]; });
+          copy_lanes(team, hidden, y_row, x_row);
         });
     return;
   }
@@ -256,7 +253,9 @@ void accumulate(const Exec& exec, View1<T> y, View1<const T> x) {
       KOKKOS_LAMBDA(const Team& team, std::int64_t first, std::int64_t count) {
         const T* from = x.data() + first;
         T* to = y.data() + first;
-        for_lanes(team, count, [&](std::int64_t i) { to[i] = static_cast<T>(to[i] + from[i]); });
+        map_lanes(
+            team, count, to, [](std::int64_t, Accumulate<T> a, Accumulate<T> b) { return a + b; },
+            to, from);
       });
 }
 
@@ -267,9 +266,8 @@ void scale(const Exec& exec, View1<T> y, double factor) {
       "kernels/scale", exec, extent(y, 0),
       KOKKOS_LAMBDA(const Team& team, std::int64_t first, std::int64_t count) {
         T* to = y.data() + first;
-        for_lanes(team, count, [&](std::int64_t i) {
-          to[i] = static_cast<T>(by * static_cast<Accumulate<T>>(to[i]));
-        });
+        map_lanes(
+            team, count, to, [&](std::int64_t, Accumulate<T> v) { return by * v; }, to);
       });
 }
 
@@ -293,7 +291,7 @@ void copy(const Exec& exec, View1<T> y, View1<const T> x) {
       KOKKOS_LAMBDA(const Team& team, std::int64_t first, std::int64_t count) {
         const T* from = x.data() + first;
         T* to = y.data() + first;
-        for_lanes(team, count, [&](std::int64_t i) { to[i] = from[i]; });
+        copy_lanes(team, count, to, from);
       });
 }
 
@@ -306,7 +304,8 @@ void convert(const Exec& exec, View1<T> y, View1<const U> x) {
       KOKKOS_LAMBDA(const Team& team, std::int64_t first, std::int64_t count) {
         const U* from = x.data() + first;
         T* to = y.data() + first;
-        for_lanes(team, count, [&](std::int64_t i) { to[i] = static_cast<T>(from[i]); });
+        map_lanes(
+            team, count, to, [](std::int64_t, Accumulate<U> v) { return v; }, from);
       });
 }
 

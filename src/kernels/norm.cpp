@@ -2,6 +2,7 @@
 #include <trireme/kernels/column_sums.hpp>
 #include <trireme/kernels/lanes.hpp>
 #include <trireme/kernels/norm.hpp>
+#include <trireme/kernels/packs.hpp>
 #include <trireme/kernels/row_norms.hpp>
 #include <trireme/tensor/expect.hpp>
 
@@ -53,29 +54,31 @@ void layer_norm_backward_input(const Exec& exec, View2<T> dx, View2<const T> dy,
         const Acc mu = mean(t);
         const Acc inverse = inverse_std(t);
         const Acc mean_g =
-            sum_lanes<Acc>(team, hidden,
-                           [&](std::int64_t d) {
-                             return static_cast<Acc>(weight[d]) * static_cast<Acc>(dy_row[d]);
-                           }) *
+            sum_of<Acc>(
+                team, hidden, [](std::int64_t, Acc w, Acc d) { return w * d; }, weight, dy_row) *
             one_over_hidden;
-        const Acc mean_gx = sum_lanes<Acc>(team, hidden,
-                                           [&](std::int64_t d) {
-                                             return static_cast<Acc>(weight[d]) *
-                                                    static_cast<Acc>(dy_row[d]) *
-                                                    ((static_cast<Acc>(x_row[d]) - mu) * inverse);
-                                           }) *
-                            one_over_hidden;
-        const auto value = [&](std::int64_t d) {
-          const Acc normalised = (static_cast<Acc>(x_row[d]) - mu) * inverse;
-          return inverse * (static_cast<Acc>(weight[d]) * static_cast<Acc>(dy_row[d]) - mean_g -
-                            normalised * mean_gx);
+        const Acc mean_gx =
+            sum_of<Acc>(
+                team, hidden,
+                [&](std::int64_t, Acc w, Acc d, Acc v) { return w * d * ((v - mu) * inverse); },
+                weight, dy_row, x_row) *
+            one_over_hidden;
+        const auto value = [&](Acc w, Acc d, Acc v) {
+          const Acc normalised = (v - mu) * inverse;
+          return inverse * (w * d - mean_g - normalised * mean_gx);
         };
         if (accumulate) {
-          for_lanes(team, hidden, [&](std::int64_t d) {
-            dx_row[d] = static_cast<T>(static_cast<Acc>(dx_row[d]) + value(d));
-          });
+          map_lanes(
+              team, hidden, dx_row,
+              [&](std::int64_t, Acc before, Acc w, Acc d, Acc v) {
+                return before + value(w, d, v);
+              },
+              dx_row, weight, dy_row, x_row);
         } else {
-          for_lanes(team, hidden, [&](std::int64_t d) { dx_row[d] = static_cast<T>(value(d)); });
+          map_lanes(
+              team, hidden, dx_row,
+              [&](std::int64_t, Acc w, Acc d, Acc v) { return value(w, d, v); }, weight, dy_row,
+              x_row);
         }
       });
 }

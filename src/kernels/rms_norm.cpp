@@ -1,6 +1,7 @@
 #include <trireme/base/check.hpp>
 #include <trireme/kernels/column_sums.hpp>
 #include <trireme/kernels/lanes.hpp>
+#include <trireme/kernels/packs.hpp>
 #include <trireme/kernels/rms_norm.hpp>
 #include <trireme/kernels/row_norms.hpp>
 #include <trireme/tensor/expect.hpp>
@@ -47,24 +48,28 @@ void rms_norm_backward_input(const Exec& exec, View2<T> dx, View2<const T> dy, V
         const T* dy_row = row_of(dy, t);
         T* dx_row = row_of(dx, t);
         const Acc inverse = inverse_rms(t);
-        const Acc mean_gx = sum_lanes<Acc>(team, hidden,
-                                           [&](std::int64_t d) {
-                                             return static_cast<Acc>(weight[d]) *
-                                                    static_cast<Acc>(dy_row[d]) *
-                                                    (static_cast<Acc>(x_row[d]) * inverse);
-                                           }) *
-                            one_over_hidden;
-        const auto value = [&](std::int64_t d) {
-          const Acc normalised = static_cast<Acc>(x_row[d]) * inverse;
-          return inverse *
-                 (static_cast<Acc>(weight[d]) * static_cast<Acc>(dy_row[d]) - normalised * mean_gx);
+        const Acc mean_gx =
+            sum_of<Acc>(
+                team, hidden,
+                [&](std::int64_t, Acc w, Acc d, Acc v) { return w * d * (v * inverse); }, weight,
+                dy_row, x_row) *
+            one_over_hidden;
+        const auto value = [&](Acc w, Acc d, Acc v) {
+          const Acc normalised = v * inverse;
+          return inverse * (w * d - normalised * mean_gx);
         };
         if (accumulate) {
-          for_lanes(team, hidden, [&](std::int64_t d) {
-            dx_row[d] = static_cast<T>(static_cast<Acc>(dx_row[d]) + value(d));
-          });
+          map_lanes(
+              team, hidden, dx_row,
+              [&](std::int64_t, Acc before, Acc w, Acc d, Acc v) {
+                return before + value(w, d, v);
+              },
+              dx_row, weight, dy_row, x_row);
         } else {
-          for_lanes(team, hidden, [&](std::int64_t d) { dx_row[d] = static_cast<T>(value(d)); });
+          map_lanes(
+              team, hidden, dx_row,
+              [&](std::int64_t, Acc w, Acc d, Acc v) { return value(w, d, v); }, weight, dy_row,
+              x_row);
         }
       });
 }

@@ -1,7 +1,7 @@
 #pragma once
 
 #include <trireme/kernels/elementwise.hpp>
-#include <trireme/kernels/lanes.hpp>
+#include <trireme/kernels/packs.hpp>
 #include <trireme/kernels/words.hpp>
 #include <trireme/tensor/expect.hpp>
 
@@ -38,9 +38,8 @@ struct ResidualRow {
     const T* z_row = row_of(z, t);
     T* y_row = row_of(y, t);
     if (!drops) {
-      for_lanes(team, hidden, [&](std::int64_t d) {
-        y_row[d] = static_cast<T>(static_cast<Acc>(x_row[d]) + static_cast<Acc>(z_row[d]));
-      });
+      map_lanes(
+          team, hidden, y_row, [](std::int64_t, Acc a, Acc b) { return a + b; }, x_row, z_row);
       return;
     }
     for_words(team, key, (first_row + t) * hidden, hidden, [&](std::int64_t d, std::uint32_t word) {
@@ -87,25 +86,29 @@ struct LayerNormRow {
     T* y_row = row_of(y, t);
     const T* g = gain.data();
     const T* b = bias.data();
-    const Acc mu =
-        sum_lanes<Acc>(team, hidden, [&](std::int64_t d) { return x_row[d]; }) * one_over_hidden;
+    const Acc mu = sum_of<Acc>(
+                       team, hidden, [](std::int64_t, Acc v) { return v; }, x_row) *
+                   one_over_hidden;
     // The second pass is over cached data and has none of the cancellation of <x^2> - <x>^2.
-    const Acc variance = sum_lanes<Acc>(team, hidden,
-                                        [&](std::int64_t d) {
-                                          const Acc centred = static_cast<Acc>(x_row[d]) - mu;
-                                          return centred * centred;
-                                        }) *
+    const Acc variance = sum_of<Acc>(
+                             team, hidden,
+                             [&](std::int64_t, Acc v) {
+                               const Acc centred = v - mu;
+                               return centred * centred;
+                             },
+                             x_row) *
                          one_over_hidden;
     const Acc inverse = Acc(1) / math::sqrt(variance + eps);
     once(team, [&]() {
       mean(t) = mu;
       inverse_std(t) = inverse;
     });
-    for_lanes(team, hidden, [&](std::int64_t d) {
-      y_row[d] =
-          static_cast<T>((static_cast<Acc>(x_row[d]) - mu) * inverse * static_cast<Acc>(g[d]) +
-                         static_cast<Acc>(b[d]));
-    });
+    map_lanes(
+        team, hidden, y_row,
+        [&](std::int64_t, Acc v, Acc scale, Acc shift) {
+          return (v - mu) * inverse * scale + shift;
+        },
+        x_row, g, b);
   }
 
   View2<T> y;
@@ -138,17 +141,14 @@ struct RmsNormRow {
     const T* x_row = row_of(x, t);
     T* y_row = row_of(y, t);
     const T* g = gain.data();
-    const Acc square = sum_lanes<Acc>(team, hidden,
-                                      [&](std::int64_t d) {
-                                        const Acc value = static_cast<Acc>(x_row[d]);
-                                        return value * value;
-                                      }) *
+    const Acc square = sum_of<Acc>(
+                           team, hidden, [](std::int64_t, Acc v) { return v * v; }, x_row) *
                        (Acc(1) / static_cast<Acc>(hidden));
     const Acc inverse = Acc(1) / math::sqrt(square + eps);
     once(team, [&]() { inverse_rms(t) = inverse; });
-    for_lanes(team, hidden, [&](std::int64_t d) {
-      y_row[d] = static_cast<T>(static_cast<Acc>(x_row[d]) * inverse * static_cast<Acc>(g[d]));
-    });
+    map_lanes(
+        team, hidden, y_row, [&](std::int64_t, Acc v, Acc scale) { return v * inverse * scale; },
+        x_row, g);
   }
 
   View2<T> y;

@@ -1,0 +1,125 @@
+#pragma once
+
+#include <trireme/kernels/lanes.hpp>
+#include <trireme/tensor/views.hpp>
+
+#include <algorithm>
+#include <cstdint>
+
+/// Lanes that work on rows of numbers, element by element: on devices every lane takes as many
+/// neighbours as fill 16 bytes, the widest access there is, where rows begin at multiples of 16
+/// bytes and are so many packs long; else, and on hosts, one element. Numbers narrower than four
+/// bytes come to half of a device's bandwidth or less one by one.
+namespace trireme::kernels {
+namespace detail {
+
+template <class T, int width>
+struct alignas(static_cast<std::size_t>(width) * sizeof(T)) Pack {
+  T values[width];
+};
+
+/// Elements that all of these rows load or store at a time.
+template <class... T>
+inline constexpr int pack_width = 16 / static_cast<int>(std::max({sizeof(T)...}));
+
+template <int width, class T>
+KOKKOS_FORCEINLINE_FUNCTION bool in_packs(const T* row) {
+  return reinterpret_cast<std::uintptr_t>(row) % (static_cast<std::size_t>(width) * sizeof(T)) == 0;
+}
+
+template <int width, class T>
+KOKKOS_FORCEINLINE_FUNCTION const Pack<T, width>& pack_at(const T* row, std::int64_t first) {
+  return *reinterpret_cast<const Pack<T, width>*>(row + first);
+}
+
+/// All loads come before the first store: a row may be written where it is read.
+template <int width, class F, class To, class... From>
+KOKKOS_FORCEINLINE_FUNCTION void map_pack(const F& f, std::int64_t first, To* to,
+                                          const Pack<From, width>... from) {
+  Pack<To, width> out;
+  for (int k = 0; k < width; ++k)
+    out.values[k] = static_cast<To>(f(first + k, static_cast<Accumulate<From>>(from.values[k])...));
+  *reinterpret_cast<Pack<To, width>*>(to + first) = out;
+}
+
+template <class Acc, int width, class F, class... From>
+KOKKOS_FORCEINLINE_FUNCTION Acc sum_pack(const F& f, std::int64_t first,
+                                         const Pack<From, width>... from) {
+  Acc sum = 0;
+  for (int k = 0; k < width; ++k)
+    sum += static_cast<Acc>(f(first + k, static_cast<Accumulate<From>>(from.values[k])...));
+  return sum;
+}
+
+/// What devices do; in hosts' tests too.
+template <class Member, class F, class To, class... From>
+KOKKOS_FORCEINLINE_FUNCTION void map_by_packs(const Member& team, std::int64_t n, To* to,
+                                              const F& f, const From*... from) {
+  constexpr int width = pack_width<To, From...>;
+  if (n % width == 0 && in_packs<width>(to) && (in_packs<width>(from) && ...)) {
+    for_lanes(team, n / width, [&](std::int64_t p) {
+      map_pack<width>(f, p * width, to, pack_at<width>(from, p * width)...);
+    });
+    return;
+  }
+  for_lanes(team, n, [&](std::int64_t i) {
+    to[i] = static_cast<To>(f(i, static_cast<Accumulate<From>>(from[i])...));
+  });
+}
+
+template <class Acc, class Member, class F, class... From>
+KOKKOS_FORCEINLINE_FUNCTION Acc sum_by_packs(const Member& team, std::int64_t n, const F& f,
+                                             const From*... from) {
+  constexpr int width = pack_width<From...>;
+  if (n % width == 0 && (in_packs<width>(from) && ...))
+    return sum_lanes<Acc>(team, n / width, [&](std::int64_t p) {
+      return sum_pack<Acc, width>(f, p * width, pack_at<width>(from, p * width)...);
+    });
+  return sum_lanes<Acc>(
+      team, n, [&](std::int64_t i) { return f(i, static_cast<Accumulate<From>>(from[i])...); });
+}
+
+}  // namespace detail
+
+/// to[i] = f(i, from[i]...) for i in [0, n), spread over the lanes like for_lanes; f gets and gives
+/// accumulators. `to` may be one of the rows that are read.
+template <class Member, class F, class To, class... From>
+KOKKOS_FORCEINLINE_FUNCTION void map_lanes(const Member& team, std::int64_t n, To* to, const F& f,
+                                           const From*... from) {
+  if constexpr (std::is_same_v<Member, HostTeam>)
+    for_lanes(team, n, [&](std::int64_t i) {
+      to[i] = static_cast<To>(f(i, static_cast<Accumulate<From>>(from[i])...));
+    });
+  else
+    detail::map_by_packs(team, n, to, f, from...);
+}
+
+/// to[i] = from[i] for i in [0, n), bit by bit.
+template <class Member, class T>
+KOKKOS_FORCEINLINE_FUNCTION void copy_lanes(const Member& team, std::int64_t n, T* to,
+                                            const T* from) {
+  if constexpr (!std::is_same_v<Member, HostTeam>) {
+    constexpr int width = detail::pack_width<T>;
+    if (n % width == 0 && detail::in_packs<width>(to) && detail::in_packs<width>(from)) {
+      using Pack = detail::Pack<T, width>;
+      for_lanes(team, n / width, [&](std::int64_t p) {
+        reinterpret_cast<Pack*>(to)[p] = reinterpret_cast<const Pack*>(from)[p];
+      });
+      return;
+    }
+  }
+  for_lanes(team, n, [&](std::int64_t i) { to[i] = from[i]; });
+}
+
+/// Sum of f(i, from[i]...) over i in [0, n) in type Acc, as sum_lanes.
+template <class Acc, class Member, class F, class... From>
+KOKKOS_FORCEINLINE_FUNCTION Acc sum_of(const Member& team, std::int64_t n, const F& f,
+                                       const From*... from) {
+  if constexpr (std::is_same_v<Member, HostTeam>)
+    return sum_lanes<Acc>(
+        team, n, [&](std::int64_t i) { return f(i, static_cast<Accumulate<From>>(from[i])...); });
+  else
+    return detail::sum_by_packs<Acc>(team, n, f, from...);
+}
+
+}  // namespace trireme::kernels

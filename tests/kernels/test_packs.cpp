@@ -1,0 +1,93 @@
+#include <trireme/kernels/packs.hpp>
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <vector>
+
+/// Rows by 16 bytes at a time, as devices take them, against one element at a time.
+namespace trireme::kernels {
+namespace {
+
+template <class T>
+class Packs : public ::testing::Test {
+ protected:
+  /// Rows of which the first `offset` elements are not taken, so that they begin anywhere.
+  struct Row {
+    alignas(64) T values[160];
+  };
+  static Row row(int seed) {
+    Row r;
+    for (int i = 0; i < 160; ++i)
+      r.values[i] = static_cast<T>(static_cast<float>((i * 37 + seed * 101) % 255 - 127) / 32.0F);
+    return r;
+  }
+};
+using Types = ::testing::Types<float, double, Bf16, Fp16>;
+TYPED_TEST_SUITE(Packs, Types);
+
+TYPED_TEST(Packs, MapGivesTheSameBitsWhereverRowsBegin) {
+  using T = TypeParam;
+  using Acc = Accumulate<T>;
+  const auto f = [](std::int64_t i, Acc a, Acc b) { return a * b + static_cast<Acc>(i); };
+  for (const std::int64_t n : {0, 1, 7, 8, 16, 20, 128})
+    for (const int offset : {0, 1, 8})
+      for (const bool in_place : {false, true}) {
+        auto a = this->row(1);
+        const auto b = this->row(2);
+        auto out = this->row(3);
+        T* to = (in_place ? a.values : out.values) + offset;
+        const auto before = this->row(in_place ? 1 : 3);
+        std::vector<T> expected(static_cast<std::size_t>(n));
+        for (std::int64_t i = 0; i < n; ++i)
+          expected[static_cast<std::size_t>(i)] = static_cast<T>(
+              f(i, static_cast<Acc>(a.values[offset + i]), static_cast<Acc>(b.values[offset + i])));
+        const T* from = a.values + offset;
+        detail::map_by_packs(HostTeam{}, n, to, f, from, b.values + offset);
+        EXPECT_EQ(std::memcmp(to, expected.data(), expected.size() * sizeof(T)), 0)
+            << n << " at " << offset;
+        const T* whole = in_place ? a.values : out.values;
+        EXPECT_EQ(std::memcmp(whole + offset + n, before.values + offset + n,
+                              static_cast<std::size_t>(160 - offset - n) * sizeof(T)),
+                  0)
+            << "something behind the row was written";
+      }
+}
+
+TYPED_TEST(Packs, SumsAreThoseOfTheDefinition) {
+  using T = TypeParam;
+  using Acc = Accumulate<T>;
+  const auto a = this->row(1);
+  const auto b = this->row(2);
+  for (const std::int64_t n : {0, 1, 8, 20, 128})
+    for (const int offset : {0, 1}) {
+      double expected = 0;
+      double sizes = 0;
+      for (std::int64_t i = 0; i < n; ++i) {
+        const double term =
+            static_cast<double>(a.values[offset + i]) * static_cast<double>(b.values[offset + i]);
+        expected += term;
+        sizes += std::abs(term);
+      }
+      const Acc found = detail::sum_by_packs<Acc>(
+          HostTeam{}, n, [](std::int64_t, Acc x, Acc y) { return x * y; }, a.values + offset,
+          b.values + offset);
+      const double eps = std::numeric_limits<Acc>::epsilon() / 2;
+      EXPECT_NEAR(found, expected, static_cast<double>(n + 1) * eps * sizes);
+    }
+}
+
+TEST(PackWidth, IsThatOfTheWidestNumber) {
+  EXPECT_EQ((detail::pack_width<Bf16, Bf16>), 8);
+  EXPECT_EQ((detail::pack_width<Bf16, float>), 4);
+  EXPECT_EQ((detail::pack_width<double, float>), 2);
+  alignas(16) static const float row[8] = {};
+  EXPECT_TRUE(detail::in_packs<4>(row));
+  EXPECT_FALSE(detail::in_packs<4>(row + 1));
+  EXPECT_TRUE(detail::in_packs<2>(row + 2));
+}
+
+}  // namespace
+}  // namespace trireme::kernels
