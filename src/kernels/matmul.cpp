@@ -5,6 +5,7 @@
 #include <trireme/tensor/arena.hpp>
 #include <trireme/tensor/expect.hpp>
 #include <trireme/tensor/fence.hpp>
+#include <trireme/tensor/region.hpp>
 
 #include <KokkosBlas3_gemm.hpp>
 
@@ -177,6 +178,7 @@ void matmul(const Exec& exec, View2<T> c, View2<const T> a, View2<const T> b, Tr
   expect_shape(a, "a", {a_shape[0], a_shape[1]});
   expect_shape(b, "b", {b_shape[0], b_shape[1]});
   if (rows == 0 || columns == 0) return;
+  const Region region("kernels/matmul");  // a library's product is no kernel to Kokkos
   if constexpr (is_narrow<T>) {
     matmul_widened<T, T>(exec, c, a, b, ta, tb, alpha, beta);
   } else {

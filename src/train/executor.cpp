@@ -1,4 +1,5 @@
 #include <trireme/base/check.hpp>
+#include <trireme/tensor/region.hpp>
 #include <trireme/train/executor.hpp>
 
 #include <map>
@@ -70,6 +71,7 @@ Executor::Executor(const schedule::Program& program, Rank rank)
 }
 
 void run(Actions& actions, const Step& step) {
+  const Region region(schedule::name_of(step.instr.op).data());
   switch (step.instr.op) {
     case Op::forward:
       return actions.forward(step);
