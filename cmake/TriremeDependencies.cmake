@@ -85,6 +85,53 @@ if(NOT TRIREME_ONEDNN STREQUAL "OFF")
   endif()
 endif()
 
+if("CUDA" IN_LIST Kokkos_DEVICES OR "HIP" IN_LIST Kokkos_DEVICES)
+  if(NOT TRIREME_NCCL STREQUAL "OFF")
+    if("HIP" IN_LIST Kokkos_DEVICES)
+      find_path(NCCL_INCLUDE_DIR rccl/rccl.h HINTS ENV ROCM_PATH PATH_SUFFIXES include)
+      find_library(NCCL_LIBRARY rccl HINTS ENV ROCM_PATH PATH_SUFFIXES lib)
+    else()
+      find_package(CUDAToolkit QUIET)
+      find_path(NCCL_INCLUDE_DIR nccl.h HINTS ${CUDAToolkit_INCLUDE_DIRS})
+      find_library(NCCL_LIBRARY nccl HINTS ${CUDAToolkit_LIBRARY_DIR})
+    endif()
+    if(NCCL_INCLUDE_DIR AND NCCL_LIBRARY)
+      set(NCCL_FOUND TRUE)
+      add_library(trireme_nccl INTERFACE)
+      target_include_directories(trireme_nccl SYSTEM INTERFACE "${NCCL_INCLUDE_DIR}")
+      target_link_libraries(trireme_nccl INTERFACE "${NCCL_LIBRARY}")
+    elseif(TRIREME_NCCL STREQUAL "ON")
+      trireme_need("${NCCL_FOUND}" "NCCL (or configure with -DTRIREME_NCCL=OFF)" "-" nccl)
+    else()
+      message(WARNING "NCCL not found: messages between devices go by MPI through the hosts' memory. "
+                      "Spack: spack install nccl.")
+    endif()
+  endif()
+elseif(TRIREME_NCCL STREQUAL "ON")
+  message(FATAL_ERROR "TRIREME_NCCL=ON, but the Kokkos found in ${Kokkos_DIR} has no devices that NCCL serves: its "
+                      "back ends are [${Kokkos_DEVICES}]")
+endif()
+
+# cuBLASLt comes with every CUDA toolkit. On hosts its header alone is wanted, by a test (tests/kernels/cublaslt_stand_in).
+if(NOT TRIREME_CUBLASLT STREQUAL "OFF")
+  find_package(CUDAToolkit QUIET)
+  if("CUDA" IN_LIST Kokkos_DEVICES)
+    if(TRIREME_CUBLASLT STREQUAL "ON" AND NOT TARGET CUDA::cublasLt)
+      trireme_need(FALSE "cuBLASLt (or configure with -DTRIREME_CUBLASLT=OFF)" nvidia-cuda-toolkit cuda)
+    elseif(NOT TARGET CUDA::cublasLt)
+      message(WARNING "cuBLASLt not found: matrix products go through Kokkos Kernels, and those of bf16 and fp16 in fp32. "
+                      "It is a part of the CUDA toolkit: -DCUDAToolkit_ROOT=/its/prefix.")
+    endif()
+  elseif(TRIREME_CUBLASLT STREQUAL "ON")
+    message(FATAL_ERROR "TRIREME_CUBLASLT=ON, but the Kokkos found in ${Kokkos_DIR} has the back ends [${Kokkos_DEVICES}]: "
+                        "cuBLASLt multiplies what lies on CUDA devices. Configure with -DTRIREME_CUBLASLT=AUTO.")
+  endif()
+endif()
+set(TRIREME_HAS_CUBLASLT OFF)
+if(TARGET CUDA::cublasLt AND "CUDA" IN_LIST Kokkos_DEVICES)
+  set(TRIREME_HAS_CUBLASLT ON)
+endif()
+
 if(TRIREME_MISSING)
   message(FATAL_ERROR "Trireme needs the following packages, which CMake did not find:${TRIREME_MISSING}\n"
                       "On Debian and Ubuntu, tools/setup installs all of them. A package in a place of its own is "
@@ -128,7 +175,7 @@ foreach(device CUDA HIP SYCL)
   endif()
 endforeach()
 message(STATUS "Kokkos ${Kokkos_VERSION} (${Kokkos_DIR}), HDF5 ${HDF5_VERSION}, MPI ${MPI_CXX_VERSION}, "
-               "oneDNN ${dnnl_VERSION}")
+               "oneDNN ${dnnl_VERSION}, cuBLASLt ${TRIREME_HAS_CUBLASLT}")
 
 add_library(trireme_hdf5 INTERFACE)
 target_include_directories(trireme_hdf5 SYSTEM INTERFACE ${HDF5_C_INCLUDE_DIRS})

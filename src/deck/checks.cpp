@@ -124,6 +124,15 @@ class CrossCheck {
       if (const std::string mistake = ramp_mistake(deck_, 0); !mistake.empty()) report(mistake);
   }
 
+  void precision() {
+    if (!valid({"precision.compute", "precision.tf32"})) return;
+    const PrecisionConfig& p = deck_.config.precision;
+    if (p.tf32 && p.compute != DType::fp32)
+      report(deck_.cite("precision", "tf32"), " rounds the factors of fp32, but ",
+             deck_.cite("precision", "compute"),
+             " has none; leave it out, or choose compute = \"fp32\"");
+  }
+
   void optimizer() {
     const OptimizerConfig& o = deck_.config.optimizer;
     if (valid({"optimizer.learning_rate", "optimizer.minimum_learning_rate"}) &&
@@ -210,6 +219,15 @@ class CrossCheck {
              " ranks, more than ", ranks_limit, "; choose smaller axes");
   }
 
+  void transport() {
+    const ParallelConfig& p = deck_.config.parallel;
+    if (valid({"parallel.transport", "parallel.share_devices"}) &&
+        p.transport == TransportKind::nccl && p.share_devices)
+      report(deck_.cite("parallel", "transport"), " needs a device for every rank, and ",
+             deck_.cite("parallel", "share_devices"),
+             " allows that they share one; choose transport = \"mpi\", or share_devices = false");
+  }
+
   void schedule() {
     const ParallelConfig& p = deck_.config.parallel;
     if (!valid({"parallel.schedule", "parallel.chunks", "parallel.program"})) return;
@@ -241,10 +259,12 @@ void cross_check(const Deck& deck, const std::set<std::string>& invalid, Diagnos
   checks.model();
   checks.size();
   checks.batch();
+  checks.precision();
   checks.optimizer();
   checks.tensor();
   checks.stages();
   checks.schedule();
+  checks.transport();
 }
 
 namespace {

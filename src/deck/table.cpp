@@ -176,6 +176,16 @@ void parallel_keys(std::vector<Entry>& out) {
               "activations, or both; of no effect where kernels run on the host")
       .otherwise(Str("none"));
   parallel
+      .choice("transport", &ParallelConfig::transport,
+              "what moves messages between devices: NCCL, MPI through the hosts' memory, or auto: "
+              "NCCL where this installation has it and share_devices is false; of no effect where "
+              "kernels run on the host")
+      .otherwise(Str("auto"));
+  parallel
+      .boolean("share_devices", &ParallelConfig::share_devices,
+               "several ranks may use one device, which is an error otherwise")
+      .otherwise(false);
+  parallel
       .integer("bucket_bytes", &ParallelConfig::bucket_bytes,
                "gradients that one all-reduce carries")
       .unit("bytes")
@@ -215,6 +225,11 @@ void batch_and_precision_keys(std::vector<Entry>& out) {
       .words(
           {name_of(DType::fp32), name_of(DType::fp64), name_of(DType::bf16), name_of(DType::fp16)})
       .otherwise(Str("fp32"));
+  precision
+      .boolean("tf32", &PrecisionConfig::tf32,
+               "with fp32, matrix products on NVIDIA devices round their factors to 11 bits, which "
+               "tensor cores multiply; sums stay fp32; of no effect elsewhere")
+      .otherwise(false);
   precision
       .number(
           "loss_scale", &PrecisionConfig::loss_scale,

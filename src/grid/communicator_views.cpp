@@ -96,6 +96,7 @@ void Communicator::finish(Operation& operation) {
 
 void Communicator::wait(Request& request, const char* what) {
   if (!request.active()) return;
+  if (request.queued_ != nullptr) return wait(*std::exchange(request.queued_, nullptr), what);
   wait(*request.operation_, what);
   finish(*std::exchange(request.operation_, nullptr));
 }
@@ -103,22 +104,27 @@ void Communicator::wait(Request& request, const char* what) {
 bool Communicator::done(Request& request) {
   if (!request.active()) return true;
   advance_pending();
+  if (request.queued_ != nullptr) {
+    if (!transport_->passed(*request.queued_)) return false;
+    wait(*std::exchange(request.queued_, nullptr), "what has come");
+    return true;
+  }
   if (!advance(*request.operation_)) return false;
   finish(*std::exchange(request.operation_, nullptr));
   return true;
 }
 
 /// Checks what a caller can mistake and lays the parts behind each other.
-void Communicator::set_offsets(Operation& operation, std::span<const std::int64_t> counts,
-                               std::size_t all, std::size_t mine) const {
-  check(std::ssize(counts) == size_, operation.verb, " on ", name_, ": ", counts.size(),
-        " counts for ", size_, " ranks");
-  operation.offsets.assign(1, 0);
-  for (const std::int64_t n : counts) operation.offsets.push_back(operation.offsets.back() + n);
-  const auto total = static_cast<std::size_t>(operation.offsets.back());
+void Communicator::set_offsets(const char* verb, std::span<const std::int64_t> counts,
+                               std::size_t all, std::size_t mine) {
+  check(std::ssize(counts) == size_, verb, " on ", name_, ": ", counts.size(), " counts for ",
+        size_, " ranks");
+  offsets_.assign(1, 0);
+  for (const std::int64_t n : counts) offsets_.push_back(offsets_.back() + n);
+  const auto total = static_cast<std::size_t>(offsets_.back());
   const auto part = static_cast<std::size_t>(counts[static_cast<std::size_t>(rank_)]);
-  check(total == all && part == mine, operation.verb, " on ", name_, ": rank ", rank_, " has ",
-        mine, " of ", all, " elements, the counts say ", part, " of ", total);
+  check(total == all && part == mine, verb, " on ", name_, ": rank ", rank_, " has ", mine, " of ",
+        all, " elements, the counts say ", part, " of ", total);
 }
 
 template <class T>
@@ -126,6 +132,11 @@ Request Communicator::start_all_reduce(const Exec& exec, View1<T> data, Reductio
   if (size_ == 1 || data.extent(0) == 0 || left_out_) return {};
   const std::size_t bytes = bytes_of(data);
   count(Verb::all_reduce, bytes);
+  if (transport_) {
+    Queued& queued = transport_->take("all_reduce", collectives_++, -1);
+    transport_->all_reduce<T>(exec, queued, data.data(), extent(data, 0), reduction);
+    return request(queued);
+  }
   Operation& operation = take_collective("all_reduce");
   std::byte* on_host = bring_to_host(operation, exec, raw(data.data()), bytes);
   copy_back(operation, exec, on_host, raw(data.data()), bytes);
@@ -146,14 +157,17 @@ Request Communicator::start_all_gather(const Exec& exec, View1<T> all,
                                        std::span<const std::int64_t> counts) {
   if (left_out_) return {};
   if (size_ > 1) count(Verb::all_gather, bytes_of(all));
-  Operation& operation = take_collective("all_gather");
-  set_offsets(operation, counts, all.extent(0), mine.extent(0));
-  const auto first = operation.offsets[static_cast<std::size_t>(rank_)];
+  set_offsets("all_gather", counts, all.extent(0), mine.extent(0));
+  const auto first = offsets_[static_cast<std::size_t>(rank_)];
   copy<T>(exec, View1<T>(all.data() + first, mine.extent(0)), mine);
-  if (size_ == 1 || all.extent(0) == 0) {
-    give_back(operation);
-    return {};
+  if (size_ == 1 || all.extent(0) == 0) return {};
+  if (transport_) {
+    Queued& queued = transport_->take("all_gather", collectives_++, -1);
+    transport_->all_gather(exec, queued, raw(all.data()), offsets_, sizeof(T));
+    return request(queued);
   }
+  Operation& operation = take_collective("all_gather");
+  operation.offsets = offsets_;
   // Only this rank's part is sent, but one buffer holds them all.
   std::byte* on_host = raw(all.data());
   if (staged_) {
@@ -185,13 +199,18 @@ Request Communicator::start_reduce_scatter(const Exec& exec, View1<T> mine,
                                            std::span<const std::int64_t> counts) {
   if (left_out_) return {};
   if (size_ > 1) count(Verb::reduce_scatter, bytes_of(all));
-  Operation& operation = take_collective("reduce_scatter");
-  set_offsets(operation, counts, all.extent(0), mine.extent(0));
+  set_offsets("reduce_scatter", counts, all.extent(0), mine.extent(0));
   if (size_ == 1 || all.extent(0) == 0) {
     copy<T>(exec, mine, all);
-    give_back(operation);
     return {};
   }
+  if (transport_) {
+    Queued& queued = transport_->take("reduce_scatter", collectives_++, -1);
+    transport_->reduce_scatter<T>(exec, queued, mine.data(), all.data(), offsets_);
+    return request(queued);
+  }
+  Operation& operation = take_collective("reduce_scatter");
+  operation.offsets = offsets_;
   operation.scratch = take_buffer(
       static_cast<std::size_t>(reduce_scatter_scratch_bytes(extent(mine, 0), sizeof(T), size_)));
   operation.whole = bring_to_host(operation, exec, raw(all.data()), bytes_of(all));
@@ -221,6 +240,8 @@ Request Communicator::start_send(const Exec& exec, View1<const T> data, int to, 
   check(to >= 0 && to < size_ && lane >= 0 && lane < lanes_, "send on ", name_, " to rank ", to,
         " of ", size_, ", lane ", lane, " of ", lanes_);
   count(Verb::send, bytes_of(data));
+  if (transport_)
+    return request(queue_transfer(exec, "send", raw(data.data()), bytes_of(data), to, lane));
   Operation& operation = take("send", lane);
   operation.peer = world_rank(to);
   const std::byte* on_host = bring_to_host(operation, exec, raw(data.data()), bytes_of(data));
@@ -235,6 +256,8 @@ Request Communicator::start_receive(const Exec& exec, View1<T> data, int from, i
   if (left_out_) return {};
   check(from >= 0 && from < size_ && lane >= 0 && lane < lanes_, "receive on ", name_,
         " from rank ", from, " of ", size_, ", lane ", lane, " of ", lanes_);
+  if (transport_)
+    return request(queue_transfer(exec, "receive", raw(data.data()), bytes_of(data), from, lane));
   Operation& operation = take("receive", lane);
   operation.peer = world_rank(from);
   std::byte* on_host = raw(data.data());
@@ -256,6 +279,11 @@ void Communicator::broadcast(const Exec& exec, View1<T> data, int root, const ch
   if (size_ == 1 || data.extent(0) == 0 || left_out_) return;
   const std::size_t bytes = bytes_of(data);
   count(Verb::broadcast, bytes);
+  if (transport_) {
+    Queued& queued = transport_->take("broadcast", collectives_++, -1);
+    transport_->broadcast(exec, queued, raw(data.data()), static_cast<Bytes>(bytes), root);
+    return wait(queued, what);
+  }
   Operation& operation = take_collective("broadcast");
   std::byte* on_host = bring_to_host(operation, exec, raw(data.data()), bytes);
   if (rank_ != root) copy_back(operation, exec, on_host, raw(data.data()), bytes);

@@ -1,6 +1,7 @@
 #include <trireme/base/check.hpp>
 #include <trireme/base/reduction.hpp>
 #include <trireme/grid/operation.hpp>
+#include <trireme/grid/transport_queue.hpp>
 #include <trireme/layout/split.hpp>
 
 #include <algorithm>
@@ -19,21 +20,11 @@ MPI_Datatype datatype<Fp16>();
 
 namespace {
 
-/// Up to so much all ranks gather everything and sum it for themselves: one exchange instead of
-/// two.
-constexpr std::int64_t gathered_bytes = 64 * 1024;
-/// … and so few numbers always, however many ranks: a message per rank would cost more.
-constexpr std::int64_t few_bytes = 256;
 constexpr std::int64_t segment_bytes = reduction_segment_bytes;
 /// Among so many ranks everyone sends to everyone; among more, little data go through MPI's trees.
 constexpr int direct_ranks = 64;
 constexpr std::int64_t direct_bytes = 4 * 1024;
-/// Parts are cut between cache lines.
-constexpr std::int64_t line_bytes = 64;
-
-bool gathers(std::int64_t bytes, int ranks) {
-  return bytes <= few_bytes || bytes * ranks <= gathered_bytes;
-}
+constexpr std::int64_t line_bytes = reduction_line_bytes;
 
 std::int64_t length(const Operation& o, int rank) {
   const auto r = static_cast<std::size_t>(rank);
@@ -205,7 +196,7 @@ void sum_in_order(T* out, std::span<const std::byte* const> parts, std::int64_t 
 }
 
 std::int64_t ordered_sum_scratch_bytes(std::int64_t n, std::int64_t size, int ranks) {
-  if (gathers(n * size, ranks)) return n * size * ranks;
+  if (gathers_reduction(n * size, ranks)) return n * size * ranks;
   const std::int64_t part = (n * size + ranks - 1) / ranks + line_bytes;
   return std::min(part, segment_bytes) * (ranks - 1);
 }
@@ -244,7 +235,7 @@ template <class T>
 void post_ordered_sum(Operation& o, T* data, std::int64_t n) {
   constexpr std::int64_t size = sizeof(T);
   o.offsets.clear();
-  if (gathers(n * size, o.ranks)) {
+  if (gathers_reduction(n * size, o.ranks)) {
     o.parts.clear();
     for (int r = 0; r <= o.ranks; ++r) o.offsets.push_back(r * n);
     for (int r = 0; r < o.ranks; ++r) o.parts.push_back(o.scratch.data() + r * n * size);
@@ -293,6 +284,7 @@ void remove_pending(Operation& operation) {
 
 void advance_pending() {
   for (Operation* operation : pending()) advance(*operation);
+  for (TransportQueue* queue : transport_queues()) queue->progress();
 }
 
 #define TRIREME_INSTANTIATE(T)                                                        \

@@ -1,6 +1,7 @@
 #include <trireme/base/log.hpp>
 #include <trireme/grid/runtime.hpp>
 #include <trireme/grid/watchdog.hpp>
+#include <trireme/tensor/device.hpp>
 #include <trireme/tensor/views.hpp>
 
 #include <mpi.h>
@@ -33,6 +34,32 @@ void together(Communicator& world, const std::function<void()>& local) {
   throw SilentError(static_cast<ExitCode>(code));
 }
 
+namespace {
+
+/// Ranks of a node take its devices in turn. Without the command line, whose "--help" Kokkos would
+/// answer.
+void start_kokkos() {
+#if KOKKOS_VERSION >= 40000
+  if constexpr (!exec_on_host && !as_on_device) {
+    MPI_Comm node = MPI_COMM_NULL;
+    int rank = 0;
+    MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &node);
+    MPI_Comm_rank(node, &rank);
+    MPI_Comm_free(&node);
+    const int devices = visible_devices();
+    check(
+        devices > 0,
+        "no device is visible here, and this installation's kernels run on devices: does the job "
+        "ask for them (Slurm: --gpus-per-node), and does their driver run (nvidia-smi, rocm-smi)?");
+    Kokkos::initialize(Kokkos::InitializationSettings().set_device_id(rank % devices));
+    return;
+  }
+#endif
+  Kokkos::initialize();
+}
+
+}  // namespace
+
 Runtime::Runtime(int& argc, char**& argv) {
   int initialised = 0;
   MPI_Initialized(&initialised);
@@ -42,7 +69,7 @@ Runtime::Runtime(int& argc, char**& argv) {
     throw Error(
         "MPI_Init_thread failed; was the program started by the launcher of the MPI it was built "
         "with?");
-  Kokkos::initialize();  // without the arguments: it would answer a prompt of "--help"
+  start_kokkos();
   world_ = std::make_unique<Communicator>(MPI_COMM_WORLD, "world");
   log::set_speaking(rank() == 0);
 }
@@ -117,8 +144,20 @@ std::unique_ptr<Communicator> Grid::along(Communicator& larger, Axis axis) const
 
 Communicator& Grid::part_of_tensor_axis(const std::string& name, int colour) {
   std::unique_ptr<Communicator>& part = parts_[name];
-  if (!part) part = tensor_->split(colour, tensor_->rank(), name);
+  if (!part) {
+    part = tensor_->split(colour, tensor_->rank(), name);
+    if (factory_ && part->size() > 1) part->use(factory_(*part));
+  }
   return *part;
+}
+
+void Grid::use_transports(const TransportFactory& factory) {
+  factory_ = factory;
+  const auto give = [&](Communicator& communicator) {
+    if (communicator.size() > 1) communicator.use(factory(communicator));
+  };
+  for (const auto* one : {&data_, &model_, &pipeline_, &tensor_, &embedding_}) give(**one);
+  for (const auto& [name, part] : parts_) give(*part);
 }
 
 Communicator& Grid::communicator(Axis axis) {

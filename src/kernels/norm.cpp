@@ -1,4 +1,5 @@
 #include <trireme/base/check.hpp>
+#include <trireme/kernels/column_sums.hpp>
 #include <trireme/kernels/lanes.hpp>
 #include <trireme/kernels/norm.hpp>
 #include <trireme/kernels/row_norms.hpp>
@@ -128,32 +129,6 @@ void backward_weight_by_blocks(const Exec& exec, View1<Accumulate<T>> dgain,
       });
 }
 
-/// Device: a team for each column. Neighbouring columns run at the same time and share what the
-/// second-level cache holds.
-template <class T>
-void backward_weight_by_columns(const Exec& exec, View1<Accumulate<T>> dgain,
-                                View1<Accumulate<T>> dbias, View2<const T> dy, View2<const T> x,
-                                View1<const Accumulate<T>> mean,
-                                View1<const Accumulate<T>> inverse_std) {
-  using Acc = Accumulate<T>;
-  const std::int64_t rows = extent(x, 0);
-  const std::int64_t hidden = extent(x, 1);
-  for_rows(
-      "kernels/layer_norm_backward_weight", exec, hidden,
-      KOKKOS_LAMBDA(const Team& team, std::int64_t d) {
-        const Acc gain_sum = sum_lanes<Acc>(team, rows, [&](std::int64_t t) {
-          return static_cast<Acc>(dy(t, d)) *
-                 ((static_cast<Acc>(x(t, d)) - mean(t)) * inverse_std(t));
-        });
-        const Acc bias_sum =
-            sum_lanes<Acc>(team, rows, [&](std::int64_t t) { return static_cast<Acc>(dy(t, d)); });
-        once(team, [&]() {
-          dgain(d) += gain_sum;
-          dbias(d) += bias_sum;
-        });
-      });
-}
-
 }  // namespace
 
 template <class T>
@@ -171,7 +146,8 @@ void layer_norm_backward_weight(const Exec& exec, View1<Accumulate<T>> dgain,
   if constexpr (exec_on_host)
     backward_weight_by_blocks<T>(exec, dgain, dbias, dy, x, mean, inverse_std);
   else
-    backward_weight_by_columns<T>(exec, dgain, dbias, dy, x, mean, inverse_std);
+    add_norm_sums<T>("kernels/layer_norm_backward_weight", exec, dgain, dbias, dy, x, mean,
+                     inverse_std);
 }
 
 #define TRIREME_INSTANTIATE(T)                                                                     \

@@ -1,4 +1,5 @@
 #include <trireme/base/check.hpp>
+#include <trireme/kernels/column_sums.hpp>
 #include <trireme/kernels/lanes.hpp>
 #include <trireme/kernels/rms_norm.hpp>
 #include <trireme/kernels/row_norms.hpp>
@@ -107,23 +108,6 @@ void backward_weight_by_blocks(const Exec& exec, View1<Accumulate<T>> dgain, Vie
       });
 }
 
-/// Device: a team for each column.
-template <class T>
-void backward_weight_by_columns(const Exec& exec, View1<Accumulate<T>> dgain, View2<const T> dy,
-                                View2<const T> x, View1<const Accumulate<T>> inverse_rms) {
-  using Acc = Accumulate<T>;
-  const std::int64_t rows = extent(x, 0);
-  const std::int64_t hidden = extent(x, 1);
-  for_rows(
-      "kernels/rms_norm_backward_weight", exec, hidden,
-      KOKKOS_LAMBDA(const Team& team, std::int64_t d) {
-        const Acc sum = sum_lanes<Acc>(team, rows, [&](std::int64_t t) {
-          return static_cast<Acc>(dy(t, d)) * (static_cast<Acc>(x(t, d)) * inverse_rms(t));
-        });
-        once(team, [&]() { dgain(d) += sum; });
-      });
-}
-
 }  // namespace
 
 template <class T>
@@ -137,7 +121,7 @@ void rms_norm_backward_weight(const Exec& exec, View1<Accumulate<T>> dgain, View
   if constexpr (exec_on_host)
     backward_weight_by_blocks<T>(exec, dgain, dy, x, inverse_rms);
   else
-    backward_weight_by_columns<T>(exec, dgain, dy, x, inverse_rms);
+    add_norm_sums<T>("kernels/rms_norm_backward_weight", exec, dgain, {}, dy, x, {}, inverse_rms);
 }
 
 #define TRIREME_INSTANTIATE(T)                                                                    \

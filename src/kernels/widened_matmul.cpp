@@ -1,3 +1,4 @@
+#include <trireme/base/matmul_memory.hpp>
 #include <trireme/kernels/lanes.hpp>
 #include <trireme/kernels/widened_matmul.hpp>
 #include <trireme/tensor/arena.hpp>
@@ -104,6 +105,10 @@ void matmul_widened(const Exec& exec, View2<C> c, View2<const T> a, View2<const 
       finish<C>(exec, c, i, j, sum, static_cast<float>(alpha), static_cast<float>(beta));
     }
   }
+}
+
+void prepare_widened_matmul() {
+  workspace();
 }
 
 #define TRIREME_INSTANTIATE(T, C)                                                           \

@@ -81,8 +81,7 @@ void BertLayer<P>::backward_input(const Exec& exec, View2<T> dx, const Work& w,
                                   const MicroContext& c) const {
   kernels::dropout_backward<T>(exec, this->own_rows(w.dz2), dx, this->feed_forward_site(c));
   axis_.gather(exec, w.dz2, this->own_rows(w.dz2), "feed-forward's output, backward");
-  down_.backward_input(exec, w.dh, w.dz2);
-  kernels::gelu_backward<T>(exec, w.dh, w.dh, s.h, this->model_.gelu);
+  down_.gelu_backward_input(exec, w.dh, w.dz2, s.h, this->model_.gelu);
   up_.backward_input(exec, axis_.partial(scratch.all, w.dy2), w.dh);
   axis_.reduce(exec, w.dy2, scratch.all, "feed-forward's input, backward");
   kernels::accumulate<T>(exec, flat(w.dy2), flat<const T>(dx));  // y2 went past the half, too

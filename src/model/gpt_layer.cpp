@@ -57,6 +57,8 @@ void GptLayer<P>::widen(const Exec& exec, const Saved& s, const Scratch& scratch
   norm2_.forward_residual(exec, s.y2, s.norm2, s.x1, s.x, s.x1, this->attention_site(c));
   const View2<T> y = axis_.gather(exec, scratch.all, s.y2, "feed-forward's input, forward");
   up_.forward(exec, s.h, y);
+  // Not in one kernel, which takes GELU before h is rounded: `selective` computes g again from h,
+  // and recomputation changes no bit.
   kernels::gelu_forward<T>(exec, s.g, s.h, this->model_.gelu);
 }
 
@@ -74,8 +76,7 @@ void GptLayer<P>::backward_input(const Exec& exec, View2<T> dx, const Work& w,
                                  const MicroContext& c) const {
   kernels::dropout_backward<T>(exec, this->own_rows(w.dz2), dx, this->feed_forward_site(c));
   axis_.gather(exec, w.dz2, this->own_rows(w.dz2), "feed-forward's output, backward");
-  down_.backward_input(exec, w.dh, w.dz2);
-  kernels::gelu_backward<T>(exec, w.dh, w.dh, s.h, this->model_.gelu);
+  down_.gelu_backward_input(exec, w.dh, w.dz2, s.h, this->model_.gelu);
   up_.backward_input(exec, axis_.partial(scratch.all, w.dy2), w.dh);
   axis_.reduce(exec, w.dy2, scratch.all, "feed-forward's input, backward");
   norm2_.backward_input(exec, dx, w.dy2, s.norm2, s.x1, true);
@@ -124,8 +125,7 @@ void GptLayer<P>::decode(const Exec& exec, View2<T> x, View3<T> key_cache, View3
   output_.forward(exec, s.x1, s.o, 0);
   kernels::accumulate<T>(exec, flat(x), flat<const T>(s.x1));
   norm2_.forward(exec, s.y2, s.norm2, x);
-  up_.forward(exec, s.h, s.y2);
-  kernels::gelu_forward<T>(exec, s.g, s.h, this->model_.gelu);
+  kernels::linear_gelu_forward<T>(exec, s.g, s.h, s.y2, up_.w, up_.b, this->model_.gelu);
   down_.forward(exec, s.x1, s.g, 0);
   kernels::accumulate<T>(exec, flat(x), flat<const T>(s.x1));
 }

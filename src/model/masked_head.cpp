@@ -76,8 +76,7 @@ void MaskedHead<P>::pick(const Exec& exec, View2<const T> y, const Scratch& s,
 template <class P>
 void MaskedHead<P>::transform(const Exec& exec, const Scratch& s) const {
   const View2<T> y = rows_of(s.picked, 0, extent(s.dense, 0));
-  kernels::linear_forward<T>(exec, s.dense, y, dense_.w, dense_.b);
-  kernels::gelu_forward<T>(exec, s.activated, s.dense, gelu_);
+  kernels::linear_gelu_forward<T>(exec, s.activated, s.dense, y, dense_.w, dense_.b, gelu_);
   norm_.forward(exec, s.normed, s.norm, s.activated);
 }
 

@@ -1,12 +1,14 @@
 #include <trireme/architecture/placement.hpp>
 #include <trireme/architecture/saved.hpp>
 #include <trireme/architecture/state.hpp>
+#include <trireme/base/matmul_memory.hpp>
 #include <trireme/base/narrow.hpp>
 #include <trireme/base/reduction.hpp>
 #include <trireme/base/text.hpp>
 #include <trireme/plan/local_sizes.hpp>
 #include <trireme/plan/memory.hpp>
 #include <trireme/plan/offload.hpp>
+#include <trireme/plan/transport.hpp>
 
 #include <algorithm>
 
@@ -178,6 +180,18 @@ SavedActivations saved_activations(const deck::Config& config, const Activations
   return {needs.slots * slot + std::min<std::int64_t>(offload_windows, all) * layer, all * layer};
 }
 
+/// What matrix products take beside their operands, as kernels/matmul_workspace.cpp does.
+void add_products([[maybe_unused]] std::vector<MemoryRow>& rows, [[maybe_unused]] bool narrow) {
+#if defined(TRIREME_HAS_CUBLASLT)
+  rows.push_back({"matmul workspace", cublaslt_workspace_bytes + column_sum_bytes});
+#else
+#if defined(TRIREME_ON_DEVICE) || defined(TRIREME_AS_ON_DEVICE)
+  rows.push_back({"matmul workspace", column_sum_bytes});
+#endif
+  if (narrow) rows.push_back({"widened operands", widened_workspace_bytes});
+#endif
+}
+
 }  // namespace
 
 std::vector<MemoryRow> training_memory(const deck::Config& config,
@@ -187,12 +201,11 @@ std::vector<MemoryRow> training_memory(const deck::Config& config,
   const LocalSizes sizes = local_sizes(config, shard);
   const auto arrays = architecture::local_arrays(architecture, shard);
   const architecture::Placement elements = architecture::place(architecture, shard, arrays);
+  const auto buckets = buckets_of(config, architecture, shard, arrays, elements);
   const std::int64_t state =
-      shares_state(config)
-          ? architecture::most_state_elements(
-                arrays, elements, buckets_of(config, architecture, shard, arrays, elements),
-                static_cast<int>(config.parallel.data))
-          : elements.elements;
+      shares_state(config) ? architecture::most_state_elements(
+                                 arrays, elements, buckets, static_cast<int>(config.parallel.data))
+                           : elements.elements;
   const auto state_arrays =
       static_cast<std::int64_t>(architecture::state_arrays(config.optimizer).size());
   const Activations activations(sizes, config.parallel.recompute);
@@ -208,7 +221,9 @@ std::vector<MemoryRow> training_memory(const deck::Config& config,
   rows.push_back({"transfer buffers",
                   transfer_buffers(shard, needs) * up(sizes.slice * sizes.hidden * sizes.element)});
   rows.push_back({"scratch", scratch(sizes, activations, shard, needs.split_backward)});
-  if (sizes.narrow()) rows.push_back({"widened operands", widened_workspace_bytes});
+  add_products(rows, sizes.narrow());
+  const Bytes reductions = reduction_scratch(config, architecture, shard, buckets).total();
+  if (reductions > 0) rows.push_back({"reductions", reductions});
   if (away) rows.push_back({"optimizer state (host)", optimizer.bytes, true});
   if (saved.host > 0) rows.push_back({"saved activations (host)", saved.host, true});
   return rows;
@@ -250,7 +265,7 @@ Bytes checkpoint_copy_bytes(const deck::Config& config,
 Bytes reduction_bytes(const deck::Config& config, const architecture::Architecture& architecture,
                       const architecture::Shard& shard) {
   const std::int64_t replicas = config.parallel.data;
-  if (replicas == 1) return 0;
+  if (replicas == 1 || transport(config.parallel) == schedule::Transport::ordered_groups) return 0;
   const auto arrays = architecture::local_arrays(architecture, shard);
   const auto placement = architecture::place(architecture, shard, arrays);
   const Bytes element = local_sizes(config, shard).accumulate;

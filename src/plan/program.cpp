@@ -2,6 +2,7 @@
 #include <trireme/deck/batch_schedule.hpp>
 #include <trireme/plan/program.hpp>
 #include <trireme/plan/text_file.hpp>
+#include <trireme/plan/transport.hpp>
 #include <trireme/schedule/generate.hpp>
 #include <trireme/schedule/lower.hpp>
 #include <trireme/schedule/text_format.hpp>
@@ -38,7 +39,7 @@ schedule::Program program_of(const deck::Config& config, std::int64_t global) {
     for (const schedule::Instr& i : row)
       check_usage(i.op != schedule::Op::evaluate, p.program, ": ", i,
                   " does not train; a program for training has F, B, I and W");
-  schedule::lower(program, {.tied = config.model.tied_embeddings});
+  schedule::lower(program, {config.model.tied_embeddings, transport(p)});
   const auto mistakes = schedule::validate(program);
   check_usage(!by_hand || mistakes.empty(), p.program,
               ": the program cannot run:", listed(mistakes));
@@ -71,7 +72,7 @@ std::uint64_t fingerprint(std::span<const schedule::Program> programs) {
 schedule::Program evaluation_program(const schedule::ProgramLayout& layout, int micro_batches) {
   schedule::Program program =
       schedule::generate_evaluation({layout.ranks, micro_batches, layout.chunks});
-  schedule::lower(program);
+  schedule::lower(program, {.transport = layout.transport});
   return program;
 }
 

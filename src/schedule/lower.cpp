@@ -181,6 +181,7 @@ void lower(Program& program, const LowerOptions& options) {
   const bool evaluation = evaluates(program);
   program =
       options.transport == Transport::ordered_groups ? with_groups(program) : with_lanes(program);
+  program.layout.transport = options.transport;
   if (evaluation) return;
   program.layout.tied = options.tied;
   add_update(program);

@@ -10,7 +10,8 @@ Played play(const Program& program, const Cost& cost, const PlayOptions& options
   check(static_cast<int>(program.ranks.size()) == program.layout.ranks, "a program of ",
         program.ranks.size(), " rows for ", program.layout.ranks, " ranks");
   const auto with = [&](int send_buffers) {
-    return Player(program, cost, options.transport, send_buffers).run();
+    return Player(program, cost, options.transport.value_or(program.layout.transport), send_buffers)
+        .run();
   };
   if (options.send_buffers > 0) return with(options.send_buffers);
   Played played = with(2);

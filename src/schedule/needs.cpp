@@ -44,8 +44,8 @@ Needs needs_of_row(const Program& program, Rank rank) {
   return needs;
 }
 
-int send_buffers_needed(const Program& program, Transport transport) {
-  return play(program, unit_cost, {transport, 0}).send_buffers;
+int send_buffers_needed(const Program& program) {
+  return play(program, unit_cost).send_buffers;
 }
 
 }  // namespace
@@ -58,15 +58,15 @@ void Needs::include(const Needs& other) {
   split_backward = split_backward || other.split_backward;
 }
 
-Needs needs(const Program& program, Rank rank, Transport transport) {
+Needs needs(const Program& program, Rank rank) {
   Needs found = needs_of_row(program, rank);
-  found.send_buffers = send_buffers_needed(program, transport);
+  found.send_buffers = send_buffers_needed(program);
   return found;
 }
 
-std::vector<Needs> needs(const Program& program, Transport transport) {
+std::vector<Needs> needs(const Program& program) {
   std::vector<Needs> all;
-  const int send_buffers = send_buffers_needed(program, transport);
+  const int send_buffers = send_buffers_needed(program);
   for (Rank r = 0; r < static_cast<int>(program.ranks.size()); ++r) {
     all.push_back(needs_of_row(program, r));
     all.back().send_buffers = send_buffers;

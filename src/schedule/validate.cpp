@@ -287,8 +287,9 @@ class Checker {
 
 }  // namespace
 
-std::vector<std::string> validate(const Program& program, Transport transport,
+std::vector<std::string> validate(const Program& program, std::optional<Transport> given,
                                   const ValidateOptions& options) {
+  const Transport transport = given.value_or(program.layout.transport);
   std::vector<std::string> mistakes = Checker(program, transport, options).run();
   if (!mistakes.empty()) return mistakes;
   mistakes = play(program, unit_cost, {transport, options.send_buffers}).mistakes;

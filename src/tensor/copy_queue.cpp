@@ -1,123 +1,55 @@
 #include <trireme/base/check.hpp>
 #include <trireme/tensor/copy_queue.hpp>
+#include <trireme/tensor/streams.hpp>
 
 #include <cstdint>
 #include <deque>
-
-#if defined(KOKKOS_ENABLE_CUDA) || defined(KOKKOS_ENABLE_HIP)
-#define TRIREME_HAS_STREAMS
-#endif
 
 namespace trireme {
 
 #ifdef TRIREME_HAS_STREAMS
 
-namespace {
-
-// The two run times have the same functions under other names.
-#ifdef KOKKOS_ENABLE_CUDA
-using Stream = cudaStream_t;
-using Event = cudaEvent_t;
-constexpr auto success = cudaSuccess;
-auto create(Stream* s) {
-  return cudaStreamCreateWithFlags(s, cudaStreamNonBlocking);
-}
-auto destroy(Stream s) {
-  return cudaStreamDestroy(s);
-}
-auto create(Event* e) {
-  return cudaEventCreateWithFlags(e, cudaEventDisableTiming);
-}
-auto destroy(Event e) {
-  return cudaEventDestroy(e);
-}
-auto record_event(Event e, Stream s) {
-  return cudaEventRecord(e, s);
-}
-auto wait_event(Stream s, Event e) {
-  return cudaStreamWaitEvent(s, e, 0);
-}
-auto copy(void* to, const void* from, std::size_t n, Stream s) {
-  return cudaMemcpyAsync(to, from, n, cudaMemcpyDefault, s);
-}
-Stream stream_of(const Exec& exec) {
-  return exec.cuda_stream();
-}
-const char* name_of(cudaError_t error) {
-  return cudaGetErrorString(error);
-}
-#else
-using Stream = hipStream_t;
-using Event = hipEvent_t;
-constexpr auto success = hipSuccess;
-auto create(Stream* s) {
-  return hipStreamCreateWithFlags(s, hipStreamNonBlocking);
-}
-auto destroy(Stream s) {
-  return hipStreamDestroy(s);
-}
-auto create(Event* e) {
-  return hipEventCreateWithFlags(e, hipEventDisableTiming);
-}
-auto destroy(Event e) {
-  return hipEventDestroy(e);
-}
-auto record_event(Event e, Stream s) {
-  return hipEventRecord(e, s);
-}
-auto wait_event(Stream s, Event e) {
-  return hipStreamWaitEvent(s, e, 0);
-}
-auto copy(void* to, const void* from, std::size_t n, Stream s) {
-  return hipMemcpyAsync(to, from, n, hipMemcpyDefault, s);
-}
-Stream stream_of(const Exec& exec) {
-  return exec.hip_stream();
-}
-const char* name_of(hipError_t error) {
-  return hipGetErrorString(error);
-}
-#endif
-
-template <class Status>
-void expect_success(Status status, const char* what) {
-  check(status == success, what, ": ", name_of(status));
-}
-
-}  // namespace
+using streams::expect_success;
+using streams::stream_of;
 
 struct Mark::State {
-  State() { expect_success(create(&event), "creating an event of the device"); }
+  State() { expect_success(streams::create(&event), "creating an event of the device"); }
   State(const State&) = delete;
-  ~State() { (void)destroy(event); }
-  Event event{};
+  ~State() { (void)streams::destroy(event); }
+  streams::Event event{};
 };
 
 struct CopyQueue::State {
-  State() { expect_success(create(&stream), "creating a stream of the device"); }
+  State() { expect_success(streams::create(&stream), "creating a stream of the device"); }
   State(const State&) = delete;
-  ~State() { (void)destroy(stream); }
-  Stream stream{};
+  ~State() { (void)streams::destroy(stream); }
+  streams::Stream stream{};
 };
 
 void Mark::record(const Exec& exec) {
-  expect_success(record_event(state_->event, stream_of(exec)), "recording an event");
+  expect_success(streams::record(state_->event, stream_of(exec)), "recording an event");
 }
 void Mark::record(const CopyQueue& queue) {
-  expect_success(record_event(state_->event, queue.state().stream), "recording an event");
+  expect_success(streams::record(state_->event, queue.state().stream), "recording an event");
+}
+bool Mark::done() const {
+  const streams::Status status = streams::query(state_->event);
+  if (status == streams::not_ready) return false;
+  expect_success(status, "asking for an event");
+  return true;
 }
 void wait(const Exec& exec, const Mark& mark) {
-  expect_success(wait_event(stream_of(exec), mark.state().event), "waiting for an event");
+  expect_success(streams::wait(stream_of(exec), mark.state().event), "waiting for an event");
 }
 void CopyQueue::wait(const Mark& mark) const {
-  expect_success(wait_event(state_->stream, mark.state().event), "waiting for an event");
+  expect_success(streams::wait(state_->stream, mark.state().event), "waiting for an event");
 }
 void CopyQueue::to_host(std::byte* staging, const std::byte* device, Bytes bytes) const {
-  expect_success(copy(staging, device, static_cast<std::size_t>(bytes), state_->stream),
+  expect_success(streams::copy(staging, device, static_cast<std::size_t>(bytes), state_->stream),
                  "copying to host memory");
 }
 void CopyQueue::to_device(std::byte* device, const std::byte* staging, Bytes bytes) const {
-  expect_success(copy(device, staging, static_cast<std::size_t>(bytes), state_->stream),
+  expect_success(streams::copy(device, staging, static_cast<std::size_t>(bytes), state_->stream),
                  "copying to the device");
 }
 
@@ -177,6 +109,10 @@ void Mark::record(const Exec& exec) {
 }
 void Mark::record(const CopyQueue& queue) {
   *state_ = {&queue.state(), queue.state().queued()};
+}
+bool Mark::done() const {
+  if (state_->queue != nullptr) state_->queue->run_until(state_->until);
+  return true;
 }
 void wait(const Exec&, const Mark& mark) {
   if (mark.state().queue != nullptr) mark.state().queue->run_until(mark.state().until);

@@ -1,14 +1,27 @@
 #include <trireme/tensor/fence.hpp>
 
 #include <atomic>
+#include <utility>
 
 namespace trireme {
 namespace {
+
 std::atomic<std::int64_t> fences{0};
+
+Waiter& waiter() {
+  static Waiter one;
+  return one;
 }
 
-void fence(const Exec& exec, [[maybe_unused]] const char* reason) {
+}  // namespace
+
+void fence(const Exec& exec, const char* reason) {
   ++fences;
+  if (waiter()) {
+    Mark mark;
+    mark.record(exec);
+    waiter()([&mark] { return mark.done(); }, reason);
+  }
 #if KOKKOS_VERSION >= 30500
   exec.fence(reason);
 #else
@@ -16,8 +29,21 @@ void fence(const Exec& exec, [[maybe_unused]] const char* reason) {
 #endif
 }
 
+void fence(const Mark& mark, const char* reason) {
+  if (mark.done()) return;
+  ++fences;
+  const auto done = [&mark] { return mark.done(); };
+  if (waiter()) return waiter()(done, reason);
+  while (!done()) {
+  }
+}
+
 std::int64_t fence_count() {
   return fences.load();
+}
+
+void set_waiter(Waiter wait) {
+  waiter() = std::move(wait);
 }
 
 }  // namespace trireme

@@ -65,12 +65,25 @@ Executor::Executor(const schedule::Program& program, Rank rank)
     for (Numbers* numbers : {&slots, &activations, &gradients}) numbers->give_back(effects);
     if (instr.op == Op::backward_input) splits_backward_ = true;
   }
+  if (program.layout.transport == schedule::Transport::ordered_groups) mark_groups();
   slots_ = std::max(1, slots.used());
   activation_buffers_ = activations.used();
   gradient_buffers_ = gradients.used();
 }
 
-void run(Actions& actions, const Step& step) {
+void Executor::mark_groups() {
+  const auto transfers = [&](std::size_t i) {
+    return i < steps_.size() && schedule::is_transfer(steps_[i].instr.op);
+  };
+  for (std::size_t i = 0; i < steps_.size(); ++i) {
+    steps_[i].opens_group = transfers(i) && (i == 0 || !transfers(i - 1));
+    steps_[i].closes_group = transfers(i) && !transfers(i + 1);
+  }
+}
+
+namespace {
+
+void run_alone(Actions& actions, const Step& step) {
   const Region region(schedule::name_of(step.instr.op).data());
   switch (step.instr.op) {
     case Op::forward:
@@ -100,6 +113,14 @@ void run(Actions& actions, const Step& step) {
     case Op::optimizer_step:
       return actions.optimizer_step(step);
   }
+}
+
+}  // namespace
+
+void run(Actions& actions, const Step& step) {
+  if (step.opens_group) actions.begin_group();
+  run_alone(actions, step);
+  if (step.closes_group) actions.end_group();
 }
 
 void Executor::run(Actions& actions) const {

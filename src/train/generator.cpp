@@ -1,4 +1,5 @@
 #include <trireme/base/philox.hpp>
+#include <trireme/kernels/matmul.hpp>
 #include <trireme/model/decoder.hpp>
 #include <trireme/tensor/copy.hpp>
 #include <trireme/train/generator.hpp>
@@ -55,7 +56,10 @@ class TypedGenerator final : public Generator {
         vocabulary_(config.model.vocabulary),
         architecture_(architecture),
         parameters_(architecture, architecture::whole_model(architecture), false),
-        decoder_(architecture, parameters_, 1) {}
+        decoder_(architecture, parameters_, 1) {
+    kernels::set_matmul_tf32(config.precision.tf32);
+    kernels::prepare_matmul(exec_, dtype_of<T>);
+  }
 
   void load(const checkpoint::Reader& reader) override {
     load_weights(exec_, reader, architecture_, parameters_);

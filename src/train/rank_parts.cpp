@@ -1,5 +1,6 @@
 #include <trireme/plan/offload.hpp>
 #include <trireme/plan/program.hpp>
+#include <trireme/plan/transport.hpp>
 #include <trireme/train/rank_parts.hpp>
 
 #include <algorithm>
@@ -13,6 +14,7 @@ schedule::ProgramLayout layout_of(const deck::Config& config,
   schedule::ProgramLayout layout;
   layout.ranks = static_cast<int>(config.parallel.pipeline);
   layout.chunks = static_cast<int>(config.parallel.chunks);
+  layout.transport = plan::transport(config.parallel);
   return layout;
 }
 
@@ -75,6 +77,10 @@ void RankParts<P>::make_optimizer(const deck::Config& config,
   const std::int64_t capacity =
       shared ? architecture::most_state_elements(arrays, placement, buckets, data.size())
              : state.elements;
+  const auto scratch = plan::reduction_scratch(config, architecture, parameters.shard(), buckets);
+  data.reserve_scratch(scratch.data);
+  tensor.reserve_scratch(scratch.tensor);
+  embedding.reserve_scratch(scratch.embedding);
   optimizer.emplace(
       config.optimizer, architecture, parameters, grid.model(), data, std::move(state), capacity,
       loss_scaling(config.precision),

@@ -4,8 +4,16 @@
 #include <trireme/train/step_actions.hpp>
 
 #include <algorithm>
+#include <array>
+#include <numeric>
 
 namespace trireme::train {
+namespace {
+
+/// Copies of a device run when its stream gets there.
+constexpr bool copies_tokens = !exec_on_host;
+
+}  // namespace
 
 template <class P>
 StepActions<P>::StepActions(const deck::Config& config, RankParts<P>& parts, const Exec& exec)
@@ -15,14 +23,32 @@ StepActions<P>::StepActions(const deck::Config& config, RankParts<P>& parts, con
       batch_{config.batch.global, config.batch.micro, parts.data.size()},
       exec_(exec),
       between_([this] { parts_.data.progress(); }) {
-  const architecture::LocalSizes& n = parts.model->sizes();
-  const auto numbers = [](std::int64_t count) {
-    return std::vector<std::int32_t>(static_cast<std::size_t>(count));
-  };
-  for (int slot = 0; slot < parts.slots; ++slot)
-    host_slots_.push_back({numbers(n.tokens), numbers(n.targets), numbers(n.masked ? n.tokens : 0),
-                           numbers(n.masked ? n.head_rows() : 0), numbers(n.pairs)});
-  if (n.masked) pairs_.emplace(config);
+  for (int slot = 0; slot < parts.slots; ++slot) host_slots_.push_back(host_slot());
+  if (parts.model->sizes().masked) pairs_.emplace(config);
+}
+
+template <class P>
+typename StepActions<P>::HostSlot StepActions<P>::host_slot() const {
+  const architecture::LocalSizes& n = parts_.model->sizes();
+  const std::array<std::int64_t, 5> counts{n.tokens, n.targets, n.masked ? n.tokens : 0,
+                                           n.masked ? n.head_rows() : 0, n.pairs};
+  HostSlot host;
+  const auto all = std::accumulate(counts.begin(), counts.end(), std::int64_t{0});
+  host.memory = StagingBuffer("train/tokens", static_cast<std::size_t>(all) * 4);
+  auto* next = reinterpret_cast<std::int32_t*>(host.memory.data());
+  std::size_t i = 0;
+  for (auto* part : {&host.tokens, &host.targets, &host.segments, &host.rows, &host.pairs}) {
+    *part = {next, static_cast<std::size_t>(counts[i])};
+    next += counts[i++];
+  }
+  return host;
+}
+
+template <class P>
+typename StepActions<P>::HostSlot& StepActions<P>::free_slot(const Step& step) {
+  HostSlot& host = host_slots_[static_cast<std::size_t>(step.slot)];
+  if (copies_tokens) fence(host.copied, "train/forward reuses its token buffers");
+  return host;
 }
 
 template <class P>
@@ -60,8 +86,8 @@ model::MicroContext StepActions<P>::context(Micro micro) const {
 template <class P>
 void StepActions<P>::upload(const Step& step) {
   const Stage stage = step.instr.stage;
-  const HostSlot& host = host_slots_[static_cast<std::size_t>(step.slot)];
-  const auto copy = [&](View1<std::int32_t> to, const std::vector<std::int32_t>& from) {
+  HostSlot& host = host_slots_[static_cast<std::size_t>(step.slot)];
+  const auto copy = [&](View1<std::int32_t> to, std::span<const std::int32_t> from) {
     if (!from.empty()) copy_to_device<std::int32_t>(exec_, to, from);
   };
   if (is_first(stage)) {
@@ -73,6 +99,7 @@ void StepActions<P>::upload(const Step& step) {
     copy(parts_.model->rows(stage, step.slot), host.rows);
     copy(parts_.model->pairs(stage, step.slot), host.pairs);
   }
+  if (copies_tokens) host.copied.record(exec_);
 }
 
 template <class P>
@@ -97,10 +124,9 @@ void StepActions<P>::forward(const Step& step) {
   const Stage stage = step.instr.stage;
   if (is_first(stage) || is_last(stage)) {
     const Region region("read_samples");
-    HostSlot& host = host_slots_[static_cast<std::size_t>(step.slot)];
+    const HostSlot& host = free_slot(step);
     const std::int64_t first =
         samples_before_ + data::first_sample(batch_, step.instr.micro, parts_.data.rank());
-    if constexpr (!exec_on_host) fence(exec_, "train/forward reuses its token buffers");
     if (pairs_)
       pairs_->read(*samples_, first, config_.batch.micro, host.batch());
     else
@@ -112,7 +138,7 @@ void StepActions<P>::forward(const Step& step) {
 }
 
 template <class P>
-void StepActions<P>::read_windows(HostSlot& host, std::int64_t first, std::int64_t count,
+void StepActions<P>::read_windows(const HostSlot& host, std::int64_t first, std::int64_t count,
                                   bool counts) {
   if (counts) counted_.samples += count;
   if (counts) counted_.tokens += count * config_.model.targets();
@@ -121,8 +147,7 @@ void StepActions<P>::read_windows(HostSlot& host, std::int64_t first, std::int64
     return;
   }
   const std::size_t tokens = static_cast<std::size_t>(count * config_.model.sequence);
-  windows_->read(first, count, std::span(host.tokens).first(tokens),
-                 std::span(host.targets).first(tokens));
+  windows_->read(first, count, host.tokens.first(tokens), host.targets.first(tokens));
   for (std::size_t t = 0; counts && t < tokens; ++t)
     counted_.bytes += (*bytes_of_token_)[static_cast<std::size_t>(host.targets[t])];
 }
@@ -136,8 +161,7 @@ void StepActions<P>::evaluate(const Step& step) {
   const std::int64_t n = std::min(micro, all_windows_ - group * micro);
   if (is_first(stage) || is_last(stage)) {
     const Region region("read_samples");
-    HostSlot& host = host_slots_[static_cast<std::size_t>(step.slot)];
-    fence(exec_, "train/evaluate reuses its token buffers");
+    const HostSlot& host = free_slot(step);
     read_windows(host, group * micro, n, is_last(stage));
     upload(step);
   }
@@ -194,6 +218,15 @@ void StepActions<P>::send_gradient(const Step& step) {
 template <class P>
 void StepActions<P>::receive_gradient(const Step& step) {
   parts_.transfers->receive_gradient(exec_, step.instr.stage, step.buffer);
+}
+
+template <class P>
+void StepActions<P>::begin_group() {
+  parts_.pipeline.begin_group();
+}
+template <class P>
+void StepActions<P>::end_group() {
+  parts_.pipeline.end_group(exec_);
 }
 
 template <class P>

@@ -3,6 +3,7 @@
 #include <trireme/base/log.hpp>
 #include <trireme/grid/heartbeat.hpp>
 #include <trireme/kernels/matmul.hpp>
+#include <trireme/kernels/matmul_workspace.hpp>
 #include <trireme/plan/offload.hpp>
 #include <trireme/plan/program.hpp>
 #include <trireme/tensor/copy.hpp>
@@ -51,6 +52,8 @@ TypedWorker<P>::TypedWorker(const deck::Config& config,
   timeline_.layout = parts_.layout;
   for (const schedule::Program& program : programs)
     executors_.emplace_back(program, parts_.pipeline.rank());
+  kernels::set_matmul_tf32(config.precision.tf32);
+  kernels::prepare_matmul(exec_, dtype_of<T>);
 }
 
 template <class P>
@@ -292,7 +295,12 @@ std::vector<plan::MemoryRow> TypedWorker<P>::memory() const {
   rows.push_back({"saved activations", parts_.model->saved_bytes()});
   rows.push_back({"transfer buffers", parts_.transfers->bytes()});
   rows.push_back({"scratch", parts_.model->scratch_bytes()});
-  if (is_narrow<T>) rows.push_back({"widened operands", widened_workspace_bytes});
+  if (const Bytes bytes = kernels::matmul_workspace_bytes(); bytes > 0)
+    rows.push_back({"matmul workspace", bytes});
+  if (kernels::matmul_backend(dtype_of<T>) == kernels::MatmulBackend::widened)
+    rows.push_back({"widened operands", widened_workspace_bytes});
+  if (const Bytes bytes = parts_.reduction_bytes(); bytes > 0)
+    rows.push_back({"reductions", bytes});
   if (parts_.optimizer && away)
     rows.push_back({"optimizer state (host)", parts_.optimizer->state_bytes(), true});
   if (const Bytes bytes = parts_.model->offloaded_bytes(); bytes > 0)

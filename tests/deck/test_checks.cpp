@@ -22,6 +22,15 @@ TEST(Checks, MicroMustDivideGlobal) {
       "choose a micro of 1, 2, 3, 4, 6 or 12");
 }
 
+TEST(Checks, Tf32IsForFp32) {
+  EXPECT_TRUE(parse_deck(example, "a.toml", {"precision.tf32=true"}).config.precision.tf32);
+  EXPECT_FALSE(parse_deck(example, "a.toml").config.precision.tf32);
+  expect_contains(mistakes_of(example, {"precision.tf32=true", "precision.compute=bf16"}),
+                  "[precision] tf32 = true (command line) rounds the factors of fp32, but "
+                  "[precision] compute = \"bf16\" (command line) has none; leave it out, or choose "
+                  "compute = \"fp32\"");
+}
+
 TEST(Checks, SizesThatDoNotFitIntoNumbersAreRefused) {
   expect_contains(mistakes_of(example, {"model.layers=65536", "model.hidden=16777216"}),
                   "[model] describes ");

@@ -4,6 +4,7 @@
 #include <trireme/tensor/arena.hpp>
 
 #include "support/device_access.hpp"
+#include "support/imitated_transport.hpp"
 #include "support/runtime.hpp"
 
 #include <gtest/gtest.h>
@@ -39,9 +40,13 @@ std::vector<float> rounding_input(int rank, std::int64_t n) {
   return x;
 }
 
-std::unique_ptr<Communicator> communicator(bool staged) {
+enum class Way : std::uint8_t { by_default, through_the_host, on_a_transport };
+
+std::unique_ptr<Communicator> communicator(Way way) {
   auto made = runtime().world().split(0, runtime().rank(), "test");
-  if (staged) made->stage_through_host();
+  if (way == Way::through_the_host) made->stage_through_host();
+  if (way == Way::on_a_transport && made->size() > 1)
+    made->use(trireme::testing::imitate_nccl(*made));
   return made;
 }
 
@@ -56,9 +61,28 @@ std::int64_t total(const Counts& counts) {
   return std::accumulate(counts.begin(), counts.end(), std::int64_t{0});
 }
 
-class Verbs : public ::testing::TestWithParam<bool> {};
-INSTANTIATE_TEST_SUITE_P(Staging, Verbs, ::testing::Bool(),
-                         [](const auto& p) { return p.param ? "ThroughTheHost" : "AsByDefault"; });
+class Verbs : public ::testing::TestWithParam<Way> {
+ protected:
+  void SetUp() override {
+    if (GetParam() == Way::on_a_transport && !trireme::testing::can_imitate_nccl)
+      GTEST_SKIP() << "the imitated transport moves the memory of hosts";
+  }
+};
+std::string name(const ::testing::TestParamInfo<Way>& way) {
+  switch (way.param) {
+    case Way::by_default:
+      return "AsByDefault";
+    case Way::through_the_host:
+      return "ThroughTheHost";
+    case Way::on_a_transport:
+      return "OnATransport";
+  }
+  return "";
+}
+INSTANTIATE_TEST_SUITE_P(Ways, Verbs,
+                         ::testing::Values(Way::by_default, Way::through_the_host,
+                                           Way::on_a_transport),
+                         name);
 
 TEST_P(Verbs, AllGatherJoinsUnevenParts) {
   const auto world = communicator(GetParam());
@@ -156,6 +180,7 @@ TEST_P(Verbs, ExactReductionsTakeTheMaximumAndTheMinimum) {
 }
 
 TEST_P(Verbs, LanesOvertakeEachOtherAndSendsToItselfArrive) {
+  if (GetParam() == Way::on_a_transport) GTEST_SKIP() << "a transport has no lanes";
   const auto world = communicator(GetParam());
   const int right = (world->rank() + 1) % world->size();
   const int left = (world->rank() + world->size() - 1) % world->size();
@@ -216,7 +241,7 @@ TEST_P(Verbs, AWaitMovesWhatElseIsUnderWay) {
 }
 
 TEST(Traffic, CountsThePayloadOfEveryVerb) {
-  const auto world = communicator(false);
+  const auto world = communicator(Way::by_default);
   const bool several = world->size() > 1;
   Arena arena("test", 8192);
   const auto x = arena.take<double>(100);
@@ -250,7 +275,7 @@ TEST(Traffic, CountsThePayloadOfEveryVerb) {
 }
 
 TEST(Communicator, WhatIsLeftOutChangesNothing) {
-  const auto world = communicator(false);
+  const auto world = communicator(Way::by_default);
   world->leave_out();
   Arena arena("test", 1024);
   const auto x = arena.take<double>(3);
@@ -264,7 +289,7 @@ TEST(Communicator, WhatIsLeftOutChangesNothing) {
 }
 
 TEST(Communicator, CountsThatDoNotFitAreErrors) {
-  const auto world = communicator(false);
+  const auto world = communicator(Way::by_default);
   Arena arena("test", 1024);
   const auto all = arena.take<float>(10);
   const Counts few(static_cast<std::size_t>(world->size()) + 1, 1);

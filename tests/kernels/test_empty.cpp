@@ -181,7 +181,8 @@ TYPED_TEST(Empty, Products) {
     return x.matrix(rows, columns);
   };
   for (const MatmulBackend backend :
-       {MatmulBackend::tiled, MatmulBackend::kokkos_kernels, MatmulBackend::onednn}) {
+       {MatmulBackend::tiled, MatmulBackend::kokkos_kernels, MatmulBackend::onednn,
+        MatmulBackend::cublaslt, MatmulBackend::widened}) {
     if (!matmul_backend_available(dtype_of<T>, backend)) continue;
     set_matmul_backend(dtype_of<T>, backend);
     for (const Transpose ta : {Transpose::no, Transpose::yes})

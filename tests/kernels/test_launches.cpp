@@ -168,6 +168,10 @@ std::map<std::string, Call> kernels_of_matrices(const Arrays<T>& x) {
       {"linear_backward_input", [=](const Exec& e) { linear_backward_input<T>(e, a, b, c); }},
       {"linear_backward_weight",
        [=](const Exec& e) { linear_backward_weight<T>(e, dw, dbias, b, c); }},
+      {"linear_gelu_forward",
+       [=](const Exec& e) { linear_gelu_forward<T>(e, a, b, c, c, bias, Gelu::tanh); }},
+      {"linear_gelu_backward_input",
+       [=](const Exec& e) { linear_gelu_backward_input<T>(e, a, b, c, c, Gelu::tanh); }},
   };
 }
 

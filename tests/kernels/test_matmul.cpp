@@ -32,7 +32,7 @@ using Types = ::testing::Types<float, double>;
 TYPED_TEST_SUITE(Matmul, Types);
 
 constexpr MatmulBackend all_backends[] = {MatmulBackend::tiled, MatmulBackend::kokkos_kernels,
-                                          MatmulBackend::onednn};
+                                          MatmulBackend::onednn, MatmulBackend::cublaslt};
 
 /// A sum of k products of numbers within [-1, 1] in any order, times alpha, plus beta c: Higham
 /// 2002, eq. 3.5 bounds the error by γ_{k+3} Σ |x||y| ≤ (k + 3) k eps/2 in the worst case.

@@ -1,3 +1,4 @@
+#include <trireme/base/matmul_memory.hpp>
 #include <trireme/kernels/attention.hpp>
 #include <trireme/kernels/cache.hpp>
 #include <trireme/kernels/cross_entropy.hpp>

@@ -14,6 +14,13 @@ inline double gelu(double h) {
          (1 + std::tanh(std::sqrt(2 / 3.14159265358979323846) * (h + 0.044715 * h * h * h)));
 }
 
+/// gelu'(h)
+inline double gelu_slope(double h) {
+  const double scale = std::sqrt(2 / 3.14159265358979323846);
+  const double tanh_u = std::tanh(scale * (h + 0.044715 * h * h * h));
+  return 0.5 * (1 + tanh_u) + 0.5 * h * (1 - tanh_u * tanh_u) * scale * (1 + 3 * 0.044715 * h * h);
+}
+
 inline double exact_gelu(double h) {
   return 0.5 * h * (1 + std::erf(h / std::sqrt(2.0)));
 }

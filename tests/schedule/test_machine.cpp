@@ -156,7 +156,7 @@ TEST(Needs, BuffersStayFewUnderBothTransports) {
   // the neighbour has ready: the warm-up's lead at most.
   for (const Case& c : cases(6, 13, 3))
     for (const Transport transport : transports)
-      for (const Needs& n : needs(lowered(c.kind, c.layout, {false, transport}), transport)) {
+      for (const Needs& n : needs(lowered(c.kind, c.layout, {false, transport}))) {
         const int most = transport == Transport::independent_lanes ? 2 : c.layout.ranks + 1;
         EXPECT_LE(n.received_activations, most) << c << name_of(transport);
         EXPECT_LE(n.received_gradients, most) << c << name_of(transport);

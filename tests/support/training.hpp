@@ -107,13 +107,13 @@ inline Trace run_steps(train::Worker& worker, const data::Samples& samples, std:
 class Rig {
  public:
   Rig(const deck::Config& config, const data::TokenFile& tokens,
-      grid::Communicator& world = runtime().world())
+      grid::Communicator& world = runtime().world(), const grid::TransportFactory& transport = {})
       : config_(config),
         architecture_(architecture::describe(config_.model)),
         grid_(world, layout::ProcessGrid(static_cast<int>(config.parallel.data),
                                          static_cast<int>(config.parallel.pipeline),
                                          static_cast<int>(config.parallel.tensor), world.size())),
-        programs_(plan::step_programs(config_)),
+        programs_(programs(transport)),
         samples(tokens, config.model.text_tokens(), 3),
         worker(train::make_worker(config_, architecture_, grid_, programs_, train::Mode::train)) {
     worker->initialise();
@@ -124,6 +124,12 @@ class Rig {
   grid::Grid& grid() { return grid_; }
 
  private:
+  /// Behind the grid, and before the worker asks for communicators.
+  std::vector<schedule::Program> programs(const grid::TransportFactory& transport) {
+    if (transport) grid_.use_transports(transport);
+    return plan::step_programs(config_);
+  }
+
   deck::Config config_;
   architecture::Architecture architecture_;
   grid::Grid grid_;

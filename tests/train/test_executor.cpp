@@ -6,6 +6,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <map>
 #include <set>
 #include <string>
@@ -103,6 +104,37 @@ TEST(Executor, RunsEachRowInOrderAndReusesSlotsAndBuffers) {
         schedule::lower(program, {true});
         expect_row(program, rank);
       }
+}
+
+/// Writes brackets around groups.
+class Groups : public Recorder {
+ public:
+  using Recorder::Recorder;
+  void begin_group() override { ran.push_back("["); }
+  void end_group() override { ran.push_back("]"); }
+};
+
+TEST(Executor, TransfersBetweenTwoComputationsAreOneGroup) {
+  schedule::Program program = schedule::generate(ScheduleKind::one_forward_one_backward, {4, 8, 1});
+  schedule::lower(program, {true, schedule::Transport::ordered_groups});
+  for (Rank rank = 0; rank < 4; ++rank) {
+    Groups recorder(4);
+    Executor(program, rank).run(recorder);
+    std::vector<std::string> expected;
+    bool open = false;
+    for (const Instr& instr : program.ranks[static_cast<std::size_t>(rank)]) {
+      if (schedule::is_transfer(instr.op) != open) expected.push_back(open ? "]" : "[");
+      open = schedule::is_transfer(instr.op);
+      expected.push_back(schedule::to_string(instr));
+    }
+    EXPECT_EQ(recorder.ran, expected);
+    EXPECT_GT(std::ranges::count(expected, "["), 2);
+  }
+  schedule::Program lanes = schedule::generate(ScheduleKind::one_forward_one_backward, {4, 8, 1});
+  schedule::lower(lanes, {true});
+  Groups recorder(4);
+  Executor(lanes, 1).run(recorder);
+  EXPECT_EQ(std::ranges::count(recorder.ran, "["), 0) << "lanes have none";
 }
 
 TEST(Executor, EvaluationKeepsNoSlots) {

@@ -85,11 +85,6 @@ inline DType master_type(DType compute) {
   return compute == DType::bf16 || compute == DType::fp16 ? DType::fp32 : compute;
 }
 
-/// Rows, columns and depth of the operands that are widened to fp32 at a time where no library
-/// multiplies narrow ones.
-inline constexpr std::int64_t widened_block = 1024;
-inline constexpr Bytes widened_workspace_bytes = 3 * widened_block * widened_block * 4;
-
 template <class T>
 inline constexpr bool is_narrow =
     std::is_same_v<std::remove_const_t<T>, Bf16> || std::is_same_v<std::remove_const_t<T>, Fp16>;

@@ -37,6 +37,9 @@ enum class ScheduleKind : std::uint8_t {
 enum class Recompute : std::uint8_t { none, selective, full };
 /// What a device keeps in its host's memory.
 enum class Offload : std::uint8_t { none, optimizer, activations, both };
+/// What moves messages between ranks: "auto" is NCCL where this installation has it and every rank
+/// a device of its own, else MPI.
+enum class TransportKind : std::uint8_t { automatic, mpi, nccl };
 /// Layers that take turns in a device's memory where saved activations are offloaded: one is
 /// computed, and copies of one on each side are under way.
 inline constexpr int offload_windows = 3;
@@ -63,6 +66,7 @@ std::string_view name_of(SentenceLoss);
 std::string_view name_of(ScheduleKind);
 std::string_view name_of(Recompute);
 std::string_view name_of(Offload);
+std::string_view name_of(TransportKind);
 std::string_view name_of(OptimizerKind);
 std::string_view name_of(LearningRateSchedule);
 std::string_view name_of(CooldownShape);

@@ -74,8 +74,11 @@ struct ParallelConfig {
   Recompute recompute = Recompute::none;
   bool distributed_optimizer = false;
   Offload offload = Offload::none;
-  bool offload_on_host = false;   ///< no key: tests take a device's way where there is none
-  std::int64_t bucket_bytes = 0;  ///< of gradients, per all-reduce
+  TransportKind transport = TransportKind::automatic;
+  bool share_devices = false;       ///< several ranks may use one device
+  bool imitated_transport = false;  ///< no key: tests play by NCCL's rules where there is none
+  bool offload_on_host = false;     ///< no key: tests take a device's way where there is none
+  std::int64_t bucket_bytes = 0;    ///< of gradients, per all-reduce
   bool operator==(const ParallelConfig&) const = default;
 };
 
@@ -90,6 +93,7 @@ struct BatchConfig {
 
 struct PrecisionConfig {
   DType compute = DType::fp32;
+  bool tf32 = false;                        ///< of fp32: products round their factors to 11 bits
   double loss_scale = 65536;                ///< of the first step, with fp16
   std::int64_t loss_scale_interval = 1000;  ///< updates behind which it doubles; 0: never changes
   bool operator==(const PrecisionConfig&) const = default;

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <trireme/grid/operation.hpp>
+#include <trireme/grid/transport_queue.hpp>
 #include <trireme/tensor/views.hpp>
 
 #include <mpi.h>
@@ -38,13 +39,15 @@ class Request {
   Request(Request&& other) noexcept { *this = std::move(other); }
   Request& operator=(Request&& other) noexcept {
     std::swap(operation_, other.operation_);
+    std::swap(queued_, other.queued_);
     return *this;
   }
-  bool active() const { return operation_ != nullptr; }
+  bool active() const { return operation_ != nullptr || queued_ != nullptr; }
 
  private:
   friend class Communicator;
   Operation* operation_ = nullptr;
+  Queued* queued_ = nullptr;  ///< on a transport
 };
 
 /// Verbs on views among the ranks of one axis. Size one is legal: copies or nothing. Collective
@@ -56,6 +59,9 @@ class Request {
 /// memory goes through a buffer on the host, which wait copies back. Views of results must not be
 /// touched, and views of inputs not changed, before the wait. Buffers are kept for the next calls.
 /// T: float, double, Bf16, Fp16. One message holds at most 2^31 - 1 elements: an error says so.
+///
+/// With a transport the verbs on views go its way, and neither they nor their waits hold up the
+/// host: what is launched on `exec` behind a wait finds the result.
 class Communicator {
  public:
   Communicator(MPI_Comm communicator, std::string name);
@@ -69,9 +75,19 @@ class Communicator {
   /// The rank in the whole job of this communicator's `rank`.
   int world_rank(int rank) const { return world_ranks_[static_cast<std::size_t>(rank)]; }
 
-  /// Whether transfers with one peer queue strictly behind each other, as on one NCCL communicator.
-  /// Lanes of MPI are independent.
-  bool ordered_groups() const { return false; }
+  /// Verbs on views take this way from now on. All ranks do the same; before the first of them.
+  void use(std::unique_ptr<Transport> transport);
+  /// Whether transfers queue strictly behind each other, as on one NCCL communicator. Lanes of MPI
+  /// are independent.
+  bool ordered_groups() const { return transport_ != nullptr; }
+  /// Sends and receives that are started between these are one group (schedule::Transport); their
+  /// requests may be waited for when it has ended. Without a transport they are no group.
+  void begin_group();
+  void end_group(const Exec& exec);
+  /// Bytes of Exec's memory that a transport's sums take: as many as were reserved, or as the
+  /// largest sum so far took. Without a transport nothing is reserved.
+  void reserve_scratch(Bytes bytes);
+  Bytes scratch_bytes() const { return transport_ ? transport_->scratch_bytes() : 0; }
 
   /// Element-wise reduction of `data` over all ranks, in place. The result is the same bits on all
   /// ranks; sums are added in rank order, so that an element's sum is the same bits however many
@@ -177,10 +193,15 @@ class Communicator {
                            std::size_t bytes);
   void copy_back(Operation& operation, const Exec& exec, const std::byte* from, std::byte* to,
                  std::size_t bytes) const;
-  void set_offsets(Operation& operation, std::span<const std::int64_t> counts, std::size_t all,
-                   std::size_t mine) const;
+  void set_offsets(const char* verb, std::span<const std::int64_t> counts, std::size_t all,
+                   std::size_t mine);
   template <class T>
   void post_all_reduce(Operation& operation, T* data, std::int64_t n, Reduction reduction);
+  std::size_t operations_in_flight() const;
+  Request request(Queued& queued) const;
+  void wait(Queued& queued, const char* what);
+  Queued& queue_transfer(const Exec& exec, const char* verb, std::byte* data, std::size_t bytes,
+                         int peer, int lane);
 
   MPI_Comm communicator_;
   std::string name_;
@@ -197,6 +218,8 @@ class Communicator {
   std::vector<std::unique_ptr<Operation>> operations_;
   std::vector<Operation*> idle_operations_;
   std::vector<StagingBuffer> idle_buffers_;
+  std::unique_ptr<TransportQueue> transport_;
+  std::vector<std::int64_t> offsets_;  ///< of the parts of the verb that is being started
 };
 
 }  // namespace trireme::grid

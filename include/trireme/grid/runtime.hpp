@@ -64,6 +64,10 @@ class Grid {
  public:
   Grid(Communicator& world, const layout::ProcessGrid& process_grid);
 
+  /// Gives every communicator of more than one rank a transport for its views, those of
+  /// part_of_tensor_axis too; the world keeps MPI. Before the first verb on views. Collective.
+  void use_transports(const TransportFactory& factory);
+
   Communicator& world() { return world_; }
   Communicator& communicator(Axis axis);
   /// The ranks of one replica of the model, pipeline · tensor, in rank order.
@@ -92,6 +96,7 @@ class Grid {
   std::unique_ptr<Communicator> tensor_;
   std::unique_ptr<Communicator> embedding_;
   std::map<std::string, std::unique_ptr<Communicator>> parts_;  ///< of the tensor axis
+  TransportFactory factory_;
 };
 
 }  // namespace trireme::grid

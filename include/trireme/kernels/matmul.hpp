@@ -3,10 +3,12 @@
 #include <trireme/base/types.hpp>
 #include <trireme/tensor/views.hpp>
 
+#include <string>
 #include <string_view>
+#include <vector>
 
-/// Matrix products: the only caller of Kokkos Kernels, BLAS and oneDNN. Everything is asynchronous
-/// on exec, and explicitly instantiated for float, double, Bf16 and Fp16.
+/// Matrix products: the only caller of Kokkos Kernels, BLAS, oneDNN and cuBLASLt. Everything is
+/// asynchronous on exec, and explicitly instantiated for float, double, Bf16 and Fp16.
 namespace trireme::kernels {
 
 enum class Transpose : std::uint8_t { no, yes };
@@ -27,9 +29,22 @@ template <class T>
 void linear_forward_wide(const Exec& exec, View2<Accumulate<T>> y, View2<const T> x,
                          View2<const T> w, View1<const T> bias);
 
+/// h = x wᵀ + bias and g = gelu(h). g, h [T,N], which do not overlap. In one kernel where the
+/// library has it: g is then that of the sums as they are added up, and not of the rounded h.
+template <class T>
+void linear_gelu_forward(const Exec& exec, View2<T> g, View2<T> h, View2<const T> x,
+                         View2<const T> w, View1<const T> bias, Gelu form);
+
 /// dx[t,m] = Σ_n dy[t,n] w[n,m]. dx [T,M], dy [T,N], w [N,M].
 template <class T>
 void linear_backward_input(const Exec& exec, View2<T> dx, View2<const T> dy, View2<const T> w);
+
+/// dh = (dy w) gelu'(h): linear_backward_input of a layer whose input is gelu(h). dh, h [T,M],
+/// which do not overlap. In one kernel where the library has it: dy w is then not rounded in
+/// between.
+template <class T>
+void linear_gelu_backward_input(const Exec& exec, View2<T> dh, View2<const T> dy, View2<const T> w,
+                                View2<const T> h, Gelu form);
 
 /// dw[n,m] += Σ_t dy[t,n] x[t,m] and dbias[n] += Σ_t dy[t,n], both summed in a fixed order. dw
 /// [N,M], dbias [N] or an empty view, dy [T,N], x [T,M].
@@ -42,22 +57,26 @@ template <class T>
 void linear_backward_bias(const Exec& exec, View1<Accumulate<T>> dbias, View2<const T> dy);
 
 // ---- Back ends: chosen per data type, by a rule and never by a measurement, so that a restarted
-// run has the same bits. Products of bf16 and fp16 are made of fp32 ones (widened_matmul.hpp).
+// run has the same bits.
 
 enum class MatmulBackend : std::uint8_t {
   tiled,           ///< Trireme's own Kokkos kernel
   kokkos_kernels,  ///< KokkosBlas::gemm: the vendor's BLAS on devices, whatever BLAS was installed
                    ///< on hosts
   onednn,          ///< fp32 on hosts
+  cublaslt,        ///< every type on NVIDIA's devices
+  widened          ///< bf16 and fp16, by the products of fp32 (widened_matmul.hpp)
 };
 
-std::string_view name_of(MatmulBackend backend);  ///< "tiled", "Kokkos Kernels", "oneDNN"
+/// "tiled", "Kokkos Kernels", "oneDNN", "cuBLASLt", "widened"
+std::string_view name_of(MatmulBackend backend);
 
 bool matmul_backend_available(DType type, MatmulBackend backend);
 
-/// The back end in use; of bf16 and fp16 that of fp32. By default Kokkos Kernels on devices; on
-/// hosts oneDNN for fp32 where it was found, else the tiled kernel, because a host BLAS can be the
-/// reference one without saying so.
+/// The back end in use. By default cuBLASLt on CUDA devices where it was found, and Kokkos Kernels
+/// on others; on hosts oneDNN for fp32 where it was found, else the tiled kernel, because a host
+/// BLAS can be the reference one without saying so. bf16 and fp16 are widened but by cuBLASLt. What
+/// cuBLASLt has not goes to Kokkos Kernels, widened first where it is narrow.
 MatmulBackend matmul_backend(DType type);
 
 /// Changes it for this process; an unavailable one is an error. Not to be called while products are
@@ -67,6 +86,19 @@ void set_matmul_backend(DType type, MatmulBackend backend);
 /// For logs: the name of the back end in use, with the library's version where it is known
 /// ("oneDNN 2.6.3").
 std::string matmul_backend_name(DType type);
+
+/// Whether cuBLASLt may round the operands of fp32 products to the 11 bits of tf32, which tensor
+/// cores multiply; false unless set. Of no effect on other back ends.
+bool matmul_tf32();
+void set_matmul_tf32(bool on);
+
+/// Makes what products of `type` on exec need beside their operands: workspaces and a library's
+/// handle. The first product does it otherwise.
+void prepare_matmul(const Exec& exec, DType type);
+
+/// A line for each kind of product that cuBLASLt met on exec, with the algorithm that its
+/// heuristics chose; empty with other back ends.
+std::vector<std::string> matmul_choices(const Exec& exec);
 
 /// Threads that a host library may use in this process. One rank has one core unless Exec has more:
 /// a library that takes all cores by itself would fight the other ranks. Without a call the first

@@ -36,6 +36,11 @@ struct Linear {
   void backward_input(const Exec& exec, View2<T> dx, View2<const T> dy) const {
     kernels::linear_backward_input<T>(exec, dx, dy, w);
   }
+  /// dh [T, M] = (dy w) gelu'(h), where the input was gelu(h).
+  void gelu_backward_input(const Exec& exec, View2<T> dh, View2<const T> dy, View2<const T> h,
+                           Gelu form) const {
+    kernels::linear_gelu_backward_input<T>(exec, dh, dy, w, h, form);
+  }
 };
 
 /// N is this rank's part of the outputs, x is whole; dx is a partial sum over the tensor axis.

@@ -3,13 +3,14 @@
 #include <trireme/schedule/program.hpp>
 #include <trireme/schedule/timeline.hpp>
 
+#include <optional>
 #include <string>
 #include <vector>
 
 namespace trireme::schedule {
 
 struct PlayOptions {
-  Transport transport = Transport::independent_lanes;
+  std::optional<Transport> transport;  ///< null: the one for which the program was lowered
   /// Send buffers of each channel (stage, direction); 0: the smallest number ≥ 2 with which the
   /// program completes, or as many as micro-batches if it never does.
   int send_buffers = 0;

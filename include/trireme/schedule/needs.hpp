@@ -21,10 +21,9 @@ struct Needs {
 };
 
 /// Of one rank; counted from effects(). Plays the program for the number of send buffers.
-Needs needs(const Program& program, Rank rank, Transport transport = Transport::independent_lanes);
+Needs needs(const Program& program, Rank rank);
 /// Of all ranks.
-std::vector<Needs> needs(const Program& program,
-                         Transport transport = Transport::independent_lanes);
+std::vector<Needs> needs(const Program& program);
 
 /// Slots of saved activations that `rank` needs at the same time.
 int slots_needed(const Program& program, Rank rank);

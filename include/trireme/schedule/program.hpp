@@ -65,11 +65,24 @@ struct Instr {
 std::string to_string(const Instr& instr);
 std::ostream& operator<<(std::ostream& out, const Instr& instr);
 
+/// How transfers queue, which decides whether a program completes.
+enum class Transport : std::uint8_t {
+  /// MPI tags and requests: one first-in-first-out lane per channel (receiving stage, direction).
+  independent_lanes,
+  /// One NCCL communicator: the transfers of a rank are one queue in program order. Adjacent ones
+  /// are one group (ncclGroupStart … End), whose parts progress together; it completes when all of
+  /// them met their partners, and the next group starts only then. Between two ranks, sends and
+  /// receives match in order whatever they carry.
+  ordered_groups,
+};
+std::string_view name_of(Transport transport);
+
 struct ProgramLayout {
   int ranks = 1;          ///< pipeline size p
   int micro_batches = 1;  ///< m, per data-parallel rank and step
   int chunks = 1;         ///< v, stages of each rank; rank r holds the stages r, r + p, …
   bool tied = false;      ///< the last stage uses the first one's token table; set by lower()
+  Transport transport = Transport::independent_lanes;  ///< for which it was lowered; set by lower()
   int stages() const { return ranks * chunks; }
   Rank rank_of(Stage stage) const { return stage % ranks; }
   int chunk_of(Stage stage) const { return stage / ranks; }
@@ -148,18 +161,6 @@ std::string misplaced(const Instr& instr, const ProgramLayout& layout, Rank rank
 inline int members_of(Op collective, const ProgramLayout& layout) {
   return collective == Op::reduce_tied && layout.ranks > 2 ? 2 : layout.ranks;
 }
-
-/// How transfers queue, which decides whether a program completes.
-enum class Transport : std::uint8_t {
-  /// MPI tags and requests: one first-in-first-out lane per channel (receiving stage, direction).
-  independent_lanes,
-  /// One NCCL communicator: the transfers of a rank are one queue in program order. Adjacent ones
-  /// are one group (ncclGroupStart … End), whose parts progress together; it completes when all of
-  /// them met their partners, and the next group starts only then. Between two ranks, sends and
-  /// receives match in order whatever they carry.
-  ordered_groups,
-};
-std::string_view name_of(Transport transport);
 
 /// Hash of the whole program, to be compared between ranks.
 std::uint64_t fingerprint(const Program& program);

@@ -2,6 +2,7 @@
 
 #include <trireme/schedule/program.hpp>
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -25,8 +26,8 @@ struct ValidateOptions {
 /// - collectives: the same order on all members;
 /// - slots within the limit;
 /// - completion under the transport, by playing it (only if nothing else is wrong).
-std::vector<std::string> validate(const Program& program,
-                                  Transport transport = Transport::independent_lanes,
+/// The transport is the one for which the program was lowered, unless another one is given.
+std::vector<std::string> validate(const Program& program, std::optional<Transport> transport = {},
                                   const ValidateOptions& options = {});
 
 }  // namespace trireme::schedule

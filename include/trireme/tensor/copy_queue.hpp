@@ -23,6 +23,10 @@ class Mark {
   void record(const Exec& exec);
   void record(const CopyQueue& queue);
 
+  /// Whether what it is behind has been done. Does not wait, unless the queue runs only when
+  /// something waits for it.
+  bool done() const;
+
   struct State;
   State& state() const { return *state_; }
 

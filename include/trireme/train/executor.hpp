@@ -13,6 +13,10 @@ struct Step {
   schedule::Instr instr;
   int slot = 0;     ///< of the micro-batch's saved activations
   int buffer = -1;  ///< the receive buffer that it posts or reads; −1: none
+  /// Of transfers under ordered groups: the first and the last of those that lie next to each other
+  /// in the row.
+  bool opens_group = false;
+  bool closes_group = false;
 };
 
 /// What the instructions of a program mean; implemented by the worker.
@@ -28,12 +32,16 @@ class Actions {
   virtual void receive_activation(const Step& step) = 0;
   virtual void send_gradient(const Step& step) = 0;
   virtual void receive_gradient(const Step& step) = 0;
+  /// Around the transfers of one group.
+  virtual void begin_group() {}
+  virtual void end_group() {}
   virtual void reduce_gradients(const Step& step) = 0;
   virtual void reduce_tied(const Step& step) = 0;
   virtual void gradient_norm(const Step& step) = 0;
   virtual void optimizer_step(const Step& step) = 0;
 };
 
+/// Together with the group that it opens or closes.
 void run(Actions& actions, const Step& step);
 
 /// Runs one rank's row of a program, once per training step. Slots of saved activations and receive
@@ -54,6 +62,8 @@ class Executor {
   void run(const Around& around) const;
 
  private:
+  void mark_groups();
+
   std::vector<Step> steps_;
   std::int64_t micro_batches_ = 0;
   int slots_ = 0;

@@ -35,6 +35,11 @@ struct RankParts {
   void make_optimizer(const deck::Config& config, const architecture::Architecture& architecture,
                       grid::Grid& grid);
 
+  /// Of the device, for sums between ranks on a transport.
+  Bytes reduction_bytes() const {
+    return data.scratch_bytes() + tensor.scratch_bytes() + embedding.scratch_bytes();
+  }
+
   grid::Communicator& data;
   grid::Communicator& pipeline;
   grid::Communicator& tensor;

@@ -4,12 +4,14 @@
 #include <trireme/data/pairs.hpp>
 #include <trireme/data/samples.hpp>
 #include <trireme/deck/batch_schedule.hpp>
+#include <trireme/tensor/copy_queue.hpp>
 #include <trireme/train/executor.hpp>
 #include <trireme/train/rank_parts.hpp>
 
 #include <chrono>
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <vector>
 
 namespace trireme::train {
@@ -57,19 +59,25 @@ class StepActions final : public Actions {
   void receive_activation(const Step& step) override;
   void send_gradient(const Step& step) override;
   void receive_gradient(const Step& step) override;
+  void begin_group() override;
+  void end_group() override;
   void reduce_gradients(const Step& step) override;
   void reduce_tied(const Step& step) override;
   void gradient_norm(const Step& step) override;
   void optimizer_step(const Step& step) override;
 
  private:
+  /// What a slot's micro-batch reads, in memory from which a device copies by itself.
   struct HostSlot {
-    std::vector<std::int32_t> tokens;
-    std::vector<std::int32_t> targets;
-    std::vector<std::int32_t> segments;  ///< this and what follows: of bert
-    std::vector<std::int32_t> rows;
-    std::vector<std::int32_t> pairs;
-    data::PairBatch batch() { return {tokens, segments, targets, rows, pairs}; }
+    using Numbers = std::span<std::int32_t>;
+    StagingBuffer memory;
+    Numbers tokens;
+    Numbers targets;
+    Numbers segments;  ///< this and what follows: of bert
+    Numbers rows;
+    Numbers pairs;
+    Mark copied;
+    data::PairBatch batch() const { return {tokens, segments, targets, rows, pairs}; }
   };
 
   model::MicroContext context(Micro micro) const;
@@ -78,9 +86,12 @@ class StepActions final : public Actions {
   /// Puts what has arrived where the stage reads it.
   void take_input(const Step& step);
   void take_output_gradient(const Step& step);
+  HostSlot host_slot() const;
+  /// The slot's memory, once the copy of what it held before has been made.
+  HostSlot& free_slot(const Step& step);
   void upload(const Step& step);
   /// Reads windows of the file that is evaluated on, and counts them.
-  void read_windows(HostSlot& host, std::int64_t first, std::int64_t count, bool counts);
+  void read_windows(const HostSlot& host, std::int64_t first, std::int64_t count, bool counts);
   /// What a backward pass calls behind each layer; to be asked for before it is launched.
   typename model::RankModel<P>::LayerDone layer_done(const Step& step);
 

@@ -117,10 +117,12 @@ class Message {
   void shift() const {
     const int ranks = communicator_.size();
     const int rank = communicator_.rank();
+    communicator_.begin_group();
     grid::Request in =
         communicator_.start_receive<float>(exec_, other_.list(), (rank + ranks - 1) % ranks, 0);
     grid::Request out =
         communicator_.start_send<float>(exec_, whole_.list(), (rank + 1) % ranks, 0);
+    communicator_.end_group(exec_);
     communicator_.wait(in, "a measurement");
     communicator_.wait(out, "a measurement");
   }

@@ -92,6 +92,7 @@ std::vector<double> from_rank(const BenchSetting& setting, Rank rank, std::vecto
 void know_peak(const BenchSetting& setting) {
   if (setting.machine.peak) return;
   const DType type = setting.session.config().precision.compute;
+  kernels::set_matmul_tf32(setting.session.config().precision.tf32);
   const Exec exec;
   grid::Communicator& world = setting.runtime.world();
   std::vector<double> mine;

@@ -127,11 +127,18 @@ BenchReport bench_matmul(const BenchSetting& setting) {
   }
   report.rows.push_back({"matmul", "step.seconds", step, "s", "calls × seconds of all products"});
   report.rows.push_back({"matmul", "step.peak_seconds", at_peak, "s", "the same at the peak"});
+  std::string chosen;  // by rank 0's library
+  for (const std::string& line : kernels::matmul_choices(Exec{})) {
+    chosen += "\n  " + line;
+    const std::string name = text("choice.", report.rows.size());
+    report.rows.push_back({"matmul", name, 1, "1", line});
+  }
+  if (!chosen.empty()) chosen = "\nchosen by cuBLASLt's heuristics on rank 0" + chosen;
   report.table = text("peak: ", rounded(peak.slowest / 1e9), " GFLOP/s on the slowest rank, ",
                       rounded(peak.all / 1e9), " on all; ", how,
                       "\nGFLOP/s of the slowest rank, and share of its peak\n", table.str(),
                       "\n  in a step: ", rounded_seconds(step), ", or ", rounded_seconds(at_peak),
-                      " at the peak");
+                      " at the peak", chosen);
   return report;
 }
 

@@ -3,6 +3,8 @@
 #include <trireme/commands/resolve.hpp>
 #include <trireme/commands/session.hpp>
 #include <trireme/deck/checks.hpp>
+#include <trireme/grid/devices.hpp>
+#include <trireme/plan/transport.hpp>
 
 #include <cstdio>
 #include <filesystem>
@@ -49,6 +51,8 @@ Session open_session(grid::Runtime& runtime, const std::string& deck_file,
   s.grid = std::make_unique<grid::Grid>(
       runtime.world(), layout::ProcessGrid(static_cast<int>(p.data), static_cast<int>(p.pipeline),
                                            static_cast<int>(p.tensor), runtime.ranks()));
+  grid::expect_devices(runtime, p.share_devices);
+  if (plan::uses_nccl(p)) s.grid->use_transports(grid::make_nccl_transport);
   return s;
 }
 

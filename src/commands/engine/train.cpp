@@ -8,7 +8,9 @@
 #include <trireme/grid/watchdog.hpp>
 #include <trireme/plan/memory.hpp>
 #include <trireme/plan/offload.hpp>
+#include <trireme/plan/precision.hpp>
 #include <trireme/plan/program.hpp>
+#include <trireme/plan/transport.hpp>
 #include <trireme/train/executor.hpp>
 #include <trireme/train/trainer.hpp>
 
@@ -139,8 +141,11 @@ ExitCode train(grid::Runtime& runtime, const TrainOptions& options) {
                                static_cast<int>(config.parallel.chunks), at.pipeline,
                                static_cast<int>(config.parallel.tensor), at.tensor));
   say("memory per rank\n", plan::table(worker->memory(), copy));
+  if (const std::string note = plan::transport_note(config.parallel); !note.empty())
+    say("transport: ", note, plan::uses_nccl(config.parallel) ? ", " + grid::nccl_name() : "");
   if (config.parallel.offload != Offload::none)
     say("offload = ", plan::offload_note(config.parallel));
+  if (config.precision.tf32) say("tf32: ", plan::tf32_note(config.precision));
 
   // 8 train
   train::Trainer trainer(

@@ -8,9 +8,11 @@
 #include <trireme/deck/batch_schedule.hpp>
 #include <trireme/plan/cost.hpp>
 #include <trireme/plan/offload.hpp>
+#include <trireme/plan/precision.hpp>
 #include <trireme/plan/program.hpp>
 #include <trireme/plan/ranks.hpp>
 #include <trireme/plan/stages.hpp>
+#include <trireme/plan/transport.hpp>
 #include <trireme/schedule/machine.hpp>
 #include <trireme/schedule/program.hpp>
 
@@ -131,7 +133,10 @@ void print_report(const deck::Deck& deck) {
   print_ramp(c, programs);
   print_step(c, a);
   print_recompute(c, a, needs);
+  if (const std::string note = plan::transport_note(c.parallel); !note.empty())
+    say("transport     ", note);
   if (c.parallel.offload != Offload::none) say("offload       ", plan::offload_note(c.parallel));
+  if (c.precision.tf32) say("tf32          ", plan::tf32_note(c.precision));
   say("\nstages\n", stages_report(plan::group_stages(a, stage_layers), c.parallel));
   say("\nbytes per rank\n", memory_report(ranks, tensor));
   say("\ncommunication per step of the rank with most\n", traffic_report(ranks, tensor));

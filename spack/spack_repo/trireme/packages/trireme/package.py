@@ -73,6 +73,8 @@ class Trireme(CMakePackage, CudaPackage, ROCmPackage):
         for variant, back_end in (("+cuda", "CUDA"), ("+rocm", "HIP")):
             if self.spec.satisfies(variant):
                 args.append(self.define("TRIREME_BACK_END", back_end))
+        if self.spec.satisfies("+cuda"):
+            args.append(self.define("TRIREME_CUBLASLT", "ON"))  # of the toolkit that Kokkos was built with
         if self.spec.satisfies("+rocm"):
             args.append(self.define("CMAKE_CXX_COMPILER", self.spec["hip"].hipcc))
         return args

@@ -1,0 +1,89 @@
+#pragma once
+
+#include <trireme/grid/transport.hpp>
+
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace trireme::grid {
+
+enum class Reduction : std::uint8_t;
+
+/// A verb of a communicator on its transport.
+struct Queued {
+  const char* verb = "";
+  std::int64_t number = 0;
+  int peer = -1;          ///< world rank
+  bool held = false;      ///< by a Request
+  bool in_group = false;  ///< of transfers that has not ended
+  Exec exec;
+  Transport::Place place;
+};
+
+/// The verbs of one communicator, made of what a transport does. Sums are taken by kernels in rank
+/// order, as on hosts: the same bits on all ranks, whatever else shares the message.
+class TransportQueue {
+ public:
+  TransportQueue(std::unique_ptr<Transport> transport, std::string name, int rank, int ranks);
+  ~TransportQueue();
+
+  /// See Communicator. offsets [ranks + 1] in elements.
+  template <class T>
+  void all_reduce(const Exec& exec, Queued& queued, T* data, std::int64_t n, Reduction reduction);
+  template <class T>
+  void reduce_scatter(const Exec& exec, Queued& queued, T* mine, const T* all,
+                      std::span<const std::int64_t> offsets);
+  void all_gather(const Exec& exec, Queued& queued, std::byte* all,
+                  std::span<const std::int64_t> offsets, Bytes size);
+  void broadcast(const Exec& exec, Queued& queued, std::byte* data, Bytes bytes, int root);
+  /// Part of the group that is being put together, or a group of its own. No bytes are no transfer.
+  void transfer(const Exec& exec, Queued& queued, const Transport::Transfer& transfer);
+  void begin_group();
+  void end_group(const Exec& exec);
+
+  /// An entry for a verb; it is used again once it is released and its place was passed.
+  Queued& take(const char* verb, std::int64_t number, int peer);
+  void release(Queued& queued) { queued.held = false; }
+  /// See Transport.
+  bool continue_behind(Queued& queued);
+  bool passed(const Queued& queued) const { return transport_->passed(queued.place); }
+  void progress() { transport_->progress(); }
+
+  const std::string& name() const { return name_; }
+  /// What the queue has not passed, first.
+  const Queued* oldest();
+  /// Of the buffer for the parts of other ranks: as large as the largest sum needed it.
+  void reserve_scratch(Bytes bytes);
+  Bytes scratch_bytes() const { return static_cast<Bytes>(scratch_.extent(0)); }
+
+ private:
+  template <class T>
+  void begin_segments(T* out, const T* all, std::span<const std::int64_t> offsets, bool shares);
+  void retire();
+  void end(Queued& queued, const Exec& exec);
+
+  std::unique_ptr<Transport> transport_;
+  std::string name_;
+  int rank_;
+  int ranks_;
+  bool grouping_ = false;
+  std::vector<Transport::Transfer> group_;
+  std::vector<Queued*> members_;  ///< of the group
+  std::vector<Bytes> byte_offsets_;
+  std::vector<std::int64_t> offsets_;
+  Kokkos::View<std::byte*, Memory> scratch_;
+  std::vector<std::unique_ptr<Queued>> all_;
+  std::vector<Queued*> idle_;
+  std::deque<Queued*> under_way_;
+};
+
+/// All of this process, for waiting: what they have under way goes on, and a wait for the device
+/// names the verb that it hangs at.
+std::span<TransportQueue* const> transport_queues();
+
+}  // namespace trireme::grid

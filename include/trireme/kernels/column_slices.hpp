@@ -1,0 +1,107 @@
+#pragma once
+
+#include <trireme/base/check.hpp>
+#include <trireme/base/matmul_memory.hpp>
+#include <trireme/kernels/lanes.hpp>
+#include <trireme/tensor/views.hpp>
+
+#include <algorithm>
+#include <cstdint>
+
+/// Sums over the rows of a matrix, as devices take them: on two levels, without atomics, in an
+/// order that depends on the shape alone.
+namespace trireme::kernels {
+
+/// How a device cuts the rows of a matrix whose columns it sums: `count` slices of `rows` rows, the
+/// last one perhaps fewer.
+struct ColumnSlices {
+  std::int64_t count;
+  std::int64_t rows;
+
+  /// Partial sums that are kept; none of a single slice.
+  std::int64_t partial_elements(std::int64_t columns) const {
+    return count > 1 ? count * columns : 0;
+  }
+};
+
+/// As many slices as give column_sum_threads threads a column of a slice each, of 32 rows or more.
+ColumnSlices column_slices(std::int64_t rows, std::int64_t columns);
+
+namespace detail {
+
+/// One thread: a column of a slice. Eight rows are under way at a time.
+template <class Sum, int kinds, class Term>
+struct SliceSums {
+  Term term;
+  Kokkos::Array<Sum*, kinds> to;
+  Sum* parts;  ///< [kinds, columns, count]
+  std::int64_t rows, columns, count, each;
+
+  KOKKOS_FUNCTION void operator()(std::int64_t i) const {
+    const std::int64_t slice = i / columns;
+    const std::int64_t n = i - slice * columns;
+    const std::int64_t end = (slice + 1) * each < rows ? (slice + 1) * each : rows;
+    Sum total[kinds] = {};
+    std::int64_t t = slice * each;
+    for (; t + 8 <= end; t += 8) {
+      Sum v[8][kinds];
+      for (int k = 0; k < 8; ++k) term(t + k, n, v[k]);
+      for (int s = 0; s < kinds; ++s)
+        total[s] += ((v[0][s] + v[1][s]) + (v[2][s] + v[3][s])) +
+                    ((v[4][s] + v[5][s]) + (v[6][s] + v[7][s]));
+    }
+    for (; t < end; ++t) {
+      Sum v[kinds];
+      term(t, n, v);
+      for (int s = 0; s < kinds; ++s) total[s] += v[s];
+    }
+    for (int s = 0; s < kinds; ++s) {
+      if (count == 1)
+        to[static_cast<std::size_t>(s)][n] += total[s];
+      else
+        parts[(s * columns + n) * count + slice] = total[s];
+    }
+  }
+};
+
+/// One team: the slices of a column.
+template <class Sum, int kinds>
+struct SumOfSlices {
+  Kokkos::Array<Sum*, kinds> to;
+  const Sum* parts;
+  std::int64_t columns, count;
+
+  KOKKOS_FUNCTION void operator()(const Team& team, std::int64_t n) const {
+    for (int s = 0; s < kinds; ++s) {
+      const Sum* column = parts + (s * columns + n) * count;
+      const Sum total =
+          sum_lanes<Sum>(team, count, [&](std::int64_t slice) { return column[slice]; });
+      once(team, [&]() { to[static_cast<std::size_t>(s)][n] += total; });
+    }
+  }
+};
+
+}  // namespace detail
+
+/// to[s][n] += Σ_t v[s] of term(t, n, v), for the rows t and columns n of a matrix and the `kinds`
+/// sums s. Neighbouring threads take neighbouring columns. `term` is a class with
+/// `KOKKOS_FUNCTION void operator()(std::int64_t t, std::int64_t n, Sum* v) const`. partial:
+/// at least column_slices(rows, kinds · columns).partial_elements(kinds · columns), overwritten.
+template <class Sum, int kinds, class Term>
+void sum_by_slices(const char* label, const char* label_of_slices, const Exec& exec,
+                   const Kokkos::Array<Sum*, kinds>& to, std::int64_t rows, std::int64_t columns,
+                   const Term& term, View1<Sum> partial) {
+  const ColumnSlices slices = column_slices(rows, kinds * columns);
+  if (slices.count == 0) return;
+  const std::int64_t room = slices.partial_elements(kinds * columns);
+  check(extent(partial, 0) >= room, label, ": room for ", extent(partial, 0),
+        " partial sums, expected ", room);
+  Kokkos::parallel_for(label_of_slices, HostPolicy(exec, 0, slices.count * columns),
+                       detail::SliceSums<Sum, kinds, Term>{term, to, partial.data(), rows, columns,
+                                                           slices.count, slices.rows});
+  if (slices.count > 1)
+    for_rows(label, exec, columns,
+             detail::SumOfSlices<Sum, kinds>{to, partial.data(), columns, slices.count});
+}
+
+}  // namespace trireme::kernels

@@ -1,0 +1,90 @@
+#pragma once
+
+#include <trireme/base/types.hpp>
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+/// cuBLASLt without Kokkos: pointers, sizes and a stream, so that a test can run it on a host with
+/// a stand-in for the library.
+namespace trireme::kernels {
+
+/// Whether this build has the library (TRIREME_HAS_CUBLASLT). Without it a CublasLt cannot be made.
+bool has_cublaslt();
+
+/// What the library does to a product before it is stored.
+enum class LtEpilogue : std::uint8_t {
+  none,
+  bias,          ///< c = … + bias, one number per column
+  gelu,          ///< auxiliary = … + bias where there is one, c = gelu(auxiliary)
+  gelu_gradient  ///< c = … · gelu'(auxiliary)
+};
+
+/// c = epilogue(alpha op(a) op(b) + beta c), row-major. op(a) [rows, depth], op(b) [depth,
+/// columns], c and auxiliary [rows, columns]; strides are elements from row to row. The library's
+/// matrices are column-major, where memory of a row-major c holds cᵀ: it is asked for
+///
+///     cᵀ = op(b)ᵀ op(a)ᵀ,
+///
+/// with b as its first operand, `columns` as its rows, and the same transpositions.
+struct LtProduct {
+  DType input = DType::fp32;   ///< of a and b
+  DType output = DType::fp32;  ///< of c, bias and auxiliary: the input's, or fp32
+  bool tf32 = false;           ///< fp32 inputs are rounded to 11 bits first
+  bool transposed_a = false;
+  bool transposed_b = false;
+  std::int64_t rows = 0;
+  std::int64_t columns = 0;
+  std::int64_t depth = 0;
+  const void* a = nullptr;
+  const void* b = nullptr;
+  void* c = nullptr;
+  std::int64_t stride_a = 0;
+  std::int64_t stride_b = 0;
+  std::int64_t stride_c = 0;
+  double alpha = 1;
+  double beta = 0;
+  LtEpilogue epilogue = LtEpilogue::none;
+  const void* bias = nullptr;  ///< [columns]
+  void* auxiliary = nullptr;   ///< read only by gelu_gradient
+  std::int64_t stride_auxiliary = 0;
+};
+
+/// The library's handle, and what its heuristics chose for each kind of product met so far: types,
+/// sizes, transpositions, strides, epilogue, and how the arrays are aligned, up to the alignment of
+/// arenas, so that an array's place in one does not matter. They are asked once per kind, which
+/// times nothing: the same kinds have the same algorithms in every run, and the same bits, since of
+/// the ways to add up parts of a sum only those in a fixed order are allowed. Belongs to the device
+/// that is current when it is made, and to one stream at a time, as its workspace does.
+class CublasLt {
+ public:
+  /// workspace: `bytes` of the device's memory, 16-byte aligned, which outlive this.
+  CublasLt(void* workspace, Bytes bytes);
+  ~CublasLt();
+  CublasLt(const CublasLt&) = delete;
+  CublasLt& operator=(const CublasLt&) = delete;
+
+  /// Queues the product on `stream` (a cudaStream_t) and returns at once. False, with nothing
+  /// queued, where the library has no such product: by its heuristics; by its documentation, of
+  /// other types, or where the auxiliary matrix's stride is no multiple of 8; or where that matrix
+  /// does not begin at a multiple of 16 bytes. rows, columns and depth are not 0.
+  bool multiply(const LtProduct& product, void* stream);
+
+  /// How often the heuristics were asked: once per kind of product.
+  std::int64_t questions() const;
+
+  /// A line per kind of product: "bf16 128 × 64 × 32, b transposed, bias: algorithm 66, tile 20,
+  /// …".
+  std::vector<std::string> choices() const;
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+/// "13.1.0", or empty without the library.
+std::string cublaslt_version();
+
+}  // namespace trireme::kernels

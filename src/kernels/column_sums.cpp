@@ -1,0 +1,150 @@
+#include <trireme/kernels/column_sums.hpp>
+#include <trireme/kernels/lanes.hpp>
+#include <trireme/kernels/matmul_workspace.hpp>
+#include <trireme/tensor/expect.hpp>
+
+#include <algorithm>
+
+namespace trireme::kernels {
+namespace {
+
+/// Host: rows are added in groups of 64, and then the groups, so that rounding grows with T/64 +
+/// 64.
+template <class T>
+void add_column_sums_by_blocks(const Exec& exec, View1<Accumulate<T>> sum, View2<const T> x) {
+  using Sum = Accumulate<T>;
+  constexpr int width = 64;
+  constexpr std::int64_t group = 64;
+  const std::int64_t rows = extent(x, 0);
+  const std::int64_t columns = extent(x, 1);
+  Kokkos::parallel_for(
+      "kernels/linear_backward_bias",
+      Kokkos::RangePolicy<Exec>(exec, 0, (columns + width - 1) / width),
+      KOKKOS_LAMBDA(std::int64_t chunk) {
+        const std::int64_t first = chunk * width;
+        const auto count = static_cast<int>(columns - first < width ? columns - first : width);
+        Sum total[width] = {};
+        for (std::int64_t t0 = 0; t0 < rows; t0 += group) {
+          const std::int64_t t1 = t0 + group < rows ? t0 + group : rows;
+          Sum part[width] = {};
+          for (std::int64_t t = t0; t < t1; ++t) {
+            const T* __restrict row = &x(t, first);
+            if (count == width) {
+#pragma omp simd
+              for (int n = 0; n < width; ++n) part[n] += static_cast<Sum>(row[n]);
+            } else {
+              for (int n = 0; n < count; ++n) part[n] += static_cast<Sum>(row[n]);
+            }
+          }
+#pragma omp simd
+          for (int n = 0; n < width; ++n) total[n] += part[n];
+        }
+        for (int n = 0; n < count; ++n) sum(first + n) += total[n];
+      });
+}
+
+/// The element itself.
+template <class T>
+struct Element {
+  const T* x;
+  std::int64_t stride;
+
+  KOKKOS_FUNCTION void operator()(std::int64_t t, std::int64_t n, Accumulate<T>* v) const {
+    v[0] = static_cast<Accumulate<T>>(x[t * stride + n]);
+  }
+};
+
+/// What a norm's gain and bias get from one element.
+template <class T, bool with_bias>
+struct NormTerm {
+  using Acc = Accumulate<T>;
+  const T* dy;
+  const T* x;
+  std::int64_t dy_stride, x_stride;
+  const Acc* mean;  ///< null: 0
+  const Acc* scale;
+
+  KOKKOS_FUNCTION void operator()(std::int64_t t, std::int64_t n, Acc* v) const {
+    const Acc gradient = static_cast<Acc>(dy[t * dy_stride + n]);
+    const Acc value = static_cast<Acc>(x[t * x_stride + n]);
+    const Acc mu = mean == nullptr ? Acc(0) : mean[t];
+    v[0] = gradient * ((value - mu) * scale[t]);
+    if constexpr (with_bias) v[1] = gradient;
+  }
+};
+
+}  // namespace
+
+ColumnSlices column_slices(std::int64_t rows, std::int64_t columns) {
+  constexpr std::int64_t fewest_rows = 32;
+  if (rows == 0 || columns == 0) return {0, 0};
+  const std::int64_t most = (rows + fewest_rows - 1) / fewest_rows;
+  const std::int64_t wanted = std::clamp<std::int64_t>(column_sum_threads / columns, 1, most);
+  const std::int64_t each = (rows + wanted - 1) / wanted;
+  return {(rows + each - 1) / each, each};
+}
+
+template <class T>
+void add_column_sums_by_slices(const Exec& exec, View1<Accumulate<T>> sum, View2<const T> x,
+                               View1<Accumulate<T>> partial) {
+  using Sum = Accumulate<T>;
+  expect_shape(sum, "sum", {extent(x, 1)});
+  sum_by_slices<Sum, 1>("kernels/linear_backward_bias", "kernels/linear_backward_bias_slices", exec,
+                        {{sum.data()}}, extent(x, 0), extent(x, 1),
+                        Element<T>{x.data(), static_cast<std::int64_t>(x.stride(0))}, partial);
+}
+
+template <class T>
+void add_norm_sums_by_slices(const char* label, const Exec& exec, View1<Accumulate<T>> dgain,
+                             View1<Accumulate<T>> dbias, View2<const T> dy, View2<const T> x,
+                             View1<const Accumulate<T>> mean, View1<const Accumulate<T>> scale,
+                             View1<Accumulate<T>> partial) {
+  using Sum = Accumulate<T>;
+  const auto run = [&]<int kinds>(const Kokkos::Array<Sum*, kinds>& to) {
+    sum_by_slices<Sum, kinds>(
+        label, "kernels/norm_backward_weight_slices", exec, to, extent(x, 0), extent(x, 1),
+        NormTerm<T, kinds == 2>{dy.data(), x.data(), static_cast<std::int64_t>(dy.stride(0)),
+                                static_cast<std::int64_t>(x.stride(0)), mean.data(), scale.data()},
+        partial);
+  };
+  if (dbias.extent(0) > 0)
+    run.template operator()<2>({{dgain.data(), dbias.data()}});
+  else
+    run.template operator()<1>({{dgain.data()}});
+}
+
+template <class T>
+void add_norm_sums(const char* label, const Exec& exec, View1<Accumulate<T>> dgain,
+                   View1<Accumulate<T>> dbias, View2<const T> dy, View2<const T> x,
+                   View1<const Accumulate<T>> mean, View1<const Accumulate<T>> scale) {
+  add_norm_sums_by_slices<T>(label, exec, dgain, dbias, dy, x, mean, scale,
+                             matmul_workspace(exec).partial_sums<Accumulate<T>>());
+}
+
+template <class T>
+void add_column_sums(const Exec& exec, View1<Accumulate<T>> sum, View2<const T> x) {
+  if constexpr (exec_on_host)
+    add_column_sums_by_blocks<T>(exec, sum, x);
+  else
+    add_column_sums_by_slices<T>(exec, sum, x,
+                                 matmul_workspace(exec).partial_sums<Accumulate<T>>());
+}
+
+#define TRIREME_INSTANTIATE(T)                                                                     \
+  template void add_column_sums<T>(const Exec&, View1<Accumulate<T>>, View2<const T>);             \
+  template void add_column_sums_by_slices<T>(const Exec&, View1<Accumulate<T>>, View2<const T>,    \
+                                             View1<Accumulate<T>>);                                \
+  template void add_norm_sums_by_slices<T>(const char*, const Exec&, View1<Accumulate<T>>,         \
+                                           View1<Accumulate<T>>, View2<const T>, View2<const T>,   \
+                                           View1<const Accumulate<T>>, View1<const Accumulate<T>>, \
+                                           View1<Accumulate<T>>);                                  \
+  template void add_norm_sums<T>(const char*, const Exec&, View1<Accumulate<T>>,                   \
+                                 View1<Accumulate<T>>, View2<const T>, View2<const T>,             \
+                                 View1<const Accumulate<T>>, View1<const Accumulate<T>>)
+TRIREME_INSTANTIATE(float);
+TRIREME_INSTANTIATE(double);
+TRIREME_INSTANTIATE(Bf16);
+TRIREME_INSTANTIATE(Fp16);
+#undef TRIREME_INSTANTIATE
+
+}  // namespace trireme::kernels

@@ -1,0 +1,142 @@
+#include <trireme/kernels/column_sums.hpp>
+#include <trireme/kernels/elementwise.hpp>
+#include <trireme/kernels/lanes.hpp>
+#include <trireme/kernels/matmul_cublaslt.hpp>
+#include <trireme/kernels/matmul_product.hpp>
+#include <trireme/tensor/expect.hpp>
+
+namespace trireme::kernels {
+namespace {
+
+template <class T>
+bool is_given(View1<const T> bias) {
+  return bias.data() != nullptr && bias.extent(0) > 0;
+}
+
+/// y[t,:] = bias.
+template <class T, class Y>
+void broadcast_rows(const Exec& exec, View2<Y> y, View1<const T> bias) {
+  const std::int64_t columns = extent(y, 1);
+  const T* from = bias.data();
+  for_rows(
+      "kernels/linear_bias", exec, extent(y, 0), KOKKOS_LAMBDA(const Team& team, std::int64_t t) {
+        Y* row = row_of(y, t);
+        for_lanes(team, columns, [&](std::int64_t n) { row[n] = static_cast<Y>(from[n]); });
+      });
+}
+
+/// y = x wᵀ + bias, y of T or of Accumulate<T>.
+template <class T, class Y>
+void forward(const Exec& exec, View2<Y> y, View2<const T> x, View2<const T> w,
+             View1<const T> bias) {
+  expect_shape(y, "y", {extent(x, 0), extent(w, 0)});
+  expect_shape(w, "w", {extent(w, 0), extent(x, 1)});
+  const bool has_bias = is_given(bias);
+  if (has_bias) expect_shape(bias, "bias", {extent(w, 0)});
+  if constexpr (std::is_same_v<T, Y>) {  // the library's bias is of y's type
+    const Epilogue<Y> adds_bias{LtEpilogue::bias, bias, {}};
+    if (has_bias &&
+        matmul_cublaslt<T, Y>(exec, y, x, w, Transpose::no, Transpose::yes, 1.0, 0.0, adds_bias))
+      return;
+  }
+  if (has_bias) broadcast_rows<T, Y>(exec, y, bias);
+  product<T, Y>(exec, y, x, w, Transpose::no, Transpose::yes, 1.0, has_bias ? 1.0 : 0.0);
+}
+
+/// Of two-byte numbers alone: the library says nothing of how exactly it computes GELU, and their
+/// rounding covers what we do not know. Its form is the one by tanh.
+template <class T>
+bool fuses_gelu(const Exec& exec, Gelu form) {
+  return is_narrow<T> && form == Gelu::tanh && cublaslt_fuses_gelu(exec);
+}
+
+}  // namespace
+
+template <class T>
+void linear_forward(const Exec& exec, View2<T> y, View2<const T> x, View2<const T> w,
+                    View1<const T> bias) {
+  forward<T, T>(exec, y, x, w, bias);
+}
+
+template <class T>
+void linear_forward_wide(const Exec& exec, View2<Accumulate<T>> y, View2<const T> x,
+                         View2<const T> w, View1<const T> bias) {
+  forward<T, Accumulate<T>>(exec, y, x, w, bias);
+}
+
+template <class T>
+void linear_gelu_forward(const Exec& exec, View2<T> g, View2<T> h, View2<const T> x,
+                         View2<const T> w, View1<const T> bias, Gelu form) {
+  expect_shape(g, "g", {extent(h, 0), extent(h, 1)});
+  if (fuses_gelu<T>(exec, form)) {
+    expect_shape(h, "h", {extent(x, 0), extent(w, 0)});
+    expect_shape(w, "w", {extent(w, 0), extent(x, 1)});
+    if (is_given(bias)) expect_shape(bias, "bias", {extent(w, 0)});
+    const Epilogue<T> to_gelu{LtEpilogue::gelu, is_given(bias) ? bias : View1<const T>(), h};
+    if (matmul_cublaslt<T, T>(exec, g, x, w, Transpose::no, Transpose::yes, 1.0, 0.0, to_gelu))
+      return;
+  }
+  linear_forward<T>(exec, h, x, w, bias);
+  gelu_forward<T>(exec, g, h, form);
+}
+
+template <class T>
+void linear_backward_input(const Exec& exec, View2<T> dx, View2<const T> dy, View2<const T> w) {
+  expect_shape(dx, "dx", {extent(dy, 0), extent(w, 1)});
+  expect_shape(w, "w", {extent(dy, 1), extent(dx, 1)});
+  product<T, T>(exec, dx, dy, w, Transpose::no, Transpose::no, 1.0, 0.0);
+}
+
+template <class T>
+void linear_gelu_backward_input(const Exec& exec, View2<T> dh, View2<const T> dy, View2<const T> w,
+                                View2<const T> h, Gelu form) {
+  expect_shape(h, "h", {extent(dh, 0), extent(dh, 1)});
+  if (fuses_gelu<T>(exec, form)) {
+    expect_shape(dh, "dh", {extent(dy, 0), extent(w, 1)});
+    expect_shape(w, "w", {extent(dy, 1), extent(dh, 1)});
+    const View2<T> only_read(const_cast<T*>(h.data()), h.extent(0), h.extent(1));
+    const Epilogue<T> times_slope{LtEpilogue::gelu_gradient, {}, only_read};
+    if (matmul_cublaslt<T, T>(exec, dh, dy, w, Transpose::no, Transpose::no, 1.0, 0.0, times_slope))
+      return;
+  }
+  linear_backward_input<T>(exec, dh, dy, w);
+  gelu_backward<T>(exec, dh, dh, h, form);
+}
+
+template <class T>
+void linear_backward_bias(const Exec& exec, View1<Accumulate<T>> dbias, View2<const T> dy) {
+  expect_shape(dbias, "dbias", {extent(dy, 1)});
+  add_column_sums<T>(exec, dbias, dy);
+}
+
+/// The library's own sums of columns (BGRAD) overwrite where ours add, and are of the weights'
+/// type.
+template <class T>
+void linear_backward_weight(const Exec& exec, View2<Accumulate<T>> dw, View1<Accumulate<T>> dbias,
+                            View2<const T> dy, View2<const T> x) {
+  expect_shape(dw, "dw", {extent(dy, 1), extent(x, 1)});
+  expect_shape(x, "x", {extent(dy, 0), extent(dw, 1)});
+  if (dbias.data() != nullptr && dbias.extent(0) > 0) linear_backward_bias<T>(exec, dbias, dy);
+  product<T, Accumulate<T>>(exec, dw, dy, x, Transpose::yes, Transpose::no, 1.0, 1.0);
+}
+
+#define TRIREME_INSTANTIATE(T)                                                                     \
+  template void linear_forward<T>(const Exec&, View2<T>, View2<const T>, View2<const T>,           \
+                                  View1<const T>);                                                 \
+  template void linear_forward_wide<T>(const Exec&, View2<Accumulate<T>>, View2<const T>,          \
+                                       View2<const T>, View1<const T>);                            \
+  template void linear_gelu_forward<T>(const Exec&, View2<T>, View2<T>, View2<const T>,            \
+                                       View2<const T>, View1<const T>, Gelu);                      \
+  template void linear_backward_input<T>(const Exec&, View2<T>, View2<const T>, View2<const T>);   \
+  template void linear_gelu_backward_input<T>(const Exec&, View2<T>, View2<const T>,               \
+                                              View2<const T>, View2<const T>, Gelu);               \
+  template void linear_backward_weight<T>(const Exec&, View2<Accumulate<T>>, View1<Accumulate<T>>, \
+                                          View2<const T>, View2<const T>);                         \
+  template void linear_backward_bias<T>(const Exec&, View1<Accumulate<T>>, View2<const T>)
+TRIREME_INSTANTIATE(float);
+TRIREME_INSTANTIATE(double);
+TRIREME_INSTANTIATE(Bf16);
+TRIREME_INSTANTIATE(Fp16);
+#undef TRIREME_INSTANTIATE
+
+}  // namespace trireme::kernels

@@ -1,0 +1,128 @@
+#include <trireme/plan/transport.hpp>
+
+#include "support/imitated_transport.hpp"
+#include "support/training.hpp"
+#include "support/whole_arrays.hpp"
+
+#include <gtest/gtest.h>
+
+/// Training whose messages go by a transport with NCCL's rules: programs are lowered for ordered
+/// groups, nothing is buffered, and results are there behind a wait only.
+namespace trireme::train {
+namespace {
+
+using namespace trireme::testing;
+
+class TransportTest : public ::testing::Test {
+ protected:
+  using Arrays = std::map<std::string, std::vector<double>>;
+  using Overrides = std::vector<std::string>;
+
+  void SetUp() override {
+    if (!can_imitate_nccl) GTEST_SKIP() << "the imitated transport moves the memory of hosts";
+  }
+
+  static deck::Config config(Overrides overrides, bool imitated) {
+    for (const char* size : {"model.layers=9", "model.heads=6", "model.sequence=13"})
+      overrides.emplace_back(size);
+    deck::Config c = small_config(12, 1, runtime().ranks(), overrides);
+    c.parallel.imitated_transport = imitated;
+    return c;
+  }
+
+  /// Three steps, with an evaluation of many micro-batches between them.
+  std::pair<Trace, Arrays> outcome(const deck::Config& c) {
+    Rig rig(c, tokens_, runtime().world(),
+            c.parallel.imitated_transport ? imitate_nccl : grid::TransportFactory{});
+    EXPECT_EQ(rig.grid().communicator(Axis::pipeline).ordered_groups(),
+              c.parallel.imitated_transport && c.parallel.pipeline > 1);
+    Trace trace = rig.run(1, 2);
+    const data::Windows windows(tokens_, c.model.text_tokens());
+    const std::vector<std::int32_t> bytes(257, 1);
+    trace.losses.push_back(rig.worker->evaluate(windows, 17, bytes).nats);
+    trace.losses.push_back(rig.run(3, 3).losses[0]);
+    return {trace, whole_arrays(*rig.worker, runtime().world())};
+  }
+
+  void expect_the_same_bits(const Overrides& layout) {
+    SCOPED_TRACE(join(layout, " "));
+    const auto expected = outcome(config(layout, false));
+    const auto found = outcome(config(layout, true));
+    if (runtime().rank() > 0) return;
+    EXPECT_EQ(found.first, expected.first);
+    EXPECT_EQ(found.second, expected.second);
+  }
+
+  TemporaryFolder folder_;
+  data::TokenFile tokens_{write_tokens(folder_, 20000)};
+};
+
+TEST_F(TransportTest, GivesTheSameBitsOnEverySchedule) {
+  const std::string pipeline = text("parallel.pipeline=", runtime().ranks());
+  expect_the_same_bits({pipeline});
+  expect_the_same_bits({pipeline, "parallel.schedule=gpipe"});
+  expect_the_same_bits({pipeline, "parallel.schedule=zb-h1", "model.tied_embeddings=false"});
+  expect_the_same_bits({pipeline, "parallel.schedule=interleaved", "parallel.chunks=2"});
+  expect_the_same_bits({pipeline, "parallel.schedule=interleaved", "parallel.chunks=3",
+                        "model.family=bert", "model.vocabulary=261", "precision.compute=bf16"});
+}
+
+TEST_F(TransportTest, GivesTheSameBitsOnTheOtherAxes) {
+  const int ranks = runtime().ranks();
+  const std::string tensor = text("parallel.tensor=", ranks);
+  expect_the_same_bits({"parallel.distributed_optimizer=true", "precision.compute=bf16"});
+  expect_the_same_bits({"optimizer.kind=lamb", "parallel.bucket_bytes=20000"});
+  expect_the_same_bits({tensor, "parallel.sequence_parallel=true"});
+  expect_the_same_bits({tensor, "model.family=llama", "model.key_value_heads=2"});
+  if (ranks == 4) {
+    expect_the_same_bits({"parallel.tensor=2", "parallel.pipeline=2"});
+    expect_the_same_bits({"parallel.pipeline=2", "parallel.schedule=interleaved",
+                          "parallel.chunks=2", "precision.compute=fp16"});
+  }
+}
+
+TEST_F(TransportTest, PlannedScratchIsThatOfEverySumOfAStep) {
+  const int ranks = runtime().ranks();
+  for (const std::vector<std::string>& layout :
+       std::vector<Overrides>{{"parallel.distributed_optimizer=true"},
+                              {"parallel.bucket_bytes=20000"},
+                              {text("parallel.tensor=", ranks)},
+                              {text("parallel.pipeline=", ranks), "precision.compute=bf16"}}) {
+    SCOPED_TRACE(join(layout, " "));
+    const deck::Config c = config(layout, true);
+    Rig rig(c, tokens_, runtime().world(), imitate_nccl);
+    const auto row = [](const std::vector<plan::MemoryRow>& rows) {
+      for (const plan::MemoryRow& r : rows)
+        if (r.what == "reductions") return r.bytes;
+      return Bytes{0};
+    };
+    const auto architecture = architecture::describe(c.model);
+    const auto at = rig.grid().coordinates();
+    const auto shard = architecture::make_shard(architecture, static_cast<int>(c.parallel.pipeline),
+                                                static_cast<int>(c.parallel.chunks), at.pipeline,
+                                                static_cast<int>(c.parallel.tensor), at.tensor);
+    const Bytes planned = row(plan::training_memory(
+        c, architecture, shard,
+        plan::training_needs(plan::step_programs(c))[static_cast<std::size_t>(at.pipeline)]));
+    EXPECT_EQ(row(rig.worker->memory()), planned);
+    const bool sums = c.parallel.pipeline == 1 || shard.has_embedding() || shard.has_head();
+    EXPECT_EQ(planned > 0, ranks > 1 && sums);
+    rig.run(1, 2);
+    EXPECT_EQ(row(rig.worker->memory()), planned) << "a sum was larger than planned";
+  }
+}
+
+TEST_F(TransportTest, TheDeckDecidesTogetherWithTheInstallation) {
+  deck::ParallelConfig parallel;
+  EXPECT_EQ(plan::uses_nccl(parallel), plan::has_nccl());
+  parallel.share_devices = true;
+  EXPECT_FALSE(plan::uses_nccl(parallel));
+  parallel.transport = TransportKind::mpi;
+  EXPECT_FALSE(plan::uses_nccl(parallel));
+  EXPECT_EQ(plan::transport(parallel), schedule::Transport::independent_lanes);
+  parallel.imitated_transport = true;
+  EXPECT_EQ(plan::transport(parallel), schedule::Transport::ordered_groups);
+}
+
+}  // namespace
+}  // namespace trireme::train
