@@ -1,4 +1,5 @@
 #include <trireme/base/check.hpp>
+#include <trireme/tensor/region.hpp>
 #include <trireme/train/executor.hpp>
 
 #include <map>
@@ -83,6 +84,7 @@ void Executor::mark_groups() {
 namespace {
 
 void run_alone(Actions& actions, const Step& step) {
+  const Region region(schedule::name_of(step.instr.op).data());
   switch (step.instr.op) {
     case Op::forward:
       return actions.forward(step);

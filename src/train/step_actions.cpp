@@ -1,5 +1,6 @@
 #include <trireme/optim/learning_rate.hpp>
 #include <trireme/tensor/copy.hpp>
+#include <trireme/tensor/region.hpp>
 #include <trireme/train/step_actions.hpp>
 
 #include <algorithm>
@@ -122,6 +123,7 @@ template <class P>
 void StepActions<P>::forward(const Step& step) {
   const Stage stage = step.instr.stage;
   if (is_first(stage) || is_last(stage)) {
+    const Region region("read_samples");
     const HostSlot& host = free_slot(step);
     const std::int64_t first =
         samples_before_ + data::first_sample(batch_, step.instr.micro, parts_.data.rank());
@@ -158,6 +160,7 @@ void StepActions<P>::evaluate(const Step& step) {
       (first_group_ + step.instr.micro) * parts_.data.size() + parts_.data.rank();
   const std::int64_t n = std::min(micro, all_windows_ - group * micro);
   if (is_first(stage) || is_last(stage)) {
+    const Region region("read_samples");
     const HostSlot& host = free_slot(step);
     read_windows(host, group * micro, n, is_last(stage));
     upload(step);
@@ -175,6 +178,7 @@ typename model::RankModel<P>::LayerDone StepActions<P>::layer_done(const Step& s
   // Now the loss of all micro-batches is known, and no gradient of this stage is under way.
   if (is_last(step.instr.stage)) parts_.optimizer->mark_loss(exec_, parts_.model->loss());
   return [this, stage = step.instr.stage](std::int64_t layer) {
+    const Region region("reduce_layer");
     parts_.shared_gradients->sum(exec_, layer);
     parts_.reducer->complete(exec_, stage, layer);
   };
@@ -249,7 +253,9 @@ void StepActions<P>::gradient_norm(const Step&) {
 template <class P>
 void StepActions<P>::optimizer_step(const Step&) {
   parts_.optimizer->step(exec_, step_, optim::learning_rate(config_.optimizer, step_));
-  if (parts_.weight_gather) parts_.weight_gather->run(exec_);
+  if (!parts_.weight_gather) return;
+  const Region region("gather_weights");
+  parts_.weight_gather->run(exec_);
 }
 
 template class StepActions<model::Fp32>;

@@ -4,6 +4,7 @@
 #include <trireme/grid/heartbeat.hpp>
 #include <trireme/io/atomic_file.hpp>
 #include <trireme/optim/learning_rate.hpp>
+#include <trireme/tensor/region.hpp>
 #include <trireme/train/trainer.hpp>
 
 #include <algorithm>
@@ -201,6 +202,7 @@ std::optional<Evaluation> Trainer::validate() {
 }
 
 void Trainer::save(std::int64_t step, bool goes_on) {
+  const Region region("checkpoint");
   const auto begin = Clock::now();
   if (saved_step_ != step) {
     const deck::Config& c = parts_.config;

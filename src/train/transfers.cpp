@@ -1,5 +1,6 @@
 #include <trireme/base/check.hpp>
 #include <trireme/kernels/elementwise.hpp>
+#include <trireme/tensor/region.hpp>
 #include <trireme/train/transfers.hpp>
 
 #include <algorithm>
@@ -39,6 +40,7 @@ void Transfers<T>::receive(const Exec& exec, Message& into, int from, int lane) 
 
 template <class T>
 void Transfers<T>::take(const Exec& exec, Message& from, View2<T> rows, const char* what) {
+  const Region region("take_message");
   pipeline_.wait(from.request, what);
   axis_.gather_slices(exec, rows, from.slice, what);
 }
@@ -86,6 +88,7 @@ void Transfers<T>::send_gradient(const Exec& exec, Stage stage, View2<T> rows) {
 
 template <class T>
 void Transfers<T>::finish() {
+  const Region region("finish_sends");
   for (Channel& channel : channels_)
     for (Message& sent : channel.sent) pipeline_.wait(sent.request, "sends of the step");
 }

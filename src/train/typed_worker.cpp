@@ -7,6 +7,7 @@
 #include <trireme/plan/offload.hpp>
 #include <trireme/plan/program.hpp>
 #include <trireme/tensor/copy.hpp>
+#include <trireme/tensor/region.hpp>
 #include <trireme/train/load.hpp>
 #include <trireme/train/typed_worker.hpp>
 
@@ -57,6 +58,7 @@ TypedWorker<P>::TypedWorker(const deck::Config& config,
 
 template <class P>
 void TypedWorker<P>::initialise() {
+  const Region region("initialise");
   parts_.parameters.initialise(exec_, static_cast<std::uint64_t>(config_.run.seed));
   if (!parts_.optimizer) return;
   parts_.optimizer->zero_state(exec_);
@@ -101,6 +103,7 @@ void TypedWorker<P>::run_timed(const Executor& executor) {
 
 template <class P>
 const Executor& TypedWorker<P>::begin_step(std::int64_t step, const data::Samples& samples) {
+  const Region region("begin_step");
   actions_.begin_training(step, samples);
   parts_.model->zero_loss(exec_);
   parts_.optimizer->zero_gradients(exec_);
@@ -114,11 +117,13 @@ const Executor& TypedWorker<P>::begin_step(std::int64_t step, const data::Sample
 
 template <class P>
 void TypedWorker<P>::train_step(std::int64_t step, const data::Samples& samples) {
+  const Region region("step");
   run(begin_step(step, samples));
 }
 
 template <class P>
 void TypedWorker<P>::timed_step(std::int64_t step, const data::Samples& samples) {
+  const Region region("step");
   const Executor& executor = begin_step(step, samples);
   timeline_.layout.micro_batches = static_cast<int>(executor.micro_batches());
   run_timed(executor);
@@ -147,6 +152,7 @@ N TypedWorker<P>::from_last_stage(N mine, const char* what) {
 
 template <class P>
 StepResult TypedWorker<P>::result() {
+  const Region region("result");
   std::array<double, 1> loss{};
   std::array<double, kernels::status_size> status{};
   copy_to_host<double>(exec_, loss, parts_.model->loss(), "train/result reads the loss");
@@ -176,6 +182,7 @@ StepResult TypedWorker<P>::result() {
 template <class P>
 Evaluation TypedWorker<P>::evaluate(const data::Windows& file, std::int64_t windows,
                                     const std::vector<std::int32_t>& bytes_of_token) {
+  const Region region("evaluation");
   const std::int64_t micro = config_.batch.micro;
   const std::int64_t groups = (windows + micro - 1) / micro;
   // Groups of `micro` windows in turn; which rank takes a group does not change its sum.
@@ -251,6 +258,7 @@ std::vector<checkpoint::SliceView> TypedWorker<P>::share() {
 
 template <class P>
 void TypedWorker<P>::load(const checkpoint::Reader& reader) {
+  const Region region("load");
   load_weights(exec_, reader, architecture_, parts_.parameters);
   if (!parts_.optimizer) return;
   const auto state = parts_.optimizer->state();
@@ -302,6 +310,7 @@ std::vector<plan::MemoryRow> TypedWorker<P>::memory() const {
 
 template <class P>
 double TypedWorker<P>::measure_peak() {
+  const Region region("measure_peak");
   return kernels::measure_matmul_peak(exec_, config_.precision.compute);
 }
 

@@ -14,6 +14,8 @@ BREAKS = [  # file, what stands there, what is put in its place, what the messag
     (RECIPE, '"TRIREME_ONEDNN"', '"TRIREME_DNNL"', "no option TRIREME_DNNL"),
     (RECIPE, '"TRIREME_TESTS", "tests"', '"TRIREME_TESTS", "test"', "no variant test"),
     (RECIPE, '    depends_on("xxhash")\n', "", "no dependency xxhash"),
+    (RECIPE, '        depends_on("nccl", when="+nccl")\n', "", "no dependency nccl"),
+    (RECIPE, '"TRIREME_CUBLASLT"', '"TRIREME_CUBLAS"', "no option TRIREME_CUBLAS"),
     (RECIPE, "kokkos@3.4:4", "kokkos@3.3:4", "kokkos is not asked for as @3.4:"),
     (RECIPE, "cmake@3.22:", "cmake@3.16:", "cmake is not asked for as @3.22:"),
     (RECIPE, "parents[5]", "parents[4]", "top of the repository"),

@@ -19,6 +19,8 @@ class Trireme(CMakePackage, CudaPackage, ROCmPackage):
 
     variant("openmp", default=False, description="Kokkos' OpenMP back end: a rank uses the cores it is bound to")
     variant("onednn", default=True, description="fp32 matrix products on hosts by oneDNN")
+    variant("nccl", default=True, when="+cuda", description="Messages between devices by NCCL")
+    variant("rccl", default=False, when="+rocm", description="The same by RCCL; not yet compiled")
     variant("tests", default=False, description="Build the tests, for spack install --test=root or ctest by hand")
 
     depends_on("c", type="build")
@@ -48,16 +50,19 @@ class Trireme(CMakePackage, CudaPackage, ROCmPackage):
         depends_on("kokkos-kernels +cuda")
         depends_on("cuda@12.2:")
         depends_on("kokkos@4.7.01:", when="^cuda@13:")
+        depends_on("nccl", when="+nccl")
         conflicts("cuda_arch=none", msg="name the device, such as cuda_arch=90; Kokkos takes one architecture")
     for arch in CudaPackage.cuda_arch_values:
         depends_on(f"kokkos cuda_arch={arch}", when=f"+cuda cuda_arch={arch}")
         depends_on(f"kokkos-kernels cuda_arch={arch}", when=f"+cuda cuda_arch={arch}")
+        depends_on(f"nccl cuda_arch={arch}", when=f"+cuda +nccl cuda_arch={arch}")
 
     with when("+rocm"):
         depends_on("kokkos@4.6: +rocm +serial cxxstd=20")
         conflicts("amdgpu_target=none", msg="name the device, such as amdgpu_target=gfx90a; Kokkos takes one")
     for target in ROCmPackage.amdgpu_targets:
         depends_on(f"kokkos amdgpu_target={target}", when=f"+rocm amdgpu_target={target}")
+        depends_on(f"rccl amdgpu_target={target}", when=f"+rocm +rccl amdgpu_target={target}")
 
     conflicts("+cuda", when="+rocm", msg="Kokkos has one device back end at a time")
     conflicts("%gcc@:11", msg="Trireme is C++20 and tested with GCC 12 and newer")
@@ -75,6 +80,9 @@ class Trireme(CMakePackage, CudaPackage, ROCmPackage):
                 args.append(self.define("TRIREME_BACK_END", back_end))
         if self.spec.satisfies("+cuda"):
             args.append(self.define("TRIREME_CUBLASLT", "ON"))  # of the toolkit that Kokkos was built with
+        if self.spec.satisfies("+cuda"):
+            args.append(self.define("TRIREME_CUBLASLT", True))  # a part of every CUDA toolkit
+        args.append(self.define("TRIREME_NCCL", self.spec.satisfies("+nccl") or self.spec.satisfies("+rccl")))
         if self.spec.satisfies("+rocm"):
             args.append(self.define("CMAKE_CXX_COMPILER", self.spec["hip"].hipcc))
         return args
