@@ -123,22 +123,21 @@ struct Case {
 template <class C>
 class FlashAttention : public ::testing::Test {
  protected:
-  using T = typename C::T;
-  static constexpr int K = C::head_size;
-  using Emulated = EmulatedAttention<T, K>;
+  using Numbers = std::vector<typename C::T>;
+  using Kernels = EmulatedAttention<typename C::T, C::head_size>;
 
-  static std::vector<T> input(const AttentionShape& s) {
-    return uniform<T>(s.tokens() * s.qkv_columns(), 1);
+  static Numbers input(const AttentionShape& s) {
+    return uniform<typename C::T>(s.tokens() * s.qkv_columns(), 1);
   }
-  static std::vector<T> gradient(const AttentionShape& s) {
-    return uniform<T>(s.tokens() * s.heads * K, 2);
+  static Numbers gradient(const AttentionShape& s) {
+    return uniform<typename C::T>(s.tokens() * s.heads * C::head_size, 2);
   }
 
   static void check(const AttentionShape& s, const AttentionDropout& dropout) {
     SCOPED_TRACE(describe(s, dropout));
     const auto qkv = input(s), grad = gradient(s);
     const reference::RoundedAttention reference({qkv.begin(), qkv.end()}, s, dropout, C::unit);
-    Emulated emulated(qkv, s, dropout);
+    Kernels emulated(qkv, s, dropout);
     emulated.forward();
     expect_within(emulated.o, reference.output(), "o");
     expect_within(emulated.logsumexp, reference.logsumexp(), "logsumexp");
@@ -163,6 +162,104 @@ TYPED_TEST(FlashAttention, AgreesWithTheDefinition) {
 TYPED_TEST(FlashAttention, DropsWhatThePortableKernelDrops) {
   this->check({1, 36, 2, 1, TypeParam::head_size, false}, some_dropout());
   this->check({1, 67, 1, 1, TypeParam::head_size}, some_dropout());
+}
+
+/// Scores that grow with the key by far more than 2^8, so that references change in every block.
+TYPED_TEST(FlashAttention, RescalesWhereScoresGrow) {
+  using T = typename TypeParam::T;
+  constexpr int K = TypeParam::head_size;
+  const AttentionShape s{1, 150, 1, 1, K, false, 1.0};
+  auto qkv = this->input(s);
+  for (std::int64_t t = 0; t < s.sequence; ++t)
+    for (std::int64_t d = 0; d < K; ++d) {
+      T* row = qkv.data() + t * s.qkv_columns();
+      row[d] = T(d % 2 == 0 ? 0.25 : -0.25);
+      row[K + d] = T((d % 2 == 0 ? 0.03125 : -0.03125) * static_cast<double>(t / 8));
+    }
+  const reference::RoundedAttention reference({qkv.begin(), qkv.end()}, s, {}, TypeParam::unit);
+  EmulatedAttention<T, K> emulated(qkv, s, {});
+  emulated.forward();
+  expect_within(emulated.o, reference.output(), "o");
+  expect_within(emulated.logsumexp, reference.logsumexp(), "logsumexp");
+}
+
+/// Neither when copies land nor in which order threads, warps and blocks run, nor how many blocks
+/// run at a time changes a bit; and no order lets threads meet without a barrier.
+TYPED_TEST(FlashAttention, AnyOrderHasTheSameBits) {
+  const AttentionShape s{2, 150, 2, 1, TypeParam::head_size};
+  const auto qkv = this->input(s), grad = this->gradient(s);
+  const auto bits = [](const auto& numbers) {
+    std::vector<std::uint16_t> result;
+    for (const auto x : numbers) result.push_back(x.bits);
+    return result;
+  };
+  std::vector<std::vector<std::uint16_t>> outputs, gradients;
+  for (const EmulatedRun how :
+       {EmulatedRun{4, false, false}, {1, true, false}, {4, false, true}, {2, true, true}}) {
+    typename TestFixture::Kernels emulated(qkv, s, some_dropout(), how);
+    emulated.forward();
+    emulated.backward(grad);
+    outputs.push_back(bits(emulated.o));
+    gradients.push_back(bits(emulated.dqkv));
+  }
+  for (std::size_t i = 1; i < outputs.size(); ++i) {
+    EXPECT_EQ(outputs[i], outputs[0]) << i;
+    EXPECT_EQ(gradients[i], gradients[0]) << i;
+  }
+}
+
+/// Columns [first, first + count) of each row.
+template <class T>
+void take(std::vector<T>& to, const std::vector<T>& from, std::int64_t columns, std::int64_t row,
+          std::int64_t first, std::int64_t count) {
+  const auto begin = from.begin() + row * columns + first;
+  to.insert(to.end(), begin, begin + count);
+}
+
+/// A rank may hold parts of groups of query heads and of the batch: its output and its gradients of
+/// queries have the bits of the whole.
+TYPED_TEST(FlashAttention, PartsOfGroupsAndBatchHaveTheBitsOfTheWhole) {
+  using T = typename TypeParam::T;
+  constexpr std::int64_t K = TypeParam::head_size;
+  const AttentionShape whole{2, 70, 4, 2, K};
+  const AttentionShape part{1, 70, 2, 2, K, true, 0.0, 2, 1};  // heads 1 and 2 of sample 1
+  const auto qkv = this->input(whole), grad = this->gradient(whole);
+  std::vector<T> my_qkv, my_grad;
+  for (std::int64_t t = 70; t < 140; ++t) {
+    take(my_qkv, qkv, whole.qkv_columns(), t, K, 2 * K);
+    take(my_qkv, qkv, whole.qkv_columns(), t, 4 * K, 4 * K);
+    take(my_grad, grad, 4 * K, t, K, 2 * K);
+  }
+  AttentionDropout dropout = some_dropout();
+  EmulatedAttention<T, K> all(qkv, whole, dropout);
+  ++dropout.first_sample;
+  ++dropout.first_head;
+  EmulatedAttention<T, K> mine(my_qkv, part, dropout);
+  all.forward();
+  mine.forward();
+  all.backward(grad);
+  mine.backward(my_grad);
+  for (std::int64_t t = 0; t < 70; ++t)
+    for (std::int64_t c = 0; c < 2 * K; ++c) {
+      const auto of = [&](const std::vector<T>& x, std::int64_t i) {
+        return x[static_cast<std::size_t>(i)].bits;
+      };
+      ASSERT_EQ(of(mine.o, t * 2 * K + c), of(all.o, (70 + t) * 4 * K + K + c));
+      ASSERT_EQ(of(mine.dqkv, t * part.qkv_columns() + c),
+                of(all.dqkv, (70 + t) * whole.qkv_columns() + K + c));
+    }
+  this->check(part, dropout);
+}
+
+/// What overflow makes of a number is for the loss scaling to see.
+TYPED_TEST(FlashAttention, NotANumberStaysOne) {
+  const AttentionShape s{1, 40, 1, 1, TypeParam::head_size};
+  auto qkv = this->input(s);
+  qkv[5] = typename TypeParam::T(std::nan(""));  // of query 0, which key 0 alone is seen by
+  typename TestFixture::Kernels emulated(qkv, s, {});
+  emulated.forward();
+  EXPECT_TRUE(std::isnan(static_cast<float>(emulated.o[3])));
+  EXPECT_FALSE(std::isnan(static_cast<float>(emulated.o[TypeParam::head_size])));
 }
 
 #endif
