@@ -45,8 +45,7 @@ namespace emulator {
 
 struct Copy {
   std::uint32_t to, bytes;
-  const void* from;
-  bool valid;
+  const void* from;  // or null: zeros
 };
 
 struct Write {
@@ -171,7 +170,7 @@ class EmulatedBlock {
     check(!valid || reinterpret_cast<std::uintptr_t>(from) % bytes == 0, "a copy of ", bytes,
           " bytes from an address that is no multiple of it");
     state_->memory.begin_copy(thread_, to, bytes);
-    const emulator::Copy copy{to, bytes, from, valid};
+    const emulator::Copy copy{to, bytes, valid ? from : nullptr};
     if (scheduler_->launch.early_copies)
       land(copy);
     else
@@ -235,7 +234,7 @@ class EmulatedBlock {
 
   void land(const emulator::Copy& copy) {
     const unsigned char zeros[16] = {};
-    state_->memory.end_copy(thread_, copy.to, copy.valid ? copy.from : zeros, copy.bytes);
+    state_->memory.end_copy(thread_, copy.to, copy.from != nullptr ? copy.from : zeros, copy.bytes);
   }
 
   static WarpRequest request(WarpOperation operation) {
@@ -272,6 +271,14 @@ class EmulatedBlock {
   void leave(emulator::State state) {
     emulator::Fiber& f = fiber();
     f.state = state;
+    const int lane = thread_ % 32;
+    for (int i = 1; i < 32; ++i) {  // straight on to another lane, if one can run
+      const int next = scheduler_->launch.backwards ? (lane + 32 - i) % 32 : (lane + i) % 32;
+      emulator::Fiber& other = state_->fibers[static_cast<std::size_t>(thread_ - lane + next)];
+      if (other.state != emulator::State::ready) continue;
+      swapcontext(&f.context, &other.context);
+      return;
+    }
     swapcontext(&f.context, &scheduler_->context);
   }
 

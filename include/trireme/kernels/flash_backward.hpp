@@ -96,13 +96,13 @@ class FlashBackward {
     const int valid = a.shape.sequence - q0;
     const std::int64_t token = place.first_token(a) + q0;
     const int column = step.h * head_size;
-    const Copy queries(block.thread(), a.shape.qkv_stride);
+    const int i = unknown(block, block.thread());
+    const Copy queries(i, a.shape.qkv_stride);
     queries.template copy<Tile::queries>(block, Rows{to},
                                          a.qkv + token * a.shape.qkv_stride + column, valid);
-    const Copy grads(block.thread(), a.grad_stride);
+    const Copy grads(i, a.grad_stride);
     grads.template copy<Tile::queries>(block, Rows{to + Tile::grads_after},
                                        a.grad + token * a.grad_stride + column, valid);
-    const int i = block.thread();
     if (i >= Tile::queries) return;
     const std::int64_t element =
         (std::int64_t{place.b} * a.shape.heads + step.h) * a.shape.sequence + q0 + i;
@@ -180,7 +180,8 @@ class FlashBackward {
                                                        ScoreSums& scores, ScoreSums& grads) {
     constexpr float log2e = 1.44269504F;
     const float c = a.shape.scale * log2e;
-    const int g = lanes.lane / 4, t = lanes.lane % 4;
+    const int lane = unknown(block, lanes.lane);
+    const int g = lane / 4, t = lane % 4;
     const int key = place.first_key() + lanes.key() + g;
     const int query = place.first_query(step) + 2 * t;
     const bool masked = place.first_key() + Tile::keys > a.shape.sequence ||
@@ -231,8 +232,9 @@ class FlashBackward {
   template <class Block>
   TRIREME_DEVICE_FUNCTION static void store_scores(Block& block, const Lanes& lanes,
                                                    const Packed& ds) {
-    const int row = lanes.key() + lanes.lane / 4;
-    const std::uint32_t column = 4 * static_cast<std::uint32_t>(lanes.lane % 4);
+    const int lane = unknown(block, lanes.lane);
+    const int row = lanes.key() + lane / 4;
+    const std::uint32_t column = 4 * static_cast<std::uint32_t>(lane % 4);
     const Scores to{block.shared() + Tile::scores_at};
 #pragma unroll
     for (int m = 0; m < row_tiles; ++m)

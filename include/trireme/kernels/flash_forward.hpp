@@ -17,7 +17,7 @@ struct FlashForwardTile {
   static constexpr int row_tiles = 2;
   static constexpr int warp_queries = 16 * row_tiles;
   static constexpr int queries = warps * warp_queries;
-  static constexpr int keys = head_size <= 128 ? 64 : 32;
+  static constexpr int keys = head_size <= 64 ? 48 : head_size <= 128 ? 64 : 32;
   static constexpr int blocks_per_processor = head_size <= 64 ? 3 : 2;
 
   using Rows = SharedRows<head_size>;
@@ -80,41 +80,49 @@ struct FlashForward {
 
   template <class Block>
   TRIREME_DEVICE_FUNCTION static void run(Block& block, const Arguments& a) {
-    const int lane = block.thread() % warp_lanes;
-    const int row = block.thread() / warp_lanes * Tile::warp_queries;  // of the warp's first query
     const Place place(a, block.index());
     const Copy copy(block.thread(), a.shape.qkv_stride);
     copy.template copy<Tile::queries>(block, Rows{block.shared() + Tile::queries_at}, place.queries,
                                       a.shape.sequence - place.q0);
-    copy_keys(block, copy, a, place.keys, 0);
+    copy_keys(block, a, place.keys, 0);
 
     Softmax softmax;
     clear(softmax);
-    const FragmentPlaces<head_size> tall(Rows{block.shared()}, Fragment::tall, lane);
-    const FragmentPlaces<head_size> wide(Rows{block.shared()}, Fragment::wide, lane);
-    const int first_query = place.q0 + row;
+    const int first_query = place.q0 + first_row(block.thread());
     const T* keys = place.keys;
     for (int k0 = 0; k0 < place.key_end; k0 += Tile::keys) {
       block.template wait<0>();
       block.barrier();  // this block has come, and everyone is done with the one before
       keys += Tile::keys * a.shape.qkv_stride;
-      if (k0 + Tile::keys < place.key_end) copy_keys(block, copy, a, keys, k0 + Tile::keys);
+      if (k0 + Tile::keys < place.key_end) copy_keys(block, a, keys, k0 + Tile::keys);
       if (a.shape.causal && k0 >= first_query + Tile::warp_queries)
         continue;  // hidden from the warp
       float scores[row_tiles][key_tiles][4] = {};
-      multiply_keys(block, scores, tall.moved(block, Tile::queries_at + Rows::bytes(row)),
-                    wide.moved(block, Tile::keys_at + buffer_of(k0)));
+      multiply_keys(block, scores, k0);
       if (k0 + Tile::keys > a.shape.sequence ||
           (a.shape.causal && k0 + Tile::keys > first_query + 1))
-        hide(scores, a.shape, first_query + lane / 4, k0 + 2 * (lane % 4));
+        hide(block, scores, a.shape, first_query, k0);
       add_keys(block, softmax, scores, a.shape.scale);
       if constexpr (with_dropout) drop(block, scores, a, first_query, k0);
-      add_values(block, softmax, scores, tall.moved(block, Tile::values_at + buffer_of(k0)));
+      add_values(block, softmax, scores, k0);
     }
     finish(block, softmax, a);
   }
 
  private:
+  /// The warp's first query within the block.
+  TRIREME_DEVICE_FUNCTION static int first_row(int thread) {
+    return thread / warp_lanes * Tile::warp_queries;
+  }
+
+  /// This lane's part of the addresses of operands.
+  template <class Block>
+  TRIREME_DEVICE_FUNCTION static FragmentPlaces<head_size> places(Block& block, Fragment kind,
+                                                                  std::uint32_t at) {
+    const int lane = unknown(block, block.thread()) % warp_lanes;
+    return FragmentPlaces<head_size>(Rows{block.shared() + at}, kind, lane);
+  }
+
   /// Blocks of keys use two buffers in turn.
   TRIREME_DEVICE_FUNCTION static std::uint32_t buffer_of(int k0) {
     return k0 / Tile::keys % 2 == 0 ? 0U : Rows::bytes(Tile::keys);
@@ -122,8 +130,9 @@ struct FlashForward {
 
   /// The block of keys from k0 on, which `from` points to, and its values.
   template <class Block>
-  TRIREME_DEVICE_FUNCTION static void copy_keys(Block& block, const Copy& copy, const Arguments& a,
-                                                const T* from, int k0) {
+  TRIREME_DEVICE_FUNCTION static void copy_keys(Block& block, const Arguments& a, const T* from,
+                                                int k0) {
+    const Copy copy(unknown(block, block.thread()), a.shape.qkv_stride);
     const std::uint32_t to = block.shared() + buffer_of(k0);
     const int valid = a.shape.sequence - k0;
     const int values = a.shape.key_value_heads * head_size;
@@ -150,8 +159,10 @@ struct FlashForward {
   template <class Block>
   TRIREME_DEVICE_FUNCTION static void multiply_keys(Block& block,
                                                     float (&scores)[row_tiles][key_tiles][4],
-                                                    const FragmentPlaces<head_size>& queries,
-                                                    const FragmentPlaces<head_size>& keys) {
+                                                    int k0) {
+    const auto queries =
+        places(block, Fragment::tall, Tile::queries_at + Rows::bytes(first_row(block.thread())));
+    const auto keys = places(block, Fragment::wide, Tile::keys_at + buffer_of(k0));
     warp_product<T, row_tiles, key_tiles, head_size / 16>(
         block, scores,
         [&](int k, int m, std::uint32_t(&r)[4]) {
@@ -160,10 +171,13 @@ struct FlashForward {
         [&](int k, int n, std::uint32_t(&r)[4]) { block.load_matrices(r, keys.at(8 * n, 2 * k)); });
   }
 
-  /// Keys beyond the sequence and, if causal, beyond each query; `query` and `key` are those of
-  /// this lane's first score.
-  TRIREME_DEVICE_FUNCTION static void hide(float (&scores)[row_tiles][key_tiles][4],
-                                           const FlashShape& s, int query, int key) {
+  /// Keys beyond the sequence and, if causal, beyond each query.
+  template <class Block>
+  TRIREME_DEVICE_FUNCTION static void hide(Block& block, float (&scores)[row_tiles][key_tiles][4],
+                                           const FlashShape& s, int first_query, int k0) {
+    const int lane = unknown(block, block.thread()) % warp_lanes;
+    const int query = first_query + lane / 4;
+    const int key = k0 + 2 * (lane % 4);
 #pragma unroll
     for (int m = 0; m < row_tiles; ++m)
 #pragma unroll
@@ -264,7 +278,8 @@ struct FlashForward {
   template <class Block>
   TRIREME_DEVICE_FUNCTION static void add_values(Block& block, Softmax& s,
                                                  const float (&p)[row_tiles][key_tiles][4],
-                                                 const FragmentPlaces<head_size>& values) {
+                                                 int k0) {
+    const auto values = places(block, Fragment::tall, Tile::values_at + buffer_of(k0));
     std::uint32_t packed[row_tiles][key_tiles / 2][4];
 #pragma unroll
     for (int m = 0; m < row_tiles; ++m) pack_left<T, key_tiles>(block, packed[m], p[m]);
@@ -283,8 +298,8 @@ struct FlashForward {
   TRIREME_DEVICE_FUNCTION static void finish(Block& block, const Softmax& s, const Arguments& a) {
     const int lane = block.thread() % warp_lanes;
     // Once more, so that it takes no registers before.
-    const Place place(a, static_cast<int>(block.unknown(static_cast<unsigned>(block.index()))));
-    const int first_query = place.q0 + block.thread() / warp_lanes * Tile::warp_queries;
+    const Place place(a, unknown(block, block.index()));
+    const int first_query = place.q0 + first_row(block.thread());
 #pragma unroll
     for (int m = 0; m < row_tiles; ++m) {
       const int query = first_query + 16 * m + lane / 4;

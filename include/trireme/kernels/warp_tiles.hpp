@@ -99,6 +99,12 @@ class FragmentPlaces {
   std::uint32_t first_, piece_;
 };
 
+/// x; what is computed from it is not kept in registers from one round of a loop to the next.
+template <class Block>
+TRIREME_DEVICE_FUNCTION int unknown(Block& block, int x) {
+  return static_cast<int>(block.unknown(static_cast<std::uint32_t>(x)));
+}
+
 /// sums[m][n] += Σ_k left(m, k) · right(k, n) over `steps` steps of 16; sums are tiles of 16×8.
 /// left(k, m, r) loads four registers, right(k, n, r) those of the tiles n and n + 1.
 template <class T, int row_tiles, int column_tiles, int steps, class Block, class Left, class Right>
