@@ -258,12 +258,10 @@ void attention_forward(const Exec& exec, View2<T> o, View3<Accumulate<T>> logsum
   expect_shape(qkv, "qkv", {s.tokens(), s.qkv_columns()});
   if (s.tokens() * s.heads == 0) return;
   const AttentionMasks masks(dropout, s);
-#if defined(KOKKOS_ENABLE_CUDA)
   if constexpr (is_narrow<T>)
     if (attention_backend(dtype_of<T>) == AttentionBackend::tensor_cores &&
         flash_takes(s, {o.data(), qkv.data()}, {row_stride(o), row_stride(qkv)}))
       return flash_attention_forward<T>(exec, o, logsumexp, qkv, s, dropout);
-#endif
   const AttentionForward<T> forward(o, logsumexp, qkv, s, masks);
   const auto teams = static_cast<int>(s.batch * s.heads * forward.query_blocks);
   const auto bytes = aligned_scratch_bytes<Accumulate<T>>(forward.scratch_elements());

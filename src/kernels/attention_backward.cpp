@@ -267,14 +267,12 @@ void attention_backward(const Exec& exec, View2<T> dqkv, View2<const T> grad, Vi
   expect_shape(workspace, "workspace", {attention_workspace_elements<T>(s)});
   if (s.tokens() * s.key_value_heads == 0) return;
   const AttentionMasks masks(dropout, s);
-#if defined(KOKKOS_ENABLE_CUDA)
   if constexpr (is_narrow<T>)
     if (attention_backend(dtype_of<T>) == AttentionBackend::tensor_cores &&
         flash_takes(s, {dqkv.data(), grad.data(), o.data(), qkv.data(), workspace.data()},
                     {row_stride(dqkv), row_stride(grad), row_stride(o), row_stride(qkv)}))
       return flash_attention_backward<T>(exec, dqkv, grad, o, qkv, logsumexp, workspace, s,
                                          dropout);
-#endif
   const std::int64_t deltas = s.tokens() * s.heads;
   const View1<Accumulate<T>> delta(workspace.data(), static_cast<std::size_t>(deltas));
   attention_delta<T>(exec, delta, grad, o, s);

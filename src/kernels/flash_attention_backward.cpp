@@ -1,9 +1,8 @@
-#include <trireme/kernels/cuda_launch.hpp>
+#include <trireme/base/check.hpp>
+#include <trireme/kernels/block_launch.hpp>
 #include <trireme/kernels/flash_attention.hpp>
 #include <trireme/kernels/flash_backward.hpp>
 #include <trireme/kernels/flash_delta.hpp>
-
-#if defined(KOKKOS_ENABLE_CUDA)
 
 namespace trireme::kernels {
 namespace {
@@ -16,8 +15,8 @@ void launch(const Exec& exec, FlashBackwardArguments<T> a) {
                 FlashWorkspace::largest_block % Tile::queries == 0);
   a.query_blocks = (a.shape.sequence + Tile::queries - 1) / Tile::queries;
   a.key_blocks = (a.shape.sequence + Tile::keys - 1) / Tile::keys;
-  launch_on_cuda<Kernel>(exec, "kernels/attention_backward",
-                         std::int64_t{a.shape.batch} * a.shape.key_value_heads * a.key_blocks, a);
+  launch_blocks<Kernel>(exec, "kernels/attention_backward",
+                        std::int64_t{a.shape.batch} * a.shape.key_value_heads * a.key_blocks, a);
 }
 
 /// First the deltas and zeros for the counters, then the gradients.
@@ -25,8 +24,8 @@ template <class T, int head_size>
 void launch(const Exec& exec, const FlashDeltaArguments<T>& delta,
             const FlashBackwardArguments<T>& a, bool with_dropout) {
   using Delta = FlashDelta<T, head_size>;
-  launch_on_cuda<Delta>(exec, "kernels/attention_delta",
-                        (delta.rows + Delta::rows_per_block - 1) / Delta::rows_per_block, delta);
+  launch_blocks<Delta>(exec, "kernels/attention_delta",
+                       (delta.rows + Delta::rows_per_block - 1) / Delta::rows_per_block, delta);
   if (with_dropout)
     launch<T, head_size, true>(exec, a);
   else
@@ -54,8 +53,7 @@ void flash_attention_backward(const Exec& exec, View2<T> dqkv, View2<const T> gr
                                      counters,
                                      parts.counters};
   FlashBackwardArguments<T> a;
-  a.shape =
-      flash_backward_shape(shape, row_stride(qkv), exec.cuda_device_prop().multiProcessorCount);
+  a.shape = flash_backward_shape(shape, row_stride(qkv), processors(exec));
   a.dropout = flash_dropout(shape, dropout);
   a.dqkv = dqkv.data();
   a.dqkv_stride = row_stride(dqkv);
@@ -91,5 +89,3 @@ TRIREME_INSTANTIATE(Fp16);
 #undef TRIREME_INSTANTIATE
 
 }  // namespace trireme::kernels
-
-#endif

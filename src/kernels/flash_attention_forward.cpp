@@ -1,18 +1,12 @@
-#include <trireme/kernels/cuda_launch.hpp>
+#include <trireme/base/check.hpp>
+#include <trireme/kernels/block_launch.hpp>
 #include <trireme/kernels/flash_attention.hpp>
 #include <trireme/kernels/flash_forward.hpp>
 
 namespace trireme::kernels {
 
-#if defined(KOKKOS_ENABLE_CUDA)
-
 bool flash_available() {
-  static const bool available = [] {
-    cudaFuncAttributes attributes{};  // of what this device would run
-    const cudaError_t error =
-        cudaFuncGetAttributes(&attributes, run_on_cuda<FlashForward<Bf16, 64, false>>);
-    return error == cudaSuccess && attributes.ptxVersion >= 80;
-  }();
+  static const bool available = block_kernel_runs<FlashForward<Bf16, 64, false>>();
   return available;
 }
 
@@ -23,8 +17,8 @@ void launch(const Exec& exec, FlashForwardArguments<T> a) {
   using Kernel = FlashForward<T, head_size, with_dropout>;
   constexpr int queries = Kernel::Tile::queries;
   a.query_blocks = (a.shape.sequence + queries - 1) / queries;
-  launch_on_cuda<Kernel>(exec, "kernels/attention_forward",
-                         std::int64_t{a.shape.batch} * a.shape.heads * a.query_blocks, a);
+  launch_blocks<Kernel>(exec, "kernels/attention_forward",
+                        std::int64_t{a.shape.batch} * a.shape.heads * a.query_blocks, a);
 }
 
 template <class T, int head_size>
@@ -42,7 +36,7 @@ void flash_attention_forward(const Exec& exec, View2<T> o, View3<float> logsumex
                              View2<const T> qkv, const AttentionShape& shape,
                              const AttentionDropout& dropout) {
   FlashForwardArguments<T> a;
-  a.shape = flash_forward_shape(shape, row_stride(qkv), exec.cuda_device_prop().l2CacheSize);
+  a.shape = flash_forward_shape(shape, row_stride(qkv), cache_bytes(exec));
   a.dropout = flash_dropout(shape, dropout);
   a.o = o.data();
   a.o_stride = row_stride(o);
@@ -69,13 +63,5 @@ void flash_attention_forward(const Exec& exec, View2<T> o, View3<float> logsumex
 TRIREME_INSTANTIATE(Bf16);
 TRIREME_INSTANTIATE(Fp16);
 #undef TRIREME_INSTANTIATE
-
-#else
-
-bool flash_available() {
-  return false;
-}
-
-#endif
 
 }  // namespace trireme::kernels
