@@ -9,11 +9,10 @@
 namespace trireme::kernels {
 
 /// One block of keys of one head of keys and values, and all queries that see it (Dao 2023,
-/// algorithm 2). Scores are computed transposed, keys being rows: probabilities and their gradients
-/// come out as left operands of the products for values and keys, and only the product for queries
-/// takes them through shared memory. Its sums pass from one block of keys to the next in the order
-/// of keys: a block waits until those before have added theirs, and the last one rounds. Blocks go
-/// by tickets, so that none waits for one that has not begun. B·Hkv·key_blocks blocks.
+/// algorithm 2). Scores are computed transposed, keys being rows, as the products for keys and
+/// values want them. The sums of queries pass from one block of keys to the next in the order of
+/// keys: a block waits until those before have added theirs, and the last one rounds. Blocks go by
+/// tickets, so that none waits for one that has not begun. B·Hkv·key_blocks blocks.
 template <class T, int head_size, bool with_dropout>
 class FlashBackward {
  public:
@@ -56,8 +55,9 @@ class FlashBackward {
   using Lanes = FlashBackwardLanes<head_size>;
   using QuerySums = FlashQuerySums<T, head_size>;
   static constexpr int row_tiles = Tile::row_tiles;
-  static constexpr int query_tiles = Tile::queries / 8;
-  static constexpr int head_tiles = head_size / 8;
+  static constexpr int query_tiles = Tile::side_queries / 8;
+  static constexpr int head_tiles = Tile::side_elements / 8;
+  static constexpr int steps = Tile::queries / 16;  // of products over queries
   using ScoreSums = float[row_tiles][query_tiles][4];
   using Packed = std::uint32_t[row_tiles][query_tiles / 2][4];
 
@@ -137,17 +137,18 @@ class FlashBackward {
         pack_left<T, query_tiles>(block, ds[m], grads[m]);
       }
     }
-    store_scores(block, lanes, ds);
+    if constexpr (Tile::sides > 1) store_scores(block, lanes, Tile::scores_at, p);
+    store_scores(block, lanes, Tile::gradients_at, ds);
     release(block, a, place, unreleased);
     const auto turn = static_cast<unsigned>(place.key_block);
     if (turn > 0 && block.thread() == 0) block.await(a.turns + place.turn(a, step), turn);
-    block.barrier();  // gradients of all scores are there, and the sums of the keys before
+    block.barrier();  // all scores are there, and the sums of the keys before
     typename QuerySums::Sums queries;
     float* const to = a.sums + std::int64_t{place.turn(a, step)} * (Tile::queries * head_size);
     QuerySums::read(block, lanes, queries, to, turn == 0);
     if (seen) {
-      multiply_columns(block, sums.values, p, lanes.tall.moved(block, at + Tile::grads_after));
-      multiply_columns(block, sums.keys, ds, lanes.tall.moved(block, at));
+      multiply_columns(block, lanes, sums.values, p, Tile::scores_at, at + Tile::grads_after);
+      multiply_columns(block, lanes, sums.keys, ds, Tile::gradients_at, at);
     }
     QuerySums::add(block, lanes, queries);
     if (place.is_last(a, step))
@@ -162,7 +163,7 @@ class FlashBackward {
                                                     const Lanes& lanes, std::uint32_t rows_at,
                                                     std::uint32_t columns_at) {
     const auto rows = lanes.tall.moved(block, rows_at + Rows::bytes(lanes.key()));
-    const auto columns = lanes.wide.moved(block, columns_at);
+    const auto columns = lanes.wide.moved(block, columns_at + Rows::bytes(lanes.query()));
     warp_product<T, row_tiles, query_tiles, head_size / 16>(
         block, sums,
         [&](int k, int m, std::uint32_t(&r)[4]) { block.load_matrices(r, rows.at(16 * m, 2 * k)); },
@@ -183,12 +184,12 @@ class FlashBackward {
     const int lane = unknown(block, lanes.lane);
     const int g = lane / 4, t = lane % 4;
     const int key = place.first_key() + lanes.key() + g;
-    const int query = place.first_query(step) + 2 * t;
+    const int query = place.first_query(step) + lanes.query() + 2 * t;
     const bool masked = place.first_key() + Tile::keys > a.shape.sequence ||
                         (a.shape.causal && place.first_key() + lanes.key() + Tile::warp_keys >
-                                               place.first_query(step) + 1);
-    const std::uint32_t statistics =
-        block.shared() + at + Tile::logsumexp_after + 8 * static_cast<std::uint32_t>(t);
+                                               place.first_query(step) + lanes.query() + 1);
+    const std::uint32_t statistics = block.shared() + at + Tile::logsumexp_after +
+                                     4 * static_cast<std::uint32_t>(lanes.query() + 2 * t);
 #pragma unroll
     for (int n = 0; n < query_tiles; ++n) {
       float logsumexp[2], delta[2];
@@ -200,7 +201,8 @@ class FlashBackward {
         bool dropped[4] = {};
         if constexpr (with_dropout)
           a.dropout.drops_of_keys(block, dropped,
-                                  first_element(a, place, step) + offset(a, place, step, n) +
+                                  first_element(a, place, step) +
+                                      offset(a, place, step, lanes.query() + 8 * n) +
                                       static_cast<std::uint64_t>(key - g + 16 * m),
                                   a.shape.sequence);
 #pragma unroll
@@ -223,42 +225,53 @@ class FlashBackward {
     return a.dropout.first_element(a.shape, place.b, step.h);
   }
   TRIREME_DEVICE_FUNCTION static std::uint64_t offset(const Arguments& a, const Place& place,
-                                                      const Step& step, int n) {
-    return static_cast<std::uint64_t>(place.first_query(step) + 8 * n) *
+                                                      const Step& step, int query) {
+    return static_cast<std::uint64_t>(place.first_query(step) + query) *
            static_cast<std::uint64_t>(a.shape.sequence);
   }
 
-  /// The gradients of scores for the other warps, [key, query].
+  /// Probabilities or their gradients for the other warps, [key, query].
   template <class Block>
   TRIREME_DEVICE_FUNCTION static void store_scores(Block& block, const Lanes& lanes,
-                                                   const Packed& ds) {
+                                                   std::uint32_t at, const Packed& scores) {
     const int lane = unknown(block, lanes.lane);
     const int row = lanes.key() + lane / 4;
+    const int piece = lanes.query() / 8;
     const std::uint32_t column = 4 * static_cast<std::uint32_t>(lane % 4);
-    const Scores to{block.shared() + Tile::scores_at};
+    const Scores to{block.shared() + at};
 #pragma unroll
     for (int m = 0; m < row_tiles; ++m)
 #pragma unroll
       for (int n = 0; n < query_tiles; ++n)
 #pragma unroll
         for (int half = 0; half < 2; ++half)
-          block.store(to.at(row + 16 * m + 8 * half, n) + column, ds[m][n / 2][n % 2 * 2 + half]);
+          block.store(to.at(row + 16 * m + 8 * half, piece + n) + column,
+                      scores[m][n / 2][n % 2 * 2 + half]);
   }
 
-  /// sums += scores times rows of queries or gradients.
+  /// sums += scores times rows of queries or gradients, of which this warp has the elements of its
+  /// side. The scores are its own, or those of all sides from shared memory.
   template <class Block>
-  TRIREME_DEVICE_FUNCTION static void multiply_columns(Block& block,
+  TRIREME_DEVICE_FUNCTION static void multiply_columns(Block& block, const Lanes& lanes,
                                                        float (&sums)[row_tiles][head_tiles][4],
-                                                       const Packed& scores,
-                                                       const FragmentPlaces<head_size>& rows) {
-    warp_product<T, row_tiles, head_tiles, query_tiles / 2>(
+                                                       const Packed& own, std::uint32_t scores_at,
+                                                       std::uint32_t rows_at) {
+    const auto rows = lanes.tall.moved(block, rows_at);
+    const FragmentPlaces<Tile::queries> scores(Scores{block.shared() + scores_at}, Fragment::tall,
+                                               unknown(block, lanes.lane));
+    const int piece = lanes.element() / 8;
+    warp_product<T, row_tiles, head_tiles, steps>(
         block, sums,
         [&](int k, int m, std::uint32_t(&r)[4]) {
+          if constexpr (Tile::sides > 1) {
+            block.load_matrices(r, scores.at(lanes.key() + 16 * m, 2 * k));
+          } else {
 #pragma unroll
-          for (int i = 0; i < 4; ++i) r[i] = scores[m][k][i];
+            for (int i = 0; i < 4; ++i) r[i] = own[m][k][i];
+          }
         },
         [&](int k, int n, std::uint32_t(&r)[4]) {
-          block.load_matrices_transposed(r, rows.at(16 * k, n));
+          block.load_matrices_transposed(r, rows.at(16 * k, piece + n));
         });
   }
 
@@ -274,16 +287,15 @@ class FlashBackward {
   template <class Block>
   TRIREME_DEVICE_FUNCTION static void write(Block& block, const Arguments& a, const Place& place,
                                             const Gradients& sums) {
-    const int lane = block.thread() % warp_lanes;
-    const int warp = block.thread() / warp_lanes;
+    const Lanes lanes(block);
     const float scale[2] = {a.shape.scale, a.shape.scale};
     const float kept[2] = {a.dropout.kept, a.dropout.kept};
 #pragma unroll
     for (int m = 0; m < row_tiles; ++m) {
-      const int key = place.first_key() + warp * Tile::warp_keys + 16 * m + lane / 4;
+      const int key = place.first_key() + lanes.key() + 16 * m + lanes.lane / 4;
       const bool valid[2] = {key < a.shape.sequence, key + 8 < a.shape.sequence};
       T* row = a.dqkv + (place.first_token(a) + key) * a.dqkv_stride +
-               (a.shape.heads + place.kv) * head_size;
+               (a.shape.heads + place.kv) * head_size + lanes.element();
       write_sums<T, head_tiles>(block, row, a.dqkv_stride, valid, scale, sums.keys[m]);
       write_sums<T, head_tiles>(block, row + a.shape.key_value_heads * head_size, a.dqkv_stride,
                                 valid, kept, sums.values[m]);

@@ -8,16 +8,22 @@
 /// Sizes, arguments and places of FlashBackward.
 namespace trireme::kernels {
 
-/// Sizes of the blocks. The gradients of 128 keys and values stay in registers, 2 K·16·row_tiles /
-/// 32 of them per thread. For the gradient of queries warps stand in a grid of query_warps rows.
+/// Sizes of the blocks. The gradients of 128 keys and values stay in registers. Warps stand in
+/// grids: of `sides` columns, with 32 keys each and a side of the queries (for scores) or of the
+/// head's elements (for gradients of keys and values); and of query_warps rows for the gradient of
+/// queries. With 32 keys per warp instead of 16 less of the other operands is read from shared
+/// memory, which is what limits these kernels.
 template <int head_size>
 struct FlashBackwardTile {
   static constexpr int warps = head_size <= 64 ? 4 : 8;
   static constexpr int threads = warps * warp_lanes;
-  static constexpr int row_tiles = 8 / warps;  // of keys, per warp
+  static constexpr int sides = warps / 4;
+  static constexpr int row_tiles = 2;  // of keys, per warp
   static constexpr int warp_keys = 16 * row_tiles;
-  static constexpr int keys = warps * warp_keys;
+  static constexpr int keys = warps / sides * warp_keys;
   static constexpr int queries = head_size == 96 || head_size == 128 ? 64 : 32;
+  static constexpr int side_queries = queries / sides;
+  static constexpr int side_elements = head_size / sides;
   static constexpr int blocks_per_processor = head_size <= 64 ? 2 : 1;
 
   static constexpr int query_warps = head_size == 96 ? 4 : 2;
@@ -31,7 +37,8 @@ struct FlashBackwardTile {
   static constexpr std::uint32_t keys_at = 0;
   static constexpr std::uint32_t values_at = Rows::bytes(keys);
   static constexpr std::uint32_t scores_at = values_at + Rows::bytes(keys);
-  static constexpr std::uint32_t step_at = scores_at + Scores::bytes(keys);  // two buffers of
+  static constexpr std::uint32_t gradients_at = scores_at + (sides > 1 ? Scores::bytes(keys) : 0);
+  static constexpr std::uint32_t step_at = gradients_at + Scores::bytes(keys);  // two buffers of
   static constexpr std::uint32_t grads_after = Rows::bytes(queries);  // … queries, then these
   static constexpr std::uint32_t logsumexp_after = 2 * grads_after;
   static constexpr std::uint32_t delta_after = logsumexp_after + 4 * queries;
@@ -121,7 +128,7 @@ struct FlashBackwardLanes {
 
   int lane, warp;
   FragmentPlaces<head_size> tall, wide;
-  FragmentPlaces<Tile::queries> scores;
+  FragmentPlaces<Tile::queries> gradients;
 
   template <class Block>
   TRIREME_DEVICE_FUNCTION explicit FlashBackwardLanes(Block& block)
@@ -129,10 +136,13 @@ struct FlashBackwardLanes {
         warp(block.thread() / warp_lanes),
         tall(SharedRows<head_size>{block.shared()}, Fragment::tall, lane),
         wide(SharedRows<head_size>{block.shared()}, Fragment::wide, lane),
-        scores(SharedRows<Tile::queries>{block.shared() + Tile::scores_at}, Fragment::wide, lane) {}
+        gradients(SharedRows<Tile::queries>{block.shared() + Tile::gradients_at}, Fragment::wide,
+                  lane) {}
 
-  /// The warp's first one within the block.
-  TRIREME_DEVICE_FUNCTION int key() const { return warp * Tile::warp_keys; }
+  /// The warp's first ones within the block.
+  TRIREME_DEVICE_FUNCTION int key() const { return warp / Tile::sides * Tile::warp_keys; }
+  TRIREME_DEVICE_FUNCTION int query() const { return warp % Tile::sides * Tile::side_queries; }
+  TRIREME_DEVICE_FUNCTION int element() const { return warp % Tile::sides * Tile::side_elements; }
 };
 
 }  // namespace trireme::kernels

@@ -31,7 +31,7 @@ class FlashQuerySums {
 
   template <class Block>
   TRIREME_DEVICE_FUNCTION static void add(Block& block, const Lanes& lanes, Sums& sums) {
-    const auto left = lanes.scores.moved(block, 0);
+    const auto left = lanes.gradients.moved(block, 0);
     const auto right = lanes.tall.moved(block, Tile::keys_at);
 #pragma unroll
     for (int k = 0; k < Tile::keys / 16; ++k) {

@@ -161,26 +161,34 @@ TRIREME_DEVICE_FUNCTION void transpose_words(Block& block, std::uint32_t (&words
     }
 }
 
-/// Rounds rows g and g + 8 of sums times factor[0] and factor[1] to T and writes them, 16 bytes at
-/// a time: row g from `to` on, row g + 8 from `to` + 8 `stride` on, each where it is valid.
+/// Rounds rows g and g + 8 of sums times factor[0] and factor[1] to T and writes them: row g from
+/// `to` on, row g + 8 from `to` + 8 `stride` on, each where it is valid. Four tiles at a time, so
+/// that lanes write 16 bytes; what is left of them by 4 bytes.
 template <class T, int column_tiles, class Block>
 TRIREME_DEVICE_FUNCTION void write_sums(Block& block, T* to, std::int64_t stride,
                                         const bool (&valid)[2], const float (&factor)[2],
                                         const float (&sums)[column_tiles][4]) {
-  static_assert(column_tiles % 4 == 0);
   const int t = block.thread() % 4;
+  constexpr int whole = column_tiles / 4 * 4;
 #pragma unroll
-  for (int n = 0; n < column_tiles; n += 4)
+  for (int half = 0; half < 2; ++half) {
+    T* const row = to + 8 * half * stride;
+    const auto pair = [&](int n) {
+      return block.template pack<T>(sums[n][2 * half] * factor[half],
+                                    sums[n][2 * half + 1] * factor[half]);
+    };
 #pragma unroll
-    for (int half = 0; half < 2; ++half) {
+    for (int n = 0; n < whole; n += 4) {
       std::uint32_t words[4];
 #pragma unroll
-      for (int i = 0; i < 4; ++i)
-        words[i] = block.template pack<T>(sums[n + i][2 * half] * factor[half],
-                                          sums[n + i][2 * half + 1] * factor[half]);
+      for (int i = 0; i < 4; ++i) words[i] = pair(n + i);
       transpose_words<1>(block, words);
-      if (valid[half]) block.store16(to + 8 * half * stride + 8 * (n + t), words);
+      if (valid[half]) block.store16(row + 8 * (n + t), words);
     }
+#pragma unroll
+    for (int n = whole; n < column_tiles; ++n)
+      if (valid[half]) block.store4(row + 8 * n + 2 * t, pair(n));
+  }
 }
 
 /// Copies rows of `columns` numbers from global into shared memory; one thread's part of it, which
