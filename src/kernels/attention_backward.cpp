@@ -1,5 +1,6 @@
 #include <trireme/kernels/attention.hpp>
 #include <trireme/kernels/attention_blocks.hpp>
+#include <trireme/kernels/flash_attention.hpp>
 #include <trireme/kernels/math.hpp>
 #include <trireme/tensor/expect.hpp>
 
@@ -248,7 +249,8 @@ void attention_delta(const Exec& exec, View1<Accumulate<T>> delta, View2<const T
 
 template <class T>
 std::int64_t attention_workspace_elements(const AttentionShape& shape) {
-  return shape.tokens() * shape.heads * (is_narrow<T> ? 1 + shape.head_size : 1);
+  if constexpr (is_narrow<T>) return FlashWorkspace(shape).elements();
+  return shape.tokens() * shape.heads;
 }
 
 template <class T>
@@ -264,6 +266,13 @@ void attention_backward(const Exec& exec, View2<T> dqkv, View2<const T> grad, Vi
   expect_shape(logsumexp, "logsumexp", {s.batch, s.heads, s.sequence});
   expect_shape(workspace, "workspace", {attention_workspace_elements<T>(s)});
   if (s.tokens() * s.key_value_heads == 0) return;
+  const AttentionMasks masks(dropout, s);
+  if constexpr (is_narrow<T>)
+    if (attention_backend(dtype_of<T>) == AttentionBackend::tensor_cores &&
+        flash_takes(s, {dqkv.data(), grad.data(), o.data(), qkv.data(), workspace.data()},
+                    {row_stride(dqkv), row_stride(grad), row_stride(o), row_stride(qkv)}))
+      return flash_attention_backward<T>(exec, dqkv, grad, o, qkv, logsumexp, workspace, s,
+                                         dropout);
   const std::int64_t deltas = s.tokens() * s.heads;
   const View1<Accumulate<T>> delta(workspace.data(), static_cast<std::size_t>(deltas));
   attention_delta<T>(exec, delta, grad, o, s);
@@ -273,7 +282,7 @@ void attention_backward(const Exec& exec, View2<T> dqkv, View2<const T> grad, Vi
                                       logsumexp,
                                       delta,
                                       s,
-                                      AttentionMasks(dropout, s),
+                                      masks,
                                       HeadSizes<Accumulate<T>>(s.head_size),
                                       workspace.data() + deltas};
   const auto bytes = aligned_scratch_bytes<Accumulate<T>>(backward.scratch_elements());

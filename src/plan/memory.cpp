@@ -33,9 +33,13 @@ class Activations {
   Bytes head_statistics() const {                                                      // [B, h, S]
     return up(s_.micro * s_.heads * s_.sequence * s_.accumulate);
   }
-  Bytes attention_work() const {  // [B, h, S], and of narrow numbers the queries' sums [T, hK]
-    const std::int64_t sums = s_.micro * s_.heads * s_.sequence;
-    return up((s_.narrow() ? sums * (1 + s_.head_size) : sums) * s_.accumulate);
+  /// [B, h, S], and of narrow numbers the queries' sums, S padded to 64, and counters of blocks
+  /// of 32.
+  Bytes attention_work() const {
+    std::int64_t of_head = s_.sequence;
+    if (s_.narrow())
+      of_head += (s_.sequence + 63) / 64 * 64 * s_.head_size + (s_.sequence + 31) / 32 + 1;
+    return up(s_.micro * s_.heads * of_head * s_.accumulate);
   }
   Bytes norm_statistics() const {  // 1 or 2 × [R]
     return s_.norm_statistics * up(s_.rows * s_.accumulate);

@@ -7,6 +7,8 @@
 
 #include <benchmark/benchmark.h>
 
+#include <vector>
+
 #include "support/device_array.hpp"
 
 namespace {
@@ -30,11 +32,11 @@ void attention(benchmark::State& state, bool backward, const AttentionShape& sha
   const DeviceArray<T> qkv(uniform<T>(shape.tokens() * shape.qkv_columns(), 1));
   const DeviceArray<T> grad(uniform<T>(shape.tokens() * columns, 2));
   const DeviceArray<T> o(shape.tokens() * columns), dqkv(shape.tokens() * shape.qkv_columns());
-  const DeviceArray<T> lse(shape.tokens() * shape.heads),
+  const DeviceArray<Accumulate<T>> lse(shape.tokens() * shape.heads),
       work(attention_workspace_elements<T>(shape));
   const View2<T> o_view = o.matrix(shape.tokens(), columns);
   const View2<T> qkv_view = qkv.matrix(shape.tokens(), shape.qkv_columns());
-  const View3<T> lse_view = lse.cube(shape.batch, shape.heads, shape.sequence);
+  const View3<Accumulate<T>> lse_view = lse.cube(shape.batch, shape.heads, shape.sequence);
   const AttentionDropout dropout{rate, {1, Purpose::attention_dropout, 0, 0}};
   attention_forward<T>(exec, o_view, lse_view, qkv_view, shape, dropout);
   fence(exec, "benchmark");
@@ -56,10 +58,17 @@ void attention(benchmark::State& state, bool backward, const AttentionShape& sha
   state.counters["peak_share"] = Counter(flops / best, Counter::kIsIterationInvariantRate);
 }
 
+/// Those of tensor cores for the types that have them, else those around the register tiles.
+template <class T>
+std::vector<std::int64_t> head_sizes() {
+  if (is_narrow<T>) return {64, 96, 128, 160};
+  return {32, 64, 80, 128};
+}
+
 template <class T>
 void register_type() {
   for (const bool backward : {false, true})
-    for (const std::int64_t head_size : {32, 64, 80, 128})
+    for (const std::int64_t head_size : head_sizes<T>())
       for (const std::int64_t sequence : {128, 512, 1024, 2048})
         for (const double rate : {0.0, 0.1}) {
           if (rate > 0.0 && (sequence != 1024 || head_size != 64)) continue;
@@ -80,6 +89,10 @@ int main(int argc, char** argv) {
   const Kokkos::ScopeGuard kokkos(argc, argv);
   register_type<float>();
   register_type<double>();
+  if (attention_backend_available(DType::bf16, AttentionBackend::tensor_cores)) {
+    register_type<Bf16>();
+    register_type<Fp16>();
+  }
   benchmark::AddCustomContext("peak fp32 GFLOP/s", text(peak<float>() * 1e-9));
   benchmark::AddCustomContext("peak fp64 GFLOP/s", text(peak<double>() * 1e-9));
   benchmark::RunSpecifiedBenchmarks();

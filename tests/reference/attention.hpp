@@ -40,7 +40,8 @@ AttentionResult attention(const std::vector<T>& qkv, const kernels::AttentionSha
   for (std::int64_t b = 0; b < s.batch; ++b)
     for (std::int64_t h = 0; h < s.heads; ++h)
       for (std::int64_t i = 0; i < s.sequence; ++i) {
-        const std::int64_t kv = h * s.key_value_heads / s.heads;
+        const std::int64_t group = s.group == 0 ? s.heads / s.key_value_heads : s.group;
+        const std::int64_t kv = (s.heads_before + h) / group;
         const auto element = [&](std::int64_t token, std::int64_t head, std::int64_t d) {
           return static_cast<double>(
               qkv[at((b * s.sequence + token) * s.qkv_columns() + head * s.head_size + d)]);

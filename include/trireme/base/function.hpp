@@ -6,3 +6,10 @@
 #else
 #define TRIREME_FUNCTION inline
 #endif
+
+/// A function of code that only a device runs, where there is one; tests run it on hosts.
+#if defined(__CUDACC__) || defined(__HIPCC__)
+#define TRIREME_DEVICE_FUNCTION __device__ __forceinline__
+#else
+#define TRIREME_DEVICE_FUNCTION inline
+#endif

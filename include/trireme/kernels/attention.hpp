@@ -1,9 +1,11 @@
 #pragma once
 
 #include <trireme/base/philox.hpp>
+#include <trireme/base/types.hpp>
 #include <trireme/tensor/views.hpp>
 
 #include <cstdint>
+#include <string_view>
 
 /// Attention by blocks: softmax of a block of queries is computed online over blocks of keys, so
 /// that no S×S array is ever stored (Milakov and Gimelshein 2018, arXiv 1805.02867; Dao et al. 2022
@@ -52,7 +54,8 @@ void attention_forward(const Exec& exec, View2<T> o, View3<Accumulate<T>> logsum
                        View2<const T> qkv, const AttentionShape& shape,
                        const AttentionDropout& dropout = {});
 
-/// Elements of the workspace that attention_backward needs: B·H·S, and [T, H·K] for T of two bytes.
+/// Elements of the workspace that attention_backward needs: B·H·S, and for T of two bytes sums of
+/// the queries' gradients in float and counters (FlashWorkspace).
 template <class T>
 std::int64_t attention_workspace_elements(const AttentionShape& shape);
 
@@ -72,5 +75,27 @@ template <class T>
 void attention_decode(const Exec& exec, View2<T> o, View2<const T> q, View3<const T> key_cache,
                       View3<const T> value_cache, std::int64_t position,
                       const AttentionShape& shape);
+
+// ---- Back ends: chosen by a rule and never by a measurement, so that a restarted run has the same
+// bits.
+
+enum class AttentionBackend : std::uint8_t {
+  portable,      ///< Kokkos, anywhere, any type and size: sums and probabilities in fp32 or wider
+  tensor_cores,  ///< bf16 and fp16 on devices that have them (flash_attention.hpp); probabilities
+                 ///< and their gradients are rounded to T before they are multiplied
+};
+
+std::string_view name_of(AttentionBackend backend);  ///< "portable", "tensor cores"
+
+bool attention_backend_available(DType type, AttentionBackend backend);
+
+/// The back end of forward and backward: tensor cores where they are available. Calls that they do
+/// not take (other head sizes than 64, 96, 128 and 160, or rows that do not begin at multiples of
+/// 16 bytes) go to the portable one; decoding always does.
+AttentionBackend attention_backend(DType type);
+
+/// Changes it for this process; an unavailable one is an error. A backward pass may follow a
+/// forward pass of the other one. Not to be called while kernels are in flight.
+void set_attention_backend(DType type, AttentionBackend backend);
 
 }  // namespace trireme::kernels

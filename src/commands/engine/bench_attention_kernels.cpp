@@ -3,6 +3,8 @@
 #include <trireme/kernels/rotary.hpp>
 #include <trireme/model/parameters.hpp>
 
+#include <string>
+
 namespace trireme::commands {
 namespace {
 
@@ -68,19 +70,28 @@ void measure_attention_kernels(KernelBench& b) {
     return cost;
   };
   const bool here = b.shard().layers > 0 && n.heads > 0;
-  b.measure({"attention.forward", here, b.layer_calls() * b.forward_passes(Recompute::full),
-             n.tokens, n.attention(), cost_of(traffic(in, out), 2)},
-            [&] {
-              kernels::attention_forward<T>(exec, o.matrix(), logsumexp, qkv.matrix(), shape,
-                                            dropout);
-            });
-  // Four products: scores again are how the kernel does it, and not what the gradient needs.
-  b.measure({"attention.backward", here, b.layer_calls(), n.tokens, n.attention(),
-             cost_of(traffic(in + 2 * out, in), 4)},
-            [&] {
-              kernels::attention_backward<T>(exec, dqkv.matrix(), grad.matrix(), o.matrix(),
-                                             qkv.matrix(), logsumexp, work.list(), shape, dropout);
-            });
+  const auto measure = [&](const std::string& name, double calls) {
+    b.measure({name + ".forward", here, calls * b.forward_passes(Recompute::full), n.tokens,
+               n.attention(), cost_of(traffic(in, out), 2)},
+              [&] {
+                kernels::attention_forward<T>(exec, o.matrix(), logsumexp, qkv.matrix(), shape,
+                                              dropout);
+              });
+    // Four products: scores again are how the kernel does it, and not what the gradient needs.
+    b.measure({name + ".backward", here, calls, n.tokens, n.attention(),
+               cost_of(traffic(in + 2 * out, in), 4)},
+              [&] {
+                kernels::attention_backward<T>(exec, dqkv.matrix(), grad.matrix(), o.matrix(),
+                                               qkv.matrix(), logsumexp, work.list(), shape,
+                                               dropout);
+              });
+  };
+  measure("attention", b.layer_calls());
+  const DType type = dtype_of<T>;
+  if (kernels::attention_backend(type) == kernels::AttentionBackend::portable) return;
+  kernels::set_attention_backend(type, kernels::AttentionBackend::portable);
+  measure("attention_portable", 0);
+  kernels::set_attention_backend(type, kernels::AttentionBackend::tensor_cores);
 }
 
 template void measure_attention_kernels<model::Fp32>(KernelBench&);

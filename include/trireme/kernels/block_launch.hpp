@@ -1,0 +1,88 @@
+#pragma once
+
+#include <trireme/base/check.hpp>
+#include <trireme/tensor/views.hpp>
+
+#include <cstdint>
+
+/// Launches of kernels for blocks of threads (warp_tiles.hpp) where exec's device has a Block for
+/// them: on NVIDIA ones, as yet.
+#if defined(KOKKOS_ENABLE_CUDA)
+
+#include <trireme/kernels/cuda_block.hpp>
+
+namespace trireme::kernels {
+
+inline void check_launch(cudaError_t error, const char* what) {
+  check(error == cudaSuccess, what, ": ", cudaGetErrorString(error));
+}
+
+/// Whether what this device would run of a kernel was compiled for instructions that it needs.
+template <class Kernel>
+bool block_kernel_runs() {
+  cudaFuncAttributes attributes{};
+  const cudaError_t error = cudaFuncGetAttributes(&attributes, run_on_cuda<Kernel>);
+  return error == cudaSuccess && attributes.ptxVersion >= 80;
+}
+
+inline int processors(const Exec& exec) {
+  return exec.cuda_device_prop().multiProcessorCount;
+}
+inline std::int64_t cache_bytes(const Exec& exec) {
+  return exec.cuda_device_prop().l2CacheSize;
+}
+
+/// Kernel::run for `blocks` blocks, in exec's order and under a label that Kokkos' tools see as
+/// that of one of their own launches.
+template <class Kernel>
+void launch_blocks(const Exec& exec, const char* label, std::int64_t blocks,
+                   const typename Kernel::Arguments& arguments) {
+  using Tile = typename Kernel::Tile;
+  static const bool prepared = [] {
+    constexpr auto bytes = static_cast<int>(Tile::shared_bytes);
+    const auto set = [](cudaFuncAttribute attribute, int value) {
+      check_launch(cudaFuncSetAttribute(run_on_cuda<Kernel>, attribute, value),
+                   "shared memory of a kernel");
+    };
+    set(cudaFuncAttributeMaxDynamicSharedMemorySize, bytes);
+    if (bytes > 0)
+      set(cudaFuncAttributePreferredSharedMemoryCarveout, cudaSharedmemCarveoutMaxShared);
+    return true;
+  }();
+  static_cast<void>(prepared);
+  const bool tools = Kokkos::Tools::profileLibraryLoaded();
+  std::uint64_t id = 0;
+  if (tools)
+    Kokkos::Tools::beginParallelFor(label, Kokkos::Tools::Experimental::device_id(exec), &id);
+  run_on_cuda<Kernel>
+      <<<static_cast<unsigned>(blocks), Tile::threads, Tile::shared_bytes, exec.cuda_stream()>>>(
+          arguments);
+  if (tools) Kokkos::Tools::endParallelFor(id);
+  check_launch(cudaGetLastError(), label);
+}
+
+}  // namespace trireme::kernels
+
+#else
+
+namespace trireme::kernels {
+
+template <class Kernel>
+bool block_kernel_runs() {
+  return false;
+}
+inline int processors(const Exec&) {
+  return 0;
+}
+inline std::int64_t cache_bytes(const Exec&) {
+  return 0;
+}
+template <class Kernel>
+void launch_blocks(const Exec&, const char* label, std::int64_t,
+                   const typename Kernel::Arguments&) {
+  check(false, label, ": kernels for blocks of threads do not run on this device");
+}
+
+}  // namespace trireme::kernels
+
+#endif

@@ -1,0 +1,67 @@
+#pragma once
+
+#include <trireme/kernels/attention.hpp>
+#include <trireme/kernels/flash_problem.hpp>
+
+#include <cstdint>
+#include <initializer_list>
+
+/// Attention on tensor cores: which calls it takes, and the launches. Kernels, to be read in this
+/// order: warp_tiles.hpp, flash_problem.hpp, flash_forward.hpp, flash_backward.hpp. What it
+/// computes is described in attention.hpp, how in docs/attention.md.
+namespace trireme::kernels {
+
+/// Parts of the workspace of attention_backward, in elements of four bytes: the sums of the
+/// queries' gradients [B, H, S padded, K], deltas [B, H, S], and counters: turns of blocks of
+/// queries and one ticket.
+struct FlashWorkspace {
+  static constexpr std::int64_t largest_block = 64;   ///< of queries
+  static constexpr std::int64_t smallest_block = 32;  ///< of queries
+
+  std::int64_t sums, deltas, counters;
+
+  explicit FlashWorkspace(const AttentionShape& s) {
+    const auto blocks = [&](std::int64_t size) { return (s.sequence + size - 1) / size; };
+    const std::int64_t planes = s.batch * s.heads;
+    sums = planes * blocks(largest_block) * largest_block * s.head_size;
+    deltas = planes * s.sequence;
+    counters = planes * (blocks(smallest_block) + 1);
+  }
+  std::int64_t elements() const { return sums + deltas + counters; }
+};
+
+/// Whether the kernels take this call, shape being resolved: one of their head sizes, a positive
+/// scale, rows and arrays that begin at multiples of 16 bytes (strides in elements of two bytes),
+/// and numbers of blocks that fit 31 bits.
+bool flash_takes(const AttentionShape& shape, std::initializer_list<const void*> arrays,
+                 std::initializer_list<std::int64_t> strides);
+
+template <class T>
+std::int64_t row_stride(View2<T> x) {
+  return static_cast<std::int64_t>(x.stride(0));
+}
+
+/// The shape as kernels read it. `processors` of a device and `bytes` of its cache decide how many
+/// heads are under way at a time, and so only how fast it is.
+FlashShape flash_forward_shape(const AttentionShape& shape, std::int64_t qkv_stride,
+                               std::int64_t cache_bytes);
+FlashShape flash_backward_shape(const AttentionShape& shape, std::int64_t qkv_stride,
+                                int processors);
+FlashDropout flash_dropout(const AttentionShape& shape, const AttentionDropout& dropout);
+
+/// Whether this build and this process's device have the kernels.
+bool flash_available();
+
+/// attention_forward and attention_backward where flash_available() and flash_takes(...). For Bf16
+/// and Fp16.
+template <class T>
+void flash_attention_forward(const Exec& exec, View2<T> o, View3<float> logsumexp,
+                             View2<const T> qkv, const AttentionShape& shape,
+                             const AttentionDropout& dropout);
+template <class T>
+void flash_attention_backward(const Exec& exec, View2<T> dqkv, View2<const T> grad,
+                              View2<const T> o, View2<const T> qkv, View3<const float> logsumexp,
+                              View1<float> workspace, const AttentionShape& shape,
+                              const AttentionDropout& dropout);
+
+}  // namespace trireme::kernels

@@ -1,0 +1,148 @@
+#pragma once
+
+#include <trireme/kernels/flash_problem.hpp>
+#include <trireme/kernels/warp_tiles.hpp>
+
+#include <cstdint>
+
+/// Sizes, arguments and places of FlashBackward.
+namespace trireme::kernels {
+
+/// Sizes of the blocks. The gradients of 128 keys and values stay in registers. Warps stand in
+/// grids: of `sides` columns, with 32 keys each and a side of the queries (for scores) or of the
+/// head's elements (for gradients of keys and values); and of query_warps rows for the gradient of
+/// queries. With 32 keys per warp instead of 16 less of the other operands is read from shared
+/// memory, which is what limits these kernels.
+template <int head_size>
+struct FlashBackwardTile {
+  static constexpr int warps = head_size <= 64 ? 4 : 8;
+  static constexpr int threads = warps * warp_lanes;
+  static constexpr int sides = warps / 4;
+  static constexpr int row_tiles = 2;  // of keys, per warp
+  static constexpr int warp_keys = 16 * row_tiles;
+  static constexpr int keys = warps / sides * warp_keys;
+  static constexpr int queries = head_size == 96 || head_size == 128 ? 64 : 32;
+  static constexpr int side_queries = queries / sides;
+  static constexpr int side_elements = head_size / sides;
+  static constexpr int blocks_per_processor = head_size <= 64 ? 2 : 1;
+
+  static constexpr int query_warps = head_size == 96 ? 4 : 2;
+  static constexpr int query_tiles = queries / 16 / query_warps;  // per warp
+  static constexpr int head_warps = warps / query_warps;
+  static constexpr int head_pairs = head_size / 16;  // of tiles
+  static constexpr int warp_pairs = (head_pairs + head_warps - 1) / head_warps;
+
+  using Rows = SharedRows<head_size>;
+  using Scores = SharedRows<queries>;  // [keys, queries]
+  static constexpr std::uint32_t keys_at = 0;
+  static constexpr std::uint32_t values_at = Rows::bytes(keys);
+  static constexpr std::uint32_t scores_at = values_at + Rows::bytes(keys);
+  static constexpr std::uint32_t gradients_at = scores_at + (sides > 1 ? Scores::bytes(keys) : 0);
+  static constexpr std::uint32_t step_at = gradients_at + Scores::bytes(keys);  // two buffers of
+  static constexpr std::uint32_t grads_after = Rows::bytes(queries);  // … queries, then these
+  static constexpr std::uint32_t logsumexp_after = 2 * grads_after;
+  static constexpr std::uint32_t delta_after = logsumexp_after + 4 * queries;
+  static constexpr std::uint32_t step_bytes = delta_after + 4 * queries;
+  static constexpr std::uint32_t shared_bytes = step_at + 2 * step_bytes;
+  static_assert(step_bytes % 128 == 0);
+};
+
+template <class T>
+struct FlashBackwardArguments {
+  FlashShape shape;
+  FlashDropout dropout;
+  T* dqkv;
+  std::int64_t dqkv_stride;
+  const T* grad;
+  std::int64_t grad_stride;
+  const T* qkv;
+  const float* logsumexp;  // [B, H, S]
+  const float* delta;      // [B, H, S]
+  float* sums;             // of the gradients of queries: [B, H, query_blocks, queries·K]
+  unsigned* turns;         // [B, H, query_blocks] blocks of keys that have added to them, from 0
+  unsigned* ticket;        // blocks that have begun, from 0
+  int key_blocks, query_blocks;
+};
+
+/// Which blocks of queries go with a block of keys: those of the group's query heads, one head
+/// after the other.
+struct FlashBackwardStep {
+  int h, query_block;
+};
+
+/// Which work a block has.
+template <class T, int head_size>
+struct FlashBackwardPlace {
+  using Tile = FlashBackwardTile<head_size>;
+  using Arguments = FlashBackwardArguments<T>;
+  using Step = FlashBackwardStep;
+
+  int b, kv, key_block, first_head, end_head;
+
+  TRIREME_DEVICE_FUNCTION FlashBackwardPlace(const Arguments& a, int ticket) {
+    const FlashShape& s = a.shape;
+    // Long columns first: with a causal mask most queries see the first keys.
+    const FlashTurn turn(ticket, s.batch * s.key_value_heads, a.key_blocks, s.section);
+    b = turn.plane / s.key_value_heads;
+    kv = turn.plane % s.key_value_heads;
+    key_block = turn.turn;
+    first_head = s.first_head(kv);
+    end_head = s.end_head(kv);
+  }
+
+  TRIREME_DEVICE_FUNCTION int first_key() const { return key_block * Tile::keys; }
+  TRIREME_DEVICE_FUNCTION static int first_query(const Step& step) {
+    return step.query_block * Tile::queries;
+  }
+  TRIREME_DEVICE_FUNCTION int first_query_block(const Arguments& a) const {
+    return a.shape.causal ? first_key() / Tile::queries : 0;
+  }
+  TRIREME_DEVICE_FUNCTION Step first_step(const Arguments& a) const {
+    return {first_head, first_query_block(a)};
+  }
+  TRIREME_DEVICE_FUNCTION bool is_step(const Step& step) const { return step.h < end_head; }
+  TRIREME_DEVICE_FUNCTION Step next(const Arguments& a, Step step) const {
+    if (++step.query_block < a.query_blocks) return step;
+    return {step.h + 1, first_query_block(a)};
+  }
+
+  /// Number of a block of queries among all.
+  TRIREME_DEVICE_FUNCTION int turn(const Arguments& a, const Step& step) const {
+    return (b * a.shape.heads + step.h) * a.query_blocks + step.query_block;
+  }
+  /// Whether no later keys are seen by a block of queries.
+  TRIREME_DEVICE_FUNCTION bool is_last(const Arguments& a, const Step& step) const {
+    const int behind = first_query(step) + Tile::queries;
+    const int end = a.shape.causal && behind < a.shape.sequence ? behind : a.shape.sequence;
+    return key_block == (end - 1) / Tile::keys;
+  }
+  TRIREME_DEVICE_FUNCTION std::int64_t first_token(const Arguments& a) const {
+    return std::int64_t{b} * a.shape.sequence;
+  }
+};
+
+/// A lane's part of addresses, and its warp's of the work.
+template <int head_size>
+struct FlashBackwardLanes {
+  using Tile = FlashBackwardTile<head_size>;
+
+  int lane, warp;
+  FragmentPlaces<head_size> tall, wide;
+  FragmentPlaces<Tile::queries> gradients;
+
+  template <class Block>
+  TRIREME_DEVICE_FUNCTION explicit FlashBackwardLanes(Block& block)
+      : lane(block.thread() % warp_lanes),
+        warp(block.thread() / warp_lanes),
+        tall(SharedRows<head_size>{block.shared()}, Fragment::tall, lane),
+        wide(SharedRows<head_size>{block.shared()}, Fragment::wide, lane),
+        gradients(SharedRows<Tile::queries>{block.shared() + Tile::gradients_at}, Fragment::wide,
+                  lane) {}
+
+  /// The warp's first ones within the block.
+  TRIREME_DEVICE_FUNCTION int key() const { return warp / Tile::sides * Tile::warp_keys; }
+  TRIREME_DEVICE_FUNCTION int query() const { return warp % Tile::sides * Tile::side_queries; }
+  TRIREME_DEVICE_FUNCTION int element() const { return warp % Tile::sides * Tile::side_elements; }
+};
+
+}  // namespace trireme::kernels

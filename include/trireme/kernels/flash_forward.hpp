@@ -1,0 +1,328 @@
+#pragma once
+
+#include <trireme/kernels/flash_problem.hpp>
+#include <trireme/kernels/warp_tiles.hpp>
+
+#include <cstdint>
+
+namespace trireme::kernels {
+
+/// Sizes of the blocks. A warp has 32 queries, so that each operand loaded from keys or values
+/// serves two products: with 16 shared memory would deliver too little. The sums of the output and
+/// of a block of scores stay in registers, K + keys of them per thread.
+template <int head_size>
+struct FlashForwardTile {
+  static constexpr int warps = 4;
+  static constexpr int threads = warps * warp_lanes;
+  static constexpr int row_tiles = 2;
+  static constexpr int warp_queries = 16 * row_tiles;
+  static constexpr int queries = warps * warp_queries;
+  static constexpr int keys = head_size <= 64 ? 48 : head_size <= 128 ? 64 : 32;
+  static constexpr int blocks_per_processor = head_size <= 64 ? 3 : 2;
+
+  using Rows = SharedRows<head_size>;
+  static constexpr std::uint32_t queries_at = 0;
+  static constexpr std::uint32_t keys_at = Rows::bytes(queries);  // two buffers
+  static constexpr std::uint32_t values_at = keys_at + 2 * Rows::bytes(keys);
+  static constexpr std::uint32_t shared_bytes = values_at + 2 * Rows::bytes(keys);
+};
+
+template <class T>
+struct FlashForwardArguments {
+  FlashShape shape;
+  FlashDropout dropout;
+  T* o;  // [T, H·K], rows follow each other by o_stride
+  std::int64_t o_stride;
+  float* logsumexp;  // [B, H, S]
+  const T* qkv;      // [T, (H + 2 Hkv)·K]
+  int query_blocks;  // of a sequence
+};
+
+/// One block of queries of one head against its keys (Dao 2023, arXiv 2307.08691, algorithm 1):
+/// each warp has its own queries, and all of them share blocks of keys and values, of which one is
+/// multiplied while the next one is copied. B·H·query_blocks blocks.
+template <class T, int head_size, bool with_dropout>
+struct FlashForward {
+  using Tile = FlashForwardTile<head_size>;
+  using Rows = typename Tile::Rows;
+  using Copy = RowCopy<head_size, Tile::threads>;
+  using Arguments = FlashForwardArguments<T>;
+  static constexpr int row_tiles = Tile::row_tiles;
+  static constexpr int key_tiles = Tile::keys / 8;
+  static constexpr int head_tiles = head_size / 8;
+
+  /// What a warp keeps of its queries.
+  struct Softmax {
+    float o[row_tiles][head_tiles][4];
+    float reference[row_tiles][2];  // of rows g and g + 8
+    float sum[row_tiles][2];        // this lane's part
+  };
+
+  /// Which work this is.
+  struct Place {
+    int b, h, q0, key_end;
+    const T *queries, *keys;
+
+    TRIREME_DEVICE_FUNCTION Place(const Arguments& a, int index) {
+      const FlashShape& s = a.shape;
+      // Long rows first: with a causal mask the last queries have most keys.
+      const FlashTurn turn(index, s.batch * s.heads, a.query_blocks, s.section);
+      b = turn.plane / s.heads;
+      h = turn.plane % s.heads;
+      q0 = (a.query_blocks - 1 - turn.turn) * Tile::queries;
+      const int end = q0 + Tile::queries;
+      key_end = s.causal && end < s.sequence ? end : s.sequence;
+      const T* sample = a.qkv + std::int64_t{b} * s.sequence * s.qkv_stride;
+      queries = sample + q0 * s.qkv_stride + h * head_size;
+      keys = sample + (s.heads + s.key_value_head(h)) * head_size;
+    }
+  };
+
+  template <class Block>
+  TRIREME_DEVICE_FUNCTION static void run(Block& block, const Arguments& a) {
+    const Place place(a, block.index());
+    const Copy copy(block.thread(), a.shape.qkv_stride);
+    copy.template copy<Tile::queries>(block, Rows{block.shared() + Tile::queries_at}, place.queries,
+                                      a.shape.sequence - place.q0);
+    copy_keys(block, a, place.keys, 0);
+
+    Softmax softmax;
+    clear(softmax);
+    const int first_query = place.q0 + first_row(block.thread());
+    const T* keys = place.keys;
+    for (int k0 = 0; k0 < place.key_end; k0 += Tile::keys) {
+      block.template wait<0>();
+      block.barrier();  // this block has come, and everyone is done with the one before
+      keys += Tile::keys * a.shape.qkv_stride;
+      if (k0 + Tile::keys < place.key_end) copy_keys(block, a, keys, k0 + Tile::keys);
+      if (a.shape.causal && k0 >= first_query + Tile::warp_queries)
+        continue;  // hidden from the warp
+      float scores[row_tiles][key_tiles][4] = {};
+      multiply_keys(block, scores, k0);
+      if (k0 + Tile::keys > a.shape.sequence ||
+          (a.shape.causal && k0 + Tile::keys > first_query + 1))
+        hide(block, scores, a.shape, first_query, k0);
+      add_keys(block, softmax, scores, a.shape.scale);
+      if constexpr (with_dropout) drop(block, scores, a, first_query, k0);
+      add_values(block, softmax, scores, k0);
+    }
+    finish(block, softmax, a);
+  }
+
+ private:
+  /// The warp's first query within the block.
+  TRIREME_DEVICE_FUNCTION static int first_row(int thread) {
+    return thread / warp_lanes * Tile::warp_queries;
+  }
+
+  /// This lane's part of the addresses of operands.
+  template <class Block>
+  TRIREME_DEVICE_FUNCTION static FragmentPlaces<head_size> places(Block& block, Fragment kind,
+                                                                  std::uint32_t at) {
+    const int lane = unknown(block, block.thread()) % warp_lanes;
+    return FragmentPlaces<head_size>(Rows{block.shared() + at}, kind, lane);
+  }
+
+  /// Blocks of keys use two buffers in turn.
+  TRIREME_DEVICE_FUNCTION static std::uint32_t buffer_of(int k0) {
+    return k0 / Tile::keys % 2 == 0 ? 0U : Rows::bytes(Tile::keys);
+  }
+
+  /// The block of keys from k0 on, which `from` points to, and its values.
+  template <class Block>
+  TRIREME_DEVICE_FUNCTION static void copy_keys(Block& block, const Arguments& a, const T* from,
+                                                int k0) {
+    const Copy copy(unknown(block, block.thread()), a.shape.qkv_stride);
+    const std::uint32_t to = block.shared() + buffer_of(k0);
+    const int valid = a.shape.sequence - k0;
+    const int values = a.shape.key_value_heads * head_size;
+    copy.template copy<Tile::keys>(block, Rows{to + Tile::keys_at}, from, valid);
+    copy.template copy<Tile::keys>(block, Rows{to + Tile::values_at}, from + values, valid);
+    block.commit();
+  }
+
+  TRIREME_DEVICE_FUNCTION static void clear(Softmax& s) {
+#pragma unroll
+    for (int m = 0; m < row_tiles; ++m) {
+#pragma unroll
+      for (int n = 0; n < head_tiles; ++n)
+#pragma unroll
+        for (int i = 0; i < 4; ++i) s.o[m][n][i] = 0.0F;
+#pragma unroll
+      for (int half = 0; half < 2; ++half) {
+        s.reference[m][half] = -__builtin_inff();
+        s.sum[m][half] = 0.0F;
+      }
+    }
+  }
+
+  template <class Block>
+  TRIREME_DEVICE_FUNCTION static void multiply_keys(Block& block,
+                                                    float (&scores)[row_tiles][key_tiles][4],
+                                                    int k0) {
+    const auto queries =
+        places(block, Fragment::tall, Tile::queries_at + Rows::bytes(first_row(block.thread())));
+    const auto keys = places(block, Fragment::wide, Tile::keys_at + buffer_of(k0));
+    warp_product<T, row_tiles, key_tiles, head_size / 16>(
+        block, scores,
+        [&](int k, int m, std::uint32_t(&r)[4]) {
+          block.load_matrices(r, queries.at(16 * m, 2 * k));
+        },
+        [&](int k, int n, std::uint32_t(&r)[4]) { block.load_matrices(r, keys.at(8 * n, 2 * k)); });
+  }
+
+  /// Keys beyond the sequence and, if causal, beyond each query.
+  template <class Block>
+  TRIREME_DEVICE_FUNCTION static void hide(Block& block, float (&scores)[row_tiles][key_tiles][4],
+                                           const FlashShape& s, int first_query, int k0) {
+    const int lane = unknown(block, block.thread()) % warp_lanes;
+    const int query = first_query + lane / 4;
+    const int key = k0 + 2 * (lane % 4);
+#pragma unroll
+    for (int m = 0; m < row_tiles; ++m)
+#pragma unroll
+      for (int half = 0; half < 2; ++half) {
+        const int last = query + 16 * m + 8 * half;
+        const int end = s.causal && last + 1 < s.sequence ? last + 1 : s.sequence;
+#pragma unroll
+        for (int n = 0; n < key_tiles; ++n)
+#pragma unroll
+          for (int i = 0; i < 2; ++i) {
+            float& score = scores[m][n][2 * half + i];
+            score = key + 8 * n + i < end ? score : -__builtin_inff();
+          }
+      }
+  }
+
+  /// One step of the online softmax: scores become 2^(c (score − reference)), c = scale log2 e. A
+  /// row's reference is a score that no other one has exceeded by more than 8 / c: it, and with it
+  /// the sums and the output so far, rarely change behind the first block, and powers stay below
+  /// 2^8. Every query sees key 0, so that references are finite.
+  template <class Block>
+  TRIREME_DEVICE_FUNCTION static void add_keys(Block& block, Softmax& s,
+                                               float (&scores)[row_tiles][key_tiles][4],
+                                               float scale) {
+    const float c = scale * 1.44269504F;
+    float rescale[row_tiles][2];
+    bool changes = false;
+#pragma unroll
+    for (int m = 0; m < row_tiles; ++m)
+#pragma unroll
+      for (int half = 0; half < 2; ++half) {
+        float largest = scores[m][0][2 * half];
+#pragma unroll
+        for (int n = 0; n < key_tiles; ++n)
+#pragma unroll
+          for (int i = 0; i < 2; ++i) largest = block.larger(largest, scores[m][n][2 * half + i]);
+        largest = block.larger(largest, block.shuffle_xor(largest, 1));
+        largest = block.larger(largest, block.shuffle_xor(largest, 2));
+        const float before = s.reference[m][half];
+        const bool exceeds = (largest - before) * c > 8.0F;
+        rescale[m][half] = exceeds ? block.exp2((before - largest) * c) : 1.0F;
+        s.reference[m][half] = exceeds ? largest : before;
+        changes = changes || exceeds;
+      }
+    if (block.any(changes)) multiply(s, rescale);
+#pragma unroll
+    for (int m = 0; m < row_tiles; ++m)
+#pragma unroll
+      for (int half = 0; half < 2; ++half) {
+        const float shift = s.reference[m][half] * c;
+        float sum = s.sum[m][half];
+#pragma unroll
+        for (int n = 0; n < key_tiles; ++n)
+#pragma unroll
+          for (int i = 0; i < 2; ++i) {
+            float& score = scores[m][n][2 * half + i];
+            score = block.exp2(score * c - shift);
+            sum += score;
+          }
+        s.sum[m][half] = sum;
+      }
+  }
+
+  TRIREME_DEVICE_FUNCTION static void multiply(Softmax& s, const float (&factor)[row_tiles][2]) {
+#pragma unroll
+    for (int m = 0; m < row_tiles; ++m)
+#pragma unroll
+      for (int half = 0; half < 2; ++half) {
+        s.sum[m][half] *= factor[m][half];
+#pragma unroll
+        for (int n = 0; n < head_tiles; ++n)
+#pragma unroll
+          for (int i = 0; i < 2; ++i) s.o[m][n][2 * half + i] *= factor[m][half];
+      }
+  }
+
+  template <class Block>
+  TRIREME_DEVICE_FUNCTION static void drop(Block& block, float (&scores)[row_tiles][key_tiles][4],
+                                           const Arguments& a, int first_query, int k0) {
+    const Place place(a, block.index());
+    const int g = block.thread() % warp_lanes / 4;
+    const std::uint64_t plane = a.dropout.first_element(a.shape, place.b, place.h);
+#pragma unroll
+    for (int m = 0; m < row_tiles; ++m) {
+      const std::uint64_t row = plane + static_cast<std::uint64_t>(first_query + 16 * m + g) *
+                                            static_cast<std::uint64_t>(a.shape.sequence);
+#pragma unroll
+      for (int n = 0; n < key_tiles; ++n) {
+        bool dropped[4];
+        a.dropout.drops_of_queries(block, dropped, row + static_cast<std::uint64_t>(k0 + 8 * n),
+                                   a.shape.sequence);
+#pragma unroll
+        for (int i = 0; i < 4; ++i) scores[m][n][i] = dropped[i] ? 0.0F : scores[m][n][i];
+      }
+    }
+  }
+
+  template <class Block>
+  TRIREME_DEVICE_FUNCTION static void add_values(Block& block, Softmax& s,
+                                                 const float (&p)[row_tiles][key_tiles][4],
+                                                 int k0) {
+    const auto values = places(block, Fragment::tall, Tile::values_at + buffer_of(k0));
+    std::uint32_t packed[row_tiles][key_tiles / 2][4];
+#pragma unroll
+    for (int m = 0; m < row_tiles; ++m) pack_left<T, key_tiles>(block, packed[m], p[m]);
+    warp_product<T, row_tiles, head_tiles, key_tiles / 2>(
+        block, s.o,
+        [&](int k, int m, std::uint32_t(&r)[4]) {
+#pragma unroll
+          for (int i = 0; i < 4; ++i) r[i] = packed[m][k][i];
+        },
+        [&](int k, int n, std::uint32_t(&r)[4]) {
+          block.load_matrices_transposed(r, values.at(16 * k, n));
+        });
+  }
+
+  template <class Block>
+  TRIREME_DEVICE_FUNCTION static void finish(Block& block, const Softmax& s, const Arguments& a) {
+    const int lane = block.thread() % warp_lanes;
+    // Once more, so that it takes no registers before.
+    const Place place(a, unknown(block, block.index()));
+    const int first_query = place.q0 + first_row(block.thread());
+#pragma unroll
+    for (int m = 0; m < row_tiles; ++m) {
+      const int query = first_query + 16 * m + lane / 4;
+      bool valid[2];
+      float factor[2];
+#pragma unroll
+      for (int half = 0; half < 2; ++half) {
+        float sum = s.sum[m][half];
+        sum += block.shuffle_xor(sum, 1);
+        sum += block.shuffle_xor(sum, 2);
+        valid[half] = query + 8 * half < a.shape.sequence;
+        factor[half] = (with_dropout ? a.dropout.kept : 1.0F) / sum;
+        if (lane % 4 == 0 && valid[half]) {
+          const std::int64_t plane = std::int64_t{place.b} * a.shape.heads + place.h;
+          a.logsumexp[plane * a.shape.sequence + query + 8 * half] =
+              s.reference[m][half] * a.shape.scale + block.log(sum);
+        }
+      }
+      T* row = a.o + (std::int64_t{place.b} * a.shape.sequence + query) * a.o_stride +
+               place.h * head_size;
+      write_sums<T, head_tiles>(block, row, a.o_stride, valid, factor, s.o[m]);
+    }
+  }
+};
+
+}  // namespace trireme::kernels

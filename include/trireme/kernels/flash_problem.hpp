@@ -1,0 +1,120 @@
+#pragma once
+
+#include <trireme/base/function.hpp>
+#include <trireme/base/philox.hpp>
+#include <trireme/kernels/warp_tiles.hpp>
+
+#include <cstdint>
+
+/// What the kernels of attention on tensor cores have in common: sizes, the order of blocks, the
+/// dropout mask of a fragment.
+namespace trireme::kernels {
+
+/// Head sizes for which there are kernels.
+constexpr bool has_flash_kernel(std::int64_t head_size) {
+  return head_size == 64 || head_size == 96 || head_size == 128 || head_size == 160;
+}
+
+/// AttentionShape with everything filled in, and what else all blocks read.
+struct FlashShape {
+  int batch = 0, sequence = 0, heads = 0, key_value_heads = 0, group = 1, heads_before = 0;
+  bool causal = true;
+  float scale = 0.0F;
+  int section = 1;              ///< planes that are under way at a time
+  std::int64_t qkv_stride = 0;  ///< of rows, in elements
+
+  TRIREME_FUNCTION int key_value_head(int h) const { return (heads_before + h) / group; }
+  /// Behind the last query head, and the first one, that use this head of keys and values.
+  TRIREME_FUNCTION int end_head(int kv) const {
+    const int end = (kv + 1) * group - heads_before;
+    return end < heads ? end : heads;
+  }
+  TRIREME_FUNCTION int first_head(int kv) const {
+    const int first = kv * group - heads_before;
+    return first > 0 ? first : 0;
+  }
+};
+
+/// Number `ticket` of all blocks: planes by sections; in a section the first turn of all its
+/// planes, then the second, …
+struct FlashTurn {
+  int plane, turn;
+  TRIREME_FUNCTION FlashTurn(int ticket, int planes, int turns, int section) {
+    const int first = ticket / (section * turns) * section;
+    const int here = planes - first < section ? planes - first : section;
+    const int rest = ticket - first * turns;
+    plane = first + rest % here;
+    turn = rest / here;
+  }
+};
+
+/// AttentionDropout for fragments. A dropped probability is multiplied by 0, and the factor `kept`
+/// of all others by whoever uses the sums.
+struct FlashDropout {
+  RandomKey key;
+  std::uint32_t threshold = 0;  ///< words below it are dropped
+  float kept = 1.0F;
+  std::int64_t first_sample = 0, first_head = 0, all_heads = 0;
+
+  TRIREME_FUNCTION std::uint64_t first_element(const FlashShape& s, int b, int h) const {
+    const std::int64_t plane = (first_sample + b) * all_heads + first_head + h;
+    return static_cast<std::uint64_t>(plane * s.sequence * s.sequence);
+  }
+  TRIREME_FUNCTION bool drops(std::uint64_t element) const {
+    const Words4 four = philox(key, element / 4);
+    const auto i = static_cast<int>(element % 4);
+    const std::uint32_t low = i == 0 ? four.w[0] : four.w[1];
+    const std::uint32_t high = i == 2 ? four.w[2] : four.w[3];
+    return (i < 2 ? low : high) < threshold;
+  }
+
+  /// dropped[i] for the four probabilities of this lane in a 16×8 tile whose rows are queries and
+  /// whose columns are keys; `element` is that of row g and of column 0. Where a sequence is a
+  /// whole number of Philox' blocks, lanes 2i and 2i + 1 need the same two and compute one each.
+  template <class Block>
+  TRIREME_DEVICE_FUNCTION void drops_of_queries(Block& block, bool (&dropped)[4],
+                                                std::uint64_t element, int sequence) const {
+    const int t = block.thread() % 4;
+    const std::uint64_t below = element + 8 * static_cast<std::uint64_t>(sequence);
+    const auto column = static_cast<std::uint64_t>(2 * t);
+    if (sequence % 4 != 0) {
+      for (int i = 0; i < 4; ++i)
+        dropped[i] = drops((i < 2 ? element : below) + column + static_cast<std::uint64_t>(i % 2));
+      return;
+    }
+    const bool odd = t % 2 != 0;
+    const Words4 four = philox(key, ((odd ? below : element) + column) / 4);
+    std::uint32_t got[2];
+    for (int i = 0; i < 2; ++i) got[i] = block.shuffle_xor(odd ? four.w[i] : four.w[2 + i], 1);
+    for (int i = 0; i < 2; ++i) {
+      dropped[i] = (odd ? got[i] : four.w[i]) < threshold;
+      dropped[2 + i] = (odd ? four.w[2 + i] : got[i]) < threshold;
+    }
+  }
+
+  /// The same of a tile whose rows are keys and whose columns are queries; `element` is that of
+  /// query 0 and of key 0. Four lanes that follow each other in g share four of Philox' blocks.
+  template <class Block>
+  TRIREME_DEVICE_FUNCTION void drops_of_keys(Block& block, bool (&dropped)[4],
+                                             std::uint64_t element, int sequence) const {
+    const int lane = block.thread() % warp_lanes;
+    const int g = lane / 4;
+    const auto query = [&](int i) {
+      return element + static_cast<std::uint64_t>(2 * (lane % 4) + i % 2) *
+                           static_cast<std::uint64_t>(sequence);
+    };
+    if (sequence % 4 != 0) {
+      for (int i = 0; i < 4; ++i)
+        dropped[i] = drops(query(i) + static_cast<std::uint64_t>(g + i / 2 * 8));
+      return;
+    }
+    const int mine = g % 4;
+    const Words4 four =
+        philox(key, (query(mine) + static_cast<std::uint64_t>(g / 4 * 4 + mine / 2 * 8)) / 4);
+    std::uint32_t words[4] = {four.w[0], four.w[1], four.w[2], four.w[3]};
+    transpose_words<4>(block, words);
+    for (int i = 0; i < 4; ++i) dropped[i] = words[i] < threshold;
+  }
+};
+
+}  // namespace trireme::kernels

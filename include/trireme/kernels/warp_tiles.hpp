@@ -1,0 +1,234 @@
+#pragma once
+
+#include <trireme/base/function.hpp>
+
+#include <cstdint>
+
+/// Matrix products of two-byte numbers by the tensor cores of one warp. Kernels are templates over
+/// a `Block`, which is a block of threads as one of its threads sees it: on NVIDIA devices
+/// (cuda_block.hpp) the processor's own instructions, in tests (tests/support/block_emulator.hpp) a
+/// host that runs the very same kernels and checks what they do. A Block has
+///
+///     int thread(), index();                     of this thread in the block, of the block
+///     std::uint32_t shared();                    address of the block's shared memory
+///     void barrier();                            of all threads of the block
+///     bool any(bool);                            of the warp
+///     T shuffle_xor(T x, int lanes);             x of lane ^ lanes; T is 32 bits wide
+///     void multiply_add<T>(c, a, b0, b1);        c += a·b, 16×8 += 16×16 · 16×8, fp32 sums
+///     void load_matrices(r, address);            four 8×8 matrices, a row at each lane's address
+///     void load_matrices_transposed(r, address);
+///     std::uint32_t pack<T>(float low, float high);  rounded to the nearest
+///     void copy_async<bytes>(to, from, valid);   global to shared, or zeros; 4 or 16 bytes
+///     void commit();                             ends a group of copies
+///     void wait<n>();                            until all groups but the last n are there
+///     void store(address, std::uint32_t);        in shared memory
+///     void load_pair(float (&)[2], address);     of shared memory
+///     void read16(words, p), store16(p, words), store4(p, word);  of global memory
+///     void read4(floats, p), write4(p, floats);  of global memory, what other blocks wrote or read
+///     unsigned take_ticket(unsigned* p);         (*p)++, the same for all threads of the block
+///     void await(unsigned* p, unsigned value);   until *p is value; what was written before shows
+///     void release(unsigned* p, unsigned value); what the block wrote before its last barrier
+///     float exp2(float), log(float), larger(float, float);
+///     std::uint32_t unknown(std::uint32_t x);    x, of which the compiler knows nothing
+///
+/// Fragments are those of the PTX ISA, "Matrix Fragments for mma.m16n8k16": lane = 4 g + t holds of
+/// the sums rows g and g + 8, columns 2t and 2t + 1.
+namespace trireme::kernels {
+
+inline constexpr int warp_lanes = 32;
+
+/// Where a matrix operand begins among the lanes of load_matrices. `tall`: rows 0 … 15 of 8
+/// columns, then those of the next 8: a left operand, or a right one stored transposed. `wide`: two
+/// times 8 columns of rows 0 … 7, then of rows 8 … 15: two right operands, each stored as [column,
+/// depth], or a left one stored transposed.
+enum class Fragment : std::uint8_t { tall, wide };
+
+/// Rows of `columns` two-byte numbers in shared memory. Pieces of 16 bytes change places within a
+/// row, so that those of one column in eight rows lie in eight different groups of banks.
+template <int columns>
+struct SharedRows {
+  static constexpr int pieces = columns / 8;
+  static_assert(columns % 32 == 0);
+  static constexpr std::uint32_t row_bytes = 2 * columns;
+
+  std::uint32_t first = 0;  ///< address, a multiple of 128
+
+  static constexpr TRIREME_FUNCTION std::uint32_t bytes(int rows) {
+    return static_cast<std::uint32_t>(rows) * row_bytes;
+  }
+  /// Rows of 4 (mod 8) pieces begin in two places, those of 8 in one.
+  TRIREME_DEVICE_FUNCTION static std::uint32_t swizzle(std::uint32_t row) {
+    return pieces % 8 == 0 ? row & 7 : (row >> 1) & 3;
+  }
+  TRIREME_DEVICE_FUNCTION std::uint32_t at(int row, int piece) const {
+    const auto r = static_cast<std::uint32_t>(row);
+    return first + r * row_bytes + ((static_cast<std::uint32_t>(piece) ^ swizzle(r)) << 4);
+  }
+};
+
+/// One lane's part of the addresses of operands: at(row, piece) is that of the operand which begins
+/// there; row is a multiple of 8, piece an even one.
+template <int columns>
+class FragmentPlaces {
+ public:
+  using Rows = SharedRows<columns>;
+
+  TRIREME_DEVICE_FUNCTION FragmentPlaces(Rows rows, Fragment kind, int lane) {
+    const bool tall = kind == Fragment::tall;
+    const int row = tall ? lane % 16 : lane % 8 + lane / 16 * 8;
+    const int piece = tall ? lane / 16 : lane / 8 % 2;
+    const auto r = static_cast<std::uint32_t>(row);
+    first_ = rows.first + r * Rows::row_bytes;
+    piece_ = (static_cast<std::uint32_t>(piece) ^ Rows::swizzle(r)) << 4;
+  }
+  TRIREME_DEVICE_FUNCTION std::uint32_t at(int row, int piece) const {
+    return first_ + static_cast<std::uint32_t>(row) * Rows::row_bytes +
+           ((static_cast<std::uint32_t>(piece) << 4) ^ piece_);
+  }
+  /// The same places in another array. To be called within loops: what is computed from an unknown
+  /// `piece_` is not kept in registers from one round to the next.
+  template <class Block>
+  TRIREME_DEVICE_FUNCTION FragmentPlaces moved(Block& block, std::uint32_t bytes) const {
+    FragmentPlaces result = *this;
+    result.first_ += bytes;
+    result.piece_ = block.unknown(piece_);
+    return result;
+  }
+
+ private:
+  std::uint32_t first_, piece_;
+};
+
+/// x; what is computed from it is not kept in registers from one round of a loop to the next.
+template <class Block>
+TRIREME_DEVICE_FUNCTION int unknown(Block& block, int x) {
+  return static_cast<int>(block.unknown(static_cast<std::uint32_t>(x)));
+}
+
+/// sums[m][n] += Σ_k left(m, k) · right(k, n) over `steps` steps of 16; sums are tiles of 16×8.
+/// left(k, m, r) loads four registers, right(k, n, r) those of the tiles n and n + 1.
+template <class T, int row_tiles, int column_tiles, int steps, class Block, class Left, class Right>
+TRIREME_DEVICE_FUNCTION void warp_product(Block& block, float (&sums)[row_tiles][column_tiles][4],
+                                          const Left& left, const Right& right) {
+  static_assert(column_tiles % 2 == 0);
+#pragma unroll
+  for (int k = 0; k < steps; ++k) {
+    std::uint32_t a[row_tiles][4];
+#pragma unroll
+    for (int m = 0; m < row_tiles; ++m) left(k, m, a[m]);
+#pragma unroll
+    for (int n = 0; n < column_tiles; n += 2) {
+      std::uint32_t b[4];
+      right(k, n, b);
+#pragma unroll
+      for (int m = 0; m < row_tiles; ++m) {
+        block.template multiply_add<T>(sums[m][n], a[m], b[0], b[1]);
+        block.template multiply_add<T>(sums[m][n + 1], a[m], b[2], b[3]);
+      }
+    }
+  }
+}
+
+/// Sums as the left operand of the next product: columns become its depth, step k being the tiles
+/// 2k and 2k + 1.
+template <class T, int column_tiles, class Block>
+TRIREME_DEVICE_FUNCTION void pack_left(Block& block, std::uint32_t (&packed)[column_tiles / 2][4],
+                                       const float (&sums)[column_tiles][4]) {
+#pragma unroll
+  for (int k = 0; k < column_tiles / 2; ++k)
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      packed[k][2 * half] = block.template pack<T>(sums[2 * k + half][0], sums[2 * k + half][1]);
+      packed[k][2 * half + 1] =
+          block.template pack<T>(sums[2 * k + half][2], sums[2 * k + half][3]);
+    }
+}
+
+/// Four lanes that differ by 0 … 3 times `stride` transpose their 4×4 words: words[i] of the lane
+/// at j becomes words[j] of the lane at i.
+template <int stride, class Block>
+TRIREME_DEVICE_FUNCTION void transpose_words(Block& block, std::uint32_t (&words)[4]) {
+  const int place = block.thread() % warp_lanes / stride;
+#pragma unroll
+  for (int bit = 1; bit <= 2; bit *= 2)
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      if ((i & bit) != 0) continue;
+      const bool upper = (place & bit) != 0;
+      const std::uint32_t got = block.shuffle_xor(upper ? words[i] : words[i + bit], bit * stride);
+      words[i] = upper ? got : words[i];
+      words[i + bit] = upper ? words[i + bit] : got;
+    }
+}
+
+/// Rounds rows g and g + 8 of sums times factor[0] and factor[1] to T and writes them: row g from
+/// `to` on, row g + 8 from `to` + 8 `stride` on, each where it is valid. Four tiles at a time, so
+/// that lanes write 16 bytes; what is left of them by 4 bytes.
+template <class T, int column_tiles, class Block>
+TRIREME_DEVICE_FUNCTION void write_sums(Block& block, T* to, std::int64_t stride,
+                                        const bool (&valid)[2], const float (&factor)[2],
+                                        const float (&sums)[column_tiles][4]) {
+  const int t = block.thread() % 4;
+  constexpr int whole = column_tiles / 4 * 4;
+#pragma unroll
+  for (int half = 0; half < 2; ++half) {
+    T* const row = to + 8 * half * stride;
+    const auto pair = [&](int n) {
+      return block.template pack<T>(sums[n][2 * half] * factor[half],
+                                    sums[n][2 * half + 1] * factor[half]);
+    };
+#pragma unroll
+    for (int n = 0; n < whole; n += 4) {
+      std::uint32_t words[4];
+#pragma unroll
+      for (int i = 0; i < 4; ++i) words[i] = pair(n + i);
+      transpose_words<1>(block, words);
+      if (valid[half]) block.store16(row + 8 * (n + t), words);
+    }
+#pragma unroll
+    for (int n = whole; n < column_tiles; ++n)
+      if (valid[half]) block.store4(row + 8 * n + 2 * t, pair(n));
+  }
+}
+
+/// Copies rows of `columns` numbers from global into shared memory; one thread's part of it, which
+/// is the same piece of every `rows`-th row.
+template <int columns, int threads>
+class RowCopy {
+ public:
+  using Rows = SharedRows<columns>;
+  static constexpr int lanes = Rows::pieces % 8 == 0 ? 8 : 4;  ///< side by side in a row
+  static constexpr int rows = threads / lanes;                 ///< at a time
+  static_assert(rows % 8 == 0);
+
+  TRIREME_DEVICE_FUNCTION RowCopy(int thread, std::int64_t stride)
+      : row_(thread / lanes),
+        from_(row_ * static_cast<int>(stride) + 8 * (thread % lanes)),
+        stride_(stride) {
+    const auto r = static_cast<std::uint32_t>(row_);
+    to_ = r * Rows::row_bytes;
+    piece_ = (static_cast<std::uint32_t>(thread % lanes) ^ Rows::swizzle(r)) << 4;
+  }
+
+  /// Rows 0 … count − 1, those from `valid` on as zeros.
+  template <int count, class T, class Block>
+  TRIREME_DEVICE_FUNCTION void copy(Block& block, Rows to, const T* from, int valid) const {
+#pragma unroll
+    for (int r = 0; r < count; r += rows) {
+      const T* row = from + from_ + r * stride_;
+      const std::uint32_t place = to.first + to_ + static_cast<std::uint32_t>(r) * Rows::row_bytes;
+      if (count % rows != 0 && row_ + r >= count) break;
+#pragma unroll
+      for (int p = 0; p < Rows::pieces; p += lanes)
+        block.template copy_async<16>(place + ((static_cast<std::uint32_t>(p) << 4) ^ piece_),
+                                      row + 8 * p, row_ + r < valid);
+    }
+  }
+
+ private:
+  int row_, from_;
+  std::int64_t stride_;
+  std::uint32_t to_, piece_;
+};
+
+}  // namespace trireme::kernels

@@ -1,0 +1,75 @@
+#include <trireme/kernels/flash_attention.hpp>
+#include <trireme/kernels/flash_backward_tile.hpp>
+
+#include <algorithm>
+
+namespace trireme::kernels {
+
+bool flash_takes(const AttentionShape& s, std::initializer_list<const void*> arrays,
+                 std::initializer_list<std::int64_t> strides) {
+  constexpr std::int64_t most = std::int64_t{1} << 30;
+  if (!has_flash_kernel(s.head_size) || s.scale <= 0.0 || s.batch * s.sequence * s.heads == 0)
+    return false;
+  if (s.batch * s.heads * s.sequence > most || s.sequence > most / 256) return false;
+  return std::all_of(arrays.begin(), arrays.end(),
+                     [](const void* p) { return reinterpret_cast<std::uintptr_t>(p) % 16 == 0; }) &&
+         std::all_of(strides.begin(), strides.end(),
+                     [](std::int64_t n) { return n % 8 == 0 && n < most / 64; });
+}
+
+namespace {
+
+FlashShape flash_shape(const AttentionShape& s, std::int64_t qkv_stride) {
+  FlashShape f;
+  f.batch = static_cast<int>(s.batch);
+  f.sequence = static_cast<int>(s.sequence);
+  f.heads = static_cast<int>(s.heads);
+  f.key_value_heads = static_cast<int>(s.key_value_heads);
+  f.group = static_cast<int>(s.group);
+  f.heads_before = static_cast<int>(s.heads_before);
+  f.causal = s.causal;
+  f.scale = static_cast<float>(s.scale);
+  f.qkv_stride = qkv_stride;
+  return f;
+}
+
+int within(std::int64_t planes, std::int64_t section) {
+  return static_cast<int>(std::clamp<std::int64_t>(section, 1, planes));
+}
+
+}  // namespace
+
+/// Keys and values of the heads under way fill at most a third of the cache, so that all blocks of
+/// queries find them there.
+FlashShape flash_forward_shape(const AttentionShape& s, std::int64_t qkv_stride,
+                               std::int64_t cache_bytes) {
+  FlashShape f = flash_shape(s, qkv_stride);
+  const std::int64_t bytes = 4 * s.sequence * s.head_size;  // of a head's keys and values
+  f.section = within(s.batch * s.heads, cache_bytes / 3 * s.group / bytes);
+  return f;
+}
+
+/// A block of keys follows the one before it through the blocks of queries, and does not wait for
+/// it if it begins one step of 128 queries later. Blocks take half as many steps as there are
+/// blocks of keys, so that `processors` of them begin 2 processors / (blocks + 1) blocks in each
+/// step: with so many heads, and a quarter more, the same head's next block comes a step later.
+/// (More heads would not find their sums in the cache.)
+FlashShape flash_backward_shape(const AttentionShape& s, std::int64_t qkv_stride, int processors) {
+  FlashShape f = flash_shape(s, qkv_stride);
+  const std::int64_t blocks = (s.sequence + 127) / 128;
+  f.section = within(s.batch * s.key_value_heads, (5 * processors / 2 + blocks) / (blocks + 1));
+  return f;
+}
+
+FlashDropout flash_dropout(const AttentionShape& s, const AttentionDropout& dropout) {
+  FlashDropout f;
+  f.key = dropout.key;
+  f.threshold = static_cast<std::uint32_t>(dropout.rate * 4294967296.0);
+  f.kept = static_cast<float>(1.0 / (1.0 - dropout.rate));
+  f.first_sample = dropout.first_sample;
+  f.first_head = dropout.first_head;
+  f.all_heads = dropout.all_heads == 0 ? s.heads : dropout.all_heads;
+  return f;
+}
+
+}  // namespace trireme::kernels

@@ -1,0 +1,67 @@
+#include <trireme/base/check.hpp>
+#include <trireme/kernels/block_launch.hpp>
+#include <trireme/kernels/flash_attention.hpp>
+#include <trireme/kernels/flash_forward.hpp>
+
+namespace trireme::kernels {
+
+bool flash_available() {
+  static const bool available = block_kernel_runs<FlashForward<Bf16, 64, false>>();
+  return available;
+}
+
+namespace {
+
+template <class T, int head_size, bool with_dropout>
+void launch(const Exec& exec, FlashForwardArguments<T> a) {
+  using Kernel = FlashForward<T, head_size, with_dropout>;
+  constexpr int queries = Kernel::Tile::queries;
+  a.query_blocks = (a.shape.sequence + queries - 1) / queries;
+  launch_blocks<Kernel>(exec, "kernels/attention_forward",
+                        std::int64_t{a.shape.batch} * a.shape.heads * a.query_blocks, a);
+}
+
+template <class T, int head_size>
+void launch(const Exec& exec, const FlashForwardArguments<T>& a, bool with_dropout) {
+  if (with_dropout)
+    launch<T, head_size, true>(exec, a);
+  else
+    launch<T, head_size, false>(exec, a);
+}
+
+}  // namespace
+
+template <class T>
+void flash_attention_forward(const Exec& exec, View2<T> o, View3<float> logsumexp,
+                             View2<const T> qkv, const AttentionShape& shape,
+                             const AttentionDropout& dropout) {
+  FlashForwardArguments<T> a;
+  a.shape = flash_forward_shape(shape, row_stride(qkv), cache_bytes(exec));
+  a.dropout = flash_dropout(shape, dropout);
+  a.o = o.data();
+  a.o_stride = row_stride(o);
+  a.logsumexp = logsumexp.data();
+  a.qkv = qkv.data();
+  const bool drops = dropout.rate > 0.0;
+  switch (shape.head_size) {
+    case 64:
+      return launch<T, 64>(exec, a, drops);
+    case 96:
+      return launch<T, 96>(exec, a, drops);
+    case 128:
+      return launch<T, 128>(exec, a, drops);
+    case 160:
+      return launch<T, 160>(exec, a, drops);
+    default:
+      check(false, "no attention kernel for head size ", shape.head_size);
+  }
+}
+
+#define TRIREME_INSTANTIATE(T)                                                                  \
+  template void flash_attention_forward<T>(const Exec&, View2<T>, View3<float>, View2<const T>, \
+                                           const AttentionShape&, const AttentionDropout&)
+TRIREME_INSTANTIATE(Bf16);
+TRIREME_INSTANTIATE(Fp16);
+#undef TRIREME_INSTANTIATE
+
+}  // namespace trireme::kernels

@@ -1,0 +1,267 @@
+#include <trireme/base/text.hpp>
+#include <trireme/kernels/attention.hpp>
+#include <trireme/kernels/flash_attention.hpp>
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <string>
+#include <vector>
+
+#include "reference/rounded_attention.hpp"
+#include "support/device_array.hpp"
+
+#if !defined(__CUDACC__)  // there the device runs them: test_flash_device.cpp
+#include "support/emulated_attention.hpp"
+#endif
+
+/// The kernels of tensor cores, run by the emulator of blocks on the host.
+namespace trireme::kernels {
+namespace {
+
+using testing::uniform;
+
+TEST(FlashRule, TakesItsSizesAndAlignment) {
+  const auto takes = [](const AttentionShape& shape, std::uintptr_t address = 64,
+                        std::int64_t stride = 384) {
+    return flash_takes(shape, {reinterpret_cast<const void*>(address)}, {stride});
+  };
+  AttentionShape s{2, 100, 4, 2, 64, true, 0.125, 2};
+  for (const std::int64_t size : {64, 96, 128, 160}) {
+    s.head_size = size;
+    EXPECT_TRUE(takes(s)) << size;
+  }
+  for (const std::int64_t size : {1, 32, 80, 112, 192, 256}) {
+    s.head_size = size;
+    EXPECT_FALSE(takes(s)) << size;
+  }
+  s.head_size = 64;
+  EXPECT_FALSE(takes(s, 72)) << "an array of 8 (mod 16)";
+  EXPECT_FALSE(takes(s, 64, 388)) << "rows of 8 (mod 16)";
+  s.scale = -0.125;
+  EXPECT_FALSE(takes(s));
+  s.scale = 0.125;
+  s.sequence = std::int64_t{1} << 40;
+  EXPECT_FALSE(takes(s));
+}
+
+TEST(FlashRule, WorkspaceHoldsSumsDeltasAndCounters) {
+  const AttentionShape s{2, 100, 3, 1, 64};
+  const FlashWorkspace parts(s);
+  EXPECT_EQ(parts.sums, 2 * 3 * 128 * 64);
+  EXPECT_EQ(parts.deltas, 2 * 3 * 100);
+  EXPECT_EQ(parts.counters, 2 * 3 * 5);
+  EXPECT_EQ(attention_workspace_elements<Bf16>(s), parts.elements());
+  EXPECT_EQ(attention_workspace_elements<Fp16>({2, 0, 3, 1, 64}), 6)
+      << "counters that no one reads";
+  EXPECT_EQ(attention_workspace_elements<float>(s), parts.deltas);
+}
+
+TEST(FlashRule, TicketsGoThroughSectionsTurnByTurn) {
+  const int planes = 7, turns = 3, section = 3;  // the last section has one plane
+  std::vector<std::pair<int, int>> found;
+  for (int ticket = 0; ticket < planes * turns; ++ticket) {
+    const FlashTurn turn(ticket, planes, turns, section);
+    found.emplace_back(turn.plane, turn.turn);
+  }
+  std::vector<std::pair<int, int>> expected;
+  for (int first = 0; first < planes; first += section)
+    for (int turn = 0; turn < turns; ++turn)
+      for (int plane = first; plane < std::min(planes, first + section); ++plane)
+        expected.emplace_back(plane, turn);
+  EXPECT_EQ(found, expected);
+}
+
+TEST(AttentionBackends, PortableIsEverywhereAndTheSwitchHolds) {
+  for (const DType type : {DType::fp64, DType::fp32, DType::bf16, DType::fp16}) {
+    const AttentionBackend usual = attention_backend(type);
+    EXPECT_TRUE(attention_backend_available(type, AttentionBackend::portable));
+    EXPECT_TRUE(attention_backend_available(type, usual));
+    set_attention_backend(type, AttentionBackend::portable);
+    EXPECT_EQ(attention_backend(type), AttentionBackend::portable);
+    set_attention_backend(type, usual);
+    EXPECT_EQ(attention_backend(type), usual);
+    if (!attention_backend_available(type, AttentionBackend::tensor_cores)) {
+      EXPECT_THROW(set_attention_backend(type, AttentionBackend::tensor_cores), Error);
+    }
+  }
+  EXPECT_FALSE(attention_backend_available(DType::fp32, AttentionBackend::tensor_cores));
+}
+
+#if !defined(__CUDACC__)
+
+using testing::EmulatedAttention;
+using testing::EmulatedRun;
+
+AttentionDropout some_dropout() {
+  return {0.3, {7, Purpose::attention_dropout, 3, 5}, 11, 2, 9};
+}
+
+std::string describe(const AttentionShape& s, const AttentionDropout& dropout) {
+  return text("B ", s.batch, " S ", s.sequence, " H ", s.heads, " Hkv ", s.key_value_heads,
+              " before ", s.heads_before, s.causal ? " causal" : " full", " dropout ",
+              dropout.rate);
+}
+
+template <class T>
+void expect_within(const std::vector<T>& found, const reference::Bounded& expected,
+                   const char* what) {
+  ASSERT_EQ(found.size(), expected.values.size());
+  for (std::size_t i = 0; i < found.size(); ++i)
+    ASSERT_LE(std::abs(static_cast<double>(found[i]) - expected.values[i]), expected.bounds[i])
+        << what << " " << i << " is " << static_cast<double>(found[i]) << ", expected "
+        << expected.values[i];
+}
+
+template <class Type, int size>
+struct Case {
+  using T = Type;
+  static constexpr int head_size = size;
+  static constexpr double unit = std::is_same_v<T, Bf16> ? 1.0 / 256.0 : 1.0 / 2048.0;
+};
+
+template <class C>
+class FlashAttention : public ::testing::Test {
+ protected:
+  using Numbers = std::vector<typename C::T>;
+  using Kernels = EmulatedAttention<typename C::T, C::head_size>;
+
+  static Numbers input(const AttentionShape& s) {
+    return uniform<typename C::T>(s.tokens() * s.qkv_columns(), 1);
+  }
+  static Numbers gradient(const AttentionShape& s) {
+    return uniform<typename C::T>(s.tokens() * s.heads * C::head_size, 2);
+  }
+
+  static void check(const AttentionShape& s, const AttentionDropout& dropout) {
+    SCOPED_TRACE(describe(s, dropout));
+    const auto qkv = input(s), grad = gradient(s);
+    const reference::RoundedAttention reference({qkv.begin(), qkv.end()}, s, dropout, C::unit);
+    Kernels emulated(qkv, s, dropout);
+    emulated.forward();
+    expect_within(emulated.o, reference.output(), "o");
+    expect_within(emulated.logsumexp, reference.logsumexp(), "logsumexp");
+    emulated.backward(grad);
+    expect_within(emulated.dqkv, reference.gradient({grad.begin(), grad.end()}), "dqkv");
+    EXPECT_EQ(emulated.bank_conflicts, 0);
+  }
+};
+using Cases = ::testing::Types<Case<Bf16, 64>, Case<Bf16, 96>, Case<Bf16, 128>, Case<Bf16, 160>,
+                               Case<Fp16, 64>, Case<Fp16, 96>, Case<Fp16, 128>, Case<Fp16, 160>>;
+TYPED_TEST_SUITE(FlashAttention, Cases);
+
+/// Sequences within a block, not a whole number of blocks, of several blocks of queries and keys.
+TYPED_TEST(FlashAttention, AgreesWithTheDefinition) {
+  this->check({1, 1, 1, 1, TypeParam::head_size}, {});
+  this->check({2, 37, 1, 1, TypeParam::head_size}, {});
+  this->check({1, 150, 2, 1, TypeParam::head_size}, {});
+  this->check({1, 131, 1, 1, TypeParam::head_size, false}, {});
+}
+
+/// Sequences that are and that are not whole numbers of Philox' blocks.
+TYPED_TEST(FlashAttention, DropsWhatThePortableKernelDrops) {
+  this->check({1, 36, 2, 1, TypeParam::head_size, false}, some_dropout());
+  this->check({1, 67, 1, 1, TypeParam::head_size}, some_dropout());
+}
+
+/// Scores that grow with the key by far more than 2^8, so that references change in every block.
+TYPED_TEST(FlashAttention, RescalesWhereScoresGrow) {
+  using T = typename TypeParam::T;
+  constexpr int K = TypeParam::head_size;
+  const AttentionShape s{1, 150, 1, 1, K, false, 1.0};
+  auto qkv = this->input(s);
+  for (std::int64_t t = 0; t < s.sequence; ++t)
+    for (std::int64_t d = 0; d < K; ++d) {
+      T* row = qkv.data() + t * s.qkv_columns();
+      row[d] = T(d % 2 == 0 ? 0.25 : -0.25);
+      row[K + d] = T((d % 2 == 0 ? 0.03125 : -0.03125) * static_cast<double>(t / 8));
+    }
+  const reference::RoundedAttention reference({qkv.begin(), qkv.end()}, s, {}, TypeParam::unit);
+  EmulatedAttention<T, K> emulated(qkv, s, {});
+  emulated.forward();
+  expect_within(emulated.o, reference.output(), "o");
+  expect_within(emulated.logsumexp, reference.logsumexp(), "logsumexp");
+}
+
+/// Neither when copies land nor in which order threads, warps and blocks run, nor how many blocks
+/// run at a time changes a bit; and no order lets threads meet without a barrier.
+TYPED_TEST(FlashAttention, AnyOrderHasTheSameBits) {
+  const AttentionShape s{1, 140, 2, 1, TypeParam::head_size};
+  const auto qkv = this->input(s), grad = this->gradient(s);
+  const auto bits = [](const auto& numbers) {
+    std::vector<std::uint16_t> result;
+    for (const auto x : numbers) result.push_back(x.bits);
+    return result;
+  };
+  std::vector<std::vector<std::uint16_t>> outputs, gradients;
+  for (const EmulatedRun how : {EmulatedRun{4, false, false}, {1, true, false}, {4, true, true}}) {
+    typename TestFixture::Kernels emulated(qkv, s, some_dropout(), how);
+    emulated.forward();
+    emulated.backward(grad);
+    outputs.push_back(bits(emulated.o));
+    gradients.push_back(bits(emulated.dqkv));
+  }
+  for (std::size_t i = 1; i < outputs.size(); ++i) {
+    EXPECT_EQ(outputs[i], outputs[0]) << i;
+    EXPECT_EQ(gradients[i], gradients[0]) << i;
+  }
+}
+
+/// Columns [first, first + count) of each row.
+template <class T>
+void take(std::vector<T>& to, const std::vector<T>& from, std::int64_t columns, std::int64_t row,
+          std::int64_t first, std::int64_t count) {
+  const auto begin = from.begin() + row * columns + first;
+  to.insert(to.end(), begin, begin + count);
+}
+
+/// A rank may hold parts of groups of query heads and of the batch: its output and its gradients of
+/// queries have the bits of the whole.
+TYPED_TEST(FlashAttention, PartsOfGroupsAndBatchHaveTheBitsOfTheWhole) {
+  using T = typename TypeParam::T;
+  constexpr std::int64_t K = TypeParam::head_size;
+  const AttentionShape whole{2, 70, 4, 2, K};
+  const AttentionShape part{1, 70, 2, 2, K, true, 0.0, 2, 1};  // heads 1 and 2 of sample 1
+  const auto qkv = this->input(whole), grad = this->gradient(whole);
+  std::vector<T> my_qkv, my_grad;
+  for (std::int64_t t = 70; t < 140; ++t) {
+    take(my_qkv, qkv, whole.qkv_columns(), t, K, 2 * K);
+    take(my_qkv, qkv, whole.qkv_columns(), t, 4 * K, 4 * K);
+    take(my_grad, grad, 4 * K, t, K, 2 * K);
+  }
+  AttentionDropout dropout = some_dropout();
+  EmulatedAttention<T, K> all(qkv, whole, dropout);
+  ++dropout.first_sample;
+  ++dropout.first_head;
+  EmulatedAttention<T, K> mine(my_qkv, part, dropout);
+  all.forward();
+  mine.forward();
+  all.backward(grad);
+  mine.backward(my_grad);
+  for (std::int64_t t = 0; t < 70; ++t)
+    for (std::int64_t c = 0; c < 2 * K; ++c) {
+      const auto of = [&](const std::vector<T>& x, std::int64_t i) {
+        return x[static_cast<std::size_t>(i)].bits;
+      };
+      ASSERT_EQ(of(mine.o, t * 2 * K + c), of(all.o, (70 + t) * 4 * K + K + c));
+      ASSERT_EQ(of(mine.dqkv, t * part.qkv_columns() + c),
+                of(all.dqkv, (70 + t) * whole.qkv_columns() + K + c));
+    }
+  this->check(part, dropout);
+}
+
+/// What overflow makes of a number is for the loss scaling to see.
+TYPED_TEST(FlashAttention, NotANumberStaysOne) {
+  const AttentionShape s{1, 40, 1, 1, TypeParam::head_size};
+  auto qkv = this->input(s);
+  qkv[5] = typename TypeParam::T(std::nan(""));  // of query 0, which key 0 alone is seen by
+  typename TestFixture::Kernels emulated(qkv, s, {});
+  emulated.forward();
+  EXPECT_TRUE(std::isnan(static_cast<float>(emulated.o[3])));
+  EXPECT_FALSE(std::isnan(static_cast<float>(emulated.o[TypeParam::head_size])));
+}
+
+#endif
+
+}  // namespace
+}  // namespace trireme::kernels

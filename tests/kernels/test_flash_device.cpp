@@ -1,0 +1,119 @@
+#include <trireme/base/text.hpp>
+#include <trireme/kernels/attention.hpp>
+#include <trireme/tensor/fence.hpp>
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstdint>
+#include <vector>
+
+#include "reference/rounded_attention.hpp"
+#include "support/device_array.hpp"
+
+#if defined(KOKKOS_ENABLE_CUDA)
+
+/// The kernels of tensor cores on the device itself, against the definition and beside the portable
+/// ones. On hosts they are emulated: test_flash_attention.cpp.
+namespace trireme::kernels {
+namespace {
+
+using testing::DeviceArray;
+using testing::uniform;
+
+template <class T>
+struct Passes {
+  std::vector<T> o, dqkv;
+  std::vector<float> logsumexp;
+};
+
+template <class T>
+Passes<T> run(AttentionBackend backend, const AttentionShape& s, const AttentionDropout& dropout) {
+  const AttentionBackend usual = attention_backend(dtype_of<T>);
+  set_attention_backend(dtype_of<T>, backend);
+  const Exec exec;
+  const std::int64_t columns = s.heads * s.head_size;
+  const DeviceArray<T> qkv(uniform<T>(s.tokens() * s.qkv_columns(), 1));
+  const DeviceArray<T> grad(uniform<T>(s.tokens() * columns, 2));
+  const DeviceArray<T> o(s.tokens() * columns, T(NAN)), dqkv(s.tokens() * s.qkv_columns(), T(NAN));
+  const DeviceArray<float> lse(s.tokens() * s.heads, NAN),
+      work(attention_workspace_elements<T>(s), NAN);
+  const auto lse_view = lse.cube(s.batch, s.heads, s.sequence);
+  attention_forward<T>(exec, o.matrix(s.tokens(), columns), lse_view,
+                       qkv.matrix(s.tokens(), s.qkv_columns()), s, dropout);
+  attention_backward<T>(exec, dqkv.matrix(s.tokens(), s.qkv_columns()),
+                        grad.matrix(s.tokens(), columns), o.matrix(s.tokens(), columns),
+                        qkv.matrix(s.tokens(), s.qkv_columns()), lse_view, work.flat(), s, dropout);
+  fence(exec, "test");
+  set_attention_backend(dtype_of<T>, usual);
+  return {o.values(), dqkv.values(), lse.values()};
+}
+
+template <class T>
+void expect_within(const std::vector<T>& found, const reference::Bounded& expected,
+                   const char* what) {
+  for (std::size_t i = 0; i < found.size(); ++i)
+    ASSERT_LE(std::abs(static_cast<double>(found[i]) - expected.values[i]), expected.bounds[i])
+        << what << " " << i;
+}
+
+template <class T>
+class FlashOnDevice : public ::testing::Test {};
+using Types = ::testing::Types<Bf16, Fp16>;
+TYPED_TEST_SUITE(FlashOnDevice, Types);
+
+/// Both back ends keep the bounds of the one that rounds more. Sequences of many blocks, groups,
+/// parts of groups, with and without a causal mask and dropout.
+TYPED_TEST(FlashOnDevice, AgreesWithTheDefinitionAsThePortableKernelDoes) {
+  using T = TypeParam;
+  if (!attention_backend_available(dtype_of<T>, AttentionBackend::tensor_cores))
+    GTEST_SKIP() << "no tensor cores";
+  const double unit = std::is_same_v<T, Bf16> ? 1.0 / 256.0 : 1.0 / 2048.0;
+  const AttentionDropout some{0.3, {7, Purpose::attention_dropout, 3, 5}, 11, 2, 9};
+  for (const std::int64_t K : {64, 96, 128, 160})
+    for (const AttentionShape& s : {AttentionShape{2, 517, 4, 2, K},
+                                    {1, 384, 2, 2, K, false},
+                                    {1, 67, 3, 2, K, true, 0.0, 2, 1},
+                                    {3, 20, 1, 1, K}})
+      for (const AttentionDropout& dropout : {AttentionDropout{}, some}) {
+        SCOPED_TRACE(text("K ", K, " S ", s.sequence, " dropout ", dropout.rate));
+        const auto qkv = uniform<T>(s.tokens() * s.qkv_columns(), 1);
+        const auto grad = uniform<T>(s.tokens() * s.heads * K, 2);
+        const reference::RoundedAttention reference({qkv.begin(), qkv.end()}, s, dropout, unit);
+        const auto o = reference.output(), logsumexp = reference.logsumexp(),
+                   gradient = reference.gradient({grad.begin(), grad.end()});
+        for (const auto backend : {AttentionBackend::portable, AttentionBackend::tensor_cores}) {
+          SCOPED_TRACE(name_of(backend));
+          const Passes<T> found = run<T>(backend, s, dropout);
+          expect_within(found.o, o, "o");
+          expect_within(found.logsumexp, logsumexp, "logsumexp");
+          expect_within(found.dqkv, gradient, "dqkv");
+        }
+      }
+}
+
+/// Many blocks that add to the same sums at the same time.
+TYPED_TEST(FlashOnDevice, HasTheSameBitsInEveryRun) {
+  using T = TypeParam;
+  if (!attention_backend_available(dtype_of<T>, AttentionBackend::tensor_cores))
+    GTEST_SKIP() << "no tensor cores";
+  const auto bits = [](const std::vector<T>& numbers) {
+    std::vector<std::uint16_t> result;
+    for (const T x : numbers) result.push_back(x.bits);
+    return result;
+  };
+  for (const bool causal : {true, false}) {
+    const AttentionShape s{4, 2048, 8, 8, 64, causal};
+    const Passes<T> first = run<T>(AttentionBackend::tensor_cores, s, {});
+    for (int i = 0; i < 5; ++i) {
+      const Passes<T> again = run<T>(AttentionBackend::tensor_cores, s, {});
+      ASSERT_EQ(bits(again.o), bits(first.o));
+      ASSERT_EQ(bits(again.dqkv), bits(first.dqkv));
+    }
+  }
+}
+
+}  // namespace
+}  // namespace trireme::kernels
+
+#endif

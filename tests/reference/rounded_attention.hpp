@@ -1,0 +1,153 @@
+#pragma once
+
+#include <trireme/kernels/attention.hpp>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <vector>
+
+#include "reference/attention.hpp"
+
+namespace trireme::reference {
+
+/// Numbers and how far off each of them may be.
+struct Bounded {
+  std::vector<double> values, bounds;
+  explicit Bounded(std::size_t n) : values(n), bounds(n) {}
+};
+
+/// Attention and its gradient in double precision, with bounds for a kernel that rounds
+/// probabilities, their gradients and its results to a type of unit roundoff u, and does everything
+/// else in fp32 with errors of at most e = 2^-23 per operation (the unit roundoff of tensor cores,
+/// which may truncate).
+class RoundedAttention {
+ public:
+  RoundedAttention(const std::vector<double>& qkv, const kernels::AttentionShape& shape,
+                   const kernels::AttentionDropout& dropout, double unit)
+      : qkv_(qkv), s_(shape), dropout_(dropout), unit_(unit) {
+    if (s_.group == 0) s_.group = s_.heads / s_.key_value_heads;
+    if (s_.scale == 0.0) s_.scale = 1.0 / std::sqrt(static_cast<double>(s_.head_size));
+    // A score is off by (K + 8) e scale Σ|q||k| (products, scale, subtraction, twice because the
+    // sum or logsumexp is, too), the sum of up to S keys by S e, powers and the rest by 32 e.
+    double largest = 0.0;
+    for_heads([&](std::int64_t b, std::int64_t h) {
+      for (std::int64_t i = 0; i < s_.sequence; ++i)
+        for (std::int64_t j = 0; j < end(i); ++j) {
+          double sum = 0.0;
+          for (std::int64_t d = 0; d < s_.head_size; ++d)
+            sum += std::abs(qkv_[query(b, h, i) + at(d)] * qkv_[key(b, h, j) + at(d)]);
+          largest = std::max(largest, s_.scale * sum);
+        }
+    });
+    const double terms = static_cast<double>(s_.head_size + 8);
+    relative_ = e * (2.0 * terms * largest + static_cast<double>(s_.sequence) + 32.0);
+  }
+
+  /// [T, H·K]: Σ_j p v is off by (u + δ) Σ p|v|, δ the relative error of p, and by its rounding.
+  /// What is below the smallest normal number of fp16 is rounded to 2^-25 of at least the sum.
+  Bounded output() const {
+    auto magnitudes = qkv_;
+    for (double& x : magnitudes) x = std::abs(x);
+    for (std::int64_t t = 0; t < s_.tokens(); ++t)
+      for (std::int64_t c = 0; c < (s_.heads + s_.key_value_heads) * s_.head_size; ++c)
+        magnitudes[at(t * s_.qkv_columns() + c)] = qkv_[at(t * s_.qkv_columns() + c)];
+    const auto sums = attention(magnitudes, s_, dropout_);
+    Bounded result(sums.o.size());
+    result.values = attention(qkv_, s_, dropout_).o;
+    for (std::size_t i = 0; i < sums.o.size(); ++i)
+      result.bounds[i] =
+          (unit_ + 2.0 * relative_) * sums.o[i] + unit_ * std::abs(result.values[i]) + tiny();
+    return result;
+  }
+
+  /// [B, H, S]
+  Bounded logsumexp() const {
+    Bounded result(at(s_.tokens() * s_.heads));
+    result.values = attention(qkv_, s_, dropout_).logsumexp;
+    for (std::size_t i = 0; i < result.bounds.size(); ++i)
+      result.bounds[i] = relative_ + 4.0 * e * std::abs(result.values[i]);
+    return result;
+  }
+
+  /// dqkv from the gradient of o.
+  Bounded gradient(const std::vector<double>& grad) const {
+    Bounded result(qkv_.size());
+    const Bounded o = output();
+    const auto lse = attention(qkv_, s_, dropout_).logsumexp;
+    for_heads([&](std::int64_t b, std::int64_t h) {
+      for (std::int64_t i = 0; i < s_.sequence; ++i)
+        add_query(result, grad, o, lse[at((b * s_.heads + h) * s_.sequence + i)], b, h, i);
+    });
+    for (std::size_t i = 0; i < qkv_.size(); ++i)
+      result.bounds[i] += unit_ * std::abs(result.values[i]) + tiny();
+    return result;
+  }
+
+ private:
+  static constexpr double e = 1.0 / 8388608.0;
+
+  static std::size_t at(std::int64_t i) { return static_cast<std::size_t>(i); }
+  double tiny() const { return static_cast<double>(s_.sequence * s_.group) / 16777216.0; }
+  std::int64_t end(std::int64_t i) const { return s_.causal ? i + 1 : s_.sequence; }
+  std::size_t query(std::int64_t b, std::int64_t h, std::int64_t i) const {
+    return at((b * s_.sequence + i) * s_.qkv_columns() + h * s_.head_size);
+  }
+  std::size_t key(std::int64_t b, std::int64_t h, std::int64_t j) const {
+    return query(b, s_.heads + (s_.heads_before + h) / s_.group, j);
+  }
+  std::size_t value(std::int64_t b, std::int64_t h, std::int64_t j) const {
+    return key(b, h, j) + at(s_.key_value_heads * s_.head_size);
+  }
+  template <class Use>
+  void for_heads(const Use& use) const {
+    for (std::int64_t b = 0; b < s_.batch; ++b)
+      for (std::int64_t h = 0; h < s_.heads; ++h) use(b, h);
+  }
+
+  /// ds = p (f dp − delta) is off by δ of itself, by p times the errors of dp (K + 2 operations on
+  /// Σ|grad||v|) and of delta, which is Σ grad·o of the rounded o, and by its rounding.
+  void add_query(Bounded& result, const std::vector<double>& grad, const Bounded& o, double lse,
+                 std::int64_t b, std::int64_t h, std::int64_t i) const {
+    const std::int64_t row = ((b * s_.sequence + i) * s_.heads + h) * s_.head_size;
+    const auto size = static_cast<double>(s_.head_size);
+    double delta = 0.0, delta_error = 0.0;
+    for (std::int64_t d = 0; d < s_.head_size; ++d) {
+      delta += grad[at(row + d)] * o.values[at(row + d)];
+      delta_error += std::abs(grad[at(row + d)]) *
+                     (o.bounds[at(row + d)] + size * e * std::abs(o.values[at(row + d)]));
+    }
+    const double sums = e * static_cast<double>(s_.sequence * s_.group);  // in fp32
+    for (std::int64_t j = 0; j < end(i); ++j) {
+      double score = 0.0, dp = 0.0, dp_size = 0.0;
+      for (std::int64_t d = 0; d < s_.head_size; ++d) {
+        score += s_.scale * qkv_[query(b, h, i) + at(d)] * qkv_[key(b, h, j) + at(d)];
+        dp += grad[at(row + d)] * qkv_[value(b, h, j) + at(d)];
+        dp_size += std::abs(grad[at(row + d)] * qkv_[value(b, h, j) + at(d)]);
+      }
+      const double p = std::exp(score - lse);
+      const double f = dropout_factor(s_, dropout_, b, h, i, j);
+      const double ds = s_.scale * p * (f * dp - delta);
+      const double ds_error =
+          (unit_ + relative_ + sums) * std::abs(ds) +
+          s_.scale * p * (1.0 + relative_) * (f * (size + 2.0) * e * dp_size + delta_error);
+      const double p_error = (unit_ + relative_ + sums) * p * f;
+      for (std::int64_t d = 0; d < s_.head_size; ++d) {
+        const auto add = [&](std::size_t to, double with, double x, double error) {
+          result.values[to] += x * with;
+          result.bounds[to] += error * std::abs(with);
+        };
+        add(value(b, h, j) + at(d), grad[at(row + d)], p * f, p_error);
+        add(query(b, h, i) + at(d), qkv_[key(b, h, j) + at(d)], ds, ds_error);
+        add(key(b, h, j) + at(d), qkv_[query(b, h, i) + at(d)], ds, ds_error);
+      }
+    }
+  }
+
+  std::vector<double> qkv_;
+  kernels::AttentionShape s_;
+  kernels::AttentionDropout dropout_;
+  double unit_, relative_ = 0.0;
+};
+
+}  // namespace trireme::reference

@@ -1,0 +1,400 @@
+#pragma once
+
+#include <trireme/base/check.hpp>
+#include <trireme/base/narrow.hpp>
+
+#include <ucontext.h>
+
+#include <cmath>
+#include <cstdint>
+#include <cstring>
+#include <deque>
+#include <exception>
+#include <functional>
+#include <memory>
+#include <type_traits>
+#include <vector>
+
+#include "support/emulated_memory.hpp"
+#include "support/emulated_warp.hpp"
+
+/// Runs kernels for blocks of threads (kernels/warp_tiles.hpp) on a host and checks what they do.
+/// Every thread is a fiber; it runs until it needs others. A warp's operation happens when all 32
+/// lanes have come to the same one: if they come to different ones, or some never, that is an
+/// error. Asynchronous copies land as late as they may, or as early; what is written for other
+/// blocks shows when it is released, or when the block ends.
+namespace trireme::testing {
+
+struct EmulatorLaunch {
+  int blocks = 1;
+  int threads = 32;
+  std::uint32_t shared_bytes = 0;
+  int resident = 1;           ///< blocks that run at a time
+  bool early_copies = false;  ///< land at once instead of when they are waited for
+  bool backwards = false;     ///< blocks, warps and threads in the opposite order
+};
+
+struct EmulatorReport {
+  std::int64_t bank_conflicts = 0;  ///< accesses to shared memory that had to wait for others
+  std::int64_t operations = 0;      ///< of warps
+};
+
+class EmulatedBlock;
+
+namespace emulator {
+
+struct Copy {
+  std::uint32_t to, bytes;
+  const void* from;  // or null: zeros
+};
+
+struct Write {
+  float* to;
+  float values[4];
+  int thread;
+  std::int64_t epoch;
+};
+
+enum class State : std::uint8_t { ready, at_warp, at_barrier, polling, done };
+
+struct Fiber {
+  ucontext_t context{};
+  std::unique_ptr<char[]> stack;
+  State state = State::ready;
+  const unsigned* polled = nullptr;
+  unsigned wanted = 0;
+  std::deque<std::vector<Copy>> groups;  // the last one is not committed
+};
+
+struct BlockState {
+  int index;
+  EmulatedMemory memory;
+  std::vector<Fiber> fibers;
+  std::vector<WarpRequests> warps;
+  std::vector<int> arrived;  // lanes of each warp
+  std::vector<Write> writes;
+  int at_barrier = 0, done = 0;
+  std::int64_t epoch = 0;
+  unsigned ticket = 0;
+  unsigned* ticket_from = nullptr;
+
+  BlockState(int index_, const EmulatorLaunch& launch)
+      : index(index_),
+        memory(launch.shared_bytes),
+        fibers(static_cast<std::size_t>(launch.threads)),
+        warps(fibers.size() / 32),
+        arrived(fibers.size() / 32, 0) {}
+
+  void publish(int thread, bool all) {
+    std::vector<Write> later;
+    for (const Write& w : writes)
+      if (all || w.thread == thread || w.epoch < epoch)
+        std::memcpy(w.to, w.values, sizeof w.values);
+      else
+        later.push_back(w);
+    writes = later;
+  }
+};
+
+/// Where a fiber goes back to.
+struct Scheduler {
+  EmulatorLaunch launch;
+  EmulatorReport report;
+  ucontext_t context{};
+  std::exception_ptr error;
+};
+
+}  // namespace emulator
+
+/// A Block as kernels see it.
+class EmulatedBlock {
+ public:
+  EmulatedBlock(emulator::Scheduler& scheduler, emulator::BlockState& state, int thread)
+      : scheduler_(&scheduler), state_(&state), thread_(thread) {}
+
+  int thread() const { return thread_; }
+  int index() const { return state_->index; }
+  std::uint32_t shared() const { return 0; }
+
+  void barrier() {
+    if (++state_->at_barrier == scheduler_->launch.threads) {
+      state_->at_barrier = 0;
+      state_->memory.next_epoch();
+      ++state_->epoch;
+      for (emulator::Fiber& f : state_->fibers) f.state = emulator::State::ready;
+      return;
+    }
+    leave(emulator::State::at_barrier);
+  }
+
+  bool any(bool x) {
+    std::uint32_t word = x ? 1 : 0;
+    WarpRequest r = request(WarpOperation::vote);
+    r.words = &word;
+    together(r);
+    return word != 0;
+  }
+  template <class V>
+  V shuffle_xor(V x, int lanes) {
+    auto word = __builtin_bit_cast(std::uint32_t, x);
+    WarpRequest r = request(WarpOperation::shuffle);
+    r.words = &word;
+    r.lanes = lanes;
+    together(r);
+    return __builtin_bit_cast(V, word);
+  }
+  template <class T>
+  void multiply_add(float (&c)[4], const std::uint32_t (&a)[4], std::uint32_t b0,
+                    std::uint32_t b1) {
+    WarpRequest r = request(std::is_same_v<T, Bf16> ? WarpOperation::multiply_bf16
+                                                    : WarpOperation::multiply_fp16);
+    r.sums = c;
+    r.left = a;
+    r.right[0] = b0;
+    r.right[1] = b1;
+    together(r);
+  }
+  void load_matrices(std::uint32_t (&r)[4], std::uint32_t from) {
+    load(WarpOperation::load_matrices, r, from);
+  }
+  void load_matrices_transposed(std::uint32_t (&r)[4], std::uint32_t from) {
+    load(WarpOperation::load_matrices_transposed, r, from);
+  }
+  template <class T>
+  std::uint32_t pack(float low, float high) {
+    return T(low).bits | static_cast<std::uint32_t>(T(high).bits) << 16;
+  }
+
+  template <int bytes>
+  void copy_async(std::uint32_t to, const void* from, bool valid) {
+    check(!valid || reinterpret_cast<std::uintptr_t>(from) % bytes == 0, "a copy of ", bytes,
+          " bytes from an address that is no multiple of it");
+    state_->memory.begin_copy(thread_, to, bytes);
+    const emulator::Copy copy{to, bytes, valid ? from : nullptr};
+    if (scheduler_->launch.early_copies)
+      land(copy);
+    else
+      groups().back().push_back(copy);
+  }
+  void commit() { groups().emplace_back(); }
+  template <int pending>
+  void wait() {
+    while (groups().size() > pending + 1) {
+      for (const emulator::Copy& copy : groups().front()) land(copy);
+      groups().pop_front();
+    }
+  }
+
+  void store(std::uint32_t to, std::uint32_t word) { load(WarpOperation::store, &word, to); }
+  void load_pair(float (&x)[2], std::uint32_t from) { state_->memory.read(thread_, from, x, 8); }
+  void read16(std::uint32_t (&words)[4], const void* from) {
+    check(reinterpret_cast<std::uintptr_t>(from) % 16 == 0, "16 bytes from an odd address");
+    std::memcpy(words, from, 16);
+  }
+  void store16(void* to, const std::uint32_t (&words)[4]) {
+    check(reinterpret_cast<std::uintptr_t>(to) % 16 == 0, "16 bytes to an odd address");
+    std::memcpy(to, words, 16);
+  }
+  void store4(void* to, std::uint32_t word) { std::memcpy(to, &word, 4); }
+  void read4(float (&x)[4], const float* from) {
+    check(reinterpret_cast<std::uintptr_t>(from) % 16 == 0, "16 bytes from an odd address");
+    std::memcpy(x, from, 16);
+  }
+  void write4(float* to, const float (&x)[4]) {
+    check(reinterpret_cast<std::uintptr_t>(to) % 16 == 0, "16 bytes to an odd address");
+    state_->writes.push_back({to, {x[0], x[1], x[2], x[3]}, thread_, state_->epoch});
+  }
+
+  unsigned take_ticket(unsigned* from) {
+    if (thread_ == 0) state_->ticket = (*from)++;
+    barrier();
+    const unsigned ticket = state_->ticket;
+    barrier();
+    return ticket;
+  }
+  void await(const unsigned* at, unsigned value) {
+    emulator::Fiber& f = fiber();
+    f.polled = at;
+    f.wanted = value;
+    if (*at != value) leave(emulator::State::polling);
+  }
+  void release(unsigned* at, unsigned value) {
+    state_->publish(thread_, false);
+    *at = value;
+  }
+
+  float exp2(float x) const { return std::exp2(x); }
+  float log(float x) const { return std::log(x); }
+  float larger(float x, float y) const { return std::fmax(x, y); }
+  std::uint32_t unknown(std::uint32_t x) const { return x; }
+
+ private:
+  emulator::Fiber& fiber() { return state_->fibers[static_cast<std::size_t>(thread_)]; }
+  std::deque<std::vector<emulator::Copy>>& groups() { return fiber().groups; }
+
+  void land(const emulator::Copy& copy) {
+    const unsigned char zeros[16] = {};
+    state_->memory.end_copy(thread_, copy.to, copy.from != nullptr ? copy.from : zeros, copy.bytes);
+  }
+
+  static WarpRequest request(WarpOperation operation) {
+    WarpRequest r;
+    r.operation = operation;
+    return r;
+  }
+  void load(WarpOperation operation, std::uint32_t* words, std::uint32_t address) {
+    WarpRequest r = request(operation);
+    r.words = words;
+    r.address = address;
+    together(r);
+  }
+
+  /// Waits for the other lanes; the last one does it for all.
+  void together(const WarpRequest& mine) {
+    const auto warp = static_cast<std::size_t>(thread_ / 32);
+    WarpRequests& requests = state_->warps[warp];
+    if (state_->arrived[warp] == 0)
+      for (WarpRequest& r : requests) r.operation = WarpOperation::none;
+    for (const WarpRequest& r : requests)
+      check(r.operation == WarpOperation::none ||
+                (r.operation == mine.operation && r.lanes == mine.lanes),
+            "lanes of warp ", warp, " of block ", state_->index, " do different things");
+    requests[static_cast<std::size_t>(thread_ % 32)] = mine;
+    if (++state_->arrived[warp] < 32) return leave(emulator::State::at_warp);
+    state_->arrived[warp] = 0;
+    ++scheduler_->report.operations;
+    execute(requests, state_->memory, thread_ / 32 * 32, scheduler_->report.bank_conflicts);
+    for (std::size_t lane = 0; lane < 32; ++lane)
+      state_->fibers[32 * warp + lane].state = emulator::State::ready;
+  }
+
+  void leave(emulator::State state) {
+    emulator::Fiber& f = fiber();
+    f.state = state;
+    const int lane = thread_ % 32;
+    for (int i = 1; i < 32; ++i) {  // straight on to another lane, if one can run
+      const int next = scheduler_->launch.backwards ? (lane + 32 - i) % 32 : (lane + i) % 32;
+      emulator::Fiber& other = state_->fibers[static_cast<std::size_t>(thread_ - lane + next)];
+      if (other.state != emulator::State::ready) continue;
+      swapcontext(&f.context, &other.context);
+      return;
+    }
+    swapcontext(&f.context, &scheduler_->context);
+  }
+
+  emulator::Scheduler* scheduler_;
+  emulator::BlockState* state_;
+  int thread_;
+};
+
+/// Runs body(block) for every thread of every block.
+class BlockEmulator {
+ public:
+  using Body = std::function<void(EmulatedBlock&)>;
+
+  static EmulatorReport run(const EmulatorLaunch& launch, const Body& body) {
+    check(launch.threads % 32 == 0, launch.threads, " threads are not whole warps");
+    BlockEmulator emulator(launch, body);
+    emulator.run();
+    return emulator.scheduler_.report;
+  }
+
+ private:
+  static constexpr std::size_t stack_bytes = 256 * 1024;
+
+  BlockEmulator(const EmulatorLaunch& launch, const Body& body) : body_(body) {
+    scheduler_.launch = launch;
+  }
+
+  void run() {
+    const EmulatorLaunch& launch = scheduler_.launch;
+    int next = 0;
+    std::vector<std::unique_ptr<emulator::BlockState>> blocks;
+    while (next < launch.blocks || !blocks.empty()) {
+      while (next < launch.blocks && static_cast<int>(blocks.size()) < launch.resident) {
+        const int index = launch.backwards ? launch.blocks - 1 - next : next;
+        blocks.push_back(std::make_unique<emulator::BlockState>(index, launch));
+        start(*blocks.back());
+        ++next;
+      }
+      bool progress = false;
+      for (auto& block : blocks) progress = turn(*block) || progress;
+      check(progress, "threads wait for each other without end");
+      std::erase_if(blocks, [&](auto& block) {
+        if (block->done < launch.threads) return false;
+        block->publish(0, true);
+        for (emulator::Fiber& f : block->fibers) stacks_.push_back(std::move(f.stack));
+        return true;
+      });
+    }
+  }
+
+  /// Lets every thread of a block go on that can; whether there was one.
+  bool turn(emulator::BlockState& block) {
+    bool progress = false;
+    const int threads = scheduler_.launch.threads;
+    for (int i = 0; i < threads; ++i) {
+      const int thread = scheduler_.launch.backwards ? threads - 1 - i : i;
+      emulator::Fiber& f = block.fibers[static_cast<std::size_t>(thread)];
+      if (f.state == emulator::State::polling && *f.polled == f.wanted)
+        f.state = emulator::State::ready;
+      if (f.state != emulator::State::ready) continue;
+      progress = true;
+      swapcontext(&scheduler_.context, &f.context);
+      if (scheduler_.error) std::rethrow_exception(scheduler_.error);
+    }
+    return progress;
+  }
+
+  struct Start {
+    BlockEmulator* emulator;
+    emulator::BlockState* block;
+    int thread;
+  };
+
+  void start(emulator::BlockState& block) {
+    for (int thread = 0; thread < scheduler_.launch.threads; ++thread) {
+      emulator::Fiber& f = block.fibers[static_cast<std::size_t>(thread)];
+      if (stacks_.empty()) {
+        f.stack.reset(new char[stack_bytes]);  // pages are used as they are touched
+      } else {
+        f.stack = std::move(stacks_.back());
+        stacks_.pop_back();
+      }
+      f.groups.emplace_back();
+      starts_.push_back({this, &block, thread});
+      prepare(f, starts_.back());
+    }
+  }
+
+  void prepare(emulator::Fiber& f, const Start& start) {
+    getcontext(&f.context);
+    f.context.uc_stack.ss_sp = f.stack.get();
+    f.context.uc_stack.ss_size = stack_bytes;
+    f.context.uc_link = &scheduler_.context;
+    const auto address = reinterpret_cast<std::uintptr_t>(&start);
+    makecontext(&f.context, reinterpret_cast<void (*)()>(&enter), 2, static_cast<unsigned>(address),
+                static_cast<unsigned>(address >> 32));
+  }
+
+  static void enter(unsigned low, unsigned high) {
+    const auto address = std::uintptr_t{low} | std::uintptr_t{high} << 32;
+    const Start start = *reinterpret_cast<const Start*>(address);
+    emulator::Scheduler& scheduler = start.emulator->scheduler_;
+    try {
+      EmulatedBlock block(scheduler, *start.block, start.thread);
+      start.emulator->body_(block);
+    } catch (...) {
+      scheduler.error = std::current_exception();
+    }
+    start.block->fibers[static_cast<std::size_t>(start.thread)].state = emulator::State::done;
+    ++start.block->done;
+  }
+
+  emulator::Scheduler scheduler_;
+  Body body_;
+  std::deque<Start> starts_;  // addresses stay
+  std::vector<std::unique_ptr<char[]>> stacks_;
+};
+
+}  // namespace trireme::testing
