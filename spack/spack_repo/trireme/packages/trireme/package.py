@@ -79,8 +79,6 @@ class Trireme(CMakePackage, CudaPackage, ROCmPackage):
             if self.spec.satisfies(variant):
                 args.append(self.define("TRIREME_BACK_END", back_end))
         if self.spec.satisfies("+cuda"):
-            args.append(self.define("TRIREME_CUBLASLT", "ON"))  # of the toolkit that Kokkos was built with
-        if self.spec.satisfies("+cuda"):
             args.append(self.define("TRIREME_CUBLASLT", True))  # a part of every CUDA toolkit
         args.append(self.define("TRIREME_NCCL", self.spec.satisfies("+nccl") or self.spec.satisfies("+rccl")))
         if self.spec.satisfies("+rocm"):
