@@ -43,14 +43,14 @@ void forward(const Exec& exec, View2<Y> y, View2<const T> x, View2<const T> w,
   product<T, Y>(exec, y, x, w, Transpose::no, Transpose::yes, 1.0, has_bias ? 1.0 : 0.0);
 }
 
-/// Of two-byte numbers alone: the library says nothing of how exactly it computes GELU, and their
-/// rounding covers what we do not know. Its form is the one by tanh.
-template <class T>
-bool fuses_gelu(const Exec& exec, Gelu form) {
-  return is_narrow<T> && form == Gelu::tanh && cublaslt_fuses_gelu(exec);
-}
-
 }  // namespace
+
+/// Of two-byte numbers alone: the library says nothing of how exactly it computes GELU, and their
+/// rounding covers what we do not know.
+bool fuses_gelu(const Exec& exec, DType type, Gelu form, std::int64_t columns) {
+  return (type == DType::bf16 || type == DType::fp16) && form == Gelu::tanh && columns % 8 == 0 &&
+         matmul_backend(type) == MatmulBackend::cublaslt && cublaslt_fuses_gelu(exec);
+}
 
 template <class T>
 void linear_forward(const Exec& exec, View2<T> y, View2<const T> x, View2<const T> w,
@@ -68,7 +68,7 @@ template <class T>
 void linear_gelu_forward(const Exec& exec, View2<T> g, View2<T> h, View2<const T> x,
                          View2<const T> w, View1<const T> bias, Gelu form) {
   expect_shape(g, "g", {extent(h, 0), extent(h, 1)});
-  if (fuses_gelu<T>(exec, form)) {
+  if (fuses_gelu(exec, dtype_of<T>, form, extent(h, 1))) {
     expect_shape(h, "h", {extent(x, 0), extent(w, 0)});
     expect_shape(w, "w", {extent(w, 0), extent(x, 1)});
     if (is_given(bias)) expect_shape(bias, "bias", {extent(w, 0)});
@@ -91,7 +91,7 @@ template <class T>
 void linear_gelu_backward_input(const Exec& exec, View2<T> dh, View2<const T> dy, View2<const T> w,
                                 View2<const T> h, Gelu form) {
   expect_shape(h, "h", {extent(dh, 0), extent(dh, 1)});
-  if (fuses_gelu<T>(exec, form)) {
+  if (fuses_gelu(exec, dtype_of<T>, form, extent(h, 1))) {
     expect_shape(dh, "dh", {extent(dy, 0), extent(w, 1)});
     expect_shape(w, "w", {extent(dy, 1), extent(dh, 1)});
     const View2<T> only_read(const_cast<T*>(h.data()), h.extent(0), h.extent(1));

@@ -46,6 +46,11 @@ template <class T>
 void linear_gelu_backward_input(const Exec& exec, View2<T> dh, View2<const T> dy, View2<const T> w,
                                 View2<const T> h, Gelu form);
 
+/// Whether those two ask the library for one kernel, for rows of `columns` numbers of `type`: bf16
+/// and fp16 in GELU's tanh form, where cuBLASLt is their back end, on Hopper and newer, with
+/// columns a multiple of 8.
+bool fuses_gelu(const Exec& exec, DType type, Gelu form, std::int64_t columns);
+
 /// dw[n,m] += Σ_t dy[t,n] x[t,m] and dbias[n] += Σ_t dy[t,n], both summed in a fixed order. dw
 /// [N,M], dbias [N] or an empty view, dy [T,N], x [T,M].
 template <class T>

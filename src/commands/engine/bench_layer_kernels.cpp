@@ -1,5 +1,6 @@
 #include <trireme/commands/bench_kernels.hpp>
 #include <trireme/kernels/elementwise.hpp>
+#include <trireme/kernels/matmul.hpp>
 #include <trireme/kernels/norm.hpp>
 #include <trireme/kernels/rms_norm.hpp>
 #include <trireme/model/parameters.hpp>
@@ -139,7 +140,9 @@ void measure_activation(KernelBench& b) {
               else
                 kernels::gelu_forward<T>(exec, g.matrix(), h.matrix(), form);
             });
-  b.measure({name + ".backward", here, b.layer_calls(), n.tokens, n.inner,
+  // 0 where it is a part of the product before it
+  const bool fused = !gated && kernels::fuses_gelu(exec, dtype_of<T>, form, n.inner);
+  b.measure({name + ".backward", here, fused ? 0 : b.layer_calls(), n.tokens, n.inner,
              with(traffic(in + out, in), arithmetic, elements)},
             [&] {
               if (gated)

@@ -23,6 +23,7 @@ struct Product {
   std::int64_t calls;           ///< of each pass, in a step
   std::int64_t more_calls = 0;  ///< forward passes that are computed again
   bool wide = false;            ///< the sums are kept: logits
+  bool gelu = false;            ///< of the input, whose gradient goes past it
 
   double flops() const { return 2.0 * static_cast<double>(tokens * outputs * inputs); }
 };
@@ -39,7 +40,7 @@ std::vector<Product> products_of(const deck::ModelConfig& m, Recompute recompute
       {"query_key_value", tokens, n.query_key_value(), n.hidden, bias, calls, again},
       {"attention_output", tokens, n.hidden, n.attention(), bias, calls, again},
       {"feed_forward_in", tokens, n.inner, n.hidden, bias, calls, again},
-      {"feed_forward_out", tokens, n.hidden, n.feed_forward, bias, calls},
+      {"feed_forward_out", tokens, n.hidden, n.feed_forward, bias, calls, 0, false, !n.gated()},
   };
   const std::int64_t targets = shard.has_head ? n.targets : 0;
   if (n.masked) list.push_back({"masked_head", targets, n.hidden, n.hidden, bias, shard.micros});
@@ -51,7 +52,7 @@ std::vector<Product> products_of(const deck::ModelConfig& m, Recompute recompute
 }
 
 template <class P>
-std::array<BenchTiming, 3> time_product(const BenchSetting& setting, const Product& p) {
+std::array<BenchTiming, 3> time_product(const BenchSetting& setting, const Product& p, Gelu form) {
   using T = typename P::Compute;
   using G = typename P::Gradient;
   const Exec exec;
@@ -69,8 +70,13 @@ std::array<BenchTiming, 3> time_product(const BenchSetting& setting, const Produ
     else
       kernels::linear_forward<T>(exec, y.matrix(), x.matrix(), w.matrix(), b.list());
   };
+  const bool fused = p.gelu && kernels::fuses_gelu(exec, dtype_of<T>, form, p.inputs);
   const auto backward_input = [&] {
-    kernels::linear_backward_input<T>(exec, dx.matrix(), y.matrix(), w.matrix());
+    if (fused)
+      kernels::linear_gelu_backward_input<T>(exec, dx.matrix(), y.matrix(), w.matrix(), x.matrix(),
+                                             form);
+    else
+      kernels::linear_backward_input<T>(exec, dx.matrix(), y.matrix(), w.matrix());
   };
   const auto backward_weight = [&] {
     kernels::linear_backward_weight<T>(exec, dw.matrix(), db.list(), y.matrix(), x.matrix());
@@ -101,8 +107,9 @@ BenchReport bench_matmul(const BenchSetting& setting) {
                    BenchTable::Last::number);
   for (const Product& p :
        products_of(config.model, config.parallel.recompute, shard_of(setting.session))) {
-    const auto timings = train::with_precision(
-        type, [&](auto number_types) { return time_product<decltype(number_types)>(setting, p); });
+    const auto timings = train::with_precision(type, [&](auto number_types) {
+      return time_product<decltype(number_types)>(setting, p, config.model.gelu);
+    });
     if (timings[0].rank < 0) continue;
     std::vector<std::string> cells;
     for (std::size_t pass = 0; pass < passes.size(); ++pass) {
