@@ -1,12 +1,19 @@
 #include <trireme/base/check.hpp>
 #include <trireme/kernels/block_launch.hpp>
 #include <trireme/kernels/flash_attention.hpp>
+#include <trireme/kernels/flash_backward_tile.hpp>
 #include <trireme/kernels/flash_forward.hpp>
+
+#include <algorithm>
 
 namespace trireme::kernels {
 
 bool flash_available() {
-  static const bool available = block_kernel_runs<FlashForward<Bf16, 64, false>>();
+  constexpr std::uint32_t largest =
+      std::max({FlashForwardTile<128>::shared_bytes, FlashBackwardTile<128>::shared_bytes,
+                FlashBackwardTile<160>::shared_bytes});
+  static const bool available =
+      block_kernel_runs<FlashForward<Bf16, 64, false>>(std::int64_t{largest});
   return available;
 }
 

@@ -1,9 +1,11 @@
+#include <trireme/base/check.hpp>
 #include <trireme/base/text.hpp>
 #include <trireme/kernels/attention.hpp>
 #include <trireme/kernels/flash_attention.hpp>
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <string>
 #include <vector>

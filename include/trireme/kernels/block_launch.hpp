@@ -17,12 +17,18 @@ inline void check_launch(cudaError_t error, const char* what) {
   check(error == cudaSuccess, what, ": ", cudaGetErrorString(error));
 }
 
-/// Whether what this device would run of a kernel was compiled for instructions that it needs.
+/// Whether what this device would run of a kernel was compiled for instructions that it needs, and
+/// whether a block can have `shared_bytes`.
 template <class Kernel>
-bool block_kernel_runs() {
+bool block_kernel_runs(std::int64_t shared_bytes) {
+  constexpr int of_the_block_itself = 1024;
+  int device = 0, most = 0;
   cudaFuncAttributes attributes{};
-  const cudaError_t error = cudaFuncGetAttributes(&attributes, run_on_cuda<Kernel>);
-  return error == cudaSuccess && attributes.ptxVersion >= 80;
+  return cudaGetDevice(&device) == cudaSuccess &&
+         cudaDeviceGetAttribute(&most, cudaDevAttrMaxSharedMemoryPerBlockOptin, device) ==
+             cudaSuccess &&
+         cudaFuncGetAttributes(&attributes, run_on_cuda<Kernel>) == cudaSuccess &&
+         attributes.ptxVersion >= 80 && shared_bytes + of_the_block_itself <= most;
 }
 
 inline int processors(const Exec& exec) {
@@ -68,7 +74,7 @@ void launch_blocks(const Exec& exec, const char* label, std::int64_t blocks,
 namespace trireme::kernels {
 
 template <class Kernel>
-bool block_kernel_runs() {
+bool block_kernel_runs(std::int64_t) {
   return false;
 }
 inline int processors(const Exec&) {

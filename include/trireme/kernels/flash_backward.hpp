@@ -29,7 +29,7 @@ class FlashBackward {
     Gradients sums;
     clear(sums.keys);
     clear(sums.values);
-    const Lanes lanes(block);
+    const Lanes lanes(block.thread());
     int unreleased = -1;
     for (int buffer = 0; place.is_step(step); buffer ^= 1) {
       const Step now = step;
@@ -162,8 +162,10 @@ class FlashBackward {
   TRIREME_DEVICE_FUNCTION static void multiply_rows(Block& block, ScoreSums& sums,
                                                     const Lanes& lanes, std::uint32_t rows_at,
                                                     std::uint32_t columns_at) {
-    const auto rows = lanes.tall.moved(block, rows_at + Rows::bytes(lanes.key()));
-    const auto columns = lanes.wide.moved(block, columns_at + Rows::bytes(lanes.query()));
+    const auto rows =
+        lanes.template places<head_size>(block, Fragment::tall, rows_at + Rows::bytes(lanes.key()));
+    const auto columns = lanes.template places<head_size>(block, Fragment::wide,
+                                                          columns_at + Rows::bytes(lanes.query()));
     warp_product<T, row_tiles, query_tiles, head_size / 16>(
         block, sums,
         [&](int k, int m, std::uint32_t(&r)[4]) { block.load_matrices(r, rows.at(16 * m, 2 * k)); },
@@ -256,9 +258,8 @@ class FlashBackward {
                                                        float (&sums)[row_tiles][head_tiles][4],
                                                        const Packed& own, std::uint32_t scores_at,
                                                        std::uint32_t rows_at) {
-    const auto rows = lanes.tall.moved(block, rows_at);
-    const FragmentPlaces<Tile::queries> scores(Scores{block.shared() + scores_at}, Fragment::tall,
-                                               unknown(block, lanes.lane));
+    const auto rows = lanes.template places<head_size>(block, Fragment::tall, rows_at);
+    const auto scores = lanes.template places<Tile::queries>(block, Fragment::tall, scores_at);
     const int piece = lanes.element() / 8;
     warp_product<T, row_tiles, head_tiles, steps>(
         block, sums,
@@ -287,7 +288,7 @@ class FlashBackward {
   template <class Block>
   TRIREME_DEVICE_FUNCTION static void write(Block& block, const Arguments& a, const Place& place,
                                             const Gradients& sums) {
-    const Lanes lanes(block);
+    const Lanes lanes(block.thread());
     const float scale[2] = {a.shape.scale, a.shape.scale};
     const float kept[2] = {a.dropout.kept, a.dropout.kept};
 #pragma unroll

@@ -121,28 +121,27 @@ struct FlashBackwardPlace {
   }
 };
 
-/// A lane's part of addresses, and its warp's of the work.
+/// Which part of the work a warp has.
 template <int head_size>
 struct FlashBackwardLanes {
   using Tile = FlashBackwardTile<head_size>;
 
   int lane, warp;
-  FragmentPlaces<head_size> tall, wide;
-  FragmentPlaces<Tile::queries> gradients;
 
-  template <class Block>
-  TRIREME_DEVICE_FUNCTION explicit FlashBackwardLanes(Block& block)
-      : lane(block.thread() % warp_lanes),
-        warp(block.thread() / warp_lanes),
-        tall(SharedRows<head_size>{block.shared()}, Fragment::tall, lane),
-        wide(SharedRows<head_size>{block.shared()}, Fragment::wide, lane),
-        gradients(SharedRows<Tile::queries>{block.shared() + Tile::gradients_at}, Fragment::wide,
-                  lane) {}
+  TRIREME_DEVICE_FUNCTION explicit FlashBackwardLanes(int thread)
+      : lane(thread % warp_lanes), warp(thread / warp_lanes) {}
 
   /// The warp's first ones within the block.
   TRIREME_DEVICE_FUNCTION int key() const { return warp / Tile::sides * Tile::warp_keys; }
   TRIREME_DEVICE_FUNCTION int query() const { return warp % Tile::sides * Tile::side_queries; }
   TRIREME_DEVICE_FUNCTION int element() const { return warp % Tile::sides * Tile::side_elements; }
+
+  /// This lane's part of the addresses of operands in rows of `columns` numbers at `at`.
+  template <int columns, class Block>
+  TRIREME_DEVICE_FUNCTION FragmentPlaces<columns> places(Block& block, Fragment kind,
+                                                         std::uint32_t at) const {
+    return FragmentPlaces<columns>({block.shared() + at}, kind, unknown(block, lane));
+  }
 };
 
 }  // namespace trireme::kernels

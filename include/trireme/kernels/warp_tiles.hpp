@@ -85,15 +85,6 @@ class FragmentPlaces {
     return first_ + static_cast<std::uint32_t>(row) * Rows::row_bytes +
            ((static_cast<std::uint32_t>(piece) << 4) ^ piece_);
   }
-  /// The same places in another array. To be called within loops: what is computed from an unknown
-  /// `piece_` is not kept in registers from one round to the next.
-  template <class Block>
-  TRIREME_DEVICE_FUNCTION FragmentPlaces moved(Block& block, std::uint32_t bytes) const {
-    FragmentPlaces result = *this;
-    result.first_ += bytes;
-    result.piece_ = block.unknown(piece_);
-    return result;
-  }
 
  private:
   std::uint32_t first_, piece_;
