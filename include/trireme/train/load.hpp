@@ -26,7 +26,8 @@ void load_staged(const Exec& exec, const checkpoint::Reader& reader, const Named
       std::min(tensor.elements(), bytes / static_cast<std::int64_t>(sizeof(T)));
   const auto buffer = std::make_unique_for_overwrite<T[]>(static_cast<std::size_t>(most));
   T* to = tensor.data.data();
-  checkpoint::for_each_block({tensor.offset, tensor.extent}, most, [&](const auto& block) {
+  const checkpoint::Slab mine{tensor.offset, tensor.extent};
+  checkpoint::for_each_block(mine, most, [&](const auto& block) {
     const auto count = static_cast<std::size_t>(checkpoint::volume(block.extent));
     reader.read_slice(tensor.name, dtype_of<T>, tensor.shape, block.offset, block.extent,
                       buffer.get());
@@ -45,7 +46,8 @@ void load_rounded(const Exec& exec, const checkpoint::Reader& reader, const Name
   const auto stored = std::make_unique_for_overwrite<float[]>(static_cast<std::size_t>(most));
   const auto rounded = std::make_unique_for_overwrite<T[]>(static_cast<std::size_t>(most));
   T* to = tensor.data.data();
-  checkpoint::for_each_block({tensor.offset, tensor.extent}, most, [&](const auto& block) {
+  const checkpoint::Slab mine{tensor.offset, tensor.extent};
+  checkpoint::for_each_block(mine, most, [&](const auto& block) {
     const auto count = static_cast<std::size_t>(checkpoint::volume(block.extent));
     reader.read_slice(tensor.name, DType::fp32, tensor.shape, block.offset, block.extent,
                       stored.get());
