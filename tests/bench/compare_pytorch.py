@@ -13,7 +13,8 @@ of the steps behind the first two of a run; printed is the best round of each an
 
 MFU is model FLOPs (docs/performance.md) over the matrix-product peak that Trireme measures at the start of its run, for
 both. Memory is the high-water mark of the resident set, of all of a run's processes together; torch.compile's compilers
-are not counted. Needs PyTorch in the Python that runs this.
+are not counted. With --device cuda it is what PyTorch's allocator gave out, and the arenas of Trireme. Needs PyTorch in
+the Python that runs this.
 """
 import argparse
 import json
@@ -102,7 +103,8 @@ def torch_training(deck, compiled, threads, samples, steps, device):
         last = loss.item()  # waits for a device
         seconds.append(time.perf_counter() - begin)
     assert last == last, "PyTorch's loss is not a number"
-    return {"seconds": statistics.median(seconds[SKIPPED_STEPS:]), "bytes": resident_peak()}
+    taken = torch.cuda.max_memory_allocated() if device == "cuda" else resident_peak()
+    return {"seconds": statistics.median(seconds[SKIPPED_STEPS:]), "bytes": taken}
 
 
 def torch_attention(backward):
@@ -134,6 +136,12 @@ def in_process(options, task):
     if done.returncode != 0:
         sys.exit(f"compare_pytorch: PyTorch ended with {done.returncode}")
     return json.loads(done.stdout.splitlines()[-1])
+
+
+def planned_bytes(log):
+    """The sum of the arenas on a rank's device, as the log of a run lists them."""
+    amount, unit = re.search(r"^\s*sum\s+([\d.]+) (\w+)$", log, re.MULTILINE).groups()
+    return float(amount) * {"B": 1, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "TiB": 2**40}[unit]
 
 
 class Trireme:
@@ -170,7 +178,8 @@ class Trireme:
         kept = lines[SKIPPED_STEPS:]
         return {"seconds": statistics.median(line["step_seconds"] for line in kept),
                 "mfu": statistics.median(line["flops_utilization"] for line in kept),
-                "bytes": lines[-1]["peak_bytes"] * self.options.ranks}
+                "bytes": self.options.ranks * (lines[-1]["peak_bytes"] if self.options.device == "cpu"
+                                               else planned_bytes((directory / "log.txt").read_text()))}
 
     def attention(self, backward):
         """Seconds of one core, of the same shape as PyTorch's."""
