@@ -1,7 +1,7 @@
 #include <trireme/base/check.hpp>
 #include <trireme/base/text.hpp>
 #include <trireme/grid/communicator.hpp>
-#include <trireme/grid/transport.hpp>
+#include <trireme/grid/nccl_transport.hpp>
 #include <trireme/tensor/streams.hpp>
 
 #if defined(TRIREME_HAS_NCCL)

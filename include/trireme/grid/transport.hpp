@@ -74,11 +74,4 @@ class Transport {
 /// Makes the transport of a communicator of two ranks or more. Collective on it.
 using TransportFactory = std::function<std::unique_ptr<Transport>(Communicator& communicator)>;
 
-/// NCCL, or RCCL with HIP; built where it was found (TRIREME_NCCL). Every rank has a device of its
-/// own.
-bool has_nccl();
-std::unique_ptr<Transport> make_nccl_transport(Communicator& communicator);
-/// "NCCL 2.28.3"; empty where there is none.
-std::string nccl_name();
-
 }  // namespace trireme::grid
