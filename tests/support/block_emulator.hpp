@@ -3,8 +3,6 @@
 #include <trireme/base/check.hpp>
 #include <trireme/base/narrow.hpp>
 
-#include <ucontext.h>
-
 #include <cmath>
 #include <cstdint>
 #include <cstring>
@@ -17,6 +15,7 @@
 
 #include "support/emulated_memory.hpp"
 #include "support/emulated_warp.hpp"
+#include "support/fiber.hpp"
 
 /// Runs kernels for blocks of threads (kernels/warp_tiles.hpp) on a host and checks what they do.
 /// Every thread is a fiber; it runs until it needs others. A warp's operation happens when all 32
@@ -57,9 +56,8 @@ struct Write {
 
 enum class State : std::uint8_t { ready, at_warp, at_barrier, polling, done };
 
-struct Fiber {
-  ucontext_t context{};
-  std::unique_ptr<char[]> stack;
+struct Thread {
+  Fiber fiber;
   State state = State::ready;
   const unsigned* polled = nullptr;
   unsigned wanted = 0;
@@ -69,7 +67,7 @@ struct Fiber {
 struct BlockState {
   int index;
   EmulatedMemory memory;
-  std::vector<Fiber> fibers;
+  std::vector<Thread> fibers;
   std::vector<WarpRequests> warps;
   std::vector<int> arrived;  // lanes of each warp
   std::vector<Write> writes;
@@ -100,7 +98,7 @@ struct BlockState {
 struct Scheduler {
   EmulatorLaunch launch;
   EmulatorReport report;
-  ucontext_t context{};
+  Fiber home;
   std::exception_ptr error;
 };
 
@@ -121,7 +119,7 @@ class EmulatedBlock {
       state_->at_barrier = 0;
       state_->memory.next_epoch();
       ++state_->epoch;
-      for (emulator::Fiber& f : state_->fibers) f.state = emulator::State::ready;
+      for (emulator::Thread& f : state_->fibers) f.state = emulator::State::ready;
       return;
     }
     leave(emulator::State::at_barrier);
@@ -213,7 +211,7 @@ class EmulatedBlock {
     return ticket;
   }
   void await(const unsigned* at, unsigned value) {
-    emulator::Fiber& f = fiber();
+    emulator::Thread& f = fiber();
     f.polled = at;
     f.wanted = value;
     if (*at != value) leave(emulator::State::polling);
@@ -229,7 +227,7 @@ class EmulatedBlock {
   std::uint32_t unknown(std::uint32_t x) const { return x; }
 
  private:
-  emulator::Fiber& fiber() { return state_->fibers[static_cast<std::size_t>(thread_)]; }
+  emulator::Thread& fiber() { return state_->fibers[static_cast<std::size_t>(thread_)]; }
   std::deque<std::vector<emulator::Copy>>& groups() { return fiber().groups; }
 
   void land(const emulator::Copy& copy) {
@@ -269,17 +267,17 @@ class EmulatedBlock {
   }
 
   void leave(emulator::State state) {
-    emulator::Fiber& f = fiber();
+    emulator::Thread& f = fiber();
     f.state = state;
     const int lane = thread_ % 32;
     for (int i = 1; i < 32; ++i) {  // straight on to another lane, if one can run
       const int next = scheduler_->launch.backwards ? (lane + 32 - i) % 32 : (lane + i) % 32;
-      emulator::Fiber& other = state_->fibers[static_cast<std::size_t>(thread_ - lane + next)];
+      emulator::Thread& other = state_->fibers[static_cast<std::size_t>(thread_ - lane + next)];
       if (other.state != emulator::State::ready) continue;
-      swapcontext(&f.context, &other.context);
+      f.fiber.go_to(other.fiber);
       return;
     }
-    swapcontext(&f.context, &scheduler_->context);
+    f.fiber.go_to(scheduler_->home);
   }
 
   emulator::Scheduler* scheduler_;
@@ -300,8 +298,6 @@ class BlockEmulator {
   }
 
  private:
-  static constexpr std::size_t stack_bytes = 256 * 1024;
-
   BlockEmulator(const EmulatorLaunch& launch, const Body& body) : body_(body) {
     scheduler_.launch = launch;
   }
@@ -323,7 +319,7 @@ class BlockEmulator {
       std::erase_if(blocks, [&](auto& block) {
         if (block->done < launch.threads) return false;
         block->publish(0, true);
-        for (emulator::Fiber& f : block->fibers) stacks_.push_back(std::move(f.stack));
+        for (emulator::Thread& f : block->fibers) stacks_.push_back(f.fiber.take_stack());
         return true;
       });
     }
@@ -335,12 +331,12 @@ class BlockEmulator {
     const int threads = scheduler_.launch.threads;
     for (int i = 0; i < threads; ++i) {
       const int thread = scheduler_.launch.backwards ? threads - 1 - i : i;
-      emulator::Fiber& f = block.fibers[static_cast<std::size_t>(thread)];
+      emulator::Thread& f = block.fibers[static_cast<std::size_t>(thread)];
       if (f.state == emulator::State::polling && *f.polled == f.wanted)
         f.state = emulator::State::ready;
       if (f.state != emulator::State::ready) continue;
       progress = true;
-      swapcontext(&scheduler_.context, &f.context);
+      scheduler_.home.go_to(f.fiber);
       if (scheduler_.error) std::rethrow_exception(scheduler_.error);
     }
     return progress;
@@ -354,33 +350,22 @@ class BlockEmulator {
 
   void start(emulator::BlockState& block) {
     for (int thread = 0; thread < scheduler_.launch.threads; ++thread) {
-      emulator::Fiber& f = block.fibers[static_cast<std::size_t>(thread)];
-      if (stacks_.empty()) {
-        f.stack.reset(new char[stack_bytes]);  // pages are used as they are touched
-      } else {
-        f.stack = std::move(stacks_.back());
-        stacks_.pop_back();
-      }
+      emulator::Thread& f = block.fibers[static_cast<std::size_t>(thread)];
+      if (stacks_.empty())  // not cleared: pages are used as they are touched
+        stacks_.emplace_back(new char[Fiber::stack_bytes]);
       f.groups.emplace_back();
       starts_.push_back({this, &block, thread});
-      prepare(f, starts_.back());
+      f.fiber.prepare(std::move(stacks_.back()), enter, &starts_.back(), scheduler_.home);
+      stacks_.pop_back();
     }
   }
 
-  void prepare(emulator::Fiber& f, const Start& start) {
-    getcontext(&f.context);
-    f.context.uc_stack.ss_sp = f.stack.get();
-    f.context.uc_stack.ss_size = stack_bytes;
-    f.context.uc_link = &scheduler_.context;
-    const auto address = reinterpret_cast<std::uintptr_t>(&start);
-    makecontext(&f.context, reinterpret_cast<void (*)()>(&enter), 2, static_cast<unsigned>(address),
-                static_cast<unsigned>(address >> 32));
-  }
-
   static void enter(unsigned low, unsigned high) {
-    const auto address = std::uintptr_t{low} | std::uintptr_t{high} << 32;
+    const auto address =
+        static_cast<std::uintptr_t>(std::uint64_t{low} | std::uint64_t{high} << 32);
     const Start start = *reinterpret_cast<const Start*>(address);
     emulator::Scheduler& scheduler = start.emulator->scheduler_;
+    Fiber::begin(scheduler.home);
     try {
       EmulatedBlock block(scheduler, *start.block, start.thread);
       start.emulator->body_(block);
@@ -389,12 +374,13 @@ class BlockEmulator {
     }
     start.block->fibers[static_cast<std::size_t>(start.thread)].state = emulator::State::done;
     ++start.block->done;
+    Fiber::end(scheduler.home);
   }
 
   emulator::Scheduler scheduler_;
   Body body_;
   std::deque<Start> starts_;  // addresses stay
-  std::vector<std::unique_ptr<char[]>> stacks_;
+  std::vector<Fiber::Stack> stacks_;
 };
 
 }  // namespace trireme::testing

@@ -1,0 +1,86 @@
+#pragma once
+
+#include <ucontext.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <utility>
+
+#if defined(__SANITIZE_ADDRESS__)
+#define TRIREME_TELL_SANITIZER 1
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer)
+#define TRIREME_TELL_SANITIZER 1
+#endif
+#endif
+#if defined(TRIREME_TELL_SANITIZER)
+#include <sanitizer/common_interface_defs.h>
+#endif
+
+namespace trireme::testing {
+
+/// A thread of control with a stack of its own, of which one runs at a time; or the one that starts
+/// them, which has no stack here. The address sanitizer is told which stack is in use.
+class Fiber {
+ public:
+  static constexpr std::size_t stack_bytes = 256 * 1024;
+  using Stack = std::unique_ptr<char[]>;
+
+  /// Begins with enter(low, high), the halves of the address of `argument`, and ends in `home`.
+  void prepare(Stack stack, void (*enter)(unsigned, unsigned), const void* argument, Fiber& home) {
+    stack_ = std::move(stack);
+    bottom_ = stack_.get();
+    bytes_ = stack_bytes;
+    getcontext(&context_);
+    context_.uc_stack.ss_sp = stack_.get();
+    context_.uc_stack.ss_size = stack_bytes;
+    context_.uc_link = &home.context_;
+    const auto address = reinterpret_cast<std::uintptr_t>(argument);
+    makecontext(&context_, reinterpret_cast<void (*)()>(enter), 2, static_cast<unsigned>(address),
+                static_cast<unsigned>(std::uint64_t{address} >> 32));
+  }
+
+  /// Goes on with `other`, until someone goes on with this one.
+  void go_to(Fiber& other) {
+#if defined(TRIREME_TELL_SANITIZER)
+    void* kept = nullptr;
+    __sanitizer_start_switch_fiber(&kept, other.bottom_, other.bytes_);
+    swapcontext(&context_, &other.context_);
+    __sanitizer_finish_switch_fiber(kept, nullptr, nullptr);
+#else
+    swapcontext(&context_, &other.context_);
+#endif
+  }
+
+  /// First and last thing that a fiber does.
+  static void begin([[maybe_unused]] Fiber& home) {
+#if defined(TRIREME_TELL_SANITIZER)
+    const void* bottom = nullptr;
+    std::size_t bytes = 0;
+    __sanitizer_finish_switch_fiber(nullptr, &bottom, &bytes);
+    if (home.bottom_ == nullptr) {  // the first one comes from there
+      home.bottom_ = bottom;
+      home.bytes_ = bytes;
+    }
+#endif
+  }
+  static void end([[maybe_unused]] const Fiber& home) {
+#if defined(TRIREME_TELL_SANITIZER)
+    __sanitizer_start_switch_fiber(nullptr, home.bottom_, home.bytes_);
+#endif
+  }
+
+  /// Of one that has ended.
+  Stack take_stack() {
+    return std::move(stack_);
+  }
+
+ private:
+  ucontext_t context_{};
+  Stack stack_;
+  const void* bottom_ = nullptr;
+  std::size_t bytes_ = 0;
+};
+
+}  // namespace trireme::testing
