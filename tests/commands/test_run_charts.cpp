@@ -67,6 +67,7 @@ TEST(Ticks, OfStepsAreWholeNumbersWithinTheRun) {
 TEST(Ticks, OfLogarithmsAreDecadesAndTheirParts) {
   EXPECT_EQ(labels(log_ticks(0.3, 40, 5)), (Words{"0.2", "0.5", "1", "2", "5", "10", "20", "50"}));
   EXPECT_EQ(labels(log_ticks(2e-3, 3, 5)), (Words{"1e-3", "0.01", "0.1", "1", "10"}));
+  EXPECT_EQ(labels(log_ticks(2.5e5, 1.6e6, 5)), (Words{"2e5", "5e5", "1e6", "2e6"}));
   EXPECT_EQ(labels(log_ticks(2.6, 2.8, 5)), (Words{"2.60", "2.65", "2.70", "2.75", "2.80"}));
   for (const auto& [low, high] :
        {std::pair{1e-9, 1e9}, {7.0, 7.0}, {65536.0, 65536.0}, {1.0, 9.9}}) {

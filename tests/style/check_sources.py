@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
 """Checks what the build cannot: floors, name pairs, file lengths, deck headers.
 
-    check_sources.py floors|pairs|lengths|decks [repository]
+    check_sources.py floors|pairs|lengths|vendors|decks [repository]
 
 floors   A folder includes only folders of strictly lower floors, and links only their targets. Only grid/ includes
          mpi.h or nccl.h. Host-only folders include no Kokkos.
 pairs    Every src/x/y.cpp has its header include/trireme/x/y.hpp.
 lengths  No C++ file is longer than 400 lines.
+vendors  Names of CUDA, HIP, cuBLASLt and NCCL stand in the few files that speak to them.
 decks    Every deck begins with a comment that holds the commands that use it.
 
 Prints one line per violation and ends with 1 if there is one.
@@ -30,6 +31,11 @@ FLOORS = [
 FLOOR = {folder: floor for floor, folders in enumerate(FLOORS) for folder in folders}
 HOST_ONLY = {"base", "deck", "layout", "schedule", "architecture", "io", "plan", "data", "checkpoint", "exchange"}
 LINES_LIMIT = 400
+
+SPEAK_TO_VENDORS = {"include/trireme/base/function.hpp", "include/trireme/tensor/streams.hpp", "src/tensor/device.cpp",
+                    "src/grid/nccl_transport.cpp", "src/kernels/cublaslt.cpp"}
+VENDOR_NAME = re.compile(r"\b(?:cuda|hip|cublas|nccl|rccl|sycl)(?:Lt)?[A-Z]\w*|"
+                         r"\b__(?:global|device|shared|launch_bounds)__\b|<<<")
 
 INCLUDE = re.compile(r'^\s*#\s*include\s*[<"]([^>"]+)[>"]')
 
@@ -116,6 +122,18 @@ def lengths(root):
             yield f"{path.relative_to(root)}: {lines} lines; at most {LINES_LIMIT}, two things may live there"
 
 
+def vendors(root):
+    for path in sources(root, "src", "include"):
+        name = path.relative_to(root).as_posix()
+        if name in SPEAK_TO_VENDORS:
+            continue
+        for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
+            code = re.sub(r'"(?:[^"\\\\]|\\\\.)*"', '""', line).split("//")[0]
+            if match := VENDOR_NAME.search(code):
+                yield f"{name}:{number}: {match.group()} does not compile for every device; only " \
+                      f"{', '.join(sorted(SPEAK_TO_VENDORS))} may name it"
+
+
 def decks(root):
     for path in sorted((root / "inputs").rglob("*.toml")):
         name = path.relative_to(root)
@@ -129,7 +147,7 @@ def decks(root):
                 yield f"{name}: its leading comment has no line such as `#   trireme {wanted} {name}`"
 
 
-CHECKS = {"floors": floors, "pairs": pairs, "lengths": lengths, "decks": decks}
+CHECKS = {"floors": floors, "pairs": pairs, "lengths": lengths, "vendors": vendors, "decks": decks}
 
 
 def main():

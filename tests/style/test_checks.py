@@ -69,6 +69,12 @@ class Checks(unittest.TestCase):
         self.assert_found("lengths", "src/deck/a.cpp", "\n" * 401, "401 lines")
         self.assertEqual(self.violations("lengths", files={"src/deck/a.cpp": "\n" * 400}), [])
 
+    def test_vendors(self):
+        for line in ("cudaMalloc(&p, n);", "hipStream_t s;", "cublasLtMatmul(h);", "__global__ void k();", "k<<<1>>>();"):
+            self.assert_found("vendors", "src/deck/a.cpp", line, "for every device")
+        for line in ("// cudaMalloc\n", 'say("ncclSend");\n', "set_cublas_threads(hipster);\n"):
+            self.assertEqual(self.violations("vendors", files={"src/deck/a.cpp": line}), [])
+
     def test_decks(self):
         self.assert_found("decks", "inputs/b.toml", DECK.replace("a.toml", "b.toml").replace("check", "chek"), "check")
         self.assertEqual(len(self.violations("decks", files={"inputs/b.toml": "[run]\n"})), 3)

@@ -115,14 +115,17 @@ class Charts {
 
   /// Twice, with linear and with logarithmic axis; two buttons choose which is seen.
   std::string loss() const {
-    std::vector<Series> series{
-        series_of(steps_, "training", "first", [](const auto& m) { return m.loss; })};
+    // As validation_loss is: of tokens. The pairs of bert have a chart of their own.
+    const auto of_tokens = [](const auto& m) {
+      return std::optional<double>(m.loss - m.pair_loss.value_or(0));
+    };
+    std::vector<Series> series{series_of(steps_, "training", "first", of_tokens)};
     Series validation =
         series_of(steps_, "validation", "second", [](const auto& m) { return m.validation_loss; });
     if (!validation.points.empty()) series.push_back(std::move(validation));
-    add_earlier(series, report_, [](const auto& m) { return std::optional<double>(m.loss); });
+    add_earlier(series, report_, of_tokens);
     const bool causal = report_.deck.config.model.causal();
-    const std::string unit = causal ? "nats per token" : "nats per masked token, and per pair";
+    const std::string unit = causal ? "nats per token" : "nats per masked token";
     return text(
         "<div class=\"scale\"><input type=\"radio\" name=\"scale\" id=\"linear\" "
         "checked=\"checked\"/><label for=\"linear\">linear</label><input type=\"radio\" "

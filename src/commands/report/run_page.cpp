@@ -161,10 +161,11 @@ std::string skipped(const RunReport& report) {
                         ? with_commas(all[i].first)
                         : text(with_commas(all[i].first), " to ", with_commas(all[i].last)),
                     with_commas(all[i].steps)});
-  return "<h2>Skipped steps</h2>\n" +
+  return "<h2>Skipped steps</h2>\n<div class=\"said\">\n" +
          html_table(text("Steps whose loss or gradient was not finite",
                          all.size() > most ? text("; the last ", most, " of ", all.size()) : ""),
-                    {"What the run said", "Between steps", "Skipped"}, rows, 1);
+                    {"What the run said", "Between steps", "Skipped"}, rows, 1) +
+         "</div>\n";
 }
 
 std::string checkpoints(const RunReport& report) {

@@ -113,6 +113,7 @@ th, td {
   vertical-align: top;
 }
 td:first-child { white-space: nowrap; }
+.said td:first-child { white-space: normal; }
 td + td:not(.number) { min-width: 8rem; }
 th { color: var(--soft); font-weight: 600; white-space: nowrap; }
 .number { text-align: right; white-space: nowrap; }

@@ -106,8 +106,11 @@ Ticks log_ticks(double low, double high, int most) {
   // The axis begins and ends at a tick.
   const auto above = std::upper_bound(all.begin(), all.end(), low * (1 + 1e-9));
   const auto end = std::lower_bound(all.begin(), all.end(), high * (1 - 1e-9));
+  // Zeros are counted on the whole axis or nowhere.
+  const double most_written = *end >= 1e6 ? 1e3 : 1e6;
   for (auto at = above - 1; at <= end; ++at)
-    ticks.ticks.push_back({*at, *at >= 1e-2 && *at < 1e6 ? short_number(*at) : scientific(*at, 0)});
+    ticks.ticks.push_back(
+        {*at, *at >= 1e-2 && *at < most_written ? short_number(*at) : scientific(*at, 0)});
   ticks.low = ticks.ticks.front().at;
   ticks.high = ticks.ticks.back().at;
   return ticks;
