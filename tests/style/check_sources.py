@@ -32,8 +32,15 @@ FLOOR = {folder: floor for floor, folders in enumerate(FLOORS) for folder in fol
 HOST_ONLY = {"base", "deck", "layout", "schedule", "architecture", "io", "plan", "data", "checkpoint", "exchange"}
 LINES_LIMIT = 400
 
-SPEAK_TO_VENDORS = {"include/trireme/base/function.hpp", "include/trireme/tensor/streams.hpp", "src/tensor/device.cpp",
-                    "src/grid/nccl_transport.cpp", "src/kernels/cublaslt.cpp"}
+SPEAK_TO_VENDORS = {
+    "include/trireme/base/function.hpp",
+    "include/trireme/kernels/block_launch.hpp",
+    "include/trireme/kernels/cuda_block.hpp",
+    "include/trireme/tensor/streams.hpp",
+    "src/grid/nccl_transport.cpp",
+    "src/kernels/cublaslt.cpp",
+    "src/tensor/device.cpp",
+}
 VENDOR_NAME = re.compile(r"\b(?:cuda|hip|cublas|nccl|rccl|sycl)(?:Lt)?[A-Z]\w*|"
                          r"\b__(?:global|device|shared|launch_bounds)__\b|<<<")
 
