@@ -63,6 +63,12 @@ class PipelineStage {
   /// `axis` must outlive this.
   PipelineStage(const architecture::Architecture& architecture, const Parameters<P>& parameters,
                 const TensorAxis& axis, Stage number, Recompute recompute);
+  // Said, because views of some Kokkos versions may throw when they are moved: a vector of stages
+  // would copy them then.
+  PipelineStage(const PipelineStage&) = delete;
+  PipelineStage& operator=(const PipelineStage&) = delete;
+  PipelineStage(PipelineStage&&) = default;
+  PipelineStage& operator=(PipelineStage&&) = default;
 
   /// `shared`: Layer::cut_shared for the same recompute. `windows`, if there are any, are the
   /// layers' memory, by SlotOffload::window for the slot of this number.
