@@ -179,8 +179,12 @@ TEST_P(Verbs, ExactReductionsTakeTheMaximumAndTheMinimum) {
   EXPECT_EQ(values_of(x), input<double>(0, 3));
 }
 
-TEST_P(Verbs, LanesOvertakeEachOtherAndSendsToItselfArrive) {
-  if (GetParam() == Way::on_a_transport) GTEST_SKIP() << "a transport has no lanes";
+/// A transport has none.
+class Lanes : public Verbs {};
+INSTANTIATE_TEST_SUITE_P(Ways, Lanes, ::testing::Values(Way::by_default, Way::through_the_host),
+                         name);
+
+TEST_P(Lanes, OvertakeEachOtherAndSendsToItselfArrive) {
   const auto world = communicator(GetParam());
   const int right = (world->rank() + 1) % world->size();
   const int left = (world->rank() + world->size() - 1) % world->size();
