@@ -132,6 +132,35 @@ if(TARGET CUDA::cublasLt AND "CUDA" IN_LIST Kokkos_DEVICES)
   set(TRIREME_HAS_CUBLASLT ON)
 endif()
 
+# cuDNN's attention, by the headers of its front end (cudnn-frontend, 1.23 or newer), which Spack and Debian do not have.
+# On hosts a test plans with it (tests/kernels/cudnn_stand_in).
+set(TRIREME_HAS_CUDNN OFF)
+if(NOT TRIREME_CUDNN STREQUAL "OFF")
+  find_package(CUDAToolkit QUIET)
+  find_path(CUDNN_INCLUDE_DIR cudnn.h HINTS ${CUDAToolkit_INCLUDE_DIRS})
+  find_library(CUDNN_LIBRARY cudnn HINTS ${CUDAToolkit_LIBRARY_DIR})
+  find_path(CUDNN_FRONTEND_INCLUDE_DIR cudnn_frontend.h PATH_SUFFIXES include)
+  set(missing "")
+  foreach(part CUDNN_INCLUDE_DIR CUDNN_LIBRARY CUDNN_FRONTEND_INCLUDE_DIR)
+    if(NOT ${part})
+      list(APPEND missing ${part})
+    endif()
+  endforeach()
+  if(NOT missing AND TARGET CUDA::nvrtc)
+    add_library(trireme_cudnn INTERFACE)
+    target_include_directories(trireme_cudnn SYSTEM INTERFACE "${CUDNN_INCLUDE_DIR}" "${CUDNN_FRONTEND_INCLUDE_DIR}")
+    target_link_libraries(trireme_cudnn INTERFACE "${CUDNN_LIBRARY}" CUDA::nvrtc CUDA::cudart)
+    set(TRIREME_HAS_CUDNN ${TRIREME_HAS_CUBLASLT})  # whose workspace it shares
+  endif()
+  if(TRIREME_CUDNN STREQUAL "ON" AND NOT TRIREME_HAS_CUDNN)
+    message(FATAL_ERROR "TRIREME_CUDNN=ON needs Kokkos with CUDA (back ends here: [${Kokkos_DEVICES}]), cuBLASLt, and cuDNN "
+                        "with the headers of cudnn-frontend; not found: [${missing}]. Give their folders with "
+                        "-DCUDNN_FRONTEND_INCLUDE_DIR=... (headers of github.com/NVIDIA/cudnn-frontend, or of PyPI's "
+                        "nvidia-cudnn-frontend), -DCUDNN_INCLUDE_DIR=... and -DCUDNN_LIBRARY=..., or configure with "
+                        "-DTRIREME_CUDNN=OFF")
+  endif()
+endif()
+
 if(TRIREME_MISSING)
   message(FATAL_ERROR "Trireme needs the following packages, which CMake did not find:${TRIREME_MISSING}\n"
                       "On Debian and Ubuntu, tools/setup installs all of them. A package in a place of its own is "
@@ -175,7 +204,7 @@ foreach(device CUDA HIP SYCL)
   endif()
 endforeach()
 message(STATUS "Kokkos ${Kokkos_VERSION} (${Kokkos_DIR}), HDF5 ${HDF5_VERSION}, MPI ${MPI_CXX_VERSION}, "
-               "oneDNN ${dnnl_VERSION}, cuBLASLt ${TRIREME_HAS_CUBLASLT}")
+               "oneDNN ${dnnl_VERSION}, cuBLASLt ${TRIREME_HAS_CUBLASLT}, cuDNN ${TRIREME_HAS_CUDNN}")
 
 add_library(trireme_hdf5 INTERFACE)
 target_include_directories(trireme_hdf5 SYSTEM INTERFACE ${HDF5_C_INCLUDE_DIRS})

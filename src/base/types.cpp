@@ -16,6 +16,8 @@ constexpr std::array<std::string_view, 5> schedule_names{"gpipe", "1f1b", "inter
 constexpr std::array<std::string_view, 3> recompute_names{"none", "selective", "full"};
 constexpr std::array<std::string_view, 4> offload_names{"none", "optimizer", "activations", "both"};
 constexpr std::array<std::string_view, 3> transport_names{"auto", "mpi", "nccl"};
+constexpr std::array<std::string_view, 4> attention_names{"auto", "portable", "tensor_cores",
+                                                          "cudnn"};
 constexpr std::array<std::string_view, 3> optimizer_names{"adamw", "sgd", "lamb"};
 constexpr std::array<std::string_view, 5> learning_rate_names{
     "cosine", "linear", "constant", "inverse_square_root", "warmup_stable_decay"};
@@ -52,6 +54,9 @@ std::string_view name_of(Offload x) {
 }
 std::string_view name_of(TransportKind x) {
   return transport_names[static_cast<std::size_t>(x)];
+}
+std::string_view name_of(AttentionKind x) {
+  return attention_names[static_cast<std::size_t>(x)];
 }
 std::string_view name_of(OptimizerKind x) {
   return optimizer_names[static_cast<std::size_t>(x)];
@@ -97,6 +102,10 @@ std::span<const std::string_view> names<Offload>() {
 template <>
 std::span<const std::string_view> names<TransportKind>() {
   return transport_names;
+}
+template <>
+std::span<const std::string_view> names<AttentionKind>() {
+  return attention_names;
 }
 template <>
 std::span<const std::string_view> names<OptimizerKind>() {

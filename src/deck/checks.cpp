@@ -3,6 +3,7 @@
 #include <trireme/base/check.hpp>
 #include <trireme/deck/batch_schedule.hpp>
 #include <trireme/deck/choices.hpp>
+#include <trireme/deck/precision_checks.hpp>
 #include <trireme/deck/ramp_check.hpp>
 #include <trireme/deck/special_tokens.hpp>
 
@@ -125,12 +126,8 @@ class CrossCheck {
   }
 
   void precision() {
-    if (!valid({"precision.compute", "precision.tf32"})) return;
-    const PrecisionConfig& p = deck_.config.precision;
-    if (p.tf32 && p.compute != DType::fp32)
-      report(deck_.cite("precision", "tf32"), " rounds the factors of fp32, but ",
-             deck_.cite("precision", "compute"),
-             " has none; leave it out, or choose compute = \"fp32\"");
+    if (valid({"precision.compute", "precision.tf32", "precision.attention", "model.dropout"}))
+      for (const std::string& mistake : precision_mistakes(deck_)) report(mistake);
   }
 
   void optimizer() {

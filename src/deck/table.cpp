@@ -231,6 +231,14 @@ void batch_and_precision_keys(std::vector<Entry>& out) {
                "tensor cores multiply; sums stay fp32; of no effect elsewhere")
       .otherwise(false);
   precision
+      .choice(
+          "attention", &PrecisionConfig::attention,
+          "what computes attention on devices: \"tensor_cores\" and \"cudnn\" are for bf16 and "
+          "fp16, the latter without dropout and with S^2 numbers per head in its backward pass; "
+          "\"auto\" is the fastest without those, \"portable\" what hosts use; see "
+          "docs/attention.md")
+      .otherwise(Str("auto"));
+  precision
       .number(
           "loss_scale", &PrecisionConfig::loss_scale,
           "by which fp16 multiplies the first step's loss, so that small gradients are not lost; "

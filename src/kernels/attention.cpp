@@ -1,6 +1,7 @@
 #include <trireme/base/check.hpp>
 #include <trireme/kernels/attention.hpp>
 #include <trireme/kernels/attention_blocks.hpp>
+#include <trireme/kernels/attention_cudnn.hpp>
 #include <trireme/kernels/flash_attention.hpp>
 #include <trireme/kernels/math.hpp>
 #include <trireme/tensor/expect.hpp>
@@ -258,10 +259,15 @@ void attention_forward(const Exec& exec, View2<T> o, View3<Accumulate<T>> logsum
   expect_shape(qkv, "qkv", {s.tokens(), s.qkv_columns()});
   if (s.tokens() * s.heads == 0) return;
   const AttentionMasks masks(dropout, s);
-  if constexpr (is_narrow<T>)
-    if (attention_backend(dtype_of<T>) == AttentionBackend::tensor_cores &&
+  if constexpr (is_narrow<T>) {
+    const AttentionBackend backend = attention_backends(dtype_of<T>).forward;
+    if (backend == AttentionBackend::cudnn &&
+        attention_forward_cudnn<T>(exec, o, logsumexp, qkv, s, dropout))
+      return;
+    if (backend != AttentionBackend::portable && flash_available() &&
         flash_takes(s, {o.data(), qkv.data()}, {row_stride(o), row_stride(qkv)}))
       return flash_attention_forward<T>(exec, o, logsumexp, qkv, s, dropout);
+  }
   const AttentionForward<T> forward(o, logsumexp, qkv, s, masks);
   const auto teams = static_cast<int>(s.batch * s.heads * forward.query_blocks);
   const auto bytes = aligned_scratch_bytes<Accumulate<T>>(forward.scratch_elements());

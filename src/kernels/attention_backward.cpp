@@ -1,5 +1,6 @@
 #include <trireme/kernels/attention.hpp>
 #include <trireme/kernels/attention_blocks.hpp>
+#include <trireme/kernels/attention_cudnn.hpp>
 #include <trireme/kernels/flash_attention.hpp>
 #include <trireme/kernels/math.hpp>
 #include <trireme/tensor/expect.hpp>
@@ -249,7 +250,9 @@ void attention_delta(const Exec& exec, View1<Accumulate<T>> delta, View2<const T
 
 template <class T>
 std::int64_t attention_workspace_elements(const AttentionShape& shape) {
-  if constexpr (is_narrow<T>) return FlashWorkspace(shape).elements();
+  if constexpr (is_narrow<T>)
+    return narrow_attention_workspace(
+        shape.sizes(), attention_backends(dtype_of<T>).backward == AttentionBackend::cudnn);
   return shape.tokens() * shape.heads;
 }
 
@@ -267,12 +270,17 @@ void attention_backward(const Exec& exec, View2<T> dqkv, View2<const T> grad, Vi
   expect_shape(workspace, "workspace", {attention_workspace_elements<T>(s)});
   if (s.tokens() * s.key_value_heads == 0) return;
   const AttentionMasks masks(dropout, s);
-  if constexpr (is_narrow<T>)
-    if (attention_backend(dtype_of<T>) == AttentionBackend::tensor_cores &&
+  if constexpr (is_narrow<T>) {
+    const AttentionBackend backend = attention_backends(dtype_of<T>).backward;
+    if (backend == AttentionBackend::cudnn &&
+        attention_backward_cudnn<T>(exec, dqkv, grad, o, qkv, logsumexp, workspace, s, dropout))
+      return;
+    if (backend != AttentionBackend::portable && flash_available() &&
         flash_takes(s, {dqkv.data(), grad.data(), o.data(), qkv.data(), workspace.data()},
                     {row_stride(dqkv), row_stride(grad), row_stride(o), row_stride(qkv)}))
       return flash_attention_backward<T>(exec, dqkv, grad, o, qkv, logsumexp, workspace, s,
                                          dropout);
+  }
   const std::int64_t deltas = s.tokens() * s.heads;
   const View1<Accumulate<T>> delta(workspace.data(), static_cast<std::size_t>(deltas));
   attention_delta<T>(exec, delta, grad, o, s);

@@ -39,7 +39,7 @@ void flash_attention_backward(const Exec& exec, View2<T> dqkv, View2<const T> gr
                               View2<const T> o, View2<const T> qkv, View3<const float> logsumexp,
                               View1<float> workspace, const AttentionShape& shape,
                               const AttentionDropout& dropout) {
-  const FlashWorkspace parts(shape);
+  const FlashWorkspace parts(shape.sizes());
   float* const deltas = workspace.data() + parts.sums;
   auto* const counters = reinterpret_cast<unsigned*>(deltas + parts.deltas);
   const FlashDeltaArguments<T> delta{static_cast<int>(shape.sequence),

@@ -23,8 +23,8 @@ MatmulWorkspace::MatmulWorkspace() {
   if (matmul_workspace_bytes() == 0) return;
   arena_ = Arena("matmul workspace", matmul_workspace_bytes());
   if (has_cublaslt()) {
-    const auto library = arena_.take<std::byte>(cublaslt_workspace_bytes);
-    cublaslt_ = std::make_unique<CublasLt>(library.data(), cublaslt_workspace_bytes);
+    library_workspace_ = arena_.take<std::byte>(cublaslt_workspace_bytes);
+    cublaslt_ = std::make_unique<CublasLt>(library_workspace_.data(), cublaslt_workspace_bytes);
   }
   partial_sums_ = arena_.take<std::byte>(partial_sum_bytes);
 }

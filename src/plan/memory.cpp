@@ -1,6 +1,7 @@
 #include <trireme/architecture/placement.hpp>
 #include <trireme/architecture/saved.hpp>
 #include <trireme/architecture/state.hpp>
+#include <trireme/base/attention_memory.hpp>
 #include <trireme/base/matmul_memory.hpp>
 #include <trireme/base/narrow.hpp>
 #include <trireme/base/reduction.hpp>
@@ -8,6 +9,7 @@
 #include <trireme/plan/local_sizes.hpp>
 #include <trireme/plan/memory.hpp>
 #include <trireme/plan/offload.hpp>
+#include <trireme/plan/precision.hpp>
 #include <trireme/plan/transport.hpp>
 
 #include <algorithm>
@@ -23,7 +25,10 @@ Bytes up(Bytes bytes) {
 /// Bytes of the model's arrays in terms of one rank's sizes: shapes stand beside them as in model/.
 class Activations {
  public:
-  Activations(const LocalSizes& sizes, Recompute recompute) : s_(sizes), recompute_(recompute) {}
+  Activations(const LocalSizes& sizes, const deck::Config& config)
+      : s_(sizes),
+        recompute_(config.parallel.recompute),
+        cudnn_gradient_(has_cudnn_gradient(config.precision)) {}
 
   Bytes residual() const { return up(s_.rows * s_.hidden * s_.element); }          // [R, D]
   Bytes qkv() const { return up(s_.tokens * s_.query_key_value() * s_.element); }  // [T, ...]
@@ -33,13 +38,11 @@ class Activations {
   Bytes head_statistics() const {                                                      // [B, h, S]
     return up(s_.micro * s_.heads * s_.sequence * s_.accumulate);
   }
-  /// [B, h, S], and of narrow numbers the queries' sums, S padded to 64, and counters of blocks
-  /// of 32.
+  /// [B, h, S], and of narrow numbers what tensor cores take.
   Bytes attention_work() const {
-    std::int64_t of_head = s_.sequence;
-    if (s_.narrow())
-      of_head += (s_.sequence + 63) / 64 * 64 * s_.head_size + (s_.sequence + 31) / 32 + 1;
-    return up(s_.micro * s_.heads * of_head * s_.accumulate);
+    if (!s_.narrow()) return head_statistics();
+    const AttentionSizes sizes{s_.micro, s_.sequence, s_.heads, s_.key_value_heads, s_.head_size};
+    return up(4 * narrow_attention_workspace(sizes, cudnn_gradient_));
   }
   Bytes norm_statistics() const {  // 1 or 2 × [R]
     return s_.norm_statistics * up(s_.rows * s_.accumulate);
@@ -117,6 +120,7 @@ class Activations {
 
   const LocalSizes& s_;
   Recompute recompute_;
+  bool cudnn_gradient_;
 };
 
 Bytes scratch(const LocalSizes& sizes, const Activations& a, const architecture::Shard& shard,
@@ -212,7 +216,7 @@ std::vector<MemoryRow> training_memory(const deck::Config& config,
                            : elements.elements;
   const auto state_arrays =
       static_cast<std::int64_t>(architecture::state_arrays(config.optimizer).size());
-  const Activations activations(sizes, config.parallel.recompute);
+  const Activations activations(sizes, config);
   const SavedActivations saved = saved_activations(config, activations, shard, needs);
   const std::int64_t masters = sizes.narrow() ? 1 : 0;
   const MemoryRow optimizer{"optimizer state",

@@ -3,6 +3,7 @@
 #include <trireme/model/decoder.hpp>
 #include <trireme/tensor/copy.hpp>
 #include <trireme/train/generator.hpp>
+#include <trireme/train/kernel_choices.hpp>
 #include <trireme/train/load.hpp>
 #include <trireme/train/precision.hpp>
 
@@ -57,7 +58,7 @@ class TypedGenerator final : public Generator {
         architecture_(architecture),
         parameters_(architecture, architecture::whole_model(architecture), false),
         decoder_(architecture, parameters_, 1) {
-    kernels::set_matmul_tf32(config.precision.tf32);
+    choose_kernels(config.precision);
     kernels::prepare_matmul(exec_, dtype_of<T>);
   }
 

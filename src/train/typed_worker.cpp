@@ -2,12 +2,14 @@
 #include <trireme/base/check.hpp>
 #include <trireme/base/log.hpp>
 #include <trireme/grid/heartbeat.hpp>
+#include <trireme/kernels/attention.hpp>
 #include <trireme/kernels/matmul.hpp>
 #include <trireme/kernels/matmul_workspace.hpp>
 #include <trireme/plan/offload.hpp>
 #include <trireme/plan/program.hpp>
 #include <trireme/tensor/copy.hpp>
 #include <trireme/tensor/region.hpp>
+#include <trireme/train/kernel_choices.hpp>
 #include <trireme/train/load.hpp>
 #include <trireme/train/typed_worker.hpp>
 
@@ -40,11 +42,21 @@ checkpoint::SliceView slice_of(const Exec& exec, const NamedTensor<T>& tensor,
 
 }  // namespace
 
+namespace {
+
+/// Before the members that plan their memory by it.
+const deck::Config& with_its_kernels(const deck::Config& config) {
+  choose_kernels(config.precision);
+  return config;
+}
+
+}  // namespace
+
 template <class P>
 TypedWorker<P>::TypedWorker(const deck::Config& config,
                             const architecture::Architecture& architecture, grid::Grid& grid,
                             std::span<const schedule::Program> programs)
-    : config_(config),
+    : config_(with_its_kernels(config)),
       architecture_(architecture),
       grid_(grid),
       parts_(config, architecture, grid, programs),
@@ -52,7 +64,6 @@ TypedWorker<P>::TypedWorker(const deck::Config& config,
   timeline_.layout = parts_.layout;
   for (const schedule::Program& program : programs)
     executors_.emplace_back(program, parts_.pipeline.rank());
-  kernels::set_matmul_tf32(config.precision.tf32);
   kernels::prepare_matmul(exec_, dtype_of<T>);
 }
 
@@ -317,7 +328,12 @@ double TypedWorker<P>::measure_peak() {
 template <class P>
 std::string TypedWorker<P>::description() const {
   const DType type = config_.precision.compute;
-  return text(name_of(type), " products by ", kernels::matmul_backend_name(type));
+  const kernels::AttentionBackends attention = kernels::attention_backends(type);
+  std::string result = text(name_of(type), " products by ", kernels::matmul_backend_name(type));
+  if (attention != kernels::AttentionBackends{})
+    result += text(", attention by ", name_of(attention.forward), " and backward by ",
+                   name_of(attention.backward));
+  return result;
 }
 
 template class TypedWorker<model::Fp32>;

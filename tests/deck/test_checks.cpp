@@ -31,6 +31,26 @@ TEST(Checks, Tf32IsForFp32) {
                   "compute = \"fp32\"");
 }
 
+TEST(Checks, AttentionOfLibrariesIsForNarrowNumbersWithoutDropout) {
+  const auto chosen = [](const std::vector<std::string>& overrides) {
+    return parse_deck(example, "a.toml", overrides).config.precision.attention;
+  };
+  EXPECT_EQ(chosen({}), AttentionKind::automatic);
+  EXPECT_EQ(chosen({"precision.attention=portable"}), AttentionKind::portable);
+  EXPECT_EQ(chosen({"precision.attention=cudnn", "precision.compute=bf16"}), AttentionKind::cudnn);
+  expect_contains(
+      mistakes_of(example, {"precision.attention=tensor_cores"}),
+      "[precision] attention = \"tensor_cores\" (command line) is for bf16 and fp16, but "
+      "here is [precision] compute = \"fp32\" (default); leave it out, or choose compute "
+      "= \"bf16\" or \"fp16\"");
+  expect_contains(
+      mistakes_of(example,
+                  {"precision.attention=cudnn", "precision.compute=fp16", "model.dropout=0.1"}),
+      "[precision] attention = \"cudnn\" (command line) draws other masks in every "
+      "layout, so that [model] dropout = 0.1 (command line) would change the answer with "
+      "it; choose dropout = 0, or attention = \"auto\"");
+}
+
 TEST(Checks, SizesThatDoNotFitIntoNumbersAreRefused) {
   expect_contains(mistakes_of(example, {"model.layers=65536", "model.hidden=16777216"}),
                   "[model] describes ");

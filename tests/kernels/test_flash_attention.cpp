@@ -49,7 +49,7 @@ TEST(FlashRule, TakesItsSizesAndAlignment) {
 
 TEST(FlashRule, WorkspaceHoldsSumsDeltasAndCounters) {
   const AttentionShape s{2, 100, 3, 1, 64};
-  const FlashWorkspace parts(s);
+  const FlashWorkspace parts(s.sizes());
   EXPECT_EQ(parts.sums, 2 * 3 * 128 * 64);
   EXPECT_EQ(parts.deltas, 2 * 3 * 100);
   EXPECT_EQ(parts.counters, 2 * 3 * 5);
@@ -75,19 +75,45 @@ TEST(FlashRule, TicketsGoThroughSectionsTurnByTurn) {
 }
 
 TEST(AttentionBackends, PortableIsEverywhereAndTheSwitchHolds) {
+  const AttentionBackends portable{};
   for (const DType type : {DType::fp64, DType::fp32, DType::bf16, DType::fp16}) {
-    const AttentionBackend usual = attention_backend(type);
+    const AttentionBackends usual = attention_backends(type);
+    EXPECT_EQ(usual, attention_backends_of(type, AttentionKind::automatic));
+    EXPECT_EQ(attention_backends_of(type, AttentionKind::portable), portable);
     EXPECT_TRUE(attention_backend_available(type, AttentionBackend::portable));
-    EXPECT_TRUE(attention_backend_available(type, usual));
-    set_attention_backend(type, AttentionBackend::portable);
-    EXPECT_EQ(attention_backend(type), AttentionBackend::portable);
-    set_attention_backend(type, usual);
-    EXPECT_EQ(attention_backend(type), usual);
-    if (!attention_backend_available(type, AttentionBackend::tensor_cores)) {
-      EXPECT_THROW(set_attention_backend(type, AttentionBackend::tensor_cores), Error);
+    EXPECT_TRUE(attention_backend_available(type, usual.forward));
+    EXPECT_TRUE(attention_backend_available(type, usual.backward));
+    set_attention_backends(type, portable);
+    EXPECT_EQ(attention_backends(type), portable);
+    set_attention_backends(type, usual);
+    EXPECT_EQ(attention_backends(type), usual);
+    for (const auto other : {AttentionBackend::tensor_cores, AttentionBackend::cudnn}) {
+      if (attention_backend_available(type, other)) continue;
+      EXPECT_THROW(set_attention_backends(type, {other, AttentionBackend::portable}), Error);
+      EXPECT_THROW(set_attention_backends(type, {AttentionBackend::portable, other}), Error);
     }
   }
-  EXPECT_FALSE(attention_backend_available(DType::fp32, AttentionBackend::tensor_cores));
+  for (const auto narrow_only : {AttentionBackend::tensor_cores, AttentionBackend::cudnn})
+    EXPECT_FALSE(attention_backend_available(DType::fp32, narrow_only));
+}
+
+TEST(AttentionBackends, HostsHaveThePortableOneWhateverADeckNames) {
+  if (!exec_on_host) GTEST_SKIP() << "on a device";
+  for (const auto kind :
+       {AttentionKind::automatic, AttentionKind::tensor_cores, AttentionKind::cudnn})
+    EXPECT_EQ(attention_backends_of(DType::bf16, kind), AttentionBackends{});
+}
+
+TEST(AttentionBackends, OnlyTheGradientOfCudnnNeedsASquareOfTheSequence) {
+  const AttentionSizes s{2, 300, 6, 3, 64};
+  EXPECT_EQ(narrow_attention_workspace(s, false), FlashWorkspace(s).elements());
+  const Bytes squares = 2 * 6 * 2 * 320 * 384, deltas = 2 * 6 * 300 * 4,
+              grouped = 2 * 6 * 300 * 64 * 4;
+  EXPECT_EQ(cudnn_gradient_bytes(s), squares + deltas + grouped + 256);
+  EXPECT_EQ(narrow_attention_workspace(s, true) * 4, squares + deltas + grouped + 256);
+  const AttentionSizes short_one{1, 16, 4, 4, 160};
+  EXPECT_EQ(narrow_attention_workspace(short_one, true), FlashWorkspace(short_one).elements())
+      << "the tensor cores' own, which may have to step in";
 }
 
 #if !defined(__CUDACC__)

@@ -13,8 +13,8 @@
 
 #if defined(KOKKOS_ENABLE_CUDA)
 
-/// The kernels of tensor cores on the device itself, against the definition and beside the portable
-/// ones. On hosts they are emulated: test_flash_attention.cpp.
+/// The kernels of tensor cores, and cuDNN, on the device itself, against the definition and beside
+/// the portable ones. On hosts the former are emulated: test_flash_attention.cpp.
 namespace trireme::kernels {
 namespace {
 
@@ -29,8 +29,8 @@ struct Passes {
 
 template <class T>
 Passes<T> run(AttentionBackend backend, const AttentionShape& s, const AttentionDropout& dropout) {
-  const AttentionBackend usual = attention_backend(dtype_of<T>);
-  set_attention_backend(dtype_of<T>, backend);
+  const AttentionBackends usual = attention_backends(dtype_of<T>);
+  set_attention_backends(dtype_of<T>, {backend, backend});
   const Exec exec;
   const std::int64_t columns = s.heads * s.head_size;
   const DeviceArray<T> qkv(uniform<T>(s.tokens() * s.qkv_columns(), 1));
@@ -45,7 +45,7 @@ Passes<T> run(AttentionBackend backend, const AttentionShape& s, const Attention
                         grad.matrix(s.tokens(), columns), o.matrix(s.tokens(), columns),
                         qkv.matrix(s.tokens(), s.qkv_columns()), lse_view, work.flat(), s, dropout);
   fence(exec, "test");
-  set_attention_backend(dtype_of<T>, usual);
+  set_attention_backends(dtype_of<T>, usual);
   return {o.values(), dqkv.values(), lse.values()};
 }
 
@@ -62,12 +62,19 @@ class FlashOnDevice : public ::testing::Test {};
 using Types = ::testing::Types<Bf16, Fp16>;
 TYPED_TEST_SUITE(FlashOnDevice, Types);
 
-/// Both back ends keep the bounds of the one that rounds more. Sequences of many blocks, groups,
+/// Those that this build and device have.
+std::vector<AttentionBackend> back_ends(DType type) {
+  std::vector<AttentionBackend> all;
+  for (const auto b :
+       {AttentionBackend::portable, AttentionBackend::tensor_cores, AttentionBackend::cudnn})
+    if (attention_backend_available(type, b)) all.push_back(b);
+  return all;
+}
+
+/// All back ends keep the bounds of the one that rounds more. Sequences of many blocks, groups,
 /// parts of groups, with and without a causal mask and dropout.
 TYPED_TEST(FlashOnDevice, AgreesWithTheDefinitionAsThePortableKernelDoes) {
   using T = TypeParam;
-  if (!attention_backend_available(dtype_of<T>, AttentionBackend::tensor_cores))
-    GTEST_SKIP() << "no tensor cores";
   const double unit = std::is_same_v<T, Bf16> ? 1.0 / 256.0 : 1.0 / 2048.0;
   const AttentionDropout some{0.3, {7, Purpose::attention_dropout, 3, 5}, 11, 2, 9};
   for (const std::int64_t K : {64, 96, 128, 160})
@@ -82,7 +89,7 @@ TYPED_TEST(FlashOnDevice, AgreesWithTheDefinitionAsThePortableKernelDoes) {
         const reference::RoundedAttention reference({qkv.begin(), qkv.end()}, s, dropout, unit);
         const auto o = reference.output(), logsumexp = reference.logsumexp(),
                    gradient = reference.gradient({grad.begin(), grad.end()});
-        for (const auto backend : {AttentionBackend::portable, AttentionBackend::tensor_cores}) {
+        for (const AttentionBackend backend : back_ends(dtype_of<T>)) {
           SCOPED_TRACE(name_of(backend));
           const Passes<T> found = run<T>(backend, s, dropout);
           expect_within(found.o, o, "o");
@@ -95,22 +102,22 @@ TYPED_TEST(FlashOnDevice, AgreesWithTheDefinitionAsThePortableKernelDoes) {
 /// Many blocks that add to the same sums at the same time.
 TYPED_TEST(FlashOnDevice, HasTheSameBitsInEveryRun) {
   using T = TypeParam;
-  if (!attention_backend_available(dtype_of<T>, AttentionBackend::tensor_cores))
-    GTEST_SKIP() << "no tensor cores";
   const auto bits = [](const std::vector<T>& numbers) {
     std::vector<std::uint16_t> result;
     for (const T x : numbers) result.push_back(x.bits);
     return result;
   };
-  for (const bool causal : {true, false}) {
-    const AttentionShape s{4, 2048, 8, 8, 64, causal};
-    const Passes<T> first = run<T>(AttentionBackend::tensor_cores, s, {});
-    for (int i = 0; i < 5; ++i) {
-      const Passes<T> again = run<T>(AttentionBackend::tensor_cores, s, {});
-      ASSERT_EQ(bits(again.o), bits(first.o));
-      ASSERT_EQ(bits(again.dqkv), bits(first.dqkv));
+  for (const AttentionBackend backend : back_ends(dtype_of<T>))
+    for (const bool causal : {true, false}) {
+      SCOPED_TRACE(text(name_of(backend), causal ? ", causal" : ""));
+      const AttentionShape s{4, 2048, 8, 8, 64, causal};
+      const Passes<T> first = run<T>(backend, s, {});
+      for (int i = 0; i < 5; ++i) {
+        const Passes<T> again = run<T>(backend, s, {});
+        ASSERT_EQ(bits(again.o), bits(first.o));
+        ASSERT_EQ(bits(again.dqkv), bits(first.dqkv));
+      }
     }
-  }
 }
 
 }  // namespace

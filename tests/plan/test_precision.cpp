@@ -1,3 +1,5 @@
+#include <trireme/base/check.hpp>
+#include <trireme/plan/offload.hpp>
 #include <trireme/plan/precision.hpp>
 
 #include <gtest/gtest.h>
@@ -10,6 +12,49 @@ TEST(Precision, SaysWhatTf32ComesToHere) {
   EXPECT_EQ(tf32_note(precision), "");
   precision.tf32 = true;
   EXPECT_EQ(tf32_note(precision).find("no effect") == std::string::npos, has_cublaslt());
+}
+
+TEST(Precision, SaysWhatAttentionComesToHere) {
+  deck::PrecisionConfig precision;
+  EXPECT_EQ(attention_note(precision), "");
+  precision.attention = AttentionKind::cudnn;
+  const std::string note = attention_note(precision);
+  EXPECT_EQ(note.find("no effect") == std::string::npos, has_device()) << note;
+}
+
+TEST(Precision, CudnnThatIsNotThereIsAMistakeOfTheDeck) {
+  deck::Deck deck = deck::parse_deck(R"([run]
+steps = 20
+[model]
+layers = 2
+hidden = 64
+heads = 4
+sequence = 64
+vocabulary = 257
+[batch]
+global = 8
+micro = 2
+[precision]
+compute = "bf16"
+attention = "cudnn"
+[optimizer]
+learning_rate = 3e-3
+[data]
+train = "data/tiny.h5"
+)",
+                                     "a.toml");
+  EXPECT_NO_THROW(expect_attention(deck, false));
+  try {
+    expect_attention(deck, true);
+    FAIL();
+  } catch (const UsageError& error) {
+    EXPECT_STREQ(error.what(),
+                 "[precision] attention = \"cudnn\" (a.toml:14) is not possible: this installation "
+                 "was built without cuDNN; choose attention = \"auto\", or configure with "
+                 "-DTRIREME_CUDNN=ON");
+  }
+  deck.config.precision.attention = AttentionKind::automatic;
+  EXPECT_NO_THROW(expect_attention(deck, true));
 }
 
 }  // namespace

@@ -7,7 +7,7 @@ floors   A folder includes only folders of strictly lower floors, and links only
          mpi.h or nccl.h. Host-only folders include no Kokkos.
 pairs    Every src/x/y.cpp has its header include/trireme/x/y.hpp.
 lengths  No C++ file is longer than 400 lines.
-vendors  Names of CUDA, HIP, cuBLASLt and NCCL stand in the few files that speak to them.
+vendors  Names of CUDA, HIP, cuBLASLt, cuDNN and NCCL stand in the few files that speak to them.
 decks    Every deck begins with a comment that holds the commands that use it.
 
 Prints one line per violation and ends with 1 if there is one.
@@ -39,9 +39,10 @@ SPEAK_TO_VENDORS = {
     "include/trireme/tensor/streams.hpp",
     "src/grid/nccl_transport.cpp",
     "src/kernels/cublaslt.cpp",
+    "src/kernels/cudnn_attention.cpp",
     "src/tensor/device.cpp",
 }
-VENDOR_NAME = re.compile(r"\b(?:cuda|hip|cublas|nccl|rccl|sycl)(?:Lt)?[A-Z]\w*|"
+VENDOR_NAME = re.compile(r"\b(?:cuda|hip|cublas|cudnn|nccl|rccl|sycl)(?:Lt)?[A-Z]\w*|"
                          r"\b__(?:global|device|shared|launch_bounds)__\b|<<<")
 
 INCLUDE = re.compile(r'^\s*#\s*include\s*[<"]([^>"]+)[>"]')

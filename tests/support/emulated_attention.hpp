@@ -90,7 +90,7 @@ class EmulatedAttention {
 
   template <class Kernel>
   void backward_by(const std::vector<T>& grad) {
-    const kernels::FlashWorkspace parts(shape_);
+    const FlashWorkspace parts(shape_.sizes());
     std::vector<float> workspace(at(parts.elements()), nan<float>());
     std::vector<unsigned> counters(at(parts.counters), 12345);
     dqkv.assign(qkv_.size(), nan<T>());

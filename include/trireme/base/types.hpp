@@ -40,6 +40,9 @@ enum class Offload : std::uint8_t { none, optimizer, activations, both };
 /// What moves messages between ranks: "auto" is NCCL where this installation has it and every rank
 /// a device of its own, else MPI.
 enum class TransportKind : std::uint8_t { automatic, mpi, nccl };
+/// What computes attention: "auto" is the fastest that this installation has and whose sums have a
+/// fixed order.
+enum class AttentionKind : std::uint8_t { automatic, portable, tensor_cores, cudnn };
 /// Layers that take turns in a device's memory where saved activations are offloaded: one is
 /// computed, and copies of one on each side are under way.
 inline constexpr int offload_windows = 3;
@@ -67,6 +70,7 @@ std::string_view name_of(ScheduleKind);
 std::string_view name_of(Recompute);
 std::string_view name_of(Offload);
 std::string_view name_of(TransportKind);
+std::string_view name_of(AttentionKind);
 std::string_view name_of(OptimizerKind);
 std::string_view name_of(LearningRateSchedule);
 std::string_view name_of(CooldownShape);

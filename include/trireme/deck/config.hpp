@@ -93,7 +93,8 @@ struct BatchConfig {
 
 struct PrecisionConfig {
   DType compute = DType::fp32;
-  bool tf32 = false;                        ///< of fp32: products round their factors to 11 bits
+  bool tf32 = false;  ///< of fp32: products round their factors to 11 bits
+  AttentionKind attention = AttentionKind::automatic;
   double loss_scale = 65536;                ///< of the first step, with fp16
   std::int64_t loss_scale_interval = 1000;  ///< updates behind which it doubles; 0: never changes
   bool operator==(const PrecisionConfig&) const = default;

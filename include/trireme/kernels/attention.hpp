@@ -1,5 +1,6 @@
 #pragma once
 
+#include <trireme/base/attention_memory.hpp>
 #include <trireme/base/philox.hpp>
 #include <trireme/base/types.hpp>
 #include <trireme/tensor/views.hpp>
@@ -31,6 +32,7 @@ struct AttentionShape {
   }
   std::int64_t tokens() const { return batch * sequence; }
   std::int64_t qkv_columns() const { return (heads + 2 * key_value_heads) * head_size; }
+  AttentionSizes sizes() const { return {batch, sequence, heads, key_value_heads, head_size}; }
 };
 
 /// Dropout of probabilities: p[b,h,i,j] is dropped where word ((sample·A + head)·S + i)·S + j of
@@ -54,8 +56,8 @@ void attention_forward(const Exec& exec, View2<T> o, View3<Accumulate<T>> logsum
                        View2<const T> qkv, const AttentionShape& shape,
                        const AttentionDropout& dropout = {});
 
-/// Elements of the workspace that attention_backward needs: B·H·S, and for T of two bytes sums of
-/// the queries' gradients in float and counters (FlashWorkspace).
+/// Elements of the workspace that attention_backward needs: B·H·S, and for T of two bytes what
+/// tensor cores take (attention_memory.hpp), by the back end that is set.
 template <class T>
 std::int64_t attention_workspace_elements(const AttentionShape& shape);
 
@@ -83,19 +85,33 @@ enum class AttentionBackend : std::uint8_t {
   portable,      ///< Kokkos, anywhere, any type and size: sums and probabilities in fp32 or wider
   tensor_cores,  ///< bf16 and fp16 on devices that have them (flash_attention.hpp); probabilities
                  ///< and their gradients are rounded to T before they are multiplied
+  cudnn          ///< bf16 and fp16 where this build has the library (cudnn_attention.hpp)
 };
 
-std::string_view name_of(AttentionBackend backend);  ///< "portable", "tensor cores"
+std::string_view name_of(AttentionBackend backend);  ///< "portable", "tensor cores", "cuDNN"
 
 bool attention_backend_available(DType type, AttentionBackend backend);
 
-/// The back end of forward and backward: tensor cores where they are available. Calls that they do
-/// not take (other head sizes than 64, 96, 128 and 160, or rows that do not begin at multiples of
-/// 16 bytes) go to the portable one; decoding always does.
-AttentionBackend attention_backend(DType type);
+/// A backward pass may follow a forward pass of another back end.
+struct AttentionBackends {
+  AttentionBackend forward = AttentionBackend::portable;
+  AttentionBackend backward = AttentionBackend::portable;
+  bool operator==(const AttentionBackends&) const = default;
+};
 
-/// Changes it for this process; an unavailable one is an error. A backward pass may follow a
-/// forward pass of the other one. Not to be called while kernels are in flight.
-void set_attention_backend(DType type, AttentionBackend backend);
+/// Those of [precision] attention here. `automatic`: forward cuDNN where it is, and in both
+/// directions tensor cores where they are; cuDNN's gradient takes S² numbers per head where its
+/// sums are to have an order, and so must be asked for. Hosts have the portable one. An unavailable
+/// one that a deck names is an error.
+AttentionBackends attention_backends_of(DType type, AttentionKind kind);
+
+/// Those in use; at first the automatic ones. Calls that one does not take go to the next: from
+/// cuDNN to tensor cores (head sizes 64, 96, 128 and 160, rows that begin at multiples of 16 bytes)
+/// to the portable one; decoding always does.
+AttentionBackends attention_backends(DType type);
+
+/// Changes them for this process; an unavailable one is an error. Sets the size of the workspace of
+/// attention_backward. Not to be called while kernels are in flight.
+void set_attention_backends(DType type, AttentionBackends backends);
 
 }  // namespace trireme::kernels

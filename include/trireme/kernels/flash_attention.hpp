@@ -1,5 +1,6 @@
 #pragma once
 
+#include <trireme/base/attention_memory.hpp>
 #include <trireme/kernels/attention.hpp>
 #include <trireme/kernels/flash_problem.hpp>
 
@@ -10,25 +11,6 @@
 /// order: warp_tiles.hpp, flash_problem.hpp, flash_forward.hpp, flash_backward.hpp. What it
 /// computes is described in attention.hpp, how in docs/attention.md.
 namespace trireme::kernels {
-
-/// Parts of the workspace of attention_backward, in elements of four bytes: the sums of the
-/// queries' gradients [B, H, S padded, K], deltas [B, H, S], and counters: turns of blocks of
-/// queries and one ticket.
-struct FlashWorkspace {
-  static constexpr std::int64_t largest_block = 64;   ///< of queries
-  static constexpr std::int64_t smallest_block = 32;  ///< of queries
-
-  std::int64_t sums, deltas, counters;
-
-  explicit FlashWorkspace(const AttentionShape& s) {
-    const auto blocks = [&](std::int64_t size) { return (s.sequence + size - 1) / size; };
-    const std::int64_t planes = s.batch * s.heads;
-    sums = planes * blocks(largest_block) * largest_block * s.head_size;
-    deltas = planes * s.sequence;
-    counters = planes * (blocks(smallest_block) + 1);
-  }
-  std::int64_t elements() const { return sums + deltas + counters; }
-};
 
 /// Whether the kernels take this call, shape being resolved: one of their head sizes, a positive
 /// scale, rows and arrays that begin at multiples of 16 bytes (strides in elements of two bytes),

@@ -27,6 +27,9 @@ class MatmulWorkspace {
                       partial_sums_.extent(0) / sizeof(double));
   }
 
+  /// The library's, which others may use between its products; empty without cuBLASLt.
+  View1<std::byte> library_workspace() const { return library_workspace_; }
+
   /// Only in builds with cuBLASLt.
   CublasLt& cublaslt() const { return *cublaslt_; }
 
@@ -35,6 +38,7 @@ class MatmulWorkspace {
  private:
   Arena arena_;
   View1<std::byte> partial_sums_;
+  View1<std::byte> library_workspace_;
   std::unique_ptr<CublasLt> cublaslt_;
 };
 

@@ -53,7 +53,6 @@ void measure_attention_kernels(KernelBench& b) {
   const BenchArray<T> dqkv(exec, n.tokens, n.query_key_value());
   const BenchArray<T> o(exec, n.tokens, n.attention()), grad(exec, n.tokens, n.attention());
   const BenchArray<A> sums(exec, n.micro * n.heads, n.sequence);
-  const BenchArray<A> work(exec, kernels::attention_workspace_elements<T>(shape));
   const View3<A> logsumexp(sums.list().data(), static_cast<std::size_t>(n.micro),
                            static_cast<std::size_t>(n.heads), static_cast<std::size_t>(n.sequence));
   // A causal model needs half of the square of scores.
@@ -71,6 +70,7 @@ void measure_attention_kernels(KernelBench& b) {
   };
   const bool here = b.shard().layers > 0 && n.heads > 0;
   const auto measure = [&](const std::string& name, double calls) {
+    const BenchArray<A> work(exec, kernels::attention_workspace_elements<T>(shape));
     b.measure({name + ".forward", here, calls * b.forward_passes(Recompute::full), n.tokens,
                n.attention(), cost_of(traffic(in, out), 2)},
               [&] {
@@ -87,11 +87,20 @@ void measure_attention_kernels(KernelBench& b) {
               });
   };
   measure("attention", b.layer_calls());
+  using kernels::AttentionBackend;
   const DType type = dtype_of<T>;
-  if (kernels::attention_backend(type) == kernels::AttentionBackend::portable) return;
-  kernels::set_attention_backend(type, kernels::AttentionBackend::portable);
-  measure("attention_portable", 0);
-  kernels::set_attention_backend(type, kernels::AttentionBackend::tensor_cores);
+  const kernels::AttentionBackends chosen = kernels::attention_backends(type);
+  if (chosen == kernels::AttentionBackends{}) return;
+  const auto beside = [&](const char* name, AttentionBackend backend) {
+    if (!kernels::attention_backend_available(type, backend)) return;
+    if (chosen == kernels::AttentionBackends{backend, backend}) return;
+    kernels::set_attention_backends(type, {backend, backend});
+    measure(name, 0);
+  };
+  beside("attention_portable", AttentionBackend::portable);
+  beside("attention_tensor_cores", AttentionBackend::tensor_cores);
+  beside("attention_cudnn", AttentionBackend::cudnn);
+  kernels::set_attention_backends(type, chosen);
 }
 
 template void measure_attention_kernels<model::Fp32>(KernelBench&);

@@ -6,6 +6,7 @@
 #include <trireme/kernels/matmul.hpp>
 #include <trireme/kernels/random.hpp>
 #include <trireme/tensor/fence.hpp>
+#include <trireme/train/kernel_choices.hpp>
 
 #include <algorithm>
 #include <chrono>
@@ -92,7 +93,7 @@ std::vector<double> from_rank(const BenchSetting& setting, Rank rank, std::vecto
 void know_peak(const BenchSetting& setting) {
   if (setting.machine.peak) return;
   const DType type = setting.session.config().precision.compute;
-  kernels::set_matmul_tf32(setting.session.config().precision.tf32);
+  train::choose_kernels(setting.session.config().precision);
   const Exec exec;
   grid::Communicator& world = setting.runtime.world();
   std::vector<double> mine;

@@ -147,6 +147,8 @@ ExitCode train(grid::Runtime& runtime, const TrainOptions& options) {
   if (config.parallel.offload != Offload::none)
     say("offload = ", plan::offload_note(config.parallel));
   if (config.precision.tf32) say("tf32: ", plan::tf32_note(config.precision));
+  if (const std::string note = plan::attention_note(config.precision); !note.empty())
+    say("attention: ", note);
 
   // 8 train
   train::Trainer trainer(

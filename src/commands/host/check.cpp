@@ -137,6 +137,8 @@ void print_report(const deck::Deck& deck) {
     say("transport     ", note);
   if (c.parallel.offload != Offload::none) say("offload       ", plan::offload_note(c.parallel));
   if (c.precision.tf32) say("tf32          ", plan::tf32_note(c.precision));
+  if (const std::string note = plan::attention_note(c.precision); !note.empty())
+    say("attention     ", note);
   say("\nstages\n", stages_report(plan::group_stages(a, stage_layers), c.parallel));
   say("\nbytes per rank\n", memory_report(ranks, tensor));
   say("\ncommunication per step of the rank with most\n", traffic_report(ranks, tensor));
