@@ -53,7 +53,10 @@ Session open_session(grid::Runtime& runtime, const std::string& deck_file,
       runtime.world(), layout::ProcessGrid(static_cast<int>(p.data), static_cast<int>(p.pipeline),
                                            static_cast<int>(p.tensor), runtime.ranks()));
   grid::expect_devices(runtime, p.share_devices);
-  if (plan::uses_nccl(p)) s.grid->use_transports(grid::make_nccl_transport);
+  if (plan::uses_nccl(p)) {
+    grid::load_nccl(runtime);
+    s.grid->use_transports(grid::make_nccl_transport);
+  }
   return s;
 }
 
