@@ -37,6 +37,7 @@ Session open_session(grid::Runtime& runtime, const std::string& deck_file,
   Session s;
   runtime.together([&] {
     s.deck = deck::load_deck(deck_file, overrides);
+    plan::expect_transport(s.deck);
     if (ranks == Ranks::as_deck_says)
       deck::resolve_parallel(s.deck, runtime.ranks());
     else
