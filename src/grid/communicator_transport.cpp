@@ -6,6 +6,7 @@
 
 #include <sched.h>
 
+#include <optional>
 #include <utility>
 
 /// Communicators on a transport.
@@ -18,17 +19,33 @@ void look_around() {
   sched_yield();
 }
 
-/// A wait for the device tells what it hangs at: the first verb that a transport has not finished.
+/// The first verb, in the order of the calls on all communicators, that a transport has not
+/// finished: what was called later may be behind it on the device, and not the other way round.
+struct FirstUnfinished {
+  std::int64_t turn = 0;  ///< 0: none, the kernels of this rank are waited for
+  Wait wait;
+};
+
+FirstUnfinished first_unfinished(const char* reason) {
+  FirstUnfinished first{0, {"kernels", reason, "", 0, -1}};
+  for (TransportQueue* queue : transport_queues()) {
+    const Queued* oldest = queue->oldest();
+    if (oldest == nullptr || (first.turn > 0 && oldest->turn > first.turn)) continue;
+    first = {oldest->turn, {oldest->verb, reason, queue->name(), oldest->number, oldest->peer}};
+  }
+  return first;
+}
+
+/// A wait for the device may be that for a whole step, and each verb that ends meanwhile is
+/// progress: the rank says at which one it is.
 void wait_for_device(const std::function<bool()>& done, const char* reason) {
-  if (done()) return;
-  Wait wait{"device", reason, "", 0, -1};
-  for (TransportQueue* queue : transport_queues())
-    if (const Queued* oldest = queue->oldest()) {
-      wait = {oldest->verb, reason, queue->name(), oldest->number, oldest->peer};
-      break;
-    }
-  const Heartbeat::Waiting waiting(wait);
-  while (!done()) look_around();
+  std::optional<Heartbeat::Waiting> waiting;
+  std::int64_t said = -1;
+  while (!done()) {
+    const FirstUnfinished at = first_unfinished(reason);
+    if (at.turn != std::exchange(said, at.turn)) waiting.emplace(at.wait);
+    look_around();
+  }
 }
 
 }  // namespace

@@ -1,16 +1,10 @@
 #include <trireme/base/check.hpp>
 #include <trireme/base/text.hpp>
 #include <trireme/grid/communicator.hpp>
+#include <trireme/grid/nccl_library.hpp>
 #include <trireme/grid/nccl_transport.hpp>
+#include <trireme/grid/runtime.hpp>
 #include <trireme/tensor/streams.hpp>
-
-#if defined(TRIREME_HAS_NCCL)
-#if defined(KOKKOS_ENABLE_HIP)
-#include <rccl/rccl.h>
-#else
-#include <nccl.h>
-#endif
-#endif
 
 #include <string>
 
@@ -25,22 +19,23 @@ using streams::expect_success;
 class NcclTransport final : public Transport {
  public:
   explicit NcclTransport(Communicator& communicator)
-      : name_(communicator.name()),
+      : nccl_(nccl_library()),
+        name_(communicator.name()),
         rank_(communicator.rank()),
         ranks_(communicator.size()),
         queue_(true) {
     ncclUniqueId id{};
-    if (rank_ == 0) expect(ncclGetUniqueId(&id), "getting an id");
+    if (rank_ == 0) expect(nccl_.get_unique_id(&id), "getting an id");
     const std::string bits = communicator.broadcast(std::string(id.internal, sizeof(id.internal)),
                                                     0, "the id of an NCCL communicator");
     bits.copy(id.internal, sizeof(id.internal));
-    expect(ncclCommInitRank(&comm_, ranks_, id, rank_), "making a communicator");
+    expect(nccl_.comm_init_rank(&comm_, ranks_, id, rank_), "making a communicator");
     expect_success(streams::create(&behind_), "creating an event of the device");
   }
 
   ~NcclTransport() override {
     queue_.exec().fence();
-    (void)ncclCommDestroy(comm_);
+    (void)nccl_.comm_destroy(comm_);
     (void)streams::destroy(behind_);
   }
 
@@ -50,15 +45,16 @@ class NcclTransport final : public Transport {
   }
 
   void exchange(std::span<const Transfer> group) override {
-    expect(ncclGroupStart(), "beginning a group");
+    expect(nccl_.group_start(), "beginning a group");
     for (const Transfer& t : group) {
       const auto bytes = static_cast<std::size_t>(t.bytes);
       if (t.sends)
-        expect(ncclSend(t.data, bytes, ncclUint8, t.peer, comm_, queue_.stream()), "sending");
+        expect(nccl_.send(t.data, bytes, ncclUint8, t.peer, comm_, queue_.stream()), "sending");
       else
-        expect(ncclRecv(t.data, bytes, ncclUint8, t.peer, comm_, queue_.stream()), "receiving");
+        expect(nccl_.receive(t.data, bytes, ncclUint8, t.peer, comm_, queue_.stream()),
+               "receiving");
     }
-    expect(ncclGroupEnd(), "exchanging");
+    expect(nccl_.group_end(), "exchanging");
   }
 
   void all_gather(std::byte* all, std::span<const Bytes> offsets) override {
@@ -70,20 +66,20 @@ class NcclTransport final : public Transport {
     bool even = true;
     for (int r = 1; r < ranks_; ++r) even = even && length(r) == length(0);
     if (even) {
-      expect(ncclAllGather(part(rank_), all, static_cast<std::size_t>(length(0)), ncclUint8, comm_,
-                           queue_.stream()),
+      expect(nccl_.all_gather(part(rank_), all, static_cast<std::size_t>(length(0)), ncclUint8,
+                              comm_, queue_.stream()),
              "all-gather");
       return;
     }
-    expect(ncclGroupStart(), "beginning a group");
+    expect(nccl_.group_start(), "beginning a group");
     for (int r = 0; r < ranks_; ++r)
       if (length(r) > 0) broadcast(part(r), length(r), r);
-    expect(ncclGroupEnd(), "all-gather of uneven parts");
+    expect(nccl_.group_end(), "all-gather of uneven parts");
   }
 
   void broadcast(std::byte* data, Bytes bytes, int root) override {
-    expect(ncclBroadcast(data, data, static_cast<std::size_t>(bytes), ncclUint8, root, comm_,
-                         queue_.stream()),
+    expect(nccl_.broadcast(data, data, static_cast<std::size_t>(bytes), ncclUint8, root, comm_,
+                           queue_.stream()),
            "broadcast");
   }
 
@@ -103,17 +99,18 @@ class NcclTransport final : public Transport {
 
   void progress() override {
     ncclResult_t state = ncclSuccess;
-    expect(ncclCommGetAsyncError(comm_, &state), "asking for errors");
+    expect(nccl_.comm_get_async_error(comm_, &state), "asking for errors");
     expect(state, "what is under way");
   }
 
  private:
   void expect(ncclResult_t result, const char* what) const {
-    check(result == ncclSuccess || result == ncclInProgress, "NCCL: ", what, " on ", name_, ": ",
-          ncclGetErrorString(result), " (", ncclGetLastError(comm_),
+    check(result == ncclSuccess || result == ncclInProgress, nccl_.name, ": ", what, " on ", name_,
+          ": ", nccl_.get_error_string(result), " (", nccl_.get_last_error(comm_),
           "); NCCL_DEBUG=INFO tells more");
   }
 
+  const NcclLibrary& nccl_;
   std::string name_;
   int rank_;
   int ranks_;
@@ -124,8 +121,8 @@ class NcclTransport final : public Transport {
 
 }  // namespace
 
-bool has_nccl() {
-  return true;
+void load_nccl(Runtime& runtime) {
+  if (runtime.ranks() > 1) runtime.together([] { nccl_library(); });
 }
 
 std::unique_ptr<Transport> make_nccl_transport(Communicator& communicator) {
@@ -133,16 +130,13 @@ std::unique_ptr<Transport> make_nccl_transport(Communicator& communicator) {
 }
 
 std::string nccl_name() {
-  int version = 0;
-  if (ncclGetVersion(&version) != ncclSuccess) return "NCCL";
-  return text("NCCL ", version / 10000, ".", version / 100 % 100, ".", version % 100);
+  const NcclLibrary* nccl = loaded_nccl_library();
+  return nccl != nullptr ? text(nccl->name, " (", nccl->path, ")") : std::string();
 }
 
 #else
 
-bool has_nccl() {
-  return false;
-}
+void load_nccl(Runtime&) {}
 
 std::unique_ptr<Transport> make_nccl_transport(Communicator& communicator) {
   throw Error(text("this installation was built without NCCL, which ", communicator.name(),

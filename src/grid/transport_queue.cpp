@@ -1,9 +1,9 @@
-#include <sched.h>
 #include <trireme/base/check.hpp>
 #include <trireme/base/reduction.hpp>
 #include <trireme/grid/communicator.hpp>
 #include <trireme/grid/transport_queue.hpp>
 #include <trireme/layout/split.hpp>
+#include <trireme/tensor/fence.hpp>
 
 #include <algorithm>
 #include <utility>
@@ -130,7 +130,7 @@ TransportQueue::~TransportQueue() {
 void TransportQueue::retire() {
   while (!under_way_.empty()) {
     Queued* first = under_way_.front();
-    if (first->held || first->in_group || !transport_->passed(first->place)) return;
+    if (first->held || !first->ended || !transport_->passed(first->place)) return;
     under_way_.pop_front();
     idle_.push_back(first);
   }
@@ -141,29 +141,33 @@ Queued& TransportQueue::take(const char* verb, std::int64_t number, int peer) {
   if (idle_.empty()) idle_.push_back(all_.emplace_back(std::make_unique<Queued>()).get());
   Queued& queued = *idle_.back();
   idle_.pop_back();
+  static std::int64_t turns = 0;
+  queued.turn = ++turns;
   queued.verb = verb;
   queued.number = number;
   queued.peer = peer;
   queued.held = true;
-  queued.in_group = false;
+  queued.ended = false;
   under_way_.push_back(&queued);
   return queued;
 }
 
 void TransportQueue::end(Queued& queued, const Exec& exec) {
   queued.exec = exec;
+  queued.ended = true;
   transport_->record(queued.place);
 }
 
 bool TransportQueue::continue_behind(Queued& queued) {
-  check(!queued.in_group, queued.verb, " on ", name_,
+  check(queued.ended, queued.verb, " on ", name_,
         " was waited for before the group of transfers that it belongs to had ended");
   return transport_->continue_behind(queued.exec, queued.place);
 }
 
 const Queued* TransportQueue::oldest() {
+  retire();
   for (const Queued* queued : under_way_)
-    if (!queued->in_group && !transport_->passed(queued->place)) return queued;
+    if (queued->ended && !transport_->passed(queued->place)) return queued;
   return nullptr;
 }
 
@@ -172,10 +176,8 @@ void TransportQueue::reserve_scratch(Bytes bytes) {
   // Before the steps, or in the first one: what is under way reads and writes the smaller one.
   Transport::Place all;
   transport_->record(all);
-  while (!transport_->passed(all)) {
-    advance_pending();
-    sched_yield();
-  }
+  if (!transport_->passed(all))
+    wait_until([&] { return transport_->passed(all); }, "grid/ makes room for larger sums");
   scratch_ = {};
   scratch_ = Kokkos::View<std::byte*, Memory>(
       Kokkos::view_alloc(Kokkos::WithoutInitializing, "grid/reduction"),
@@ -301,7 +303,6 @@ void TransportQueue::transfer(const Exec& exec, Queued& queued,
     return end(queued, exec);
   }
   if (transfer.bytes > 0) group_.push_back(transfer);
-  queued.in_group = true;
   members_.push_back(&queued);
 }
 
@@ -316,10 +317,7 @@ void TransportQueue::end_group(const Exec& exec) {
   if (members_.empty()) return;
   transport_->begin_behind(exec);
   if (!group_.empty()) transport_->exchange(group_);
-  for (Queued* queued : members_) {
-    queued->in_group = false;
-    end(*queued, exec);
-  }
+  for (Queued* queued : members_) end(*queued, exec);
   members_.clear();
 }
 

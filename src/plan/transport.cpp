@@ -16,6 +16,10 @@ bool has_nccl() {
 #endif
 }
 
+bool lacks_nccl() {
+  return has_device() && !has_nccl();
+}
+
 bool uses_nccl(const deck::ParallelConfig& parallel) {
   switch (parallel.transport) {
     case TransportKind::automatic:
@@ -28,10 +32,14 @@ bool uses_nccl(const deck::ParallelConfig& parallel) {
   return false;
 }
 
+void expect_transport(const deck::Deck& deck, bool lacks_nccl) {
+  check_usage(!lacks_nccl || deck.config.parallel.transport != TransportKind::nccl,
+              deck.cite("parallel", "transport"),
+              " is not possible: this installation was built without NCCL; choose transport = "
+              "\"mpi\", or configure with -DTRIREME_NCCL=ON");
+}
+
 schedule::Transport transport(const deck::ParallelConfig& parallel) {
-  check_usage(!has_device() || has_nccl() || parallel.transport != TransportKind::nccl,
-              "[parallel] transport = \"nccl\", but this installation was built without NCCL; say "
-              "transport = \"mpi\", or configure with -DTRIREME_NCCL=ON");
   return uses_nccl(parallel) || parallel.imitated_transport
              ? schedule::Transport::ordered_groups
              : schedule::Transport::independent_lanes;

@@ -31,8 +31,11 @@ void fence(const Exec& exec, const char* reason) {
 
 void fence(const Mark& mark, const char* reason) {
   if (mark.done()) return;
+  wait_until([&mark] { return mark.done(); }, reason);
+}
+
+void wait_until(const std::function<bool()>& done, const char* reason) {
   ++fences;
-  const auto done = [&mark] { return mark.done(); };
   if (waiter()) return waiter()(done, reason);
   while (!done()) {
   }

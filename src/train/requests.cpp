@@ -37,6 +37,11 @@ Request Requests::ask(bool first_rank, Seconds saving, double next_steps) {
   return request;
 }
 
+void Requests::end(bool first_rank) const {
+  if (!first_rank) return;
+  for (const char* name : {"stop", "checkpoint"}) take(name);
+}
+
 bool Requests::out_of_time(Seconds saving, double next_steps) const {
   if (config_.time_limit <= 0) return false;
   const auto now = Clock::now();

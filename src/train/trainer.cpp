@@ -63,6 +63,12 @@ void Trainer::write_timeline() {
 }
 
 ExitCode Trainer::run() {
+  const ExitCode code = take_steps();
+  requests_.end(parts_.world.rank() == 0);
+  return code;
+}
+
+ExitCode Trainer::take_steps() {
   const deck::RunConfig& run = parts_.config.run;
   logged_at_ = Clock::now();
   requests_.begin_steps();

@@ -45,6 +45,8 @@ class Stops : public TrainingRuns {
   void expect_stopped(int ranks) const {
     for (int rank = 0; rank < ranks; ++rank)
       EXPECT_EQ(file("code." + std::to_string(rank)), "75\n") << rank << err();
+    for (const char* name : {"run/stop", "run/checkpoint"})
+      EXPECT_FALSE(std::filesystem::exists(folder_.file(name))) << name << " is left over";
     const auto step = last_step("run");
     expect_output(folder_, "stopped early behind step " + std::to_string(step));
     EXPECT_EQ(newest_step("run/checkpoints"), step);
@@ -135,8 +137,23 @@ TEST_F(Stops, AFileNamedStopEndsARunAndIsRemoved) {
     SCOPED_TRACE(ranks);
     expect_stop(ranks, "checkpoint.every=5",
                 [&](Job&, const std::vector<pid_t>&) { folder_.write("run/stop", ""); });
-    EXPECT_FALSE(std::filesystem::exists(folder_.file("run/stop")));
   }
+}
+
+/// Else it would stop the next part behind its first step. The files come between two looks, and
+/// the signal at once behind them.
+TEST_F(Stops, FilesThatComeWhileARunEndsGoWithIt) {
+  expect_stop(2, "", [&](Job&, const std::vector<pid_t>& processes) {
+    folder_.write("run/checkpoint", "");
+    folder_.write("run/stop", "");
+    EXPECT_TRUE(send(processes, SIGUSR1));
+  });
+  // The end of the last step is no stop: nothing is left to go on with.
+  const std::string next = std::to_string(last_step("run") + 1);
+  folder_.write("run/stop", "");
+  EXPECT_EQ(run(train(2, "checkpoint.restart=latest run.steps=" + next)), 0) << err();
+  EXPECT_EQ(last_step("run"), std::stoll(next));
+  EXPECT_FALSE(std::filesystem::exists(folder_.file("run/stop")));
 }
 
 TEST_F(Stops, AFileNamedCheckpointSavesOneAndTheRunGoesOn) {

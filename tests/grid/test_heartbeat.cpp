@@ -27,6 +27,10 @@ TEST(Heartbeat, PublishesWhatARankDoesAndWaitsFor) {
     EXPECT_EQ(describe_activity(shared.read()), "step 3, forward stage 2 micro 5");
   }
   EXPECT_EQ(shared.read().waits, 0);
+  {
+    const Heartbeat::Waiting waiting({"kernels", "loss", "", 0, -1});
+    EXPECT_EQ(describe_wait(shared.read()), "kernels \"loss\"") << "of no communicator";
+  }
   Heartbeat::end();
   EXPECT_EQ(shared.read().life, RankState::ended);
   Heartbeat::publish({"nobody listens"});

@@ -34,9 +34,11 @@ LINES_LIMIT = 400
 
 SPEAK_TO_VENDORS = {
     "include/trireme/base/function.hpp",
+    "include/trireme/grid/nccl_library.hpp",
     "include/trireme/kernels/block_launch.hpp",
     "include/trireme/kernels/cuda_block.hpp",
     "include/trireme/tensor/streams.hpp",
+    "src/grid/nccl_library.cpp",
     "src/grid/nccl_transport.cpp",
     "src/kernels/cublaslt.cpp",
     "src/kernels/cudnn_attention.cpp",

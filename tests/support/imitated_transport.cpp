@@ -15,8 +15,8 @@ using Transfer = grid::Transport::Transfer;
 
 class ImitatedTransport final : public grid::Transport {
  public:
-  explicit ImitatedTransport(const grid::Communicator& communicator)
-      : rank_(communicator.rank()), ranks_(communicator.size()) {
+  ImitatedTransport(const grid::Communicator& communicator, bool as_stream)
+      : rank_(communicator.rank()), ranks_(communicator.size()), as_stream_(as_stream) {
     std::vector<int> members;
     for (int r = 0; r < ranks_; ++r) members.push_back(communicator.world_rank(r));
     MPI_Group all = MPI_GROUP_NULL;
@@ -69,7 +69,7 @@ class ImitatedTransport final : public grid::Transport {
   void record(Place& place) override { place.number = put_; }
   bool continue_behind(const Exec&, const Place& place) override {
     progress();
-    return passed(place);
+    return as_stream_ || passed(place);
   }
   bool passed(const Place& place) override { return done_ >= place.number; }
 
@@ -119,6 +119,7 @@ class ImitatedTransport final : public grid::Transport {
 
   int rank_;
   int ranks_;
+  bool as_stream_;
   MPI_Comm comm_ = MPI_COMM_NULL;
   std::deque<Entry> entries_;
   std::vector<MPI_Request> requests_;
@@ -130,7 +131,11 @@ class ImitatedTransport final : public grid::Transport {
 }  // namespace
 
 std::unique_ptr<grid::Transport> imitate_nccl(grid::Communicator& communicator) {
-  return std::make_unique<ImitatedTransport>(communicator);
+  return std::make_unique<ImitatedTransport>(communicator, false);
+}
+
+std::unique_ptr<grid::Transport> imitate_stream(grid::Communicator& communicator) {
+  return std::make_unique<ImitatedTransport>(communicator, true);
 }
 
 }  // namespace trireme::testing

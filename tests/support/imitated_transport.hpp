@@ -20,6 +20,10 @@ namespace trireme::testing {
 /// Only where MPI reaches the memory of Exec: `can_imitate_nccl`.
 std::unique_ptr<grid::Transport> imitate_nccl(grid::Communicator& communicator);
 
+/// The same, whose waits return at once as those of a stream do: results are there only once the
+/// queue has passed. For programs that hang, and do not read results.
+std::unique_ptr<grid::Transport> imitate_stream(grid::Communicator& communicator);
+
 inline constexpr bool can_imitate_nccl =
     Kokkos::SpaceAccessibility<Kokkos::HostSpace, Memory>::accessible;
 

@@ -18,9 +18,10 @@ enum class Reduction : std::uint8_t;
 struct Queued {
   const char* verb = "";
   std::int64_t number = 0;
+  std::int64_t turn = 0;  ///< counts the verbs of all queues of this process
   int peer = -1;          ///< world rank
-  bool held = false;      ///< by a Request
-  bool in_group = false;  ///< of transfers that has not ended
+  bool held = false;   ///< by a Request
+  bool ended = false;  ///< its place is known: not before the group of transfers that it is in
   Exec exec;
   Transport::Place place;
 };
@@ -55,7 +56,7 @@ class TransportQueue {
   void progress() { transport_->progress(); }
 
   const std::string& name() const { return name_; }
-  /// What the queue has not passed, first.
+  /// What the queue has not passed, first; null if nothing is.
   const Queued* oldest();
   /// Of the buffer for the parts of other ranks: as large as the largest sum needed it.
   void reserve_scratch(Bytes bytes);

@@ -4,6 +4,7 @@
 #include <trireme/architecture/buckets.hpp>
 #include <trireme/architecture/shard.hpp>
 #include <trireme/deck/config.hpp>
+#include <trireme/deck/deck.hpp>
 #include <trireme/schedule/program.hpp>
 
 #include <string>
@@ -12,6 +13,13 @@ namespace trireme::plan {
 
 /// Whether this installation was built with NCCL, or RCCL.
 bool has_nccl();
+
+/// Whether kernels run on devices whose messages can only go by MPI.
+bool lacks_nccl();
+
+/// Throws a UsageError where the deck asks for what this installation lacks. Every command that
+/// reads a deck for running it, or on its behalf, calls it first.
+void expect_transport(const deck::Deck& deck, bool lacks_nccl = plan::lacks_nccl());
 
 /// Whether messages between ranks go by NCCL, by the deck and this installation alone: every rank
 /// and `check` on a login node find the same.

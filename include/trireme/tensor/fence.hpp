@@ -16,6 +16,9 @@ void fence(const Exec& exec, const char* reason);
 /// Waits until what `mark` is behind has been done. Not counted where it has been already.
 void fence(const Mark& mark, const char* reason);
 
+/// Waits until `done` gives true, as the others do, for what only it can tell. Counted.
+void wait_until(const std::function<bool()>& done, const char* reason);
+
 /// Waits so far in this process.
 std::int64_t fence_count();
 

@@ -28,6 +28,9 @@ class Requests {
   /// to its end and to write another one; it must fit into the time limit with one more step, which
   /// is as long as `next_steps` of those behind begin_steps() on average.
   Request ask(bool first_rank, Seconds saving, double next_steps);
+  /// To be called when the run has ended and saved: `first_rank` removes files that came since the
+  /// last look, which ask for what has been done. The next run would obey them.
+  void end(bool first_rank) const;
 
  private:
   using Clock = std::chrono::steady_clock;

@@ -44,6 +44,7 @@ class Trainer {
  private:
   using Clock = std::chrono::steady_clock;
 
+  ExitCode take_steps();
   bool is_logged(std::int64_t step) const;
   void check_skips(const Metrics& metrics);
   void log_step(std::int64_t step);

@@ -4,6 +4,7 @@
 #include <trireme/deck/checks.hpp>
 #include <trireme/deck/special_tokens.hpp>
 #include <trireme/plan/precision.hpp>
+#include <trireme/plan/transport.hpp>
 
 #include <algorithm>
 
@@ -110,6 +111,7 @@ deck::Deck deck_for_ranks(const std::string& path, const std::vector<std::string
                           std::int64_t ranks) {
   deck::Deck deck = deck::load_deck(path, overrides);
   plan::expect_attention(deck);
+  plan::expect_transport(deck);
   const deck::ParallelConfig& p = deck.config.parallel;
   const std::int64_t written = p.tensor * p.pipeline * std::max<std::int64_t>(1, p.data);
   deck::resolve_parallel(deck, ranks > 0 ? ranks : written);

@@ -39,6 +39,7 @@ Session open_session(grid::Runtime& runtime, const std::string& deck_file,
   runtime.together([&] {
     s.deck = deck::load_deck(deck_file, overrides);
     plan::expect_attention(s.deck);
+    plan::expect_transport(s.deck);
     if (ranks == Ranks::as_deck_says)
       deck::resolve_parallel(s.deck, runtime.ranks());
     else
@@ -55,7 +56,10 @@ Session open_session(grid::Runtime& runtime, const std::string& deck_file,
       runtime.world(), layout::ProcessGrid(static_cast<int>(p.data), static_cast<int>(p.pipeline),
                                            static_cast<int>(p.tensor), runtime.ranks()));
   grid::expect_devices(runtime, p.share_devices);
-  if (plan::uses_nccl(p)) s.grid->use_transports(grid::make_nccl_transport);
+  if (plan::uses_nccl(p)) {
+    grid::load_nccl(runtime);
+    s.grid->use_transports(grid::make_nccl_transport);
+  }
   return s;
 }
 

@@ -143,7 +143,7 @@ ExitCode train(grid::Runtime& runtime, const TrainOptions& options) {
                                static_cast<int>(config.parallel.tensor), at.tensor));
   say("memory per rank\n", plan::table(worker->memory(), copy));
   if (const std::string note = plan::transport_note(config.parallel); !note.empty())
-    say("transport: ", note, plan::uses_nccl(config.parallel) ? ", " + grid::nccl_name() : "");
+    say("transport: ", note, grid::nccl_name().empty() ? "" : ": " + grid::nccl_name());
   if (config.parallel.offload != Offload::none)
     say("offload = ", plan::offload_note(config.parallel));
   if (config.precision.tf32) say("tf32: ", plan::tf32_note(config.precision));

@@ -19,11 +19,11 @@ constexpr double grace_seconds = 8;
 class Hangs : public ::testing::Test {
  protected:
   /// The driver's exit code; `timeout` makes it 124 if the job does not end.
-  int run(int ranks, const std::string& arguments) {
+  int run(int ranks, const std::string& arguments, const std::string& driver = "grid_hang_driver") {
     const auto begin = std::chrono::steady_clock::now();
     const int code =
-        shell(folder_, "timeout -s KILL 60 " TRIREME_MPIEXEC " -n " + std::to_string(ranks) +
-                           " grid_hang_driver '" + folder_.path().string() + "' " +
+        shell(folder_, "timeout -s KILL 60 " TRIREME_MPIEXEC " -n " + std::to_string(ranks) + " " +
+                           driver + " '" + folder_.path().string() + "' " +
                            std::to_string(limit_seconds) + " " + arguments);
     seconds_ = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
     return code;
@@ -144,6 +144,57 @@ TEST_F(Hangs, ANodeWithoutASignOfLifeIsNoticedByTheOthers) {
   EXPECT_NE(run(4, "-2 stop 2"), 0);
   EXPECT_LT(seconds_, limit_seconds + 4 + grace_seconds) << "four seconds make a node silent";
   expect_report("give no sign of life, last seen in step 3, forward stage 0 micro 5");
+}
+
+/// Sums and messages go by a transport with NCCL's rules, which moves host memory.
+class TransportHangs : public Hangs {
+ protected:
+#ifdef TRIREME_ON_DEVICE
+  void SetUp() override {
+    GTEST_SKIP() << "the imitated transport moves the memory of hosts";
+  }
+#endif
+  int run_on_transport(int ranks, const std::string& mishap) {
+    return run(ranks, mishap, "grid_transport_hang_driver");
+  }
+};
+
+TEST_F(TransportHangs, AreNotReportedWhereNothingIsWrong) {
+  for (const char* kind : {"none", "streams"}) {
+    EXPECT_EQ(run_on_transport(3, kind), 0);
+    expect_output(folder_, "finished");
+    EXPECT_EQ(read_file(folder_.file("err")), "");
+  }
+}
+
+TEST_F(TransportHangs, AVerbThatARankNeverEntersIsNamed) {
+  EXPECT_NE(run_on_transport(3, "absent"), 0);
+  EXPECT_LT(seconds_, limit_seconds + grace_seconds);
+  expect_report("ranks 0-1 wait in all_reduce \"activations\", number 5 on tensor, during step 3");
+  expect_report("rank 2 (pid ");
+  expect_report("waits in barrier \"what only this rank does\", number ");
+}
+
+TEST_F(TransportHangs, AMessageThatIsNeverSentIsNamed) {
+  EXPECT_NE(run_on_transport(3, "silent"), 0);
+  expect_report("rank 0 (pid ");
+  expect_report("waits in receive \"a message\" from rank 2, lane 0 on data, during step 3");
+  expect_report("ranks 1-2 wait in all_reduce \"head\", number 6 on tensor, during step 4");
+}
+
+TEST_F(TransportHangs, ARankThatComputesWhileOthersWaitIsTheSuspect) {
+  EXPECT_NE(run_on_transport(2, "loop"), 0);
+  expect_report("suspect: rank 1 (pid ");
+  expect_report("waits in all_reduce \"activations\", number 5 on tensor, during step 3");
+}
+
+/// The host has launched the whole step, and verbs before the one that hangs end while it waits.
+TEST_F(TransportHangs, AWaitForTheDeviceNamesTheVerbThatItHangsAt) {
+  EXPECT_NE(run_on_transport(3, "streams-absent"), 0);
+  EXPECT_LT(seconds_, limit_seconds + grace_seconds);
+  expect_report(
+      "ranks 0-1 wait in all_reduce \"loss of a step\", number 5 on tensor, during step 3");
+  expect_report("waits in barrier \"what only this rank does\", number ");
 }
 
 }  // namespace

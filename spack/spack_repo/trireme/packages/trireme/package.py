@@ -50,6 +50,7 @@ class Trireme(CMakePackage, CudaPackage, ROCmPackage):
         depends_on("kokkos-kernels +cuda")
         depends_on("cuda@12.2:")
         depends_on("kokkos@4.7.01:", when="^cuda@13:")
+        # Its header is built against; the library is loaded by the first job of several ranks, from this prefix.
         depends_on("nccl", when="+nccl")
         conflicts("cuda_arch=none", msg="name the device, such as cuda_arch=90; Kokkos takes one architecture")
     for arch in CudaPackage.cuda_arch_values:

@@ -1,0 +1,52 @@
+#pragma once
+
+#include <trireme/grid/shared_library.hpp>
+#include <trireme/tensor/views.hpp>  // Kokkos says for which devices
+
+#if defined(TRIREME_HAS_NCCL)
+#if defined(KOKKOS_ENABLE_HIP)
+#include <rccl/rccl.h>
+#else
+#include <nccl.h>
+#endif
+
+#include <string>
+#include <vector>
+
+namespace trireme::grid {
+
+/// NCCL's functions, or RCCL's, from a library that is loaded and not linked: a program starts, and
+/// one rank trains, where there is none.
+struct NcclLibrary {
+  decltype(&ncclGetVersion) get_version = nullptr;
+  decltype(&ncclGetErrorString) get_error_string = nullptr;
+  decltype(&ncclGetLastError) get_last_error = nullptr;
+  decltype(&ncclGetUniqueId) get_unique_id = nullptr;
+  decltype(&ncclCommInitRank) comm_init_rank = nullptr;
+  decltype(&ncclCommDestroy) comm_destroy = nullptr;
+  decltype(&ncclCommGetAsyncError) comm_get_async_error = nullptr;
+  decltype(&ncclGroupStart) group_start = nullptr;
+  decltype(&ncclGroupEnd) group_end = nullptr;
+  decltype(&ncclSend) send = nullptr;
+  decltype(&ncclRecv) receive = nullptr;
+  decltype(&ncclAllGather) all_gather = nullptr;
+  decltype(&ncclBroadcast) broadcast = nullptr;
+
+  std::string name;  ///< "NCCL 2.28.3"
+  std::string path;  ///< of the file
+};
+
+/// Where the loader looks, LD_LIBRARY_PATH first; then the file that CMake found, if any.
+std::vector<std::string> nccl_names();
+
+/// From the first of these that will do. Throws Error, see load_library.
+NcclLibrary load_nccl_library(const std::vector<std::string>& names);
+
+/// The one of this process, loaded by the first call; any thread may be that. Throws Error.
+const NcclLibrary& nccl_library();
+
+/// The same if it is loaded, else null.
+const NcclLibrary* loaded_nccl_library();
+
+}  // namespace trireme::grid
+#endif
