@@ -114,9 +114,9 @@ void tanh_forward(const Exec& exec, View2<T> y, View2<const T> x) {
       "kernels/tanh_forward", exec, extent(x, 0), KOKKOS_LAMBDA(const Team& team, std::int64_t t) {
         const T* x_row = row_of(x, t);
         T* y_row = row_of(y, t);
-        for_lanes(team, columns, [&](std::int64_t i) {
-          y_row[i] = static_cast<T>(fast_tanh(static_cast<Accumulate<T>>(x_row[i])));
-        });
+        map_lanes(
+            team, columns, y_row, [](std::int64_t, Accumulate<T> v) { return fast_tanh(v); },
+            x_row);
       });
 }
 
@@ -131,10 +131,10 @@ void tanh_backward(const Exec& exec, View2<T> dx, View2<const T> dy, View2<const
         const T* y_row = row_of(y, t);
         const T* dy_row = row_of(dy, t);
         T* dx_row = row_of(dx, t);
-        for_lanes(team, columns, [&](std::int64_t i) {
-          const Acc v = static_cast<Acc>(y_row[i]);
-          dx_row[i] = static_cast<T>(static_cast<Acc>(dy_row[i]) * ((Acc(1) - v) * (Acc(1) + v)));
-        });
+        map_lanes(
+            team, columns, dx_row,
+            [](std::int64_t, Acc d, Acc v) { return d * ((Acc(1) - v) * (Acc(1) + v)); }, dy_row,
+            y_row);
       });
 }
 
@@ -169,15 +169,14 @@ void swiglu_backward(const Exec& exec, View2<T> dh, View2<const T> dg, View2<con
         const T* dg_row = row_of(dg, t);
         T* dgate = row_of(dh, t);
         T* dup = dgate + columns;
-        for_lanes(team, columns, [&](std::int64_t i) {
-          // With s = 1 / (1 + e^-a): silu' = s (1 + a (1 - s)).
-          const Acc a = static_cast<Acc>(gate[i]);
-          const Acc b = static_cast<Acc>(up[i]);
-          const Acc d = static_cast<Acc>(dg_row[i]);
-          const Acc s = Acc(1) / (Acc(1) + fast_exp(-a));
-          dgate[i] = static_cast<T>(d * b * (s * (Acc(1) + a * (Acc(1) - s))));
-          dup[i] = static_cast<T>(d * (a * s));
-        });
+        map_lanes_to_two(
+            team, columns, dgate, dup,
+            [](std::int64_t, Acc a, Acc b, Acc d) {
+              // With s = 1 / (1 + e^-a): silu' = s (1 + a (1 - s)).
+              const Acc s = Acc(1) / (Acc(1) + fast_exp(-a));
+              return Two<Acc>{d * b * (s * (Acc(1) + a * (Acc(1) - s))), d * (a * s)};
+            },
+            gate, up, dg_row);
       });
 }
 
@@ -208,11 +207,13 @@ void drop(const char* label, const Exec& exec, View2<T> y, View2<const T> x,
       label, exec, rows, KOKKOS_LAMBDA(const Team& team, std::int64_t t) {
         const T* x_row = row_of(x, t);
         T* y_row = row_of(y, t);
-        for_words(team, key, (first_row + t) * hidden, hidden,
-                  [&](std::int64_t d, std::uint32_t word) {
-                    const Acc factor = word < threshold ? Acc(0) : kept;
-                    y_row[d] = static_cast<T>(factor * static_cast<Acc>(x_row[d]));
-                  });
+        map_words(
+            team, key, (first_row + t) * hidden, hidden, y_row,
+            [&](std::int64_t, std::uint32_t word, Acc v) {
+              const Acc factor = word < threshold ? Acc(0) : kept;
+              return factor * v;
+            },
+            x_row);
       });
 }
 
@@ -278,7 +279,7 @@ void fill(const Exec& exec, View1<T> y, double value) {
       "kernels/fill", exec, extent(y, 0),
       KOKKOS_LAMBDA(const Team& team, std::int64_t first, std::int64_t count) {
         T* to = y.data() + first;
-        for_lanes(team, count, [&](std::int64_t i) { to[i] = constant; });
+        map_lanes(team, count, to, [&](std::int64_t) { return constant; });
       });
 }
 

@@ -1,6 +1,6 @@
 #include <trireme/base/check.hpp>
 #include <trireme/kernels/embedding.hpp>
-#include <trireme/kernels/lanes.hpp>
+#include <trireme/kernels/packs.hpp>
 #include <trireme/tensor/expect.hpp>
 
 #include <algorithm>
@@ -20,9 +20,9 @@ void embedding_lookup(const Exec& exec, View2<T> x, View1<const std::int32_t> to
         T* x_row = row_of(x, t);
         if (id >= 0 && id < ids) {
           const T* from = row_of(table, id);
-          for_lanes(team, hidden, [&](std::int64_t d) { x_row[d] = from[d]; });
+          copy_lanes(team, hidden, x_row, from);
         } else {
-          for_lanes(team, hidden, [&](std::int64_t d) { x_row[d] = T(0); });
+          map_lanes(team, hidden, x_row, [](std::int64_t) { return T(0); });
         }
       });
 }
@@ -38,9 +38,9 @@ void add_positions(const Exec& exec, View2<T> x, View2<const T> positions, std::
       "kernels/add_positions", exec, extent(x, 0), KOKKOS_LAMBDA(const Team& team, std::int64_t r) {
         const T* from = row_of(positions, (first_row + r) % sequence);
         T* x_row = row_of(x, r);
-        for_lanes(team, hidden, [&](std::int64_t d) {
-          x_row[d] = static_cast<T>(static_cast<Acc>(x_row[d]) + static_cast<Acc>(from[d]));
-        });
+        map_lanes(
+            team, hidden, x_row, [](std::int64_t, Acc v, Acc more) { return v + more; }, x_row,
+            from);
       });
 }
 
@@ -95,7 +95,8 @@ void lookup_backward_by_occurrence(const Exec& exec, View2<Accumulate<T>> dtable
         for (std::int64_t u = t; u < rows; ++u) {
           if (tokens(u) != token) continue;
           const T* from = row_of(dx, u);
-          for_lanes(team, hidden, [&](std::int64_t d) { to[d] += static_cast<Acc>(from[d]); });
+          map_lanes(
+              team, hidden, to, [](std::int64_t, Acc sum, Acc v) { return sum + v; }, to, from);
         }
       });
 }
@@ -131,7 +132,8 @@ void positions_backward(const Exec& exec, View2<Accumulate<T>> dpositions, View2
         Acc* to = row_of(dpositions, (first_row + first) % sequence);
         for (std::int64_t r = first; r < rows; r += sequence) {
           const T* from = row_of(dx, r);
-          for_lanes(team, hidden, [&](std::int64_t d) { to[d] += static_cast<Acc>(from[d]); });
+          map_lanes(
+              team, hidden, to, [](std::int64_t, Acc sum, Acc v) { return sum + v; }, to, from);
         }
       });
 }
@@ -148,9 +150,9 @@ void add_segments(const Exec& exec, View2<T> x, View2<const T> table,
       "kernels/add_segments", exec, extent(x, 0), KOKKOS_LAMBDA(const Team& team, std::int64_t r) {
         const T* from = row_of(table, segments(first_row + r) == 0 ? 0 : 1);
         T* x_row = row_of(x, r);
-        for_lanes(team, hidden, [&](std::int64_t d) {
-          x_row[d] = static_cast<T>(static_cast<Acc>(x_row[d]) + static_cast<Acc>(from[d]));
-        });
+        map_lanes(
+            team, hidden, x_row, [](std::int64_t, Acc v, Acc more) { return v + more; }, x_row,
+            from);
       });
 }
 

@@ -114,7 +114,7 @@ void set_matmul_tf32(bool on) {
 }
 
 void prepare_matmul(const Exec& exec, DType type) {
-  if (matmul_backend(type) == MatmulBackend::widened) prepare_widened_matmul();
+  if (is_two_bytes(type)) prepare_widened_matmul();  // a library may not have all products
   if (matmul_workspace_bytes() > 0) matmul_workspace(exec);
 }
 

@@ -1,6 +1,6 @@
 #include <trireme/base/check.hpp>
-#include <trireme/kernels/lanes.hpp>
 #include <trireme/kernels/rotary.hpp>
+#include <trireme/kernels/rotary_heads.hpp>
 
 #include <cmath>
 
@@ -66,32 +66,54 @@ void turn_by_rows(const char* label, const Exec& exec, View2<T> x, const Rotary&
       });
 }
 
-/// Device: a lane for each pair, with all heads.
+/// Device: the team's scratch memory holds the cosines and sines of a row's pairs, and then each
+/// lane turns a pack of a head's pairs.
 template <class T>
-void turn_by_pairs(const char* label, const Exec& exec, View2<T> x, const Rotary& rotary,
-                   double direction) {
+struct TurnByPacks {
   using Acc = Accumulate<T>;
-  const Angles angles(rotary);
-  const std::int64_t size = rotary.head_size;
-  const std::int64_t half = size / 2;
-  const std::int64_t heads = rotary.heads;
-  for_rows(
-      label, exec, extent(x, 0), KOKKOS_LAMBDA(const Team& team, std::int64_t t) {
-        const double position = angles.position(t);
-        T* row = row_of(x, t);
-        for_lanes(team, half, [&](std::int64_t i) {
-          const double angle = angles.angle(position, i);
-          const Acc cosine = static_cast<Acc>(math::cos(angle));
-          const Acc sine = static_cast<Acc>(direction * math::sin(angle));
-          for (std::int64_t h = 0; h < heads; ++h) {
-            T* lower = row + h * size + i;
-            const Acc a = static_cast<Acc>(lower[0]);
-            const Acc b = static_cast<Acc>(lower[half]);
-            lower[0] = static_cast<T>(a * cosine - b * sine);
-            lower[half] = static_cast<T>(b * cosine + a * sine);
-          }
-        });
+  /// Pairs of which the scratch memory holds the cosines and sines; heads have no more as a rule.
+  static constexpr std::int64_t widest = 128;
+  static constexpr std::int64_t line = 64;
+  static constexpr std::int64_t scratch_bytes =
+      2 * widest * static_cast<std::int64_t>(sizeof(Acc)) + line;
+
+  View2<T> x;
+  Angles angles;
+  std::int64_t size, heads;
+  double direction;
+
+  KOKKOS_FUNCTION void operator()(const DevicePolicy::member_type& team) const {
+    const std::int64_t t = team.league_rank();
+    const double position = angles.position(t);
+    const auto scratch = reinterpret_cast<std::uintptr_t>(
+        team.team_scratch(0).get_shmem(static_cast<int>(scratch_bytes)));
+    Acc* cosine = reinterpret_cast<Acc*>((scratch + line - 1) / line * line);
+    Acc* sine = cosine + widest;
+    const std::int64_t half = size / 2;
+    for (std::int64_t first = 0; first < half; first += widest) {
+      const std::int64_t pairs = half - first < widest ? half - first : widest;
+      if (first > 0) team.team_barrier();
+      for_lanes(team, pairs, [&](std::int64_t i) {
+        const double angle = angles.angle(position, first + i);
+        cosine[i] = static_cast<Acc>(math::cos(angle));
+        sine[i] = static_cast<Acc>(direction * math::sin(angle));
       });
+      team.team_barrier();
+      detail::turn_heads(team, row_of(x, t) + first, pairs, heads, size, cosine, sine);
+    }
+  }
+};
+
+template <class T>
+void turn_by_packs(const char* label, const Exec& exec, View2<T> x, const Rotary& rotary,
+                   double direction) {
+  const std::int64_t rows = extent(x, 0);
+  if (rows == 0) return;
+  const TurnByPacks<T> turn{x, Angles(rotary), rotary.head_size, rotary.heads, direction};
+  const auto policy =
+      DevicePolicy(exec, static_cast<int>(rows), team_threads(exec))
+          .set_scratch_size(0, Kokkos::PerTeam(static_cast<int>(turn.scratch_bytes)));
+  Kokkos::parallel_for(label, policy, turn);
 }
 
 template <class T>
@@ -106,7 +128,7 @@ void turn(const char* label, const Exec& exec, View2<T> x, const Rotary& r, doub
   if constexpr (exec_on_host)
     turn_by_rows<T>(label, exec, x, r, direction);
   else
-    turn_by_pairs<T>(label, exec, x, r, direction);
+    turn_by_packs<T>(label, exec, x, r, direction);
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-#include <trireme/kernels/lanes.hpp>
+#include <trireme/kernels/packs.hpp>
 #include <trireme/kernels/rows.hpp>
 #include <trireme/tensor/expect.hpp>
 
@@ -17,9 +17,9 @@ void pick_rows(const Exec& exec, View2<T> y, View2<const T> x, View1<const std::
         T* y_row = row_of(y, q);
         if (row >= 0 && row < held) {
           const T* x_row = row_of(x, row);
-          for_lanes(team, hidden, [&](std::int64_t d) { y_row[d] = x_row[d]; });
+          copy_lanes(team, hidden, y_row, x_row);
         } else {
-          for_lanes(team, hidden, [&](std::int64_t d) { y_row[d] = T(0); });
+          map_lanes(team, hidden, y_row, [](std::int64_t) { return T(0); });
         }
       });
 }
@@ -37,7 +37,7 @@ void place_rows(const Exec& exec, View2<T> x, View2<const T> y, View1<const std:
         if (row < 0 || row >= held) return;
         T* x_row = row_of(x, row);
         const T* y_row = row_of(y, q);
-        for_lanes(team, hidden, [&](std::int64_t d) { x_row[d] = y_row[d]; });
+        copy_lanes(team, hidden, x_row, y_row);
       });
 }
 

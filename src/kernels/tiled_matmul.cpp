@@ -19,6 +19,8 @@ struct Block {
   static constexpr std::int64_t left_elements = std::int64_t{rows} * depth;
   static constexpr std::int64_t right_elements = std::int64_t{lanes} * depth;
   static constexpr std::int64_t edge_elements = std::int64_t{Tile<T>::rows} * Tile<T>::lanes;
+  /// On devices blocks fit into shared memory, and none is allocated for them.
+  static constexpr int scratch_level = exec_on_host || as_on_device ? 1 : 0;
 };
 
 /// A matrix with any strides: element (i,j) is data[i·row + j·column].
@@ -83,7 +85,8 @@ struct TiledProduct {
     const std::int64_t j0 = team.league_rank() / row_blocks * Block<T>::lanes;
     const std::int64_t block_rows = smaller(rows - i0, Block<T>::rows);
     const std::int64_t block_columns = smaller(columns - j0, Block<T>::lanes);
-    T* left = aligned_scratch<T>(team, Block<T>::left_elements + Block<T>::right_elements);
+    T* left = aligned_scratch<T, Block<T>::scratch_level>(
+        team, Block<T>::left_elements + Block<T>::right_elements);
     T* right = left + Block<T>::left_elements;
     scale(team, i0, j0, block_rows, block_columns);
     for (std::int64_t k0 = 0; k0 < depth; k0 += Block<T>::depth) {
@@ -168,8 +171,9 @@ void matmul_tiled(const Exec& exec, View2<T> c, View2<const T> a, View2<const T>
       static_cast<T>(alpha),
       static_cast<T>(beta)};
   const auto scratch = aligned_scratch_bytes<T>(Block<T>::left_elements + Block<T>::right_elements);
-  auto policy = Policy(exec, static_cast<int>(row_blocks * column_blocks), team_threads(exec))
-                    .set_scratch_size(1, Kokkos::PerTeam(static_cast<int>(scratch)));
+  auto policy =
+      Policy(exec, static_cast<int>(row_blocks * column_blocks), team_threads(exec))
+          .set_scratch_size(Block<T>::scratch_level, Kokkos::PerTeam(static_cast<int>(scratch)));
   Kokkos::parallel_for("kernels/matmul_tiled", policy, product);
 }
 

@@ -1,5 +1,5 @@
 #include <trireme/base/check.hpp>
-#include <trireme/kernels/lanes.hpp>
+#include <trireme/kernels/packs.hpp>
 #include <trireme/kernels/update.hpp>
 #include <trireme/tensor/expect.hpp>
 
@@ -91,26 +91,34 @@ void adamw_update(const Exec& exec, View1<Real> weight, View1<Real> m, View1<Rea
   expect_shape(m, "m", {n});
   expect_shape(v, "v", {n});
   expect_shape(gradient, "gradient", {n});
+  adamw_update<Real>(exec, weight, m, v, gradient, adamw, control, whole_update(n));
+}
+
+template <class Real>
+void adamw_update(const Exec& exec, View1<Real> weight, View1<Real> m, View1<Real> v,
+                  View1<const Real> gradient, const AdamW& adamw, View1<const double> control,
+                  const UpdateParts& parts) {
+  expect_shape(v, "v", {extent(m, 0)});
   expect_shape(control, "control", {control_size});
   const double learning_rate = adamw.learning_rate;
-  const auto keep = static_cast<Real>(1.0 - adamw.learning_rate * adamw.weight_decay);
+  const auto decayed = static_cast<Real>(1.0 - adamw.learning_rate * adamw.weight_decay);
   const auto toward_gradient = static_cast<Real>(1.0 - adamw.beta1);
   const auto beta2 = static_cast<Real>(adamw.beta2);
   const auto toward_square = static_cast<Real>(1.0 - adamw.beta2);
   const auto epsilon = static_cast<Real>(adamw.epsilon);
-  for_chunks(
-      "kernels/adamw_update", exec, n,
-      KOKKOS_LAMBDA(const Team& team, std::int64_t first, std::int64_t count) {
+  for_parts(
+      "kernels/adamw_update", exec, parts, KOKKOS_LAMBDA(const Team& team, const UpdatePart& part) {
         if (control(control_proceed) == 0) return;
         const auto clip = static_cast<Real>(control(control_clip));
         const auto step_size = static_cast<Real>(learning_rate / control(control_first_correction));
         const auto root_correction =
             static_cast<Real>(1.0 / math::sqrt(control(control_second_correction)));
-        Real* w_part = weight.data() + first;
-        Real* m_part = m.data() + first;
-        Real* v_part = v.data() + first;
-        const Real* g_part = gradient.data() + first;
-        for_lanes(team, count, [&](std::int64_t i) {
+        const Real keep = part.decays != 0 ? decayed : Real(1);
+        Real* w_part = weight.data() + part.weight;
+        Real* m_part = m.data() + part.state;
+        Real* v_part = v.data() + part.state;
+        const Real* g_part = gradient.data() + part.gradient;
+        for_lanes(team, part.elements, [&](std::int64_t i) {
           const Real g = clip * g_part[i];
           const Real new_m = m_part[i] + toward_gradient * (g - m_part[i]);
           const Real new_v = beta2 * v_part[i] + toward_square * g * g;
@@ -129,19 +137,19 @@ enum class SgdForm : std::uint8_t { plain, momentum, nesterov };
 
 template <SgdForm form, class Real>
 void sgd_of_form(const Exec& exec, View1<Real> weight, View1<Real> b, View1<const Real> gradient,
-                 const Sgd& sgd, View1<const double> control) {
+                 const Sgd& sgd, View1<const double> control, const UpdateParts& parts) {
   const auto learning_rate = static_cast<Real>(sgd.learning_rate);
   const auto momentum = static_cast<Real>(sgd.momentum);
-  const auto decay = static_cast<Real>(sgd.weight_decay);
-  for_chunks(
-      "kernels/sgd_update", exec, extent(weight, 0),
-      KOKKOS_LAMBDA(const Team& team, std::int64_t first, std::int64_t count) {
+  const auto weight_decay = static_cast<Real>(sgd.weight_decay);
+  for_parts(
+      "kernels/sgd_update", exec, parts, KOKKOS_LAMBDA(const Team& team, const UpdatePart& part) {
         if (control(control_proceed) == 0) return;
         const auto clip = static_cast<Real>(control(control_clip));
-        Real* w_part = weight.data() + first;
-        Real* b_part = form == SgdForm::plain ? nullptr : b.data() + first;
-        const Real* g_part = gradient.data() + first;
-        for_lanes(team, count, [&](std::int64_t i) {
+        const Real decay = part.decays != 0 ? weight_decay : Real(0);
+        Real* w_part = weight.data() + part.weight;
+        Real* b_part = form == SgdForm::plain ? nullptr : b.data() + part.state;
+        const Real* g_part = gradient.data() + part.gradient;
+        for_lanes(team, part.elements, [&](std::int64_t i) {
           const Real g = clip * g_part[i] + decay * w_part[i];
           Real direction = g;
           if (form != SgdForm::plain) {
@@ -162,13 +170,19 @@ void sgd_update(const Exec& exec, View1<Real> weight, View1<Real> b, View1<const
   const std::int64_t n = extent(weight, 0);
   if (sgd.momentum != 0) expect_shape(b, "b", {n});
   expect_shape(gradient, "gradient", {n});
+  sgd_update<Real>(exec, weight, b, gradient, sgd, control, whole_update(n));
+}
+
+template <class Real>
+void sgd_update(const Exec& exec, View1<Real> weight, View1<Real> b, View1<const Real> gradient,
+                const Sgd& sgd, View1<const double> control, const UpdateParts& parts) {
   expect_shape(control, "control", {control_size});
   if (sgd.momentum == 0)
-    detail::sgd_of_form<detail::SgdForm::plain>(exec, weight, b, gradient, sgd, control);
+    detail::sgd_of_form<detail::SgdForm::plain>(exec, weight, b, gradient, sgd, control, parts);
   else if (sgd.nesterov)
-    detail::sgd_of_form<detail::SgdForm::nesterov>(exec, weight, b, gradient, sgd, control);
+    detail::sgd_of_form<detail::SgdForm::nesterov>(exec, weight, b, gradient, sgd, control, parts);
   else
-    detail::sgd_of_form<detail::SgdForm::momentum>(exec, weight, b, gradient, sgd, control);
+    detail::sgd_of_form<detail::SgdForm::momentum>(exec, weight, b, gradient, sgd, control, parts);
 }
 
 template <class Real>
@@ -178,25 +192,34 @@ void lamb_direction(const Exec& exec, View1<Real> gradient, View1<Real> m, View1
   expect_shape(m, "m", {n});
   expect_shape(v, "v", {n});
   expect_shape(weight, "weight", {n});
+  lamb_direction<Real>(exec, gradient, m, v, weight, lamb, control, whole_update(n));
+}
+
+template <class Real>
+void lamb_direction(const Exec& exec, View1<Real> gradient, View1<Real> m, View1<Real> v,
+                    View1<const Real> weight, const AdamW& lamb, View1<const double> control,
+                    const UpdateParts& parts) {
+  expect_shape(v, "v", {extent(m, 0)});
   expect_shape(control, "control", {control_size});
   const auto toward_gradient = static_cast<Real>(1.0 - lamb.beta1);
   const auto beta2 = static_cast<Real>(lamb.beta2);
   const auto toward_square = static_cast<Real>(1.0 - lamb.beta2);
   const auto epsilon = static_cast<Real>(lamb.epsilon);
-  const auto decay = static_cast<Real>(lamb.weight_decay);
-  for_chunks(
-      "kernels/lamb_direction", exec, n,
-      KOKKOS_LAMBDA(const Team& team, std::int64_t first, std::int64_t count) {
+  const auto weight_decay = static_cast<Real>(lamb.weight_decay);
+  for_parts(
+      "kernels/lamb_direction", exec, parts,
+      KOKKOS_LAMBDA(const Team& team, const UpdatePart& part) {
         if (control(control_proceed) == 0) return;
         const auto clip = static_cast<Real>(control(control_clip));
         const auto correction = static_cast<Real>(1.0 / control(control_first_correction));
         const auto root_correction =
             static_cast<Real>(1.0 / math::sqrt(control(control_second_correction)));
-        const Real* w_part = weight.data() + first;
-        Real* m_part = m.data() + first;
-        Real* v_part = v.data() + first;
-        Real* g_part = gradient.data() + first;
-        for_lanes(team, count, [&](std::int64_t i) {
+        const Real decay = part.decays != 0 ? weight_decay : Real(0);
+        const Real* w_part = weight.data() + part.weight;
+        Real* m_part = m.data() + part.state;
+        Real* v_part = v.data() + part.state;
+        Real* g_part = gradient.data() + part.gradient;
+        for_lanes(team, part.elements, [&](std::int64_t i) {
           const Real g = clip * g_part[i];
           const Real new_m = m_part[i] + toward_gradient * (g - m_part[i]);
           const Real new_v = beta2 * v_part[i] + toward_square * g * g;
@@ -234,28 +257,62 @@ void lamb_update(const Exec& exec, View1<Real> weight, View1<const Real> directi
   const std::int64_t n = extent(weight, 0);
   expect_shape(direction, "direction", {n});
   expect_shape(ratio, "ratio", {1});
+  lamb_update<Real>(exec, weight, direction, learning_rate, ratio, control, whole_update(n));
+}
+
+template <class Real>
+void lamb_update(const Exec& exec, View1<Real> weight, View1<const Real> direction,
+                 double learning_rate, View1<const double> ratios, View1<const double> control,
+                 const UpdateParts& parts) {
   expect_shape(control, "control", {control_size});
-  for_chunks(
-      "kernels/lamb_update", exec, n,
-      KOKKOS_LAMBDA(const Team& team, std::int64_t first, std::int64_t count) {
+  for_parts(
+      "kernels/lamb_update", exec, parts, KOKKOS_LAMBDA(const Team& team, const UpdatePart& part) {
         if (control(control_proceed) == 0) return;
-        const auto size = static_cast<Real>(learning_rate * ratio(0));
-        Real* w_part = weight.data() + first;
-        const Real* d_part = direction.data() + first;
-        for_lanes(team, count, [&](std::int64_t i) { w_part[i] -= size * d_part[i]; });
+        const auto size = static_cast<Real>(learning_rate * ratios(part.array));
+        Real* w_part = weight.data() + part.weight;
+        const Real* d_part = direction.data() + part.gradient;
+        for_lanes(team, part.elements, [&](std::int64_t i) { w_part[i] -= size * d_part[i]; });
       });
 }
+
+template <class T, class Real>
+void round_weights(const Exec& exec, View1<T> weight, View1<const Real> master,
+                   const UpdateParts& parts) {
+  for_parts(
+      "kernels/round_weights", exec, parts,
+      KOKKOS_LAMBDA(const Team& team, const UpdatePart& part) {
+        const Real* from = master.data() + part.weight;
+        T* to = weight.data() + part.gradient;
+        map_lanes(
+            team, part.elements, to, [](std::int64_t, Real v) { return v; }, from);
+      });
+}
+
+template void round_weights<Bf16, float>(const Exec&, View1<Bf16>, View1<const float>,
+                                         const UpdateParts&);
+template void round_weights<Fp16, float>(const Exec&, View1<Fp16>, View1<const float>,
+                                         const UpdateParts&);
 
 #define TRIREME_INSTANTIATE(Real)                                                           \
   template void mark_non_finite<Real>(const Exec&, View1<Real>, View1<const double>);       \
   template void adamw_update<Real>(const Exec&, View1<Real>, View1<Real>, View1<Real>,      \
                                    View1<const Real>, const AdamW&, View1<const double>);   \
+  template void adamw_update<Real>(const Exec&, View1<Real>, View1<Real>, View1<Real>,      \
+                                   View1<const Real>, const AdamW&, View1<const double>,    \
+                                   const UpdateParts&);                                     \
   template void sgd_update<Real>(const Exec&, View1<Real>, View1<Real>, View1<const Real>,  \
                                  const Sgd&, View1<const double>);                          \
+  template void sgd_update<Real>(const Exec&, View1<Real>, View1<Real>, View1<const Real>,  \
+                                 const Sgd&, View1<const double>, const UpdateParts&);      \
   template void lamb_direction<Real>(const Exec&, View1<Real>, View1<Real>, View1<Real>,    \
                                      View1<const Real>, const AdamW&, View1<const double>); \
+  template void lamb_direction<Real>(const Exec&, View1<Real>, View1<Real>, View1<Real>,    \
+                                     View1<const Real>, const AdamW&, View1<const double>,  \
+                                     const UpdateParts&);                                   \
   template void lamb_update<Real>(const Exec&, View1<Real>, View1<const Real>, double,      \
-                                  View1<const double>, View1<const double>);
+                                  View1<const double>, View1<const double>);                \
+  template void lamb_update<Real>(const Exec&, View1<Real>, View1<const Real>, double,      \
+                                  View1<const double>, View1<const double>, const UpdateParts&);
 TRIREME_INSTANTIATE(float)
 TRIREME_INSTANTIATE(double)
 #undef TRIREME_INSTANTIATE

@@ -22,12 +22,17 @@ struct Workspace {
   }
 };
 
-const Workspace& workspace() {
+std::unique_ptr<Workspace>& held_workspace() {
   static std::unique_ptr<Workspace> instance;
-  if (!instance) {
-    instance = std::make_unique<Workspace>();
-    Kokkos::push_finalize_hook([] { instance.reset(); });
-  }
+  return instance;
+}
+
+const Workspace& workspace() {
+  static bool is_freed_in_the_end = false;
+  auto& instance = held_workspace();
+  if (!instance) instance = std::make_unique<Workspace>();
+  if (!is_freed_in_the_end) Kokkos::push_finalize_hook(release_widened_matmul);
+  is_freed_in_the_end = true;
   return *instance;
 }
 
@@ -109,6 +114,14 @@ void matmul_widened(const Exec& exec, View2<C> c, View2<const T> a, View2<const 
 
 void prepare_widened_matmul() {
   workspace();
+}
+
+void release_widened_matmul() {
+  held_workspace().reset();
+}
+
+Bytes widened_matmul_bytes() {
+  return held_workspace() ? held_workspace()->arena.capacity() : 0;
 }
 
 #define TRIREME_INSTANTIATE(T, C)                                                           \

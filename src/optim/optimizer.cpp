@@ -43,6 +43,26 @@ Optimizer<P>::Optimizer(const deck::OptimizerConfig& config,
 }
 
 template <class P>
+std::vector<kernels::UpdatePart> Optimizer<P>::update_parts() const {
+  std::vector<kernels::UpdatePart> parts;
+  std::int64_t chunks = 0;
+  for (const architecture::StateBlock& block : placement_.blocks) {
+    if (block.elements() == 0) continue;
+    const Entry& entry = parameters_.entries()[block.local];
+    kernels::UpdatePart& part = parts.emplace_back();
+    part.first_chunk = chunks;
+    part.elements = block.elements();
+    part.gradient = entry.offset + block.first;
+    part.state = block.state;
+    part.weight = has_masters ? part.state : part.gradient;
+    part.array = static_cast<std::int32_t>(entry.number());
+    part.decays = entry.spec->decay ? 1 : 0;
+    chunks += kernels::chunks_of(part.elements);
+  }
+  return parts;
+}
+
+template <class P>
 void Optimizer<P>::lay_out_sums() {
   const auto arrays = static_cast<std::int64_t>(architecture_.arrays.size());
   const architecture::Shard& shard = parameters_.shard();
@@ -67,12 +87,15 @@ void Optimizer<P>::lay_out_sums() {
   }
   std::inclusive_scan(ends.begin(), ends.end(), ends.begin());
   const auto blocks = static_cast<std::int64_t>(begins_of_blocks.size());
+  const std::vector<kernels::UpdatePart> updates = update_parts();
+  const auto update_count = static_cast<std::int64_t>(updates.size());
   const std::int64_t lamb = config_.kind == OptimizerKind::lamb ? 1 : 0;
   scalars_ =
       Arena("optimizer scalars",
             3 * aligned(blocks * 8) + 2 * aligned(sums * 8) + aligned(kernels::status_size * 8) +
                 aligned(kernels::control_size * 8) + aligned(lamb * 2 * blocks * 8) +
-                aligned(lamb * 2 * sums * 8) + aligned(lamb * arrays * 8));
+                aligned(lamb * 2 * sums * 8) + aligned(lamb * arrays * 8) +
+                aligned(update_count * static_cast<Bytes>(sizeof(kernels::UpdatePart))));
   partial_ = scalars_.take<double>(blocks);
   block_begins_ = scalars_.take<std::int64_t>(blocks);
   block_ends_ = scalars_.take<std::int64_t>(blocks);
@@ -85,11 +108,16 @@ void Optimizer<P>::lay_out_sums() {
   lamb_partial_ = scalars_.take<double>(lamb * 2 * blocks);
   lamb_sums_ = scalars_.take<double>(lamb * 2 * sums);
   ratios_ = scalars_.take<double>(lamb * arrays);
+  const auto update_table = scalars_.take<kernels::UpdatePart>(update_count);
+  parts_.table = update_table;
+  if (update_count > 0)
+    parts_.chunks = updates.back().first_chunk + kernels::chunks_of(updates.back().elements);
   const Exec exec;
   copy_to_device<std::int64_t>(exec, block_begins_, begins_of_blocks);
   copy_to_device<std::int64_t>(exec, block_ends_, ends_of_blocks);
   copy_to_device<std::int64_t>(exec, ends_, ends);
-  fence(exec, "optim/lay_out_sums copies where blocks and arrays end");
+  copy_to_device<kernels::UpdatePart>(exec, update_table, updates);
+  fence(exec, "optim/lay_out_sums copies where blocks and arrays lie");
 }
 
 template <class P>

@@ -1,4 +1,3 @@
-#include <trireme/kernels/elementwise.hpp>
 #include <trireme/optim/optimizer.hpp>
 
 namespace trireme::optim {
@@ -31,68 +30,46 @@ void Optimizer<P>::step(const Exec& exec, std::int64_t step, double learning_rat
 }
 
 template <class P>
-void Optimizer<P>::round_weights(const Exec& exec) const {
+View1<typename P::Master> Optimizer<P>::all_updated() const {
   if constexpr (has_masters)
-    for (const architecture::StateBlock& block : placement_.blocks)
-      kernels::convert<typename P::Compute, Master>(
-          exec,
-          part<typename P::Compute>(parameters_.entries()[block.local].weight.data, block.first,
-                                    block.elements()),
-          updated(block));
+    return masters_;
+  else
+    return parameters_.all_weights();
 }
 
 template <class P>
-kernels::AdamW Optimizer<P>::rule(const Entry& entry, double learning_rate) const {
-  return {learning_rate, config_.beta1, config_.beta2, config_.epsilon,
-          entry.spec->decay ? config_.weight_decay : 0.0};
+void Optimizer<P>::round_weights(const Exec& exec) const {
+  if constexpr (has_masters)
+    kernels::round_weights<typename P::Compute, Master>(exec, parameters_.all_weights(), masters_,
+                                                        parts_);
+}
+
+template <class P>
+kernels::AdamW Optimizer<P>::rule(double learning_rate) const {
+  return {learning_rate, config_.beta1, config_.beta2, config_.epsilon, config_.weight_decay};
 }
 
 template <class P>
 void Optimizer<P>::adamw(const Exec& exec, double learning_rate) const {
-  for (const architecture::StateBlock& block : placement_.blocks) {
-    const Entry& entry = parameters_.entries()[block.local];
-    const std::int64_t n = block.elements();
-    kernels::adamw_update<Master>(
-        exec, updated(block), part<Master>(arrays_[0], block.state, n),
-        part<Master>(arrays_[1], block.state, n),
-        part<const typename P::Gradient>(entry.gradient.data, block.first, n),
-        rule(entry, learning_rate), control_);
-  }
+  kernels::adamw_update<Master>(exec, all_updated(), arrays_[0], arrays_[1],
+                                parameters_.all_gradients(), rule(learning_rate), control_, parts_);
 }
 
 template <class P>
 void Optimizer<P>::sgd(const Exec& exec, double learning_rate) const {
-  for (const architecture::StateBlock& block : placement_.blocks) {
-    const Entry& entry = parameters_.entries()[block.local];
-    const std::int64_t n = block.elements();
-    kernels::sgd_update<Master>(
-        exec, updated(block),
-        arrays_.empty() ? View1<Master>() : part<Master>(arrays_[0], block.state, n),
-        part<const typename P::Gradient>(entry.gradient.data, block.first, n),
-        {learning_rate, config_.momentum, config_.nesterov,
-         entry.spec->decay ? config_.weight_decay : 0.0},
-        control_);
-  }
+  kernels::sgd_update<Master>(
+      exec, all_updated(), arrays_.empty() ? View1<Master>() : arrays_[0],
+      parameters_.all_gradients(),
+      {learning_rate, config_.momentum, config_.nesterov, config_.weight_decay}, control_, parts_);
 }
 
 template <class P>
 void Optimizer<P>::lamb(const Exec& exec, double learning_rate) const {
-  for (const architecture::StateBlock& block : placement_.blocks) {
-    const Entry& entry = parameters_.entries()[block.local];
-    const std::int64_t n = block.elements();
-    kernels::lamb_direction<Master>(
-        exec, part<typename P::Gradient>(entry.gradient.data, block.first, n),
-        part<Master>(arrays_[0], block.state, n), part<Master>(arrays_[1], block.state, n),
-        updated(block), rule(entry, learning_rate), control_);
-  }
+  kernels::lamb_direction<Master>(exec, parameters_.all_gradients(), arrays_[0], arrays_[1],
+                                  all_updated(), rule(learning_rate), control_, parts_);
   find_trust_ratios(exec);
-  for (const architecture::StateBlock& block : placement_.blocks) {
-    const Entry& entry = parameters_.entries()[block.local];
-    const std::int64_t n = block.elements();
-    kernels::lamb_update<Master>(
-        exec, updated(block), part<const typename P::Gradient>(entry.gradient.data, block.first, n),
-        learning_rate, part<const double>(ratios_, entry.number(), 1), control_);
-  }
+  kernels::lamb_update<Master>(exec, all_updated(), parameters_.all_gradients(), learning_rate,
+                               ratios_, control_, parts_);
 }
 
 /// Norms of whole arrays, added up as the gradient's norm is.

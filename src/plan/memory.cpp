@@ -189,15 +189,14 @@ SavedActivations saved_activations(const deck::Config& config, const Activations
 }
 
 /// What matrix products take beside their operands, as kernels/matmul_workspace.cpp does.
-void add_products([[maybe_unused]] std::vector<MemoryRow>& rows, [[maybe_unused]] bool narrow) {
+void add_products(std::vector<MemoryRow>& rows, bool narrow) {
 #if defined(TRIREME_HAS_CUBLASLT)
   rows.push_back({"matmul workspace", cublaslt_workspace_bytes + column_sum_bytes});
-#else
-#if defined(TRIREME_ON_DEVICE) || defined(TRIREME_AS_ON_DEVICE)
+#elif defined(TRIREME_ON_DEVICE) || defined(TRIREME_AS_ON_DEVICE)
   rows.push_back({"matmul workspace", column_sum_bytes});
 #endif
+  // With cuBLASLt too: for the products that it might not have.
   if (narrow) rows.push_back({"widened operands", widened_workspace_bytes});
-#endif
 }
 
 }  // namespace

@@ -5,6 +5,7 @@
 #include <trireme/kernels/attention.hpp>
 #include <trireme/kernels/matmul.hpp>
 #include <trireme/kernels/matmul_workspace.hpp>
+#include <trireme/kernels/widened_matmul.hpp>
 #include <trireme/plan/offload.hpp>
 #include <trireme/plan/program.hpp>
 #include <trireme/tensor/copy.hpp>
@@ -306,10 +307,9 @@ std::vector<plan::MemoryRow> TypedWorker<P>::memory() const {
   rows.push_back({"saved activations", parts_.model->saved_bytes()});
   rows.push_back({"transfer buffers", parts_.transfers->bytes()});
   rows.push_back({"scratch", parts_.model->scratch_bytes()});
-  if (const Bytes bytes = kernels::matmul_workspace_bytes(); bytes > 0)
-    rows.push_back({"matmul workspace", bytes});
-  if (kernels::matmul_backend(dtype_of<T>) == kernels::MatmulBackend::widened)
-    rows.push_back({"widened operands", widened_workspace_bytes});
+  if (kernels::matmul_workspace_bytes() > 0)
+    rows.push_back({"matmul workspace", kernels::matmul_workspace(exec_).arena().capacity()});
+  if (is_narrow<T>) rows.push_back({"widened operands", kernels::widened_matmul_bytes()});
   if (const Bytes bytes = parts_.reduction_bytes(); bytes > 0)
     rows.push_back({"reductions", bytes});
   if (parts_.optimizer && away)

@@ -1,4 +1,6 @@
 #include <trireme/kernels/packs.hpp>
+#include <trireme/kernels/rotary_heads.hpp>
+#include <trireme/kernels/words.hpp>
 
 #include <gtest/gtest.h>
 
@@ -53,6 +55,94 @@ TYPED_TEST(Packs, MapGivesTheSameBitsWhereverRowsBegin) {
                               static_cast<std::size_t>(160 - offset - n) * sizeof(T)),
                   0)
             << "something behind the row was written";
+      }
+}
+
+TYPED_TEST(Packs, MapToTwoGivesTheSameBitsWhereverRowsBegin) {
+  using T = TypeParam;
+  using Acc = Accumulate<T>;
+  const auto f = [](std::int64_t i, Acc a, Acc b) {
+    return Two<Acc>{a * b + static_cast<Acc>(i), a - b};
+  };
+  for (const std::int64_t n : {0, 1, 7, 8, 16, 20})
+    for (const int offset : {0, 1, 8})
+      for (const bool in_place : {false, true}) {
+        // As a gate and what it lets through: two rows behind each other.
+        auto from = this->row(1);
+        auto out = this->row(in_place ? 1 : 3);
+        auto expected = out;
+        for (std::int64_t i = 0; i < n; ++i) {
+          const Two<Acc> both = f(i, static_cast<Acc>(from.values[offset + i]),
+                                  static_cast<Acc>(from.values[offset + n + i]));
+          expected.values[offset + i] = static_cast<T>(both.first);
+          expected.values[offset + n + i] = static_cast<T>(both.second);
+        }
+        T* to = out.values + offset;
+        const T* a = in_place ? to : from.values + offset;
+        detail::map_to_two_by_packs(HostTeam{}, n, to, to + n, f, a, a + n);
+        EXPECT_EQ(std::memcmp(out.values, expected.values, sizeof out.values), 0)
+            << n << " at " << offset;
+      }
+}
+
+/// Rows of an array of random words that begin anywhere in it, and beyond 32 bits.
+TYPED_TEST(Packs, MapOfWordsGivesTheSameBitsWhereverRowsBegin) {
+  using T = TypeParam;
+  using Acc = Accumulate<T>;
+  const RandomKey key{42, Purpose::dropout, 7, 3};
+  const auto f = [](std::int64_t i, std::uint32_t word, Acc a) {
+    return word < 0x80000000U ? Acc(0) : a + static_cast<Acc>(i) + static_cast<Acc>(word >> 28);
+  };
+  for (const std::int64_t first : {0L, 4L, 6L, 4L * 128, (1L << 40) + 4, (1L << 40) + 9})
+    for (const std::int64_t n : {0, 1, 8, 12, 20, 128})
+      for (const int offset : {0, 1, 8}) {
+        auto out = this->row(1);
+        auto expected = out;
+        for (std::int64_t i = 0; i < n; ++i) {
+          const auto number = static_cast<std::uint64_t>(first + i);
+          const std::uint32_t word = philox(key, number / 4).w[number % 4];
+          T& to = expected.values[offset + i];
+          to = static_cast<T>(f(i, word, static_cast<Acc>(to)));
+        }
+        T* to = out.values + offset;
+        const T* from = to;
+        detail::map_words_by_packs(HostTeam{}, key, first, n, to, f, from);
+        EXPECT_EQ(std::memcmp(out.values, expected.values, sizeof out.values), 0)
+            << n << " at " << offset << " from word " << first;
+      }
+}
+
+TYPED_TEST(Packs, HeadsTurnToTheSameBitsWhereverRowsBegin) {
+  using T = TypeParam;
+  using Acc = Accumulate<T>;
+  struct {
+    alignas(64) Acc values[40];
+  } cosine, sine;
+  for (int i = 0; i < 40; ++i) {
+    cosine.values[i] = static_cast<Acc>(std::cos(0.3 * i));
+    sine.values[i] = static_cast<Acc>(std::sin(0.3 * i));
+  }
+  const std::int64_t heads = 3;
+  for (const std::int64_t half : {1, 6, 8, 24})
+    for (const std::int64_t part : {std::int64_t{1}, half})  // pairs taken at a time
+      for (const int offset : {0, 1, 8}) {
+        auto out = this->row(1);
+        auto expected = out;
+        for (std::int64_t h = 0; h < heads; ++h)
+          for (std::int64_t i = 0; i < half; ++i) {
+            T& lower = expected.values[offset + h * 2 * half + i];
+            T& upper = expected.values[offset + h * 2 * half + half + i];
+            const auto a = static_cast<Acc>(lower);
+            const auto b = static_cast<Acc>(upper);
+            const Acc c = cosine.values[i], s = sine.values[i];
+            lower = static_cast<T>(a * c - b * s);
+            upper = static_cast<T>(b * c + a * s);
+          }
+        for (std::int64_t first = 0; first < half; first += part)
+          detail::turn_heads(HostTeam{}, out.values + offset + first, part, heads, 2 * half,
+                             cosine.values + first, sine.values + first);
+        EXPECT_EQ(std::memcmp(out.values, expected.values, sizeof out.values), 0)
+            << half << " at " << offset << " by " << part;
       }
 }
 

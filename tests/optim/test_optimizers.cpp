@@ -2,11 +2,15 @@
 #include <trireme/plan/memory.hpp>
 
 #include "optim/rig.hpp"
+#include "support/launch_recorder.hpp"
 
 #include <gtest/gtest.h>
 
 #include <cmath>
 #include <limits>
+#include <map>
+#include <string>
+#include <vector>
 
 namespace trireme::optim {
 namespace {
@@ -129,6 +133,29 @@ TEST(Optimizer, KindsHaveTheStateThatTheyNeedAndThePlanKnowsIt) {
 
 /// Of every step but those skipped PyTorch's numbers: neither weights nor moments nor the count of
 /// the bias correction have moved.
+/// However many arrays there are.
+TEST(Optimizer, AStepIsAFewLaunches) {
+  const std::map<OptimizerKind, std::vector<std::string>> of_kind{
+      {OptimizerKind::adamw, {"adamw_update"}},
+      {OptimizerKind::sgd, {"sgd_update"}},
+      {OptimizerKind::lamb,
+       {"lamb_direction", "squared_norm_blocks", "squared_norm_blocks", "segment_sums",
+        "segment_sums", "trust_ratios", "lamb_update"}}};
+  for (const auto& [kind, launches] : of_kind) {
+    deck::OptimizerConfig config = golden_optimizer();
+    config.kind = kind;
+    Rig rig(golden_batch, false, config);
+    rig.pass(1);
+    std::vector<std::string> expected{"kernels/squared_norm_blocks", "kernels/segment_sums",
+                                      "kernels/root_of_sum", "kernels/plan_update"};
+    for (const std::string& launch : launches) expected.push_back("kernels/" + launch);
+    const LaunchRecorder recorder;
+    rig.optimizer.find_norm(rig.exec);
+    rig.optimizer.step(rig.exec, 1, 0.1);
+    EXPECT_EQ(recorder.labels(), expected);
+  }
+}
+
 TEST(Optimizer, SkippedStepsLeaveNoTrace) {
   Rig rig(2, false);
   const auto losses = golden_losses(golden + "gpt_fp64/losses.txt");

@@ -42,6 +42,20 @@ KOKKOS_FORCEINLINE_FUNCTION void map_pack(const F& f, std::int64_t first, To* to
   *reinterpret_cast<Pack<To, width>*>(to + first) = out;
 }
 
+template <int width, class F, class To, class... From>
+KOKKOS_FORCEINLINE_FUNCTION void map_pack_to_two(const F& f, std::int64_t first, To* to, To* other,
+                                                 const Pack<From, width>... from) {
+  Pack<To, width> out;
+  Pack<To, width> beside;
+  for (int k = 0; k < width; ++k) {
+    const auto both = f(first + k, static_cast<Accumulate<From>>(from.values[k])...);
+    out.values[k] = static_cast<To>(both.first);
+    beside.values[k] = static_cast<To>(both.second);
+  }
+  *reinterpret_cast<Pack<To, width>*>(to + first) = out;
+  *reinterpret_cast<Pack<To, width>*>(other + first) = beside;
+}
+
 template <class Acc, int width, class F, class... From>
 KOKKOS_FORCEINLINE_FUNCTION Acc sum_pack(const F& f, std::int64_t first,
                                          const Pack<From, width>... from) {
@@ -65,6 +79,31 @@ KOKKOS_FORCEINLINE_FUNCTION void map_by_packs(const Member& team, std::int64_t n
   for_lanes(team, n, [&](std::int64_t i) {
     to[i] = static_cast<To>(f(i, static_cast<Accumulate<From>>(from[i])...));
   });
+}
+
+template <class Member, class F, class To, class... From>
+KOKKOS_FORCEINLINE_FUNCTION void map_to_two_by_elements(const Member& team, std::int64_t n, To* to,
+                                                        To* other, const F& f,
+                                                        const From*... from) {
+  for_lanes(team, n, [&](std::int64_t i) {
+    const auto both = f(i, static_cast<Accumulate<From>>(from[i])...);
+    to[i] = static_cast<To>(both.first);
+    other[i] = static_cast<To>(both.second);
+  });
+}
+
+template <class Member, class F, class To, class... From>
+KOKKOS_FORCEINLINE_FUNCTION void map_to_two_by_packs(const Member& team, std::int64_t n, To* to,
+                                                     To* other, const F& f, const From*... from) {
+  constexpr int width = pack_width<To, From...>;
+  if (n % width == 0 && in_packs<width>(to) && in_packs<width>(other) &&
+      (in_packs<width>(from) && ...)) {
+    for_lanes(team, n / width, [&](std::int64_t p) {
+      map_pack_to_two<width>(f, p * width, to, other, pack_at<width>(from, p * width)...);
+    });
+    return;
+  }
+  map_to_two_by_elements(team, n, to, other, f, from...);
 }
 
 template <class Acc, class Member, class F, class... From>
@@ -92,6 +131,23 @@ KOKKOS_FORCEINLINE_FUNCTION void map_lanes(const Member& team, std::int64_t n, T
     });
   else
     detail::map_by_packs(team, n, to, f, from...);
+}
+
+/// What a function gives that makes two rows of the same ones.
+template <class Acc>
+struct Two {
+  Acc first, second;
+};
+
+/// (to[i], other[i]) = f(i, from[i]...), else as map_lanes; f gives Two. Each of both may be one of
+/// the rows that are read.
+template <class Member, class F, class To, class... From>
+KOKKOS_FORCEINLINE_FUNCTION void map_lanes_to_two(const Member& team, std::int64_t n, To* to,
+                                                  To* other, const F& f, const From*... from) {
+  if constexpr (std::is_same_v<Member, HostTeam>)
+    detail::map_to_two_by_elements(team, n, to, other, f, from...);
+  else
+    detail::map_to_two_by_packs(team, n, to, other, f, from...);
 }
 
 /// to[i] = from[i] for i in [0, n), bit by bit.

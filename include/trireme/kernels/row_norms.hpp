@@ -42,10 +42,13 @@ struct ResidualRow {
           team, hidden, y_row, [](std::int64_t, Acc a, Acc b) { return a + b; }, x_row, z_row);
       return;
     }
-    for_words(team, key, (first_row + t) * hidden, hidden, [&](std::int64_t d, std::uint32_t word) {
-      const Acc factor = word < threshold ? Acc(0) : kept;
-      y_row[d] = static_cast<T>(static_cast<Acc>(x_row[d]) + factor * static_cast<Acc>(z_row[d]));
-    });
+    map_words(
+        team, key, (first_row + t) * hidden, hidden, y_row,
+        [&](std::int64_t, std::uint32_t word, Acc a, Acc b) {
+          const Acc factor = word < threshold ? Acc(0) : kept;
+          return a + factor * b;
+        },
+        x_row, z_row);
   }
 
   View2<T> y;

@@ -126,11 +126,12 @@ constexpr std::int64_t aligned_scratch_bytes(std::int64_t elements) {
   return elements * static_cast<std::int64_t>(sizeof(T)) + 64;
 }
 
-/// The team's scratch memory of level 1 from its first cache line on.
-template <class T, class Member>
+/// The team's scratch memory from its first cache line on. Level 1 is of all teams that run at a
+/// time and grows where Kokkos' own is too small; level 0, on devices shared memory, is not.
+template <class T, int level = 1, class Member>
 TRIREME_FUNCTION T* aligned_scratch(const Member& team, std::int64_t elements) {
   const auto bytes = static_cast<int>(elements * static_cast<std::int64_t>(sizeof(T)) + 64);
-  const auto address = reinterpret_cast<std::uintptr_t>(team.team_scratch(1).get_shmem(bytes));
+  const auto address = reinterpret_cast<std::uintptr_t>(team.team_scratch(level).get_shmem(bytes));
   return reinterpret_cast<T*>((address + 63) / 64 * 64);
 }
 

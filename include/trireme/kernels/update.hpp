@@ -2,6 +2,7 @@
 
 #include <trireme/base/types.hpp>
 #include <trireme/kernels/lanes.hpp>
+#include <trireme/kernels/update_parts.hpp>
 #include <trireme/tensor/views.hpp>
 
 #include <cstdint>
@@ -77,10 +78,15 @@ struct AdamW {
 ///   weight *= 1 - learning_rate weight_decay;  m += (1 - beta1) (g - m);  v = beta2 v + (1 -
 ///   beta2) g^2; weight -= learning_rate / (1 - beta1^u) m / (sqrt(v) / sqrt(1 - beta2^u) +
 ///   epsilon).
-/// All [n]; control [control_size].
+/// All [n]; control [control_size]. As those below, with `parts` over many arrays at once: then the
+/// arrays are arenas, and where they hold a part stands in it.
 template <class Real>
 void adamw_update(const Exec& exec, View1<Real> weight, View1<Real> m, View1<Real> v,
                   View1<const Real> gradient, const AdamW& adamw, View1<const double> control);
+template <class Real>
+void adamw_update(const Exec& exec, View1<Real> weight, View1<Real> m, View1<Real> v,
+                  View1<const Real> gradient, const AdamW& adamw, View1<const double> control,
+                  const UpdateParts& parts);
 
 struct Sgd {
   double learning_rate = 0;
@@ -96,6 +102,9 @@ struct Sgd {
 template <class Real>
 void sgd_update(const Exec& exec, View1<Real> weight, View1<Real> b, View1<const Real> gradient,
                 const Sgd& sgd, View1<const double> control);
+template <class Real>
+void sgd_update(const Exec& exec, View1<Real> weight, View1<Real> b, View1<const Real> gradient,
+                const Sgd& sgd, View1<const double> control, const UpdateParts& parts);
 
 /// The direction of a step of LAMB (You et al. 2020, arXiv 1904.00962, algorithm 2): AdamW's
 /// moments m and v, and
@@ -104,17 +113,31 @@ void sgd_update(const Exec& exec, View1<Real> weight, View1<Real> b, View1<const
 template <class Real>
 void lamb_direction(const Exec& exec, View1<Real> gradient, View1<Real> m, View1<Real> v,
                     View1<const Real> weight, const AdamW& lamb, View1<const double> control);
+template <class Real>
+void lamb_direction(const Exec& exec, View1<Real> gradient, View1<Real> m, View1<Real> v,
+                    View1<const Real> weight, const AdamW& lamb, View1<const double> control,
+                    const UpdateParts& parts);
 
 /// ratios[a] = |weight| / |direction| of array a, 1 where one of them is 0: from the sums of
 /// squares of the parts of each array, parts [arrays · parts], added in order. ratios [arrays].
 void trust_ratios(const Exec& exec, View1<double> ratios, View1<const double> weight_sums,
                   View1<const double> direction_sums, std::int64_t parts);
 
-/// weight -= learning_rate ratio[0] direction. weight, direction [n]; ratio [1]; control
-/// [control_size].
+/// weight -= learning_rate ratio[array] direction. weight, direction [n]; ratio [1], or [arrays];
+/// control [control_size].
 template <class Real>
 void lamb_update(const Exec& exec, View1<Real> weight, View1<const Real> direction,
                  double learning_rate, View1<const double> ratio, View1<const double> control);
+template <class Real>
+void lamb_update(const Exec& exec, View1<Real> weight, View1<const Real> direction,
+                 double learning_rate, View1<const double> ratios, View1<const double> control,
+                 const UpdateParts& parts);
+
+/// The weights that the model computes with, rounded from those that are updated: weight at a
+/// part's place of gradients = master at its place of weights. T: Bf16 or Fp16.
+template <class T, class Real>
+void round_weights(const Exec& exec, View1<T> weight, View1<const Real> master,
+                   const UpdateParts& parts);
 
 /// Elements that go into one partial sum of squares. Fixed: the norm is part of what no layout may
 /// change.

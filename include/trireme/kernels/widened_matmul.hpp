@@ -16,4 +16,10 @@ void matmul_widened(const Exec& exec, View2<C> c, View2<const T> a, View2<const 
 /// Allocates that workspace; the first such product does it otherwise.
 void prepare_widened_matmul();
 
+/// Frees it; no such product may be in flight.
+void release_widened_matmul();
+
+/// What it has of memory now: widened_workspace_bytes, or 0 before it is made.
+Bytes widened_matmul_bytes();
+
 }  // namespace trireme::kernels

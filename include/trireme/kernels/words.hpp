@@ -1,7 +1,7 @@
 #pragma once
 
 #include <trireme/base/philox.hpp>
-#include <trireme/kernels/lanes.hpp>
+#include <trireme/kernels/packs.hpp>
 
 #include <cstdint>
 
@@ -77,6 +77,51 @@ KOKKOS_FORCEINLINE_FUNCTION void for_words(const Member& team, const RandomKey& 
       }
     });
   }
+}
+
+namespace detail {
+
+/// What devices do; in hosts' tests too. A lane takes whole blocks of words, so that none is
+/// computed twice.
+template <class Member, class F, class To, class... From>
+KOKKOS_FORCEINLINE_FUNCTION void map_words_by_packs(const Member& team, const RandomKey& key,
+                                                    std::int64_t first, std::int64_t n, To* to,
+                                                    const F& f, const From*... from) {
+  constexpr int width = pack_width<To, From...> < 4 ? 4 : pack_width<To, From...>;
+  if (first % 4 == 0 && n % width == 0 && in_packs<width>(to) && (in_packs<width>(from) && ...)) {
+    for_lanes(team, n / width, [&](std::int64_t p) {
+      std::uint32_t words[width];
+      for (int block = 0; block < width / 4; ++block) {
+        const Words4 four =
+            philox(key, static_cast<std::uint64_t>((first + p * width) / 4 + block));
+        for (int j = 0; j < 4; ++j) words[4 * block + j] = four.w[j];
+      }
+      const std::int64_t begin = p * width;
+      map_pack<width>(
+          [&](std::int64_t i, auto... values) { return f(i, words[i - begin], values...); }, begin,
+          to, pack_at<width>(from, begin)...);
+    });
+    return;
+  }
+  for_words(team, key, first, n, [&](std::int64_t i, std::uint32_t word) {
+    to[i] = static_cast<To>(f(i, word, static_cast<Accumulate<From>>(from[i])...));
+  });
+}
+
+}  // namespace detail
+
+/// to[i] = f(i, word, from[i]...) for every i in [0, n), word as in for_words, rows as in
+/// map_lanes.
+template <class Member, class F, class To, class... From>
+KOKKOS_FORCEINLINE_FUNCTION void map_words(const Member& team, const RandomKey& key,
+                                           std::int64_t first, std::int64_t n, To* to, const F& f,
+                                           const From*... from) {
+  if constexpr (std::is_same_v<Member, HostTeam>)
+    for_words(team, key, first, n, [&](std::int64_t i, std::uint32_t word) {
+      to[i] = static_cast<To>(f(i, word, static_cast<Accumulate<From>>(from[i])...));
+    });
+  else
+    detail::map_words_by_packs(team, key, first, n, to, f, from...);
 }
 
 }  // namespace trireme::kernels

@@ -102,12 +102,15 @@ class Optimizer {
                              const architecture::StateBlock& block) const;
   /// What the update rules change: master weights where there are any, else weights.
   View1<Master> updated(const architecture::StateBlock& block) const;
+  /// Of all blocks: the arena that holds them.
+  View1<Master> all_updated() const;
   void round_weights(const Exec& exec) const;
-  kernels::AdamW rule(const Entry& entry, double learning_rate) const;
+  kernels::AdamW rule(double learning_rate) const;
   void adamw(const Exec& exec, double learning_rate) const;
   void sgd(const Exec& exec, double learning_rate) const;
   void lamb(const Exec& exec, double learning_rate) const;
   void find_trust_ratios(const Exec& exec) const;
+  std::vector<kernels::UpdatePart> update_parts() const;
   void lay_out_sums();
 
   deck::OptimizerConfig config_;
@@ -134,6 +137,7 @@ class Optimizer {
   View1<double> lamb_partial_;  // [2 blocks] of weights, then of directions, as partial_
   View1<double> lamb_sums_;     // [2 · arrays · tensor ranks]
   View1<double> ratios_;        // [arrays]
+  kernels::UpdateParts parts_;  ///< the blocks of the state, for all of which one launch does
 };
 
 }  // namespace trireme::optim

@@ -2,6 +2,7 @@
 #include <trireme/kernels/cublaslt.hpp>
 #include <trireme/kernels/matmul.hpp>
 #include <trireme/kernels/matmul_workspace.hpp>
+#include <trireme/kernels/widened_matmul.hpp>
 
 #include <gtest/gtest.h>
 
@@ -189,6 +190,24 @@ TYPED_TEST(Fallback, TakesProductsThatTheLibraryHasNot) {
   set_matmul_backend(dtype_of<T>,
                      is_narrow<T> ? MatmulBackend::widened : MatmulBackend::kokkos_kernels);
   EXPECT_EQ(found, forward());
+}
+
+/// Sizes of their own here, too.
+TYPED_TEST(Fallback, TakesOnlyTheMemoryThatWasPrepared) {
+  using T = TypeParam;
+  release_widened_matmul();
+  prepare_matmul(Exec{}, dtype_of<T>);
+  EXPECT_EQ(widened_matmul_bytes(), is_narrow<T> ? widened_workspace_bytes : 0);
+  const std::int64_t before = arena_allocation_count();
+  const DeviceArray<T> a(uniform<T>(28 * 60, 1)), b(uniform<T>(60 * 76, 2)), c(28 * 76);
+  record().has_products = false;
+  const std::int64_t products = record().products;
+  matmul<T>(Exec{}, c.matrix(28, 76), a.matrix(28, 60), b.matrix(60, 76), Transpose::no,
+            Transpose::no, 1.0, 0.0);
+  matmul<T>(Exec{}, c.matrix(28, 76), a.matrix(28, 0), b.matrix(0, 76), Transpose::no,
+            Transpose::no, 1.0, 0.0);
+  EXPECT_EQ(record().products, products);
+  EXPECT_EQ(arena_allocation_count(), before);
 }
 
 /// One forward and one backward kernel where the library has them, and not where the form or the

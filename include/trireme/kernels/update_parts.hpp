@@ -1,0 +1,84 @@
+#pragma once
+
+#include <trireme/kernels/lanes.hpp>
+#include <trireme/tensor/views.hpp>
+
+#include <cstdint>
+
+/// Many arrays by one launch: arenas hold hundreds of them, most of which are too small for a
+/// launch of their own.
+namespace trireme::kernels {
+
+/// An array, or a block of one, among those that a launch updates: where its first element stands
+/// in the arenas.
+struct UpdatePart {
+  std::int64_t first_chunk = 0;  ///< chunks of chunk_size elements of all parts before it
+  std::int64_t elements = 0;
+  std::int64_t weight = 0;    ///< of the weights that are updated
+  std::int64_t gradient = 0;  ///< of the gradients, and of the weights that the model computes with
+  std::int64_t state = 0;     ///< of the optimizer's state
+  std::int32_t array = 0;     ///< its number in the registry
+  std::int32_t decays = 1;    ///< 0: no weight decay
+};
+
+/// Parts in order of their chunks, none of them empty.
+struct UpdateParts {
+  View1<const UpdatePart> table;  ///< on the device; empty: `only` is all there is
+  std::int64_t chunks = 0;        ///< of all parts
+  UpdatePart only;
+};
+
+/// n elements that are the whole of each array.
+inline UpdateParts whole_update(std::int64_t n) {
+  UpdateParts parts;
+  parts.chunks = chunks_of(n);
+  parts.only.elements = n;
+  return parts;
+}
+
+namespace detail {
+
+template <class F>
+struct UpdateBody {
+  F f;
+  const UpdatePart* table;
+  std::int64_t count;
+  UpdatePart only;
+
+  /// The last part that begins at `chunk` or before.
+  KOKKOS_FORCEINLINE_FUNCTION UpdatePart part_of(std::int64_t chunk) const {
+    if (count == 0) return only;
+    std::int64_t found = 0;
+    for (std::int64_t end = count; end - found > 1;) {
+      const std::int64_t middle = (found + end) / 2;
+      if (table[middle].first_chunk <= chunk)
+        found = middle;
+      else
+        end = middle;
+    }
+    return table[found];
+  }
+
+  KOKKOS_FORCEINLINE_FUNCTION void operator()(const Team& team, std::int64_t chunk) const {
+    UpdatePart part = part_of(chunk);
+    const std::int64_t first = (chunk - part.first_chunk) * chunk_size;
+    const std::int64_t left = part.elements - first;
+    part.elements = left < chunk_size ? left : chunk_size;
+    part.weight += first;
+    part.gradient += first;
+    part.state += first;
+    f(team, part);
+  }
+};
+
+}  // namespace detail
+
+/// Launches f(team, part) for every chunk of every part, `part` being that chunk. Where f is a
+/// KOKKOS_LAMBDA its parameters are `const Team&` and `const UpdatePart&`.
+template <class F>
+void for_parts(const char* label, const Exec& exec, const UpdateParts& parts, const F& f) {
+  for_rows(label, exec, parts.chunks,
+           detail::UpdateBody<F>{f, parts.table.data(), extent(parts.table, 0), parts.only});
+}
+
+}  // namespace trireme::kernels

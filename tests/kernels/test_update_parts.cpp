@@ -1,0 +1,180 @@
+#include <trireme/kernels/update.hpp>
+
+#include <support/device_array.hpp>
+#include <support/launch_recorder.hpp>
+#include <support/numbers.hpp>
+
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+/// Many arrays by one launch, against a launch for each.
+namespace trireme::kernels {
+namespace {
+
+using testing::DeviceArray;
+using testing::LaunchRecorder;
+using testing::random_numbers;
+
+/// Arrays of these lengths in arenas with gaps between them, at other places in each arena.
+struct Places {
+  std::vector<UpdatePart> parts;
+  std::int64_t chunks = 0;
+  std::int64_t room = 7;  ///< elements of each arena
+
+  Places() {
+    std::int32_t array = 0;
+    for (const std::int64_t n : {1, 5, 4096, 4097, 33, 3 * 4096 - 1, 13}) {
+      UpdatePart& part = parts.emplace_back();
+      part.first_chunk = chunks;
+      part.elements = n;
+      part.weight = room;
+      part.gradient = room + 3;
+      part.state = room + 9;
+      part.array = array++;
+      part.decays = array % 2;
+      chunks += chunks_of(n);
+      room += n + 16;
+    }
+  }
+};
+
+template <class T>
+struct Arenas {
+  explicit Arenas(std::int64_t n)
+      : w(random_numbers<T>(n, 1)),
+        m(random_numbers<T>(n, 2)),
+        v(positive(n)),
+        g(random_numbers<T>(n, 4)) {}
+
+  static std::vector<double> positive(std::int64_t n) {
+    auto numbers = random_numbers<T>(n, 3);
+    for (double& x : numbers) x *= x;
+    return numbers;
+  }
+
+  static View1<T> cut(const DeviceArray<T>& all, std::int64_t first, std::int64_t n) {
+    return View1<T>(all.data() + first, static_cast<std::size_t>(n));
+  }
+  View1<T> w_of(const UpdatePart& p) const { return cut(w, p.weight, p.elements); }
+  View1<T> m_of(const UpdatePart& p) const { return cut(m, p.state, p.elements); }
+  View1<T> v_of(const UpdatePart& p) const { return cut(v, p.state, p.elements); }
+  View1<T> g_of(const UpdatePart& p) const { return cut(g, p.gradient, p.elements); }
+
+  DeviceArray<T> w, m, v, g;
+};
+
+template <class T>
+class UpdateParts : public ::testing::Test {
+ protected:
+  /// One launch of `together` does to all arenas what `alone` does array by array.
+  template <class Together, class Alone>
+  void expect_same(const char* label, const Together& together, const Alone& alone) {
+    const Arenas<T> one(places_.room), each(places_.room);
+    {
+      const LaunchRecorder recorder;
+      together(one);
+      EXPECT_EQ(recorder.labels(), std::vector<std::string>{label});
+    }
+    for (const UpdatePart& part : places_.parts) alone(each, part);
+    EXPECT_NE(one.w.values(), Arenas<T>(places_.room).w.values()) << "nothing was done";
+    EXPECT_EQ(one.w.values(), each.w.values());
+    EXPECT_EQ(one.m.values(), each.m.values());
+    EXPECT_EQ(one.v.values(), each.v.values());
+    EXPECT_EQ(one.g.values(), each.g.values());
+  }
+
+  const Exec exec_{};
+  const Places places_;
+  const DeviceArray<UpdatePart> table_{places_.parts};
+  const kernels::UpdateParts parts_{table_.flat(), places_.chunks, {}};
+  const DeviceArray<double> control_{std::vector<double>{1, 0.7, 0.1, 0.05}};
+};
+using Types = ::testing::Types<float, double>;
+TYPED_TEST_SUITE(UpdateParts, Types);
+
+TYPED_TEST(UpdateParts, AdamWGivesTheBitsOfArrayByArray) {
+  using T = TypeParam;
+  const AdamW rule{1e-2, 0.9, 0.95, 1e-8, 0.1};
+  this->expect_same(
+      "kernels/adamw_update",
+      [&](const Arenas<T>& x) {
+        adamw_update<T>(this->exec_, x.w.flat(), x.m.flat(), x.v.flat(), x.g.flat(), rule,
+                        this->control_.flat(), this->parts_);
+      },
+      [&](const Arenas<T>& x, const UpdatePart& p) {
+        AdamW of_part = rule;
+        if (p.decays == 0) of_part.weight_decay = 0;
+        adamw_update<T>(this->exec_, x.w_of(p), x.m_of(p), x.v_of(p), x.g_of(p), of_part,
+                        this->control_.flat());
+      });
+}
+
+TYPED_TEST(UpdateParts, SgdGivesTheBitsOfArrayByArray) {
+  using T = TypeParam;
+  for (const Sgd& rule : {Sgd{0.1, 0, false, 0.1}, {0.1, 0.9, false, 0.1}, {0.1, 0.9, true, 0.1}})
+    this->expect_same(
+        "kernels/sgd_update",
+        [&](const Arenas<T>& x) {
+          sgd_update<T>(this->exec_, x.w.flat(), rule.momentum == 0 ? View1<T>() : x.m.flat(),
+                        x.g.flat(), rule, this->control_.flat(), this->parts_);
+        },
+        [&](const Arenas<T>& x, const UpdatePart& p) {
+          Sgd of_part = rule;
+          if (p.decays == 0) of_part.weight_decay = 0;
+          sgd_update<T>(this->exec_, x.w_of(p), rule.momentum == 0 ? View1<T>() : x.m_of(p),
+                        x.g_of(p), of_part, this->control_.flat());
+        });
+}
+
+TYPED_TEST(UpdateParts, LambGivesTheBitsOfArrayByArray) {
+  using T = TypeParam;
+  const AdamW rule{1e-2, 0.9, 0.95, 1e-8, 0.1};
+  const DeviceArray<double> ratios(std::vector<double>{1, 2, 0.5, 3, 0.25, 4, 7});
+  this->expect_same(
+      "kernels/lamb_update",
+      [&](const Arenas<T>& x) {
+        lamb_update<T>(this->exec_, x.w.flat(), x.g.flat(), 0.1, ratios.flat(),
+                       this->control_.flat(), this->parts_);
+      },
+      [&](const Arenas<T>& x, const UpdatePart& p) {
+        const View1<const double> ratio(ratios.data() + p.array, 1);
+        lamb_update<T>(this->exec_, x.w_of(p), x.g_of(p), 0.1, ratio, this->control_.flat());
+      });
+  const Arenas<T> together(this->places_.room), each(this->places_.room);
+  lamb_direction<T>(this->exec_, together.g.flat(), together.m.flat(), together.v.flat(),
+                    together.w.flat(), rule, this->control_.flat(), this->parts_);
+  for (const UpdatePart& p : this->places_.parts) {
+    AdamW of_part = rule;
+    if (p.decays == 0) of_part.weight_decay = 0;
+    lamb_direction<T>(this->exec_, each.g_of(p), each.m_of(p), each.v_of(p), each.w_of(p), of_part,
+                      this->control_.flat());
+  }
+  EXPECT_NE(together.g.values(), Arenas<T>(this->places_.room).g.values());
+  EXPECT_EQ(together.g.values(), each.g.values());
+  EXPECT_EQ(together.m.values(), each.m.values());
+  EXPECT_EQ(together.v.values(), each.v.values());
+}
+
+/// Masters stand where updated weights do, the model's weights where gradients do.
+TEST(RoundWeights, RoundsEveryPartAndNothingBetween) {
+  const Places places;
+  const DeviceArray<UpdatePart> table(places.parts);
+  const kernels::UpdateParts parts{table.flat(), places.chunks, {}};
+  const DeviceArray<float> masters(random_numbers<float>(places.room, 1));
+  const DeviceArray<Bf16> weights(places.room, Bf16(-3.0F));
+  round_weights<Bf16, float>(Exec{}, weights.flat(), masters.flat(), parts);
+  std::vector<Bf16> expected(static_cast<std::size_t>(places.room), Bf16(-3.0F));
+  const auto from = masters.values();
+  for (const UpdatePart& p : places.parts)
+    for (std::int64_t i = 0; i < p.elements; ++i)
+      expected[static_cast<std::size_t>(p.gradient + i)] =
+          Bf16(from[static_cast<std::size_t>(p.weight + i)]);
+  const auto found = weights.values();
+  for (std::size_t i = 0; i < found.size(); ++i)
+    ASSERT_EQ(static_cast<float>(found[i]), static_cast<float>(expected[i])) << i;
+}
+
+}  // namespace
+}  // namespace trireme::kernels
