@@ -1,5 +1,6 @@
 #include <trireme/base/log.hpp>
 #include <trireme/commands/engine.hpp>
+#include <trireme/grid/threads.hpp>
 
 #include <CLI/CLI.hpp>
 
@@ -58,7 +59,7 @@ ExitCode run(grid::Runtime& runtime, int argc, char** argv) {
 
 int main(int argc, char** argv) {
   // One rank, one core: without this every rank's OpenMP libraries would start a thread per core.
-  setenv("OMP_NUM_THREADS", "1", 0);
+  if (!trireme::grid::ranks_have_threads) setenv("OMP_NUM_THREADS", "1", 0);
   try {
     trireme::grid::Runtime runtime(argc, argv);
     const trireme::ExitCode code = trireme::run(runtime, argc, argv);

@@ -1,5 +1,6 @@
 #include <trireme/base/log.hpp>
 #include <trireme/grid/runtime.hpp>
+#include <trireme/grid/threads.hpp>
 #include <trireme/grid/watchdog.hpp>
 #include <trireme/tensor/device.hpp>
 #include <trireme/tensor/views.hpp>
@@ -36,10 +37,15 @@ void together(Communicator& world, const std::function<void()>& local) {
 
 namespace {
 
-/// Ranks of a node take its devices in turn. Without the command line, whose "--help" Kokkos would
-/// answer.
+/// Ranks of a node take its devices in turn, or share its cores. Kokkos' warnings are of the first
+/// rank alone. Without the command line, whose "--help" Kokkos would answer.
 void start_kokkos() {
 #if KOKKOS_VERSION >= 40000
+  int world_rank = 0;
+  MPI_Comm_rank(MPI_COMM_WORLD, &world_rank);
+  Kokkos::InitializationSettings settings;
+  if (world_rank > 0) settings.set_disable_warnings(true);
+  if (const int threads = threads_of_rank(); threads > 0) settings.set_num_threads(threads);
   if constexpr (!exec_on_host && !as_on_device) {
     MPI_Comm node = MPI_COMM_NULL;
     int rank = 0;
@@ -51,11 +57,12 @@ void start_kokkos() {
         devices > 0,
         "no device is visible here, and this installation's kernels run on devices: does the job "
         "ask for them (Slurm: --gpus-per-node), and does their driver run (nvidia-smi, rocm-smi)?");
-    Kokkos::initialize(Kokkos::InitializationSettings().set_device_id(rank % devices));
-    return;
+    settings.set_device_id(rank % devices);
   }
-#endif
+  Kokkos::initialize(settings);
+#else
   Kokkos::initialize();
+#endif
 }
 
 }  // namespace
@@ -88,7 +95,9 @@ std::string Runtime::description() const {
   mpi = mpi.substr(0, mpi.find('\n'));
   std::replace(mpi.begin(), mpi.end(), '\t', ' ');
   return text(ranks(), ranks() == 1 ? " rank" : " ranks", ", Kokkos ", KOKKOS_VERSION / 10000, ".",
-              KOKKOS_VERSION / 100 % 100, ".", KOKKOS_VERSION % 100, " ", Exec::name(), ", ", mpi);
+              KOKKOS_VERSION / 100 % 100, ".", KOKKOS_VERSION % 100, " ", Exec::name(),
+              ranks_have_threads ? text(" with ", Exec().concurrency(), " threads") : "", ", ",
+              mpi);
 }
 
 ExitCode Runtime::guard(const std::function<ExitCode()>& work) {
