@@ -30,8 +30,8 @@ Placement place(const Architecture& architecture, const Shard& shard,
 layout::Slice replicated_part(const std::vector<LocalArray>& arrays, const Placement& placement,
                               Stage stage);
 
-/// Rows of logits computed at a time: whole logits are never stored. Depends on tokens and
-/// vocabulary alone, so that layouts agree.
+/// Rows of logits computed at a time: whole logits are never stored. Depends on tokens, vocabulary
+/// and kind of machine alone, so that layouts agree.
 std::int64_t logit_block_rows(std::int64_t tokens, std::int64_t vocabulary);
 
 }  // namespace trireme::architecture
