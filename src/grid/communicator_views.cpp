@@ -1,9 +1,11 @@
 #include <trireme/base/check.hpp>
 #include <trireme/grid/communicator.hpp>
+#include <trireme/grid/message_block.hpp>
 #include <trireme/tensor/fence.hpp>
 
 #include <mpi.h>
 
+#include <algorithm>
 #include <numeric>
 #include <utility>
 
@@ -245,8 +247,9 @@ Request Communicator::start_send(const Exec& exec, View1<const T> data, int to, 
   Operation& operation = take("send", lane);
   operation.peer = world_rank(to);
   const std::byte* on_host = bring_to_host(operation, exec, raw(data.data()), bytes_of(data));
-  expect_mpi(MPI_Isend(on_host, message_count(extent(data, 0)), datatype<T>(), to, lane,
-                       communicator_, &operation.messages.emplace_back(MPI_REQUEST_NULL)),
+  const MessageBlock block(extent(data, 0), datatype<T>());
+  expect_mpi(MPI_Isend(on_host, block.count(), block.type(), to, lane, communicator_,
+                       &operation.messages.emplace_back(MPI_REQUEST_NULL)),
              operation.verb, name_);
   return request(operation);
 }
@@ -268,8 +271,9 @@ Request Communicator::start_receive(const Exec& exec, View1<T> data, int from, i
   } else if (!in_calling_thread) {
     fence(exec, "grid/receive writes where kernels read");
   }
-  expect_mpi(MPI_Irecv(on_host, message_count(extent(data, 0)), datatype<T>(), from, lane,
-                       communicator_, &operation.messages.emplace_back(MPI_REQUEST_NULL)),
+  const MessageBlock block(extent(data, 0), datatype<T>());
+  expect_mpi(MPI_Irecv(on_host, block.count(), block.type(), from, lane, communicator_,
+                       &operation.messages.emplace_back(MPI_REQUEST_NULL)),
              operation.verb, name_);
   return request(operation);
 }
@@ -287,9 +291,15 @@ void Communicator::broadcast(const Exec& exec, View1<T> data, int root, const ch
   Operation& operation = take_collective("broadcast");
   std::byte* on_host = bring_to_host(operation, exec, raw(data.data()), bytes);
   if (rank_ != root) copy_back(operation, exec, on_host, raw(data.data()), bytes);
-  expect_mpi(MPI_Ibcast(on_host, message_count(extent(data, 0)), datatype<T>(), root, communicator_,
-                        &operation.messages.emplace_back(MPI_REQUEST_NULL)),
-             operation.verb, name_);
+  // By pieces of 1 GiB at most: MPICH 4.0 fails with a type of 4 GiB, which it sends well.
+  constexpr auto size = static_cast<std::int64_t>(sizeof(T));
+  const std::int64_t n = extent(data, 0);
+  const std::int64_t most = std::min<std::int64_t>(counted_elements(), (1 << 30) / size);
+  for (std::int64_t first = 0; first < n; first += most)
+    expect_mpi(MPI_Ibcast(on_host + first * size, static_cast<int>(std::min(most, n - first)),
+                          datatype<T>(), root, communicator_,
+                          &operation.messages.emplace_back(MPI_REQUEST_NULL)),
+               operation.verb, name_);
   wait(operation, what);
   finish(operation);
 }

@@ -1,5 +1,6 @@
 #include <trireme/base/check.hpp>
 #include <trireme/base/reduction.hpp>
+#include <trireme/grid/message_block.hpp>
 #include <trireme/grid/operation.hpp>
 #include <trireme/grid/transport_queue.hpp>
 #include <trireme/layout/split.hpp>
@@ -49,7 +50,8 @@ auto at(Byte* base, std::int64_t element) {
 template <class T>
 void send(Operation& o, const std::byte* data, std::int64_t n, int peer, int tag) {
   if (n == 0) return;
-  expect_mpi(MPI_Isend(data, message_count(n), datatype<T>(), peer, tag, o.mpi,
+  const MessageBlock block(n, datatype<T>());
+  expect_mpi(MPI_Isend(data, block.count(), block.type(), peer, tag, o.mpi,
                        &o.messages.emplace_back(MPI_REQUEST_NULL)),
              o.verb, o.communicator);
 }
@@ -57,7 +59,8 @@ void send(Operation& o, const std::byte* data, std::int64_t n, int peer, int tag
 template <class T>
 void receive(Operation& o, std::byte* data, std::int64_t n, int peer, int tag) {
   if (n == 0) return;
-  expect_mpi(MPI_Irecv(data, message_count(n), datatype<T>(), peer, tag, o.mpi,
+  const MessageBlock block(n, datatype<T>());
+  expect_mpi(MPI_Irecv(data, block.count(), block.type(), peer, tag, o.mpi,
                        &o.messages.emplace_back(MPI_REQUEST_NULL)),
              o.verb, o.communicator);
 }
@@ -165,7 +168,7 @@ void expect_mpi(int code, const char* what, const std::string& communicator) {
 
 int message_count(std::int64_t elements) {
   check(elements <= INT_MAX, "one MPI message of ", elements, " elements, but MPI counts to ",
-        INT_MAX, "; use smaller buckets ([parallel] bucket_bytes) or micro-batches");
+        INT_MAX);
   return static_cast<int>(elements);
 }
 

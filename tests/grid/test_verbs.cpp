@@ -1,4 +1,5 @@
 #include <trireme/base/check.hpp>
+#include <trireme/grid/message_block.hpp>
 #include <trireme/grid/runtime.hpp>
 #include <trireme/layout/split.hpp>
 #include <trireme/tensor/arena.hpp>
@@ -40,7 +41,7 @@ std::vector<float> rounding_input(int rank, std::int64_t n) {
   return x;
 }
 
-enum class Way : std::uint8_t { by_default, through_the_host, on_a_transport };
+enum class Way : std::uint8_t { by_default, through_the_host, in_long_messages, on_a_transport };
 
 std::unique_ptr<Communicator> communicator(Way way) {
   auto made = runtime().world().split(0, runtime().rank(), "test");
@@ -66,7 +67,13 @@ class Verbs : public ::testing::TestWithParam<Way> {
   void SetUp() override {
     if (GetParam() == Way::on_a_transport && !trireme::testing::can_imitate_nccl)
       GTEST_SKIP() << "the imitated transport moves the memory of hosts";
+    // As if MPI counted to 7: whole blocks and no rest, and a rest, are among the tests' lengths.
+    if (GetParam() == Way::in_long_messages) counted_ = set_counted_elements(7);
   }
+  void TearDown() override {
+    if (GetParam() == Way::in_long_messages) set_counted_elements(counted_);
+  }
+  int counted_ = 0;
 };
 std::string name(const ::testing::TestParamInfo<Way>& way) {
   switch (way.param) {
@@ -74,6 +81,8 @@ std::string name(const ::testing::TestParamInfo<Way>& way) {
       return "AsByDefault";
     case Way::through_the_host:
       return "ThroughTheHost";
+    case Way::in_long_messages:
+      return "InLongMessages";
     case Way::on_a_transport:
       return "OnATransport";
   }
@@ -81,7 +90,7 @@ std::string name(const ::testing::TestParamInfo<Way>& way) {
 }
 INSTANTIATE_TEST_SUITE_P(Ways, Verbs,
                          ::testing::Values(Way::by_default, Way::through_the_host,
-                                           Way::on_a_transport),
+                                           Way::in_long_messages, Way::on_a_transport),
                          name);
 
 TEST_P(Verbs, AllGatherJoinsUnevenParts) {
@@ -303,6 +312,23 @@ TEST(Communicator, CountsThatDoNotFitAreErrors) {
   EXPECT_THROW(world->start_send(Exec(), all, world->size(), 0), Error);
   EXPECT_THROW(world->start_send(Exec(), all, 0, world->lanes()), Error);
   EXPECT_THROW(message_count(std::int64_t{1} << 31), Error);
+}
+
+/// Two bytes each, more than an int counts: what the type says of itself, without their memory.
+TEST(MessageBlock, IsAsLongAsItsElements) {
+  for (const std::int64_t n : {std::int64_t{5}, (std::int64_t{1} << 31) - 1, std::int64_t{1} << 31,
+                               (std::int64_t{1} << 33) + 12'345}) {
+    const MessageBlock block(n, datatype<Bf16>());
+    EXPECT_EQ(block.count(), n < (std::int64_t{1} << 31) ? n : 1);
+    MPI_Count bytes = 0;
+    MPI_Type_size_x(block.type(), &bytes);
+    EXPECT_EQ(bytes * block.count(), 2 * n);
+    MPI_Count first = -1;
+    MPI_Count extent = 0;
+    MPI_Type_get_true_extent_x(block.type(), &first, &extent);
+    EXPECT_EQ(first, 0);
+    EXPECT_EQ(extent * block.count(), 2 * n) << "a gap";
+  }
 }
 
 TEST(Grid, GroupsOfAReplicaAndOfTiedEmbeddings) {

@@ -58,7 +58,7 @@ class Request {
 /// Verbs on views wait for `exec` first, unless its launches return when they are done; device
 /// memory goes through a buffer on the host, which wait copies back. Views of results must not be
 /// touched, and views of inputs not changed, before the wait. Buffers are kept for the next calls.
-/// T: float, double, Bf16, Fp16. One message holds at most 2^31 - 1 elements: an error says so.
+/// T: float, double, Bf16, Fp16. Only of maxima and minima MPI counts at most 2^31 - 1 elements.
 ///
 /// With a transport the verbs on views go its way, and neither they nor their waits hold up the
 /// host: what is launched on `exec` behind a wait finds the result.

@@ -15,7 +15,8 @@ namespace trireme::grid {
 
 /// Throws Error with MPI's message where `code` is not success.
 void expect_mpi(int code, const char* what, const std::string& communicator);
-/// `elements` as the int in which MPI counts; an error that says what to do where they are more.
+/// `elements` as the int in which MPI counts, an error where they are more: for verbs on what the
+/// host alone has, which is never long. See MessageBlock.
 int message_count(std::int64_t elements);
 
 /// One verb under way: the messages that it waits for and what follows when they are there.

@@ -1,0 +1,49 @@
+#include <trireme/base/check.hpp>
+#include <trireme/grid/message_block.hpp>
+
+#include <climits>
+#include <utility>
+
+namespace trireme::grid {
+namespace {
+
+int counted = INT_MAX;
+
+void expect(int code) {
+  check(code == MPI_SUCCESS, "MPI cannot make a type of a long message: error ", code);
+}
+
+}  // namespace
+
+int counted_elements() {
+  return counted;
+}
+
+int set_counted_elements(int most) {
+  return std::exchange(counted, most);
+}
+
+/// Whole blocks of `counted` elements, and the rest behind them.
+MessageBlock::MessageBlock(std::int64_t n, MPI_Datatype element)
+    : count_(n <= counted ? static_cast<int>(n) : 1), type_(element) {
+  if (n <= counted) return;
+  check(n / counted <= INT_MAX, "one message of ", n, " elements");
+  MPI_Aint least = 0;
+  MPI_Aint extent = 0;
+  expect(MPI_Type_get_extent(element, &least, &extent));
+  MPI_Datatype block = MPI_DATATYPE_NULL;
+  expect(MPI_Type_contiguous(counted, element, &block));
+  const int lengths[] = {static_cast<int>(n / counted), static_cast<int>(n % counted)};
+  const MPI_Aint places[] = {0, extent * (n - n % counted)};
+  const MPI_Datatype types[] = {block, element};
+  expect(MPI_Type_create_struct(2, lengths, places, types, &type_));
+  expect(MPI_Type_free(&block));
+  expect(MPI_Type_commit(&type_));
+  made_ = true;
+}
+
+MessageBlock::~MessageBlock() {
+  if (made_) MPI_Type_free(&type_);
+}
+
+}  // namespace trireme::grid
