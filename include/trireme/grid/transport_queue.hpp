@@ -20,8 +20,8 @@ struct Queued {
   std::int64_t number = 0;
   std::int64_t turn = 0;  ///< counts the verbs of all queues of this process
   int peer = -1;          ///< world rank
-  bool held = false;   ///< by a Request
-  bool ended = false;  ///< its place is known: not before the group of transfers that it is in
+  bool held = false;      ///< by a Request
+  bool ended = false;     ///< its place is known: not before the group of transfers that it is in
   Exec exec;
   Transport::Place place;
 };
