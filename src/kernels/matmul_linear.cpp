@@ -4,6 +4,7 @@
 #include <trireme/kernels/matmul_cublaslt.hpp>
 #include <trireme/kernels/matmul_product.hpp>
 #include <trireme/tensor/expect.hpp>
+#include <trireme/tensor/region.hpp>
 
 namespace trireme::kernels {
 namespace {
@@ -25,6 +26,14 @@ void broadcast_rows(const Exec& exec, View2<Y> y, View1<const T> bias) {
       });
 }
 
+/// c = epilogue(a op(b)) in one call of the library, if it has that: false, and nothing done.
+template <class T>
+bool fused_product(const Exec& exec, View2<T> c, View2<const T> a, View2<const T> b, Transpose tb,
+                   const Epilogue<T>& epilogue) {
+  const Region region("kernels/matmul");
+  return matmul_cublaslt<T, T>(exec, c, a, b, Transpose::no, tb, 1.0, 0.0, epilogue);
+}
+
 /// y = x wᵀ + bias, y of T or of Accumulate<T>.
 template <class T, class Y>
 void forward(const Exec& exec, View2<Y> y, View2<const T> x, View2<const T> w,
@@ -35,9 +44,7 @@ void forward(const Exec& exec, View2<Y> y, View2<const T> x, View2<const T> w,
   if (has_bias) expect_shape(bias, "bias", {extent(w, 0)});
   if constexpr (std::is_same_v<T, Y>) {  // the library's bias is of y's type
     const Epilogue<Y> adds_bias{LtEpilogue::bias, bias, {}};
-    if (has_bias &&
-        matmul_cublaslt<T, Y>(exec, y, x, w, Transpose::no, Transpose::yes, 1.0, 0.0, adds_bias))
-      return;
+    if (has_bias && fused_product<T>(exec, y, x, w, Transpose::yes, adds_bias)) return;
   }
   if (has_bias) broadcast_rows<T, Y>(exec, y, bias);
   product<T, Y>(exec, y, x, w, Transpose::no, Transpose::yes, 1.0, has_bias ? 1.0 : 0.0);
@@ -73,8 +80,7 @@ void linear_gelu_forward(const Exec& exec, View2<T> g, View2<T> h, View2<const T
     expect_shape(w, "w", {extent(w, 0), extent(x, 1)});
     if (is_given(bias)) expect_shape(bias, "bias", {extent(w, 0)});
     const Epilogue<T> to_gelu{LtEpilogue::gelu, is_given(bias) ? bias : View1<const T>(), h};
-    if (matmul_cublaslt<T, T>(exec, g, x, w, Transpose::no, Transpose::yes, 1.0, 0.0, to_gelu))
-      return;
+    if (fused_product<T>(exec, g, x, w, Transpose::yes, to_gelu)) return;
   }
   linear_forward<T>(exec, h, x, w, bias);
   gelu_forward<T>(exec, g, h, form);
@@ -96,8 +102,7 @@ void linear_gelu_backward_input(const Exec& exec, View2<T> dh, View2<const T> dy
     expect_shape(w, "w", {extent(dy, 1), extent(dh, 1)});
     const View2<T> only_read(const_cast<T*>(h.data()), h.extent(0), h.extent(1));
     const Epilogue<T> times_slope{LtEpilogue::gelu_gradient, {}, only_read};
-    if (matmul_cublaslt<T, T>(exec, dh, dy, w, Transpose::no, Transpose::no, 1.0, 0.0, times_slope))
-      return;
+    if (fused_product<T>(exec, dh, dy, w, Transpose::no, times_slope)) return;
   }
   linear_backward_input<T>(exec, dh, dy, w);
   gelu_backward<T>(exec, dh, dh, h, form);

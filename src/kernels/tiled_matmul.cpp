@@ -1,3 +1,4 @@
+#include <trireme/kernels/lanes.hpp>
 #include <trireme/kernels/tile.hpp>
 #include <trireme/kernels/tiled_matmul.hpp>
 
@@ -6,7 +7,7 @@
 namespace trireme::kernels {
 namespace {
 
-using Policy = Kokkos::TeamPolicy<Exec>;
+using Policy = Kokkos::TeamPolicy<Exec, LightKernel>;
 using Member = Policy::member_type;
 
 /// What a team works on at a time: packed, both operands fit into a core's second-level cache, and

@@ -2,6 +2,7 @@
 
 #include <trireme/base/philox.hpp>
 #include <trireme/kernels/attention.hpp>
+#include <trireme/kernels/lanes.hpp>
 #include <trireme/kernels/tile.hpp>
 #include <trireme/kernels/transpose.hpp>
 
@@ -15,7 +16,7 @@ namespace trireme::kernels {
 /// causal mask.
 inline constexpr int attention_block = exec_on_host ? 64 : 32;
 
-using AttentionPolicy = Kokkos::TeamPolicy<Exec>;
+using AttentionPolicy = Kokkos::TeamPolicy<Exec, LightKernel>;
 using AttentionMember = AttentionPolicy::member_type;
 
 /// Checks the numbers of `shape` and fills in what it left to defaults.

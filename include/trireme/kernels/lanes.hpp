@@ -29,10 +29,11 @@ struct HostTeam {
   KOKKOS_FORCEINLINE_FUNCTION int team_rank() const { return 0; }
 };
 
-/// Light: what a kernel needs goes with its launch. Else Kokkos brings more than 512 bytes to a
-/// CUDA device by one buffer, and makes the host wait until the last kernel from there has ended.
-using DevicePolicy = Kokkos::TeamPolicy<Exec, Kokkos::IndexType<std::int64_t>,
-                                        Kokkos::Experimental::WorkItemProperty::HintLightWeight_t>;
+/// For all policies: what a kernel needs goes with its launch. Else Kokkos brings more than 512
+/// bytes to a CUDA device by one buffer, and makes the host wait until the last kernel from there
+/// has ended.
+using LightKernel = Kokkos::Experimental::WorkItemProperty::HintLightWeight_t;
+using DevicePolicy = Kokkos::TeamPolicy<Exec, Kokkos::IndexType<std::int64_t>, LightKernel>;
 using HostPolicy = Kokkos::RangePolicy<Exec, Kokkos::IndexType<std::int64_t>>;
 using Team = std::conditional_t<exec_on_host, HostTeam, DevicePolicy::member_type>;
 
