@@ -96,8 +96,8 @@ std::string Runtime::description() const {
   std::replace(mpi.begin(), mpi.end(), '\t', ' ');
   return text(ranks(), ranks() == 1 ? " rank" : " ranks", ", Kokkos ", KOKKOS_VERSION / 10000, ".",
               KOKKOS_VERSION / 100 % 100, ".", KOKKOS_VERSION % 100, " ", Exec::name(),
-              ranks_have_threads ? text(" with ", Exec().concurrency(), " threads") : "", ", ",
-              mpi);
+              ranks_have_threads ? text(" (threads per rank: ", Exec().concurrency(), ")") : "",
+              ", ", mpi);
 }
 
 ExitCode Runtime::guard(const std::function<ExitCode()>& work) {
