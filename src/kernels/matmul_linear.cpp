@@ -30,6 +30,7 @@ void broadcast_rows(const Exec& exec, View2<Y> y, View1<const T> bias) {
 template <class T>
 bool fused_product(const Exec& exec, View2<T> c, View2<const T> a, View2<const T> b, Transpose tb,
                    const Epilogue<T>& epilogue) {
+  if (matmul_backend(dtype_of<T>) != MatmulBackend::cublaslt) return false;
   const Region region("kernels/matmul");
   return matmul_cublaslt<T, T>(exec, c, a, b, Transpose::no, tb, 1.0, 0.0, epilogue);
 }
