@@ -12,7 +12,7 @@ import sys
 
 RULES = {
     "host-only": (r"\bMPI_Init|Kokkos::|\bcuda[A-Z]|\bnccl[A-Z]", r"kokkos|cuda|nccl|hip|rocm"),
-    "on-devices": (r"cuda_parallel_launch_(?:constant|global)_memory.*trireme|\bnccl[A-Z]", r"nccl|rccl"),
+    "on-devices": (r"cuda_parallel_launch_(?:constant|global)_memory.*trireme| U r?nccl[A-Z]", r"nccl|rccl"),
 }
 
 
