@@ -1,4 +1,5 @@
 #include <trireme/base/check.hpp>
+#include <trireme/base/text.hpp>
 #include <trireme/kernels/attention.hpp>
 #include <trireme/kernels/cudnn_attention.hpp>
 #include <trireme/kernels/flash_attention.hpp>
@@ -78,6 +79,15 @@ AttentionBackends attention_backends_of(DType type, AttentionKind kind) {
 AttentionBackends attention_backends(DType type) {
   if (is_narrow_type(type) && chosen_for(type)) return *chosen_for(type);
   return attention_backends_of(type, AttentionKind::automatic);
+}
+
+std::string attention_description(DType type) {
+  const AttentionBackends backends = attention_backends(type);
+  if (backends == AttentionBackends{}) return "";
+  const auto named = [](AttentionBackend backend) {
+    return text(name_of(backend), backend == AttentionBackend::cudnn ? " " + cudnn_version() : "");
+  };
+  return text("forward by ", named(backends.forward), ", backward by ", named(backends.backward));
 }
 
 void set_attention_backends(DType type, AttentionBackends backends) {

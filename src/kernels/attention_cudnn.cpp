@@ -3,26 +3,29 @@
 #include <trireme/kernels/flash_attention.hpp>
 #include <trireme/kernels/matmul_workspace.hpp>
 
-#include <algorithm>
-#include <initializer_list>
 #include <map>
+#include <memory>
 
 namespace trireme::kernels {
 namespace {
 
-CudnnAttention& cudnn_of(const Exec& exec) {
+std::map<void*, std::unique_ptr<CudnnAttention>>& all_cudnn() {
   static std::map<void*, std::unique_ptr<CudnnAttention>> all;
-  if (all.empty()) Kokkos::push_finalize_hook([] { all.clear(); });
+  return all;
+}
+
+CudnnAttention& cudnn_of(const Exec& exec) {
+  auto& all = all_cudnn();
+  if (all.empty()) Kokkos::push_finalize_hook([] { all_cudnn().clear(); });
   auto& mine = all[stream_of(exec)];
   if (!mine) mine = std::make_unique<CudnnAttention>();
   return *mine;
 }
 
-bool aligned(std::initializer_list<const void*> arrays,
-             std::initializer_list<std::int64_t> strides) {
-  return std::all_of(arrays.begin(), arrays.end(),
-                     [](const void* p) { return reinterpret_cast<std::uintptr_t>(p) % 16 == 0; }) &&
-         std::all_of(strides.begin(), strides.end(), [](std::int64_t n) { return n % 8 == 0; });
+/// Whether the call is of the kind that the library is asked for at all.
+bool takes(const AttentionShape& s, const AttentionDropout& dropout) {
+  return dropout.rate == 0.0 && s.heads_before == 0 && s.heads == s.group * s.key_value_heads &&
+         s.head_size % 8 == 0 && s.tokens() * s.heads > 0;
 }
 
 template <class T>
@@ -44,17 +47,11 @@ CudnnAttentionCall call_of(const AttentionShape& s, View2<const T> qkv, View2<co
 }  // namespace
 
 template <class T>
-bool cudnn_takes(const AttentionShape& s, const AttentionDropout& dropout) {
-  return dropout.rate == 0.0 && s.heads_before == 0 && s.heads == s.group * s.key_value_heads &&
-         s.head_size % 8 == 0 && s.tokens() * s.heads > 0;
-}
-
-template <class T>
 bool attention_forward_cudnn(const Exec& exec, View2<T> o, View3<float> logsumexp,
                              View2<const T> qkv, const AttentionShape& s,
                              const AttentionDropout& dropout) {
-  if (!cudnn_takes<T>(s, dropout) ||
-      !aligned({o.data(), logsumexp.data(), qkv.data()}, {row_stride(o), row_stride(qkv)}))
+  if (!takes(s, dropout) ||
+      !rows_of_16_bytes({o.data(), logsumexp.data(), qkv.data()}, {row_stride(o), row_stride(qkv)}))
     return false;
   const CudnnAttentionCall call = call_of<T>(s, qkv, o);
   CudnnAttentionArrays arrays;
@@ -71,9 +68,10 @@ bool attention_backward_cudnn(const Exec& exec, View2<T> dqkv, View2<const T> gr
                               View2<const T> o, View2<const T> qkv, View3<const float> logsumexp,
                               View1<float> workspace, const AttentionShape& s,
                               const AttentionDropout& dropout) {
-  if (!cudnn_takes<T>(s, dropout) ||
-      !aligned({dqkv.data(), grad.data(), o.data(), qkv.data(), logsumexp.data(), workspace.data()},
-               {row_stride(dqkv), row_stride(grad), row_stride(o), row_stride(qkv)}))
+  if (!takes(s, dropout) ||
+      !rows_of_16_bytes(
+          {dqkv.data(), grad.data(), o.data(), qkv.data(), logsumexp.data(), workspace.data()},
+          {row_stride(dqkv), row_stride(grad), row_stride(o), row_stride(qkv)}))
     return false;
   CudnnAttentionCall call = call_of<T>(s, qkv, o);
   call.backward = true;
@@ -89,8 +87,12 @@ bool attention_backward_cudnn(const Exec& exec, View2<T> dqkv, View2<const T> gr
                             static_cast<Bytes>(workspace.extent(0)) * 4, stream_of(exec));
 }
 
+std::vector<std::string> cudnn_choices(const Exec& exec) {
+  const auto found = all_cudnn().find(stream_of(exec));
+  return found == all_cudnn().end() ? std::vector<std::string>() : found->second->choices();
+}
+
 #define TRIREME_INSTANTIATE(T)                                                                     \
-  template bool cudnn_takes<T>(const AttentionShape&, const AttentionDropout&);                    \
   template bool attention_forward_cudnn<T>(const Exec&, View2<T>, View3<float>, View2<const T>,    \
                                            const AttentionShape&, const AttentionDropout&);        \
   template bool attention_backward_cudnn<T>(const Exec&, View2<T>, View2<const T>, View2<const T>, \

@@ -5,16 +5,21 @@
 
 namespace trireme::kernels {
 
+bool rows_of_16_bytes(std::initializer_list<const void*> arrays,
+                      std::initializer_list<std::int64_t> strides) {
+  return std::all_of(arrays.begin(), arrays.end(),
+                     [](const void* p) { return reinterpret_cast<std::uintptr_t>(p) % 16 == 0; }) &&
+         std::all_of(strides.begin(), strides.end(), [](std::int64_t n) { return n % 8 == 0; });
+}
+
 bool flash_takes(const AttentionShape& s, std::initializer_list<const void*> arrays,
                  std::initializer_list<std::int64_t> strides) {
   constexpr std::int64_t most = std::int64_t{1} << 30;
   if (!has_flash_kernel(s.head_size) || s.scale <= 0.0 || s.batch * s.sequence * s.heads == 0)
     return false;
   if (s.batch * s.heads * s.sequence > most || s.sequence > most / 256) return false;
-  return std::all_of(arrays.begin(), arrays.end(),
-                     [](const void* p) { return reinterpret_cast<std::uintptr_t>(p) % 16 == 0; }) &&
-         std::all_of(strides.begin(), strides.end(),
-                     [](std::int64_t n) { return n % 8 == 0 && n < most / 64; });
+  return rows_of_16_bytes(arrays, strides) &&
+         std::all_of(strides.begin(), strides.end(), [](auto n) { return n < most / 64; });
 }
 
 namespace {

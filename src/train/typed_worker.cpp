@@ -2,7 +2,6 @@
 #include <trireme/base/check.hpp>
 #include <trireme/base/log.hpp>
 #include <trireme/grid/heartbeat.hpp>
-#include <trireme/kernels/attention.hpp>
 #include <trireme/kernels/matmul.hpp>
 #include <trireme/kernels/matmul_workspace.hpp>
 #include <trireme/kernels/widened_matmul.hpp>
@@ -328,12 +327,7 @@ double TypedWorker<P>::measure_peak() {
 template <class P>
 std::string TypedWorker<P>::description() const {
   const DType type = config_.precision.compute;
-  const kernels::AttentionBackends attention = kernels::attention_backends(type);
-  std::string result = text(name_of(type), " products by ", kernels::matmul_backend_name(type));
-  if (attention != kernels::AttentionBackends{})
-    result += text(", attention by ", name_of(attention.forward), " and backward by ",
-                   name_of(attention.backward));
-  return result;
+  return text(name_of(type), " products by ", kernels::matmul_backend_name(type));
 }
 
 template class TypedWorker<model::Fp32>;

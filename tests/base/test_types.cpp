@@ -21,6 +21,7 @@ TEST(Types, WordsReadBackToTheirValues) {
   expect_words_read_back<ScheduleKind>();
   expect_words_read_back<Recompute>();
   expect_words_read_back<Offload>();
+  expect_words_read_back<TransportKind>();
   expect_words_read_back<AttentionKind>();
   expect_words_read_back<OptimizerKind>();
   expect_words_read_back<Axis>();

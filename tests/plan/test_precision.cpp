@@ -4,6 +4,8 @@
 
 #include <gtest/gtest.h>
 
+#include "plan/deck_with.hpp"
+
 namespace trireme::plan {
 namespace {
 
@@ -23,33 +25,14 @@ TEST(Precision, SaysWhatAttentionComesToHere) {
 }
 
 TEST(Precision, CudnnThatIsNotThereIsAMistakeOfTheDeck) {
-  deck::Deck deck = deck::parse_deck(R"([run]
-steps = 20
-[model]
-layers = 2
-hidden = 64
-heads = 4
-sequence = 64
-vocabulary = 257
-[batch]
-global = 8
-micro = 2
-[precision]
-compute = "bf16"
-attention = "cudnn"
-[optimizer]
-learning_rate = 3e-3
-[data]
-train = "data/tiny.h5"
-)",
-                                     "a.toml");
+  deck::Deck deck = testing::deck_with("[precision]\ncompute = \"bf16\"\nattention = \"cudnn\"");
   EXPECT_NO_THROW(expect_attention(deck, false));
   try {
     expect_attention(deck, true);
     FAIL();
   } catch (const UsageError& error) {
     EXPECT_STREQ(error.what(),
-                 "[precision] attention = \"cudnn\" (a.toml:14) is not possible: this installation "
+                 "[precision] attention = \"cudnn\" (a.toml:18) is not possible: this installation "
                  "was built without cuDNN; choose attention = \"auto\", or configure with "
                  "-DTRIREME_CUDNN=ON");
   }

@@ -6,6 +6,7 @@
 #include <trireme/tensor/views.hpp>
 
 #include <cstdint>
+#include <string>
 #include <string_view>
 
 /// Attention by blocks: softmax of a block of queries is computed online over blocks of keys, so
@@ -109,6 +110,9 @@ AttentionBackends attention_backends_of(DType type, AttentionKind kind);
 /// cuDNN to tensor cores (head sizes 64, 96, 128 and 160, rows that begin at multiples of 16 bytes)
 /// to the portable one; decoding always does.
 AttentionBackends attention_backends(DType type);
+
+/// "forward by cuDNN 9.19.0, backward by tensor cores"; empty where both are portable.
+std::string attention_description(DType type);
 
 /// Changes them for this process; an unavailable one is an error. Sets the size of the workspace of
 /// attention_backward. Not to be called while kernels are in flight.

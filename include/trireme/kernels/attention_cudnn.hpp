@@ -2,14 +2,14 @@
 
 #include <trireme/kernels/attention.hpp>
 
-/// Attention by cuDNN (cudnn_attention.hpp) on Kokkos' views. Both are false, with nothing queued,
-/// where the call is not one for cuDNN: dropout, parts of groups of heads, arrays or rows that do
-/// not begin at multiples of 16 bytes, or no kernel for it within the workspace. shape is resolved.
-namespace trireme::kernels {
+#include <string>
+#include <vector>
 
-/// Whether the call is of the kind that cuDNN is asked for at all.
-template <class T>
-bool cudnn_takes(const AttentionShape& shape, const AttentionDropout& dropout);
+/// Attention by cuDNN (cudnn_attention.hpp) on Kokkos' views. Forward and backward are false, with
+/// nothing queued, where the call is not one for cuDNN: dropout, parts of groups of heads, arrays
+/// or rows that do not begin at multiples of 16 bytes, or no kernel for it within the workspace.
+/// shape is resolved.
+namespace trireme::kernels {
 
 template <class T>
 bool attention_forward_cudnn(const Exec& exec, View2<T> o, View3<float> logsumexp,
@@ -20,5 +20,8 @@ bool attention_backward_cudnn(const Exec& exec, View2<T> dqkv, View2<const T> gr
                               View2<const T> o, View2<const T> qkv, View3<const float> logsumexp,
                               View1<float> workspace, const AttentionShape& shape,
                               const AttentionDropout& dropout);
+
+/// A line for each kind of call that exec met: the library's kernel, or why it has none.
+std::vector<std::string> cudnn_choices(const Exec& exec);
 
 }  // namespace trireme::kernels

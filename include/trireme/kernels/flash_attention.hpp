@@ -18,6 +18,10 @@ namespace trireme::kernels {
 bool flash_takes(const AttentionShape& shape, std::initializer_list<const void*> arrays,
                  std::initializer_list<std::int64_t> strides);
 
+/// Whether arrays and their rows begin at multiples of 16 bytes; strides in elements of two bytes.
+bool rows_of_16_bytes(std::initializer_list<const void*> arrays,
+                      std::initializer_list<std::int64_t> strides);
+
 template <class T>
 std::int64_t row_stride(View2<T> x) {
   return static_cast<std::int64_t>(x.stride(0));

@@ -16,8 +16,7 @@ std::string tf32_note(const deck::PrecisionConfig& precision);
 /// Whether kernels run on devices, and cuDNN is not there.
 bool lacks_cudnn();
 
-/// Throws a UsageError where the deck asks for what this installation lacks. Every command that
-/// reads a deck for running it, or on its behalf, calls it first.
+/// Throws a UsageError where the deck asks for what this installation lacks.
 void expect_attention(const deck::Deck& deck, bool lacks_cudnn = plan::lacks_cudnn());
 
 /// Whether cuDNN computes the gradient of attention, which takes a workspace of its own size.

@@ -17,8 +17,7 @@ bool has_nccl();
 /// Whether kernels run on devices whose messages can only go by MPI.
 bool lacks_nccl();
 
-/// Throws a UsageError where the deck asks for what this installation lacks. Every command that
-/// reads a deck for running it, or on its behalf, calls it first.
+/// Throws a UsageError where the deck asks for what this installation lacks.
 void expect_transport(const deck::Deck& deck, bool lacks_nccl = plan::lacks_nccl());
 
 /// Whether messages between ranks go by NCCL, by the deck and this installation alone: every rank

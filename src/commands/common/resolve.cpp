@@ -3,8 +3,7 @@
 #include <trireme/data/blend.hpp>
 #include <trireme/deck/checks.hpp>
 #include <trireme/deck/special_tokens.hpp>
-#include <trireme/plan/precision.hpp>
-#include <trireme/plan/transport.hpp>
+#include <trireme/plan/installation.hpp>
 
 #include <algorithm>
 
@@ -110,8 +109,7 @@ void resolve_vocabulary(deck::Deck& deck, const TrainingData& data) {
 deck::Deck deck_for_ranks(const std::string& path, const std::vector<std::string>& overrides,
                           std::int64_t ranks) {
   deck::Deck deck = deck::load_deck(path, overrides);
-  plan::expect_attention(deck);
-  plan::expect_transport(deck);
+  plan::expect_installation(deck);
   const deck::ParallelConfig& p = deck.config.parallel;
   const std::int64_t written = p.tensor * p.pipeline * std::max<std::int64_t>(1, p.data);
   deck::resolve_parallel(deck, ranks > 0 ? ranks : written);

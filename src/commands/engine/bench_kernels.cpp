@@ -1,5 +1,6 @@
 #include <trireme/commands/bench_kernels.hpp>
 #include <trireme/commands/bench_table.hpp>
+#include <trireme/kernels/attention_cudnn.hpp>
 #include <trireme/train/precision.hpp>
 
 #include <cmath>
@@ -96,7 +97,14 @@ BenchReport bench_kernels(const BenchSetting& setting) {
     measure_end_kernels<P>(bench);
     measure_update_kernels<P>(bench);
   });
-  return bench.report();
+  BenchReport report = bench.report();
+  std::string chosen;  // by rank 0's library
+  for (const std::string& line : kernels::cudnn_choices(bench.exec())) {
+    chosen += "\n  " + line;
+    report.rows.push_back({"kernels", text("choice.", report.rows.size()), 1, "1", line});
+  }
+  if (!chosen.empty()) report.table += "\nchosen by cuDNN's heuristics on rank 0" + chosen;
+  return report;
 }
 
 }  // namespace trireme::commands

@@ -5,7 +5,7 @@
 #include <trireme/deck/checks.hpp>
 #include <trireme/grid/devices.hpp>
 #include <trireme/grid/nccl_transport.hpp>
-#include <trireme/plan/precision.hpp>
+#include <trireme/plan/installation.hpp>
 #include <trireme/plan/transport.hpp>
 
 #include <cstdio>
@@ -38,8 +38,7 @@ Session open_session(grid::Runtime& runtime, const std::string& deck_file,
   Session s;
   runtime.together([&] {
     s.deck = deck::load_deck(deck_file, overrides);
-    plan::expect_attention(s.deck);
-    plan::expect_transport(s.deck);
+    plan::expect_installation(s.deck);
     if (ranks == Ranks::as_deck_says)
       deck::resolve_parallel(s.deck, runtime.ranks());
     else

@@ -7,6 +7,7 @@
 #include <trireme/deck/batch_schedule.hpp>
 #include <trireme/grid/nccl_transport.hpp>
 #include <trireme/grid/watchdog.hpp>
+#include <trireme/kernels/attention.hpp>
 #include <trireme/plan/memory.hpp>
 #include <trireme/plan/offload.hpp>
 #include <trireme/plan/precision.hpp>
@@ -149,6 +150,8 @@ ExitCode train(grid::Runtime& runtime, const TrainOptions& options) {
   if (config.precision.tf32) say("tf32: ", plan::tf32_note(config.precision));
   if (const std::string note = plan::attention_note(config.precision); !note.empty())
     say("attention: ", note);
+  if (const std::string by = kernels::attention_description(config.precision.compute); !by.empty())
+    say("attention ", by);
 
   // 8 train
   train::Trainer trainer(
