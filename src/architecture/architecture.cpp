@@ -28,7 +28,7 @@ std::int64_t Architecture::layer_parameters() const {
 double Architecture::head_products() const {
   const auto V = static_cast<double>(model.vocabulary);
   const auto D = static_cast<double>(model.hidden);
-  if (model.family != Family::bert) return V * D;                         // logits, tied or not
+  if (!model.predicts_masked_tokens()) return V * D;                      // logits, tied or not
   const double sentence = model.has_sentence_head() ? D * D + 2 * D : 0;  // pooler and classifier
   return (static_cast<double>(model.targets()) * (V * D + D * D) + sentence) /
          static_cast<double>(model.sequence);
@@ -46,15 +46,9 @@ double Architecture::model_flops_per_token() const {
 
 Architecture describe(const deck::ModelConfig& model) {
   check(model.vocabulary > 0, "the vocabulary is not resolved");
-  switch (model.family) {
-    case Family::gpt:
-      return {model, gpt_arrays(model)};
-    case Family::llama:
-      return {model, llama_arrays(model)};
-    case Family::bert:
-      return {model, bert_arrays(model)};
-  }
-  return {};
+  if (model.predicts_masked_tokens()) return {model, bert_arrays(model)};
+  if (model.norm == NormKind::rms) return {model, llama_arrays(model)};
+  return {model, gpt_arrays(model)};
 }
 
 }  // namespace trireme::architecture

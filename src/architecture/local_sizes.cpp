@@ -2,27 +2,6 @@
 #include <trireme/architecture/placement.hpp>
 
 namespace trireme::architecture {
-namespace {
-
-/// What differs between families.
-void set_family(LocalSizes& s, Family family) {
-  switch (family) {
-    case Family::bert:
-      s.masked = true;
-      [[fallthrough]];
-    case Family::gpt:  // mean and deviation
-      s.inner = s.feed_forward;
-      s.norm_statistics = 2;
-      return;
-    case Family::llama:  // gate and up; root mean square
-      s.inner = 2 * s.feed_forward;
-      s.norm_statistics = 1;
-      return;
-  }
-}
-
-}  // namespace
-
 LocalSizes local_sizes(const deck::ModelConfig& m, const Shard& shard, std::int64_t micro,
                        std::int64_t sequence, bool sequence_parallel) {
   LocalSizes s;
@@ -41,10 +20,12 @@ LocalSizes local_sizes(const deck::ModelConfig& m, const Shard& shard, std::int6
   s.head_size = m.head_size();
   s.feed_forward = shard.part(m.feed_forward).extent;
   s.vocabulary = shard.part(m.vocabulary).extent;
-  s.targets = m.family == Family::bert ? micro * m.targets() : s.tokens;
+  s.targets = m.predicts_masked_tokens() ? micro * m.targets() : s.tokens;
   s.logit_block = logit_block_rows(s.targets, m.vocabulary);
   s.pairs = m.has_sentence_head() ? micro : 0;
-  set_family(s, m.family);
+  s.masked = m.predicts_masked_tokens();
+  s.inner = m.activation == Activation::swiglu ? 2 * s.feed_forward : s.feed_forward;
+  s.norm_statistics = m.norm == NormKind::rms ? 1 : 2;
   return s;
 }
 

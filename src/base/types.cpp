@@ -8,7 +8,15 @@ namespace {
 constexpr std::array<std::string_view, 9> dtype_names{"fp64",  "fp32",   "bf16",   "fp16", "int64",
                                                       "int32", "uint32", "uint16", "uint8"};
 constexpr std::array<Bytes, 9> dtype_bytes{8, 4, 2, 2, 8, 4, 4, 2, 1};
-constexpr std::array<std::string_view, 3> family_names{"gpt", "llama", "bert"};
+constexpr std::array<std::string_view, 6> family_names{"gpt",   "llama", "bert",
+                                                       "qwen2", "qwen3", "mistral"};
+constexpr std::array<std::string_view, 2> norm_names{"layer", "rms"};
+constexpr std::array<std::string_view, 2> placement_names{"pre", "post"};
+constexpr std::array<std::string_view, 2> positions_names{"learned", "rotary"};
+constexpr std::array<std::string_view, 2> activation_names{"gelu", "swiglu"};
+constexpr std::array<std::string_view, 3> biases_names{"none", "query_key_value", "all"};
+constexpr std::array<std::string_view, 2> mask_names{"causal", "full"};
+constexpr std::array<std::string_view, 2> objective_names{"next_token", "masked_token"};
 constexpr std::array<std::string_view, 2> gelu_names{"tanh", "exact"};
 constexpr std::array<std::string_view, 3> sentence_loss_names{"next", "order", "none"};
 constexpr std::array<std::string_view, 5> schedule_names{"gpipe", "1f1b", "interleaved", "zb-h1",
@@ -36,6 +44,27 @@ std::string_view name_of(DType x) {
 }
 std::string_view name_of(Family x) {
   return family_names[static_cast<std::size_t>(x)];
+}
+std::string_view name_of(NormKind x) {
+  return norm_names[static_cast<std::size_t>(x)];
+}
+std::string_view name_of(NormPlacement x) {
+  return placement_names[static_cast<std::size_t>(x)];
+}
+std::string_view name_of(Positions x) {
+  return positions_names[static_cast<std::size_t>(x)];
+}
+std::string_view name_of(Activation x) {
+  return activation_names[static_cast<std::size_t>(x)];
+}
+std::string_view name_of(Biases x) {
+  return biases_names[static_cast<std::size_t>(x)];
+}
+std::string_view name_of(Mask x) {
+  return mask_names[static_cast<std::size_t>(x)];
+}
+std::string_view name_of(Objective x) {
+  return objective_names[static_cast<std::size_t>(x)];
 }
 std::string_view name_of(Gelu x) {
   return gelu_names[static_cast<std::size_t>(x)];
@@ -78,6 +107,34 @@ std::span<const std::string_view> names<DType>() {
 template <>
 std::span<const std::string_view> names<Family>() {
   return family_names;
+}
+template <>
+std::span<const std::string_view> names<NormKind>() {
+  return norm_names;
+}
+template <>
+std::span<const std::string_view> names<NormPlacement>() {
+  return placement_names;
+}
+template <>
+std::span<const std::string_view> names<Positions>() {
+  return positions_names;
+}
+template <>
+std::span<const std::string_view> names<Activation>() {
+  return activation_names;
+}
+template <>
+std::span<const std::string_view> names<Biases>() {
+  return biases_names;
+}
+template <>
+std::span<const std::string_view> names<Mask>() {
+  return mask_names;
+}
+template <>
+std::span<const std::string_view> names<Objective>() {
+  return objective_names;
 }
 template <>
 std::span<const std::string_view> names<Gelu>() {

@@ -49,11 +49,44 @@ class CrossCheck {
 
   void model() {
     const ModelConfig& m = deck_.config.model;
-    if (valid({"model.hidden", "model.heads"}) && m.hidden % m.heads != 0)
+    if (valid({"model.hidden", "model.heads", "model.head_size"}) && m.explicit_head_size == 0 &&
+        m.hidden % m.heads != 0)
       report(deck_.cite("model", "heads"), " does not divide ", deck_.cite("model", "hidden"),
-             "; choose ", choices(divisors(m.hidden), m.heads), " heads");
-    if (valid({"model.family", "model.hidden", "model.heads", "model.key_value_heads"})) family();
-    if (m.family == Family::bert) pairs();
+             "; choose ", choices(divisors(m.hidden), m.heads), " heads, or give head_size");
+    if (valid({"model.heads", "model.key_value_heads"}) && m.heads % m.key_value_heads != 0)
+      report(deck_.cite("model", "key_value_heads"), " does not divide ",
+             deck_.cite("model", "heads"), "; choose ",
+             choices(divisors(m.heads), m.key_value_heads), " key_value_heads");
+    if (valid({"model.family", "model.hidden", "model.heads", "model.head_size"})) rotary();
+    properties();
+    if (m.predicts_masked_tokens()) pairs();
+  }
+
+  void rotary() {
+    const ModelConfig& m = deck_.config.model;
+    if (m.positions != Positions::rotary || m.head_size() % 2 == 0) return;
+    if (m.explicit_head_size > 0)
+      report(deck_.cite("model", "head_size"),
+             " is odd, and rotary positions need an even number; choose ", m.head_size() + 1);
+    else if (m.hidden % m.heads == 0)
+      report(deck_.cite("model", "hidden"), " over ", deck_.cite("model", "heads"),
+             " are heads of ", m.head_size(), ", and rotary positions need an even number; choose ",
+             choices(divisors(m.hidden), m.heads), " heads so that hidden / heads is even");
+  }
+
+  /// Properties that contradict one another.
+  void properties() {
+    const ModelConfig& m = deck_.config.model;
+    if (valid({"model.mask", "model.objective"}) && !m.causal() && !m.predicts_masked_tokens())
+      report(deck_.cite("model", "mask"), " shows each token the one that ",
+             deck_.cite("model", "objective"),
+             " asks it to predict; choose mask = \"causal\", or objective = \"masked_token\"");
+    if (valid({"model.mask", "model.window"}) && !m.causal() && m.window > 0)
+      report(deck_.cite("model", "window"), " needs mask = \"causal\", but ",
+             deck_.cite("model", "mask"), "; choose window = 0, or mask = \"causal\"");
+    if (valid({"model.layers", "model.shared_layers"}) && m.shared_layers > m.layers)
+      report(deck_.cite("model", "shared_layers"), " is more than ", deck_.cite("model", "layers"),
+             "; choose at most ", m.layers);
   }
 
   /// Bert's samples are [CLS] A [SEP] B [SEP].
@@ -69,43 +102,19 @@ class CrossCheck {
     for (const std::string& mistake : mistakes_of_special_tokens(deck_)) report(mistake);
   }
 
-  /// What a family does not have.
-  void family() {
-    const ModelConfig& m = deck_.config.model;
-    switch (m.family) {
-      case Family::bert:
-      case Family::gpt:
-        if (m.key_value_heads != m.heads)
-          report(deck_.cite("model", "key_value_heads"), " is not ", deck_.cite("model", "heads"),
-                 ", as ", deck_.cite("model", "family"),
-                 " needs; leave it out, or choose the family llama");
-        return;
-      case Family::llama:
-        if (m.heads % m.key_value_heads != 0)
-          report(deck_.cite("model", "key_value_heads"), " does not divide ",
-                 deck_.cite("model", "heads"), "; choose ",
-                 choices(divisors(m.heads), m.key_value_heads), " key_value_heads");
-        if (m.hidden % m.heads == 0 && m.head_size() % 2 != 0)
-          report(deck_.cite("model", "hidden"), " over ", deck_.cite("model", "heads"),
-                 " are heads of ", m.head_size(),
-                 ", and rotary positions need an even number; choose ",
-                 choices(divisors(m.hidden), m.heads), " heads so that hidden / heads is even");
-        return;
-    }
-  }
-
   /// Each key may be large, but not all together: sizes in bytes must fit into 64 bits.
   void size() {
     const ModelConfig& m = deck_.config.model;
     if (!valid({"model.layers", "model.hidden", "model.feed_forward", "model.sequence",
-                "model.vocabulary", "batch.micro"}))
+                "model.vocabulary", "model.heads", "model.head_size", "batch.micro"}))
       return;
     const auto D = static_cast<double>(m.hidden);
     const auto S = static_cast<double>(m.sequence);
     const auto V = static_cast<double>(m.vocabulary);
     const auto F = static_cast<double>(m.feed_forward);
     const auto L = static_cast<double>(m.layers);
-    const double parameters = L * D * (4 * D + 2 * F) + (2 * V + S) * D;
+    const auto A = static_cast<double>(std::max(m.hidden, m.heads * m.head_size()));
+    const double parameters = L * D * (4 * A + 3 * F) + (2 * V + S) * D;
     const double activations = activations_of(deck_.config);
     if (parameters > count_limit)
       report("[model] describes ", parameters, " parameters, more than ", count_limit,

@@ -26,7 +26,7 @@ std::vector<std::string> mistakes_of_special_tokens(const Deck& deck) {
 }
 
 void check_special_tokens(const Deck& deck) {
-  if (deck.config.model.family != Family::bert) return;
+  if (!deck.config.model.predicts_masked_tokens()) return;
   std::string all;
   for (const std::string& mistake : mistakes_of_special_tokens(deck))
     all += (all.empty() ? "" : "\n") + mistake;

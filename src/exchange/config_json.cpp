@@ -1,5 +1,6 @@
 #include <trireme/architecture/architecture.hpp>
 #include <trireme/base/check.hpp>
+#include <trireme/deck/families.hpp>
 #include <trireme/exchange/config_json.hpp>
 #include <trireme/exchange/strict_json.hpp>
 
@@ -34,7 +35,7 @@ const char* torch_name(DType type) {
 /// Sizes of 1 in the place of those that are missing or wrong, so that all can be complained of.
 ModelConfig smallest(Family family) {
   ModelConfig m;
-  m.family = family;
+  deck::set_family(m, family);
   m.layers = m.hidden = m.heads = m.key_value_heads = 1;
   m.feed_forward = m.sequence = m.vocabulary = 1;
   return m;

@@ -12,6 +12,10 @@ const Format& format_of(Family family) {
       return gpt2_format();
     case Family::llama:
       return llama_format();
+    case Family::qwen2:
+    case Family::qwen3:
+    case Family::mistral:
+      break;
     case Family::bert:
       return bert_format();
   }

@@ -6,7 +6,7 @@ namespace trireme::model {
 template <class P>
 Embedding<P>::Embedding(const Parameters<P>& parameters, const deck::ModelConfig& m,
                         const TensorAxis& axis)
-    : axis_(axis), sequence_(m.sequence), drops_(m.family != Family::bert) {
+    : axis_(axis), sequence_(m.sequence), drops_(m.norm_placement == NormPlacement::pre) {
   const layout::Slice ids = parameters.shard().part(m.vocabulary);
   first_id_ = ids.offset;
   token_ = parameters.weight("embedding.token", ids.extent, m.hidden);

@@ -6,13 +6,7 @@ namespace {
 template <class P>
 std::variant<LayerNorm<P>, RmsNorm<P>> final_norm(const Parameters<P>& parameters,
                                                   const deck::ModelConfig& m) {
-  switch (m.family) {
-    case Family::gpt:
-    case Family::bert:
-      break;
-    case Family::llama:
-      return RmsNorm<P>(parameters, "final_norm", m);
-  }
+  if (m.norm == NormKind::rms) return RmsNorm<P>(parameters, "final_norm", m);
   return LayerNorm<P>(parameters, "final_norm", m);
 }
 
@@ -24,7 +18,7 @@ Head<P>::Head(const Parameters<P>& parameters, const deck::ModelConfig& m, const
       targets_(m.targets()),
       norm_(final_norm(parameters, m)),
       logits_(parameters, m, axis) {
-  if (m.family == Family::bert) masked_.emplace(parameters, m, axis);
+  if (m.predicts_masked_tokens()) masked_.emplace(parameters, m, axis);
 }
 
 template <class P>

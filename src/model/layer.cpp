@@ -135,15 +135,11 @@ template <class P>
 std::unique_ptr<Layer<P>> make_layer(const Parameters<P>& parameters, const deck::ModelConfig& m,
                                      const TensorAxis& axis, std::int64_t layer,
                                      Recompute recompute) {
-  switch (m.family) {
-    case Family::gpt:
-      return std::make_unique<GptLayer<P>>(parameters, m, axis, layer, recompute);
-    case Family::llama:
-      return std::make_unique<LlamaLayer<P>>(parameters, m, axis, layer, recompute);
-    case Family::bert:
-      return std::make_unique<BertLayer<P>>(parameters, m, axis, layer, recompute);
-  }
-  return {};
+  if (m.norm == NormKind::rms)
+    return std::make_unique<LlamaLayer<P>>(parameters, m, axis, layer, recompute);
+  if (m.norm_placement == NormPlacement::post)
+    return std::make_unique<BertLayer<P>>(parameters, m, axis, layer, recompute);
+  return std::make_unique<GptLayer<P>>(parameters, m, axis, layer, recompute);
 }
 
 #define TRIREME_INSTANTIATE(P)                                                                     \

@@ -1,6 +1,7 @@
 #include <trireme/architecture/architecture.hpp>
 #include <trireme/architecture/local_sizes.hpp>
 #include <trireme/architecture/shard.hpp>
+#include <trireme/deck/families.hpp>
 
 #include <gtest/gtest.h>
 
@@ -10,7 +11,7 @@ namespace {
 deck::ModelConfig bert(std::int64_t layers, std::int64_t hidden, std::int64_t heads,
                        std::int64_t sequence, std::int64_t vocabulary) {
   deck::ModelConfig m;
-  m.family = Family::bert;
+  deck::set_family(m, Family::bert);
   m.layers = layers;
   m.hidden = hidden;
   m.heads = m.key_value_heads = heads;

@@ -1,5 +1,6 @@
 #include <trireme/architecture/local_sizes.hpp>
 #include <trireme/base/text.hpp>
+#include <trireme/deck/families.hpp>
 
 #include <gtest/gtest.h>
 
@@ -13,7 +14,7 @@ deck::ModelConfig llama(std::int64_t layers, std::int64_t hidden, std::int64_t h
                         std::int64_t key_value_heads, std::int64_t feed_forward,
                         std::int64_t vocabulary) {
   deck::ModelConfig m;
-  m.family = Family::llama;
+  deck::set_family(m, Family::llama);
   m.layers = layers;
   m.hidden = hidden;
   m.heads = heads;

@@ -1,4 +1,5 @@
 #include <trireme/architecture/saved.hpp>
+#include <trireme/deck/families.hpp>
 
 #include <gtest/gtest.h>
 
@@ -19,7 +20,7 @@ struct Grid {
 
 Architecture model(bool tied, int key_value_heads = 0) {
   deck::ModelConfig m;
-  if (key_value_heads > 0) m.family = Family::llama;
+  if (key_value_heads > 0) deck::set_family(m, Family::llama);
   m.key_value_heads = key_value_heads;
   m.layers = 5;
   m.hidden = 24;

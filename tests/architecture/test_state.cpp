@@ -1,4 +1,5 @@
 #include <trireme/architecture/state.hpp>
+#include <trireme/deck/families.hpp>
 
 #include <gtest/gtest.h>
 
@@ -9,7 +10,7 @@ namespace {
 
 Architecture model(bool tied, int key_value_heads = 0) {
   deck::ModelConfig m;
-  if (key_value_heads > 0) m.family = Family::llama;
+  if (key_value_heads > 0) deck::set_family(m, Family::llama);
   m.key_value_heads = key_value_heads;
   m.layers = 5;
   m.hidden = 72;

@@ -20,6 +20,13 @@ TEST(Types, WordsReadBackToTheirValues) {
   expect_words_read_back<Family>();
   expect_words_read_back<ScheduleKind>();
   expect_words_read_back<Recompute>();
+  expect_words_read_back<NormKind>();
+  expect_words_read_back<NormPlacement>();
+  expect_words_read_back<Positions>();
+  expect_words_read_back<Activation>();
+  expect_words_read_back<Biases>();
+  expect_words_read_back<Mask>();
+  expect_words_read_back<Objective>();
   expect_words_read_back<Offload>();
   expect_words_read_back<TransportKind>();
   expect_words_read_back<AttentionKind>();

@@ -1,5 +1,6 @@
 #include <trireme/base/check.hpp>
 #include <trireme/data/pairs.hpp>
+#include <trireme/deck/families.hpp>
 
 #include "support.hpp"
 
@@ -20,7 +21,7 @@ constexpr std::int64_t vocabulary = 260;  // of which 257 are of text
 deck::Config config_of(SentenceLoss loss, double share = 0.3, std::int64_t seed = 42) {
   deck::Config c;
   c.run.seed = seed;
-  c.model.family = Family::bert;
+  deck::set_family(c.model, Family::bert);
   c.model.sequence = sequence;
   c.model.vocabulary = vocabulary;
   c.model.masked_share = share;

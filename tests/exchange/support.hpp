@@ -4,6 +4,7 @@
 #include <trireme/base/check.hpp>
 #include <trireme/checkpoint/reader.hpp>
 #include <trireme/checkpoint/writer.hpp>
+#include <trireme/deck/families.hpp>
 #include <trireme/exchange/safetensors.hpp>
 
 #include <support/temporary_folder.hpp>
@@ -51,7 +52,7 @@ inline deck::ModelConfig odd_model(bool tied) {
 /// The same sizes with 3 heads of keys and values.
 inline deck::ModelConfig odd_llama(bool tied) {
   deck::ModelConfig m = odd_model(tied);
-  m.family = Family::llama;
+  deck::set_family(m, Family::llama);
   m.key_value_heads = 3;
   m.norm_epsilon = 1e-6;
   return m;
@@ -59,7 +60,7 @@ inline deck::ModelConfig odd_llama(bool tied) {
 
 inline deck::ModelConfig odd_bert(bool tied, SentenceLoss sentences) {
   deck::ModelConfig m = odd_model(tied);
-  m.family = Family::bert;
+  deck::set_family(m, Family::bert);
   m.norm_epsilon = 1e-12;
   m.gelu = Gelu::exact;
   m.sentence_loss = sentences;

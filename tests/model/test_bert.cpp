@@ -1,3 +1,4 @@
+#include <trireme/deck/families.hpp>
 #include <trireme/model/rank_model.hpp>
 #include <trireme/plan/memory.hpp>
 
@@ -24,7 +25,7 @@ constexpr std::int64_t stored_stride = 29;
 
 deck::ModelConfig bert_model(Gelu gelu, SentenceLoss sentence_loss = SentenceLoss::next) {
   deck::ModelConfig m;
-  m.family = Family::bert;
+  deck::set_family(m, Family::bert);
   m.layers = 2;
   m.hidden = 144;
   m.heads = m.key_value_heads = 6;

@@ -1,3 +1,4 @@
+#include <trireme/deck/families.hpp>
 #include <trireme/model/decoder.hpp>
 #include <trireme/model/rank_model.hpp>
 #include <trireme/plan/memory.hpp>
@@ -21,7 +22,7 @@ constexpr std::int64_t stored_stride = 29;
 
 deck::ModelConfig llama_model(bool tied) {
   deck::ModelConfig m;
-  m.family = Family::llama;
+  deck::set_family(m, Family::llama);
   m.layers = 2;
   m.hidden = 144;
   m.heads = 6;

@@ -2,6 +2,7 @@
 
 #include <trireme/architecture/shard.hpp>
 #include <trireme/deck/config.hpp>
+#include <trireme/deck/families.hpp>
 
 namespace trireme::testing {
 
@@ -22,7 +23,7 @@ inline deck::Config config_of(const Axes& axes) {
   c.model.layers = 4;
   c.model.hidden = 32;
   c.model.heads = 4;
-  if (axes.key_value_heads > 0) c.model.family = Family::llama;
+  if (axes.key_value_heads > 0) deck::set_family(c.model, Family::llama);
   c.model.key_value_heads = axes.key_value_heads;
   c.model.feed_forward = 128;
   c.model.sequence = 32;

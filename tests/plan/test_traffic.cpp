@@ -1,3 +1,4 @@
+#include <trireme/deck/families.hpp>
 #include <trireme/plan/traffic.hpp>
 
 #include <gtest/gtest.h>
@@ -75,7 +76,7 @@ TEST(Traffic, SequenceParallelismGathersAndScatters) {
 TEST(Traffic, BertsHeadSendsOnlyTheRowsThatItLooksAt) {
   for (const bool sequence_parallel : {false, true}) {
     auto config = config_of({.tensor = 2, .sequence_parallel = sequence_parallel});
-    config.model.family = Family::bert;
+    deck::set_family(config.model, Family::bert);
     const auto a = architecture::describe(config.model);
     const auto rows = by_what(step_traffic(config, a, testing::shard_of(config, a, 0, 0), false));
     expect_row(rows, "tensor cross entropy: all-gather", 4, 4 * (2 * 10 * 3 * 8));

@@ -20,7 +20,21 @@ inline constexpr std::int64_t norm_block = 4096;
 /// How a number is stored. The order is part of the checkpoint format: append only.
 enum class DType : std::uint8_t { fp64, fp32, bf16, fp16, int64, int32, uint32, uint16, uint8 };
 
-enum class Family : std::uint8_t { gpt, llama, bert };
+/// A published architecture: a name for one choice of the properties below (deck/families.hpp).
+enum class Family : std::uint8_t { gpt, llama, bert, qwen2, qwen3, mistral };
+/// LayerNorm (Ba et al. 2016) or RMSNorm (Zhang and Sennrich 2019).
+enum class NormKind : std::uint8_t { layer, rms };
+/// Norms before attention and feed-forward, or after each residual addition.
+enum class NormPlacement : std::uint8_t { pre, post };
+enum class Positions : std::uint8_t { learned, rotary };
+/// Non-linearity of the feed-forward: GELU, or a product with a gate's SiLU.
+enum class Activation : std::uint8_t { gelu, swiglu };
+/// Which matrix products of a layer have a bias.
+enum class Biases : std::uint8_t { none, query_key_value, all };
+/// Which tokens of its sample a token sees: those up to itself, or all.
+enum class Mask : std::uint8_t { causal, full };
+/// What the model is trained to predict.
+enum class Objective : std::uint8_t { next_token, masked_token };
 /// h Φ(h) with the normal distribution Φ, or its approximation by a hyperbolic tangent.
 enum class Gelu : std::uint8_t { tanh, exact };
 /// What bert learns about pairs of segments: whether the second one follows the first in its text,
@@ -64,6 +78,13 @@ Bytes size_of(DType type);
 /// The word that decks, logs and files use: "fp32", "gpt", "1f1b", "adamw", "data".
 std::string_view name_of(DType);
 std::string_view name_of(Family);
+std::string_view name_of(NormKind);
+std::string_view name_of(NormPlacement);
+std::string_view name_of(Positions);
+std::string_view name_of(Activation);
+std::string_view name_of(Biases);
+std::string_view name_of(Mask);
+std::string_view name_of(Objective);
 std::string_view name_of(Gelu);
 std::string_view name_of(SentenceLoss);
 std::string_view name_of(ScheduleKind);

@@ -23,39 +23,54 @@ struct RunConfig {
   bool operator==(const RunConfig&) const = default;
 };
 
+/// A model by its properties. A family presets them; nothing above deck/ but the Hugging Face
+/// folder asks for a family by name.
 struct ModelConfig {
   Family family = Family::gpt;
   std::int64_t layers = 0;
   std::int64_t hidden = 0;
   std::int64_t heads = 0;
-  std::int64_t key_value_heads = 0;  ///< resolved: heads where the deck is silent
-  std::int64_t feed_forward = 0;     ///< resolved: 4·hidden where the deck is silent
+  std::int64_t key_value_heads = 0;     ///< resolved: heads where the deck is silent
+  std::int64_t explicit_head_size = 0;  ///< 0: hidden / heads
+  std::int64_t feed_forward = 0;        ///< resolved: 4·hidden where the deck is silent
   std::int64_t sequence = 0;
-  std::int64_t vocabulary = 0;  ///< 0 until resolved from the token file
+  std::int64_t vocabulary = 0;     ///< 0 until resolved from the token file
+  std::int64_t shared_layers = 0;  ///< layer i has the weights of group i mod this; 0: its own
   double dropout = 0;
   bool tied_embeddings = true;
+  NormKind norm = NormKind::layer;
+  NormPlacement norm_placement = NormPlacement::pre;
   double norm_epsilon = 1e-5;
+  bool head_norm = false;  ///< RMSNorm on each head of queries and keys
+  Positions positions = Positions::learned;
   double rope_theta = 10000;
-  Gelu gelu = Gelu::tanh;      ///< resolved: as the family's published models have it
-  double masked_share = 0.15;  ///< of bert's tokens
+  Activation activation = Activation::gelu;
+  Gelu gelu = Gelu::tanh;
+  Biases biases = Biases::all;
+  Mask mask = Mask::causal;
+  std::int64_t window = 0;  ///< tokens that a token sees, itself included; 0: all up to itself
+  Objective objective = Objective::next_token;
+  double masked_share = 0.15;  ///< of a sample's tokens, with masked_token
   SentenceLoss sentence_loss = SentenceLoss::next;
 
-  std::int64_t head_size() const { return hidden / heads; }
+  std::int64_t head_size() const {
+    return explicit_head_size > 0 ? explicit_head_size : hidden / heads;
+  }
   /// Query heads that share a head of keys and values.
   std::int64_t heads_per_group() const {
     return key_value_heads == 0 ? 1 : heads / key_value_heads;
   }
-  /// A token sees those before it only.
-  bool causal() const { return family != Family::bert; }
+  bool causal() const { return mask == Mask::causal; }
+  bool predicts_masked_tokens() const { return objective == Objective::masked_token; }
   bool has_sentence_head() const {
-    return family == Family::bert && sentence_loss != SentenceLoss::none;
+    return predicts_masked_tokens() && sentence_loss != SentenceLoss::none;
   }
-  /// Tokens of text in a sample; bert's samples are [CLS] A [SEP] B [SEP].
-  std::int64_t text_tokens() const { return family == Family::bert ? sequence - 3 : sequence; }
-  /// Tokens of a sample that are predicted: all, or bert's masked ones, whose number is the same in
+  /// Tokens of text in a sample; samples with masked tokens are [CLS] A [SEP] B [SEP].
+  std::int64_t text_tokens() const { return predicts_masked_tokens() ? sequence - 3 : sequence; }
+  /// Tokens of a sample that are predicted: all, or the masked ones, whose number is the same in
   /// every sample, so that a mean over a batch does not depend on who computes which samples.
   std::int64_t targets() const {
-    if (family != Family::bert) return sequence;
+    if (!predicts_masked_tokens()) return sequence;
     const auto masked =
         static_cast<std::int64_t>(masked_share * static_cast<double>(sequence) + 0.5);
     return std::max<std::int64_t>(1, std::min(masked, text_tokens()));

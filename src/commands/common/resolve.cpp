@@ -30,7 +30,7 @@ std::unique_ptr<data::TokenSource> open_token_file(const deck::Deck& deck, const
 
 /// Ids at the end of the vocabulary that no token of text may have.
 std::int64_t added_ids(const deck::Config& config) {
-  if (config.model.family != Family::bert) return 0;
+  if (!config.model.predicts_masked_tokens()) return 0;
   const deck::DataConfig& d = config.data;
   if (d.class_token < 0) return 3;
   if (d.separator_token < 0) return 2;
@@ -96,7 +96,7 @@ void resolve_vocabulary(deck::Deck& deck, const TrainingData& data) {
   if (vocabulary == 0) {
     vocabulary = needed + special;
     const deck::SpecialTokens ids = deck::special_tokens(deck.config);
-    if (deck.config.model.family == Family::bert)
+    if (deck.config.model.predicts_masked_tokens())
       vocabulary = std::max({vocabulary, ids.begin + 1, ids.separator + 1, ids.mask + 1});
   }
   check_usage(vocabulary >= needed + special, deck.cite("model", "vocabulary"),

@@ -11,7 +11,7 @@ namespace {
 template <class P>
 void measure_rotary(KernelBench& b) {
   using T = typename P::Compute;
-  if (b.model().family != Family::llama) return;
+  if (b.model().positions != Positions::rotary) return;
   const architecture::LocalSizes& n = b.sizes();
   const Exec& exec = b.exec();
   kernels::Rotary rotary;

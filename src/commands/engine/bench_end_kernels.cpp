@@ -55,7 +55,7 @@ void measure_embedding(KernelBench& b) {
               kernels::embedding_lookup_backward<T>(exec, dtable.matrix(), x.matrix(), ids.view(),
                                                     0);
             });
-  if (b.model().family == Family::llama) return;
+  if (b.model().positions != Positions::learned) return;
   const BenchArray<T> r(exec, rows, n.hidden), at(exec, positions, n.hidden);
   const BenchArray<G> dat(exec, positions, n.hidden);
   b.measure({"positions.forward", here, calls, rows, n.hidden,
@@ -64,7 +64,7 @@ void measure_embedding(KernelBench& b) {
   b.measure({"positions.backward", here, calls, rows, n.hidden,
              traffic(of(rows, sizeof(T)), 0, of(std::min(rows, positions), sizeof(G)))},
             [&] { kernels::positions_backward<T>(exec, dat.matrix(), r.matrix(), n.sequence, 0); });
-  if (b.model().family != Family::bert) return;
+  if (!b.model().predicts_masked_tokens()) return;
   const BenchArray<T> segments(exec, 2, n.hidden);
   const BenchArray<G> dsegments(exec, 2, n.hidden);
   const Ids kinds(exec, tokens, 2);

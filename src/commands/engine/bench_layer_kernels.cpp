@@ -34,7 +34,7 @@ void measure_norm(KernelBench& b) {
   using A = Accumulate<T>;
   using G = typename P::Gradient;
   const architecture::LocalSizes& n = b.sizes();
-  const bool rms = b.model().family == Family::llama;
+  const bool rms = b.model().norm == NormKind::rms;
   const bool adds = b.model().causal();  // bert's norms stand behind the additions
   const std::string name = rms ? "rms_norm" : "layer_norm";
   const std::int64_t rows = n.rows;
@@ -88,7 +88,7 @@ template <class P>
 void measure_residual_norm(KernelBench& b) {
   using T = typename P::Compute;
   const architecture::LocalSizes& n = b.sizes();
-  const bool rms = b.model().family == Family::llama;
+  const bool rms = b.model().norm == NormKind::rms;
   const Exec& exec = b.exec();
   const BenchArray<T> x(exec, n.rows, n.hidden), z(exec, n.rows, n.hidden);
   const BenchArray<T> sum(exec, n.rows, n.hidden), y(exec, n.rows, n.hidden);
@@ -187,7 +187,7 @@ void measure_residual(KernelBench& b) {
   b.measure({"residual_dropout.backward", here, drops ? backward : 0, n.rows, n.hidden,
              with(traffic(bytes, bytes), words, elements)},
             [&] { kernels::dropout_backward<T>(exec, y.matrix(), x.matrix(), dropout); });
-  if (b.model().family != Family::bert) return;
+  if (!b.model().predicts_masked_tokens()) return;
   b.measure({"residual.add", here, backward, n.rows, n.hidden, traffic(bytes, 0, bytes)},
             [&] { kernels::accumulate<T>(exec, y.list(), x.list()); });
 }

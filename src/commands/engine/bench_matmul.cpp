@@ -32,7 +32,7 @@ struct Product {
 std::vector<Product> products_of(const deck::ModelConfig& m, Recompute recompute,
                                  const BenchShard& shard) {
   const architecture::LocalSizes& n = shard.sizes;
-  const bool bias = m.family != Family::llama;
+  const bool bias = m.biases == Biases::all;
   const std::int64_t tokens = shard.layers > 0 ? n.tokens : 0;
   const std::int64_t calls = shard.layers * shard.micros;
   const std::int64_t again = recompute == Recompute::full ? calls : 0;
@@ -46,7 +46,7 @@ std::vector<Product> products_of(const deck::ModelConfig& m, Recompute recompute
   if (n.masked) list.push_back({"masked_head", targets, n.hidden, n.hidden, bias, shard.micros});
   const std::int64_t block = shard.has_head ? n.logit_block : 0;
   const std::int64_t blocks = block > 0 ? (targets + block - 1) / block : 0;
-  list.push_back({"logits", block, n.vocabulary, n.hidden, m.family == Family::bert,
+  list.push_back({"logits", block, n.vocabulary, n.hidden, m.predicts_masked_tokens(),
                   shard.micros * blocks, 0, true});
   return list;
 }
