@@ -220,9 +220,17 @@ void parallel_keys(std::vector<Entry>& out) {
   parallel
       .choice(
           "recompute", &ParallelConfig::recompute,
-          "what the backward pass computes again to save memory: nothing, what is cheap (norms, "
-          "GELU), or whole layers")
+          "what the backward pass computes again to save memory: nothing, what is cheap (norms and "
+          "activation functions), whole layers, or with auto what costs the least time until "
+          "memory_limit is met")
       .otherwise(Str("none"));
+  parallel
+      .integer("memory_limit", &ParallelConfig::memory_limit,
+               "memory of a rank where its kernels run, for recompute = \"auto\"")
+      .unit("bytes")
+      .at_least(0)
+      .at_most(bytes_limit)
+      .otherwise(Int{0}, "0: none");
   parallel
       .boolean("distributed_optimizer", &ParallelConfig::distributed_optimizer,
                "replicas share the optimizer's state and update a part of the weights each (ZeRO, "

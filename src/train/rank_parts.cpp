@@ -1,4 +1,5 @@
 #include <trireme/plan/offload.hpp>
+#include <trireme/plan/recompute.hpp>
 #include <trireme/plan/program.hpp>
 #include <trireme/plan/transport.hpp>
 #include <trireme/train/rank_parts.hpp>
@@ -57,7 +58,9 @@ RankParts<P>::RankParts(const deck::Config& config, const architecture::Architec
       architecture, parameters, axis,
       typename model::RankModel<P>::Shape{config.batch.micro, slots, training, needs.split_backward,
                                           training ? config.parallel.recompute : Recompute::none,
-                                          training && plan::offloads_activations(config.parallel)});
+                                          training && plan::offloads_activations(config.parallel),
+                                          training ? plan::kept_tensors(config.parallel, architecture.layer)
+                                                   : architecture::Kept{}});
   transfers.emplace(
       pipeline, axis, parameters.shard(), config.model.hidden,
       typename Transfers<T>::Buffers{needs.received_activations, needs.received_gradients,

@@ -23,7 +23,8 @@ class RankModel {
     bool training = true;         ///< false: no gradient memory
     bool split_backward = false;  ///< the program has backward_input and backward_weight apart
     Recompute recompute = Recompute::none;
-    bool offload = false;  ///< saved activations of layers lie in host memory
+    bool offload = false;     ///< saved activations of layers are in host memory
+    architecture::Kept kept = {};  ///< which tensors layers keep; empty: as `recompute` says
   };
 
   /// `parameters` holds the rank's shard. `axis`, for micro · sequence tokens, must outlive this.
@@ -92,6 +93,7 @@ class RankModel {
   int tensor_size_;
   Shape shape_;
   architecture::LocalSizes sizes_;
+  std::unique_ptr<const LayerPlan> plan_;  ///< stages refer to it
   std::vector<PipelineStage<P>> stages_;
 
   Arena saved_memory_;

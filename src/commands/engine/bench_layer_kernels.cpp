@@ -18,6 +18,7 @@ BenchCost with(BenchCost cost, kernels::Arithmetic arithmetic, std::int64_t elem
 double recomputed_norms(Recompute recompute) {
   switch (recompute) {
     case Recompute::none:
+    case Recompute::automatic:
       return 0;
     case Recompute::selective:
       return 2;

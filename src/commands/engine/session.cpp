@@ -6,6 +6,7 @@
 #include <trireme/grid/devices.hpp>
 #include <trireme/grid/nccl_transport.hpp>
 #include <trireme/plan/installation.hpp>
+#include <trireme/plan/recompute.hpp>
 #include <trireme/plan/transport.hpp>
 
 #include <cstdio>
@@ -47,6 +48,7 @@ Session open_session(grid::Runtime& runtime, const std::string& deck_file,
     const bool wanted = ranks == Ranks::as_deck_says || s.deck.config.model.vocabulary == 0;
     if (wanted) s.training = open_if_there(s.deck);
     resolve_vocabulary(s.deck, s.training);
+    if (ranks == Ranks::as_deck_says) plan::resolve_recompute(s.deck);
     s.architecture = architecture::describe(s.deck.config.model);
   });
   compare_decks(runtime, s.deck);

@@ -10,6 +10,7 @@
 #include <trireme/plan/offload.hpp>
 #include <trireme/plan/precision.hpp>
 #include <trireme/plan/program.hpp>
+#include <trireme/plan/recompute.hpp>
 #include <trireme/plan/ranks.hpp>
 #include <trireme/plan/stages.hpp>
 #include <trireme/plan/transport.hpp>
@@ -52,8 +53,7 @@ void print_schedule(const deck::Config& c, const schedule::Program& program,
   if (program.layout.stages() == 1) return;
   say("idle          ", percent(idle_share(program, schedule::unit_cost)),
       " of the time with equal stages (forward 1, each half of backward 1), ",
-      percent(idle_share(program, plan::flop_cost(flops, c.parallel.recompute))),
-      " with each stage's FLOPs");
+      percent(idle_share(program, plan::flop_cost(flops))), " with each stage's FLOPs");
   const auto [least, most] = std::ranges::minmax_element(
       ranks, {}, [](const plan::RankPlan& rank) { return rank.needs.slots; });
   say("kept          ",
@@ -65,8 +65,11 @@ void print_schedule(const deck::Config& c, const schedule::Program& program,
 void print_recompute(deck::Config c, const architecture::Architecture& a,
                      const std::vector<schedule::Needs>& needs) {
   const Recompute chosen = c.parallel.recompute;
+  const std::string again = plan::recomputed_text(c.parallel, a.layer);
   std::string choices;
-  for (const auto choice : {Recompute::none, Recompute::selective, Recompute::full}) {
+  for (const auto choice :
+       {Recompute::none, Recompute::selective, Recompute::full, Recompute::automatic}) {
+    if (choice == Recompute::automatic && chosen != choice) continue;
     c.parallel.recompute = choice;
     Bytes bytes = 0;
     const auto ranks = plan::plan_ranks(c, a, needs);
@@ -74,7 +77,8 @@ void print_recompute(deck::Config c, const architecture::Architecture& a,
       if (row.what == "saved activations" || row.what == "scratch") bytes += row.bytes;
     choices += text(choices.empty() ? "" : ", ", name_of(choice), " ", human_bytes(bytes));
   }
-  say("recompute     ", name_of(chosen), "; saved activations and scratch with ", choices);
+  say("recompute     ", name_of(chosen), again.empty() ? "" : text(" (", again, ")"),
+      "; saved activations and scratch with ", choices);
 }
 
 void print_grid(const deck::Config& c) {
@@ -129,7 +133,10 @@ void print_report(const deck::Deck& deck) {
       ", feed-forward ", c.model.feed_forward, ", sequence ", c.model.sequence, ", vocabulary ",
       c.model.vocabulary, ", ", name_of(c.precision.compute));
   say("parameters    ", with_commas(a.parameters()));
-  print_schedule(c, program, plan::stage_flops(a, stage_layers), ranks);
+  print_schedule(
+      c, program,
+      plan::stage_flops(a, stage_layers, plan::kept_tensors(c.parallel, a.layer)),
+      ranks);
   print_ramp(c, programs);
   print_step(c, a);
   print_recompute(c, a, needs);
