@@ -45,7 +45,6 @@ class Hdf5File {
   /// Attributes of the file's root group.
   void set_attribute(const std::string& name, std::string_view value);
   void set_attribute(const std::string& name, std::int64_t value);
-  bool has_attribute(const std::string& name) const;
   std::string string_attribute(const std::string& name) const;
   std::int64_t integer_attribute(const std::string& name) const;
 

@@ -6,7 +6,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <utility>
 #include <vector>
 
 namespace trireme::model {
@@ -51,8 +50,6 @@ class OffloadedLayers {
   void end_read(const Exec& exec, const Key& key);
 
   Bytes host_bytes() const { return memory_.capacity(); }
-  /// Copied so far: to the host, and back.
-  std::pair<Bytes, Bytes> copied() const { return {kept_, fetched_}; }
 
  private:
   struct Window {
@@ -75,8 +72,6 @@ class OffloadedLayers {
   std::vector<std::byte*> records_;  ///< of a layer and a slot each, in host memory
   CopyQueue out_;
   CopyQueue in_;
-  Bytes kept_ = 0;
-  Bytes fetched_ = 0;
 };
 
 /// The layers of one slot of a stage as its passes go through them; by default none is offloaded,
