@@ -19,8 +19,8 @@ std::vector<Region> ordered(const std::string& file, std::int64_t file_bytes,
   return regions;
 }
 
-io::Digest structure_digest(const io::InputFile& file, std::vector<Region> storage) {
-  io::Checksum sum;
+Digest structure_digest(const io::InputFile& file, std::vector<Region> storage) {
+  Checksum sum;
   std::int64_t at = 0;
   const auto until = [&](std::int64_t end) {
     file.for_each_block(at, end,

@@ -1,8 +1,8 @@
 #pragma once
 
+#include <trireme/base/checksum.hpp>
 #include <trireme/base/types.hpp>
 #include <trireme/checkpoint/hyperslab.hpp>
-#include <trireme/io/checksum.hpp>
 
 #include <cstdint>
 #include <functional>
@@ -39,7 +39,7 @@ struct SliceSummary {
   Extents shape;
   Slab slab;
   std::int64_t file_offset = 0;
-  std::vector<io::Digest> blocks;
+  std::vector<Digest> blocks;
 
   std::int64_t bytes() const { return volume(slab.extent) * size_of(dtype); }
 };
@@ -48,7 +48,7 @@ struct SliceSummary {
 struct ShardSummary {
   std::string file;  ///< name within the checkpoint's folder
   std::int64_t bytes = 0;
-  io::Digest structure;  ///< of all bytes outside the datasets' storage, in the file's order
+  Digest structure;  ///< of all bytes outside the datasets' storage, in the file's order
   std::vector<SliceSummary> slices;
 };
 

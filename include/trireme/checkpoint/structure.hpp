@@ -1,6 +1,6 @@
 #pragma once
 
-#include <trireme/io/checksum.hpp>
+#include <trireme/base/checksum.hpp>
 #include <trireme/io/input_file.hpp>
 
 #include <cstdint>
@@ -22,6 +22,6 @@ std::vector<Region> ordered(const std::string& file, std::int64_t file_bytes,
 
 /// Digest of all bytes of a file outside the given regions, in the file's order: what HDF5 keeps of
 /// its own around the datasets' storage.
-io::Digest structure_digest(const io::InputFile& file, std::vector<Region> storage);
+Digest structure_digest(const io::InputFile& file, std::vector<Region> storage);
 
 }  // namespace trireme::checkpoint

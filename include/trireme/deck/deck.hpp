@@ -38,7 +38,4 @@ Deck parse_deck(std::string_view content, const std::string& file_name,
 /// Every key with its value, as a deck that reads back to exactly the same Config.
 std::string resolved_toml(const Deck& deck);
 
-/// 16 hexadecimal digits, equal for equal configs: FNV-1a of resolved_toml. Ranks compare it.
-std::string fingerprint(const Deck& deck);
-
 }  // namespace trireme::deck

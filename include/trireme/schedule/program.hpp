@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <iosfwd>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -162,7 +163,7 @@ inline int members_of(Op collective, const ProgramLayout& layout) {
   return collective == Op::reduce_tied && layout.ranks > 2 ? 2 : layout.ranks;
 }
 
-/// Hash of the whole program, to be compared between ranks.
-std::uint64_t fingerprint(const Program& program);
+/// Hash of whole programs, for comparison between ranks.
+std::uint64_t fingerprint(std::span<const Program> programs);
 
 }  // namespace trireme::schedule

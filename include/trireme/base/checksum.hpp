@@ -7,7 +7,7 @@
 #include <string>
 #include <string_view>
 
-namespace trireme::io {
+namespace trireme {
 
 /// A 128-bit XXH3 hash (Collet, xxHash 0.8): finds damage, does not resist an adversary.
 struct Digest {
@@ -39,7 +39,4 @@ class Checksum {
   std::unique_ptr<void, Free> state_;
 };
 
-/// Digest of a whole file, read in pieces.
-Digest file_checksum(const std::string& path);
-
-}  // namespace trireme::io
+}  // namespace trireme

@@ -1,17 +1,14 @@
 #include <trireme/base/check.hpp>
-#include <trireme/io/checksum.hpp>
-#include <trireme/io/input_file.hpp>
+#include <trireme/base/checksum.hpp>
 
 // Compiled here, with the vector instructions of this build: the library's own code has those that
 // every processor has, and hashes at a third of the rate.
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
-#include <algorithm>
 #include <charconv>
-#include <vector>
 
-namespace trireme::io {
+namespace trireme {
 namespace {
 
 Digest from_xxh(XXH128_hash_t hash) {
@@ -75,12 +72,4 @@ Digest Checksum::digest() const {
   return from_xxh(XXH3_128bits_digest(static_cast<const XXH3_state_t*>(state_.get())));
 }
 
-Digest file_checksum(const std::string& path) {
-  const InputFile file(path);
-  Checksum sum;
-  file.for_each_block(0, file.size(),
-                      [&](const std::byte* data, std::size_t bytes) { sum.update(data, bytes); });
-  return sum.digest();
-}
-
-}  // namespace trireme::io
+}  // namespace trireme
