@@ -7,14 +7,10 @@ namespace trireme::train {
 namespace {
 
 /// A job's time limit counts from the start of its processes.
-const std::chrono::steady_clock::time_point process_start = std::chrono::steady_clock::now();
+const Clock::time_point process_start = Clock::now();
 
 /// Many ranks may share the file system, and steps may take milliseconds.
 constexpr auto between_looks = std::chrono::milliseconds(500);
-
-double seconds(std::chrono::steady_clock::duration d) {
-  return std::chrono::duration<double>(d).count();
-}
 
 }  // namespace
 

@@ -1,9 +1,9 @@
 #pragma once
 
+#include <trireme/base/clock.hpp>
 #include <trireme/deck/config.hpp>
 #include <trireme/train/stop_signals.hpp>
 
-#include <chrono>
 #include <cstdint>
 #include <string>
 
@@ -33,8 +33,6 @@ class Requests {
   void end(bool first_rank) const;
 
  private:
-  using Clock = std::chrono::steady_clock;
-
   bool out_of_time(Seconds saving, double next_steps) const;
   bool take(const char* name) const;
 

@@ -1,4 +1,5 @@
 #include <trireme/base/check.hpp>
+#include <trireme/base/clock.hpp>
 #include <trireme/base/narrow.hpp>
 #include <trireme/commands/bench.hpp>
 #include <trireme/plan/program.hpp>
@@ -7,7 +8,6 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <chrono>
 #include <cstring>
 #include <filesystem>
 
@@ -24,10 +24,9 @@ constexpr std::int64_t copies = 3;                      // weights and two momen
 
 Seconds slowest_seconds(grid::Runtime& runtime, const std::function<void()>& work) {
   runtime.world().barrier("the beginning of a measurement");
-  const auto begin = std::chrono::steady_clock::now();
+  const auto begin = Clock::now();
   work();
-  const std::chrono::duration<double> mine = std::chrono::steady_clock::now() - begin;
-  return runtime.world().all_reduce<double>(mine.count(), grid::Reduction::maximum,
+  return runtime.world().all_reduce<double>(seconds_since(begin), grid::Reduction::maximum,
                                             "the slowest rank");
 }
 

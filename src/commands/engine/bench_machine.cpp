@@ -1,4 +1,5 @@
 #include <trireme/base/check.hpp>
+#include <trireme/base/clock.hpp>
 #include <trireme/base/narrow.hpp>
 #include <trireme/commands/bench.hpp>
 #include <trireme/commands/bench_machine.hpp>
@@ -9,7 +10,6 @@
 #include <trireme/train/kernel_choices.hpp>
 
 #include <algorithm>
-#include <chrono>
 #include <cmath>
 #include <span>
 #include <type_traits>
@@ -22,10 +22,10 @@ constexpr double most_calls = 1e5;
 
 Seconds seconds_of(const Exec& exec, const std::function<void()>& call, std::int64_t times) {
   fence(exec, "a measurement begins");
-  const auto begin = std::chrono::steady_clock::now();
+  const auto begin = Clock::now();
   for (std::int64_t i = 0; i < times; ++i) call();
   fence(exec, "a measurement ends");
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  return seconds_since(begin);
 }
 
 template <class Real>
