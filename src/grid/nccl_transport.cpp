@@ -88,14 +88,14 @@ class NcclTransport final : public Transport {
   }
 
   void record(Place& place) override {
-    if (!place.mark) place.mark = std::make_unique<Mark>();
-    place.mark->record(queue_.exec());
+    if (!place.event) place.event = std::make_unique<Event>();
+    place.event->record(queue_.exec());
   }
   bool continue_behind(const Exec& exec, const Place& place) override {
-    wait(exec, *place.mark);
+    wait(exec, *place.event);
     return true;
   }
-  bool passed(const Place& place) override { return place.mark->done(); }
+  bool passed(const Place& place) override { return place.event->done(); }
 
   void progress() override {
     ncclResult_t state = ncclSuccess;

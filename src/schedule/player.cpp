@@ -103,8 +103,8 @@ bool Player::step(std::size_t r) {
   const Seconds end = begin + (is_receive(instr.op) ? 0 : cost_(instr));
   if (is_transfer(instr.op)) {
     record(r, begin, end);
-    if (transport_ == Transport::independent_lanes)
-      start_lane(r, instr, effects_.writes.front(), begin);
+    if (transport_ == Transport::independent_channels)
+      start_channel(r, instr, effects_.writes.front(), begin);
     else
       enter_group(r, end);
     return true;
@@ -148,8 +148,8 @@ bool Player::may_send(const Value& message, Seconds& begin) {
   return true;
 }
 
-/// Independent lanes: arrives once both sides are there.
-void Player::start_lane(std::size_t r, const Instr& instr, const Value& message, Seconds at) {
+/// Independent channels: arrives once both sides are there.
+void Player::start_channel(std::size_t r, const Instr& instr, const Value& message, Seconds at) {
   Transfer& t = transfers_[transfer_of(message)];
   const bool sends = is_send(instr.op);
   (sends ? t.sent : t.posted) = at;

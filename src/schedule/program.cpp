@@ -19,8 +19,8 @@ std::string_view name_of(Op op) {
 
 std::string_view name_of(Transport transport) {
   switch (transport) {
-    case Transport::independent_lanes:
-      return "independent lanes";
+    case Transport::independent_channels:
+      return "independent channels";
     case Transport::ordered_groups:
       return "ordered groups";
   }

@@ -27,7 +27,7 @@ struct Summands {
 /// What moves the memory of Exec between the ranks of one communicator without passing through
 /// MPI: NCCL. One queue, in the order of the calls: what was put first ends before the next begins.
 /// Calls return at once; the queue goes on beside the kernels of Exec, behind which it is put, and
-/// which are put behind it, by marks. All ranks call the collective ones in the same order.
+/// which are put behind it, by events. All ranks call the collective ones in the same order.
 class Transport {
  public:
   virtual ~Transport() = default;
@@ -58,7 +58,7 @@ class Transport {
   /// A place in the queue: the end of what has been put so far.
   struct Place {
     std::int64_t number = 0;
-    std::unique_ptr<Mark> mark;  ///< of those queues that are streams
+    std::unique_ptr<Event> event;  ///< of those queues that are streams
   };
   virtual void record(Place& place) = 0;
   /// Tries to put `exec` behind `place`: true when what is launched there from now on finds the

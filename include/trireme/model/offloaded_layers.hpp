@@ -55,9 +55,9 @@ class OffloadedLayers {
   struct Window {
     std::byte* data = nullptr;
     Key holds;
-    Mark computed;  ///< kernels have used it
-    Mark loaded;    ///< a copy into it
-    Mark stored;    ///< the last copy out of it, and with it all before
+    Event computed;  ///< kernels have used it
+    Event loaded;    ///< a copy into it
+    Event stored;    ///< the last copy out of it, and with it all before
   };
 
   Window& window(const Key& key) { return windows_[static_cast<std::size_t>(key.window)]; }

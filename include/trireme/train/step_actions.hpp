@@ -75,7 +75,7 @@ class StepActions final : public Actions {
     Numbers segments;  ///< this and what follows: of bert
     Numbers rows;
     Numbers pairs;
-    Mark copied;
+    Event copied;
     data::PairBatch batch() const { return {tokens, segments, targets, rows, pairs}; }
   };
 
