@@ -70,7 +70,7 @@ class RestartCommands : public EngineCommands {
 
   std::string losses() const {
     const std::string all = file("run/metrics.jsonl");
-    const std::string key = "\"loss\": ";
+    const std::string key = "\"loss\":";
     std::string found;
     for (auto at = all.find(key); at != std::string::npos; at = all.find(key, at + 1))
       found += all.substr(at, all.find(',', at) - at) + "\n";
