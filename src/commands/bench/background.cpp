@@ -1,6 +1,6 @@
 #include <trireme/architecture/saved.hpp>
 #include <trireme/base/log.hpp>
-#include <trireme/commands/bench.hpp>
+#include <trireme/commands/bench/bench.hpp>
 #include <trireme/commands/resolve.hpp>
 #include <trireme/data/samples.hpp>
 #include <trireme/train/saver.hpp>

@@ -1,7 +1,7 @@
 #pragma once
 
 #include <trireme/base/types.hpp>
-#include <trireme/commands/bench_machine.hpp>
+#include <trireme/commands/bench/machine.hpp>
 #include <trireme/commands/session.hpp>
 #include <trireme/grid/runtime.hpp>
 #include <trireme/schedule/program.hpp>

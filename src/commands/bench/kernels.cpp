@@ -1,5 +1,5 @@
-#include <trireme/commands/bench_kernels.hpp>
-#include <trireme/commands/bench_table.hpp>
+#include <trireme/commands/bench/kernels.hpp>
+#include <trireme/commands/bench/table.hpp>
 #include <trireme/kernels/attention_cudnn.hpp>
 #include <trireme/train/precision.hpp>
 

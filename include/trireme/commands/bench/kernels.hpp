@@ -1,7 +1,7 @@
 #pragma once
 
-#include <trireme/commands/bench.hpp>
-#include <trireme/commands/bench_shard.hpp>
+#include <trireme/commands/bench/bench.hpp>
+#include <trireme/commands/bench/shard.hpp>
 
 #include <functional>
 #include <string>

@@ -1,4 +1,4 @@
-#include <trireme/commands/bench_kernels.hpp>
+#include <trireme/commands/bench/kernels.hpp>
 #include <trireme/kernels/attention.hpp>
 #include <trireme/kernels/rotary.hpp>
 #include <trireme/model/parameters.hpp>

@@ -1,4 +1,4 @@
-#include <trireme/commands/bench_kernels.hpp>
+#include <trireme/commands/bench/kernels.hpp>
 #include <trireme/kernels/elementwise.hpp>
 #include <trireme/kernels/matmul.hpp>
 #include <trireme/kernels/norm.hpp>

@@ -1,4 +1,4 @@
-#include <trireme/commands/bench_shard.hpp>
+#include <trireme/commands/bench/shard.hpp>
 
 namespace trireme::commands {
 

@@ -1,7 +1,7 @@
 #include <trireme/base/check.hpp>
 #include <trireme/base/clock.hpp>
 #include <trireme/base/narrow.hpp>
-#include <trireme/commands/bench.hpp>
+#include <trireme/commands/bench/bench.hpp>
 #include <trireme/plan/program.hpp>
 
 #include <unistd.h>

@@ -5,7 +5,7 @@
 #include <trireme/commands/drawing.hpp>
 #include <trireme/commands/host.hpp>
 #include <trireme/commands/launcher.hpp>
-#include <trireme/commands/run_report.hpp>
+#include <trireme/commands/report/run_report.hpp>
 #include <trireme/plan/text_file.hpp>
 
 #include <algorithm>

@@ -1,5 +1,5 @@
 #include <trireme/base/text.hpp>
-#include <trireme/commands/report.hpp>
+#include <trireme/commands/check/tables.hpp>
 
 #include <algorithm>
 

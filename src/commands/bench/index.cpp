@@ -1,6 +1,6 @@
 #include <trireme/checkpoint/index.hpp>
 #include <trireme/checkpoint/shard.hpp>
-#include <trireme/commands/bench.hpp>
+#include <trireme/commands/bench/bench.hpp>
 #include <trireme/io/atomic_file.hpp>
 
 namespace trireme::commands {

@@ -1,8 +1,8 @@
 #pragma once
 
 #include <trireme/base/types.hpp>
-#include <trireme/commands/run_log.hpp>
-#include <trireme/commands/run_records.hpp>
+#include <trireme/commands/report/run_log.hpp>
+#include <trireme/commands/report/run_records.hpp>
 #include <trireme/deck/deck.hpp>
 
 #include <cstdint>

@@ -1,6 +1,6 @@
 #include <trireme/base/log.hpp>
-#include <trireme/commands/bench.hpp>
-#include <trireme/commands/bench_table.hpp>
+#include <trireme/commands/bench/bench.hpp>
+#include <trireme/commands/bench/table.hpp>
 #include <trireme/commands/engine.hpp>
 #include <trireme/io/atomic_file.hpp>
 

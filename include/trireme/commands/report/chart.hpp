@@ -1,6 +1,6 @@
 #pragma once
 
-#include <trireme/commands/plot_columns.hpp>
+#include <trireme/commands/report/plot_columns.hpp>
 
 #include <cstdint>
 #include <span>

@@ -1,6 +1,6 @@
 #include <trireme/base/check.hpp>
 #include <trireme/base/text.hpp>
-#include <trireme/commands/bench_table.hpp>
+#include <trireme/commands/bench/table.hpp>
 
 #include <algorithm>
 #include <cmath>

@@ -1,9 +1,9 @@
 #include <trireme/architecture/architecture.hpp>
 #include <trireme/base/check.hpp>
 #include <trireme/base/log.hpp>
+#include <trireme/commands/check/tables.hpp>
 #include <trireme/commands/host.hpp>
 #include <trireme/commands/options.hpp>
-#include <trireme/commands/report.hpp>
 #include <trireme/commands/resolve.hpp>
 #include <trireme/deck/batch_schedule.hpp>
 #include <trireme/plan/cost.hpp>

@@ -1,4 +1,4 @@
-#include <trireme/commands/bench_kernels.hpp>
+#include <trireme/commands/bench/kernels.hpp>
 #include <trireme/kernels/cross_entropy.hpp>
 #include <trireme/kernels/embedding.hpp>
 #include <trireme/kernels/rows.hpp>

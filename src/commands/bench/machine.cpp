@@ -1,8 +1,8 @@
 #include <trireme/base/check.hpp>
 #include <trireme/base/clock.hpp>
 #include <trireme/base/narrow.hpp>
-#include <trireme/commands/bench.hpp>
-#include <trireme/commands/bench_machine.hpp>
+#include <trireme/commands/bench/bench.hpp>
+#include <trireme/commands/bench/machine.hpp>
 #include <trireme/kernels/elementwise.hpp>
 #include <trireme/kernels/matmul.hpp>
 #include <trireme/kernels/random.hpp>

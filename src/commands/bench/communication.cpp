@@ -1,5 +1,5 @@
-#include <trireme/commands/bench.hpp>
-#include <trireme/commands/bench_table.hpp>
+#include <trireme/commands/bench/bench.hpp>
+#include <trireme/commands/bench/table.hpp>
 #include <trireme/kernels/elementwise.hpp>
 #include <trireme/layout/split.hpp>
 

@@ -2,7 +2,7 @@
 #include <trireme/base/log.hpp>
 #include <trireme/checkpoint/folders.hpp>
 #include <trireme/checkpoint/reader.hpp>
-#include <trireme/commands/bench.hpp>
+#include <trireme/commands/bench/bench.hpp>
 #include <trireme/io/atomic_file.hpp>
 #include <trireme/io/input_file.hpp>
 #include <trireme/train/saver.hpp>
