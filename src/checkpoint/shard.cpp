@@ -1,6 +1,5 @@
 #include <trireme/base/check.hpp>
 #include <trireme/checkpoint/shard.hpp>
-#include <trireme/checkpoint/structure.hpp>
 #include <trireme/io/atomic_file.hpp>
 #include <trireme/io/hdf5_file.hpp>
 #include <trireme/io/input_file.hpp>

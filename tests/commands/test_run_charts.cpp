@@ -1,6 +1,5 @@
 #include <trireme/commands/report/chart.hpp>
 #include <trireme/commands/report/markup.hpp>
-#include <trireme/commands/report/plot_columns.hpp>
 #include <trireme/commands/report/ticks.hpp>
 
 #include <gtest/gtest.h>

@@ -4,7 +4,6 @@
 #include <trireme/base/types.hpp>
 #include <trireme/checkpoint/hyperslab.hpp>
 #include <trireme/checkpoint/shard.hpp>
-#include <trireme/checkpoint/structure.hpp>
 
 #include <cstdint>
 #include <map>

@@ -22,6 +22,10 @@ namespace trireme::checkpoint {
 std::optional<std::string> latest(const std::string& directory, std::set<std::string>& damaged);
 std::optional<std::string> latest(const std::string& directory);
 
+/// `path` if it is a checkpoint, or the latest intact one of a folder of them. UsageError if it is
+/// neither.
+std::string checkpoint_folder(const std::string& path);
+
 /// What a Reader verifies when it opens a folder.
 enum class Opening {
   outline,  ///< all but the numbers: manifest, sizes, index, structure of every shard

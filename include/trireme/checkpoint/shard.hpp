@@ -3,6 +3,7 @@
 #include <trireme/base/checksum.hpp>
 #include <trireme/base/types.hpp>
 #include <trireme/checkpoint/hyperslab.hpp>
+#include <trireme/io/input_file.hpp>
 
 #include <cstdint>
 #include <functional>
@@ -74,5 +75,20 @@ ShardSummary write_shard(const std::string& folder, int number, std::span<const 
 /// that are none.
 std::string pack(const ShardSummary& summary);
 ShardSummary parse_summary(std::string_view bytes);
+
+/// Bytes [begin, begin + bytes) of a file.
+struct Region {
+  std::int64_t begin = 0;
+  std::int64_t bytes = 0;
+};
+
+/// The regions in order. Error naming `file` unless they lie in it, are not empty and do not
+/// overlap.
+std::vector<Region> ordered(const std::string& file, std::int64_t file_bytes,
+                            std::vector<Region> regions);
+
+/// Digest of all bytes of a file outside the given regions, in the file's order: what HDF5 keeps of
+/// its own around the datasets' storage.
+Digest structure_digest(const io::InputFile& file, std::vector<Region> storage);
 
 }  // namespace trireme::checkpoint

@@ -9,10 +9,12 @@
 #include <functional>
 #include <memory>
 #include <span>
+#include <string>
 
 namespace trireme::grid {
 
 class Communicator;
+class Runtime;
 
 /// What the ranks of a communicator have of the same elements, for kernels that put it together.
 struct Summands {
@@ -73,5 +75,13 @@ class Transport {
 
 /// Makes the transport of a communicator of two ranks or more. Collective on it.
 using TransportFactory = std::function<std::unique_ptr<Transport>(Communicator& communicator)>;
+
+/// Loads NCCL, or RCCL with HIP, where there are two ranks or more: if one rank cannot, all throw.
+/// Before the first make_nccl_transport, which would leave the others waiting. Collective.
+void load_nccl(Runtime& runtime);
+/// By NCCL; built where its header was found (TRIREME_NCCL). Every rank has a device of its own.
+std::unique_ptr<Transport> make_nccl_transport(Communicator& communicator);
+/// "NCCL 2.28.3 (/usr/lib/libnccl.so.2)"; empty where it is not loaded.
+std::string nccl_name();
 
 }  // namespace trireme::grid

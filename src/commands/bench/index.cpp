@@ -1,5 +1,5 @@
-#include <trireme/checkpoint/index.hpp>
 #include <trireme/checkpoint/shard.hpp>
+#include <trireme/checkpoint/writer.hpp>
 #include <trireme/commands/bench/bench.hpp>
 #include <trireme/io/atomic_file.hpp>
 

@@ -1,6 +1,5 @@
 #include <trireme/architecture/local_sizes.hpp>
 #include <trireme/commands/bench/bench.hpp>
-#include <trireme/commands/bench/shard.hpp>
 #include <trireme/commands/bench/table.hpp>
 #include <trireme/kernels/matmul.hpp>
 #include <trireme/train/precision.hpp>

@@ -5,7 +5,7 @@
 #include <trireme/commands/session.hpp>
 #include <trireme/deck/checks.hpp>
 #include <trireme/grid/devices.hpp>
-#include <trireme/grid/nccl_transport.hpp>
+#include <trireme/grid/transport.hpp>
 #include <trireme/plan/installation.hpp>
 #include <trireme/plan/transport.hpp>
 

@@ -5,7 +5,7 @@
 #include <trireme/commands/session.hpp>
 #include <trireme/data/pairs.hpp>
 #include <trireme/deck/batch_schedule.hpp>
-#include <trireme/grid/nccl_transport.hpp>
+#include <trireme/grid/transport.hpp>
 #include <trireme/grid/watchdog.hpp>
 #include <trireme/kernels/attention.hpp>
 #include <trireme/plan/memory.hpp>

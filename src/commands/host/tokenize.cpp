@@ -3,7 +3,7 @@
 #include <trireme/base/log.hpp>
 #include <trireme/commands/host.hpp>
 #include <trireme/data/tokenize.hpp>
-#include <trireme/io/temporaries.hpp>
+#include <trireme/io/atomic_file.hpp>
 
 #include <CLI/CLI.hpp>
 

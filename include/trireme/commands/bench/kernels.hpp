@@ -1,7 +1,6 @@
 #pragma once
 
 #include <trireme/commands/bench/bench.hpp>
-#include <trireme/commands/bench/shard.hpp>
 
 #include <functional>
 #include <string>

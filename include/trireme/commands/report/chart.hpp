@@ -1,13 +1,16 @@
 #pragma once
 
-#include <trireme/commands/report/plot_columns.hpp>
-
 #include <cstdint>
 #include <span>
 #include <string>
 #include <vector>
 
 namespace trireme::commands {
+
+struct Point {
+  double x = 0;
+  double y = 0;
+};
 
 struct Series {
   std::string name;
@@ -37,5 +40,21 @@ struct ChartOptions {
 /// Series of many points are drawn as the mean of each column with a band from the least to the
 /// largest. Without a point to show, a sentence says so.
 std::string chart(const std::vector<Series>& series, const ChartOptions& options);
+
+/// What a column of a chart shows of the points in it.
+struct PlotColumn {
+  double x = 0;  ///< mean of its points
+  double first_x = 0;
+  double last_x = 0;
+  double mean = 0;
+  double minimum = 0;
+  double maximum = 0;
+  std::int64_t points = 0;      ///< with a finite y; 0: the curve is interrupted here
+  std::int64_t not_finite = 0;  ///< the others
+};
+
+/// `points`, ascending in x, in at most `most` columns: one for each point if there are no more,
+/// else those of equal intervals of x that have points.
+std::vector<PlotColumn> plot_columns(std::span<const Point> points, std::size_t most);
 
 }  // namespace trireme::commands

@@ -2,8 +2,8 @@
 
 #include <trireme/base/types.hpp>
 #include <trireme/commands/report/run_log.hpp>
-#include <trireme/commands/report/run_records.hpp>
 #include <trireme/deck/deck.hpp>
+#include <trireme/train/metrics.hpp>
 
 #include <cstdint>
 #include <optional>
@@ -11,6 +11,15 @@
 #include <vector>
 
 namespace trireme::commands {
+
+/// What a metrics.jsonl holds.
+struct RunRecords {
+  std::vector<train::Metrics> steps;  ///< ascending; numbers that were not finite are NaN
+  bool torn = false;  ///< the last line, without its end, was left out: a kill tears it
+};
+
+/// Reads it back. UsageError with line, value and remedy for any other damage.
+RunRecords read_records(const std::string& path);
 
 /// A checkpoint folder.
 struct SavedModel {

@@ -1,4 +1,4 @@
-#include <trireme/commands/report/plot_columns.hpp>
+#include <trireme/commands/report/chart.hpp>
 
 #include <algorithm>
 #include <cmath>

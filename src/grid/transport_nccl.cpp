@@ -2,8 +2,8 @@
 #include <trireme/base/text.hpp>
 #include <trireme/grid/communicator.hpp>
 #include <trireme/grid/nccl_library.hpp>
-#include <trireme/grid/nccl_transport.hpp>
 #include <trireme/grid/runtime.hpp>
+#include <trireme/grid/transport.hpp>
 #include <trireme/tensor/streams.hpp>
 
 #include <string>

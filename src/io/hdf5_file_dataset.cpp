@@ -1,5 +1,5 @@
 #include <trireme/base/check.hpp>
-#include <trireme/io/dataset.hpp>
+#include <trireme/io/hdf5_file.hpp>
 
 #include <hdf5.h>
 

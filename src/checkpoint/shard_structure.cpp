@@ -1,5 +1,5 @@
 #include <trireme/base/check.hpp>
-#include <trireme/checkpoint/structure.hpp>
+#include <trireme/checkpoint/shard.hpp>
 
 #include <algorithm>
 #include <utility>

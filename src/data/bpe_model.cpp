@@ -1,7 +1,7 @@
 #include <trireme/base/check.hpp>
-#include <trireme/data/bpe_file.hpp>
+#include <trireme/data/bpe_model.hpp>
 #include <trireme/data/bpe_vocabulary.hpp>
-#include <trireme/data/byte_characters.hpp>
+#include <trireme/data/utf8.hpp>
 #include <trireme/io/input_file.hpp>
 
 #include <nlohmann/json.hpp>

@@ -1,5 +1,5 @@
 #include <trireme/checkpoint/folders.hpp>
-#include <trireme/checkpoint/index.hpp>
+#include <trireme/checkpoint/writer.hpp>
 #include <trireme/io/atomic_file.hpp>
 #include <trireme/io/hdf5_file.hpp>
 #include <trireme/io/input_file.hpp>
