@@ -1,5 +1,4 @@
 #include <trireme/base/check.hpp>
-#include <trireme/checkpoint/difference.hpp>
 #include <trireme/checkpoint/reader.hpp>
 #include <trireme/checkpoint/verify.hpp>
 #include <trireme/io/atomic_file.hpp>

@@ -1,6 +1,5 @@
 #include <trireme/base/check.hpp>
 #include <trireme/base/log.hpp>
-#include <trireme/checkpoint/difference.hpp>
 #include <trireme/checkpoint/reader.hpp>
 #include <trireme/checkpoint/verify.hpp>
 #include <trireme/commands/host.hpp>

@@ -4,7 +4,7 @@
 #include <trireme/checkpoint/manifest.hpp>
 #include <trireme/commands/drawing.hpp>
 #include <trireme/commands/host.hpp>
-#include <trireme/commands/launcher.hpp>
+#include <trireme/commands/options.hpp>
 #include <trireme/commands/report/run_report.hpp>
 #include <trireme/plan/text_file.hpp>
 

@@ -1,5 +1,5 @@
 #include <trireme/base/text.hpp>
-#include <trireme/checkpoint/difference.hpp>
+#include <trireme/checkpoint/reader.hpp>
 
 #include <algorithm>
 #include <bit>
