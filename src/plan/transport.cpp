@@ -42,7 +42,7 @@ void expect_transport(const deck::Deck& deck, bool lacks_nccl) {
 schedule::Transport transport(const deck::ParallelConfig& parallel) {
   return uses_nccl(parallel) || parallel.imitated_transport
              ? schedule::Transport::ordered_groups
-             : schedule::Transport::independent_lanes;
+             : schedule::Transport::independent_channels;
 }
 
 std::string transport_note(const deck::ParallelConfig& parallel) {
@@ -76,7 +76,7 @@ ReductionScratch reduction_scratch(const deck::Config& config,
                                    const architecture::Shard& shard,
                                    const std::vector<architecture::Bucket>& buckets) {
   ReductionScratch scratch;
-  if (transport(config.parallel) == schedule::Transport::independent_lanes) return scratch;
+  if (transport(config.parallel) == schedule::Transport::independent_channels) return scratch;
   const LocalSizes sizes = local_sizes(config, shard);
   for (const architecture::Bucket& bucket : buckets)
     scratch.data =

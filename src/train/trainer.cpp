@@ -18,10 +18,6 @@ bool due(std::int64_t step, std::int64_t every) {
   return every > 0 && step % every == 0;
 }
 
-double seconds(std::chrono::steady_clock::duration d) {
-  return std::chrono::duration<double>(d).count();
-}
-
 std::string layout_text(const deck::ParallelConfig& p) {
   return text("data ", p.data, " · pipeline ", p.pipeline, " · tensor ", p.tensor, ", ",
               name_of(p.schedule), p.chunks > 1 ? text(", ", p.chunks, " chunks") : "",

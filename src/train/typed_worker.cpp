@@ -98,9 +98,7 @@ void TypedWorker<P>::run_timed(const Executor& executor) {
   fence(exec_, "train/timed_step begins");
   grid_.world().barrier("the beginning of a timed step");
   const auto zero = Clock::now();
-  const auto since_zero = [&](Clock::time_point t) {
-    return std::chrono::duration<double>(t - zero).count();
-  };
+  const auto since_zero = [&](Clock::time_point t) { return seconds(t - zero); };
   executor.run([&](const Step& step, std::size_t position) {
     publish(step);
     actions_.has_begun();

@@ -53,7 +53,7 @@ compute = "fp64"
   std::vector<double> losses(const std::string& directory) const {
     const std::string lines = read_file(folder_.file(directory + "/metrics.jsonl"));
     std::vector<double> found;
-    const std::string key = "\"loss\": ";
+    const std::string key = "\"loss\":";
     for (auto at = lines.find(key); at != std::string::npos; at = lines.find(key, at + 1))
       found.push_back(std::atof(lines.c_str() + at + key.size()));
     return found;

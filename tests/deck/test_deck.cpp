@@ -159,7 +159,6 @@ TEST(Deck, ResolvedDeckReadsBackToTheSameConfig) {
     const Deck again = parse_deck(resolved, "resolved.toml");
     EXPECT_EQ(again.config, deck.config) << resolved;
     EXPECT_EQ(resolved_toml(again), resolved);
-    EXPECT_EQ(fingerprint(again), fingerprint(deck));
   }
 }
 
@@ -169,10 +168,10 @@ TEST(Deck, ResolvedDeckNamesEveryKey) {
     EXPECT_NE(again.where(key.section, key.name), "default") << key.full_name();
 }
 
-TEST(Deck, FingerprintTellsEveryKeyApart) {
+TEST(Deck, ResolvedDeckTellsEveryKeyApart) {
   std::set<std::string> seen;
   Deck deck = parse_deck(example, "a.toml");
-  seen.insert(fingerprint(deck));
+  seen.insert(resolved_toml(deck));
   std::mt19937_64 random(3);
   std::size_t changed = 0;
   for (const Key& key : keys()) {
@@ -181,7 +180,7 @@ TEST(Deck, FingerprintTellsEveryKeyApart) {
       key.store(other.config, some_value(key, random));
     if (other.config == deck.config) continue;
     ++changed;
-    EXPECT_TRUE(seen.insert(fingerprint(other)).second) << key.full_name();
+    EXPECT_TRUE(seen.insert(resolved_toml(other)).second) << key.full_name();
   }
   EXPECT_EQ(changed, keys().size());
 }

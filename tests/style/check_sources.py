@@ -39,7 +39,7 @@ SPEAK_TO_VENDORS = {
     "include/trireme/kernels/cuda_block.hpp",
     "include/trireme/tensor/streams.hpp",
     "src/grid/nccl_library.cpp",
-    "src/grid/nccl_transport.cpp",
+    "src/grid/transport_nccl.cpp",
     "src/kernels/cublaslt.cpp",
     "src/kernels/cudnn_attention.cpp",
     "src/tensor/device.cpp",

@@ -119,7 +119,7 @@ TEST_F(TransportTest, TheDeckDecidesTogetherWithTheInstallation) {
   EXPECT_FALSE(plan::uses_nccl(parallel));
   parallel.transport = TransportKind::mpi;
   EXPECT_FALSE(plan::uses_nccl(parallel));
-  EXPECT_EQ(plan::transport(parallel), schedule::Transport::independent_lanes);
+  EXPECT_EQ(plan::transport(parallel), schedule::Transport::independent_channels);
   parallel.imitated_transport = true;
   EXPECT_EQ(plan::transport(parallel), schedule::Transport::ordered_groups);
 }

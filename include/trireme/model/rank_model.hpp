@@ -3,7 +3,6 @@
 #include <trireme/model/pipeline_stage.hpp>
 
 #include <memory>
-#include <utility>
 #include <vector>
 
 namespace trireme::model {
@@ -66,11 +65,8 @@ class RankModel {
 
   const architecture::LocalSizes& sizes() const { return sizes_; }
   std::int64_t saved_bytes() const { return saved_memory_.capacity(); }
-  /// In host memory, and what was copied there and back so far; none where nothing is offloaded.
+  /// In host memory; none where nothing is offloaded.
   std::int64_t offloaded_bytes() const { return offloaded_ ? offloaded_->host_bytes() : 0; }
-  std::pair<Bytes, Bytes> copied_bytes() const {
-    return offloaded_ ? offloaded_->copied() : std::pair<Bytes, Bytes>{};
-  }
   std::int64_t scratch_bytes() const { return scratch_memory_.capacity(); }
 
  private:

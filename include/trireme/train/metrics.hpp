@@ -30,8 +30,8 @@ struct Metrics {
   std::optional<double> bits_per_byte;
 };
 
-/// One JSON object with every number in the shortest form that reads back exactly; null for one
-/// that is not finite, which JSON cannot say.
+/// One JSON object whose numbers read back exactly; null for one that is not finite, which JSON
+/// cannot say.
 std::string to_json(const Metrics& metrics);
 
 /// metrics.jsonl of a run. Open on one rank only.

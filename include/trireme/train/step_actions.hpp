@@ -1,5 +1,6 @@
 #pragma once
 
+#include <trireme/base/clock.hpp>
 #include <trireme/data/batch.hpp>
 #include <trireme/data/pairs.hpp>
 #include <trireme/data/samples.hpp>
@@ -8,7 +9,6 @@
 #include <trireme/train/executor.hpp>
 #include <trireme/train/rank_parts.hpp>
 
-#include <chrono>
 #include <cstdint>
 #include <optional>
 #include <span>
@@ -21,7 +21,6 @@ template <class P>
 class StepActions final : public Actions {
  public:
   using T = typename P::Compute;
-  using Clock = std::chrono::steady_clock;
 
   /// What an evaluation has read, where the last stage is.
   struct Counted {
@@ -76,7 +75,7 @@ class StepActions final : public Actions {
     Numbers segments;  ///< this and what follows: of bert
     Numbers rows;
     Numbers pairs;
-    Mark copied;
+    Event copied;
     data::PairBatch batch() const { return {tokens, segments, targets, rows, pairs}; }
   };
 

@@ -5,7 +5,6 @@
 #include <trireme/train/step_actions.hpp>
 #include <trireme/train/worker.hpp>
 
-#include <chrono>
 #include <cstdint>
 #include <span>
 #include <vector>
@@ -35,8 +34,6 @@ class TypedWorker final : public Worker {
   std::string description() const override;
 
  private:
-  using Clock = std::chrono::steady_clock;
-
   /// The executor of the step's program.
   const Executor& begin_step(std::int64_t step, const data::Samples& samples);
   void run(const Executor& executor);

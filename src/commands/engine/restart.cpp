@@ -1,11 +1,10 @@
 #include <trireme/base/log.hpp>
 #include <trireme/base/narrow.hpp>
 #include <trireme/checkpoint/folders.hpp>
-#include <trireme/checkpoint/previous.hpp>
 #include <trireme/commands/restart.hpp>
 #include <trireme/commands/session.hpp>
 #include <trireme/deck/batch_schedule.hpp>
-#include <trireme/deck/difference.hpp>
+#include <trireme/deck/deck.hpp>
 #include <trireme/grid/heartbeat.hpp>
 
 #include <algorithm>

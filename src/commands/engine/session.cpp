@@ -1,10 +1,11 @@
+#include <trireme/base/checksum.hpp>
 #include <trireme/base/log.hpp>
 #include <trireme/checkpoint/reader.hpp>
 #include <trireme/commands/resolve.hpp>
 #include <trireme/commands/session.hpp>
 #include <trireme/deck/checks.hpp>
 #include <trireme/grid/devices.hpp>
-#include <trireme/grid/nccl_transport.hpp>
+#include <trireme/grid/transport.hpp>
 #include <trireme/plan/installation.hpp>
 #include <trireme/plan/recompute.hpp>
 #include <trireme/plan/transport.hpp>
@@ -17,7 +18,8 @@ namespace {
 
 /// Ranks read the deck for themselves; on a broken file system they may read different ones.
 void compare_decks(grid::Runtime& runtime, const deck::Deck& deck) {
-  const std::string mine = deck::fingerprint(deck);
+  const std::string resolved = deck::resolved_toml(deck);
+  const std::string mine = checksum(resolved.data(), resolved.size()).hex();
   const auto all = runtime.world().gather(mine, 0, "comparison of decks");
   runtime.together([&] {
     for (std::size_t r = 0; r < all.size(); ++r)

@@ -5,7 +5,7 @@
 #include <trireme/commands/session.hpp>
 #include <trireme/data/pairs.hpp>
 #include <trireme/deck/batch_schedule.hpp>
-#include <trireme/grid/nccl_transport.hpp>
+#include <trireme/grid/transport.hpp>
 #include <trireme/grid/watchdog.hpp>
 #include <trireme/kernels/attention.hpp>
 #include <trireme/plan/memory.hpp>
@@ -50,7 +50,7 @@ void leave_deck(const deck::Deck& deck) {
 
 /// Every rank builds the whole programs and runs its rows: they must have built the same.
 void compare_programs(grid::Runtime& runtime, std::span<const schedule::Program> programs) {
-  const auto mine = static_cast<std::int64_t>(plan::fingerprint(programs));
+  const auto mine = static_cast<std::int64_t>(schedule::fingerprint(programs));
   const auto all = runtime.world().all_gather(mine, "comparison of programs");
   runtime.together([&] {
     for (std::size_t r = 0; r < all.size(); ++r)

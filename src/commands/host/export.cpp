@@ -2,7 +2,6 @@
 #include <trireme/base/log.hpp>
 #include <trireme/checkpoint/folders.hpp>
 #include <trireme/checkpoint/reader.hpp>
-#include <trireme/commands/checkpoint_folder.hpp>
 #include <trireme/commands/host.hpp>
 #include <trireme/commands/resolve.hpp>
 #include <trireme/data/tokenizer.hpp>
@@ -11,7 +10,6 @@
 #include <trireme/exchange/folder_writer.hpp>
 #include <trireme/exchange/weights.hpp>
 #include <trireme/io/atomic_file.hpp>
-#include <trireme/io/temporaries.hpp>
 
 #include <CLI/CLI.hpp>
 
@@ -76,7 +74,7 @@ void run(const ExportOptions& options) {
   const std::string config = options.folder + "/config.json";
   const std::int64_t most = shard_bytes(options.shard_size);
   expect_no_files(options, config);
-  const checkpoint::Reader reader(checkpoint_folder(options.checkpoint));
+  const checkpoint::Reader reader(checkpoint::checkpoint_folder(options.checkpoint));
   const checkpoint::RunState& state = reader.state();
   const deck::Deck deck =
       deck::parse_deck(state.deck_toml, text(reader.folder(), "/", checkpoint::deck_name));

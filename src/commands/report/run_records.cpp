@@ -1,5 +1,5 @@
 #include <trireme/base/check.hpp>
-#include <trireme/commands/run_records.hpp>
+#include <trireme/commands/report/run_report.hpp>
 
 #include <nlohmann/json.hpp>
 
