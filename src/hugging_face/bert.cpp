@@ -88,7 +88,7 @@ void add_layer(List& list, const M& m, std::int64_t layer) {
   const std::int64_t D = m.hidden;
   const std::int64_t F = m.feed_forward;
   const std::string theirs = text(prefix, "encoder.layer.", layer, ".");
-  const std::string ours = text("layers.", layer, ".");
+  const std::string ours = layer_prefix(m, layer);
   list.linear(theirs + "attention.self.query", D, D, ours + "attention.query");
   list.linear(theirs + "attention.self.key", D, D, ours + "attention.key_value", 0);
   list.linear(theirs + "attention.self.value", D, D, ours + "attention.key_value", 1);
@@ -98,7 +98,7 @@ void add_layer(List& list, const M& m, std::int64_t layer) {
   list.linear(theirs + "output.dense", D, F, ours + "feed_forward.down");
   const bool last = layer + 1 == m.layers;
   list.norm(theirs + "output.LayerNorm", D,
-            last ? "final_norm" : text("layers.", layer + 1, ".attention_norm"));
+            last ? "final_norm" : layer_prefix(m, layer + 1) + "attention_norm");
 }
 
 std::vector<Tensor> tensors(const M& m) {

@@ -1,6 +1,8 @@
 #include <trireme/architecture/architecture.hpp>
 #include <trireme/base/check.hpp>
 #include <trireme/deck/families.hpp>
+#include <trireme/deck/table.hpp>
+#include <trireme/deck/value.hpp>
 #include <trireme/hugging_face/config_json.hpp>
 #include <trireme/hugging_face/strict_json.hpp>
 
@@ -32,16 +34,18 @@ const char* torch_name(DType type) {
   throw Error(text("weights of type ", name_of(type), "; expected fp64, fp32, bf16 or fp16"));
 }
 
-/// Sizes of 1 in the place of those that are missing or wrong, so that all can be complained of.
+/// Sizes of 1 in the place of those that are missing or wrong, so that all can be complained of,
+/// and the base of rotary positions that transformers takes for a file without one, whatever the
+/// family.
 ModelConfig smallest(Family family) {
-  ModelConfig m;
-  deck::set_family(m, family);
+  ModelConfig m = deck::preset(family);
+  m.rope_theta = ModelConfig().rope_theta;
   m.layers = m.hidden = m.heads = m.key_value_heads = 1;
   m.feed_forward = m.sequence = m.vocabulary = 1;
   return m;
 }
 
-/// The value of a key; null if it is not there or is null, which config.json means alike.
+/// The value of a key; null if it is not there.
 json given(const json& file, const std::string& name) {
   const auto found = file.find(name);
   return found == file.end() ? json() : *found;
@@ -49,20 +53,52 @@ json given(const json& file, const std::string& name) {
 
 void read_key(const ConfigKey& key, const json& file, ModelFile& out, Complaints& complaints) {
   json value = given(file, key.name);
-  const bool there = !value.is_null();
-  if (!there && !key.otherwise)
-    return complaints.add(key.name, " is missing, expected ", key.expected);
-  if (!there) value = key.otherwise(out.model);
+  if (value.is_null()) {
+    const auto& meant = key.null && file.contains(key.name) ? key.null : key.otherwise;
+    if (!meant) return complaints.add(key.name, " is missing, expected ", key.expected);
+    value = meant(out.model);
+  }
   const ModelConfig before = out.model;
   if (!key.read(value, out.model)) {
     out.model = before;
-    const std::string expected = key.expected.empty() ? key.write(before).dump() : key.expected;
+    const std::string expected =
+        key.expected.empty() ? shortened(key.write(before).dump()) : key.expected;
     return complaints.add(key.name, " = ", shortened(value.dump()), ", expected ", expected);
   }
   if (!key.binding) out.free.push_back({key.name, key.deck, value});
 }
 
+/// Complains of properties in which the deck's model is not as its family was published and of
+/// which config.json has no key.
+void expect_published(const Format& format, const deck::Deck& deck, Complaints& complaints) {
+  const ModelConfig& m = deck.config.model;
+  deck::Config expected = deck.config;
+  deck::set_family(expected.model, m.family);
+  expected.model.key_value_heads = m.heads;
+  if (m.head_size() * m.heads != m.hidden) expected.model.explicit_head_size = 0;
+  if (m.activation != Activation::gelu) expected.model.gelu = m.gelu;
+  if (m.positions != Positions::rotary) expected.model.rope_theta = m.rope_theta;
+  for (const deck::Key& key : deck::keys()) {
+    if (key.section != "model" || key.load(deck.config) == key.load(expected)) continue;
+    if (std::ranges::find(format.keys, key.name, &ConfigKey::deck) == format.keys.end())
+      complaints.add(deck.cite("model", key.name), ", expected ",
+                     deck::literal(key, key.load(expected)));
+  }
+}
+
 }  // namespace
+
+void expect_exportable(const deck::Deck& deck) {
+  const ModelConfig& m = deck.config.model;
+  const Format& format = format_of(m.family);
+  Complaints complaints;
+  expect_published(format, deck, complaints);
+  format.check(json::object(), m, complaints);
+  complaints.raise(text(deck.file_name, ": transformers' ", format.model_class(m),
+                        " is another model than the deck's"),
+                   "such a model cannot be exported; train with the expected values, or with the "
+                   "family that has the deck's");
+}
 
 std::string config_text(const ModelConfig& model, DType dtype,
                         std::optional<std::int64_t> end_of_document) {
@@ -106,6 +142,11 @@ void expect_same_model(const ModelFile& file, const deck::Deck& deck) {
   if (ours.family != file.model.family)
     complaints.add("model_type = ", file.format->model_type, ", the deck has ",
                    deck.cite("model", "family"));
+  else
+    expect_published(*file.format, deck, complaints);
+  if (ours.shared_layers > 0)
+    complaints.add("each layer has weights of its own, the deck has ",
+                   deck.cite("model", "shared_layers"));
   for (const ConfigKey& key : file.format->keys) {
     if (key.deck.empty() || !key.binding) continue;
     const json theirs = key.write(file.model);
@@ -135,7 +176,9 @@ std::string model_toml(const ModelFile& file) {
     if (key.deck.empty() || std::ranges::find(done, key.deck) != done.end()) continue;
     done.push_back(key.deck);
     const json value = key.write(file.model);
-    out += text("\n", key.deck, " = ", key.in_deck ? key.in_deck(file.model) : value.dump());
+    const std::string said = key.in_deck ? key.in_deck(file.model) : value.dump();
+    if (said.empty()) continue;
+    out += text("\n", key.deck, " = ", said);
     for (const FreeValue& free : file.free)
       if (free.deck == key.deck && free.value != value)
         out += text("  # ", free.name, " = ", free.value.dump(), " cannot be set apart");

@@ -19,6 +19,11 @@ ConfigKey&& ConfigKey::without(std::function<json(const ModelConfig&)> value) &&
   return std::move(*this);
 }
 
+ConfigKey&& ConfigKey::with_null(std::function<json(const ModelConfig&)> value) && {
+  null = std::move(value);
+  return std::move(*this);
+}
+
 ConfigKey&& ConfigKey::free() && {
   binding = false;
   return std::move(*this);

@@ -10,14 +10,13 @@ const Format& format_of(Family family) {
   switch (family) {
     case Family::gpt:
       return gpt2_format();
+    case Family::bert:
+      return bert_format();
     case Family::llama:
-      return llama_format();
     case Family::qwen2:
     case Family::qwen3:
     case Family::mistral:
-      break;
-    case Family::bert:
-      return bert_format();
+      return llama_format(family);
   }
   throw Error("no such family");
 }
@@ -33,6 +32,10 @@ const Format& format_of(const json& model_type, const std::string& path) {
                         model_type.is_null() ? "is missing" : "= " + shortened(model_type.dump()),
                         ", expected one of ", known,
                         "; Trireme has no other models of transformers"));
+}
+
+std::string layer_prefix(const deck::ModelConfig& m, std::int64_t layer) {
+  return text("layers.", m.shared_layers > 0 ? layer % m.shared_layers : layer, ".");
 }
 
 std::string with_prefix(std::string_view name, std::string_view prefix, std::string_view head) {

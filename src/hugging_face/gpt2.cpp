@@ -46,7 +46,7 @@ void add_layer(std::vector<Tensor>& out, const M& m, std::int64_t layer) {
   const std::int64_t D = m.hidden;
   const std::int64_t F = m.feed_forward;
   const std::string theirs = text(prefix, "h.", layer, ".");
-  const std::string ours = text("layers.", layer, ".");
+  const std::string ours = layer_prefix(m, layer);
   const auto add = [&](const char* name, Extents shape, const std::vector<const char*>& arrays,
                        bool transposed = false) {
     out.push_back({theirs + name, std::move(shape), {}, transposed});

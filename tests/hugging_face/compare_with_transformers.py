@@ -23,7 +23,8 @@ import torch
 import transformers
 from safetensors.torch import load_file
 from transformers import (AutoModelForCausalLM, AutoModelForPreTraining, BertConfig, BertForMaskedLM, BertForPreTraining,
-                          GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM)
+                          GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM, MistralConfig, MistralForCausalLM,
+                          Qwen2Config, Qwen2ForCausalLM, Qwen3Config, Qwen3ForCausalLM)
 
 SEQUENCE, VOCABULARY = 61, 503
 TOLERANCE = 3e-6  # of losses near 6: `eval` prints 6 digits, fp32 sums some 1e3 terms
@@ -46,6 +47,13 @@ MODELS = {
     "gpt, untied, exact gelu": 'family = "gpt"\ntied_embeddings = false\ngelu = "exact"',
     "llama, tied": 'family = "llama"\nkey_value_heads = 3\nnorm_epsilon = 1e-6',
     "llama, untied, theta 5e5": 'family = "llama"\nkey_value_heads = 3\nrope_theta = 500000.0\ntied_embeddings = false',
+    "llama, heads of 32": 'family = "llama"\nkey_value_heads = 3\nhead_size = 32',
+    "llama, 2 groups of layers": 'family = "llama"\nkey_value_heads = 3\nshared_layers = 2',
+    "qwen2, tied": 'family = "qwen2"\nkey_value_heads = 3',
+    "qwen2, untied, a window": 'family = "qwen2"\nkey_value_heads = 3\nwindow = 17\ntied_embeddings = false',
+    "qwen3, tied, heads of 32": 'family = "qwen3"\nkey_value_heads = 3\nhead_size = 32',
+    "mistral, untied, a window": 'family = "mistral"\nkey_value_heads = 3\nwindow = 17\ntied_embeddings = false',
+    "mistral, no window": 'family = "mistral"\nkey_value_heads = 3\nwindow = 0',
 }
 BERTS = {
     "bert, tied": 'family = "bert"',
@@ -163,6 +171,14 @@ def causal_models():
                  max_position_embeddings=SEQUENCE, vocab_size=VOCABULARY)
     yield "llama, tied", LlamaForCausalLM(LlamaConfig(tie_word_embeddings=True, **llama))
     yield "llama, untied, theta 5e5", LlamaForCausalLM(LlamaConfig(rope_theta=500000.0, rms_norm_eps=1e-5, **llama))
+    yield "llama, heads of 32", LlamaForCausalLM(LlamaConfig(head_dim=32, **llama))
+    yield "qwen2, tied", Qwen2ForCausalLM(Qwen2Config(tie_word_embeddings=True, **llama))
+    yield "qwen2, a window", Qwen2ForCausalLM(Qwen2Config(use_sliding_window=True, sliding_window=17, max_window_layers=0,
+                                                          rope_theta=1e6, **llama))
+    yield "qwen3, untied, heads of 128", Qwen3ForCausalLM(Qwen3Config(**llama))
+    yield "qwen3, tied, heads of 32", Qwen3ForCausalLM(Qwen3Config(tie_word_embeddings=True, head_dim=32, **llama))
+    yield "mistral, a window", MistralForCausalLM(MistralConfig(sliding_window=17, **llama))
+    yield "mistral, no window", MistralForCausalLM(MistralConfig(sliding_window=None, head_dim=20, **llama))
 
 
 def berts():

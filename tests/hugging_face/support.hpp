@@ -49,12 +49,14 @@ inline deck::ModelConfig odd_model(bool tied) {
   return m;
 }
 
-/// The same sizes with 3 heads of keys and values.
-inline deck::ModelConfig odd_llama(bool tied) {
+/// The same sizes with 3 heads of keys and values, and what its family has beyond llama.
+inline deck::ModelConfig odd_llama(bool tied, Family family = Family::llama) {
   deck::ModelConfig m = odd_model(tied);
-  deck::set_family(m, Family::llama);
+  deck::set_family(m, family);
   m.key_value_heads = 3;
   m.norm_epsilon = 1e-6;
+  if (family == Family::qwen3) m.explicit_head_size = 32;
+  if (family == Family::mistral) m.window = 7;
   return m;
 }
 

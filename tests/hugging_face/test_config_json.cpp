@@ -1,6 +1,4 @@
-#include <trireme/hugging_face/config_json.hpp>
-
-#include "support.hpp"
+#include "configs.hpp"
 
 namespace trireme::hugging_face {
 namespace {
@@ -14,35 +12,18 @@ deck::ModelConfig read_golden(const std::string& folder) {
   return parse_config(read_file(path), path).model;
 }
 
-std::string refusal(const std::string& content) {
-  return message_of([&] { parse_config(content, "here/config.json"); });
-}
-
-/// A config.json without its closing brace, of a Llama that Trireme has.
-const std::string llama = R"({"model_type": "llama", "num_hidden_layers": 2, "hidden_size": 144,
-    "num_attention_heads": 6, "num_key_value_heads": 3, "intermediate_size": 333,
-    "max_position_embeddings": 61, "vocab_size": 503)";
-
-deck::Deck deck_of(const std::string& model) {
-  return deck::parse_deck(
-      model +
-          "\n[batch]\nglobal = 8\nmicro = 2\n[optimizer]\nlearning_rate = 1e-3\n"
-          "[data]\ntrain = \"t.h5\"\n",
-      "deck.toml");
-}
-
-ModelFile file_of(const deck::ModelConfig& model) {
-  return parse_config(config_text(model, DType::fp32, {}), "c.json");
-}
-
 TEST(ConfigJson, WhatIsWrittenReadsBack) {
-  for (auto model : {odd_model(true), odd_model(false), odd_llama(true), odd_llama(false),
-                     odd_bert(true, SentenceLoss::next), odd_bert(false, SentenceLoss::none)}) {
+  for (auto model :
+       {odd_model(true), odd_model(false), odd_llama(true), odd_llama(false),
+        odd_llama(true, Family::qwen2), odd_llama(false, Family::qwen3),
+        odd_llama(false, Family::mistral), with_window(odd_llama(false, Family::qwen2)),
+        with_window(odd_llama(true, Family::qwen3)), odd_bert(true, SentenceLoss::next),
+        odd_bert(false, SentenceLoss::none)}) {
     model.dropout = 0.15;
-    if (model.family != Family::llama)
-      model.gelu = model.tied_embeddings ? Gelu::exact : Gelu::tanh;
+    const bool rotary = model.positions == Positions::rotary;
+    if (!rotary) model.gelu = model.tied_embeddings ? Gelu::exact : Gelu::tanh;
     model.norm_epsilon = 3e-7;
-    if (model.family == Family::llama) model.rope_theta = 500000;
+    if (rotary) model.rope_theta = 500000;
     const auto content = config_text(model, DType::bf16, 256);
     const auto config = parse_config(content, "config.json");
     EXPECT_EQ(config.model, model);
@@ -74,6 +55,25 @@ TEST(ConfigJson, ReadsWhatTransformersWrites) {
   EXPECT_EQ(model.rope_theta, 500) << "beside the other keys, as before 2025";
   EXPECT_EQ(model.norm_epsilon, 1e-5);
   EXPECT_FALSE(model.tied_embeddings);
+  model = read_golden("decoders_hugging_face/qwen2_tied");
+  EXPECT_EQ(model.family, Family::qwen2);
+  EXPECT_EQ(model.rope_theta, 1e6);
+  EXPECT_EQ(model.window, 4);
+  EXPECT_EQ(model.explicit_head_size, 0);
+  EXPECT_TRUE(model.tied_embeddings);
+  model = read_golden("decoders_hugging_face/qwen2_untied");
+  EXPECT_EQ(model.window, 0);
+  EXPECT_EQ(model.rope_theta, 500);
+  model = read_golden("decoders_hugging_face/qwen3_tied");
+  EXPECT_EQ(model.family, Family::qwen3);
+  EXPECT_EQ(model.explicit_head_size, 6);
+  EXPECT_EQ(model.window, 0);
+  model = read_golden("decoders_hugging_face/mistral_tied");
+  EXPECT_EQ(model.family, Family::mistral);
+  EXPECT_EQ(model.window, 5);
+  model = read_golden("decoders_hugging_face/mistral_untied");
+  EXPECT_EQ(model.window, 0) << "sliding_window null";
+  EXPECT_EQ(model.norm_epsilon, 1e-5);
   model = read_golden("bert_hugging_face/pairs");
   EXPECT_EQ(model.family, Family::bert);
   EXPECT_EQ(model.norm_epsilon, 1e-12);
@@ -98,9 +98,9 @@ TEST(ConfigJson, WhatAGptDoesNotHaveIsNamedInOneError) {
 }
 
 TEST(ConfigJson, FilesOfNoModelOfOursAreRefused) {
-  expect_mentions(
-      refusal(R"({"model_type": "mistral"})"),
-      {"here/config.json", "model_type = \"mistral\"", "\"gpt2\", \"llama\", \"bert\""});
+  expect_mentions(refusal(R"({"model_type": "mixtral"})"),
+                  {"here/config.json", "model_type = \"mixtral\"",
+                   R"("gpt2", "llama", "bert", "qwen2", "qwen3", "mistral")"});
   expect_mentions(refusal("{}"), {"model_type is missing"});
   for (const char* content : {"", "[]", "{", "7", "\xff"})
     expect_mentions(refusal(content), {"here/config.json", "not "});
@@ -116,7 +116,8 @@ TEST(ConfigJson, WhatALlamaDoesNotHaveIsNamedWithItsKeyAndValue) {
       {R"("attention_bias": true)", "attention_bias = true, expected false"},
       {R"("mlp_bias": true)", "mlp_bias = true, expected false"},
       {R"("hidden_act": "gelu")", "hidden_act = \"gelu\", expected \"silu\""},
-      {R"("head_dim": 32)", "head_dim = 32, expected 24"},
+      {R"("head_dim": 33)", "head_dim = 33, expected an even number"},
+      {R"("head_dim": 0)", "head_dim = 0, expected a whole number from 1"},
       {R"("rms_norm_eps": "small")", "rms_norm_eps = \"small\", expected a number above 0"},
       {R"("rope_theta": -1)", "rope_theta = -1, expected a number above 0"},
       {R"("rope_scaling": {"type": "linear", "factor": 2.0})", "rope_scaling = {\"factor\":2.0"},
@@ -131,7 +132,10 @@ TEST(ConfigJson, WhatALlamaDoesNotHaveIsNamedWithItsKeyAndValue) {
   odd.replace(odd.find("_heads\": 3"), 10, "_heads\": 4");
   expect_mentions(refusal(odd + "}"), {"num_key_value_heads = 4, expected a divisor"});
   odd.replace(odd.find("_size\": 144"), 11, "_size\": 150");
-  expect_mentions(refusal(odd + "}"), {"hidden_size = 150 over num_attention_heads = 6"});
+  expect_mentions(refusal(odd + "}"), {"head_dim = 25, expected an even number"});
+  odd.replace(odd.find("_size\": 150"), 11, "_size\": 148");
+  expect_mentions(refusal(odd + "}"),
+                  {"hidden_size = 148, expected a multiple of num_attention_heads = 6"});
 }
 
 TEST(ConfigJson, WhatABertDoesNotHaveIsNamedWithItsKeyAndValue) {
@@ -170,8 +174,11 @@ TEST(ConfigJson, RotaryPositionsOfOldAndNewFilesAreTheSame) {
 }
 
 TEST(ConfigJson, TheSectionForADeckIsTheModel) {
-  for (const auto& model : {odd_model(false), odd_llama(true), odd_bert(true, SentenceLoss::none),
-                            odd_bert(false, SentenceLoss::next)})
+  for (const auto& model :
+       {odd_model(false), odd_llama(true), odd_llama(true, Family::qwen2),
+        odd_llama(false, Family::qwen3), odd_llama(false, Family::mistral),
+        with_window(odd_llama(false, Family::qwen2)), odd_bert(true, SentenceLoss::none),
+        odd_bert(false, SentenceLoss::next)})
     EXPECT_EQ(deck_of(model_toml(file_of(model))).config.model, model);
   auto file = file_of(odd_model(true));
   file.free.front().value = 0.3;

@@ -5,19 +5,24 @@ namespace {
 
 using namespace testing;
 
-TEST(LlamaTensors, AreTheArraysAndHalvesOfArraysAsLlamaNamesThem) {
+class LlamaTensors : public ::testing::TestWithParam<Family> {};
+INSTANTIATE_TEST_SUITE_P(Families, LlamaTensors,
+                         ::testing::Values(Family::llama, Family::qwen2, Family::qwen3,
+                                           Family::mistral),
+                         [](const auto& family) { return std::string(name_of(family.param)); });
+
+TEST_P(LlamaTensors, AreTheArraysAndHalvesOfArraysAsTransformersNamesThem) {
   const TemporaryFolder folder;
-  const auto model = odd_llama(false);
+  const auto model = odd_llama(false, GetParam());
   auto weights = weights_of(model);
   export_weights(checkpoint::Reader(write_checkpoint(folder.file("c"), model, weights)), model,
                  DType::fp32, folder.path().string());
   const TensorFolder file(folder.path().string());
-  EXPECT_EQ(file.tensors().size(), 1u + 9 * 2 + 2);
   const std::string theirs = "model.layers.1.";
   const std::string ours = "layers.1.";
   const auto& kv = weights[ours + "attention.key_value"];
   const auto& gate_up = weights[ours + "feed_forward.gate_up"];
-  const std::map<std::string, Words> expected{
+  std::map<std::string, Words> expected{
       {"model.embed_tokens.weight", weights["embedding.token"]},
       {theirs + "input_layernorm.weight", weights[ours + "attention_norm.gain"]},
       {theirs + "self_attn.q_proj.weight", weights[ours + "attention.query"]},
@@ -30,11 +35,28 @@ TEST(LlamaTensors, AreTheArraysAndHalvesOfArraysAsLlamaNamesThem) {
       {theirs + "mlp.down_proj.weight", weights[ours + "feed_forward.down"]},
       {"model.norm.weight", weights["final_norm.gain"]},
       {"lm_head.weight", weights["output.weight"]}};
+  if (GetParam() == Family::qwen2) {
+    const auto& bias = weights[ours + "attention.key_value_bias"];
+    expected[theirs + "self_attn.q_proj.bias"] = weights[ours + "attention.query_bias"];
+    expected[theirs + "self_attn.k_proj.bias"] = part(bias, 0, 2);
+    expected[theirs + "self_attn.v_proj.bias"] = part(bias, 1, 2);
+  }
+  if (GetParam() == Family::qwen3) {
+    expected[theirs + "self_attn.q_norm.weight"] = weights[ours + "attention.query_norm.gain"];
+    expected[theirs + "self_attn.k_norm.weight"] = weights[ours + "attention.key_norm.gain"];
+  }
+  EXPECT_EQ(file.tensors().size(), 3 + 2 * (expected.size() - 3)) << "two layers";
   for (const auto& [name, words] : expected) EXPECT_EQ(values(file, name), words) << name;
+  const std::int64_t K = GetParam() == Family::qwen3 ? 32 : 24;
+  const std::map<std::string, Extents> shapes{{"k_proj.weight", {3 * K, 144}},
+                                              {"o_proj.weight", {144, 6 * K}},
+                                              {"q_proj.bias", {6 * K}},
+                                              {"q_norm.weight", {K}}};
   for (const StoredTensor& tensor : file.tensors())
-    if (tensor.info->name == theirs + "self_attn.k_proj.weight") {
-      EXPECT_EQ(tensor.info->shape, (Extents{72, 144}));
-    }
+    for (const auto& [name, shape] : shapes)
+      if (tensor.info->name == theirs + "self_attn." + name) {
+        EXPECT_EQ(tensor.info->shape, shape) << name;
+      }
 }
 
 }  // namespace

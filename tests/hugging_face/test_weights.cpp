@@ -1,4 +1,6 @@
+#include <trireme/hugging_face/config_json.hpp>
 #include <trireme/hugging_face/convert.hpp>
+#include <trireme/hugging_face/match.hpp>
 #include <trireme/hugging_face/weights.hpp>
 
 #include "folders.hpp"
@@ -61,6 +63,11 @@ INSTANTIATE_TEST_SUITE_P(Models, HuggingFaceWeights,
                                            Case{"Gpt2Untied", odd_model(false)},
                                            Case{"LlamaTied", odd_llama(true)},
                                            Case{"LlamaUntied", odd_llama(false)},
+                                           Case{"Qwen2Tied", odd_llama(true, Family::qwen2)},
+                                           Case{"Qwen2Untied", odd_llama(false, Family::qwen2)},
+                                           Case{"Qwen3Tied", odd_llama(true, Family::qwen3)},
+                                           Case{"Qwen3Untied", odd_llama(false, Family::qwen3)},
+                                           Case{"MistralUntied", odd_llama(false, Family::mistral)},
                                            Case{"BertTied", odd_bert(true, SentenceLoss::next)},
                                            Case{"BertUntied", odd_bert(false, SentenceLoss::order)},
                                            Case{"BertMasked", odd_bert(true, SentenceLoss::none)}),
@@ -176,7 +183,8 @@ TEST_P(HuggingFaceWeights, OldNamesAreTakenAndWhatIsNoWeightIsPassedOver) {
           {"transformer.h.1.attn.masked_bias", DType::fp32, {}}}},
         {Family::llama, {{"layers.1.self_attn.rotary_emb.inv_freq", DType::fp32, {12}}}},
         {Family::bert, {{"embeddings.position_ids", DType::fp32, {1, 61}}}}};
-    plan.insert(plan.end(), more.at(model_.family).begin(), more.at(model_.family).end());
+    const Family like = model_.positions == Positions::rotary ? Family::llama : model_.family;
+    plan.insert(plan.end(), more.at(like).begin(), more.at(like).end());
     if (model_.family != Family::bert || model_.has_sentence_head()) return;
     plan.push_back({"bert.pooler.dense.bias", DType::fp32, {144}});
     plan.push_back({"cls.seq_relationship.bias", DType::fp32, {2}});
@@ -209,6 +217,42 @@ TEST_P(HuggingFaceWeights, AnOutputBesideTiedEmbeddingsMustBeTheTable) {
   plan.back().shape = {502, 144};
   write_zeros(made("smaller"), plan);
   expect_mentions(refusal(folder_.file("smaller")), {output + " is F32 [502, 144]", table});
+}
+
+TEST(Import, TensorsThatTransformersWritesAreThoseOfTheModel) {
+  for (const char* name : {"qwen2_tied", "qwen2_untied", "qwen3_tied", "qwen3_untied",
+                           "mistral_tied", "mistral_untied"}) {
+    const std::string path = text(TRIREME_SOURCE_DIR, "/tests/golden/decoders_hugging_face/", name);
+    const auto file = parse_config(read_file(path + "/config.json"), path + "/config.json");
+    const TensorFolder weights(path);
+    EXPECT_EQ(message_of([&] { match(weights, *file.format, file.model); }), "no error") << name;
+    const TemporaryFolder to;
+    import_weights(weights, file.model, DType::fp64, to.path().string(), "deck");
+    EXPECT_TRUE(fs::exists(to.file("step_00000000/manifest.json"))) << name;
+  }
+}
+
+/// Layers 0 and 2 have the weights of layer 0, and layer 1 its own.
+TEST(Export, SharedWeightsAreWrittenForEachLayer) {
+  for (auto model : {odd_model(true), odd_llama(false, Family::qwen2), odd_llama(true)}) {
+    const TemporaryFolder folder;
+    model.layers = 3;
+    model.shared_layers = 2;
+    const auto weights = weights_of(model);
+    export_weights(checkpoint::Reader(write_checkpoint(folder.file("c"), model, weights)), model,
+                   DType::fp32, folder.path().string());
+    const TensorFolder file(folder.path().string());
+    const auto tensors = format_of(model.family).tensors(model);
+    ASSERT_EQ(file.tensors().size(), tensors.size());
+    const bool gpt = model.family == Family::gpt;
+    const auto down = [&](int layer) {
+      return values(file, gpt ? text("transformer.h.", layer, ".mlp.c_proj.bias")
+                              : text("model.layers.", layer, ".mlp.down_proj.weight"));
+    };
+    const std::string ours = gpt ? ".feed_forward.down_bias" : ".feed_forward.down";
+    for (const int layer : {0, 1, 2})
+      EXPECT_EQ(down(layer), weights.at(text("layers.", layer % 2, ours))) << layer;
+  }
 }
 
 TEST(Export, ACheckpointOfAnotherModelIsRefused) {

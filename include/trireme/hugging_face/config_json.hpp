@@ -26,6 +26,10 @@ struct ModelFile {
   std::vector<FreeValue> free;
 };
 
+/// UsageError that names every property of the deck's model that its family has not in transformers
+/// and that config.json cannot say, such as norm = "layer" of a llama.
+void expect_exportable(const deck::Deck& deck);
+
 /// config.json of this model with weights of this type. `end_of_document`, if the tokenizer has
 /// one, is the id that begins and ends texts of a decoder.
 std::string config_text(const deck::ModelConfig& model, DType dtype,
@@ -36,7 +40,7 @@ std::string config_text(const deck::ModelConfig& model, DType dtype,
 ModelFile parse_config(const std::string& content, const std::string& path);
 
 /// UsageError that shows both values of every binding key of [model] in which the deck is not the
-/// model of config.json.
+/// model of config.json. Layers of a file never share weights.
 void expect_same_model(const ModelFile& file, const deck::Deck& deck);
 
 /// A line for each value that belongs to training and is not the deck's.

@@ -24,17 +24,20 @@ struct ConfigKey {
   /// Takes a value over into the model; false if no Trireme model has it.
   std::function<bool(const json&, deck::ModelConfig&)> read;
   std::string expected;  ///< "a whole number from 1 to 65536"
-  /// How the deck says the value; empty: as config.json does.
+  /// How the deck says the value; empty: as config.json does. The text "" leaves the key out.
   std::function<std::string(const deck::ModelConfig&)> in_deck;
   /// The value that transformers takes for a file without the key; empty: it must be there.
   std::function<json(const deck::ModelConfig&)> otherwise;
+  /// The value that null stands for; empty: the same as without the key.
+  std::function<json(const deck::ModelConfig&)> null;
   /// The weights were made for this value, so that the deck's must be the same. Others belong to
   /// training.
   bool binding = true;
 
   ConfigKey&& without(json value) &&;  ///< `otherwise` is this value
   ConfigKey&& without(std::function<json(const deck::ModelConfig&)> value) &&;
-  ConfigKey&& free() &&;  ///< not binding
+  ConfigKey&& with_null(std::function<json(const deck::ModelConfig&)> value) &&;  ///< `null`
+  ConfigKey&& free() &&;                                                          ///< not binding
 };
 
 using WholeMember = std::int64_t deck::ModelConfig::*;

@@ -11,8 +11,8 @@
 #include <vector>
 
 /// What Trireme's families are called in the files of Hugging Face's transformers. A family is one
-/// list of keys and one of tensors (gpt2.cpp, llama.cpp, bert.cpp); everything else works from
-/// these lists.
+/// list of keys and one of tensors (gpt2.cpp, bert.cpp, and llama.cpp for llama and the families
+/// that follow it); everything else works from these lists.
 namespace trireme::hugging_face {
 
 using checkpoint::Extents;
@@ -53,7 +53,8 @@ struct Format {
   std::string (*model_class)(const deck::ModelConfig&) = nullptr;
   /// Complains about values that are right alone and not together. `file` is config.json.
   void (*check)(const json& file, const deck::ModelConfig&, Complaints&) = nullptr;
-  /// All tensors of a model; every array in exactly one of them.
+  /// All tensors of a model; every array in exactly one of them, or where layers share weights in
+  /// that of each such layer.
   std::vector<Tensor> (*tensors)(const deck::ModelConfig&) = nullptr;
   std::vector<Copy> (*copies)(const deck::ModelConfig&) = nullptr;
   /// The name that a file's tensor bears today; "" for what is no weight of this model.
@@ -63,6 +64,10 @@ struct Format {
 const Format& format_of(Family family);
 /// That of a config.json's model_type; UsageError naming `path` if there is none.
 const Format& format_of(const json& model_type, const std::string& path);
+
+/// "layers.3.": what the names of the arrays with a layer's weights begin with. Where layers share
+/// weights, that is the first of them.
+std::string layer_prefix(const deck::ModelConfig& model, std::int64_t layer);
 
 /// `name` behind `prefix`, unless it has it or begins with the prefix of a head.
 std::string with_prefix(std::string_view name, std::string_view prefix, std::string_view head);

@@ -80,6 +80,7 @@ void run(const ExportOptions& options) {
   const checkpoint::RunState& state = reader.state();
   const deck::Deck deck =
       deck::parse_deck(state.deck_toml, text(reader.folder(), "/", checkpoint::deck_name));
+  hugging_face::expect_exportable(deck);
   const DType stored = hugging_face::weights_type(reader, deck.config.model);
   const DType dtype = options.dtype.empty() ? stored : parse<DType>(options.dtype).value();
   const auto tokenizer = tokenizer_of(deck);
