@@ -43,6 +43,14 @@ compute = "fp64"
   std::string out() const { return read_file(folder_.file("out")); }
   std::string err() const { return read_file(folder_.file("err")); }
 
+  void tokenize() {
+    std::string text;
+    for (int i = 0; i < 400; ++i)
+      text += "the quick brown fox " + std::to_string(i * i % 97) + " jumps\n";
+    folder_.write("text", text);
+    EXPECT_EQ(run("trireme tokenize -o tokens.h5 --document-separator '\\n' text"), 0) << err();
+  }
+
   /// What `trireme eval` says behind the checkpoint's name.
   std::string evaluated(const std::string& arguments) {
     EXPECT_EQ(run("trireme eval deck.toml --data tokens.h5 " + arguments), 0) << err();
@@ -68,6 +76,9 @@ class HuggingFaceFamilies : public HuggingFaceCommands,
 INSTANTIATE_TEST_SUITE_P(Families, HuggingFaceFamilies,
                          ::testing::Values("family = \"gpt\"\nnorm_epsilon = 1e-6",
                                            "family = \"llama\"\ntied_embeddings = false",
+                                           "family = \"qwen2\"\nwindow = 7",
+                                           "family = \"qwen3\"\nhead_size = 8",
+                                           "family = \"mistral\"\nwindow = 5",
                                            "family = \"bert\"\nvocabulary = 260"),
                          [](const auto& family) {
                            const std::string keys = family.param;
@@ -81,11 +92,7 @@ TEST_P(HuggingFaceFamilies, GoOutAndInAgainAndTrainOnInAnyLayout) {
 #endif
   std::string deck = read_file(folder_.file("deck.toml"));
   folder_.write("deck.toml", deck.insert(deck.find("layers"), GetParam() + std::string("\n")));
-  std::string text;
-  for (int i = 0; i < 400; ++i)
-    text += "the quick brown fox " + std::to_string(i * i % 97) + " jumps\n";
-  folder_.write("text", text);
-  ASSERT_EQ(run("trireme tokenize -o tokens.h5 --document-separator '\\n' text"), 0) << err();
+  tokenize();
   ASSERT_EQ(run("trireme train deck.toml"), 0) << err();
   const std::string expected = evaluated("");
   EXPECT_NE(expected.find("perplexity"), std::string::npos);
@@ -166,6 +173,8 @@ TEST_F(HuggingFaceCommands, AnotherModelIsRefusedWithBothValues) {
   expect_error(folder_, "n_layer = 2, the deck has [model] layers = 3 (command line)");
   expect_error(folder_, "n_positions = 13, the deck has [model] sequence = 31");
   EXPECT_NE(run("ls run"), 0);
+  EXPECT_EQ(run("trireme import golden golden.toml model.window=5"), 2);
+  expect_error(folder_, "[model] window = 5 (command line), expected 0");
   ASSERT_EQ(run("trireme import golden golden.toml"), 0) << err();
   expect_output(folder_, "`trireme train golden.toml checkpoint.restart=latest`");
   EXPECT_EQ(run("trireme import golden golden.toml"), 2);
@@ -177,6 +186,19 @@ TEST_F(HuggingFaceCommands, AnotherModelIsRefusedWithBothValues) {
   expect_error(folder_, "empty/model.safetensors: no such file");
   EXPECT_EQ(run("sed -i 's/gelu_new/relu/' golden/config.json; trireme import golden"), 2);
   expect_error(folder_, "activation_function = \"relu\", expected \"gelu_new\"");
+}
+
+TEST_F(HuggingFaceCommands, AModelThatNoFamilyHasIsNotExported) {
+#ifdef TRIREME_ON_DEVICE
+  if (run("trireme-engine --help") == 127)
+    GTEST_SKIP() << "trireme-engine does not start here: " << err();
+#endif
+  tokenize();
+  ASSERT_EQ(run("trireme train deck.toml run.steps=1 model.window=30"), 0) << err();
+  EXPECT_EQ(run("trireme export run/checkpoints x"), 2);
+  expect_error(folder_, "step_00000001/deck.toml: transformers' GPT2LMHeadModel is another model");
+  expect_error(folder_, "[model] window = 30 (run/checkpoints/step_00000001/deck.toml:");
+  EXPECT_NE(run("ls x"), 0);
 }
 
 TEST_F(HuggingFaceCommands, ShardsGoOutAndInAgainAndOtherFilesAreReplacedByForceAlone) {

@@ -19,7 +19,7 @@
 #include <sstream>
 
 /// Weights that Hugging Face transformers has written, against what its models make of them:
-/// tests/golden/gpt2_hugging_face/make.py and llama_hugging_face/make.py.
+/// make.py of gpt2_hugging_face, llama_hugging_face and decoders_hugging_face in tests/golden.
 namespace trireme::train {
 namespace {
 
@@ -79,14 +79,18 @@ class Imported : public ::testing::TestWithParam<const char*> {
   std::optional<model::Parameters<P>> parameters_;
 };
 
-INSTANTIATE_TEST_SUITE_P(Models, Imported,
-                         ::testing::Values("gpt2_hugging_face/tied", "gpt2_hugging_face/untied",
-                                           "llama_hugging_face/tied", "llama_hugging_face/untied"),
-                         [](const auto& model) {
-                           std::string name = model.param;
-                           std::ranges::replace(name, '/', '_');
-                           return name;
-                         });
+INSTANTIATE_TEST_SUITE_P(
+    Models, Imported,
+    ::testing::Values("gpt2_hugging_face/tied", "gpt2_hugging_face/untied",
+                      "llama_hugging_face/tied", "llama_hugging_face/untied",
+                      "decoders_hugging_face/qwen2_tied", "decoders_hugging_face/qwen2_untied",
+                      "decoders_hugging_face/qwen3_tied", "decoders_hugging_face/qwen3_untied",
+                      "decoders_hugging_face/mistral_tied", "decoders_hugging_face/mistral_untied"),
+    [](const auto& model) {
+      std::string name = model.param;
+      std::ranges::replace(name, '/', '_');
+      return name;
+    });
 
 TEST_P(Imported, LossesAreThoseOfTransformers) {
   WholeModel<P> stage(architecture_, *parameters_, {1, 1, false, false});
