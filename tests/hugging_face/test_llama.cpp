@@ -59,5 +59,41 @@ TEST_P(LlamaTensors, AreTheArraysAndHalvesOfArraysAsTransformersNamesThem) {
       }
 }
 
+/// Sizes as in the published config.json; counts are those of the published weights.
+TEST(LlamaTensorsOf, PublishedModelsHaveTheirParameterCounts) {
+  const auto parameters = [](deck::ModelConfig m, Family family) {
+    deck::set_family(m, family);
+    std::int64_t n = 0;
+    for (const Tensor& tensor : format_of(family).tensors(m)) n += checkpoint::volume(tensor.shape);
+    return n;
+  };
+  deck::ModelConfig qwen2;
+  qwen2.layers = 24;
+  qwen2.hidden = 896;
+  qwen2.heads = 14;
+  qwen2.key_value_heads = 2;
+  qwen2.feed_forward = 4864;
+  qwen2.vocabulary = 151936;
+  EXPECT_EQ(parameters(qwen2, Family::qwen2), 494'032'768) << "Qwen2 0.5B";
+  deck::ModelConfig qwen3;
+  qwen3.layers = 28;
+  qwen3.hidden = 1024;
+  qwen3.heads = 16;
+  qwen3.key_value_heads = 8;
+  qwen3.explicit_head_size = 128;
+  qwen3.feed_forward = 3072;
+  qwen3.vocabulary = 151936;
+  EXPECT_EQ(parameters(qwen3, Family::qwen3), 596'049'920) << "Qwen3 0.6B";
+  deck::ModelConfig mistral;
+  mistral.layers = 32;
+  mistral.hidden = 4096;
+  mistral.heads = 32;
+  mistral.key_value_heads = 8;
+  mistral.feed_forward = 14336;
+  mistral.vocabulary = 32000;
+  mistral.tied_embeddings = false;
+  EXPECT_EQ(parameters(mistral, Family::mistral), 7'241'732'096) << "Mistral 7B";
+}
+
 }  // namespace
 }  // namespace trireme::hugging_face
