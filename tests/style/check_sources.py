@@ -24,12 +24,12 @@ FLOORS = [
     {"deck", "layout", "schedule", "tensor"},
     {"architecture", "io", "grid", "kernels"},
     {"plan", "data", "checkpoint", "model"},
-    {"optim", "exchange"},
+    {"optim", "hugging_face"},
     {"train"},
     {"commands"},
 ]
 FLOOR = {folder: floor for floor, folders in enumerate(FLOORS) for folder in folders}
-HOST_ONLY = {"base", "deck", "layout", "schedule", "architecture", "io", "plan", "data", "checkpoint", "exchange"}
+HOST_ONLY = {"base", "deck", "layout", "schedule", "architecture", "io", "plan", "data", "checkpoint", "hugging_face"}
 LINES_LIMIT = 400
 
 SPEAK_TO_VENDORS = {

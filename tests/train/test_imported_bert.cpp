@@ -1,5 +1,5 @@
-#include <trireme/exchange/config_json.hpp>
-#include <trireme/exchange/weights.hpp>
+#include <trireme/hugging_face/config_json.hpp>
+#include <trireme/hugging_face/weights.hpp>
 #include <trireme/io/input_file.hpp>
 #include <trireme/train/load.hpp>
 
@@ -13,7 +13,7 @@
 #include <sstream>
 
 /// BERTs that Hugging Face transformers has written, against what its models make of them:
-/// tests/golden/bert_exchange/make.py.
+/// tests/golden/bert_hugging_face/make.py.
 namespace trireme::train {
 namespace {
 
@@ -63,12 +63,12 @@ INSTANTIATE_TEST_SUITE_P(Models, ImportedBert, ::testing::Values("pairs", "maske
 
 TEST_P(ImportedBert, LossesAreThoseOfTransformers) {
   const TemporaryFolder folder;
-  const auto golden = text(TRIREME_SOURCE_DIR, "/tests/golden/bert_exchange/", GetParam());
+  const auto golden = text(TRIREME_SOURCE_DIR, "/tests/golden/bert_hugging_face/", GetParam());
   const std::string config = golden + "/config.json";
-  const auto model = exchange::parse_config(io::read_text_file(config), config).model;
+  const auto model = hugging_face::parse_config(io::read_text_file(config), config).model;
   const auto architecture = architecture::describe(model);
-  exchange::import_weights(exchange::TensorFolder(golden), model, DType::fp64,
-                           folder.path().string(), "");
+  hugging_face::import_weights(hugging_face::TensorFolder(golden), model, DType::fp64,
+                               folder.path().string(), "");
   model::Parameters<P> parameters(architecture, architecture::whole_model(architecture), false);
   const Exec exec;
   load_weights(exec, checkpoint::Reader(folder.file("step_00000000")), architecture, parameters);
