@@ -27,8 +27,9 @@ constexpr double step_limit = 1e17;  // activations of a replica's step, whose b
 /// Numbers that the forward pass of one micro-batch makes.
 double activations_of(const Config& config) {
   const ModelConfig& m = config.model;
-  const double per_layer =
-      8 * static_cast<double>(m.hidden) + 2 * static_cast<double>(m.feed_forward);
+  const double per_layer = 4 * static_cast<double>(m.hidden) +
+                           4 * static_cast<double>(m.heads * m.head_size()) +
+                           2 * static_cast<double>(m.feed_forward);
   const double per_token =
       static_cast<double>(m.layers) * per_layer + static_cast<double>(m.vocabulary);
   return static_cast<double>(config.batch.micro) * static_cast<double>(m.sequence) * per_token;
@@ -57,7 +58,9 @@ class CrossCheck {
       report(deck_.cite("model", "key_value_heads"), " does not divide ",
              deck_.cite("model", "heads"), "; choose ",
              choices(divisors(m.heads), m.key_value_heads), " key_value_heads");
-    if (valid({"model.family", "model.hidden", "model.heads", "model.head_size"})) rotary();
+    if (valid(
+            {"model.family", "model.positions", "model.hidden", "model.heads", "model.head_size"}))
+      rotary();
     properties();
     if (m.predicts_masked_tokens()) pairs();
   }
@@ -70,8 +73,10 @@ class CrossCheck {
              " is odd, and rotary positions need an even number; choose ", m.head_size() + 1);
     else if (m.hidden % m.heads == 0)
       report(deck_.cite("model", "hidden"), " over ", deck_.cite("model", "heads"),
-             " are heads of ", m.head_size(), ", and rotary positions need an even number; choose ",
-             choices(divisors(m.hidden), m.heads), " heads so that hidden / heads is even");
+             " are heads of ", m.head_size(), ", and rotary positions need an even number; ",
+             m.hidden % 2 == 0 ? text("choose ", choices(divisors(m.hidden / 2), m.heads),
+                                      " heads, or give head_size")
+                               : text("give an even head_size, or choose an even hidden"));
   }
 
   /// Properties that contradict one another.
