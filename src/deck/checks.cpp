@@ -16,8 +16,7 @@ namespace {
 
 constexpr std::int64_t micro_batches_limit = 65536;  // a step's program lists them all
 constexpr std::int64_t stages_limit = 4096;
-constexpr std::int64_t passes_limit = std::int64_t{1}
-                                      << 21;  // forward passes of one replica's step
+constexpr std::int64_t passes_limit = 1 << 21;  // forward passes of one replica's step
 constexpr std::int64_t ranks_limit = std::int64_t{1} << 20;
 
 /// Numbers that are counted in 64 bits: parameters, activations, FLOPs of a token.
@@ -58,9 +57,7 @@ class CrossCheck {
       report(deck_.cite("model", "key_value_heads"), " does not divide ",
              deck_.cite("model", "heads"), "; choose ",
              choices(divisors(m.heads), m.key_value_heads), " key_value_heads");
-    if (valid(
-            {"model.family", "model.positions", "model.hidden", "model.heads", "model.head_size"}))
-      rotary();
+    if (valid({"model.positions", "model.hidden", "model.heads", "model.head_size"})) rotary();
     properties();
     if (m.predicts_masked_tokens()) pairs();
   }
@@ -94,13 +91,12 @@ class CrossCheck {
              "; choose at most ", m.layers);
   }
 
-  /// Bert's samples are [CLS] A [SEP] B [SEP].
+  /// Samples with masked tokens are [CLS] A [SEP] B [SEP].
   void pairs() {
     const ModelConfig& m = deck_.config.model;
-    if (valid({"model.family", "model.sequence"}) && m.text_tokens() < 2)
+    if (valid({"model.objective", "model.sequence"}) && m.text_tokens() < 2)
       report(deck_.cite("model", "sequence"),
-             " has no room for two segments and their 3 special tokens; choose a sequence of 5 or "
-             "more");
+             " has no room for two segments and their 3 special tokens; choose 5 or more");
     if (!valid({"model.vocabulary", "data.class_token", "data.separator_token", "data.mask_token"}))
       return;
     if (m.vocabulary == 0) return;  // checked when the token file is known
@@ -154,8 +150,7 @@ class CrossCheck {
     if (valid({"optimizer.kind", "optimizer.nesterov", "optimizer.momentum"}) && o.nesterov &&
         (o.kind != OptimizerKind::sgd || o.momentum == 0))
       report(deck_.cite("optimizer", "nesterov"),
-             " is for [optimizer] kind = \"sgd\" with a "
-             "momentum; the deck has ",
+             " is for [optimizer] kind = \"sgd\" with a momentum; the deck has ",
              deck_.cite("optimizer", "kind"), " and ", deck_.cite("optimizer", "momentum"),
              "; leave nesterov out, or change these");
     const bool steps_valid =

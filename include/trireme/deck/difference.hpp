@@ -1,6 +1,7 @@
 #pragma once
 
 #include <trireme/deck/deck.hpp>
+#include <trireme/deck/table.hpp>
 
 #include <string>
 #include <vector>
@@ -14,6 +15,7 @@ struct Difference {
   std::string stored;
   std::string current;
   std::string place;  ///< of the current value: Deck::where
+  Effect effect = Effect::none;
 
   std::string full_name() const { return section + "." + name; }
 };
