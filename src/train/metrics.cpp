@@ -25,9 +25,11 @@ std::string to_json(const Metrics& m) {
       ", \"tokens_per_second\": ", m.tokens_per_second, ", \"step_seconds\": ", m.step_seconds,
       ", \"flops_utilization\": ", m.flops_utilization, ", \"peak_bytes\": ", m.peak_bytes);
   if (m.loss_scale) line += text(", \"loss_scale\": ", *m.loss_scale);
-  if (m.pair_loss) line += text(", \"pair_loss\": ", json(*m.pair_loss));
+  for (const NamedLoss& other : m.other_losses)
+    line += text(", \"", other.name, "\": ", json(other.mean));
   if (m.validation_loss) line += text(", \"validation_loss\": ", *m.validation_loss);
-  if (m.validation_pair_loss) line += text(", \"validation_pair_loss\": ", *m.validation_pair_loss);
+  for (const NamedLoss& other : m.other_validation_losses)
+    line += text(", \"validation_", other.name, "\": ", json(other.mean));
   if (m.bits_per_byte) line += text(", \"bits_per_byte\": ", *m.bits_per_byte);
   return line + "}";
 }
