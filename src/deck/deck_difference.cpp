@@ -1,6 +1,5 @@
 #include <trireme/deck/deck.hpp>
 
-#include <trireme/deck/table.hpp>
 #include <trireme/deck/value.hpp>
 
 namespace trireme::deck {
@@ -12,7 +11,7 @@ std::vector<Difference> differences(const Deck& stored, const Deck& current) {
     const Value now = key.load(current.config);
     if (before != now)
       found.push_back({key.section, key.name, literal(key, before), literal(key, now),
-                       current.where(key.section, key.name)});
+                       current.where(key.section, key.name), key.effect});
   }
   return found;
 }

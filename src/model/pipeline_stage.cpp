@@ -16,7 +16,9 @@ template <class P>
 PipelineStage<P>::PipelineStage(const architecture::Architecture& architecture,
                                 const LayerPlan& plan, const Parameters<P>& parameters,
                                 const TensorAxis& axis, Stage number)
-    : plan_(&plan), layer_count_(architecture.model.layers) {
+    : plan_(&plan),
+      layer_count_(architecture.model.layers),
+      objective_(architecture::objective_of(architecture.model)) {
   const architecture::Shard& shard = parameters.shard();
   const deck::ModelConfig& model = architecture.model;
   if (number == 0) embedding_.emplace(parameters, model, axis);
@@ -39,11 +41,10 @@ auto PipelineStage<P>::cut_slot(Arena& arena, const architecture::LocalSizes& n,
                                 const SlotShape& shape, const Windows& windows, int number) const
     -> Slot {
   Slot slot;
-  if (embedding_) slot.tokens = arena.take<std::int32_t>(n.tokens);
-  if (embedding_ && n.masked) slot.segments = arena.take<std::int32_t>(n.tokens);
-  if (head_) slot.targets = arena.take<std::int32_t>(n.targets);
-  if (head_ && n.masked) slot.rows = arena.take<std::int32_t>(n.head_rows());
-  if (head_ && n.pairs > 0) slot.pairs = arena.take<std::int32_t>(n.pairs);
+  for (const architecture::BatchField& field : objective_.fields)
+    slot.fields.push_back(field.is_read(embedding_.has_value(), head_.has_value())
+                              ? arena.take<std::int32_t>(n.micro * field.per_sample)
+                              : View1<std::int32_t>());
   if (layers_.empty() && !head_) slot.x = arena.take<T>(n.rows, n.hidden);
   if (windows.empty()) cut_layers(slot, arena, shape);
   for (std::int64_t l = 0; l < layers() && !windows.empty(); ++l) {
@@ -54,6 +55,11 @@ auto PipelineStage<P>::cut_slot(Arena& arena, const architecture::LocalSizes& n,
   if (head_) slot.head = Head<P>::cut_saved(arena, n);
   if (shape.split_backward && embedding_) slot.dx = arena.take<T>(n.rows, n.hidden);
   return slot;
+}
+
+template <class P>
+void PipelineStage<P>::cut_head_scratch(Arena& arena, const architecture::LocalSizes& n) {
+  if (head_) head_->cut_scratch(arena, n);
 }
 
 template <class P>
@@ -75,8 +81,7 @@ void PipelineStage<P>::forward_layers(const Exec& exec, View2<T> output, const S
                                       const Scratch& scratch, const MicroContext& context,
                                       const LayerDone& layer_done) const {
   if (embedding_)
-    embedding_->forward(exec, input(exec, slot), scratch.layer.all, slot.tokens, slot.segments,
-                        context);
+    embedding_->forward(exec, input(exec, slot), scratch.layer.all, slot.fields, context);
   for (std::size_t l = 0; l < layers_.size(); ++l) {
     const auto layer = static_cast<std::int64_t>(l);
     slot.offload.begin_write(exec, layer + 1);
@@ -96,8 +101,7 @@ void PipelineStage<P>::forward(const Exec& exec, View2<T> output, const Slot& sl
     if (between) between();
   });
   if (head_)
-    head_->forward(exec, scratch.loss, slot.head, scratch.layer.all, scratch.head, targets(slot),
-                   context);
+    head_->forward(exec, scratch.losses, slot.head, scratch.layer.all, slot.fields, context);
 }
 
 template <class P>
@@ -110,8 +114,7 @@ void PipelineStage<P>::evaluate(const Exec& exec, View2<T> output, const Slot& s
     if (between) between();
   });
   if (head_)
-    head_->evaluate(exec, scratch.loss, slot.head, scratch.layer.all, scratch.head, targets(slot),
-                    samples);
+    head_->evaluate(exec, scratch.losses, slot.head, scratch.layer.all, slot.fields, samples);
 }
 
 template <class P>
@@ -132,7 +135,7 @@ void PipelineStage<P>::backward(const Exec& exec, View2<T> dx, const Slot& slot,
     done(layers_[l]->layer());
   }
   if (embedding_) {
-    embedding_->backward_weight(exec, dx, scratch.layer.all, slot.tokens, slot.segments, context);
+    embedding_->backward_weight(exec, dx, scratch.layer.all, slot.fields, context);
     done(-1);
   }
 }
@@ -168,8 +171,7 @@ void PipelineStage<P>::backward_weight(const Exec& exec, const Slot& slot, const
     done(layers_[l]->layer());
   }
   if (embedding_) {
-    embedding_->backward_weight(exec, slot.dx, scratch.layer.all, slot.tokens, slot.segments,
-                                context);
+    embedding_->backward_weight(exec, slot.dx, scratch.layer.all, slot.fields, context);
     done(-1);
   }
 }

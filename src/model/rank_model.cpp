@@ -10,8 +10,8 @@ template <class P>
 RankModel<P>::RankModel(const architecture::Architecture& architecture,
                         const Parameters<P>& parameters, const TensorAxis& axis, const Shape& shape)
     : model_(architecture.model),
+      objective_(architecture::objective_of(model_)),
       shard_(parameters.shard()),
-      tensor_size_(axis.size()),
       shape_(shape),
       sizes_(architecture::local_sizes(model_, shard_, shape.micro, model_.sequence,
                                        axis.cuts_tokens())) {
@@ -86,8 +86,8 @@ void RankModel<P>::offload() {
 template <class P>
 void RankModel<P>::cut_scratch(Arena& arena) {
   scratch_ = {};
-  scratch_.loss = arena.take<double>(2);
-  if (shard_.has_head()) scratch_.head = Head<P>::cut_scratch(arena, sizes_, tensor_size_);
+  scratch_.losses = arena.take<double>(std::ssize(objective_.losses));
+  for (auto& stage : stages_) stage.cut_head_scratch(arena, sizes_);
   scratch_.layer = take_layer_scratch<P>(arena, *plan_, model_, shape_.training);
   output_ = arena.take<T>(sizes_.rows, sizes_.hidden);
   if (!shape_.training) return;
@@ -113,8 +113,8 @@ auto RankModel<P>::dx(Stage stage, int slot) const -> View2<T> {
 }
 
 template <class P>
-void RankModel<P>::zero_loss(const Exec& exec) const {
-  kernels::fill(exec, scratch_.loss, 0.0);
+void RankModel<P>::zero_losses(const Exec& exec) const {
+  kernels::fill(exec, scratch_.losses, 0.0);
 }
 
 template <class P>

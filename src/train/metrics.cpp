@@ -51,9 +51,10 @@ std::string to_json(const Metrics& m) {
     if (value) line[key] = *value;
   };
   append("loss_scale", m.loss_scale);
-  append("pair_loss", m.pair_loss);
+  for (const NamedLoss& other : m.other_losses) line[other.name] = other.mean;
   append("validation_loss", m.validation_loss);
-  append("validation_pair_loss", m.validation_pair_loss);
+  for (const NamedLoss& other : m.other_validation_losses)
+    line["validation_" + other.name] = other.mean;
   append("bits_per_byte", m.bits_per_byte);
   return line.dump();
 }

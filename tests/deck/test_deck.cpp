@@ -131,7 +131,11 @@ TEST(Deck, ResolvedDeckReadsBackToTheSameConfig) {
     for (auto* size : {&m.layers, &m.heads, &m.feed_forward, &m.sequence, &deck.config.batch.micro})
       *size = *size % 500 + 1;  // so that their product can be counted
     m.hidden = 2 * m.heads * (m.hidden % 5 + 1);
+    m.explicit_head_size = 2 * (m.explicit_head_size % 100);
     m.key_value_heads = m.heads;
+    m.shared_layers %= m.layers + 1;
+    if (!m.causal()) m.window = 0;
+    if (!m.causal()) m.objective = Objective::masked_token;
     m.sequence += 4;  // two segments and three special tokens of bert's, each with an id
     m.vocabulary = std::min<std::int64_t>(m.vocabulary, 1 << 29) + 3;
     DataConfig& d = deck.config.data;

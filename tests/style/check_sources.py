@@ -1,13 +1,14 @@
 #!/usr/bin/env python3
 """Checks what the build cannot: floors, name pairs, file lengths, deck headers.
 
-    check_sources.py floors|pairs|lengths|vendors|decks [repository]
+    check_sources.py floors|pairs|lengths|vendors|families|decks [repository]
 
 floors   A folder includes only folders of strictly lower floors, and links only their targets. Only grid/ includes
          mpi.h or nccl.h. Host-only folders include no Kokkos.
 pairs    Every src/x/y.cpp has its header include/trireme/x/y.hpp.
 lengths  No C++ file is longer than 400 lines.
 vendors  Names of CUDA, HIP, cuBLASLt, cuDNN and NCCL stand in the few files that speak to them.
+families Only folders that define models or read Hugging Face's files ask for a family; others ask for a property.
 decks    Every deck begins with a comment that holds the commands that use it.
 
 Prints one line per violation and ends with 1 if there is one.
@@ -46,6 +47,9 @@ SPEAK_TO_VENDORS = {
 }
 VENDOR_NAME = re.compile(r"\b(?:cuda|hip|cublas|cudnn|nccl|rccl|sycl)(?:Lt)?[A-Z]\w*|"
                          r"\b__(?:global|device|shared|launch_bounds)__\b|<<<")
+
+KNOW_FAMILIES = {"architecture", "deck", "exchange", "hugging_face"}
+FAMILY = re.compile(r"\bFamily::|\.family\s*[=!]=|\bswitch\s*\(.*\bfamily\b")
 
 INCLUDE = re.compile(r'^\s*#\s*include\s*[<"]([^>"]+)[>"]')
 
@@ -144,6 +148,16 @@ def vendors(root):
                       f"{', '.join(sorted(SPEAK_TO_VENDORS))} may name it"
 
 
+def families(root):
+    for path in sources(root, "src", "include/trireme"):
+        if folder_of(root, path) in KNOW_FAMILIES:
+            continue
+        for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
+            if match := FAMILY.search(line.split("//")[0]):
+                yield f"{path.relative_to(root)}:{number}: {match.group()} asks for a family; ask for a property of " \
+                      f"deck::ModelConfig"
+
+
 def decks(root):
     for path in sorted((root / "inputs").rglob("*.toml")):
         name = path.relative_to(root)
@@ -157,7 +171,8 @@ def decks(root):
                 yield f"{name}: its leading comment has no line such as `#   trireme {wanted} {name}`"
 
 
-CHECKS = {"floors": floors, "pairs": pairs, "lengths": lengths, "vendors": vendors, "decks": decks}
+CHECKS = {"floors": floors, "pairs": pairs, "lengths": lengths, "vendors": vendors, "families": families,
+          "decks": decks}
 
 
 def main():

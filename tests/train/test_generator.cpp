@@ -69,6 +69,19 @@ TEST(Metrics, NumbersReadBackExactly) {
   EXPECT_EQ(number("bits_per_byte"), *m.bits_per_byte);
 }
 
+TEST(Metrics, TermsOfTheObjectiveHaveTheirNames) {
+  Metrics m;
+  EXPECT_EQ(to_json(m).find("pair"), std::string::npos);
+  m.other_losses = {{"pair_loss", 0.75}};
+  m.validation_loss = 2.5;
+  m.other_validation_losses = {{"pair_loss", 0.5}};
+  const std::string line = to_json(m);
+  EXPECT_NE(line.find(", \"pair_loss\": 0.75, \"validation_loss\": 2.5, "
+                      "\"validation_pair_loss\": 0.5}"),
+            std::string::npos)
+      << line;
+}
+
 TEST(Metrics, ARestartedRunReadsAsOne) {
   const trireme::testing::TemporaryFolder folder;
   const auto write = [&](std::optional<std::int64_t> restored, std::int64_t first,

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <trireme/deck/config.hpp>
+#include <trireme/deck/table.hpp>
 
 #include <cstdint>
 #include <map>
@@ -45,6 +46,7 @@ struct Difference {
   std::string stored;
   std::string current;
   std::string place;  ///< of the current value: Deck::where
+  Effect effect = Effect::none;
 
   std::string full_name() const { return section + "." + name; }
 };

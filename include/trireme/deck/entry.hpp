@@ -11,15 +11,18 @@ namespace trireme::deck {
 
 inline constexpr std::int64_t steps_limit =
     4294967295;  ///< a step is one word of the random counter
+inline constexpr std::int64_t identifier_limit =
+    1 << 30;  ///< token ids are stored in at most 32 bits
 
 /// Builds one entry of the key table; each call says one thing about the key.
 class Entry {
  public:
-  Entry(const char* section, const char* name, KeyType type, const char* help) {
+  Entry(const char* section, const char* name, KeyType type, const char* help, Effect effect) {
     key_.section = section;
     key_.name = name;
     key_.type = type;
     key_.help = help;
+    key_.effect = effect;
   }
 
   /// The key is kept in `section_member.*member` of a Config.
@@ -51,6 +54,8 @@ class Entry {
     key_.range.high = high;
     return *this;
   }
+  /// In place of the section's.
+  Entry& effect(Effect effect) { return key_.effect = effect, *this; }
   Entry& nonempty() { return key_.nonempty = true, *this; }
   Entry& words(std::vector<std::string_view> words) {
     key_.choices = std::move(words);
@@ -76,12 +81,14 @@ class Entry {
   Key key_;
 };
 
-/// Adds the entries of one section, kept in a member of Config of type S.
+/// Adds the entries of one section, kept in a member of Config of type S. Their effect is that of
+/// the section unless they say otherwise.
 template <class S>
 class SectionKeys {
  public:
-  SectionKeys(std::vector<Entry>& out, const char* section, S Config::*member)
-      : out_(out), section_(section), member_(member) {}
+  SectionKeys(std::vector<Entry>& out, const char* section, S Config::*member,
+              Effect effect = Effect::none)
+      : out_(out), section_(section), member_(member), effect_(effect) {}
 
   Entry& string(const char* name, std::string S::*field, const char* help) {
     return add(name, KeyType::string, help).in(member_, field);
@@ -109,15 +116,17 @@ class SectionKeys {
 
  private:
   Entry& add(const char* name, KeyType type, const char* help) {
-    return out_.emplace_back(section_, name, type, help);
+    return out_.emplace_back(section_, name, type, help, effect_);
   }
 
   std::vector<Entry>& out_;
   const char* section_;
   S Config::*member_;
+  Effect effect_;
 };
 
-/// The entries of [optimizer].
+/// The entries of [model] and [optimizer].
+void model_keys(std::vector<Entry>& out);
 void optimizer_keys(std::vector<Entry>& out);
 
 }  // namespace trireme::deck

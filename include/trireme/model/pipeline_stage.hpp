@@ -1,5 +1,6 @@
 #pragma once
 
+#include <trireme/architecture/objective.hpp>
 #include <trireme/model/embedding.hpp>
 #include <trireme/model/head.hpp>
 #include <trireme/model/layer.hpp>
@@ -20,12 +21,8 @@ class PipelineStage {
 
   /// What lives from a micro-batch's forward pass to the end of its backward pass.
   struct Slot {
-    View1<std::int32_t> tokens;    // [T] of the first stage
-    View1<std::int32_t> segments;  // [T] of bert's first stage
-    View1<std::int32_t> targets;   // [N] of the last stage, as in Targets
-    View1<std::int32_t> rows;      // [N + B] of bert's last stage
-    View1<std::int32_t> pairs;     // [B] of bert's last stage
-    View2<T> x;                    // [R, D] input of a stage that has neither layers nor head
+    std::vector<View1<std::int32_t>> fields;  // [B · per_sample] as BatchFields
+    View2<T> x;  // [R, D] input of a stage that has neither layers nor head
     std::vector<LayerMemory> layers;
     typename Head<P>::Saved head;
     View2<T> dx;          // [R, D] of the first stage, if the backward pass is split
@@ -37,8 +34,7 @@ class PipelineStage {
 
   /// Memory that lives within one pass.
   struct Scratch {
-    View1<double> loss;  // [2] Σ cross entropy of tokens and of pairs since they were last zeroed
-    typename Head<P>::Scratch head;
+    View1<double> losses;  // [terms] Σ cross entropy of each since they were last zeroed
     LayerScratch<P> layer;
   };
 
@@ -71,9 +67,13 @@ class PipelineStage {
   /// Where the stage's input [R, D] is put before a pass, by kernels on `exec`; the first stage has
   /// tokens instead.
   View2<T> input(const Exec& exec, const Slot& slot) const;
+  /// Memory of the head within one pass, if the stage has one.
+  void cut_head_scratch(Arena& arena, const architecture::LocalSizes& sizes);
+  /// Null in all stages but the last.
+  const Head<P>* head() const { return head_ ? &*head_ : nullptr; }
   std::int64_t layers() const { return static_cast<std::int64_t>(layers_.size()); }
 
-  /// output [R, D]; the last stage adds to scratch.loss instead.
+  /// output [R, D]; the last stage adds to scratch.losses instead.
   void forward(const Exec& exec, View2<T> output, const Slot& slot, const Scratch& scratch,
                const MicroContext& context, const Between& between) const;
   /// The same without dropout and gradients; of the loss, only the first `samples` samples'.
@@ -93,11 +93,11 @@ class PipelineStage {
   void forward_layers(const Exec& exec, View2<T> output, const Slot& slot, const Scratch& scratch,
                       const MicroContext& context, const LayerDone& layer_done) const;
   void cut_layers(Slot& slot, Arena& arena, const SlotShape& shape) const;
-  static Targets targets(const Slot& slot) { return {slot.targets, slot.rows, slot.pairs}; }
   View2<T> layer_output(const Slot& slot, std::size_t layer, View2<T> output) const;
 
   const LayerPlan* plan_;
   std::int64_t layer_count_;  ///< of the whole model
+  architecture::TrainingObjective objective_;
   std::optional<Embedding<P>> embedding_;
   std::vector<std::unique_ptr<Layer<P>>> layers_;
   std::optional<Head<P>> head_;

@@ -42,8 +42,8 @@ class TypedWorker final : public Worker {
   /// A sum over the data axis of what the last stage knows, on every rank.
   template <class N>
   N from_last_stage(N mine, const char* what);
-  /// Σ cross entropy of pairs of segments.
-  double pair_nats();
+  /// Σ cross entropy of each term of the objective. `waits`: label of the wait.
+  std::vector<double> loss_sums(const char* waits);
 
   const deck::Config& config_;
   const architecture::Architecture& architecture_;

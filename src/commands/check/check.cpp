@@ -95,8 +95,10 @@ void print_step(const deck::Config& c, const architecture::Architecture& a) {
   say("step          ", c.batch.global, " samples, ", with_commas(tokens), " tokens, ",
       scientific(a.model_flops_per_token() * static_cast<double>(tokens)), " model FLOPs (6 N + ",
       c.model.causal() ? "6 L h s per token, attention causal"
-                       : text("12 L h s per token, attention full, ", c.model.targets(), " of ",
-                              c.model.sequence, " tokens predicted"),
+                       : "12 L h s per token, attention full",
+      c.model.predicts_masked_tokens()
+          ? text(", ", c.model.targets(), " of ", c.model.sequence, " tokens predicted")
+          : "",
       ", recomputation not counted)");
   const deck::BatchSchedule batches(c.batch);
   say("run           ", with_commas(c.run.steps), " steps, ",

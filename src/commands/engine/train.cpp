@@ -3,7 +3,7 @@
 #include <trireme/commands/resolve.hpp>
 #include <trireme/commands/restart.hpp>
 #include <trireme/commands/session.hpp>
-#include <trireme/data/pairs.hpp>
+#include <trireme/data/batch_reader.hpp>
 #include <trireme/deck/batch_schedule.hpp>
 #include <trireme/grid/transport.hpp>
 #include <trireme/grid/watchdog.hpp>
@@ -62,13 +62,13 @@ void compare_programs(grid::Runtime& runtime, std::span<const schedule::Program>
 
 namespace {
 
-/// Files that bert's samples cannot be made of are found before the first step.
-void expect_pairs(const deck::Config& config, const data::Samples& samples,
-                  const std::optional<data::Windows>& validation) {
-  const data::Pairs pairs(config);
+/// Files that batches cannot be made of are found before the first step.
+void expect_usable(const deck::Config& config, const data::Samples& samples,
+                   const std::optional<data::Windows>& validation) {
+  const auto reader = data::make_batch_reader(config);
   for (std::size_t file = 0; file < samples.files(); ++file)
-    pairs.expect_usable(samples.windows(file));
-  if (validation) pairs.expect_usable(*validation);
+    reader->expect_usable(samples.windows(file));
+  if (validation) reader->expect_usable(*validation);
 }
 
 }  // namespace
@@ -104,7 +104,7 @@ ExitCode train(grid::Runtime& runtime, const TrainOptions& options) {
       validation_file = open_validation_file(session.deck);
       validation.emplace(*validation_file, text_tokens);
     }
-    if (!config.model.causal()) expect_pairs(config, *samples, validation);
+    expect_usable(config, *samples, validation);
     bytes = bytes_of_token(session.deck, *session.training.files.front());
   });
   Restart restart(runtime, session.deck);
