@@ -158,10 +158,9 @@ architecture::LayerProgram layer_program(const deck::Config& config,
                                          const architecture::Architecture& architecture,
                                          const architecture::Shard& shard, bool split_backward) {
   const LocalSizes sizes = local_sizes(config, shard);
-  return architecture::lower(
-      architecture.layer, sizes,
-      {kept_tensors(config.parallel, architecture.layer), true,
-       split_backward, sizes.element, sizes.accumulate});
+  return architecture::lower(architecture.layer, sizes,
+                             {kept_tensors(config.parallel, architecture.layer), true,
+                              split_backward, sizes.element, sizes.accumulate});
 }
 
 Bytes activation_bytes(const deck::Config& config, const architecture::Architecture& architecture,

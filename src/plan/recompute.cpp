@@ -35,9 +35,8 @@ class Search {
     set({});
     for (const RankPlan& rank : plan_ranks(c, architecture_, needs)) {
       const auto shard = architecture::make_shard(
-          architecture_, static_cast<int>(c.parallel.pipeline),
-          static_cast<int>(c.parallel.chunks), rank.pipeline, static_cast<int>(c.parallel.tensor),
-          rank.tensor);
+          architecture_, static_cast<int>(c.parallel.pipeline), static_cast<int>(c.parallel.chunks),
+          rank.pipeline, static_cast<int>(c.parallel.tensor), rank.tensor);
       const Bytes activations = activation_bytes(c, architecture_, shard, rank.needs);
       ranks_.push_back({shard, rank.needs, device_total(rank.memory) - activations});
     }
@@ -49,8 +48,8 @@ class Search {
     double time = 0;
     for (Bytes bytes = bytes_with(chosen); bytes > limit;) {
       const auto [name, next_time, next_bytes] = cheapest(chosen, time, bytes);
-      check_usage(!name.empty(), deck_.cite("parallel", "memory_limit"), " (",
-                  human_bytes(limit), ") is too small: a rank needs ", human_bytes(bytes),
+      check_usage(!name.empty(), deck_.cite("parallel", "memory_limit"), " (", human_bytes(limit),
+                  ") is too small: a rank needs ", human_bytes(bytes),
                   " even if everything but the layers' inputs is computed again; choose a smaller "
                   "batch.micro, more tensor or pipeline ranks, or distributed_optimizer = true");
       chosen.push_back(name);
@@ -81,8 +80,8 @@ class Search {
     set(recomputed);
     Bytes most = 0;
     for (const Rank& rank : ranks_)
-      most = std::max(most, rank.fixed + activation_bytes(deck_.config, architecture_, rank.shard,
-                                                          rank.needs));
+      most = std::max(
+          most, rank.fixed + activation_bytes(deck_.config, architecture_, rank.shard, rank.needs));
     return most;
   }
 
@@ -94,8 +93,7 @@ class Search {
     const auto program =
         layer_program(deck_.config, architecture_, rank.shard, rank.needs.split_backward);
     double time = 0;
-    for (const auto* phase :
-         {&program.backward, &program.backward_input, &program.backward_weight})
+    for (const auto* phase : {&program.backward, &program.backward_input, &program.backward_weight})
       for (const architecture::Step& step : phase->steps)
         if (step.again)
           for (const int operation : {step.operation, step.fused})
@@ -115,15 +113,14 @@ class Search {
       }
       return bytes;
     };
-    const auto messages = static_cast<double>(
-        deck_.config.parallel.tensor > 1
-            ? architecture::messages(op, architecture::Pass::forward).size()
-            : 0);
+    const auto messages =
+        static_cast<double>(deck_.config.parallel.tensor > 1
+                                ? architecture::messages(op, architecture::Pass::forward).size()
+                                : 0);
     const double flops = 2 * products_per_token(op, architecture_.model) *
                          static_cast<double>(sizes.tokens) /
                          static_cast<double>(deck_.config.parallel.tensor);
-    return flops / flops_per_byte() +
-           bytes_of(tensors_read(op, architecture::Pass::forward)) +
+    return flops / flops_per_byte() + bytes_of(tensors_read(op, architecture::Pass::forward)) +
            bytes_of(tensors_written(op)) +
            link_slowness * messages *
                static_cast<double>(sizes.tokens * sizes.hidden * sizes.element);

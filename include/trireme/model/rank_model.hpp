@@ -22,7 +22,7 @@ class RankModel {
     bool training = true;         ///< false: no gradient memory
     bool split_backward = false;  ///< the program has backward_input and backward_weight apart
     Recompute recompute = Recompute::none;
-    bool offload = false;     ///< saved activations of layers are in host memory
+    bool offload = false;          ///< saved activations of layers are in host memory
     architecture::Kept kept = {};  ///< which tensors layers keep; empty: as `recompute` says
   };
 
