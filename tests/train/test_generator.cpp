@@ -76,8 +76,8 @@ TEST(Metrics, TermsOfTheObjectiveHaveTheirNames) {
   m.validation_loss = 2.5;
   m.other_validation_losses = {{"pair_loss", 0.5}};
   const std::string line = to_json(m);
-  EXPECT_NE(line.find(", \"pair_loss\": 0.75, \"validation_loss\": 2.5, "
-                      "\"validation_pair_loss\": 0.5}"),
+  EXPECT_NE(line.find(",\"pair_loss\":0.75,\"validation_loss\":2.5,"
+                      "\"validation_pair_loss\":0.5}"),
             std::string::npos)
       << line;
 }

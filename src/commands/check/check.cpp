@@ -10,8 +10,8 @@
 #include <trireme/plan/offload.hpp>
 #include <trireme/plan/precision.hpp>
 #include <trireme/plan/program.hpp>
-#include <trireme/plan/recompute.hpp>
 #include <trireme/plan/ranks.hpp>
+#include <trireme/plan/recompute.hpp>
 #include <trireme/plan/stages.hpp>
 #include <trireme/plan/transport.hpp>
 #include <trireme/schedule/machine.hpp>
@@ -28,6 +28,7 @@ struct CheckOptions {
   std::vector<std::string> overrides;
   std::int64_t ranks = 0;
   bool resolved = false;
+  bool layer = false;
 };
 
 std::string scientific(double number) {
@@ -135,10 +136,9 @@ void print_report(const deck::Deck& deck) {
       ", feed-forward ", c.model.feed_forward, ", sequence ", c.model.sequence, ", vocabulary ",
       c.model.vocabulary, ", ", name_of(c.precision.compute));
   say("parameters    ", with_commas(a.parameters()));
-  print_schedule(
-      c, program,
-      plan::stage_flops(a, stage_layers, plan::kept_tensors(c.parallel, a.layer)),
-      ranks);
+  print_schedule(c, program,
+                 plan::stage_flops(a, stage_layers, plan::kept_tensors(c.parallel, a.layer)),
+                 ranks);
   print_ramp(c, programs);
   print_step(c, a);
   print_recompute(c, a, needs);
@@ -159,7 +159,14 @@ void check_deck(const CheckOptions& options) {
     log::line(deck::resolved_toml(deck));
     return;
   }
-  print_report(deck);
+  if (!options.layer) return print_report(deck);
+  const deck::Config& c = deck.config;
+  const auto a = architecture::describe(c.model);
+  const auto shard = architecture::make_shard(a, static_cast<int>(c.parallel.pipeline),
+                                              static_cast<int>(c.parallel.chunks), 0,
+                                              static_cast<int>(c.parallel.tensor), 0);
+  const auto needs = plan::training_needs(plan::step_programs(c));
+  say(layer_report(c, a, shard, needs.front().split_backward));
 }
 
 }  // namespace
@@ -175,6 +182,9 @@ void add_check(CLI::App& app) {
       ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 30));
   command->add_flag("--resolved", options->resolved,
                     "Print the deck with every key and its value instead");
+  command->add_flag("--layer", options->layer,
+                    "Print the operations of a layer instead: shapes on a rank, what is kept or "
+                    "recomputed, messages and FLOPs");
   command->footer("Example:\n  trireme check inputs/gpt2_124m.toml --ranks 8 batch.micro=4");
   command->callback([options] { check_deck(*options); });
 }

@@ -29,6 +29,10 @@ std::string ramp_report(const deck::BatchSchedule& batches,
 /// checkpoints take on the host is below their sum.
 std::string memory_report(const std::vector<plan::RankPlan>& ranks, int tensor_size);
 
+/// The tensors and steps of a layer on the rank of this shard.
+std::string layer_report(const deck::Config& config, const architecture::Architecture& architecture,
+                         const architecture::Shard& shard, bool split_backward);
+
 /// Messages and bytes per step and axis of the rank that sends most.
 std::string traffic_report(const std::vector<plan::RankPlan>& ranks, int tensor_size);
 
