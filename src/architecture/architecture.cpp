@@ -49,6 +49,7 @@ Architecture describe(const deck::ModelConfig& model) {
         a.arrays.push_back(array);
         a.arrays.back().name = text("layers.", layer, ".", array.name);
         a.arrays.back().layer = layer;
+        a.arrays.back().shared = model.shared_layers > 0;
       }
   for (ArraySpec& array : head_arrays(model)) {
     array.layer = model.layers;

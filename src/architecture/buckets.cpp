@@ -13,7 +13,8 @@ struct Range {
   Stage stage = 0;
   std::int64_t layer = 0;
   bool split = false;
-  bool alone = false;  ///< shares no bucket with others
+  bool alone = false;   ///< shares no bucket with others
+  bool shared = false;  ///< of shared layers
 };
 
 std::vector<Range> ranges_of(const Architecture& architecture, const Shard& shard,
@@ -26,13 +27,13 @@ std::vector<Range> ranges_of(const Architecture& architecture, const Shard& shar
     for (const Piece& piece : a.pieces) {
       const std::int64_t begin = placement.offset[i] + piece.first;
       ranges.push_back({begin, begin + piece.elements(), a.stage,
-                        a.copy ? head : architecture.arrays[a.number].layer, a.split,
-                        tied && a.number == 0});
+                        a.copy && !a.shared ? head : architecture.arrays[a.number].layer, a.split,
+                        tied && a.number == 0, a.shared});
     }
   }
   if (placement.tied_elements > 0)
     ranges.push_back({placement.tied_offset, placement.tied_offset + placement.tied_elements,
-                      shard.last_stage(), head, true, true});
+                      shard.last_stage(), head, true, true, false});
   std::ranges::sort(ranges, {}, &Range::begin);
   return ranges;
 }
@@ -75,15 +76,17 @@ void cut(std::vector<Bucket>& buckets, Ranges ranges, std::int64_t most_elements
     const std::int64_t wanted = std::max(ranges.front().begin, end - most_elements);
     std::int64_t begin = edge_from(ranges, wanted);
     if (begin >= end) begin = edge_before(ranges, end);
-    Bucket bucket{begin, end, ranges.front().stage, {}, {}};
+    Bucket bucket{begin, end, ranges.front().stage, {}, {}, ranges.front().shared};
+    bool empty = true;
     for (const Range& r : ranges) {
-      const bool inside = r.begin < bucket.end && r.end > bucket.begin;
-      if (inside && std::ranges::find(bucket.layers, r.layer) == bucket.layers.end())
+      if (r.begin >= bucket.end || r.end <= bucket.begin) continue;
+      empty = false;
+      if (!r.shared && std::ranges::find(bucket.layers, r.layer) == bucket.layers.end())
         bucket.layers.push_back(r.layer);
     }
     bucket.bounds = bounds_of(ranges, bucket, data_ranks);
     end = begin;
-    if (!bucket.layers.empty()) buckets.push_back(std::move(bucket));  // else a gap alone
+    if (!empty) buckets.push_back(std::move(bucket));  // else a gap alone
   }
 }
 
@@ -98,7 +101,8 @@ std::vector<Bucket> gradient_buckets(const Architecture& architecture, const Sha
   for (auto first = all.begin(); first != all.end();) {
     const auto last = std::find_if(first, all.end(), [&](const Range& r) {
       const bool apart = (r.alone || first->alone) && r.begin != first->begin;
-      return r.stage != first->stage || r.split != first->split || apart;
+      return r.stage != first->stage || r.split != first->split || r.shared != first->shared ||
+             apart;
     });
     cut(buckets, Ranges(first, last), most_elements, data_ranks);
     first = last;

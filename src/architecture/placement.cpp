@@ -1,6 +1,7 @@
 #include <trireme/architecture/placement.hpp>
 
 #include <algorithm>
+#include <utility>
 
 namespace trireme::architecture {
 namespace {
@@ -8,7 +9,28 @@ constexpr std::int64_t unit = 32;
 std::int64_t round_up(std::int64_t n) {
   return (n + unit - 1) / unit * unit;
 }
-enum class Section : std::uint8_t { split, replicated, partial_gradient };
+
+/// Cut arrays, then those of which all tensor ranks hold the whole; in each, shared layers last.
+constexpr int first_replicated = 2;
+constexpr int sections = 6;
+int section_of(const LocalArray& a) {
+  if (a.split) return a.shared ? 1 : 0;
+  return first_replicated + (a.shared ? 2 : 0) + (a.partial_gradient ? 1 : 0);
+}
+
+/// From the first to the last of the arrays that are wanted.
+template <class Wanted>
+layout::Slice run_of(const std::vector<LocalArray>& arrays, const Placement& placement,
+                     const Wanted& wanted) {
+  std::int64_t begin = placement.elements;
+  std::int64_t end = 0;
+  for (std::size_t i = 0; i < arrays.size(); ++i) {
+    if (!wanted(arrays[i])) continue;
+    begin = std::min(begin, placement.offset[i]);
+    end = std::max(end, placement.offset[i] + arrays[i].elements());
+  }
+  return end > begin ? layout::Slice{begin, end - begin} : layout::Slice{};
+}
 }  // namespace
 
 Placement place(const Architecture& architecture, const Shard& shard,
@@ -16,13 +38,8 @@ Placement place(const Architecture& architecture, const Shard& shard,
   Placement p;
   p.offset.resize(arrays.size());
   std::int64_t end = 0;
-  const auto section_of = [](const LocalArray& a) {
-    return a.split              ? Section::split
-           : a.partial_gradient ? Section::partial_gradient
-                                : Section::replicated;
-  };
-  for (const Section section : {Section::split, Section::replicated, Section::partial_gradient}) {
-    if (section == Section::replicated) p.replicated = end = round_up(end);
+  for (int section = 0; section < sections; ++section) {
+    if (section == first_replicated) p.replicated = end = round_up(end);
     for (std::size_t i = 0; i < arrays.size(); ++i) {
       if (section_of(arrays[i]) != section) continue;
       const bool follows = architecture.arrays[arrays[i].number].follows_previous;
@@ -40,15 +57,21 @@ Placement place(const Architecture& architecture, const Shard& shard,
 
 layout::Slice replicated_part(const std::vector<LocalArray>& arrays, const Placement& placement,
                               Stage stage, bool partial_gradient) {
-  std::int64_t begin = placement.elements;
-  std::int64_t end = placement.replicated;
-  for (std::size_t i = 0; i < arrays.size(); ++i) {
-    if (arrays[i].split || arrays[i].stage != stage) continue;
-    if (arrays[i].partial_gradient != partial_gradient) continue;
-    begin = std::min(begin, placement.offset[i]);
-    end = std::max(end, placement.offset[i] + arrays[i].elements());
+  return run_of(arrays, placement, [&](const LocalArray& a) {
+    return !a.split && !a.shared && a.stage == stage && a.partial_gradient == partial_gradient;
+  });
+}
+
+std::vector<SharedPart> shared_parts(const std::vector<LocalArray>& arrays,
+                                     const Placement& placement) {
+  std::vector<SharedPart> parts;
+  for (const auto& [split, partial] : {std::pair(true, false), {false, false}, {false, true}}) {
+    const layout::Slice run = run_of(arrays, placement, [&](const LocalArray& a) {
+      return a.shared && a.split == split && a.partial_gradient == partial;
+    });
+    if (run.extent > 0) parts.push_back({run, split, partial});
   }
-  return end > begin ? layout::Slice{begin, end - begin} : layout::Slice{};
+  return parts;
 }
 
 std::int64_t logit_block_rows(std::int64_t tokens, std::int64_t vocabulary) {

@@ -49,7 +49,8 @@ std::vector<SavedPart> saved_parts(const Architecture& architecture, const Shard
   // What the tensor axis does not cut, and the rest by the tensor ranks that hold it.
   std::map<std::tuple<bool, std::int64_t, std::int64_t>, Holders> groups;
   for (std::size_t local = 0; local < arrays.size(); ++local) {
-    const bool token_table = arrays[local].copy || arrays[local].number == 0;
+    if (arrays[local].shared && arrays[local].copy) continue;  // the original's rank writes it
+    const bool token_table = arrays[local].number == 0;
     for (const Piece& piece : arrays[local].pieces) {
       const auto& [first, ranks] = piece.holders;
       const std::int64_t rank = data_rank * ranks + shard.tensor_rank - first;

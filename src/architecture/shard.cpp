@@ -150,6 +150,11 @@ LocalArray slice_of(const Architecture& architecture, const Shard& shard, std::s
   return local;
 }
 
+void mark_copy(LocalArray& array) {
+  array.copy = true;
+  for (Piece& piece : array.pieces) piece.counted = false;
+}
+
 }  // namespace
 
 std::int64_t Piece::elements() const {
@@ -174,13 +179,17 @@ std::vector<LocalArray> local_arrays(const Architecture& architecture, const Sha
   std::vector<LocalArray> arrays;
   for (std::size_t i = 0; i < architecture.arrays.size(); ++i) {
     const Stage stage = shard.stage_of(architecture.arrays[i].layer);
-    if (shard.holds(stage)) arrays.push_back(slice_of(architecture, shard, i, stage));
+    const bool here = shard.holds(stage);
+    const bool shared = architecture.arrays[i].shared;
+    if (!here && !shared) continue;
+    arrays.push_back(slice_of(architecture, shard, i, here ? stage : shard.stages.front()));
+    arrays.back().shared = shared;
+    if (!here) mark_copy(arrays.back());
   }
   const bool tied = architecture.model.tied_embeddings;
   if (tied && shard.has_head() && !shard.has_embedding()) {
     arrays.push_back(slice_of(architecture, shard, 0, shard.last_stage()));
-    arrays.back().copy = true;
-    for (Piece& piece : arrays.back().pieces) piece.counted = false;
+    mark_copy(arrays.back());
   }
   return arrays;
 }

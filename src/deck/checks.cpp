@@ -234,16 +234,6 @@ class CrossCheck {
              "75_000_000_000");
   }
 
-  /// Shared weights would be on several stages.
-  void shared_layers() {
-    const Config& c = deck_.config;
-    if (valid({"model.shared_layers", "parallel.pipeline"}) && c.model.shared_layers > 0 &&
-        c.parallel.pipeline > 1)
-      report(deck_.cite("model", "shared_layers"), " needs all layers on one pipeline rank, but ",
-             deck_.cite("parallel", "pipeline"),
-             "; choose pipeline = 1 with more tensor or data ranks, or shared_layers = 0");
-  }
-
   void transport() {
     const ParallelConfig& p = deck_.config.parallel;
     if (valid({"parallel.transport", "parallel.share_devices"}) &&
@@ -290,7 +280,6 @@ void cross_check(const Deck& deck, const std::set<std::string>& invalid, Diagnos
   checks.stages();
   checks.schedule();
   checks.recompute();
-  checks.shared_layers();
   checks.transport();
 }
 

@@ -59,11 +59,20 @@ grid::Request GradientReducer<G>::start(const Exec& exec, std::size_t i) const {
 template <class G>
 void GradientReducer<G>::finish(Stage stage) {
   for (std::size_t i = 0; i < buckets_.size(); ++i) {
-    if (buckets_[i].stage != stage) continue;
+    if (buckets_[i].stage != stage || buckets_[i].shared) continue;
     check(running_[i].missing == 0, "gradient reduction: ", running_[i].missing,
           " layers of stage ", stage, " are not complete");
     communicator_.wait(running_[i].request, "gradient all-reduce");
   }
+}
+
+template <class G>
+void GradientReducer<G>::reduce_shared(const Exec& exec) {
+  if (communicator_.size() == 1) return;
+  for (std::size_t i = 0; i < buckets_.size(); ++i)
+    if (buckets_[i].shared) running_[i].request = start(exec, i);
+  for (std::size_t i = 0; i < buckets_.size(); ++i)
+    if (buckets_[i].shared) communicator_.wait(running_[i].request, "gradients of shared layers");
 }
 
 template class GradientReducer<float>;

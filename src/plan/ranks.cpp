@@ -13,12 +13,14 @@ namespace {
 /// What decides a rank's memory and traffic.
 using Likeness = std::tuple<int, bool, bool, std::vector<std::int64_t>>;
 
-Likeness likeness(const architecture::Shard& shard, const schedule::Needs& needs) {
+Likeness likeness(const architecture::Shard& shard, const schedule::Needs& needs,
+                  bool shares_layers) {
   std::vector<std::int64_t> numbers{needs.slots, needs.received_activations,
                                     needs.received_gradients, needs.send_buffers,
                                     needs.split_backward ? 1 : 0};
   for (const Stage stage : shard.stages)
     numbers.push_back(shard.stage_layers[static_cast<std::size_t>(stage)].extent);
+  if (shares_layers) numbers.push_back(shard.stages.front());  // some hold originals, others copies
   return {shard.tensor_rank, shard.has_embedding(), shard.has_head(), numbers};
 }
 
@@ -71,7 +73,8 @@ std::vector<RankPlan> plan_ranks(const deck::Config& config,
     for (Stage& stage : shard.stages) stage += p == 0 ? 0 : 1;  // rank p holds p, p + pipeline, …
     for (const int t : planned) {
       shard.tensor_rank = t;
-      const auto [found, is_new] = known.emplace(likeness(shard, needs), ranks.size());
+      const auto [found, is_new] =
+          known.emplace(likeness(shard, needs, config.model.shared_layers > 0), ranks.size());
       if (is_new) {
         ranks.push_back({p, t, needs, training_memory(config, architecture, shard, needs),
                          checkpoint_copy_bytes(config, architecture, shard),

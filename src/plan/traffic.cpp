@@ -101,6 +101,9 @@ class Counter {
     };
     if (sizes_.cuts_tokens) add_all("norms and biases: all-reduce", false);
     add_all("norms of heads: all-reduce", true);
+    for (const auto& part : architecture::shared_parts(arrays_, placement))
+      if (part.partial_gradient || (!part.split && sizes_.cuts_tokens))
+        tensor("shared layers: all-reduce", 1, part.run.extent * sizes_.accumulate);
   }
 
   /// Each of the tensor ranks that hold a head of keys and values has summed its gradient over its
@@ -155,6 +158,14 @@ class Counter {
       for (const architecture::Piece& piece : array.pieces)
         if (piece.counted) blocks += parts(piece.elements(), norm_block);
     return blocks;
+  }
+
+  /// Every pipeline rank holds them.
+  void shared_layers() {
+    const auto placement = architecture::place(architecture_, shard_, arrays_);
+    for (const auto& part : architecture::shared_parts(arrays_, placement))
+      add("pipeline", "shared layers: all-reduce", parallel_.pipeline, 1,
+          part.run.extent * sizes_.accumulate);
   }
 
   void tied() {
@@ -225,6 +236,7 @@ std::vector<TrafficRow> step_traffic(const deck::Config& config, const Architect
   counter.head();
   counter.replicated_gradients();
   counter.boundaries();
+  counter.shared_layers();
   counter.shared_heads();
   counter.data();
   counter.tied();

@@ -155,7 +155,7 @@ typename model::RankModel<P>::LayerDone StepActions<P>::layer_done(const Step& s
   }
   return [this, stage = step.instr.stage](std::int64_t layer) {
     const Region region("reduce_layer");
-    parts_.shared_gradients->sum(exec_, layer);
+    if (config_.model.shared_layers == 0) parts_.shared_gradients->sum(exec_, layer);
     parts_.reducer->complete(exec_, stage, layer);
   };
 }
@@ -225,8 +225,30 @@ void StepActions<P>::reduce_tied(const Step&) {
         exec_, parts_.parameters.entry("embedding.token").gradient.data, grid::Reduction::sum,
         "gradient of the tied token table");
 }
+/// The gradients of shared layers: over the tensor ranks that share heads, the data axis, the
+/// tensor axis and the pipeline.
+template <class P>
+void StepActions<P>::sum_shared_layers() {
+  for (std::int64_t layer = 0; layer < config_.model.shared_layers; ++layer)
+    parts_.shared_gradients->sum(exec_, layer);
+  parts_.reducer->reduce_shared(exec_);
+  for (const architecture::SharedPart& part : architecture::shared_parts(
+           parts_.parameters.local_arrays(), parts_.parameters.placement())) {
+    const View1<typename P::Gradient> gradients(
+        parts_.parameters.all_gradients().data() + part.run.offset,
+        static_cast<std::size_t>(part.run.extent));
+    const bool over_tensor = part.partial_gradient || (!part.split && parts_.axis.cuts_tokens());
+    if (over_tensor)
+      parts_.tensor.template all_reduce<typename P::Gradient>(
+          exec_, gradients, grid::Reduction::sum, "gradients of replicated arrays");
+    parts_.pipeline.template all_reduce<typename P::Gradient>(
+        exec_, gradients, grid::Reduction::sum, "gradients of shared layers");
+  }
+}
+
 template <class P>
 void StepActions<P>::gradient_norm(const Step&) {
+  if (config_.model.shared_layers > 0) sum_shared_layers();
   parts_.optimizer->find_norm(exec_);
 }
 template <class P>

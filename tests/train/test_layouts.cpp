@@ -157,7 +157,6 @@ class Layouts : public ::testing::Test {
           for (const bool sequence_parallel : {false, true})
             for (const bool tied : {true, false}) {
               if (sequence_parallel && tensor == 1) continue;
-              if (pipeline > 1 && property.starts_with("model.shared_layers")) continue;
               layouts.push_back(
                   {tensor, pipeline, data, schedule, chunks, sequence_parallel, tied});
               layouts.back().family = family;

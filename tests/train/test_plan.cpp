@@ -74,8 +74,6 @@ class Plan : public ::testing::Test {
                    Offload::none, "model.shared_layers=2"},
               Case{"zb-h1", 1, false, true, "full", false, "lamb", Family::bert, 3, "fp32",
                    Offload::none, "model.shared_layers=2"}}) {
-          const bool shares_layers = std::string_view(c.property) == "model.shared_layers=2";
-          if (shares_layers && pipeline > 1) continue;
           const bool groups = deck::preset(c.family).positions == Positions::rotary;
           deck::Config config = small_config(
               12, 1, ranks,

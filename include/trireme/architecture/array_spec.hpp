@@ -24,6 +24,9 @@ struct ArraySpec {
   std::int64_t group = 1;
   /// Every tensor rank holds it, and each adds to its gradient what its own heads contribute.
   bool partial_gradient = false;
+  /// Layers `layer`, `layer` + n, … have it, with n = [model] shared_layers. Every pipeline rank
+  /// holds it, and adds to its gradient what its own layers contribute.
+  bool shared = false;
 
   std::int64_t elements() const {
     std::int64_t n = 1;

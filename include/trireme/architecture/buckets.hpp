@@ -17,6 +17,7 @@ struct Bucket {
   std::vector<std::int64_t> layers;
   /// Where it is cut for the distributed optimizer: data rank r owns [bounds[r], bounds[r + 1]).
   std::vector<std::int64_t> bounds;
+  bool shared = false;  ///< of shared layers: complete when all backward passes of the rank are
 };
 
 /// Buckets of about `most_elements`, and never less than one block of the norm, whose blocks they

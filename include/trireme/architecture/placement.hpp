@@ -12,6 +12,7 @@ namespace trireme::architecture {
 /// tensor rank holds the whole, last those of these whose gradients are always parts of a sum. So
 /// one message sums the gradients of each of the last two over the tensor axis; they are in the
 /// same order on all tensor ranks, so that their data-parallel sums are cut at the same elements.
+/// Arrays of shared layers are apart, for they are summed over the pipeline too.
 struct Placement {
   std::vector<std::int64_t> offset;  ///< per local array
   std::int64_t replicated = 0;       ///< first element behind the arrays that are cut
@@ -30,6 +31,16 @@ Placement place(const Architecture& architecture, const Shard& shard,
 /// partial_gradient: one run of the arena.
 layout::Slice replicated_part(const std::vector<LocalArray>& arrays, const Placement& placement,
                               Stage stage, bool partial_gradient);
+
+/// A run of the arena with arrays of shared layers: the same on all pipeline ranks, up to where it
+/// begins.
+struct SharedPart {
+  layout::Slice run;
+  bool split = false;
+  bool partial_gradient = false;
+};
+std::vector<SharedPart> shared_parts(const std::vector<LocalArray>& arrays,
+                                     const Placement& placement);
 
 /// Rows of logits computed at a time: whole logits are never stored. Depends on tokens, vocabulary
 /// and kind of machine alone, so that layouts agree.

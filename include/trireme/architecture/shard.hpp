@@ -67,9 +67,10 @@ struct LocalArray {
   bool split = false;
   /// As ArraySpec: the gradients of the tensor ranks are parts of a sum.
   bool partial_gradient = false;
-  /// The token table of tied embeddings again, on the last stage where that is not on the rank of
-  /// the first: the same weights, the gradient of the logits.
+  /// Another pipeline rank holds the original, with the same weights: the token table of tied
+  /// embeddings on the last stage, with the gradient of the logits, and arrays of shared layers.
   bool copy = false;
+  bool shared = false;  ///< as ArraySpec
   /// All of it, in the order of its memory: one piece, unless tensor ranks share a part of it.
   std::vector<Piece> pieces;
 
@@ -81,7 +82,7 @@ struct LocalArray {
 /// another here, since those between its first and its last group are wholly its own.
 std::vector<std::int64_t> shared_heads(const deck::ModelConfig& model, int tensor_size);
 
-/// What a rank holds, in registry order; a copy comes last.
+/// What a rank holds, in registry order; the copy of the token table comes last.
 std::vector<LocalArray> local_arrays(const Architecture& architecture, const Shard& shard);
 
 }  // namespace trireme::architecture

@@ -36,6 +36,8 @@ class GradientReducer {
   void complete(const Exec& exec, Stage stage, std::int64_t layer);
   /// Waits for the buckets of a stage, all layers of which must be complete.
   void finish(Stage stage);
+  /// Sums the gradients of shared layers, after the last backward pass of the rank.
+  void reduce_shared(const Exec& exec);
 
  private:
   struct Running {

@@ -71,6 +71,7 @@ class StepActions final : public Actions {
     Event copied;
   };
 
+  void sum_shared_layers();
   model::MicroContext context(Micro micro) const;
   bool is_first(Stage stage) const { return stage == 0; }
   bool is_last(Stage stage) const { return stage == parts_.parameters.shard().last_stage(); }
