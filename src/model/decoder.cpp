@@ -25,7 +25,7 @@ void Decoder<P>::cut(Arena& arena) {
   keys_.clear();
   values_.clear();
   const architecture::LocalSizes one_token =  // rows of one pass: T = B
-      architecture::local_sizes(model_, shard_, rows_, 1, false);
+      architecture::local_sizes(model_, shard_, rows_, 1, false, rows_ * model_.vocabulary);
   for (std::int64_t layer = 0; layer < model_.layers; ++layer) {
     keys_.push_back(arena.take<T>(rows_, model_.sequence, one_token.groups()));
     values_.push_back(arena.take<T>(rows_, model_.sequence, one_token.groups()));

@@ -14,7 +14,7 @@ RankModel<P>::RankModel(const architecture::Architecture& architecture,
       tensor_size_(axis.size()),
       shape_(shape),
       sizes_(architecture::local_sizes(model_, shard_, shape.micro, model_.sequence,
-                                       axis.cuts_tokens())) {
+                                       axis.cuts_tokens(), shape.logit_elements)) {
   check(axis.tokens() == shape.micro * model_.sequence, "a tensor axis for ", axis.tokens(),
         " tokens, micro-batches of ", shape.micro * model_.sequence);
   for (const Stage s : shard_.stages)

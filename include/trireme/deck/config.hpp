@@ -90,10 +90,8 @@ struct ParallelConfig {
   bool distributed_optimizer = false;
   Offload offload = Offload::none;
   TransportKind transport = TransportKind::automatic;
-  bool share_devices = false;       ///< several ranks may use one device
-  bool imitated_transport = false;  ///< no key: tests play by NCCL's rules where there is none
-  bool offload_on_host = false;     ///< no key: tests take a device's way where there is none
-  std::int64_t bucket_bytes = 0;    ///< of gradients, per all-reduce
+  bool share_devices = false;     ///< several ranks may use one device
+  std::int64_t bucket_bytes = 0;  ///< of gradients, per all-reduce
   bool operator==(const ParallelConfig&) const = default;
 };
 

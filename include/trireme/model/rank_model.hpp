@@ -1,5 +1,6 @@
 #pragma once
 
+#include <trireme/architecture/placement.hpp>
 #include <trireme/model/pipeline_stage.hpp>
 
 #include <memory>
@@ -24,6 +25,7 @@ class RankModel {
     bool split_backward = false;  ///< the program has backward_input and backward_weight apart
     Recompute recompute = Recompute::none;
     bool offload = false;  ///< saved activations of layers lie in host memory
+    std::int64_t logit_elements = architecture::host_logit_elements;  ///< computed at a time
   };
 
   /// `parameters` holds the rank's shard. `axis`, for micro · sequence tokens, must outlive this.

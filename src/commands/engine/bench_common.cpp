@@ -47,9 +47,10 @@ Bytes room_for_checkpoints(const Session& session) {
 std::unique_ptr<train::Worker> bench_worker(const BenchSetting& setting,
                                             schedule::Program& program) {
   const Session& session = setting.session;
-  setting.runtime.together([&] { program = plan::step_program(session.config()); });
+  setting.runtime.together(
+      [&] { program = plan::step_program(session.config(), session.machine); });
   auto worker = train::make_worker(session.config(), session.architecture, *session.grid,
-                                   {&program, 1}, train::Mode::train);
+                                   session.machine, {&program, 1}, train::Mode::train);
   worker->initialise();
   return worker;
 }

@@ -10,8 +10,9 @@ BenchShard shard_of(const Session& session) {
       session.architecture, static_cast<int>(p.pipeline), static_cast<int>(p.chunks), at.pipeline,
       static_cast<int>(p.tensor), at.tensor);
   BenchShard out;
-  out.sizes = architecture::local_sizes(config.model, shard, config.batch.micro,
-                                        config.model.sequence, p.sequence_parallel);
+  out.sizes =
+      architecture::local_sizes(config.model, shard, config.batch.micro, config.model.sequence,
+                                p.sequence_parallel, session.machine.logit_elements());
   for (const Stage stage : shard.stages)
     out.layers += shard.stage_layers[static_cast<std::size_t>(stage)].extent;
   out.micros = config.batch.global / (config.batch.micro * p.data);

@@ -5,8 +5,8 @@
 #include <trireme/deck/checks.hpp>
 #include <trireme/grid/devices.hpp>
 #include <trireme/grid/nccl_transport.hpp>
-#include <trireme/plan/installation.hpp>
-#include <trireme/plan/transport.hpp>
+#include <trireme/installation/this_machine.hpp>
+#include <trireme/plan/choices.hpp>
 
 #include <cstdio>
 #include <filesystem>
@@ -36,9 +36,10 @@ void replicate(deck::ParallelConfig& p, std::int64_t ranks, bool whole_models) {
 Session open_session(grid::Runtime& runtime, const std::string& deck_file,
                      const std::vector<std::string>& overrides, Ranks ranks) {
   Session s;
+  s.machine = installation::this_machine();
   runtime.together([&] {
     s.deck = deck::load_deck(deck_file, overrides);
-    plan::expect_installation(s.deck);
+    plan::expect_available(s.deck, s.machine);
     if (ranks == Ranks::as_deck_says)
       deck::resolve_parallel(s.deck, runtime.ranks());
     else
@@ -55,7 +56,7 @@ Session open_session(grid::Runtime& runtime, const std::string& deck_file,
       runtime.world(), layout::ProcessGrid(static_cast<int>(p.data), static_cast<int>(p.pipeline),
                                            static_cast<int>(p.tensor), runtime.ranks()));
   grid::expect_devices(runtime, p.share_devices);
-  if (plan::uses_nccl(p)) {
+  if (plan::uses_nccl(p, s.machine)) {
     grid::load_nccl(runtime);
     s.grid->use_transports(grid::make_nccl_transport);
   }

@@ -57,9 +57,10 @@ schedule::DrawOptions Drawing::options() const {
   return options;
 }
 
-Drawing make_drawing(const deck::Deck& deck, const std::string& measured, bool must_fit) {
+Drawing make_drawing(const deck::Deck& deck, const plan::Machine& machine,
+                     const std::string& measured, bool must_fit) {
   const deck::Config& c = deck.config;
-  const schedule::Program program = plan::step_program(c);
+  const schedule::Program program = plan::step_program(c, machine);
   Drawing drawing;
   drawing.schedule = c.parallel.schedule == ScheduleKind::file
                          ? c.parallel.program
