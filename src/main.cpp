@@ -1,7 +1,6 @@
 #include <trireme/base/check.hpp>
 #include <trireme/base/log.hpp>
 #include <trireme/commands/host.hpp>
-#include <trireme/commands/launcher.hpp>
 #include <trireme/commands/options.hpp>
 
 #include <unistd.h>

@@ -1,16 +1,9 @@
 #include <trireme/architecture/architecture.hpp>
-#include <trireme/architecture/bert.hpp>
-#include <trireme/architecture/gpt.hpp>
-#include <trireme/architecture/llama.hpp>
+#include <trireme/architecture/ends.hpp>
 #include <trireme/base/check.hpp>
+#include <trireme/base/text.hpp>
 
 namespace trireme::architecture {
-
-std::int64_t ArraySpec::elements() const {
-  std::int64_t n = 1;
-  for (const std::int64_t extent : shape) n *= extent;
-  return n;
-}
 
 std::int64_t Architecture::parameters() const {
   std::int64_t n = 0;
@@ -35,9 +28,10 @@ double Architecture::head_products() const {
 }
 
 double Architecture::attention_products() const {
-  const double whole =
-      static_cast<double>(model.layers) * static_cast<double>(model.hidden * model.sequence) * 2;
-  return model.causal() ? whole / 2 : whole;
+  double products = 0;
+  for (const Operation& op : layer.operations)
+    if (op.kind == OperationKind::attention) products += products_per_token(op, model);
+  return static_cast<double>(model.layers) * products;
 }
 
 double Architecture::model_flops_per_token() const {
@@ -46,9 +40,21 @@ double Architecture::model_flops_per_token() const {
 
 Architecture describe(const deck::ModelConfig& model) {
   check(model.vocabulary > 0, "the vocabulary is not resolved");
-  if (model.predicts_masked_tokens()) return {model, bert_arrays(model)};
-  if (model.norm == NormKind::rms) return {model, llama_arrays(model)};
-  return {model, gpt_arrays(model)};
+  Architecture a{model, embedding_arrays(model), describe_layer(model)};
+  for (ArraySpec& array : a.arrays) array.layer = -1;
+  const std::int64_t groups = model.shared_layers > 0 ? model.shared_layers : model.layers;
+  for (std::int64_t layer = 0; layer < groups; ++layer)
+    for (const Operation& op : a.layer.operations)
+      for (const ArraySpec& array : op.arrays) {
+        a.arrays.push_back(array);
+        a.arrays.back().name = text("layers.", layer, ".", array.name);
+        a.arrays.back().layer = layer;
+      }
+  for (ArraySpec& array : head_arrays(model)) {
+    array.layer = model.layers;
+    a.arrays.push_back(std::move(array));
+  }
+  return a;
 }
 
 }  // namespace trireme::architecture

@@ -21,7 +21,7 @@ constexpr std::array<std::string_view, 2> gelu_names{"tanh", "exact"};
 constexpr std::array<std::string_view, 3> sentence_loss_names{"next", "order", "none"};
 constexpr std::array<std::string_view, 5> schedule_names{"gpipe", "1f1b", "interleaved", "zb-h1",
                                                          "file"};
-constexpr std::array<std::string_view, 3> recompute_names{"none", "selective", "full"};
+constexpr std::array<std::string_view, 4> recompute_names{"none", "selective", "full", "auto"};
 constexpr std::array<std::string_view, 4> offload_names{"none", "optimizer", "activations", "both"};
 constexpr std::array<std::string_view, 3> transport_names{"auto", "mpi", "nccl"};
 constexpr std::array<std::string_view, 4> attention_names{"auto", "portable", "tensor_cores",

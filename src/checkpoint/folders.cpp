@@ -1,16 +1,49 @@
-#include <trireme/base/text.hpp>
+#include <trireme/base/check.hpp>
 #include <trireme/checkpoint/folders.hpp>
+#include <trireme/io/atomic_file.hpp>
+#include <trireme/io/input_file.hpp>
 
 #include <algorithm>
 #include <charconv>
 #include <filesystem>
 #include <string_view>
+#include <system_error>
+#include <vector>
 
 namespace trireme::checkpoint {
 namespace {
 
+namespace fs = std::filesystem;
+
 constexpr std::string_view prefix = "step_";
 constexpr std::size_t digits = 8;
+
+/// Whether `latest` names a checkpoint before `from` that is there.
+bool names_what_stays(const std::string& directory, std::int64_t from) {
+  std::string name = io::read_text_file(directory + "/" + latest_name);
+  name.erase(name.find_last_not_of(" \r\n\t") + 1);
+  const auto step = step_of(name);
+  std::error_code missing;
+  return step && *step < from && fs::is_directory(directory + "/" + name, missing);
+}
+
+std::string new_folder(const std::string& directory) {
+  for (int n = 1;; ++n) {
+    const std::string folder = text(directory, "/previous-", n);
+    std::error_code error;
+    if (fs::create_directory(folder, error)) return folder;
+    check_usage(fs::exists(folder), folder, ": cannot create this folder (", error.message(),
+                "), to which the checkpoints of an earlier run must step aside; ",
+                "choose another [checkpoint] directory");
+  }
+}
+
+void move_into(const std::string& folder, const std::string& directory, const std::string& name) {
+  std::error_code error;
+  fs::rename(directory + "/" + name, folder + "/" + name, error);
+  check_usage(!error, directory, "/", name, ": cannot move it to ", folder, " (", error.message(),
+              "); choose another [checkpoint] directory");
+}
 
 }  // namespace
 
@@ -31,7 +64,7 @@ std::optional<std::int64_t> step_of(const std::string& name) {
 std::vector<std::string> folders_in(const std::string& directory) {
   std::vector<std::pair<std::int64_t, std::string>> found;
   std::error_code missing;
-  for (const auto& entry : std::filesystem::directory_iterator(directory, missing)) {
+  for (const auto& entry : fs::directory_iterator(directory, missing)) {
     auto name = entry.path().filename().string();
     if (const auto step = step_of(name); step && entry.is_directory())
       found.emplace_back(*step, std::move(name));
@@ -40,6 +73,21 @@ std::vector<std::string> folders_in(const std::string& directory) {
   std::vector<std::string> names;
   for (auto& [step, name] : found) names.push_back(std::move(name));
   return names;
+}
+
+std::string move_aside(const std::string& directory, std::int64_t from) {
+  std::vector<std::string> names = folders_in(directory);
+  std::erase_if(names, [&](const std::string& name) { return *step_of(name) < from; });
+  std::error_code missing;
+  if (fs::is_regular_file(directory + "/" + latest_name, missing) &&
+      !names_what_stays(directory, from))
+    names.insert(names.begin(), latest_name);  // first: it must not name what has gone
+  if (names.empty()) return "";
+  std::string folder = new_folder(directory);
+  for (const auto& name : names) move_into(folder, directory, name);
+  io::flush_folder(folder);
+  io::flush_folder(directory);
+  return folder;
 }
 
 }  // namespace trireme::checkpoint

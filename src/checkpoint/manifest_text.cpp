@@ -39,8 +39,8 @@ void append_shard(std::string& out, const ShardInfo& shard) {
   out += "]}";
 }
 
-io::Digest digest_from(std::string_view hex, const std::string& path) {
-  const auto digest = io::parse_digest(hex);
+Digest digest_from(std::string_view hex, const std::string& path) {
+  const auto digest = parse_digest(hex);
   check(digest.has_value(), path, ": '", hex.substr(0, 80), "' is not a checksum");
   return *digest;
 }
@@ -118,7 +118,7 @@ Manifest manifest_from(const Json& json, const std::string& path) {
 bool intact(std::string_view content) {
   if (content.size() < seal_size) return false;
   const auto body = content.substr(0, content.size() - seal_size);
-  const auto hex = io::checksum(body.data(), body.size()).hex();
+  const auto hex = checksum(body.data(), body.size()).hex();
   return content.substr(body.size()) == text(seal_begin, hex, seal_end);
 }
 
@@ -155,7 +155,7 @@ std::string to_json(const Manifest& manifest) {
     append_shard(out, manifest.shards[i]);
   }
   out += "]";
-  return out + text(seal_begin, io::checksum(out.data(), out.size()).hex(), seal_end);
+  return out + text(seal_begin, checksum(out.data(), out.size()).hex(), seal_end);
 }
 
 Manifest parse_manifest(const std::string& content, const std::string& path) {

@@ -68,4 +68,13 @@ std::optional<std::string> latest(const std::string& directory, std::set<std::st
   return std::nullopt;
 }
 
+std::string checkpoint_folder(const std::string& path) {
+  check_usage(fs::is_directory(path), path, ": is no checkpoint folder");
+  if (fs::exists(path + "/" + manifest_name)) return path;
+  const auto newest = latest(path);
+  check_usage(newest.has_value(), path,
+              ": is neither a checkpoint nor a folder with whole checkpoints");
+  return *newest;
+}
+
 }  // namespace trireme::checkpoint

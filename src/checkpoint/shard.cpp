@@ -1,6 +1,5 @@
 #include <trireme/base/check.hpp>
 #include <trireme/checkpoint/shard.hpp>
-#include <trireme/checkpoint/structure.hpp>
 #include <trireme/io/atomic_file.hpp>
 #include <trireme/io/hdf5_file.hpp>
 #include <trireme/io/input_file.hpp>
@@ -56,9 +55,9 @@ class BlockWriter {
  public:
   BlockWriter(io::AtomicFile& file, Cache cache) : file_(file), cache_(cache) {}
 
-  std::vector<io::Digest> write(std::int64_t file_offset, const SliceView& slice,
-                                const std::function<void()>& progress) {
-    std::vector<io::Digest> blocks;
+  std::vector<Digest> write(std::int64_t file_offset, const SliceView& slice,
+                            const std::function<void()>& progress) {
+    std::vector<Digest> blocks;
     for (std::int64_t begin = 0; begin < slice.bytes(); begin += block_bytes) {
       blocks.push_back(
           write_block(file_offset, slice, begin, std::min(slice.bytes(), begin + block_bytes)));
@@ -68,8 +67,8 @@ class BlockWriter {
   }
 
  private:
-  io::Digest write_block(std::int64_t file_offset, const SliceView& slice, std::int64_t begin,
-                         std::int64_t end) {
+  Digest write_block(std::int64_t file_offset, const SliceView& slice, std::int64_t begin,
+                     std::int64_t end) {
     sum_.reset();
     std::int64_t written = begin;
     if (cache_ == Cache::bypassed && slice.data != nullptr) {
@@ -92,7 +91,7 @@ class BlockWriter {
 
   io::AtomicFile& file_;
   Cache cache_;
-  io::Checksum sum_;
+  Checksum sum_;
   std::vector<char> buffer_;
 };
 

@@ -92,7 +92,7 @@ ShardSummary parse_summary(std::string_view bytes) {
   ShardSummary summary;
   summary.file = in.get_text();
   summary.bytes = in.get<std::int64_t>();
-  summary.structure = in.get<io::Digest>();
+  summary.structure = in.get<Digest>();
   summary.slices.resize(static_cast<std::size_t>(in.get_count(1)));
   for (auto& slice : summary.slices) {
     slice.name = in.get_text();
@@ -103,8 +103,8 @@ ShardSummary parse_summary(std::string_view bytes) {
     slice.slab.offset = in.get_extents();
     slice.slab.extent = in.get_extents();
     slice.file_offset = in.get<std::int64_t>();
-    slice.blocks.resize(static_cast<std::size_t>(in.get_count(sizeof(io::Digest))));
-    for (auto& block : slice.blocks) block = in.get<io::Digest>();
+    slice.blocks.resize(static_cast<std::size_t>(in.get_count(sizeof(Digest))));
+    for (auto& block : slice.blocks) block = in.get<Digest>();
   }
   check(in.done(), "the summary of a shard has bytes behind its end");
   return summary;

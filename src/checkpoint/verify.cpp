@@ -27,7 +27,7 @@ io::InputFile open(const std::string& path, std::int64_t bytes) {
 
 void verify_structure(const std::string& folder, const Manifest& manifest, const ShardInfo& shard) {
   const auto file = open(folder + "/" + shard.name, shard.bytes);
-  const io::Digest found = structure_digest(file, manifest.storage(shard));
+  const Digest found = structure_digest(file, manifest.storage(shard));
   check(found == shard.structure, file.path(),
         ": is damaged outside its datasets' numbers: checksum ", found.hex(), ", expected ",
         shard.structure.hex(), remedy);
@@ -40,13 +40,13 @@ void read_block(const io::InputFile& file, const Manifest& manifest, const Shard
   const std::int64_t bytes = std::min(block_bytes, manifest.slice_bytes(info) - first);
   const std::int64_t begin = info.file_offset + first;
   auto* at = static_cast<char*>(out);
-  io::Checksum sum;
+  Checksum sum;
   for (std::int64_t done = 0; done < bytes; done += read_bytes) {
     const auto piece = static_cast<std::size_t>(std::min(read_bytes, bytes - done));
     file.read(begin + done, at + done, piece);
     sum.update(at + done, piece);
   }
-  const io::Digest found = sum.digest();
+  const Digest found = sum.digest();
   if (found == info.blocks[number]) return;  // the names below are not free
   check(false, file.path(), ": dataset '", manifest.datasets(shard)[slice],
         "' is damaged in block ", number, " of ", info.blocks.size(), " (bytes ", begin, " to ",
@@ -58,7 +58,7 @@ void verify_file(const std::string& folder, const Manifest& manifest, const std:
   const auto info = std::ranges::find(manifest.files, name, &FileInfo::name);
   check(info != manifest.files.end(), folder, "/", manifest_name, ": names no file ", name);
   const std::string path = open(folder + "/" + name, info->bytes).path();
-  const io::Digest found = io::file_checksum(path);
+  const Digest found = io::file_checksum(path);
   check(found == info->digest, path, ": is damaged, or of another checkpoint: checksum ",
         found.hex(), ", expected ", info->digest.hex(), remedy);
 }

@@ -1,7 +1,6 @@
 #include <trireme/base/check.hpp>
 #include <trireme/base/log.hpp>
 #include <trireme/checkpoint/folders.hpp>
-#include <trireme/checkpoint/index.hpp>
 #include <trireme/checkpoint/writer.hpp>
 #include <trireme/io/atomic_file.hpp>
 #include <trireme/io/input_file.hpp>

@@ -1,8 +1,8 @@
 #include <trireme/base/check.hpp>
+#include <trireme/base/checksum.hpp>
 #include <trireme/data/bpe_tokenizer.hpp>
 #include <trireme/data/literal_splitter.hpp>
 #include <trireme/data/word_cache.hpp>
-#include <trireme/io/checksum.hpp>
 
 #include <algorithm>
 #include <utility>
@@ -84,7 +84,7 @@ class BpeEncoder final : public Encoder {
   WordCache cache_;
 };
 
-void add(io::Checksum& sum, std::string_view bytes) {
+void add(Checksum& sum, std::string_view bytes) {
   const std::uint64_t size = bytes.size();
   sum.update(&size, sizeof size);
   sum.update(bytes.data(), bytes.size());
@@ -92,7 +92,7 @@ void add(io::Checksum& sum, std::string_view bytes) {
 
 /// Of everything that ids depend on, so that the same tokenizer in another form has the same name.
 std::string name_of_model(const BpeModel& model) {
-  io::Checksum sum;
+  Checksum sum;
   for (const auto& token : model.tokens) add(sum, token);
   add(sum, "merges");
   for (const auto& merge : model.merges) sum.update(&merge, sizeof merge);

@@ -1,6 +1,6 @@
 #include <trireme/base/check.hpp>
 #include <trireme/data/bpe_vocabulary.hpp>
-#include <trireme/data/byte_characters.hpp>
+#include <trireme/data/utf8.hpp>
 
 #include <algorithm>
 #include <utility>

@@ -45,8 +45,20 @@ class Pairs::Draw {
   int next_ = 4;
 };
 
+/// Memory of the fields, by name; without a loss of pairs, `pairs` is empty.
+struct Pairs::Batch {
+  std::span<std::int32_t> tokens, segments, targets, rows, pairs;
+};
+
+Pairs::Batch Pairs::batch_of(BatchFields fields) const {
+  const auto field = [&](std::string_view name) { return fields[objective_.field(name)]; };
+  return {field("tokens"), field("segments"), field("targets"), field("rows"),
+          objective_.find("pairs") ? field("pairs") : std::span<std::int32_t>()};
+}
+
 Pairs::Pairs(const deck::Config& config)
-    : sequence_(config.model.sequence),
+    : objective_(architecture::objective_of(config.model)),
+      sequence_(config.model.sequence),
       text_(config.model.text_tokens()),
       masked_(config.model.targets()),
       vocabulary_(config.model.vocabulary),
@@ -63,7 +75,8 @@ void Pairs::expect_usable(const Windows& windows) const {
 }
 
 void Pairs::read(const Samples& samples, std::int64_t first, std::int64_t count,
-                 const PairBatch& batch) const {
+                 BatchFields fields) const {
+  const Batch batch = batch_of(fields);
   for (std::int64_t i = 0; i < count; ++i) {
     const auto [file, window] = samples.place(first + i);
     make(Draw(seed_, training, first + i), samples.windows(file), window, i, batch);
@@ -71,13 +84,14 @@ void Pairs::read(const Samples& samples, std::int64_t first, std::int64_t count,
 }
 
 void Pairs::read(const Windows& windows, std::int64_t first, std::int64_t count,
-                 const PairBatch& batch) const {
+                 BatchFields fields) const {
+  const Batch batch = batch_of(fields);
   for (std::int64_t i = 0; i < count; ++i)
     make(Draw(0, evaluation, first + i), windows, first + i, i, batch);
 }
 
 void Pairs::make(Draw draw, const Windows& windows, std::int64_t window, std::int64_t place,
-                 const PairBatch& batch) const {
+                 const Batch& batch) const {
   check(windows.sequence() == text_, "windows of ", windows.sequence(), " tokens, expected ",
         text_);
   std::vector<std::int32_t> text(static_cast<std::size_t>(text_));
@@ -114,7 +128,7 @@ void Pairs::make(Draw draw, const Windows& windows, std::int64_t window, std::in
 }
 
 void Pairs::mask(Draw& draw, std::int64_t first_length, std::int64_t place,
-                 const PairBatch& batch) const {
+                 const Batch& batch) const {
   // The first steps of a shuffle choose.
   std::vector<std::int64_t> chosen(static_cast<std::size_t>(text_));
   std::iota(chosen.begin(), chosen.end(), 0);

@@ -49,7 +49,7 @@ void read_as(const io::InputFile& file, const TokenHeader& header, std::int64_t 
 
 }  // namespace
 
-io::Digest digest_of_rest(const io::InputFile& file, const TokenHeader& h) {
+Digest digest_of_rest(const io::InputFile& file, const TokenHeader& h) {
   const bool tokens_first = h.tokens_begin < h.offsets_begin;
   const std::int64_t first_begin = tokens_first ? h.tokens_begin : h.offsets_begin;
   const std::int64_t first_end = tokens_first ? h.tokens_end() : h.offsets_end();
@@ -59,7 +59,7 @@ io::Digest digest_of_rest(const io::InputFile& file, const TokenHeader& h) {
       (first_begin - token_header_bytes) + (second_begin - first_end) + (h.file_bytes - second_end);
   check(bytes <= rest_limit_bytes, file.path(), ": has ", bytes,
         " bytes beside tokens and document offsets, expected at most ", rest_limit_bytes);
-  io::Checksum sum;
+  Checksum sum;
   const auto add = [&](const std::byte* data, std::size_t size) { sum.update(data, size); };
   file.for_each_block(token_header_bytes, first_begin, add);
   file.for_each_block(first_end, second_begin, add);
@@ -111,12 +111,12 @@ std::string TokenFile::sources() const {
 
 void TokenFile::verify() const {
   const auto digest_between = [&](std::int64_t begin, std::int64_t end) {
-    io::Checksum sum;
+    Checksum sum;
     file_.for_each_block(
         begin, end, [&](const std::byte* data, std::size_t bytes) { sum.update(data, bytes); });
     return sum.digest();
   };
-  const auto expect = [&](const char* name, const io::Digest& found, const io::Digest& stored) {
+  const auto expect = [&](const char* name, const Digest& found, const Digest& stored) {
     check(found == stored, path(), ": dataset '", name, "' is damaged: checksum ", found.hex(),
           ", expected ", stored.hex());
   };

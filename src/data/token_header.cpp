@@ -8,7 +8,7 @@ namespace trireme::data {
 namespace {
 
 std::uint64_t digest_of(const TokenHeader& header) {
-  return io::checksum64(&header, offsetof(TokenHeader, digest));
+  return checksum64(&header, offsetof(TokenHeader, digest));
 }
 
 /// [begin, begin + count * size) lies within (header, file end], computed without overflow.

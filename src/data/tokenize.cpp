@@ -1,6 +1,6 @@
 #include <trireme/base/check.hpp>
 #include <trireme/base/philox.hpp>
-#include <trireme/data/bpe_file.hpp>
+#include <trireme/data/bpe_model.hpp>
 #include <trireme/data/bpe_trainer.hpp>
 #include <trireme/data/document_splitter.hpp>
 #include <trireme/data/token_file_writer.hpp>

@@ -1,5 +1,5 @@
 #include <trireme/base/check.hpp>
-#include <trireme/data/bpe_file.hpp>
+#include <trireme/data/bpe_model.hpp>
 #include <trireme/data/bpe_tokenizer.hpp>
 #include <trireme/data/tokenizer.hpp>
 

@@ -16,8 +16,7 @@ namespace {
 
 constexpr std::int64_t micro_batches_limit = 65536;  // a step's program lists them all
 constexpr std::int64_t stages_limit = 4096;
-constexpr std::int64_t passes_limit = std::int64_t{1}
-                                      << 21;  // forward passes of one replica's step
+constexpr std::int64_t passes_limit = 1 << 21;  // forward passes of one replica's step
 constexpr std::int64_t ranks_limit = std::int64_t{1} << 20;
 
 /// Numbers that are counted in 64 bits: parameters, activations, FLOPs of a token.
@@ -27,8 +26,9 @@ constexpr double step_limit = 1e17;  // activations of a replica's step, whose b
 /// Numbers that the forward pass of one micro-batch makes.
 double activations_of(const Config& config) {
   const ModelConfig& m = config.model;
-  const double per_layer =
-      8 * static_cast<double>(m.hidden) + 2 * static_cast<double>(m.feed_forward);
+  const double per_layer = 4 * static_cast<double>(m.hidden) +
+                           4 * static_cast<double>(m.heads * m.head_size()) +
+                           2 * static_cast<double>(m.feed_forward);
   const double per_token =
       static_cast<double>(m.layers) * per_layer + static_cast<double>(m.vocabulary);
   return static_cast<double>(config.batch.micro) * static_cast<double>(m.sequence) * per_token;
@@ -57,7 +57,7 @@ class CrossCheck {
       report(deck_.cite("model", "key_value_heads"), " does not divide ",
              deck_.cite("model", "heads"), "; choose ",
              choices(divisors(m.heads), m.key_value_heads), " key_value_heads");
-    if (valid({"model.family", "model.hidden", "model.heads", "model.head_size"})) rotary();
+    if (valid({"model.positions", "model.hidden", "model.heads", "model.head_size"})) rotary();
     properties();
     if (m.predicts_masked_tokens()) pairs();
   }
@@ -70,8 +70,10 @@ class CrossCheck {
              " is odd, and rotary positions need an even number; choose ", m.head_size() + 1);
     else if (m.hidden % m.heads == 0)
       report(deck_.cite("model", "hidden"), " over ", deck_.cite("model", "heads"),
-             " are heads of ", m.head_size(), ", and rotary positions need an even number; choose ",
-             choices(divisors(m.hidden), m.heads), " heads so that hidden / heads is even");
+             " are heads of ", m.head_size(), ", and rotary positions need an even number; ",
+             m.hidden % 2 == 0 ? text("choose ", choices(divisors(m.hidden / 2), m.heads),
+                                      " heads, or give head_size")
+                               : text("give an even head_size, or choose an even hidden"));
   }
 
   /// Properties that contradict one another.
@@ -89,13 +91,12 @@ class CrossCheck {
              "; choose at most ", m.layers);
   }
 
-  /// Bert's samples are [CLS] A [SEP] B [SEP].
+  /// Samples with masked tokens are [CLS] A [SEP] B [SEP].
   void pairs() {
     const ModelConfig& m = deck_.config.model;
-    if (valid({"model.family", "model.sequence"}) && m.text_tokens() < 2)
+    if (valid({"model.objective", "model.sequence"}) && m.text_tokens() < 2)
       report(deck_.cite("model", "sequence"),
-             " has no room for two segments and their 3 special tokens; choose a sequence of 5 or "
-             "more");
+             " has no room for two segments and their 3 special tokens; choose 5 or more");
     if (!valid({"model.vocabulary", "data.class_token", "data.separator_token", "data.mask_token"}))
       return;
     if (m.vocabulary == 0) return;  // checked when the token file is known
@@ -149,8 +150,7 @@ class CrossCheck {
     if (valid({"optimizer.kind", "optimizer.nesterov", "optimizer.momentum"}) && o.nesterov &&
         (o.kind != OptimizerKind::sgd || o.momentum == 0))
       report(deck_.cite("optimizer", "nesterov"),
-             " is for [optimizer] kind = \"sgd\" with a "
-             "momentum; the deck has ",
+             " is for [optimizer] kind = \"sgd\" with a momentum; the deck has ",
              deck_.cite("optimizer", "kind"), " and ", deck_.cite("optimizer", "momentum"),
              "; leave nesterov out, or change these");
     const bool steps_valid =

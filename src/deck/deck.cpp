@@ -55,14 +55,4 @@ std::string resolved_toml(const Deck& deck) {
   return out;
 }
 
-std::string fingerprint(const Deck& deck) {
-  std::uint64_t hash = 14695981039346656037u;
-  for (const char c : resolved_toml(deck))
-    hash = (hash ^ static_cast<unsigned char>(c)) * 1099511628211u;
-  std::string out(16, '0');
-  for (int i = 15; i >= 0; --i, hash >>= 4)
-    out[static_cast<std::size_t>(i)] = "0123456789abcdef"[hash & 15];
-  return out;
-}
-
 }  // namespace trireme::deck

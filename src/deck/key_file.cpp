@@ -166,6 +166,18 @@ class Reader {
   Given given_;
 };
 
+std::string fallback_text(const KeyText& key) {
+  if (key.required()) return "required";
+  return key.rule.empty() ? literal(key, *key.fallback) : key.rule;
+}
+
+/// "|" would end a cell of a Markdown table, and "<" begin a tag.
+std::string cell(const std::string& words) {
+  std::string out;
+  for (const char c : words) out += c == '|' ? "\\|" : c == '<' ? "&lt;" : std::string(1, c);
+  return out;
+}
+
 }  // namespace
 
 const KeyText* FileKind::find(std::string_view section, std::string_view key_name) const {
@@ -205,6 +217,35 @@ std::string missing(const std::string& file_name, const KeyText& key) {
 
 std::string cite(const KeyText& key, const Value& value, const std::string& place) {
   return text("[", key.section, "] ", key.name, " = ", literal(key, value), " (", place, ")");
+}
+
+std::string key_text(const FileKind& kind) {
+  std::string out;
+  for (const Section& section : kind.sections) {
+    out += text("\n[", section.name, "]  ", section.help, "\n");
+    for (const KeyText* key : kind.table) {
+      if (key->section != section.name) continue;
+      out +=
+          text("  ", key->name, std::string(key->name.size() < 22 ? 22 - key->name.size() : 1, ' '),
+               key->help, key->unit.empty() ? "" : text(" [", key->unit, "]"), "\n",
+               std::string(24, ' '), expectation(*key), "; ",
+               key->required() ? "required" : text("default ", fallback_text(*key)), "\n");
+    }
+  }
+  return out;
+}
+
+std::string key_markdown(const FileKind& kind) {
+  std::string out;
+  for (const Section& section : kind.sections) {
+    out += text("\n## [", section.name, "]\n\n", section.help,
+                "\n\n| key | meaning | accepted | unit | default |\n|---|---|---|---|---|\n");
+    for (const KeyText* key : kind.table)
+      if (key->section == section.name)
+        out += text("| `", key->name, "` | ", cell(key->help), " | ", cell(expectation(*key)),
+                    " | ", key->unit, " | ", cell(fallback_text(*key)), " |\n");
+  }
+  return out;
 }
 
 }  // namespace trireme::deck

@@ -1,7 +1,6 @@
 #include <trireme/deck/table.hpp>
 
 #include <trireme/deck/entry.hpp>
-#include <trireme/deck/families.hpp>
 
 namespace trireme::deck {
 namespace {
@@ -9,9 +8,7 @@ namespace {
 using Str = std::string;
 using Int = std::int64_t;
 
-constexpr std::int64_t size_limit = 16777216;  // keeps products of two sizes far from 2^63
 constexpr std::int64_t ranks_limit = 1048576;
-constexpr std::int64_t identifier_limit = 1 << 30;  // token ids are stored in at most 32 bits
 constexpr std::int64_t ramp_limit = std::int64_t{1} << 40;
 constexpr std::int64_t bytes_limit = std::int64_t{1} << 40;
 
@@ -19,6 +16,7 @@ void run_keys(std::vector<Entry>& out) {
   SectionKeys run(out, "run", &Config::run);
   run.path("directory", &RunConfig::directory,
            "folder for metrics, log, resolved deck and checkpoints")
+      .effect(Effect::place)
       .nonempty()
       .otherwise(Str("run"));
   run.integer("steps", &RunConfig::steps, "optimizer steps of the whole run")
@@ -26,6 +24,7 @@ void run_keys(std::vector<Entry>& out) {
       .at_most(steps_limit)
       .otherwise(Int{100});
   run.integer("seed", &RunConfig::seed, "of initialisation, data order and dropout")
+      .effect(Effect::numbers)
       .at_least(0)
       .otherwise(Int{1});
   run.duration("time_limit", &RunConfig::time_limit,
@@ -54,133 +53,6 @@ void run_keys(std::vector<Entry>& out) {
   run.boolean("timeline", &RunConfig::timeline,
               "record when each instruction of the last logged step ran; `trireme draw` shows it")
       .otherwise(false);
-}
-
-/// Properties of the architecture, which the family presets.
-void model_properties(SectionKeys<ModelConfig>& model) {
-  model.choice("norm", &ModelConfig::norm, "norm of the layers: LayerNorm or RMSNorm")
-      .derive([](Config& c) { c.model.norm = preset(c.model.family).norm; },
-              "layer for gpt and bert, otherwise rms");
-  model
-      .choice("norm_placement", &ModelConfig::norm_placement,
-              "norms before attention and feed-forward (pre), or after each residual addition "
-              "(post)")
-      .derive([](Config& c) { c.model.norm_placement = preset(c.model.family).norm_placement; },
-              "post for bert, otherwise pre");
-  model
-      .number("norm_epsilon", &ModelConfig::norm_epsilon,
-              "added to the variance, or the mean square, within norms")
-      .above(0)
-      .derive([](Config& c) { c.model.norm_epsilon = preset(c.model.family).norm_epsilon; },
-              "1e-5; 1e-12 for bert, 1e-6 for qwen2 and qwen3");
-  model
-      .boolean("head_norm", &ModelConfig::head_norm,
-               "RMSNorm on each head of queries and keys, before rotary positions")
-      .derive([](Config& c) { c.model.head_norm = preset(c.model.family).head_norm; },
-              "true for qwen3, otherwise false");
-  model
-      .choice("positions", &ModelConfig::positions,
-              "learned vectors added to the embedding, or rotations of queries and keys")
-      .derive([](Config& c) { c.model.positions = preset(c.model.family).positions; },
-              "learned for gpt and bert, otherwise rotary");
-  model
-      .number("rope_theta", &ModelConfig::rope_theta,
-              "base of the wave lengths of rotary positions")
-      .above(0)
-      .derive([](Config& c) { c.model.rope_theta = preset(c.model.family).rope_theta; },
-              "10000; 1e6 for qwen2 and qwen3");
-  model
-      .choice("activation", &ModelConfig::activation,
-              "non-linearity of the feed-forward layer: gelu, or swiglu with a gate")
-      .derive([](Config& c) { c.model.activation = preset(c.model.family).activation; },
-              "gelu for gpt and bert, otherwise swiglu");
-  model
-      .choice("gelu", &ModelConfig::gelu,
-              "form of GELU: exact, with the normal distribution, or its approximation by tanh")
-      .derive([](Config& c) { c.model.gelu = preset(c.model.family).gelu; },
-              "tanh; exact for bert");
-  model
-      .choice("biases", &ModelConfig::biases,
-              "matrix products of a layer that have a bias: none, the one of queries, keys and "
-              "values, or all")
-      .derive([](Config& c) { c.model.biases = preset(c.model.family).biases; },
-              "all for gpt and bert, query_key_value for qwen2, otherwise none");
-  model
-      .choice("mask", &ModelConfig::mask,
-              "tokens of its sample that a token sees: those up to itself (causal), or all (full)")
-      .derive([](Config& c) { c.model.mask = preset(c.model.family).mask; },
-              "full for bert, otherwise causal");
-  model
-      .integer("window", &ModelConfig::window,
-               "tokens that a token sees, itself included (sliding-window attention); 0 is all up "
-               "to itself")
-      .unit("tokens")
-      .at_least(0)
-      .at_most(size_limit)
-      .derive([](Config& c) { c.model.window = preset(c.model.family).window; },
-              "4096 for mistral, otherwise 0");
-  model
-      .choice("objective", &ModelConfig::objective,
-              "what the model predicts: the next token, or masked tokens and pairs of segments")
-      .derive([](Config& c) { c.model.objective = preset(c.model.family).objective; },
-              "masked_token for bert, otherwise next_token");
-  model
-      .number("masked_share", &ModelConfig::masked_share,
-              "share of a sample's tokens that are masked and predicted, rounded to a whole number "
-              "of tokens (objective masked_token)")
-      .above(0)
-      .below(1)
-      .otherwise(0.15);
-  model
-      .choice("sentence_loss", &ModelConfig::sentence_loss,
-              "prediction for a pair of segments: whether the second follows the first in its "
-              "text (next), whether they are in order (order), or none (objective masked_token)")
-      .otherwise(Str("next"));
-}
-
-void model_keys(std::vector<Entry>& out) {
-  SectionKeys model(out, "model", &Config::model);
-  const auto size = [&](const char* name, Int ModelConfig::*field, const char* help) -> Entry& {
-    return model.integer(name, field, help).at_least(1).at_most(size_limit);
-  };
-  model
-      .choice("family", &ModelConfig::family,
-              "published architecture, which presets the properties below: gpt, llama, bert, "
-              "qwen2, qwen3 or mistral; see docs/models.md")
-      .otherwise(Str("gpt"));
-  size("layers", &ModelConfig::layers, "transformer layers").at_most(65536);
-  size("hidden", &ModelConfig::hidden, "width of the residual stream");
-  size("heads", &ModelConfig::heads, "attention heads");
-  size("key_value_heads", &ModelConfig::key_value_heads,
-       "heads of keys and values, a divisor of heads (grouped-query attention)")
-      .derive([](Config& c) { c.model.key_value_heads = c.model.heads; }, "model.heads");
-  size("head_size", &ModelConfig::explicit_head_size,
-       "columns of a head; 0 is hidden / heads, which must then be a whole number")
-      .at_least(0)
-      .otherwise(Int{0}, "0: hidden / heads");
-  size("feed_forward", &ModelConfig::feed_forward, "width inside the feed-forward layer")
-      .derive([](Config& c) { c.model.feed_forward = 4 * c.model.hidden; }, "4 · model.hidden")
-      .at_most(4 * size_limit);
-  size("sequence", &ModelConfig::sequence, "tokens per sample").unit("tokens");
-  size("vocabulary", &ModelConfig::vocabulary,
-       "token ids of the model; 0 is the number of ids of the token file's tokenizer")
-      .at_least(0)
-      .at_most(identifier_limit)
-      .otherwise(Int{0}, "0: from the token file");
-  size("shared_layers", &ModelConfig::shared_layers,
-       "groups of layers that share weights: layer i has the weights of group i mod "
-       "shared_layers (ALBERT); 0 is weights of its own for each layer")
-      .at_least(0)
-      .otherwise(Int{0});
-  model.number("dropout", &ModelConfig::dropout, "share of activations set to zero in training")
-      .from(0)
-      .below(1)
-      .otherwise(0.0);
-  model
-      .boolean("tied_embeddings", &ModelConfig::tied_embeddings,
-               "one array for the input embedding and the output projection")
-      .otherwise(true);
-  model_properties(model);
 }
 
 void parallel_keys(std::vector<Entry>& out) {
@@ -220,9 +92,15 @@ void parallel_keys(std::vector<Entry>& out) {
   parallel
       .choice(
           "recompute", &ParallelConfig::recompute,
-          "what the backward pass computes again to save memory: nothing, what is cheap (norms, "
-          "GELU), or whole layers")
+          "what the backward pass computes again to save memory: nothing, what is cheap (norms and "
+          "activation functions), whole layers, or with auto what costs the least time until "
+          "memory_limit is met")
       .otherwise(Str("none"));
+  parallel
+      .bytes("memory_limit", &ParallelConfig::memory_limit,
+             "memory of a rank where its kernels run, for recompute = \"auto\"")
+      .at_least(0)
+      .otherwise(Int{0}, "0: the memory that a machine file gives");
   parallel
       .boolean("distributed_optimizer", &ParallelConfig::distributed_optimizer,
                "replicas share the optimizer's state and update a part of the weights each (ZeRO, "
@@ -253,7 +131,7 @@ void parallel_keys(std::vector<Entry>& out) {
 }
 
 void batch_and_precision_keys(std::vector<Entry>& out) {
-  SectionKeys batch(out, "batch", &Config::batch);
+  SectionKeys batch(out, "batch", &Config::batch, Effect::batches);
   batch
       .integer("global", &BatchConfig::global,
                "samples per optimizer step, over all ranks; a multiple of micro · data")
@@ -261,6 +139,7 @@ void batch_and_precision_keys(std::vector<Entry>& out) {
       .at_least(1)
       .at_most(identifier_limit);
   batch.integer("micro", &BatchConfig::micro, "samples per forward pass of one rank")
+      .effect(Effect::none)
       .unit("samples")
       .at_least(1)
       .at_most(identifier_limit);
@@ -275,11 +154,12 @@ void batch_and_precision_keys(std::vector<Entry>& out) {
        "data");
   ramp("ramp_samples", &BatchConfig::ramp_samples, ramp_limit,
        "samples that are taken while the global batch grows");
-  SectionKeys precision(out, "precision", &Config::precision);
+  SectionKeys precision(out, "precision", &Config::precision, Effect::numbers);
   precision
       .choice("compute", &PrecisionConfig::compute,
               "type of weights and activations; sums, gradients and the optimizer's master weights "
               "of bf16 and fp16 are fp32")
+      .effect(Effect::storage)
       .words(
           {name_of(DType::fp32), name_of(DType::fp64), name_of(DType::bf16), name_of(DType::fp16)})
       .otherwise(Str("fp32"));
@@ -317,6 +197,7 @@ void data_and_checkpoint_keys(std::vector<Entry>& out) {
   SectionKeys data(out, "data", &Config::data);
   data.path("train", &DataConfig::train,
             "token file to learn from, or weighted files: 0.7 a.h5, 0.3 b.h5")
+      .effect(Effect::samples)
       .nonempty();
   data.path("validation", &DataConfig::validation, "token file to evaluate on; \"\" is none")
       .otherwise(Str());
@@ -328,7 +209,11 @@ void data_and_checkpoint_keys(std::vector<Entry>& out) {
       .otherwise(Str());
   const auto special = [&](const char* name, Int DataConfig::*field, const char* help,
                            const char* rule) {
-    data.integer(name, field, help).at_least(-1).at_most(identifier_limit).otherwise(Int{-1}, rule);
+    data.integer(name, field, help)
+        .effect(Effect::model)
+        .at_least(-1)
+        .at_most(identifier_limit)
+        .otherwise(Int{-1}, rule);
   };
   special("class_token", &DataConfig::class_token,
           "id of [CLS], with which samples begin (family bert)",
@@ -339,6 +224,7 @@ void data_and_checkpoint_keys(std::vector<Entry>& out) {
           "-1: the last one");
   SectionKeys checkpoint(out, "checkpoint", &Config::checkpoint);
   checkpoint.path("directory", &CheckpointConfig::directory, "folder that holds the checkpoints")
+      .effect(Effect::place)
       .nonempty()
       .derive([](Config& c) { c.checkpoint.directory = c.run.directory + "/checkpoints"; },
               "<run.directory>/checkpoints");
@@ -365,6 +251,7 @@ void data_and_checkpoint_keys(std::vector<Entry>& out) {
       .otherwise(true);
   checkpoint
       .path("restart", &CheckpointConfig::restart, "\"latest\", \"none\" or a checkpoint's folder")
+      .effect(Effect::place)
       .nonempty()
       .otherwise(Str("none"));
 }

@@ -8,7 +8,7 @@ using Str = std::string;
 using Int = std::int64_t;
 
 void optimizer_keys(std::vector<Entry>& out) {
-  SectionKeys optimizer(out, "optimizer", &Config::optimizer);
+  SectionKeys optimizer(out, "optimizer", &Config::optimizer, Effect::numbers);
   optimizer
       .choice("kind", &OptimizerConfig::kind,
               "update rule: adamw (Loshchilov and Hutter 2019), sgd with momentum, or lamb (You et "

@@ -228,7 +228,10 @@ std::optional<Value> accept_text(const KeyText& key, std::string_view written,
     case KeyType::path:
     case KeyType::choice:
     case KeyType::duration:
+      return accept(key, std::string(written), problem);
     case KeyType::bytes:
+      if (const auto value = parse_whole<std::int64_t>(without_underscores(written), remark))
+        return accept(key, *value, problem);
       return accept(key, std::string(written), problem);
     case KeyType::integer:
       if (const auto value = parse_whole<std::int64_t>(without_underscores(written), remark))

@@ -50,8 +50,8 @@ Communicator::Communicator(MPI_Comm communicator, std::string name)
   expect_mpi(MPI_Comm_size(communicator_, &size_), "size", name_);
   world_ranks_ = world_ranks_of(communicator_, size_);
   const int highest = highest_tag();
-  lanes_ = highest / 2 + 1;
-  tag_pairs_ = (highest - lanes_ + 1) / 2;
+  channels_ = highest / 2 + 1;
+  tag_pairs_ = (highest - channels_ + 1) / 2;
 }
 
 Communicator::~Communicator() {
@@ -67,7 +67,7 @@ std::unique_ptr<Communicator> Communicator::split(int colour, int position, std:
 }
 
 std::unique_ptr<Communicator> Communicator::alone(std::string name) {
-  MPI_Comm copy = MPI_COMM_NULL;  // of its own, so that its lanes are
+  MPI_Comm copy = MPI_COMM_NULL;  // of its own, so that its channels are
   expect_mpi(MPI_Comm_dup(MPI_COMM_SELF, &copy), "copy", name);
   return std::make_unique<Communicator>(copy, std::move(name));
 }
@@ -93,7 +93,7 @@ Operation& Communicator::take(const char* verb, std::int64_t number) {
 
 Operation& Communicator::take_collective(const char* verb) {
   Operation& operation = take(verb, collectives_++);
-  operation.tag = lanes_ + static_cast<int>(operation.number % tag_pairs_) * 2;
+  operation.tag = channels_ + static_cast<int>(operation.number % tag_pairs_) * 2;
   return operation;
 }
 

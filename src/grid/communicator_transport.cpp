@@ -80,10 +80,10 @@ Request Communicator::request(Queued& queued) const {
 }
 
 Queued& Communicator::queue_transfer(const Exec& exec, const char* verb, std::byte* data,
-                                     std::size_t bytes, int peer, int lane) {
+                                     std::size_t bytes, int peer, int channel) {
   check(peer != rank_, verb, " on ", name_, ": rank ", rank_,
         " and itself, which no transport passes on");
-  Queued& queued = transport_->take(verb, lane, world_rank(peer));
+  Queued& queued = transport_->take(verb, channel, world_rank(peer));
   transport_->transfer(exec, queued,
                        {data, static_cast<Bytes>(bytes), peer, verb == std::string_view("send")});
   return queued;

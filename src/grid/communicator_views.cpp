@@ -237,31 +237,32 @@ void Communicator::reduce_scatter(const Exec& exec, View1<T> mine,
 }
 
 template <class T>
-Request Communicator::start_send(const Exec& exec, View1<const T> data, int to, int lane) {
+Request Communicator::start_send(const Exec& exec, View1<const T> data, int to, int channel) {
   if (left_out_) return {};
-  check(to >= 0 && to < size_ && lane >= 0 && lane < lanes_, "send on ", name_, " to rank ", to,
-        " of ", size_, ", lane ", lane, " of ", lanes_);
+  check(to >= 0 && to < size_ && channel >= 0 && channel < channels_, "send on ", name_,
+        " to rank ", to, " of ", size_, ", channel ", channel, " of ", channels_);
   count(Verb::send, bytes_of(data));
   if (transport_)
-    return request(queue_transfer(exec, "send", raw(data.data()), bytes_of(data), to, lane));
-  Operation& operation = take("send", lane);
+    return request(queue_transfer(exec, "send", raw(data.data()), bytes_of(data), to, channel));
+  Operation& operation = take("send", channel);
   operation.peer = world_rank(to);
   const std::byte* on_host = bring_to_host(operation, exec, raw(data.data()), bytes_of(data));
   const MessageBlock block(extent(data, 0), datatype<T>());
-  expect_mpi(MPI_Isend(on_host, block.count(), block.type(), to, lane, communicator_,
+  expect_mpi(MPI_Isend(on_host, block.count(), block.type(), to, channel, communicator_,
                        &operation.messages.emplace_back(MPI_REQUEST_NULL)),
              operation.verb, name_);
   return request(operation);
 }
 
 template <class T>
-Request Communicator::start_receive(const Exec& exec, View1<T> data, int from, int lane) {
+Request Communicator::start_receive(const Exec& exec, View1<T> data, int from, int channel) {
   if (left_out_) return {};
-  check(from >= 0 && from < size_ && lane >= 0 && lane < lanes_, "receive on ", name_,
-        " from rank ", from, " of ", size_, ", lane ", lane, " of ", lanes_);
+  check(from >= 0 && from < size_ && channel >= 0 && channel < channels_, "receive on ", name_,
+        " from rank ", from, " of ", size_, ", channel ", channel, " of ", channels_);
   if (transport_)
-    return request(queue_transfer(exec, "receive", raw(data.data()), bytes_of(data), from, lane));
-  Operation& operation = take("receive", lane);
+    return request(
+        queue_transfer(exec, "receive", raw(data.data()), bytes_of(data), from, channel));
+  Operation& operation = take("receive", channel);
   operation.peer = world_rank(from);
   std::byte* on_host = raw(data.data());
   if (staged_) {
@@ -272,7 +273,7 @@ Request Communicator::start_receive(const Exec& exec, View1<T> data, int from, i
     fence(exec, "grid/receive writes where kernels read");
   }
   const MessageBlock block(extent(data, 0), datatype<T>());
-  expect_mpi(MPI_Irecv(on_host, block.count(), block.type(), from, lane, communicator_,
+  expect_mpi(MPI_Irecv(on_host, block.count(), block.type(), from, channel, communicator_,
                        &operation.messages.emplace_back(MPI_REQUEST_NULL)),
              operation.verb, name_);
   return request(operation);

@@ -127,7 +127,7 @@ std::string describe_wait(const RankState& state) {
   std::string out = text(word(state.verb), " \"", word(state.what), "\"");
   if (word(state.communicator).empty()) return out;  // the device's own work
   if (state.peer >= 0) {
-    out += text(word(state.verb) == "send" ? " to rank " : " from rank ", state.peer, ", lane ",
+    out += text(word(state.verb) == "send" ? " to rank " : " from rank ", state.peer, ", channel ",
                 state.number);
   } else {
     out += text(", number ", state.number);

@@ -21,7 +21,6 @@ namespace trireme::grid {
 namespace {
 
 using namespace std::chrono_literals;
-using Clock = std::chrono::steady_clock;
 
 /// A thread of a process that is about to end may be stopped within so much; a look at the node's
 /// slots costs a microsecond.

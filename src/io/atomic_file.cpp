@@ -1,17 +1,20 @@
 #include <trireme/base/check.hpp>
 #include <trireme/io/atomic_file.hpp>
-#include <trireme/io/temporaries.hpp>
 
 #include <fcntl.h>
+#include <signal.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <cerrno>
+#include <climits>
 #include <cstdio>
 #include <cstring>
 #include <filesystem>
+#include <mutex>
 #include <utility>
 #include <vector>
 
@@ -20,6 +23,41 @@ namespace {
 
 constexpr std::int64_t page_bytes = 4096;
 constexpr std::int64_t flushed_bytes = 8 << 20;  // in one go
+
+/// Read by a signal handler: fixed memory, and a flag that is set after the path is complete.
+struct Slot {
+  std::atomic<bool> used{false};
+  std::array<char, PATH_MAX> path{};
+};
+
+/// More than anybody writes at a time: the most are an export's shards. Untouched ones take no
+/// memory.
+std::array<Slot, 512> slots;
+std::mutex slots_mutex;
+
+extern "C" void remove_and_die(int signal_number) {
+  for (const auto& slot : slots)
+    if (slot.used.load()) ::unlink(slot.path.data());
+  ::signal(signal_number, SIG_DFL);
+  ::raise(signal_number);
+}
+
+/// A path that finds no slot is merely not removed on a signal.
+void remember_temporary(const std::string& path) {
+  const std::lock_guard lock(slots_mutex);
+  for (auto& slot : slots) {
+    if (slot.used.load() || path.size() >= slot.path.size()) continue;
+    std::memcpy(slot.path.data(), path.c_str(), path.size() + 1);
+    slot.used.store(true);
+    return;
+  }
+}
+
+void forget_temporary(const std::string& path) {
+  const std::lock_guard lock(slots_mutex);
+  for (auto& slot : slots)
+    if (slot.used.load() && path == slot.path.data()) slot.used.store(false);
+}
 
 std::string folder_of(const std::string& path) {
   const auto folder = std::filesystem::path(path).parent_path().string();
@@ -186,6 +224,17 @@ void Spool::copy_to(AtomicFile& file, std::int64_t offset) {
     file.write(to, buffer.data(), static_cast<std::size_t>(got));
     from += got;
     to += got;
+  }
+}
+
+void remove_temporaries_on_signals() {
+  struct sigaction action {};
+  action.sa_handler = remove_and_die;
+  action.sa_flags = SA_NODEFER;
+  for (const int number : {SIGINT, SIGTERM, SIGHUP}) {
+    struct sigaction former {};
+    ::sigaction(number, nullptr, &former);
+    if (former.sa_handler != SIG_IGN) ::sigaction(number, &action, nullptr);  // nohup stays nohup
   }
 }
 

@@ -144,11 +144,6 @@ void Hdf5File::set_attribute(const std::string& name, std::int64_t value) {
   write_scalar(handle_.id(), path_, name, H5T_STD_I64LE, &value);
 }
 
-bool Hdf5File::has_attribute(const std::string& name) const {
-  const Lock lock;
-  return H5Aexists(handle_.id(), name.c_str()) > 0;
-}
-
 std::string Hdf5File::string_attribute(const std::string& name) const {
   const Lock lock;
   const auto [attribute, type] = open_scalar(handle_.id(), path_, name);

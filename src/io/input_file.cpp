@@ -82,4 +82,12 @@ std::string read_text_file(const std::string& path, std::int64_t limit_bytes) {
   return content;
 }
 
+Digest file_checksum(const std::string& path) {
+  const InputFile file(path);
+  Checksum sum;
+  file.for_each_block(0, file.size(),
+                      [&](const std::byte* data, std::size_t bytes) { sum.update(data, bytes); });
+  return sum.digest();
+}
+
 }  // namespace trireme::io

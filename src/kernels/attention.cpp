@@ -7,6 +7,7 @@
 #include <trireme/tensor/expect.hpp>
 
 #include <cmath>
+#include <limits>
 
 namespace trireme::kernels {
 
@@ -28,6 +29,10 @@ AttentionShape resolved(const AttentionShape& shape) {
             (shape.heads == 0 || (shape.heads_before + shape.heads + group - 1) / group == groups),
         "attention with ", shape.heads, " heads in groups of ", group, ", the first without ",
         shape.heads_before, ", over ", groups, " key and value heads");
+  check(shape.window == 0 || (shape.window > 0 && shape.causal), "attention with a window of ",
+        shape.window, " tokens", shape.causal ? "" : " without a causal mask",
+        "; expected 1 or more tokens and a causal mask, or 0 for no window");
+  if (result.window >= shape.sequence) result.window = 0;
   if (result.scale == 0.0) result.scale = 1.0 / std::sqrt(static_cast<double>(shape.head_size));
   return result;
 }
@@ -99,7 +104,8 @@ struct AttentionForward {
     return s;
   }
 
-  KOKKOS_FUNCTION void operator()(const AttentionMember& team) const {
+  /// Not inlined: within the launch GCC 12 makes slower code of the products.
+  [[gnu::noinline]] KOKKOS_FUNCTION void operator()(const AttentionMember& team) const {
     // Long rows first: with a causal mask the last queries have most keys. On hosts one head after
     // the other, whose keys and values stay in the cache.
     const std::int64_t planes = shape.batch * shape.heads;
@@ -122,16 +128,18 @@ struct AttentionForward {
     start(team, s);
     const std::int64_t end =
         shape.causal && q0 + block < shape.sequence ? q0 + block : shape.sequence;
-    for (std::int64_t k0 = 0; k0 < end; k0 += block) {
+    for (std::int64_t k0 = shape.first_key(q0) / block * block; k0 < end; k0 += block) {
       const std::int64_t valid = shape.sequence - k0;
       copy_block(team, s.keys, head.lanes, keys + k0 * stride, stride, valid, head.size, block);
       copy_block(team, s.values, head.lanes, values + k0 * stride, stride, valid, head.size, block);
       team.team_barrier();
-      const bool diagonal = shape.causal && k0 == q0;
+      const auto seen = [&](std::int64_t i) { return visible(i, q0, k0); };
       block_product<Write::store>(
           team, Lanes<A>{s.scores, block}, block, block, Broadcast<A>{s.keys, head.lanes, 1},
           Lanes<const A>{s.queries, block}, [&](std::int64_t j, std::int64_t i) {
-            return Depth{0, j < visible(i, diagonal) ? head.size : 0};
+            const Depth visible_keys = seen(i);
+            const bool any = j < visible_keys.end && j + Tile<A>::rows > visible_keys.begin;
+            return Depth{0, any ? head.size : 0};
           });
       team.team_barrier();
       softmax(team, s, q0, k0);
@@ -140,26 +148,30 @@ struct AttentionForward {
         drop(team, s, masks(b, h), q0, k0);
         team.team_barrier();
       }
-      block_product<Write::add>(team, Lanes<A>{s.result, block}, head.rows, block,
-                                Broadcast<A>{s.values, 1, head.lanes},
-                                Lanes<const A>{s.scores, block}, [&](std::int64_t, std::int64_t i) {
-                                  return Depth{0, visible(i, diagonal)};
-                                });
+      block_product<Write::add>(
+          team, Lanes<A>{s.result, block}, head.rows, block, Broadcast<A>{s.values, 1, head.lanes},
+          Lanes<const A>{s.scores, block}, [&](std::int64_t, std::int64_t i) { return seen(i); });
       team.team_barrier();
     }
     finish(team, s, b, h, q0);
   }
 
  private:
-  /// Keys of a block that any query of query i's register tile sees; scores of the others are never
-  /// computed.
-  KOKKOS_FUNCTION static std::int64_t visible(std::int64_t i, bool diagonal) {
-    return diagonal ? padded(i + 1, Tile<A>::lanes) : block;
+  /// Keys of the block at k0 that any query of query i's register tile sees; scores of the others
+  /// are never computed.
+  KOKKOS_FUNCTION Depth visible(std::int64_t i, std::int64_t q0, std::int64_t k0) const {
+    constexpr std::int64_t lanes = Tile<A>::lanes;
+    const std::int64_t first = shape.first_key(q0 + i / lanes * lanes) - k0;
+    return {first > 0 ? first : 0, shape.causal && k0 == q0 ? padded(i + 1, lanes) : block};
   }
 
+  /// With a window a query may see no key of its first blocks: differences to a finite number are
+  /// defined.
   KOKKOS_FUNCTION void start(const AttentionMember& team, const Scratch& s) const {
+    constexpr A lowest = std::numeric_limits<A>::lowest();
+    const A none = shape.window > 0 ? lowest : -infinity<A>;
     Kokkos::parallel_for(Kokkos::TeamThreadRange(team, block), [&](int i) {
-      s.largest[i] = -infinity<A>;
+      s.largest[i] = none;
       s.sum[i] = A(0);
     });
     Kokkos::parallel_for(Kokkos::TeamThreadRange(team, static_cast<int>(head.rows)), [&](int d) {
@@ -171,19 +183,21 @@ struct AttentionForward {
   /// far are rescaled.
   KOKKOS_FUNCTION void softmax(const AttentionMember& team, const Scratch& s, std::int64_t q0,
                                std::int64_t k0) const {
-    // Keys from `cut` + (lane) on are hidden; padded queries see what the last one sees.
-    const bool masked = k0 + block > shape.sequence || (shape.causal && k0 + block > q0);
+    const bool masked = k0 + block > shape.sequence || (shape.causal && k0 + block > q0) ||
+                        k0 < shape.first_key(q0 + block - 1);
     Kokkos::parallel_for(Kokkos::TeamThreadRange(team, block / width), [&](int panel) {
       const int first = panel * width;
-      const auto keys = static_cast<int>(visible(first, shape.causal && k0 == q0));
+      const Depth seen = visible(first, q0, k0);
+      const auto begin = static_cast<int>(seen.begin);
+      const auto keys = static_cast<int>(seen.end);
       A* __restrict scores = s.scores + first;
       A largest[width];
       A sum[width];
       A rescale[width];
 #pragma omp simd
       for (int i = 0; i < width; ++i) largest[i] = s.largest[first + i];
-      if (masked) mask(scores, q0 + first, k0, keys);
-      for (int j = 0; j < keys; ++j) {
+      if (masked) mask(scores, q0 + first, k0, begin, keys);
+      for (int j = begin; j < keys; ++j) {
 #pragma omp simd
         for (int i = 0; i < width; ++i) {
           const A score = scores[j * block + i];
@@ -196,7 +210,7 @@ struct AttentionForward {
         s.largest[first + i] = largest[i];
         sum[i] = s.sum[first + i] * rescale[i];
       }
-      for (int j = 0; j < keys; ++j) {
+      for (int j = begin; j < keys; ++j) {
 #pragma omp simd
         for (int i = 0; i < width; ++i) {
           const A p = fast_exp(scores[j * block + i] - largest[i]);
@@ -214,15 +228,19 @@ struct AttentionForward {
     });
   }
 
-  /// Hides keys beyond the sequence and, if causal, beyond each query.
-  KOKKOS_FUNCTION void mask(A* __restrict scores, std::int64_t query, std::int64_t k0,
+  /// Hides keys beyond the sequence and, if causal, beyond each query and before its window.
+  KOKKOS_FUNCTION void mask(A* __restrict scores, std::int64_t query, std::int64_t k0, int begin,
                             int keys) const {
     const auto end = static_cast<int>(shape.sequence - k0 < block ? shape.sequence - k0 : block);
     const auto diagonal = shape.causal ? static_cast<int>(query - k0) : block;
-    for (int j = 0; j < keys; ++j) {
+    // Keys up to edge + i come before the window of query + i.
+    const auto edge =
+        shape.window > 0 ? static_cast<int>(query - shape.window - k0) : -block - width;
+    for (int j = begin; j < keys; ++j) {
 #pragma omp simd
       for (int i = 0; i < width; ++i)
-        scores[j * block + i] = j < end && j <= diagonal + i ? scores[j * block + i] : -infinity<A>;
+        scores[j * block + i] =
+            j < end && j <= diagonal + i && j > edge + i ? scores[j * block + i] : -infinity<A>;
     }
   }
 

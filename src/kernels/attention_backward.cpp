@@ -80,8 +80,9 @@ struct AttentionBackward {
       copy_transposed(team, s.values_transposed, values, stride, valid, head.size, A(1));
       copy_block(team, s.keys, head.lanes, keys, stride, valid, head.size, block);
       clear(team, s);
+      const std::int64_t end_query = shape.end_query(k0 + block - 1);
       for (std::int64_t h = first_head; h < end_head; ++h)
-        for (std::int64_t q0 = shape.causal ? k0 : 0; q0 < shape.sequence; q0 += block)
+        for (std::int64_t q0 = shape.causal ? k0 : 0; q0 < end_query; q0 += block)
           add_pair(team, s, b, h, q0, k0);
       team.team_barrier();
       write_transposed(team, s.dkeys, &dqkv(first + k0, key_column), valid);
@@ -93,9 +94,11 @@ struct AttentionBackward {
   }
 
  private:
-  /// What the queries q0 … of head h contribute to the keys k0 …, and the other way round.
-  KOKKOS_FUNCTION void add_pair(const AttentionMember& team, const Scratch& s, std::int64_t b,
-                                std::int64_t h, std::int64_t q0, std::int64_t k0) const {
+  /// What the queries q0 … of head h contribute to the keys k0 …, and the other way round. Not
+  /// inlined: in a larger function GCC 12 makes slower code of the products.
+  [[gnu::noinline]] KOKKOS_FUNCTION void add_pair(const AttentionMember& team, const Scratch& s,
+                                                  std::int64_t b, std::int64_t h, std::int64_t q0,
+                                                  std::int64_t k0) const {
     const std::int64_t token = b * shape.sequence + q0;
     const std::int64_t valid = shape.sequence - q0;
     copy_block(team, s.queries, head.lanes, &qkv(token, h * head.size),
@@ -103,18 +106,26 @@ struct AttentionBackward {
     copy_block(team, s.grads, head.lanes, &grad(token, h * head.size),
                static_cast<std::int64_t>(grad.stride(0)), valid, head.size, block);
     team.team_barrier();
-    // On the diagonal a register tile of scores begins at query i and key j, and is hidden if even
-    // its last query comes before j. Where such tiles are summed over, the sum begins or ends at
-    // the diagonal.
+    // A register tile of scores begins at query i and key j, and is hidden if even its last query
+    // comes before j, or if its last key comes before the window of i. Where such tiles are summed
+    // over, the sum begins or ends at these edges; a sum over hidden keys alone is one of zeros.
     const bool diagonal = shape.causal && k0 == q0;
+    const auto first_key = [&](std::int64_t i) {
+      const std::int64_t first = shape.first_key(q0 + i) - k0;
+      return first > 0 ? first : 0;
+    };
     const auto scores = [&](std::int64_t i, std::int64_t j) {
-      return Depth{0, diagonal && i + Tile<A>::rows <= j ? 0 : head.size};
+      const bool hidden =
+          (diagonal && i + Tile<A>::rows <= j) || j + Tile<A>::lanes <= first_key(i);
+      return Depth{0, hidden ? 0 : head.size};
     };
     const auto over_queries = [&](std::int64_t, std::int64_t j) {
-      return Depth{diagonal ? j : 0, block};
+      const std::int64_t end = k0 + j + Tile<A>::lanes - 1 + shape.window - q0;
+      return Depth{diagonal ? j : 0, shape.window > 0 && end < block ? end : block};
     };
     const auto over_keys = [&](std::int64_t i, std::int64_t) {
-      return Depth{0, diagonal ? i + Tile<A>::rows : block};
+      const std::int64_t first = first_key(i);
+      return Depth{first < block ? first : block - 1, diagonal ? i + Tile<A>::rows : block};
     };
     block_product<Write::store>(team, Lanes<A>{s.p, block}, block, block,
                                 Broadcast<A>{s.queries, head.lanes, 1},
@@ -135,12 +146,13 @@ struct AttentionBackward {
                                 Broadcast<A>{s.ds, block, 1}, Lanes<const A>{s.keys, head.lanes},
                                 over_keys);
     team.team_barrier();
+    const bool store = k0 <= shape.first_key(q0);  // the first block of keys that q0 sees
     if constexpr (is_narrow<T>) {
       const std::int64_t columns = shape.heads * head.size;
-      add_queries(team, s, wide_queries + token * columns + h * head.size, columns, valid, k0 == 0);
+      add_queries(team, s, wide_queries + token * columns + h * head.size, columns, valid, store);
     } else {
       add_queries(team, s, &dqkv(token, h * head.size), static_cast<std::int64_t>(dqkv.stride(0)),
-                  valid, k0 == 0);
+                  valid, store);
     }
   }
 
@@ -153,19 +165,23 @@ struct AttentionBackward {
       A* __restrict p = s.p + i * block;
       A* __restrict ds = s.ds + i * block;
       const std::int64_t query = q0 + i;
-      std::int64_t end = shape.sequence - k0;  // keys that this query sees
+      const std::int64_t first = shape.first_key(query) - k0;
+      std::int64_t end = shape.sequence - k0 < block ? shape.sequence - k0 : block;
       if (shape.causal && query + 1 - k0 < end) end = query + 1 - k0;
-      if (query >= shape.sequence) end = 0;
-      const auto seen = static_cast<int>(end < block ? end : block);
+      if (query >= shape.sequence || end <= first) end = 0;
+      const auto seen = static_cast<int>(end);
+      const auto begin = static_cast<int>(first > 0 && seen > 0 ? first : 0);
+      const auto count = static_cast<unsigned>(seen - begin);
+      const auto sees = [=](int j) { return static_cast<unsigned>(j - begin) < count; };
       const A lse = seen > 0 ? logsumexp(b, h, query) : A(0);
       const A mean = seen > 0 ? delta((b * shape.heads + h) * shape.sequence + query) : A(0);
       const A scale = static_cast<A>(shape.scale);
       if (!masks.active) {
 #pragma omp simd
         for (int j = 0; j < block; ++j) {
-          const A probability = fast_exp(j < seen ? p[j] - lse : -infinity<A>);
+          const A probability = fast_exp(sees(j) ? p[j] - lse : -infinity<A>);
           p[j] = probability;
-          ds[j] = j < seen ? scale * probability * (ds[j] - mean) : A(0);  // unset where hidden
+          ds[j] = sees(j) ? scale * probability * (ds[j] - mean) : A(0);  // unset where hidden
         }
         return;
       }
@@ -173,9 +189,9 @@ struct AttentionBackward {
       masks(b, h).factors(factors, query, k0);
 #pragma omp simd
       for (int j = 0; j < block; ++j) {
-        const A probability = fast_exp(j < seen ? p[j] - lse : -infinity<A>);
+        const A probability = fast_exp(sees(j) ? p[j] - lse : -infinity<A>);
         p[j] = probability * factors[j];
-        ds[j] = j < seen ? scale * probability * (ds[j] * factors[j] - mean) : A(0);
+        ds[j] = sees(j) ? scale * probability * (ds[j] * factors[j] - mean) : A(0);
       }
     });
   }

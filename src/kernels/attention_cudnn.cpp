@@ -22,10 +22,11 @@ CudnnAttention& cudnn_of(const Exec& exec) {
   return *mine;
 }
 
-/// Whether the call is of the kind that the library is asked for at all.
+/// Whether the call is of the kind that the library is asked for at all. Windows are left to the
+/// kernels of tensor cores, which skip what they hide.
 bool takes(const AttentionShape& s, const AttentionDropout& dropout) {
-  return dropout.rate == 0.0 && s.heads_before == 0 && s.heads == s.group * s.key_value_heads &&
-         s.head_size % 8 == 0 && s.tokens() * s.heads > 0;
+  return dropout.rate == 0.0 && s.window == 0 && s.heads_before == 0 &&
+         s.heads == s.group * s.key_value_heads && s.head_size % 8 == 0 && s.tokens() * s.heads > 0;
 }
 
 template <class T>

@@ -34,7 +34,7 @@ struct AttentionDecode {
 
     A largest = -infinity<A>;
     A sum = 0;
-    for (std::int64_t k0 = 0; k0 < positions; k0 += block) {
+    for (std::int64_t k0 = shape.first_key(positions - 1); k0 < positions; k0 += block) {
       const auto count = static_cast<int>(positions - k0 < block ? positions - k0 : block);
       scores(team, probabilities, &q(b, h * size), &key_cache(b, k0, column), count);
       team.team_barrier();
@@ -98,14 +98,16 @@ template <class T>
 void attention_decode(const Exec& exec, View2<T> o, View2<const T> q, View3<const T> key_cache,
                       View3<const T> value_cache, std::int64_t position,
                       const AttentionShape& shape) {
-  const AttentionShape s = resolved(shape);
   const std::int64_t positions = extent(key_cache, 1);
+  check(position >= 0 && position < positions, "position ", position, " is not within the ",
+        positions, " positions of the key and value cache");
+  AttentionShape s = shape;
+  s.sequence = position + 1;
+  s = resolved(s);
   expect_shape(o, "o", {s.batch, s.heads * s.head_size});
   expect_shape(q, "q", {s.batch, s.heads * s.head_size});
   expect_shape(key_cache, "key_cache", {s.batch, positions, s.key_value_heads * s.head_size});
   expect_shape(value_cache, "value_cache", {s.batch, positions, s.key_value_heads * s.head_size});
-  check(position >= 0 && position < positions, "position ", position, " is not within the ",
-        positions, " positions of the key and value cache");
   if (s.batch * s.heads == 0) return;
   const AttentionDecode<T> decode{o, q, key_cache, value_cache, position + 1, s};
   const auto bytes = aligned_scratch_bytes<Accumulate<T>>(decode.scratch_elements());

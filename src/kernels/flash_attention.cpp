@@ -32,7 +32,8 @@ FlashShape flash_shape(const AttentionShape& s, std::int64_t qkv_stride) {
   f.key_value_heads = static_cast<int>(s.key_value_heads);
   f.group = static_cast<int>(s.group);
   f.heads_before = static_cast<int>(s.heads_before);
-  f.causal = s.causal;
+  if (s.window > 0) f.back = static_cast<int>(s.window) - 1;
+  if (!s.causal) f.ahead = FlashShape::unbounded;
   f.scale = static_cast<float>(s.scale);
   f.qkv_stride = qkv_stride;
   return f;

@@ -11,9 +11,13 @@ Decoder<P>::Decoder(const architecture::Architecture& architecture, const Parame
       rows_(rows),
       axis_(rows),
       embedding_(parameters, model_, axis_),
+      plan_(plan_layers<P>(
+          architecture.layer,  // rows of one pass: T = B
+          architecture::local_sizes(model_, shard_, rows, 1, false, rows * model_.vocabulary),
+          architecture::kept_for_evaluation(architecture.layer), false, false)),
       head_(parameters, model_, axis_) {
   for (std::int64_t layer = 0; layer < model_.layers; ++layer)
-    layers_.push_back(make_layer(parameters, model_, axis_, layer, Recompute::none));
+    layers_.push_back(std::make_unique<Layer<P>>(plan_, parameters, model_, axis_, layer));
   Arena plan;
   cut(plan);
   memory_ = Arena("key/value cache", plan.used());
@@ -24,25 +28,27 @@ template <class P>
 void Decoder<P>::cut(Arena& arena) {
   keys_.clear();
   values_.clear();
-  const architecture::LocalSizes one_token =  // rows of one pass: T = B
-      architecture::local_sizes(model_, shard_, rows_, 1, false, rows_ * model_.vocabulary);
+  const architecture::LocalSizes& one_token = plan_.sizes;
   for (std::int64_t layer = 0; layer < model_.layers; ++layer) {
     keys_.push_back(arena.take<T>(rows_, model_.sequence, one_token.groups()));
     values_.push_back(arena.take<T>(rows_, model_.sequence, one_token.groups()));
   }
   tokens_ = arena.take<std::int32_t>(rows_);
   logits_ = arena.take<Accumulate<T>>(rows_, model_.vocabulary);
-  row_ = Layer<P>::cut_saved(arena, one_token);
+  row_ = take_layer_memory(arena, plan_.program);
+  scratch_ = take_layer_scratch<P>(arena, plan_, model_, false);
+  queries_ = arena.take<T>(rows_, one_token.attention());
   head_row_ = Head<P>::cut_saved(arena, one_token);
 }
 
 template <class P>
 void Decoder<P>::step(const Exec& exec, bool with_logits) {
   check(position_ < model_.sequence, "the key/value cache is full: ", position_, " positions");
-  embedding_.decode(exec, row_.x, tokens_, position_);
+  const View2<T> x = layers_.front()->input(row_);
+  embedding_.decode(exec, x, tokens_, position_);
   for (std::size_t l = 0; l < layers_.size(); ++l)
-    layers_[l]->decode(exec, row_.x, keys_[l], values_[l], position_, row_);
-  if (with_logits) head_.logits(exec, logits_, row_.x, head_row_);
+    layers_[l]->decode(exec, x, row_, scratch_, {keys_[l], values_[l], queries_, position_});
+  if (with_logits) head_.logits(exec, logits_, x, head_row_);
   ++position_;
 }
 

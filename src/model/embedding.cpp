@@ -1,3 +1,4 @@
+#include <trireme/architecture/objective.hpp>
 #include <trireme/kernels/embedding.hpp>
 #include <trireme/model/embedding.hpp>
 
@@ -6,7 +7,11 @@ namespace trireme::model {
 template <class P>
 Embedding<P>::Embedding(const Parameters<P>& parameters, const deck::ModelConfig& m,
                         const TensorAxis& axis)
-    : axis_(axis), sequence_(m.sequence), drops_(m.norm_placement == NormPlacement::pre) {
+    : axis_(axis),
+      sequence_(m.sequence),
+      tokens_(architecture::objective_of(m).field("tokens")),
+      segments_(architecture::objective_of(m).find("segments").value_or(0)),
+      drops_(m.norm_placement == NormPlacement::pre) {
   const layout::Slice ids = parameters.shard().part(m.vocabulary);
   first_id_ = ids.offset;
   token_ = parameters.weight("embedding.token", ids.extent, m.hidden);
@@ -22,30 +27,29 @@ Embedding<P>::Embedding(const Parameters<P>& parameters, const deck::ModelConfig
 }
 
 template <class P>
-void Embedding<P>::forward(const Exec& exec, View2<T> x, View2<T> all,
-                           View1<const std::int32_t> tokens, View1<const std::int32_t> segments,
+void Embedding<P>::forward(const Exec& exec, View2<T> x, View2<T> all, BatchFields fields,
                            const MicroContext& c) const {
   const std::int64_t first_row = axis_.rows().offset;
-  kernels::embedding_lookup<T>(exec, axis_.partial(all, x), tokens, token_, first_id_);
+  kernels::embedding_lookup<T>(exec, axis_.partial(all, x), fields[tokens_], token_, first_id_);
   axis_.reduce(exec, x, all, "embedding, forward");
   if (has_positions()) kernels::add_positions<T>(exec, x, position_, sequence_, first_row);
-  if (has_segments()) kernels::add_segments<T>(exec, x, segment_, segments, first_row);
+  if (has_segments()) kernels::add_segments<T>(exec, x, segment_, fields[segments_], first_row);
   if (drops_ && c.dropout > 0)
     kernels::dropout_forward<T>(exec, x, x, c.dropout_site(0, first_row));
 }
 
 template <class P>
-void Embedding<P>::backward_weight(const Exec& exec, View2<T> dx, View2<T> all,
-                                   View1<const std::int32_t> tokens,
-                                   View1<const std::int32_t> segments,
+void Embedding<P>::backward_weight(const Exec& exec, View2<T> dx, View2<T> all, BatchFields fields,
                                    const MicroContext& c) const {
   const std::int64_t first_row = axis_.rows().offset;
   if (drops_ && c.dropout > 0)
     kernels::dropout_backward<T>(exec, dx, dx, c.dropout_site(0, first_row));
   if (has_positions()) kernels::positions_backward<T>(exec, dposition_, dx, sequence_, first_row);
-  if (has_segments()) kernels::segments_backward<T>(exec, dsegment_, dx, segments, first_row);
-  kernels::embedding_lookup_backward<T>(
-      exec, dtoken_, axis_.gather(exec, all, dx, "embedding, backward"), tokens, first_id_);
+  if (has_segments())
+    kernels::segments_backward<T>(exec, dsegment_, dx, fields[segments_], first_row);
+  kernels::embedding_lookup_backward<T>(exec, dtoken_,
+                                        axis_.gather(exec, all, dx, "embedding, backward"),
+                                        fields[tokens_], first_id_);
 }
 
 template <class P>

@@ -1,3 +1,5 @@
+#include <trireme/architecture/objective.hpp>
+#include <trireme/base/check.hpp>
 #include <trireme/kernels/cross_entropy.hpp>
 #include <trireme/kernels/elementwise.hpp>
 #include <trireme/kernels/rows.hpp>
@@ -15,16 +17,23 @@ View2<T> part(View2<T> x, const layout::Slice& slice) {
   return rows_of(x, slice.offset, slice.extent);
 }
 
+template <class Fields>
+Fields fields_of(const architecture::TrainingObjective& o) {
+  return {o.field("targets"), o.field("rows"), o.find("pairs")};
+}
+
 }  // namespace
 
 template <class P>
 MaskedHead<P>::MaskedHead(const Parameters<P>& parameters, const deck::ModelConfig& m,
                           const TensorAxis& axis)
     : axis_(axis),
+      fields_(fields_of<Fields>(architecture::objective_of(m))),
       gelu_(m.gelu),
       masked_(m.targets()),
       dense_(parameters, "masked_head.dense", "masked_head.dense_bias", m.hidden, m.hidden),
-      norm_(parameters, "masked_head.norm", m) {
+      norm_(parameters, "masked_head.norm", m),
+      logits_(parameters, m, axis) {
   if (!m.has_sentence_head()) return;
   pairs_.emplace(Pairs{
       Linear<P>(parameters, "sentence_head.dense", "sentence_head.dense_bias", m.hidden, m.hidden),
@@ -32,15 +41,16 @@ MaskedHead<P>::MaskedHead(const Parameters<P>& parameters, const deck::ModelConf
 }
 
 template <class P>
-auto MaskedHead<P>::cut_scratch(Arena& arena, const architecture::LocalSizes& n) -> Scratch {
-  Scratch s;
+void MaskedHead<P>::cut_scratch(Arena& arena, const architecture::LocalSizes& n) {
+  Scratch& s = scratch_;
+  s.logits = Logits<P>::cut_scratch(arena, n.logit_block, n.vocabulary, axis_.size());
   s.picked = arena.take<T>(n.head_rows(), n.hidden);
   s.dense = arena.take<T>(n.targets, n.hidden);
   s.activated = arena.take<T>(n.targets, n.hidden);
   s.normed = arena.take<T>(n.targets, n.hidden);
   s.norm.mean = arena.take<Accumulate<T>>(n.targets);
   s.norm.inverse = arena.take<Accumulate<T>>(n.targets);
-  if (n.pairs == 0) return s;
+  if (n.pairs == 0) return;
   s.pooled = arena.take<T>(n.pairs, n.hidden);
   s.dpooled = arena.take<T>(n.pairs, n.hidden);
   s.scores = arena.take<Accumulate<T>>(n.pairs, 2);
@@ -51,7 +61,6 @@ auto MaskedHead<P>::cut_scratch(Arena& arena, const architecture::LocalSizes& n)
   s.losses = arena.take<double>(n.pairs);
   s.statistics = arena.take<double>(n.pairs, 3);
   s.merged = arena.take<double>(n.pairs, 3);
-  return s;
 }
 
 template <class P>
@@ -67,14 +76,14 @@ void MaskedHead<P>::backward_weight(const Exec& exec, const Linear<P>& linear, V
 }
 
 template <class P>
-void MaskedHead<P>::pick(const Exec& exec, View2<const T> y, const Scratch& s,
-                         const Targets& targets) const {
-  kernels::pick_rows<T>(exec, s.picked, y, targets.rows, axis_.rows().offset);
-  if (axis_.cuts_tokens()) axis_.sum(exec, s.picked, "the head's rows, forward");
+void MaskedHead<P>::pick(const Exec& exec, View2<const T> y, View1<const std::int32_t> rows) const {
+  kernels::pick_rows<T>(exec, scratch_.picked, y, rows, axis_.rows().offset);
+  if (axis_.cuts_tokens()) axis_.sum(exec, scratch_.picked, "the head's rows, forward");
 }
 
 template <class P>
-void MaskedHead<P>::transform(const Exec& exec, const Scratch& s) const {
+void MaskedHead<P>::transform(const Exec& exec) const {
+  const Scratch& s = scratch_;
   const View2<T> y = rows_of(s.picked, 0, extent(s.dense, 0));
   kernels::linear_gelu_forward<T>(exec, s.activated, s.dense, y, dense_.w, dense_.b, gelu_);
   norm_.forward(exec, s.normed, s.norm, s.activated);
@@ -82,7 +91,8 @@ void MaskedHead<P>::transform(const Exec& exec, const Scratch& s) const {
 
 /// From the gradient in `normed` to that in `picked`.
 template <class P>
-void MaskedHead<P>::transform_backward(const Exec& exec, const Scratch& s) const {
+void MaskedHead<P>::transform_backward(const Exec& exec) const {
+  const Scratch& s = scratch_;
   const View2<T> y = rows_of(s.picked, 0, extent(s.dense, 0));
   const layout::Slice mine = own(extent(s.dense, 0));
   norm_.backward_weight(exec, part(s.normed, mine),
@@ -96,9 +106,10 @@ void MaskedHead<P>::transform_backward(const Exec& exec, const Scratch& s) const
 
 /// Losses of the pairs, and in `merged` what their gradient needs.
 template <class P>
-void MaskedHead<P>::score(const Exec& exec, View1<double> loss, const Scratch& s,
-                          View1<const std::int32_t> pairs, std::int64_t samples) const {
-  kernels::linear_forward<T>(exec, s.pooled, first_tokens(s), pairs_->dense.w, pairs_->dense.b);
+void MaskedHead<P>::score(const Exec& exec, View1<double> loss, View1<const std::int32_t> pairs,
+                          std::int64_t samples) const {
+  const Scratch& s = scratch_;
+  kernels::linear_forward<T>(exec, s.pooled, first_tokens(), pairs_->dense.w, pairs_->dense.b);
   kernels::tanh_forward<T>(exec, s.pooled, s.pooled);
   kernels::linear_forward_wide<T>(exec, s.scores, s.pooled, pairs_->output.w, pairs_->output.b);
   kernels::cross_entropy_statistics<Accumulate<T>>(exec, s.statistics, s.scores, pairs, 0);
@@ -108,46 +119,52 @@ void MaskedHead<P>::score(const Exec& exec, View1<double> loss, const Scratch& s
 }
 
 template <class P>
-void MaskedHead<P>::score_backward(const Exec& exec, const Scratch& s,
-                                   View1<const std::int32_t> pairs, const MicroContext& c) const {
+void MaskedHead<P>::score_backward(const Exec& exec, View1<const std::int32_t> pairs,
+                                   const MicroContext& c) const {
+  const Scratch& s = scratch_;
   kernels::cross_entropy_gradient<T>(exec, s.dscores, s.scores, s.merged, pairs, 0,
                                      c.token_weight * static_cast<double>(masked_), c.loss_scale);
   backward_weight(exec, pairs_->output, s.dscores, s.pooled);
   pairs_->output.backward_input(exec, s.dpooled, s.dscores);
   kernels::tanh_backward<T>(exec, s.dpooled, s.dpooled, s.pooled);
-  backward_weight(exec, pairs_->dense, s.dpooled, first_tokens(s));
-  pairs_->dense.backward_input(exec, first_tokens(s), s.dpooled);
+  backward_weight(exec, pairs_->dense, s.dpooled, first_tokens());
+  pairs_->dense.backward_input(exec, first_tokens(), s.dpooled);
 }
 
 template <class P>
-void MaskedHead<P>::forward(const Exec& exec, View1<double> loss, View2<T> dy,
-                            const Logits<P>& logits,
-                            const typename Logits<P>::Scratch& logit_scratch, const Scratch& s,
-                            const Targets& targets, const MicroContext& c) const {
-  pick(exec, dy, s, targets);
-  transform(exec, s);
-  logits.train(exec, part(loss, {0, 1}), s.normed, logit_scratch, targets.ids, c);
-  axis_.sum(exec, s.normed, "logits, backward");
-  transform_backward(exec, s);
-  if (pairs_) {
-    score(exec, part(loss, {1, 1}), s, targets.pairs, extent(s.pooled, 0));
-    score_backward(exec, s, targets.pairs, c);
+void MaskedHead<P>::forward(const Exec& exec, View1<double> losses, View2<T> dy, View2<T>,
+                            BatchFields fields, const MicroContext& c) const {
+  const View1<const std::int32_t> rows = fields[fields_.rows];
+  pick(exec, dy, rows);
+  transform(exec);
+  logits_.train(exec, part(losses, {0, 1}), scratch_.normed, scratch_.logits,
+                fields[fields_.targets], c);
+  axis_.sum(exec, scratch_.normed, "logits, backward");
+  transform_backward(exec);
+  if (fields_.pairs) {
+    const View1<const std::int32_t> pairs = fields[*fields_.pairs];
+    score(exec, part(losses, {1, 1}), pairs, extent(scratch_.pooled, 0));
+    score_backward(exec, pairs, c);
   }
   kernels::fill(exec, flat(dy), 0.0);
-  kernels::place_rows<T>(exec, dy, s.picked, targets.rows, axis_.rows().offset);
+  kernels::place_rows<T>(exec, dy, scratch_.picked, rows, axis_.rows().offset);
 }
 
 template <class P>
-void MaskedHead<P>::evaluate(const Exec& exec, View1<double> loss, View2<const T> y,
-                             const Logits<P>& logits,
-                             const typename Logits<P>::Scratch& logit_scratch, const Scratch& s,
-                             const Targets& targets, std::int64_t samples) const {
-  pick(exec, y, s, targets);
-  transform(exec, s);
+void MaskedHead<P>::evaluate(const Exec& exec, View1<double> losses, View2<T> y, View2<T>,
+                             BatchFields fields, std::int64_t samples) const {
+  pick(exec, y, fields[fields_.rows]);
+  transform(exec);
   const layout::Slice counted{0, samples * masked_};
-  logits.evaluate(exec, part(loss, {0, 1}), part(s.normed, counted), logit_scratch,
-                  part(targets.ids, counted));
-  if (pairs_) score(exec, part(loss, {1, 1}), s, targets.pairs, samples);
+  const View1<const std::int32_t> targets = fields[fields_.targets];
+  logits_.evaluate(exec, part(losses, {0, 1}), part(scratch_.normed, counted), scratch_.logits,
+                   part(targets, counted));
+  if (fields_.pairs) score(exec, part(losses, {1, 1}), fields[*fields_.pairs], samples);
+}
+
+template <class P>
+void MaskedHead<P>::logits(const Exec&, View2<Accumulate<T>>, View2<const T>) const {
+  check(false, "a model of masked tokens does not predict the next one");
 }
 
 template class MaskedHead<Fp32>;

@@ -29,7 +29,6 @@ void OffloadedLayers::keep(const Exec& exec, const Key& key, Part part) {
   out_.wait(w.computed);
   out_.to_host(record(key) + from, w.data + from, bytes);
   w.stored.record(out_);
-  kept_ += bytes;
 }
 
 void OffloadedLayers::fetch(const Key& key, Part upto) {
@@ -41,7 +40,6 @@ void OffloadedLayers::fetch(const Key& key, Part upto) {
   in_.wait(w.stored);  // what comes back has gone through the same window
   in_.to_device(w.data, record(key), bytes);
   w.loaded.record(in_);
-  fetched_ += bytes;
 }
 
 void OffloadedLayers::begin_read(const Exec& exec, const Key& key, Part upto) {

@@ -14,49 +14,43 @@ void copy_rows(const Exec& exec, View2<T> to, View2<T> from) {
 
 template <class P>
 PipelineStage<P>::PipelineStage(const architecture::Architecture& architecture,
-                                const Parameters<P>& parameters, const TensorAxis& axis,
-                                Stage number, Recompute recompute)
-    : layer_count_(architecture.model.layers) {
+                                const LayerPlan& plan, const Parameters<P>& parameters,
+                                const TensorAxis& axis, Stage number)
+    : plan_(&plan),
+      layer_count_(architecture.model.layers),
+      objective_(architecture::objective_of(architecture.model)) {
   const architecture::Shard& shard = parameters.shard();
   const deck::ModelConfig& model = architecture.model;
   if (number == 0) embedding_.emplace(parameters, model, axis);
   const layout::Slice layers = shard.stage_layers.at(static_cast<std::size_t>(number));
   for (std::int64_t layer = layers.offset; layer < layers.end(); ++layer)
-    layers_.push_back(make_layer(parameters, model, axis, layer, recompute));
+    layers_.push_back(std::make_unique<Layer<P>>(plan, parameters, model, axis, layer));
   if (number == shard.last_stage()) head_.emplace(parameters, model, axis);
 }
 
 template <class P>
-void PipelineStage<P>::cut_layers(Slot& slot, Arena& arena, const architecture::LocalSizes& n,
-                                  const SlotShape& shape,
-                                  const typename Layer<P>::Saved& shared) const {
+void PipelineStage<P>::cut_layers(Slot& slot, Arena& arena, const SlotShape& shape) const {
   // Evaluation needs one layer at a time: all layers share the first one's memory.
   for (std::size_t l = 0; l < layers_.size(); ++l)
-    slot.layers.push_back(l == 0 || shape.training
-                              ? Layer<P>::cut_saved(arena, n, shape.recompute, shared)
-                              : slot.layers.front());
-  if (!shape.split_backward) return;
-  for (std::size_t l = 0; l < layers_.size(); ++l)
-    slot.work.push_back(Layer<P>::cut_work(arena, n));
+    slot.layers.push_back(l == 0 || shape.training ? take_layer_memory(arena, plan_->program)
+                                                   : slot.layers.front());
 }
 
 template <class P>
 auto PipelineStage<P>::cut_slot(Arena& arena, const architecture::LocalSizes& n,
-                                const SlotShape& shape, const typename Layer<P>::Saved& shared,
-                                const Windows& windows, int number) const -> Slot {
+                                const SlotShape& shape, const Windows& windows, int number) const
+    -> Slot {
   Slot slot;
-  if (embedding_) slot.tokens = arena.take<std::int32_t>(n.tokens);
-  if (embedding_ && n.masked) slot.segments = arena.take<std::int32_t>(n.tokens);
-  if (head_) slot.targets = arena.take<std::int32_t>(n.targets);
-  if (head_ && n.masked) slot.rows = arena.take<std::int32_t>(n.head_rows());
-  if (head_ && n.pairs > 0) slot.pairs = arena.take<std::int32_t>(n.pairs);
+  for (const architecture::BatchField& field : objective_.fields)
+    slot.fields.push_back(field.is_read(embedding_.has_value(), head_.has_value())
+                              ? arena.take<std::int32_t>(n.micro * field.per_sample)
+                              : View1<std::int32_t>());
   if (layers_.empty() && !head_) slot.x = arena.take<T>(n.rows, n.hidden);
-  if (windows.saved.empty()) cut_layers(slot, arena, n, shape, shared);
-  for (std::int64_t l = 0; l < layers() && !windows.saved.empty(); ++l) {
-    const auto count = static_cast<std::int64_t>(windows.saved.size());
-    const auto at = static_cast<std::size_t>(SlotOffload::window(number, l, layers(), count));
-    slot.layers.push_back(windows.saved[at]);
-    if (shape.split_backward) slot.work.push_back(windows.work[at]);
+  if (windows.empty()) cut_layers(slot, arena, shape);
+  for (std::int64_t l = 0; l < layers() && !windows.empty(); ++l) {
+    const auto count = static_cast<std::int64_t>(windows.size());
+    slot.layers.push_back(
+        windows[static_cast<std::size_t>(SlotOffload::window(number, l, layers(), count))]);
   }
   if (head_) slot.head = Head<P>::cut_saved(arena, n);
   if (shape.split_backward && embedding_) slot.dx = arena.take<T>(n.rows, n.hidden);
@@ -64,16 +58,21 @@ auto PipelineStage<P>::cut_slot(Arena& arena, const architecture::LocalSizes& n,
 }
 
 template <class P>
+void PipelineStage<P>::cut_head_scratch(Arena& arena, const architecture::LocalSizes& n) {
+  if (head_) head_->cut_scratch(arena, n);
+}
+
+template <class P>
 auto PipelineStage<P>::input(const Exec& exec, const Slot& slot) const -> View2<T> {
   slot.offload.begin_write(exec, 0);
-  if (!slot.layers.empty()) return slot.layers.front().x;
+  if (!slot.layers.empty()) return layers_.front()->input(slot.layers.front());
   return head_ ? slot.head.x : slot.x;
 }
 
 template <class P>
 auto PipelineStage<P>::layer_output(const Slot& slot, std::size_t layer, View2<T> output) const
     -> View2<T> {
-  if (layer + 1 < slot.layers.size()) return slot.layers[layer + 1].x;
+  if (layer + 1 < layers_.size()) return layers_[layer + 1]->input(slot.layers[layer + 1]);
   return head_ ? slot.head.x : output;
 }
 
@@ -82,8 +81,7 @@ void PipelineStage<P>::forward_layers(const Exec& exec, View2<T> output, const S
                                       const Scratch& scratch, const MicroContext& context,
                                       const LayerDone& layer_done) const {
   if (embedding_)
-    embedding_->forward(exec, input(exec, slot), scratch.layer.all, slot.tokens, slot.segments,
-                        context);
+    embedding_->forward(exec, input(exec, slot), scratch.layer.all, slot.fields, context);
   for (std::size_t l = 0; l < layers_.size(); ++l) {
     const auto layer = static_cast<std::int64_t>(l);
     slot.offload.begin_write(exec, layer + 1);
@@ -103,8 +101,7 @@ void PipelineStage<P>::forward(const Exec& exec, View2<T> output, const Slot& sl
     if (between) between();
   });
   if (head_)
-    head_->forward(exec, scratch.loss, slot.head, scratch.layer.all, scratch.head, targets(slot),
-                   context);
+    head_->forward(exec, scratch.losses, slot.head, scratch.layer.all, slot.fields, context);
 }
 
 template <class P>
@@ -117,8 +114,7 @@ void PipelineStage<P>::evaluate(const Exec& exec, View2<T> output, const Slot& s
     if (between) between();
   });
   if (head_)
-    head_->evaluate(exec, scratch.loss, slot.head, scratch.layer.all, scratch.head, targets(slot),
-                    samples);
+    head_->evaluate(exec, scratch.losses, slot.head, scratch.layer.all, slot.fields, samples);
 }
 
 template <class P>
@@ -134,14 +130,12 @@ void PipelineStage<P>::backward(const Exec& exec, View2<T> dx, const Slot& slot,
   for (std::size_t l = layers_.size(); l-- > 0;) {
     const auto layer = static_cast<std::int64_t>(l);
     slot.offload.begin_read(exec, layer);
-    layers_[l]->forward_again(exec, slot.layers[l], scratch.layer, context);
-    layers_[l]->backward_input(exec, dx, scratch.work, scratch.layer, slot.layers[l], context);
-    layers_[l]->backward_weight(exec, scratch.work, scratch.layer, slot.layers[l], context);
+    layers_[l]->backward(exec, dx, slot.layers[l], scratch.layer, context);
     slot.offload.end_read(exec, layer);
     done(layers_[l]->layer());
   }
   if (embedding_) {
-    embedding_->backward_weight(exec, dx, scratch.layer.all, slot.tokens, slot.segments, context);
+    embedding_->backward_weight(exec, dx, scratch.layer.all, slot.fields, context);
     done(-1);
   }
 }
@@ -155,8 +149,7 @@ void PipelineStage<P>::backward_input(const Exec& exec, View2<T> dx, const Slot&
   for (std::size_t l = layers_.size(); l-- > 0;) {
     const auto layer = static_cast<std::int64_t>(l);
     slot.offload.begin_read(exec, layer);
-    layers_[l]->forward_again(exec, slot.layers[l], scratch.layer, context);
-    layers_[l]->backward_input(exec, dx, slot.work[l], scratch.layer, slot.layers[l], context);
+    layers_[l]->backward_input(exec, dx, slot.layers[l], scratch.layer, context);
     slot.offload.keep(exec, layer, SlotOffload::Part::work);
     if (between) between();
   }
@@ -173,14 +166,12 @@ void PipelineStage<P>::backward_weight(const Exec& exec, const Slot& slot, const
   for (std::size_t l = layers_.size(); l-- > 0;) {
     const auto layer = static_cast<std::int64_t>(l);
     slot.offload.begin_read(exec, layer, SlotOffload::Part::work);
-    layers_[l]->forward_again(exec, slot.layers[l], scratch.layer, context);
-    layers_[l]->backward_weight(exec, slot.work[l], scratch.layer, slot.layers[l], context);
+    layers_[l]->backward_weight(exec, slot.layers[l], scratch.layer, context);
     slot.offload.end_read(exec, layer);
     done(layers_[l]->layer());
   }
   if (embedding_) {
-    embedding_->backward_weight(exec, slot.dx, scratch.layer.all, slot.tokens, slot.segments,
-                                context);
+    embedding_->backward_weight(exec, slot.dx, scratch.layer.all, slot.fields, context);
     done(-1);
   }
 }

@@ -10,15 +10,21 @@ template <class P>
 RankModel<P>::RankModel(const architecture::Architecture& architecture,
                         const Parameters<P>& parameters, const TensorAxis& axis, const Shape& shape)
     : model_(architecture.model),
+      objective_(architecture::objective_of(model_)),
       shard_(parameters.shard()),
-      tensor_size_(axis.size()),
       shape_(shape),
       sizes_(architecture::local_sizes(model_, shard_, shape.micro, model_.sequence,
                                        axis.cuts_tokens(), shape.logit_elements)) {
   check(axis.tokens() == shape.micro * model_.sequence, "a tensor axis for ", axis.tokens(),
         " tokens, micro-batches of ", shape.micro * model_.sequence);
+  const architecture::Kept kept =
+      !shape.training      ? architecture::kept_for_evaluation(architecture.layer)
+      : shape.kept.empty() ? architecture::kept_tensors(architecture.layer, shape.recompute)
+                           : shape.kept;
+  plan_ = std::make_unique<LayerPlan>(
+      plan_layers<P>(architecture.layer, sizes_, kept, shape.training, shape.split_backward));
   for (const Stage s : shard_.stages)
-    stages_.emplace_back(architecture, parameters, axis, s, shape.recompute);
+    stages_.emplace_back(architecture, *plan_, parameters, axis, s);
   Arena scratch_plan;
   cut_scratch(scratch_plan);
   Arena saved_plan;
@@ -27,7 +33,7 @@ RankModel<P>::RankModel(const architecture::Architecture& architecture,
   saved_memory_ = Arena("saved activations", saved_plan.used());
   cut_scratch(scratch_memory_);  // saved activations may lie there too
   cut_saved(saved_memory_);
-  if (!windows_.saved.empty()) offload();
+  if (!windows_.empty()) offload();
 }
 
 template <class P>
@@ -40,8 +46,7 @@ void RankModel<P>::cut_saved(Arena& arena) {
     for (std::size_t i = 0; i < stages_.size(); ++i) {  // one above the other: one is in use
       arena.release_to(begin);
       slots_[i].push_back(stages_[i].cut_slot(
-          arena, sizes_, {shape_.training, shape_.split_backward, shape_.recompute},
-          scratch_.shared, windows_, k));
+          arena, sizes_, {shape_.training, shape_.split_backward}, windows_, k));
       end = std::max(end, arena.used());
     }
     arena.release_to(begin);
@@ -60,21 +65,15 @@ template <class P>
 void RankModel<P>::cut_windows(Arena& arena) {
   windows_ = {};
   const std::int64_t count = std::min<std::int64_t>(offload_windows, shape_.slots * most_layers());
-  for (std::int64_t w = 0; w < count; ++w) {
-    const std::int64_t begin = arena.used();
-    windows_.saved.push_back(Layer<P>::cut_saved(arena, sizes_, shape_.recompute, scratch_.shared));
-    window_sizes_.saved = arena.used() - begin;
-    if (shape_.split_backward) windows_.work.push_back(Layer<P>::cut_work(arena, sizes_));
-    window_sizes_.work = arena.used() - begin - window_sizes_.saved;
-  }
+  for (std::int64_t w = 0; w < count; ++w)
+    windows_.push_back(take_layer_memory(arena, plan_->program));
+  window_sizes_ = {plan_->program.kept_bytes, plan_->program.work_bytes};
 }
 
-/// A window begins with its layer's input.
 template <class P>
 void RankModel<P>::offload() {
   std::vector<std::byte*> begins;
-  for (const auto& saved : windows_.saved)
-    begins.push_back(reinterpret_cast<std::byte*>(saved.x.data()));
+  for (const LayerMemory& window : windows_) begins.push_back(window.kept);
   offloaded_ =
       std::make_unique<OffloadedLayers>(begins, window_sizes_, shape_.slots, most_layers());
   for (std::size_t i = 0; i < stages_.size(); ++i)
@@ -87,14 +86,12 @@ void RankModel<P>::offload() {
 template <class P>
 void RankModel<P>::cut_scratch(Arena& arena) {
   scratch_ = {};
-  scratch_.loss = arena.take<double>(2);
-  if (shard_.has_head()) scratch_.head = Head<P>::cut_scratch(arena, sizes_, tensor_size_);
-  scratch_.layer = Layer<P>::cut_scratch(arena, sizes_, shape_.training);
-  scratch_.shared = Layer<P>::cut_shared(arena, sizes_, shape_.recompute);
+  scratch_.losses = arena.take<double>(std::ssize(objective_.losses));
+  for (auto& stage : stages_) stage.cut_head_scratch(arena, sizes_);
+  scratch_.layer = take_layer_scratch<P>(arena, *plan_, model_, shape_.training);
   output_ = arena.take<T>(sizes_.rows, sizes_.hidden);
   if (!shape_.training) return;
   dx_ = arena.take<T>(sizes_.rows, sizes_.hidden);
-  if (!shape_.split_backward) scratch_.work = Layer<P>::cut_work(arena, sizes_);
 }
 
 template <class P>
@@ -116,8 +113,8 @@ auto RankModel<P>::dx(Stage stage, int slot) const -> View2<T> {
 }
 
 template <class P>
-void RankModel<P>::zero_loss(const Exec& exec) const {
-  kernels::fill(exec, scratch_.loss, 0.0);
+void RankModel<P>::zero_losses(const Exec& exec) const {
+  kernels::fill(exec, scratch_.losses, 0.0);
 }
 
 template <class P>

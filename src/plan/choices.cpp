@@ -52,7 +52,7 @@ bool uses_nccl(const deck::ParallelConfig& parallel, const Machine& machine) {
 
 schedule::Transport transport(const deck::ParallelConfig& parallel, const Machine& machine) {
   return uses_nccl(parallel, machine) ? schedule::Transport::ordered_groups
-                                      : schedule::Transport::independent_lanes;
+                                      : schedule::Transport::independent_channels;
 }
 
 bool offloads_optimizer(const deck::ParallelConfig& parallel, const Machine& machine) {

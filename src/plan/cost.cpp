@@ -1,3 +1,6 @@
+#include <trireme/architecture/local_sizes.hpp>
+#include <trireme/architecture/placement.hpp>
+#include <trireme/architecture/shard.hpp>
 #include <trireme/plan/cost.hpp>
 
 namespace trireme::plan {
@@ -5,29 +8,51 @@ namespace trireme::plan {
 using schedule::Instr;
 using schedule::Op;
 
-std::vector<StageFlops> stage_flops(const architecture::Architecture& architecture,
-                                    const std::vector<layout::Slice>& stage_layers) {
+namespace {
+
+/// Of one layer.
+StageFlops layer_flops(const architecture::Architecture& architecture,
+                       const architecture::Kept& kept) {
+  using namespace architecture;
   const deck::ModelConfig& m = architecture.model;
-  const auto layer_count = static_cast<double>(m.layers);
-  const double head = architecture.head_products();
-  const double products = static_cast<double>(architecture.layer_parameters()) / layer_count;
-  const double attention = architecture.attention_products() / layer_count;
-  const double down = static_cast<double>(m.feed_forward) * static_cast<double>(m.hidden);
+  StageFlops layer;
+  for (const Operation& op : architecture.layer.operations) {
+    const double products = 2 * products_per_token(op, m);
+    layer.forward += products * product_factor(op, Pass::forward);
+    layer.backward_input += products * product_factor(op, Pass::backward_input);
+    layer.backward_weight += products * product_factor(op, Pass::backward_weight);
+  }
+  if (kept.empty()) return layer;
+  const LocalSizes sizes = local_sizes(m, whole_model(architecture), 1, m.sequence, false,
+                                       host_logit_elements);  // of no effect on layers
+  const auto again = [&](const PhaseProgram& phase) {
+    return 2 * products_again(architecture.layer, phase, m);
+  };
+  const LayerProgram whole = lower(architecture.layer, sizes, {kept, true, false, 4, 4});
+  const LayerProgram split = lower(architecture.layer, sizes, {kept, true, true, 4, 4});
+  layer.again = again(whole.backward);
+  layer.again_input = again(split.backward_input);
+  layer.again_weight = again(split.backward_weight);
+  return layer;
+}
+
+}  // namespace
+
+std::vector<StageFlops> stage_flops(const architecture::Architecture& architecture,
+                                    const std::vector<layout::Slice>& stage_layers,
+                                    const architecture::Kept& kept) {
+  const StageFlops layer = layer_flops(architecture, kept);
   std::vector<StageFlops> flops;
   for (const layout::Slice& layers : stage_layers) {
     const auto n = static_cast<double>(layers.extent);
-    // computed again up to the feed-forward's inner activations
-    const double again = n * (2 * (products - down) + 2 * attention);
-    flops.push_back({n * (2 * products + 2 * attention), n * (2 * products + 4 * attention),
-                     n * 2 * products, again});
+    flops.push_back({n * layer.forward, n * layer.backward_input, n * layer.backward_weight,
+                     n * layer.again, n * layer.again_input, n * layer.again_weight});
   }
-  flops.back().forward += 6 * head;
+  flops.back().forward += 6 * architecture.head_products();
   return flops;
 }
 
-schedule::Cost flop_cost(std::vector<StageFlops> flops, Recompute recompute) {
-  if (recompute != Recompute::full)
-    for (StageFlops& f : flops) f.again = 0;
+schedule::Cost flop_cost(std::vector<StageFlops> flops) {
   double unit = 0;
   for (const StageFlops& f : flops) unit += f.forward / static_cast<double>(flops.size());
   return [flops = std::move(flops), unit](const Instr& i) {
@@ -37,9 +62,9 @@ schedule::Cost flop_cost(std::vector<StageFlops> flops, Recompute recompute) {
       case Op::evaluate:
         return f.forward / unit;
       case Op::backward_input:
-        return (f.again + f.backward_input) / unit;
+        return (f.again_input + f.backward_input) / unit;
       case Op::backward_weight:
-        return (f.again + f.backward_weight) / unit;
+        return (f.again_weight + f.backward_weight) / unit;
       case Op::backward:
         return (f.again + f.backward_input + f.backward_weight) / unit;
       case Op::send_activation:

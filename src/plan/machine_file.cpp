@@ -1,7 +1,6 @@
 #include <trireme/base/text.hpp>
 #include <trireme/deck/diagnostics.hpp>
 #include <trireme/deck/entry.hpp>
-#include <trireme/deck/reference.hpp>
 #include <trireme/plan/machine_file.hpp>
 
 namespace trireme::plan {

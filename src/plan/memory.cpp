@@ -9,6 +9,7 @@
 #include <trireme/plan/choices.hpp>
 #include <trireme/plan/local_sizes.hpp>
 #include <trireme/plan/memory.hpp>
+#include <trireme/plan/recompute.hpp>
 #include <trireme/plan/reduction_scratch.hpp>
 
 #include <algorithm>
@@ -21,68 +22,24 @@ Bytes up(Bytes bytes) {
   return (bytes + line - 1) / line * line;
 }
 
-/// Bytes of the model's arrays in terms of one rank's sizes: shapes stand beside them as in model/.
+/// Bytes of the activations beside the layers', in terms of one rank's sizes.
 class Activations {
  public:
   Activations(const LocalSizes& sizes, const deck::Config& config, const Machine& machine)
-      : s_(sizes),
-        recompute_(config.parallel.recompute),
-        cudnn_gradient_(has_cudnn_gradient(config.precision, machine)) {}
+      : s_(sizes), cudnn_gradient_(has_cudnn_gradient(config.precision, machine)) {}
 
-  Bytes residual() const { return up(s_.rows * s_.hidden * s_.element); }          // [R, D]
-  Bytes qkv() const { return up(s_.tokens * s_.query_key_value() * s_.element); }  // [T, ...]
-  Bytes attention() const { return up(s_.tokens * s_.attention() * s_.element); }  // [T, hK]
-  Bytes inner() const { return up(s_.tokens * s_.inner * s_.element); }            // [T, f or 2f]
-  Bytes feed_forward() const { return up(s_.tokens * s_.feed_forward * s_.element); }  // [T, f]
-  Bytes head_statistics() const {                                                      // [B, h, S]
-    return up(s_.micro * s_.heads * s_.sequence * s_.accumulate);
-  }
+  Bytes residual() const { return up(s_.rows * s_.hidden * s_.element); }    // [R, D]
+  Bytes gathered() const { return up(s_.tokens * s_.hidden * s_.element); }  // [T, D]
   /// [B, h, S], and of narrow numbers what tensor cores take.
   Bytes attention_work() const {
-    if (!s_.narrow()) return head_statistics();
+    if (!s_.narrow()) return up(s_.micro * s_.heads * s_.sequence * s_.accumulate);
     const AttentionSizes sizes{s_.micro, s_.sequence, s_.heads, s_.key_value_heads, s_.head_size};
     return up(4 * narrow_attention_workspace(sizes, cudnn_gradient_));
   }
   Bytes norm_statistics() const {  // 1 or 2 × [R]
     return s_.norm_statistics * up(s_.rows * s_.accumulate);
   }
-  Bytes gathered() const { return up(s_.tokens * s_.hidden * s_.element); }  // [T, D]
 
-  /// x, y1, x1, y2; qkv, o; h, g; log-sum-exp and two norms' statistics.
-  Bytes whole_layer() const {
-    return 4 * residual() + qkv() + attention() + inner() + feed_forward() + head_statistics() +
-           2 * norm_statistics();
-  }
-  Bytes saved_layer() const {
-    switch (recompute_) {
-      case Recompute::none:
-        return whole_layer();
-      case Recompute::selective:
-        return whole_layer() - 2 * residual() - feed_forward();
-      case Recompute::full:
-        return residual();
-    }
-    return 0;
-  }
-  /// What the layers share of that.
-  Bytes shared_layer() const {
-    switch (recompute_) {
-      case Recompute::none:
-        return 0;
-      case Recompute::selective:
-        return residual() + feed_forward();
-      case Recompute::full:
-        return whole_layer() - residual();
-    }
-    return 0;
-  }
-  /// Gradients at the matrix products' outputs: dz2, dz1; dy2, dy1; dh; dqkv.
-  Bytes work_layer() const { return 2 * gathered() + 2 * residual() + inner() + qkv(); }
-
-  /// What a layer keeps from its forward pass to the end of its backward pass.
-  Bytes kept_layer(bool splits_backward) const {
-    return saved_layer() + (splits_backward ? work_layer() : 0);
-  }
   /// Everything that one slot keeps of a stage beside its layers.
   Bytes slot(std::int64_t layers, bool embedding, bool head, bool splits_backward) const {
     Bytes bytes = 0;
@@ -118,22 +75,17 @@ class Activations {
   }
 
   const LocalSizes& s_;
-  Recompute recompute_;
   bool cudnn_gradient_;
 };
 
 Bytes scratch(const LocalSizes& sizes, const Activations& a, const architecture::Shard& shard,
-              bool splits_backward) {
+              const architecture::LayerProgram& layer) {
   Bytes bytes = line;  // the loss
   if (shard.has_head()) bytes += a.head_scratch(shard.tensor_size);
   if (sizes.cuts_tokens) bytes += a.gathered();
-  // The gradient of attention's output or, where there is a gate, of the feed-forward's inside.
-  bytes += sizes.gated() ? std::max(a.attention(), a.feed_forward()) : a.attention();
   bytes += a.attention_work();
-  bytes += 2 * a.residual();  // output and dx
-  bytes += a.shared_layer();
-  if (!splits_backward) bytes += a.work_layer();
-  return bytes;
+  bytes += layer.transient_bytes;
+  return bytes + 2 * a.residual();  // output and dx
 }
 
 /// Buckets of gradients, as a run cuts them.
@@ -172,8 +124,9 @@ struct SavedActivations {
 /// offloaded, the device has some windows in which those of all slots take turns.
 SavedActivations saved_activations(const deck::Config& config, const Activations& activations,
                                    const architecture::Shard& shard, const schedule::Needs& needs,
+                                   const architecture::LayerProgram& program,
                                    const Machine& machine) {
-  const Bytes layer = activations.kept_layer(needs.split_backward);
+  const Bytes layer = program.kept_bytes + program.work_bytes;
   const bool away = offloads_activations(config.parallel, machine);
   Bytes slot = 0;
   std::int64_t most_layers = 0;
@@ -199,6 +152,26 @@ void add_products(std::vector<MemoryRow>& rows, bool narrow, const Machine& mach
 
 }  // namespace
 
+architecture::LayerProgram layer_program(const deck::Config& config,
+                                         const architecture::Architecture& architecture,
+                                         const architecture::Shard& shard, bool split_backward,
+                                         const Machine& machine) {
+  const LocalSizes sizes = local_sizes(config, shard, machine);
+  return architecture::lower(architecture.layer, sizes,
+                             {kept_tensors(config.parallel, architecture.layer), true,
+                              split_backward, sizes.element, sizes.accumulate});
+}
+
+Bytes activation_bytes(const deck::Config& config, const architecture::Architecture& architecture,
+                       const architecture::Shard& shard, const schedule::Needs& needs,
+                       const Machine& machine) {
+  const LocalSizes sizes = local_sizes(config, shard, machine);
+  const Activations activations(sizes, config, machine);
+  const auto layer = layer_program(config, architecture, shard, needs.split_backward, machine);
+  return saved_activations(config, activations, shard, needs, layer, machine).device +
+         scratch(sizes, activations, shard, layer);
+}
+
 std::vector<MemoryRow> training_memory(const deck::Config& config,
                                        const architecture::Architecture& architecture,
                                        const architecture::Shard& shard,
@@ -214,7 +187,10 @@ std::vector<MemoryRow> training_memory(const deck::Config& config,
   const auto state_arrays =
       static_cast<std::int64_t>(architecture::state_arrays(config.optimizer).size());
   const Activations activations(sizes, config, machine);
-  const SavedActivations saved = saved_activations(config, activations, shard, needs, machine);
+  const architecture::LayerProgram layer =
+      layer_program(config, architecture, shard, needs.split_backward, machine);
+  const SavedActivations saved =
+      saved_activations(config, activations, shard, needs, layer, machine);
   const std::int64_t masters = sizes.narrow() ? 1 : 0;
   const MemoryRow optimizer{"optimizer state",
                             (state_arrays + masters) * up(state * sizes.accumulate)};
@@ -225,7 +201,7 @@ std::vector<MemoryRow> training_memory(const deck::Config& config,
   rows.push_back({"saved activations", saved.device});
   rows.push_back({"transfer buffers",
                   transfer_buffers(shard, needs) * up(sizes.slice * sizes.hidden * sizes.element)});
-  rows.push_back({"scratch", scratch(sizes, activations, shard, needs.split_backward)});
+  rows.push_back({"scratch", scratch(sizes, activations, shard, layer)});
   add_products(rows, sizes.narrow(), machine);
   const Bytes reductions = reduction_scratch(config, architecture, shard, buckets, machine).total();
   if (reductions > 0) rows.push_back({"reductions", reductions});

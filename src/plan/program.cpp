@@ -63,13 +63,6 @@ std::vector<schedule::Program> step_programs(const deck::Config& config, const M
   return programs;
 }
 
-std::uint64_t fingerprint(std::span<const schedule::Program> programs) {
-  std::uint64_t hash = programs.size();
-  for (const schedule::Program& program : programs)
-    hash = (hash ^ schedule::fingerprint(program)) * 1099511628211ull;  // FNV-1a, by words
-  return hash;
-}
-
 schedule::Program evaluation_program(const schedule::ProgramLayout& layout, int micro_batches) {
   schedule::Program program =
       schedule::generate_evaluation({layout.ranks, micro_batches, layout.chunks});

@@ -28,7 +28,8 @@ ReductionScratch reduction_scratch(const deck::Config& config,
                                    const std::vector<architecture::Bucket>& buckets,
                                    const Machine& machine) {
   ReductionScratch scratch;
-  if (transport(config.parallel, machine) == schedule::Transport::independent_lanes) return scratch;
+  if (transport(config.parallel, machine) == schedule::Transport::independent_channels)
+    return scratch;
   const LocalSizes sizes = local_sizes(config, shard, machine);
   for (const architecture::Bucket& bucket : buckets)
     scratch.data =

@@ -1,5 +1,6 @@
 #include <trireme/architecture/buckets.hpp>
 #include <trireme/plan/local_sizes.hpp>
+#include <trireme/plan/memory.hpp>
 #include <trireme/plan/traffic.hpp>
 
 #include <algorithm>
@@ -21,10 +22,8 @@ class Counter {
           bool split_backward, const Machine& machine)
       : parallel_(config.parallel),
         lamb_(config.optimizer.kind == OptimizerKind::lamb),
-        again_(config.parallel.recompute != Recompute::full ? 0
-               : split_backward                             ? 2
-                                                            : 1),
         architecture_(architecture),
+        layer_(layer_program(config, architecture, shard, split_backward, machine)),
         shard_(shard),
         sizes_(local_sizes(config, shard, machine)),
         arrays_(architecture::local_arrays(architecture, shard)),
@@ -32,25 +31,31 @@ class Counter {
         tokens_bytes_(sizes_.tokens * sizes_.hidden * sizes_.element),
         slice_bytes_(sizes_.slice * sizes_.hidden * sizes_.element) {}
 
-  /// Attention and feed-forward each do it once per layer and micro-batch. What is computed again
-  /// ends before the feed-forward's output.
+  /// The messages of the steps of a layer, which every layer and micro-batch has.
   void layers() {
-    std::int64_t n = 0;
+    std::int64_t layers = 0;
     for (const Stage stage : shard_.stages)
-      n += 2 * micro_batches_ * shard_.stage_layers[static_cast<std::size_t>(stage)].extent;
+      layers += shard_.stage_layers[static_cast<std::size_t>(stage)].extent;
+    const auto add_all = [&](const char* what, architecture::Pass pass, bool again,
+                             architecture::Message message) {
+      const std::int64_t n = messages_of_layer(pass, again, message);
+      tensor(what, n * layers * micro_batches_, tokens_bytes_);
+    };
+    using architecture::Message;
+    using architecture::Pass;
     if (!sizes_.cuts_tokens) {
-      tensor("layers forward: all-reduce", n, tokens_bytes_);
-      tensor("layers backward: all-reduce", n, tokens_bytes_);
-      tensor("layers again: all-reduce", again_ * n / 2, tokens_bytes_);
+      add_all("layers forward: all-reduce", Pass::forward, false, Message::reduce);
+      add_all("layers backward: all-reduce", Pass::backward_input, false, Message::reduce);
+      add_all("layers again: all-reduce", Pass::forward, true, Message::reduce);
       return;
     }
-    tensor("layers forward: all-gather", n, tokens_bytes_);
-    tensor("layers forward: reduce-scatter", n, tokens_bytes_);
-    tensor("layers backward: all-gather", n, tokens_bytes_);
-    tensor("layers backward: reduce-scatter", n, tokens_bytes_);
-    tensor("layers backward: all-gather of inputs", n, tokens_bytes_);
-    tensor("layers again: all-gather", again_ * n, tokens_bytes_);
-    tensor("layers again: reduce-scatter", again_ * n / 2, tokens_bytes_);
+    add_all("layers forward: all-gather", Pass::forward, false, Message::gather);
+    add_all("layers forward: reduce-scatter", Pass::forward, false, Message::reduce);
+    add_all("layers backward: all-gather", Pass::backward_input, false, Message::gather);
+    add_all("layers backward: reduce-scatter", Pass::backward_input, false, Message::reduce);
+    add_all("layers backward: all-gather of inputs", Pass::backward_weight, false, Message::gather);
+    add_all("layers again: all-gather", Pass::forward, true, Message::gather);
+    add_all("layers again: reduce-scatter", Pass::forward, true, Message::reduce);
   }
 
   void embedding() {
@@ -166,6 +171,20 @@ class Counter {
   std::vector<TrafficRow> take() { return std::move(rows_); }
 
  private:
+  /// Of one layer and micro-batch, in the steps of this pass that are, or are not, recomputation.
+  std::int64_t messages_of_layer(architecture::Pass pass, bool again,
+                                 architecture::Message message) const {
+    std::int64_t n = 0;
+    for (const auto* phase :
+         {&layer_.forward, &layer_.backward, &layer_.backward_input, &layer_.backward_weight})
+      for (const architecture::Step& step : phase->steps)
+        if (step.pass == pass && step.again == again)
+          n += std::ranges::count(
+              architecture::messages(
+                  architecture_.layer.operations[static_cast<std::size_t>(step.operation)], pass),
+              message);
+    return n;
+  }
   void tensor(const char* what, std::int64_t operations, Bytes bytes_each) {
     add("tensor", what, shard_.tensor_size, operations, operations * bytes_each);
   }
@@ -181,9 +200,9 @@ class Counter {
   }
 
   const deck::ParallelConfig& parallel_;
-  bool lamb_;           ///< whose steps need the norm of each array and of its update
-  std::int64_t again_;  ///< times that a layer's forward pass is computed again
+  bool lamb_;  ///< whose steps need the norm of each array and of its update
   const Architecture& architecture_;
+  architecture::LayerProgram layer_;
   const Shard& shard_;
   LocalSizes sizes_;
   std::vector<LocalArray> arrays_;

@@ -40,11 +40,11 @@ class Transfers {
   Effects effects_;
 };
 
-std::size_t lane_of(const Instr& receive) {
+std::size_t channel_of(const Instr& receive) {
   return 2 * static_cast<std::size_t>(receive.stage) + (receive.op == Op::receive_gradient ? 1 : 0);
 }
 
-/// Posts the receives of each lane in the order in which the sender starts the sends.
+/// Posts the receives of each channel in the order in which the sender starts the sends.
 class Poster {
  public:
   explicit Poster(const Program& program)
@@ -58,30 +58,30 @@ class Poster {
         transfers.find(instr);
         for (const Instr& send : transfers.sends) {
           const Instr receive = partner_of(send);
-          order_[lane_of(receive)].push_back(receive.micro);
+          order_[channel_of(receive)].push_back(receive.micro);
         }
       }
   }
 
-  /// Appends to `row` the receive and what its lane brings before it.
+  /// Appends to `row` the receive and what its channel brings before it.
   void post(const Instr& receive, Row& row) {
-    const std::size_t lane = lane_of(receive);
+    const std::size_t channel = channel_of(receive);
     const auto micro = static_cast<std::size_t>(receive.micro);
-    while (!posted_[lane][micro]) {
+    while (!posted_[channel][micro]) {
       Instr next = receive;  // what nobody sends is posted too: validate() will tell
-      if (next_[lane] < order_[lane].size()) next.micro = order_[lane][next_[lane]++];
-      posted_[lane][static_cast<std::size_t>(next.micro)] = true;
+      if (next_[channel] < order_[channel].size()) next.micro = order_[channel][next_[channel]++];
+      posted_[channel][static_cast<std::size_t>(next.micro)] = true;
       row.push_back(next);
     }
   }
 
  private:
-  std::vector<std::vector<Micro>> order_;  ///< by lane
+  std::vector<std::vector<Micro>> order_;  ///< by channel
   std::vector<std::size_t> next_;
   std::vector<std::vector<bool>> posted_;
 };
 
-Program with_lanes(const Program& program) {
+Program with_channels(const Program& program) {
   Program out{program.layout, {}};
   Transfers transfers(program.layout);
   Poster poster(program);
@@ -104,11 +104,11 @@ Program with_lanes(const Program& program) {
   return out;
 }
 
-/// See lower(). Programs that do not complete keep their lanes.
+/// See lower(). Programs that do not complete keep their channels.
 Program with_groups(const Program& program) {
-  Program lanes = with_lanes(program);
-  Played played = play(lanes, unit_cost);
-  if (!played.mistakes.empty()) return lanes;
+  Program channels = with_channels(program);
+  Played played = play(channels, unit_cost);
+  if (!played.mistakes.empty()) return channels;
   std::vector<Event> computed;
   computed.reserve(played.timeline.events.size() / 2);
   for (const Event& e : played.timeline.events)
@@ -117,7 +117,7 @@ Program with_groups(const Program& program) {
                    [](const Event& a, const Event& b) { return a.end < b.end; });
   Program out{program.layout, std::vector<Row>(program.ranks.size())};
   for (std::size_t r = 0; r < out.ranks.size(); ++r)
-    out.ranks[r].reserve(lanes.ranks[r].size() + 8);
+    out.ranks[r].reserve(channels.ranks[r].size() + 8);
   const auto row_of = [&](Stage stage) -> Row& {
     return out.ranks[static_cast<std::size_t>(program.layout.rank_of(stage))];
   };
@@ -179,8 +179,8 @@ void lower(Program& program, const LowerOptions& options) {
             " cannot be lowered: ", what.empty() ? "computing instructions were expected" : what);
     }
   const bool evaluation = evaluates(program);
-  program =
-      options.transport == Transport::ordered_groups ? with_groups(program) : with_lanes(program);
+  program = options.transport == Transport::ordered_groups ? with_groups(program)
+                                                           : with_channels(program);
   program.layout.transport = options.transport;
   if (evaluation) return;
   program.layout.tied = options.tied;

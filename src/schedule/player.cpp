@@ -1,4 +1,5 @@
 #include <trireme/base/check.hpp>
+#include <trireme/schedule/machine.hpp>
 #include <trireme/schedule/player.hpp>
 
 #include <algorithm>
@@ -103,8 +104,8 @@ bool Player::step(std::size_t r) {
   const Seconds end = begin + (is_receive(instr.op) ? 0 : cost_(instr));
   if (is_transfer(instr.op)) {
     record(r, begin, end);
-    if (transport_ == Transport::independent_lanes)
-      start_lane(r, instr, effects_.writes.front(), begin);
+    if (transport_ == Transport::independent_channels)
+      start_channel(r, instr, effects_.writes.front(), begin);
     else
       enter_group(r, end);
     return true;
@@ -148,8 +149,8 @@ bool Player::may_send(const Value& message, Seconds& begin) {
   return true;
 }
 
-/// Independent lanes: arrives once both sides are there.
-void Player::start_lane(std::size_t r, const Instr& instr, const Value& message, Seconds at) {
+/// Independent channels: arrives once both sides are there.
+void Player::start_channel(std::size_t r, const Instr& instr, const Value& message, Seconds at) {
   Transfer& t = transfers_[transfer_of(message)];
   const bool sends = is_send(instr.op);
   (sends ? t.sent : t.posted) = at;
@@ -171,6 +172,34 @@ void Player::arrive(const Instr& receive, Seconds at) {
   for (const Kind kind : {gradient ? Kind::sent_gradient : Kind::sent_activation,
                           gradient ? Kind::posted_gradient : Kind::posted_activation})
     exists_since_[index_of({kind, receive.stage, receive.micro}, program_.layout)] = at;
+}
+
+Played play(const Program& program, const Cost& cost, const PlayOptions& options) {
+  check(static_cast<int>(program.ranks.size()) == program.layout.ranks, "a program of ",
+        program.ranks.size(), " rows for ", program.layout.ranks, " ranks");
+  const auto with = [&](int send_buffers) {
+    return Player(program, cost, options.transport.value_or(program.layout.transport), send_buffers)
+        .run();
+  };
+  if (options.send_buffers > 0) return with(options.send_buffers);
+  Played played = with(2);
+  if (played.mistakes.empty()) return played;
+  // More buffers never hurt: a search for the smallest number between what fails and what works.
+  int fails = 2;
+  int works = std::max(program.layout.micro_batches, 3);
+  played = with(works);
+  if (!played.mistakes.empty()) return played;
+  while (works - fails > 1) {
+    const int middle = fails + (works - fails) / 2;
+    Played tried = with(middle);
+    if (tried.mistakes.empty()) {
+      works = middle;
+      played = std::move(tried);
+    } else {
+      fails = middle;
+    }
+  }
+  return played;
 }
 
 }  // namespace trireme::schedule

@@ -1,4 +1,5 @@
 #include <trireme/base/check.hpp>
+#include <trireme/base/checksum.hpp>
 #include <trireme/schedule/program.hpp>
 
 #include <ostream>
@@ -18,8 +19,8 @@ std::string_view name_of(Op op) {
 
 std::string_view name_of(Transport transport) {
   switch (transport) {
-    case Transport::independent_lanes:
-      return "independent lanes";
+    case Transport::independent_channels:
+      return "independent channels";
     case Transport::ordered_groups:
       return "ordered groups";
   }
@@ -251,25 +252,23 @@ std::string misplaced(const Instr& i, const ProgramLayout& layout, Rank rank) {
   return "";
 }
 
-std::uint64_t fingerprint(const Program& program) {
-  std::uint64_t hash = 14695981039346656037ull;  // FNV-1a, by words of eight bytes
-  const auto mix = [&hash](std::int64_t value) {
-    hash ^= static_cast<std::uint64_t>(value);
-    hash *= 1099511628211ull;
-    hash ^= hash >> 32;
+std::uint64_t fingerprint(std::span<const Program> programs) {
+  Checksum sum;
+  std::vector<std::int32_t> words;
+  const auto append = [&words](auto... values) {
+    (words.push_back(static_cast<std::int32_t>(values)), ...);
   };
-  mix(program.layout.ranks);
-  mix(program.layout.micro_batches);
-  mix(program.layout.chunks);
-  mix(program.layout.tied);
-  for (const auto& row : program.ranks) {
-    mix(static_cast<std::int64_t>(row.size()));
-    for (const Instr& i : row) {
-      mix(static_cast<std::int64_t>(i.op));
-      mix((static_cast<std::int64_t>(i.stage) << 32) + i.micro);
+  for (const Program& program : programs) {
+    const ProgramLayout& layout = program.layout;
+    append(layout.ranks, layout.micro_batches, layout.chunks, layout.tied);
+    for (const auto& row : program.ranks) {
+      append(row.size());
+      for (const Instr& i : row) append(i.op, i.stage, i.micro);
+      sum.update(words.data(), words.size() * sizeof(std::int32_t));
+      words.clear();
     }
   }
-  return hash;
+  return sum.digest().low;
 }
 
 }  // namespace trireme::schedule

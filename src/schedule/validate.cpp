@@ -24,7 +24,7 @@ struct Placed {
   Instr instr;
 };
 
-/// Everything that can be told without playing: rows by themselves, and lanes and collectives by
+/// Everything that can be told without playing: rows by themselves, and queues and collectives by
 /// comparing rows.
 class Checker {
  public:
@@ -34,14 +34,14 @@ class Checker {
         transport_(transport),
         options_(options),
         states_(values(layout_), State::absent),
-        sends_(lanes()),
-        receives_(lanes()) {}
+        sends_(queues()),
+        receives_(queues()) {}
 
   std::vector<std::string> run() {
     if (!check_placement()) return finish();
     for (Rank r = 0; r < layout_.ranks; ++r) check_row(r);
     check_completeness();
-    check_lanes();
+    check_queues();
     check_collectives();
     check_slots();
     return finish();
@@ -113,9 +113,9 @@ class Checker {
           unsent.push_back({r, p, {Op::send_gradient, instr.stage, instr.micro}});
       } else if (is_send(instr.op)) {
         std::erase_if(unsent, [&](const Placed& send) { return send.instr == instr; });
-        sends_[lane(r, instr)].push_back({r, p, instr});
+        sends_[queue(r, instr)].push_back({r, p, instr});
       } else if (is_receive(instr.op)) {
-        receives_[lane(peer_of(instr, layout_), instr)].push_back({r, p, instr});
+        receives_[queue(peer_of(instr, layout_), instr)].push_back({r, p, instr});
       }
     }
     for (const Placed& send : unsent)
@@ -190,13 +190,13 @@ class Checker {
         if (row(r)[p].op == Op::evaluate) report(r, p, row(r)[p], "is in a program for training");
   }
 
-  /// Lanes by channel, or under ordered groups by (sender, direction); with one or two ranks both
+  /// Queues by channel, or under ordered groups by (sender, direction); with one or two ranks both
   /// directions lead to the same peer.
-  std::size_t lanes() const {
+  std::size_t queues() const {
     return 2 * static_cast<std::size_t>(transport_ == Transport::ordered_groups ? layout_.ranks
                                                                                 : layout_.stages());
   }
-  std::size_t lane(Rank sender, const Instr& instr) const {
+  std::size_t queue(Rank sender, const Instr& instr) const {
     const bool gradient = instr.op == Op::send_gradient || instr.op == Op::receive_gradient;
     if (transport_ == Transport::ordered_groups)
       return 2 * static_cast<std::size_t>(sender) + (gradient && layout_.ranks > 2 ? 1 : 0);
@@ -204,7 +204,7 @@ class Checker {
     return 2 * static_cast<std::size_t>(receiver) + (gradient ? 1 : 0);
   }
 
-  void check_lanes() {
+  void check_queues() {
     for (std::size_t l = 0; l < sends_.size(); ++l) {
       const std::size_t both = std::min(sends_[l].size(), receives_[l].size());
       bool in_order = true;
@@ -214,7 +214,7 @@ class Checker {
         in_order = partner_of(send.instr) == receive.instr;
         if (!in_order)
           report(receive.rank, receive.position, receive.instr,
-                 text("is number ", i, " of its lane, where ", to_string(send.instr), " (rank ",
+                 text("is number ", i, " of its queue, where ", to_string(send.instr), " (rank ",
                       send.rank, ", position ", send.position, ") is sent"));
       }
       for (const auto* side : {&sends_[l], &receives_[l]})
@@ -293,10 +293,10 @@ std::vector<std::string> validate(const Program& program, std::optional<Transpor
   std::vector<std::string> mistakes = Checker(program, transport, options).run();
   if (!mistakes.empty()) return mistakes;
   mistakes = play(program, unit_cost, {transport, options.send_buffers}).mistakes;
-  if (!mistakes.empty() && transport != Transport::independent_lanes) {
-    // What hangs even with lanes hangs by the order of its computations, which says more.
-    const PlayOptions lanes{Transport::independent_lanes, options.send_buffers};
-    if (auto causes = play(program, unit_cost, lanes).mistakes; !causes.empty()) return causes;
+  if (!mistakes.empty() && transport != Transport::independent_channels) {
+    // What hangs even with channels hangs by the order of its computations, which says more.
+    const PlayOptions channels{Transport::independent_channels, options.send_buffers};
+    if (auto causes = play(program, unit_cost, channels).mistakes; !causes.empty()) return causes;
   }
   return mistakes;
 }

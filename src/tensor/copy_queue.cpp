@@ -12,7 +12,7 @@ namespace trireme {
 using streams::expect_success;
 using streams::stream_of;
 
-struct Mark::State {
+struct Event::State {
   State() { expect_success(streams::create(&event), "creating an event of the device"); }
   State(const State&) = delete;
   ~State() { (void)streams::destroy(event); }
@@ -26,23 +26,23 @@ struct CopyQueue::State {
   streams::Stream stream{};
 };
 
-void Mark::record(const Exec& exec) {
+void Event::record(const Exec& exec) {
   expect_success(streams::record(state_->event, stream_of(exec)), "recording an event");
 }
-void Mark::record(const CopyQueue& queue) {
+void Event::record(const CopyQueue& queue) {
   expect_success(streams::record(state_->event, queue.state().stream), "recording an event");
 }
-bool Mark::done() const {
+bool Event::done() const {
   const streams::Status status = streams::query(state_->event);
   if (status == streams::not_ready) return false;
   expect_success(status, "asking for an event");
   return true;
 }
-void wait(const Exec& exec, const Mark& mark) {
-  expect_success(streams::wait(stream_of(exec), mark.state().event), "waiting for an event");
+void wait(const Exec& exec, const Event& event) {
+  expect_success(streams::wait(stream_of(exec), event.state().event), "waiting for an event");
 }
-void CopyQueue::wait(const Mark& mark) const {
-  expect_success(streams::wait(state_->stream, mark.state().event), "waiting for an event");
+void CopyQueue::wait(const Event& event) const {
+  expect_success(streams::wait(state_->stream, event.state().event), "waiting for an event");
 }
 void CopyQueue::to_host(std::byte* staging, const std::byte* device, Bytes bytes) const {
   expect_success(streams::copy(staging, device, static_cast<std::size_t>(bytes), state_->stream),
@@ -65,19 +65,19 @@ using ConstBytesIn = Kokkos::View<const std::byte*, Kokkos::LayoutRight, Space, 
 }  // namespace
 
 /// A place in a queue, or nothing: what was recorded behind `exec` was waited for there.
-struct Mark::State {
+struct Event::State {
   CopyQueue::State* queue = nullptr;
   std::int64_t until = 0;
 };
 
 struct CopyQueue::State {
-  /// A copy or, where `mark.queue` is set, what has to be done before the next one.
+  /// A copy or, where `event.queue` is set, what has to be done before the next one.
   struct Entry {
     std::byte* to = nullptr;
     const std::byte* from = nullptr;
     std::size_t bytes = 0;
     bool to_host = false;
-    Mark::State mark;
+    Event::State event;
   };
 
   std::deque<Entry> entries;
@@ -90,8 +90,8 @@ struct CopyQueue::State {
       const Entry entry = entries.front();
       entries.pop_front();
       ++done;
-      if (entry.mark.queue != nullptr) {
-        entry.mark.queue->run_until(entry.mark.until);
+      if (entry.event.queue != nullptr) {
+        entry.event.queue->run_until(entry.event.until);
       } else if (entry.to_host) {
         Kokkos::deep_copy(BytesIn<StagingMemory>(entry.to, entry.bytes),
                           ConstBytesIn<Memory>(entry.from, entry.bytes));
@@ -103,23 +103,23 @@ struct CopyQueue::State {
   }
 };
 
-void Mark::record(const Exec& exec) {
+void Event::record(const Exec& exec) {
   exec.fence();
   *state_ = {};
 }
-void Mark::record(const CopyQueue& queue) {
+void Event::record(const CopyQueue& queue) {
   *state_ = {&queue.state(), queue.state().queued()};
 }
-bool Mark::done() const {
+bool Event::done() const {
   if (state_->queue != nullptr) state_->queue->run_until(state_->until);
   return true;
 }
-void wait(const Exec&, const Mark& mark) {
-  if (mark.state().queue != nullptr) mark.state().queue->run_until(mark.state().until);
+void wait(const Exec&, const Event& event) {
+  if (event.state().queue != nullptr) event.state().queue->run_until(event.state().until);
 }
-void CopyQueue::wait(const Mark& mark) const {
-  if (mark.state().queue == nullptr || mark.state().queue == state_.get()) return;
-  state_->entries.push_back({nullptr, nullptr, 0, false, mark.state()});
+void CopyQueue::wait(const Event& event) const {
+  if (event.state().queue == nullptr || event.state().queue == state_.get()) return;
+  state_->entries.push_back({nullptr, nullptr, 0, false, event.state()});
 }
 void CopyQueue::to_host(std::byte* staging, const std::byte* device, Bytes bytes) const {
   state_->entries.push_back({staging, device, static_cast<std::size_t>(bytes), true, {}});
@@ -130,10 +130,10 @@ void CopyQueue::to_device(std::byte* device, const std::byte* staging, Bytes byt
 
 #endif
 
-Mark::Mark() : state_(std::make_unique<State>()) {}
-Mark::Mark(Mark&&) noexcept = default;
-Mark& Mark::operator=(Mark&&) noexcept = default;
-Mark::~Mark() = default;
+Event::Event() : state_(std::make_unique<State>()) {}
+Event::Event(Event&&) noexcept = default;
+Event& Event::operator=(Event&&) noexcept = default;
+Event::~Event() = default;
 
 CopyQueue::CopyQueue() : state_(std::make_unique<State>()) {}
 CopyQueue::CopyQueue(CopyQueue&&) noexcept = default;

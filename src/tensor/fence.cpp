@@ -18,9 +18,9 @@ Waiter& waiter() {
 void fence(const Exec& exec, const char* reason) {
   ++fences;
   if (waiter()) {
-    Mark mark;
-    mark.record(exec);
-    waiter()([&mark] { return mark.done(); }, reason);
+    Event event;
+    event.record(exec);
+    waiter()([&event] { return event.done(); }, reason);
   }
 #if KOKKOS_VERSION >= 30500
   exec.fence(reason);
@@ -29,9 +29,9 @@ void fence(const Exec& exec, const char* reason) {
 #endif
 }
 
-void fence(const Mark& mark, const char* reason) {
-  if (mark.done()) return;
-  wait_until([&mark] { return mark.done(); }, reason);
+void fence(const Event& event, const char* reason) {
+  if (event.done()) return;
+  wait_until([&event] { return event.done(); }, reason);
 }
 
 void wait_until(const std::function<bool()>& done, const char* reason) {

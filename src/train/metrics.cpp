@@ -2,50 +2,25 @@
 #include <trireme/io/atomic_file.hpp>
 #include <trireme/train/metrics.hpp>
 
-#include <cmath>
-#include <cstdlib>
+#include <nlohmann/json.hpp>
+
 #include <filesystem>
-#include <string_view>
 
 namespace trireme::train {
 
 namespace {
 
-std::string json(double x) {
-  return std::isfinite(x) ? text(x) : "null";
-}
+using Json = nlohmann::ordered_json;
 
-}  // namespace
-
-std::string to_json(const Metrics& m) {
-  std::string line = text(
-      "{\"step\": ", m.step, ", \"loss\": ", json(m.loss), ", \"learning_rate\": ", m.learning_rate,
-      ", \"gradient_norm\": ", json(m.gradient_norm), ", \"skipped_steps\": ", m.skipped_steps,
-      ", \"global_batch\": ", m.global_batch, ", \"tokens\": ", m.tokens,
-      ", \"tokens_per_second\": ", m.tokens_per_second, ", \"step_seconds\": ", m.step_seconds,
-      ", \"flops_utilization\": ", m.flops_utilization, ", \"peak_bytes\": ", m.peak_bytes);
-  if (m.loss_scale) line += text(", \"loss_scale\": ", *m.loss_scale);
-  if (m.pair_loss) line += text(", \"pair_loss\": ", json(*m.pair_loss));
-  if (m.validation_loss) line += text(", \"validation_loss\": ", *m.validation_loss);
-  if (m.validation_pair_loss) line += text(", \"validation_pair_loss\": ", *m.validation_pair_loss);
-  if (m.bits_per_byte) line += text(", \"bits_per_byte\": ", *m.bits_per_byte);
-  return line + "}";
-}
-
-namespace {
-
-std::int64_t step_of(const std::string& line) {
-  constexpr std::string_view head = "{\"step\": ";
-  return line.starts_with(head) ? std::atoll(line.c_str() + head.size()) : -1;
-}
-
-/// A line that a kill has torn does not end as an object does.
+/// The lines of the steps up to `step`. A line that a kill has torn is no JSON object.
 std::string lines_up_to(const std::string& path, std::int64_t step) {
   std::string kept;
   std::ifstream in(path);
-  for (std::string line; std::getline(in, line);)
-    if (const auto s = step_of(line); s >= 0 && s <= step && line.ends_with('}'))
-      kept += line + '\n';
+  for (std::string line; std::getline(in, line);) {
+    const Json json = Json::parse(line, nullptr, false);
+    const Json its_step = json.is_object() ? json.value("step", Json()) : Json();
+    if (its_step.is_number_integer() && its_step.get<std::int64_t>() <= step) kept += line + '\n';
+  }
   return kept;
 }
 
@@ -59,6 +34,30 @@ void move_aside(const std::string& path, const std::string& directory) {
 }
 
 }  // namespace
+
+std::string to_json(const Metrics& m) {
+  Json line{{"step", m.step},
+            {"loss", m.loss},
+            {"learning_rate", m.learning_rate},
+            {"gradient_norm", m.gradient_norm},
+            {"skipped_steps", m.skipped_steps},
+            {"global_batch", m.global_batch},
+            {"tokens", m.tokens},
+            {"tokens_per_second", m.tokens_per_second},
+            {"step_seconds", m.step_seconds},
+            {"flops_utilization", m.flops_utilization},
+            {"peak_bytes", m.peak_bytes}};
+  const auto append = [&line](const char* key, const std::optional<double>& value) {
+    if (value) line[key] = *value;
+  };
+  append("loss_scale", m.loss_scale);
+  for (const NamedLoss& other : m.other_losses) line[other.name] = other.mean;
+  append("validation_loss", m.validation_loss);
+  for (const NamedLoss& other : m.other_validation_losses)
+    line["validation_" + other.name] = other.mean;
+  append("bits_per_byte", m.bits_per_byte);
+  return line.dump();
+}
 
 MetricsFile::MetricsFile(const std::string& directory, std::optional<std::int64_t> restored_step)
     : path_(directory + "/metrics.jsonl") {

@@ -1,5 +1,6 @@
 #include <trireme/plan/choices.hpp>
 #include <trireme/plan/program.hpp>
+#include <trireme/plan/recompute.hpp>
 #include <trireme/plan/reduction_scratch.hpp>
 #include <trireme/train/rank_parts.hpp>
 
@@ -54,11 +55,13 @@ RankParts<P>::RankParts(const deck::Config& config, const architecture::Architec
       training ? plan::training_needs(programs)[rank] : plan::evaluation_needs(layout)[rank];
   slots = std::max(1, needs.slots);
   if (training) make_optimizer(config, architecture, grid, machine);
+  const auto kept =
+      training ? plan::kept_tensors(config.parallel, architecture.layer) : architecture::Kept{};
   model.emplace(architecture, parameters, axis,
                 typename model::RankModel<P>::Shape{
                     config.batch.micro, slots, training, needs.split_backward,
                     training ? config.parallel.recompute : Recompute::none,
-                    training && plan::offloads_activations(config.parallel, machine),
+                    training && plan::offloads_activations(config.parallel, machine), kept,
                     machine.logit_elements()});
   transfers.emplace(
       pipeline, axis, parameters.shard(), config.model.hidden,

@@ -1,22 +1,57 @@
+#include <trireme/base/check.hpp>
 #include <trireme/base/log.hpp>
 #include <trireme/train/requests.hpp>
 
+#include <array>
 #include <filesystem>
 
 namespace trireme::train {
 namespace {
 
+constexpr std::array<int, 3> signals{SIGTERM, SIGUSR1, SIGINT};
+// Room for the state of all vector and matrix registers, which a frame holds.
+constexpr std::size_t stack_bytes = 256 * 1024;
+
+volatile std::sig_atomic_t last_signal = 0;
+
+void remember_signal(int signal) {
+  last_signal = signal;
+  if (signal == SIGINT) std::signal(SIGINT, SIG_DFL);  // a second Ctrl-C does not wait
+}
+
 /// A job's time limit counts from the start of its processes.
-const std::chrono::steady_clock::time_point process_start = std::chrono::steady_clock::now();
+const Clock::time_point process_start = Clock::now();
 
 /// Many ranks may share the file system, and steps may take milliseconds.
 constexpr auto between_looks = std::chrono::milliseconds(500);
 
-double seconds(std::chrono::steady_clock::duration d) {
-  return std::chrono::duration<double>(d).count();
+}  // namespace
+
+StopSignals::StopSignals() : stack_(stack_bytes) {
+  last_signal = 0;
+  stack_t stack{};
+  stack.ss_sp = stack_.data();
+  stack.ss_size = stack_.size();
+  check(sigaltstack(&stack, &former_stack_) == 0, "cannot set a stack for signals");
+  struct sigaction action {};
+  action.sa_handler = remember_signal;
+  action.sa_flags = SA_ONSTACK | SA_RESTART;
+  for (std::size_t i = 0; i < signals.size(); ++i) sigaction(signals[i], &action, &former_[i]);
+  sigset_t held;
+  sigemptyset(&held);
+  sigaddset(&held, SIGUSR1);
+  pthread_sigmask(SIG_UNBLOCK, &held, &former_mask_);  // one that came before now is caught
 }
 
-}  // namespace
+StopSignals::~StopSignals() {
+  pthread_sigmask(SIG_SETMASK, &former_mask_, nullptr);
+  for (std::size_t i = 0; i < signals.size(); ++i) sigaction(signals[i], &former_[i], nullptr);
+  sigaltstack(&former_stack_, nullptr);
+}
+
+int StopSignals::caught() const {
+  return static_cast<int>(last_signal);
+}
 
 Requests::Requests(const deck::RunConfig& config) : config_(config) {}
 

@@ -16,10 +16,6 @@ namespace {
 constexpr double assumed_bytes_per_second = 100e6;
 constexpr auto look_again = std::chrono::milliseconds(10);
 
-double seconds(std::chrono::steady_clock::duration d) {
-  return std::chrono::duration<double>(d).count();
-}
-
 /// Threads that start while this lives take no signals: the main thread alone has a stack for them.
 class SignalsBlocked {
  public:

@@ -4,8 +4,6 @@
 #include <trireme/train/step_actions.hpp>
 
 #include <algorithm>
-#include <array>
-#include <numeric>
 
 namespace trireme::train {
 namespace {
@@ -22,24 +20,22 @@ StepActions<P>::StepActions(const deck::Config& config, RankParts<P>& parts, con
       batches_(config.batch),
       batch_{config.batch.global, config.batch.micro, parts.data.size()},
       exec_(exec),
-      between_([this] { parts_.data.progress(); }) {
+      between_([this] { parts_.data.progress(); }),
+      reader_(data::make_batch_reader(config)) {
   for (int slot = 0; slot < parts.slots; ++slot) host_slots_.push_back(host_slot());
-  if (parts.model->sizes().masked) pairs_.emplace(config);
 }
 
 template <class P>
 typename StepActions<P>::HostSlot StepActions<P>::host_slot() const {
-  const architecture::LocalSizes& n = parts_.model->sizes();
-  const std::array<std::int64_t, 5> counts{n.tokens, n.targets, n.masked ? n.tokens : 0,
-                                           n.masked ? n.head_rows() : 0, n.pairs};
+  const architecture::TrainingObjective& objective = parts_.model->objective();
+  const std::int64_t micro = config_.batch.micro;
   HostSlot host;
-  const auto all = std::accumulate(counts.begin(), counts.end(), std::int64_t{0});
-  host.memory = StagingBuffer("train/tokens", static_cast<std::size_t>(all) * 4);
+  host.memory = StagingBuffer("train/batch_fields",
+                              static_cast<std::size_t>(micro * objective.numbers_per_sample()) * 4);
   auto* next = reinterpret_cast<std::int32_t*>(host.memory.data());
-  std::size_t i = 0;
-  for (auto* part : {&host.tokens, &host.targets, &host.segments, &host.rows, &host.pairs}) {
-    *part = {next, static_cast<std::size_t>(counts[i])};
-    next += counts[i++];
+  for (const architecture::BatchField& field : objective.fields) {
+    host.fields.emplace_back(next, static_cast<std::size_t>(micro * field.per_sample));
+    next += micro * field.per_sample;
   }
   return host;
 }
@@ -87,18 +83,10 @@ template <class P>
 void StepActions<P>::upload(const Step& step) {
   const Stage stage = step.instr.stage;
   HostSlot& host = host_slots_[static_cast<std::size_t>(step.slot)];
-  const auto copy = [&](View1<std::int32_t> to, std::span<const std::int32_t> from) {
-    if (!from.empty()) copy_to_device<std::int32_t>(exec_, to, from);
-  };
-  if (is_first(stage)) {
-    copy(parts_.model->tokens(stage, step.slot), host.tokens);
-    copy(parts_.model->segments(stage, step.slot), host.segments);
-  }
-  if (is_last(stage)) {
-    copy(parts_.model->targets(stage, step.slot), host.targets);
-    copy(parts_.model->rows(stage, step.slot), host.rows);
-    copy(parts_.model->pairs(stage, step.slot), host.pairs);
-  }
+  const auto& fields = parts_.model->objective().fields;
+  for (std::size_t i = 0; i < fields.size(); ++i)
+    if (fields[i].is_read(is_first(stage), is_last(stage)))
+      copy_to_device<std::int32_t>(exec_, parts_.model->field(stage, step.slot, i), host.fields[i]);
   if (copies_tokens) host.copied.record(exec_);
 }
 
@@ -122,34 +110,15 @@ void StepActions<P>::take_output_gradient(const Step& step) {
 template <class P>
 void StepActions<P>::forward(const Step& step) {
   const Stage stage = step.instr.stage;
-  if (is_first(stage) || is_last(stage)) {
+  if (reads_samples(stage)) {
     const Region region("read_samples");
-    const HostSlot& host = free_slot(step);
     const std::int64_t first =
         samples_before_ + data::first_sample(batch_, step.instr.micro, parts_.data.rank());
-    if (pairs_)
-      pairs_->read(*samples_, first, config_.batch.micro, host.batch());
-    else
-      samples_->read(first, config_.batch.micro, host.tokens, host.targets);
+    reader_->read(*samples_, first, config_.batch.micro, free_slot(step).fields);
     upload(step);
   }
   take_input(step);
   parts_.model->forward(exec_, stage, step.slot, context(step.instr.micro), between_);
-}
-
-template <class P>
-void StepActions<P>::read_windows(const HostSlot& host, std::int64_t first, std::int64_t count,
-                                  bool counts) {
-  if (counts) counted_.samples += count;
-  if (counts) counted_.tokens += count * config_.model.targets();
-  if (pairs_) {
-    pairs_->read(*windows_, first, count, host.batch());
-    return;
-  }
-  const std::size_t tokens = static_cast<std::size_t>(count * config_.model.sequence);
-  windows_->read(first, count, host.tokens.first(tokens), host.targets.first(tokens));
-  for (std::size_t t = 0; counts && t < tokens; ++t)
-    counted_.bytes += (*bytes_of_token_)[static_cast<std::size_t>(host.targets[t])];
 }
 
 template <class P>
@@ -159,10 +128,14 @@ void StepActions<P>::evaluate(const Step& step) {
   const std::int64_t group =
       (first_group_ + step.instr.micro) * parts_.data.size() + parts_.data.rank();
   const std::int64_t n = std::min(micro, all_windows_ - group * micro);
-  if (is_first(stage) || is_last(stage)) {
+  if (reads_samples(stage)) {
     const Region region("read_samples");
     const HostSlot& host = free_slot(step);
-    read_windows(host, group * micro, n, is_last(stage));
+    reader_->read(*windows_, group * micro, n, host.fields);
+    if (is_last(stage)) {
+      counted_.samples += n;
+      counted_.bytes += reader_->text_bytes(host.fields, n, *bytes_of_token_);
+    }
     upload(step);
   }
   take_input(step);
@@ -176,7 +149,10 @@ typename model::RankModel<P>::LayerDone StepActions<P>::layer_done(const Step& s
   if (step.instr.micro + 1 < data::micro_batches(batch_))
     return [this](std::int64_t) { parts_.data.progress(); };
   // Now the loss of all micro-batches is known, and no gradient of this stage is under way.
-  if (is_last(step.instr.stage)) parts_.optimizer->mark_loss(exec_, parts_.model->loss());
+  if (is_last(step.instr.stage)) {
+    const View1<const double> of_tokens(parts_.model->losses().data(), 1);
+    parts_.optimizer->mark_loss(exec_, of_tokens);
+  }
   return [this, stage = step.instr.stage](std::int64_t layer) {
     const Region region("reduce_layer");
     parts_.shared_gradients->sum(exec_, layer);

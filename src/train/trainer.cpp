@@ -18,14 +18,26 @@ bool due(std::int64_t step, std::int64_t every) {
   return every > 0 && step % every == 0;
 }
 
-double seconds(std::chrono::steady_clock::duration d) {
-  return std::chrono::duration<double>(d).count();
-}
-
 std::string layout_text(const deck::ParallelConfig& p) {
   return text("data ", p.data, " · pipeline ", p.pipeline, " · tensor ", p.tensor, ", ",
               name_of(p.schedule), p.chunks > 1 ? text(", ", p.chunks, " chunks") : "",
               p.sequence_parallel ? ", sequence parallel" : "");
+}
+
+void add(Metrics& m, const Evaluation& e) {
+  m.validation_loss = e.tokens().mean();
+  for (std::size_t i = 1; i < e.losses.size(); ++i)
+    m.other_validation_losses.push_back({e.losses[i].name, e.losses[i].mean()});
+  if (e.bytes > 0) m.bits_per_byte = e.bits_per_byte();
+}
+
+/// "2.3456 nats per token, 1.2345 bits per byte".
+std::string description(const Evaluation& e) {
+  std::string line;
+  for (const LossSum& sum : e.losses)
+    line += text(line.empty() ? "" : ", ", fixed(sum.mean(), 4),
+                 line.empty() ? " nats per " : " per ", sum.counted);
+  return e.bytes > 0 ? text(line, ", ", fixed(e.bits_per_byte(), 4), " bits per byte") : line;
 }
 
 }  // namespace
@@ -114,7 +126,7 @@ void Trainer::log_step(std::int64_t step) {
   Metrics m;
   m.step = step;
   m.loss = found.loss;
-  m.pair_loss = found.pair_loss;
+  m.other_losses = found.other_losses;
   m.learning_rate = optim::learning_rate(c.optimizer, step);
   m.gradient_norm = found.gradient_norm;
   m.global_batch = batches_.global(step);
@@ -132,23 +144,18 @@ void Trainer::log_step(std::int64_t step) {
   check_skips(m);
 
   const std::int64_t every = c.run.evaluate_every;
-  if (step == c.run.steps || (every > 0 && step % every == 0)) {
-    if (const auto evaluation = validate()) {
-      if (!std::isfinite(evaluation->nats)) saver_.finish();  // what was saved before is good
-      check(std::isfinite(evaluation->nats), "step ", step, ": the validation loss ",
-            evaluation->nats, " is not finite; lower [optimizer] learning_rate");
-      m.validation_loss = evaluation->loss();
-      if (evaluation->pairs > 0) m.validation_pair_loss = evaluation->pair_loss();
-      if (evaluation->bytes > 0) m.bits_per_byte = evaluation->bits_per_byte();
-    }
+  std::optional<Evaluation> evaluation;
+  if (step == c.run.steps || (every > 0 && step % every == 0)) evaluation = validate();
+  if (evaluation) {
+    const double nats = evaluation->tokens().nats;
+    if (!std::isfinite(nats)) saver_.finish();  // what was saved before is good
+    check(std::isfinite(nats), "step ", step, ": the validation loss ", nats,
+          " is not finite; lower [optimizer] learning_rate");
+    add(m, *evaluation);
   }
   if (metrics_) metrics_->write(m);
   log::progress(progress_line(m));
-  if (m.validation_loss)
-    say("step ", step, ": validation loss ", fixed(*m.validation_loss, 4), " nats per ",
-        c.model.causal() ? "token" : "masked token",
-        m.validation_pair_loss ? text(", ", fixed(*m.validation_pair_loss, 4), " per pair") : "",
-        m.bits_per_byte ? text(", ", fixed(*m.bits_per_byte, 4), " bits per byte") : "");
+  if (evaluation) say("step ", step, ": validation loss ", description(*evaluation));
   logged_step_ = step;
   logged_at_ = Clock::now();
   untimed_ = 0;

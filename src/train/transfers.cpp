@@ -34,8 +34,8 @@ void Transfers<T>::cut(Arena& arena, std::int64_t hidden, const Buffers& buffers
 }
 
 template <class T>
-void Transfers<T>::receive(const Exec& exec, Message& into, int from, int lane) {
-  into.request = pipeline_.start_receive<T>(exec, flat(into.slice), from, lane);
+void Transfers<T>::receive(const Exec& exec, Message& into, int from, int channel) {
+  into.request = pipeline_.start_receive<T>(exec, flat(into.slice), from, channel);
 }
 
 template <class T>
@@ -54,14 +54,14 @@ void Transfers<T>::send(const Exec& exec, Stage to, Direction direction, View2<T
   channel->next = (channel->next + 1) % channel->sent.size();
   pipeline_.wait(sent.request, "an earlier send to the same stage");
   kernels::copy<T>(exec, flat(sent.slice), flat<const T>(axis_.slice_of(rows)));
-  sent.request =
-      pipeline_.start_send<T>(exec, flat<const T>(sent.slice), rank_of(to), lane(to, direction));
+  sent.request = pipeline_.start_send<T>(exec, flat<const T>(sent.slice), rank_of(to),
+                                         channel_of(to, direction));
 }
 
 template <class T>
 void Transfers<T>::receive_activation(const Exec& exec, Stage stage, int buffer) {
   receive(exec, activations_.at(static_cast<std::size_t>(buffer)), rank_of(stage - 1),
-          lane(stage, Direction::forward));
+          channel_of(stage, Direction::forward));
 }
 template <class T>
 void Transfers<T>::take_activation(const Exec& exec, int buffer, View2<T> rows) {
@@ -75,7 +75,7 @@ void Transfers<T>::send_activation(const Exec& exec, Stage stage, View2<T> rows)
 template <class T>
 void Transfers<T>::receive_gradient(const Exec& exec, Stage stage, int buffer) {
   receive(exec, gradients_.at(static_cast<std::size_t>(buffer)), rank_of(stage + 1),
-          lane(stage, Direction::backward));
+          channel_of(stage, Direction::backward));
 }
 template <class T>
 void Transfers<T>::take_gradient(const Exec& exec, int buffer, View2<T> rows) {

@@ -100,9 +100,7 @@ void TypedWorker<P>::run_timed(const Executor& executor) {
   fence(exec_, "train/timed_step begins");
   grid_.world().barrier("the beginning of a timed step");
   const auto zero = Clock::now();
-  const auto since_zero = [&](Clock::time_point t) {
-    return std::chrono::duration<double>(t - zero).count();
-  };
+  const auto since_zero = [&](Clock::time_point t) { return seconds(t - zero); };
   executor.run([&](const Step& step, std::size_t position) {
     publish(step);
     actions_.has_begun();
@@ -118,7 +116,7 @@ template <class P>
 const Executor& TypedWorker<P>::begin_step(std::int64_t step, const data::Samples& samples) {
   const Region region("begin_step");
   actions_.begin_training(step, samples);
-  parts_.model->zero_loss(exec_);
+  parts_.model->zero_losses(exec_);
   parts_.optimizer->zero_gradients(exec_);
   parts_.reducer->begin();
   const std::int64_t micro_batches = data::micro_batches(actions_.batch());
@@ -166,12 +164,10 @@ N TypedWorker<P>::from_last_stage(N mine, const char* what) {
 template <class P>
 StepResult TypedWorker<P>::result() {
   const Region region("result");
-  std::array<double, 1> loss{};
+  const std::vector<double> sums = loss_sums("train/result reads the loss");
   std::array<double, kernels::status_size> status{};
-  copy_to_host<double>(exec_, loss, parts_.model->loss(), "train/result reads the loss");
   copy_to_host<double>(exec_, status, parts_.optimizer->status(),
                        "train/result reads the gradient norm and what was skipped");
-  const double sum = from_last_stage(loss[0], "loss");
   const auto whole = [&](int i) { return static_cast<std::int64_t>(status.at(i)); };
   Skips skips{whole(kernels::status_skipped), whole(kernels::status_skipped_in_row),
               whole(kernels::status_skipped_step)};
@@ -182,12 +178,13 @@ StepResult TypedWorker<P>::result() {
     skips.loss_scale = status[kernels::status_loss_scale];
     skips.scale_steps = whole(kernels::status_scale_steps);
   }
-  const std::int64_t samples = actions_.batch().global;
-  StepResult found{sum / static_cast<double>(samples * config_.model.targets()), std::nullopt,
-                   status[kernels::status_norm], skips};
-  if (config_.model.has_sentence_head()) {
-    found.pair_loss = pair_nats() / static_cast<double>(samples);
-    found.loss += *found.pair_loss;
+  StepResult found{0, {}, status[kernels::status_norm], skips};
+  const auto& terms = parts_.model->objective().losses;
+  for (std::size_t i = 0; i < terms.size(); ++i) {
+    const double mean =
+        sums[i] / static_cast<double>(actions_.batch().global * terms[i].per_sample);
+    found.loss = i == 0 ? mean : found.loss + mean;
+    if (i > 0) found.other_losses.push_back({std::string(terms[i].name), mean});
   }
   return found;
 }
@@ -201,7 +198,7 @@ Evaluation TypedWorker<P>::evaluate(const data::Windows& file, std::int64_t wind
   // Groups of `micro` windows in turn; which rank takes a group does not change its sum.
   const std::int64_t mine =
       (groups - parts_.data.rank() + parts_.data.size() - 1) / parts_.data.size();
-  parts_.model->zero_loss(exec_);
+  parts_.model->zero_losses(exec_);
   actions_.begin_evaluation(file, windows, 0, bytes_of_token);
   for (std::int64_t done = 0; done < mine; done += most_evaluated) {
     actions_.begin_evaluation(file, windows, done, bytes_of_token);
@@ -209,23 +206,23 @@ Evaluation TypedWorker<P>::evaluate(const data::Windows& file, std::int64_t wind
     run(Executor(plan::evaluation_program(parts_.layout, static_cast<int>(count)),
                  parts_.pipeline.rank()));
   }
-  std::array<double, 1> nats{};
-  copy_to_host<double>(exec_, nats, parts_.model->loss(), "train/evaluate reads the loss");
-  const double sum = from_last_stage(nats[0], "evaluation loss");
-  const std::int64_t tokens = from_last_stage(actions_.counted().tokens, "evaluation counts");
-  Evaluation found{sum, tokens, from_last_stage(actions_.counted().bytes, "evaluation counts")};
-  if (config_.model.has_sentence_head()) {
-    found.pair_nats = pair_nats();
-    found.pairs = from_last_stage(actions_.counted().samples, "evaluation counts");
-  }
+  const std::vector<double> sums = loss_sums("train/evaluate reads the loss");
+  const std::int64_t samples = from_last_stage(actions_.counted().samples, "evaluation counts");
+  Evaluation found;
+  found.bytes = from_last_stage(actions_.counted().bytes, "evaluation counts");
+  const auto& terms = parts_.model->objective().losses;
+  for (std::size_t i = 0; i < terms.size(); ++i)
+    found.losses.push_back({std::string(terms[i].name), std::string(terms[i].counted), sums[i],
+                            samples * terms[i].per_sample});
   return found;
 }
 
 template <class P>
-double TypedWorker<P>::pair_nats() {
-  std::array<double, 1> nats{};
-  copy_to_host<double>(exec_, nats, parts_.model->pair_loss(), "train/pair_nats reads the loss");
-  return from_last_stage(nats[0], "loss of pairs");
+std::vector<double> TypedWorker<P>::loss_sums(const char* waits) {
+  std::vector<double> sums(parts_.model->losses().extent(0));
+  copy_to_host<double>(exec_, sums, parts_.model->losses(), waits);
+  for (double& sum : sums) sum = from_last_stage(sum, "loss");
+  return sums;
 }
 
 template <class P>

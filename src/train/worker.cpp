@@ -8,7 +8,7 @@
 namespace trireme::train {
 
 double Evaluation::bits_per_byte() const {
-  return nats / std::numbers::ln2 / static_cast<double>(bytes);
+  return tokens().nats / std::numbers::ln2 / static_cast<double>(bytes);
 }
 
 std::unique_ptr<Worker> make_worker(const deck::Config& config,

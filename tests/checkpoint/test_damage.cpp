@@ -144,7 +144,7 @@ TEST_F(Damage, AManifestFromTheFutureSaysSo) {
   expect_mentions(message_of([&] { parse_manifest(content, path); }), words);
   const auto seal = content.rfind(",\n\"checksum\"");
   const auto body = content.substr(0, seal);
-  const auto hex = io::checksum(body.data(), body.size()).hex();
+  const auto hex = checksum(body.data(), body.size()).hex();
   content = body + ",\n\"checksum\":\"" + hex + "\"}\n";
   replace(path, content);
   expect_mentions(message_of([&] { Reader{second()}; }), words);

@@ -1,6 +1,6 @@
-#include <trireme/checkpoint/index.hpp>
 #include <trireme/checkpoint/reader.hpp>
 #include <trireme/checkpoint/shard.hpp>
+#include <trireme/checkpoint/writer.hpp>
 #include <trireme/io/atomic_file.hpp>
 #include <trireme/io/hdf5_file.hpp>
 #include <trireme/io/input_file.hpp>

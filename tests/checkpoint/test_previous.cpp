@@ -1,4 +1,4 @@
-#include <trireme/checkpoint/previous.hpp>
+#include <trireme/checkpoint/folders.hpp>
 #include <trireme/checkpoint/reader.hpp>
 
 #include <checkpoint/support.hpp>

@@ -1,5 +1,4 @@
 #include <trireme/base/check.hpp>
-#include <trireme/checkpoint/difference.hpp>
 #include <trireme/checkpoint/reader.hpp>
 #include <trireme/checkpoint/verify.hpp>
 #include <trireme/io/atomic_file.hpp>
@@ -253,7 +252,7 @@ TEST(Slices, SummariesTravelAsBytes) {
   const auto back = parse_summary(bytes);
   EXPECT_EQ(pack(back), bytes);
   EXPECT_EQ(back.slices[0].slab, summary.slices[0].slab);
-  EXPECT_EQ(back.slices[0].blocks[1], (io::Digest{5, 6}));
+  EXPECT_EQ(back.slices[0].blocks[1], (Digest{5, 6}));
   for (std::size_t n = 0; n < bytes.size(); ++n)
     EXPECT_THROW(parse_summary(std::string_view(bytes).substr(0, n)), Error) << n;
   EXPECT_THROW(parse_summary(bytes + "x"), Error);

@@ -68,7 +68,7 @@ train = "data/tokens.h5"
   std::vector<std::string> losses() const {
     const std::string lines = read_file(folder_.file("run/metrics.jsonl"));
     std::vector<std::string> found;
-    const std::string key = "\"loss\": ";
+    const std::string key = "\"loss\":";
     for (auto at = lines.find(key); at != std::string::npos; at = lines.find(key, at + 1))
       found.push_back(lines.substr(at + key.size(), lines.find(',', at) - at - key.size()));
     return found;
@@ -171,7 +171,7 @@ TEST_F(LayoutCommands, AMeasuredTimelineIsDrawnBesideThePredictedOne) {
 std::string signalled(const std::string& train, const std::string& signal) {
   return train +
          " run.steps=1000000 run.watchdog=00:00:02 & job=$!\n"
-         "for i in $(seq 300); do grep -q '\"step\": 3,' run/metrics.jsonl 2>/dev/null && break; "
+         "for i in $(seq 300); do grep -q '\"step\":3,' run/metrics.jsonl 2>/dev/null && break; "
          "sleep 0.1; done\n"
          "proxy=$(pgrep -P $job hydra_pmi_proxy)\n"
          "kill -" +

@@ -1,6 +1,6 @@
 #include <trireme/base/text.hpp>
-#include <trireme/commands/run_log.hpp>
-#include <trireme/commands/ticks.hpp>
+#include <trireme/commands/report/run_log.hpp>
+#include <trireme/commands/report/ticks.hpp>
 
 #include <filesystem>
 #include <sstream>

@@ -1,7 +1,7 @@
+#include <trireme/base/checksum.hpp>
 #include <trireme/base/text.hpp>
 #include <trireme/checkpoint/folders.hpp>
 #include <trireme/checkpoint/manifest.hpp>
-#include <trireme/io/checksum.hpp>
 
 #include <gtest/gtest.h>
 
@@ -64,13 +64,13 @@ class RestartCommands : public EngineCommands {
     std::ofstream(path(step, checkpoint::deck_name), std::ios::binary) << deck;
     for (auto& file : manifest.files)
       if (file.name == checkpoint::deck_name)
-        file = {file.name, std::ssize(deck), io::checksum(deck.data(), deck.size())};
+        file = {file.name, std::ssize(deck), checksum(deck.data(), deck.size())};
     std::ofstream(path(step, checkpoint::manifest_name), std::ios::binary) << to_json(manifest);
   }
 
   std::string losses() const {
     const std::string all = file("run/metrics.jsonl");
-    const std::string key = "\"loss\": ";
+    const std::string key = "\"loss\":";
     std::string found;
     for (auto at = all.find(key); at != std::string::npos; at = all.find(key, at + 1))
       found += all.substr(at, all.find(',', at) - at) + "\n";

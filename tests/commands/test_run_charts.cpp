@@ -1,7 +1,6 @@
-#include <trireme/commands/chart.hpp>
-#include <trireme/commands/markup.hpp>
-#include <trireme/commands/plot_columns.hpp>
-#include <trireme/commands/ticks.hpp>
+#include <trireme/commands/report/chart.hpp>
+#include <trireme/commands/report/markup.hpp>
+#include <trireme/commands/report/ticks.hpp>
 
 #include <gtest/gtest.h>
 

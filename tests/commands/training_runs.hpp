@@ -95,7 +95,7 @@ train = "data/tokens.h5"
   std::vector<std::string> metrics(const std::string& run_folder, const std::string& name) const {
     const std::string lines = file(run_folder + "/metrics.jsonl");
     std::vector<std::string> found;
-    const std::string key = "\"" + name + "\": ";
+    const std::string key = "\"" + name + "\":";
     for (auto at = lines.find(key); at != std::string::npos; at = lines.find(key, at + 1))
       found.push_back(
           lines.substr(at + key.size(), lines.find_first_of(",}", at) - at - key.size()));

@@ -1,6 +1,6 @@
 #include <trireme/base/check.hpp>
-#include <trireme/data/bpe_file.hpp>
 #include <trireme/data/bpe_merges.hpp>
+#include <trireme/data/bpe_model.hpp>
 #include <trireme/data/bpe_tokenizer.hpp>
 #include <trireme/data/bpe_trainer.hpp>
 #include <trireme/data/tokenizer.hpp>

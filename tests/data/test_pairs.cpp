@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <cmath>
 #include <set>
+#include <span>
 #include <vector>
 
 namespace trireme::data {
@@ -42,7 +43,12 @@ struct Batch {
     rows.resize(targets.size() + (pairs_wanted ? size(samples) : 0));
     pairs.resize(pairs_wanted ? size(samples) : 0);
   }
-  PairBatch view() { return {tokens, segments, targets, rows, pairs}; }
+  /// As the objective numbers them.
+  std::vector<std::span<std::int32_t>> fields() {
+    std::vector<std::span<std::int32_t>> all{tokens, segments, targets, rows};
+    if (!pairs.empty()) all.push_back(pairs);
+    return all;
+  }
   bool operator==(const Batch&) const = default;
 };
 
@@ -55,7 +61,7 @@ class PairsTest : public ::testing::Test {
 
   Batch training(const deck::Config& c, std::int64_t first, std::int64_t count) {
     Batch batch(c, count);
-    Pairs(c).read(samples_, first, count, batch.view());
+    Pairs(c).read(samples_, first, count, batch.fields());
     return batch;
   }
 
@@ -211,7 +217,7 @@ TEST_F(PairsTest, EvaluationMasksAlikeWhateverTheSeed) {
   const auto evaluated = [&](std::int64_t seed, std::int64_t first, std::int64_t count) {
     const auto config = config_of(SentenceLoss::next, 0.3, seed);
     Batch batch(config, count);
-    Pairs(config).read(windows, first, count, batch.view());
+    Pairs(config).read(windows, first, count, batch.fields());
     return batch;
   };
   EXPECT_EQ(evaluated(1, 3, 5), evaluated(2, 3, 5));
@@ -227,6 +233,44 @@ TEST_F(PairsTest, AFileOfOneSampleHasNoOtherSegments) {
       message_of([&] { Pairs(config_of(SentenceLoss::next)).expect_usable(one); });
   expect_mentions(message, {"t.h5", "sentence_loss", "\"order\""});
   Pairs(config_of(SentenceLoss::order)).expect_usable(one);
+}
+
+TEST_F(PairsTest, TheReaderIsThatOfTheObjective) {
+  auto config = config_of(SentenceLoss::next);
+  Batch masked(config, 4), expected(config, 4);
+  const Windows text(file_, text_tokens);
+  make_batch_reader(config)->read(text, 0, 4, masked.fields());
+  Pairs(config).read(text, 0, 4, expected.fields());
+  EXPECT_EQ(masked, expected);
+  EXPECT_EQ(make_batch_reader(config)->text_bytes(masked.fields(), 4, {}), 0);
+}
+
+TEST_F(PairsTest, NextTokensFillTheFrontOfTheirFields) {
+  deck::Config config;
+  config.model.sequence = 8;
+  const Windows windows(file_, 8);
+  const Samples samples(file_, 8, 42);
+  const auto reader = make_batch_reader(config);
+  reader->expect_usable(Windows(file_, 3000));  // one window is enough
+  std::vector<std::int32_t> tokens(4 * 8, -1), targets(4 * 8, -1);
+  const std::vector<std::span<std::int32_t>> fields{tokens, targets};
+  reader->read(windows, 5, 3, fields);
+  for (std::size_t i = 0; i < 24; ++i) {
+    EXPECT_EQ(tokens[i], tokens_[40 + i]);
+    EXPECT_EQ(targets[i], tokens_[41 + i]);
+  }
+  EXPECT_EQ(tokens[24], -1) << "behind the batch";
+  std::vector<std::int32_t> bytes(257);
+  for (std::size_t id = 0; id < bytes.size(); ++id) bytes[id] = static_cast<std::int32_t>(id);
+  std::int64_t sum = 0;
+  for (std::size_t i = 0; i < 24; ++i) sum += tokens_[41 + i];
+  EXPECT_EQ(reader->text_bytes(fields, 3, bytes), sum);
+
+  reader->read(samples, 7, 4, fields);
+  std::vector<std::int32_t> expected(32), next(32);
+  samples.read(7, 4, expected, next);
+  EXPECT_EQ(tokens, expected);
+  EXPECT_EQ(targets, next);
 }
 
 }  // namespace

@@ -105,17 +105,6 @@ TEST(Checks, NesterovNeedsAMomentumToLookAheadBy) {
                   "[optimizer] momentum = 0.0 (command line)");
 }
 
-TEST(Checks, BertHasItsOwnDefaults) {
-  const auto bert = parse_deck(example, "a.toml", {"model.family=bert"}).config.model;
-  EXPECT_EQ(bert.gelu, Gelu::exact);
-  EXPECT_EQ(bert.norm_epsilon, 1e-12);
-  EXPECT_EQ(bert.sentence_loss, SentenceLoss::next);
-  const auto gpt = parse_deck(example, "a.toml", {"model.gelu=exact"}).config.model;
-  EXPECT_EQ(gpt.gelu, Gelu::exact);
-  EXPECT_EQ(gpt.norm_epsilon, 1e-5);
-  EXPECT_EQ(parse_deck(example, "a.toml").config.model.gelu, Gelu::tanh);
-}
-
 TEST(Checks, PairsOfSegmentsNeedRoomAndThreeIds) {
   const std::string bert = "model.family=bert";
   expect_contains(mistakes_of(example, {bert, "model.sequence=4"}),
@@ -137,21 +126,73 @@ TEST(Checks, ATensorAxisNeedsAPartOfEverythingItCuts) {
                   "line) can be cut into; choose a tensor of at most 4");
 }
 
-TEST(Checks, GroupsOfHeadsAreLlamasAndWhole) {
-  expect_contains(mistakes_of(example, {"model.key_value_heads=2"}),
-                  "[model] key_value_heads = 2 (command line) is not [model] heads = 4 (a.toml:4), "
-                  "as [model] family = \"gpt\" (default) needs; leave it out, or choose the family "
-                  "llama");
+TEST(Checks, GroupsOfHeadsAreWholeInAnyFamily) {
+  for (const Family family : {Family::gpt, Family::llama, Family::bert}) {
+    const std::string chosen = text("model.family=", name_of(family));
+    expect_contains(
+        mistakes_of(example, {chosen, "model.key_value_heads=3"}),
+        "[model] key_value_heads = 3 (command line) does not divide [model] heads = 4 (a.toml:4); "
+        "choose 1, 2 or 4 key_value_heads");
+    EXPECT_NO_THROW(
+        parse_deck(example, "a.toml", {chosen, "model.key_value_heads=1", "parallel.tensor=3"}))
+        << "tensor ranks may share a head of keys and values";
+    EXPECT_EQ(parse_deck(example, "a.toml", {chosen}).config.model.key_value_heads, 4);
+  }
+}
+
+TEST(Checks, RotaryPositionsNeedHeadsOfAnEvenSize) {
+  const std::string rotary = "model.positions=rotary";
+  expect_contains(mistakes_of(example, {rotary, "model.heads=8"}),
+                  "[model] hidden = 40 (a.toml:3) over [model] heads = 8 (command line) are heads "
+                  "of 5, and rotary positions need an even number; choose 1, 2, 4, 5, 10 or 20 "
+                  "heads, or give head_size");
   expect_contains(
-      mistakes_of(example, {"model.family=llama", "model.key_value_heads=3"}),
-      "[model] key_value_heads = 3 (command line) does not divide [model] heads = 4 (a.toml:4); "
-      "choose 1, 2 or 4 key_value_heads");
-  EXPECT_NO_THROW(parse_deck(
-      example, "a.toml", {"model.family=llama", "model.key_value_heads=1", "parallel.tensor=3"}))
-      << "tensor ranks may share a head of keys and values";
-  expect_contains(mistakes_of(example, {"model.family=llama", "model.heads=8"}),
-                  "are heads of 5, and rotary positions need an even number");
-  EXPECT_EQ(parse_deck(example, "a.toml", {"model.family=llama"}).config.model.key_value_heads, 4);
+      mistakes_of(replaced(example, "heads = 4", "heads = 4\nhead_size = 15"), {rotary}),
+      "[model] head_size = 15 (a.toml:5) is odd, and rotary positions need an even number; choose "
+      "16");
+  expect_contains(mistakes_of(example, {rotary, "model.hidden=45", "model.heads=5"}),
+                  "are heads of 9, and rotary positions need an even number; give an even "
+                  "head_size, or choose an even hidden");
+  parse_deck(example, "a.toml", {"model.heads=8"});  // learned positions take any size
+  parse_deck(example, "a.toml", {rotary, "model.heads=8", "model.head_size=6"});
+}
+
+TEST(Checks, HeadsOfAGivenSizeNeedNotDivideHidden) {
+  const auto size = [](const std::vector<std::string>& overrides) {
+    return parse_deck(example, "a.toml", overrides).config.model.head_size();
+  };
+  EXPECT_EQ(size({}), 10);
+  EXPECT_EQ(size({"model.heads=7", "model.head_size=12"}), 12);
+  expect_contains(mistakes_of(example, {"model.heads=7"}), "heads, or give head_size");
+}
+
+TEST(Checks, ATokenMayNotSeeTheOneThatItPredicts) {
+  expect_contains(
+      mistakes_of(replaced(example, "heads = 4", "heads = 4\nmask = \"full\"")),
+      "[model] mask = \"full\" (a.toml:5) shows each token the one that [model] objective = "
+      "\"next_token\" (default) asks it to predict; choose mask = \"causal\", or objective = "
+      "\"masked_token\"");
+  expect_contains(mistakes_of(example, {"model.family=bert", "model.objective=next_token"}),
+                  "[model] mask = \"full\" (default) shows each token");
+  parse_deck(example, "a.toml", {"model.mask=full", "model.objective=masked_token"});
+  parse_deck(example, "a.toml", {"model.objective=masked_token"});
+}
+
+TEST(Checks, AWindowEndsAtItsToken) {
+  expect_contains(
+      mistakes_of(replaced(example, "heads = 4", "heads = 4\nwindow = 8"), {"model.family=bert"}),
+      "[model] window = 8 (a.toml:5) needs mask = \"causal\", but [model] mask = "
+      "\"full\" (default); choose window = 0, or mask = \"causal\"");
+  EXPECT_EQ(parse_deck(example, "a.toml", {"model.window=8"}).config.model.window, 8);
+}
+
+TEST(Checks, ThereAreNoMoreGroupsOfSharedLayersThanLayers) {
+  expect_contains(
+      mistakes_of(replaced(example, "heads = 4", "heads = 4\nshared_layers = 3")),
+      "[model] shared_layers = 3 (a.toml:5) is more than [model] layers = 2 (a.toml:2); "
+      "choose at most 2");
+  for (const char* shared : {"model.shared_layers=0", "model.shared_layers=2"})
+    parse_deck(example, "a.toml", {shared});
 }
 
 TEST(Checks, ChunksAndProgramsGoWithTheirSchedules) {

@@ -132,7 +132,11 @@ TEST(Deck, ResolvedDeckReadsBackToTheSameConfig) {
     for (auto* size : {&m.layers, &m.heads, &m.feed_forward, &m.sequence, &deck.config.batch.micro})
       *size = *size % 500 + 1;  // so that their product can be counted
     m.hidden = 2 * m.heads * (m.hidden % 5 + 1);
+    m.explicit_head_size = 2 * (m.explicit_head_size % 100);
     m.key_value_heads = m.heads;
+    m.shared_layers %= m.layers + 1;
+    if (!m.causal()) m.window = 0;
+    if (!m.causal()) m.objective = Objective::masked_token;
     m.sequence += 4;  // two segments and three special tokens of bert's, each with an id
     m.vocabulary = std::min<std::int64_t>(m.vocabulary, 1 << 29) + 3;
     DataConfig& d = deck.config.data;
@@ -160,7 +164,6 @@ TEST(Deck, ResolvedDeckReadsBackToTheSameConfig) {
     const Deck again = parse_deck(resolved, "resolved.toml");
     EXPECT_EQ(again.config, deck.config) << resolved;
     EXPECT_EQ(resolved_toml(again), resolved);
-    EXPECT_EQ(fingerprint(again), fingerprint(deck));
   }
 }
 
@@ -170,10 +173,10 @@ TEST(Deck, ResolvedDeckNamesEveryKey) {
     EXPECT_NE(again.where(key.section, key.name), "default") << key.full_name();
 }
 
-TEST(Deck, FingerprintTellsEveryKeyApart) {
+TEST(Deck, ResolvedDeckTellsEveryKeyApart) {
   std::set<std::string> seen;
   Deck deck = parse_deck(example, "a.toml");
-  seen.insert(fingerprint(deck));
+  seen.insert(resolved_toml(deck));
   std::mt19937_64 random(3);
   std::size_t changed = 0;
   for (const Key& key : keys()) {
@@ -182,7 +185,7 @@ TEST(Deck, FingerprintTellsEveryKeyApart) {
       key.store(other.config, some_value(key, random));
     if (other.config == deck.config) continue;
     ++changed;
-    EXPECT_TRUE(seen.insert(fingerprint(other)).second) << key.full_name();
+    EXPECT_TRUE(seen.insert(resolved_toml(other)).second) << key.full_name();
   }
   EXPECT_EQ(changed, keys().size());
 }

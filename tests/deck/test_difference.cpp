@@ -1,4 +1,4 @@
-#include <trireme/deck/difference.hpp>
+#include <trireme/deck/deck.hpp>
 
 #include <trireme/deck/table.hpp>
 

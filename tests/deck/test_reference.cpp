@@ -1,4 +1,4 @@
-#include <trireme/deck/reference.hpp>
+#include <trireme/deck/deck.hpp>
 
 #include <trireme/deck/table.hpp>
 
@@ -47,6 +47,47 @@ TEST(Table, EveryKeyIsKeptInAPlaceOfItsOwn) {
             << changed.full_name() << " " << key.full_name();
       }
   }
+}
+
+std::set<std::string> keys_with(Effect effect) {
+  std::set<std::string> names;
+  for (const Key& key : keys())
+    if (key.effect == effect) names.insert(key.full_name());
+  return names;
+}
+
+/// Training and evaluation refuse a checkpoint whose deck has other values of these.
+TEST(Table, SaysWhichKeysDefineTheModel) {
+  std::set<std::string> expected{"data.class_token", "data.separator_token", "data.mask_token"};
+  for (const Key& key : keys())
+    if (key.section == "model" && key.name != "dropout" && key.name != "masked_share")
+      expected.insert(key.full_name());
+  EXPECT_EQ(keys_with(Effect::model), expected);
+  for (const char* property : {"norm", "head_size", "window", "shared_layers", "objective"})
+    EXPECT_TRUE(expected.contains(std::string("model.") + property)) << property;
+}
+
+TEST(Table, SaysWhichKeysChangeTheNumbersOfARun) {
+  std::set<std::string> expected{"run.seed", "model.dropout", "model.masked_share"};
+  for (const Key& key : keys())
+    if (key.section == "optimizer" || (key.section == "precision" && key.effect != Effect::storage))
+      expected.insert(key.full_name());
+  EXPECT_EQ(keys_with(Effect::numbers), expected);
+  EXPECT_EQ(keys_with(Effect::storage), std::set<std::string>{"precision.compute"});
+  EXPECT_EQ(keys_with(Effect::samples), std::set<std::string>{"data.train"});
+  EXPECT_EQ(keys_with(Effect::batches),
+            (std::set<std::string>{"batch.global", "batch.ramp_start", "batch.ramp_increment",
+                                   "batch.ramp_samples"}));
+  EXPECT_EQ(keys_with(Effect::place),
+            (std::set<std::string>{"run.directory", "checkpoint.directory", "checkpoint.restart"}));
+}
+
+/// The layout never changes the answer.
+TEST(Table, NoKeyOfTheLayoutChangesARun) {
+  for (const Key& key : keys())
+    if (key.section == "parallel") {
+      EXPECT_EQ(key.effect, Effect::none) << key.full_name();
+    }
 }
 
 }  // namespace

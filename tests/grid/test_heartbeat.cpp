@@ -23,7 +23,7 @@ TEST(Heartbeat, PublishesWhatARankDoesAndWaitsFor) {
     const Heartbeat::Waiting waiting({"receive", "activation", "pipeline", 4, 6});
     EXPECT_EQ(shared.read().waits, 1);
     EXPECT_EQ(describe_wait(shared.read()),
-              "receive \"activation\" from rank 6, lane 4 on pipeline");
+              "receive \"activation\" from rank 6, channel 4 on pipeline");
     EXPECT_EQ(describe_activity(shared.read()), "step 3, forward stage 2 micro 5");
   }
   EXPECT_EQ(shared.read().waits, 0);

@@ -81,7 +81,7 @@ TEST_F(Transports, NothingIsBufferedAndNothingOvertakes) {
     world_->wait(first, "test");
   } else {
     world_->barrier("polls");
-    // In the order of the sends, whatever the lane.
+    // In the order of the sends, whatever the channel.
     Request first = world_->start_receive<double>(Exec(), x, 0, 1);
     Request second = world_->start_receive<double>(Exec(), y, 0, 0);
     world_->wait(second, "test");

@@ -189,11 +189,11 @@ TEST_P(Verbs, ExactReductionsTakeTheMaximumAndTheMinimum) {
 }
 
 /// A transport has none.
-class Lanes : public Verbs {};
-INSTANTIATE_TEST_SUITE_P(Ways, Lanes, ::testing::Values(Way::by_default, Way::through_the_host),
+class Channels : public Verbs {};
+INSTANTIATE_TEST_SUITE_P(Ways, Channels, ::testing::Values(Way::by_default, Way::through_the_host),
                          name);
 
-TEST_P(Lanes, OvertakeEachOtherAndSendsToItselfArrive) {
+TEST_P(Channels, OvertakeEachOtherAndSendsToItselfArrive) {
   const auto world = communicator(GetParam());
   const int right = (world->rank() + 1) % world->size();
   const int left = (world->rank() + world->size() - 1) % world->size();
@@ -201,12 +201,12 @@ TEST_P(Lanes, OvertakeEachOtherAndSendsToItselfArrive) {
     Arena arena("test", 4 * 4 * (n + 32));
     std::vector<View1<float>> out, in;
     std::vector<Request> sends, receives;
-    for (int lane = 0; lane < 2; ++lane) {
+    for (int channel = 0; channel < 2; ++channel) {
       out.push_back(arena.take<float>(n));
       in.push_back(arena.take<float>(n));
-      set_values(out.back(), input<float>(10 * world->rank() + lane, n));
+      set_values(out.back(), input<float>(10 * world->rank() + channel, n));
     }
-    const int last = world->lanes() - 1;
+    const int last = world->channels() - 1;
     receives.push_back(world->start_receive(Exec(), in[1], left, last));
     sends.push_back(world->start_send(Exec(), out[0], right, 0));
     sends.push_back(world->start_send(Exec(), out[1], right, last));
@@ -215,8 +215,9 @@ TEST_P(Lanes, OvertakeEachOtherAndSendsToItselfArrive) {
     while (!world->done(receives[1])) {
     }
     for (Request& request : sends) world->wait(request, "test");
-    for (int lane = 0; lane < 2; ++lane)
-      EXPECT_EQ(values_of(in[static_cast<std::size_t>(lane)]), input<float>(10 * left + lane, n));
+    for (int channel = 0; channel < 2; ++channel)
+      EXPECT_EQ(values_of(in[static_cast<std::size_t>(channel)]),
+                input<float>(10 * left + channel, n));
   }
 }
 
@@ -310,7 +311,7 @@ TEST(Communicator, CountsThatDoNotFitAreErrors) {
   const Counts wrong(static_cast<std::size_t>(world->size()), 11);
   EXPECT_THROW(world->reduce_scatter(Exec(), all, all, wrong, "test"), Error);
   EXPECT_THROW(world->start_send(Exec(), all, world->size(), 0), Error);
-  EXPECT_THROW(world->start_send(Exec(), all, 0, world->lanes()), Error);
+  EXPECT_THROW(world->start_send(Exec(), all, 0, world->channels()), Error);
   EXPECT_THROW(message_count(std::int64_t{1} << 31), Error);
 }
 

@@ -13,63 +13,19 @@
 #include <utility>
 #include <vector>
 
+#include "kernels/attention_runs.hpp"
 #include "reference/attention.hpp"
 #include "support/device_array.hpp"
 
 namespace trireme::kernels {
 namespace {
 
+using namespace attention_runs;
 using testing::DeviceArray;
 using testing::uniform;
 
-std::size_t at(std::int64_t i) {
-  return static_cast<std::size_t>(i);
-}
-
-template <class T>
-struct Forward {
-  std::vector<T> o;
-  std::vector<T> logsumexp;
-};
-
-template <class T>
-Forward<T> run_forward(const std::vector<T>& qkv, const AttentionShape& s,
-                       const AttentionDropout& dropout = {}) {
-  const Exec exec;
-  const T nan = std::numeric_limits<T>::quiet_NaN();  // every element must be written
-  const DeviceArray<T> input(qkv), o(s.tokens() * s.heads * s.head_size, nan);
-  const DeviceArray<T> lse(s.tokens() * s.heads, nan);
-  attention_forward<T>(exec, o.matrix(s.tokens(), s.heads * s.head_size),
-                       lse.cube(s.batch, s.heads, s.sequence),
-                       input.matrix(s.tokens(), s.qkv_columns()), s, dropout);
-  fence(exec, "test");
-  return {o.values(), lse.values()};
-}
-
-template <class T>
-std::vector<T> run_backward(const std::vector<T>& qkv, const std::vector<T>& grad,
-                            const AttentionShape& s, const AttentionDropout& dropout = {}) {
-  const Exec exec;
-  const auto forward = run_forward(qkv, s, dropout);
-  const T nan = std::numeric_limits<T>::quiet_NaN();
-  const DeviceArray<T> input(qkv), g(grad), o(forward.o), lse(forward.logsumexp);
-  const DeviceArray<T> dqkv(s.tokens() * s.qkv_columns(), nan);
-  const DeviceArray<T> workspace(attention_workspace_elements<T>(s), nan);
-  const std::int64_t columns = s.heads * s.head_size;
-  attention_backward<T>(exec, dqkv.matrix(s.tokens(), s.qkv_columns()),
-                        g.matrix(s.tokens(), columns), o.matrix(s.tokens(), columns),
-                        input.matrix(s.tokens(), s.qkv_columns()),
-                        lse.cube(s.batch, s.heads, s.sequence), workspace.flat(), s, dropout);
-  fence(exec, "test");
-  return dqkv.values();
-}
-
-std::string describe(const AttentionShape& s) {
-  return text("B ", s.batch, " S ", s.sequence, " H ", s.heads, " Hkv ", s.key_value_heads, " K ",
-              s.head_size, s.causal ? " causal" : " full");
-}
-
-/// Odd and even lengths around the blocks, head sizes around the register tiles, grouped heads.
+/// Odd and even lengths around the blocks, head sizes around the register tiles, grouped heads;
+/// windows of one token, within a block, across blocks, and of all tokens but one.
 const AttentionShape shapes[] = {{1, 1, 1, 1, 1},
                                  {2, 13, 1, 1, 1},
                                  {1, 13, 3, 3, 13},
@@ -81,22 +37,13 @@ const AttentionShape shapes[] = {{1, 1, 1, 1, 1},
                                  {1, 63, 2, 2, 13, false},
                                  {2, 129, 4, 1, 32, false},
                                  {1, 64, 2, 2, 64, true, 0.5},
-                                 {1, 192, 1, 1, 48, false, 2.0}};
-
-AttentionDropout some_dropout() {
-  return {0.3, {7, Purpose::attention_dropout, 3, 5}, 11, 2, 9};
-}
-
-/// Numbers are within [−1, 1]. A score is a sum of K products, of magnitude σ ≤ scale·K, off by (K
-/// + 2) u σ (Higham 2002, eq. 3.5; u the unit roundoff), and so is the logarithm of the sum; exp
-/// and the rescaling by blocks of 64 add 4 u each, the sums over up to S keys S u. A probability is
-/// therefore off by a factor 1 + δ, δ = (2 (K + 2) σ + S + 4 S/64 + 8) u.
-double relative_error(const AttentionShape& s, double u) {
-  const auto size = static_cast<double>(s.head_size);
-  const auto keys = static_cast<double>(s.sequence);
-  const double scale = s.scale == 0.0 ? 1.0 / std::sqrt(size) : s.scale;
-  return (2.0 * (size + 2.0) * scale * size + keys + 4.0 * std::ceil(keys / 64.0) + 8.0) * u;
-}
+                                 {1, 192, 1, 1, 48, false, 2.0},
+                                 {1, 13, 1, 1, 13, true, 0.0, 0, 0, 1},
+                                 {2, 130, 2, 1, 16, true, 0.0, 0, 0, 2},
+                                 {1, 200, 4, 2, 24, true, 0.0, 0, 0, 33},
+                                 {1, 200, 3, 2, 16, true, 0.0, 2, 1, 70},
+                                 {1, 193, 1, 1, 8, true, 0.5, 0, 0, 64},
+                                 {1, 150, 2, 2, 32, true, 0.0, 0, 0, 149}};
 
 template <class T>
 class Attention : public ::testing::Test {};
@@ -133,22 +80,9 @@ TYPED_TEST(Attention, ForwardStandsLargeScores) {
   }
 }
 
-/// L = Σ grad·o and its central difference along `direction`, in double.
-double slope(const std::vector<double>& qkv, const std::vector<double>& grad,
-             const std::vector<double>& direction, const AttentionShape& s,
-             const AttentionDropout& dropout, double step) {
-  const auto loss = [&](double t) {
-    auto moved = qkv;
-    for (std::size_t i = 0; i < moved.size(); ++i) moved[i] += t * direction[i];
-    const auto o = reference::attention(moved, s, dropout).o;
-    return std::inner_product(o.begin(), o.end(), grad.begin(), 0.0);
-  };
-  // Fourth order: errors step^4 and u/step balance at step = u^(1/5), 1e-3, where both are 1e-12.
-  return (8.0 * (loss(step) - loss(-step)) - (loss(2 * step) - loss(-2 * step))) / (12.0 * step);
-}
-
 TEST(AttentionBackward, MatchesFiniteDifferencesElementByElement) {
-  for (const AttentionShape& s : {AttentionShape{2, 5, 2, 1, 3}, {1, 7, 1, 1, 2, false}})
+  for (const AttentionShape& s :
+       {AttentionShape{2, 5, 2, 1, 3}, {1, 7, 1, 1, 2, false}, {2, 6, 2, 1, 3, true, 0.0, 0, 0, 2}})
     for (const AttentionDropout& dropout : {AttentionDropout{}, some_dropout()}) {
       const auto qkv = uniform<double>(s.tokens() * s.qkv_columns(), 1);
       const auto grad = uniform<double>(s.tokens() * s.heads * s.head_size, 2);
@@ -360,6 +294,8 @@ TEST(AttentionShapes, WrongOnesAreErrors) {
   EXPECT_THROW(run_forward(std::vector<double>(8), {1, 1, 1, 1, 1, true, 0.0, 3, 3}), Error);
   EXPECT_THROW(run_forward(std::vector<double>(8), {1, 1, 3, 0, 1}), Error);
   EXPECT_THROW(run_forward(std::vector<double>(3), {1, 1, 1, 1, 1}, {1.0, {}}), Error);
+  EXPECT_THROW(run_forward(std::vector<double>(3), {1, 1, 1, 1, 1, true, 0.0, 0, 0, -1}), Error);
+  EXPECT_THROW(run_forward(std::vector<double>(3), {1, 1, 1, 1, 1, false, 0.0, 0, 0, 1}), Error);
 }
 
 }  // namespace

@@ -14,7 +14,7 @@
 #include "support/device_array.hpp"
 
 #if !defined(__CUDACC__)  // there the device runs them: test_flash_device.cpp
-#include "support/emulated_attention.hpp"
+#include "kernels/flash_cases.hpp"
 #endif
 
 /// The kernels of tensor cores, run by the emulator of blocks on the host.
@@ -118,64 +118,10 @@ TEST(AttentionBackends, OnlyTheGradientOfCudnnNeedsASquareOfTheSequence) {
 
 #if !defined(__CUDACC__)
 
-using testing::EmulatedAttention;
-using testing::EmulatedRun;
-
-AttentionDropout some_dropout() {
-  return {0.3, {7, Purpose::attention_dropout, 3, 5}, 11, 2, 9};
-}
-
-std::string describe(const AttentionShape& s, const AttentionDropout& dropout) {
-  return text("B ", s.batch, " S ", s.sequence, " H ", s.heads, " Hkv ", s.key_value_heads,
-              " before ", s.heads_before, s.causal ? " causal" : " full", " dropout ",
-              dropout.rate);
-}
-
-template <class T>
-void expect_within(const std::vector<T>& found, const reference::Bounded& expected,
-                   const char* what) {
-  ASSERT_EQ(found.size(), expected.values.size());
-  for (std::size_t i = 0; i < found.size(); ++i)
-    ASSERT_LE(std::abs(static_cast<double>(found[i]) - expected.values[i]), expected.bounds[i])
-        << what << " " << i << " is " << static_cast<double>(found[i]) << ", expected "
-        << expected.values[i];
-}
-
-template <class Type, int size>
-struct Case {
-  using T = Type;
-  static constexpr int head_size = size;
-  static constexpr double unit = std::is_same_v<T, Bf16> ? 1.0 / 256.0 : 1.0 / 2048.0;
-};
+using namespace flash_cases;
 
 template <class C>
-class FlashAttention : public ::testing::Test {
- protected:
-  using Numbers = std::vector<typename C::T>;
-  using Kernels = EmulatedAttention<typename C::T, C::head_size>;
-
-  static Numbers input(const AttentionShape& s) {
-    return uniform<typename C::T>(s.tokens() * s.qkv_columns(), 1);
-  }
-  static Numbers gradient(const AttentionShape& s) {
-    return uniform<typename C::T>(s.tokens() * s.heads * C::head_size, 2);
-  }
-
-  static void check(const AttentionShape& s, const AttentionDropout& dropout) {
-    SCOPED_TRACE(describe(s, dropout));
-    const auto qkv = input(s), grad = gradient(s);
-    const reference::RoundedAttention reference({qkv.begin(), qkv.end()}, s, dropout, C::unit);
-    Kernels emulated(qkv, s, dropout);
-    emulated.forward();
-    expect_within(emulated.o, reference.output(), "o");
-    expect_within(emulated.logsumexp, reference.logsumexp(), "logsumexp");
-    emulated.backward(grad);
-    expect_within(emulated.dqkv, reference.gradient({grad.begin(), grad.end()}), "dqkv");
-    EXPECT_EQ(emulated.bank_conflicts, 0);
-  }
-};
-using Cases = ::testing::Types<Case<Bf16, 64>, Case<Bf16, 96>, Case<Bf16, 128>, Case<Bf16, 160>,
-                               Case<Fp16, 64>, Case<Fp16, 96>, Case<Fp16, 128>, Case<Fp16, 160>>;
+class FlashAttention : public FlashFixture<C> {};
 TYPED_TEST_SUITE(FlashAttention, Cases);
 
 /// Sequences within a block, not a whole number of blocks, of several blocks of queries and keys.
@@ -216,11 +162,6 @@ TYPED_TEST(FlashAttention, RescalesWhereScoresGrow) {
 TYPED_TEST(FlashAttention, AnyOrderHasTheSameBits) {
   const AttentionShape s{1, 140, 2, 1, TypeParam::head_size};
   const auto qkv = this->input(s), grad = this->gradient(s);
-  const auto bits = [](const auto& numbers) {
-    std::vector<std::uint16_t> result;
-    for (const auto x : numbers) result.push_back(x.bits);
-    return result;
-  };
   std::vector<std::vector<std::uint16_t>> outputs, gradients;
   for (const EmulatedRun how : {EmulatedRun{4, false, false}, {1, true, false}, {4, true, true}}) {
     typename TestFixture::Kernels emulated(qkv, s, some_dropout(), how);

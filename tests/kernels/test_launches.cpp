@@ -2,6 +2,7 @@
 #include <trireme/kernels/cross_entropy.hpp>
 #include <trireme/kernels/elementwise.hpp>
 #include <trireme/kernels/embedding.hpp>
+#include <trireme/kernels/head_norm.hpp>
 #include <trireme/kernels/matmul.hpp>
 #include <trireme/kernels/norm.hpp>
 #include <trireme/kernels/random.hpp>
@@ -54,6 +55,9 @@ std::map<std::string, Call> kernels_of_layers(const Arrays<T>& x) {
   const auto mean = x.mean.flat(), inverse = x.inverse.flat(), dgain = x.dgain.flat(),
              dbias = x.dbias.flat();
   const auto gain = x.gain.flat(), bias = x.bias.flat();
+  const HeadNorm heads{1, 0, columns / 2};
+  const View1<T> query(gain.data(), columns / 2);
+  const View1<Accumulate<T>> dquery(dgain.data(), columns / 2);
   return {
       {"layer_norm_forward",
        [=](const Exec& e) { layer_norm_forward<T>(e, a, mean, inverse, b, gain, bias, 1e-5); }},
@@ -67,6 +71,18 @@ std::map<std::string, Call> kernels_of_layers(const Arrays<T>& x) {
        [=](const Exec& e) { rms_norm_backward_input<T>(e, a, b, c, inverse, gain, true); }},
       {"rms_norm_backward_weight",
        [=](const Exec& e) { rms_norm_backward_weight<T>(e, dgain, b, c, inverse); }},
+      {"head_norm_forward",
+       [=](const Exec& e) {
+         head_norm_forward<T>(e, a, half, x.inverse.matrix(rows, 1), query, query, heads);
+       }},
+      {"head_norm_backward_input",
+       [=](const Exec& e) {
+         head_norm_backward_input<T>(e, a, half, x.inverse.matrix(rows, 1), query, query, heads);
+       }},
+      {"head_norm_backward_weight",
+       [=](const Exec& e) {
+         head_norm_backward_weight<T>(e, dquery, dquery, a, half, x.inverse.matrix(rows, 1), heads);
+       }},
       {"rotary_forward",
        [=](const Exec& e) {
          rotary_forward<T>(e, a, Rotary{1, 6});

@@ -4,6 +4,7 @@
 #include <trireme/kernels/cross_entropy.hpp>
 #include <trireme/kernels/elementwise.hpp>
 #include <trireme/kernels/embedding.hpp>
+#include <trireme/kernels/head_norm.hpp>
 #include <trireme/kernels/matmul.hpp>
 #include <trireme/kernels/norm.hpp>
 #include <trireme/kernels/rms_norm.hpp>
@@ -144,6 +145,31 @@ TYPED_TEST(NarrowKernels, Norms) {
   });
   for (const auto* b : {&y, &dx, &root_y, &root_dx}) expect_rounded(b->narrow, b->wide);
   for (std::size_t i = 0; i < 3; ++i) expect_equal_sums(sums[i], sums[i + 3]);
+}
+
+TYPED_TEST(NarrowKernels, NormsOfHeads) {
+  using N = TypeParam;
+  constexpr std::int64_t R = 13, K = 24, C = 5 * K;
+  const HeadNorm norm{3, 1, K};
+  const Exec& e = this->exec;
+  const auto x = TestFixture::random(R * C), dy = TestFixture::random(R * C),
+             query = TestFixture::random(K), key = TestFixture::random(K);
+  std::vector<DeviceArray<float>> sums;
+  in_both<N>([&]<class T>() {
+    const auto m = [&](const Both<N>& b) { return b.template get<T>().matrix(R, C); };
+    const auto v = [&](const Both<N>& b) { return b.template get<T>().flat(); };
+    const DeviceArray<T> raw(R * 4 * K);
+    const DeviceArray<float> inverse(R * 4), dquery(K), dkey(K);
+    const auto kept = raw.matrix(R, 4 * K);
+    const auto factors = inverse.matrix(R, 4);
+    head_norm_forward<T>(e, m(x), kept, factors, v(query), v(key), norm);
+    head_norm_backward_weight<T>(e, dquery.flat(), dkey.flat(), m(dy), kept, factors, norm);
+    head_norm_backward_input<T>(e, m(dy), kept, factors, v(query), v(key), norm);
+    sums.insert(sums.end(), {dquery, dkey});
+  });
+  expect_rounded(x.narrow, x.wide);
+  expect_rounded(dy.narrow, dy.wide);
+  for (std::size_t i = 0; i < 2; ++i) expect_equal_sums(sums[i], sums[i + 2]);
 }
 
 TYPED_TEST(NarrowKernels, EmbeddingAndRotaryPositions) {

@@ -1,4 +1,5 @@
 #include <trireme/deck/families.hpp>
+#include <trireme/model/masked_head.hpp>
 #include <trireme/model/rank_model.hpp>
 #include <trireme/plan/memory.hpp>
 
@@ -65,16 +66,15 @@ void set_batch(const WholeModel<P>& stage) {
     }
     pairs.push_back(static_cast<std::int32_t>(b % 2));
   }
-  const RankModel<P>& model = stage.rank_model();
-  set_values(model.tokens(0, 0), tokens);
-  set_values(model.segments(0, 0), segments);
-  set_values(model.targets(0, 0), targets);
-  if (model.sizes().pairs > 0) {
+  set_values(stage.tokens(0), tokens);
+  set_values(stage.field(0, "segments"), segments);
+  set_values(stage.targets(0), targets);
+  if (stage.rank_model().objective().find("pairs")) {
     for (std::int64_t b = 0; b < samples; ++b)
       rows.push_back(static_cast<std::int32_t>(b * sequence));
-    set_values(model.pairs(0, 0), pairs);
+    set_values(stage.field(0, "pairs"), pairs);
   }
-  set_values(model.rows(0, 0), rows);
+  set_values(stage.field(0, "rows"), rows);
 }
 
 MicroContext context(double dropout = 0) {
@@ -91,7 +91,8 @@ MicroContext context(double dropout = 0) {
 template <class P>
 std::array<double, 3> losses(const WholeModel<P>& stage) {
   const double tokens = value_of(stage.loss()) / static_cast<double>(samples * masked);
-  const double pairs = value_of(stage.rank_model().pair_loss()) / static_cast<double>(samples);
+  const bool has_pairs = stage.rank_model().losses().extent(0) > 1;
+  const double pairs = has_pairs ? value_of(stage.loss(1)) / static_cast<double>(samples) : 0;
   return {tokens, pairs, tokens + pairs};
 }
 
@@ -206,13 +207,14 @@ TEST_P(BertGelu, LogitsInSinglePrecisionEqualTransformers) {
     for (std::size_t i = 0; i < found.size(); ++i)
       EXPECT_NEAR(found[i], expected[i], 1e-4 * largest) << i;
   };
-  const auto& head = stage.rank_model().head_scratch();
+  const auto& head =
+      dynamic_cast<const MaskedHead<Fp32>&>(stage.rank_model().training_head()).scratch();
   const auto logits = values_of(flat(head.logits.logits));
   std::vector<double> some;
   for (std::int64_t k = 0; k < masked; ++k)
     some.insert(some.end(), logits.begin() + k * vocabulary, logits.begin() + k * vocabulary + 16);
   expect_near(some, golden.logits);
-  const auto scores = values_of(flat(head.masked.scores));
+  const auto scores = values_of(flat(head.scores));
   expect_near({scores.begin(), scores.end()}, golden.pairs);
 }
 

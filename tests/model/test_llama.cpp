@@ -7,22 +7,40 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <map>
 #include <sstream>
 
-/// The family llama against Hugging Face transformers' LlamaForCausalLM
-/// (tests/golden/llama_fp64/make.py), and its generation against its forward pass.
+/// The families llama, qwen2, qwen3 and mistral against Hugging Face transformers' classes
+/// (tests/golden/llama_fp64/make.py, decoders_fp64/make.py), and their generation against their
+/// forward pass.
 namespace trireme::model {
 namespace {
 
 using namespace trireme::testing;
 
 constexpr std::int64_t samples = 2;
-constexpr std::int64_t stored_stride = 29;
 
-deck::ModelConfig llama_model(bool tied) {
+/// A model whose numbers make.py has written, as `file`.txt and `file`.f64.
+struct Case {
+  Family family;
+  bool tied;
+  const char* file;
+  std::int64_t stored_stride;  ///< of the gradients' elements
+
+  std::string name() const { return text(name_of(family), tied ? "_tied" : "_untied"); }
+  friend void PrintTo(const Case& c, std::ostream* out) { *out << c.name(); }
+};
+
+const auto all_cases = ::testing::Values(Case{Family::llama, true, "llama_fp64/tied", 29},
+                                         Case{Family::llama, false, "llama_fp64/untied", 29},
+                                         Case{Family::qwen2, true, "decoders_fp64/qwen2", 97},
+                                         Case{Family::qwen3, false, "decoders_fp64/qwen3", 97},
+                                         Case{Family::mistral, false, "decoders_fp64/mistral", 97});
+
+deck::ModelConfig model_of(const Case& c) {
   deck::ModelConfig m;
-  deck::set_family(m, Family::llama);
+  deck::set_family(m, c.family);
   m.layers = 2;
   m.hidden = 144;
   m.heads = 6;
@@ -30,8 +48,10 @@ deck::ModelConfig llama_model(bool tied) {
   m.feed_forward = 100;
   m.sequence = 61;
   m.vocabulary = 503;
-  m.norm_epsilon = 1e-6;
-  m.tied_embeddings = tied;
+  m.tied_embeddings = c.tied;
+  if (c.family == Family::llama) m.norm_epsilon = 1e-6;
+  if (c.family == Family::qwen3) m.explicit_head_size = 32;
+  if (c.family == Family::mistral) m.window = 17;
   return m;
 }
 
@@ -71,13 +91,13 @@ MicroContext context(double dropout = 0) {
 /// What make.py has written, line by line.
 struct Golden {
   double loss = 0;
+  std::vector<std::string> names;  ///< of the arrays, in the order that numbers them for weights
   std::map<std::string, std::array<double, 3>> sums;  ///< Σ g, Σ g·noise, Σ g²
   std::vector<double> logits;
-  std::vector<double> gradients;  ///< every 29th element of each array
+  std::vector<double> gradients;  ///< every stored_stride-th element of each array
 
-  explicit Golden(bool tied) {
-    const std::string stem =
-        text(TRIREME_SOURCE_DIR, "/tests/golden/llama_fp64/", tied ? "tied" : "untied");
+  explicit Golden(const Case& c) {
+    const std::string stem = text(TRIREME_SOURCE_DIR, "/tests/golden/", c.file);
     std::ifstream in(stem + ".txt");
     for (std::string line; std::getline(in, line);) {
       std::istringstream words(line);
@@ -87,27 +107,50 @@ struct Golden {
         words >> loss;
       else if (name == "logits")
         for (double x = 0; words >> x;) logits.push_back(x);
-      else
+      else {
+        names.push_back(name);
         for (double& sum : sums[name]) words >> sum;
+      }
     }
     gradients = read_doubles(stem + ".f64");
   }
+
+  std::int64_t number(const std::string& name) const {
+    return std::ranges::find(names, name) - names.begin();
+  }
 };
 
-/// (tied, recompute, split backward pass)
-class Llama : public ::testing::TestWithParam<std::tuple<bool, Recompute, bool>> {};
+template <class P>
+void set_weights(const Parameters<P>& parameters, const Golden& golden) {
+  for (const auto& entry : parameters.entries()) {
+    const std::string& name = entry.spec->name;
+    std::vector<typename P::Compute> values;
+    for (std::int64_t i = 0; i < entry.weight.elements(); ++i)
+      values.push_back(
+          static_cast<typename P::Compute>(golden_weight(golden.number(name), name, i)));
+    set_values(entry.weight.data, values);
+  }
+}
+
+/// (model, recompute, split backward pass)
+class Llama : public ::testing::TestWithParam<std::tuple<Case, Recompute, bool>> {};
 INSTANTIATE_TEST_SUITE_P(All, Llama,
-                         ::testing::Combine(::testing::Bool(),
+                         ::testing::Combine(all_cases,
                                             ::testing::Values(Recompute::none, Recompute::selective,
                                                               Recompute::full),
-                                            ::testing::Bool()));
+                                            ::testing::Bool()),
+                         [](const auto& test) {
+                           const Case& c = std::get<0>(test.param);
+                           return text(c.name(), "_", name_of(std::get<1>(test.param)),
+                                       std::get<2>(test.param) ? "_split" : "");
+                         });
 
 TEST_P(Llama, LossAndGradientsEqualTransformersNormwise) {
-  const auto [tied, recompute, split] = GetParam();
-  const Golden golden(tied);
-  const auto architecture = architecture::describe(llama_model(tied));
+  const auto& [which, recompute, split] = GetParam();
+  const Golden golden(which);
+  const auto architecture = architecture::describe(model_of(which));
   Parameters<Fp64> parameters(architecture, architecture::whole_model(architecture), true);
-  set_golden_weights(parameters);
+  set_weights(parameters, golden);
   const WholeModel<Fp64> stage(architecture, parameters, {samples, 1, true, split, recompute});
   const Exec exec;
   set_tokens(stage);
@@ -124,10 +167,19 @@ TEST_P(Llama, LossAndGradientsEqualTransformersNormwise) {
   double largest = 0;  // over the model: the norm of design promise 1
   for (const double g : golden.gradients) largest = std::max(largest, std::abs(g));
   ASSERT_EQ(golden.sums.size(), architecture.arrays.size());
-  std::size_t at = 0;
+  const std::int64_t stride = which.stored_stride;
+  std::map<std::string, std::int64_t> first;  // of an array's stored gradients
+  std::int64_t stored = 0;
+  for (const std::string& name : golden.names) {
+    first[name] = stored;
+    const auto spec = std::ranges::find(architecture.arrays, name, &architecture::ArraySpec::name);
+    ASSERT_NE(spec, architecture.arrays.end()) << name;
+    stored += (spec->elements() + stride - 1) / stride;
+  }
+  ASSERT_EQ(stored, std::ssize(golden.gradients));
   for (const auto& entry : parameters.entries()) {
     std::vector<double> g = values_of(entry.gradient.data);
-    if (tied && entry.spec->name == "embedding.token") {
+    if (which.tied && entry.spec->name == "embedding.token") {
       const auto& second = parameters.tied_gradient();
       const auto logits = values_of(View1<double>(second.data(), second.size()));
       for (std::size_t i = 0; i < g.size(); ++i) g[i] += logits[i];
@@ -137,10 +189,10 @@ TEST_P(Llama, LossAndGradientsEqualTransformersNormwise) {
       sum += g[i];
       projection += g[i] * noise(static_cast<std::int64_t>(i));
       squares += g[i] * g[i];
-      if (i % stored_stride != 0) continue;
-      ASSERT_LT(at, golden.gradients.size());
+      const auto k = static_cast<std::int64_t>(i);
+      if (k % stride != 0) continue;
+      const auto at = static_cast<std::size_t>(first.at(entry.spec->name) + k / stride);
       ASSERT_NEAR(g[i], golden.gradients[at], 1e-9 * largest) << entry.spec->name << ", " << i;
-      ++at;
     }
     // Each of n elements may be off by 1e-9 of the largest.
     const auto n = static_cast<double>(g.size());
@@ -150,11 +202,11 @@ TEST_P(Llama, LossAndGradientsEqualTransformersNormwise) {
     EXPECT_NEAR(std::sqrt(squares), std::sqrt(expected[2]), 1e-9 * largest * std::sqrt(n))
         << entry.spec->name;
   }
-  EXPECT_EQ(at, golden.gradients.size());
 }
 
-class LlamaTied : public ::testing::TestWithParam<bool> {};
-INSTANTIATE_TEST_SUITE_P(Embeddings, LlamaTied, ::testing::Bool());
+class LlamaDecoder : public ::testing::TestWithParam<Case> {};
+INSTANTIATE_TEST_SUITE_P(Models, LlamaDecoder, all_cases,
+                         [](const auto& model) { return model.param.name(); });
 
 /// Fills a decoder with the samples' tokens, and calls f(position) behind each.
 template <class P, class F>
@@ -166,11 +218,11 @@ void feed(Decoder<P>& decoder, const F& f) {
   }
 }
 
-TEST_P(LlamaTied, LogitsInSinglePrecisionEqualTransformers) {
+TEST_P(LlamaDecoder, LogitsInSinglePrecisionEqualTransformers) {
   const Golden golden(GetParam());
-  const auto architecture = architecture::describe(llama_model(GetParam()));
+  const auto architecture = architecture::describe(model_of(GetParam()));
   Parameters<Fp32> parameters(architecture, architecture::whole_model(architecture), false);
-  set_golden_weights(parameters);
+  set_weights(parameters, golden);
   Decoder<Fp32> decoder(architecture, parameters, samples);
   std::vector<double> found;  // the first 16 behind the last 3 tokens of the first sequence
   feed(decoder, [&](std::int64_t s) {
@@ -184,10 +236,10 @@ TEST_P(LlamaTied, LogitsInSinglePrecisionEqualTransformers) {
     EXPECT_NEAR(found[i], golden.logits[i], 1e-4 * largest) << i;
 }
 
-TEST_P(LlamaTied, TokenByTokenGivesTheLossOfTheWholeText) {
-  const auto architecture = architecture::describe(llama_model(GetParam()));
+TEST_P(LlamaDecoder, TokenByTokenGivesTheLossOfTheWholeText) {
+  const auto architecture = architecture::describe(model_of(GetParam()));
   Parameters<Fp64> parameters(architecture, architecture::whole_model(architecture), false);
-  set_golden_weights(parameters);
+  set_weights(parameters, Golden(GetParam()));
   const Exec exec;
   const WholeModel<Fp64> stage(architecture, parameters, {samples, 1, false, false});
   set_tokens(stage);
@@ -207,10 +259,10 @@ TEST_P(LlamaTied, TokenByTokenGivesTheLossOfTheWholeText) {
   EXPECT_NEAR(nats, value_of(stage.loss()), 1e-12 * nats);
 }
 
-TEST(LlamaDropout, GradientsMatchFiniteDifferences) {
-  const auto architecture = architecture::describe(llama_model(true));
+TEST_P(LlamaDecoder, GradientsWithDropoutMatchFiniteDifferences) {
+  const auto architecture = architecture::describe(model_of(GetParam()));
   Parameters<Fp64> parameters(architecture, architecture::whole_model(architecture), true);
-  set_golden_weights(parameters);
+  set_weights(parameters, Golden(GetParam()));
   const WholeModel<Fp64> stage(architecture, parameters, {samples, 1, true, false});
   const Exec exec;
   const auto loss = [&] {
@@ -241,12 +293,12 @@ TEST(LlamaDropout, GradientsMatchFiniteDifferences) {
   }
 }
 
-TEST(LlamaMemory, PlannedBytesAreThoseAllocated) {
+TEST_P(LlamaDecoder, PlannedBytesAreThoseAllocated) {
   for (const Recompute recompute : {Recompute::none, Recompute::selective, Recompute::full})
     for (const bool split : {false, true})
       for (const std::int64_t feed_forward : {100, 200}) {
         deck::Config config;
-        config.model = llama_model(true);
+        config.model = model_of(GetParam());
         config.model.feed_forward = feed_forward;
         config.batch.micro = 3;
         config.precision.compute = DType::fp32;

@@ -80,7 +80,7 @@ TEST(Choices, DeckAndMachineDecideOnTheTransportTogether) {
   EXPECT_TRUE(uses_nccl(parallel, nccl));
   EXPECT_EQ(transport(parallel, nccl), schedule::Transport::ordered_groups);
   EXPECT_FALSE(uses_nccl(parallel, mpi));
-  EXPECT_EQ(transport(parallel, mpi), schedule::Transport::independent_lanes);
+  EXPECT_EQ(transport(parallel, mpi), schedule::Transport::independent_channels);
   parallel.share_devices = true;
   EXPECT_FALSE(uses_nccl(parallel, nccl)) << "NCCL does not serve two ranks on one device";
   parallel.share_devices = false;

@@ -142,7 +142,7 @@ TEST(Machine, ProgramsAreLoweredForItsTransport) {
   const auto nccl = step_program(config, machine_of("cuda", "cublaslt", "cudnn", "nccl"));
   EXPECT_EQ(nccl.layout.transport, schedule::Transport::ordered_groups);
   const auto mpi = step_program(config, machine_of("cuda", "cublaslt", "cudnn", "mpi"));
-  EXPECT_EQ(mpi.layout.transport, schedule::Transport::independent_lanes);
+  EXPECT_EQ(mpi.layout.transport, schedule::Transport::independent_channels);
   EXPECT_EQ(mpi, step_program(config, host));
 }
 

@@ -97,10 +97,10 @@ TEST(Ranks, ProgramsTogetherNeedTheMostOfEach) {
   EXPECT_EQ(programs.back(), step_program(config, machine));
   auto other = programs;
   other.front().ranks.front().pop_back();
-  EXPECT_NE(fingerprint(programs), fingerprint(other));
+  EXPECT_NE(schedule::fingerprint(programs), schedule::fingerprint(other));
   other = programs;
   other.pop_back();
-  EXPECT_NE(fingerprint(programs), fingerprint(other));
+  EXPECT_NE(schedule::fingerprint(programs), schedule::fingerprint(other));
 }
 
 TEST(Ranks, TheFirstOfAPipelineKeepsMost) {

@@ -3,6 +3,7 @@
 #include <trireme/base/philox.hpp>
 #include <trireme/kernels/attention.hpp>
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <vector>
@@ -46,20 +47,21 @@ AttentionResult attention(const std::vector<T>& qkv, const kernels::AttentionSha
           return static_cast<double>(
               qkv[at((b * s.sequence + token) * s.qkv_columns() + head * s.head_size + d)]);
         };
+        const std::int64_t first = s.window == 0 ? 0 : std::max<std::int64_t>(0, i + 1 - s.window);
         const std::int64_t seen = s.causal ? i + 1 : s.sequence;
         double largest = -INFINITY;
-        for (std::int64_t j = 0; j < seen; ++j) {
+        for (std::int64_t j = first; j < seen; ++j) {
           p[at(j)] = 0.0;
           for (std::int64_t d = 0; d < s.head_size; ++d)
             p[at(j)] += scale * element(i, h, d) * element(j, s.heads + kv, d);
           largest = std::fmax(largest, p[at(j)]);
         }
         double sum = 0.0;
-        for (std::int64_t j = 0; j < seen; ++j) sum += p[at(j)] = std::exp(p[at(j)] - largest);
+        for (std::int64_t j = first; j < seen; ++j) sum += p[at(j)] = std::exp(p[at(j)] - largest);
         result.logsumexp[at((b * s.heads + h) * s.sequence + i)] = largest + std::log(sum);
         for (std::int64_t d = 0; d < s.head_size; ++d) {
           double& o = result.o[at(((b * s.sequence + i) * s.heads + h) * s.head_size + d)];
-          for (std::int64_t j = 0; j < seen; ++j)
+          for (std::int64_t j = first; j < seen; ++j)
             o += p[at(j)] / sum * dropout_factor(s, dropout, b, h, i, j) *
                  element(j, s.heads + s.key_value_heads + kv, d);
         }

@@ -33,7 +33,7 @@ class RoundedAttention {
     double largest = 0.0;
     for_heads([&](std::int64_t b, std::int64_t h) {
       for (std::int64_t i = 0; i < s_.sequence; ++i)
-        for (std::int64_t j = 0; j < end(i); ++j) {
+        for (std::int64_t j = first(i); j < end(i); ++j) {
           double sum = 0.0;
           for (std::int64_t d = 0; d < s_.head_size; ++d)
             sum += std::abs(qkv_[query(b, h, i) + at(d)] * qkv_[key(b, h, j) + at(d)]);
@@ -89,6 +89,9 @@ class RoundedAttention {
 
   static std::size_t at(std::int64_t i) { return static_cast<std::size_t>(i); }
   double tiny() const { return static_cast<double>(s_.sequence * s_.group) / 16777216.0; }
+  std::int64_t first(std::int64_t i) const {
+    return s_.window == 0 ? 0 : std::max<std::int64_t>(0, i + 1 - s_.window);
+  }
   std::int64_t end(std::int64_t i) const { return s_.causal ? i + 1 : s_.sequence; }
   std::size_t query(std::int64_t b, std::int64_t h, std::int64_t i) const {
     return at((b * s_.sequence + i) * s_.qkv_columns() + h * s_.head_size);
@@ -118,7 +121,7 @@ class RoundedAttention {
                      (o.bounds[at(row + d)] + size * e * std::abs(o.values[at(row + d)]));
     }
     const double sums = e * static_cast<double>(s_.sequence * s_.group);  // in fp32
-    for (std::int64_t j = 0; j < end(i); ++j) {
+    for (std::int64_t j = first(i); j < end(i); ++j) {
       double score = 0.0, dp = 0.0, dp_size = 0.0;
       for (std::int64_t d = 0; d < s_.head_size; ++d) {
         score += s_.scale * qkv_[query(b, h, i) + at(d)] * qkv_[key(b, h, j) + at(d)];

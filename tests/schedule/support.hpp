@@ -17,7 +17,7 @@ constexpr auto gpipe = ScheduleKind::gpipe;
 constexpr auto one_f_one_b = ScheduleKind::one_forward_one_backward;
 constexpr auto interleaved = ScheduleKind::interleaved;
 constexpr auto zb_h1 = ScheduleKind::zb_h1;
-constexpr Transport transports[] = {Transport::independent_lanes, Transport::ordered_groups};
+constexpr Transport transports[] = {Transport::independent_channels, Transport::ordered_groups};
 
 inline Program lowered(Program program, const LowerOptions& options = {}) {
   lower(program, options);

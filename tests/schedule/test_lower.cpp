@@ -97,7 +97,7 @@ TEST(Lower, OneInterleavedProgramCompletesWithLanesAndHangsInGroups) {
   for (int p = 2; p <= 6; ++p)
     for (int v = 2; v <= 3; ++v) {
       const Program naive = lowered(interleaved, {p, 2 * p, v});
-      EXPECT_EQ(validate(naive, Transport::independent_lanes), std::vector<std::string>{});
+      EXPECT_EQ(validate(naive, Transport::independent_channels), std::vector<std::string>{});
       const auto mistakes = play(naive, unit_cost, {Transport::ordered_groups}).mistakes;
       if (mistakes.empty()) continue;
       ++hang;

@@ -57,7 +57,7 @@ TEST(Machine, ATransferTakesItsCostBesideTheComputations) {
     EXPECT_EQ(end_of(t, {Op::receive_activation, 1, 0}), 1.5);
     EXPECT_EQ(end_of(t, {Op::receive_activation, 1, 0}), begin_of(t, {Op::forward, 1, 0}));
     EXPECT_GT(t.idle_share(), play(program, unit_cost, {transport}).timeline.idle_share());
-    // With lanes the later ones are under way while rank 1 computes; groups stand in the row
+    // With channels the later ones are under way while rank 1 computes; groups stand in the row
     // between the computations that end with the producer.
     if (transport == Transport::ordered_groups) continue;
     EXPECT_EQ(begin_of(t, {Op::forward, 1, 3}), 4.5);
@@ -119,7 +119,7 @@ TEST(Machine, SendsWaitForABufferAndNeedsFindsTheSmallestNumber) {
     EXPECT_EQ(validate(program), std::vector<std::string>{});
     ValidateOptions limit;
     limit.send_buffers = options.send_buffers;
-    EXPECT_FALSE(validate(program, Transport::independent_lanes, limit).empty());
+    EXPECT_FALSE(validate(program, Transport::independent_channels, limit).empty());
   }
 }
 
@@ -137,27 +137,27 @@ TEST(Machine, TwoSendBuffersServeEverySchedule) {
 }
 
 TEST(Needs, BuffersAreCountedByTheRow) {
-  const auto lanes = needs(lowered(one_f_one_b, {4, 8}));
+  const auto channels = needs(lowered(one_f_one_b, {4, 8}));
   for (Rank r = 0; r < 4; ++r) {
-    const Needs& n = lanes[static_cast<std::size_t>(r)];
+    const Needs& n = channels[static_cast<std::size_t>(r)];
     EXPECT_EQ(n.slots, 4 - r);
     EXPECT_EQ(n.received_activations, r == 0 ? 0 : r == 3 ? 1 : 2) << r;
     EXPECT_FALSE(n.split_backward);
     EXPECT_EQ(n.send_buffers, 2);
     EXPECT_EQ(n, needs(lowered(one_f_one_b, {4, 8}), r));
   }
-  EXPECT_EQ(lanes[3].received_gradients, 0);
-  EXPECT_EQ(lanes[0].received_gradients, 2);  // one is consumed while the next one arrives
+  EXPECT_EQ(channels[3].received_gradients, 0);
+  EXPECT_EQ(channels[0].received_gradients, 2);  // one is consumed while the next one arrives
   EXPECT_TRUE(needs(lowered(zb_h1, {4, 8}), 2).split_backward);
 }
 
 TEST(Needs, BuffersStayFewUnderBothTransports) {
-  // Receives are posted one computation ahead under lanes, so 2 are enough there; groups take what
-  // the neighbour has ready: the warm-up's lead at most.
+  // Receives are posted one computation ahead under channels, so 2 are enough there; groups take
+  // what the neighbour has ready: the warm-up's lead at most.
   for (const Case& c : cases(6, 13, 3))
     for (const Transport transport : transports)
       for (const Needs& n : needs(lowered(c.kind, c.layout, {false, transport}))) {
-        const int most = transport == Transport::independent_lanes ? 2 : c.layout.ranks + 1;
+        const int most = transport == Transport::independent_channels ? 2 : c.layout.ranks + 1;
         EXPECT_LE(n.received_activations, most) << c << name_of(transport);
         EXPECT_LE(n.received_gradients, most) << c << name_of(transport);
       }

@@ -10,9 +10,10 @@ namespace {
 TEST(Program, FingerprintTellsProgramsApart) {
   const Program a = lowered(gpipe, {2, 4});
   Program b = a;
-  EXPECT_EQ(fingerprint(a), fingerprint(b));
+  const auto hash = [](const Program& one) { return fingerprint({&one, 1}); };
+  EXPECT_EQ(hash(a), hash(b));
   std::swap(b.ranks[0][1], b.ranks[0][3]);
-  EXPECT_NE(fingerprint(a), fingerprint(b));
+  EXPECT_NE(hash(a), hash(b));
   std::set<std::uint64_t> all;
   std::size_t programs = 0;
   for (const Case& c : cases(4, 6, 3)) {
@@ -21,7 +22,7 @@ TEST(Program, FingerprintTellsProgramsApart) {
     for (const bool tied : {false, true})
       for (const Transport transport : transports) {
         const Program program = lowered(c.kind, c.layout, {tied, transport});
-        all.insert(fingerprint(program));
+        all.insert(hash(program));
         ++programs;
         EXPECT_EQ(program, lowered(c.kind, c.layout, {tied, transport})) << c;
       }

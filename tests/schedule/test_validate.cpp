@@ -55,7 +55,7 @@ class Damage : public ::testing::TestWithParam<Transport> {
   }
 };
 INSTANTIATE_TEST_SUITE_P(Transports, Damage, ::testing::ValuesIn(transports), [](const auto& run) {
-  return run.param == Transport::ordered_groups ? "groups" : "lanes";
+  return run.param == Transport::ordered_groups ? "groups" : "channels";
 });
 
 TEST_P(Damage, LostForward) {
@@ -173,7 +173,7 @@ TEST_P(Damage, ReceivesInAnotherOrder) {
   swap(1, {Op::receive_activation, 1, 0}, {Op::receive_activation, 1, 1});
   const auto mistakes = validate(program_, GetParam());
   expect(place(1, at(1, {Op::receive_activation, 1, 1}), {Op::receive_activation, 1, 1}),
-         "is number 0 of its lane, where send_activation stage 0 micro 0 (rank 0, position ");
+         "is number 0 of its queue, where send_activation stage 0 micro 0 (rank 0, position ");
 }
 
 TEST_P(Damage, ReceiveNobodySends) {
@@ -225,10 +225,11 @@ TEST(Validate, SlotsBeyondTheLimitAreFound) {
   const Program program = lowered(one_f_one_b, {3, 5});
   ValidateOptions options;
   options.slots = 3;
-  EXPECT_EQ(validate(program, Transport::independent_lanes, options), std::vector<std::string>{});
+  EXPECT_EQ(validate(program, Transport::independent_channels, options),
+            std::vector<std::string>{});
   options.slots = 2;
   const Instr third{Op::forward, 0, 2};
-  const auto mistakes = validate(program, Transport::independent_lanes, options);
+  const auto mistakes = validate(program, Transport::independent_channels, options);
   ASSERT_EQ(mistakes.size(), 1u);
   EXPECT_EQ(mistakes[0], place(0, position(program, 0, third), third) +
                              "needs slot number 3 of saved activations, the limit is 2 (the whole "

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Checks what the build cannot: floors, name pairs, file lengths, deck headers.
 
-    check_sources.py floors|pairs|lengths|vendors|plans|decks [repository]
+    check_sources.py floors|pairs|lengths|vendors|plans|families|decks [repository]
 
 floors   A folder includes only folders of strictly lower floors, and links only their targets. Only grid/ includes
          mpi.h or nccl.h. Host-only folders include no Kokkos.
@@ -9,6 +9,7 @@ pairs    Every src/x/y.cpp has its header include/trireme/x/y.hpp.
 lengths  No C++ file is longer than 400 lines.
 vendors  Names of CUDA, HIP, cuBLASLt, cuDNN and NCCL stand in the few files that speak to them.
 plans    Plans depend on a plan::Machine, and not on how the program that makes them was built.
+families Only folders that define models or read Hugging Face's files ask for a family; others ask for a property.
 decks    Every deck begins with a comment that holds the commands that use it.
 
 Prints one line per violation and ends with 1 if there is one.
@@ -25,12 +26,12 @@ FLOORS = [
     {"deck", "layout", "schedule", "tensor"},
     {"architecture", "io", "grid", "kernels"},
     {"plan", "data", "checkpoint", "model"},
-    {"optim", "exchange", "installation"},
+    {"optim", "hugging_face", "installation"},
     {"train"},
     {"commands"},
 ]
 FLOOR = {folder: floor for floor, folders in enumerate(FLOORS) for folder in folders}
-HOST_ONLY = {"base", "deck", "layout", "schedule", "architecture", "io", "plan", "data", "checkpoint", "exchange",
+HOST_ONLY = {"base", "deck", "layout", "schedule", "architecture", "io", "plan", "data", "checkpoint", "hugging_face",
              "installation"}
 LINES_LIMIT = 400
 
@@ -41,7 +42,7 @@ SPEAK_TO_VENDORS = {
     "include/trireme/kernels/cuda_block.hpp",
     "include/trireme/tensor/streams.hpp",
     "src/grid/nccl_library.cpp",
-    "src/grid/nccl_transport.cpp",
+    "src/grid/transport_nccl.cpp",
     "src/kernels/cublaslt.cpp",
     "src/kernels/cudnn_attention.cpp",
     "src/tensor/device.cpp",
@@ -50,6 +51,8 @@ VENDOR_NAME = re.compile(r"\b(?:cuda|hip|cublas|cudnn|nccl|rccl|sycl)(?:Lt)?[A-Z
                          r"\b__(?:global|device|shared|launch_bounds)__\b|<<<")
 
 BUILD_MACRO = re.compile(r"\bTRIREME_(?:ON_DEVICE|AS_ON_DEVICE|HAS_\w+|DEVICE_KIND)\b")
+KNOW_FAMILIES = {"architecture", "deck", "exchange", "hugging_face"}
+FAMILY = re.compile(r"\bFamily::|\.family\s*[=!]=|\bswitch\s*\(.*\bfamily\b")
 
 INCLUDE = re.compile(r'^\s*#\s*include\s*[<"]([^>"]+)[>"]')
 
@@ -157,6 +160,16 @@ def plans(root):
                           "ask the plan::Machine, which installation/ makes for this build"
 
 
+def families(root):
+    for path in sources(root, "src", "include/trireme"):
+        if folder_of(root, path) in KNOW_FAMILIES:
+            continue
+        for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
+            if match := FAMILY.search(line.split("//")[0]):
+                yield f"{path.relative_to(root)}:{number}: {match.group()} asks for a family; ask for a property of " \
+                      f"deck::ModelConfig"
+
+
 def decks(root):
     for path in sorted((root / "inputs").rglob("*.toml")):
         name = path.relative_to(root)
@@ -172,7 +185,8 @@ def decks(root):
                 yield f"{name}: its leading comment has no line such as `#   trireme {wanted} {name}`"
 
 
-CHECKS = {"floors": floors, "pairs": pairs, "lengths": lengths, "vendors": vendors, "plans": plans, "decks": decks}
+CHECKS = {"floors": floors, "pairs": pairs, "lengths": lengths, "vendors": vendors, "plans": plans, "families": families,
+          "decks": decks}
 
 
 def main():

@@ -81,6 +81,14 @@ class Checks(unittest.TestCase):
                 self.assert_found("plans", name, f"#ifdef {macro}\n", macro)
             self.assertEqual(self.violations("plans", files={"src/deck/a.cpp": f"#ifdef {macro}\n"}), [])
 
+    def test_families(self):
+        for line in ("if (f == Family::bert) g();", "a = m.family == other;", "switch (config.model.family) {"):
+            self.assert_found("families", "src/model/a.cpp", line, "src/model/a.cpp:1: ")
+        for name in ("src/deck/a.cpp", "src/architecture/a.cpp", "src/exchange/a.cpp", "include/trireme/deck/a.hpp"):
+            self.assertEqual(self.violations("families", files={name: "return Family::bert;\n"}), [])
+        for line in ("say(name_of(m.family));\n", "enum class Family { gpt };\n", "x();  // Family::bert\n"):
+            self.assertEqual(self.violations("families", files={"src/model/a.cpp": line}), [])
+
     def test_decks(self):
         self.assert_found("decks", "inputs/b.toml", DECK.replace("a.toml", "b.toml").replace("check", "chek"), "check")
         self.assertEqual(len(self.violations("decks", files={"inputs/b.toml": "[run]\n"})), 3)

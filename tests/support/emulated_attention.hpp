@@ -39,6 +39,7 @@ class EmulatedAttention {
   std::vector<float> logsumexp;  ///< [B, H, S]
   std::vector<T> dqkv;           ///< as qkv
   std::int64_t bank_conflicts = 0;
+  std::int64_t operations = 0;  ///< of warps
 
   void forward() {
     if (dropout_.rate > 0.0)
@@ -68,9 +69,10 @@ class EmulatedAttention {
     const EmulatorLaunch launch{static_cast<int>(blocks),   Kernel::Tile::threads,
                                 Kernel::Tile::shared_bytes, how_.resident,
                                 how_.early_copies,          how_.backwards};
-    bank_conflicts += BlockEmulator::run(launch, [&](EmulatedBlock& block) {
-                        Kernel::run(block, arguments);
-                      }).bank_conflicts;
+    const EmulatorReport report =
+        BlockEmulator::run(launch, [&](EmulatedBlock& block) { Kernel::run(block, arguments); });
+    bank_conflicts += report.bank_conflicts;
+    operations += report.operations;
   }
 
   template <class Kernel>

@@ -56,10 +56,17 @@ class WholeModel {
       : axis_(shape.micro * architecture.model.sequence),
         model_(architecture, parameters, axis_, shape) {}
 
-  View1<std::int32_t> tokens(int slot) const { return model_.tokens(0, slot); }
-  View1<std::int32_t> targets(int slot) const { return model_.targets(0, slot); }
-  View1<double> loss() const { return model_.loss(); }
-  void zero_loss(const Exec& exec) const { model_.zero_loss(exec); }
+  View1<std::int32_t> field(int slot, std::string_view name) const {
+    return model_.field(0, slot, model_.objective().field(name));
+  }
+  View1<std::int32_t> tokens(int slot) const { return field(slot, "tokens"); }
+  View1<std::int32_t> targets(int slot) const { return field(slot, "targets"); }
+  /// Σ cross entropy of tokens, and of a term of the objective.
+  View1<double> loss() const { return loss(0); }
+  View1<double> loss(std::size_t term) const {
+    return View1<double>(model_.losses().data() + term, 1);
+  }
+  void zero_loss(const Exec& exec) const { model_.zero_losses(exec); }
   void forward(const Exec& exec, int slot, const model::MicroContext& c) const {
     model_.forward(exec, 0, slot, c);
   }

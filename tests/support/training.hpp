@@ -81,7 +81,8 @@ inline schedule::Program program_of(const deck::Config& config) {
       p.schedule, {static_cast<int>(p.pipeline),
                    static_cast<int>(config.batch.global / config.batch.micro / p.data),
                    static_cast<int>(p.chunks)});
-  schedule::lower(program, {config.model.tied_embeddings, schedule::Transport::independent_lanes});
+  schedule::lower(program,
+                  {config.model.tied_embeddings, schedule::Transport::independent_channels});
   return program;
 }
 

@@ -130,11 +130,12 @@ TEST(Executor, TransfersBetweenTwoComputationsAreOneGroup) {
     EXPECT_EQ(recorder.ran, expected);
     EXPECT_GT(std::ranges::count(expected, "["), 2);
   }
-  schedule::Program lanes = schedule::generate(ScheduleKind::one_forward_one_backward, {4, 8, 1});
-  schedule::lower(lanes, {true});
+  schedule::Program channels =
+      schedule::generate(ScheduleKind::one_forward_one_backward, {4, 8, 1});
+  schedule::lower(channels, {true});
   Groups recorder(4);
-  Executor(lanes, 1).run(recorder);
-  EXPECT_EQ(std::ranges::count(recorder.ran, "["), 0) << "lanes have none";
+  Executor(channels, 1).run(recorder);
+  EXPECT_EQ(std::ranges::count(recorder.ran, "["), 0) << "channels have none";
 }
 
 TEST(Executor, EvaluationKeepsNoSlots) {

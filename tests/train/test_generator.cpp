@@ -62,11 +62,24 @@ TEST(Metrics, NumbersReadBackExactly) {
   m.bits_per_byte = std::nextafter(2.0, 3.0);
   const std::string line = to_json(m);
   const auto number = [&](const std::string& key) {
-    return std::strtod(line.c_str() + line.find("\"" + key + "\": ") + key.size() + 4, nullptr);
+    return std::strtod(line.c_str() + line.find("\"" + key + "\":") + key.size() + 3, nullptr);
   };
   EXPECT_EQ(number("loss"), m.loss);
   EXPECT_EQ(number("learning_rate"), m.learning_rate);
   EXPECT_EQ(number("bits_per_byte"), *m.bits_per_byte);
+}
+
+TEST(Metrics, TermsOfTheObjectiveHaveTheirNames) {
+  Metrics m;
+  EXPECT_EQ(to_json(m).find("pair"), std::string::npos);
+  m.other_losses = {{"pair_loss", 0.75}};
+  m.validation_loss = 2.5;
+  m.other_validation_losses = {{"pair_loss", 0.5}};
+  const std::string line = to_json(m);
+  EXPECT_NE(line.find(", \"pair_loss\": 0.75, \"validation_loss\": 2.5, "
+                      "\"validation_pair_loss\": 0.5}"),
+            std::string::npos)
+      << line;
 }
 
 TEST(Metrics, ARestartedRunReadsAsOne) {
@@ -81,7 +94,7 @@ TEST(Metrics, ARestartedRunReadsAsOne) {
     std::string found;
     std::ifstream in(folder.file(name));
     for (std::string line; std::getline(in, line);)
-      found += line.substr(9, line.find(',') - 9) + " ";
+      found += line.substr(8, line.find(',') - 8) + " ";
     return found;
   };
   write(std::nullopt, 1, 5);

@@ -1,7 +1,7 @@
 #include <trireme/checkpoint/folders.hpp>
 #include <trireme/checkpoint/writer.hpp>
-#include <trireme/exchange/config_json.hpp>
-#include <trireme/exchange/weights.hpp>
+#include <trireme/hugging_face/config_json.hpp>
+#include <trireme/hugging_face/weights.hpp>
 #include <trireme/io/input_file.hpp>
 #include <trireme/model/decoder.hpp>
 #include <trireme/train/load.hpp>
@@ -19,7 +19,7 @@
 #include <sstream>
 
 /// Weights that Hugging Face transformers has written, against what its models make of them:
-/// tests/golden/gpt2_exchange/make.py and llama_exchange/make.py.
+/// make.py of gpt2_hugging_face, llama_hugging_face and decoders_hugging_face in tests/golden.
 namespace trireme::train {
 namespace {
 
@@ -61,10 +61,10 @@ class Imported : public ::testing::TestWithParam<const char*> {
   Imported() {
     const std::string golden = TRIREME_SOURCE_DIR "/tests/golden/" + std::string(GetParam());
     const std::string config = golden + "/config.json";
-    model_ = exchange::parse_config(io::read_text_file(config), config).model;
+    model_ = hugging_face::parse_config(io::read_text_file(config), config).model;
     architecture_ = architecture::describe(model_);
-    const exchange::TensorFolder weights(golden);
-    exchange::import_weights(weights, model_, DType::fp64, folder_.path().string(), "");
+    const hugging_face::TensorFolder weights(golden);
+    hugging_face::import_weights(weights, model_, DType::fp64, folder_.path().string(), "");
     results_ = read_results(golden + "/results.txt");
     parameters_.emplace(architecture_, architecture::whole_model(architecture_), false);
     load_weights(exec_, checkpoint::Reader(folder_.file("step_00000000")), architecture_,
@@ -79,14 +79,18 @@ class Imported : public ::testing::TestWithParam<const char*> {
   std::optional<model::Parameters<P>> parameters_;
 };
 
-INSTANTIATE_TEST_SUITE_P(Models, Imported,
-                         ::testing::Values("gpt2_exchange/tied", "gpt2_exchange/untied",
-                                           "llama_exchange/tied", "llama_exchange/untied"),
-                         [](const auto& model) {
-                           std::string name = model.param;
-                           std::ranges::replace(name, '/', '_');
-                           return name;
-                         });
+INSTANTIATE_TEST_SUITE_P(
+    Models, Imported,
+    ::testing::Values("gpt2_hugging_face/tied", "gpt2_hugging_face/untied",
+                      "llama_hugging_face/tied", "llama_hugging_face/untied",
+                      "decoders_hugging_face/qwen2_tied", "decoders_hugging_face/qwen2_untied",
+                      "decoders_hugging_face/qwen3_tied", "decoders_hugging_face/qwen3_untied",
+                      "decoders_hugging_face/mistral_tied", "decoders_hugging_face/mistral_untied"),
+    [](const auto& model) {
+      std::string name = model.param;
+      std::ranges::replace(name, '/', '_');
+      return name;
+    });
 
 TEST_P(Imported, LossesAreThoseOfTransformers) {
   WholeModel<P> stage(architecture_, *parameters_, {1, 1, false, false});

@@ -1,5 +1,5 @@
-#include <trireme/exchange/config_json.hpp>
-#include <trireme/exchange/weights.hpp>
+#include <trireme/hugging_face/config_json.hpp>
+#include <trireme/hugging_face/weights.hpp>
 #include <trireme/io/input_file.hpp>
 #include <trireme/train/load.hpp>
 
@@ -13,7 +13,7 @@
 #include <sstream>
 
 /// BERTs that Hugging Face transformers has written, against what its models make of them:
-/// tests/golden/bert_exchange/make.py.
+/// tests/golden/bert_hugging_face/make.py.
 namespace trireme::train {
 namespace {
 
@@ -63,17 +63,16 @@ INSTANTIATE_TEST_SUITE_P(Models, ImportedBert, ::testing::Values("pairs", "maske
 
 TEST_P(ImportedBert, LossesAreThoseOfTransformers) {
   const TemporaryFolder folder;
-  const auto golden = text(TRIREME_SOURCE_DIR, "/tests/golden/bert_exchange/", GetParam());
+  const auto golden = text(TRIREME_SOURCE_DIR, "/tests/golden/bert_hugging_face/", GetParam());
   const std::string config = golden + "/config.json";
-  const auto model = exchange::parse_config(io::read_text_file(config), config).model;
+  const auto model = hugging_face::parse_config(io::read_text_file(config), config).model;
   const auto architecture = architecture::describe(model);
-  exchange::import_weights(exchange::TensorFolder(golden), model, DType::fp64,
-                           folder.path().string(), "");
+  hugging_face::import_weights(hugging_face::TensorFolder(golden), model, DType::fp64,
+                               folder.path().string(), "");
   model::Parameters<P> parameters(architecture, architecture::whole_model(architecture), false);
   const Exec exec;
   load_weights(exec, checkpoint::Reader(folder.file("step_00000000")), architecture, parameters);
   const WholeModel<P> stage(architecture, parameters, {1, 1, false, false});
-  const model::RankModel<P>& rank = stage.rank_model();
   model::MicroContext context;
   context.sequence = model.sequence;
   const auto samples = read_results(golden + "/results.txt");
@@ -81,20 +80,20 @@ TEST_P(ImportedBert, LossesAreThoseOfTransformers) {
   for (Sample sample : samples) {
     ASSERT_EQ(std::ssize(sample.tokens), model.sequence);
     ASSERT_EQ(std::ssize(sample.rows), model.targets());
-    set_values(rank.tokens(0, 0), sample.tokens);
-    set_values(rank.segments(0, 0), sample.segments);
-    set_values(rank.targets(0, 0), sample.targets);
+    set_values(stage.tokens(0), sample.tokens);
+    set_values(stage.field(0, "segments"), sample.segments);
+    set_values(stage.targets(0), sample.targets);
     if (model.has_sentence_head()) {
       sample.rows.push_back(0);
-      set_values(rank.pairs(0, 0), std::vector<std::int32_t>{sample.pair});
+      set_values(stage.field(0, "pairs"), std::vector<std::int32_t>{sample.pair});
     }
-    set_values(rank.rows(0, 0), sample.rows);
+    set_values(stage.field(0, "rows"), sample.rows);
     stage.zero_loss(exec);
     stage.evaluate(exec, 0, context, 1);
     const double loss = value_of(stage.loss()) / static_cast<double>(model.targets());
     EXPECT_NEAR(loss, sample.loss, rounding * sample.loss);
     if (model.has_sentence_head()) {
-      EXPECT_NEAR(value_of(rank.pair_loss()), sample.pair_loss, rounding * sample.pair_loss);
+      EXPECT_NEAR(value_of(stage.loss(1)), sample.pair_loss, rounding * sample.pair_loss);
     }
   }
 }

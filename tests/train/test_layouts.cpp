@@ -1,3 +1,5 @@
+#include <trireme/deck/families.hpp>
+
 #include "support/training.hpp"
 #include "support/whole_arrays.hpp"
 
@@ -30,6 +32,11 @@ std::vector<double> weights_of(const std::map<std::string, std::vector<double>>&
   return values;
 }
 
+/// Llama and the families that follow it.
+bool has_groups(Family family) {
+  return deck::preset(family).positions == Positions::rotary;
+}
+
 struct Layout {
   int tensor = 1;
   int pipeline = 1;
@@ -42,18 +49,20 @@ struct Layout {
   bool distributed = false;
   OptimizerKind optimizer = OptimizerKind::adamw;
   Family family = Family::gpt;
-  int key_value_heads = 3;  ///< of llama; of 6 heads
+  int key_value_heads = 3;    ///< with rotary positions; of 6 heads
+  std::string property = {};  ///< one more key of the model: "model.window=17"
 
   std::string name() const {
-    return text(name_of(family), family == Family::llama ? text(' ', key_value_heads) : "",
-                ", tensor ", tensor, " · pipeline ", pipeline, " · data ", data, ", ", schedule,
-                ", chunks ", chunks, sequence_parallel ? ", sequence parallel" : "",
+    return text(name_of(family), has_groups(family) ? text(' ', key_value_heads) : "", ' ',
+                property, ", tensor ", tensor, " · pipeline ", pipeline, " · data ", data, ", ",
+                schedule, ", chunks ", chunks, sequence_parallel ? ", sequence parallel" : "",
                 tied ? ", tied" : ", untied", ", recompute ", name_of(recompute),
                 distributed ? ", distributed optimizer, " : ", ", name_of(optimizer));
   }
   std::vector<std::string> overrides() const {
-    return {text("model.family=", name_of(family)),
-            text("model.key_value_heads=", family == Family::llama ? key_value_heads : 6),
+    return {property.empty() ? "model.dropout=0.1" : property,  // which it has anyway
+            text("model.family=", name_of(family)),
+            text("model.key_value_heads=", has_groups(family) ? key_value_heads : 6),
             text("model.vocabulary=", family == Family::bert ? 261 : 257),
             "model.layers=5",
             "model.heads=6",
@@ -87,9 +96,9 @@ class Layouts : public ::testing::Test {
   /// One rank's outcome of the same model and optimizer; known on rank 0 alone, which computes it
   /// once.
   const Outcome& alone(const Layout& layout) {
-    static std::map<std::tuple<bool, Family, int, OptimizerKind>, Outcome> outcomes;
-    Outcome& outcome =
-        outcomes[{layout.tied, layout.family, layout.key_value_heads, layout.optimizer}];
+    static std::map<std::tuple<bool, Family, int, OptimizerKind, std::string>, Outcome> outcomes;
+    Outcome& outcome = outcomes[{layout.tied, layout.family, layout.key_value_heads,
+                                 layout.optimizer, layout.property}];
     if (runtime().rank() == 0 && outcome.weights.empty()) {
       const auto self = grid::Communicator::self();
       Layout one;
@@ -97,6 +106,7 @@ class Layouts : public ::testing::Test {
       one.family = layout.family;
       one.key_value_heads = layout.key_value_heads;
       one.optimizer = layout.optimizer;
+      one.property = layout.property;
       outcome = run(one, *self);
     }
     return outcome;
@@ -133,11 +143,12 @@ class Layouts : public ::testing::Test {
     EXPECT_LE(difference, 1e-10 * largest) << "weights behind step " << steps;
   }
 
-  /// Every layout of this many ranks, as the whole matrix has them. Of llama, tensor ranks up to
-  /// the heads of queries, over `key_value_heads` of keys and values.
-  static std::vector<Layout> all_layouts(int ranks, Family family, int key_value_heads) {
+  /// Every layout of this many ranks, as the whole matrix has them. Where query heads share keys
+  /// and values, tensor ranks up to the heads of queries, over `key_value_heads`.
+  static std::vector<Layout> all_layouts(int ranks, Family family, int key_value_heads,
+                                         const std::string& property) {
     std::vector<Layout> layouts;
-    for (int tensor = 1; tensor <= (family == Family::llama ? 6 : 4); ++tensor)
+    for (int tensor = 1; tensor <= (has_groups(family) ? 6 : 4); ++tensor)
       for (int pipeline = 1; pipeline <= 4; ++pipeline) {
         const int data = ranks / (tensor * pipeline);
         if (tensor * pipeline * data != ranks || data > 3) continue;
@@ -150,6 +161,7 @@ class Layouts : public ::testing::Test {
                   {tensor, pipeline, data, schedule, chunks, sequence_parallel, tied});
               layouts.back().family = family;
               layouts.back().key_value_heads = key_value_heads;
+              layouts.back().property = property;
             }
       }
     return layouts;
@@ -159,8 +171,9 @@ class Layouts : public ::testing::Test {
   static bool whole_matrix() { return std::getenv("TRIREME_ALL_LAYOUTS") != nullptr; }
 
   /// Some `few` of the matrix, evenly spread; all of them as a soak test.
-  void expect_the_same_answer_of_layouts(Family family, std::size_t few, int key_value_heads = 3) {
-    const auto layouts = all_layouts(runtime().ranks(), family, key_value_heads);
+  void expect_the_same_answer_of_layouts(Family family, std::size_t few, int key_value_heads = 3,
+                                         const std::string& property = "") {
+    const auto layouts = all_layouts(runtime().ranks(), family, key_value_heads, property);
     const std::size_t stride = whole_matrix() ? 1 : std::max<std::size_t>(1, layouts.size() / few);
     for (std::size_t i = layouts.size() / 2 % stride; i < layouts.size(); i += stride)
       expect_the_same_answer(layouts[i]);
@@ -174,6 +187,7 @@ class Layouts : public ::testing::Test {
     bool tied;
     Family family = Family::gpt;
     int key_value_heads = 3;
+    const char* property = "";
   };
   void expect_the_same_bits(const Fixed& f) {
     if (runtime().ranks() % (f.tensor * f.data) != 0) return;
@@ -181,6 +195,7 @@ class Layouts : public ::testing::Test {
     Layout reference{f.tensor, 1, f.data, "1f1b", 1, f.sequence_parallel, f.tied};
     reference.family = f.family;
     reference.key_value_heads = f.key_value_heads;
+    reference.property = f.property;
     std::vector<Layout> others;
     for (const Recompute recompute : {Recompute::selective, Recompute::full})
       others.push_back({f.tensor, 1, f.data, "1f1b", 1, f.sequence_parallel, f.tied, recompute,
@@ -200,6 +215,7 @@ class Layouts : public ::testing::Test {
       Layout other = others[i];
       other.family = f.family;
       other.key_value_heads = f.key_value_heads;
+      other.property = f.property;
       SCOPED_TRACE(other.name());
       const Outcome found = run_on_some(other);
       if (runtime().rank() > 0) continue;
@@ -229,6 +245,7 @@ TEST_F(Layouts, GiveTheAnswerOfOneRankWhereHeadsAreShared) {
   using enum OptimizerKind;
   using enum Recompute;
   const Family l = Family::llama;
+  const Family q = Family::qwen2;  // biases are shared too
   for (const Layout& layout : {Layout{2, 1, 1, "1f1b", 1, true, true, none, false, adamw, l, 1},
                                {3, 1, 1, "1f1b", 1, false, true, selective, false, adamw, l, 2},
                                {4, 1, 1, "1f1b", 1, true, true, none, false, lamb, l, 2},
@@ -237,9 +254,25 @@ TEST_F(Layouts, GiveTheAnswerOfOneRankWhereHeadsAreShared) {
                                {3, 1, 2, "1f1b", 1, false, true, none, true, lamb, l, 2},
                                {4, 2, 1, "zb-h1", 1, true, true, full, false, adamw, l, 2},
                                {4, 1, 2, "1f1b", 1, false, true, none, true, adamw, l, 2},
-                               {6, 2, 1, "interleaved", 2, true, true, none, false, adamw, l, 2}})
+                               {6, 2, 1, "interleaved", 2, true, true, none, false, adamw, l, 2},
+                               {3, 1, 1, "1f1b", 1, true, true, none, false, adamw, q, 2},
+                               {4, 1, 1, "1f1b", 1, false, true, selective, false, lamb, q, 2},
+                               {4, 2, 1, "zb-h1", 1, true, true, full, false, adamw, q, 2}})
     if (layout.tensor * layout.pipeline * layout.data == runtime().ranks())
       expect_the_same_answer(layout);
+}
+
+TEST_F(Layouts, GiveTheAnswerOfOneRankForFamiliesThatFollowLlama) {
+  expect_the_same_answer_of_layouts(Family::qwen2, 2);
+  expect_the_same_answer_of_layouts(Family::qwen3, 2, 2, "model.head_size=8");
+  expect_the_same_answer_of_layouts(Family::mistral, 2, 3, "model.window=17");
+}
+
+/// Of 5 layers three have the weights of group 0 and two those of group 1, on whichever stages.
+TEST_F(Layouts, GiveTheAnswerOfOneRankWhereLayersShareWeights) {
+  expect_the_same_answer_of_layouts(Family::gpt, 3, 3, "model.shared_layers=2");
+  expect_the_same_answer_of_layouts(Family::qwen2, 2, 2, "model.shared_layers=2");
+  expect_the_same_answer_of_layouts(Family::bert, 2, 3, "model.shared_layers=2");
 }
 
 TEST_F(Layouts, GiveTheAnswerOfOneRankForBert) {
@@ -267,6 +300,14 @@ TEST_F(Layouts, SchedulesChunksPipelinesAndRecomputationGiveTheSameBitsForLlama)
   for (const Fixed& f : {Fixed{4, 1, false, true, Family::llama, 2},
                          {3, 2, false, true, Family::llama, 2},
                          {6, 1, true, true, Family::llama, 1}})
+    expect_the_same_bits(f);
+}
+
+TEST_F(Layouts, SchedulesChunksPipelinesAndRecomputationGiveTheSameBitsForFamiliesThatFollowLlama) {
+  for (const Fixed& f : {Fixed{2, 1, true, true, Family::qwen2, 2},
+                         {1, 1, false, false, Family::qwen3, 3, "model.head_size=8"},
+                         {2, 2, true, true, Family::qwen3, 1, "model.head_size=8"},
+                         {1, 2, false, true, Family::mistral, 3, "model.window=17"}})
     expect_the_same_bits(f);
 }
 

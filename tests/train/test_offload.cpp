@@ -37,7 +37,7 @@ class OffloadTest : public ::testing::Test {
     Trace trace = rig.run(1, 2);
     const data::Windows windows(tokens_, c.model.text_tokens());
     const std::vector<std::int32_t> bytes(257, 1);
-    trace.losses.push_back(rig.worker->evaluate(windows, 7, bytes).nats);
+    trace.losses.push_back(rig.worker->evaluate(windows, 7, bytes).tokens().nats);
     const Trace last = rig.run(3, steps);
     trace.losses.push_back(last.losses[0]);
     return {trace, whole_arrays(*rig.worker, runtime().world())};

@@ -1,4 +1,5 @@
 #include <trireme/architecture/saved.hpp>
+#include <trireme/deck/families.hpp>
 #include <trireme/plan/ranks.hpp>
 
 #include "support/training.hpp"
@@ -20,9 +21,10 @@ struct Case {
   bool distributed = false;
   const char* optimizer = "adamw";
   Family family = Family::gpt;
-  int key_value_heads = 3;  ///< of llama; of 6 heads
+  int key_value_heads = 3;  ///< with rotary positions; of 6 heads
   const char* compute = "fp64";
   Offload offload = Offload::none;
+  const char* property = "model.layers=5";  ///< in the place of this one, which all have
 };
 
 class Plan : public ::testing::Test {
@@ -59,13 +61,26 @@ class Plan : public ::testing::Test {
               Case{"interleaved", 2, false, true, "full", true, "lamb", Family::bert, 3, "fp32",
                    Offload::both},
               Case{"zb-h1", 1, false, true, "selective", false, "sgd", Family::llama, 2, "fp16"},
-              Case{"interleaved", 2, true, false, "full", true, "lamb", Family::gpt, 3, "fp32"}}) {
+              Case{"interleaved", 2, true, false, "full", true, "lamb", Family::gpt, 3, "fp32"},
+              Case{"1f1b", 1, true, true, "selective", true, "adamw", Family::qwen2, 2},
+              Case{"zb-h1", 1, false, false, "none", false, "lamb", Family::qwen2, 3, "bf16"},
+              Case{"1f1b", 1, true, true, "none", true, "adamw", Family::qwen3, 2, "fp64",
+                   Offload::both, "model.head_size=8"},
+              Case{"interleaved", 2, false, true, "full", false, "sgd", Family::qwen3, 3, "fp32",
+                   Offload::none, "model.head_size=8"},
+              Case{"1f1b", 1, false, false, "selective", false, "adamw", Family::mistral, 3, "fp64",
+                   Offload::none, "model.window=17"},
+              Case{"1f1b", 1, true, true, "none", true, "adamw", Family::gpt, 3, "fp64",
+                   Offload::none, "model.shared_layers=2"},
+              Case{"zb-h1", 1, false, true, "full", false, "lamb", Family::bert, 3, "fp32",
+                   Offload::none, "model.shared_layers=2"}}) {
+          const bool groups = deck::preset(c.family).positions == Positions::rotary;
           deck::Config config = small_config(
               12, 1, ranks,
               {text("model.family=", name_of(c.family)),
-               text("model.key_value_heads=", c.family == Family::llama ? c.key_value_heads : 6),
+               text("model.key_value_heads=", groups ? c.key_value_heads : 6),
                text("model.vocabulary=", c.family == Family::bert ? 261 : 257), "model.layers=5",
-               "model.heads=6", "model.sequence=61",
+               c.property, "model.heads=6", "model.sequence=61",
                text("model.tied_embeddings=", c.tied ? "true" : "false"),
                text("parallel.tensor=", tensor), text("parallel.pipeline=", pipeline),
                text("parallel.schedule=", c.schedule), text("parallel.recompute=", c.recompute),

@@ -1,4 +1,3 @@
-#include <trireme/checkpoint/difference.hpp>
 #include <trireme/checkpoint/folders.hpp>
 #include <trireme/checkpoint/reader.hpp>
 #include <trireme/checkpoint/verify.hpp>

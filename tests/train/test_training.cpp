@@ -202,9 +202,11 @@ TEST_F(Training, EvaluationDoesNotDependOnRanksOrMicroBatch) {
   for (const std::int64_t micro : {1, 3, 4}) {
     Rig rig(small_config(micro * ranks, micro, ranks), tokens_);
     const Evaluation e = rig.worker->evaluate(windows, 37, bytes);
-    EXPECT_EQ(e.tokens, 37 * 23);
-    EXPECT_EQ(e.bytes, e.tokens);
-    nats.push_back(e.nats);
+    ASSERT_EQ(e.losses.size(), 1u);
+    EXPECT_EQ(e.tokens().name, "loss");
+    EXPECT_EQ(e.tokens().count, 37 * 23);
+    EXPECT_EQ(e.bytes, e.tokens().count);
+    nats.push_back(e.tokens().nats);
   }
   EXPECT_NEAR(nats[0], nats[1], 1e-12 * nats[0]);
   EXPECT_NEAR(nats[0], nats[2], 1e-12 * nats[0]);

@@ -37,7 +37,7 @@ class TransportTest : public ::testing::Test {
     Trace trace = rig.run(1, 2);
     const data::Windows windows(tokens_, c.model.text_tokens());
     const std::vector<std::int32_t> bytes(257, 1);
-    trace.losses.push_back(rig.worker->evaluate(windows, 17, bytes).nats);
+    trace.losses.push_back(rig.worker->evaluate(windows, 17, bytes).tokens().nats);
     trace.losses.push_back(rig.run(3, 3).losses[0]);
     return {trace, whole_arrays(*rig.worker, runtime().world())};
   }

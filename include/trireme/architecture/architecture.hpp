@@ -1,5 +1,6 @@
 #pragma once
 
+#include <trireme/architecture/operation.hpp>
 #include <trireme/base/types.hpp>
 #include <trireme/deck/config.hpp>
 
@@ -11,30 +12,10 @@
 /// initialisation).
 namespace trireme::architecture {
 
-enum class Initialisation : std::uint8_t { zeros, ones, normal };
-
-/// One global array of parameters.
-struct ArraySpec {
-  std::string name;                 ///< "layers.3.attention.query"
-  std::vector<std::int64_t> shape;  ///< global, last axis contiguous
-  int split_axis = -1;              ///< along which tensor parallelism cuts it; −1: replicated
-  std::int64_t layer = 0;           ///< 0 … L−1; −1: before the layers, L: after them
-  Initialisation initialisation = Initialisation::zeros;
-  double standard_deviation = 0;  ///< of `normal`
-  bool decay = false;             ///< weight decay: matrices only
-  /// Lies directly behind the array before it, so that one matrix product serves both.
-  bool follows_previous = false;
-  /// So many heads of queries use each index of the split axis. A tensor rank holds the indices
-  /// that its queries use; a group that the cut of the queries goes through is held on both sides
-  /// of it.
-  std::int64_t group = 1;
-
-  std::int64_t elements() const;
-};
-
 struct Architecture {
   deck::ModelConfig model;
   std::vector<ArraySpec> arrays;  ///< in registry order; array numbers are positions in this list
+  LayerDescription layer;         ///< the operations of each layer
 
   std::int64_t parameters() const;
   /// Elements of the layers' matrices, each of which a token is multiplied with.
@@ -42,8 +23,8 @@ struct Architecture {
   /// Products of a token with the head's matrix elements: the logits; for bert, the mean over a
   /// sample's tokens of the head on its masked ones, and of the sentence head on its first.
   double head_products() const;
-  /// Products of a token with keys and with values, in all layers: L h s where it sees those before
-  /// it only (half of the full square), else 2 L h s.
+  /// Products of a token with keys and with values, in all layers: L h s with a causal mask (half
+  /// of the full square), else 2 L h s.
   double attention_products() const;
   /// Model FLOPs of a training step (recomputation not counted): 6 times these three.
   double model_flops_per_token() const;
@@ -52,8 +33,5 @@ struct Architecture {
 /// The arrays of the model that the deck describes; initialisation with output projections scaled
 /// by 1/√(2L) (Radford et al. 2019, GPT-2).
 Architecture describe(const deck::ModelConfig& model);
-
-/// The standard deviation of initial weights.
-inline constexpr double weight_deviation = 0.02;
 
 }  // namespace trireme::architecture

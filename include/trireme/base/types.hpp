@@ -48,7 +48,7 @@ enum class ScheduleKind : std::uint8_t {
   file
 };
 /// What the backward pass computes again instead of keeping it.
-enum class Recompute : std::uint8_t { none, selective, full };
+enum class Recompute : std::uint8_t { none, selective, full, automatic };
 /// What a device keeps in its host's memory.
 enum class Offload : std::uint8_t { none, optimizer, activations, both };
 /// What moves messages between ranks: "auto" is NCCL where this installation has it and every rank

@@ -1,10 +1,9 @@
 #pragma once
 
+#include <trireme/base/checksum.hpp>
 #include <trireme/base/types.hpp>
 #include <trireme/checkpoint/hyperslab.hpp>
 #include <trireme/checkpoint/shard.hpp>
-#include <trireme/checkpoint/structure.hpp>
-#include <trireme/io/checksum.hpp>
 
 #include <cstdint>
 #include <map>
@@ -38,13 +37,13 @@ struct SliceInfo {
   std::size_t array = 0;  ///< number in Manifest::arrays
   Slab slab;
   std::int64_t file_offset = 0;
-  std::vector<io::Digest> blocks;
+  std::vector<Digest> blocks;
 };
 
 struct ShardInfo {
   std::string name;
   std::int64_t bytes = 0;
-  io::Digest structure;
+  Digest structure;
   std::vector<SliceInfo> slices;  ///< not empty ones, in the order of their dataset names
 };
 
@@ -52,7 +51,7 @@ struct ShardInfo {
 struct FileInfo {
   std::string name;
   std::int64_t bytes = 0;
-  io::Digest digest;
+  Digest digest;
 };
 
 inline constexpr std::int64_t known_format = 2;

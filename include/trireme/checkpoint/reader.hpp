@@ -22,6 +22,10 @@ namespace trireme::checkpoint {
 std::optional<std::string> latest(const std::string& directory, std::set<std::string>& damaged);
 std::optional<std::string> latest(const std::string& directory);
 
+/// `path` if it is a checkpoint, or the latest intact one of a folder of them. UsageError if it is
+/// neither.
+std::string checkpoint_folder(const std::string& path);
+
 /// What a Reader verifies when it opens a folder.
 enum class Opening {
   outline,  ///< all but the numbers: manifest, sizes, index, structure of every shard
@@ -84,5 +88,19 @@ class Reader {
   mutable std::int64_t bytes_read_ = 0;
   mutable std::int64_t bytes_verified_ = 0;
 };
+
+/// How an array differs between two checkpoints a and b.
+struct Difference {
+  std::string name;
+  std::string only = {};  ///< what keeps it from being compared: "only in a", both shapes
+  std::int64_t elements = 0;
+  std::int64_t different = 0;   ///< elements whose bits differ
+  double largest_absolute = 0;  ///< of |a - b|; infinite where one is NaN or infinite
+  double largest_relative = 0;  ///< of |a - b| / max(|a|, |b|)
+};
+
+/// Compares all arrays of two checkpoints, in order of a and then what b alone has. Numbers go
+/// through double, block by block: memory is bounded by a few MiB.
+std::vector<Difference> compare(const Reader& a, const Reader& b);
 
 }  // namespace trireme::checkpoint

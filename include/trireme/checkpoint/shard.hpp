@@ -1,8 +1,9 @@
 #pragma once
 
+#include <trireme/base/checksum.hpp>
 #include <trireme/base/types.hpp>
 #include <trireme/checkpoint/hyperslab.hpp>
-#include <trireme/io/checksum.hpp>
+#include <trireme/io/input_file.hpp>
 
 #include <cstdint>
 #include <functional>
@@ -39,7 +40,7 @@ struct SliceSummary {
   Extents shape;
   Slab slab;
   std::int64_t file_offset = 0;
-  std::vector<io::Digest> blocks;
+  std::vector<Digest> blocks;
 
   std::int64_t bytes() const { return volume(slab.extent) * size_of(dtype); }
 };
@@ -48,7 +49,7 @@ struct SliceSummary {
 struct ShardSummary {
   std::string file;  ///< name within the checkpoint's folder
   std::int64_t bytes = 0;
-  io::Digest structure;  ///< of all bytes outside the datasets' storage, in the file's order
+  Digest structure;  ///< of all bytes outside the datasets' storage, in the file's order
   std::vector<SliceSummary> slices;
 };
 
@@ -74,5 +75,20 @@ ShardSummary write_shard(const std::string& folder, int number, std::span<const 
 /// that are none.
 std::string pack(const ShardSummary& summary);
 ShardSummary parse_summary(std::string_view bytes);
+
+/// Bytes [begin, begin + bytes) of a file.
+struct Region {
+  std::int64_t begin = 0;
+  std::int64_t bytes = 0;
+};
+
+/// The regions in order. Error naming `file` unless they lie in it, are not empty and do not
+/// overlap.
+std::vector<Region> ordered(const std::string& file, std::int64_t file_bytes,
+                            std::vector<Region> regions);
+
+/// Digest of all bytes of a file outside the given regions, in the file's order: what HDF5 keeps of
+/// its own around the datasets' storage.
+Digest structure_digest(const io::InputFile& file, std::vector<Region> storage);
 
 }  // namespace trireme::checkpoint

@@ -54,4 +54,9 @@ struct ArrayView {
 void write(const std::string& directory, const RunState& state, std::span<const ArrayView> arrays,
            std::int64_t keep, const std::function<void()>& progress = {});
 
+/// Writes index.h5 of a folder, flushed to the device: an HDF5 file that shows every array whole,
+/// as a virtual dataset over the shards, by their names relative to the folder; step, samples,
+/// layout and library are attributes. Returns what the manifest says of the file.
+FileInfo write_index(const std::string& folder, const Manifest& manifest);
+
 }  // namespace trireme::checkpoint

@@ -56,4 +56,8 @@ void add_deck_arguments(CLI::App& command, std::string& deck, std::vector<std::s
 /// if help or the version was asked for and has been printed. Every mistake is a UsageError.
 bool parse_command_line(CLI::App& app, int argc, const char* const* argv);
 
+/// Whether this process is to print: not where a launcher's environment (mpiexec, srun, PALS) says
+/// that it is another rank than 0. Commands without MPI know nothing else of their neighbours.
+bool is_first_process();
+
 }  // namespace trireme::commands

@@ -11,7 +11,7 @@
 namespace trireme::data {
 
 /// Gathers a BPE model's tokens and merges by their names, in the characters of
-/// byte_characters.hpp, as files list them. Every error names `where`.
+/// utf8.hpp, as files list them. Every error names `where`.
 class BpeVocabulary {
  public:
   void add_token(const std::string& name, std::int64_t id, const std::string& where);

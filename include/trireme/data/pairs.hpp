@@ -1,54 +1,52 @@
 #pragma once
 
+#include <trireme/architecture/objective.hpp>
 #include <trireme/base/philox.hpp>
-#include <trireme/data/samples.hpp>
-#include <trireme/deck/config.hpp>
+#include <trireme/data/batch_reader.hpp>
 
-#include <cstdint>
-#include <span>
-#include <vector>
+#include <cstddef>
+#include <optional>
 
 namespace trireme::data {
-
-/// Room for some samples of bert, S tokens each, of which M are predicted. A batch of fewer samples
-/// than there is room for fills the front of each array, but that of `rows` that belongs to it.
-struct PairBatch {
-  std::span<std::int32_t> tokens;    ///< [B, S] what the model sees
-  std::span<std::int32_t> segments;  ///< [B, S] 0 in the first segment, 1 in the second
-  std::span<std::int32_t> targets;   ///< [B, M] what stood where tokens are predicted
-  std::span<std::int32_t> rows;   ///< [B, M] where, in [B, S]; then [B] first tokens, if asked for
-  std::span<std::int32_t> pairs;  ///< [B] 1: not the next segment, or not in order; if asked for
-};
 
 /// Makes samples [CLS] A [SEP] B [SEP] of windows of S − 3 tokens (Devlin et al. 2019, arXiv
 /// 1810.04805, section 3.1). A window is cut in two anywhere. `next`: in half of the samples, B
 /// comes from the same place of another window of the same file. `order`: in half of them A and B
 /// change places (Lan et al. 2020, arXiv 1909.11942). M tokens of text are predicted: eight of ten
 /// are hidden by [MASK], one is replaced by any id, one stays. All of this is computed from (seed,
-/// sample), whoever asks; nothing is drawn twice alike in another epoch. Thread-safe.
-class Pairs {
+/// sample), whoever asks; nothing is drawn twice alike in another epoch. For evaluation, masks are
+/// the same whatever the seed.
+///
+/// Fields of B samples of S tokens, M of them predicted:
+///   tokens [B, S]    what the model sees
+///   segments [B, S]  0 in the first segment, 1 in the second
+///   targets [B, M]   what was where tokens are predicted
+///   rows [B, M]      where, in [B, S]; then [B] first tokens, if there is a loss of pairs
+///   pairs [B]        1: not the next segment, or not in order; if there is a loss of pairs
+class Pairs final : public BatchReader {
  public:
   explicit Pairs(const deck::Config& config);
 
-  /// UsageError where samples cannot be made of these windows.
-  void expect_usable(const Windows& windows) const;
-
-  /// Training samples [first, first + count).
+  void expect_usable(const Windows& windows) const override;
   void read(const Samples& samples, std::int64_t first, std::int64_t count,
-            const PairBatch& batch) const;
-  /// For evaluation, windows [first, first + count), each a sample; whatever the run's seed, masks
-  /// are the same.
+            BatchFields fields) const override;
   void read(const Windows& windows, std::int64_t first, std::int64_t count,
-            const PairBatch& batch) const;
+            BatchFields fields) const override;
+  std::int64_t text_bytes(BatchFields, std::int64_t,
+                          const std::vector<std::int32_t>&) const override {
+    return 0;
+  }
 
  private:
   class Draw;
+  struct Batch;
   /// Sample `place` of the batch, from a window of a file.
   void make(Draw draw, const Windows& windows, std::int64_t window, std::int64_t place,
-            const PairBatch& batch) const;
-  void mask(Draw& draw, std::int64_t first_length, std::int64_t place,
-            const PairBatch& batch) const;
+            const Batch& batch) const;
+  void mask(Draw& draw, std::int64_t first_length, std::int64_t place, const Batch& batch) const;
+  Batch batch_of(BatchFields fields) const;
 
+  architecture::TrainingObjective objective_;
   std::int64_t sequence_;
   std::int64_t text_;  ///< tokens of text in a sample
   std::int64_t masked_;

@@ -51,6 +51,6 @@ class TokenFile final : public TokenSource {
 
 /// Digest of the bytes of `file` after the header that belong to neither dataset. Error if they are
 /// more than 16 MiB.
-io::Digest digest_of_rest(const io::InputFile& file, const TokenHeader& header);
+Digest digest_of_rest(const io::InputFile& file, const TokenHeader& header);
 
 }  // namespace trireme::data

@@ -1,9 +1,9 @@
 #pragma once
 
+#include <trireme/base/checksum.hpp>
 #include <trireme/data/token_header.hpp>
 #include <trireme/data/tokenizer.hpp>
 #include <trireme/io/atomic_file.hpp>
-#include <trireme/io/checksum.hpp>
 
 #include <cstdint>
 #include <span>
@@ -39,7 +39,7 @@ class TokenFileWriter {
     void add(const void* data, std::size_t bytes);
     void flush();
     io::Spool spool;
-    io::Checksum checksum;
+    Checksum checksum;
     std::vector<char> buffer;
   };
   template <class Stored>

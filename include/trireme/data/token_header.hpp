@@ -1,6 +1,6 @@
 #pragma once
 
-#include <trireme/io/checksum.hpp>
+#include <trireme/base/checksum.hpp>
 
 #include <cstdint>
 #include <string>
@@ -22,9 +22,9 @@ struct TokenHeader {
   std::int64_t tokens_begin;  ///< where the dataset `tokens` begins, in bytes from the file's start
   std::int64_t offsets_begin;  ///< the same of `document_offsets`
   std::int64_t file_bytes;
-  io::Digest tokens_digest;
-  io::Digest offsets_digest;
-  io::Digest rest_digest;     ///< of all bytes after this block outside the two datasets, in order
+  Digest tokens_digest;
+  Digest offsets_digest;
+  Digest rest_digest;         ///< of all bytes after this block outside the two datasets, in order
   char tokenizer[128];        ///< Tokenizer::name(), padded with zeros
   char tokenizer_path[1024];  ///< where it was, as given; zeros for "bytes"
   char end_of_document[128];  ///< the token that was asked for; zeros: the tokenizer's usual one

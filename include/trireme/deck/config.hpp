@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <string>
+#include <vector>
 
 /// A resolved deck as typed values. Defaults, units, ranges and help stand in the key table
 /// (deck/table.hpp) alone.
@@ -87,6 +88,8 @@ struct ParallelConfig {
   std::string program;      ///< file of a program written by hand, where schedule is `file`
   bool sequence_parallel = false;
   Recompute recompute = Recompute::none;
+  Bytes memory_limit = 0;               ///< of a rank, for recompute = "auto"; 0: the machine's
+  std::vector<std::string> recomputed;  ///< no key: the tensors that "auto" chose
   bool distributed_optimizer = false;
   Offload offload = Offload::none;
   TransportKind transport = TransportKind::automatic;

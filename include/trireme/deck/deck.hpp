@@ -1,6 +1,7 @@
 #pragma once
 
 #include <trireme/deck/config.hpp>
+#include <trireme/deck/table.hpp>
 
 #include <cstdint>
 #include <map>
@@ -40,7 +41,25 @@ Deck parse_deck(std::string_view content, const std::string& file_name,
 /// Every key with its value, as a deck that reads back to exactly the same Config.
 std::string resolved_toml(const Deck& deck);
 
-/// 16 hexadecimal digits, equal for equal configs: FNV-1a of resolved_toml. Ranks compare it.
-std::string fingerprint(const Deck& deck);
+/// A key that two decks give different values. Values are written as in a deck: strings in quotes.
+struct Difference {
+  std::string section;
+  std::string name;
+  std::string stored;
+  std::string current;
+  std::string place;  ///< of the current value: Deck::where
+  Effect effect = Effect::none;
+
+  std::string full_name() const { return section + "." + name; }
+};
+
+/// The keys whose values differ, in the key table's order. Paths are compared as they are written.
+std::vector<Difference> differences(const Deck& stored, const Deck& current);
+
+/// All sections and keys as text for a terminal: `trireme help deck`.
+std::string reference_text();
+
+/// The same as the Markdown page docs/deck.md, which a test compares with this.
+std::string reference_markdown();
 
 }  // namespace trireme::deck

@@ -11,17 +11,21 @@ namespace trireme::deck {
 
 inline constexpr std::int64_t steps_limit =
     4294967295;  ///< a step is one word of the random counter
+inline constexpr std::int64_t identifier_limit =
+    1 << 30;  ///< token ids are stored in at most 32 bits
 
 /// Builds one entry of a key table whose values are stored in a C; each call says one thing about
 /// the key.
 template <class C>
 class EntryOf {
  public:
-  EntryOf(const char* section, const char* name, KeyType type, const char* help) {
+  EntryOf(const char* section, const char* name, KeyType type, const char* help,
+          Effect effect = Effect::none) {
     key_.section = section;
     key_.name = name;
     key_.type = type;
     key_.help = help;
+    key_.effect = effect;
   }
 
   /// The key is kept in `section_member.*member` of a C.
@@ -45,6 +49,8 @@ class EntryOf {
     key_.range.high = high;
     return *this;
   }
+  /// In place of the section's.
+  EntryOf& effect(Effect effect) { return key_.effect = effect, *this; }
   EntryOf& nonempty() { return key_.nonempty = true, *this; }
   EntryOf& words(std::vector<std::string_view> words) {
     key_.choices = std::move(words);
@@ -90,12 +96,14 @@ class EntryOf {
 };
 using Entry = EntryOf<Config>;
 
-/// Adds the entries of one section, kept in a member of C of type S.
+/// Adds the entries of one section, kept in a member of C of type S. Their effect is that of the
+/// section unless they say otherwise.
 template <class S, class C = Config>
 class SectionKeys {
  public:
-  SectionKeys(std::vector<EntryOf<C>>& out, const char* section, S C::*member)
-      : out_(out), section_(section), member_(member) {}
+  SectionKeys(std::vector<EntryOf<C>>& out, const char* section, S C::*member,
+              Effect effect = Effect::none)
+      : out_(out), section_(section), member_(member), effect_(effect) {}
 
   EntryOf<C>& string(const char* name, std::string S::*field, const char* help) {
     return add(name, KeyType::string, help).in(member_, field);
@@ -126,15 +134,17 @@ class SectionKeys {
 
  private:
   EntryOf<C>& add(const char* name, KeyType type, const char* help) {
-    return out_.emplace_back(section_, name, type, help);
+    return out_.emplace_back(section_, name, type, help, effect_);
   }
 
   std::vector<EntryOf<C>>& out_;
   const char* section_;
   S C::*member_;
+  Effect effect_;
 };
 
-/// The entries of [optimizer].
+/// The entries of [model] and [optimizer].
+void model_keys(std::vector<Entry>& out);
 void optimizer_keys(std::vector<Entry>& out);
 
 }  // namespace trireme::deck

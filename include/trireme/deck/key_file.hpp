@@ -77,4 +77,8 @@ void store_keys(const std::vector<KeyOf<C>>& keys, const std::string& file_name,
 /// How an error quotes a value: "[model] heads = 10 (inputs/a.toml:14)".
 std::string cite(const KeyText& key, const Value& value, const std::string& place);
 
+/// All sections and keys as text for a terminal, and as Markdown tables.
+std::string key_text(const FileKind& kind);
+std::string key_markdown(const FileKind& kind);
+
 }  // namespace trireme::deck

@@ -45,6 +45,17 @@ struct Range {
   bool high_open = false;
 };
 
+/// What another value means for a run that continues from a checkpoint.
+enum class Effect : std::uint8_t {
+  none,     ///< the numbers stay the same
+  place,    ///< none: where files are says nothing about the run
+  numbers,  ///< other numbers from there on
+  samples,  ///< other training samples from there on
+  storage,  ///< other numbers, and perhaps another type of those that checkpoints store
+  batches,  ///< another number of samples in the steps before
+  model     ///< another model: the checkpoint's weights are not this one's
+};
+
 /// One entry of a table, whatever its values are stored in.
 struct KeyText {
   std::string section;
@@ -55,6 +66,7 @@ struct KeyText {
   std::vector<std::string_view> choices;  ///< of a choice: the accepted words
   bool nonempty = false;                  ///< of strings and paths
   std::string help;                       ///< one line
+  Effect effect = Effect::none;
 
   std::optional<Value> fallback;  ///< the value where the file is silent
   std::string rule;  ///< how that value follows from other keys, such as "4 · model.hidden"

@@ -77,8 +77,8 @@ class Communicator {
 
   /// Verbs on views take this way from now on. All ranks do the same; before the first of them.
   void use(std::unique_ptr<Transport> transport);
-  /// Whether transfers queue strictly behind each other, as on one NCCL communicator. Lanes of MPI
-  /// are independent.
+  /// Whether transfers queue strictly behind each other, as on one NCCL communicator. Channels of
+  /// MPI are independent.
   bool ordered_groups() const { return transport_ != nullptr; }
   /// Sends and receives that are started between these are one group (schedule::Transport); their
   /// requests may be waited for when it has ended. Without a transport they are no group.
@@ -117,19 +117,19 @@ class Communicator {
   void reduce_scatter(const Exec& exec, View1<T> mine, std::type_identity_t<View1<const T>> all,
                       std::span<const std::int64_t> counts, const char* what);
 
-  /// Between two ranks; transfers of one lane arrive in the order in which they were started, lanes
-  /// overtake each other. A rank may send to itself. `lane` in [0, lanes()).
+  /// Between two ranks; transfers of one channel arrive in the order in which they were started,
+  /// channels overtake each other. A rank may send to itself. `channel` in [0, channels()).
   template <class T>
-  Request start_send(const Exec& exec, View1<const T> data, int to, int lane);
+  Request start_send(const Exec& exec, View1<const T> data, int to, int channel);
   template <class T>
   requires(!std::is_const_v<T>) Request
-      start_send(const Exec& exec, View1<T> data, int to, int lane) {
-    return start_send(exec, View1<const T>(data), to, lane);
+      start_send(const Exec& exec, View1<T> data, int to, int channel) {
+    return start_send(exec, View1<const T>(data), to, channel);
   }
   template <class T>
-  Request start_receive(const Exec& exec, View1<T> data, int from, int lane);
+  Request start_receive(const Exec& exec, View1<T> data, int from, int channel);
   /// At least 16384.
-  int lanes() const { return lanes_; }
+  int channels() const { return channels_; }
 
   /// `data` of `root`, on every rank.
   template <class T>
@@ -201,15 +201,15 @@ class Communicator {
   Request request(Queued& queued) const;
   void wait(Queued& queued, const char* what);
   Queued& queue_transfer(const Exec& exec, const char* verb, std::byte* data, std::size_t bytes,
-                         int peer, int lane);
+                         int peer, int channel);
 
   MPI_Comm communicator_;
   std::string name_;
   int rank_ = 0;
   int size_ = 1;
-  int lanes_ = 0;
+  int channels_ = 0;
   int tag_pairs_ =
-      0;  ///< Behind the lanes, for collectives of messages that are under way at once.
+      0;  ///< Behind the channels, for collectives of messages that are under way at once.
   std::int64_t collectives_ = 0;
   std::vector<int> world_ranks_;
   bool staged_ = !exec_on_host;

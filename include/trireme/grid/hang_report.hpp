@@ -25,7 +25,7 @@ struct Sighting {
 
 /// "step 3, forward stage 2 micro 5"; of a rank that has not said anything, "the start".
 std::string describe_activity(const RankState& state);
-/// "all_reduce \"gradients\", number 17 on data"; "receive \"activation\" from rank 3, lane 5 on
+/// "all_reduce \"gradients\", number 17 on data"; "receive \"activation\" from rank 3, channel 5 on
 /// pipeline".
 std::string describe_wait(const RankState& state);
 

@@ -15,7 +15,7 @@ struct Activity {
 };
 
 /// What a rank waits for: a verb on a communicator. `number` counts the communicator's collectives;
-/// for a send or receive it is the lane, and `peer` the world rank at the other end.
+/// for a send or receive it is the channel, and `peer` the world rank at the other end.
 struct Wait {
   std::string_view verb;
   std::string_view what;

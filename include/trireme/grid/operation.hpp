@@ -25,7 +25,7 @@ struct Operation {
   std::string communicator;  ///< Its name, for errors.
   const char* verb = "";
   std::int64_t number =
-      0;          ///< Collectives: how many came before on the communicator. Else the lane.
+      0;          ///< Collectives: how many came before on the communicator. Else the channel.
   int peer = -1;  ///< World rank at the other end of a send or receive.
 
   std::vector<MPI_Request> messages;

@@ -9,10 +9,12 @@
 #include <functional>
 #include <memory>
 #include <span>
+#include <string>
 
 namespace trireme::grid {
 
 class Communicator;
+class Runtime;
 
 /// What the ranks of a communicator have of the same elements, for kernels that put it together.
 struct Summands {
@@ -27,7 +29,7 @@ struct Summands {
 /// What moves the memory of Exec between the ranks of one communicator without passing through
 /// MPI: NCCL. One queue, in the order of the calls: what was put first ends before the next begins.
 /// Calls return at once; the queue goes on beside the kernels of Exec, behind which it is put, and
-/// which are put behind it, by marks. All ranks call the collective ones in the same order.
+/// which are put behind it, by events. All ranks call the collective ones in the same order.
 class Transport {
  public:
   virtual ~Transport() = default;
@@ -58,7 +60,7 @@ class Transport {
   /// A place in the queue: the end of what has been put so far.
   struct Place {
     std::int64_t number = 0;
-    std::unique_ptr<Mark> mark;  ///< of those queues that are streams
+    std::unique_ptr<Event> event;  ///< of those queues that are streams
   };
   virtual void record(Place& place) = 0;
   /// Tries to put `exec` behind `place`: true when what is launched there from now on finds the
@@ -73,5 +75,13 @@ class Transport {
 
 /// Makes the transport of a communicator of two ranks or more. Collective on it.
 using TransportFactory = std::function<std::unique_ptr<Transport>(Communicator& communicator)>;
+
+/// Loads NCCL, or RCCL with HIP, where there are two ranks or more: if one rank cannot, all throw.
+/// Before the first make_nccl_transport, which would leave the others waiting. Collective.
+void load_nccl(Runtime& runtime);
+/// By NCCL; built where its header was found (TRIREME_NCCL). Every rank has a device of its own.
+std::unique_ptr<Transport> make_nccl_transport(Communicator& communicator);
+/// "NCCL 2.28.3 (/usr/lib/libnccl.so.2)"; empty where it is not loaded.
+std::string nccl_name();
 
 }  // namespace trireme::grid

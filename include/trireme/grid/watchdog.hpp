@@ -1,12 +1,12 @@
 #pragma once
 
+#include <trireme/base/clock.hpp>
 #include <trireme/base/types.hpp>
 #include <trireme/grid/hang_report.hpp>
 #include <trireme/grid/node_file.hpp>
 #include <trireme/grid/runtime.hpp>
 
 #include <atomic>
-#include <chrono>
 #include <memory>
 #include <string>
 #include <thread>
@@ -49,7 +49,7 @@ class Watchdog {
     std::string path;
     std::vector<int> ranks;  ///< In the world.
     std::int64_t clock = 0;  ///< When it was last read.
-    std::chrono::steady_clock::time_point changed;
+    Clock::time_point changed;
   };
 
   void find_nodes(Communicator& world, const std::string& folder, const std::string& name);
@@ -87,7 +87,7 @@ class Watchdog {
   enum class Fate : std::uint8_t { lives, left, died };
   std::vector<std::atomic<Fate>> fates_;  ///< Of the node's ranks.
   std::int64_t patience_from_ = 0;        ///< Silence before this does not count.
-  std::chrono::steady_clock::time_point published_;
+  Clock::time_point published_;
   std::atomic<bool> stopping_{false};
   std::thread thread_;
 };

@@ -78,4 +78,8 @@ void write_at(int descriptor, const std::string& path, std::int64_t offset, cons
 void flush_to_device(int descriptor, const std::string& path);  ///< fsync
 void flush_folder(const std::string& folder);                   ///< Makes renames in it durable.
 
+/// From now on SIGINT, SIGTERM and SIGHUP remove the temporary files of all AtomicFiles before they
+/// end the process as they would have. For commands that have no orderly stop of their own.
+void remove_temporaries_on_signals();
+
 }  // namespace trireme::io

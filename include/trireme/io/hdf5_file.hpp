@@ -1,13 +1,42 @@
 #pragma once
 
-#include <trireme/io/dataset.hpp>
+#include <trireme/io/hdf5_handle.hpp>
 
 #include <cstdint>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
 namespace trireme::io {
+
+/// A global array in a file: contiguous, last axis fastest, little endian.
+class Dataset {
+ public:
+  DType dtype() const { return dtype_; }
+  const std::vector<std::int64_t>& shape() const { return shape_; }
+  std::int64_t bytes() const;
+  bool contiguous() const;
+  /// Where its bytes begin, counted from the first byte of the file, user block included; -1 if it
+  /// has none. They are bytes() many, so that plain pread and pwrite may stand in for HDF5.
+  std::int64_t file_offset() const;
+
+  /// Copies the block [offset, offset + extent) of every axis from or to contiguous memory of type
+  /// dtype(), bit for bit. Lets go of the lock at least every 16 MiB.
+  void write(std::span<const std::int64_t> offset, std::span<const std::int64_t> extent,
+             const void* data);
+  void read(std::span<const std::int64_t> offset, std::span<const std::int64_t> extent,
+            void* data) const;
+
+ private:
+  friend class Hdf5File;
+  void transfer(std::span<const std::int64_t> offset, std::span<const std::int64_t> extent,
+                char* data, bool writing) const;
+  Handle handle_;
+  std::string name_;  // file and object, for messages
+  DType dtype_ = DType::fp64;
+  std::vector<std::int64_t> shape_;
+};
 
 /// A part of a virtual dataset: the block [offset, offset + extent) is the whole of a dataset of
 /// another file, whose name is relative to the folder of the file with the virtual dataset.
@@ -45,7 +74,6 @@ class Hdf5File {
   /// Attributes of the file's root group.
   void set_attribute(const std::string& name, std::string_view value);
   void set_attribute(const std::string& name, std::int64_t value);
-  bool has_attribute(const std::string& name) const;
   std::string string_attribute(const std::string& name) const;
   std::int64_t integer_attribute(const std::string& name) const;
 

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <trireme/base/checksum.hpp>
+
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -36,5 +38,8 @@ class InputFile {
 
 /// The whole content of a file; Error if it is larger than the limit.
 std::string read_text_file(const std::string& path, std::int64_t limit_bytes = 64 << 20);
+
+/// Digest of a whole file, read in pieces.
+Digest file_checksum(const std::string& path);
 
 }  // namespace trireme::io

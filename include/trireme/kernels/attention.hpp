@@ -27,9 +27,18 @@ struct AttentionShape {
   double scale = 0.0;                ///< of the scores; 0 means 1/√K
   std::int64_t group = 0;            ///< G; 0 means H / Hkv, which must then be whole
   std::int64_t heads_before = 0;     ///< of the first group, held elsewhere; below G
+  std::int64_t window = 0;  ///< keys that a causal query sees, its own included; 0: all before it
 
   TRIREME_FUNCTION std::int64_t key_value_head(std::int64_t h) const {
     return (heads_before + h) / group;
+  }
+  /// The first key that query i sees.
+  TRIREME_FUNCTION std::int64_t first_key(std::int64_t i) const {
+    return window > 0 && i >= window ? i - window + 1 : 0;
+  }
+  /// One past the last query that sees key j.
+  TRIREME_FUNCTION std::int64_t end_query(std::int64_t j) const {
+    return window > 0 && j + window < sequence ? j + window : sequence;
   }
   std::int64_t tokens() const { return batch * sequence; }
   std::int64_t qkv_columns() const { return (heads + 2 * key_value_heads) * head_size; }
@@ -49,9 +58,10 @@ struct AttentionDropout {
 };
 
 /// o[t, h·K + d] = Σ_j p[b,h,i,j] v[j,d], p = softmax_j(scale q·k), t = b·S + i; logsumexp[b,h,i] =
-/// log Σ_j exp(scale q·k), which backward needs. o [T, H·K]; logsumexp [B, H, S]; qkv [T, (H + 2
-/// Hkv)·K] with columns [queries of all heads | keys | values]. The rows of one sample follow each
-/// other. o does not overlap qkv.
+/// log Σ_j exp(scale q·k), which backward needs. Sums are over the keys that query i sees; blocks
+/// of keys outside the window take no time. o [T, H·K]; logsumexp [B, H, S]; qkv [T, (H + 2 Hkv)·K]
+/// with columns [queries of all heads | keys | values]. The rows of one sample follow each other. o
+/// does not overlap qkv.
 template <class T>
 void attention_forward(const Exec& exec, View2<T> o, View3<Accumulate<T>> logsumexp,
                        View2<const T> qkv, const AttentionShape& shape,
@@ -73,7 +83,8 @@ void attention_backward(const Exec& exec, View2<T> dqkv, View2<const T> grad, Vi
 
 /// One new token per sample against the keys and values of positions 0 … position, as generation
 /// needs: o[b] is row `position` of attention_forward without dropout. o, q [B, H·K]; caches [B,
-/// Smax, Hkv·K], position < Smax. shape.sequence is not read.
+/// Smax, Hkv·K], position < Smax; rows outside the window are not read. shape.sequence is not
+/// read.
 template <class T>
 void attention_decode(const Exec& exec, View2<T> o, View2<const T> q, View3<const T> key_cache,
                       View3<const T> value_cache, std::int64_t position,
@@ -107,8 +118,8 @@ struct AttentionBackends {
 AttentionBackends attention_backends_of(DType type, AttentionKind kind);
 
 /// Those in use; at first the automatic ones. Calls that one does not take go to the next: from
-/// cuDNN to tensor cores (head sizes 64, 96, 128 and 160, rows that begin at multiples of 16 bytes)
-/// to the portable one; decoding always does.
+/// cuDNN (no window, no dropout) to tensor cores (head sizes 64, 96, 128 and 160, rows that begin
+/// at multiples of 16 bytes) to the portable one; decoding always does.
 AttentionBackends attention_backends(DType type);
 
 /// "forward by cuDNN 9.19.0, backward by tensor cores"; empty where both are portable.

@@ -19,7 +19,8 @@ inline constexpr int attention_block = exec_on_host ? 64 : 32;
 using AttentionPolicy = Kokkos::TeamPolicy<Exec, LightKernel>;
 using AttentionMember = AttentionPolicy::member_type;
 
-/// Checks the numbers of `shape` and fills in what it left to defaults.
+/// Checks the numbers of `shape` and fills in what it left to defaults. A window of the whole
+/// sequence is none.
 AttentionShape resolved(const AttentionShape& shape);
 
 /// Head size K as each product wants it: as rows and as lanes of register tiles.

@@ -6,9 +6,9 @@
 #include <vector>
 
 /// Attention by cuDNN (cudnn_attention.hpp) on Kokkos' views. Forward and backward are false, with
-/// nothing queued, where the call is not one for cuDNN: dropout, parts of groups of heads, arrays
-/// or rows that do not begin at multiples of 16 bytes, or no kernel for it within the workspace.
-/// shape is resolved.
+/// nothing queued, where the call is not one for cuDNN: windows, dropout, parts of groups of heads,
+/// arrays or rows that do not begin at multiples of 16 bytes, or no kernel for it within the
+/// workspace. shape is resolved.
 namespace trireme::kernels {
 
 template <class T>

@@ -122,9 +122,10 @@ class FlashBackward {
                                                const Lanes& lanes, Gradients& sums,
                                                const Step& step, int buffer, int unreleased) {
     const std::uint32_t at = step_at(buffer);
-    // With a causal mask the last keys of a block are hidden from the first queries that see it.
-    const bool seen = !a.shape.causal ||
-                      place.first_key() + lanes.key() < place.first_query(step) + Tile::queries;
+    // Of a block of keys the first queries that see it may not see the warp's, nor the last ones.
+    const int key = place.first_key() + lanes.key(), query = place.first_query(step);
+    const bool seen =
+        key - a.shape.ahead < query + Tile::queries && key + Tile::warp_keys + a.shape.back > query;
     Packed p = {}, ds = {};
     if (seen) {
       ScoreSums scores = {}, grads = {};
@@ -140,12 +141,13 @@ class FlashBackward {
     if constexpr (Tile::sides > 1) store_scores(block, lanes, Tile::scores_at, p);
     store_scores(block, lanes, Tile::gradients_at, ds);
     release(block, a, place, unreleased);
-    const auto turn = static_cast<unsigned>(place.key_block);
-    if (turn > 0 && block.thread() == 0) block.await(a.turns + place.turn(a, step), turn);
+    const bool first = place.is_first(a, step);
+    if (!first && block.thread() == 0)
+      block.await(a.turns + place.turn(a, step), static_cast<unsigned>(place.key_block));
     block.barrier();  // all scores are there, and the sums of the keys before
     typename QuerySums::Sums queries;
     float* const to = a.sums + std::int64_t{place.turn(a, step)} * (Tile::queries * head_size);
-    QuerySums::read(block, lanes, queries, to, turn == 0);
+    QuerySums::read(block, lanes, queries, to, first);
     if (seen) {
       multiply_columns(block, lanes, sums.values, p, Tile::scores_at, at + Tile::grads_after);
       multiply_columns(block, lanes, sums.keys, ds, Tile::gradients_at, at);
@@ -185,11 +187,12 @@ class FlashBackward {
     const float c = a.shape.scale * log2e;
     const int lane = unknown(block, lanes.lane);
     const int g = lane / 4, t = lane % 4;
-    const int key = place.first_key() + lanes.key() + g;
-    const int query = place.first_query(step) + lanes.query() + 2 * t;
+    const int first_key = place.first_key() + lanes.key(), key = first_key + g;
+    const int first_query = place.first_query(step) + lanes.query(), query = first_query + 2 * t;
     const bool masked = place.first_key() + Tile::keys > a.shape.sequence ||
-                        (a.shape.causal && place.first_key() + lanes.key() + Tile::warp_keys >
-                                               place.first_query(step) + lanes.query() + 1);
+                        first_key + Tile::warp_keys - a.shape.ahead > first_query + 1 ||
+                        first_key + a.shape.back < first_query + Tile::side_queries - 1;
+    const auto farthest = static_cast<unsigned>(a.shape.back + a.shape.ahead);
     const std::uint32_t statistics = block.shared() + at + Tile::logsumexp_after +
                                      4 * static_cast<std::uint32_t>(lanes.query() + 2 * t);
 #pragma unroll
@@ -210,8 +213,9 @@ class FlashBackward {
 #pragma unroll
         for (int i = 0; i < 4; ++i) {
           const int j = key + 16 * m + i / 2 * 8;
+          const int distance = query + 8 * n + i % 2 - j + a.shape.ahead;
           const bool hidden =
-              masked && (j >= a.shape.sequence || (a.shape.causal && j > query + 8 * n + i % 2));
+              masked && (j >= a.shape.sequence || static_cast<unsigned>(distance) > farthest);
           float p = block.exp2(scores[m][n][i] * c - logsumexp[i % 2] * log2e);
           p = hidden ? 0.0F : p;
           float dp = grads[m][n][i];

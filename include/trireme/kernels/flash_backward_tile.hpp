@@ -95,14 +95,20 @@ struct FlashBackwardPlace {
     return step.query_block * Tile::queries;
   }
   TRIREME_DEVICE_FUNCTION int first_query_block(const Arguments& a) const {
-    return a.shape.causal ? first_key() / Tile::queries : 0;
+    const int first = first_key() - a.shape.ahead;
+    return first > 0 ? first / Tile::queries : 0;
+  }
+  /// One past the last block of queries that sees a key of this block.
+  TRIREME_DEVICE_FUNCTION int end_query_block(const Arguments& a) const {
+    const int end = first_key() + Tile::keys + a.shape.back;
+    return ((end < a.shape.sequence ? end : a.shape.sequence) + Tile::queries - 1) / Tile::queries;
   }
   TRIREME_DEVICE_FUNCTION Step first_step(const Arguments& a) const {
     return {first_head, first_query_block(a)};
   }
   TRIREME_DEVICE_FUNCTION bool is_step(const Step& step) const { return step.h < end_head; }
   TRIREME_DEVICE_FUNCTION Step next(const Arguments& a, Step step) const {
-    if (++step.query_block < a.query_blocks) return step;
+    if (++step.query_block < end_query_block(a)) return step;
     return {step.h + 1, first_query_block(a)};
   }
 
@@ -110,10 +116,12 @@ struct FlashBackwardPlace {
   TRIREME_DEVICE_FUNCTION int turn(const Arguments& a, const Step& step) const {
     return (b * a.shape.heads + step.h) * a.query_blocks + step.query_block;
   }
-  /// Whether no later keys are seen by a block of queries.
+  /// Whether no earlier, or no later, keys are seen by a block of queries.
+  TRIREME_DEVICE_FUNCTION bool is_first(const Arguments& a, const Step& step) const {
+    return key_block == a.shape.first_key(first_query(step)) / Tile::keys;
+  }
   TRIREME_DEVICE_FUNCTION bool is_last(const Arguments& a, const Step& step) const {
-    const int behind = first_query(step) + Tile::queries;
-    const int end = a.shape.causal && behind < a.shape.sequence ? behind : a.shape.sequence;
+    const int end = a.shape.end_key(first_query(step) + Tile::queries - 1);
     return key_block == (end - 1) / Tile::keys;
   }
   TRIREME_DEVICE_FUNCTION std::int64_t first_token(const Arguments& a) const {

@@ -60,7 +60,7 @@ struct FlashForward {
 
   /// Which work this is.
   struct Place {
-    int b, h, q0, key_end;
+    int b, h, q0, key_begin, key_end;
     const T *queries, *keys;
 
     TRIREME_DEVICE_FUNCTION Place(const Arguments& a, int index) {
@@ -70,11 +70,11 @@ struct FlashForward {
       b = turn.plane / s.heads;
       h = turn.plane % s.heads;
       q0 = (a.query_blocks - 1 - turn.turn) * Tile::queries;
-      const int end = q0 + Tile::queries;
-      key_end = s.causal && end < s.sequence ? end : s.sequence;
+      key_begin = s.first_key(q0) / Tile::keys * Tile::keys;
+      key_end = s.end_key(q0 + Tile::queries - 1);
       const T* sample = a.qkv + std::int64_t{b} * s.sequence * s.qkv_stride;
       queries = sample + q0 * s.qkv_stride + h * head_size;
-      keys = sample + (s.heads + s.key_value_head(h)) * head_size;
+      keys = sample + key_begin * s.qkv_stride + (s.heads + s.key_value_head(h)) * head_size;
     }
   };
 
@@ -84,23 +84,24 @@ struct FlashForward {
     const Copy copy(block.thread(), a.shape.qkv_stride);
     copy.template copy<Tile::queries>(block, Rows{block.shared() + Tile::queries_at}, place.queries,
                                       a.shape.sequence - place.q0);
-    copy_keys(block, a, place.keys, 0);
+    copy_keys(block, a, place.keys, place.key_begin);
 
     Softmax softmax;
     clear(softmax);
     const int first_query = place.q0 + first_row(block.thread());
     const T* keys = place.keys;
-    for (int k0 = 0; k0 < place.key_end; k0 += Tile::keys) {
+    for (int k0 = place.key_begin; k0 < place.key_end; k0 += Tile::keys) {
       block.template wait<0>();
       block.barrier();  // this block has come, and everyone is done with the one before
       keys += Tile::keys * a.shape.qkv_stride;
       if (k0 + Tile::keys < place.key_end) copy_keys(block, a, keys, k0 + Tile::keys);
-      if (a.shape.causal && k0 >= first_query + Tile::warp_queries)
+      if (k0 - a.shape.ahead >= first_query + Tile::warp_queries ||
+          k0 + Tile::keys + a.shape.back <= first_query)
         continue;  // hidden from the warp
       float scores[row_tiles][key_tiles][4] = {};
       multiply_keys(block, scores, k0);
-      if (k0 + Tile::keys > a.shape.sequence ||
-          (a.shape.causal && k0 + Tile::keys > first_query + 1))
+      if (k0 + Tile::keys > a.shape.end_key(first_query) ||
+          k0 + a.shape.back < first_query + Tile::warp_queries - 1)
         hide(block, scores, a.shape, first_query, k0);
       add_keys(block, softmax, scores, a.shape.scale);
       if constexpr (with_dropout) drop(block, scores, a, first_query, k0);
@@ -171,7 +172,7 @@ struct FlashForward {
         [&](int k, int n, std::uint32_t(&r)[4]) { block.load_matrices(r, keys.at(8 * n, 2 * k)); });
   }
 
-  /// Keys beyond the sequence and, if causal, beyond each query.
+  /// Keys beyond the sequence and those that each query does not see.
   template <class Block>
   TRIREME_DEVICE_FUNCTION static void hide(Block& block, float (&scores)[row_tiles][key_tiles][4],
                                            const FlashShape& s, int first_query, int k0) {
@@ -182,14 +183,16 @@ struct FlashForward {
     for (int m = 0; m < row_tiles; ++m)
 #pragma unroll
       for (int half = 0; half < 2; ++half) {
-        const int last = query + 16 * m + 8 * half;
-        const int end = s.causal && last + 1 < s.sequence ? last + 1 : s.sequence;
+        const int row = query + 16 * m + 8 * half;
+        const int first = s.first_key(row), end = s.end_key(row);
+        const auto count = static_cast<unsigned>(first < end ? end - first : 0);
 #pragma unroll
         for (int n = 0; n < key_tiles; ++n)
 #pragma unroll
           for (int i = 0; i < 2; ++i) {
             float& score = scores[m][n][2 * half + i];
-            score = key + 8 * n + i < end ? score : -__builtin_inff();
+            const bool sees = static_cast<unsigned>(key + 8 * n + i - first) < count;
+            score = sees ? score : -__builtin_inff();
           }
       }
   }
@@ -197,7 +200,7 @@ struct FlashForward {
   /// One step of the online softmax: scores become 2^(c (score − reference)), c = scale log2 e. A
   /// row's reference is a score that no other one has exceeded by more than 8 / c: it, and with it
   /// the sums and the output so far, rarely change behind the first block, and powers stay below
-  /// 2^8. Every query sees key 0, so that references are finite.
+  /// 2^8. A query that has seen no key yet, as a window allows, has no finite reference.
   template <class Block>
   TRIREME_DEVICE_FUNCTION static void add_keys(Block& block, Softmax& s,
                                                float (&scores)[row_tiles][key_tiles][4],
@@ -227,7 +230,8 @@ struct FlashForward {
     for (int m = 0; m < row_tiles; ++m)
 #pragma unroll
       for (int half = 0; half < 2; ++half) {
-        const float shift = s.reference[m][half] * c;
+        const float reference = s.reference[m][half];
+        const float shift = reference > -__builtin_inff() ? reference * c : 0.0F;
         float sum = s.sum[m][half];
 #pragma unroll
         for (int n = 0; n < key_tiles; ++n)

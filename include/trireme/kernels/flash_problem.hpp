@@ -15,14 +15,22 @@ constexpr bool has_flash_kernel(std::int64_t head_size) {
   return head_size == 64 || head_size == 96 || head_size == 128 || head_size == 160;
 }
 
-/// AttentionShape with everything filled in, and what else all blocks read.
+/// AttentionShape with everything filled in, and what else all blocks read. Query i sees the keys i
+/// − back … i + ahead of its sequence.
 struct FlashShape {
+  static constexpr int unbounded = 1 << 29;  ///< more than any sequence
+
   int batch = 0, sequence = 0, heads = 0, key_value_heads = 0, group = 1, heads_before = 0;
-  bool causal = true;
+  int back = unbounded, ahead = 0;
   float scale = 0.0F;
   int section = 1;              ///< planes that are under way at a time
   std::int64_t qkv_stride = 0;  ///< of rows, in elements
 
+  TRIREME_FUNCTION int first_key(int query) const { return query > back ? query - back : 0; }
+  /// One past the last key that a query sees.
+  TRIREME_FUNCTION int end_key(int query) const {
+    return query + ahead + 1 < sequence ? query + ahead + 1 : sequence;
+  }
   TRIREME_FUNCTION int key_value_head(int h) const { return (heads_before + h) / group; }
   /// Behind the last query head, and the first one, that use this head of keys and values.
   TRIREME_FUNCTION int end_head(int kv) const {

@@ -43,6 +43,7 @@ class Decoder {
   std::int64_t position_ = 0;
   TensorAxis axis_;
   Embedding<P> embedding_;
+  LayerPlan plan_;
   std::vector<std::unique_ptr<Layer<P>>> layers_;
   Head<P> head_;
   Arena memory_;
@@ -50,7 +51,9 @@ class Decoder {
   std::vector<View3<T>> values_;  // per layer [B, S, Hkv·K]
   View1<std::int32_t> tokens_;
   View2<Accumulate<T>> logits_;
-  typename Layer<P>::Saved row_;
+  LayerMemory row_;
+  LayerScratch<P> scratch_;
+  View2<T> queries_;  // [B, H·K]
   typename Head<P>::Saved head_row_;
 };
 

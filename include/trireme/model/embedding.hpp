@@ -3,11 +3,12 @@
 #include <trireme/model/context.hpp>
 #include <trireme/model/parameters.hpp>
 #include <trireme/model/tensor_axis.hpp>
+#include <trireme/model/training_head.hpp>
 
 namespace trireme::model {
 
 /// x[t] = dropout(token[tokens[t]] + position[t mod S] + segment[segments[t]]), without the terms
-/// whose tables the model does not have; bert's dropout stands behind a norm in its first layer.
+/// whose tables the model does not have; with post-norm, dropout follows a norm in the first layer.
 /// Each tensor rank looks up the ids of its part of the vocabulary; the sum over the axis is the
 /// look-up.
 template <class P>
@@ -20,13 +21,11 @@ class Embedding {
   Embedding(const Parameters<P>& parameters, const deck::ModelConfig& model,
             const TensorAxis& axis);
 
-  /// x [R, D] are this rank's rows, tokens [T], segments [T] or empty; `all` [T, D] is scratch
-  /// where R is a part of T.
-  void forward(const Exec& exec, View2<T> x, View2<T> all, View1<const std::int32_t> tokens,
-               View1<const std::int32_t> segments, const MicroContext& context) const;
+  /// x [R, D] are this rank's rows; `all` [T, D] is scratch where R is a part of T.
+  void forward(const Exec& exec, View2<T> x, View2<T> all, BatchFields fields,
+               const MicroContext& context) const;
   /// Adds to the gradients of the tables; dx [R, D] is overwritten.
-  void backward_weight(const Exec& exec, View2<T> dx, View2<T> all,
-                       View1<const std::int32_t> tokens, View1<const std::int32_t> segments,
+  void backward_weight(const Exec& exec, View2<T> dx, View2<T> all, BatchFields fields,
                        const MicroContext& context) const;
   /// One token per row, all at `position`, on one tensor rank: x [B, D].
   void decode(const Exec& exec, View2<T> x, View1<const std::int32_t> tokens,
@@ -38,6 +37,8 @@ class Embedding {
 
   const TensorAxis& axis_;
   std::int64_t sequence_;
+  std::size_t tokens_;     ///< number of the field [T]
+  std::size_t segments_;   ///< number of the field [T], where there is the table
   bool drops_;             ///< dropout stands here
   std::int64_t first_id_;  ///< of this rank's part of the vocabulary
   View2<T> token_;         // [V, D]

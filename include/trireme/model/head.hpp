@@ -2,19 +2,17 @@
 
 #include <trireme/architecture/local_sizes.hpp>
 #include <trireme/model/context.hpp>
-#include <trireme/model/logits.hpp>
-#include <trireme/model/masked_head.hpp>
 #include <trireme/model/norm.hpp>
 #include <trireme/model/tensor_axis.hpp>
+#include <trireme/model/training_head.hpp>
 
-#include <optional>
+#include <memory>
 #include <variant>
 
 namespace trireme::model {
 
-/// Final norm and what follows it: logits of all tokens (see Logits), or bert's heads (see
-/// MaskedHead). The forward pass keeps dy, the gradient at the norm's output, for the backward
-/// pass.
+/// Final norm and the head of the training objective, whose forward pass keeps dy, the gradient at
+/// the norm's output, for the norm's backward pass.
 template <class P>
 class Head {
  public:
@@ -26,24 +24,22 @@ class Head {
     View2<T> dy;  // [R, D] normalised input, then its gradient
     NormSaved<P> norm;
   };
-  struct Scratch {
-    typename Logits<P>::Scratch logits;
-    typename MaskedHead<P>::Scratch masked;
-  };
 
   /// `axis` must outlive this.
   Head(const Parameters<P>& parameters, const deck::ModelConfig& model, const TensorAxis& axis);
 
   static Saved cut_saved(Arena& arena, const architecture::LocalSizes& sizes);
-  static Scratch cut_scratch(Arena& arena, const architecture::LocalSizes& sizes, int tensor_size);
+  void cut_scratch(Arena& arena, const architecture::LocalSizes& sizes) {
+    training_->cut_scratch(arena, sizes);
+  }
 
-  /// loss [2] += {Σ cross entropy of predicted tokens, of pairs}; also the gradient, scaled as the
-  /// context says, down to dy and the table. `all` [T, D] is scratch where R is a part of T.
-  void forward(const Exec& exec, View1<double> loss, const Saved& saved, View2<T> all,
-               const Scratch& scratch, const Targets& targets, const MicroContext& context) const;
+  /// losses [terms] += Σ cross entropy of each term; also the gradient, scaled as the context says,
+  /// down to dy. `all` [T, D] is scratch where R is a part of T.
+  void forward(const Exec& exec, View1<double> losses, const Saved& saved, View2<T> all,
+               BatchFields fields, const MicroContext& context) const;
   /// The losses of the first `samples` samples, without gradients.
-  void evaluate(const Exec& exec, View1<double> loss, const Saved& saved, View2<T> all,
-                const Scratch& scratch, const Targets& targets, std::int64_t samples) const;
+  void evaluate(const Exec& exec, View1<double> losses, const Saved& saved, View2<T> all,
+                BatchFields fields, std::int64_t samples) const;
   /// dx [R, D] = gradient of the input.
   void backward_input(const Exec& exec, View2<T> dx, const Saved& saved) const;
   void backward_weight(const Exec& exec, const Saved& saved) const;
@@ -52,14 +48,13 @@ class Head {
   void logits(const Exec& exec, View2<Accumulate<T>> logits, View2<const T> x,
               const Saved& saved) const;
 
+  const TrainingHead<P>& training() const { return *training_; }
+
  private:
   void normalise(const Exec& exec, View2<T> y, const NormSaved<P>& saved, View2<const T> x) const;
 
-  const TensorAxis& axis_;
-  std::int64_t targets_;                         ///< of a sample
-  std::variant<LayerNorm<P>, RmsNorm<P>> norm_;  ///< as the family has it
-  Logits<P> logits_;
-  std::optional<MaskedHead<P>> masked_;
+  std::variant<LayerNorm<P>, RmsNorm<P>> norm_;
+  std::unique_ptr<TrainingHead<P>> training_;
 };
 
 }  // namespace trireme::model

@@ -1,31 +1,23 @@
 #pragma once
 
-#include <trireme/architecture/local_sizes.hpp>
-#include <trireme/model/context.hpp>
 #include <trireme/model/linear.hpp>
 #include <trireme/model/logits.hpp>
 #include <trireme/model/norm.hpp>
+#include <trireme/model/training_head.hpp>
 
 #include <optional>
 
 namespace trireme::model {
-
-/// What a micro-batch's predictions are compared with.
-struct Targets {
-  View1<const std::int32_t>
-      ids;  // [N] of the tokens that are predicted: all, or bert's masked ones
-  View1<const std::int32_t> rows;   // [N + B] bert: where those stand in [T], then the first tokens
-  View1<const std::int32_t> pairs;  // [B] bert: 0 or 1, what kind of pair each sample is
-};
 
 /// BERT's heads (Devlin et al. 2019, arXiv 1810.04805, section 3.1; as in its published code) on
 /// the normalised output y of the last layer:
 ///   masked tokens: logits(norm(gelu(dense y)));  pairs: output(tanh(dense y)) of first tokens.
 /// Only the rows that they need are looked at. These few are brought to all tensor ranks, which
 /// compute alike what is not cut; where each sums its own tokens' gradients, each takes its part of
-/// these rows. All passes happen in the forward pass, as for logits.
+/// these rows. All passes happen in the forward pass, as for logits. A pair weighs as much as all
+/// masked tokens of a sample.
 template <class P>
-class MaskedHead {
+class MaskedHead final : public TrainingHead<P> {
  public:
   using T = typename P::Compute;
   using G = typename P::Gradient;
@@ -43,24 +35,23 @@ class MaskedHead {
     View1<double> losses;         // [B]
     View2<double> statistics;     // [B, 3]
     View2<double> merged;         // [B, 3]
+    typename Logits<P>::Scratch logits;
   };
 
   /// `axis` must outlive this.
   MaskedHead(const Parameters<P>& parameters, const deck::ModelConfig& model,
              const TensorAxis& axis);
 
-  static Scratch cut_scratch(Arena& arena, const architecture::LocalSizes& sizes);
+  void cut_scratch(Arena& arena, const architecture::LocalSizes& sizes) override;
+  void forward(const Exec& exec, View1<double> losses, View2<T> dy, View2<T> all,
+               BatchFields fields, const MicroContext& context) const override;
+  void evaluate(const Exec& exec, View1<double> losses, View2<T> y, View2<T> all,
+                BatchFields fields, std::int64_t samples) const override;
+  /// Error: other tokens than masked ones are not predicted.
+  void logits(const Exec& exec, View2<Accumulate<T>> logits, View2<const T> y) const override;
 
-  /// loss [2] += {Σ cross entropy of masked tokens, of pairs}. dy [R, D] is y and becomes its
-  /// gradient: weighted as the context says for each masked token, as much for a pair as for all
-  /// masked tokens of a sample.
-  void forward(const Exec& exec, View1<double> loss, View2<T> dy, const Logits<P>& logits,
-               const typename Logits<P>::Scratch& logit_scratch, const Scratch& scratch,
-               const Targets& targets, const MicroContext& context) const;
-  /// The losses of the first `samples` samples, without gradients.
-  void evaluate(const Exec& exec, View1<double> loss, View2<const T> y, const Logits<P>& logits,
-                const typename Logits<P>::Scratch& logit_scratch, const Scratch& scratch,
-                const Targets& targets, std::int64_t samples) const;
+  /// What the last pass has left, for tests.
+  const Scratch& scratch() const { return scratch_; }
 
  private:
   /// The sentence head's two products.
@@ -69,28 +60,37 @@ class MaskedHead {
     Linear<P> output;
   };
 
-  void transform(const Exec& exec, const Scratch& scratch) const;
-  void transform_backward(const Exec& exec, const Scratch& scratch) const;
-  void score(const Exec& exec, View1<double> loss, const Scratch& scratch,
-             View1<const std::int32_t> pairs, std::int64_t samples) const;
-  void score_backward(const Exec& exec, const Scratch& scratch, View1<const std::int32_t> pairs,
+  /// Numbers of batch fields.
+  struct Fields {
+    std::size_t targets;               ///< [N] masked tokens
+    std::size_t rows;                  ///< [N + B] where those are in [T], then first tokens
+    std::optional<std::size_t> pairs;  ///< [B] 0 or 1, what kind of pair each sample is
+  };
+
+  void transform(const Exec& exec) const;
+  void transform_backward(const Exec& exec) const;
+  void score(const Exec& exec, View1<double> loss, View1<const std::int32_t> pairs,
+             std::int64_t samples) const;
+  void score_backward(const Exec& exec, View1<const std::int32_t> pairs,
                       const MicroContext& context) const;
-  void pick(const Exec& exec, View2<const T> y, const Scratch& scratch,
-            const Targets& targets) const;
+  void pick(const Exec& exec, View2<const T> y, View1<const std::int32_t> rows) const;
   /// Of n rows that all ranks have, those whose gradients this one sums.
   layout::Slice own(std::int64_t n) const;
   void backward_weight(const Exec& exec, const Linear<P>& linear, View2<const T> dy,
                        View2<const T> x) const;
-  View2<T> first_tokens(const Scratch& scratch) const {
-    return rows_of(scratch.picked, extent(scratch.dense, 0), extent(scratch.pooled, 0));
+  View2<T> first_tokens() const {
+    return rows_of(scratch_.picked, extent(scratch_.dense, 0), extent(scratch_.pooled, 0));
   }
 
   const TensorAxis& axis_;
+  Fields fields_;
   Gelu gelu_;
   std::int64_t masked_;  ///< tokens of a sample
   Linear<P> dense_;
   LayerNorm<P> norm_;
   std::optional<Pairs> pairs_;
+  Logits<P> logits_;
+  Scratch scratch_;
 };
 
 }  // namespace trireme::model

@@ -6,6 +6,7 @@
 #include <trireme/model/parameters.hpp>
 
 #include <string>
+#include <variant>
 
 namespace trireme::model {
 
@@ -100,5 +101,16 @@ struct RmsNorm {
     kernels::rms_norm_backward_weight<T>(exec, dgain, dy, x, saved.inverse);
   }
 };
+
+/// As the model has it.
+template <class P>
+using Norm = std::variant<LayerNorm<P>, RmsNorm<P>>;
+
+template <class P>
+Norm<P> make_norm(const Parameters<P>& parameters, const std::string& name,
+                  const deck::ModelConfig& m) {
+  if (m.norm == NormKind::rms) return RmsNorm<P>(parameters, name, m);
+  return LayerNorm<P>(parameters, name, m);
+}
 
 }  // namespace trireme::model

@@ -6,7 +6,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <utility>
 #include <vector>
 
 namespace trireme::model {
@@ -51,16 +50,14 @@ class OffloadedLayers {
   void end_read(const Exec& exec, const Key& key);
 
   Bytes host_bytes() const { return memory_.capacity(); }
-  /// Copied so far: to the host, and back.
-  std::pair<Bytes, Bytes> copied() const { return {kept_, fetched_}; }
 
  private:
   struct Window {
     std::byte* data = nullptr;
     Key holds;
-    Mark computed;  ///< kernels have used it
-    Mark loaded;    ///< a copy into it
-    Mark stored;    ///< the last copy out of it, and with it all before
+    Event computed;  ///< kernels have used it
+    Event loaded;    ///< a copy into it
+    Event stored;    ///< the last copy out of it, and with it all before
   };
 
   Window& window(const Key& key) { return windows_[static_cast<std::size_t>(key.window)]; }
@@ -75,8 +72,6 @@ class OffloadedLayers {
   std::vector<std::byte*> records_;  ///< of a layer and a slot each, in host memory
   CopyQueue out_;
   CopyQueue in_;
-  Bytes kept_ = 0;
-  Bytes fetched_ = 0;
 };
 
 /// The layers of one slot of a stage as its passes go through them; by default none is offloaded,

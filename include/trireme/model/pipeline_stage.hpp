@@ -1,5 +1,6 @@
 #pragma once
 
+#include <trireme/architecture/objective.hpp>
 #include <trireme/model/embedding.hpp>
 #include <trireme/model/head.hpp>
 #include <trireme/model/layer.hpp>
@@ -20,38 +21,26 @@ class PipelineStage {
 
   /// What lives from a micro-batch's forward pass to the end of its backward pass.
   struct Slot {
-    View1<std::int32_t> tokens;    // [T] of the first stage
-    View1<std::int32_t> segments;  // [T] of bert's first stage
-    View1<std::int32_t> targets;   // [N] of the last stage, as in Targets
-    View1<std::int32_t> rows;      // [N + B] of bert's last stage
-    View1<std::int32_t> pairs;     // [B] of bert's last stage
-    View2<T> x;                    // [R, D] input of a stage that has neither layers nor head
-    std::vector<typename Layer<P>::Saved> layers;
+    std::vector<View1<std::int32_t>> fields;  // [B · per_sample] as BatchFields
+    View2<T> x;  // [R, D] input of a stage that has neither layers nor head
+    std::vector<LayerMemory> layers;
     typename Head<P>::Saved head;
-    std::vector<typename Layer<P>::Work> work;  ///< one per layer if the backward pass is split
-    View2<T> dx;                                // [R, D] likewise, of the first stage
-    SlotOffload offload;                        ///< of `layers` and `work`
+    View2<T> dx;          // [R, D] of the first stage, if the backward pass is split
+    SlotOffload offload;  ///< of `layers`
   };
 
   /// Memory in which layers take turns where saved activations are offloaded.
-  struct Windows {
-    std::vector<typename Layer<P>::Saved> saved;
-    std::vector<typename Layer<P>::Work> work;  ///< if the backward pass is split
-  };
+  using Windows = std::vector<LayerMemory>;
 
   /// Memory that lives within one pass.
   struct Scratch {
-    View1<double> loss;  // [2] Σ cross entropy of tokens and of pairs since they were last zeroed
-    typename Head<P>::Scratch head;
-    typename Layer<P>::Scratch layer;
-    typename Layer<P>::Saved shared;  ///< of what the backward passes compute again
-    typename Layer<P>::Work work;     ///< shared by all layers; empty if the backward pass is split
+    View1<double> losses;  // [terms] Σ cross entropy of each since they were last zeroed
+    LayerScratch<P> layer;
   };
 
   struct SlotShape {
     bool training = true;         ///< false: layers share memory
     bool split_backward = false;  ///< backward_input and backward_weight come apart
-    Recompute recompute = Recompute::none;
   };
 
   /// Called when all weight gradients of a layer are complete in this pass (−1: the embedding, L:
@@ -60,9 +49,9 @@ class PipelineStage {
   /// Called between layers, to move messages that are under way; empty: nothing to do.
   using Between = std::function<void()>;
 
-  /// `axis` must outlive this.
-  PipelineStage(const architecture::Architecture& architecture, const Parameters<P>& parameters,
-                const TensorAxis& axis, Stage number, Recompute recompute);
+  /// `axis` and `plan` must outlive this.
+  PipelineStage(const architecture::Architecture& architecture, const LayerPlan& plan,
+                const Parameters<P>& parameters, const TensorAxis& axis, Stage number);
   // Said, because views of some Kokkos versions may throw when they are moved: a vector of stages
   // would copy them then.
   PipelineStage(const PipelineStage&) = delete;
@@ -70,18 +59,21 @@ class PipelineStage {
   PipelineStage(PipelineStage&&) = default;
   PipelineStage& operator=(PipelineStage&&) = default;
 
-  /// `shared`: Layer::cut_shared for the same recompute. `windows`, if there are any, are the
-  /// layers' memory, by SlotOffload::window for the slot of this number.
+  /// `windows`, if there are any, are the layers' memory, by SlotOffload::window for the slot of
+  /// this number.
   Slot cut_slot(Arena& arena, const architecture::LocalSizes& sizes, const SlotShape& shape,
-                const typename Layer<P>::Saved& shared, const Windows& windows = {},
-                int number = 0) const;
+                const Windows& windows = {}, int number = 0) const;
 
   /// Where the stage's input [R, D] is put before a pass, by kernels on `exec`; the first stage has
   /// tokens instead.
   View2<T> input(const Exec& exec, const Slot& slot) const;
+  /// Memory of the head within one pass, if the stage has one.
+  void cut_head_scratch(Arena& arena, const architecture::LocalSizes& sizes);
+  /// Null in all stages but the last.
+  const Head<P>* head() const { return head_ ? &*head_ : nullptr; }
   std::int64_t layers() const { return static_cast<std::int64_t>(layers_.size()); }
 
-  /// output [R, D]; the last stage adds to scratch.loss instead.
+  /// output [R, D]; the last stage adds to scratch.losses instead.
   void forward(const Exec& exec, View2<T> output, const Slot& slot, const Scratch& scratch,
                const MicroContext& context, const Between& between) const;
   /// The same without dropout and gradients; of the loss, only the first `samples` samples'.
@@ -100,12 +92,12 @@ class PipelineStage {
   /// `layer_done` is called behind each layer.
   void forward_layers(const Exec& exec, View2<T> output, const Slot& slot, const Scratch& scratch,
                       const MicroContext& context, const LayerDone& layer_done) const;
-  void cut_layers(Slot& slot, Arena& arena, const architecture::LocalSizes& sizes,
-                  const SlotShape& shape, const typename Layer<P>::Saved& shared) const;
-  static Targets targets(const Slot& slot) { return {slot.targets, slot.rows, slot.pairs}; }
+  void cut_layers(Slot& slot, Arena& arena, const SlotShape& shape) const;
   View2<T> layer_output(const Slot& slot, std::size_t layer, View2<T> output) const;
 
+  const LayerPlan* plan_;
   std::int64_t layer_count_;  ///< of the whole model
+  architecture::TrainingObjective objective_;
   std::optional<Embedding<P>> embedding_;
   std::vector<std::unique_ptr<Layer<P>>> layers_;
   std::optional<Head<P>> head_;

@@ -4,7 +4,6 @@
 #include <trireme/model/pipeline_stage.hpp>
 
 #include <memory>
-#include <utility>
 #include <vector>
 
 namespace trireme::model {
@@ -24,7 +23,8 @@ class RankModel {
     bool training = true;         ///< false: no gradient memory
     bool split_backward = false;  ///< the program has backward_input and backward_weight apart
     Recompute recompute = Recompute::none;
-    bool offload = false;  ///< saved activations of layers lie in host memory
+    bool offload = false;          ///< saved activations of layers are in host memory
+    architecture::Kept kept = {};  ///< which tensors layers keep; empty: as `recompute` says
     std::int64_t logit_elements = architecture::host_logit_elements;  ///< computed at a time
   };
 
@@ -32,26 +32,26 @@ class RankModel {
   RankModel(const architecture::Architecture& architecture, const Parameters<P>& parameters,
             const TensorAxis& axis, const Shape& shape);
 
-  /// Ids of the micro-batch in a slot: [T] and, of predicted tokens, [N]; empty unless the stage is
-  /// the first, or the last. The other three are bert's, see Slot.
-  View1<std::int32_t> tokens(Stage stage, int slot) const { return at(stage, slot).tokens; }
-  View1<std::int32_t> targets(Stage stage, int slot) const { return at(stage, slot).targets; }
-  View1<std::int32_t> segments(Stage stage, int slot) const { return at(stage, slot).segments; }
-  View1<std::int32_t> rows(Stage stage, int slot) const { return at(stage, slot).rows; }
-  View1<std::int32_t> pairs(Stage stage, int slot) const { return at(stage, slot).pairs; }
+  const architecture::TrainingObjective& objective() const { return objective_; }
+  /// A field of the micro-batch in a slot by its number in the objective, [B · per_sample]; empty
+  /// unless the stage reads it.
+  View1<std::int32_t> field(Stage stage, int slot, std::size_t number) const {
+    return at(stage, slot).fields.at(number);
+  }
   /// [R, D] what a stage reads from the one before it, and what it has computed for the next.
   View2<T> input(const Exec& exec, Stage stage, int slot) const;
   View2<T> output() const { return output_; }
   /// [R, D] gradient of the stage's output before its backward pass, of its input behind it.
   View2<T> dx(Stage stage, int slot) const;
-  /// [1] Σ cross entropy over predicted tokens, and over pairs of segments.
-  View1<double> loss() const { return View1<double>(scratch_.loss.data(), 1); }
-  View1<double> pair_loss() const { return View1<double>(scratch_.loss.data() + 1, 1); }
+  /// [terms] Σ cross entropy of each term of the objective.
+  View1<double> losses() const { return scratch_.losses; }
 
-  /// Of the head, what the last pass has left: for tests.
-  const typename Head<P>::Scratch& head_scratch() const { return scratch_.head; }
+  /// The head of the last stage, which must be here: for tests.
+  const TrainingHead<P>& training_head() const {
+    return get(shard_.last_stage()).head()->training();
+  }
 
-  void zero_loss(const Exec& exec) const;
+  void zero_losses(const Exec& exec) const;
 
   void forward(const Exec& exec, Stage stage, int slot, const MicroContext& context,
                const Between& between = {}) const;
@@ -67,11 +67,8 @@ class RankModel {
 
   const architecture::LocalSizes& sizes() const { return sizes_; }
   std::int64_t saved_bytes() const { return saved_memory_.capacity(); }
-  /// In host memory, and what was copied there and back so far; none where nothing is offloaded.
+  /// In host memory; none where nothing is offloaded.
   std::int64_t offloaded_bytes() const { return offloaded_ ? offloaded_->host_bytes() : 0; }
-  std::pair<Bytes, Bytes> copied_bytes() const {
-    return offloaded_ ? offloaded_->copied() : std::pair<Bytes, Bytes>{};
-  }
   std::int64_t scratch_bytes() const { return scratch_memory_.capacity(); }
 
  private:
@@ -90,10 +87,11 @@ class RankModel {
   void cut_scratch(Arena& arena);
 
   deck::ModelConfig model_;
+  architecture::TrainingObjective objective_;
   architecture::Shard shard_;
-  int tensor_size_;
   Shape shape_;
   architecture::LocalSizes sizes_;
+  std::unique_ptr<const LayerPlan> plan_;  ///< stages refer to it
   std::vector<PipelineStage<P>> stages_;
 
   Arena saved_memory_;

@@ -54,6 +54,12 @@ class TensorAxis {
   template <class T>
   void sum(const Exec& exec, View2<T> x, const char* what) const;
 
+  /// This rank's rows of all tokens.
+  template <class T>
+  View2<T> own_rows(View2<T> all) const {
+    return cuts_tokens_ ? rows_of(all, rows_.offset, rows_.extent) : all;
+  }
+
   /// This rank's part of the tokens, whether or not norms see all of them: what it sends to another
   /// pipeline stage (Narayanan et al. 2021, section 4.1: scatter/gather).
   layout::Slice slice() const { return layout::split(tokens_, size_, rank_); }

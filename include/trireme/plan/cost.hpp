@@ -1,6 +1,7 @@
 #pragma once
 
 #include <trireme/architecture/architecture.hpp>
+#include <trireme/architecture/layer_program.hpp>
 #include <trireme/layout/split.hpp>
 #include <trireme/schedule/timeline.hpp>
 
@@ -19,16 +20,20 @@ struct StageFlops {
   double forward = 0;
   double backward_input = 0;
   double backward_weight = 0;
-  double again = 0;  ///< what recompute = full adds in front of a backward pass, or of each half
+  double again = 0;         ///< recomputation in a backward pass
+  double again_input = 0;   ///< recomputation in backward_input, where the pass is split
+  double again_weight = 0;  ///< recomputation in backward_weight, where the pass is split
   double sum() const { return forward + backward_input + backward_weight; }
 };
 
-/// Per stage; without `again` all together are Architecture::model_flops_per_token().
+/// Per stage; without recomputation their sum is Architecture::model_flops_per_token(). `kept` as
+/// the layers keep tensors; empty: nothing is computed again.
 std::vector<StageFlops> stage_flops(const architecture::Architecture& architecture,
-                                    const std::vector<layout::Slice>& stage_layers);
+                                    const std::vector<layout::Slice>& stage_layers,
+                                    const architecture::Kept& kept = {});
 
 /// An instruction takes as long as its stage's FLOPs, those of recomputation included, in units of
 /// the mean of all stages' forward passes; what computes nothing takes no time.
-schedule::Cost flop_cost(std::vector<StageFlops> flops, Recompute recompute);
+schedule::Cost flop_cost(std::vector<StageFlops> flops);
 
 }  // namespace trireme::plan

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <trireme/architecture/architecture.hpp>
+#include <trireme/architecture/layer_program.hpp>
 #include <trireme/architecture/shard.hpp>
 #include <trireme/deck/config.hpp>
 #include <trireme/plan/machine.hpp>
@@ -18,6 +19,12 @@ struct MemoryRow {
   bool on_host = false;  ///< what a device has offloaded
 };
 
+/// The program of each layer of a training rank.
+architecture::LayerProgram layer_program(const deck::Config& config,
+                                         const architecture::Architecture& architecture,
+                                         const architecture::Shard& shard, bool split_backward,
+                                         const Machine& machine);
+
 /// Bytes that a training rank allocates, arena by arena. A slot of saved activations is as large as
 /// the largest of the rank's stages needs it; every tensor rank sends and receives its part of the
 /// tokens of what goes between stages.
@@ -25,6 +32,11 @@ std::vector<MemoryRow> training_memory(const deck::Config& config,
                                        const architecture::Architecture& architecture,
                                        const architecture::Shard& shard,
                                        const schedule::Needs& needs, const Machine& machine);
+
+/// Of these, saved activations and scratch where the kernels run: what recomputation changes.
+Bytes activation_bytes(const deck::Config& config, const architecture::Architecture& architecture,
+                       const architecture::Shard& shard, const schedule::Needs& needs,
+                       const Machine& machine);
 
 /// Host memory for the copy from which a rank of this shard writes checkpoints in the background:
 /// its share of the arrays, of the replica that writes most. 0 where nothing is written while

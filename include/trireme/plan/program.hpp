@@ -5,7 +5,6 @@
 #include <trireme/schedule/needs.hpp>
 #include <trireme/schedule/program.hpp>
 
-#include <cstdint>
 #include <span>
 #include <vector>
 
@@ -19,9 +18,6 @@ schedule::Program step_program(const deck::Config& config, const Machine& machin
 /// The programs of a run's training steps, one for each size of the global batch in ascending order
 /// (deck::BatchSchedule); the last one is step_program().
 std::vector<schedule::Program> step_programs(const deck::Config& config, const Machine& machine);
-
-/// Hash of all of them, to be compared between ranks.
-std::uint64_t fingerprint(std::span<const schedule::Program> programs);
 
 /// Forward passes of so many micro-batches, lowered.
 schedule::Program evaluation_program(const schedule::ProgramLayout& layout, int micro_batches);

@@ -65,7 +65,7 @@ class Player {
   void record(std::size_t r, Seconds begin, Seconds end);
 
   void arrive(const Instr& receive, Seconds at);
-  void start_lane(std::size_t r, const Instr& instr, const Value& message, Seconds at);
+  void start_channel(std::size_t r, const Instr& instr, const Value& message, Seconds at);
   void enter_group(std::size_t r, Seconds at);
   void close_group(std::size_t r);
   void activate(std::size_t r, Seconds at);

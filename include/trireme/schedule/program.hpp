@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <iosfwd>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -67,8 +68,8 @@ std::ostream& operator<<(std::ostream& out, const Instr& instr);
 
 /// How transfers queue, which decides whether a program completes.
 enum class Transport : std::uint8_t {
-  /// MPI tags and requests: one first-in-first-out lane per channel (receiving stage, direction).
-  independent_lanes,
+  /// MPI tags and requests: one first-in-first-out queue per channel (receiving stage, direction).
+  independent_channels,
   /// One NCCL communicator: the transfers of a rank are one queue in program order. Adjacent ones
   /// are one group (ncclGroupStart … End), whose parts progress together; it completes when all of
   /// them met their partners, and the next group starts only then. Between two ranks, sends and
@@ -82,7 +83,8 @@ struct ProgramLayout {
   int micro_batches = 1;  ///< m, per data-parallel rank and step
   int chunks = 1;         ///< v, stages of each rank; rank r holds the stages r, r + p, …
   bool tied = false;      ///< the last stage uses the first one's token table; set by lower()
-  Transport transport = Transport::independent_lanes;  ///< for which it was lowered; set by lower()
+  Transport transport =
+      Transport::independent_channels;  ///< for which it was lowered; set by lower()
   int stages() const { return ranks * chunks; }
   Rank rank_of(Stage stage) const { return stage % ranks; }
   int chunk_of(Stage stage) const { return stage / ranks; }
@@ -162,7 +164,7 @@ inline int members_of(Op collective, const ProgramLayout& layout) {
   return collective == Op::reduce_tied && layout.ranks > 2 ? 2 : layout.ranks;
 }
 
-/// Hash of the whole program, to be compared between ranks.
-std::uint64_t fingerprint(const Program& program);
+/// Hash of whole programs, for comparison between ranks.
+std::uint64_t fingerprint(std::span<const Program> programs);
 
 }  // namespace trireme::schedule

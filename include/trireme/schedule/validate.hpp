@@ -21,7 +21,7 @@ struct ValidateOptions {
 ///   the chain of weight gradients and the reductions before norm and update;
 /// - completeness: every micro-batch of every stage forward and backward once (or evaluated once),
 ///   every weight updated, every send with its receive;
-/// - lanes: receives are posted in the order of their sends, by channel, under ordered groups by
+/// - queues: receives are posted in the order of their sends, by channel, under ordered groups by
 ///   pair of ranks;
 /// - collectives: the same order on all members;
 /// - slots within the limit;

@@ -51,7 +51,6 @@ class Arena {
   std::int64_t capacity() const { return capacity_; }  ///< Bytes allocated.
   const std::string& label() const { return label_; }
   std::byte* data() const { return data_; }
-  bool counts_only() const { return data_ == nullptr; }
 
   /// Gives back what was cut after `mark` (an earlier used()): for scratch that lives within one
   /// call.

@@ -10,20 +10,20 @@ namespace trireme {
 
 class CopyQueue;
 
-/// A point in the work of a device, behind which other work can be put. One that was never recorded
-/// is behind nothing.
-class Mark {
+/// A point in the work of a device, such as an event of CUDA or HIP: other work can begin after it.
+/// An event that was never recorded is already complete.
+class Event {
  public:
-  Mark();
-  Mark(Mark&&) noexcept;
-  Mark& operator=(Mark&&) noexcept;
-  ~Mark();
+  Event();
+  Event(Event&&) noexcept;
+  Event& operator=(Event&&) noexcept;
+  ~Event();
 
   /// The end of what is on `exec`, or in `queue`, by now.
   void record(const Exec& exec);
   void record(const CopyQueue& queue);
 
-  /// Whether what it is behind has been done. Does not wait, unless the queue runs only when
+  /// Whether the work before it is complete. Does not wait, unless the queue runs only when
   /// something waits for it.
   bool done() const;
 
@@ -34,8 +34,8 @@ class Mark {
   std::unique_ptr<State> state_;
 };
 
-/// What is put on `exec` from here on begins behind `mark`. The host does not wait.
-void wait(const Exec& exec, const Mark& mark);
+/// Work put on `exec` from here on begins after `event`. The host does not wait.
+void wait(const Exec& exec, const Event& event);
 
 /// Copies between a device's memory and the host's (StagingMemory) that run in their own order,
 /// beside the kernels: a stream of CUDA or HIP. Elsewhere they run when something waits for them,
@@ -47,9 +47,9 @@ class CopyQueue {
   CopyQueue& operator=(CopyQueue&&) noexcept;
   ~CopyQueue();
 
-  /// What is queued from here on begins behind `mark`.
-  void wait(const Mark& mark) const;
-  /// Both memories must stay until a mark behind the copy was waited for.
+  /// Copies queued from here on begin after `event`.
+  void wait(const Event& event) const;
+  /// Both memories must stay until an event recorded after the copy was waited for.
   void to_host(std::byte* staging, const std::byte* device, Bytes bytes) const;
   void to_device(std::byte* device, const std::byte* staging, Bytes bytes) const;
 

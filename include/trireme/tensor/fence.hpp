@@ -13,8 +13,8 @@ namespace trireme {
 /// and its Serial back end fires no callback).
 void fence(const Exec& exec, const char* reason);
 
-/// Waits until what `mark` is behind has been done. Not counted where it has been already.
-void fence(const Mark& mark, const char* reason);
+/// Waits until the work before `event` is complete. Not counted where it already is.
+void fence(const Event& event, const char* reason);
 
 /// Waits until `done` gives true, as the others do, for what only it can tell. Counted.
 void wait_until(const std::function<bool()>& done, const char* reason);

@@ -6,14 +6,21 @@
 #include <fstream>
 #include <optional>
 #include <string>
+#include <vector>
 
 namespace trireme::train {
+
+/// The mean of one term of the training objective, in nats.
+struct NamedLoss {
+  std::string name;  ///< as architecture::LossTerm has it: "pair_loss"
+  double mean = 0;
+};
 
 /// One logged step: a line of metrics.jsonl.
 struct Metrics {
   std::int64_t step = 0;
-  double loss = 0;                  ///< mean over the global batch, nats per predicted token
-  std::optional<double> pair_loss;  ///< bert's share of `loss` for its pairs, nats per sample
+  double loss = 0;  ///< mean over the global batch, nats per predicted token, with all other terms
+  std::vector<NamedLoss> other_losses;  ///< terms of `loss` beside that of tokens
   double learning_rate = 0;
   double gradient_norm = 0;          ///< before clipping
   std::int64_t skipped_steps = 0;    ///< so far: their loss or gradient was not finite
@@ -25,13 +32,13 @@ struct Metrics {
   double flops_utilization =
       0;                 ///< MFU: model FLOPs / time / measured matrix-product peak of all ranks
   Bytes peak_bytes = 0;  ///< most resident host memory of any rank so far; 0: not known
-  std::optional<double> validation_loss;       ///< of tokens
-  std::optional<double> validation_pair_loss;  ///< and of bert's pairs
+  std::optional<double> validation_loss;           ///< of tokens
+  std::vector<NamedLoss> other_validation_losses;  ///< of the other terms
   std::optional<double> bits_per_byte;
 };
 
-/// One JSON object with every number in the shortest form that reads back exactly; null for one
-/// that is not finite, which JSON cannot say.
+/// One JSON object whose numbers read back exactly; null for one that is not finite, which JSON
+/// cannot say.
 std::string to_json(const Metrics& metrics);
 
 /// metrics.jsonl of a run. Open on one rank only.

@@ -1,13 +1,36 @@
 #pragma once
 
+#include <trireme/base/clock.hpp>
 #include <trireme/deck/config.hpp>
-#include <trireme/train/stop_signals.hpp>
 
-#include <chrono>
+#include <csignal>
 #include <cstdint>
 #include <string>
+#include <vector>
 
 namespace trireme::train {
+
+/// Catches SIGTERM, SIGUSR1 and SIGINT while it lives; one at a time per process. The handler runs
+/// on a stack of its own: generated code of matrix products keeps data where a signal's frame would
+/// be written on the interrupted stack, and was seen to be corrupted by it. A second SIGINT ends
+/// the process at once. A SIGUSR1 that `trireme train` has held back while the run started counts;
+/// one that comes later than this object's life is held back again.
+class StopSignals {
+ public:
+  StopSignals();
+  ~StopSignals();
+  StopSignals(const StopSignals&) = delete;
+  StopSignals& operator=(const StopSignals&) = delete;
+
+  /// The last signal that came; 0: none.
+  int caught() const;
+
+ private:
+  std::vector<char> stack_;
+  stack_t former_stack_{};
+  sigset_t former_mask_{};
+  struct sigaction former_[3] = {};
+};
 
 /// What a rank asks for at a step's end; the maximum over all ranks is what they do.
 struct Request {
@@ -33,8 +56,6 @@ class Requests {
   void end(bool first_rank) const;
 
  private:
-  using Clock = std::chrono::steady_clock;
-
   bool out_of_time(Seconds saving, double next_steps) const;
   bool take(const char* name) const;
 

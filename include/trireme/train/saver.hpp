@@ -1,5 +1,6 @@
 #pragma once
 
+#include <trireme/base/clock.hpp>
 #include <trireme/checkpoint/writer.hpp>
 #include <trireme/deck/config.hpp>
 #include <trireme/grid/communicator.hpp>
@@ -7,7 +8,6 @@
 
 #include <array>
 #include <atomic>
-#include <chrono>
 #include <cstdint>
 #include <exception>
 #include <future>
@@ -58,7 +58,6 @@ class Saver {
   Bytes copy_bytes() const { return copy_bytes_; }
 
  private:
-  using Clock = std::chrono::steady_clock;
   enum class Phase : std::uint8_t { none, shards, completion };
 
   std::vector<checkpoint::SliceView> copied(const std::vector<checkpoint::SliceView>& share);

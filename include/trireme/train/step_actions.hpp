@@ -1,16 +1,15 @@
 #pragma once
 
+#include <trireme/base/clock.hpp>
 #include <trireme/data/batch.hpp>
-#include <trireme/data/pairs.hpp>
-#include <trireme/data/samples.hpp>
+#include <trireme/data/batch_reader.hpp>
 #include <trireme/deck/batch_schedule.hpp>
 #include <trireme/tensor/copy_queue.hpp>
 #include <trireme/train/executor.hpp>
 #include <trireme/train/rank_parts.hpp>
 
-#include <chrono>
 #include <cstdint>
-#include <optional>
+#include <memory>
 #include <span>
 #include <vector>
 
@@ -21,13 +20,11 @@ template <class P>
 class StepActions final : public Actions {
  public:
   using T = typename P::Compute;
-  using Clock = std::chrono::steady_clock;
 
   /// What an evaluation has read, where the last stage is.
   struct Counted {
-    std::int64_t tokens = 0;  ///< that are predicted
-    std::int64_t bytes = 0;
     std::int64_t samples = 0;
+    std::int64_t bytes = 0;  ///< of text in predicted tokens
   };
 
   /// Arguments must outlive this.
@@ -69,29 +66,23 @@ class StepActions final : public Actions {
  private:
   /// What a slot's micro-batch reads, in memory from which a device copies by itself.
   struct HostSlot {
-    using Numbers = std::span<std::int32_t>;
     StagingBuffer memory;
-    Numbers tokens;
-    Numbers targets;
-    Numbers segments;  ///< this and what follows: of bert
-    Numbers rows;
-    Numbers pairs;
-    Mark copied;
-    data::PairBatch batch() const { return {tokens, segments, targets, rows, pairs}; }
+    std::vector<std::span<std::int32_t>> fields;  ///< by their number in the objective
+    Event copied;
   };
 
   model::MicroContext context(Micro micro) const;
   bool is_first(Stage stage) const { return stage == 0; }
   bool is_last(Stage stage) const { return stage == parts_.parameters.shard().last_stage(); }
+  bool reads_samples(Stage stage) const { return is_first(stage) || is_last(stage); }
   /// Puts what has arrived where the stage reads it.
   void take_input(const Step& step);
   void take_output_gradient(const Step& step);
   HostSlot host_slot() const;
   /// The slot's memory, once the copy of what it held before has been made.
   HostSlot& free_slot(const Step& step);
+  /// Copies the fields that the stage reads to its slot.
   void upload(const Step& step);
-  /// Reads windows of the file that is evaluated on, and counts them.
-  void read_windows(const HostSlot& host, std::int64_t first, std::int64_t count, bool counts);
   /// What a backward pass calls behind each layer; to be asked for before it is launched.
   typename model::RankModel<P>::LayerDone layer_done(const Step& step);
 
@@ -103,7 +94,7 @@ class StepActions final : public Actions {
   const Exec& exec_;
   typename model::RankModel<P>::Between between_;  ///< moves messages under way
   std::vector<HostSlot> host_slots_;
-  std::optional<data::Pairs> pairs_;  ///< of bert
+  std::unique_ptr<data::BatchReader> reader_;
   std::int64_t step_ = 0;
   const data::Samples* samples_ = nullptr;
   const data::Windows* windows_ = nullptr;

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <trireme/base/check.hpp>
+#include <trireme/base/clock.hpp>
 #include <trireme/checkpoint/reader.hpp>
 #include <trireme/data/samples.hpp>
 #include <trireme/deck/batch_schedule.hpp>
@@ -9,7 +10,6 @@
 #include <trireme/train/saver.hpp>
 #include <trireme/train/worker.hpp>
 
-#include <chrono>
 #include <memory>
 #include <optional>
 #include <string>
@@ -42,8 +42,6 @@ class Trainer {
   ExitCode run();
 
  private:
-  using Clock = std::chrono::steady_clock;
-
   ExitCode take_steps();
   bool is_logged(std::int64_t step) const;
   void check_skips(const Metrics& metrics);

@@ -60,11 +60,11 @@ class Transfers {
   };
 
   int rank_of(Stage stage) const { return stage % pipeline_.size(); }
-  static int lane(Stage to, Direction direction) {
+  static int channel_of(Stage to, Direction direction) {
     return 2 * to + (direction == Direction::forward ? 0 : 1);
   }
   void cut(Arena& arena, std::int64_t hidden, const Buffers& buffers);
-  void receive(const Exec& exec, Message& into, int from, int lane);
+  void receive(const Exec& exec, Message& into, int from, int channel);
   void take(const Exec& exec, Message& from, View2<T> rows, const char* what);
   void send(const Exec& exec, Stage to, Direction direction, View2<T> rows);
 

@@ -5,7 +5,6 @@
 #include <trireme/train/step_actions.hpp>
 #include <trireme/train/worker.hpp>
 
-#include <chrono>
 #include <cstdint>
 #include <span>
 #include <vector>
@@ -36,8 +35,6 @@ class TypedWorker final : public Worker {
   std::string description() const override;
 
  private:
-  using Clock = std::chrono::steady_clock;
-
   /// The executor of the step's program.
   const Executor& begin_step(std::int64_t step, const data::Samples& samples);
   void run(const Executor& executor);
@@ -46,8 +43,8 @@ class TypedWorker final : public Worker {
   /// A sum over the data axis of what the last stage knows, on every rank.
   template <class N>
   N from_last_stage(N mine, const char* what);
-  /// Σ cross entropy of pairs of segments.
-  double pair_nats();
+  /// Σ cross entropy of each term of the objective. `waits`: label of the wait.
+  std::vector<double> loss_sums(const char* waits);
 
   const deck::Config& config_;
   const architecture::Architecture& architecture_;

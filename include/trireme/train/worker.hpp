@@ -8,11 +8,11 @@
 #include <trireme/plan/memory.hpp>
 #include <trireme/schedule/program.hpp>
 #include <trireme/schedule/timeline.hpp>
+#include <trireme/train/metrics.hpp>
 #include <trireme/train/skips.hpp>
 
 #include <cstdint>
 #include <memory>
-#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -21,23 +21,26 @@ namespace trireme::train {
 
 /// What a step found, the same on all ranks.
 struct StepResult {
-  /// Mean over the predicted tokens of the global batch, and with bert's sentence head that over
-  /// its pairs in addition.
-  double loss = 0;
-  std::optional<double> pair_loss;
-  double gradient_norm = 0;  ///< before clipping
-  Skips skips;               ///< so far
+  double loss = 0;  ///< Σ of the objective's terms, each a mean over the global batch
+  std::vector<NamedLoss> other_losses;  ///< terms of `loss` beside that of tokens
+  double gradient_norm = 0;             ///< before clipping
+  Skips skips;                          ///< so far
 };
 
-/// Sums over a token file.
+/// One term of the training objective over a token file.
+struct LossSum {
+  std::string name;  ///< this and the next: as architecture::LossTerm has them
+  std::string counted;
+  double nats = 0;         ///< Σ cross entropy
+  std::int64_t count = 0;  ///< of what is counted
+  double mean() const { return nats / static_cast<double>(count); }
+};
+
+/// Losses on a token file.
 struct Evaluation {
-  double nats = 0;          ///< Σ cross entropy of tokens
-  std::int64_t tokens = 0;  ///< that are predicted: all, or bert's masked ones
-  std::int64_t bytes = 0;   ///< of text in those tokens; 0 where they are chosen at random
-  double pair_nats = 0;     ///< Σ cross entropy of pairs of segments
-  std::int64_t pairs = 0;   ///< 0 without a sentence head
-  double loss() const { return nats / static_cast<double>(tokens); }
-  double pair_loss() const { return pair_nats / static_cast<double>(pairs); }
+  std::vector<LossSum> losses;  ///< that of predicted tokens first
+  std::int64_t bytes = 0;       ///< of text in those tokens; 0 where they are chosen at random
+  const LossSum& tokens() const { return losses.front(); }
   double bits_per_byte() const;
 };
 

@@ -4,6 +4,7 @@
 #include <trireme/deck/checks.hpp>
 #include <trireme/deck/special_tokens.hpp>
 #include <trireme/plan/choices.hpp>
+#include <trireme/plan/recompute.hpp>
 
 #include <algorithm>
 
@@ -114,6 +115,7 @@ deck::Deck deck_for_ranks(const std::string& path, const std::vector<std::string
   const std::int64_t written = p.tensor * p.pipeline * std::max<std::int64_t>(1, p.data);
   deck::resolve_parallel(deck, ranks > 0 ? ranks : written);
   resolve_vocabulary(deck, open_if_there(deck));
+  plan::resolve_recompute(deck, machine);
   return deck;
 }
 

@@ -3,7 +3,7 @@
 #include <trireme/commands/resolve.hpp>
 #include <trireme/commands/restart.hpp>
 #include <trireme/commands/session.hpp>
-#include <trireme/data/pairs.hpp>
+#include <trireme/data/batch_reader.hpp>
 #include <trireme/train/worker.hpp>
 
 #include <cmath>
@@ -24,7 +24,7 @@ ExitCode evaluate(grid::Runtime& runtime, const EvalOptions& options) {
                 ": nothing to evaluate on; give --data FILE or [data] validation");
     file = open_validation_file(deck);
     windows.emplace(*file, config.model.text_tokens());
-    if (!config.model.causal()) data::Pairs(config).expect_usable(*windows);
+    data::make_batch_reader(config)->expect_usable(*windows);
     bytes = bytes_of_token(deck, *file);
   });
 
@@ -39,12 +39,13 @@ ExitCode evaluate(grid::Runtime& runtime, const EvalOptions& options) {
   });
   const train::Evaluation e = worker->evaluate(*windows, windows->count(), bytes);
   say("checkpoint ", folder, ", step ", step);
-  const char* const tokens = config.model.causal() ? " tokens" : " masked tokens";
-  say("data ", file->path(), ": ", with_commas(e.tokens), tokens,
+  const train::LossSum& tokens = e.tokens();
+  say("data ", file->path(), ": ", with_commas(tokens.count), " ", tokens.counted, "s",
       e.bytes > 0 ? text(", ", with_commas(e.bytes), " bytes") : "");
-  say("loss ", fixed(e.loss(), 6), " nats per", config.model.causal() ? "" : " masked", " token");
-  if (e.pairs > 0) say("loss of pairs ", fixed(e.pair_loss(), 6), " nats per sample");
-  say("perplexity ", fixed(std::exp(e.loss()), 4));
+  for (const train::LossSum& sum : e.losses)
+    say("loss ", &sum == &tokens ? "" : text("of ", sum.counted, "s "), fixed(sum.mean(), 6),
+        " nats per ", sum.counted);
+  say("perplexity ", fixed(std::exp(tokens.mean()), 4));
   if (e.bytes > 0) say("bits per byte ", fixed(e.bits_per_byte(), 4));
   expect_output_written(runtime);
   return ExitCode::finished;

@@ -25,9 +25,9 @@ ExitCode generate(grid::Runtime& runtime, const GenerateOptions& options) {
       open_session(runtime, options.deck, options.overrides, Ranks::all_data_parallel);
   const deck::Config& config = session.config();
   runtime.together([&] {
-    check_usage(
-        config.model.causal(), session.deck.cite("model", "family"),
-        ": an encoder does not go on with a text; generate takes a model of family gpt or llama");
+    check_usage(!config.model.predicts_masked_tokens(), session.deck.cite("model", "objective"),
+                ": a model of masked tokens cannot continue a text; use a model whose objective is "
+                "\"next_token\"");
   });
   const auto tokenizer = tokenizer_of(session.deck);
 

@@ -1,15 +1,13 @@
 #include <trireme/base/log.hpp>
 #include <trireme/base/narrow.hpp>
 #include <trireme/checkpoint/folders.hpp>
-#include <trireme/checkpoint/previous.hpp>
 #include <trireme/commands/restart.hpp>
 #include <trireme/commands/session.hpp>
 #include <trireme/deck/batch_schedule.hpp>
-#include <trireme/deck/difference.hpp>
+#include <trireme/deck/deck.hpp>
 #include <trireme/grid/heartbeat.hpp>
 
 #include <algorithm>
-#include <array>
 #include <filesystem>
 #include <string_view>
 #include <utility>
@@ -20,38 +18,20 @@ namespace {
 
 using Differences = std::vector<deck::Difference>;
 
-constexpr std::array another_model{
-    "model.family",          "model.layers",       "model.hidden",         "model.heads",
-    "model.feed_forward",    "model.sequence",     "model.vocabulary",     "model.tied_embeddings",
-    "model.key_value_heads", "model.norm_epsilon", "model.rope_theta",     "model.gelu",
-    "model.sentence_loss",   "data.class_token",   "data.separator_token", "data.mask_token"};
-constexpr std::array batch_keys{"batch.global", "batch.ramp_start", "batch.ramp_increment",
-                                "batch.ramp_samples"};  // how many samples the steps took
-
-/// Where a run is kept and where it came from say nothing about it.
-constexpr std::array bookkeeping{"run.directory", "checkpoint.directory", "checkpoint.restart"};
-
-template <class Names>
-bool among(const Names& names, const deck::Difference& d) {
-  return std::ranges::any_of(names, [&](const char* name) { return d.full_name() == name; });
-}
-
-/// Whether checkpoints of the one hold other numbers than those of the other: bf16 and fp16 keep
-/// their weights in fp32.
-bool stores_others(const deck::Difference& d) {
-  const auto stored = [](std::string_view word) {  // in quotes
-    const auto type = parse<DType>(word.substr(1, word.size() - 2));
-    return type ? master_type(*type) : DType::fp32;
-  };
-  return d.full_name() == "precision.compute" && stored(d.stored) != stored(d.current);
-}
-
 /// What a difference does to the numbers that the layout never changes.
-std::string_view effect(const deck::Difference& d) {
-  if (d.full_name() == "data.train") return "  (other samples from here on, unless it is a copy)";
-  if (d.section == "optimizer" || d.section == "precision" || d.full_name() == "run.seed" ||
-      d.full_name() == "model.dropout" || d.full_name() == "model.masked_share")
-    return "  (changes the numbers from here on)";
+std::string_view note(const deck::Difference& d) {
+  switch (d.effect) {
+    case deck::Effect::numbers:
+    case deck::Effect::storage:
+      return "  (changes the numbers from here on)";
+    case deck::Effect::samples:
+      return "  (other samples from here on, unless it is a copy)";
+    case deck::Effect::none:
+    case deck::Effect::place:
+    case deck::Effect::batches:
+    case deck::Effect::model:
+      break;
+  }
   return "";
 }
 
@@ -59,7 +39,12 @@ std::string_view effect(const deck::Difference& d) {
 struct Comparison {
   Differences differences;
   bool same_batches = true;  ///< every step has the same global batch
+  bool same_storage = true;  ///< of weights: those of bf16 and fp16 are stored in fp32
 };
+
+DType stored_type(const deck::Deck& deck) {
+  return master_type(deck.config.precision.compute);
+}
 
 /// A deck that this version cannot read shows no difference, with a warning: then the shapes of the
 /// arrays decide.
@@ -68,7 +53,8 @@ Comparison compare_to(const checkpoint::Reader& reader, const deck::Deck& deck) 
   try {
     const deck::Deck stored = deck::parse_deck(reader.state().deck_toml, path);
     return {deck::differences(stored, deck),
-            deck::BatchSchedule(stored.config.batch) == deck::BatchSchedule(deck.config.batch)};
+            deck::BatchSchedule(stored.config.batch) == deck::BatchSchedule(deck.config.batch),
+            stored_type(stored) == stored_type(deck)};
   } catch (const UsageError& error) {
     const std::string_view message = error.what();
     log::warn(text("this version cannot compare ", path, " with ", deck.file_name, ": ",
@@ -101,8 +87,8 @@ std::string lines_of(const Differences& differences) {
     std::string line = text("\n  ", d.full_name());
     line.resize(name_width + 5, ' ');
     line += change(d);
-    if (!effect(d).empty()) line.resize(name_width + 5 + change_width, ' ');
-    lines += line.append(effect(d));
+    if (!note(d).empty()) line.resize(name_width + 5 + change_width, ' ');
+    lines += line.append(note(d));
   }
   return lines;
 }
@@ -147,12 +133,15 @@ void Restart::choose() {
 void Restart::compare(const checkpoint::Reader& reader) {
   Differences contradictions;
   Differences harmless;
-  const auto [differences, same_batches] = compare_to(reader, deck_);
-  const bool other_batches = reader.state().step > 0 && !same_batches;  // at step 0 any continues
-  for (const auto& d : differences) {
-    if (among(another_model, d) || stores_others(d) || (other_batches && among(batch_keys, d)))
+  const Comparison found = compare_to(reader, deck_);
+  const bool other_batches =  // at step 0 any continues
+      reader.state().step > 0 && !found.same_batches;
+  for (const auto& d : found.differences) {
+    if (d.effect == deck::Effect::model ||
+        (d.effect == deck::Effect::storage && !found.same_storage) ||
+        (d.effect == deck::Effect::batches && other_batches))
       contradictions.push_back(d);
-    else if (!among(bookkeeping, d))
+    else if (d.effect != deck::Effect::place)
       harmless.push_back(d);
   }
   expect_no(contradictions, reader.folder(),
@@ -241,7 +230,7 @@ std::string find_model(grid::Runtime& runtime, const deck::Deck& deck, const std
   return found_by_one(runtime, [&] {
     std::string folder = find_checkpoint(deck, where);
     Differences found = compare_to(checkpoint::Reader(folder), deck).differences;
-    std::erase_if(found, [](const auto& d) { return !among(another_model, d); });
+    std::erase_if(found, [](const auto& d) { return d.effect != deck::Effect::model; });
     expect_no(
         found, folder,
         text(" (", folder, "/", checkpoint::deck_name, " is a deck), or name another checkpoint"));

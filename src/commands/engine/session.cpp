@@ -1,12 +1,14 @@
+#include <trireme/base/checksum.hpp>
 #include <trireme/base/log.hpp>
 #include <trireme/checkpoint/reader.hpp>
 #include <trireme/commands/resolve.hpp>
 #include <trireme/commands/session.hpp>
 #include <trireme/deck/checks.hpp>
 #include <trireme/grid/devices.hpp>
-#include <trireme/grid/nccl_transport.hpp>
+#include <trireme/grid/transport.hpp>
 #include <trireme/installation/this_machine.hpp>
 #include <trireme/plan/choices.hpp>
+#include <trireme/plan/recompute.hpp>
 
 #include <cstdio>
 #include <filesystem>
@@ -16,7 +18,8 @@ namespace {
 
 /// Ranks read the deck for themselves; on a broken file system they may read different ones.
 void compare_decks(grid::Runtime& runtime, const deck::Deck& deck) {
-  const std::string mine = deck::fingerprint(deck);
+  const std::string resolved = deck::resolved_toml(deck);
+  const std::string mine = checksum(resolved.data(), resolved.size()).hex();
   const auto all = runtime.world().gather(mine, 0, "comparison of decks");
   runtime.together([&] {
     for (std::size_t r = 0; r < all.size(); ++r)
@@ -48,6 +51,7 @@ Session open_session(grid::Runtime& runtime, const std::string& deck_file,
     const bool wanted = ranks == Ranks::as_deck_says || s.deck.config.model.vocabulary == 0;
     if (wanted) s.training = open_if_there(s.deck);
     resolve_vocabulary(s.deck, s.training);
+    if (ranks == Ranks::as_deck_says) plan::resolve_recompute(s.deck, s.machine);
     s.architecture = architecture::describe(s.deck.config.model);
   });
   compare_decks(runtime, s.deck);

@@ -3,9 +3,9 @@
 #include <trireme/commands/resolve.hpp>
 #include <trireme/commands/restart.hpp>
 #include <trireme/commands/session.hpp>
-#include <trireme/data/pairs.hpp>
+#include <trireme/data/batch_reader.hpp>
 #include <trireme/deck/batch_schedule.hpp>
-#include <trireme/grid/nccl_transport.hpp>
+#include <trireme/grid/transport.hpp>
 #include <trireme/grid/watchdog.hpp>
 #include <trireme/kernels/attention.hpp>
 #include <trireme/plan/choices.hpp>
@@ -48,7 +48,7 @@ void leave_deck(const deck::Deck& deck) {
 
 /// Every rank builds the whole programs and runs its rows: they must have built the same.
 void compare_programs(grid::Runtime& runtime, std::span<const schedule::Program> programs) {
-  const auto mine = static_cast<std::int64_t>(plan::fingerprint(programs));
+  const auto mine = static_cast<std::int64_t>(schedule::fingerprint(programs));
   const auto all = runtime.world().all_gather(mine, "comparison of programs");
   runtime.together([&] {
     for (std::size_t r = 0; r < all.size(); ++r)
@@ -60,13 +60,13 @@ void compare_programs(grid::Runtime& runtime, std::span<const schedule::Program>
 
 namespace {
 
-/// Files that bert's samples cannot be made of are found before the first step.
-void expect_pairs(const deck::Config& config, const data::Samples& samples,
-                  const std::optional<data::Windows>& validation) {
-  const data::Pairs pairs(config);
+/// Files that batches cannot be made of are found before the first step.
+void expect_usable(const deck::Config& config, const data::Samples& samples,
+                   const std::optional<data::Windows>& validation) {
+  const auto reader = data::make_batch_reader(config);
   for (std::size_t file = 0; file < samples.files(); ++file)
-    pairs.expect_usable(samples.windows(file));
-  if (validation) pairs.expect_usable(*validation);
+    reader->expect_usable(samples.windows(file));
+  if (validation) reader->expect_usable(*validation);
 }
 
 }  // namespace
@@ -102,7 +102,7 @@ ExitCode train(grid::Runtime& runtime, const TrainOptions& options) {
       validation_file = open_validation_file(session.deck);
       validation.emplace(*validation_file, text_tokens);
     }
-    if (!config.model.causal()) expect_pairs(config, *samples, validation);
+    expect_usable(config, *samples, validation);
     bytes = bytes_of_token(session.deck, *session.training.files.front());
   });
   Restart restart(runtime, session.deck);

@@ -2,7 +2,6 @@
 #include <trireme/base/log.hpp>
 #include <trireme/commands/drawing.hpp>
 #include <trireme/commands/host.hpp>
-#include <trireme/commands/launcher.hpp>
 #include <trireme/commands/options.hpp>
 #include <trireme/commands/resolve.hpp>
 #include <trireme/installation/this_machine.hpp>

@@ -4,6 +4,7 @@
 #include <trireme/commands/drawing.hpp>
 #include <trireme/plan/cost.hpp>
 #include <trireme/plan/program.hpp>
+#include <trireme/plan/recompute.hpp>
 #include <trireme/plan/text_file.hpp>
 #include <trireme/schedule/machine.hpp>
 
@@ -72,8 +73,8 @@ Drawing make_drawing(const deck::Deck& deck, const plan::Machine& machine,
   } else {
     const auto a = architecture::describe(c.model);
     const auto stages = static_cast<int>(c.parallel.pipeline * c.parallel.chunks);
-    cost = plan::flop_cost(plan::stage_flops(a, architecture::partition(a, stages)),
-                           c.parallel.recompute);
+    cost = plan::flop_cost(plan::stage_flops(a, architecture::partition(a, stages),
+                                             plan::kept_tensors(c.parallel, a.layer)));
   }
   drawing.predicted = schedule::play(program, cost).timeline;
   return drawing;

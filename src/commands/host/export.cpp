@@ -2,16 +2,14 @@
 #include <trireme/base/log.hpp>
 #include <trireme/checkpoint/folders.hpp>
 #include <trireme/checkpoint/reader.hpp>
-#include <trireme/commands/checkpoint_folder.hpp>
 #include <trireme/commands/host.hpp>
 #include <trireme/commands/resolve.hpp>
 #include <trireme/data/tokenizer.hpp>
 #include <trireme/deck/deck.hpp>
-#include <trireme/exchange/config_json.hpp>
-#include <trireme/exchange/folder_writer.hpp>
-#include <trireme/exchange/weights.hpp>
+#include <trireme/hugging_face/config_json.hpp>
+#include <trireme/hugging_face/folder_writer.hpp>
+#include <trireme/hugging_face/weights.hpp>
 #include <trireme/io/atomic_file.hpp>
-#include <trireme/io/temporaries.hpp>
 
 #include <CLI/CLI.hpp>
 
@@ -57,7 +55,7 @@ class OutputFolder {
 };
 
 void expect_no_files(const ExportOptions& options, const std::string& config) {
-  std::vector<std::string> there = exchange::weight_files(options.folder);
+  std::vector<std::string> there = hugging_face::weight_files(options.folder);
   if (fs::exists(config)) there.push_back(config);
   check_usage(options.force || there.empty(), there.empty() ? "" : there.front(),
               ": is there; choose another folder or give --force to replace ",
@@ -66,7 +64,7 @@ void expect_no_files(const ExportOptions& options, const std::string& config) {
 
 std::int64_t shard_bytes(const std::string& size) {
   if (size.empty()) return 0;
-  const auto bytes = exchange::parse_size(size);
+  const auto bytes = hugging_face::parse_size(size);
   check_usage(bytes.has_value(), "--shard-size ", size,
               ": expected a whole number of B, KB, MB, GB or TB, or of KiB to TiB, such as 5GB");
   return *bytes;
@@ -76,11 +74,12 @@ void run(const ExportOptions& options) {
   const std::string config = options.folder + "/config.json";
   const std::int64_t most = shard_bytes(options.shard_size);
   expect_no_files(options, config);
-  const checkpoint::Reader reader(checkpoint_folder(options.checkpoint));
+  const checkpoint::Reader reader(checkpoint::checkpoint_folder(options.checkpoint));
   const checkpoint::RunState& state = reader.state();
   const deck::Deck deck =
       deck::parse_deck(state.deck_toml, text(reader.folder(), "/", checkpoint::deck_name));
-  const DType stored = exchange::weights_type(reader, deck.config.model);
+  hugging_face::expect_exportable(deck);
+  const DType stored = hugging_face::weights_type(reader, deck.config.model);
   const DType dtype = options.dtype.empty() ? stored : parse<DType>(options.dtype).value();
   const auto tokenizer = tokenizer_of(deck);
 
@@ -88,10 +87,10 @@ void run(const ExportOptions& options) {
   OutputFolder folder(options.folder);
   io::AtomicFile config_file(config);
   const std::string content =
-      exchange::config_text(deck.config.model, dtype, tokenizer->end_of_document());
+      hugging_face::config_text(deck.config.model, dtype, tokenizer->end_of_document());
   config_file.write(0, content.data(), content.size());
   const auto exported =
-      exchange::export_weights(reader, deck.config.model, dtype, options.folder, most);
+      hugging_face::export_weights(reader, deck.config.model, dtype, options.folder, most);
   folder.keep();
   config_file.commit();
   say("checkpoint ", reader.folder(), ", step ", with_commas(state.step),

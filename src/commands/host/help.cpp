@@ -1,6 +1,6 @@
 #include <trireme/base/check.hpp>
 #include <trireme/commands/host.hpp>
-#include <trireme/deck/reference.hpp>
+#include <trireme/deck/deck.hpp>
 #include <trireme/plan/machine_file.hpp>
 
 #include <iostream>

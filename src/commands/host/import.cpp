@@ -5,9 +5,9 @@
 #include <trireme/commands/host.hpp>
 #include <trireme/commands/resolve.hpp>
 #include <trireme/deck/deck.hpp>
-#include <trireme/exchange/config_json.hpp>
-#include <trireme/exchange/match.hpp>
-#include <trireme/exchange/weights.hpp>
+#include <trireme/hugging_face/config_json.hpp>
+#include <trireme/hugging_face/match.hpp>
+#include <trireme/hugging_face/weights.hpp>
 #include <trireme/io/input_file.hpp>
 
 #include <CLI/CLI.hpp>
@@ -43,22 +43,24 @@ void expect_no_checkpoints(const deck::Deck& deck) {
 
 void run(const ImportOptions& options) {
   const std::string config_path = options.folder + "/config.json";
-  const auto config = exchange::parse_config(io::read_text_file(config_path, 1 << 20), config_path);
-  const exchange::TensorFolder weights(options.folder);
+  const auto config =
+      hugging_face::parse_config(io::read_text_file(config_path, 1 << 20), config_path);
+  const hugging_face::TensorFolder weights(options.folder);
   if (options.deck.empty()) {
-    exchange::match(weights, *config.format, config.model);
-    say(exchange::model_toml(config));
+    hugging_face::match(weights, *config.format, config.model);
+    say(hugging_face::model_toml(config));
     return;
   }
   const deck::Deck deck = read_deck(options);
-  exchange::expect_same_model(config, deck);
+  hugging_face::expect_same_model(config, deck);
   expect_no_checkpoints(deck);
   const std::string& directory = deck.config.checkpoint.directory;
   const DType dtype = master_type(deck.config.precision.compute);
-  exchange::import_weights(weights, deck.config.model, dtype, directory, deck::resolved_toml(deck));
+  hugging_face::import_weights(weights, deck.config.model, dtype, directory,
+                               deck::resolved_toml(deck));
   say("wrote ", directory, "/", checkpoint::folder_name(0), ": the weights of ", weights.path(),
       " as ", name_of(dtype));
-  for (const std::string& line : exchange::differences(config, deck)) say(line);
+  for (const std::string& line : hugging_face::differences(config, deck)) say(line);
   std::string same = options.deck;
   for (const auto& override : options.overrides) same += " " + override;
   say("`trireme train ", same, " checkpoint.restart=latest` goes on from it");

@@ -1,9 +1,7 @@
 #include <trireme/base/check.hpp>
 #include <trireme/base/log.hpp>
-#include <trireme/checkpoint/difference.hpp>
 #include <trireme/checkpoint/reader.hpp>
 #include <trireme/checkpoint/verify.hpp>
-#include <trireme/commands/checkpoint_folder.hpp>
 #include <trireme/commands/host.hpp>
 #include <trireme/data/megatron_file.hpp>
 #include <trireme/data/token_file.hpp>
@@ -166,8 +164,8 @@ void inspect_checkpoint(const std::string& folder, bool verify) {
 }
 
 void diff(const std::string& first, const std::string& second) {
-  const checkpoint::Reader a(checkpoint_folder(first));
-  const checkpoint::Reader b(checkpoint_folder(second));
+  const checkpoint::Reader a(checkpoint::checkpoint_folder(first));
+  const checkpoint::Reader b(checkpoint::checkpoint_folder(second));
   say("first       ", a.folder(), ", step ", with_commas(a.state().step));
   say("second      ", b.folder(), ", step ", with_commas(b.state().step));
   const auto differences = checkpoint::compare(a, b);
@@ -198,7 +196,7 @@ void inspect(const InspectOptions& options) {
   if (options.diff) return diff(path, options.paths.back());
   if (fs::is_directory(path)) {
     check_usage(!options.decode, path, ": is a folder; --decode takes a token file");
-    inspect_checkpoint(checkpoint_folder(path), options.verify);
+    inspect_checkpoint(checkpoint::checkpoint_folder(path), options.verify);
   } else if (options.decode) {
     decode(path, options.tokenizer);
   } else {

@@ -1,24 +1,18 @@
 #include <trireme/base/check.hpp>
+#include <trireme/base/clock.hpp>
 #include <trireme/base/log.hpp>
 #include <trireme/commands/host.hpp>
 #include <trireme/data/tokenize.hpp>
-#include <trireme/io/temporaries.hpp>
+#include <trireme/io/atomic_file.hpp>
 
 #include <CLI/CLI.hpp>
 
 #include <algorithm>
-#include <chrono>
 #include <filesystem>
 #include <memory>
 
 namespace trireme::commands {
 namespace {
-
-using Clock = std::chrono::steady_clock;
-
-double seconds_since(Clock::time_point begin) {
-  return std::chrono::duration<double>(Clock::now() - begin).count();
-}
 
 std::string speed(std::int64_t bytes, double seconds) {
   return text(fixed(static_cast<double>(bytes) / 1e6 / std::max(seconds, 1e-9), 1), " MB/s");

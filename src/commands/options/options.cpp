@@ -5,6 +5,9 @@
 #include <algorithm>
 #include <cmath>
 #include <iostream>
+#include <array>
+#include <cstdlib>
+#include <string_view>
 
 namespace trireme::commands {
 namespace {
@@ -138,6 +141,16 @@ bool parse_command_line(CLI::App& app, int argc, const char* const* argv) {
     throw UsageError(text(error.what(), "\n  `trireme", command, " --help` shows how it is used"));
   }
   return true;
+}
+
+bool is_first_process() {
+  // Hydra (MPICH, Intel MPI) and Cray's PMI, Open MPI, PMIx, PALS, Slurm.
+  constexpr std::array names{"PMI_RANK", "OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PALS_RANKID",
+                             "SLURM_PROCID"};
+  return std::ranges::none_of(names, [](const char* name) {
+    const char* value = std::getenv(name);
+    return value != nullptr && std::string_view(value).find_first_of("123456789") == 0;
+  });
 }
 
 }  // namespace trireme::commands

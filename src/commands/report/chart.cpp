@@ -1,7 +1,7 @@
 #include <trireme/base/text.hpp>
-#include <trireme/commands/chart.hpp>
-#include <trireme/commands/markup.hpp>
-#include <trireme/commands/ticks.hpp>
+#include <trireme/commands/report/chart.hpp>
+#include <trireme/commands/report/markup.hpp>
+#include <trireme/commands/report/ticks.hpp>
 
 #include <algorithm>
 #include <cmath>

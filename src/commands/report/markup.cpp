@@ -1,5 +1,5 @@
 #include <trireme/base/text.hpp>
-#include <trireme/commands/markup.hpp>
+#include <trireme/commands/report/markup.hpp>
 
 #include <cstdint>
 

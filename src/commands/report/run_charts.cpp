@@ -1,9 +1,11 @@
+#include <trireme/architecture/objective.hpp>
 #include <trireme/base/text.hpp>
-#include <trireme/commands/chart.hpp>
-#include <trireme/commands/markup.hpp>
-#include <trireme/commands/run_report.hpp>
+#include <trireme/commands/report/chart.hpp>
+#include <trireme/commands/report/markup.hpp>
+#include <trireme/commands/report/run_report.hpp>
 
 #include <algorithm>
+#include <cctype>
 #include <cmath>
 #include <limits>
 #include <string_view>
@@ -61,7 +63,10 @@ void add_earlier(std::vector<Series>& series, const RunReport& report, Value val
 class Charts {
  public:
   explicit Charts(const RunReport& report)
-      : report_(report), steps_(report.records.steps), marks_(marks_of(report)) {
+      : report_(report),
+        objective_(architecture::objective_of(report.deck.config.model)),
+        steps_(report.records.steps),
+        marks_(marks_of(report)) {
     last_x_ = static_cast<double>(steps_.back().step);
   }
 
@@ -88,7 +93,7 @@ class Charts {
     add("Loss scale", "logarithmic", false, curve([](const auto& m) { return m.loss_scale; }),
         true);
     add("Bits per byte", "validation", false, curve([](const auto& m) { return m.bits_per_byte; }));
-    return out + pairs() + "</div>\n";
+    return out + other_losses() + "</div>\n";
   }
 
  private:
@@ -115,17 +120,18 @@ class Charts {
 
   /// Twice, with linear and with logarithmic axis; two buttons choose which is seen.
   std::string loss() const {
-    // As validation_loss is: of tokens. The pairs of bert have a chart of their own.
+    // As validation_loss is: of tokens. Other terms have charts of their own.
     const auto of_tokens = [](const auto& m) {
-      return std::optional<double>(m.loss - m.pair_loss.value_or(0));
+      double loss = m.loss;
+      for (const train::NamedLoss& other : m.other_losses) loss -= other.mean;
+      return std::optional<double>(loss);
     };
     std::vector<Series> series{series_of(steps_, "training", "first", of_tokens)};
     Series validation =
         series_of(steps_, "validation", "second", [](const auto& m) { return m.validation_loss; });
     if (!validation.points.empty()) series.push_back(std::move(validation));
     add_earlier(series, report_, of_tokens);
-    const bool causal = report_.deck.config.model.causal();
-    const std::string unit = causal ? "nats per token" : "nats per masked token";
+    const std::string unit = text("nats per ", objective_.losses.front().counted);
     return text(
         "<div class=\"scale\"><input type=\"radio\" name=\"scale\" id=\"linear\" "
         "checked=\"checked\"/><label for=\"linear\">linear</label><input type=\"radio\" "
@@ -135,13 +141,27 @@ class Charts {
         both(series, "Loss", unit + ", logarithmic axis", true), "</div></div>\n");
   }
 
-  std::string pairs() const {
-    std::vector<Series> series{
-        series_of(steps_, "training", "first", [](const auto& m) { return m.pair_loss; }),
-        series_of(steps_, "validation", "second",
-                  [](const auto& m) { return m.validation_pair_loss; })};
-    std::erase_if(series, [](const Series& s) { return s.points.empty(); });
-    return series.empty() ? "" : both(series, "Pair loss", "nats per pair", false);
+  /// A chart for each term of the objective beside that of tokens.
+  std::string other_losses() const {
+    std::string out;
+    for (std::size_t i = 1; i < objective_.losses.size(); ++i) {
+      const architecture::LossTerm& term = objective_.losses[i];
+      const auto mean = [&](const std::vector<train::NamedLoss>& losses) -> std::optional<double> {
+        const auto found = std::ranges::find(losses, term.name, &train::NamedLoss::name);
+        return found == losses.end() ? std::nullopt : std::optional(found->mean);
+      };
+      std::vector<Series> series{series_of(steps_, "training", "first",
+                                           [&](const auto& m) { return mean(m.other_losses); }),
+                                 series_of(steps_, "validation", "second", [&](const auto& m) {
+                                   return mean(m.other_validation_losses);
+                                 })};
+      std::erase_if(series, [](const Series& one) { return one.points.empty(); });
+      if (series.empty()) continue;
+      std::string title = text(term.counted, " loss");
+      title.front() = static_cast<char>(std::toupper(title.front()));
+      out += both(series, title, text("nats per ", term.counted), false);
+    }
+    return out;
   }
 
   std::string memory() const {
@@ -157,6 +177,7 @@ class Charts {
   }
 
   const RunReport& report_;
+  architecture::TrainingObjective objective_;
   const Steps& steps_;
   std::vector<Mark> marks_;
   double last_x_ = 1;

@@ -1,8 +1,8 @@
 #include <trireme/architecture/architecture.hpp>
 #include <trireme/architecture/shard.hpp>
 #include <trireme/base/text.hpp>
-#include <trireme/commands/markup.hpp>
-#include <trireme/commands/run_report.hpp>
+#include <trireme/commands/report/markup.hpp>
+#include <trireme/commands/report/run_report.hpp>
 #include <trireme/plan/program.hpp>
 #include <trireme/plan/stages.hpp>
 

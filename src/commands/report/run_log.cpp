@@ -1,4 +1,4 @@
-#include <trireme/commands/run_log.hpp>
+#include <trireme/commands/report/run_log.hpp>
 
 #include <algorithm>
 #include <charconv>

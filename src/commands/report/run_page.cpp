@@ -1,7 +1,7 @@
 #include <trireme/base/text.hpp>
-#include <trireme/commands/markup.hpp>
-#include <trireme/commands/run_report.hpp>
-#include <trireme/commands/ticks.hpp>
+#include <trireme/commands/report/markup.hpp>
+#include <trireme/commands/report/run_report.hpp>
+#include <trireme/commands/report/ticks.hpp>
 
 #include <algorithm>
 #include <cmath>

@@ -1,5 +1,5 @@
 #include <trireme/base/check.hpp>
-#include <trireme/commands/run_records.hpp>
+#include <trireme/commands/report/run_report.hpp>
 
 #include <nlohmann/json.hpp>
 
@@ -56,6 +56,18 @@ struct Line {
   }
 };
 
+/// Terms of the training objective beside that of tokens: "pair_loss", "validation_pair_loss".
+void add_other_losses(train::Metrics& m, const Line& line) {
+  constexpr std::string_view validation = "validation_";
+  for (const auto& [key, value] : line.json.items()) {
+    if (!key.ends_with("_loss") || key == "validation_loss") continue;
+    if (key.starts_with(validation))
+      m.other_validation_losses.push_back({key.substr(validation.size()), line.real(key.c_str())});
+    else
+      m.other_losses.push_back({key, line.real(key.c_str())});
+  }
+}
+
 train::Metrics record_of(const Line& line) {
   train::Metrics m;
   m.step = line.whole("step");
@@ -70,9 +82,8 @@ train::Metrics record_of(const Line& line) {
   m.flops_utilization = line.real("flops_utilization");
   m.peak_bytes = line.whole("peak_bytes");
   m.loss_scale = line.maybe("loss_scale");
-  m.pair_loss = line.maybe("pair_loss");
   m.validation_loss = line.maybe("validation_loss");
-  m.validation_pair_loss = line.maybe("validation_pair_loss");
+  add_other_losses(m, line);
   m.bits_per_byte = line.maybe("bits_per_byte");
   return m;
 }

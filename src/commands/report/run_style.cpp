@@ -1,4 +1,4 @@
-#include <trireme/commands/run_report.hpp>
+#include <trireme/commands/report/run_report.hpp>
 
 namespace trireme::commands {
 namespace {

@@ -1,5 +1,5 @@
 #include <trireme/base/text.hpp>
-#include <trireme/commands/ticks.hpp>
+#include <trireme/commands/report/ticks.hpp>
 
 #include <algorithm>
 #include <cmath>

@@ -110,7 +110,7 @@ TEST_F(Hangs, RanksThatWaitForEachOtherAreReported) {
   EXPECT_NE(run(3, "2 absent"), 0);
   EXPECT_LT(seconds_, limit_seconds + grace_seconds);
   expect_report("rank 2 (pid ");
-  expect_report("waits in receive \"what nobody sends\" from rank 0, lane 77 on world");
+  expect_report("waits in receive \"what nobody sends\" from rank 0, channel 77 on world");
   expect_report("ranks 0-1 wait in all_reduce \"gradients\"");
 }
 
@@ -178,7 +178,7 @@ TEST_F(TransportHangs, AVerbThatARankNeverEntersIsNamed) {
 TEST_F(TransportHangs, AMessageThatIsNeverSentIsNamed) {
   EXPECT_NE(run_on_transport(3, "silent"), 0);
   expect_report("rank 0 (pid ");
-  expect_report("waits in receive \"a message\" from rank 2, lane 0 on data, during step 3");
+  expect_report("waits in receive \"a message\" from rank 2, channel 0 on data, during step 3");
   expect_report("ranks 1-2 wait in all_reduce \"head\", number 6 on tensor, during step 4");
 }
 

@@ -1,0 +1,56 @@
+#pragma once
+
+#include <trireme/deck/config.hpp>
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string_view>
+#include <vector>
+
+namespace trireme::architecture {
+
+/// int32 numbers of a sample that a stage reads: an array [B · per_sample] for each micro-batch.
+struct BatchField {
+  std::string_view name;
+  std::int64_t per_sample = 0;
+  bool at_head = false;  ///< the last stage's head reads it, otherwise the first stage's embedding
+
+  bool is_read(bool first_stage, bool last_stage) const {
+    return at_head ? last_stage : first_stage;
+  }
+};
+
+/// Training minimizes the sum of its terms, each a mean of cross entropies in nats.
+struct LossTerm {
+  std::string_view name;     ///< of the mean in metrics.jsonl
+  std::string_view counted;  ///< what has a cross entropy: "token", "masked token", "pair"
+  std::int64_t per_sample = 0;
+};
+
+/// What a model is trained to predict: what it reads of a batch, what its head sees and which
+/// losses come out. The batch, the head and the metrics follow from it:
+///
+///   objective     fields                                  losses
+///   next_token    tokens [S]; targets [S]                 loss: tokens
+///   masked_token  tokens [S], segments [S];               loss: masked tokens; with a loss of
+///                 targets [M], rows [M + 1], pairs [1]    pairs: pair_loss
+///
+/// per sample of S tokens, M of them predicted; without a loss of pairs, rows are [M] and there is
+/// no field pairs.
+struct TrainingObjective {
+  std::vector<BatchField> fields;  ///< those of the embedding first
+  std::vector<LossTerm> losses;    ///< that of tokens first
+  std::int64_t head_rows = 0;      ///< rows of the last layer's output that the head sees, a sample
+
+  /// The number of a field in `fields`.
+  std::optional<std::size_t> find(std::string_view name) const;
+  /// The same for a field that the objective has. Error if it does not.
+  std::size_t field(std::string_view name) const;
+  /// int32 numbers of all fields of a sample.
+  std::int64_t numbers_per_sample() const;
+};
+
+TrainingObjective objective_of(const deck::ModelConfig& model);
+
+}  // namespace trireme::architecture

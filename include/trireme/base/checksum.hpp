@@ -1,0 +1,42 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+
+namespace trireme {
+
+/// A 128-bit XXH3 hash (Collet, xxHash 0.8): finds damage, does not resist an adversary.
+struct Digest {
+  std::uint64_t low = 0;
+  std::uint64_t high = 0;
+  bool operator==(const Digest&) const = default;
+  /// 32 lower-case hexadecimal digits, most significant first, as `xxhsum -H2` prints them.
+  std::string hex() const;
+};
+
+/// Inverse of Digest::hex.
+std::optional<Digest> parse_digest(std::string_view hex);
+
+Digest checksum(const void* data, std::size_t bytes);
+std::uint64_t checksum64(const void* data, std::size_t bytes);
+
+/// The digest of bytes that come in pieces; equal to that of the whole.
+class Checksum {
+ public:
+  Checksum();
+  void reset();  ///< Begins anew.
+  void update(const void* data, std::size_t bytes);
+  Digest digest() const;
+
+ private:
+  struct Free {
+    void operator()(void* state) const;
+  };
+  std::unique_ptr<void, Free> state_;
+};
+
+}  // namespace trireme

@@ -1,0 +1,112 @@
+#pragma once
+
+#include <trireme/architecture/local_sizes.hpp>
+#include <trireme/base/types.hpp>
+#include <trireme/commands/bench/machine.hpp>
+#include <trireme/commands/session.hpp>
+#include <trireme/grid/runtime.hpp>
+#include <trireme/schedule/program.hpp>
+#include <trireme/train/worker.hpp>
+
+#include <cstdint>
+#include <functional>
+#include <initializer_list>
+#include <memory>
+#include <string>
+#include <vector>
+
+/// Sections of `trireme bench`: what the machine does, measured with the deck's model and ranks.
+namespace trireme::commands {
+
+/// One measured number.
+struct BenchRow {
+  std::string section;
+  std::string name;
+  double quantity = 0;
+  std::string unit;        ///< "1" for ratios
+  std::string convention;  ///< how it was counted, in a few words
+};
+
+using BenchRows = std::vector<BenchRow>;
+
+/// What a section found: for programs, and for people.
+struct BenchReport {
+  BenchRows rows;
+  std::string table;  ///< "": the rows as they are
+
+  BenchReport() = default;
+  BenchReport(std::initializer_list<BenchRow> list) : rows(list) {}
+};
+
+/// What a section works with.
+struct BenchSetting {
+  grid::Runtime& runtime;
+  Session& session;
+  std::int64_t rounds;  ///< measurements of each kind
+  BenchMachine& machine;
+};
+
+/// Each measures one section and returns its rows on every rank. Collective.
+
+/// Bandwidth of the memory and of the caches, by the size of what is read and written.
+BenchReport bench_bandwidth(const BenchSetting& setting);
+/// The rate that large matrix products reach, and those of the deck's model on this rank's shard.
+BenchReport bench_matmul(const BenchSetting& setting);
+/// All other kernels of a training step, against what bounds them.
+BenchReport bench_kernels(const BenchSetting& setting);
+/// Collectives and transfers of the world and of the axes of the deck's grid, by their size.
+BenchReport bench_communication(const BenchSetting& setting);
+/// Writing and reading a checkpoint beside plain files of as many bytes.
+BenchReport bench_checkpoint(const BenchSetting& setting);
+/// What a checkpoint in the background costs the steps. Needs the training file.
+BenchReport bench_background(const BenchSetting& setting);
+/// Building the index of a checkpoint of many arrays and shards.
+BenchReport bench_index(const BenchSetting& setting);
+
+/// Seconds that `work` takes on the slowest rank, all having begun together; the same on all ranks.
+/// Collective, as `work` may be.
+Seconds slowest_seconds(grid::Runtime& runtime, const std::function<void()>& work);
+
+double median(std::vector<double> values);
+
+/// The deck's model with its initial weights, ready to train; `program` is made for it and must
+/// outlive it. Collective.
+std::unique_ptr<train::Worker> bench_worker(const BenchSetting& setting,
+                                            schedule::Program& program);
+
+/// Bytes of two checkpoints of the deck's model, or of one and plain files, and what lies beside.
+Bytes room_for_checkpoints(const Session& session);
+
+/// A folder for measurements inside the deck's checkpoint directory. It and what had to be made
+/// around it are removed in the end.
+class BenchFolder {
+ public:
+  /// Error if it cannot be written or `bytes` of all ranks do not fit. Collective.
+  BenchFolder(const BenchSetting& setting, Bytes bytes);
+  ~BenchFolder();
+  BenchFolder(const BenchFolder&) = delete;
+  BenchFolder& operator=(const BenchFolder&) = delete;
+
+  const std::string& path() const { return path_; }
+
+ private:
+  void remove() noexcept;
+
+  std::string path_;
+  std::vector<std::string> made_;  ///< innermost first; on rank 0
+};
+
+/// This rank's part of the model, and how often a step goes through it.
+struct BenchShard {
+  architecture::LocalSizes sizes;
+  std::int64_t layers = 0;  ///< of this rank
+  std::int64_t micros = 0;  ///< micro-batches of a step
+  std::int64_t parameters = 0;
+  std::int64_t states = 0;  ///< parameters whose optimizer state this rank holds
+  bool has_embedding = false;
+  bool has_head = false;
+};
+
+BenchShard shard_of(const Session& session);
+
+}  // namespace trireme::commands

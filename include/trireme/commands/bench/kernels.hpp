@@ -1,0 +1,74 @@
+#pragma once
+
+#include <trireme/commands/bench/bench.hpp>
+
+#include <functional>
+#include <string>
+#include <vector>
+
+namespace trireme::commands {
+
+/// A kernel with the sizes of a training step.
+struct BenchKernel {
+  std::string name;  ///< "layer_norm.forward"
+  bool here = true;  ///< this rank runs it
+  double calls = 0;  ///< of a step
+  std::int64_t rows = 0;
+  std::int64_t columns = 1;
+  BenchCost cost;
+};
+
+/// Measures kernels one after the other and keeps what was found.
+class KernelBench {
+ public:
+  /// Bandwidth, peak and arithmetic must be known.
+  explicit KernelBench(const BenchSetting& setting)
+      : setting_(setting), shard_(shard_of(setting.session)) {}
+
+  const deck::Config& config() const { return setting_.session.config(); }
+  const deck::ModelConfig& model() const { return config().model; }
+  const BenchShard& shard() const { return shard_; }
+  const architecture::LocalSizes& sizes() const { return shard_.sizes; }
+  const Exec& exec() const { return exec_; }
+  /// Of a micro-batch, on this rank's layers.
+  double layer_calls() const { return static_cast<double>(shard_.layers * shard_.micros); }
+  /// Forward passes for each backward pass, of what `selective` computes again or only `full` does.
+  double forward_passes(Recompute least) const {
+    return config().parallel.recompute >= least ? 2 : 1;
+  }
+
+  /// The same on all ranks but for sizes, costs and `here`. Collective.
+  void measure(const BenchKernel& kernel, const std::function<void()>& call);
+
+  BenchReport report() const;
+
+ private:
+  struct Found {
+    std::string name;
+    double seconds, calls, rows, columns, work, bound;
+    BenchLimit limit;
+    bool counts_flops;
+  };
+
+  const BenchSetting& setting_;
+  BenchShard shard_;
+  Exec exec_;
+  std::vector<Found> found_;
+};
+
+/// Bytes of arrays that are read, written, or both.
+inline BenchCost traffic(double read, double written, double updated = 0) {
+  return {read + written + 2 * updated, read + written + updated};
+}
+
+/// Each measures some of the kernels that a step with the number types P has.
+template <class P>
+void measure_layer_kernels(KernelBench& bench);
+template <class P>
+void measure_attention_kernels(KernelBench& bench);
+template <class P>
+void measure_end_kernels(KernelBench& bench);  // embedding and loss
+template <class P>
+void measure_update_kernels(KernelBench& bench);
+
+}  // namespace trireme::commands

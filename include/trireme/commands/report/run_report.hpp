@@ -1,0 +1,73 @@
+#pragma once
+
+#include <trireme/base/types.hpp>
+#include <trireme/commands/report/run_log.hpp>
+#include <trireme/deck/deck.hpp>
+#include <trireme/train/metrics.hpp>
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace trireme::commands {
+
+/// What a metrics.jsonl holds.
+struct RunRecords {
+  std::vector<train::Metrics> steps;  ///< ascending; numbers that were not finite are NaN
+  bool torn = false;  ///< the last line, without its end, was left out: a kill tears it
+};
+
+/// Reads it back. UsageError with line, value and remedy for any other damage.
+RunRecords read_records(const std::string& path);
+
+/// A checkpoint folder.
+struct SavedModel {
+  std::string name;
+  std::int64_t step = 0;
+  std::int64_t samples = 0;
+  Bytes bytes = 0;
+  std::string layout;
+  std::string damage;  ///< why its manifest could not be read; "": it could
+};
+
+struct EarlierRun {
+  std::string name;  ///< metrics.previous-1.jsonl
+  RunRecords records;
+};
+
+/// All that a report shows.
+struct RunReport {
+  std::string folder;
+  deck::Deck deck;
+  std::string deck_toml;
+  RunRecords records;
+  std::vector<EarlierRun> earlier;  ///< oldest first
+  std::optional<RunLog> log;
+  std::string checkpoint_folder;
+  std::vector<SavedModel> checkpoints;  ///< ascending
+  std::string timeline_svg;             ///< "": none
+  std::string timeline_words;           ///< what it shows, or why there is none
+  std::vector<std::string> notes;       ///< what is missing or was left out
+};
+
+/// Steps that were skipped between two lines of the metrics.
+struct SkippedSteps {
+  std::int64_t first = 0;
+  std::int64_t last = 0;
+  std::int64_t steps = 0;  ///< how many of these were skipped
+  std::string words;       ///< the log's, where it has some
+};
+std::vector<SkippedSteps> skipped_steps(const RunReport& report);
+
+/// The whole page: HTML that is also XML, without anything from elsewhere.
+std::string report_page(const RunReport& report);
+
+/// Its parts.
+std::string report_headline(const RunReport& report);
+std::string report_charts(const RunReport& report);
+std::string report_layout(const RunReport& report);
+/// Style sheet for light and dark, narrow and wide, and paper.
+std::string report_style();
+
+}  // namespace trireme::commands

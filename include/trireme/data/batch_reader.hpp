@@ -1,0 +1,39 @@
+#pragma once
+
+#include <trireme/data/samples.hpp>
+#include <trireme/deck/config.hpp>
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+namespace trireme::data {
+
+/// Memory of the batch fields of some samples, as architecture::TrainingObjective numbers them,
+/// each [B · per_sample]. A batch of fewer samples fills the front of each field.
+using BatchFields = std::span<const std::span<std::int32_t>>;
+
+/// Makes the batches of a training objective from windows of text. Thread-safe.
+class BatchReader {
+ public:
+  virtual ~BatchReader() = default;
+
+  /// UsageError where batches cannot be made of these windows.
+  virtual void expect_usable(const Windows& windows) const = 0;
+  /// Training samples [first, first + count).
+  virtual void read(const Samples& samples, std::int64_t first, std::int64_t count,
+                    BatchFields fields) const = 0;
+  /// For evaluation, windows [first, first + count), each a sample.
+  virtual void read(const Windows& windows, std::int64_t first, std::int64_t count,
+                    BatchFields fields) const = 0;
+  /// Bytes of text in the predicted tokens of the first `count` samples; 0 where these are chosen
+  /// at random. `bytes_of_token` per id.
+  virtual std::int64_t text_bytes(BatchFields fields, std::int64_t count,
+                                  const std::vector<std::int32_t>& bytes_of_token) const = 0;
+};
+
+/// The reader for the objective of the deck's model.
+std::unique_ptr<BatchReader> make_batch_reader(const deck::Config& config);
+
+}  // namespace trireme::data

@@ -1,0 +1,20 @@
+#pragma once
+
+#include <trireme/base/types.hpp>
+
+#include <cstdint>
+#include <optional>
+
+namespace trireme::hugging_face {
+
+/// Writes `count` numbers of type `from` as type `to`: the same bits where the types are the same,
+/// otherwise rounded once, to the nearest, ties to even. Types are fp64, fp32, bf16 and fp16; Error
+/// for any other. Returns the position of the first finite number that is too large for `to` (it
+/// becomes infinite), or nothing. `in` and `out` do not overlap and need no alignment.
+std::optional<std::int64_t> convert(DType from, const void* in, DType to, void* out,
+                                    std::int64_t count);
+
+/// The number at position `at` of an array of one of these types.
+double number_at(DType type, const void* data, std::int64_t at);
+
+}  // namespace trireme::hugging_face

@@ -1,0 +1,64 @@
+#pragma once
+
+#include <trireme/hugging_face/safetensors.hpp>
+#include <trireme/hugging_face/tensor_folder.hpp>
+#include <trireme/io/atomic_file.hpp>
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace trireme::hugging_face {
+
+/// More files than this are refused: all are open until the last one is written.
+inline constexpr std::int64_t shards_limit = 500;
+
+/// "5GB" in bytes: a whole number of B, KB, MB, GB, TB (powers of 1000) or KiB … TiB; without a
+/// unit, bytes. Nothing unless it is one and from 1 to 2^60.
+std::optional<std::int64_t> parse_size(std::string_view words);
+
+/// Tensors [first, last) of a plan that share a file.
+struct ShardPlan {
+  std::size_t first = 0;
+  std::size_t last = 0;
+  std::int64_t bytes = 0;  ///< of the tensors
+};
+
+/// In order, each file as many tensors as `most_bytes` hold, at least one; 0: all in one file.
+std::vector<ShardPlan> plan_shards(const std::vector<TensorPlan>& tensors, std::int64_t most_bytes);
+
+/// Writes tensors into a folder, as one file or as shards with their index (tensor_folder.hpp). The
+/// files appear together when commit() returns, or none does.
+class FolderWriter {
+ public:
+  /// Finds out first whether the folder's device has room. UsageError for more than shards_limit
+  /// files. `most_bytes` as of plan_shards.
+  FolderWriter(const std::string& folder, std::vector<TensorPlan> tensors, std::int64_t most_bytes);
+
+  /// The next bytes of the tensors, one behind the other in the order of the plan.
+  void append(const void* data, std::int64_t bytes);
+  /// Error unless exactly the planned bytes were given. Weight files of another number that were in
+  /// the folder are removed.
+  void commit();
+
+  /// Paths of all files, the index last.
+  const std::vector<std::string>& paths() const { return paths_; }
+  std::int64_t file_bytes() const { return file_bytes_; }  ///< of the files begun so far
+
+ private:
+  void begin_shard();
+  std::string index_text() const;
+
+  std::string folder_;
+  std::vector<TensorPlan> tensors_;
+  std::vector<ShardPlan> shards_;
+  std::vector<std::string> paths_;
+  std::unique_ptr<io::AtomicFile> index_;
+  std::vector<std::unique_ptr<SafetensorsWriter>> writers_;
+  std::int64_t left_ = 0;  ///< bytes that the current file still takes
+  std::int64_t file_bytes_ = 0;
+};
+
+}  // namespace trireme::hugging_face

@@ -1,0 +1,13 @@
+#pragma once
+
+#include <trireme/hugging_face/format.hpp>
+
+namespace trireme::hugging_face {
+
+/// The families llama, qwen2, qwen3 and mistral as Hugging Face's LlamaForCausalLM,
+/// Qwen2ForCausalLM, Qwen3ForCausalLM and MistralForCausalLM. Their rotary positions pair elements
+/// i and i + K/2 of a head as Trireme's do, so that queries and keys need no permutation. Files may
+/// lack the prefix "model." and hold `rotary_emb.inv_freq`.
+const Format& llama_format(Family family);
+
+}  // namespace trireme::hugging_face

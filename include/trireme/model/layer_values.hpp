@@ -1,0 +1,141 @@
+#pragma once
+
+#include <trireme/architecture/layer_program.hpp>
+#include <trireme/kernels/attention.hpp>
+#include <trireme/model/context.hpp>
+#include <trireme/tensor/arena.hpp>
+
+#include <cstddef>
+
+namespace trireme::model {
+
+/// What the layers of a rank have in common.
+struct LayerPlan {
+  architecture::LayerDescription description;
+  architecture::LocalSizes sizes;
+  architecture::LayerProgram program;
+};
+
+template <class P>
+LayerPlan plan_layers(const architecture::LayerDescription& layer,
+                      const architecture::LocalSizes& sizes, const architecture::Kept& kept,
+                      bool training, bool split_backward) {
+  using T = typename P::Compute;
+  return {layer, sizes,
+          architecture::lower(layer, sizes,
+                              {kept, training, split_backward, sizeof(T), sizeof(Accumulate<T>)})};
+}
+
+/// Memory of one layer for one micro-batch.
+struct LayerMemory {
+  std::byte* kept = nullptr;  ///< from its forward to its backward passes
+  std::byte* work = nullptr;  ///< from backward_input to backward_weight, where these come apart
+};
+
+inline LayerMemory take_layer_memory(Arena& arena, const architecture::LayerProgram& program) {
+  LayerMemory memory;
+  memory.kept = arena.take<std::byte>(program.kept_bytes).data();
+  if (program.work_bytes > 0) memory.work = arena.take<std::byte>(program.work_bytes).data();
+  return memory;
+}
+
+/// Memory that lives within one pass of one layer.
+template <class P>
+struct LayerScratch {
+  using T = typename P::Compute;
+  View2<T> all;                         // [T, D] all tokens, where R is a part of T
+  View1<Accumulate<T>> attention_work;  // as the attention kernel asks
+  std::byte* transient = nullptr;       ///< LayerProgram::transient_bytes
+};
+
+/// What generation knows beyond a forward pass. Caches hold the positions before `position`.
+template <class P>
+struct Decoding {
+  using T = typename P::Compute;
+  View3<T> key_cache;    // [B, S, Hkv K]
+  View3<T> value_cache;  // [B, S, Hkv K]
+  View2<T> queries;      // [B, H K] scratch
+  std::int64_t position = 0;
+};
+
+/// A step's view of the layer's memory.
+template <class P>
+class LayerValues {
+ public:
+  using T = typename P::Compute;
+
+  LayerValues(const LayerPlan& plan, const architecture::PhaseProgram& phase,
+              const LayerMemory& memory, std::byte* transient, View2<T> stream, View2<T> output)
+      : plan_(plan),
+        phase_(phase),
+        memory_(memory),
+        transient_(transient),
+        stream_(stream),
+        output_(output) {}
+
+  /// The values of a tensor, and their gradient; [rows, columns].
+  View2<T> matrix(int tensor) const {
+    return view<T>(phase_.tensors[index(tensor)], plan_.description.tensors[index(tensor)]);
+  }
+  View2<T> gradient(int tensor) const {
+    return view<T>(phase_.gradients[index(tensor)],
+                   architecture::gradient_of(plan_.description, tensor));
+  }
+  /// A tensor of sums: [rows, columns], and as one list.
+  View2<Accumulate<T>> sums(int tensor) const {
+    return view<Accumulate<T>>(phase_.tensors[index(tensor)],
+                               plan_.description.tensors[index(tensor)]);
+  }
+  View1<Accumulate<T>> list(int tensor) const { return flat(sums(tensor)); }
+  /// The gradient of the residual stream [R, D].
+  View2<T> stream() const { return stream_; }
+  const architecture::LocalSizes& sizes() const { return plan_.sizes; }
+
+ private:
+  static std::size_t index(int tensor) { return static_cast<std::size_t>(tensor); }
+
+  template <class U>
+  View2<U> view(const architecture::Place& place, const architecture::Tensor& tensor) const {
+    return View2<U>(
+        reinterpret_cast<U*>(memory_of(place)),
+        static_cast<std::size_t>(architecture::rows_of(tensor.rows, plan_.sizes)),
+        static_cast<std::size_t>(architecture::columns_of(tensor.columns, plan_.sizes)));
+  }
+  std::byte* memory_of(const architecture::Place& place) const {
+    using Memory = architecture::Place::Memory;
+    switch (place.memory) {
+      case Memory::none:
+        return nullptr;
+      case Memory::kept:
+        return memory_.kept + place.offset;
+      case Memory::work:
+        return memory_.work + place.offset;
+      case Memory::transient:
+        return transient_ + place.offset;
+      case Memory::stream:
+        return reinterpret_cast<std::byte*>(stream_.data());
+      case Memory::output:
+        return reinterpret_cast<std::byte*>(output_.data());
+    }
+    return nullptr;
+  }
+
+  const LayerPlan& plan_;
+  const architecture::PhaseProgram& phase_;
+  LayerMemory memory_;
+  std::byte* transient_;
+  View2<T> stream_;
+  View2<T> output_;
+};
+
+/// The arguments of a step.
+template <class P>
+struct StepCall {
+  const Exec& exec;
+  const LayerValues<P>& values;
+  const LayerScratch<P>& scratch;
+  const MicroContext& context;
+  const Decoding<P>* decoding = nullptr;  ///< of generation, token by token
+};
+
+}  // namespace trireme::model

@@ -1,0 +1,33 @@
+#pragma once
+
+#include <trireme/model/logits.hpp>
+#include <trireme/model/training_head.hpp>
+
+namespace trireme::model {
+
+/// Each token predicts the one that follows it: logits of all rows (see Logits).
+template <class P>
+class NextTokenHead final : public TrainingHead<P> {
+ public:
+  using T = typename P::Compute;
+
+  /// `axis` must outlive this.
+  NextTokenHead(const Parameters<P>& parameters, const deck::ModelConfig& model,
+                const TensorAxis& axis);
+
+  void cut_scratch(Arena& arena, const architecture::LocalSizes& sizes) override;
+  void forward(const Exec& exec, View1<double> losses, View2<T> dy, View2<T> all,
+               BatchFields fields, const MicroContext& context) const override;
+  void evaluate(const Exec& exec, View1<double> losses, View2<T> y, View2<T> all,
+                BatchFields fields, std::int64_t samples) const override;
+  void logits(const Exec& exec, View2<Accumulate<T>> logits, View2<const T> y) const override;
+
+ private:
+  const TensorAxis& axis_;
+  std::int64_t sequence_;
+  std::size_t targets_;  ///< number of the field: [T] the token after each
+  Logits<P> logits_;
+  typename Logits<P>::Scratch scratch_;
+};
+
+}  // namespace trireme::model

@@ -1,0 +1,193 @@
+#pragma once
+
+#include <trireme/kernels/rotary.hpp>
+#include <trireme/model/layer_values.hpp>
+#include <trireme/model/linear.hpp>
+#include <trireme/model/norm.hpp>
+#include <trireme/model/tensor_axis.hpp>
+
+#include <memory>
+#include <string>
+#include <variant>
+
+/// Execution of a layer's operations: one class per kind, with the passes of the description
+/// (architecture/operation.hpp). Shapes are those of the description's tensors.
+namespace trireme::model {
+
+/// What an operation knows of its place in the model.
+template <class P>
+struct OperationPlace {
+  const Parameters<P>& parameters;
+  const deck::ModelConfig& model;
+  const TensorAxis& axis;
+  const LayerPlan& plan;
+  std::int64_t layer = 0;
+
+  /// "layers.3.attention.query"
+  std::string array(const std::string& name) const {
+    const std::int64_t groups = model.shared_layers;
+    return text("layers.", groups > 0 ? layer % groups : layer, ".", name);
+  }
+};
+
+/// Attention on this rank's heads of a micro-batch.
+kernels::AttentionShape attention_shape(const architecture::LocalSizes& sizes,
+                                        const deck::ModelConfig& model);
+
+template <class P>
+class LayerOperation {
+ public:
+  using T = typename P::Compute;
+
+  explicit LayerOperation(const architecture::Operation& operation) : op_(operation) {}
+  virtual ~LayerOperation() = default;
+  LayerOperation(const LayerOperation&) = delete;
+  LayerOperation& operator=(const LayerOperation&) = delete;
+
+  /// `fused`: the operation that the same kernel computes, or null; see architecture::Step.
+  virtual void forward(const StepCall<P>& call, const LayerOperation* fused) const = 0;
+  virtual void backward_input(const StepCall<P>& call, const LayerOperation* fused,
+                              bool accumulate) const = 0;
+  virtual void backward_weight(const StepCall<P>&) const {}
+
+ protected:
+  const architecture::Operation op_;
+};
+
+template <class P>
+std::unique_ptr<LayerOperation<P>> make_operation(const architecture::Operation& operation,
+                                                  const OperationPlace<P>& place);
+
+/// y = norm(x).
+template <class P>
+class NormOperation final : public LayerOperation<P> {
+ public:
+  using typename LayerOperation<P>::T;
+  NormOperation(const architecture::Operation& operation, const OperationPlace<P>& place);
+
+  void forward(const StepCall<P>& call, const LayerOperation<P>* fused) const override;
+  void backward_input(const StepCall<P>& call, const LayerOperation<P>* fused,
+                      bool accumulate) const override;
+  void backward_weight(const StepCall<P>& call) const override;
+  /// sum = x + dropout(z), y = norm(sum), in one kernel.
+  void forward_residual(const StepCall<P>& call, View2<T> sum, View2<const T> x, View2<const T> z,
+                        const kernels::Dropout& site) const;
+
+ private:
+  NormSaved<P> saved(const StepCall<P>& call) const;
+
+  std::variant<LayerNorm<P>, RmsNorm<P>> norm_;
+};
+
+/// out = x + dropout(z).
+template <class P>
+class ResidualOperation final : public LayerOperation<P> {
+ public:
+  ResidualOperation(const architecture::Operation& operation, const OperationPlace<P>& place)
+      : LayerOperation<P>(operation), axis_(place.axis), layer_(place.layer) {}
+
+  void forward(const StepCall<P>& call, const LayerOperation<P>* fused) const override;
+  void backward_input(const StepCall<P>& call, const LayerOperation<P>* fused,
+                      bool accumulate) const override;
+
+ private:
+  kernels::Dropout site(const MicroContext& context) const;
+
+  const TensorAxis& axis_;
+  std::int64_t layer_;
+};
+
+/// y = dropout(y): of the embeddings, where these are normed first.
+template <class P>
+class DropoutOperation final : public LayerOperation<P> {
+ public:
+  DropoutOperation(const architecture::Operation& operation, const OperationPlace<P>& place)
+      : LayerOperation<P>(operation), axis_(place.axis) {}
+
+  void forward(const StepCall<P>& call, const LayerOperation<P>* fused) const override;
+  void backward_input(const StepCall<P>& call, const LayerOperation<P>* fused,
+                      bool accumulate) const override;
+
+ private:
+  const TensorAxis& axis_;
+};
+
+/// g = gelu(h), or with a gate silu(h's first half) times its second.
+template <class P>
+class ActivationOperation final : public LayerOperation<P> {
+ public:
+  using typename LayerOperation<P>::T;
+  ActivationOperation(const architecture::Operation& operation, const OperationPlace<P>& place)
+      : LayerOperation<P>(operation),
+        gated_(place.model.activation == Activation::swiglu),
+        gelu_(place.model.gelu) {}
+
+  void forward(const StepCall<P>& call, const LayerOperation<P>* fused) const override;
+  void backward_input(const StepCall<P>& call, const LayerOperation<P>* fused,
+                      bool accumulate) const override;
+  View2<T> input(const StepCall<P>& call) const { return call.values.matrix(this->op_.input); }
+  View2<T> input_gradient(const StepCall<P>& call) const {
+    return call.values.gradient(this->op_.input);
+  }
+  Gelu form() const { return gelu_; }
+
+ private:
+  bool gated_;
+  Gelu gelu_;
+};
+
+/// y = x Wᵀ + bias, its outputs or its inputs cut by the tensor axis.
+template <class P>
+class LinearOperation final : public LayerOperation<P> {
+ public:
+  using typename LayerOperation<P>::T;
+  LinearOperation(const architecture::Operation& operation, const OperationPlace<P>& place);
+
+  void forward(const StepCall<P>& call, const LayerOperation<P>* fused) const override;
+  void backward_input(const StepCall<P>& call, const LayerOperation<P>* fused,
+                      bool accumulate) const override;
+  void backward_weight(const StepCall<P>& call) const override;
+
+ private:
+  const TensorAxis& axis_;
+  Linear<P> linear_;
+  std::string input_forward_, input_backward_, input_again_;  // names of messages
+  std::string output_forward_, output_backward_;
+};
+
+/// Rotary positions of queries and keys, in place.
+template <class P>
+class RotaryOperation final : public LayerOperation<P> {
+ public:
+  RotaryOperation(const architecture::Operation& operation, const OperationPlace<P>& place);
+
+  void forward(const StepCall<P>& call, const LayerOperation<P>* fused) const override;
+  void backward_input(const StepCall<P>& call, const LayerOperation<P>* fused,
+                      bool accumulate) const override;
+
+ private:
+  kernels::Rotary rotary_;
+};
+
+/// o = softmax(q kᵀ / √K) v per head, with dropout of the probabilities.
+template <class P>
+class AttentionOperation final : public LayerOperation<P> {
+ public:
+  using typename LayerOperation<P>::T;
+  AttentionOperation(const architecture::Operation& operation, const OperationPlace<P>& place);
+
+  void forward(const StepCall<P>& call, const LayerOperation<P>* fused) const override;
+  void backward_input(const StepCall<P>& call, const LayerOperation<P>* fused,
+                      bool accumulate) const override;
+
+ private:
+  kernels::AttentionDropout dropout(const MicroContext& context) const;
+  View3<Accumulate<T>> logsumexp(const StepCall<P>& call) const;
+
+  kernels::AttentionShape shape_;
+  layout::Slice heads_;
+  std::int64_t all_heads_;
+  std::int64_t layer_;
+};
+
+}  // namespace trireme::model

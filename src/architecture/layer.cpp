@@ -1,0 +1,187 @@
+// The transformer layer, written once for all families: which norm, positions, activation, biases
+// and order are properties of the model (deck/families.cpp).
+#include <trireme/architecture/operation.hpp>
+#include <trireme/base/check.hpp>
+
+#include <cmath>
+#include <utility>
+
+namespace trireme::architecture {
+namespace {
+
+using deck::ModelConfig;
+
+/// Appends operations and the tensors that they write.
+class Builder {
+ public:
+  explicit Builder(const ModelConfig& model)
+      : m_(model),
+        groups_(model.heads / model.heads_per_group()),
+        residual_deviation_(model.norm_placement == NormPlacement::post
+                                ? weight_deviation
+                                : weight_deviation /
+                                      std::sqrt(2.0 * static_cast<double>(model.layers))) {}
+
+  int tensor(const char* name, Rows rows, Columns columns, Numbers numbers = Numbers::compute) {
+    layer_.tensors.push_back({name, rows, columns, numbers});
+    return static_cast<int>(layer_.tensors.size()) - 1;
+  }
+
+  int norm(const char* name, const char* output, int x) {
+    Operation op{OperationKind::norm, name, x, tensor(output, Rows::own, Columns::hidden)};
+    op.arrays = {vector(op.name + ".gain", {m_.hidden}, -1, Initialisation::ones)};
+    if (m_.norm == NormKind::layer) {
+      op.arrays.push_back(vector(op.name + ".bias", {m_.hidden}, -1));
+      op.saved = {statistic(op, "mean")};
+    }
+    op.saved.push_back(statistic(op, "inverse"));
+    return add(std::move(op));
+  }
+
+  int dropout_of_embedding(int x) {
+    Operation op{OperationKind::dropout, "embedding_dropout", x, x};
+    op.first_layer_only = true;
+    return add(std::move(op));
+  }
+
+  /// Queries, keys and values by one product.
+  int query_key_value(int y) {
+    Operation op{OperationKind::linear, "attention.query", y,
+                 tensor("qkv", Rows::tokens, Columns::query_key_value)};
+    op.cut = Cut::outputs;
+    const std::int64_t K = m_.head_size();
+    op.arrays = {matrix("attention.query", {m_.heads, K, m_.hidden}, 0),
+                 matrix("attention.key_value", {2, groups_, K, m_.hidden}, 1)};
+    if (m_.biases != Biases::none) {
+      op.arrays.push_back(vector("attention.query_bias", {m_.heads, K}, 0));
+      op.arrays.push_back(vector("attention.key_value_bias", {2, groups_, K}, 1));
+    }
+    for (std::size_t i = 1; i < op.arrays.size(); i += 2) {
+      op.arrays[i].follows_previous = true;
+      op.arrays[i].group = m_.heads_per_group();
+    }
+    return add(std::move(op));
+  }
+
+  int head_norm(int qkv) {
+    Operation op{OperationKind::head_norm, "attention", qkv, qkv};
+    op.saved = {
+        tensor("raw_query_key", Rows::tokens, Columns::query_key),
+        tensor("head_inverse", Rows::tokens, Columns::query_key_heads, Numbers::accumulate)};
+    for (const char* name : {"attention.query_norm.gain", "attention.key_norm.gain"}) {
+      op.arrays.push_back(vector(name, {m_.head_size()}, -1, Initialisation::ones));
+      op.arrays.back().partial_gradient = true;
+    }
+    return add(std::move(op));
+  }
+
+  int rotary(int qkv) { return add({OperationKind::rotary, "rotary", qkv, qkv}); }
+
+  int attention(int qkv) {
+    Operation op{OperationKind::attention, "attention", qkv,
+                 tensor("o", Rows::tokens, Columns::attention)};
+    op.saved = {tensor("logsumexp", Rows::tokens, Columns::heads, Numbers::accumulate)};
+    return add(std::move(op));
+  }
+
+  int attention_output(int o) {
+    return from_parts(o, "attention.output", "z1", {m_.hidden, m_.heads, m_.head_size()});
+  }
+
+  int up(int y) {
+    const bool gated = m_.activation == Activation::swiglu;
+    Operation op{OperationKind::linear, gated ? "feed_forward.gate_up" : "feed_forward.up", y,
+                 tensor("h", Rows::tokens, Columns::inner)};
+    op.cut = Cut::outputs;
+    if (gated)
+      op.arrays = {matrix(op.name, {2, m_.feed_forward, m_.hidden}, 1)};
+    else
+      op.arrays = {matrix(op.name, {m_.feed_forward, m_.hidden}, 0)};
+    if (m_.biases == Biases::all) {
+      if (gated)
+        op.arrays.push_back(vector(op.name + "_bias", {2, m_.feed_forward}, 1));
+      else
+        op.arrays.push_back(vector(op.name + "_bias", {m_.feed_forward}, 0));
+    }
+    return add(std::move(op));
+  }
+
+  int activation(int h) {
+    return add({OperationKind::activation, std::string(name_of(m_.activation)), h,
+                tensor("g", Rows::tokens, Columns::feed_forward)});
+  }
+
+  int down(int g) { return from_parts(g, "feed_forward.down", "z2", {m_.hidden, m_.feed_forward}); }
+
+  /// The sum takes the place of `z`.
+  int residual(const char* output, int x, int z, std::uint32_t site) {
+    Operation op{OperationKind::residual, output, z, tensor(output, Rows::own, Columns::hidden)};
+    op.residual = x;
+    op.dropout_site = site;
+    layer_.tensors[static_cast<std::size_t>(z)].stored_in = op.output;
+    return add(std::move(op));
+  }
+
+  LayerDescription take() {
+    layer_.output = layer_.operations.back().output;
+    return std::move(layer_);
+  }
+
+ private:
+  int add(Operation op) {
+    layer_.operations.push_back(std::move(op));
+    return layer_.operations.back().output;
+  }
+  int statistic(const Operation& op, const char* what) {
+    layer_.tensors.push_back({op.name + "." + what, Rows::own, Columns::one, Numbers::accumulate});
+    return static_cast<int>(layer_.tensors.size()) - 1;
+  }
+  /// A product whose inputs are cut: its partial sums are reduced to this rank's rows.
+  int from_parts(int x, const char* name, const char* output, std::vector<std::int64_t> shape) {
+    Operation op{OperationKind::linear, name, x, tensor(output, Rows::own, Columns::hidden)};
+    op.cut = Cut::inputs;
+    op.arrays = {matrix(name, std::move(shape), 1, residual_deviation_)};
+    if (m_.biases == Biases::all) op.arrays.push_back(vector(op.name + "_bias", {m_.hidden}, -1));
+    return add(std::move(op));
+  }
+
+  const ModelConfig& m_;
+  std::int64_t groups_;        ///< heads of keys and values
+  double residual_deviation_;  ///< of what is added to the residual stream: Radford et al. 2019
+  LayerDescription layer_;
+};
+
+}  // namespace
+
+/// pre-norm    x1 = x + dropout(attention(norm(x))),    out = x1 + dropout(feed_forward(norm(x1)))
+///             (Radford et al. 2019; Touvron et al. 2023, arXiv 2302.13971)
+/// post-norm   y1 = norm(x),  x1 = y1 + dropout(attention(y1)),
+///             y2 = norm(x1), out = y2 + dropout(feed_forward(y2))
+///             (Vaswani et al. 2017; Devlin et al. 2019, arXiv 1810.04805)
+/// A post-norm layer is cut so that it begins with the norm after the previous layer's addition:
+/// the first layer's first norm is that of the embeddings, and the head's norm is the last layer's.
+LayerDescription describe_layer(const ModelConfig& m) {
+  check(m.heads % m.heads_per_group() == 0 &&
+            (m.key_value_heads == 0 || m.heads % m.key_value_heads == 0),
+        m.heads, " heads over ", m.key_value_heads, " key and value heads, expected a divisor");
+  const bool post = m.norm_placement == NormPlacement::post;
+  Builder layer(m);
+  const int x = layer.tensor("x", Rows::own, Columns::hidden);
+
+  // attention(y) = output(softmax(q kᵀ / √K) v), with q, k, v = query_key_value(y)
+  int y1 = layer.norm("attention_norm", "y1", x);
+  if (post) y1 = layer.dropout_of_embedding(y1);
+  const int qkv = layer.query_key_value(y1);
+  if (m.head_norm) layer.head_norm(qkv);
+  if (m.positions == Positions::rotary) layer.rotary(qkv);
+  const int z1 = layer.attention_output(layer.attention(qkv));
+  const int x1 = layer.residual("x1", post ? y1 : x, z1, 1);
+
+  // feed_forward(y) = down(gelu(up(y))), or with a gate down(silu(gate(y)) · up(y))
+  const int y2 = layer.norm("feed_forward_norm", "y2", x1);
+  const int z2 = layer.down(layer.activation(layer.up(y2)));
+  layer.residual("out", post ? y2 : x1, z2, 2);
+  return layer.take();
+}
+
+}  // namespace trireme::architecture

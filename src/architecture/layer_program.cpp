@@ -1,0 +1,445 @@
+// Lowering of a layer: the backward passes are derived from the list of operations, recomputation
+// is inserted before the first step that reads a tensor which was not kept, and every value is
+// given memory for the steps between its first and its last use.
+#include <trireme/architecture/layer_program.hpp>
+#include <trireme/base/check.hpp>
+
+#include <algorithm>
+#include <functional>
+#include <optional>
+
+namespace trireme::architecture {
+namespace {
+
+std::size_t at(int i) {
+  return static_cast<std::size_t>(i);
+}
+
+/// The tensor whose memory holds `tensor`.
+int root_of(const LayerDescription& layer, int tensor) {
+  while (layer.tensors[at(tensor)].stored_in >= 0) tensor = layer.tensors[at(tensor)].stored_in;
+  return tensor;
+}
+
+/// Tensors that some backward pass reads.
+std::vector<bool> read_backward(const LayerDescription& layer, std::optional<Pass> only = {}) {
+  std::vector<bool> read(layer.tensors.size(), false);
+  for (const Operation& op : layer.operations)
+    for (const Pass pass : {Pass::backward_input, Pass::backward_weight})
+      if (has_pass(op, pass) && (!only || *only == pass))
+        for (const int t : tensors_read(op, pass)) read[at(t)] = true;
+  return read;
+}
+
+/// The operation that writes `tensor` first.
+const Operation& producer(const LayerDescription& layer, int tensor) {
+  return *std::ranges::find_if(layer.operations, [&](const Operation& op) {
+    return std::ranges::count(tensors_written(op), tensor) > 0;
+  });
+}
+
+/// The residual addition whose sum is normed at once, in one kernel.
+bool fuses_norm(const Operation& residual, const Operation& next) {
+  return residual.kind == OperationKind::residual && next.kind == OperationKind::norm &&
+         next.input == residual.output;
+}
+
+/// Builds the backward passes, from the last operation to the first.
+class Backward {
+ public:
+  explicit Backward(const LayerDescription& layer)
+      : layer_(layer), has_gradient_(layer.tensors.size(), false) {
+    has_gradient_[at(layer.output)] = true;
+    for (int i = static_cast<int>(layer.operations.size()); i-- > 0;) add(i);
+  }
+
+  std::vector<Step> both;  ///< each operation's gradient of its weight follows that of its input
+  std::vector<Step> input;
+  std::vector<Step> weight;
+
+ private:
+  void add(int i) {
+    const Operation& op = layer_.operations[at(i)];
+    if (!fused(i)) {
+      Step step{i, Pass::backward_input};
+      int target = op.input;
+      if (const int activation = gelu_before(op); activation >= 0) {
+        step.fused = activation;
+        target = layer_.operations[at(activation)].input;
+      }
+      step.accumulate = !op.in_place() && has_gradient_[at(target)];
+      has_gradient_[at(target)] = true;
+      if (op.residual >= 0) has_gradient_[at(op.residual)] = true;
+      both.push_back(step);
+      input.push_back(step);
+    }
+    if (!has_pass(op, Pass::backward_weight)) return;
+    both.push_back({i, Pass::backward_weight});
+    weight.push_back(both.back());
+  }
+
+  /// The GELU whose output is the input of this product: its gradient is computed with the
+  /// product's. −1: there is none.
+  int gelu_before(const Operation& op) const {
+    if (op.kind != OperationKind::linear) return -1;
+    for (std::size_t i = 0; i < layer_.operations.size(); ++i) {
+      const Operation& before = layer_.operations[i];
+      if (before.kind == OperationKind::activation && before.output == op.input &&
+          before.name == name_of(Activation::gelu))
+        return static_cast<int>(i);
+    }
+    return -1;
+  }
+  bool fused(int i) const {
+    return std::ranges::any_of(input, [&](const Step& step) { return step.fused == i; });
+  }
+
+  const LayerDescription& layer_;
+  std::vector<bool> has_gradient_;
+};
+
+/// Inserts recomputation of what was not kept.
+class Recomputation {
+ public:
+  Recomputation(const LayerDescription& layer, const Kept& kept)
+      : layer_(layer), available_(kept) {}
+
+  std::vector<Step> insert(const std::vector<Step>& steps) {
+    for (const Step& step : steps) {
+      for (const int operation : {step.operation, step.fused})
+        if (operation >= 0)
+          for (const int t : tensors_read(layer_.operations[at(operation)], step.pass)) need(t);
+      out_.push_back(step);
+    }
+    return std::move(out_);
+  }
+
+ private:
+  /// All operations that write the tensor, or what these write: one that works in place changes a
+  /// kept tensor, which the operations after it restore.
+  void need(int tensor) {
+    if (available_[at(tensor)]) return;
+    std::vector<bool> wanted(layer_.tensors.size(), false);
+    wanted[at(tensor)] = true;
+    std::vector<bool> runs(layer_.operations.size(), false);
+    for (bool changed = true; changed;) {
+      changed = false;
+      for (std::size_t i = 0; i < runs.size(); ++i) {
+        const auto written = tensors_written(layer_.operations[i]);
+        if (runs[i] || std::ranges::none_of(written, [&](int t) { return wanted[at(t)]; }))
+          continue;
+        runs[i] = changed = true;
+        for (const int t : written) wanted[at(t)] = true;
+      }
+    }
+    for (std::size_t i = 0; i < runs.size(); ++i)
+      if (runs[i]) run(static_cast<int>(i), wanted);
+    for (std::size_t t = 0; t < wanted.size(); ++t)
+      if (wanted[t]) available_[t] = true;
+  }
+
+  void run(int i, const std::vector<bool>& in_progress) {
+    const Operation& op = layer_.operations[at(i)];
+    for (const int t : tensors_read(op, Pass::forward))
+      if (!in_progress[at(t)]) need(t);
+    Step step{i, Pass::forward};
+    step.again = true;
+    if (!out_.empty() && out_.back().again && out_.back().fused < 0 &&
+        fuses_norm(layer_.operations[at(out_.back().operation)], op))
+      out_.back().fused = i;
+    else
+      out_.push_back(step);
+  }
+
+  const LayerDescription& layer_;
+  std::vector<bool> available_;
+  std::vector<Step> out_;
+};
+
+std::vector<Step> forward_steps(const LayerDescription& layer) {
+  std::vector<Step> steps;
+  for (std::size_t i = 0; i < layer.operations.size(); ++i) {
+    const Operation& op = layer.operations[i];
+    if (!steps.empty() && steps.back().fused < 0 &&
+        fuses_norm(layer.operations[at(steps.back().operation)], op))
+      steps.back().fused = static_cast<int>(i);
+    else
+      steps.push_back({static_cast<int>(i), Pass::forward});
+  }
+  return steps;
+}
+
+/// The values that a step reads and writes.
+struct Effects {
+  std::vector<Value> reads;
+  std::vector<Value> writes;
+};
+
+Effects effects(const LayerDescription& layer, const Step& step) {
+  Effects e;
+  const Operation& op = layer.operations[at(step.operation)];
+  const auto read_tensors = [&](const Operation& of) {
+    for (const int t : tensors_read(of, step.pass)) e.reads.push_back({t});
+  };
+  read_tensors(op);
+  if (step.pass == Pass::forward) {
+    for (const int t : tensors_written(op)) e.writes.push_back({t});
+    if (step.fused >= 0)
+      for (const int t : tensors_written(layer.operations[at(step.fused)])) e.writes.push_back({t});
+    return e;
+  }
+  e.reads.push_back({op.output, true});
+  if (step.pass == Pass::backward_weight) return e;
+  int target = op.input;
+  if (step.fused >= 0) {
+    read_tensors(layer.operations[at(step.fused)]);
+    target = layer.operations[at(step.fused)].input;
+  }
+  e.writes.push_back({target, true});
+  return e;
+}
+
+/// Values of one phase that need memory of their own within it.
+struct Interval {
+  Value value;
+  Bytes bytes = 0;
+  int first = 0;  ///< step that writes it
+  int last = 0;   ///< last step that uses it
+  Bytes offset = 0;
+  int replaces = -1;  ///< number of the interval in whose place it is written, row by row
+};
+
+/// Places the largest first, each at the lowest offset where nothing else is at the same time
+/// (greedy by size; Pisarchyk and Lee 2020, arXiv 2001.03288).
+Bytes place(std::vector<Interval>& intervals) {
+  std::vector<std::size_t> order;
+  for (std::size_t i = 0; i < intervals.size(); ++i)
+    if (intervals[i].replaces < 0) order.push_back(i);
+  std::ranges::stable_sort(order, std::greater{},
+                           [&](std::size_t i) { return intervals[i].bytes; });
+  std::vector<std::size_t> placed;
+  Bytes end = 0;
+  for (const std::size_t i : order) {
+    Interval& mine = intervals[i];
+    std::ranges::sort(placed, {}, [&](std::size_t j) { return intervals[j].offset; });
+    for (const std::size_t j : placed) {
+      const Interval& other = intervals[j];
+      if (other.last < mine.first || mine.last < other.first) continue;
+      if (mine.offset + mine.bytes <= other.offset) break;
+      mine.offset = std::max(mine.offset, other.offset + other.bytes);
+    }
+    placed.push_back(i);
+    end = std::max(end, mine.offset + mine.bytes);
+  }
+  for (Interval& interval : intervals)
+    if (interval.replaces >= 0) interval.offset = intervals[at(interval.replaces)].offset;
+  return end;
+}
+
+class Lowering {
+ public:
+  Lowering(const LayerDescription& layer, const LocalSizes& sizes, const LoweringOptions& options)
+      : layer_(layer), sizes_(sizes), options_(options) {}
+
+  LayerProgram run() {
+    program_.kept = options_.kept;
+    program_.split_backward = options_.training && options_.split_backward;
+    for (std::size_t t = 0; t < layer_.tensors.size(); ++t) {
+      kept_places_.push_back({});
+      if (!options_.kept[t]) continue;
+      kept_places_.back() = {Place::Memory::kept, program_.kept_bytes};
+      program_.kept_bytes += bytes(layer_.tensors[t]);
+    }
+    program_.forward = assign(forward_steps(layer_));
+    if (options_.training) lower_backward();
+    for (const PhaseProgram* phase : {&program_.forward, &program_.backward,
+                                      &program_.backward_input, &program_.backward_weight})
+      program_.transient_bytes = std::max(program_.transient_bytes, phase->transient_bytes);
+    return std::move(program_);
+  }
+
+ private:
+  void lower_backward() {
+    const Backward backward(layer_);
+    const auto with_recomputation = [&](const std::vector<Step>& steps) {
+      return Recomputation(layer_, options_.kept).insert(steps);
+    };
+    if (!program_.split_backward) {
+      program_.backward = assign(with_recomputation(backward.both));
+      return;
+    }
+    place_work(backward.weight);
+    program_.backward_input = assign(with_recomputation(backward.input));
+    program_.backward_weight = assign(with_recomputation(backward.weight));
+  }
+
+  /// Gradients that backward_input leaves for backward_weight.
+  void place_work(const std::vector<Step>& weight) {
+    work_places_.assign(layer_.tensors.size(), {});
+    for (const Step& step : weight)
+      for (const Value& value : effects(layer_, step).reads)
+        if (value.gradient && work_places_[at(value.tensor)].memory == Place::Memory::none) {
+          work_places_[at(value.tensor)] = {Place::Memory::work, program_.work_bytes};
+          program_.work_bytes += bytes(gradient_of(layer_, value.tensor));
+        }
+  }
+
+  Bytes bytes(const Tensor& t) const {
+    const Bytes number = t.numbers == Numbers::compute ? options_.element : options_.accumulate;
+    const Bytes all = rows_of(t.rows, sizes_) * columns_of(t.columns, sizes_) * number;
+    return (all + 63) / 64 * 64;
+  }
+
+  /// The memory of a value outside of the transient part; `none` if it is there.
+  Place fixed_place(const Value& value) const {
+    if (!value.gradient) {
+      const int root = root_of(layer_, value.tensor);
+      if (root == layer_.output) return {Place::Memory::output, 0};
+      return kept_places_[at(root)];
+    }
+    if (on_stream(value.tensor)) return {Place::Memory::stream, 0};
+    return work_places_.empty() ? Place{} : work_places_[at(value.tensor)];
+  }
+
+  /// Gradients along the residual stream: of what a norm reads, and of the layer's output.
+  bool on_stream(int tensor) const {
+    return tensor == layer_.output ||
+           std::ranges::any_of(layer_.operations, [&](const Operation& op) {
+             return op.kind == OperationKind::norm && op.input == tensor;
+           });
+  }
+
+  PhaseProgram assign(std::vector<Step> steps) const {
+    PhaseProgram phase;
+    phase.steps = std::move(steps);
+    phase.tensors.resize(layer_.tensors.size());
+    phase.gradients.resize(layer_.tensors.size());
+    std::vector<Interval> intervals = lifetimes(phase);
+    phase.transient_bytes = place(intervals);
+    for (const Interval& i : intervals)
+      places(phase, i.value)[at(i.value.tensor)] = {Place::Memory::transient, i.offset};
+    for (std::size_t t = 0; t < layer_.tensors.size(); ++t)  // z is in the memory of its sum
+      phase.tensors[t] = phase.tensors[at(root_of(layer_, static_cast<int>(t)))];
+    return phase;
+  }
+
+  static std::vector<Place>& places(PhaseProgram& phase, const Value& value) {
+    return value.gradient ? phase.gradients : phase.tensors;
+  }
+
+  /// Fills the places of fixed values, and returns the others with the steps that use them.
+  std::vector<Interval> lifetimes(PhaseProgram& phase) const {
+    std::vector<Interval> intervals;
+    for (std::size_t s = 0; s < phase.steps.size(); ++s) {
+      const Effects e = effects(layer_, phase.steps[s]);
+      const auto use = [&](Value value, bool writes) {
+        if (!value.gradient) value.tensor = root_of(layer_, value.tensor);
+        Place& place = places(phase, value)[at(value.tensor)];
+        place = fixed_place(value);
+        if (place.memory != Place::Memory::none) return;
+        const auto found = std::ranges::find(intervals, value, &Interval::value);
+        if (found != intervals.end()) {
+          found->last = static_cast<int>(s);
+          return;
+        }
+        check(writes, "layer program: step ", s, " reads a value that no step wrote");
+        const Tensor tensor =
+            value.gradient ? gradient_of(layer_, value.tensor) : layer_.tensors[at(value.tensor)];
+        const auto number = static_cast<int>(s);
+        intervals.push_back({value, bytes(tensor), number, number});
+      };
+      for (const Value& value : e.reads) use(value, false);
+      for (const Value& value : e.writes) use(value, true);
+    }
+    replace_dead_rows(phase, intervals);
+    return intervals;
+  }
+
+  /// The kernel that adds and norms may write the norm over the row that it has added: then a
+  /// post-norm layer's y2 takes the place of y1.
+  void replace_dead_rows(const PhaseProgram& phase, std::vector<Interval>& intervals) const {
+    for (std::size_t s = 0; s < phase.steps.size(); ++s) {
+      const Step& step = phase.steps[s];
+      if (step.fused < 0 || step.pass != Pass::forward) continue;
+      const Value added{layer_.operations[at(step.operation)].residual};
+      const Value normed{layer_.operations[at(step.fused)].output};
+      const auto dead = std::ranges::find(intervals, added, &Interval::value);
+      const auto born = std::ranges::find(intervals, normed, &Interval::value);
+      const auto now = static_cast<int>(s);
+      if (dead == intervals.end() || born == intervals.end()) continue;
+      if (dead->last != now || born->first != now || dead->bytes != born->bytes) continue;
+      born->replaces = static_cast<int>(dead - intervals.begin());
+      dead->last = born->last;
+    }
+  }
+
+  const LayerDescription& layer_;
+  const LocalSizes& sizes_;
+  const LoweringOptions& options_;
+  LayerProgram program_;
+  std::vector<Place> kept_places_;
+  std::vector<Place> work_places_;
+};
+
+}  // namespace
+
+Tensor gradient_of(const LayerDescription& layer, int tensor) {
+  Tensor gradient = layer.tensors[at(tensor)];
+  if (gradient.stored_in >= 0) gradient.rows = Rows::tokens;
+  return gradient;
+}
+
+Kept kept_tensors(const LayerDescription& layer, Recompute recompute) {
+  Kept kept = read_backward(layer);
+  kept[0] = true;
+  check(recompute != Recompute::automatic, "the choice of recompute = \"auto\" is not made yet");
+  if (recompute == Recompute::full) return kept_for_evaluation(layer);
+  if (recompute == Recompute::none) return kept;
+  const std::vector<bool> read_early = read_backward(layer, Pass::backward_input);
+  for (std::size_t t = 1; t < kept.size(); ++t) {
+    if (read_early[t] || !kept[t]) continue;
+    const OperationKind kind = producer(layer, static_cast<int>(t)).kind;
+    if (kind == OperationKind::norm || kind == OperationKind::activation) kept[t] = false;
+  }
+  return kept;
+}
+
+Kept kept_for_evaluation(const LayerDescription& layer) {
+  Kept kept(layer.tensors.size(), false);
+  kept[0] = true;
+  return kept;
+}
+
+const PhaseProgram& LayerProgram::phase(Phase phase) const {
+  switch (phase) {
+    case Phase::forward:
+      return forward;
+    case Phase::backward:
+      return backward;
+    case Phase::backward_input:
+      return backward_input;
+    case Phase::backward_weight:
+      return backward_weight;
+  }
+  return forward;
+}
+
+LayerProgram lower(const LayerDescription& layer, const LocalSizes& sizes,
+                   const LoweringOptions& options) {
+  check(options.kept.size() == layer.tensors.size() && options.kept[0],
+        "layer program: the layer's input is not kept");
+  return Lowering(layer, sizes, options).run();
+}
+
+double products_again(const LayerDescription& layer, const PhaseProgram& phase,
+                      const deck::ModelConfig& model) {
+  double products = 0;
+  for (const Step& step : phase.steps)
+    if (step.again) {
+      const Operation& op = layer.operations[at(step.operation)];
+      products += product_factor(op, Pass::forward) * products_per_token(op, model);
+    }
+  return products;
+}
+
+}  // namespace trireme::architecture

@@ -1,0 +1,120 @@
+#include <trireme/architecture/saved.hpp>
+#include <trireme/base/log.hpp>
+#include <trireme/commands/bench/bench.hpp>
+#include <trireme/commands/resolve.hpp>
+#include <trireme/data/samples.hpp>
+#include <trireme/train/saver.hpp>
+
+#include <algorithm>
+#include <array>
+#include <optional>
+
+namespace trireme::commands {
+namespace {
+
+/// Training steps that end as the trainer's do.
+class Steps {
+ public:
+  Steps(const BenchSetting& setting, train::Worker& worker, const data::Samples& samples)
+      : setting_(setting), worker_(worker), samples_(samples) {}
+
+  Seconds run(train::Saver& saver) {
+    return slowest_seconds(setting_.runtime, [&] {
+      worker_.train_step(++step_, samples_);
+      worker_.result();
+      const train::Saver::Progress mine = saver.progress();
+      std::array<std::int64_t, 2> of_all{mine.unfinished, mine.failed};
+      setting_.runtime.world().all_reduce(std::span<std::int64_t>(of_all), grid::Reduction::maximum,
+                                          "agreement at a step's end");
+      saver.advance({of_all[0], of_all[1]});
+    });
+  }
+  std::int64_t number() const { return step_; }
+
+ private:
+  const BenchSetting& setting_;
+  train::Worker& worker_;
+  const data::Samples& samples_;
+  std::int64_t step_ = 0;
+};
+
+/// Seconds of each round.
+struct Found {
+  std::vector<double> step;
+  std::vector<double> write;       ///< while the run waits
+  std::vector<double> held_up;     ///< the copy, if in the background
+  std::vector<double> background;  ///< until that checkpoint is complete
+  std::vector<double> slowed;      ///< by what its steps took longer
+
+  std::vector<double> shares(bool with_slowed) const {
+    std::vector<double> out;
+    for (std::size_t i = 0; i < write.size(); ++i)
+      out.push_back((held_up[i] + (with_slowed ? slowed[i] : 0)) / write[i]);
+    return out;
+  }
+};
+
+void measure_round(const BenchSetting& setting, Steps& steps, train::Saver& saver, Found& found) {
+  const auto save = [&](bool goes_on) {
+    return slowest_seconds(setting.runtime, [&] { saver.save({steps.number(), 0, ""}, goes_on); });
+  };
+  for (int i = 0; i < 3; ++i) found.step.push_back(steps.run(saver));
+  const std::vector<double> alone(found.step.end() - 3, found.step.end());
+  found.write.push_back(save(false));
+  steps.run(saver);
+  found.held_up.push_back(save(true));
+  double sum = 0;
+  double longer = 0;
+  while (saver.under_way()) {
+    const Seconds taken = steps.run(saver);
+    sum += taken;
+    longer += taken - median(alone);
+  }
+  found.background.push_back(found.held_up.back() + sum);
+  found.slowed.push_back(longer);
+}
+
+}  // namespace
+
+BenchReport bench_background(const BenchSetting& setting) {
+  Session& session = setting.session;
+  std::optional<data::Samples> samples;
+  setting.runtime.together([&] {
+    if (session.training.files.empty()) session.training = open_training_data(session.deck);
+    samples.emplace(session.training.parts(), session.config().model.text_tokens(),
+                    static_cast<std::uint64_t>(session.config().run.seed));
+  });
+  const BenchFolder folder(setting, room_for_checkpoints(session));
+  schedule::Program program;
+  const auto worker = bench_worker(setting, program);
+  Bytes copy = 0;
+  for (const auto& slice : worker->share()) copy += architecture::saved_bytes(slice.bytes());
+  deck::CheckpointConfig config = session.config().checkpoint;
+  config.directory = folder.path();
+  config.keep = 1;
+  config.keep_every = 0;
+
+  Found found;
+  const bool spoke = log::speaking();
+  log::set_speaking(false);  // the saver tells of its checkpoints
+  {
+    train::Saver saver(config, setting.runtime.world(), *worker, copy);
+    Steps steps(setting, *worker, *samples);
+    steps.run(saver);
+    for (std::int64_t round = 0; round < setting.rounds; ++round)
+      measure_round(setting, steps, saver, found);
+  }
+  log::set_speaking(spoke);
+  const std::string name = "background";
+  return {
+      {name, "step_seconds", median(found.step), "s", "one step, no checkpoint under way"},
+      {name, "write_seconds", median(found.write), "s", "a checkpoint that the run waits for"},
+      {name, "held_up_seconds", median(found.held_up), "s", "copy to host memory: the run waits"},
+      {name, "held_up_share", median(found.shares(false)), "1", "held_up / write"},
+      {name, "seconds", median(found.background), "s", "until complete, seen at a step's end"},
+      {name, "slowed_seconds", median(found.slowed), "s", "by what the steps meanwhile are longer"},
+      {name, "delay_share", median(found.shares(true)), "1", "(held_up + slowed) / write"},
+  };
+}
+
+}  // namespace trireme::commands

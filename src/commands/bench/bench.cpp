@@ -1,0 +1,109 @@
+#include <trireme/base/log.hpp>
+#include <trireme/commands/bench/bench.hpp>
+#include <trireme/commands/bench/table.hpp>
+#include <trireme/commands/engine.hpp>
+#include <trireme/io/atomic_file.hpp>
+
+#include <nlohmann/json.hpp>
+
+#include <algorithm>
+#include <array>
+#include <memory>
+
+namespace trireme::commands {
+namespace {
+
+struct Section {
+  const char* name;
+  BenchReport (*measure)(const BenchSetting&);
+};
+
+constexpr std::array<Section, 7> sections{{
+    {"bandwidth", bench_bandwidth},
+    {"matmul", bench_matmul},
+    {"kernels", bench_kernels},
+    {"communication", bench_communication},
+    {"checkpoint", bench_checkpoint},
+    {"background", bench_background},
+    {"index", bench_index},
+}};
+
+std::vector<Section> chosen(const std::vector<std::string>& names) {
+  std::vector<std::string> known;
+  std::vector<Section> out;
+  for (const Section& section : sections) {
+    known.emplace_back(section.name);
+    if (names.empty() || std::ranges::find(names, section.name) != names.end())
+      out.push_back(section);
+  }
+  for (const auto& name : names) {
+    const bool is_known = std::ranges::find(known, name) != known.end();
+    check_usage(is_known, "--only ", name, ": there is no such section; the sections are ",
+                join(known, ", "));
+  }
+  return out;
+}
+
+/// The rows as they are.
+std::string table_of(const BenchRows& rows) {
+  BenchTable table({"", "", ""});
+  for (const BenchRow& row : rows)
+    table.add({row.name, rounded(row.quantity) + (row.unit == "1" ? "" : " " + row.unit),
+               row.convention});
+  return table.str();
+}
+
+std::string to_json(const BenchSetting& setting, const BenchRows& rows) {
+  nlohmann::ordered_json json;
+  json["format"] = 1;
+  json["library"] = "trireme " TRIREME_VERSION;
+  json["deck"] = setting.session.deck.file_name;
+  json["ranks"] = setting.runtime.ranks();
+  json["runtime"] = setting.runtime.description();
+  json["rounds"] = setting.rounds;
+  json["rows"] = nlohmann::ordered_json::array();
+  for (const BenchRow& row : rows)
+    json["rows"].push_back({{"section", row.section},
+                            {"name", row.name},
+                            {"quantity", row.quantity},
+                            {"unit", row.unit},
+                            {"convention", row.convention}});
+  return json.dump(1) + "\n";
+}
+
+}  // namespace
+
+ExitCode bench(grid::Runtime& runtime, const BenchOptions& options) {
+  std::vector<Section> wanted;
+  runtime.together([&] { wanted = chosen(options.only); });
+  Session session = open_session(runtime, options.deck, options.overrides, Ranks::as_deck_says);
+  session.deck.config.batch.ramp_start = 0;  // steps of the full batch are measured
+  std::unique_ptr<io::AtomicFile> file;      // now, so that minutes of work do not end in an error
+  runtime.together([&] {
+    if (runtime.rank() == 0 && !options.json.empty())
+      file = std::make_unique<io::AtomicFile>(options.json);
+  });
+  say("trireme: ", runtime.description());
+  say("deck ", session.deck.file_name, ": ", with_commas(session.architecture.parameters()),
+      " parameters, ", name_of(session.config().precision.compute), ", ", options.rounds,
+      options.rounds == 1 ? " round" : " rounds");
+  BenchMachine machine;
+  const BenchSetting setting{runtime, session, options.rounds, machine};
+  BenchRows rows;
+  for (const Section& section : wanted) {
+    log::progress(text("measuring ", section.name));
+    const BenchReport found = section.measure(setting);
+    rows.insert(rows.end(), found.rows.begin(), found.rows.end());
+    say("\n== ", section.name, "\n", found.table.empty() ? table_of(found.rows) : found.table);
+  }
+  runtime.together([&] {
+    if (!file) return;
+    const std::string json = to_json(setting, rows);
+    file->write(0, json.data(), json.size());
+    file->commit();
+  });
+  expect_output_written(runtime);
+  return ExitCode::finished;
+}
+
+}  // namespace trireme::commands

@@ -1,0 +1,118 @@
+#include <trireme/base/check.hpp>
+#include <trireme/base/clock.hpp>
+#include <trireme/base/narrow.hpp>
+#include <trireme/commands/bench/bench.hpp>
+#include <trireme/plan/program.hpp>
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+
+namespace trireme::commands {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char* folder_name = "bench.temporary";  // what a killed bench has left goes away
+constexpr Bytes beside_bytes = 64 << 20;                // index, manifest and what HDF5 adds
+constexpr std::int64_t copies = 3;                      // weights and two moments
+
+}  // namespace
+
+Seconds slowest_seconds(grid::Runtime& runtime, const std::function<void()>& work) {
+  runtime.world().barrier("the beginning of a measurement");
+  const auto begin = Clock::now();
+  work();
+  return runtime.world().all_reduce<double>(seconds_since(begin), grid::Reduction::maximum,
+                                            "the slowest rank");
+}
+
+double median(std::vector<double> values) {
+  check(!values.empty(), "the median of nothing");
+  std::ranges::sort(values);
+  const std::size_t half = values.size() / 2;
+  return values.size() % 2 == 1 ? values[half] : (values[half - 1] + values[half]) / 2;
+}
+
+Bytes room_for_checkpoints(const Session& session) {
+  return 2 * copies * session.architecture.parameters() *
+             size_of(master_type(session.config().precision.compute)) +
+         beside_bytes;
+}
+
+std::unique_ptr<train::Worker> bench_worker(const BenchSetting& setting,
+                                            schedule::Program& program) {
+  const Session& session = setting.session;
+  setting.runtime.together(
+      [&] { program = plan::step_program(session.config(), session.machine); });
+  auto worker = train::make_worker(session.config(), session.architecture, *session.grid,
+                                   session.machine, {&program, 1}, train::Mode::train);
+  worker->initialise();
+  return worker;
+}
+
+BenchFolder::BenchFolder(const BenchSetting& setting, Bytes bytes) {
+  const deck::Deck& deck = setting.session.deck;
+  const std::string& directory = deck.config.checkpoint.directory;
+  path_ = directory + "/" + folder_name;
+  try {
+    setting.runtime.together([&] {
+      if (setting.runtime.rank() != 0) return;
+      std::error_code error;
+      fs::remove_all(path_, error);
+      for (fs::path p = path_; !p.empty() && !fs::exists(p, error); p = p.parent_path())
+        made_.push_back(p.string());
+      fs::create_directories(path_, error);
+      check_usage(!error && ::access(path_.c_str(), W_OK | X_OK) == 0,
+                  deck.cite("checkpoint", "directory"), ": cannot write there (",
+                  error ? error.message() : std::strerror(errno),
+                  "); choose a folder that can be written");
+      const auto room = fs::space(path_, error).available;
+      check(error || room > static_cast<std::uintmax_t>(bytes),
+            deck.cite("checkpoint", "directory"), ": this measurement needs ", human_bytes(bytes),
+            ", ", human_bytes(static_cast<std::int64_t>(room)),
+            " are free; choose another folder with checkpoint.directory=... or a smaller model");
+    });
+  } catch (...) {
+    remove();
+    throw;
+  }
+}
+
+BenchFolder::~BenchFolder() {
+  remove();
+}
+
+void BenchFolder::remove() noexcept {
+  std::error_code ignored;
+  if (made_.empty()) return;
+  fs::remove_all(path_, ignored);
+  for (const auto& folder : made_) fs::remove(folder, ignored);  // only those that are empty
+}
+
+BenchShard shard_of(const Session& session) {
+  const deck::Config& config = session.config();
+  const deck::ParallelConfig& p = config.parallel;
+  const layout::Coordinates at = session.grid->coordinates();
+  const architecture::Shard shard = architecture::make_shard(
+      session.architecture, static_cast<int>(p.pipeline), static_cast<int>(p.chunks), at.pipeline,
+      static_cast<int>(p.tensor), at.tensor);
+  BenchShard out;
+  out.sizes =
+      architecture::local_sizes(config.model, shard, config.batch.micro, config.model.sequence,
+                                p.sequence_parallel, session.machine.logit_elements());
+  for (const Stage stage : shard.stages)
+    out.layers += shard.stage_layers[static_cast<std::size_t>(stage)].extent;
+  out.micros = config.batch.global / (config.batch.micro * p.data);
+  for (const auto& array : architecture::local_arrays(session.architecture, shard))
+    out.parameters += array.elements();
+  out.states = p.distributed_optimizer ? (out.parameters + p.data - 1) / p.data : out.parameters;
+  out.has_embedding = shard.has_embedding();
+  out.has_head = shard.has_head();
+  return out;
+}
+
+}  // namespace trireme::commands

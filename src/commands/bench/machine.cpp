@@ -1,0 +1,191 @@
+#include <trireme/base/check.hpp>
+#include <trireme/base/clock.hpp>
+#include <trireme/base/narrow.hpp>
+#include <trireme/commands/bench/bench.hpp>
+#include <trireme/commands/bench/machine.hpp>
+#include <trireme/kernels/elementwise.hpp>
+#include <trireme/kernels/matmul.hpp>
+#include <trireme/kernels/random.hpp>
+#include <trireme/tensor/fence.hpp>
+#include <trireme/train/kernel_choices.hpp>
+
+#include <algorithm>
+#include <cmath>
+#include <span>
+#include <type_traits>
+
+namespace trireme::commands {
+namespace {
+
+constexpr Seconds round_seconds = 0.01;
+constexpr double most_calls = 1e5;
+
+Seconds seconds_of(const Exec& exec, const std::function<void()>& call, std::int64_t times) {
+  fence(exec, "a measurement begins");
+  const auto begin = Clock::now();
+  for (std::int64_t i = 0; i < times; ++i) call();
+  fence(exec, "a measurement ends");
+  return seconds_since(begin);
+}
+
+template <class Real>
+std::array<double, kernels::arithmetic_kinds> arithmetic_of(const BenchSetting& setting) {
+  // On a device as many teams as fill it, and on a host as many as take about a millisecond.
+  constexpr bool on_host = std::is_same_v<Memory, Kokkos::HostSpace>;
+  constexpr std::int64_t repetitions = on_host ? 256 : 65536;
+  const Exec exec;
+  const BenchArray<Real> x(exec, kernels::arithmetic_elements);
+  const BenchArray<Real> y(exec, kernels::arithmetic_elements);
+  std::array<double, kernels::arithmetic_kinds> out{};
+  for (std::size_t kind = 0; kind < out.size(); ++kind) {
+    const auto call = [&] {
+      kernels::arithmetic_work<Real>(exec, y.list(), x.list(),
+                                     static_cast<kernels::Arithmetic>(kind), repetitions);
+    };
+    const BenchTiming timing = time_calls(setting, call, machine_rounds);
+    out[kind] = timing.of_ranks[static_cast<std::size_t>(setting.runtime.rank())] /
+                static_cast<double>(repetitions * kernels::arithmetic_elements);
+  }
+  return out;
+}
+
+}  // namespace
+
+BenchTiming time_calls(const BenchSetting& setting, const std::function<void()>& call,
+                       std::int64_t least_rounds) {
+  const Exec exec;
+  grid::Communicator& world = setting.runtime.world();
+  const bool mine = static_cast<bool>(call);
+  if (mine) seconds_of(exec, call, 1);  // memory is touched, libraries start
+  const Seconds once = mine ? seconds_of(exec, call, 1) : 0.0;
+  const Seconds longest = world.all_reduce<double>(once, grid::Reduction::maximum, "one call");
+  const auto calls = static_cast<std::int64_t>(
+      std::clamp(round_seconds / std::max(longest, 1e-9), 1.0, most_calls));
+  BenchTiming best;
+  const std::int64_t rounds = std::max(setting.rounds, least_rounds);
+  for (std::int64_t round = 0; round < rounds; ++round) {
+    std::vector<double> seconds(static_cast<std::size_t>(world.size()));
+    world.barrier("the beginning of a measurement");
+    if (mine)
+      seconds[static_cast<std::size_t>(world.rank())] =
+          seconds_of(exec, call, calls) / static_cast<double>(calls);
+    world.all_reduce(std::span<double>(seconds), grid::Reduction::sum, "seconds of each rank");
+    const auto slowest = std::ranges::max_element(seconds);
+    if (*slowest == 0) return {};
+    if (best.rank < 0 || *slowest < best.seconds) {
+      best.seconds = *slowest;
+      best.rank = static_cast<Rank>(slowest - seconds.begin());
+    }
+    if (round == 0) best.of_ranks = seconds;
+    std::ranges::transform(best.of_ranks, seconds, best.of_ranks.begin(),
+                           [](double x, double y) { return std::min(x, y); });
+  }
+  return best;
+}
+
+std::vector<double> from_rank(const BenchSetting& setting, Rank rank, std::vector<double> mine) {
+  if (setting.runtime.rank() != rank) std::ranges::fill(mine, 0.0);
+  setting.runtime.world().all_reduce(std::span<double>(mine), grid::Reduction::sum,
+                                     "figures of the slowest rank");
+  return mine;
+}
+
+void know_peak(const BenchSetting& setting) {
+  if (setting.machine.peak) return;
+  const DType type = setting.session.config().precision.compute;
+  train::choose_kernels(setting.session.config().precision);
+  const Exec exec;
+  grid::Communicator& world = setting.runtime.world();
+  std::vector<double> mine;
+  std::vector<double> all;
+  std::vector<double> slowest;
+  for (std::int64_t round = 0; round < setting.rounds; ++round) {
+    world.barrier("matrix products");
+    mine.push_back(kernels::measure_matmul_peak(exec, type));
+    all.push_back(world.all_reduce<double>(mine.back(), grid::Reduction::sum, "matrix products"));
+    slowest.push_back(
+        world.all_reduce<double>(mine.back(), grid::Reduction::minimum, "matrix products"));
+  }
+  setting.machine.peak = BenchPeak{median(mine), median(slowest), median(all)};
+}
+
+void know_arithmetic(const BenchSetting& setting) {
+  if (setting.machine.arithmetic) return;
+  setting.machine.arithmetic = setting.session.config().precision.compute == DType::fp64
+                                   ? arithmetic_of<double>(setting)
+                                   : arithmetic_of<float>(setting);
+}
+
+std::string name_of(BenchLimit limit) {
+  switch (limit) {
+    case BenchLimit::cache:
+      return "cache";
+    case BenchLimit::memory:
+      return "memory";
+    case BenchLimit::products:
+      return "products";
+    case BenchLimit::exponential:
+      return "exp";
+    case BenchLimit::hyperbolic_tangent:
+      return "tanh";
+    case BenchLimit::error_function:
+      return "erf";
+    case BenchLimit::sine_and_cosine:
+      return "sin, cos";
+    case BenchLimit::random_word:
+      return "Philox";
+  }
+  return "";
+}
+
+namespace {
+
+double bandwidth_at(const std::vector<BenchBandwidth>& measured, double working_set) {
+  const auto above = std::ranges::find_if(measured, [&](const BenchBandwidth& b) {
+    return static_cast<double>(b.working_set) >= working_set;
+  });
+  if (above == measured.begin()) return measured.front().mine;
+  if (above == measured.end()) return measured.back().mine;
+  const BenchBandwidth& smaller = *(above - 1);
+  const auto size = static_cast<double>(smaller.working_set);
+  const double part =
+      std::log(working_set / size) / std::log(static_cast<double>(above->working_set) / size);
+  return smaller.mine + part * (above->mine - smaller.mine);
+}
+
+}  // namespace
+
+BenchBound bound_of(const BenchMachine& machine, const BenchCost& cost) {
+  const double rate = bandwidth_at(machine.bandwidth, cost.resident);
+  const double between =
+      std::sqrt(machine.bandwidth.at(machine.near).mine * machine.bandwidth.back().mine);
+  BenchBound bound{cost.bytes / rate, rate > between ? BenchLimit::cache : BenchLimit::memory};
+  const auto consider = [&](Seconds seconds, BenchLimit limit) {
+    if (seconds > bound.seconds) bound = {seconds, limit};
+  };
+  consider(cost.flops / machine.peak.value().mine, BenchLimit::products);
+  if (cost.arithmetic) {
+    const auto kind = static_cast<std::size_t>(*cost.arithmetic);
+    consider(cost.elements * machine.arithmetic.value()[kind],
+             static_cast<BenchLimit>(static_cast<std::size_t>(BenchLimit::exponential) + kind));
+  }
+  return bound;
+}
+
+template <class T>
+BenchArray<T>::BenchArray(const Exec& exec, std::int64_t rows, std::int64_t columns)
+    : arena_("bench", aligned(rows * columns * static_cast<Bytes>(sizeof(T)))),
+      matrix_(arena_.take<T>(rows, columns)) {
+  constexpr std::int64_t random_elements = 1 << 22;  // more would take longer than measuring
+  if (rows * columns <= random_elements)
+    kernels::normal_fill<T>(exec, list(), RandomKey{1, Purpose::initialisation, 0, 0}, 1.0, 0);
+  else
+    kernels::fill<T>(exec, list(), 0.5);
+}
+
+template class BenchArray<float>;
+template class BenchArray<double>;
+template class BenchArray<Bf16>;
+template class BenchArray<Fp16>;
+
+}  // namespace trireme::commands

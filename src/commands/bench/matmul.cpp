@@ -1,0 +1,151 @@
+#include <trireme/architecture/local_sizes.hpp>
+#include <trireme/commands/bench/bench.hpp>
+#include <trireme/commands/bench/table.hpp>
+#include <trireme/kernels/matmul.hpp>
+#include <trireme/train/precision.hpp>
+
+#include <array>
+#include <functional>
+
+namespace trireme::commands {
+namespace {
+
+constexpr std::array<const char*, 3> passes{"forward", "backward_input", "backward_weight"};
+
+/// y [tokens, outputs] = x [tokens, inputs] wᵀ + bias.
+struct Product {
+  const char* name;
+  std::int64_t tokens;
+  std::int64_t outputs;
+  std::int64_t inputs;
+  bool bias;
+  std::int64_t calls;           ///< of each pass, in a step
+  std::int64_t more_calls = 0;  ///< forward passes that are computed again
+  bool wide = false;            ///< the sums are kept: logits
+  bool gelu = false;            ///< of the input, whose gradient goes past it
+
+  double flops() const { return 2.0 * static_cast<double>(tokens * outputs * inputs); }
+};
+
+/// What all ranks list, empty where this one has none of it.
+std::vector<Product> products_of(const deck::ModelConfig& m, Recompute recompute,
+                                 const BenchShard& shard) {
+  const architecture::LocalSizes& n = shard.sizes;
+  const bool bias = m.biases == Biases::all;
+  const std::int64_t tokens = shard.layers > 0 ? n.tokens : 0;
+  const std::int64_t calls = shard.layers * shard.micros;
+  const std::int64_t again = recompute == Recompute::full ? calls : 0;
+  std::vector<Product> list{
+      {"query_key_value", tokens, n.query_key_value(), n.hidden, bias, calls, again},
+      {"attention_output", tokens, n.hidden, n.attention(), bias, calls, again},
+      {"feed_forward_in", tokens, n.inner, n.hidden, bias, calls, again},
+      {"feed_forward_out", tokens, n.hidden, n.feed_forward, bias, calls, 0, false, !n.gated()},
+  };
+  const std::int64_t targets = shard.has_head ? n.targets : 0;
+  if (n.masked) list.push_back({"masked_head", targets, n.hidden, n.hidden, bias, shard.micros});
+  const std::int64_t block = shard.has_head ? n.logit_block : 0;
+  const std::int64_t blocks = block > 0 ? (targets + block - 1) / block : 0;
+  list.push_back({"logits", block, n.vocabulary, n.hidden, m.predicts_masked_tokens(),
+                  shard.micros * blocks, 0, true});
+  return list;
+}
+
+template <class P>
+std::array<BenchTiming, 3> time_product(const BenchSetting& setting, const Product& p, Gelu form) {
+  using T = typename P::Compute;
+  using G = typename P::Gradient;
+  const Exec exec;
+  const BenchArray<T> x(exec, p.tokens, p.inputs);
+  const BenchArray<T> dx(exec, p.tokens, p.inputs);
+  const BenchArray<T> w(exec, p.outputs, p.inputs);
+  const BenchArray<T> y(exec, p.tokens, p.outputs);
+  const BenchArray<Accumulate<T>> wide(exec, p.wide ? p.tokens : 0, p.outputs);
+  const BenchArray<T> b(exec, p.bias ? p.outputs : 0);
+  const BenchArray<G> dw(exec, p.outputs, p.inputs);
+  const BenchArray<G> db(exec, p.bias ? p.outputs : 0);
+  const auto forward = [&] {
+    if (p.wide)
+      kernels::linear_forward_wide<T>(exec, wide.matrix(), x.matrix(), w.matrix(), b.list());
+    else
+      kernels::linear_forward<T>(exec, y.matrix(), x.matrix(), w.matrix(), b.list());
+  };
+  const bool fused = p.gelu && kernels::fuses_gelu(exec, dtype_of<T>, form, p.inputs);
+  const auto backward_input = [&] {
+    if (fused)
+      kernels::linear_gelu_backward_input<T>(exec, dx.matrix(), y.matrix(), w.matrix(), x.matrix(),
+                                             form);
+    else
+      kernels::linear_backward_input<T>(exec, dx.matrix(), y.matrix(), w.matrix());
+  };
+  const auto backward_weight = [&] {
+    kernels::linear_backward_weight<T>(exec, dw.matrix(), db.list(), y.matrix(), x.matrix());
+  };
+  const bool here = p.flops() > 0;
+  const auto time = [&](const std::function<void()>& call) {
+    return time_calls(setting, here ? call : nullptr);
+  };
+  return {time(forward), time(backward_input), time(backward_weight)};
+}
+
+}  // namespace
+
+BenchReport bench_matmul(const BenchSetting& setting) {
+  know_peak(setting);
+  const deck::Config& config = setting.session.config();
+  const BenchPeak& peak = *setting.machine.peak;
+  const DType type = config.precision.compute;
+  const std::string how = text("large square ", name_of(type), " products by ",
+                               kernels::matmul_backend_name(type), ", all ranks at once");
+  BenchReport report;
+  report.rows = {{"matmul", "peak_of_all_ranks", peak.all / 1e9, "GFLOP/s", how},
+                 {"matmul", "peak_of_slowest_rank", peak.slowest / 1e9, "GFLOP/s", how}};
+  double step = 0;
+  double at_peak = 0;
+  BenchTable table({"product", "tokens × outputs × inputs", "forward", "gradient of input",
+                    "gradient of weight"},
+                   BenchTable::Last::number);
+  for (const Product& p :
+       products_of(config.model, config.parallel.recompute, shard_of(setting.session))) {
+    const auto timings = train::with_precision(type, [&](auto number_types) {
+      return time_product<decltype(number_types)>(setting, p, config.model.gelu);
+    });
+    if (timings[0].rank < 0) continue;
+    std::vector<std::string> cells;
+    for (std::size_t pass = 0; pass < passes.size(); ++pass) {
+      const BenchTiming& t = timings[pass];
+      const auto of = from_rank(setting, t.rank,
+                                {p.flops(), peak.mine, static_cast<double>(p.tokens),
+                                 static_cast<double>(p.outputs), static_cast<double>(p.inputs),
+                                 static_cast<double>(p.calls + (pass == 0 ? p.more_calls : 0))});
+      step += of[5] * t.seconds;
+      at_peak += of[5] * of[0] / of[1];
+      const double rate = of[0] / t.seconds;
+      const std::string shape = text(of[2], " × ", of[3], " × ", of[4]);
+      const std::string name = text(p.name, ".", passes[pass]);
+      if (cells.empty()) cells = {p.name, shape};
+      cells.push_back(text(rounded(rate / 1e9), "  ", percent(rate / of[1])));
+      const std::string what = text(shape, " (tokens, outputs, inputs), slowest rank");
+      report.rows.push_back({"matmul", name + ".seconds", t.seconds, "s", what});
+      report.rows.push_back({"matmul", name + ".rate", rate / 1e9, "GFLOP/s", what});
+      report.rows.push_back({"matmul", name + ".share", rate / of[1], "1", "of that rank's peak"});
+    }
+    table.add(cells);
+  }
+  report.rows.push_back({"matmul", "step.seconds", step, "s", "calls × seconds of all products"});
+  report.rows.push_back({"matmul", "step.peak_seconds", at_peak, "s", "the same at the peak"});
+  std::string chosen;  // by rank 0's library
+  for (const std::string& line : kernels::matmul_choices(Exec{})) {
+    chosen += "\n  " + line;
+    const std::string name = text("choice.", report.rows.size());
+    report.rows.push_back({"matmul", name, 1, "1", line});
+  }
+  if (!chosen.empty()) chosen = "\nchosen by cuBLASLt's heuristics on rank 0" + chosen;
+  report.table = text("peak: ", rounded(peak.slowest / 1e9), " GFLOP/s on the slowest rank, ",
+                      rounded(peak.all / 1e9), " on all; ", how,
+                      "\nGFLOP/s of the slowest rank, and share of its peak\n", table.str(),
+                      "\n  in a step: ", rounded_seconds(step), ", or ", rounded_seconds(at_peak),
+                      " at the peak", chosen);
+  return report;
+}
+
+}  // namespace trireme::commands

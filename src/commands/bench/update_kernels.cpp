@@ -1,0 +1,120 @@
+#include <trireme/commands/bench/kernels.hpp>
+#include <trireme/kernels/elementwise.hpp>
+#include <trireme/kernels/update.hpp>
+#include <trireme/model/parameters.hpp>
+
+#include <algorithm>
+
+namespace trireme::commands {
+namespace {
+
+/// Of larger shards a part is measured: its rate is that of all.
+constexpr std::int64_t most_elements = 1 << 24;
+
+/// The shard's arrays as one; a run has a call for each array.
+struct Part {
+  std::int64_t elements;
+  double calls;
+
+  explicit Part(std::int64_t all)
+      : elements(std::min(all, most_elements)),
+        calls(all == 0 ? 0 : static_cast<double>(all) / static_cast<double>(elements)) {}
+  double bytes(std::size_t size) const {
+    return static_cast<double>(elements) * static_cast<double>(size);
+  }
+};
+
+template <class P>
+void measure_optimizer(KernelBench& b) {
+  using M = typename P::Master;
+  const Part part(b.shard().states);
+  const std::int64_t n = part.elements;
+  const deck::OptimizerConfig& o = b.config().optimizer;
+  const Exec& exec = b.exec();
+  const BenchArray<M> weight(exec, n), m(exec, n), v(exec, n), gradient(exec, n);
+  const BenchArray<double> control(exec, kernels::control_size), ratio(exec, 1);
+  kernels::fill<double>(exec, control.list(), 0.5);
+  kernels::fill<M>(exec, v.list(), 0.5);  // of squares
+  constexpr double rate = 1e-9;           // weights stay what they are
+  const kernels::AdamW rule{rate, o.beta1, o.beta2, o.epsilon, o.weight_decay};
+  const double bytes = part.bytes(sizeof(M));
+  const auto measure = [&](const char* name, const BenchCost& cost,
+                           const std::function<void()>& call) {
+    b.measure({name, n > 0, part.calls, n, 1, cost}, call);
+  };
+  switch (o.kind) {
+    case OptimizerKind::adamw:
+      measure("adamw.update", traffic(bytes, 0, 3 * bytes), [&] {
+        kernels::adamw_update<M>(exec, weight.list(), m.list(), v.list(), gradient.list(), rule,
+                                 control.list());
+      });
+      return;
+    case OptimizerKind::sgd: {
+      const bool moment = o.momentum != 0;
+      measure("sgd.update", traffic(bytes, 0, (moment ? 2 : 1) * bytes), [&] {
+        kernels::sgd_update<M>(exec, weight.list(), moment ? m.list() : View1<M>(), gradient.list(),
+                               {rate, o.momentum, o.nesterov, o.weight_decay}, control.list());
+      });
+      return;
+    }
+    case OptimizerKind::lamb:
+      measure("lamb.direction", traffic(bytes, 0, 3 * bytes), [&] {
+        kernels::lamb_direction<M>(exec, gradient.list(), m.list(), v.list(), weight.list(), rule,
+                                   control.list());
+      });
+      measure("lamb.update", traffic(bytes, 0, bytes), [&] {
+        kernels::lamb_update<M>(exec, weight.list(), gradient.list(), rate, ratio.list(),
+                                control.list());
+      });
+      return;
+  }
+}
+
+/// Of a model that computes in two bytes: weights from their masters, and the way back, which
+/// happens inside of products.
+template <class P>
+void measure_conversions(KernelBench& b) {
+  using T = typename P::Compute;
+  using M = typename P::Master;
+  if constexpr (is_narrow<T>) {
+    const Part part(b.shard().states);
+    const Exec& exec = b.exec();
+    const BenchArray<M> wide(exec, part.elements);
+    const BenchArray<T> narrow(exec, part.elements);
+    const double in = part.bytes(sizeof(M));
+    const double out = part.bytes(sizeof(T));
+    const bool here = part.elements > 0;
+    b.measure({"weights.round", here, part.calls, part.elements, 1, traffic(in, out)},
+              [&] { kernels::convert<T, M>(exec, narrow.list(), wide.list()); });
+    b.measure({"weights.widen", here, 0, part.elements, 1, traffic(out, in)},
+              [&] { kernels::convert<M, T>(exec, wide.list(), narrow.list()); });
+  }
+}
+
+}  // namespace
+
+template <class P>
+void measure_update_kernels(KernelBench& b) {
+  using G = typename P::Gradient;
+  const Part part(b.shard().parameters);
+  const std::int64_t n = part.elements;
+  const Exec& exec = b.exec();
+  {
+    const BenchArray<G> gradient(exec, n);
+    const BenchArray<double> partial(exec, kernels::norm_blocks(n));
+    const double bytes = part.bytes(sizeof(G));
+    b.measure({"gradient.zero", n > 0, part.calls, n, 1, traffic(0, bytes)},
+              [&] { kernels::fill<G>(exec, gradient.list(), 0.0); });
+    b.measure({"gradient.norm_blocks", n > 0, part.calls, n, 1, traffic(bytes, 0)},
+              [&] { kernels::squared_norm_blocks<G>(exec, partial.list(), gradient.list()); });
+  }
+  measure_optimizer<P>(b);
+  measure_conversions<P>(b);
+}
+
+template void measure_update_kernels<model::Fp32>(KernelBench&);
+template void measure_update_kernels<model::Fp64>(KernelBench&);
+template void measure_update_kernels<model::MixedBf16>(KernelBench&);
+template void measure_update_kernels<model::MixedFp16>(KernelBench&);
+
+}  // namespace trireme::commands

@@ -1,0 +1,211 @@
+#include <trireme/architecture/architecture.hpp>
+#include <trireme/base/check.hpp>
+#include <trireme/base/log.hpp>
+#include <trireme/commands/check/tables.hpp>
+#include <trireme/commands/host.hpp>
+#include <trireme/commands/options.hpp>
+#include <trireme/commands/resolve.hpp>
+#include <trireme/deck/batch_schedule.hpp>
+#include <trireme/installation/this_machine.hpp>
+#include <trireme/plan/choices.hpp>
+#include <trireme/plan/cost.hpp>
+#include <trireme/plan/machine_file.hpp>
+#include <trireme/plan/program.hpp>
+#include <trireme/plan/ranks.hpp>
+#include <trireme/plan/recompute.hpp>
+#include <trireme/plan/stages.hpp>
+#include <trireme/schedule/machine.hpp>
+#include <trireme/schedule/program.hpp>
+
+#include <algorithm>
+#include <memory>
+
+namespace trireme::commands {
+namespace {
+
+struct CheckOptions {
+  std::string deck;
+  std::vector<std::string> overrides;
+  std::int64_t ranks = 0;
+  std::string machine;  ///< file; "": the running build
+  bool resolved = false;
+};
+
+std::string scientific(double number) {
+  char buffer[32];
+  std::snprintf(buffer, sizeof buffer, "%.3e", number);
+  return buffer;
+}
+
+std::string percent(double share) {
+  return fixed(100 * share, 1) + " %";
+}
+
+double idle_share(const schedule::Program& program, const schedule::Cost& cost) {
+  return schedule::play(program, cost).timeline.idle_share();
+}
+
+void print_schedule(const deck::Config& c, const schedule::Program& program,
+                    const std::vector<plan::StageFlops>& flops,
+                    const std::vector<plan::RankPlan>& ranks) {
+  const bool file = c.parallel.schedule == ScheduleKind::file;
+  say("schedule      ", name_of(c.parallel.schedule), file ? " " + c.parallel.program : "", ", ",
+      program.layout.micro_batches, " micro-batches per rank and step");
+  if (program.layout.stages() == 1) return;
+  say("idle          ", percent(idle_share(program, schedule::unit_cost)),
+      " of the time with equal stages (forward 1, each half of backward 1), ",
+      percent(idle_share(program, plan::flop_cost(flops))), " with each stage's FLOPs");
+  const auto [least, most] = std::ranges::minmax_element(
+      ranks, {}, [](const plan::RankPlan& rank) { return rank.needs.slots; });
+  say("kept          ",
+      least->needs.slots == most->needs.slots ? "" : text(least->needs.slots, " … "),
+      most->needs.slots, " saved forward passes of a stage at a time on a rank");
+}
+
+/// What the choices of [parallel] recompute cost in memory for activations, side by side.
+void print_recompute(deck::Config c, const architecture::Architecture& a,
+                     const std::vector<schedule::Needs>& needs, const plan::Machine& machine) {
+  const Recompute chosen = c.parallel.recompute;
+  const std::string again = plan::recomputed_text(c.parallel, a.layer);
+  std::string choices;
+  for (const auto choice :
+       {Recompute::none, Recompute::selective, Recompute::full, Recompute::automatic}) {
+    if (choice == Recompute::automatic && chosen != choice) continue;
+    c.parallel.recompute = choice;
+    Bytes bytes = 0;
+    const auto ranks = plan::plan_ranks(c, a, needs, machine);
+    for (const plan::MemoryRow& row : plan::most_memory(ranks).memory)
+      if (row.what == "saved activations" || row.what == "scratch") bytes += row.bytes;
+    choices += text(choices.empty() ? "" : ", ", name_of(choice), " ", human_bytes(bytes));
+  }
+  say("recompute     ", name_of(chosen), again.empty() ? "" : text(" (", again, ")"),
+      "; saved activations and scratch with ", choices);
+}
+
+/// Of a machine file: what it says, and how many nodes the ranks fill.
+void print_machine(const deck::ParallelConfig& p, const plan::Machine& machine) {
+  if (machine.file.empty()) return;
+  const std::int64_t ranks = p.data * p.pipeline * p.tensor;
+  const std::int64_t each = machine.node.devices;
+  const std::int64_t nodes = each == 0 ? 0 : (ranks + each - 1) / each;
+  say("machine       ", machine.called(), ": ", name_of(machine.device.kind), ", ",
+      human_bytes(machine.device.memory), " per rank",
+      each == 0 ? "" : text(", ", nodes, nodes == 1 ? " node of " : " nodes of ", each, " ranks"));
+  const plan::Machine::Software& s = machine.software;
+  say("              products ", name_of(s.products), ", attention ", name_of(s.attention),
+      ", transport ", name_of(s.transport));
+}
+
+void print_grid(const deck::Config& c) {
+  const deck::ParallelConfig& p = c.parallel;
+  say("ranks         ", p.data * p.pipeline * p.tensor, " = data ", p.data, " · pipeline ",
+      p.pipeline, " · tensor ", p.tensor);
+  if (p.tensor > 1)
+    say("              tensor groups are neighbours: ranks 0 … ", p.tensor - 1,
+        p.sequence_parallel ? ", sequence parallel" : "");
+}
+
+void print_step(const deck::Config& c, const architecture::Architecture& a) {
+  const std::int64_t tokens = c.batch.global * c.model.sequence;
+  say("step          ", c.batch.global, " samples, ", with_commas(tokens), " tokens, ",
+      scientific(a.model_flops_per_token() * static_cast<double>(tokens)), " model FLOPs (6 N + ",
+      c.model.causal() ? "6 L h s per token, attention causal"
+                       : "12 L h s per token, attention full",
+      c.model.predicts_masked_tokens()
+          ? text(", ", c.model.targets(), " of ", c.model.sequence, " tokens predicted")
+          : "",
+      ", recomputation not counted)");
+  const deck::BatchSchedule batches(c.batch);
+  say("run           ", with_commas(c.run.steps), " steps, ",
+      with_commas(batches.samples(c.run.steps) * c.model.sequence), " tokens");
+}
+
+void print_ramp(const deck::Config& c, const std::vector<schedule::Program>& programs) {
+  const deck::BatchSchedule batches(c.batch);
+  if (programs.size() == 1) return;
+  say("batch         grows from ", c.batch.ramp_start, " to ", c.batch.global, " samples by ",
+      c.batch.ramp_increment, ", over ", with_commas(c.batch.ramp_samples),
+      " samples: ", programs.size(), " sizes with a program each");
+  say(ramp_report(batches, programs));
+}
+
+void print_notes(const deck::Config& c, const plan::Machine& machine) {
+  const auto note = [](const char* heading, const std::string& words) {
+    if (!words.empty()) say(heading, words);
+  };
+  note("transport     ", plan::transport_note(c.parallel, machine));
+  note("offload       ", plan::offload_note(c.parallel, machine));
+  note("tf32          ", plan::tf32_note(c.precision, machine));
+  note("attention     ", plan::attention_note(c.precision, machine));
+}
+
+void print_report(const deck::Deck& deck, const plan::Machine& machine) {
+  const deck::Config& c = deck.config;
+  const auto a = architecture::describe(c.model);
+  const auto tensor = static_cast<int>(c.parallel.tensor);
+  const std::vector<schedule::Program> programs = plan::step_programs(c, machine);
+  const schedule::Program& program = programs.back();
+  const std::vector<schedule::Needs> needs = plan::training_needs(programs);
+  const auto stage_layers =
+      architecture::partition(a, static_cast<int>(c.parallel.pipeline * c.parallel.chunks));
+  const auto ranks = plan::plan_ranks(c, a, needs, machine);
+
+  say("deck          ", deck.file_name, ": no mistakes");
+  print_machine(c.parallel, machine);
+  print_grid(c);
+  say("model         ", name_of(c.model.family), ", ", c.model.layers, " layers, hidden ",
+      c.model.hidden, ", ", c.model.heads, " heads of ", c.model.head_size(),
+      c.model.key_value_heads < c.model.heads
+          ? text(", ", c.model.key_value_heads, " of keys and values")
+          : "",
+      ", feed-forward ", c.model.feed_forward, ", sequence ", c.model.sequence, ", vocabulary ",
+      c.model.vocabulary, ", ", name_of(c.precision.compute));
+  say("parameters    ", with_commas(a.parameters()));
+  print_schedule(c, program,
+                 plan::stage_flops(a, stage_layers, plan::kept_tensors(c.parallel, a.layer)),
+                 ranks);
+  print_ramp(c, programs);
+  print_step(c, a);
+  print_recompute(c, a, needs, machine);
+  print_notes(c, machine);
+  say("\nstages\n", stages_report(plan::group_stages(a, stage_layers), c.parallel));
+  say("\nbytes per rank\n", memory_report(ranks, tensor, machine));
+  say("\ncommunication per step of the rank with most\n", traffic_report(ranks, tensor));
+}
+
+void check_deck(const CheckOptions& options) {
+  const plan::Machine machine =
+      options.machine.empty() ? installation::this_machine() : plan::load_machine(options.machine);
+  const deck::Deck deck = deck_for_ranks(options.deck, options.overrides, options.ranks, machine);
+  if (options.resolved) {
+    log::line(deck::resolved_toml(deck));
+    return;
+  }
+  print_report(deck, machine);
+}
+
+}  // namespace
+
+void add_check(CLI::App& app) {
+  const auto options = std::make_shared<CheckOptions>();
+  CLI::App* command = app.add_subcommand(
+      "check", "Resolves a deck for any number of ranks, without MPI or a device");
+  add_deck_arguments(*command, options->deck, options->overrides);
+  command
+      ->add_option("--ranks", options->ranks,
+                   "Ranks to check for; default: the product of the deck's axes")
+      ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 30));
+  command
+      ->add_option("--machine", options->machine,
+                   "Machine to plan for (TOML; `trireme help machine` lists its keys); default: "
+                   "this installation")
+      ->type_name("FILE");
+  command->add_flag("--resolved", options->resolved,
+                    "Print the deck with every key and its value instead");
+  command->footer(
+      "Examples:\n  trireme check inputs/gpt2_124m.toml --ranks 8 batch.micro=4\n"
+      "  trireme check inputs/gpt2_124m.toml --ranks 8 --machine inputs/machines/h100.toml");
+  command->callback([options] { check_deck(*options); });
+}
+
+}  // namespace trireme::commands

@@ -1,0 +1,158 @@
+#include <trireme/base/text.hpp>
+#include <trireme/commands/check/tables.hpp>
+
+#include <algorithm>
+
+namespace trireme::commands {
+namespace {
+
+using Cells = std::vector<std::string>;
+
+/// Characters as a terminal shows them: UTF-8's continuation bytes take no place.
+std::size_t width(const std::string& text) {
+  return static_cast<std::size_t>(std::ranges::count_if(
+      text, [](char c) { return (static_cast<unsigned char>(c) & 0xC0) != 0x80; }));
+}
+
+std::string range(std::int64_t first, std::int64_t last) {
+  return first == last ? text(first) : text(first, " … ", last);
+}
+
+/// Whether a rank's bytes fit into the memory of its device; nothing where that is not known.
+std::string fit(Bytes needed, Bytes memory) {
+  if (memory == 0) return "";
+  const std::string amounts = text(human_bytes(needed), " of ", human_bytes(memory));
+  if (needed <= memory) return text("\n  fits: ", amounts);
+  return text("\n  does not fit: ", amounts, ", ", human_bytes(needed - memory),
+              " too much; use more tensor or pipeline ranks, recompute, distributed_optimizer or "
+              "offload of [parallel], or a smaller [batch] micro");
+}
+
+std::string place(const plan::RankPlan& r, int tensor_size) {
+  return text("rank ", r.pipeline * tensor_size + r.tensor);
+}
+
+}  // namespace
+
+std::string columns(const std::vector<Cells>& rows, int numbers, const std::string& indent) {
+  std::vector<std::size_t> widths;
+  for (const Cells& row : rows) {
+    widths.resize(std::max(widths.size(), row.size()));
+    for (std::size_t c = 0; c < row.size(); ++c) widths[c] = std::max(widths[c], width(row[c]));
+  }
+  std::string out;
+  for (const Cells& row : rows) {
+    std::string line = indent;
+    for (std::size_t c = 0; c < row.size(); ++c) {
+      const std::string gap(widths[c] - width(row[c]), ' ');
+      const bool right = static_cast<int>(c) >= numbers;
+      line += right ? gap + row[c] : row[c] + gap;
+      if (c + 1 < row.size()) line += "  ";
+    }
+    line.erase(line.find_last_not_of(' ') + 1);
+    out += line + "\n";
+  }
+  if (!out.empty()) out.pop_back();
+  return out;
+}
+
+std::string stages_report(const std::vector<plan::StageGroup>& groups,
+                          const deck::ParallelConfig& parallel) {
+  double all = 0;
+  int empty = 0;
+  for (const plan::StageGroup& g : groups) {
+    all += g.flops * g.count();
+    if (g.layers_each == 0) empty += g.count();
+  }
+  const auto stages = parallel.pipeline * parallel.chunks;
+  std::vector<Cells> rows{{"stage", "layers", "layers each", "parameters each", "FLOPs each"}};
+  for (const plan::StageGroup& g : groups)
+    rows.push_back({range(g.first, g.last),
+                    g.layers_each == 0 ? "none" : range(g.layers.offset, g.layers.end() - 1),
+                    text(g.layers_each), with_commas(g.parameters),
+                    fixed(100 * g.flops / all, stages > 20 ? 2 : 1) + " %"});
+  std::string out = columns(rows, 2, "  ");
+  if (parallel.chunks > 1)
+    out += text("\n  stage s is on pipeline rank s mod ", parallel.pipeline, ": ", parallel.chunks,
+                " stages on each");
+  if (empty > 0)
+    out += text("\n  note: ", empty, empty == 1 ? " stage has" : " stages have",
+                " no layer, only embedding, logits or nothing; it runs, but fewer stages would do");
+  return out;
+}
+
+std::string ramp_report(const deck::BatchSchedule& batches,
+                        const std::vector<schedule::Program>& programs) {
+  constexpr std::size_t most = 12;
+  constexpr std::size_t last = 3;
+  const auto& phases = batches.phases();
+  std::vector<Cells> rows{{"", "from step", "behind samples", "global batch", "micro-batches"}};
+  for (std::size_t i = 0; i < phases.size(); ++i) {
+    if (phases.size() > most && i == most - last) {
+      rows.push_back({"", "…", "…", "…", "…"});
+      i = phases.size() - last;
+    }
+    rows.push_back({"", with_commas(phases[i].first_step), with_commas(phases[i].first_sample),
+                    text(phases[i].global), text(programs[i].layout.micro_batches)});
+  }
+  return columns(rows, 1, "            ");
+}
+
+std::string memory_report(const std::vector<plan::RankPlan>& ranks, int tensor_size,
+                          const plan::Machine& machine) {
+  const plan::RankPlan& most = plan::most_memory(ranks);
+  const plan::RankPlan& least = plan::least_memory(ranks);
+  const bool differ = plan::device_total(most.memory) != plan::device_total(least.memory);
+  const auto line = [&](const std::string& what, Bytes a, Bytes b) {
+    Cells cells{what, human_bytes(a)};
+    if (differ) cells.push_back(human_bytes(b));
+    return cells;
+  };
+  std::vector<Cells> rows;
+  if (differ)
+    rows.push_back(
+        {"", "most, " + place(most, tensor_size), "least, " + place(least, tensor_size)});
+  const auto add_memory = [&](bool on_host) {
+    for (std::size_t i = 0; i < most.memory.size(); ++i)
+      if (most.memory[i].on_host == on_host)
+        rows.push_back(line(most.memory[i].what, most.memory[i].bytes, least.memory[i].bytes));
+  };
+  add_memory(false);
+  rows.push_back(line("sum", plan::device_total(most.memory), plan::device_total(least.memory)));
+  add_memory(true);
+  if (most.checkpoint_copy > 0)
+    rows.push_back(line("checkpoint copy (host)", most.checkpoint_copy, least.checkpoint_copy));
+  if (most.reduction > 0)
+    rows.push_back(line("sums of gradients (host)", most.reduction, least.reduction));
+  const auto exactly = [](Bytes bytes) {
+    return text(human_bytes(bytes), ", ", with_commas(bytes), " bytes");
+  };
+  const plan::RankPlan& peak = plan::most_at_peak(ranks);
+  return text(columns(rows, 1, "  "),
+              "\n  process of a rank beside these (host): ", exactly(peak.process),
+              machine.on_device()
+                  ? ""
+                  : text("\n  peak of a rank whose device is the host: ", exactly(peak.peak())),
+              fit(machine.on_device() ? plan::device_total(most.memory) : peak.peak(),
+                  machine.device.memory));
+}
+
+std::string traffic_report(const std::vector<plan::RankPlan>& ranks, int tensor_size) {
+  const plan::RankPlan& most = plan::most_traffic(ranks);
+  if (most.traffic.empty()) return "  none: one rank alone";
+  std::vector<Cells> rows{{place(most, tensor_size), "", "operations", "bytes"}};
+  for (const plan::TrafficRow& axis : plan::per_axis(most.traffic)) {
+    std::vector<Cells> parts;
+    for (const plan::TrafficRow& r : most.traffic)
+      if (r.axis == axis.axis)
+        parts.push_back({"", r.what, with_commas(r.operations), human_bytes(r.bytes)});
+    if (parts.size() > 1)
+      parts.insert(parts.begin(),
+                   {"", "in all", with_commas(axis.operations), human_bytes(axis.bytes)});
+    parts.front().front() = axis.axis;
+    rows.insert(rows.end(), parts.begin(), parts.end());
+  }
+  return columns(rows, 2, "  ");
+}
+
+}  // namespace trireme::commands

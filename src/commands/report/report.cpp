@@ -1,0 +1,150 @@
+#include <trireme/base/check.hpp>
+#include <trireme/base/log.hpp>
+#include <trireme/checkpoint/folders.hpp>
+#include <trireme/checkpoint/manifest.hpp>
+#include <trireme/commands/drawing.hpp>
+#include <trireme/commands/host.hpp>
+#include <trireme/commands/options.hpp>
+#include <trireme/commands/report/run_report.hpp>
+#include <trireme/installation/this_machine.hpp>
+#include <trireme/plan/text_file.hpp>
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <memory>
+
+namespace trireme::commands {
+namespace {
+
+namespace fs = std::filesystem;
+
+struct ReportOptions {
+  std::string run;
+  std::string output;
+};
+
+constexpr std::size_t boxes_of_timeline = 1000;  // a page stays below a megabyte
+
+void expect_run(const std::string& run) {
+  check_usage(fs::exists(run), run, ": there is no such folder; give [run] directory of a run");
+  check_usage(fs::is_directory(run), run, ": is a file, expected [run] directory of a run");
+  check_usage(fs::exists(run + "/deck.toml"), run,
+              ": is not the folder of a run, since it has no deck.toml; give [run] directory of a "
+              "run, in which `trireme train` leaves deck.toml, metrics.jsonl and log.txt");
+}
+
+RunRecords records_of(RunReport& report) {
+  const std::string path = report.folder + "/metrics.jsonl";
+  if (!fs::exists(path)) {
+    report.notes.push_back("There is no metrics.jsonl: the run has not come to a step.");
+    return {};
+  }
+  RunRecords records = read_records(path);
+  if (records.torn)
+    report.notes.push_back("The last line of metrics.jsonl has no end and was left out.");
+  return records;
+}
+
+std::vector<EarlierRun> earlier_runs(const std::string& folder) {
+  std::vector<EarlierRun> runs;
+  for (int n = 1;; ++n) {
+    const std::string name = text("metrics.previous-", n, ".jsonl");
+    if (!fs::exists(folder + "/" + name)) return runs;
+    runs.push_back({name, read_records(folder + "/" + name)});
+  }
+}
+
+std::optional<RunLog> log_of(RunReport& report) {
+  std::ifstream in(report.folder + "/log.txt");
+  if (in.is_open()) return read_run_log(in);
+  report.notes.push_back(
+      "There is no log.txt: restarts, warnings and the checkpoints that were removed are not "
+      "known.");
+  return std::nullopt;
+}
+
+/// Beside the metrics, if that is where the deck has them: the folder may have been moved.
+std::string checkpoint_folder(const RunReport& report) {
+  const deck::Config& c = report.deck.config;
+  const std::string beside = c.run.directory + "/checkpoints";
+  return c.checkpoint.directory == beside ? report.folder + "/checkpoints" : c.checkpoint.directory;
+}
+
+std::vector<SavedModel> checkpoints_in(const std::string& folder) {
+  std::vector<SavedModel> found;
+  for (const std::string& name : checkpoint::folders_in(folder)) {
+    SavedModel saved{name, checkpoint::step_of(name).value_or(0), 0, 0, "", ""};
+    try {
+      const checkpoint::Manifest manifest = checkpoint::read_manifest(folder + "/" + name);
+      saved.samples = manifest.samples;
+      saved.bytes = manifest.bytes();
+      saved.layout = manifest.layout;
+    } catch (const Error& error) {
+      saved.damage = error.what();
+    }
+    found.push_back(std::move(saved));
+  }
+  std::ranges::reverse(found);
+  return found;
+}
+
+void add_timeline(RunReport& report) {
+  const deck::ParallelConfig& p = report.deck.config.parallel;
+  if (p.schedule == ScheduleKind::file && !fs::exists(p.program)) {
+    report.timeline_words = text("Not drawn: the deck's program ", p.program,
+                                 " is not there; paths begin where the run was started.");
+    return;
+  }
+  const Drawing drawing = make_drawing(report.deck, installation::this_machine(),
+                                       report.folder + "/timeline.jsonl", /*must_fit=*/false);
+  if (!drawing.warning.empty()) report.notes.push_back(drawing.warning);
+  schedule::DrawOptions options = drawing.options();
+  options.boxes = boxes_of_timeline;
+  report.timeline_svg = schedule::svg(drawing.predicted, options);
+  report.timeline_words =
+      text("A training step: ", drawing.idle(), ".",
+           drawing.measured ? "" : " A run with run.timeline=true measures it too.");
+}
+
+void write_report(const ReportOptions& options) {
+  expect_run(options.run);
+  RunReport report;
+  report.folder = options.run;
+  while (report.folder.size() > 1 && report.folder.ends_with('/')) report.folder.pop_back();
+  const std::string deck_path = report.folder + "/deck.toml";
+  report.deck = deck::load_deck(deck_path);
+  report.deck_toml = plan::read_text_file(deck_path, deck_path);
+  report.records = records_of(report);
+  report.earlier = earlier_runs(report.folder);
+  report.log = log_of(report);
+  report.checkpoint_folder = checkpoint_folder(report);
+  report.checkpoints = checkpoints_in(report.checkpoint_folder);
+  add_timeline(report);
+  const std::string page = report_page(report);
+  const std::string path = options.output.empty() ? report.folder + "/report.html" : options.output;
+  if (!is_first_process()) return;
+  std::ofstream out(path, std::ios::binary);
+  out << page;
+  out.flush();
+  check_usage(out.good(), path, ": cannot be written; choose another file with -o");
+  say(path, ": ", human_bytes(std::ssize(page)), ", ", report.records.steps.size(),
+      " logged steps");
+}
+
+}  // namespace
+
+void add_report(CLI::App& app) {
+  const auto options = std::make_shared<ReportOptions>();
+  CLI::App* command = app.add_subcommand(
+      "report", "A run's course as one HTML file: curves, restarts, checkpoints, layout, deck");
+  command->add_option("RUN", options->run, "The run's folder: [run] directory of its deck")
+      ->required()
+      ->type_name("");
+  command->add_option("-o,--output", options->output, "File to write; default: RUN/report.html")
+      ->type_name("FILE");
+  command->footer("Example:\n  trireme report runs/tiny -o tiny.html");
+  command->callback([options] { write_report(*options); });
+}
+
+}  // namespace trireme::commands

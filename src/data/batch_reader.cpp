@@ -1,0 +1,57 @@
+#include <trireme/architecture/objective.hpp>
+#include <trireme/data/batch_reader.hpp>
+#include <trireme/data/pairs.hpp>
+
+namespace trireme::data {
+namespace {
+
+/// Tokens of a window, and the token after each.
+class NextTokens final : public BatchReader {
+ public:
+  explicit NextTokens(const deck::ModelConfig& model)
+      : sequence_(model.sequence),
+        tokens_(architecture::objective_of(model).field("tokens")),
+        targets_(architecture::objective_of(model).field("targets")) {}
+
+  void expect_usable(const Windows&) const override {}
+
+  void read(const Samples& samples, std::int64_t first, std::int64_t count,
+            BatchFields fields) const override {
+    samples.read(first, count, front(fields[tokens_], count), front(fields[targets_], count));
+  }
+  void read(const Windows& windows, std::int64_t first, std::int64_t count,
+            BatchFields fields) const override {
+    windows.read(first, count, front(fields[tokens_], count), front(fields[targets_], count));
+  }
+
+  std::int64_t text_bytes(BatchFields fields, std::int64_t count,
+                          const std::vector<std::int32_t>& bytes_of_token) const override {
+    std::int64_t bytes = 0;
+    for (const std::int32_t token : front(fields[targets_], count))
+      bytes += bytes_of_token[static_cast<std::size_t>(token)];
+    return bytes;
+  }
+
+ private:
+  std::span<std::int32_t> front(std::span<std::int32_t> field, std::int64_t count) const {
+    return field.first(static_cast<std::size_t>(count * sequence_));
+  }
+
+  std::int64_t sequence_;
+  std::size_t tokens_;
+  std::size_t targets_;
+};
+
+}  // namespace
+
+std::unique_ptr<BatchReader> make_batch_reader(const deck::Config& config) {
+  switch (config.model.objective) {
+    case Objective::next_token:
+      return std::make_unique<NextTokens>(config.model);
+    case Objective::masked_token:
+      return std::make_unique<Pairs>(config);
+  }
+  return nullptr;
+}
+
+}  // namespace trireme::data

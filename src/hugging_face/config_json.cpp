@@ -1,0 +1,189 @@
+#include <trireme/architecture/architecture.hpp>
+#include <trireme/base/check.hpp>
+#include <trireme/deck/families.hpp>
+#include <trireme/deck/table.hpp>
+#include <trireme/deck/value.hpp>
+#include <trireme/hugging_face/config_json.hpp>
+#include <trireme/hugging_face/strict_json.hpp>
+
+#include <algorithm>
+
+namespace trireme::hugging_face {
+namespace {
+
+using deck::ModelConfig;
+
+/// PyTorch's name of a type.
+const char* torch_name(DType type) {
+  switch (type) {
+    case DType::fp64:
+      return "float64";
+    case DType::fp32:
+      return "float32";
+    case DType::bf16:
+      return "bfloat16";
+    case DType::fp16:
+      return "float16";
+    case DType::int64:
+    case DType::int32:
+    case DType::uint32:
+    case DType::uint16:
+    case DType::uint8:
+      break;
+  }
+  throw Error(text("weights of type ", name_of(type), "; expected fp64, fp32, bf16 or fp16"));
+}
+
+/// Sizes of 1 in the place of those that are missing or wrong, so that all can be complained of,
+/// and the base of rotary positions that transformers takes for a file without one, whatever the
+/// family.
+ModelConfig smallest(Family family) {
+  ModelConfig m = deck::preset(family);
+  m.rope_theta = ModelConfig().rope_theta;
+  m.layers = m.hidden = m.heads = m.key_value_heads = 1;
+  m.feed_forward = m.sequence = m.vocabulary = 1;
+  return m;
+}
+
+/// The value of a key; null if it is not there.
+json given(const json& file, const std::string& name) {
+  const auto found = file.find(name);
+  return found == file.end() ? json() : *found;
+}
+
+void read_key(const ConfigKey& key, const json& file, ModelFile& out, Complaints& complaints) {
+  json value = given(file, key.name);
+  if (value.is_null()) {
+    const auto& meant = key.null && file.contains(key.name) ? key.null : key.otherwise;
+    if (!meant) return complaints.add(key.name, " is missing, expected ", key.expected);
+    value = meant(out.model);
+  }
+  const ModelConfig before = out.model;
+  if (!key.read(value, out.model)) {
+    out.model = before;
+    const std::string expected =
+        key.expected.empty() ? shortened(key.write(before).dump()) : key.expected;
+    return complaints.add(key.name, " = ", shortened(value.dump()), ", expected ", expected);
+  }
+  if (!key.binding) out.free.push_back({key.name, key.deck, value});
+}
+
+/// Complains of properties in which the deck's model is not as its family was published and of
+/// which config.json has no key.
+void expect_published(const Format& format, const deck::Deck& deck, Complaints& complaints) {
+  const ModelConfig& m = deck.config.model;
+  deck::Config expected = deck.config;
+  deck::set_family(expected.model, m.family);
+  expected.model.key_value_heads = m.heads;
+  if (m.head_size() * m.heads != m.hidden) expected.model.explicit_head_size = 0;
+  if (m.activation != Activation::gelu) expected.model.gelu = m.gelu;
+  if (m.positions != Positions::rotary) expected.model.rope_theta = m.rope_theta;
+  for (const deck::Key& key : deck::keys()) {
+    if (key.section != "model" || key.load(deck.config) == key.load(expected)) continue;
+    if (std::ranges::find(format.keys, key.name, &ConfigKey::deck) == format.keys.end())
+      complaints.add(deck.cite("model", key.name), ", expected ",
+                     deck::literal(key, key.load(expected)));
+  }
+}
+
+}  // namespace
+
+void expect_exportable(const deck::Deck& deck) {
+  const ModelConfig& m = deck.config.model;
+  const Format& format = format_of(m.family);
+  Complaints complaints;
+  expect_published(format, deck, complaints);
+  format.check(json::object(), m, complaints);
+  complaints.raise(text(deck.file_name, ": transformers' ", format.model_class(m),
+                        " is another model than the deck's"),
+                   "such a model cannot be exported; train with the expected values, or with the "
+                   "family that has the deck's");
+}
+
+std::string config_text(const ModelConfig& model, DType dtype,
+                        std::optional<std::int64_t> end_of_document) {
+  const Format& format = format_of(model.family);
+  nlohmann::ordered_json out;
+  out["architectures"] = {format.model_class(model)};
+  out["model_type"] = format.model_type;
+  for (const ConfigKey& key : format.keys)
+    if (key.write) out[key.name] = key.write(model);
+  out["initializer_range"] = architecture::weight_deviation;
+  out["torch_dtype"] = torch_name(dtype);
+  // Without these keys transformers would take ids of the family's first tokenizer.
+  const bool has_end = end_of_document && model.causal();
+  for (const char* key : {"bos_token_id", "eos_token_id"})
+    out[key] = has_end ? nlohmann::ordered_json(*end_of_document) : nullptr;
+  return out.dump(2) + "\n";
+}
+
+ModelFile parse_config(const std::string& content, const std::string& path) {
+  const json file = parse_strict(content, path, {32, "the file", "; is it the config.json?"});
+  ModelFile out;
+  out.format = &format_of(given(file, "model_type"), path);
+  out.path = path;
+  out.model = smallest(out.format->family);
+  Complaints complaints;
+  for (const ConfigKey& key : out.format->keys) read_key(key, file, out, complaints);
+  // Families without a key for it have as many heads of keys and values as of queries.
+  if (std::ranges::find(out.format->keys, "key_value_heads", &ConfigKey::deck) ==
+      out.format->keys.end())
+    out.model.key_value_heads = out.model.heads;
+  out.format->check(file, out.model, complaints);
+  complaints.raise(text(path, ": describes a model that Trireme does not have"),
+                   "such a model cannot be imported; correct a value in the file only if the "
+                   "weights were trained with the expected one");
+  return out;
+}
+
+void expect_same_model(const ModelFile& file, const deck::Deck& deck) {
+  const ModelConfig& ours = deck.config.model;
+  Complaints complaints;
+  if (ours.family != file.model.family)
+    complaints.add("model_type = ", file.format->model_type, ", the deck has ",
+                   deck.cite("model", "family"));
+  else
+    expect_published(*file.format, deck, complaints);
+  if (ours.shared_layers > 0)
+    complaints.add("each layer has weights of its own, the deck has ",
+                   deck.cite("model", "shared_layers"));
+  for (const ConfigKey& key : file.format->keys) {
+    if (key.deck.empty() || !key.binding) continue;
+    const json theirs = key.write(file.model);
+    if (theirs != key.write(ours))
+      complaints.add(key.name, " = ", theirs.dump(), ", the deck has ",
+                     deck.cite("model", key.deck));
+  }
+  complaints.raise(text(file.path, ": is another model than the deck's"),
+                   "`trireme import` without a deck prints the [model] section for a file");
+}
+
+std::vector<std::string> differences(const ModelFile& file, const deck::Deck& deck) {
+  std::vector<std::string> lines;
+  for (const FreeValue& free : file.free) {
+    const auto key = std::ranges::find(file.format->keys, free.name, &ConfigKey::name);
+    if (free.value != key->write(deck.config.model))
+      lines.push_back(text(file.path, " has ", free.name, " = ", free.value.dump(),
+                           "; training uses ", deck.cite("model", free.deck)));
+  }
+  return lines;
+}
+
+std::string model_toml(const ModelFile& file) {
+  std::string out = text("[model]\nfamily = \"", name_of(file.model.family), "\"");
+  std::vector<std::string> done;
+  for (const ConfigKey& key : file.format->keys) {
+    if (key.deck.empty() || std::ranges::find(done, key.deck) != done.end()) continue;
+    done.push_back(key.deck);
+    const json value = key.write(file.model);
+    const std::string said = key.in_deck ? key.in_deck(file.model) : value.dump();
+    if (said.empty()) continue;
+    out += text("\n", key.deck, " = ", said);
+    for (const FreeValue& free : file.free)
+      if (free.deck == key.deck && free.value != value)
+        out += text("  # ", free.name, " = ", free.value.dump(), " cannot be set apart");
+  }
+  return out;
+}
+
+}  // namespace trireme::hugging_face

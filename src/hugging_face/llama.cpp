@@ -1,0 +1,254 @@
+#include <trireme/base/text.hpp>
+#include <trireme/hugging_face/llama.hpp>
+
+#include <algorithm>
+#include <utility>
+
+namespace trireme::hugging_face {
+namespace {
+
+using M = deck::ModelConfig;
+
+constexpr std::string_view prefix = "model.";
+constexpr const char* table = "model.embed_tokens.weight";
+constexpr const char* head = "lm_head.weight";
+
+/// {"rope_type": "default", "rope_theta": 10000.0}: all that is allowed in it. Files of before 2025
+/// have rope_theta beside it, and call the type so or "type".
+bool read_rotary(const json& value, M& m) {
+  if (!value.is_object()) return false;
+  for (const auto& [key, member] : value.items()) {
+    if (member.is_null()) continue;
+    if (key == "rope_theta") {
+      if (!member.is_number() || !(member.get<double>() > 0)) return false;
+      m.rope_theta = member.get<double>();
+    } else if (key == "partial_rotary_factor") {
+      if (member != 1) return false;
+    } else if ((key != "rope_type" && key != "type") || member != "default") {
+      return false;
+    }
+  }
+  return true;
+}
+
+ConfigKey rotary(std::string name) {
+  ConfigKey key;
+  key.name = std::move(name);
+  key.read = read_rotary;
+  key.expected = R"({"rope_type": "default", "rope_theta": a number above 0})";
+  key.otherwise = [](const M&) { return json::object(); };
+  return key;
+}
+
+/// Heads of keys and values. Files of before grouped-query attention say null.
+ConfigKey groups(std::int64_t otherwise) {
+  const auto heads = [](const M& m) { return json(m.heads); };
+  ConfigKey key = whole("num_key_value_heads", "key_value_heads", &M::key_value_heads, size_limit);
+  if (otherwise == 0) return std::move(key).without(heads);
+  return std::move(key).without(otherwise).with_null(heads);
+}
+
+/// hidden_size / num_attention_heads, rounded down, where neither the file nor the class says more.
+ConfigKey head_size(std::int64_t otherwise) {
+  ConfigKey key = whole("head_dim", "head_size", &M::explicit_head_size, size_limit);
+  key.write = [](const M& m) { return json(m.head_size()); };
+  key.read = [read = key.read](const json& value, M& m) {
+    if (!read(value, m)) return false;
+    if (m.explicit_head_size * m.heads == m.hidden) m.explicit_head_size = 0;
+    return true;
+  };
+  key.in_deck = [](const M& m) {
+    return m.explicit_head_size > 0 ? text(m.explicit_head_size) : std::string();
+  };
+  return std::move(key).without(
+      [otherwise](const M& m) { return json(otherwise > 0 ? otherwise : m.hidden / m.heads); });
+}
+
+/// Tokens that a token sees, itself included, as `window`; null for all up to itself.
+ConfigKey window() {
+  ConfigKey key = whole("sliding_window", "window", &M::window, size_limit);
+  key.write = [](const M& m) { return m.window > 0 ? json(m.window) : json(); };
+  key.read = [read = key.read](const json& value, M& m) {
+    m.window = 0;
+    return value.is_null() || read(value, m);
+  };
+  key.in_deck = [](const M& m) { return text(m.window); };
+  key.expected += ", or null";
+  return std::move(key).without(4096).with_null([](const M&) { return json(); });
+}
+
+/// Qwen's layers before max_window_layers see all tokens up to themselves, whatever the window:
+/// here all layers are alike.
+void add_layers_with_window(std::vector<ConfigKey>& keys) {
+  keys.push_back(window());
+  ConfigKey use;
+  use.name = "use_sliding_window";
+  use.write = [](const M& m) { return json(m.window > 0); };
+  use.read = [](const json& value, M& m) {
+    if (value == false) m.window = 0;
+    return value.is_boolean();
+  };
+  use.expected = "true or false";
+  keys.push_back(std::move(use).without(false));
+  ConfigKey first;
+  first.name = "max_window_layers";
+  first.write = [](const M& m) { return json(m.window > 0 ? 0 : m.layers); };
+  first.read = [](const json& value, M& m) {
+    if (!value.is_number_integer() || value < 0) return false;
+    if (value >= m.layers) m.window = 0;
+    return m.window == 0 || value == 0;
+  };
+  first.expected = "0, or num_hidden_layers, for layers that are all alike";
+  keys.push_back(std::move(first).without(28));
+  keys.push_back(implied("layer_types", [](const M& m) {
+    const char* type = m.window > 0 ? "sliding_attention" : "full_attention";
+    return json(std::vector<std::string>(static_cast<std::size_t>(m.layers), type));
+  }));
+}
+
+/// In what the classes differ: their names, what they take for files without a key, and keys that
+/// one of them alone has.
+struct Class {
+  Family family;
+  const char* model_type;
+  const char* name;
+  std::int64_t key_value_heads;  ///< of a file without the key; 0: as many as heads
+  std::int64_t head_size;        ///< likewise; 0: hidden / heads
+  void (*add_keys)(std::vector<ConfigKey>&);
+};
+
+constexpr Class classes[] = {
+    {Family::llama, "llama", "LlamaForCausalLM", 0, 0,
+     [](std::vector<ConfigKey>& keys) {
+       for (const char* name : {"attention_bias", "mlp_bias"}) keys.push_back(fixed(name, {false}));
+       keys.push_back(fixed("pretraining_tp", {1}));
+     }},
+    {Family::qwen2, "qwen2", "Qwen2ForCausalLM", 32, 0, add_layers_with_window},
+    {Family::qwen3, "qwen3", "Qwen3ForCausalLM", 32, 128,
+     [](std::vector<ConfigKey>& keys) {
+       add_layers_with_window(keys);
+       keys.push_back(fixed("attention_bias", {false}));
+     }},
+    {Family::mistral, "mistral", "MistralForCausalLM", 8, 0,
+     [](std::vector<ConfigKey>& keys) { keys.push_back(window()); }}};
+
+const Class& class_of(Family family) {
+  return *std::ranges::find(classes, family, &Class::family);
+}
+
+std::vector<ConfigKey> keys(const Class& c) {
+  ConfigKey parameters = rotary("rope_parameters");
+  parameters.write = [](const M& m) {
+    return json{{"rope_theta", m.rope_theta}, {"rope_type", "default"}};
+  };
+  std::vector<ConfigKey> keys{
+      whole("num_hidden_layers", "layers", &M::layers, layers_limit),
+      whole("hidden_size", "hidden", &M::hidden, size_limit),
+      whole("num_attention_heads", "heads", &M::heads, size_limit), groups(c.key_value_heads),
+      head_size(c.head_size),
+      whole("intermediate_size", "feed_forward", &M::feed_forward, 4 * size_limit),
+      // Rotary positions need no table: the weights go with any sequence.
+      whole("max_position_embeddings", "sequence", &M::sequence, size_limit).free(),
+      whole("vocab_size", "vocabulary", &M::vocabulary, vocabulary_limit),
+      fixed("hidden_act", {"silu", "swish"}),
+      positive("rms_norm_eps", "norm_epsilon", &M::norm_epsilon).without(1e-6),
+      std::move(parameters), rotary("rope_scaling"),
+      positive("rope_theta", "rope_theta", &M::rope_theta).without([](const M& m) {
+        return json(m.rope_theta);
+      }),
+      dropout("attention_dropout", &M::dropout).without(0.0),
+      flag("tie_word_embeddings", "tied_embeddings", &M::tied_embeddings).without(false)};
+  c.add_keys(keys);
+  return keys;
+}
+
+void check_config(const json& file, const M& m, Complaints& complaints) {
+  if (m.family == Family::llama && m.hidden % m.heads != 0)
+    complaints.add("hidden_size = ", m.hidden,
+                   ", expected a multiple of num_attention_heads = ", m.heads);
+  else if (m.head_size() % 2 != 0)
+    complaints.add("head_dim = ", m.head_size(), ", expected an even number");
+  if (m.heads % m.key_value_heads != 0)
+    complaints.add("num_key_value_heads = ", m.key_value_heads,
+                   ", expected a divisor of num_attention_heads = ", m.heads);
+  for (const char* name : {"rope_parameters", "rope_scaling"}) {
+    const json inner = file.value(name, json());
+    const json theta = inner.is_object() ? inner.value("rope_theta", json()) : json();
+    if (!theta.is_null() && theta != m.rope_theta)
+      complaints.add("rope_theta = ", m.rope_theta, ", and ", theta.dump(), " in ", name,
+                     ", expected the same");
+  }
+}
+
+void add_layer(std::vector<Tensor>& out, const M& m, std::int64_t layer) {
+  const std::int64_t D = m.hidden;
+  const std::int64_t F = m.feed_forward;
+  const std::int64_t K = m.head_size();
+  const std::int64_t queries = m.heads * K;
+  const std::int64_t groups = m.key_value_heads * K;
+  const std::string theirs = text(prefix, "layers.", layer, ".");
+  const std::string ours = layer_prefix(m, layer);
+  const auto add = [&](const char* name, Extents shape, const char* array,
+                       std::int64_t place = Piece::whole_array) {
+    out.push_back({theirs + name, std::move(shape), {{ours + array, place}}});
+  };
+  add("input_layernorm.weight", {D}, "attention_norm.gain");
+  add("self_attn.q_proj.weight", {queries, D}, "attention.query");
+  add("self_attn.k_proj.weight", {groups, D}, "attention.key_value", 0);
+  add("self_attn.v_proj.weight", {groups, D}, "attention.key_value", 1);
+  if (m.biases == Biases::query_key_value) {
+    add("self_attn.q_proj.bias", {queries}, "attention.query_bias");
+    add("self_attn.k_proj.bias", {groups}, "attention.key_value_bias", 0);
+    add("self_attn.v_proj.bias", {groups}, "attention.key_value_bias", 1);
+  }
+  if (m.head_norm) {
+    add("self_attn.q_norm.weight", {K}, "attention.query_norm.gain");
+    add("self_attn.k_norm.weight", {K}, "attention.key_norm.gain");
+  }
+  add("self_attn.o_proj.weight", {D, queries}, "attention.output");
+  add("post_attention_layernorm.weight", {D}, "feed_forward_norm.gain");
+  add("mlp.gate_proj.weight", {F, D}, "feed_forward.gate_up", 0);
+  add("mlp.up_proj.weight", {F, D}, "feed_forward.gate_up", 1);
+  add("mlp.down_proj.weight", {D, F}, "feed_forward.down");
+}
+
+std::vector<Tensor> tensors(const M& m) {
+  std::vector<Tensor> out;
+  out.push_back({table, {m.vocabulary, m.hidden}, {{"embedding.token"}}});
+  for (std::int64_t layer = 0; layer < m.layers; ++layer) add_layer(out, m, layer);
+  out.push_back({"model.norm.weight", {m.hidden}, {{"final_norm.gain"}}});
+  if (!m.tied_embeddings) out.push_back({head, {m.vocabulary, m.hidden}, {{"output.weight"}}});
+  return out;
+}
+
+std::string today(std::string_view name, const M&) {
+  if (name.ends_with(".rotary_emb.inv_freq")) return {};
+  return with_prefix(name, prefix, "lm_head.");
+}
+
+Format format(const Class& c) {
+  return {.family = c.family,
+          .model_type = c.model_type,
+          .keys = keys(c),
+          .model_class = [](const M& m) { return std::string(class_of(m.family).name); },
+          .check = check_config,
+          .tensors = tensors,
+          .copies =
+              [](const M& m) {
+                return m.tied_embeddings ? std::vector<Copy>{{head, table}} : std::vector<Copy>{};
+              },
+          .today = today};
+}
+
+}  // namespace
+
+const Format& llama_format(Family family) {
+  static const std::vector<Format> formats = [] {
+    std::vector<Format> all;
+    for (const Class& c : classes) all.push_back(format(c));
+    return all;
+  }();
+  return *std::ranges::find(formats, family, &Format::family);
+}
+
+}  // namespace trireme::hugging_face

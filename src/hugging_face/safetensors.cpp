@@ -1,0 +1,205 @@
+#include <trireme/base/check.hpp>
+#include <trireme/hugging_face/complaints.hpp>
+#include <trireme/hugging_face/safetensors.hpp>
+#include <trireme/hugging_face/strict_json.hpp>
+
+#include <nlohmann/json.hpp>
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <utility>
+
+namespace trireme::hugging_face {
+namespace {
+
+using Json = nlohmann::json;
+
+constexpr std::int64_t length_bytes = 8;
+constexpr const char* metadata_key = "__metadata__";
+constexpr const char* remedy = "; copy or download the file again";
+
+struct TypeName {
+  std::string_view name;
+  std::int64_t bytes;
+  std::optional<DType> dtype;
+};
+
+constexpr std::array<TypeName, 16> types{{{"F64", 8, DType::fp64},
+                                          {"F32", 4, DType::fp32},
+                                          {"BF16", 2, DType::bf16},
+                                          {"F16", 2, DType::fp16},
+                                          {"I64", 8, {}},
+                                          {"I32", 4, {}},
+                                          {"I16", 2, {}},
+                                          {"I8", 1, {}},
+                                          {"U64", 8, {}},
+                                          {"U32", 4, {}},
+                                          {"U16", 2, {}},
+                                          {"U8", 1, {}},
+                                          {"BOOL", 1, {}},
+                                          {"C64", 8, {}},
+                                          {"F8_E4M3", 1, {}},
+                                          {"F8_E5M2", 1, {}}}};
+
+const TypeName* type_of(std::string_view name) {
+  const auto* found = std::ranges::find(types, name, &TypeName::name);
+  return found == types.end() ? nullptr : found;
+}
+
+std::string read_header(const io::InputFile& file) {
+  const std::string& path = file.path();
+  check_usage(file.size() >= length_bytes, path, ": ", file.size(),
+              " bytes are too few for a safetensors file", remedy);
+  std::array<unsigned char, length_bytes> head{};
+  file.read(0, head.data(), head.size());
+  std::uint64_t length = 0;
+  for (std::size_t i = head.size(); i-- > 0;) length = length << 8 | head[i];
+  const auto room = static_cast<std::uint64_t>(file.size() - length_bytes);
+  check_usage(length <= static_cast<std::uint64_t>(safetensors_header_limit), path,
+              ": a header of ", length, " bytes, expected at most ", safetensors_header_limit,
+              "; is it a safetensors file?");
+  check_usage(length >= 2 && length <= room, path, ": a header of ", length,
+              " bytes in a file that has ", room, " behind its first ", length_bytes, remedy);
+  std::string content(static_cast<std::size_t>(length), '\0');
+  file.read(length_bytes, content.data(), content.size());
+  check_usage(content.front() == '{', path, ": the header does not begin with '{'",
+              "; is it a safetensors file?");
+  return content;
+}
+
+/// Reads and checks the members of one tensor.
+class TensorParser {
+ public:
+  TensorParser(const std::string& path, const std::string& name, const Json& json)
+      : where_(text(path, ": tensor '", shortened(name), "': ")), json_(json) {
+    check_usage(json.is_object(), where_, "is ", json.type_name(), ", expected an object", remedy);
+    tensor_.name = name;
+  }
+
+  /// `data` is where the file's data begins, `data_bytes` how long it is.
+  TensorInfo parse(std::int64_t data, std::int64_t data_bytes) {
+    const Json& type = member("dtype");
+    check_usage(type.is_string(), where_, "dtype is ", type.type_name(), ", expected a word",
+                remedy);
+    tensor_.type = type.get<std::string>();
+    const TypeName* known = type_of(tensor_.type);
+    check_usage(known != nullptr, where_, "the type '", shortened(tensor_.type),
+                "' is not known; expected F64, F32, BF16 or F16; convert the file");
+    tensor_.shape = numbers("shape");
+    const std::int64_t wanted = product(known->bytes);
+    const Extents offsets = numbers("data_offsets");
+    check_usage(offsets.size() == 2, where_, "data_offsets has ", offsets.size(),
+                " numbers, expected 2", remedy);
+    check_usage(offsets[0] <= offsets[1] && offsets[1] <= data_bytes, where_, "data_offsets [",
+                offsets[0], ", ", offsets[1], "] do not lie within the ", data_bytes,
+                " bytes of data", remedy);
+    check_usage(offsets[1] - offsets[0] == wanted, where_, "has ", offsets[1] - offsets[0],
+                " bytes, but ", tensor_.type, " ", checkpoint::shape_text(tensor_.shape), " takes ",
+                wanted, remedy);
+    tensor_.begin = data + offsets[0];
+    tensor_.bytes = wanted;
+    return tensor_;
+  }
+
+ private:
+  const Json& member(const char* key) const {
+    const auto found = json_.find(key);
+    check_usage(found != json_.end(), where_, "has no ", key, remedy);
+    return *found;
+  }
+
+  Extents numbers(const char* key) const {
+    const Json& list = member(key);
+    check_usage(list.is_array() && list.size() <= 64, where_, key,
+                " is not a list of numbers (at most 64)", remedy);
+    Extents out;
+    for (const Json& item : list) {
+      const bool fits = item.is_number_unsigned() && item.get<std::uint64_t>() <= std::uint64_t{1}
+                                                                                      << 60;
+      check_usage(fits, where_, key, " holds ", shortened(item.dump()),
+                  ", expected whole numbers from 0 to 2^60", remedy);
+      out.push_back(item.get<std::int64_t>());
+    }
+    return out;
+  }
+
+  std::int64_t product(std::int64_t element_bytes) const {
+    std::int64_t bytes = element_bytes;
+    const bool empty = std::ranges::find(tensor_.shape, 0) != tensor_.shape.end();
+    for (const std::int64_t extent : tensor_.shape)
+      check_usage(empty || (!__builtin_mul_overflow(bytes, extent, &bytes) &&
+                            bytes <= std::int64_t{1} << 60),
+                  where_, "the shape ", checkpoint::shape_text(tensor_.shape),
+                  " has more than 2^60 bytes", remedy);
+    return empty ? 0 : bytes;
+  }
+
+  std::string where_;
+  const Json& json_;
+  TensorInfo tensor_;
+};
+
+/// No byte of the data belongs to two tensors or to none.
+void expect_no_holes(const std::string& path, const std::vector<TensorInfo>& tensors,
+                     std::int64_t data, std::int64_t end) {
+  std::int64_t at = data;
+  for (const TensorInfo& tensor : tensors) {
+    check_usage(tensor.begin == at, path, ": tensor '", shortened(tensor.name), "' begins at byte ",
+                tensor.begin - data, " of the data, ",
+                tensor.begin < at ? "within the tensor before it" : "behind a hole", ", expected ",
+                at - data, remedy);
+    at += tensor.bytes;
+  }
+  check_usage(at == end, path, ": the tensors end at byte ", at - data, " of the data, which has ",
+              end - data, remedy);
+}
+
+}  // namespace
+
+std::string_view safetensors_name(DType type) {
+  const auto* found = std::ranges::find(types, std::optional<DType>(type), &TypeName::dtype);
+  return found == types.end() ? std::string_view() : found->name;
+}
+
+std::optional<DType> TensorInfo::dtype() const {
+  const TypeName* known = type_of(type);
+  return known == nullptr ? std::nullopt : known->dtype;
+}
+
+SafetensorsFile::SafetensorsFile(const std::string& path) : file_(path) {
+  const std::string header = read_header(file_);
+  const std::int64_t data = length_bytes + std::ssize(header);
+  const Json json =
+      parse_strict(header, path, {3, "the header", "; is it a whole safetensors file?"});
+  for (const auto& [name, value] : json.items()) {
+    if (name != metadata_key) {
+      tensors_.push_back(TensorParser(path, name, value).parse(data, file_.size() - data));
+      continue;
+    }
+    check_usage(value.is_object(), path, ": ", metadata_key, " is not an object", remedy);
+    for (const auto& [key, word] : value.items()) {
+      check_usage(word.is_string(), path, ": ", metadata_key, " '", shortened(key),
+                  "' is not a string", remedy);
+      metadata_[key] = word.get<std::string>();
+    }
+  }
+  std::ranges::sort(tensors_, {},
+                    [](const TensorInfo& tensor) { return std::pair(tensor.begin, tensor.bytes); });
+  expect_no_holes(path, tensors_, data, file_.size());
+  for (std::size_t i = 0; i < tensors_.size(); ++i) numbers_[tensors_[i].name] = i;
+}
+
+const TensorInfo* SafetensorsFile::find(const std::string& name) const {
+  const auto found = numbers_.find(name);
+  return found == numbers_.end() ? nullptr : &tensors_[found->second];
+}
+
+void SafetensorsFile::read(const TensorInfo& tensor, std::int64_t begin, std::int64_t bytes,
+                           void* out) const {
+  check(begin >= 0 && bytes >= 0 && begin + bytes <= tensor.bytes, path(), ": tensor '",
+        tensor.name, "': bytes [", begin, ", ", begin + bytes, ") of ", tensor.bytes);
+  file_.read(tensor.begin + begin, out, static_cast<std::size_t>(bytes));
+}
+
+}  // namespace trireme::hugging_face

@@ -1,0 +1,281 @@
+#include <trireme/architecture/architecture.hpp>
+#include <trireme/base/check.hpp>
+#include <trireme/checkpoint/folders.hpp>
+#include <trireme/checkpoint/writer.hpp>
+#include <trireme/hugging_face/convert.hpp>
+#include <trireme/hugging_face/folder_writer.hpp>
+#include <trireme/hugging_face/match.hpp>
+#include <trireme/hugging_face/transpose.hpp>
+#include <trireme/hugging_face/weights.hpp>
+
+#include <algorithm>
+#include <map>
+#include <utility>
+#include <vector>
+
+namespace trireme::hugging_face {
+namespace {
+
+using architecture::ArraySpec;
+using Buffer = std::vector<char>;
+
+constexpr std::int64_t panel_bytes = 4 << 20;     ///< converted or transposed at a time
+constexpr std::int64_t waiting_bytes = 64 << 20;  ///< of arrays that wait for their shard
+
+Buffer buffer(std::int64_t elements, DType type) {
+  return Buffer(static_cast<std::size_t>(elements * size_of(type)));
+}
+
+/// Hands [first, first + count) of `n` over in order, `unit` elements each, a panel at a time.
+template <class Use>
+void for_each_panel(std::int64_t n, std::int64_t unit, const Use& use) {
+  const std::int64_t most =
+      std::max<std::int64_t>(1, panel_bytes / 8 / std::max<std::int64_t>(1, unit));
+  for (std::int64_t first = 0; first < n; first += most) use(first, std::min(most, n - first));
+}
+
+/// `count` numbers as another type; a number that does not fit is an error that names `what`.
+void convert_checked(const std::string& what, DType from, const void* in, DType to, void* out,
+                     std::int64_t count) {
+  const auto lost = convert(from, in, to, out, count);
+  check_usage(!lost, what, ": holds ", lost ? number_at(from, in, *lost) : 0.0,
+              ", which is too large for ", name_of(to), "; choose a type with a larger range");
+}
+
+std::map<std::string, ArraySpec> specs_of(const deck::ModelConfig& model) {
+  std::map<std::string, ArraySpec> specs;
+  for (const ArraySpec& spec : architecture::describe(model).arrays) specs[spec.name] = spec;
+  return specs;
+}
+
+/// A tensor as a matrix of what its pieces are: [rows, columns] before it is transposed.
+std::int64_t columns_of(const Tensor& tensor) {
+  return tensor.transposed ? tensor.shape.front() : 1;
+}
+
+/// A piece as a slice of its array.
+struct Part {
+  Extents offset;
+  Extents extent;
+  std::int64_t first = 0;  ///< element of the array at which it begins
+
+  Part(const ArraySpec& spec, const Piece& piece)
+      : offset(spec.shape.size(), 0), extent(spec.shape) {
+    if (piece.place == Piece::whole_array) return;
+    check(piece.place < spec.shape.front(), spec.name, " ", checkpoint::shape_text(spec.shape),
+          " has no part ", piece.place);
+    offset.front() = piece.place;
+    extent.front() = 1;
+    first = piece.place * elements();
+  }
+  std::int64_t elements() const { return checkpoint::volume(extent); }
+};
+
+/// The tensor's numbers in the file's order, in panels of `type`.
+template <class Use>
+void for_each_part(const Tensor& tensor, const Buffer& matrix, DType type, const Use& use) {
+  const std::int64_t columns = columns_of(tensor);
+  const std::int64_t rows = checkpoint::volume(tensor.shape) / columns;
+  if (!tensor.transposed)
+    return for_each_panel(rows, 1, [&](std::int64_t first, std::int64_t count) {
+      use(matrix.data() + first * size_of(type), count);
+    });
+  Buffer panel;
+  for_each_panel(columns, rows, [&](std::int64_t first, std::int64_t count) {
+    panel.resize(static_cast<std::size_t>(count * rows * size_of(type)));
+    transpose_columns(matrix.data(), rows, columns, first, first + count, size_of(type),
+                      panel.data());
+    use(panel.data(), count * rows);
+  });
+}
+
+/// Arrays that become a checkpoint, shard by shard.
+class Shards {
+ public:
+  Shards(const std::string& directory, DType type)
+      : directory_(directory), folder_(checkpoint::begin(directory, 0)), type_(type) {}
+
+  /// Memory for `elements` of an array from `first` on, valid until flush_if_large().
+  char* add(const ArraySpec& spec, std::int64_t first, std::int64_t elements) {
+    auto found = std::ranges::find(arrays_, &spec, &Waiting::spec);
+    if (found == arrays_.end()) {
+      found = arrays_.insert(found, {&spec, buffer(spec.elements(), type_)});
+      bytes_ += std::ssize(found->data);
+      missing_ += spec.elements();
+    }
+    missing_ -= elements;
+    return found->data.data() + first * size_of(type_);
+  }
+
+  /// Writes them unless some are given in part.
+  void flush_if_large() {
+    if (bytes_ >= waiting_bytes && missing_ == 0) flush();
+  }
+
+  void commit(const std::string& deck_toml) {
+    check(missing_ == 0, directory_, ": ", missing_, " elements were not given");
+    flush();
+    checkpoint::commit(directory_, {0, 0, deck_toml}, summaries_, {});
+  }
+
+ private:
+  struct Waiting {
+    const ArraySpec* spec;
+    Buffer data;
+  };
+
+  void flush() {
+    if (arrays_.empty()) return;
+    std::vector<checkpoint::SliceView> slices;
+    for (const auto& [spec, data] : arrays_)
+      slices.push_back({spec->name, type_, spec->shape, Extents(spec->shape.size(), 0), spec->shape,
+                        data.data()});
+    const auto number = static_cast<int>(summaries_.size());
+    summaries_.push_back(checkpoint::write_shard(folder_, number, slices));
+    arrays_.clear();
+    bytes_ = 0;
+  }
+
+  std::string directory_;
+  std::string folder_;
+  DType type_;
+  std::vector<Waiting> arrays_;
+  std::int64_t bytes_ = 0;
+  std::int64_t missing_ = 0;
+  std::vector<checkpoint::ShardSummary> summaries_;
+};
+
+/// Numbers [first, first + count) of a tensor, as `type`.
+void read_numbers(const StoredTensor& tensor, std::int64_t first, std::int64_t count, DType type,
+                  char* out) {
+  const std::string what = text(tensor.file->path(), ": tensor '", tensor.info->name, "'");
+  const DType stored = tensor.info->dtype().value();
+  Buffer raw;
+  for_each_panel(count, 1, [&](std::int64_t begin, std::int64_t n) {
+    raw.resize(static_cast<std::size_t>(n * size_of(stored)));
+    tensor.read((first + begin) * size_of(stored), n * size_of(stored), raw.data());
+    convert_checked(what, stored, raw.data(), type, out + begin * size_of(type), n);
+  });
+}
+
+/// The pieces of a tensor, one behind the other.
+void add_pieces(const StoredTensor& stored, const Tensor& tensor,
+                const std::map<std::string, ArraySpec>& specs, DType type, Shards& shards) {
+  // The file's matrix is [columns, rows] of the pieces' one.
+  const std::int64_t columns = columns_of(tensor);
+  const std::int64_t rows = stored.info->elements() / columns;
+  Buffer all;
+  if (tensor.transposed) {
+    all = buffer(stored.info->elements(), type);
+    read_numbers(stored, 0, stored.info->elements(), type, all.data());
+  }
+  std::int64_t row = 0;
+  for (const Piece& piece : tensor.pieces) {
+    const ArraySpec& spec = specs.at(piece.array);
+    const Part part(spec, piece);
+    const std::int64_t here = part.elements() / columns;
+    char* out = shards.add(spec, part.first, part.elements());
+    if (tensor.transposed)
+      transpose_columns(all.data(), columns, rows, row, row + here, size_of(type), out);
+    else
+      read_numbers(stored, row, here, type, out);
+    row += here;
+  }
+}
+
+/// All tensors of a file: those of the model, and copies that transformers would miss.
+std::vector<Tensor> written_tensors(const Format& format, const deck::ModelConfig& model) {
+  std::vector<Tensor> tensors = format.tensors(model);
+  for (const Copy& copy : format.copies(model)) {
+    if (copy.use == Copy::Use::tied) continue;
+    Tensor twin = *std::ranges::find(tensors, copy.of, &Tensor::name);
+    twin.name = copy.name;
+    tensors.push_back(std::move(twin));
+  }
+  return tensors;
+}
+
+/// The arrays of which a tensor is made, for messages.
+std::string names_of(const Tensor& tensor) {
+  std::vector<std::string> arrays;
+  for (const Piece& piece : tensor.pieces) arrays.push_back(piece.array);
+  return text("'", join(arrays, "', '"), "'");
+}
+
+}  // namespace
+
+DType weights_type(const checkpoint::Reader& reader, const deck::ModelConfig& model) {
+  const auto specs = specs_of(model);
+  const checkpoint::ArrayInfo* first = nullptr;
+  std::size_t found = 0;
+  for (const checkpoint::ArrayInfo& array : reader.arrays()) {
+    if (array.name.starts_with("optimizer.")) continue;
+    const auto spec = specs.find(array.name);
+    check_usage(spec != specs.end(), reader.folder(), ": holds the array '", array.name,
+                "', which the model of its ", checkpoint::deck_name, " has not");
+    check_usage(array.shape == spec->second.shape, reader.folder(), ": array '", array.name,
+                "' is ", checkpoint::shape_text(array.shape), ", in the model of its ",
+                checkpoint::deck_name, " ", checkpoint::shape_text(spec->second.shape));
+    if (first == nullptr) first = &array;
+    check_usage(array.dtype == first->dtype && !safetensors_name(array.dtype).empty(),
+                reader.folder(), ": array '", array.name, "' is ", name_of(array.dtype), ", '",
+                first->name, "' is ", name_of(first->dtype),
+                "; expected floating-point numbers of one type");
+    ++found;
+  }
+  for (const auto& [name, spec] : specs)
+    check_usage(found == specs.size() || reader.has(name), reader.folder(), ": holds no array '",
+                name, "', which the model of its ", checkpoint::deck_name, " has");
+  return first->dtype;
+}
+
+Exported export_weights(const checkpoint::Reader& reader, const deck::ModelConfig& model,
+                        DType dtype, const std::string& folder, std::int64_t shard_bytes) {
+  const DType stored = weights_type(reader, model);
+  const auto specs = specs_of(model);
+  const auto tensors = written_tensors(format_of(model.family), model);
+  std::vector<TensorPlan> plan;
+  for (const Tensor& tensor : tensors) plan.push_back({tensor.name, dtype, tensor.shape});
+  FolderWriter out(folder, plan, shard_bytes);
+  Buffer matrix;
+  Buffer converted;
+  for (const Tensor& tensor : tensors) {
+    matrix = buffer(checkpoint::volume(tensor.shape), stored);
+    char* at = matrix.data();
+    for (const Piece& piece : tensor.pieces) {
+      const ArraySpec& spec = specs.at(piece.array);
+      const Part part(spec, piece);
+      reader.read_slice(spec.name, stored, spec.shape, part.offset, part.extent, at);
+      at += part.elements() * size_of(stored);
+    }
+    const std::string what = text(reader.folder(), ": ", names_of(tensor));
+    for_each_part(tensor, matrix, stored, [&](const char* numbers, std::int64_t count) {
+      converted.resize(static_cast<std::size_t>(count * size_of(dtype)));
+      convert_checked(what, stored, numbers, dtype, converted.data(), count);
+      out.append(converted.data(), std::ssize(converted));
+    });
+  }
+  out.commit();
+  return {out.paths(), out.file_bytes()};
+}
+
+void import_weights(const TensorFolder& folder, const deck::ModelConfig& model, DType dtype,
+                    const std::string& directory, const std::string& deck_toml) {
+  const Format& format = format_of(model.family);
+  const auto stored = match(folder, format, model);
+  const auto specs = specs_of(model);
+  const auto tensors = format.tensors(model);
+  Shards shards(directory, dtype);
+  try {
+    for (std::size_t i = 0; i < tensors.size(); ++i) {
+      add_pieces(stored[i], tensors[i], specs, dtype, shards);
+      shards.flush_if_large();
+    }
+    shards.commit(deck_toml);
+  } catch (...) {
+    checkpoint::abandon(directory, 0);
+    throw;
+  }
+}
+
+}  // namespace trireme::hugging_face

@@ -1,0 +1,48 @@
+#include <trireme/architecture/objective.hpp>
+#include <trireme/model/next_token_head.hpp>
+
+namespace trireme::model {
+
+template <class P>
+NextTokenHead<P>::NextTokenHead(const Parameters<P>& parameters, const deck::ModelConfig& m,
+                                const TensorAxis& axis)
+    : axis_(axis),
+      sequence_(m.sequence),
+      targets_(architecture::objective_of(m).field("targets")),
+      logits_(parameters, m, axis) {}
+
+template <class P>
+void NextTokenHead<P>::cut_scratch(Arena& arena, const architecture::LocalSizes& n) {
+  scratch_ = Logits<P>::cut_scratch(arena, n.logit_block, n.vocabulary, axis_.size());
+}
+
+template <class P>
+void NextTokenHead<P>::forward(const Exec& exec, View1<double> losses, View2<T> dy, View2<T> all,
+                               BatchFields fields, const MicroContext& c) const {
+  const View2<T> y = axis_.gather(exec, all, dy, "logits, forward");
+  logits_.train(exec, losses, y, scratch_, fields[targets_], c);
+  axis_.reduce(exec, dy, all, "logits, backward");
+}
+
+template <class P>
+void NextTokenHead<P>::evaluate(const Exec& exec, View1<double> losses, View2<T> y, View2<T> all,
+                                BatchFields fields, std::int64_t samples) const {
+  const View2<T> whole = axis_.gather(exec, all, y, "logits, forward");
+  const std::int64_t tokens = samples * sequence_;
+  const View1<const std::int32_t> targets(fields[targets_].data(),
+                                          static_cast<std::size_t>(tokens));
+  logits_.evaluate(exec, losses, rows_of(whole, 0, tokens), scratch_, targets);
+}
+
+template <class P>
+void NextTokenHead<P>::logits(const Exec& exec, View2<Accumulate<T>> logits,
+                              View2<const T> y) const {
+  logits_.compute(exec, logits, y);
+}
+
+template class NextTokenHead<Fp32>;
+template class NextTokenHead<Fp64>;
+template class NextTokenHead<MixedBf16>;
+template class NextTokenHead<MixedFp16>;
+
+}  // namespace trireme::model

@@ -1,0 +1,335 @@
+// The passes of each kind of operation as calls of kernels, with the messages of the tensor axis
+// around matrix products.
+#include <trireme/base/check.hpp>
+#include <trireme/kernels/cache.hpp>
+#include <trireme/kernels/elementwise.hpp>
+#include <trireme/model/operations.hpp>
+
+#include <cmath>
+
+namespace trireme::model {
+
+// ---- norm
+
+template <class P>
+NormOperation<P>::NormOperation(const architecture::Operation& operation,
+                                const OperationPlace<P>& place)
+    : LayerOperation<P>(operation),
+      norm_(make_norm(place.parameters, place.array(operation.name), place.model)) {}
+
+template <class P>
+NormSaved<P> NormOperation<P>::saved(const StepCall<P>& c) const {
+  NormSaved<P> s;
+  if (this->op_.saved.size() == 2) s.mean = c.values.list(this->op_.saved.front());
+  s.inverse = c.values.list(this->op_.saved.back());
+  return s;
+}
+
+template <class P>
+void NormOperation<P>::forward(const StepCall<P>& c, const LayerOperation<P>*) const {
+  const auto& v = c.values;
+  std::visit(
+      [&](const auto& norm) {
+        norm.forward(c.exec, v.matrix(this->op_.output), saved(c), v.matrix(this->op_.input));
+      },
+      norm_);
+}
+
+template <class P>
+void NormOperation<P>::forward_residual(const StepCall<P>& c, View2<T> sum, View2<const T> x,
+                                        View2<const T> z, const kernels::Dropout& site) const {
+  std::visit(
+      [&](const auto& norm) {
+        norm.forward_residual(c.exec, c.values.matrix(this->op_.output), saved(c), sum, x, z, site);
+      },
+      norm_);
+}
+
+template <class P>
+void NormOperation<P>::backward_input(const StepCall<P>& c, const LayerOperation<P>*,
+                                      bool accumulate) const {
+  const auto& v = c.values;
+  std::visit(
+      [&](const auto& norm) {
+        norm.backward_input(c.exec, v.gradient(this->op_.input), v.gradient(this->op_.output),
+                            saved(c), v.matrix(this->op_.input), accumulate);
+      },
+      norm_);
+}
+
+template <class P>
+void NormOperation<P>::backward_weight(const StepCall<P>& c) const {
+  const auto& v = c.values;
+  std::visit(
+      [&](const auto& norm) {
+        norm.backward_weight(c.exec, v.gradient(this->op_.output), saved(c),
+                             v.matrix(this->op_.input));
+      },
+      norm_);
+}
+
+// ---- residual addition and dropout
+
+template <class P>
+kernels::Dropout ResidualOperation<P>::site(const MicroContext& c) const {
+  const auto stream = static_cast<std::uint32_t>(this->op_.dropout_site + 2 * layer_);
+  return c.dropout_site(stream, axis_.rows().offset);
+}
+
+template <class P>
+void ResidualOperation<P>::forward(const StepCall<P>& c, const LayerOperation<P>* fused) const {
+  const View2<typename P::Compute> sum = c.values.matrix(this->op_.output);  // where z is
+  const View2<typename P::Compute> x = c.values.matrix(this->op_.residual);
+  if (fused != nullptr)
+    static_cast<const NormOperation<P>&>(*fused).forward_residual(c, sum, x, sum, site(c.context));
+  else
+    kernels::residual_dropout_forward<typename P::Compute>(c.exec, sum, x, sum, site(c.context));
+}
+
+template <class P>
+void ResidualOperation<P>::backward_input(const StepCall<P>& c, const LayerOperation<P>*,
+                                          bool) const {
+  const View2<typename P::Compute> dz = c.values.gradient(this->op_.input);  // [T, D]
+  kernels::dropout_backward<typename P::Compute>(c.exec, axis_.own_rows(dz), c.values.stream(),
+                                                 site(c.context));
+}
+
+template <class P>
+void DropoutOperation<P>::forward(const StepCall<P>& c, const LayerOperation<P>*) const {
+  const View2<typename P::Compute> y = c.values.matrix(this->op_.output);
+  kernels::dropout_forward<typename P::Compute>(c.exec, y, y,
+                                                c.context.dropout_site(0, axis_.rows().offset));
+}
+
+template <class P>
+void DropoutOperation<P>::backward_input(const StepCall<P>& c, const LayerOperation<P>*,
+                                         bool) const {
+  const View2<typename P::Compute> dy = c.values.gradient(this->op_.output);
+  kernels::dropout_backward<typename P::Compute>(c.exec, dy, dy,
+                                                 c.context.dropout_site(0, axis_.rows().offset));
+}
+
+// ---- activation
+
+/// Not in one kernel with the product before it, which takes GELU before h is rounded: g may be
+/// computed again from h, and recomputation changes no bit.
+template <class P>
+void ActivationOperation<P>::forward(const StepCall<P>& c, const LayerOperation<P>*) const {
+  const View2<T> g = c.values.matrix(this->op_.output);
+  if (gated_)
+    kernels::swiglu_forward<T>(c.exec, g, input(c));
+  else
+    kernels::gelu_forward<T>(c.exec, g, input(c), gelu_);
+}
+
+template <class P>
+void ActivationOperation<P>::backward_input(const StepCall<P>& c, const LayerOperation<P>*,
+                                            bool) const {
+  const View2<T> dg = c.values.gradient(this->op_.output);
+  if (gated_)
+    kernels::swiglu_backward<T>(c.exec, input_gradient(c), dg, input(c));
+  else
+    kernels::gelu_backward<T>(c.exec, input_gradient(c), dg, input(c), gelu_);
+}
+
+// ---- matrix product
+
+namespace {
+
+template <class P>
+std::int64_t columns_of(int tensor, const OperationPlace<P>& place) {
+  const auto& tensors = place.plan.description.tensors;
+  return architecture::columns_of(tensors[static_cast<std::size_t>(tensor)].columns,
+                                  place.plan.sizes);
+}
+
+}  // namespace
+
+template <class P>
+LinearOperation<P>::LinearOperation(const architecture::Operation& op,
+                                    const OperationPlace<P>& place)
+    : LayerOperation<P>(op),
+      axis_(place.axis),
+      linear_(place.parameters, place.array(op.arrays.front().name),
+              op.bias().empty() ? "" : place.array(op.bias()), columns_of(op.output, place),
+              columns_of(op.input, place)),
+      input_forward_(op.name + ", input, forward"),
+      input_backward_(op.name + ", input, backward"),
+      input_again_(op.name + ", input again, backward"),
+      output_forward_(op.name + ", output, forward"),
+      output_backward_(op.name + ", output, backward") {}
+
+template <class P>
+void LinearOperation<P>::forward(const StepCall<P>& c, const LayerOperation<P>*) const {
+  const View2<T> x = c.values.matrix(this->op_.input);
+  const View2<T> y = c.values.matrix(this->op_.output);
+  if (this->op_.cut == architecture::Cut::outputs) {
+    const View2<T> all = axis_.gather(c.exec, c.scratch.all, x, input_forward_.c_str());
+    linear_.forward(c.exec, y, all, true);
+    return;
+  }
+  // One rank adds the bias to its partial sums.
+  linear_.forward(c.exec, axis_.partial(c.scratch.all, y), x, axis_.rank() == 0);
+  axis_.reduce(c.exec, y, c.scratch.all, output_forward_.c_str());
+}
+
+template <class P>
+void LinearOperation<P>::backward_input(const StepCall<P>& c, const LayerOperation<P>* fused,
+                                        bool accumulate) const {
+  const View2<T> dy = c.values.gradient(this->op_.output);
+  if (this->op_.cut == architecture::Cut::outputs) {
+    const View2<T> dx = c.values.gradient(this->op_.input);
+    linear_.backward_input(c.exec, axis_.partial(c.scratch.all, dx), dy);
+    axis_.reduce(c.exec, dx, c.scratch.all, input_backward_.c_str());
+    if (accumulate)  // the input is also added to the residual stream
+      kernels::accumulate<T>(c.exec, flat(dx), flat<const T>(c.values.stream()));
+    return;
+  }
+  axis_.gather(c.exec, dy, axis_.own_rows(dy), output_backward_.c_str());
+  if (fused == nullptr) {
+    linear_.backward_input(c.exec, c.values.gradient(this->op_.input), dy);
+    return;
+  }
+  const auto& gelu = static_cast<const ActivationOperation<P>&>(*fused);
+  linear_.gelu_backward_input(c.exec, gelu.input_gradient(c), dy, gelu.input(c), gelu.form());
+}
+
+template <class P>
+void LinearOperation<P>::backward_weight(const StepCall<P>& c) const {
+  const View2<T> x = c.values.matrix(this->op_.input);
+  const View2<T> dy = c.values.gradient(this->op_.output);
+  if (this->op_.cut == architecture::Cut::outputs) {  // only this rank's rows of x were kept
+    linear_.backward_weight(c.exec, dy,
+                            axis_.gather(c.exec, c.scratch.all, x, input_again_.c_str()));
+    return;
+  }
+  linear_.backward_weight_alone(c.exec, dy, x);
+  linear_.backward_bias(c.exec, axis_.own_rows(dy));
+}
+
+// ---- rotary positions
+
+template <class P>
+RotaryOperation<P>::RotaryOperation(const architecture::Operation& op,
+                                    const OperationPlace<P>& place)
+    : LayerOperation<P>(op) {
+  rotary_.heads = place.plan.sizes.heads + place.plan.sizes.key_value_heads;
+  rotary_.head_size = place.plan.sizes.head_size;
+  rotary_.theta = place.model.rope_theta;
+  rotary_.sequence = place.plan.sizes.sequence;
+}
+
+template <class P>
+void RotaryOperation<P>::forward(const StepCall<P>& c, const LayerOperation<P>*) const {
+  kernels::Rotary rotary = rotary_;
+  if (c.decoding != nullptr) rotary.first_position = c.decoding->position;
+  kernels::rotary_forward<typename P::Compute>(c.exec, c.values.matrix(this->op_.output), rotary);
+}
+
+template <class P>
+void RotaryOperation<P>::backward_input(const StepCall<P>& c, const LayerOperation<P>*,
+                                        bool) const {
+  kernels::rotary_backward<typename P::Compute>(c.exec, c.values.gradient(this->op_.output),
+                                                rotary_);
+}
+
+// ---- attention
+
+kernels::AttentionShape attention_shape(const architecture::LocalSizes& n,
+                                        const deck::ModelConfig& m) {
+  kernels::AttentionShape shape;
+  shape.batch = n.micro;
+  shape.sequence = n.sequence;
+  shape.heads = n.heads;
+  shape.key_value_heads = n.key_value_heads;
+  shape.head_size = n.head_size;
+  shape.group = n.group;
+  shape.heads_before = n.heads_before;
+  shape.causal = m.causal();
+  shape.scale = 1 / std::sqrt(static_cast<double>(shape.head_size));
+  return shape;
+}
+
+template <class P>
+AttentionOperation<P>::AttentionOperation(const architecture::Operation& op,
+                                          const OperationPlace<P>& place)
+    : LayerOperation<P>(op),
+      shape_(attention_shape(place.plan.sizes, place.model)),
+      heads_(place.parameters.shard().part(place.model.heads)),
+      all_heads_(place.model.heads),
+      layer_(place.layer) {}
+
+template <class P>
+kernels::AttentionDropout AttentionOperation<P>::dropout(const MicroContext& c) const {
+  return {c.dropout,
+          RandomKey{c.seed, Purpose::attention_dropout, static_cast<std::uint32_t>(layer_), c.step},
+          c.first_sample, heads_.offset, all_heads_};
+}
+
+template <class P>
+auto AttentionOperation<P>::logsumexp(const StepCall<P>& c) const -> View3<Accumulate<T>> {
+  const auto size = [](std::int64_t n) { return static_cast<std::size_t>(n); };
+  return View3<Accumulate<T>>(c.values.list(this->op_.saved.front()).data(), size(shape_.batch),
+                              size(shape_.heads), size(shape_.sequence));
+}
+
+template <class P>
+void AttentionOperation<P>::forward(const StepCall<P>& c, const LayerOperation<P>*) const {
+  const View2<T> qkv = c.values.matrix(this->op_.input);
+  const View2<T> o = c.values.matrix(this->op_.output);
+  if (const Decoding<P>* d = c.decoding; d != nullptr) {
+    kernels::AttentionShape shape = shape_;
+    shape.sequence = static_cast<std::int64_t>(d->key_cache.extent(1));
+    kernels::cache_append<T>(c.exec, d->queries, d->key_cache, d->value_cache, qkv, d->position);
+    kernels::attention_decode<T>(c.exec, o, d->queries, d->key_cache, d->value_cache, d->position,
+                                 shape);
+    return;
+  }
+  kernels::attention_forward<T>(c.exec, o, logsumexp(c), qkv, shape_, dropout(c.context));
+}
+
+template <class P>
+void AttentionOperation<P>::backward_input(const StepCall<P>& c, const LayerOperation<P>*,
+                                           bool) const {
+  kernels::attention_backward<T>(
+      c.exec, c.values.gradient(this->op_.input), c.values.gradient(this->op_.output),
+      c.values.matrix(this->op_.output), c.values.matrix(this->op_.input), logsumexp(c),
+      c.scratch.attention_work, shape_, dropout(c.context));
+}
+
+template <class P>
+std::unique_ptr<LayerOperation<P>> make_operation(const architecture::Operation& op,
+                                                  const OperationPlace<P>& place) {
+  using architecture::OperationKind;
+  switch (op.kind) {
+    case OperationKind::norm:
+      return std::make_unique<NormOperation<P>>(op, place);
+    case OperationKind::head_norm:
+      break;
+    case OperationKind::linear:
+      return std::make_unique<LinearOperation<P>>(op, place);
+    case OperationKind::rotary:
+      return std::make_unique<RotaryOperation<P>>(op, place);
+    case OperationKind::attention:
+      return std::make_unique<AttentionOperation<P>>(op, place);
+    case OperationKind::activation:
+      return std::make_unique<ActivationOperation<P>>(op, place);
+    case OperationKind::dropout:
+      return std::make_unique<DropoutOperation<P>>(op, place);
+    case OperationKind::residual:
+      return std::make_unique<ResidualOperation<P>>(op, place);
+  }
+  check(false, "no execution of the operation ", op.name);
+  return {};
+}
+
+#define TRIREME_INSTANTIATE(P)                                                                  \
+  template std::unique_ptr<LayerOperation<P>> make_operation<P>(const architecture::Operation&, \
+                                                                const OperationPlace<P>&);
+TRIREME_INSTANTIATE(Fp32)
+TRIREME_INSTANTIATE(Fp64)
+TRIREME_INSTANTIATE(MixedBf16)
+TRIREME_INSTANTIATE(MixedFp16)
+#undef TRIREME_INSTANTIATE
+
+}  // namespace trireme::model

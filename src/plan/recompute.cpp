@@ -1,0 +1,192 @@
+// recompute = "auto": a greedy search over the tensors of a layer. The time of a recomputation is
+// that of its FLOPs, of its bytes in memory and of its messages, in units of one byte in memory.
+#include <trireme/base/check.hpp>
+#include <trireme/base/text.hpp>
+#include <trireme/plan/local_sizes.hpp>
+#include <trireme/plan/memory.hpp>
+#include <trireme/plan/program.hpp>
+#include <trireme/plan/ranks.hpp>
+#include <trireme/plan/recompute.hpp>
+
+#include <algorithm>
+#include <limits>
+
+namespace trireme::plan {
+namespace {
+
+using architecture::Kept;
+using architecture::LayerDescription;
+
+/// FLOPs that take as long as moving one byte: an H100 does 990e12 in bf16 beside 3.35e12 bytes
+/// (NVIDIA's data sheet), a server's core about 130e9 in fp32 beside 10e9 bytes.
+double flops_per_byte(const Machine& machine) {
+  return machine.on_device() ? 300 : 13;
+}
+constexpr double link_slowness = 8;  ///< a byte between ranks takes as long as so many in memory
+
+/// Everything that the choice depends on, for each kind of rank.
+class Search {
+ public:
+  Search(deck::Deck& deck, const Machine& machine)
+      : deck_(deck), machine_(machine), architecture_(architecture::describe(deck.config.model)) {
+    const deck::Config& c = deck.config;
+    const auto needs = training_needs(step_programs(c, machine));
+    set({});
+    for (const RankPlan& rank : plan_ranks(c, architecture_, needs, machine)) {
+      const auto shard = architecture::make_shard(
+          architecture_, static_cast<int>(c.parallel.pipeline), static_cast<int>(c.parallel.chunks),
+          rank.pipeline, static_cast<int>(c.parallel.tensor), rank.tensor);
+      const Bytes activations = activation_bytes(c, architecture_, shard, rank.needs, machine);
+      ranks_.push_back({shard, rank.needs, counted(rank) - activations});
+    }
+  }
+
+  void run() {
+    const Bytes limit =
+        limit_is_given() ? deck_.config.parallel.memory_limit : machine_.device.memory;
+    check_usage(limit > 0, deck_.cite("parallel", "recompute"),
+                " needs memory_limit; give the bytes that a rank may use, such as memory_limit = "
+                "75_000_000_000");
+    std::vector<std::string> chosen;
+    double time = 0;
+    for (Bytes bytes = bytes_with(chosen); bytes > limit;) {
+      const auto [name, next_time, next_bytes] = cheapest(chosen, time, bytes);
+      check_usage(!name.empty(),
+                  limit_is_given() ? deck_.cite("parallel", "memory_limit")
+                                   : text("[device] memory in ", machine_.file),
+                  " (", human_bytes(limit), ") is too small: a rank needs ", human_bytes(bytes),
+                  " even if everything but the layers' inputs is computed again; choose a smaller "
+                  "batch.micro, more tensor or pipeline ranks, or distributed_optimizer = true");
+      chosen.push_back(name);
+      time = next_time;
+      bytes = next_bytes;
+    }
+    set(chosen);
+  }
+
+ private:
+  struct Rank {
+    architecture::Shard shard;
+    schedule::Needs needs;
+    Bytes fixed = 0;  ///< all but what depends on the choice
+  };
+  struct Candidate {
+    std::string name;
+    double time = 0;
+    Bytes bytes = 0;
+  };
+
+  bool limit_is_given() const { return deck_.config.parallel.memory_limit > 0; }
+
+  /// Of what the limit counts: a host's memory also holds the rank's process.
+  Bytes counted(const RankPlan& rank) const {
+    return limit_is_given() || machine_.on_device() ? device_total(rank.memory) : rank.peak();
+  }
+
+  void set(std::vector<std::string> recomputed) {
+    deck_.config.parallel.recomputed = std::move(recomputed);
+  }
+
+  /// Of the rank that needs most.
+  Bytes bytes_with(const std::vector<std::string>& recomputed) {
+    set(recomputed);
+    Bytes most = 0;
+    for (const Rank& rank : ranks_)
+      most = std::max(most, rank.fixed + activation_bytes(deck_.config, architecture_, rank.shard,
+                                                          rank.needs, machine_));
+    return most;
+  }
+
+  /// Of a layer and micro-batch on the first rank.
+  double time_with(const std::vector<std::string>& recomputed) {
+    set(recomputed);
+    const Rank& rank = ranks_.front();
+    const LocalSizes sizes = local_sizes(deck_.config, rank.shard, machine_);
+    const auto program =
+        layer_program(deck_.config, architecture_, rank.shard, rank.needs.split_backward, machine_);
+    double time = 0;
+    for (const auto* phase : {&program.backward, &program.backward_input, &program.backward_weight})
+      for (const architecture::Step& step : phase->steps)
+        if (step.again)
+          for (const int operation : {step.operation, step.fused})
+            if (operation >= 0) time += time_of(operation, sizes);
+    return time;
+  }
+
+  double time_of(int number, const LocalSizes& sizes) const {
+    const LayerDescription& layer = architecture_.layer;
+    const architecture::Operation& op = layer.operations[static_cast<std::size_t>(number)];
+    const auto bytes_of = [&](const std::vector<int>& tensors) {
+      double bytes = 0;
+      for (const int t : tensors) {
+        const architecture::Tensor& tensor = layer.tensors[static_cast<std::size_t>(t)];
+        bytes += static_cast<double>(rows_of(tensor.rows, sizes) *
+                                     columns_of(tensor.columns, sizes) * sizes.element);
+      }
+      return bytes;
+    };
+    const auto messages =
+        static_cast<double>(deck_.config.parallel.tensor > 1
+                                ? architecture::messages(op, architecture::Pass::forward).size()
+                                : 0);
+    const double flops = 2 * products_per_token(op, architecture_.model) *
+                         static_cast<double>(sizes.tokens) /
+                         static_cast<double>(deck_.config.parallel.tensor);
+    return flops / flops_per_byte(machine_) +
+           bytes_of(tensors_read(op, architecture::Pass::forward)) + bytes_of(tensors_written(op)) +
+           link_slowness * messages *
+               static_cast<double>(sizes.tokens * sizes.hidden * sizes.element);
+  }
+
+  /// The next tensor to compute again; its name is empty if none saves memory.
+  Candidate cheapest(const std::vector<std::string>& chosen, double time, Bytes bytes) {
+    Candidate best{"", 0, bytes};
+    double lowest = std::numeric_limits<double>::infinity();
+    const Kept needed = architecture::kept_tensors(architecture_.layer, Recompute::none);
+    for (std::size_t t = 1; t < needed.size(); ++t) {
+      const std::string& name = architecture_.layer.tensors[t].name;
+      if (!needed[t] || std::ranges::find(chosen, name) != chosen.end()) continue;
+      std::vector<std::string> next = chosen;
+      next.push_back(name);
+      const Bytes with = bytes_with(next);
+      if (with >= bytes) continue;
+      const double seconds = time_with(next);
+      const double per_byte = (seconds - time) / static_cast<double>(bytes - with);
+      if (per_byte < lowest) best = {name, seconds, with};
+      lowest = std::min(lowest, per_byte);
+    }
+    return best;
+  }
+
+  deck::Deck& deck_;
+  const Machine& machine_;
+  architecture::Architecture architecture_;
+  std::vector<Rank> ranks_;
+};
+
+}  // namespace
+
+Kept kept_tensors(const deck::ParallelConfig& parallel, const LayerDescription& layer) {
+  if (parallel.recompute != Recompute::automatic)
+    return architecture::kept_tensors(layer, parallel.recompute);
+  Kept kept = architecture::kept_tensors(layer, Recompute::none);
+  for (std::size_t t = 1; t < kept.size(); ++t)
+    if (std::ranges::find(parallel.recomputed, layer.tensors[t].name) != parallel.recomputed.end())
+      kept[t] = false;
+  return kept;
+}
+
+void resolve_recompute(deck::Deck& deck, const Machine& machine) {
+  if (deck.config.parallel.recompute == Recompute::automatic) Search(deck, machine).run();
+}
+
+std::string recomputed_text(const deck::ParallelConfig& parallel, const LayerDescription& layer) {
+  const Kept needed = architecture::kept_tensors(layer, Recompute::none);
+  const Kept kept = kept_tensors(parallel, layer);
+  std::vector<std::string> names;
+  for (std::size_t t = 0; t < kept.size(); ++t)
+    if (needed[t] && !kept[t]) names.push_back(layer.tensors[t].name);
+  return join(names, ", ");
+}
+
+}  // namespace trireme::plan

@@ -1,0 +1,90 @@
+#include <trireme/architecture/local_sizes.hpp>
+#include <trireme/architecture/objective.hpp>
+#include <trireme/architecture/placement.hpp>
+#include <trireme/base/check.hpp>
+#include <trireme/deck/families.hpp>
+
+#include <gtest/gtest.h>
+
+#include <map>
+#include <string_view>
+
+namespace trireme::architecture {
+namespace {
+
+deck::ModelConfig model_of(Family family, SentenceLoss sentence_loss = SentenceLoss::next) {
+  deck::ModelConfig m;
+  deck::set_family(m, family);
+  m.sentence_loss = sentence_loss;
+  m.layers = 2;
+  m.hidden = 48;
+  m.heads = m.key_value_heads = 4;
+  m.feed_forward = 96;
+  m.sequence = 20;
+  m.vocabulary = 100;
+  return m;
+}
+
+std::map<std::string_view, std::int64_t> fields_of(const TrainingObjective& o, bool first,
+                                                   bool last) {
+  std::map<std::string_view, std::int64_t> fields;
+  for (const BatchField& field : o.fields)
+    if (field.is_read(first, last)) fields[field.name] = field.per_sample;
+  return fields;
+}
+
+using Fields = std::map<std::string_view, std::int64_t>;
+
+TEST(Objective, EachStageReadsItsFields) {
+  const auto next = objective_of(model_of(Family::llama));
+  EXPECT_EQ(fields_of(next, true, false), (Fields{{"tokens", 20}}));
+  EXPECT_EQ(fields_of(next, false, true), (Fields{{"targets", 20}}));
+  EXPECT_EQ(fields_of(next, false, false), Fields{});
+  const auto masked = objective_of(model_of(Family::bert));  // 15 % of 20
+  EXPECT_EQ(fields_of(masked, true, false), (Fields{{"tokens", 20}, {"segments", 20}}));
+  EXPECT_EQ(fields_of(masked, false, true), (Fields{{"targets", 3}, {"rows", 4}, {"pairs", 1}}));
+  EXPECT_EQ(masked.numbers_per_sample(), 48);
+  const auto alone = objective_of(model_of(Family::bert, SentenceLoss::none));
+  EXPECT_EQ(fields_of(alone, true, true),
+            (Fields{{"tokens", 20}, {"segments", 20}, {"targets", 3}, {"rows", 3}}));
+}
+
+TEST(Objective, FieldsAreFoundByName) {
+  const auto next = objective_of(model_of(Family::gpt));
+  EXPECT_EQ(next.fields[next.field("targets")].name, "targets");
+  EXPECT_FALSE(next.find("segments").has_value());
+  EXPECT_THROW(next.field("segments"), Error);
+}
+
+TEST(Objective, LossesAreNamedAsInTheMetrics) {
+  const auto pairs = objective_of(model_of(Family::bert, SentenceLoss::order)).losses;
+  ASSERT_EQ(pairs.size(), 2u);
+  EXPECT_EQ(pairs[0].name, "loss");
+  EXPECT_EQ(pairs[0].per_sample, 3);
+  EXPECT_EQ(pairs[1].name, "pair_loss");
+  EXPECT_EQ(pairs[1].per_sample, 1);
+  const auto next = objective_of(model_of(Family::gpt)).losses;
+  ASSERT_EQ(next.size(), 1u);
+  EXPECT_EQ(next[0].name, "loss");
+  EXPECT_EQ(next[0].per_sample, 20);
+}
+
+/// The objective is a property: a model of another family may learn masked tokens.
+TEST(Objective, FollowsThePropertyAndNotTheFamily) {
+  deck::ModelConfig m = model_of(Family::llama);
+  m.objective = trireme::Objective::masked_token;
+  EXPECT_TRUE(objective_of(m).find("segments").has_value());
+}
+
+TEST(Objective, ItsHeadSeesTheRowsOfTheLocalSizes) {
+  for (const auto loss : {SentenceLoss::none, SentenceLoss::next})
+    for (const Family family : {Family::gpt, Family::bert}) {
+      const deck::ModelConfig m = model_of(family, loss);
+      const LocalSizes sizes =
+          local_sizes(m, whole_model(describe(m)), 5, m.sequence, false, host_logit_elements);
+      EXPECT_EQ(5 * objective_of(m).head_rows, sizes.head_rows()) << name_of(family);
+    }
+}
+
+}  // namespace
+}  // namespace trireme::architecture

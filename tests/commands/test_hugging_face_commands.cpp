@@ -1,0 +1,245 @@
+#include <gtest/gtest.h>
+
+#include <support/shell.hpp>
+
+#include <cmath>
+#include <cstdlib>
+#include <string>
+#include <vector>
+
+/// `trireme export` and `trireme import`.
+namespace trireme::commands {
+namespace {
+
+using namespace trireme::testing;
+
+class HuggingFaceCommands : public ::testing::Test {
+ protected:
+  HuggingFaceCommands() {
+    const std::string rest =
+        "[batch]\nglobal = 4\nmicro = 1\n[optimizer]\nlearning_rate = 1e-2\n[data]\ntrain = "
+        "\"tokens.h5\"\n";
+    folder_.write("deck.toml", R"([run]
+directory = "run"
+steps = 3
+log_every = 1
+[model]
+layers = 2
+hidden = 18
+heads = 3
+sequence = 29
+dropout = 0.1
+[precision]
+compute = "fp64"
+)" + rest);
+    folder_.write("rest.toml", rest);
+    folder_.write(
+        "golden.toml",
+        "[model]\nlayers = 2\nhidden = 12\nheads = 3\nsequence = 13\nvocabulary = 61\n" + rest);
+    EXPECT_EQ(run("cp -r '" TRIREME_SOURCE_DIR "/tests/golden/gpt2_hugging_face/tied' golden"), 0);
+  }
+
+  int run(const std::string& line) { return shell(folder_, line); }
+  std::string out() const { return read_file(folder_.file("out")); }
+  std::string err() const { return read_file(folder_.file("err")); }
+
+  void tokenize() {
+    std::string text;
+    for (int i = 0; i < 400; ++i)
+      text += "the quick brown fox " + std::to_string(i * i % 97) + " jumps\n";
+    folder_.write("text", text);
+    EXPECT_EQ(run("trireme tokenize -o tokens.h5 --document-separator '\\n' text"), 0) << err();
+  }
+
+  /// What `trireme eval` says behind the checkpoint's name.
+  std::string evaluated(const std::string& arguments) {
+    EXPECT_EQ(run("trireme eval deck.toml --data tokens.h5 " + arguments), 0) << err();
+    const std::string said = out();
+    return said.substr(std::min(said.find("\nloss "), said.size()));
+  }
+
+  std::vector<double> losses(const std::string& directory) const {
+    const std::string lines = read_file(folder_.file(directory + "/metrics.jsonl"));
+    std::vector<double> found;
+    const std::string key = "\"loss\":";
+    for (auto at = lines.find(key); at != std::string::npos; at = lines.find(key, at + 1))
+      found.push_back(std::atof(lines.c_str() + at + key.size()));
+    return found;
+  }
+
+  TemporaryFolder folder_;
+};
+
+class HuggingFaceFamilies : public HuggingFaceCommands,
+                            public ::testing::WithParamInterface<const char*> {};
+
+INSTANTIATE_TEST_SUITE_P(Families, HuggingFaceFamilies,
+                         ::testing::Values("family = \"gpt\"\nnorm_epsilon = 1e-6",
+                                           "family = \"llama\"\ntied_embeddings = false",
+                                           "family = \"qwen2\"\nwindow = 7",
+                                           "family = \"qwen3\"\nhead_size = 8",
+                                           "family = \"mistral\"\nwindow = 5",
+                                           "family = \"bert\"\nvocabulary = 260"),
+                         [](const auto& family) {
+                           const std::string keys = family.param;
+                           return keys.substr(10, keys.find('"', 10) - 10);
+                         });
+
+TEST_P(HuggingFaceFamilies, GoOutAndInAgainAndTrainOnInAnyLayout) {
+#ifdef TRIREME_ON_DEVICE
+  if (run("trireme-engine --help") == 127)
+    GTEST_SKIP() << "trireme-engine does not start here: " << err();
+#endif
+  std::string deck = read_file(folder_.file("deck.toml"));
+  folder_.write("deck.toml", deck.insert(deck.find("layers"), GetParam() + std::string("\n")));
+  tokenize();
+  ASSERT_EQ(run("trireme train deck.toml"), 0) << err();
+  const std::string expected = evaluated("");
+  EXPECT_NE(expected.find("perplexity"), std::string::npos);
+  ASSERT_EQ(run("trireme export run/checkpoints exported"), 0) << err();
+  expect_output(folder_, "run/checkpoints/step_00000003");
+  expect_output(folder_, "fp64, bit for bit");
+  ASSERT_EQ(run("trireme import exported deck.toml run.directory=a && cp -r a b"), 0) << err();
+  EXPECT_EQ(evaluated("run.directory=a"), expected);
+
+  const std::string restart = " checkpoint.restart=latest";
+  ASSERT_EQ(run("trireme train deck.toml run.directory=a" + restart), 0) << err();
+  expect_output(folder_, "step_00000000 holds no optimizer state; it starts at zero");
+  ASSERT_EQ(run(std::string(TRIREME_MPIEXEC) +
+                " -n 4 trireme train deck.toml run.directory=b parallel.tensor=2 "
+                "parallel.pipeline=2" +
+                restart),
+            0)
+      << err();
+  const std::string said = out();
+  const std::string note = "holds no optimizer state";
+  ASSERT_NE(said.find(note), std::string::npos) << said;
+  EXPECT_EQ(said.find(note, said.find(note) + 1), std::string::npos) << "one rank speaks";
+  const auto one = losses("a");
+  const auto four = losses("b");
+  ASSERT_EQ(one.size(), 3u);
+  ASSERT_EQ(four.size(), 3u);
+  for (std::size_t i = 0; i < 3; ++i) EXPECT_NEAR(four[i], one[i], 1e-10 * one[i]);
+  EXPECT_LT(one[0], losses("run")[0]) << "it begins with what was learnt";
+
+  ASSERT_EQ(run("trireme export b/checkpoints of_four && "
+                "trireme import of_four deck.toml run.directory=c && "
+                "trireme export c/checkpoints again"),
+            0)
+      << err();
+  EXPECT_EQ(run("diff -r of_four again"), 0) << out();
+  EXPECT_EQ(evaluated("run.directory=c"), evaluated("run.directory=b"));
+}
+
+TEST_F(HuggingFaceCommands, FilesThatAreThereStayWithoutForce) {
+  ASSERT_EQ(run("trireme import golden golden.toml && trireme export run/checkpoints x"), 0)
+      << err();
+  ASSERT_EQ(run("cp -r x before && trireme export run/checkpoints x"), 2);
+  expect_error(folder_, "x/model.safetensors");
+  expect_error(folder_, "--force");
+  EXPECT_EQ(run("diff -r x before"), 0);
+  ASSERT_EQ(run("trireme export run/checkpoints/step_00000000 x --force --dtype bf16"), 0) << err();
+  expect_output(folder_, "bf16, rounded from fp32");
+  EXPECT_EQ(run("grep -q bfloat16 x/config.json && ls x"), 0);
+  EXPECT_EQ(out(), "config.json\nmodel.safetensors\n");
+  EXPECT_EQ(run("trireme export run/checkpoints y --dtype int8"), 2);
+  expect_error(folder_, "bf16");
+  EXPECT_EQ(run("trireme export nowhere y"), 2);
+  expect_error(folder_, "nowhere");
+  EXPECT_EQ(run("trireme export run y"), 2) << "a run's folder holds no checkpoints itself";
+  EXPECT_NE(run("ls y"), 0);
+}
+
+TEST_F(HuggingFaceCommands, DamageIsFoundAndLeavesNothingBehind) {
+  ASSERT_EQ(run("trireme import golden golden.toml"), 0) << err();
+  const std::string shard = "run/checkpoints/step_00000000/shard_000000.h5";
+  std::string bytes = read_file(folder_.file(shard));
+  bytes[bytes.size() / 2] = static_cast<char>(bytes[bytes.size() / 2] ^ 1);
+  ASSERT_EQ(run("rm " + shard), 0);
+  folder_.write(shard, bytes);
+  EXPECT_EQ(run("trireme export run/checkpoints/step_00000000 x"), 1);
+  expect_error(folder_, "shard_000000.h5");
+  EXPECT_NE(run("ls x"), 0);
+
+  bytes = read_file(folder_.file("golden/model.safetensors"));
+  folder_.write("golden/model.safetensors", bytes.substr(0, bytes.size() - 8));
+  EXPECT_EQ(run("trireme import golden golden.toml run.directory=other"), 2);
+  expect_error(folder_, "golden/model.safetensors");
+  EXPECT_NE(run("ls other"), 0);
+}
+
+TEST_F(HuggingFaceCommands, AnotherModelIsRefusedWithBothValues) {
+  EXPECT_EQ(run("trireme import golden golden.toml model.layers=3 model.sequence=31"), 2);
+  expect_error(folder_, "n_layer = 2, the deck has [model] layers = 3 (command line)");
+  expect_error(folder_, "n_positions = 13, the deck has [model] sequence = 31");
+  EXPECT_NE(run("ls run"), 0);
+  EXPECT_EQ(run("trireme import golden golden.toml model.window=5"), 2);
+  expect_error(folder_, "[model] window = 5 (command line), expected 0");
+  ASSERT_EQ(run("trireme import golden golden.toml"), 0) << err();
+  expect_output(folder_, "`trireme train golden.toml checkpoint.restart=latest`");
+  EXPECT_EQ(run("trireme import golden golden.toml"), 2);
+  expect_error(folder_, "holds 1 checkpoint already, step_00000000");
+  expect_error(folder_, "checkpoint.directory=");
+  EXPECT_EQ(run("trireme import nowhere"), 2);
+  expect_error(folder_, "nowhere/config.json");
+  EXPECT_EQ(run("mkdir empty && cp golden/config.json empty && trireme import empty"), 2);
+  expect_error(folder_, "empty/model.safetensors: no such file");
+  EXPECT_EQ(run("sed -i 's/gelu_new/relu/' golden/config.json; trireme import golden"), 2);
+  expect_error(folder_, "activation_function = \"relu\", expected \"gelu_new\"");
+}
+
+TEST_F(HuggingFaceCommands, AModelThatNoFamilyHasIsNotExported) {
+#ifdef TRIREME_ON_DEVICE
+  if (run("trireme-engine --help") == 127)
+    GTEST_SKIP() << "trireme-engine does not start here: " << err();
+#endif
+  tokenize();
+  ASSERT_EQ(run("trireme train deck.toml run.steps=1 model.window=30"), 0) << err();
+  EXPECT_EQ(run("trireme export run/checkpoints x"), 2);
+  expect_error(folder_, "step_00000001/deck.toml: transformers' GPT2LMHeadModel is another model");
+  expect_error(folder_, "[model] window = 30 (run/checkpoints/step_00000001/deck.toml:");
+  EXPECT_NE(run("ls x"), 0);
+}
+
+TEST_F(HuggingFaceCommands, ShardsGoOutAndInAgainAndOtherFilesAreReplacedByForceAlone) {
+  ASSERT_EQ(run("trireme import golden golden.toml"), 0) << err();
+  ASSERT_EQ(run("trireme export run/checkpoints x --shard-size 4KB"), 0) << err();
+  expect_output(folder_, "x/model-00001-of-0000");
+  expect_output(folder_, "their index x/model.safetensors.index.json");
+  ASSERT_EQ(run("trireme import x golden.toml run.directory=other"), 0) << err();
+  expect_output(folder_, "the weights of x/model.safetensors.index.json");
+  EXPECT_EQ(run("trireme export other/checkpoints again --shard-size 4KB && "
+                "cp x/config.json again && diff -r x again"),
+            0)
+      << out();
+  EXPECT_EQ(run("trireme export run/checkpoints x"), 2);
+  expect_error(folder_, "--force");
+  ASSERT_EQ(run("trireme export run/checkpoints x --force && ls x"), 0) << err();
+  expect_output(folder_, "config.json\nmodel.safetensors\n");
+  ASSERT_EQ(run("trireme import x golden.toml run.directory=third"), 0) << err();
+
+  ASSERT_EQ(run("trireme export run/checkpoints x --force --shard-size 4KB && "
+                "rm x/model-00002-of-*"),
+            0)
+      << err();
+  EXPECT_EQ(run("trireme import x golden.toml run.directory=fourth"), 2);
+  expect_error(folder_, "model-00002-of-");
+  expect_error(folder_, "is missing");
+  EXPECT_EQ(run("trireme export run/checkpoints y --shard-size 4G"), 2);
+  expect_error(folder_, "--shard-size 4G");
+}
+
+TEST_F(HuggingFaceCommands, WithoutADeckTheModelSectionThatFitsIsPrinted) {
+  ASSERT_EQ(run("trireme import golden > model.toml"), 0) << err();
+  EXPECT_EQ(run("cat model.toml rest.toml > new.toml && trireme import golden new.toml"), 0)
+      << err();
+}
+
+TEST_F(HuggingFaceCommands, DropoutIsTheDecksAndADifferenceIsSaid) {
+  ASSERT_EQ(run("trireme import golden golden.toml model.dropout=0.2"), 0) << err();
+  expect_output(folder_, "resid_pdrop = 0");
+  expect_output(folder_, "[model] dropout = 0.2 (command line)");
+}
+
+}  // namespace
+}  // namespace trireme::commands

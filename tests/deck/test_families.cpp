@@ -1,0 +1,124 @@
+#include <trireme/deck/families.hpp>
+
+#include <trireme/deck/table.hpp>
+#include <trireme/deck/value.hpp>
+
+#include <gtest/gtest.h>
+
+#include "deck/example.hpp"
+
+namespace trireme::deck {
+namespace {
+
+ModelConfig model_of(Family family, std::vector<std::string> overrides = {}) {
+  overrides.push_back(text("model.family=", name_of(family)));
+  return parse_deck(example, "a.toml", overrides).config.model;
+}
+
+/// What the published models of a family have in common.
+struct Published {
+  Family family;
+  NormKind norm;
+  NormPlacement placement;
+  double epsilon;
+  bool head_norm;
+  Positions positions;
+  double theta;
+  Activation activation;
+  Gelu gelu;
+  Biases biases;
+  Mask mask;
+  std::int64_t window;
+  Objective objective;
+};
+
+constexpr auto pre = NormPlacement::pre;
+constexpr auto rms = NormKind::rms;
+constexpr auto rotary = Positions::rotary;
+constexpr auto swiglu = Activation::swiglu;
+constexpr auto causal = Mask::causal;
+constexpr auto next = Objective::next_token;
+
+constexpr Published published[] = {
+    {Family::gpt, NormKind::layer, pre, 1e-5, false, Positions::learned, 1e4, Activation::gelu,
+     Gelu::tanh, Biases::all, causal, 0, next},
+    {Family::llama, rms, pre, 1e-5, false, rotary, 1e4, swiglu, Gelu::tanh, Biases::none, causal, 0,
+     next},
+    {Family::bert, NormKind::layer, NormPlacement::post, 1e-12, false, Positions::learned, 1e4,
+     Activation::gelu, Gelu::exact, Biases::all, Mask::full, 0, Objective::masked_token},
+    {Family::qwen2, rms, pre, 1e-6, false, rotary, 1e6, swiglu, Gelu::tanh, Biases::query_key_value,
+     causal, 0, next},
+    {Family::qwen3, rms, pre, 1e-6, true, rotary, 1e6, swiglu, Gelu::tanh, Biases::none, causal, 0,
+     next},
+    {Family::mistral, rms, pre, 1e-5, false, rotary, 1e4, swiglu, Gelu::tanh, Biases::none, causal,
+     4096, next},
+};
+
+TEST(Families, ADeckThatNamesOneHasThePropertiesOfItsPublishedModels) {
+  ASSERT_EQ(std::size(published), names<Family>().size());
+  for (const Published& p : published) {
+    const ModelConfig m = model_of(p.family);
+    SCOPED_TRACE(name_of(p.family));
+    EXPECT_EQ(m.family, p.family);
+    EXPECT_EQ(m.norm, p.norm);
+    EXPECT_EQ(m.norm_placement, p.placement);
+    EXPECT_EQ(m.norm_epsilon, p.epsilon);
+    EXPECT_EQ(m.head_norm, p.head_norm);
+    EXPECT_EQ(m.positions, p.positions);
+    EXPECT_EQ(m.rope_theta, p.theta);
+    EXPECT_EQ(m.activation, p.activation);
+    EXPECT_EQ(m.gelu, p.gelu);
+    EXPECT_EQ(m.biases, p.biases);
+    EXPECT_EQ(m.mask, p.mask);
+    EXPECT_EQ(m.window, p.window);
+    EXPECT_EQ(m.objective, p.objective);
+  }
+}
+
+/// A deck's model is what set_family makes of its sizes: code and decks cannot disagree.
+TEST(Families, DecksAndCodePresetTheSame) {
+  const ModelConfig sizes = model_of(Family::gpt);
+  for (const Published& p : published) {
+    ModelConfig m = sizes;
+    set_family(m, p.family);
+    EXPECT_EQ(m, model_of(p.family)) << name_of(p.family);
+    EXPECT_EQ(preset(p.family).window, p.window);
+  }
+}
+
+TEST(Families, ChangingTheFamilyLeavesNothingOfTheFormerOne) {
+  for (const Published& from : published)
+    for (const Published& to : published) {
+      ModelConfig m = model_of(from.family);
+      set_family(m, to.family);
+      EXPECT_EQ(m, model_of(to.family)) << name_of(from.family) << " to " << name_of(to.family);
+    }
+}
+
+/// Another value that a property may have by itself.
+Value another(const Key& key, const Value& value) {
+  if (const auto* flag = std::get_if<bool>(&value)) return !*flag;
+  if (const auto* integer = std::get_if<std::int64_t>(&value)) return *integer + 2;
+  if (const auto* number = std::get_if<double>(&value)) return *number / 2;
+  return std::string(key.choices[std::get<std::string>(value) == key.choices[0] ? 1 : 0]);
+}
+
+TEST(Families, ADeckMayOverrideAnyPropertyAlone) {
+  for (const Published& p : published)
+    for (const char* name :
+         {"norm", "norm_placement", "norm_epsilon", "head_norm", "positions", "rope_theta",
+          "activation", "gelu", "biases", "mask", "window", "objective"}) {
+      const Key& key = *find_key("model", name);
+      Config expected =
+          parse_deck(example, "a.toml", {text("model.family=", name_of(p.family))}).config;
+      const Value value = another(key, key.load(expected));
+      key.store(expected, value);
+      const ModelConfig& m = expected.model;
+      if (!m.causal() && (m.window > 0 || !m.predicts_masked_tokens())) continue;  // contradictory
+      EXPECT_EQ(model_of(p.family, {text("model.", name, "=", literal(key, value))}), m)
+          << name_of(p.family) << " " << name;
+    }
+}
+
+}  // namespace
+}  // namespace trireme::deck

@@ -1,0 +1,154 @@
+#!/usr/bin/env python3
+"""Makes this folder's reference numbers with Hugging Face transformers (CPU): Qwen2ForCausalLM, Qwen3ForCausalLM and
+MistralForCausalLM with 6 heads of queries, 3 of keys and values, vocabulary 503 and sequence 61; heads of 32 for Qwen3, where
+hidden / heads is 24, and a window of 17 tokens for Mistral. Weights and tokens come from integer formulas that the test
+repeats exactly, so that only results are stored.
+
+    python3 make.py        # needs torch, transformers
+
+NAME.txt: a line "loss" with the mean loss of a batch in fp64; then for every array of Trireme's model a line "NAME SUM
+PROJECTION SQUARES" about its gradient g in fp64: sum of g, sum of g·r with r of the formula `noise`, sum of g²; then a line
+"logits" with the first 16 fp32 logits behind the last 3 tokens of the first sequence.
+NAME.f64: every 97th element of each array's gradient, in the order of the lines.
+
+Whatever the model's type, transformers computes the angles of rotary positions, RMSNorm and the softmax of its "eager"
+attention in fp32. For the fp64 numbers the first two are replaced by the same formulas in fp64, and attention is PyTorch's
+scaled_dot_product_attention. The fp32 logits are of the model as it is.
+"""
+import math
+import pathlib
+
+import torch
+import transformers
+from transformers import MistralConfig, MistralForCausalLM, Qwen2Config, Qwen2ForCausalLM, Qwen3Config, Qwen3ForCausalLM
+
+LAYERS, HIDDEN, HEADS, GROUPS, FEED_FORWARD, SEQUENCE, VOCABULARY, BATCH, STRIDE = 2, 144, 6, 3, 100, 61, 503, 2, 97
+
+MODELS = {
+    "qwen2": (Qwen2ForCausalLM, Qwen2Config, dict(tie_word_embeddings=True, rms_norm_eps=1e-6, rope_theta=1e6)),
+    "qwen3": (Qwen3ForCausalLM, Qwen3Config, dict(tie_word_embeddings=False, rms_norm_eps=1e-6, rope_theta=1e6, head_dim=32)),
+    "mistral": (MistralForCausalLM, MistralConfig, dict(tie_word_embeddings=False, rms_norm_eps=1e-5, rope_theta=10000.0,
+                                                        sliding_window=17)),
+}
+
+# An array of a layer, and the tensors that make it up, one behind the other, where the model has them.
+LAYER = {
+    "attention_norm.gain": ["input_layernorm.weight"],
+    "attention.query": ["self_attn.q_proj.weight"],
+    "attention.key_value": ["self_attn.k_proj.weight", "self_attn.v_proj.weight"],
+    "attention.query_bias": ["self_attn.q_proj.bias"],
+    "attention.key_value_bias": ["self_attn.k_proj.bias", "self_attn.v_proj.bias"],
+    "attention.query_norm.gain": ["self_attn.q_norm.weight"],
+    "attention.key_norm.gain": ["self_attn.k_norm.weight"],
+    "attention.output": ["self_attn.o_proj.weight"],
+    "feed_forward_norm.gain": ["post_attention_layernorm.weight"],
+    "feed_forward.gate_up": ["mlp.gate_proj.weight", "mlp.up_proj.weight"],
+    "feed_forward.down": ["mlp.down_proj.weight"],
+}
+
+
+def arrays(model):
+    """(name, its tensors) in a fixed order, which numbers the arrays for `weight`."""
+    parameters = dict(model.named_parameters())
+    names = [("embedding.token", ["model.embed_tokens.weight"])]
+    for layer in range(LAYERS):
+        names += [(f"layers.{layer}.{ours}", [f"model.layers.{layer}.{t}" for t in theirs]) for ours, theirs in LAYER.items()]
+    names += [("final_norm.gain", ["model.norm.weight"]), ("output.weight", ["lm_head.weight"])]
+    return [(ours, [parameters[t] for t in theirs]) for ours, theirs in names if theirs[0] in parameters]
+
+
+def weight(number, name, count):
+    """Multiplicative hash of (array number, element) to (-1/2, 1/2), times 0.4; gains are around 1."""
+    i = torch.arange(count, dtype=torch.int64)
+    hashed = ((i + 1) * 2654435761 + (number + 1) * 40503 * 65537) % 2**32
+    value = (hashed.double() / 2**32 - 0.5) * 0.4
+    return (1 + value) if name.endswith("gain") else value
+
+
+def noise(n):
+    """Numbers in (-1/2, 1/2) that belong to the elements of an array."""
+    i = torch.arange(n, dtype=torch.int64)
+    return (((i + 7) * 2246822519) % 2**32).double() / 2**32 - 0.5
+
+
+def tokens():
+    """[BATCH, SEQUENCE + 1] token ids."""
+    b = torch.arange(BATCH).reshape(-1, 1)
+    s = torch.arange(SEQUENCE + 1).reshape(1, -1)
+    return (7919 + b * 104729 + s * 1299709 + s * s * (b + 31)) % VOCABULARY
+
+
+class ExactRotary(torch.nn.Module):
+    """Cosines and sines as transformers' rotary embedding of type "default" makes them, in fp64."""
+
+    def __init__(self, head, theta):
+        super().__init__()
+        self.head, self.theta = head, theta
+
+    def forward(self, x, position_ids):
+        i = torch.arange(0, self.head, 2, dtype=torch.float64)
+        angles = position_ids[:, :, None].double() * self.theta ** (-i / self.head)
+        angles = torch.cat((angles, angles), dim=-1)
+        return angles.cos().to(x.dtype), angles.sin().to(x.dtype)
+
+
+class ExactNorm(torch.nn.Module):
+    """RMSNorm in fp64, over a row or over a head."""
+
+    def __init__(self, norm):
+        super().__init__()
+        self.weight, self.epsilon = norm.weight, norm.variance_epsilon
+
+    def forward(self, x):
+        return self.weight * (x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + self.epsilon))
+
+
+def make_exact(model):
+    """Replaces what computes in fp32 whatever the type of the model, which is then an fp64 one."""
+    model = model.double().eval()
+    config = model.config
+    head = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
+    model.model.rotary_emb = ExactRotary(head, config.rope_parameters["rope_theta"])
+    for module in list(model.modules()):
+        for name, child in module.named_children():
+            if type(child).__name__.endswith("RMSNorm"):
+                setattr(module, name, ExactNorm(child))
+    return model
+
+
+def make_model(name):
+    kind, config, settings = MODELS[name]
+    model = kind(config(vocab_size=VOCABULARY, hidden_size=HIDDEN, intermediate_size=FEED_FORWARD, num_hidden_layers=LAYERS,
+                        num_attention_heads=HEADS, num_key_value_heads=GROUPS, max_position_embeddings=SEQUENCE,
+                        attn_implementation="sdpa", bos_token_id=0, eos_token_id=0, **settings)).double().eval()
+    with torch.no_grad():
+        for number, (array, parts) in enumerate(arrays(model)):
+            value = weight(number, array, sum(part.numel() for part in parts))
+            for part, piece in zip(parts, value.split([part.numel() for part in parts])):
+                part.copy_(piece.reshape(part.shape))
+    return model
+
+
+def make(folder, name):
+    ids = tokens()
+    with torch.no_grad():
+        logits = make_model(name).float()(ids[:, :-1]).logits[0, -3:, :16].reshape(-1)
+    model = make_exact(make_model(name))
+    out = model(ids[:, :-1]).logits
+    loss = torch.nn.functional.cross_entropy(out.reshape(-1, VOCABULARY), ids[:, 1:].reshape(-1))
+    loss.backward()
+    lines = [f"loss {loss.item()!r}"]
+    some = []
+    for array, parts in arrays(model):
+        g = torch.cat([part.grad.reshape(-1) for part in parts])
+        lines.append(f"{array} {g.sum().item()!r} {(g * noise(len(g))).sum().item()!r} {(g * g).sum().item()!r}")
+        some.append(g[::STRIDE])
+    lines.append("logits " + " ".join(repr(x) for x in logits.tolist()))
+    (folder / f"{name}.txt").write_text("\n".join(lines) + "\n")
+    torch.cat(some).numpy().astype("<f8").tofile(folder / f"{name}.f64")
+
+
+if __name__ == "__main__":
+    print(transformers.__version__)
+    for model_name in MODELS:
+        make(pathlib.Path(__file__).parent, model_name)

@@ -1,0 +1,87 @@
+#!/usr/bin/env python3
+"""Makes this folder's reference models with Hugging Face transformers: small Qwen2, Qwen3 and Mistral models with random
+weights, as `save_pretrained` writes them, and what they say in fp64 to a few sequences of tokens.
+
+    python3 make.py        # needs torch, transformers, safetensors
+
+NAME_tied/    fp32 weights in one file, embeddings tied; Qwen2 with a window in all layers, Mistral with one
+NAME_untied/  bf16 weights in shards with their index, an lm_head of its own, another base of the rotary positions and another
+              epsilon; no window; the keys of config.json as they were before 2025
+
+Qwen3's heads have 6 elements, where hidden / heads is 4. results.txt of each: per sequence a line with its 14 tokens, a bar,
+and the mean loss of predicting all but the first; then a line "logits" with the first 8 logits behind the first 13 tokens of
+the first sequence.
+
+For these numbers the parts that transformers computes in fp32 are replaced as in ../decoders_fp64/make.py.
+"""
+import importlib.util
+import json
+import pathlib
+import shutil
+
+import torch
+from transformers import MistralConfig, MistralForCausalLM, Qwen2Config, Qwen2ForCausalLM, Qwen3Config, Qwen3ForCausalLM
+
+HERE = pathlib.Path(__file__).parent
+specification = importlib.util.spec_from_file_location("fp64", HERE.parent / "decoders_fp64" / "make.py")
+fp64 = importlib.util.module_from_spec(specification)
+specification.loader.exec_module(fp64)
+
+SEQUENCE, VOCABULARY, SEQUENCES = 13, 31, 4
+
+TIED = dict(tie_word_embeddings=True, rms_norm_eps=1e-6)
+UNTIED = dict(tie_word_embeddings=False, rms_norm_eps=1e-5, rope_theta=500.0)
+MODELS = {
+    "qwen2_tied": (Qwen2ForCausalLM, Qwen2Config, dict(TIED, rope_theta=1e6, use_sliding_window=True, sliding_window=4,
+                                                       max_window_layers=0)),
+    "qwen2_untied": (Qwen2ForCausalLM, Qwen2Config, UNTIED),
+    "qwen3_tied": (Qwen3ForCausalLM, Qwen3Config, dict(TIED, rope_theta=1e6, head_dim=6)),
+    "qwen3_untied": (Qwen3ForCausalLM, Qwen3Config, dict(UNTIED, head_dim=6)),
+    "mistral_tied": (MistralForCausalLM, MistralConfig, dict(TIED, rope_theta=10000.0, sliding_window=5)),
+    "mistral_untied": (MistralForCausalLM, MistralConfig, dict(UNTIED, sliding_window=None)),
+}
+
+
+def make(folder, kind, config, settings):
+    tied = settings["tie_word_embeddings"]
+    model = kind(config(num_hidden_layers=2, hidden_size=24, num_attention_heads=6, num_key_value_heads=3, intermediate_size=10,
+                        max_position_embeddings=SEQUENCE, vocab_size=VOCABULARY, bos_token_id=30, eos_token_id=30,
+                        attn_implementation="sdpa", **settings))
+    with torch.no_grad():  # far from the symmetric beginning: every gain matters
+        for name, p in model.named_parameters():
+            p.copy_(torch.randn(p.shape) * 0.3 + (1 if "norm" in name else 0))
+    model = model.to(torch.float32 if tied else torch.bfloat16)
+    if folder.exists():
+        shutil.rmtree(folder)
+    model.save_pretrained(folder, max_shard_size="1TB" if tied else "9KB")
+    (folder / "generation_config.json").unlink()
+    model = fp64.make_exact(model)
+    tokens = torch.randint(0, VOCABULARY, (SEQUENCES, SEQUENCE + 1))
+    with torch.no_grad():
+        logits = model(tokens[:, :-1]).logits
+        losses = torch.nn.functional.cross_entropy(logits.transpose(1, 2), tokens[:, 1:], reduction="none").mean(1)
+    lines = [" ".join(map(str, ids)) + f" | {loss!r}" for ids, loss in zip(tokens.tolist(), losses.tolist())]
+    lines.append("logits " + " ".join(repr(x) for x in logits[0, -1, :8].tolist()))
+    (folder / "results.txt").write_text("\n".join(lines) + "\n")
+    if not tied:
+        make_old(folder)
+
+
+def make_old(folder):
+    """The keys that config.json had before 2025."""
+    path = folder / "config.json"
+    config = json.loads(path.read_text())
+    config["rope_theta"] = config.pop("rope_parameters")["rope_theta"]
+    config["torch_dtype"] = config.pop("dtype")
+    config.pop("layer_types", None)
+    path.write_text(json.dumps(config, indent=2, sort_keys=True) + "\n")
+
+
+def main():
+    torch.manual_seed(20240607)
+    for name, model in MODELS.items():
+        make(HERE / name, *model)
+
+
+if __name__ == "__main__":
+    main()

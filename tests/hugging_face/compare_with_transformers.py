@@ -1,0 +1,216 @@
+#!/usr/bin/env python3
+"""Holds `trireme export` and `trireme import` against Hugging Face transformers, models of odd sizes (6 heads of 24, vocabulary
+503, sequence 61), on a text:
+
+    python3 tests/hugging_face/compare_with_transformers.py --bin build/host/bin README.md
+                                        # needs torch, transformers, safetensors, h5py; not run by ctest
+
+Out: a model that Trireme has trained on 2 tensor times 2 pipeline ranks is exported, as one file and in shards; transformers
+must load it without missing, unexpected or mismatched keys and find the loss that `trireme eval` prints. In: a model with
+random weights, written by transformers' save_pretrained as one file and in shards, is imported; `trireme eval` must print the
+loss that transformers finds, and an export of the import must hold the same bits.
+"""
+import argparse
+import os
+import pathlib
+import re
+import subprocess
+import sys
+import tempfile
+
+import h5py
+import torch
+import transformers
+from safetensors.torch import load_file
+from transformers import (AutoModelForCausalLM, AutoModelForPreTraining, BertConfig, BertForMaskedLM, BertForPreTraining,
+                          GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM, MistralConfig, MistralForCausalLM,
+                          Qwen2Config, Qwen2ForCausalLM, Qwen3Config, Qwen3ForCausalLM)
+
+SEQUENCE, VOCABULARY = 61, 503
+TOLERANCE = 3e-6  # of losses near 6: `eval` prints 6 digits, fp32 sums some 1e3 terms
+
+REST = f"""
+[run]
+steps = 4
+log_every = 1
+[batch]
+global = 4
+micro = 1
+[optimizer]
+learning_rate = 3e-3
+[data]
+train = "tokens.h5"
+"""
+
+MODELS = {
+    "gpt, tied, epsilon 1e-6": 'family = "gpt"\nnorm_epsilon = 1e-6',
+    "gpt, untied, exact gelu": 'family = "gpt"\ntied_embeddings = false\ngelu = "exact"',
+    "llama, tied": 'family = "llama"\nkey_value_heads = 3\nnorm_epsilon = 1e-6',
+    "llama, untied, theta 5e5": 'family = "llama"\nkey_value_heads = 3\nrope_theta = 500000.0\ntied_embeddings = false',
+    "llama, heads of 32": 'family = "llama"\nkey_value_heads = 3\nhead_size = 32',
+    "llama, 2 groups of layers": 'family = "llama"\nkey_value_heads = 3\nshared_layers = 2',
+    "qwen2, tied": 'family = "qwen2"\nkey_value_heads = 3',
+    "qwen2, untied, a window": 'family = "qwen2"\nkey_value_heads = 3\nwindow = 17\ntied_embeddings = false',
+    "qwen3, tied, heads of 32": 'family = "qwen3"\nkey_value_heads = 3\nhead_size = 32',
+    "mistral, untied, a window": 'family = "mistral"\nkey_value_heads = 3\nwindow = 17\ntied_embeddings = false',
+    "mistral, no window": 'family = "mistral"\nkey_value_heads = 3\nwindow = 0',
+}
+BERTS = {
+    "bert, tied": 'family = "bert"',
+    "bert, untied, gelu tanh": 'family = "bert"\ntied_embeddings = false\ngelu = "tanh"',
+    "bert, masked tokens alone": 'family = "bert"\nsentence_loss = "none"',
+}
+
+
+class Failed(Exception):
+    pass
+
+
+class Bench:
+    def __init__(self, options, folder):
+        self.folder = pathlib.Path(folder)
+        self.environment = dict(os.environ, PATH=os.path.abspath(options.bin) + ":" + os.environ["PATH"])
+        self.mpiexec = options.mpiexec
+        self.run("trireme", "tokenize", "-o", "tokens.h5", *map(os.path.abspath, options.text))
+        with h5py.File(self.folder / "tokens.h5") as file:
+            self.tokens = torch.from_numpy(file["tokens"][:].astype("int64"))
+
+    def run(self, *command):
+        done = subprocess.run(command, cwd=self.folder, env=self.environment, capture_output=True, text=True)
+        if done.returncode != 0:
+            raise Failed(f"{' '.join(command)}: {done.returncode}\n{done.stdout}{done.stderr}")
+        return done.stdout
+
+    def evaluated(self, deck, directory):
+        said = self.run("trireme", "eval", deck, "--data", "tokens.h5", f"run.directory={directory}")
+        return float(re.search(r"^loss ([0-9.]+)", said, re.M).group(1))
+
+    def loss(self, model):
+        """The mean over windows of S + 1 tokens, the i-th from token i S on."""
+        windows = (len(self.tokens) - 1) // SEQUENCE
+        total = 0.0
+        with torch.no_grad():
+            for first in range(0, windows, 16):
+                rows = [self.tokens[i * SEQUENCE:(i + 1) * SEQUENCE + 1] for i in range(first, min(first + 16, windows))]
+                batch = torch.stack(rows)
+                logits = model(batch[:, :-1]).logits.float()
+                total += torch.nn.functional.cross_entropy(logits.transpose(1, 2), batch[:, 1:], reduction="sum").item()
+        return total / windows / SEQUENCE
+
+    def tensors(self, folder):
+        found = {}
+        for path in (self.folder / folder).glob("*.safetensors"):
+            found.update(load_file(path))
+        return found
+
+
+def expect(condition, what):
+    if not condition:
+        raise Failed(what)
+
+
+def expect_same(name, ours, theirs):
+    print(f"{name}: trireme {ours:.6f}, transformers {theirs:.8f}", flush=True)
+    expect(abs(ours - theirs) <= TOLERANCE, f"{name}: {ours - theirs:.2g} apart")
+
+
+def load(kind, folder):
+    model, info = kind.from_pretrained(folder, output_loading_info=True)
+    for key in ("missing_keys", "unexpected_keys", "mismatched_keys"):
+        expect(not info[key], f"{folder}: {key} {info[key]}")
+    return model.eval()
+
+
+def go_out(bench, number, name, keys, kind, has_loss):
+    deck, directory = f"out{number}.toml", f"out{number}"
+    (bench.folder / deck).write_text(f"[model]\nlayers = 4\nhidden = 144\nheads = 6\nfeed_forward = 100\nsequence = {SEQUENCE}\n"
+                                     f"vocabulary = {VOCABULARY}\n{keys}\n{REST}")
+    bench.run(bench.mpiexec, "-n", "4", "trireme", "train", deck, f"run.directory={directory}", "parallel.tensor=2",
+              "parallel.pipeline=2")
+    for folder, more in ((f"one{number}", []), (f"shards{number}", ["--shard-size", "300KB"])):
+        bench.run("trireme", "export", f"{directory}/checkpoints", folder, *more)
+        model = load(kind, bench.folder / folder)
+        if has_loss:
+            expect_same(f"out, {name}, {folder}", bench.evaluated(deck, directory), bench.loss(model))
+        else:
+            print(f"out, {name}, {folder}: {type(model).__name__} loads", flush=True)
+
+
+def come_in(bench, number, name, model, has_loss):
+    torch.manual_seed(number)
+    with torch.no_grad():
+        for parameter, p in model.named_parameters():
+            gain = "norm" in parameter.lower() or ".ln_" in parameter
+            p.copy_(torch.randn(p.shape) * 0.1 + (1 if gain and parameter.endswith("weight") else 0))
+    model = model.eval()
+    for folder, size in ((f"theirs{number}", "1TB"), (f"theirs{number}s", "200KB")):
+        model.save_pretrained(bench.folder / folder, max_shard_size=size)
+        deck = f"{folder}.toml"
+        (bench.folder / deck).write_text(bench.run("trireme", "import", folder) + REST)
+        bench.run("trireme", "import", folder, deck, f"run.directory=in_{folder}")
+        if has_loss:
+            expect_same(f"in, {name}, {folder}", bench.evaluated(deck, f"in_{folder}"), bench.loss(model))
+        bench.run("trireme", "export", f"in_{folder}/checkpoints", f"again_{folder}")
+        ours, theirs = bench.tensors(f"again_{folder}"), bench.tensors(folder)
+        if "cls.predictions.decoder.bias" in theirs:  # then this is a parameter that the model does not use
+            del theirs["cls.predictions.bias"]
+        expect(all(torch.equal(theirs[key], ours[key]) for key in theirs), f"{folder}: other bits in what came back")
+        again = load(type(model), bench.folder / f"again_{folder}")
+        tokens = torch.randint(0, VOCABULARY, (2, SEQUENCE))
+        with torch.no_grad():
+            expect(torch.equal(model(tokens)[0], again(tokens)[0]), f"{folder}: other logits behind import and export")
+        print(f"in, {name}, {folder}: {len(theirs)} tensors and the logits, the same bits behind import and export",
+              flush=True)
+
+
+def causal_models():
+    gpt = dict(n_layer=3, n_embd=144, n_head=6, n_inner=100, n_positions=SEQUENCE, vocab_size=VOCABULARY)
+    yield "gpt, tied, epsilon 1e-6", GPT2LMHeadModel(GPT2Config(layer_norm_epsilon=1e-6, **gpt))
+    yield "gpt, untied, exact gelu", GPT2LMHeadModel(GPT2Config(tie_word_embeddings=False, activation_function="gelu", **gpt))
+    llama = dict(num_hidden_layers=3, hidden_size=144, num_attention_heads=6, num_key_value_heads=3, intermediate_size=100,
+                 max_position_embeddings=SEQUENCE, vocab_size=VOCABULARY)
+    yield "llama, tied", LlamaForCausalLM(LlamaConfig(tie_word_embeddings=True, **llama))
+    yield "llama, untied, theta 5e5", LlamaForCausalLM(LlamaConfig(rope_theta=500000.0, rms_norm_eps=1e-5, **llama))
+    yield "llama, heads of 32", LlamaForCausalLM(LlamaConfig(head_dim=32, **llama))
+    yield "qwen2, tied", Qwen2ForCausalLM(Qwen2Config(tie_word_embeddings=True, **llama))
+    yield "qwen2, a window", Qwen2ForCausalLM(Qwen2Config(use_sliding_window=True, sliding_window=17, max_window_layers=0,
+                                                          rope_theta=1e6, **llama))
+    yield "qwen3, untied, heads of 128", Qwen3ForCausalLM(Qwen3Config(**llama))
+    yield "qwen3, tied, heads of 32", Qwen3ForCausalLM(Qwen3Config(tie_word_embeddings=True, head_dim=32, **llama))
+    yield "mistral, a window", MistralForCausalLM(MistralConfig(sliding_window=17, **llama))
+    yield "mistral, no window", MistralForCausalLM(MistralConfig(sliding_window=None, head_dim=20, **llama))
+
+
+def berts():
+    bert = dict(num_hidden_layers=3, hidden_size=144, num_attention_heads=6, intermediate_size=100,
+                max_position_embeddings=SEQUENCE, vocab_size=VOCABULARY)
+    yield "bert, tied", BertForPreTraining(BertConfig(**bert))
+    yield "bert, untied", BertForPreTraining(BertConfig(tie_word_embeddings=False, hidden_act="gelu_new", **bert))
+    yield "bert, masked tokens alone", BertForMaskedLM(BertConfig(**bert))
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--bin", required=True)
+    parser.add_argument("--mpiexec", default="mpiexec")
+    parser.add_argument("text", nargs="+")
+    options = parser.parse_args()
+    transformers.logging.set_verbosity_error()
+    torch.set_num_threads(1)
+    with tempfile.TemporaryDirectory() as folder:
+        bench = Bench(options, folder)
+        for number, (name, keys) in enumerate((MODELS | BERTS).items()):
+            bert = name in BERTS
+            kind = AutoModelForCausalLM if not bert else BertForMaskedLM if "alone" in name else AutoModelForPreTraining
+            go_out(bench, number, name, keys, kind, not bert)
+        for number, (name, model) in enumerate(causal_models()):
+            come_in(bench, number, name, model, True)
+        for number, (name, model) in enumerate(berts()):
+            come_in(bench, 10 + number, name, model, False)
+
+
+if __name__ == "__main__":
+    try:
+        main()
+    except Failed as error:
+        sys.exit(f"failed: {error}")

@@ -1,0 +1,106 @@
+#pragma once
+
+#include <trireme/architecture/architecture.hpp>
+#include <trireme/base/check.hpp>
+#include <trireme/checkpoint/reader.hpp>
+#include <trireme/checkpoint/writer.hpp>
+#include <trireme/deck/families.hpp>
+#include <trireme/hugging_face/safetensors.hpp>
+
+#include <support/temporary_folder.hpp>
+
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <functional>
+#include <map>
+#include <string>
+#include <vector>
+
+namespace trireme::hugging_face::testing {
+
+using trireme::testing::read_file;
+using trireme::testing::TemporaryFolder;
+
+inline std::string message_of(const std::function<void()>& call) {
+  try {
+    call();
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "no error";
+}
+
+inline void expect_mentions(const std::string& message, const std::vector<std::string>& words) {
+  for (const auto& word : words)
+    EXPECT_NE(message.find(word), std::string::npos) << "'" << word << "' in: " << message;
+}
+
+/// Odd sizes: 6 heads of 24, a vocabulary and a sequence that are prime.
+inline deck::ModelConfig odd_model(bool tied) {
+  deck::ModelConfig m;
+  m.layers = 2;
+  m.hidden = 144;
+  m.heads = m.key_value_heads = 6;
+  m.feed_forward = 333;
+  m.sequence = 61;
+  m.vocabulary = 503;
+  m.tied_embeddings = tied;
+  return m;
+}
+
+/// The same sizes with 3 heads of keys and values, and what its family has beyond llama.
+inline deck::ModelConfig odd_llama(bool tied, Family family = Family::llama) {
+  deck::ModelConfig m = odd_model(tied);
+  deck::set_family(m, family);
+  m.key_value_heads = 3;
+  m.norm_epsilon = 1e-6;
+  if (family == Family::qwen3) m.explicit_head_size = 32;
+  if (family == Family::mistral) m.window = 7;
+  return m;
+}
+
+inline deck::ModelConfig odd_bert(bool tied, SentenceLoss sentences) {
+  deck::ModelConfig m = odd_model(tied);
+  deck::set_family(m, Family::bert);
+  m.norm_epsilon = 1e-12;
+  m.gelu = Gelu::exact;
+  m.sentence_loss = sentences;
+  return m;
+}
+
+/// Bits that no two neighbours share; any finite fp32 number may be among them, and NaN.
+inline std::vector<std::uint32_t> bits_of(const std::string& name, std::int64_t count) {
+  std::vector<std::uint32_t> out;
+  std::uint64_t state = std::hash<std::string>()(name);
+  for (std::int64_t i = 0; i < count; ++i) {
+    state = state * 6364136223846793005u + 1442695040888963407u;
+    out.push_back(static_cast<std::uint32_t>(state >> 32));
+  }
+  return out;
+}
+
+/// Weights of a model as fp32 bits, by name.
+using Weights = std::map<std::string, std::vector<std::uint32_t>>;
+
+inline Weights weights_of(const deck::ModelConfig& model) {
+  Weights out;
+  for (const auto& spec : architecture::describe(model).arrays)
+    out[spec.name] = bits_of(spec.name, spec.elements());
+  return out;
+}
+
+/// A checkpoint of these weights and of an array of the optimizer.
+inline std::string write_checkpoint(const std::string& directory, const deck::ModelConfig& model,
+                                    const Weights& weights, std::int64_t step = 7) {
+  std::vector<checkpoint::ArrayView> views;
+  for (const auto& spec : architecture::describe(model).arrays)
+    views.push_back({spec.name, DType::fp32, spec.shape, weights.at(spec.name).data()});
+  const std::vector<float> moment(static_cast<std::size_t>(model.hidden), 1.0f);
+  views.push_back(
+      {"optimizer.first_moment.final_norm.gain", DType::fp32, {model.hidden}, moment.data()});
+  checkpoint::write(directory, {step, 8 * step, "deck"}, views, 0);
+  return directory + "/step_0000000" + std::to_string(step);
+}
+
+}  // namespace trireme::hugging_face::testing

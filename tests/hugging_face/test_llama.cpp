@@ -1,0 +1,99 @@
+#include "folders.hpp"
+
+namespace trireme::hugging_face {
+namespace {
+
+using namespace testing;
+
+class LlamaTensors : public ::testing::TestWithParam<Family> {};
+INSTANTIATE_TEST_SUITE_P(Families, LlamaTensors,
+                         ::testing::Values(Family::llama, Family::qwen2, Family::qwen3,
+                                           Family::mistral),
+                         [](const auto& family) { return std::string(name_of(family.param)); });
+
+TEST_P(LlamaTensors, AreTheArraysAndHalvesOfArraysAsTransformersNamesThem) {
+  const TemporaryFolder folder;
+  const auto model = odd_llama(false, GetParam());
+  auto weights = weights_of(model);
+  export_weights(checkpoint::Reader(write_checkpoint(folder.file("c"), model, weights)), model,
+                 DType::fp32, folder.path().string());
+  const TensorFolder file(folder.path().string());
+  const std::string theirs = "model.layers.1.";
+  const std::string ours = "layers.1.";
+  const auto& kv = weights[ours + "attention.key_value"];
+  const auto& gate_up = weights[ours + "feed_forward.gate_up"];
+  std::map<std::string, Words> expected{
+      {"model.embed_tokens.weight", weights["embedding.token"]},
+      {theirs + "input_layernorm.weight", weights[ours + "attention_norm.gain"]},
+      {theirs + "self_attn.q_proj.weight", weights[ours + "attention.query"]},
+      {theirs + "self_attn.k_proj.weight", part(kv, 0, 2)},
+      {theirs + "self_attn.v_proj.weight", part(kv, 1, 2)},
+      {theirs + "self_attn.o_proj.weight", weights[ours + "attention.output"]},
+      {theirs + "post_attention_layernorm.weight", weights[ours + "feed_forward_norm.gain"]},
+      {theirs + "mlp.gate_proj.weight", part(gate_up, 0, 2)},
+      {theirs + "mlp.up_proj.weight", part(gate_up, 1, 2)},
+      {theirs + "mlp.down_proj.weight", weights[ours + "feed_forward.down"]},
+      {"model.norm.weight", weights["final_norm.gain"]},
+      {"lm_head.weight", weights["output.weight"]}};
+  if (GetParam() == Family::qwen2) {
+    const auto& bias = weights[ours + "attention.key_value_bias"];
+    expected[theirs + "self_attn.q_proj.bias"] = weights[ours + "attention.query_bias"];
+    expected[theirs + "self_attn.k_proj.bias"] = part(bias, 0, 2);
+    expected[theirs + "self_attn.v_proj.bias"] = part(bias, 1, 2);
+  }
+  if (GetParam() == Family::qwen3) {
+    expected[theirs + "self_attn.q_norm.weight"] = weights[ours + "attention.query_norm.gain"];
+    expected[theirs + "self_attn.k_norm.weight"] = weights[ours + "attention.key_norm.gain"];
+  }
+  EXPECT_EQ(file.tensors().size(), 3 + 2 * (expected.size() - 3)) << "two layers";
+  for (const auto& [name, words] : expected) EXPECT_EQ(values(file, name), words) << name;
+  const std::int64_t K = GetParam() == Family::qwen3 ? 32 : 24;
+  const std::map<std::string, Extents> shapes{{"k_proj.weight", {3 * K, 144}},
+                                              {"o_proj.weight", {144, 6 * K}},
+                                              {"q_proj.bias", {6 * K}},
+                                              {"q_norm.weight", {K}}};
+  for (const StoredTensor& tensor : file.tensors())
+    for (const auto& [name, shape] : shapes)
+      if (tensor.info->name == theirs + "self_attn." + name) {
+        EXPECT_EQ(tensor.info->shape, shape) << name;
+      }
+}
+
+/// Sizes as in the published config.json; counts are those of the published weights.
+TEST(LlamaTensorsOf, PublishedModelsHaveTheirParameterCounts) {
+  const auto parameters = [](deck::ModelConfig m, Family family) {
+    deck::set_family(m, family);
+    std::int64_t n = 0;
+    for (const Tensor& tensor : format_of(family).tensors(m)) n += checkpoint::volume(tensor.shape);
+    return n;
+  };
+  deck::ModelConfig qwen2;
+  qwen2.layers = 24;
+  qwen2.hidden = 896;
+  qwen2.heads = 14;
+  qwen2.key_value_heads = 2;
+  qwen2.feed_forward = 4864;
+  qwen2.vocabulary = 151936;
+  EXPECT_EQ(parameters(qwen2, Family::qwen2), 494'032'768) << "Qwen2 0.5B";
+  deck::ModelConfig qwen3;
+  qwen3.layers = 28;
+  qwen3.hidden = 1024;
+  qwen3.heads = 16;
+  qwen3.key_value_heads = 8;
+  qwen3.explicit_head_size = 128;
+  qwen3.feed_forward = 3072;
+  qwen3.vocabulary = 151936;
+  EXPECT_EQ(parameters(qwen3, Family::qwen3), 596'049'920) << "Qwen3 0.6B";
+  deck::ModelConfig mistral;
+  mistral.layers = 32;
+  mistral.hidden = 4096;
+  mistral.heads = 32;
+  mistral.key_value_heads = 8;
+  mistral.feed_forward = 14336;
+  mistral.vocabulary = 32000;
+  mistral.tied_embeddings = false;
+  EXPECT_EQ(parameters(mistral, Family::mistral), 7'241'732'096) << "Mistral 7B";
+}
+
+}  // namespace
+}  // namespace trireme::hugging_face

@@ -1,0 +1,291 @@
+#include <trireme/hugging_face/config_json.hpp>
+#include <trireme/hugging_face/convert.hpp>
+#include <trireme/hugging_face/match.hpp>
+#include <trireme/hugging_face/weights.hpp>
+
+#include "folders.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+
+namespace trireme::hugging_face {
+namespace {
+
+using namespace testing;
+namespace fs = std::filesystem;
+
+struct Case {
+  const char* name;
+  deck::ModelConfig model;
+
+  /// In the list of tests.
+  friend void PrintTo(const Case& c, std::ostream* out) { *out << c.name; }
+};
+
+class HuggingFaceWeights : public ::testing::TestWithParam<Case> {
+ protected:
+  HuggingFaceWeights() : model_(GetParam().model), weights_(weights_of(model_)) {}
+
+  std::string checkpoint(const std::string& directory) {
+    return write_checkpoint(folder_.file(directory), model_, weights_);
+  }
+  /// The weights in a folder, which is returned.
+  std::string exported(std::int64_t shard_bytes = 0) {
+    const auto path = made("exported");
+    export_weights(checkpoint::Reader(checkpoint("from")), model_, DType::fp32, path, shard_bytes);
+    return path;
+  }
+  std::string made(const std::string& name) {
+    fs::create_directory(folder_.file(name));
+    return folder_.file(name);
+  }
+  std::string refusal(const std::string& folder) {
+    return message_of([&] {
+      import_weights(TensorFolder(folder), model_, DType::fp32, folder_.file("to"), "deck");
+    });
+  }
+  /// A folder of the model's tensors, changed by `edit`, filled with zeros.
+  std::string folder_of(const std::function<void(std::vector<TensorPlan>&)>& edit) {
+    std::vector<TensorPlan> plan = plan_of(model_);
+    edit(plan);
+    write_zeros(made("edited"), plan);
+    return folder_.file("edited");
+  }
+
+  TemporaryFolder folder_;
+  deck::ModelConfig model_;
+  Weights weights_;
+};
+
+INSTANTIATE_TEST_SUITE_P(Models, HuggingFaceWeights,
+                         ::testing::Values(Case{"Gpt2Tied", odd_model(true)},
+                                           Case{"Gpt2Untied", odd_model(false)},
+                                           Case{"LlamaTied", odd_llama(true)},
+                                           Case{"LlamaUntied", odd_llama(false)},
+                                           Case{"Qwen2Tied", odd_llama(true, Family::qwen2)},
+                                           Case{"Qwen2Untied", odd_llama(false, Family::qwen2)},
+                                           Case{"Qwen3Tied", odd_llama(true, Family::qwen3)},
+                                           Case{"Qwen3Untied", odd_llama(false, Family::qwen3)},
+                                           Case{"MistralUntied", odd_llama(false, Family::mistral)},
+                                           Case{"BertTied", odd_bert(true, SentenceLoss::next)},
+                                           Case{"BertUntied", odd_bert(false, SentenceLoss::order)},
+                                           Case{"BertMasked", odd_bert(true, SentenceLoss::none)}),
+                         [](const auto& model) { return std::string(model.param.name); });
+
+TEST_P(HuggingFaceWeights, EveryPlaceOfEveryArrayIsInExactlyOneTensor) {
+  std::multimap<std::string, std::int64_t> places;
+  std::int64_t elements = 0;
+  for (const auto& tensor : format_of(model_.family).tensors(model_)) {
+    elements += checkpoint::volume(tensor.shape);
+    for (const Piece& piece : tensor.pieces) places.emplace(piece.array, piece.place);
+  }
+  const auto architecture = architecture::describe(model_);
+  EXPECT_EQ(elements, architecture.parameters());
+  for (const auto& spec : architecture.arrays) {
+    std::vector<std::int64_t> found;
+    for (auto [at, end] = places.equal_range(spec.name); at != end; ++at)
+      found.push_back(at->second);
+    std::vector<std::int64_t> expected{Piece::whole_array};
+    if (found != expected) {
+      expected.resize(static_cast<std::size_t>(spec.shape.front()));
+      for (std::size_t i = 0; i < expected.size(); ++i) expected[i] = static_cast<std::int64_t>(i);
+    }
+    EXPECT_EQ(found, expected) << spec.name;
+    places.erase(spec.name);
+  }
+  EXPECT_TRUE(places.empty()) << places.begin()->first;
+}
+
+TEST_P(HuggingFaceWeights, OutAndInAgainIsTheSameBitsInOneFileOrInShards) {
+  for (const std::int64_t shard_bytes : {0, 200'000}) {
+    const auto from = exported(shard_bytes);
+    EXPECT_EQ(weight_files(from).size() > 2, shard_bytes > 0);
+    const auto to = folder_.file(text("to", shard_bytes));
+    import_weights(TensorFolder(from), model_, DType::fp32, to, "the deck");
+    const checkpoint::Reader reader(to + "/step_00000000");
+    EXPECT_EQ(reader.state().step, 0);
+    EXPECT_EQ(reader.state().samples, 0);
+    EXPECT_EQ(reader.state().deck_toml, "the deck");
+    EXPECT_EQ(reader.arrays().size(), weights_.size()) << "nothing of the optimizer";
+    for (const auto& array : reader.arrays()) {
+      Words read(static_cast<std::size_t>(array.elements()));
+      reader.read(array.name, DType::fp32, array.shape, read.data());
+      EXPECT_EQ(read, weights_.at(array.name)) << array.name;
+    }
+    fs::remove_all(from);
+    fs::remove_all(folder_.file("from"));
+  }
+}
+
+TEST_P(HuggingFaceWeights, RoundingTouchesEveryNumberOnceAndOverflowIsRefused) {
+  for (auto& [name, bits] : weights_)
+    for (auto& word : bits) word = (word & 0x80ffffffu) | 0x3e000000u;  // 1/8 to 1/2
+  const checkpoint::Reader reader(checkpoint("small"));
+  export_weights(reader, model_, DType::fp16, made("half"));
+  import_weights(TensorFolder(folder_.file("half")), model_, DType::fp64, folder_.file("to"),
+                 "deck");
+  const checkpoint::Reader back(folder_.file("to") + "/step_00000000");
+  for (const auto& array : back.arrays()) {
+    std::vector<double> read(static_cast<std::size_t>(array.elements()));
+    back.read(array.name, DType::fp64, array.shape, read.data());
+    for (std::size_t i = 0; i < read.size(); ++i) {
+      const double exact = number_at(DType::fp32, &weights_.at(array.name)[i], 0);
+      ASSERT_LE(std::abs(read[i] - exact), 0x1p-11 * std::abs(exact)) << array.name;
+    }
+  }
+  weights_["layers.1.feed_forward.down"][1234] = 0x49742400;  // 1e6
+  const checkpoint::Reader large(checkpoint("large"));
+  for (const std::int64_t shard_bytes : {0, 200'000}) {
+    expect_mentions(
+        message_of([&] { export_weights(large, model_, DType::fp16, made("other"), shard_bytes); }),
+        {"layers.1.feed_forward.down", "1e+06", "fp16"});
+    EXPECT_TRUE(fs::is_empty(folder_.file("other")));
+  }
+}
+
+TEST_P(HuggingFaceWeights, OtherTensorsAreNamedInOneErrorAndNoCheckpointIsLeft) {
+  const std::string table = plan_of(model_).front().name;
+  const std::string last = plan_of(model_)[3].name;
+  const auto error = refusal(folder_of([](std::vector<TensorPlan>& plan) {
+    plan[0].shape = {504, 144};
+    plan[3].name += ".extra";
+    plan.push_back({"score.weight", DType::fp32, {2}});
+  }));
+  expect_mentions(
+      error,
+      {"edited/model.safetensors", table + " is F32 [504, 144]", "[503, 144]", last + " is missing",
+       last + ".extra, F32 ", "is left over", "score.weight, F32 [2], is left over",
+       "expected the tensors of a " + format_of(model_.family).model_class(model_)});
+  expect_mentions(refusal(folder_of([](std::vector<TensorPlan>& plan) {
+                    plan.erase(plan.begin() + 1, plan.end());
+                  })),
+                  {".weight is missing"});
+  EXPECT_FALSE(fs::exists(folder_.file("to")));
+}
+
+/// The name that a tensor may have had in old files.
+std::string old_name(std::string name) {
+  for (const char* prefix : {"transformer.", "model.", "bert."})
+    if (name.starts_with(prefix)) name = name.substr(name.find('.') + 1);
+  for (const auto& [now, old] : {std::pair(".LayerNorm.weight", ".LayerNorm.gamma"),
+                                 std::pair(".LayerNorm.bias", ".LayerNorm.beta")})
+    if (name.ends_with(now)) name.replace(name.rfind(now), std::string::npos, old);
+  return name;
+}
+
+TEST_P(HuggingFaceWeights, OldNamesAreTakenAndWhatIsNoWeightIsPassedOver) {
+  const auto path = folder_of([this](std::vector<TensorPlan>& plan) {
+    for (auto& tensor : plan) tensor.name = old_name(tensor.name);
+    const std::map<Family, std::vector<TensorPlan>> more{
+        {Family::gpt,
+         {{"h.0.attn.bias", DType::fp32, {1, 1, 61, 61}},
+          {"transformer.h.1.attn.masked_bias", DType::fp32, {}}}},
+        {Family::llama, {{"layers.1.self_attn.rotary_emb.inv_freq", DType::fp32, {12}}}},
+        {Family::bert, {{"embeddings.position_ids", DType::fp32, {1, 61}}}}};
+    const Family like = model_.positions == Positions::rotary ? Family::llama : model_.family;
+    plan.insert(plan.end(), more.at(like).begin(), more.at(like).end());
+    if (model_.family != Family::bert || model_.has_sentence_head()) return;
+    plan.push_back({"bert.pooler.dense.bias", DType::fp32, {144}});
+    plan.push_back({"cls.seq_relationship.bias", DType::fp32, {2}});
+  });
+  EXPECT_EQ(refusal(path), "no error");
+  EXPECT_TRUE(fs::exists(folder_.file("to") + "/step_00000000/manifest.json"));
+  const auto twice = folder_of([](std::vector<TensorPlan>& plan) {
+    plan.push_back(plan[1]);
+    plan.back().name = old_name(plan[1].name);
+  });
+  expect_mentions(refusal(twice), {"are the same tensor", plan_of(model_)[1].name});
+}
+
+TEST_P(HuggingFaceWeights, AnOutputBesideTiedEmbeddingsMustBeTheTable) {
+  std::vector<TensorPlan> plan = plan_of(model_);
+  const std::string table = plan.front().name;
+  const std::string output =
+      model_.family == Family::bert ? "cls.predictions.decoder.weight" : "lm_head.weight";
+  if (!model_.tied_embeddings) {
+    EXPECT_NE(std::ranges::find(plan, output, &TensorPlan::name), plan.end());
+    return;
+  }
+  plan.push_back({output, DType::fp32, {503, 144}});
+  write_zeros(made("equal"), plan, 100'000);
+  EXPECT_EQ(refusal(folder_.file("equal")), "no error");
+  fs::remove_all(folder_.file("to"));
+  write_zeros(made("other"), plan, 100'000, output);
+  expect_mentions(refusal(folder_.file("other")),
+                  {output + " is not equal to " + table, "\"tie_word_embeddings\": false"});
+  plan.back().shape = {502, 144};
+  write_zeros(made("smaller"), plan);
+  expect_mentions(refusal(folder_.file("smaller")), {output + " is F32 [502, 144]", table});
+}
+
+TEST(Import, TensorsThatTransformersWritesAreThoseOfTheModel) {
+  for (const char* name : {"qwen2_tied", "qwen2_untied", "qwen3_tied", "qwen3_untied",
+                           "mistral_tied", "mistral_untied"}) {
+    const std::string path = text(TRIREME_SOURCE_DIR, "/tests/golden/decoders_hugging_face/", name);
+    const auto file = parse_config(read_file(path + "/config.json"), path + "/config.json");
+    const TensorFolder weights(path);
+    EXPECT_EQ(message_of([&] { match(weights, *file.format, file.model); }), "no error") << name;
+    const TemporaryFolder to;
+    import_weights(weights, file.model, DType::fp64, to.path().string(), "deck");
+    EXPECT_TRUE(fs::exists(to.file("step_00000000/manifest.json"))) << name;
+  }
+}
+
+/// Layers 0 and 2 have the weights of layer 0, and layer 1 its own.
+TEST(Export, SharedWeightsAreWrittenForEachLayer) {
+  for (auto model : {odd_model(true), odd_llama(false, Family::qwen2), odd_llama(true)}) {
+    const TemporaryFolder folder;
+    model.layers = 3;
+    model.shared_layers = 2;
+    const auto weights = weights_of(model);
+    export_weights(checkpoint::Reader(write_checkpoint(folder.file("c"), model, weights)), model,
+                   DType::fp32, folder.path().string());
+    const TensorFolder file(folder.path().string());
+    const auto tensors = format_of(model.family).tensors(model);
+    ASSERT_EQ(file.tensors().size(), tensors.size());
+    const bool gpt = model.family == Family::gpt;
+    const auto down = [&](int layer) {
+      return values(file, gpt ? text("transformer.h.", layer, ".mlp.c_proj.bias")
+                              : text("model.layers.", layer, ".mlp.down_proj.weight"));
+    };
+    const std::string ours = gpt ? ".feed_forward.down_bias" : ".feed_forward.down";
+    for (const int layer : {0, 1, 2})
+      EXPECT_EQ(down(layer), weights.at(text("layers.", layer % 2, ours))) << layer;
+  }
+}
+
+TEST(Export, ACheckpointOfAnotherModelIsRefused) {
+  const TemporaryFolder folder;
+  const auto model = odd_model(true);
+  const checkpoint::Reader reader(write_checkpoint(folder.file("c"), model, weights_of(model)));
+  EXPECT_EQ(weights_type(reader, model), DType::fp32);
+  auto other = model;
+  other.layers = 1;
+  expect_mentions(message_of([&] { weights_type(reader, other); }), {"layers.1.", "has not"});
+  other.layers = 3;
+  expect_mentions(message_of([&] { weights_type(reader, other); }), {"holds no array 'layers.2."});
+  other = model;
+  other.vocabulary = 504;
+  expect_mentions(message_of([&] { weights_type(reader, other); }), {"[503, 144]", "[504, 144]"});
+}
+
+TEST(Export, DamagedNumbersAreNotExported) {
+  const TemporaryFolder folder;
+  const auto model = odd_model(true);
+  const auto from = write_checkpoint(folder.file("c"), model, weights_of(model));
+  std::string shard = read_file(from + "/shard_000000.h5");
+  shard[shard.size() / 2] = static_cast<char>(shard[shard.size() / 2] ^ 1);
+  fs::remove(from + "/shard_000000.h5");
+  folder.write("c/step_00000007/shard_000000.h5", shard);
+  const checkpoint::Reader reader(from);
+  const auto to = folder.path().string();
+  expect_mentions(message_of([&] { export_weights(reader, model, DType::fp32, to); }),
+                  {"shard_000000.h5"});
+  expect_mentions(message_of([&] { export_weights(reader, model, DType::fp32, to, 100'000); }),
+                  {"shard_000000.h5"});
+  EXPECT_TRUE(weight_files(to).empty());
+}
+
+}  // namespace
+}  // namespace trireme::hugging_face

@@ -1,0 +1,98 @@
+#pragma once
+
+#include <trireme/base/text.hpp>
+#include <trireme/kernels/attention.hpp>
+#include <trireme/tensor/fence.hpp>
+
+#include <cmath>
+#include <limits>
+#include <numeric>
+#include <string>
+#include <vector>
+
+#include "reference/attention.hpp"
+#include "support/device_array.hpp"
+
+/// Attention from host arrays to host arrays, and how far off it may be.
+namespace trireme::kernels::attention_runs {
+
+using testing::DeviceArray;
+using testing::uniform;
+
+inline std::size_t at(std::int64_t i) {
+  return static_cast<std::size_t>(i);
+}
+
+template <class T>
+struct Forward {
+  std::vector<T> o;
+  std::vector<Accumulate<T>> logsumexp;
+};
+
+template <class T>
+Forward<T> run_forward(const std::vector<T>& qkv, const AttentionShape& s,
+                       const AttentionDropout& dropout = {}) {
+  const Exec exec;
+  const DeviceArray<T> input(qkv);
+  const DeviceArray<T> o(s.tokens() * s.heads * s.head_size, T(NAN));  // all must be written
+  const DeviceArray<Accumulate<T>> lse(s.tokens() * s.heads, NAN);
+  attention_forward<T>(exec, o.matrix(s.tokens(), s.heads * s.head_size),
+                       lse.cube(s.batch, s.heads, s.sequence),
+                       input.matrix(s.tokens(), s.qkv_columns()), s, dropout);
+  fence(exec, "test");
+  return {o.values(), lse.values()};
+}
+
+template <class T>
+std::vector<T> run_backward(const std::vector<T>& qkv, const std::vector<T>& grad,
+                            const AttentionShape& s, const AttentionDropout& dropout = {}) {
+  const Exec exec;
+  const auto forward = run_forward(qkv, s, dropout);
+  const DeviceArray<T> input(qkv), g(grad), o(forward.o);
+  const DeviceArray<T> dqkv(s.tokens() * s.qkv_columns(), T(NAN));
+  const DeviceArray<Accumulate<T>> lse(forward.logsumexp);
+  const DeviceArray<Accumulate<T>> workspace(attention_workspace_elements<T>(s), NAN);
+  const std::int64_t columns = s.heads * s.head_size;
+  attention_backward<T>(exec, dqkv.matrix(s.tokens(), s.qkv_columns()),
+                        g.matrix(s.tokens(), columns), o.matrix(s.tokens(), columns),
+                        input.matrix(s.tokens(), s.qkv_columns()),
+                        lse.cube(s.batch, s.heads, s.sequence), workspace.flat(), s, dropout);
+  fence(exec, "test");
+  return dqkv.values();
+}
+
+inline std::string describe(const AttentionShape& s) {
+  return text("B ", s.batch, " S ", s.sequence, " H ", s.heads, " Hkv ", s.key_value_heads, " K ",
+              s.head_size, s.causal ? " causal" : " full", " window ", s.window);
+}
+
+inline AttentionDropout some_dropout() {
+  return {0.3, {7, Purpose::attention_dropout, 3, 5}, 11, 2, 9};
+}
+
+/// Numbers are within [−1, 1]. A score is a sum of K products, of magnitude σ ≤ scale·K, off by (K
+/// + 2) u σ (Higham 2002, eq. 3.5; u the unit roundoff), and so is the logarithm of the sum; exp
+/// and the rescaling by blocks of 64 add 4 u each, the sums over up to S keys S u. A probability is
+/// therefore off by a factor 1 + δ, δ = (2 (K + 2) σ + S + 4 S/64 + 8) u.
+inline double relative_error(const AttentionShape& s, double u) {
+  const auto size = static_cast<double>(s.head_size);
+  const auto keys = static_cast<double>(s.sequence);
+  const double scale = s.scale == 0.0 ? 1.0 / std::sqrt(size) : s.scale;
+  return (2.0 * (size + 2.0) * scale * size + keys + 4.0 * std::ceil(keys / 64.0) + 8.0) * u;
+}
+
+/// L = Σ grad·o and its central difference along `direction`, in double.
+inline double slope(const std::vector<double>& qkv, const std::vector<double>& grad,
+                    const std::vector<double>& direction, const AttentionShape& s,
+                    const AttentionDropout& dropout, double step) {
+  const auto loss = [&](double t) {
+    auto moved = qkv;
+    for (std::size_t i = 0; i < moved.size(); ++i) moved[i] += t * direction[i];
+    const auto o = reference::attention(moved, s, dropout).o;
+    return std::inner_product(o.begin(), o.end(), grad.begin(), 0.0);
+  };
+  // Fourth order: errors step^4 and u/step balance at step = u^(1/5), 1e-3, where both are 1e-12.
+  return (8.0 * (loss(step) - loss(-step)) - (loss(2 * step) - loss(-2 * step))) / (12.0 * step);
+}
+
+}  // namespace trireme::kernels::attention_runs
