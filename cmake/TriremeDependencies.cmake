@@ -213,9 +213,11 @@ if(TRIREME_BACK_END AND NOT TRIREME_BACK_END IN_LIST Kokkos_DEVICES)
                       "-DKokkos_ROOT=... ; Spack: spack install kokkos ${in_spack}")
 endif()
 set(TRIREME_ON_DEVICE OFF)  # kernels run on a device, whose driver a machine that only builds may lack
+set(TRIREME_DEVICE_KIND host)
 foreach(device CUDA HIP SYCL)
   if(device IN_LIST Kokkos_DEVICES)
     set(TRIREME_ON_DEVICE ON)
+    string(TOLOWER ${device} TRIREME_DEVICE_KIND)
   endif()
 endforeach()
 message(STATUS "Kokkos ${Kokkos_VERSION} (${Kokkos_DIR}), HDF5 ${HDF5_VERSION}, MPI ${MPI_CXX_VERSION}, "

@@ -3,7 +3,7 @@
 
 namespace trireme::architecture {
 LocalSizes local_sizes(const deck::ModelConfig& m, const Shard& shard, std::int64_t micro,
-                       std::int64_t sequence, bool sequence_parallel) {
+                       std::int64_t sequence, bool sequence_parallel, std::int64_t logit_elements) {
   LocalSizes s;
   s.micro = micro;
   s.sequence = sequence;
@@ -21,7 +21,7 @@ LocalSizes local_sizes(const deck::ModelConfig& m, const Shard& shard, std::int6
   s.feed_forward = shard.part(m.feed_forward).extent;
   s.vocabulary = shard.part(m.vocabulary).extent;
   s.targets = m.predicts_masked_tokens() ? micro * m.targets() : s.tokens;
-  s.logit_block = logit_block_rows(s.targets, m.vocabulary);
+  s.logit_block = logit_block_rows(s.targets, m.vocabulary, logit_elements);
   s.pairs = m.has_sentence_head() ? micro : 0;
   s.masked = m.predicts_masked_tokens();
   s.inner = m.activation == Activation::swiglu ? 2 * s.feed_forward : s.feed_forward;

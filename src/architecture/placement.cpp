@@ -74,14 +74,8 @@ std::vector<SharedPart> shared_parts(const std::vector<LocalArray>& arrays,
   return parts;
 }
 
-std::int64_t logit_block_rows(std::int64_t tokens, std::int64_t vocabulary) {
-  // Every block reads and writes the gradient of the output's matrix once: 64 MiB of fp32 logits
-  // stay near a host's caches; on a device 512 MiB make that traffic small beside the products.
-#if defined(TRIREME_ON_DEVICE)
-  constexpr std::int64_t block_elements = std::int64_t{1} << 27;
-#else
-  constexpr std::int64_t block_elements = std::int64_t{1} << 24;
-#endif
+std::int64_t logit_block_rows(std::int64_t tokens, std::int64_t vocabulary,
+                              std::int64_t block_elements) {
   const std::int64_t rows = std::max<std::int64_t>(64, block_elements / vocabulary / 64 * 64);
   return std::min(tokens, rows);
 }

@@ -225,15 +225,6 @@ class CrossCheck {
              " ranks, more than ", ranks_limit, "; choose smaller axes");
   }
 
-  void recompute() {
-    const ParallelConfig& p = deck_.config.parallel;
-    if (valid({"parallel.recompute", "parallel.memory_limit"}) &&
-        p.recompute == Recompute::automatic && p.memory_limit == 0)
-      report(deck_.cite("parallel", "recompute"),
-             " needs memory_limit; give the bytes that a rank may use, such as memory_limit = "
-             "75_000_000_000");
-  }
-
   void transport() {
     const ParallelConfig& p = deck_.config.parallel;
     if (valid({"parallel.transport", "parallel.share_devices"}) &&
@@ -279,7 +270,6 @@ void cross_check(const Deck& deck, const std::set<std::string>& invalid, Diagnos
   checks.tensor();
   checks.stages();
   checks.schedule();
-  checks.recompute();
   checks.transport();
 }
 

@@ -1,8 +1,8 @@
 #include <trireme/deck/lexical.hpp>
 
 #include <trireme/base/check.hpp>
-#include <trireme/deck/deck.hpp>
 #include <trireme/deck/diagnostics.hpp>
+#include <trireme/deck/key_file.hpp>
 
 #include <algorithm>
 
@@ -15,8 +15,8 @@ constexpr int dots_limit = 4;  // section.key needs one; toml++ itself limits ho
 /// strings, so that quotes and comments are told apart exactly.
 class Scan {
  public:
-  Scan(std::string_view content, const std::string& file_name)
-      : content_(content), file_name_(file_name) {}
+  Scan(std::string_view content, const std::string& file_name, const std::string& kind)
+      : content_(content), file_name_(file_name), kind_(kind) {}
 
   void run() {
     while (at_ < content_.size()) {
@@ -33,7 +33,8 @@ class Scan {
  private:
   void string(char quote) {
     const std::string triple(3, quote);
-    if (content_.substr(at_, 3) == triple) refuse("a deck has no strings over several lines");
+    if (content_.substr(at_, 3) == triple)
+      refuse(text("a ", kind_, " has no strings over several lines"));
     for (++at_; at_ < content_.size(); ++at_) {
       const char c = content_[at_];
       if (c == '\n') return;  // not closed: for the parser to report
@@ -66,6 +67,7 @@ class Scan {
 
   std::string_view content_;
   const std::string& file_name_;
+  const std::string& kind_;
   std::size_t at_ = 0;
   std::size_t line_ = 1;
   std::size_t line_start_ = 0;
@@ -82,14 +84,15 @@ std::string shortened(std::string_view word) {
   return word.size() > limit ? out + " ..." : out;
 }
 
-void refuse_unparsable(std::string_view content, const std::string& file_name) {
-  check_usage(static_cast<std::int64_t>(content.size()) <= deck_bytes_limit, file_name,
-              " is larger than 1 MiB, which no deck is; expected a TOML file of a few lines");
+void refuse_unparsable(std::string_view content, const std::string& file_name,
+                       const std::string& kind, const std::string& help) {
+  check_usage(static_cast<std::int64_t>(content.size()) <= key_file_bytes_limit, file_name,
+              " is larger than 1 MiB, which no ", kind, " is; expected a TOML file of a few lines");
   check_usage(content.find('\0') == std::string_view::npos, file_name,
-              " is a binary file; expected a deck, which is TOML text");
+              " is a binary file; expected a ", kind, ", which is TOML text");
   check_usage(content.find_first_not_of(" \t\r\n") != std::string_view::npos, file_name,
-              " is empty; `trireme help deck` lists what a deck says");
-  Scan(content, file_name).run();
+              " is empty; ", help);
+  Scan(content, file_name, kind).run();
 }
 
 }  // namespace trireme::deck

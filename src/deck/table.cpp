@@ -97,12 +97,10 @@ void parallel_keys(std::vector<Entry>& out) {
           "memory_limit is met")
       .otherwise(Str("none"));
   parallel
-      .integer("memory_limit", &ParallelConfig::memory_limit,
-               "memory of a rank where its kernels run, for recompute = \"auto\"")
-      .unit("bytes")
+      .bytes("memory_limit", &ParallelConfig::memory_limit,
+             "memory of a rank where its kernels run, for recompute = \"auto\"")
       .at_least(0)
-      .at_most(bytes_limit)
-      .otherwise(Int{0}, "0: none");
+      .otherwise(Int{0}, "0: the memory that a machine file gives");
   parallel
       .boolean("distributed_optimizer", &ParallelConfig::distributed_optimizer,
                "replicas share the optimizer's state and update a part of the weights each (ZeRO, "

@@ -36,8 +36,34 @@ std::string duration_text(Seconds seconds) {
   return text(two(whole / 3600), ":", two(whole / 60 % 60), ":", two(whole % 60));
 }
 
+/// "80 GiB" or "80e9" in bytes; nothing unless they are whole and fit.
+std::optional<Bytes> whole_bytes(double number, std::string_view unit) {
+  constexpr std::string_view units[] = {"B", "KiB", "MiB", "GiB", "TiB", "kB", "MB", "GB", "TB"};
+  constexpr double factors[] = {1, 0x1p10, 0x1p20, 0x1p30, 0x1p40, 1e3, 1e6, 1e9, 1e12};
+  const auto* const found = std::ranges::find(units, unit);
+  if (found == std::end(units)) return std::nullopt;
+  const double bytes = number * factors[found - std::begin(units)];
+  if (!(bytes >= 0 && bytes < 0x1p63) || bytes != std::floor(bytes)) return std::nullopt;
+  return static_cast<Bytes>(bytes);
+}
+
+std::optional<Bytes> parse_bytes(std::string_view written) {
+  double number = 0;
+  const auto [stop, error] =
+      std::from_chars(written.data(), written.data() + written.size(), number);
+  if (error != std::errc()) return std::nullopt;
+  written.remove_prefix(static_cast<std::size_t>(stop - written.data()));
+  if (written.starts_with(' ')) written.remove_prefix(1);
+  return whole_bytes(number, written.empty() ? "B" : written);
+}
+
+std::optional<Value> bytes_in_range(const KeyText& key, std::optional<Bytes> bytes) {
+  if (!bytes || *bytes < key.range.least || *bytes > key.range.most) return std::nullopt;
+  return *bytes;
+}
+
 /// The range in words, "" where everything is accepted.
-std::string range_text(const Key& key) {
+std::string range_text(const KeyText& key) {
   const Range& range = key.range;
   const Range all;
   if (key.type == KeyType::integer) {
@@ -53,17 +79,17 @@ std::string range_text(const Key& key) {
   return out;
 }
 
-bool in_range(const Key& key, std::int64_t value) {
+bool in_range(const KeyText& key, std::int64_t value) {
   return value >= key.range.least && value <= key.range.most;
 }
 
-bool in_range(const Key& key, double value) {
+bool in_range(const KeyText& key, double value) {
   if (!std::isfinite(value)) return false;
   if (value < key.range.low || (key.range.low_open && value == key.range.low)) return false;
   return !(value > key.range.high || (key.range.high_open && value == key.range.high));
 }
 
-bool acceptable_string(const Key& key, const std::string& value) {
+bool acceptable_string(const KeyText& key, const std::string& value) {
   if (key.nonempty && value.empty()) return false;
   return std::ranges::none_of(value, [](unsigned char c) { return c < 0x20 || c == 0x7f; });
 }
@@ -81,7 +107,7 @@ std::string shown(const Value& value) {
       value);
 }
 
-std::optional<Value> convert(const Key& key, const Value& raw) {
+std::optional<Value> convert(const KeyText& key, const Value& raw) {
   const auto* string = std::get_if<std::string>(&raw);
   const auto* integer = std::get_if<std::int64_t>(&raw);
   const auto* number = std::get_if<double>(&raw);
@@ -108,6 +134,11 @@ std::optional<Value> convert(const Key& key, const Value& raw) {
       if (string)
         if (const auto seconds = parse_duration(*string)) return *seconds;
       break;
+    case KeyType::bytes:
+      return bytes_in_range(key, integer  ? std::optional<Bytes>(*integer)
+                                 : number ? whole_bytes(*number, "B")
+                                 : string ? parse_bytes(*string)
+                                          : std::nullopt);
   }
   return std::nullopt;
 }
@@ -155,7 +186,7 @@ std::string quoted(std::string_view string) {
   return out + '"';
 }
 
-std::string expectation(const Key& key) {
+std::string expectation(const KeyText& key) {
   switch (key.type) {
     case KeyType::string:
       return key.nonempty ? "a string that is not empty" : "a string";
@@ -169,6 +200,9 @@ std::string expectation(const Key& key) {
       return "true or false";
     case KeyType::duration:
       return "a duration such as \"01:30:00\" (hours, minutes, seconds)";
+    case KeyType::bytes:
+      return text("bytes", key.range.least > 0 ? " above 0" : "",
+                  ", such as 80000000000, 80e9 or \"80 GiB\"");
     case KeyType::choice: {
       std::vector<std::string> words;
       for (const auto word : key.choices) words.push_back(quoted(word));
@@ -178,13 +212,14 @@ std::string expectation(const Key& key) {
   return "";
 }
 
-std::optional<Value> accept(const Key& key, const Value& raw, std::string& problem) {
+std::optional<Value> accept(const KeyText& key, const Value& raw, std::string& problem) {
   auto value = convert(key, raw);
   if (!value) problem = text("expected ", expectation(key), ", found ", shown(raw));
   return value;
 }
 
-std::optional<Value> accept_text(const Key& key, std::string_view written, std::string& problem) {
+std::optional<Value> accept_text(const KeyText& key, std::string_view written,
+                                 std::string& problem) {
   const bool is_quoted = written.size() >= 2 && written.front() == '"' && written.back() == '"';
   if (is_quoted) written = written.substr(1, written.size() - 2);
   std::string remark;
@@ -193,6 +228,10 @@ std::optional<Value> accept_text(const Key& key, std::string_view written, std::
     case KeyType::path:
     case KeyType::choice:
     case KeyType::duration:
+      return accept(key, std::string(written), problem);
+    case KeyType::bytes:
+      if (const auto value = parse_whole<std::int64_t>(without_underscores(written), remark))
+        return accept(key, *value, problem);
       return accept(key, std::string(written), problem);
     case KeyType::integer:
       if (const auto value = parse_whole<std::int64_t>(without_underscores(written), remark))
@@ -210,7 +249,7 @@ std::optional<Value> accept_text(const Key& key, std::string_view written, std::
   return std::nullopt;
 }
 
-std::string literal(const Key& key, const Value& value) {
+std::string literal(const KeyText& key, const Value& value) {
   if (key.type == KeyType::duration) return quoted(duration_text(std::get<double>(value)));
   if (const auto* string = std::get_if<std::string>(&value)) return quoted(*string);
   if (const auto* number = std::get_if<double>(&value)) {

@@ -11,9 +11,10 @@ Decoder<P>::Decoder(const architecture::Architecture& architecture, const Parame
       rows_(rows),
       axis_(rows),
       embedding_(parameters, model_, axis_),
-      plan_(plan_layers<P>(architecture.layer,  // rows of one pass: T = B
-                           architecture::local_sizes(model_, shard_, rows, 1, false),
-                           architecture::kept_for_evaluation(architecture.layer), false, false)),
+      plan_(plan_layers<P>(
+          architecture.layer,  // rows of one pass: T = B
+          architecture::local_sizes(model_, shard_, rows, 1, false, rows * model_.vocabulary),
+          architecture::kept_for_evaluation(architecture.layer), false, false)),
       head_(parameters, model_, axis_) {
   for (std::int64_t layer = 0; layer < model_.layers; ++layer)
     layers_.push_back(std::make_unique<Layer<P>>(plan_, parameters, model_, axis_, layer));

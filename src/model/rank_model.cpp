@@ -14,7 +14,7 @@ RankModel<P>::RankModel(const architecture::Architecture& architecture,
       shard_(parameters.shard()),
       shape_(shape),
       sizes_(architecture::local_sizes(model_, shard_, shape.micro, model_.sequence,
-                                       axis.cuts_tokens())) {
+                                       axis.cuts_tokens(), shape.logit_elements)) {
   check(axis.tokens() == shape.micro * model_.sequence, "a tensor axis for ", axis.tokens(),
         " tokens, micro-batches of ", shape.micro * model_.sequence);
   const architecture::Kept kept =

@@ -1,4 +1,5 @@
 #include <trireme/architecture/local_sizes.hpp>
+#include <trireme/architecture/placement.hpp>
 #include <trireme/architecture/shard.hpp>
 #include <trireme/plan/cost.hpp>
 
@@ -22,7 +23,8 @@ StageFlops layer_flops(const architecture::Architecture& architecture,
     layer.backward_weight += products * product_factor(op, Pass::backward_weight);
   }
   if (kept.empty()) return layer;
-  const LocalSizes sizes = local_sizes(m, whole_model(architecture), 1, m.sequence, false);
+  const LocalSizes sizes = local_sizes(m, whole_model(architecture), 1, m.sequence, false,
+                                       host_logit_elements);  // of no effect on layers
   const auto again = [&](const PhaseProgram& phase) {
     return 2 * products_again(architecture.layer, phase, m);
   };

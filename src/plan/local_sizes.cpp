@@ -2,10 +2,11 @@
 
 namespace trireme::plan {
 
-LocalSizes local_sizes(const deck::Config& config, const architecture::Shard& shard) {
+LocalSizes local_sizes(const deck::Config& config, const architecture::Shard& shard,
+                       const Machine& machine) {
   const Bytes element = size_of(config.precision.compute);
   return {architecture::local_sizes(config.model, shard, config.batch.micro, config.model.sequence,
-                                    config.parallel.sequence_parallel),
+                                    config.parallel.sequence_parallel, machine.logit_elements()),
           element, element == 8 ? 8 : 4};
 }
 

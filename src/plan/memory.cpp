@@ -6,12 +6,11 @@
 #include <trireme/base/narrow.hpp>
 #include <trireme/base/reduction.hpp>
 #include <trireme/base/text.hpp>
+#include <trireme/plan/choices.hpp>
 #include <trireme/plan/local_sizes.hpp>
 #include <trireme/plan/memory.hpp>
-#include <trireme/plan/offload.hpp>
-#include <trireme/plan/precision.hpp>
 #include <trireme/plan/recompute.hpp>
-#include <trireme/plan/transport.hpp>
+#include <trireme/plan/reduction_scratch.hpp>
 
 #include <algorithm>
 
@@ -26,8 +25,8 @@ Bytes up(Bytes bytes) {
 /// Bytes of the activations beside the layers', in terms of one rank's sizes.
 class Activations {
  public:
-  Activations(const LocalSizes& sizes, const deck::Config& config)
-      : s_(sizes), cudnn_gradient_(has_cudnn_gradient(config.precision)) {}
+  Activations(const LocalSizes& sizes, const deck::Config& config, const Machine& machine)
+      : s_(sizes), cudnn_gradient_(has_cudnn_gradient(config.precision, machine)) {}
 
   Bytes residual() const { return up(s_.rows * s_.hidden * s_.element); }    // [R, D]
   Bytes gathered() const { return up(s_.tokens * s_.hidden * s_.element); }  // [T, D]
@@ -94,8 +93,9 @@ std::vector<architecture::Bucket> buckets_of(const deck::Config& config,
                                              const architecture::Architecture& architecture,
                                              const architecture::Shard& shard,
                                              const std::vector<architecture::LocalArray>& arrays,
-                                             const architecture::Placement& placement) {
-  const LocalSizes sizes = local_sizes(config, shard);
+                                             const architecture::Placement& placement,
+                                             const Machine& machine) {
+  const LocalSizes sizes = local_sizes(config, shard, machine);
   return architecture::gradient_buckets(
       architecture, shard, arrays, placement,
       std::max<std::int64_t>(1, config.parallel.bucket_bytes / sizes.accumulate),
@@ -124,9 +124,10 @@ struct SavedActivations {
 /// offloaded, the device has some windows in which those of all slots take turns.
 SavedActivations saved_activations(const deck::Config& config, const Activations& activations,
                                    const architecture::Shard& shard, const schedule::Needs& needs,
-                                   const architecture::LayerProgram& program) {
+                                   const architecture::LayerProgram& program,
+                                   const Machine& machine) {
   const Bytes layer = program.kept_bytes + program.work_bytes;
-  const bool away = offloads_activations(config.parallel);
+  const bool away = offloads_activations(config.parallel, machine);
   Bytes slot = 0;
   std::int64_t most_layers = 0;
   for (const Stage stage : shard.stages) {
@@ -142,12 +143,9 @@ SavedActivations saved_activations(const deck::Config& config, const Activations
 }
 
 /// What matrix products take beside their operands, as kernels/matmul_workspace.cpp does.
-void add_products(std::vector<MemoryRow>& rows, bool narrow) {
-#if defined(TRIREME_HAS_CUBLASLT)
-  rows.push_back({"matmul workspace", cublaslt_workspace_bytes + column_sum_bytes});
-#elif defined(TRIREME_ON_DEVICE) || defined(TRIREME_AS_ON_DEVICE)
-  rows.push_back({"matmul workspace", column_sum_bytes});
-#endif
+void add_products(std::vector<MemoryRow>& rows, bool narrow, const Machine& machine) {
+  if (const Bytes bytes = machine.product_workspace(); bytes > 0)
+    rows.push_back({"matmul workspace", bytes});
   // With cuBLASLt too: for the products that it might not have.
   if (narrow) rows.push_back({"widened operands", widened_workspace_bytes});
 }
@@ -156,44 +154,47 @@ void add_products(std::vector<MemoryRow>& rows, bool narrow) {
 
 architecture::LayerProgram layer_program(const deck::Config& config,
                                          const architecture::Architecture& architecture,
-                                         const architecture::Shard& shard, bool split_backward) {
-  const LocalSizes sizes = local_sizes(config, shard);
+                                         const architecture::Shard& shard, bool split_backward,
+                                         const Machine& machine) {
+  const LocalSizes sizes = local_sizes(config, shard, machine);
   return architecture::lower(architecture.layer, sizes,
                              {kept_tensors(config.parallel, architecture.layer), true,
                               split_backward, sizes.element, sizes.accumulate});
 }
 
 Bytes activation_bytes(const deck::Config& config, const architecture::Architecture& architecture,
-                       const architecture::Shard& shard, const schedule::Needs& needs) {
-  const LocalSizes sizes = local_sizes(config, shard);
-  const Activations activations(sizes, config);
-  const auto layer = layer_program(config, architecture, shard, needs.split_backward);
-  return saved_activations(config, activations, shard, needs, layer).device +
+                       const architecture::Shard& shard, const schedule::Needs& needs,
+                       const Machine& machine) {
+  const LocalSizes sizes = local_sizes(config, shard, machine);
+  const Activations activations(sizes, config, machine);
+  const auto layer = layer_program(config, architecture, shard, needs.split_backward, machine);
+  return saved_activations(config, activations, shard, needs, layer, machine).device +
          scratch(sizes, activations, shard, layer);
 }
 
 std::vector<MemoryRow> training_memory(const deck::Config& config,
                                        const architecture::Architecture& architecture,
                                        const architecture::Shard& shard,
-                                       const schedule::Needs& needs) {
-  const LocalSizes sizes = local_sizes(config, shard);
+                                       const schedule::Needs& needs, const Machine& machine) {
+  const LocalSizes sizes = local_sizes(config, shard, machine);
   const auto arrays = architecture::local_arrays(architecture, shard);
   const architecture::Placement elements = architecture::place(architecture, shard, arrays);
-  const auto buckets = buckets_of(config, architecture, shard, arrays, elements);
+  const auto buckets = buckets_of(config, architecture, shard, arrays, elements, machine);
   const std::int64_t state =
       shares_state(config) ? architecture::most_state_elements(
                                  arrays, elements, buckets, static_cast<int>(config.parallel.data))
                            : elements.elements;
   const auto state_arrays =
       static_cast<std::int64_t>(architecture::state_arrays(config.optimizer).size());
-  const Activations activations(sizes, config);
+  const Activations activations(sizes, config, machine);
   const architecture::LayerProgram layer =
-      layer_program(config, architecture, shard, needs.split_backward);
-  const SavedActivations saved = saved_activations(config, activations, shard, needs, layer);
+      layer_program(config, architecture, shard, needs.split_backward, machine);
+  const SavedActivations saved =
+      saved_activations(config, activations, shard, needs, layer, machine);
   const std::int64_t masters = sizes.narrow() ? 1 : 0;
   const MemoryRow optimizer{"optimizer state",
                             (state_arrays + masters) * up(state * sizes.accumulate)};
-  const bool away = offloads_optimizer(config.parallel);
+  const bool away = offloads_optimizer(config.parallel, machine);
   std::vector<MemoryRow> rows{{"weights", elements.elements * sizes.element},
                               {"gradients", elements.gradient_elements * sizes.accumulate}};
   if (!away) rows.push_back(optimizer);
@@ -201,8 +202,8 @@ std::vector<MemoryRow> training_memory(const deck::Config& config,
   rows.push_back({"transfer buffers",
                   transfer_buffers(shard, needs) * up(sizes.slice * sizes.hidden * sizes.element)});
   rows.push_back({"scratch", scratch(sizes, activations, shard, layer)});
-  add_products(rows, sizes.narrow());
-  const Bytes reductions = reduction_scratch(config, architecture, shard, buckets).total();
+  add_products(rows, sizes.narrow(), machine);
+  const Bytes reductions = reduction_scratch(config, architecture, shard, buckets, machine).total();
   if (reductions > 0) rows.push_back({"reductions", reductions});
   if (away) rows.push_back({"optimizer state (host)", optimizer.bytes, true});
   if (saved.host > 0) rows.push_back({"saved activations (host)", saved.host, true});
@@ -211,10 +212,10 @@ std::vector<MemoryRow> training_memory(const deck::Config& config,
 
 Bytes checkpoint_copy_bytes(const deck::Config& config,
                             const architecture::Architecture& architecture,
-                            const architecture::Shard& shard) {
+                            const architecture::Shard& shard, const Machine& machine) {
   const std::int64_t every = config.checkpoint.every;
   if (!config.checkpoint.asynchronous || every == 0 || every >= config.run.steps) return 0;
-  const LocalSizes sizes = local_sizes(config, shard);
+  const LocalSizes sizes = local_sizes(config, shard, machine);
   const auto arrays = architecture::local_arrays(architecture, shard);
   // Of narrow weights the masters are saved, and those as the state is.
   const std::int64_t masters = sizes.narrow() ? 1 : 0;
@@ -222,7 +223,7 @@ Bytes checkpoint_copy_bytes(const deck::Config& config,
       static_cast<std::int64_t>(architecture::state_arrays(config.optimizer).size()) + masters;
   const auto replicas = static_cast<int>(config.parallel.data);
   const auto placement = architecture::place(architecture, shard, arrays);
-  const auto buckets = buckets_of(config, architecture, shard, arrays, placement);
+  const auto buckets = buckets_of(config, architecture, shard, arrays, placement, machine);
   Bytes most = 0;
   for (int replica = 0; replica < replicas; ++replica) {
     Bytes bytes = 0;
@@ -243,14 +244,15 @@ Bytes checkpoint_copy_bytes(const deck::Config& config,
 }
 
 Bytes reduction_bytes(const deck::Config& config, const architecture::Architecture& architecture,
-                      const architecture::Shard& shard) {
+                      const architecture::Shard& shard, const Machine& machine) {
   const std::int64_t replicas = config.parallel.data;
-  if (replicas == 1 || transport(config.parallel) == schedule::Transport::ordered_groups) return 0;
+  if (replicas == 1 || transport(config.parallel, machine) == schedule::Transport::ordered_groups)
+    return 0;
   const auto arrays = architecture::local_arrays(architecture, shard);
   const auto placement = architecture::place(architecture, shard, arrays);
-  const Bytes element = local_sizes(config, shard).accumulate;
+  const Bytes element = local_sizes(config, shard, machine).accumulate;
   Bytes bytes = 0;
-  for (const auto& bucket : buckets_of(config, architecture, shard, arrays, placement)) {
+  for (const auto& bucket : buckets_of(config, architecture, shard, arrays, placement, machine)) {
     const Bytes part = ((bucket.end - bucket.begin) * element + replicas - 1) / replicas;
     bytes += std::min(part, reduction_segment_bytes) * (replicas - 1);
   }

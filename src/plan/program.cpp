@@ -1,8 +1,8 @@
 #include <trireme/base/check.hpp>
 #include <trireme/deck/batch_schedule.hpp>
+#include <trireme/plan/choices.hpp>
 #include <trireme/plan/program.hpp>
 #include <trireme/plan/text_file.hpp>
-#include <trireme/plan/transport.hpp>
 #include <trireme/schedule/generate.hpp>
 #include <trireme/schedule/lower.hpp>
 #include <trireme/schedule/text_format.hpp>
@@ -27,7 +27,8 @@ std::string listed(const std::vector<std::string>& mistakes) {
   return out;
 }
 
-schedule::Program program_of(const deck::Config& config, std::int64_t global) {
+schedule::Program program_of(const deck::Config& config, std::int64_t global,
+                             const Machine& machine) {
   const deck::ParallelConfig& p = config.parallel;
   const schedule::ProgramLayout layout{static_cast<int>(p.pipeline),
                                        static_cast<int>(global / (config.batch.micro * p.data)),
@@ -39,7 +40,7 @@ schedule::Program program_of(const deck::Config& config, std::int64_t global) {
     for (const schedule::Instr& i : row)
       check_usage(i.op != schedule::Op::evaluate, p.program, ": ", i,
                   " does not train; a program for training has F, B, I and W");
-  schedule::lower(program, {config.model.tied_embeddings, transport(p)});
+  schedule::lower(program, {config.model.tied_embeddings, transport(p, machine)});
   const auto mistakes = schedule::validate(program);
   check_usage(!by_hand || mistakes.empty(), p.program,
               ": the program cannot run:", listed(mistakes));
@@ -51,14 +52,14 @@ schedule::Program program_of(const deck::Config& config, std::int64_t global) {
 
 }  // namespace
 
-schedule::Program step_program(const deck::Config& config) {
-  return program_of(config, config.batch.global);
+schedule::Program step_program(const deck::Config& config, const Machine& machine) {
+  return program_of(config, config.batch.global, machine);
 }
 
-std::vector<schedule::Program> step_programs(const deck::Config& config) {
+std::vector<schedule::Program> step_programs(const deck::Config& config, const Machine& machine) {
   std::vector<schedule::Program> programs;
   for (const deck::BatchPhase& phase : deck::BatchSchedule(config.batch).phases())
-    programs.push_back(program_of(config, phase.global));
+    programs.push_back(program_of(config, phase.global, machine));
   return programs;
 }
 

@@ -1,4 +1,4 @@
-#include <trireme/architecture/local_sizes.hpp>
+#include <trireme/plan/local_sizes.hpp>
 #include <trireme/plan/ranks.hpp>
 
 #include <algorithm>
@@ -26,10 +26,9 @@ Likeness likeness(const architecture::Shard& shard, const schedule::Needs& needs
 
 /// The sizes of what a tensor rank holds, and whether it holds its first and its last head of keys
 /// and values alone.
-auto kind(const deck::Config& config, const architecture::Shard& shard) {
+auto kind(const deck::Config& config, const architecture::Shard& shard, const Machine& machine) {
   const deck::ModelConfig& m = config.model;
-  const architecture::LocalSizes n = architecture::local_sizes(
-      m, shard, config.batch.micro, m.sequence, config.parallel.sequence_parallel);
+  const LocalSizes n = local_sizes(config, shard, machine);
   const layout::Slice heads = shard.groups(m.key_value_heads, n.group);
   const auto shared_before = shard.holders(m.key_value_heads, n.group, heads.offset).offset;
   const auto shared_behind = shard.holders(m.key_value_heads, n.group, heads.end() - 1).end();
@@ -39,18 +38,19 @@ auto kind(const deck::Config& config, const architecture::Shard& shard) {
 
 /// The first and the last; where ranks share heads, a larger part may lie between them: then one of
 /// each kind.
-std::vector<int> tensor_ranks(const deck::Config& config, architecture::Shard shard) {
+std::vector<int> tensor_ranks(const deck::Config& config, architecture::Shard shard,
+                              const Machine& machine) {
   std::vector<int> ranks{0};
   if (shard.tensor_size > 1) ranks.push_back(shard.tensor_size - 1);
   if (architecture::shared_heads(config.model, shard.tensor_size).empty()) return ranks;
-  std::set<decltype(kind(config, shard))> kinds;
+  std::set<decltype(kind(config, shard, machine))> kinds;
   for (const int t : {0, shard.tensor_size - 1}) {
     shard.tensor_rank = t;
-    kinds.insert(kind(config, shard));
+    kinds.insert(kind(config, shard, machine));
   }
   for (int t = 1; t + 1 < shard.tensor_size; ++t) {
     shard.tensor_rank = t;
-    if (kinds.insert(kind(config, shard)).second) ranks.insert(ranks.end() - 1, t);
+    if (kinds.insert(kind(config, shard, machine)).second) ranks.insert(ranks.end() - 1, t);
   }
   return ranks;
 }
@@ -59,7 +59,8 @@ std::vector<int> tensor_ranks(const deck::Config& config, architecture::Shard sh
 
 std::vector<RankPlan> plan_ranks(const deck::Config& config,
                                  const architecture::Architecture& architecture,
-                                 const std::vector<schedule::Needs>& all_needs) {
+                                 const std::vector<schedule::Needs>& all_needs,
+                                 const Machine& machine) {
   const auto pipeline = static_cast<int>(config.parallel.pipeline);
   const auto tensor = static_cast<int>(config.parallel.tensor);
   const auto chunks = static_cast<int>(config.parallel.chunks);
@@ -67,7 +68,7 @@ std::vector<RankPlan> plan_ranks(const deck::Config& config,
   std::map<Likeness, std::size_t> known;  // deep pipelines have many ranks that are alike
   architecture::Shard shard =
       architecture::make_shard(architecture, pipeline, chunks, 0, tensor, 0);
-  const std::vector<int> planned = tensor_ranks(config, shard);
+  const std::vector<int> planned = tensor_ranks(config, shard, machine);
   for (int p = 0; p < pipeline; ++p) {
     const schedule::Needs& needs = all_needs[static_cast<std::size_t>(p)];
     for (Stage& stage : shard.stages) stage += p == 0 ? 0 : 1;  // rank p holds p, p + pipeline, …
@@ -76,10 +77,11 @@ std::vector<RankPlan> plan_ranks(const deck::Config& config,
       const auto [found, is_new] =
           known.emplace(likeness(shard, needs, config.model.shared_layers > 0), ranks.size());
       if (is_new) {
-        ranks.push_back({p, t, needs, training_memory(config, architecture, shard, needs),
-                         checkpoint_copy_bytes(config, architecture, shard),
-                         reduction_bytes(config, architecture, shard), process_bytes(config),
-                         step_traffic(config, architecture, shard, needs.split_backward)});
+        ranks.push_back({p, t, needs, training_memory(config, architecture, shard, needs, machine),
+                         checkpoint_copy_bytes(config, architecture, shard, machine),
+                         reduction_bytes(config, architecture, shard, machine),
+                         process_bytes(config),
+                         step_traffic(config, architecture, shard, needs.split_backward, machine)});
       } else {
         ranks.push_back(ranks[found->second]);
         ranks.back().pipeline = p;

@@ -4,7 +4,6 @@
 #include <trireme/base/text.hpp>
 #include <trireme/plan/local_sizes.hpp>
 #include <trireme/plan/memory.hpp>
-#include <trireme/plan/offload.hpp>
 #include <trireme/plan/program.hpp>
 #include <trireme/plan/ranks.hpp>
 #include <trireme/plan/recompute.hpp>
@@ -20,36 +19,42 @@ using architecture::LayerDescription;
 
 /// FLOPs that take as long as moving one byte: an H100 does 990e12 in bf16 beside 3.35e12 bytes
 /// (NVIDIA's data sheet), a server's core about 130e9 in fp32 beside 10e9 bytes.
-double flops_per_byte() {
-  return has_device() ? 300 : 13;
+double flops_per_byte(const Machine& machine) {
+  return machine.on_device() ? 300 : 13;
 }
 constexpr double link_slowness = 8;  ///< a byte between ranks takes as long as so many in memory
 
 /// Everything that the choice depends on, for each kind of rank.
 class Search {
  public:
-  explicit Search(deck::Deck& deck)
-      : deck_(deck), architecture_(architecture::describe(deck.config.model)) {
+  Search(deck::Deck& deck, const Machine& machine)
+      : deck_(deck), machine_(machine), architecture_(architecture::describe(deck.config.model)) {
     const deck::Config& c = deck.config;
-    const auto needs = training_needs(step_programs(c));
+    const auto needs = training_needs(step_programs(c, machine));
     set({});
-    for (const RankPlan& rank : plan_ranks(c, architecture_, needs)) {
+    for (const RankPlan& rank : plan_ranks(c, architecture_, needs, machine)) {
       const auto shard = architecture::make_shard(
           architecture_, static_cast<int>(c.parallel.pipeline), static_cast<int>(c.parallel.chunks),
           rank.pipeline, static_cast<int>(c.parallel.tensor), rank.tensor);
-      const Bytes activations = activation_bytes(c, architecture_, shard, rank.needs);
-      ranks_.push_back({shard, rank.needs, device_total(rank.memory) - activations});
+      const Bytes activations = activation_bytes(c, architecture_, shard, rank.needs, machine);
+      ranks_.push_back({shard, rank.needs, counted(rank) - activations});
     }
   }
 
   void run() {
-    const Bytes limit = deck_.config.parallel.memory_limit;
+    const Bytes limit =
+        limit_is_given() ? deck_.config.parallel.memory_limit : machine_.device.memory;
+    check_usage(limit > 0, deck_.cite("parallel", "recompute"),
+                " needs memory_limit; give the bytes that a rank may use, such as memory_limit = "
+                "75_000_000_000");
     std::vector<std::string> chosen;
     double time = 0;
     for (Bytes bytes = bytes_with(chosen); bytes > limit;) {
       const auto [name, next_time, next_bytes] = cheapest(chosen, time, bytes);
-      check_usage(!name.empty(), deck_.cite("parallel", "memory_limit"), " (", human_bytes(limit),
-                  ") is too small: a rank needs ", human_bytes(bytes),
+      check_usage(!name.empty(),
+                  limit_is_given() ? deck_.cite("parallel", "memory_limit")
+                                   : text("[device] memory in ", machine_.file),
+                  " (", human_bytes(limit), ") is too small: a rank needs ", human_bytes(bytes),
                   " even if everything but the layers' inputs is computed again; choose a smaller "
                   "batch.micro, more tensor or pipeline ranks, or distributed_optimizer = true");
       chosen.push_back(name);
@@ -71,6 +76,13 @@ class Search {
     Bytes bytes = 0;
   };
 
+  bool limit_is_given() const { return deck_.config.parallel.memory_limit > 0; }
+
+  /// Of what the limit counts: a host's memory also holds the rank's process.
+  Bytes counted(const RankPlan& rank) const {
+    return limit_is_given() || machine_.on_device() ? device_total(rank.memory) : rank.peak();
+  }
+
   void set(std::vector<std::string> recomputed) {
     deck_.config.parallel.recomputed = std::move(recomputed);
   }
@@ -80,8 +92,8 @@ class Search {
     set(recomputed);
     Bytes most = 0;
     for (const Rank& rank : ranks_)
-      most = std::max(
-          most, rank.fixed + activation_bytes(deck_.config, architecture_, rank.shard, rank.needs));
+      most = std::max(most, rank.fixed + activation_bytes(deck_.config, architecture_, rank.shard,
+                                                          rank.needs, machine_));
     return most;
   }
 
@@ -89,9 +101,9 @@ class Search {
   double time_with(const std::vector<std::string>& recomputed) {
     set(recomputed);
     const Rank& rank = ranks_.front();
-    const LocalSizes sizes = local_sizes(deck_.config, rank.shard);
+    const LocalSizes sizes = local_sizes(deck_.config, rank.shard, machine_);
     const auto program =
-        layer_program(deck_.config, architecture_, rank.shard, rank.needs.split_backward);
+        layer_program(deck_.config, architecture_, rank.shard, rank.needs.split_backward, machine_);
     double time = 0;
     for (const auto* phase : {&program.backward, &program.backward_input, &program.backward_weight})
       for (const architecture::Step& step : phase->steps)
@@ -120,8 +132,8 @@ class Search {
     const double flops = 2 * products_per_token(op, architecture_.model) *
                          static_cast<double>(sizes.tokens) /
                          static_cast<double>(deck_.config.parallel.tensor);
-    return flops / flops_per_byte() + bytes_of(tensors_read(op, architecture::Pass::forward)) +
-           bytes_of(tensors_written(op)) +
+    return flops / flops_per_byte(machine_) +
+           bytes_of(tensors_read(op, architecture::Pass::forward)) + bytes_of(tensors_written(op)) +
            link_slowness * messages *
                static_cast<double>(sizes.tokens * sizes.hidden * sizes.element);
   }
@@ -147,6 +159,7 @@ class Search {
   }
 
   deck::Deck& deck_;
+  const Machine& machine_;
   architecture::Architecture architecture_;
   std::vector<Rank> ranks_;
 };
@@ -163,8 +176,8 @@ Kept kept_tensors(const deck::ParallelConfig& parallel, const LayerDescription& 
   return kept;
 }
 
-void resolve_recompute(deck::Deck& deck) {
-  if (deck.config.parallel.recompute == Recompute::automatic) Search(deck).run();
+void resolve_recompute(deck::Deck& deck, const Machine& machine) {
+  if (deck.config.parallel.recompute == Recompute::automatic) Search(deck, machine).run();
 }
 
 std::string recomputed_text(const deck::ParallelConfig& parallel, const LayerDescription& layer) {

@@ -19,13 +19,13 @@ std::int64_t parts(std::int64_t n, std::int64_t part) {
 class Counter {
  public:
   Counter(const deck::Config& config, const Architecture& architecture, const Shard& shard,
-          bool split_backward)
+          bool split_backward, const Machine& machine)
       : parallel_(config.parallel),
         lamb_(config.optimizer.kind == OptimizerKind::lamb),
         architecture_(architecture),
-        layer_(layer_program(config, architecture, shard, split_backward)),
+        layer_(layer_program(config, architecture, shard, split_backward, machine)),
         shard_(shard),
-        sizes_(local_sizes(config, shard)),
+        sizes_(local_sizes(config, shard, machine)),
         arrays_(architecture::local_arrays(architecture, shard)),
         micro_batches_(config.batch.global / (config.batch.micro * config.parallel.data)),
         tokens_bytes_(sizes_.tokens * sizes_.hidden * sizes_.element),
@@ -229,8 +229,9 @@ class Counter {
 }  // namespace
 
 std::vector<TrafficRow> step_traffic(const deck::Config& config, const Architecture& architecture,
-                                     const Shard& shard, bool split_backward) {
-  Counter counter(config, architecture, shard, split_backward);
+                                     const Shard& shard, bool split_backward,
+                                     const Machine& machine) {
+  Counter counter(config, architecture, shard, split_backward, machine);
   counter.layers();
   counter.embedding();
   counter.head();

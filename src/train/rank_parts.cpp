@@ -1,7 +1,7 @@
-#include <trireme/plan/offload.hpp>
+#include <trireme/plan/choices.hpp>
 #include <trireme/plan/program.hpp>
 #include <trireme/plan/recompute.hpp>
-#include <trireme/plan/transport.hpp>
+#include <trireme/plan/reduction_scratch.hpp>
 #include <trireme/train/rank_parts.hpp>
 
 #include <algorithm>
@@ -9,13 +9,13 @@
 namespace trireme::train {
 namespace {
 
-schedule::ProgramLayout layout_of(const deck::Config& config,
+schedule::ProgramLayout layout_of(const deck::Config& config, const plan::Machine& machine,
                                   std::span<const schedule::Program> programs) {
   if (!programs.empty()) return programs.back().layout;
   schedule::ProgramLayout layout;
   layout.ranks = static_cast<int>(config.parallel.pipeline);
   layout.chunks = static_cast<int>(config.parallel.chunks);
-  layout.transport = plan::transport(config.parallel);
+  layout.transport = plan::transport(config.parallel, machine);
   return layout;
 }
 
@@ -39,28 +39,30 @@ double initial_loss_scale(const deck::PrecisionConfig& precision) {
 
 template <class P>
 RankParts<P>::RankParts(const deck::Config& config, const architecture::Architecture& architecture,
-                        grid::Grid& grid, std::span<const schedule::Program> programs)
+                        grid::Grid& grid, const plan::Machine& machine,
+                        std::span<const schedule::Program> programs)
     : data(grid.communicator(Axis::data)),
       pipeline(grid.communicator(Axis::pipeline)),
       tensor(grid.communicator(Axis::tensor)),
       embedding(grid.embedding()),
       axis(tensor, config.batch.micro * config.model.sequence, config.parallel.sequence_parallel),
-      parameters(architecture, shard_of(architecture, layout_of(config, programs), grid),
+      parameters(architecture, shard_of(architecture, layout_of(config, machine, programs), grid),
                  !programs.empty()),
-      layout(layout_of(config, programs)) {
+      layout(layout_of(config, machine, programs)) {
   const bool training = !programs.empty();
   const auto rank = static_cast<std::size_t>(pipeline.rank());
   const schedule::Needs needs =
       training ? plan::training_needs(programs)[rank] : plan::evaluation_needs(layout)[rank];
   slots = std::max(1, needs.slots);
-  if (training) make_optimizer(config, architecture, grid);
+  if (training) make_optimizer(config, architecture, grid, machine);
+  const auto kept =
+      training ? plan::kept_tensors(config.parallel, architecture.layer) : architecture::Kept{};
   model.emplace(architecture, parameters, axis,
                 typename model::RankModel<P>::Shape{
                     config.batch.micro, slots, training, needs.split_backward,
                     training ? config.parallel.recompute : Recompute::none,
-                    training && plan::offloads_activations(config.parallel),
-                    training ? plan::kept_tensors(config.parallel, architecture.layer)
-                             : architecture::Kept{}});
+                    training && plan::offloads_activations(config.parallel, machine), kept,
+                    machine.logit_elements()});
   transfers.emplace(
       pipeline, axis, parameters.shard(), config.model.hidden,
       typename Transfers<T>::Buffers{needs.received_activations, needs.received_gradients,
@@ -69,8 +71,8 @@ RankParts<P>::RankParts(const deck::Config& config, const architecture::Architec
 
 template <class P>
 void RankParts<P>::make_optimizer(const deck::Config& config,
-                                  const architecture::Architecture& architecture,
-                                  grid::Grid& grid) {
+                                  const architecture::Architecture& architecture, grid::Grid& grid,
+                                  const plan::Machine& machine) {
   const bool shared = config.parallel.distributed_optimizer && data.size() > 1;
   const auto buckets = parameters.gradient_buckets(config.parallel.bucket_bytes, data.size());
   const auto& arrays = parameters.local_arrays();
@@ -80,14 +82,15 @@ void RankParts<P>::make_optimizer(const deck::Config& config,
   const std::int64_t capacity =
       shared ? architecture::most_state_elements(arrays, placement, buckets, data.size())
              : state.elements;
-  const auto scratch = plan::reduction_scratch(config, architecture, parameters.shard(), buckets);
+  const auto scratch =
+      plan::reduction_scratch(config, architecture, parameters.shard(), buckets, machine);
   data.reserve_scratch(scratch.data);
   tensor.reserve_scratch(scratch.tensor);
   embedding.reserve_scratch(scratch.embedding);
   optimizer.emplace(
       config.optimizer, architecture, parameters, grid.model(), data, std::move(state), capacity,
       loss_scaling(config.precision),
-      plan::offloads_optimizer(config.parallel) ? ArenaMemory::host : ArenaMemory::device);
+      plan::offloads_optimizer(config.parallel, machine) ? ArenaMemory::host : ArenaMemory::device);
   shared_gradients.emplace(grid, config.model, parameters);
   reducer.emplace(data, parameters.all_gradients(), buckets, shared);
   if (shared) weight_gather.emplace(data, parameters.all_weights(), buckets);

@@ -5,7 +5,7 @@
 #include <trireme/kernels/matmul.hpp>
 #include <trireme/kernels/matmul_workspace.hpp>
 #include <trireme/kernels/widened_matmul.hpp>
-#include <trireme/plan/offload.hpp>
+#include <trireme/plan/choices.hpp>
 #include <trireme/plan/program.hpp>
 #include <trireme/tensor/copy.hpp>
 #include <trireme/tensor/region.hpp>
@@ -55,11 +55,13 @@ const deck::Config& with_its_kernels(const deck::Config& config) {
 template <class P>
 TypedWorker<P>::TypedWorker(const deck::Config& config,
                             const architecture::Architecture& architecture, grid::Grid& grid,
+                            const plan::Machine& machine,
                             std::span<const schedule::Program> programs)
     : config_(with_its_kernels(config)),
       architecture_(architecture),
       grid_(grid),
-      parts_(config, architecture, grid, programs),
+      machine_(machine),
+      parts_(config, architecture, grid, machine, programs),
       actions_(config, parts_, exec_) {
   timeline_.layout = parts_.layout;
   for (const schedule::Program& program : programs)
@@ -294,7 +296,7 @@ void TypedWorker<P>::load(const checkpoint::Reader& reader) {
 
 template <class P>
 std::vector<plan::MemoryRow> TypedWorker<P>::memory() const {
-  const bool away = plan::offloads_optimizer(config_.parallel);
+  const bool away = plan::offloads_optimizer(config_.parallel, machine_);
   std::vector<plan::MemoryRow> rows{{"weights", parts_.parameters.weight_bytes()}};
   if (parts_.optimizer) {
     rows.push_back({"gradients", parts_.parameters.gradient_bytes()});

@@ -13,12 +13,12 @@ double Evaluation::bits_per_byte() const {
 
 std::unique_ptr<Worker> make_worker(const deck::Config& config,
                                     const architecture::Architecture& architecture,
-                                    grid::Grid& grid, std::span<const schedule::Program> programs,
-                                    Mode mode) {
+                                    grid::Grid& grid, const plan::Machine& machine,
+                                    std::span<const schedule::Program> programs, Mode mode) {
   check(!programs.empty() == (mode == Mode::train),
         "a training worker needs programs, no other does");
   return with_precision(config.precision.compute, [&]<class P>(P) -> std::unique_ptr<Worker> {
-    return std::make_unique<TypedWorker<P>>(config, architecture, grid, programs);
+    return std::make_unique<TypedWorker<P>>(config, architecture, grid, machine, programs);
   });
 }
 

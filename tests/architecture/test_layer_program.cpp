@@ -1,5 +1,6 @@
 #include <trireme/architecture/architecture.hpp>
 #include <trireme/architecture/layer_program.hpp>
+#include <trireme/architecture/placement.hpp>
 #include <trireme/base/text.hpp>
 #include <trireme/deck/families.hpp>
 
@@ -31,7 +32,7 @@ deck::ModelConfig small(Family family) {
 LocalSizes sizes_of(const deck::ModelConfig& m, int tensor = 1, bool sequence_parallel = false) {
   Shard shard = whole_model(describe(m));
   shard.tensor_size = tensor;
-  return local_sizes(m, shard, 2, m.sequence, sequence_parallel);
+  return local_sizes(m, shard, 2, m.sequence, sequence_parallel, host_logit_elements);
 }
 
 std::set<std::string> names(const LayerDescription& layer, const Kept& kept) {

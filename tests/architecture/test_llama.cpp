@@ -1,4 +1,5 @@
 #include <trireme/architecture/local_sizes.hpp>
+#include <trireme/architecture/placement.hpp>
 #include <trireme/base/text.hpp>
 #include <trireme/deck/families.hpp>
 
@@ -102,7 +103,7 @@ TEST(LlamaArchitecture, TensorRanksHoldTheKeysAndValuesThatTheirQueriesUse) {
         EXPECT_EQ(output.extent[1], heads.extent);
         EXPECT_EQ(key_value.offset[1], heads.offset * Hkv / H);
         EXPECT_EQ(key_value.offset[1] + key_value.extent[1], (heads.end() - 1) * Hkv / H + 1);
-        const LocalSizes sizes = local_sizes(a.model, shard, 1, 16, false);
+        const LocalSizes sizes = local_sizes(a.model, shard, 1, 16, false, host_logit_elements);
         EXPECT_EQ(sizes.heads, query.extent[0]);
         EXPECT_EQ(sizes.key_value_heads, key_value.extent[1]);
         EXPECT_EQ((sizes.heads_before + sizes.heads - 1) / sizes.group, sizes.key_value_heads - 1);

@@ -98,7 +98,8 @@ Value some_value(const Key& key, std::mt19937_64& random) {
     case KeyType::string:
     case KeyType::path:
       return std::string("x \"\\é' # [a] = ") + std::to_string(random() % 1000);
-    case KeyType::integer: {
+    case KeyType::integer:
+    case KeyType::bytes: {
       const auto span = static_cast<std::uint64_t>(key.range.most - key.range.least);
       return key.range.least + static_cast<std::int64_t>(random() % span);
     }

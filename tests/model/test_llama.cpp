@@ -308,7 +308,7 @@ TEST_P(LlamaDecoder, PlannedBytesAreThoseAllocated) {
                                           true);
         const WholeModel<Fp32> stage(architecture, parameters, {3, 2, true, split, recompute});
         const auto plan = plan::training_memory(config, architecture, parameters.shard(),
-                                                {.slots = 2, .split_backward = split});
+                                                {.slots = 2, .split_backward = split}, {});
         EXPECT_EQ(plan.at(0).bytes, parameters.weight_bytes());
         EXPECT_EQ(plan.at(1).bytes, parameters.gradient_bytes());
         EXPECT_EQ(plan.at(3).bytes, stage.rank_model().saved_bytes());

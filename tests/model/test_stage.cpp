@@ -196,7 +196,7 @@ TYPED_TEST(Memory, PlannedBytesAreThoseAllocated) {
                                              true);
       const WholeModel<TypeParam> stage(architecture, parameters, {micro, 2, true, false});
       const auto plan =
-          plan::training_memory(config, architecture, parameters.shard(), {.slots = 2});
+          plan::training_memory(config, architecture, parameters.shard(), {.slots = 2}, {});
       EXPECT_EQ(plan.at(0).bytes, parameters.weight_bytes());
       EXPECT_EQ(plan.at(1).bytes, parameters.gradient_bytes());
       EXPECT_EQ(plan.at(3).bytes, stage.rank_model().saved_bytes());

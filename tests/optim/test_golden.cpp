@@ -54,10 +54,11 @@ TEST(Optimizer, PlannedBytesAreThoseAllocated) {
   config.batch.micro = 1;
   config.precision.compute = DType::fp64;
   const Rig rig(1, false);
-  EXPECT_EQ(plan::training_memory(config, rig.architecture, rig.parameters.shard(), {.slots = 1})
-                .at(2)
-                .bytes,
-            rig.optimizer.state_bytes());
+  EXPECT_EQ(
+      plan::training_memory(config, rig.architecture, rig.parameters.shard(), {.slots = 1}, {})
+          .at(2)
+          .bytes,
+      rig.optimizer.state_bytes());
 }
 
 }  // namespace

@@ -113,7 +113,7 @@ TEST(Optimizer, KindsHaveTheStateThatTheyNeedAndThePlanKnowsIt) {
     deck.precision.compute = DType::fp64;
     deck.optimizer = config;
     const auto planned =
-        plan::training_memory(deck, rig.architecture, rig.parameters.shard(), {.slots = 1});
+        plan::training_memory(deck, rig.architecture, rig.parameters.shard(), {.slots = 1}, {});
     EXPECT_EQ(planned.at(2).bytes, rig.optimizer.state_bytes());
     std::vector<std::string> found;
     const auto state = rig.optimizer.state();

@@ -12,18 +12,19 @@ namespace {
 using testing::config_of;
 
 std::map<std::string, Bytes> memory(const deck::Config& config, int pipeline_rank, int tensor_rank,
-                                    const schedule::Needs& needs) {
+                                    const schedule::Needs& needs, const Machine& machine = {}) {
   const auto a = architecture::describe(config.model);
   std::map<std::string, Bytes> bytes;
-  for (const MemoryRow& row :
-       training_memory(config, a, testing::shard_of(config, a, pipeline_rank, tensor_rank), needs))
+  for (const MemoryRow& row : training_memory(
+           config, a, testing::shard_of(config, a, pipeline_rank, tensor_rank), needs, machine))
     bytes[row.what] = row.bytes;
   return bytes;
 }
 
 /// Every number by hand: fp64, so that all of them have 8 bytes; 64 tokens, 4 layers on 2 stages.
 TEST(Memory, OfATensorRankIsThatOfItsArrays) {
-  const auto bytes = memory(config_of({.tensor = 2, .pipeline = 2}), 1, 0, {.slots = 3, .received_gradients = 0, .send_buffers = 2});
+  const auto bytes = memory(config_of({.tensor = 2, .pipeline = 2}), 1, 0,
+                            {.slots = 3, .received_gradients = 0, .send_buffers = 2});
   // The second stage: 2 layers of 12 · 32² / 2 matrix elements, split vectors (3 · 32 + 128) / 2,
   // replicated ones 6 · 32; the final norm 2 · 32 and half of the token table once more.
   const Bytes elements =

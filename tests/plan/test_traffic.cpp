@@ -19,7 +19,8 @@ constexpr std::int64_t micro_batches = 4;
 std::vector<TrafficRow> traffic(const Axes& axes, int pipeline_rank = 0, int tensor_rank = 0) {
   const auto config = config_of(axes);
   const auto a = architecture::describe(config.model);
-  return step_traffic(config, a, testing::shard_of(config, a, pipeline_rank, tensor_rank), false);
+  return step_traffic(config, a, testing::shard_of(config, a, pipeline_rank, tensor_rank), false,
+                      Machine{});
 }
 
 std::map<std::string, TrafficRow> by_what(const std::vector<TrafficRow>& rows) {
@@ -78,7 +79,8 @@ TEST(Traffic, BertsHeadSendsOnlyTheRowsThatItLooksAt) {
     auto config = config_of({.tensor = 2, .sequence_parallel = sequence_parallel});
     deck::set_family(config.model, Family::bert);
     const auto a = architecture::describe(config.model);
-    const auto rows = by_what(step_traffic(config, a, testing::shard_of(config, a, 0, 0), false));
+    const auto rows =
+        by_what(step_traffic(config, a, testing::shard_of(config, a, 0, 0), false, Machine{}));
     expect_row(rows, "tensor cross entropy: all-gather", 4, 4 * (2 * 10 * 3 * 8));
     expect_row(rows, "tensor logits backward: all-reduce", 4, 4 * 10 * 32 * 8);
     if (sequence_parallel)

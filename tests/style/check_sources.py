@@ -1,13 +1,14 @@
 #!/usr/bin/env python3
 """Checks what the build cannot: floors, name pairs, file lengths, deck headers.
 
-    check_sources.py floors|pairs|lengths|vendors|families|decks [repository]
+    check_sources.py floors|pairs|lengths|vendors|plans|families|decks [repository]
 
 floors   A folder includes only folders of strictly lower floors, and links only their targets. Only grid/ includes
          mpi.h or nccl.h. Host-only folders include no Kokkos.
 pairs    Every src/x/y.cpp has its header include/trireme/x/y.hpp.
 lengths  No C++ file is longer than 400 lines.
 vendors  Names of CUDA, HIP, cuBLASLt, cuDNN and NCCL stand in the few files that speak to them.
+plans    Plans depend on a plan::Machine, and not on how the program that makes them was built.
 families Only folders that define models or read Hugging Face's files ask for a family; others ask for a property.
 decks    Every deck begins with a comment that holds the commands that use it.
 
@@ -25,12 +26,13 @@ FLOORS = [
     {"deck", "layout", "schedule", "tensor"},
     {"architecture", "io", "grid", "kernels"},
     {"plan", "data", "checkpoint", "model"},
-    {"optim", "hugging_face"},
+    {"optim", "hugging_face", "installation"},
     {"train"},
     {"commands"},
 ]
 FLOOR = {folder: floor for floor, folders in enumerate(FLOORS) for folder in folders}
-HOST_ONLY = {"base", "deck", "layout", "schedule", "architecture", "io", "plan", "data", "checkpoint", "hugging_face"}
+HOST_ONLY = {"base", "deck", "layout", "schedule", "architecture", "io", "plan", "data", "checkpoint", "hugging_face",
+             "installation"}
 LINES_LIMIT = 400
 
 SPEAK_TO_VENDORS = {
@@ -48,6 +50,7 @@ SPEAK_TO_VENDORS = {
 VENDOR_NAME = re.compile(r"\b(?:cuda|hip|cublas|cudnn|nccl|rccl|sycl)(?:Lt)?[A-Z]\w*|"
                          r"\b__(?:global|device|shared|launch_bounds)__\b|<<<")
 
+BUILD_MACRO = re.compile(r"\bTRIREME_(?:ON_DEVICE|AS_ON_DEVICE|HAS_\w+|DEVICE_KIND)\b")
 KNOW_FAMILIES = {"architecture", "deck", "exchange", "hugging_face"}
 FAMILY = re.compile(r"\bFamily::|\.family\s*[=!]=|\bswitch\s*\(.*\bfamily\b")
 
@@ -148,6 +151,15 @@ def vendors(root):
                       f"{', '.join(sorted(SPEAK_TO_VENDORS))} may name it"
 
 
+def plans(root):
+    for folder in ("plan", "architecture"):
+        for path in sources(root, f"src/{folder}", f"include/trireme/{folder}"):
+            for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
+                if match := BUILD_MACRO.search(line):
+                    yield f"{path.relative_to(root)}:{number}: {match.group()}: {folder}/ plans for any machine; " \
+                          "ask the plan::Machine, which installation/ makes for this build"
+
+
 def families(root):
     for path in sources(root, "src", "include/trireme"):
         if folder_of(root, path) in KNOW_FAMILIES:
@@ -161,6 +173,8 @@ def families(root):
 def decks(root):
     for path in sorted((root / "inputs").rglob("*.toml")):
         name = path.relative_to(root)
+        if name.parts[1] == "machines":
+            continue
         if path.is_symlink():  # another name of a deck
             continue
         found = deck_commands.commands(path)
@@ -171,7 +185,7 @@ def decks(root):
                 yield f"{name}: its leading comment has no line such as `#   trireme {wanted} {name}`"
 
 
-CHECKS = {"floors": floors, "pairs": pairs, "lengths": lengths, "vendors": vendors, "families": families,
+CHECKS = {"floors": floors, "pairs": pairs, "lengths": lengths, "vendors": vendors, "plans": plans, "families": families,
           "decks": decks}
 
 

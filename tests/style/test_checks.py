@@ -75,6 +75,12 @@ class Checks(unittest.TestCase):
         for line in ("// cudaMalloc\n", 'say("ncclSend");\n', "set_cublas_threads(hipster);\n"):
             self.assertEqual(self.violations("vendors", files={"src/deck/a.cpp": line}), [])
 
+    def test_plans(self):
+        for macro in ("TRIREME_ON_DEVICE", "TRIREME_HAS_CUDNN", "TRIREME_AS_ON_DEVICE"):
+            for name in ("src/plan/a.cpp", "include/trireme/plan/a.hpp", "src/architecture/a.cpp"):
+                self.assert_found("plans", name, f"#ifdef {macro}\n", macro)
+            self.assertEqual(self.violations("plans", files={"src/deck/a.cpp": f"#ifdef {macro}\n"}), [])
+
     def test_families(self):
         for line in ("if (f == Family::bert) g();", "a = m.family == other;", "switch (config.model.family) {"):
             self.assert_found("families", "src/model/a.cpp", line, "src/model/a.cpp:1: ")
@@ -86,6 +92,7 @@ class Checks(unittest.TestCase):
     def test_decks(self):
         self.assert_found("decks", "inputs/b.toml", DECK.replace("a.toml", "b.toml").replace("check", "chek"), "check")
         self.assertEqual(len(self.violations("decks", files={"inputs/b.toml": "[run]\n"})), 3)
+        self.assertEqual(self.violations("decks", files={"inputs/machines/b.toml": "[machine]\n"}), [])
 
     def test_commands_of_a_deck_are_read_from_its_leading_comment(self):
         with tempfile.TemporaryDirectory() as folder:

@@ -5,6 +5,7 @@
 #include <trireme/data/token_file_writer.hpp>
 #include <trireme/deck/deck.hpp>
 #include <trireme/grid/runtime.hpp>
+#include <trireme/installation/this_machine.hpp>
 #include <trireme/plan/program.hpp>
 #include <trireme/schedule/generate.hpp>
 #include <trireme/schedule/lower.hpp>
@@ -104,19 +105,36 @@ inline Trace run_steps(train::Worker& worker, const data::Samples& samples, std:
   return trace;
 }
 
+/// This machine, but with NCCL's rules for messages between its ranks.
+inline plan::Machine with_nccl() {
+  plan::Machine machine = installation::this_machine();
+  machine.software.transport = TransportKind::nccl;
+  return machine;
+}
+
+/// This machine, but with offloading to another memory as on a device, though it may be the same.
+inline plan::Machine with_own_memory() {
+  plan::Machine machine = installation::this_machine();
+  machine.own_memory = true;
+  return machine;
+}
+
 /// A worker with all it needs, on all ranks of `world`.
 class Rig {
  public:
   Rig(const deck::Config& config, const data::TokenFile& tokens,
-      grid::Communicator& world = runtime().world(), const grid::TransportFactory& transport = {})
+      grid::Communicator& world = runtime().world(), const grid::TransportFactory& transport = {},
+      const plan::Machine& machine = installation::this_machine())
       : config_(config),
+        machine_(machine),
         architecture_(architecture::describe(config_.model)),
         grid_(world, layout::ProcessGrid(static_cast<int>(config.parallel.data),
                                          static_cast<int>(config.parallel.pipeline),
                                          static_cast<int>(config.parallel.tensor), world.size())),
         programs_(programs(transport)),
         samples(tokens, config.model.text_tokens(), 3),
-        worker(train::make_worker(config_, architecture_, grid_, programs_, train::Mode::train)) {
+        worker(train::make_worker(config_, architecture_, grid_, machine_, programs_,
+                                  train::Mode::train)) {
     worker->initialise();
   }
   Trace run(std::int64_t first, std::int64_t last) {
@@ -128,10 +146,11 @@ class Rig {
   /// Behind the grid, and before the worker asks for communicators.
   std::vector<schedule::Program> programs(const grid::TransportFactory& transport) {
     if (transport) grid_.use_transports(transport);
-    return plan::step_programs(config_);
+    return plan::step_programs(config_, machine_);
   }
 
   deck::Config config_;
+  plan::Machine machine_;
   architecture::Architecture architecture_;
   grid::Grid grid_;
   std::vector<schedule::Program> programs_;

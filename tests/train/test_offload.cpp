@@ -1,4 +1,4 @@
-#include <trireme/plan/offload.hpp>
+#include <trireme/plan/choices.hpp>
 
 #include "support/training.hpp"
 #include "support/whole_arrays.hpp"
@@ -24,13 +24,16 @@ class OffloadTest : public ::testing::Test {
       overrides.emplace_back(size);
     deck::Config c = small_config(12, 1, runtime().ranks(), overrides);
     c.parallel.offload = offload;
-    c.parallel.offload_on_host = true;
     return c;
+  }
+
+  Rig rig_of(const deck::Config& c, const plan::Machine& machine) {
+    return Rig(c, tokens_, runtime().world(), {}, machine);
   }
 
   /// With an evaluation between the steps, which takes the same memory.
   std::pair<Trace, Arrays> outcome(const deck::Config& c) {
-    Rig rig(c, tokens_);
+    Rig rig = rig_of(c, with_own_memory());
     Trace trace = rig.run(1, 2);
     const data::Windows windows(tokens_, c.model.text_tokens());
     const std::vector<std::int32_t> bytes(257, 1);
@@ -76,10 +79,10 @@ TEST_F(OffloadTest, LeavesThreeLayersOnTheDevice) {
     return plan::MemoryRow{};
   };
   const auto memory = [&](const char* schedule, Offload offload) {
-    return Rig(config({text("parallel.pipeline=", runtime().ranks()),
-                       text("parallel.schedule=", schedule)},
-                      offload),
-               tokens_)
+    return rig_of(config({text("parallel.pipeline=", runtime().ranks()),
+                          text("parallel.schedule=", schedule)},
+                         offload),
+                  with_own_memory())
         .worker->memory();
   };
   for (const char* schedule : {"1f1b", "gpipe", "zb-h1"}) {
@@ -107,14 +110,14 @@ TEST_F(OffloadTest, LeavesThreeLayersOnTheDevice) {
 }
 
 TEST_F(OffloadTest, HasNoEffectOnAHost) {
-  if (plan::has_device()) GTEST_SKIP() << "the kernels run on a device";
-  deck::Config c = config({}, Offload::both);
-  c.parallel.offload_on_host = false;
-  const auto with = Rig(c, tokens_).worker->memory();
-  const auto without = Rig(config({}, Offload::none), tokens_).worker->memory();
+  const plan::Machine host = installation::this_machine();
+  if (host.own_memory) GTEST_SKIP() << "the kernels run on a device";
+  const deck::Config c = config({}, Offload::both);
+  const auto with = rig_of(c, host).worker->memory();
+  const auto without = rig_of(config({}, Offload::none), host).worker->memory();
   ASSERT_EQ(with.size(), without.size());
   for (std::size_t i = 0; i < with.size(); ++i) EXPECT_EQ(with[i].bytes, without[i].bytes);
-  EXPECT_NE(plan::offload_note(c.parallel).find("no effect"), std::string::npos);
+  EXPECT_NE(plan::offload_note(c.parallel, host).find("no effect"), std::string::npos);
 }
 
 }  // namespace

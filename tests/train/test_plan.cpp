@@ -90,11 +90,10 @@ class Plan : public ::testing::Test {
                text("parallel.sequence_parallel=", c.sequence_parallel ? "true" : "false"),
                "parallel.bucket_bytes=20000"});
           config.parallel.offload = c.offload;
-          config.parallel.offload_on_host = true;
           SCOPED_TRACE(text("tensor ", tensor, ", pipeline ", pipeline, ", ", c.schedule, ", ",
                             c.recompute, ", ", c.optimizer, ", ", c.compute, ", ",
                             name_of(c.family)));
-          Rig rig(config, tokens_);
+          Rig rig(config, tokens_, runtime().world(), {}, machine_);
           body(config, rig);
         }
       }
@@ -110,13 +109,16 @@ class Plan : public ::testing::Test {
                                  static_cast<int>(config.parallel.tensor), at.tensor);
     plan::RankPlan mine;
     for (const auto& rank :
-         plan::plan_ranks(config, architecture, plan::training_needs(plan::step_programs(config))))
+         plan::plan_ranks(config, architecture,
+                          plan::training_needs(plan::step_programs(config, machine_)), machine_))
       if (rank.pipeline == at.pipeline) mine = rank;
-    mine.memory = plan::training_memory(config, architecture, shard, mine.needs);
-    mine.traffic = plan::step_traffic(config, architecture, shard, mine.needs.split_backward);
+    mine.memory = plan::training_memory(config, architecture, shard, mine.needs, machine_);
+    mine.traffic =
+        plan::step_traffic(config, architecture, shard, mine.needs.split_backward, machine_);
     return mine;
   }
 
+  const plan::Machine machine_ = with_own_memory();
   TemporaryFolder folder_;
   data::TokenFile tokens_{write_tokens(folder_, 20000)};
 };
@@ -150,9 +152,9 @@ TEST_F(Plan, PlannedCopyOfACheckpointIsThatOfTheReplicaThatWritesMost) {
         architecture::make_shard(architecture, static_cast<int>(config.parallel.pipeline),
                                  static_cast<int>(config.parallel.chunks), at.pipeline,
                                  static_cast<int>(config.parallel.tensor), at.tensor);
-    EXPECT_EQ(most, plan::checkpoint_copy_bytes(saving, architecture, shard));
+    EXPECT_EQ(most, plan::checkpoint_copy_bytes(saving, architecture, shard, machine_));
     saving.checkpoint.asynchronous = false;
-    EXPECT_EQ(plan::checkpoint_copy_bytes(saving, architecture, shard), 0);
+    EXPECT_EQ(plan::checkpoint_copy_bytes(saving, architecture, shard, machine_), 0);
   });
 }
 

@@ -1,4 +1,5 @@
 #include <trireme/deck/batch_schedule.hpp>
+#include <trireme/installation/this_machine.hpp>
 #include <trireme/plan/memory.hpp>
 #include <trireme/tensor/arena.hpp>
 #include <trireme/tensor/fence.hpp>
@@ -90,11 +91,11 @@ TEST_F(Ramp, MemoryIsPlannedForAllSizesAndNoneIsTakenLater) {
   Rig rig(c, tokens_);
   const auto architecture = architecture::describe(c.model);
   const int stage = rig.grid().coordinates().pipeline;
-  const auto needs = plan::training_needs(plan::step_programs(c));
+  const auto needs = plan::training_needs(plan::step_programs(c, installation::this_machine()));
   EXPECT_EQ(plan::total(rig.worker->memory()),
             plan::total(plan::training_memory(
                 c, architecture, architecture::make_shard(architecture, ranks, 1, stage, 1, 0),
-                needs[static_cast<std::size_t>(stage)])));
+                needs[static_cast<std::size_t>(stage)], installation::this_machine())));
   rig.run(1, 1);
   const std::int64_t arenas = arena_allocation_count();
   const std::int64_t waits = fence_count();

@@ -72,13 +72,15 @@ deck::Deck deck_with_limit(const std::string& limit, const std::string& more = "
 
 Bytes planned(const deck::Deck& deck) {
   const auto a = architecture::describe(deck.config.model);
-  const auto needs = plan::training_needs(plan::step_programs(deck.config));
-  return plan::device_total(plan::most_memory(plan::plan_ranks(deck.config, a, needs)).memory);
+  const plan::Machine machine;
+  const auto needs = plan::training_needs(plan::step_programs(deck.config, machine));
+  return plan::device_total(
+      plan::most_memory(plan::plan_ranks(deck.config, a, needs, machine)).memory);
 }
 
 TEST(AutomaticRecomputation, ComputesAgainNoMoreThanTheLimitAsks) {
   deck::Deck loose = deck_with_limit("1000000000000");
-  plan::resolve_recompute(loose);
+  plan::resolve_recompute(loose, plan::Machine{});
   EXPECT_TRUE(loose.config.parallel.recomputed.empty());
   const Bytes none = planned(loose);
   deck::Deck full = loose;
@@ -89,14 +91,14 @@ TEST(AutomaticRecomputation, ComputesAgainNoMoreThanTheLimitAsks) {
   for (int percent = 95; percent >= 5; percent -= 10) {
     const Bytes limit = least + (none - least) * percent / 100;
     deck::Deck deck = deck_with_limit(std::to_string(limit));
-    plan::resolve_recompute(deck);
+    plan::resolve_recompute(deck, plan::Machine{});
     EXPECT_LE(planned(deck), limit) << percent << " %";
     EXPECT_GE(deck.config.parallel.recomputed.size(), before) << percent << " %";
     before = deck.config.parallel.recomputed.size();
   }
   // The norms and GELU are cheaper than any product.
   deck::Deck little = deck_with_limit(std::to_string(none - 1));
-  plan::resolve_recompute(little);
+  plan::resolve_recompute(little, plan::Machine{});
   ASSERT_EQ(little.config.parallel.recomputed.size(), 1u);
   const std::string& first = little.config.parallel.recomputed.front();
   EXPECT_TRUE(first == "g" || first == "y1" || first == "y2") << first;
@@ -105,7 +107,7 @@ TEST(AutomaticRecomputation, ComputesAgainNoMoreThanTheLimitAsks) {
 TEST(AutomaticRecomputation, SaysWhatIsNeededWhereNothingFits) {
   deck::Deck deck = deck_with_limit("1000000");
   try {
-    plan::resolve_recompute(deck);
+    plan::resolve_recompute(deck, plan::Machine{});
     FAIL();
   } catch (const UsageError& error) {
     const std::string what = error.what();

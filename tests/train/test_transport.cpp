@@ -1,4 +1,4 @@
-#include <trireme/plan/transport.hpp>
+#include <trireme/plan/choices.hpp>
 
 #include "support/imitated_transport.hpp"
 #include "support/training.hpp"
@@ -22,20 +22,18 @@ class TransportTest : public ::testing::Test {
     if (!can_imitate_nccl) GTEST_SKIP() << "the imitated transport moves the memory of hosts";
   }
 
-  static deck::Config config(Overrides overrides, bool imitated) {
+  static deck::Config config(Overrides overrides) {
     for (const char* size : {"model.layers=9", "model.heads=6", "model.sequence=13"})
       overrides.emplace_back(size);
-    deck::Config c = small_config(12, 1, runtime().ranks(), overrides);
-    c.parallel.imitated_transport = imitated;
-    return c;
+    return small_config(12, 1, runtime().ranks(), overrides);
   }
 
   /// Three steps, with an evaluation of many micro-batches between them.
-  std::pair<Trace, Arrays> outcome(const deck::Config& c) {
-    Rig rig(c, tokens_, runtime().world(),
-            c.parallel.imitated_transport ? imitate_nccl : grid::TransportFactory{});
+  std::pair<Trace, Arrays> outcome(const deck::Config& c, bool imitated) {
+    Rig rig(c, tokens_, runtime().world(), imitated ? imitate_nccl : grid::TransportFactory{},
+            imitated ? with_nccl() : installation::this_machine());
     EXPECT_EQ(rig.grid().communicator(Axis::pipeline).ordered_groups(),
-              c.parallel.imitated_transport && c.parallel.pipeline > 1);
+              imitated && c.parallel.pipeline > 1);
     Trace trace = rig.run(1, 2);
     const data::Windows windows(tokens_, c.model.text_tokens());
     const std::vector<std::int32_t> bytes(257, 1);
@@ -46,8 +44,8 @@ class TransportTest : public ::testing::Test {
 
   void expect_the_same_bits(const Overrides& layout) {
     SCOPED_TRACE(join(layout, " "));
-    const auto expected = outcome(config(layout, false));
-    const auto found = outcome(config(layout, true));
+    const auto expected = outcome(config(layout), false);
+    const auto found = outcome(config(layout), true);
     if (runtime().rank() > 0) return;
     EXPECT_EQ(found.first, expected.first);
     EXPECT_EQ(found.second, expected.second);
@@ -89,8 +87,9 @@ TEST_F(TransportTest, PlannedScratchIsThatOfEverySumOfAStep) {
                               {text("parallel.tensor=", ranks)},
                               {text("parallel.pipeline=", ranks), "precision.compute=bf16"}}) {
     SCOPED_TRACE(join(layout, " "));
-    const deck::Config c = config(layout, true);
-    Rig rig(c, tokens_, runtime().world(), imitate_nccl);
+    const deck::Config c = config(layout);
+    const plan::Machine machine = with_nccl();
+    Rig rig(c, tokens_, runtime().world(), imitate_nccl, machine);
     const auto row = [](const std::vector<plan::MemoryRow>& rows) {
       for (const plan::MemoryRow& r : rows)
         if (r.what == "reductions") return r.bytes;
@@ -101,27 +100,17 @@ TEST_F(TransportTest, PlannedScratchIsThatOfEverySumOfAStep) {
     const auto shard = architecture::make_shard(architecture, static_cast<int>(c.parallel.pipeline),
                                                 static_cast<int>(c.parallel.chunks), at.pipeline,
                                                 static_cast<int>(c.parallel.tensor), at.tensor);
-    const Bytes planned = row(plan::training_memory(
-        c, architecture, shard,
-        plan::training_needs(plan::step_programs(c))[static_cast<std::size_t>(at.pipeline)]));
+    const Bytes planned =
+        row(plan::training_memory(c, architecture, shard,
+                                  plan::training_needs(plan::step_programs(
+                                      c, machine))[static_cast<std::size_t>(at.pipeline)],
+                                  machine));
     EXPECT_EQ(row(rig.worker->memory()), planned);
     const bool sums = c.parallel.pipeline == 1 || shard.has_embedding() || shard.has_head();
     EXPECT_EQ(planned > 0, ranks > 1 && sums);
     rig.run(1, 2);
     EXPECT_EQ(row(rig.worker->memory()), planned) << "a sum was larger than planned";
   }
-}
-
-TEST_F(TransportTest, TheDeckDecidesTogetherWithTheInstallation) {
-  deck::ParallelConfig parallel;
-  EXPECT_EQ(plan::uses_nccl(parallel), plan::has_nccl());
-  parallel.share_devices = true;
-  EXPECT_FALSE(plan::uses_nccl(parallel));
-  parallel.transport = TransportKind::mpi;
-  EXPECT_FALSE(plan::uses_nccl(parallel));
-  EXPECT_EQ(plan::transport(parallel), schedule::Transport::independent_channels);
-  parallel.imitated_transport = true;
-  EXPECT_EQ(plan::transport(parallel), schedule::Transport::ordered_groups);
 }
 
 }  // namespace

@@ -37,7 +37,8 @@ struct LocalSizes {
   bool gated() const { return inner != feed_forward; }
 };
 
+/// `logit_elements` of a block of logits: placement.hpp.
 LocalSizes local_sizes(const deck::ModelConfig& model, const Shard& shard, std::int64_t micro,
-                       std::int64_t sequence, bool sequence_parallel);
+                       std::int64_t sequence, bool sequence_parallel, std::int64_t logit_elements);
 
 }  // namespace trireme::architecture

@@ -42,8 +42,16 @@ struct SharedPart {
 std::vector<SharedPart> shared_parts(const std::vector<LocalArray>& arrays,
                                      const Placement& placement);
 
-/// Rows of logits computed at a time: whole logits are never stored. Depends on tokens, vocabulary
-/// and kind of machine alone, so that layouts agree.
-std::int64_t logit_block_rows(std::int64_t tokens, std::int64_t vocabulary);
+/// Elements of a block of logits. Every block reads and writes the gradient of the output's matrix
+/// once: 64 MiB of fp32 logits stay near a host's caches; on a device 512 MiB make that traffic
+/// small beside the products.
+inline constexpr std::int64_t host_logit_elements = std::int64_t{1} << 24;
+inline constexpr std::int64_t device_logit_elements = std::int64_t{1} << 27;
+
+/// Rows of logits computed at a time, blocks of at most `block_elements` but of 64 rows at least:
+/// whole logits are never stored. Depends on tokens, vocabulary and kind of machine alone, so that
+/// layouts agree.
+std::int64_t logit_block_rows(std::int64_t tokens, std::int64_t vocabulary,
+                              std::int64_t block_elements);
 
 }  // namespace trireme::architecture

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <trireme/deck/deck.hpp>
+#include <trireme/plan/machine.hpp>
 #include <trireme/schedule/draw.hpp>
 #include <trireme/schedule/program.hpp>
 #include <trireme/schedule/timeline.hpp>
@@ -23,8 +24,10 @@ struct Drawing {
   schedule::DrawOptions options() const;
 };
 
-/// Plays the deck's program with the FLOPs of its stages or, if there is one, with what the
-/// timeline in the file `measured` says. That file must exist and fit the deck if it `must_fit`.
-Drawing make_drawing(const deck::Deck& deck, const std::string& measured, bool must_fit);
+/// Plays the deck's program, as lowered for the machine, with the FLOPs of its stages or, if there
+/// is one, with what the timeline in the file `measured` says. That file must exist and fit the
+/// deck if it `must_fit`.
+Drawing make_drawing(const deck::Deck& deck, const plan::Machine& machine,
+                     const std::string& measured, bool must_fit);
 
 }  // namespace trireme::commands

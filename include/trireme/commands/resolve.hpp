@@ -4,6 +4,7 @@
 #include <trireme/data/token_source.hpp>
 #include <trireme/data/tokenizer.hpp>
 #include <trireme/deck/deck.hpp>
+#include <trireme/plan/machine.hpp>
 
 #include <cstdint>
 #include <memory>
@@ -34,10 +35,10 @@ std::unique_ptr<data::Tokenizer> tokenizer_of(const deck::Deck& deck);
 /// deck's tokenizer must be known, and the files'.
 void resolve_vocabulary(deck::Deck& deck, const TrainingData& data);
 
-/// The deck as `ranks` ranks would run it, without MPI; 0: as many as its axes multiply to. The
-/// token file need not exist if the deck names the vocabulary.
+/// The deck as `ranks` ranks of the machine would run it, without MPI; 0: as many as its axes
+/// multiply to. The token file need not exist if the deck names the vocabulary.
 deck::Deck deck_for_ranks(const std::string& path, const std::vector<std::string>& overrides,
-                          std::int64_t ranks);
+                          std::int64_t ranks, const plan::Machine& machine);
 
 /// The file of [data] validation, whose ids the model must know.
 std::unique_ptr<data::TokenSource> open_validation_file(const deck::Deck& deck);

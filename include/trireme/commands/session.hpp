@@ -4,6 +4,7 @@
 #include <trireme/commands/resolve.hpp>
 #include <trireme/deck/deck.hpp>
 #include <trireme/grid/runtime.hpp>
+#include <trireme/plan/machine.hpp>
 
 #include <functional>
 #include <memory>
@@ -14,11 +15,13 @@
 namespace trireme::commands {
 
 /// What train, eval and generate begin with: the deck, the same on every rank, the model it
-/// describes and the process grid. Members that a command does not need stay empty.
+/// describes, the machine it runs on and the process grid. Members that a command does not need
+/// stay empty.
 struct Session {
   deck::Deck deck;
   TrainingData training;  ///< its files may not have been opened
   architecture::Architecture architecture;
+  plan::Machine machine;
   std::unique_ptr<grid::Grid> grid;
 
   const deck::Config& config() const { return deck.config; }

@@ -88,15 +88,13 @@ struct ParallelConfig {
   std::string program;      ///< file of a program written by hand, where schedule is `file`
   bool sequence_parallel = false;
   Recompute recompute = Recompute::none;
-  std::int64_t memory_limit = 0;        ///< bytes of a rank, for recompute = "auto"
+  Bytes memory_limit = 0;               ///< of a rank, for recompute = "auto"; 0: the machine's
   std::vector<std::string> recomputed;  ///< no key: the tensors that "auto" chose
   bool distributed_optimizer = false;
   Offload offload = Offload::none;
   TransportKind transport = TransportKind::automatic;
-  bool share_devices = false;       ///< several ranks may use one device
-  bool imitated_transport = false;  ///< no key: tests play by NCCL's rules where there is none
-  bool offload_on_host = false;     ///< no key: tests take a device's way where there is none
-  std::int64_t bucket_bytes = 0;    ///< of gradients, per all-reduce
+  bool share_devices = false;     ///< several ranks may use one device
+  std::int64_t bucket_bytes = 0;  ///< of gradients, per all-reduce
   bool operator==(const ParallelConfig&) const = default;
 };
 

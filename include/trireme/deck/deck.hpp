@@ -11,6 +11,8 @@
 
 namespace trireme::deck {
 
+struct FileKind;
+
 /// A resolved deck, which still knows where each value came from.
 struct Deck {
   Config config;
@@ -24,8 +26,8 @@ struct Deck {
   std::string cite(std::string_view section, std::string_view name) const;
 };
 
-/// Larger files are refused before they are read.
-inline constexpr std::int64_t deck_bytes_limit = 1 << 20;
+/// The sections and keys of a deck.
+const FileKind& deck_kind();
 
 /// Reads a deck and applies overrides "section.key=value" to it, the last one of a key winning.
 /// Throws one UsageError that names every mistake with its place; what needs the number of ranks is

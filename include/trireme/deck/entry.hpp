@@ -14,10 +14,13 @@ inline constexpr std::int64_t steps_limit =
 inline constexpr std::int64_t identifier_limit =
     1 << 30;  ///< token ids are stored in at most 32 bits
 
-/// Builds one entry of the key table; each call says one thing about the key.
-class Entry {
+/// Builds one entry of a key table whose values are stored in a C; each call says one thing about
+/// the key.
+template <class C>
+class EntryOf {
  public:
-  Entry(const char* section, const char* name, KeyType type, const char* help, Effect effect) {
+  EntryOf(const char* section, const char* name, KeyType type, const char* help,
+          Effect effect = Effect::none) {
     key_.section = section;
     key_.name = name;
     key_.type = type;
@@ -25,103 +28,118 @@ class Entry {
     key_.effect = effect;
   }
 
-  /// The key is kept in `section_member.*member` of a Config.
+  /// The key is kept in `section_member.*member` of a C.
   template <class S, class T>
-  Entry& in(S Config::*section_member, T S::*member) {
-    key_.store = [=](Config& config, const Value& value) {
-      if constexpr (std::is_enum_v<T>)
-        (config.*section_member).*member = parse<T>(std::get<std::string>(value)).value();
-      else
-        (config.*section_member).*member = std::get<T>(value);
-    };
-    key_.load = [=](const Config& config) -> Value {
-      const T& field = (config.*section_member).*member;
-      if constexpr (std::is_enum_v<T>)
-        return std::string(name_of(field));
-      else
-        return field;
-    };
-    return *this;
+  EntryOf& in(S C::*section_member, T S::*member) {
+    return at([=](auto& config) -> auto& { return (config.*section_member).*member; });
+  }
+  /// The key is kept in `member` of a C.
+  template <class T>
+  EntryOf& in(T C::*member) {
+    return at([=](auto& config) -> auto& { return config.*member; });
   }
 
-  Entry& unit(const char* unit) { return key_.unit = unit, *this; }
-  Entry& at_least(std::int64_t least) { return key_.range.least = least, *this; }
-  Entry& at_most(std::int64_t most) { return key_.range.most = most, *this; }
-  Entry& from(double low) { return key_.range.low = low, *this; }
-  Entry& above(double low) { return key_.range.low_open = true, from(low); }
-  Entry& below(double high) {
+  EntryOf& unit(const char* unit) { return key_.unit = unit, *this; }
+  EntryOf& at_least(std::int64_t least) { return key_.range.least = least, *this; }
+  EntryOf& at_most(std::int64_t most) { return key_.range.most = most, *this; }
+  EntryOf& from(double low) { return key_.range.low = low, *this; }
+  EntryOf& above(double low) { return key_.range.low_open = true, from(low); }
+  EntryOf& below(double high) {
     key_.range.high_open = true;
     key_.range.high = high;
     return *this;
   }
   /// In place of the section's.
-  Entry& effect(Effect effect) { return key_.effect = effect, *this; }
-  Entry& nonempty() { return key_.nonempty = true, *this; }
-  Entry& words(std::vector<std::string_view> words) {
+  EntryOf& effect(Effect effect) { return key_.effect = effect, *this; }
+  EntryOf& nonempty() { return key_.nonempty = true, *this; }
+  EntryOf& words(std::vector<std::string_view> words) {
     key_.choices = std::move(words);
     return *this;
   }
 
   /// Where the deck is silent: `value`, which documents show as it is written or else as `rule`.
-  Entry& otherwise(Value value, const char* rule = "") {
+  EntryOf& otherwise(Value value, const char* rule = "") {
     key_.fallback = std::move(value);
     key_.rule = rule;
     return *this;
   }
   /// Where the deck is silent: what `derived` computes from keys that stand earlier in the table.
-  Entry& derive(void (*derived)(Config&), const char* rule) {
+  EntryOf& derive(void (*derived)(C&), const char* rule) {
     key_.derived = derived;
     key_.rule = rule;
     return *this;
   }
 
-  Key take() { return std::move(key_); }
+  KeyOf<C> take() { return std::move(key_); }
 
  private:
-  Key key_;
-};
+  /// `field` gives the place of the value in a C.
+  template <class Field>
+  EntryOf& at(Field field) {
+    using T = std::remove_reference_t<decltype(field(std::declval<C&>()))>;
+    key_.store = [field](C& config, const Value& value) {
+      if constexpr (std::is_enum_v<T>)
+        field(config) = parse<T>(std::get<std::string>(value)).value();
+      else
+        field(config) = std::get<T>(value);
+    };
+    key_.load = [field](const C& config) -> Value {
+      if constexpr (std::is_enum_v<T>)
+        return std::string(name_of(field(config)));
+      else
+        return field(config);
+    };
+    return *this;
+  }
 
-/// Adds the entries of one section, kept in a member of Config of type S. Their effect is that of
-/// the section unless they say otherwise.
-template <class S>
+  KeyOf<C> key_;
+};
+using Entry = EntryOf<Config>;
+
+/// Adds the entries of one section, kept in a member of C of type S. Their effect is that of the
+/// section unless they say otherwise.
+template <class S, class C = Config>
 class SectionKeys {
  public:
-  SectionKeys(std::vector<Entry>& out, const char* section, S Config::*member,
+  SectionKeys(std::vector<EntryOf<C>>& out, const char* section, S C::*member,
               Effect effect = Effect::none)
       : out_(out), section_(section), member_(member), effect_(effect) {}
 
-  Entry& string(const char* name, std::string S::*field, const char* help) {
+  EntryOf<C>& string(const char* name, std::string S::*field, const char* help) {
     return add(name, KeyType::string, help).in(member_, field);
   }
-  Entry& path(const char* name, std::string S::*field, const char* help) {
+  EntryOf<C>& path(const char* name, std::string S::*field, const char* help) {
     return add(name, KeyType::path, help).in(member_, field);
   }
-  Entry& integer(const char* name, std::int64_t S::*field, const char* help) {
+  EntryOf<C>& integer(const char* name, std::int64_t S::*field, const char* help) {
     return add(name, KeyType::integer, help).in(member_, field);
   }
-  Entry& number(const char* name, double S::*field, const char* help) {
+  EntryOf<C>& number(const char* name, double S::*field, const char* help) {
     return add(name, KeyType::number, help).in(member_, field);
   }
-  Entry& boolean(const char* name, bool S::*field, const char* help) {
+  EntryOf<C>& boolean(const char* name, bool S::*field, const char* help) {
     return add(name, KeyType::boolean, help).in(member_, field);
   }
-  Entry& duration(const char* name, Seconds S::*field, const char* help) {
+  EntryOf<C>& duration(const char* name, Seconds S::*field, const char* help) {
     return add(name, KeyType::duration, help).in(member_, field).unit("hh:mm:ss");
   }
+  EntryOf<C>& bytes(const char* name, Bytes S::*field, const char* help) {
+    return add(name, KeyType::bytes, help).in(member_, field);
+  }
   template <class E>
-  Entry& choice(const char* name, E S::*field, const char* help) {
+  EntryOf<C>& choice(const char* name, E S::*field, const char* help) {
     const auto all = names<E>();
     return add(name, KeyType::choice, help).in(member_, field).words({all.begin(), all.end()});
   }
 
  private:
-  Entry& add(const char* name, KeyType type, const char* help) {
+  EntryOf<C>& add(const char* name, KeyType type, const char* help) {
     return out_.emplace_back(section_, name, type, help, effect_);
   }
 
-  std::vector<Entry>& out_;
+  std::vector<EntryOf<C>>& out_;
   const char* section_;
-  S Config::*member_;
+  S C::*member_;
   Effect effect_;
 };
 

@@ -17,11 +17,21 @@
 namespace trireme::deck {
 
 /// How a key is written: a duration is a string "hh:mm:ss", a choice is a string out of a few
-/// words, a path is a string that names a file or folder.
-enum class KeyType : std::uint8_t { string, path, integer, number, boolean, duration, choice };
+/// words, a path is a string that names a file or folder, bytes are an integer, a whole number or a
+/// string with a unit.
+enum class KeyType : std::uint8_t {
+  string,
+  path,
+  integer,
+  number,
+  boolean,
+  duration,
+  choice,
+  bytes
+};
 
-/// A key's value: bool for boolean, int64 for integer, double for number and duration (seconds),
-/// string for the rest.
+/// A key's value: bool for boolean, int64 for integer and bytes, double for number and duration
+/// (seconds), string for the rest.
 using Value = std::variant<bool, std::int64_t, double, std::string>;
 
 /// The values that an integer or number may take. The bounds belong to the range unless they are
@@ -46,8 +56,8 @@ enum class Effect : std::uint8_t {
   model     ///< another model: the checkpoint's weights are not this one's
 };
 
-/// One entry of the table.
-struct Key {
+/// One entry of a table, whatever its values are stored in.
+struct KeyText {
   std::string section;
   std::string name;
   KeyType type = KeyType::string;
@@ -58,16 +68,22 @@ struct Key {
   std::string help;                       ///< one line
   Effect effect = Effect::none;
 
-  std::optional<Value> fallback;         ///< the value where the deck is silent …
-  std::function<void(Config&)> derived;  ///< … or the rule that computes it from the other keys …
-  std::string rule;  ///< … in words, such as "4 · model.hidden". Neither: the key is required.
+  std::optional<Value> fallback;  ///< the value where the file is silent
+  std::string rule;  ///< how that value follows from other keys, such as "4 · model.hidden"
 
-  std::function<void(Config&, const Value&)> store;
-  std::function<Value(const Config&)> load;
-
-  bool required() const { return !fallback && !derived; }
+  /// The file must give it: there is neither a value nor a rule.
+  bool required() const { return !fallback && rule.empty(); }
   std::string full_name() const { return section + "." + name; }
 };
+
+/// One entry of a table whose values are stored in a C.
+template <class C>
+struct KeyOf : KeyText {
+  std::function<void(C&)> derived;  ///< computes the value by `rule` where the file is silent
+  std::function<void(C&, const Value&)> store;
+  std::function<Value(const C&)> load;
+};
+using Key = KeyOf<Config>;
 
 /// A section's name and one line about it.
 struct Section {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <trireme/architecture/placement.hpp>
 #include <trireme/model/pipeline_stage.hpp>
 
 #include <memory>
@@ -24,6 +25,7 @@ class RankModel {
     Recompute recompute = Recompute::none;
     bool offload = false;          ///< saved activations of layers are in host memory
     architecture::Kept kept = {};  ///< which tensors layers keep; empty: as `recompute` says
+    std::int64_t logit_elements = architecture::host_logit_elements;  ///< computed at a time
   };
 
   /// `parameters` holds the rank's shard. `axis`, for micro · sequence tokens, must outlive this.

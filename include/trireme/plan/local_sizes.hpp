@@ -3,6 +3,7 @@
 #include <trireme/architecture/local_sizes.hpp>
 #include <trireme/base/types.hpp>
 #include <trireme/deck/config.hpp>
+#include <trireme/plan/machine.hpp>
 
 namespace trireme::plan {
 
@@ -14,6 +15,7 @@ struct LocalSizes : architecture::LocalSizes {
   bool narrow() const { return element < accumulate; }
 };
 
-LocalSizes local_sizes(const deck::Config& config, const architecture::Shard& shard);
+LocalSizes local_sizes(const deck::Config& config, const architecture::Shard& shard,
+                       const Machine& machine);
 
 }  // namespace trireme::plan

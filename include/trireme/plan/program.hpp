@@ -1,6 +1,7 @@
 #pragma once
 
 #include <trireme/deck/config.hpp>
+#include <trireme/plan/machine.hpp>
 #include <trireme/schedule/needs.hpp>
 #include <trireme/schedule/program.hpp>
 
@@ -12,11 +13,11 @@ namespace trireme::plan {
 /// The program of a training step with the full global batch of a resolved deck: generated, or read
 /// from the deck's file, lowered and validated. Throws UsageError where a file's program has
 /// mistakes, all of them at once.
-schedule::Program step_program(const deck::Config& config);
+schedule::Program step_program(const deck::Config& config, const Machine& machine);
 
 /// The programs of a run's training steps, one for each size of the global batch in ascending order
 /// (deck::BatchSchedule); the last one is step_program().
-std::vector<schedule::Program> step_programs(const deck::Config& config);
+std::vector<schedule::Program> step_programs(const deck::Config& config, const Machine& machine);
 
 /// Forward passes of so many micro-batches, lowered.
 schedule::Program evaluation_program(const schedule::ProgramLayout& layout, int micro_batches);

@@ -29,7 +29,7 @@ struct RankPlan {
 /// training_needs() has them. Traffic is that of a full batch.
 std::vector<RankPlan> plan_ranks(const deck::Config& config,
                                  const architecture::Architecture& architecture,
-                                 const std::vector<schedule::Needs>& needs);
+                                 const std::vector<schedule::Needs>& needs, const Machine& machine);
 
 /// The first of those that need most or least memory, or send most.
 const RankPlan& most_memory(const std::vector<RankPlan>& ranks);

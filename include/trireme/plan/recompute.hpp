@@ -3,6 +3,7 @@
 #include <trireme/architecture/architecture.hpp>
 #include <trireme/architecture/layer_program.hpp>
 #include <trireme/deck/deck.hpp>
+#include <trireme/plan/machine.hpp>
 
 #include <string>
 
@@ -14,10 +15,11 @@ architecture::Kept kept_tensors(const deck::ParallelConfig& parallel,
 
 /// With recompute = "auto", chooses the tensors to compute again: one at a time the one whose
 /// recomputation takes the least time per byte that it saves, until the bytes of every rank are at
-/// most [parallel] memory_limit. Every rank and `check` choose the same. UsageError if everything
-/// but the layers' inputs is computed again and the limit is still exceeded. The vocabulary and the
-/// axes of the deck must be resolved.
-void resolve_recompute(deck::Deck& deck);
+/// most [parallel] memory_limit, or where that is 0 the memory that the machine's file gives. Every
+/// rank and `check` choose the same. UsageError if neither is known, or if everything but the
+/// layers' inputs is computed again and the limit is still exceeded. The vocabulary and the axes of
+/// the deck must be resolved.
+void resolve_recompute(deck::Deck& deck, const Machine& machine);
 
 /// "y1, y2, g": what is computed again; "" for nothing.
 std::string recomputed_text(const deck::ParallelConfig& parallel,

@@ -3,6 +3,7 @@
 #include <trireme/architecture/architecture.hpp>
 #include <trireme/architecture/shard.hpp>
 #include <trireme/deck/config.hpp>
+#include <trireme/plan/machine.hpp>
 
 #include <cstdint>
 #include <string>
@@ -41,7 +42,8 @@ struct TrafficRow {
 ///   model     squares of the gradient's norm.
 std::vector<TrafficRow> step_traffic(const deck::Config& config,
                                      const architecture::Architecture& architecture,
-                                     const architecture::Shard& shard, bool split_backward);
+                                     const architecture::Shard& shard, bool split_backward,
+                                     const Machine& machine);
 
 /// Sums per axis; `what` is empty.
 std::vector<TrafficRow> per_axis(const std::vector<TrafficRow>& rows);

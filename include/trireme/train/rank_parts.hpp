@@ -7,6 +7,7 @@
 #include <trireme/optim/optimizer.hpp>
 #include <trireme/optim/shared_gradients.hpp>
 #include <trireme/optim/weight_gather.hpp>
+#include <trireme/plan/machine.hpp>
 #include <trireme/schedule/program.hpp>
 #include <trireme/train/transfers.hpp>
 
@@ -28,12 +29,13 @@ struct RankParts {
   /// `programs` of the training steps, with memory that serves all of them; none: for evaluation,
   /// with neither gradients nor optimizer. Arguments must outlive this.
   RankParts(const deck::Config& config, const architecture::Architecture& architecture,
-            grid::Grid& grid, std::span<const schedule::Program> programs);
+            grid::Grid& grid, const plan::Machine& machine,
+            std::span<const schedule::Program> programs);
   RankParts(const RankParts&) = delete;
   RankParts& operator=(const RankParts&) = delete;
 
   void make_optimizer(const deck::Config& config, const architecture::Architecture& architecture,
-                      grid::Grid& grid);
+                      grid::Grid& grid, const plan::Machine& machine);
 
   /// Of the device, for sums between ranks on a transport.
   Bytes reduction_bytes() const {

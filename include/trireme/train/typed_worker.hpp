@@ -18,7 +18,8 @@ class TypedWorker final : public Worker {
   using T = typename P::Compute;
 
   TypedWorker(const deck::Config& config, const architecture::Architecture& architecture,
-              grid::Grid& grid, std::span<const schedule::Program> programs);
+              grid::Grid& grid, const plan::Machine& machine,
+              std::span<const schedule::Program> programs);
 
   void initialise() override;
   void train_step(std::int64_t step, const data::Samples& samples) override;
@@ -48,6 +49,7 @@ class TypedWorker final : public Worker {
   const deck::Config& config_;
   const architecture::Architecture& architecture_;
   grid::Grid& grid_;
+  const plan::Machine& machine_;
   Exec exec_;
   RankParts<P> parts_;
   StepActions<P> actions_;

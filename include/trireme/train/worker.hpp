@@ -83,10 +83,11 @@ class Worker {
 enum class Mode : std::uint8_t { train, evaluate };
 
 /// `config` must be resolved; all arguments must outlive the worker. `programs` are those of the
-/// training steps, as plan::step_programs() has them; none in evaluation.
+/// training steps, as plan::step_programs() has them; none in evaluation. `machine` is the one that
+/// the worker runs on, for which they were made.
 std::unique_ptr<Worker> make_worker(const deck::Config& config,
                                     const architecture::Architecture& architecture,
-                                    grid::Grid& grid, std::span<const schedule::Program> programs,
-                                    Mode mode);
+                                    grid::Grid& grid, const plan::Machine& machine,
+                                    std::span<const schedule::Program> programs, Mode mode);
 
 }  // namespace trireme::train

@@ -46,9 +46,10 @@ Bytes room_for_checkpoints(const Session& session) {
 std::unique_ptr<train::Worker> bench_worker(const BenchSetting& setting,
                                             schedule::Program& program) {
   const Session& session = setting.session;
-  setting.runtime.together([&] { program = plan::step_program(session.config()); });
+  setting.runtime.together(
+      [&] { program = plan::step_program(session.config(), session.machine); });
   auto worker = train::make_worker(session.config(), session.architecture, *session.grid,
-                                   {&program, 1}, train::Mode::train);
+                                   session.machine, {&program, 1}, train::Mode::train);
   worker->initialise();
   return worker;
 }
@@ -100,8 +101,9 @@ BenchShard shard_of(const Session& session) {
       session.architecture, static_cast<int>(p.pipeline), static_cast<int>(p.chunks), at.pipeline,
       static_cast<int>(p.tensor), at.tensor);
   BenchShard out;
-  out.sizes = architecture::local_sizes(config.model, shard, config.batch.micro,
-                                        config.model.sequence, p.sequence_parallel);
+  out.sizes =
+      architecture::local_sizes(config.model, shard, config.batch.micro, config.model.sequence,
+                                p.sequence_parallel, session.machine.logit_elements());
   for (const Stage stage : shard.stages)
     out.layers += shard.stage_layers[static_cast<std::size_t>(stage)].extent;
   out.micros = config.batch.global / (config.batch.micro * p.data);

@@ -6,14 +6,14 @@
 #include <trireme/commands/options.hpp>
 #include <trireme/commands/resolve.hpp>
 #include <trireme/deck/batch_schedule.hpp>
+#include <trireme/installation/this_machine.hpp>
+#include <trireme/plan/choices.hpp>
 #include <trireme/plan/cost.hpp>
-#include <trireme/plan/offload.hpp>
-#include <trireme/plan/precision.hpp>
+#include <trireme/plan/machine_file.hpp>
 #include <trireme/plan/program.hpp>
 #include <trireme/plan/ranks.hpp>
 #include <trireme/plan/recompute.hpp>
 #include <trireme/plan/stages.hpp>
-#include <trireme/plan/transport.hpp>
 #include <trireme/schedule/machine.hpp>
 #include <trireme/schedule/program.hpp>
 
@@ -27,6 +27,7 @@ struct CheckOptions {
   std::string deck;
   std::vector<std::string> overrides;
   std::int64_t ranks = 0;
+  std::string machine;  ///< file; "": the running build
   bool resolved = false;
   bool layer = false;
 };
@@ -64,7 +65,7 @@ void print_schedule(const deck::Config& c, const schedule::Program& program,
 
 /// What the choices of [parallel] recompute cost in memory for activations, side by side.
 void print_recompute(deck::Config c, const architecture::Architecture& a,
-                     const std::vector<schedule::Needs>& needs) {
+                     const std::vector<schedule::Needs>& needs, const plan::Machine& machine) {
   const Recompute chosen = c.parallel.recompute;
   const std::string again = plan::recomputed_text(c.parallel, a.layer);
   std::string choices;
@@ -73,13 +74,27 @@ void print_recompute(deck::Config c, const architecture::Architecture& a,
     if (choice == Recompute::automatic && chosen != choice) continue;
     c.parallel.recompute = choice;
     Bytes bytes = 0;
-    const auto ranks = plan::plan_ranks(c, a, needs);
+    const auto ranks = plan::plan_ranks(c, a, needs, machine);
     for (const plan::MemoryRow& row : plan::most_memory(ranks).memory)
       if (row.what == "saved activations" || row.what == "scratch") bytes += row.bytes;
     choices += text(choices.empty() ? "" : ", ", name_of(choice), " ", human_bytes(bytes));
   }
   say("recompute     ", name_of(chosen), again.empty() ? "" : text(" (", again, ")"),
       "; saved activations and scratch with ", choices);
+}
+
+/// Of a machine file: what it says, and how many nodes the ranks fill.
+void print_machine(const deck::ParallelConfig& p, const plan::Machine& machine) {
+  if (machine.file.empty()) return;
+  const std::int64_t ranks = p.data * p.pipeline * p.tensor;
+  const std::int64_t each = machine.node.devices;
+  const std::int64_t nodes = each == 0 ? 0 : (ranks + each - 1) / each;
+  say("machine       ", machine.called(), ": ", name_of(machine.device.kind), ", ",
+      human_bytes(machine.device.memory), " per rank",
+      each == 0 ? "" : text(", ", nodes, nodes == 1 ? " node of " : " nodes of ", each, " ranks"));
+  const plan::Machine::Software& s = machine.software;
+  say("              products ", name_of(s.products), ", attention ", name_of(s.attention),
+      ", transport ", name_of(s.transport));
 }
 
 void print_grid(const deck::Config& c) {
@@ -115,18 +130,29 @@ void print_ramp(const deck::Config& c, const std::vector<schedule::Program>& pro
   say(ramp_report(batches, programs));
 }
 
-void print_report(const deck::Deck& deck) {
+void print_notes(const deck::Config& c, const plan::Machine& machine) {
+  const auto note = [](const char* heading, const std::string& words) {
+    if (!words.empty()) say(heading, words);
+  };
+  note("transport     ", plan::transport_note(c.parallel, machine));
+  note("offload       ", plan::offload_note(c.parallel, machine));
+  note("tf32          ", plan::tf32_note(c.precision, machine));
+  note("attention     ", plan::attention_note(c.precision, machine));
+}
+
+void print_report(const deck::Deck& deck, const plan::Machine& machine) {
   const deck::Config& c = deck.config;
   const auto a = architecture::describe(c.model);
   const auto tensor = static_cast<int>(c.parallel.tensor);
-  const std::vector<schedule::Program> programs = plan::step_programs(c);
+  const std::vector<schedule::Program> programs = plan::step_programs(c, machine);
   const schedule::Program& program = programs.back();
   const std::vector<schedule::Needs> needs = plan::training_needs(programs);
   const auto stage_layers =
       architecture::partition(a, static_cast<int>(c.parallel.pipeline * c.parallel.chunks));
-  const auto ranks = plan::plan_ranks(c, a, needs);
+  const auto ranks = plan::plan_ranks(c, a, needs, machine);
 
   say("deck          ", deck.file_name, ": no mistakes");
+  print_machine(c.parallel, machine);
   print_grid(c);
   say("model         ", name_of(c.model.family), ", ", c.model.layers, " layers, hidden ",
       c.model.hidden, ", ", c.model.heads, " heads of ", c.model.head_size(),
@@ -141,32 +167,35 @@ void print_report(const deck::Deck& deck) {
                  ranks);
   print_ramp(c, programs);
   print_step(c, a);
-  print_recompute(c, a, needs);
-  if (const std::string note = plan::transport_note(c.parallel); !note.empty())
-    say("transport     ", note);
-  if (c.parallel.offload != Offload::none) say("offload       ", plan::offload_note(c.parallel));
-  if (c.precision.tf32) say("tf32          ", plan::tf32_note(c.precision));
-  if (const std::string note = plan::attention_note(c.precision); !note.empty())
-    say("attention     ", note);
+  print_recompute(c, a, needs, machine);
+  print_notes(c, machine);
   say("\nstages\n", stages_report(plan::group_stages(a, stage_layers), c.parallel));
-  say("\nbytes per rank\n", memory_report(ranks, tensor));
+  say("\nbytes per rank\n", memory_report(ranks, tensor, machine));
   say("\ncommunication per step of the rank with most\n", traffic_report(ranks, tensor));
 }
 
-void check_deck(const CheckOptions& options) {
-  const deck::Deck deck = deck_for_ranks(options.deck, options.overrides, options.ranks);
-  if (options.resolved) {
-    log::line(deck::resolved_toml(deck));
-    return;
-  }
-  if (!options.layer) return print_report(deck);
+void print_layer(const deck::Deck& deck, const plan::Machine& machine) {
   const deck::Config& c = deck.config;
   const auto a = architecture::describe(c.model);
   const auto shard = architecture::make_shard(a, static_cast<int>(c.parallel.pipeline),
                                               static_cast<int>(c.parallel.chunks), 0,
                                               static_cast<int>(c.parallel.tensor), 0);
-  const auto needs = plan::training_needs(plan::step_programs(c));
-  say(layer_report(c, a, shard, needs.front().split_backward));
+  const auto needs = plan::training_needs(plan::step_programs(c, machine));
+  say(layer_report(c, a, shard, needs.front().split_backward, machine));
+}
+
+void check_deck(const CheckOptions& options) {
+  const plan::Machine machine =
+      options.machine.empty() ? installation::this_machine() : plan::load_machine(options.machine);
+  const deck::Deck deck = deck_for_ranks(options.deck, options.overrides, options.ranks, machine);
+  if (options.resolved) {
+    log::line(deck::resolved_toml(deck));
+    return;
+  }
+  if (options.layer)
+    print_layer(deck, machine);
+  else
+    print_report(deck, machine);
 }
 
 }  // namespace
@@ -180,12 +209,19 @@ void add_check(CLI::App& app) {
       ->add_option("--ranks", options->ranks,
                    "Ranks to check for; default: the product of the deck's axes")
       ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 30));
+  command
+      ->add_option("--machine", options->machine,
+                   "Machine to plan for (TOML; `trireme help machine` lists its keys); default: "
+                   "this installation")
+      ->type_name("FILE");
   command->add_flag("--resolved", options->resolved,
                     "Print the deck with every key and its value instead");
   command->add_flag("--layer", options->layer,
                     "Print the operations of a layer instead: shapes on a rank, what is kept or "
                     "recomputed, messages and FLOPs");
-  command->footer("Example:\n  trireme check inputs/gpt2_124m.toml --ranks 8 batch.micro=4");
+  command->footer(
+      "Examples:\n  trireme check inputs/gpt2_124m.toml --ranks 8 batch.micro=4\n"
+      "  trireme check inputs/gpt2_124m.toml --ranks 8 --machine inputs/machines/h100.toml");
   command->callback([options] { check_deck(*options); });
 }
 

@@ -69,9 +69,9 @@ void add_steps(std::vector<std::vector<std::string>>& rows, const char* phase,
 }  // namespace
 
 std::string layer_report(const deck::Config& c, const Architecture& a, const Shard& shard,
-                         bool split_backward) {
-  const plan::LocalSizes n = plan::local_sizes(c, shard);
-  const LayerProgram program = plan::layer_program(c, a, shard, split_backward);
+                         bool split_backward, const plan::Machine& machine) {
+  const plan::LocalSizes n = plan::local_sizes(c, shard, machine);
+  const LayerProgram program = plan::layer_program(c, a, shard, split_backward, machine);
   const Kept needed = kept_tensors(a.layer, Recompute::none);
   std::vector<std::vector<std::string>> tensors{{"tensor", "shape", "backward pass", "bytes"}};
   for (std::size_t t = 0; t < a.layer.tensors.size(); ++t) {

@@ -18,6 +18,16 @@ std::string range(std::int64_t first, std::int64_t last) {
   return first == last ? text(first) : text(first, " … ", last);
 }
 
+/// Whether a rank's bytes fit into the memory of its device; nothing where that is not known.
+std::string fit(Bytes needed, Bytes memory) {
+  if (memory == 0) return "";
+  const std::string amounts = text(human_bytes(needed), " of ", human_bytes(memory));
+  if (needed <= memory) return text("\n  fits: ", amounts);
+  return text("\n  does not fit: ", amounts, ", ", human_bytes(needed - memory),
+              " too much; use more tensor or pipeline ranks, recompute, distributed_optimizer or "
+              "offload of [parallel], or a smaller [batch] micro");
+}
+
 std::string place(const plan::RankPlan& r, int tensor_size) {
   return text("rank ", r.pipeline * tensor_size + r.tensor);
 }
@@ -88,7 +98,8 @@ std::string ramp_report(const deck::BatchSchedule& batches,
   return columns(rows, 1, "            ");
 }
 
-std::string memory_report(const std::vector<plan::RankPlan>& ranks, int tensor_size) {
+std::string memory_report(const std::vector<plan::RankPlan>& ranks, int tensor_size,
+                          const plan::Machine& machine) {
   const plan::RankPlan& most = plan::most_memory(ranks);
   const plan::RankPlan& least = plan::least_memory(ranks);
   const bool differ = plan::device_total(most.memory) != plan::device_total(least.memory);
@@ -119,7 +130,11 @@ std::string memory_report(const std::vector<plan::RankPlan>& ranks, int tensor_s
   const plan::RankPlan& peak = plan::most_at_peak(ranks);
   return text(columns(rows, 1, "  "),
               "\n  process of a rank beside these (host): ", exactly(peak.process),
-              "\n  peak of a rank whose device is the host: ", exactly(peak.peak()));
+              machine.on_device()
+                  ? ""
+                  : text("\n  peak of a rank whose device is the host: ", exactly(peak.peak())),
+              fit(machine.on_device() ? plan::device_total(most.memory) : peak.peak(),
+                  machine.device.memory));
 }
 
 std::string traffic_report(const std::vector<plan::RankPlan>& ranks, int tensor_size) {

@@ -3,7 +3,7 @@
 #include <trireme/data/blend.hpp>
 #include <trireme/deck/checks.hpp>
 #include <trireme/deck/special_tokens.hpp>
-#include <trireme/plan/installation.hpp>
+#include <trireme/plan/choices.hpp>
 #include <trireme/plan/recompute.hpp>
 
 #include <algorithm>
@@ -108,14 +108,14 @@ void resolve_vocabulary(deck::Deck& deck, const TrainingData& data) {
 }
 
 deck::Deck deck_for_ranks(const std::string& path, const std::vector<std::string>& overrides,
-                          std::int64_t ranks) {
+                          std::int64_t ranks, const plan::Machine& machine) {
   deck::Deck deck = deck::load_deck(path, overrides);
-  plan::expect_installation(deck);
+  plan::expect_available(deck, machine);
   const deck::ParallelConfig& p = deck.config.parallel;
   const std::int64_t written = p.tensor * p.pipeline * std::max<std::int64_t>(1, p.data);
   deck::resolve_parallel(deck, ranks > 0 ? ranks : written);
   resolve_vocabulary(deck, open_if_there(deck));
-  plan::resolve_recompute(deck);
+  plan::resolve_recompute(deck, machine);
   return deck;
 }
 

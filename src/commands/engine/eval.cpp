@@ -29,8 +29,8 @@ ExitCode evaluate(grid::Runtime& runtime, const EvalOptions& options) {
   });
 
   const std::string folder = find_model(runtime, session.deck, options.checkpoint);
-  const auto worker =
-      train::make_worker(config, session.architecture, *session.grid, {}, train::Mode::evaluate);
+  const auto worker = train::make_worker(config, session.architecture, *session.grid,
+                                         session.machine, {}, train::Mode::evaluate);
   std::int64_t step = 0;
   runtime.together([&] {
     const checkpoint::Reader reader(folder, checkpoint::Opening::manifest);

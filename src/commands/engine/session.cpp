@@ -6,9 +6,9 @@
 #include <trireme/deck/checks.hpp>
 #include <trireme/grid/devices.hpp>
 #include <trireme/grid/transport.hpp>
-#include <trireme/plan/installation.hpp>
+#include <trireme/installation/this_machine.hpp>
+#include <trireme/plan/choices.hpp>
 #include <trireme/plan/recompute.hpp>
-#include <trireme/plan/transport.hpp>
 
 #include <cstdio>
 #include <filesystem>
@@ -39,9 +39,10 @@ void replicate(deck::ParallelConfig& p, std::int64_t ranks, bool whole_models) {
 Session open_session(grid::Runtime& runtime, const std::string& deck_file,
                      const std::vector<std::string>& overrides, Ranks ranks) {
   Session s;
+  s.machine = installation::this_machine();
   runtime.together([&] {
     s.deck = deck::load_deck(deck_file, overrides);
-    plan::expect_installation(s.deck);
+    plan::expect_available(s.deck, s.machine);
     if (ranks == Ranks::as_deck_says)
       deck::resolve_parallel(s.deck, runtime.ranks());
     else
@@ -50,7 +51,7 @@ Session open_session(grid::Runtime& runtime, const std::string& deck_file,
     const bool wanted = ranks == Ranks::as_deck_says || s.deck.config.model.vocabulary == 0;
     if (wanted) s.training = open_if_there(s.deck);
     resolve_vocabulary(s.deck, s.training);
-    if (ranks == Ranks::as_deck_says) plan::resolve_recompute(s.deck);
+    if (ranks == Ranks::as_deck_says) plan::resolve_recompute(s.deck, s.machine);
     s.architecture = architecture::describe(s.deck.config.model);
   });
   compare_decks(runtime, s.deck);
@@ -59,7 +60,7 @@ Session open_session(grid::Runtime& runtime, const std::string& deck_file,
       runtime.world(), layout::ProcessGrid(static_cast<int>(p.data), static_cast<int>(p.pipeline),
                                            static_cast<int>(p.tensor), runtime.ranks()));
   grid::expect_devices(runtime, p.share_devices);
-  if (plan::uses_nccl(p)) {
+  if (plan::uses_nccl(p, s.machine)) {
     grid::load_nccl(runtime);
     s.grid->use_transports(grid::make_nccl_transport);
   }

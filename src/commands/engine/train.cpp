@@ -8,11 +8,9 @@
 #include <trireme/grid/transport.hpp>
 #include <trireme/grid/watchdog.hpp>
 #include <trireme/kernels/attention.hpp>
+#include <trireme/plan/choices.hpp>
 #include <trireme/plan/memory.hpp>
-#include <trireme/plan/offload.hpp>
-#include <trireme/plan/precision.hpp>
 #include <trireme/plan/program.hpp>
-#include <trireme/plan/transport.hpp>
 #include <trireme/train/executor.hpp>
 #include <trireme/train/trainer.hpp>
 
@@ -121,7 +119,7 @@ ExitCode train(grid::Runtime& runtime, const TrainOptions& options) {
 
   // 5 program
   std::vector<schedule::Program> programs;  // of each size of the global batch
-  runtime.together([&] { programs = plan::step_programs(config); });
+  runtime.together([&] { programs = plan::step_programs(config, session.machine); });
   compare_programs(runtime, programs);
   const schedule::ProgramLayout& layout = programs.back().layout;
   say("schedule ", name_of(config.parallel.schedule), ": ", layout.micro_batches,
@@ -134,21 +132,24 @@ ExitCode train(grid::Runtime& runtime, const TrainOptions& options) {
         with_commas(batches.phases().back().first_step), " on");
 
   // 6, 7 model, memory, optimizer
-  const auto worker =
-      train::make_worker(config, session.architecture, *session.grid, programs, train::Mode::train);
+  const auto worker = train::make_worker(config, session.architecture, *session.grid,
+                                         session.machine, programs, train::Mode::train);
   const layout::Coordinates at = session.grid->coordinates();
   const Bytes copy = plan::checkpoint_copy_bytes(
       config, session.architecture,
       architecture::make_shard(session.architecture, static_cast<int>(config.parallel.pipeline),
                                static_cast<int>(config.parallel.chunks), at.pipeline,
-                               static_cast<int>(config.parallel.tensor), at.tensor));
+                               static_cast<int>(config.parallel.tensor), at.tensor),
+      session.machine);
   say("memory per rank\n", plan::table(worker->memory(), copy));
-  if (const std::string note = plan::transport_note(config.parallel); !note.empty())
+  if (const std::string note = plan::transport_note(config.parallel, session.machine);
+      !note.empty())
     say("transport: ", note, grid::nccl_name().empty() ? "" : ": " + grid::nccl_name());
   if (config.parallel.offload != Offload::none)
-    say("offload = ", plan::offload_note(config.parallel));
-  if (config.precision.tf32) say("tf32: ", plan::tf32_note(config.precision));
-  if (const std::string note = plan::attention_note(config.precision); !note.empty())
+    say("offload = ", plan::offload_note(config.parallel, session.machine));
+  if (config.precision.tf32) say("tf32: ", plan::tf32_note(config.precision, session.machine));
+  if (const std::string note = plan::attention_note(config.precision, session.machine);
+      !note.empty())
     say("attention: ", note);
   if (const std::string by = kernels::attention_description(config.precision.compute); !by.empty())
     say("attention ", by);

@@ -4,6 +4,7 @@
 #include <trireme/commands/host.hpp>
 #include <trireme/commands/options.hpp>
 #include <trireme/commands/resolve.hpp>
+#include <trireme/installation/this_machine.hpp>
 #include <trireme/plan/program.hpp>
 #include <trireme/schedule/draw.hpp>
 #include <trireme/schedule/text_format.hpp>
@@ -76,15 +77,17 @@ std::string render(const Drawing& drawing, Format format) {
 }
 
 void draw(const DrawOptions& options) {
-  const deck::Deck deck = deck_for_ranks(options.deck, options.overrides, options.ranks);
+  const plan::Machine machine = installation::this_machine();
+  const deck::Deck deck = deck_for_ranks(options.deck, options.overrides, options.ranks, machine);
   const Format format = format_of(options);
   if (format == Format::program) {
-    deliver(options, schedule::write_program(plan::step_program(deck.config)));
+    deliver(options, schedule::write_program(plan::step_program(deck.config, machine)));
     return;
   }
   const bool named = !options.measured.empty();
-  const Drawing drawing = make_drawing(
-      deck, named ? options.measured : deck.config.run.directory + "/timeline.jsonl", named);
+  const Drawing drawing =
+      make_drawing(deck, machine,
+                   named ? options.measured : deck.config.run.directory + "/timeline.jsonl", named);
   if (!drawing.warning.empty()) log::warn(drawing.warning);
   deliver(options, render(drawing, format));
   if (!options.output.empty()) say(drawing.idle());

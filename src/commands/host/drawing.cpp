@@ -58,9 +58,10 @@ schedule::DrawOptions Drawing::options() const {
   return options;
 }
 
-Drawing make_drawing(const deck::Deck& deck, const std::string& measured, bool must_fit) {
+Drawing make_drawing(const deck::Deck& deck, const plan::Machine& machine,
+                     const std::string& measured, bool must_fit) {
   const deck::Config& c = deck.config;
-  const schedule::Program program = plan::step_program(c);
+  const schedule::Program program = plan::step_program(c, machine);
   Drawing drawing;
   drawing.schedule = c.parallel.schedule == ScheduleKind::file
                          ? c.parallel.program
@@ -72,9 +73,8 @@ Drawing make_drawing(const deck::Deck& deck, const std::string& measured, bool m
   } else {
     const auto a = architecture::describe(c.model);
     const auto stages = static_cast<int>(c.parallel.pipeline * c.parallel.chunks);
-    cost = plan::flop_cost(
-        plan::stage_flops(a, architecture::partition(a, stages),
-                          plan::kept_tensors(c.parallel, a.layer)));
+    cost = plan::flop_cost(plan::stage_flops(a, architecture::partition(a, stages),
+                                             plan::kept_tensors(c.parallel, a.layer)));
   }
   drawing.predicted = schedule::play(program, cost).timeline;
   return drawing;

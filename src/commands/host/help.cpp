@@ -1,6 +1,7 @@
 #include <trireme/base/check.hpp>
 #include <trireme/commands/host.hpp>
 #include <trireme/deck/deck.hpp>
+#include <trireme/plan/machine_file.hpp>
 
 #include <iostream>
 #include <memory>
@@ -20,12 +21,16 @@ void help(const CLI::App& app, const HelpOptions& options) {
     std::cout << (options.markdown ? deck::reference_markdown() : deck::reference_text());
     return;
   }
-  check_usage(!options.markdown, "--markdown is for `trireme help deck`");
+  if (options.topic == "machine") {
+    std::cout << (options.markdown ? plan::machine_markdown() : plan::machine_text());
+    return;
+  }
+  check_usage(!options.markdown, "--markdown is for `trireme help deck` and `help machine`");
   if (options.topic.empty()) {
     std::cout << app.help();
     return;
   }
-  std::vector<std::string> topics{"deck"};
+  std::vector<std::string> topics{"deck", "machine"};
   for (const CLI::App* command : app.get_subcommands(nullptr)) {
     topics.push_back(command->get_name());
     if (command->get_name() != options.topic) continue;
@@ -42,10 +47,12 @@ void help(const CLI::App& app, const HelpOptions& options) {
 
 void add_help(CLI::App& app) {
   const auto options = std::make_shared<HelpOptions>();
-  CLI::App* command =
-      app.add_subcommand("help", "Every key of a deck (help deck), or a command's help");
-  command->add_option("TOPIC", options->topic, "deck, or a command")->type_name("");
-  command->add_flag("--markdown", options->markdown, "The deck's keys as Markdown");
+  CLI::App* command = app.add_subcommand(
+      "help",
+      "Every key of a deck (help deck) or of a machine file (help machine), or a "
+      "command's help");
+  command->add_option("TOPIC", options->topic, "deck, machine, or a command")->type_name("");
+  command->add_flag("--markdown", options->markdown, "The keys as Markdown");
   command->footer("Example:\n  trireme help deck");
   command->callback([&app, options] { help(app, *options); });
 }

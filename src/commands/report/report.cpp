@@ -6,6 +6,7 @@
 #include <trireme/commands/host.hpp>
 #include <trireme/commands/options.hpp>
 #include <trireme/commands/report/run_report.hpp>
+#include <trireme/installation/this_machine.hpp>
 #include <trireme/plan/text_file.hpp>
 
 #include <algorithm>
@@ -95,8 +96,8 @@ void add_timeline(RunReport& report) {
                                  " is not there; paths begin where the run was started.");
     return;
   }
-  const Drawing drawing =
-      make_drawing(report.deck, report.folder + "/timeline.jsonl", /*must_fit=*/false);
+  const Drawing drawing = make_drawing(report.deck, installation::this_machine(),
+                                       report.folder + "/timeline.jsonl", /*must_fit=*/false);
   if (!drawing.warning.empty()) report.notes.push_back(drawing.warning);
   schedule::DrawOptions options = drawing.options();
   options.boxes = boxes_of_timeline;

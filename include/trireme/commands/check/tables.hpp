@@ -26,12 +26,15 @@ std::string ramp_report(const deck::BatchSchedule& batches,
                         const std::vector<schedule::Program>& programs);
 
 /// Bytes of the ranks that need most and least, side by side if they differ; what background
-/// checkpoints take on the host is below their sum.
-std::string memory_report(const std::vector<plan::RankPlan>& ranks, int tensor_size);
+/// checkpoints take on the host is below their sum. Whether the largest fits into the machine's
+/// memory, if that is known.
+std::string memory_report(const std::vector<plan::RankPlan>& ranks, int tensor_size,
+                          const plan::Machine& machine);
 
 /// The tensors and steps of a layer on the rank of this shard.
 std::string layer_report(const deck::Config& config, const architecture::Architecture& architecture,
-                         const architecture::Shard& shard, bool split_backward);
+                         const architecture::Shard& shard, bool split_backward,
+                         const plan::Machine& machine);
 
 /// Messages and bytes per step and axis of the rank that sends most.
 std::string traffic_report(const std::vector<plan::RankPlan>& ranks, int tensor_size);

@@ -1,60 +1,11 @@
-#include <trireme/base/check.hpp>
 #include <trireme/base/reduction.hpp>
+#include <trireme/plan/choices.hpp>
 #include <trireme/plan/local_sizes.hpp>
-#include <trireme/plan/offload.hpp>
-#include <trireme/plan/transport.hpp>
+#include <trireme/plan/reduction_scratch.hpp>
 
 #include <algorithm>
 
 namespace trireme::plan {
-
-bool has_nccl() {
-#ifdef TRIREME_HAS_NCCL
-  return true;
-#else
-  return false;
-#endif
-}
-
-bool lacks_nccl() {
-  return has_device() && !has_nccl();
-}
-
-bool uses_nccl(const deck::ParallelConfig& parallel) {
-  switch (parallel.transport) {
-    case TransportKind::automatic:
-      return has_nccl() && !parallel.share_devices;
-    case TransportKind::mpi:
-      return false;
-    case TransportKind::nccl:
-      return has_device();
-  }
-  return false;
-}
-
-void expect_transport(const deck::Deck& deck, bool lacks_nccl) {
-  check_usage(!lacks_nccl || deck.config.parallel.transport != TransportKind::nccl,
-              deck.cite("parallel", "transport"),
-              " is not possible: this installation was built without NCCL; choose transport = "
-              "\"mpi\", or configure with -DTRIREME_NCCL=ON");
-}
-
-schedule::Transport transport(const deck::ParallelConfig& parallel) {
-  return uses_nccl(parallel) || parallel.imitated_transport
-             ? schedule::Transport::ordered_groups
-             : schedule::Transport::independent_channels;
-}
-
-std::string transport_note(const deck::ParallelConfig& parallel) {
-  if (!has_device())
-    return parallel.transport == TransportKind::nccl
-               ? "nccl, which has no effect: this installation's kernels run on the host, whose "
-                 "messages go by MPI"
-               : "";
-  if (uses_nccl(parallel)) return "NCCL, between devices";
-  return "MPI, through the hosts' memory";
-}
-
 namespace {
 
 /// The distributed optimizer's cuts decide what each rank sums.
@@ -74,10 +25,12 @@ Bytes bucket_scratch(const deck::ParallelConfig& parallel, const architecture::B
 ReductionScratch reduction_scratch(const deck::Config& config,
                                    const architecture::Architecture& architecture,
                                    const architecture::Shard& shard,
-                                   const std::vector<architecture::Bucket>& buckets) {
+                                   const std::vector<architecture::Bucket>& buckets,
+                                   const Machine& machine) {
   ReductionScratch scratch;
-  if (transport(config.parallel) == schedule::Transport::independent_channels) return scratch;
-  const LocalSizes sizes = local_sizes(config, shard);
+  if (transport(config.parallel, machine) == schedule::Transport::independent_channels)
+    return scratch;
+  const LocalSizes sizes = local_sizes(config, shard, machine);
   for (const architecture::Bucket& bucket : buckets)
     scratch.data =
         std::max(scratch.data, bucket_scratch(config.parallel, bucket, sizes.accumulate));

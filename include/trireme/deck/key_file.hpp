@@ -1,0 +1,84 @@
+#pragma once
+
+#include <trireme/deck/diagnostics.hpp>
+#include <trireme/deck/table.hpp>
+#include <trireme/deck/value.hpp>
+
+#include <map>
+#include <set>
+#include <string>
+#include <string_view>
+#include <vector>
+
+/// TOML files of `[section]` and `key = value`, by a table of their keys: decks and machines.
+namespace trireme::deck {
+
+/// One kind of file.
+struct FileKind {
+  std::string name;                   ///< how errors call it: "deck"
+  std::string help;                   ///< "`trireme help deck` lists all keys"
+  std::vector<Section> sections;      ///< in the order in which documents show them
+  std::vector<const KeyText*> table;  ///< ordered by section; outlives this
+
+  const KeyText* find(std::string_view section, std::string_view name) const;
+};
+
+/// `keys` must outlive the result.
+template <class C>
+FileKind file_kind(const std::string& name, const std::string& help,
+                   const std::vector<Section>& sections, const std::vector<KeyOf<C>>& keys) {
+  FileKind kind{name, help, sections, {}};
+  for (const KeyOf<C>& key : keys) kind.table.push_back(&key);
+  return kind;
+}
+
+/// Larger files are refused before they are read.
+inline constexpr std::int64_t key_file_bytes_limit = 1 << 20;
+
+/// The content of such a file; UsageError where it cannot be read.
+std::string read_key_file(const std::string& path, const FileKind& kind);
+
+/// What a file and overrides give, by full names of keys.
+struct Given {
+  std::map<std::string, Value> values;
+  std::map<std::string, std::string> places;  ///< "model.heads" -> "inputs/a.toml:14"
+  /// Keys that were given a value that cannot be kept, or that are missing.
+  std::set<std::string> invalid;
+};
+
+/// Reads `content` and then overrides "section.key=value", the last one of a key winning. Mistakes
+/// go to `diagnostics`, but what the TOML parser cannot read ends in a UsageError at once.
+Given read_keys(std::string_view content, const std::string& file_name,
+                const std::vector<std::string>& overrides, const FileKind& kind,
+                Diagnostics& diagnostics);
+
+/// "a.toml: [model] heads is missing: expected ..."
+std::string missing(const std::string& file_name, const KeyText& key);
+
+/// Stores what is given, and elsewhere each key's value or rule, in the table's order.
+template <class C>
+void store_keys(const std::vector<KeyOf<C>>& keys, const std::string& file_name, Given& given,
+                C& config, Diagnostics& diagnostics) {
+  for (const KeyOf<C>& key : keys) {
+    const auto value = given.values.find(key.full_name());
+    if (value != given.values.end()) key.store(config, value->second);
+    if (given.places.contains(key.full_name())) continue;
+    if (key.required()) {
+      given.invalid.insert(key.full_name());
+      diagnostics.add(missing(file_name, key));
+    } else if (key.fallback) {
+      key.store(config, *key.fallback);
+    }
+  }
+  for (const KeyOf<C>& key : keys)
+    if (key.derived && !given.places.contains(key.full_name())) key.derived(config);
+}
+
+/// How an error quotes a value: "[model] heads = 10 (inputs/a.toml:14)".
+std::string cite(const KeyText& key, const Value& value, const std::string& place);
+
+/// All sections and keys as text for a terminal, and as Markdown tables.
+std::string key_text(const FileKind& kind);
+std::string key_markdown(const FileKind& kind);
+
+}  // namespace trireme::deck

@@ -1,0 +1,35 @@
+#pragma once
+
+#include <trireme/deck/deck.hpp>
+#include <trireme/plan/machine.hpp>
+#include <trireme/schedule/program.hpp>
+
+#include <string>
+
+/// What the choices of a deck come to on a machine.
+namespace trireme::plan {
+
+/// Throws a UsageError where the deck asks for what the machine lacks. Every command that reads a
+/// deck for running it, or on its behalf, calls it first.
+void expect_available(const deck::Deck& deck, const Machine& machine);
+
+/// Whether messages between ranks go by NCCL: every rank, and `check` elsewhere, find the same.
+bool uses_nccl(const deck::ParallelConfig& parallel, const Machine& machine);
+/// How transfers between pipeline stages queue, for which programs are lowered.
+schedule::Transport transport(const deck::ParallelConfig& parallel, const Machine& machine);
+
+/// What [parallel] offload comes to: nothing without memory of the device's own.
+bool offloads_optimizer(const deck::ParallelConfig& parallel, const Machine& machine);
+bool offloads_activations(const deck::ParallelConfig& parallel, const Machine& machine);
+
+/// Whether cuDNN computes the gradient of attention, which takes a workspace of its own size.
+bool has_cudnn_gradient(const deck::PrecisionConfig& precision, const Machine& machine);
+
+/// The choices in words, for `check` and the log. Empty where there is nothing to say: on a host
+/// without [parallel] transport, for offload = "none", tf32 = false, and attention = "auto".
+std::string transport_note(const deck::ParallelConfig& parallel, const Machine& machine);
+std::string offload_note(const deck::ParallelConfig& parallel, const Machine& machine);
+std::string tf32_note(const deck::PrecisionConfig& precision, const Machine& machine);
+std::string attention_note(const deck::PrecisionConfig& precision, const Machine& machine);
+
+}  // namespace trireme::plan

@@ -1,0 +1,24 @@
+#pragma once
+
+#include <trireme/deck/key_file.hpp>
+#include <trireme/plan/machine.hpp>
+
+#include <string>
+#include <string_view>
+
+namespace trireme::plan {
+
+/// The sections and keys of a machine file.
+const deck::FileKind& machine_kind();
+
+/// Reads a machine from a TOML file. Throws one UsageError that names every mistake with its place,
+/// contradictions between keys included.
+Machine load_machine(const std::string& path);
+/// The same for text in memory; `file_name` is how errors call it.
+Machine parse_machine(std::string_view content, const std::string& file_name);
+
+/// All sections and keys: `trireme help machine` as text, and with --markdown as Markdown.
+std::string machine_text();
+std::string machine_markdown();
+
+}  // namespace trireme::plan

@@ -1,0 +1,28 @@
+#pragma once
+
+#include <trireme/architecture/architecture.hpp>
+#include <trireme/architecture/buckets.hpp>
+#include <trireme/architecture/shard.hpp>
+#include <trireme/deck/config.hpp>
+#include <trireme/plan/machine.hpp>
+
+#include <vector>
+
+namespace trireme::plan {
+
+/// Buffers of the device in which the sums of each communicator meet the other ranks' parts: for
+/// buckets of gradients, for activations, for the tied token table. Zero where messages go by MPI.
+/// Smaller sums are not counted: norms, the statistics of the softmax, gradients of shared heads.
+struct ReductionScratch {
+  Bytes data = 0;
+  Bytes tensor = 0;
+  Bytes embedding = 0;
+  Bytes total() const { return data + tensor + embedding; }
+};
+ReductionScratch reduction_scratch(const deck::Config& config,
+                                   const architecture::Architecture& architecture,
+                                   const architecture::Shard& shard,
+                                   const std::vector<architecture::Bucket>& buckets,
+                                   const Machine& machine);
+
+}  // namespace trireme::plan

@@ -1,0 +1,251 @@
+#include <trireme/base/check.hpp>
+#include <trireme/deck/key_file.hpp>
+#include <trireme/deck/lexical.hpp>
+
+#include <toml++/toml.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <optional>
+
+namespace trireme::deck {
+namespace {
+
+/// A TOML value as one of ours; nothing for arrays, tables, dates and times.
+std::optional<Value> plain(const toml::node& node) {
+  if (const auto* value = node.as_boolean()) return value->get();
+  if (const auto* value = node.as_integer()) return value->get();
+  if (const auto* value = node.as_floating_point()) return value->get();
+  if (const auto* value = node.as_string()) return value->get();
+  return std::nullopt;
+}
+
+std::string kind_of(const toml::node& node) {
+  if (node.is_table()) return "a table";
+  if (node.is_array()) return "an array";
+  return "a date or time";
+}
+
+/// Reads one file, and collects its mistakes on the way.
+class Reader {
+ public:
+  Reader(std::string_view content, const std::string& file_name, const FileKind& kind,
+         Diagnostics& diagnostics)
+      : content_(content), file_name_(file_name), kind_(kind), diagnostics_(diagnostics) {}
+
+  void read_file() {
+    refuse_unparsable(content_, file_name_, kind_.name, kind_.help);
+    toml::table root;
+    try {
+      root = toml::parse(content_, file_name_);
+    } catch (const toml::parse_error& error) {
+      const auto place = error.source().begin;
+      diagnostics_.at(place.line, place.column, std::string(error.description()));
+      diagnostics_.throw_if_any();
+    }
+    for (const auto& [key, node] : root) {
+      const auto place = key.source().begin;
+      if (const toml::table* table = node.as_table())
+        read_section(key, *table);
+      else if (!diagnostics_.full())
+        diagnostics_.at(
+            place.line, place.column,
+            node.is_array_of_tables()
+                ? text("[[", key.str(), "]] is a list of tables; write [", key.str(), "]")
+                : text(shortened(key.str()), " stands outside of any section",
+                       suggestion("", key.str())));
+      else
+        diagnostics_.add("");
+    }
+  }
+
+  void read_override(const std::string& written) {
+    const auto report = [&](const auto&... parts) {
+      diagnostics_.add(text("command line: ", shortened(written), ": ", parts...));
+    };
+    const std::size_t equals = written.find('=');
+    const std::string name = written.substr(0, equals);
+    const std::size_t dot = name.find('.');
+    if (equals == std::string::npos || dot == std::string::npos) {
+      report("expected section.key=value, such as run.steps=20");
+      return;
+    }
+    const std::string section = name.substr(0, dot);
+    const KeyText* key = kind_.find(section, name.substr(dot + 1));
+    if (key == nullptr) {
+      const auto all = section_names();
+      if (std::ranges::find(all, section) == all.end())
+        report("unknown section ", section, section_suggestion(section));
+      else
+        report("unknown key ", name.substr(dot + 1), " in [", section, "]",
+               suggestion(section, name.substr(dot + 1)));
+      return;
+    }
+    std::string problem;
+    if (const auto value = accept_text(*key, written.substr(equals + 1), problem)) {
+      given_.values[key->full_name()] = *value;
+    } else {
+      given_.invalid.insert(key->full_name());
+      report(problem);
+    }
+    given_.places[key->full_name()] = "command line";
+  }
+
+  Given take() { return std::move(given_); }
+
+ private:
+  void read_section(const toml::key& section, const toml::table& table) {
+    const auto all = section_names();
+    const auto place = section.source().begin;
+    if (std::ranges::find(all, section.str()) == all.end()) {
+      diagnostics_.at(place.line, place.column,
+                      text("unknown section [", shortened(section.str()), "]",
+                           section_suggestion(section.str())));
+      return;
+    }
+    for (const auto& [name, node] : table) read_key(section.str(), name, node);
+  }
+
+  void read_key(std::string_view section, const toml::key& name, const toml::node& node) {
+    const KeyText* key = kind_.find(section, name.str());
+    if (key == nullptr) {
+      const auto place = name.source().begin;
+      diagnostics_.at(place.line, place.column,
+                      diagnostics_.full() ? ""
+                                          : text("unknown key ", shortened(name.str()), " in [",
+                                                 section, "]", suggestion(section, name.str())));
+      return;
+    }
+    const auto place = node.source().begin;
+    given_.places[key->full_name()] = text(file_name_, ":", place.line);
+    std::string problem;
+    const auto raw = plain(node);
+    const auto value = raw ? accept(*key, *raw, problem) : std::nullopt;
+    if (value) {
+      given_.values[key->full_name()] = *value;
+      return;
+    }
+    if (!raw) problem = text("expected ", expectation(*key), ", found ", kind_of(node));
+    given_.invalid.insert(key->full_name());
+    diagnostics_.at(place.line, place.column, text("[", section, "] ", key->name, ": ", problem));
+  }
+
+  std::vector<std::string> section_names() const {
+    std::vector<std::string> out;
+    for (const Section& section : kind_.sections) out.push_back(section.name);
+    return out;
+  }
+
+  /// "; did you mean \"layers\"?", or where else the key lives, or nothing.
+  std::string suggestion(std::string_view section, std::string_view name) const {
+    for (const KeyText* key : kind_.table)
+      if (key->name == name && key->section != section)
+        return text("; it belongs to [", key->section, "]");
+    std::vector<std::string> siblings, others;
+    for (const KeyText* key : kind_.table)
+      (key->section == section ? siblings : others).push_back(key->name);
+    std::string best = nearest(name, siblings);
+    if (!best.empty()) return text("; did you mean ", best, "?");
+    best = nearest(name, others);
+    for (const KeyText* key : kind_.table)
+      if (key->name == best) return text("; did you mean ", best, " of [", key->section, "]?");
+    return "; " + kind_.help;
+  }
+
+  std::string section_suggestion(std::string_view section) const {
+    const std::string best = nearest(section, section_names());
+    if (!best.empty()) return text("; did you mean [", best, "]?");
+    return text("; the sections are ", join(section_names(), ", "));
+  }
+
+  std::string_view content_;
+  const std::string& file_name_;
+  const FileKind& kind_;
+  Diagnostics& diagnostics_;
+  Given given_;
+};
+
+std::string fallback_text(const KeyText& key) {
+  if (key.required()) return "required";
+  return key.rule.empty() ? literal(key, *key.fallback) : key.rule;
+}
+
+/// "|" would end a cell of a Markdown table, and "<" begin a tag.
+std::string cell(const std::string& words) {
+  std::string out;
+  for (const char c : words) out += c == '|' ? "\\|" : c == '<' ? "&lt;" : std::string(1, c);
+  return out;
+}
+
+}  // namespace
+
+const KeyText* FileKind::find(std::string_view section, std::string_view key_name) const {
+  for (const KeyText* key : table)
+    if (key->section == section && key->name == key_name) return key;
+  return nullptr;
+}
+
+std::string read_key_file(const std::string& path, const FileKind& kind) {
+  std::error_code error;
+  const auto status = std::filesystem::status(path, error);
+  check_usage(std::filesystem::exists(status), path, ": no such ", kind.name);
+  check_usage(!std::filesystem::is_directory(status), path, " is a folder, expected a ", kind.name,
+              ", which is a file");
+  std::ifstream in(path, std::ios::binary);
+  check_usage(in.is_open(), path, ": the ", kind.name, " cannot be opened for reading");
+  std::string content(key_file_bytes_limit + 1, '\0');
+  in.read(content.data(), static_cast<std::streamsize>(content.size()));
+  check_usage(!in.bad(), path, ": the ", kind.name, " cannot be read");
+  content.resize(static_cast<std::size_t>(in.gcount()));
+  return content;
+}
+
+Given read_keys(std::string_view content, const std::string& file_name,
+                const std::vector<std::string>& overrides, const FileKind& kind,
+                Diagnostics& diagnostics) {
+  Reader reader(content, file_name, kind, diagnostics);
+  reader.read_file();
+  for (const std::string& written : overrides) reader.read_override(written);
+  return reader.take();
+}
+
+std::string missing(const std::string& file_name, const KeyText& key) {
+  return text(file_name, ": [", key.section, "] ", key.name, " is missing: expected ",
+              expectation(key), " (", key.help, ")");
+}
+
+std::string cite(const KeyText& key, const Value& value, const std::string& place) {
+  return text("[", key.section, "] ", key.name, " = ", literal(key, value), " (", place, ")");
+}
+
+std::string key_text(const FileKind& kind) {
+  std::string out;
+  for (const Section& section : kind.sections) {
+    out += text("\n[", section.name, "]  ", section.help, "\n");
+    for (const KeyText* key : kind.table) {
+      if (key->section != section.name) continue;
+      out +=
+          text("  ", key->name, std::string(key->name.size() < 22 ? 22 - key->name.size() : 1, ' '),
+               key->help, key->unit.empty() ? "" : text(" [", key->unit, "]"), "\n",
+               std::string(24, ' '), expectation(*key), "; ",
+               key->required() ? "required" : text("default ", fallback_text(*key)), "\n");
+    }
+  }
+  return out;
+}
+
+std::string key_markdown(const FileKind& kind) {
+  std::string out;
+  for (const Section& section : kind.sections) {
+    out += text("\n## [", section.name, "]\n\n", section.help,
+                "\n\n| key | meaning | accepted | unit | default |\n|---|---|---|---|---|\n");
+    for (const KeyText* key : kind.table)
+      if (key->section == section.name)
+        out += text("| `", key->name, "` | ", cell(key->help), " | ", cell(expectation(*key)),
+                    " | ", key->unit, " | ", cell(fallback_text(*key)), " |\n");
+  }
+  return out;
+}
+
+}  // namespace trireme::deck

@@ -1,0 +1,147 @@
+#include <trireme/base/text.hpp>
+#include <trireme/deck/diagnostics.hpp>
+#include <trireme/deck/entry.hpp>
+#include <trireme/plan/machine_file.hpp>
+
+namespace trireme::plan {
+namespace {
+
+using MachineKeys = std::vector<deck::KeyOf<Machine>>;
+
+const std::vector<deck::Section>& machine_sections() {
+  static const std::vector<deck::Section> all{
+      {"machine", "the machine as a whole"},
+      {"device", "what one rank computes on: a GPU, or a host's share for one rank"},
+      {"node", "what shares a network interface and a host's memory"},
+      {"software", "libraries that the installation of Trireme on this machine has"},
+  };
+  return all;
+}
+
+MachineKeys make_keys() {
+  std::vector<deck::EntryOf<Machine>> out;
+  out.emplace_back("machine", "name", deck::KeyType::string, "name for reports")
+      .in(&Machine::name)
+      .nonempty();
+  deck::SectionKeys device(out, "device", &Machine::device);
+  device.choice("kind", &Machine::Device::kind, "where kernels run");
+  device.bytes("memory", &Machine::Device::memory, "memory that one rank may use").at_least(1);
+  deck::SectionKeys node(out, "node", &Machine::node);
+  node.integer("devices", &Machine::Node::devices, "devices of a node, one rank on each")
+      .at_least(1)
+      .at_most(1024)
+      .otherwise(std::int64_t{0}, "not known");
+  deck::SectionKeys software(out, "software", &Machine::software);
+  software.choice("products", &Machine::Software::products, "library for matrix products")
+      .otherwise(std::string("portable"));
+  software
+      .choice("attention", &Machine::Software::attention,
+              "fastest kernels for attention; tensor_cores and cudnn have those before them too")
+      .words({"portable", "tensor_cores", "cudnn"})
+      .otherwise(std::string("portable"));
+  software.choice("transport", &Machine::Software::transport, "messages between devices")
+      .words({"mpi", "nccl"})
+      .otherwise(std::string("mpi"));
+  MachineKeys keys;
+  for (auto& entry : out) keys.push_back(entry.take());
+  return keys;
+}
+
+const MachineKeys& machine_keys() {
+  static const MachineKeys all = make_keys();
+  return all;
+}
+
+/// What several keys must fulfil together.
+class CrossCheck {
+ public:
+  CrossCheck(const Machine& machine, const deck::Given& given, deck::Diagnostics& diagnostics)
+      : machine_(machine), given_(given), diagnostics_(diagnostics) {}
+
+  void run() {
+    const Machine::Software& s = machine_.software;
+    const DeviceKind kind = machine_.device.kind;
+    const bool cuda = kind == DeviceKind::cuda;
+    if (s.products == ProductLibrary::cublaslt)
+      expect(cuda, "products", "kind", "cuBLASLt runs on NVIDIA devices only",
+             kind == DeviceKind::host ? "choose products = \"onednn\" or \"portable\""
+                                      : "choose products = \"portable\"");
+    if (s.products == ProductLibrary::onednn)
+      expect(kind == DeviceKind::host, "products", "kind", "Trireme calls oneDNN on hosts only",
+             cuda ? "choose products = \"cublaslt\" or \"portable\""
+                  : "choose products = \"portable\"");
+    if (s.attention != AttentionKind::portable)
+      expect(cuda, "attention", "kind", "these kernels run on NVIDIA devices only",
+             "choose attention = \"portable\"");
+    if (s.attention == AttentionKind::cudnn && cuda)
+      expect(s.products == ProductLibrary::cublaslt, "attention", "products",
+             "cuDNN shares the workspace of cuBLASLt",
+             "choose attention = \"tensor_cores\" or products = \"cublaslt\"");
+    if (s.transport == TransportKind::nccl)
+      expect(cuda || kind == DeviceKind::hip, "transport", "kind",
+             "NCCL and RCCL move messages between NVIDIA or AMD devices",
+             "choose transport = \"mpi\"");
+  }
+
+ private:
+  /// [software] `name` against another key, of [device] or [software].
+  void expect(bool holds, const char* name, const char* other, const char* reason,
+              const char* remedy) {
+    const deck::KeyText& key = *machine_kind().find("software", name);
+    const deck::KeyText* with = machine_kind().find("device", other);
+    if (with == nullptr) with = machine_kind().find("software", other);
+    if (holds || given_.invalid.contains(key.full_name()) ||
+        given_.invalid.contains(with->full_name()))
+      return;
+    diagnostics_.add(text(cited(key), " contradicts ", cited(*with), ": ", reason, "; ", remedy));
+  }
+
+  std::string cited(const deck::KeyText& key) const {
+    const auto place = given_.places.find(key.full_name());
+    for (const auto& one : machine_keys())
+      if (&one == &key)
+        return deck::cite(key, one.load(machine_),
+                          place == given_.places.end() ? "default" : place->second);
+    return "";
+  }
+
+  const Machine& machine_;
+  const deck::Given& given_;
+  deck::Diagnostics& diagnostics_;
+};
+
+}  // namespace
+
+const deck::FileKind& machine_kind() {
+  static const deck::FileKind kind = deck::file_kind(
+      "machine file", "`trireme help machine` lists all keys", machine_sections(), machine_keys());
+  return kind;
+}
+
+Machine parse_machine(std::string_view content, const std::string& file_name) {
+  Machine machine;
+  deck::Diagnostics diagnostics(file_name, content);
+  deck::Given given = deck::read_keys(content, file_name, {}, machine_kind(), diagnostics);
+  deck::store_keys(machine_keys(), file_name, given, machine, diagnostics);
+  machine.file = file_name;
+  machine.set_kind(machine.device.kind);
+  CrossCheck(machine, given, diagnostics).run();
+  diagnostics.throw_if_any();
+  return machine;
+}
+
+Machine load_machine(const std::string& path) {
+  return parse_machine(deck::read_key_file(path, machine_kind()), path);
+}
+
+std::string machine_text() {
+  return "A machine file describes a machine to plan for: trireme check DECK --machine FILE. It is "
+         "TOML.\n" +
+         deck::key_text(machine_kind());
+}
+
+std::string machine_markdown() {
+  return deck::key_markdown(machine_kind());
+}
+
+}  // namespace trireme::plan

@@ -1,0 +1,99 @@
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "support/shell.hpp"
+
+/// `trireme check --machine`, as a user on a laptop calls it.
+namespace trireme::commands {
+namespace {
+
+using namespace trireme::testing;
+
+const std::string machines = TRIREME_SOURCE_DIR "/inputs/machines/";
+
+class CheckMachine : public ::testing::Test {
+ protected:
+  CheckMachine() {
+    folder_.write("a.toml",
+                  "[model]\nlayers = 2\nhidden = 32\nheads = 4\nsequence = 16\nvocabulary = 61\n"
+                  "[batch]\nglobal = 8\nmicro = 1\n[precision]\ncompute = \"bf16\"\n"
+                  "[data]\ntrain = \"none.h5\"\n");
+  }
+
+  /// The exit code of `trireme check a.toml --machine MACHINE MORE`.
+  int check(const std::string& machine, const std::string& more = "") {
+    return shell(folder_, "trireme check a.toml --machine '" + machine + "' " + more);
+  }
+  std::string out() const { return read_file(folder_.file("out")); }
+
+  TemporaryFolder folder_;
+};
+
+TEST_F(CheckMachine, PlansForGpusByTheirRules) {
+  ASSERT_EQ(check(machines + "h100.toml", "--ranks 16 batch.global=16 parallel.offload=optimizer"),
+            0)
+      << read_file(folder_.file("err"));
+  expect_output(folder_, "machine       h100 (" + machines +
+                             "h100.toml): cuda, 79.6 GiB per rank, 2 nodes of 8 ranks\n"
+                             "              products cublaslt, attention cudnn, transport nccl\n");
+  expect_output(folder_, "transport     NCCL, between devices\n");
+  expect_output(folder_,
+                "offload       optimizer: the optimizer's state is in the host's memory\n");
+  expect_output(folder_, "  matmul workspace        33.0 MiB\n");
+  expect_output(folder_, "  reductions  ");
+  expect_output(folder_, "  optimizer state (host)  ");
+  expect_output(folder_, "\n  fits: 45");
+  EXPECT_EQ(out().find("peak of a rank whose device is the host"), std::string::npos);
+}
+
+TEST_F(CheckMachine, PlansForHostsByTheirs) {
+  ASSERT_EQ(check(machines + "host.toml", "--ranks 4 parallel.offload=optimizer"), 0)
+      << read_file(folder_.file("err"));
+  expect_output(folder_, "host, 55.9 GiB per rank, 1 node of 8 ranks\n");
+  expect_output(folder_, "offload       optimizer, which has no effect: the kernels of epyc (");
+  expect_output(folder_, "peak of a rank whose device is the host: ");
+  expect_output(folder_, " of 55.9 GiB\n");
+  EXPECT_EQ(out().find("matmul workspace"), std::string::npos);
+  EXPECT_EQ(out().find("reductions"), std::string::npos);
+}
+
+TEST_F(CheckMachine, APlanThatDoesNotFitIsALineAndNoError) {
+  folder_.write("small.toml",
+                "[machine]\nname = \"small\"\n[device]\nkind = \"hip\"\nmemory = \"1 MiB\"\n");
+  ASSERT_EQ(check("small.toml"), 0) << read_file(folder_.file("err"));
+  expect_output(folder_, "machine       small (small.toml): hip, 1.00 MiB per rank\n");
+  expect_output(folder_, "\n  does not fit: 13");
+  expect_output(folder_, " of 1.00 MiB, ");
+  expect_output(folder_, "too much; use more tensor or pipeline ranks");
+}
+
+TEST_F(CheckMachine, MistakesOfTheFileAndOfTheDeckAreErrors) {
+  EXPECT_EQ(check("none.toml"), 2);
+  expect_error(folder_, "none.toml: no such machine file");
+  folder_.write("bad.toml",
+                "[machine]\nname = \"bad\"\n[device]\nkind = \"host\"\nmemory = \"1 TB\"\n"
+                "[software]\ntransport = \"nccl\"\nproduct = \"onednn\"\n");
+  EXPECT_EQ(check("bad.toml"), 2);
+  expect_error(folder_, "2 mistakes in bad.toml:");
+  expect_error(folder_, "bad.toml:8:1: unknown key product in [software]; did you mean products?");
+  expect_error(folder_, "choose transport = \"mpi\"");
+  EXPECT_EQ(out(), "");
+  folder_.write("amd.toml",
+                "[machine]\nname = \"amd\"\n[device]\nkind = \"hip\"\nmemory = \"64 GB\"\n");
+  EXPECT_EQ(check("amd.toml", "precision.attention=cudnn"), 2);
+  expect_error(folder_,
+               "[precision] attention = \"cudnn\" (command line) is not possible: amd "
+               "(amd.toml) has no cuDNN");
+}
+
+TEST_F(CheckMachine, HelpListsTheKeysOfSuchAFile) {
+  ASSERT_EQ(shell(folder_, "trireme help machine"), 0);
+  expect_output(folder_, "\n[device]  ");
+  expect_output(folder_, "\n  memory  ");
+  ASSERT_EQ(shell(folder_, "trireme help machine --markdown"), 0);
+  expect_output(folder_, "| `memory` | ");
+}
+
+}  // namespace
+}  // namespace trireme::commands

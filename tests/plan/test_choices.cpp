@@ -1,0 +1,128 @@
+#include <trireme/base/check.hpp>
+#include <trireme/plan/choices.hpp>
+
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "plan/deck_with.hpp"
+#include "plan/machines.hpp"
+
+namespace trireme::plan {
+namespace {
+
+using testing::deck_with;
+using testing::installation;
+using testing::machine_of;
+
+std::string error_of(const deck::Deck& deck, const Machine& machine) {
+  try {
+    expect_available(deck, machine);
+  } catch (const UsageError& e) {
+    return e.what();
+  }
+  return "no error";
+}
+
+TEST(Choices, ALibraryThatTheBuildLacksIsNamedWithItsPlaceInTheDeck) {
+  const Machine cuda = installation(DeviceKind::cuda);
+  const std::string no_nccl =
+      " is not possible: this installation was built without NCCL; choose transport = \"mpi\", or "
+      "configure with -DTRIREME_NCCL=ON";
+  EXPECT_EQ(error_of(deck_with("[parallel]\ntransport = \"nccl\""), cuda),
+            "[parallel] transport = \"nccl\" (a.toml:17)" + no_nccl);
+  EXPECT_EQ(error_of(deck_with("[parallel]\ntensor = 1", {"parallel.transport=nccl"}), cuda),
+            "[parallel] transport = \"nccl\" (command line)" + no_nccl);
+  EXPECT_EQ(
+      error_of(deck_with("[precision]\ncompute = \"bf16\"\nattention = \"cudnn\""), cuda),
+      "[precision] attention = \"cudnn\" (a.toml:18) is not possible: this installation was "
+      "built without cuDNN; choose attention = \"auto\", or configure with -DTRIREME_CUDNN=ON");
+}
+
+TEST(Choices, AMachineFileIsToldWhatTheMachineLacks) {
+  const Machine cuda = machine_of("cuda", "cublaslt", "tensor_cores", "mpi");
+  EXPECT_EQ(
+      error_of(deck_with("[parallel]\ntransport = \"nccl\""), cuda),
+      "[parallel] transport = \"nccl\" (a.toml:17) is not possible: box (m.toml) has no NCCL; "
+      "choose transport = \"mpi\", or set [software] transport = \"nccl\" in m.toml if the "
+      "machine has it");
+  const deck::Deck cudnn = deck_with("[precision]\ncompute = \"bf16\"\nattention = \"cudnn\"");
+  EXPECT_EQ(error_of(cudnn, cuda),
+            "[precision] attention = \"cudnn\" (a.toml:18) is not possible: box (m.toml) has no "
+            "cuDNN; choose attention = \"auto\", or set [software] attention = \"cudnn\" in m.toml "
+            "if the machine has it");
+  const deck::Deck cores =
+      deck_with("[precision]\ncompute = \"bf16\"\nattention = \"tensor_cores\"");
+  EXPECT_EQ(error_of(cores, cuda), "no error");
+  EXPECT_EQ(
+      error_of(cores, machine_of("hip", "portable", "portable", "nccl")),
+      "[precision] attention = \"tensor_cores\" (a.toml:18) is not possible: box (m.toml) has "
+      "no such kernels for kind = \"hip\"; choose attention = \"auto\"");
+}
+
+TEST(Choices, WhatTheMachineHasOrAHostIgnoresIsNoError) {
+  const Machine all = machine_of("cuda", "cublaslt", "cudnn", "nccl");
+  const Machine host = installation(DeviceKind::host);
+  for (const char* keys : {"[parallel]\ntransport = \"auto\"", "[parallel]\ntransport = \"mpi\"",
+                           "[parallel]\ntransport = \"nccl\"",
+                           "[precision]\ncompute = \"bf16\"\nattention = \"tensor_cores\"",
+                           "[precision]\ncompute = \"bf16\"\nattention = \"cudnn\""}) {
+    EXPECT_EQ(error_of(deck_with(keys), all), "no error") << keys;
+    EXPECT_EQ(error_of(deck_with(keys), host), "no error") << keys;
+  }
+}
+
+TEST(Choices, DeckAndMachineDecideOnTheTransportTogether) {
+  const Machine nccl = machine_of("cuda", "portable", "portable", "nccl");
+  const Machine mpi = machine_of("cuda", "portable", "portable", "mpi");
+  deck::ParallelConfig parallel;
+  EXPECT_TRUE(uses_nccl(parallel, nccl));
+  EXPECT_EQ(transport(parallel, nccl), schedule::Transport::ordered_groups);
+  EXPECT_FALSE(uses_nccl(parallel, mpi));
+  EXPECT_EQ(transport(parallel, mpi), schedule::Transport::independent_channels);
+  parallel.share_devices = true;
+  EXPECT_FALSE(uses_nccl(parallel, nccl)) << "NCCL does not serve two ranks on one device";
+  parallel.share_devices = false;
+  parallel.transport = TransportKind::mpi;
+  EXPECT_FALSE(uses_nccl(parallel, nccl));
+  parallel.transport = TransportKind::nccl;
+  EXPECT_TRUE(uses_nccl(parallel, nccl));
+  EXPECT_EQ(transport_note(parallel, nccl), "NCCL, between devices");
+  EXPECT_NE(transport_note(parallel, Machine{}).find("no effect"), std::string::npos);
+}
+
+TEST(Choices, OffloadingNeedsMemoryOfTheDevicesOwn) {
+  deck::ParallelConfig parallel;
+  parallel.offload = Offload::optimizer;
+  const Machine cuda = installation(DeviceKind::cuda);
+  EXPECT_TRUE(offloads_optimizer(parallel, cuda));
+  EXPECT_FALSE(offloads_activations(parallel, cuda));
+  EXPECT_FALSE(offloads_optimizer(parallel, Machine{}));
+  EXPECT_EQ(offload_note(parallel, cuda),
+            "optimizer: the optimizer's state is in the host's memory");
+  EXPECT_NE(offload_note(parallel, Machine{}).find("no effect"), std::string::npos);
+  parallel.offload = Offload::both;
+  EXPECT_TRUE(offloads_optimizer(parallel, cuda) && offloads_activations(parallel, cuda));
+  parallel.offload = Offload::none;
+  EXPECT_EQ(offload_note(parallel, cuda), "");
+}
+
+TEST(Choices, NotesSayWhatPrecisionComesTo) {
+  const Machine host = installation(DeviceKind::host);
+  const Machine all = machine_of("cuda", "cublaslt", "cudnn", "nccl");
+  deck::PrecisionConfig precision;
+  EXPECT_EQ(tf32_note(precision, all), "");
+  EXPECT_EQ(attention_note(precision, all), "");
+  precision.tf32 = true;
+  precision.attention = AttentionKind::cudnn;
+  EXPECT_EQ(tf32_note(precision, all), "matrix products round their factors to 11 bits");
+  EXPECT_EQ(tf32_note(precision, host),
+            "no effect: the matrix products of this installation are not by cuBLASLt");
+  EXPECT_EQ(attention_note(precision, all), "cuDNN, whose gradients take S^2 numbers per head");
+  EXPECT_EQ(attention_note(precision, host),
+            "cudnn, which has no effect: the kernels of this installation run on the host");
+}
+
+}  // namespace
+}  // namespace trireme::plan
