@@ -8,6 +8,7 @@ constexpr std::int64_t unit = 32;
 std::int64_t round_up(std::int64_t n) {
   return (n + unit - 1) / unit * unit;
 }
+enum class Section : std::uint8_t { split, replicated, partial_gradient };
 }  // namespace
 
 Placement place(const Architecture& architecture, const Shard& shard,
@@ -15,10 +16,15 @@ Placement place(const Architecture& architecture, const Shard& shard,
   Placement p;
   p.offset.resize(arrays.size());
   std::int64_t end = 0;
-  for (const bool split : {true, false}) {
-    if (!split) p.replicated = end = round_up(end);
+  const auto section_of = [](const LocalArray& a) {
+    return a.split              ? Section::split
+           : a.partial_gradient ? Section::partial_gradient
+                                : Section::replicated;
+  };
+  for (const Section section : {Section::split, Section::replicated, Section::partial_gradient}) {
+    if (section == Section::replicated) p.replicated = end = round_up(end);
     for (std::size_t i = 0; i < arrays.size(); ++i) {
-      if (arrays[i].split != split) continue;
+      if (section_of(arrays[i]) != section) continue;
       const bool follows = architecture.arrays[arrays[i].number].follows_previous;
       p.offset[i] = follows ? end : round_up(end);
       end = p.offset[i] + arrays[i].elements();
@@ -33,11 +39,12 @@ Placement place(const Architecture& architecture, const Shard& shard,
 }
 
 layout::Slice replicated_part(const std::vector<LocalArray>& arrays, const Placement& placement,
-                              Stage stage) {
+                              Stage stage, bool partial_gradient) {
   std::int64_t begin = placement.elements;
   std::int64_t end = placement.replicated;
   for (std::size_t i = 0; i < arrays.size(); ++i) {
     if (arrays[i].split || arrays[i].stage != stage) continue;
+    if (arrays[i].partial_gradient != partial_gradient) continue;
     begin = std::min(begin, placement.offset[i]);
     end = std::max(end, placement.offset[i] + arrays[i].elements());
   }

@@ -143,6 +143,7 @@ LocalArray slice_of(const Architecture& architecture, const Shard& shard, std::s
         spec.group == 1 ? std::vector<Run>{} : runs_of(shard, spec.shape[axis], spec.group);
     local.pieces = pieces_of(local, axis, runs, shard.tensor_rank);
   } else {
+    local.partial_gradient = spec.partial_gradient;
     local.pieces = {
         {local.offset, local.extent, 0, {0, shard.tensor_size}, shard.tensor_rank == 0}};
   }

@@ -1,6 +1,5 @@
 // The passes of each kind of operation as calls of kernels, with the messages of the tensor axis
 // around matrix products.
-#include <trireme/base/check.hpp>
 #include <trireme/kernels/cache.hpp>
 #include <trireme/kernels/elementwise.hpp>
 #include <trireme/model/operations.hpp>
@@ -233,6 +232,40 @@ void RotaryOperation<P>::backward_input(const StepCall<P>& c, const LayerOperati
                                                 rotary_);
 }
 
+// ---- norm of heads
+
+template <class P>
+HeadNormOperation<P>::HeadNormOperation(const architecture::Operation& op,
+                                        const OperationPlace<P>& place)
+    : LayerOperation<P>(op),
+      norm_{place.plan.sizes.heads, place.plan.sizes.key_value_heads, place.plan.sizes.head_size,
+            place.model.norm_epsilon} {
+  const std::string query = place.array(op.arrays.front().name);
+  const std::string key = place.array(op.arrays.back().name);
+  gain_query_ = place.parameters.weight(query, norm_.head_size);
+  gain_key_ = place.parameters.weight(key, norm_.head_size);
+  dgain_query_ = place.parameters.gradient(query, norm_.head_size);
+  dgain_key_ = place.parameters.gradient(key, norm_.head_size);
+}
+
+template <class P>
+void HeadNormOperation<P>::forward(const StepCall<P>& c, const LayerOperation<P>*) const {
+  kernels::head_norm_forward<T>(
+      c.exec, c.values.matrix(this->op_.output), c.values.matrix(this->op_.saved.front()),
+      c.values.sums(this->op_.saved.back()), gain_query_, gain_key_, norm_);
+}
+
+template <class P>
+void HeadNormOperation<P>::backward_input(const StepCall<P>& c, const LayerOperation<P>*,
+                                          bool) const {
+  const View2<T> dqkv = c.values.gradient(this->op_.output);
+  const View2<T> raw = c.values.matrix(this->op_.saved.front());
+  const View2<Accumulate<T>> inverse = c.values.sums(this->op_.saved.back());
+  kernels::head_norm_backward_weight<T>(c.exec, dgain_query_, dgain_key_, dqkv, raw, inverse,
+                                        norm_);
+  kernels::head_norm_backward_input<T>(c.exec, dqkv, raw, inverse, gain_query_, gain_key_, norm_);
+}
+
 // ---- attention
 
 kernels::AttentionShape attention_shape(const architecture::LocalSizes& n,
@@ -246,6 +279,7 @@ kernels::AttentionShape attention_shape(const architecture::LocalSizes& n,
   shape.group = n.group;
   shape.heads_before = n.heads_before;
   shape.causal = m.causal();
+  shape.window = m.window;
   shape.scale = 1 / std::sqrt(static_cast<double>(shape.head_size));
   return shape;
 }
@@ -305,7 +339,7 @@ std::unique_ptr<LayerOperation<P>> make_operation(const architecture::Operation&
     case OperationKind::norm:
       return std::make_unique<NormOperation<P>>(op, place);
     case OperationKind::head_norm:
-      break;
+      return std::make_unique<HeadNormOperation<P>>(op, place);
     case OperationKind::linear:
       return std::make_unique<LinearOperation<P>>(op, place);
     case OperationKind::rotary:
@@ -319,7 +353,6 @@ std::unique_ptr<LayerOperation<P>> make_operation(const architecture::Operation&
     case OperationKind::residual:
       return std::make_unique<ResidualOperation<P>>(op, place);
   }
-  check(false, "no execution of the operation ", op.name);
   return {};
 }
 

@@ -139,8 +139,10 @@ std::vector<architecture::Bucket> Parameters<P>::gradient_buckets(std::int64_t b
 }
 
 template <class P>
-auto Parameters<P>::replicated_gradients(Stage stage) const -> View1<Gradient> {
-  const layout::Slice run = architecture::replicated_part(local_, placement_, stage);
+auto Parameters<P>::replicated_gradients(Stage stage, bool partial_gradient) const
+    -> View1<Gradient> {
+  const layout::Slice run =
+      architecture::replicated_part(local_, placement_, stage, partial_gradient);
   return part(all_gradients_, run.offset, run.extent);
 }
 

@@ -90,14 +90,17 @@ class Counter {
     tensor("logits backward: reduce-scatter", micro_batches_, tokens_bytes_);
   }
 
-  /// Each tensor rank has summed these over its own tokens only.
+  /// Each tensor rank has summed these over its own tokens, or heads, only.
   void replicated_gradients() {
-    if (!sizes_.cuts_tokens) return;
     const auto placement = architecture::place(architecture_, shard_, arrays_);
-    for (const Stage stage : shard_.stages) {
-      const layout::Slice run = architecture::replicated_part(arrays_, placement, stage);
-      if (run.extent > 0) tensor("norms and biases: all-reduce", 1, run.extent * sizes_.accumulate);
-    }
+    const auto add_all = [&](const char* what, bool partial) {
+      for (const Stage stage : shard_.stages) {
+        const layout::Slice run = architecture::replicated_part(arrays_, placement, stage, partial);
+        if (run.extent > 0) tensor(what, 1, run.extent * sizes_.accumulate);
+      }
+    };
+    if (sizes_.cuts_tokens) add_all("norms and biases: all-reduce", false);
+    add_all("norms of heads: all-reduce", true);
   }
 
   /// Each of the tensor ranks that hold a head of keys and values has summed its gradient over its

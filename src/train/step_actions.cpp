@@ -208,11 +208,14 @@ void StepActions<P>::end_group() {
 template <class P>
 void StepActions<P>::reduce_gradients(const Step& step) {
   parts_.reducer->finish(step.instr.stage);
-  // Norms, biases and positions saw this rank's tokens only.
-  if (parts_.axis.cuts_tokens())
-    parts_.tensor.template all_reduce<typename P::Gradient>(
-        exec_, parts_.parameters.replicated_gradients(step.instr.stage), grid::Reduction::sum,
-        "gradients of replicated arrays");
+  // Norms of heads saw this rank's heads only, and, where these are cut, norms, biases and
+  // positions this rank's tokens.
+  for (const bool partial : {false, true}) {
+    const auto gradients = parts_.parameters.replicated_gradients(step.instr.stage, partial);
+    if ((partial || parts_.axis.cuts_tokens()) && gradients.extent(0) > 0)
+      parts_.tensor.template all_reduce<typename P::Gradient>(
+          exec_, gradients, grid::Reduction::sum, "gradients of replicated arrays");
+  }
 }
 template <class P>
 void StepActions<P>::reduce_tied(const Step&) {

@@ -7,11 +7,11 @@
 
 namespace trireme::architecture {
 
-/// Where each array of a rank lies in the weight, gradient and optimizer arenas, in elements: the
-/// same offsets in all of them. First the arrays that the tensor axis cuts, then those that every
-/// tensor rank holds alike: these lie together, so that one message sums their gradients over the
-/// tensor axis, and on all tensor ranks in the same order, so that their data-parallel sums are cut
-/// alike.
+/// The offset of each array of a rank in the weight, gradient and optimizer arenas, in elements:
+/// the same in all of them. First the arrays that the tensor axis cuts, then those of which every
+/// tensor rank holds the whole, last those of these whose gradients are always parts of a sum. So
+/// one message sums the gradients of each of the last two over the tensor axis; they are in the
+/// same order on all tensor ranks, so that their data-parallel sums are cut at the same elements.
 struct Placement {
   std::vector<std::int64_t> offset;  ///< per local array
   std::int64_t replicated = 0;       ///< first element behind the arrays that are cut
@@ -26,9 +26,10 @@ struct Placement {
 Placement place(const Architecture& architecture, const Shard& shard,
                 const std::vector<LocalArray>& arrays);
 
-/// Where the arrays of a stage lie that all tensor ranks hold alike: one run of the arena.
+/// The arrays of a stage of which all tensor ranks hold the whole, with or without
+/// partial_gradient: one run of the arena.
 layout::Slice replicated_part(const std::vector<LocalArray>& arrays, const Placement& placement,
-                              Stage stage);
+                              Stage stage, bool partial_gradient);
 
 /// Elements of a block of logits. Every block reads and writes the gradient of the output's matrix
 /// once: 64 MiB of fp32 logits stay near a host's caches; on a device 512 MiB make that traffic

@@ -65,6 +65,8 @@ struct LocalArray {
   std::vector<std::int64_t> extent;
   /// Cut along the tensor axis; otherwise every tensor rank holds the same.
   bool split = false;
+  /// As ArraySpec: the gradients of the tensor ranks are parts of a sum.
+  bool partial_gradient = false;
   /// The token table of tied embeddings again, on the last stage where that is not on the rank of
   /// the first: the same weights, the gradient of the logits.
   bool copy = false;

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <trireme/kernels/head_norm.hpp>
 #include <trireme/kernels/rotary.hpp>
 #include <trireme/model/layer_values.hpp>
 #include <trireme/model/linear.hpp>
@@ -167,6 +168,25 @@ class RotaryOperation final : public LayerOperation<P> {
 
  private:
   kernels::Rotary rotary_;
+};
+
+/// RMSNorm of each head of queries and keys, in place.
+template <class P>
+class HeadNormOperation final : public LayerOperation<P> {
+ public:
+  using typename LayerOperation<P>::T;
+  using G = typename P::Gradient;
+  HeadNormOperation(const architecture::Operation& operation, const OperationPlace<P>& place);
+
+  void forward(const StepCall<P>& call, const LayerOperation<P>* fused) const override;
+  /// Also the gradients of the gains: it overwrites the gradient that they need.
+  void backward_input(const StepCall<P>& call, const LayerOperation<P>* fused,
+                      bool accumulate) const override;
+
+ private:
+  kernels::HeadNorm norm_;
+  View1<T> gain_query_, gain_key_;    // [K]
+  View1<G> dgain_query_, dgain_key_;  // [K]
 };
 
 /// o = softmax(q kᵀ / √K) v per head, with dropout of the probabilities.

@@ -84,8 +84,9 @@ class Parameters {
                                                      int data_ranks) const;
   const std::vector<architecture::LocalArray>& local_arrays() const { return local_; }
   View1<Compute> all_weights() const { return all_weights_; }
-  /// The gradients of a stage's arrays that all tensor ranks hold alike: one run of the arena.
-  View1<Gradient> replicated_gradients(Stage stage) const;
+  /// The gradients of a stage's arrays that all tensor ranks hold whole: one run of the arena of
+  /// those with ArraySpec::partial_gradient, and one of the others.
+  View1<Gradient> replicated_gradients(Stage stage, bool partial_gradient) const;
   /// Second gradient of tied embeddings, of the logits, where this rank has look-up and logits:
   /// [V, D] of this rank's part of the vocabulary; empty elsewhere.
   View2<Gradient> tied_gradient() const { return tied_gradient_; }
