@@ -7,6 +7,7 @@
 #include <cmath>
 #include <cstdint>
 #include <filesystem>
+#include <map>
 #include <ostream>
 #include <set>
 #include <string>
@@ -144,7 +145,8 @@ struct FamilyCase {
   std::string overrides;
   int ranks;
   std::set<std::string> kernels;
-  std::set<std::string> products;
+  std::set<std::string> products;  ///< beside those of attention and the logits
+  std::map<std::string, double> calls = {};
 };
 
 void PrintTo(const FamilyCase& c, std::ostream* out) {
@@ -153,27 +155,20 @@ void PrintTo(const FamilyCase& c, std::ostream* out) {
 
 class BenchFamilies : public BenchCommand, public ::testing::WithParamInterface<FamilyCase> {};
 
-const std::set<std::string> products_of_layers{"query_key_value.forward",
-                                               "query_key_value.backward_input",
-                                               "query_key_value.backward_weight",
-                                               "attention_output.forward",
-                                               "attention_output.backward_input",
-                                               "attention_output.backward_weight",
-                                               "feed_forward_in.forward",
-                                               "feed_forward_in.backward_input",
-                                               "feed_forward_in.backward_weight",
-                                               "feed_forward_out.forward",
-                                               "feed_forward_out.backward_input",
-                                               "feed_forward_out.backward_weight",
-                                               "logits.forward",
-                                               "logits.backward_input",
-                                               "logits.backward_weight"};
+std::set<std::string> passes_of(std::set<std::string> products) {
+  products.insert({"attention.query", "attention.output", "feed_forward.down", "logits"});
+  std::set<std::string> names;
+  for (const std::string& product : products)
+    for (const char* pass : {".forward", ".backward_input", ".backward_weight"})
+      names.insert(product + pass);
+  return names;
+}
 
 const std::set<std::string> kernels_of_all{
-    "residual.forward",          "residual.backward",  "residual_dropout.forward",
-    "residual_dropout.backward", "attention.forward",  "attention.backward",
-    "embedding.forward",         "embedding.backward", "cross_entropy.statistics",
-    "cross_entropy.gradient",    "gradient.zero",      "gradient.norm_blocks"};
+    "residual_dropout.forward", "dropout.backward",       "attention.forward",
+    "attention.backward",       "embedding.forward",      "embedding.backward",
+    "cross_entropy.statistics", "cross_entropy.gradient", "gradient.zero",
+    "gradient.norm_blocks"};
 
 std::set<std::string> with(std::set<std::string> names, const std::set<std::string>& more) {
   names.insert(more.begin(), more.end());
@@ -194,7 +189,9 @@ TEST_P(BenchFamilies, HasARowForEachKernelAndProductOfTheStep) {
   const Json rows = Json::parse(file("bench.json"))["rows"];
   expect_physical(rows);
   EXPECT_EQ(names_of(rows, "kernels", ".share"), with(kernels_of_all, c.kernels));
-  EXPECT_EQ(names_of(rows, "matmul", ".share"), with(products_of_layers, c.products));
+  EXPECT_EQ(names_of(rows, "matmul", ".share"), passes_of(c.products));
+  for (const auto& [name, calls] : c.calls)
+    EXPECT_EQ(quantity(rows, "kernels", name + ".calls"), calls) << name;
   for (const auto& name : with(kernels_of_all, c.kernels))
     expect_output(folder_, "  " + name + " ");
   // What a rate is of: the seconds of the same row, within the digits that a double has.
@@ -209,19 +206,38 @@ TEST_P(BenchFamilies, HasARowForEachKernelAndProductOfTheStep) {
 INSTANTIATE_TEST_SUITE_P(
     All, BenchFamilies,
     ::testing::Values(
-        FamilyCase{"model.dropout=0.1", 1, with(layer_norm_and_gelu, {"adamw.update"}), {}},
+        // 2 layers, 4 micro-batches of one sample; the last norm once each.
+        FamilyCase{"model.dropout=0.1",
+                   1,
+                   with(layer_norm_and_gelu, {"adamw.update"}),
+                   {"feed_forward.up"},
+                   {{"layer_norm.forward", 8 + 4},
+                    {"layer_norm.backward_input", 16 + 4},
+                    {"layer_norm.backward_weight", 16 + 4},
+                    {"residual_layer_norm.forward", 8},
+                    {"residual_dropout.forward", 8},
+                    {"dropout.backward", 16},
+                    {"attention.forward", 8},
+                    {"gelu.forward", 8},
+                    {"gelu.backward", 8}}},
         // The first stage has no head, the last one no embedding; odd sizes; fp64.
         FamilyCase{"parallel.pipeline=2 precision.compute=fp64 optimizer.kind=lamb "
                    "model.hidden=18 model.sequence=31 model.vocabulary=259",
                    2,
                    with(layer_norm_and_gelu, {"lamb.direction", "lamb.update"}),
-                   {}},
+                   {"feed_forward.up"}},
         // One tensor rank has two heads of attention, the other one.
         FamilyCase{"model.heads=3 model.hidden=18 parallel.tensor=2 precision.compute=bf16 "
                    "optimizer.kind=sgd parallel.sequence_parallel=true parallel.recompute=full",
                    2,
                    with(layer_norm_and_gelu, {"sgd.update", "weights.round", "weights.widen"}),
-                   {}},
+                   {"feed_forward.up"},
+                   {{"layer_norm.forward", 16 + 4},
+                    {"residual_layer_norm.forward", 16},
+                    {"residual_dropout.forward", 8},
+                    {"attention.forward", 16},
+                    {"attention.backward", 8},
+                    {"gelu.forward", 16}}},
         FamilyCase{
             "model.family=llama model.tied_embeddings=false parallel.tensor=2 "
             "parallel.pipeline=2 precision.compute=fp16",
@@ -229,13 +245,14 @@ INSTANTIATE_TEST_SUITE_P(
             {"residual_rms_norm.forward", "rms_norm.forward", "rms_norm.backward_input",
              "rms_norm.backward_weight", "swiglu.forward", "swiglu.backward", "rotary.forward",
              "rotary.backward", "adamw.update", "weights.round", "weights.widen"},
-            {}},
-        FamilyCase{
-            "model.family=bert model.vocabulary=260 parallel.distributed_optimizer=true",
-            2,
-            with(layer_norm_and_gelu, {"segments.forward", "segments.backward", "rows.pick",
-                                       "rows.place", "residual.add", "adamw.update"}),
-            {"masked_head.forward", "masked_head.backward_input", "masked_head.backward_weight"}}));
+            {"feed_forward.gate_up"}},
+        // 2 micro-batches on each replica.
+        FamilyCase{"model.family=bert model.vocabulary=260 parallel.distributed_optimizer=true",
+                   2,
+                   with(layer_norm_and_gelu, {"segments.forward", "segments.backward", "rows.pick",
+                                              "rows.place", "accumulate", "adamw.update"}),
+                   {"feed_forward.up", "masked_head"},
+                   {{"accumulate", 8}, {"layer_norm.forward", 4 + 2}, {"dropout.backward", 8}}}));
 
 TEST_F(BenchCommand, MeasuresMessagesOfTheWorldAndOfEachAxis) {
   ASSERT_EQ(run(mpiexec(4) + "trireme bench deck.toml --only communication --rounds 1 "

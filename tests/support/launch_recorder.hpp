@@ -13,7 +13,7 @@
 namespace trireme::testing {
 
 /// Records, while it lives, what Kokkos Tools callbacks and Trireme's own counters see: the labels
-/// of launches, fences and allocations. One at a time.
+/// of launches, regions, fences and allocations. One at a time.
 class LaunchRecorder {
  public:
   LaunchRecorder() : fences_before_(fence_count()), arenas_before_(arena_allocation_count()) {
@@ -25,6 +25,7 @@ class LaunchRecorder {
     Tools::set_begin_fence_callback(on_fence);
     Tools::set_allocate_data_callback(on_allocation);
     Tools::set_begin_deep_copy_callback(on_deep_copy);
+    Tools::set_push_region_callback(on_region);
   }
   ~LaunchRecorder() {
     namespace Tools = Kokkos::Tools::Experimental;
@@ -34,12 +35,14 @@ class LaunchRecorder {
     Tools::set_begin_fence_callback(nullptr);
     Tools::set_allocate_data_callback(nullptr);
     Tools::set_begin_deep_copy_callback(nullptr);
+    Tools::set_push_region_callback(nullptr);
     current_ = nullptr;
   }
   LaunchRecorder(const LaunchRecorder&) = delete;
   LaunchRecorder& operator=(const LaunchRecorder&) = delete;
 
   const std::vector<std::string>& labels() const { return labels_; }
+  const std::vector<std::string>& regions() const { return regions_; }
   std::int64_t fences() const { return fences_ + fence_count() - fences_before_; }
   std::int64_t allocations() const {
     return allocations_ + arena_allocation_count() - arenas_before_;
@@ -50,6 +53,7 @@ class LaunchRecorder {
   static void on_launch(const char* name, std::uint32_t, std::uint64_t*) {
     current_->labels_.emplace_back(name);
   }
+  static void on_region(const char* name) { current_->regions_.emplace_back(name); }
   static void on_fence(const char* name, std::uint32_t, std::uint64_t*) {
     // Newer Kokkos waits before it calls a tool; without a tool it does not.
     if (std::string_view(name).find("Profile Tool Fence") == std::string_view::npos)
@@ -67,6 +71,7 @@ class LaunchRecorder {
 
   inline static LaunchRecorder* current_ = nullptr;
   std::vector<std::string> labels_;
+  std::vector<std::string> regions_;
   std::int64_t fences_ = 0;
   std::int64_t allocations_ = 0;
   std::int64_t deep_copies_ = 0;

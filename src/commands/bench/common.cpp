@@ -2,6 +2,7 @@
 #include <trireme/base/clock.hpp>
 #include <trireme/base/narrow.hpp>
 #include <trireme/commands/bench/bench.hpp>
+#include <trireme/plan/local_sizes.hpp>
 #include <trireme/plan/program.hpp>
 
 #include <unistd.h>
@@ -93,7 +94,8 @@ void BenchFolder::remove() noexcept {
   for (const auto& folder : made_) fs::remove(folder, ignored);  // only those that are empty
 }
 
-BenchShard shard_of(const Session& session) {
+BenchShard shard_of(const BenchSetting& setting) {
+  const Session& session = setting.session;
   const deck::Config& config = session.config();
   const deck::ParallelConfig& p = config.parallel;
   const layout::Coordinates at = session.grid->coordinates();
@@ -101,9 +103,14 @@ BenchShard shard_of(const Session& session) {
       session.architecture, static_cast<int>(p.pipeline), static_cast<int>(p.chunks), at.pipeline,
       static_cast<int>(p.tensor), at.tensor);
   BenchShard out;
-  out.sizes =
-      architecture::local_sizes(config.model, shard, config.batch.micro, config.model.sequence,
-                                p.sequence_parallel, session.machine.logit_elements());
+  setting.runtime.together([&] {
+    const plan::Machine& machine = session.machine;
+    const auto needs = plan::training_needs(plan::step_programs(config, machine));
+    const auto rank = static_cast<std::size_t>(at.pipeline);
+    out.sizes = plan::local_sizes(config, shard, machine);
+    out.kernels = plan::layer_kernels(config, session.architecture, shard,
+                                      needs[rank].split_backward, machine);
+  });
   for (const Stage stage : shard.stages)
     out.layers += shard.stage_layers[static_cast<std::size_t>(stage)].extent;
   out.micros = config.batch.global / (config.batch.micro * p.data);

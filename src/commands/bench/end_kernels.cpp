@@ -48,33 +48,27 @@ void measure_embedding(KernelBench& b) {
   };
   b.measure({"embedding.forward", here, calls, tokens, n.hidden,
              traffic(of(std::min(tokens, vocabulary), sizeof(T)), of(tokens, sizeof(T)))},
-            [&] { kernels::embedding_lookup<T>(exec, x.matrix(), ids.view(), table.matrix(), 0); });
+            [&] { kernels::embedding_lookup<T>(exec, x, ids.view(), table, 0); });
   b.measure({"embedding.backward", here, calls, tokens, n.hidden,
              traffic(of(tokens, sizeof(T)), 0, of(std::min(tokens, vocabulary), sizeof(G)))},
-            [&] {
-              kernels::embedding_lookup_backward<T>(exec, dtable.matrix(), x.matrix(), ids.view(),
-                                                    0);
-            });
+            [&] { kernels::embedding_lookup_backward<T>(exec, dtable, x, ids.view(), 0); });
   if (b.model().positions != Positions::learned) return;
   const BenchArray<T> r(exec, rows, n.hidden), at(exec, positions, n.hidden);
   const BenchArray<G> dat(exec, positions, n.hidden);
   b.measure({"positions.forward", here, calls, rows, n.hidden,
              traffic(of(std::min(rows, positions), sizeof(T)), 0, of(rows, sizeof(T)))},
-            [&] { kernels::add_positions<T>(exec, r.matrix(), at.matrix(), n.sequence, 0); });
+            [&] { kernels::add_positions<T>(exec, r, at, n.sequence, 0); });
   b.measure({"positions.backward", here, calls, rows, n.hidden,
              traffic(of(rows, sizeof(T)), 0, of(std::min(rows, positions), sizeof(G)))},
-            [&] { kernels::positions_backward<T>(exec, dat.matrix(), r.matrix(), n.sequence, 0); });
+            [&] { kernels::positions_backward<T>(exec, dat, r, n.sequence, 0); });
   if (!b.model().predicts_masked_tokens()) return;
   const BenchArray<T> segments(exec, 2, n.hidden);
   const BenchArray<G> dsegments(exec, 2, n.hidden);
   const Ids kinds(exec, tokens, 2);
-  b.measure(
-      {"segments.forward", here, calls, rows, n.hidden, traffic(0, 0, of(rows, sizeof(T)))},
-      [&] { kernels::add_segments<T>(exec, r.matrix(), segments.matrix(), kinds.view(), 0); });
+  b.measure({"segments.forward", here, calls, rows, n.hidden, traffic(0, 0, of(rows, sizeof(T)))},
+            [&] { kernels::add_segments<T>(exec, r, segments, kinds.view(), 0); });
   b.measure({"segments.backward", here, calls, rows, n.hidden, traffic(of(rows, sizeof(T)), 0)},
-            [&] {
-              kernels::segments_backward<T>(exec, dsegments.matrix(), r.matrix(), kinds.view(), 0);
-            });
+            [&] { kernels::segments_backward<T>(exec, dsegments, r, kinds.view(), 0); });
 }
 
 /// bert's head picks the rows that it needs, and puts their gradients back.
@@ -91,9 +85,9 @@ void measure_rows(KernelBench& b) {
   const Ids places(exec, rows, n.rows);
   const double bytes = static_cast<double>(rows * n.hidden) * sizeof(T);
   b.measure({"rows.pick", here, calls, rows, n.hidden, traffic(bytes, bytes)},
-            [&] { kernels::pick_rows<T>(exec, y.matrix(), x.matrix(), places.view(), 0); });
+            [&] { kernels::pick_rows<T>(exec, y, x, places.view(), 0); });
   b.measure({"rows.place", here, calls, rows, n.hidden, traffic(bytes, bytes)},
-            [&] { kernels::place_rows<T>(exec, x.matrix(), y.matrix(), places.view(), 0); });
+            [&] { kernels::place_rows<T>(exec, x, y, places.view(), 0); });
 }
 
 template <class P>
@@ -125,20 +119,17 @@ void measure_loss(KernelBench& b) {
   const auto calls = static_cast<double>(b.shard().micros * blocks);
   b.measure(
       {"cross_entropy.statistics", here, calls, rows, n.vocabulary, exponentials(traffic(wide, 0))},
-      [&] {
-        kernels::cross_entropy_statistics<A>(exec, statistics.matrix(), logits.matrix(),
-                                             targets.view(), 0);
-      });
+      [&] { kernels::cross_entropy_statistics<A>(exec, statistics, logits, targets.view(), 0); });
   if (here)
     kernels::cross_entropy_merge(
-        exec, losses.list(), merged.matrix(),
+        exec, losses, merged,
         View3<const double>(statistics.list().data(), 1, static_cast<std::size_t>(rows), 3));
   b.measure({"cross_entropy.gradient", here, calls, rows, n.vocabulary,
              exponentials(is_narrow<T> ? traffic(wide, static_cast<double>(elements) * sizeof(T))
                                        : traffic(0, 0, wide))},
             [&] {
-              kernels::cross_entropy_gradient<T>(exec, gradient, logits.matrix(), merged.matrix(),
-                                                 targets.view(), 0, 1.0);
+              kernels::cross_entropy_gradient<T>(exec, gradient, logits, merged, targets.view(), 0,
+                                                 1.0);
             });
 }
 

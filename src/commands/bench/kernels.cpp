@@ -22,6 +22,26 @@ void KernelBench::measure(const BenchKernel& kernel, const std::function<void()>
                     static_cast<BenchLimit>(static_cast<int>(of[5])), of[6] > 0});
 }
 
+const architecture::Operation& KernelBench::operation(const plan::LayerKernel& kernel) const {
+  const auto& operations = setting_.session.architecture.layer.operations;
+  return operations[static_cast<std::size_t>(kernel.step.operation)];
+}
+
+BenchKernel KernelBench::of_layers(const plan::LayerKernel& kernel) const {
+  using architecture::OperationKind;
+  const architecture::Operation& op = operation(kernel);
+  const bool adds = op.kind == OperationKind::linear;  // gradients of its input
+  const auto& tensors = setting_.session.architecture.layer.tensors;
+  const auto& tensor = tensors[static_cast<std::size_t>(adds ? op.input : op.output)];
+  const bool head = op.kind == OperationKind::norm && shard_.has_head;
+  BenchKernel found{kernel.name};
+  found.rows = architecture::rows_of(tensor.rows, sizes());
+  found.columns = architecture::columns_of(tensor.columns, sizes());
+  found.here = (shard_.layers > 0 || head) && found.elements() > 0;
+  found.calls = static_cast<double>(kernel.calls + (head ? shard_.micros : 0));
+  return found;
+}
+
 namespace {
 
 std::string size_of(double rows, double columns) {
@@ -93,7 +113,6 @@ BenchReport bench_kernels(const BenchSetting& setting) {
   train::with_precision(bench.config().precision.compute, [&](auto number_types) {
     using P = decltype(number_types);
     measure_layer_kernels<P>(bench);
-    measure_attention_kernels<P>(bench);
     measure_end_kernels<P>(bench);
     measure_update_kernels<P>(bench);
   });

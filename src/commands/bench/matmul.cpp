@@ -14,39 +14,45 @@ constexpr std::array<const char*, 3> passes{"forward", "backward_input", "backwa
 
 /// y [tokens, outputs] = x [tokens, inputs] wᵀ + bias.
 struct Product {
-  const char* name;
+  std::string name;
   std::int64_t tokens;
   std::int64_t outputs;
   std::int64_t inputs;
   bool bias;
-  std::int64_t calls;           ///< of each pass, in a step
-  std::int64_t more_calls = 0;  ///< forward passes that are computed again
-  bool wide = false;            ///< the sums are kept: logits
-  bool gelu = false;            ///< of the input, whose gradient goes past it
+  std::array<std::int64_t, 3> calls{};  ///< of each pass, in a step
+  bool wide = false;                    ///< the sums are kept: logits
+  bool gelu = false;                    ///< of the input, whose gradient goes past it
 
   double flops() const { return 2.0 * static_cast<double>(tokens * outputs * inputs); }
 };
 
-/// What all ranks list, empty where this one has none of it.
-std::vector<Product> products_of(const deck::ModelConfig& m, Recompute recompute,
-                                 const BenchShard& shard) {
+/// The layer's linear operations and the head's products; what all ranks list, empty where this one
+/// has none of it.
+std::vector<Product> products_of(const architecture::Architecture& a, const BenchShard& shard) {
   const architecture::LocalSizes& n = shard.sizes;
-  const bool bias = m.biases == Biases::all;
-  const std::int64_t tokens = shard.layers > 0 ? n.tokens : 0;
-  const std::int64_t calls = shard.layers * shard.micros;
-  const std::int64_t again = recompute == Recompute::full ? calls : 0;
-  std::vector<Product> list{
-      {"query_key_value", tokens, n.query_key_value(), n.hidden, bias, calls, again},
-      {"attention_output", tokens, n.hidden, n.attention(), bias, calls, again},
-      {"feed_forward_in", tokens, n.inner, n.hidden, bias, calls, again},
-      {"feed_forward_out", tokens, n.hidden, n.feed_forward, bias, calls, 0, false, !n.gated()},
+  const auto columns = [&](int tensor) {
+    return architecture::columns_of(a.layer.tensors[static_cast<std::size_t>(tensor)].columns, n);
+  };
+  std::vector<Product> list;
+  for (const plan::LayerKernel& k : shard.kernels) {
+    const auto& op = a.layer.operations[static_cast<std::size_t>(k.step.operation)];
+    if (op.kind != architecture::OperationKind::linear || k.step.accumulate) continue;
+    if (list.empty() || list.back().name != op.name)
+      list.push_back({op.name, shard.layers > 0 ? n.tokens : 0, columns(op.output),
+                      columns(op.input), !op.bias().empty()});
+    list.back().calls[static_cast<std::size_t>(k.step.pass)] = k.calls;
+    if (k.step.fused >= 0) list.back().gelu = true;
+  }
+  const auto in_head = [&](const char* name, std::int64_t tokens, std::int64_t outputs, bool bias,
+                           std::int64_t calls) {
+    list.push_back({name, tokens, outputs, n.hidden, bias, {calls, calls, calls}});
   };
   const std::int64_t targets = shard.has_head ? n.targets : 0;
-  if (n.masked) list.push_back({"masked_head", targets, n.hidden, n.hidden, bias, shard.micros});
+  if (n.masked) in_head("masked_head", targets, n.hidden, true, shard.micros);
   const std::int64_t block = shard.has_head ? n.logit_block : 0;
   const std::int64_t blocks = block > 0 ? (targets + block - 1) / block : 0;
-  list.push_back({"logits", block, n.vocabulary, n.hidden, m.predicts_masked_tokens(),
-                  shard.micros * blocks, 0, true});
+  in_head("logits", block, n.vocabulary, n.masked, shard.micros * blocks);
+  list.back().wide = true;
   return list;
 }
 
@@ -65,21 +71,18 @@ std::array<BenchTiming, 3> time_product(const BenchSetting& setting, const Produ
   const BenchArray<G> db(exec, p.bias ? p.outputs : 0);
   const auto forward = [&] {
     if (p.wide)
-      kernels::linear_forward_wide<T>(exec, wide.matrix(), x.matrix(), w.matrix(), b.list());
+      kernels::linear_forward_wide<T>(exec, wide, x, w, b);
     else
-      kernels::linear_forward<T>(exec, y.matrix(), x.matrix(), w.matrix(), b.list());
+      kernels::linear_forward<T>(exec, y, x, w, b);
   };
   const bool fused = p.gelu && kernels::fuses_gelu(exec, dtype_of<T>, form, p.inputs);
   const auto backward_input = [&] {
     if (fused)
-      kernels::linear_gelu_backward_input<T>(exec, dx.matrix(), y.matrix(), w.matrix(), x.matrix(),
-                                             form);
+      kernels::linear_gelu_backward_input<T>(exec, dx, y, w, x, form);
     else
-      kernels::linear_backward_input<T>(exec, dx.matrix(), y.matrix(), w.matrix());
+      kernels::linear_backward_input<T>(exec, dx, y, w);
   };
-  const auto backward_weight = [&] {
-    kernels::linear_backward_weight<T>(exec, dw.matrix(), db.list(), y.matrix(), x.matrix());
-  };
+  const auto backward_weight = [&] { kernels::linear_backward_weight<T>(exec, dw, db, y, x); };
   const bool here = p.flops() > 0;
   const auto time = [&](const std::function<void()>& call) {
     return time_calls(setting, here ? call : nullptr);
@@ -104,8 +107,7 @@ BenchReport bench_matmul(const BenchSetting& setting) {
   BenchTable table({"product", "tokens × outputs × inputs", "forward", "gradient of input",
                     "gradient of weight"},
                    BenchTable::Last::number);
-  for (const Product& p :
-       products_of(config.model, config.parallel.recompute, shard_of(setting.session))) {
+  for (const Product& p : products_of(setting.session.architecture, shard_of(setting))) {
     const auto timings = train::with_precision(type, [&](auto number_types) {
       return time_product<decltype(number_types)>(setting, p, config.model.gelu);
     });
@@ -113,10 +115,10 @@ BenchReport bench_matmul(const BenchSetting& setting) {
     std::vector<std::string> cells;
     for (std::size_t pass = 0; pass < passes.size(); ++pass) {
       const BenchTiming& t = timings[pass];
-      const auto of = from_rank(setting, t.rank,
-                                {p.flops(), peak.mine, static_cast<double>(p.tokens),
-                                 static_cast<double>(p.outputs), static_cast<double>(p.inputs),
-                                 static_cast<double>(p.calls + (pass == 0 ? p.more_calls : 0))});
+      const auto of = from_rank(
+          setting, t.rank,
+          {p.flops(), peak.mine, static_cast<double>(p.tokens), static_cast<double>(p.outputs),
+           static_cast<double>(p.inputs), static_cast<double>(p.calls[pass])});
       step += of[5] * t.seconds;
       at_peak += of[5] * of[0] / of[1];
       const double rate = of[0] / t.seconds;

@@ -33,9 +33,9 @@ void measure_optimizer(KernelBench& b) {
   const Exec& exec = b.exec();
   const BenchArray<M> weight(exec, n), m(exec, n), v(exec, n), gradient(exec, n);
   const BenchArray<double> control(exec, kernels::control_size), ratio(exec, 1);
-  kernels::fill<double>(exec, control.list(), 0.5);
-  kernels::fill<M>(exec, v.list(), 0.5);  // of squares
-  constexpr double rate = 1e-9;           // weights stay what they are
+  kernels::fill<double>(exec, control, 0.5);
+  kernels::fill<M>(exec, v, 0.5);  // of squares
+  constexpr double rate = 1e-9;    // weights stay what they are
   const kernels::AdamW rule{rate, o.beta1, o.beta2, o.epsilon, o.weight_decay};
   const double bytes = part.bytes(sizeof(M));
   const auto measure = [&](const char* name, const BenchCost& cost,
@@ -44,28 +44,22 @@ void measure_optimizer(KernelBench& b) {
   };
   switch (o.kind) {
     case OptimizerKind::adamw:
-      measure("adamw.update", traffic(bytes, 0, 3 * bytes), [&] {
-        kernels::adamw_update<M>(exec, weight.list(), m.list(), v.list(), gradient.list(), rule,
-                                 control.list());
-      });
+      measure("adamw.update", traffic(bytes, 0, 3 * bytes),
+              [&] { kernels::adamw_update<M>(exec, weight, m, v, gradient, rule, control); });
       return;
     case OptimizerKind::sgd: {
       const bool moment = o.momentum != 0;
       measure("sgd.update", traffic(bytes, 0, (moment ? 2 : 1) * bytes), [&] {
-        kernels::sgd_update<M>(exec, weight.list(), moment ? m.list() : View1<M>(), gradient.list(),
-                               {rate, o.momentum, o.nesterov, o.weight_decay}, control.list());
+        kernels::sgd_update<M>(exec, weight, moment ? m.list() : View1<M>(), gradient,
+                               {rate, o.momentum, o.nesterov, o.weight_decay}, control);
       });
       return;
     }
     case OptimizerKind::lamb:
-      measure("lamb.direction", traffic(bytes, 0, 3 * bytes), [&] {
-        kernels::lamb_direction<M>(exec, gradient.list(), m.list(), v.list(), weight.list(), rule,
-                                   control.list());
-      });
-      measure("lamb.update", traffic(bytes, 0, bytes), [&] {
-        kernels::lamb_update<M>(exec, weight.list(), gradient.list(), rate, ratio.list(),
-                                control.list());
-      });
+      measure("lamb.direction", traffic(bytes, 0, 3 * bytes),
+              [&] { kernels::lamb_direction<M>(exec, gradient, m, v, weight, rule, control); });
+      measure("lamb.update", traffic(bytes, 0, bytes),
+              [&] { kernels::lamb_update<M>(exec, weight, gradient, rate, ratio, control); });
       return;
   }
 }
@@ -85,9 +79,9 @@ void measure_conversions(KernelBench& b) {
     const double out = part.bytes(sizeof(T));
     const bool here = part.elements > 0;
     b.measure({"weights.round", here, part.calls, part.elements, 1, traffic(in, out)},
-              [&] { kernels::convert<T, M>(exec, narrow.list(), wide.list()); });
+              [&] { kernels::convert<T, M>(exec, narrow, wide); });
     b.measure({"weights.widen", here, 0, part.elements, 1, traffic(out, in)},
-              [&] { kernels::convert<M, T>(exec, wide.list(), narrow.list()); });
+              [&] { kernels::convert<M, T>(exec, wide, narrow); });
   }
 }
 
@@ -104,9 +98,9 @@ void measure_update_kernels(KernelBench& b) {
     const BenchArray<double> partial(exec, kernels::norm_blocks(n));
     const double bytes = part.bytes(sizeof(G));
     b.measure({"gradient.zero", n > 0, part.calls, n, 1, traffic(0, bytes)},
-              [&] { kernels::fill<G>(exec, gradient.list(), 0.0); });
+              [&] { kernels::fill<G>(exec, gradient, 0.0); });
     b.measure({"gradient.norm_blocks", n > 0, part.calls, n, 1, traffic(bytes, 0)},
-              [&] { kernels::squared_norm_blocks<G>(exec, partial.list(), gradient.list()); });
+              [&] { kernels::squared_norm_blocks<G>(exec, partial, gradient); });
   }
   measure_optimizer<P>(b);
   measure_conversions<P>(b);

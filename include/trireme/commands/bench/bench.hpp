@@ -5,6 +5,7 @@
 #include <trireme/commands/bench/machine.hpp>
 #include <trireme/commands/session.hpp>
 #include <trireme/grid/runtime.hpp>
+#include <trireme/plan/layer_kernels.hpp>
 #include <trireme/schedule/program.hpp>
 #include <trireme/train/worker.hpp>
 
@@ -105,8 +106,10 @@ struct BenchShard {
   std::int64_t states = 0;  ///< parameters whose optimizer state this rank holds
   bool has_embedding = false;
   bool has_head = false;
+  std::vector<plan::LayerKernel> kernels;
 };
 
-BenchShard shard_of(const Session& session);
+/// Collective.
+BenchShard shard_of(const BenchSetting& setting);
 
 }  // namespace trireme::commands

@@ -15,7 +15,12 @@ struct BenchKernel {
   double calls = 0;  ///< of a step
   std::int64_t rows = 0;
   std::int64_t columns = 1;
-  BenchCost cost;
+  BenchCost cost = {};
+
+  std::int64_t elements() const { return rows * columns; }
+  BenchKernel with(const BenchCost& its_cost) const {
+    return {name, here, calls, rows, columns, its_cost};
+  }
 };
 
 /// Measures kernels one after the other and keeps what was found.
@@ -23,19 +28,17 @@ class KernelBench {
  public:
   /// Bandwidth, peak and arithmetic must be known.
   explicit KernelBench(const BenchSetting& setting)
-      : setting_(setting), shard_(shard_of(setting.session)) {}
+      : setting_(setting), shard_(shard_of(setting)) {}
 
   const deck::Config& config() const { return setting_.session.config(); }
   const deck::ModelConfig& model() const { return config().model; }
   const BenchShard& shard() const { return shard_; }
   const architecture::LocalSizes& sizes() const { return shard_.sizes; }
   const Exec& exec() const { return exec_; }
-  /// Of a micro-batch, on this rank's layers.
-  double layer_calls() const { return static_cast<double>(shard_.layers * shard_.micros); }
-  /// Forward passes for each backward pass, of what `selective` computes again or only `full` does.
-  double forward_passes(Recompute least) const {
-    return config().parallel.recompute >= least ? 2 : 1;
-  }
+  const architecture::Operation& operation(const plan::LayerKernel& kernel) const;
+  /// A kernel of the layers without its cost; its size is that of the operation's output. Calls
+  /// include those of the head's norm.
+  BenchKernel of_layers(const plan::LayerKernel& kernel) const;
 
   /// The same on all ranks but for sizes, costs and `here`. Collective.
   void measure(const BenchKernel& kernel, const std::function<void()>& call);
@@ -61,11 +64,20 @@ inline BenchCost traffic(double read, double written, double updated = 0) {
   return {read + written + 2 * updated, read + written + updated};
 }
 
+/// `cost` with an evaluation of a function for each of `elements`.
+inline BenchCost with(BenchCost cost, kernels::Arithmetic arithmetic, std::int64_t elements) {
+  cost.arithmetic = arithmetic;
+  cost.elements = static_cast<double>(elements);
+  return cost;
+}
+
+/// Measures a kernel of attention, rotary positions or the norms of heads.
+template <class P>
+void measure_attention_kernel(KernelBench& bench, const plan::LayerKernel& kernel);
+
 /// Each measures some of the kernels that a step with the number types P has.
 template <class P>
 void measure_layer_kernels(KernelBench& bench);
-template <class P>
-void measure_attention_kernels(KernelBench& bench);
 template <class P>
 void measure_end_kernels(KernelBench& bench);  // embedding and loss
 template <class P>

@@ -98,11 +98,17 @@ struct BenchBound {
 };
 BenchBound bound_of(const BenchMachine& machine, const BenchCost& cost);
 
-/// Memory of its own for a measurement, filled with numbers that no kernel stumbles over.
+/// Memory of its own for a measurement, filled with numbers that no kernel stumbles over. Kernels
+/// take it as the view that they expect.
 template <class T>
 class BenchArray {
  public:
   BenchArray(const Exec& exec, std::int64_t rows, std::int64_t columns = 1);
+
+  operator View1<T>() const { return list(); }
+  operator View2<T>() const { return matrix(); }
+  operator View1<const T>() const { return list(); }
+  operator View2<const T>() const { return matrix(); }
 
   View1<T> list() const { return flat(matrix_); }
   View2<T> matrix() const { return matrix_; }
