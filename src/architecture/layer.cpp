@@ -1,6 +1,6 @@
 // The transformer layer, written once for all families: which norm, positions, activation, biases
 // and order are properties of the model (deck/families.cpp).
-#include <trireme/architecture/operation.hpp>
+#include <trireme/architecture/layer.hpp>
 #include <trireme/base/check.hpp>
 
 #include <cmath>

@@ -9,9 +9,8 @@
 #include <string_view>
 #include <vector>
 
-/// A transformer layer as a list of operations on named tensors. This is the only description of a
-/// layer: its parameters, activations, recomputation, messages, FLOPs and benchmarks follow from
-/// the list.
+/// Operations on named tensors, of which a transformer layer is a list (layer.hpp). Each kind
+/// states once what its passes read and write, send and compute.
 namespace trireme::architecture {
 
 struct LocalSizes;
@@ -100,16 +99,6 @@ bool has_pass(const Operation& operation, Pass pass);
 /// one (reduce-scatter, otherwise all-reduce).
 enum class Message : std::uint8_t { gather, reduce };
 std::vector<Message> messages(const Operation& operation, Pass pass);
-
-/// The list. Tensor 0 is the layer's input; `output` is that of the last operation.
-struct LayerDescription {
-  std::vector<Tensor> tensors;
-  std::vector<Operation> operations;
-  int output = -1;
-};
-
-/// The layer of a model with these properties.
-LayerDescription describe_layer(const deck::ModelConfig& model);
 
 /// Tokens that a token attends to, on average over a sample: S/2 with a causal mask (half of the
 /// full square), W − W²/(2 S) with a window of W < S tokens, S without a mask.

@@ -1,0 +1,22 @@
+#pragma once
+
+#include <trireme/architecture/operation.hpp>
+
+#include <vector>
+
+namespace trireme::architecture {
+
+/// A transformer layer as a list of operations on named tensors. This is the only description of a
+/// layer: its parameters, activations, recomputation, messages, FLOPs and benchmarks follow from
+/// the list.
+/// Tensor 0 is the layer's input; `output` is that of the last operation.
+struct LayerDescription {
+  std::vector<Tensor> tensors;
+  std::vector<Operation> operations;
+  int output = -1;
+};
+
+/// The layer of a model with these properties.
+LayerDescription describe_layer(const deck::ModelConfig& model);
+
+}  // namespace trireme::architecture
