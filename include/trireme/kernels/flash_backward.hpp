@@ -122,12 +122,8 @@ class FlashBackward {
                                                const Lanes& lanes, Gradients& sums,
                                                const Step& step, int buffer, int unreleased) {
     const std::uint32_t at = step_at(buffer);
-    // Of a block of keys the first queries that see it may not see the warp's, nor the last ones.
-    const int key = place.first_key() + lanes.key(), query = place.first_query(step);
-    const bool seen =
-        key - a.shape.ahead < query + Tile::queries && key + Tile::warp_keys + a.shape.back > query;
     Packed p = {}, ds = {};
-    if (seen) {
+    if (sees(a, place, lanes, step)) {
       ScoreSums scores = {}, grads = {};
       multiply_rows(block, scores, lanes, Tile::keys_at, at);
       multiply_rows(block, grads, lanes, Tile::values_at, at + Tile::grads_after);
@@ -148,7 +144,7 @@ class FlashBackward {
     typename QuerySums::Sums queries;
     float* const to = a.sums + std::int64_t{place.turn(a, step)} * (Tile::queries * head_size);
     QuerySums::read(block, lanes, queries, to, first);
-    if (seen) {
+    if (sees(a, place, lanes, step)) {
       multiply_columns(block, lanes, sums.values, p, Tile::scores_at, at + Tile::grads_after);
       multiply_columns(block, lanes, sums.keys, ds, Tile::gradients_at, at);
     }
@@ -157,6 +153,15 @@ class FlashBackward {
       QuerySums::round(block, a, place, lanes, step, queries);
     else
       QuerySums::write(block, lanes, queries, to);
+  }
+
+  /// Whether the step's queries see the warp's keys: the first and the last queries that see the
+  /// block's keys may not. Computed wherever it is asked for: no register holds it meanwhile.
+  TRIREME_DEVICE_FUNCTION static bool sees(const Arguments& a, const Place& place,
+                                           const Lanes& lanes, const Step& step) {
+    const int key = place.first_key() + lanes.key(), query = place.first_query(step);
+    return key - a.shape.ahead < query + Tile::queries &&
+           key + Tile::warp_keys + a.shape.back > query;
   }
 
   /// sums = rows of keys or values times those of queries or gradients.
@@ -192,7 +197,7 @@ class FlashBackward {
     const bool masked = place.first_key() + Tile::keys > a.shape.sequence ||
                         first_key + Tile::warp_keys - a.shape.ahead > first_query + 1 ||
                         first_key + a.shape.back < first_query + Tile::side_queries - 1;
-    const auto farthest = static_cast<unsigned>(a.shape.back + a.shape.ahead);
+    if (masked) hide(a.shape, key, query, scores);
     const std::uint32_t statistics = block.shared() + at + Tile::logsumexp_after +
                                      4 * static_cast<std::uint32_t>(lanes.query() + 2 * t);
 #pragma unroll
@@ -212,12 +217,7 @@ class FlashBackward {
                                   a.shape.sequence);
 #pragma unroll
         for (int i = 0; i < 4; ++i) {
-          const int j = key + 16 * m + i / 2 * 8;
-          const int distance = query + 8 * n + i % 2 - j + a.shape.ahead;
-          const bool hidden =
-              masked && (j >= a.shape.sequence || static_cast<unsigned>(distance) > farthest);
-          float p = block.exp2(scores[m][n][i] * c - logsumexp[i % 2] * log2e);
-          p = hidden ? 0.0F : p;
+          const float p = block.exp2(scores[m][n][i] * c - logsumexp[i % 2] * log2e);
           float dp = grads[m][n][i];
           if constexpr (with_dropout) dp = dropped[i] ? 0.0F : dp * a.dropout.kept;
           grads[m][n][i] = p * (dp - delta[i % 2]);
@@ -226,6 +226,26 @@ class FlashBackward {
       }
     }
   }
+
+  /// Keys beyond the sequence and those that each query does not see get the score −∞, and so
+  /// p = 0; `key` and `query` are the lane's first ones. This is a branch of its own, since
+  /// comparisons between the exponentials cost registers.
+  TRIREME_DEVICE_FUNCTION static void hide(const FlashShape& s, int key, int query,
+                                           ScoreSums& scores) {
+    const auto farthest = static_cast<unsigned>(s.back + s.ahead);
+#pragma unroll
+    for (int m = 0; m < row_tiles; ++m)
+#pragma unroll
+      for (int n = 0; n < query_tiles; ++n)
+#pragma unroll
+        for (int i = 0; i < 4; ++i) {
+          const int j = key + 16 * m + i / 2 * 8;
+          const int distance = query + 8 * n + i % 2 - j + s.ahead;
+          const bool hidden = j >= s.sequence || static_cast<unsigned>(distance) > farthest;
+          scores[m][n][i] = hidden ? -__builtin_inff() : scores[m][n][i];
+        }
+  }
+
   TRIREME_DEVICE_FUNCTION static std::uint64_t first_element(const Arguments& a, const Place& place,
                                                              const Step& step) {
     return a.dropout.first_element(a.shape, place.b, step.h);

@@ -116,13 +116,12 @@ struct FlashBackwardPlace {
   TRIREME_DEVICE_FUNCTION int turn(const Arguments& a, const Step& step) const {
     return (b * a.shape.heads + step.h) * a.query_blocks + step.query_block;
   }
-  /// Whether no earlier, or no later, keys are seen by a block of queries.
+  /// Whether no earlier, or no later, keys are seen by a block of queries that sees some of these.
   TRIREME_DEVICE_FUNCTION bool is_first(const Arguments& a, const Step& step) const {
-    return key_block == a.shape.first_key(first_query(step)) / Tile::keys;
+    return key_block == 0 || first_key() + a.shape.back <= first_query(step);
   }
   TRIREME_DEVICE_FUNCTION bool is_last(const Arguments& a, const Step& step) const {
-    const int end = a.shape.end_key(first_query(step) + Tile::queries - 1);
-    return key_block == (end - 1) / Tile::keys;
+    return first_key() + Tile::keys >= a.shape.end_key(first_query(step) + Tile::queries - 1);
   }
   TRIREME_DEVICE_FUNCTION std::int64_t first_token(const Arguments& a) const {
     return std::int64_t{b} * a.shape.sequence;
