@@ -19,13 +19,13 @@ Decoder<P>::Decoder(const architecture::Architecture& architecture, const Parame
   for (std::int64_t layer = 0; layer < model_.layers; ++layer)
     layers_.push_back(std::make_unique<Layer<P>>(plan_, parameters, model_, axis_, layer));
   Arena plan;
-  cut(plan);
+  take_memory(plan);
   memory_ = Arena("key/value cache", plan.used());
-  cut(memory_);
+  take_memory(memory_);
 }
 
 template <class P>
-void Decoder<P>::cut(Arena& arena) {
+void Decoder<P>::take_memory(Arena& arena) {
   keys_.clear();
   values_.clear();
   const architecture::LocalSizes& one_token = plan_.sizes;
@@ -38,7 +38,7 @@ void Decoder<P>::cut(Arena& arena) {
   row_ = take_layer_memory(arena, plan_.program);
   scratch_ = take_layer_scratch<P>(arena, plan_, model_, false);
   queries_ = arena.take<T>(rows_, one_token.attention());
-  head_row_ = Head<P>::cut_saved(arena, one_token);
+  head_row_ = Head<P>::take_saved(arena, one_token);
 }
 
 template <class P>

@@ -17,11 +17,11 @@ Head<P>::Head(const Parameters<P>& parameters, const deck::ModelConfig& m, const
     : norm_(final_norm(parameters, m)), training_(make_training_head(parameters, m, axis)) {}
 
 template <class P>
-auto Head<P>::cut_saved(Arena& arena, const architecture::LocalSizes& n) -> Saved {
+auto Head<P>::take_saved(Arena& arena, const architecture::LocalSizes& n) -> Saved {
   Saved s;
   s.x = arena.take<T>(n.rows, n.hidden);
   s.dy = arena.take<T>(n.rows, n.hidden);
-  s.norm = NormSaved<P>::cut(arena, n);
+  s.norm = NormSaved<P>::take(arena, n);
   return s;
 }
 

@@ -29,8 +29,8 @@ Logits<P>::Logits(const Parameters<P>& parameters, const deck::ModelConfig& m,
 }
 
 template <class P>
-auto Logits<P>::cut_scratch(Arena& arena, std::int64_t block, std::int64_t vocabulary,
-                            int tensor_size) -> Scratch {
+auto Logits<P>::take_scratch(Arena& arena, std::int64_t block, std::int64_t vocabulary,
+                             int tensor_size) -> Scratch {
   Scratch s;
   s.logits = arena.take<Accumulate<T>>(block, vocabulary);
   if constexpr (is_narrow<T>)

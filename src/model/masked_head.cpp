@@ -41,9 +41,9 @@ MaskedHead<P>::MaskedHead(const Parameters<P>& parameters, const deck::ModelConf
 }
 
 template <class P>
-void MaskedHead<P>::cut_scratch(Arena& arena, const architecture::LocalSizes& n) {
+void MaskedHead<P>::take_scratch(Arena& arena, const architecture::LocalSizes& n) {
   Scratch& s = scratch_;
-  s.logits = Logits<P>::cut_scratch(arena, n.logit_block, n.vocabulary, axis_.size());
+  s.logits = Logits<P>::take_scratch(arena, n.logit_block, n.vocabulary, axis_.size());
   s.picked = arena.take<T>(n.head_rows(), n.hidden);
   s.dense = arena.take<T>(n.targets, n.hidden);
   s.activated = arena.take<T>(n.targets, n.hidden);

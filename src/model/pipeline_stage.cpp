@@ -29,7 +29,7 @@ PipelineStage<P>::PipelineStage(const architecture::Architecture& architecture,
 }
 
 template <class P>
-void PipelineStage<P>::cut_layers(Slot& slot, Arena& arena, const SlotShape& shape) const {
+void PipelineStage<P>::take_layers(Slot& slot, Arena& arena, const SlotShape& shape) const {
   // Evaluation needs one layer at a time: all layers share the first one's memory.
   for (std::size_t l = 0; l < layers_.size(); ++l)
     slot.layers.push_back(l == 0 || shape.training ? take_layer_memory(arena, plan_->program)
@@ -37,8 +37,8 @@ void PipelineStage<P>::cut_layers(Slot& slot, Arena& arena, const SlotShape& sha
 }
 
 template <class P>
-auto PipelineStage<P>::cut_slot(Arena& arena, const architecture::LocalSizes& n,
-                                const SlotShape& shape, const Windows& windows, int number) const
+auto PipelineStage<P>::take_slot(Arena& arena, const architecture::LocalSizes& n,
+                                 const SlotShape& shape, const Windows& windows, int number) const
     -> Slot {
   Slot slot;
   for (const architecture::BatchField& field : objective_.fields)
@@ -46,20 +46,20 @@ auto PipelineStage<P>::cut_slot(Arena& arena, const architecture::LocalSizes& n,
                               ? arena.take<std::int32_t>(n.micro * field.per_sample)
                               : View1<std::int32_t>());
   if (layers_.empty() && !head_) slot.x = arena.take<T>(n.rows, n.hidden);
-  if (windows.empty()) cut_layers(slot, arena, shape);
+  if (windows.empty()) take_layers(slot, arena, shape);
   for (std::int64_t l = 0; l < layers() && !windows.empty(); ++l) {
     const auto count = static_cast<std::int64_t>(windows.size());
     slot.layers.push_back(
         windows[static_cast<std::size_t>(SlotOffload::window(number, l, layers(), count))]);
   }
-  if (head_) slot.head = Head<P>::cut_saved(arena, n);
+  if (head_) slot.head = Head<P>::take_saved(arena, n);
   if (shape.split_backward && embedding_) slot.dx = arena.take<T>(n.rows, n.hidden);
   return slot;
 }
 
 template <class P>
-void PipelineStage<P>::cut_head_scratch(Arena& arena, const architecture::LocalSizes& n) {
-  if (head_) head_->cut_scratch(arena, n);
+void PipelineStage<P>::take_head_scratch(Arena& arena, const architecture::LocalSizes& n) {
+  if (head_) head_->take_scratch(arena, n);
 }
 
 template <class P>

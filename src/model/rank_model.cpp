@@ -26,26 +26,26 @@ RankModel<P>::RankModel(const architecture::Architecture& architecture,
   for (const Stage s : shard_.stages)
     stages_.emplace_back(architecture, *plan_, parameters, axis, s);
   Arena scratch_plan;
-  cut_scratch(scratch_plan);
+  take_scratch(scratch_plan);
   Arena saved_plan;
-  cut_saved(saved_plan);
+  take_saved(saved_plan);
   scratch_memory_ = Arena("scratch", scratch_plan.used());
   saved_memory_ = Arena("saved activations", saved_plan.used());
-  cut_scratch(scratch_memory_);  // saved activations may lie there too
-  cut_saved(saved_memory_);
+  take_scratch(scratch_memory_);  // saved activations may lie there too
+  take_saved(saved_memory_);
   if (!windows_.empty()) offload();
 }
 
 template <class P>
-void RankModel<P>::cut_saved(Arena& arena) {
+void RankModel<P>::take_saved(Arena& arena) {
   slots_.assign(stages_.size(), {});
-  if (shape_.offload) cut_windows(arena);
+  if (shape_.offload) take_windows(arena);
   for (int k = 0; k < shape_.slots; ++k) {
     const std::int64_t begin = arena.used();
     std::int64_t end = begin;
     for (std::size_t i = 0; i < stages_.size(); ++i) {  // one above the other: one is in use
       arena.release_to(begin);
-      slots_[i].push_back(stages_[i].cut_slot(
+      slots_[i].push_back(stages_[i].take_slot(
           arena, sizes_, {shape_.training, shape_.split_backward}, windows_, k));
       end = std::max(end, arena.used());
     }
@@ -62,7 +62,7 @@ std::int64_t RankModel<P>::most_layers() const {
 }
 
 template <class P>
-void RankModel<P>::cut_windows(Arena& arena) {
+void RankModel<P>::take_windows(Arena& arena) {
   windows_ = {};
   const std::int64_t count = std::min<std::int64_t>(offload_windows, shape_.slots * most_layers());
   for (std::int64_t w = 0; w < count; ++w)
@@ -84,10 +84,10 @@ void RankModel<P>::offload() {
 }
 
 template <class P>
-void RankModel<P>::cut_scratch(Arena& arena) {
+void RankModel<P>::take_scratch(Arena& arena) {
   scratch_ = {};
   scratch_.losses = arena.take<double>(std::ssize(objective_.losses));
-  for (auto& stage : stages_) stage.cut_head_scratch(arena, sizes_);
+  for (auto& stage : stages_) stage.take_head_scratch(arena, sizes_);
   scratch_.layer = take_layer_scratch<P>(arena, *plan_, model_, shape_.training);
   output_ = arena.take<T>(sizes_.rows, sizes_.hidden);
   if (!shape_.training) return;

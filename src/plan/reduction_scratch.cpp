@@ -36,10 +36,21 @@ ReductionScratch reduction_scratch(const deck::Config& config,
         std::max(scratch.data, bucket_scratch(config.parallel, bucket, sizes.accumulate));
   scratch.tensor = device_reduction_scratch_bytes(sizes.tokens * sizes.hidden * sizes.element,
                                                   shard.tensor_size);
+  const auto arrays = architecture::local_arrays(architecture, shard);
+  const auto placement = architecture::place(architecture, shard, arrays);
+  for (const auto& part : architecture::shared_parts(arrays, placement)) {
+    const Bytes bytes = part.run.extent * sizes.accumulate;
+    scratch.pipeline =
+        std::max(scratch.pipeline,
+                 device_reduction_scratch_bytes(bytes, static_cast<int>(config.parallel.pipeline)));
+    if (!part.split)
+      scratch.tensor =
+          std::max(scratch.tensor, device_reduction_scratch_bytes(bytes, shard.tensor_size));
+  }
   const bool shares_table = config.model.tied_embeddings && config.parallel.pipeline > 1 &&
                             (shard.has_embedding() || shard.has_head());
   if (shares_table)
-    for (const architecture::LocalArray& array : architecture::local_arrays(architecture, shard))
+    for (const architecture::LocalArray& array : arrays)
       if (architecture.arrays[static_cast<std::size_t>(array.number)].name == "embedding.token")
         scratch.embedding = device_reduction_scratch_bytes(array.elements() * sizes.accumulate, 2);
   return scratch;

@@ -87,6 +87,7 @@ void RankParts<P>::make_optimizer(const deck::Config& config,
   data.reserve_scratch(scratch.data);
   tensor.reserve_scratch(scratch.tensor);
   embedding.reserve_scratch(scratch.embedding);
+  pipeline.reserve_scratch(scratch.pipeline);
   optimizer.emplace(
       config.optimizer, architecture, parameters, grid.model(), data, std::move(state), capacity,
       loss_scaling(config.precision),

@@ -16,13 +16,13 @@ Transfers<T>::Transfers(grid::Communicator& pipeline, const model::TensorAxis& a
     if (stage > 0 && buffers.training) channels_.push_back({stage - 1, Direction::backward, {}, 0});
   }
   Arena plan;
-  cut(plan, hidden, buffers);
+  take_memory(plan, hidden, buffers);
   memory_ = Arena("transfer buffers", plan.used());
-  cut(memory_, hidden, buffers);
+  take_memory(memory_, hidden, buffers);
 }
 
 template <class T>
-void Transfers<T>::cut(Arena& arena, std::int64_t hidden, const Buffers& buffers) {
+void Transfers<T>::take_memory(Arena& arena, std::int64_t hidden, const Buffers& buffers) {
   const auto cut_slices = [&](std::vector<Message>& list, int count) {
     list.clear();
     for (int i = 0; i < count; ++i)

@@ -60,6 +60,7 @@ TEST_F(TransportTest, GivesTheSameBitsOnEverySchedule) {
   expect_the_same_bits({pipeline});
   expect_the_same_bits({pipeline, "parallel.schedule=gpipe"});
   expect_the_same_bits({pipeline, "parallel.schedule=zb-h1", "model.tied_embeddings=false"});
+  expect_the_same_bits({pipeline, "model.shared_layers=2"});
   expect_the_same_bits({pipeline, "parallel.schedule=interleaved", "parallel.chunks=2"});
   expect_the_same_bits({pipeline, "parallel.schedule=interleaved", "parallel.chunks=3",
                         "model.family=bert", "model.vocabulary=261", "precision.compute=bf16"});

@@ -35,7 +35,7 @@ class Decoder {
   void step(const Exec& exec, bool with_logits);
 
  private:
-  void cut(Arena& arena);
+  void take_memory(Arena& arena);
 
   deck::ModelConfig model_;
   architecture::Shard shard_;

@@ -28,9 +28,9 @@ class Head {
   /// `axis` must outlive this.
   Head(const Parameters<P>& parameters, const deck::ModelConfig& model, const TensorAxis& axis);
 
-  static Saved cut_saved(Arena& arena, const architecture::LocalSizes& sizes);
-  void cut_scratch(Arena& arena, const architecture::LocalSizes& sizes) {
-    training_->cut_scratch(arena, sizes);
+  static Saved take_saved(Arena& arena, const architecture::LocalSizes& sizes);
+  void take_scratch(Arena& arena, const architecture::LocalSizes& sizes) {
+    training_->take_scratch(arena, sizes);
   }
 
   /// losses [terms] += Σ cross entropy of each term; also the gradient, scaled as the context says,

@@ -28,8 +28,8 @@ class Logits {
   /// `axis` must outlive this.
   Logits(const Parameters<P>& parameters, const deck::ModelConfig& model, const TensorAxis& axis);
 
-  static Scratch cut_scratch(Arena& arena, std::int64_t block, std::int64_t vocabulary,
-                             int tensor_size);
+  static Scratch take_scratch(Arena& arena, std::int64_t block, std::int64_t vocabulary,
+                              int tensor_size);
 
   /// loss [1] += Σ_n cross entropy(n); y [N, D] becomes the gradient of that, scaled as the context
   /// says and summed over this rank's part of the vocabulary, and the table's gradient is added.

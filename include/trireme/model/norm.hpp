@@ -18,7 +18,7 @@ struct NormSaved {
   View1<Accumulate<T>> mean;     // [R] of LayerNorm alone
   View1<Accumulate<T>> inverse;  // [R] of the deviation, or the root mean square
 
-  static NormSaved cut(Arena& arena, const architecture::LocalSizes& n) {
+  static NormSaved take(Arena& arena, const architecture::LocalSizes& n) {
     NormSaved s;
     if (n.norm_statistics == 2) s.mean = arena.take<Accumulate<T>>(n.rows);
     s.inverse = arena.take<Accumulate<T>>(n.rows);

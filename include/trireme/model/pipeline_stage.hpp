@@ -61,14 +61,14 @@ class PipelineStage {
 
   /// `windows`, if there are any, are the layers' memory, by SlotOffload::window for the slot of
   /// this number.
-  Slot cut_slot(Arena& arena, const architecture::LocalSizes& sizes, const SlotShape& shape,
-                const Windows& windows = {}, int number = 0) const;
+  Slot take_slot(Arena& arena, const architecture::LocalSizes& sizes, const SlotShape& shape,
+                 const Windows& windows = {}, int number = 0) const;
 
   /// Where the stage's input [R, D] is put before a pass, by kernels on `exec`; the first stage has
   /// tokens instead.
   View2<T> input(const Exec& exec, const Slot& slot) const;
   /// Memory of the head within one pass, if the stage has one.
-  void cut_head_scratch(Arena& arena, const architecture::LocalSizes& sizes);
+  void take_head_scratch(Arena& arena, const architecture::LocalSizes& sizes);
   /// Null in all stages but the last.
   const Head<P>* head() const { return head_ ? &*head_ : nullptr; }
   std::int64_t layers() const { return static_cast<std::int64_t>(layers_.size()); }
@@ -92,7 +92,7 @@ class PipelineStage {
   /// `layer_done` is called behind each layer.
   void forward_layers(const Exec& exec, View2<T> output, const Slot& slot, const Scratch& scratch,
                       const MicroContext& context, const LayerDone& layer_done) const;
-  void cut_layers(Slot& slot, Arena& arena, const SlotShape& shape) const;
+  void take_layers(Slot& slot, Arena& arena, const SlotShape& shape) const;
   View2<T> layer_output(const Slot& slot, std::size_t layer, View2<T> output) const;
 
   const LayerPlan* plan_;

@@ -79,12 +79,12 @@ class RankModel {
     return slots_[index(stage)].at(static_cast<std::size_t>(slot));
   }
   const PipelineStage<P>& get(Stage stage) const { return stages_[index(stage)]; }
-  void cut_saved(Arena& arena);
-  void cut_windows(Arena& arena);
+  void take_saved(Arena& arena);
+  void take_windows(Arena& arena);
   void offload();
   /// Layers of the stage that has most.
   std::int64_t most_layers() const;
-  void cut_scratch(Arena& arena);
+  void take_scratch(Arena& arena);
 
   deck::ModelConfig model_;
   architecture::TrainingObjective objective_;

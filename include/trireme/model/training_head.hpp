@@ -28,7 +28,7 @@ class TrainingHead {
   virtual ~TrainingHead() = default;
 
   /// Memory within one pass, without which there is neither training nor evaluation.
-  virtual void cut_scratch(Arena& arena, const architecture::LocalSizes& sizes) = 0;
+  virtual void take_scratch(Arena& arena, const architecture::LocalSizes& sizes) = 0;
 
   /// losses [terms] += Σ cross entropy of each term. dy [R, D] is y and becomes its gradient,
   /// scaled as the context says; gradients of the head's own weights are added. `all` [T, D] is

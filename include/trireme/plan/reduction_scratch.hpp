@@ -11,13 +11,15 @@
 namespace trireme::plan {
 
 /// Buffers of the device in which the sums of each communicator meet the other ranks' parts: for
-/// buckets of gradients, for activations, for the tied token table. Zero where messages go by MPI.
+/// buckets of gradients, for activations, for the tied token table, for shared layers. Zero where
+/// messages go by MPI.
 /// Smaller sums are not counted: norms, the statistics of the softmax, gradients of shared heads.
 struct ReductionScratch {
   Bytes data = 0;
   Bytes tensor = 0;
   Bytes embedding = 0;
-  Bytes total() const { return data + tensor + embedding; }
+  Bytes pipeline = 0;
+  Bytes total() const { return data + tensor + embedding + pipeline; }
 };
 ReductionScratch reduction_scratch(const deck::Config& config,
                                    const architecture::Architecture& architecture,

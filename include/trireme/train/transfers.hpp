@@ -63,7 +63,7 @@ class Transfers {
   static int channel_of(Stage to, Direction direction) {
     return 2 * to + (direction == Direction::forward ? 0 : 1);
   }
-  void cut(Arena& arena, std::int64_t hidden, const Buffers& buffers);
+  void take_memory(Arena& arena, std::int64_t hidden, const Buffers& buffers);
   void receive(const Exec& exec, Message& into, int from, int channel);
   void take(const Exec& exec, Message& from, View2<T> rows, const char* what);
   void send(const Exec& exec, Stage to, Direction direction, View2<T> rows);
