@@ -9,7 +9,7 @@
 
 namespace trireme::model {
 
-/// What the layers of a rank have in common.
+/// The plan that all layers of a rank share.
 struct LayerPlan {
   architecture::LayerDescription description;
   architecture::LocalSizes sizes;

@@ -12,7 +12,7 @@
 
 namespace trireme::commands {
 
-/// What a metrics.jsonl holds.
+/// The contents of a metrics.jsonl.
 struct RunRecords {
   std::vector<train::Metrics> steps;  ///< ascending; numbers that were not finite are NaN
   bool torn = false;  ///< the last line, without its end, was left out: a kill tears it
