@@ -10,7 +10,7 @@ namespace trireme::kernels {
 namespace {
 
 template <class T>
-double measure_peak(const Exec& exec) {
+double measure_peak(const Handle& handle) {
   constexpr std::int64_t n = exec_on_host || as_on_device ? 512 : 8192;
   constexpr double limit_seconds = 0.3;
   const auto bytes = aligned(n * n * static_cast<std::int64_t>(sizeof(T)));
@@ -18,12 +18,12 @@ double measure_peak(const Exec& exec) {
   const View2<T> a = arena.take<T>(n, n);
   const View2<T> b = arena.take<T>(n, n);
   const View2<T> c = arena.take<T>(n, n);
-  Kokkos::deep_copy(exec, a, T(0.5));
-  Kokkos::deep_copy(exec, b, T(0.25));
+  Kokkos::deep_copy(handle.exec(), a, T(0.5));
+  Kokkos::deep_copy(handle.exec(), b, T(0.25));
   const auto run = [&] {
     const auto start = std::chrono::steady_clock::now();
-    matmul<T>(exec, c, a, b, Transpose::no, Transpose::no);
-    fence(exec, "matmul peak");
+    matmul<T>(handle, c, a, b, Transpose::no, Transpose::no);
+    fence(handle, "matmul peak");
     return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   };
   double total = run();  // first touch and start of the library
@@ -38,13 +38,13 @@ double measure_peak(const Exec& exec) {
 
 }  // namespace
 
-double measure_matmul_peak(const Exec& exec, DType type) {
-  if (type == DType::fp64) return measure_peak<double>(exec);
-  if (type == DType::fp32) return measure_peak<float>(exec);
-  if (type == DType::bf16) return measure_peak<Bf16>(exec);
+double measure_matmul_peak(const Handle& handle, DType type) {
+  if (type == DType::fp64) return measure_peak<double>(handle);
+  if (type == DType::fp32) return measure_peak<float>(handle);
+  if (type == DType::bf16) return measure_peak<Bf16>(handle);
   check(type == DType::fp16, "no matrix products of ", name_of(type),
         "; expected fp64, fp32, bf16 or fp16");
-  return measure_peak<Fp16>(exec);
+  return measure_peak<Fp16>(handle);
 }
 
 }  // namespace trireme::kernels
