@@ -96,8 +96,8 @@ void load_weights(const Exec& exec, const checkpoint::Reader& reader,
     check_usage(
         array.name.starts_with("optimizer.") || std::ranges::any_of(architecture.arrays, same),
         reader.folder(), ": holds the array '", array.name,
-        "', which the deck's model has not; give the model that was saved (", reader.folder(),
-        "/deck.toml)");
+        "', which is not in this deck's model; use the deck that was saved with the checkpoint (",
+        reader.folder(), "/deck.toml)");
   }
   for (const auto& entry : parameters.entries()) load_array(exec, reader, entry.weight);
 }
