@@ -1,4 +1,5 @@
 #include <trireme/base/check.hpp>
+#include <trireme/base/events.hpp>
 #include <trireme/grid/watchdog.hpp>
 
 #include <fcntl.h>
@@ -72,6 +73,12 @@ void ask_for_short_slices() {
                   100'000,           0,           0};
   syscall(SYS_sched_setattr, 0, &attributes, 0);
 #endif
+}
+
+void record_stop(std::string message) {
+  while (message.ends_with('\n')) message.pop_back();
+  events::record(events::Stop{events::StopCause::watchdog, static_cast<int>(ExitCode::failed),
+                              std::move(message)});
 }
 
 Seconds seconds(std::int64_t nanoseconds) {
@@ -344,6 +351,7 @@ void Watchdog::report_death(int i) {
   if (nodes_.size() > 1 && access(verdict_path_.c_str(), F_OK) == 0) return;  // another node speaks
   const Sighting dead = sighting(i);
   say("trireme: error: " + death_report(dead));
+  record_stop(death_report(dead));
   claim_for_job(Verdict::claimed);
   std::vector<Sighting> others = sightings();
   std::erase_if(others, [&](const Sighting& s) { return s.state.rank == dead.state.rank; });
@@ -352,7 +360,9 @@ void Watchdog::report_death(int i) {
 }
 
 void Watchdog::report_hang() {
-  say("trireme: error: " + hang_report(sightings(), limit_));
+  const std::string report = hang_report(sightings(), limit_);
+  say("trireme: error: " + report);
+  record_stop(report);
   end_all();
 }
 
