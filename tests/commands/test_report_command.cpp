@@ -208,6 +208,43 @@ TEST_F(Report, TellsWhenJobsRanWhyTheyEndedAndWhatRestartsCost) {
   EXPECT_EQ(page().find("checkpoint after step 20"), std::string::npos) << "undone by the restart";
 }
 
+TEST_F(Report, OfARunThatWasKilledTellsWhatTheRestartCost) {
+  const std::string common =
+      "checkpoint.every=4 checkpoint.asynchronous=false checkpoint.restart=latest run.steps=";
+  std::int64_t saved = 0;
+  {
+    testing::Job job(folder_, train(2, common + "1000000"));
+    ASSERT_TRUE(job.until([&] {
+      saved = newest_step("run/checkpoints");
+      return saved >= 4 && last_step("run") > saved;
+    })) << err();
+    job.kill_all();
+  }
+  saved = newest_step("run/checkpoints");
+  const std::int64_t logged = last_step("run");
+  const std::string left = file("run/events.jsonl");
+  EXPECT_EQ(left.back(), '\n') << "whole lines";
+  folder_.write("run/events.jsonl", left + "{\"time\":\"2026-11");  // as a crash of the node
+  const auto end = std::to_string(saved + 3);
+  ASSERT_EQ(run(train(1, common + end)), 0) << err();
+
+  const RunHistory history = recorded_run(folder_, "run");
+  ASSERT_EQ(history.jobs.size(), 2u);
+  EXPECT_FALSE(history.jobs[0].stop || history.jobs[0].end);
+  EXPECT_EQ(history.jobs[0].last_step, logged);
+  const RunJob& again = history.jobs[1];
+  ASSERT_TRUE(again.restart && again.end && again.lost);
+  EXPECT_EQ(again.restart->reason, "killed");
+  EXPECT_EQ(again.restored, saved);
+  EXPECT_EQ(again.run_again, logged - saved);
+  EXPECT_EQ(again.end->steps, 3);
+  EXPECT_GE(*again.lost, again.waited);
+  ASSERT_EQ(run("trireme report run"), 0) << err();
+  expect_good_page("run/report.html");
+  expect_on_page(
+      text(with_commas(logged - saved), logged - saved == 1 ? " step" : " steps", " run again"));
+}
+
 TEST_F(Report, NamesFileAndLineOfABadEvent) {
   write_run(line(10, "5"));
   const std::string good = event("10:00:00.000", 0, start);

@@ -32,8 +32,10 @@ Series series_of(const Steps& steps, const std::string& name, const char* style,
 /// "step 7: loss or gradient not finite, first in the gradient of …; loss scale 65,536 to 32,768"
 std::string words_of(const StepEvent<events::SkippedStep>& skipped) {
   const events::SkippedStep& e = skipped.event;
-  const auto scale = [](const std::optional<double>& value) {
-    return value ? short_number(*value, 10) : "not known";
+  const auto scale = [](const std::optional<double>& value) -> std::string {
+    if (!value) return "not known";
+    const bool whole = *value == std::floor(*value) && std::abs(*value) < 1e15;
+    return whole ? with_commas(std::llround(*value)) : short_number(*value);
   };
   return text("step ", with_commas(skipped.step), ": loss or gradient not finite",
               e.array ? text(", first in the gradient of ", *e.array) : "",
