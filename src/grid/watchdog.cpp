@@ -75,12 +75,6 @@ void ask_for_short_slices() {
 #endif
 }
 
-void record_stop(std::string message) {
-  while (message.ends_with('\n')) message.pop_back();
-  events::record(events::Stop{events::StopCause::watchdog, static_cast<int>(ExitCode::failed),
-                              std::move(message)});
-}
-
 Seconds seconds(std::int64_t nanoseconds) {
   return static_cast<Seconds>(nanoseconds) * 1e-9;
 }
@@ -350,8 +344,7 @@ void Watchdog::report_death(int i) {
   if (!file_->verdict().compare_exchange_strong(none, Verdict::claimed)) return;
   if (nodes_.size() > 1 && access(verdict_path_.c_str(), F_OK) == 0) return;  // another node speaks
   const Sighting dead = sighting(i);
-  say("trireme: error: " + death_report(dead));
-  record_stop(death_report(dead));
+  conclude(death_report(dead));
   claim_for_job(Verdict::claimed);
   std::vector<Sighting> others = sightings();
   std::erase_if(others, [&](const Sighting& s) { return s.state.rank == dead.state.rank; });
@@ -360,9 +353,7 @@ void Watchdog::report_death(int i) {
 }
 
 void Watchdog::report_hang() {
-  const std::string report = hang_report(sightings(), limit_);
-  say("trireme: error: " + report);
-  record_stop(report);
+  conclude(hang_report(sightings(), limit_));
   end_all();
 }
 
@@ -370,6 +361,12 @@ void Watchdog::report_hang() {
 void Watchdog::say(const std::string& message) const {
   write_all(log_, message);
   write_all(STDERR_FILENO, message);
+}
+
+void Watchdog::conclude(const std::string& report) const {
+  say("trireme: error: " + report);
+  events::record(events::Stop{events::StopCause::watchdog, static_cast<int>(ExitCode::failed),
+                              report.substr(0, report.find_last_not_of('\n') + 1)});
 }
 
 /// This process, and those of the node that do not end by themselves: a stopped one cannot.

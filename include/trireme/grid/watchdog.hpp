@@ -72,6 +72,7 @@ class Watchdog {
   void report_death(int i);
   void report_hang();
   void say(const std::string& message) const;
+  void conclude(const std::string& report) const;  ///< says it and records the event
   [[noreturn]] void end_all();
 
   std::string directory_;
