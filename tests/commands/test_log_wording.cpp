@@ -114,8 +114,12 @@ TEST_F(LogWording, OfWeightsWithoutAnOptimizer) {
                 "deck.toml model.vocabulary=257"),
             0)
       << err();
-  restart(0, "run.steps=2 model.vocabulary=257");
+  ASSERT_EQ(run(mpiexec(2) + "trireme train deck.toml model.vocabulary=257 run.steps=2 "
+                             "checkpoint.restart=latest"),
+            0)
+      << err();
   expect_lines({"run/checkpoints/step_00000000 holds no optimizer state; it starts at zero"});
+  EXPECT_EQ(count(out(), "holds no optimizer state"), 1) << "one rank speaks";
 }
 
 }  // namespace
