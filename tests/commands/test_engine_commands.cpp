@@ -2,6 +2,7 @@
 
 #include "commands/engine_commands.hpp"
 
+#include <cmath>
 #include <sstream>
 #include <string>
 
@@ -168,10 +169,34 @@ TEST_F(EngineCommands, AGoodCheckpointIsNotReplacedByNumbersThatAreNotFinite) {
                 "optimizer.maximum_skips=4" +
                 overrides),
             1);
+  const RunJob job = last_job();
+  ASSERT_TRUE(job.stop && job.stop->message);
+  EXPECT_EQ(job.stop->cause, events::StopCause::not_finite);
+  EXPECT_EQ(job.stop->exit_code, 1);
+  const auto skipped = recorded().skipped;
+  ASSERT_EQ(skipped.size(), 4u) << "each is logged, since the checkpoint of step 3 is due";
+  EXPECT_EQ(skipped.back().step, 6);
+  EXPECT_EQ(skipped.back().event.in_row, 4);
   expect_error(folder_, "the last 4 steps were skipped");
   expect_error(folder_, "step 6: loss");
   EXPECT_EQ(run("test -d run/checkpoints/step_00000001"), 0);
   EXPECT_EQ(count(file("run/metrics.jsonl"), "\"loss\":null"), 3) << "steps 3 to 5";
+}
+
+TEST_F(EngineCommands, ASkippedStepTellsTheLossScaleBeforeAndAfterIt) {
+  ASSERT_EQ(run("trireme train deck.toml run.steps=4 run.log_every=1 precision.compute=fp16 "
+                "precision.loss_scale=16777216"),
+            0)
+      << err();
+  const auto skipped = recorded().skipped;
+  ASSERT_GE(skipped.size(), 1u) << "2^24 / 128 tokens is more than fp16 has";
+  std::optional<double> before;
+  for (std::size_t i = 0; i < skipped.size(); ++i) {
+    EXPECT_EQ(skipped[i].step, static_cast<std::int64_t>(i) + 1);
+    EXPECT_EQ(skipped[i].event.loss_scale_before, before);
+    EXPECT_EQ(skipped[i].event.loss_scale_after, std::ldexp(1.0, 23 - static_cast<int>(i)));
+    before = skipped[i].event.loss_scale_after;
+  }
 }
 
 TEST_F(EngineCommands, ACheckpointFolderThatCannotBeWrittenIsFoundBeforeTheFirstStep) {

@@ -151,6 +151,11 @@ TEST_F(RestartCommands, DamageThatOnlyOneRankMeetsIsPassedOverByAll) {
   const std::string layout = "run.steps=4 parallel.pipeline=3 checkpoint.restart=";
   EXPECT_EQ(train(3, layout + checkpoint(4)), 1);
   EXPECT_EQ(count(err(), "trireme: error:"), 1) << "asked for by name: " << err();
+  const auto stop = last_job().stop;
+  ASSERT_TRUE(stop && stop->message) << "of the last rank, which found it";
+  EXPECT_EQ(stop->cause, events::StopCause::error);
+  EXPECT_EQ(stop->exit_code, 1);
+  EXPECT_NE(stop->message->find("is damaged in block"), std::string::npos) << *stop->message;
   expect_error(folder_, "'optimizer.second_moment.layers.2.feed_forward.up' is damaged in block");
 
   ASSERT_EQ(train(3, layout + "latest"), 0) << err();
