@@ -1,3 +1,4 @@
+#include <trireme/base/events.hpp>
 #include <trireme/base/log.hpp>
 
 #include <unistd.h>
@@ -85,6 +86,7 @@ void line(std::string_view message) {
 
 void warn(std::string_view message) {
   to_stderr("trireme: warning: ", message);
+  if (speaking()) events::record(events::Warning{std::string(message)});
 }
 void error(std::string_view message) {
   to_stderr("trireme: error: ", message);

@@ -29,6 +29,17 @@ std::string padded(std::string word, std::size_t width) {
 
 }  // namespace
 
+std::vector<std::pair<std::string, std::int64_t>> nodes(Communicator& world) {
+  std::vector<std::pair<std::string, std::int64_t>> found;
+  std::map<std::string, std::size_t> places;
+  for (const std::string& name : world.gather(node_name(), 0, "nodes")) {
+    const auto [place, is_new] = places.emplace(name, found.size());
+    if (is_new) found.emplace_back(name, 0);
+    ++found[place->second].second;
+  }
+  return found;
+}
+
 std::string device_table(std::span<const RankDevice> ranks) {
   std::size_t node_width = 0;
   std::map<std::string, std::map<std::string, std::size_t>> numbers;  // of a node's devices

@@ -1,3 +1,4 @@
+#include <trireme/base/events.hpp>
 #include <trireme/base/log.hpp>
 #include <trireme/grid/runtime.hpp>
 #include <trireme/grid/threads.hpp>
@@ -87,17 +88,22 @@ Runtime::~Runtime() {
   MPI_Finalize();
 }
 
-std::string Runtime::description() const {
+Software Runtime::software() const {
   char library[MPI_MAX_LIBRARY_VERSION_STRING];
   int length = 0;
   MPI_Get_library_version(library, &length);
   std::string mpi(library, static_cast<std::size_t>(length));
   mpi = mpi.substr(0, mpi.find('\n'));
   std::replace(mpi.begin(), mpi.end(), '\t', ' ');
-  return text(ranks(), ranks() == 1 ? " rank" : " ranks", ", Kokkos ", KOKKOS_VERSION / 10000, ".",
-              KOKKOS_VERSION / 100 % 100, ".", KOKKOS_VERSION % 100, " ", Exec::name(),
-              ranks_have_threads ? text(" (threads per rank: ", Exec().concurrency(), ")") : "",
-              ", ", mpi);
+  return {text(KOKKOS_VERSION / 10000, ".", KOKKOS_VERSION / 100 % 100, ".", KOKKOS_VERSION % 100),
+          Exec::name(), ranks_have_threads ? static_cast<int>(Exec().concurrency()) : 1, mpi};
+}
+
+std::string Runtime::description() const {
+  const Software s = software();
+  return text(ranks(), ranks() == 1 ? " rank" : " ranks", ", Kokkos ", s.kokkos, " ",
+              s.execution_space,
+              ranks_have_threads ? text(" (threads per rank: ", s.threads, ")") : "", ", ", s.mpi);
 }
 
 ExitCode Runtime::guard(const std::function<ExitCode()>& work) {
@@ -121,6 +127,8 @@ void Runtime::abort(const Error& error) {
   if (rank() > 0) usleep(static_cast<useconds_t>(std::min(100'000 + 10'000 * rank(), 1'000'000)));
   log::set_speaking(true);
   log::error(ranks() > 1 ? text("rank ", rank(), ": ", error.what()) : std::string(error.what()));
+  events::record(
+      events::Stop{events::StopCause::error, static_cast<int>(error.code()), error.what()});
   std::fflush(nullptr);
   if (ranks() == 1) _exit(static_cast<int>(error.code()));
   usleep(300'000);  // a launcher that is told to end the job drops what it has not yet passed on

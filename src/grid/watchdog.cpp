@@ -1,4 +1,5 @@
 #include <trireme/base/check.hpp>
+#include <trireme/base/events.hpp>
 #include <trireme/grid/watchdog.hpp>
 
 #include <fcntl.h>
@@ -343,7 +344,7 @@ void Watchdog::report_death(int i) {
   if (!file_->verdict().compare_exchange_strong(none, Verdict::claimed)) return;
   if (nodes_.size() > 1 && access(verdict_path_.c_str(), F_OK) == 0) return;  // another node speaks
   const Sighting dead = sighting(i);
-  say("trireme: error: " + death_report(dead));
+  conclude(death_report(dead));
   claim_for_job(Verdict::claimed);
   std::vector<Sighting> others = sightings();
   std::erase_if(others, [&](const Sighting& s) { return s.state.rank == dead.state.rank; });
@@ -352,7 +353,7 @@ void Watchdog::report_death(int i) {
 }
 
 void Watchdog::report_hang() {
-  say("trireme: error: " + hang_report(sightings(), limit_));
+  conclude(hang_report(sightings(), limit_));
   end_all();
 }
 
@@ -360,6 +361,12 @@ void Watchdog::report_hang() {
 void Watchdog::say(const std::string& message) const {
   write_all(log_, message);
   write_all(STDERR_FILENO, message);
+}
+
+void Watchdog::conclude(const std::string& report) const {
+  say("trireme: error: " + report);
+  events::record(events::Stop{events::StopCause::watchdog, static_cast<int>(ExitCode::failed),
+                              report.substr(0, report.find_last_not_of('\n') + 1)});
 }
 
 /// This process, and those of the node that do not end by themselves: a stopped one cannot.

@@ -18,8 +18,8 @@ bool speaking();
 /// Everything said from now on is appended to this file too ("" ends that).
 void set_file(const std::string& path);
 
-void line(std::string_view message);   ///< One line.
-void warn(std::string_view message);   ///< One line to stderr, "trireme: warning: …".
+void line(std::string_view message);  ///< One line.
+void warn(std::string_view message);  ///< One line to stderr, "trireme: warning: …"; an event too.
 void error(std::string_view message);  ///< One message to stderr, "trireme: error: …".
 
 /// One line that replaces the last progress line on a terminal; a plain line elsewhere.

@@ -4,6 +4,8 @@
 
 #include <span>
 #include <string>
+#include <utility>
+#include <vector>
 
 namespace trireme::grid {
 
@@ -13,6 +15,10 @@ struct RankDevice {
   std::string name;
   std::string id;  ///< the same for ranks that share a device
 };
+
+/// The nodes of the job in the order of their first ranks, and how many ranks each has: on rank 0,
+/// elsewhere nothing. Collective.
+std::vector<std::pair<std::string, std::int64_t>> nodes(Communicator& world);
 
 /// Ranks with their nodes and devices, a line each; of large jobs the first ones and a count.
 std::string device_table(std::span<const RankDevice> ranks);

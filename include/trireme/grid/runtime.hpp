@@ -17,6 +17,14 @@ namespace trireme::grid {
 /// Collective.
 void together(Communicator& world, const std::function<void()>& local);
 
+/// What the ranks run on.
+struct Software {
+  std::string kokkos;           ///< version: "4.7.1"
+  std::string execution_space;  ///< "Serial"
+  int threads = 1;              ///< of a rank
+  std::string mpi;              ///< "MPICH 4.0.2"
+};
+
 /// MPI and Kokkos from construction to destruction. Exactly one per process, in main.
 class Runtime {
  public:
@@ -29,6 +37,7 @@ class Runtime {
   Rank rank() const { return world_->rank(); }
   int ranks() const { return world_->size(); }
 
+  Software software() const;
   /// "2 ranks, Kokkos 3.4.1 Serial, MPICH 4.0.2"
   std::string description() const;
 

@@ -15,7 +15,8 @@
 namespace trireme::grid {
 
 /// Ends a job that hangs or has lost a rank, and says which ranks are where: on stderr, in
-/// `<directory>/log.txt`, once per job, and then exit code 1 for every process.
+/// `<directory>/log.txt` and as the event `stop`, once per job, and then exit code 1 for every
+/// process.
 ///
 /// Each rank publishes what it does (Heartbeat) to `<directory>/heartbeat/<node>`, which the ranks
 /// of its node map. A thread per rank, which calls nothing of MPI, ends the job when
@@ -71,6 +72,7 @@ class Watchdog {
   void report_death(int i);
   void report_hang();
   void say(const std::string& message) const;
+  void conclude(const std::string& report) const;  ///< says it and records the event
   [[noreturn]] void end_all();
 
   std::string directory_;

@@ -1,3 +1,4 @@
+#include <trireme/base/events.hpp>
 #include <trireme/grid/runtime.hpp>
 #include <trireme/grid/watchdog.hpp>
 
@@ -50,6 +51,7 @@ ExitCode steps(Runtime& runtime, char** argv) {
   std::string node;
   if (argv[5] != nullptr) node = text("node", runtime.rank() / std::atoi(argv[5]));
   const std::vector<char> model(std::size_t{96} << 20, 1);  // as much memory as a small one has
+  events::set_file(std::string(argv[1]) + "/events.jsonl", runtime.rank() == 0);
   const Watchdog watchdog(runtime, argv[1], limit, node);
   Communicator& world = runtime.world();
   for (int step = 1; step <= 6; ++step) {

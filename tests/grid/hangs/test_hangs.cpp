@@ -1,9 +1,12 @@
 #include <support/shell.hpp>
 
 #include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
 
 #include <chrono>
+#include <sstream>
 #include <string>
+#include <vector>
 
 // A program under mpiexec loses a rank, or one that hangs: the job ends, and a message names the
 // rank and where it was.
@@ -20,6 +23,8 @@ class Hangs : public ::testing::Test {
  protected:
   /// The driver's exit code; `timeout` makes it 124 if the job does not end.
   int run(int ranks, const std::string& arguments, const std::string& driver = "grid_hang_driver") {
+    for (const char* name : {"log.txt", "events.jsonl"})
+      std::filesystem::remove(folder_.file(name));
     const auto begin = std::chrono::steady_clock::now();
     const int code =
         shell(folder_, "timeout -s KILL 60 " TRIREME_MPIEXEC " -n " + std::to_string(ranks) + " " +
@@ -34,20 +39,31 @@ class Hangs : public ::testing::Test {
   int run_until_reported(int ranks, const std::string& arguments) {
     int code = 0;
     for (int attempt = 0; attempt < 3; ++attempt) {
-      std::filesystem::remove(folder_.file("log.txt"));
       code = run(ranks, arguments);
       if (read_file(folder_.file("err")).find("has died") != std::string::npos) break;
     }
     return code;
   }
 
+  /// The events `stop` of the last run.
+  std::vector<nlohmann::json> stops() const {
+    std::vector<nlohmann::json> found;
+    std::istringstream in(read_file(folder_.file("events.jsonl")));
+    for (std::string line; std::getline(in, line);)
+      if (auto event = nlohmann::json::parse(line); event["event"] == "stop")
+        found.push_back(std::move(event));
+    return found;
+  }
+
   void expect_report(const std::string& part) {
     expect_error(folder_, part);
-    const std::string log = read_file(folder_.file("log.txt"));
-    EXPECT_NE(log.find(part), std::string::npos) << "'" << part << "' in log.txt:\n" << log;
     EXPECT_EQ(occurrences(read_file(folder_.file("err")), "trireme: error"), 1) << "one message";
-    EXPECT_EQ(occurrences(log, "trireme: error"), 1) << log;
+    EXPECT_NE(read_file(folder_.file("log.txt")), "");
     EXPECT_EQ(read_file(folder_.file("out")).find("finished"), std::string::npos);
+    ASSERT_EQ(stops().size(), 1u);
+    EXPECT_EQ(stops().front()["cause"], "watchdog");
+    const auto message = stops().front()["message"].get<std::string>();
+    EXPECT_NE(message.find(part), std::string::npos) << "'" << part << "' in: " << message;
   }
 
   static int occurrences(const std::string& text, const std::string& part) {
@@ -86,7 +102,6 @@ TEST_F(Hangs, ACrashedRankIsNamedAtOnce) {
 
 TEST_F(Hangs, ARankInAnEndlessLoopIsTheSuspect) {
   for (const int ranks : {2, 4}) {
-    std::filesystem::remove(folder_.file("log.txt"));
     EXPECT_NE(run(ranks, "1 loop"), 0);
     EXPECT_GT(seconds_, limit_seconds);
     EXPECT_LT(seconds_, limit_seconds + grace_seconds);
@@ -98,7 +113,6 @@ TEST_F(Hangs, ARankInAnEndlessLoopIsTheSuspect) {
 
 TEST_F(Hangs, AStoppedRankIsNamedAndEndsToo) {
   for (const int ranks : {2, 3}) {
-    std::filesystem::remove(folder_.file("log.txt"));
     EXPECT_NE(run(ranks, "0 stop"), 0);
     EXPECT_LT(seconds_, limit_seconds + grace_seconds);
     expect_report("suspect: rank 0 (pid ");
@@ -128,6 +142,8 @@ TEST_F(Hangs, AnExceptionIsTheOnlyMessage) {
     expect_error(folder_, "trireme: error: rank 1: this rank's data are broken");
     EXPECT_EQ(occurrences(read_file(folder_.file("err")), "trireme: error"), 1);
     EXPECT_EQ(read_file(folder_.file("log.txt")), "") << "nothing of the watchdog's";
+    ASSERT_EQ(stops().size(), 1u);
+    EXPECT_EQ(stops().front()["cause"], "error");
   }
 }
 

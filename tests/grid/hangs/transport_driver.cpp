@@ -1,4 +1,5 @@
 #include <support/imitated_transport.hpp>
+#include <trireme/base/events.hpp>
 #include <trireme/grid/runtime.hpp>
 #include <trireme/grid/watchdog.hpp>
 #include <trireme/tensor/arena.hpp>
@@ -55,6 +56,7 @@ struct Axes {
 ExitCode steps(Runtime& runtime, char** argv) {
   const std::string kind = argv[3];
   const bool streams = kind == "streams" || kind == "streams-absent";
+  events::set_file(std::string(argv[1]) + "/events.jsonl", runtime.rank() == 0);
   const Watchdog watchdog(runtime, argv[1], std::atof(argv[2]));
   Axes axes(runtime, streams);
   Arena arena("driver", 1 << 20);
