@@ -8,6 +8,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parent))
 import check_sources  # noqa: E402
 import deck_commands  # noqa: E402
+import tutorial  # noqa: E402
 
 DECK = """# A deck.
 #   trireme tokenize a.txt -o a.h5
@@ -103,6 +104,29 @@ class Checks(unittest.TestCase):
                 ("check", "trireme check inputs/a.toml --ranks 2"),
                 ("train", "mpiexec -n 2 trireme train inputs/a.toml run.steps=2"),
             ])
+
+    def test_a_tutorial_may_show_other_figures_and_no_other_words(self):
+        line = "step  20/160  loss 5.6975  lr 3.00e-03  norm 0.622  10,247 tokens/s  MFU 20.2 %  left 0:28\n"
+        another = "step 100/160  loss 4.1  lr 0.00e+00  norm 12.622  247 tokens/s  MFU 9 %  left 1:00:28\n"
+        found = "found runs/tutorial/stop\n"
+        peak = "peak memory of a rank: 105 MiB resident, 110,039,040 bytes\n"
+        for shown, printed in [
+            (line, another), (line + another + peak, line + peak.replace("105", "99.5").replace("110,039,0", "9")),
+            (line + found + another + peak, line + found + peak),
+            ("behind step 21, 336 samples\n", "behind step 9, 1,440 samples\n"),
+        ]:
+            self.assertEqual(tutorial.masked(shown), tutorial.masked(printed))
+        for shown, printed in [
+            (line, line.replace("MFU", "HFU")), (line + found, line), (line + found + peak, line + peak + found),
+            ("exit code 75\n", "exit code 0\n"), ("data 1 · pipeline 2\n", "data 2 · pipeline 1\n"),
+            ("parameters    688,992\n", "parameters    688,993\n"), ("run  160 steps\n", "run  161 steps\n"),
+        ]:
+            self.assertNotEqual(tutorial.masked(shown), tutorial.masked(printed))
+
+    def test_a_document_is_its_examples_and_the_text_between(self):
+        lines = ["a", "", "    $ one", "    1", "", "    2", "    $ two", "", "b", "    c"]
+        self.assertEqual(tutorial.parse(lines), [
+            (["a", ""], "    $ one", ["    1", "", "    2"]), ([], "    $ two", []), (["", "b", "    c"], None, [])])
 
 
 if __name__ == "__main__":
