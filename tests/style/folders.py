@@ -21,7 +21,7 @@ FOLDERS = {
     "optim": (4, "gradients, update rules"),
     "checkpoint": (0, "arrays and state in HDF5"),
     "data": (1, "tokenizers, samples"),
-    "plan": (2, "memory, messages, choices"),
+    "plan": (2, "memory and messages"),
     "model": (4, "the passes of operations"),
     "io": (0, "HDF5, complete files"),
     "architecture": (1.5, "arrays, layer, slices"),
@@ -63,7 +63,7 @@ def picture(root):
     def text(x, y, size, words, anchor="middle", weight="normal"):
         out.append(f'<text x="{x:g}" y="{y:g}" font-size="{size}" text-anchor="{anchor}" font-weight="{weight}" '
                    f'fill="{TEXT}">{words}</text>')
-    for x, colour, words in [(70, HOST, "host-only: also in `trireme`"), (330, DEVICE, "with Kokkos and MPI: only in `trireme-engine`")]:
+    for x, colour, words in [(70, HOST, "host-only; part of trireme and trireme-engine"), (400, DEVICE, "with Kokkos or MPI; part of trireme-engine only")]:
         out.append(f'<rect x="{x}" y="14" width="16" height="16" fill="{colour}"/>')
         text(x + 24, 27, 13, words, "start")
     for number in range(len(FLOORS)):

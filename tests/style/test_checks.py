@@ -18,7 +18,13 @@ DECK = """# A deck.
 [run]
 # trireme draw inputs/a.toml
 """
+DEVELOPMENT = "# How to\n" + "".join(f"| {floor} | `{folder}` | |\n" for folder, floor in check_sources.FLOOR.items())
 CLEAN = {
+    "CONTRIBUTING.md": "See [how](docs/development.md#how-to) and `src/main.cpp`.\n",
+    "docs/development.md": DEVELOPMENT + "`src/NAME.cpp`, `inputs/*.toml`, `Sum.Holds`, `Norm.Holds`, `sums.hold`, `x.cpp`\n",
+    "docs/tutorial.md": "[above](#top)\n\n## Top\n\n    $ ./inputs/a.toml\n",
+    "tests/CMakeLists.txt": "add_test(NAME sums.hold COMMAND a)\n",
+    "tests/a.cpp": "TEST(Sum, Holds) {\nTYPED_TEST(Norm, Holds) {\n",
     "src/CMakeLists.txt": "trireme_folder(base)\ntrireme_folder(deck LINKS trireme_base toml)\n",
     "src/main.cpp": "#include <trireme/train/trainer.hpp>\n",
     "src/deck/a.cpp": "#include <trireme/deck/a.hpp>\n#include <trireme/base/b.hpp>\n",
@@ -89,6 +95,18 @@ class Checks(unittest.TestCase):
             self.assertEqual(self.violations("families", files={name: "return Family::bert;\n"}), [])
         for line in ("say(name_of(m.family));\n", "enum class Family { gpt };\n", "x();  // Family::bert\n"):
             self.assertEqual(self.violations("families", files={"src/model/a.cpp": line}), [])
+
+    def test_names(self):
+        page = CLEAN["docs/development.md"]
+        for content, part in [
+            (page.replace("src/NAME", "src/x/NAME"), "src/x/NAME.cpp"), (page.replace("Sum.Holds", "Sum.Held"), "Sum.Held"),
+            (page.replace("Norm.Holds", "Row.Holds"), "Row.Holds"), (page.replace("sums.hold", "sums.held"), "sums.held"),
+            (page.replace("| 3 | `plan`", "| 2 | `plan`"), "plan on floor 2"), (page + "[x](y.md)\n", "y.md"),
+            (page + "[x](tutorial.md#below)\n", "no such heading"),
+        ]:
+            self.assert_found("names", "docs/development.md", content, part)
+        self.assert_found("names", "docs/tutorial.md", "", "expected such a page")
+        self.assert_found("names", "docs/other.md", "[x](../src/none.cpp) [y](https://none)", "src/none.cpp")
 
     def test_decks(self):
         self.assert_found("decks", "inputs/b.toml", DECK.replace("a.toml", "b.toml").replace("check", "chek"), "check")
