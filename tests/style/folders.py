@@ -63,7 +63,7 @@ def picture(root):
     def text(x, y, size, words, anchor="middle", weight="normal"):
         out.append(f'<text x="{x:g}" y="{y:g}" font-size="{size}" text-anchor="{anchor}" font-weight="{weight}" '
                    f'fill="{TEXT}">{words}</text>')
-    for x, colour, words in [(70, HOST, "host-only; part of trireme and trireme-engine"), (400, DEVICE, "with Kokkos or MPI; part of trireme-engine only")]:
+    for x, colour, words in [(70, HOST, "host-only: trireme contains no other folders"), (420, DEVICE, "with Kokkos or MPI: only in trireme-engine")]:
         out.append(f'<rect x="{x}" y="14" width="16" height="16" fill="{colour}"/>')
         text(x + 24, 27, 13, words, "start")
     for number in range(len(FLOORS)):
