@@ -5,8 +5,8 @@
 #include <span>
 #include <string_view>
 
+/// Types that several folders share, and the enums whose words decks, logs and files use.
 namespace trireme {
-
 using Rank = int;   ///< Position in a communicator.
 using Stage = int;  ///< Pipeline stage (virtual stages numbered through).
 using Micro = int;  ///< Micro-batch of a step, 0 … m−1 on each data-parallel rank.

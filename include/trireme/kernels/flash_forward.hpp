@@ -5,6 +5,8 @@
 
 #include <cstdint>
 
+/// Attention on tensor cores, forward: one block of threads per block of queries, online softmax
+/// over blocks of keys.
 namespace trireme::kernels {
 
 /// Sizes of the blocks. A warp has 32 queries, so that each operand loaded from keys or values

@@ -13,6 +13,8 @@
 #define TRIREME_UNROLL _Pragma("GCC unroll 8")
 #endif
 
+/// Register tiles, of which matrix products and attention are built: operands in the team's scratch
+/// memory, products of one tile and of blocks of tiles.
 namespace trireme::kernels {
 
 /// The block of a product that one thread keeps in registers: `rows` broadcast operands by `lanes`

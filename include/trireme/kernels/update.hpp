@@ -151,15 +151,15 @@ inline constexpr std::int64_t norm_blocks(std::int64_t n) {
 template <class Real>
 void squared_norm_blocks(const Exec& exec, View1<double> partial, View1<const Real> x);
 
-/// The same for blocks that lie anywhere in x, so that one launch serves many arrays: partial[b] =
-/// sum of squares of x[begins[b] .. ends[b]). The order depends on a block's length alone.
-/// partial, begins, ends [blocks], x [n].
+/// The same for blocks anywhere in x, so that one launch serves many arrays: partial[b] = sum of
+/// squares of x[begins[b] .. ends[b]). The order depends on a block's length alone. partial,
+/// begins, ends [blocks], x [n].
 template <class Real>
 void squared_norm_blocks(const Exec& exec, View1<double> partial, View1<const Real> x,
                          View1<const std::int64_t> begins, View1<const std::int64_t> ends);
 
 /// sums[k] = sum of partial[ends[k-1] .. ends[k]), from 0 on for k = 0, in an order that depends on
-/// that segment's length alone: the same bits wherever it lies. sums, ends [segments], partial [n];
+/// that segment's length alone: the same bits wherever it is. sums, ends [segments], partial [n];
 /// ends must not fall nor exceed n. A segment may be empty.
 void segment_sums(const Exec& exec, View1<double> sums, View1<const double> partial,
                   View1<const std::int64_t> ends);

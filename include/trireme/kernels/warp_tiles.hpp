@@ -30,7 +30,7 @@
 ///     void await(unsigned* p, unsigned value);   until *p is value; what was written before shows
 ///     void release(unsigned* p, unsigned value); what the block wrote before its last barrier
 ///     float exp2(float), log(float), larger(float, float);
-///     std::uint32_t unknown(std::uint32_t x);    x, of which the compiler knows nothing
+///     std::uint32_t unknown(std::uint32_t x);    x, opaque to the compiler
 ///
 /// Fragments are those of the PTX ISA, "Matrix Fragments for mma.m16n8k16": lane = 4 g + t holds of
 /// the sums rows g and g + 8, columns 2t and 2t + 1.

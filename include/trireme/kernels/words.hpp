@@ -5,6 +5,8 @@
 
 #include <cstdint>
 
+/// Random words of Philox for kernels, spread over lanes: hosts compute batches of blocks in
+/// vectors, on devices each lane computes whole blocks.
 namespace trireme::kernels {
 
 namespace detail {

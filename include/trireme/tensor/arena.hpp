@@ -16,8 +16,8 @@ inline constexpr std::int64_t aligned(std::int64_t bytes) {
   return (bytes + arena_alignment_bytes - 1) / arena_alignment_bytes * arena_alignment_bytes;
 }
 
-/// Where an arena is allocated: in device memory, or in host memory, which a device's kernels and
-/// copies access over its link.
+/// Location of an arena: device memory, or host memory, which a device's kernels and copies access
+/// over its link.
 enum class ArenaMemory : std::uint8_t { device, host };
 
 /// One allocation of memory, made once, from which views are cut in order. Plan first, then
