@@ -91,7 +91,7 @@ TYPED_TEST(FlashWindow, BlocksOutsideItAreNotTouched) {
   EXPECT_EQ(rows_from(found.dqkv, 256 * 3 * K), rows_from(expected.dqkv, 256 * 3 * K));
 }
 
-/// Twice the tokens take twice the time, not four times.
+/// Twice the tokens cost twice as much, not four times as much.
 TYPED_TEST(FlashWindow, CostGrowsWithTheSequence) {
   constexpr int K = TypeParam::head_size;
   const auto operations = [&](std::int64_t sequence) {

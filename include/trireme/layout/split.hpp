@@ -14,9 +14,9 @@ struct Slice {
   bool operator==(const Slice&) const = default;
 };
 
-/// Part `i` of `n` elements cut into `parts` contiguous parts whose sizes differ by at most
-/// one, the larger ones first. The parts tile [0, n), evenly or not; some are empty if parts >
-/// n.
+/// Part `i` of `n` elements cut into `parts` contiguous parts, the larger ones first. Their sizes
+/// differ by at most one, and they tile [0, n) whether or not `parts` divides n. Some of them are
+/// empty if parts > n.
 inline Slice split(std::int64_t n, std::int64_t parts, std::int64_t i) {
   check(n >= 0 && parts >= 1 && i >= 0 && i < parts, "split(", n, ", ", parts, ", ", i,
         "): part out of range");
