@@ -1,5 +1,5 @@
 // Commits checkpoints: shards are written to a partial folder, which is completed with index, deck
-// and manifest and then renamed, so that every step_ folder is complete at any time.
+// and manifest and then renamed, so that a folder with a final name is always complete.
 #include <trireme/base/check.hpp>
 #include <trireme/base/log.hpp>
 #include <trireme/checkpoint/folders.hpp>

@@ -1,5 +1,5 @@
 // The file of a node, in mapped memory: the state of each rank and a robust mutex that each rank
-// holds while it lives. A mutex whose owner died is how neighbours detect the death.
+// holds while it lives. Neighbours detect its death by the mutex.
 #include <trireme/base/check.hpp>
 #include <trireme/grid/node_file.hpp>
 

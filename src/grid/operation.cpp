@@ -1,5 +1,5 @@
-// Verbs made of MPI messages. Sums are taken in rank order, segment by segment: a rank sums one
-// segment of its part while the inputs of the next one arrive.
+// Verbs made of MPI messages. Sums are taken in rank order and segment by segment, so that the
+// memory for the other ranks' inputs is bounded.
 #include <trireme/base/check.hpp>
 #include <trireme/base/reduction.hpp>
 #include <trireme/grid/message_block.hpp>

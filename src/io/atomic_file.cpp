@@ -1,6 +1,5 @@
-// Files that are written under a temporary name, flushed and renamed, and temporary files that the
-// disk never shows. Temporary names are kept in fixed memory, so that a signal handler can remove
-// the files.
+// Files that are written under a temporary name, flushed and renamed, and unnamed temporary files.
+// Temporary names are kept in fixed memory, so that a signal handler can remove the files.
 #include <trireme/base/check.hpp>
 #include <trireme/io/atomic_file.hpp>
 

@@ -64,8 +64,7 @@ std::recursive_mutex& hdf5_mutex() {
 
 Lock::Lock() : guard_(hdf5_mutex()) {
   [[maybe_unused]] static const bool silenced = [] {
-    H5dont_atexit();  // handles close their objects; HDF5's clean-up loops endlessly after a failed
-                      // write
+    H5dont_atexit();  // handles close their objects; HDF5's clean-up loops after failed writes
     H5Eset_auto2(H5E_DEFAULT, nullptr, nullptr);
     return true;
   }();

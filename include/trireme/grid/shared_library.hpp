@@ -7,9 +7,8 @@ namespace trireme::grid {
 
 /// Requirements on a library that is loaded at run time.
 struct LibraryWanted {
-  std::string what;  ///< for errors: "NCCL 2.28.3"
-  std::vector<std::string>
-      names;  ///< tried in this order; names without a slash use the loader's search path
+  std::string what;                  ///< for errors: "NCCL 2.28.3"
+  std::vector<std::string> names;    ///< tried in this order; searched for if without a slash
   std::vector<const char*> symbols;  ///< all required
   /// Returns the version of a library that was found, for errors; may be empty.
   std::string (*version)(void* handle) = nullptr;

@@ -60,7 +60,7 @@ class Transport {
   /// A position in the queue: the end of all entries so far.
   struct Place {
     std::int64_t number = 0;
-    std::unique_ptr<Event> event;  ///< Queues that are streams only.
+    std::unique_ptr<Event> event;  ///< for queues that are streams
   };
   virtual void record(Place& place) = 0;
   /// Tries to order `exec` after `place`. Returns true if work launched there from now on sees the
