@@ -180,14 +180,14 @@ TEST_F(RestartCommands, FilesThatAreNotThoseWrittenArePassedOverWithTheReasonOrE
        [&](const std::string& file) {
          fs::copy_file(path(2, "index.h5"), file, fs::copy_options::overwrite_existing);
        },
-       "of another checkpoint"},
+       "is damaged or part of another checkpoint"},
       {"manifest.json",
        [](const std::string& file) {
          std::string content = read_file(file);
          content.replace(content.find("\"format\":") + 9, 1, "99");
          std::ofstream(file, std::ios::binary) << content;
        },
-       "is of format 99, this program reads"}};
+       "has format 99, but this program reads"}};
   fs::copy(folder_.file(checkpoint(4)), folder_.file("whole"));
   for (const auto& [name, harm, reason] : cases) {
     harm(path(4, name));

@@ -8,15 +8,15 @@
 #include <string>
 #include <vector>
 
-// A program under mpiexec loses a rank, or one that hangs: the job ends, and a message names the
-// rank and where it was.
+// Runs programs under mpiexec in which a rank dies or hangs. The job must end, and a message must
+// name the rank and its activity.
 
 namespace trireme::testing {
 namespace {
 
 constexpr double limit_seconds = 2;
-/// Beyond the limit: one look, the report, the end of all processes and the start of the job, on a
-/// busy machine.
+/// Time allowed beyond the limit, on a busy machine: one check, the report, the end of all
+/// processes and the start of the job.
 constexpr double grace_seconds = 8;
 
 class Hangs : public ::testing::Test {
@@ -34,8 +34,8 @@ class Hangs : public ::testing::Test {
     return code;
   }
 
-  /// The same until a death is reported, which a launcher that ends all processes at once can
-  /// rarely be too fast for.
+  /// Repeats run until a death is reported, because a launcher that ends all processes at once can,
+  /// in rare cases, be faster than the report.
   int run_until_reported(int ranks, const std::string& arguments) {
     int code = 0;
     for (int attempt = 0; attempt < 3; ++attempt) {
@@ -156,13 +156,13 @@ TEST_F(Hangs, TwoNodesSpeakWithOneVoice) {
 }
 
 TEST_F(Hangs, ANodeWithoutASignOfLifeIsNoticedByTheOthers) {
-  // SIGSTOP of all ranks of the second node: no process there can speak.
+  // SIGSTOP for all ranks of the second node: no process there can report.
   EXPECT_NE(run(4, "-2 stop 2"), 0);
   EXPECT_LT(seconds_, limit_seconds + 4 + grace_seconds) << "four seconds make a node silent";
-  expect_report("give no sign of life, last seen in step 3, forward stage 0 micro 5");
+  expect_report("do not respond, last seen in step 3, forward stage 0 micro 5");
 }
 
-/// Sums and messages go by a transport with NCCL's rules, which moves host memory.
+/// Sums and messages use a transport with NCCL's rules that moves host memory.
 class TransportHangs : public Hangs {
  protected:
 #ifdef TRIREME_ON_DEVICE
