@@ -75,7 +75,7 @@ TEST(Families, ADeckThatNamesOneHasThePropertiesOfItsPublishedModels) {
   }
 }
 
-/// A deck's model is what set_family makes of its sizes: code and decks cannot disagree.
+/// set_family gives a deck's sizes the same properties as the deck's family does.
 TEST(Families, DecksAndCodePresetTheSame) {
   const ModelConfig sizes = model_of(Family::gpt);
   for (const Published& p : published) {
