@@ -105,7 +105,7 @@ TEST(ConfigJson, FilesOfNoModelOfOursAreRefused) {
   for (const char* content : {"", "[]", "{", "7", "\xff"})
     expect_mentions(refusal(content), {"here/config.json", "not "});
   expect_mentions(refusal(R"({"model_type": "gpt2", "n_layer": 1, "n_layer": 2})"),
-                  {"'n_layer' stands twice"});
+                  {"'n_layer' appears twice"});
   std::string deep(5000, '[');
   expect_mentions(refusal(R"({"a": )" + deep), {"nested deeper"});
 }
@@ -183,7 +183,7 @@ TEST(ConfigJson, TheSectionForADeckIsTheModel) {
   auto file = file_of(odd_model(true));
   file.free.front().value = 0.3;
   EXPECT_EQ(deck_of(model_toml(file)).config.model, file.model);
-  expect_mentions(model_toml(file), {"dropout = 0.0  # resid_pdrop = 0.3 cannot be set apart"});
+  expect_mentions(model_toml(file), {"dropout = 0.0  # resid_pdrop = 0.3 has no key of its own"});
 }
 
 TEST(ConfigJson, DifferencesFromTheDeckShowBothValues) {

@@ -34,7 +34,7 @@ class TensorFolders : public ::testing::Test {
     fs::remove(folder_.file(name));
     folder_.write(name, content);
   }
-  /// What is said of the index with `from` replaced by `to`.
+  /// The error for the index with `from` replaced by `to`.
   std::string refused_index(const std::string& from, const std::string& to) {
     std::string content = index_;
     const auto at = content.find(from);
