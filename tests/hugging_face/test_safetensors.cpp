@@ -113,13 +113,13 @@ TEST_F(Safetensors, DamagedHeadersAreRefusedWithTheirReason) {
       {R"({"a":{"dtype":"F32","shape":[5],"data_offsets":[0,20]}})", "within the 16 bytes"},
       {R"({"a":{"dtype":"F32","shape":[3],"data_offsets":[0,16]}})", "takes 12"},
       {R"({"a":{"dtype":"F32","shape":[3],"data_offsets":[0,12]}})", "end at byte 12"},
-      {R"({"a":{"dtype":"F32","shape":[3],"data_offsets":[4,16]}})", "behind a hole"},
+      {R"({"a":{"dtype":"F32","shape":[3],"data_offsets":[4,16]}})", "after a gap"},
       {R"({"a":{"dtype":"F32","shape":[4],"data_offsets":[0,16]},)"
        R"("b":{"dtype":"F32","shape":[2],"data_offsets":[8,16]}})",
        "within the tensor before it"},
       {R"({"a":{"dtype":"F32","shape":[2],"data_offsets":[0,8]},)"
        R"("a":{"dtype":"F32","shape":[2],"data_offsets":[8,16]}})",
-       "'a' stands twice"},
+       "'a' appears twice"},
       {R"({"a":{"dtype":"F32","dtype":"F32","shape":[4],"data_offsets":[0,16]}})", "twice"},
       {R"({"a":{"dtype":"F32","shape":[[[[4]]]],"data_offsets":[0,16]}})", "nested deeper"},
       {R"({"__metadata__":{"format":1}})", "'format' is not a string"},

@@ -100,7 +100,7 @@ TEST_F(TensorFolders, DamagedIndicesAreRefusedWithTheirReason) {
   for (const auto& [file, reason] : files)
     expect_mentions(refused_index(first, file), {index_name, reason});
   expect_mentions(refused_index("\"" + first + "\"", "7"), {"weight_map 'a' is 7"});
-  expect_mentions(refused_index("\"b\":", "\"a\":"), {"'a' stands twice"});
+  expect_mentions(refused_index("\"b\":", "\"a\":"), {"'a' appears twice"});
   expect_mentions(refused_index("weight_map", "map"), {"has no weight_map"});
   expect_mentions(refused_index("{", "["), {"not JSON"});
   for (const char* content : {"", "[]", "7", "null", "{}", R"({"weight_map": {}})",
