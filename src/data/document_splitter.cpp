@@ -67,7 +67,7 @@ struct DocumentSplitter::State {
   std::string source;
   std::unique_ptr<Expression> expression;  // null: never matches
   std::string buffer;
-  std::size_t start = 0;      // of the next search; all bytes before it have been handed out
+  std::size_t start = 0;      // beginning of the next search; earlier bytes have been handed out
   bool cut_at_start = false;  // an empty match has already cut there
   bool open = false;          // the current file has had bytes
 

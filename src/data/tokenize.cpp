@@ -98,7 +98,7 @@ class Documents {
   std::unique_ptr<TokenFileWriter> validation_;
   TokenFileWriter* current_ = nullptr;  // file of the document that has begun
   std::vector<std::int32_t> ids_;
-  std::int64_t text_bytes_ = 0;  // of the current document
+  std::int64_t text_bytes_ = 0;  // in the current document
   std::int64_t number_ = 0;      // non-empty documents so far
 };
 

@@ -142,18 +142,18 @@ void expect_same_model(const ModelFile& file, const deck::Deck& deck) {
   const ModelConfig& ours = deck.config.model;
   Complaints complaints;
   if (ours.family != file.model.family)
-    complaints.add("model_type = ", file.format->model_type, ", the deck has ",
+    complaints.add("model_type = ", file.format->model_type, ", but the deck has ",
                    deck.cite("model", "family"));
   else
     expect_published(*file.format, deck, complaints);
   if (ours.shared_layers > 0)
-    complaints.add("each layer has its own weights, the deck has ",
+    complaints.add("each layer has its own weights, but the deck has ",
                    deck.cite("model", "shared_layers"));
   for (const ConfigKey& key : file.format->keys) {
     if (key.deck.empty() || !key.binding) continue;
     const json theirs = key.write(file.model);
     if (theirs != key.write(ours))
-      complaints.add(key.name, " = ", theirs.dump(), ", the deck has ",
+      complaints.add(key.name, " = ", theirs.dump(), ", but the deck has ",
                      deck.cite("model", key.deck));
   }
   complaints.raise(text(file.path, ": is another model than the deck's"),

@@ -62,8 +62,8 @@ std::string read_header(const io::InputFile& file) {
               ": its header has ", length, " bytes, expected at most ", safetensors_header_limit,
               "; give a safetensors file");
   check_usage(length >= 2 && length <= room, path, ": a header of ", length,
-              " bytes does not fit into the ", room, " bytes after the first ", length_bytes,
-              remedy);
+              " bytes, expected 2 to ", room, ", the number of bytes after the first ",
+              length_bytes, remedy);
   std::string content(static_cast<std::size_t>(length), '\0');
   file.read(length_bytes, content.data(), content.size());
   check_usage(content.front() == '{', path, ": the header does not begin with '{'",

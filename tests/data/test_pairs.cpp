@@ -17,7 +17,7 @@ namespace {
 
 constexpr std::int64_t sequence = 23;
 constexpr std::int64_t text_tokens = 20;
-constexpr std::int64_t vocabulary = 260;  // of which 257 are of text
+constexpr std::int64_t vocabulary = 260;  // 257 of them are text
 
 deck::Config config_of(SentenceLoss loss, double share = 0.3, std::int64_t seed = 42) {
   deck::Config c;
@@ -259,7 +259,7 @@ TEST_F(PairsTest, NextTokensFillTheFrontOfTheirFields) {
     EXPECT_EQ(tokens[i], tokens_[40 + i]);
     EXPECT_EQ(targets[i], tokens_[41 + i]);
   }
-  EXPECT_EQ(tokens[24], -1) << "behind the batch";
+  EXPECT_EQ(tokens[24], -1) << "after the batch";
   std::vector<std::int32_t> bytes(257);
   for (std::size_t id = 0; id < bytes.size(); ++id) bytes[id] = static_cast<std::int32_t>(id);
   std::int64_t sum = 0;

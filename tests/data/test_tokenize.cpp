@@ -187,7 +187,7 @@ TEST(Tokenize, NamesWhatIsWrongWithItsInput) {
   const auto cut = folder.write("cut.gz", packed.substr(0, packed.size() - 12));
   expect_mentions(message({cut}), {cut, "truncated"});
   std::string flipped = packed;
-  flipped[packed.size() - 6] = static_cast<char>(flipped[packed.size() - 6] ^ 1);  // of the CRC
+  flipped[packed.size() - 6] = static_cast<char>(flipped[packed.size() - 6] ^ 1);  // in the CRC
   const auto damaged = folder.write("damaged.gz", flipped);
   expect_mentions(message({damaged}), {damaged, "damaged"});
   const auto zstd = folder.write("a.zst", "\x28\xB5\x2F\xFD....");

@@ -15,7 +15,7 @@ ModelConfig model_of(Family family, std::vector<std::string> overrides = {}) {
   return parse_deck(example, "a.toml", overrides).config.model;
 }
 
-/// What the published models of a family have in common.
+/// Properties of the published models of a family.
 struct Published {
   Family family;
   NormKind norm;

@@ -107,7 +107,7 @@ TEST(ConfigFamilies, PropertiesThatTheFilesCannotSayAreRefusedOutAndIn) {
 
 TEST(ConfigFamilies, WhatTheFilesCanSayGoesOut) {
   for (const auto& [model, lines] : std::vector<std::pair<deck::ModelConfig, std::string>>{
-           {odd_llama(true), "gelu = \"exact\""},  // of which the model has none
+           {odd_llama(true), "gelu = \"exact\""},  // the model has no GELU
            {odd_llama(true), "head_size = 32"},
            {odd_llama(true), "shared_layers = 1"},
            {odd_llama(true, Family::qwen2), "head_size = 24"},

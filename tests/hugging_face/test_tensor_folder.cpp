@@ -69,7 +69,7 @@ TEST_F(TensorFolders, MissingTruncatedAndForeignShardsAreNamed) {
   replace(second, content);
   EXPECT_EQ(refusal(), "no error");
   folder_.write("model-00004-of-00004.safetensors", content);
-  expect_mentions(refusal(), {"model-00004-of-00004.safetensors is there, and the index does not"});
+  expect_mentions(refusal(), {"model-00004-of-00004.safetensors is not in the index"});
   fs::remove(folder_.file("model-00004-of-00004.safetensors"));
   folder_.write("adapter.safetensors", "of another program");
   EXPECT_EQ(refusal(), "no error");
@@ -78,18 +78,18 @@ TEST_F(TensorFolders, MissingTruncatedAndForeignShardsAreNamed) {
 TEST_F(TensorFolders, TensorsAreWhereTheIndexSaysAndNowhereElse) {
   const std::string content = read_file(folder_.file(second));
   replace(second, read_file(folder_.file(first)));  // "a" twice, "b" nowhere
-  expect_mentions(refusal(), {"tensor 'a' is in " + second + ", the index says " + first,
+  expect_mentions(refusal(), {"tensor 'a' is in " + second + ", but the index names " + first,
                               "tensor 'b' is not in " + second});
   replace(second, content);
   expect_mentions(refused_index("\"b\": \"" + second, "\"b\": \"" + third),
-                  {second + " is there, and the index does not name it"});
+                  {second + " is not in the index"});
   expect_mentions(refused_index("\"b\":", "\"e\":"),
                   {"tensor 'b' of " + second + " is not in the index", "tensor 'e' is not in"});
 }
 
 TEST_F(TensorFolders, DamagedIndicesAreRefusedWithTheirReason) {
   EXPECT_EQ(refused_index("\"total_size\": 66", "\"total_size\": -1.5, \"x\": [{}]"), "no error")
-      << "nothing of the metadata is used";
+      << "metadata is ignored";
   const std::map<std::string, std::string> files{{"../" + first, "expected the name of a"},
                                                  {"/etc/" + first, "expected the name of a"},
                                                  {"." + first, "expected the name of a"},
@@ -156,7 +156,7 @@ TEST_F(TensorFolders, MutatedIndicesAndShardsAreRefusedOrReadWithinTheirBounds) 
     replace(index_name, index_);
     replace(second, shard);
   }
-  EXPECT_GT(refused, rounds / 2) << "most of what is written here is names";
+  EXPECT_GT(refused, rounds / 2) << "most of the bytes are names";
 }
 
 }  // namespace

@@ -107,7 +107,7 @@ TEST_P(HuggingFaceWeights, OutAndInAgainIsTheSameBitsInOneFileOrInShards) {
     EXPECT_EQ(reader.state().step, 0);
     EXPECT_EQ(reader.state().samples, 0);
     EXPECT_EQ(reader.state().deck_toml, "the deck");
-    EXPECT_EQ(reader.arrays().size(), weights_.size()) << "nothing of the optimizer";
+    EXPECT_EQ(reader.arrays().size(), weights_.size()) << "no optimizer arrays";
     for (const auto& array : reader.arrays()) {
       Words read(static_cast<std::size_t>(array.elements()));
       reader.read(array.name, DType::fp32, array.shape, read.data());

@@ -27,8 +27,8 @@ inline std::int64_t micro_batches(const Batch& batch) {
 }
 
 /// The first of the b consecutive samples of micro-batch `micro` on data rank `data_rank`, counted
-/// within the global batch: (m R + r) b. The micro-batches m of all data ranks together are
-/// consecutive samples.
+/// within the global batch: (m R + r) b. Micro-batch m of all data ranks together is
+/// b R consecutive samples.
 inline std::int64_t first_sample(const Batch& batch, std::int64_t micro, std::int64_t data_rank) {
   check(
       micro >= 0 && micro < micro_batches(batch) && data_rank >= 0 && data_rank < batch.data_ranks,

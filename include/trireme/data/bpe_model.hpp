@@ -33,7 +33,7 @@ struct BpeModel {
   /// Text between matches is a word too. Empty: the text is one word.
   std::vector<std::string> patterns;
   bool add_prefix_space = false;  ///< a blank is put before a text that does not begin with one
-  bool ignore_merges = false;     ///< a word that is a token is not merged
+  bool ignore_merges = false;     ///< a word that is a token becomes that token without merges
 };
 
 /// GPT-2's pattern: English contractions; runs of letters, of digits, of other characters, each

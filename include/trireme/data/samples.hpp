@@ -65,7 +65,7 @@ class Samples {
             std::span<std::int32_t> targets) const;
 
  private:
-  std::vector<Windows> windows_;  // of each file
+  std::vector<Windows> windows_;  // one per file
   Blend blend_;
   std::uint64_t seed_;
 };

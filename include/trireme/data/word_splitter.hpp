@@ -82,7 +82,7 @@ class WordSplitter {
   std::string buffer_;       // text that has not been handed out
   std::string shadow_;       // the same with U+001A for bytes in no character; "" if there are none
   std::size_t checked_ = 0;  // bytes known to be well-formed
-  std::size_t start_ = 0;    // of the next word
+  std::size_t start_ = 0;    // beginning of the next word
 };
 
 template <class Use>

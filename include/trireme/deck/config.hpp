@@ -152,7 +152,7 @@ struct CheckpointConfig {
   std::string directory;        ///< resolved: <run.directory>/checkpoints
   std::int64_t every = 0;       ///< steps; 0: only at the end
   std::int64_t keep = 0;        ///< newest checkpoints kept; 0: all
-  std::int64_t keep_every = 0;  ///< also kept: multiples of so many steps; 0: none
+  std::int64_t keep_every = 0;  ///< multiples of this step count are also kept; 0: none
   bool asynchronous = true;     ///< written in the background
   std::string restart;          ///< "latest", "none" or a folder
   bool operator==(const CheckpointConfig&) const = default;
