@@ -1,9 +1,6 @@
-<<<<<<< HEAD
-#include <trireme/base/events.hpp>
-=======
 // MPI and Kokkos of a process, errors that end all ranks with one message, and the communicators of
 // the process grid.
->>>>>>> e2
+#include <trireme/base/events.hpp>
 #include <trireme/base/log.hpp>
 #include <trireme/grid/runtime.hpp>
 #include <trireme/grid/threads.hpp>

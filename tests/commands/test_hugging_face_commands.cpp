@@ -170,8 +170,8 @@ TEST_F(HuggingFaceCommands, DamageIsFoundAndLeavesNothingBehind) {
 
 TEST_F(HuggingFaceCommands, AnotherModelIsRefusedWithBothValues) {
   EXPECT_EQ(run("trireme import golden golden.toml model.layers=3 model.sequence=31"), 2);
-  expect_error(folder_, "n_layer = 2, the deck has [model] layers = 3 (command line)");
-  expect_error(folder_, "n_positions = 13, the deck has [model] sequence = 31");
+  expect_error(folder_, "n_layer = 2, but the deck has [model] layers = 3 (command line)");
+  expect_error(folder_, "n_positions = 13, but the deck has [model] sequence = 31");
   EXPECT_NE(run("ls run"), 0);
   EXPECT_EQ(run("trireme import golden golden.toml model.window=5"), 2);
   expect_error(folder_, "[model] window = 5 (command line), expected 0");

@@ -133,7 +133,7 @@ TEST(Check, AllMistakesAreReportedAtOnce) {
                   "parallel.schedule=interleaved run.stepps=3 parallel.program=x"),
             2);
   for (const char* part : {"choose a tensor of at most 4", "more than 4096", "to be 2 or more",
-                           "did you mean steps?", "or leave program out"})
+                           "did you mean steps?", "or remove program"})
     expect_error(folder, part);
   EXPECT_EQ(read_file(folder.file("out")), "");
 }

@@ -118,7 +118,7 @@ class Tensorboard(unittest.TestCase):
         self.assertEqual((step, values), (7, {"loss/loss": 3}))
 
     def test_mistakes_are_named(self):
-        for content, part in (('{"step": 1}\n{"st\n{"step": 3}\n', 'metrics.jsonl:2: `{"st` is no JSON object'),
+        for content, part in (('{"step": 1}\n{"st\n{"step": 3}\n', 'metrics.jsonl:2: `{"st` is not a JSON object'),
                               ('{"step": "x"}\n', 'metrics.jsonl:1: "step" is "x"'),
                               ('{"step": 1, "time": 3}\n', 'metrics.jsonl:1: "time" is 3, expected UTC'),
                               ('{"step": 1, "time": "2026-13-22T20:20:23.045Z"}\n', "expected UTC"),
@@ -132,7 +132,7 @@ class Tensorboard(unittest.TestCase):
         self.assertIn("cannot be written", run.stderr)
         run = self.convert('{"step": 1}\n', self.run_folder.parent / "nowhere")
         self.assertEqual(run.returncode, 2)
-        self.assertIn("nowhere: there is no such folder", run.stderr)
+        self.assertIn("nowhere: no such folder", run.stderr)
 
 
 if __name__ == "__main__":

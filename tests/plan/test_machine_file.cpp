@@ -88,9 +88,10 @@ TEST(MachineFile, UnknownAndMissingKeysAreNamed) {
               "m.toml:7:1: unknown key products in [node]; it belongs to [software]");
   expect_part(mistakes_of(with("devices = 8", "zzzzzz = 8")),
               "`trireme help machine` lists all keys");
-  expect_part(mistakes_of(with("name = \"box\"", "")),
-              "m.toml: [machine] name is missing: expected a string that is not empty (name for "
-              "reports)");
+  expect_part(
+      mistakes_of(with("name = \"box\"", "")),
+      "m.toml: [machine] name is missing: expected a non-empty string (name of the machine in "
+      "reports)");
   const std::string empty = mistakes_of("[node]\ndevices = 4\n");
   expect_part(empty, "3 mistakes in m.toml:");
   expect_part(empty,

@@ -16,8 +16,8 @@ struct RankDevice {
   std::string id;  ///< equal for ranks that share a device
 };
 
-/// The nodes of the job in the order of their first ranks, with the number of ranks of each; on rank 0
-/// only, elsewhere empty. Collective.
+/// The nodes of the job in the order of their first ranks, with the number of ranks of each; on
+/// rank 0 only, elsewhere empty. Collective.
 std::vector<std::pair<std::string, std::int64_t>> nodes(Communicator& world);
 
 /// One line per rank with its node and device. A large job's table has the first ranks and a count.
