@@ -27,6 +27,8 @@ struct ArraySpec {
   /// Layers `layer`, `layer` + n, … have it, with n = [model] shared_layers. Every pipeline rank
   /// holds it, and adds to its gradient what its own layers contribute.
   bool shared = false;
+  /// The operation uses the array of this name that an earlier one has.
+  bool tied = false;
 
   std::int64_t elements() const {
     std::int64_t n = 1;
