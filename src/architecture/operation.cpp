@@ -63,7 +63,7 @@ std::string shape_text(const Tensor& t) {
 std::string_view name_of(OperationKind kind) {
   constexpr std::array<std::string_view, 12> names{
       "norm",    "head_norm", "linear",    "rotary", "attention", "activation",
-      "dropout", "residual",  "embedding", "pick",   "logits",    "cross_entropy"};
+      "dropout", "residual",  "embedding", "pick",   "logits",    "cross entropy"};
   return names[at(kind)];
 }
 
@@ -127,61 +127,40 @@ bool has_pass(const Operation& op, Pass pass) {
          op.kind == OperationKind::embedding || op.kind == OperationKind::logits;
 }
 
-std::optional<Message> message_of(const Operation& op, Pass pass) {
-  if (!has_pass(op, pass)) return {};
-  const bool forward = pass == Pass::forward;
-  if (op.kind == OperationKind::pick && forward) return Message::share;
-  switch (op.cut) {
-    case Cut::none:
-      return {};
-    case Cut::outputs:
-      if (op.kind == OperationKind::cross_entropy)
-        return forward ? std::optional(Message::parts) : std::nullopt;
-      if (pass == Pass::backward_input) return Message::reduce;
-      // A product of the layer gathers its input again, the logits have it still.
-      if (!forward && op.kind == OperationKind::logits) return {};
-      return Message::gather;
-    case Cut::inputs:
-      if (forward) return Message::reduce;
-      // The gradient of its output is gathered for the first backward pass, and stays.
-      if (pass == Pass::backward_weight && has_pass(op, Pass::backward_input)) return {};
-      return Message::gather;
-  }
-  return {};
-}
-
-int tensor_of(Message message, const Operation& op, Pass pass) {
-  switch (message) {
-    case Message::parts:
-      return op.saved.front();
-    case Message::gather:
-      return op.cut == Cut::outputs ? op.input : op.output;
-    case Message::share:
-      return op.output;
-    case Message::reduce:
-      return pass == Pass::forward ? op.output : op.input;
-  }
-  return -1;
-}
-
 std::string_view name_of(Collective collective) {
   constexpr std::array<std::string_view, 3> names{"all-gather", "reduce-scatter", "all-reduce"};
   return names[at(collective)];
 }
 
-std::optional<Collective> collective_of(Message message, Rows rows, bool cuts_tokens) {
-  const bool cut = cuts_tokens && rows == Rows::own;
-  switch (message) {
-    case Message::parts:
-      return Collective::all_gather;
-    case Message::gather:
-      return cut ? std::optional(Collective::all_gather) : std::nullopt;
-    case Message::share:
-      return cuts_tokens ? std::optional(Collective::all_reduce) : std::nullopt;
-    case Message::reduce:
-      return cut ? Collective::reduce_scatter : Collective::all_reduce;
+std::optional<Message> message_of(const Operation& op, Pass pass,
+                                  const std::vector<Tensor>& tensors, bool cuts_tokens) {
+  if (!has_pass(op, pass)) return {};
+  using enum Collective;
+  const auto is_cut = [&](int t) { return cuts_tokens && tensors[at(t)].rows == Rows::own; };
+  const auto gather = [&](int t) {
+    return is_cut(t) ? std::optional(Message{all_gather, t}) : std::nullopt;
+  };
+  const auto reduce = [&](int t) { return Message{is_cut(t) ? reduce_scatter : all_reduce, t}; };
+  const bool forward = pass == Pass::forward;
+  if (op.kind == OperationKind::pick && forward && is_cut(op.input))
+    return Message{all_reduce, op.output};  // each row is on the rank that has its token
+  if (op.kind == OperationKind::cross_entropy && op.cut != Cut::none && forward)
+    return Message{all_gather, op.saved.front()};
+  switch (op.kind == OperationKind::cross_entropy ? Cut::none : op.cut) {
+    case Cut::none:
+      break;
+    case Cut::outputs:
+      if (pass == Pass::backward_input) return reduce(op.input);
+      // A product of the layer gathers its input again; the logits have it still.
+      if (!forward && op.kind == OperationKind::logits) break;
+      return gather(op.input);
+    case Cut::inputs:
+      if (forward) return reduce(op.output);
+      // The gradient of its output is gathered for the first backward pass, and stays.
+      if (pass == Pass::backward_weight && has_pass(op, Pass::backward_input)) break;
+      return gather(op.output);
   }
-  return std::nullopt;
+  return {};
 }
 
 double visible_tokens(const deck::ModelConfig& m) {

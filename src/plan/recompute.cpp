@@ -126,9 +126,7 @@ class Search {
       return bytes;
     };
     const double messages =
-        deck_.config.parallel.tensor > 1 && message_of(op, architecture::Pass::forward).has_value()
-            ? 1
-            : 0;
+        deck_.config.parallel.tensor > 1 && op.cut != architecture::Cut::none ? 1 : 0;
     const double flops = 2 * products_per_token(op, architecture_.model) *
                          static_cast<double>(sizes.tokens) /
                          static_cast<double>(deck_.config.parallel.tensor);

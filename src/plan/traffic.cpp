@@ -11,7 +11,6 @@ namespace {
 
 using architecture::Architecture;
 using architecture::LocalArray;
-using architecture::Message;
 using architecture::Pass;
 using architecture::Shard;
 
@@ -40,27 +39,25 @@ class Counter {
     for (const Stage stage : shard_.stages)
       layers += shard_.stage_layers[static_cast<std::size_t>(stage)].extent;
     for (const bool again : {false, true})
-      for_messages([&](Pass pass, Message message) {
-        const std::string name = text("layers", again ? " again" : name_of(pass));
-        for (const auto* phase :
-             {&layer_.forward, &layer_.backward, &layer_.backward_input, &layer_.backward_weight})
-          for (const architecture::Step& step : phase->steps)
-            if (step.pass == pass && step.again == again)
-              send(architecture_.layer, static_cast<std::size_t>(step.operation), pass, message,
-                   name, layers);
-      });
+      for (const auto* phase :
+           {&layer_.forward, &layer_.backward, &layer_.backward_input, &layer_.backward_weight})
+        for (const architecture::Step& step : phase->steps)
+          if (step.again == again)
+            send(architecture_.layer, static_cast<std::size_t>(step.operation), step.pass,
+                 again ? "layers again" : text("layers", name_of(step.pass)), layers);
   }
 
   void ends() {
-    const auto add_all = [&](const architecture::LayerDescription& part) {
-      for_messages([&](Pass pass, Message message) {
-        for (std::size_t i = 0; i < part.operations.size(); ++i)
-          send(part, i, pass, message,
-               text(part.operations[i].name, message == Message::parts ? "" : name_of(pass)), 1);
-      });
+    const auto send_all = [this](const architecture::LayerDescription& part) {
+      for (const Pass pass : {Pass::forward, Pass::backward_input, Pass::backward_weight})
+        for (std::size_t i = part.operations.size(); i-- > 0;) {
+          const architecture::Operation& op = part.operations[i];
+          const bool once = op.kind == architecture::OperationKind::cross_entropy;
+          send(part, i, pass, text(op.name, once ? "" : name_of(pass)), 1);
+        }
     };
-    if (shard_.has_embedding()) add_all(architecture_.embedding);
-    if (shard_.has_head()) add_all(architecture_.head);
+    if (shard_.has_embedding()) send_all(architecture_.embedding);
+    if (shard_.has_head()) send_all(architecture_.head);
   }
 
   /// Each tensor rank has summed these over its own tokens, or heads, only.
@@ -159,32 +156,21 @@ class Counter {
 
  private:
   static const char* name_of(Pass pass) { return pass == Pass::forward ? " forward" : " backward"; }
-  template <class F>
-  static void for_messages(const F& f) {
-    for (const Pass pass : {Pass::forward, Pass::backward_input, Pass::backward_weight})
-      for (const Message message :
-           {Message::parts, Message::gather, Message::share, Message::reduce})
-        f(pass, message);
-  }
-  /// This message of an operation's pass, if it has it, in `layers` layers and all micro-batches.
+  /// The message of an operation's pass, if it has one, in so many layers and all micro-batches.
   void send(const architecture::LayerDescription& part, std::size_t operation, Pass pass,
-            Message message, const std::string& name, std::int64_t layers) {
+            const std::string& name, std::int64_t layers) {
     const architecture::Operation& op = part.operations[operation];
-    if (message_of(op, pass) != message) return;
-    const architecture::Tensor& t =
-        part.tensors[static_cast<std::size_t>(tensor_of(message, op, pass))];
-    const auto sent = collective_of(message, t.rows, sizes_.cuts_tokens);
-    if (!sent) return;
-    const std::int64_t blocks =
-        t.rows == architecture::Rows::logit_block ? parts(sizes_.targets, sizes_.logit_block) : 1;
+    const auto message = message_of(op, pass, part.tensors, sizes_.cuts_tokens);
+    if (!message) return;
+    const auto& t = part.tensors[static_cast<std::size_t>(message->tensor)];
+    const bool of_inputs = pass == Pass::backward_weight && message->tensor == op.input;
+    const bool blocks = t.rows == architecture::Rows::logit_block;
     const std::int64_t rows = sizes_.micro * rows_per_sample(t.rows, architecture_.model);
+    const std::int64_t times = layers * micro_batches_;
     add("tensor",
-        text(name, ": ", architecture::name_of(*sent),
-             pass == Pass::backward_weight && message_of(op, Pass::forward) == message
-                 ? " of inputs"
-                 : ""),
-        shard_.tensor_size, layers * micro_batches_ * blocks,
-        layers * micro_batches_ * rows * columns_of(t.columns, sizes_) *
+        text(name, ": ", architecture::name_of(message->collective), of_inputs ? " of inputs" : ""),
+        shard_.tensor_size, times * (blocks ? parts(rows, sizes_.logit_block) : 1),
+        times * rows * columns_of(t.columns, sizes_) *
             bytes_of(t.numbers, sizes_.element, sizes_.accumulate));
   }
   void tensor(const std::string& what, std::int64_t operations, Bytes bytes_each) {
@@ -193,12 +179,11 @@ class Counter {
   void add(const char* axis, const std::string& what, std::int64_t group, std::int64_t operations,
            Bytes bytes) {
     if (group == 1 || operations == 0) return;
-    if (!rows_.empty() && rows_.back().axis == axis && rows_.back().what == what) {
-      rows_.back().operations += operations;
-      rows_.back().bytes += bytes;
-    } else {
-      rows_.push_back({axis, what, operations, bytes});
-    }
+    auto row = std::ranges::find_if(
+        rows_, [&](const TrafficRow& r) { return r.axis == axis && r.what == what; });
+    if (row == rows_.end()) row = rows_.insert(row, {axis, what});
+    row->operations += operations;
+    row->bytes += bytes;
   }
 
   const deck::ParallelConfig& parallel_;

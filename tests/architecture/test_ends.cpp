@@ -79,11 +79,9 @@ Sent sent(const LayerDescription& part, bool cuts_tokens) {
          std::map<Pass, std::string>{{Pass::forward, " forward "},
                                      {Pass::backward_input, " backward_input "},
                                      {Pass::backward_weight, " backward_weight "}}) {
-      const auto message = message_of(op, pass);
-      if (!message) continue;
-      const Tensor& t = part.tensors[static_cast<std::size_t>(tensor_of(*message, op, pass))];
-      if (const auto collective = collective_of(*message, t.rows, cuts_tokens))
-        all.insert(op.name + name + std::string(name_of(*collective)) + " " + shape_text(t));
+      if (const auto message = message_of(op, pass, part.tensors, cuts_tokens))
+        all.insert(op.name + name + std::string(name_of(message->collective)) + " " +
+                   shape_text(part.tensors[static_cast<std::size_t>(message->tensor)]));
     }
   return all;
 }

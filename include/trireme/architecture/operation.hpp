@@ -128,23 +128,20 @@ std::vector<int> tensors_written(const Operation& operation);
 /// which overwrites the gradient that they need.
 bool has_pass(const Operation& operation, Pass pass);
 
-/// Communication of the tensor axis within a pass of an operation, at the places where a reader
-/// needs all rows or all partial sums.
-enum class Message : std::uint8_t {
-  parts,   ///< what each rank's part of the softmax contributes
-  gather,  ///< from this rank's rows to all tokens, before a product
-  share,   ///< from picked rows, each on the rank that has its token, to all ranks
-  reduce   ///< from partial sums to rows, after a product
-};
-std::optional<Message> message_of(const Operation& operation, Pass pass);
-/// The tensor that is sent, or whose gradient is.
-int tensor_of(Message message, const Operation& operation, Pass pass);
-
 enum class Collective : std::uint8_t { all_gather, reduce_scatter, all_reduce };
 std::string_view name_of(Collective collective);
-/// How a message with these rows is sent; nothing where all ranks have what it would bring.
-/// `cuts_tokens`: sequence parallelism cuts the residual stream.
-std::optional<Collective> collective_of(Message message, Rows rows, bool cuts_tokens);
+
+/// Communication of the tensor axis, at the places where a reader needs all rows or all partial
+/// sums: before a product, from this rank's rows to all tokens; after one, from partial sums to
+/// this rank's rows or to those of all ranks.
+struct Message {
+  Collective collective;
+  int tensor;  ///< that is sent, or whose gradient is
+};
+/// Of a pass of an operation on more than one tensor rank. `cuts_tokens`: sequence parallelism cuts
+/// the residual stream.
+std::optional<Message> message_of(const Operation& operation, Pass pass,
+                                  const std::vector<Tensor>& tensors, bool cuts_tokens);
 
 /// Tokens that a token attends to, on average over a sample: S/2 with a causal mask (half of the
 /// full square), W − W²/(2 S) with a window of W < S tokens, S without a mask.

@@ -39,12 +39,9 @@ std::string giga(double flops) {
 
 std::string message_text(const LayerDescription& part, const Operation& op, Pass pass,
                          const deck::Config& c) {
-  const auto message = message_of(op, pass);
+  const auto message = message_of(op, pass, part.tensors, c.parallel.sequence_parallel);
   if (c.parallel.tensor == 1 || !message) return "";
-  const int tensor = tensor_of(*message, op, pass);
-  const auto sent = collective_of(*message, part.tensors[static_cast<std::size_t>(tensor)].rows,
-                                  c.parallel.sequence_parallel);
-  return sent ? std::string(name_of(*sent)) : "";
+  return std::string(name_of(message->collective));
 }
 
 std::string name_of(const Operation& op) {
@@ -94,16 +91,19 @@ std::string end_report(const LayerDescription& part, const deck::Config& c,
       tensors.push_back(
           {t.name, shape_text(t), homes[static_cast<std::size_t>(t.home)], tensor_bytes(t, n)});
   std::vector<std::vector<std::string>> operations{
-      {"operation", "messages forward", "backward", "GFLOP of all passes"}};
+      {"operation", "tensors", "messages forward", "backward", "GFLOP of all passes"}};
   for (const Operation& op : part.operations) {
+    const auto name = [&](int t) { return part.tensors[static_cast<std::size_t>(t)].name; };
     double flops = 0;
+    std::string backward;
     for (const Pass pass : passes) flops += flops_of(part, op, pass, c.model, n);
-    const std::string input = message_text(part, op, Pass::backward_input, c);
-    operations.push_back({name_of(op), message_text(part, op, Pass::forward, c),
-                          input.empty() ? message_text(part, op, Pass::backward_weight, c) : input,
-                          giga(flops)});
+    for (const Pass pass : {Pass::backward_input, Pass::backward_weight})
+      backward += message_text(part, op, pass, c);  // one of them has none
+    operations.push_back({name_of(op),
+                          name(op.input) + (op.in_place() ? "" : " → " + name(op.output)),
+                          message_text(part, op, Pass::forward, c), backward, giga(flops)});
   }
-  return columns(tensors, 3, "  ") + "\n\n" + columns(operations, 3, "  ");
+  return columns(tensors, 3, "  ") + "\n\n" + columns(operations, 4, "  ");
 }
 
 }  // namespace
@@ -125,7 +125,8 @@ std::string layer_report(const deck::Config& c, const Architecture& a, const Sha
   add_steps(steps, "backward_input", program.backward_input, a, c, n);
   add_steps(steps, "backward_weight", program.backward_weight, a, c, n);
   return text(
-      "on tensor rank 0 for one micro-batch: T = ", n.tokens, " tokens, R = ", n.rows,
+      "on tensor rank 0 of P = ", n.tensor_ranks, " for one micro-batch of B = ", n.micro,
+      ": T = ", n.tokens, " tokens, R = ", n.rows,
       " of them in its residual stream, N = ", n.targets, " predicted, N' = ", n.logit_block,
       " at a time\n\nembedding\n", end_report(a.embedding, c, n, split_backward),
       "\n\ntensors of a layer\n", columns(tensors, 3, "  "),
