@@ -268,7 +268,7 @@ struct AttentionForward {
 }  // namespace
 
 template <class T>
-void attention_forward(const Exec& exec, View2<T> o, View3<Accumulate<T>> logsumexp,
+void attention_forward(const Handle& handle, View2<T> o, View3<Accumulate<T>> logsumexp,
                        View2<const T> qkv, const AttentionShape& shape,
                        const AttentionDropout& dropout) {
   const AttentionShape s = resolved(shape);
@@ -278,14 +278,15 @@ void attention_forward(const Exec& exec, View2<T> o, View3<Accumulate<T>> logsum
   if (s.tokens() * s.heads == 0) return;
   const AttentionMasks masks(dropout, s);
   if constexpr (is_narrow<T>) {
-    const AttentionBackend backend = attention_backends(dtype_of<T>).forward;
+    const AttentionBackend backend = handle.choice().attention(dtype_of<T>).forward;
     if (backend == AttentionBackend::cudnn &&
-        attention_forward_cudnn<T>(exec, o, logsumexp, qkv, s, dropout))
+        attention_forward_cudnn<T>(handle, o, logsumexp, qkv, s, dropout))
       return;
     if (backend != AttentionBackend::portable && flash_available() &&
         flash_takes(s, {o.data(), qkv.data()}, {row_stride(o), row_stride(qkv)}))
-      return flash_attention_forward<T>(exec, o, logsumexp, qkv, s, dropout);
+      return flash_attention_forward<T>(handle, o, logsumexp, qkv, s, dropout);
   }
+  const Exec& exec = handle;
   const AttentionForward<T> forward(o, logsumexp, qkv, s, masks);
   const auto teams = static_cast<int>(s.batch * s.heads * forward.query_blocks);
   const auto bytes = aligned_scratch_bytes<Accumulate<T>>(forward.scratch_elements());
@@ -294,9 +295,10 @@ void attention_forward(const Exec& exec, View2<T> o, View3<Accumulate<T>> logsum
   Kokkos::parallel_for("kernels/attention_forward", policy, forward);
 }
 
-#define TRIREME_INSTANTIATE(T)                                                                    \
-  template void attention_forward<T>(const Exec&, View2<T>, View3<Accumulate<T>>, View2<const T>, \
-                                     const AttentionShape&, const AttentionDropout&)
+#define TRIREME_INSTANTIATE(T)                                                      \
+  template void attention_forward<T>(const Handle&, View2<T>, View3<Accumulate<T>>, \
+                                     View2<const T>, const AttentionShape&,         \
+                                     const AttentionDropout&)
 TRIREME_INSTANTIATE(float);
 TRIREME_INSTANTIATE(double);
 TRIREME_INSTANTIATE(Bf16);

@@ -265,15 +265,15 @@ void attention_delta(const Exec& exec, View1<Accumulate<T>> delta, View2<const T
 }  // namespace
 
 template <class T>
-std::int64_t attention_workspace_elements(const AttentionShape& shape) {
+std::int64_t attention_workspace_elements(const KernelChoice& choice, const AttentionShape& shape) {
   if constexpr (is_narrow<T>)
     return narrow_attention_workspace(
-        shape.sizes(), attention_backends(dtype_of<T>).backward == AttentionBackend::cudnn);
+        shape.sizes(), choice.attention(dtype_of<T>).backward == AttentionBackend::cudnn);
   return shape.tokens() * shape.heads;
 }
 
 template <class T>
-void attention_backward(const Exec& exec, View2<T> dqkv, View2<const T> grad, View2<const T> o,
+void attention_backward(const Handle& handle, View2<T> dqkv, View2<const T> grad, View2<const T> o,
                         View2<const T> qkv, View3<const Accumulate<T>> logsumexp,
                         View1<Accumulate<T>> workspace, const AttentionShape& shape,
                         const AttentionDropout& dropout) {
@@ -283,20 +283,21 @@ void attention_backward(const Exec& exec, View2<T> dqkv, View2<const T> grad, Vi
   expect_shape(o, "o", {s.tokens(), s.heads * s.head_size});
   expect_shape(qkv, "qkv", {s.tokens(), s.qkv_columns()});
   expect_shape(logsumexp, "logsumexp", {s.batch, s.heads, s.sequence});
-  expect_shape(workspace, "workspace", {attention_workspace_elements<T>(s)});
+  expect_shape(workspace, "workspace", {attention_workspace_elements<T>(handle.choice(), s)});
   if (s.tokens() * s.key_value_heads == 0) return;
   const AttentionMasks masks(dropout, s);
   if constexpr (is_narrow<T>) {
-    const AttentionBackend backend = attention_backends(dtype_of<T>).backward;
+    const AttentionBackend backend = handle.choice().attention(dtype_of<T>).backward;
     if (backend == AttentionBackend::cudnn &&
-        attention_backward_cudnn<T>(exec, dqkv, grad, o, qkv, logsumexp, workspace, s, dropout))
+        attention_backward_cudnn<T>(handle, dqkv, grad, o, qkv, logsumexp, workspace, s, dropout))
       return;
     if (backend != AttentionBackend::portable && flash_available() &&
         flash_takes(s, {dqkv.data(), grad.data(), o.data(), qkv.data(), workspace.data()},
                     {row_stride(dqkv), row_stride(grad), row_stride(o), row_stride(qkv)}))
-      return flash_attention_backward<T>(exec, dqkv, grad, o, qkv, logsumexp, workspace, s,
+      return flash_attention_backward<T>(handle, dqkv, grad, o, qkv, logsumexp, workspace, s,
                                          dropout);
   }
+  const Exec& exec = handle;
   const std::int64_t deltas = s.tokens() * s.heads;
   const View1<Accumulate<T>> delta(workspace.data(), static_cast<std::size_t>(deltas));
   attention_delta<T>(exec, delta, grad, o, s);
@@ -316,11 +317,12 @@ void attention_backward(const Exec& exec, View2<T> dqkv, View2<const T> grad, Vi
   Kokkos::parallel_for("kernels/attention_backward", policy, backward);
 }
 
-#define TRIREME_INSTANTIATE(T)                                                               \
-  template std::int64_t attention_workspace_elements<T>(const AttentionShape&);              \
-  template void attention_backward<T>(const Exec&, View2<T>, View2<const T>, View2<const T>, \
-                                      View2<const T>, View3<const Accumulate<T>>,            \
-                                      View1<Accumulate<T>>, const AttentionShape&,           \
+#define TRIREME_INSTANTIATE(T)                                                                 \
+  template std::int64_t attention_workspace_elements<T>(const KernelChoice&,                   \
+                                                        const AttentionShape&);                \
+  template void attention_backward<T>(const Handle&, View2<T>, View2<const T>, View2<const T>, \
+                                      View2<const T>, View3<const Accumulate<T>>,              \
+                                      View1<Accumulate<T>>, const AttentionShape&,             \
                                       const AttentionDropout&)
 TRIREME_INSTANTIATE(float);
 TRIREME_INSTANTIATE(double);

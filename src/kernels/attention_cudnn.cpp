@@ -1,26 +1,9 @@
 #include <trireme/kernels/attention_cudnn.hpp>
 #include <trireme/kernels/cudnn_attention.hpp>
 #include <trireme/kernels/flash_attention.hpp>
-#include <trireme/kernels/matmul_workspace.hpp>
-
-#include <map>
-#include <memory>
 
 namespace trireme::kernels {
 namespace {
-
-std::map<void*, std::unique_ptr<CudnnAttention>>& all_cudnn() {
-  static std::map<void*, std::unique_ptr<CudnnAttention>> all;
-  return all;
-}
-
-CudnnAttention& cudnn_of(const Exec& exec) {
-  auto& all = all_cudnn();
-  if (all.empty()) Kokkos::push_finalize_hook([] { all_cudnn().clear(); });
-  auto& mine = all[stream_of(exec)];
-  if (!mine) mine = std::make_unique<CudnnAttention>();
-  return *mine;
-}
 
 /// Whether the call is of the kind that the library is asked for at all. Windows are left to the
 /// kernels of tensor cores, which skip what they hide.
@@ -48,7 +31,7 @@ CudnnAttentionCall call_of(const AttentionShape& s, View2<const T> qkv, View2<co
 }  // namespace
 
 template <class T>
-bool attention_forward_cudnn(const Exec& exec, View2<T> o, View3<float> logsumexp,
+bool attention_forward_cudnn(const Handle& handle, View2<T> o, View3<float> logsumexp,
                              View2<const T> qkv, const AttentionShape& s,
                              const AttentionDropout& dropout) {
   if (!takes(s, dropout) ||
@@ -59,13 +42,13 @@ bool attention_forward_cudnn(const Exec& exec, View2<T> o, View3<float> logsumex
   arrays.o = o.data();
   arrays.logsumexp = logsumexp.data();
   arrays.qkv = qkv.data();
-  const View1<std::byte> workspace = matmul_workspace(exec).library_workspace();
-  return cudnn_of(exec).run(call, arrays, workspace.data(), static_cast<Bytes>(workspace.extent(0)),
-                            stream_of(exec));
+  const View1<std::byte> workspace = handle.library_workspace();
+  return handle.cudnn().run(call, arrays, workspace.data(), static_cast<Bytes>(workspace.extent(0)),
+                            handle.stream());
 }
 
 template <class T>
-bool attention_backward_cudnn(const Exec& exec, View2<T> dqkv, View2<const T> grad,
+bool attention_backward_cudnn(const Handle& handle, View2<T> dqkv, View2<const T> grad,
                               View2<const T> o, View2<const T> qkv, View3<const float> logsumexp,
                               View1<float> workspace, const AttentionShape& s,
                               const AttentionDropout& dropout) {
@@ -84,21 +67,16 @@ bool attention_backward_cudnn(const Exec& exec, View2<T> dqkv, View2<const T> gr
   arrays.qkv = qkv.data();
   arrays.grad = grad.data();
   arrays.dqkv = dqkv.data();
-  return cudnn_of(exec).run(call, arrays, workspace.data(),
-                            static_cast<Bytes>(workspace.extent(0)) * 4, stream_of(exec));
-}
-
-std::vector<std::string> cudnn_choices(const Exec& exec) {
-  const auto found = all_cudnn().find(stream_of(exec));
-  return found == all_cudnn().end() ? std::vector<std::string>() : found->second->choices();
+  return handle.cudnn().run(call, arrays, workspace.data(),
+                            static_cast<Bytes>(workspace.extent(0)) * 4, handle.stream());
 }
 
 #define TRIREME_INSTANTIATE(T)                                                                     \
-  template bool attention_forward_cudnn<T>(const Exec&, View2<T>, View3<float>, View2<const T>,    \
+  template bool attention_forward_cudnn<T>(const Handle&, View2<T>, View3<float>, View2<const T>,  \
                                            const AttentionShape&, const AttentionDropout&);        \
-  template bool attention_backward_cudnn<T>(const Exec&, View2<T>, View2<const T>, View2<const T>, \
-                                            View2<const T>, View3<const float>, View1<float>,      \
-                                            const AttentionShape&, const AttentionDropout&)
+  template bool attention_backward_cudnn<T>(                                                       \
+      const Handle&, View2<T>, View2<const T>, View2<const T>, View2<const T>, View3<const float>, \
+      View1<float>, const AttentionShape&, const AttentionDropout&)
 TRIREME_INSTANTIATE(Bf16);
 TRIREME_INSTANTIATE(Fp16);
 #undef TRIREME_INSTANTIATE

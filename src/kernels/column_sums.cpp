@@ -1,6 +1,5 @@
 #include <trireme/kernels/column_sums.hpp>
 #include <trireme/kernels/lanes.hpp>
-#include <trireme/kernels/matmul_workspace.hpp>
 #include <trireme/tensor/expect.hpp>
 
 #include <algorithm>
@@ -114,31 +113,30 @@ void add_norm_sums_by_slices(const char* label, const Exec& exec, View1<Accumula
 }
 
 template <class T>
-void add_norm_sums(const char* label, const Exec& exec, View1<Accumulate<T>> dgain,
+void add_norm_sums(const char* label, const Handle& handle, View1<Accumulate<T>> dgain,
                    View1<Accumulate<T>> dbias, View2<const T> dy, View2<const T> x,
                    View1<const Accumulate<T>> mean, View1<const Accumulate<T>> scale) {
-  add_norm_sums_by_slices<T>(label, exec, dgain, dbias, dy, x, mean, scale,
-                             matmul_workspace(exec).partial_sums<Accumulate<T>>());
+  add_norm_sums_by_slices<T>(label, handle, dgain, dbias, dy, x, mean, scale,
+                             handle.partial_sums<Accumulate<T>>());
 }
 
 template <class T>
-void add_column_sums(const Exec& exec, View1<Accumulate<T>> sum, View2<const T> x) {
+void add_column_sums(const Handle& handle, View1<Accumulate<T>> sum, View2<const T> x) {
   if constexpr (exec_on_host)
-    add_column_sums_by_blocks<T>(exec, sum, x);
+    add_column_sums_by_blocks<T>(handle, sum, x);
   else
-    add_column_sums_by_slices<T>(exec, sum, x,
-                                 matmul_workspace(exec).partial_sums<Accumulate<T>>());
+    add_column_sums_by_slices<T>(handle, sum, x, handle.partial_sums<Accumulate<T>>());
 }
 
 #define TRIREME_INSTANTIATE(T)                                                                     \
-  template void add_column_sums<T>(const Exec&, View1<Accumulate<T>>, View2<const T>);             \
+  template void add_column_sums<T>(const Handle&, View1<Accumulate<T>>, View2<const T>);           \
   template void add_column_sums_by_slices<T>(const Exec&, View1<Accumulate<T>>, View2<const T>,    \
                                              View1<Accumulate<T>>);                                \
   template void add_norm_sums_by_slices<T>(const char*, const Exec&, View1<Accumulate<T>>,         \
                                            View1<Accumulate<T>>, View2<const T>, View2<const T>,   \
                                            View1<const Accumulate<T>>, View1<const Accumulate<T>>, \
                                            View1<Accumulate<T>>);                                  \
-  template void add_norm_sums<T>(const char*, const Exec&, View1<Accumulate<T>>,                   \
+  template void add_norm_sums<T>(const char*, const Handle&, View1<Accumulate<T>>,                 \
                                  View1<Accumulate<T>>, View2<const T>, View2<const T>,             \
                                  View1<const Accumulate<T>>, View1<const Accumulate<T>>)
 TRIREME_INSTANTIATE(float);

@@ -1,7 +1,6 @@
 #include <trireme/base/check.hpp>
 #include <trireme/kernels/column_slices.hpp>
 #include <trireme/kernels/head_norm.hpp>
-#include <trireme/kernels/matmul_workspace.hpp>
 #include <trireme/kernels/packs.hpp>
 #include <trireme/kernels/vector_lanes.hpp>
 #include <trireme/tensor/expect.hpp>
@@ -148,16 +147,15 @@ void add_by_blocks(const Exec& exec, View1<Accumulate<T>> dgain, const HeadSums<
 }
 
 template <class T>
-void add_head_sums(const Exec& exec, View1<Accumulate<T>> dgain, const HeadSums<T>& sums) {
+void add_head_sums(const Handle& handle, View1<Accumulate<T>> dgain, const HeadSums<T>& sums) {
   const std::int64_t rows = extent(sums.dy, 0) * sums.count;
   if (rows == 0) return;
   if constexpr (exec_on_host)
-    add_by_blocks<T>(exec, dgain, sums);
+    add_by_blocks<T>(handle, dgain, sums);
   else
-    sum_by_slices<Accumulate<T>, 1>("kernels/head_norm_backward_weight",
-                                    "kernels/head_norm_backward_weight_slices", exec,
-                                    {{dgain.data()}}, rows, sums.size, sums,
-                                    matmul_workspace(exec).partial_sums<Accumulate<T>>());
+    sum_by_slices<Accumulate<T>, 1>(
+        "kernels/head_norm_backward_weight", "kernels/head_norm_backward_weight_slices", handle,
+        {{dgain.data()}}, rows, sums.size, sums, handle.partial_sums<Accumulate<T>>());
 }
 
 template <class X, class Raw, class Inverse>
@@ -199,7 +197,7 @@ void head_norm_backward_input(const Exec& exec, View2<T> dqkv, View2<const T> ra
 }
 
 template <class T>
-void head_norm_backward_weight(const Exec& exec, View1<Accumulate<T>> dgain_query,
+void head_norm_backward_weight(const Handle& handle, View1<Accumulate<T>> dgain_query,
                                View1<Accumulate<T>> dgain_key, View2<const T> dqkv,
                                View2<const T> raw, View2<const Accumulate<T>> inverse_rms,
                                const HeadNorm& norm) {
@@ -209,8 +207,8 @@ void head_norm_backward_weight(const Exec& exec, View1<Accumulate<T>> dgain_quer
   const auto sums = [&](std::int64_t first, std::int64_t count) {
     return HeadSums<T>{dqkv, raw, inverse_rms, first, count, norm.head_size};
   };
-  add_head_sums<T>(exec, dgain_query, sums(0, norm.heads));
-  add_head_sums<T>(exec, dgain_key, sums(norm.heads, norm.key_value_heads));
+  add_head_sums<T>(handle, dgain_query, sums(0, norm.heads));
+  add_head_sums<T>(handle, dgain_key, sums(norm.heads, norm.key_value_heads));
 }
 
 #define TRIREME_INSTANTIATE(T)                                                                     \
@@ -219,7 +217,7 @@ void head_norm_backward_weight(const Exec& exec, View1<Accumulate<T>> dgain_quer
   template void head_norm_backward_input<T>(const Exec&, View2<T>, View2<const T>,                 \
                                             View2<const Accumulate<T>>, View1<const T>,            \
                                             View1<const T>, const HeadNorm&);                      \
-  template void head_norm_backward_weight<T>(const Exec&, View1<Accumulate<T>>,                    \
+  template void head_norm_backward_weight<T>(const Handle&, View1<Accumulate<T>>,                  \
                                              View1<Accumulate<T>>, View2<const T>, View2<const T>, \
                                              View2<const Accumulate<T>>, const HeadNorm&);
 TRIREME_INSTANTIATE(float)

@@ -57,23 +57,23 @@ bool wants_tiled(std::int64_t rows, std::int64_t columns, Transpose ta, Transpos
 
 /// By the library of a type that has one; c is not empty.
 template <class T>
-void matmul_wide(const Exec& exec, View2<T> c, View2<const T> a, View2<const T> b, Transpose ta,
+void matmul_wide(const Handle& handle, View2<T> c, View2<const T> a, View2<const T> b, Transpose ta,
                  Transpose tb, double alpha, double beta) {
-  set_default_matmul_threads(exec);
+  set_default_matmul_threads(handle);
   const std::int64_t depth = extent(a, ta == Transpose::yes ? 0 : 1);
   // Libraries differ in what an empty sum does to c, and ours is the definition.
-  MatmulBackend backend = depth == 0 ? MatmulBackend::tiled : matmul_backend(dtype_of<T>);
+  MatmulBackend backend = depth == 0 ? MatmulBackend::tiled : handle.choice().products(dtype_of<T>);
   if (backend == MatmulBackend::cublaslt) {
-    if (matmul_cublaslt<T, T>(exec, c, a, b, ta, tb, alpha, beta)) return;
+    if (matmul_cublaslt<T, T>(handle, c, a, b, ta, tb, alpha, beta)) return;
     backend = MatmulBackend::kokkos_kernels;
   }
   if (backend == MatmulBackend::kokkos_kernels && wants_tiled(extent(c, 0), extent(c, 1), ta, tb))
     backend = MatmulBackend::tiled;
   switch (backend) {
     case MatmulBackend::tiled:
-      return matmul_tiled<T>(exec, c, a, b, ta, tb, alpha, beta);
+      return matmul_tiled<T>(handle, c, a, b, ta, tb, alpha, beta);
     case MatmulBackend::kokkos_kernels:
-      return matmul_kokkos_kernels<T>(exec, c, a, b, ta, tb, alpha, beta);
+      return matmul_kokkos_kernels<T>(handle, c, a, b, ta, tb, alpha, beta);
     case MatmulBackend::onednn:
 #if defined(TRIREME_HAS_ONEDNN)
       if constexpr (std::is_same_v<T, float>) return matmul_onednn(c, a, b, ta, tb, alpha, beta);
@@ -89,20 +89,20 @@ void matmul_wide(const Exec& exec, View2<T> c, View2<const T> a, View2<const T> 
 }  // namespace
 
 template <class T, class C>
-void product(const Exec& exec, View2<C> c, View2<const T> a, View2<const T> b, Transpose ta,
+void product(const Handle& handle, View2<C> c, View2<const T> a, View2<const T> b, Transpose ta,
              Transpose tb, double alpha, double beta) {
   if (extent(c, 0) == 0 || extent(c, 1) == 0) return;
   const Region region("kernels/matmul");  // a library's product is no kernel to Kokkos
   if constexpr (is_narrow<T>) {
-    if (matmul_cublaslt<T, C>(exec, c, a, b, ta, tb, alpha, beta)) return;
-    matmul_widened<T, C>(exec, c, a, b, ta, tb, alpha, beta);
+    if (matmul_cublaslt<T, C>(handle, c, a, b, ta, tb, alpha, beta)) return;
+    matmul_widened<T, C>(handle, c, a, b, ta, tb, alpha, beta);
   } else {
-    matmul_wide<T>(exec, c, a, b, ta, tb, alpha, beta);
+    matmul_wide<T>(handle, c, a, b, ta, tb, alpha, beta);
   }
 }
 
 template <class T>
-void matmul(const Exec& exec, View2<T> c, View2<const T> a, View2<const T> b, Transpose ta,
+void matmul(const Handle& handle, View2<T> c, View2<const T> a, View2<const T> b, Transpose ta,
             Transpose tb, double alpha, double beta) {
   const std::int64_t rows = extent(c, 0);
   const std::int64_t columns = extent(c, 1);
@@ -114,11 +114,11 @@ void matmul(const Exec& exec, View2<T> c, View2<const T> a, View2<const T> b, Tr
   const auto b_shape = shape(tb, depth, columns);
   expect_shape(a, "a", {a_shape[0], a_shape[1]});
   expect_shape(b, "b", {b_shape[0], b_shape[1]});
-  product<T, T>(exec, c, a, b, ta, tb, alpha, beta);
+  product<T, T>(handle, c, a, b, ta, tb, alpha, beta);
 }
 
-#define TRIREME_INSTANTIATE(T, C)                                                               \
-  template void product<T, C>(const Exec&, View2<C>, View2<const T>, View2<const T>, Transpose, \
+#define TRIREME_INSTANTIATE(T, C)                                                                 \
+  template void product<T, C>(const Handle&, View2<C>, View2<const T>, View2<const T>, Transpose, \
                               Transpose, double, double)
 TRIREME_INSTANTIATE(float, float);
 TRIREME_INSTANTIATE(double, double);
@@ -128,8 +128,8 @@ TRIREME_INSTANTIATE(Fp16, Fp16);
 TRIREME_INSTANTIATE(Fp16, float);
 #undef TRIREME_INSTANTIATE
 
-#define TRIREME_INSTANTIATE(T)                                                              \
-  template void matmul<T>(const Exec&, View2<T>, View2<const T>, View2<const T>, Transpose, \
+#define TRIREME_INSTANTIATE(T)                                                                \
+  template void matmul<T>(const Handle&, View2<T>, View2<const T>, View2<const T>, Transpose, \
                           Transpose, double, double)
 TRIREME_INSTANTIATE(float);
 TRIREME_INSTANTIATE(double);

@@ -1,5 +1,4 @@
 #include <trireme/kernels/matmul_cublaslt.hpp>
-#include <trireme/kernels/matmul_workspace.hpp>
 
 #include <algorithm>
 
@@ -14,13 +13,14 @@ std::int64_t stride_of(const View& view) {
 }  // namespace
 
 template <class T, class C>
-bool matmul_cublaslt(const Exec& exec, View2<C> c, View2<const T> a, View2<const T> b, Transpose ta,
-                     Transpose tb, double alpha, double beta, const Epilogue<C>& epilogue) {
-  if (matmul_backend(dtype_of<T>) != MatmulBackend::cublaslt) return false;
+bool matmul_cublaslt(const Handle& handle, View2<C> c, View2<const T> a, View2<const T> b,
+                     Transpose ta, Transpose tb, double alpha, double beta,
+                     const Epilogue<C>& epilogue) {
+  if (handle.choice().products(dtype_of<T>) != MatmulBackend::cublaslt) return false;
   LtProduct p;
   p.input = dtype_of<T>;
   p.output = dtype_of<C>;
-  p.tf32 = dtype_of<T> == DType::fp32 && matmul_tf32();
+  p.tf32 = dtype_of<T> == DType::fp32 && handle.choice().tf32;
   p.transposed_a = ta == Transpose::yes;
   p.transposed_b = tb == Transpose::yes;
   p.rows = extent(c, 0);
@@ -39,7 +39,7 @@ bool matmul_cublaslt(const Exec& exec, View2<C> c, View2<const T> a, View2<const
   p.bias = epilogue.bias.data();
   p.auxiliary = epilogue.auxiliary.data();
   p.stride_auxiliary = p.auxiliary == nullptr ? 0 : stride_of(epilogue.auxiliary);
-  return matmul_workspace(exec).cublaslt().multiply(p, stream_of(exec));
+  return handle.cublaslt().multiply(p, handle.stream());
 }
 
 bool cublaslt_fuses_gelu([[maybe_unused]] const Exec& exec) {
@@ -49,8 +49,8 @@ bool cublaslt_fuses_gelu([[maybe_unused]] const Exec& exec) {
   return has_cublaslt();  // in a test, where a host stands in for the device
 }
 
-#define TRIREME_INSTANTIATE(T, C)                                                            \
-  template bool matmul_cublaslt<T, C>(const Exec&, View2<C>, View2<const T>, View2<const T>, \
+#define TRIREME_INSTANTIATE(T, C)                                                              \
+  template bool matmul_cublaslt<T, C>(const Handle&, View2<C>, View2<const T>, View2<const T>, \
                                       Transpose, Transpose, double, double, const Epilogue<C>&)
 TRIREME_INSTANTIATE(float, float);
 TRIREME_INSTANTIATE(double, double);

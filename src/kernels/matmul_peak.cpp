@@ -1,16 +1,16 @@
 #include <trireme/base/check.hpp>
+#include <trireme/base/clock.hpp>
 #include <trireme/kernels/matmul.hpp>
 #include <trireme/tensor/arena.hpp>
 #include <trireme/tensor/fence.hpp>
 
 #include <algorithm>
-#include <chrono>
 
 namespace trireme::kernels {
 namespace {
 
 template <class T>
-double measure_peak(const Exec& exec) {
+double measure_peak(const Handle& handle) {
   constexpr std::int64_t n = exec_on_host || as_on_device ? 512 : 8192;
   constexpr double limit_seconds = 0.3;
   const auto bytes = aligned(n * n * static_cast<std::int64_t>(sizeof(T)));
@@ -18,33 +18,33 @@ double measure_peak(const Exec& exec) {
   const View2<T> a = arena.take<T>(n, n);
   const View2<T> b = arena.take<T>(n, n);
   const View2<T> c = arena.take<T>(n, n);
-  Kokkos::deep_copy(exec, a, T(0.5));
-  Kokkos::deep_copy(exec, b, T(0.25));
+  Kokkos::deep_copy(handle.exec(), a, T(0.5));
+  Kokkos::deep_copy(handle.exec(), b, T(0.25));
   const auto run = [&] {
-    const auto start = std::chrono::steady_clock::now();
-    matmul<T>(exec, c, a, b, Transpose::no, Transpose::no);
-    fence(exec, "matmul peak");
-    return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+    const auto start = Clock::now();
+    matmul<T>(handle, c, a, b, Transpose::no, Transpose::no);
+    fence(handle, "matmul peak");
+    return seconds_since(start);
   };
   double total = run();  // first touch and start of the library
   double best = total;
   for (int i = 0; i < 3 || total < limit_seconds; ++i) {
-    const double seconds = run();
-    total += seconds;
-    best = std::min(best, seconds);
+    const Seconds once = run();
+    total += once;
+    best = std::min(best, once);
   }
   return 2.0 * static_cast<double>(n * n * n) / best;
 }
 
 }  // namespace
 
-double measure_matmul_peak(const Exec& exec, DType type) {
-  if (type == DType::fp64) return measure_peak<double>(exec);
-  if (type == DType::fp32) return measure_peak<float>(exec);
-  if (type == DType::bf16) return measure_peak<Bf16>(exec);
+double measure_matmul_peak(const Handle& handle, DType type) {
+  if (type == DType::fp64) return measure_peak<double>(handle);
+  if (type == DType::fp32) return measure_peak<float>(handle);
+  if (type == DType::bf16) return measure_peak<Bf16>(handle);
   check(type == DType::fp16, "no matrix products of ", name_of(type),
         "; expected fp64, fp32, bf16 or fp16");
-  return measure_peak<Fp16>(exec);
+  return measure_peak<Fp16>(handle);
 }
 
 }  // namespace trireme::kernels

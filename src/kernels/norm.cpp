@@ -135,7 +135,7 @@ void backward_weight_by_blocks(const Exec& exec, View1<Accumulate<T>> dgain,
 }  // namespace
 
 template <class T>
-void layer_norm_backward_weight(const Exec& exec, View1<Accumulate<T>> dgain,
+void layer_norm_backward_weight(const Handle& handle, View1<Accumulate<T>> dgain,
                                 View1<Accumulate<T>> dbias, View2<const T> dy, View2<const T> x,
                                 View1<const Accumulate<T>> mean,
                                 View1<const Accumulate<T>> inverse_std) {
@@ -147,9 +147,9 @@ void layer_norm_backward_weight(const Exec& exec, View1<Accumulate<T>> dgain,
   expect_shape(mean, "mean", {rows});
   expect_shape(inverse_std, "inverse_std", {rows});
   if constexpr (exec_on_host)
-    backward_weight_by_blocks<T>(exec, dgain, dbias, dy, x, mean, inverse_std);
+    backward_weight_by_blocks<T>(handle, dgain, dbias, dy, x, mean, inverse_std);
   else
-    add_norm_sums<T>("kernels/layer_norm_backward_weight", exec, dgain, dbias, dy, x, mean,
+    add_norm_sums<T>("kernels/layer_norm_backward_weight", handle, dgain, dbias, dy, x, mean,
                      inverse_std);
 }
 
@@ -164,7 +164,7 @@ void layer_norm_backward_weight(const Exec& exec, View1<Accumulate<T>> dgain,
                                              View2<const T>, View1<const Accumulate<T>>,           \
                                              View1<const Accumulate<T>>, View1<const T>, bool);    \
   template void layer_norm_backward_weight<T>(                                                     \
-      const Exec&, View1<Accumulate<T>>, View1<Accumulate<T>>, View2<const T>, View2<const T>,     \
+      const Handle&, View1<Accumulate<T>>, View1<Accumulate<T>>, View2<const T>, View2<const T>,   \
       View1<const Accumulate<T>>, View1<const Accumulate<T>>);
 TRIREME_INSTANTIATE(float)
 TRIREME_INSTANTIATE(double)

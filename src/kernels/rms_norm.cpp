@@ -116,7 +116,7 @@ void backward_weight_by_blocks(const Exec& exec, View1<Accumulate<T>> dgain, Vie
 }  // namespace
 
 template <class T>
-void rms_norm_backward_weight(const Exec& exec, View1<Accumulate<T>> dgain, View2<const T> dy,
+void rms_norm_backward_weight(const Handle& handle, View1<Accumulate<T>> dgain, View2<const T> dy,
                               View2<const T> x, View1<const Accumulate<T>> inverse_rms) {
   const std::int64_t rows = extent(x, 0);
   const std::int64_t hidden = extent(x, 1);
@@ -124,9 +124,9 @@ void rms_norm_backward_weight(const Exec& exec, View1<Accumulate<T>> dgain, View
   expect_shape(dy, "dy", {rows, hidden});
   expect_shape(inverse_rms, "inverse_rms", {rows});
   if constexpr (exec_on_host)
-    backward_weight_by_blocks<T>(exec, dgain, dy, x, inverse_rms);
+    backward_weight_by_blocks<T>(handle, dgain, dy, x, inverse_rms);
   else
-    add_norm_sums<T>("kernels/rms_norm_backward_weight", exec, dgain, {}, dy, x, {}, inverse_rms);
+    add_norm_sums<T>("kernels/rms_norm_backward_weight", handle, dgain, {}, dy, x, {}, inverse_rms);
 }
 
 #define TRIREME_INSTANTIATE(T)                                                                    \
@@ -137,7 +137,7 @@ void rms_norm_backward_weight(const Exec& exec, View1<Accumulate<T>> dgain, View
                                              const Dropout&, View1<const T>, double);             \
   template void rms_norm_backward_input<T>(const Exec&, View2<T>, View2<const T>, View2<const T>, \
                                            View1<const Accumulate<T>>, View1<const T>, bool);     \
-  template void rms_norm_backward_weight<T>(const Exec&, View1<Accumulate<T>>, View2<const T>,    \
+  template void rms_norm_backward_weight<T>(const Handle&, View1<Accumulate<T>>, View2<const T>,  \
                                             View2<const T>, View1<const Accumulate<T>>);
 TRIREME_INSTANTIATE(float)
 TRIREME_INSTANTIATE(double)

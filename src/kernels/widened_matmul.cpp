@@ -1,40 +1,12 @@
-#include <trireme/base/matmul_memory.hpp>
 #include <trireme/kernels/lanes.hpp>
 #include <trireme/kernels/widened_matmul.hpp>
-#include <trireme/tensor/arena.hpp>
 
 #include <algorithm>
-#include <memory>
 
 namespace trireme::kernels {
 namespace {
 
 constexpr std::int64_t block = widened_block;
-
-struct Workspace {
-  Arena arena;
-  View1<float> a, b, sum;  // [block · block]
-
-  Workspace() : arena("widened operands", widened_workspace_bytes) {
-    a = arena.take<float>(block * block);
-    b = arena.take<float>(block * block);
-    sum = arena.take<float>(block * block);
-  }
-};
-
-std::unique_ptr<Workspace>& held_workspace() {
-  static std::unique_ptr<Workspace> instance;
-  return instance;
-}
-
-const Workspace& workspace() {
-  static bool is_freed_in_the_end = false;
-  auto& instance = held_workspace();
-  if (!instance) instance = std::make_unique<Workspace>();
-  if (!is_freed_in_the_end) Kokkos::push_finalize_hook(release_widened_matmul);
-  is_freed_in_the_end = true;
-  return *instance;
-}
 
 View2<float> cut(View1<float> from, std::int64_t rows, std::int64_t columns) {
   return View2<float>(from.data(), static_cast<std::size_t>(rows),
@@ -90,9 +62,9 @@ View2<const float> widen_operand(const Exec& exec, View1<float> to, View2<const 
 }  // namespace
 
 template <class T, class C>
-void matmul_widened(const Exec& exec, View2<C> c, View2<const T> a, View2<const T> b, Transpose ta,
-                    Transpose tb, double alpha, double beta) {
-  const Workspace& work = workspace();
+void matmul_widened(const Handle& handle, View2<C> c, View2<const T> a, View2<const T> b,
+                    Transpose ta, Transpose tb, double alpha, double beta) {
+  const WidenedOperands& work = handle.widened_operands();
   const std::int64_t rows = extent(c, 0);
   const std::int64_t columns = extent(c, 1);
   const std::int64_t depth = extent(a, ta == Transpose::yes ? 0 : 1);
@@ -103,29 +75,17 @@ void matmul_widened(const Exec& exec, View2<C> c, View2<const T> a, View2<const 
       const View2<float> sum = cut(work.sum, m, n);
       for (std::int64_t k = 0; k == 0 || k < depth; k += block) {
         const std::int64_t d = std::min(block, depth - k);
-        matmul<float>(exec, sum, widen_operand<T>(exec, work.a, a, ta, i, k, m, d),
-                      widen_operand<T>(exec, work.b, b, tb, k, j, d, n), ta, tb, 1.0,
+        matmul<float>(handle, sum, widen_operand<T>(handle, work.a, a, ta, i, k, m, d),
+                      widen_operand<T>(handle, work.b, b, tb, k, j, d, n), ta, tb, 1.0,
                       k == 0 ? 0.0 : 1.0);
       }
-      finish<C>(exec, c, i, j, sum, static_cast<float>(alpha), static_cast<float>(beta));
+      finish<C>(handle, c, i, j, sum, static_cast<float>(alpha), static_cast<float>(beta));
     }
   }
 }
 
-void prepare_widened_matmul() {
-  workspace();
-}
-
-void release_widened_matmul() {
-  held_workspace().reset();
-}
-
-Bytes widened_matmul_bytes() {
-  return held_workspace() ? held_workspace()->arena.capacity() : 0;
-}
-
-#define TRIREME_INSTANTIATE(T, C)                                                           \
-  template void matmul_widened<T, C>(const Exec&, View2<C>, View2<const T>, View2<const T>, \
+#define TRIREME_INSTANTIATE(T, C)                                                             \
+  template void matmul_widened<T, C>(const Handle&, View2<C>, View2<const T>, View2<const T>, \
                                      Transpose, Transpose, double, double)
 TRIREME_INSTANTIATE(Bf16, Bf16);
 TRIREME_INSTANTIATE(Bf16, float);

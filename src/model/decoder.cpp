@@ -42,13 +42,13 @@ void Decoder<P>::take_memory(Arena& arena) {
 }
 
 template <class P>
-void Decoder<P>::step(const Exec& exec, bool with_logits) {
+void Decoder<P>::step(const Handle& handle, bool with_logits) {
   check(position_ < model_.sequence, "the key/value cache is full: ", position_, " positions");
   const View2<T> x = layers_.front()->input(row_);
-  embedding_.decode(exec, x, tokens_, position_);
+  embedding_.decode(handle, x, tokens_, position_);
   for (std::size_t l = 0; l < layers_.size(); ++l)
-    layers_[l]->decode(exec, x, row_, scratch_, {keys_[l], values_[l], queries_, position_});
-  if (with_logits) head_.logits(exec, logits_, x, head_row_);
+    layers_[l]->decode(handle, x, row_, scratch_, {keys_[l], values_[l], queries_, position_});
+  if (with_logits) head_.logits(handle, logits_, x, head_row_);
   ++position_;
 }
 

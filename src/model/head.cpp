@@ -17,41 +17,41 @@ auto Head<P>::take_saved(Arena& arena, const architecture::LocalSizes& n) const 
 }
 
 template <class P>
-void Head<P>::normalise(const Exec& exec, View2<T> y, const NormSaved<P>& saved,
+void Head<P>::normalise(const Handle& handle, View2<T> y, const NormSaved<P>& saved,
                         View2<const T> x) const {
-  std::visit([&](const auto& norm) { norm.forward(exec, y, saved, x); }, norm_);
+  std::visit([&](const auto& norm) { norm.forward(handle, y, saved, x); }, norm_);
 }
 
 template <class P>
-void Head<P>::forward(const Exec& exec, View1<double> losses, const Saved& s, View2<T> all,
+void Head<P>::forward(const Handle& handle, View1<double> losses, const Saved& s, View2<T> all,
                       BatchFields fields, const MicroContext& c) const {
-  normalise(exec, s.dy, s.norm, s.x);
-  training_->forward(exec, losses, s.dy, all, fields, c);
+  normalise(handle, s.dy, s.norm, s.x);
+  training_->forward(handle, losses, s.dy, all, fields, c);
 }
 
 template <class P>
-void Head<P>::evaluate(const Exec& exec, View1<double> losses, const Saved& s, View2<T> all,
+void Head<P>::evaluate(const Handle& handle, View1<double> losses, const Saved& s, View2<T> all,
                        BatchFields fields, std::int64_t samples) const {
-  normalise(exec, s.dy, s.norm, s.x);
-  training_->evaluate(exec, losses, s.dy, all, fields, samples);
+  normalise(handle, s.dy, s.norm, s.x);
+  training_->evaluate(handle, losses, s.dy, all, fields, samples);
 }
 
 template <class P>
-void Head<P>::backward_input(const Exec& exec, View2<T> dx, const Saved& s) const {
-  std::visit([&](const auto& norm) { norm.backward_input(exec, dx, s.dy, s.norm, s.x, false); },
+void Head<P>::backward_input(const Handle& handle, View2<T> dx, const Saved& s) const {
+  std::visit([&](const auto& norm) { norm.backward_input(handle, dx, s.dy, s.norm, s.x, false); },
              norm_);
 }
 
 template <class P>
-void Head<P>::backward_weight(const Exec& exec, const Saved& s) const {
-  std::visit([&](const auto& norm) { norm.backward_weight(exec, s.dy, s.norm, s.x); }, norm_);
+void Head<P>::backward_weight(const Handle& handle, const Saved& s) const {
+  std::visit([&](const auto& norm) { norm.backward_weight(handle, s.dy, s.norm, s.x); }, norm_);
 }
 
 template <class P>
-void Head<P>::logits(const Exec& exec, View2<Accumulate<T>> logits, View2<const T> x,
+void Head<P>::logits(const Handle& handle, View2<Accumulate<T>> logits, View2<const T> x,
                      const Saved& s) const {
-  normalise(exec, s.dy, s.norm, x);
-  training_->logits(exec, logits, s.dy);
+  normalise(handle, s.dy, s.norm, x);
+  training_->logits(handle, logits, s.dy);
 }
 
 template class Head<Fp32>;

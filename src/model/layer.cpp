@@ -21,11 +21,11 @@ auto Layer<P>::input(const LayerMemory& memory) const -> View2<T> {
 }
 
 template <class P>
-void Layer<P>::run(const architecture::PhaseProgram& phase, const Exec& exec, View2<T> stream,
+void Layer<P>::run(const architecture::PhaseProgram& phase, const Handle& handle, View2<T> stream,
                    View2<T> output, const LayerMemory& memory, const LayerScratch<P>& scratch,
                    const MicroContext& context, const Decoding<P>* decoding) const {
   const LayerValues<P> values(plan_, phase, memory, scratch.transient, stream, output);
-  const StepCall<P> call{exec, values, scratch, context, decoding};
+  const StepCall<P> call{handle, values, scratch, context, decoding};
   const auto operation = [&](int number) -> const LayerOperation<P>* {
     return number < 0 ? nullptr : operations_[static_cast<std::size_t>(number)].get();
   };
@@ -47,53 +47,53 @@ void Layer<P>::run(const architecture::PhaseProgram& phase, const Exec& exec, Vi
 }
 
 template <class P>
-void Layer<P>::forward(const Exec& exec, View2<T> out, const LayerMemory& memory,
+void Layer<P>::forward(const Handle& handle, View2<T> out, const LayerMemory& memory,
                        const LayerScratch<P>& scratch, const MicroContext& context) const {
-  run(plan_.program.forward, exec, {}, out, memory, scratch, context);
+  run(plan_.program.forward, handle, {}, out, memory, scratch, context);
 }
 
 template <class P>
-void Layer<P>::backward(const Exec& exec, View2<T> dx, const LayerMemory& memory,
+void Layer<P>::backward(const Handle& handle, View2<T> dx, const LayerMemory& memory,
                         const LayerScratch<P>& scratch, const MicroContext& context) const {
-  run(plan_.program.backward, exec, dx, {}, memory, scratch, context);
+  run(plan_.program.backward, handle, dx, {}, memory, scratch, context);
 }
 
 template <class P>
-void Layer<P>::backward_input(const Exec& exec, View2<T> dx, const LayerMemory& memory,
+void Layer<P>::backward_input(const Handle& handle, View2<T> dx, const LayerMemory& memory,
                               const LayerScratch<P>& scratch, const MicroContext& context) const {
-  run(plan_.program.backward_input, exec, dx, {}, memory, scratch, context);
+  run(plan_.program.backward_input, handle, dx, {}, memory, scratch, context);
 }
 
 template <class P>
-void Layer<P>::backward_weight(const Exec& exec, const LayerMemory& memory,
+void Layer<P>::backward_weight(const Handle& handle, const LayerMemory& memory,
                                const LayerScratch<P>& scratch, const MicroContext& context) const {
-  run(plan_.program.backward_weight, exec, {}, {}, memory, scratch, context);
+  run(plan_.program.backward_weight, handle, {}, {}, memory, scratch, context);
 }
 
 template <class P>
-void Layer<P>::decode(const Exec& exec, View2<T> x, const LayerMemory& memory,
+void Layer<P>::decode(const Handle& handle, View2<T> x, const LayerMemory& memory,
                       const LayerScratch<P>& scratch, const Decoding<P>& decoding) const {
-  run(plan_.program.forward, exec, {}, x, memory, scratch, {}, &decoding);
+  run(plan_.program.forward, handle, {}, x, memory, scratch, {}, &decoding);
 }
 
 template <class P>
 LayerScratch<P> take_layer_scratch(Arena& arena, const LayerPlan& plan, const deck::ModelConfig& m,
-                                   bool training) {
+                                   bool training, const kernels::KernelChoice& choice) {
   using T = typename P::Compute;
   const architecture::LocalSizes& n = plan.sizes;
   LayerScratch<P> scratch;
   if (n.cuts_tokens) scratch.all = arena.take<T>(n.tokens, n.hidden);
   if (training)
-    scratch.attention_work =
-        arena.take<Accumulate<T>>(kernels::attention_workspace_elements<T>(attention_shape(n, m)));
+    scratch.attention_work = arena.take<Accumulate<T>>(
+        kernels::attention_workspace_elements<T>(choice, attention_shape(n, m)));
   scratch.transient = arena.take<std::byte>(plan.program.transient_bytes).data();
   return scratch;
 }
 
-#define TRIREME_INSTANTIATE(P)                                             \
-  template class Layer<P>;                                                 \
-  template LayerScratch<P> take_layer_scratch<P>(Arena&, const LayerPlan&, \
-                                                 const deck::ModelConfig&, bool);
+#define TRIREME_INSTANTIATE(P)                    \
+  template class Layer<P>;                        \
+  template LayerScratch<P> take_layer_scratch<P>( \
+      Arena&, const LayerPlan&, const deck::ModelConfig&, bool, const kernels::KernelChoice&);
 TRIREME_INSTANTIATE(Fp32)
 TRIREME_INSTANTIATE(Fp64)
 TRIREME_INSTANTIATE(MixedBf16)

@@ -36,7 +36,7 @@ auto Logits<P>::scratch_in(const TensorMemory<P>& m) -> Scratch {
 }
 
 template <class P>
-View2<const double> Logits<P>::block_losses(const Exec& exec, View1<double> losses,
+View2<const double> Logits<P>::block_losses(const Handle& handle, View1<double> losses,
                                             View2<Accumulate<T>> logits,
                                             View1<const std::int32_t> targets,
                                             const Scratch& scratch) const {
@@ -45,15 +45,17 @@ View2<const double> Logits<P>::block_losses(const Exec& exec, View1<double> loss
   const View2<double> all(scratch.statistics.data(), parts, 3 * n);
   const View2<double> mine(all.data() + static_cast<std::size_t>(axis_.rank()) * 3 * n, n, 3);
   const View2<double> merged(scratch.merged.data(), n, 3);
-  kernels::cross_entropy_statistics<Accumulate<T>>(exec, mine, logits, targets, first_id_);
-  axis_.all_gather(exec, all, "cross entropy");
-  kernels::cross_entropy_merge(exec, losses, merged, View3<const double>(all.data(), parts, n, 3));
+  kernels::cross_entropy_statistics<Accumulate<T>>(handle, mine, logits, targets, first_id_);
+  axis_.all_gather(handle, all, "cross entropy");
+  kernels::cross_entropy_merge(handle, losses, merged,
+                               View3<const double>(all.data(), parts, n, 3));
   return merged;
 }
 
 template <class P>
-void Logits<P>::train(const Exec& exec, View1<double> loss, View2<T> y_all, const Scratch& scratch,
-                      View1<const std::int32_t> targets, const MicroContext& c) const {
+void Logits<P>::train(const Handle& handle, View1<double> loss, View2<T> y_all,
+                      const Scratch& scratch, View1<const std::int32_t> targets,
+                      const MicroContext& c) const {
   const std::int64_t count = extent(y_all, 0);
   const std::int64_t block = extent(scratch.logits, 0);
   for (std::int64_t first = 0; first < count; first += block) {
@@ -63,18 +65,18 @@ void Logits<P>::train(const Exec& exec, View1<double> loss, View2<T> y_all, cons
     const View2<T> dlogits = rows_of(scratch.dlogits, 0, n);
     const View1<double> losses = rows(scratch.losses, 0, n);
     const View1<const std::int32_t> wanted = rows(targets, first, n);
-    kernels::linear_forward_wide<T>(exec, logits, y, table_, bias_);
-    const View2<const double> merged = block_losses(exec, losses, logits, wanted, scratch);
-    kernels::sum_ordered(exec, loss, losses);
-    kernels::cross_entropy_gradient<T>(exec, dlogits, logits, merged, wanted, first_id_,
+    kernels::linear_forward_wide<T>(handle, logits, y, table_, bias_);
+    const View2<const double> merged = block_losses(handle, losses, logits, wanted, scratch);
+    kernels::sum_ordered(handle, loss, losses);
+    kernels::cross_entropy_gradient<T>(handle, dlogits, logits, merged, wanted, first_id_,
                                        c.token_weight, c.loss_scale);
-    kernels::linear_backward_weight<T>(exec, dtable_, dbias_, dlogits, y);
-    kernels::linear_backward_input<T>(exec, y, dlogits, table_);  // dy takes y's place
+    kernels::linear_backward_weight<T>(handle, dtable_, dbias_, dlogits, y);
+    kernels::linear_backward_input<T>(handle, y, dlogits, table_);  // dy takes y's place
   }
 }
 
 template <class P>
-void Logits<P>::evaluate(const Exec& exec, View1<double> loss, View2<const T> y_all,
+void Logits<P>::evaluate(const Handle& handle, View1<double> loss, View2<const T> y_all,
                          const Scratch& scratch, View1<const std::int32_t> targets) const {
   const std::int64_t count = extent(y_all, 0);
   const std::int64_t block = extent(scratch.logits, 0);
@@ -82,15 +84,15 @@ void Logits<P>::evaluate(const Exec& exec, View1<double> loss, View2<const T> y_
     const std::int64_t n = std::min(block, count - first);
     const View2<Accumulate<T>> logits = rows_of(scratch.logits, 0, n);
     const View1<double> losses = rows(scratch.losses, 0, n);
-    kernels::linear_forward_wide<T>(exec, logits, rows_of(y_all, first, n), table_, bias_);
-    block_losses(exec, losses, logits, rows(targets, first, n), scratch);
-    kernels::sum_ordered(exec, loss, losses);
+    kernels::linear_forward_wide<T>(handle, logits, rows_of(y_all, first, n), table_, bias_);
+    block_losses(handle, losses, logits, rows(targets, first, n), scratch);
+    kernels::sum_ordered(handle, loss, losses);
   }
 }
 
 template <class P>
-void Logits<P>::compute(const Exec& exec, View2<Accumulate<T>> logits, View2<const T> y) const {
-  kernels::linear_forward_wide<T>(exec, logits, y, table_, bias_);
+void Logits<P>::compute(const Handle& handle, View2<Accumulate<T>> logits, View2<const T> y) const {
+  kernels::linear_forward_wide<T>(handle, logits, y, table_, bias_);
 }
 
 template class Logits<Fp32>;

@@ -65,101 +65,102 @@ layout::Slice MaskedHead<P>::own(std::int64_t n) const {
 }
 
 template <class P>
-void MaskedHead<P>::backward_weight(const Exec& exec, const Linear<P>& linear, View2<const T> dy,
-                                    View2<const T> x) const {
+void MaskedHead<P>::backward_weight(const Handle& handle, const Linear<P>& linear,
+                                    View2<const T> dy, View2<const T> x) const {
   const layout::Slice mine = own(extent(dy, 0));
-  kernels::linear_backward_weight<T>(exec, linear.dw, linear.db, part(dy, mine), part(x, mine));
+  kernels::linear_backward_weight<T>(handle, linear.dw, linear.db, part(dy, mine), part(x, mine));
 }
 
 template <class P>
-void MaskedHead<P>::pick(const Exec& exec, View2<const T> y, View1<const std::int32_t> rows) const {
-  kernels::pick_rows<T>(exec, scratch_.picked, y, rows, axis_.rows().offset);
-  if (axis_.cuts_tokens()) axis_.sum(exec, scratch_.picked, "the head's rows, forward");
+void MaskedHead<P>::pick(const Handle& handle, View2<const T> y,
+                         View1<const std::int32_t> rows) const {
+  kernels::pick_rows<T>(handle, scratch_.picked, y, rows, axis_.rows().offset);
+  if (axis_.cuts_tokens()) axis_.sum(handle, scratch_.picked, "the head's rows, forward");
 }
 
 template <class P>
-void MaskedHead<P>::transform(const Exec& exec) const {
+void MaskedHead<P>::transform(const Handle& handle) const {
   const Scratch& s = scratch_;
   const View2<T> y = rows_of(s.picked, 0, extent(s.dense, 0));
-  kernels::linear_gelu_forward<T>(exec, s.activated, s.dense, y, dense_.w, dense_.b, gelu_);
-  norm_.forward(exec, s.normed, s.norm, s.activated);
+  kernels::linear_gelu_forward<T>(handle, s.activated, s.dense, y, dense_.w, dense_.b, gelu_);
+  norm_.forward(handle, s.normed, s.norm, s.activated);
 }
 
 /// From the gradient in `normed` to that in `picked`.
 template <class P>
-void MaskedHead<P>::transform_backward(const Exec& exec) const {
+void MaskedHead<P>::transform_backward(const Handle& handle) const {
   const Scratch& s = scratch_;
   const View2<T> y = rows_of(s.picked, 0, extent(s.dense, 0));
   const layout::Slice mine = own(extent(s.dense, 0));
-  norm_.backward_weight(exec, part(s.normed, mine),
+  norm_.backward_weight(handle, part(s.normed, mine),
                         {part(s.norm.mean, mine), part(s.norm.inverse, mine)},
                         part(s.activated, mine));
-  norm_.backward_input(exec, s.normed, s.normed, s.norm, s.activated, false);
-  kernels::gelu_backward<T>(exec, s.normed, s.normed, s.dense, gelu_);
-  backward_weight(exec, dense_, s.normed, y);
-  dense_.backward_input(exec, y, s.normed);
+  norm_.backward_input(handle, s.normed, s.normed, s.norm, s.activated, false);
+  kernels::gelu_backward<T>(handle, s.normed, s.normed, s.dense, gelu_);
+  backward_weight(handle, dense_, s.normed, y);
+  dense_.backward_input(handle, y, s.normed);
 }
 
 /// Losses of the pairs, and in `merged` what their gradient needs.
 template <class P>
-void MaskedHead<P>::score(const Exec& exec, View1<double> loss, View1<const std::int32_t> pairs,
+void MaskedHead<P>::score(const Handle& handle, View1<double> loss, View1<const std::int32_t> pairs,
                           std::int64_t samples) const {
   const Scratch& s = scratch_;
-  kernels::linear_forward<T>(exec, s.pooled, first_tokens(), pairs_->dense.w, pairs_->dense.b);
-  kernels::tanh_forward<T>(exec, s.pooled, s.pooled);
-  kernels::linear_forward_wide<T>(exec, s.scores, s.pooled, pairs_->output.w, pairs_->output.b);
-  kernels::cross_entropy_statistics<Accumulate<T>>(exec, s.statistics, s.scores, pairs, 0);
+  kernels::linear_forward<T>(handle, s.pooled, first_tokens(), pairs_->dense.w, pairs_->dense.b);
+  kernels::tanh_forward<T>(handle, s.pooled, s.pooled);
+  kernels::linear_forward_wide<T>(handle, s.scores, s.pooled, pairs_->output.w, pairs_->output.b);
+  kernels::cross_entropy_statistics<Accumulate<T>>(handle, s.statistics, s.scores, pairs, 0);
   const View3<const double> one_part(s.statistics.data(), 1, s.statistics.extent(0), 3);
-  kernels::cross_entropy_merge(exec, s.losses, s.merged, one_part);
-  kernels::sum_ordered(exec, loss, part(s.losses, {0, samples}));
+  kernels::cross_entropy_merge(handle, s.losses, s.merged, one_part);
+  kernels::sum_ordered(handle, loss, part(s.losses, {0, samples}));
 }
 
 template <class P>
-void MaskedHead<P>::score_backward(const Exec& exec, View1<const std::int32_t> pairs,
+void MaskedHead<P>::score_backward(const Handle& handle, View1<const std::int32_t> pairs,
                                    const MicroContext& c) const {
   const Scratch& s = scratch_;
-  kernels::cross_entropy_gradient<T>(exec, s.dscores, s.scores, s.merged, pairs, 0,
+  kernels::cross_entropy_gradient<T>(handle, s.dscores, s.scores, s.merged, pairs, 0,
                                      c.token_weight * static_cast<double>(masked_), c.loss_scale);
-  backward_weight(exec, pairs_->output, s.dscores, s.pooled);
-  pairs_->output.backward_input(exec, s.dpooled, s.dscores);
-  kernels::tanh_backward<T>(exec, s.dpooled, s.dpooled, s.pooled);
-  backward_weight(exec, pairs_->dense, s.dpooled, first_tokens());
-  pairs_->dense.backward_input(exec, first_tokens(), s.dpooled);
+  backward_weight(handle, pairs_->output, s.dscores, s.pooled);
+  pairs_->output.backward_input(handle, s.dpooled, s.dscores);
+  kernels::tanh_backward<T>(handle, s.dpooled, s.dpooled, s.pooled);
+  backward_weight(handle, pairs_->dense, s.dpooled, first_tokens());
+  pairs_->dense.backward_input(handle, first_tokens(), s.dpooled);
 }
 
 template <class P>
-void MaskedHead<P>::forward(const Exec& exec, View1<double> losses, View2<T> dy, View2<T>,
+void MaskedHead<P>::forward(const Handle& handle, View1<double> losses, View2<T> dy, View2<T>,
                             BatchFields fields, const MicroContext& c) const {
   const View1<const std::int32_t> rows = fields[fields_.rows];
-  pick(exec, dy, rows);
-  transform(exec);
-  logits_.train(exec, part(losses, {0, 1}), scratch_.normed, scratch_.logits,
+  pick(handle, dy, rows);
+  transform(handle);
+  logits_.train(handle, part(losses, {0, 1}), scratch_.normed, scratch_.logits,
                 fields[fields_.targets], c);
-  axis_.sum(exec, scratch_.normed, "logits, backward");
-  transform_backward(exec);
+  axis_.sum(handle, scratch_.normed, "logits, backward");
+  transform_backward(handle);
   if (fields_.pairs) {
     const View1<const std::int32_t> pairs = fields[*fields_.pairs];
-    score(exec, part(losses, {1, 1}), pairs, extent(scratch_.pooled, 0));
-    score_backward(exec, pairs, c);
+    score(handle, part(losses, {1, 1}), pairs, extent(scratch_.pooled, 0));
+    score_backward(handle, pairs, c);
   }
-  kernels::fill(exec, flat(dy), 0.0);
-  kernels::place_rows<T>(exec, dy, scratch_.picked, rows, axis_.rows().offset);
+  kernels::fill(handle, flat(dy), 0.0);
+  kernels::place_rows<T>(handle, dy, scratch_.picked, rows, axis_.rows().offset);
 }
 
 template <class P>
-void MaskedHead<P>::evaluate(const Exec& exec, View1<double> losses, View2<T> y, View2<T>,
+void MaskedHead<P>::evaluate(const Handle& handle, View1<double> losses, View2<T> y, View2<T>,
                              BatchFields fields, std::int64_t samples) const {
-  pick(exec, y, fields[fields_.rows]);
-  transform(exec);
+  pick(handle, y, fields[fields_.rows]);
+  transform(handle);
   const layout::Slice counted{0, samples * masked_};
   const View1<const std::int32_t> targets = fields[fields_.targets];
-  logits_.evaluate(exec, part(losses, {0, 1}), part(scratch_.normed, counted), scratch_.logits,
+  logits_.evaluate(handle, part(losses, {0, 1}), part(scratch_.normed, counted), scratch_.logits,
                    part(targets, counted));
-  if (fields_.pairs) score(exec, part(losses, {1, 1}), fields[*fields_.pairs], samples);
+  if (fields_.pairs) score(handle, part(losses, {1, 1}), fields[*fields_.pairs], samples);
 }
 
 template <class P>
-void MaskedHead<P>::logits(const Exec&, View2<Accumulate<T>>, View2<const T>) const {
+void MaskedHead<P>::logits(const Handle&, View2<Accumulate<T>>, View2<const T>) const {
   check(false, "a model of masked tokens does not predict the next one");
 }
 

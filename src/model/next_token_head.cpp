@@ -17,27 +17,27 @@ void NextTokenHead<P>::take_scratch(const TensorMemory<P>& memory) {
 }
 
 template <class P>
-void NextTokenHead<P>::forward(const Exec& exec, View1<double> losses, View2<T> dy, View2<T> all,
-                               BatchFields fields, const MicroContext& c) const {
-  const View2<T> y = axis_.gather(exec, all, dy, "logits, forward");
-  logits_.train(exec, losses, y, scratch_, fields[targets_], c);
-  axis_.reduce(exec, dy, all, "logits, backward");
+void NextTokenHead<P>::forward(const Handle& handle, View1<double> losses, View2<T> dy,
+                               View2<T> all, BatchFields fields, const MicroContext& c) const {
+  const View2<T> y = axis_.gather(handle, all, dy, "logits, forward");
+  logits_.train(handle, losses, y, scratch_, fields[targets_], c);
+  axis_.reduce(handle, dy, all, "logits, backward");
 }
 
 template <class P>
-void NextTokenHead<P>::evaluate(const Exec& exec, View1<double> losses, View2<T> y, View2<T> all,
-                                BatchFields fields, std::int64_t samples) const {
-  const View2<T> whole = axis_.gather(exec, all, y, "logits, forward");
+void NextTokenHead<P>::evaluate(const Handle& handle, View1<double> losses, View2<T> y,
+                                View2<T> all, BatchFields fields, std::int64_t samples) const {
+  const View2<T> whole = axis_.gather(handle, all, y, "logits, forward");
   const std::int64_t tokens = samples * sequence_;
   const View1<const std::int32_t> targets(fields[targets_].data(),
                                           static_cast<std::size_t>(tokens));
-  logits_.evaluate(exec, losses, rows_of(whole, 0, tokens), scratch_, targets);
+  logits_.evaluate(handle, losses, rows_of(whole, 0, tokens), scratch_, targets);
 }
 
 template <class P>
-void NextTokenHead<P>::logits(const Exec& exec, View2<Accumulate<T>> logits,
+void NextTokenHead<P>::logits(const Handle& handle, View2<Accumulate<T>> logits,
                               View2<const T> y) const {
-  logits_.compute(exec, logits, y);
+  logits_.compute(handle, logits, y);
 }
 
 template class NextTokenHead<Fp32>;

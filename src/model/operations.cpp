@@ -29,7 +29,7 @@ void NormOperation<P>::forward(const StepCall<P>& c, const LayerOperation<P>*) c
   const auto& v = c.values;
   std::visit(
       [&](const auto& norm) {
-        norm.forward(c.exec, v.matrix(this->op_.output), saved(c), v.matrix(this->op_.input));
+        norm.forward(c.handle, v.matrix(this->op_.output), saved(c), v.matrix(this->op_.input));
       },
       norm_);
 }
@@ -39,7 +39,8 @@ void NormOperation<P>::forward_residual(const StepCall<P>& c, View2<T> sum, View
                                         View2<const T> z, const kernels::Dropout& site) const {
   std::visit(
       [&](const auto& norm) {
-        norm.forward_residual(c.exec, c.values.matrix(this->op_.output), saved(c), sum, x, z, site);
+        norm.forward_residual(c.handle, c.values.matrix(this->op_.output), saved(c), sum, x, z,
+                              site);
       },
       norm_);
 }
@@ -50,7 +51,7 @@ void NormOperation<P>::backward_input(const StepCall<P>& c, const LayerOperation
   const auto& v = c.values;
   std::visit(
       [&](const auto& norm) {
-        norm.backward_input(c.exec, v.gradient(this->op_.input), v.gradient(this->op_.output),
+        norm.backward_input(c.handle, v.gradient(this->op_.input), v.gradient(this->op_.output),
                             saved(c), v.matrix(this->op_.input), accumulate);
       },
       norm_);
@@ -61,7 +62,7 @@ void NormOperation<P>::backward_weight(const StepCall<P>& c) const {
   const auto& v = c.values;
   std::visit(
       [&](const auto& norm) {
-        norm.backward_weight(c.exec, v.gradient(this->op_.output), saved(c),
+        norm.backward_weight(c.handle, v.gradient(this->op_.output), saved(c),
                              v.matrix(this->op_.input));
       },
       norm_);
@@ -82,21 +83,21 @@ void ResidualOperation<P>::forward(const StepCall<P>& c, const LayerOperation<P>
   if (fused != nullptr)
     static_cast<const NormOperation<P>&>(*fused).forward_residual(c, sum, x, sum, site(c.context));
   else
-    kernels::residual_dropout_forward<typename P::Compute>(c.exec, sum, x, sum, site(c.context));
+    kernels::residual_dropout_forward<typename P::Compute>(c.handle, sum, x, sum, site(c.context));
 }
 
 template <class P>
 void ResidualOperation<P>::backward_input(const StepCall<P>& c, const LayerOperation<P>*,
                                           bool) const {
   const View2<typename P::Compute> dz = c.values.gradient(this->op_.input);  // [T, D]
-  kernels::dropout_backward<typename P::Compute>(c.exec, axis_.own_rows(dz), c.values.stream(),
+  kernels::dropout_backward<typename P::Compute>(c.handle, axis_.own_rows(dz), c.values.stream(),
                                                  site(c.context));
 }
 
 template <class P>
 void DropoutOperation<P>::forward(const StepCall<P>& c, const LayerOperation<P>*) const {
   const View2<typename P::Compute> y = c.values.matrix(this->op_.output);
-  kernels::dropout_forward<typename P::Compute>(c.exec, y, y,
+  kernels::dropout_forward<typename P::Compute>(c.handle, y, y,
                                                 c.context.dropout_site(0, axis_.rows().offset));
 }
 
@@ -104,7 +105,7 @@ template <class P>
 void DropoutOperation<P>::backward_input(const StepCall<P>& c, const LayerOperation<P>*,
                                          bool) const {
   const View2<typename P::Compute> dy = c.values.gradient(this->op_.output);
-  kernels::dropout_backward<typename P::Compute>(c.exec, dy, dy,
+  kernels::dropout_backward<typename P::Compute>(c.handle, dy, dy,
                                                  c.context.dropout_site(0, axis_.rows().offset));
 }
 
@@ -116,9 +117,9 @@ template <class P>
 void ActivationOperation<P>::forward(const StepCall<P>& c, const LayerOperation<P>*) const {
   const View2<T> g = c.values.matrix(this->op_.output);
   if (gated_)
-    kernels::swiglu_forward<T>(c.exec, g, input(c));
+    kernels::swiglu_forward<T>(c.handle, g, input(c));
   else
-    kernels::gelu_forward<T>(c.exec, g, input(c), gelu_);
+    kernels::gelu_forward<T>(c.handle, g, input(c), gelu_);
 }
 
 template <class P>
@@ -126,9 +127,9 @@ void ActivationOperation<P>::backward_input(const StepCall<P>& c, const LayerOpe
                                             bool) const {
   const View2<T> dg = c.values.gradient(this->op_.output);
   if (gated_)
-    kernels::swiglu_backward<T>(c.exec, input_gradient(c), dg, input(c));
+    kernels::swiglu_backward<T>(c.handle, input_gradient(c), dg, input(c));
   else
-    kernels::gelu_backward<T>(c.exec, input_gradient(c), dg, input(c), gelu_);
+    kernels::gelu_backward<T>(c.handle, input_gradient(c), dg, input(c), gelu_);
 }
 
 // ---- matrix product
@@ -163,13 +164,13 @@ void LinearOperation<P>::forward(const StepCall<P>& c, const LayerOperation<P>*)
   const View2<T> x = c.values.matrix(this->op_.input);
   const View2<T> y = c.values.matrix(this->op_.output);
   if (this->op_.cut == architecture::Cut::outputs) {
-    const View2<T> all = axis_.gather(c.exec, c.scratch.all, x, input_forward_.c_str());
-    linear_.forward(c.exec, y, all, true);
+    const View2<T> all = axis_.gather(c.handle, c.scratch.all, x, input_forward_.c_str());
+    linear_.forward(c.handle, y, all, true);
     return;
   }
   // One rank adds the bias to its partial sums.
-  linear_.forward(c.exec, axis_.partial(c.scratch.all, y), x, axis_.rank() == 0);
-  axis_.reduce(c.exec, y, c.scratch.all, output_forward_.c_str());
+  linear_.forward(c.handle, axis_.partial(c.scratch.all, y), x, axis_.rank() == 0);
+  axis_.reduce(c.handle, y, c.scratch.all, output_forward_.c_str());
 }
 
 template <class P>
@@ -178,19 +179,19 @@ void LinearOperation<P>::backward_input(const StepCall<P>& c, const LayerOperati
   const View2<T> dy = c.values.gradient(this->op_.output);
   if (this->op_.cut == architecture::Cut::outputs) {
     const View2<T> dx = c.values.gradient(this->op_.input);
-    linear_.backward_input(c.exec, axis_.partial(c.scratch.all, dx), dy);
-    axis_.reduce(c.exec, dx, c.scratch.all, input_backward_.c_str());
+    linear_.backward_input(c.handle, axis_.partial(c.scratch.all, dx), dy);
+    axis_.reduce(c.handle, dx, c.scratch.all, input_backward_.c_str());
     if (accumulate)  // the input is also added to the residual stream
-      kernels::accumulate<T>(c.exec, flat(dx), flat<const T>(c.values.stream()));
+      kernels::accumulate<T>(c.handle, flat(dx), flat<const T>(c.values.stream()));
     return;
   }
-  axis_.gather(c.exec, dy, axis_.own_rows(dy), output_backward_.c_str());
+  axis_.gather(c.handle, dy, axis_.own_rows(dy), output_backward_.c_str());
   if (fused == nullptr) {
-    linear_.backward_input(c.exec, c.values.gradient(this->op_.input), dy);
+    linear_.backward_input(c.handle, c.values.gradient(this->op_.input), dy);
     return;
   }
   const auto& gelu = static_cast<const ActivationOperation<P>&>(*fused);
-  linear_.gelu_backward_input(c.exec, gelu.input_gradient(c), dy, gelu.input(c), gelu.form());
+  linear_.gelu_backward_input(c.handle, gelu.input_gradient(c), dy, gelu.input(c), gelu.form());
 }
 
 template <class P>
@@ -198,12 +199,12 @@ void LinearOperation<P>::backward_weight(const StepCall<P>& c) const {
   const View2<T> x = c.values.matrix(this->op_.input);
   const View2<T> dy = c.values.gradient(this->op_.output);
   if (this->op_.cut == architecture::Cut::outputs) {  // only this rank's rows of x were kept
-    linear_.backward_weight(c.exec, dy,
-                            axis_.gather(c.exec, c.scratch.all, x, input_again_.c_str()));
+    linear_.backward_weight(c.handle, dy,
+                            axis_.gather(c.handle, c.scratch.all, x, input_again_.c_str()));
     return;
   }
-  linear_.backward_weight_alone(c.exec, dy, x);
-  linear_.backward_bias(c.exec, axis_.own_rows(dy));
+  linear_.backward_weight_alone(c.handle, dy, x);
+  linear_.backward_bias(c.handle, axis_.own_rows(dy));
 }
 
 // ---- rotary positions
@@ -222,13 +223,13 @@ template <class P>
 void RotaryOperation<P>::forward(const StepCall<P>& c, const LayerOperation<P>*) const {
   kernels::Rotary rotary = rotary_;
   if (c.decoding != nullptr) rotary.first_position = c.decoding->position;
-  kernels::rotary_forward<typename P::Compute>(c.exec, c.values.matrix(this->op_.output), rotary);
+  kernels::rotary_forward<typename P::Compute>(c.handle, c.values.matrix(this->op_.output), rotary);
 }
 
 template <class P>
 void RotaryOperation<P>::backward_input(const StepCall<P>& c, const LayerOperation<P>*,
                                         bool) const {
-  kernels::rotary_backward<typename P::Compute>(c.exec, c.values.gradient(this->op_.output),
+  kernels::rotary_backward<typename P::Compute>(c.handle, c.values.gradient(this->op_.output),
                                                 rotary_);
 }
 
@@ -251,7 +252,7 @@ HeadNormOperation<P>::HeadNormOperation(const architecture::Operation& op,
 template <class P>
 void HeadNormOperation<P>::forward(const StepCall<P>& c, const LayerOperation<P>*) const {
   kernels::head_norm_forward<T>(
-      c.exec, c.values.matrix(this->op_.output), c.values.matrix(this->op_.saved.front()),
+      c.handle, c.values.matrix(this->op_.output), c.values.matrix(this->op_.saved.front()),
       c.values.sums(this->op_.saved.back()), gain_query_, gain_key_, norm_);
 }
 
@@ -261,9 +262,9 @@ void HeadNormOperation<P>::backward_input(const StepCall<P>& c, const LayerOpera
   const View2<T> dqkv = c.values.gradient(this->op_.output);
   const View2<T> raw = c.values.matrix(this->op_.saved.front());
   const View2<Accumulate<T>> inverse = c.values.sums(this->op_.saved.back());
-  kernels::head_norm_backward_weight<T>(c.exec, dgain_query_, dgain_key_, dqkv, raw, inverse,
+  kernels::head_norm_backward_weight<T>(c.handle, dgain_query_, dgain_key_, dqkv, raw, inverse,
                                         norm_);
-  kernels::head_norm_backward_input<T>(c.exec, dqkv, raw, inverse, gain_query_, gain_key_, norm_);
+  kernels::head_norm_backward_input<T>(c.handle, dqkv, raw, inverse, gain_query_, gain_key_, norm_);
 }
 
 // ---- attention
@@ -314,19 +315,19 @@ void AttentionOperation<P>::forward(const StepCall<P>& c, const LayerOperation<P
   if (const Decoding<P>* d = c.decoding; d != nullptr) {
     kernels::AttentionShape shape = shape_;
     shape.sequence = static_cast<std::int64_t>(d->key_cache.extent(1));
-    kernels::cache_append<T>(c.exec, d->queries, d->key_cache, d->value_cache, qkv, d->position);
-    kernels::attention_decode<T>(c.exec, o, d->queries, d->key_cache, d->value_cache, d->position,
+    kernels::cache_append<T>(c.handle, d->queries, d->key_cache, d->value_cache, qkv, d->position);
+    kernels::attention_decode<T>(c.handle, o, d->queries, d->key_cache, d->value_cache, d->position,
                                  shape);
     return;
   }
-  kernels::attention_forward<T>(c.exec, o, logsumexp(c), qkv, shape_, dropout(c.context));
+  kernels::attention_forward<T>(c.handle, o, logsumexp(c), qkv, shape_, dropout(c.context));
 }
 
 template <class P>
 void AttentionOperation<P>::backward_input(const StepCall<P>& c, const LayerOperation<P>*,
                                            bool) const {
   kernels::attention_backward<T>(
-      c.exec, c.values.gradient(this->op_.input), c.values.gradient(this->op_.output),
+      c.handle, c.values.gradient(this->op_.input), c.values.gradient(this->op_.output),
       c.values.matrix(this->op_.output), c.values.matrix(this->op_.input), logsumexp(c),
       c.scratch.attention_work, shape_, dropout(c.context));
 }

@@ -5,9 +5,9 @@ namespace trireme::model {
 namespace {
 
 template <class T>
-void copy_rows(const Exec& exec, View2<T> to, View2<T> from) {
+void copy_rows(const Handle& handle, View2<T> to, View2<T> from) {
   if (to.data() == from.data()) return;
-  kernels::copy<T>(exec, flat(to), flat<const T>(from));
+  kernels::copy<T>(handle, flat(to), flat<const T>(from));
 }
 
 }  // namespace
@@ -63,8 +63,8 @@ void PipelineStage<P>::take_head_scratch(Arena& arena, const architecture::Local
 }
 
 template <class P>
-auto PipelineStage<P>::input(const Exec& exec, const Slot& slot) const -> View2<T> {
-  slot.offload.begin_write(exec, 0);
+auto PipelineStage<P>::input(const Handle& handle, const Slot& slot) const -> View2<T> {
+  slot.offload.begin_write(handle, 0);
   if (!slot.layers.empty()) return layers_.front()->input(slot.layers.front());
   return head_ ? slot.head.x : slot.x;
 }
@@ -77,101 +77,102 @@ auto PipelineStage<P>::layer_output(const Slot& slot, std::size_t layer, View2<T
 }
 
 template <class P>
-void PipelineStage<P>::forward_layers(const Exec& exec, View2<T> output, const Slot& slot,
+void PipelineStage<P>::forward_layers(const Handle& handle, View2<T> output, const Slot& slot,
                                       const Scratch& scratch, const MicroContext& context,
                                       const LayerDone& layer_done) const {
   if (embedding_)
-    embedding_->forward(exec, input(exec, slot), scratch.layer.all, slot.fields, context);
+    embedding_->forward(handle, input(handle, slot), scratch.layer.all, slot.fields, context);
   for (std::size_t l = 0; l < layers_.size(); ++l) {
     const auto layer = static_cast<std::int64_t>(l);
-    slot.offload.begin_write(exec, layer + 1);
-    layers_[l]->forward(exec, layer_output(slot, l, output), slot.layers[l], scratch.layer,
+    slot.offload.begin_write(handle, layer + 1);
+    layers_[l]->forward(handle, layer_output(slot, l, output), slot.layers[l], scratch.layer,
                         context);
     layer_done(layer);
   }
-  if (layers_.empty() && !head_) copy_rows(exec, output, slot.x);
+  if (layers_.empty() && !head_) copy_rows(handle, output, slot.x);
 }
 
 template <class P>
-void PipelineStage<P>::forward(const Exec& exec, View2<T> output, const Slot& slot,
+void PipelineStage<P>::forward(const Handle& handle, View2<T> output, const Slot& slot,
                                const Scratch& scratch, const MicroContext& context,
                                const Between& between) const {
-  forward_layers(exec, output, slot, scratch, context, [&](std::int64_t layer) {
-    slot.offload.keep(exec, layer);
+  forward_layers(handle, output, slot, scratch, context, [&](std::int64_t layer) {
+    slot.offload.keep(handle, layer);
     if (between) between();
   });
   if (head_)
-    head_->forward(exec, scratch.losses, slot.head, scratch.layer.all, slot.fields, context);
+    head_->forward(handle, scratch.losses, slot.head, scratch.layer.all, slot.fields, context);
 }
 
 template <class P>
-void PipelineStage<P>::evaluate(const Exec& exec, View2<T> output, const Slot& slot,
+void PipelineStage<P>::evaluate(const Handle& handle, View2<T> output, const Slot& slot,
                                 const Scratch& scratch, const MicroContext& context,
                                 std::int64_t samples, const Between& between) const {
   MicroContext plain = context;
   plain.dropout = 0;
-  forward_layers(exec, output, slot, scratch, plain, [&](std::int64_t) {
+  forward_layers(handle, output, slot, scratch, plain, [&](std::int64_t) {
     if (between) between();
   });
   if (head_)
-    head_->evaluate(exec, scratch.losses, slot.head, scratch.layer.all, slot.fields, samples);
+    head_->evaluate(handle, scratch.losses, slot.head, scratch.layer.all, slot.fields, samples);
 }
 
 template <class P>
-void PipelineStage<P>::backward(const Exec& exec, View2<T> dx, const Slot& slot,
+void PipelineStage<P>::backward(const Handle& handle, View2<T> dx, const Slot& slot,
                                 const Scratch& scratch, const MicroContext& context,
                                 const LayerDone& done) const {
   slot.offload.fetch(layers() - 1);
   if (head_) {
-    head_->backward_input(exec, dx, slot.head);
-    head_->backward_weight(exec, slot.head);
+    head_->backward_input(handle, dx, slot.head);
+    head_->backward_weight(handle, slot.head);
     done(layer_count_);
   }
   for (std::size_t l = layers_.size(); l-- > 0;) {
     const auto layer = static_cast<std::int64_t>(l);
-    slot.offload.begin_read(exec, layer);
-    layers_[l]->backward(exec, dx, slot.layers[l], scratch.layer, context);
-    slot.offload.end_read(exec, layer);
+    slot.offload.begin_read(handle, layer);
+    layers_[l]->backward(handle, dx, slot.layers[l], scratch.layer, context);
+    slot.offload.end_read(handle, layer);
     done(layers_[l]->layer());
   }
   if (embedding_) {
-    embedding_->backward_weight(exec, dx, scratch.layer.all, slot.fields, context);
+    embedding_->backward_weight(handle, dx, scratch.layer.all, slot.fields, context);
     done(-1);
   }
 }
 
 template <class P>
-void PipelineStage<P>::backward_input(const Exec& exec, View2<T> dx, const Slot& slot,
+void PipelineStage<P>::backward_input(const Handle& handle, View2<T> dx, const Slot& slot,
                                       const Scratch& scratch, const MicroContext& context,
                                       const Between& between) const {
   slot.offload.fetch(layers() - 1);
-  if (head_) head_->backward_input(exec, dx, slot.head);
+  if (head_) head_->backward_input(handle, dx, slot.head);
   for (std::size_t l = layers_.size(); l-- > 0;) {
     const auto layer = static_cast<std::int64_t>(l);
-    slot.offload.begin_read(exec, layer);
-    layers_[l]->backward_input(exec, dx, slot.layers[l], scratch.layer, context);
-    slot.offload.keep(exec, layer, SlotOffload::Part::work);
+    slot.offload.begin_read(handle, layer);
+    layers_[l]->backward_input(handle, dx, slot.layers[l], scratch.layer, context);
+    slot.offload.keep(handle, layer, SlotOffload::Part::work);
     if (between) between();
   }
 }
 
 template <class P>
-void PipelineStage<P>::backward_weight(const Exec& exec, const Slot& slot, const Scratch& scratch,
-                                       const MicroContext& context, const LayerDone& done) const {
+void PipelineStage<P>::backward_weight(const Handle& handle, const Slot& slot,
+                                       const Scratch& scratch, const MicroContext& context,
+                                       const LayerDone& done) const {
   slot.offload.fetch(layers() - 1, SlotOffload::Part::work);
   if (head_) {
-    head_->backward_weight(exec, slot.head);
+    head_->backward_weight(handle, slot.head);
     done(layer_count_);
   }
   for (std::size_t l = layers_.size(); l-- > 0;) {
     const auto layer = static_cast<std::int64_t>(l);
-    slot.offload.begin_read(exec, layer, SlotOffload::Part::work);
-    layers_[l]->backward_weight(exec, slot.layers[l], scratch.layer, context);
-    slot.offload.end_read(exec, layer);
+    slot.offload.begin_read(handle, layer, SlotOffload::Part::work);
+    layers_[l]->backward_weight(handle, slot.layers[l], scratch.layer, context);
+    slot.offload.end_read(handle, layer);
     done(layers_[l]->layer());
   }
   if (embedding_) {
-    embedding_->backward_weight(exec, slot.dx, scratch.layer.all, slot.fields, context);
+    embedding_->backward_weight(handle, slot.dx, scratch.layer.all, slot.fields, context);
     done(-1);
   }
 }

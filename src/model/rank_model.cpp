@@ -88,7 +88,7 @@ void RankModel<P>::take_scratch(Arena& arena) {
   scratch_ = {};
   scratch_.losses = arena.take<double>(std::ssize(objective_.losses));
   for (auto& stage : stages_) stage.take_head_scratch(arena, sizes_);
-  scratch_.layer = take_layer_scratch<P>(arena, *plan_, model_, shape_.training);
+  scratch_.layer = take_layer_scratch<P>(arena, *plan_, model_, shape_.training, shape_.kernels);
   output_ = arena.take<T>(sizes_.rows, sizes_.hidden);
   if (!shape_.training) return;
   dx_ = arena.take<T>(sizes_.rows, sizes_.hidden);
@@ -102,8 +102,8 @@ std::size_t RankModel<P>::index(Stage stage) const {
 }
 
 template <class P>
-auto RankModel<P>::input(const Exec& exec, Stage stage, int slot) const -> View2<T> {
-  return get(stage).input(exec, at(stage, slot));
+auto RankModel<P>::input(const Handle& handle, Stage stage, int slot) const -> View2<T> {
+  return get(stage).input(handle, at(stage, slot));
 }
 
 template <class P>
@@ -113,43 +113,44 @@ auto RankModel<P>::dx(Stage stage, int slot) const -> View2<T> {
 }
 
 template <class P>
-void RankModel<P>::zero_losses(const Exec& exec) const {
-  kernels::fill(exec, scratch_.losses, 0.0);
+void RankModel<P>::zero_losses(const Handle& handle) const {
+  kernels::fill(handle, scratch_.losses, 0.0);
 }
 
 template <class P>
-void RankModel<P>::forward(const Exec& exec, Stage stage, int slot, const MicroContext& context,
+void RankModel<P>::forward(const Handle& handle, Stage stage, int slot, const MicroContext& context,
                            const Between& between) const {
-  get(stage).forward(exec, output_, at(stage, slot), scratch_, context, between);
+  get(stage).forward(handle, output_, at(stage, slot), scratch_, context, between);
 }
 
 template <class P>
-void RankModel<P>::evaluate(const Exec& exec, Stage stage, int slot, const MicroContext& context,
-                            std::int64_t samples, const Between& between) const {
-  get(stage).evaluate(exec, output_, at(stage, slot), scratch_, context, samples, between);
+void RankModel<P>::evaluate(const Handle& handle, Stage stage, int slot,
+                            const MicroContext& context, std::int64_t samples,
+                            const Between& between) const {
+  get(stage).evaluate(handle, output_, at(stage, slot), scratch_, context, samples, between);
 }
 
 template <class P>
-void RankModel<P>::backward(const Exec& exec, Stage stage, int slot, const MicroContext& context,
-                            const LayerDone& done) const {
+void RankModel<P>::backward(const Handle& handle, Stage stage, int slot,
+                            const MicroContext& context, const LayerDone& done) const {
   if (shape_.split_backward) {  // a program may have both; the slots have the memory of the halves
-    backward_input(exec, stage, slot, context);
-    backward_weight(exec, stage, slot, context, done);
+    backward_input(handle, stage, slot, context);
+    backward_weight(handle, stage, slot, context, done);
     return;
   }
-  get(stage).backward(exec, dx_, at(stage, slot), scratch_, context, done);
+  get(stage).backward(handle, dx_, at(stage, slot), scratch_, context, done);
 }
 
 template <class P>
-void RankModel<P>::backward_input(const Exec& exec, Stage stage, int slot,
+void RankModel<P>::backward_input(const Handle& handle, Stage stage, int slot,
                                   const MicroContext& context, const Between& between) const {
-  get(stage).backward_input(exec, dx(stage, slot), at(stage, slot), scratch_, context, between);
+  get(stage).backward_input(handle, dx(stage, slot), at(stage, slot), scratch_, context, between);
 }
 
 template <class P>
-void RankModel<P>::backward_weight(const Exec& exec, Stage stage, int slot,
+void RankModel<P>::backward_weight(const Handle& handle, Stage stage, int slot,
                                    const MicroContext& context, const LayerDone& done) const {
-  get(stage).backward_weight(exec, at(stage, slot), scratch_, context, done);
+  get(stage).backward_weight(handle, at(stage, slot), scratch_, context, done);
 }
 
 template class RankModel<Fp32>;

@@ -128,10 +128,10 @@ SavedActivations saved_activations(const deck::Config& config, const Activations
   return {needs.slots * slot + std::min<std::int64_t>(offload_windows, all) * layer, all * layer};
 }
 
-/// What matrix products take beside their operands, as kernels/matmul_workspace.cpp does.
+/// What kernels take beside their operands, as kernels/handle.cpp does.
 void add_products(std::vector<MemoryRow>& rows, bool narrow, const Machine& machine) {
   if (const Bytes bytes = machine.product_workspace(); bytes > 0)
-    rows.push_back({"matmul workspace", bytes});
+    rows.push_back({"kernel workspace", bytes});
   // With cuBLASLt too: for the products that it might not have.
   if (narrow) rows.push_back({"widened operands", widened_workspace_bytes});
 }

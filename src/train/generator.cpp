@@ -3,7 +3,7 @@
 #include <trireme/model/decoder.hpp>
 #include <trireme/tensor/copy.hpp>
 #include <trireme/train/generator.hpp>
-#include <trireme/train/kernel_choices.hpp>
+#include <trireme/train/kernel_choice.hpp>
 #include <trireme/train/load.hpp>
 #include <trireme/train/precision.hpp>
 
@@ -55,15 +55,15 @@ class TypedGenerator final : public Generator {
   TypedGenerator(const deck::Config& config, const architecture::Architecture& architecture)
       : sequence_(config.model.sequence),
         vocabulary_(config.model.vocabulary),
+        handle_(kernel_choice(config.precision)),
         architecture_(architecture),
         parameters_(architecture, architecture::whole_model(architecture), false),
         decoder_(architecture, parameters_, 1) {
-    choose_kernels(config.precision);
-    kernels::prepare_matmul(exec_, dtype_of<T>);
+    handle_.prepare_products(dtype_of<T>);
   }
 
   void load(const checkpoint::Reader& reader) override {
-    load_weights(exec_, reader, architecture_, parameters_);
+    load_weights(handle_, reader, architecture_, parameters_);
   }
 
   std::vector<std::int32_t> generate(const std::vector<std::int32_t>& prompt, std::int64_t tokens,
@@ -95,22 +95,22 @@ class TypedGenerator final : public Generator {
 
   void feed(std::int32_t token, bool with_logits) {
     const std::vector<std::int32_t> one{token};
-    copy_to_device<std::int32_t>(exec_, decoder_.tokens(), one);
-    fence(exec_, "train/generator passes a token");
-    decoder_.step(exec_, with_logits);
+    copy_to_device<std::int32_t>(handle_, decoder_.tokens(), one);
+    fence(handle_, "train/generator passes a token");
+    decoder_.step(handle_, with_logits);
   }
 
   std::vector<double> logits() {
     using Logit = Accumulate<T>;
     std::vector<Logit> values(static_cast<std::size_t>(vocabulary_));
     const View1<Logit> row(decoder_.logits().data(), values.size());
-    copy_to_host<Logit>(exec_, values, row, "train/generator reads the logits");
+    copy_to_host<Logit>(handle_, values, row, "train/generator reads the logits");
     return {values.begin(), values.end()};
   }
 
   std::int64_t sequence_;
   std::int64_t vocabulary_;
-  Exec exec_;
+  kernels::Handle handle_;
   const architecture::Architecture& architecture_;
   model::Parameters<P> parameters_;
   model::Decoder<P> decoder_;

@@ -40,6 +40,7 @@ double initial_loss_scale(const deck::PrecisionConfig& precision) {
 template <class P>
 RankParts<P>::RankParts(const deck::Config& config, const architecture::Architecture& architecture,
                         grid::Grid& grid, const plan::Machine& machine,
+                        const kernels::KernelChoice& choice,
                         std::span<const schedule::Program> programs)
     : data(grid.communicator(Axis::data)),
       pipeline(grid.communicator(Axis::pipeline)),
@@ -62,7 +63,7 @@ RankParts<P>::RankParts(const deck::Config& config, const architecture::Architec
                     config.batch.micro, slots, training, needs.split_backward,
                     training ? config.parallel.recompute : Recompute::none,
                     training && plan::offloads_activations(config.parallel, machine), kept,
-                    machine.logit_elements()});
+                    machine.logit_elements(), choice});
   transfers.emplace(
       pipeline, axis, parameters.shard(), config.model.hidden,
       typename Transfers<T>::Buffers{needs.received_activations, needs.received_gradients,

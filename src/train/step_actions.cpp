@@ -14,12 +14,13 @@ constexpr bool copies_tokens = !exec_on_host;
 }  // namespace
 
 template <class P>
-StepActions<P>::StepActions(const deck::Config& config, RankParts<P>& parts, const Exec& exec)
+StepActions<P>::StepActions(const deck::Config& config, RankParts<P>& parts,
+                            const kernels::Handle& handle)
     : config_(config),
       parts_(parts),
       batches_(config.batch),
       batch_{config.batch.global, config.batch.micro, parts.data.size()},
-      exec_(exec),
+      handle_(handle),
       between_([this] { parts_.data.progress(); }),
       reader_(data::make_batch_reader(config)) {
   for (int slot = 0; slot < parts.slots; ++slot) host_slots_.push_back(host_slot());
@@ -86,16 +87,17 @@ void StepActions<P>::upload(const Step& step) {
   const auto& fields = parts_.model->objective().fields;
   for (std::size_t i = 0; i < fields.size(); ++i)
     if (fields[i].is_read(is_first(stage), is_last(stage)))
-      copy_to_device<std::int32_t>(exec_, parts_.model->field(stage, step.slot, i), host.fields[i]);
-  if (copies_tokens) host.copied.record(exec_);
+      copy_to_device<std::int32_t>(handle_, parts_.model->field(stage, step.slot, i),
+                                   host.fields[i]);
+  if (copies_tokens) host.copied.record(handle_);
 }
 
 template <class P>
 void StepActions<P>::take_input(const Step& step) {
   const Stage stage = step.instr.stage;
   if (!is_first(stage))
-    parts_.transfers->take_activation(exec_, step.buffer,
-                                      parts_.model->input(exec_, stage, step.slot));
+    parts_.transfers->take_activation(handle_, step.buffer,
+                                      parts_.model->input(handle_, stage, step.slot));
   began_ = Clock::now();
 }
 
@@ -103,7 +105,7 @@ template <class P>
 void StepActions<P>::take_output_gradient(const Step& step) {
   const Stage stage = step.instr.stage;
   if (!is_last(stage))
-    parts_.transfers->take_gradient(exec_, step.buffer, parts_.model->dx(stage, step.slot));
+    parts_.transfers->take_gradient(handle_, step.buffer, parts_.model->dx(stage, step.slot));
   began_ = Clock::now();
 }
 
@@ -118,7 +120,7 @@ void StepActions<P>::forward(const Step& step) {
     upload(step);
   }
   take_input(step);
-  parts_.model->forward(exec_, stage, step.slot, context(step.instr.micro), between_);
+  parts_.model->forward(handle_, stage, step.slot, context(step.instr.micro), between_);
 }
 
 template <class P>
@@ -141,7 +143,7 @@ void StepActions<P>::evaluate(const Step& step) {
   take_input(step);
   model::MicroContext plain;
   plain.sequence = config_.model.sequence;
-  parts_.model->evaluate(exec_, stage, step.slot, plain, n, between_);
+  parts_.model->evaluate(handle_, stage, step.slot, plain, n, between_);
 }
 
 template <class P>
@@ -151,49 +153,49 @@ typename model::RankModel<P>::LayerDone StepActions<P>::layer_done(const Step& s
   // Now the loss of all micro-batches is known, and no gradient of this stage is under way.
   if (is_last(step.instr.stage)) {
     const View1<const double> of_tokens(parts_.model->losses().data(), 1);
-    parts_.optimizer->mark_loss(exec_, of_tokens);
+    parts_.optimizer->mark_loss(handle_, of_tokens);
   }
   return [this, stage = step.instr.stage](std::int64_t layer) {
     const Region region("reduce_layer");
-    if (config_.model.shared_layers == 0) parts_.shared_gradients->sum(exec_, layer);
-    parts_.reducer->complete(exec_, stage, layer);
+    if (config_.model.shared_layers == 0) parts_.shared_gradients->sum(handle_, layer);
+    parts_.reducer->complete(handle_, stage, layer);
   };
 }
 
 template <class P>
 void StepActions<P>::backward(const Step& step) {
   take_output_gradient(step);
-  parts_.model->backward(exec_, step.instr.stage, step.slot, context(step.instr.micro),
+  parts_.model->backward(handle_, step.instr.stage, step.slot, context(step.instr.micro),
                          layer_done(step));
 }
 template <class P>
 void StepActions<P>::backward_input(const Step& step) {
   take_output_gradient(step);
-  parts_.model->backward_input(exec_, step.instr.stage, step.slot, context(step.instr.micro),
+  parts_.model->backward_input(handle_, step.instr.stage, step.slot, context(step.instr.micro),
                                between_);
 }
 template <class P>
 void StepActions<P>::backward_weight(const Step& step) {
-  parts_.model->backward_weight(exec_, step.instr.stage, step.slot, context(step.instr.micro),
+  parts_.model->backward_weight(handle_, step.instr.stage, step.slot, context(step.instr.micro),
                                 layer_done(step));
 }
 
 template <class P>
 void StepActions<P>::send_activation(const Step& step) {
-  parts_.transfers->send_activation(exec_, step.instr.stage, parts_.model->output());
+  parts_.transfers->send_activation(handle_, step.instr.stage, parts_.model->output());
 }
 template <class P>
 void StepActions<P>::receive_activation(const Step& step) {
-  parts_.transfers->receive_activation(exec_, step.instr.stage, step.buffer);
+  parts_.transfers->receive_activation(handle_, step.instr.stage, step.buffer);
 }
 template <class P>
 void StepActions<P>::send_gradient(const Step& step) {
-  parts_.transfers->send_gradient(exec_, step.instr.stage,
+  parts_.transfers->send_gradient(handle_, step.instr.stage,
                                   parts_.model->dx(step.instr.stage, step.slot));
 }
 template <class P>
 void StepActions<P>::receive_gradient(const Step& step) {
-  parts_.transfers->receive_gradient(exec_, step.instr.stage, step.buffer);
+  parts_.transfers->receive_gradient(handle_, step.instr.stage, step.buffer);
 }
 
 template <class P>
@@ -202,7 +204,7 @@ void StepActions<P>::begin_group() {
 }
 template <class P>
 void StepActions<P>::end_group() {
-  parts_.pipeline.end_group(exec_);
+  parts_.pipeline.end_group(handle_);
 }
 
 template <class P>
@@ -214,15 +216,15 @@ void StepActions<P>::reduce_gradients(const Step& step) {
     const auto gradients = parts_.parameters.replicated_gradients(step.instr.stage, partial);
     if ((partial || parts_.axis.cuts_tokens()) && gradients.extent(0) > 0)
       parts_.tensor.template all_reduce<typename P::Gradient>(
-          exec_, gradients, grid::Reduction::sum, "gradients of replicated arrays");
+          handle_, gradients, grid::Reduction::sum, "gradients of replicated arrays");
   }
 }
 template <class P>
 void StepActions<P>::reduce_tied(const Step&) {
-  parts_.optimizer->combine_tied_gradients(exec_);
+  parts_.optimizer->combine_tied_gradients(handle_);
   if (parts_.embedding.size() > 1)
     parts_.embedding.template all_reduce<typename P::Gradient>(
-        exec_, parts_.parameters.entry("embedding.token").gradient.data, grid::Reduction::sum,
+        handle_, parts_.parameters.entry("embedding.token").gradient.data, grid::Reduction::sum,
         "gradient of the tied token table");
 }
 /// The gradients of shared layers: over the tensor ranks that share heads, the data axis, the
@@ -230,8 +232,8 @@ void StepActions<P>::reduce_tied(const Step&) {
 template <class P>
 void StepActions<P>::sum_shared_layers() {
   for (std::int64_t layer = 0; layer < config_.model.shared_layers; ++layer)
-    parts_.shared_gradients->sum(exec_, layer);
-  parts_.reducer->reduce_shared(exec_);
+    parts_.shared_gradients->sum(handle_, layer);
+  parts_.reducer->reduce_shared(handle_);
   for (const architecture::SharedPart& part : architecture::shared_parts(
            parts_.parameters.local_arrays(), parts_.parameters.placement())) {
     const View1<typename P::Gradient> gradients(
@@ -240,23 +242,23 @@ void StepActions<P>::sum_shared_layers() {
     const bool over_tensor = part.partial_gradient || (!part.split && parts_.axis.cuts_tokens());
     if (over_tensor)
       parts_.tensor.template all_reduce<typename P::Gradient>(
-          exec_, gradients, grid::Reduction::sum, "gradients of replicated arrays");
+          handle_, gradients, grid::Reduction::sum, "gradients of replicated arrays");
     parts_.pipeline.template all_reduce<typename P::Gradient>(
-        exec_, gradients, grid::Reduction::sum, "gradients of shared layers");
+        handle_, gradients, grid::Reduction::sum, "gradients of shared layers");
   }
 }
 
 template <class P>
 void StepActions<P>::gradient_norm(const Step&) {
   if (config_.model.shared_layers > 0) sum_shared_layers();
-  parts_.optimizer->find_norm(exec_);
+  parts_.optimizer->find_norm(handle_);
 }
 template <class P>
 void StepActions<P>::optimizer_step(const Step&) {
-  parts_.optimizer->step(exec_, step_, optim::learning_rate(config_.optimizer, step_));
+  parts_.optimizer->step(handle_, step_, optim::learning_rate(config_.optimizer, step_));
   if (!parts_.weight_gather) return;
   const Region region("gather_weights");
-  parts_.weight_gather->run(exec_);
+  parts_.weight_gather->run(handle_);
 }
 
 template class StepActions<model::Fp32>;

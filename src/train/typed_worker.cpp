@@ -3,13 +3,12 @@
 #include <trireme/base/log.hpp>
 #include <trireme/grid/heartbeat.hpp>
 #include <trireme/kernels/matmul.hpp>
-#include <trireme/kernels/matmul_workspace.hpp>
 #include <trireme/kernels/widened_matmul.hpp>
 #include <trireme/plan/choices.hpp>
 #include <trireme/plan/program.hpp>
 #include <trireme/tensor/copy.hpp>
 #include <trireme/tensor/region.hpp>
-#include <trireme/train/kernel_choices.hpp>
+#include <trireme/train/kernel_choice.hpp>
 #include <trireme/train/load.hpp>
 #include <trireme/train/typed_worker.hpp>
 
@@ -42,41 +41,32 @@ checkpoint::SliceView slice_of(const Exec& exec, const NamedTensor<T>& tensor,
 
 }  // namespace
 
-namespace {
-
-/// Before the members that plan their memory by it.
-const deck::Config& with_its_kernels(const deck::Config& config) {
-  choose_kernels(config.precision);
-  return config;
-}
-
-}  // namespace
-
 template <class P>
 TypedWorker<P>::TypedWorker(const deck::Config& config,
                             const architecture::Architecture& architecture, grid::Grid& grid,
                             const plan::Machine& machine,
                             std::span<const schedule::Program> programs)
-    : config_(with_its_kernels(config)),
+    : config_(config),
       architecture_(architecture),
       grid_(grid),
       machine_(machine),
-      parts_(config, architecture, grid, machine, programs),
-      actions_(config, parts_, exec_) {
+      handle_(kernel_choice(config.precision)),
+      parts_(config, architecture, grid, machine, handle_.choice(), programs),
+      actions_(config, parts_, handle_) {
   timeline_.layout = parts_.layout;
   for (const schedule::Program& program : programs)
     executors_.emplace_back(program, parts_.pipeline.rank());
-  kernels::prepare_matmul(exec_, dtype_of<T>);
+  handle_.prepare_products(dtype_of<T>);
 }
 
 template <class P>
 void TypedWorker<P>::initialise() {
   const Region region("initialise");
-  parts_.parameters.initialise(exec_, static_cast<std::uint64_t>(config_.run.seed));
+  parts_.parameters.initialise(handle_, static_cast<std::uint64_t>(config_.run.seed));
   if (!parts_.optimizer) return;
-  parts_.optimizer->zero_state(exec_);
-  parts_.optimizer->copy_masters_from_weights(exec_);
-  parts_.optimizer->set_progress(exec_, {0, 0, initial_loss_scale(config_.precision), 0});
+  parts_.optimizer->zero_state(handle_);
+  parts_.optimizer->copy_masters_from_weights(handle_);
+  parts_.optimizer->set_progress(handle_, {0, 0, initial_loss_scale(config_.precision), 0});
 }
 
 template <class P>
@@ -97,7 +87,7 @@ void TypedWorker<P>::publish(const Step& step) const {
 template <class P>
 void TypedWorker<P>::run_timed(const Executor& executor) {
   timeline_.events.clear();
-  fence(exec_, "train/timed_step begins");
+  fence(handle_, "train/timed_step begins");
   grid_.world().barrier("the beginning of a timed step");
   const auto zero = Clock::now();
   const auto since_zero = [&](Clock::time_point t) { return seconds(t - zero); };
@@ -105,7 +95,7 @@ void TypedWorker<P>::run_timed(const Executor& executor) {
     publish(step);
     actions_.has_begun();
     train::run(actions_, step);
-    fence(exec_, "train/timed_step waits for each instruction");
+    fence(handle_, "train/timed_step waits for each instruction");
     timeline_.events.push_back({parts_.pipeline.rank(), static_cast<int>(position), step.instr,
                                 since_zero(actions_.began()), since_zero(Clock::now())});
   });
@@ -116,8 +106,8 @@ template <class P>
 const Executor& TypedWorker<P>::begin_step(std::int64_t step, const data::Samples& samples) {
   const Region region("begin_step");
   actions_.begin_training(step, samples);
-  parts_.model->zero_losses(exec_);
-  parts_.optimizer->zero_gradients(exec_);
+  parts_.model->zero_losses(handle_);
+  parts_.optimizer->zero_gradients(handle_);
   parts_.reducer->begin();
   const std::int64_t micro_batches = data::micro_batches(actions_.batch());
   const auto found = std::ranges::find(executors_, micro_batches, &Executor::micro_batches);
@@ -166,7 +156,7 @@ StepResult TypedWorker<P>::result() {
   const Region region("result");
   const std::vector<double> sums = loss_sums("train/result reads the loss");
   std::array<double, kernels::status_size> status{};
-  copy_to_host<double>(exec_, status, parts_.optimizer->status(),
+  copy_to_host<double>(handle_, status, parts_.optimizer->status(),
                        "train/result reads the gradient norm and what was skipped");
   const auto whole = [&](int i) { return static_cast<std::int64_t>(status.at(i)); };
   Skips skips{whole(kernels::status_skipped), whole(kernels::status_skipped_in_row),
@@ -198,7 +188,7 @@ Evaluation TypedWorker<P>::evaluate(const data::Windows& file, std::int64_t wind
   // Groups of `micro` windows in turn; which rank takes a group does not change its sum.
   const std::int64_t mine =
       (groups - parts_.data.rank() + parts_.data.size() - 1) / parts_.data.size();
-  parts_.model->zero_losses(exec_);
+  parts_.model->zero_losses(handle_);
   actions_.begin_evaluation(file, windows, 0, bytes_of_token);
   for (std::int64_t done = 0; done < mine; done += most_evaluated) {
     actions_.begin_evaluation(file, windows, done, bytes_of_token);
@@ -220,14 +210,14 @@ Evaluation TypedWorker<P>::evaluate(const data::Windows& file, std::int64_t wind
 template <class P>
 std::vector<double> TypedWorker<P>::loss_sums(const char* waits) {
   std::vector<double> sums(parts_.model->losses().extent(0));
-  copy_to_host<double>(exec_, sums, parts_.model->losses(), waits);
+  copy_to_host<double>(handle_, sums, parts_.model->losses(), waits);
   for (double& sum : sums) sum = from_last_stage(sum, "loss");
   return sums;
 }
 
 template <class P>
 std::vector<checkpoint::SliceView> TypedWorker<P>::share() {
-  fence(exec_, "train/share waits for the step");
+  fence(handle_, "train/share waits for the step");
   const auto& entries = parts_.parameters.entries();
   std::vector<architecture::LocalArray> arrays;
   for (const auto& entry : entries) arrays.push_back(entry.local);
@@ -236,7 +226,7 @@ std::vector<checkpoint::SliceView> TypedWorker<P>::share() {
   std::vector<checkpoint::SliceView> slices;
   const auto add_weights = [&] {
     for (const auto& part : mine)
-      slices.push_back(slice_of(exec_, entries[part.local].weight, part));
+      slices.push_back(slice_of(handle_, entries[part.local].weight, part));
   };
   if (!parts_.optimizer) {
     add_weights();
@@ -248,11 +238,11 @@ std::vector<checkpoint::SliceView> TypedWorker<P>::share() {
       for (const auto& block : state)
         if (block.counted) {
           const auto& array = array_of(block);
-          slices.push_back(slice_of(exec_, array, {0, array.offset, array.extent, 0}));
+          slices.push_back(slice_of(handle_, array, {0, array.offset, array.extent, 0}));
         }
     } else {
       for (const auto& part : mine)
-        slices.push_back(slice_of(exec_, array_of(state[part.local]), part));
+        slices.push_back(slice_of(handle_, array_of(state[part.local]), part));
     }
   };
   // Of weights in two bytes the master weights are kept: a restart rounds them again.
@@ -269,29 +259,29 @@ std::vector<checkpoint::SliceView> TypedWorker<P>::share() {
 template <class P>
 void TypedWorker<P>::load(const checkpoint::Reader& reader) {
   const Region region("load");
-  load_weights(exec_, reader, architecture_, parts_.parameters);
+  load_weights(handle_, reader, architecture_, parts_.parameters);
   if (!parts_.optimizer) return;
   const auto state = parts_.optimizer->state();
   if constexpr (optim::Optimizer<P>::has_masters)
-    for (const auto& block : state) load_array(exec_, reader, block.master);
+    for (const auto& block : state) load_array(handle_, reader, block.master);
   const double loss_scale = initial_loss_scale(config_.precision);
   if (holds_weights_only(reader)) {
-    parts_.optimizer->zero_state(exec_);
-    parts_.optimizer->set_progress(exec_, {0, 0, loss_scale, 0});
+    parts_.optimizer->zero_state(handle_);
+    parts_.optimizer->set_progress(handle_, {0, 0, loss_scale, 0});
     say(reader.folder(), " holds no optimizer state; it starts at zero");
     return;
   }
   for (const auto& block : state)
-    for (const auto& array : block.arrays) load_array(exec_, reader, array);
+    for (const auto& array : block.arrays) load_array(handle_, reader, array);
   const Skips skips = skips_of(reader.state());
   // A scale that stays as it is is the deck's.
   const bool adapted =
       config_.precision.compute == DType::fp16 && config_.precision.loss_scale_interval > 0;
   // With a smaller maximum_skips than before, one more step is tried all the same.
   parts_.optimizer->set_progress(
-      exec_, {skips.total, std::min(skips.in_row, config_.optimizer.maximum_skips - 1),
-              adapted ? skips.loss_scale.value_or(loss_scale) : loss_scale,
-              adapted ? skips.scale_steps : 0});
+      handle_, {skips.total, std::min(skips.in_row, config_.optimizer.maximum_skips - 1),
+                adapted ? skips.loss_scale.value_or(loss_scale) : loss_scale,
+                adapted ? skips.scale_steps : 0});
 }
 
 template <class P>
@@ -305,9 +295,9 @@ std::vector<plan::MemoryRow> TypedWorker<P>::memory() const {
   rows.push_back({"saved activations", parts_.model->saved_bytes()});
   rows.push_back({"transfer buffers", parts_.transfers->bytes()});
   rows.push_back({"scratch", parts_.model->scratch_bytes()});
-  if (kernels::matmul_workspace_bytes() > 0)
-    rows.push_back({"matmul workspace", kernels::matmul_workspace(exec_).arena().capacity()});
-  if (is_narrow<T>) rows.push_back({"widened operands", kernels::widened_matmul_bytes()});
+  if (const Bytes bytes = handle_.workspace_bytes(); bytes > 0)
+    rows.push_back({"kernel workspace", bytes});
+  if (is_narrow<T>) rows.push_back({"widened operands", handle_.widened_bytes()});
   if (const Bytes bytes = parts_.reduction_bytes(); bytes > 0)
     rows.push_back({"reductions", bytes});
   if (parts_.optimizer && away)
@@ -320,13 +310,13 @@ std::vector<plan::MemoryRow> TypedWorker<P>::memory() const {
 template <class P>
 double TypedWorker<P>::measure_peak() {
   const Region region("measure_peak");
-  return kernels::measure_matmul_peak(exec_, config_.precision.compute);
+  return kernels::measure_matmul_peak(handle_, config_.precision.compute);
 }
 
 template <class P>
 std::string TypedWorker<P>::description() const {
   const DType type = config_.precision.compute;
-  return text(name_of(type), " products by ", kernels::matmul_backend_name(type));
+  return text(name_of(type), " products by ", handle_.choice().products_description(type));
 }
 
 template class TypedWorker<model::Fp32>;

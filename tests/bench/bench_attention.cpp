@@ -20,34 +20,34 @@ using testing::uniform;
 
 template <class T>
 double peak() {
-  static const double rate = measure_matmul_peak(Exec(), dtype_of<T>);
+  static const double rate = measure_matmul_peak(Handle{}, dtype_of<T>);
   return rate;
 }
 
 template <class T>
 void attention(benchmark::State& state, bool backward, const AttentionShape& shape, double rate) {
-  const Exec exec;
+  const Handle handle;
   const double best = peak<T>();
   const std::int64_t columns = shape.heads * shape.head_size;
   const DeviceArray<T> qkv(uniform<T>(shape.tokens() * shape.qkv_columns(), 1));
   const DeviceArray<T> grad(uniform<T>(shape.tokens() * columns, 2));
   const DeviceArray<T> o(shape.tokens() * columns), dqkv(shape.tokens() * shape.qkv_columns());
   const DeviceArray<Accumulate<T>> lse(shape.tokens() * shape.heads),
-      work(attention_workspace_elements<T>(shape));
+      work(attention_workspace_elements<T>(handle.choice(), shape));
   const View2<T> o_view = o.matrix(shape.tokens(), columns);
   const View2<T> qkv_view = qkv.matrix(shape.tokens(), shape.qkv_columns());
   const View3<Accumulate<T>> lse_view = lse.cube(shape.batch, shape.heads, shape.sequence);
   const AttentionDropout dropout{rate, {1, Purpose::attention_dropout, 0, 0}};
-  attention_forward<T>(exec, o_view, lse_view, qkv_view, shape, dropout);
-  fence(exec, "benchmark");
+  attention_forward<T>(handle, o_view, lse_view, qkv_view, shape, dropout);
+  fence(handle, "benchmark");
   for (auto _ : state) {
     if (backward)
-      attention_backward<T>(exec, dqkv.matrix(shape.tokens(), shape.qkv_columns()),
+      attention_backward<T>(handle, dqkv.matrix(shape.tokens(), shape.qkv_columns()),
                             grad.matrix(shape.tokens(), columns), o_view, qkv_view, lse_view,
                             work.flat(), shape, dropout);
     else
-      attention_forward<T>(exec, o_view, lse_view, qkv_view, shape, dropout);
-    fence(exec, "benchmark");
+      attention_forward<T>(handle, o_view, lse_view, qkv_view, shape, dropout);
+    fence(handle, "benchmark");
   }
   // Two products forward and four backward; the repeated scores of backward are not counted. A
   // causal half.

@@ -22,37 +22,34 @@ constexpr const char* pass_names[] = {"forward", "backward_input", "backward_wei
 
 template <class T>
 double peak() {
-  static const double rate = measure_matmul_peak(Exec(), dtype_of<T>);
+  static const double rate = measure_matmul_peak(Handle{}, dtype_of<T>);
   return rate;
 }
 
 template <class T>
 void linear(benchmark::State& state, MatmulBackend backend, Pass pass, std::int64_t tokens,
             std::int64_t outputs, std::int64_t inputs) {
-  const Exec exec;
+  const Handle handle(KernelChoice().set_products(dtype_of<T>, backend));
   const double best = peak<T>();
-  const MatmulBackend usual = matmul_backend(dtype_of<T>);
-  set_matmul_backend(dtype_of<T>, backend);
   const DeviceArray<T> x(tokens * inputs, T(0.5)), w(outputs * inputs, T(0.25)),
       bias(outputs, T(1)), y(tokens * outputs, T(0));
   for (auto _ : state) {
     switch (pass) {
       case Pass::forward:
-        linear_forward<T>(exec, y.matrix(tokens, outputs), x.matrix(tokens, inputs),
+        linear_forward<T>(handle, y.matrix(tokens, outputs), x.matrix(tokens, inputs),
                           w.matrix(outputs, inputs), bias.flat());
         break;
       case Pass::backward_input:
-        linear_backward_input<T>(exec, x.matrix(tokens, inputs), y.matrix(tokens, outputs),
+        linear_backward_input<T>(handle, x.matrix(tokens, inputs), y.matrix(tokens, outputs),
                                  w.matrix(outputs, inputs));
         break;
       case Pass::backward_weight:
-        linear_backward_weight<T>(exec, w.matrix(outputs, inputs), bias.flat(),
+        linear_backward_weight<T>(handle, w.matrix(outputs, inputs), bias.flat(),
                                   y.matrix(tokens, outputs), x.matrix(tokens, inputs));
         break;
     }
-    fence(exec, "benchmark");
+    fence(handle, "benchmark");
   }
-  set_matmul_backend(dtype_of<T>, usual);
   const double flops = 2.0 * static_cast<double>(tokens * outputs * inputs);
   using benchmark::Counter;
   state.counters["FLOP/s"] = Counter(flops, Counter::kIsIterationInvariantRate);

@@ -40,7 +40,7 @@ TEST_F(CheckMachine, PlansForGpusByTheirRules) {
   expect_output(folder_, "transport     NCCL, between devices\n");
   expect_output(folder_,
                 "offload       optimizer: the optimizer's state is in the host's memory\n");
-  expect_output(folder_, "  matmul workspace        33.0 MiB\n");
+  expect_output(folder_, "  kernel workspace        33.0 MiB\n");
   expect_output(folder_, "  reductions  ");
   expect_output(folder_, "  optimizer state (host)  ");
   expect_output(folder_, "\n  fits: 45");
@@ -54,7 +54,7 @@ TEST_F(CheckMachine, PlansForHostsByTheirs) {
   expect_output(folder_, "offload       optimizer, which has no effect: the kernels of epyc (");
   expect_output(folder_, "peak of a rank whose device is the host: ");
   expect_output(folder_, " of 55.9 GiB\n");
-  EXPECT_EQ(out().find("matmul workspace"), std::string::npos);
+  EXPECT_EQ(out().find("kernel workspace"), std::string::npos);
   EXPECT_EQ(out().find("reductions"), std::string::npos);
 }
 

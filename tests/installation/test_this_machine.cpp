@@ -1,8 +1,8 @@
 #include <trireme/installation/this_machine.hpp>
 #include <trireme/kernels/cublaslt.hpp>
 #include <trireme/kernels/cudnn_attention.hpp>
+#include <trireme/kernels/handle.hpp>
 #include <trireme/kernels/matmul.hpp>
-#include <trireme/kernels/matmul_workspace.hpp>
 #include <trireme/tensor/views.hpp>
 
 #include <gtest/gtest.h>
@@ -21,7 +21,7 @@ TEST(ThisMachine, IsTheOneThatTheKernelsAreBuiltFor) {
   EXPECT_EQ(machine.software.products == plan::ProductLibrary::onednn,
             kernels::matmul_backend_available(DType::fp32, kernels::MatmulBackend::onednn));
   EXPECT_EQ(machine.software.attention == AttentionKind::cudnn, kernels::has_cudnn());
-  EXPECT_EQ(machine.product_workspace(), kernels::matmul_workspace_bytes());
+  EXPECT_EQ(machine.product_workspace(), kernels::workspace_bytes());
   EXPECT_NE(machine.software.attention, AttentionKind::automatic);
   EXPECT_NE(machine.software.transport, TransportKind::automatic);
 }

@@ -32,32 +32,33 @@ struct Forward {
 template <class T>
 Forward<T> run_forward(const std::vector<T>& qkv, const AttentionShape& s,
                        const AttentionDropout& dropout = {}) {
-  const Exec exec;
+  const Handle handle;
   const DeviceArray<T> input(qkv);
   const DeviceArray<T> o(s.tokens() * s.heads * s.head_size, T(NAN));  // all must be written
   const DeviceArray<Accumulate<T>> lse(s.tokens() * s.heads, NAN);
-  attention_forward<T>(exec, o.matrix(s.tokens(), s.heads * s.head_size),
+  attention_forward<T>(handle, o.matrix(s.tokens(), s.heads * s.head_size),
                        lse.cube(s.batch, s.heads, s.sequence),
                        input.matrix(s.tokens(), s.qkv_columns()), s, dropout);
-  fence(exec, "test");
+  fence(handle, "test");
   return {o.values(), lse.values()};
 }
 
 template <class T>
 std::vector<T> run_backward(const std::vector<T>& qkv, const std::vector<T>& grad,
                             const AttentionShape& s, const AttentionDropout& dropout = {}) {
-  const Exec exec;
+  const Handle handle;
   const auto forward = run_forward(qkv, s, dropout);
   const DeviceArray<T> input(qkv), g(grad), o(forward.o);
   const DeviceArray<T> dqkv(s.tokens() * s.qkv_columns(), T(NAN));
   const DeviceArray<Accumulate<T>> lse(forward.logsumexp);
-  const DeviceArray<Accumulate<T>> workspace(attention_workspace_elements<T>(s), NAN);
+  const DeviceArray<Accumulate<T>> workspace(attention_workspace_elements<T>(handle.choice(), s),
+                                             NAN);
   const std::int64_t columns = s.heads * s.head_size;
-  attention_backward<T>(exec, dqkv.matrix(s.tokens(), s.qkv_columns()),
+  attention_backward<T>(handle, dqkv.matrix(s.tokens(), s.qkv_columns()),
                         g.matrix(s.tokens(), columns), o.matrix(s.tokens(), columns),
                         input.matrix(s.tokens(), s.qkv_columns()),
                         lse.cube(s.batch, s.heads, s.sequence), workspace.flat(), s, dropout);
-  fence(exec, "test");
+  fence(handle, "test");
   return dqkv.values();
 }
 

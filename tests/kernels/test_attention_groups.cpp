@@ -32,17 +32,18 @@ template <class T>
 Passes<T> run(const std::vector<T>& qkv, const std::vector<T>& grad, const AttentionShape& s,
               std::int64_t first_head) {
   const AttentionDropout dropout{0.3, {7, Purpose::attention_dropout, 3, 5}, 11, first_head, 9};
-  const Exec exec;
+  const Handle handle;
   const std::int64_t columns = s.heads * s.head_size;
   const DeviceArray<T> x(qkv), g(grad), o(s.tokens() * columns), lse(s.tokens() * s.heads);
-  const DeviceArray<T> dx(s.tokens() * s.qkv_columns()), work(attention_workspace_elements<T>(s));
+  const DeviceArray<T> dx(s.tokens() * s.qkv_columns()),
+      work(attention_workspace_elements<T>(handle.choice(), s));
   const auto lse_view = lse.cube(s.batch, s.heads, s.sequence);
-  attention_forward<T>(exec, o.matrix(s.tokens(), columns), lse_view,
+  attention_forward<T>(handle, o.matrix(s.tokens(), columns), lse_view,
                        x.matrix(s.tokens(), s.qkv_columns()), s, dropout);
-  attention_backward<T>(exec, dx.matrix(s.tokens(), s.qkv_columns()), g.matrix(s.tokens(), columns),
-                        o.matrix(s.tokens(), columns), x.matrix(s.tokens(), s.qkv_columns()),
-                        lse_view, work.flat(), s, dropout);
-  fence(exec, "test");
+  attention_backward<T>(handle, dx.matrix(s.tokens(), s.qkv_columns()),
+                        g.matrix(s.tokens(), columns), o.matrix(s.tokens(), columns),
+                        x.matrix(s.tokens(), s.qkv_columns()), lse_view, work.flat(), s, dropout);
+  fence(handle, "test");
   return {o.values(), dx.values()};
 }
 

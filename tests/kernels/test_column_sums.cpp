@@ -58,7 +58,7 @@ TYPED_TEST(ColumnSums, AreThoseOfTheDefinition) {
   for (const auto& [rows, columns] : shapes)
     expect_sums<T>(
         uniform<T>(rows * columns, 1), rows, columns,
-        [](View1<Accumulate<T>> sum, View2<const T> x) { add_column_sums<T>(Exec{}, sum, x); });
+        [](View1<Accumulate<T>> sum, View2<const T> x) { add_column_sums<T>(Handle{}, sum, x); });
 }
 
 TYPED_TEST(ColumnSums, BySlicesAreThoseOfTheDefinition) {

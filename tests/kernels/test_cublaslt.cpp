@@ -8,6 +8,7 @@
 
 #include <cmath>
 #include <limits>
+#include <optional>
 #include <tuple>
 
 #include "reference/elementwise.hpp"
@@ -53,11 +54,9 @@ class Cublaslt : public ::testing::Test {
   void SetUp() override {
     if (!matmul_backend_available(dtype_of<T>, MatmulBackend::cublaslt))
       GTEST_SKIP() << "this build has no cuBLASLt";
-    set_matmul_backend(dtype_of<T>, MatmulBackend::cublaslt);
+    handle_.emplace(KernelChoice().set_products(dtype_of<T>, MatmulBackend::cublaslt));
   }
-  void TearDown() override { set_matmul_backend(dtype_of<T>, initial_); }
-  const MatmulBackend initial_ = matmul_backend(dtype_of<T>);
-  const Exec exec_{};
+  std::optional<Handle> handle_;
 };
 using Types = ::testing::Types<float, double, Bf16, Fp16>;
 TYPED_TEST_SUITE(Cublaslt, Types);
@@ -94,7 +93,7 @@ TYPED_TEST(Cublaslt, ProductsAreThoseOfTheDefinition) {
                                                     T(std::numeric_limits<float>::quiet_NaN()))
                                    : uniform<T>(m * n, 3);
           const DeviceArray<T> da(a), db(b), dc(c);
-          matmul<T>(this->exec_, dc.matrix(m, n), ta ? da.matrix(k, m) : da.matrix(m, k),
+          matmul<T>(*this->handle_, dc.matrix(m, n), ta ? da.matrix(k, m) : da.matrix(m, k),
                     tb ? db.matrix(n, k) : db.matrix(k, n), ta ? Transpose::yes : Transpose::no,
                     tb ? Transpose::yes : Transpose::no, alpha, beta);
           const auto expected = reference::matmul(c, a, b, m, n, k, ta, tb, alpha, beta);
@@ -118,11 +117,12 @@ TYPED_TEST(Cublaslt, LinearLayersAreThoseOfTheDefinition) {
     const auto dw = uniform<Sum>(n * m, 5);
     const DeviceArray<T> ax(x), aw(w), abias(bias), ady(dy), ay(t * n), adx(t * m);
     const DeviceArray<Sum> wide(t * n), adw(dw), adbias(zeros<Sum>(n));
-    linear_forward<T>(this->exec_, ay.matrix(t, n), ax.matrix(t, m), aw.matrix(n, m), abias.flat());
-    linear_forward_wide<T>(this->exec_, wide.matrix(t, n), ax.matrix(t, m), aw.matrix(n, m),
+    linear_forward<T>(*this->handle_, ay.matrix(t, n), ax.matrix(t, m), aw.matrix(n, m),
+                      abias.flat());
+    linear_forward_wide<T>(*this->handle_, wide.matrix(t, n), ax.matrix(t, m), aw.matrix(n, m),
                            abias.flat());
-    linear_backward_input<T>(this->exec_, adx.matrix(t, m), ady.matrix(t, n), aw.matrix(n, m));
-    linear_backward_weight<T>(this->exec_, adw.matrix(n, m), adbias.flat(), ady.matrix(t, n),
+    linear_backward_input<T>(*this->handle_, adx.matrix(t, m), ady.matrix(t, n), aw.matrix(n, m));
+    linear_backward_weight<T>(*this->handle_, adw.matrix(n, m), adbias.flat(), ady.matrix(t, n),
                               ax.matrix(t, m));
     auto y = reference::matmul(zeros<T>(t * n), x, w, t, n, m, false, true, 1.0, 0.0);
     for (std::size_t i = 0; i < y.size(); ++i) y[i] += static_cast<double>(bias[i % bias.size()]);
@@ -150,29 +150,23 @@ TYPED_TEST(Cublaslt, LargeProductsAreThoseOfTheTiledKernel) {
   using Sum = Accumulate<T>;
   const std::int64_t t = 384, m = 520, n = 264;
   const DeviceArray<T> x(uniform<T>(t * m, 1)), w(uniform<T>(n * m, 2)), dy(uniform<T>(t * n, 3));
-  const auto products = [&] {
+  const auto products = [&](const Handle& handle) {
     const DeviceArray<T> y(t * n), dx(t * m);
     const DeviceArray<Sum> dw(n * m, Sum(0.25));
-    linear_forward<T>(this->exec_, y.matrix(t, n), x.matrix(t, m), w.matrix(n, m),
-                      View1<const T>());
-    linear_backward_input<T>(this->exec_, dx.matrix(t, m), dy.matrix(t, n), w.matrix(n, m));
-    linear_backward_weight<T>(this->exec_, dw.matrix(n, m), View1<Sum>(), dy.matrix(t, n),
+    linear_forward<T>(handle, y.matrix(t, n), x.matrix(t, m), w.matrix(n, m), View1<const T>());
+    linear_backward_input<T>(handle, dx.matrix(t, m), dy.matrix(t, n), w.matrix(n, m));
+    linear_backward_weight<T>(handle, dw.matrix(n, m), View1<Sum>(), dy.matrix(t, n),
                               x.matrix(t, m));
     const auto wide = [](const auto& values) {
       return std::vector<double>(values.begin(), values.end());
     };
     return std::tuple{wide(y.values()), wide(dx.values()), wide(dw.values())};
   };
-  const auto [y, dx, dw] = products();
-  const MatmulBackend usual = matmul_backend(DType::fp32);
-  if (is_narrow<T>) {
-    set_matmul_backend(dtype_of<T>, MatmulBackend::widened);
-    set_matmul_backend(DType::fp32, MatmulBackend::tiled);
-  } else {
-    set_matmul_backend(dtype_of<T>, MatmulBackend::tiled);
-  }
-  const auto [tiled_y, tiled_dx, tiled_dw] = products();
-  if (is_narrow<T>) set_matmul_backend(DType::fp32, usual);
+  const auto [y, dx, dw] = products(*this->handle_);
+  KernelChoice tiled;
+  tiled.set_products(is_narrow<T> ? DType::fp32 : dtype_of<T>, MatmulBackend::tiled);
+  if (is_narrow<T>) tiled.set_products(dtype_of<T>, MatmulBackend::widened);
+  const auto [tiled_y, tiled_dx, tiled_dw] = products(Handle(tiled));
   const auto twice = [](const std::vector<double>& values, std::int64_t depth) {
     return [&values, depth](std::size_t i) { return 2 * stored_error<T, T>(values[i], depth); };
   };
@@ -197,9 +191,9 @@ TYPED_TEST(Cublaslt, LinearLayersWithGeluAreThoseOfTheDefinition) {
       const DeviceArray<T> ax(x), aw(w), ady(dy), ah(t * n), ag(t * n), adh(t * n), abefore(before);
       const DeviceArray<T> abias(bias), across(uniform<T>(m * n, 6));
       const auto given = has_bias ? View1<const T>(abias.flat()) : View1<const T>();
-      linear_gelu_forward<T>(this->exec_, ag.matrix(t, n), ah.matrix(t, n), ax.matrix(t, m),
+      linear_gelu_forward<T>(*this->handle_, ag.matrix(t, n), ah.matrix(t, n), ax.matrix(t, m),
                              aw.matrix(n, m), given, Gelu::tanh);
-      linear_gelu_backward_input<T>(this->exec_, adh.matrix(t, n), ady.matrix(t, m),
+      linear_gelu_backward_input<T>(*this->handle_, adh.matrix(t, n), ady.matrix(t, m),
                                     across.matrix(m, n), abefore.matrix(t, n), Gelu::tanh);
       auto h = reference::matmul(zeros<T>(t * n), x, w, t, n, m, false, true, 1.0, 0.0);
       std::vector<double> g;
@@ -247,10 +241,10 @@ TYPED_TEST(Cublaslt, EachCallHasItsOwnArrays) {
                  DeviceArray<T>(t * n)};
   };
   const auto pass = [&](const Layer& l) {
-    linear_gelu_forward<T>(this->exec_, l.g.matrix(t, n), l.h.matrix(t, n), x.matrix(t, m),
+    linear_gelu_forward<T>(*this->handle_, l.g.matrix(t, n), l.h.matrix(t, n), x.matrix(t, m),
                            w.matrix(n, m), l.bias.flat(), Gelu::tanh);
-    linear_gelu_backward_input<T>(this->exec_, l.dh.matrix(t, n), dy.matrix(t, m), w.matrix(m, n),
-                                  l.h.matrix(t, n), Gelu::tanh);
+    linear_gelu_backward_input<T>(*this->handle_, l.dh.matrix(t, n), dy.matrix(t, m),
+                                  w.matrix(m, n), l.h.matrix(t, n), Gelu::tanh);
     std::vector<double> all;
     for (const auto* array : {&l.h, &l.g, &l.dh})
       for (const T value : array->values()) all.push_back(static_cast<double>(value));
@@ -276,7 +270,7 @@ TYPED_TEST(Cublaslt, HaveTheSameBitsEveryTimeAndEverywhere) {
     moved.insert(moved.end(), a.begin(), a.end());
     const DeviceArray<T> da(moved), db(b), dc(m * n);
     matmul<T>(
-        this->exec_, dc.matrix(m, n),
+        *this->handle_, dc.matrix(m, n),
         View2<const T>(da.data() + shift, static_cast<std::size_t>(m), static_cast<std::size_t>(k)),
         db.matrix(n, k), Transpose::no, Transpose::yes);
     if (first.empty()) first = dc.values();
@@ -289,21 +283,19 @@ TYPED_TEST(Cublaslt, HaveTheSameBitsEveryTimeAndEverywhere) {
 /// 11 bits are kept of each operand, and nothing else changes.
 TEST(CublasltTf32, RoundsTheOperandsOfFp32) {
   if (!has_cublaslt()) GTEST_SKIP() << "this build has no cuBLASLt";
-  const MatmulBackend usual = matmul_backend(DType::fp32);
-  set_matmul_backend(DType::fp32, MatmulBackend::cublaslt);
+  KernelChoice choice;
+  choice.set_products(DType::fp32, MatmulBackend::cublaslt);
   const std::int64_t n = 64;
   const auto a = uniform<float>(n * n, 1), b = uniform<float>(n * n, 2);
   const DeviceArray<float> da(a), db(b), exact(n * n), rounded(n * n);
   const auto multiply = [&](const DeviceArray<float>& c) {
-    matmul<float>(Exec{}, c.matrix(n, n), da.matrix(n, n), db.matrix(n, n), Transpose::no,
+    matmul<float>(Handle(choice), c.matrix(n, n), da.matrix(n, n), db.matrix(n, n), Transpose::no,
                   Transpose::no);
   };
   multiply(exact);
-  set_matmul_tf32(true);
-  EXPECT_NE(matmul_backend_name(DType::fp32).find("tf32"), std::string::npos);
+  choice.tf32 = true;
+  EXPECT_NE(choice.products_description(DType::fp32).find("tf32"), std::string::npos);
   multiply(rounded);
-  set_matmul_tf32(false);
-  set_matmul_backend(DType::fp32, usual);
   const auto found = rounded.values();
   const auto expected = reference::matmul(a, a, b, n, n, n, false, false, 1.0, 0.0);
   // Each factor is off by 2^-10 at most, for hardware that cuts instead of rounding.

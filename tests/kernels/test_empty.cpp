@@ -55,128 +55,128 @@ TYPED_TEST_SUITE(Empty, Types);
 TYPED_TEST(Empty, NormsOfNoRows) {
   using T = TypeParam;
   using Acc = Accumulate<T>;
-  const Exec exec;
+  const Handle handle;
   const DeviceArray<T> gain = kept<T>(), bias = kept<T>();
   const DeviceArray<Acc> dgain = kept<Acc>(), dbias = kept<Acc>();
   const auto x = nothing<T>(0, n);
-  layer_norm_forward<T>(exec, x, nothing<Acc>(), nothing<Acc>(), x, gain.flat(), bias.flat(), 1e-5);
-  layer_norm_backward_input<T>(exec, x, x, x, nothing<Acc>(), nothing<Acc>(), gain.flat(), true);
-  layer_norm_backward_weight<T>(exec, dgain.flat(), dbias.flat(), x, x, nothing<Acc>(),
+  layer_norm_forward<T>(handle, x, nothing<Acc>(), nothing<Acc>(), x, gain.flat(), bias.flat(),
+                        1e-5);
+  layer_norm_backward_input<T>(handle, x, x, x, nothing<Acc>(), nothing<Acc>(), gain.flat(), true);
+  layer_norm_backward_weight<T>(handle, dgain.flat(), dbias.flat(), x, x, nothing<Acc>(),
                                 nothing<Acc>());
-  rms_norm_forward<T>(exec, x, nothing<Acc>(), x, gain.flat(), 1e-5);
-  rms_norm_backward_input<T>(exec, x, x, x, nothing<Acc>(), gain.flat(), true);
-  rms_norm_backward_weight<T>(exec, dgain.flat(), x, x, nothing<Acc>());
+  rms_norm_forward<T>(handle, x, nothing<Acc>(), x, gain.flat(), 1e-5);
+  rms_norm_backward_input<T>(handle, x, x, x, nothing<Acc>(), gain.flat(), true);
+  rms_norm_backward_weight<T>(handle, dgain.flat(), x, x, nothing<Acc>());
   expect_kept(dgain);
   expect_kept(dbias);
 }
 
 TYPED_TEST(Empty, ElementwiseKernels) {
   using T = TypeParam;
-  const Exec exec;
+  const Handle handle;
   const RandomKey key{1, Purpose::dropout, 2, 3};
   for (const auto& [rows, columns] : {std::pair{0, 13}, {13, 0}, {0, 0}}) {
     const auto x = nothing<T>(rows, columns);
-    gelu_forward<T>(exec, x, x);
-    gelu_backward<T>(exec, x, x, x);
-    tanh_forward<T>(exec, x, x);
-    tanh_backward<T>(exec, x, x, x);
-    swiglu_forward<T>(exec, x, nothing<T>(rows, 2 * columns));
-    swiglu_backward<T>(exec, nothing<T>(rows, 2 * columns), x, nothing<T>(rows, 2 * columns));
-    rotary_forward<T>(exec, x, Rotary{columns / 2, 2});
+    gelu_forward<T>(handle, x, x);
+    gelu_backward<T>(handle, x, x, x);
+    tanh_forward<T>(handle, x, x);
+    tanh_backward<T>(handle, x, x, x);
+    swiglu_forward<T>(handle, x, nothing<T>(rows, 2 * columns));
+    swiglu_backward<T>(handle, nothing<T>(rows, 2 * columns), x, nothing<T>(rows, 2 * columns));
+    rotary_forward<T>(handle, x, Rotary{columns / 2, 2});
     for (const double rate : {0.0, 0.5}) {
       const Dropout dropout{rate, key, 3};
-      residual_dropout_forward<T>(exec, x, x, x, dropout);
-      dropout_forward<T>(exec, x, x, dropout);
-      dropout_backward<T>(exec, x, x, dropout);
+      residual_dropout_forward<T>(handle, x, x, x, dropout);
+      dropout_forward<T>(handle, x, x, dropout);
+      dropout_backward<T>(handle, x, x, dropout);
     }
-    normal_fill<T>(exec, View3<T>(nullptr, 2, x.extent(0), x.extent(1)), key, 1.0, 20, 3);
+    normal_fill<T>(handle, View3<T>(nullptr, 2, x.extent(0), x.extent(1)), key, 1.0, 20, 3);
   }
-  accumulate<T>(exec, nothing<T>(), nothing<T>());
-  scale<T>(exec, nothing<T>(), 2.0);
-  fill<T>(exec, nothing<T>(), 2.0);
-  copy<T>(exec, nothing<T>(), nothing<T>());
-  normal_fill<T>(exec, nothing<T>(), key, 1.0, 5);
-  cache_append<T>(exec, nothing<T>(3, 0), View3<T>(nullptr, 3, 5, 0), View3<T>(nullptr, 3, 5, 0),
+  accumulate<T>(handle, nothing<T>(), nothing<T>());
+  scale<T>(handle, nothing<T>(), 2.0);
+  fill<T>(handle, nothing<T>(), 2.0);
+  copy<T>(handle, nothing<T>(), nothing<T>());
+  normal_fill<T>(handle, nothing<T>(), key, 1.0, 5);
+  cache_append<T>(handle, nothing<T>(3, 0), View3<T>(nullptr, 3, 5, 0), View3<T>(nullptr, 3, 5, 0),
                   nothing<T>(3, 0), 2);
-  fence(exec, "test");
+  fence(handle, "test");
 }
 
 TYPED_TEST(Empty, EmbeddingsOfNoTokensAndOfNoTable) {
   using T = TypeParam;
   using Acc = Accumulate<T>;
-  const Exec exec;
+  const Handle handle;
   const DeviceArray<T> x = kept<T>();
   const DeviceArray<Acc> dx = kept<Acc>();
   const DeviceArray<std::int32_t> tokens(n, 4);
   // No tokens.
-  embedding_lookup<T>(exec, nothing<T>(0, 1), nothing<std::int32_t>(), x.matrix(n, 1), 0);
-  add_positions<T>(exec, nothing<T>(0, 1), x.matrix(n, 1), n, 5);
-  embedding_lookup_backward<T>(exec, dx.matrix(n, 1), nothing<T>(0, 1), nothing<std::int32_t>(), 0);
-  positions_backward<T>(exec, dx.matrix(n, 1), nothing<T>(0, 1), n, 5);
-  add_segments<T>(exec, nothing<T>(0, 1), x.matrix(2, 1), tokens.flat(), 5);
-  segments_backward<T>(exec, dx.matrix(2, 1), nothing<T>(0, 1), tokens.flat(), 5);
-  pick_rows<T>(exec, nothing<T>(0, 1), x.matrix(n, 1), nothing<std::int32_t>(), 0);
-  place_rows<T>(exec, x.matrix(n, 1), nothing<T>(0, 1), nothing<std::int32_t>(), 0);
+  embedding_lookup<T>(handle, nothing<T>(0, 1), nothing<std::int32_t>(), x.matrix(n, 1), 0);
+  add_positions<T>(handle, nothing<T>(0, 1), x.matrix(n, 1), n, 5);
+  embedding_lookup_backward<T>(handle, dx.matrix(n, 1), nothing<T>(0, 1), nothing<std::int32_t>(),
+                               0);
+  positions_backward<T>(handle, dx.matrix(n, 1), nothing<T>(0, 1), n, 5);
+  add_segments<T>(handle, nothing<T>(0, 1), x.matrix(2, 1), tokens.flat(), 5);
+  segments_backward<T>(handle, dx.matrix(2, 1), nothing<T>(0, 1), tokens.flat(), 5);
+  pick_rows<T>(handle, nothing<T>(0, 1), x.matrix(n, 1), nothing<std::int32_t>(), 0);
+  place_rows<T>(handle, x.matrix(n, 1), nothing<T>(0, 1), nothing<std::int32_t>(), 0);
   expect_kept(x);
   expect_kept(dx);
   // No table: every row is elsewhere.
-  embedding_lookup_backward<T>(exec, nothing<Acc>(0, 1), x.matrix(n, 1), tokens.flat(), 4);
-  embedding_lookup<T>(exec, x.matrix(n, 1), tokens.flat(), nothing<T>(0, 1), 4);
+  embedding_lookup_backward<T>(handle, nothing<Acc>(0, 1), x.matrix(n, 1), tokens.flat(), 4);
+  embedding_lookup<T>(handle, x.matrix(n, 1), tokens.flat(), nothing<T>(0, 1), 4);
   EXPECT_EQ(x.values(), std::vector<T>(n, T(0)));
   // No columns.
-  embedding_lookup<T>(exec, nothing<T>(n, 0), tokens.flat(), nothing<T>(5, 0), 0);
-  embedding_lookup_backward<T>(exec, nothing<Acc>(5, 0), nothing<T>(n, 0), tokens.flat(), 0);
-  add_positions<T>(exec, nothing<T>(n, 0), nothing<T>(3, 0), 3, 0);
-  positions_backward<T>(exec, nothing<Acc>(3, 0), nothing<T>(n, 0), 3, 0);
-  fence(exec, "test");
+  embedding_lookup<T>(handle, nothing<T>(n, 0), tokens.flat(), nothing<T>(5, 0), 0);
+  embedding_lookup_backward<T>(handle, nothing<Acc>(5, 0), nothing<T>(n, 0), tokens.flat(), 0);
+  add_positions<T>(handle, nothing<T>(n, 0), nothing<T>(3, 0), 3, 0);
+  positions_backward<T>(handle, nothing<Acc>(3, 0), nothing<T>(n, 0), 3, 0);
+  fence(handle, "test");
 }
 
 TYPED_TEST(Empty, CrossEntropyOfNoRows) {
   using T = TypeParam;
-  const Exec exec;
+  const Handle handle;
   for (const std::int64_t columns : {0, 13}) {
-    cross_entropy_statistics<T>(exec, nothing<double>(0, 3), nothing<T>(0, columns),
+    cross_entropy_statistics<T>(handle, nothing<double>(0, 3), nothing<T>(0, columns),
                                 nothing<std::int32_t>(), 0);
-    cross_entropy_merge(exec, nothing<double>(), nothing<double>(0, 3),
+    cross_entropy_merge(handle, nothing<double>(), nothing<double>(0, 3),
                         View3<double>(nullptr, 2, 0, 3));
-    cross_entropy_gradient<T>(exec, nothing<T>(0, columns), nothing<T>(0, columns),
+    cross_entropy_gradient<T>(handle, nothing<T>(0, columns), nothing<T>(0, columns),
                               nothing<double>(0, 3), nothing<std::int32_t>(), 0, 1.0);
   }
-  fence(exec, "test");
+  fence(handle, "test");
 }
 
 TYPED_TEST(Empty, Updates) {
   using T = TypeParam;
-  const Exec exec;
+  const Handle handle;
   const DeviceArray<double> one(1), sum = kept<double>();
   const DeviceArray<std::int64_t> count(1);
   const DeviceArray<double> control(control_size);
-  adamw_update<T>(exec, nothing<T>(), nothing<T>(), nothing<T>(), nothing<T>(), AdamW{},
+  adamw_update<T>(handle, nothing<T>(), nothing<T>(), nothing<T>(), nothing<T>(), AdamW{},
                   control.flat());
   for (const Sgd& sgd : {Sgd{0.1, 0.0, false, 0.0}, Sgd{0.1, 0.9, false, 0.0}, Sgd{0.1, 0.9, true}})
-    sgd_update<T>(exec, nothing<T>(), nothing<T>(), nothing<T>(), sgd, control.flat());
-  lamb_direction<T>(exec, nothing<T>(), nothing<T>(), nothing<T>(), nothing<T>(), AdamW{},
+    sgd_update<T>(handle, nothing<T>(), nothing<T>(), nothing<T>(), sgd, control.flat());
+  lamb_direction<T>(handle, nothing<T>(), nothing<T>(), nothing<T>(), nothing<T>(), AdamW{},
                     control.flat());
-  trust_ratios(exec, nothing<double>(), nothing<double>(), nothing<double>(), 2);
-  lamb_update<T>(exec, nothing<T>(), nothing<T>(), 1.0, one.flat(), control.flat());
-  squared_norm_blocks<T>(exec, nothing<double>(), nothing<T>());
-  squared_norm_blocks<T>(exec, nothing<double>(), nothing<T>(), nothing<std::int64_t>(),
+  trust_ratios(handle, nothing<double>(), nothing<double>(), nothing<double>(), 2);
+  lamb_update<T>(handle, nothing<T>(), nothing<T>(), 1.0, one.flat(), control.flat());
+  squared_norm_blocks<T>(handle, nothing<double>(), nothing<T>());
+  squared_norm_blocks<T>(handle, nothing<double>(), nothing<T>(), nothing<std::int64_t>(),
                          nothing<std::int64_t>());
-  segment_sums(exec, nothing<double>(), nothing<double>(), nothing<std::int64_t>());
-  count_non_finite<T>(exec, count.flat(), nothing<T>());
+  segment_sums(handle, nothing<double>(), nothing<double>(), nothing<std::int64_t>());
+  count_non_finite<T>(handle, count.flat(), nothing<T>());
   EXPECT_EQ(count.values()[0], 0);
   const View1<double> seven(sum.data(), 1);
-  sum_ordered(exec, seven, nothing<double>());
+  sum_ordered(handle, seven, nothing<double>());
   expect_kept(sum);
-  root_of_sum(exec, seven, nothing<double>());
+  root_of_sum(handle, seven, nothing<double>());
   EXPECT_EQ(sum.values()[0], 0.0);
 }
 
 TYPED_TEST(Empty, Products) {
   using T = TypeParam;
   using Acc = Accumulate<T>;
-  const Exec exec;
-  const MatmulBackend usual = matmul_backend(dtype_of<T>);
   const auto of = [](const auto& x, std::int64_t rows, std::int64_t columns) {
     return x.matrix(rows, columns);
   };
@@ -184,7 +184,7 @@ TYPED_TEST(Empty, Products) {
        {MatmulBackend::tiled, MatmulBackend::kokkos_kernels, MatmulBackend::onednn,
         MatmulBackend::cublaslt, MatmulBackend::widened}) {
     if (!matmul_backend_available(dtype_of<T>, backend)) continue;
-    set_matmul_backend(dtype_of<T>, backend);
+    const Handle handle(KernelChoice().set_products(dtype_of<T>, backend));
     for (const Transpose ta : {Transpose::no, Transpose::yes})
       for (const Transpose tb : {Transpose::no, Transpose::yes}) {
         const auto left = [&](std::int64_t m, std::int64_t k, const DeviceArray<T>& x) {
@@ -194,34 +194,33 @@ TYPED_TEST(Empty, Products) {
           return tb == Transpose::yes ? of(x, m, k) : of(x, k, m);
         };
         const DeviceArray<T> x = kept<T>(), none(0);
-        matmul<T>(exec, of(none, 0, n), left(0, 1, none), right(1, n, x), ta, tb);
-        matmul<T>(exec, of(none, n, 0), left(n, 1, x), right(1, 0, none), ta, tb);
-        matmul<T>(exec, of(none, 0, 0), left(0, 0, none), right(0, 0, none), ta, tb);
-        matmul<T>(exec, of(x, n, 1), left(n, 0, none), right(0, 1, none), ta, tb, 1.0, 1.0);
+        matmul<T>(handle, of(none, 0, n), left(0, 1, none), right(1, n, x), ta, tb);
+        matmul<T>(handle, of(none, n, 0), left(n, 1, x), right(1, 0, none), ta, tb);
+        matmul<T>(handle, of(none, 0, 0), left(0, 0, none), right(0, 0, none), ta, tb);
+        matmul<T>(handle, of(x, n, 1), left(n, 0, none), right(0, 1, none), ta, tb, 1.0, 1.0);
         expect_kept(x);
-        matmul<T>(exec, of(x, 1, n), left(1, 0, none), right(0, n, none), ta, tb);
+        matmul<T>(handle, of(x, 1, n), left(1, 0, none), right(0, n, none), ta, tb);
         EXPECT_EQ(x.values(), std::vector<T>(n, T(0)));
       }
     // A linear layer without inputs is its bias; without tokens its gradients stay; without
     // outputs its input has no gradient.
     const DeviceArray<T> x = kept<T>(), y(n, T(3));
     const DeviceArray<Acc> dw = kept<Acc>(), dbias = kept<Acc>();
-    linear_forward<T>(exec, y.matrix(1, n), nothing<T>(1, 0), nothing<T>(n, 0), x.flat());
+    linear_forward<T>(handle, y.matrix(1, n), nothing<T>(1, 0), nothing<T>(n, 0), x.flat());
     expect_kept(y);
-    linear_forward<T>(exec, y.matrix(1, n), nothing<T>(1, 0), nothing<T>(n, 0), nothing<T>());
+    linear_forward<T>(handle, y.matrix(1, n), nothing<T>(1, 0), nothing<T>(n, 0), nothing<T>());
     EXPECT_EQ(y.values(), std::vector<T>(n, T(0)));
-    linear_forward<T>(exec, nothing<T>(1, 0), y.matrix(1, n), nothing<T>(0, n), nothing<T>());
-    linear_forward<T>(exec, nothing<T>(0, n), nothing<T>(0, 1), y.matrix(n, 1), x.flat());
-    linear_backward_weight<T>(exec, dw.matrix(n, 1), dbias.flat(), nothing<T>(0, n),
+    linear_forward<T>(handle, nothing<T>(1, 0), y.matrix(1, n), nothing<T>(0, n), nothing<T>());
+    linear_forward<T>(handle, nothing<T>(0, n), nothing<T>(0, 1), y.matrix(n, 1), x.flat());
+    linear_backward_weight<T>(handle, dw.matrix(n, 1), dbias.flat(), nothing<T>(0, n),
                               nothing<T>(0, 1));
-    linear_backward_weight<T>(exec, nothing<Acc>(0, n), nothing<Acc>(), nothing<T>(1, 0),
+    linear_backward_weight<T>(handle, nothing<Acc>(0, n), nothing<Acc>(), nothing<T>(1, 0),
                               x.matrix(1, n));
     expect_kept(dw);
     expect_kept(dbias);
-    linear_backward_input<T>(exec, x.matrix(1, n), nothing<T>(1, 0), nothing<T>(0, n));
+    linear_backward_input<T>(handle, x.matrix(1, n), nothing<T>(1, 0), nothing<T>(0, n));
     EXPECT_EQ(x.values(), std::vector<T>(n, T(0)));
   }
-  set_matmul_backend(dtype_of<T>, usual);
 }
 
 /// Row-parallel products have their bias on one rank only: the weight's gradient does not depend on
@@ -231,9 +230,9 @@ TYPED_TEST(Empty, BiasOfALinearLayer) {
   using Acc = Accumulate<T>;
   const DeviceArray<T> dy(testing::uniform<T>(5 * n, 1)), x(testing::uniform<T>(5 * 7, 2));
   const DeviceArray<Acc> with(7 * n), without(7 * n), dbias(n);
-  linear_backward_weight<T>(Exec{}, with.matrix(n, 7), dbias.flat(), dy.matrix(5, n),
+  linear_backward_weight<T>(Handle{}, with.matrix(n, 7), dbias.flat(), dy.matrix(5, n),
                             x.matrix(5, 7));
-  linear_backward_weight<T>(Exec{}, without.matrix(n, 7), View1<Acc>(), dy.matrix(5, n),
+  linear_backward_weight<T>(Handle{}, without.matrix(n, 7), View1<Acc>(), dy.matrix(5, n),
                             x.matrix(5, 7));
   EXPECT_EQ(without.values(), with.values());
 }

@@ -53,10 +53,10 @@ TEST(FlashRule, WorkspaceHoldsSumsDeltasAndCounters) {
   EXPECT_EQ(parts.sums, 2 * 3 * 128 * 64);
   EXPECT_EQ(parts.deltas, 2 * 3 * 100);
   EXPECT_EQ(parts.counters, 2 * 3 * 5);
-  EXPECT_EQ(attention_workspace_elements<Bf16>(s), parts.elements());
-  EXPECT_EQ(attention_workspace_elements<Fp16>({2, 0, 3, 1, 64}), 6)
+  EXPECT_EQ(attention_workspace_elements<Bf16>(KernelChoice(), s), parts.elements());
+  EXPECT_EQ(attention_workspace_elements<Fp16>(KernelChoice(), {2, 0, 3, 1, 64}), 6)
       << "counters that no one reads";
-  EXPECT_EQ(attention_workspace_elements<float>(s), parts.deltas);
+  EXPECT_EQ(attention_workspace_elements<float>(KernelChoice(), s), parts.deltas);
 }
 
 TEST(FlashRule, TicketsGoThroughSectionsTurnByTurn) {
@@ -74,23 +74,24 @@ TEST(FlashRule, TicketsGoThroughSectionsTurnByTurn) {
   EXPECT_EQ(found, expected);
 }
 
-TEST(AttentionBackends, PortableIsEverywhereAndTheSwitchHolds) {
+TEST(AttentionBackends, PortableIsEverywhereAndAChoiceHolds) {
   const AttentionBackends portable{};
   for (const DType type : {DType::fp64, DType::fp32, DType::bf16, DType::fp16}) {
-    const AttentionBackends usual = attention_backends(type);
+    KernelChoice choice;
+    const AttentionBackends usual = choice.attention(type);
     EXPECT_EQ(usual, attention_backends_of(type, AttentionKind::automatic));
     EXPECT_EQ(attention_backends_of(type, AttentionKind::portable), portable);
     EXPECT_TRUE(attention_backend_available(type, AttentionBackend::portable));
     EXPECT_TRUE(attention_backend_available(type, usual.forward));
     EXPECT_TRUE(attention_backend_available(type, usual.backward));
-    set_attention_backends(type, portable);
-    EXPECT_EQ(attention_backends(type), portable);
-    set_attention_backends(type, usual);
-    EXPECT_EQ(attention_backends(type), usual);
+    choice.set_attention(type, portable);
+    EXPECT_EQ(choice.attention(type), portable);
+    choice.set_attention(type, usual);
+    EXPECT_EQ(choice.attention(type), usual);
     for (const auto other : {AttentionBackend::tensor_cores, AttentionBackend::cudnn}) {
       if (attention_backend_available(type, other)) continue;
-      EXPECT_THROW(set_attention_backends(type, {other, AttentionBackend::portable}), Error);
-      EXPECT_THROW(set_attention_backends(type, {AttentionBackend::portable, other}), Error);
+      EXPECT_THROW(choice.set_attention(type, {other, AttentionBackend::portable}), Error);
+      EXPECT_THROW(choice.set_attention(type, {AttentionBackend::portable, other}), Error);
     }
   }
   for (const auto narrow_only : {AttentionBackend::tensor_cores, AttentionBackend::cudnn})

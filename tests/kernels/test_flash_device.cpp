@@ -29,23 +29,20 @@ struct Passes {
 
 template <class T>
 Passes<T> run(AttentionBackend backend, const AttentionShape& s, const AttentionDropout& dropout) {
-  const AttentionBackends usual = attention_backends(dtype_of<T>);
-  set_attention_backends(dtype_of<T>, {backend, backend});
-  const Exec exec;
+  const Handle handle(KernelChoice().set_attention(dtype_of<T>, {backend, backend}));
   const std::int64_t columns = s.heads * s.head_size;
   const DeviceArray<T> qkv(uniform<T>(s.tokens() * s.qkv_columns(), 1));
   const DeviceArray<T> grad(uniform<T>(s.tokens() * columns, 2));
   const DeviceArray<T> o(s.tokens() * columns, T(NAN)), dqkv(s.tokens() * s.qkv_columns(), T(NAN));
   const DeviceArray<float> lse(s.tokens() * s.heads, NAN),
-      work(attention_workspace_elements<T>(s), NAN);
+      work(attention_workspace_elements<T>(handle.choice(), s), NAN);
   const auto lse_view = lse.cube(s.batch, s.heads, s.sequence);
-  attention_forward<T>(exec, o.matrix(s.tokens(), columns), lse_view,
+  attention_forward<T>(handle, o.matrix(s.tokens(), columns), lse_view,
                        qkv.matrix(s.tokens(), s.qkv_columns()), s, dropout);
-  attention_backward<T>(exec, dqkv.matrix(s.tokens(), s.qkv_columns()),
+  attention_backward<T>(handle, dqkv.matrix(s.tokens(), s.qkv_columns()),
                         grad.matrix(s.tokens(), columns), o.matrix(s.tokens(), columns),
                         qkv.matrix(s.tokens(), s.qkv_columns()), lse_view, work.flat(), s, dropout);
-  fence(exec, "test");
-  set_attention_backends(dtype_of<T>, usual);
+  fence(handle, "test");
   return {o.values(), dqkv.values(), lse.values()};
 }
 

@@ -180,8 +180,8 @@ TYPED_TEST(HeadNorms, BackwardWeightMatchesReferenceAndAdds) {
           magnitudes[kind][d] += std::abs(dy[d] * x[d] * inverse);
         }
       });
-      head_norm_backward_weight<T>(Exec{}, query.flat(), key.flat(), c.rows(c.d_dqkv), c.raw_rows(),
-                                   c.factors(), c.norm);
+      head_norm_backward_weight<T>(Handle{}, query.flat(), key.flat(), c.rows(c.d_dqkv),
+                                   c.raw_rows(), c.factors(), c.norm);
       EXPECT_EQ(c.d_dqkv.values(), DeviceArray<T>(c.dqkv).values()) << "it only reads";
       // n terms summed in any order, each off by three roundings and by inverse_rms' own.
       const auto bound = [&](int kind, std::size_t d) {
@@ -224,7 +224,7 @@ TEST(HeadNormGradient, BackwardMatchesFiniteDifferences) {
     };
     c.forward();
     const DeviceArray<double> query(k), key(k);
-    head_norm_backward_weight<double>(Exec{}, query.flat(), key.flat(), c.rows(c.d_dqkv),
+    head_norm_backward_weight<double>(Handle{}, query.flat(), key.flat(), c.rows(c.d_dqkv),
                                       c.raw_rows(), c.factors(), c.norm);
     c.backward_input();
     // As for RMSNorm (test_rms_norm.cpp): three derivatives of at most 3 inverse_rms each;
@@ -261,7 +261,7 @@ TYPED_TEST(HeadNorms, NoTokensAndNoHeadsAreLegal) {
   for (const HeadCase<T>& c : {HeadCase<T>(0, 4, 2, 24), {3, 0, 0, 24}, {3, 0, 2, 24}}) {
     const DeviceArray<Accumulate<T>> query(24, 7.0), key(24, 7.0);
     c.forward();
-    head_norm_backward_weight<T>(Exec{}, query.flat(), key.flat(), c.rows(c.d_dqkv), c.raw_rows(),
+    head_norm_backward_weight<T>(Handle{}, query.flat(), key.flat(), c.rows(c.d_dqkv), c.raw_rows(),
                                  c.factors(), c.norm);
     c.backward_input();
     EXPECT_EQ(query.values(), std::vector<Accumulate<T>>(24, 7));

@@ -44,7 +44,7 @@ struct Arrays {
   DeviceArray<std::int64_t> count{1}, zero{1};
 };
 
-using Call = std::function<void(const Exec&)>;
+using Call = std::function<void(const Handle&)>;
 
 /// Public kernels by name, here and below. A new kernel belongs among them.
 template <class T>
@@ -60,49 +60,53 @@ std::map<std::string, Call> kernels_of_layers(const Arrays<T>& x) {
   const View1<Accumulate<T>> dquery(dgain.data(), columns / 2);
   return {
       {"layer_norm_forward",
-       [=](const Exec& e) { layer_norm_forward<T>(e, a, mean, inverse, b, gain, bias, 1e-5); }},
+       [=](const Handle& e) { layer_norm_forward<T>(e, a, mean, inverse, b, gain, bias, 1e-5); }},
       {"layer_norm_backward_input",
-       [=](const Exec& e) { layer_norm_backward_input<T>(e, a, b, c, mean, inverse, gain, true); }},
+       [=](const Handle& e) {
+         layer_norm_backward_input<T>(e, a, b, c, mean, inverse, gain, true);
+       }},
       {"layer_norm_backward_weight",
-       [=](const Exec& e) { layer_norm_backward_weight<T>(e, dgain, dbias, b, c, mean, inverse); }},
+       [=](const Handle& e) {
+         layer_norm_backward_weight<T>(e, dgain, dbias, b, c, mean, inverse);
+       }},
       {"rms_norm_forward",
-       [=](const Exec& e) { rms_norm_forward<T>(e, a, inverse, b, gain, 1e-5); }},
+       [=](const Handle& e) { rms_norm_forward<T>(e, a, inverse, b, gain, 1e-5); }},
       {"rms_norm_backward_input",
-       [=](const Exec& e) { rms_norm_backward_input<T>(e, a, b, c, inverse, gain, true); }},
+       [=](const Handle& e) { rms_norm_backward_input<T>(e, a, b, c, inverse, gain, true); }},
       {"rms_norm_backward_weight",
-       [=](const Exec& e) { rms_norm_backward_weight<T>(e, dgain, b, c, inverse); }},
+       [=](const Handle& e) { rms_norm_backward_weight<T>(e, dgain, b, c, inverse); }},
       {"head_norm_forward",
-       [=](const Exec& e) {
+       [=](const Handle& e) {
          head_norm_forward<T>(e, a, half, x.inverse.matrix(rows, 1), query, query, heads);
        }},
       {"head_norm_backward_input",
-       [=](const Exec& e) {
+       [=](const Handle& e) {
          head_norm_backward_input<T>(e, a, half, x.inverse.matrix(rows, 1), query, query, heads);
        }},
       {"head_norm_backward_weight",
-       [=](const Exec& e) {
+       [=](const Handle& e) {
          head_norm_backward_weight<T>(e, dquery, dquery, a, half, x.inverse.matrix(rows, 1), heads);
        }},
       {"rotary_forward",
-       [=](const Exec& e) {
+       [=](const Handle& e) {
          rotary_forward<T>(e, a, Rotary{1, 6});
        }},
       {"rotary_backward",
-       [=](const Exec& e) {
+       [=](const Handle& e) {
          rotary_backward<T>(e, a, Rotary{1, 6});
        }},
-      {"swiglu_forward", [=](const Exec& e) { swiglu_forward<T>(e, half, c); }},
-      {"swiglu_backward", [=](const Exec& e) { swiglu_backward<T>(e, a, half, c); }},
-      {"gelu_forward", [=](const Exec& e) { gelu_forward<T>(e, a, b); }},
-      {"gelu_backward", [=](const Exec& e) { gelu_backward<T>(e, a, b, c); }},
-      {"gelu_forward, exact", [=](const Exec& e) { gelu_forward<T>(e, a, b, Gelu::exact); }},
-      {"gelu_backward, exact", [=](const Exec& e) { gelu_backward<T>(e, a, b, c, Gelu::exact); }},
-      {"tanh_forward", [=](const Exec& e) { tanh_forward<T>(e, a, b); }},
-      {"tanh_backward", [=](const Exec& e) { tanh_backward<T>(e, a, b, c); }},
+      {"swiglu_forward", [=](const Handle& e) { swiglu_forward<T>(e, half, c); }},
+      {"swiglu_backward", [=](const Handle& e) { swiglu_backward<T>(e, a, half, c); }},
+      {"gelu_forward", [=](const Handle& e) { gelu_forward<T>(e, a, b); }},
+      {"gelu_backward", [=](const Handle& e) { gelu_backward<T>(e, a, b, c); }},
+      {"gelu_forward, exact", [=](const Handle& e) { gelu_forward<T>(e, a, b, Gelu::exact); }},
+      {"gelu_backward, exact", [=](const Handle& e) { gelu_backward<T>(e, a, b, c, Gelu::exact); }},
+      {"tanh_forward", [=](const Handle& e) { tanh_forward<T>(e, a, b); }},
+      {"tanh_backward", [=](const Handle& e) { tanh_backward<T>(e, a, b, c); }},
       {"residual_dropout_forward",
-       [=](const Exec& e) { residual_dropout_forward<T>(e, a, b, c, dropout); }},
-      {"dropout_forward", [=](const Exec& e) { dropout_forward<T>(e, a, b, dropout); }},
-      {"dropout_backward", [=](const Exec& e) { dropout_backward<T>(e, a, b, dropout); }},
+       [=](const Handle& e) { residual_dropout_forward<T>(e, a, b, c, dropout); }},
+      {"dropout_forward", [=](const Handle& e) { dropout_forward<T>(e, a, b, dropout); }},
+      {"dropout_backward", [=](const Handle& e) { dropout_backward<T>(e, a, b, dropout); }},
   };
 }
 
@@ -116,23 +120,26 @@ std::map<std::string, Call> kernels_of_vocabulary(const Arrays<T>& x) {
   const auto statistics = x.statistics.matrix(rows, 3), merged = x.merged.matrix(rows, 3);
   const auto parts = x.statistics.cube(1, rows, 3);
   return {
-      {"embedding_lookup", [=](const Exec& e) { embedding_lookup<T>(e, a, tokens, b, 0); }},
-      {"add_positions", [=](const Exec& e) { add_positions<T>(e, a, c, rows, 0); }},
+      {"embedding_lookup", [=](const Handle& e) { embedding_lookup<T>(e, a, tokens, b, 0); }},
+      {"add_positions", [=](const Handle& e) { add_positions<T>(e, a, c, rows, 0); }},
       {"embedding_lookup_backward",
-       [=](const Exec& e) { embedding_lookup_backward<T>(e, dtable, b, tokens, 0); }},
+       [=](const Handle& e) { embedding_lookup_backward<T>(e, dtable, b, tokens, 0); }},
       {"positions_backward",
-       [=](const Exec& e) { positions_backward<T>(e, dpositions, b, rows, 0); }},
+       [=](const Handle& e) { positions_backward<T>(e, dpositions, b, rows, 0); }},
       {"add_segments",
-       [=](const Exec& e) { add_segments<T>(e, a, x.b.matrix(2, columns), tokens, 0); }},
+       [=](const Handle& e) { add_segments<T>(e, a, x.b.matrix(2, columns), tokens, 0); }},
       {"segments_backward",
-       [=](const Exec& e) { segments_backward<T>(e, x.dtable.matrix(2, columns), b, tokens, 0); }},
-      {"pick_rows", [=](const Exec& e) { pick_rows<T>(e, a, b, tokens, 0); }},
-      {"place_rows", [=](const Exec& e) { place_rows<T>(e, a, b, tokens, 0); }},
+       [=](const Handle& e) {
+         segments_backward<T>(e, x.dtable.matrix(2, columns), b, tokens, 0);
+       }},
+      {"pick_rows", [=](const Handle& e) { pick_rows<T>(e, a, b, tokens, 0); }},
+      {"place_rows", [=](const Handle& e) { place_rows<T>(e, a, b, tokens, 0); }},
       {"cross_entropy_statistics",
-       [=](const Exec& e) { cross_entropy_statistics<T>(e, statistics, a, tokens, 0); }},
-      {"cross_entropy_merge", [=](const Exec& e) { cross_entropy_merge(e, loss, merged, parts); }},
+       [=](const Handle& e) { cross_entropy_statistics<T>(e, statistics, a, tokens, 0); }},
+      {"cross_entropy_merge",
+       [=](const Handle& e) { cross_entropy_merge(e, loss, merged, parts); }},
       {"cross_entropy_gradient",
-       [=](const Exec& e) { cross_entropy_gradient<T>(e, a, a, merged, tokens, 0, 1.0); }},
+       [=](const Handle& e) { cross_entropy_gradient<T>(e, a, a, merged, tokens, 0, 1.0); }},
   };
 }
 
@@ -144,29 +151,29 @@ std::map<std::string, Call> kernels_of_arrays(const Arrays<T>& x) {
   const auto control = x.control.flat(), status = x.status.flat();
   const auto count = x.count.flat(), zero = x.zero.flat();
   return {
-      {"accumulate", [=](const Exec& e) { accumulate<T>(e, a, b); }},
-      {"scale", [=](const Exec& e) { scale<T>(e, a, 2.0); }},
-      {"fill", [=](const Exec& e) { fill<T>(e, a, 2.0); }},
-      {"copy", [=](const Exec& e) { copy<T>(e, a, b); }},
-      {"sum_ordered", [=](const Exec& e) { sum_ordered(e, one, loss); }},
+      {"accumulate", [=](const Handle& e) { accumulate<T>(e, a, b); }},
+      {"scale", [=](const Handle& e) { scale<T>(e, a, 2.0); }},
+      {"fill", [=](const Handle& e) { fill<T>(e, a, 2.0); }},
+      {"copy", [=](const Handle& e) { copy<T>(e, a, b); }},
+      {"sum_ordered", [=](const Handle& e) { sum_ordered(e, one, loss); }},
       {"plan_update",
-       [=](const Exec& e) {
+       [=](const Handle& e) {
          plan_update(e, control, status, loss, {1, 1.0, 0.9, 0.95, 10, {}});
        }},
-      {"mark_non_finite", [=](const Exec& e) { mark_non_finite<T>(e, a, one); }},
-      {"adamw_update", [=](const Exec& e) { adamw_update<T>(e, a, m, v, b, AdamW{}, control); }},
-      {"sgd_update", [=](const Exec& e) { sgd_update<T>(e, a, m, b, Sgd{}, control); }},
+      {"mark_non_finite", [=](const Handle& e) { mark_non_finite<T>(e, a, one); }},
+      {"adamw_update", [=](const Handle& e) { adamw_update<T>(e, a, m, v, b, AdamW{}, control); }},
+      {"sgd_update", [=](const Handle& e) { sgd_update<T>(e, a, m, b, Sgd{}, control); }},
       {"lamb_direction",
-       [=](const Exec& e) { lamb_direction<T>(e, a, m, v, b, AdamW{}, control); }},
-      {"trust_ratios", [=](const Exec& e) { trust_ratios(e, one, one, one, 1); }},
-      {"lamb_update", [=](const Exec& e) { lamb_update<T>(e, a, b, 1.0, one, control); }},
-      {"squared_norm_blocks", [=](const Exec& e) { squared_norm_blocks<T>(e, one, a); }},
+       [=](const Handle& e) { lamb_direction<T>(e, a, m, v, b, AdamW{}, control); }},
+      {"trust_ratios", [=](const Handle& e) { trust_ratios(e, one, one, one, 1); }},
+      {"lamb_update", [=](const Handle& e) { lamb_update<T>(e, a, b, 1.0, one, control); }},
+      {"squared_norm_blocks", [=](const Handle& e) { squared_norm_blocks<T>(e, one, a); }},
       {"squared_norm_blocks of many",
-       [=](const Exec& e) { squared_norm_blocks<T>(e, one, a, zero, zero); }},
-      {"segment_sums", [=](const Exec& e) { segment_sums(e, one, loss, zero); }},
-      {"root_of_sum", [=](const Exec& e) { root_of_sum(e, one, loss); }},
-      {"count_non_finite", [=](const Exec& e) { count_non_finite<T>(e, count, a); }},
-      {"normal_fill", [=](const Exec& e) { normal_fill<T>(e, a, dropout.key, 1.0, 0); }},
+       [=](const Handle& e) { squared_norm_blocks<T>(e, one, a, zero, zero); }},
+      {"segment_sums", [=](const Handle& e) { segment_sums(e, one, loss, zero); }},
+      {"root_of_sum", [=](const Handle& e) { root_of_sum(e, one, loss); }},
+      {"count_non_finite", [=](const Handle& e) { count_non_finite<T>(e, count, a); }},
+      {"normal_fill", [=](const Handle& e) { normal_fill<T>(e, a, dropout.key, 1.0, 0); }},
   };
 }
 
@@ -179,15 +186,15 @@ std::map<std::string, Call> kernels_of_matrices(const Arrays<T>& x) {
   const auto bias = x.bias.flat();
   return {
       {"matmul",
-       [=](const Exec& e) { matmul<T>(e, a, b, c, Transpose::no, Transpose::yes, 1.0, 1.0); }},
-      {"linear_forward", [=](const Exec& e) { linear_forward<T>(e, a, b, c, bias); }},
-      {"linear_backward_input", [=](const Exec& e) { linear_backward_input<T>(e, a, b, c); }},
+       [=](const Handle& e) { matmul<T>(e, a, b, c, Transpose::no, Transpose::yes, 1.0, 1.0); }},
+      {"linear_forward", [=](const Handle& e) { linear_forward<T>(e, a, b, c, bias); }},
+      {"linear_backward_input", [=](const Handle& e) { linear_backward_input<T>(e, a, b, c); }},
       {"linear_backward_weight",
-       [=](const Exec& e) { linear_backward_weight<T>(e, dw, dbias, b, c); }},
+       [=](const Handle& e) { linear_backward_weight<T>(e, dw, dbias, b, c); }},
       {"linear_gelu_forward",
-       [=](const Exec& e) { linear_gelu_forward<T>(e, a, b, c, c, bias, Gelu::tanh); }},
+       [=](const Handle& e) { linear_gelu_forward<T>(e, a, b, c, c, bias, Gelu::tanh); }},
       {"linear_gelu_backward_input",
-       [=](const Exec& e) { linear_gelu_backward_input<T>(e, a, b, c, c, Gelu::tanh); }},
+       [=](const Handle& e) { linear_gelu_backward_input<T>(e, a, b, c, c, Gelu::tanh); }},
   };
 }
 
@@ -207,25 +214,26 @@ std::map<std::string, Call> kernels_of_attention(const Arrays<T>& x) {
   const AttentionDropout mask{0.5, {1, Purpose::attention_dropout, 2, 3}, 0, 0, 0};
   return {
       {"attention_forward",
-       [=](const Exec& e) { attention_forward<T>(e, o, lse, qkv, shape, mask); }},
+       [=](const Handle& e) { attention_forward<T>(e, o, lse, qkv, shape, mask); }},
       {"attention_backward",
-       [=](const Exec& e) {
+       [=](const Handle& e) {
          attention_backward<T>(e, dqkv, grad, o, qkv, lse, workspace, shape, mask);
        }},
       {"attention_decode",
-       [=](const Exec& e) { attention_decode<T>(e, result, query, keys, values, 2, shape); }},
+       [=](const Handle& e) { attention_decode<T>(e, result, query, keys, values, 2, shape); }},
   };
 }
 
 /// Labels begin with "kernels/"; a kernel neither waits nor allocates nor copies behind the
 /// caller's back.
-void expect_only_launches(const std::map<std::string, Call>& kernels) {
-  const Exec exec;
+void expect_only_launches(const std::map<std::string, Call>& kernels,
+                          const KernelChoice& choice = {}) {
+  const Handle handle(choice);
   for (const auto& [name, call] : kernels) {
-    call(exec);  // a back end's own scratch may be made at its first launch
-    fence(exec, "test begins");
+    call(handle);  // a back end's own scratch may be made at its first launch
+    fence(handle, "test begins");
     const LaunchRecorder recorder;
-    call(exec);
+    call(handle);
     EXPECT_FALSE(recorder.labels().empty()) << name;
     for (const std::string& label : recorder.labels())
       EXPECT_TRUE(label.starts_with("kernels/")) << name << " launches " << label;
@@ -233,7 +241,7 @@ void expect_only_launches(const std::map<std::string, Call>& kernels) {
     EXPECT_EQ(recorder.allocations(), 0) << name;
     EXPECT_EQ(recorder.deep_copies(), 0) << name;
   }
-  fence(exec, "test ends");
+  fence(handle, "test ends");
 }
 
 template <class T>
@@ -244,10 +252,8 @@ void expect_only_launches_of() {
   expect_only_launches(kernels_of_arrays(arrays));
   expect_only_launches(kernels_of_attention(arrays));
   // Libraries launch what they like; Trireme's own products are held to the rule.
-  const MatmulBackend usual = matmul_backend(dtype_of<T>);
-  set_matmul_backend(dtype_of<T>, MatmulBackend::tiled);
-  expect_only_launches(kernels_of_matrices(arrays));
-  set_matmul_backend(dtype_of<T>, usual);
+  expect_only_launches(kernels_of_matrices(arrays),
+                       KernelChoice().set_products(dtype_of<T>, MatmulBackend::tiled));
 }
 
 TEST(Launches, AreLabelledAndDoNotWaitOrAllocate) {

@@ -25,8 +25,9 @@ using testing::uniform;
 template <class T>
 class Matmul : public ::testing::Test {
  protected:
-  void TearDown() override { set_matmul_backend(dtype_of<T>, initial_); }
-  const MatmulBackend initial_ = matmul_backend(dtype_of<T>);
+  static KernelChoice by(MatmulBackend backend) {
+    return KernelChoice().set_products(dtype_of<T>, backend);
+  }
 };
 using Types = ::testing::Types<float, double>;
 TYPED_TEST_SUITE(Matmul, Types);
@@ -52,9 +53,8 @@ void expect_near(const std::vector<T>& found, const std::vector<double>& expecte
 }
 
 template <class T>
-void compare(std::int64_t rows, std::int64_t columns, std::int64_t depth, bool ta, bool tb,
-             double alpha, double beta) {
-  const Exec exec;
+void compare(const Handle& handle, std::int64_t rows, std::int64_t columns, std::int64_t depth,
+             bool ta, bool tb, double alpha, double beta) {
   const auto a = uniform<T>(rows * depth, 1);
   const auto b = uniform<T>(depth * columns, 2);
   // With beta = 0 the old content must not matter, whatever it is.
@@ -65,27 +65,27 @@ void compare(std::int64_t rows, std::int64_t columns, std::int64_t depth, bool t
   const DeviceArray<T> da(a), db(b), dc(c);
   const View2<const T> va = ta ? da.matrix(depth, rows) : da.matrix(rows, depth);
   const View2<const T> vb = tb ? db.matrix(columns, depth) : db.matrix(depth, columns);
-  matmul<T>(exec, dc.matrix(rows, columns), va, vb, ta ? Transpose::yes : Transpose::no,
+  matmul<T>(handle, dc.matrix(rows, columns), va, vb, ta ? Transpose::yes : Transpose::no,
             tb ? Transpose::yes : Transpose::no, alpha, beta);
-  fence(exec, "test");
+  fence(handle, "test");
   expect_near(dc.values(), expected, tolerance<T>(depth, alpha, beta),
-              text(matmul_backend_name(dtype_of<T>), ' ', rows, 'x', columns, 'x', depth,
-                   ta ? " ta" : "", tb ? " tb" : "", " alpha ", alpha, " beta ", beta));
+              text(handle.choice().products_description(dtype_of<T>), ' ', rows, 'x', columns, 'x',
+                   depth, ta ? " ta" : "", tb ? " tb" : "", " alpha ", alpha, " beta ", beta));
 }
 
 TYPED_TEST(Matmul, EveryBackendAgreesWithTheDefinition) {
   using T = TypeParam;
   for (const MatmulBackend backend : all_backends) {
     if (!matmul_backend_available(dtype_of<T>, backend)) continue;
-    set_matmul_backend(dtype_of<T>, backend);
+    const Handle handle(this->by(backend));
     for (const bool ta : {false, true})
       for (const bool tb : {false, true})
         for (const auto& [alpha, beta] : {std::pair{1.0, 0.0}, {1.0, 1.0}, {-0.5, 0.25}}) {
           for (const std::int64_t rows : {1, 13, 128})
             for (const std::int64_t columns : {1, 13, 128})
               for (const std::int64_t depth : {1, 13, 128})
-                compare<T>(rows, columns, depth, ta, tb, alpha, beta);
-          compare<T>(65, 31, 7, ta, tb, alpha, beta);
+                compare<T>(handle, rows, columns, depth, ta, tb, alpha, beta);
+          compare<T>(handle, 65, 31, 7, ta, tb, alpha, beta);
         }
   }
 }
@@ -94,9 +94,9 @@ TYPED_TEST(Matmul, EveryBackendAgreesBeyondOneBlock) {
   using T = TypeParam;
   for (const MatmulBackend backend : all_backends) {
     if (!matmul_backend_available(dtype_of<T>, backend)) continue;
-    set_matmul_backend(dtype_of<T>, backend);
+    const Handle handle(this->by(backend));
     for (const bool ta : {false, true})
-      for (const bool tb : {false, true}) compare<T>(301, 421, 537, ta, tb, 1.0, 1.0);
+      for (const bool tb : {false, true}) compare<T>(handle, 301, 421, 537, ta, tb, 1.0, 1.0);
   }
 }
 
@@ -104,27 +104,27 @@ TYPED_TEST(Matmul, EmptySumsScaleTheResult) {
   using T = TypeParam;
   for (const MatmulBackend backend : all_backends) {
     if (!matmul_backend_available(dtype_of<T>, backend)) continue;
-    set_matmul_backend(dtype_of<T>, backend);
-    for (const double beta : {0.0, 1.0, 0.5}) compare<T>(5, 3, 0, false, true, 1.0, beta);
-    compare<T>(0, 3, 4, false, false, 1.0, 0.0);
+    const Handle handle(this->by(backend));
+    for (const double beta : {0.0, 1.0, 0.5}) compare<T>(handle, 5, 3, 0, false, true, 1.0, beta);
+    compare<T>(handle, 0, 3, 4, false, false, 1.0, 0.0);
   }
 }
 
 TYPED_TEST(Matmul, TiledRowsHaveTheSameBitsInAnyNumberOfRowsAndColumns) {
   using T = TypeParam;
-  const Exec exec;
+  const Handle handle;
   const std::int64_t rows = 277, columns = 403, depth = 311;
   const auto a = uniform<T>(rows * depth, 1);
   const auto b = uniform<T>(columns * depth, 2);
   const DeviceArray<T> da(a), db(b), whole(rows * columns), part(101 * 57);
-  matmul_tiled<T>(exec, whole.matrix(rows, columns), da.matrix(rows, depth),
+  matmul_tiled<T>(handle, whole.matrix(rows, columns), da.matrix(rows, depth),
                   db.matrix(columns, depth), Transpose::no, Transpose::yes, 1.0, 0.0);
   const std::int64_t first_row = 93, first_column = 211;
   const View2<const T> some_rows(da.data() + first_row * depth, 101, depth);
   const View2<const T> some_columns(db.data() + first_column * depth, 57, depth);
-  matmul_tiled<T>(exec, part.matrix(101, 57), some_rows, some_columns, Transpose::no,
+  matmul_tiled<T>(handle, part.matrix(101, 57), some_rows, some_columns, Transpose::no,
                   Transpose::yes, 1.0, 0.0);
-  fence(exec, "test");
+  fence(handle, "test");
   const auto all = whole.values();
   const auto few = part.values();
   for (std::int64_t i = 0; i < 101; ++i)
@@ -135,10 +135,9 @@ TYPED_TEST(Matmul, TiledRowsHaveTheSameBitsInAnyNumberOfRowsAndColumns) {
 
 TYPED_TEST(Matmul, LinearLayersAgreeWithTheDefinition) {
   using T = TypeParam;
-  const Exec exec;
   for (const MatmulBackend backend : all_backends) {
     if (!matmul_backend_available(dtype_of<T>, backend)) continue;
-    set_matmul_backend(dtype_of<T>, backend);
+    const Handle handle(this->by(backend));
     for (const auto& [tokens, inputs, outputs] :
          {std::tuple{1, 1, 1}, {13, 128, 1}, {128, 13, 128}, {130, 65, 193}}) {
       const auto x = uniform<T>(tokens * inputs, 1);
@@ -149,22 +148,22 @@ TYPED_TEST(Matmul, LinearLayersAgreeWithTheDefinition) {
       const auto ones = std::vector<T>(static_cast<std::size_t>(tokens), T(1));
       const DeviceArray<T> ax(x), aw(w), abias(bias), ady(dy), adw(dw), adbias(bias);
       const DeviceArray<T> ay(tokens * outputs), bare(tokens * outputs), adx(tokens * inputs);
-      linear_forward<T>(exec, ay.matrix(tokens, outputs), ax.matrix(tokens, inputs),
+      linear_forward<T>(handle, ay.matrix(tokens, outputs), ax.matrix(tokens, inputs),
                         aw.matrix(outputs, inputs), abias.flat());
-      linear_forward<T>(exec, bare.matrix(tokens, outputs), ax.matrix(tokens, inputs),
+      linear_forward<T>(handle, bare.matrix(tokens, outputs), ax.matrix(tokens, inputs),
                         aw.matrix(outputs, inputs), View1<const T>());
-      linear_backward_input<T>(exec, adx.matrix(tokens, inputs), ady.matrix(tokens, outputs),
+      linear_backward_input<T>(handle, adx.matrix(tokens, inputs), ady.matrix(tokens, outputs),
                                aw.matrix(outputs, inputs));
-      linear_backward_weight<T>(exec, adw.matrix(outputs, inputs), adbias.flat(),
+      linear_backward_weight<T>(handle, adw.matrix(outputs, inputs), adbias.flat(),
                                 ady.matrix(tokens, outputs), ax.matrix(tokens, inputs));
-      fence(exec, "test");
+      fence(handle, "test");
       const std::vector<T> none(static_cast<std::size_t>(tokens * outputs));
       const auto product =
           reference::matmul(none, x, w, tokens, outputs, inputs, false, true, 1.0, 0.0);
       auto expected = product;
       for (std::size_t i = 0; i < expected.size(); ++i)
         expected[i] += static_cast<double>(bias[i % bias.size()]);
-      const auto name = matmul_backend_name(dtype_of<T>);
+      const auto name = handle.choice().products_description(dtype_of<T>);
       expect_near(ay.values(), expected, tolerance<T>(inputs, 1, 1), name + " y");
       expect_near(bare.values(), product, tolerance<T>(inputs, 1, 0), name + " y without bias");
       expect_near(adx.values(),
@@ -181,16 +180,16 @@ TYPED_TEST(Matmul, LinearLayersAgreeWithTheDefinition) {
 }
 
 TEST(MatmulBackends, ShapesThatDoNotMatchAreErrors) {
-  const Exec exec;
+  const Handle handle;
   const DeviceArray<double> a(6), b(6), c(4);
-  EXPECT_THROW(matmul<double>(exec, c.matrix(2, 2), a.matrix(2, 3), b.matrix(2, 3), Transpose::no,
+  EXPECT_THROW(matmul<double>(handle, c.matrix(2, 2), a.matrix(2, 3), b.matrix(2, 3), Transpose::no,
                               Transpose::no),
                Error);
 }
 
 TEST(MatmulBackends, OneDnnHasNoDoublePrecision) {
   EXPECT_FALSE(matmul_backend_available(DType::fp64, MatmulBackend::onednn));
-  EXPECT_THROW(set_matmul_backend(DType::fp64, MatmulBackend::onednn), Error);
+  EXPECT_THROW(KernelChoice().set_products(DType::fp64, MatmulBackend::onednn), Error);
 }
 
 TEST(MatmulBackends, ProductsStartNoThreadsOnAHostWithOne) {
@@ -202,15 +201,15 @@ TEST(MatmulBackends, ProductsStartNoThreadsOnAHostWithOne) {
                          std::filesystem::directory_iterator());
   };
   const auto before = threads();
-  measure_matmul_peak(Exec(), DType::fp32);
+  measure_matmul_peak(Handle{}, DType::fp32);
   EXPECT_EQ(threads(), before);
 }
 
 TEST(MatmulBackends, PeakIsTheRateOfAProduct) {
-  const Exec exec;
+  const Handle handle;
   // Faster than one operation per nanosecond, slower than any processor of the next decades.
   for (const DType type : {DType::fp32, DType::fp64}) {
-    const double peak = measure_matmul_peak(exec, type);
+    const double peak = measure_matmul_peak(handle, type);
     EXPECT_GT(peak, 1e8);
     EXPECT_LT(peak, 1e17);
   }

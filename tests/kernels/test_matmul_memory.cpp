@@ -1,6 +1,4 @@
 #include <trireme/kernels/matmul.hpp>
-#include <trireme/kernels/matmul_workspace.hpp>
-#include <trireme/kernels/widened_matmul.hpp>
 
 #include <gtest/gtest.h>
 
@@ -23,44 +21,33 @@ TYPED_TEST_SUITE(MatmulMemory, Types);
 
 TYPED_TEST(MatmulMemory, IsWhatThePlanCountsAndPreparedAtOnce) {
   using T = TypeParam;
-  const Exec exec;
-  release_widened_matmul();
-  EXPECT_EQ(widened_matmul_bytes(), 0);
-  prepare_matmul(exec, dtype_of<T>);
-  EXPECT_EQ(widened_matmul_bytes(), is_narrow<T> ? widened_workspace_bytes : 0);
-  if (matmul_workspace_bytes() > 0) {
-    EXPECT_EQ(matmul_workspace(exec).arena().capacity(), matmul_workspace_bytes());
-  }
+  const Handle handle;
+  EXPECT_EQ(handle.widened_bytes(), 0);
+  handle.prepare_products(dtype_of<T>);
+  EXPECT_EQ(handle.widened_bytes(), is_narrow<T> ? widened_workspace_bytes : 0);
+  EXPECT_EQ(handle.workspace_bytes(), workspace_bytes());
   const std::int64_t before = arena_allocation_count();
   const std::int64_t rows = 33, columns = 65, depth = 17;
   const DeviceArray<T> a(uniform<T>(rows * depth, 1)), b(uniform<T>(depth * columns, 2));
   const DeviceArray<T> c(rows * columns);
   for (const std::int64_t k : {std::int64_t{0}, depth})
-    matmul<T>(exec, c.matrix(rows, columns), a.matrix(rows, k), b.matrix(k, columns), Transpose::no,
-              Transpose::no, 1.0, 0.0);
+    matmul<T>(handle, c.matrix(rows, columns), a.matrix(rows, k), b.matrix(k, columns),
+              Transpose::no, Transpose::no, 1.0, 0.0);
   EXPECT_EQ(arena_allocation_count(), before);
 }
 
 TYPED_TEST(MatmulMemory, TakesNothingElseInLaterProducts) {
   using T = TypeParam;
-  const Exec exec;
+  const Handle handle;
   const DeviceArray<T> a(uniform<T>(40 * 40, 1)), b(uniform<T>(40 * 40, 2)), c(40 * 40);
   const auto multiply = [&] {
-    matmul<T>(exec, c.matrix(40, 40), a.matrix(40, 40), b.matrix(40, 40), Transpose::no,
+    matmul<T>(handle, c.matrix(40, 40), a.matrix(40, 40), b.matrix(40, 40), Transpose::no,
               Transpose::yes, 1.0, 0.0);
   };
   multiply();  // a back end's own scratch may be made at its first launch
   const LaunchRecorder recorder;
   multiply();
   EXPECT_EQ(recorder.allocations(), 0);
-}
-
-TEST(WidenedMatmulMemory, IsMadeAgainAfterItWasFreed) {
-  prepare_widened_matmul();
-  release_widened_matmul();
-  EXPECT_EQ(widened_matmul_bytes(), 0);
-  prepare_widened_matmul();
-  EXPECT_EQ(widened_matmul_bytes(), widened_workspace_bytes);
 }
 
 }  // namespace

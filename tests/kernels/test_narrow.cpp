@@ -74,7 +74,7 @@ class NarrowKernels : public ::testing::Test {
   static auto fill(float value, std::int64_t n = some_rows * some_columns) {
     return Both<T>(n, value);
   }
-  const Exec exec{};
+  const Handle handle{};
 
  private:
   static unsigned seed_;
@@ -95,7 +95,7 @@ void in_both(const F& f) {
 TYPED_TEST(NarrowKernels, Elementwise) {
   using N = TypeParam;
   constexpr auto R = TestFixture::some_rows, C = TestFixture::some_columns;
-  const Exec& e = this->exec;
+  const Handle& e = this->handle;
   const auto x = TestFixture::random(), z = TestFixture::random(),
              gate = TestFixture::random(2 * R * C);
   const auto y1 = TestFixture::fill(0), y2 = TestFixture::fill(0), y3 = TestFixture::fill(0),
@@ -124,7 +124,7 @@ TYPED_TEST(NarrowKernels, Elementwise) {
 TYPED_TEST(NarrowKernels, Norms) {
   using N = TypeParam;
   constexpr auto R = TestFixture::some_rows, C = TestFixture::some_columns;
-  const Exec& e = this->exec;
+  const Handle& e = this->handle;
   const auto x = TestFixture::random(), dy = TestFixture::random(), gain = TestFixture::random(C),
              bias = TestFixture::random(C);
   const auto y = TestFixture::fill(0), dx = TestFixture::fill(0.5), root_y = TestFixture::fill(0),
@@ -151,7 +151,7 @@ TYPED_TEST(NarrowKernels, NormsOfHeads) {
   using N = TypeParam;
   constexpr std::int64_t R = 13, K = 24, C = 5 * K;
   const HeadNorm norm{3, 1, K};
-  const Exec& e = this->exec;
+  const Handle& e = this->handle;
   const auto x = TestFixture::random(R * C), dy = TestFixture::random(R * C),
              query = TestFixture::random(K), key = TestFixture::random(K);
   std::vector<DeviceArray<float>> sums;
@@ -175,7 +175,7 @@ TYPED_TEST(NarrowKernels, NormsOfHeads) {
 TYPED_TEST(NarrowKernels, EmbeddingAndRotaryPositions) {
   using N = TypeParam;
   constexpr std::int64_t R = 13, C = 76;
-  const Exec& e = this->exec;
+  const Handle& e = this->handle;
   const DeviceArray<std::int32_t> tokens(
       std::vector<std::int32_t>{3, 1, 4, 1, 5, 9, 2, 6, 5, 3, 5, 8, 9});
   const auto table = TestFixture::random(10 * C), positions = TestFixture::random(5 * C),
@@ -205,7 +205,7 @@ TYPED_TEST(NarrowKernels, EmbeddingAndRotaryPositions) {
 /// Queries in three blocks, so that the sums of their gradients are kept in float between blocks.
 TYPED_TEST(NarrowKernels, Attention) {
   using N = TypeParam;
-  const Exec& e = this->exec;
+  const Handle& e = this->handle;
   AttentionShape shape;
   shape.batch = 2;
   shape.sequence = 150;
@@ -229,8 +229,8 @@ TYPED_TEST(NarrowKernels, Attention) {
     expect_rounded(o.narrow, o.wide);
     const auto rounded = o.narrow.values();  // the same output for both
     const DeviceArray<float> same(rounded);
-    const DeviceArray<float> work(attention_workspace_elements<N>(shape), NAN),
-        wide_work(attention_workspace_elements<float>(shape), NAN);
+    const DeviceArray<float> work(attention_workspace_elements<N>(e.choice(), shape), NAN),
+        wide_work(attention_workspace_elements<float>(e.choice(), shape), NAN);
     attention_backward<N>(e, dqkv.narrow.matrix(tokens, shape.qkv_columns()),
                           grad.narrow.matrix(tokens, columns), o.narrow.matrix(tokens, columns),
                           qkv.narrow.matrix(tokens, shape.qkv_columns()), lse, work.flat(), shape,
@@ -246,7 +246,7 @@ TYPED_TEST(NarrowKernels, Attention) {
 TYPED_TEST(NarrowKernels, OfEncoders) {
   using N = TypeParam;
   constexpr auto R = TestFixture::some_rows, C = TestFixture::some_columns;
-  const Exec& e = this->exec;
+  const Handle& e = this->handle;
   const auto x = TestFixture::random(), dy = TestFixture::random(),
              table = TestFixture::random(2 * C);
   const auto y1 = TestFixture::fill(0), y2 = TestFixture::fill(0), y3 = TestFixture::fill(0),
@@ -276,7 +276,7 @@ TYPED_TEST(NarrowKernels, OfEncoders) {
 /// The token behind 69 others: two blocks of keys.
 TYPED_TEST(NarrowKernels, Decoding) {
   using N = TypeParam;
-  const Exec& e = this->exec;
+  const Handle& e = this->handle;
   AttentionShape shape;
   shape.batch = 2;
   shape.sequence = 1;
@@ -308,7 +308,7 @@ TYPED_TEST(NarrowKernels, Decoding) {
 TYPED_TEST(NarrowKernels, CrossEntropyTakesLogitsInFloatAndTheLossScale) {
   using N = TypeParam;
   constexpr auto R = TestFixture::some_rows, C = TestFixture::some_columns;
-  const Exec& e = this->exec;
+  const Handle& e = this->handle;
   const DeviceArray<float> logits(uniform<float>(R * C, 3));
   const DeviceArray<std::int32_t> targets(std::vector<std::int32_t>(R, 5));
   const DeviceArray<double> statistics(3 * R), merged(3 * R), loss(R),
@@ -329,7 +329,7 @@ TYPED_TEST(NarrowKernels, CrossEntropyTakesLogitsInFloatAndTheLossScale) {
 /// Beyond one block of widened operands in every direction.
 TYPED_TEST(NarrowKernels, MatrixProducts) {
   using N = TypeParam;
-  const Exec& e = this->exec;
+  const Handle& e = this->handle;
   using Shape = std::tuple<std::int64_t, std::int64_t, std::int64_t>;
   for (const auto& [m, n, k] :
        {Shape{1, 1, 1}, Shape{13, 128, 77}, Shape{widened_block + 3, 5, 9},
@@ -352,7 +352,7 @@ TYPED_TEST(NarrowKernels, MatrixProducts) {
 TYPED_TEST(NarrowKernels, LinearLayersAddGradientsInFloat) {
   using N = TypeParam;
   constexpr std::int64_t T_ = 70, M = 33, O = 21;
-  const Exec& e = this->exec;
+  const Handle& e = this->handle;
   const auto x = TestFixture::random(T_ * M), w = TestFixture::random(O * M),
              bias = TestFixture::random(O), dy = TestFixture::random(T_ * O);
   const auto y = TestFixture::fill(0, T_ * O), dx = TestFixture::fill(0, T_ * M);
@@ -376,7 +376,7 @@ TYPED_TEST(NarrowKernels, LinearLayersAddGradientsInFloat) {
 
 TYPED_TEST(NarrowKernels, ConvertAndNorms) {
   using N = TypeParam;
-  const Exec& e = this->exec;
+  const Handle& e = this->handle;
   const DeviceArray<float> from(uniform<float>(5000, 4)), back(5000);
   const DeviceArray<N> to(5000);
   convert<N, float>(e, to.flat(), from.flat());

@@ -167,7 +167,7 @@ TYPED_TEST(LayerNorm, BackwardWeightMatchesReferenceAndAdds) {
                                   c.forward.inverse_std[row];
         bias_size[c.column(i)] += std::abs(c.dy[i]);
       }
-      layer_norm_backward_weight<T>(Exec{}, dgain.flat(), dbias.flat(), c.d_dy.matrix(t, d),
+      layer_norm_backward_weight<T>(Handle{}, dgain.flat(), dbias.flat(), c.d_dy.matrix(t, d),
                                     c.d_x.matrix(t, d), c.d_mean.flat(), c.d_inverse.flat());
       const double roundings = static_cast<double>(t + 4) * std::numeric_limits<T>::epsilon();
       expect_close(dgain.values(), gain,
@@ -191,7 +191,7 @@ TEST(LayerNormGradient, BackwardMatchesFiniteDifferences) {
     layer_norm_backward_input<double>(Exec{}, dx.matrix(2, d), c.d_dy.matrix(2, d),
                                       c.d_x.matrix(2, d), c.d_mean.flat(), c.d_inverse.flat(),
                                       c.d_gain.flat(), false);
-    layer_norm_backward_weight<double>(Exec{}, dgain.flat(), dbias.flat(), c.d_dy.matrix(2, d),
+    layer_norm_backward_weight<double>(Handle{}, dgain.flat(), dbias.flat(), c.d_dy.matrix(2, d),
                                        c.d_x.matrix(2, d), c.d_mean.flat(), c.d_inverse.flat());
     // Truncation: each of the three derivatives by x brings a factor of at most 3 inverse_std
     // (through x, mean and variance). Cancellation: a sum of 2D terms of which each is off by some

@@ -126,7 +126,7 @@ TYPED_TEST(RmsNorm, BackwardWeightMatchesReferenceAndAdds) {
         gain[c.column(i)] += term;
         size[c.column(i)] += std::abs(term);
       }
-      rms_norm_backward_weight<T>(Exec{}, dgain.flat(), c.d_dy.matrix(t, d), c.d_x.matrix(t, d),
+      rms_norm_backward_weight<T>(Handle{}, dgain.flat(), c.d_dy.matrix(t, d), c.d_x.matrix(t, d),
                                   c.d_inverse.flat());
       const double roundings = static_cast<double>(t + 4) * std::numeric_limits<T>::epsilon();
       expect_close(dgain.values(), gain,
@@ -144,8 +144,8 @@ TEST(RmsNormGradient, BackwardMatchesFiniteDifferences) {
     const DeviceArray<double> dgain(d);
     rms_norm_backward_input<double>(Exec{}, dx.matrix(2, d), c.d_dy.matrix(2, d),
                                     c.d_x.matrix(2, d), c.d_inverse.flat(), c.d_gain.flat(), false);
-    rms_norm_backward_weight<double>(Exec{}, dgain.flat(), c.d_dy.matrix(2, d), c.d_x.matrix(2, d),
-                                     c.d_inverse.flat());
+    rms_norm_backward_weight<double>(Handle{}, dgain.flat(), c.d_dy.matrix(2, d),
+                                     c.d_x.matrix(2, d), c.d_inverse.flat());
     // As for layer normalisation: three derivatives of at most 3 inverse_rms each; cancellation of
     // a sum of 2D terms.
     double size = 0;

@@ -169,15 +169,15 @@ TEST_P(Bert, LossAndGradientsEqualTransformersNormwise) {
   Parameters<Fp64> parameters(architecture, architecture::whole_model(architecture), true);
   set_golden_weights(parameters);
   const WholeModel<Fp64> stage(architecture, parameters, {samples, 1, true, split, recompute});
-  const Exec exec;
+  const kernels::Handle handle;
   set_batch(stage);
-  stage.zero_loss(exec);
-  stage.forward(exec, 0, context());
+  stage.zero_loss(handle);
+  stage.forward(handle, 0, context());
   if (split) {
-    stage.backward_input(exec, 0, context());
-    stage.backward_weight(exec, 0, context(), [](std::int64_t) {});
+    stage.backward_input(handle, 0, context());
+    stage.backward_weight(handle, 0, context(), [](std::int64_t) {});
   } else {
-    stage.backward(exec, 0, context(), [](std::int64_t) {});
+    stage.backward(handle, 0, context(), [](std::int64_t) {});
   }
   const auto found = losses(stage);
   for (std::size_t i = 0; i < found.size(); ++i)
@@ -197,8 +197,8 @@ TEST_P(BertGelu, LogitsInSinglePrecisionEqualTransformers) {
   set_golden_weights(parameters);
   const WholeModel<Fp32> stage(architecture, parameters, {samples, 1, false, false});
   set_batch(stage);
-  stage.zero_loss(Exec());
-  stage.evaluate(Exec(), 0, context(), samples);
+  stage.zero_loss(kernels::Handle());
+  stage.evaluate(kernels::Handle(), 0, context(), samples);
   const auto expect_near = [](const std::vector<double>& found,
                               const std::vector<double>& expected) {
     ASSERT_EQ(found.size(), expected.size());
@@ -224,16 +224,16 @@ TEST_P(BertGelu, EvaluationGivesTheLossesOfTraining) {
   set_golden_weights(parameters);
   const WholeModel<Fp64> training(architecture, parameters, {samples, 1, true, false});
   const WholeModel<Fp64> evaluating(architecture, parameters, {samples, 1, false, false});
-  const Exec exec;
+  const kernels::Handle handle;
   set_batch(training);
   set_batch(evaluating);
-  training.zero_loss(exec);
-  training.forward(exec, 0, context());
-  evaluating.zero_loss(exec);
-  evaluating.evaluate(exec, 0, context(), samples);
+  training.zero_loss(handle);
+  training.forward(handle, 0, context());
+  evaluating.zero_loss(handle);
+  evaluating.evaluate(handle, 0, context(), samples);
   EXPECT_EQ(losses(evaluating), losses(training));
-  evaluating.zero_loss(exec);
-  evaluating.evaluate(exec, 0, context(), 1);
+  evaluating.zero_loss(handle);
+  evaluating.evaluate(handle, 0, context(), 1);
   EXPECT_LT(losses(evaluating)[0], 0.9 * losses(training)[0]) << "of one sample alone";
   EXPECT_LT(losses(evaluating)[1], 0.9 * losses(training)[1]);
 }
@@ -245,15 +245,15 @@ TEST(BertDropout, GradientsMatchFiniteDifferences) {
     set_golden_weights(parameters);
     const WholeModel<Fp64> stage(architecture, parameters,
                                  {samples, 1, true, false, Recompute::selective});
-    const Exec exec;
+    const kernels::Handle handle;
     set_batch(stage);
     const auto loss = [&] {
-      stage.zero_loss(exec);
-      stage.forward(exec, 0, context(0.2));
+      stage.zero_loss(handle);
+      stage.forward(handle, 0, context(0.2));
       return losses(stage)[2];
     };
     loss();
-    stage.backward(exec, 0, context(0.2), [](std::int64_t) {});
+    stage.backward(handle, 0, context(0.2), [](std::int64_t) {});
     std::vector<double> analytic;
     for (const auto& e : parameters.entries())
       if (e.local.number > 0)

@@ -152,15 +152,15 @@ TEST_P(Llama, LossAndGradientsEqualTransformersNormwise) {
   Parameters<Fp64> parameters(architecture, architecture::whole_model(architecture), true);
   set_weights(parameters, golden);
   const WholeModel<Fp64> stage(architecture, parameters, {samples, 1, true, split, recompute});
-  const Exec exec;
+  const kernels::Handle handle;
   set_tokens(stage);
-  stage.zero_loss(exec);
-  stage.forward(exec, 0, context());
+  stage.zero_loss(handle);
+  stage.forward(handle, 0, context());
   if (split) {
-    stage.backward_input(exec, 0, context());
-    stage.backward_weight(exec, 0, context(), [](std::int64_t) {});
+    stage.backward_input(handle, 0, context());
+    stage.backward_weight(handle, 0, context(), [](std::int64_t) {});
   } else {
-    stage.backward(exec, 0, context(), [](std::int64_t) {});
+    stage.backward(handle, 0, context(), [](std::int64_t) {});
   }
   EXPECT_NEAR(value_of(stage.loss()) / (samples * 61), golden.loss, 1e-9 * golden.loss);
 
@@ -213,7 +213,7 @@ template <class P, class F>
 void feed(Decoder<P>& decoder, const F& f) {
   for (std::int64_t s = 0; s < 61; ++s) {
     set_values(decoder.tokens(), std::vector{llama_token(0, s), llama_token(1, s)});
-    decoder.step(Exec(), true);
+    decoder.step(kernels::Handle(), true);
     f(s);
   }
 }
@@ -240,11 +240,11 @@ TEST_P(LlamaDecoder, TokenByTokenGivesTheLossOfTheWholeText) {
   const auto architecture = architecture::describe(model_of(GetParam()));
   Parameters<Fp64> parameters(architecture, architecture::whole_model(architecture), false);
   set_weights(parameters, Golden(GetParam()));
-  const Exec exec;
+  const kernels::Handle handle;
   const WholeModel<Fp64> stage(architecture, parameters, {samples, 1, false, false});
   set_tokens(stage);
-  stage.zero_loss(exec);
-  stage.evaluate(exec, 0, context(), samples);
+  stage.zero_loss(handle);
+  stage.evaluate(handle, 0, context(), samples);
   Decoder<Fp64> decoder(architecture, parameters, samples);
   double nats = 0;
   feed(decoder, [&](std::int64_t s) {
@@ -264,15 +264,15 @@ TEST_P(LlamaDecoder, GradientsWithDropoutMatchFiniteDifferences) {
   Parameters<Fp64> parameters(architecture, architecture::whole_model(architecture), true);
   set_weights(parameters, Golden(GetParam()));
   const WholeModel<Fp64> stage(architecture, parameters, {samples, 1, true, false});
-  const Exec exec;
+  const kernels::Handle handle;
   const auto loss = [&] {
     set_tokens(stage);
-    stage.zero_loss(exec);
-    stage.forward(exec, 0, context(0.2));
+    stage.zero_loss(handle);
+    stage.forward(handle, 0, context(0.2));
     return value_of(stage.loss()) / (samples * 61);
   };
   loss();
-  stage.backward(exec, 0, context(0.2), [](std::int64_t) {});
+  stage.backward(handle, 0, context(0.2), [](std::int64_t) {});
   std::vector<double> analytic;
   for (const auto& e : parameters.entries())
     if (e.local.number > 0) analytic.push_back(value_of(e.gradient.data, e.weight.elements() / 2));

@@ -36,16 +36,16 @@ TEST_P(TiedOrNot, GradientsMatchFiniteDifferencesWithDropout) {
   Parameters<P> parameters(architecture, architecture::whole_model(architecture), true);
   set_golden_weights(parameters);
   WholeModel<P> stage(architecture, parameters, {2, 1, true, false});
-  const Exec exec;
+  const kernels::Handle handle;
   const auto c = context(0.2);
   const auto loss = [&] {
     set_tokens(stage, 2);
-    stage.zero_loss(exec);
-    stage.forward(exec, 0, c);
+    stage.zero_loss(handle);
+    stage.forward(handle, 0, c);
     return value_of(stage.loss());
   };
   loss();
-  stage.backward(exec, 0, c, [](std::int64_t) {});
+  stage.backward(handle, 0, c, [](std::int64_t) {});
   std::vector<double> analytic;
   std::vector<View1<double>> at;
   for (const auto& e : parameters.entries())
@@ -76,17 +76,17 @@ TEST(Stage, DropoutMasksBelongToGlobalSamples) {
   const auto architecture = architecture::describe(golden_model());
   Parameters<P> parameters(architecture, architecture::whole_model(architecture), true);
   set_golden_weights(parameters);
-  const Exec exec;
+  const kernels::Handle handle;
   WholeModel<P> together(architecture, parameters, {4, 1, true, false});
   set_tokens(together, 4);
-  together.zero_loss(exec);
-  together.forward(exec, 0, context(0.3));
+  together.zero_loss(handle);
+  together.forward(handle, 0, context(0.3));
   double apart_sum = 0;
   WholeModel<P> apart(architecture, parameters, {1, 1, true, false});
   for (std::int64_t b = 0; b < 4; ++b) {
     set_tokens(apart, 1, b);
-    apart.zero_loss(exec);
-    apart.forward(exec, 0, context(0.3, b));
+    apart.zero_loss(handle);
+    apart.forward(handle, 0, context(0.3, b));
     apart_sum += value_of(apart.loss());
   }
   EXPECT_NEAR(value_of(together.loss()), apart_sum, 1e-12 * apart_sum);
@@ -96,15 +96,15 @@ TEST(Stage, EvaluationEqualsTheForwardPassWithoutDropout) {
   const auto architecture = architecture::describe(golden_model());
   Parameters<P> parameters(architecture, architecture::whole_model(architecture), true);
   set_golden_weights(parameters);
-  const Exec exec;
+  const kernels::Handle handle;
   WholeModel<P> training(architecture, parameters, {3, 1, true, false});
   set_tokens(training, 3);
-  training.zero_loss(exec);
-  training.forward(exec, 0, context(0));
+  training.zero_loss(handle);
+  training.forward(handle, 0, context(0));
   WholeModel<P> evaluating(architecture, parameters, {4, 1, false, false});
   set_tokens(evaluating, 4);
-  evaluating.zero_loss(exec);
-  evaluating.evaluate(exec, 0, context(0.5), 3);
+  evaluating.zero_loss(handle);
+  evaluating.evaluate(handle, 0, context(0.5), 3);
   const double expected = value_of(training.loss());
   EXPECT_NEAR(value_of(evaluating.loss()), expected, 1e-13 * expected);
 }
@@ -114,17 +114,17 @@ TEST(Decoder, TokenByTokenGivesTheLossOfTheWholeText) {
   const auto architecture = architecture::describe(model);
   Parameters<P> parameters(architecture, architecture::whole_model(architecture), false);
   set_golden_weights(parameters);
-  const Exec exec;
+  const kernels::Handle handle;
   WholeModel<P> stage(architecture, parameters, {2, 1, false, false});
   set_tokens(stage, 2);
-  stage.zero_loss(exec);
-  stage.evaluate(exec, 0, context(0), 2);
+  stage.zero_loss(handle);
+  stage.evaluate(handle, 0, context(0), 2);
 
   Decoder<P> decoder(architecture, parameters, 2);
   double nats = 0;
   for (std::int64_t s = 0; s < model.sequence; ++s) {
     set_values(decoder.tokens(), std::vector{golden_token(1, 0, s), golden_token(1, 1, s)});
-    decoder.step(exec, true);
+    decoder.step(handle, true);
     const std::vector<double> logits = values_of(decoder.logits());  // [2, V]
     for (std::int64_t b = 0; b < 2; ++b) {
       const double* row = logits.data() + b * model.vocabulary;
@@ -134,7 +134,7 @@ TEST(Decoder, TokenByTokenGivesTheLossOfTheWholeText) {
     }
   }
   EXPECT_NEAR(nats, value_of(stage.loss()), 1e-12 * nats);
-  EXPECT_THROW(decoder.step(exec, true), Error);
+  EXPECT_THROW(decoder.step(handle, true), Error);
 }
 
 TEST(Stage, UntiedAndIndivisibleSizesTrain) {
@@ -149,9 +149,9 @@ TEST(Stage, UntiedAndIndivisibleSizesTrain) {
   parameters.initialise(Exec(), 5);
   WholeModel<P> stage(architecture, parameters, {2, 1, true, false});
   set_tokens(stage, 2);
-  stage.zero_loss(Exec());
-  stage.forward(Exec(), 0, context(0));
-  stage.backward(Exec(), 0, context(0), [](std::int64_t) {});
+  stage.zero_loss(kernels::Handle());
+  stage.forward(kernels::Handle(), 0, context(0));
+  stage.backward(kernels::Handle(), 0, context(0), [](std::int64_t) {});
   // Weights of deviation 0.02 leave the logits near zero: each token costs about log V.
   EXPECT_NEAR(value_of(stage.loss()) / 26, std::log(61.0), 0.05);
   EXPECT_EQ(parameters.tied_gradient().data(), nullptr);

@@ -45,40 +45,40 @@ struct Rig {
                   parameters.placement().elements),
         stage(architecture, parameters, {micro_batch, 1, true, split_backward}) {
     set_golden_weights(parameters);
-    optimizer.zero_state(exec);
+    optimizer.zero_state(handle);
   }
 
   /// Loss and gradients of step `step`'s batch, micro-batch by micro-batch.
   double pass(std::int64_t step) {
     const auto model = golden_model();
-    stage.zero_loss(exec);
-    optimizer.zero_gradients(exec);
+    stage.zero_loss(handle);
+    optimizer.zero_gradients(handle);
     for (std::int64_t first = 0; first < golden_batch; first += micro) {
       set_golden_tokens(stage, step, micro, first);
       model::MicroContext c;
       c.first_sample = first;
       c.sequence = model.sequence;
       c.token_weight = 1.0 / static_cast<double>(golden_batch * model.sequence);
-      stage.forward(exec, 0, c);
+      stage.forward(handle, 0, c);
       if (split) {
-        stage.backward_input(exec, 0, c);
-        stage.backward_weight(exec, 0, c, [](std::int64_t) {});
+        stage.backward_input(handle, 0, c);
+        stage.backward_weight(handle, 0, c, [](std::int64_t) {});
       } else {
-        stage.backward(exec, 0, c, [](std::int64_t) {});
+        stage.backward(handle, 0, c, [](std::int64_t) {});
       }
     }
-    optimizer.combine_tied_gradients(exec);
+    optimizer.combine_tied_gradients(handle);
     return value_of(stage.loss()) / static_cast<double>(golden_batch * model.sequence);
   }
 
   /// The update of step `step` with this learning rate; returns the norm.
   double update(std::int64_t step, double rate) {
-    optimizer.find_norm(exec);
-    optimizer.step(exec, step, rate);
+    optimizer.find_norm(handle);
+    optimizer.step(handle, step, rate);
     return value_of(optimizer.gradient_norm());
   }
 
-  Exec exec;
+  kernels::Handle handle;
   std::int64_t micro;
   bool split;
   architecture::Architecture architecture;

@@ -39,8 +39,8 @@ TEST_P(Golden, LossesAndNormsOfTwentyStepsEqualPyTorch) {
   for (std::int64_t step = 1; step <= 20; ++step) {
     const auto [loss, norm] = losses[static_cast<std::size_t>(step - 1)];
     EXPECT_NEAR(rig.pass(step), loss, 1e-9 * loss) << "step " << step;
-    rig.optimizer.find_norm(rig.exec);
-    rig.optimizer.step(rig.exec, step, learning_rate(golden_optimizer(), step));
+    rig.optimizer.find_norm(rig.handle);
+    rig.optimizer.step(rig.handle, step, learning_rate(golden_optimizer(), step));
     EXPECT_NEAR(value_of(rig.optimizer.gradient_norm()), norm, 1e-9 * norm) << "step " << step;
   }
 }

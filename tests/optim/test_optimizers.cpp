@@ -150,8 +150,8 @@ TEST(Optimizer, AStepIsAFewLaunches) {
                                       "kernels/root_of_sum", "kernels/plan_update"};
     for (const std::string& launch : launches) expected.push_back("kernels/" + launch);
     const LaunchRecorder recorder;
-    rig.optimizer.find_norm(rig.exec);
-    rig.optimizer.step(rig.exec, 1, 0.1);
+    rig.optimizer.find_norm(rig.handle);
+    rig.optimizer.step(rig.handle, 1, 0.1);
     EXPECT_EQ(recorder.labels(), expected);
   }
 }
@@ -187,7 +187,7 @@ TEST(Optimizer, ALossThatIsNotFiniteSkipsTheStep) {
   Rig rig(2, false);
   rig.pass(1);
   set_values(rig.stage.loss(), std::vector{std::numeric_limits<double>::infinity()});
-  rig.optimizer.mark_loss(rig.exec, rig.stage.loss());
+  rig.optimizer.mark_loss(rig.handle, rig.stage.loss());
   EXPECT_TRUE(std::isnan(rig.update(1, 1.0)));
   EXPECT_EQ(values_of(rig.optimizer.status())[kernels::status_skipped], 1);
 }

@@ -51,11 +51,11 @@ using Differences = std::map<std::string, std::pair<Bytes, Bytes>>;
 constexpr Bytes mebibyte = 1 << 20;
 
 TEST(Machine, DevicesTakeAWorkspaceForSumsAndCublasltOneForProducts) {
-  const Differences sums{{"matmul workspace", {mebibyte, 0}}};  // 2^17 sums in fp64
+  const Differences sums{{"kernel workspace", {mebibyte, 0}}};  // 2^17 sums in fp64
   EXPECT_EQ(difference(narrow(), machine_of("hip", "portable", "portable", "mpi")), sums);
   EXPECT_EQ(difference(narrow(), machine_of("cuda", "portable", "tensor_cores", "mpi")), sums);
   EXPECT_EQ(difference(config_of({}), machine_of("sycl", "portable", "portable", "mpi")), sums);
-  const Differences products{{"matmul workspace", {33 * mebibyte, 0}}};
+  const Differences products{{"kernel workspace", {33 * mebibyte, 0}}};
   EXPECT_EQ(difference(narrow(), machine_of("cuda", "cublaslt", "cudnn", "mpi")), products);
   EXPECT_EQ(difference(narrow(), machine_of("host", "onednn", "portable", "mpi")), Differences{});
   EXPECT_EQ(memory(narrow(), host).at("widened operands").bytes, 12 * mebibyte);

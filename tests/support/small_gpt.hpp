@@ -66,24 +66,24 @@ class WholeModel {
   View1<double> loss(std::size_t term) const {
     return View1<double>(model_.losses().data() + term, 1);
   }
-  void zero_loss(const Exec& exec) const { model_.zero_losses(exec); }
-  void forward(const Exec& exec, int slot, const model::MicroContext& c) const {
-    model_.forward(exec, 0, slot, c);
+  void zero_loss(const kernels::Handle& handle) const { model_.zero_losses(handle); }
+  void forward(const kernels::Handle& handle, int slot, const model::MicroContext& c) const {
+    model_.forward(handle, 0, slot, c);
   }
-  void evaluate(const Exec& exec, int slot, const model::MicroContext& c,
+  void evaluate(const kernels::Handle& handle, int slot, const model::MicroContext& c,
                 std::int64_t samples) const {
-    model_.evaluate(exec, 0, slot, c, samples);
+    model_.evaluate(handle, 0, slot, c, samples);
   }
-  void backward(const Exec& exec, int slot, const model::MicroContext& c,
+  void backward(const kernels::Handle& handle, int slot, const model::MicroContext& c,
                 const LayerDone& done) const {
-    model_.backward(exec, 0, slot, c, done);
+    model_.backward(handle, 0, slot, c, done);
   }
-  void backward_input(const Exec& exec, int slot, const model::MicroContext& c) const {
-    model_.backward_input(exec, 0, slot, c);
+  void backward_input(const kernels::Handle& handle, int slot, const model::MicroContext& c) const {
+    model_.backward_input(handle, 0, slot, c);
   }
-  void backward_weight(const Exec& exec, int slot, const model::MicroContext& c,
+  void backward_weight(const kernels::Handle& handle, int slot, const model::MicroContext& c,
                        const LayerDone& done) const {
-    model_.backward_weight(exec, 0, slot, c, done);
+    model_.backward_weight(handle, 0, slot, c, done);
   }
   const model::RankModel<P>& rank_model() const { return model_; }
 

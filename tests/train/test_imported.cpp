@@ -67,7 +67,7 @@ class Imported : public ::testing::TestWithParam<const char*> {
     hugging_face::import_weights(weights, model_, DType::fp64, folder_.path().string(), "");
     results_ = read_results(golden + "/results.txt");
     parameters_.emplace(architecture_, architecture::whole_model(architecture_), false);
-    load_weights(exec_, checkpoint::Reader(folder_.file("step_00000000")), architecture_,
+    load_weights(handle_, checkpoint::Reader(folder_.file("step_00000000")), architecture_,
                  *parameters_);
   }
 
@@ -75,7 +75,7 @@ class Imported : public ::testing::TestWithParam<const char*> {
   deck::ModelConfig model_;
   architecture::Architecture architecture_;
   Results results_;
-  Exec exec_;
+  kernels::Handle handle_;
   std::optional<model::Parameters<P>> parameters_;
 };
 
@@ -102,8 +102,8 @@ TEST_P(Imported, LossesAreThoseOfTransformers) {
     ASSERT_EQ(std::ssize(tokens), model_.sequence + 1);
     set_values(stage.tokens(0), std::vector<std::int32_t>(tokens.begin(), tokens.end() - 1));
     set_values(stage.targets(0), std::vector<std::int32_t>(tokens.begin() + 1, tokens.end()));
-    stage.zero_loss(exec_);
-    stage.evaluate(exec_, 0, context, 1);
+    stage.zero_loss(handle_);
+    stage.evaluate(handle_, 0, context, 1);
     const double loss = value_of(stage.loss()) / static_cast<double>(model_.sequence);
     EXPECT_NEAR(loss, results_.losses[i], rounding * results_.losses[i]) << "sequence " << i;
   }
@@ -114,9 +114,9 @@ TEST_P(Imported, LogitsAreThoseOfTransformers) {
   for (std::int64_t i = 0; i < model_.sequence; ++i) {
     set_values(decoder.tokens(),
                std::vector<std::int32_t>{results_.tokens[0][static_cast<std::size_t>(i)]});
-    decoder.step(exec_, i == model_.sequence - 1);
+    decoder.step(handle_, i == model_.sequence - 1);
   }
-  fence(exec_, "the test reads logits");
+  fence(handle_, "the test reads logits");
   ASSERT_EQ(results_.logits.size(), static_cast<std::size_t>(shown_logits));
   const View1<double> logits(decoder.logits().data(), decoder.logits().extent(1));
   for (int i = 0; i < shown_logits; ++i)

@@ -70,8 +70,8 @@ TEST_P(ImportedBert, LossesAreThoseOfTransformers) {
   hugging_face::import_weights(hugging_face::TensorFolder(golden), model, DType::fp64,
                                folder.path().string(), "");
   model::Parameters<P> parameters(architecture, architecture::whole_model(architecture), false);
-  const Exec exec;
-  load_weights(exec, checkpoint::Reader(folder.file("step_00000000")), architecture, parameters);
+  const kernels::Handle handle;
+  load_weights(handle, checkpoint::Reader(folder.file("step_00000000")), architecture, parameters);
   const WholeModel<P> stage(architecture, parameters, {1, 1, false, false});
   model::MicroContext context;
   context.sequence = model.sequence;
@@ -88,8 +88,8 @@ TEST_P(ImportedBert, LossesAreThoseOfTransformers) {
       set_values(stage.field(0, "pairs"), std::vector<std::int32_t>{sample.pair});
     }
     set_values(stage.field(0, "rows"), sample.rows);
-    stage.zero_loss(exec);
-    stage.evaluate(exec, 0, context, 1);
+    stage.zero_loss(handle);
+    stage.evaluate(handle, 0, context, 1);
     const double loss = value_of(stage.loss()) / static_cast<double>(model.targets());
     EXPECT_NEAR(loss, sample.loss, rounding * sample.loss);
     if (model.has_sentence_head()) {

@@ -3,11 +3,10 @@
 #include <trireme/base/attention_memory.hpp>
 #include <trireme/base/philox.hpp>
 #include <trireme/base/types.hpp>
+#include <trireme/kernels/handle.hpp>
 #include <trireme/tensor/views.hpp>
 
 #include <cstdint>
-#include <string>
-#include <string_view>
 
 /// Attention by blocks: softmax of a block of queries is computed online over blocks of keys, so
 /// that no S×S array is ever stored (Milakov and Gimelshein 2018, arXiv 1805.02867; Dao et al. 2022
@@ -63,20 +62,20 @@ struct AttentionDropout {
 /// with columns [queries of all heads | keys | values]. The rows of one sample follow each other. o
 /// does not overlap qkv.
 template <class T>
-void attention_forward(const Exec& exec, View2<T> o, View3<Accumulate<T>> logsumexp,
+void attention_forward(const Handle& handle, View2<T> o, View3<Accumulate<T>> logsumexp,
                        View2<const T> qkv, const AttentionShape& shape,
                        const AttentionDropout& dropout = {});
 
 /// Elements of the workspace that attention_backward needs: B·H·S, and for T of two bytes what
-/// tensor cores take (attention_memory.hpp), by the back end that is set.
+/// the chosen back end takes (attention_memory.hpp).
 template <class T>
-std::int64_t attention_workspace_elements(const AttentionShape& shape);
+std::int64_t attention_workspace_elements(const KernelChoice& choice, const AttentionShape& shape);
 
 /// dqkv from the gradient `grad` of o; o, qkv and logsumexp as forward took and gave them, the same
 /// dropout. Sums are taken in a fixed order, without atomics: the same bits in every run. dqkv
 /// overlaps no input. workspace [attention_workspace_elements].
 template <class T>
-void attention_backward(const Exec& exec, View2<T> dqkv, View2<const T> grad, View2<const T> o,
+void attention_backward(const Handle& handle, View2<T> dqkv, View2<const T> grad, View2<const T> o,
                         View2<const T> qkv, View3<const Accumulate<T>> logsumexp,
                         View1<Accumulate<T>> workspace, const AttentionShape& shape,
                         const AttentionDropout& dropout = {});
@@ -89,44 +88,5 @@ template <class T>
 void attention_decode(const Exec& exec, View2<T> o, View2<const T> q, View3<const T> key_cache,
                       View3<const T> value_cache, std::int64_t position,
                       const AttentionShape& shape);
-
-// ---- Back ends: chosen by a rule and never by a measurement, so that a restarted run has the same
-// bits.
-
-enum class AttentionBackend : std::uint8_t {
-  portable,      ///< Kokkos, anywhere, any type and size: sums and probabilities in fp32 or wider
-  tensor_cores,  ///< bf16 and fp16 on devices that have them (flash_attention.hpp); probabilities
-                 ///< and their gradients are rounded to T before they are multiplied
-  cudnn          ///< bf16 and fp16 where this build has the library (cudnn_attention.hpp)
-};
-
-std::string_view name_of(AttentionBackend backend);  ///< "portable", "tensor cores", "cuDNN"
-
-bool attention_backend_available(DType type, AttentionBackend backend);
-
-/// A backward pass may follow a forward pass of another back end.
-struct AttentionBackends {
-  AttentionBackend forward = AttentionBackend::portable;
-  AttentionBackend backward = AttentionBackend::portable;
-  bool operator==(const AttentionBackends&) const = default;
-};
-
-/// Those of [precision] attention here. `automatic`: forward cuDNN where it is, and in both
-/// directions tensor cores where they are; cuDNN's gradient takes S² numbers per head where its
-/// sums are to have an order, and so must be asked for. Hosts have the portable one. An unavailable
-/// one that a deck names is an error.
-AttentionBackends attention_backends_of(DType type, AttentionKind kind);
-
-/// Those in use; at first the automatic ones. Calls that one does not take go to the next: from
-/// cuDNN (no window, no dropout) to tensor cores (head sizes 64, 96, 128 and 160, rows that begin
-/// at multiples of 16 bytes) to the portable one; decoding always does.
-AttentionBackends attention_backends(DType type);
-
-/// "forward by cuDNN 9.19.0, backward by tensor cores"; empty where both are portable.
-std::string attention_description(DType type);
-
-/// Changes them for this process; an unavailable one is an error. Sets the size of the workspace of
-/// attention_backward. Not to be called while kernels are in flight.
-void set_attention_backends(DType type, AttentionBackends backends);
 
 }  // namespace trireme::kernels

@@ -2,9 +2,6 @@
 
 #include <trireme/kernels/attention.hpp>
 
-#include <string>
-#include <vector>
-
 /// Attention by cuDNN (cudnn_attention.hpp) on Kokkos' views. Forward and backward are false, with
 /// nothing queued, where the call is not one for cuDNN: windows, dropout, parts of groups of heads,
 /// arrays or rows that do not begin at multiples of 16 bytes, or no kernel for it within the
@@ -12,16 +9,13 @@
 namespace trireme::kernels {
 
 template <class T>
-bool attention_forward_cudnn(const Exec& exec, View2<T> o, View3<float> logsumexp,
+bool attention_forward_cudnn(const Handle& handle, View2<T> o, View3<float> logsumexp,
                              View2<const T> qkv, const AttentionShape& shape,
                              const AttentionDropout& dropout);
 template <class T>
-bool attention_backward_cudnn(const Exec& exec, View2<T> dqkv, View2<const T> grad,
+bool attention_backward_cudnn(const Handle& handle, View2<T> dqkv, View2<const T> grad,
                               View2<const T> o, View2<const T> qkv, View3<const float> logsumexp,
                               View1<float> workspace, const AttentionShape& shape,
                               const AttentionDropout& dropout);
-
-/// A line for each kind of call that exec met: the library's kernel, or why it has none.
-std::vector<std::string> cudnn_choices(const Exec& exec);
 
 }  // namespace trireme::kernels

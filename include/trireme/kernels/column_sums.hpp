@@ -1,6 +1,7 @@
 #pragma once
 
 #include <trireme/kernels/column_slices.hpp>
+#include <trireme/kernels/handle.hpp>
 #include <trireme/tensor/views.hpp>
 
 #include <cstdint>
@@ -8,9 +9,9 @@
 namespace trireme::kernels {
 
 /// sum[n] += Σ_t x[t,n], in an order that depends on T and N alone. sum [N], x [T,N]. On devices it
-/// uses the column sums' part of exec's workspace (matmul_workspace.hpp).
+/// uses handle.partial_sums().
 template <class T>
-void add_column_sums(const Exec& exec, View1<Accumulate<T>> sum, View2<const T> x);
+void add_column_sums(const Handle& handle, View1<Accumulate<T>> sum, View2<const T> x);
 
 /// add_column_sums as devices do it, on two levels: a thread per column of a slice, so that
 /// neighbours read neighbours; then a team per column adds the slices. partial: at least
@@ -27,9 +28,9 @@ void add_norm_sums_by_slices(const char* label, const Exec& exec, View1<Accumula
                              View1<Accumulate<T>> dbias, View2<const T> dy, View2<const T> x,
                              View1<const Accumulate<T>> mean, View1<const Accumulate<T>> scale,
                              View1<Accumulate<T>> partial);
-/// … with exec's workspace.
+/// … with the handle's workspace.
 template <class T>
-void add_norm_sums(const char* label, const Exec& exec, View1<Accumulate<T>> dgain,
+void add_norm_sums(const char* label, const Handle& handle, View1<Accumulate<T>> dgain,
                    View1<Accumulate<T>> dbias, View2<const T> dy, View2<const T> x,
                    View1<const Accumulate<T>> mean, View1<const Accumulate<T>> scale);
 

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <trireme/kernels/handle.hpp>
 #include <trireme/tensor/views.hpp>
 
 #include <cstdint>
@@ -42,7 +43,7 @@ void head_norm_backward_input(const Exec& exec, View2<T> dqkv, View2<const T> ra
 /// depends on the shape alone. dqkv [T, N] holds dy: call it before head_norm_backward_input. dgain
 /// [K].
 template <class T>
-void head_norm_backward_weight(const Exec& exec, View1<Accumulate<T>> dgain_query,
+void head_norm_backward_weight(const Handle& handle, View1<Accumulate<T>> dgain_query,
                                View1<Accumulate<T>> dgain_key, View2<const T> dqkv,
                                View2<const T> raw, View2<const Accumulate<T>> inverse_rms,
                                const HeadNorm& norm);

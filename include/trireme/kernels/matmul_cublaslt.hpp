@@ -16,8 +16,9 @@ struct Epilogue {
 /// matmul by cuBLASLt, where it is the back end of T's products. C: T, or Accumulate<T>. False,
 /// with nothing launched, where it is not, or has no such product, or one of the sizes is 0.
 template <class T, class C>
-bool matmul_cublaslt(const Exec& exec, View2<C> c, View2<const T> a, View2<const T> b, Transpose ta,
-                     Transpose tb, double alpha, double beta, const Epilogue<C>& epilogue = {});
+bool matmul_cublaslt(const Handle& handle, View2<C> c, View2<const T> a, View2<const T> b,
+                     Transpose ta, Transpose tb, double alpha, double beta,
+                     const Epilogue<C>& epilogue = {});
 
 /// Whether the library's products with GELU are worth taking on exec's device: before Hopper they
 /// are slower than a product and a kernel (llm.c, pull request 338).

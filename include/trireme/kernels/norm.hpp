@@ -1,6 +1,7 @@
 #pragma once
 
 #include <trireme/kernels/elementwise.hpp>
+#include <trireme/kernels/handle.hpp>
 #include <trireme/tensor/views.hpp>
 
 /// Layer normalisation (Ba et al. 2016, arXiv 1607.06450, eq. 4). Statistics and sums are in
@@ -35,7 +36,7 @@ void layer_norm_backward_input(const Exec& exec, View2<T> dx, View2<const T> dy,
 /// dgain[d] += sum over t of dy[t,d] xhat[t,d], dbias[d] += sum over t of dy[t,d], in a fixed
 /// order. dgain, dbias [D]; dy, x [T,D]; mean, inverse_std [T].
 template <class T>
-void layer_norm_backward_weight(const Exec& exec, View1<Accumulate<T>> dgain,
+void layer_norm_backward_weight(const Handle& handle, View1<Accumulate<T>> dgain,
                                 View1<Accumulate<T>> dbias, View2<const T> dy, View2<const T> x,
                                 View1<const Accumulate<T>> mean,
                                 View1<const Accumulate<T>> inverse_std);

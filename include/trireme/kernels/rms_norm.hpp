@@ -1,6 +1,7 @@
 #pragma once
 
 #include <trireme/kernels/elementwise.hpp>
+#include <trireme/kernels/handle.hpp>
 #include <trireme/tensor/views.hpp>
 
 /// Root mean square normalisation (Zhang and Sennrich 2019, arXiv 1910.07467, eq. 4): as layer
@@ -31,7 +32,7 @@ void rms_norm_backward_input(const Exec& exec, View2<T> dx, View2<const T> dy, V
 /// dgain[d] += sum over t of dy[t,d] xhat[t,d], in a fixed order. dgain [D]; dy, x [T,D];
 /// inverse_rms [T].
 template <class T>
-void rms_norm_backward_weight(const Exec& exec, View1<Accumulate<T>> dgain, View2<const T> dy,
+void rms_norm_backward_weight(const Handle& handle, View1<Accumulate<T>> dgain, View2<const T> dy,
                               View2<const T> x, View1<const Accumulate<T>> inverse_rms);
 
 }  // namespace trireme::kernels

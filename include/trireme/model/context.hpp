@@ -2,10 +2,13 @@
 
 #include <trireme/base/philox.hpp>
 #include <trireme/kernels/elementwise.hpp>
+#include <trireme/kernels/handle.hpp>
 
 #include <cstdint>
 
 namespace trireme::model {
+
+using kernels::Handle;
 
 /// What a pass over one micro-batch needs beyond its data. Everything is in global terms, so that
 /// the layout does not change the answer.

@@ -32,7 +32,7 @@ class Decoder {
   View2<Accumulate<T>> logits() const { return logits_; }  // [B, V] behind the last step
 
   /// Feeds tokens() at position(); logits are computed if asked for. Asynchronous.
-  void step(const Exec& exec, bool with_logits);
+  void step(const Handle& handle, bool with_logits);
 
  private:
   void take_memory(Arena& arena);

@@ -34,23 +34,24 @@ class Head {
 
   /// losses [terms] += Σ cross entropy of each term; also the gradient, scaled as the context says,
   /// down to dy. `all` [T, D] is scratch where R is a part of T.
-  void forward(const Exec& exec, View1<double> losses, const Saved& saved, View2<T> all,
+  void forward(const Handle& handle, View1<double> losses, const Saved& saved, View2<T> all,
                BatchFields fields, const MicroContext& context) const;
   /// The losses of the first `samples` samples, without gradients.
-  void evaluate(const Exec& exec, View1<double> losses, const Saved& saved, View2<T> all,
+  void evaluate(const Handle& handle, View1<double> losses, const Saved& saved, View2<T> all,
                 BatchFields fields, std::int64_t samples) const;
   /// dx [R, D] = gradient of the input.
-  void backward_input(const Exec& exec, View2<T> dx, const Saved& saved) const;
-  void backward_weight(const Exec& exec, const Saved& saved) const;
+  void backward_input(const Handle& handle, View2<T> dx, const Saved& saved) const;
+  void backward_weight(const Handle& handle, const Saved& saved) const;
 
   /// logits [B, V] of rows x [B, D], on one tensor rank; `saved` holds scratch rows for T = B.
-  void logits(const Exec& exec, View2<Accumulate<T>> logits, View2<const T> x,
+  void logits(const Handle& handle, View2<Accumulate<T>> logits, View2<const T> x,
               const Saved& saved) const;
 
   const TrainingHead<P>& training() const { return *training_; }
 
  private:
-  void normalise(const Exec& exec, View2<T> y, const NormSaved<P>& saved, View2<const T> x) const;
+  void normalise(const Handle& handle, View2<T> y, const NormSaved<P>& saved,
+                 View2<const T> x) const;
 
   architecture::LayerDescription description_;
   std::variant<LayerNorm<P>, RmsNorm<P>> norm_;

@@ -131,7 +131,7 @@ class LayerValues {
 /// The arguments of a step.
 template <class P>
 struct StepCall {
-  const Exec& exec;
+  const Handle& handle;
   const LayerValues<P>& values;
   const LayerScratch<P>& scratch;
   const MicroContext& context;

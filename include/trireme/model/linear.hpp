@@ -1,6 +1,7 @@
 #pragma once
 
 #include <trireme/kernels/matmul.hpp>
+#include <trireme/model/context.hpp>
 #include <trireme/model/parameters.hpp>
 
 #include <string>
@@ -30,28 +31,28 @@ struct Linear {
   }
 
   /// y [T, N], x [T, M].
-  void forward(const Exec& exec, View2<T> y, View2<const T> x, bool add_bias = true) const {
-    kernels::linear_forward<T>(exec, y, x, w, add_bias ? b : View1<T>());
+  void forward(const Handle& handle, View2<T> y, View2<const T> x, bool add_bias = true) const {
+    kernels::linear_forward<T>(handle, y, x, w, add_bias ? b : View1<T>());
   }
   /// dx [T, M] = dy w, dy [T, N].
-  void backward_input(const Exec& exec, View2<T> dx, View2<const T> dy) const {
-    kernels::linear_backward_input<T>(exec, dx, dy, w);
+  void backward_input(const Handle& handle, View2<T> dx, View2<const T> dy) const {
+    kernels::linear_backward_input<T>(handle, dx, dy, w);
   }
   /// dh [T, M] = (dy w) gelu'(h), where the input was gelu(h).
-  void gelu_backward_input(const Exec& exec, View2<T> dh, View2<const T> dy, View2<const T> h,
+  void gelu_backward_input(const Handle& handle, View2<T> dh, View2<const T> dy, View2<const T> h,
                            Gelu form) const {
-    kernels::linear_gelu_backward_input<T>(exec, dh, dy, w, h, form);
+    kernels::linear_gelu_backward_input<T>(handle, dh, dy, w, h, form);
   }
   /// dw += dyᵀ x, db += Σ_t dy; dy [T, N], x [T, M].
-  void backward_weight(const Exec& exec, View2<const T> dy, View2<const T> x) const {
-    kernels::linear_backward_weight<T>(exec, dw, db, dy, x);
+  void backward_weight(const Handle& handle, View2<const T> dy, View2<const T> x) const {
+    kernels::linear_backward_weight<T>(handle, dw, db, dy, x);
   }
   /// The same in two parts, where the bias's gradient is summed over other rows.
-  void backward_weight_alone(const Exec& exec, View2<const T> dy, View2<const T> x) const {
-    kernels::linear_backward_weight<T>(exec, dw, View1<G>(), dy, x);
+  void backward_weight_alone(const Handle& handle, View2<const T> dy, View2<const T> x) const {
+    kernels::linear_backward_weight<T>(handle, dw, View1<G>(), dy, x);
   }
-  void backward_bias(const Exec& exec, View2<const T> dy) const {
-    if (db.extent(0) > 0) kernels::linear_backward_bias<T>(exec, db, dy);
+  void backward_bias(const Handle& handle, View2<const T> dy) const {
+    if (db.extent(0) > 0) kernels::linear_backward_bias<T>(handle, db, dy);
   }
 };
 

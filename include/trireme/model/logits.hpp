@@ -32,17 +32,17 @@ class Logits {
 
   /// loss [1] += Σ_n cross entropy(n); y [N, D] becomes the gradient of that, scaled as the context
   /// says and summed over this rank's part of the vocabulary, and the table's gradient is added.
-  void train(const Exec& exec, View1<double> loss, View2<T> y, const Scratch& scratch,
+  void train(const Handle& handle, View1<double> loss, View2<T> y, const Scratch& scratch,
              View1<const std::int32_t> targets, const MicroContext& context) const;
   /// The loss alone.
-  void evaluate(const Exec& exec, View1<double> loss, View2<const T> y, const Scratch& scratch,
+  void evaluate(const Handle& handle, View1<double> loss, View2<const T> y, const Scratch& scratch,
                 View1<const std::int32_t> targets) const;
   /// logits [N, V] of y [N, D], on one tensor rank.
-  void compute(const Exec& exec, View2<Accumulate<T>> logits, View2<const T> y) const;
+  void compute(const Handle& handle, View2<Accumulate<T>> logits, View2<const T> y) const;
 
  private:
   /// Losses of the rows of one block, and in scratch.merged what their gradient needs.
-  View2<const double> block_losses(const Exec& exec, View1<double> losses,
+  View2<const double> block_losses(const Handle& handle, View1<double> losses,
                                    View2<Accumulate<T>> logits, View1<const std::int32_t> targets,
                                    const Scratch& scratch) const;
 

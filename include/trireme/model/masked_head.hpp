@@ -43,12 +43,12 @@ class MaskedHead final : public TrainingHead<P> {
              const TensorAxis& axis);
 
   void take_scratch(const TensorMemory<P>& memory) override;
-  void forward(const Exec& exec, View1<double> losses, View2<T> dy, View2<T> all,
+  void forward(const Handle& handle, View1<double> losses, View2<T> dy, View2<T> all,
                BatchFields fields, const MicroContext& context) const override;
-  void evaluate(const Exec& exec, View1<double> losses, View2<T> y, View2<T> all,
+  void evaluate(const Handle& handle, View1<double> losses, View2<T> y, View2<T> all,
                 BatchFields fields, std::int64_t samples) const override;
   /// Error: other tokens than masked ones are not predicted.
-  void logits(const Exec& exec, View2<Accumulate<T>> logits, View2<const T> y) const override;
+  void logits(const Handle& handle, View2<Accumulate<T>> logits, View2<const T> y) const override;
 
   /// What the last pass has left, for tests.
   const Scratch& scratch() const { return scratch_; }
@@ -67,16 +67,16 @@ class MaskedHead final : public TrainingHead<P> {
     std::optional<std::size_t> pairs;  ///< [B] 0 or 1, what kind of pair each sample is
   };
 
-  void transform(const Exec& exec) const;
-  void transform_backward(const Exec& exec) const;
-  void score(const Exec& exec, View1<double> loss, View1<const std::int32_t> pairs,
+  void transform(const Handle& handle) const;
+  void transform_backward(const Handle& handle) const;
+  void score(const Handle& handle, View1<double> loss, View1<const std::int32_t> pairs,
              std::int64_t samples) const;
-  void score_backward(const Exec& exec, View1<const std::int32_t> pairs,
+  void score_backward(const Handle& handle, View1<const std::int32_t> pairs,
                       const MicroContext& context) const;
-  void pick(const Exec& exec, View2<const T> y, View1<const std::int32_t> rows) const;
+  void pick(const Handle& handle, View2<const T> y, View1<const std::int32_t> rows) const;
   /// Of n rows that all ranks have, those whose gradients this one sums.
   layout::Slice own(std::int64_t n) const;
-  void backward_weight(const Exec& exec, const Linear<P>& linear, View2<const T> dy,
+  void backward_weight(const Handle& handle, const Linear<P>& linear, View2<const T> dy,
                        View2<const T> x) const;
   View2<T> first_tokens() const {
     return rows_of(scratch_.picked, extent(scratch_.dense, 0), extent(scratch_.pooled, 0));

@@ -16,11 +16,11 @@ class NextTokenHead final : public TrainingHead<P> {
                 const TensorAxis& axis);
 
   void take_scratch(const TensorMemory<P>& memory) override;
-  void forward(const Exec& exec, View1<double> losses, View2<T> dy, View2<T> all,
+  void forward(const Handle& handle, View1<double> losses, View2<T> dy, View2<T> all,
                BatchFields fields, const MicroContext& context) const override;
-  void evaluate(const Exec& exec, View1<double> losses, View2<T> y, View2<T> all,
+  void evaluate(const Handle& handle, View1<double> losses, View2<T> y, View2<T> all,
                 BatchFields fields, std::int64_t samples) const override;
-  void logits(const Exec& exec, View2<Accumulate<T>> logits, View2<const T> y) const override;
+  void logits(const Handle& handle, View2<Accumulate<T>> logits, View2<const T> y) const override;
 
  private:
   const TensorAxis& axis_;

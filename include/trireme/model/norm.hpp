@@ -2,6 +2,7 @@
 
 #include <trireme/kernels/norm.hpp>
 #include <trireme/kernels/rms_norm.hpp>
+#include <trireme/model/context.hpp>
 #include <trireme/model/parameters.hpp>
 
 #include <string>
@@ -38,24 +39,24 @@ struct LayerNorm {
         dbias(parameters.gradient(name + ".bias", m.hidden)),
         epsilon(m.norm_epsilon) {}
 
-  void forward(const Exec& exec, View2<T> y, const Saved& saved, View2<const T> x) const {
-    kernels::layer_norm_forward<T>(exec, y, saved.mean, saved.inverse, x, gain, bias, epsilon);
+  void forward(const Handle& handle, View2<T> y, const Saved& saved, View2<const T> x) const {
+    kernels::layer_norm_forward<T>(handle, y, saved.mean, saved.inverse, x, gain, bias, epsilon);
   }
   /// sum = x + z with dropout, y its norm.
-  void forward_residual(const Exec& exec, View2<T> y, const Saved& saved, View2<T> sum,
+  void forward_residual(const Handle& handle, View2<T> y, const Saved& saved, View2<T> sum,
                         View2<const T> x, View2<const T> z, const kernels::Dropout& site) const {
-    kernels::residual_layer_norm_forward<T>(exec, y, saved.mean, saved.inverse, sum, x, z, site,
+    kernels::residual_layer_norm_forward<T>(handle, y, saved.mean, saved.inverse, sum, x, z, site,
                                             gain, bias, epsilon);
   }
   /// dx = or += the gradient of x.
-  void backward_input(const Exec& exec, View2<T> dx, View2<const T> dy, const Saved& saved,
+  void backward_input(const Handle& handle, View2<T> dx, View2<const T> dy, const Saved& saved,
                       View2<const T> x, bool accumulate) const {
-    kernels::layer_norm_backward_input<T>(exec, dx, dy, x, saved.mean, saved.inverse, gain,
+    kernels::layer_norm_backward_input<T>(handle, dx, dy, x, saved.mean, saved.inverse, gain,
                                           accumulate);
   }
-  void backward_weight(const Exec& exec, View2<const T> dy, const Saved& saved,
+  void backward_weight(const Handle& handle, View2<const T> dy, const Saved& saved,
                        View2<const T> x) const {
-    kernels::layer_norm_backward_weight<T>(exec, dgain, dbias, dy, x, saved.mean, saved.inverse);
+    kernels::layer_norm_backward_weight<T>(handle, dgain, dbias, dy, x, saved.mean, saved.inverse);
   }
 };
 
@@ -75,22 +76,22 @@ struct RmsNorm {
         dgain(parameters.gradient(name + ".gain", m.hidden)),
         epsilon(m.norm_epsilon) {}
 
-  void forward(const Exec& exec, View2<T> y, const Saved& saved, View2<const T> x) const {
-    kernels::rms_norm_forward<T>(exec, y, saved.inverse, x, gain, epsilon);
+  void forward(const Handle& handle, View2<T> y, const Saved& saved, View2<const T> x) const {
+    kernels::rms_norm_forward<T>(handle, y, saved.inverse, x, gain, epsilon);
   }
   /// sum = x + z with dropout, y its norm.
-  void forward_residual(const Exec& exec, View2<T> y, const Saved& saved, View2<T> sum,
+  void forward_residual(const Handle& handle, View2<T> y, const Saved& saved, View2<T> sum,
                         View2<const T> x, View2<const T> z, const kernels::Dropout& site) const {
-    kernels::residual_rms_norm_forward<T>(exec, y, saved.inverse, sum, x, z, site, gain, epsilon);
+    kernels::residual_rms_norm_forward<T>(handle, y, saved.inverse, sum, x, z, site, gain, epsilon);
   }
   /// dx = or += the gradient of x.
-  void backward_input(const Exec& exec, View2<T> dx, View2<const T> dy, const Saved& saved,
+  void backward_input(const Handle& handle, View2<T> dx, View2<const T> dy, const Saved& saved,
                       View2<const T> x, bool accumulate) const {
-    kernels::rms_norm_backward_input<T>(exec, dx, dy, x, saved.inverse, gain, accumulate);
+    kernels::rms_norm_backward_input<T>(handle, dx, dy, x, saved.inverse, gain, accumulate);
   }
-  void backward_weight(const Exec& exec, View2<const T> dy, const Saved& saved,
+  void backward_weight(const Handle& handle, View2<const T> dy, const Saved& saved,
                        View2<const T> x) const {
-    kernels::rms_norm_backward_weight<T>(exec, dgain, dy, x, saved.inverse);
+    kernels::rms_norm_backward_weight<T>(handle, dgain, dy, x, saved.inverse);
   }
 };
 

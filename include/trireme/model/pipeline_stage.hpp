@@ -64,9 +64,9 @@ class PipelineStage {
   Slot take_slot(Arena& arena, const architecture::LocalSizes& sizes, const SlotShape& shape,
                  const Windows& windows = {}, int number = 0) const;
 
-  /// Where the stage's input [R, D] is put before a pass, by kernels on `exec`; the first stage has
-  /// tokens instead.
-  View2<T> input(const Exec& exec, const Slot& slot) const;
+  /// Where the stage's input [R, D] is put before a pass, by kernels on `handle`; the first stage
+  /// has tokens instead.
+  View2<T> input(const Handle& handle, const Slot& slot) const;
   /// Memory of the head within one pass, if the stage has one.
   void take_head_scratch(Arena& arena, const architecture::LocalSizes& sizes);
   /// Null in all stages but the last.
@@ -74,24 +74,25 @@ class PipelineStage {
   std::int64_t layers() const { return static_cast<std::int64_t>(layers_.size()); }
 
   /// output [R, D]; the last stage adds to scratch.losses instead.
-  void forward(const Exec& exec, View2<T> output, const Slot& slot, const Scratch& scratch,
+  void forward(const Handle& handle, View2<T> output, const Slot& slot, const Scratch& scratch,
                const MicroContext& context, const Between& between) const;
   /// The same without dropout and gradients; of the loss, only the first `samples` samples'.
-  void evaluate(const Exec& exec, View2<T> output, const Slot& slot, const Scratch& scratch,
+  void evaluate(const Handle& handle, View2<T> output, const Slot& slot, const Scratch& scratch,
                 const MicroContext& context, std::int64_t samples, const Between& between) const;
   /// dx [R, D]: gradient of the output on entry (the last stage needs none), of the input on
   /// return.
-  void backward(const Exec& exec, View2<T> dx, const Slot& slot, const Scratch& scratch,
+  void backward(const Handle& handle, View2<T> dx, const Slot& slot, const Scratch& scratch,
                 const MicroContext& context, const LayerDone& done) const;
-  void backward_input(const Exec& exec, View2<T> dx, const Slot& slot, const Scratch& scratch,
+  void backward_input(const Handle& handle, View2<T> dx, const Slot& slot, const Scratch& scratch,
                       const MicroContext& context, const Between& between) const;
-  void backward_weight(const Exec& exec, const Slot& slot, const Scratch& scratch,
+  void backward_weight(const Handle& handle, const Slot& slot, const Scratch& scratch,
                        const MicroContext& context, const LayerDone& done) const;
 
  private:
   /// `layer_done` is called behind each layer.
-  void forward_layers(const Exec& exec, View2<T> output, const Slot& slot, const Scratch& scratch,
-                      const MicroContext& context, const LayerDone& layer_done) const;
+  void forward_layers(const Handle& handle, View2<T> output, const Slot& slot,
+                      const Scratch& scratch, const MicroContext& context,
+                      const LayerDone& layer_done) const;
   void take_layers(Slot& slot, Arena& arena, const SlotShape& shape) const;
   View2<T> layer_output(const Slot& slot, std::size_t layer, View2<T> output) const;
 

@@ -26,6 +26,7 @@ class RankModel {
     bool offload = false;          ///< saved activations of layers are in host memory
     architecture::Kept kept = {};  ///< which tensors layers keep; empty: as `recompute` says
     std::int64_t logit_elements = architecture::host_logit_elements;  ///< computed at a time
+    kernels::KernelChoice kernels = {};  ///< of the handle that passes will be given
   };
 
   /// `parameters` holds the rank's shard. `axis`, for micro · sequence tokens, must outlive this.
@@ -39,7 +40,7 @@ class RankModel {
     return at(stage, slot).fields.at(number);
   }
   /// [R, D] what a stage reads from the one before it, and what it has computed for the next.
-  View2<T> input(const Exec& exec, Stage stage, int slot) const;
+  View2<T> input(const Handle& handle, Stage stage, int slot) const;
   View2<T> output() const { return output_; }
   /// [R, D] gradient of the stage's output before its backward pass, of its input behind it.
   View2<T> dx(Stage stage, int slot) const;
@@ -51,18 +52,18 @@ class RankModel {
     return get(shard_.last_stage()).head()->training();
   }
 
-  void zero_losses(const Exec& exec) const;
+  void zero_losses(const Handle& handle) const;
 
-  void forward(const Exec& exec, Stage stage, int slot, const MicroContext& context,
+  void forward(const Handle& handle, Stage stage, int slot, const MicroContext& context,
                const Between& between = {}) const;
   /// Adds the losses of the first `samples` samples, without dropout.
-  void evaluate(const Exec& exec, Stage stage, int slot, const MicroContext& context,
+  void evaluate(const Handle& handle, Stage stage, int slot, const MicroContext& context,
                 std::int64_t samples, const Between& between = {}) const;
-  void backward(const Exec& exec, Stage stage, int slot, const MicroContext& context,
+  void backward(const Handle& handle, Stage stage, int slot, const MicroContext& context,
                 const LayerDone& done) const;
-  void backward_input(const Exec& exec, Stage stage, int slot, const MicroContext& context,
+  void backward_input(const Handle& handle, Stage stage, int slot, const MicroContext& context,
                       const Between& between = {}) const;
-  void backward_weight(const Exec& exec, Stage stage, int slot, const MicroContext& context,
+  void backward_weight(const Handle& handle, Stage stage, int slot, const MicroContext& context,
                        const LayerDone& done) const;
 
   const architecture::LocalSizes& sizes() const { return sizes_; }

@@ -32,14 +32,15 @@ class TrainingHead {
   /// losses [terms] += Σ cross entropy of each term. dy [R, D] is y and becomes its gradient,
   /// scaled as the context says; gradients of the head's own weights are added. `all` [T, D] is
   /// scratch where R is a part of T.
-  virtual void forward(const Exec& exec, View1<double> losses, View2<T> dy, View2<T> all,
+  virtual void forward(const Handle& handle, View1<double> losses, View2<T> dy, View2<T> all,
                        BatchFields fields, const MicroContext& context) const = 0;
   /// The losses of the first `samples` samples, without gradients.
-  virtual void evaluate(const Exec& exec, View1<double> losses, View2<T> y, View2<T> all,
+  virtual void evaluate(const Handle& handle, View1<double> losses, View2<T> y, View2<T> all,
                         BatchFields fields, std::int64_t samples) const = 0;
   /// logits [B, V] of the tokens that follow the rows y [B, D], on one tensor rank. Error if the
   /// objective does not predict them.
-  virtual void logits(const Exec& exec, View2<Accumulate<T>> logits, View2<const T> y) const = 0;
+  virtual void logits(const Handle& handle, View2<Accumulate<T>> logits,
+                      View2<const T> y) const = 0;
 };
 
 /// The head of the model's objective. `axis` must outlive it.

@@ -29,7 +29,7 @@ struct RankParts {
   /// `programs` of the training steps, with memory that serves all of them; none: for evaluation,
   /// with neither gradients nor optimizer. Arguments must outlive this.
   RankParts(const deck::Config& config, const architecture::Architecture& architecture,
-            grid::Grid& grid, const plan::Machine& machine,
+            grid::Grid& grid, const plan::Machine& machine, const kernels::KernelChoice& choice,
             std::span<const schedule::Program> programs);
   RankParts(const RankParts&) = delete;
   RankParts& operator=(const RankParts&) = delete;

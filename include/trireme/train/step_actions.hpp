@@ -28,7 +28,7 @@ class StepActions final : public Actions {
   };
 
   /// Arguments must outlive this.
-  StepActions(const deck::Config& config, RankParts<P>& parts, const Exec& exec);
+  StepActions(const deck::Config& config, RankParts<P>& parts, const kernels::Handle& handle);
   StepActions(const StepActions&) = delete;
   StepActions& operator=(const StepActions&) = delete;
 
@@ -92,7 +92,7 @@ class StepActions final : public Actions {
   const deck::BatchSchedule batches_;
   data::Batch batch_;
   std::int64_t samples_before_ = 0;  ///< the step
-  const Exec& exec_;
+  const kernels::Handle& handle_;
   typename model::RankModel<P>::Between between_;  ///< moves messages under way
   std::vector<HostSlot> host_slots_;
   std::unique_ptr<data::BatchReader> reader_;

@@ -50,7 +50,7 @@ class TypedWorker final : public Worker {
   const architecture::Architecture& architecture_;
   grid::Grid& grid_;
   const plan::Machine& machine_;
-  Exec exec_;
+  kernels::Handle handle_;
   RankParts<P> parts_;
   StepActions<P> actions_;
   std::vector<Executor> executors_;  ///< of each program

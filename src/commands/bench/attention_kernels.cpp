@@ -16,9 +16,9 @@ template <class P>
 void measure_rotary(KernelBench& b, const plan::LayerKernel& k) {
   using T = typename P::Compute;
   const architecture::LocalSizes& n = b.sizes();
-  const Exec& exec = b.exec();
+  const kernels::Handle& handle = b.handle();
   BenchKernel kernel = b.of_layers(k);
-  const BenchArray<T> x(exec, kernel.rows, kernel.columns);
+  const BenchArray<T> x(handle, kernel.rows, kernel.columns);
   kernels::Rotary rotary;
   rotary.heads = n.heads + n.key_value_heads;
   rotary.head_size = n.head_size;
@@ -29,9 +29,9 @@ void measure_rotary(KernelBench& b, const plan::LayerKernel& k) {
                      kernels::Arithmetic::sine_and_cosine, n.tokens * n.head_size / 2);
   b.measure(kernel, [&] {
     if (k.step.pass == Pass::forward)
-      kernels::rotary_forward<T>(exec, x, rotary);
+      kernels::rotary_forward<T>(handle, x, rotary);
     else
-      kernels::rotary_backward<T>(exec, x, rotary);
+      kernels::rotary_backward<T>(handle, x, rotary);
   });
 }
 
@@ -40,28 +40,28 @@ void measure_head_norm(KernelBench& b, const plan::LayerKernel& k) {
   using T = typename P::Compute;
   using A = Accumulate<T>;
   const architecture::LocalSizes& n = b.sizes();
-  const Exec& exec = b.exec();
+  const kernels::Handle& handle = b.handle();
   BenchKernel kernel = b.of_layers(k);
   const kernels::HeadNorm norm{n.heads, n.key_value_heads, n.head_size, b.model().norm_epsilon};
-  const BenchArray<T> qkv(exec, kernel.rows, kernel.columns);
-  const BenchArray<T> raw(exec, kernel.rows, norm.columns());
-  const BenchArray<A> inverse(exec, kernel.rows, norm.normed());
-  const BenchArray<T> gain_query(exec, n.head_size), gain_key(exec, n.head_size);
-  const BenchArray<A> dgain_query(exec, n.head_size), dgain_key(exec, n.head_size);
+  const BenchArray<T> qkv(handle, kernel.rows, kernel.columns);
+  const BenchArray<T> raw(handle, kernel.rows, norm.columns());
+  const BenchArray<A> inverse(handle, kernel.rows, norm.normed());
+  const BenchArray<T> gain_query(handle, n.head_size), gain_key(handle, n.head_size);
+  const BenchArray<A> dgain_query(handle, n.head_size), dgain_key(handle, n.head_size);
   kernel.columns = norm.columns();  // values are left alone
   const double bytes = static_cast<double>(kernel.elements()) * sizeof(T);
   switch (k.step.pass) {
     case Pass::forward:
       return b.measure(kernel.with(traffic(0, bytes, bytes)), [&] {
-        kernels::head_norm_forward<T>(exec, qkv, raw, inverse, gain_query, gain_key, norm);
+        kernels::head_norm_forward<T>(handle, qkv, raw, inverse, gain_query, gain_key, norm);
       });
     case Pass::backward_input:
       return b.measure(kernel.with(traffic(bytes, 0, bytes)), [&] {
-        kernels::head_norm_backward_input<T>(exec, qkv, raw, inverse, gain_query, gain_key, norm);
+        kernels::head_norm_backward_input<T>(handle, qkv, raw, inverse, gain_query, gain_key, norm);
       });
     case Pass::backward_weight:
       return b.measure(kernel.with(traffic(2 * bytes, 0)), [&] {
-        kernels::head_norm_backward_weight<T>(exec, dgain_query, dgain_key, qkv, raw, inverse,
+        kernels::head_norm_backward_weight<T>(handle, dgain_query, dgain_key, qkv, raw, inverse,
                                               norm);
       });
   }
@@ -72,16 +72,16 @@ void measure_attention(KernelBench& b, const plan::LayerKernel& k) {
   using T = typename P::Compute;
   using A = Accumulate<T>;
   const architecture::LocalSizes& n = b.sizes();
-  const Exec& exec = b.exec();
+  const kernels::Handle& handle = b.handle();
   BenchKernel kernel = b.of_layers(k);
   kernels::AttentionShape shape = model::attention_shape(n, b.model());
   shape.window = b.model().window;
   const kernels::AttentionDropout dropout{
       b.model().dropout, {1, Purpose::attention_dropout, 0, 0}, 0, 0, b.model().heads};
-  const BenchArray<T> qkv(exec, n.tokens, n.query_key_value());
-  const BenchArray<T> dqkv(exec, n.tokens, n.query_key_value());
-  const BenchArray<T> o(exec, n.tokens, n.attention()), grad(exec, n.tokens, n.attention());
-  const BenchArray<A> sums(exec, n.micro * n.heads, n.sequence);
+  const BenchArray<T> qkv(handle, n.tokens, n.query_key_value());
+  const BenchArray<T> dqkv(handle, n.tokens, n.query_key_value());
+  const BenchArray<T> o(handle, n.tokens, n.attention()), grad(handle, n.tokens, n.attention());
+  const BenchArray<A> sums(handle, n.micro * n.heads, n.sequence);
   const View3<A> logsumexp(sums.list().data(), static_cast<std::size_t>(n.micro),
                            static_cast<std::size_t>(n.heads), static_cast<std::size_t>(n.sequence));
   const bool forward = k.step.pass == Pass::forward;
@@ -97,33 +97,32 @@ void measure_attention(KernelBench& b, const plan::LayerKernel& k) {
   kernel.cost.arithmetic =
       dropout.rate > 0 ? kernels::Arithmetic::random_word : kernels::Arithmetic::exponential;
   kernel.cost.elements = scores;
-  const auto measure = [&] {
-    const BenchArray<A> work(exec, kernels::attention_workspace_elements<T>(shape));
+  const auto measure = [&](const kernels::Handle& by) {
+    const BenchArray<A> work(by, kernels::attention_workspace_elements<T>(by.choice(), shape));
     b.measure(kernel, [&] {
       if (forward)
-        kernels::attention_forward<T>(exec, o, logsumexp, qkv, shape, dropout);
+        kernels::attention_forward<T>(by, o, logsumexp, qkv, shape, dropout);
       else
-        kernels::attention_backward<T>(exec, dqkv, grad, o, qkv, logsumexp, work, shape, dropout);
+        kernels::attention_backward<T>(by, dqkv, grad, o, qkv, logsumexp, work, shape, dropout);
     });
   };
-  measure();
+  measure(handle);
   using kernels::AttentionBackend;
   const DType type = dtype_of<T>;
-  const kernels::AttentionBackends chosen = kernels::attention_backends(type);
+  const kernels::AttentionBackends chosen = handle.choice().attention(type);
   if (chosen == kernels::AttentionBackends{}) return;
   const std::string pass = kernel.name.substr(kernel.name.find('.'));
   kernel.calls = 0;
   const auto beside = [&](const char* name, AttentionBackend backend) {
     if (!kernels::attention_backend_available(type, backend)) return;
     if (chosen == kernels::AttentionBackends{backend, backend}) return;
-    kernels::set_attention_backends(type, {backend, backend});
+    kernels::KernelChoice choice = handle.choice();
     kernel.name = name + pass;
-    measure();
+    measure(kernels::Handle(choice.set_attention(type, {backend, backend})));
   };
   beside("attention_portable", AttentionBackend::portable);
   beside("attention_tensor_cores", AttentionBackend::tensor_cores);
   beside("attention_cudnn", AttentionBackend::cudnn);
-  kernels::set_attention_backends(type, chosen);
 }
 
 }  // namespace

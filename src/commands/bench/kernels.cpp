@@ -118,7 +118,7 @@ BenchReport bench_kernels(const BenchSetting& setting) {
   });
   BenchReport report = bench.report();
   std::string chosen;  // by rank 0's library
-  for (const std::string& line : kernels::cudnn_choices(bench.exec())) {
+  for (const std::string& line : bench.handle().attention_choices()) {
     chosen += "\n  " + line;
     report.rows.push_back({"kernels", text("choice.", report.rows.size()), 1, "1", line});
   }

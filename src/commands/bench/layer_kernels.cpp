@@ -27,35 +27,35 @@ void measure_norm(KernelBench& b, const plan::LayerKernel& k) {
   const bool rms = b.model().norm == NormKind::rms;
   const bool adds = k.step.accumulate;
   const std::int64_t rows = kernel.rows, columns = kernel.columns;
-  const Exec& exec = b.exec();
-  const BenchArray<T> x(exec, rows, columns), y(exec, rows, columns), dx(exec, rows, columns);
-  const BenchArray<T> gain(exec, columns), bias(exec, columns);
-  const BenchArray<G> dgain(exec, columns), dbias(exec, columns);
-  const BenchArray<A> mean(exec, rows), inverse(exec, rows);
+  const kernels::Handle& handle = b.handle();
+  const BenchArray<T> x(handle, rows, columns), y(handle, rows, columns), dx(handle, rows, columns);
+  const BenchArray<T> gain(handle, columns), bias(handle, columns);
+  const BenchArray<G> dgain(handle, columns), dbias(handle, columns);
+  const BenchArray<A> mean(handle, rows), inverse(handle, rows);
   const double bytes = bytes_of<T>(kernel);
   const double epsilon = b.model().norm_epsilon;
   switch (k.step.pass) {
     case Pass::forward:
       return b.measure(kernel.with(traffic(bytes, bytes)), [&] {
         if (rms)
-          kernels::rms_norm_forward<T>(exec, y, inverse, x, gain, epsilon);
+          kernels::rms_norm_forward<T>(handle, y, inverse, x, gain, epsilon);
         else
-          kernels::layer_norm_forward<T>(exec, y, mean, inverse, x, gain, bias, epsilon);
+          kernels::layer_norm_forward<T>(handle, y, mean, inverse, x, gain, bias, epsilon);
       });
     case Pass::backward_input:
       return b.measure(
           kernel.with(adds ? traffic(2 * bytes, 0, bytes) : traffic(2 * bytes, bytes)), [&] {
             if (rms)
-              kernels::rms_norm_backward_input<T>(exec, dx, y, x, inverse, gain, adds);
+              kernels::rms_norm_backward_input<T>(handle, dx, y, x, inverse, gain, adds);
             else
-              kernels::layer_norm_backward_input<T>(exec, dx, y, x, mean, inverse, gain, adds);
+              kernels::layer_norm_backward_input<T>(handle, dx, y, x, mean, inverse, gain, adds);
           });
     case Pass::backward_weight:
       return b.measure(kernel.with(traffic(2 * bytes, 0)), [&] {
         if (rms)
-          kernels::rms_norm_backward_weight<T>(exec, dgain, y, x, inverse);
+          kernels::rms_norm_backward_weight<T>(handle, dgain, y, x, inverse);
         else
-          kernels::layer_norm_backward_weight<T>(exec, dgain, dbias, y, x, mean, inverse);
+          kernels::layer_norm_backward_weight<T>(handle, dgain, dbias, y, x, mean, inverse);
       });
   }
 }
@@ -65,9 +65,10 @@ void measure_activation(KernelBench& b, const plan::LayerKernel& k) {
   using T = typename P::Compute;
   BenchKernel kernel = b.of_layers(k);
   const architecture::LocalSizes& n = b.sizes();
-  const Exec& exec = b.exec();
-  const BenchArray<T> h(exec, kernel.rows, n.inner), dh(exec, kernel.rows, n.inner);
-  const BenchArray<T> g(exec, kernel.rows, kernel.columns), dg(exec, kernel.rows, kernel.columns);
+  const kernels::Handle& handle = b.handle();
+  const BenchArray<T> h(handle, kernel.rows, n.inner), dh(handle, kernel.rows, n.inner);
+  const BenchArray<T> g(handle, kernel.rows, kernel.columns),
+      dg(handle, kernel.rows, kernel.columns);
   const bool gated = n.gated();
   const Gelu form = b.model().gelu;
   const auto arithmetic = gated                 ? kernels::Arithmetic::exponential
@@ -78,17 +79,17 @@ void measure_activation(KernelBench& b, const plan::LayerKernel& k) {
   const bool forward = k.step.pass == Pass::forward;
   kernel.cost =
       with(forward ? traffic(in, out) : traffic(in + out, in), arithmetic, kernel.elements());
-  if (k.step.fused >= 0 && kernels::fuses_gelu(exec, dtype_of<T>, form, n.inner))
+  if (k.step.fused >= 0 && kernels::fuses_gelu(handle, dtype_of<T>, form, n.inner))
     kernel.calls = 0;  // the product before it has it
   b.measure(kernel, [&] {
     if (gated && forward)
-      kernels::swiglu_forward<T>(exec, g, h);
+      kernels::swiglu_forward<T>(handle, g, h);
     else if (gated)
-      kernels::swiglu_backward<T>(exec, dh, dg, h);
+      kernels::swiglu_backward<T>(handle, dh, dg, h);
     else if (forward)
-      kernels::gelu_forward<T>(exec, g, h, form);
+      kernels::gelu_forward<T>(handle, g, h, form);
     else
-      kernels::gelu_backward<T>(exec, dh, dg, h, form);
+      kernels::gelu_backward<T>(handle, dh, dg, h, form);
   });
 }
 
@@ -99,11 +100,11 @@ void measure_residual(KernelBench& b, const plan::LayerKernel& k) {
   using T = typename P::Compute;
   BenchKernel kernel = b.of_layers(k);
   const std::int64_t rows = kernel.rows, columns = kernel.columns;
-  const Exec& exec = b.exec();
-  const BenchArray<T> x(exec, rows, columns), z(exec, rows, columns);
-  const BenchArray<T> sum(exec, rows, columns), y(exec, rows, columns);
-  const BenchArray<T> gain(exec, columns), bias(exec, columns);
-  const BenchArray<Accumulate<T>> mean(exec, rows), inverse(exec, rows);
+  const kernels::Handle& handle = b.handle();
+  const BenchArray<T> x(handle, rows, columns), z(handle, rows, columns);
+  const BenchArray<T> sum(handle, rows, columns), y(handle, rows, columns);
+  const BenchArray<T> gain(handle, columns), bias(handle, columns);
+  const BenchArray<Accumulate<T>> mean(handle, rows), inverse(handle, rows);
   const kernels::Dropout dropout{b.model().dropout, {1, Purpose::dropout, 2, 3}, 0};
   const double epsilon = b.model().norm_epsilon;
   const double bytes = bytes_of<T>(kernel);
@@ -115,20 +116,21 @@ void measure_residual(KernelBench& b, const plan::LayerKernel& k) {
   const OperationKind kind = b.operation(k).kind;
   if (kind == OperationKind::linear)
     return b.measure(kernel.with(traffic(bytes, 0, bytes)),
-                     [&] { kernels::accumulate<T>(exec, y, x); });
+                     [&] { kernels::accumulate<T>(handle, y, x); });
   if (k.step.pass != Pass::forward)
     return measure(traffic(bytes, bytes),
-                   [&] { kernels::dropout_backward<T>(exec, y, x, dropout); });
+                   [&] { kernels::dropout_backward<T>(handle, y, x, dropout); });
   if (kind == OperationKind::dropout)
-    return measure(traffic(0, 0, bytes), [&] { kernels::dropout_forward<T>(exec, x, x, dropout); });
+    return measure(traffic(0, 0, bytes),
+                   [&] { kernels::dropout_forward<T>(handle, x, x, dropout); });
   if (k.step.fused < 0)
     return measure(traffic(2 * bytes, bytes),
-                   [&] { kernels::residual_dropout_forward<T>(exec, sum, x, z, dropout); });
+                   [&] { kernels::residual_dropout_forward<T>(handle, sum, x, z, dropout); });
   measure(traffic(2 * bytes, 2 * bytes), [&] {
     if (b.model().norm == NormKind::rms)
-      kernels::residual_rms_norm_forward<T>(exec, y, inverse, sum, x, z, dropout, gain, epsilon);
+      kernels::residual_rms_norm_forward<T>(handle, y, inverse, sum, x, z, dropout, gain, epsilon);
     else
-      kernels::residual_layer_norm_forward<T>(exec, y, mean, inverse, sum, x, z, dropout, gain,
+      kernels::residual_layer_norm_forward<T>(handle, y, mean, inverse, sum, x, z, dropout, gain,
                                               bias, epsilon);
   });
 }

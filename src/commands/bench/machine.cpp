@@ -7,7 +7,7 @@
 #include <trireme/kernels/matmul.hpp>
 #include <trireme/kernels/random.hpp>
 #include <trireme/tensor/fence.hpp>
-#include <trireme/train/kernel_choices.hpp>
+#include <trireme/train/kernel_choice.hpp>
 
 #include <algorithm>
 #include <cmath>
@@ -93,15 +93,14 @@ std::vector<double> from_rank(const BenchSetting& setting, Rank rank, std::vecto
 void know_peak(const BenchSetting& setting) {
   if (setting.machine.peak) return;
   const DType type = setting.session.config().precision.compute;
-  train::choose_kernels(setting.session.config().precision);
-  const Exec exec;
+  const kernels::Handle handle(train::kernel_choice(setting.session.config().precision));
   grid::Communicator& world = setting.runtime.world();
   std::vector<double> mine;
   std::vector<double> all;
   std::vector<double> slowest;
   for (std::int64_t round = 0; round < setting.rounds; ++round) {
     world.barrier("matrix products");
-    mine.push_back(kernels::measure_matmul_peak(exec, type));
+    mine.push_back(kernels::measure_matmul_peak(handle, type));
     all.push_back(world.all_reduce<double>(mine.back(), grid::Reduction::sum, "matrix products"));
     slowest.push_back(
         world.all_reduce<double>(mine.back(), grid::Reduction::minimum, "matrix products"));

@@ -2,6 +2,7 @@
 #include <trireme/commands/bench/bench.hpp>
 #include <trireme/commands/bench/table.hpp>
 #include <trireme/kernels/matmul.hpp>
+#include <trireme/train/kernel_choice.hpp>
 #include <trireme/train/precision.hpp>
 
 #include <array>
@@ -62,32 +63,32 @@ std::vector<Product> products_of(const architecture::Architecture& a, const Benc
 }
 
 template <class P>
-std::array<BenchTiming, 3> time_product(const BenchSetting& setting, const Product& p, Gelu form) {
+std::array<BenchTiming, 3> time_product(const BenchSetting& setting, const kernels::Handle& handle,
+                                        const Product& p, Gelu form) {
   using T = typename P::Compute;
   using G = typename P::Gradient;
-  const Exec exec;
-  const BenchArray<T> x(exec, p.tokens, p.inputs);
-  const BenchArray<T> dx(exec, p.tokens, p.inputs);
-  const BenchArray<T> w(exec, p.outputs, p.inputs);
-  const BenchArray<T> y(exec, p.tokens, p.outputs);
-  const BenchArray<Accumulate<T>> wide(exec, p.wide ? p.tokens : 0, p.outputs);
-  const BenchArray<T> b(exec, p.bias ? p.outputs : 0);
-  const BenchArray<G> dw(exec, p.outputs, p.inputs);
-  const BenchArray<G> db(exec, p.bias ? p.outputs : 0);
+  const BenchArray<T> x(handle, p.tokens, p.inputs);
+  const BenchArray<T> dx(handle, p.tokens, p.inputs);
+  const BenchArray<T> w(handle, p.outputs, p.inputs);
+  const BenchArray<T> y(handle, p.tokens, p.outputs);
+  const BenchArray<Accumulate<T>> wide(handle, p.wide ? p.tokens : 0, p.outputs);
+  const BenchArray<T> b(handle, p.bias ? p.outputs : 0);
+  const BenchArray<G> dw(handle, p.outputs, p.inputs);
+  const BenchArray<G> db(handle, p.bias ? p.outputs : 0);
   const auto forward = [&] {
     if (p.wide)
-      kernels::linear_forward_wide<T>(exec, wide, x, w, b);
+      kernels::linear_forward_wide<T>(handle, wide, x, w, b);
     else
-      kernels::linear_forward<T>(exec, y, x, w, b);
+      kernels::linear_forward<T>(handle, y, x, w, b);
   };
-  const bool fused = p.gelu && kernels::fuses_gelu(exec, dtype_of<T>, form, p.inputs);
+  const bool fused = p.gelu && kernels::fuses_gelu(handle, dtype_of<T>, form, p.inputs);
   const auto backward_input = [&] {
     if (fused)
-      kernels::linear_gelu_backward_input<T>(exec, dx, y, w, x, form);
+      kernels::linear_gelu_backward_input<T>(handle, dx, y, w, x, form);
     else
-      kernels::linear_backward_input<T>(exec, dx, y, w);
+      kernels::linear_backward_input<T>(handle, dx, y, w);
   };
-  const auto backward_weight = [&] { kernels::linear_backward_weight<T>(exec, dw, db, y, x); };
+  const auto backward_weight = [&] { kernels::linear_backward_weight<T>(handle, dw, db, y, x); };
   const bool here = p.flops() > 0;
   const auto time = [&](const std::function<void()>& call) {
     return time_calls(setting, here ? call : nullptr);
@@ -102,8 +103,9 @@ BenchReport bench_matmul(const BenchSetting& setting) {
   const deck::Config& config = setting.session.config();
   const BenchPeak& peak = *setting.machine.peak;
   const DType type = config.precision.compute;
+  const kernels::Handle handle(train::kernel_choice(config.precision));
   const std::string how = text("large square ", name_of(type), " products by ",
-                               kernels::matmul_backend_name(type), ", all ranks at once");
+                               handle.choice().products_description(type), ", all ranks at once");
   BenchReport report;
   report.rows = {{"matmul", "peak_of_all_ranks", peak.all / 1e9, "GFLOP/s", how},
                  {"matmul", "peak_of_slowest_rank", peak.slowest / 1e9, "GFLOP/s", how}};
@@ -114,7 +116,7 @@ BenchReport bench_matmul(const BenchSetting& setting) {
                    BenchTable::Last::number);
   for (const Product& p : products_of(setting.session.architecture, shard_of(setting))) {
     const auto timings = train::with_precision(type, [&](auto number_types) {
-      return time_product<decltype(number_types)>(setting, p, config.model.gelu);
+      return time_product<decltype(number_types)>(setting, handle, p, config.model.gelu);
     });
     if (timings[0].rank < 0) continue;
     std::vector<std::string> cells;
@@ -141,7 +143,7 @@ BenchReport bench_matmul(const BenchSetting& setting) {
   report.rows.push_back({"matmul", "step.seconds", step, "s", "calls × seconds of all products"});
   report.rows.push_back({"matmul", "step.peak_seconds", at_peak, "s", "the same at the peak"});
   std::string chosen;  // by rank 0's library
-  for (const std::string& line : kernels::matmul_choices(Exec{})) {
+  for (const std::string& line : handle.product_choices()) {
     chosen += "\n  " + line;
     const std::string name = text("choice.", report.rows.size());
     report.rows.push_back({"matmul", name, 1, "1", line});

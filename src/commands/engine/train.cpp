@@ -7,11 +7,11 @@
 #include <trireme/deck/batch_schedule.hpp>
 #include <trireme/grid/transport.hpp>
 #include <trireme/grid/watchdog.hpp>
-#include <trireme/kernels/attention.hpp>
 #include <trireme/plan/choices.hpp>
 #include <trireme/plan/memory.hpp>
 #include <trireme/plan/program.hpp>
 #include <trireme/train/executor.hpp>
+#include <trireme/train/kernel_choice.hpp>
 #include <trireme/train/trainer.hpp>
 
 #include <unistd.h>
@@ -151,7 +151,8 @@ ExitCode train(grid::Runtime& runtime, const TrainOptions& options) {
   if (const std::string note = plan::attention_note(config.precision, session.machine);
       !note.empty())
     say("attention: ", note);
-  if (const std::string by = kernels::attention_description(config.precision.compute); !by.empty())
+  const auto choice = train::kernel_choice(config.precision);
+  if (const std::string by = choice.attention_description(config.precision.compute); !by.empty())
     say("attention ", by);
 
   // 8 train

@@ -1,7 +1,6 @@
 #include <trireme/base/check.hpp>
 #include <trireme/kernels/cublaslt.hpp>
 #include <trireme/kernels/matmul.hpp>
-#include <trireme/kernels/matmul_workspace.hpp>
 #include <trireme/kernels/widened_matmul.hpp>
 
 #include <gtest/gtest.h>
@@ -160,12 +159,10 @@ TEST(CublasltStandIn, EmptyProductsAndMissingArraysAreErrors) {
 template <class T>
 class Fallback : public ::testing::Test {
  protected:
-  void SetUp() override { set_matmul_backend(dtype_of<T>, MatmulBackend::cublaslt); }
-  void TearDown() override {
-    record().has_products = true;
-    set_matmul_backend(dtype_of<T>, usual_);
+  void TearDown() override { record().has_products = true; }
+  static KernelChoice by(MatmulBackend backend) {
+    return KernelChoice().set_products(dtype_of<T>, backend);
   }
-  const MatmulBackend usual_ = matmul_backend(dtype_of<T>);
 };
 using Types = ::testing::Types<float, double, Bf16, Fp16>;
 TYPED_TEST_SUITE(Fallback, Types);
@@ -175,36 +172,35 @@ TYPED_TEST(Fallback, TakesProductsThatTheLibraryHasNot) {
   using T = TypeParam;
   const std::int64_t t = 24, m = 56, n = 72;
   const DeviceArray<T> x(uniform<T>(t * m, 1)), w(uniform<T>(n * m, 2)), bias(uniform<T>(n, 3));
-  const auto forward = [&] {
+  const auto forward = [&](const Handle& handle) {
     const DeviceArray<T> g(t * n), h(t * n), dh(t * n);
-    linear_gelu_forward<T>(Exec{}, g.matrix(t, n), h.matrix(t, n), x.matrix(t, m), w.matrix(n, m),
+    linear_gelu_forward<T>(handle, g.matrix(t, n), h.matrix(t, n), x.matrix(t, m), w.matrix(n, m),
                            bias.flat(), Gelu::tanh);
-    linear_gelu_backward_input<T>(Exec{}, dh.matrix(t, n), x.matrix(t, m), w.matrix(m, n),
+    linear_gelu_backward_input<T>(handle, dh.matrix(t, n), x.matrix(t, m), w.matrix(m, n),
                                   h.matrix(t, n), Gelu::tanh);
     return std::array{g.values(), h.values(), dh.values()};
   };
   record().has_products = false;
   const std::int64_t products = record().products;
-  const auto found = forward();
+  const auto found = forward(Handle(this->by(MatmulBackend::cublaslt)));
   EXPECT_EQ(record().products, products);
-  set_matmul_backend(dtype_of<T>,
-                     is_narrow<T> ? MatmulBackend::widened : MatmulBackend::kokkos_kernels);
-  EXPECT_EQ(found, forward());
+  const auto other = is_narrow<T> ? MatmulBackend::widened : MatmulBackend::kokkos_kernels;
+  EXPECT_EQ(found, forward(Handle(this->by(other))));
 }
 
 /// Sizes of their own here, too.
 TYPED_TEST(Fallback, TakesOnlyTheMemoryThatWasPrepared) {
   using T = TypeParam;
-  release_widened_matmul();
-  prepare_matmul(Exec{}, dtype_of<T>);
-  EXPECT_EQ(widened_matmul_bytes(), is_narrow<T> ? widened_workspace_bytes : 0);
+  const Handle handle(this->by(MatmulBackend::cublaslt));
+  handle.prepare_products(dtype_of<T>);
+  EXPECT_EQ(handle.widened_bytes(), is_narrow<T> ? widened_workspace_bytes : 0);
   const std::int64_t before = arena_allocation_count();
   const DeviceArray<T> a(uniform<T>(28 * 60, 1)), b(uniform<T>(60 * 76, 2)), c(28 * 76);
   record().has_products = false;
   const std::int64_t products = record().products;
-  matmul<T>(Exec{}, c.matrix(28, 76), a.matrix(28, 60), b.matrix(60, 76), Transpose::no,
+  matmul<T>(handle, c.matrix(28, 76), a.matrix(28, 60), b.matrix(60, 76), Transpose::no,
             Transpose::no, 1.0, 0.0);
-  matmul<T>(Exec{}, c.matrix(28, 76), a.matrix(28, 0), b.matrix(0, 76), Transpose::no,
+  matmul<T>(handle, c.matrix(28, 76), a.matrix(28, 0), b.matrix(0, 76), Transpose::no,
             Transpose::no, 1.0, 0.0);
   EXPECT_EQ(record().products, products);
   EXPECT_EQ(arena_allocation_count(), before);
@@ -213,11 +209,10 @@ TYPED_TEST(Fallback, TakesOnlyTheMemoryThatWasPrepared) {
 /// One forward and one backward kernel where the library has them, and not where the form or the
 /// sizes are others.
 TEST(CublasltFusion, IsTakenByRule) {
-  const MatmulBackend usual = matmul_backend(DType::bf16);
-  set_matmul_backend(DType::bf16, MatmulBackend::cublaslt);
-  const auto kinds_with_gelu = [] {
+  const Handle handle(KernelChoice().set_products(DType::bf16, MatmulBackend::cublaslt));
+  const auto kinds_with_gelu = [&] {
     std::int64_t count = 0;
-    for (const std::string& line : matmul_choices(Exec{}))
+    for (const std::string& line : handle.product_choices())
       if (line.find("GELU") != std::string::npos && line.find("none") == std::string::npos) ++count;
     return count;
   };
@@ -226,16 +221,15 @@ TEST(CublasltFusion, IsTakenByRule) {
     const std::int64_t before = kinds_with_gelu();
     const DeviceArray<Bf16> x(uniform<Bf16>(t * m, 1)), w(uniform<Bf16>(n * m, 2)), g(t * n),
         h(t * n);
-    linear_gelu_forward<Bf16>(Exec{}, g.matrix(t, n), h.matrix(t, n), x.matrix(t, m),
+    linear_gelu_forward<Bf16>(handle, g.matrix(t, n), h.matrix(t, n), x.matrix(t, m),
                               w.matrix(n, m), View1<const Bf16>(), form);
-    linear_gelu_backward_input<Bf16>(Exec{}, g.matrix(t, n), x.matrix(t, m), w.matrix(m, n),
+    linear_gelu_backward_input<Bf16>(handle, g.matrix(t, n), x.matrix(t, m), w.matrix(m, n),
                                      h.matrix(t, n), form);
     return kinds_with_gelu() - before;
   };
   EXPECT_EQ(pass(104, Gelu::tanh), 2);
   EXPECT_EQ(pass(112, Gelu::exact), 0);
   EXPECT_EQ(pass(107, Gelu::tanh), 0);
-  set_matmul_backend(DType::bf16, usual);
 }
 
 }  // namespace

@@ -1,6 +1,8 @@
 #pragma once
 
 #include <trireme/commands/bench/bench.hpp>
+#include <trireme/kernels/handle.hpp>
+#include <trireme/train/kernel_choice.hpp>
 
 #include <functional>
 #include <string>
@@ -28,13 +30,16 @@ class KernelBench {
  public:
   /// Bandwidth, peak and arithmetic must be known.
   explicit KernelBench(const BenchSetting& setting)
-      : setting_(setting), shard_(shard_of(setting)) {}
+      : setting_(setting),
+        shard_(shard_of(setting)),
+        handle_(train::kernel_choice(config().precision)) {}
 
   const deck::Config& config() const { return setting_.session.config(); }
   const deck::ModelConfig& model() const { return config().model; }
   const BenchShard& shard() const { return shard_; }
   const architecture::LocalSizes& sizes() const { return shard_.sizes; }
-  const Exec& exec() const { return exec_; }
+  const kernels::Handle& handle() const { return handle_; }
+  const Exec& exec() const { return handle_; }
   const architecture::Operation& operation(const plan::LayerKernel& kernel) const;
   /// A kernel of the layers without its cost; its size is that of the operation's output. Calls
   /// include those of the head's norm.
@@ -55,7 +60,7 @@ class KernelBench {
 
   const BenchSetting& setting_;
   BenchShard shard_;
-  Exec exec_;
+  kernels::Handle handle_;
   std::vector<Found> found_;
 };
 
