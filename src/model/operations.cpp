@@ -353,6 +353,11 @@ std::unique_ptr<LayerOperation<P>> make_operation(const architecture::Operation&
       return std::make_unique<DropoutOperation<P>>(op, place);
     case OperationKind::residual:
       return std::make_unique<ResidualOperation<P>>(op, place);
+    case OperationKind::embedding:
+    case OperationKind::pick:
+    case OperationKind::logits:
+    case OperationKind::cross_entropy:
+      break;  // no part of a layer
   }
   return {};
 }

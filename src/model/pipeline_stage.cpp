@@ -52,7 +52,7 @@ auto PipelineStage<P>::take_slot(Arena& arena, const architecture::LocalSizes& n
     slot.layers.push_back(
         windows[static_cast<std::size_t>(SlotOffload::window(number, l, layers(), count))]);
   }
-  if (head_) slot.head = Head<P>::take_saved(arena, n);
+  if (head_) slot.head = head_->take_saved(arena, n);
   if (shape.split_backward && embedding_) slot.dx = arena.take<T>(n.rows, n.hidden);
   return slot;
 }

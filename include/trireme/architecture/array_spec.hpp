@@ -27,6 +27,8 @@ struct ArraySpec {
   /// Layers `layer`, `layer` + n, … use the array, with n = [model] shared_layers. Every pipeline
   /// rank holds it, and its gradient there is the part of the rank's own layers.
   bool shared = false;
+  /// The operation uses the array of this name that an earlier one has.
+  bool tied = false;
 
   std::int64_t elements() const {
     std::int64_t n = 1;
