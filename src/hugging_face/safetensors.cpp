@@ -57,10 +57,10 @@ std::string read_header(const io::InputFile& file) {
   for (std::size_t i = head.size(); i-- > 0;) length = length << 8 | head[i];
   const auto room = static_cast<std::uint64_t>(file.size() - length_bytes);
   check_usage(length <= static_cast<std::uint64_t>(safetensors_header_limit), path,
-              ": a header of ", length, " bytes, expected at most ", safetensors_header_limit,
-              "; is it a safetensors file?");
+              " is not a safetensors file: its header would have ", length,
+              " bytes; download it again (with `git lfs pull` if it is a Git LFS pointer)");
   check_usage(length >= 2 && length <= room, path, ": a header of ", length,
-              " bytes in a file that has ", room, " behind its first ", length_bytes, remedy);
+              " bytes in a file that has ", room, " after its first ", length_bytes, remedy);
   std::string content(static_cast<std::size_t>(length), '\0');
   file.read(length_bytes, content.data(), content.size());
   check_usage(content.front() == '{', path, ": the header does not begin with '{'",

@@ -40,15 +40,15 @@ TEST(Checks, AttentionOfLibrariesIsForNarrowNumbersWithoutDropout) {
   EXPECT_EQ(chosen({"precision.attention=cudnn", "precision.compute=bf16"}), AttentionKind::cudnn);
   expect_contains(
       mistakes_of(example, {"precision.attention=tensor_cores"}),
-      "[precision] attention = \"tensor_cores\" (command line) is for bf16 and fp16, but "
-      "here is [precision] compute = \"fp32\" (default); leave it out, or choose compute "
+      "[precision] attention = \"tensor_cores\" (command line) supports bf16 and fp16, "
+      "not [precision] compute = \"fp32\" (default); choose attention = \"auto\", or compute "
       "= \"bf16\" or \"fp16\"");
   expect_contains(
       mistakes_of(example,
                   {"precision.attention=cudnn", "precision.compute=fp16", "model.dropout=0.1"}),
-      "[precision] attention = \"cudnn\" (command line) draws other masks in every "
-      "layout, so that [model] dropout = 0.1 (command line) would change the answer with "
-      "it; choose dropout = 0, or attention = \"auto\"");
+      "[precision] attention = \"cudnn\" (command line) draws dropout masks that depend "
+      "on the layout, so it cannot be used with [model] dropout = 0.1 (command line); choose "
+      "dropout = 0, or attention = \"auto\"");
 }
 
 TEST(Checks, SizesThatDoNotFitIntoNumbersAreRefused) {
