@@ -92,8 +92,8 @@ class TensorParser {
     check_usage(offsets.size() == 2, where_, "data_offsets has ", offsets.size(),
                 " numbers, expected 2", remedy);
     check_usage(offsets[0] <= offsets[1] && offsets[1] <= data_bytes, where_, "data_offsets [",
-                offsets[0], ", ", offsets[1], "] do not lie within the ", data_bytes,
-                " bytes of data", remedy);
+                offsets[0], ", ", offsets[1], "] exceed the ", data_bytes, " bytes of data",
+                remedy);
     check_usage(offsets[1] - offsets[0] == wanted, where_, "has ", offsets[1] - offsets[0],
                 " bytes, but ", tensor_.type, " ", checkpoint::shape_text(tensor_.shape), " takes ",
                 wanted, remedy);

@@ -36,6 +36,7 @@ def words_of(text, folder, programs, masks):
     text = text.replace(str(programs), "BIN").replace(str(folder), "RUN")
     text = re.sub(r"  \[(src|include)/[^\]]*:\d+\]", "  [src/...]", text)
     text = re.sub(r"\(pid \d+ on [^ )]+\)", "(pid PID on HOST)", text)
+    text = re.sub(r"\bchecksum [0-9a-f]{32}, expected [0-9a-f]{32}", "checksum X, expected Y", text)
     for pattern, replacement in masks:
         text = re.sub(pattern, replacement, text)
     return [line.rstrip() for line in text.rstrip("\n").split("\n")]
@@ -90,8 +91,8 @@ class Runs:
         before = "\n".join(lines[:-1])
         script = f"{{\nset -e\n{before}\nset +e\n}} >/dev/null 2>.before\n{lines[-1]}"
         code, printed, out = self.shell(script, folder, wrapper)
-        shown = case.get("shows")  # lines of standard output, where there is no error
-        text = "\n".join(line for line in out.split("\n") if re.search(shown, line)) if shown else printed
+        shown = case.get("shows")  # lines to show of a run that goes on
+        text = "\n".join(line for line in (printed + out).split("\n") if re.search(shown, line)) if shown else printed
         said = words_of(text, folder, self.programs, case.get("mask", []))
         expected = case.get("exit", 2)
         if code == 0 if expected == NOT_ZERO else code != expected:

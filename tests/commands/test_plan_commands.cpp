@@ -132,8 +132,8 @@ TEST(Check, AllMistakesAreReportedAtOnce) {
                   "trireme check a.toml parallel.tensor=5 parallel.pipeline=9999 "
                   "parallel.schedule=interleaved run.stepps=3 parallel.program=x"),
             2);
-  for (const char* part : {"choose a tensor of at most 4", "more than 4096", "to be 2 or more",
-                           "did you mean steps?", "or leave program out"})
+  for (const char* part : {"choose a tensor of at most 4", "more than 4096",
+                           "needs 2 chunks or more", "did you mean steps?", "or leave program out"})
     expect_error(folder, part);
   EXPECT_EQ(read_file(folder.file("out")), "");
 }

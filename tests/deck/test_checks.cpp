@@ -122,8 +122,8 @@ TEST(Checks, PairsOfSegmentsNeedRoomAndThreeIds) {
 TEST(Checks, ATensorAxisNeedsAPartOfEverythingItCuts) {
   const std::string message = mistakes_of(example, {"model.heads=4", "parallel.tensor=5"});
   expect_contains(message,
-                  "[parallel] tensor = 5 (command line) is more than [model] heads = 4 (command "
-                  "line) can be cut into; choose a tensor of at most 4");
+                  "[parallel] tensor = 5 (command line) is larger than [model] heads = 4 (command "
+                  "line); choose a tensor of at most 4");
 }
 
 TEST(Checks, GroupsOfHeadsAreWholeInAnyFamily) {
@@ -198,11 +198,12 @@ TEST(Checks, ThereAreNoMoreGroupsOfSharedLayersThanLayers) {
 TEST(Checks, ChunksAndProgramsGoWithTheirSchedules) {
   expect_contains(
       mistakes_of(example, {"parallel.schedule=interleaved"}),
-      "[parallel] schedule = \"interleaved\" (command line) needs [parallel] chunks = 1 "
-      "(default) to be 2 or more");
+      "[parallel] schedule = \"interleaved\" (command line) needs 2 chunks or more, not [parallel] "
+      "chunks = 1 (default)");
   expect_contains(mistakes_of(example, {"parallel.schedule=1f1b", "parallel.chunks=2"}),
                   "[parallel] chunks = 2 (command line) is for the schedules interleaved and file");
-  expect_contains(mistakes_of(example, {"parallel.schedule=file"}), "name the file of the program");
+  expect_contains(mistakes_of(example, {"parallel.schedule=file"}),
+                  "set program to the path of a program file");
   expect_contains(mistakes_of(example, {"parallel.program=a.txt"}), "or leave program out");
 }
 
@@ -284,8 +285,9 @@ TEST(ResolveParallel, AWrongProductNamesWhatWouldFit) {
       refusal(6, {"parallel.tensor=2", "parallel.pipeline=2"}),
       "does not divide the run's 6 ranks; choose a tensor of 1 or 3, or a pipeline of 1 "
       "or 3, or start 4 or 8 ranks");
-  expect_contains(refusal(1, {"parallel.pipeline=2"}),
-                  "the run's 1 rank; choose a pipeline of 1, or start 2 ranks");
+  expect_contains(
+      refusal(1, {"parallel.pipeline=2"}),
+      "the run's 1 rank; choose a pipeline of 1, or start 2 ranks (mpiexec -n 2 or srun -n 2)");
 }
 
 TEST(ResolveParallel, MicroTimesDataMustDivideGlobal) {

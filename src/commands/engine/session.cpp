@@ -44,10 +44,12 @@ void expect_checkpoint(const std::string& folder, const std::string& directory) 
   if (exists && std::filesystem::exists(folder + "/" + checkpoint::manifest_name, ignored)) return;
   const auto inside = exists ? checkpoint::latest(folder) : std::nullopt;
   const auto newest = inside ? inside : checkpoint::latest(directory);
-  throw UsageError(text(folder,
-                        exists ? " is not a complete checkpoint, because it has no manifest.json"
-                               : ": no such checkpoint folder",
-                        newest ? text("; give ", *newest) : "; copy or train a checkpoint first"));
+  throw UsageError(
+      text(folder,
+           exists ? " is not a complete checkpoint, because it has no manifest.json"
+                  : ": no such checkpoint folder",
+           newest ? text(exists && !inside ? "; copy it again, or give " : "; give ", *newest)
+                  : "; copy it again, or train first"));
 }
 
 /// Ranks of this job by what launchers say, or 1 where one of them says so.

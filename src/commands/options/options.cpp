@@ -34,7 +34,8 @@ std::string finite_and_not_negative(const std::string& written) {
 
 /// CLI11's words, or for an option that does not exist the nearest that does.
 std::string complaint(const CLI::App& app, const CLI::ParseError& error) {
-  if (error.get_name() != "ExtrasError" || app.get_subcommands().empty()) return error.what();
+  const bool unexpected = dynamic_cast<const CLI::ExtrasError*>(&error) != nullptr;
+  if (!unexpected || app.get_subcommands().empty()) return error.what();
   const CLI::App& command = *app.get_subcommands().front();
   const std::vector<std::string> words = command.remaining();
   const auto unknown =
