@@ -167,8 +167,10 @@ Manifest parse_manifest(const std::string& content, const std::string& path) {
     expect_known_format(json, path);
     check(sealed, path, ": is damaged (its checksum differs)");
     return manifest_from(json, path);
-  } catch (const Json::exception& error) {
-    throw Error(text(path, ": is damaged: ", error.what()));
+  } catch (const Json::exception&) {
+    throw Error(text(path, ": is damaged (", content.size(),
+                     " bytes that are not a whole manifest); copy the folder again or continue ",
+                     "from another checkpoint"));
   }
 }
 

@@ -70,12 +70,13 @@ std::optional<std::string> latest(const std::string& directory, std::set<std::st
 }
 
 std::string checkpoint_folder(const std::string& path) {
-  check_usage(fs::is_directory(path), path,
-              ": is not a folder; give a checkpoint or a folder of checkpoints");
+  check_usage(fs::is_directory(path), path, ": no such checkpoint folder");
   if (fs::exists(path + "/" + manifest_name)) return path;
   const auto newest = latest(path);
   check_usage(newest.has_value(), path,
-              ": is neither a checkpoint nor a folder with complete checkpoints");
+              " is neither a checkpoint nor a folder of complete checkpoints",
+              fs::is_directory(path + "/checkpoints") ? text("; give ", path, "/checkpoints")
+                                                      : "; give a folder such as step_00000100");
   return *newest;
 }
 

@@ -11,7 +11,7 @@ namespace {
 
 constexpr std::int64_t read_bytes = 256 << 10;  // per call: still in the cache when hashed
 
-constexpr const char* remedy = "; copy the folder again or resume from another checkpoint";
+constexpr const char* remedy = "; copy the folder again or continue from another checkpoint";
 
 io::InputFile open(const std::string& path, std::int64_t bytes) {
   std::error_code error;

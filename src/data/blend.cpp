@@ -106,8 +106,8 @@ std::vector<BlendEntry> parse_blend(const std::string& value) {
     if (auto entry = parse_entry(part)) entries.push_back(std::move(*entry));
   if (entries.empty()) return {{1, value}};
   for (const auto part : parts)
-    check_usage(parse_entry(part).has_value(), "'", part, "' in the list of token files '", value,
-                "' has no weight; write \"0.7 a.h5, 0.3 b.h5\"");
+    check_usage(parse_entry(part).has_value(), "[data] train = \"", value, "\": '", part,
+                "' is not a weight and a file; write such as \"0.7 a.h5, 0.3 b.h5\"");
   return entries;
 }
 

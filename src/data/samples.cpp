@@ -10,9 +10,9 @@ namespace {
 
 std::int64_t windows_in(const TokenSource& file, std::int64_t sequence) {
   check_usage(sequence >= 1, "sequence = ", sequence, ", expected at least 1");
-  check_usage(file.tokens() > sequence, file.path(), ": has ", file.tokens(),
-              " tokens, but one sample of sequence = ", sequence, " needs ", sequence + 1,
-              "; choose a shorter [model] sequence or tokenize more text");
+  check_usage(file.tokens() > sequence, file.path(), " has ", file.tokens(),
+              " tokens, but a sample of [model] sequence = ", sequence, " needs ", sequence + 1,
+              "; choose a shorter sequence or tokenize more text");
   return (file.tokens() - 1) / sequence;
 }
 

@@ -29,12 +29,12 @@ void seal(TokenHeader& header) {
 
 void verify(const TokenHeader& h, std::int64_t file_bytes, const std::string& path) {
   check_usage(std::memcmp(h.magic, token_magic, sizeof token_magic) == 0, path,
-              ": is not a token file; make one with `trireme tokenize -o tokens.h5 FILE...`");
+              " is not a token file; make one with `trireme tokenize -o tokens.h5 TEXT...`");
   check(h.digest == digest_of(h), path, ": its header is damaged (checksum differs)");
   check_usage(h.version == token_version, path, ": is a token file of version ", h.version,
-              "; this program reads version ", token_version);
-  check(h.file_bytes == file_bytes, path, ": has ", file_bytes, " bytes, but its header says ",
-        h.file_bytes, file_bytes < h.file_bytes ? "; the file is truncated" : "");
+              ", this program reads version ", token_version);
+  check(h.file_bytes == file_bytes, path, ": has ", file_bytes, " bytes, its header says ",
+        h.file_bytes, file_bytes < h.file_bytes ? "; the file is truncated, copy it again" : "");
   check(h.vocabulary >= 1 && h.vocabulary <= vocabulary_limit &&
             h.token_bytes == token_bytes_for(h.vocabulary),
         path, ": its header says ", h.token_bytes, " bytes per token for a vocabulary of ",

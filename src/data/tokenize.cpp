@@ -69,7 +69,8 @@ class Documents {
   }
 
   void commit() {
-    check_usage(number_ > 0, "no text in ", join(options_.inputs, ", "), ": all inputs are empty");
+    check_usage(number_ > 0, "no text in ", join(options_.inputs, ", "),
+                ": every input is empty; give files with text");
     const std::string remedy =
         "; choose another --validation-fraction or --seed, or split the text into more documents "
         "with "
@@ -187,7 +188,8 @@ std::vector<std::string> input_files(const std::vector<std::string>& inputs,
   for (const auto& input : inputs) {
     std::error_code error;
     if (input == "-" || !fs::is_directory(input, error)) {
-      check_usage(input == "-" || fs::exists(input, error), input, ": no such file or folder");
+      check_usage(input == "-" || fs::exists(input, error), input,
+                  ": no such file or folder; give text files, or folders of text files");
       check_usage(!is_one_of(input, outputs), input, ": is an input and an output; the tokens ",
                   "would overwrite the text");
       files.push_back(input);

@@ -196,7 +196,7 @@ class CrossCheck {
       if (!valid({"parallel.tensor"}) || invalid_.contains(text("model.", name))) return;
       if (size > 0 && tensor > size)
         report(deck_.cite("parallel", "tensor"), " is larger than ", deck_.cite("model", name),
-               ", which it divides; choose a tensor of at most ", size);
+               "; choose a tensor of at most ", size);
     };
     enough("heads", m.heads);
     enough("feed_forward", m.feed_forward);
@@ -240,8 +240,8 @@ class CrossCheck {
     if (!valid({"parallel.schedule", "parallel.chunks", "parallel.program"})) return;
     const bool file = p.schedule == ScheduleKind::file;
     if (p.schedule == ScheduleKind::interleaved && p.chunks < 2)
-      report(deck_.cite("parallel", "schedule"), " needs ", deck_.cite("parallel", "chunks"),
-             " to be 2 or more; choose chunks = 2, or the schedule 1f1b");
+      report(deck_.cite("parallel", "schedule"), " needs 2 chunks or more, not ",
+             deck_.cite("parallel", "chunks"), "; choose chunks = 2, or schedule = \"1f1b\"");
     if (p.schedule != ScheduleKind::interleaved && !file && p.chunks != 1)
       report(deck_.cite("parallel", "chunks"),
              " applies to the schedules interleaved and file, not to ",
@@ -250,8 +250,8 @@ class CrossCheck {
     if (file == p.program.empty())
       report(deck_.cite("parallel", "schedule"), file ? " needs " : " does not read ",
              deck_.cite("parallel", "program"),
-             file ? "; name the file of the program"
-                  : "; choose schedule = \"file\", or remove program");
+             file ? "; set program to the path of a program file"
+                  : "; choose schedule = \"file\", or leave program out");
   }
 
  private:
@@ -329,10 +329,11 @@ void resolve_axes(Deck& deck, std::int64_t ranks) {
   if (p.data == 0) {
     const std::string axes = dividing_axes(deck.config, ranks);
     const std::int64_t below = ranks / model_ranks * model_ranks;
-    check_usage(ranks % model_ranks == 0, factors, " = ", model_ranks,
-                " does not divide the run's ", ranks_text(ranks), "; ",
-                axes.empty() ? "" : text("choose a ", axes, ", or "), "start ",
-                below > 0 ? text(below, " or ") : "", ranks_text(below + model_ranks));
+    check_usage(
+        ranks % model_ranks == 0, factors, " = ", model_ranks, " does not divide the run's ",
+        ranks_text(ranks), "; ", axes.empty() ? "" : text("choose a ", axes, ", or "), "start ",
+        below > 0 ? text(below, " or ") : "", ranks_text(below + model_ranks),
+        ranks > 1 ? "" : text(" (mpiexec -n ", model_ranks, " or srun -n ", model_ranks, ")"));
     p.data = ranks / model_ranks;
     deck.places["parallel.data"] = "from the number of ranks";
     return;

@@ -14,12 +14,11 @@ std::vector<std::string> precision_mistakes(const Deck& deck) {
   const std::string attention = deck.cite("precision", "attention");
   const bool cudnn = p.attention == AttentionKind::cudnn;
   if ((cudnn || p.attention == AttentionKind::tensor_cores) && size_of(p.compute) != 2)
-    report(attention, " needs bf16 or fp16, but the deck has ", compute,
-           "; remove it, or choose compute = \"bf16\" or \"fp16\"");
+    report(attention, " supports bf16 and fp16, not ", compute,
+           "; choose attention = \"auto\", or compute = \"bf16\" or \"fp16\"");
   if (cudnn && deck.config.model.dropout > 0)
-    report(attention, " draws different masks in each layout, so with ",
-           deck.cite("model", "dropout"),
-           " the result would depend on the layout; choose dropout = 0, or attention = \"auto\"");
+    report(attention, " draws dropout masks that depend on the layout, so it cannot be used with ",
+           deck.cite("model", "dropout"), "; choose dropout = 0, or attention = \"auto\"");
   return mistakes;
 }
 

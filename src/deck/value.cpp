@@ -212,9 +212,22 @@ std::string expectation(const KeyText& key) {
   return "";
 }
 
+namespace {
+
+/// "; did you mean ...?" for a choice that is nearly one of the key's.
+std::string suggestion(const KeyText& key, const Value& raw) {
+  const auto* word = std::get_if<std::string>(&raw);
+  if (key.type != KeyType::choice || word == nullptr) return "";
+  const std::string best = nearest(*word, {key.choices.begin(), key.choices.end()});
+  return best.empty() ? "" : text("; did you mean ", quoted(best), "?");
+}
+
+}  // namespace
+
 std::optional<Value> accept(const KeyText& key, const Value& raw, std::string& problem) {
   auto value = convert(key, raw);
-  if (!value) problem = text("expected ", expectation(key), ", found ", shown(raw));
+  if (!value)
+    problem = text("expected ", expectation(key), ", found ", shown(raw), suggestion(key, raw));
   return value;
 }
 

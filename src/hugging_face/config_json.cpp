@@ -97,8 +97,8 @@ void expect_exportable(const deck::Deck& deck) {
   expect_published(format, deck, complaints);
   format.check(json::object(), m, complaints);
   complaints.raise(text(deck.file_name, ": transformers' ", format.model_class(m),
-                        " is another model than the deck's"),
-                   "such a model cannot be exported; train with the expected values, or choose the "
+                        " does not have the properties of the deck's model"),
+                   "such a model cannot be exported; train with the expected values, or with the "
                    "family that has the deck's values");
 }
 
@@ -156,7 +156,7 @@ void expect_same_model(const ModelFile& file, const deck::Deck& deck) {
       complaints.add(key.name, " = ", theirs.dump(), ", but the deck has ",
                      deck.cite("model", key.deck));
   }
-  complaints.raise(text(file.path, ": is another model than the deck's"),
+  complaints.raise(text(file.path, " describes another model than the deck"),
                    "`trireme import` without a deck prints the [model] section for a file");
 }
 

@@ -59,11 +59,10 @@ std::string read_header(const io::InputFile& file) {
   for (std::size_t i = head.size(); i-- > 0;) length = length << 8 | head[i];
   const auto room = static_cast<std::uint64_t>(file.size() - length_bytes);
   check_usage(length <= static_cast<std::uint64_t>(safetensors_header_limit), path,
-              ": its header has ", length, " bytes, expected at most ", safetensors_header_limit,
-              "; give a safetensors file");
+              " is not a safetensors file: its header would have ", length,
+              " bytes; download it again (with `git lfs pull` if it is a Git LFS pointer)");
   check_usage(length >= 2 && length <= room, path, ": a header of ", length,
-              " bytes, expected 2 to ", room, ", the number of bytes after the first ",
-              length_bytes, remedy);
+              " bytes in a file that has ", room, " after its first ", length_bytes, remedy);
   std::string content(static_cast<std::size_t>(length), '\0');
   file.read(length_bytes, content.data(), content.size());
   check_usage(content.front() == '{', path, ": the header does not begin with '{'",
@@ -95,7 +94,7 @@ class TensorParser {
     check_usage(offsets.size() == 2, where_, "data_offsets has ", offsets.size(),
                 " numbers, expected 2", remedy);
     check_usage(offsets[0] <= offsets[1] && offsets[1] <= data_bytes, where_, "data_offsets [",
-                offsets[0], ", ", offsets[1], "] are not within the ", data_bytes, " bytes of data",
+                offsets[0], ", ", offsets[1], "] exceed the ", data_bytes, " bytes of data",
                 remedy);
     check_usage(offsets[1] - offsets[0] == wanted, where_, "has ", offsets[1] - offsets[0],
                 " bytes, but ", tensor_.type, " ", checkpoint::shape_text(tensor_.shape), " takes ",

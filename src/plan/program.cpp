@@ -14,8 +14,10 @@ namespace trireme::plan {
 namespace {
 
 schedule::Program program_of_file(const std::string& path, const schedule::ProgramLayout& layout) {
-  return schedule::read_program(read_text_file(path, text("[parallel] program = \"", path, "\"")),
-                                path, layout);
+  const std::string content =
+      read_text_file(path, text("[parallel] program = \"", path, "\""),
+                     "; `trireme draw DECK --format program -o FILE` writes one to start from");
+  return schedule::read_program(content, path, layout);
 }
 
 /// The first mistakes, and the number of the others.

@@ -13,7 +13,7 @@ Played Player::finish() {
     if (!finished(r))
       report(r, reason(r));
     else if (!states_[r].groups.empty())
-      mistakes_.push_back(text("rank ", r, ", end of the row: waits forever: ", stuck_group(r)));
+      mistakes_.push_back(text("rank ", r, ", end of the row: deadlock: ", stuck_group(r)));
   }
   Played played;
   played.timeline.layout = program_.layout;
@@ -45,7 +45,7 @@ std::string Player::reason(std::size_t r) const {
     const bool gradient = v.kind == Kind::sent_gradient || v.kind == Kind::posted_gradient;
     if (activation) return reason_of_arrival(r, {Op::receive_activation, v.stage, v.micro});
     if (gradient) return reason_of_arrival(r, {Op::receive_gradient, v.stage, v.micro});
-    return text("waits forever: needs ", to_string(v));
+    return text("deadlock: needs ", to_string(v));
   }
   if (is_collective(instr.op)) {
     std::string absent_ranks;
@@ -56,19 +56,19 @@ std::string Player::reason(std::size_t r) const {
           !finished(other) && states_[other].at_collective && current(other).op == instr.op;
       if (member && !there) absent_ranks += text(absent_ranks.empty() ? "" : ", ", other);
     }
-    return text("waits forever: rank ", absent_ranks, " never reaches this collective");
+    return text("deadlock: rank ", absent_ranks, " never comes to this collective");
   }
   const auto& started = started_[channel_of(effects(instr, layout).writes.front())];
   const Instr oldest{instr.op, instr.stage, started[started.size() - send_buffers_]};
-  return text("waits forever: its ", send_buffers_, " send buffers are in use, the oldest by ",
+  return text("deadlock: its ", send_buffers_, " send buffers are taken, the oldest by ",
               to_string(oldest), ", which waits for ", to_string(partner_of(oldest)), " on rank ",
               peer_of(oldest, layout));
 }
 
 std::string Player::reason_of_arrival(std::size_t r, const Instr& receive) const {
   const Instr send = partner_of(receive);
-  const std::string what = text("waits forever: ", to_string(receive), " is not matched by ",
-                                to_string(send), " on rank ", program_.layout.rank_of(send.stage));
+  const std::string what = text("deadlock: ", to_string(receive), " waits for ", to_string(send),
+                                " on rank ", program_.layout.rank_of(send.stage));
   if (states_[r].groups.empty()) return what;
   return text(what, "; ", stuck_group(r));
 }
@@ -80,11 +80,11 @@ std::string Player::stuck_group(std::size_t r) const {
     const Instr& instr = program_.ranks[r][p];
     const Transfer& t = transfers_[transfer_of(instr)];
     if (!std::isnan(t.sent) && !std::isnan(t.posted)) continue;
-    return text("the queue of rank ", r, " is blocked at the group of positions ", group.first,
-                " … ", group.first + group.parts - 1, ", where ", to_string(instr), " (position ",
-                p, ") waits for its partner on rank ", peer_of(instr, program_.layout));
+    return text("the queue of rank ", r, " is at the group of positions ", group.first, " … ",
+                group.first + group.parts - 1, ", where ", to_string(instr), " (position ", p,
+                ") waits for its partner on rank ", peer_of(instr, program_.layout));
   }
-  return text("the queue of rank ", r, " is blocked at position ", group.first);
+  return text("the queue of rank ", r, " is at position ", group.first);
 }
 
 }  // namespace trireme::schedule

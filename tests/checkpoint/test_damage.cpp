@@ -100,7 +100,7 @@ TEST_F(Damage, OfANumberIsFoundByWhoReadsItsBlock) {
     reader.read("weight", DType::fp32, {40, 30}, out.data());
   });
   expect_mentions(message, {"step_00000002/shard_000001.h5", "'weight'", "block 0 of 1",
-                            text("bytes ", first_number()), "resume from another checkpoint"});
+                            text("bytes ", first_number()), "continue from another checkpoint"});
   expect_mentions(message_of([&] { verify(second()); }), {"shard_000001.h5", "'weight'"});
   std::set<std::string> damaged{second()};
   EXPECT_EQ(latest(directory(), damaged), first());

@@ -76,7 +76,7 @@ TEST_F(EngineCommands, ABertTrainsGoesOnBitForBitAndIsEvaluatedButDoesNotGenerat
   expect_error(folder_, "class_token = 258, separator_token = 257 and mask_token = 258 are not");
   EXPECT_EQ(run(mpiexec(2) + "trireme generate deck.toml" + bert), 2);
   EXPECT_EQ(count(err(), "trireme: error:"), 1) << err();
-  expect_error(folder_, "cannot continue a text");
+  expect_error(folder_, "cannot generate text");
 }
 
 TEST_F(EngineCommands, MistakesEndAllRanksWithTwoAndAreReportedOnce) {

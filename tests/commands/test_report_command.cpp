@@ -129,9 +129,9 @@ TEST_F(Report, MistakesAreNamedOnce) {
     EXPECT_EQ(run(line), 2);
     expect_one_error(parts);
   };
-  refused("trireme report none", {"none: there is no such folder"});
-  refused("trireme report deck.toml", {"deck.toml: is a file"});
-  refused("trireme report data", {"data: is not the folder of a run", "deck.toml"});
+  refused("trireme report none", {"none: no such folder"});
+  refused("trireme report deck.toml", {"deck.toml is a file"});
+  refused("trireme report data", {"data is not the folder of a run", "deck.toml"});
   write_run(line(1, "5") + "{\"step\": 2, \"lo\n" + line(3, "4"));
   refused("trireme report run",
           {"run/metrics.jsonl:2: `{\"step\": 2, \"lo` is no JSON object", "remove the line"});

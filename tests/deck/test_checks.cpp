@@ -40,15 +40,15 @@ TEST(Checks, AttentionOfLibrariesIsForNarrowNumbersWithoutDropout) {
   EXPECT_EQ(chosen({"precision.attention=cudnn", "precision.compute=bf16"}), AttentionKind::cudnn);
   expect_contains(
       mistakes_of(example, {"precision.attention=tensor_cores"}),
-      "[precision] attention = \"tensor_cores\" (command line) needs bf16 or fp16, but "
-      "the deck has [precision] compute = \"fp32\" (default); remove it, or choose compute "
+      "[precision] attention = \"tensor_cores\" (command line) supports bf16 and fp16, "
+      "not [precision] compute = \"fp32\" (default); choose attention = \"auto\", or compute "
       "= \"bf16\" or \"fp16\"");
   expect_contains(
       mistakes_of(example,
                   {"precision.attention=cudnn", "precision.compute=fp16", "model.dropout=0.1"}),
-      "[precision] attention = \"cudnn\" (command line) draws different masks in each "
-      "layout, so with [model] dropout = 0.1 (command line) the result would depend on the "
-      "layout; choose dropout = 0, or attention = \"auto\"");
+      "[precision] attention = \"cudnn\" (command line) draws dropout masks that depend "
+      "on the layout, so it cannot be used with [model] dropout = 0.1 (command line); choose "
+      "dropout = 0, or attention = \"auto\"");
 }
 
 TEST(Checks, SizesThatDoNotFitIntoNumbersAreRefused) {
@@ -125,7 +125,7 @@ TEST(Checks, ATensorAxisNeedsAPartOfEverythingItCuts) {
   const std::string message = mistakes_of(example, {"model.heads=4", "parallel.tensor=5"});
   expect_contains(message,
                   "[parallel] tensor = 5 (command line) is larger than [model] heads = 4 (command "
-                  "line), which it divides; choose a tensor of at most 4");
+                  "line); choose a tensor of at most 4");
 }
 
 TEST(Checks, GroupsOfHeadsAreWholeInAnyFamily) {
@@ -200,13 +200,13 @@ TEST(Checks, ThereAreNoMoreGroupsOfSharedLayersThanLayers) {
 TEST(Checks, ChunksAndProgramsGoWithTheirSchedules) {
   expect_contains(
       mistakes_of(example, {"parallel.schedule=interleaved"}),
-      "[parallel] schedule = \"interleaved\" (command line) needs [parallel] chunks = 1 "
-      "(default) to be 2 or more");
-  expect_contains(
-      mistakes_of(example, {"parallel.schedule=1f1b", "parallel.chunks=2"}),
-      "[parallel] chunks = 2 (command line) applies to the schedules interleaved and file");
-  expect_contains(mistakes_of(example, {"parallel.schedule=file"}), "name the file of the program");
-  expect_contains(mistakes_of(example, {"parallel.program=a.txt"}), "or remove program");
+      "[parallel] schedule = \"interleaved\" (command line) needs 2 chunks or more, not [parallel] "
+      "chunks = 1 (default)");
+  expect_contains(mistakes_of(example, {"parallel.schedule=1f1b", "parallel.chunks=2"}),
+                  "[parallel] chunks = 2 (command line) is for the schedules interleaved and file");
+  expect_contains(mistakes_of(example, {"parallel.schedule=file"}),
+                  "set program to the path of a program file");
+  expect_contains(mistakes_of(example, {"parallel.program=a.txt"}), "or leave program out");
 }
 
 TEST(Checks, StagesAndRanksAreBounded) {
@@ -286,8 +286,9 @@ TEST(ResolveParallel, AWrongProductNamesWhatWouldFit) {
       refusal(6, {"parallel.tensor=2", "parallel.pipeline=2"}),
       "does not divide the run's 6 ranks; choose a tensor of 1 or 3, or a pipeline of 1 "
       "or 3, or start 4 or 8 ranks");
-  expect_contains(refusal(1, {"parallel.pipeline=2"}),
-                  "the run's 1 rank; choose a pipeline of 1, or start 2 ranks");
+  expect_contains(
+      refusal(1, {"parallel.pipeline=2"}),
+      "the run's 1 rank; choose a pipeline of 1, or start 2 ranks (mpiexec -n 2 or srun -n 2)");
 }
 
 TEST(ResolveParallel, MicroTimesDataMustDivideGlobal) {

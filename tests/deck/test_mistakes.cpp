@@ -24,7 +24,7 @@ TEST(Mistakes, KeyOfAnotherSectionIsSentThere) {
   expect_contains(mistakes_of(example + "steps = 3\n"),
                   "a.toml:11:1: unknown key steps in [data]; it belongs to [run]");
   expect_contains(mistakes_of("steps = 3\n" + example),
-                  "a.toml:1:1: steps is outside any section; it belongs to [run]");
+                  "a.toml:1:1: steps is outside of any section; it belongs to [run]");
 }
 
 TEST(Mistakes, UnknownSectionNamesTheNearest) {

@@ -213,10 +213,10 @@ TEST(Validate, CrossedWaitsAreFoundWithBothEnds) {
       EXPECT_TRUE(mistake.starts_with(beginning)) << mistake << "\n" << beginning;
     };
     begins(mistakes[0], place(0, position(hangs, 0, first), first) +
-                            "waits forever: receive_gradient stage 0 micro 0 is not matched by "
+                            "deadlock: receive_gradient stage 0 micro 0 waits for "
                             "send_gradient stage 1 micro 0 on rank 1");
     begins(mistakes[1], place(1, position(hangs, 1, second), second) +
-                            "waits forever: receive_activation stage 1 micro 1 is not matched by "
+                            "deadlock: receive_activation stage 1 micro 1 waits for "
                             "send_activation stage 0 micro 1 on rank 0");
   }
 }

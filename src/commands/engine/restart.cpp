@@ -65,6 +65,11 @@ Comparison compare_to(const checkpoint::Reader& reader, const deck::Deck& deck) 
   }
 }
 
+/// Momentum of sgd, or the two moments of the other kinds.
+bool other_optimizer_arrays(const deck::Difference& d) {
+  return d.full_name() == "optimizer.kind" && (d.stored == "\"sgd\"" || d.current == "\"sgd\"");
+}
+
 void expect_no(const Differences& contradictions, const std::string& folder,
                const std::string& remedy) {
   std::string list;
@@ -139,7 +144,7 @@ void Restart::compare(const checkpoint::Reader& reader) {
   const bool other_batches =  // at step 0 any continues
       reader.state().step > 0 && !found.same_batches;
   for (const auto& d : found.differences) {
-    if (d.effect == deck::Effect::model ||
+    if (d.effect == deck::Effect::model || other_optimizer_arrays(d) ||
         (d.effect == deck::Effect::storage && !found.same_storage) ||
         (d.effect == deck::Effect::batches && other_batches))
       contradictions.push_back(d);

@@ -3,10 +3,10 @@
 #include <trireme/base/check.hpp>
 
 #include <algorithm>
-#include <cmath>
-#include <iostream>
 #include <array>
+#include <cmath>
 #include <cstdlib>
+#include <iostream>
 #include <string_view>
 
 namespace trireme::commands {
@@ -30,6 +30,22 @@ std::string finite_and_not_negative(const std::string& written) {
   return whole && std::isfinite(value) && value >= 0
              ? ""
              : "expected a number of at least 0, found " + written;
+}
+
+/// CLI11's words, or for an option that does not exist the nearest that does.
+std::string complaint(const CLI::App& app, const CLI::ParseError& error) {
+  const bool unexpected = dynamic_cast<const CLI::ExtrasError*>(&error) != nullptr;
+  if (!unexpected || app.get_subcommands().empty()) return error.what();
+  const CLI::App& command = *app.get_subcommands().front();
+  const std::vector<std::string> words = command.remaining();
+  const auto unknown =
+      std::ranges::find_if(words, [](const std::string& w) { return w.starts_with("-"); });
+  if (unknown == words.end()) return error.what();
+  std::vector<std::string> names;
+  for (const CLI::Option* option : command.get_options())
+    for (const std::string& name : option->get_lnames()) names.push_back("--" + name);
+  const std::string best = nearest(*unknown, names);
+  return text("unknown option ", *unknown, best.empty() ? "" : text("; did you mean ", best, "?"));
 }
 
 }  // namespace
@@ -99,8 +115,8 @@ CLI::App* add_generate_options(CLI::App& app, GenerateOptions& options) {
 }
 
 CLI::App* add_bench_options(CLI::App& app, BenchOptions& options) {
-  CLI::App* command =
-      app.add_subcommand("bench", "Measures this machine with a deck's model: kernels, messages, checkpoints");
+  CLI::App* command = app.add_subcommand(
+      "bench", "Measures this machine with a deck's model: kernels, messages, checkpoints");
   add_deck_arguments(*command, options.deck, options.overrides);
   command
       ->add_option_function<std::string>(
@@ -115,7 +131,9 @@ CLI::App* add_bench_options(CLI::App& app, BenchOptions& options) {
           "Sections parted by commas: bandwidth, matmul, kernels, communication, checkpoint, "
           "background, index; all without it")
       ->type_name("SECTIONS");
-  command->add_option("--rounds", options.rounds, "Measurements, of which the best or the median is told")
+  command
+      ->add_option("--rounds", options.rounds,
+                   "Measurements, of which the best or the median is told")
       ->capture_default_str()
       ->check(CLI::Range(std::int64_t{1}, std::int64_t{1000}));
   command->add_option("--json", options.json, "File for the figures, for programs")
@@ -138,7 +156,8 @@ bool parse_command_line(CLI::App& app, int argc, const char* const* argv) {
   } catch (const CLI::ParseError& error) {
     std::string command;
     for (const CLI::App* used : app.get_subcommands()) command += " " + used->get_name();
-    throw UsageError(text(error.what(), "\n  `trireme", command, " --help` shows how it is used"));
+    throw UsageError(text(complaint(app, error), "\n  `trireme", command,
+                          " --help` lists arguments and options"));
   }
   return true;
 }

@@ -27,11 +27,12 @@ struct ReportOptions {
 constexpr std::size_t boxes_of_timeline = 1000;  // a page stays below a megabyte
 
 void expect_run(const std::string& run) {
-  check_usage(fs::exists(run), run, ": there is no such folder; give [run] directory of a run");
-  check_usage(fs::is_directory(run), run, ": is a file, expected [run] directory of a run");
-  check_usage(fs::exists(run + "/deck.toml"), run,
-              ": is not the folder of a run, since it has no deck.toml; give [run] directory of a "
-              "run, in which `trireme train` leaves deck.toml, metrics.jsonl and events.jsonl");
+  check_usage(fs::exists(run), run, ": no such folder; give the [run] directory of a deck");
+  check_usage(fs::is_directory(run), run, " is a file; give the [run] directory of a deck");
+  check_usage(
+      fs::exists(run + "/deck.toml"), run,
+      " is not the folder of a run, because it has no deck.toml; give the [run] directory of "
+      "a deck, where `trireme train` writes deck.toml, metrics.jsonl and events.jsonl");
 }
 
 RunRecords records_of(RunReport& report) {
