@@ -1,3 +1,5 @@
+// Resolves what a deck alone does not determine: opens its token files, compares their tokenizer
+// with the deck's, and derives the vocabulary and the layout for a number of ranks.
 #include <trireme/base/check.hpp>
 #include <trireme/commands/resolve.hpp>
 #include <trireme/data/blend.hpp>
@@ -29,7 +31,7 @@ std::unique_ptr<data::TokenSource> open_token_file(const deck::Deck& deck, const
   return data::open_tokens(path, deck.config.model.vocabulary);
 }
 
-/// Ids at the end of the vocabulary that no token of text may have.
+/// Number of ids at the end of the vocabulary that are reserved for special tokens.
 std::int64_t added_ids(const deck::Config& config) {
   if (!config.model.predicts_masked_tokens()) return 0;
   const deck::DataConfig& d = config.data;
@@ -101,7 +103,7 @@ void resolve_vocabulary(deck::Deck& deck, const TrainingData& data) {
       vocabulary = std::max({vocabulary, ids.begin + 1, ids.separator + 1, ids.mask + 1});
   }
   check_usage(vocabulary >= needed + special, deck.cite("model", "vocabulary"),
-              " leaves no room for [CLS], [SEP] and [MASK] behind the ", needed,
+              " leaves no room for [CLS], [SEP] and [MASK] after the ", needed,
               " ids of the token file; choose ", needed + special,
               ", or give [data] class_token, separator_token and mask_token");
   deck::check_special_tokens(deck);
