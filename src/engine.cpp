@@ -14,10 +14,10 @@ namespace {
 
 using Command = std::function<ExitCode(grid::Runtime&)>;
 
-/// The command that was asked for; null where help was printed. Every rank parses the same words,
-/// so that a mistake ends all of them and one reports it.
+/// The requested command; null if help was printed. Every rank parses the same arguments, so that a
+/// mistake ends all ranks and one reports it.
 Command parse(grid::Runtime& runtime, int argc, char** argv) {
-  CLI::App app("Trains, evaluates and samples; started by `trireme`", "trireme");
+  CLI::App app("Training, evaluation and generation; started by `trireme`", "trireme");
   app.require_subcommand(1);
   commands::TrainOptions train;
   commands::EvalOptions eval;
@@ -52,7 +52,7 @@ ExitCode run(grid::Runtime& runtime, int argc, char** argv) {
     events::record(events::Stop{events::StopCause::error, static_cast<int>(e.code()), e.what()});
     return e.code();
   } catch (const grid::SilentError& e) {
-    return e.code();  // all ranks threw together, and another one reports
+    return e.code();  // all ranks threw together; another rank reports
   }
 }
 
@@ -60,7 +60,7 @@ ExitCode run(grid::Runtime& runtime, int argc, char** argv) {
 }  // namespace trireme
 
 int main(int argc, char** argv) {
-  // One rank, one core: without this every rank's OpenMP libraries would start a thread per core.
+  // One core per rank: otherwise OpenMP libraries would start a thread per core on every rank.
   if (!trireme::grid::ranks_have_threads) setenv("OMP_NUM_THREADS", "1", 0);
   try {
     trireme::grid::Runtime runtime(argc, argv);

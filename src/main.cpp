@@ -1,3 +1,5 @@
+// The program trireme. It runs the commands that need no MPI, and replaces itself by trireme-engine
+// beside it for train, eval, generate and bench.
 #include <trireme/base/check.hpp>
 #include <trireme/base/log.hpp>
 #include <trireme/commands/host.hpp>
@@ -36,9 +38,9 @@ void add_engine_commands(CLI::App& app, EngineOptions& options) {
   commands::add_bench_options(app, options.bench);
 }
 
-/// Commands that need MPI and Kokkos live in the engine; it is started in the place of this
-/// process, so that a launcher such as srun or mpiexec sees one process per rank. Help is given
-/// here; mistakes are left to the engine, where one rank reports them.
+/// Whether the engine runs this command. execv replaces this process by the engine, so that a
+/// launcher such as srun or mpiexec sees one process per rank. This program answers --help; the
+/// engine reports mistakes, on one rank.
 bool is_for_engine(int argc, char** argv) {
   constexpr std::array<std::string_view, 4> commands{"train", "eval", "generate", "bench"};
   if (argc < 2 || std::ranges::find(commands, argv[1]) == commands.end()) return false;
@@ -55,8 +57,8 @@ bool is_for_engine(int argc, char** argv) {
   return true;
 }
 
-/// A batch system may ask a run to save and stop while it starts, when SIGUSR1 would end it. From
-/// here on that signal waits, also across execv, until train::StopSignals takes it.
+/// Blocks SIGUSR1, by which a batch system asks a run to save and stop: during the start it would
+/// kill the run. The signal stays pending, also across execv, until train::StopSignals accepts it.
 void hold_stop_signal() {
   sigset_t held;
   sigemptyset(&held);
@@ -76,7 +78,7 @@ void hold_stop_signal() {
   throw Error(text("cannot start ", engine, ": ", std::strerror(errno)));
 }
 
-/// CLI11 alone would say that a command is required, and not which word it did not know.
+/// CLI11 alone would report that a command is required, without naming the unknown word.
 void refuse_unknown_command(const CLI::App& app, int argc, char** argv) {
   check_usage(argc >= 2, "no command is given\n\n", app.help());
   if (argv[1][0] == '-') return;
@@ -112,7 +114,7 @@ void run_host_command(int argc, char** argv) {
   commands::parse_command_line(app, argc, argv);
 }
 
-/// Under a launcher every process does the same: one of them speaks.
+/// Under a launcher every process runs the same command: only the first one prints.
 void speak_once() {
   if (commands::is_first_process()) return;
   log::set_speaking(false);
@@ -126,7 +128,7 @@ void speak_once() {
 int main(int argc, char** argv) {
   if (argc > 1 && std::string_view(argv[1]) == "train") trireme::hold_stop_signal();
   std::signal(SIGXFSZ,
-              SIG_IGN);  // a file that may not grow is an error with a name; execv keeps this
+              SIG_IGN);  // writes beyond a file-size limit return EFBIG; kept by execv
   try {
     if (trireme::is_for_engine(argc, argv)) trireme::start_engine(argv);
     trireme::speak_once();

@@ -115,8 +115,8 @@ std::set<std::string> names_of(const Json& rows, const std::string& section,
   return names;
 }
 
-/// Of one call at least: positive, and not faster than a machine could be whose caches answer and
-/// whose products run while something else delayed the measurement of what they are compared with.
+/// All quantities are positive. Rates and shares stay below what caches can deliver, and below what
+/// a disturbed measurement of the peak yields.
 void expect_physical(const Json& rows) {
   constexpr double fastest = 1e5;    // GB/s or GFLOP/s of all these ranks
   constexpr double most_share = 50;  // a disturbed measurement of the peak
@@ -293,7 +293,7 @@ TEST_F(BenchCommand, MeasuresMessagesOfTheWorldAndOfEachAxis) {
 
 TEST_F(BenchCommand, OneRankHasNoMessagesToMeasure) {
   ASSERT_EQ(run("trireme bench deck.toml --only communication --json bench.json"), 0) << err();
-  expect_output(folder_, "one rank: there is nothing to measure");
+  expect_output(folder_, "one rank: nothing to measure");
   EXPECT_EQ(Json::parse(file("bench.json"))["rows"].size(), 0U);
 }
 

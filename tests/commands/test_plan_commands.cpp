@@ -88,13 +88,13 @@ TEST(Check, ARampUpIsShownWithItsStepsAndPrograms) {
             0)
       << read_file(folder.file("err"));
   expect_output(folder,
-                "batch         grows from 96 to 1536 samples by 96, over 100,000 samples: "
-                "16 sizes with a program each\n");
-  expect_output(folder, "1               0            96              8\n");
+                "batch         grows from 96 to 1536 samples by 96 over the first 100,000 "
+                "samples: 16 sizes, each with its own program\n");
+  expect_output(folder, "1              0            96              8\n");
   // 6,667 samples are meant for the first size: 70 steps take 6,720. 13,334 for the second: 35 of
   // 192 make it 13,440.
-  expect_output(folder, "71           6,720           192             16\n");
-  expect_output(folder, "106          13,440           288             24\n");
+  expect_output(folder, "71          6,720           192             16\n");
+  expect_output(folder, "106         13,440           288             24\n");
   expect_output(folder, "1536            128\n");
   EXPECT_EQ(shell(folder, check + "batch.ramp_start=42 batch.ramp_increment=498 "
                                   "batch.ramp_samples=100000"),

@@ -11,22 +11,22 @@
 
 namespace trireme::commands {
 
-/// A step's timeline as predicted and, where a run measured it, as measured.
+/// A step's timeline as predicted, and as measured by a run if there is one.
 struct Drawing {
   schedule::Timeline predicted;
   std::optional<schedule::Timeline> measured;
   std::string schedule;
-  std::string warning;  ///< why a timeline that is there is not drawn; "": nothing was left out
+  std::string warning;  ///< why an existing measured timeline is not drawn; "": no warning
 
   /// Both idle shares in words.
   std::string idle() const;
-  /// What the drawings need beside `predicted`.
+  /// Options for drawing `predicted`; refers to `measured`.
   schedule::DrawOptions options() const;
 };
 
-/// Plays the deck's program, as lowered for the machine, with the FLOPs of its stages or, if there
-/// is one, with what the timeline in the file `measured` says. That file must exist and fit the
-/// deck if it `must_fit`.
+/// Plays the deck's program, as lowered for the machine. Passes take the mean times of the timeline
+/// in the file `measured`, or without one times in proportion to the FLOPs of the stages. With
+/// `must_fit`, that file must exist and match the deck.
 Drawing make_drawing(const deck::Deck& deck, const plan::Machine& machine,
                      const std::string& measured, bool must_fit);
 

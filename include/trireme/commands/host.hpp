@@ -2,8 +2,8 @@
 
 #include <CLI/CLI.hpp>
 
-/// The commands of the host-only program `trireme`. Each function adds one subcommand, whose
-/// callback does the work and throws trireme::Error where it cannot.
+/// The commands of the host-only program `trireme`. Each function adds one subcommand. Its callback
+/// does the work and throws trireme::Error on failure.
 namespace trireme::commands {
 
 void add_check(CLI::App& app);

@@ -19,32 +19,34 @@ struct TrainingData {
   std::vector<double> weights;
 
   std::vector<data::WeightedSource> parts() const;
-  std::int64_t tokens() const;  ///< of all files
+  std::int64_t tokens() const;  ///< sum over all files
 };
 
-/// Opens the files of [data] train; none if they do not all exist.
+/// Opens the files of [data] train; empty if any of them does not exist.
 TrainingData open_if_there(const deck::Deck& deck);
-/// The same, but the error for a missing one names the key, its place and the remedy.
+/// Opens the files of [data] train; the error for a missing file names the key, its place and the
+/// remedy.
 TrainingData open_training_data(const deck::Deck& deck);
 
 /// The tokenizer of [data].
 std::unique_ptr<data::Tokenizer> tokenizer_of(const deck::Deck& deck);
 
-/// Sets model.vocabulary from the token files where the deck is silent, and holds both against each
-/// other where it is not. Without files the deck must say it, and with files that do not. The
-/// deck's tokenizer must be known, and the files'.
+/// Sets model.vocabulary from the token files if the deck does not, and compares it with them if it
+/// does. The deck must set it if there are no files, or if a file does not store the number of its
+/// ids. A file's tokenizer, if stored, must be the deck's.
 void resolve_vocabulary(deck::Deck& deck, const TrainingData& data);
 
-/// The deck as `ranks` ranks of the machine would run it, without MPI; 0: as many as its axes
-/// multiply to. The token file need not exist if the deck names the vocabulary.
+/// The deck, resolved for `ranks` ranks of the machine without MPI; 0: the product of the deck's
+/// axes. The token file need not exist if the deck sets the vocabulary.
 deck::Deck deck_for_ranks(const std::string& path, const std::vector<std::string>& overrides,
                           std::int64_t ranks, const plan::Machine& machine);
 
-/// The file of [data] validation, whose ids the model must know.
+/// Opens the file of [data] validation. UsageError if it has more ids than the model.
 std::unique_ptr<data::TokenSource> open_validation_file(const deck::Deck& deck);
 
-/// Bytes of text per token id of the model, to count bits per byte. All 0, and so no bits per byte,
-/// if `file` does not say which tokenizer made it and the deck's has fewer ids than the model.
+/// Bytes of text of each token id of the model, for bits per byte. All 0, which means no bits per
+/// byte, if `file` does not name its tokenizer and the deck's tokenizer has fewer ids than the
+/// model.
 std::vector<std::int32_t> bytes_of_token(const deck::Deck& deck, const data::TokenSource& file);
 
 }  // namespace trireme::commands

@@ -13,18 +13,19 @@
 
 namespace trireme::commands {
 
-/// Where a run starts from, as [checkpoint] restart says: a checkpoint, or initial weights.
-/// docs/checkpoint.md tells the rules. Both must outlive this. All members are collective.
+/// The start of a run by [checkpoint] restart: from a checkpoint, or from initial weights. The
+/// rules are documented in docs/checkpoint.md. All members are collective.
 class Restart {
  public:
-  /// Finds the checkpoint to go on from and holds the deck it was written with against this one:
-  /// a UsageError lists all contradictions. The numbers are not read yet.
+  /// Finds the checkpoint to resume from and compares its deck with this one: a UsageError lists
+  /// all contradictions. Arrays are not read yet. Both arguments must outlive this object.
   Restart(grid::Runtime& runtime, const deck::Deck& deck);
 
-  /// Loads it, each rank its slices. Damage found by any rank ends all ranks if the checkpoint was
-  /// asked for by name; with "latest" it is passed over and the next one is tried. Without any the
-  /// weights are initial ones. Checkpoints that the run does not go on from step aside. Returns the
-  /// restored step; nothing for initial weights.
+  /// Loads the checkpoint, each rank its slices. A damaged checkpoint ends all ranks if it was
+  /// named in the deck; with "latest" it is skipped and the next older one is tried. Without a
+  /// checkpoint the weights are initialised. Later checkpoints of the run, or all of another run in
+  /// the same directory, are moved to another folder. Returns the restored step; nothing for
+  /// initial weights.
   std::optional<std::int64_t> load(train::Worker& worker);
 
  private:
@@ -38,17 +39,17 @@ class Restart {
   grid::Runtime& runtime_;
   const deck::Deck& deck_;
   std::string folder_;             ///< the candidate; "": none
-  std::set<std::string> damaged_;  ///< on rank 0: those passed over
-  std::string differences_;        ///< on rank 0: of the decks, as lines
+  std::set<std::string> damaged_;  ///< on rank 0: skipped checkpoints
+  std::string differences_;        ///< on rank 0: differences of the decks, one per line
 };
 
-/// Runs `local`, which must not communicate, on every rank. The message of the lowest rank that
-/// found damage (an Error that is no UsageError), on all ranks; nothing if none did. Any other
-/// exception is thrown by all ranks together. Collective.
+/// Runs `local`, which must not communicate, on every rank. Returns on all ranks the message of the
+/// lowest rank that found damage (an Error other than UsageError); nothing if no rank did. Any
+/// other exception is thrown by all ranks together. Collective.
 std::optional<std::string> damage_found(grid::Runtime& runtime, const std::function<void()>& local);
 
-/// The folder of `where` (find_checkpoint), verified but for its numbers and held against the
-/// deck's model: a UsageError lists all contradictions. Collective.
+/// The folder of `where` (find_checkpoint). Verifies it except for its arrays and compares it with
+/// the deck's model: a UsageError lists all contradictions. Collective.
 std::string find_model(grid::Runtime& runtime, const deck::Deck& deck, const std::string& where);
 
 }  // namespace trireme::commands

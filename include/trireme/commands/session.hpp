@@ -14,12 +14,11 @@
 
 namespace trireme::commands {
 
-/// What train, eval and generate begin with: the deck, the same on every rank, the model it
-/// describes, the machine it runs on and the process grid. Members that a command does not need
-/// stay empty.
+/// Common state of train, eval, generate and bench: the deck, the same on every rank, its model,
+/// the machine and the process grid. Members that a command does not need stay empty.
 struct Session {
   deck::Deck deck;
-  TrainingData training;  ///< its files may not have been opened
+  TrainingData training;  ///< empty until its files are opened
   architecture::Architecture architecture;
   plan::Machine machine;
   std::unique_ptr<grid::Grid> grid;
@@ -30,26 +29,26 @@ struct Session {
 enum class Ranks : std::uint8_t {
   as_deck_says,       ///< the product of the deck's axes must be the number of ranks
   all_data_parallel,  ///< any number of ranks, each with the whole model
-  /// Any number: replicas of the deck's tensor and pipeline ranks; where these do not divide the
-  /// ranks, each has the whole model.
+  /// Any number of ranks: replicas of the deck's tensor and pipeline ranks; if these do not divide
+  /// the number of ranks, each rank has the whole model.
   any_replicas
 };
 
-/// Reads the deck on every rank and stops them together at a mistake. Vocabulary: from the deck,
-/// else the training file, else (evaluation of a checkpoint elsewhere) the error says what to give.
+/// Reads the deck on every rank; a mistake ends all ranks together. The vocabulary comes from the
+/// deck, else from the training file; without either, the error names the key to set.
 Session open_session(grid::Runtime& runtime, const std::string& deck_file,
                      const std::vector<std::string>& overrides, Ranks ranks);
 
-/// The checkpoint folder that `where` names: a folder itself, or the newest intact one of the
-/// deck's directory for "latest". UsageError if there is none.
+/// The checkpoint folder `where`, or for "latest" the newest intact one in the deck's directory.
+/// UsageError if there is none.
 std::string find_checkpoint(const deck::Deck& deck, const std::string& where);
 
-/// What `find` finds on rank 0, on all ranks: a run that goes on meanwhile may finish another
-/// checkpoint, and each rank by itself could find a different one. Collective.
+/// The result of `find` on rank 0, returned on all ranks. Separate searches could differ, because a
+/// run in progress may complete another checkpoint. Collective.
 std::string found_by_one(grid::Runtime& runtime, const std::function<std::string()>& find);
 
-/// For commands whose standard output is their result: an error on all ranks if it could not be
-/// written. Collective.
+/// Error on all ranks if standard output could not be written, for commands that print their
+/// result. Collective.
 void expect_output_written(grid::Runtime& runtime);
 
 }  // namespace trireme::commands

@@ -1,3 +1,6 @@
+// trireme bench, section kernels: rotary positions, norms of heads and attention. Attention is
+// measured with the deck's back ends, and then with every other available one as a row with 0
+// calls.
 #include <trireme/commands/bench/kernels.hpp>
 #include <trireme/kernels/attention.hpp>
 #include <trireme/kernels/head_norm.hpp>
@@ -24,7 +27,7 @@ void measure_rotary(KernelBench& b, const plan::LayerKernel& k) {
   rotary.head_size = n.head_size;
   rotary.theta = b.model().rope_theta;
   rotary.sequence = n.sequence;
-  kernel.columns = rotary.heads * n.head_size;  // values are left alone
+  kernel.columns = rotary.heads * n.head_size;  // values are not rotated
   kernel.cost = with(traffic(0, 0, static_cast<double>(kernel.elements()) * sizeof(T)),
                      kernels::Arithmetic::sine_and_cosine, n.tokens * n.head_size / 2);
   b.measure(kernel, [&] {
@@ -48,7 +51,7 @@ void measure_head_norm(KernelBench& b, const plan::LayerKernel& k) {
   const BenchArray<A> inverse(handle, kernel.rows, norm.normed());
   const BenchArray<T> gain_query(handle, n.head_size), gain_key(handle, n.head_size);
   const BenchArray<A> dgain_query(handle, n.head_size), dgain_key(handle, n.head_size);
-  kernel.columns = norm.columns();  // values are left alone
+  kernel.columns = norm.columns();  // values are not normalized
   const double bytes = static_cast<double>(kernel.elements()) * sizeof(T);
   switch (k.step.pass) {
     case Pass::forward:
@@ -90,8 +93,8 @@ void measure_attention(KernelBench& b, const plan::LayerKernel& k) {
   const double in = static_cast<double>(n.tokens * n.query_key_value()) * sizeof(T);
   const double out = static_cast<double>(kernel.elements()) * sizeof(T);
   kernel.cost = forward ? traffic(in, out) : traffic(in + 2 * out, in);
-  // Two products, and in the backward pass four: the kernel computes the scores again, which the
-  // gradient does not need.
+  // Forward 2 products, backward 4. The kernel also recomputes the scores, which is not counted:
+  // the gradient itself does not need that.
   kernel.cost.flops = 4 * scores * static_cast<double>(n.head_size) *
                       architecture::product_factor(b.operation(k), k.step.pass);
   kernel.cost.arithmetic =

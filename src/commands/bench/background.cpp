@@ -1,3 +1,6 @@
+// trireme bench, section background: the cost of a checkpoint in the background. Each round times
+// steps alone, a checkpoint in the foreground, and one in the background with the steps until it is
+// complete.
 #include <trireme/architecture/saved.hpp>
 #include <trireme/base/log.hpp>
 #include <trireme/commands/bench/bench.hpp>
@@ -12,7 +15,7 @@
 namespace trireme::commands {
 namespace {
 
-/// Training steps that end as the trainer's do.
+/// Training steps with the trainer's agreement on checkpoints at their end.
 class Steps {
  public:
   Steps(const BenchSetting& setting, train::Worker& worker, const data::Samples& samples)
@@ -38,13 +41,13 @@ class Steps {
   std::int64_t step_ = 0;
 };
 
-/// Seconds of each round.
+/// Seconds, an entry per round; `step` has several.
 struct Found {
   std::vector<double> step;
-  std::vector<double> write;       ///< while the run waits
-  std::vector<double> held_up;     ///< the copy, if in the background
-  std::vector<double> background;  ///< until that checkpoint is complete
-  std::vector<double> slowed;      ///< by what its steps took longer
+  std::vector<double> write;       ///< a checkpoint in the foreground
+  std::vector<double> held_up;     ///< the copy of one in the background
+  std::vector<double> background;  ///< from that copy until the checkpoint is complete
+  std::vector<double> slowed;      ///< extra time of the steps meanwhile
 
   std::vector<double> shares(bool with_slowed) const {
     std::vector<double> out;
@@ -55,8 +58,10 @@ struct Found {
 };
 
 void measure_round(const BenchSetting& setting, Steps& steps, train::Saver& saver, Found& found) {
-  const auto save = [&](bool goes_on) {
-    return slowest_seconds(setting.runtime, [&] { saver.save({steps.number(), 0, ""}, goes_on); });
+  const auto save = [&](bool in_background) {
+    return slowest_seconds(setting.runtime, [&] {
+      saver.save({steps.number(), 0, ""}, in_background);
+    });
   };
   for (int i = 0; i < 3; ++i) found.step.push_back(steps.run(saver));
   const std::vector<double> alone(found.step.end() - 3, found.step.end());
@@ -96,7 +101,7 @@ BenchReport bench_background(const BenchSetting& setting) {
 
   Found found;
   const bool spoke = log::speaking();
-  log::set_speaking(false);  // the saver tells of its checkpoints
+  log::set_speaking(false);  // the saver logs every checkpoint
   {
     train::Saver saver(config, setting.runtime.world(), *worker, copy);
     Steps steps(setting, *worker, *samples);
@@ -107,12 +112,12 @@ BenchReport bench_background(const BenchSetting& setting) {
   log::set_speaking(spoke);
   const std::string name = "background";
   return {
-      {name, "step_seconds", median(found.step), "s", "one step, no checkpoint under way"},
-      {name, "write_seconds", median(found.write), "s", "a checkpoint that the run waits for"},
-      {name, "held_up_seconds", median(found.held_up), "s", "copy to host memory: the run waits"},
+      {name, "step_seconds", median(found.step), "s", "one step without a checkpoint in progress"},
+      {name, "write_seconds", median(found.write), "s", "a checkpoint in the foreground"},
+      {name, "held_up_seconds", median(found.held_up), "s", "copy to host memory, the run waits"},
       {name, "held_up_share", median(found.shares(false)), "1", "held_up / write"},
-      {name, "seconds", median(found.background), "s", "until complete, seen at a step's end"},
-      {name, "slowed_seconds", median(found.slowed), "s", "by what the steps meanwhile are longer"},
+      {name, "seconds", median(found.background), "s", "until complete, at the end of a step"},
+      {name, "slowed_seconds", median(found.slowed), "s", "extra time of the steps meanwhile"},
       {name, "delay_share", median(found.shares(true)), "1", "(held_up + slowed) / write"},
   };
 }

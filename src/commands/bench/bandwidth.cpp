@@ -1,3 +1,5 @@
+// trireme bench, section bandwidth: y += x by the size of the arrays, all ranks at once. The other
+// sections take the bandwidth that bounds a kernel from this curve.
 #include <trireme/commands/bench/bench.hpp>
 #include <trireme/commands/bench/table.hpp>
 #include <trireme/kernels/elementwise.hpp>
@@ -13,11 +15,11 @@ namespace trireme::commands {
 namespace {
 
 constexpr Bytes smallest_set = 64 << 10;
-constexpr Bytes farthest_set = 256 << 20;  // or larger, where the caches are
+constexpr Bytes farthest_set = 256 << 20;  // at least; 4 × the largest cache if that is more
 constexpr int growth = 4;                  // from one working set to the next
 
-/// Of this processor as Linux describes it ("32768K"); 0 where it does not. sysconf may give the
-/// sum over a whole machine of which this is a part.
+/// Size of this processor's last-level cache from Linux's sysfs ("32768K"), 0 if unknown. sysconf
+/// may return the sum over a larger machine.
 Bytes last_level_cache() {
   Bytes largest = 0;
   for (int level = 0; level < 8; ++level) {
@@ -38,7 +40,7 @@ std::int64_t ranks_on_this_node(const BenchSetting& setting) {
   return std::ranges::count(setting.runtime.world().all_gather(mine, "ranks of each node"), mine);
 }
 
-/// Of all ranks the smallest part of a cache, and of the caches the largest.
+/// The smallest share of a cache that a rank has, and the size of the largest cache.
 std::array<Bytes, 2> caches(const BenchSetting& setting) {
   constexpr Bytes usual = exec_on_host ? 32 << 20 : 64 << 20;
   const Bytes found = exec_on_host ? last_level_cache() : 0;
@@ -83,7 +85,7 @@ BenchReport bench_bandwidth(const BenchSetting& setting) {
   const std::vector<BenchBandwidth>& all = setting.machine.bandwidth;
   const std::size_t near = setting.machine.near;
   BenchReport report;
-  BenchTable table({"arrays of a rank", "slowest rank", "all ranks", ""});
+  BenchTable table({"arrays per rank", "slowest rank", "all ranks", ""});
   const auto add_rows = [&](const std::string& name, const BenchBandwidth& b) {
     const std::string how = text("y += x, two reads and a write, arrays of ",
                                  human_bytes(b.working_set), " per rank, all ranks at once");
@@ -92,8 +94,8 @@ BenchReport bench_bandwidth(const BenchSetting& setting) {
   };
   for (std::size_t i = 0; i < all.size(); ++i) {
     add_rows(text("bytes_", all[i].working_set), all[i]);
-    const char* note = i + 1 == all.size() ? "far: from memory"
-                       : i == near         ? "near: stays in cache"
+    const char* note = i + 1 == all.size() ? "far: in memory"
+                       : i == near         ? "near: fits in cache"
                                            : "";
     table.add({human_bytes(all[i].working_set), rounded(all[i].slowest / 1e9) + " GB/s",
                rounded(all[i].all / 1e9) + " GB/s", note});

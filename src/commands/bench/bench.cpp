@@ -1,3 +1,5 @@
+// The command trireme bench: runs the chosen sections one after the other on all ranks, prints a
+// table for each, and writes all rows to the JSON file. A section returns a BenchReport.
 #include <trireme/base/log.hpp>
 #include <trireme/commands/bench/bench.hpp>
 #include <trireme/commands/bench/table.hpp>
@@ -44,7 +46,7 @@ std::vector<Section> chosen(const std::vector<std::string>& names) {
   return out;
 }
 
-/// The rows as they are.
+/// The table of a section without a table of its own: name, quantity, convention.
 std::string table_of(const BenchRows& rows) {
   BenchTable table({"", "", ""});
   for (const BenchRow& row : rows)
@@ -78,7 +80,7 @@ ExitCode bench(grid::Runtime& runtime, const BenchOptions& options) {
   runtime.together([&] { wanted = chosen(options.only); });
   Session session = open_session(runtime, options.deck, options.overrides, Ranks::as_deck_says);
   session.deck.config.batch.ramp_start = 0;  // steps of the full batch are measured
-  std::unique_ptr<io::AtomicFile> file;      // now, so that minutes of work do not end in an error
+  std::unique_ptr<io::AtomicFile> file;      // opened now: an error after the work would waste it
   runtime.together([&] {
     if (runtime.rank() == 0 && !options.json.empty())
       file = std::make_unique<io::AtomicFile>(options.json);

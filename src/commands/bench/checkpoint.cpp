@@ -1,3 +1,6 @@
+// trireme bench, section checkpoint: writing and reading a checkpoint of the deck's model, compared
+// round by round with plain files of as many bytes. Files are dropped from the page cache before
+// they are read.
 #include <trireme/base/check.hpp>
 #include <trireme/base/log.hpp>
 #include <trireme/checkpoint/folders.hpp>
@@ -44,8 +47,8 @@ void read_plain(const std::string& path, std::span<char> bytes) {
               static_cast<std::size_t>(std::min(piece_bytes, std::ssize(bytes) - at)));
 }
 
-/// What was written is read from the device and not from this node's memory, where the file system
-/// can let go of it.
+/// Drops the files in `folder` from the page cache, so that they are read from the device. Has no
+/// effect on file systems that do not support it.
 void forget_cached(const std::string& folder) {
   for (const auto& entry : fs::recursive_directory_iterator(folder)) {
     if (!entry.is_regular_file()) continue;
@@ -54,7 +57,7 @@ void forget_cached(const std::string& folder) {
   }
 }
 
-/// One rank's share of the model and the ways to the disk and back.
+/// One rank's share of the model, written and read as a plain file and as a checkpoint.
 class Paths {
  public:
   Paths(const BenchSetting& setting, const std::string& folder, train::Worker& worker)
@@ -112,7 +115,7 @@ class Paths {
   void remove(const std::string& path, bool mine) const {
     setting_.runtime.together([&] {
       if (mine) fs::remove_all(path);
-      ::sync();  // what is freed and not yet written off would be counted for what comes next
+      ::sync();  // pending writes and removals would be counted in the next measurement
     });
   }
   Seconds read(const std::function<void()>& work) const {
@@ -123,19 +126,19 @@ class Paths {
   const BenchSetting& setting_;
   std::string folder_;
   std::vector<checkpoint::SliceView> share_;
-  std::vector<char> numbers_;  ///< of the share, in host memory
+  std::vector<char> numbers_;  ///< values of the share, in host memory
   Bytes bytes_ = 0;            ///< of all ranks
   deck::CheckpointConfig config_;
   std::string plain_;
   std::optional<train::Saver> saver_;
 };
 
-/// Seconds of both ways, round by round.
+/// Seconds of both, round by round.
 struct Pairs {
   std::vector<double> plain;
   std::vector<double> checkpoint;
 
-  /// Which comes first changes from round to round.
+  /// The order of the two alternates from round to round.
   void measure(std::int64_t round, const std::function<Seconds()>& plainly,
                const std::function<Seconds()>& as_checkpoint) {
     if (round % 2 == 0) plain.push_back(plainly());
@@ -159,7 +162,7 @@ BenchReport bench_checkpoint(const BenchSetting& setting) {
   Pairs write;
   Pairs read;
   const bool spoke = log::speaking();
-  log::set_speaking(false);  // the saver tells of its checkpoints
+  log::set_speaking(false);  // the saver logs every checkpoint
   for (std::int64_t round = 0; round < setting.rounds; ++round) {
     write.measure(
         round, [&] { return paths.write_plainly(); }, [&] { return paths.write_checkpoint(); });
@@ -173,14 +176,14 @@ BenchReport bench_checkpoint(const BenchSetting& setting) {
   };
   const std::string name = "checkpoint";
   return {
-      {name, "bytes", bytes, "B", "weights and optimizer state, of all ranks"},
-      {name, "plain_write", rate(write.plain), "GB/s", "a file per rank, 8 MiB per call, fsync"},
-      {name, "write", rate(write.checkpoint), "GB/s", "hashed, flushed, indexed and renamed"},
-      {name, "write_ratio", write.ratio(), "1", "to plain_write of the same round"},
+      {name, "bytes", bytes, "B", "weights and optimizer state of all ranks"},
+      {name, "plain_write", rate(write.plain), "GB/s", "one file per rank, 8 MiB per call, fsync"},
+      {name, "write", rate(write.checkpoint), "GB/s", "with checksums, fsync, index and rename"},
+      {name, "write_ratio", write.ratio(), "1", "write / plain_write of the same round"},
       {name, "write_seconds", median(write.checkpoint), "s", "until the slowest rank is done"},
       {name, "plain_read", rate(read.plain), "GB/s", "own file, 8 MiB per call, not cached"},
       {name, "read", rate(read.checkpoint), "GB/s", "own share, verified, not cached"},
-      {name, "read_ratio", read.ratio(), "1", "to plain_read of the same round"},
+      {name, "read_ratio", read.ratio(), "1", "read / plain_read of the same round"},
       {name, "read_seconds", median(read.checkpoint), "s", "until the slowest rank is done"},
   };
 }

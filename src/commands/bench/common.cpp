@@ -1,3 +1,5 @@
+// Shared by the sections of trireme bench: time of the slowest rank, a worker with the deck's
+// model, a temporary folder in the checkpoint directory, and this rank's shard of the model.
 #include <trireme/base/check.hpp>
 #include <trireme/base/clock.hpp>
 #include <trireme/base/narrow.hpp>
@@ -17,8 +19,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr const char* folder_name = "bench.temporary";  // what a killed bench has left goes away
-constexpr Bytes beside_bytes = 64 << 20;                // index, manifest and what HDF5 adds
+constexpr const char* folder_name = "bench.temporary";  // leftovers of a killed bench are removed
+constexpr Bytes beside_bytes = 64 << 20;                // index, manifest and overhead of HDF5
 constexpr std::int64_t copies = 3;                      // weights and two moments
 
 }  // namespace
@@ -32,7 +34,7 @@ Seconds slowest_seconds(grid::Runtime& runtime, const std::function<void()>& wor
 }
 
 double median(std::vector<double> values) {
-  check(!values.empty(), "the median of nothing");
+  check(!values.empty(), "median of an empty list");
   std::ranges::sort(values);
   const std::size_t half = values.size() / 2;
   return values.size() % 2 == 1 ? values[half] : (values[half - 1] + values[half]) / 2;
@@ -68,13 +70,13 @@ BenchFolder::BenchFolder(const BenchSetting& setting, Bytes bytes) {
         made_.push_back(p.string());
       fs::create_directories(path_, error);
       check_usage(!error && ::access(path_.c_str(), W_OK | X_OK) == 0,
-                  deck.cite("checkpoint", "directory"), ": cannot write there (",
+                  deck.cite("checkpoint", "directory"), ": not writable (",
                   error ? error.message() : std::strerror(errno),
                   "); choose a folder that can be written");
       const auto room = fs::space(path_, error).available;
       check(error || room > static_cast<std::uintmax_t>(bytes),
             deck.cite("checkpoint", "directory"), ": this measurement needs ", human_bytes(bytes),
-            ", ", human_bytes(static_cast<std::int64_t>(room)),
+            ", but only ", human_bytes(static_cast<std::int64_t>(room)),
             " are free; choose another folder with checkpoint.directory=... or a smaller model");
     });
   } catch (...) {
@@ -91,7 +93,8 @@ void BenchFolder::remove() noexcept {
   std::error_code ignored;
   if (made_.empty()) return;
   fs::remove_all(path_, ignored);
-  for (const auto& folder : made_) fs::remove(folder, ignored);  // only those that are empty
+  for (const auto& folder : made_)
+    fs::remove(folder, ignored);  // fails for folders that are not empty
 }
 
 BenchShard shard_of(const BenchSetting& setting) {

@@ -1,3 +1,6 @@
+// trireme bench, section communication: collectives and transfers of 4 KiB to 64 MiB in the world
+// and along each axis of the grid. A line alpha + beta bytes is fitted to the seconds of each
+// operation.
 #include <trireme/commands/bench/bench.hpp>
 #include <trireme/commands/bench/table.hpp>
 #include <trireme/kernels/elementwise.hpp>
@@ -14,8 +17,7 @@ namespace {
 constexpr Bytes smallest = 4 << 10;
 constexpr Bytes largest = 64 << 20;
 constexpr int growth = 4;
-constexpr Bytes few_bytes =
-    1 << 20;  // messages of fewer are quick to measure, and easily disturbed
+constexpr Bytes few_bytes = 1 << 20;  // smaller messages are easily disturbed: more rounds
 
 enum class Operation : std::uint8_t {
   all_reduce,
@@ -33,8 +35,8 @@ constexpr std::array<std::pair<Operation, const char*>, 5> operations{{
     {Operation::send_receive, "send_receive"},
 }};
 
-/// Of the message's bytes, what crosses a link of each rank in the best of algorithms: the "bus
-/// bandwidth" of nccl-tests (doc/PERFORMANCE.md there).
+/// Fraction of the message's bytes that the best algorithm moves over each rank's link: the factor
+/// of the "bus bandwidth" in nccl-tests (doc/PERFORMANCE.md there).
 double bus_factor(Operation operation, int ranks) {
   const double others = static_cast<double>(ranks - 1) / ranks;
   switch (operation) {
@@ -50,8 +52,8 @@ double bus_factor(Operation operation, int ranks) {
   return 1;
 }
 
-/// Seconds of a message of n bytes: alpha + beta n, which has the least relative errors squared. A
-/// negative alpha is noise: 0 then.
+/// Seconds of a message of n bytes ≈ alpha + beta n, with the least sum of squared relative errors.
+/// A negative alpha is noise and is set to 0.
 struct Fit {
   double alpha = 0;
   double beta = 0;
@@ -82,7 +84,7 @@ Fit fit(const std::vector<Point>& points) {
   return both.alpha > 0 && both.beta > 0 ? both : Fit{0, sxy / sxx};
 }
 
-/// One operation of `bytes`, called over and over.
+/// Arrays of `bytes` and the operations on them, to be called repeatedly.
 class Message {
  public:
   Message(grid::Communicator& communicator, Bytes bytes)
@@ -90,7 +92,7 @@ class Message {
         elements_(bytes / static_cast<Bytes>(sizeof(float))),
         whole_(exec_, elements_),
         other_(exec_, elements_) {
-    kernels::fill<float>(exec_, whole_.list(), 0.0);  // which sums of sums stay
+    kernels::fill<float>(exec_, whole_.list(), 0.0);  // repeated sums stay finite
     for (int r = 0; r < communicator.size(); ++r)
       counts_.push_back(layout::split(elements_, communicator.size(), r).extent);
   }
@@ -113,7 +115,7 @@ class Message {
   }
 
  private:
-  /// Every rank to the next one, and from the one before.
+  /// Every rank sends to the next rank and receives from the previous one.
   void shift() const {
     const int ranks = communicator_.size();
     const int rank = communicator_.rank();
@@ -141,7 +143,7 @@ struct Measured {
   std::map<Operation, std::vector<Point>> points;
 };
 
-/// All groups of an axis at once, as in a step.
+/// Measures all groups of an axis at once, as in a step.
 Measured measure(const BenchSetting& setting, const std::string& name,
                  grid::Communicator& communicator) {
   Measured out{name, communicator.size(), {}};
@@ -208,7 +210,7 @@ BenchReport bench_communication(const BenchSetting& setting) {
   BenchReport report;
   grid::Communicator& world = setting.runtime.world();
   if (world.size() == 1) {
-    report.table = "  one rank: there is nothing to measure";
+    report.table = "  one rank: nothing to measure";
     return report;
   }
   const Measured of_world = measure(setting, "world", world);
@@ -223,7 +225,7 @@ BenchReport bench_communication(const BenchSetting& setting) {
       Measured same = of_world;
       same.name = name;
       add_rows(report.rows, same);
-      notes += text("\n  ", name, ": all ranks, as above");
+      notes += text("\n  ", name, ": the same ranks as world");
       continue;
     }
     const Measured of_axis = measure(setting, name, communicator);
@@ -231,11 +233,12 @@ BenchReport bench_communication(const BenchSetting& setting) {
     tables += text("\n\n", table_of(of_axis));
   }
   report.table = text(
-      "seconds of the slowest rank; bus = bytes / seconds × 2 (n - 1) / n for all_reduce, (n - 1) "
-      "/ "
-      "n for\nreduce_scatter and all_gather (bytes: of the whole array), 1 for broadcast and "
-      "send_receive (to the\nnext rank and from the one before), as in nccl-tests; seconds = alpha "
-      "+ beta bytes is fitted\n",
+      "seconds of the slowest rank for n ranks, bytes of the whole array\n"
+      "bus = bytes / seconds × f as in nccl-tests; f = 2 (n - 1) / n for all_reduce,\n"
+      "(n - 1) / n for reduce_scatter and all_gather, 1 for broadcast and send_receive (to the "
+      "next\n"
+      "rank and from the previous one)\n"
+      "alpha, beta: fit of seconds = alpha + beta bytes\n",
       tables, notes);
   return report;
 }

@@ -1,3 +1,5 @@
+// trireme bench, section kernels: the kernels before and after the layers, which are embedding,
+// picked rows and cross entropy.
 #include <trireme/commands/bench/kernels.hpp>
 #include <trireme/kernels/cross_entropy.hpp>
 #include <trireme/kernels/embedding.hpp>
@@ -10,7 +12,7 @@
 namespace trireme::commands {
 namespace {
 
-/// Numbers in [0, below), scattered.
+/// n scattered integers in [0, below).
 class Ids {
  public:
   Ids(const Exec& exec, std::int64_t n, std::int64_t below)
@@ -71,7 +73,7 @@ void measure_embedding(KernelBench& b) {
             [&] { kernels::segments_backward<T>(exec, dsegments, r, kinds.view(), 0); });
 }
 
-/// bert's head picks the rows that it needs, and puts their gradients back.
+/// The head of bert picks the predicted rows and puts their gradients back.
 template <class P>
 void measure_rows(KernelBench& b) {
   using T = typename P::Compute;
@@ -103,7 +105,7 @@ void measure_loss(KernelBench& b) {
   const BenchArray<T> narrow(exec, is_narrow<T> ? rows : 0, n.vocabulary);
   const BenchArray<double> statistics(exec, rows, 3), merged(exec, rows, 3), losses(exec, rows);
   const Ids targets(exec, rows, n.vocabulary);
-  const auto gradient = [&] {  // takes the place of the logits where the types agree
+  const auto gradient = [&] {  // in place of the logits if the types agree
     if constexpr (is_narrow<T>)
       return narrow.matrix();
     else

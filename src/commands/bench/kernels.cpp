@@ -1,3 +1,6 @@
+// trireme bench, section kernels: times every kernel of a step except matrix products, and compares
+// it with the roofline of the same rank (bound_of). Which kernels there are is decided in
+// layer_kernels.cpp, end_kernels.cpp and update_kernels.cpp; here are the timing and the table.
 #include <trireme/commands/bench/kernels.hpp>
 #include <trireme/commands/bench/table.hpp>
 #include <trireme/kernels/attention_cudnn.hpp>
@@ -30,7 +33,7 @@ const architecture::Operation& KernelBench::operation(const plan::LayerKernel& k
 BenchKernel KernelBench::of_layers(const plan::LayerKernel& kernel) const {
   using architecture::OperationKind;
   const architecture::Operation& op = operation(kernel);
-  const bool adds = op.kind == OperationKind::linear;  // gradients of its input
+  const bool adds = op.kind == OperationKind::linear;  // the kernel adds gradients of its input
   const auto& tensors = setting_.session.architecture.layer.tensors;
   const auto& tensor = tensors[static_cast<std::size_t>(adds ? op.input : op.output)];
   const bool head = op.kind == OperationKind::norm && shard_.has_head;
@@ -57,7 +60,7 @@ std::string calls_of(double calls) {
 BenchReport KernelBench::report() const {
   BenchReport report;
   BenchTable table(
-      {"kernel", "size", "time", "achieved", "attainable", "share", "calls a step", "bound by"});
+      {"kernel", "size", "time", "achieved", "attainable", "share", "calls per step", "bound by"});
   double step = 0;
   double attainable_step = 0;
   double largest_loss = 0;
@@ -74,7 +77,7 @@ BenchReport KernelBench::report() const {
     };
     add(".seconds", f.seconds, "s", text("one call of ", size, ", slowest rank"));
     add(".rate", rate, unit,
-        f.counts_flops ? "of its products" : "what must be read and written once");
+        f.counts_flops ? "FLOPs of its products" : "bytes that must be read and written once");
     add(".attainable", attainable, unit, text("bound by ", name_of(f.limit)));
     add(".share", share, "1", "rate / attainable");
     add(".calls", f.calls, "1", "per step of the slowest rank");
@@ -88,20 +91,21 @@ BenchReport KernelBench::report() const {
       largest = f.name;
     }
   }
-  const std::string sum = "calls × seconds of the kernels above: all but matrix products";
+  const std::string sum = "sum of calls × seconds of all kernels except matrix products";
   report.rows.push_back({"kernels", "step.seconds", step, "s", sum});
   report.rows.push_back({"kernels", "step.attainable_seconds", attainable_step, "s",
-                         "the same, had each reached what is attainable"});
+                         "the same at the attainable rates"});
   report.table = text(
       "one call on the slowest rank, all ranks at once; a micro-batch of ", sizes().micro, " × ",
       sizes().sequence,
-      " tokens\nachieved: bytes that must be read and written once, or FLOPs of products; "
-      "attainable: "
-      "what bandwidth\nat this size, products and arithmetic allow, the least of them\n",
-      table.str(), "\n  in a step: ", rounded_seconds(step), ", or ",
-      rounded_seconds(attainable_step), " had each reached what is attainable",
+      " tokens\n"
+      "achieved: bytes that must be read and written once, or FLOPs of products, per second\n"
+      "attainable: the lowest of the rates that bandwidth at this size, products and arithmetic "
+      "allow\n",
+      table.str(), "\n  one step: ", rounded_seconds(step), ", at the attainable rates ",
+      rounded_seconds(attainable_step),
       largest.empty() ? ""
-                      : text("; the largest loss: ", largest, ", ", rounded_seconds(largest_loss)));
+                      : text("; largest loss: ", largest, ", ", rounded_seconds(largest_loss)));
   return report;
 }
 
@@ -117,7 +121,7 @@ BenchReport bench_kernels(const BenchSetting& setting) {
     measure_update_kernels<P>(bench);
   });
   BenchReport report = bench.report();
-  std::string chosen;  // by rank 0's library
+  std::string chosen;  // by the library on rank 0
   for (const std::string& line : bench.handle().attention_choices()) {
     chosen += "\n  " + line;
     report.rows.push_back({"kernels", text("choice.", report.rows.size()), 1, "1", line});

@@ -1,5 +1,6 @@
-// The kernels of the layers but for matrix products. Which there are and their calls follow from
-// the layer's list of operations; here is what a call of each reads, writes and computes.
+// trireme bench, section kernels: the layers' kernels except matrix products. The layer's list of
+// operations determines the kernels and their calls; this file defines the bytes and the arithmetic
+// of a call.
 #include <trireme/commands/bench/kernels.hpp>
 #include <trireme/kernels/elementwise.hpp>
 #include <trireme/kernels/matmul.hpp>
@@ -80,7 +81,7 @@ void measure_activation(KernelBench& b, const plan::LayerKernel& k) {
   kernel.cost =
       with(forward ? traffic(in, out) : traffic(in + out, in), arithmetic, kernel.elements());
   if (k.step.fused >= 0 && kernels::fuses_gelu(handle, dtype_of<T>, form, n.inner))
-    kernel.calls = 0;  // the product before it has it
+    kernel.calls = 0;  // fused into the preceding product
   b.measure(kernel, [&] {
     if (gated && forward)
       kernels::swiglu_forward<T>(handle, g, h);
@@ -93,8 +94,8 @@ void measure_activation(KernelBench& b, const plan::LayerKernel& k) {
   });
 }
 
-/// Additions to the residual stream, alone or with the norm of the sum, and to its gradient;
-/// dropout.
+/// Dropout and additions to the residual stream, alone or fused with the norm of the sum, and to
+/// its gradient.
 template <class P>
 void measure_residual(KernelBench& b, const plan::LayerKernel& k) {
   using T = typename P::Compute;
@@ -140,7 +141,7 @@ void measure(KernelBench& b, const plan::LayerKernel& k) {
   switch (b.operation(k).kind) {
     case OperationKind::norm:
       return measure_norm<P>(b, k);
-    case OperationKind::linear:  // products are a section of their own
+    case OperationKind::linear:  // products have their own section
       if (k.step.accumulate) measure_residual<P>(b, k);
       return;
     case OperationKind::head_norm:

@@ -1,3 +1,6 @@
+// The machine's limits that trireme bench compares kernels with, each measured once per run: peak
+// of matrix products, rates of exp, tanh and the like, and the roofline made from them (bound_of).
+// time_calls() is the timing loop of all sections.
 #include <trireme/base/check.hpp>
 #include <trireme/base/clock.hpp>
 #include <trireme/base/narrow.hpp>
@@ -30,7 +33,7 @@ Seconds seconds_of(const Exec& exec, const std::function<void()>& call, std::int
 
 template <class Real>
 std::array<double, kernels::arithmetic_kinds> arithmetic_of(const BenchSetting& setting) {
-  // On a device as many teams as fill it, and on a host as many as take about a millisecond.
+  // Enough teams to fill a device, and on a host for about a millisecond.
   constexpr bool on_host = std::is_same_v<Memory, Kokkos::HostSpace>;
   constexpr std::int64_t repetitions = on_host ? 256 : 65536;
   const Exec exec;
@@ -56,7 +59,7 @@ BenchTiming time_calls(const BenchSetting& setting, const std::function<void()>&
   const Exec exec;
   grid::Communicator& world = setting.runtime.world();
   const bool mine = static_cast<bool>(call);
-  if (mine) seconds_of(exec, call, 1);  // memory is touched, libraries start
+  if (mine) seconds_of(exec, call, 1);  // first touch of memory, start of libraries
   const Seconds once = mine ? seconds_of(exec, call, 1) : 0.0;
   const Seconds longest = world.all_reduce<double>(once, grid::Reduction::maximum, "one call");
   const auto calls = static_cast<std::int64_t>(

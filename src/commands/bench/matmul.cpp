@@ -1,3 +1,5 @@
+// trireme bench, section matmul: the peak of large square products, and every product of the deck's
+// model on this rank's shard in its three passes.
 #include <trireme/architecture/local_sizes.hpp>
 #include <trireme/commands/bench/bench.hpp>
 #include <trireme/commands/bench/table.hpp>
@@ -20,15 +22,15 @@ struct Product {
   std::int64_t outputs;
   std::int64_t inputs;
   bool bias;
-  std::array<std::int64_t, 3> calls{};  ///< of each pass, in a step
-  bool wide = false;                    ///< the sums are kept: logits
-  bool gelu = false;                    ///< of the input, whose gradient goes past it
+  std::array<std::int64_t, 3> calls{};  ///< per step, of each pass
+  bool wide = false;                    ///< output in the type of sums: logits
+  bool gelu = false;                    ///< x = GELU(h): the backward pass may return dh
 
   double flops() const { return 2.0 * static_cast<double>(tokens * outputs * inputs); }
 };
 
-/// The layer's linear operations and the head's products; what all ranks list, empty where this one
-/// has none of it.
+/// The layer's linear operations and the head's products. All ranks have the same list; a product
+/// that this rank does not run is empty.
 std::vector<Product> products_of(const architecture::Architecture& a, const BenchShard& shard) {
   const architecture::LocalSizes& n = shard.sizes;
   const auto columns = [&](int tensor) {
@@ -140,9 +142,10 @@ BenchReport bench_matmul(const BenchSetting& setting) {
     }
     table.add(cells);
   }
-  report.rows.push_back({"matmul", "step.seconds", step, "s", "calls × seconds of all products"});
-  report.rows.push_back({"matmul", "step.peak_seconds", at_peak, "s", "the same at the peak"});
-  std::string chosen;  // by rank 0's library
+  report.rows.push_back(
+      {"matmul", "step.seconds", step, "s", "sum of calls × seconds of all products"});
+  report.rows.push_back({"matmul", "step.peak_seconds", at_peak, "s", "the same at the peak rate"});
+  std::string chosen;  // by the library on rank 0
   for (const std::string& line : handle.product_choices()) {
     chosen += "\n  " + line;
     const std::string name = text("choice.", report.rows.size());
@@ -152,8 +155,8 @@ BenchReport bench_matmul(const BenchSetting& setting) {
   report.table = text("peak: ", rounded(peak.slowest / 1e9), " GFLOP/s on the slowest rank, ",
                       rounded(peak.all / 1e9), " on all; ", how,
                       "\nGFLOP/s of the slowest rank, and share of its peak\n", table.str(),
-                      "\n  in a step: ", rounded_seconds(step), ", or ", rounded_seconds(at_peak),
-                      " at the peak", chosen);
+                      "\n  one step: ", rounded_seconds(step), ", at the peak rate ",
+                      rounded_seconds(at_peak), chosen);
   return report;
 }
 

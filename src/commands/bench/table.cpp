@@ -9,7 +9,7 @@
 namespace trireme::commands {
 namespace {
 
-/// Characters of UTF-8.
+/// Number of UTF-8 characters.
 std::size_t width(const std::string& cell) {
   return static_cast<std::size_t>(std::ranges::count_if(
       cell, [](char c) { return (static_cast<unsigned char>(c) & 0xC0U) != 0x80U; }));

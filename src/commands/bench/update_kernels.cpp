@@ -1,3 +1,5 @@
+// trireme bench, section kernels: zeroing and norm of the gradient, the optimizer's update, and the
+// conversions of weights.
 #include <trireme/commands/bench/kernels.hpp>
 #include <trireme/kernels/elementwise.hpp>
 #include <trireme/kernels/update.hpp>
@@ -8,10 +10,11 @@
 namespace trireme::commands {
 namespace {
 
-/// Of larger shards a part is measured: its rate is that of all.
+/// Largest number of elements measured; a larger shard runs at the same rate.
 constexpr std::int64_t most_elements = 1 << 24;
 
-/// The shard's arrays as one; a run has a call for each array.
+/// The measured part of a shard, as one array; `calls` scales it to the shard. A run makes one call
+/// per array.
 struct Part {
   std::int64_t elements;
   double calls;
@@ -34,8 +37,8 @@ void measure_optimizer(KernelBench& b) {
   const BenchArray<M> weight(exec, n), m(exec, n), v(exec, n), gradient(exec, n);
   const BenchArray<double> control(exec, kernels::control_size), ratio(exec, 1);
   kernels::fill<double>(exec, control, 0.5);
-  kernels::fill<M>(exec, v, 0.5);  // of squares
-  constexpr double rate = 1e-9;    // weights stay what they are
+  kernels::fill<M>(exec, v, 0.5);  // not negative
+  constexpr double rate = 1e-9;    // weights hardly change
   const kernels::AdamW rule{rate, o.beta1, o.beta2, o.epsilon, o.weight_decay};
   const double bytes = part.bytes(sizeof(M));
   const auto measure = [&](const char* name, const BenchCost& cost,
@@ -64,8 +67,8 @@ void measure_optimizer(KernelBench& b) {
   }
 }
 
-/// Of a model that computes in two bytes: weights from their masters, and the way back, which
-/// happens inside of products.
+/// Conversions of bf16 and fp16: rounding of the master weights, and widening, which a step does
+/// only inside of products.
 template <class P>
 void measure_conversions(KernelBench& b) {
   using T = typename P::Compute;

@@ -1,3 +1,6 @@
+// The command trireme check: resolves a deck for a number of ranks on a machine and prints the
+// plan: grid, schedule, batch, recomputation, notes, and the tables of tables.cpp. Runs without MPI
+// or a device.
 #include <trireme/architecture/architecture.hpp>
 #include <trireme/base/check.hpp>
 #include <trireme/base/log.hpp>
@@ -27,7 +30,7 @@ struct CheckOptions {
   std::string deck;
   std::vector<std::string> overrides;
   std::int64_t ranks = 0;
-  std::string machine;  ///< file; "": the running build
+  std::string machine;  ///< file; "": this installation
   bool resolved = false;
   bool layer = false;
 };
@@ -58,12 +61,12 @@ void print_schedule(const deck::Config& c, const schedule::Program& program,
       percent(idle_share(program, plan::flop_cost(flops))), " with each stage's FLOPs");
   const auto [least, most] = std::ranges::minmax_element(
       ranks, {}, [](const plan::RankPlan& rank) { return rank.needs.slots; });
-  say("kept          ",
+  say("in flight     ",
       least->needs.slots == most->needs.slots ? "" : text(least->needs.slots, " … "),
-      most->needs.slots, " saved forward passes of a stage at a time on a rank");
+      most->needs.slots, " forward passes per rank, each of one micro-batch through one stage");
 }
 
-/// What the choices of [parallel] recompute cost in memory for activations, side by side.
+/// Memory for activations with each choice of [parallel] recompute.
 void print_recompute(deck::Config c, const architecture::Architecture& a,
                      const std::vector<schedule::Needs>& needs, const plan::Machine& machine) {
   const Recompute chosen = c.parallel.recompute;
@@ -77,13 +80,13 @@ void print_recompute(deck::Config c, const architecture::Architecture& a,
     const auto ranks = plan::plan_ranks(c, a, needs, machine);
     for (const plan::MemoryRow& row : plan::most_memory(ranks).memory)
       if (row.what == "saved activations" || row.what == "scratch") bytes += row.bytes;
-    choices += text(choices.empty() ? "" : ", ", name_of(choice), " ", human_bytes(bytes));
+    choices += text(choices.empty() ? "" : ", ", human_bytes(bytes), " with ", name_of(choice));
   }
   say("recompute     ", name_of(chosen), again.empty() ? "" : text(" (", again, ")"),
-      "; saved activations and scratch with ", choices);
+      "; saved activations and scratch: ", choices);
 }
 
-/// Of a machine file: what it says, and how many nodes the ranks fill.
+/// Device, software and number of nodes, if there is a machine file.
 void print_machine(const deck::ParallelConfig& p, const plan::Machine& machine) {
   if (machine.file.empty()) return;
   const std::int64_t ranks = p.data * p.pipeline * p.tensor;
@@ -102,7 +105,7 @@ void print_grid(const deck::Config& c) {
   say("ranks         ", p.data * p.pipeline * p.tensor, " = data ", p.data, " · pipeline ",
       p.pipeline, " · tensor ", p.tensor);
   if (p.tensor > 1)
-    say("              tensor groups are neighbours: ranks 0 … ", p.tensor - 1,
+    say("              tensor groups are consecutive ranks: 0 … ", p.tensor - 1,
         p.sequence_parallel ? ", sequence parallel" : "");
 }
 
@@ -125,8 +128,8 @@ void print_ramp(const deck::Config& c, const std::vector<schedule::Program>& pro
   const deck::BatchSchedule batches(c.batch);
   if (programs.size() == 1) return;
   say("batch         grows from ", c.batch.ramp_start, " to ", c.batch.global, " samples by ",
-      c.batch.ramp_increment, ", over ", with_commas(c.batch.ramp_samples),
-      " samples: ", programs.size(), " sizes with a program each");
+      c.batch.ramp_increment, " over the first ", with_commas(c.batch.ramp_samples),
+      " samples: ", programs.size(), " sizes, each with its own program");
   say(ramp_report(batches, programs));
 }
 
@@ -157,7 +160,7 @@ void print_report(const deck::Deck& deck, const plan::Machine& machine) {
   say("model         ", name_of(c.model.family), ", ", c.model.layers, " layers, hidden ",
       c.model.hidden, ", ", c.model.heads, " heads of ", c.model.head_size(),
       c.model.key_value_heads < c.model.heads
-          ? text(", ", c.model.key_value_heads, " of keys and values")
+          ? text(", ", c.model.key_value_heads, " key/value heads")
           : "",
       ", feed-forward ", c.model.feed_forward, ", sequence ", c.model.sequence, ", vocabulary ",
       c.model.vocabulary, ", ", name_of(c.precision.compute));
@@ -170,8 +173,8 @@ void print_report(const deck::Deck& deck, const plan::Machine& machine) {
   print_recompute(c, a, needs, machine);
   print_notes(c, machine);
   say("\nstages\n", stages_report(plan::group_stages(a, stage_layers), c.parallel));
-  say("\nbytes per rank\n", memory_report(ranks, tensor, machine));
-  say("\ncommunication per step of the rank with most\n", traffic_report(ranks, tensor));
+  say("\nmemory per rank\n", memory_report(ranks, tensor, machine));
+  say("\ncommunication per step of the rank with the most bytes\n", traffic_report(ranks, tensor));
 }
 
 void print_layer(const deck::Deck& deck, const plan::Machine& machine) {
@@ -203,19 +206,19 @@ void check_deck(const CheckOptions& options) {
 void add_check(CLI::App& app) {
   const auto options = std::make_shared<CheckOptions>();
   CLI::App* command = app.add_subcommand(
-      "check", "Resolves a deck for any number of ranks, without MPI or a device");
+      "check", "Check a deck and plan its run for any number of ranks, without MPI or a device");
   add_deck_arguments(*command, options->deck, options->overrides);
   command
       ->add_option("--ranks", options->ranks,
-                   "Ranks to check for; default: the product of the deck's axes")
+                   "Number of ranks; default: the product of the deck's axes")
       ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 30));
   command
       ->add_option("--machine", options->machine,
-                   "Machine to plan for (TOML; `trireme help machine` lists its keys); default: "
-                   "this installation")
+                   "Machine file to plan for (TOML; `trireme help machine` lists its keys); "
+                   "default: this installation")
       ->type_name("FILE");
   command->add_flag("--resolved", options->resolved,
-                    "Print the deck with every key and its value instead");
+                    "Print the resolved deck instead: every key with its value");
   command->add_flag(
       "--layer", options->layer,
       "Print the operations of the embedding, a layer and the head instead: shapes on a "

@@ -1,3 +1,5 @@
+// Tables of trireme check: stages, ramp-up of the batch, memory and communication. Each function
+// returns lines with aligned columns; the numbers come from plan/.
 #include <trireme/base/text.hpp>
 #include <trireme/commands/check/tables.hpp>
 
@@ -8,7 +10,7 @@ namespace {
 
 using Cells = std::vector<std::string>;
 
-/// Characters as a terminal shows them: UTF-8's continuation bytes take no place.
+/// Width on a terminal: the number of characters, without UTF-8's continuation bytes.
 std::size_t width(const std::string& text) {
   return static_cast<std::size_t>(std::ranges::count_if(
       text, [](char c) { return (static_cast<unsigned char>(c) & 0xC0) != 0x80; }));
@@ -18,14 +20,14 @@ std::string range(std::int64_t first, std::int64_t last) {
   return first == last ? text(first) : text(first, " … ", last);
 }
 
-/// Whether a rank's bytes fit into the memory of its device; nothing where that is not known.
+/// Whether a rank's bytes fit into the memory of its device; "" if the memory is unknown.
 std::string fit(Bytes needed, Bytes memory) {
   if (memory == 0) return "";
   const std::string amounts = text(human_bytes(needed), " of ", human_bytes(memory));
   if (needed <= memory) return text("\n  fits: ", amounts);
   return text("\n  does not fit: ", amounts, ", ", human_bytes(needed - memory),
-              " too much; use more tensor or pipeline ranks, recompute, distributed_optimizer or "
-              "offload of [parallel], or a smaller [batch] micro");
+              " too much; use more tensor or pipeline ranks, set recompute, distributed_optimizer "
+              "or offload in [parallel], or reduce [batch] micro");
 }
 
 std::string place(const plan::RankPlan& r, int tensor_size) {
@@ -73,11 +75,11 @@ std::string stages_report(const std::vector<plan::StageGroup>& groups,
                     fixed(100 * g.flops / all, stages > 20 ? 2 : 1) + " %"});
   std::string out = columns(rows, 2, "  ");
   if (parallel.chunks > 1)
-    out += text("\n  stage s is on pipeline rank s mod ", parallel.pipeline, ": ", parallel.chunks,
-                " stages on each");
+    out += text("\n  stage s is on pipeline rank s mod ", parallel.pipeline, "; each rank has ",
+                parallel.chunks, " stages");
   if (empty > 0)
     out += text("\n  note: ", empty, empty == 1 ? " stage has" : " stages have",
-                " no layer, only embedding, logits or nothing; it runs, but fewer stages would do");
+                " no layer, only the embedding, the logits or nothing; use fewer pipeline ranks");
   return out;
 }
 
@@ -86,7 +88,7 @@ std::string ramp_report(const deck::BatchSchedule& batches,
   constexpr std::size_t most = 12;
   constexpr std::size_t last = 3;
   const auto& phases = batches.phases();
-  std::vector<Cells> rows{{"", "from step", "behind samples", "global batch", "micro-batches"}};
+  std::vector<Cells> rows{{"", "from step", "after samples", "global batch", "micro-batches"}};
   for (std::size_t i = 0; i < phases.size(); ++i) {
     if (phases.size() > most && i == most - last) {
       rows.push_back({"", "…", "…", "…", "…"});
@@ -123,23 +125,23 @@ std::string memory_report(const std::vector<plan::RankPlan>& ranks, int tensor_s
   if (most.checkpoint_copy > 0)
     rows.push_back(line("checkpoint copy (host)", most.checkpoint_copy, least.checkpoint_copy));
   if (most.reduction > 0)
-    rows.push_back(line("sums of gradients (host)", most.reduction, least.reduction));
+    rows.push_back(line("gradient reduction (host)", most.reduction, least.reduction));
   const auto exactly = [](Bytes bytes) {
     return text(human_bytes(bytes), ", ", with_commas(bytes), " bytes");
   };
   const plan::RankPlan& peak = plan::most_at_peak(ranks);
   return text(columns(rows, 1, "  "),
-              "\n  process of a rank beside these (host): ", exactly(peak.process),
+              "\n  process of a rank, not included above (host): ", exactly(peak.process),
               machine.on_device()
                   ? ""
-                  : text("\n  peak of a rank whose device is the host: ", exactly(peak.peak())),
+                  : text("\n  peak of a rank, including its process: ", exactly(peak.peak())),
               fit(machine.on_device() ? plan::device_total(most.memory) : peak.peak(),
                   machine.device.memory));
 }
 
 std::string traffic_report(const std::vector<plan::RankPlan>& ranks, int tensor_size) {
   const plan::RankPlan& most = plan::most_traffic(ranks);
-  if (most.traffic.empty()) return "  none: one rank alone";
+  if (most.traffic.empty()) return "  none: a single rank";
   std::vector<Cells> rows{{place(most, tensor_size), "", "operations", "bytes"}};
   for (const plan::TrafficRow& axis : plan::per_axis(most.traffic)) {
     std::vector<Cells> parts;
@@ -148,7 +150,7 @@ std::string traffic_report(const std::vector<plan::RankPlan>& ranks, int tensor_
         parts.push_back({"", r.what, with_commas(r.operations), human_bytes(r.bytes)});
     if (parts.size() > 1)
       parts.insert(parts.begin(),
-                   {"", "in all", with_commas(axis.operations), human_bytes(axis.bytes)});
+                   {"", "total", with_commas(axis.operations), human_bytes(axis.bytes)});
     parts.front().front() = axis.axis;
     rows.insert(rows.end(), parts.begin(), parts.end());
   }

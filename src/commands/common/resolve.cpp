@@ -1,3 +1,5 @@
+// Resolves what a deck alone does not determine: opens its token files, compares their tokenizer
+// with the deck's, and derives the vocabulary and the layout for a number of ranks.
 #include <trireme/base/check.hpp>
 #include <trireme/commands/resolve.hpp>
 #include <trireme/data/blend.hpp>
@@ -35,7 +37,7 @@ std::unique_ptr<data::TokenSource> open_token_file(const deck::Deck& deck, const
   }
 }
 
-/// Ids at the end of the vocabulary that no token of text may have.
+/// Number of ids at the end of the vocabulary that are reserved for special tokens.
 std::int64_t added_ids(const deck::Config& config) {
   if (!config.model.predicts_masked_tokens()) return 0;
   const deck::DataConfig& d = config.data;

@@ -1,3 +1,5 @@
+// The command trireme draw: plays the deck's schedule and writes its timeline as text, SVG or a
+// trace, beside a measured one if there is one; or writes the schedule as a program.
 #include <trireme/base/check.hpp>
 #include <trireme/base/log.hpp>
 #include <trireme/commands/drawing.hpp>
@@ -31,7 +33,7 @@ enum class Format : std::uint8_t { text, svg, trace, program };
 
 constexpr std::array<std::string_view, 4> format_names{"text", "svg", "trace", "program"};
 
-/// As said, or else as the file's name ends.
+/// From --format, else from the extension of the output file.
 Format format_of(const DrawOptions& options) {
   const std::string ending = std::filesystem::path(options.output).extension().string();
   if (options.format.empty()) {
@@ -51,7 +53,7 @@ void write(const std::string& path, const std::string& content) {
   check_usage(out.good(), path, ": cannot be written");
 }
 
-/// To the file, or to standard output; under a launcher one process does it.
+/// Writes `content` to the file or to standard output. Under a launcher only one process does.
 void deliver(const DrawOptions& options, std::string content) {
   if (!options.output.empty()) {
     if (is_first_process()) write(options.output, content);
@@ -98,23 +100,24 @@ void draw(const DrawOptions& options) {
 void add_draw(CLI::App& app) {
   const auto options = std::make_shared<DrawOptions>();
   CLI::App* command =
-      app.add_subcommand("draw", "The schedule's timeline, predicted and as a run measured it");
+      app.add_subcommand("draw", "Draw the schedule's timeline, predicted and measured");
   add_deck_arguments(*command, options->deck, options->overrides);
   command
       ->add_option("--ranks", options->ranks,
-                   "Ranks to draw for; default: the product of the deck's axes")
+                   "Number of ranks; default: the product of the deck's axes")
       ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 30));
-  command->add_option("-o,--output", options->output, "File to write; without it text is printed")
+  command->add_option("-o,--output", options->output, "Output file; default: print text")
       ->type_name("FILE");
   command
       ->add_option("--format", options->format,
-                   "text; svg; trace, for ui.perfetto.dev; program, a start for one written by "
-                   "hand. Default: as FILE ends (.svg, .json)")
+                   "text; svg; trace, for ui.perfetto.dev; program, for parallel.program. Default: "
+                   "from the extension of FILE (.svg: svg, .json: trace), else text")
       ->check(CLI::IsMember({"text", "svg", "trace", "program"}))
       ->type_name("FORMAT");
   command
-      ->add_option("--measured", options->measured,
-                   "Timeline of a run with run.timeline=true; default: the one in run.directory")
+      ->add_option(
+          "--measured", options->measured,
+          "Timeline of a run with run.timeline=true; default: timeline.jsonl in run.directory")
       ->type_name("FILE");
   command->footer(
       "Example:\n  trireme draw inputs/gpt_1t.toml parallel.pipeline=4 batch.global=48 -o "

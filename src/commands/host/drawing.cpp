@@ -26,7 +26,7 @@ std::string shape_text(const schedule::ProgramLayout& layout) {
               layout.micro_batches, " micro-batches");
 }
 
-/// Fills in the timeline that a run left, if it fits.
+/// Reads a run's timeline into drawing.measured, or sets drawing.warning if it does not fit.
 void read_measured(Drawing& drawing, const std::string& path, bool must_fit,
                    const schedule::ProgramLayout& layout) {
   if (!must_fit && !std::filesystem::exists(path)) return;
@@ -36,8 +36,8 @@ void read_measured(Drawing& drawing, const std::string& path, bool must_fit,
     drawing.measured = std::move(timeline);
     return;
   }
-  const std::string message = text(path, ": was measured with ", shape_text(timeline.layout),
-                                   ", the deck has ", shape_text(layout));
+  const std::string message = text(path, " was measured with ", shape_text(timeline.layout),
+                                   ", but the deck has ", shape_text(layout));
   check_usage(!must_fit, message, "; draw with the deck and overrides of that run");
   drawing.warning = message + "; only the prediction is drawn";
 }
@@ -48,7 +48,7 @@ std::string Drawing::idle() const {
   const std::string share = percent(predicted.idle_share());
   if (!measured) return text("idle ", share, " predicted from the FLOPs of each stage");
   return text("idle ", percent(measured->idle_share()), " measured, ", share,
-              " predicted from the mean of the measured times of each stage's passes");
+              " predicted from the mean measured time of each stage's passes");
 }
 
 schedule::DrawOptions Drawing::options() const {

@@ -1,3 +1,5 @@
+// The command trireme export: reads a checkpoint's weights, verifies their checksums, and writes
+// them with config.json in the layout of Hugging Face transformers. Runs without MPI or a device.
 #include <trireme/base/check.hpp>
 #include <trireme/base/log.hpp>
 #include <trireme/checkpoint/folders.hpp>
@@ -32,13 +34,13 @@ struct ExportOptions {
   bool force = false;
 };
 
-/// The folder of the files; one that was made here goes away again unless kept.
+/// The output folder. If it was created here, the destructor removes it unless keep() was called.
 class OutputFolder {
  public:
   explicit OutputFolder(const std::string& path) : path_(path) {
     std::error_code error;
     made_ = fs::create_directories(path, error);
-    check_usage(!error && fs::is_directory(path), path, ": cannot make this folder",
+    check_usage(!error && fs::is_directory(path), path, ": cannot create this folder",
                 error ? ": " + error.message() : "");
   }
   ~OutputFolder() {
@@ -107,7 +109,7 @@ void run(const ExportOptions& options) {
 
 void add_export(CLI::App& app) {
   auto* command = app.add_subcommand(
-      "export", "A checkpoint's weights as safetensors with Hugging Face's names");
+      "export", "Export a checkpoint's weights as safetensors with Hugging Face's names");
   const auto options = std::make_shared<ExportOptions>();
   command
       ->add_option("CHECKPOINT", options->checkpoint,
@@ -116,24 +118,24 @@ void add_export(CLI::App& app) {
       ->type_name("");
   command
       ->add_option("OUT_FOLDER", options->folder,
-                   "Where model.safetensors, or its shards and their index, and config.json are "
-                   "written")
+                   "Output folder for config.json and model.safetensors, or its shards and their "
+                   "index")
       ->required()
       ->type_name("");
   command
       ->add_option("--dtype", options->dtype,
-                   "Round the weights to fp32, bf16 or fp16; without it they keep their bits")
+                   "Type of the weights, rounded to fp32, bf16 or fp16; default: as stored")
       ->check(CLI::IsMember({"fp32", "bf16", "fp16"}))
       ->type_name("TYPE");
   command
       ->add_option(
           "--shard-size", options->shard_size,
-          "Several files of at most this size, such as 5GB, with an index; a larger tensor "
-          "has a file of its own")
+          "Largest size of a file, such as 5GB; writes several files and an index. A larger tensor "
+          "gets its own file. Default: one file")
       ->type_name("SIZE");
-  command->add_flag("--force", options->force, "Replace the model that is there");
+  command->add_flag("--force", options->force, "Replace an existing model");
   command->footer(
-      "The optimizer's state, the step and the position in the data are not exported.\n"
+      "Optimizer state, step and position in the data are not exported.\n"
       "\nExample:\n  trireme export runs/tiny/checkpoints exported\n"
       "  trireme export runs/large/checkpoints exported --dtype bf16 --shard-size 5GB");
   command->callback([options] { run(*options); });

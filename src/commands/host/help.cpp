@@ -48,12 +48,10 @@ void help(const CLI::App& app, const HelpOptions& options) {
 void add_help(CLI::App& app) {
   const auto options = std::make_shared<HelpOptions>();
   CLI::App* command = app.add_subcommand(
-      "help",
-      "Every key of a deck (help deck) or of a machine file (help machine), or a "
-      "command's help");
+      "help", "List the keys of a deck or of a machine file, or show the help of a command");
   command->add_option("TOPIC", options->topic, "deck, machine, or a command")->type_name("");
-  command->add_flag("--markdown", options->markdown, "The keys as Markdown");
-  command->footer("Example:\n  trireme help deck");
+  command->add_flag("--markdown", options->markdown, "Print the keys as Markdown");
+  command->footer("Examples:\n  trireme help deck\n  trireme help machine\n  trireme help train");
   command->callback([&app, options] { help(app, *options); });
 }
 

@@ -24,14 +24,14 @@ struct ImportOptions {
   std::vector<std::string> overrides;
 };
 
-/// The deck with the vocabulary that the model will have.
+/// The deck with its vocabulary resolved.
 deck::Deck read_deck(const ImportOptions& options) {
   deck::Deck deck = deck::load_deck(options.deck, options.overrides);
   resolve_vocabulary(deck, open_if_there(deck));
   return deck;
 }
 
-/// A run has one first step.
+/// Refuses a directory with checkpoints: the import writes a run's first one.
 void expect_no_checkpoints(const deck::Deck& deck) {
   const std::string& directory = deck.config.checkpoint.directory;
   const auto found = checkpoint::folders_in(directory);
@@ -67,14 +67,14 @@ void run(const ImportOptions& options) {
   for (const std::string& line : hugging_face::differences(config, deck)) say(line);
   std::string same = options.deck;
   for (const auto& override : options.overrides) same += " " + override;
-  say("`trireme train ", same, " checkpoint.restart=latest` goes on from it");
+  say("train it with `trireme train ", same, " checkpoint.restart=latest`");
 }
 
 }  // namespace
 
 void add_import(CLI::App& app) {
   auto* command =
-      app.add_subcommand("import", "Weights with Hugging Face's names as a checkpoint of step 0");
+      app.add_subcommand("import", "Import Hugging Face weights as a checkpoint of step 0");
   const auto options = std::make_shared<ImportOptions>();
   command
       ->add_option("FOLDER", options->folder,
@@ -82,17 +82,18 @@ void add_import(CLI::App& app) {
       ->required()
       ->type_name("");
   command
-      ->add_option("DECK", options->deck,
-                   "Deck whose checkpoint directory gets the weights; without it, the [model] "
-                   "section that fits the file is printed")
+      ->add_option(
+          "DECK", options->deck,
+          "Deck with the checkpoint directory to write to; without it, the [model] section "
+          "for these weights is printed")
       ->type_name("");
   command
       ->add_option("OVERRIDES", options->overrides,
-                   "Values in place of the deck's: section.key=value ...")
+                   "Keys of the deck to override: section.key=value ...")
       ->type_name("")
       ->option_text("[section.key=value ...]");
   command->footer(
-      "The optimizer starts at zero, as does the learning rate's schedule.\n"
+      "The optimizer state is zero, and the learning rate's schedule starts at step 0.\n"
       "\nExample:\n  trireme import exported\n  trireme import exported deck.toml "
       "run.directory=runs/tuned\n  trireme train deck.toml run.directory=runs/tuned "
       "checkpoint.restart=latest");

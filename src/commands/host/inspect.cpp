@@ -1,3 +1,5 @@
+// The command trireme inspect: shows the metadata of a token file or a checkpoint, verifies its
+// checksums, compares two checkpoints, or decodes a token file to text.
 #include <trireme/base/check.hpp>
 #include <trireme/base/log.hpp>
 #include <trireme/checkpoint/reader.hpp>
@@ -28,10 +30,10 @@ struct InspectOptions {
   bool verify = false;
   bool diff = false;
   bool decode = false;
-  std::string tokenizer;  ///< where it is now; "": where the token file says
+  std::string tokenizer;  ///< its path; "": as stored in the token file
 };
 
-/// False if nobody reads any more.
+/// False if the reader has closed the pipe.
 bool write_to_stdout(std::string_view bytes) {
   while (!bytes.empty()) {
     const auto put = ::write(STDOUT_FILENO, bytes.data(), bytes.size());
@@ -43,29 +45,30 @@ bool write_to_stdout(std::string_view bytes) {
   return true;
 }
 
-/// The tokenizer that made the file: where it was then, seen from here or from the file's folder;
-/// under its name beside the file; or where `elsewhere` says.
+/// The tokenizer that made the file. Looks at `elsewhere` if given, else at the stored path
+/// relative to the working directory and to the file's folder, and at its name in the file's
+/// folder.
 std::unique_ptr<data::Tokenizer> tokenizer_of(const data::TokenSource& file,
                                               const std::string& elsewhere) {
   data::TokenizerSource source = file.tokenizer_source();
   if (!elsewhere.empty()) source.path = elsewhere;
-  check_usage(!source.path.empty(), file.path(), ": does not say which tokenizer made it; give ",
+  check_usage(!source.path.empty(), file.path(), " does not name its tokenizer; give it with ",
               "--tokenizer PATH");
   const auto folder = fs::path(file.path()).parent_path();
   for (const auto& place : {folder / source.path, folder / fs::path(source.path).filename()})
     if (source.path != "bytes" && !fs::exists(source.path) && fs::exists(place))
       source.path = place.string();
   check_usage(source.path == "bytes" || fs::exists(source.path), file.path(),
-              ": was made with the tokenizer ", file.tokenizer(), ", which is no longer in ",
-              source.path, "; say with --tokenizer PATH where it is");
+              " was made with the tokenizer ", file.tokenizer(), ", which is no longer in ",
+              source.path, "; give its path with --tokenizer PATH");
   auto tokenizer = data::make_tokenizer(source);
   check_usage(file.tokenizer().empty() || tokenizer->name() == file.tokenizer(), file.path(),
-              ": was made with the tokenizer ", file.tokenizer(), ", but ", source.path, " is ",
-              tokenizer->name(), "; say with --tokenizer PATH where the right one is");
+              " was made with the tokenizer ", file.tokenizer(), ", but ", source.path, " is ",
+              tokenizer->name(), "; give the right tokenizer's path with --tokenizer PATH");
   return tokenizer;
 }
 
-/// The text of all documents, one directly after the other.
+/// Writes the text of all documents to standard output, without separators.
 void decode(const std::string& path, const std::string& elsewhere) {
   ::signal(SIGPIPE, SIG_IGN);
   const auto file = data::open_tokens(path);
@@ -118,7 +121,7 @@ void inspect_tokens(const std::string& path, bool verify) {
   say("checksum    ", header.tokens_digest.hex(), " (XXH3-128 of the tokens)");
   if (!verify) return;
   file.verify();
-  say("verified    every byte agrees with its checksum");
+  say("verified    all checksums match");
 }
 
 std::string padded(const std::string& word, std::size_t width) {
@@ -160,7 +163,7 @@ void inspect_checkpoint(const std::string& folder, bool verify) {
   say_arrays(manifest);
   if (!verify) return;
   checkpoint::verify(folder, manifest);
-  say("verified    every byte agrees with its checksum");
+  say("verified    all checksums match");
 }
 
 void diff(const std::string& first, const std::string& second) {
@@ -178,7 +181,7 @@ void diff(const std::string& first, const std::string& second) {
       say("  ", name, "  ", array.only);
     else if (array.different > 0)
       say("  ", name, "  ", with_commas(array.different), " of ", with_commas(array.elements),
-          " elements differ, absolute at most ", array.largest_absolute, ", relative at most ",
+          " elements differ, largest absolute difference ", array.largest_absolute, ", relative ",
           array.largest_relative);
     else
       ++equal;
@@ -207,7 +210,8 @@ void inspect(const InspectOptions& options) {
 }  // namespace
 
 void add_inspect(CLI::App& app) {
-  auto* command = app.add_subcommand("inspect", "What a token file or a checkpoint holds");
+  auto* command =
+      app.add_subcommand("inspect", "Show, verify or compare checkpoints and token files");
   const auto options = std::make_shared<InspectOptions>();
   command
       ->add_option("PATH", options->paths,
@@ -216,20 +220,21 @@ void add_inspect(CLI::App& app) {
       ->expected(1, 2)
       ->type_name("");
   auto* verify =
-      command->add_flag("--verify", options->verify, "Read every byte against its checksum");
+      command->add_flag("--verify", options->verify, "Read all bytes and verify their checksums");
   auto* difference =
       command
           ->add_flag("--diff", options->diff,
-                     "Compare the numbers of two checkpoints: what differs most in each array")
+                     "Compare two checkpoints: different elements and largest difference per array")
           ->excludes(verify);
-  auto* decoding = command
-                       ->add_flag("--decode", options->decode,
-                                  "Write the text of a token file, nothing between its documents")
-                       ->excludes(verify)
-                       ->excludes(difference);
+  auto* decoding =
+      command
+          ->add_flag("--decode", options->decode,
+                     "Print the text of a token file, without separators between documents")
+          ->excludes(verify)
+          ->excludes(difference);
   command
       ->add_option("--tokenizer", options->tokenizer,
-                   "For --decode: where the tokenizer is, if not where the token file says")
+                   "Tokenizer for --decode; default: the path stored in the token file")
       ->type_name("PATH")
       ->needs(decoding);
   command->footer(

@@ -1,3 +1,5 @@
+// The command trireme tokenize: options, progress and summary. data::tokenize() reads the texts,
+// trains a tokenizer on request, and writes the token files.
 #include <trireme/base/check.hpp>
 #include <trireme/base/clock.hpp>
 #include <trireme/base/log.hpp>
@@ -24,12 +26,12 @@ void say_part(const std::string& path, const data::TokenizedPart& part) {
       " bytes of text)");
 }
 
-/// So that `-o data/train.h5` works in a fresh clone.
+/// Creates the output's folder, so that `-o data/train.h5` works in a fresh clone.
 void make_folder_of(const std::string& path) {
   const auto folder = std::filesystem::path(path).parent_path();
   std::error_code error;
   if (!folder.empty()) std::filesystem::create_directories(folder, error);
-  check_usage(!error, path, ": cannot make the folder ", folder.string(), ": ", error.message());
+  check_usage(!error, path, ": cannot create the folder ", folder.string(), ": ", error.message());
 }
 
 void run(const data::TokenizeOptions& options) {
@@ -52,8 +54,8 @@ void run(const data::TokenizeOptions& options) {
   if (options.train_bpe > 0) {
     say(summary.tokenizer, ": ", with_commas(summary.vocabulary), " ids");
     if (summary.vocabulary < options.train_bpe)
-      log::warn(text("the texts give only ", summary.vocabulary, " ids of the ", options.train_bpe,
-                     " that --train-bpe asks for"));
+      log::warn(text("the texts yield only ", summary.vocabulary, " ids, fewer than --train-bpe ",
+                     options.train_bpe));
   }
   say_part(options.output, summary.train);
   if (!options.validation_output.empty()) say_part(options.validation_output, summary.validation);
@@ -65,7 +67,7 @@ void run(const data::TokenizeOptions& options) {
 }  // namespace
 
 void add_tokenize(CLI::App& app) {
-  auto* command = app.add_subcommand("tokenize", "Text files to a token file");
+  auto* command = app.add_subcommand("tokenize", "Convert text files to a token file");
   const auto options = std::make_shared<data::TokenizeOptions>();
   options->validation_fraction = 0.02;
   command->add_option("-o,--output", options->output, "Token file to write (HDF5)")
@@ -73,7 +75,7 @@ void add_tokenize(CLI::App& app) {
       ->type_name("FILE");
   command
       ->add_option("INPUT", options->inputs,
-                   "Text files, plain or gzip; folders, with all files below them; - for standard "
+                   "Text files, plain or gzip; folders, including all files below; - for standard "
                    "input")
       ->required()
       ->type_name("");
@@ -84,21 +86,23 @@ void add_tokenize(CLI::App& app) {
       ->capture_default_str();
   command
       ->add_option("--end-of-document", options->end_of_document,
-                   "Special token that ends documents, if it is not <|endoftext|> or the like")
+                   "Special token at the end of documents; default: the tokenizer's <|endoftext|> "
+                   "or similar")
       ->type_name("TOKEN");
-  command->add_flag("--special-tokens", options->special_tokens,
-                    "Take the names of special tokens in the texts for these tokens");
+  command->add_flag(
+      "--special-tokens", options->special_tokens,
+      "Encode names of special tokens in the texts as these tokens; default: as text");
   command
       ->add_option("--train-bpe", options->train_bpe,
-                   "Learn a byte-level BPE of so many ids from the texts and write it to "
-                   "--tokenizer, or else to tokenizer.json beside the output")
+                   "Train a byte-level BPE with this many ids on the texts and write it to "
+                   "--tokenizer; default: tokenizer.json in the output's folder")
       ->check(CLI::Range(std::int64_t{257}, std::int64_t{1} << 24))
       ->type_name("IDS");
   command
-      ->add_option(
-          "--document-separator", options->document_separator,
-          "Regular expression (PCRE2, on bytes) that parts the documents of a file; what it "
-          "matches is dropped. Without it every file is one document")
+      ->add_option("--document-separator", options->document_separator,
+                   "Regular expression (PCRE2, on bytes) that separates the documents of a file; "
+                   "the matched "
+                   "text is dropped. Default: each file is one document")
       ->type_name("PATTERN");
   auto* validation = command
                          ->add_option("--validation", options->validation_output,
@@ -106,10 +110,10 @@ void add_tokenize(CLI::App& app) {
                          ->type_name("FILE");
   command
       ->add_option("--validation-fraction", options->validation_fraction,
-                   "Part of the documents that goes to the validation file")
+                   "Fraction of the documents that goes to the validation file")
       ->capture_default_str()
       ->needs(validation);
-  command->add_option("--seed", options->seed, "Of the choice of documents for validation")
+  command->add_option("--seed", options->seed, "Seed for choosing the validation documents")
       ->capture_default_str()
       ->needs(validation);
   command->footer(

@@ -1,3 +1,5 @@
+// Command line of the engine's commands (train, eval, generate, bench) and parsing for both
+// programs: every mistake becomes a UsageError.
 #include <trireme/commands/options.hpp>
 
 #include <trireme/base/check.hpp>
@@ -17,7 +19,7 @@ constexpr std::int64_t largest = std::int64_t{1} << 40;
 CLI::Option* add_checkpoint(CLI::App& command, std::string& checkpoint) {
   return command
       .add_option("--checkpoint", checkpoint,
-                  "Checkpoint's folder, or \"latest\" in the deck's checkpoint directory")
+                  "Checkpoint folder, or \"latest\": the newest in the deck's checkpoint directory")
       ->default_val("latest")
       ->type_name("FOLDER");
 }
@@ -54,18 +56,17 @@ void add_deck_arguments(CLI::App& command, std::string& deck, std::vector<std::s
   command.add_option("DECK", deck, "Input deck (TOML); `trireme help deck` lists its keys")
       ->required()
       ->type_name("");
-  command
-      .add_option("OVERRIDES", overrides, "Values in place of the deck's: section.key=value ...")
+  command.add_option("OVERRIDES", overrides, "Keys of the deck to override: section.key=value ...")
       ->type_name("")
       ->option_text("[section.key=value ...]");
 }
 
 CLI::App* add_train_options(CLI::App& app, TrainOptions& options) {
-  CLI::App* command = app.add_subcommand("train", "Trains a model as a deck says");
+  CLI::App* command = app.add_subcommand("train", "Train the model of a deck");
   add_deck_arguments(*command, options.deck, options.overrides);
   command->footer(
-      "Each process is one rank. Metrics, log, resolved deck and checkpoints go to the deck's\n"
-      "run.directory. Exit code 75 says: stopped early, start again with "
+      "Each process is one rank. Metrics, log, resolved deck and checkpoints are written to the\n"
+      "deck's run.directory. Exit code 75 means that the run stopped early; continue it with\n"
       "checkpoint.restart=latest.\n"
       "\nExample:\n  mpiexec -n 4 trireme train inputs/tiny.toml run.steps=200 "
       "checkpoint.restart=latest");
@@ -74,10 +75,10 @@ CLI::App* add_train_options(CLI::App& app, TrainOptions& options) {
 
 CLI::App* add_eval_options(CLI::App& app, EvalOptions& options) {
   CLI::App* command = app.add_subcommand(
-      "eval", "Loss, perplexity and bits per byte of a checkpoint on a token file");
+      "eval", "Compute loss, perplexity and bits per byte of a checkpoint on a token file");
   add_deck_arguments(*command, options.deck, options.overrides);
   add_checkpoint(*command, options.checkpoint);
-  command->add_option("--data", options.data, "Token file; without it the deck's data.validation")
+  command->add_option("--data", options.data, "Token file; default: the deck's data.validation")
       ->type_name("FILE");
   command->footer(
       "Example:\n  mpiexec -n 2 trireme eval inputs/tiny.toml --checkpoint "
@@ -86,26 +87,29 @@ CLI::App* add_eval_options(CLI::App& app, EvalOptions& options) {
 }
 
 CLI::App* add_generate_options(CLI::App& app, GenerateOptions& options) {
-  CLI::App* command = app.add_subcommand("generate", "Text from a checkpoint and a prompt");
+  CLI::App* command =
+      app.add_subcommand("generate", "Generate text from a checkpoint and a prompt");
   add_deck_arguments(*command, options.deck, options.overrides);
   add_checkpoint(*command, options.checkpoint);
   command->add_option("--prompt", options.prompt,
-                      "Text to go on from; without it, from the beginning of a document");
-  command->add_option("--tokens", options.tokens, "Tokens to generate")
+                      "Text to continue; default: the beginning of a document");
+  command->add_option("--tokens", options.tokens, "Number of tokens to generate")
       ->capture_default_str()
       ->check(CLI::Range(std::int64_t{1}, largest));
-  command->add_option("--samples", options.samples, "Texts to generate")
+  command->add_option("--samples", options.samples, "Number of texts to generate")
       ->capture_default_str()
       ->check(CLI::Range(std::int64_t{1}, largest));
   command
       ->add_option("--temperature", options.temperature,
-                   "Logits are divided by this; 0 takes the likeliest token each time")
+                   "Divisor of the logits; 0 always chooses the most likely token")
       ->capture_default_str()
       ->check(finite_and_not_negative);
-  command->add_option("--top-k", options.top_k, "Choose among this many likeliest tokens; 0 is all")
+  command
+      ->add_option("--top-k", options.top_k,
+                   "Sample from this many most likely tokens; 0: from all")
       ->capture_default_str()
       ->check(CLI::Range(std::int64_t{0}, largest));
-  command->add_option("--seed", options.seed, "Same seed, same text")
+  command->add_option("--seed", options.seed, "Random seed; the same seed gives the same text")
       ->capture_default_str()
       ->check(CLI::Range(std::int64_t{0}, std::numeric_limits<std::int64_t>::max()));
   command->footer(
@@ -116,7 +120,7 @@ CLI::App* add_generate_options(CLI::App& app, GenerateOptions& options) {
 
 CLI::App* add_bench_options(CLI::App& app, BenchOptions& options) {
   CLI::App* command = app.add_subcommand(
-      "bench", "Measures this machine with a deck's model: kernels, messages, checkpoints");
+      "bench", "Measure kernels, messages and checkpoints with a deck's model on this machine");
   add_deck_arguments(*command, options.deck, options.overrides);
   command
       ->add_option_function<std::string>(
@@ -128,20 +132,18 @@ CLI::App* add_bench_options(CLI::App& app, BenchOptions& options) {
               at = comma + 1;
             }
           },
-          "Sections parted by commas: bandwidth, matmul, kernels, communication, checkpoint, "
-          "background, index; all without it")
+          "Sections, separated by commas: bandwidth, matmul, kernels, communication, checkpoint, "
+          "background, index; default: all")
       ->type_name("SECTIONS");
   command
       ->add_option("--rounds", options.rounds,
-                   "Measurements, of which the best or the median is told")
+                   "Number of measurements; the best or the median is reported")
       ->capture_default_str()
       ->check(CLI::Range(std::int64_t{1}, std::int64_t{1000}));
-  command->add_option("--json", options.json, "File for the figures, for programs")
-      ->type_name("FILE");
+  command->add_option("--json", options.json, "Output file for the results")->type_name("FILE");
   command->footer(
-      "`checkpoint`, `background` and `index` write files in the deck's checkpoint directory and "
-      "remove\n"
-      "them again. `background` trains some steps on the deck's training file.\n"
+      "`checkpoint`, `background` and `index` write temporary files to the deck's checkpoint\n"
+      "directory. `background` trains some steps on the deck's training file.\n"
       "\nExample:\n  mpiexec -n 2 trireme bench inputs/tiny.toml --only "
       "bandwidth,matmul,kernels,communication --json bench.json");
   return command;
@@ -150,7 +152,7 @@ CLI::App* add_bench_options(CLI::App& app, BenchOptions& options) {
 bool parse_command_line(CLI::App& app, int argc, const char* const* argv) {
   try {
     app.parse(argc, argv);
-  } catch (const CLI::Success& success) {  // help or version was asked for
+  } catch (const CLI::Success& success) {  // help or version was requested
     app.exit(success, std::cout, std::cerr);
     return false;
   } catch (const CLI::ParseError& error) {

@@ -16,7 +16,7 @@
 #include <string>
 #include <vector>
 
-/// Sections of `trireme bench`: what the machine does, measured with the deck's model and ranks.
+/// Sections of `trireme bench`: measurements of the machine with the deck's model and ranks.
 namespace trireme::commands {
 
 /// One measured number.
@@ -25,21 +25,21 @@ struct BenchRow {
   std::string name;
   double quantity = 0;
   std::string unit;        ///< "1" for ratios
-  std::string convention;  ///< how it was counted, in a few words
+  std::string convention;  ///< how it is counted, in a few words
 };
 
 using BenchRows = std::vector<BenchRow>;
 
-/// What a section found: for programs, and for people.
+/// Results of a section: rows for programs, a table for people.
 struct BenchReport {
   BenchRows rows;
-  std::string table;  ///< "": the rows as they are
+  std::string table;  ///< "": print the rows
 
   BenchReport() = default;
   BenchReport(std::initializer_list<BenchRow> list) : rows(list) {}
 };
 
-/// What a section works with.
+/// Arguments of all sections.
 struct BenchSetting {
   grid::Runtime& runtime;
   Session& session;
@@ -47,25 +47,25 @@ struct BenchSetting {
   BenchMachine& machine;
 };
 
-/// Each measures one section and returns its rows on every rank. Collective.
+/// Each of the following measures one section and returns its rows on every rank. Collective.
 
-/// Bandwidth of the memory and of the caches, by the size of what is read and written.
+/// Bandwidth of memory and caches, by the size of the arrays.
 BenchReport bench_bandwidth(const BenchSetting& setting);
-/// The rate that large matrix products reach, and those of the deck's model on this rank's shard.
+/// Rates of large matrix products, and of the products of the deck's model on this rank's shard.
 BenchReport bench_matmul(const BenchSetting& setting);
-/// All other kernels of a training step, against what bounds them.
+/// All other kernels of a training step, compared with their roofline.
 BenchReport bench_kernels(const BenchSetting& setting);
-/// Collectives and transfers of the world and of the axes of the deck's grid, by their size.
+/// Collectives and transfers by size, in the world and along each axis of the deck's grid.
 BenchReport bench_communication(const BenchSetting& setting);
-/// Writing and reading a checkpoint beside plain files of as many bytes.
+/// Writing and reading a checkpoint, compared with plain files of as many bytes.
 BenchReport bench_checkpoint(const BenchSetting& setting);
-/// What a checkpoint in the background costs the steps. Needs the training file.
+/// The time that a checkpoint in the background costs the steps. Needs the training file.
 BenchReport bench_background(const BenchSetting& setting);
 /// Building the index of a checkpoint of many arrays and shards.
 BenchReport bench_index(const BenchSetting& setting);
 
-/// Seconds that `work` takes on the slowest rank, all having begun together; the same on all ranks.
-/// Collective, as `work` may be.
+/// Seconds that `work` takes on the slowest rank after a common start; the same on all ranks.
+/// Collective, and so may be `work`.
 Seconds slowest_seconds(grid::Runtime& runtime, const std::function<void()>& work);
 
 double median(std::vector<double> values);
@@ -75,14 +75,14 @@ double median(std::vector<double> values);
 std::unique_ptr<train::Worker> bench_worker(const BenchSetting& setting,
                                             schedule::Program& program);
 
-/// Bytes of two checkpoints of the deck's model, or of one and plain files, and what lies beside.
+/// Bytes of two checkpoints of the deck's model, or of one and as large plain files, with overhead.
 Bytes room_for_checkpoints(const Session& session);
 
-/// A folder for measurements inside the deck's checkpoint directory. It and what had to be made
-/// around it are removed in the end.
+/// A temporary folder in the deck's checkpoint directory. The destructor removes it and the folders
+/// created for it.
 class BenchFolder {
  public:
-  /// Error if it cannot be written or `bytes` of all ranks do not fit. Collective.
+  /// Error if the folder is not writable or has less than `bytes` of space. Collective.
   BenchFolder(const BenchSetting& setting, Bytes bytes);
   ~BenchFolder();
   BenchFolder(const BenchFolder&) = delete;
@@ -97,11 +97,11 @@ class BenchFolder {
   std::vector<std::string> made_;  ///< innermost first; on rank 0
 };
 
-/// This rank's part of the model, and how often a step goes through it.
+/// This rank's part of the model, and its work per step.
 struct BenchShard {
   architecture::LocalSizes sizes;
-  std::int64_t layers = 0;  ///< of this rank
-  std::int64_t micros = 0;  ///< micro-batches of a step
+  std::int64_t layers = 0;  ///< on this rank
+  std::int64_t micros = 0;  ///< micro-batches per step
   std::int64_t parameters = 0;
   std::int64_t states = 0;  ///< parameters whose optimizer state this rank holds
   bool has_embedding = false;

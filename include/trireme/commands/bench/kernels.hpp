@@ -14,7 +14,7 @@ namespace trireme::commands {
 struct BenchKernel {
   std::string name;  ///< "layer_norm.forward"
   bool here = true;  ///< this rank runs it
-  double calls = 0;  ///< of a step
+  double calls = 0;  ///< per step
   std::int64_t rows = 0;
   std::int64_t columns = 1;
   BenchCost cost = {};
@@ -25,10 +25,10 @@ struct BenchKernel {
   }
 };
 
-/// Measures kernels one after the other and keeps what was found.
+/// Measures kernels one after the other and keeps the results.
 class KernelBench {
  public:
-  /// Bandwidth, peak and arithmetic must be known.
+  /// Bandwidth, peak and arithmetic must have been measured.
   explicit KernelBench(const BenchSetting& setting)
       : setting_(setting),
         shard_(shard_of(setting)),
@@ -41,11 +41,12 @@ class KernelBench {
   const kernels::Handle& handle() const { return handle_; }
   const Exec& exec() const { return handle_; }
   const architecture::Operation& operation(const plan::LayerKernel& kernel) const;
-  /// A kernel of the layers without its cost; its size is that of the operation's output. Calls
-  /// include those of the head's norm.
+  /// A kernel of the layers, without its cost. Rows and columns are those of the operation's
+  /// output. Calls include those of the head's norm.
   BenchKernel of_layers(const plan::LayerKernel& kernel) const;
 
-  /// The same on all ranks but for sizes, costs and `here`. Collective.
+  /// All ranks pass the same kernels in the same order; sizes, costs and `here` may differ.
+  /// Collective.
   void measure(const BenchKernel& kernel, const std::function<void()>& call);
 
   BenchReport report() const;
@@ -64,23 +65,23 @@ class KernelBench {
   std::vector<Found> found_;
 };
 
-/// Bytes of arrays that are read, written, or both.
+/// Cost of reading and writing arrays: bytes read only, written only, and read and written.
 inline BenchCost traffic(double read, double written, double updated = 0) {
   return {read + written + 2 * updated, read + written + updated};
 }
 
-/// `cost` with an evaluation of a function for each of `elements`.
+/// `cost` plus one evaluation of a function per element.
 inline BenchCost with(BenchCost cost, kernels::Arithmetic arithmetic, std::int64_t elements) {
   cost.arithmetic = arithmetic;
   cost.elements = static_cast<double>(elements);
   return cost;
 }
 
-/// Measures a kernel of attention, rotary positions or the norms of heads.
+/// Measures a kernel of attention, of rotary positions or of the norms of heads.
 template <class P>
 void measure_attention_kernel(KernelBench& bench, const plan::LayerKernel& kernel);
 
-/// Each measures some of the kernels that a step with the number types P has.
+/// Each measures one group of the kernels of a step with the number types P.
 template <class P>
 void measure_layer_kernels(KernelBench& bench);
 template <class P>

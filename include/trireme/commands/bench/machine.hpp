@@ -11,34 +11,34 @@
 #include <string>
 #include <vector>
 
-/// What bounds a kernel on this machine, measured with all ranks at once: bandwidth by the size of
-/// what a kernel touches, the rate of matrix products, and the rates of a few functions.
+/// Limits of a kernel on this machine, measured on all ranks at once: bandwidth by working set, the
+/// rate of matrix products, and the rates of a few functions.
 namespace trireme::commands {
 
 struct BenchSetting;
 
 /// Seconds per call, the same on all ranks.
 struct BenchTiming {
-  Seconds seconds = 0;           ///< of the rank that took longest
-  Rank rank = -1;                ///< that one; −1: no rank has such work
-  std::vector<double> of_ranks;  ///< of each the best of all rounds; 0: it has no such work
+  Seconds seconds = 0;           ///< of the slowest rank
+  Rank rank = -1;                ///< the slowest rank; −1: no rank has such work
+  std::vector<double> of_ranks;  ///< each rank's best round; 0: the rank has no such work
 };
 
-/// Times `call`, which may be empty on ranks that have no such work. A round is as many calls as
-/// take 10 ms, all ranks beginning together; of the setting's rounds, and at least so many, that
-/// one counts whose slowest rank was fastest. Collective; `call` may be, too.
+/// Times `call`, which is empty on ranks without such work. A round is 10 ms of calls on all ranks
+/// after a common start. There are max(setting.rounds, least_rounds) rounds; the one with the
+/// fastest slowest rank counts. Collective, and so may be `call`.
 BenchTiming time_calls(const BenchSetting& setting, const std::function<void()>& call,
                        std::int64_t least_rounds = 1);
 
-/// Of what kernels are compared with.
+/// Least rounds for the measurements that kernels are compared with.
 inline constexpr std::int64_t machine_rounds = 16;
 
-/// `mine` of that rank, on all ranks. Collective.
+/// Returns `mine` of `rank` on all ranks. Collective.
 std::vector<double> from_rank(const BenchSetting& setting, Rank rank, std::vector<double> mine);
 
 /// Bytes per second of y += x: two reads and a write.
 struct BenchBandwidth {
-  Bytes working_set = 0;  ///< of both arrays of a rank
+  Bytes working_set = 0;  ///< both arrays of a rank
   double mine = 0;        ///< of this rank
   double slowest = 0;     ///< of the slowest rank
   double all = 0;         ///< of all ranks together
@@ -51,30 +51,30 @@ struct BenchPeak {
   double all = 0;
 };
 
-/// What has been measured so far in this run: a section measures what it needs and others have not.
+/// Measurements of this run so far. A section adds those that it needs and that are missing.
 struct BenchMachine {
   std::vector<BenchBandwidth> bandwidth;  ///< ascending working sets
-  std::size_t near = 0;                   ///< the largest of them that stays in cache
+  std::size_t near = 0;                   ///< index of the largest one that fits in cache
   std::optional<BenchPeak> peak;
   /// Seconds per element on this rank, by kernels::Arithmetic, in the deck's type of sums.
   std::optional<std::array<double, kernels::arithmetic_kinds>> arithmetic;
 };
 
-/// Each measures unless that has been done. Collective.
+/// Each measures once per run. Collective.
 void know_bandwidth(const BenchSetting& setting);
 void know_peak(const BenchSetting& setting);
 void know_arithmetic(const BenchSetting& setting);
 
-/// What a kernel cannot do without.
+/// The least work of a kernel.
 struct BenchCost {
-  double bytes = 0;     ///< to be read and written once
-  double resident = 0;  ///< of memory that is touched: what a cache would have to hold
-  double flops = 0;     ///< of matrix products
+  double bytes = 0;     ///< read and written, each once
+  double resident = 0;  ///< bytes of the arrays, which a cache would have to hold
+  double flops = 0;     ///< FLOPs of matrix products
   std::optional<kernels::Arithmetic> arithmetic = std::nullopt;
-  double elements = 0;  ///< of that arithmetic
+  double elements = 0;  ///< evaluations of that function
 };
 
-/// What bounds a kernel. The order is that of the names below.
+/// The limit of a kernel, in the order of the names below.
 enum class BenchLimit : std::uint8_t {
   cache,
   memory,
@@ -89,17 +89,17 @@ enum class BenchLimit : std::uint8_t {
 /// "cache", "memory", "products", "exp", "tanh", "erf", "sin, cos", "Philox".
 std::string name_of(BenchLimit limit);
 
-/// The longest of the times that bytes, products and arithmetic take on this rank: roofline
-/// (Williams et al. 2009, Commun. ACM 52, 65). The bandwidth is that measured for such a working
-/// set, between two of them by the logarithm of the size.
+/// Roofline: the longest of the times of bytes, products and arithmetic on this rank (Williams et
+/// al. 2009, Commun. ACM 52, 65). The bandwidth is interpolated between the measured working sets
+/// by the logarithm of the size.
 struct BenchBound {
   Seconds seconds = 0;
   BenchLimit limit = BenchLimit::memory;
 };
 BenchBound bound_of(const BenchMachine& machine, const BenchCost& cost);
 
-/// Memory of its own for a measurement, filled with numbers that no kernel stumbles over. Kernels
-/// take it as the view that they expect.
+/// An array for a measurement, filled with finite numbers of moderate size. Converts to the view
+/// that a kernel expects.
 template <class T>
 class BenchArray {
  public:
@@ -112,7 +112,7 @@ class BenchArray {
 
   View1<T> list() const { return flat(matrix_); }
   View2<T> matrix() const { return matrix_; }
-  /// As a list of `n` of them.
+  /// The first `n` elements as a list.
   View1<T> list(std::int64_t n) const {
     return View1<T>(matrix_.data(), static_cast<std::size_t>(n));
   }

@@ -5,19 +5,19 @@
 
 namespace trireme::commands {
 
-/// Text in columns: words to the left in the first and, where it has words, in the last one; the
-/// others to the right.
+/// Text in columns. The first column, and the last one if it contains words, are aligned to the
+/// left; the others to the right.
 class BenchTable {
  public:
   enum class Last : bool { words, number };
 
-  /// A heading of empty cells is none.
+  /// A heading with only empty cells is not printed.
   explicit BenchTable(std::vector<std::string> heading, Last last = Last::words)
       : lines_{std::move(heading)}, last_(last) {}
 
-  /// As many cells as the heading has.
+  /// `cells` has one entry per column of the heading.
   void add(std::vector<std::string> cells) { lines_.push_back(std::move(cells)); }
-  /// Lines, each indented, parted and not ended by newlines.
+  /// Indented lines, separated by newlines, without one at the end.
   std::string str() const;
 
  private:
