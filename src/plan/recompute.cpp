@@ -125,14 +125,15 @@ class Search {
       }
       return bytes;
     };
-    const double messages =
-        deck_.config.parallel.tensor > 1 && op.cut != architecture::Cut::none ? 1 : 0;
+    const bool sends =
+        deck_.config.parallel.tensor > 1 &&
+        message_of(op, architecture::Pass::forward, layer.tensors, sizes.cuts_tokens).has_value();
     const double flops = 2 * products_per_token(op, architecture_.model) *
                          static_cast<double>(sizes.tokens) /
                          static_cast<double>(deck_.config.parallel.tensor);
     return flops / flops_per_byte(machine_) +
            bytes_of(tensors_read(op, architecture::Pass::forward)) + bytes_of(tensors_written(op)) +
-           link_slowness * messages *
+           link_slowness * (sends ? 1 : 0) *
                static_cast<double>(sizes.tokens * sizes.hidden * sizes.element);
   }
 

@@ -89,7 +89,8 @@ void record_start(grid::Runtime& runtime, const deck::Deck& deck) {
 void record_devices(const deck::Config& config, const plan::Machine& machine,
                     const train::Worker& worker) {
   const auto device = device_info();
-  const std::string attention = kernels::attention_description(config.precision.compute);
+  const std::string attention =
+      train::kernel_choice(config.precision).attention_description(config.precision.compute);
   events::record(
       events::Devices{device ? device->name : "host", worker.description(),
                       attention.empty() ? "portable" : attention,
