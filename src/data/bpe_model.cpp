@@ -1,5 +1,5 @@
 // Reads tokenizer.json or vocab.json and merges.txt into a BpeModel, and writes tokenizer.json.
-// Every key that changes ids is either implemented or refused.
+// Features that are not implemented are refused.
 #include <trireme/base/check.hpp>
 #include <trireme/data/bpe_model.hpp>
 #include <trireme/data/bpe_vocabulary.hpp>

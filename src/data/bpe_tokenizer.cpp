@@ -69,8 +69,7 @@ class BpeEncoder final : public Encoder {
     WordCache::Place& place = cache_.place(word);
     if (place.holds(word)) {
       const std::size_t size = out.size();
-      out.resize(size +
-                 WordCache::most_ids);  // copies of a fixed size take one or two instructions
+      out.resize(size + WordCache::most_ids);  // a copy of fixed size takes 1 or 2 instructions
       std::memcpy(out.data() + size, place.ids, sizeof place.ids);
       out.resize(size + place.count);
       return;

@@ -132,8 +132,7 @@ void TokenFile::verify() const {
     read(at,
          std::span(ids).first(static_cast<std::size_t>(std::min(std::ssize(ids), tokens() - at))));
   std::vector<std::int64_t> offsets(chunk);
-  for (std::int64_t at = 0; at < documents();
-       at += std::ssize(offsets) - 1)  // chunks share one offset
+  for (std::int64_t at = 0; at < documents(); at += std::ssize(offsets) - 1)  // overlap 1
     read_document_offsets(at, std::span(offsets).first(static_cast<std::size_t>(
                                   std::min(std::ssize(offsets), documents() + 1 - at))));
 }

@@ -21,8 +21,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::uint32_t split_stream = 1u
-                                       << 27;  // distinct from the rounds of the sample permutation
+constexpr std::uint32_t split_stream = 1u << 27;  // not a round of the sample permutation
 constexpr std::size_t read_bytes = 256 << 10;
 
 TokenizerSource source_of(const TokenizeOptions& options) {

@@ -286,7 +286,7 @@ const std::vector<Section>& sections() {
       {"precision", "number formats, attention kernels and loss scaling"},
       {"optimizer", "weight updates and learning rate"},
       {"data", "token files and tokenizer"},
-      {"checkpoint", "saving, keeping and restarting"},
+      {"checkpoint", "saving, retention and restart"},
   };
   return all;
 }

@@ -85,7 +85,7 @@ void optimizer_keys(std::vector<Entry>& out) {
       .otherwise(0.9);
   optimizer
       .boolean("nesterov", &OptimizerConfig::nesterov,
-               "Nesterov momentum: look-ahead by one step (sgd; Nesterov; Sutskever et al. 2013)")
+               "Nesterov momentum, a look-ahead by one step (sgd; Sutskever et al. 2013)")
       .otherwise(false);
   optimizer
       .number("weight_decay", &OptimizerConfig::weight_decay,
@@ -100,7 +100,7 @@ void optimizer_keys(std::vector<Entry>& out) {
       .otherwise(1.0);
   optimizer
       .integer("maximum_skips", &OptimizerConfig::maximum_skips,
-               "consecutive steps that may be skipped for a loss or gradient that is not finite, "
+               "consecutive steps that may be skipped because of a non-finite loss or gradient "
                "before the run stops")
       .unit("steps")
       .at_least(1)

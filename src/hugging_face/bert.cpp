@@ -1,4 +1,4 @@
-// Keys and tensors of bert. No tensor is transposed; norms are named after the part before them.
+// Keys and tensors of bert. No tensor is transposed.
 #include <trireme/base/text.hpp>
 #include <trireme/hugging_face/bert.hpp>
 

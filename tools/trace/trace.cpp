@@ -20,7 +20,8 @@
 
 namespace {
 
-/// The rank from the launcher's environment: Hydra and Cray's PMI, Open MPI, PMIx, PALS, Flux, Slurm.
+/// The rank from the launcher's environment: Hydra and Cray's PMI, Open MPI, PMIx, PALS, Flux,
+/// Slurm.
 int rank_of_process() {
   for (const char* name : {"PMI_RANK", "OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PALS_RANKID",
                            "FLUX_TASK_RANK", "SLURM_PROCID"})
@@ -97,8 +98,8 @@ class Trace {
     void operator()(std::FILE* file) const { std::fclose(file); }
   };
 
-  /// Recording starts at the end of the step before first_step_, or at the beginning of the run, and
-  /// stops at the end of last_step_.
+  /// Recording starts at the end of the step before first_step_, or at the beginning of the run,
+  /// and stops at the end of last_step_.
   bool is_recording() const {
     return file_ && steps_done_ + 1 >= first_step_ && steps_done_ < last_step_;
   }
