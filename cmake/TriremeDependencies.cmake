@@ -1,5 +1,5 @@
-# Every dependency is found, never downloaded. What is missing is named with its Debian and its Spack package, all of it
-# in one message.
+# Finds all dependencies and never downloads them. One message lists all missing ones with their Debian and Spack
+# packages.
 
 set(TRIREME_MISSING "")
 
@@ -80,15 +80,15 @@ if(NOT TRIREME_ONEDNN STREQUAL "OFF")
   if(TRIREME_ONEDNN STREQUAL "ON")
     trireme_need("${dnnl_FOUND}" "oneDNN (or configure with -DTRIREME_ONEDNN=OFF)" libdnnl-dev onednn)
   elseif(NOT dnnl_FOUND)
-    message(WARNING "oneDNN not found: fp32 matrix products go through Kokkos Kernels, several times slower on most "
+    message(WARNING "oneDNN not found: Kokkos Kernels computes fp32 matrix products, several times slower on most "
                     "processors. Debian: apt-get install libdnnl-dev; Spack: spack install onednn.")
   endif()
 endif()
 
 if("CUDA" IN_LIST Kokkos_DEVICES OR "HIP" IN_LIST Kokkos_DEVICES)
   if(NOT TRIREME_NCCL STREQUAL "OFF")
-    # Compiled against the header, and loaded at run time by the first job of several ranks (src/grid/nccl_library.cpp):
-    # the library itself may be missing here. Only shared ones can be loaded.
+    # The build needs only the header: the first job with several ranks loads the shared library at run time
+    # (src/grid/nccl_library.cpp).
     if("HIP" IN_LIST Kokkos_DEVICES)
       find_path(NCCL_INCLUDE_DIR rccl/rccl.h HINTS ENV ROCM_PATH PATH_SUFFIXES include)
       find_library(NCCL_LIBRARY NAMES librccl.so librccl.so.1 HINTS ENV ROCM_PATH PATH_SUFFIXES lib)
@@ -101,7 +101,7 @@ if("CUDA" IN_LIST Kokkos_DEVICES OR "HIP" IN_LIST Kokkos_DEVICES)
       set(NCCL_FOUND TRUE)
       add_library(trireme_nccl INTERFACE)
       target_include_directories(trireme_nccl SYSTEM INTERFACE "${NCCL_INCLUDE_DIR}")
-      set(nccl_is "no library here: LD_LIBRARY_PATH is to name its folder where jobs run")
+      set(nccl_is "no library here; set LD_LIBRARY_PATH to its folder where jobs run")
       if(NCCL_LIBRARY)
         target_compile_definitions(trireme_nccl INTERFACE TRIREME_NCCL_LIBRARY="${NCCL_LIBRARY}")
         set(nccl_is "loaded at run time by its name, or from ${NCCL_LIBRARY}")
@@ -110,28 +110,28 @@ if("CUDA" IN_LIST Kokkos_DEVICES OR "HIP" IN_LIST Kokkos_DEVICES)
     elseif(TRIREME_NCCL STREQUAL "ON")
       trireme_need("${NCCL_FOUND}" "NCCL's header (or configure with -DTRIREME_NCCL=OFF)" "-" nccl)
     else()
-      message(WARNING "NCCL's header not found: messages between devices go by MPI through the hosts' memory. "
+      message(WARNING "NCCL's header not found: MPI sends messages between devices through host memory. "
                       "Spack: spack install nccl.")
     endif()
   endif()
 elseif(TRIREME_NCCL STREQUAL "ON")
-  message(FATAL_ERROR "TRIREME_NCCL=ON, but the Kokkos found in ${Kokkos_DIR} has no devices that NCCL serves: its "
+  message(FATAL_ERROR "TRIREME_NCCL=ON, but the Kokkos found in ${Kokkos_DIR} has no back end that NCCL supports: its "
                       "back ends are [${Kokkos_DEVICES}]")
 endif()
 
-# cuBLASLt comes with every CUDA toolkit. On hosts its header alone is wanted, by a test (tests/kernels/cublaslt_stand_in).
+# Every CUDA toolkit has cuBLASLt. On hosts only a test uses its header (tests/kernels/cublaslt_stand_in).
 if(NOT TRIREME_CUBLASLT STREQUAL "OFF")
   find_package(CUDAToolkit QUIET)
   if("CUDA" IN_LIST Kokkos_DEVICES)
     if(TRIREME_CUBLASLT STREQUAL "ON" AND NOT TARGET CUDA::cublasLt)
       trireme_need(FALSE "cuBLASLt (or configure with -DTRIREME_CUBLASLT=OFF)" nvidia-cuda-toolkit cuda)
     elseif(NOT TARGET CUDA::cublasLt)
-      message(WARNING "cuBLASLt not found: matrix products go through Kokkos Kernels, and those of bf16 and fp16 in fp32. "
-                      "It is a part of the CUDA toolkit: -DCUDAToolkit_ROOT=/its/prefix.")
+      message(WARNING "cuBLASLt not found: Kokkos Kernels computes matrix products, those of bf16 and fp16 in fp32. "
+                      "It is part of the CUDA toolkit: -DCUDAToolkit_ROOT=/its/prefix.")
     endif()
   elseif(TRIREME_CUBLASLT STREQUAL "ON")
     message(FATAL_ERROR "TRIREME_CUBLASLT=ON, but the Kokkos found in ${Kokkos_DIR} has the back ends [${Kokkos_DEVICES}]: "
-                        "cuBLASLt multiplies what lies on CUDA devices. Configure with -DTRIREME_CUBLASLT=AUTO.")
+                        "cuBLASLt runs on CUDA devices only. Configure with -DTRIREME_CUBLASLT=AUTO.")
   endif()
 endif()
 set(TRIREME_HAS_CUBLASLT OFF)
@@ -139,8 +139,8 @@ if(TARGET CUDA::cublasLt AND "CUDA" IN_LIST Kokkos_DEVICES)
   set(TRIREME_HAS_CUBLASLT ON)
 endif()
 
-# cuDNN's attention, by the headers of its front end (cudnn-frontend, 1.23 or newer), which Spack and Debian do not have.
-# On hosts a test plans with it (tests/kernels/cudnn_stand_in).
+# cuDNN's attention needs the headers of its front end (cudnn-frontend 1.23 or newer), which Spack and Debian lack. On
+# hosts a test uses it (tests/kernels/cudnn_stand_in).
 set(TRIREME_HAS_CUDNN OFF)
 if(NOT TRIREME_CUDNN STREQUAL "OFF")
   find_package(CUDAToolkit QUIET)
@@ -158,14 +158,14 @@ if(NOT TRIREME_CUDNN STREQUAL "OFF")
     string(REGEX REPLACE "[^;]*MAJOR_VERSION ([0-9]+);[^;]*MINOR_VERSION ([0-9]+).*" "\\1.\\2" version "${numbers}")
     if(version VERSION_LESS 1.23)
       set(missing "cudnn-frontend 1.23; ${CUDNN_FRONTEND_INCLUDE_DIR} has ${version}")
-      message(STATUS "cuDNN is not used: needed ${missing}")
+      message(STATUS "cuDNN is not used: it needs ${missing}")
     endif()
   endif()
   if(NOT missing AND TARGET CUDA::nvrtc)
     add_library(trireme_cudnn INTERFACE)
     target_include_directories(trireme_cudnn SYSTEM INTERFACE "${CUDNN_INCLUDE_DIR}" "${CUDNN_FRONTEND_INCLUDE_DIR}")
     target_link_libraries(trireme_cudnn INTERFACE "${CUDNN_LIBRARY}" CUDA::nvrtc CUDA::cudart)
-    set(TRIREME_HAS_CUDNN ${TRIREME_HAS_CUBLASLT})  # whose workspace it shares
+    set(TRIREME_HAS_CUDNN ${TRIREME_HAS_CUBLASLT})  # cuDNN shares cuBLASLt's workspace
   endif()
   if(TRIREME_CUDNN STREQUAL "ON" AND NOT TRIREME_HAS_CUDNN)
     message(FATAL_ERROR "TRIREME_CUDNN=ON needs Kokkos with CUDA (back ends here: [${Kokkos_DEVICES}]), cuBLASLt, and cuDNN "
@@ -178,11 +178,11 @@ endif()
 
 if(TRIREME_MISSING)
   message(FATAL_ERROR "Trireme needs the following packages, which CMake did not find:${TRIREME_MISSING}\n"
-                      "On Debian and Ubuntu, tools/setup installs all of them. A package in a place of its own is "
-                      "found with -D<name>_ROOT=/its/prefix.")
+                      "On Debian and Ubuntu, tools/setup installs all of them. CMake finds a package in another "
+                      "prefix with -D<name>_ROOT=/its/prefix.")
 endif()
 
-# ---- Kokkos: one interface target that smooths over the versions -----------------------------------------------------
+# ---- Kokkos: one interface target for all versions -------------------------------------------------------------------
 add_library(trireme_kokkos INTERFACE)
 if(TARGET Kokkos::kokkos)
   target_link_libraries(trireme_kokkos INTERFACE Kokkos::kokkos)
@@ -212,7 +212,7 @@ if(TRIREME_BACK_END AND NOT TRIREME_BACK_END IN_LIST Kokkos_DEVICES)
                       "[${Kokkos_DEVICES}]. Give one built with -DKokkos_ENABLE_${TRIREME_BACK_END}=ON by "
                       "-DKokkos_ROOT=... ; Spack: spack install kokkos ${in_spack}")
 endif()
-set(TRIREME_ON_DEVICE OFF)  # kernels run on a device, whose driver a machine that only builds may lack
+set(TRIREME_ON_DEVICE OFF)  # kernels run on a device; the build machine may lack its driver
 set(TRIREME_DEVICE_KIND host)
 foreach(device CUDA HIP SYCL)
   if(device IN_LIST Kokkos_DEVICES)
@@ -227,7 +227,7 @@ add_library(trireme_hdf5 INTERFACE)
 target_include_directories(trireme_hdf5 SYSTEM INTERFACE ${HDF5_C_INCLUDE_DIRS})
 target_link_libraries(trireme_hdf5 INTERFACE ${HDF5_C_LIBRARIES})
 target_compile_definitions(trireme_hdf5 INTERFACE ${HDF5_C_DEFINITIONS})
-if(HDF5_IS_PARALLEL)  # only serial calls are made, but a parallel HDF5's headers include mpi.h
+if(HDF5_IS_PARALLEL)  # Trireme makes only serial calls, but the headers of parallel HDF5 include mpi.h
   target_include_directories(trireme_hdf5 SYSTEM INTERFACE ${MPI_CXX_INCLUDE_DIRS})
   target_link_libraries(trireme_hdf5 INTERFACE ${MPI_CXX_LIBRARIES})
 endif()

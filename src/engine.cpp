@@ -1,3 +1,4 @@
+#include <trireme/base/events.hpp>
 #include <trireme/base/log.hpp>
 #include <trireme/commands/engine.hpp>
 #include <trireme/grid/threads.hpp>
@@ -48,6 +49,7 @@ ExitCode run(grid::Runtime& runtime, int argc, char** argv) {
   } catch (const grid::SharedError& e) {
     log::set_speaking(true);
     log::error(e.what());
+    events::record(events::Stop{events::StopCause::error, static_cast<int>(e.code()), e.what()});
     return e.code();
   } catch (const grid::SilentError& e) {
     return e.code();  // all ranks threw together; another rank reports

@@ -69,7 +69,8 @@ void hold_stop_signal() {
 [[noreturn]] void start_engine(char** argv) {
   std::error_code error;
   const auto self = std::filesystem::read_symlink("/proc/self/exe", error);
-  check(!error, "cannot find out where this program lies: /proc/self/exe: ", error.message());
+  check(!error,
+        "cannot determine the path of the trireme executable: /proc/self/exe: ", error.message());
   const std::string engine = (self.parent_path() / "trireme-engine").string();
   check(std::filesystem::exists(engine, error), "`trireme ", argv[1], "` needs ", engine,
         ", which is missing; install both programs into one folder");

@@ -19,12 +19,12 @@ std::int64_t Architecture::layer_parameters() const {
 }
 
 double Architecture::head_products() const {
-  const auto V = static_cast<double>(model.vocabulary);
-  const auto D = static_cast<double>(model.hidden);
-  if (!model.predicts_masked_tokens()) return V * D;                      // logits, tied or not
-  const double sentence = model.has_sentence_head() ? D * D + 2 * D : 0;  // pooler and classifier
-  return (static_cast<double>(model.targets()) * (V * D + D * D) + sentence) /
-         static_cast<double>(model.sequence);
+  double products = 0;  // of a sample: whole numbers
+  for (const Operation& op : head.operations)
+    products += product_factor(op, Pass::forward) * products_per_token(op, model) *
+                static_cast<double>(
+                    rows_per_sample(head.tensors[static_cast<std::size_t>(op.output)].rows, model));
+  return products / static_cast<double>(model.sequence);
 }
 
 double Architecture::attention_products() const {
@@ -40,21 +40,23 @@ double Architecture::model_flops_per_token() const {
 
 Architecture describe(const deck::ModelConfig& model) {
   check(model.vocabulary > 0, "the vocabulary is not resolved");
-  Architecture a{model, embedding_arrays(model), describe_layer(model)};
-  for (ArraySpec& array : a.arrays) array.layer = -1;
+  Architecture a{model, {}, describe_embedding(model), describe_layer(model), describe_head(model)};
+  const auto add = [&a](const LayerDescription& part, std::int64_t layer, const std::string& prefix,
+                        bool shared) {
+    for (const Operation& op : part.operations)
+      for (const ArraySpec& array : op.arrays) {
+        if (array.tied) continue;
+        a.arrays.push_back(array);
+        a.arrays.back().name = prefix + array.name;
+        a.arrays.back().layer = layer;
+        a.arrays.back().shared = shared;
+      }
+  };
+  add(a.embedding, -1, "", false);
   const std::int64_t groups = model.shared_layers > 0 ? model.shared_layers : model.layers;
   for (std::int64_t layer = 0; layer < groups; ++layer)
-    for (const Operation& op : a.layer.operations)
-      for (const ArraySpec& array : op.arrays) {
-        a.arrays.push_back(array);
-        a.arrays.back().name = text("layers.", layer, ".", array.name);
-        a.arrays.back().layer = layer;
-        a.arrays.back().shared = model.shared_layers > 0;
-      }
-  for (ArraySpec& array : head_arrays(model)) {
-    array.layer = model.layers;
-    a.arrays.push_back(std::move(array));
-  }
+    add(a.layer, layer, text("layers.", layer, "."), model.shared_layers > 0);
+  add(a.head, model.layers, "", false);
   return a;
 }
 

@@ -1,45 +1,136 @@
-// The arrays before and after the layers.
+// Embedding and head, written once for all models: tables, head layers and losses are properties.
+#include <trireme/architecture/builder.hpp>
 #include <trireme/architecture/ends.hpp>
 
 namespace trireme::architecture {
 namespace {
 
-void add_norm(std::vector<ArraySpec>& out, const std::string& name, std::int64_t hidden,
-              NormKind kind) {
-  out.push_back(vector(name + ".gain", {hidden}, -1, Initialisation::ones));
-  if (kind == NormKind::layer) out.push_back(vector(name + ".bias", {hidden}, -1));
-}
+using deck::ModelConfig;
 
-void add_dense(std::vector<ArraySpec>& out, const std::string& name, std::int64_t outputs,
-               std::int64_t inputs) {
-  out.push_back(matrix(name, {outputs, inputs}, -1));
-  out.push_back(vector(name + "_bias", {outputs}, -1));
-}
+class EndBuilder : public Builder {
+ public:
+  using Builder::Builder;
+
+  int field(const char* name, Rows rows) {
+    return tensor(name, rows, Columns::one, Numbers::index, Home::batch);
+  }
+  int scratch(std::string name, Rows rows, Columns columns, Numbers numbers = Numbers::compute,
+              int stored_in = -1) {
+    return tensor(std::move(name), rows, columns, numbers, Home::scratch, stored_in);
+  }
+
+  void look_up(const char* name, int ids, int x, ArraySpec table) {
+    Operation op{OperationKind::embedding, name, ids, x};
+    if (table.split_axis >= 0) op.cut = Cut::inputs;
+    op.arrays = {std::move(table)};
+    add(std::move(op));
+  }
+
+  int linear(const char* name, int x, int y, std::int64_t outputs) {
+    Operation op{OperationKind::linear, name, x, y};
+    op.arrays = {matrix(name, {outputs, m_.hidden}, -1), vector(op.name + "_bias", {outputs}, -1)};
+    return add(std::move(op));
+  }
+
+  void logits(int y, int targets) {
+    Operation op{OperationKind::logits, "logits", y,
+                 scratch("logits", Rows::logit_block, Columns::vocabulary, Numbers::accumulate)};
+    op.cut = Cut::outputs;
+    op.arrays = {matrix(m_.tied_embeddings ? "embedding.token" : "output.weight",
+                        {m_.vocabulary, m_.hidden}, 0)};
+    op.arrays.front().tied = m_.tied_embeddings;
+    if (m_.predicts_masked_tokens()) op.arrays.push_back(vector("output.bias", {m_.vocabulary}, 0));
+    scratch("dlogits", Rows::logit_block, Columns::vocabulary, Numbers::compute, op.output);
+    cross_entropy("cross entropy", "", add(std::move(op)), targets, Cut::outputs);
+  }
+
+  void cross_entropy(const char* name, const std::string& prefix, int x, int targets, Cut cut) {
+    const Rows rows = built_.tensors[static_cast<std::size_t>(x)].rows;
+    const auto sums = [&](const char* what, Columns columns) {
+      return scratch(prefix + what, rows, columns, Numbers::fp64);
+    };
+    Operation op{OperationKind::cross_entropy, name, x, sums("losses", Columns::one)};
+    op.indices = targets;
+    op.cut = cut;
+    op.saved = {sums("statistics", cut == Cut::none ? Columns::softmax : Columns::softmax_parts),
+                sums("merged", Columns::softmax)};
+    add(std::move(op));
+  }
+};
 
 }  // namespace
 
-std::vector<ArraySpec> embedding_arrays(const deck::ModelConfig& m) {
-  std::vector<ArraySpec> out{matrix("embedding.token", {m.vocabulary, m.hidden}, 0)};
+/// x = dropout(token[tokens] + position + segment[segments])
+LayerDescription describe_embedding(const ModelConfig& m) {
+  EndBuilder b(m);
+  const int tokens = b.field("tokens", Rows::tokens);
+  const int segments = m.predicts_masked_tokens() ? b.field("segments", Rows::tokens) : -1;
+  const int x = b.tensor("x", Rows::own, Columns::hidden);
+  b.tensor("dx", Rows::own, Columns::hidden, Numbers::compute, Home::split);
+  b.look_up("embedding", tokens, x, matrix("embedding.token", {m.vocabulary, m.hidden}, 0));
   if (m.positions == Positions::learned)
-    out.push_back(matrix("embedding.position", {m.sequence, m.hidden}, -1));
-  if (m.predicts_masked_tokens()) out.push_back(matrix("embedding.segment", {2, m.hidden}, -1));
-  return out;
+    b.look_up("positions", x, x, matrix("embedding.position", {m.sequence, m.hidden}, -1));
+  if (segments >= 0)
+    b.look_up("segments", segments, x, matrix("embedding.segment", {2, m.hidden}, -1));
+  if (m.norm_placement == NormPlacement::pre)
+    b.add({OperationKind::dropout, "embedding_dropout", x, x});
+  return b.take();
 }
 
-std::vector<ArraySpec> head_arrays(const deck::ModelConfig& m) {
-  std::vector<ArraySpec> out;
-  add_norm(out, "final_norm", m.hidden, m.norm);
-  if (m.predicts_masked_tokens()) {
-    add_dense(out, "masked_head.dense", m.hidden, m.hidden);
-    add_norm(out, "masked_head.norm", m.hidden, NormKind::layer);
+/// y = norm(x);  next token     loss = cross entropy(output y)
+///               masked tokens  loss = cross entropy(output norm(gelu(dense y)) + bias)
+///               pairs          pair_loss = cross entropy(output tanh(dense y) of first tokens)
+/// (Devlin et al. 2019, arXiv 1810.04805, section 3.1)
+LayerDescription describe_head(const ModelConfig& m) {
+  EndBuilder b(m);
+  const int targets = b.field("targets", Rows::targets);
+  const int rows = m.predicts_masked_tokens() ? b.field("rows", Rows::head_rows) : -1;
+  const int pairs = m.has_sentence_head() ? b.field("pairs", Rows::pairs) : -1;
+  const int x = b.tensor("x", Rows::own, Columns::hidden, Numbers::compute, Home::slot);
+  const int y = b.tensor("y", Rows::own, Columns::hidden, Numbers::compute, Home::slot);
+  b.norm("final_norm", x, y, m.norm);
+  if (rows < 0) {
+    b.logits(y, targets);
+    return b.take();
   }
-  if (!m.tied_embeddings) out.push_back(matrix("output.weight", {m.vocabulary, m.hidden}, 0));
-  if (m.predicts_masked_tokens()) out.push_back(vector("output.bias", {m.vocabulary}, 0));
-  if (m.has_sentence_head()) {
-    add_dense(out, "sentence_head.dense", m.hidden, m.hidden);
-    add_dense(out, "sentence_head.output", 2, m.hidden);
-  }
-  return out;
+  Operation pick{OperationKind::pick, "head's rows", y,
+                 b.scratch("picked", Rows::head_rows, Columns::hidden)};
+  pick.indices = rows;
+  const int picked = b.add(std::move(pick));
+  const int dense = b.linear("masked_head.dense", picked,
+                             b.scratch("dense", Rows::targets, Columns::hidden), m.hidden);
+  const int activated = b.add({OperationKind::activation, "gelu", dense,
+                               b.scratch("activated", Rows::targets, Columns::hidden)});
+  b.logits(b.norm("masked_head.norm", activated,
+                  b.scratch("normed", Rows::targets, Columns::hidden), NormKind::layer),
+           targets);
+  if (pairs < 0) return b.take();
+  const int pooled = b.linear("sentence_head.dense", picked,
+                              b.scratch("pooled", Rows::pairs, Columns::hidden), m.hidden);
+  b.scratch("dpooled", Rows::pairs, Columns::hidden);
+  b.add({OperationKind::activation, "tanh", pooled, pooled});
+  const int scores =
+      b.linear("sentence_head.output", pooled,
+               b.scratch("scores", Rows::pairs, Columns::two, Numbers::accumulate), 2);
+  b.scratch("dscores", Rows::pairs, Columns::two, Numbers::compute, scores);
+  b.cross_entropy("cross entropy of pairs", "pair_", scores, pairs, Cut::none);
+  return b.take();
+}
+
+bool shares_memory(const LayerDescription& part, const Tensor& t, Bytes element, Bytes accumulate) {
+  return t.stored_in >= 0 &&
+         bytes_of(t.numbers, element, accumulate) ==
+             bytes_of(part.tensors[static_cast<std::size_t>(t.stored_in)].numbers, element,
+                      accumulate);
+}
+
+Bytes bytes_at(Home home, const LayerDescription& part, const LocalSizes& sizes, Bytes element,
+               Bytes accumulate) {
+  Bytes bytes = 0;
+  for (const Tensor& t : part.tensors)
+    if (t.home == home && !shares_memory(part, t, element, accumulate))
+      bytes += bytes_of(t, sizes, element, accumulate);
+  return bytes;
 }
 
 }  // namespace trireme::architecture

@@ -1,6 +1,6 @@
 // The transformer layer, written once for all families: which norm, positions, activation, biases
 // and order are properties of the model (deck/families.cpp).
-#include <trireme/architecture/layer.hpp>
+#include <trireme/architecture/builder.hpp>
 #include <trireme/base/check.hpp>
 
 #include <cmath>
@@ -11,31 +11,18 @@ namespace {
 
 using deck::ModelConfig;
 
-/// Appends operations and the tensors that they write.
-class Builder {
+class LayerBuilder : public Builder {
  public:
-  explicit Builder(const ModelConfig& model)
-      : m_(model),
+  explicit LayerBuilder(const ModelConfig& model)
+      : Builder(model),
         groups_(model.heads / model.heads_per_group()),
         residual_deviation_(model.norm_placement == NormPlacement::post
                                 ? weight_deviation
                                 : weight_deviation /
                                       std::sqrt(2.0 * static_cast<double>(model.layers))) {}
 
-  int tensor(const char* name, Rows rows, Columns columns, Numbers numbers = Numbers::compute) {
-    layer_.tensors.push_back({name, rows, columns, numbers});
-    return static_cast<int>(layer_.tensors.size()) - 1;
-  }
-
   int norm(const char* name, const char* output, int x) {
-    Operation op{OperationKind::norm, name, x, tensor(output, Rows::own, Columns::hidden)};
-    op.arrays = {vector(op.name + ".gain", {m_.hidden}, -1, Initialisation::ones)};
-    if (m_.norm == NormKind::layer) {
-      op.arrays.push_back(vector(op.name + ".bias", {m_.hidden}, -1));
-      op.saved = {statistic(op, "mean")};
-    }
-    op.saved.push_back(statistic(op, "inverse"));
-    return add(std::move(op));
+    return Builder::norm(name, x, tensor(output, Rows::own, Columns::hidden), m_.norm);
   }
 
   int dropout_of_embedding(int x) {
@@ -118,24 +105,11 @@ class Builder {
     Operation op{OperationKind::residual, output, z, tensor(output, Rows::own, Columns::hidden)};
     op.residual = x;
     op.dropout_site = site;
-    layer_.tensors[static_cast<std::size_t>(z)].stored_in = op.output;
+    built_.tensors[static_cast<std::size_t>(z)].stored_in = op.output;
     return add(std::move(op));
   }
 
-  LayerDescription take() {
-    layer_.output = layer_.operations.back().output;
-    return std::move(layer_);
-  }
-
  private:
-  int add(Operation op) {
-    layer_.operations.push_back(std::move(op));
-    return layer_.operations.back().output;
-  }
-  int statistic(const Operation& op, const char* what) {
-    layer_.tensors.push_back({op.name + "." + what, Rows::own, Columns::one, Numbers::accumulate});
-    return static_cast<int>(layer_.tensors.size()) - 1;
-  }
   /// A product whose inputs are cut: its partial sums are reduced to this rank's rows.
   int from_parts(int x, const char* name, const char* output, std::vector<std::int64_t> shape) {
     Operation op{OperationKind::linear, name, x, tensor(output, Rows::own, Columns::hidden)};
@@ -145,10 +119,8 @@ class Builder {
     return add(std::move(op));
   }
 
-  const ModelConfig& m_;
   std::int64_t groups_;        ///< heads of keys and values
   double residual_deviation_;  ///< of what is added to the residual stream: Radford et al. 2019
-  LayerDescription layer_;
 };
 
 }  // namespace
@@ -165,7 +137,7 @@ LayerDescription describe_layer(const ModelConfig& m) {
             (m.key_value_heads == 0 || m.heads % m.key_value_heads == 0),
         m.heads, " heads over ", m.key_value_heads, " key and value heads, expected a divisor");
   const bool post = m.norm_placement == NormPlacement::post;
-  Builder layer(m);
+  LayerBuilder layer(m);
   const int x = layer.tensor("x", Rows::own, Columns::hidden);
 
   // attention(y) = output(softmax(q kᵀ / √K) v), with q, k, v = query_key_value(y)

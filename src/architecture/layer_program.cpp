@@ -123,9 +123,7 @@ class Lowering {
   }
 
   Bytes bytes(const Tensor& t) const {
-    const Bytes number = t.numbers == Numbers::compute ? options_.element : options_.accumulate;
-    const Bytes all = rows_of(t.rows, sizes_) * columns_of(t.columns, sizes_) * number;
-    return (all + 63) / 64 * 64;
+    return bytes_of(t, sizes_, options_.element, options_.accumulate);
   }
 
   /// The memory of a value outside of the transient part; `none` if it is there.

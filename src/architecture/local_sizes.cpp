@@ -23,9 +23,8 @@ LocalSizes local_sizes(const deck::ModelConfig& m, const Shard& shard, std::int6
   s.targets = m.predicts_masked_tokens() ? micro * m.targets() : s.tokens;
   s.logit_block = logit_block_rows(s.targets, m.vocabulary, logit_elements);
   s.pairs = m.has_sentence_head() ? micro : 0;
-  s.masked = m.predicts_masked_tokens();
+  s.tensor_ranks = shard.tensor_size;
   s.inner = m.activation == Activation::swiglu ? 2 * s.feed_forward : s.feed_forward;
-  s.norm_statistics = m.norm == NormKind::rms ? 1 : 2;
   return s;
 }
 

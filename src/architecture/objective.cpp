@@ -1,3 +1,4 @@
+#include <trireme/architecture/ends.hpp>
 #include <trireme/architecture/objective.hpp>
 #include <trireme/base/check.hpp>
 
@@ -6,29 +7,10 @@
 namespace trireme::architecture {
 namespace {
 
-constexpr bool at_head = true;
-
-TrainingObjective next_token(const deck::ModelConfig& m) {
-  return {{{"tokens", m.sequence}, {"targets", m.sequence, at_head}},
-          {{"loss", "token", m.sequence}},
-          m.sequence};
-}
-
-/// Devlin et al. 2019, arXiv 1810.04805, section 3.1.
-TrainingObjective masked_token(const deck::ModelConfig& m) {
-  const std::int64_t masked = m.targets();
-  const std::int64_t first_tokens = m.has_sentence_head() ? 1 : 0;
-  TrainingObjective o{{{"tokens", m.sequence},
-                       {"segments", m.sequence},
-                       {"targets", masked, at_head},
-                       {"rows", masked + first_tokens, at_head}},
-                      {{"loss", "masked token", masked}},
-                      masked + first_tokens};
-  if (m.has_sentence_head()) {
-    o.fields.push_back({"pairs", 1, at_head});
-    o.losses.push_back({"pair_loss", "pair", 1});
-  }
-  return o;
+void add_fields(TrainingObjective& o, const LayerDescription& part, const deck::ModelConfig& m,
+                bool at_head) {
+  for (const Tensor& t : part.tensors)
+    if (t.home == Home::batch) o.fields.push_back({t.name, rows_per_sample(t.rows, m), at_head});
 }
 
 }  // namespace
@@ -51,14 +33,13 @@ std::int64_t TrainingObjective::numbers_per_sample() const {
   return sum;
 }
 
-TrainingObjective objective_of(const deck::ModelConfig& model) {
-  switch (model.objective) {
-    case Objective::next_token:
-      return next_token(model);
-    case Objective::masked_token:
-      return masked_token(model);
-  }
-  return {};
+TrainingObjective objective_of(const deck::ModelConfig& m) {
+  TrainingObjective o;
+  add_fields(o, describe_embedding(m), m, false);
+  add_fields(o, describe_head(m), m, true);
+  o.losses = {{"loss", m.predicts_masked_tokens() ? "masked token" : "token", m.targets()}};
+  if (m.has_sentence_head()) o.losses.push_back({"pair_loss", "pair", 1});
+  return o;
 }
 
 }  // namespace trireme::architecture

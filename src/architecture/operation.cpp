@@ -1,55 +1,74 @@
 // What each kind of operation reads and writes, and what it costs.
 #include <trireme/architecture/local_sizes.hpp>
 #include <trireme/architecture/operation.hpp>
+#include <trireme/base/text.hpp>
 
 #include <algorithm>
 #include <array>
 
 namespace trireme::architecture {
+namespace {
+
+template <class E>
+std::size_t at(E enumerator) {
+  return static_cast<std::size_t>(enumerator);
+}
+
+}  // namespace
+
+// The lists are in the order of the enumerators.
 
 std::int64_t rows_of(Rows rows, const LocalSizes& n) {
-  return rows == Rows::own ? n.rows : n.tokens;
+  return std::array{n.tokens, n.rows, n.targets, n.pairs, n.head_rows(), n.logit_block}[at(rows)];
+}
+
+std::int64_t rows_per_sample(Rows rows, const deck::ModelConfig& m) {
+  const std::int64_t N = m.targets(), B = 1;
+  return std::array{m.sequence, m.sequence, N, B, N + (m.has_sentence_head() ? B : 0), N}[at(rows)];
 }
 
 std::int64_t columns_of(Columns columns, const LocalSizes& n) {
-  switch (columns) {
-    case Columns::one:
-      return 1;
-    case Columns::hidden:
-      return n.hidden;
-    case Columns::heads:
-      return n.heads;
-    case Columns::query_key_heads:
-      return n.heads + n.key_value_heads;
-    case Columns::attention:
-      return n.attention();
-    case Columns::query_key:
-      return n.attention() + n.groups();
-    case Columns::query_key_value:
-      return n.query_key_value();
-    case Columns::feed_forward:
-      return n.feed_forward;
-    case Columns::inner:
-      return n.inner;
-  }
-  return 0;
+  const std::int64_t H = n.heads, Hkv = n.key_value_heads, K = n.head_size;
+  return std::array<std::int64_t, 13>{1,
+                                      n.hidden,
+                                      H,
+                                      H + Hkv,
+                                      H * K,
+                                      (H + Hkv) * K,
+                                      n.query_key_value(),
+                                      n.feed_forward,
+                                      n.inner,
+                                      n.vocabulary,
+                                      2,
+                                      3,
+                                      3 * n.tensor_ranks}[at(columns)];
+}
+
+Bytes bytes_of(Numbers numbers, Bytes element, Bytes accumulate) {
+  return std::array<Bytes, 4>{element, accumulate, 8, 4}[at(numbers)];
+}
+
+Bytes bytes_of(const Tensor& t, const LocalSizes& n, Bytes element, Bytes accumulate) {
+  const std::int64_t elements = rows_of(t.rows, n) * columns_of(t.columns, n);
+  return (elements * bytes_of(t.numbers, element, accumulate) + 63) / 64 * 64;
 }
 
 std::string shape_text(const Tensor& t) {
-  constexpr std::array columns{"1", "D", "H", "H + Hkv", "H K", "(H + Hkv) K", "(H + 2 Hkv) K",
-                               "F", "F'"};
-  return std::string(t.rows == Rows::own ? "[R, " : "[T, ") +
-         columns[static_cast<std::size_t>(t.columns)] + "]";
+  constexpr std::array rows{"T", "R", "N", "B", "N + B", "N'"};
+  constexpr std::array columns{"1", "D",  "H", "H + Hkv", "H K", "(H + Hkv) K", "(H + 2 Hkv) K",
+                               "F", "F'", "V", "2",       "3",   "3 P"};
+  return text("[", rows[at(t.rows)], ", ", columns[at(t.columns)], "]");
 }
 
 std::string_view name_of(OperationKind kind) {
-  constexpr std::array<std::string_view, 8> names{"norm",      "head_norm",  "linear",  "rotary",
-                                                  "attention", "activation", "dropout", "residual"};
-  return names[static_cast<std::size_t>(kind)];
+  constexpr std::array<std::string_view, 12> names{
+      "norm",    "head_norm", "linear",    "rotary", "attention", "activation",
+      "dropout", "residual",  "embedding", "pick",   "logits",    "cross entropy"};
+  return names[at(kind)];
 }
 
 std::string Operation::bias() const {
-  if (kind != OperationKind::linear) return "";
+  if (kind != OperationKind::linear && kind != OperationKind::logits) return "";
   const auto found = std::ranges::find(arrays, false, &ArraySpec::decay);
   return found == arrays.end() ? "" : found->name;
 }
@@ -65,6 +84,8 @@ std::vector<int> tensors_read(const Operation& op, Pass pass) {
     case OperationKind::head_norm:
       return forward ? std::vector{op.input} : op.saved;
     case OperationKind::linear:
+    case OperationKind::logits:
+    case OperationKind::embedding:
       if (pass != Pass::backward_input) read = {op.input};
       return read;
     case OperationKind::rotary:
@@ -81,6 +102,14 @@ std::vector<int> tensors_read(const Operation& op, Pass pass) {
     case OperationKind::residual:
       if (forward) read = {op.residual, op.input};
       return read;
+    case OperationKind::pick:
+      if (forward) read = {op.input};
+      read.push_back(op.indices);
+      return read;
+    case OperationKind::cross_entropy:
+      read = {op.input, op.indices};
+      if (!forward) read.insert(read.end(), op.saved.begin(), op.saved.end());
+      return read;
   }
   return read;
 }
@@ -92,19 +121,44 @@ std::vector<int> tensors_written(const Operation& op) {
 }
 
 bool has_pass(const Operation& op, Pass pass) {
-  if (pass != Pass::backward_weight) return true;
-  return op.kind == OperationKind::norm || op.kind == OperationKind::linear;
+  if (pass == Pass::backward_input) return op.kind != OperationKind::embedding;
+  if (pass == Pass::forward) return true;
+  return op.kind == OperationKind::norm || op.kind == OperationKind::linear ||
+         op.kind == OperationKind::embedding || op.kind == OperationKind::logits;
 }
 
-std::vector<Message> messages(const Operation& op, Pass pass) {
-  switch (op.cut) {
+std::string_view name_of(Collective collective) {
+  constexpr std::array<std::string_view, 3> names{"all-gather", "reduce-scatter", "all-reduce"};
+  return names[at(collective)];
+}
+
+std::optional<Message> message_of(const Operation& op, Pass pass,
+                                  const std::vector<Tensor>& tensors, bool cuts_tokens) {
+  if (!has_pass(op, pass)) return {};
+  using enum Collective;
+  const auto is_cut = [&](int t) { return cuts_tokens && tensors[at(t)].rows == Rows::own; };
+  const auto gather = [&](int t) {
+    return is_cut(t) ? std::optional(Message{all_gather, t}) : std::nullopt;
+  };
+  const auto reduce = [&](int t) { return Message{is_cut(t) ? reduce_scatter : all_reduce, t}; };
+  const bool forward = pass == Pass::forward;
+  if (op.kind == OperationKind::pick && forward && is_cut(op.input))
+    return Message{all_reduce, op.output};  // each row is on the rank that has its token
+  if (op.kind == OperationKind::cross_entropy && op.cut != Cut::none && forward)
+    return Message{all_gather, op.saved.front()};
+  switch (op.kind == OperationKind::cross_entropy ? Cut::none : op.cut) {
     case Cut::none:
-      return {};
-    case Cut::outputs:  // its input is gathered again for the gradient of the weight
-      return {pass == Pass::backward_input ? Message::reduce : Message::gather};
-    case Cut::inputs:  // the gradient of its output stays gathered
-      if (pass == Pass::backward_weight) return {};
-      return {pass == Pass::forward ? Message::reduce : Message::gather};
+      break;
+    case Cut::outputs:
+      if (pass == Pass::backward_input) return reduce(op.input);
+      // A product of the layer gathers its input again; the logits have it still.
+      if (!forward && op.kind == OperationKind::logits) break;
+      return gather(op.input);
+    case Cut::inputs:
+      if (forward) return reduce(op.output);
+      // The gradient of its output is gathered for the first backward pass, and stays.
+      if (pass == Pass::backward_weight && has_pass(op, Pass::backward_input)) break;
+      return gather(op.output);
   }
   return {};
 }
@@ -128,7 +182,7 @@ double products_per_token(const Operation& op, const deck::ModelConfig& m) {
 double product_factor(const Operation& op, Pass pass) {
   if (op.kind == OperationKind::attention)
     return pass == Pass::forward ? 1 : pass == Pass::backward_input ? 2 : 0;
-  return op.kind == OperationKind::linear ? 1 : 0;
+  return op.kind == OperationKind::linear || op.kind == OperationKind::logits ? 1 : 0;
 }
 
 }  // namespace trireme::architecture

@@ -1,7 +1,7 @@
 #include <trireme/base/check.hpp>
 #include <trireme/base/checksum.hpp>
 
-// Compiled here, with the vector instructions of this build: the library's own code has those that
+// Compiled here to use this build's vector instructions. The library's own code uses those that
 // every processor has, and hashes at a third of the rate.
 #define XXH_INLINE_ALL
 #include <xxhash.h>
@@ -56,7 +56,7 @@ void Checksum::Free::operator()(void* state) const {
 }
 
 Checksum::Checksum() : state_(XXH3_createState()) {
-  check(state_ != nullptr, "no memory for a checksum");
+  check(state_ != nullptr, "cannot allocate the state of a checksum");
   reset();
 }
 

@@ -1,3 +1,6 @@
+// Writes messages to stdout, stderr and the run's log file, one at a time under a mutex. A progress
+// line on a terminal is erased before the next message.
+#include <trireme/base/events.hpp>
 #include <trireme/base/log.hpp>
 
 #include <unistd.h>
@@ -25,7 +28,7 @@ void to_file(State& s, std::string_view prefix, std::string_view message) {
   if (s.file.is_open()) s.file << prefix << message << '\n' << std::flush;
 }
 
-/// False for a file whose last line a kill has torn.
+/// False if the file's last line is incomplete, as after a kill.
 bool ends_with_line(const std::string& path) {
   std::ifstream in(path, std::ios::binary | std::ios::ate);
   if (!in.is_open() || in.tellg() <= 0) return true;
@@ -85,6 +88,7 @@ void line(std::string_view message) {
 
 void warn(std::string_view message) {
   to_stderr("trireme: warning: ", message);
+  if (speaking()) events::record(events::Warning{std::string(message)});
 }
 void error(std::string_view message) {
   to_stderr("trireme: error: ", message);

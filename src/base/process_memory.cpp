@@ -6,7 +6,7 @@
 namespace trireme {
 
 Bytes peak_resident_bytes() {
-  // Linux. getrusage would also count the program that this one took the place of by exec.
+  // Linux only. getrusage would also count the program that this one replaced by exec.
   std::ifstream status("/proc/self/status");
   for (std::string word; status >> word;)
     if (Bytes kibibytes = 0; word == "VmHWM:" && status >> kibibytes) return kibibytes * 1024;

@@ -52,7 +52,7 @@ std::string human_seconds(double seconds) {
 
 namespace {
 
-/// Levenshtein's distance, row by row.
+/// Levenshtein distance, row by row.
 std::size_t edit_distance(std::string_view a, std::string_view b) {
   std::vector<std::size_t> row(b.size() + 1);
   std::iota(row.begin(), row.end(), std::size_t{0});
@@ -71,7 +71,7 @@ std::size_t edit_distance(std::string_view a, std::string_view b) {
 }  // namespace
 
 std::string nearest(std::string_view word, const std::vector<std::string>& candidates) {
-  word = word.substr(0, 64);  // keys are short; a longer word is near to none of them
+  word = word.substr(0, 64);  // keys are short: none is near a longer word
   std::string best;
   std::size_t best_distance = std::max<std::size_t>(2, word.size() / 2) + 1;
   for (const auto& candidate : candidates) {

@@ -1,3 +1,5 @@
+// The words that decks, logs and files use for each enum. Each array has the order of its enum's
+// values; name_of and names read it.
 #include <trireme/base/types.hpp>
 
 #include <array>

@@ -18,7 +18,7 @@ namespace fs = std::filesystem;
 constexpr std::string_view prefix = "step_";
 constexpr std::size_t digits = 8;
 
-/// Whether `latest` names a checkpoint before `from` that is there.
+/// Whether `latest` names an existing checkpoint before `from`.
 bool names_what_stays(const std::string& directory, std::int64_t from) {
   std::string name = io::read_text_file(directory + "/" + latest_name);
   name.erase(name.find_last_not_of(" \r\n\t") + 1);
@@ -32,9 +32,9 @@ std::string new_folder(const std::string& directory) {
     const std::string folder = text(directory, "/previous-", n);
     std::error_code error;
     if (fs::create_directory(folder, error)) return folder;
-    check_usage(fs::exists(folder), folder, ": cannot create this folder (", error.message(),
-                "), to which the checkpoints of an earlier run must step aside; ",
-                "choose another [checkpoint] directory");
+    check_usage(fs::exists(folder), folder,
+                ": cannot create this folder for the checkpoints of an earlier run (",
+                error.message(), "); choose another [checkpoint] directory");
   }
 }
 
@@ -81,7 +81,7 @@ std::string move_aside(const std::string& directory, std::int64_t from) {
   std::error_code missing;
   if (fs::is_regular_file(directory + "/" + latest_name, missing) &&
       !names_what_stays(directory, from))
-    names.insert(names.begin(), latest_name);  // first: it must not name what has gone
+    names.insert(names.begin(), latest_name);  // first, so that it never names a moved checkpoint
   if (names.empty()) return "";
   std::string folder = new_folder(directory);
   for (const auto& name : names) move_into(folder, directory, name);

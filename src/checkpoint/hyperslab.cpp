@@ -1,3 +1,5 @@
+// Slabs of arrays: intersections, walks in contiguous runs, and a check that slabs tile an array,
+// which sweeps along the axis with the most cuts.
 #include <trireme/base/check.hpp>
 #include <trireme/checkpoint/hyperslab.hpp>
 
@@ -30,7 +32,7 @@ std::int64_t position(const Slab& part, const Slab& in, const Extents& stride) {
   return at;
 }
 
-/// The axis along which most slabs begin at different places.
+/// The axis with the most distinct begins of slabs.
 std::size_t most_cut_axis(std::size_t axes, std::span<const Slab> slabs) {
   std::size_t best = 0;
   std::ptrdiff_t most = 0;
@@ -73,12 +75,12 @@ Slab whole(const Extents& shape) {
 
 void expect_within(const std::string& what, const Slab& slab, const Extents& shape) {
   check(slab.offset.size() == shape.size() && slab.extent.size() == shape.size(), what, ": has ",
-        shape.size(), " axes, its slice ", slab.extent.size());
+        shape.size(), " axes, but its slice has ", slab.extent.size());
   for (std::size_t a = 0; a < shape.size(); ++a)
     check(slab.offset[a] >= 0 && slab.extent[a] >= 0 && slab.extent[a] <= shape[a] &&
               slab.offset[a] <= shape[a] - slab.extent[a],
-          what, ": axis ", a, " has ", shape[a], " elements, its slice begins at ", slab.offset[a],
-          " and has ", slab.extent[a]);
+          what, ": axis ", a, " has ", shape[a], " elements, but its slice begins at ",
+          slab.offset[a], " and has ", slab.extent[a]);
 }
 
 std::optional<Slab> intersection(const Slab& a, const Slab& b) {
@@ -98,7 +100,7 @@ void for_each_run(const Slab& part, const Slab& source, const Slab& target, cons
   const Extents to_stride = strides(target.extent);
   std::int64_t from = position(part, source, from_stride);
   std::int64_t to = position(part, target, to_stride);
-  // axes behind `outer` are whole in both memories, so that they and axis outer - 1 are one run
+  // Axes after `outer` are complete in both memories, so they and axis outer - 1 form one run.
   std::size_t outer = part.extent.size();
   std::int64_t count = 1;
   while (outer > 0) {
@@ -162,7 +164,7 @@ void expect_tiling(const std::string& what, const Extents& shape, std::span<cons
       }
     }
   }
-  check(covered == elements, what, ": its slices hold ", covered, " elements, its shape ",
+  check(covered == elements, what, ": its slices hold ", covered, " elements, but its shape ",
         shape_text(shape), " has ", elements, covered < elements ? "; one is missing" : "");
 }
 

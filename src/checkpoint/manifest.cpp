@@ -11,7 +11,7 @@ namespace {
 
 constexpr std::int64_t manifest_limit_bytes = std::int64_t{4} << 30;
 
-/// The number of an array in the list, which it joins if it is new.
+/// The number of the slice's array in the manifest, to which a new array is added.
 std::size_t number_of(const SliceSummary& slice, Manifest& manifest,
                       std::map<std::string, std::size_t>& numbers) {
   const auto [at, added] = numbers.emplace(slice.name, manifest.arrays.size());
@@ -73,7 +73,7 @@ Manifest read_manifest(const std::string& folder) {
   const std::string path = folder + "/" + manifest_name;
   std::error_code ignored;
   check_usage(std::filesystem::exists(path, ignored), path,
-              ": is missing, so that this folder is no complete checkpoint");
+              ": is missing; this folder is not a complete checkpoint");
   return parse_manifest(io::read_text_file(path, manifest_limit_bytes), path);
 }
 

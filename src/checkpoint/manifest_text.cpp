@@ -1,3 +1,5 @@
+// The manifest as JSON that ends with a checksum of all preceding bytes. Parsing checks the
+// checksum, the format's number and every relation between arrays, shards and slices.
 #include <trireme/base/check.hpp>
 #include <trireme/checkpoint/manifest.hpp>
 
@@ -45,7 +47,7 @@ Digest digest_from(std::string_view hex, const std::string& path) {
   return *digest;
 }
 
-/// A name that stays within the folder.
+/// A file name without a folder.
 std::string plain_name(const Json& json, const std::string& path) {
   auto name = json.get<std::string>();
   check(!name.empty() && name.find('/') == std::string::npos && name != "." && name != "..", path,
@@ -67,8 +69,8 @@ ArrayInfo array_from(const Json& json, const std::string& path) {
 SliceInfo slice_from(const Json& json, const Manifest& manifest, const std::string& path) {
   SliceInfo slice;
   slice.array = json.at(0).get<std::size_t>();
-  check(slice.array < manifest.arrays.size(), path, ": a slice of array number ", slice.array,
-        " of ", manifest.arrays.size());
+  check(slice.array < manifest.arrays.size(), path, ": a slice belongs to array number ",
+        slice.array, ", but there are only ", manifest.arrays.size(), " arrays");
   slice.slab = {json.at(1).get<Extents>(), json.at(2).get<Extents>()};
   slice.file_offset = json.at(3).get<std::int64_t>();
   const ArrayInfo& array = manifest.arrays[slice.array];
@@ -114,7 +116,7 @@ Manifest manifest_from(const Json& json, const std::string& path) {
   return manifest;
 }
 
-/// Whether the bytes before the seal are those that were sealed.
+/// Whether the seal's checksum is that of the bytes before it.
 bool intact(std::string_view content) {
   if (content.size() < seal_size) return false;
   const auto body = content.substr(0, content.size() - seal_size);
@@ -124,10 +126,10 @@ bool intact(std::string_view content) {
 
 void expect_known_format(const Json& json, const std::string& path) {
   const auto format = json.at("format").get<std::int64_t>();
-  check(format == known_format, path, ": is of format ", format, ", this program reads ",
+  check(format == known_format, path, ": has format ", format, ", but this program reads ",
         known_format,
-        format > known_format ? "; a newer Trireme wrote it, read it with that one"
-                              : "; read it with the Trireme that wrote it");
+        format > known_format ? "; it needs the newer Trireme that wrote it"
+                              : "; it needs the older Trireme that wrote it");
 }
 
 }  // namespace
@@ -165,8 +167,10 @@ Manifest parse_manifest(const std::string& content, const std::string& path) {
     expect_known_format(json, path);
     check(sealed, path, ": is damaged (its checksum differs)");
     return manifest_from(json, path);
-  } catch (const Json::exception& error) {
-    throw Error(text(path, ": is damaged: ", error.what()));
+  } catch (const Json::exception&) {
+    throw Error(text(path, ": is damaged (", content.size(),
+                     " bytes that are not a whole manifest); copy the folder again or continue ",
+                     "from another checkpoint"));
   }
 }
 

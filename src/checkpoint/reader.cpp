@@ -1,3 +1,5 @@
+// Reads slices of arrays across the shards of a checkpoint. A block of a dataset is verified when
+// it is read for the first time; the last partly needed block stays in a buffer.
 #include <trireme/base/check.hpp>
 #include <trireme/checkpoint/folders.hpp>
 #include <trireme/checkpoint/reader.hpp>
@@ -10,7 +12,7 @@ namespace trireme::checkpoint {
 namespace {
 
 constexpr std::size_t open_files = 128;
-constexpr std::int64_t small_bytes = 64 << 10;  // copied out of a block that is read whole
+constexpr std::int64_t small_bytes = 64 << 10;  // smaller parts are copied from a whole block
 
 }  // namespace
 
@@ -34,7 +36,7 @@ Reader::Reader(const std::string& folder, Opening opening)
 
 const io::InputFile& Reader::file(std::size_t shard) const {
   if (const auto found = files_.find(shard); found != files_.end()) return found->second;
-  if (files_.size() >= open_files) files_.clear();  // a job's limit on open files is often 1024
+  if (files_.size() >= open_files) files_.clear();  // a job may often open only 1024 files
   const ShardInfo& info = manifest_.shards[shard];
   if (!structure_verified_[shard]) verify_structure(folder_, manifest_, info);
   structure_verified_[shard] = true;
@@ -52,7 +54,7 @@ bool Reader::is_verified(const Loaded& block) const {
   return known != block_verified_.end() && known->second[block.number];
 }
 
-/// A whole block, verified the first time.
+/// Reads a whole block, and verifies it the first time.
 void Reader::fetch_block(const Loaded& block, char* out, std::int64_t bytes) const {
   const auto& [place, number] = block;
   if (is_verified(block)) {
@@ -68,8 +70,8 @@ void Reader::fetch_block(const Loaded& block, char* out, std::int64_t bytes) con
   verified[number] = true;
 }
 
-/// Bytes [begin, end) of a slice's dataset, block by block: straight to `out` what is wanted of a
-/// whole block or of a large part of a verified one, through the buffer otherwise.
+/// Copies bytes [begin, end) of a slice's dataset, block by block. Whole blocks and large parts of
+/// verified blocks go directly to `out`, other parts through the buffer.
 void Reader::copy_bytes(Place place, std::int64_t begin, std::int64_t end, char* out) const {
   const std::int64_t bytes =
       manifest_.slice_bytes(manifest_.shards[place.shard].slices[place.slice]);
@@ -113,14 +115,15 @@ void Reader::read(const std::string& name, DType dtype, const Extents& shape, vo
 void Reader::read_slice(const std::string& name, DType dtype, const Extents& shape,
                         const Extents& offset, const Extents& extent, void* out) const {
   const auto found = numbers_.find(name);
-  check_usage(found != numbers_.end(), folder_, ": holds no array '", name,
-              "'; the deck's model or optimizer is not the one that was saved (", folder_, "/",
-              deck_name, ")");
+  check_usage(
+      found != numbers_.end(), folder_, ": holds no array '", name,
+      "', which this deck's model or optimizer needs; use the deck saved with this checkpoint (",
+      folder_, "/", deck_name, ")");
   const ArrayInfo& array = manifest_.arrays[found->second];
   check_usage(array.dtype == dtype && array.shape == shape, folder_, ": array '", name, "' is ",
-              name_of(array.dtype), " ", shape_text(array.shape), ", expected ", name_of(dtype),
-              " ", shape_text(shape), "; the deck's model is not the one that was saved (", folder_,
-              "/", deck_name, ")");
+              name_of(array.dtype), " ", shape_text(array.shape), ", but this deck's model needs ",
+              name_of(dtype), " ", shape_text(shape), "; use the deck saved with this checkpoint (",
+              folder_, "/", deck_name, ")");
   const Slab target{offset, extent};
   expect_within(text(folder_, ": array '", name, "'"), target, shape);
   if (volume(extent) == 0) return;

@@ -1,3 +1,5 @@
+// Compares the arrays of two checkpoints block by block: elements whose bits differ, and the
+// largest absolute and relative differences.
 #include <trireme/base/text.hpp>
 #include <trireme/checkpoint/reader.hpp>
 
@@ -69,7 +71,7 @@ double number(DType dtype, const char* at) {
 void add_element(Difference& out, double x, double y) {
   constexpr double infinity = std::numeric_limits<double>::infinity();
   ++out.different;
-  if (x == y) return;  // 0 and -0, or integers that one double stands for
+  if (x == y) return;  // 0 and -0, or large integers that are the same double
   const double absolute = std::abs(x - y);
   const double relative = absolute / std::max(std::abs(x), std::abs(y));
   const bool finite = std::isfinite(x) && std::isfinite(y);

@@ -12,7 +12,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// What the file `latest` names, if that is the name of a checkpoint that is there.
+/// The checkpoint that the file `latest` names, if it exists.
 std::optional<std::string> named_latest(const std::string& directory) {
   const std::string path = directory + "/" + latest_name;
   std::error_code missing;
@@ -20,12 +20,13 @@ std::optional<std::string> named_latest(const std::string& directory) {
   std::string name = io::read_text_file(path);
   name.erase(name.find_last_not_of(" \r\n\t") + 1);
   if (step_of(name) && fs::is_directory(directory + "/" + name, missing)) return name;
-  log::warn(text(path, ": names '", name.substr(0, 80), "', which is no checkpoint there"));
+  log::warn(text(path, ": names '", name.substr(0, 80),
+                 "', which is not a checkpoint in this directory"));
   return std::nullopt;
 }
 
-/// Completed behind the writing of `latest`: by a run that was killed before it could name it
-/// there.
+/// Whether it was completed after `latest` was written: by a run that was killed before it could
+/// update `latest`.
 bool is_newer_than_latest(const std::string& directory, const std::string& name) {
   std::error_code missing;
   const auto named = fs::last_write_time(directory + "/" + latest_name, missing);
@@ -69,11 +70,13 @@ std::optional<std::string> latest(const std::string& directory, std::set<std::st
 }
 
 std::string checkpoint_folder(const std::string& path) {
-  check_usage(fs::is_directory(path), path, ": is no checkpoint folder");
+  check_usage(fs::is_directory(path), path, ": no such checkpoint folder");
   if (fs::exists(path + "/" + manifest_name)) return path;
   const auto newest = latest(path);
   check_usage(newest.has_value(), path,
-              ": is neither a checkpoint nor a folder with whole checkpoints");
+              " is neither a checkpoint nor a folder of complete checkpoints",
+              fs::is_directory(path + "/checkpoints") ? text("; give ", path, "/checkpoints")
+                                                      : "; give a folder such as step_00000100");
   return *newest;
 }
 

@@ -1,3 +1,5 @@
+// Writes one shard: HDF5 creates the file and its datasets, then the data of each slice are hashed
+// and written to their offsets block by block.
 #include <trireme/base/check.hpp>
 #include <trireme/checkpoint/shard.hpp>
 #include <trireme/io/atomic_file.hpp>
@@ -11,20 +13,20 @@
 namespace trireme::checkpoint {
 namespace {
 
-constexpr std::int64_t structure_bytes = 64 << 10;  // HDF5's own share of a shard, generously
+constexpr std::int64_t structure_bytes = 64 << 10;  // upper estimate of HDF5's own part of a shard
 constexpr std::int64_t structure_bytes_per_dataset = 1024;
-constexpr std::int64_t written_bytes = 512 << 10;  // per call: hashed, and still in the cache
+constexpr std::int64_t written_bytes = 512 << 10;  // per call: still in the cache after hashing
 
 void expect_names(std::span<const SliceView> slices) {
   for (const auto& slice : slices) {
     const std::string bounded = "/" + slice.name + "/";
     check(bounded.find("//") == std::string::npos && bounded.find("/./") == std::string::npos,
-          "array name '", slice.name, "', expected words parted by /");
+          "array name '", slice.name, "': expected words separated by /");
     expect_within(text("array '", slice.name, "'"), {slice.offset, slice.extent}, slice.shape);
   }
 }
 
-/// Lets HDF5 lay the file out; fills in where each dataset lies.
+/// Creates the file and its datasets with HDF5, and fills in their offsets.
 void lay_out(const std::string& path, std::vector<SliceSummary>& slices) {
   std::vector<std::string> arrays;
   for (const auto& slice : slices) arrays.push_back(slice.name);
@@ -36,12 +38,12 @@ void lay_out(const std::string& path, std::vector<SliceSummary>& slices) {
     SliceSummary& slice = slices[i];
     const auto dataset = hdf5.create_dataset(datasets[i], slice.dtype, slice.slab.extent);
     slice.file_offset = dataset.file_offset();
-    check(slice.file_offset >= 0, path, ": HDF5 gave no place to dataset '", datasets[i], "'");
+    check(slice.file_offset >= 0, path, ": HDF5 did not allocate dataset '", datasets[i], "'");
   }
   hdf5.close();
 }
 
-/// Bytes [begin, begin + bytes) of a slice; `buffer` holds them where they are not in host memory.
+/// Bytes [begin, begin + bytes) of a slice, in `buffer` if they are not in host memory.
 const char* fetch(const SliceView& slice, std::int64_t begin, std::int64_t bytes,
                   std::vector<char>& buffer) {
   if (slice.data != nullptr) return static_cast<const char*>(slice.data) + begin;
@@ -131,7 +133,7 @@ ShardSummary write_shard(const std::string& folder, int number, std::span<const 
     sources.push_back(&slice);
   }
   io::AtomicFile file(folder + "/" + shard.file);
-  file.probe_space(bytes);  // a full disk is never met inside HDF5
+  file.probe_space(bytes);  // so that HDF5 never finds a full disk
   lay_out(file.temporary_path(), shard.slices);
   std::vector<Region> regions;
   BlockWriter writer(file, cache);

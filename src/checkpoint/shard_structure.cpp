@@ -12,8 +12,8 @@ std::vector<Region> ordered(const std::string& file, std::int64_t file_bytes,
   std::int64_t end = 0;
   for (const auto& [begin, bytes] : regions) {
     check(begin >= end && bytes > 0 && bytes <= file_bytes && begin <= file_bytes - bytes, file,
-          ": ", bytes, " bytes of a dataset from byte ", begin, " on, expected them behind byte ",
-          end, " and before ", file_bytes);
+          ": ", bytes, " bytes of a dataset begin at byte ", begin, "; they must be in bytes ", end,
+          " to ", file_bytes, " and not empty");
     end = begin + bytes;
   }
   return regions;

@@ -1,3 +1,5 @@
+// Serializes the summary of a shard for the rank that commits. Parsing checks every count against
+// the bytes that follow.
 #include <trireme/base/check.hpp>
 #include <trireme/checkpoint/shard.hpp>
 
@@ -9,7 +11,7 @@ namespace {
 
 constexpr std::int64_t most_items = 1 << 28;
 
-/// Values one after the other, little endian like the machines that exchange them.
+/// Values in sequence, little endian like the machines that exchange them.
 class Packer {
  public:
   template <class T>
@@ -46,7 +48,7 @@ class Unpacker {
     for (auto& value : values) value = get<std::int64_t>();
     return values;
   }
-  /// A number of items of at least so many bytes each, as many as may still follow.
+  /// A number of items with at least `item_bytes` bytes each. The remaining bytes must hold them.
   std::int64_t get_count(std::size_t item_bytes) {
     const auto count = get<std::int64_t>();
     check(count >= 0 && count <= most_items &&
@@ -58,7 +60,7 @@ class Unpacker {
 
  private:
   std::string_view take(std::size_t bytes) {
-    check(bytes <= rest_.size(), "the summary of a shard ends early");
+    check(bytes <= rest_.size(), "the summary of a shard is truncated");
     const auto part = rest_.substr(0, bytes);
     rest_.remove_prefix(bytes);
     return part;
@@ -106,7 +108,7 @@ ShardSummary parse_summary(std::string_view bytes) {
     slice.blocks.resize(static_cast<std::size_t>(in.get_count(sizeof(Digest))));
     for (auto& block : slice.blocks) block = in.get<Digest>();
   }
-  check(in.done(), "the summary of a shard has bytes behind its end");
+  check(in.done(), "the summary of a shard has trailing bytes");
   return summary;
 }
 

@@ -9,14 +9,14 @@
 namespace trireme::checkpoint {
 namespace {
 
-constexpr std::int64_t read_bytes = 256 << 10;  // per call: hashed while in the cache
+constexpr std::int64_t read_bytes = 256 << 10;  // per call: still in the cache when hashed
 
-constexpr const char* remedy = "; copy the folder again or go on from another checkpoint";
+constexpr const char* remedy = "; copy the folder again or continue from another checkpoint";
 
 io::InputFile open(const std::string& path, std::int64_t bytes) {
   std::error_code error;
-  check(std::filesystem::exists(path, error) || error, path, ": is missing, the manifest expects ",
-        bytes, " bytes", remedy);
+  check(std::filesystem::exists(path, error) || error, path,
+        ": is missing; the manifest lists it with ", bytes, " bytes", remedy);
   io::InputFile file(path);
   check(file.size() == bytes, path, ": has ", file.size(), " bytes, expected ", bytes,
         file.size() < bytes ? "; the file is truncated" : "", remedy);
@@ -28,9 +28,8 @@ io::InputFile open(const std::string& path, std::int64_t bytes) {
 void verify_structure(const std::string& folder, const Manifest& manifest, const ShardInfo& shard) {
   const auto file = open(folder + "/" + shard.name, shard.bytes);
   const Digest found = structure_digest(file, manifest.storage(shard));
-  check(found == shard.structure, file.path(),
-        ": is damaged outside its datasets' numbers: checksum ", found.hex(), ", expected ",
-        shard.structure.hex(), remedy);
+  check(found == shard.structure, file.path(), ": is damaged outside its datasets: checksum ",
+        found.hex(), ", expected ", shard.structure.hex(), remedy);
 }
 
 void read_block(const io::InputFile& file, const Manifest& manifest, const ShardInfo& shard,
@@ -47,7 +46,7 @@ void read_block(const io::InputFile& file, const Manifest& manifest, const Shard
     sum.update(at + done, piece);
   }
   const Digest found = sum.digest();
-  if (found == info.blocks[number]) return;  // the names below are not free
+  if (found == info.blocks[number]) return;  // computing the names below takes time
   check(false, file.path(), ": dataset '", manifest.datasets(shard)[slice],
         "' is damaged in block ", number, " of ", info.blocks.size(), " (bytes ", begin, " to ",
         begin + bytes - 1, " of the file): checksum ", found.hex(), ", expected ",
@@ -56,10 +55,11 @@ void read_block(const io::InputFile& file, const Manifest& manifest, const Shard
 
 void verify_file(const std::string& folder, const Manifest& manifest, const std::string& name) {
   const auto info = std::ranges::find(manifest.files, name, &FileInfo::name);
-  check(info != manifest.files.end(), folder, "/", manifest_name, ": names no file ", name);
+  check(info != manifest.files.end(), folder, "/", manifest_name, ": does not list the file ",
+        name);
   const std::string path = open(folder + "/" + name, info->bytes).path();
   const Digest found = io::file_checksum(path);
-  check(found == info->digest, path, ": is damaged, or of another checkpoint: checksum ",
+  check(found == info->digest, path, ": is damaged or part of another checkpoint: checksum ",
         found.hex(), ", expected ", info->digest.hex(), remedy);
 }
 

@@ -1,3 +1,5 @@
+// Commits checkpoints: shards are written to a partial folder, which is completed with index, deck
+// and manifest and then renamed, so that a folder with a final name is always complete.
 #include <trireme/base/check.hpp>
 #include <trireme/base/log.hpp>
 #include <trireme/checkpoint/folders.hpp>
@@ -28,9 +30,9 @@ void rename_folder(const std::string& from, const std::string& to) {
   check(!error, from, ": cannot rename it to ", to, ": ", error.message());
 }
 
-/// Renames `partial` to `folder`; one that is there already is exchanged for it in one step and
-/// removed. Where a file system cannot exchange, the former one steps aside first, and a run killed
-/// in between goes on from the checkpoint before.
+/// Renames `partial` to `folder`. An existing `folder` is exchanged with it atomically and then
+/// removed. If the file system cannot exchange, the existing folder is renamed first; a run killed
+/// in between resumes from the previous checkpoint.
 void move_into_place(const std::string& partial, const std::string& folder) {
   std::string former = partial;
   if (!fs::exists(folder)) {
@@ -46,7 +48,7 @@ void move_into_place(const std::string& partial, const std::string& folder) {
   fs::remove_all(former, ignored);
 }
 
-/// Under another name first: a folder half removed must not look like a checkpoint.
+/// Renames the folder first, so that a partly removed one does not look like a checkpoint.
 void remove_checkpoint(const std::string& path) {
   std::error_code error;
   const std::string going = path + ".removed" + partial_suffix;
@@ -75,10 +77,11 @@ void expect_shards(const std::string& folder, const std::vector<ShardSummary>& s
     check(seen.insert(shard.file).second, folder, ": two ranks wrote ", shard.file);
     const std::string path = folder + "/" + shard.file;
     std::error_code error;
-    check(fs::exists(path, error), path, ": is missing; do all ranks see this folder?");
+    check(fs::exists(path, error), path,
+          ": is missing; check that all ranks share this file system");
     const auto bytes = io::InputFile(path).size();
-    check(bytes == shard.bytes, path, ": has ", bytes, " bytes, its writer gave it ", shard.bytes,
-          "; do all ranks see this folder?");
+    check(bytes == shard.bytes, path, ": has ", bytes, " bytes, but its writer wrote ", shard.bytes,
+          "; check that all ranks share this file system");
     if (progress) progress();
   }
 }
@@ -102,7 +105,7 @@ void complete(const std::string& folder, const RunState& state,
 void remove_old(const std::string& directory, const std::string& newest, const Retention& kept,
                 const std::function<void()>& progress) {
   if (kept.keep <= 0) return;
-  std::int64_t number = 1;  // the one just written, wherever its step stands
+  std::int64_t number = 1;  // the one just written, whatever its step
   for (const auto& name : folders_in(directory)) {
     if (name == newest || ++number <= kept.keep) continue;
     if (kept.keep_every > 0 && *step_of(name) % kept.keep_every == 0) continue;
@@ -118,7 +121,7 @@ std::string partial_folder(const std::string& directory, std::int64_t step) {
 }
 
 std::string begin(const std::string& directory, std::int64_t step) {
-  check(step >= 0, "a checkpoint of step ", step);
+  check(step >= 0, "cannot write a checkpoint of step ", step);
   create_folder(directory);
   remove_leftovers(directory);
   const std::string partial = partial_folder(directory, step);
@@ -134,8 +137,8 @@ void abandon(const std::string& directory, std::int64_t step) {
 void commit(const std::string& directory, const RunState& state,
             const std::vector<ShardSummary>& summaries, const Retention& retention,
             const std::function<void()>& progress) {
-  check(state.step >= 0 && state.samples >= 0, "a checkpoint of step ", state.step, " after ",
-        state.samples, " samples");
+  check(state.step >= 0 && state.samples >= 0, "cannot write a checkpoint of step ", state.step,
+        " after ", state.samples, " samples");
   const std::string partial = partial_folder(directory, state.step);
   try {
     complete(partial, state, summaries, progress);

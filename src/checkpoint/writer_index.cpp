@@ -11,7 +11,7 @@ namespace {
 
 constexpr std::int64_t index_bytes = 1 << 20;
 constexpr std::int64_t index_bytes_per_array = 4096;
-constexpr std::int64_t index_bytes_per_part = 256;  // beside names and numbers
+constexpr std::int64_t index_bytes_per_part = 256;  // besides names and extents
 constexpr std::size_t attribute_limit_bytes = 4096;
 
 using Parts = std::vector<std::vector<io::VirtualPart>>;  // per array
@@ -55,7 +55,7 @@ FileInfo write_index(const std::string& folder, const Manifest& manifest) {
                          .substr(0, std::min(manifest.layout.size(), attribute_limit_bytes)));
   for (std::size_t a = 0; a < parts.size(); ++a) {
     const ArrayInfo& array = manifest.arrays[a];
-    if (parts[a].empty())  // no elements: there is nothing to map
+    if (parts[a].empty())  // an array without elements has nothing to map
       hdf5.create_dataset(array.name, array.dtype, array.shape);
     else
       hdf5.create_virtual_dataset(array.name, array.dtype, array.shape, parts[a]);

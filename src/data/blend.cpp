@@ -1,3 +1,5 @@
+// Builds the Huffman tree of the weights and descends it for each number: at a node, the lighter
+// branch takes round(m · its share) of the first m numbers.
 #include <trireme/base/check.hpp>
 #include <trireme/data/blend.hpp>
 
@@ -19,7 +21,7 @@ __extension__ using Wide = unsigned __int128;
 constexpr double unit = 4294967296.0;  // the sum of all weights, 2^32
 constexpr std::size_t parts_limit = 4096;
 
-/// round(count · part / whole), halves upwards.
+/// round(count · part / whole), halves rounded up.
 std::int64_t share(std::int64_t count, std::uint64_t part, std::uint64_t whole) {
   const Wide product = Wide{static_cast<std::uint64_t>(count)} * part;
   return static_cast<std::int64_t>((product + whole / 2) / whole);
@@ -31,7 +33,7 @@ std::string_view trimmed(std::string_view text) {
   return text.substr(begin, text.find_last_not_of(" \t") + 1 - begin);
 }
 
-/// "0.3 b.h5", if it begins with a number and a blank.
+/// An entry "0.3 b.h5"; nothing unless it begins with a number and a blank.
 std::optional<BlendEntry> parse_entry(std::string_view text) {
   BlendEntry entry;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), entry.weight);
@@ -53,11 +55,12 @@ Blend::Blend(std::span<const double> weights) : parts_(weights.size()) {
   const double largest = *std::max_element(weights.begin(), weights.end());
   double sum = 0;
   for (const double weight : weights) sum += weight / largest;
-  using Entry = std::pair<std::uint64_t, std::int32_t>;  // the lightest node first
+  using Entry = std::pair<std::uint64_t, std::int32_t>;  // lightest node first
   std::priority_queue<Entry, std::vector<Entry>, std::greater<>> queue;
   for (const double weight : weights) {
     const auto whole = static_cast<std::uint64_t>(weight / largest / sum * unit + 0.5);
-    check_usage(whole >= 1, "weight ", weight, " in a blend is less than 2^-32 of all");
+    check_usage(whole >= 1, "weight ", weight,
+                " in a blend is less than 2^-32 of the sum of weights");
     queue.emplace(whole, static_cast<std::int32_t>(nodes_.size()));
     nodes_.push_back({whole, -1, -1});
   }
@@ -103,8 +106,8 @@ std::vector<BlendEntry> parse_blend(const std::string& value) {
     if (auto entry = parse_entry(part)) entries.push_back(std::move(*entry));
   if (entries.empty()) return {{1, value}};
   for (const auto part : parts)
-    check_usage(parse_entry(part).has_value(), "'", part, "' in the list of token files '", value,
-                "' has no weight; write \"0.7 a.h5, 0.3 b.h5\"");
+    check_usage(parse_entry(part).has_value(), "[data] train = \"", value, "\": '", part,
+                "' is not a weight and a file; write such as \"0.7 a.h5, 0.3 b.h5\"");
   return entries;
 }
 

@@ -1,3 +1,5 @@
+// Applies merges by rank. Short words scan all pairs for the lowest rank; long ones use a priority
+// queue over a linked list.
 #include <trireme/data/bpe_merges.hpp>
 
 #include <algorithm>
@@ -11,7 +13,7 @@
 namespace trireme::data {
 namespace {
 
-constexpr std::size_t few = 64;  // tokens among which the next merge is found by looking at all
+constexpr std::size_t few = 64;  // tokens up to which a scan of all pairs finds the next merge
 
 }  // namespace
 
@@ -25,7 +27,7 @@ BpeMerges::BpeMerges(std::span<const BpeMerge> merges) {
     const std::uint64_t key = key_of(merge.left, merge.right);
     std::size_t i = slot_of(key);
     while (slots_[i].key != empty_key && slots_[i].key != key) i = (i + 1) & mask_;
-    slots_[i] = {key, static_cast<std::uint32_t>(rank), merge.result};  // the last one counts
+    slots_[i] = {key, static_cast<std::uint32_t>(rank), merge.result};  // the last one wins
   }
 }
 
@@ -34,7 +36,7 @@ std::size_t BpeMerges::apply(std::span<std::int32_t> tokens) const {
 }
 
 std::size_t BpeMerges::apply_to_few(std::span<std::int32_t> tokens) const {
-  std::array<std::uint32_t, few> rank;  // of the pair i, i + 1
+  std::array<std::uint32_t, few> rank;  // rank of the pair i, i + 1
   std::array<std::int32_t, few> result;
   std::size_t count = tokens.size();
   const auto look_up = [&](std::size_t i) {
@@ -49,7 +51,7 @@ std::size_t BpeMerges::apply_to_few(std::span<std::int32_t> tokens) const {
       if (rank[i] < rank[best]) best = i;
     if (rank[best] == none) break;
     tokens[best] = result[best];
-    const std::size_t after = count - best - 2;  // tokens behind the pair
+    const std::size_t after = count - best - 2;  // tokens after the pair
     std::memmove(&tokens[best + 1], tokens.data() + best + 2, after * sizeof(std::int32_t));
     if (after > 0) {
       std::memmove(&rank[best + 1], rank.data() + best + 2, (after - 1) * sizeof(std::uint32_t));
@@ -62,8 +64,8 @@ std::size_t BpeMerges::apply_to_few(std::span<std::int32_t> tokens) const {
   return count;
 }
 
-/// A queue of pairs by (rank, place) over a doubly linked list; a pair that has changed since it
-/// was queued no longer has its rank.
+/// A queue of pairs by (rank, place) over a doubly linked list. An entry is stale if the pair at
+/// its place no longer has its rank.
 std::size_t BpeMerges::apply_to_many(std::span<std::int32_t> tokens) const {
   const std::size_t count = tokens.size();
   const auto end = static_cast<std::uint32_t>(count);

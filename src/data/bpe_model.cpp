@@ -1,3 +1,5 @@
+// Reads tokenizer.json or vocab.json and merges.txt into a BpeModel, and writes tokenizer.json.
+// Every key that changes ids is either implemented or refused.
 #include <trireme/base/check.hpp>
 #include <trireme/data/bpe_model.hpp>
 #include <trireme/data/bpe_vocabulary.hpp>
@@ -24,12 +26,12 @@ bool is_shallow(const Json& json, int levels) {
   return true;
 }
 
-/// A value of the file and the way to it, for messages.
+/// A value of the file and its path, for messages.
 struct Node {
   const Json& json;
   std::string path;  // "tokenizer.json: model.type"
 
-  /// The member, or null if it is not there.
+  /// The member, or null if it is missing.
   Node operator[](const char* key) const {
     static const Json nothing;
     const bool top = path.ends_with(": ");
@@ -42,7 +44,7 @@ struct Node {
         is_shallow(json, 4) ? json.dump(-1, ' ', false, Json::error_handler_t::replace)
                             : text("(", json.type_name(), " of ", json.size(), " parts)");
     if (value.size() > 100) value = value.substr(0, 100) + "...";
-    throw UsageError(text(path, " = ", value, ": not supported; expected ", supported));
+    throw UsageError(text(path, " = ", value, " is not supported; expected ", supported));
   }
   bool is_nothing() const {
     return json.is_null() || (json.is_string() && json.get_ref<const std::string&>().empty());
@@ -187,7 +189,7 @@ BpeModel parse_tokenizer_json(const std::string& content, const std::string& pat
   read_merges(model["merges"], vocabulary);
   read_added(top["added_tokens"], vocabulary);
   if (!model["unk_token"].is_nothing() && !vocabulary.has_all_bytes())
-    model["unk_token"].refuse("null where the vocabulary has not all 256 bytes");
+    model["unk_token"].refuse("null, because the vocabulary does not have all 256 bytes");
   BpeModel result = vocabulary.take();
   result.ignore_merges = model["ignore_merges"].flag(false);
   read_pre_tokenizer(top["pre_tokenizer"], result);
@@ -222,7 +224,7 @@ std::string tokenizer_json(const BpeModel& model) {
   }
   for (std::size_t id = 0; id < model.tokens.size(); ++id)
     names.push_back(special[id] ? model.tokens[id] : characters_of_bytes(model.tokens[id]));
-  // One token and one merge a line; the library would put each part of a merge on its own.
+  // One token and one merge per line; the library would write each part of a merge on its own line.
   std::string vocab;
   for (std::size_t id = 0; id < names.size(); ++id)
     vocab += text(id > 0 ? ",\n" : "\n", "      ", Json(names[id]).dump(), ": ", id);

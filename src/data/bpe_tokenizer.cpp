@@ -1,3 +1,5 @@
+// Byte-level BPE. The encoder streams text through four stages: raw added tokens, normalized added
+// tokens, words, merges; a cache holds the ids of recent words.
 #include <trireme/base/check.hpp>
 #include <trireme/base/checksum.hpp>
 #include <trireme/data/bpe_tokenizer.hpp>
@@ -48,7 +50,7 @@ class BpeEncoder final : public Encoder {
         bytes, [&](std::string_view text) { feed_words(text, out); },
         [&](std::int32_t id) { end_words(id, out); });
   }
-  /// The text before an added token is over (-1: and there is none).
+  /// Ends the text before an added token; id -1: the end of the document.
   void end_both(std::int32_t id, std::vector<std::int32_t>& out) {
     normalized_.finish([&](std::string_view text) { feed_words(text, out); },
                        [&](std::int32_t found) { end_words(found, out); });
@@ -67,7 +69,8 @@ class BpeEncoder final : public Encoder {
     WordCache::Place& place = cache_.place(word);
     if (place.holds(word)) {
       const std::size_t size = out.size();
-      out.resize(size + WordCache::most_ids);  // copies of one size take one instruction or two
+      out.resize(size +
+                 WordCache::most_ids);  // copies of a fixed size take one or two instructions
       std::memcpy(out.data() + size, place.ids, sizeof place.ids);
       out.resize(size + place.count);
       return;
@@ -90,7 +93,8 @@ void add(Checksum& sum, std::string_view bytes) {
   sum.update(bytes.data(), bytes.size());
 }
 
-/// Of everything that ids depend on, so that the same tokenizer in another form has the same name.
+/// A checksum of everything that ids depend on: the same tokenizer in another file format has the
+/// same name.
 std::string name_of_model(const BpeModel& model) {
   Checksum sum;
   for (const auto& token : model.tokens) add(sum, token);
@@ -118,9 +122,9 @@ std::int32_t find_end(const BpeModel& model, const std::string& wanted, const st
   std::vector<std::string> known;
   for (const auto& token : model.added)
     if (token.special && known.size() < 20) known.push_back(token.content);
-  throw UsageError(text(where, ": has no special token ", join(names, ", "),
-                        " to end documents with; name one of its special tokens: ",
-                        known.empty() ? "it has none" : join(known, ", ")));
+  throw UsageError(text(where, ": has no special token ", join(names, ", "), " to end documents; ",
+                        known.empty() ? "it has no special tokens"
+                                      : "choose one of its special tokens: " + join(known, ", ")));
 }
 
 }  // namespace
@@ -173,14 +177,14 @@ void BpeTokenizer::encode_word(std::string_view word, std::vector<std::int32_t>&
         std::find(out.begin() + static_cast<std::ptrdiff_t>(begin), out.end(), -1) - out.begin());
     throw UsageError(text(where_, ": has no token for byte ",
                           static_cast<int>(static_cast<unsigned char>(word[missing - begin])),
-                          ", which the text has"));
+                          ", which the text contains"));
   }
   out.resize(begin + merges_.apply(std::span(out).subspan(begin)));
 }
 
 void BpeTokenizer::decode(std::span<const std::int32_t> ids, std::string& out) const {
   for (const std::int32_t id : ids) {
-    check(id >= 0 && id < vocabulary(), "token id ", id, " lies outside the ", vocabulary(),
+    check(id >= 0 && id < vocabulary(), "token id ", id, " is outside the ", vocabulary(),
           " ids of ", where_);
     if (id != end_of_document_) out += model_.tokens[static_cast<std::size_t>(id)];
   }

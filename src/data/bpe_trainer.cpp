@@ -1,3 +1,5 @@
+// Learns a BPE: counts words, then merges the most frequent pair until the vocabulary is full. A
+// queue holds pair counts; each merge updates only the words that contain its pair.
 #include <trireme/base/check.hpp>
 #include <trireme/data/bpe_trainer.hpp>
 #include <trireme/data/utf8.hpp>
@@ -10,11 +12,11 @@
 namespace trireme::data {
 namespace {
 
-constexpr std::int32_t first_byte_id = 1;  // after the end of a document
+constexpr std::int32_t first_byte_id = 1;  // id 0 is the end-of-document token
 constexpr std::int64_t smallest = first_byte_id + 256;
 constexpr std::int64_t largest = 1 << 24;
 
-using Pair = std::uint64_t;  // left << 32 | right: compares as the two ids do
+using Pair = std::uint64_t;  // left << 32 | right: ordered as the ids
 
 Pair pair_of(std::int32_t left, std::int32_t right) {
   return std::uint64_t{static_cast<std::uint32_t>(left)} << 32 | static_cast<std::uint32_t>(right);
@@ -36,8 +38,7 @@ std::array<unsigned char, 256> bytes_in_order() {
   return bytes;
 }
 
-/// A pair that waits to be merged: how often it occurred when it was queued, and the words in which
-/// it then came up.
+/// A queued pair: its count when it was queued, and the words in which it then appeared.
 struct Candidate {
   std::int64_t count = 0;
   Pair pair = 0;
@@ -47,8 +48,8 @@ struct Candidate {
   }
 };
 
-/// The words as they are merged. Pair counts are kept up to date by what each merge changes; a
-/// queued count that is out of date is found when it comes up, and queued again.
+/// The words during merging. Each merge updates the counts of the pairs that it changes. A queued
+/// pair whose count is out of date is queued again when it reaches the front.
 class Merging {
  public:
   Merging(BpeModel& model, std::vector<std::vector<std::int32_t>> words,
@@ -98,7 +99,7 @@ class Merging {
     const auto right = static_cast<std::int32_t>(top.pair & 0xFFFFFFFFu);
     std::string bytes = model_.tokens[static_cast<std::size_t>(left)] +
                         model_.tokens[static_cast<std::size_t>(right)];
-    // Two ways to the same bytes ("ab" "c" and "a" "bc") lead to the same token.
+    // Two merges with the same bytes ("ab" "c" and "a" "bc") give the same token.
     const auto [known, is_new] =
         ids_.emplace(bytes, static_cast<std::int32_t>(model_.tokens.size()));
     if (is_new) model_.tokens.push_back(std::move(bytes));
@@ -116,7 +117,7 @@ class Merging {
       pair_counts_[pair_of(a, b)] += count;
       note(places[pair_of(a, b)], w);
     };
-    std::size_t kept = 0;  // word[0 … kept) has been merged
+    std::size_t kept = 0;  // word[0 … kept) is merged
     for (std::size_t i = 0; i < word.size();) {
       if (i + 1 == word.size() || word[i] != left || word[i + 1] != right) {
         word[kept++] = word[i++];
@@ -166,7 +167,8 @@ void BpeTrainer::end_document() {
 
 BpeModel BpeTrainer::train(std::int64_t vocabulary) const {
   check_usage(vocabulary >= smallest && vocabulary <= largest, "a BPE of ", vocabulary,
-              " ids, expected ", smallest, " (the bytes and an end of a document) to ", largest);
+              " ids, expected ", smallest, " (the bytes and an end-of-document token) to ",
+              largest);
   BpeModel model;
   model.patterns.emplace_back(gpt2_pattern);
   model.tokens.emplace_back("<|endoftext|>");

@@ -37,7 +37,7 @@ void BpeVocabulary::add_merge(std::string_view both, const std::string& where) {
   const std::size_t blank = both.find(' ');
   check_usage(
       blank != std::string_view::npos && both.find(' ', blank + 1) == std::string_view::npos, where,
-      ": '", both, "' is not two tokens with a blank between");
+      ": '", both, "' is not two tokens with a space between them");
   add_merge(both.substr(0, blank), both.substr(blank + 1), where);
 }
 
@@ -70,7 +70,7 @@ bool BpeVocabulary::has_all_bytes() const {
 
 BpeModel BpeVocabulary::take() {
   BpeModel model;
-  const auto most = 4 * std::ssize(names_) + 65536;  // what a few names may make us allocate
+  const auto most = 4 * std::ssize(names_) + 65536;  // bounds the memory that few names can cause
   check_usage(largest_ < most, "a vocabulary of ", names_.size(), " tokens has id ", largest_,
               ", expected below ", most);
   model.tokens.resize(static_cast<std::size_t>(largest_ + 1));

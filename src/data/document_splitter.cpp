@@ -1,3 +1,5 @@
+// Splits a stream at the matches of a regular expression by PCRE2's partial matching: a match that
+// more bytes could change waits, with the bytes that look-behind needs.
 #include <trireme/base/check.hpp>
 #include <trireme/data/document_splitter.hpp>
 
@@ -18,7 +20,7 @@ std::string message_of(int code) {
   return reinterpret_cast<const char*>(buffer.data());
 }
 
-/// PCRE2's objects, freed together.
+/// Owner of PCRE2's objects.
 struct Expression {
   explicit Expression(const std::string& source);
   ~Expression();
@@ -29,7 +31,7 @@ struct Expression {
   pcre2_match_data* match = nullptr;
   pcre2_match_context* context = nullptr;
   pcre2_jit_stack* stack = nullptr;
-  std::size_t look_behind = 1;  // bytes to keep before the place where a search begins
+  std::size_t look_behind = 1;  // bytes to keep before the start of a search
 };
 
 Expression::Expression(const std::string& source) {
@@ -40,15 +42,15 @@ Expression::Expression(const std::string& source) {
   check_usage(code != nullptr, "document separator '", source,
               "': ", code != nullptr ? "" : message_of(error), " at character ", place);
   pcre2_jit_compile(code,
-                    PCRE2_JIT_COMPLETE | PCRE2_JIT_PARTIAL_HARD);  // slower without, not wrong
+                    PCRE2_JIT_COMPLETE | PCRE2_JIT_PARTIAL_HARD);  // optional: faster
   match = pcre2_match_data_create_from_pattern(code, nullptr);
   context = pcre2_match_context_create(nullptr);
   stack = pcre2_jit_stack_create(32 << 10, 8 << 20, nullptr);
   pcre2_jit_stack_assign(context, nullptr, stack);
   std::uint32_t longest = 0;
   pcre2_pattern_info(code, PCRE2_INFO_MAXLOOKBEHIND, &longest);
-  // One byte at least, so that \A and ^ do not take a later chunk for the file's start; more
-  // because assertions nest.
+  // At least one byte, so that \A and ^ do not match at the start of a later chunk. More because
+  // assertions nest.
   look_behind = 2 * std::size_t{longest} + 256;
 }
 
@@ -65,15 +67,15 @@ struct DocumentSplitter::State {
   std::string source;
   std::unique_ptr<Expression> expression;  // null: never matches
   std::string buffer;
-  std::size_t start = 0;      // of the next search; everything before it has been handed out
+  std::size_t start = 0;      // beginning of the next search; earlier bytes have been handed out
   bool cut_at_start = false;  // an empty match has already cut there
-  bool open = false;          // something of the current file has been seen
+  bool open = false;          // the current file has had bytes
 
   void search(bool final, const Sink& sink);
   void forget_handed_out();
 };
 
-/// Cuts at every match that more bytes could not change.
+/// Cuts at every match that more bytes cannot change.
 void DocumentSplitter::State::search(bool final, const Sink& sink) {
   const Expression& e = *expression;
   const auto* text_begin = reinterpret_cast<PCRE2_SPTR>(buffer.data());
@@ -88,7 +90,7 @@ void DocumentSplitter::State::search(bool final, const Sink& sink) {
     const PCRE2_SIZE* range = pcre2_get_ovector_pointer(e.match);
     if (code >= 0) {
       check_usage(range[0] >= start && range[1] >= range[0], "document separator '", source,
-                  "' matches backwards; do without \\K");
+                  "' matches backwards; remove \\K");
       hand_out(range[0]);
       sink.end();
       start = range[1];
@@ -130,7 +132,7 @@ void DocumentSplitter::feed(std::string_view bytes, const Sink& sink) {
   state_->buffer += bytes;
   state_->search(false, sink);
   check_usage(state_->buffer.size() - state_->start <= held_limit_bytes, "document separator '",
-              state_->source, "': a match goes on, or looks ahead, for more than ",
+              state_->source, "': a match or look-ahead is longer than ",
               human_bytes(held_limit_bytes), "; write an expression that ends sooner");
 }
 

@@ -1,3 +1,5 @@
+// Reads Megatron-LM's pair of files. All sizes and offsets are checked against both files before
+// use; ids of any integer type are widened to 32 bits.
 #include <trireme/base/check.hpp>
 #include <trireme/data/megatron_file.hpp>
 #include <trireme/data/token_header.hpp>
@@ -10,7 +12,7 @@
 namespace trireme::data {
 namespace {
 
-constexpr char magic[] = "MMIDIDX\0";  // 9 bytes with the zero that ends every literal
+constexpr char magic[] = "MMIDIDX\0";  // 9 bytes with the terminating zero
 static_assert(sizeof magic == 9);
 constexpr std::int64_t header_bytes = 9 + 8 + 1 + 8 + 8;
 constexpr std::size_t chunk = 16384;  // tokens or sequences at a time
@@ -22,7 +24,7 @@ T get(const char* from) {
   return value;
 }
 
-/// Bytes of a token of this type; 0 for types that are no ids.
+/// Bytes of a token of this type; 0 for types that cannot hold ids.
 std::int64_t bytes_of_type(int type) {
   switch (type) {
     case 1:
@@ -46,14 +48,15 @@ MegatronFile::MegatronFile(const std::string& prefix, std::int64_t vocabulary)
     : index_(prefix + ".idx"), bin_(prefix + ".bin"), vocabulary_(vocabulary) {
   read_header();
   check(bin_.size() > 0 && bin_.size() % token_bytes_ == 0, bin_.path(), ": has ", bin_.size(),
-        " bytes, expected a multiple of ", token_bytes_, ", the bytes of a token by ", path());
+        " bytes, expected a multiple of ", token_bytes_, ", the token size in ", path());
   tokens_ = bin_.size() / token_bytes_;
   std::int32_t last_size = 0;
   index_.read(pointers_begin_ - 4, &last_size, 4);
   const std::int64_t last_begin = begin_of(sequences_ - 1);
   check(begin_of(0) == 0 && last_size >= 0 && last_begin == tokens_ - last_size, path(),
-        ": its sequences end at token ", last_begin, " + ", last_size, ", ", bin_.path(), " has ",
-        tokens_, " tokens; one of the two files is truncated or they belong to different texts");
+        ": its sequences end at token ", last_begin, " + ", last_size, ", but ", bin_.path(),
+        " has ", tokens_,
+        " tokens; one of the two files is truncated or they belong to different texts");
   std::array<std::int64_t, 2> ends{};
   index_.read(documents_begin_, &ends[0], 8);
   index_.read(index_.size() - 8, &ends[1], 8);
@@ -67,7 +70,7 @@ void MegatronFile::read_header() {
   check_usage(std::memcmp(h.data(), magic, sizeof magic) == 0, path(),
               ": is not the index of a Megatron-LM token file (MMIDIDX)");
   const auto version = get<std::uint64_t>(&h[9]);
-  check_usage(version == 1, path(), ": is of version ", version, ", this program reads version 1");
+  check_usage(version == 1, path(), ": is of version ", version, "; this program reads version 1");
   type_ = get<std::uint8_t>(&h[17]);
   token_bytes_ = bytes_of_type(type_);
   check_usage(token_bytes_ > 0, path(), ": its tokens are of type ", type_,
@@ -79,9 +82,10 @@ void MegatronFile::read_header() {
                         documents <= size / 8;  // so that nothing below overflows
   const std::uint64_t needed = possible ? header_bytes + sequences * 12 + documents * 8 : 0;
   check_usage(!possible || size != needed + sequences, path(),
-              ": has a mode per sequence (a multimodal text), which is not supported");
-  check(possible && size == needed, path(), ": says ", sequences, " sequences and ", documents,
-        " document entries, which does not fit its ", size, " bytes; the file is damaged");
+              ": has a mode per sequence (multimodal data), which is not supported");
+  check(possible && size == needed, path(), ": its header gives ", sequences, " sequences and ",
+        documents, " document entries, which do not match its ", size,
+        " bytes; the file is damaged");
   sequences_ = static_cast<std::int64_t>(sequences);
   document_entries_ = static_cast<std::int64_t>(documents);
   sizes_begin_ = header_bytes;
@@ -115,15 +119,15 @@ void MegatronFile::read_as(std::int64_t first, std::span<std::int32_t> out) cons
     }
     check(largest < static_cast<std::uint64_t>(limit), bin_.path(), ": token id ",
           static_cast<std::int64_t>(largest), " among tokens ", token, " to ",
-          token + static_cast<std::int64_t>(count) - 1, " lies outside the vocabulary of ", limit,
-          "; is [model] vocabulary that of the tokenizer that made the file?");
+          token + static_cast<std::int64_t>(count) - 1, " is outside the vocabulary of ", limit,
+          "; set [model] vocabulary to that of the tokenizer that made the file");
   }
 }
 
 void MegatronFile::read(std::int64_t first, std::span<std::int32_t> out) const {
   const std::int64_t count = std::ssize(out);
   check(first >= 0 && count <= tokens_ && first <= tokens_ - count, bin_.path(), ": has ", tokens_,
-        " tokens, asked for ", count, " from ", first, " on");
+        " tokens, but ", count, " from token ", first, " were requested");
   switch (type_) {
     case 1:
       return read_as<std::uint8_t>(first, out);
@@ -143,14 +147,14 @@ void MegatronFile::read(std::int64_t first, std::span<std::int32_t> out) const {
 void MegatronFile::read_document_offsets(std::int64_t first, std::span<std::int64_t> out) const {
   const std::int64_t count = std::ssize(out);
   check(first >= 0 && count <= document_entries_ && first <= document_entries_ - count, path(),
-        ": has ", document_entries_, " document offsets, asked for ", count, " from ", first,
-        " on");
+        ": has ", document_entries_, " document offsets, but ", count, " from ", first,
+        " were requested");
   index_.read(documents_begin_ + first * 8, out.data(), out.size_bytes());
   std::int64_t before = 0;
   for (std::size_t i = 0; i < out.size(); ++i) {
     check(out[i] >= before && out[i] <= sequences_, path(), ": document ",
           first + static_cast<std::int64_t>(i), " begins with sequence ", out[i],
-          ", outside the file or before the one before; the file is damaged");
+          ", outside the file or before the previous document's; the file is damaged");
     before = out[i];
     out[i] = begin_of(out[i]);
   }
@@ -167,7 +171,7 @@ void MegatronFile::verify() const {
     for (std::size_t i = 0; i < count; ++i) {
       check(sizes[i] >= 0 && pointers[i] == expected, path(), ": sequence ",
             first + static_cast<std::int64_t>(i), " has ", sizes[i], " tokens from byte ",
-            pointers[i], " on, expected byte ", expected, "; the file is damaged");
+            pointers[i], ", expected byte ", expected, "; the file is damaged");
       expected += sizes[i] * token_bytes_;
     }
   }

@@ -1,3 +1,5 @@
+// Makes pairs of segments and masks tokens. All random numbers of a sample come from Draw, in a
+// fixed order: cut, pair, other window, masked places, replacements.
 #include <trireme/base/check.hpp>
 #include <trireme/data/pairs.hpp>
 
@@ -16,14 +18,14 @@ std::span<std::int32_t> row(std::span<std::int32_t> array, std::int64_t i, std::
 
 }  // namespace
 
-/// The random words of one sample, in their order.
+/// The sequence of random words of one sample.
 class Pairs::Draw {
  public:
   Draw(std::uint64_t seed, std::uint32_t stream, std::int64_t sample)
       : key_{seed, Purpose::masking, stream, static_cast<std::uint32_t>(sample)},
         block_(static_cast<std::uint64_t>(sample) >> 32 << 32) {}
 
-  /// In [0, n).
+  /// A number in [0, n).
   std::int64_t below(std::int64_t n) {
     const std::uint64_t high = word();
     const double u = static_cast<double>((high << 32 | word()) >> 11) * 0x1p-53;
@@ -45,7 +47,7 @@ class Pairs::Draw {
   int next_ = 4;
 };
 
-/// Memory of the fields, by name; without a loss of pairs, `pairs` is empty.
+/// Memory of the fields by name; `pairs` is empty without a sentence loss.
 struct Pairs::Batch {
   std::span<std::int32_t> tokens, segments, targets, rows, pairs;
 };
@@ -70,8 +72,8 @@ Pairs::Pairs(const deck::Config& config)
 
 void Pairs::expect_usable(const Windows& windows) const {
   check_usage(loss_ != SentenceLoss::next || windows.count() > 1, windows.path(),
-              ": has tokens for one sample, and [model] sentence_loss = \"next\" takes second "
-              "segments from others; tokenize more text, or choose \"order\" or \"none\"");
+              ": has tokens for one sample only, but [model] sentence_loss = \"next\" takes second "
+              "segments from other samples; tokenize more text, or choose \"order\" or \"none\"");
 }
 
 void Pairs::read(const Samples& samples, std::int64_t first, std::int64_t count,
@@ -129,7 +131,7 @@ void Pairs::make(Draw draw, const Windows& windows, std::int64_t window, std::in
 
 void Pairs::mask(Draw& draw, std::int64_t first_length, std::int64_t place,
                  const Batch& batch) const {
-  // The first steps of a shuffle choose.
+  // Choose by the first steps of a shuffle.
   std::vector<std::int64_t> chosen(static_cast<std::size_t>(text_));
   std::iota(chosen.begin(), chosen.end(), 0);
   for (std::int64_t k = 0; k < masked_; ++k)

@@ -10,9 +10,9 @@ namespace {
 
 std::int64_t windows_in(const TokenSource& file, std::int64_t sequence) {
   check_usage(sequence >= 1, "sequence = ", sequence, ", expected at least 1");
-  check_usage(file.tokens() > sequence, file.path(), ": has ", file.tokens(),
-              " tokens, one sample of sequence = ", sequence, " needs ", sequence + 1,
-              "; choose a shorter [model] sequence or tokenize more text");
+  check_usage(file.tokens() > sequence, file.path(), " has ", file.tokens(),
+              " tokens, but a sample of [model] sequence = ", sequence, " needs ", sequence + 1,
+              "; choose a shorter sequence or tokenize more text");
   return (file.tokens() - 1) / sequence;
 }
 
@@ -29,7 +29,7 @@ void expect_rows(std::span<std::int32_t> inputs, std::span<std::int32_t> targets
         " x ", sequence);
 }
 
-// Files of a blend that have as many windows as another are not to be read in the same order.
+// Gives the files of a blend different seeds, so that files of equal size have different orders.
 constexpr std::uint64_t seed_distance = 0x9E3779B97F4A7C15u;
 
 std::vector<double> weights_of(std::span<const WeightedSource> files) {

@@ -1,3 +1,5 @@
+// Reads token files with pread: the header gives the places of both datasets, and its checksums
+// cover every byte.
 #include <trireme/base/check.hpp>
 #include <trireme/data/token_file.hpp>
 #include <trireme/io/hdf5_file.hpp>
@@ -42,8 +44,8 @@ void read_as(const io::InputFile& file, const TokenHeader& header, std::int64_t 
               count * sizeof(Stored));
     const std::uint32_t largest = widen(stored.data(), out.data() + at, count);
     check(largest < header.vocabulary, file.path(), ": token id ", largest, " among tokens ", token,
-          " to ", token + static_cast<std::int64_t>(count) - 1, " lies outside the vocabulary of ",
-          header.vocabulary, "; `trireme inspect --verify` tells whether the file is damaged");
+          " to ", token + static_cast<std::int64_t>(count) - 1, " is outside the vocabulary of ",
+          header.vocabulary, "; run `trireme inspect --verify` to check the file for damage");
   }
 }
 
@@ -58,7 +60,7 @@ Digest digest_of_rest(const io::InputFile& file, const TokenHeader& h) {
   const std::int64_t bytes =
       (first_begin - token_header_bytes) + (second_begin - first_end) + (h.file_bytes - second_end);
   check(bytes <= rest_limit_bytes, file.path(), ": has ", bytes,
-        " bytes beside tokens and document offsets, expected at most ", rest_limit_bytes);
+        " bytes besides tokens and document offsets, expected at most ", rest_limit_bytes);
   Checksum sum;
   const auto add = [&](const std::byte* data, std::size_t size) { sum.update(data, size); };
   file.for_each_block(token_header_bytes, first_begin, add);
@@ -86,7 +88,7 @@ TokenizerSource TokenFile::tokenizer_source() const {
 void TokenFile::read(std::int64_t first, std::span<std::int32_t> out) const {
   const std::int64_t count = std::ssize(out);
   check(first >= 0 && count <= tokens() && first <= tokens() - count, path(), ": has ", tokens(),
-        " tokens, asked for ", count, " from ", first, " on");
+        " tokens, but ", count, " from token ", first, " were requested");
   if (header_.token_bytes == 2)
     read_as<std::uint16_t>(file_, header_, first, out);
   else
@@ -96,12 +98,13 @@ void TokenFile::read(std::int64_t first, std::span<std::int32_t> out) const {
 void TokenFile::read_document_offsets(std::int64_t first, std::span<std::int64_t> out) const {
   const std::int64_t count = std::ssize(out);
   check(first >= 0 && count <= documents() + 1 && first <= documents() + 1 - count, path(),
-        ": has ", documents() + 1, " document offsets, asked for ", count, " from ", first, " on");
+        ": has ", documents() + 1, " document offsets, but ", count, " from ", first,
+        " were requested");
   file_.read(header_.offsets_begin + first * 8, out.data(), out.size_bytes());
   for (std::size_t i = 0; i < out.size(); ++i)
     check(out[i] >= 0 && out[i] <= tokens() && (i == 0 || out[i] > out[i - 1]), path(),
           ": document ", first + static_cast<std::int64_t>(i), " begins at token ", out[i],
-          ", outside the file or not after the one before; the file is damaged");
+          ", outside the file or not after the previous document's; the file is damaged");
 }
 
 std::string TokenFile::sources() const {
@@ -129,7 +132,8 @@ void TokenFile::verify() const {
     read(at,
          std::span(ids).first(static_cast<std::size_t>(std::min(std::ssize(ids), tokens() - at))));
   std::vector<std::int64_t> offsets(chunk);
-  for (std::int64_t at = 0; at < documents(); at += std::ssize(offsets) - 1)  // one in common
+  for (std::int64_t at = 0; at < documents();
+       at += std::ssize(offsets) - 1)  // chunks share one offset
     read_document_offsets(at, std::span(offsets).first(static_cast<std::size_t>(
                                   std::min(std::ssize(offsets), documents() + 1 - at))));
 }

@@ -1,3 +1,5 @@
+// Spools tokens and offsets to unnamed files while they are counted and hashed, then makes the HDF5
+// structures, copies both datasets into place and writes the header last.
 #include <trireme/base/check.hpp>
 #include <trireme/data/token_file.hpp>
 #include <trireme/data/token_file_writer.hpp>
@@ -13,9 +15,9 @@ namespace {
 
 constexpr std::size_t buffer_bytes = 1 << 20;
 constexpr std::size_t sources_limit_bytes = 32 << 10;
-constexpr std::int64_t structure_bytes = 1 << 20;  // HDF5's own share, generously
+constexpr std::int64_t structure_bytes = 1 << 20;  // upper bound of HDF5's structures
 
-/// Whole lines as far as the limit goes.
+/// As many whole lines as the limit allows.
 std::string shortened(const std::string& sources) {
   if (sources.size() <= sources_limit_bytes) return sources;
   const std::size_t end = sources.rfind('\n', sources_limit_bytes);
@@ -73,7 +75,7 @@ void TokenFileWriter::append_as(std::span<const std::int32_t> tokens) {
       stored[i] = static_cast<Stored>(id);
     }
     check(largest < vocabulary_, file_.path(), ": token id ", static_cast<std::int32_t>(largest),
-          " lies outside the vocabulary of ", vocabulary_);
+          " is outside the vocabulary of ", vocabulary_);
     token_stream_.add(stored.data(), count * sizeof(Stored));
   }
 }
@@ -95,7 +97,7 @@ void TokenFileWriter::end_document(std::int64_t text_bytes) {
   ++documents_;
 }
 
-/// Makes the file with all of its structures and both datasets allocated but not written.
+/// Creates the file with all its structures; both datasets are allocated but not written.
 TokenHeader TokenFileWriter::write_hdf5(const std::string& sources) {
   TokenHeader header{};
   std::memcpy(header.magic, token_magic, sizeof token_magic);

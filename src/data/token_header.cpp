@@ -11,7 +11,7 @@ std::uint64_t digest_of(const TokenHeader& header) {
   return checksum64(&header, offsetof(TokenHeader, digest));
 }
 
-/// [begin, begin + count * size) lies within (header, file end], computed without overflow.
+/// Whether [begin, begin + count * size) is between header and end of the file, without overflow.
 bool inside(std::int64_t begin, std::int64_t count, std::int64_t size, std::int64_t file_bytes) {
   return begin >= token_header_bytes && begin <= file_bytes && count >= 0 &&
          count <= (file_bytes - begin) / size;
@@ -29,12 +29,12 @@ void seal(TokenHeader& header) {
 
 void verify(const TokenHeader& h, std::int64_t file_bytes, const std::string& path) {
   check_usage(std::memcmp(h.magic, token_magic, sizeof token_magic) == 0, path,
-              ": is not a token file; make one with `trireme tokenize -o tokens.h5 FILE...`");
+              " is not a token file; make one with `trireme tokenize -o tokens.h5 TEXT...`");
   check(h.digest == digest_of(h), path, ": its header is damaged (checksum differs)");
   check_usage(h.version == token_version, path, ": is a token file of version ", h.version,
               ", this program reads version ", token_version);
   check(h.file_bytes == file_bytes, path, ": has ", file_bytes, " bytes, its header says ",
-        h.file_bytes, file_bytes < h.file_bytes ? "; the file is truncated" : "");
+        h.file_bytes, file_bytes < h.file_bytes ? "; the file is truncated, copy it again" : "");
   check(h.vocabulary >= 1 && h.vocabulary <= vocabulary_limit &&
             h.token_bytes == token_bytes_for(h.vocabulary),
         path, ": its header says ", h.token_bytes, " bytes per token for a vocabulary of ",
@@ -43,16 +43,16 @@ void verify(const TokenHeader& h, std::int64_t file_bytes, const std::string& pa
         ": its header says ", h.tokens, " tokens in ", h.documents, " documents of ", h.text_bytes,
         " bytes");
   check(inside(h.tokens_begin, h.tokens, h.token_bytes, file_bytes), path, ": ", h.tokens,
-        " tokens from byte ", h.tokens_begin, " on do not fit its ", file_bytes, " bytes");
+        " tokens from byte ", h.tokens_begin, " do not fit into its ", file_bytes, " bytes");
   check(inside(h.offsets_begin, h.documents + 1, 8, file_bytes), path, ": ", h.documents + 1,
-        " document offsets from byte ", h.offsets_begin, " on do not fit its ", file_bytes,
+        " document offsets from byte ", h.offsets_begin, " do not fit into its ", file_bytes,
         " bytes");
   check(h.tokens_end() <= h.offsets_begin || h.offsets_end() <= h.tokens_begin, path,
         ": tokens and document offsets overlap");
   check(std::memchr(h.tokenizer, 0, sizeof h.tokenizer) != nullptr &&
             std::memchr(h.tokenizer_path, 0, sizeof h.tokenizer_path) != nullptr &&
             std::memchr(h.end_of_document, 0, sizeof h.end_of_document) != nullptr,
-        path, ": the name, path or end of a document of its tokenizer does not end");
+        path, ": the name, path or end-of-document token of its tokenizer has no terminating zero");
 }
 
 }  // namespace trireme::data

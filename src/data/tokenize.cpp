@@ -1,3 +1,5 @@
+// `trireme tokenize`: streams text through a document splitter and an encoder into token files, and
+// optionally learns a BPE from the training documents first.
 #include <trireme/base/check.hpp>
 #include <trireme/base/philox.hpp>
 #include <trireme/data/bpe_model.hpp>
@@ -19,7 +21,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::uint32_t split_stream = 1u << 27;  // apart from the rounds of the sample permutation
+constexpr std::uint32_t split_stream = 1u
+                                       << 27;  // distinct from the rounds of the sample permutation
 constexpr std::size_t read_bytes = 256 << 10;
 
 TokenizerSource source_of(const TokenizeOptions& options) {
@@ -31,7 +34,7 @@ bool is_for_validation(const TokenizeOptions& options, std::int64_t number) {
          chosen_for_validation(options.seed, number, options.validation_fraction);
 }
 
-/// Sorts documents into the two files as their text streams by.
+/// Writes each document to one of the two files while its text streams.
 class Documents {
  public:
   Documents(const TokenizeOptions& options, const Tokenizer& tokenizer)
@@ -66,12 +69,14 @@ class Documents {
   }
 
   void commit() {
-    check_usage(number_ > 0, "no text in ", join(options_.inputs, ", "), ": all of it is empty");
+    check_usage(number_ > 0, "no text in ", join(options_.inputs, ", "),
+                ": every input is empty; give files with text");
     const std::string remedy =
-        "; choose another --validation-fraction or --seed, or cut documents smaller with "
+        "; choose another --validation-fraction or --seed, or split the text into more documents "
+        "with "
         "--document-separator";
     check_usage(train_.documents() > 0, options_.output, ": none of the ", number_,
-                " documents is left for training", remedy);
+                " documents was chosen for training", remedy);
     check_usage(!validation_ || validation_->documents() > 0, options_.validation_output,
                 ": none of the ", number_, " documents was chosen for validation", remedy);
     const std::string sources = join(options_.inputs, "\n");
@@ -92,10 +97,10 @@ class Documents {
   std::unique_ptr<Encoder> encoder_;
   TokenFileWriter train_;
   std::unique_ptr<TokenFileWriter> validation_;
-  TokenFileWriter* current_ = nullptr;  // of the document that has begun
+  TokenFileWriter* current_ = nullptr;  // file of the document that has begun
   std::vector<std::int32_t> ids_;
-  std::int64_t text_bytes_ = 0;  // of the current document
-  std::int64_t number_ = 0;      // of documents that are not empty
+  std::int64_t text_bytes_ = 0;  // in the current document
+  std::int64_t number_ = 0;      // non-empty documents so far
 };
 
 void read_documents(const TokenizeOptions& options, const std::vector<std::string>& files,
@@ -114,7 +119,7 @@ void read_documents(const TokenizeOptions& options, const std::vector<std::strin
   }
 }
 
-/// Learns from the documents for training, numbered as Documents does, and writes the tokenizer.
+/// Learns a BPE from the training documents, numbered as in Documents, and writes the tokenizer.
 void learn_bpe(const TokenizeOptions& options, const std::vector<std::string>& files,
                const TokenizeProgress& progress) {
   BpeTrainer trainer;
@@ -135,15 +140,16 @@ void learn_bpe(const TokenizeOptions& options, const std::vector<std::string>& f
 
 void check_options(const TokenizeOptions& o) {
   if (o.train_bpe > 0) {
-    check_usage(std::find(o.inputs.begin(), o.inputs.end(), "-") == o.inputs.end(),
-                "--train-bpe reads the texts twice, which standard input (-) cannot be");
+    check_usage(
+        std::find(o.inputs.begin(), o.inputs.end(), "-") == o.inputs.end(),
+        "--train-bpe reads the texts twice, so standard input (-) is not possible; give files");
     check_usage(o.end_of_document.empty(),
-                "--train-bpe makes <|endoftext|> the end of a document, ", "not ",
+                "--train-bpe uses <|endoftext|> as end-of-document token; remove ",
                 o.end_of_document);
   }
   if (o.validation_output.empty()) return;
   check_usage(o.validation_fraction > 0 && o.validation_fraction < 1, "--validation-fraction ",
-              o.validation_fraction, ", expected between 0 and 1");
+              o.validation_fraction, ", expected a number between 0 and 1");
   check_usage(fs::weakly_canonical(o.output) != fs::weakly_canonical(o.validation_output),
               "training and validation tokens cannot both go to ", o.output);
 }
@@ -162,7 +168,7 @@ std::vector<std::string> files_below(const std::string& folder,
     for (const auto& entry : fs::recursive_directory_iterator(folder))
       if (entry.is_regular_file() && !is_one_of(entry.path(), outputs))
         files.push_back(entry.path().string());
-  } catch (const fs::filesystem_error& error) {  // names the folder below that cannot be opened
+  } catch (const fs::filesystem_error& error) {  // its text names the folder that cannot be opened
     throw UsageError(text(folder, ": cannot list its files: ", error.what()));
   }
   std::sort(files.begin(), files.end());
@@ -182,9 +188,10 @@ std::vector<std::string> input_files(const std::vector<std::string>& inputs,
   for (const auto& input : inputs) {
     std::error_code error;
     if (input == "-" || !fs::is_directory(input, error)) {
-      check_usage(input == "-" || fs::exists(input, error), input, ": no such file or folder");
+      check_usage(input == "-" || fs::exists(input, error), input,
+                  ": no such file or folder; give text files, or folders of text files");
       check_usage(!is_one_of(input, outputs), input, ": is an input and an output; the tokens ",
-                  "would take the text's place");
+                  "would overwrite the text");
       files.push_back(input);
       continue;
     }

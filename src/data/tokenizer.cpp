@@ -30,7 +30,7 @@ class ByteTokenizer final : public Tokenizer {
 
   void decode(std::span<const std::int32_t> ids, std::string& out) const override {
     for (const std::int32_t id : ids) {
-      check(id >= 0 && id <= 256, "token id ", id, " lies outside the byte tokenizer's 257 ids");
+      check(id >= 0 && id <= 256, "token id ", id, " is outside the byte tokenizer's 257 ids");
       if (id < 256) out += static_cast<char>(id);
     }
   }
@@ -49,8 +49,9 @@ void Tokenizer::encode(std::string_view document, std::vector<std::int32_t>& out
 
 std::unique_ptr<Tokenizer> make_tokenizer(const TokenizerSource& source) {
   if (source.path == "bytes") {
-    check_usage(source.end_of_document.empty(), "the tokenizer \"bytes\" has its own end of a ",
-                "document and not '", source.end_of_document, "'");
+    check_usage(source.end_of_document.empty(),
+                "the tokenizer \"bytes\" has its own end-of-document ", "token; remove '",
+                source.end_of_document, "'");
     return std::make_unique<ByteTokenizer>();
   }
   std::error_code error;

@@ -1,3 +1,4 @@
+// Validation of UTF-8, eight ASCII bytes at a time, and GPT-2's characters for bytes.
 #include <trireme/data/utf8.hpp>
 
 #include <array>
@@ -7,7 +8,7 @@
 namespace trireme::data {
 namespace {
 
-/// What may follow a first byte: how many bytes, and the range of the first of them.
+/// The bytes that may follow a first byte: their number, and the range of the first of them.
 struct Follow {
   unsigned count;
   unsigned char low;

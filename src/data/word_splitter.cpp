@@ -1,3 +1,5 @@
+// Splits text into words with PCRE2. Patterns are written for Oniguruma: Translation copies the
+// parts that mean the same in both and refuses the rest.
 #include <trireme/base/check.hpp>
 #include <trireme/data/utf8.hpp>
 #include <trireme/data/word_splitter.hpp>
@@ -20,10 +22,11 @@ std::string message_of(int code) {
   return reinterpret_cast<const char*>(buffer.data());
 }
 
-/// Oniguruma's white space. PCRE2's has U+180E besides, which Unicode took out in 6.3.
+/// Oniguruma's white space. PCRE2's also has U+180E, which Unicode 6.3 removed.
 constexpr std::string_view white_space = R"(\t-\r\x{85}\p{Z})";
 
-/// Copies a splitting pattern for PCRE2 and refuses what Oniguruma takes otherwise.
+/// Translates a splitting pattern to PCRE2 and refuses syntax that means something else in
+/// Oniguruma.
 class Translation {
  public:
   Translation(std::string_view source, const std::string& where) : in_(source), where_(where) {}
@@ -135,8 +138,8 @@ WordPattern::WordPattern(const std::string& source, const std::string& where)
   std::uint32_t matches_nothing = 0;
   pcre2_pattern_info(code_->code, PCRE2_INFO_MATCHEMPTY, &matches_nothing);
   check_usage(matches_nothing == 0, where, " = '", source,
-              "': can match no text at all; not supported");
-  pcre2_jit_compile(code_->code, PCRE2_JIT_COMPLETE | PCRE2_JIT_PARTIAL_HARD);  // else slower
+              "': can match no text at all, which is not supported");
+  pcre2_jit_compile(code_->code, PCRE2_JIT_COMPLETE | PCRE2_JIT_PARTIAL_HARD);  // slower without
 }
 
 WordPattern::~WordPattern() = default;
@@ -218,7 +221,7 @@ void WordSplitter::forget_handed_out() {
 void WordSplitter::limit_word() const {
   check_usage(buffer_.size() <= word_limit_bytes, "the text has a word of more than ",
               human_bytes(word_limit_bytes), " by the tokenizer's splitting pattern, beginning '",
-              buffer_.substr(0, 40), "'; is it text?");
+              buffer_.substr(0, 40), "'; give a text file");
 }
 
 }  // namespace trireme::data

@@ -17,7 +17,7 @@ BatchSchedule::BatchSchedule(const BatchConfig& b) {
     const std::int64_t level = phase.first_sample * increments / b.ramp_samples;
     phase.global = b.ramp_start + level * b.ramp_increment;
     phases_.push_back(phase);
-    // The least x with ⌊x n / ramp_samples⌋ > level; the step that reaches it is the last.
+    // The least x with ⌊x n / ramp_samples⌋ > level; the step that reaches it ends the phase.
     const std::int64_t end = ((level + 1) * b.ramp_samples + increments - 1) / increments;
     const std::int64_t steps = (end - phase.first_sample + phase.global - 1) / phase.global;
     phase.first_step += steps;
@@ -28,7 +28,7 @@ BatchSchedule::BatchSchedule(const BatchConfig& b) {
 }
 
 const BatchPhase& BatchSchedule::at(std::int64_t step) const {
-  check(step >= 1, "the global batch of step ", step, ", expected at least 1");
+  check(step >= 1, "no global batch for step ", step, ", expected at least 1");
   return *std::prev(std::ranges::upper_bound(phases_, step, {}, &BatchPhase::first_step));
 }
 

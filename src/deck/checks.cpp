@@ -1,3 +1,4 @@
+// Conditions on several keys of a deck, and on its layout once the number of ranks is known.
 #include <trireme/deck/checks.hpp>
 
 #include <trireme/base/check.hpp>
@@ -19,11 +20,11 @@ constexpr std::int64_t stages_limit = 4096;
 constexpr std::int64_t passes_limit = 1 << 21;  // forward passes of one replica's step
 constexpr std::int64_t ranks_limit = std::int64_t{1} << 20;
 
-/// Numbers that are counted in 64 bits: parameters, activations, FLOPs of a token.
+// Parameters, activations and FLOPs of a token are counted in 64 bits.
 constexpr double count_limit = 1e15;
-constexpr double step_limit = 1e17;  // activations of a replica's step, whose bytes are counted too
+constexpr double step_limit = 1e17;  // activations of a replica's step; their bytes are counted too
 
-/// Numbers that the forward pass of one micro-batch makes.
+/// Activations of the forward pass of one micro-batch.
 double activations_of(const Config& config) {
   const ModelConfig& m = config.model;
   const double per_layer = 4 * static_cast<double>(m.hidden) +
@@ -52,7 +53,7 @@ class CrossCheck {
     if (valid({"model.hidden", "model.heads", "model.head_size"}) && m.explicit_head_size == 0 &&
         m.hidden % m.heads != 0)
       report(deck_.cite("model", "heads"), " does not divide ", deck_.cite("model", "hidden"),
-             "; choose ", choices(divisors(m.hidden), m.heads), " heads, or give head_size");
+             "; choose ", choices(divisors(m.hidden), m.heads), " heads, or set head_size");
     if (valid({"model.heads", "model.key_value_heads"}) && m.heads % m.key_value_heads != 0)
       report(deck_.cite("model", "key_value_heads"), " does not divide ",
              deck_.cite("model", "heads"), "; choose ",
@@ -69,20 +70,20 @@ class CrossCheck {
       report(deck_.cite("model", "head_size"),
              " is odd, and rotary positions need an even number; choose ", m.head_size() + 1);
     else if (m.hidden % m.heads == 0)
-      report(deck_.cite("model", "hidden"), " over ", deck_.cite("model", "heads"),
-             " are heads of ", m.head_size(), ", and rotary positions need an even number; ",
+      report(deck_.cite("model", "hidden"), " / ", deck_.cite("model", "heads"),
+             " is a head size of ", m.head_size(), ", and rotary positions need an even one; ",
              m.hidden % 2 == 0 ? text("choose ", choices(divisors(m.hidden / 2), m.heads),
-                                      " heads, or give head_size")
-                               : text("give an even head_size, or choose an even hidden"));
+                                      " heads, or set head_size")
+                               : text("set an even head_size, or choose an even hidden"));
   }
 
   /// Properties that contradict one another.
   void properties() {
     const ModelConfig& m = deck_.config.model;
     if (valid({"model.mask", "model.objective"}) && !m.causal() && !m.predicts_masked_tokens())
-      report(deck_.cite("model", "mask"), " shows each token the one that ",
+      report(deck_.cite("model", "mask"), " lets each token see the one that ",
              deck_.cite("model", "objective"),
-             " asks it to predict; choose mask = \"causal\", or objective = \"masked_token\"");
+             " predicts; choose mask = \"causal\", or objective = \"masked_token\"");
     if (valid({"model.mask", "model.window"}) && !m.causal() && m.window > 0)
       report(deck_.cite("model", "window"), " needs mask = \"causal\", but ",
              deck_.cite("model", "mask"), "; choose window = 0, or mask = \"causal\"");
@@ -103,7 +104,7 @@ class CrossCheck {
     for (const std::string& mistake : mistakes_of_special_tokens(deck_)) report(mistake);
   }
 
-  /// Each key may be large, but not all together: sizes in bytes must fit into 64 bits.
+  /// Sizes in bytes must fit into 64 bits, which large values of several keys would exceed.
   void size() {
     const ModelConfig& m = deck_.config.model;
     if (!valid({"model.layers", "model.hidden", "model.feed_forward", "model.sequence",
@@ -118,7 +119,7 @@ class CrossCheck {
     const double parameters = L * D * (4 * A + 3 * F) + (2 * V + S) * D;
     const double activations = activations_of(deck_.config);
     if (parameters > count_limit)
-      report("[model] describes ", parameters, " parameters, more than ", count_limit,
+      report("[model] has ", parameters, " parameters, more than ", count_limit,
              "; choose fewer or smaller layers");
     if (activations > count_limit)
       report("[model] and ", deck_.cite("batch", "micro"), " need ", activations,
@@ -150,9 +151,9 @@ class CrossCheck {
     if (valid({"optimizer.kind", "optimizer.nesterov", "optimizer.momentum"}) && o.nesterov &&
         (o.kind != OptimizerKind::sgd || o.momentum == 0))
       report(deck_.cite("optimizer", "nesterov"),
-             " is for [optimizer] kind = \"sgd\" with a momentum; the deck has ",
+             " needs [optimizer] kind = \"sgd\" and a momentum above 0, but the deck has ",
              deck_.cite("optimizer", "kind"), " and ", deck_.cite("optimizer", "momentum"),
-             "; leave nesterov out, or change these");
+             "; remove nesterov, or change these");
     const bool steps_valid =
         valid({"run.steps", "optimizer.warmup_steps", "optimizer.decay_steps"});
     const bool decays = o.schedule != LearningRateSchedule::constant &&
@@ -170,44 +171,44 @@ class CrossCheck {
     if (o.schedule != LearningRateSchedule::warmup_stable_decay) {
       if (o.cooldown_steps > 0)
         report(deck_.cite("optimizer", "cooldown_steps"),
-               " is for the schedule warmup_stable_decay, not ",
+               " applies to the schedule warmup_stable_decay, not to ",
                deck_.cite("optimizer", "schedule"),
-               "; choose schedule = \"warmup_stable_decay\", or leave cooldown_steps out");
+               "; choose schedule = \"warmup_stable_decay\", or remove cooldown_steps");
       return;
     }
     if (o.cooldown_steps == 0)
       report(deck_.cite("optimizer", "schedule"), " needs ",
              deck_.cite("optimizer", "cooldown_steps"),
-             " to be 1 or more; choose schedule = \"constant\" for a learning rate that stays");
+             " to be 1 or more; choose schedule = \"constant\" for a constant learning rate");
     if (!valid({"run.steps", "optimizer.warmup_steps", "optimizer.decay_steps"})) return;
     if (o.warmup_steps <= o.decay_steps && o.cooldown_steps > o.decay_steps - o.warmup_steps)
       report(deck_.cite("optimizer", "warmup_steps"), " and ",
-             deck_.cite("optimizer", "cooldown_steps"), " are more than ",
+             deck_.cite("optimizer", "cooldown_steps"), " together exceed ",
              deck_.cite("optimizer", "decay_steps"), "; choose a cooldown_steps of at most ",
              o.decay_steps - o.warmup_steps, ", or more decay_steps");
   }
 
-  /// Each rank of the tensor axis needs a part of everything that it cuts.
+  /// Each tensor rank needs a part of everything that the tensor axis divides.
   void tensor() {
     const ModelConfig& m = deck_.config.model;
     const std::int64_t tensor = deck_.config.parallel.tensor;
     const auto enough = [&](const char* name, std::int64_t size) {
       if (!valid({"parallel.tensor"}) || invalid_.contains(text("model.", name))) return;
       if (size > 0 && tensor > size)
-        report(deck_.cite("parallel", "tensor"), " is more than ", deck_.cite("model", name),
-               " can be cut into; choose a tensor of at most ", size);
+        report(deck_.cite("parallel", "tensor"), " is larger than ", deck_.cite("model", name),
+               "; choose a tensor of at most ", size);
     };
     enough("heads", m.heads);
     enough("feed_forward", m.feed_forward);
     enough("vocabulary", m.vocabulary);
     const std::int64_t tokens = deck_.config.batch.micro * m.sequence;
     if (valid({"parallel.tensor", "batch.micro", "model.sequence"}) && tensor > tokens)
-      report(deck_.cite("parallel", "tensor"), " is more than the ", tokens,
+      report(deck_.cite("parallel", "tensor"), " is larger than the ", tokens,
              " tokens of a micro-batch, ", deck_.cite("batch", "micro"), " · ",
              deck_.cite("model", "sequence"), "; choose a tensor of at most ", tokens);
   }
 
-  /// Stages may be more than layers, but not without measure: each has its row in every table.
+  /// There may be more stages than layers, but each stage has a row in every table.
   void stages() {
     const ParallelConfig& p = deck_.config.parallel;
     if (!valid({"parallel.pipeline", "parallel.chunks", "parallel.tensor", "parallel.data"}))
@@ -229,9 +230,9 @@ class CrossCheck {
     const ParallelConfig& p = deck_.config.parallel;
     if (valid({"parallel.transport", "parallel.share_devices"}) &&
         p.transport == TransportKind::nccl && p.share_devices)
-      report(deck_.cite("parallel", "transport"), " needs a device for every rank, and ",
+      report(deck_.cite("parallel", "transport"), " needs one device per rank, but ",
              deck_.cite("parallel", "share_devices"),
-             " allows that they share one; choose transport = \"mpi\", or share_devices = false");
+             " lets ranks share one; choose transport = \"mpi\", or share_devices = false");
   }
 
   void schedule() {
@@ -239,16 +240,17 @@ class CrossCheck {
     if (!valid({"parallel.schedule", "parallel.chunks", "parallel.program"})) return;
     const bool file = p.schedule == ScheduleKind::file;
     if (p.schedule == ScheduleKind::interleaved && p.chunks < 2)
-      report(deck_.cite("parallel", "schedule"), " needs ", deck_.cite("parallel", "chunks"),
-             " to be 2 or more; choose chunks = 2, or the schedule 1f1b");
+      report(deck_.cite("parallel", "schedule"), " needs 2 chunks or more, not ",
+             deck_.cite("parallel", "chunks"), "; choose chunks = 2, or schedule = \"1f1b\"");
     if (p.schedule != ScheduleKind::interleaved && !file && p.chunks != 1)
-      report(deck_.cite("parallel", "chunks"), " is for the schedules interleaved and file, not ",
+      report(deck_.cite("parallel", "chunks"),
+             " applies to the schedules interleaved and file, not to ",
              deck_.cite("parallel", "schedule"),
              "; choose schedule = \"interleaved\", or chunks = 1");
     if (file == p.program.empty())
       report(deck_.cite("parallel", "schedule"), file ? " needs " : " does not read ",
              deck_.cite("parallel", "program"),
-             file ? "; name the file of the program"
+             file ? "; set program to the path of a program file"
                   : "; choose schedule = \"file\", or leave program out");
   }
 
@@ -275,7 +277,7 @@ void cross_check(const Deck& deck, const std::set<std::string>& invalid, Diagnos
 
 namespace {
 
-/// The divisors of n that an axis of the model may have: a tensor rank needs a part of everything.
+/// The divisors of n that an axis of the model may have; each tensor rank needs a part of all.
 std::vector<std::int64_t> possible(const Config& config, std::string_view axis, std::int64_t n) {
   const ModelConfig& m = config.model;
   const std::int64_t most =
@@ -285,8 +287,7 @@ std::vector<std::int64_t> possible(const Config& config, std::string_view axis, 
   return sizes;
 }
 
-/// "tensor of 1, 2 or 4, or a pipeline of 1 or 3": what of an axis would divide the ranks that the
-/// other leaves.
+/// "tensor of 1, 2 or 4, or a pipeline of 1 or 3": one axis so that the product divides `ranks`.
 std::string dividing_axes(const Config& config, std::int64_t ranks) {
   const ParallelConfig& p = config.parallel;
   std::vector<std::string> axes;
@@ -299,13 +300,12 @@ std::string dividing_axes(const Config& config, std::int64_t ranks) {
   return join(axes, ", or a ");
 }
 
-/// "data = 4 (or leave it out), or tensor = 2": the one change of an axis that makes the product
-/// `ranks`.
+/// "data = 4 (or remove it), or tensor = 2": changes of one axis that make the product `ranks`.
 std::string fitting_axes(const Config& config, std::int64_t ranks) {
   const ParallelConfig& p = config.parallel;
   std::vector<std::string> axes;
   if (ranks % (p.tensor * p.pipeline) == 0)
-    axes.push_back(text("data = ", ranks / (p.tensor * p.pipeline), " (or leave it out)"));
+    axes.push_back(text("data = ", ranks / (p.tensor * p.pipeline), " (or remove it)"));
   const auto add = [&](const char* name, std::int64_t others) {
     if (ranks % others != 0) return;
     const auto sizes = possible(config, name, ranks / others);
@@ -329,10 +329,11 @@ void resolve_axes(Deck& deck, std::int64_t ranks) {
   if (p.data == 0) {
     const std::string axes = dividing_axes(deck.config, ranks);
     const std::int64_t below = ranks / model_ranks * model_ranks;
-    check_usage(ranks % model_ranks == 0, factors, " = ", model_ranks,
-                " does not divide the run's ", ranks_text(ranks), "; ",
-                axes.empty() ? "" : text("choose a ", axes, ", or "), "start ",
-                below > 0 ? text(below, " or ") : "", ranks_text(below + model_ranks));
+    check_usage(
+        ranks % model_ranks == 0, factors, " = ", model_ranks, " does not divide the run's ",
+        ranks_text(ranks), "; ", axes.empty() ? "" : text("choose a ", axes, ", or "), "start ",
+        below > 0 ? text(below, " or ") : "", ranks_text(below + model_ranks),
+        ranks > 1 ? "" : text(" (mpiexec -n ", model_ranks, " or srun -n ", model_ranks, ")"));
     p.data = ranks / model_ranks;
     deck.places["parallel.data"] = "from the number of ranks";
     return;
@@ -351,7 +352,7 @@ void check_passes(const Deck& deck) {
   const std::int64_t micro_batches = b.global / (b.micro * p.data);
   check_usage(micro_batches <= micro_batches_limit, deck.cite("batch", "global"), " is ",
               micro_batches, " times ", deck.cite("batch", "micro"), " · ",
-              deck.cite("parallel", "data"), ", and a rank takes at most ", micro_batches_limit,
+              deck.cite("parallel", "data"), ", but a rank takes at most ", micro_batches_limit,
               " micro-batches in a step; choose a larger micro or more data");
   const std::int64_t stages = p.pipeline * p.chunks;
   std::int64_t programs = 0;  // each size of the global batch has its own
@@ -368,7 +369,7 @@ void check_passes(const Deck& deck) {
               "; choose fewer stages, a larger micro or more data");
   const double activations = activations_of(deck.config) * static_cast<double>(micro_batches);
   check_usage(activations <= step_limit, deck.cite("batch", "global"), " with ",
-              deck.cite("parallel", "data"), " makes ", activations,
+              deck.cite("parallel", "data"), " gives ", activations,
               " activations in a step of a replica, more than ", step_limit,
               "; choose a smaller global or more data");
 }

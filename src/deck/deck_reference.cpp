@@ -5,7 +5,7 @@ namespace trireme::deck {
 
 std::string reference_text() {
   std::string out =
-      "A deck is a TOML file. Each key stands in its section:\n\n"
+      "A deck is a TOML file. Each key belongs to a section:\n\n"
       "  [run]\n  steps = 1000\n\n"
       "and can be overridden on the command line: run.steps=1000 (strings need no quotes).\n";
   return out + key_text(deck_kind());
@@ -14,15 +14,14 @@ std::string reference_text() {
 std::string reference_markdown() {
   std::string out =
       "# The deck\n\n"
-      "A deck is a TOML file that says everything about a run. Each key stands in its section,\n"
-      "`key = value`, and every key can be overridden on the command line as `section.key=value`,\n"
-      "where strings need no quotes:\n\n"
+      "A deck is a TOML file with all settings of a run. Each key is written as `key = value`\n"
+      "in its section. The command line can override every key as `section.key=value`; strings\n"
+      "need no quotes there:\n\n"
       "```\ntrireme check inputs/tiny.toml --ranks 4 run.steps=20 parallel.schedule=gpipe\n```\n\n"
-      "Mistakes are reported all at once, each with its file, line and column, and end the "
-      "program\n"
-      "with exit code 2. A run writes its deck with every value resolved to `deck.toml` in its\n"
-      "directory. `trireme help deck` prints this page on a terminal; both are made from the one\n"
-      "table in `src/deck/table.cpp`.\n";
+      "All mistakes are reported at once, each with its file, line and column, and the program\n"
+      "ends with exit code 2. A run writes its deck with all values resolved to `deck.toml` in\n"
+      "its directory. `trireme help deck` prints this page on a terminal; both are generated\n"
+      "from the key tables `src/deck/table*.cpp`.\n";
   return out + key_markdown(deck_kind());
 }
 

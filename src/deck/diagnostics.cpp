@@ -12,8 +12,7 @@ namespace {
 constexpr std::size_t no_line = std::numeric_limits<std::size_t>::max();
 constexpr std::size_t excerpt_limit = 100;
 
-/// Line `number` of `content` without its end, for a terminal: shortened, control characters as
-/// '?'.
+/// Line `number` of `content` without its end, shortened, with '?' for control characters.
 std::string line_of(std::string_view content, std::size_t number) {
   for (std::size_t i = 1; i < number; ++i) {
     const std::size_t end = content.find('\n');

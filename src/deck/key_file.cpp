@@ -1,3 +1,5 @@
+// Reads TOML files of [section] and key = value by a key table: parsing, overrides, suggestions for
+// misspelt names, and the help texts made from the table.
 #include <trireme/base/check.hpp>
 #include <trireme/deck/key_file.hpp>
 #include <trireme/deck/lexical.hpp>
@@ -12,7 +14,7 @@
 namespace trireme::deck {
 namespace {
 
-/// A TOML value as one of ours; nothing for arrays, tables, dates and times.
+/// A TOML value as a Value; nothing for arrays, tables, dates and times.
 std::optional<Value> plain(const toml::node& node) {
   if (const auto* value = node.as_boolean()) return value->get();
   if (const auto* value = node.as_integer()) return value->get();
@@ -21,13 +23,21 @@ std::optional<Value> plain(const toml::node& node) {
   return std::nullopt;
 }
 
+/// What to do about the parser's commonest complaints.
+std::string_view remedy_for(std::string_view complaint) {
+  const auto has = [&](std::string_view words) { return complaint.find(words) != complaint.npos; };
+  if (has("could not determine value type")) return "; put strings into quotes";
+  if (has("cannot redefine existing")) return "; remove one of the two";
+  return "";
+}
+
 std::string kind_of(const toml::node& node) {
   if (node.is_table()) return "a table";
   if (node.is_array()) return "an array";
   return "a date or time";
 }
 
-/// Reads one file, and collects its mistakes on the way.
+/// Reads one file and its overrides, and collects their mistakes.
 class Reader {
  public:
   Reader(std::string_view content, const std::string& file_name, const FileKind& kind,
@@ -41,7 +51,8 @@ class Reader {
       root = toml::parse(content_, file_name_);
     } catch (const toml::parse_error& error) {
       const auto place = error.source().begin;
-      diagnostics_.at(place.line, place.column, std::string(error.description()));
+      diagnostics_.at(place.line, place.column,
+                      text(error.description(), remedy_for(error.description())));
       diagnostics_.throw_if_any();
     }
     for (const auto& [key, node] : root) {
@@ -53,7 +64,7 @@ class Reader {
             place.line, place.column,
             node.is_array_of_tables()
                 ? text("[[", key.str(), "]] is a list of tables; write [", key.str(), "]")
-                : text(shortened(key.str()), " stands outside of any section",
+                : text(shortened(key.str()), " is outside of any section",
                        suggestion("", key.str())));
       else
         diagnostics_.add("");
@@ -68,7 +79,9 @@ class Reader {
     const std::string name = written.substr(0, equals);
     const std::size_t dot = name.find('.');
     if (equals == std::string::npos || dot == std::string::npos) {
-      report("expected section.key=value, such as run.steps=20");
+      const bool has_key = equals != std::string::npos && !name.empty();
+      report("expected section.key=value without blanks",
+             has_key ? suggestion("", name) : ", such as run.steps=20");
       return;
     }
     const std::string section = name.substr(0, dot);
@@ -137,7 +150,7 @@ class Reader {
     return out;
   }
 
-  /// "; did you mean \"layers\"?", or where else the key lives, or nothing.
+  /// "; did you mean \"layers\"?", the section that has the key, or the file kind's help.
   std::string suggestion(std::string_view section, std::string_view name) const {
     for (const KeyText* key : kind_.table)
       if (key->name == name && key->section != section)
@@ -171,7 +184,7 @@ std::string fallback_text(const KeyText& key) {
   return key.rule.empty() ? literal(key, *key.fallback) : key.rule;
 }
 
-/// "|" would end a cell of a Markdown table, and "<" begin a tag.
+/// Escapes "|", which would end a cell of a Markdown table, and "<", which would begin a tag.
 std::string cell(const std::string& words) {
   std::string out;
   for (const char c : words) out += c == '|' ? "\\|" : c == '<' ? "&lt;" : std::string(1, c);
@@ -189,9 +202,11 @@ const KeyText* FileKind::find(std::string_view section, std::string_view key_nam
 std::string read_key_file(const std::string& path, const FileKind& kind) {
   std::error_code error;
   const auto status = std::filesystem::status(path, error);
-  check_usage(std::filesystem::exists(status), path, ": no such ", kind.name);
-  check_usage(!std::filesystem::is_directory(status), path, " is a folder, expected a ", kind.name,
-              ", which is a file");
+  check_usage(std::filesystem::exists(status), path, ": no such ", kind.name,
+              " (current folder: ", std::filesystem::current_path(error).string(),
+              "); give the path of a TOML file");
+  check_usage(!std::filesystem::is_directory(status), path, " is a folder; give the path of a ",
+              kind.name, " (a TOML file)");
   std::ifstream in(path, std::ios::binary);
   check_usage(in.is_open(), path, ": the ", kind.name, " cannot be opened for reading");
   std::string content(key_file_bytes_limit + 1, '\0');

@@ -9,10 +9,10 @@
 namespace trireme::deck {
 namespace {
 
-constexpr int dots_limit = 4;  // section.key needs one; toml++ itself limits how deep values nest
+constexpr int dots_limit = 4;  // section.key needs one; toml++ limits the nesting of values
 
-/// One pass over the characters. Without strings over several lines every line starts outside of
-/// strings, so that quotes and comments are told apart exactly.
+/// One pass over the characters. There are no multi-line strings, so every line starts outside a
+/// string, and quotes and comments are told apart exactly.
 class Scan {
  public:
   Scan(std::string_view content, const std::string& file_name, const std::string& kind)
@@ -34,10 +34,10 @@ class Scan {
   void string(char quote) {
     const std::string triple(3, quote);
     if (content_.substr(at_, 3) == triple)
-      refuse(text("a ", kind_, " has no strings over several lines"));
+      refuse(text("a ", kind_, " cannot contain multi-line strings"));
     for (++at_; at_ < content_.size(); ++at_) {
       const char c = content_[at_];
-      if (c == '\n') return;  // not closed: for the parser to report
+      if (c == '\n') return;  // not closed: the parser reports it
       if (c == '\\' && quote == '"') {
         if (at_ + 1 < content_.size() && content_[at_ + 1] != '\n') ++at_;
       } else if (c == quote) {
@@ -50,7 +50,8 @@ class Scan {
   void plain(char c) {
     const bool separates = c == '\n' || c == '=' || c == ',' || c == '[' || c == '{' || c == ']';
     if (separates) dots_ = 0;
-    if (c == '.' && ++dots_ > dots_limit) refuse("a name of too many parts; expected section.key");
+    if (c == '.' && ++dots_ > dots_limit)
+      refuse("a name with too many parts; expected section.key");
     if (c == '\n') {
       ++line_;
       line_start_ = at_ + 1;
@@ -87,9 +88,9 @@ std::string shortened(std::string_view word) {
 void refuse_unparsable(std::string_view content, const std::string& file_name,
                        const std::string& kind, const std::string& help) {
   check_usage(static_cast<std::int64_t>(content.size()) <= key_file_bytes_limit, file_name,
-              " is larger than 1 MiB, which no ", kind, " is; expected a TOML file of a few lines");
+              " is larger than 1 MiB; expected a ", kind, ", a TOML file of a few lines");
   check_usage(content.find('\0') == std::string_view::npos, file_name,
-              " is a binary file; expected a ", kind, ", which is TOML text");
+              " is a binary file; expected a ", kind, " in TOML text");
   check_usage(content.find_first_not_of(" \t\r\n") != std::string_view::npos, file_name,
               " is empty; ", help);
   Scan(content, file_name, kind).run();

@@ -1,3 +1,5 @@
+// Checks a ramp-up of the global batch: its keys are complete, the increment leads from ramp_start
+// to global, and micro · data divides every size. Messages list the values that fit.
 #include <trireme/base/text.hpp>
 #include <trireme/deck/batch_schedule.hpp>
 #include <trireme/deck/choices.hpp>
@@ -9,7 +11,7 @@
 namespace trireme::deck {
 namespace {
 
-constexpr std::int64_t sizes_limit = 1024;  // each has a program of its own
+constexpr std::int64_t sizes_limit = 1024;  // each size has its own program
 
 std::string cite(const Deck& deck, const char* key) {
   return deck.cite("batch", key);
@@ -40,7 +42,7 @@ std::string starts(const BatchConfig& b, std::int64_t round) {
   return choices(found, b.ramp_start);
 }
 
-/// Sizes that micro or data may have, so that they divide every global batch.
+/// Values of micro or data that divide every global batch.
 std::string dividing(const Deck& deck, std::int64_t data) {
   const BatchConfig& b = deck.config.batch;
   std::int64_t common = std::gcd(b.global, b.ramp_start);
@@ -49,15 +51,16 @@ std::string dividing(const Deck& deck, std::int64_t data) {
   return text("data of ", choices(divisors(common / b.micro), data));
 }
 
-/// Keys that must, or must not, be there.
+/// A missing key of the ramp-up, or one without a ramp-up; "" if there is none.
 std::string incomplete(const Deck& deck) {
   const BatchConfig& b = deck.config.batch;
   if (b.ramp_start == 0) {
     const char* key = b.ramp_increment > 0 ? "ramp_increment" : "ramp_samples";
     return b.ramp_increment == 0 && b.ramp_samples == 0
                ? ""
-               : text(cite(deck, key), " is for a ramp-up, but ", cite(deck, "ramp_start"),
-                      "; choose a ramp_start of 1 or more, or leave ", key, " out");
+               : text(cite(deck, key), " has no effect without a ramp-up, but the deck has ",
+                      cite(deck, "ramp_start"), "; choose a ramp_start of 1 or more, or remove ",
+                      key);
   }
   if (b.ramp_start > b.global)
     return text(cite(deck, "ramp_start"), " is larger than ", cite(deck, "global"),
@@ -65,7 +68,7 @@ std::string incomplete(const Deck& deck) {
   const char* missing = b.ramp_increment == 0 ? "ramp_increment" : "ramp_samples";
   if (b.ramp_start < b.global && (b.ramp_increment == 0 || b.ramp_samples == 0))
     return text(cite(deck, "ramp_start"), " needs ", cite(deck, missing),
-                " to be 1 or more; give it, or leave ramp_start out");
+                " to be 1 or more; set it, or remove ramp_start");
   return "";
 }
 
@@ -82,7 +85,7 @@ std::string ramp_mistake(const Deck& deck, std::int64_t data) {
                 "; choose a ramp_increment of ", choices(divisors(way), b.ramp_increment));
   const std::int64_t sizes = ramp_sizes(b);
   if (sizes > sizes_limit)
-    return text(cite(deck, "ramp_increment"), " makes ", sizes, " sizes from ",
+    return text(cite(deck, "ramp_increment"), " gives ", sizes, " sizes from ",
                 cite(deck, "ramp_start"), " to ", cite(deck, "global"), ", more than ", sizes_limit,
                 "; choose a ramp_increment of at least ",
                 (way + sizes_limit - 2) / (sizes_limit - 1));
@@ -97,9 +100,9 @@ std::string ramp_mistake(const Deck& deck, std::int64_t data) {
                 "; choose a ramp_increment of ", increments(b, round, b.ramp_increment), ", or ",
                 dividing(deck, data));
   if (deck.config.parallel.schedule == ScheduleKind::file)
-    return text(deck.cite("parallel", "schedule"), " has a program for one size of the global ",
-                "batch, but ", cite(deck, "ramp_start"),
-                "; leave ramp_start out, or choose another schedule");
+    return text(deck.cite("parallel", "schedule"), " runs one program for one size of the global ",
+                "batch, but the deck has ", cite(deck, "ramp_start"),
+                "; remove ramp_start, or choose another schedule");
   return "";
 }
 

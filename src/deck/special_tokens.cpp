@@ -14,14 +14,15 @@ std::vector<std::string> mistakes_of_special_tokens(const Deck& deck) {
   std::vector<std::string> mistakes;
   for (const auto& [name, id] : named)
     if (id < 0 || id >= vocabulary)
-      mistakes.push_back(text(deck.cite("data", name),
-                              id < 0 ? " needs a vocabulary of 3 or more" : " is no id", " of ",
-                              deck.cite("model", "vocabulary"), "; choose a larger vocabulary"));
+      mistakes.push_back(
+          text(deck.cite("data", name),
+               id < 0 ? " needs 3 or more ids, but the deck has " : " is not a token id of ",
+               deck.cite("model", "vocabulary"), "; choose a larger vocabulary"));
   if (ids.begin == ids.separator || ids.begin == ids.mask || ids.separator == ids.mask)
     mistakes.push_back(text("[data] class_token = ", ids.begin,
                             ", separator_token = ", ids.separator, " and mask_token = ", ids.mask,
-                            " are not three different ids (", deck.where("data", "class_token"),
-                            "); choose others"));
+                            " are not three different token ids (",
+                            deck.where("data", "class_token"), "); choose others"));
   return mistakes;
 }
 

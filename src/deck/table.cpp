@@ -1,3 +1,5 @@
+// The key table of decks: one entry per key with its type, range, default and help. [model] and
+// [optimizer] are in table_model.cpp and table_optimizer.cpp.
 #include <trireme/deck/table.hpp>
 
 #include <trireme/deck/entry.hpp>
@@ -23,12 +25,13 @@ void run_keys(std::vector<Entry>& out) {
       .at_least(1)
       .at_most(steps_limit)
       .otherwise(Int{100});
-  run.integer("seed", &RunConfig::seed, "of initialisation, data order and dropout")
+  run.integer("seed", &RunConfig::seed, "seed of initialisation, data order and dropout")
       .effect(Effect::numbers)
       .at_least(0)
       .otherwise(Int{1});
   run.duration("time_limit", &RunConfig::time_limit,
-               "save and stop with exit code 75 after this time; 00:00:00 is never")
+               "wall-clock limit, after which the run saves a checkpoint and stops with exit code "
+               "75; 00:00:00 means no limit")
       .otherwise(0.0);
   run.integer("log_every", &RunConfig::log_every, "steps between lines of metrics")
       .unit("steps")
@@ -36,22 +39,23 @@ void run_keys(std::vector<Entry>& out) {
       .at_most(steps_limit)
       .otherwise(Int{10});
   run.integer("evaluate_every", &RunConfig::evaluate_every,
-              "steps between evaluations; 0 is only at the end")
+              "steps between evaluations; 0 evaluates only at the end")
       .unit("steps")
       .at_least(0)
       .at_most(steps_limit)
       .otherwise(Int{0});
   run.integer("evaluate_batches", &RunConfig::evaluate_batches,
-              "global batches per evaluation; 0 is the whole file")
+              "global batches per evaluation; 0 means the whole file")
       .at_least(0)
       .at_most(steps_limit)
       .otherwise(Int{0});
   run.duration("watchdog", &RunConfig::watchdog,
-               "end the job, and say who is where, after this time in one operation (a pass, a "
-               "message, an array of a checkpoint); 00:00:00 is never")
+               "time limit of one operation (a pass, a message, an array of a checkpoint), after "
+               "which the job reports each rank's operation and ends; 00:00:00 means no limit")
       .otherwise(600.0);
-  run.boolean("timeline", &RunConfig::timeline,
-              "record when each instruction of the last logged step ran; `trireme draw` shows it")
+  run.boolean(
+         "timeline", &RunConfig::timeline,
+         "recording of when each instruction of the last logged step ran; `trireme draw` shows it")
       .otherwise(false);
 }
 
@@ -61,69 +65,71 @@ void parallel_keys(std::vector<Entry>& out) {
     return parallel.integer(name, field, help).unit("ranks").at_least(1).at_most(ranks_limit);
   };
   size("tensor", &ParallelConfig::tensor,
-       "ranks that share each layer: neighbours, on one node where possible")
+       "ranks that share each layer (tensor parallelism): neighbours, on one node where possible")
       .otherwise(Int{1});
   size("pipeline", &ParallelConfig::pipeline,
-       "ranks that share the layers among them: the stages of the pipeline")
+       "ranks that divide the layers among them (pipeline parallelism)")
       .otherwise(Int{1});
-  size("data", &ParallelConfig::data,
-       "replicas that share the samples of a batch; 0 is what is left of the ranks")
+  size(
+      "data", &ParallelConfig::data,
+      "replicas that divide the samples of a batch (data parallelism); 0 means the remaining ranks")
       .at_least(0)
       .otherwise(Int{0}, "0: ranks / (tensor · pipeline)");
   parallel
       .choice("schedule", &ParallelConfig::schedule,
-              "order of forward and backward passes of the micro-batches")
+              "order of the micro-batches' forward and backward passes")
       .otherwise(Str("1f1b"));
   parallel
-      .integer("chunks", &ParallelConfig::chunks,
-               "stages of each pipeline rank; interleaved takes 2 or more, a program any number")
+      .integer(
+          "chunks", &ParallelConfig::chunks,
+          "stages per pipeline rank: 2 or more with interleaved, any number with file, otherwise 1")
       .at_least(1)
       .at_most(65536)
       .otherwise(Int{1});
   parallel
       .path("program", &ParallelConfig::program,
-            "file of a program written by hand, for schedule = \"file\"; see docs/parallelism.md")
+            "file of a hand-written program, for schedule = \"file\"; see docs/parallelism.md")
       .otherwise(Str());
   parallel
       .boolean("sequence_parallel", &ParallelConfig::sequence_parallel,
-               "tensor ranks also share norms, dropout and saved activations, by tokens "
+               "division of norms, dropout and saved activations among tensor ranks, by tokens "
                "(Korthikanti et al. 2022)")
       .otherwise(false);
   parallel
-      .choice(
-          "recompute", &ParallelConfig::recompute,
-          "what the backward pass computes again to save memory: nothing, what is cheap (norms and "
-          "activation functions), whole layers, or with auto what costs the least time until "
-          "memory_limit is met")
+      .choice("recompute", &ParallelConfig::recompute,
+              "activations that the backward pass recomputes to save memory: none, the cheap ones "
+              "(selective: norms and activation functions), whole layers (full), or the choice "
+              "that costs the least time within memory_limit (auto)")
       .otherwise(Str("none"));
   parallel
-      .bytes("memory_limit", &ParallelConfig::memory_limit,
-             "memory of a rank where its kernels run, for recompute = \"auto\"")
+      .bytes(
+          "memory_limit", &ParallelConfig::memory_limit,
+          "memory per rank on the device or host that runs its kernels, for recompute = \"auto\"")
       .at_least(0)
-      .otherwise(Int{0}, "0: the memory that a machine file gives");
+      .otherwise(Int{0}, "0: the machine file's memory");
   parallel
-      .boolean("distributed_optimizer", &ParallelConfig::distributed_optimizer,
-               "replicas share the optimizer's state and update a part of the weights each (ZeRO, "
-               "stage 1)")
+      .boolean(
+          "distributed_optimizer", &ParallelConfig::distributed_optimizer,
+          "partition of the optimizer's state and the weight update among replicas (ZeRO, stage 1)")
       .otherwise(false);
   parallel
       .choice("offload", &ParallelConfig::offload,
-              "what a device keeps in its host's memory: nothing, the optimizer's state, saved "
-              "activations, or both; of no effect where kernels run on the host")
+              "device data kept in host memory: none, the optimizer's state, saved activations, or "
+              "both; no effect where kernels run on the host")
       .otherwise(Str("none"));
   parallel
       .choice("transport", &ParallelConfig::transport,
-              "what moves messages between devices: NCCL, MPI through the hosts' memory, or auto: "
-              "NCCL where this installation has it and share_devices is false; of no effect where "
-              "kernels run on the host")
+              "transport of messages between devices: NCCL, MPI through host memory, or auto: NCCL "
+              "where this installation has it and share_devices is false; no effect where kernels "
+              "run on the host")
       .otherwise(Str("auto"));
   parallel
       .boolean("share_devices", &ParallelConfig::share_devices,
-               "several ranks may use one device, which is an error otherwise")
+               "permission for several ranks to use one device, which is otherwise an error")
       .otherwise(false);
   parallel
       .integer("bucket_bytes", &ParallelConfig::bucket_bytes,
-               "gradients that one all-reduce carries")
+               "size of the gradients that one all-reduce carries")
       .unit("bytes")
       .at_least(1)
       .at_most(bytes_limit)
@@ -147,46 +153,44 @@ void batch_and_precision_keys(std::vector<Entry>& out) {
     batch.integer(name, field, help).unit("samples").at_least(0).at_most(most).otherwise(Int{0});
   };
   ramp("ramp_start", &BatchConfig::ramp_start, identifier_limit,
-       "global batch of the first steps, which grows to `global`; 0 is no ramp-up; see "
+       "global batch of the first steps, which grows to `global`; 0 means no ramp-up; see "
        "docs/optimizers.md");
   ramp("ramp_increment", &BatchConfig::ramp_increment, identifier_limit,
-       "samples by which the global batch grows at a time; every size is a multiple of micro · "
-       "data");
+       "increment of the growing global batch; every size is a multiple of micro · data");
   ramp("ramp_samples", &BatchConfig::ramp_samples, ramp_limit,
-       "samples that are taken while the global batch grows");
+       "samples of the ramp-up, in which the global batch grows");
   SectionKeys precision(out, "precision", &Config::precision, Effect::numbers);
   precision
       .choice("compute", &PrecisionConfig::compute,
-              "type of weights and activations; sums, gradients and the optimizer's master weights "
-              "of bf16 and fp16 are fp32")
+              "type of weights and activations; with bf16 and fp16, sums, gradients and the "
+              "optimizer's master weights are fp32")
       .effect(Effect::storage)
       .words(
           {name_of(DType::fp32), name_of(DType::fp64), name_of(DType::bf16), name_of(DType::fp16)})
       .otherwise(Str("fp32"));
   precision
       .boolean("tf32", &PrecisionConfig::tf32,
-               "with fp32, matrix products on NVIDIA devices round their factors to 11 bits, which "
-               "tensor cores multiply; sums stay fp32; of no effect elsewhere")
+               "TF32 for fp32 matrix products on NVIDIA devices: tensor cores multiply factors "
+               "rounded to 11 bits, sums stay fp32; no effect on other devices")
       .otherwise(false);
   precision
-      .choice(
-          "attention", &PrecisionConfig::attention,
-          "what computes attention on devices: \"tensor_cores\" and \"cudnn\" are for bf16 and "
-          "fp16, the latter without dropout and with S^2 numbers per head in its backward pass; "
-          "\"auto\" is the fastest without those, \"portable\" what hosts use; see "
-          "docs/attention.md")
+      .choice("attention", &PrecisionConfig::attention,
+              "attention kernels on devices: \"tensor_cores\" and \"cudnn\" need bf16 or fp16; "
+              "\"cudnn\" also needs dropout = 0, and S^2 numbers per head in its backward pass; "
+              "\"auto\" is the fastest without these limits, \"portable\" what hosts use; see "
+              "docs/attention.md")
       .otherwise(Str("auto"));
   precision
-      .number(
-          "loss_scale", &PrecisionConfig::loss_scale,
-          "by which fp16 multiplies the first step's loss, so that small gradients are not lost; "
-          "a skipped step halves it, down to 1")
+      .number("loss_scale", &PrecisionConfig::loss_scale,
+              "factor of the first step's loss with fp16, which keeps small gradients from "
+              "underflow; a skipped step halves it, down to 1")
       .from(1)
-      .below(16777217)  // LossScaling::most, and no more
+      .below(16777217)  // at most LossScaling::most
       .otherwise(65536.0);
   precision
       .integer("loss_scale_interval", &PrecisionConfig::loss_scale_interval,
-               "steps without a skipped one behind which it doubles; 0 keeps it as it is")
+               "number of consecutive unskipped steps after which the loss scale doubles; 0 keeps "
+               "it constant")
       .unit("steps")
       .at_least(0)
       .at_most(steps_limit)
@@ -196,16 +200,16 @@ void batch_and_precision_keys(std::vector<Entry>& out) {
 void data_and_checkpoint_keys(std::vector<Entry>& out) {
   SectionKeys data(out, "data", &Config::data);
   data.path("train", &DataConfig::train,
-            "token file to learn from, or weighted files: 0.7 a.h5, 0.3 b.h5")
+            "training token file, or weighted files: 0.7 a.h5, 0.3 b.h5")
       .effect(Effect::samples)
       .nonempty();
-  data.path("validation", &DataConfig::validation, "token file to evaluate on; \"\" is none")
+  data.path("validation", &DataConfig::validation, "token file for evaluation; \"\" means none")
       .otherwise(Str());
   data.string("tokenizer", &DataConfig::tokenizer, "\"bytes\", or a tokenizer's folder or file")
       .nonempty()
       .otherwise(Str("bytes"));
   data.string("end_of_document", &DataConfig::end_of_document,
-              "special token of the tokenizer that ends documents; \"\" is its usual one")
+              "tokenizer's special token that ends documents; \"\" means its usual one")
       .otherwise(Str());
   const auto special = [&](const char* name, Int DataConfig::*field, const char* help,
                            const char* rule) {
@@ -216,12 +220,11 @@ void data_and_checkpoint_keys(std::vector<Entry>& out) {
         .otherwise(Int{-1}, rule);
   };
   special("class_token", &DataConfig::class_token,
-          "id of [CLS], with which samples begin (family bert)",
-          "-1: the third last of the vocabulary");
+          "id of [CLS], the first token of a sample (family bert)", "-1: the third last id");
   special("separator_token", &DataConfig::separator_token,
-          "id of [SEP], which ends segments (family bert)", "-1: the last but one");
-  special("mask_token", &DataConfig::mask_token, "id of [MASK], which hides tokens (family bert)",
-          "-1: the last one");
+          "id of [SEP], which ends segments (family bert)", "-1: the second last id");
+  special("mask_token", &DataConfig::mask_token,
+          "id of [MASK], which replaces masked tokens (family bert)", "-1: the last id");
   SectionKeys checkpoint(out, "checkpoint", &Config::checkpoint);
   checkpoint.path("directory", &CheckpointConfig::directory, "folder that holds the checkpoints")
       .effect(Effect::place)
@@ -229,28 +232,31 @@ void data_and_checkpoint_keys(std::vector<Entry>& out) {
       .derive([](Config& c) { c.checkpoint.directory = c.run.directory + "/checkpoints"; },
               "<run.directory>/checkpoints");
   checkpoint
-      .integer("every", &CheckpointConfig::every, "steps between checkpoints; 0 is only at the end")
+      .integer("every", &CheckpointConfig::every,
+               "steps between checkpoints; 0 saves only at the end")
       .unit("steps")
       .at_least(0)
       .at_most(steps_limit)
       .otherwise(Int{0});
-  checkpoint.integer("keep", &CheckpointConfig::keep, "newest checkpoints that are kept; 0 is all")
+  checkpoint
+      .integer("keep", &CheckpointConfig::keep, "number of newest checkpoints to keep; 0 keeps all")
       .at_least(0)
       .at_most(steps_limit)
       .otherwise(Int{0});
   checkpoint
       .integer("keep_every", &CheckpointConfig::keep_every,
-               "beside those, the checkpoints of multiples of so many steps stay; 0 is none")
+               "interval of checkpoints to keep in addition to the newest; 0 keeps no others")
       .unit("steps")
       .at_least(0)
       .at_most(steps_limit)
       .otherwise(Int{0});
   checkpoint
       .boolean("asynchronous", &CheckpointConfig::asynchronous,
-               "write a copy in host memory while training goes on")
+               "writing of checkpoints from a copy in host memory while training continues")
       .otherwise(true);
   checkpoint
-      .path("restart", &CheckpointConfig::restart, "\"latest\", \"none\" or a checkpoint's folder")
+      .path("restart", &CheckpointConfig::restart,
+            "checkpoint to restart from: \"latest\", \"none\" or a checkpoint's folder")
       .effect(Effect::place)
       .nonempty()
       .otherwise(Str("none"));
@@ -273,14 +279,14 @@ std::vector<Key> make_keys() {
 
 const std::vector<Section>& sections() {
   static const std::vector<Section> all{
-      {"run", "how long and where"},
-      {"model", "the transformer"},
-      {"parallel", "which ranks do what; never changes the answer"},
-      {"batch", "how many samples at a time"},
-      {"precision", "how numbers are stored"},
-      {"optimizer", "how weights are updated"},
-      {"data", "what is learned from"},
-      {"checkpoint", "what is kept, and where a run starts from"},
+      {"run", "length and output of the run"},
+      {"model", "architecture of the transformer"},
+      {"parallel", "distribution of the work among ranks; never changes the result"},
+      {"batch", "batch sizes"},
+      {"precision", "number formats, attention kernels and loss scaling"},
+      {"optimizer", "weight updates and learning rate"},
+      {"data", "token files and tokenizer"},
+      {"checkpoint", "saving, keeping and restarting"},
   };
   return all;
 }

@@ -1,3 +1,4 @@
+// The keys of [model]: sizes, and the properties whose defaults the family presets.
 #include <trireme/deck/entry.hpp>
 #include <trireme/deck/families.hpp>
 
@@ -9,36 +10,36 @@ using Int = std::int64_t;
 
 constexpr std::int64_t size_limit = 16777216;  // keeps products of two sizes far from 2^63
 
-/// Properties of the architecture, which the family presets.
+/// Properties of the architecture; the family presets them.
 void model_properties(SectionKeys<ModelConfig>& model) {
   model.choice("norm", &ModelConfig::norm, "norm of the layers: LayerNorm or RMSNorm")
       .derive([](Config& c) { c.model.norm = preset(c.model.family).norm; },
               "layer for gpt and bert, otherwise rms");
   model
       .choice("norm_placement", &ModelConfig::norm_placement,
-              "norms before attention and feed-forward (pre), or after each residual addition "
-              "(post)")
+              "position of the norms: before attention and feed-forward (pre), or after each "
+              "residual addition (post)")
       .derive([](Config& c) { c.model.norm_placement = preset(c.model.family).norm_placement; },
               "post for bert, otherwise pre");
   model
       .number("norm_epsilon", &ModelConfig::norm_epsilon,
-              "added to the variance, or the mean square, within norms")
+              "number added to the variance (LayerNorm) or mean square (RMSNorm) in norms")
       .above(0)
       .derive([](Config& c) { c.model.norm_epsilon = preset(c.model.family).norm_epsilon; },
               "1e-5; 1e-12 for bert, 1e-6 for qwen2 and qwen3");
   model
       .boolean("head_norm", &ModelConfig::head_norm,
-               "RMSNorm on each head of queries and keys, before rotary positions")
+               "RMSNorm of each head of queries and keys, before rotary positions")
       .derive([](Config& c) { c.model.head_norm = preset(c.model.family).head_norm; },
               "true for qwen3, otherwise false");
   model
       .choice("positions", &ModelConfig::positions,
-              "learned vectors added to the embedding, or rotations of queries and keys")
+              "position encoding: learned vectors added to the embedding, or rotations of queries "
+              "and keys (rotary)")
       .derive([](Config& c) { c.model.positions = preset(c.model.family).positions; },
               "learned for gpt and bert, otherwise rotary");
   model
-      .number("rope_theta", &ModelConfig::rope_theta,
-              "base of the wave lengths of rotary positions")
+      .number("rope_theta", &ModelConfig::rope_theta, "base of the wavelengths of rotary positions")
       .above(0)
       .derive([](Config& c) { c.model.rope_theta = preset(c.model.family).rope_theta; },
               "10000; 1e6 for qwen2 and qwen3");
@@ -54,41 +55,42 @@ void model_properties(SectionKeys<ModelConfig>& model) {
               "tanh; exact for bert");
   model
       .choice("biases", &ModelConfig::biases,
-              "matrix products of a layer that have a bias: none, the one of queries, keys and "
-              "values, or all")
+              "matrix products of a layer that have a bias: none, only queries, keys and values "
+              "(query_key_value), or all")
       .derive([](Config& c) { c.model.biases = preset(c.model.family).biases; },
               "all for gpt and bert, query_key_value for qwen2, otherwise none");
   model
       .choice("mask", &ModelConfig::mask,
-              "tokens of its sample that a token sees: those up to itself (causal), or all (full)")
+              "attention mask: each token sees the tokens up to itself (causal), or the whole "
+              "sample (full)")
       .derive([](Config& c) { c.model.mask = preset(c.model.family).mask; },
               "full for bert, otherwise causal");
   model
       .integer("window", &ModelConfig::window,
-               "tokens that a token sees, itself included (sliding-window attention); 0 is all up "
-               "to itself")
+               "window of sliding-window attention, including the token itself; 0 means no limit")
       .unit("tokens")
       .at_least(0)
       .at_most(size_limit)
       .derive([](Config& c) { c.model.window = preset(c.model.family).window; },
               "4096 for mistral, otherwise 0");
   model
-      .choice("objective", &ModelConfig::objective,
-              "what the model predicts: the next token, or masked tokens and pairs of segments")
+      .choice(
+          "objective", &ModelConfig::objective,
+          "training objective: prediction of the next token, or of masked tokens and segment pairs")
       .derive([](Config& c) { c.model.objective = preset(c.model.family).objective; },
               "masked_token for bert, otherwise next_token");
   model
       .number("masked_share", &ModelConfig::masked_share,
-              "share of a sample's tokens that are masked and predicted, rounded to a whole number "
-              "of tokens (objective masked_token)")
+              "fraction of a sample's tokens that are masked and predicted, rounded to a whole "
+              "number of tokens (objective masked_token)")
       .effect(Effect::numbers)
       .above(0)
       .below(1)
       .otherwise(0.15);
   model
       .choice("sentence_loss", &ModelConfig::sentence_loss,
-              "prediction for a pair of segments: whether the second follows the first in its "
-              "text (next), whether they are in order (order), or none (objective masked_token)")
+              "prediction for a pair of segments: whether the second follows the first in the text "
+              "(next), whether they are in order (order), or none (objective masked_token)")
       .otherwise(Str("next"));
 }
 
@@ -111,24 +113,24 @@ void model_keys(std::vector<Entry>& out) {
        "heads of keys and values, a divisor of heads (grouped-query attention)")
       .derive([](Config& c) { c.model.key_value_heads = c.model.heads; }, "model.heads");
   size("head_size", &ModelConfig::explicit_head_size,
-       "columns of a head; 0 is hidden / heads, which must then be a whole number")
+       "columns of a head; 0 means hidden / heads, which must then be a whole number")
       .at_least(0)
       .otherwise(Int{0}, "0: hidden / heads");
-  size("feed_forward", &ModelConfig::feed_forward, "width inside the feed-forward layer")
+  size("feed_forward", &ModelConfig::feed_forward, "inner width of the feed-forward layer")
       .derive([](Config& c) { c.model.feed_forward = 4 * c.model.hidden; }, "4 · model.hidden")
       .at_most(4 * size_limit);
   size("sequence", &ModelConfig::sequence, "tokens per sample").unit("tokens");
   size("vocabulary", &ModelConfig::vocabulary,
-       "token ids of the model; 0 is the number of ids of the token file's tokenizer")
+       "number of token ids of the model; 0 means that of the token file's tokenizer")
       .at_least(0)
       .at_most(identifier_limit)
       .otherwise(Int{0}, "0: from the token file");
   size("shared_layers", &ModelConfig::shared_layers,
-       "groups of layers that share weights: layer i has the weights of group i mod "
-       "shared_layers (ALBERT); 0 is weights of its own for each layer")
+       "groups of layers that share weights (ALBERT): layer i has the weights of group i mod "
+       "shared_layers; 0 means no sharing")
       .at_least(0)
       .otherwise(Int{0});
-  model.number("dropout", &ModelConfig::dropout, "share of activations set to zero in training")
+  model.number("dropout", &ModelConfig::dropout, "fraction of activations set to zero in training")
       .effect(Effect::numbers)
       .from(0)
       .below(1)

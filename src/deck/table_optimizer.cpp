@@ -1,3 +1,4 @@
+// The keys of [optimizer].
 #include <trireme/deck/entry.hpp>
 
 #include <algorithm>
@@ -16,37 +17,36 @@ void optimizer_keys(std::vector<Entry>& out) {
       .otherwise(Str("adamw"));
   optimizer
       .number("learning_rate", &OptimizerConfig::learning_rate,
-              "the highest, reached after the warm-up")
+              "peak learning rate, reached after the warm-up")
       .from(0)
       .otherwise(3e-4);
   optimizer
       .number("minimum_learning_rate", &OptimizerConfig::minimum_learning_rate,
-              "where the decay ends; at most learning_rate")
+              "learning rate at the end of the decay; at most learning_rate")
       .from(0)
       .otherwise(0.0);
   optimizer
       .integer("warmup_steps", &OptimizerConfig::warmup_steps,
-               "steps of linear rise from 0; at most decay_steps where the schedule decays")
+               "steps of linear warm-up from 0; at most decay_steps where the schedule decays")
       .unit("steps")
       .at_least(0)
       .at_most(steps_limit)
       .otherwise(Int{0});
   optimizer
       .choice("schedule", &OptimizerConfig::schedule,
-              "of the learning rate behind the warm-up; see docs/optimizers.md")
+              "shape of the learning rate after the warm-up; see docs/optimizers.md")
       .otherwise(Str("cosine"));
   optimizer
       .integer("decay_steps", &OptimizerConfig::decay_steps,
-               "step at which the learning rate has come down to the minimum; of no effect for "
-               "constant and inverse_square_root")
+               "step at which the learning rate reaches its minimum; no effect for constant and "
+               "inverse_square_root")
       .unit("steps")
       .at_least(1)
       .at_most(steps_limit)
       .derive([](Config& c) { c.optimizer.decay_steps = c.run.steps; }, "run.steps");
   optimizer
       .integer("cooldown_steps", &OptimizerConfig::cooldown_steps,
-               "of warmup_stable_decay: the last steps before decay_steps, in which the learning "
-               "rate comes down")
+               "length of the cooldown of warmup_stable_decay, which ends at decay_steps")
       .unit("steps")
       .at_least(0)
       .at_most(steps_limit)
@@ -60,48 +60,47 @@ void optimizer_keys(std::vector<Entry>& out) {
           "a tenth of decay_steps; 0 for other schedules");
   optimizer
       .choice("cooldown_shape", &OptimizerConfig::cooldown_shape,
-              "of warmup_stable_decay: how the learning rate comes down")
+              "shape of the cooldown of warmup_stable_decay")
       .otherwise(Str("linear"));
   optimizer
-      .number("beta1", &OptimizerConfig::beta1,
-              "of adamw and lamb: decay of the first moment's average")
+      .number("beta1", &OptimizerConfig::beta1, "decay rate of the first moment (adamw and lamb)")
       .from(0)
       .below(1)
       .otherwise(0.9);
   optimizer
-      .number("beta2", &OptimizerConfig::beta2,
-              "of adamw and lamb: decay of the second moment's average")
+      .number("beta2", &OptimizerConfig::beta2, "decay rate of the second moment (adamw and lamb)")
       .from(0)
       .below(1)
       .otherwise(0.95);
   optimizer
       .number("epsilon", &OptimizerConfig::epsilon,
-              "of adamw and lamb: added to the root of the second moment")
+              "number added to the square root of the second moment (adamw and lamb)")
       .above(0)
       .otherwise(1e-8);
   optimizer
       .number("momentum", &OptimizerConfig::momentum,
-              "of sgd: part of the former steps' sum that is kept; 0 is none, and no state")
+              "momentum coefficient (sgd); 0 means no momentum and no state")
       .from(0)
       .below(1)
       .otherwise(0.9);
   optimizer
       .boolean("nesterov", &OptimizerConfig::nesterov,
-               "of sgd: look ahead by one step of the momentum (Nesterov; Sutskever et al. 2013)")
+               "Nesterov momentum: look-ahead by one step (sgd; Nesterov; Sutskever et al. 2013)")
       .otherwise(false);
   optimizer
       .number("weight_decay", &OptimizerConfig::weight_decay,
-              "of matrices; norms and biases do not decay. sgd adds it to the gradient")
+              "weight decay coefficient of matrices; norms and biases do not decay; sgd adds the "
+              "decay to the gradient")
       .from(0)
       .otherwise(0.1);
   optimizer
       .number("clip_norm", &OptimizerConfig::clip_norm,
-              "largest norm of the whole gradient; 0 is no clipping")
+              "maximum norm of the whole gradient; 0 means no clipping")
       .from(0)
       .otherwise(1.0);
   optimizer
       .integer("maximum_skips", &OptimizerConfig::maximum_skips,
-               "steps in a row that may be skipped, since their loss or gradient is not finite, "
+               "consecutive steps that may be skipped for a loss or gradient that is not finite, "
                "before the run stops")
       .unit("steps")
       .at_least(1)

@@ -1,3 +1,4 @@
+// Conversion between the text of a file or the command line, TOML values and checked Values.
 #include <trireme/deck/value.hpp>
 
 #include <trireme/base/text.hpp>
@@ -36,7 +37,7 @@ std::string duration_text(Seconds seconds) {
   return text(two(whole / 3600), ":", two(whole / 60 % 60), ":", two(whole % 60));
 }
 
-/// "80 GiB" or "80e9" in bytes; nothing unless they are whole and fit.
+/// The bytes of "80 GiB" or "80e9"; nothing unless the number is whole and fits.
 std::optional<Bytes> whole_bytes(double number, std::string_view unit) {
   constexpr std::string_view units[] = {"B", "KiB", "MiB", "GiB", "TiB", "kB", "MB", "GB", "TB"};
   constexpr double factors[] = {1, 0x1p10, 0x1p20, 0x1p30, 0x1p40, 1e3, 1e6, 1e9, 1e12};
@@ -62,7 +63,7 @@ std::optional<Value> bytes_in_range(const KeyText& key, std::optional<Bytes> byt
   return *bytes;
 }
 
-/// The range in words, "" where everything is accepted.
+/// The range in words, or "" if every value is accepted.
 std::string range_text(const KeyText& key) {
   const Range& range = key.range;
   const Range all;
@@ -143,8 +144,7 @@ std::optional<Value> convert(const KeyText& key, const Value& raw) {
   return std::nullopt;
 }
 
-/// Digits without TOML's underscores, which may stand only between two digits; "" if one stands
-/// elsewhere.
+/// Digits without TOML's underscores; "" if one of them is not between two digits.
 std::string without_underscores(std::string_view written) {
   const auto digit = [](char c) { return c >= '0' && c <= '9'; };
   std::string out;
@@ -162,7 +162,7 @@ std::optional<T> parse_whole(const std::string& digits, std::string& remark) {
   T value{};
   const char* end = digits.data() + digits.size();
   const auto [stop, error] = std::from_chars(digits.data(), end, value);
-  if (error == std::errc::result_out_of_range) remark = ", which is too large to be stored";
+  if (error == std::errc::result_out_of_range) remark = ", which is too large";
   if (error != std::errc() || stop != end || digits.empty()) return std::nullopt;
   return value;
 }
@@ -189,9 +189,9 @@ std::string quoted(std::string_view string) {
 std::string expectation(const KeyText& key) {
   switch (key.type) {
     case KeyType::string:
-      return key.nonempty ? "a string that is not empty" : "a string";
+      return key.nonempty ? "a non-empty string" : "a string";
     case KeyType::path:
-      return key.nonempty ? "a path (a string that is not empty)" : "a path (a string)";
+      return key.nonempty ? "a path (a non-empty string)" : "a path (a string)";
     case KeyType::integer:
       return "an integer" + range_text(key);
     case KeyType::number:
@@ -212,9 +212,22 @@ std::string expectation(const KeyText& key) {
   return "";
 }
 
+namespace {
+
+/// "; did you mean ...?" for a choice that is nearly one of the key's.
+std::string suggestion(const KeyText& key, const Value& raw) {
+  const auto* word = std::get_if<std::string>(&raw);
+  if (key.type != KeyType::choice || word == nullptr) return "";
+  const std::string best = nearest(*word, {key.choices.begin(), key.choices.end()});
+  return best.empty() ? "" : text("; did you mean ", quoted(best), "?");
+}
+
+}  // namespace
+
 std::optional<Value> accept(const KeyText& key, const Value& raw, std::string& problem) {
   auto value = convert(key, raw);
-  if (!value) problem = text("expected ", expectation(key), ", found ", shown(raw));
+  if (!value)
+    problem = text("expected ", expectation(key), ", found ", shown(raw), suggestion(key, raw));
   return value;
 }
 

@@ -1,3 +1,6 @@
+// Communicators of MPI: construction, buffers, waiting, and the control plane's verbs on host
+// memory. All verbs are nonblocking MPI calls whose waits poll, so that a wait can advance other
+// verbs.
 #include <trireme/base/check.hpp>
 #include <trireme/grid/communicator.hpp>
 #include <trireme/grid/heartbeat.hpp>
@@ -15,7 +18,7 @@
 namespace trireme::grid {
 namespace {
 
-/// MPI promises tags up to 32767; what it allows beyond is asked for once per communicator.
+/// The highest tag. MPI guarantees 32767; implementations may allow more.
 int highest_tag() {
   void* value = nullptr;
   int found = 0;
@@ -60,14 +63,15 @@ Communicator::~Communicator() {
 }
 
 std::unique_ptr<Communicator> Communicator::split(int colour, int position, std::string name) {
-  barrier("a communicator of its parts");  // MPI_Comm_split would wait without yielding the core
+  // MPI_Comm_split blocks without yielding the core, so the ranks meet here first.
+  barrier("a communicator of its parts");
   MPI_Comm part = MPI_COMM_NULL;
   expect_mpi(MPI_Comm_split(communicator_, colour, position, &part), "split", name_);
   return std::make_unique<Communicator>(part, std::move(name));
 }
 
 std::unique_ptr<Communicator> Communicator::alone(std::string name) {
-  MPI_Comm copy = MPI_COMM_NULL;  // of its own, so that its channels are
+  MPI_Comm copy = MPI_COMM_NULL;  // so that its channels are its own
   expect_mpi(MPI_Comm_dup(MPI_COMM_SELF, &copy), "copy", name);
   return std::make_unique<Communicator>(copy, std::move(name));
 }
@@ -105,7 +109,7 @@ void Communicator::give_back(Operation& operation) {
 }
 
 StagingBuffer Communicator::take_buffer(std::size_t bytes) {
-  // The smallest that fits, so that a small message does not take the place of a large one's.
+  // Best fit, so that a small message does not occupy a large message's buffer.
   auto best = idle_buffers_.end();
   for (auto b = idle_buffers_.begin(); b != idle_buffers_.end(); ++b)
     if (b->extent(0) >= bytes && (best == idle_buffers_.end() || b->extent(0) < best->extent(0)))
@@ -150,8 +154,8 @@ void Communicator::post_all_reduce(Operation& operation, T* data, std::int64_t n
       return;
     }
   }
-  check(!is_narrow<T>, operation.verb, ": two-byte numbers can be added up, and not compared");
-  // The order of what is exact does not matter.
+  check(!is_narrow<T>, operation.verb, ": bf16 and fp16 support sum, not min or max");
+  // These reductions are exact, so their order does not matter.
   const MPI_Op op = reduction == Reduction::sum       ? MPI_SUM
                     : reduction == Reduction::maximum ? MPI_MAX
                                                       : MPI_MIN;

@@ -9,7 +9,7 @@
 #include <optional>
 #include <utility>
 
-/// Communicators on a transport.
+/// Communicators with a transport: their waits, and the state that the watchdog sees meanwhile.
 namespace trireme::grid {
 namespace {
 
@@ -19,10 +19,10 @@ void look_around() {
   sched_yield();
 }
 
-/// The first verb, in the order of the calls on all communicators, that a transport has not
-/// finished: what was called later may be behind it on the device, and not the other way round.
+/// The first unfinished verb, in call order over all communicators. Later calls may be queued after
+/// it on the device, but not before it.
 struct FirstUnfinished {
-  std::int64_t turn = 0;  ///< 0: none, the kernels of this rank are waited for
+  std::int64_t turn = 0;  ///< 0: none; the host waits for this rank's kernels
   Wait wait;
 };
 
@@ -36,8 +36,8 @@ FirstUnfinished first_unfinished(const char* reason) {
   return first;
 }
 
-/// A wait for the device may be that for a whole step, and each verb that ends meanwhile is
-/// progress: the rank says at which one it is.
+/// A wait for the device may cover a whole step. Each verb that ends meanwhile is progress, so the
+/// rank publishes the verb that it has reached.
 void wait_for_device(const std::function<bool()>& done, const char* reason) {
   std::optional<Heartbeat::Waiting> waiting;
   std::int64_t said = -1;
@@ -51,8 +51,8 @@ void wait_for_device(const std::function<bool()>& done, const char* reason) {
 }  // namespace
 
 void Communicator::use(std::unique_ptr<Transport> transport) {
-  check(!transport_ && size_ > 1 && operations_in_flight() == 0, "a transport for ", name_, " of ",
-        size_, " ranks, which has one or is in use");
+  check(!transport_ && size_ > 1 && operations_in_flight() == 0, "cannot set a transport for ",
+        name_, " of ", size_, " ranks: it has one rank, has a transport already, or is in use");
   transport_ = std::make_unique<TransportQueue>(std::move(transport), name_, rank_, size_);
   set_waiter(wait_for_device);
 }
@@ -82,7 +82,7 @@ Request Communicator::request(Queued& queued) const {
 Queued& Communicator::queue_transfer(const Exec& exec, const char* verb, std::byte* data,
                                      std::size_t bytes, int peer, int channel) {
   check(peer != rank_, verb, " on ", name_, ": rank ", rank_,
-        " and itself, which no transport passes on");
+        " cannot exchange messages with itself on a transport");
   Queued& queued = transport_->take(verb, channel, world_rank(peer));
   transport_->transfer(exec, queued,
                        {data, static_cast<Bytes>(bytes), peer, verb == std::string_view("send")});

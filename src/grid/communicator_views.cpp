@@ -1,3 +1,6 @@
+// The communicator's verbs on views. Each one checks its sizes, stages device memory through a host
+// buffer if needed, and posts nonblocking MPI messages, or queues itself on the transport if there
+// is one.
 #include <trireme/base/check.hpp>
 #include <trireme/grid/communicator.hpp>
 #include <trireme/grid/message_block.hpp>
@@ -12,7 +15,7 @@
 namespace trireme::grid {
 namespace {
 
-/// Kernels have run when their launch returns: that of threads too, which joins them.
+/// Whether launches are synchronous. OpenMP's are, because they join the threads.
 template <class Space>
 constexpr bool returns_when_done = false;
 #if defined(KOKKOS_ENABLE_SERIAL)
@@ -68,7 +71,8 @@ Request Communicator::request(Operation& operation) {
   return request;
 }
 
-/// Where MPI finds what kernels wrote to `data`, or leaves what belongs there.
+/// The host address of `data` for MPI, after copying it there if it is staged and waiting for the
+/// kernels that wrote it.
 std::byte* Communicator::bring_to_host(Operation& operation, const Exec& exec,
                                        const std::byte* data, std::size_t bytes) {
   std::byte* on_host = raw(data);
@@ -116,7 +120,7 @@ bool Communicator::done(Request& request) {
   return true;
 }
 
-/// Checks what a caller can mistake and lays the parts behind each other.
+/// Checks the caller's counts and computes the parts' offsets.
 void Communicator::set_offsets(const char* verb, std::span<const std::int64_t> counts,
                                std::size_t all, std::size_t mine) {
   check(std::ssize(counts) == size_, verb, " on ", name_, ": ", counts.size(), " counts for ",
@@ -126,7 +130,7 @@ void Communicator::set_offsets(const char* verb, std::span<const std::int64_t> c
   const auto total = static_cast<std::size_t>(offsets_.back());
   const auto part = static_cast<std::size_t>(counts[static_cast<std::size_t>(rank_)]);
   check(total == all && part == mine, verb, " on ", name_, ": rank ", rank_, " has ", mine, " of ",
-        all, " elements, the counts say ", part, " of ", total);
+        all, " elements, but the counts give ", part, " of ", total);
 }
 
 template <class T>
@@ -170,7 +174,7 @@ Request Communicator::start_all_gather(const Exec& exec, View1<T> all,
   }
   Operation& operation = take_collective("all_gather");
   operation.offsets = offsets_;
-  // Only this rank's part is sent, but one buffer holds them all.
+  // Only this rank's part is staged, but the buffer holds all parts.
   std::byte* on_host = raw(all.data());
   if (staged_) {
     operation.staged = take_buffer(bytes_of(all));
@@ -292,7 +296,7 @@ void Communicator::broadcast(const Exec& exec, View1<T> data, int root, const ch
   Operation& operation = take_collective("broadcast");
   std::byte* on_host = bring_to_host(operation, exec, raw(data.data()), bytes);
   if (rank_ != root) copy_back(operation, exec, on_host, raw(data.data()), bytes);
-  // By pieces of 1 GiB at most: MPICH 4.0 fails with a type of 4 GiB, which it sends well.
+  // In pieces of at most 1 GiB: MPICH 4.0 broadcasts no type of 4 GiB, although it can send one.
   constexpr auto size = static_cast<std::int64_t>(sizeof(T));
   const std::int64_t n = extent(data, 0);
   const std::int64_t most = std::min<std::int64_t>(counted_elements(), (1 << 30) / size);

@@ -29,9 +29,21 @@ std::string padded(std::string word, std::size_t width) {
 
 }  // namespace
 
+std::vector<std::pair<std::string, std::int64_t>> nodes(Communicator& world) {
+  std::vector<std::pair<std::string, std::int64_t>> found;
+  std::map<std::string, std::size_t> places;
+  for (const std::string& name : world.gather(node_name(), 0, "nodes")) {
+    const auto [place, is_new] = places.emplace(name, found.size());
+    if (is_new) found.emplace_back(name, 0);
+    ++found[place->second].second;
+  }
+  return found;
+}
+
 std::string device_table(std::span<const RankDevice> ranks) {
   std::size_t node_width = 0;
-  std::map<std::string, std::map<std::string, std::size_t>> numbers;  // of a node's devices
+  // Index of each device on its node.
+  std::map<std::string, std::map<std::string, std::size_t>> numbers;
   for (const RankDevice& r : ranks) {
     node_width = std::max(node_width, r.node.size());
     numbers[r.node].emplace(r.id, numbers[r.node].size());
@@ -44,7 +56,8 @@ std::string device_table(std::span<const RankDevice> ranks) {
                 padded(r.node, node_width), "  device ", numbers[r.node][r.id], "  ", r.name, "\n");
   }
   if (lines < ranks.size())
-    out += text("  and ", ranks.size() - lines, " more ranks, ", numbers.size(), " nodes in all\n");
+    out +=
+        text("  and ", ranks.size() - lines, " more ranks; ", numbers.size(), " nodes in total\n");
   if (!out.empty()) out.pop_back();
   return out;
 }
@@ -56,9 +69,8 @@ std::string shared_device(std::span<const RankDevice> ranks) {
     if (is_new) continue;
     const auto on_node = [&](const RankDevice& r) { return r.node == ranks[i].node; };
     return text("ranks ", found->second, " and ", i, " use the same device of ", ranks[i].node,
-                " (", ranks[i].name, "), where ", std::ranges::count_if(ranks, on_node),
-                " ranks were started; start one rank per device, or allow it by [parallel] "
-                "share_devices = true");
+                " (", ranks[i].name, "), which runs ", std::ranges::count_if(ranks, on_node),
+                " ranks; start one rank per device, or set [parallel] share_devices = true");
   }
   return "";
 }

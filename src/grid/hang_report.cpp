@@ -1,3 +1,5 @@
+// The report of a hang or a death: groups the ranks of a job by activity and prints the suspects
+// first.
 #include <trireme/base/text.hpp>
 #include <trireme/grid/hang_report.hpp>
 
@@ -10,7 +12,8 @@ namespace {
 
 using Condition = Sighting::Condition;
 
-/// Field-wise and not as a struct: a rank killed while it wrote may have left words without an end.
+/// The text of a field, bounded by its size: a rank that was killed during a write may leave no
+/// terminating zero.
 template <std::size_t N>
 std::string_view word(const char (&field)[N]) {
   return {field, static_cast<std::size_t>(std::find(field, field + N, '\0') - field)};
@@ -32,7 +35,7 @@ bool is_waiting(const Sighting& s) {
   return s.state.waits != 0;
 }
 
-/// What it does, or did.
+/// The rank's current or last activity.
 std::string place(const Sighting& s) {
   if (!is_waiting(s)) return describe_activity(s.state);
   return text(describe_wait(s.state), ", during ", describe_activity(s.state));
@@ -44,7 +47,7 @@ std::string predicate(const Sighting& s, bool several = false) {
       return is_waiting(s) ? "died (killed, out of memory or crashed) waiting in"
                            : "died (killed, out of memory or crashed) in";
     case Condition::silent:
-      return several ? "give no sign of life, last seen in" : "gives no sign of life, last seen in";
+      return several ? "do not respond, last seen in" : "does not respond, last seen in";
     case Condition::stopped:
       return is_waiting(s) ? "is stopped (SIGSTOP) waiting in" : "is stopped (SIGSTOP) in";
     case Condition::runs:
@@ -77,8 +80,8 @@ struct Group {
   Seconds oldest = 0;
 };
 
-/// Ranks in the same place; dead and stopped ones each for itself, as each has a process to look
-/// for. Suspects first, small groups first.
+/// Groups of ranks with the same activity, suspects first, then small groups. Dead and stopped
+/// ranks are not grouped, because each has a process to inspect.
 std::vector<Group> grouped(const std::vector<Sighting>& ranks) {
   std::map<std::string, Group> by_place;
   for (const Sighting& s : ranks) {
@@ -144,7 +147,7 @@ std::string death_report(const Sighting& s) {
 std::string hang_report(const std::vector<Sighting>& ranks, Seconds limit) {
   std::string out;
   if (limit > 0)
-    out = text("no progress for ", fixed(limit, 1), " s ([run] watchdog); where the ranks are:\n");
+    out = text("no progress for ", fixed(limit, 1), " s ([run] watchdog); state of the ranks:\n");
   for (const Group& group : grouped(ranks)) out += line(group, limit > 0);
   return out;
 }

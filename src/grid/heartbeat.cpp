@@ -1,3 +1,5 @@
+// The state that a rank publishes, in memory that other processes map. A sequence number makes
+// reads consistent without locks.
 #include <trireme/grid/heartbeat.hpp>
 
 #include <time.h>
@@ -19,7 +21,7 @@ Current& current() {
   return instance;
 }
 
-/// The rest is zeros, so that a reader finds the end.
+/// Copies a name, truncated, and fills the rest with zeros, so that a reader finds the end.
 template <std::size_t N>
 void set(char (&field)[N], std::string_view word) {
   const std::size_t length = std::min(word.size(), N - 1);
@@ -56,8 +58,8 @@ RankState SharedState::read() const {
       if (sequence_.load(std::memory_order_relaxed) == before) break;
       continue;
     }
-    // A writer that lost its core half-way gets a second to end; one that was killed or stopped
-    // there never does, and what it left is better than nothing.
+    // A writer that was preempted during a write gets a second to finish. One that was killed or
+    // stopped there never does; its partial state is then returned.
     sightings = before == half_written ? sightings + 1 : 0;
     half_written = before;
     if (sightings == 10'000) break;

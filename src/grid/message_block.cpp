@@ -10,7 +10,7 @@ namespace {
 int counted = INT_MAX;
 
 void expect(int code) {
-  check(code == MPI_SUCCESS, "MPI cannot make a type of a long message: error ", code);
+  check(code == MPI_SUCCESS, "MPI cannot create a datatype for a long message: error ", code);
 }
 
 }  // namespace
@@ -23,11 +23,11 @@ int set_counted_elements(int most) {
   return std::exchange(counted, most);
 }
 
-/// Whole blocks of `counted` elements, and the rest behind them.
+/// A type of whole blocks of `counted` elements followed by the remainder.
 MessageBlock::MessageBlock(std::int64_t n, MPI_Datatype element)
     : count_(n <= counted ? static_cast<int>(n) : 1), type_(element) {
   if (n <= counted) return;
-  check(n / counted <= INT_MAX, "one message of ", n, " elements");
+  check(n / counted <= INT_MAX, "a message of ", n, " elements is too long for MPI");
   MPI_Aint least = 0;
   MPI_Aint extent = 0;
   expect(MPI_Type_get_extent(element, &least, &extent));

@@ -22,7 +22,7 @@ constexpr const char* soname = "libnccl.so.2";
 std::atomic<const NcclLibrary*> loaded{nullptr};
 
 std::string version_text(int code) {
-  // Since 2.9 with two digits more.
+  // Codes have two more digits since 2.9.
   const int major = code < 10'000 ? code / 1000 : code / 10'000;
   const int minor = code < 10'000 ? code / 100 % 10 : code / 100 % 100;
   return text(product, " ", major, ".", minor, ".", code % 100);
@@ -36,7 +36,7 @@ std::string version_of(void* handle) {
   return version_text(code);
 }
 
-/// Pairs of a pointer and a name, for all functions.
+/// Visits pairs of a pointer and a symbol, for all functions.
 template <class Visit>
 void for_functions(NcclLibrary& nccl, const Visit& visit) {
   visit(nccl.get_version, "ncclGetVersion");
@@ -59,8 +59,8 @@ void for_functions(NcclLibrary& nccl, const Visit& visit) {
 std::vector<std::string> nccl_names() {
   std::vector<std::string> names{soname};
 #if defined(TRIREME_NCCL_LIBRARY)
-  // A name in the program and not an RPATH: CMake edits those at installation, site tools strip
-  // them, and an error can show this one.
+  // The program stores the path itself, not an RPATH: CMake edits RPATHs at installation, site
+  // tools strip them, and errors can show this path.
   names.emplace_back(TRIREME_NCCL_LIBRARY);
 #endif
   return names;
@@ -69,12 +69,12 @@ std::vector<std::string> nccl_names() {
 NcclLibrary load_nccl_library(const std::vector<std::string>& names) {
   NcclLibrary nccl;
   LibraryWanted wanted;
-  wanted.what = text(version_text(NCCL_VERSION_CODE), ", for which this program was compiled,");
+  wanted.what = text(version_text(NCCL_VERSION_CODE), ", which this program was compiled for,");
   wanted.names = names;
   for_functions(nccl, [&](auto&, const char* symbol) { wanted.symbols.push_back(symbol); });
   wanted.version = version_of;
   wanted.remedy = text("add the folder of ", soname,
-                       " to LD_LIBRARY_PATH of all ranks, or say [parallel] transport = \"mpi\"");
+                       " to LD_LIBRARY_PATH on all ranks, or set [parallel] transport = \"mpi\"");
   const LoadedLibrary library = load_library(wanted);
   std::size_t next = 0;
   for_functions(nccl, [&](auto& function, const char*) {

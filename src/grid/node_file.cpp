@@ -1,3 +1,5 @@
+// The file of a node, in mapped memory: the state of each rank and a robust mutex that each rank
+// holds while it lives. Neighbours detect its death by the mutex.
 #include <trireme/base/check.hpp>
 #include <trireme/grid/node_file.hpp>
 
@@ -25,8 +27,8 @@ struct alignas(64) NodeFile::Slot {
 namespace {
 
 [[noreturn]] void fail(const std::string& path) {
-  throw Error(text("heartbeat file ", path, ": ", std::strerror(errno),
-                   "; [run] watchdog = \"00:00:00\" does without it"));
+  throw Error(text("cannot use the heartbeat file ", path, ": ", std::strerror(errno),
+                   "; make the run's directory writable or set [run] watchdog = \"00:00:00\""));
 }
 
 class Descriptor {
@@ -59,8 +61,8 @@ NodeFile::Slot& NodeFile::slot(int i) const {
 
 void NodeFile::create(const std::string& path, int ranks) {
   const Descriptor file(path, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC);
-  // Zeros: no verdict, and ranks that are absent. Written and not only sized, so that a full disk
-  // is an error here and not a SIGBUS later.
+  // Zeros mean no verdict and absent ranks. They are written, not only sized, so that a full disk
+  // is an error here instead of a SIGBUS later.
   const std::vector<char> zeros(bytes(ranks), 0);
   if (file.get() < 0 ||
       pwrite(file.get(), zeros.data(), zeros.size(), 0) != static_cast<ssize_t>(zeros.size()))
@@ -86,7 +88,9 @@ void NodeFile::enter() {
   pthread_mutex_t* lock = &slot(mine_).lock;
   const bool made = pthread_mutex_init(lock, &kind) == 0 && pthread_mutex_lock(lock) == 0;
   pthread_mutexattr_destroy(&kind);
-  check(made, "heartbeat: no lock that outlives its process");
+  check(made,
+        "heartbeat: this system has no robust mutexes between processes; set [run] watchdog = "
+        "\"00:00:00\"");
 }
 
 void NodeFile::leave() {
@@ -109,7 +113,7 @@ NodeFile::Lock NodeFile::watch(int i, std::chrono::milliseconds limit) {
       pthread_mutex_unlock(lock);
       return Lock::released;
     case EOWNERDEAD:
-      pthread_mutex_unlock(lock);  // not made consistent: the next to look finds it broken
+      pthread_mutex_unlock(lock);  // not made consistent, so the next check finds the death too
       return Lock::died;
     case ENOTRECOVERABLE:
       return Lock::died;
@@ -133,7 +137,7 @@ void NodeFile::publish() {
 NodeFile::Snapshot NodeFile::read(const std::string& path, int ranks) {
   Snapshot found;
   const Descriptor file(path, O_RDONLY | O_CLOEXEC);
-  // As 64-byte units, so that the copy is aligned as the mapping is.
+  // In 64-byte units, so that the copy has the mapping's alignment.
   struct alignas(64) Unit {
     std::byte bytes[64];
   };

@@ -1,3 +1,5 @@
+// Verbs made of MPI messages. Sums are taken in rank order and segment by segment, so that the
+// memory for the other ranks' inputs is bounded.
 #include <trireme/base/check.hpp>
 #include <trireme/base/reduction.hpp>
 #include <trireme/grid/message_block.hpp>
@@ -22,7 +24,8 @@ MPI_Datatype datatype<Fp16>();
 namespace {
 
 constexpr std::int64_t segment_bytes = reduction_segment_bytes;
-/// Among so many ranks everyone sends to everyone; among more, little data go through MPI's trees.
+/// Up to this many ranks, all ranks send to all. With more ranks, messages below direct_bytes use
+/// MPI's trees.
 constexpr int direct_ranks = 64;
 constexpr std::int64_t direct_bytes = 4 * 1024;
 constexpr std::int64_t line_bytes = reduction_line_bytes;
@@ -32,8 +35,8 @@ std::int64_t length(const Operation& o, int rank) {
   return o.offsets[r + 1] - o.offsets[r];
 }
 
-/// Segment `segment` of the part of `rank`: where it begins, and its length. Both may be past the
-/// part's end, where nothing is left.
+/// Offset and length of segment `segment` of the part of `rank`. Past the part's end the length is
+/// 0.
 template <class T>
 layout::Slice segment_of(const Operation& o, int rank) {
   constexpr std::int64_t segment = segment_bytes / static_cast<std::int64_t>(sizeof(T));
@@ -65,7 +68,7 @@ void receive(Operation& o, std::byte* data, std::int64_t n, int peer, int tag) {
              o.verb, o.communicator);
 }
 
-/// Every rank's input of this rank's segment to scratch, in rank order.
+/// Receives all ranks' inputs of this rank's segment into scratch, in rank order, and sends theirs.
 template <class T>
 void exchange_segment(Operation& o) {
   const std::int64_t mine = segment_of<T>(o, o.rank).extent;
@@ -84,7 +87,7 @@ void exchange_segment(Operation& o) {
   }
 }
 
-/// The sum of this rank's segment, in place in `whole`, to everyone.
+/// Sends the sum of this rank's segment, in place in `whole`, to all ranks and receives theirs.
 template <class T>
 void share_segment(Operation& o) {
   const layout::Slice mine = segment_of<T>(o, o.rank);
@@ -98,7 +101,7 @@ void share_segment(Operation& o) {
     send<T>(o, at<T>(whole, mine.offset), mine.extent, (o.rank + k) % o.ranks, o.tag + 1);
 }
 
-/// The inputs of a segment are here: sums them, while those of the next one come.
+/// Called when the inputs of a segment have arrived: sums them and requests the next segment's.
 template <class T, bool shares>
 void sum_segment(Operation& o) {
   const layout::Slice mine = segment_of<T>(o, o.rank);
@@ -146,7 +149,7 @@ MPI_Datatype datatype<double>() {
 }
 template <>
 MPI_Datatype datatype<Bf16>() {
-  return MPI_UINT16_T;  // moved, never added up by MPI
+  return MPI_UINT16_T;  // MPI only moves it and never sums it
 }
 template <>
 MPI_Datatype datatype<Fp16>() {
@@ -167,8 +170,8 @@ void expect_mpi(int code, const char* what, const std::string& communicator) {
 }
 
 int message_count(std::int64_t elements) {
-  check(elements <= INT_MAX, "one MPI message of ", elements, " elements, but MPI counts to ",
-        INT_MAX);
+  check(elements <= INT_MAX, "an MPI message of ", elements,
+        " elements is too long; MPI counts at most ", INT_MAX);
   return static_cast<int>(elements);
 }
 
@@ -183,7 +186,7 @@ void sum_in_order(T* out, std::span<const std::byte* const> parts, std::int64_t 
     for (std::int64_t i = 0; i < n; ++i) out[i] = static_cast<T>(a[i] + b[i]);
     return;
   }
-  constexpr std::int64_t block = 1024;  // stays in the first cache
+  constexpr std::int64_t block = 1024;  // fits in the L1 cache
   Sum sums[block];
   for (std::int64_t begin = 0; begin < n; begin += block) {
     const std::int64_t size = std::min(block, n - begin);

@@ -1,3 +1,6 @@
+// MPI and Kokkos of a process, errors that end all ranks with one message, and the communicators of
+// the process grid.
+#include <trireme/base/events.hpp>
 #include <trireme/base/log.hpp>
 #include <trireme/grid/runtime.hpp>
 #include <trireme/grid/threads.hpp>
@@ -37,8 +40,9 @@ void together(Communicator& world, const std::function<void()>& local) {
 
 namespace {
 
-/// Ranks of a node take its devices in turn, or share its cores. Kokkos' warnings are of the first
-/// rank alone. Without the command line, whose "--help" Kokkos would answer.
+/// Assigns a node's devices to its ranks in turn, or divides its cores among them. Only the first
+/// rank prints Kokkos' warnings. Kokkos does not get the command line, because it would answer
+/// "--help".
 void start_kokkos() {
 #if KOKKOS_VERSION >= 40000
   int world_rank = 0;
@@ -53,10 +57,9 @@ void start_kokkos() {
     MPI_Comm_rank(node, &rank);
     MPI_Comm_free(&node);
     const int devices = visible_devices();
-    check(
-        devices > 0,
-        "no device is visible here, and this installation's kernels run on devices: does the job "
-        "ask for them (Slurm: --gpus-per-node), and does their driver run (nvidia-smi, rocm-smi)?");
+    check(devices > 0,
+          "no device is visible, but this installation's kernels run on devices; request devices "
+          "for the job (Slurm: --gpus-per-node) and check the driver (nvidia-smi, rocm-smi)");
     settings.set_device_id(rank % devices);
   }
   Kokkos::initialize(settings);
@@ -70,12 +73,12 @@ void start_kokkos() {
 Runtime::Runtime(int& argc, char**& argv) {
   int initialised = 0;
   MPI_Initialized(&initialised);
-  check(initialised == 0, "a second Runtime in one process");
+  check(initialised == 0, "only one Runtime per process is possible");
   int provided = MPI_THREAD_SINGLE;
   if (MPI_Init_thread(&argc, &argv, MPI_THREAD_FUNNELED, &provided) != MPI_SUCCESS)
     throw Error(
-        "MPI_Init_thread failed; was the program started by the launcher of the MPI it was built "
-        "with?");
+        "MPI_Init_thread failed; start the program with the launcher of the MPI that it was built "
+        "with");
   start_kokkos();
   world_ = std::make_unique<Communicator>(MPI_COMM_WORLD, "world");
   log::set_speaking(rank() == 0);
@@ -87,17 +90,22 @@ Runtime::~Runtime() {
   MPI_Finalize();
 }
 
-std::string Runtime::description() const {
+Software Runtime::software() const {
   char library[MPI_MAX_LIBRARY_VERSION_STRING];
   int length = 0;
   MPI_Get_library_version(library, &length);
   std::string mpi(library, static_cast<std::size_t>(length));
   mpi = mpi.substr(0, mpi.find('\n'));
   std::replace(mpi.begin(), mpi.end(), '\t', ' ');
-  return text(ranks(), ranks() == 1 ? " rank" : " ranks", ", Kokkos ", KOKKOS_VERSION / 10000, ".",
-              KOKKOS_VERSION / 100 % 100, ".", KOKKOS_VERSION % 100, " ", Exec::name(),
-              ranks_have_threads ? text(" (threads per rank: ", Exec().concurrency(), ")") : "",
-              ", ", mpi);
+  return {text(KOKKOS_VERSION / 10000, ".", KOKKOS_VERSION / 100 % 100, ".", KOKKOS_VERSION % 100),
+          Exec::name(), ranks_have_threads ? static_cast<int>(Exec().concurrency()) : 1, mpi};
+}
+
+std::string Runtime::description() const {
+  const Software s = software();
+  return text(ranks(), ranks() == 1 ? " rank" : " ranks", ", Kokkos ", s.kokkos, " ",
+              s.execution_space,
+              ranks_have_threads ? text(" (threads per rank: ", s.threads, ")") : "", ", ", s.mpi);
 }
 
 ExitCode Runtime::guard(const std::function<ExitCode()>& work) {
@@ -116,22 +124,24 @@ ExitCode Runtime::guard(const std::function<ExitCode()>& work) {
 
 void Runtime::abort(const Error& error) {
   Watchdog::silence();
-  // Ranks often fail of the same cause within an instant: the lowest speaks first and ends the
-  // others.
+  // Ranks often fail from the same cause at the same time. The lowest one reports first and ends
+  // the others.
   if (rank() > 0) usleep(static_cast<useconds_t>(std::min(100'000 + 10'000 * rank(), 1'000'000)));
   log::set_speaking(true);
   log::error(ranks() > 1 ? text("rank ", rank(), ": ", error.what()) : std::string(error.what()));
+  events::record(
+      events::Stop{events::StopCause::error, static_cast<int>(error.code()), error.what()});
   std::fflush(nullptr);
   if (ranks() == 1) _exit(static_cast<int>(error.code()));
-  usleep(300'000);  // a launcher that is told to end the job drops what it has not yet passed on
+  usleep(300'000);  // a launcher that ends the job drops output that it has not yet forwarded
   MPI_Abort(MPI_COMM_WORLD, static_cast<int>(error.code()));
   _exit(static_cast<int>(error.code()));
 }
 
 Grid::Grid(Communicator& world, const layout::ProcessGrid& process_grid)
     : world_(world), process_grid_(process_grid) {
-  check(process_grid.ranks() == world.size(), "a grid of ", process_grid.ranks(),
-        " ranks in a world of ", world.size());
+  check(process_grid.ranks() == world.size(), "a process grid of ", process_grid.ranks(),
+        " ranks does not match the job's ", world.size());
   const layout::Coordinates at = coordinates();
   const int last = process_grid.size(Axis::pipeline) - 1;
   data_ = along(world, Axis::data);

@@ -17,7 +17,7 @@ std::string path_of(void* handle, const std::string& name) {
   return known ? map->l_name : name;
 }
 
-/// Tries one name; returns what is wrong with it, or nothing.
+/// Tries one name. Returns the problem, or an empty text.
 std::string try_to_load(const LibraryWanted& wanted, const std::string& name,
                         LoadedLibrary& library) {
   library = {};
@@ -37,7 +37,7 @@ std::string try_to_load(const LibraryWanted& wanted, const std::string& name,
   const std::string version =
       wanted.version != nullptr ? wanted.version(library.handle) : std::string();
   return text(library.path, version.empty() ? "" : " is " + version + " and", " lacks ",
-              join(missing, ", "), ": too old a version");
+              join(missing, ", "), "; its version is too old");
 }
 
 std::string node_name() {

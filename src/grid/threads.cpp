@@ -18,7 +18,7 @@ struct CpuSet {
   ~CpuSet() { CPU_FREE(set); }
 };
 
-/// Of all ranks of this node; `mine` is this one's place.
+/// The bound cores of all ranks of this node. `mine` is this rank's index.
 std::vector<std::string> cores_of_node(std::size_t& mine) {
   MPI_Comm node = MPI_COMM_NULL;
   int rank = 0;
@@ -45,7 +45,8 @@ std::string bound_cores() {
   const CpuSet cpus;
   const std::size_t bytes = CPU_ALLOC_SIZE(most_cores);
   CPU_ZERO_S(bytes, cpus.set);
-  check(sched_getaffinity(0, bytes, cpus.set) == 0, "cannot ask for the cores of this process");
+  check(sched_getaffinity(0, bytes, cpus.set) == 0,
+        "cannot determine the cores of this process (sched_getaffinity failed)");
   std::string cores(most_cores, '0');
   for (std::size_t i = 0; i < most_cores; ++i)
     if (CPU_ISSET_S(i, bytes, cpus.set)) cores[i] = '1';

@@ -1,3 +1,5 @@
+// The transport by NCCL: one stream per communicator, on which NCCL moves bytes and kernels sum
+// them. Events order the stream with the kernels of Exec.
 #include <trireme/base/check.hpp>
 #include <trireme/base/text.hpp>
 #include <trireme/grid/communicator.hpp>
@@ -15,7 +17,7 @@ namespace {
 
 using streams::expect_success;
 
-/// NCCL counts bytes: what is moved keeps its bits, and sums are ours, in rank order.
+/// NCCL only moves bytes, so values keep their bits. Our kernels sum them, in rank order.
 class NcclTransport final : public Transport {
  public:
   explicit NcclTransport(Communicator& communicator)
@@ -100,14 +102,14 @@ class NcclTransport final : public Transport {
   void progress() override {
     ncclResult_t state = ncclSuccess;
     expect(nccl_.comm_get_async_error(comm_, &state), "asking for errors");
-    expect(state, "what is under way");
+    expect(state, "an outstanding operation");
   }
 
  private:
   void expect(ncclResult_t result, const char* what) const {
     check(result == ncclSuccess || result == ncclInProgress, nccl_.name, ": ", what, " on ", name_,
           ": ", nccl_.get_error_string(result), " (", nccl_.get_last_error(comm_),
-          "); NCCL_DEBUG=INFO tells more");
+          "); set NCCL_DEBUG=INFO for details");
   }
 
   const NcclLibrary& nccl_;
@@ -139,9 +141,10 @@ std::string nccl_name() {
 void load_nccl(Runtime&) {}
 
 std::unique_ptr<Transport> make_nccl_transport(Communicator& communicator) {
-  throw Error(text("this installation was built without NCCL, which ", communicator.name(),
-                   " asks for; configure with -DTRIREME_NCCL=ON or say [parallel] transport = "
-                   "\"mpi\""));
+  throw Error(text("this installation was built without NCCL, which communicator ",
+                   communicator.name(),
+                   " needs; configure with -DTRIREME_NCCL=ON or set "
+                   "[parallel] transport = \"mpi\""));
 }
 
 std::string nccl_name() {

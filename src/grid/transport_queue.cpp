@@ -1,3 +1,5 @@
+// The verbs on a transport: every verb becomes groups of transfers and kernels that sum in rank
+// order. Entries are reused once the queue has passed them.
 #include <trireme/base/check.hpp>
 #include <trireme/base/reduction.hpp>
 #include <trireme/grid/communicator.hpp>
@@ -29,7 +31,8 @@ struct alignas(16) Pack {
   T values[width];
 };
 
-/// Element i of every rank, from rank 0 on; what is narrow is added in float and rounded once.
+/// Combines element i of all ranks in rank order. Two-byte types are summed in float and rounded
+/// once.
 template <class T, Reduction reduction>
 struct CombineParts {
   using S = std::conditional_t<std::is_same_v<T, std::int64_t>, std::int64_t, Accumulate<T>>;
@@ -50,7 +53,7 @@ struct CombineParts {
   }
 };
 
-/// The same by 16 bytes.
+/// The same with 16-byte loads and stores.
 template <class T, Reduction reduction>
 struct CombinePacks {
   using One = CombineParts<T, reduction>;
@@ -101,7 +104,7 @@ Launch combination(Reduction reduction, const char* verb) {
     if (reduction == Reduction::maximum) return combine<T, Reduction::maximum>;
     if (reduction == Reduction::minimum) return combine<T, Reduction::minimum>;
   }
-  check(reduction == Reduction::sum, verb, ": two-byte numbers can be added up, and not compared");
+  check(reduction == Reduction::sum, verb, ": bf16 and fp16 support sum, not min or max");
   return combine<T, Reduction::sum>;
 }
 
@@ -126,7 +129,7 @@ TransportQueue::~TransportQueue() {
   std::erase(queues(), this);
 }
 
-/// Entries at the front that were passed and that nobody holds.
+/// Recycles the entries at the front that the queue has passed and no request owns.
 void TransportQueue::retire() {
   while (!under_way_.empty()) {
     Queued* first = under_way_.front();
@@ -159,8 +162,7 @@ void TransportQueue::end(Queued& queued, const Exec& exec) {
 }
 
 bool TransportQueue::continue_behind(Queued& queued) {
-  check(queued.ended, queued.verb, " on ", name_,
-        " was waited for before the group of transfers that it belongs to had ended");
+  check(queued.ended, queued.verb, " on ", name_, " was waited for before its group ended");
   return transport_->continue_behind(queued.exec, queued.place);
 }
 
@@ -173,7 +175,7 @@ const Queued* TransportQueue::oldest() {
 
 void TransportQueue::reserve_scratch(Bytes bytes) {
   if (scratch_bytes() >= bytes) return;
-  // Before the steps, or in the first one: what is under way reads and writes the smaller one.
+  // This happens before or in the first step. Outstanding entries still use the smaller buffer.
   Transport::Place all;
   transport_->record(all);
   if (!transport_->passed(all))
@@ -190,7 +192,7 @@ void TransportQueue::all_reduce(const Exec& exec, Queued& queued, T* data, std::
   constexpr auto size = static_cast<Bytes>(sizeof(T));
   const Launch launch = combination<T>(reduction, queued.verb);
   transport_->begin_behind(exec);
-  // What is compared is little, and of every size as good in whole.
+  // Maxima and minima are small and exact, so they are always gathered.
   if (gathers_reduction(n * size, ranks_) || reduction != Reduction::sum) {
     reserve_scratch(n * size * (ranks_ - 1));
     group_.clear();
@@ -224,8 +226,8 @@ void TransportQueue::reduce_scatter(const Exec& exec, Queued& queued, T* mine, c
   end(queued, exec);
 }
 
-/// Segment by segment every rank gets its part from all and sums it; where it shares them, the sums
-/// go out together with the summands of the next segment.
+/// Segment by segment, every rank receives its part from all and sums it. If `shares`, the sums are
+/// sent in the same group as the inputs of the next segment.
 template <class T>
 void TransportQueue::begin_segments(T* out, const T* all, std::span<const std::int64_t> offsets,
                                     bool shares) {

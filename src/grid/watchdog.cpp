@@ -1,4 +1,8 @@
+// The watchdog's thread waits for the lock of a neighbour on its node, which a death releases at
+// once, and compares the published progress of all ranks with the limit. The first thread of the
+// job that finds a hang or a death writes the report and ends all processes.
 #include <trireme/base/check.hpp>
+#include <trireme/base/events.hpp>
 #include <trireme/grid/watchdog.hpp>
 
 #include <fcntl.h>
@@ -22,13 +26,14 @@ namespace {
 
 using namespace std::chrono_literals;
 
-/// A thread of a process that is about to end may be stopped within so much; a look at the node's
-/// slots costs a microsecond.
+/// A process that is about to end may have to wait this long for its thread. One check of the
+/// node's slots costs a microsecond.
 constexpr auto tick = 50ms;
-/// A thread that slept for so much longer than it meant was suspended.
+/// A thread that slept for this much longer than intended was suspended.
 constexpr auto suspension = 5s;
 
-/// Without it one death in ten of a process of a few megabytes went unreported, on two busy cores.
+/// Without this memory, one death in ten of a process of a few megabytes went unreported on two
+/// busy cores.
 constexpr std::size_t head_start_bytes = std::size_t{32} << 20;
 
 constexpr std::string_view aborting_word = "aborts";
@@ -45,7 +50,7 @@ bool is_stopped(int pid) {
   std::ifstream in(text("/proc/", pid, "/stat"));
   std::string stat;
   std::getline(in, stat);
-  const auto end = stat.rfind(") ");  // of the name, which may hold anything
+  const auto end = stat.rfind(") ");  // end of the name, which may hold any character
   return end != std::string::npos && end + 2 < stat.size() &&
          (stat[end + 2] == 'T' || stat[end + 2] == 't');
 }
@@ -58,8 +63,8 @@ void write_all(int file, std::string_view message) {
   }
 }
 
-/// A short time slice, for which Linux (6.12 and newer) lets a thread that wakes up run before one
-/// that computes, without privileges. Elsewhere it changes nothing.
+/// Requests a short time slice. Linux 6.12 and newer then runs a thread that wakes up before one
+/// that computes, without privileges. Elsewhere it has no effect.
 void ask_for_short_slices() {
 #if defined(SYS_sched_setattr)
   struct {
@@ -85,8 +90,8 @@ Watchdog::Watchdog(Runtime& runtime, const std::string& directory, Seconds limit
       verdict_path_(directory + "/heartbeat/verdict"),
       limit_(limit),
       interval_(static_cast<std::int64_t>(std::clamp(limit * 50, 100.0, 15'000.0))) {
-  check(current.load() == nullptr, "a second watchdog in one process");
-  check(limit > 0, "watchdog: limit of ", limit, " s");
+  check(current.load() == nullptr, "only one watchdog per process is possible");
+  check(limit > 0, "[run] watchdog = ", limit, " s; it must be positive");
   const std::string folder = directory + "/heartbeat";
   runtime.together([&] {
     if (runtime.rank() != 0) return;
@@ -117,7 +122,7 @@ Watchdog::Watchdog(Runtime& runtime, const std::string& directory, Seconds limit
   start();
 }
 
-/// Signals are the main thread's.
+/// Starts the thread with all signals blocked, so that the main thread receives them.
 void Watchdog::start() {
   sigset_t all;
   sigset_t before;
@@ -134,7 +139,7 @@ void Watchdog::start() {
 }
 
 Watchdog::~Watchdog() {
-  // Whoever handles the exception ends the others, whose deaths need no report.
+  // The handler of the exception ends the other ranks, whose deaths need no report.
   if (std::uncaught_exceptions() > 0) claim(Verdict::aborting);
   current = nullptr;
   Heartbeat::end();
@@ -179,7 +184,7 @@ void Watchdog::run() {
   auto last = Clock::now();
   auto looked = last;
   while (!stopping_) {
-    // Waiting for a neighbour's lock is the sleep between two looks: its death ends it at once.
+    // The thread sleeps by waiting for a neighbour's lock, so that a death wakes it at once.
     if (const int neighbour = next_neighbour(); neighbour >= 0) {
       if (is_dead(neighbour, tick)) report_death(neighbour);
     } else {
@@ -211,13 +216,13 @@ bool Watchdog::is_dead(int i, std::chrono::milliseconds limit) {
   if (fate != Fate::lives) return fate == Fate::died;
   const NodeFile::Lock lock = file_->watch(i, limit);
   if (lock == NodeFile::Lock::held) return false;
-  // One that dies behind the end of its watch is none of the watchdog's business.
+  // A death after the end of its watch is not reported.
   const bool died = lock == NodeFile::Lock::died && file_->state(i).read().life != RankState::ended;
   fate = died ? Fate::died : Fate::left;
   return died;
 }
 
-/// Looks at all locks: the one that this thread waits at is only one of them.
+/// Checks all locks, because this thread waits for only one of them.
 int Watchdog::find_death() {
   int found = -1;
   for (int i = 0; i < file_->ranks(); ++i)
@@ -239,14 +244,14 @@ void Watchdog::look() {
   if (claim(Verdict::claimed)) report_hang();
 }
 
-/// The lowest living rank of the node.
+/// True on the lowest living rank of the node.
 bool Watchdog::speaks_for_node() const {
   const auto first = std::find_if(fates_.begin(), fates_.end(),
                                   [](const auto& fate) { return fate == Fate::lives; });
   return first - fates_.begin() == file_->mine();
 }
 
-/// What another node has decided becomes this one's verdict.
+/// Adopts another node's verdict.
 void Watchdog::adopt_verdict() {
   std::string word;
   std::ifstream(verdict_path_) >> word;
@@ -256,7 +261,7 @@ void Watchdog::adopt_verdict() {
       none, word == aborting_word ? Verdict::aborting : Verdict::claimed);
 }
 
-/// A rank of this node computes for too long, or all of them wait for too long.
+/// True if a rank of this node computes for too long, or if all of them wait for too long.
 bool Watchdog::stalled_here(bool& computing) {
   const std::int64_t now = heartbeat_clock();
   bool all = true;
@@ -272,7 +277,8 @@ bool Watchdog::stalled_here(bool& computing) {
   return any && (all || computing);
 }
 
-/// No rank of another node has progressed either. Only read when all of this node wait.
+/// True if no rank of another node has progressed either. Called only if all ranks of this node
+/// wait.
 bool Watchdog::stalled_elsewhere() {
   bool stalled = true;
   for (std::size_t k = 0; k < nodes_.size(); ++k) {
@@ -282,13 +288,13 @@ bool Watchdog::stalled_elsewhere() {
     if (seen.clock != node.clock) {
       node.clock = seen.clock;
       node.changed = Clock::now();
-      // A rank's last progress may lie a publication back.
+      // A rank's last progress may be one publication old.
       const Seconds late = limit_ - 2 * std::chrono::duration<double>(interval_).count();
       for (const RankState& state : seen.ranks)
         if (state.life == RankState::alive && seconds(seen.clock - state.since) < late)
           stalled = false;
     } else if (Clock::now() - node.changed < 4 * std::max<Clock::duration>(interval_, 1s)) {
-      stalled = false;  // not yet silent for long enough
+      stalled = false;  // not silent for long enough yet
     }
   }
   return stalled;
@@ -321,7 +327,7 @@ std::vector<Sighting> Watchdog::sightings() {
   return out;
 }
 
-/// True for one thread of the job, where its nodes share the folder.
+/// True for one thread of the job, if its nodes share the folder.
 bool Watchdog::claim(Verdict verdict) {
   Verdict none = Verdict::none;
   return file_->verdict().compare_exchange_strong(none, verdict) && claim_for_job(verdict);
@@ -330,20 +336,20 @@ bool Watchdog::claim(Verdict verdict) {
 /// True for one node.
 bool Watchdog::claim_for_job(Verdict verdict) {
   const int file = open(verdict_path_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
-  if (file < 0) return errno != EEXIST;  // else another node speaks
+  if (file < 0) return errno != EEXIST;  // otherwise another node reports
   write_all(file, verdict == Verdict::aborting ? aborting_word : "reports");
   close(file);
   return true;
 }
 
-/// The launcher is about to notice too and to kill this process: the rank and its place are said
-/// first, within microseconds, and the others after that if there is time.
+/// Reports the dead rank and its activity first, within microseconds, because the launcher may
+/// notice the death too and kill this process. The other ranks follow if there is time.
 void Watchdog::report_death(int i) {
   Verdict none = Verdict::none;
   if (!file_->verdict().compare_exchange_strong(none, Verdict::claimed)) return;
-  if (nodes_.size() > 1 && access(verdict_path_.c_str(), F_OK) == 0) return;  // another node speaks
+  if (nodes_.size() > 1 && access(verdict_path_.c_str(), F_OK) == 0) return;  // another reports
   const Sighting dead = sighting(i);
-  say("trireme: error: " + death_report(dead));
+  conclude(death_report(dead));
   claim_for_job(Verdict::claimed);
   std::vector<Sighting> others = sightings();
   std::erase_if(others, [&](const Sighting& s) { return s.state.rank == dead.state.rank; });
@@ -352,17 +358,24 @@ void Watchdog::report_death(int i) {
 }
 
 void Watchdog::report_hang() {
-  say("trireme: error: " + hang_report(sightings(), limit_));
+  conclude(hang_report(sightings(), limit_));
   end_all();
 }
 
-/// To the file first: a launcher that kills everybody may not forward what comes last on stderr.
+/// Writes to the file first: a launcher that kills the job may not forward the last output on
+/// stderr.
 void Watchdog::say(const std::string& message) const {
   write_all(log_, message);
   write_all(STDERR_FILENO, message);
 }
 
-/// This process, and those of the node that do not end by themselves: a stopped one cannot.
+void Watchdog::conclude(const std::string& report) const {
+  say("trireme: error: " + report);
+  events::record(events::Stop{events::StopCause::watchdog, static_cast<int>(ExitCode::failed),
+                              report.substr(0, report.find_last_not_of('\n') + 1)});
+}
+
+/// Ends this process, and those of the node that do not end by themselves, such as stopped ones.
 void Watchdog::end_all() {
   file_->verdict() = Verdict::reported;
   const auto until = Clock::now() + 500ms;
@@ -380,7 +393,7 @@ void Watchdog::end_all() {
 }
 
 void Watchdog::obey(Verdict verdict) {
-  // Somebody else's message ends the job; if it does not within half a minute, this does.
+  // Another error message ends the job. If the job has not ended after half a minute, this ends it.
   const auto until = Clock::now() + (verdict == Verdict::aborting ? 30s : 5s);
   while (Clock::now() < until && file_->verdict() != Verdict::reported) {
     if (stopping_) return;

@@ -1,3 +1,4 @@
+// Keys and tensors of bert. No tensor is transposed; norms are named after the part before them.
 #include <trireme/base/text.hpp>
 #include <trireme/hugging_face/bert.hpp>
 
@@ -18,7 +19,7 @@ std::string model_class(const M& m) {
   return m.has_sentence_head() ? "BertForPreTraining" : "BertForMaskedLM";
 }
 
-/// The sentence head is there or not; which of the two losses it learns is the deck's to say.
+/// Whether there is a sentence head; the deck chooses its loss, `next` or `order`.
 ConfigKey heads() {
   ConfigKey key;
   key.name = "architectures";
@@ -60,14 +61,14 @@ void check_config(const json&, const M& m, Complaints& complaints) {
                    ", expected a multiple of num_attention_heads = ", m.heads);
 }
 
-/// Appends tensors: nothing is transposed here.
+/// Appends tensors, none of which is transposed.
 class List {
  public:
   void add(std::string name, Extents shape, std::string array,
            std::int64_t place = Piece::whole_array) {
     out_.push_back({std::move(name), std::move(shape), {{std::move(array), place}}});
   }
-  /// A product and its bias.
+  /// A weight matrix and its bias.
   void linear(const std::string& name, std::int64_t rows, std::int64_t columns,
               const std::string& array, std::int64_t place = Piece::whole_array) {
     add(name + ".weight", {rows, columns}, array, place);
@@ -83,7 +84,7 @@ class List {
   std::vector<Tensor> out_;
 };
 
-/// Trireme names a norm after what reads it, transformers after what writes it.
+/// Trireme names a norm after the part that reads it, transformers after the part that writes it.
 void add_layer(List& list, const M& m, std::int64_t layer) {
   const std::int64_t D = m.hidden;
   const std::int64_t F = m.feed_forward;

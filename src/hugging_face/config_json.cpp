@@ -1,3 +1,5 @@
+// Reads, writes and compares config.json by the key list of each family's Format. All mistakes of a
+// file are collected into one error.
 #include <trireme/architecture/architecture.hpp>
 #include <trireme/base/check.hpp>
 #include <trireme/deck/families.hpp>
@@ -34,9 +36,9 @@ const char* torch_name(DType type) {
   throw Error(text("weights of type ", name_of(type), "; expected fp64, fp32, bf16 or fp16"));
 }
 
-/// Sizes of 1 in the place of those that are missing or wrong, so that all can be complained of,
-/// and the base of rotary positions that transformers takes for a file without one, whatever the
-/// family.
+/// A model with sizes of 1, which stand in for missing or wrong values so that checking continues,
+/// and with the base of rotary positions that transformers assumes for files of any family without
+/// one.
 ModelConfig smallest(Family family) {
   ModelConfig m = deck::preset(family);
   m.rope_theta = ModelConfig().rope_theta;
@@ -45,7 +47,7 @@ ModelConfig smallest(Family family) {
   return m;
 }
 
-/// The value of a key; null if it is not there.
+/// The value of a key; null if it is missing.
 json given(const json& file, const std::string& name) {
   const auto found = file.find(name);
   return found == file.end() ? json() : *found;
@@ -68,8 +70,8 @@ void read_key(const ConfigKey& key, const json& file, ModelFile& out, Complaints
   if (!key.binding) out.free.push_back({key.name, key.deck, value});
 }
 
-/// Complains of properties in which the deck's model is not as its family was published and of
-/// which config.json has no key.
+/// Reports properties of the deck's model that differ from its family's published models and have
+/// no key in config.json.
 void expect_published(const Format& format, const deck::Deck& deck, Complaints& complaints) {
   const ModelConfig& m = deck.config.model;
   deck::Config expected = deck.config;
@@ -95,9 +97,9 @@ void expect_exportable(const deck::Deck& deck) {
   expect_published(format, deck, complaints);
   format.check(json::object(), m, complaints);
   complaints.raise(text(deck.file_name, ": transformers' ", format.model_class(m),
-                        " is another model than the deck's"),
+                        " does not have the properties of the deck's model"),
                    "such a model cannot be exported; train with the expected values, or with the "
-                   "family that has the deck's");
+                   "family that has the deck's values");
 }
 
 std::string config_text(const ModelConfig& model, DType dtype,
@@ -110,7 +112,7 @@ std::string config_text(const ModelConfig& model, DType dtype,
     if (key.write) out[key.name] = key.write(model);
   out["initializer_range"] = architecture::weight_deviation;
   out["torch_dtype"] = torch_name(dtype);
-  // Without these keys transformers would take ids of the family's first tokenizer.
+  // Without these keys transformers would use the ids of the family's first tokenizer.
   const bool has_end = end_of_document && model.causal();
   for (const char* key : {"bos_token_id", "eos_token_id"})
     out[key] = has_end ? nlohmann::ordered_json(*end_of_document) : nullptr;
@@ -125,13 +127,13 @@ ModelFile parse_config(const std::string& content, const std::string& path) {
   out.model = smallest(out.format->family);
   Complaints complaints;
   for (const ConfigKey& key : out.format->keys) read_key(key, file, out, complaints);
-  // Families without a key for it have as many heads of keys and values as of queries.
+  // Families without a key for it have as many key/value heads as query heads.
   if (std::ranges::find(out.format->keys, "key_value_heads", &ConfigKey::deck) ==
       out.format->keys.end())
     out.model.key_value_heads = out.model.heads;
   out.format->check(file, out.model, complaints);
   complaints.raise(text(path, ": describes a model that Trireme does not have"),
-                   "such a model cannot be imported; correct a value in the file only if the "
+                   "such a model cannot be imported; change a value in the file only if the "
                    "weights were trained with the expected one");
   return out;
 }
@@ -140,21 +142,21 @@ void expect_same_model(const ModelFile& file, const deck::Deck& deck) {
   const ModelConfig& ours = deck.config.model;
   Complaints complaints;
   if (ours.family != file.model.family)
-    complaints.add("model_type = ", file.format->model_type, ", the deck has ",
+    complaints.add("model_type = ", file.format->model_type, ", but the deck has ",
                    deck.cite("model", "family"));
   else
     expect_published(*file.format, deck, complaints);
   if (ours.shared_layers > 0)
-    complaints.add("each layer has weights of its own, the deck has ",
+    complaints.add("each layer has its own weights, but the deck has ",
                    deck.cite("model", "shared_layers"));
   for (const ConfigKey& key : file.format->keys) {
     if (key.deck.empty() || !key.binding) continue;
     const json theirs = key.write(file.model);
     if (theirs != key.write(ours))
-      complaints.add(key.name, " = ", theirs.dump(), ", the deck has ",
+      complaints.add(key.name, " = ", theirs.dump(), ", but the deck has ",
                      deck.cite("model", key.deck));
   }
-  complaints.raise(text(file.path, ": is another model than the deck's"),
+  complaints.raise(text(file.path, " describes another model than the deck"),
                    "`trireme import` without a deck prints the [model] section for a file");
 }
 
@@ -181,7 +183,7 @@ std::string model_toml(const ModelFile& file) {
     out += text("\n", key.deck, " = ", said);
     for (const FreeValue& free : file.free)
       if (free.deck == key.deck && free.value != value)
-        out += text("  # ", free.name, " = ", free.value.dump(), " cannot be set apart");
+        out += text("  # ", free.name, " = ", free.value.dump(), " has no key of its own");
   }
   return out;
 }

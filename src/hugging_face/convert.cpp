@@ -1,3 +1,5 @@
+// Conversion between floating-point types by way of double, which holds every number of the others
+// exactly, so that each conversion rounds once.
 #include <trireme/base/check.hpp>
 #include <trireme/hugging_face/convert.hpp>
 
@@ -8,8 +10,7 @@
 namespace trireme::hugging_face {
 namespace {
 
-/// A type as it lies in memory: its bits, and how they become a double and are made of one. Every
-/// number of these types is exactly one double, so that a conversion rounds once.
+/// A type by its bits in memory, with conversions from bits to double and back.
 struct Double {
   using Bits = std::uint64_t;
   static double load(Bits bits) { return std::bit_cast<double>(bits); }
@@ -22,7 +23,7 @@ struct Single {
   static Bits store(double x) { return std::bit_cast<Bits>(static_cast<float>(x)); }
 };
 
-/// 16 bits in the manner of IEEE 754: sign, exponent, mantissa.
+/// A 16-bit type as in IEEE 754: sign, exponent, mantissa.
 template <int exponent_bits>
 struct Short {
   using Bits = std::uint16_t;
@@ -51,12 +52,12 @@ struct Short {
     const auto sign = static_cast<Bits>(bits >> 63 << 15);
     const int exponent = static_cast<int>(bits >> 52 & 0x7ff) - 1023 + bias;
     const std::uint64_t mantissa = bits & ((std::uint64_t{1} << 52) - 1);
-    if (std::isnan(x))  // quiet, with the upper part of what it carries
+    if (std::isnan(x))  // quiet, with the upper part of the payload
       return static_cast<Bits>(sign | infinity | 1 << (mantissa_bits - 1) |
                                mantissa >> (52 - mantissa_bits));
     if (exponent >= special) return static_cast<Bits>(sign | infinity);
-    // Below the normal numbers the leading one is written and the exponent's field is 0; a carry
-    // out of the mantissa counts the exponent up, which is what rounding means.
+    // For subnormal numbers the leading one is stored and the exponent field is 0. A carry out of
+    // the mantissa increments the exponent, as rounding requires.
     const std::uint64_t whole = exponent > 0 ? static_cast<std::uint64_t>(exponent) << 52 | mantissa
                                              : std::uint64_t{1} << 52 | mantissa;
     const int cut = 52 - mantissa_bits + (exponent > 0 ? 0 : 1 - exponent);

@@ -1,3 +1,5 @@
+// Writes shards one after the other under temporary names. commit() removes the old index, renames
+// the shards, then writes the new index.
 #include <trireme/base/check.hpp>
 #include <trireme/hugging_face/folder_writer.hpp>
 
@@ -18,7 +20,7 @@ std::int64_t bytes_of(const TensorPlan& tensor) {
 void remove_file(const std::string& path) {
   std::error_code error;
   std::filesystem::remove(path, error);
-  check(!error, path, ": cannot remove the former file: ", error.message());
+  check(!error, path, ": cannot remove the old file: ", error.message());
 }
 
 }  // namespace
@@ -61,8 +63,8 @@ FolderWriter::FolderWriter(const std::string& folder, std::vector<TensorPlan> te
     : folder_(folder), tensors_(std::move(tensors)), shards_(plan_shards(tensors_, most_bytes)) {
   const std::int64_t count = std::ssize(shards_);
   check_usage(count <= shards_limit, folder, ": files of at most ", with_commas(most_bytes),
-              " bytes would be ", with_commas(count), ", and ", shards_limit,
-              " are the most; choose a larger size");
+              " bytes would be ", with_commas(count), ", more than ", shards_limit,
+              "; choose a larger size");
   if (count == 1) {
     paths_ = {folder + "/" + single_name};
     return;
@@ -114,11 +116,11 @@ std::string FolderWriter::index_text() const {
 }
 
 void FolderWriter::commit() {
-  while (writers_.size() < shards_.size() && left_ == 0) begin_shard();  // of empty tensors
+  while (writers_.size() < shards_.size() && left_ == 0) begin_shard();  // shards of empty tensors
   check(left_ == 0 && writers_.size() == shards_.size(), folder_,
         ": fewer bytes than were planned");
   const std::string index = folder_ + "/" + index_name;
-  // Whoever opens the folder meanwhile finds no index, rather than one of other files.
+  // A reader that opens the folder meanwhile finds no index instead of one for other files.
   remove_file(index);
   for (const auto& writer : writers_) writer->commit();
   for (const std::string& path : weight_files(folder_))

@@ -18,7 +18,7 @@ const Format& format_of(Family family) {
     case Family::mistral:
       return llama_format(family);
   }
-  throw Error("no such family");
+  throw Error("unknown family");
 }
 
 const Format& format_of(const json& model_type, const std::string& path) {
@@ -30,8 +30,7 @@ const Format& format_of(const json& model_type, const std::string& path) {
   }
   throw UsageError(text(path, ": model_type ",
                         model_type.is_null() ? "is missing" : "= " + shortened(model_type.dump()),
-                        ", expected one of ", known,
-                        "; Trireme has no other models of transformers"));
+                        ", expected one of ", known, "; Trireme supports no other architecture"));
 }
 
 std::string layer_prefix(const deck::ModelConfig& m, std::int64_t layer) {

@@ -1,3 +1,4 @@
+// Keys and tensors of gpt. Matrices of its Conv1D are transposed.
 #include <trireme/architecture/architecture.hpp>
 #include <trireme/base/text.hpp>
 #include <trireme/hugging_face/gpt2.hpp>
@@ -78,7 +79,7 @@ std::vector<Tensor> tensors(const M& m) {
   return out;
 }
 
-/// "transformer.h.3.attn.bias": the causal mask, which old files hold as a tensor.
+/// Whether this is "transformer.h.3.attn.bias", the causal mask that old files hold as a tensor.
 bool is_mask(std::string_view name) {
   const std::string_view start = "transformer.h.";
   if (!name.starts_with(start)) return false;

@@ -1,3 +1,5 @@
+// Keys and tensors of llama and the families that follow it. `Class` holds the differences between
+// transformers' classes.
 #include <trireme/base/text.hpp>
 #include <trireme/hugging_face/llama.hpp>
 
@@ -13,8 +15,8 @@ constexpr std::string_view prefix = "model.";
 constexpr const char* table = "model.embed_tokens.weight";
 constexpr const char* head = "lm_head.weight";
 
-/// {"rope_type": "default", "rope_theta": 10000.0}: all that is allowed in it. Files of before 2025
-/// have rope_theta beside it, and call the type so or "type".
+/// Accepts {"rope_type": "default", "rope_theta": 10000.0} only. Files from before 2025 have
+/// rope_theta outside, and may call the type "type".
 bool read_rotary(const json& value, M& m) {
   if (!value.is_object()) return false;
   for (const auto& [key, member] : value.items()) {
@@ -40,7 +42,7 @@ ConfigKey rotary(std::string name) {
   return key;
 }
 
-/// Heads of keys and values. Files of before grouped-query attention say null.
+/// Key/value heads. Files from before grouped-query attention have null.
 ConfigKey groups(std::int64_t otherwise) {
   const auto heads = [](const M& m) { return json(m.heads); };
   ConfigKey key = whole("num_key_value_heads", "key_value_heads", &M::key_value_heads, size_limit);
@@ -48,7 +50,7 @@ ConfigKey groups(std::int64_t otherwise) {
   return std::move(key).without(otherwise).with_null(heads);
 }
 
-/// hidden_size / num_attention_heads, rounded down, where neither the file nor the class says more.
+/// Head size; by default the class's, or hidden_size / num_attention_heads rounded down.
 ConfigKey head_size(std::int64_t otherwise) {
   ConfigKey key = whole("head_dim", "head_size", &M::explicit_head_size, size_limit);
   key.write = [](const M& m) { return json(m.head_size()); };
@@ -64,7 +66,7 @@ ConfigKey head_size(std::int64_t otherwise) {
       [otherwise](const M& m) { return json(otherwise > 0 ? otherwise : m.hidden / m.heads); });
 }
 
-/// Tokens that a token sees, itself included, as `window`; null for all up to itself.
+/// Tokens that a token sees, including itself, as `window`; null for no limit.
 ConfigKey window() {
   ConfigKey key = whole("sliding_window", "window", &M::window, size_limit);
   key.write = [](const M& m) { return m.window > 0 ? json(m.window) : json(); };
@@ -77,8 +79,7 @@ ConfigKey window() {
   return std::move(key).without(4096).with_null([](const M&) { return json(); });
 }
 
-/// Qwen's layers before max_window_layers see all tokens up to themselves, whatever the window:
-/// here all layers are alike.
+/// Qwen's layers before max_window_layers have no window. Here all layers must be alike.
 void add_layers_with_window(std::vector<ConfigKey>& keys) {
   keys.push_back(window());
   ConfigKey use;
@@ -98,7 +99,7 @@ void add_layers_with_window(std::vector<ConfigKey>& keys) {
     if (value >= m.layers) m.window = 0;
     return m.window == 0 || value == 0;
   };
-  first.expected = "0, or num_hidden_layers, for layers that are all alike";
+  first.expected = "0 or num_hidden_layers, so that all layers are alike";
   keys.push_back(std::move(first).without(28));
   keys.push_back(implied("layer_types", [](const M& m) {
     const char* type = m.window > 0 ? "sliding_attention" : "full_attention";
@@ -106,14 +107,13 @@ void add_layers_with_window(std::vector<ConfigKey>& keys) {
   }));
 }
 
-/// In what the classes differ: their names, what they take for files without a key, and keys that
-/// one of them alone has.
+/// Differences between the classes: names, defaults for missing keys, and keys of one class only.
 struct Class {
   Family family;
   const char* model_type;
   const char* name;
-  std::int64_t key_value_heads;  ///< of a file without the key; 0: as many as heads
-  std::int64_t head_size;        ///< likewise; 0: hidden / heads
+  std::int64_t key_value_heads;  ///< default without the key; 0: as many as heads
+  std::int64_t head_size;        ///< default without the key; 0: hidden / heads
   void (*add_keys)(std::vector<ConfigKey>&);
 };
 
@@ -147,7 +147,7 @@ std::vector<ConfigKey> keys(const Class& c) {
       whole("num_attention_heads", "heads", &M::heads, size_limit), groups(c.key_value_heads),
       head_size(c.head_size),
       whole("intermediate_size", "feed_forward", &M::feed_forward, 4 * size_limit),
-      // Rotary positions need no table: the weights go with any sequence.
+      // Rotary positions need no table: the weights fit any sequence.
       whole("max_position_embeddings", "sequence", &M::sequence, size_limit).free(),
       whole("vocab_size", "vocabulary", &M::vocabulary, vocabulary_limit),
       fixed("hidden_act", {"silu", "swish"}),
@@ -175,8 +175,8 @@ void check_config(const json& file, const M& m, Complaints& complaints) {
     const json inner = file.value(name, json());
     const json theta = inner.is_object() ? inner.value("rope_theta", json()) : json();
     if (!theta.is_null() && theta != m.rope_theta)
-      complaints.add("rope_theta = ", m.rope_theta, ", and ", theta.dump(), " in ", name,
-                     ", expected the same");
+      complaints.add("rope_theta = ", m.rope_theta, ", but ", theta.dump(), " in ", name,
+                     ", expected equal values");
   }
 }
 

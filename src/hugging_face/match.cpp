@@ -8,7 +8,7 @@
 namespace trireme::hugging_face {
 namespace {
 
-/// By today's names.
+/// Tensors by their current names.
 using Stored = std::map<std::string, StoredTensor>;
 
 std::string described(const TensorInfo& tensor) {
@@ -33,8 +33,8 @@ void expect_copy(const StoredTensor& copy, const StoredTensor& of, Complaints& c
   const TensorInfo& a = *copy.info;
   const TensorInfo& b = *of.info;
   if (a.type != b.type || a.shape != b.shape)
-    return complaints.add(a.name, " is ", described(a), ", ", b.name, " is ", described(b),
-                          ", though they are tied");
+    return complaints.add(a.name, " is ", described(a), ", but ", b.name, " is ", described(b),
+                          ", and they are tied");
   constexpr std::int64_t most = 1 << 20;
   std::vector<char> left(static_cast<std::size_t>(std::min(most, a.bytes)));
   std::vector<char> right(left.size());
@@ -43,9 +43,8 @@ void expect_copy(const StoredTensor& copy, const StoredTensor& of, Complaints& c
     copy.read(at, bytes, left.data());
     of.read(at, bytes, right.data());
     if (std::memcmp(left.data(), right.data(), static_cast<std::size_t>(bytes)) != 0)
-      return complaints.add(
-          a.name, " is not equal to ", b.name, ", though they are tied; ",
-          "if they are not, config.json must say \"tie_word_embeddings\": ", "false");
+      return complaints.add(a.name, " is not equal to ", b.name, ", but they are tied; ",
+                            "if they are not, set \"tie_word_embeddings\": false in config.json");
   }
 }
 
@@ -81,8 +80,9 @@ std::vector<StoredTensor> match(const TensorFolder& folder, const Format& format
     stored.erase(found);
   }
   for (const auto& [name, tensor] : stored)
-    complaints.add(shortened(tensor.info->name), ", ", described(*tensor.info), ", is left over");
-  complaints.raise(text(folder.path(), ": is not the model that its config.json describes"),
+    complaints.add(shortened(tensor.info->name), ", ", described(*tensor.info),
+                   ", is not a tensor of the model");
+  complaints.raise(text(folder.path(), ": does not hold the model that config.json describes"),
                    text("expected the tensors of a ", format.model_class(model)));
   return matched;
 }

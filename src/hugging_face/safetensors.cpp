@@ -1,3 +1,5 @@
+// Reads safetensors files. Every length, offset, type and shape of the header is checked before any
+// data is read.
 #include <trireme/base/check.hpp>
 #include <trireme/hugging_face/complaints.hpp>
 #include <trireme/hugging_face/safetensors.hpp>
@@ -57,14 +59,14 @@ std::string read_header(const io::InputFile& file) {
   for (std::size_t i = head.size(); i-- > 0;) length = length << 8 | head[i];
   const auto room = static_cast<std::uint64_t>(file.size() - length_bytes);
   check_usage(length <= static_cast<std::uint64_t>(safetensors_header_limit), path,
-              ": a header of ", length, " bytes, expected at most ", safetensors_header_limit,
-              "; is it a safetensors file?");
+              " is not a safetensors file: its header would have ", length,
+              " bytes; download it again (with `git lfs pull` if it is a Git LFS pointer)");
   check_usage(length >= 2 && length <= room, path, ": a header of ", length,
-              " bytes in a file that has ", room, " behind its first ", length_bytes, remedy);
+              " bytes in a file that has ", room, " after its first ", length_bytes, remedy);
   std::string content(static_cast<std::size_t>(length), '\0');
   file.read(length_bytes, content.data(), content.size());
   check_usage(content.front() == '{', path, ": the header does not begin with '{'",
-              "; is it a safetensors file?");
+              "; give a safetensors file");
   return content;
 }
 
@@ -77,23 +79,23 @@ class TensorParser {
     tensor_.name = name;
   }
 
-  /// `data` is where the file's data begins, `data_bytes` how long it is.
+  /// `data` is the first byte of the file's data, `data_bytes` its length.
   TensorInfo parse(std::int64_t data, std::int64_t data_bytes) {
     const Json& type = member("dtype");
-    check_usage(type.is_string(), where_, "dtype is ", type.type_name(), ", expected a word",
+    check_usage(type.is_string(), where_, "dtype is ", type.type_name(), ", expected a string",
                 remedy);
     tensor_.type = type.get<std::string>();
     const TypeName* known = type_of(tensor_.type);
     check_usage(known != nullptr, where_, "the type '", shortened(tensor_.type),
-                "' is not known; expected F64, F32, BF16 or F16; convert the file");
+                "' is unknown; convert the tensor to F64, F32, BF16 or F16");
     tensor_.shape = numbers("shape");
     const std::int64_t wanted = product(known->bytes);
     const Extents offsets = numbers("data_offsets");
     check_usage(offsets.size() == 2, where_, "data_offsets has ", offsets.size(),
                 " numbers, expected 2", remedy);
     check_usage(offsets[0] <= offsets[1] && offsets[1] <= data_bytes, where_, "data_offsets [",
-                offsets[0], ", ", offsets[1], "] do not lie within the ", data_bytes,
-                " bytes of data", remedy);
+                offsets[0], ", ", offsets[1], "] exceed the ", data_bytes, " bytes of data",
+                remedy);
     check_usage(offsets[1] - offsets[0] == wanted, where_, "has ", offsets[1] - offsets[0],
                 " bytes, but ", tensor_.type, " ", checkpoint::shape_text(tensor_.shape), " takes ",
                 wanted, remedy);
@@ -140,19 +142,19 @@ class TensorParser {
   TensorInfo tensor_;
 };
 
-/// No byte of the data belongs to two tensors or to none.
+/// Checks that every byte of the data belongs to exactly one tensor.
 void expect_no_holes(const std::string& path, const std::vector<TensorInfo>& tensors,
                      std::int64_t data, std::int64_t end) {
   std::int64_t at = data;
   for (const TensorInfo& tensor : tensors) {
     check_usage(tensor.begin == at, path, ": tensor '", shortened(tensor.name), "' begins at byte ",
                 tensor.begin - data, " of the data, ",
-                tensor.begin < at ? "within the tensor before it" : "behind a hole", ", expected ",
+                tensor.begin < at ? "within the previous tensor" : "after a gap", ", expected ",
                 at - data, remedy);
     at += tensor.bytes;
   }
-  check_usage(at == end, path, ": the tensors end at byte ", at - data, " of the data, which has ",
-              end - data, remedy);
+  check_usage(at == end, path, ": the tensors end at byte ", at - data, " of ", end - data,
+              " bytes of data", remedy);
 }
 
 }  // namespace
@@ -171,7 +173,7 @@ SafetensorsFile::SafetensorsFile(const std::string& path) : file_(path) {
   const std::string header = read_header(file_);
   const std::int64_t data = length_bytes + std::ssize(header);
   const Json json =
-      parse_strict(header, path, {3, "the header", "; is it a whole safetensors file?"});
+      parse_strict(header, path, {3, "the header", "; give a complete safetensors file"});
   for (const auto& [name, value] : json.items()) {
     if (name != metadata_key) {
       tensors_.push_back(TensorParser(path, name, value).parse(data, file_.size() - data));

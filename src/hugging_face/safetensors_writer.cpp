@@ -29,7 +29,7 @@ std::string header_of(const std::string& path, const std::vector<TensorPlan>& te
   std::string content = json.dump();
   while (std::ssize(content) % alignment != 0) content += ' ';
   check(std::ssize(content) <= safetensors_header_limit, path, ": a header of ", content.size(),
-        " bytes, at most ", safetensors_header_limit, " are allowed");
+        " bytes, expected at most ", safetensors_header_limit);
   std::string length(alignment, '\0');
   for (std::size_t i = 0; i < length.size(); ++i)
     length[i] = static_cast<char>(content.size() >> (8 * i) & 0xff);
@@ -50,14 +50,14 @@ SafetensorsWriter::SafetensorsWriter(const std::string& path,
 }
 
 void SafetensorsWriter::append(const void* data, std::int64_t bytes) {
-  check(bytes <= end_ - at_, file_.path(), ": ", bytes, " bytes more, ", end_ - at_,
+  check(bytes <= end_ - at_, file_.path(), ": ", bytes, " more bytes, but ", end_ - at_,
         " were planned");
   file_.write(at_, data, static_cast<std::size_t>(bytes));
   at_ += bytes;
 }
 
 void SafetensorsWriter::commit() {
-  check(at_ == end_, file_.path(), ": ", at_, " bytes are written, ", end_, " were planned");
+  check(at_ == end_, file_.path(), ": ", at_, " bytes were written, but ", end_, " were planned");
   file_.commit();
 }
 

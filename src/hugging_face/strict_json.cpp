@@ -10,7 +10,7 @@ namespace trireme::hugging_face {
 using Json = nlohmann::json;
 
 Json parse_strict(const std::string& content, const std::string& path, const JsonRules& rules) {
-  std::array<std::set<std::string>, 64> names;  // of the open object of each depth
+  std::array<std::set<std::string>, 64> names;  // names in the open object at each depth
   const auto watch = [&](int depth, Json::parse_event_t event, const Json& parsed) {
     check_usage(depth <= rules.depth, path, ": ", rules.what, " is nested deeper than ",
                 rules.depth, rules.remedy);
@@ -19,7 +19,7 @@ Json parse_strict(const std::string& content, const std::string& path, const Jso
     if (event == Json::parse_event_t::key) {
       const auto name = parsed.get<std::string>();
       check_usage(names.at(at - 1).insert(name).second, path, ": '", shortened(name),
-                  "' stands twice in ", rules.what, rules.remedy);
+                  "' appears twice in ", rules.what, rules.remedy);
     }
     return true;
   };

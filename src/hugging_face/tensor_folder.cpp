@@ -1,3 +1,5 @@
+// Opens a folder of safetensors files. With an index, every tensor must be in exactly the file that
+// the index names.
 #include <trireme/base/check.hpp>
 #include <trireme/hugging_face/complaints.hpp>
 #include <trireme/hugging_face/strict_json.hpp>
@@ -37,7 +39,7 @@ bool is_shard(std::string_view name) {
   return take("model-") && take_digits() && take("-of-") && take_digits() && name == extension;
 }
 
-/// A name that cannot lead out of the folder.
+/// Whether the name is a safetensors file in the folder, not a path out of it.
 bool is_plain(const std::string& name) {
   return name.size() > extension.size() && name.size() <= 255 && name.ends_with(extension) &&
          name.front() != '.' && name.find('/') == std::string::npos &&
@@ -50,7 +52,7 @@ std::vector<std::string> names_of_shards(const std::map<std::string, std::string
   return {names.begin(), names.end()};
 }
 
-/// Every shard of the index is there, and no other one.
+/// Checks that the folder has every shard of the index and no other shard.
 void expect_shards(const std::string& index, const std::string& folder,
                    const std::vector<std::string>& names) {
   Complaints complaints;
@@ -59,13 +61,13 @@ void expect_shards(const std::string& index, const std::string& folder,
   for (const std::string& path : weight_files(folder)) {
     const std::string name = fs::path(path).filename();
     if (is_shard(name) && std::ranges::find(names, name) == names.end())
-      complaints.add(name, " is there, and the index does not name it");
+      complaints.add(name, " is not in the index");
   }
   complaints.raise(text(index, ": names ", names.size(), " files"),
-                   "copy or download the whole folder again, and nothing else into it");
+                   "copy or download the folder again into an empty folder");
 }
 
-/// Every tensor is in the file that the index says, and in no other.
+/// Checks that every tensor is in the file that the index names, and in no other.
 void expect_places(const std::string& index, const std::map<std::string, std::string>& places,
                    const std::vector<StoredTensor>& tensors) {
   Complaints complaints;
@@ -77,15 +79,15 @@ void expect_places(const std::string& index, const std::map<std::string, std::st
     if (place == places.end())
       complaints.add("tensor '", shortened(name), "' of ", file, " is not in the index");
     else if (place->second != file)
-      complaints.add("tensor '", shortened(name), "' is in ", file, ", the index says ",
+      complaints.add("tensor '", shortened(name), "' is in ", file, ", but the index names ",
                      place->second);
     else
       seen.insert(name);
   }
   for (const auto& [name, file] : places)
     if (!seen.contains(name))
-      complaints.add("tensor '", shortened(name), "' is not in ", file, ", where the index has it");
-  complaints.raise(text(index, ": the index and the files do not belong together"),
+      complaints.add("tensor '", shortened(name), "' is not in ", file, ", which the index names");
+  complaints.raise(text(index, ": the index does not match the files"),
                    "copy or download the folder again");
 }
 
@@ -128,9 +130,9 @@ TensorFolder::TensorFolder(const std::string& folder) {
   const std::string index = folder + "/" + index_name;
   const bool sharded = fs::exists(index);
   check_usage(!sharded || !fs::exists(single), folder, ": holds ", single_name, " and ", index_name,
-              "; remove the one that is not the model");
-  check_usage(sharded || fs::exists(single), single, ": no such file, nor ", index_name,
-              " beside it; transformers' model.save_pretrained(FOLDER) writes them");
+              "; remove the one that does not belong to the model");
+  check_usage(sharded || fs::exists(single), single, ": no such file, and no ", index_name,
+              " in its folder; transformers' model.save_pretrained(FOLDER) writes them");
   path_ = sharded ? index : single;
   std::map<std::string, std::string> places;
   if (sharded) {

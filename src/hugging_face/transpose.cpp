@@ -7,7 +7,7 @@
 namespace trireme::hugging_face {
 namespace {
 
-/// Tiles stay in the first cache: a row of one is two lines of 8-byte elements.
+/// Tiles fit into the L1 cache: a row of 8-byte elements is two cache lines.
 constexpr std::int64_t tile = 16;
 
 template <int bytes>

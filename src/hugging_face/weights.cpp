@@ -1,3 +1,5 @@
+// Export and import of weights. Both walk the tensors of the family's Format, convert numbers in
+// panels, and transpose where the file's matrix is the transpose of ours.
 #include <trireme/architecture/architecture.hpp>
 #include <trireme/base/check.hpp>
 #include <trireme/checkpoint/folders.hpp>
@@ -19,14 +21,14 @@ namespace {
 using architecture::ArraySpec;
 using Buffer = std::vector<char>;
 
-constexpr std::int64_t panel_bytes = 4 << 20;     ///< converted or transposed at a time
-constexpr std::int64_t waiting_bytes = 64 << 20;  ///< of arrays that wait for their shard
+constexpr std::int64_t panel_bytes = 4 << 20;     ///< numbers converted or transposed at a time
+constexpr std::int64_t waiting_bytes = 64 << 20;  ///< arrays waiting for their shard
 
 Buffer buffer(std::int64_t elements, DType type) {
   return Buffer(static_cast<std::size_t>(elements * size_of(type)));
 }
 
-/// Hands [first, first + count) of `n` over in order, `unit` elements each, a panel at a time.
+/// Calls use(first, count) for the panels of `n` rows in order; each row has `unit` elements.
 template <class Use>
 void for_each_panel(std::int64_t n, std::int64_t unit, const Use& use) {
   const std::int64_t most =
@@ -34,11 +36,11 @@ void for_each_panel(std::int64_t n, std::int64_t unit, const Use& use) {
   for (std::int64_t first = 0; first < n; first += most) use(first, std::min(most, n - first));
 }
 
-/// `count` numbers as another type; a number that does not fit is an error that names `what`.
+/// Converts `count` numbers to another type; an error naming `what` if a number does not fit.
 void convert_checked(const std::string& what, DType from, const void* in, DType to, void* out,
                      std::int64_t count) {
   const auto lost = convert(from, in, to, out, count);
-  check_usage(!lost, what, ": holds ", lost ? number_at(from, in, *lost) : 0.0,
+  check_usage(!lost, what, ": contains ", lost ? number_at(from, in, *lost) : 0.0,
               ", which is too large for ", name_of(to), "; choose a type with a larger range");
 }
 
@@ -48,12 +50,12 @@ std::map<std::string, ArraySpec> specs_of(const deck::ModelConfig& model) {
   return specs;
 }
 
-/// A tensor as a matrix of what its pieces are: [rows, columns] before it is transposed.
+/// Columns of a tensor's matrix of pieces [rows, columns], before any transposition.
 std::int64_t columns_of(const Tensor& tensor) {
   return tensor.transposed ? tensor.shape.front() : 1;
 }
 
-/// A piece as a slice of its array.
+/// The slice of an array that a piece names.
 struct Part {
   Extents offset;
   Extents extent;
@@ -71,7 +73,7 @@ struct Part {
   std::int64_t elements() const { return checkpoint::volume(extent); }
 };
 
-/// The tensor's numbers in the file's order, in panels of `type`.
+/// Calls use(numbers, count) for panels of the tensor in the file's order.
 template <class Use>
 void for_each_part(const Tensor& tensor, const Buffer& matrix, DType type, const Use& use) {
   const std::int64_t columns = columns_of(tensor);
@@ -89,7 +91,7 @@ void for_each_part(const Tensor& tensor, const Buffer& matrix, DType type, const
   });
 }
 
-/// Arrays that become a checkpoint, shard by shard.
+/// Collects arrays and writes them as a checkpoint, shard by shard.
 class Shards {
  public:
   Shards(const std::string& directory, DType type)
@@ -107,13 +109,13 @@ class Shards {
     return found->data.data() + first * size_of(type_);
   }
 
-  /// Writes them unless some are given in part.
+  /// Writes the arrays if they are many, unless some are incomplete.
   void flush_if_large() {
     if (bytes_ >= waiting_bytes && missing_ == 0) flush();
   }
 
   void commit(const std::string& deck_toml) {
-    check(missing_ == 0, directory_, ": ", missing_, " elements were not given");
+    check(missing_ == 0, directory_, ": ", missing_, " elements are missing");
     flush();
     checkpoint::commit(directory_, {0, 0, deck_toml}, summaries_, {});
   }
@@ -145,7 +147,7 @@ class Shards {
   std::vector<checkpoint::ShardSummary> summaries_;
 };
 
-/// Numbers [first, first + count) of a tensor, as `type`.
+/// Reads numbers [first, first + count) of a tensor as `type`.
 void read_numbers(const StoredTensor& tensor, std::int64_t first, std::int64_t count, DType type,
                   char* out) {
   const std::string what = text(tensor.file->path(), ": tensor '", tensor.info->name, "'");
@@ -158,10 +160,10 @@ void read_numbers(const StoredTensor& tensor, std::int64_t first, std::int64_t c
   });
 }
 
-/// The pieces of a tensor, one behind the other.
+/// Reads the consecutive pieces of a tensor into their arrays.
 void add_pieces(const StoredTensor& stored, const Tensor& tensor,
                 const std::map<std::string, ArraySpec>& specs, DType type, Shards& shards) {
-  // The file's matrix is [columns, rows] of the pieces' one.
+  // If transposed, the file's matrix is [columns, rows].
   const std::int64_t columns = columns_of(tensor);
   const std::int64_t rows = stored.info->elements() / columns;
   Buffer all;
@@ -195,7 +197,7 @@ std::vector<Tensor> written_tensors(const Format& format, const deck::ModelConfi
   return tensors;
 }
 
-/// The arrays of which a tensor is made, for messages.
+/// The arrays of a tensor, for messages.
 std::string names_of(const Tensor& tensor) {
   std::vector<std::string> arrays;
   for (const Piece& piece : tensor.pieces) arrays.push_back(piece.array);
@@ -212,19 +214,19 @@ DType weights_type(const checkpoint::Reader& reader, const deck::ModelConfig& mo
     if (array.name.starts_with("optimizer.")) continue;
     const auto spec = specs.find(array.name);
     check_usage(spec != specs.end(), reader.folder(), ": holds the array '", array.name,
-                "', which the model of its ", checkpoint::deck_name, " has not");
+                "', which the model of its ", checkpoint::deck_name, " does not have");
     check_usage(array.shape == spec->second.shape, reader.folder(), ": array '", array.name,
-                "' is ", checkpoint::shape_text(array.shape), ", in the model of its ",
-                checkpoint::deck_name, " ", checkpoint::shape_text(spec->second.shape));
+                "' is ", checkpoint::shape_text(array.shape), ", but the model of its ",
+                checkpoint::deck_name, " has ", checkpoint::shape_text(spec->second.shape));
     if (first == nullptr) first = &array;
     check_usage(array.dtype == first->dtype && !safetensors_name(array.dtype).empty(),
-                reader.folder(), ": array '", array.name, "' is ", name_of(array.dtype), ", '",
+                reader.folder(), ": array '", array.name, "' is ", name_of(array.dtype), ", but '",
                 first->name, "' is ", name_of(first->dtype),
                 "; expected floating-point numbers of one type");
     ++found;
   }
   for (const auto& [name, spec] : specs)
-    check_usage(found == specs.size() || reader.has(name), reader.folder(), ": holds no array '",
+    check_usage(found == specs.size() || reader.has(name), reader.folder(), ": lacks the array '",
                 name, "', which the model of its ", checkpoint::deck_name, " has");
   return first->dtype;
 }

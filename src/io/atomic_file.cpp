@@ -1,3 +1,5 @@
+// Files that are written under a temporary name, flushed and renamed, and unnamed temporary files.
+// Temporary names are kept in fixed memory, so that a signal handler can remove the files.
 #include <trireme/base/check.hpp>
 #include <trireme/io/atomic_file.hpp>
 
@@ -22,16 +24,15 @@ namespace trireme::io {
 namespace {
 
 constexpr std::int64_t page_bytes = 4096;
-constexpr std::int64_t flushed_bytes = 8 << 20;  // in one go
+constexpr std::int64_t flushed_bytes = 8 << 20;  // per write-back request
 
-/// Read by a signal handler: fixed memory, and a flag that is set after the path is complete.
+/// Read by a signal handler, therefore fixed memory. The flag is set once the path is complete.
 struct Slot {
   std::atomic<bool> used{false};
   std::array<char, PATH_MAX> path{};
 };
 
-/// More than anybody writes at a time: the most are an export's shards. Untouched ones take no
-/// memory.
+/// More files than are open at once; an export's shards are the most. Unused slots take no memory.
 std::array<Slot, 512> slots;
 std::mutex slots_mutex;
 
@@ -42,7 +43,7 @@ extern "C" void remove_and_die(int signal_number) {
   ::raise(signal_number);
 }
 
-/// A path that finds no slot is merely not removed on a signal.
+/// A path without a slot is only not removed on a signal.
 void remember_temporary(const std::string& path) {
   const std::lock_guard lock(slots_mutex);
   for (auto& slot : slots) {
@@ -64,7 +65,7 @@ std::string folder_of(const std::string& path) {
   return folder.empty() ? "." : folder;
 }
 
-/// The file that `path` names after links, so that replacing it keeps the link.
+/// The target of `path` if it is a link, so that replacing the file keeps the link.
 std::string resolved(const std::string& path) {
   std::error_code ignored;
   if (!std::filesystem::is_symlink(path, ignored)) return path;
@@ -79,7 +80,7 @@ std::string why_not_written(int error) {
   return reason;
 }
 
-/// A file of its own beside `path`; no two calls of any processes of this machine get the same.
+/// Creates a file next to `path`. Its name is unique among all processes of this machine.
 int create_temporary(const std::string& path, std::string& temporary) {
   static std::atomic<int> counter{0};
   int descriptor = -1;
@@ -116,15 +117,15 @@ void flush_to_device(int descriptor, const std::string& path) {
 
 void flush_folder(const std::string& folder) {
   const int descriptor = ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  if (descriptor < 0) return;  // a folder that may be written and not read: nothing to be done
-  ::fsync(descriptor);  // some network file systems refuse this on folders; the rename stands
+  if (descriptor < 0) return;  // a folder without read permission cannot be flushed
+  ::fsync(descriptor);  // some network file systems refuse this on folders; the rename is done
   ::close(descriptor);
 }
 
 AtomicFile::AtomicFile(const std::string& path) : path_(resolved(path)) {
   struct stat status {};
   if (::stat(path_.c_str(), &status) == 0)
-    check_usage(S_ISREG(status.st_mode), path_, ": is there and is not a regular file");
+    check_usage(S_ISREG(status.st_mode), path_, ": exists and is not a regular file");
   check_usage(!std::filesystem::path(path_).filename().empty(), "'", path_,
               "' does not name a file");
   descriptor_ = create_temporary(path_, temporary_path_);
@@ -143,8 +144,8 @@ void AtomicFile::probe_space(std::int64_t bytes) {
   const bool fits = ::fallocate(descriptor_, 0, 0, bytes) == 0;
   const int error = errno;
   const bool reset = ::ftruncate(descriptor_, 0) == 0;
-  check(fits || error == EOPNOTSUPP || error == ENOSYS, path_, ": no room for ", human_bytes(bytes),
-        ": ", why_not_written(error));
+  check(fits || error == EOPNOTSUPP || error == ENOSYS, path_, ": no space for ",
+        human_bytes(bytes), ": ", why_not_written(error));
   check(reset, path_, ": cannot truncate: ", std::strerror(errno));
 }
 
@@ -165,7 +166,7 @@ bool AtomicFile::write_direct(std::int64_t offset, const void* data, std::size_t
     direct_descriptor_ = ::open(temporary_path_.c_str(), O_WRONLY | O_DIRECT | O_CLOEXEC);
   const auto put = direct_descriptor_ < 0 ? -1 : ::pwrite(direct_descriptor_, data, bytes, offset);
   if (put == static_cast<ssize_t>(bytes)) return true;
-  // Written in part, or not at all: the usual way writes it (again), and finds the true error.
+  // A partial or failed write: the buffered path repeats it, and reports the error.
   may_be_direct_ = false;
   return false;
 }
@@ -211,7 +212,7 @@ void Spool::copy_to(AtomicFile& file, std::int64_t offset) {
     const auto copied = ::copy_file_range(descriptor_, &from, file.descriptor(), &to,
                                           static_cast<std::size_t>(bytes_ - from), 0);
     if (copied < 0 && errno == EINTR) continue;
-    if (copied <= 0) break;  // what is left goes through memory, which also finds the true error
+    if (copied <= 0) break;  // the rest is copied through memory, which also reports the error
   }
   std::vector<char> buffer(static_cast<std::size_t>(
       std::min<std::int64_t>(1 << 20, std::max<std::int64_t>(bytes_ - from, 0))));
@@ -234,7 +235,7 @@ void remove_temporaries_on_signals() {
   for (const int number : {SIGINT, SIGTERM, SIGHUP}) {
     struct sigaction former {};
     ::sigaction(number, nullptr, &former);
-    if (former.sa_handler != SIG_IGN) ::sigaction(number, &action, nullptr);  // nohup stays nohup
+    if (former.sa_handler != SIG_IGN) ::sigaction(number, &action, nullptr);  // keeps nohup
   }
 }
 

@@ -1,3 +1,5 @@
+// HDF5 files: creation, opening, contiguous datasets and attributes, each under the lock. Property
+// lists are chosen so that equal content gives equal bytes.
 #include <trireme/base/check.hpp>
 #include <trireme/io/hdf5_file.hpp>
 
@@ -10,21 +12,21 @@ namespace {
 
 Handle file_access() {
   Handle access(H5Pcreate(H5P_FILE_ACCESS), H5Pclose);
-  // File systems without locks (some Lustre and NFS mounts) are not a reason to fail.
+  // Missing file locks (some Lustre and NFS mounts) are no error.
 #if H5_VERSION_GE(1, 12, 1) || (H5_VERSION_GE(1, 10, 7) && !H5_VERSION_GE(1, 12, 0))
   H5Pset_file_locking(access.id(), false, true);
 #endif
   return access;
 }
 
-constexpr hsize_t aligned_bytes = 1 << 20;            // smaller objects may lie anywhere
+constexpr hsize_t aligned_bytes = 1 << 20;            // smaller objects are not aligned
 constexpr std::size_t attribute_limit_bytes = 60000;  // an object header message holds 64 KiB
 
 Handle string_type(std::size_t bytes) {
   Handle type(H5Tcopy(H5T_C_S1), H5Tclose);
   check(H5Tset_size(type.id(), bytes) >= 0 && H5Tset_strpad(type.id(), H5T_STR_NULLPAD) >= 0 &&
             H5Tset_cset(type.id(), H5T_CSET_UTF8) >= 0,
-        "HDF5 refuses a string type", hdf5_reason());
+        "HDF5 cannot create a string type", hdf5_reason());
   return type;
 }
 
@@ -123,7 +125,7 @@ Dataset Hdf5File::dataset(const std::string& name) const {
 bool Hdf5File::has(const std::string& name) const {
   const Lock lock;
   for (std::size_t slash = name.find('/'); slash != std::string::npos;
-       slash = name.find('/', slash + 1))  // H5Lexists demands that every group above exists
+       slash = name.find('/', slash + 1))  // H5Lexists requires all parent groups to exist
     if (slash > 0 && H5Lexists(handle_.id(), name.substr(0, slash).c_str(), H5P_DEFAULT) <= 0)
       return false;
   return H5Lexists(handle_.id(), name.c_str(), H5P_DEFAULT) > 0;

@@ -10,7 +10,7 @@
 namespace trireme::io {
 namespace {
 
-constexpr std::int64_t locked_bytes = 16 << 20;  // per HDF5 call that moves data
+constexpr std::int64_t locked_bytes = 16 << 20;  // at most, per HDF5 call that moves data
 
 std::int64_t product(std::span<const std::int64_t> extents) {
   return std::accumulate(extents.begin(), extents.end(), std::int64_t{1}, std::multiplies<>());
@@ -38,7 +38,8 @@ std::int64_t Dataset::file_offset() const {
 
 void Dataset::write(std::span<const std::int64_t> offset, std::span<const std::int64_t> extent,
                     const void* data) {
-  transfer(offset, extent, static_cast<char*>(const_cast<void*>(data)), true);  // H5Dwrite reads it
+  // H5Dwrite only reads the data.
+  transfer(offset, extent, static_cast<char*>(const_cast<void*>(data)), true);
 }
 
 void Dataset::read(std::span<const std::int64_t> offset, std::span<const std::int64_t> extent,
@@ -46,15 +47,16 @@ void Dataset::read(std::span<const std::int64_t> offset, std::span<const std::in
   transfer(offset, extent, static_cast<char*>(data), false);
 }
 
-/// One HDF5 call if the block is small; otherwise halves along the first axis that can be cut.
+/// Makes one HDF5 call if the block is small. Otherwise it splits the block along its first axis
+/// longer than 1.
 void Dataset::transfer(std::span<const std::int64_t> offset, std::span<const std::int64_t> extent,
                        char* data, bool writing) const {
   check(offset.size() == shape_.size() && extent.size() == shape_.size(), name_, ": has ",
-        shape_.size(), " axes, asked for ", extent.size());
+        shape_.size(), " axes, but the block has ", extent.size());
   for (std::size_t a = 0; a < shape_.size(); ++a)
     check(offset[a] >= 0 && extent[a] >= 0 && offset[a] <= shape_[a] - extent[a], name_, ": axis ",
-          a, " has ", shape_[a], " elements, asked for [", offset[a], ", ", offset[a] + extent[a],
-          ")");
+          a, " has ", shape_[a], " elements, but the block is [", offset[a], ", ",
+          offset[a] + extent[a], ")");
   const std::int64_t block_bytes = product(extent) * size_of(dtype_);
   if (block_bytes == 0) return;
   const auto axis = std::find_if(extent.begin(), extent.end(), [](auto n) { return n > 1; });

@@ -8,7 +8,7 @@
 namespace trireme::io {
 namespace {
 
-std::string without_patterns(const std::string& name) {  // HDF5 replaces %b by a number
+std::string without_patterns(const std::string& name) {  // HDF5 replaces %b with a number
   if (name.find('%') == std::string::npos) return name;
   std::string out;
   for (const char c : name) out += c == '%' ? std::string("%%") : std::string(1, c);
@@ -17,7 +17,7 @@ std::string without_patterns(const std::string& name) {  // HDF5 replaces %b by 
 
 void set_fill_value(const Handle& creation, DType dtype, const Handle& type,
                     const std::string& object) {
-  std::uint64_t bits = 0;  // a quiet NaN; little endian, so that the low bytes are the number
+  std::uint64_t bits = 0;  // a quiet NaN; on little endian the low bytes are the value
   if (dtype == DType::fp64) bits = 0x7FF8000000000000u;
   if (dtype == DType::fp32) bits = 0x7FC00000u;
   if (dtype == DType::bf16) bits = 0x7FC0u;
@@ -55,7 +55,7 @@ void Hdf5File::create_virtual_dataset(const std::string& name, DType dtype,
   const VirtualPart* before = nullptr;
   for (const auto& part : parts) {
     select(selected, part, object);
-    if (before == nullptr || before->extent != part.extent)  // most parts are alike
+    if (before == nullptr || before->extent != part.extent)  // most parts have equal extents
       source = hdf5_space(part.extent, object);
     before = &part;
     expect_success(H5Pset_virtual(creation.id(), selected.id(), without_patterns(part.file).c_str(),

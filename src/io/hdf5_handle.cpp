@@ -1,3 +1,4 @@
+// HDF5 identifiers, types and errors, and the lock around all calls of the library.
 #include <trireme/base/check.hpp>
 #include <trireme/io/hdf5_handle.hpp>
 
@@ -15,13 +16,13 @@ static_assert(std::is_same_v<hid_t, std::int64_t>, "HDF5 1.10 or newer");
 static_assert(std::endian::native == std::endian::little,
               "types in files are little endian and are never converted");
 
-/// A binary float of `exponent` and `mantissa` bits below one sign bit, 16 in all.
+/// A 16-bit binary float with one sign bit and `exponent` and `mantissa` bits.
 Handle small_float(std::size_t exponent, std::size_t mantissa) {
   Handle type(H5Tcopy(H5T_IEEE_F32LE), H5Tclose);
   const bool made = H5Tset_fields(type.id(), 15, mantissa, exponent, 0, mantissa) >= 0 &&
                     H5Tset_size(type.id(), 2) >= 0 &&
                     H5Tset_ebias(type.id(), (std::size_t{1} << (exponent - 1)) - 1) >= 0;
-  check(made, "HDF5 refuses a 16-bit float type", hdf5_reason());
+  check(made, "HDF5 cannot create a 16-bit float type", hdf5_reason());
   return type;
 }
 
@@ -63,7 +64,7 @@ std::recursive_mutex& hdf5_mutex() {
 
 Lock::Lock() : guard_(hdf5_mutex()) {
   [[maybe_unused]] static const bool silenced = [] {
-    H5dont_atexit();  // handles close what they own; HDF5's own clean-up loops after a failed write
+    H5dont_atexit();  // handles close their objects; HDF5's clean-up loops after failed writes
     H5Eset_auto2(H5E_DEFAULT, nullptr, nullptr);
     return true;
   }();
@@ -97,7 +98,7 @@ DType dtype_of_hdf5(const Handle& type, const std::string& object) {
     const Handle known = hdf5_type(candidate);
     if (H5Tequal(type.id(), known.id()) > 0) return candidate;
   }
-  check(false, object, ": has a number type that Trireme does not know");
+  check(false, object, ": its number type is not supported by Trireme");
   return DType::fp64;
 }
 
@@ -114,7 +115,7 @@ Handle hdf5_space(std::span<const std::int64_t> extents, const std::string& obje
   const hid_t id = extents.empty() ? H5Screate(H5S_SCALAR)
                                    : H5Screate_simple(static_cast<int>(extents.size()),
                                                       dimensions.data(), nullptr);
-  return {expect_id(id, object, "make a data space"), H5Sclose};
+  return {expect_id(id, object, "create a data space"), H5Sclose};
 }
 
 std::int64_t expect_id(std::int64_t id, const std::string& object, const char* action) {

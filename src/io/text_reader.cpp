@@ -36,7 +36,7 @@ void refuse_other_formats(const std::string& path, std::string_view start) {
     if (!start.starts_with(format.magic)) continue;
     check_usage(!format.unpack.empty(), path, ": is a ", format.name, " file, expected text");
     throw UsageError(text(path, ": is compressed with ", format.name,
-                          ", which is not read directly; give its text on standard input: ",
+                          ", which cannot be read directly; pass its text on standard input: ",
                           format.unpack, " FILE | trireme tokenize ... -"));
   }
 }
@@ -61,7 +61,7 @@ TextReader::TextReader(const std::string& path) : state_(std::make_unique<State>
   }
   state_->stream = ::gzdopen(descriptor, "rb");
   if (state_->stream == nullptr) ::close(descriptor);
-  check(state_->stream != nullptr, state_->path, ": no memory to read it");
+  check(state_->stream != nullptr, state_->path, ": not enough memory to read it");
   ::gzbuffer(state_->stream, buffer_bytes);
 }
 
@@ -75,11 +75,10 @@ std::size_t TextReader::read(std::span<char> out) {
   if (got < 0 || static_cast<unsigned>(got) < wanted) {
     int code = Z_OK;
     const char* message = ::gzerror(state_->stream, &code);
-    check(code != Z_BUF_ERROR, state_->path,
-          ": the gzip data ends early; the file is truncated, fetch it again");
+    check(code != Z_BUF_ERROR, state_->path, ": the gzip data is truncated; fetch the file again");
     check(code != Z_ERRNO, state_->path, ": cannot read: ", std::strerror(errno));
     check(code == Z_OK || code == Z_STREAM_END, state_->path, ": the gzip data is damaged (",
-          message, "); `gzip -t` on it says the same");
+          message, "); check it with `gzip -t` and fetch it again");
   }
   if (std::exchange(state_->first, false))
     refuse_other_formats(state_->path, {out.data(), static_cast<std::size_t>(got)});

@@ -1,3 +1,5 @@
+// Attention by blocks on Kokkos teams (the portable back end), forward: the softmax of a block of
+// queries is computed online over blocks of keys. attention_forward chooses among the back ends.
 #include <trireme/base/check.hpp>
 #include <trireme/kernels/attention.hpp>
 #include <trireme/kernels/attention_blocks.hpp>
@@ -13,22 +15,24 @@ namespace trireme::kernels {
 
 AttentionShape resolved(const AttentionShape& shape) {
   check(shape.batch >= 0 && shape.sequence >= 0, "attention over ", shape.batch, " samples of ",
-        shape.sequence, " tokens");
+        shape.sequence, " tokens, expected 0 or more");
   check(shape.head_size >= 1, "attention with head size ", shape.head_size, ", expected 1 or more");
   const std::int64_t groups = shape.key_value_heads;
   AttentionShape result = shape;
   check(shape.heads >= 0 && groups >= 0, "attention with ", shape.heads, " heads over ", groups,
-        " key and value heads");
+        " key and value heads, expected 0 or more");
   if (shape.group == 0) {
     check(groups == 0 ? shape.heads == 0 : shape.heads % groups == 0, "attention with ",
-          shape.heads, " heads over ", groups, " key and value heads, expected a divisor");
+          shape.heads, " heads over ", groups,
+          " key and value heads, expected a divisor of the heads");
     result.group = shape.heads == 0 ? 1 : shape.heads / groups;
   }
   const std::int64_t group = result.group;
   check(group >= 1 && shape.heads_before >= 0 && shape.heads_before < group &&
             (shape.heads == 0 || (shape.heads_before + shape.heads + group - 1) / group == groups),
         "attention with ", shape.heads, " heads in groups of ", group, ", the first without ",
-        shape.heads_before, ", over ", groups, " key and value heads");
+        shape.heads_before, ", over ", groups,
+        " key and value heads, expected the number that these heads use");
   check(shape.window == 0 || (shape.window > 0 && shape.causal), "attention with a window of ",
         shape.window, " tokens", shape.causal ? "" : " without a causal mask",
         "; expected 1 or more tokens and a causal mask, or 0 for no window");
@@ -48,9 +52,9 @@ AttentionMasks::AttentionMasks(const AttentionDropout& of, const AttentionShape&
 
 namespace {
 
-/// One block of queries of one head. Lanes are queries: everything is kept transposed, so that
-/// maxima and sums of the softmax are lanewise, and that queries, packed once, are the only operand
-/// that needs contiguous lanes.
+/// One block of queries of one head. Lanes are queries: everything is stored transposed, so that
+/// maxima and sums of the softmax are lanewise. Queries, packed once, are the only operand that
+/// needs contiguous lanes.
 template <class T>
 struct AttentionForward {
   using A = Accumulate<T>;
@@ -104,10 +108,10 @@ struct AttentionForward {
     return s;
   }
 
-  /// Not inlined: within the launch GCC 12 makes slower code of the products.
+  /// Not inlined: inside the launch, GCC 12 makes slower code of the products.
   [[gnu::noinline]] KOKKOS_FUNCTION void operator()(const AttentionMember& team) const {
-    // Long rows first: with a causal mask the last queries have most keys. On hosts one head after
-    // the other, whose keys and values stay in the cache.
+    // Long rows first: with a causal mask the last queries have the most keys. On hosts one head
+    // after another, so that its keys and values stay in the cache.
     const std::int64_t planes = shape.batch * shape.heads;
     const std::int64_t plane =
         exec_on_host ? team.league_rank() / query_blocks : team.league_rank() % planes;
@@ -157,16 +161,16 @@ struct AttentionForward {
   }
 
  private:
-  /// Keys of the block at k0 that any query of query i's register tile sees; scores of the others
-  /// are never computed.
+  /// Keys of the block at k0 that any query of query i's register tile sees; other scores are never
+  /// computed.
   KOKKOS_FUNCTION Depth visible(std::int64_t i, std::int64_t q0, std::int64_t k0) const {
     constexpr std::int64_t lanes = Tile<A>::lanes;
     const std::int64_t first = shape.first_key(q0 + i / lanes * lanes) - k0;
     return {first > 0 ? first : 0, shape.causal && k0 == q0 ? padded(i + 1, lanes) : block};
   }
 
-  /// With a window a query may see no key of its first blocks: differences to a finite number are
-  /// defined.
+  /// The maximum begins finite, so that differences to it are defined: with a window, a query may
+  /// see no key of its first blocks.
   KOKKOS_FUNCTION void start(const AttentionMember& team, const Scratch& s) const {
     constexpr A lowest = std::numeric_limits<A>::lowest();
     const A none = shape.window > 0 ? lowest : -infinity<A>;
@@ -179,7 +183,7 @@ struct AttentionForward {
     });
   }
 
-  /// One step of the online softmax: scores become exp(score − largest so far), sums and results so
+  /// One step of the online softmax: scores become exp(score − largest so far); sums and results so
   /// far are rescaled.
   KOKKOS_FUNCTION void softmax(const AttentionMember& team, const Scratch& s, std::int64_t q0,
                                std::int64_t k0) const {
@@ -228,12 +232,12 @@ struct AttentionForward {
     });
   }
 
-  /// Hides keys beyond the sequence and, if causal, beyond each query and before its window.
+  /// Hides keys beyond the sequence and, if causal, those after each query and before its window.
   KOKKOS_FUNCTION void mask(A* __restrict scores, std::int64_t query, std::int64_t k0, int begin,
                             int keys) const {
     const auto end = static_cast<int>(shape.sequence - k0 < block ? shape.sequence - k0 : block);
     const auto diagonal = shape.causal ? static_cast<int>(query - k0) : block;
-    // Keys up to edge + i come before the window of query + i.
+    // Keys up to edge + i are before the window of query + i.
     const auto edge =
         shape.window > 0 ? static_cast<int>(query - shape.window - k0) : -block - width;
     for (int j = begin; j < keys; ++j) {

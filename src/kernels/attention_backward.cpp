@@ -1,3 +1,6 @@
+// Attention by blocks on Kokkos teams (the portable back end), backward: scores and probabilities
+// are recomputed from qkv and logsumexp, and a team owns the gradients of a head of keys and
+// values.
 #include <trireme/kernels/attention.hpp>
 #include <trireme/kernels/attention_blocks.hpp>
 #include <trireme/kernels/attention_cudnn.hpp>
@@ -8,9 +11,9 @@
 namespace trireme::kernels {
 namespace {
 
-/// One key and value head of one sample, with all its query heads: the team goes through pairs of
-/// blocks in a fixed order and owns every gradient that it adds to. Lanes are keys, so that keys
-/// and values, packed once per block, serve all queries; for the gradient of queries lanes are the
+/// One key and value head of one sample, with all its query heads. The team visits pairs of blocks
+/// in a fixed order and owns every gradient that it adds to. Lanes are keys, so that keys and
+/// values, packed once per block, serve all queries; for the gradient of queries, lanes are the
 /// head's elements.
 template <class T>
 struct AttentionBackward {
@@ -25,7 +28,7 @@ struct AttentionBackward {
   AttentionShape shape;
   AttentionMasks masks;
   HeadSizes<A> head;
-  A* wide_queries;  // [T, H·K] sums of the queries' gradients, where dqkv is too narrow for them
+  A* wide_queries;  // [T, H·K] sums of the queries' gradients, if dqkv is too narrow for them
 
   /// Scratch of a team, in the order in which it is cut.
   struct Scratch {
@@ -94,8 +97,8 @@ struct AttentionBackward {
   }
 
  private:
-  /// What the queries q0 … of head h contribute to the keys k0 …, and the other way round. Not
-  /// inlined: in a larger function GCC 12 makes slower code of the products.
+  /// Contribution of the queries q0 … of head h to the gradients of the keys k0 …, and vice versa.
+  /// Not inlined: in a larger function GCC 12 makes slower code of the products.
   [[gnu::noinline]] KOKKOS_FUNCTION void add_pair(const AttentionMember& team, const Scratch& s,
                                                   std::int64_t b, std::int64_t h, std::int64_t q0,
                                                   std::int64_t k0) const {
@@ -106,9 +109,9 @@ struct AttentionBackward {
     copy_block(team, s.grads, head.lanes, &grad(token, h * head.size),
                static_cast<std::int64_t>(grad.stride(0)), valid, head.size, block);
     team.team_barrier();
-    // A register tile of scores begins at query i and key j, and is hidden if even its last query
-    // comes before j, or if its last key comes before the window of i. Where such tiles are summed
-    // over, the sum begins or ends at these edges; a sum over hidden keys alone is one of zeros.
+    // A register tile of scores begins at query i and key j. It is hidden if even its last query
+    // comes before j, or if its last key comes before the window of i. Sums over such tiles begin
+    // or end at these edges; a sum over hidden keys only is a sum of zeros.
     const bool diagonal = shape.causal && k0 == q0;
     const auto first_key = [&](std::int64_t i) {
       const std::int64_t first = shape.first_key(q0 + i) - k0;
@@ -202,7 +205,7 @@ struct AttentionBackward {
     });
   }
 
-  /// The block of dqueries into (or, from the second block of keys on, onto) the gradient.
+  /// Stores the block of dqueries in the gradient or, from the second block of keys on, adds it.
   KOKKOS_FUNCTION void add_queries(const AttentionMember& team, const Scratch& s, A* to,
                                    std::int64_t stride, std::int64_t valid, bool store) const {
     const auto count = static_cast<int>(valid < block ? valid : block);
@@ -219,7 +222,7 @@ struct AttentionBackward {
     });
   }
 
-  /// The sums of one head's queries, rounded to their place in the gradient.
+  /// Rounds the sums of one head's queries into the gradient.
   KOKKOS_FUNCTION void narrow_queries(const AttentionMember& team, std::int64_t first,
                                       std::int64_t h) const {
     const std::int64_t columns = shape.heads * head.size;

@@ -1,3 +1,5 @@
+// Attention of one new token per sample against the cached keys and values, for generation: one
+// team per head of a sample.
 #include <trireme/base/check.hpp>
 #include <trireme/kernels/attention.hpp>
 #include <trireme/kernels/attention_blocks.hpp>
@@ -7,7 +9,7 @@
 namespace trireme::kernels {
 namespace {
 
-/// One head of one sample: keys in blocks, online softmax as in forward.
+/// One head of one sample: keys in blocks, online softmax as in the forward pass.
 template <class T>
 struct AttentionDecode {
   using A = Accumulate<T>;

@@ -11,7 +11,8 @@ void cache_append(const Exec& exec, View2<T> q, View3<T> key_cache, View3<T> val
   const std::int64_t queries = extent(q, 1);
   const std::int64_t keys = extent(key_cache, 2);
   const std::int64_t most = extent(key_cache, 1);
-  check(position >= 0 && position < most, "position ", position, " of a cache of ", most);
+  check(position >= 0 && position < most, "position ", position, " is not within the ", most,
+        " positions of the cache");
   expect_shape(qkv, "qkv", {batch, queries + 2 * keys});
   expect_shape(key_cache, "key_cache", {batch, most, keys});
   expect_shape(value_cache, "value_cache", {batch, most, keys});

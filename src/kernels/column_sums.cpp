@@ -1,3 +1,5 @@
+// Sums over the rows of a matrix. Hosts sum groups of rows, devices slices (column_slices.hpp);
+// either order depends on the shape alone.
 #include <trireme/kernels/column_sums.hpp>
 #include <trireme/kernels/lanes.hpp>
 #include <trireme/tensor/expect.hpp>
@@ -7,8 +9,8 @@
 namespace trireme::kernels {
 namespace {
 
-/// Host: rows are added in groups of 64, and then the groups, so that rounding grows with T/64 +
-/// 64.
+/// Host: rows are summed in groups of 64, and then the groups, so that rounding errors grow with
+/// T/64 + 64.
 template <class T>
 void add_column_sums_by_blocks(const Exec& exec, View1<Accumulate<T>> sum, View2<const T> x) {
   using Sum = Accumulate<T>;
@@ -53,7 +55,7 @@ struct Element {
   }
 };
 
-/// What a norm's gain and bias get from one element.
+/// Terms of one element in the gradients of a norm's gain and bias.
 template <class T, bool with_bias>
 struct NormTerm {
   using Acc = Accumulate<T>;

@@ -1,3 +1,5 @@
+// Cross entropy by three kernels: statistics of each part of the vocabulary in one pass over the
+// logits, their merge, and the gradient. Sums are relative to the largest logit.
 #include <trireme/kernels/cross_entropy.hpp>
 #include <trireme/kernels/packs.hpp>
 #include <trireme/tensor/expect.hpp>
@@ -6,11 +8,11 @@ namespace trireme::kernels {
 
 namespace {
 
-/// Elements of a row of logits between two looks at the maximum: they stay in the first-level
+/// Elements of a row of logits between two updates of the maximum; they stay in the first-level
 /// cache.
 constexpr std::int64_t softmax_chunk = 4096;
 
-/// Of one row: the largest logit, and the sum of exp(logit - largest).
+/// The largest logit of a row, and the sum of exp(logit - largest).
 template <class Acc>
 struct SoftmaxSum {
   Acc largest;
@@ -31,7 +33,7 @@ KOKKOS_FORCEINLINE_FUNCTION SoftmaxSum<Accumulate<T>> softmax_sum(const Team& te
       sum *= static_cast<double>(fast_exp(largest - part_largest));
       largest = part_largest;
     }
-    // Masked logits are -infinity: where there is nothing else so far, they must add 0 and not NaN.
+    // Masked logits are -infinity: if there is nothing else so far, they must add 0, not NaN.
     const Acc reference = largest == -infinity<Acc> ? Acc(0) : largest;
     sum += static_cast<double>(sum_lanes<Acc>(team, count, [&](std::int64_t v) {
       return fast_exp(static_cast<Acc>(part[v]) - reference);
@@ -40,8 +42,8 @@ KOKKOS_FORCEINLINE_FUNCTION SoftmaxSum<Accumulate<T>> softmax_sum(const Team& te
   return {largest, sum};
 }
 
-/// out[v] = scale (softmax - (v == target)), where the whole row, of which [0, n) is here, has this
-/// largest logit and this sum; target is -1 where its logit is elsewhere.
+/// out[v] = scale (softmax - (v == target)) for the part [0, n) of a row whose largest logit and
+/// sum are given; target is -1 if its logit is in another part.
 template <class T>
 KOKKOS_FORCEINLINE_FUNCTION void write_gradient(const Team& team, T* out, const Accumulate<T>* row,
                                                 std::int64_t n, SoftmaxSum<Accumulate<T>> softmax,
@@ -63,7 +65,7 @@ KOKKOS_FORCEINLINE_FUNCTION void write_gradient(const Team& team, T* out, const 
   });
 }
 
-/// Where the logit of `token` is in the part [first_id, first_id + n), or -1.
+/// Index of the logit of `token` in the part [first_id, first_id + n), or -1.
 KOKKOS_FORCEINLINE_FUNCTION std::int64_t place_of(std::int32_t token, std::int64_t first_id,
                                                   std::int64_t n) {
   const std::int64_t place = token - first_id;

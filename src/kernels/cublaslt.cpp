@@ -1,3 +1,5 @@
+// cuBLASLt on pointers. The heuristics choose an algorithm once per kind of product (Kind), which
+// is stored with its descriptors (Plan); later products of the kind only set their arrays.
 #include <trireme/kernels/cublaslt.hpp>
 
 #if defined(TRIREME_HAS_CUBLASLT)
@@ -13,7 +15,7 @@
 namespace trireme::kernels {
 namespace {
 
-/// Frees what the library's Create functions made.
+/// Destroys an object of the library.
 template <auto destroy>
 struct Destroyer {
   template <class Opaque>
@@ -49,24 +51,24 @@ cudaDataType_t library_type(DType type) {
     case DType::uint8:
       break;
   }
-  check(false, "cuBLASLt: no products of ", name_of(type));
+  check(false, "cuBLASLt has no products of ", name_of(type));
   return {};
 }
 
-/// Sums are in the output's type or wider: fp64, or fp32.
+/// Sums have the output's type or a wider one: fp64, or fp32.
 cublasComputeType_t compute_type(const LtProduct& p) {
   if (p.input == DType::fp64) return CUBLAS_COMPUTE_64F;
   return p.tf32 && p.input == DType::fp32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F;
 }
 
-/// The largest power of 2 that divides an address, at most that of arrays in arenas.
+/// The largest power of 2 that divides an address, up to the alignment of arrays in arenas.
 std::uint32_t alignment_of(const void* pointer) {
   constexpr std::uintptr_t most = 64;
   const auto address = reinterpret_cast<std::uintptr_t>(pointer) | most;
   return static_cast<std::uint32_t>(address & (~address + 1));
 }
 
-/// All that the choice of an algorithm may depend on.
+/// Everything that the choice of an algorithm may depend on.
 struct Kind {
   DType input, output;
   bool tf32, transposed_a, transposed_b;
@@ -134,7 +136,7 @@ cublasLtEpilogue_t library_epilogue(const LtProduct& p) {
   return CUBLASLT_EPILOGUE_DEFAULT;
 }
 
-/// The arrays of this call. The heuristics, too, read the pointers for their alignment.
+/// Sets the arrays of this call. The heuristics read the pointers too, for their alignment.
 void point(const Operation& operation, const LtProduct& p) {
   if (p.bias != nullptr) set(operation, CUBLASLT_MATMUL_DESC_BIAS_POINTER, p.bias);
   if (p.auxiliary != nullptr)
@@ -157,7 +159,7 @@ Operation make_operation(const LtProduct& p) {
   return operation;
 }
 
-/// Of a row-major [rows, columns] matrix: the library sees its transpose.
+/// Layout of a row-major [rows, columns] matrix: the library sees its transpose.
 Layout make_layout(DType type, std::int64_t rows, std::int64_t columns, std::int64_t stride) {
   cublasLtMatrixLayout_t made = nullptr;
   expect_success(
@@ -167,9 +169,9 @@ Layout make_layout(DType type, std::int64_t rows, std::int64_t columns, std::int
   return Layout(made);
 }
 
-/// Parts of a sum (split-K) are kept in the type of the sum and added by a kernel of their own, in
-/// one order and rounded once. In the output's type they would be rounded before; added in place
-/// they would wait for each other.
+/// Parts of a sum (split-K) are stored in the type of the sum, and a separate kernel adds them in
+/// one order and rounds once. In the output's type they would be rounded before the addition; added
+/// in place, they would wait for each other.
 constexpr std::uint32_t reductions =
     CUBLASLT_REDUCTION_SCHEME_NONE | CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;
 
@@ -220,7 +222,7 @@ std::string description(const Plan& plan) {
               " B, waves ", plan.waves);
 }
 
-/// What the documentation excludes.
+/// False for products that the documentation excludes.
 bool is_documented(const LtProduct& p, const Kind& kind) {
   const bool narrow = p.input == DType::bf16 || p.input == DType::fp16;
   if (p.output != p.input && !(narrow && p.output == DType::fp32)) return false;
@@ -237,7 +239,7 @@ struct CublasLt::State {
   std::map<Kind, Plan> plans;
   std::int64_t questions = 0;
 
-  /// The heuristics' first answer, which they take for the fastest.
+  /// Takes the heuristics' first answer, which they estimate to be the fastest.
   void choose(Plan& plan, const Kind& kind) {
     const Preference preference = make_preference(kind, workspace_bytes);
     cublasLtMatmulHeuristicResult_t found{};
@@ -246,7 +248,7 @@ struct CublasLt::State {
     const cublasStatus_t status = cublasLtMatmulAlgoGetHeuristic(
         library.get(), plan.operation.get(), plan.first.get(), plan.second.get(), plan.result.get(),
         plan.result.get(), preference.get(), 1, &found, &count);
-    // Combinations that the library has not are reported by either.
+    // Either status reports a combination that the library does not support.
     if (status == CUBLAS_STATUS_NOT_SUPPORTED || status == CUBLAS_STATUS_INVALID_VALUE) return;
     expect_success(status, "cublasLtMatmulAlgoGetHeuristic");
     if (count == 0 || found.state != CUBLAS_STATUS_SUCCESS) return;
@@ -291,12 +293,12 @@ CublasLt::CublasLt(void* workspace, Bytes bytes) : state_(std::make_unique<State
 CublasLt::~CublasLt() = default;
 
 bool CublasLt::multiply(const LtProduct& p, void* stream) {
-  check(p.rows > 0 && p.columns > 0 && p.depth > 0, "cuBLASLt: an empty product, ", p.rows, " × ",
-        p.columns, " × ", p.depth);
+  check(p.rows > 0 && p.columns > 0 && p.depth > 0, "cuBLASLt cannot compute an empty product, ",
+        p.rows, " × ", p.columns, " × ", p.depth);
   const bool reads_auxiliary = p.epilogue == LtEpilogue::gelu_gradient;
   check((p.auxiliary != nullptr) == (p.epilogue == LtEpilogue::gelu || reads_auxiliary) &&
             (p.epilogue != LtEpilogue::bias || p.bias != nullptr),
-        "cuBLASLt: epilogue and arrays do not fit");
+        "cuBLASLt: epilogue and arrays do not match");
   const Plan& plan = state_->plan_of(p);
   if (!plan.algorithm) return false;
   point(plan.operation, p);

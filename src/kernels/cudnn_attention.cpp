@@ -1,3 +1,5 @@
+// cuDNN's fused attention on pointers. Each kind of call gets a graph and the kernel that the
+// library's rules choose for it (Plan); later calls of the kind only pass their arrays.
 #include <trireme/kernels/cudnn_attention.hpp>
 
 #if defined(TRIREME_HAS_CUDNN)
@@ -16,7 +18,7 @@ namespace fe = cudnn_frontend;
 using fe::graph::Tensor_attributes;
 using Tensor = std::shared_ptr<Tensor_attributes>;
 
-/// Numbers by which a plan's arrays are named.
+/// Identifiers of a plan's arrays.
 enum : std::int64_t { queries = 1, keys, values, output, statistics, gradient, dq, dk, dv };
 
 void expect_success(cudnnStatus_t status, const char* call) {
@@ -26,7 +28,7 @@ void expect_success(fe::error_t error, const char* what) {
   check(error.is_good(), "cuDNN: ", what, ": ", error.get_message());
 }
 
-/// [B, heads, S, K] of rows [B·S, stride], where heads lie beside each other.
+/// [B, heads, S, K] in rows [B·S, stride], heads side by side.
 Tensor_attributes rows(const CudnnAttentionCall& c, std::int64_t number, std::int64_t heads,
                        std::int64_t stride) {
   return Tensor_attributes()
@@ -71,7 +73,7 @@ void add_backward(fe::graph::Graph& graph, const CudnnAttentionCall& c, const Te
   write_rows(c, v_gradient, dv, c.key_value_heads, c.dqkv_stride);
 }
 
-/// A graph with the library's choice of a kernel, or why it has none.
+/// A graph with the kernel that the library chose, or the reason for having none.
 struct Plan {
   std::unique_ptr<fe::graph::Graph> graph;
   Bytes workspace = 0;
@@ -87,7 +89,7 @@ std::string text_of(const CudnnAttentionCall& c) {
 }  // namespace
 
 struct CudnnAttention::State {
-  cudnnHandle_t handle = nullptr;  ///< none where a device is only described
+  cudnnHandle_t handle = nullptr;  ///< null if a device is only described
   std::shared_ptr<fe::DeviceProperties> device;
   int compute_capability = 0;
   std::map<CudnnAttentionCall, Plan> plans;
@@ -111,7 +113,7 @@ struct CudnnAttention::State {
   }
 
  private:
-  /// Step by step; the first that the library refuses says why.
+  /// Builds the plan step by step; the first step that the library refuses gives the reason.
   Plan choose(std::unique_ptr<fe::graph::Graph> graph, const CudnnAttentionCall& c) const {
     fe::error_t error = graph->validate();
     if (error.is_good()) error = graph->build_operation_graph(handle);
@@ -122,8 +124,8 @@ struct CudnnAttention::State {
     if (error.is_bad()) return {nullptr, 0, text(text_of(c), ": no kernel: ", error.get_message())};
     Plan plan;
     std::string name;
-    expect_success(graph->get_workspace_size(plan.workspace), "asking for a plan's workspace");
-    expect_success(graph->get_plan_name(name), "asking for a plan's name");
+    expect_success(graph->get_workspace_size(plan.workspace), "querying a plan's workspace");
+    expect_success(graph->get_plan_name(name), "querying a plan's name");
     plan.description = text(text_of(c), ": ", name, ", ", plan.workspace, " bytes");
     plan.graph = std::move(graph);
     return plan;

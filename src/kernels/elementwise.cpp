@@ -1,3 +1,5 @@
+// Elementwise kernels: GELU, tanh, SwiGLU, dropout and residual sums, and copies. Each maps rows or
+// chunks in packs (packs.hpp); dropout recomputes its random words (words.hpp).
 #include <trireme/base/check.hpp>
 #include <trireme/kernels/elementwise.hpp>
 #include <trireme/kernels/erf.hpp>
@@ -21,7 +23,7 @@ constexpr double normal_density = 0.39894228040143267794;  // 1 / sqrt(2 pi)
 
 namespace {
 
-/// The tanh form.
+/// GELU by a hyperbolic tangent.
 struct GeluTanh {
   template <class Acc>
   static KOKKOS_FORCEINLINE_FUNCTION Acc value(Acc v) {
@@ -39,7 +41,7 @@ struct GeluTanh {
   }
 };
 
-/// v times the normal distribution at v.
+/// GELU by the error function: v times the normal distribution function at v.
 struct GeluExact {
   template <class Acc>
   static KOKKOS_FORCEINLINE_FUNCTION Acc distribution(Acc v) {
@@ -182,7 +184,7 @@ void swiglu_backward(const Exec& exec, View2<T> dh, View2<const T> dg, View2<con
 
 namespace {
 
-/// y = keep x / (1 - rate), or y = x where the rate is 0.
+/// y = keep x / (1 - rate), or y = x if the rate is 0.
 template <class T>
 void drop(const char* label, const Exec& exec, View2<T> y, View2<const T> x,
           const Dropout& dropout) {

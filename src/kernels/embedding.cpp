@@ -1,3 +1,5 @@
+// Look-ups of tokens, positions and segments, and their gradients, which are sums in a fixed order
+// without atomics.
 #include <trireme/base/check.hpp>
 #include <trireme/kernels/embedding.hpp>
 #include <trireme/kernels/packs.hpp>
@@ -46,8 +48,8 @@ void add_positions(const Exec& exec, View2<T> x, View2<const T> positions, std::
 
 namespace {
 
-/// Host: rows in their order; each thread has a block of columns, so that none writes what another
-/// one adds to.
+/// Host: rows in order. Each thread has a block of columns, so that no two threads write the same
+/// element.
 template <class T>
 void lookup_backward_by_blocks(const char* label, const Exec& exec, View2<Accumulate<T>> dtable,
                                View2<const T> dx, View1<const std::int32_t> tokens,
@@ -73,8 +75,8 @@ void lookup_backward_by_blocks(const char* label, const Exec& exec, View2<Accumu
       });
 }
 
-/// Device: the team of a token's first occurrence adds all of them, in their order. Quadratic in T,
-/// but only in reads of token ids that stay in the cache.
+/// Device: the team of a token's first occurrence sums all of them, in order. Quadratic in T, but
+/// only in reads of token ids, which stay in the cache.
 template <class T>
 void lookup_backward_by_occurrence(const Exec& exec, View2<Accumulate<T>> dtable, View2<const T> dx,
                                    View1<const std::int32_t> tokens, std::int64_t first_id) {
@@ -125,7 +127,7 @@ void positions_backward(const Exec& exec, View2<Accumulate<T>> dpositions, View2
   const std::int64_t hidden = extent(dx, 1);
   expect_shape(dpositions, "dpositions", {sequence, hidden});
   check(first_row >= 0, "first row ", first_row, ", expected 0 or more");
-  // Rows r, r + S, … have one position.
+  // Rows r, r + S, … have the same position.
   for_rows(
       "kernels/positions_backward", exec, std::min(sequence, rows),
       KOKKOS_LAMBDA(const Team& team, std::int64_t first) {
@@ -145,7 +147,8 @@ void add_segments(const Exec& exec, View2<T> x, View2<const T> table,
   const std::int64_t hidden = extent(x, 1);
   expect_shape(table, "table", {2, hidden});
   check(first_row >= 0 && first_row + extent(x, 0) <= extent(segments, 0), "rows [", first_row,
-        ", ", first_row + extent(x, 0), ") of ", extent(segments, 0));
+        ", ", first_row + extent(x, 0), ") are not within the ", extent(segments, 0),
+        " segment ids");
   for_rows(
       "kernels/add_segments", exec, extent(x, 0), KOKKOS_LAMBDA(const Team& team, std::int64_t r) {
         const T* from = row_of(table, segments(first_row + r) == 0 ? 0 : 1);
@@ -158,7 +161,7 @@ void add_segments(const Exec& exec, View2<T> x, View2<const T> table,
 
 namespace {
 
-/// Device: a team for each column, as for the weights of norms.
+/// Device: one team per column, as for the weights of norms.
 template <class T>
 void segments_backward_by_columns(const Exec& exec, View2<Accumulate<T>> dtable, View2<const T> dx,
                                   View1<const std::int32_t> segments) {
@@ -184,7 +187,7 @@ void segments_backward(const Exec& exec, View2<Accumulate<T>> dtable, View2<cons
   const std::int64_t rows = extent(dx, 0);
   expect_shape(dtable, "dtable", {2, extent(dx, 1)});
   check(first_row >= 0 && first_row + rows <= extent(segments, 0), "rows [", first_row, ", ",
-        first_row + rows, ") of ", extent(segments, 0));
+        first_row + rows, ") are not within the ", extent(segments, 0), " segment ids");
   const View1<const std::int32_t> mine(segments.data() + first_row, static_cast<std::size_t>(rows));
   if constexpr (exec_on_host)
     lookup_backward_by_blocks<T>("kernels/segments_backward", exec, dtable, dx, mine, 0);

@@ -45,8 +45,8 @@ int within(std::int64_t planes, std::int64_t section) {
 
 }  // namespace
 
-/// Keys and values of the heads under way fill at most a third of the cache, so that all blocks of
-/// queries find them there.
+/// The keys and values of the heads in flight fill at most a third of the cache, so that all blocks
+/// of queries find them there.
 FlashShape flash_forward_shape(const AttentionShape& s, std::int64_t qkv_stride,
                                std::int64_t cache_bytes) {
   FlashShape f = flash_shape(s, qkv_stride);
@@ -55,11 +55,11 @@ FlashShape flash_forward_shape(const AttentionShape& s, std::int64_t qkv_stride,
   return f;
 }
 
-/// A block of keys follows the one before it through the blocks of queries, and does not wait for
-/// it if it begins one step of 128 queries later. Blocks take half as many steps as there are
-/// blocks of keys, so that `processors` of them begin 2 processors / (blocks + 1) blocks in each
-/// step: with so many heads, and a quarter more, the same head's next block comes a step later.
-/// (More heads would not find their sums in the cache.)
+/// A block of keys follows the previous one through the blocks of queries, and does not wait for it
+/// if it begins one step of 128 queries later. Blocks take half as many steps as there are blocks
+/// of keys, so that `processors` of them begin 2 processors / (blocks + 1) blocks in each step.
+/// With that many heads, and a quarter more, the same head's next block begins one step later.
+/// (With more heads, their sums would not stay in the cache.)
 FlashShape flash_backward_shape(const AttentionShape& s, std::int64_t qkv_stride, int processors) {
   FlashShape f = flash_shape(s, qkv_stride);
   const std::int64_t blocks = (s.sequence + 127) / 128;

@@ -19,7 +19,7 @@ void launch(const Exec& exec, FlashBackwardArguments<T> a) {
                         std::int64_t{a.shape.batch} * a.shape.key_value_heads * a.key_blocks, a);
 }
 
-/// First the deltas and zeros for the counters, then the gradients.
+/// Computes the deltas and zeroes the counters, then computes the gradients.
 template <class T, int head_size>
 void launch(const Exec& exec, const FlashDeltaArguments<T>& delta,
             const FlashBackwardArguments<T>& a, bool with_dropout) {

@@ -1,3 +1,5 @@
+// Root mean square norms of each head of queries and keys. A head of a token is a row; the
+// gradients of the gains are column sums over tokens and heads.
 #include <trireme/base/check.hpp>
 #include <trireme/kernels/column_slices.hpp>
 #include <trireme/kernels/head_norm.hpp>
@@ -10,7 +12,7 @@
 namespace trireme::kernels {
 namespace {
 
-/// What a head of a token needs; `keeps` is false where nothing follows the forward pass.
+/// Norms of one head of a token; `keeps` is false if no backward pass follows.
 template <class T, class Raw, class Inverse>
 struct HeadNormRows {
   using Acc = Accumulate<T>;
@@ -90,7 +92,7 @@ struct HeadNormBackward : HeadNormRows<T, const T, const Accumulate<T>> {
   }
 };
 
-/// A gain's gradient: from `count` heads of each token, the first of which is `first`.
+/// Gradient of a gain, from the `count` heads of each token that begin with head `first`.
 template <class T>
 struct HeadSums {
   using Acc = Accumulate<T>;
@@ -111,8 +113,9 @@ struct HeadSums {
   }
 };
 
-/// Host: rows stream through once, each thread has a block of columns. Tokens of about 64 rows are
-/// summed before they go to the total: rounding grows with 64 plus the number of such parts.
+/// Host: rows stream through once, and each thread has a block of columns. About 64 rows are summed
+/// before they are added to the total, so that rounding errors grow with 64 plus the number of such
+/// parts.
 template <class T>
 void add_by_blocks(const Exec& exec, View1<Accumulate<T>> dgain, const HeadSums<T>& sums) {
   using Acc = Accumulate<T>;
@@ -163,7 +166,7 @@ void expect_rows(const View2<X>& x, const View2<Raw>& raw, const View2<Inverse>&
                  const HeadNorm& norm, bool keeps) {
   check(norm.heads >= 0 && norm.key_value_heads >= 0 && norm.head_size >= 1, "norms of ",
         norm.heads, " heads of queries and ", norm.key_value_heads, " of keys of size ",
-        norm.head_size);
+        norm.head_size, ", expected 0 or more heads of size 1 or more");
   check(extent(x, 1) >= norm.columns(), "rows of ", extent(x, 1), " columns, expected at least ",
         norm.normed(), " heads of ", norm.head_size);
   if (!keeps) return;

@@ -29,7 +29,7 @@ bool is_two_bytes(DType type) {
 
 std::size_t index_of(DType type) {
   const auto* found = std::ranges::find(types, type);
-  check(found != types.end(), "no matrix products of ", trireme::name_of(type),
+  check(found != types.end(), "there are no matrix products of ", trireme::name_of(type),
         "; expected fp64, fp32, bf16 or fp16");
   return static_cast<std::size_t>(found - types.begin());
 }

@@ -1,3 +1,5 @@
+// Matrix products: checks shapes and calls the back end that the handle's KernelChoice names for
+// the type. Empty sums and small transposed products on devices use the tiled kernel.
 #include <trireme/base/check.hpp>
 #include <trireme/kernels/matmul_cublaslt.hpp>
 #include <trireme/kernels/matmul_product.hpp>
@@ -27,14 +29,15 @@ void matmul_kokkos_kernels([[maybe_unused]] const Exec& exec, View2<T> c, View2<
   const char* nb = tb == Transpose::yes ? "T" : "N";
 #if KOKKOS_VERSION >= 40000
   KokkosBlas::gemm(exec, na, nb, static_cast<T>(alpha), a, b, static_cast<T>(beta), c);
-#else  // Kokkos Kernels 3.x knows the default instance only
+#else  // Kokkos Kernels 3.x supports only the default instance
   KokkosBlas::gemm(na, nb, static_cast<T>(alpha), a, b, static_cast<T>(beta), c);
 #endif
 }
 
 #if defined(TRIREME_HAS_ONEDNN)
-/// dnnl_sgemm and not the matmul primitive: on the products of a transformer it is as fast forward
-/// and up to 1.6 times faster backward, and needs neither a cache of primitives nor scratch memory.
+/// dnnl_sgemm instead of the matmul primitive: for the products of a transformer it is as fast
+/// forward and up to 1.6 times faster backward, and needs neither a cache of primitives nor scratch
+/// memory.
 void matmul_onednn(View2<float> c, View2<const float> a, View2<const float> b, Transpose ta,
                    Transpose tb, double alpha, double beta) {
   const auto leading = [](const auto& view) {
@@ -48,20 +51,20 @@ void matmul_onednn(View2<float> c, View2<const float> a, View2<const float> b, T
 }
 #endif
 
-/// A small aᵀ b on devices, whose parts Kokkos Kernels adds with atomics (below 100 elements
-/// in 4.6): in another order every time.
+/// A small aᵀ b on devices, whose parts Kokkos Kernels sums with atomics (below 100 elements in
+/// 4.6): in a different order every time.
 bool wants_tiled(std::int64_t rows, std::int64_t columns, Transpose ta, Transpose tb) {
   constexpr std::int64_t small = 1600;
   return !exec_on_host && ta == Transpose::yes && tb == Transpose::no && rows * columns < small;
 }
 
-/// By the library of a type that has one; c is not empty.
+/// Product by a library that supports T; c is not empty.
 template <class T>
 void matmul_wide(const Handle& handle, View2<T> c, View2<const T> a, View2<const T> b, Transpose ta,
                  Transpose tb, double alpha, double beta) {
   set_default_matmul_threads(handle);
   const std::int64_t depth = extent(a, ta == Transpose::yes ? 0 : 1);
-  // Libraries differ in what an empty sum does to c, and ours is the definition.
+  // Libraries differ in the effect of an empty sum on c; the tiled kernel defines it.
   MatmulBackend backend = depth == 0 ? MatmulBackend::tiled : handle.choice().products(dtype_of<T>);
   if (backend == MatmulBackend::cublaslt) {
     if (matmul_cublaslt<T, T>(handle, c, a, b, ta, tb, alpha, beta)) return;
@@ -92,7 +95,7 @@ template <class T, class C>
 void product(const Handle& handle, View2<C> c, View2<const T> a, View2<const T> b, Transpose ta,
              Transpose tb, double alpha, double beta) {
   if (extent(c, 0) == 0 || extent(c, 1) == 0) return;
-  const Region region("kernels/matmul");  // a library's product is no kernel to Kokkos
+  const Region region("kernels/matmul");  // Kokkos does not see a library's product as a kernel
   if constexpr (is_narrow<T>) {
     if (matmul_cublaslt<T, C>(handle, c, a, b, ta, tb, alpha, beta)) return;
     matmul_widened<T, C>(handle, c, a, b, ta, tb, alpha, beta);

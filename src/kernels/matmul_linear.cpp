@@ -1,3 +1,5 @@
+// The passes of a linear layer as matrix products. Bias and GELU are part of the product where
+// cuBLASLt supports that, and separate kernels elsewhere.
 #include <trireme/kernels/column_sums.hpp>
 #include <trireme/kernels/elementwise.hpp>
 #include <trireme/kernels/lanes.hpp>
@@ -26,7 +28,8 @@ void broadcast_rows(const Exec& exec, View2<Y> y, View1<const T> bias) {
       });
 }
 
-/// c = epilogue(a op(b)) in one call of the library, if it has that: false, and nothing done.
+/// c = epilogue(a op(b)) in one call of the library. Returns false, with nothing done, if the
+/// library does not support that.
 template <class T>
 bool fused_product(const Handle& handle, View2<T> c, View2<const T> a, View2<const T> b,
                    Transpose tb, const Epilogue<T>& epilogue) {
@@ -35,7 +38,7 @@ bool fused_product(const Handle& handle, View2<T> c, View2<const T> a, View2<con
   return matmul_cublaslt<T, T>(handle, c, a, b, Transpose::no, tb, 1.0, 0.0, epilogue);
 }
 
-/// y = x wᵀ + bias, y of T or of Accumulate<T>.
+/// y = x wᵀ + bias, y of type T or Accumulate<T>.
 template <class T, class Y>
 void forward(const Handle& handle, View2<Y> y, View2<const T> x, View2<const T> w,
              View1<const T> bias) {
@@ -43,7 +46,7 @@ void forward(const Handle& handle, View2<Y> y, View2<const T> x, View2<const T> 
   expect_shape(w, "w", {extent(w, 0), extent(x, 1)});
   const bool has_bias = is_given(bias);
   if (has_bias) expect_shape(bias, "bias", {extent(w, 0)});
-  if constexpr (std::is_same_v<T, Y>) {  // the library's bias is of y's type
+  if constexpr (std::is_same_v<T, Y>) {  // the library's bias has y's type
     const Epilogue<Y> adds_bias{LtEpilogue::bias, bias, {}};
     if (has_bias && fused_product<T>(handle, y, x, w, Transpose::yes, adds_bias)) return;
   }
@@ -53,8 +56,8 @@ void forward(const Handle& handle, View2<Y> y, View2<const T> x, View2<const T> 
 
 }  // namespace
 
-/// Of two-byte numbers alone: the library says nothing of how exactly it computes GELU, and their
-/// rounding covers what we do not know.
+/// Only for two-byte numbers: the library does not document how exactly it computes GELU, and their
+/// rounding covers the difference.
 bool fuses_gelu(const Handle& handle, DType type, Gelu form, std::int64_t columns) {
   return (type == DType::bf16 || type == DType::fp16) && form == Gelu::tanh && columns % 8 == 0 &&
          handle.choice().products(type) == MatmulBackend::cublaslt && cublaslt_fuses_gelu(handle);
@@ -115,8 +118,7 @@ void linear_backward_bias(const Handle& handle, View1<Accumulate<T>> dbias, View
   add_column_sums<T>(handle, dbias, dy);
 }
 
-/// The library's own sums of columns (BGRAD) overwrite where ours add, and are of the weights'
-/// type.
+/// The library's own column sums (BGRAD) overwrite where ours add, and have the weights' type.
 template <class T>
 void linear_backward_weight(const Handle& handle, View2<Accumulate<T>> dw,
                             View1<Accumulate<T>> dbias, View2<const T> dy, View2<const T> x) {

@@ -42,7 +42,7 @@ double measure_matmul_peak(const Handle& handle, DType type) {
   if (type == DType::fp64) return measure_peak<double>(handle);
   if (type == DType::fp32) return measure_peak<float>(handle);
   if (type == DType::bf16) return measure_peak<Bf16>(handle);
-  check(type == DType::fp16, "no matrix products of ", name_of(type),
+  check(type == DType::fp16, "there are no matrix products of ", name_of(type),
         "; expected fp64, fp32, bf16 or fp16");
   return measure_peak<Fp16>(handle);
 }

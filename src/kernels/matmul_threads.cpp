@@ -1,4 +1,4 @@
-// Threads of host libraries: state of the process, which those libraries hold.
+// Number of threads of host libraries, which those libraries hold for the whole process.
 #include <trireme/base/check.hpp>
 #include <trireme/kernels/matmul_product.hpp>
 

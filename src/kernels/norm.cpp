@@ -1,3 +1,5 @@
+// Layer normalisation, forward and backward. Rows are normalised one at a time; the gradients of
+// gain and bias are column sums in a fixed order.
 #include <trireme/base/check.hpp>
 #include <trireme/kernels/column_sums.hpp>
 #include <trireme/kernels/lanes.hpp>
@@ -85,15 +87,16 @@ void layer_norm_backward_input(const Exec& exec, View2<T> dx, View2<const T> dy,
 
 namespace {
 
-/// Host: rows stream through once, each thread has a block of columns.
+/// Host: rows stream through once, and each thread has a block of columns.
 template <class T>
 void backward_weight_by_blocks(const Exec& exec, View1<Accumulate<T>> dgain,
                                View1<Accumulate<T>> dbias, View2<const T> dy, View2<const T> x,
                                View1<const Accumulate<T>> mean,
                                View1<const Accumulate<T>> inverse_std) {
   using Acc = Accumulate<T>;
-  // Columns that a thread sums at most, so that its partial sums stay in the first-level cache; and
-  // rows summed before they go to the total: rounding grows with this plus the number of parts.
+  // Largest number of columns per thread, so that its partial sums stay in the first-level cache;
+  // and rows summed before they are added to the total: rounding errors grow with this plus the
+  // number of parts.
   constexpr std::int64_t widest_block = 1024;
   constexpr std::int64_t rows_per_part = 64;
   const std::int64_t rows = extent(x, 0);

@@ -1,3 +1,5 @@
+// Root mean square normalisation, forward and backward. Rows are normalised one at a time; the
+// gradient of the gain is a column sum in a fixed order.
 #include <trireme/base/check.hpp>
 #include <trireme/kernels/column_sums.hpp>
 #include <trireme/kernels/lanes.hpp>
@@ -76,13 +78,13 @@ void rms_norm_backward_input(const Exec& exec, View2<T> dx, View2<const T> dy, V
 
 namespace {
 
-/// Host: rows stream through once, each thread has a block of columns.
+/// Host: rows stream through once, and each thread has a block of columns.
 template <class T>
 void backward_weight_by_blocks(const Exec& exec, View1<Accumulate<T>> dgain, View2<const T> dy,
                                View2<const T> x, View1<const Accumulate<T>> inverse_rms) {
   using Acc = Accumulate<T>;
-  // As in layer_norm_backward_weight: columns that a thread sums at most, and rows summed before
-  // they go to the total.
+  // As in layer_norm_backward_weight: largest number of columns per thread, and rows summed before
+  // they are added to the total.
   constexpr std::int64_t widest_block = 2048;
   constexpr std::int64_t rows_per_part = 64;
   const std::int64_t rows = extent(x, 0);

@@ -1,3 +1,5 @@
+// Rotary positions, forward and back. Cosines and sines are computed once per row in double
+// precision and serve all its heads.
 #include <trireme/base/check.hpp>
 #include <trireme/kernels/rotary.hpp>
 #include <trireme/kernels/rotary_heads.hpp>
@@ -7,7 +9,7 @@
 namespace trireme::kernels {
 namespace {
 
-/// theta^(−2i/K) = exp(i · step), and where the rows stand.
+/// theta^(−2i/K) = exp(i · step), and the positions of the rows.
 struct Angles {
   double step;
   std::int64_t sequence;
@@ -28,7 +30,7 @@ struct Angles {
   }
 };
 
-/// Host: the cosines and sines of a row's pairs, and then all heads with these.
+/// Host: computes the cosines and sines of a row's pairs, and rotates all heads with them.
 template <class T>
 void turn_by_rows(const char* label, const Exec& exec, View2<T> x, const Rotary& rotary,
                   double direction) {
@@ -66,12 +68,12 @@ void turn_by_rows(const char* label, const Exec& exec, View2<T> x, const Rotary&
       });
 }
 
-/// Device: the team's scratch memory holds the cosines and sines of a row's pairs, and then each
-/// lane turns a pack of a head's pairs.
+/// Device: the team's scratch memory holds the cosines and sines of a row's pairs, and each lane
+/// rotates a pack of a head's pairs.
 template <class T>
 struct TurnByPacks {
   using Acc = Accumulate<T>;
-  /// Pairs of which the scratch memory holds the cosines and sines; heads have no more as a rule.
+  /// Number of pairs whose cosines and sines fit into the scratch memory; few heads have more.
   static constexpr std::int64_t widest = 128;
   static constexpr std::int64_t line = 64;
   static constexpr std::int64_t scratch_bytes =

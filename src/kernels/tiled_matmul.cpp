@@ -1,3 +1,5 @@
+// Matrix products by register tiles: a team packs blocks of both operands into panels and
+// multiplies them tile by tile. Each element is one chain of additions in the order of k.
 #include <trireme/kernels/lanes.hpp>
 #include <trireme/kernels/tile.hpp>
 #include <trireme/kernels/tiled_matmul.hpp>
@@ -10,8 +12,8 @@ namespace {
 using Policy = Kokkos::TeamPolicy<Exec, LightKernel>;
 using Member = Policy::member_type;
 
-/// What a team works on at a time: packed, both operands fit into a core's second-level cache, and
-/// one panel of each into the first.
+/// Sizes of a team's block: packed, both operands fit into a core's second-level cache, and one
+/// panel of each into the first-level cache.
 template <class T>
 struct Block {
   static constexpr int rows = exec_on_host ? 256 : 64;
@@ -20,7 +22,7 @@ struct Block {
   static constexpr std::int64_t left_elements = std::int64_t{rows} * depth;
   static constexpr std::int64_t right_elements = std::int64_t{lanes} * depth;
   static constexpr std::int64_t edge_elements = std::int64_t{Tile<T>::rows} * Tile<T>::lanes;
-  /// On devices blocks fit into shared memory, and none is allocated for them.
+  /// On devices, blocks fit into shared memory, and none is allocated for them.
   static constexpr int scratch_level = exec_on_host || as_on_device ? 1 : 0;
 };
 
@@ -40,7 +42,7 @@ Strided<T> strided(const View2<const T>& view, Transpose transpose) {
 }
 
 /// Copies m(i,k), i < extent and k < depth, times alpha into panels of `Width` consecutive i: panel
-/// p holds i = p·Width and on as [depth][Width], zero beyond the extent. For right operands i
+/// p holds i from p·Width on as [depth][Width], zero beyond the extent. For right operands, i
 /// counts columns.
 template <int Width, class T>
 TRIREME_FUNCTION void pack(const Member& team, T* packed, Strided<T> m, std::int64_t extent,
@@ -61,7 +63,7 @@ TRIREME_FUNCTION void pack(const Member& team, T* packed, Strided<T> m, std::int
         for (int i = 0; i < Width; ++i) to[k * Width + i] = alpha * from[k * m.column + i];
       }
     } else {
-      constexpr int strip = 8;  // whole cache lines are read while they are near
+      constexpr int strip = 8;  // reads whole cache lines while they are cached
       std::int64_t k = 0;
       for (; k + strip <= depth; k += strip)
         for (int i = 0; i < Width; ++i)
@@ -108,8 +110,8 @@ struct TiledProduct {
     return x < y ? x : y;
   }
 
-  /// c = beta c, but for beta 0 and 1, which `multiply` covers (0 only where there is a product at
-  /// all).
+  /// c = beta c, except for beta 0 and 1, which `multiply` handles (0 only where there is a product
+  /// at all).
   KOKKOS_FUNCTION void scale(const Member& team, std::int64_t i0, std::int64_t j0,
                              std::int64_t block_rows, std::int64_t block_columns) const {
     if (beta == T(1) || (beta == T(0) && depth > 0)) return;
@@ -120,7 +122,7 @@ struct TiledProduct {
     team.team_barrier();
   }
 
-  /// Adds to (or stores in) c the product of the packed panels.
+  /// Adds the product of the packed panels to c, or stores it there.
   KOKKOS_FUNCTION void multiply(const Member& team, std::int64_t i0, std::int64_t j0,
                                 std::int64_t block_rows, std::int64_t block_columns, const T* left,
                                 const T* right, std::int64_t block_depth, bool store) const {

@@ -78,7 +78,7 @@ void count_non_finite(const Exec& exec, View1<std::int64_t> count, View1<const R
           const auto zero = part[i] - part[i];  // NaN for infinities and NaNs
           return zero == zero ? 0 : 1;
         });
-        // Atomic, and yet deterministic: integers add in any order.
+        // Atomic, yet deterministic: integers may be added in any order.
         once(team, [&]() {
           if (found > 0) Kokkos::atomic_add(&count(0), static_cast<std::int64_t>(found));
         });

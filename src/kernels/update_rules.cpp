@@ -1,3 +1,5 @@
+// The plan of a step (clipping, skipped steps, loss scale) and the update rules AdamW, SGD and
+// LAMB, each for all arrays in one launch. Equations and sources are in update.hpp.
 #include <trireme/base/check.hpp>
 #include <trireme/kernels/packs.hpp>
 #include <trireme/kernels/update.hpp>
@@ -13,7 +15,7 @@ KOKKOS_FORCEINLINE_FUNCTION bool is_finite(double x) {
   return zero == zero;
 }
 
-/// Counts a step that is skipped, and finds which sum was the first that is not finite.
+/// Counts a skipped step, and finds the first sum that is not finite.
 KOKKOS_FORCEINLINE_FUNCTION void skip(double* status, const double* sums, std::int64_t n,
                                       std::int64_t step) {
   status[status_skipped] += 1;
@@ -24,7 +26,7 @@ KOKKOS_FORCEINLINE_FUNCTION void skip(double* status, const double* sums, std::i
     if (!is_finite(sums[k])) status[status_skipped_sum] = static_cast<double>(k);
 }
 
-/// What the next step's loss is multiplied by.
+/// Sets the loss scale of the next step.
 KOKKOS_FORCEINLINE_FUNCTION void adapt_scale(double* status, const LossScaling& scaling,
                                              bool proceeds) {
   if (scaling.interval == 0) return;
@@ -132,7 +134,7 @@ void adamw_update(const Exec& exec, View1<Real> weight, View1<Real> m, View1<Rea
 
 namespace detail {
 
-/// The three forms, so that no lane asks which one it is.
+/// The three forms, so that no lane tests which one it is.
 enum class SgdForm : std::uint8_t { plain, momentum, nesterov };
 
 template <SgdForm form, class Real>

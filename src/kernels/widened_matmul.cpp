@@ -50,7 +50,7 @@ void finish(const Exec& exec, View2<C> c, std::int64_t row, std::int64_t column,
       });
 }
 
-/// The block of op(x) that begins at (row, column), stored as x is.
+/// The block of op(x) that begins at (row, column), in the layout of x.
 template <class T>
 View2<const float> widen_operand(const Exec& exec, View1<float> to, View2<const T> x, Transpose t,
                                  std::int64_t row, std::int64_t column, std::int64_t rows,

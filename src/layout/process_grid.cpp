@@ -8,7 +8,7 @@ namespace trireme::layout {
 
 namespace {
 
-/// "1, 2, 3, 6"; of many, the first and the last few.
+/// "1, 2, 3, 6"; if there are many, the first and the last few.
 std::string divisors(int n) {
   std::vector<int> found;
   for (int d = 1; d <= n; ++d)
@@ -26,12 +26,12 @@ std::string divisors(int n) {
 /// What to change so that the factors make `ranks`.
 std::string what_fits(int pipeline, int tensor, int ranks) {
   const std::int64_t model = std::int64_t{pipeline} * tensor;
-  if (ranks % model == 0) return text("data = ", ranks / model, " would fit ", ranks, " ranks");
+  if (ranks % model == 0) return text("set data = ", ranks / model, " for ", ranks, " ranks");
   const std::string factor =
       ranks % tensor == 0
           ? text("with tensor = ", tensor, ", pipeline can be ", divisors(ranks / tensor))
           : text("tensor can be ", divisors(ranks));
-  return text(ranks, " ranks are no multiple of pipeline · tensor = ", model, "; ", factor,
+  return text(ranks, " ranks are not a multiple of pipeline · tensor = ", model, "; ", factor,
               "; or start ", model * (ranks / model + 1), " ranks with data = ", ranks / model + 1);
 }
 
@@ -43,7 +43,7 @@ ProcessGrid::ProcessGrid(int data, int pipeline, int tensor, int ranks)
               ", pipeline = ", pipeline, ", tensor = ", tensor,
               ": every factor must be at least 1");
   check_usage(ranks >= 1, "process grid: ", ranks, " ranks, expected at least 1");
-  // In floating point, as three factors can overflow 64 bits.
+  // In floating point, because three factors can overflow 64 bits.
   const double product = static_cast<double>(data) * pipeline * tensor;
   check_usage(product == ranks, "data · pipeline · tensor = ", data, " · ", pipeline, " · ", tensor,
               " = ", fixed(product, 0), ", but there are ", ranks, " ranks; ",
@@ -63,7 +63,8 @@ int ProcessGrid::size(Axis axis) const {
 }
 
 Coordinates ProcessGrid::coordinates(Rank rank) const {
-  check(rank >= 0 && rank < ranks(), "rank ", rank, " of ", ranks());
+  check(rank >= 0 && rank < ranks(), "rank ", rank, " is not within the grid of ", ranks(),
+        " ranks");
   return {rank / (tensor_ * pipeline_), rank / tensor_ % pipeline_, rank % tensor_};
 }
 

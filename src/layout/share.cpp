@@ -1,3 +1,5 @@
+// Divides arrays, taken as one sequence of elements, into parts of nearly equal size. A part begins
+// and ends at rows of the last axis, and is expressed as blocks.
 #include <trireme/base/check.hpp>
 #include <trireme/layout/share.hpp>
 
@@ -12,8 +14,8 @@ std::int64_t product(std::span<const std::int64_t> extents) {
   return std::accumulate(extents.begin(), extents.end(), std::int64_t{1}, std::multiplies<>());
 }
 
-/// The elements [begin, end) of an array as blocks: whole rows of the deepest axes at either end, a
-/// run of the outer ones between them.
+/// Cuts the elements [begin, end) of an array into blocks: whole rows of the innermost axes at
+/// either end, and a run of the outer axes between them.
 class Cut {
  public:
   Cut(std::size_t array, const Extents& extent, std::vector<Block>& out)
@@ -45,7 +47,8 @@ class Cut {
     offset_[axis] = 0;
   }
 
-  /// Indices [first, last) of `axis`, one index of each axis before it and all of those behind it.
+  /// Indices [first, last) of `axis`, one index of each axis before it and all indices of those
+  /// after it.
   void add(std::size_t axis, std::int64_t first, std::int64_t last) {
     Block block{array_, offset_, extent_, 0};
     block.offset[axis] = first;
@@ -71,14 +74,14 @@ std::int64_t Block::elements() const {
 std::vector<Block> blocks(std::size_t array, const Extents& extent, std::int64_t begin,
                           std::int64_t end) {
   check(0 <= begin && begin <= end && end <= product(extent), "elements [", begin, ", ", end,
-        ") of an array of ", product(extent));
+        ") are not within an array of ", product(extent), " elements");
   std::vector<Block> out;
   Cut(array, extent, out).blocks(0, begin, end);
   return out;
 }
 
 std::vector<Block> share(std::span<const Extents> arrays, std::int64_t parts, std::int64_t i) {
-  check(parts >= 1 && i >= 0 && i < parts, "share of ", parts, " parts, ", i, ": out of range");
+  check(parts >= 1 && i >= 0 && i < parts, "share ", i, " of ", parts, " parts is out of range");
   std::int64_t all = 0;
   for (const Extents& extent : arrays) all += product(extent);
   // all · i / parts without overflow
@@ -86,7 +89,7 @@ std::vector<Block> share(std::span<const Extents> arrays, std::int64_t parts, st
   const std::int64_t begin = bound(i);
   const std::int64_t end = bound(i + 1);
   std::vector<Block> parts_of_all;
-  std::int64_t at = 0;  // of the array's first element in the sequence
+  std::int64_t at = 0;  // index of the array's first element in the sequence
   for (std::size_t a = 0; a < arrays.size(); ++a) {
     const Extents& extent = arrays[a];
     const std::int64_t elements = product(extent);

@@ -38,7 +38,7 @@ void Decoder<P>::take_memory(Arena& arena) {
   row_ = take_layer_memory(arena, plan_.program);
   scratch_ = take_layer_scratch<P>(arena, plan_, model_, false);
   queries_ = arena.take<T>(rows_, one_token.attention());
-  head_row_ = Head<P>::take_saved(arena, one_token);
+  head_row_ = head_.take_saved(arena, one_token);
 }
 
 template <class P>

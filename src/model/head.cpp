@@ -1,28 +1,19 @@
 #include <trireme/model/head.hpp>
 
 namespace trireme::model {
-namespace {
-
-template <class P>
-std::variant<LayerNorm<P>, RmsNorm<P>> final_norm(const Parameters<P>& parameters,
-                                                  const deck::ModelConfig& m) {
-  if (m.norm == NormKind::rms) return RmsNorm<P>(parameters, "final_norm", m);
-  return LayerNorm<P>(parameters, "final_norm", m);
-}
-
-}  // namespace
-
 template <class P>
 Head<P>::Head(const Parameters<P>& parameters, const deck::ModelConfig& m, const TensorAxis& axis)
-    : norm_(final_norm(parameters, m)), training_(make_training_head(parameters, m, axis)) {}
+    : description_(architecture::describe_head(m)),
+      norm_(make_norm(parameters, "final_norm", m)),
+      training_(make_training_head(parameters, m, axis)) {}
 
 template <class P>
-auto Head<P>::take_saved(Arena& arena, const architecture::LocalSizes& n) -> Saved {
-  Saved s;
-  s.x = arena.take<T>(n.rows, n.hidden);
-  s.dy = arena.take<T>(n.rows, n.hidden);
-  s.norm = NormSaved<P>::take(arena, n);
-  return s;
+auto Head<P>::take_saved(Arena& arena, const architecture::LocalSizes& n) const -> Saved {
+  using A = Accumulate<T>;
+  const TensorMemory<P> m(arena, description_, architecture::Home::slot, n);
+  return {m.matrix("x"),
+          m.matrix("y"),
+          {m.template list<A>("final_norm.mean"), m.template list<A>("final_norm.inverse")}};
 }
 
 template <class P>

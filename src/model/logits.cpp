@@ -29,18 +29,10 @@ Logits<P>::Logits(const Parameters<P>& parameters, const deck::ModelConfig& m,
 }
 
 template <class P>
-auto Logits<P>::take_scratch(Arena& arena, std::int64_t block, std::int64_t vocabulary,
-                             int tensor_size) -> Scratch {
-  Scratch s;
-  s.logits = arena.take<Accumulate<T>>(block, vocabulary);
-  if constexpr (is_narrow<T>)
-    s.dlogits = arena.take<T>(block, vocabulary);
-  else
-    s.dlogits = s.logits;
-  s.losses = arena.take<double>(block);
-  s.statistics = arena.take<double>(tensor_size * block * 3);
-  s.merged = arena.take<double>(block * 3);
-  return s;
+auto Logits<P>::scratch_in(const TensorMemory<P>& m) -> Scratch {
+  return {m.template matrix<Accumulate<T>>("logits"), m.matrix("dlogits"),
+          m.template list<double>("losses"), m.template list<double>("statistics"),
+          m.template list<double>("merged")};
 }
 
 template <class P>

@@ -41,26 +41,22 @@ MaskedHead<P>::MaskedHead(const Parameters<P>& parameters, const deck::ModelConf
 }
 
 template <class P>
-void MaskedHead<P>::take_scratch(Arena& arena, const architecture::LocalSizes& n) {
-  Scratch& s = scratch_;
-  s.logits = Logits<P>::take_scratch(arena, n.logit_block, n.vocabulary, axis_.size());
-  s.picked = arena.take<T>(n.head_rows(), n.hidden);
-  s.dense = arena.take<T>(n.targets, n.hidden);
-  s.activated = arena.take<T>(n.targets, n.hidden);
-  s.normed = arena.take<T>(n.targets, n.hidden);
-  s.norm.mean = arena.take<Accumulate<T>>(n.targets);
-  s.norm.inverse = arena.take<Accumulate<T>>(n.targets);
-  if (n.pairs == 0) return;
-  s.pooled = arena.take<T>(n.pairs, n.hidden);
-  s.dpooled = arena.take<T>(n.pairs, n.hidden);
-  s.scores = arena.take<Accumulate<T>>(n.pairs, 2);
-  if constexpr (is_narrow<T>)
-    s.dscores = arena.take<T>(n.pairs, 2);
-  else
-    s.dscores = s.scores;
-  s.losses = arena.take<double>(n.pairs);
-  s.statistics = arena.take<double>(n.pairs, 3);
-  s.merged = arena.take<double>(n.pairs, 3);
+void MaskedHead<P>::take_scratch(const TensorMemory<P>& m) {
+  using A = Accumulate<T>;
+  scratch_ = {
+      m.matrix("picked"),
+      m.matrix("dense"),
+      m.matrix("activated"),
+      m.matrix("normed"),
+      {m.template list<A>("masked_head.norm.mean"), m.template list<A>("masked_head.norm.inverse")},
+      m.matrix("pooled"),
+      m.matrix("dpooled"),
+      m.template matrix<A>("scores"),
+      m.matrix("dscores"),
+      m.template list<double>("pair_losses"),
+      m.template matrix<double>("pair_statistics"),
+      m.template matrix<double>("pair_merged"),
+      Logits<P>::scratch_in(m)};
 }
 
 template <class P>

@@ -12,8 +12,8 @@ NextTokenHead<P>::NextTokenHead(const Parameters<P>& parameters, const deck::Mod
       logits_(parameters, m, axis) {}
 
 template <class P>
-void NextTokenHead<P>::take_scratch(Arena& arena, const architecture::LocalSizes& n) {
-  scratch_ = Logits<P>::take_scratch(arena, n.logit_block, n.vocabulary, axis_.size());
+void NextTokenHead<P>::take_scratch(const TensorMemory<P>& memory) {
+  scratch_ = Logits<P>::scratch_in(memory);
 }
 
 template <class P>

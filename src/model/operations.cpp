@@ -78,7 +78,7 @@ kernels::Dropout ResidualOperation<P>::site(const MicroContext& c) const {
 
 template <class P>
 void ResidualOperation<P>::forward(const StepCall<P>& c, const LayerOperation<P>* fused) const {
-  const View2<typename P::Compute> sum = c.values.matrix(this->op_.output);  // where z is
+  const View2<typename P::Compute> sum = c.values.matrix(this->op_.output);  // in the memory of z
   const View2<typename P::Compute> x = c.values.matrix(this->op_.residual);
   if (fused != nullptr)
     static_cast<const NormOperation<P>&>(*fused).forward_residual(c, sum, x, sum, site(c.context));
@@ -111,8 +111,8 @@ void DropoutOperation<P>::backward_input(const StepCall<P>& c, const LayerOperat
 
 // ---- activation
 
-/// Not in one kernel with the product before it, which takes GELU before h is rounded: g may be
-/// computed again from h, and recomputation changes no bit.
+/// Not fused with the preceding product, which would apply GELU before h is rounded: g may be
+/// recomputed from h, and recomputation must not change any bit.
 template <class P>
 void ActivationOperation<P>::forward(const StepCall<P>& c, const LayerOperation<P>*) const {
   const View2<T> g = c.values.matrix(this->op_.output);
@@ -168,7 +168,7 @@ void LinearOperation<P>::forward(const StepCall<P>& c, const LayerOperation<P>*)
     linear_.forward(c.handle, y, all, true);
     return;
   }
-  // One rank adds the bias to its partial sums.
+  // Only one rank adds the bias to its partial sums.
   linear_.forward(c.handle, axis_.partial(c.scratch.all, y), x, axis_.rank() == 0);
   axis_.reduce(c.handle, y, c.scratch.all, output_forward_.c_str());
 }
@@ -181,7 +181,7 @@ void LinearOperation<P>::backward_input(const StepCall<P>& c, const LayerOperati
     const View2<T> dx = c.values.gradient(this->op_.input);
     linear_.backward_input(c.handle, axis_.partial(c.scratch.all, dx), dy);
     axis_.reduce(c.handle, dx, c.scratch.all, input_backward_.c_str());
-    if (accumulate)  // the input is also added to the residual stream
+    if (accumulate)  // the input is also a part of the residual stream
       kernels::accumulate<T>(c.handle, flat(dx), flat<const T>(c.values.stream()));
     return;
   }
@@ -198,7 +198,7 @@ template <class P>
 void LinearOperation<P>::backward_weight(const StepCall<P>& c) const {
   const View2<T> x = c.values.matrix(this->op_.input);
   const View2<T> dy = c.values.gradient(this->op_.output);
-  if (this->op_.cut == architecture::Cut::outputs) {  // only this rank's rows of x were kept
+  if (this->op_.cut == architecture::Cut::outputs) {  // only this rank's rows of x are kept
     linear_.backward_weight(c.handle, dy,
                             axis_.gather(c.handle, c.scratch.all, x, input_again_.c_str()));
     return;
@@ -353,6 +353,11 @@ std::unique_ptr<LayerOperation<P>> make_operation(const architecture::Operation&
       return std::make_unique<DropoutOperation<P>>(op, place);
     case OperationKind::residual:
       return std::make_unique<ResidualOperation<P>>(op, place);
+    case OperationKind::embedding:
+    case OperationKind::pick:
+    case OperationKind::logits:
+    case OperationKind::cross_entropy:
+      break;  // no part of a layer
   }
   return {};
 }

@@ -70,7 +70,7 @@ Parameters<P>::Parameters(const architecture::Architecture& architecture,
 
 namespace {
 
-/// The slice of a normal random array: the axis that is cut becomes the middle one of three.
+/// The slice of a normal random array: the axis that is split becomes the middle one of three.
 template <class T>
 void fill_normal(const Exec& exec, const NamedTensor<T>& tensor, const ArraySpec& spec,
                  const RandomKey& key) {

@@ -30,7 +30,7 @@ PipelineStage<P>::PipelineStage(const architecture::Architecture& architecture,
 
 template <class P>
 void PipelineStage<P>::take_layers(Slot& slot, Arena& arena, const SlotShape& shape) const {
-  // Evaluation needs one layer at a time: all layers share the first one's memory.
+  // Evaluation needs one layer at a time: all layers share the first layer's memory.
   for (std::size_t l = 0; l < layers_.size(); ++l)
     slot.layers.push_back(l == 0 || shape.training ? take_layer_memory(arena, plan_->program)
                                                    : slot.layers.front());
@@ -52,7 +52,7 @@ auto PipelineStage<P>::take_slot(Arena& arena, const architecture::LocalSizes& n
     slot.layers.push_back(
         windows[static_cast<std::size_t>(SlotOffload::window(number, l, layers(), count))]);
   }
-  if (head_) slot.head = Head<P>::take_saved(arena, n);
+  if (head_) slot.head = head_->take_saved(arena, n);
   if (shape.split_backward && embedding_) slot.dx = arena.take<T>(n.rows, n.hidden);
   return slot;
 }

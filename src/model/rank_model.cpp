@@ -31,7 +31,7 @@ RankModel<P>::RankModel(const architecture::Architecture& architecture,
   take_saved(saved_plan);
   scratch_memory_ = Arena("scratch", scratch_plan.used());
   saved_memory_ = Arena("saved activations", saved_plan.used());
-  take_scratch(scratch_memory_);  // saved activations may lie there too
+  take_scratch(scratch_memory_);  // saved activations may be there too
   take_saved(saved_memory_);
   if (!windows_.empty()) offload();
 }
@@ -43,7 +43,8 @@ void RankModel<P>::take_saved(Arena& arena) {
   for (int k = 0; k < shape_.slots; ++k) {
     const std::int64_t begin = arena.used();
     std::int64_t end = begin;
-    for (std::size_t i = 0; i < stages_.size(); ++i) {  // one above the other: one is in use
+    // Stages share the memory of a slot: one is in use at a time.
+    for (std::size_t i = 0; i < stages_.size(); ++i) {
       arena.release_to(begin);
       slots_[i].push_back(stages_[i].take_slot(
           arena, sizes_, {shape_.training, shape_.split_backward}, windows_, k));
@@ -133,7 +134,8 @@ void RankModel<P>::evaluate(const Handle& handle, Stage stage, int slot,
 template <class P>
 void RankModel<P>::backward(const Handle& handle, Stage stage, int slot,
                             const MicroContext& context, const LayerDone& done) const {
-  if (shape_.split_backward) {  // a program may have both; the slots have the memory of the halves
+  if (shape_.split_backward) {  // a program may have whole and split passes; slots have memory for
+                                // the split ones
     backward_input(handle, stage, slot, context);
     backward_weight(handle, stage, slot, context, done);
     return;

@@ -27,7 +27,7 @@ template <class G>
 void GradientReducer<G>::begin() {
   for (std::size_t i = 0; i < buckets_.size(); ++i) {
     check(!running_[i].request.active(),
-          "gradient reduction: a step began with a bucket under way");
+          "gradient reduction: a step began while a bucket was in flight");
     running_[i].missing = buckets_[i].layers.size();
   }
 }

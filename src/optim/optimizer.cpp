@@ -1,3 +1,6 @@
+// The optimizer's state and its global norm. Constructor and lay_out_sums place arenas and tables;
+// find_norm sums squares by fixed blocks, so that no layout changes the norm. The update rules are
+// in optimizer_step.cpp.
 #include <trireme/kernels/elementwise.hpp>
 #include <trireme/kernels/update.hpp>
 #include <trireme/optim/optimizer.hpp>
@@ -32,8 +35,8 @@ Optimizer<P>::Optimizer(const deck::OptimizerConfig& config,
       data_group_(data_group),
       placement_(std::move(placement)),
       names_(architecture::state_arrays(config)) {
-  check(placement_.elements <= capacity, "optimizer state of ", placement_.elements,
-        " elements in arenas of ", capacity);
+  check(placement_.elements <= capacity, "optimizer state has ", placement_.elements,
+        " elements, but its arenas hold ", capacity);
   const auto arrays = static_cast<std::int64_t>(names_.size()) + (has_masters ? 1 : 0);
   state_ = Arena("optimizer state", arrays * aligned(capacity * static_cast<Bytes>(sizeof(Master))),
                  state_memory);
@@ -117,7 +120,7 @@ void Optimizer<P>::lay_out_sums() {
   copy_to_device<std::int64_t>(exec, block_ends_, ends_of_blocks);
   copy_to_device<std::int64_t>(exec, ends_, ends);
   copy_to_device<kernels::UpdatePart>(exec, update_table, updates);
-  fence(exec, "optim/lay_out_sums copies where blocks and arrays lie");
+  fence(exec, "optim/lay_out_sums copies the places of blocks and arrays");
 }
 
 template <class P>
@@ -140,7 +143,7 @@ void Optimizer<P>::set_progress(const Exec& exec, const Progress& progress) cons
   status[kernels::status_loss_scale] = progress.loss_scale;
   status[kernels::status_scale_steps] = static_cast<double>(progress.scale_steps);
   copy_to_device<double>(exec, status_, status);
-  fence(exec, "optim/set_progress copies what a run begins with");
+  fence(exec, "optim/set_progress copies the run's progress");
 }
 
 template <class P>
@@ -183,6 +186,7 @@ template <class P>
 void Optimizer<P>::combine_tied_gradients(const Exec& exec) const {
   using G = typename P::Gradient;
   const auto tied = parameters_.tied_gradient();
+  // gradient of the token embedding += gradient of the logits' weights
   if (tied.data() == nullptr) return;
   const auto& token = parameters_.entries().front();
   const View1<const G> flat(tied.data(), tied.extent(0) * tied.extent(1));
@@ -191,11 +195,14 @@ void Optimizer<P>::combine_tied_gradients(const Exec& exec) const {
 
 template <class P>
 void Optimizer<P>::find_norm(const Exec& exec) const {
+  // partial[b] = Σ_i g_i² over block b
   kernels::squared_norm_blocks<typename P::Gradient>(exec, partial_, parameters_.all_gradients(),
                                                      block_begins_, block_ends_);
-  // A block is held by one replica, and a sum by one rank: the others add zeros, which is exact.
+  // Each block is held by one replica and each sum by one rank; the others add zeros, which is
+  // exact.
   if (!placement_.whole)
     data_group_.all_reduce<double>(exec, partial_, grid::Reduction::sum, "blocks of the norm");
+  // sums[k] = Σ_b partial[b] over array k; norm = √Σ_k sums[k]
   kernels::segment_sums(exec, sums_, partial_, ends_);
   model_group_.all_reduce<double>(exec, sums_, grid::Reduction::sum, "gradient norm");
   kernels::root_of_sum(exec, norm_, sums_);

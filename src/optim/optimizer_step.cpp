@@ -1,3 +1,5 @@
+// One update of all weights by AdamW, SGD or LAMB. Each rule is a few launches over all arrays at
+// once; kernels/update.hpp has the equations with their sources.
 #include <trireme/optim/optimizer.hpp>
 
 namespace trireme::optim {
@@ -12,6 +14,7 @@ View1<T> part(std::type_identity_t<View1<T>> all, std::int64_t first, std::int64
 
 template <class P>
 void Optimizer<P>::step(const Exec& exec, std::int64_t step, double learning_rate) const {
+  // c = min(1, clip_norm / (norm + 1e-6)) / loss scale; a norm that is not finite skips the step
   kernels::plan_update(exec, control_, status_, sums_,
                        {step, config_.clip_norm, config_.beta1, config_.beta2,
                         config_.maximum_skips, loss_scaling_});
@@ -51,12 +54,15 @@ kernels::AdamW Optimizer<P>::rule(double learning_rate) const {
 
 template <class P>
 void Optimizer<P>::adamw(const Exec& exec, double learning_rate) const {
+  // g = c gradient; m += (1 − β1) (g − m); v = β2 v + (1 − β2) g²;
+  // w −= η (m / (1 − β1^u) / (√(v / (1 − β2^u)) + ε) + decay w)
   kernels::adamw_update<Master>(exec, all_updated(), arrays_[0], arrays_[1],
                                 parameters_.all_gradients(), rule(learning_rate), control_, parts_);
 }
 
 template <class P>
 void Optimizer<P>::sgd(const Exec& exec, double learning_rate) const {
+  // g = c gradient + decay w; b = momentum b + g; w −= η b, or η (g + momentum b) with Nesterov
   kernels::sgd_update<Master>(
       exec, all_updated(), arrays_.empty() ? View1<Master>() : arrays_[0],
       parameters_.all_gradients(),
@@ -65,6 +71,8 @@ void Optimizer<P>::sgd(const Exec& exec, double learning_rate) const {
 
 template <class P>
 void Optimizer<P>::lamb(const Exec& exec, double learning_rate) const {
+  // r = m / (1 − β1^u) / (√(v / (1 − β2^u)) + ε) + decay w, in place of the gradient;
+  // w −= η ratio r with ratio = |w| / |r| of each array
   kernels::lamb_direction<Master>(exec, parameters_.all_gradients(), arrays_[0], arrays_[1],
                                   all_updated(), rule(learning_rate), control_, parts_);
   find_trust_ratios(exec);
@@ -72,7 +80,7 @@ void Optimizer<P>::lamb(const Exec& exec, double learning_rate) const {
                                ratios_, control_, parts_);
 }
 
-/// Norms of whole arrays, added up as the gradient's norm is.
+/// ratios = |w| / |r| of each array, with norms that are summed as the gradient's norm is.
 template <class P>
 void Optimizer<P>::find_trust_ratios(const Exec& exec) const {
   const std::int64_t blocks = extent(partial_, 0);

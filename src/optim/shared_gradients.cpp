@@ -7,14 +7,14 @@
 namespace trireme::optim {
 namespace {
 
-/// The holders of every shared head, in turn two communicators.
+/// The communicators of the holders of shared heads: consecutive heads alternate between two.
 std::vector<grid::Communicator*> holders_of(grid::Grid& grid, const deck::ModelConfig& model,
                                             const architecture::Shard& shard,
                                             const std::vector<std::int64_t>& heads) {
   const layout::Slice mine = shard.groups(model.key_value_heads, model.heads_per_group());
   std::vector<grid::Communicator*> communicators(heads.size());
   for (std::size_t parity = 0; parity < std::min<std::size_t>(2, heads.size()); ++parity) {
-    std::int64_t colour = model.key_value_heads + shard.tensor_rank;  // alone
+    std::int64_t colour = model.key_value_heads + shard.tensor_rank;  // a group of its own
     for (std::size_t i = parity; i < heads.size(); i += 2)
       if (mine.offset <= heads[i] && heads[i] < mine.end()) colour = heads[i];
     auto& part = grid.part_of_tensor_axis(text("holders of shared heads ", parity),
@@ -38,10 +38,10 @@ SharedGradients<P>::SharedGradients(grid::Grid& grid, const deck::ModelConfig& m
       const auto axis = static_cast<std::size_t>(entry.spec->split_axis);
       const auto found = std::ranges::find(heads, piece.offset[axis]);
       check(found != heads.end() && piece.extent[axis] == 1, entry.spec->name,
-            " shares with other tensor ranks what is no single head of keys and values");
+            ": what tensor ranks share is not a single head of keys or values");
       grid::Communicator& holders = *communicators[static_cast<std::size_t>(found - heads.begin())];
       check(holders.size() == piece.holders.extent, entry.spec->name, ": ", holders.size(),
-            " tensor ranks sum what ", piece.holders.extent, " hold");
+            " tensor ranks sum its shared head, but ", piece.holders.extent, " hold it");
       const View1<typename P::Gradient> gradient(entry.gradient.data.data() + piece.first,
                                                  static_cast<std::size_t>(piece.elements()));
       shared_.push_back({entry.spec->layer, &holders, gradient, {}});

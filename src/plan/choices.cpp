@@ -4,7 +4,8 @@
 namespace trireme::plan {
 namespace {
 
-/// The remedy beside a change of the deck: a build with the library, or the key of the file.
+/// Remedy other than a change of the deck: a build with the library, or the key of the machine
+/// file.
 std::string or_install(const Machine& machine, const char* option, const char* key,
                        const char* word) {
   return machine.file.empty() ? text("or configure with -D", option, "=ON")
@@ -33,7 +34,7 @@ void expect_available(const deck::Deck& deck, const Machine& machine) {
               or_install(machine, "TRIREME_CUDNN", "attention", "cudnn"));
   check_usage(has.attention != AttentionKind::portable || attention != AttentionKind::tensor_cores,
               deck.cite("precision", "attention"), " is not possible: ", machine.called(),
-              " has no such kernels for kind = \"", name_of(machine.device.kind),
+              " has no kernels for tensor cores with kind = \"", name_of(machine.device.kind),
               "\"; choose attention = \"auto\"");
 }
 

@@ -10,7 +10,7 @@ using schedule::Op;
 
 namespace {
 
-/// Of one layer.
+/// FLOPs of one layer.
 StageFlops layer_flops(const architecture::Architecture& architecture,
                        const architecture::Kept& kept) {
   using namespace architecture;
@@ -24,7 +24,7 @@ StageFlops layer_flops(const architecture::Architecture& architecture,
   }
   if (kept.empty()) return layer;
   const LocalSizes sizes = local_sizes(m, whole_model(architecture), 1, m.sequence, false,
-                                       host_logit_elements);  // of no effect on layers
+                                       host_logit_elements);  // no effect on layers
   const auto again = [&](const PhaseProgram& phase) {
     return 2 * products_again(architecture.layer, phase, m);
   };

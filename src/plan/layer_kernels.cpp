@@ -55,6 +55,11 @@ std::vector<LayerKernel> kernels_of(const Step& step, const LayerDescription& la
     case OperationKind::residual:
       if (step.pass != Pass::forward) return {{"dropout.backward", step}};
       return {{step.fused >= 0 ? "residual_" + norm + pass : "residual_dropout.forward", step}};
+    case OperationKind::embedding:
+    case OperationKind::pick:
+    case OperationKind::logits:
+    case OperationKind::cross_entropy:
+      break;  // no part of a layer
   }
   return {};
 }

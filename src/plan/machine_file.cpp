@@ -1,3 +1,5 @@
+// Machine files: the key table, its cross-checks, parsing and help. Files have the syntax of decks
+// (deck/key_file.hpp).
 #include <trireme/base/text.hpp>
 #include <trireme/deck/diagnostics.hpp>
 #include <trireme/deck/entry.hpp>
@@ -11,35 +13,37 @@ using MachineKeys = std::vector<deck::KeyOf<Machine>>;
 const std::vector<deck::Section>& machine_sections() {
   static const std::vector<deck::Section> all{
       {"machine", "the machine as a whole"},
-      {"device", "what one rank computes on: a GPU, or a host's share for one rank"},
-      {"node", "what shares a network interface and a host's memory"},
-      {"software", "libraries that the installation of Trireme on this machine has"},
+      {"device", "the device of one rank: a GPU, or one rank's share of a host"},
+      {"node", "devices that share a network interface and host memory"},
+      {"software", "libraries of the Trireme installation on this machine"},
   };
   return all;
 }
 
 MachineKeys make_keys() {
   std::vector<deck::EntryOf<Machine>> out;
-  out.emplace_back("machine", "name", deck::KeyType::string, "name for reports")
+  out.emplace_back("machine", "name", deck::KeyType::string, "name of the machine in reports")
       .in(&Machine::name)
       .nonempty();
   deck::SectionKeys device(out, "device", &Machine::device);
-  device.choice("kind", &Machine::Device::kind, "where kernels run");
-  device.bytes("memory", &Machine::Device::memory, "memory that one rank may use").at_least(1);
+  device.choice("kind", &Machine::Device::kind, "type of device that runs the kernels");
+  device.bytes("memory", &Machine::Device::memory, "memory available to one rank").at_least(1);
   deck::SectionKeys node(out, "node", &Machine::node);
-  node.integer("devices", &Machine::Node::devices, "devices of a node, one rank on each")
+  node.integer("devices", &Machine::Node::devices, "devices per node, one rank on each")
       .at_least(1)
       .at_most(1024)
-      .otherwise(std::int64_t{0}, "not known");
+      .otherwise(std::int64_t{0}, "unknown");
   deck::SectionKeys software(out, "software", &Machine::software);
   software.choice("products", &Machine::Software::products, "library for matrix products")
       .otherwise(std::string("portable"));
   software
       .choice("attention", &Machine::Software::attention,
-              "fastest kernels for attention; tensor_cores and cudnn have those before them too")
+              "fastest available attention kernels; tensor_cores includes portable, cudnn includes "
+              "both")
       .words({"portable", "tensor_cores", "cudnn"})
       .otherwise(std::string("portable"));
-  software.choice("transport", &Machine::Software::transport, "messages between devices")
+  software
+      .choice("transport", &Machine::Software::transport, "transport of messages between devices")
       .words({"mpi", "nccl"})
       .otherwise(std::string("mpi"));
   MachineKeys keys;
@@ -52,7 +56,7 @@ const MachineKeys& machine_keys() {
   return all;
 }
 
-/// What several keys must fulfil together.
+/// Conditions on several keys together.
 class CrossCheck {
  public:
   CrossCheck(const Machine& machine, const deck::Given& given, deck::Diagnostics& diagnostics)
@@ -84,7 +88,7 @@ class CrossCheck {
   }
 
  private:
-  /// [software] `name` against another key, of [device] or [software].
+  /// Checks [software] `name` against another key of [device] or [software].
   void expect(bool holds, const char* name, const char* other, const char* reason,
               const char* remedy) {
     const deck::KeyText& key = *machine_kind().find("software", name);

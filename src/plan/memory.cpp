@@ -1,3 +1,4 @@
+#include <trireme/architecture/ends.hpp>
 #include <trireme/architecture/placement.hpp>
 #include <trireme/architecture/saved.hpp>
 #include <trireme/architecture/state.hpp>
@@ -25,8 +26,11 @@ Bytes up(Bytes bytes) {
 /// Bytes of the activations beside the layers', in terms of one rank's sizes.
 class Activations {
  public:
-  Activations(const LocalSizes& sizes, const deck::Config& config, const Machine& machine)
-      : s_(sizes), cudnn_gradient_(has_cudnn_gradient(config.precision, machine)) {}
+  Activations(const LocalSizes& sizes, const deck::Config& config,
+              const architecture::Architecture& architecture, const Machine& machine)
+      : s_(sizes),
+        a_(architecture),
+        cudnn_gradient_(has_cudnn_gradient(config.precision, machine)) {}
 
   Bytes residual() const { return up(s_.rows * s_.hidden * s_.element); }    // [R, D]
   Bytes gathered() const { return up(s_.tokens * s_.hidden * s_.element); }  // [T, D]
@@ -36,52 +40,34 @@ class Activations {
     const AttentionSizes sizes{s_.micro, s_.sequence, s_.heads, s_.key_value_heads, s_.head_size};
     return up(4 * narrow_attention_workspace(sizes, cudnn_gradient_));
   }
-  Bytes norm_statistics() const {  // 1 or 2 × [R]
-    return s_.norm_statistics * up(s_.rows * s_.accumulate);
-  }
 
   /// Everything that one slot keeps of a stage beside its layers.
   Bytes slot(std::int64_t layers, bool embedding, bool head, bool splits_backward) const {
-    Bytes bytes = 0;
-    if (embedding) bytes += up(s_.tokens * 4);                                  // tokens
-    if (embedding && s_.masked) bytes += up(s_.tokens * 4);                     // segments
-    if (head) bytes += up(s_.targets * 4);                                      // targets
-    if (head && s_.masked) bytes += up(s_.head_rows() * 4) + up(s_.pairs * 4);  // rows, pairs
-    if (head) bytes += 2 * residual() + norm_statistics();                      // x, dy
-    if (layers == 0 && !head) bytes += residual();                              // x
-    if (splits_backward && embedding) bytes += residual();                      // dx
+    Bytes bytes = layers == 0 && !head ? residual() : 0;  // x
+    for (const Home home : {Home::batch, Home::slot, Home::split}) {
+      if (home == Home::split && !splits_backward) continue;
+      if (embedding) bytes += at(home, a_.embedding);
+      if (head) bytes += at(home, a_.head);
+    }
     return bytes;
   }
-
-  /// A block of logits with its losses, and the softmax's maximum, sum and target of each tensor
-  /// rank and of all.
-  Bytes head_scratch(int tensor_size) const {
-    const std::int64_t logits = s_.logit_block * s_.vocabulary;
-    return up(logits * s_.accumulate) + narrow_too(logits) + up(s_.logit_block * 8) +
-           up(3 * s_.logit_block * 8 * tensor_size) + up(3 * s_.logit_block * 8) +
-           (s_.masked ? masked_head() : 0);
-  }
+  Bytes head_scratch() const { return at(Home::scratch, a_.head); }
 
  private:
-  /// Logits are wide, and their gradients are not.
-  Bytes narrow_too(std::int64_t logits) const { return s_.narrow() ? up(logits * s_.element) : 0; }
-  /// Rows of the head, dense, activated and normed with two statistics; pooled and its gradient,
-  /// scores, and for each pair its loss and twice three numbers of its softmax.
-  Bytes masked_head() const {
-    const auto rows = [&](std::int64_t n) { return up(n * s_.hidden * s_.element); };
-    return rows(s_.head_rows()) + 3 * rows(s_.targets) + 2 * up(s_.targets * s_.accumulate) +
-           2 * rows(s_.pairs) + up(2 * s_.pairs * s_.accumulate) + narrow_too(2 * s_.pairs) +
-           up(s_.pairs * 8) + 2 * up(3 * s_.pairs * 8);
+  using Home = architecture::Home;
+  Bytes at(Home home, const architecture::LayerDescription& part) const {
+    return architecture::bytes_at(home, part, s_, s_.element, s_.accumulate);
   }
 
   const LocalSizes& s_;
+  const architecture::Architecture& a_;
   bool cudnn_gradient_;
 };
 
 Bytes scratch(const LocalSizes& sizes, const Activations& a, const architecture::Shard& shard,
               const architecture::LayerProgram& layer) {
   Bytes bytes = line;  // the loss
-  if (shard.has_head()) bytes += a.head_scratch(shard.tensor_size);
+  if (shard.has_head()) bytes += a.head_scratch();
   if (sizes.cuts_tokens) bytes += a.gathered();
   bytes += a.attention_work();
   bytes += layer.transient_bytes;
@@ -166,7 +152,7 @@ Bytes activation_bytes(const deck::Config& config, const architecture::Architect
                        const architecture::Shard& shard, const schedule::Needs& needs,
                        const Machine& machine) {
   const LocalSizes sizes = local_sizes(config, shard, machine);
-  const Activations activations(sizes, config, machine);
+  const Activations activations(sizes, config, architecture, machine);
   const auto layer = layer_program(config, architecture, shard, needs.split_backward, machine);
   return saved_activations(config, activations, shard, needs, layer, machine).device +
          scratch(sizes, activations, shard, layer);
@@ -186,7 +172,7 @@ std::vector<MemoryRow> training_memory(const deck::Config& config,
                            : elements.elements;
   const auto state_arrays =
       static_cast<std::int64_t>(architecture::state_arrays(config.optimizer).size());
-  const Activations activations(sizes, config, machine);
+  const Activations activations(sizes, config, architecture, machine);
   const architecture::LayerProgram layer =
       layer_program(config, architecture, shard, needs.split_backward, machine);
   const SavedActivations saved =

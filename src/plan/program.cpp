@@ -14,11 +14,13 @@ namespace trireme::plan {
 namespace {
 
 schedule::Program program_of_file(const std::string& path, const schedule::ProgramLayout& layout) {
-  return schedule::read_program(read_text_file(path, text("[parallel] program = \"", path, "\"")),
-                                path, layout);
+  const std::string content =
+      read_text_file(path, text("[parallel] program = \"", path, "\""),
+                     "; `trireme draw DECK --format program -o FILE` writes one to start from");
+  return schedule::read_program(content, path, layout);
 }
 
-/// The first of many, and how many more there are.
+/// The first mistakes, and the number of the others.
 std::string listed(const std::vector<std::string>& mistakes) {
   constexpr std::size_t most = 20;
   std::string out;
@@ -71,8 +73,8 @@ schedule::Program evaluation_program(const schedule::ProgramLayout& layout, int 
 }
 
 std::vector<schedule::Needs> evaluation_needs(const schedule::ProgramLayout& layout) {
-  constexpr int rounds = 4;      // more micro-batches than fit into the pipeline need no more,
-  constexpr int most = 1 << 16;  // and the deepest pipelines fill with fewer than they hold
+  constexpr int rounds = 4;      // more micro-batches than stages need no more slots,
+  constexpr int most = 1 << 16;  // and the deepest pipelines need fewer than they have stages
   return schedule::needs(evaluation_program(
       layout, std::min(rounds * layout.ranks, std::max(rounds, most / layout.stages()))));
 }

@@ -10,7 +10,7 @@ namespace trireme::plan {
 
 namespace {
 
-/// What decides a rank's memory and traffic.
+/// Numbers that determine a rank's memory and traffic.
 using Likeness = std::tuple<int, bool, bool, std::vector<std::int64_t>>;
 
 Likeness likeness(const architecture::Shard& shard, const schedule::Needs& needs,
@@ -24,8 +24,8 @@ Likeness likeness(const architecture::Shard& shard, const schedule::Needs& needs
   return {shard.tensor_rank, shard.has_embedding(), shard.has_head(), numbers};
 }
 
-/// The sizes of what a tensor rank holds, and whether it holds its first and its last head of keys
-/// and values alone.
+/// Sizes of a tensor rank's part, and whether it shares its first and its last head of keys and
+/// values.
 auto kind(const deck::Config& config, const architecture::Shard& shard, const Machine& machine) {
   const deck::ModelConfig& m = config.model;
   const LocalSizes n = local_sizes(config, shard, machine);
@@ -36,8 +36,8 @@ auto kind(const deck::Config& config, const architecture::Shard& shard, const Ma
                     shared_before<shard.tensor_rank, shared_behind> shard.tensor_rank + 1);
 }
 
-/// The first and the last; where ranks share heads, a larger part may lie between them: then one of
-/// each kind.
+/// The first and the last tensor rank. If ranks share heads, a rank between them may hold a larger
+/// part: then one rank of each kind.
 std::vector<int> tensor_ranks(const deck::Config& config, architecture::Shard shard,
                               const Machine& machine) {
   std::vector<int> ranks{0};
@@ -65,7 +65,7 @@ std::vector<RankPlan> plan_ranks(const deck::Config& config,
   const auto tensor = static_cast<int>(config.parallel.tensor);
   const auto chunks = static_cast<int>(config.parallel.chunks);
   std::vector<RankPlan> ranks;
-  std::map<Likeness, std::size_t> known;  // deep pipelines have many ranks that are alike
+  std::map<Likeness, std::size_t> known;  // deep pipelines have many equal ranks
   architecture::Shard shard =
       architecture::make_shard(architecture, pipeline, chunks, 0, tensor, 0);
   const std::vector<int> planned = tensor_ranks(config, shard, machine);

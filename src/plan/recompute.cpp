@@ -125,10 +125,8 @@ class Search {
       }
       return bytes;
     };
-    const auto messages =
-        static_cast<double>(deck_.config.parallel.tensor > 1
-                                ? architecture::messages(op, architecture::Pass::forward).size()
-                                : 0);
+    const double messages =
+        deck_.config.parallel.tensor > 1 && op.cut != architecture::Cut::none ? 1 : 0;
     const double flops = 2 * products_per_token(op, architecture_.model) *
                          static_cast<double>(sizes.tokens) /
                          static_cast<double>(deck_.config.parallel.tensor);

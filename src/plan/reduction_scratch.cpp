@@ -8,7 +8,7 @@
 namespace trireme::plan {
 namespace {
 
-/// The distributed optimizer's cuts decide what each rank sums.
+/// The bounds of the distributed optimizer determine each rank's sums.
 Bytes bucket_scratch(const deck::ParallelConfig& parallel, const architecture::Bucket& bucket,
                      Bytes size) {
   const auto ranks = static_cast<int>(parallel.data);

@@ -4,7 +4,7 @@
 namespace trireme::plan {
 namespace {
 
-/// Sums over the arrays before the layers, of each layer and behind the layers: L + 2 numbers.
+/// Parameters before the layers, of each layer, and after the layers: L + 2 numbers.
 std::vector<std::int64_t> parameters_by_layer(const architecture::Architecture& architecture) {
   std::vector<std::int64_t> sums(static_cast<std::size_t>(architecture.model.layers + 2));
   for (const architecture::ArraySpec& array : architecture.arrays)

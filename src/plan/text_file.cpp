@@ -7,11 +7,12 @@
 
 namespace trireme::plan {
 
-std::string read_text_file(const std::string& path, const std::string& cited) {
+std::string read_text_file(const std::string& path, const std::string& cited,
+                           const std::string& remedy) {
   constexpr std::int64_t limit = std::int64_t{1} << 28;
   std::error_code error;
   const auto status = std::filesystem::status(path, error);
-  check_usage(std::filesystem::exists(status), cited, ": there is no such file");
+  check_usage(std::filesystem::exists(status), cited, ": no such file", remedy);
   check_usage(!std::filesystem::is_directory(status), cited, ": is a folder, expected a file");
   std::ifstream in(path, std::ios::binary);
   check_usage(in.is_open(), cited, ": cannot be opened for reading");

@@ -1,4 +1,5 @@
 #include <trireme/architecture/buckets.hpp>
+#include <trireme/base/text.hpp>
 #include <trireme/plan/local_sizes.hpp>
 #include <trireme/plan/memory.hpp>
 #include <trireme/plan/traffic.hpp>
@@ -10,6 +11,7 @@ namespace {
 
 using architecture::Architecture;
 using architecture::LocalArray;
+using architecture::Pass;
 using architecture::Shard;
 
 std::int64_t parts(std::int64_t n, std::int64_t part) {
@@ -36,58 +38,26 @@ class Counter {
     std::int64_t layers = 0;
     for (const Stage stage : shard_.stages)
       layers += shard_.stage_layers[static_cast<std::size_t>(stage)].extent;
-    const auto add_all = [&](const char* what, architecture::Pass pass, bool again,
-                             architecture::Message message) {
-      const std::int64_t n = messages_of_layer(pass, again, message);
-      tensor(what, n * layers * micro_batches_, tokens_bytes_);
+    for (const bool again : {false, true})
+      for (const auto* phase :
+           {&layer_.forward, &layer_.backward, &layer_.backward_input, &layer_.backward_weight})
+        for (const architecture::Step& step : phase->steps)
+          if (step.again == again)
+            send(architecture_.layer, static_cast<std::size_t>(step.operation), step.pass,
+                 again ? "layers again" : text("layers", name_of(step.pass)), layers);
+  }
+
+  void ends() {
+    const auto send_all = [this](const architecture::LayerDescription& part) {
+      for (const Pass pass : {Pass::forward, Pass::backward_input, Pass::backward_weight})
+        for (std::size_t i = part.operations.size(); i-- > 0;) {
+          const architecture::Operation& op = part.operations[i];
+          const bool once = op.kind == architecture::OperationKind::cross_entropy;
+          send(part, i, pass, text(op.name, once ? "" : name_of(pass)), 1);
+        }
     };
-    using architecture::Message;
-    using architecture::Pass;
-    if (!sizes_.cuts_tokens) {
-      add_all("layers forward: all-reduce", Pass::forward, false, Message::reduce);
-      add_all("layers backward: all-reduce", Pass::backward_input, false, Message::reduce);
-      add_all("layers again: all-reduce", Pass::forward, true, Message::reduce);
-      return;
-    }
-    add_all("layers forward: all-gather", Pass::forward, false, Message::gather);
-    add_all("layers forward: reduce-scatter", Pass::forward, false, Message::reduce);
-    add_all("layers backward: all-gather", Pass::backward_input, false, Message::gather);
-    add_all("layers backward: reduce-scatter", Pass::backward_input, false, Message::reduce);
-    add_all("layers backward: all-gather of inputs", Pass::backward_weight, false, Message::gather);
-    add_all("layers again: all-gather", Pass::forward, true, Message::gather);
-    add_all("layers again: reduce-scatter", Pass::forward, true, Message::reduce);
-  }
-
-  void embedding() {
-    if (!shard_.has_embedding()) return;
-    if (!sizes_.cuts_tokens) {
-      tensor("embedding forward: all-reduce", micro_batches_, tokens_bytes_);
-      return;
-    }
-    tensor("embedding forward: reduce-scatter", micro_batches_, tokens_bytes_);
-    tensor("embedding backward: all-gather", micro_batches_, tokens_bytes_);
-  }
-
-  /// Maximum, sum and the target's logit of each row of the softmax, in double precision.
-  void head() {
-    if (!shard_.has_head()) return;
-    const std::int64_t blocks = parts(sizes_.targets, sizes_.logit_block);
-    const Bytes statistics = sizes_.targets * 3 * 8 * shard_.tensor_size;
-    add("tensor", "cross entropy: all-gather", shard_.tensor_size, micro_batches_ * blocks,
-        micro_batches_ * statistics);
-    if (sizes_.masked) {
-      const Bytes row = sizes_.hidden * sizes_.element;
-      if (sizes_.cuts_tokens)
-        tensor("head's rows forward: all-reduce", micro_batches_, sizes_.head_rows() * row);
-      tensor("logits backward: all-reduce", micro_batches_, sizes_.targets * row);
-      return;
-    }
-    if (!sizes_.cuts_tokens) {
-      tensor("logits backward: all-reduce", micro_batches_, tokens_bytes_);
-      return;
-    }
-    tensor("logits forward: all-gather", micro_batches_, tokens_bytes_);
-    tensor("logits backward: reduce-scatter", micro_batches_, tokens_bytes_);
+    if (shard_.has_embedding()) send_all(architecture_.embedding);
+    if (shard_.has_head()) send_all(architecture_.head);
   }
 
   /// Each tensor rank has summed these over its own tokens, or heads, only.
@@ -185,32 +155,35 @@ class Counter {
   std::vector<TrafficRow> take() { return std::move(rows_); }
 
  private:
-  /// Of one layer and micro-batch, in the steps of this pass that are, or are not, recomputation.
-  std::int64_t messages_of_layer(architecture::Pass pass, bool again,
-                                 architecture::Message message) const {
-    std::int64_t n = 0;
-    for (const auto* phase :
-         {&layer_.forward, &layer_.backward, &layer_.backward_input, &layer_.backward_weight})
-      for (const architecture::Step& step : phase->steps)
-        if (step.pass == pass && step.again == again)
-          n += std::ranges::count(
-              architecture::messages(
-                  architecture_.layer.operations[static_cast<std::size_t>(step.operation)], pass),
-              message);
-    return n;
+  static const char* name_of(Pass pass) { return pass == Pass::forward ? " forward" : " backward"; }
+  /// The message of an operation's pass, if it has one, in so many layers and all micro-batches.
+  void send(const architecture::LayerDescription& part, std::size_t operation, Pass pass,
+            const std::string& name, std::int64_t layers) {
+    const architecture::Operation& op = part.operations[operation];
+    const auto message = message_of(op, pass, part.tensors, sizes_.cuts_tokens);
+    if (!message) return;
+    const auto& t = part.tensors[static_cast<std::size_t>(message->tensor)];
+    const bool of_inputs = pass == Pass::backward_weight && message->tensor == op.input;
+    const bool blocks = t.rows == architecture::Rows::logit_block;
+    const std::int64_t rows = sizes_.micro * rows_per_sample(t.rows, architecture_.model);
+    const std::int64_t times = layers * micro_batches_;
+    add("tensor",
+        text(name, ": ", architecture::name_of(message->collective), of_inputs ? " of inputs" : ""),
+        shard_.tensor_size, times * (blocks ? parts(rows, sizes_.logit_block) : 1),
+        times * rows * columns_of(t.columns, sizes_) *
+            bytes_of(t.numbers, sizes_.element, sizes_.accumulate));
   }
-  void tensor(const char* what, std::int64_t operations, Bytes bytes_each) {
+  void tensor(const std::string& what, std::int64_t operations, Bytes bytes_each) {
     add("tensor", what, shard_.tensor_size, operations, operations * bytes_each);
   }
-  void add(const char* axis, const char* what, std::int64_t group, std::int64_t operations,
+  void add(const char* axis, const std::string& what, std::int64_t group, std::int64_t operations,
            Bytes bytes) {
     if (group == 1 || operations == 0) return;
-    if (!rows_.empty() && rows_.back().axis == axis && rows_.back().what == what) {
-      rows_.back().operations += operations;
-      rows_.back().bytes += bytes;
-    } else {
-      rows_.push_back({axis, what, operations, bytes});
-    }
+    auto row = std::ranges::find_if(
+        rows_, [&](const TrafficRow& r) { return r.axis == axis && r.what == what; });
+    if (row == rows_.end()) row = rows_.insert(row, {axis, what});
+    row->operations += operations;
+    row->bytes += bytes;
   }
 
   const deck::ParallelConfig& parallel_;
@@ -233,8 +206,7 @@ std::vector<TrafficRow> step_traffic(const deck::Config& config, const Architect
                                      const Machine& machine) {
   Counter counter(config, architecture, shard, split_backward, machine);
   counter.layers();
-  counter.embedding();
-  counter.head();
+  counter.ends();
   counter.replicated_gradients();
   counter.boundaries();
   counter.shared_layers();

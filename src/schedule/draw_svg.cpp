@@ -1,3 +1,5 @@
+// Draws timelines as an SVG: one box per computation, or columns of one pixel in the mean colour of
+// their computations if boxes would be too narrow or too many.
 #include <trireme/base/text.hpp>
 #include <trireme/schedule/draw.hpp>
 
@@ -9,8 +11,8 @@
 namespace trireme::schedule {
 namespace {
 
-constexpr double most_width = 1600;    // of the chart
-constexpr double unit_width = 22;      // of the shortest computation, where there is room
+constexpr double most_width = 1600;    // of the chart, in pixels
+constexpr double unit_width = 22;      // of the shortest computation, if there is room
 constexpr double narrowest_box = 1.5;  // below it, boxes are blended
 constexpr double left = 72;
 constexpr double margin = 16;
@@ -47,7 +49,7 @@ std::string hex(const Colour& c) {
   return out;
 }
 
-/// Text that can be read on it: dark on light colours (relative luminance, ITU-R BT.709).
+/// A readable text colour: dark on light colours (relative luminance, ITU-R BT.709).
 std::string_view ink_on(const Colour& c) {
   return 0.2126 * c[0] + 0.7152 * c[1] + 0.0722 * c[2] > 140 ? "#1d2129" : "#ffffff";
 }
@@ -75,7 +77,7 @@ std::string escaped(std::string_view raw) {
   return out;
 }
 
-/// A length in pixels, short: hundredths are enough.
+/// A length in pixels, rounded to hundredths.
 std::string px(double length) {
   return text(std::round(length * 100) / 100);
 }
@@ -143,12 +145,12 @@ class Chart {
       const double x = x_of(e.begin);
       const double width = (e.end - e.begin) * scale_;
       const Colour colour = colour_of(e.instr, t_.layout);
-      // A gap between neighbours, as far as there is room for one.
+      // A gap between neighbours if there is room for one.
       const double gap = std::min(0.8, width * 0.2);
       out_ += text("<rect x=\"", px(x + gap / 2), "\" y=\"", px(y_of(e.rank)), "\" width=\"",
                    px(width - gap), "\" height=\"", px(height_), "\" fill=\"", hex(colour),
                    "\"><title>rank ", e.rank, ", ", to_string(e.instr), "</title></rect>\n");
-      // As large as fits for every micro-batch, or left out.
+      // The largest size that fits every micro-batch's number; omitted if too small.
       const double size = std::min({12.0, height_ * 0.62, (width - 2) / (0.6 * digits)});
       if (size >= 6.5)
         out_ += label(x + width / 2, y_of(e.rank) + height_ / 2 + size * 0.36, size,
@@ -157,8 +159,8 @@ class Chart {
     }
   }
 
-  /// Columns of one pixel in the mean colour of what runs in it, runs of one colour in one box,
-  /// boxes of one colour in one path.
+  /// Draws columns of one pixel in the mean colour of their computations. Adjacent columns of one
+  /// colour form one box, and all boxes of one colour one path.
   void draw_blended() {
     const auto columns = static_cast<std::size_t>(std::ceil(span_ * scale_));
     struct Column {
@@ -208,7 +210,7 @@ class Chart {
   }
 
   const Timeline& t_;
-  const Seconds begin_;  ///< asking the timeline means to look at every event
+  const Seconds begin_;  ///< kept, because Timeline::begin looks at every event
   const Seconds span_;
   double scale_;
   double top_;
@@ -218,7 +220,7 @@ class Chart {
   std::string out_;
 };
 
-/// Pixels for a unit of time.
+/// Pixels per unit of time.
 double scale_of(const Timeline& t) {
   Seconds shortest = t.span();
   for (const Event& e : t.events)

@@ -1,3 +1,4 @@
+// Draws timelines as text: one line per rank, one letter and number per computation.
 #include <trireme/base/text.hpp>
 #include <trireme/schedule/draw.hpp>
 
@@ -42,8 +43,8 @@ std::string label(const Instr& i, const ProgramLayout& layout, std::size_t width
   return std::string(1, letter_of(i.op));
 }
 
-/// Columns for one unit of time: room for a label in the shortest computation if the whole then
-/// still fits.
+/// Columns per unit of time: enough for a label in the shortest computation, if the whole chart
+/// then fits.
 double columns_per_second(const Timeline& t, int most) {
   Seconds shortest = t.span();
   for (const Event& e : t.events)
@@ -71,7 +72,7 @@ void append_chart(std::string& out, const Timeline& t, double scale) {
     std::string& row = rows[static_cast<std::size_t>(e.rank)];
     std::fill(row.begin() + static_cast<std::ptrdiff_t>(from),
               row.begin() + static_cast<std::ptrdiff_t>(to), '-');
-    // A label that fills its box to the edge would run into the next one.
+    // A label that fills its box would run into the next one.
     const std::string word = label(e.instr, t.layout, to - from > 1 ? to - from - 1 : 1);
     row.replace(from, word.size(), word);
   }

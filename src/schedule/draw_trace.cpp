@@ -4,7 +4,7 @@
 namespace trireme::schedule {
 namespace {
 
-/// A JSON string (RFC 8259, section 7); bytes beyond ASCII are UTF-8 already.
+/// A JSON string (RFC 8259, section 7). Bytes beyond ASCII are UTF-8 already.
 std::string quoted(std::string_view raw) {
   constexpr std::string_view hex = "0123456789abcdef";
   std::string out = "\"";
@@ -34,8 +34,8 @@ class Trace {
       const double begin = e.begin * microseconds;
       const double end = e.end * microseconds;
       if (is_receive(e.instr.op)) {
-        // May overlap computations of its rank and other transfers, which slices of a track may
-        // not.
+        // Asynchronous, because it may overlap computations and transfers of its rank, which slices
+        // of one track may not.
         ++transfer_;
         slice("b", e, begin, text(",\"id\":", transfer_));
         slice("e", e, end, text(",\"id\":", transfer_));

@@ -1,3 +1,5 @@
+// The named schedules: the order of forward and backward passes of each pipeline rank, and of the
+// forward passes of an evaluation.
 #include <trireme/base/check.hpp>
 #include <trireme/schedule/generate.hpp>
 
@@ -8,8 +10,8 @@ namespace {
 
 using Row = std::vector<Instr>;
 
-/// GPipe is 1F1B whose warm-up holds every micro-batch; 1F1B's lasts until the first backward pass
-/// can arrive.
+/// A row of 1F1B or GPipe. GPipe is 1F1B whose warm-up covers every micro-batch; 1F1B's warm-up
+/// lasts until the first backward pass can arrive.
 Row alternating_row(Rank rank, int micro_batches, int warmup) {
   Row row;
   row.reserve(2 * static_cast<std::size_t>(micro_batches));
@@ -23,8 +25,8 @@ Row alternating_row(Rank rank, int micro_batches, int warmup) {
   return row;
 }
 
-/// The order in which a rank takes (chunk, micro-batch): p micro-batches of one chunk, the same of
-/// the next chunk, then the next p. Here for m rounded up to a multiple of p.
+/// The order in which a rank processes (chunk, micro-batch): p micro-batches of one chunk, the same
+/// ones of the next chunk, then the next p. m is rounded up to a multiple of p.
 class Rounds {
  public:
   explicit Rounds(const ProgramLayout& layout) : layout_(layout) {
@@ -42,8 +44,8 @@ class Rounds {
   int steps_;
 };
 
-/// Where m is not a multiple of p, the order is that of the next multiple with the micro-batches
-/// beyond m left out: what remains depends on nothing that was left out, so it cannot hang.
+/// If m is not a multiple of p, the row is that of the next multiple without the micro-batches
+/// beyond m. The remaining instructions depend on none of the removed ones, so the row cannot hang.
 Row interleaved_row(Rank rank, const ProgramLayout& layout) {
   const int p = layout.ranks;
   const Rounds rounds(layout);
@@ -67,9 +69,9 @@ Row interleaved_row(Rank rank, const ProgramLayout& layout) {
   return row;
 }
 
-/// 1F1B in which rank r does the weight half r micro-batches after the input half: later ranks,
-/// which keep fewer micro-batches in flight, have the more of them to spare, and every rank keeps
-/// at most p. What is left at the end fills the wait for the last gradients.
+/// 1F1B in which rank r computes a weight half r micro-batches after its input half. Later ranks
+/// have fewer micro-batches in flight, so they can delay more weight halves, and every rank keeps
+/// at most p. The remaining weight halves fill the wait for the last gradients.
 Row zero_bubble_row(Rank rank, const ProgramLayout& layout) {
   const int m = layout.micro_batches;
   const int warmup = std::min(m, layout.ranks - 1 - rank);
@@ -104,14 +106,14 @@ Row row_of(ScheduleKind kind, Rank rank, const ProgramLayout& layout) {
     case ScheduleKind::file:
       break;
   }
-  check(false, "a schedule of kind `file` is read by read_program, not generated");
+  check(false, "schedule `file` cannot be generated; read it with read_program");
   return {};
 }
 
 void check_layout(const ProgramLayout& layout) {
-  check(layout.ranks >= 1 && layout.micro_batches >= 1 && layout.chunks >= 1, "a schedule of ",
-        layout.ranks, " ranks, ", layout.micro_batches, " micro-batches and ", layout.chunks,
-        " chunks; each must be 1 or more");
+  check(layout.ranks >= 1 && layout.micro_batches >= 1 && layout.chunks >= 1,
+        "cannot generate a schedule of ", layout.ranks, " ranks, ", layout.micro_batches,
+        " micro-batches and ", layout.chunks, " chunks; each must be 1 or more");
 }
 
 }  // namespace
@@ -119,7 +121,7 @@ void check_layout(const ProgramLayout& layout) {
 Program generate(ScheduleKind kind, const ProgramLayout& layout) {
   check_layout(layout);
   check((kind == ScheduleKind::interleaved) == (layout.chunks >= 2), "schedule ", name_of(kind),
-        " with ", layout.chunks, " chunks; interleaved takes 2 or more, every other takes 1");
+        " with ", layout.chunks, " chunks; interleaved needs 2 or more, every other schedule 1");
   Program program{layout, {}};
   for (Rank r = 0; r < layout.ranks; ++r) program.ranks.push_back(row_of(kind, r, layout));
   return program;

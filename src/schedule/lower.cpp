@@ -1,3 +1,5 @@
+// Lowers a program: adds the transfers by independent channels or ordered groups, and the
+// reductions and the update at the end of each row.
 #include <trireme/base/check.hpp>
 #include <trireme/schedule/lower.hpp>
 #include <trireme/schedule/machine.hpp>
@@ -10,7 +12,7 @@ namespace {
 using Kind = Value::Kind;
 using Row = std::vector<Instr>;
 
-/// The sends that `instr` must be followed by, and the receives that must be posted before it.
+/// Finds the sends that must follow `instr`, and the receives that must be posted before it.
 class Transfers {
  public:
   explicit Transfers(const ProgramLayout& layout) : layout_(layout) {}
@@ -44,7 +46,7 @@ std::size_t channel_of(const Instr& receive) {
   return 2 * static_cast<std::size_t>(receive.stage) + (receive.op == Op::receive_gradient ? 1 : 0);
 }
 
-/// Posts the receives of each channel in the order in which the sender starts the sends.
+/// Posts the receives of each channel in the order of the sends.
 class Poster {
  public:
   explicit Poster(const Program& program)
@@ -63,12 +65,12 @@ class Poster {
       }
   }
 
-  /// Appends to `row` the receive and what its channel brings before it.
+  /// Appends the receive to `row`, after the receives that come before it in its channel.
   void post(const Instr& receive, Row& row) {
     const std::size_t channel = channel_of(receive);
     const auto micro = static_cast<std::size_t>(receive.micro);
     while (!posted_[channel][micro]) {
-      Instr next = receive;  // what nobody sends is posted too: validate() will tell
+      Instr next = receive;  // also posted without a send; validate() reports it
       if (next_[channel] < order_[channel].size()) next.micro = order_[channel][next_[channel]++];
       posted_[channel][static_cast<std::size_t>(next.micro)] = true;
       row.push_back(next);
@@ -104,7 +106,7 @@ Program with_channels(const Program& program) {
   return out;
 }
 
-/// See lower(). Programs that do not complete keep their channels.
+/// See lower(). Programs that do not complete keep independent channels.
 Program with_groups(const Program& program) {
   Program channels = with_channels(program);
   Played played = play(channels, unit_cost);
@@ -138,7 +140,7 @@ Program with_groups(const Program& program) {
   return out;
 }
 
-/// Ends each row with reductions, norm and update. Stages are reduced in the order in which their
+/// Appends reductions, norm and update to each row. Stages are reduced in the order in which their
 /// gradients are complete.
 void add_update(Program& program) {
   const ProgramLayout& layout = program.layout;
@@ -170,13 +172,13 @@ bool evaluates(const Program& program) {
 
 void lower(Program& program, const LowerOptions& options) {
   const ProgramLayout& layout = program.layout;
-  check(static_cast<int>(program.ranks.size()) == layout.ranks, "a program of ",
+  check(static_cast<int>(program.ranks.size()) == layout.ranks, "the program has ",
         program.ranks.size(), " rows for ", layout.ranks, " ranks");
   for (std::size_t r = 0; r < program.ranks.size(); ++r)
     for (const Instr& i : program.ranks[r]) {
       const std::string what = misplaced(i, layout, static_cast<Rank>(r));
       check(what.empty() && is_compute(i.op), "rank ", r, ": ", i,
-            " cannot be lowered: ", what.empty() ? "computing instructions were expected" : what);
+            " cannot be lowered: ", what.empty() ? "it is not a computation" : what);
     }
   const bool evaluation = evaluates(program);
   program = options.transport == Transport::ordered_groups ? with_groups(program)

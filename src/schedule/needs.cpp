@@ -9,7 +9,7 @@ namespace {
 
 using Kind = Value::Kind;
 
-/// How many values of one kind are alive, and the most so far.
+/// The number of live values of one kind, and its maximum.
 struct Count {
   Kind kind;
   int live = 0;
@@ -23,10 +23,10 @@ struct Count {
   }
 };
 
-/// All but the send buffers, which the whole program decides.
+/// All needs but the send buffers, which depend on the whole program.
 Needs needs_of_row(const Program& program, Rank rank) {
   check(rank >= 0 && rank < static_cast<int>(program.ranks.size()), "rank ", rank,
-        " of a program of ", program.ranks.size(), " rows");
+        " is not in this program of ", program.ranks.size(), " rows");
   Needs needs;
   Count counts[] = {{Kind::saved}, {Kind::posted_activation}, {Kind::posted_gradient}};
   Effects e;

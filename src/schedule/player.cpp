@@ -1,3 +1,6 @@
+// Plays a program in virtual time. A rank advances until an instruction lacks a value; the event
+// that provides the value wakes it. Groups of transfers are in player_groups.cpp, reports in
+// player_report.cpp.
 #include <trireme/base/check.hpp>
 #include <trireme/schedule/machine.hpp>
 #include <trireme/schedule/player.hpp>
@@ -88,7 +91,7 @@ void Player::record(std::size_t r, Seconds begin, Seconds end) {
   ++state.position;
 }
 
-/// Runs the rank's current instruction if it can begin.
+/// Runs the rank's current instruction if it can begin, and returns whether it did.
 bool Player::step(std::size_t r) {
   const Instr& instr = current(r);
   if (!misplaced(instr, program_.layout, static_cast<Rank>(r)).empty()) return false;
@@ -115,7 +118,7 @@ bool Player::step(std::size_t r) {
   return true;
 }
 
-/// Enters the collective once, and passes it when all have come.
+/// Enters the collective once, and leaves it when all members have entered.
 bool Player::step_collective(std::size_t r, Seconds begin) {
   const Instr& instr = current(r);
   Collective& c = collectives_[instr.op == Op::reduce_tied ? 0 : 1];
@@ -136,7 +139,7 @@ bool Player::step_collective(std::size_t r, Seconds begin) {
   return true;
 }
 
-/// Whether the message's channel has a free send buffer, and from when on.
+/// Whether the message's channel has a free send buffer, and since when.
 bool Player::may_send(const Value& message, Seconds& begin) {
   std::vector<Micro>& started = started_[channel_of(message)];
   if (started.size() >= send_buffers_) {
@@ -149,7 +152,7 @@ bool Player::may_send(const Value& message, Seconds& begin) {
   return true;
 }
 
-/// Independent channels: arrives once both sides are there.
+/// Independent channels: the transfer arrives once both sides are ready.
 void Player::start_channel(std::size_t r, const Instr& instr, const Value& message, Seconds at) {
   Transfer& t = transfers_[transfer_of(message)];
   const bool sends = is_send(instr.op);
@@ -166,7 +169,7 @@ void Player::start_channel(std::size_t r, const Instr& instr, const Value& messa
   wake(peer_of(instr, program_.layout));
 }
 
-/// From now on the consumer of `receive` may run.
+/// Marks the received value as present, so that its consumer may run.
 void Player::arrive(const Instr& receive, Seconds at) {
   const bool gradient = receive.op == Op::receive_gradient;
   for (const Kind kind : {gradient ? Kind::sent_gradient : Kind::sent_activation,
@@ -175,7 +178,7 @@ void Player::arrive(const Instr& receive, Seconds at) {
 }
 
 Played play(const Program& program, const Cost& cost, const PlayOptions& options) {
-  check(static_cast<int>(program.ranks.size()) == program.layout.ranks, "a program of ",
+  check(static_cast<int>(program.ranks.size()) == program.layout.ranks, "the program has ",
         program.ranks.size(), " rows for ", program.layout.ranks, " ranks");
   const auto with = [&](int send_buffers) {
     return Player(program, cost, options.transport.value_or(program.layout.transport), send_buffers)
@@ -184,7 +187,7 @@ Played play(const Program& program, const Cost& cost, const PlayOptions& options
   if (options.send_buffers > 0) return with(options.send_buffers);
   Played played = with(2);
   if (played.mistakes.empty()) return played;
-  // More buffers never hurt: a search for the smallest number between what fails and what works.
+  // More buffers never hurt, so a bisection finds the smallest number that works.
   int fails = 2;
   int works = std::max(program.layout.micro_batches, 3);
   played = with(works);

@@ -6,7 +6,7 @@
 /// Ordered groups: the transfers of a rank form one queue.
 namespace trireme::schedule {
 
-/// Appends the transfer just issued to the group that is being put together, or opens one.
+/// Appends the transfer just issued to the open group, or opens one.
 void Player::enter_group(std::size_t r, Seconds at) {
   RankState& state = states_[r];
   if (!state.group_open) {
@@ -19,14 +19,14 @@ void Player::enter_group(std::size_t r, Seconds at) {
   group.ready = at;
 }
 
-/// The group goes into the rank's queue; if nothing is before it, its parts look for partners.
+/// Queues the group. If no group is before it, its parts look for partners.
 void Player::close_group(std::size_t r) {
   RankState& state = states_[r];
   state.group_open = false;
   if (state.groups.size() == 1) activate(r, state.groups.front().ready);
 }
 
-/// The rank's first group comes to the head of the queue.
+/// Makes the rank's first group active.
 void Player::activate(std::size_t r, Seconds at) {
   const Group group = states_[r].groups.front();
   states_[r].groups.front().complete = at;
@@ -58,7 +58,7 @@ void Player::complete_groups() {
   }
 }
 
-/// What the group received has arrived, what it sent has left its buffers, and the next one starts.
+/// Marks the group's receives as arrived and its send buffers as free, and starts the next group.
 void Player::complete_group(std::size_t r) {
   RankState& state = states_[r];
   const Group group = state.groups.front();

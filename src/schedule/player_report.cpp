@@ -4,7 +4,7 @@
 
 #include <cmath>
 
-/// What a play that came to a stop says.
+/// The result of a play, and the reasons why ranks that did not finish wait.
 namespace trireme::schedule {
 
 Played Player::finish() {
@@ -13,7 +13,7 @@ Played Player::finish() {
     if (!finished(r))
       report(r, reason(r));
     else if (!states_[r].groups.empty())
-      mistakes_.push_back(text("rank ", r, ", end of the row: waits for ever: ", stuck_group(r)));
+      mistakes_.push_back(text("rank ", r, ", end of the row: deadlock: ", stuck_group(r)));
   }
   Played played;
   played.timeline.layout = program_.layout;
@@ -45,7 +45,7 @@ std::string Player::reason(std::size_t r) const {
     const bool gradient = v.kind == Kind::sent_gradient || v.kind == Kind::posted_gradient;
     if (activation) return reason_of_arrival(r, {Op::receive_activation, v.stage, v.micro});
     if (gradient) return reason_of_arrival(r, {Op::receive_gradient, v.stage, v.micro});
-    return text("waits for ever: needs ", to_string(v));
+    return text("deadlock: needs ", to_string(v));
   }
   if (is_collective(instr.op)) {
     std::string absent_ranks;
@@ -56,35 +56,35 @@ std::string Player::reason(std::size_t r) const {
           !finished(other) && states_[other].at_collective && current(other).op == instr.op;
       if (member && !there) absent_ranks += text(absent_ranks.empty() ? "" : ", ", other);
     }
-    return text("waits for ever: rank ", absent_ranks, " never comes to this collective");
+    return text("deadlock: rank ", absent_ranks, " never comes to this collective");
   }
   const auto& started = started_[channel_of(effects(instr, layout).writes.front())];
   const Instr oldest{instr.op, instr.stage, started[started.size() - send_buffers_]};
-  return text("waits for ever: its ", send_buffers_, " send buffers are taken, the oldest by ",
+  return text("deadlock: its ", send_buffers_, " send buffers are taken, the oldest by ",
               to_string(oldest), ", which waits for ", to_string(partner_of(oldest)), " on rank ",
               peer_of(oldest, layout));
 }
 
 std::string Player::reason_of_arrival(std::size_t r, const Instr& receive) const {
   const Instr send = partner_of(receive);
-  const std::string what = text("waits for ever: ", to_string(receive), " has not met ",
-                                to_string(send), " on rank ", program_.layout.rank_of(send.stage));
+  const std::string what = text("deadlock: ", to_string(receive), " waits for ", to_string(send),
+                                " on rank ", program_.layout.rank_of(send.stage));
   if (states_[r].groups.empty()) return what;
   return text(what, "; ", stuck_group(r));
 }
 
-/// The first part of the rank's first group that has not met its partner.
+/// The first unmatched part of the rank's first group.
 std::string Player::stuck_group(std::size_t r) const {
   const Group& group = states_[r].groups.front();
   for (std::size_t p = group.first; p < group.first + group.parts; ++p) {
     const Instr& instr = program_.ranks[r][p];
     const Transfer& t = transfers_[transfer_of(instr)];
     if (!std::isnan(t.sent) && !std::isnan(t.posted)) continue;
-    return text("the queue of rank ", r, " stands at the group of positions ", group.first, " … ",
+    return text("the queue of rank ", r, " is at the group of positions ", group.first, " … ",
                 group.first + group.parts - 1, ", where ", to_string(instr), " (position ", p,
                 ") waits for its partner on rank ", peer_of(instr, program_.layout));
   }
-  return text("the queue of rank ", r, " stands at position ", group.first);
+  return text("the queue of rank ", r, " is at position ", group.first);
 }
 
 }  // namespace trireme::schedule

@@ -1,3 +1,5 @@
+// The instructions, and effects(), which lists the values that each instruction reads, writes and
+// frees. All other passes derive dependences from it.
 #include <trireme/base/check.hpp>
 #include <trireme/base/checksum.hpp>
 #include <trireme/schedule/program.hpp>
@@ -73,7 +75,7 @@ std::string to_string(const Value& v) {
 
 namespace {
 
-/// The effects of one instruction, written case by case.
+/// Helpers that append the effects of one instruction.
 struct Writer {
   const ProgramLayout& layout;
   Stage s;
@@ -97,8 +99,7 @@ struct Writer {
   void give_input_gradient() {
     if (s > 0) e.writes.push_back({Kind::input_gradient, s, m});
   }
-  /// The last stage adds to the loss, and to the gradient of the logits' table, in its forward
-  /// pass.
+  /// The last stage's forward pass adds to the loss and to the gradient of the logits' table.
   void chain_loss() {
     if (s == last() && m > 0) e.reads.push_back({Kind::output, s, m - 1});
   }
@@ -236,16 +237,17 @@ Rank peer_of(const Instr& instr, const ProgramLayout& layout) {
 
 std::string misplaced(const Instr& i, const ProgramLayout& layout, Rank rank) {
   const Stage last = layout.stages() - 1;
-  if (i.stage < 0 || i.stage > last) return text("stage is not in 0 … ", last);
+  if (i.stage < 0 || i.stage > last) return text("its stage is not in 0 … ", last);
   if (i.micro < 0 || i.micro >= layout.micro_batches)
-    return text("micro-batch is not in 0 … ", layout.micro_batches - 1);
-  if (layout.rank_of(i.stage) != rank) return text("stage lives on rank ", layout.rank_of(i.stage));
+    return text("its micro-batch is not in 0 … ", layout.micro_batches - 1);
+  if (layout.rank_of(i.stage) != rank)
+    return text("its stage is on rank ", layout.rank_of(i.stage));
   const bool from_before = i.op == Op::receive_activation || i.op == Op::send_gradient;
-  if (from_before && i.stage == 0) return "the first stage has none before it";
+  if (from_before && i.stage == 0) return "the first stage has no previous stage";
   const bool from_behind = i.op == Op::receive_gradient || i.op == Op::send_activation;
-  if (from_behind && i.stage == last) return "the last stage has none behind it";
+  if (from_behind && i.stage == last) return "the last stage has no next stage";
   if ((i.op == Op::gradient_norm || i.op == Op::optimizer_step) && i.stage != rank)
-    return text("belongs to the rank's first stage, ", rank);
+    return text("it belongs to the rank's first stage, ", rank);
   if (i.op == Op::reduce_tied && !layout.tied) return "no gradients are tied";
   if (i.op == Op::reduce_tied && i.stage != 0 && (layout.ranks == 1 || i.stage != last))
     return "the tied token table belongs to the first and the last stage";

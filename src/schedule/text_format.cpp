@@ -1,3 +1,5 @@
+// Reads and writes programs as text. The reader checks each word against the ones before it, so
+// that a mistake is reported where it is, with line and column.
 #include <trireme/base/check.hpp>
 #include <trireme/schedule/text_format.hpp>
 
@@ -7,10 +9,10 @@
 namespace trireme::schedule {
 namespace {
 
-constexpr std::string_view letters = "FEBIW";  // in the order of the computing operations
+constexpr std::string_view letters = "FEBIW";  // in the order of Op
 static_assert(letters.size() == static_cast<std::size_t>(Op::backward_weight) + 1);
 
-/// As it is written in a program: "F3.1", or without the chunk where there is one only.
+/// The instruction as text: "F3.1", without the chunk if ranks have one stage.
 std::string word_of(const Instr& i, const ProgramLayout& layout) {
   std::string out = text(letters[static_cast<std::size_t>(i.op)], i.micro);
   if (layout.chunks > 1) out += text(".", layout.chunk_of(i.stage));
@@ -18,7 +20,7 @@ std::string word_of(const Instr& i, const ProgramLayout& layout) {
 }
 
 struct Place {
-  int line = 0;  ///< 0: nowhere
+  int line = 0;  ///< 0: absent
   int column = 0;
 };
 
@@ -94,20 +96,21 @@ class Reader {
            "letters are F forward, B backward, I and W its input and weight halves, E evaluate");
     if (layout().chunks > 1 && word.find('.') == std::string_view::npos)
       fail(word,
-           "a chunk behind the micro-batch, because [parallel] chunks = " +
+           "a chunk after the micro-batch, because [parallel] chunks = " +
                std::to_string(layout().chunks),
            text("write ", word, ".0 for the first stage of the rank"));
     if (micro >= layout().micro_batches)
       fail(word, text("a micro-batch from 0 to ", layout().micro_batches - 1),
-           "change the word, or [batch] global, which with micro and data gives the number of "
-           "micro-batches");
+           "change the word, or [batch] global, which determines the number of micro-batches "
+           "together with [batch] micro and [parallel] data");
     if (chunk >= layout().chunks)
       fail(word, text("a chunk from 0 to ", layout().chunks - 1),
            "change the word, or [parallel] chunks");
     return {static_cast<Op>(letter), chunk * layout().ranks + rank(), micro};
   }
 
-  /// Takes digits from the front; a number beyond what an int holds becomes the largest int.
+  /// Takes digits from the front. A number that does not fit an int becomes 2^30, which is out of
+  /// range.
   static bool take_number(std::string_view& from, int& value) {
     const auto result = std::from_chars(from.data(), from.data() + from.size(), value);
     if (from.empty() || from.front() == '-' || result.ec == std::errc::invalid_argument)
@@ -129,13 +132,13 @@ class Reader {
     return seen(op, i).line > 0;
   }
 
-  /// Of B, I and W, B stands for both others: none may be there beside it.
+  /// B includes I and W, so it excludes both of them.
   void check_once(std::string_view word, const Instr& instr, std::initializer_list<Op> others) {
     for (const Op op : others)
       if (is_there(op, instr)) {
         const Place first = seen(op, instr);
         fail(word, "each computation once",
-             text("it is there already as ", word_of({op, instr.stage, instr.micro}, layout()),
+             text("it exists already as ", word_of({op, instr.stage, instr.micro}, layout()),
                   " in line ", first.line, ", column ", first.column, "; remove one of them"));
       }
   }
@@ -178,7 +181,7 @@ class Reader {
     program_.ranks.back().push_back(instr);
   }
 
-  /// At the end of a rank's line.
+  /// Called at the end of a rank's line.
   void check_complete(std::size_t length) {
     for (Stage s = rank(); s < layout().stages(); s += layout().ranks)
       for (Micro m = 0; m < layout().micro_batches; ++m) {
@@ -204,7 +207,7 @@ class Reader {
   std::vector<Place> seen_;  ///< by stage, micro-batch and operation
   int line_ = 0;
   int column_ = 0;
-  int evaluates_ = -1;  ///< not known before the first word
+  int evaluates_ = -1;  ///< -1: unknown before the first word
 };
 
 }  // namespace
@@ -217,7 +220,7 @@ Program read_program(std::string_view content, std::string_view file_name,
 std::string write_program(const Program& program) {
   const ProgramLayout& layout = program.layout;
   std::string out =
-      text("# A line for each of ", layout.ranks, " pipeline ranks; ", layout.micro_batches,
+      text("# One line for each of ", layout.ranks, " pipeline ranks; ", layout.micro_batches,
            " micro-batches, ", layout.chunks, layout.chunks == 1 ? " stage" : " stages",
            " per rank.\n# F forward, B backward, I and W its input and weight halves, E evaluate; ",
            layout.chunks > 1 ? "micro-batch.chunk.\n" : "then the micro-batch.\n");

@@ -1,3 +1,5 @@
+// Timelines: idle share, mean costs, and a text format, one event per line, that reads back
+// exactly.
 #include <trireme/base/check.hpp>
 #include <trireme/schedule/timeline.hpp>
 
@@ -79,12 +81,12 @@ std::string write_timeline(const Timeline& t) {
 
 namespace {
 
-/// Takes the lines of a text and the words of a line, one after the other.
+/// Iterates over the lines of a text and the words of a line.
 class LineReader {
  public:
   LineReader(std::string_view all, std::string_view file) : rest_(all), file_(file) {}
 
-  /// The next line that is not empty and no comment.
+  /// Moves to the next line that is neither empty nor a comment.
   bool next_line() {
     while (!rest_.empty()) {
       const std::size_t end = std::min(rest_.find('\n'), rest_.size());
@@ -112,7 +114,7 @@ class LineReader {
     const std::string_view found = word();
     Number value{};
     const auto result = std::from_chars(found.data(), found.data() + found.size(), value);
-    // Written so that a value that is not a number is refused too.
+    // In this form the comparison also rejects NaN.
     if (result.ec != std::errc{} || result.ptr != found.data() + found.size() ||
         !(value >= least && value <= most))
       fail(found, text(what, ", a number from ", least, " to ", most));

@@ -1,3 +1,6 @@
+// Checks a lowered program. Rows are checked by following the state of every value, queues and
+// collectives by comparing rows; a program without mistakes is then played to prove that it
+// completes.
 #include <trireme/base/text.hpp>
 #include <trireme/schedule/machine.hpp>
 #include <trireme/schedule/needs.hpp>
@@ -13,19 +16,19 @@ namespace {
 using Kind = Value::Kind;
 using Row = std::vector<Instr>;
 
-constexpr std::size_t most_mistakes = 32;  // that are listed; one cause can have thousands
+constexpr std::size_t most_mistakes = 32;  // listed at most; one cause can give thousands
 
 enum class State : std::uint8_t { absent, written, freed };
 
-/// An instruction with its place.
+/// An instruction and its position.
 struct Placed {
   Rank rank = 0;
   std::size_t position = 0;
   Instr instr;
 };
 
-/// Everything that can be told without playing: rows by themselves, and queues and collectives by
-/// comparing rows.
+/// All checks that need no play: each row on its own, then queues and collectives by comparing
+/// rows.
 class Checker {
  public:
   Checker(const Program& program, Transport transport, const ValidateOptions& options)
@@ -82,7 +85,7 @@ class Checker {
     return mistakes_.empty();
   }
 
-  /// Where the row writes `v`, if it does.
+  /// The position at which the row writes `v`, if any.
   std::optional<std::size_t> find_writer(Rank r, const Value& v) const {
     for (std::size_t p = 0; p < row(r).size(); ++p) {
       const Effects e = effects(row(r)[p], layout_);
@@ -105,7 +108,7 @@ class Checker {
         for (const Placed& send : unsent)
           report(r, p, instr,
                  text("overwrites the output that ", to_string(send.instr),
-                      " sends; the send comes directly behind position ", send.position));
+                      " sends; the send must directly follow position ", send.position));
         unsent.clear();
         if (has(Kind::output) && instr.stage + 1 < layout_.stages())
           unsent.push_back({r, p, {Op::send_activation, instr.stage, instr.micro}});
@@ -129,11 +132,12 @@ class Checker {
 
   void check_reads(Rank r, std::size_t p) {
     for (const Value& v : effects_.reads) {
-      if (v.kind == Kind::sent_activation || v.kind == Kind::sent_gradient) continue;  // elsewhere
+      // Arrivals are checked by check_queues.
+      if (v.kind == Kind::sent_activation || v.kind == Kind::sent_gradient) continue;
       const State state = states_[index_of(v, layout_)];
       if (state == State::written) continue;
       if (state == State::freed) {
-        report(r, p, row(r)[p], text("needs ", to_string(v), ", which was used up before"));
+        report(r, p, row(r)[p], text("needs ", to_string(v), ", which was freed before"));
         continue;
       }
       const auto writer = find_writer(r, v);
@@ -141,7 +145,7 @@ class Checker {
              text("needs ", to_string(v), ", which ",
                   writer ? text("comes later, at position ", *writer, " (",
                                 to_string(row(r)[*writer]), ")")
-                         : text("nothing on this rank provides")));
+                         : text("no instruction on this rank provides")));
     }
   }
 
@@ -190,8 +194,8 @@ class Checker {
         if (row(r)[p].op == Op::evaluate) report(r, p, row(r)[p], "is in a program for training");
   }
 
-  /// Queues by channel, or under ordered groups by (sender, direction); with one or two ranks both
-  /// directions lead to the same peer.
+  /// Number of queues: one per channel, or per (sender, direction) under ordered groups. With one
+  /// or two ranks, both directions lead to the same peer.
   std::size_t queues() const {
     return 2 * static_cast<std::size_t>(transport_ == Transport::ordered_groups ? layout_.ranks
                                                                                 : layout_.stages());
@@ -214,8 +218,8 @@ class Checker {
         in_order = partner_of(send.instr) == receive.instr;
         if (!in_order)
           report(receive.rank, receive.position, receive.instr,
-                 text("is number ", i, " of its queue, where ", to_string(send.instr), " (rank ",
-                      send.rank, ", position ", send.position, ") is sent"));
+                 text("is number ", i, " of its queue, but ", to_string(send.instr), " (rank ",
+                      send.rank, ", position ", send.position, ") is sent at that place"));
       }
       for (const auto* side : {&sends_[l], &receives_[l]})
         for (std::size_t i = both; in_order && i < side->size(); ++i)
@@ -232,7 +236,7 @@ class Checker {
     return found;
   }
 
-  /// Rank 0 is a member of all; every other rank must call those it shares in the same order.
+  /// Rank 0 is a member of all collectives. Every other rank must call its own in rank 0's order.
   void check_collectives() {
     const std::vector<Placed> first = collectives_of(0);
     for (Rank r = 1; r < layout_.ranks; ++r) {
@@ -243,7 +247,7 @@ class Checker {
       for (std::size_t i = 0; i < std::min(mine.size(), shared.size()); ++i) {
         if (mine[i].instr.op == shared[i].instr.op) continue;
         report(r, mine[i].position, mine[i].instr,
-               text("is this rank's collective number ", i, ", where rank 0 has ",
+               text("is this rank's collective number ", i, ", but rank 0's is ",
                     to_string(shared[i].instr), " (position ", shared[i].position,
                     "); the order must be the same"));
         break;
@@ -251,7 +255,7 @@ class Checker {
       for (const std::vector<Placed>* side : {&mine, &std::as_const(shared)})
         for (std::size_t i = std::min(mine.size(), shared.size()); i < side->size(); ++i)
           report((*side)[i].rank, (*side)[i].position, (*side)[i].instr,
-                 text("is a collective that rank ", side == &mine ? 0 : r, " does not come to"));
+                 text("is a collective that rank ", side == &mine ? 0 : r, " does not call"));
     }
   }
 
@@ -264,7 +268,7 @@ class Checker {
         for (const Value& v : effects_.writes) live += v.kind == Kind::saved;
         if (live > options_.slots) {
           report(r, p, row(r)[p],
-                 text("needs slot number ", live, " of saved activations, the limit is ",
+                 text("needs slot number ", live, " of saved activations, but the limit is ",
                       options_.slots, " (the whole row needs ", slots_needed(program_, r), ")"));
           break;
         }
@@ -294,7 +298,8 @@ std::vector<std::string> validate(const Program& program, std::optional<Transpor
   if (!mistakes.empty()) return mistakes;
   mistakes = play(program, unit_cost, {transport, options.send_buffers}).mistakes;
   if (!mistakes.empty() && transport != Transport::independent_channels) {
-    // What hangs even with channels hangs by the order of its computations, which says more.
+    // A program that hangs even with independent channels hangs because of the order of its
+    // computations, which is the more useful report.
     const PlayOptions channels{Transport::independent_channels, options.send_buffers};
     if (auto causes = play(program, unit_cost, channels).mistakes; !causes.empty()) return causes;
   }

@@ -13,9 +13,8 @@ namespace {
 
 std::atomic<std::int64_t> allocations{0};
 
-/// Asks for pages of 2 MiB where they fit within [begin, begin + bytes), which must not have been
-/// touched: fewer faults, and fewer misses of the table of pages. Nothing happens where there are
-/// none.
+/// Requests pages of 2 MiB where they fit within [begin, begin + bytes), which must be untouched:
+/// fewer page faults and TLB misses. Has no effect where the system has no such pages.
 [[maybe_unused]] void want_large_pages([[maybe_unused]] std::byte* begin,
                                        [[maybe_unused]] std::size_t bytes) {
 #if defined(__linux__) && defined(MADV_HUGEPAGE)
@@ -29,7 +28,7 @@ std::atomic<std::int64_t> allocations{0};
 #endif
 }
 
-/// Zeroed memory. On hosts the threads that will work on it touch it first.
+/// Zeroed memory. On hosts, the threads that will use it touch it first.
 template <class View>
 View allocate(const std::string& label, std::size_t bytes) {
   using Space = typename View::memory_space;
@@ -49,9 +48,9 @@ View allocate(const std::string& label, std::size_t bytes) {
 
 Arena::Arena(const std::string& label, std::int64_t bytes, ArenaMemory where)
     : label_(label), capacity_(bytes) {
-  check(bytes >= 0, "arena ", label, " of ", bytes, " bytes");
-  // Kokkos aligns to less than a cache line on some back ends: allocate one line more and start at
-  // a multiple.
+  check(bytes >= 0, "arena ", label, ": size = ", bytes, " bytes, expected 0 or more");
+  // Some back ends of Kokkos align to less than a cache line: allocate one line more and start at a
+  // multiple.
   const auto padded = static_cast<std::size_t>(aligned(bytes) + arena_alignment_bytes);
   try {
     if (where == ArenaMemory::device)
@@ -75,8 +74,8 @@ std::byte* Arena::cut_bytes(std::int64_t bytes) {
   const std::int64_t start = used_;
   used_ += aligned(bytes);
   if (data_ == nullptr) return nullptr;
-  check(used_ <= aligned(capacity_), "arena ", label_, " of ", capacity_, " bytes is full: ", used_,
-        " bytes wanted");
+  check(used_ <= aligned(capacity_), "arena ", label_, " has ", capacity_, " bytes, but ", used_,
+        " are needed");
   return data_ + start;
 }
 

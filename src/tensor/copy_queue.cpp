@@ -1,3 +1,5 @@
+// Events and copy queues. With CUDA or HIP they are events and streams. Elsewhere a queue holds its
+// copies until something waits for them.
 #include <trireme/base/check.hpp>
 #include <trireme/tensor/copy_queue.hpp>
 #include <trireme/tensor/streams.hpp>
@@ -13,14 +15,14 @@ using streams::expect_success;
 using streams::stream_of;
 
 struct Event::State {
-  State() { expect_success(streams::create(&event), "creating an event of the device"); }
+  State() { expect_success(streams::create(&event), "creating an event"); }
   State(const State&) = delete;
   ~State() { (void)streams::destroy(event); }
   streams::Event event{};
 };
 
 struct CopyQueue::State {
-  State() { expect_success(streams::create(&stream), "creating a stream of the device"); }
+  State() { expect_success(streams::create(&stream), "creating a stream"); }
   State(const State&) = delete;
   ~State() { (void)streams::destroy(stream); }
   streams::Stream stream{};
@@ -35,7 +37,7 @@ void Event::record(const CopyQueue& queue) {
 bool Event::done() const {
   const streams::Status status = streams::query(state_->event);
   if (status == streams::not_ready) return false;
-  expect_success(status, "asking for an event");
+  expect_success(status, "querying an event");
   return true;
 }
 void wait(const Exec& exec, const Event& event) {
@@ -64,14 +66,14 @@ using ConstBytesIn = Kokkos::View<const std::byte*, Kokkos::LayoutRight, Space, 
 
 }  // namespace
 
-/// A place in a queue, or nothing: what was recorded behind `exec` was waited for there.
+/// A position in a queue; none after record(exec), which waits for `exec`.
 struct Event::State {
   CopyQueue::State* queue = nullptr;
   std::int64_t until = 0;
 };
 
 struct CopyQueue::State {
-  /// A copy or, where `event.queue` is set, what has to be done before the next one.
+  /// A copy or, if `event.queue` is set, an event to complete before the next copy.
   struct Entry {
     std::byte* to = nullptr;
     const std::byte* from = nullptr;

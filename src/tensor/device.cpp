@@ -33,9 +33,9 @@ std::optional<DeviceInfo> device_info() {
   cudaDeviceProp properties{};
   std::size_t free = 0;
   std::size_t all = 0;
-  streams::expect_success(cudaGetDevice(&device), "asking for the device");
-  streams::expect_success(cudaGetDeviceProperties(&properties, device), "asking for the device");
-  streams::expect_success(cudaMemGetInfo(&free, &all), "asking for the device's memory");
+  streams::expect_success(cudaGetDevice(&device), "querying the device");
+  streams::expect_success(cudaGetDeviceProperties(&properties, device), "querying the device");
+  streams::expect_success(cudaMemGetInfo(&free, &all), "querying the device's memory");
   return DeviceInfo{properties.name,
                     hexadecimal(properties.uuid.bytes, sizeof properties.uuid.bytes),
                     static_cast<Bytes>(all), static_cast<Bytes>(free)};
@@ -54,10 +54,10 @@ std::optional<DeviceInfo> device_info() {
   hipUUID id{};
   std::size_t free = 0;
   std::size_t all = 0;
-  streams::expect_success(hipGetDevice(&device), "asking for the device");
-  streams::expect_success(hipGetDeviceProperties(&properties, device), "asking for the device");
-  streams::expect_success(hipDeviceGetUuid(&id, device), "asking for the device");
-  streams::expect_success(hipMemGetInfo(&free, &all), "asking for the device's memory");
+  streams::expect_success(hipGetDevice(&device), "querying the device");
+  streams::expect_success(hipGetDeviceProperties(&properties, device), "querying the device");
+  streams::expect_success(hipDeviceGetUuid(&id, device), "querying the device");
+  streams::expect_success(hipMemGetInfo(&free, &all), "querying the device's memory");
   return DeviceInfo{properties.name, hexadecimal(id.bytes, sizeof id.bytes),
                     static_cast<Bytes>(all), static_cast<Bytes>(free)};
 }

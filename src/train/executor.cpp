@@ -12,7 +12,7 @@ using schedule::Value;
 
 namespace {
 
-/// Gives each value of one kind the lowest number that is free while it lives.
+/// Assigns each value of one kind the lowest number that is free during its lifetime.
 class Numbers {
  public:
   explicit Numbers(Value::Kind kind) : kind_(kind) {}
@@ -25,7 +25,7 @@ class Numbers {
       free_.erase(free_.begin());
     }
   }
-  /// The number of a value that the instruction reads or has just written; −1 if there is none.
+  /// Number of the value that the instruction reads or has just written; −1 if there is none.
   int find(const schedule::Effects& effects) const {
     for (const auto* values : {&effects.writes, &effects.reads})
       for (const Value& v : *values)

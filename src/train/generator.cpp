@@ -86,7 +86,7 @@ class TypedGenerator final : public Generator {
   }
 
  private:
-  /// Starts the cache anew with the last `most` tokens.
+  /// Clears the cache and fills it with the last `most` tokens.
   void feed_tail(const std::vector<std::int32_t>& text, std::int64_t most) {
     decoder_.reset();
     const std::size_t n = std::min(text.size(), static_cast<std::size_t>(most));

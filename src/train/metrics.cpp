@@ -12,18 +12,6 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-/// The lines of the steps up to `step`. A line that a kill has torn is no JSON object.
-std::string lines_up_to(const std::string& path, std::int64_t step) {
-  std::string kept;
-  std::ifstream in(path);
-  for (std::string line; std::getline(in, line);) {
-    const Json json = Json::parse(line, nullptr, false);
-    const Json its_step = json.is_object() ? json.value("step", Json()) : Json();
-    if (its_step.is_number_integer() && its_step.get<std::int64_t>() <= step) kept += line + '\n';
-  }
-  return kept;
-}
-
 /// To metrics.previous-1.jsonl, or the first number that is free.
 void move_aside(const std::string& path, const std::string& directory) {
   if (!std::filesystem::exists(path)) return;
@@ -37,6 +25,7 @@ void move_aside(const std::string& path, const std::string& directory) {
 
 std::string to_json(const Metrics& m) {
   Json line{{"step", m.step},
+            {"time", m.time},
             {"loss", m.loss},
             {"learning_rate", m.learning_rate},
             {"gradient_norm", m.gradient_norm},
@@ -47,6 +36,7 @@ std::string to_json(const Metrics& m) {
             {"step_seconds", m.step_seconds},
             {"flops_utilization", m.flops_utilization},
             {"peak_bytes", m.peak_bytes}};
+  if (m.time.empty()) line.erase("time");
   const auto append = [&line](const char* key, const std::optional<double>& value) {
     if (value) line[key] = *value;
   };
@@ -59,9 +49,27 @@ std::string to_json(const Metrics& m) {
   return line.dump();
 }
 
+/// The lines of the steps up to `step`. A line that a kill has torn is no JSON object.
+std::string MetricsFile::lines_up_to(std::int64_t step) {
+  std::string kept;
+  std::ifstream in(path_);
+  for (std::string line; std::getline(in, line);) {
+    const Json json = Json::parse(line, nullptr, false);
+    const Json its_step = json.is_object() ? json.value("step", Json()) : Json();
+    if (!its_step.is_number_integer()) continue;
+    const Json time = json.value("time", Json());
+    last_logged_ = {its_step.get<std::int64_t>(),
+                    time.is_string() ? std::optional(time.get<std::string>()) : std::nullopt};
+    if (last_logged_->step > step) continue;
+    last_kept_ = last_logged_;
+    kept += line + '\n';
+  }
+  return kept;
+}
+
 MetricsFile::MetricsFile(const std::string& directory, std::optional<std::int64_t> restored_step)
     : path_(directory + "/metrics.jsonl") {
-  const std::string kept = restored_step ? lines_up_to(path_, *restored_step) : "";
+  const std::string kept = restored_step ? lines_up_to(*restored_step) : "";
   if (!restored_step) move_aside(path_, directory);
   io::replace_file(path_, kept);
   file_.open(path_, std::ios::app);

@@ -63,10 +63,11 @@ void Requests::begin_steps() {
 Request Requests::ask(bool first_rank, Seconds saving, double next_steps) {
   ++steps_;
   Request request;
-  request.stop = signals_.caught() != 0 || out_of_time(saving, next_steps) ? 1 : 0;
+  if (out_of_time(saving, next_steps)) request.stop = stop_because(events::StopCause::time_limit);
+  if (signals_.caught() != 0) request.stop = stop_because(events::StopCause::signal);
   if (const auto now = Clock::now(); first_rank && now - looked_ >= between_looks) {
     looked_ = now;
-    if (take("stop")) request.stop = 1;
+    if (take("stop")) request.stop = stop_because(events::StopCause::stop_file);
     if (take("checkpoint")) request.checkpoint = 1;
   }
   return request;

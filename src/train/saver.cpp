@@ -1,5 +1,6 @@
 #include <trireme/architecture/saved.hpp>
 #include <trireme/base/check.hpp>
+#include <trireme/base/events.hpp>
 #include <trireme/base/log.hpp>
 #include <trireme/checkpoint/folders.hpp>
 #include <trireme/grid/heartbeat.hpp>
@@ -135,6 +136,8 @@ void Saver::complete() {
     std::vector<checkpoint::ShardSummary> shards;
     for (const std::string& p : packed)
       if (!p.empty()) shards.push_back(checkpoint::parse_summary(p));
+    written_bytes_ = 0;
+    for (const checkpoint::ShardSummary& shard : shards) written_bytes_ += shard.bytes;
     checkpoint::commit(config_.directory, state_, shards, {config_.keep, config_.keep_every},
                        [this] { has_moved(); });
     return std::string();
@@ -192,6 +195,9 @@ void Saver::wait_for_own_part() {
 
 void Saver::report() const {
   const std::string folder = config_.directory + "/" + checkpoint::folder_name(state_.step);
+  const Seconds waited = background_ ? held_up_ : last_seconds_;
+  events::record(events::Checkpoint{folder, written_bytes_, last_seconds_, background_, waited},
+                 state_.step);
   if (background_)
     say("checkpoint ", folder, " (", fixed(last_seconds_, 1),
         " s in the background, the run waited ", fixed(held_up_, 2), " s)");

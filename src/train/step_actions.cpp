@@ -8,7 +8,7 @@
 namespace trireme::train {
 namespace {
 
-/// Copies of a device run when its stream gets there.
+/// Whether copies are asynchronous: a device's copies run on its stream.
 constexpr bool copies_tokens = !exec_on_host;
 
 }  // namespace
@@ -150,7 +150,8 @@ template <class P>
 typename model::RankModel<P>::LayerDone StepActions<P>::layer_done(const Step& step) {
   if (step.instr.micro + 1 < data::micro_batches(batch_))
     return [this](std::int64_t) { parts_.data.progress(); };
-  // Now the loss of all micro-batches is known, and no gradient of this stage is under way.
+  // At this point the losses of all micro-batches are known, and no gradient of this stage is in
+  // flight.
   if (is_last(step.instr.stage)) {
     const View1<const double> of_tokens(parts_.model->losses().data(), 1);
     parts_.optimizer->mark_loss(handle_, of_tokens);
@@ -210,8 +211,8 @@ void StepActions<P>::end_group() {
 template <class P>
 void StepActions<P>::reduce_gradients(const Step& step) {
   parts_.reducer->finish(step.instr.stage);
-  // Norms of heads saw this rank's heads only, and, where these are cut, norms, biases and
-  // positions this rank's tokens.
+  // Gradients of head norms cover this rank's heads only. With sequence parallelism, gradients of
+  // norms, biases and positions cover this rank's tokens only.
   for (const bool partial : {false, true}) {
     const auto gradients = parts_.parameters.replicated_gradients(step.instr.stage, partial);
     if ((partial || parts_.axis.cuts_tokens()) && gradients.extent(0) > 0)
@@ -227,7 +228,7 @@ void StepActions<P>::reduce_tied(const Step&) {
         handle_, parts_.parameters.entry("embedding.token").gradient.data, grid::Reduction::sum,
         "gradient of the tied token table");
 }
-/// The gradients of shared layers: over the tensor ranks that share heads, the data axis, the
+/// Sums the gradients of shared layers over the tensor ranks that share heads, the data axis, the
 /// tensor axis and the pipeline.
 template <class P>
 void StepActions<P>::sum_shared_layers() {

@@ -1,5 +1,7 @@
+#include <trireme/base/events.hpp>
 #include <trireme/base/log.hpp>
 #include <trireme/base/process_memory.hpp>
+#include <trireme/base/utc.hpp>
 #include <trireme/checkpoint/folders.hpp>
 #include <trireme/grid/heartbeat.hpp>
 #include <trireme/io/atomic_file.hpp>
@@ -10,6 +12,7 @@
 #include <algorithm>
 #include <cmath>
 #include <csignal>
+#include <utility>
 
 namespace trireme::train {
 namespace {
@@ -59,6 +62,14 @@ void Trainer::start(std::optional<std::int64_t> restored) {
                                                 "matrix-product peak");
   say("matrix-product peak of all ranks, measured: ", fixed(peak_flops_ / 1e9, 1), " GFLOP/s (",
       worker_.description(), ")");
+  events::set_step(saved_step_);
+  events::Training training{peak_flops_, {}, {}, {}};
+  if (metrics_ && metrics_->last_logged()) {
+    training.logged_step = metrics_->last_logged()->step;
+    training.logged_time = metrics_->last_logged()->time;
+  }
+  if (metrics_ && metrics_->last_kept()) training.kept_time = metrics_->last_kept()->time;
+  events::record(training);
 }
 
 /// Steps that are logged whatever happens.
@@ -82,7 +93,7 @@ ExitCode Trainer::run() {
 
 ExitCode Trainer::take_steps() {
   const deck::RunConfig& run = parts_.config.run;
-  logged_at_ = Clock::now();
+  began_ = logged_at_ = Clock::now();
   requests_.begin_steps();
   for (std::int64_t step = first_step_; step <= run.steps; ++step) {
     const bool timed = run.timeline && is_logged(step);
@@ -92,6 +103,7 @@ ExitCode Trainer::take_steps() {
       worker_.train_step(step, parts_.samples);
     if (timed) write_timeline();
     const Request request = agreement(step);
+    events::set_step(step);
     const bool stop = request.stop != 0;
     const bool last = step == run.steps;
     save_is_due_ |=
@@ -104,12 +116,14 @@ ExitCode Trainer::take_steps() {
       save_is_due_ = false;
     }
     if (stop && !last) {
+      events::record(
+          events::Stop{cause_of(request), static_cast<int>(ExitCode::restartable), std::nullopt});
       say("stopped early behind step ", step, " of ", run.steps, "; start the same command with ",
           "checkpoint.restart=latest to go on");
       return ExitCode::restartable;
     }
   }
-  report_peak();
+  end();
   if (first_step_ > run.steps)
     say("nothing to do: step ", first_step_ - 1, " of ", run.steps, " is done");
   return ExitCode::finished;
@@ -125,6 +139,7 @@ void Trainer::log_step(std::int64_t step) {
 
   Metrics m;
   m.step = step;
+  m.time = to_text(utc_now());
   m.loss = found.loss;
   m.other_losses = found.other_losses;
   m.learning_rate = optim::learning_rate(c.optimizer, step);
@@ -140,17 +155,16 @@ void Trainer::log_step(std::int64_t step) {
                                                        grid::Reduction::maximum, "peak memory");
   m.skipped_steps = found.skips.total;
   m.loss_scale = found.skips.loss_scale;
-  skips_ = found.skips;
-  check_skips(m);
+  check_skips(m, std::exchange(skips_, found.skips));
 
   const std::int64_t every = c.run.evaluate_every;
   std::optional<Evaluation> evaluation;
   if (step == c.run.steps || (every > 0 && step % every == 0)) evaluation = validate();
   if (evaluation) {
     const double nats = evaluation->tokens().nats;
-    if (!std::isfinite(nats)) saver_.finish();  // what was saved before is good
-    check(std::isfinite(nats), "step ", step, ": the validation loss ", nats,
-          " is not finite; lower [optimizer] learning_rate");
+    if (!std::isfinite(nats))
+      fail_not_finite(text("step ", step, ": the validation loss ", nats,
+                           " is not finite; lower [optimizer] learning_rate"));
     add(m, *evaluation);
   }
   if (metrics_) metrics_->write(m);
@@ -162,27 +176,47 @@ void Trainer::log_step(std::int64_t step) {
 }
 
 /// Says which step was skipped since the last logged one, and ends a run that skips too many.
-void Trainer::check_skips(const Metrics& m) {
+void Trainer::check_skips(const Metrics& m, const Skips& before) {
   const deck::OptimizerConfig& o = parts_.config.optimizer;
-  if (skips_.last_step > logged_step_)
+  if (skips_.last_step > logged_step_) {
+    events::SkippedStep event;
+    if (!skips_.array.empty()) event.array = skips_.array;
+    event.skipped = skips_.total;
+    event.in_row = skips_.in_row;
+    event.loss_scale_before = before.loss_scale;
+    event.loss_scale_after = m.loss_scale;
+    events::record(event, skips_.last_step);
     say("step ", skips_.last_step, " was skipped: its loss or gradient is not finite",
         skips_.array.empty() ? "" : text(", first in the gradient of ", skips_.array), "; ",
         skips_.total, skips_.total == 1 ? " step" : " steps", " skipped so far, ", skips_.in_row,
         " in a row", m.loss_scale ? text("; loss scale ", *m.loss_scale) : "");
+  }
   if (skips_.in_row < o.maximum_skips) return;
-  saver_.finish();  // what was saved before is good
-  check(false, "step ", m.step, ": loss ", m.loss, ", gradient norm ", m.gradient_norm,
-        "; the last ", skips_.in_row,
-        " steps were skipped since their loss or gradient is not finite ([optimizer] ",
-        "maximum_skips = ", o.maximum_skips, "); go on from an earlier checkpoint and lower ",
-        "[optimizer] learning_rate (", o.learning_rate, ") or clip_norm, or warm up for longer");
+  fail_not_finite(text(
+      "step ", m.step, ": loss ", m.loss, ", gradient norm ", m.gradient_norm, "; the last ",
+      skips_.in_row, " steps were skipped since their loss or gradient is not finite ([optimizer] ",
+      "maximum_skips = ", o.maximum_skips, "); go on from an earlier checkpoint and lower ",
+      "[optimizer] learning_rate (", o.learning_rate, ") or clip_norm, or warm up for longer"));
 }
 
-/// What `trireme check` predicts. Collective.
-void Trainer::report_peak() const {
+/// Ends all ranks, which found the same. The checkpoint under way holds good numbers.
+void Trainer::fail_not_finite(const std::string& message) {
+  saver_.finish();
+  events::record(
+      events::Stop{events::StopCause::not_finite, static_cast<int>(ExitCode::failed), message});
+  throw Error(message);
+}
+
+/// Peak memory is what `trireme check` predicts. Collective.
+void Trainer::end() const {
   const Bytes mine = peak_resident_bytes();
   const Bytes most =
       parts_.world.all_reduce<std::int64_t>(mine, grid::Reduction::maximum, "peak memory");
+  events::End event{
+      parts_.config.run.steps + 1 - std::min(first_step_, parts_.config.run.steps + 1),
+      seconds_since(began_), std::nullopt};
+  if (most > 0) event.peak_bytes = most;
+  events::record(event);
   if (most > 0)
     say("peak memory of a rank: ", human_bytes(most), " resident, ", with_commas(most), " bytes");
 }

@@ -18,10 +18,10 @@
 namespace trireme::train {
 namespace {
 
-/// Micro-batches of one evaluation program; longer evaluations run it again and again.
+/// Micro-batches of one evaluation program; longer evaluations run it repeatedly.
 constexpr std::int64_t most_evaluated = 1024;
 
-/// A part of a local array as a checkpoint takes it.
+/// A part of a local array in the form in which checkpoints write it.
 template <class T>
 checkpoint::SliceView slice_of(const Exec& exec, const NamedTensor<T>& tensor,
                                const architecture::SavedPart& part) {
@@ -185,7 +185,7 @@ Evaluation TypedWorker<P>::evaluate(const data::Windows& file, std::int64_t wind
   const Region region("evaluation");
   const std::int64_t micro = config_.batch.micro;
   const std::int64_t groups = (windows + micro - 1) / micro;
-  // Groups of `micro` windows in turn; which rank takes a group does not change its sum.
+  // Ranks take groups of `micro` windows in turn; the sum of a group does not depend on its rank.
   const std::int64_t mine =
       (groups - parts_.data.rank() + parts_.data.size() - 1) / parts_.data.size();
   parts_.model->zero_losses(handle_);
@@ -234,7 +234,7 @@ std::vector<checkpoint::SliceView> TypedWorker<P>::share() {
   }
   const auto state = parts_.optimizer->state();
   const auto add_state = [&](const auto& array_of) {
-    if (parts_.weight_gather) {  // each replica has a part of its own
+    if (parts_.weight_gather) {  // each replica owns a part
       for (const auto& block : state)
         if (block.counted) {
           const auto& array = array_of(block);
@@ -245,7 +245,7 @@ std::vector<checkpoint::SliceView> TypedWorker<P>::share() {
         slices.push_back(slice_of(handle_, array_of(state[part.local]), part));
     }
   };
-  // Of weights in two bytes the master weights are kept: a restart rounds them again.
+  // For two-byte weights the checkpoint stores the master weights; a restart rounds them again.
   if constexpr (optim::Optimizer<P>::has_masters)
     add_state([](const auto& block) -> const auto& { return block.master; });
   else
@@ -274,10 +274,10 @@ void TypedWorker<P>::load(const checkpoint::Reader& reader) {
   for (const auto& block : state)
     for (const auto& array : block.arrays) load_array(handle_, reader, array);
   const Skips skips = skips_of(reader.state());
-  // A scale that stays as it is is the deck's.
+  // A constant loss scale comes from the deck.
   const bool adapted =
       config_.precision.compute == DType::fp16 && config_.precision.loss_scale_interval > 0;
-  // With a smaller maximum_skips than before, one more step is tried all the same.
+  // If the deck has reduced maximum_skips, one more step is still tried.
   parts_.optimizer->set_progress(
       handle_, {skips.total, std::min(skips.in_row, config_.optimizer.maximum_skips - 1),
                 adapted ? skips.loss_scale.value_or(loss_scale) : loss_scale,

@@ -1,6 +1,4 @@
-#include <trireme/architecture/local_sizes.hpp>
 #include <trireme/architecture/objective.hpp>
-#include <trireme/architecture/placement.hpp>
 #include <trireme/base/check.hpp>
 #include <trireme/deck/families.hpp>
 
@@ -74,16 +72,6 @@ TEST(Objective, FollowsThePropertyAndNotTheFamily) {
   deck::ModelConfig m = model_of(Family::llama);
   m.objective = trireme::Objective::masked_token;
   EXPECT_TRUE(objective_of(m).find("segments").has_value());
-}
-
-TEST(Objective, ItsHeadSeesTheRowsOfTheLocalSizes) {
-  for (const auto loss : {SentenceLoss::none, SentenceLoss::next})
-    for (const Family family : {Family::gpt, Family::bert}) {
-      const deck::ModelConfig m = model_of(family, loss);
-      const LocalSizes sizes =
-          local_sizes(m, whole_model(describe(m)), 5, m.sequence, false, host_logit_elements);
-      EXPECT_EQ(5 * objective_of(m).head_rows, sizes.head_rows()) << name_of(family);
-    }
 }
 
 }  // namespace

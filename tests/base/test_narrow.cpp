@@ -9,7 +9,7 @@
 namespace trireme {
 namespace {
 
-/// A number of sign, exponent and mantissa as IEEE 754 defines it, in double precision.
+/// The number of sign, exponent and mantissa as IEEE 754 defines it, in double precision.
 double value_of(std::uint16_t bits, int mantissa_bits) {
   const int exponents = 1 << (15 - mantissa_bits);
   const int exponent = (bits >> mantissa_bits) & (exponents - 1);
@@ -54,8 +54,8 @@ TYPED_TEST(Narrow, EveryNumberHasItsValueAndComesBack) {
   }
 }
 
-/// Between each number and the next: below the middle, in the middle and above it. The next one to
-/// the largest is where infinity begins, as if the exponent went on.
+/// Between each number and the next: below, at and above the middle. After the largest number the
+/// next one is infinity, as if the exponent continued.
 TYPED_TEST(Narrow, RoundsToTheNearestAndTiesToEven) {
   for (std::uint32_t bits = 0; bits < TestFixture::infinity; ++bits) {
     const double low = value_of(static_cast<std::uint16_t>(bits), TestFixture::mantissa_bits);
@@ -67,7 +67,7 @@ TYPED_TEST(Narrow, RoundsToTheNearestAndTiesToEven) {
             ? low + (low - below)
             : value_of(static_cast<std::uint16_t>(bits + 1), TestFixture::mantissa_bits);
     const auto middle = static_cast<float>((low + high) / 2);
-    if (static_cast<double>(middle) != (low + high) / 2) continue;  // less than the least float
+    if (static_cast<double>(middle) != (low + high) / 2) continue;  // below the smallest float
     const float far = std::numeric_limits<float>::infinity();
     const std::uint32_t even = bits % 2 == 0 ? bits : bits + 1;
     for (const float sign : {1.0F, -1.0F}) {

@@ -10,6 +10,7 @@ Prints a table, and ends with 1 if a ratio of measured to predicted, with or wit
 from 1 than the bound. --few: the default test's decks, which take seconds.
 """
 import argparse
+import json
 import re
 import subprocess
 import sys
@@ -87,6 +88,11 @@ def number(pattern, text):
     return int(found.group(1).replace(",", ""))
 
 
+def end_of(events):
+    """The event of the last job's end."""
+    return [event for event in map(json.loads, events.read_text().splitlines()) if event["event"] == "end"][-1]
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--bin", required=True, type=Path)
@@ -111,8 +117,8 @@ def main():
             predicted = number(r"\n  peak .*?([\d,]+) bytes", checked)
             process = number(r"\n  process .*?([\d,]+) bytes", checked)
             launcher = [options.mpiexec, "-n", str(ranks)] if ranks > 1 else []
-            trained = output_of([*launcher, trireme, "train", *words], folder)
-            measured = number(r"peak memory of a rank: .*?([\d,]+) bytes", trained)
+            output_of([*launcher, trireme, "train", *words], folder)
+            measured = end_of(Path(folder, "run/events.jsonl"))["peak_bytes"]
             ratios = [measured / predicted, (measured - process) / (predicted - process)]
             worst = max(worst, *(abs(ratio - 1) for ratio in ratios))
             print(f"{name:44} {ranks:5} {predicted / mebi:6.1f} MiB {process / mebi:4.0f} MiB {measured / mebi:5.1f} MiB "

@@ -138,10 +138,10 @@ def in_process(options, task):
     return json.loads(done.stdout.splitlines()[-1])
 
 
-def planned_bytes(log):
-    """The sum of the arenas on a rank's device, as the log of a run lists them."""
-    amount, unit = re.search(r"^\s*sum\s+([\d.]+) (\w+)$", log, re.MULTILINE).groups()
-    return float(amount) * {"B": 1, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "TiB": 2**40}[unit]
+def planned_bytes(events):
+    """The sum of the arenas on a rank's device."""
+    return next(event["planned_bytes"] for event in map(json.loads, events.read_text().splitlines())
+                if event["event"] == "devices")
 
 
 class Trireme:
@@ -179,7 +179,7 @@ class Trireme:
         return {"seconds": statistics.median(line["step_seconds"] for line in kept),
                 "mfu": statistics.median(line["flops_utilization"] for line in kept),
                 "bytes": self.options.ranks * (lines[-1]["peak_bytes"] if self.options.device == "cpu"
-                                               else planned_bytes((directory / "log.txt").read_text()))}
+                                               else planned_bytes(directory / "events.jsonl"))}
 
     def attention(self, backward):
         """Seconds of one core, of the same shape as PyTorch's."""

@@ -34,11 +34,11 @@ inline void expect_mentions(const std::string& message, const std::vector<std::s
 }
 
 inline void replace(const std::string& path, const std::string& bytes) {
-  std::filesystem::remove(path);  // overwriting makes some file systems wait for the device
+  std::filesystem::remove(path);  // on some file systems overwriting waits for the device
   std::ofstream(path, std::ios::binary) << bytes;
 }
 
-/// Flips one bit of a file; in its middle without a place.
+/// Flips one bit of a file, by default in its middle.
 inline void damage(const std::string& path, std::int64_t at = -1) {
   std::string bytes = trireme::testing::read_file(path);
   auto& byte = bytes[at < 0 ? bytes.size() / 2 : static_cast<std::size_t>(at)];
@@ -54,7 +54,7 @@ inline std::vector<std::string> names_in(const std::string& directory) {
   return found;
 }
 
-/// A whole array of bytes that all differ in neighbouring elements.
+/// A whole array of bytes in which neighbouring elements differ.
 struct TestArray {
   std::string name;
   DType dtype;
@@ -90,7 +90,7 @@ struct TestArray {
   }
 };
 
-/// `shape` cut into `parts` along `axis`, unevenly where it does not divide; some may be empty.
+/// `shape` split into `parts` along `axis`, unevenly if it does not divide; some may be empty.
 inline std::vector<Slab> cut(const Extents& shape, std::size_t axis, std::int64_t parts) {
   std::vector<Slab> out;
   for (std::int64_t p = 0; p < parts; ++p) {
@@ -107,7 +107,7 @@ inline std::vector<Slab> cut(const Extents& shape, std::size_t axis, std::int64_
   return out;
 }
 
-/// Writes a checkpoint of `arrays`, each cut along an axis into one slice per shard.
+/// Writes a checkpoint of `arrays`, each split along an axis into one slice per shard.
 inline std::string save_cut(const std::string& directory, std::int64_t step,
                             const std::vector<TestArray>& arrays, std::size_t axis, int shards) {
   const std::string partial = begin(directory, step);
@@ -130,7 +130,7 @@ inline std::string save_cut(const std::string& directory, std::int64_t step,
   return directory + "/" + folder_name(step);
 }
 
-/// The whole form of tests that are short by default (label soak).
+/// Whether tests that are short by default run in full (label soak).
 inline bool soak() {
   return std::getenv("TRIREME_SOAK") != nullptr;
 }

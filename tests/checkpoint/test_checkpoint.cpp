@@ -105,7 +105,7 @@ TEST_F(CheckpointTest, TypeAndShapeMustBeTheStoredOnes) {
 TEST_F(CheckpointTest, KeepsTheNewestAndTheOneJustWritten) {
   for (const std::int64_t step : {10, 20, 30, 40}) save(step, 2);
   EXPECT_EQ(names(), (std::vector<std::string>{"latest", "step_00000030", "step_00000040"}));
-  save(15, 2);  // a run that went back
+  save(15, 2);  // a run that resumed from an earlier step
   EXPECT_EQ(names(), (std::vector<std::string>{"latest", "step_00000015", "step_00000040"}));
   EXPECT_EQ(latest(directory()), folder("step_00000015"));
   save(15, 2);  // the same step again
@@ -180,10 +180,10 @@ TEST_F(CheckpointTest, AnUnusableLatestFileIsPassedOver) {
   EXPECT_EQ(latest(directory()), folder("step_00000002"));
 }
 
-/// A run was killed when a checkpoint had got its final name and `latest` did not know of it yet.
+/// A run was killed after a checkpoint got its final name and before `latest` was updated.
 TEST_F(CheckpointTest, OneThatWasCompletedBehindTheFileLatestIsTheLatest) {
   save(40);
-  save(15);  // a run that went back
+  save(15);  // a run that resumed from an earlier step
   EXPECT_EQ(latest(directory()), folder("step_00000015"));
   const std::string former = read_file(folder("latest"));
   const auto time = fs::last_write_time(folder("latest"));
@@ -205,7 +205,7 @@ TEST_F(CheckpointTest, LeftoversOfAKilledRunAreNoCheckpointsAndGoAway) {
   EXPECT_EQ(names(), (std::vector<std::string>{"latest", "step_00000001", "step_00000003"}));
 }
 
-/// A limit on the size of files stands in for a full disk: the same calls fail, with another errno.
+/// A file size limit replaces a full disk: the same calls fail, with another errno.
 TEST_F(CheckpointTest, AFullDiskNamesTheFileAndKeepsTheFormerCheckpoint) {
   save(1);
   signal(SIGXFSZ, SIG_IGN);

@@ -23,7 +23,7 @@ class Damage : public ::testing::Test {
   std::string first() const { return directory() + "/step_00000001"; }
   std::string second() const { return directory() + "/step_00000002"; }
 
-  /// Where the first number of a dataset of the second shard lies.
+  /// Offset of the first number of a dataset of the second shard.
   std::int64_t first_number() const {
     return read_manifest(second()).shards[1].slices[0].file_offset;
   }
@@ -61,19 +61,19 @@ TEST_F(Damage, OutsideTheNumbersIsNamedWithARemedyAndPassedOver) {
     std::vector<std::string> words;
   };
   const std::vector<Case> cases{
-      {"shard_000001.h5", flip_first, {"outside its datasets' numbers", "another checkpoint"}},
+      {"shard_000001.h5", flip_first, {"outside its datasets", "another checkpoint"}},
       {"shard_000001.h5", cut_off, {"truncated"}},
       {"shard_000000.h5", grow, {"expected"}},
       {"shard_000001.h5", remove, {"missing", "copy the folder again"}},
       {"manifest.json", flip, {"damaged"}},
       {"manifest.json", cut_off, {"damaged"}},
-      {"manifest.json", remove, {"no complete checkpoint"}},
+      {"manifest.json", remove, {"not a complete checkpoint"}},
       {"deck.toml", flip, {"damaged", "copy the folder again"}},
       {"deck.toml", remove, {"missing"}},
       {"index.h5", flip, {"damaged"}},
       {"index.h5", cut_off, {"truncated"}},
       {"index.h5", remove, {"missing"}},
-      {"index.h5", of_another_step, {"of another checkpoint"}}};
+      {"index.h5", of_another_step, {"part of another checkpoint"}}};
   for (const auto& [file, harm, words] : cases) {
     const std::string path = second() + "/" + file;
     const std::string bytes = read_file(path);
@@ -92,7 +92,7 @@ TEST_F(Damage, OutsideTheNumbersIsNamedWithARemedyAndPassedOver) {
 
 TEST_F(Damage, OfANumberIsFoundByWhoReadsItsBlock) {
   damage(second() + "/shard_000001.h5", first_number());
-  EXPECT_EQ(latest(directory()), second()) << "numbers are verified where they are read";
+  EXPECT_EQ(latest(directory()), second()) << "numbers are verified when they are read";
   const Reader reader(second());
   std::vector<char> out(40 * 30 * 4);
   reader.read_slice("weight", DType::fp32, {40, 30}, {0, 0}, {20, 30}, out.data());
@@ -100,7 +100,7 @@ TEST_F(Damage, OfANumberIsFoundByWhoReadsItsBlock) {
     reader.read("weight", DType::fp32, {40, 30}, out.data());
   });
   expect_mentions(message, {"step_00000002/shard_000001.h5", "'weight'", "block 0 of 1",
-                            text("bytes ", first_number()), "go on from another checkpoint"});
+                            text("bytes ", first_number()), "continue from another checkpoint"});
   expect_mentions(message_of([&] { verify(second()); }), {"shard_000001.h5", "'weight'"});
   std::set<std::string> damaged{second()};
   EXPECT_EQ(latest(directory(), damaged), first());
@@ -133,7 +133,7 @@ TEST_F(Damage, RanksThatTrustTheOutlineFindItInWhatTheyTouch) {
   EXPECT_THROW(Reader(second(), Opening::manifest), Error);
 }
 
-/// A whole manifest of a later format, and one of whose seal this program knows nothing.
+/// A complete manifest of a later format, and one with a seal that this program does not know.
 TEST_F(Damage, AManifestFromTheFutureSaysSo) {
   const std::string path = second() + "/manifest.json";
   std::string content = read_file(path);
@@ -161,7 +161,7 @@ TEST_F(Damage, EveryFlippedBitOfTheManifestIsFound) {
     }
 }
 
-/// Sealed manifests that contradict themselves: a foreign or faulty writer.
+/// Sealed manifests that contradict themselves, as from a foreign or faulty writer.
 TEST_F(Damage, AManifestThatContradictsItselfIsRefused) {
   const Manifest good = read_manifest(second());
   const auto refused = [&](const std::function<void(Manifest&)>& change) {

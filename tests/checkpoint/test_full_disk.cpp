@@ -20,7 +20,8 @@ using trireme::testing::TemporaryFolder;
 
 constexpr std::int64_t roomy = 8 << 20;
 
-/// Tries to write a second checkpoint with so much room; the file that found none, "" if it fits.
+/// Tries to write a second checkpoint with this much space. Returns the file that did not fit, or
+/// "".
 std::string full_at(std::int64_t free_bytes, const std::vector<TestArray>& arrays) {
   const TemporaryFolder folder;
   SmallDisk disk(folder.file("disk"), roomy);
@@ -50,8 +51,8 @@ std::string full_at(std::int64_t free_bytes, const std::vector<TestArray>& array
   return full;
 }
 
-/// Whichever of its files it is that finds no room, the error names it, the former checkpoint
-/// stays, and with room the write succeeds.
+/// Whichever file does not fit, the error names it, the former checkpoint stays, and the write
+/// succeeds once there is space.
 TEST(FullDisk, WhereverItIsFullTheFileIsNamedAndTheFormerCheckpointStays) {
   const std::vector<TestArray> arrays{{"weight", DType::fp32, {400, 300}},
                                       {"group/half", DType::bf16, {8, 5}}};

@@ -28,7 +28,7 @@ TEST(Hyperslab, IntersectionsAreWhatBothHold) {
   EXPECT_EQ(intersection({}, {}), (Slab{}));
 }
 
-/// Every element of random parts lands where element-wise indexing puts it.
+/// Every element of random parts is copied to where element-wise indexing puts it.
 TEST(Hyperslab, RunsCopyEveryElementOnce) {
   std::mt19937 random(1);
   const auto below = [&](std::int64_t n) {
@@ -117,7 +117,7 @@ TEST(Hyperslab, TilingsAreExact) {
   hole.erase(hole.begin() + 7);
   expect_mentions(message_of([&] { expect_tiling("x", shape, hole); }),
                   {"x", "28", "30", "missing"});
-  auto moved = grid;  // the right number of elements, one twice and one never
+  auto moved = grid;  // the right number of elements, one covered twice and one never
   moved[7].offset[0] = 1;
   expect_mentions(message_of([&] { expect_tiling("x", shape, moved); }), {"overlap", "[1, 3)"});
   auto outside = grid;

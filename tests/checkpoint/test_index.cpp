@@ -23,7 +23,7 @@ double seconds_of(const std::function<void()>& work) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 
-/// What so many ranks would tell that hold each array cut along its first or second axis.
+/// Summaries as from `shards` ranks that hold each array split along its first or second axis.
 std::vector<ShardSummary> summaries_of(int arrays, int shards) {
   const Extents shape{4096, 4096};
   const std::vector<std::vector<Slab>> slabs{cut(shape, 0, shards), cut(shape, 1, shards)};
@@ -44,7 +44,7 @@ std::vector<ShardSummary> summaries_of(int arrays, int shards) {
   return summaries;
 }
 
-/// 500 arrays of 512 ranks; a smaller form by default.
+/// 500 arrays of 512 ranks in the soak form; smaller by default.
 TEST(Index, OfManyArraysAndShardsIsQuick) {
   const int arrays = soak() ? 500 : 50;
   const int shards = soak() ? 512 : 64;
@@ -74,8 +74,8 @@ TEST(Index, OfManyArraysAndShardsIsQuick) {
             (Extents{4096, 4096}));
 }
 
-/// Bytes per second of writing and reading beside plain sequential ones of as many bytes; run by
-/// hand, since the disk is everybody's.
+/// Bytes per second of writing and reading, compared with plain sequential I/O of the same size.
+/// Run by hand, since the disk is shared.
 TEST(Throughput, OfOneShardBesidePlainFiles) {
   if (!soak()) GTEST_SKIP() << "set TRIREME_SOAK";
   const TemporaryFolder folder;

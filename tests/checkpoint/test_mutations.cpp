@@ -18,8 +18,7 @@ using namespace checkpoint::testing;
 using trireme::testing::read_file;
 using trireme::testing::TemporaryFolder;
 
-/// Another file of the same length or not: a flipped bit, noise, a cut, an insertion, zeros, or
-/// bytes of another place.
+/// Mutates a file: a flipped bit, noise, a cut, an insertion, zeros, or bytes from elsewhere.
 std::string mutated(std::string bytes, std::mt19937_64& random) {
   const auto below = [&](std::size_t n) {
     return std::uniform_int_distribution<std::size_t>(0, n - 1)(random);
@@ -48,7 +47,7 @@ std::string mutated(std::string bytes, std::mt19937_64& random) {
   return bytes;
 }
 
-/// Two checkpoints of three shards each, the second of which is mutated.
+/// Two checkpoints of three shards each; the second is mutated.
 class Mutations : public ::testing::Test {
  protected:
   void save(std::vector<TestArray> arrays) {
@@ -59,7 +58,7 @@ class Mutations : public ::testing::Test {
   std::string first() const { return directory() + "/step_00000001"; }
   std::string second() const { return directory() + "/step_00000002"; }
 
-  /// All arrays and the state are as they were written; Error if something is refused.
+  /// True if all arrays and the state are as written. Error if something is refused.
   bool reads_as_written() const {
     const Reader reader(second());
     for (const auto& array : arrays_) {
@@ -71,7 +70,8 @@ class Mutations : public ::testing::Test {
            reader.state().samples == 20 && reader.state().deck_toml == "[run]\nsteps = 7\n";
   }
 
-  /// A rank of another layout, which trusts the outline and reads its slices along the last axis.
+  /// Reads as a rank of another layout, which trusts the outline and reads its slices along the
+  /// last axis.
   bool slices_read_as_written(int rank) const {
     const Reader reader(second(), Opening::manifest);
     for (const auto& array : arrays_) {
@@ -87,7 +87,7 @@ class Mutations : public ::testing::Test {
     return true;
   }
 
-  /// `read` refuses or gives what was written.
+  /// Expects that `read` refuses or returns the original data.
   template <class Read>
   static bool refused(const Read& read) {
     try {
@@ -98,7 +98,7 @@ class Mutations : public ::testing::Test {
     }
   }
 
-  /// The checkpoint to go on from is one of the two; nothing is thrown.
+  /// The checkpoint to resume from is one of the two; nothing is thrown.
   bool passed_over() const {
     ::testing::internal::CaptureStderr();
     const auto found = latest(directory());
@@ -130,8 +130,8 @@ class Mutations : public ::testing::Test {
     EXPECT_TRUE(reads_as_written());
     EXPECT_GE(refused_, mutations * 3 / 4);
     std::printf(
-        "%d mutations: %d refused by who reads all, %d by who reads a slice of each array, %d "
-        "passed over before that; the others changed nothing of what was read\n",
+        "%d mutations: %d refused by a reader of everything, %d by a reader of slices, %d "
+        "passed over before; the others did not change the data that were read\n",
         mutations, refused_, slices_refused_, passed_over_);
   }
 
@@ -144,7 +144,7 @@ class Mutations : public ::testing::Test {
   int passed_over_ = 0;
 };
 
-/// No crash, no hang, no wrong weight: what is not refused is what was written.
+/// No crash, no hang, no wrong weight: everything that is not refused is unchanged.
 TEST_F(Mutations, AreNeverAccepted) {
   save({{"weight", DType::fp32, {40, 30}},
         {"group/half", DType::bf16, {8, 5}},

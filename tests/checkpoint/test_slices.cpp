@@ -35,7 +35,8 @@ std::vector<TestArray> arrays_of_all_kinds() {
   return arrays;
 }
 
-/// Copied as it lies; the naive slice() of the support goes element by element.
+/// The bytes of a slice. Large arrays are copied row by row, because slice() goes element by
+/// element.
 std::vector<char> expected(const TestArray& array, const Slab& slab) {
   if (volume(array.shape) < 100000) return array.slice(slab);
   std::vector<char> out(static_cast<std::size_t>(volume(slab.extent) * size_of(array.dtype)));
@@ -100,9 +101,8 @@ TEST(Slices, SeveralOfOneArrayLieInOneShard) {
       (Extents{4, 4}));
 }
 
-/// Large slices at pages go to the device past the node's cache where the file system can do that,
-/// the rest of them and small ones in the usual way, slices that have to be fetched too: the file
-/// is the same.
+/// Large page-aligned slices bypass the page cache if the file system supports it. Their
+/// remainders, small slices and fetched slices use the cache. The file is the same.
 TEST(Slices, WrittenPastTheCacheMakeTheSameFile) {
   const TemporaryFolder folder;
   const std::vector<std::int64_t> elements{(3 << 20) / 2 + 77, 1000, (9 << 20) / 4, 1 << 18};
@@ -137,7 +137,7 @@ TEST(Slices, WrittenPastTheCacheMakeTheSameFile) {
     }
 }
 
-/// What HDF5 sees is what the manifest says, and the index shows every array whole.
+/// HDF5 finds what the manifest lists, and the index shows every array completely.
 TEST(Slices, AreReadByHdf5ThroughTheIndex) {
   const TemporaryFolder folder;
   auto arrays = arrays_of_all_kinds();
@@ -167,7 +167,7 @@ TEST(Slices, AreReadByHdf5ThroughTheIndex) {
   }
 }
 
-/// HDF5's own calls, nothing of Trireme's; conversion included.
+/// HDF5's own calls without Trireme's, including conversion.
 TEST(Slices, AreReadByPlainHdf5Calls) {
   const TemporaryFolder folder;
   const std::vector<std::uint16_t> half{0x3F80, 0xC000, 0x3E80};  // 1, -2, 1/4 in bf16
@@ -213,7 +213,7 @@ TEST(Slices, AreShownByH5dump) {
   expect_mentions(dump("shard_000001.h5"), {"H5T_IEEE_F64LE", "(0): 1, 2"});
 }
 
-/// A reader of a part verifies the blocks it touches, each once.
+/// A reader of a part verifies the blocks that it touches, each once.
 TEST(Slices, ReadingTouchesAndVerifiesOnlyItsBlocks) {
   const TemporaryFolder folder;
   const TestArray array("x", DType::uint8, {5, block_bytes / 2});  // blocks of 2, 2 and 1 rows
@@ -236,7 +236,7 @@ TEST(Slices, ReadingTouchesAndVerifiesOnlyItsBlocks) {
   read_row(2);
   EXPECT_EQ(reader.bytes_verified(), 2 * block_bytes + block_bytes / 2);
   EXPECT_EQ(reader.bytes_read(), 2 * block_bytes + block_bytes / 2);
-  read_row(1);  // known to be right: only itself is read
+  read_row(1);  // already verified, so only the row itself is read
   EXPECT_EQ(reader.bytes_verified(), 2 * block_bytes + block_bytes / 2);
   EXPECT_EQ(reader.bytes_read(), 3 * block_bytes);
 }

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <commands/recorded.hpp>
 #include <support/shell.hpp>
 
 #include <string>
@@ -63,6 +64,13 @@ validation = "data/validation.h5"
 
   static std::string mpiexec(int ranks) {
     return std::string(TRIREME_MPIEXEC) + " -n " + std::to_string(ranks) + " ";
+  }
+
+  RunHistory recorded(const std::string& run_folder = "run") const {
+    return recorded_run(folder_, run_folder);
+  }
+  RunJob last_job(const std::string& run_folder = "run") const {
+    return recorded_job(folder_, run_folder);
   }
 
   /// The line of `out` that begins with `head`.

@@ -2,6 +2,7 @@
 
 #include "commands/engine_commands.hpp"
 
+#include <cmath>
 #include <sstream>
 #include <string>
 
@@ -10,12 +11,13 @@ namespace {
 
 TEST_F(EngineCommands, ARunLeavesDeckMetricsLogAndCheckpoint) {
   ASSERT_EQ(run(mpiexec(2) + "trireme train deck.toml"), 0) << err();
-  expect_output(folder_, "12/12");
-  EXPECT_EQ(count(out(), "trireme: "), 1) << "one rank speaks";
+  ASSERT_EQ(recorded().jobs.size(), 1u) << "one rank writes";
+  ASSERT_TRUE(last_job().end);
+  EXPECT_EQ(last_job().end->steps, 12);
   EXPECT_EQ(count(file("run/metrics.jsonl"), "\n"), 3);
   EXPECT_EQ(count(file("run/metrics.jsonl"), "\"bits_per_byte\""), 1);
   EXPECT_NE(file("run/deck.toml").find("vocabulary = 257"), std::string::npos);
-  EXPECT_EQ(count(file("run/log.txt"), "validation loss"), 1);
+  EXPECT_EQ(file("run/log.txt"), out()) << "the log is what people have seen";
   EXPECT_EQ(run("trireme inspect --verify run/checkpoints/step_00000012"), 0) << err();
   EXPECT_EQ(run("trireme check run/deck.toml"), 0) << "the resolved deck is a deck";
 }
@@ -74,7 +76,7 @@ TEST_F(EngineCommands, ABertTrainsGoesOnBitForBitAndIsEvaluatedButDoesNotGenerat
   expect_error(folder_, "class_token = 258, separator_token = 257 and mask_token = 258 are not");
   EXPECT_EQ(run(mpiexec(2) + "trireme generate deck.toml" + bert), 2);
   EXPECT_EQ(count(err(), "trireme: error:"), 1) << err();
-  expect_error(folder_, "cannot continue a text");
+  expect_error(folder_, "cannot generate text");
 }
 
 TEST_F(EngineCommands, MistakesEndAllRanksWithTwoAndAreReportedOnce) {
@@ -100,10 +102,11 @@ TEST_F(EngineCommands, TimeLimitAndSignalsStopRestartablyAndARestartReadsAsOneRu
   const std::string restart = " checkpoint.restart=latest run.log_every=1";
   EXPECT_EQ(run("trireme train deck.toml run.time_limit=00:00:01 run.steps=10000000" + restart), 75)
       << err();
-  expect_output(folder_, "stopped early");
+  ASSERT_TRUE(last_job().stop);
+  EXPECT_EQ(last_job().stop->cause, events::StopCause::time_limit);
 
   // Signals, once the handlers are surely there. A rank ends with 75; what a launcher makes of it
-  // when it passed the signal on is its own (MPICH 4.0: sometimes 0), so there the log counts.
+  // when it passed the signal on is its own (MPICH 4.0: sometimes 0), so there the events count.
   const auto signalled = [&](const std::string& launcher, const std::string& signal) {
     const std::string folder = signal + std::to_string(launcher.size());
     const auto until = [](const std::string& condition) {
@@ -113,7 +116,7 @@ TEST_F(EngineCommands, TimeLimitAndSignalsStopRestartablyAndARestartReadsAsOneRu
                " run.steps=10000000" + restart + " & " +
                until("test -s " + folder + "/metrics.jsonl") + "kill -" + signal +
                " $!; wait $!; code=$?; " +
-               until("grep -q 'stopped early behind step' " + folder + "/log.txt") +
+               until("grep -q '\"cause\":\"signal\"' " + folder + "/events.jsonl") +
                "trireme inspect --verify " + folder + "/checkpoints || exit 99; exit $code");
   };
   EXPECT_EQ(signalled("", "USR1"), 75) << out() << err();
@@ -125,7 +128,7 @@ TEST_F(EngineCommands, TimeLimitAndSignalsStopRestartablyAndARestartReadsAsOneRu
                 restart),
             0);
   EXPECT_EQ(run("trireme train deck.toml run.directory=parts" + restart), 0) << err();
-  expect_output(folder_, "behind step 6");
+  EXPECT_EQ(last_job("parts").restored, 6);
   const auto losses = [&](const std::string& run_folder) {
     std::string all = file(run_folder + "/metrics.jsonl");
     std::string found;
@@ -166,17 +169,41 @@ TEST_F(EngineCommands, AGoodCheckpointIsNotReplacedByNumbersThatAreNotFinite) {
                 "optimizer.maximum_skips=4" +
                 overrides),
             1);
+  const RunJob job = last_job();
+  ASSERT_TRUE(job.stop && job.stop->message);
+  EXPECT_EQ(job.stop->cause, events::StopCause::not_finite);
+  EXPECT_EQ(job.stop->exit_code, 1);
+  const auto skipped = recorded().skipped;
+  ASSERT_EQ(skipped.size(), 4u) << "each is logged, since the checkpoint of step 3 is due";
+  EXPECT_EQ(skipped.back().step, 6);
+  EXPECT_EQ(skipped.back().event.in_row, 4);
   expect_error(folder_, "the last 4 steps were skipped");
   expect_error(folder_, "step 6: loss");
   EXPECT_EQ(run("test -d run/checkpoints/step_00000001"), 0);
   EXPECT_EQ(count(file("run/metrics.jsonl"), "\"loss\":null"), 3) << "steps 3 to 5";
 }
 
+TEST_F(EngineCommands, ASkippedStepTellsTheLossScaleBeforeAndAfterIt) {
+  ASSERT_EQ(run("trireme train deck.toml run.steps=4 run.log_every=1 precision.compute=fp16 "
+                "precision.loss_scale=16777216"),
+            0)
+      << err();
+  const auto skipped = recorded().skipped;
+  ASSERT_GE(skipped.size(), 1u) << "2^24 / 128 tokens is more than fp16 has";
+  std::optional<double> before;
+  for (std::size_t i = 0; i < skipped.size(); ++i) {
+    EXPECT_EQ(skipped[i].step, static_cast<std::int64_t>(i) + 1);
+    EXPECT_EQ(skipped[i].event.loss_scale_before, before);
+    EXPECT_EQ(skipped[i].event.loss_scale_after, std::ldexp(1.0, 23 - static_cast<int>(i)));
+    before = skipped[i].event.loss_scale_after;
+  }
+}
+
 TEST_F(EngineCommands, ACheckpointFolderThatCannotBeWrittenIsFoundBeforeTheFirstStep) {
   folder_.write("file", "");
   EXPECT_EQ(run(mpiexec(2) + "trireme train deck.toml checkpoint.directory=file/checkpoints"), 2);
   EXPECT_EQ(count(err(), "[checkpoint] directory"), 1) << err();
-  EXPECT_EQ(out().find("step "), std::string::npos);
+  EXPECT_FALSE(last_job().training);
 }
 
 TEST_F(EngineCommands, PromptsMayLookLikeOptionsAndPaddedIdsHaveNoText) {

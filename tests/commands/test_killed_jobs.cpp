@@ -59,16 +59,22 @@ class KilledJobs : public TrainingRuns {
     });
   }
 
-  /// The step that this run says it went on from, 0 for a fresh start; nothing if it was killed
-  /// before it said.
-  std::optional<std::int64_t> begun_behind() const {
-    const std::string text = out();
-    const std::string words = "behind step ";
-    const auto at = text.find("restarted from ");
-    if (at != std::string::npos && text.find('\n', at) != std::string::npos)
-      return std::atoll(text.c_str() + text.find(words, at) + words.size());
-    if (text.find("\nstep ") != std::string::npos) return 0;
-    return std::nullopt;
+  /// The step from which job number `started` restarted, 0 for a fresh start; nothing if it was
+  /// killed before it trained.
+  std::optional<std::int64_t> begun_after(int started) const {
+    int starts = 0;
+    std::optional<std::int64_t> step;
+    for (const RunEvent& entry : recorded_events(folder_, "run")) {
+      if (std::holds_alternative<events::Start>(entry.event) && ++starts == started) step.reset();
+      if (std::holds_alternative<events::Training>(entry.event) && starts == started)
+        step = entry.step;
+    }
+    return step;
+  }
+  int starts() const {
+    return static_cast<int>(std::ranges::count_if(
+        recorded_events(folder_, "run"),
+        [](const RunEvent& entry) { return std::holds_alternative<events::Start>(entry.event); }));
   }
 
   /// What must hold of the folders that dead processes have left.
@@ -88,6 +94,7 @@ class KilledJobs : public TrainingRuns {
     const std::string again = " checkpoint.restart=latest run.steps=";
     for (int k = 0; k < form.kills; ++k) {
       const std::int64_t before = newest_step("run/checkpoints");
+      const int started = starts() + 1;
       const bool in_a_write = k % 3 != 2;
       {
         const Watch watch(folder_.file("run/checkpoints"));
@@ -99,8 +106,8 @@ class KilledJobs : public TrainingRuns {
         // A run's first write removes what was left: behind one, what is left is its own.
         if ((wrote || watch.made(".partial", 0) > 0) && is_partly_written()) ++in_writes_;
       }
-      if (const auto behind = begun_behind()) {
-        EXPECT_EQ(*behind, before) << "kill " << k << "\n" << out() << err();
+      if (const auto after = begun_after(started)) {
+        EXPECT_EQ(*after, before) << "kill " << k << "\n" << out() << err();
         ++restarts_;
       }
       expect_nothing_lost(form, before);
@@ -109,7 +116,8 @@ class KilledJobs : public TrainingRuns {
     const std::int64_t newest = newest_step("run/checkpoints");
     const auto end = std::to_string(newest + 5);
     ASSERT_EQ(run(command(form, again + end)), 0) << err();
-    if (newest > 0) expect_output(folder_, "behind step " + std::to_string(newest));
+    EXPECT_EQ(last_job().restored, newest);
+    EXPECT_TRUE(last_job().end);
     EXPECT_EQ(names("run/checkpoints", ".partial"), std::vector<std::string>());
     EXPECT_EQ(names("run/checkpoints", "").size(), saved_steps("run/checkpoints").size() + 1)
         << "beside the checkpoints only `latest` is left";

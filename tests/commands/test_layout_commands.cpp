@@ -1,5 +1,6 @@
 #include <gtest/gtest.h>
 
+#include <commands/recorded.hpp>
 #include <support/shell.hpp>
 
 #include <cmath>
@@ -186,14 +187,17 @@ TEST_F(LayoutCommands, AStoppedOrKilledRankEndsTheJobAndIsNamed) {
   EXPECT_NE(run(signalled(job, "STOP")), 0);
   expect_error(folder_, "trireme: error");
   expect_error(folder_, "rank 2");
-  const std::string log = read_file(folder_.file("run/log.txt"));
-  EXPECT_NE(log.find("rank 2"), std::string::npos) << log;
+  const auto message_of = [&] {
+    const auto stop = recorded_last<events::Stop>(folder_, "run");
+    return stop && stop->cause == events::StopCause::watchdog ? stop->message.value_or("") : "";
+  };
+  EXPECT_NE(message_of().find("rank 2"), std::string::npos) << message_of();
 
   std::string killed;
   for (int attempt = 0; attempt < 3 && killed.find("has died") == std::string::npos; ++attempt) {
     // A launcher that ends all processes at once can rarely be too fast for the report.
     EXPECT_NE(run("rm -r run; " + signalled(job, "KILL")), 0);
-    killed = read_file(folder_.file("run/log.txt"));
+    killed = message_of();
   }
   EXPECT_NE(killed.find("has died"), std::string::npos) << killed << err();
 }

@@ -132,8 +132,8 @@ TEST(Check, AllMistakesAreReportedAtOnce) {
                   "trireme check a.toml parallel.tensor=5 parallel.pipeline=9999 "
                   "parallel.schedule=interleaved run.stepps=3 parallel.program=x"),
             2);
-  for (const char* part : {"choose a tensor of at most 4", "more than 4096", "to be 2 or more",
-                           "did you mean steps?", "or leave program out"})
+  for (const char* part : {"choose a tensor of at most 4", "more than 4096",
+                           "needs 2 chunks or more", "did you mean steps?", "or leave program out"})
     expect_error(folder, part);
   EXPECT_EQ(read_file(folder.file("out")), "");
 }
@@ -176,7 +176,7 @@ TEST(Check, MistakesOfAProgramAreNamedWithTheirLine) {
       "trireme check a.toml parallel.pipeline=2 batch.global=2 parallel.schedule=file "
       "parallel.program=my.program";
   EXPECT_EQ(shell(folder, check), 2);
-  expect_error(folder, "[parallel] program = \"my.program\": there is no such file");
+  expect_error(folder, "[parallel] program = \"my.program\": no such file; `trireme draw");
   std::filesystem::create_directory(folder.file("my.program"));
   EXPECT_EQ(shell(folder, check), 2);
   expect_error(folder, "is a folder, expected a file");
@@ -254,7 +254,7 @@ TEST(Draw, SetsAMeasuredTimelineBesideItsPrediction) {
   EXPECT_EQ(shell(folder, draw + "batch.global=4 --measured run/timeline.jsonl"), 2);
   EXPECT_EQ(shell(folder, draw + "--measured a.toml"), 2);
   EXPECT_EQ(shell(folder, draw + "--measured none.jsonl"), 2);
-  expect_error(folder, "none.jsonl: there is no such file");
+  expect_error(folder, "none.jsonl: no such file; a run with");
 }
 
 }  // namespace

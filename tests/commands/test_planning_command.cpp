@@ -68,6 +68,33 @@ TEST_F(CheckMachine, APlanThatDoesNotFitIsALineAndNoError) {
   expect_output(folder_, "too much; use more tensor or pipeline ranks");
 }
 
+/// 2 of 16 tokens are masked; 130 of 260 ids are on the first of two tensor ranks.
+TEST_F(CheckMachine, LayerPrintsTheOperationsOfTheEmbeddingALayerAndTheHead) {
+  ASSERT_EQ(check(machines + "h100.toml",
+                  "--layer --ranks 2 parallel.tensor=2 parallel.sequence_parallel=true "
+                  "model.family=bert model.vocabulary=260"),
+            0)
+      << read_file(folder_.file("err"));
+  expect_output(folder_,
+                "on tensor rank 0 of P = 2 for one micro-batch of B = 1: T = 16 tokens, R = 8 of "
+                "them in its residual stream, N = 2 predicted, N' = 2 at a time\n\nembedding\n");
+  expect_output(folder_,
+                "  embedding              tokens → x    reduce-scatter    all-gather\n"
+                "  positions (embedding)  x\n"
+                "  segments (embedding)   segments → x\n");
+  expect_output(folder_, "\ntensors of a layer\n  tensor ");
+  expect_output(folder_, "\nsteps of a layer\n  phase ");
+  expect_output(folder_, "\nhead\n  tensor ");
+  expect_output(folder_,
+                "  logits                    [N', V]     scratch  1.02 KiB\n"
+                "  dlogits                   [N', V]     scratch     520 B\n");
+  expect_output(folder_, "  statistics                [N', 3 P]   scratch      96 B\n");
+  EXPECT_NE(out().find("head's rows (pick) "), std::string::npos);
+  ASSERT_EQ(check(machines + "h100.toml", "--layer precision.compute=fp32"), 0);
+  EXPECT_EQ(out().find("dlogits"), std::string::npos) << "it is in the memory of the logits";
+  EXPECT_EQ(out().find("all-"), std::string::npos) << "one rank sends nothing";
+}
+
 TEST_F(CheckMachine, MistakesOfTheFileAndOfTheDeckAreErrors) {
   EXPECT_EQ(check("none.toml"), 2);
   expect_error(folder_, "none.toml: no such machine file");

@@ -1,9 +1,8 @@
 #include <trireme/base/text.hpp>
-#include <trireme/commands/report/run_log.hpp>
+#include <trireme/commands/report/run_events.hpp>
 #include <trireme/commands/report/ticks.hpp>
 
 #include <filesystem>
-#include <sstream>
 
 #include "training_runs.hpp"
 
@@ -68,8 +67,8 @@ TEST_F(Report, ShowsTheNumbersOfARunThatWasStoppedAndWentOn) {
   for (const auto& value : metrics("run", "validation_loss"))
     best = std::min(best, std::stod(value));
   expect_on_page("<dt>Best validation loss</dt><dd>" + short_number(best, 5));
-  expect_on_page(text("stopped early behind step ", stopped, " of 10000000"));
-  expect_on_page(text("restart behind step ", with_commas(stopped)));
+  expect_on_page(text("stopped: time limit after step ", stopped, " (exit code 75)"));
+  expect_on_page(text("restart after step ", with_commas(stopped)));
   for (const auto step : saved_steps("run/checkpoints")) expect_on_page(folder_name(step));
   expect_on_page(" measured, ");
   expect_on_page("directory = &quot;run&quot;");
@@ -102,7 +101,7 @@ TEST_F(Report, OfFewOrDamagedNumbersIsAPageToo) {
   write_run(line(1, "5.5"));
   ASSERT_EQ(run("trireme report run"), 0) << err();
   expect_good_page("run/report.html");
-  expect_on_page("There is no log.txt");
+  expect_on_page("This run has no events.jsonl, so its jobs, restarts and warnings are not known.");
   expect_on_page("<dt>Restarts</dt><dd>not known<");
   write_run(line(2, "5.5") + line(4, "null", 2) + line(6, "1e300", 2) + "{\"step\": 8, \"lo");
   ASSERT_EQ(run("trireme report run"), 0) << err();
@@ -130,9 +129,9 @@ TEST_F(Report, MistakesAreNamedOnce) {
     EXPECT_EQ(run(line), 2);
     expect_one_error(parts);
   };
-  refused("trireme report none", {"none: there is no such folder"});
-  refused("trireme report deck.toml", {"deck.toml: is a file"});
-  refused("trireme report data", {"data: is not the folder of a run", "deck.toml"});
+  refused("trireme report none", {"none: no such folder"});
+  refused("trireme report deck.toml", {"deck.toml is a file"});
+  refused("trireme report data", {"data is not the folder of a run", "deck.toml"});
   write_run(line(1, "5") + "{\"step\": 2, \"lo\n" + line(3, "4"));
   refused("trireme report run",
           {"run/metrics.jsonl:2: `{\"step\": 2, \"lo` is no JSON object", "remove the line"});
@@ -147,44 +146,163 @@ TEST_F(Report, MistakesAreNamedOnce) {
   refused("trireme report run", {"run/deck.toml:2", "did you mean steps?"});
 }
 
-TEST(RunLog, TellsJobsRestartsAndWhatARestartHasUndone) {
-  std::istringstream in(R"(trireme: 2 ranks, Kokkos 4.7.1 Serial, MPICH
-matrix-product peak of all ranks, measured: 9 GFLOP/s (x)
-step 50/100  loss 3
-peak memory of a rank: 1 MiB resident, 1 bytes
-trireme: 2 ranks, Kokkos 4.7.1 Serial, MPICH
-matrix-product peak of all ranks, measured: 10 GFLOP/s (y)
-step  7 was skipped: its loss or gradient is not finite
-step  10/100  loss 3
-checkpoint runs/a/checkpoints/step_00000010 (0.3 s in the background, the run waited 0.00 s)
-step 12 was skipped: its loss or gradient is not finite
-step  20/100  loss 3
-checkpoint runs/a/checkpoints/step_00000020 (0.3 s)
-trireme: 2 ranks, Kokkos 4.7.1 Serial, MPICH
-trireme: error: the deck contradicts the checkpoint
-trireme: 4 ranks, Kokkos 4.7.1 Serial, MPICH
-trireme: warning: checkpoint runs/a/checkpoints/step_00000020 is passed over: damaged
-restarted from runs/a/checkpoints/step_00000010 behind step 10, 160 samples
-matrix-product peak of all ranks, measured: 11 GFLOP/s (z)
-step  30/100  loss 3
-stopped early behind step 30 of 100; start the same command)");
-  const RunLog log = read_run_log(in);
-  EXPECT_EQ(log.earlier_runs, 1);
-  ASSERT_EQ(log.parts.size(), 3u);
-  EXPECT_EQ(log.parts[0].peak, "10 GFLOP/s (y)");
-  EXPECT_EQ(log.parts[0].last_step, 20);
-  EXPECT_EQ(log.parts[0].end, "");
-  EXPECT_EQ(log.parts[1].peak, "");
-  EXPECT_EQ(log.parts[1].end, "error: the deck contradicts the checkpoint");
-  EXPECT_EQ(log.parts[2].restored, 10);
-  EXPECT_EQ(log.parts[2].from, "runs/a/checkpoints/step_00000010");
-  EXPECT_EQ(log.parts[2].end, "stopped early behind step 30 of 100");
-  EXPECT_EQ(log.restarts(), 1);
-  ASSERT_EQ(log.skipped.size(), 1u);
-  EXPECT_EQ(log.skipped[0].step, 7);
-  ASSERT_EQ(log.checkpoints.size(), 1u);
-  EXPECT_EQ(log.checkpoints[0].step, 10);
-  EXPECT_EQ(log.messages.size(), 2u);
+constexpr const char* start =
+    R"("event":"start","version":"0.1.0","deck":"d.toml","ranks":2,"data":2,"pipeline":1,"tensor":1,"schedule":"1f1b","steps":100)";
+constexpr const char* warning = R"("event":"warning","message":"<b>careful</b>")";
+
+std::string event(const std::string& clock, std::int64_t step, const std::string& fields) {
+  return text("{\"time\":\"2026-11-22T", clock, "Z\",\"step\":", step, ",", fields, "}\n");
+}
+
+std::string checkpoint(const std::string& clock, std::int64_t step) {
+  return event(
+      clock, step,
+      R"("event":"checkpoint","path":"c","bytes":10,"seconds":0.5,"background":false,"waited":0.5)");
+}
+
+std::string skipped(const std::string& clock, std::int64_t step) {
+  return event(
+      clock, step,
+      R"("event":"skipped_step","reason":"not_finite","skipped":1,"in_row":1,"loss_scale_before":65536.0,"loss_scale_after":32768.0)");
+}
+
+/// A run after an earlier one in the same folder: killed at step 27, a job that was refused, and
+/// one that restarted at step 10 and met its time limit.
+std::string recorded_run_of_three_jobs() {
+  return event("10:00:00.000", 0, start) + event("10:00:01.000", 0, warning) +
+         event("10:00:02.000", 0, R"("event":"training","peak_flops":9e9)") +
+         event("10:10:00.000", 100, R"("event":"end","steps":100,"seconds":598.0)") +
+         // the run itself
+         event("11:00:00.000", 0, text(start, R"(,"job":"4242")")) +
+         event("11:00:10.000", 0, R"("event":"training","peak_flops":1e10)") +
+         skipped("11:00:17.000", 7) + checkpoint("11:00:20.000", 10) + skipped("11:00:22.000", 12) +
+         checkpoint("11:00:30.000", 20) + event("11:05:00.000", 0, start) +
+         event(
+             "11:05:01.000", 0,
+             R"("event":"stop","cause":"error","exit_code":2,"message":"the deck contradicts <it>")") +
+         event("11:08:00.000", 0, start) + event("11:08:01.000", 0, warning) +
+         event(
+             "11:08:02.000", 10,
+             R"("event":"restart","reason":"error","requested":"latest","checkpoint":"c","former_layout":"l","samples":160,"optimizer_state":true)") +
+         event(
+             "11:08:05.500", 10,
+             R"("event":"training","peak_flops":1.1e10,"logged_step":27,"logged_time":"2026-11-22T11:00:37.000Z","kept_time":"2026-11-22T11:00:20.500Z")") +
+         event("11:09:00.000", 30, R"("event":"a_later_version","field":1)") +
+         event("11:10:00.000", 30, R"("event":"stop","cause":"time_limit","exit_code":75)");
+}
+
+TEST_F(Report, TellsWhenJobsRanWhyTheyEndedAndWhatRestartsCost) {
+  write_run(line(10, "5", 1) + line(30, "4", 1));
+  folder_.write("run/events.jsonl", recorded_run_of_three_jobs() + "{\"time\":\"2026-1");
+  ASSERT_EQ(run("trireme report run"), 0) << err();
+  expect_good_page("run/report.html");
+  for (const char* part :
+       {"<td>1 (4242)</td><td>2026-11-22 11:00:00</td><td>2026-11-22 11:00:37</td>", "was killed",
+        "refused (exit code 2)", "error: the deck contradicts &lt;it&gt;",
+        "stopped: time limit after step 30 (exit code 75)", "<dt>Restarts</dt><dd>1<",
+        "<dt>Waited</dt><dd>7:22<",  // 4:23 and 2:59
+        "<dt>Lost to restarts</dt><dd>7:45<small>17 steps run again",
+        "step 7: loss or gradient not finite; loss scale 65,536 to 32,768",
+        "checkpoint after step 10", "The last line of events.jsonl has no end"})
+    expect_on_page(part);
+  EXPECT_EQ(page().find("checkpoint after step 20"), std::string::npos) << "undone by the restart";
+}
+
+TEST_F(Report, OfARunThatWasKilledTellsWhatTheRestartCost) {
+  const std::string common =
+      "checkpoint.every=4 checkpoint.asynchronous=false checkpoint.restart=latest run.steps=";
+  std::int64_t saved = 0;
+  {
+    testing::Job job(folder_, train(2, common + "1000000"));
+    ASSERT_TRUE(job.until([&] {
+      saved = newest_step("run/checkpoints");
+      return saved >= 4 && last_step("run") > saved;
+    })) << err();
+    job.kill_all();
+  }
+  saved = newest_step("run/checkpoints");
+  const std::int64_t logged = last_step("run");
+  const std::string left = file("run/events.jsonl");
+  EXPECT_EQ(left.back(), '\n') << "whole lines";
+  folder_.write("run/events.jsonl", left + "{\"time\":\"2026-11");  // as a crash of the node
+  const auto end = std::to_string(saved + 3);
+  ASSERT_EQ(run(train(1, common + end)), 0) << err();
+
+  const RunHistory history = recorded_run(folder_, "run");
+  ASSERT_EQ(history.jobs.size(), 2u);
+  EXPECT_FALSE(history.jobs[0].stop || history.jobs[0].end);
+  EXPECT_EQ(history.jobs[0].last_step, logged);
+  const RunJob& again = history.jobs[1];
+  ASSERT_TRUE(again.restart && again.end && again.lost);
+  EXPECT_EQ(again.restart->reason, "killed");
+  EXPECT_EQ(again.restored, saved);
+  EXPECT_EQ(again.run_again, logged - saved);
+  EXPECT_EQ(again.end->steps, 3);
+  EXPECT_GE(*again.lost, again.waited);
+  ASSERT_EQ(run("trireme report run"), 0) << err();
+  expect_good_page("run/report.html");
+  expect_on_page(
+      text(with_commas(logged - saved), logged - saved == 1 ? " step" : " steps", " run again"));
+}
+
+TEST_F(Report, NamesFileAndLineOfABadEvent) {
+  write_run(line(10, "5"));
+  const std::string good = event("10:00:00.000", 0, start);
+  for (const auto& [bad, message] : std::vector<std::pair<std::string, std::string>>{
+           {"{\"time\":\n", "`{\"time\":` is no JSON object"},
+           {"[1]\n", "`[1]` is no JSON object"},
+           {"{\"event\":\"end\"}\n", "has no \"time\""},
+           {event("25:00:00.000", 0, start),
+            "\"time\" is \"2026-11-22T25:00:00.000Z\", expected UTC such as "
+            "2026-11-22T20:20:23.045Z"},
+           {event("10:00:00.000", -1, start), "\"step\" is -1, expected a number from 0 on"},
+           {event("10:00:00.000", 1, R"("event":7)"), "\"event\" is 7, expected a string"},
+           {event("10:00:00.000", 1, R"("event":"stop","cause":"whim","exit_code":1)"),
+            "\"cause\" is \"whim\", expected one of time_limit, signal, stop_file"},
+           {event("10:00:00.000", 1, R"("event":"ranks","hosts":[1])"),
+            "\"hosts\" is array, expected a list of strings"}}) {
+    SCOPED_TRACE(bad);
+    folder_.write("run/events.jsonl", good + bad + good);
+    EXPECT_EQ(run("trireme report run"), 2);
+    expect_one_error({"run/events.jsonl:2: " + message, "remove the line"});
+  }
+}
+
+TEST(RunHistory, TellsJobsRestartsAndWhatARestartHasUndone) {
+  const testing::TemporaryFolder folder;
+  const RunEvents found = read_events(folder.write("events.jsonl", recorded_run_of_three_jobs()));
+  EXPECT_FALSE(found.torn);
+  const RunHistory history = run_history(found.events, 30, std::nullopt);
+  EXPECT_EQ(history.earlier_runs, 1);
+  ASSERT_EQ(history.jobs.size(), 3u);
+  EXPECT_EQ(history.jobs[0].start.job, "4242");
+  EXPECT_EQ(history.jobs[0].last_step, 27) << "as the next job found the metrics";
+  EXPECT_FALSE(history.jobs[0].stop || history.jobs[0].end);
+  EXPECT_FALSE(history.jobs[1].training);
+  EXPECT_EQ(history.jobs[1].stop->message, "the deck contradicts <it>");
+  EXPECT_EQ(history.jobs[2].restored, 10);
+  EXPECT_EQ(history.jobs[2].run_again, 17);
+  EXPECT_EQ(history.jobs[2].lost, 465);
+  EXPECT_EQ(history.jobs[2].waited, 179);
+  EXPECT_EQ(history.jobs[2].last_step, 30);
+  EXPECT_EQ(history.restarts(), 1);
+  ASSERT_EQ(history.skipped.size(), 1u);
+  EXPECT_EQ(history.skipped[0].step, 7);
+  ASSERT_EQ(history.checkpoints.size(), 1u);
+  EXPECT_EQ(history.checkpoints[0].step, 10);
+  EXPECT_EQ(history.messages.size(), 2u);
+}
+
+/// The job whose only sign after its last event is a line of the metrics.
+TEST(RunHistory, OfAJobThatStillRunsOrWasKilledEndsWithItsMetrics) {
+  const testing::TemporaryFolder folder;
+  const RunEvents found = read_events(folder.write(
+      "events.jsonl", event("10:00:00.000", 0, start) +
+                          event("10:00:02.000", 0, R"("event":"training","peak_flops":9e9)")));
+  const RunHistory history = run_history(found.events, 8, parse_utc("2026-11-22T10:07:00.000Z"));
+  ASSERT_EQ(history.jobs.size(), 1u);
+  EXPECT_EQ(history.jobs[0].last_step, 8);
+  EXPECT_EQ(to_text(history.jobs[0].seen), "2026-11-22T10:07:00.000Z");
 }
 
 }  // namespace

@@ -38,6 +38,20 @@ class RestartCommands : public EngineCommands {
   }
   bool there(const std::string& name) const { return fs::exists(folder_.file(name)); }
 
+  /// The last job warned once, of this checkpoint.
+  void expect_passed_over(int step, const std::string& reason) const {
+    const auto warnings = recorded_warnings(folder_, "run");
+    ASSERT_EQ(warnings.size(), 1u);
+    for (const std::string& part : {checkpoint(step), reason})
+      EXPECT_NE(warnings.front().find(part), std::string::npos) << part << "\n" << warnings.front();
+  }
+  void expect_restart(int from, std::int64_t samples) const {
+    const auto restart = last_job().restart;
+    ASSERT_TRUE(restart);
+    EXPECT_EQ(restart->checkpoint, checkpoint(from));
+    EXPECT_EQ(restart->samples, samples);
+  }
+
   /// Flips a bit of the middle number of an array.
   void damage_number(int step, const std::string& array) const {
     const auto manifest = checkpoint::read_manifest(folder_.file(checkpoint(step)));
@@ -100,7 +114,9 @@ TEST_F(RestartCommands, ADeckThatContradictsTheCheckpointIsRefusedWithAllValuesA
   expect_error(folder_, "[precision] compute = \"fp64\" (command line), but \"fp32\"" + stored);
   expect_error(folder_, "[batch] global = 12 (command line), but 6" + stored);
   EXPECT_EQ(count(err(), "steps"), 0) << "no contradiction: " << err();
-  EXPECT_EQ(out().find("memory per rank"), std::string::npos) << "found before memory is taken";
+  ASSERT_TRUE(last_job().stop);
+  EXPECT_EQ(last_job().stop->exit_code, 2);
+  EXPECT_FALSE(last_job().devices) << "found before memory is taken";
   EXPECT_EQ(left(), before);
   EXPECT_EQ(run("trireme inspect --verify " + checkpoint(4)), 0) << err();
 
@@ -113,35 +129,17 @@ TEST_F(RestartCommands, ADeckThatContradictsTheCheckpointIsRefusedWithAllValuesA
   }
 }
 
-TEST_F(RestartCommands, HarmlessDifferencesAreShownOnceAndThoseOfNumbersMarked) {
-  train_four_steps();
-  ASSERT_EQ(restart(2,
-                    "run.steps=5 parallel.tensor=2 model.dropout=0.2 run.seed=3 "
-                    "data.train=data/../data/tokens.h5"),
-            0)
-      << err();
-  expect_output(folder_, "restarted from " + checkpoint(4) + " behind step 4, 24 samples\n");
-  expect_output(folder_, "differs from the deck of " + checkpoint(4) + ":\n");
-  expect_output(folder_, "\n  run.steps        4 -> 5\n");
-  expect_output(folder_, "\n  parallel.tensor  1 -> 2\n");
-  EXPECT_NE(line_of("  run.seed         1 -> 3 ").find("changes the numbers"), std::string::npos);
-  EXPECT_NE(line_of("  model.dropout    0.1 -> 0.2 ").find("changes the numbers"),
-            std::string::npos);
-  EXPECT_NE(line_of("  data.train       \"data/tokens.h5\" -> ").find("unless it is a copy"),
-            std::string::npos);
-  EXPECT_EQ(count(out(), " -> "), 5) << out();
-}
-
 TEST_F(RestartCommands, DamagedNumbersArePassedOverAndTheRunIsThatOfTheCheckpointBefore) {
   train_four_steps();
   const std::string expected = losses();
   damage_number(4, "layers.1.attention.output");
   ASSERT_EQ(restart(1, "run.steps=4"), 0) << err();
-  EXPECT_EQ(count(err(), "warning"), 1) << err();
-  expect_error(folder_, "checkpoint " + checkpoint(4) + " is passed over: " + checkpoint(4));
-  expect_error(folder_, "dataset 'layers.1.attention.output' is damaged in block 0");
-  expect_output(folder_, "restarted from " + checkpoint(2) + " behind step 2, 12 samples");
-  EXPECT_EQ(count(out(), "differs"), 0) << "where a run is kept is no difference: " << out();
+  expect_passed_over(4, "dataset 'layers.1.attention.output' is damaged in block 0");
+  expect_restart(2, 12);
+  ASSERT_TRUE(last_job().restart);
+  EXPECT_EQ(last_job().restart->reason, "finished");
+  EXPECT_EQ(last_job().restart->requested, "latest");
+  EXPECT_EQ(last_job().restart->former_layout, "data 1 · pipeline 1 · tensor 1, 1f1b");
   EXPECT_EQ(losses(), expected);
   EXPECT_EQ(run("trireme inspect --verify " + checkpoint(4)), 0) << "written again: " << err();
 }
@@ -153,12 +151,16 @@ TEST_F(RestartCommands, DamageThatOnlyOneRankMeetsIsPassedOverByAll) {
   const std::string layout = "run.steps=4 parallel.pipeline=3 checkpoint.restart=";
   EXPECT_EQ(train(3, layout + checkpoint(4)), 1);
   EXPECT_EQ(count(err(), "trireme: error:"), 1) << "asked for by name: " << err();
+  const auto stop = last_job().stop;
+  ASSERT_TRUE(stop && stop->message) << "of the last rank, which found it";
+  EXPECT_EQ(stop->cause, events::StopCause::error);
+  EXPECT_EQ(stop->exit_code, 1);
+  EXPECT_NE(stop->message->find("is damaged in block"), std::string::npos) << *stop->message;
   expect_error(folder_, "'optimizer.second_moment.layers.2.feed_forward.up' is damaged in block");
 
   ASSERT_EQ(train(3, layout + "latest"), 0) << err();
-  EXPECT_EQ(count(err(), "warning"), 1) << err();
-  expect_error(folder_, "checkpoint " + checkpoint(4) + " is passed over: " + checkpoint(4));
-  expect_output(folder_, "restarted from " + checkpoint(2));
+  expect_passed_over(4, "is damaged in block");
+  expect_restart(2, 12);
   EXPECT_EQ(losses(), expected);
 }
 
@@ -178,22 +180,21 @@ TEST_F(RestartCommands, FilesThatAreNotThoseWrittenArePassedOverWithTheReasonOrE
        [&](const std::string& file) {
          fs::copy_file(path(2, "index.h5"), file, fs::copy_options::overwrite_existing);
        },
-       "of another checkpoint"},
+       "is damaged or part of another checkpoint"},
       {"manifest.json",
        [](const std::string& file) {
          std::string content = read_file(file);
          content.replace(content.find("\"format\":") + 9, 1, "99");
          std::ofstream(file, std::ios::binary) << content;
        },
-       "is of format 99, this program reads"}};
+       "has format 99, but this program reads"}};
   fs::copy(folder_.file(checkpoint(4)), folder_.file("whole"));
   for (const auto& [name, harm, reason] : cases) {
     harm(path(4, name));
     ASSERT_EQ(restart(1, "run.steps=2"), 0) << err();
-    EXPECT_EQ(count(err(), "warning"), 1) << err();
-    expect_error(folder_, checkpoint(4) + " is passed over: " + checkpoint(4) + "/" + name + ": ");
-    expect_error(folder_, reason);
-    expect_output(folder_, "restarted from " + checkpoint(2));
+    expect_passed_over(4, reason);
+    expect_passed_over(4, checkpoint(4) + "/" + name + ": ");
+    expect_restart(2, 12);
     EXPECT_EQ(train(1, "run.steps=6 checkpoint.restart=" + checkpoint(4)), 1) << name;
     EXPECT_EQ(count(err(), "trireme: error: " + checkpoint(4) + "/" + name), 1) << err();
     expect_error(folder_, reason);
@@ -204,15 +205,14 @@ TEST_F(RestartCommands, FilesThatAreNotThoseWrittenArePassedOverWithTheReasonOrE
 
 TEST_F(RestartCommands, WithoutAnIntactCheckpointTheRunStartsAnewAndSaysSo) {
   ASSERT_EQ(restart(1, "run.steps=4"), 0) << err();
-  expect_output(folder_, "no checkpoint in run/checkpoints: starting at step 1");
+  EXPECT_FALSE(last_job().restart);
   const std::string expected = losses();
   EXPECT_EQ(run("cp -r " + checkpoint(4) + " whole"), 0);
   damage_number(2, "layers.0.attention_norm.gain");
   damage_number(4, "optimizer.first_moment.layers.2.feed_forward.up");
   ASSERT_EQ(restart(2, "run.steps=4 parallel.pipeline=2"), 0) << err();
-  EXPECT_EQ(count(err(), "is passed over"), 2) << err();
-  expect_output(folder_, "no intact checkpoint in run/checkpoints: starting at step 1");
-  expect_output(folder_, "are now in run/checkpoints/previous-1");
+  EXPECT_EQ(recorded_warnings(folder_, "run").size(), 2u);
+  EXPECT_FALSE(last_job().restart);
   EXPECT_TRUE(there("run/checkpoints/previous-1/step_00000004/manifest.json"));
 
   // What was read of the damaged ones, moments included, has left no trace.
@@ -225,9 +225,6 @@ TEST_F(RestartCommands, AFreshRunInAUsedDirectoryMovesTheEarlierOneAside) {
   train_four_steps();
   const std::string first = file("run/metrics.jsonl");
   ASSERT_EQ(train(1, "run.steps=3 run.seed=9"), 0) << err();
-  expect_output(folder_,
-                "checkpoints that this run does not go on from are now in "
-                "run/checkpoints/previous-1");
   EXPECT_FALSE(there(checkpoint(4)));
   EXPECT_EQ(file("run/checkpoints/latest"), "step_00000003\n");
   EXPECT_EQ(file("run/checkpoints/previous-1/latest"), "step_00000004\n");
@@ -243,7 +240,9 @@ TEST_F(RestartCommands, AFreshRunInAUsedDirectoryMovesTheEarlierOneAside) {
   // By name, from there: nothing that is in the directory belongs to this run.
   ASSERT_EQ(train(1, "run.steps=5 checkpoint.restart=run/checkpoints/previous-1/step_00000002/"), 0)
       << err();
-  expect_output(folder_, "behind step 2, 12 samples");
+  ASSERT_TRUE(last_job().restart);
+  EXPECT_EQ(last_job().restart->checkpoint, "run/checkpoints/previous-1/step_00000002");
+  EXPECT_EQ(last_job().restart->samples, 12);
   EXPECT_TRUE(there("run/checkpoints/previous-3/step_00000001"));
   EXPECT_TRUE(there(checkpoint(4)));
   // By name, from an earlier step of its own: what came later is another branch.
@@ -259,9 +258,10 @@ TEST_F(RestartCommands, ADeckOfAnotherVersionIsNotComparedAndTheNumberOfSamplesS
     deck += "[invented]\nkey = 1\n";
   });
   ASSERT_EQ(restart(1, "run.steps=5"), 0) << err();
-  EXPECT_EQ(count(err(), "warning"), 1) << err();
-  expect_error(folder_, "cannot compare " + checkpoint(4) + "/deck.toml");
-  expect_output(folder_, "behind step 4");
+  const auto warnings = recorded_warnings(folder_, "run");
+  ASSERT_EQ(warnings.size(), 1u);
+  EXPECT_NE(warnings.front().find(checkpoint(4) + "/deck.toml"), std::string::npos);
+  expect_restart(4, 24);
   EXPECT_EQ(restart(1, "checkpoint.restart=" + checkpoint(4) + " batch.global=12"), 2);
   expect_error(folder_, "its 4 steps took 24 samples, with [batch] global = 12");
   EXPECT_EQ(restart(1, "checkpoint.restart=" + checkpoint(4) + " model.feed_forward=24"), 2);
@@ -277,8 +277,8 @@ TEST_F(RestartCommands, ACheckpointOfNoStepGoesOnWithAnyBatchAndAnEmptyMetricsFi
     manifest.values.clear();  // how many updates there were
   });
   ASSERT_EQ(train(1, "run.steps=2 batch.global=4 checkpoint.restart=" + checkpoint(2)), 0) << err();
-  expect_output(folder_, "behind step 0, 0 samples");
-  expect_output(folder_, "batch.global  6 -> 4");
+  expect_restart(2, 0);
+  EXPECT_EQ(last_job().restored, 0);
   EXPECT_EQ(count(losses(), "loss"), 2);
   EXPECT_TRUE(there("run/metrics.previous-1.jsonl"));
 }

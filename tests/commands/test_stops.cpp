@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -29,7 +30,8 @@ class Stops : public TrainingRuns {
 
   /// Runs a job, does something to it when it has taken some steps, and expects a stop.
   void expect_stop(int ranks, const std::string& arguments,
-                   const std::function<void(Job&, const std::vector<pid_t>&)>& act) const {
+                   const std::function<void(Job&, const std::vector<pid_t>&)>& act,
+                   std::optional<events::StopCause> cause = events::StopCause::signal) const {
     ASSERT_EQ(run("rm -rf run code.*; mkdir -p run/checkpoints"), 0);
     {
       Job started(folder_, job(ranks, arguments));
@@ -39,23 +41,26 @@ class Stops : public TrainingRuns {
       act(started, processes);
       started.wait();
     }
-    expect_stopped(ranks);
+    expect_stopped(ranks, cause);
   }
 
-  void expect_stopped(int ranks) const {
+  void expect_stopped(int ranks, std::optional<events::StopCause> cause) const {
     for (int rank = 0; rank < ranks; ++rank)
       EXPECT_EQ(file("code." + std::to_string(rank)), "75\n") << rank << err();
     for (const char* name : {"run/stop", "run/checkpoint"})
       EXPECT_FALSE(std::filesystem::exists(folder_.file(name))) << name << " is left over";
     const auto step = last_step("run");
-    expect_output(folder_, "stopped early behind step " + std::to_string(step));
+    ASSERT_TRUE(last_job().stop);
+    EXPECT_EQ(last_job().stop->exit_code, 75);
+    EXPECT_EQ(last_job().stop->cause, cause.value_or(last_job().stop->cause));
+    EXPECT_EQ(last_job().last_step, step);
     EXPECT_EQ(newest_step("run/checkpoints"), step);
     EXPECT_EQ(names("run/checkpoints", ".partial"), std::vector<std::string>());
     EXPECT_EQ(occurrences(err(), "trireme: error"), 0) << err();
     EXPECT_EQ(run("trireme inspect --verify run/checkpoints/" + folder_name(step)), 0) << err();
     ASSERT_EQ(run(train(1, "checkpoint.restart=latest run.steps=" + std::to_string(step + 1))), 0)
         << err();
-    expect_output(folder_, "behind step " + std::to_string(step));
+    EXPECT_EQ(last_job().restored, step);
   }
 };
 
@@ -85,7 +90,7 @@ TEST_F(Stops, ASignalWhileTheRunStartsIsObeyedBehindItsFirstStep) {
     early = last_step("run") == 0;  // almost always
     started.wait();
   }
-  expect_stopped(2);
+  expect_stopped(2, events::StopCause::signal);
   if (early) {
     EXPECT_EQ(newest_step("run/checkpoints"), 1 + 1) << "the stop's and one step more";
   }
@@ -126,7 +131,7 @@ TEST_F(Stops, ATimeLimitIsOneAmongCheckpoints) {
                                     "checkpoint.asynchronous=") +
                             asynchronous))
         .wait();
-    expect_stopped(2);
+    expect_stopped(2, events::StopCause::time_limit);
     EXPECT_LE(std::ssize(saved_steps("run/checkpoints")), 12);
   }
 }
@@ -135,19 +140,24 @@ TEST_F(Stops, AFileNamedStopEndsARunAndIsRemoved) {
   for (const int ranks : {1, 2, 4}) {
     if (!soak() && ranks != 2) continue;
     SCOPED_TRACE(ranks);
-    expect_stop(ranks, "checkpoint.every=5",
-                [&](Job&, const std::vector<pid_t>&) { folder_.write("run/stop", ""); });
+    expect_stop(
+        ranks, "checkpoint.every=5",
+        [&](Job&, const std::vector<pid_t>&) { folder_.write("run/stop", ""); },
+        events::StopCause::stop_file);
   }
 }
 
 /// Else it would stop the next part behind its first step. The files come between two looks, and
 /// the signal at once behind them.
 TEST_F(Stops, FilesThatComeWhileARunEndsGoWithIt) {
-  expect_stop(2, "", [&](Job&, const std::vector<pid_t>& processes) {
-    folder_.write("run/checkpoint", "");
-    folder_.write("run/stop", "");
-    EXPECT_TRUE(send(processes, SIGUSR1));
-  });
+  expect_stop(
+      2, "",
+      [&](Job&, const std::vector<pid_t>& processes) {
+        folder_.write("run/checkpoint", "");
+        folder_.write("run/stop", "");
+        EXPECT_TRUE(send(processes, SIGUSR1));
+      },
+      std::nullopt);
   // The end of the last step is no stop: nothing is left to go on with.
   const std::string next = std::to_string(last_step("run") + 1);
   folder_.write("run/stop", "");

@@ -94,6 +94,16 @@ class Tensorboard(unittest.TestCase):
         self.assertAlmostEqual(second_time - first_time, 5.0, places=3)
         self.assertAlmostEqual(second_time, (self.run_folder / "metrics.jsonl").stat().st_mtime, places=3)
 
+    def test_a_line_with_a_time_gets_it(self):
+        lines = [{"step": 1, "time": "1970-01-02T00:00:00.250Z", "loss": 2, "step_seconds": 9},
+                 {"step": 2, "time": "2026-11-22T20:20:23.045Z", "loss": 1, "step_seconds": 9}]
+        run = self.convert("".join(json.dumps(line) + "\n" for line in lines))
+        self.assertEqual((run.returncode, run.stderr), (0, ""))
+        (first, _, a), (second, _, _) = self.converted()
+        self.assertEqual(first, 86400.25)
+        self.assertAlmostEqual(second, 1795378823.045, places=3)
+        self.assertEqual(a, {"loss/loss": 2, "speed/step_seconds": 9})
+
     def test_converting_again_replaces_and_a_torn_line_is_left_out(self):
         for content in ('{"step": 1, "loss": 2}\n{"step": 2, "lo', '{"step": 1, "loss": 2}\n'):
             self.assertEqual(self.convert(content).returncode, 0)
@@ -108,8 +118,10 @@ class Tensorboard(unittest.TestCase):
         self.assertEqual((step, values), (7, {"loss/loss": 3}))
 
     def test_mistakes_are_named(self):
-        for content, part in (('{"step": 1}\n{"st\n{"step": 3}\n', 'metrics.jsonl:2: `{"st` is no JSON object'),
+        for content, part in (('{"step": 1}\n{"st\n{"step": 3}\n', 'metrics.jsonl:2: `{"st` is not a JSON object'),
                               ('{"step": "x"}\n', 'metrics.jsonl:1: "step" is "x"'),
+                              ('{"step": 1, "time": 3}\n', 'metrics.jsonl:1: "time" is 3, expected UTC'),
+                              ('{"step": 1, "time": "2026-13-22T20:20:23.045Z"}\n', "expected UTC"),
                               ('{"step": 1, "loss": [1]}\n', 'metrics.jsonl:1: "loss" is [1], expected a number')):
             run = self.convert(content)
             self.assertEqual(run.returncode, 2)
@@ -120,7 +132,7 @@ class Tensorboard(unittest.TestCase):
         self.assertIn("cannot be written", run.stderr)
         run = self.convert('{"step": 1}\n', self.run_folder.parent / "nowhere")
         self.assertEqual(run.returncode, 2)
-        self.assertIn("nowhere: there is no such folder", run.stderr)
+        self.assertIn("nowhere: no such folder", run.stderr)
 
 
 if __name__ == "__main__":

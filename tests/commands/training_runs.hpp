@@ -1,5 +1,6 @@
 #pragma once
 
+#include <commands/recorded.hpp>
 #include <support/job.hpp>
 #include <support/shell.hpp>
 
@@ -106,6 +107,10 @@ train = "data/tokens.h5"
   std::int64_t last_step(const std::string& run_folder) const {
     const auto steps = metrics(run_folder, "step");
     return steps.empty() ? 0 : std::atoll(steps.back().c_str());
+  }
+
+  RunJob last_job(const std::string& run_folder = "run") const {
+    return recorded_job(folder_, run_folder);
   }
 
   /// Names in a folder that end so, ascending.

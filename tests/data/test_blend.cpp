@@ -17,8 +17,8 @@
 namespace trireme::data {
 namespace {
 
-/// After each of `count` numbers: the largest distance of a part's share from weight times numbers.
-/// Checks that the parts count through.
+/// The largest distance of a part's numbers from weight times numbers, over `count` numbers. Checks
+/// that each part counts its numbers consecutively.
 double largest_distance(const std::vector<double>& weights, std::int64_t count) {
   const Blend blend(weights);
   const double sum = std::accumulate(weights.begin(), weights.end(), 0.0);

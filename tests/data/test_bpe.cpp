@@ -156,7 +156,7 @@ TEST(Bpe, EndOfDocumentCanBeNamed) {
   EXPECT_THROW(make_tokenizer(TokenizerSource{"bytes", "</s>"}), UsageError);
 }
 
-/// Repeats what the definition says: the leftmost pair of the lowest rank.
+/// The definition, step by step: merges the leftmost pair of the lowest rank.
 Ids merge_naively(const std::vector<BpeMerge>& merges, Ids tokens) {
   for (bool merged = true; merged;) {
     merged = false;

@@ -23,7 +23,7 @@ void put(std::string& out, T value) {
   out.append(reinterpret_cast<const char*>(&value), sizeof value);
 }
 
-/// Writes p.idx and p.bin of sequences, two of which make a document.
+/// Writes p.idx and p.bin with sequences, two per document.
 template <class Stored>
 void write_pair(const TemporaryFolder& folder,
                 const std::vector<std::vector<std::int32_t>>& sequences, std::uint8_t type) {
@@ -101,7 +101,7 @@ TEST(MegatronFile, DamageIsAnErrorWhereverItIs) {
     return message_of([&] { MegatronFile(folder.file("p"), 500).verify(); });
   };
   EXPECT_EQ(message(), "no error");
-  // Other first sequences of documents in ascending order are another file, not a damaged one.
+  // Other ascending first sequences of documents are a valid file.
   const std::size_t documents_begin = 34 + 20 * 12;
   for (std::size_t at = 0; at < idx.size(); ++at) {
     std::string damaged = idx;

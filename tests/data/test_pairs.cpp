@@ -17,7 +17,7 @@ namespace {
 
 constexpr std::int64_t sequence = 23;
 constexpr std::int64_t text_tokens = 20;
-constexpr std::int64_t vocabulary = 260;  // of which 257 are of text
+constexpr std::int64_t vocabulary = 260;  // 257 of them are text
 
 deck::Config config_of(SentenceLoss loss, double share = 0.3, std::int64_t seed = 42) {
   deck::Config c;
@@ -43,7 +43,7 @@ struct Batch {
     rows.resize(targets.size() + (pairs_wanted ? size(samples) : 0));
     pairs.resize(pairs_wanted ? size(samples) : 0);
   }
-  /// As the objective numbers them.
+  /// The fields in the objective's order.
   std::vector<std::span<std::int32_t>> fields() {
     std::vector<std::span<std::int32_t>> all{tokens, segments, targets, rows};
     if (!pairs.empty()) all.push_back(pairs);
@@ -65,7 +65,7 @@ class PairsTest : public ::testing::Test {
     return batch;
   }
 
-  /// The text of sample i, with what was hidden put back: both segments.
+  /// The text of both segments of sample i, with the masked tokens restored.
   static std::array<std::vector<std::int32_t>, 2> text_of(Batch batch, std::int64_t i) {
     for (std::size_t q = 0; q < batch.targets.size(); ++q)
       batch.tokens[static_cast<std::size_t>(batch.rows[q])] = batch.targets[q];
@@ -172,14 +172,14 @@ TEST_F(PairsTest, OfMaskedTokensEightInTenAreHiddenAndOneIsReplaced) {
     }
     EXPECT_EQ(std::ssize(places), masked) << "no token twice";
   }
-  // Binomial within 5 deviations; the replaced tenth meets [MASK] or its own token once in 260.
+  // Binomial within 5 deviations; a random id equals [MASK] or the original token once in 260.
   const auto expect_share = [](std::int64_t found, double share, double n) {
     EXPECT_NEAR(static_cast<double>(found), share * n, 5 * std::sqrt(share * (1 - share) * n));
   };
   const auto n = static_cast<double>(count * masked);
   expect_share(hidden, 0.8 + 0.1 / 260, n);
   expect_share(kept, 0.1 + 0.1 / 260, n);
-  // Ends are never masked; each other place has text in most samples.
+  // Ends are never masked; every other place has text in most samples.
   EXPECT_EQ(at.front(), 0);
   EXPECT_EQ(at.back(), 0);
   for (std::size_t s = 1; s + 1 < at.size(); ++s)
@@ -259,7 +259,7 @@ TEST_F(PairsTest, NextTokensFillTheFrontOfTheirFields) {
     EXPECT_EQ(tokens[i], tokens_[40 + i]);
     EXPECT_EQ(targets[i], tokens_[41 + i]);
   }
-  EXPECT_EQ(tokens[24], -1) << "behind the batch";
+  EXPECT_EQ(tokens[24], -1) << "after the batch";
   std::vector<std::int32_t> bytes(257);
   for (std::size_t id = 0; id < bytes.size(); ++id) bytes[id] = static_cast<std::int32_t>(id);
   std::int64_t sum = 0;

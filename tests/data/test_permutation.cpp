@@ -55,8 +55,8 @@ TEST(Permutation, DiffersBetweenEpochsAndSeeds) {
   EXPECT_LE(equal_seed, 12);
 }
 
-/// Every index should go to every place equally often. For 10 × 10 counts with fixed row and column
-/// sums the statistic has 81 degrees of freedom (mean 81, standard deviation 12.7); 160 is 6
+/// Every index should map to every place equally often. For 10 × 10 counts with fixed row and
+/// column sums the statistic has 81 degrees of freedom (mean 81, standard deviation 12.7); 160 is 6
 /// standard deviations away.
 TEST(Permutation, SpreadsEveryIndexEvenly) {
   constexpr int n = 10;

@@ -136,8 +136,8 @@ TEST(TokenFile, RefusesReadsOutsideTheFile) {
   EXPECT_THROW(file.read(INT64_MAX, window), Error);
 }
 
-/// Random damage, half of it under a header that says it is whole: an error or a correct read,
-/// never a crash.
+/// Random damage, half of it with a valid header digest, ends in an error or a correct
+/// read, never in a crash.
 TEST(TokenFile, SurvivesMutations) {
   const TemporaryFolder folder;
   const auto path = folder.file("t.h5");

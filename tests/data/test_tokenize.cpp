@@ -156,7 +156,7 @@ TEST(Tokenize, SplitsDocumentsBetweenTrainingAndValidation) {
                           .seed = 3};
   const auto summary = run(options);
   EXPECT_EQ(summary.train.documents + summary.validation.documents, 2000);
-  // Binomial(2000, 0.1): mean 200, standard deviation 13.4; six of them.
+  // Binomial(2000, 0.1): mean 200, standard deviation 13.4; the tolerance is six deviations.
   EXPECT_NEAR(static_cast<double>(summary.validation.documents), 200, 81);
   const auto train = documents_of(options.output);
   const auto validation = documents_of(options.validation_output);
@@ -187,7 +187,7 @@ TEST(Tokenize, NamesWhatIsWrongWithItsInput) {
   const auto cut = folder.write("cut.gz", packed.substr(0, packed.size() - 12));
   expect_mentions(message({cut}), {cut, "truncated"});
   std::string flipped = packed;
-  flipped[packed.size() - 6] = static_cast<char>(flipped[packed.size() - 6] ^ 1);  // of the CRC
+  flipped[packed.size() - 6] = static_cast<char>(flipped[packed.size() - 6] ^ 1);  // in the CRC
   const auto damaged = folder.write("damaged.gz", flipped);
   expect_mentions(message({damaged}), {damaged, "damaged"});
   const auto zstd = folder.write("a.zst", "\x28\xB5\x2F\xFD....");
@@ -218,7 +218,7 @@ TEST(Tokenize, SaysSoWhenASplitLeavesNothing) {
   EXPECT_EQ(files_in(folder), 1);
 }
 
-/// A limit on the size of files stands in for a full disk: the same calls fail, with another errno.
+/// A limit on file sizes simulates a full disk: the same calls fail, with another errno.
 TEST(Tokenize, AFullDiskNamesTheFileAndLeavesTheFormerOne) {
   const TemporaryFolder folder;
   const auto input = folder.write("in.txt", std::string(3 << 20, 'a'));

@@ -13,7 +13,7 @@ BatchConfig ramp(std::int64_t start, std::int64_t increment, std::int64_t sample
   return {global, 1, start, increment, samples};
 }
 
-/// The rule as it is written, step by step.
+/// The rule of BatchSchedule, step by step.
 TEST(BatchSchedule, IsTheRuleAppliedToTheSamplesTakenSoFar) {
   for (const BatchConfig& b :
        {ramp(4, 2, 100, 12), ramp(1, 1, 17, 9), ramp(3, 3, 1, 300), ramp(2, 5, 1000, 502),
@@ -72,10 +72,11 @@ std::vector<std::string> with(std::vector<std::string> overrides, const std::str
 TEST(RampCheck, KeysOfARampUpGoTogether) {
   parse_deck(example, "a.toml", good);
   parse_deck(example, "a.toml", {"batch.ramp_start=12"});  // no ramp-up
-  expect_contains(mistakes_of(example, {"batch.ramp_increment=4"}),
-                  "[batch] ramp_increment = 4 (command line) is for a ramp-up, but [batch] "
-                  "ramp_start = 0 (default); choose a ramp_start of 1 or more, or leave "
-                  "ramp_increment out");
+  expect_contains(
+      mistakes_of(example, {"batch.ramp_increment=4"}),
+      "[batch] ramp_increment = 4 (command line) has no effect without a ramp-up, but "
+      "the deck has [batch] ramp_start = 0 (default); choose a ramp_start of 1 or more, "
+      "or remove ramp_increment");
   expect_contains(mistakes_of(example, {"batch.ramp_start=14"}),
                   "[batch] ramp_start = 14 (command line) is larger than [batch] global = 12 "
                   "(a.toml:7); choose a ramp_start of at most 12");
@@ -89,7 +90,7 @@ TEST(RampCheck, KeysOfARampUpGoTogether) {
                   "choose a ramp_increment of 1, 2, 4 or 8");
   expect_contains(mistakes_of(example, {"batch.global=4000", "batch.ramp_start=2",
                                         "batch.ramp_increment=2", "batch.ramp_samples=9"}),
-                  "makes 2000 sizes from [batch] ramp_start = 2 (command line) to [batch] global = "
+                  "gives 2000 sizes from [batch] ramp_start = 2 (command line) to [batch] global = "
                   "4000 (command line), more than 1024; choose a ramp_increment of at least 4");
 }
 
@@ -109,9 +110,11 @@ TEST(RampCheck, MicroMustDivideEverySize) {
 
 TEST(RampCheck, AProgramOfAFileIsForOneSize) {
   auto overrides = with(with(good, "parallel.schedule=file"), "parallel.program=a.txt");
-  expect_contains(mistakes_of(example, overrides),
-                  "[parallel] schedule = \"file\" (command line) has a program for one size of the "
-                  "global batch, but [batch] ramp_start = 4 (command line); leave ramp_start out");
+  expect_contains(
+      mistakes_of(example, overrides),
+      "[parallel] schedule = \"file\" (command line) runs one program for one size of the "
+      "global batch, but the deck has [batch] ramp_start = 4 (command line); remove "
+      "ramp_start");
   overrides.emplace_back("batch.ramp_start=12");
   parse_deck(example, "a.toml", overrides);
 }

@@ -26,9 +26,9 @@ TEST(Checks, Tf32IsForFp32) {
   EXPECT_TRUE(parse_deck(example, "a.toml", {"precision.tf32=true"}).config.precision.tf32);
   EXPECT_FALSE(parse_deck(example, "a.toml").config.precision.tf32);
   expect_contains(mistakes_of(example, {"precision.tf32=true", "precision.compute=bf16"}),
-                  "[precision] tf32 = true (command line) rounds the factors of fp32, but "
-                  "[precision] compute = \"bf16\" (command line) has none; leave it out, or choose "
-                  "compute = \"fp32\"");
+                  "[precision] tf32 = true (command line) applies to fp32, but the deck has "
+                  "[precision] compute = \"bf16\" (command line); remove it, or choose compute = "
+                  "\"fp32\"");
 }
 
 TEST(Checks, AttentionOfLibrariesIsForNarrowNumbersWithoutDropout) {
@@ -40,20 +40,20 @@ TEST(Checks, AttentionOfLibrariesIsForNarrowNumbersWithoutDropout) {
   EXPECT_EQ(chosen({"precision.attention=cudnn", "precision.compute=bf16"}), AttentionKind::cudnn);
   expect_contains(
       mistakes_of(example, {"precision.attention=tensor_cores"}),
-      "[precision] attention = \"tensor_cores\" (command line) is for bf16 and fp16, but "
-      "here is [precision] compute = \"fp32\" (default); leave it out, or choose compute "
+      "[precision] attention = \"tensor_cores\" (command line) supports bf16 and fp16, "
+      "not [precision] compute = \"fp32\" (default); choose attention = \"auto\", or compute "
       "= \"bf16\" or \"fp16\"");
   expect_contains(
       mistakes_of(example,
                   {"precision.attention=cudnn", "precision.compute=fp16", "model.dropout=0.1"}),
-      "[precision] attention = \"cudnn\" (command line) draws other masks in every "
-      "layout, so that [model] dropout = 0.1 (command line) would change the answer with "
-      "it; choose dropout = 0, or attention = \"auto\"");
+      "[precision] attention = \"cudnn\" (command line) draws dropout masks that depend "
+      "on the layout, so it cannot be used with [model] dropout = 0.1 (command line); choose "
+      "dropout = 0, or attention = \"auto\"");
 }
 
 TEST(Checks, SizesThatDoNotFitIntoNumbersAreRefused) {
   expect_contains(mistakes_of(example, {"model.layers=65536", "model.hidden=16777216"}),
-                  "[model] describes ");
+                  "[model] has ");
   expect_contains(mistakes_of(example, {"batch.micro=1073741824", "batch.global=1073741824",
                                         "model.sequence=16777216"}),
                   "[batch] micro = 1073741824 (command line) need ");
@@ -81,16 +81,17 @@ TEST(Checks, PhasesOfTheLearningRateMustFollowOneAnother) {
   expect_contains(
       mistakes_of(example, {stable, "optimizer.warmup_steps=40", "optimizer.cooldown_steps=61"}),
       "[optimizer] warmup_steps = 40 (command line) and [optimizer] cooldown_steps = 61 (command "
-      "line) are more than [optimizer] decay_steps = 100 (default); choose a cooldown_steps of at "
+      "line) together exceed [optimizer] decay_steps = 100 (default); choose a cooldown_steps of "
+      "at "
       "most 60, or more decay_steps");
   expect_contains(mistakes_of(example, {stable, "optimizer.cooldown_steps=0"}),
                   "needs [optimizer] cooldown_steps = 0 (command line) to be 1 or more");
   expect_contains(mistakes_of(example, {"optimizer.cooldown_steps=5"}),
-                  "[optimizer] cooldown_steps = 5 (command line) is for the schedule "
-                  "warmup_stable_decay, not [optimizer] schedule = \"cosine\" (default)");
+                  "[optimizer] cooldown_steps = 5 (command line) applies to the schedule "
+                  "warmup_stable_decay, not to [optimizer] schedule = \"cosine\" (default)");
   expect_contains(mistakes_of(example, {"optimizer.schedule=linear", "optimizer.warmup_steps=101"}),
                   "is larger than [optimizer] decay_steps");
-  // What does not end needs no room before its end.
+  // Schedules that do not decay have no limit on the warm-up.
   for (const char* schedule : {"constant", "inverse_square_root"})
     parse_deck(example, "a.toml",
                {std::string("optimizer.schedule=") + schedule, "optimizer.warmup_steps=101"});
@@ -100,7 +101,7 @@ TEST(Checks, NesterovNeedsAMomentumToLookAheadBy) {
   const std::string nesterov = "optimizer.nesterov=true";
   parse_deck(example, "a.toml", {"optimizer.kind=sgd", nesterov});
   expect_contains(mistakes_of(example, {nesterov}),
-                  "[optimizer] nesterov = true (command line) is for [optimizer] kind = \"sgd\"");
+                  "[optimizer] nesterov = true (command line) needs [optimizer] kind = \"sgd\"");
   expect_contains(mistakes_of(example, {"optimizer.kind=sgd", "optimizer.momentum=0", nesterov}),
                   "[optimizer] momentum = 0.0 (command line)");
 }
@@ -109,11 +110,12 @@ TEST(Checks, PairsOfSegmentsNeedRoomAndThreeIds) {
   const std::string bert = "model.family=bert";
   expect_contains(mistakes_of(example, {bert, "model.sequence=4"}),
                   "[model] sequence = 4 (command line) has no room for two segments");
-  expect_contains(mistakes_of(example, {bert, "model.vocabulary=100", "data.mask_token=100"}),
-                  "[data] mask_token = 100 (command line) is no id of [model] vocabulary = 100");
   expect_contains(
-      mistakes_of(example, {bert, "model.vocabulary=100", "data.class_token=98"}),
-      "class_token = 98, separator_token = 98 and mask_token = 99 are not three different ids");
+      mistakes_of(example, {bert, "model.vocabulary=100", "data.mask_token=100"}),
+      "[data] mask_token = 100 (command line) is not a token id of [model] vocabulary = 100");
+  expect_contains(mistakes_of(example, {bert, "model.vocabulary=100", "data.class_token=98"}),
+                  "class_token = 98, separator_token = 98 and mask_token = 99 are not three "
+                  "different token ids");
   parse_deck(example, "a.toml",
              {bert, "model.vocabulary=100", "data.class_token=1", "data.separator_token=2",
               "data.mask_token=3"});
@@ -122,8 +124,8 @@ TEST(Checks, PairsOfSegmentsNeedRoomAndThreeIds) {
 TEST(Checks, ATensorAxisNeedsAPartOfEverythingItCuts) {
   const std::string message = mistakes_of(example, {"model.heads=4", "parallel.tensor=5"});
   expect_contains(message,
-                  "[parallel] tensor = 5 (command line) is more than [model] heads = 4 (command "
-                  "line) can be cut into; choose a tensor of at most 4");
+                  "[parallel] tensor = 5 (command line) is larger than [model] heads = 4 (command "
+                  "line); choose a tensor of at most 4");
 }
 
 TEST(Checks, GroupsOfHeadsAreWholeInAnyFamily) {
@@ -143,15 +145,15 @@ TEST(Checks, GroupsOfHeadsAreWholeInAnyFamily) {
 TEST(Checks, RotaryPositionsNeedHeadsOfAnEvenSize) {
   const std::string rotary = "model.positions=rotary";
   expect_contains(mistakes_of(example, {rotary, "model.heads=8"}),
-                  "[model] hidden = 40 (a.toml:3) over [model] heads = 8 (command line) are heads "
-                  "of 5, and rotary positions need an even number; choose 1, 2, 4, 5, 10 or 20 "
-                  "heads, or give head_size");
+                  "[model] hidden = 40 (a.toml:3) / [model] heads = 8 (command line) is a head "
+                  "size of 5, and rotary positions need an even one; choose 1, 2, 4, 5, 10 or 20 "
+                  "heads, or set head_size");
   expect_contains(
       mistakes_of(replaced(example, "heads = 4", "heads = 4\nhead_size = 15"), {rotary}),
       "[model] head_size = 15 (a.toml:5) is odd, and rotary positions need an even number; choose "
       "16");
   expect_contains(mistakes_of(example, {rotary, "model.hidden=45", "model.heads=5"}),
-                  "are heads of 9, and rotary positions need an even number; give an even "
+                  "is a head size of 9, and rotary positions need an even one; set an even "
                   "head_size, or choose an even hidden");
   parse_deck(example, "a.toml", {"model.heads=8"});  // learned positions take any size
   parse_deck(example, "a.toml", {rotary, "model.heads=8", "model.head_size=6"});
@@ -163,17 +165,17 @@ TEST(Checks, HeadsOfAGivenSizeNeedNotDivideHidden) {
   };
   EXPECT_EQ(size({}), 10);
   EXPECT_EQ(size({"model.heads=7", "model.head_size=12"}), 12);
-  expect_contains(mistakes_of(example, {"model.heads=7"}), "heads, or give head_size");
+  expect_contains(mistakes_of(example, {"model.heads=7"}), "heads, or set head_size");
 }
 
 TEST(Checks, ATokenMayNotSeeTheOneThatItPredicts) {
   expect_contains(
       mistakes_of(replaced(example, "heads = 4", "heads = 4\nmask = \"full\"")),
-      "[model] mask = \"full\" (a.toml:5) shows each token the one that [model] objective = "
-      "\"next_token\" (default) asks it to predict; choose mask = \"causal\", or objective = "
+      "[model] mask = \"full\" (a.toml:5) lets each token see the one that [model] objective = "
+      "\"next_token\" (default) predicts; choose mask = \"causal\", or objective = "
       "\"masked_token\"");
   expect_contains(mistakes_of(example, {"model.family=bert", "model.objective=next_token"}),
-                  "[model] mask = \"full\" (default) shows each token");
+                  "[model] mask = \"full\" (default) lets each token see");
   parse_deck(example, "a.toml", {"model.mask=full", "model.objective=masked_token"});
   parse_deck(example, "a.toml", {"model.objective=masked_token"});
 }
@@ -198,11 +200,12 @@ TEST(Checks, ThereAreNoMoreGroupsOfSharedLayersThanLayers) {
 TEST(Checks, ChunksAndProgramsGoWithTheirSchedules) {
   expect_contains(
       mistakes_of(example, {"parallel.schedule=interleaved"}),
-      "[parallel] schedule = \"interleaved\" (command line) needs [parallel] chunks = 1 "
-      "(default) to be 2 or more");
+      "[parallel] schedule = \"interleaved\" (command line) needs 2 chunks or more, not [parallel] "
+      "chunks = 1 (default)");
   expect_contains(mistakes_of(example, {"parallel.schedule=1f1b", "parallel.chunks=2"}),
                   "[parallel] chunks = 2 (command line) is for the schedules interleaved and file");
-  expect_contains(mistakes_of(example, {"parallel.schedule=file"}), "name the file of the program");
+  expect_contains(mistakes_of(example, {"parallel.schedule=file"}),
+                  "set program to the path of a program file");
   expect_contains(mistakes_of(example, {"parallel.program=a.txt"}), "or leave program out");
 }
 
@@ -229,7 +232,7 @@ TEST(Checks, EachTensorRankNeedsATokenOfAMicroBatch) {
   expect_contains(
       mistakes_of(replaced(example, "sequence = 16", "sequence = 1"),
                   {"parallel.tensor=3", "parallel.sequence_parallel=true"}),
-      "[parallel] tensor = 3 (command line) is more than the 2 tokens of a micro-batch");
+      "[parallel] tensor = 3 (command line) is larger than the 2 tokens of a micro-batch");
   parse_deck(example, "a.toml", {"parallel.sequence_parallel=true"});  // no effect on one rank
 }
 
@@ -261,19 +264,18 @@ TEST(ResolveParallel, FactorsMustMultiplyToTheRanks) {
   expect_contains(
       refusal(4, {"parallel.data=3"}),
       "[parallel] tensor = 1 (default) · [parallel] pipeline = 1 (default) · [parallel] "
-      "data = 3 (command line) = 3, but the run has 4 ranks; choose data = 4 (or leave "
-      "it out), or start 3 ranks");
+      "data = 3 (command line) = 3, but the run has 4 ranks; choose data = 4 (or remove "
+      "it), or start 3 ranks");
 }
 
 TEST(ResolveParallel, AWrongProductNamesWhatWouldFit) {
-  expect_contains(
-      refusal(12, {"parallel.tensor=2", "parallel.pipeline=3", "parallel.data=4"}),
-      "= 24, but the run has 12 ranks; choose data = 2 (or leave it out), or tensor = 1, "
-      "or start 24 ranks");
+  expect_contains(refusal(12, {"parallel.tensor=2", "parallel.pipeline=3", "parallel.data=4"}),
+                  "= 24, but the run has 12 ranks; choose data = 2 (or remove it), or tensor = 1, "
+                  "or start 24 ranks");
   expect_contains(refusal(12, {"parallel.tensor=2", "parallel.pipeline=5", "parallel.data=2"}),
                   "= 20, but the run has 12 ranks; choose pipeline = 3, or start 20 ranks");
   expect_contains(refusal(12, {"parallel.tensor=1", "parallel.pipeline=1", "parallel.data=2"}),
-                  "choose data = 12 (or leave it out), or pipeline = 6, or start 2 ranks");
+                  "choose data = 12 (or remove it), or pipeline = 6, or start 2 ranks");
   expect_contains(refusal(7, {"parallel.tensor=2", "parallel.pipeline=2", "parallel.data=2"}),
                   "= 8, but the run has 7 ranks; start 8 ranks");
   expect_contains(refusal(6, {"parallel.tensor=4"}),
@@ -284,8 +286,9 @@ TEST(ResolveParallel, AWrongProductNamesWhatWouldFit) {
       refusal(6, {"parallel.tensor=2", "parallel.pipeline=2"}),
       "does not divide the run's 6 ranks; choose a tensor of 1 or 3, or a pipeline of 1 "
       "or 3, or start 4 or 8 ranks");
-  expect_contains(refusal(1, {"parallel.pipeline=2"}),
-                  "the run's 1 rank; choose a pipeline of 1, or start 2 ranks");
+  expect_contains(
+      refusal(1, {"parallel.pipeline=2"}),
+      "the run's 1 rank; choose a pipeline of 1, or start 2 ranks (mpiexec -n 2 or srun -n 2)");
 }
 
 TEST(ResolveParallel, MicroTimesDataMustDivideGlobal) {

@@ -15,7 +15,7 @@ ModelConfig model_of(Family family, std::vector<std::string> overrides = {}) {
   return parse_deck(example, "a.toml", overrides).config.model;
 }
 
-/// What the published models of a family have in common.
+/// Properties of the published models of a family.
 struct Published {
   Family family;
   NormKind norm;
@@ -75,7 +75,7 @@ TEST(Families, ADeckThatNamesOneHasThePropertiesOfItsPublishedModels) {
   }
 }
 
-/// A deck's model is what set_family makes of its sizes: code and decks cannot disagree.
+/// set_family gives a deck's sizes the same properties as the deck's family does.
 TEST(Families, DecksAndCodePresetTheSame) {
   const ModelConfig sizes = model_of(Family::gpt);
   for (const Published& p : published) {

@@ -24,7 +24,7 @@ TEST(Mistakes, KeyOfAnotherSectionIsSentThere) {
   expect_contains(mistakes_of(example + "steps = 3\n"),
                   "a.toml:11:1: unknown key steps in [data]; it belongs to [run]");
   expect_contains(mistakes_of("steps = 3\n" + example),
-                  "a.toml:1:1: steps stands outside of any section; it belongs to [run]");
+                  "a.toml:1:1: steps is outside of any section; it belongs to [run]");
 }
 
 TEST(Mistakes, UnknownSectionNamesTheNearest) {
@@ -83,7 +83,7 @@ TEST(Mistakes, WrongTypesAreRefused) {
                   "expected a number of at least 0 and below 1");
   expect_contains(with("[precision]\ncompute = \"fp8\"\n"),
                   "expected one of \"fp32\", \"fp64\", \"bf16\", \"fp16\"");
-  expect_contains(with("[run]\ndirectory = \"\"\n"), "a path (a string that is not empty)");
+  expect_contains(with("[run]\ndirectory = \"\"\n"), "a path (a non-empty string)");
   expect_contains(with("[run]\ndirectory = \"a\\u0000b\"\n"), "\"a\\u0000b\"");
 }
 

@@ -13,8 +13,8 @@
 namespace trireme::deck {
 namespace {
 
-/// Random edits of a valid deck: bytes changed, removed and doubled, fragments of TOML put in,
-/// lines exchanged.
+/// Random edits of a valid deck: bytes changed, removed and doubled, TOML fragments inserted, lines
+/// swapped.
 std::string mutated(std::string content, std::mt19937_64& random) {
   constexpr std::string_view fragments[] = {"[",
                                             "]",

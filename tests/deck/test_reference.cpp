@@ -14,7 +14,7 @@ namespace {
 
 TEST(Reference, PageInDocsIsTheOneMadeFromTheTable) {
   EXPECT_TRUE(testing::read_file(TRIREME_SOURCE_DIR "/docs/deck.md") == reference_markdown())
-      << "mend with: trireme help deck --markdown > docs/deck.md";
+      << "update with: trireme help deck --markdown > docs/deck.md";
 }
 
 TEST(Reference, TextNamesEveryKeyOfEverySection) {
@@ -56,7 +56,7 @@ std::set<std::string> keys_with(Effect effect) {
   return names;
 }
 
-/// Training and evaluation refuse a checkpoint whose deck has other values of these.
+/// Training and evaluation refuse a checkpoint whose deck has other values for these keys.
 TEST(Table, SaysWhichKeysDefineTheModel) {
   std::set<std::string> expected{"data.class_token", "data.separator_token", "data.mask_token"};
   for (const Key& key : keys())

@@ -29,16 +29,17 @@ TEST(Devices, OfALargeJobTheFirstOnesAreListed) {
     ranks.push_back({"n" + std::to_string(r / 4), "A", std::to_string(r)});
   const std::string table = device_table(ranks);
   EXPECT_EQ(std::count(table.begin(), table.end(), '\n'), 64);
-  EXPECT_NE(table.find("and 36 more ranks, 25 nodes in all"), std::string::npos) << table;
+  EXPECT_NE(table.find("and 36 more ranks; 25 nodes in total"), std::string::npos) << table;
 }
 
 TEST(Devices, TwoRanksOnOneAreNamed) {
   auto ranks = two_nodes_of_two();
   EXPECT_EQ(shared_device(ranks), "");
   ranks[3].id = "b1";
-  EXPECT_EQ(shared_device(ranks),
-            "ranks 2 and 3 use the same device of beta10 (H100), where 2 ranks were started; start "
-            "one rank per device, or allow it by [parallel] share_devices = true");
+  EXPECT_EQ(
+      shared_device(ranks),
+      "ranks 2 and 3 use the same device of beta10 (H100), which runs 2 ranks; start one rank "
+      "per device, or set [parallel] share_devices = true");
 }
 
 }  // namespace

@@ -95,7 +95,7 @@ TEST(HangReport, NamesSuspectsFirstAndGroupsWhoDoesTheSame) {
   ranks[7].state.life = RankState::ended;
   EXPECT_EQ(
       hang_report(ranks, 300),
-      "no progress for 300.0 s ([run] watchdog); where the ranks are:\n"
+      "no progress for 300.0 s ([run] watchdog); state of the ranks:\n"
       "  suspect: rank 6 (pid 106 on a) is stopped (SIGSTOP) in step 3, backward, for 302.0 s\n"
       "  suspect: rank 5 (pid 105 on a) computes: step 3, backward, for 301.0 s\n"
       "  ranks 0-4 wait in all_reduce \"gradients\", number 17 on data, during step 3, "

@@ -33,7 +33,7 @@ LibraryWanted wanted(const std::vector<std::string>& names) {
           names,
           {"ncclGetVersion", "ncclSend", "ncclRecv"},
           version_of,
-          "say [parallel] transport = \"mpi\""};
+          "set [parallel] transport = \"mpi\""};
 }
 
 std::string error_of(const std::vector<std::string>& names) {
@@ -69,12 +69,13 @@ TEST(SharedLibrary, AMissingOneIsNamedWithWhatTheLoaderSaid) {
   expect_part(error, "dlopen(\"libtrireme-has-none.so.2\"): libtrireme-has-none.so.2: cannot open");
   expect_part(error, "dlopen(\"/nowhere/libnccl.so\"): /nowhere/libnccl.so: cannot open");
   expect_part(error, "LD_LIBRARY_PATH is ");
-  expect_part(error, "say [parallel] transport = \"mpi\"");
+  expect_part(error, "set [parallel] transport = \"mpi\"");
 }
 
 TEST(SharedLibrary, AnOldOneIsNamedWithWhatItLacks) {
   const std::string error = error_of({missing, old});
-  expect_part(error, old + " is stand-in 2408 and lacks ncclSend, ncclRecv: too old a version");
+  expect_part(error,
+              old + " is stand-in 2408 and lacks ncclSend, ncclRecv; its version is too old");
   expect_part(error, "dlopen(\"" + missing + "\")");
 }
 
@@ -84,7 +85,7 @@ TEST(SharedLibrary, AFileThatIsNoLibraryIsAnError) {
   expect_part(error_of({text}), "dlopen(\"" + text + "\"): " + text + ": ");
 }
 
-/// As load_nccl does it: the ranks that can load it do not go on without the one that cannot.
+/// As in load_nccl: ranks that can load the library do not continue if one rank cannot.
 TEST(SharedLibrary, OneRankWithoutItEndsAll) {
   const int without = runtime().ranks() - 1;
   const auto load = [&] { load_library(wanted({runtime().rank() == without ? missing : good})); };

@@ -21,7 +21,7 @@ using trireme::testing::runtime;
 using trireme::testing::set_values;
 using trireme::testing::values_of;
 
-/// What communicators do on a transport, with one that has NCCL's rules and moves host memory.
+/// Communicators on a transport that has NCCL's rules and moves host memory.
 class Transports : public ::testing::Test {
  protected:
   void SetUp() override {
@@ -58,7 +58,7 @@ TEST_F(Transports, ARingOfTransfersIsOneGroup) {
   }
 }
 
-/// The rule by which programs are lowered and validated: a transfer waits for those before it.
+/// The rule used to lower and validate programs: a transfer waits for all earlier ones.
 TEST_F(Transports, NothingIsBufferedAndNothingOvertakes) {
   if (rank() > 1) {
     world_->barrier("polls");
@@ -91,7 +91,7 @@ TEST_F(Transports, NothingIsBufferedAndNothingOvertakes) {
   }
 }
 
-/// Longer than a segment of every rank, and the sums of a segment go out with the next one's parts.
+/// Longer than one segment per rank, so that a segment's sums are sent with the next one's inputs.
 TEST_F(Transports, LongSumsGoBySegments) {
   const std::int64_t n = ranks() * device_reduction_segment_bytes(ranks()) / 4 * 5 / 4 + 37;
   Arena arena("test", 4 * n + 64);

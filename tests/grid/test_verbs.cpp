@@ -23,7 +23,7 @@ using trireme::testing::values_of;
 
 using Counts = std::vector<std::int64_t>;
 
-/// Whole numbers that differ everywhere: their sums are exact.
+/// Distinct integers, whose sums are exact.
 template <class T>
 std::vector<T> input(int rank, std::int64_t n) {
   std::vector<T> x(static_cast<std::size_t>(n));
@@ -32,7 +32,7 @@ std::vector<T> input(int rank, std::int64_t n) {
   return x;
 }
 
-/// Numbers whose sums round, so that another order of summation shows.
+/// Numbers whose sums round, so that another order of summation gives other bits.
 std::vector<float> rounding_input(int rank, std::int64_t n) {
   std::vector<float> x(static_cast<std::size_t>(n));
   for (std::size_t i = 0; i < x.size(); ++i)
@@ -51,7 +51,7 @@ std::unique_ptr<Communicator> communicator(Way way) {
   return made;
 }
 
-/// Uneven, with a rank that has nothing.
+/// Uneven counts, one of them zero.
 Counts counts_for(int ranks, std::int64_t unit) {
   Counts counts;
   for (int r = 0; r < ranks; ++r) counts.push_back(r == 1 ? 0 : unit * (r + 1) + r);
@@ -67,7 +67,8 @@ class Verbs : public ::testing::TestWithParam<Way> {
   void SetUp() override {
     if (GetParam() == Way::on_a_transport && !trireme::testing::can_imitate_nccl)
       GTEST_SKIP() << "the imitated transport moves the memory of hosts";
-    // As if MPI counted to 7: whole blocks and no rest, and a rest, are among the tests' lengths.
+    // MPI's limit is set to 7 elements: the tested lengths include whole blocks with and without a
+    // remainder.
     if (GetParam() == Way::in_long_messages) counted_ = set_counted_elements(7);
   }
   void TearDown() override {
@@ -188,7 +189,7 @@ TEST_P(Verbs, ExactReductionsTakeTheMaximumAndTheMinimum) {
   EXPECT_EQ(values_of(x), input<double>(0, 3));
 }
 
-/// A transport has none.
+/// A transport has no channels.
 class Channels : public Verbs {};
 INSTANTIATE_TEST_SUITE_P(Ways, Channels, ::testing::Values(Way::by_default, Way::through_the_host),
                          name);
@@ -230,7 +231,7 @@ TEST_P(Verbs, BroadcastGivesTheRootsDataToAll) {
   EXPECT_EQ(values_of(x), input<float>(world->size() - 1, 1000));
 }
 
-/// A wait on one communicator moves the sums of another one, which other ranks may wait for.
+/// A wait on one communicator advances the sums of another, which other ranks may wait for.
 TEST_P(Verbs, AWaitMovesWhatElseIsUnderWay) {
   const auto first = communicator(GetParam());
   const auto second = communicator(GetParam());
@@ -242,7 +243,7 @@ TEST_P(Verbs, AWaitMovesWhatElseIsUnderWay) {
   set_values(y, std::vector<double>(static_cast<std::size_t>(n), 2.0));
   Request sum_x = first->start_all_reduce(Exec(), x, Reduction::sum);
   Request sum_y = second->start_all_reduce(Exec(), y, Reduction::sum);
-  // Half of the ranks wait for the one first, the others for the other one.
+  // Half of the ranks wait for the first sum first, the others for the second.
   if (first->rank() % 2 == 0) {
     first->wait(sum_x, "test");
     second->wait(sum_y, "test");
@@ -315,7 +316,8 @@ TEST(Communicator, CountsThatDoNotFitAreErrors) {
   EXPECT_THROW(message_count(std::int64_t{1} << 31), Error);
 }
 
-/// Two bytes each, more than an int counts: what the type says of itself, without their memory.
+/// Two-byte elements, more than an int can count. Only the type's size is tested, without
+/// allocating.
 TEST(MessageBlock, IsAsLongAsItsElements) {
   for (const std::int64_t n : {std::int64_t{5}, (std::int64_t{1} << 31) - 1, std::int64_t{1} << 31,
                                (std::int64_t{1} << 33) + 12'345}) {

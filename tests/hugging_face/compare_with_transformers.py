@@ -1,14 +1,14 @@
 #!/usr/bin/env python3
-"""Holds `trireme export` and `trireme import` against Hugging Face transformers, models of odd sizes (6 heads of 24, vocabulary
-503, sequence 61), on a text:
+"""Compares `trireme export` and `trireme import` with Hugging Face transformers, on models of odd sizes (6 heads of 24,
+vocabulary 503, sequence 61) and a text:
 
     python3 tests/hugging_face/compare_with_transformers.py --bin build/host/bin README.md
                                         # needs torch, transformers, safetensors, h5py; not run by ctest
 
-Out: a model that Trireme has trained on 2 tensor times 2 pipeline ranks is exported, as one file and in shards; transformers
-must load it without missing, unexpected or mismatched keys and find the loss that `trireme eval` prints. In: a model with
-random weights, written by transformers' save_pretrained as one file and in shards, is imported; `trireme eval` must print the
-loss that transformers finds, and an export of the import must hold the same bits.
+Export: a model that Trireme has trained on 2 tensor times 2 pipeline ranks is exported, as one file and in shards.
+transformers must load it without missing, unexpected or mismatched keys and compute the loss that `trireme eval` prints.
+Import: a model with random weights, written by transformers' save_pretrained as one file and in shards, is imported.
+`trireme eval` must print the loss that transformers computes, and an export of the import must have the same bits.
 """
 import argparse
 import os
@@ -86,7 +86,7 @@ class Bench:
         return float(re.search(r"^loss ([0-9.]+)", said, re.M).group(1))
 
     def loss(self, model):
-        """The mean over windows of S + 1 tokens, the i-th from token i S on."""
+        """The mean loss over windows of S + 1 tokens; window i begins at token i S."""
         windows = (len(self.tokens) - 1) // SEQUENCE
         total = 0.0
         with torch.no_grad():
@@ -152,14 +152,14 @@ def come_in(bench, number, name, model, has_loss):
             expect_same(f"in, {name}, {folder}", bench.evaluated(deck, f"in_{folder}"), bench.loss(model))
         bench.run("trireme", "export", f"in_{folder}/checkpoints", f"again_{folder}")
         ours, theirs = bench.tensors(f"again_{folder}"), bench.tensors(folder)
-        if "cls.predictions.decoder.bias" in theirs:  # then this is a parameter that the model does not use
+        if "cls.predictions.decoder.bias" in theirs:  # then the model does not use this parameter
             del theirs["cls.predictions.bias"]
-        expect(all(torch.equal(theirs[key], ours[key]) for key in theirs), f"{folder}: other bits in what came back")
+        expect(all(torch.equal(theirs[key], ours[key]) for key in theirs), f"{folder}: different bits after import and export")
         again = load(type(model), bench.folder / f"again_{folder}")
         tokens = torch.randint(0, VOCABULARY, (2, SEQUENCE))
         with torch.no_grad():
-            expect(torch.equal(model(tokens)[0], again(tokens)[0]), f"{folder}: other logits behind import and export")
-        print(f"in, {name}, {folder}: {len(theirs)} tensors and the logits, the same bits behind import and export",
+            expect(torch.equal(model(tokens)[0], again(tokens)[0]), f"{folder}: different logits after import and export")
+        print(f"in, {name}, {folder}: {len(theirs)} tensors and the logits, the same bits after import and export",
               flush=True)
 
 

@@ -11,7 +11,7 @@ inline std::string refusal(const std::string& content) {
   return message_of([&] { parse_config(content, "here/config.json"); });
 }
 
-/// A config.json without its closing brace, of a Llama that Trireme has.
+/// A config.json of a supported llama, without its closing brace.
 inline const std::string llama =
     R"({"model_type": "llama", "num_hidden_layers": 2, "hidden_size": 144,
     "num_attention_heads": 6, "num_key_value_heads": 3, "intermediate_size": 333,
@@ -29,7 +29,7 @@ inline ModelFile file_of(const deck::ModelConfig& model) {
   return parse_config(config_text(model, DType::fp32, {}), "c.json");
 }
 
-/// Qwen's models with a window in all layers, beside those without.
+/// Qwen's models with a window in all layers.
 inline deck::ModelConfig with_window(deck::ModelConfig model) {
   model.window = 5;
   return model;

@@ -49,7 +49,7 @@ inline deck::ModelConfig odd_model(bool tied) {
   return m;
 }
 
-/// The same sizes with 3 heads of keys and values, and what its family has beyond llama.
+/// The same sizes with 3 key/value heads, and the family's properties beyond llama's.
 inline deck::ModelConfig odd_llama(bool tied, Family family = Family::llama) {
   deck::ModelConfig m = odd_model(tied);
   deck::set_family(m, family);
@@ -69,7 +69,7 @@ inline deck::ModelConfig odd_bert(bool tied, SentenceLoss sentences) {
   return m;
 }
 
-/// Bits that no two neighbours share; any finite fp32 number may be among them, and NaN.
+/// Bits that differ between neighbours; any finite fp32 number can occur, and NaN.
 inline std::vector<std::uint32_t> bits_of(const std::string& name, std::int64_t count) {
   std::vector<std::uint32_t> out;
   std::uint64_t state = std::hash<std::string>()(name);
@@ -90,7 +90,7 @@ inline Weights weights_of(const deck::ModelConfig& model) {
   return out;
 }
 
-/// A checkpoint of these weights and of an array of the optimizer.
+/// A checkpoint of these weights and one optimizer array.
 inline std::string write_checkpoint(const std::string& directory, const deck::ModelConfig& model,
                                     const Weights& weights, std::int64_t step = 7) {
   std::vector<checkpoint::ArrayView> views;

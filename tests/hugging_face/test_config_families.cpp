@@ -1,12 +1,12 @@
 #include "configs.hpp"
 
-/// config.json of the families that follow llama, and of models that no family has.
+/// config.json of the families that follow llama, and of unsupported models.
 namespace trireme::hugging_face {
 namespace {
 
 using namespace testing;
 
-/// The config.json of a llama as that of another family, with more keys.
+/// The config.json of a llama changed to another family, with more keys.
 std::string as(const std::string& model_type, const std::string& more = "") {
   std::string out = llama;
   out.replace(out.find("\"llama\""), 7, '"' + model_type + '"');
@@ -64,7 +64,7 @@ TEST(ConfigFamilies, AWindowIsThatOfAllLayersOrNone) {
                         "layer_types": ["sliding_attention", "sliding_attention"])"),
               9);
     expect_mentions(refusal(as(type, use + R"(, "max_window_layers": 1)")),
-                    {"max_window_layers = 1, expected 0, or num_hidden_layers"});
+                    {"max_window_layers = 1, expected 0 or num_hidden_layers"});
     expect_mentions(refusal(as(type, use + R"(, "max_window_layers": 0,
                         "layer_types": ["full_attention", "sliding_attention"])")),
                     {"layer_types = [\"full_attention\",\"sliding_attention\"], expected "
@@ -76,7 +76,7 @@ TEST(ConfigFamilies, AWindowIsThatOfAllLayersOrNone) {
                   {"attention_bias = true, expected false"});
 }
 
-/// A deck of odd_llama or odd_model, in which these lines are added to [model].
+/// A deck of odd_llama or odd_model with these lines added to [model].
 deck::Deck changed_deck(const deck::ModelConfig& model, const std::string& lines) {
   return deck_of(model_toml(file_of(model)) + "\n" + lines);
 }
@@ -107,7 +107,7 @@ TEST(ConfigFamilies, PropertiesThatTheFilesCannotSayAreRefusedOutAndIn) {
 
 TEST(ConfigFamilies, WhatTheFilesCanSayGoesOut) {
   for (const auto& [model, lines] : std::vector<std::pair<deck::ModelConfig, std::string>>{
-           {odd_llama(true), "gelu = \"exact\""},  // of which the model has none
+           {odd_llama(true), "gelu = \"exact\""},  // the model has no GELU
            {odd_llama(true), "head_size = 32"},
            {odd_llama(true), "shared_layers = 1"},
            {odd_llama(true, Family::qwen2), "head_size = 24"},
@@ -126,7 +126,7 @@ TEST(ConfigFamilies, LayersOfAFileShareNoWeights) {
   const auto model = odd_llama(true);
   const auto deck = changed_deck(model, "shared_layers = 2");
   expect_mentions(message_of([&] { expect_same_model(file_of(model), deck); }),
-                  {"weights of its own", "[model] shared_layers = 2 (deck.toml:14)"});
+                  {"its own weights", "[model] shared_layers = 2 (deck.toml:14)"});
 }
 
 }  // namespace

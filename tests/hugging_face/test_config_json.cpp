@@ -52,7 +52,7 @@ TEST(ConfigJson, ReadsWhatTransformersWrites) {
   EXPECT_EQ(model.norm_epsilon, 1e-6);
   EXPECT_TRUE(model.tied_embeddings);
   model = read_golden("llama_hugging_face/untied");
-  EXPECT_EQ(model.rope_theta, 500) << "beside the other keys, as before 2025";
+  EXPECT_EQ(model.rope_theta, 500) << "outside rope_parameters, as before 2025";
   EXPECT_EQ(model.norm_epsilon, 1e-5);
   EXPECT_FALSE(model.tied_embeddings);
   model = read_golden("decoders_hugging_face/qwen2_tied");
@@ -105,7 +105,7 @@ TEST(ConfigJson, FilesOfNoModelOfOursAreRefused) {
   for (const char* content : {"", "[]", "{", "7", "\xff"})
     expect_mentions(refusal(content), {"here/config.json", "not "});
   expect_mentions(refusal(R"({"model_type": "gpt2", "n_layer": 1, "n_layer": 2})"),
-                  {"'n_layer' stands twice"});
+                  {"'n_layer' appears twice"});
   std::string deep(5000, '[');
   expect_mentions(refusal(R"({"a": )" + deep), {"nested deeper"});
 }
@@ -183,7 +183,7 @@ TEST(ConfigJson, TheSectionForADeckIsTheModel) {
   auto file = file_of(odd_model(true));
   file.free.front().value = 0.3;
   EXPECT_EQ(deck_of(model_toml(file)).config.model, file.model);
-  expect_mentions(model_toml(file), {"dropout = 0.0  # resid_pdrop = 0.3 cannot be set apart"});
+  expect_mentions(model_toml(file), {"dropout = 0.0  # resid_pdrop = 0.3 has no key of its own"});
 }
 
 TEST(ConfigJson, DifferencesFromTheDeckShowBothValues) {
@@ -199,11 +199,11 @@ TEST(ConfigJson, DifferencesFromTheDeckShowBothValues) {
   expect_mentions(
       error, {"c.json", "n_layer = 5", "[model] layers = 2 (deck.toml:3)", "vocab_size = 50257",
               "vocabulary = 503", "tie_word_embeddings = false", "tied_embeddings = true",
-              "layer_norm_epsilon = 1e-06, the deck has [model] norm_epsilon = 1e-5"});
-  EXPECT_EQ(error.find("dropout"), std::string::npos) << "that is the deck's to say";
+              "layer_norm_epsilon = 1e-06, but the deck has [model] norm_epsilon = 1e-5"});
+  EXPECT_EQ(error.find("dropout"), std::string::npos) << "the deck decides";
   expect_mentions(message_of([&] { expect_same_model(file_of(odd_llama(true)), deck); }),
-                  {"model_type = llama, the deck has [model] family = \"gpt\"",
-                   "num_key_value_heads = 3, the deck has [model] key_value_heads = 6"});
+                  {"model_type = llama, but the deck has [model] family = \"gpt\"",
+                   "num_key_value_heads = 3, but the deck has [model] key_value_heads = 6"});
 }
 
 TEST(ConfigJson, ALlamaTrainsOnAnySequence) {

@@ -40,7 +40,7 @@ TEST_P(ShortTypes, EveryNumberComesBackFromEveryLargerType) {
 }
 
 TEST_P(ShortTypes, RoundingGoesToTheNearestAndTiesToEven) {
-  // Between each two neighbours: a little below the middle, the middle, a little above.
+  // Between any two neighbours: slightly below the midpoint, the midpoint, slightly above.
   for (int i = 0; i < 0x7fff; ++i) {
     const auto low = static_cast<std::uint16_t>(i);
     const auto high = static_cast<std::uint16_t>(i + 1);
@@ -71,7 +71,8 @@ TEST_P(ShortTypes, WhatIsTooLargeBecomesInfiniteAndIsTold) {
 }
 
 TEST(Convert, TwoRoundingsAreNotMade) {
-  // 1 + 2^-8 + 2^-30 in bf16 lies above the middle of 1 and 1 + 2^-7; by way of fp32 it is on it.
+  // 1 + 2^-8 + 2^-30 is above the midpoint of 1 and 1 + 2^-7 in bf16; rounded to fp32 first, it is
+  // on the midpoint.
   EXPECT_EQ(rounded(DType::bf16, 1 + 0x1p-8 + 0x1p-30), 0x3f81);
 }
 

@@ -15,12 +15,12 @@ std::string with_length(const std::string& header, const std::string& data = "")
 
 class Safetensors : public ::testing::Test {
  protected:
-  /// What the reader says of a file of these bytes.
+  /// The error for a file of these bytes.
   std::string refusal(const std::string& bytes) {
     const auto path = folder_.write("model.safetensors", bytes);
     return message_of([&] { SafetensorsFile file(path); });
   }
-  /// The same for a header, in front of 16 bytes of data.
+  /// The error for a header before 16 bytes of data.
   std::string refused_header(const std::string& header) {
     return refusal(with_length(header, std::string(16, 'x')));
   }
@@ -100,7 +100,7 @@ TEST_F(Safetensors, DamagedHeadersAreRefusedWithTheirReason) {
       {R"({"a":1})", "expected an object"},
       {R"({"a":{}})", "has no dtype"},
       {R"({"a":{"dtype":7}})", "dtype is number"},
-      {R"({"a":{"dtype":"F33","shape":[4],"data_offsets":[0,16]}})", "'F33' is not known"},
+      {R"({"a":{"dtype":"F33","shape":[4],"data_offsets":[0,16]}})", "'F33' is unknown"},
       {R"({"a":{"dtype":"F32","shape":4,"data_offsets":[0,16]}})", "shape is not a list"},
       {R"({"a":{"dtype":"F32","shape":[-4],"data_offsets":[0,16]}})", "shape holds -4"},
       {R"({"a":{"dtype":"F32","shape":[4.0],"data_offsets":[0,16]}})", "shape holds 4.0"},
@@ -113,13 +113,13 @@ TEST_F(Safetensors, DamagedHeadersAreRefusedWithTheirReason) {
       {R"({"a":{"dtype":"F32","shape":[5],"data_offsets":[0,20]}})", "within the 16 bytes"},
       {R"({"a":{"dtype":"F32","shape":[3],"data_offsets":[0,16]}})", "takes 12"},
       {R"({"a":{"dtype":"F32","shape":[3],"data_offsets":[0,12]}})", "end at byte 12"},
-      {R"({"a":{"dtype":"F32","shape":[3],"data_offsets":[4,16]}})", "behind a hole"},
+      {R"({"a":{"dtype":"F32","shape":[3],"data_offsets":[4,16]}})", "after a gap"},
       {R"({"a":{"dtype":"F32","shape":[4],"data_offsets":[0,16]},)"
        R"("b":{"dtype":"F32","shape":[2],"data_offsets":[8,16]}})",
        "within the tensor before it"},
       {R"({"a":{"dtype":"F32","shape":[2],"data_offsets":[0,8]},)"
        R"("a":{"dtype":"F32","shape":[2],"data_offsets":[8,16]}})",
-       "'a' stands twice"},
+       "'a' appears twice"},
       {R"({"a":{"dtype":"F32","dtype":"F32","shape":[4],"data_offsets":[0,16]}})", "twice"},
       {R"({"a":{"dtype":"F32","shape":[[[[4]]]],"data_offsets":[0,16]}})", "nested deeper"},
       {R"({"__metadata__":{"format":1}})", "'format' is not a string"},

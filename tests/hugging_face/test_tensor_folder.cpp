@@ -34,7 +34,7 @@ class TensorFolders : public ::testing::Test {
     fs::remove(folder_.file(name));
     folder_.write(name, content);
   }
-  /// What is said of the index with `from` replaced by `to`.
+  /// The error for the index with `from` replaced by `to`.
   std::string refused_index(const std::string& from, const std::string& to) {
     std::string content = index_;
     const auto at = content.find(from);
@@ -69,7 +69,7 @@ TEST_F(TensorFolders, MissingTruncatedAndForeignShardsAreNamed) {
   replace(second, content);
   EXPECT_EQ(refusal(), "no error");
   folder_.write("model-00004-of-00004.safetensors", content);
-  expect_mentions(refusal(), {"model-00004-of-00004.safetensors is there, and the index does not"});
+  expect_mentions(refusal(), {"model-00004-of-00004.safetensors is not in the index"});
   fs::remove(folder_.file("model-00004-of-00004.safetensors"));
   folder_.write("adapter.safetensors", "of another program");
   EXPECT_EQ(refusal(), "no error");
@@ -78,18 +78,18 @@ TEST_F(TensorFolders, MissingTruncatedAndForeignShardsAreNamed) {
 TEST_F(TensorFolders, TensorsAreWhereTheIndexSaysAndNowhereElse) {
   const std::string content = read_file(folder_.file(second));
   replace(second, read_file(folder_.file(first)));  // "a" twice, "b" nowhere
-  expect_mentions(refusal(), {"tensor 'a' is in " + second + ", the index says " + first,
+  expect_mentions(refusal(), {"tensor 'a' is in " + second + ", but the index names " + first,
                               "tensor 'b' is not in " + second});
   replace(second, content);
   expect_mentions(refused_index("\"b\": \"" + second, "\"b\": \"" + third),
-                  {second + " is there, and the index does not name it"});
+                  {second + " is not in the index"});
   expect_mentions(refused_index("\"b\":", "\"e\":"),
                   {"tensor 'b' of " + second + " is not in the index", "tensor 'e' is not in"});
 }
 
 TEST_F(TensorFolders, DamagedIndicesAreRefusedWithTheirReason) {
   EXPECT_EQ(refused_index("\"total_size\": 66", "\"total_size\": -1.5, \"x\": [{}]"), "no error")
-      << "nothing of the metadata is used";
+      << "metadata is ignored";
   const std::map<std::string, std::string> files{{"../" + first, "expected the name of a"},
                                                  {"/etc/" + first, "expected the name of a"},
                                                  {"." + first, "expected the name of a"},
@@ -100,7 +100,7 @@ TEST_F(TensorFolders, DamagedIndicesAreRefusedWithTheirReason) {
   for (const auto& [file, reason] : files)
     expect_mentions(refused_index(first, file), {index_name, reason});
   expect_mentions(refused_index("\"" + first + "\"", "7"), {"weight_map 'a' is 7"});
-  expect_mentions(refused_index("\"b\":", "\"a\":"), {"'a' stands twice"});
+  expect_mentions(refused_index("\"b\":", "\"a\":"), {"'a' appears twice"});
   expect_mentions(refused_index("weight_map", "map"), {"has no weight_map"});
   expect_mentions(refused_index("{", "["), {"not JSON"});
   for (const char* content : {"", "[]", "7", "null", "{}", R"({"weight_map": {}})",
@@ -156,7 +156,7 @@ TEST_F(TensorFolders, MutatedIndicesAndShardsAreRefusedOrReadWithinTheirBounds) 
     replace(index_name, index_);
     replace(second, shard);
   }
-  EXPECT_GT(refused, rounds / 2) << "most of what is written here is names";
+  EXPECT_GT(refused, rounds / 2) << "most of the bytes are names";
 }
 
 }  // namespace

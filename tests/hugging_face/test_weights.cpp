@@ -19,7 +19,7 @@ struct Case {
   const char* name;
   deck::ModelConfig model;
 
-  /// In the list of tests.
+  /// Name in the list of tests.
   friend void PrintTo(const Case& c, std::ostream* out) { *out << c.name; }
 };
 
@@ -30,7 +30,7 @@ class HuggingFaceWeights : public ::testing::TestWithParam<Case> {
   std::string checkpoint(const std::string& directory) {
     return write_checkpoint(folder_.file(directory), model_, weights_);
   }
-  /// The weights in a folder, which is returned.
+  /// Exports the weights and returns the folder.
   std::string exported(std::int64_t shard_bytes = 0) {
     const auto path = made("exported");
     export_weights(checkpoint::Reader(checkpoint("from")), model_, DType::fp32, path, shard_bytes);
@@ -107,7 +107,7 @@ TEST_P(HuggingFaceWeights, OutAndInAgainIsTheSameBitsInOneFileOrInShards) {
     EXPECT_EQ(reader.state().step, 0);
     EXPECT_EQ(reader.state().samples, 0);
     EXPECT_EQ(reader.state().deck_toml, "the deck");
-    EXPECT_EQ(reader.arrays().size(), weights_.size()) << "nothing of the optimizer";
+    EXPECT_EQ(reader.arrays().size(), weights_.size()) << "no optimizer arrays";
     for (const auto& array : reader.arrays()) {
       Words read(static_cast<std::size_t>(array.elements()));
       reader.read(array.name, DType::fp32, array.shape, read.data());
@@ -152,11 +152,11 @@ TEST_P(HuggingFaceWeights, OtherTensorsAreNamedInOneErrorAndNoCheckpointIsLeft) 
     plan[3].name += ".extra";
     plan.push_back({"score.weight", DType::fp32, {2}});
   }));
-  expect_mentions(
-      error,
-      {"edited/model.safetensors", table + " is F32 [504, 144]", "[503, 144]", last + " is missing",
-       last + ".extra, F32 ", "is left over", "score.weight, F32 [2], is left over",
-       "expected the tensors of a " + format_of(model_.family).model_class(model_)});
+  expect_mentions(error,
+                  {"edited/model.safetensors", table + " is F32 [504, 144]", "[503, 144]",
+                   last + " is missing", last + ".extra, F32 ", "is not a tensor of the model",
+                   "score.weight, F32 [2], is not a tensor of the model",
+                   "expected the tensors of a " + format_of(model_.family).model_class(model_)});
   expect_mentions(refusal(folder_of([](std::vector<TensorPlan>& plan) {
                     plan.erase(plan.begin() + 1, plan.end());
                   })),
@@ -164,7 +164,7 @@ TEST_P(HuggingFaceWeights, OtherTensorsAreNamedInOneErrorAndNoCheckpointIsLeft) 
   EXPECT_FALSE(fs::exists(folder_.file("to")));
 }
 
-/// The name that a tensor may have had in old files.
+/// The name of a tensor in old files.
 std::string old_name(std::string name) {
   for (const char* prefix : {"transformer.", "model.", "bert."})
     if (name.starts_with(prefix)) name = name.substr(name.find('.') + 1);
@@ -232,7 +232,7 @@ TEST(Import, TensorsThatTransformersWritesAreThoseOfTheModel) {
   }
 }
 
-/// Layers 0 and 2 have the weights of layer 0, and layer 1 its own.
+/// Layers 0 and 2 share the weights of layer 0; layer 1 has its own.
 TEST(Export, SharedWeightsAreWrittenForEachLayer) {
   for (auto model : {odd_model(true), odd_llama(false, Family::qwen2), odd_llama(true)}) {
     const TemporaryFolder folder;
@@ -262,9 +262,9 @@ TEST(Export, ACheckpointOfAnotherModelIsRefused) {
   EXPECT_EQ(weights_type(reader, model), DType::fp32);
   auto other = model;
   other.layers = 1;
-  expect_mentions(message_of([&] { weights_type(reader, other); }), {"layers.1.", "has not"});
+  expect_mentions(message_of([&] { weights_type(reader, other); }), {"layers.1.", "does not have"});
   other.layers = 3;
-  expect_mentions(message_of([&] { weights_type(reader, other); }), {"holds no array 'layers.2."});
+  expect_mentions(message_of([&] { weights_type(reader, other); }), {"lacks the array 'layers.2."});
   other = model;
   other.vocabulary = 504;
   expect_mentions(message_of([&] { weights_type(reader, other); }), {"[503, 144]", "[504, 144]"});

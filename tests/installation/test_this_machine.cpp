@@ -10,7 +10,7 @@
 namespace trireme::installation {
 namespace {
 
-/// The programs for planning and for training are told of the same libraries.
+/// The programs for planning and for training have the same libraries.
 TEST(ThisMachine, IsTheOneThatTheKernelsAreBuiltFor) {
   const plan::Machine machine = this_machine();
   EXPECT_EQ(machine.called(), "this installation");

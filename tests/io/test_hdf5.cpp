@@ -30,7 +30,7 @@ TEST(Hdf5, KeepsTheBitsOfEveryType) {
   const TemporaryFolder folder;
   const auto path = folder.file("a.h5");
   std::vector<unsigned char> bits(8 * 12);
-  std::iota(bits.begin(), bits.end(), static_cast<unsigned char>(0x70));  // NaNs among them
+  std::iota(bits.begin(), bits.end(), static_cast<unsigned char>(0x70));  // includes NaNs
   {
     auto file = Hdf5File::create(path);
     for (std::size_t i = 0; i < names<DType>().size(); ++i)
@@ -58,7 +58,7 @@ TEST(Hdf5, BlocksLandWhereTheyBelong) {
   auto dataset = file.create_dataset("x", DType::int32, {4, 5, 6});
   std::vector<std::int32_t> expected(4 * 5 * 6);
   std::iota(expected.begin(), expected.end(), 0);
-  for (const std::int64_t half : {0, 3}) {  // the last axis in two parts
+  for (const std::int64_t half : {0, 3}) {  // the last axis is written in two parts
     std::vector<std::int32_t> part;
     for (int i = 0; i < 20; ++i)
       for (int j = 0; j < 3; ++j)
@@ -78,7 +78,7 @@ TEST(Hdf5, BlocksLandWhereTheyBelong) {
 TEST(Hdf5, CutsLargeTransfersWithoutMovingANumber) {
   const TemporaryFolder folder;
   auto file = Hdf5File::create(folder.file("a.h5"));
-  const Extents shape{1, 3, (5 << 20) + 1};  // 60 MiB: cut along the second and the third axis
+  const Extents shape{1, 3, (5 << 20) + 1};  // 60 MiB: split along the second and the third axis
   auto dataset = file.create_dataset("x", DType::int32, shape);
   std::vector<std::int32_t> values(static_cast<std::size_t>(shape[1] * shape[2]));
   std::iota(values.begin(), values.end(), 7);

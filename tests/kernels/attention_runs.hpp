@@ -13,7 +13,7 @@
 #include "reference/attention.hpp"
 #include "support/device_array.hpp"
 
-/// Attention from host arrays to host arrays, and how far off it may be.
+/// Attention from host arrays to host arrays, and bounds of its errors.
 namespace trireme::kernels::attention_runs {
 
 using testing::DeviceArray;
@@ -71,10 +71,10 @@ inline AttentionDropout some_dropout() {
   return {0.3, {7, Purpose::attention_dropout, 3, 5}, 11, 2, 9};
 }
 
-/// Numbers are within [−1, 1]. A score is a sum of K products, of magnitude σ ≤ scale·K, off by (K
-/// + 2) u σ (Higham 2002, eq. 3.5; u the unit roundoff), and so is the logarithm of the sum; exp
-/// and the rescaling by blocks of 64 add 4 u each, the sums over up to S keys S u. A probability is
-/// therefore off by a factor 1 + δ, δ = (2 (K + 2) σ + S + 4 S/64 + 8) u.
+/// Numbers are within [−1, 1]. A score is a sum of K products of magnitude σ ≤ scale·K. It is off
+/// by (K + 2) u σ (Higham 2002, eq. 3.5; u the unit roundoff), and so is the logarithm of the sum;
+/// exp and the rescaling by blocks of 64 add 4 u each, and the sums over up to S keys S u. A
+/// probability is therefore off by a factor 1 + δ, δ = (2 (K + 2) σ + S + 4 S/64 + 8) u.
 inline double relative_error(const AttentionShape& s, double u) {
   const auto size = static_cast<double>(s.head_size);
   const auto keys = static_cast<double>(s.sequence);
@@ -92,7 +92,8 @@ inline double slope(const std::vector<double>& qkv, const std::vector<double>& g
     const auto o = reference::attention(moved, s, dropout).o;
     return std::inner_product(o.begin(), o.end(), grad.begin(), 0.0);
   };
-  // Fourth order: errors step^4 and u/step balance at step = u^(1/5), 1e-3, where both are 1e-12.
+  // Fourth order: the errors step^4 and u/step are equal at step = u^(1/5), about 1e-3, where both
+  // are 1e-12.
   return (8.0 * (loss(step) - loss(-step)) - (loss(2 * step) - loss(-2 * step))) / (12.0 * step);
 }
 

@@ -14,7 +14,7 @@
 #include "support/device_array.hpp"
 #include "support/emulated_attention.hpp"
 
-/// The kernels of tensor cores, emulated, against the definition: for all head sizes and types.
+/// The tensor-core kernels, emulated, against the definition: for all head sizes and types.
 namespace trireme::kernels::flash_cases {
 
 using testing::EmulatedAttention;
@@ -77,7 +77,7 @@ class FlashFixture : public ::testing::Test {
 using Cases = ::testing::Types<Case<Bf16, 64>, Case<Bf16, 96>, Case<Bf16, 128>, Case<Bf16, 160>,
                                Case<Fp16, 64>, Case<Fp16, 96>, Case<Fp16, 128>, Case<Fp16, 160>>;
 
-/// What a comparison of numbers would not tell apart.
+/// Bits of numbers, for comparisons that distinguish NaNs and signed zeros.
 template <class T>
 std::vector<std::uint16_t> bits(const std::vector<T>& numbers) {
   std::vector<std::uint16_t> result;

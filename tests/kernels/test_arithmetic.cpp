@@ -13,7 +13,7 @@ namespace {
 
 using namespace trireme::testing;
 
-/// What is timed must be what its name says: a loop that a compiler emptied would be fast.
+/// The timed function must be what its name says: a loop that a compiler removed would be fast.
 template <class Real>
 void expect_results(Arithmetic kind, double (*expected)(double)) {
   const Exec exec;

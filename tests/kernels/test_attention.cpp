@@ -1,3 +1,5 @@
+// The portable attention kernels against a naive reference in double, by finite differences, and
+// with the same bits however batch and heads are split.
 #include <trireme/base/check.hpp>
 #include <trireme/base/text.hpp>
 #include <trireme/kernels/attention.hpp>
@@ -58,8 +60,8 @@ TYPED_TEST(Attention, ForwardAgreesWithTheDefinition) {
       const auto qkv = uniform<T>(s.tokens() * s.qkv_columns(), 1);
       const auto expected = reference::attention(qkv, s, dropout);
       const auto found = run_forward(qkv, s, dropout);
-      // o = Σ p v with |v| ≤ 1 and Σ p = 1 (1/(1−rate) with dropout): twice δ, once for p and once
-      // for its sum.
+      // o = Σ p v with |v| ≤ 1 and Σ p = 1 (1/(1−rate) with dropout): 2 δ, one for p and one for
+      // its sum.
       const double bound = 2.0 * relative_error(s, u) / (1.0 - dropout.rate);
       for (std::size_t i = 0; i < found.o.size(); ++i)
         ASSERT_NEAR(found.o[i], expected.o[i], bound) << describe(s) << " o " << i;
@@ -104,7 +106,7 @@ TEST(AttentionBackward, MatchesFiniteDifferencesAlongRandomDirections) {
       const auto qkv = uniform<double>(s.tokens() * s.qkv_columns(), 1);
       const auto grad = uniform<double>(s.tokens() * s.heads * s.head_size, 2);
       const auto found = run_backward(qkv, grad, s, dropout);
-      // Queries, keys and values apart, so that one cannot hide in another.
+      // Queries, keys and values separately, so that none hides an error of another.
       const std::int64_t ends[] = {0, s.heads * s.head_size,
                                    (s.heads + s.key_value_heads) * s.head_size, s.qkv_columns()};
       for (int part = 0; part < 3; ++part) {
@@ -115,7 +117,7 @@ TEST(AttentionBackward, MatchesFiniteDifferencesAlongRandomDirections) {
         }
         const double along = std::inner_product(found.begin(), found.end(), direction.begin(), 0.0);
         // Σ|grad||o| bounds the loss; scores move by up to c = scale·K·step along the direction,
-        // whence c^4/30.
+        // hence c^4/30.
         const double size = static_cast<double>(grad.size());
         const double scale = s.scale == 0.0 ? 1.0 / std::sqrt(double(s.head_size)) : s.scale;
         const double speed = std::max(1.0, scale * static_cast<double>(s.head_size));
@@ -136,9 +138,9 @@ TEST(AttentionBackward, FloatAgreesWithDouble) {
       const auto found = run_backward(qkv, grad, s, dropout);
       const auto expected = run_backward(std::vector<double>(qkv.begin(), qkv.end()),
                                          std::vector<double>(grad.begin(), grad.end()), s, dropout);
-      // dv = Σ_i p grad, dq and dk = Σ scale p (dp − delta) k with |dp|, |delta| ≤ K/(1−rate): rows
-      // of p sum to 1, columns over all queries of a group to at most S·H/Hkv, each term off by δ
-      // of p and by K u of dp.
+      // dv = Σ_i p grad, dq and dk = Σ scale p (dp − delta) k with |dp|, |delta| ≤ K/(1−rate). Rows
+      // of p sum to 1, columns over all queries of a group to at most S·H/Hkv. Each term is off by
+      // δ of p and by K u of dp.
       const auto size = static_cast<double>(s.head_size);
       const double scale = s.scale == 0.0 ? 1.0 / std::sqrt(size) : s.scale;
       const double terms = static_cast<double>(s.sequence * s.heads) / double(s.key_value_heads);
@@ -150,7 +152,7 @@ TEST(AttentionBackward, FloatAgreesWithDouble) {
         norm += expected[i] * expected[i];
         error += (found[i] - expected[i]) * (found[i] - expected[i]);
       }
-      // Rounding errors of either sign mostly cancel: as a whole the gradient keeps δ.
+      // Rounding errors of either sign mostly cancel: the gradient as a whole is within δ.
       ASSERT_LE(std::sqrt(error), 3.0 * relative_error(s, u) * std::sqrt(norm) + u) << describe(s);
     }
 }
@@ -184,7 +186,7 @@ TYPED_TEST(Attention, BatchSplitHasTheSameBits) {
   }
 }
 
-/// Columns [first, last) of each row, one range after the other.
+/// Columns [first, last) of each row, one range after another.
 template <class T>
 std::vector<T> take_columns(const std::vector<T>& x, std::int64_t columns,
                             const std::vector<std::pair<std::int64_t, std::int64_t>>& ranges) {
@@ -194,7 +196,7 @@ std::vector<T> take_columns(const std::vector<T>& x, std::int64_t columns,
   return taken;
 }
 
-/// Uneven parts, of whole groups of heads, forward and backward; the last part has no head at all.
+/// Uneven parts of whole groups of heads, forward and backward; the last part has no head.
 TYPED_TEST(Attention, HeadSplitHasTheSameBits) {
   using T = TypeParam;
   for (const AttentionShape& whole : {AttentionShape{2, 70, 5, 5, 13}, {1, 67, 6, 3, 16}}) {
@@ -210,7 +212,7 @@ TYPED_TEST(Attention, HeadSplitHasTheSameBits) {
       mine.heads = mine.key_value_heads * group;
       AttentionDropout dropout = some_dropout();
       dropout.first_head += ends[part] * group;
-      // Of queries and outputs; and, moved to where keys and values begin, of those.
+      // Columns of queries and outputs; shifted, those of keys and values.
       const std::int64_t K = whole.head_size;
       const std::pair heads{ends[part] * group * K, ends[part + 1] * group * K};
       const auto shared = [&](std::int64_t before) {
@@ -240,7 +242,7 @@ TYPED_TEST(Attention, NothingToAttendToIsLegal) {
                         View3<T>(nullptr, at(s.batch), 5, at(s.key_value_heads * s.head_size)), 2,
                         s);
   }
-  // Keys and values that no head here looks at have no gradient.
+  // Keys and values that no head here sees have no gradient.
   const AttentionShape unseen{2, 13, 0, 2, 16};
   const auto qkv = uniform<T>(unseen.tokens() * unseen.qkv_columns(), 1);
   EXPECT_EQ(run_backward(qkv, std::vector<T>{}, unseen, some_dropout()),

@@ -11,7 +11,7 @@
 
 #include "support/device_array.hpp"
 
-/// A rank may hold parts of groups of query heads: what it computes is its part of the whole.
+/// A rank may hold parts of groups of query heads: it computes its part of the whole.
 namespace trireme::kernels {
 namespace {
 
@@ -47,7 +47,7 @@ Passes<T> run(const std::vector<T>& qkv, const std::vector<T>& grad, const Atten
   return {o.values(), dx.values()};
 }
 
-/// Columns [first, last) of each row, one range after the other.
+/// Columns [first, last) of each row, one range after another.
 template <class T>
 std::vector<T> take_columns(const std::vector<T>& x, std::int64_t columns,
                             const std::vector<std::pair<std::int64_t, std::int64_t>>& ranges) {
@@ -57,10 +57,10 @@ std::vector<T> take_columns(const std::vector<T>& x, std::int64_t columns,
   return taken;
 }
 
-/// The heads [begin, end) of queries, with the keys and values that they use.
+/// The query heads [begin, end), with the keys and values that they use.
 struct Part {
   AttentionShape shape;
-  std::int64_t first;                                           ///< head of keys and values
+  std::int64_t first;                                           ///< first head of keys and values
   std::pair<std::int64_t, std::int64_t> queries, keys, values;  ///< columns of the whole
 
   Part(const AttentionShape& whole, std::int64_t begin, std::int64_t end) : shape(whole) {
@@ -83,8 +83,8 @@ class AttentionGroups : public ::testing::Test {};
 using Types = ::testing::Types<float, double>;
 TYPED_TEST_SUITE(AttentionGroups, Types);
 
-/// Outputs and the gradients of queries have the same bits; those of keys and values are sums over
-/// the parts that hold them, in another order than within one.
+/// Outputs and the gradients of queries have the same bits. The gradients of keys and values are
+/// sums over the parts that hold them, in a different order than within one part.
 TYPED_TEST(AttentionGroups, ACutThroughThemLeavesTheAnswer) {
   using T = TypeParam;
   for (const AttentionShape& whole :
@@ -115,8 +115,8 @@ TYPED_TEST(AttentionGroups, ACutThroughThemLeavesTheAnswer) {
               sums[at(t * columns + c)] += static_cast<double>(*from++);
         }
       }
-      // Sums of n = S·G terms of either sign in another order: off by √n u Σ|x| in the mean (Higham
-      // 2002, section 4.6), where Σ|x| is about √n |Σx|.
+      // Sums of n = S·G terms of either sign in a different order differ by √n u Σ|x| in the mean
+      // (Higham 2002, section 4.6), where Σ|x| is about √n |Σx|.
       double norm = 0.0, error = 0.0;
       for (std::int64_t i = 0; i < whole.tokens() * columns; ++i) {
         if (i % columns < query_columns) continue;

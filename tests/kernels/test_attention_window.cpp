@@ -11,8 +11,8 @@
 #include "reference/rounded_attention.hpp"
 #include "support/device_array.hpp"
 
-/// Attention to the last tokens only, by the portable kernels on hosts. Shapes with windows are
-/// among those of test_attention.cpp, too; tensor cores: test_flash_window.cpp.
+/// Attention to the last tokens only, by the portable kernels on hosts. test_attention.cpp has
+/// shapes with windows too; tensor cores: test_flash_window.cpp.
 namespace trireme::kernels {
 namespace {
 
@@ -32,7 +32,7 @@ std::vector<T> gradient(const AttentionShape& s) {
   return uniform<T>(s.tokens() * s.heads * s.head_size, 2);
 }
 
-/// EXPECT_EQ would find that a NaN differs from itself.
+/// Compares bits, because a NaN is not equal to itself.
 template <class T>
 void expect_same_bits(const std::vector<T>& found, const std::vector<T>& expected) {
   ASSERT_EQ(found.size(), expected.size());
@@ -59,9 +59,9 @@ TYPED_TEST(AttentionWindow, OfTheSequenceOrMoreHasTheBitsOfNone) {
       }
 }
 
-/// What no query of a block sees is not even read: the blocks of 64 (on devices 32) tokens from 128
-/// on see tokens from 128 − 32 on, and tokens before 64 have no part in what these get. Nor does
-/// the gradient reach keys that only queries of no gradient see.
+/// Blocks that no query sees are not read: the blocks of 64 (on devices 32) tokens from 128 on see
+/// tokens from 128 − 32 on, and tokens before 64 do not affect them. Nor does the gradient reach
+/// keys that are seen only by queries without a gradient.
 TYPED_TEST(AttentionWindow, BlocksOutsideItAreNotTouched) {
   using T = TypeParam;
   const AttentionShape s{1, 300, 2, 1, 16, true, 0.0, 0, 0, 33};
@@ -80,7 +80,7 @@ TYPED_TEST(AttentionWindow, BlocksOutsideItAreNotTouched) {
                    rows_from(run_backward(clean, grad, s), 128));
 }
 
-/// At every position, from caches whose rows outside the window are NaN.
+/// At every position, with caches whose rows outside the window are NaN.
 TYPED_TEST(AttentionWindow, DecodeIsEachRowOfForward) {
   using T = TypeParam;
   const double u = std::is_same_v<T, Bf16>   ? 1.0 / 256.0
@@ -139,7 +139,7 @@ void expect_within(const std::vector<T>& found, const reference::Bounded& expect
         << what << " " << i;
 }
 
-/// Within the bounds of kernels that round more. 33 and 70 cross a block's edge.
+/// Within the bounds of kernels that round more. 33 and 70 cross the edge of a block.
 TYPED_TEST(NarrowAttentionWindow, AgreesWithTheDefinition) {
   using T = TypeParam;
   const double unit = std::is_same_v<T, Bf16> ? 1.0 / 256.0 : 1.0 / 2048.0;

@@ -12,7 +12,7 @@
 
 #include "support/block_emulator.hpp"
 
-/// The emulator finds what a device would get wrong without a word.
+/// The emulator detects errors that a device would not report.
 namespace trireme::testing {
 namespace {
 
@@ -167,7 +167,7 @@ TEST(BlockEmulator, MultipliesMatrices) {
       for (int k = 0; k < 16; ++k) c[i][j] += a[i][k] * b[k][j];
   BlockEmulator::run(one_warp(), [&](EmulatedBlock& block) {
     const int lane = block.thread(), g = lane / 4, t = lane % 4;
-    // a as [row, depth] from 0, b as [column, depth] and as [depth, column] behind it
+    // a as [row, depth] from 0, followed by b as [column, depth] and as [depth, column]
     const auto store = [&](std::uint32_t at, int rows, int columns, auto number) {
       for (int i = 2 * lane; i < rows * columns; i += 64)
         block.store(at + static_cast<std::uint32_t>(2 * i),
@@ -208,7 +208,7 @@ TEST(BlockEmulator, TransposesWordsOfFourLanes) {
   });
 }
 
-/// What a block wrote shows to others when it is released behind a barrier, and not before.
+/// Other blocks see what a block wrote when it is released after a barrier, and not before.
 TEST(BlockEmulator, WritesShowWhenTheyAreReleased) {
   const auto pass_on = [](bool with_barrier, bool backwards) {
     EmulatorLaunch launch = two_warps();

@@ -10,7 +10,7 @@
 #include <limits>
 #include <tuple>
 
-/// Sums of a matrix's columns, and the form of them that devices run.
+/// Sums of a matrix's columns, including the code for devices.
 namespace trireme::kernels {
 namespace {
 
@@ -27,8 +27,7 @@ const Shape shapes[] = {{1, 1},     {1, 200},   {7, 3},      {32, 5},          {
                         {64, 65},   {1000, 13}, {4099, 1},   {517, 129},       {40, 4097},
                         {2, 70000}, {65, 5000}, {100, 2500}, {3, 131072 + 17}, {70, 65536}};
 
-/// Rows are added in any order: n numbers within [-1, 1] and one that was there before, Higham
-/// 2002, eq. 4.4.
+/// Rows are added in any order: n numbers within [-1, 1] and the initial one; Higham 2002, eq. 4.4.
 template <class T>
 double bound(std::int64_t rows) {
   const double eps = std::numeric_limits<Accumulate<T>>::epsilon() / 2;
@@ -66,7 +65,7 @@ TYPED_TEST(ColumnSums, BySlicesAreThoseOfTheDefinition) {
   using Sum = Accumulate<T>;
   for (const auto& [rows, columns] : shapes) {
     const std::int64_t room = column_slices(rows, columns).partial_elements(columns);
-    // What lies in the workspace does not matter, and nothing behind it is written.
+    // The workspace's content has no effect, and nothing after it is written.
     const DeviceArray<Sum> partial(room + 1, std::numeric_limits<Sum>::quiet_NaN());
     const auto x = uniform<T>(rows * columns, 1);
     expect_sums<T>(x, rows, columns, [&](View1<Sum> sum, View2<const T> from) {
@@ -92,7 +91,7 @@ TYPED_TEST(ColumnSums, BySlicesHaveTheSameBitsEveryTime) {
   }
 }
 
-/// What LayerNorm's gain and bias get, and RMSNorm's gain: without mean and bias.
+/// Sums for the gain and bias of LayerNorm, and for the gain of RMSNorm: without mean and bias.
 TYPED_TEST(ColumnSums, OfNormsAreThoseOfTheDefinition) {
   using T = TypeParam;
   using Sum = Accumulate<T>;

@@ -44,7 +44,7 @@ class CrossEntropyOf : public ::testing::Test {
 using Types = ::testing::Types<float, double>;
 TYPED_TEST_SUITE(CrossEntropyOf, Types);
 
-/// What all ranks together find; logits' columns as the parts hold them.
+/// Results of all ranks together, for the columns of logits that each part holds.
 template <class T>
 struct Parallel {
   std::vector<double> loss;
@@ -92,9 +92,9 @@ double width_of(const std::vector<double>& logits, std::size_t row, std::size_t 
   return *high - *low;
 }
 
-/// A row's sum of V exponentials is off by (V + 4 + width) eps, the exponent's rounding being
-/// relative to its argument; merging P parts multiplies by another exponential and adds, in double:
-/// (P + 4 + width) of its epsilon.
+/// A row's sum of V exponentials is off by (V + 4 + width) eps, because the rounding of an exponent
+/// is relative to its argument. Merging P parts multiplies by another exponential and adds, in
+/// double: (P + 4 + width) of its epsilon.
 double sum_error(std::size_t columns, std::size_t parts, double width, double eps) {
   return (static_cast<double>(columns) + 4 + width) * eps +
          (static_cast<double>(parts) + 4 + width) * double_eps;
@@ -200,9 +200,10 @@ TEST(CrossEntropy, BlocksOfRowsGiveTheSameBits) {
   }
 }
 
-/// All other logits lie 20 below the target's, in another part or another chunk of the same:
-/// softmax - 1 is -2e-8, which subtraction in fp32 could not tell from 0. What remains are nine
-/// exponentials and their sum in fp32, and rounding of 1 + 2e-8 in double.
+/// All other logits are 20 below the target's, in another part or another chunk of the same part:
+/// softmax - 1 is -2e-8, which subtraction in fp32 could not distinguish from 0. The remaining
+/// errors are those of nine exponentials and their sum in fp32, and the rounding of 1 + 2e-8 in
+/// double.
 TEST(CrossEntropy, GradientIsAccurateWhereTheSoftmaxIsNearOne) {
   constexpr std::int64_t chunk = 4096, v = chunk + 9;
   std::vector<double> logits(at(v), -inf);
@@ -225,7 +226,7 @@ TEST(CrossEntropy, EmptyPartsAndMaskedLogitsCountForNothing) {
   std::vector<double> logits(at(v), -inf);
   logits[4098] = logits[4099] = 1.0;
   const auto whole = cross_entropy_in_parts<float>(logits, {4099}, {0, v}, 1.0);
-  // Empty parts at the ends and between, parts that are masked altogether.
+  // Empty parts at the ends and between, and parts that are completely masked.
   for (const std::vector<std::int64_t>& begins :
        {std::vector<std::int64_t>{0, 0, v}, {0, v, v}, {0, 17, 17, 4098, v}, {0, 4099, v}}) {
     const auto found = cross_entropy_in_parts<float>(logits, {4099}, begins, 1.0);
@@ -250,7 +251,7 @@ TEST(CrossEntropy, NaNAndMaskedTargetsAreSeenByAll) {
   }
 }
 
-/// The chunk of the NaN has no other logit that is not masked; the largest one follows.
+/// The chunk of the NaN has no other unmasked logit; the largest one follows.
 TEST(CrossEntropy, NaNAmongMaskedLogitsIsSeen) {
   constexpr std::int64_t v = 4100;
   std::vector<double> logits(at(v), -inf);

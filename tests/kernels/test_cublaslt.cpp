@@ -33,14 +33,14 @@ constexpr double rounding<Fp16> = 1.0 / 2048;
 template <class T>
 constexpr double sum_rounding = rounding<Accumulate<T>>;
 
-/// As in test_matmul.cpp: k products of numbers within [-1, 1], in any order.
+/// As in test_matmul.cpp: sum of k products of numbers within [-1, 1], in any order.
 template <class T>
 double sum_error(std::int64_t depth, double alpha = 1, double beta = 0) {
   const auto k = static_cast<double>(depth);
   return (k + 3) * sum_rounding<T> * (std::abs(alpha) * k + std::abs(beta)) * 1.01;
 }
 
-/// Of what is stored as C after that: fp16 also loses digits near 0.
+/// Error of such a sum stored as C; fp16 also loses digits near 0.
 template <class T, class C>
 double stored_error(double value, std::int64_t depth, double alpha = 1, double beta = 0) {
   const double sum = sum_error<T>(depth, alpha, beta);
@@ -106,7 +106,7 @@ TYPED_TEST(Cublaslt, ProductsAreThoseOfTheDefinition) {
         }
 }
 
-/// The three passes of a layer, with a bias, and logits whose sums are kept.
+/// The three passes of a layer with a bias, and logits with unrounded sums.
 TYPED_TEST(Cublaslt, LinearLayersAreThoseOfTheDefinition) {
   using T = TypeParam;
   using Sum = Accumulate<T>;
@@ -143,8 +143,8 @@ TYPED_TEST(Cublaslt, LinearLayersAreThoseOfTheDefinition) {
   }
 }
 
-/// The tiled kernel, by way of fp32 for two-byte numbers, is far from both ends of what cuBLASLt
-/// does on a device: each may be off by the bound.
+/// The tiled kernel, through fp32 for two-byte numbers, is independent of cuBLASLt's kernels: each
+/// may be off by the bound.
 TYPED_TEST(Cublaslt, LargeProductsAreThoseOfTheTiledKernel) {
   using T = TypeParam;
   using Sum = Accumulate<T>;
@@ -176,9 +176,9 @@ TYPED_TEST(Cublaslt, LargeProductsAreThoseOfTheTiledKernel) {
       dw, tiled_dw, [&](std::size_t) { return 2 * sum_error<T>(t, 1, 1); }, "dw");
 }
 
-/// A tanh of the device's own has a relative error of up to 2^-11 (CUDA's tanh.approx), with which
-/// gelu is off by |h| / 2 of it, and for |h| < 2 its slope by less than 3 of it. fp32 and fp64 are
-/// not fused, and lie well within.
+/// A device's own tanh has a relative error of up to 2^-11 (CUDA's tanh.approx). It changes gelu by
+/// |h| / 2 of that, and for |h| < 2 its slope by less than 3 of it. fp32 and fp64 are not fused,
+/// and are well within the bound.
 TYPED_TEST(Cublaslt, LinearLayersWithGeluAreThoseOfTheDefinition) {
   using T = TypeParam;
   constexpr double device_tanh = 1.0 / 2048;
@@ -228,7 +228,7 @@ TYPED_TEST(Cublaslt, LinearLayersWithGeluAreThoseOfTheDefinition) {
     }
 }
 
-/// What is kept of a kind of product is how it is computed, and not on which arrays.
+/// The stored choice for a kind of product does not include its arrays.
 TYPED_TEST(Cublaslt, EachCallHasItsOwnArrays) {
   using T = TypeParam;
   const std::int64_t t = 24, m = 40, n = 56;
@@ -280,7 +280,7 @@ TYPED_TEST(Cublaslt, HaveTheSameBitsEveryTimeAndEverywhere) {
   }
 }
 
-/// 11 bits are kept of each operand, and nothing else changes.
+/// Only 11 bits of each operand are used; nothing else changes.
 TEST(CublasltTf32, RoundsTheOperandsOfFp32) {
   if (!has_cublaslt()) GTEST_SKIP() << "this build has no cuBLASLt";
   KernelChoice choice;
@@ -298,7 +298,7 @@ TEST(CublasltTf32, RoundsTheOperandsOfFp32) {
   multiply(rounded);
   const auto found = rounded.values();
   const auto expected = reference::matmul(a, a, b, n, n, n, false, false, 1.0, 0.0);
-  // Each factor is off by 2^-10 at most, for hardware that cuts instead of rounding.
+  // Each factor is off by 2^-10 at most, if hardware truncates instead of rounding.
   const double bound = 2.01 / 1024 * static_cast<double>(n) + sum_error<float>(n);
   for (std::size_t i = 0; i < found.size(); ++i) ASSERT_NEAR(found[i], expected[i], bound);
   EXPECT_NE(found, exact.values());

@@ -1,3 +1,5 @@
+// Elementwise kernels against naive references in double and finite differences; dropout masks and
+// random words against Philox.
 #include <trireme/kernels/elementwise.hpp>
 
 #include <trireme/kernels/words.hpp>
@@ -41,8 +43,8 @@ TYPED_TEST(Elementwise, GeluMatchesReference) {
       gelu_forward<T>(Exec{}, out.matrix(t, f), in.matrix(t, f));
       std::vector<double> expected;
       for (const double value : h) expected.push_back(reference::gelu(value));
-      // tanh: 3 ulp, and its argument's 4 roundings times u tanh'(u) <= 0.45; then two products,
-      // all relative to |h|.
+      // tanh: 3 ulp, and the 4 roundings of its argument times u tanh'(u) <= 0.45; then two
+      // products, all relative to |h|.
       expect_close(out.values(), expected,
                    [&](std::size_t i) { return 6 * TestFixture::eps * std::abs(h[i]); });
       gelu_forward<T>(Exec{}, in.matrix(t, f), in.matrix(t, f));
@@ -72,7 +74,7 @@ TYPED_TEST(Elementwise, GeluBackwardMatchesFiniteDifferences) {
         expected.push_back(dg[i] *
                            reference::finite_difference(
                                [](const auto& x) { return reference::gelu(x[0]); }, {h[i]})[0]);
-      // Differences: |gelu'''| < 3 and some eps |gelu| / step. Kernel: tanh off by 5 eps enters
+      // Differences: |gelu'''| < 3 and a few eps |gelu| / step. Kernel: tanh off by 5 eps enters
       // with at most 1/2 + |v| (1 + tanh) slope <= 1/2 + 2 |v| (1 + 0.14 v^2) eps where 1 - tanh^2
       // does not vanish (|v| < 4).
       const auto bound = [&](std::size_t i) {
@@ -142,8 +144,8 @@ TYPED_TEST(Elementwise, SwigluBackwardMatchesFiniteDifferences) {
         expected[at + columns] = dg[i] * both[1];
         size[at] = size[at + columns] = std::abs(dg[i]) * (1 + std::abs(a)) * (1 + std::abs(b));
       }
-      // Differences: the third derivative is below 1, and some eps |a b| / step. Kernel: s within 4
-      // eps of itself, and the derivative a sum of terms of at most 1 + |a|.
+      // Differences: the third derivative is below 1, and a few eps |a b| / step. Kernel: s within
+      // 4 eps of itself, and the derivative a sum of terms of at most 1 + |a|.
       const double step = reference::difference_step;
       const double relative =
           step * step + 4 * std::numeric_limits<double>::epsilon() / step + 10 * TestFixture::eps;
@@ -195,7 +197,7 @@ TYPED_TEST(Elementwise, DropoutMatchesReference) {
 TYPED_TEST(Elementwise, DropoutMaskDoesNotDependOnTheSplitOfRows) {
   using T = TypeParam;
   constexpr std::int64_t rows = 41;
-  for (const std::int64_t d : {1, 13, 128, 300}) {  // 300: more than one batch of words to a row
+  for (const std::int64_t d : {1, 13, 128, 300}) {  // 300: more than one batch of words per row
     const DeviceArray<T> x(random_numbers<T>(rows * d, 1)), z(random_numbers<T>(rows * d, 2));
     const DeviceArray<T> whole[] = {DeviceArray<T>(rows * d), DeviceArray<T>(rows * d),
                                     DeviceArray<T>(rows * d)};
@@ -252,7 +254,7 @@ TEST(Dropout, RefusesARateOutsideItsRange) {
                Error);
 }
 
-/// A function of its own, since nvcc takes no KOKKOS_LAMBDA from a test's private body.
+/// A separate function, because nvcc does not accept KOKKOS_LAMBDA in a test's private body.
 void fill_with_words(View1<std::uint32_t> words, const RandomKey& key, std::int64_t first) {
   const std::int64_t n = extent(words, 0);
   const RandomKey array = key;

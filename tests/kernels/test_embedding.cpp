@@ -41,7 +41,7 @@ class Embedding : public ::testing::Test {
 using Types = ::testing::Types<float, double>;
 TYPED_TEST_SUITE(Embedding, Types);
 
-/// The embedding by as many parts of the table, and then of the rows, as `parts` says.
+/// The embedding from `parts` parts of the table, and then of the rows.
 template <class T>
 std::vector<T> embedding_in_parts(const std::vector<std::int32_t>& tokens,
                                   const std::vector<double>& table,
@@ -85,8 +85,8 @@ TYPED_TEST(Embedding, LookUpsAndPositionsMatchReference) {
         }
 }
 
-/// The look-up is linear, so the backward map is its transpose, onto what was there: row v of the
-/// gradient is the sum over the tokens v in their order, whoever holds it.
+/// The look-up is linear, so its backward pass is the transpose, added to the previous content: row
+/// v of the gradient is the sum over the tokens v in their order, whichever part holds it.
 TYPED_TEST(Embedding, LookUpBackwardMatchesReferenceAndHasTheBitsOfTheWholeTable) {
   using T = TypeParam;
   using Acc = Accumulate<T>;
@@ -122,7 +122,7 @@ TYPED_TEST(Embedding, LookUpBackwardMatchesReferenceAndHasTheBitsOfTheWholeTable
       }
 }
 
-/// Parts in their order add the same rows in the same order as one call does.
+/// Parts in their order add the same rows in the same order as a single call.
 TYPED_TEST(Embedding, PositionsBackwardMatchesReferenceAndHasTheBitsOfTheWhole) {
   using T = TypeParam;
   using Acc = Accumulate<T>;

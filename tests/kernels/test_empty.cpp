@@ -1,6 +1,6 @@
-/// A rank can hold an empty part of an array: rows or columns of extent 0, at a null pointer, are
-/// legal everywhere, and leave what was there or store what an empty sum is. (Attention without
-/// heads: test_attention.cpp; an empty part of a vocabulary: test_cross_entropy.cpp.)
+/// A rank can hold an empty part of an array. Rows or columns of extent 0, at a null pointer, are
+/// legal everywhere: results stay unchanged or become an empty sum. (Attention without heads:
+/// test_attention.cpp; an empty part of a vocabulary: test_cross_entropy.cpp.)
 
 #include <trireme/kernels/cache.hpp>
 #include <trireme/kernels/cross_entropy.hpp>
@@ -36,7 +36,7 @@ View1<T> nothing() {
   return View1<T>(nullptr, 0);
 }
 
-/// n sevens, and whether they still are.
+/// n sevens, to check that they stay unchanged.
 template <class T>
 DeviceArray<T> kept() {
   return DeviceArray<T>(sevens);
@@ -121,7 +121,7 @@ TYPED_TEST(Empty, EmbeddingsOfNoTokensAndOfNoTable) {
   place_rows<T>(handle, x.matrix(n, 1), nothing<T>(0, 1), nothing<std::int32_t>(), 0);
   expect_kept(x);
   expect_kept(dx);
-  // No table: every row is elsewhere.
+  // No table: every row is in another part.
   embedding_lookup_backward<T>(handle, nothing<Acc>(0, 1), x.matrix(n, 1), tokens.flat(), 4);
   embedding_lookup<T>(handle, x.matrix(n, 1), tokens.flat(), nothing<T>(0, 1), 4);
   EXPECT_EQ(x.values(), std::vector<T>(n, T(0)));
@@ -202,8 +202,8 @@ TYPED_TEST(Empty, Products) {
         matmul<T>(handle, of(x, 1, n), left(1, 0, none), right(0, n, none), ta, tb);
         EXPECT_EQ(x.values(), std::vector<T>(n, T(0)));
       }
-    // A linear layer without inputs is its bias; without tokens its gradients stay; without
-    // outputs its input has no gradient.
+    // A linear layer without inputs gives its bias; without tokens its gradients stay unchanged;
+    // without outputs its input's gradient is 0.
     const DeviceArray<T> x = kept<T>(), y(n, T(3));
     const DeviceArray<Acc> dw = kept<Acc>(), dbias = kept<Acc>();
     linear_forward<T>(handle, y.matrix(1, n), nothing<T>(1, 0), nothing<T>(n, 0), x.flat());
@@ -223,7 +223,7 @@ TYPED_TEST(Empty, Products) {
   }
 }
 
-/// Row-parallel products have their bias on one rank only: the weight's gradient does not depend on
+/// Row-parallel products have their bias on one rank only; the weight's gradient does not depend on
 /// it.
 TYPED_TEST(Empty, BiasOfALinearLayer) {
   using T = TypeParam;

@@ -17,7 +17,7 @@
 #include "kernels/flash_cases.hpp"
 #endif
 
-/// The kernels of tensor cores, run by the emulator of blocks on the host.
+/// The tensor-core kernels, run by the emulator of blocks on the host.
 namespace trireme::kernels {
 namespace {
 
@@ -55,7 +55,7 @@ TEST(FlashRule, WorkspaceHoldsSumsDeltasAndCounters) {
   EXPECT_EQ(parts.counters, 2 * 3 * 5);
   EXPECT_EQ(attention_workspace_elements<Bf16>(KernelChoice(), s), parts.elements());
   EXPECT_EQ(attention_workspace_elements<Fp16>(KernelChoice(), {2, 0, 3, 1, 64}), 6)
-      << "counters that no one reads";
+      << "counters that no kernel reads";
   EXPECT_EQ(attention_workspace_elements<float>(KernelChoice(), s), parts.deltas);
 }
 
@@ -114,7 +114,7 @@ TEST(AttentionBackends, OnlyTheGradientOfCudnnNeedsASquareOfTheSequence) {
   EXPECT_EQ(narrow_attention_workspace(s, true) * 4, squares + deltas + grouped + 256);
   const AttentionSizes short_one{1, 16, 4, 4, 160};
   EXPECT_EQ(narrow_attention_workspace(short_one, true), FlashWorkspace(short_one).elements())
-      << "the tensor cores' own, which may have to step in";
+      << "the tensor cores' own, which is the fallback";
 }
 
 #if !defined(__CUDACC__)
@@ -125,7 +125,7 @@ template <class C>
 class FlashAttention : public FlashFixture<C> {};
 TYPED_TEST_SUITE(FlashAttention, Cases);
 
-/// Sequences within a block, not a whole number of blocks, of several blocks of queries and keys.
+/// Sequences within a block, with a partial last block, and of several blocks of queries and keys.
 TYPED_TEST(FlashAttention, AgreesWithTheDefinition) {
   this->check({1, 1, 1, 1, TypeParam::head_size}, {});
   this->check({2, 37, 1, 1, TypeParam::head_size}, {});
@@ -133,7 +133,7 @@ TYPED_TEST(FlashAttention, AgreesWithTheDefinition) {
   this->check({1, 131, 1, 1, TypeParam::head_size, false}, {});
 }
 
-/// Sequences that are and that are not whole numbers of Philox' blocks.
+/// Sequences that are, and are not, a whole number of Philox blocks.
 TYPED_TEST(FlashAttention, DropsWhatThePortableKernelDrops) {
   this->check({1, 36, 2, 1, TypeParam::head_size, false}, some_dropout());
   this->check({1, 67, 1, 1, TypeParam::head_size}, some_dropout());
@@ -158,8 +158,8 @@ TYPED_TEST(FlashAttention, RescalesWhereScoresGrow) {
   expect_within(emulated.logsumexp, reference.logsumexp(), "logsumexp");
 }
 
-/// Neither when copies land nor in which order threads, warps and blocks run, nor how many blocks
-/// run at a time changes a bit; and no order lets threads meet without a barrier.
+/// No bit depends on when copies arrive, on the order of threads, warps and blocks, or on the
+/// number of blocks that run at a time; and in no order do threads conflict without a barrier.
 TYPED_TEST(FlashAttention, AnyOrderHasTheSameBits) {
   const AttentionShape s{1, 140, 2, 1, TypeParam::head_size};
   const auto qkv = this->input(s), grad = this->gradient(s);
@@ -186,7 +186,7 @@ void take(std::vector<T>& to, const std::vector<T>& from, std::int64_t columns, 
 }
 
 /// A rank may hold parts of groups of query heads and of the batch: its output and its gradients of
-/// queries have the bits of the whole.
+/// queries have the same bits as in the whole.
 TYPED_TEST(FlashAttention, PartsOfGroupsAndBatchHaveTheBitsOfTheWhole) {
   using T = typename TypeParam::T;
   constexpr std::int64_t K = TypeParam::head_size;
@@ -220,11 +220,11 @@ TYPED_TEST(FlashAttention, PartsOfGroupsAndBatchHaveTheBitsOfTheWhole) {
   this->check(part, dropout);
 }
 
-/// What overflow makes of a number is for the loss scaling to see.
+/// NaNs from overflow must reach the loss scaling.
 TYPED_TEST(FlashAttention, NotANumberStaysOne) {
   const AttentionShape s{1, 40, 1, 1, TypeParam::head_size};
   auto qkv = this->input(s);
-  qkv[5] = typename TypeParam::T(std::nan(""));  // of query 0, which key 0 alone is seen by
+  qkv[5] = typename TypeParam::T(std::nan(""));  // of query 0, which sees only key 0
   typename TestFixture::Kernels emulated(qkv, s, {});
   emulated.forward();
   EXPECT_TRUE(std::isnan(static_cast<float>(emulated.o[3])));

@@ -13,8 +13,8 @@
 
 #if defined(KOKKOS_ENABLE_CUDA)
 
-/// The kernels of tensor cores, and cuDNN, on the device itself, against the definition and beside
-/// the portable ones. On hosts the former are emulated: test_flash_attention.cpp.
+/// The tensor-core kernels and cuDNN on the device itself, against the definition and compared with
+/// the portable kernels. On hosts the former are emulated: test_flash_attention.cpp.
 namespace trireme::kernels {
 namespace {
 
@@ -59,7 +59,7 @@ class FlashOnDevice : public ::testing::Test {};
 using Types = ::testing::Types<Bf16, Fp16>;
 TYPED_TEST_SUITE(FlashOnDevice, Types);
 
-/// Those that this build and device have.
+/// Back ends of this build and device.
 std::vector<AttentionBackend> back_ends(DType type) {
   std::vector<AttentionBackend> all;
   for (const auto b :
@@ -68,8 +68,8 @@ std::vector<AttentionBackend> back_ends(DType type) {
   return all;
 }
 
-/// All back ends keep the bounds of the one that rounds more. Sequences of many blocks, groups,
-/// parts of groups, with and without a causal mask and dropout.
+/// All back ends are within the bounds of the one that rounds more. Sequences of many blocks,
+/// groups, parts of groups, with and without a causal mask and dropout.
 TYPED_TEST(FlashOnDevice, AgreesWithTheDefinitionAsThePortableKernelDoes) {
   using T = TypeParam;
   const double unit = std::is_same_v<T, Bf16> ? 1.0 / 256.0 : 1.0 / 2048.0;

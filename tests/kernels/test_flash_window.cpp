@@ -9,7 +9,7 @@
 #if !defined(__CUDACC__)  // there the device runs them: test_flash_device.cpp
 #include "kernels/flash_cases.hpp"
 
-/// Sliding windows in the kernels of tensor cores, run by the emulator of blocks on the host.
+/// Sliding windows in the tensor-core kernels, run by the emulator of blocks on the host.
 namespace trireme::kernels {
 namespace {
 
@@ -24,7 +24,7 @@ template <class C>
 class FlashWindow : public FlashFixture<C> {};
 TYPED_TEST_SUITE(FlashWindow, Cases);
 
-/// Windows within a tile, across blocks of keys and of queries, of all tokens but one.
+/// Windows within a tile, across blocks of keys and of queries, and of all tokens but one.
 TYPED_TEST(FlashWindow, AgreesWithTheDefinition) {
   constexpr int K = TypeParam::head_size;
   for (const std::int64_t window : {1, 2, 70, 149}) this->check(windowed(150, 1, K, window), {});
@@ -49,7 +49,7 @@ TYPED_TEST(FlashWindow, OfTheSequenceOrMoreHasTheBitsOfNone) {
   }
 }
 
-/// Neither the order of blocks nor how many run at a time changes a bit, and blocks of keys that
+/// Neither the order of blocks nor the number that run at a time changes a bit. Blocks of keys that
 /// begin the sums of later queries wait for none.
 TYPED_TEST(FlashWindow, AnyOrderHasTheSameBits) {
   const AttentionShape s = windowed(270, 2, TypeParam::head_size, 100);
@@ -68,9 +68,9 @@ TYPED_TEST(FlashWindow, AnyOrderHasTheSameBits) {
   }
 }
 
-/// Blocks of keys that a window hides from all queries of a block are left out: numbers there that
-/// are none would make others so, even with probability 0. Queries from 256 on and keys from 128 on
-/// see nothing of the tokens before 64, and have no block in common with them.
+/// Blocks of keys that a window hides from all queries of a block are skipped: NaNs in them would
+/// spread to others, even with probability 0. Queries from 256 on and keys from 128 on see nothing
+/// of the tokens before 64, and have no block in common with them.
 TYPED_TEST(FlashWindow, BlocksOutsideItAreNotTouched) {
   using T = typename TypeParam::T;
   constexpr int K = TypeParam::head_size;
@@ -91,7 +91,7 @@ TYPED_TEST(FlashWindow, BlocksOutsideItAreNotTouched) {
   EXPECT_EQ(rows_from(found.dqkv, 256 * 3 * K), rows_from(expected.dqkv, 256 * 3 * K));
 }
 
-/// Twice the tokens cost twice as much, and not four times.
+/// Twice the tokens cost twice as much, not four times as much.
 TYPED_TEST(FlashWindow, CostGrowsWithTheSequence) {
   constexpr int K = TypeParam::head_size;
   const auto operations = [&](std::int64_t sequence) {

@@ -12,7 +12,7 @@
 #include <cmath>
 #include <limits>
 
-/// The exact form of GELU, and the hyperbolic tangent, of bert's heads and layers.
+/// The exact form of GELU and the hyperbolic tangent, which bert's layers and heads use.
 namespace trireme::kernels {
 namespace {
 
@@ -84,8 +84,8 @@ TYPED_TEST(ExactGelu, MatchesReference) {
       gelu_forward<T>(Exec{}, out.matrix(t, f), in.matrix(t, f), Gelu::exact);
       std::vector<double> expected;
       for (const double value : h) expected.push_back(reference::exact_gelu(value));
-      // erf 4 eps, half of it; its argument's rounding times 2/sqrt(pi) x e^(-x^2) < 0.49; a sum,
-      // two products and the store.
+      // Half of erf's 4 eps; the rounding of its argument times 2/sqrt(pi) x e^(-x^2) < 0.49; a
+      // sum, two products and the store.
       expect_close(out.values(), expected,
                    [&](std::size_t i) { return 6 * TestFixture::eps * std::abs(h[i]); });
       gelu_forward<T>(Exec{}, in.matrix(t, f), in.matrix(t, f), Gelu::exact);
@@ -107,8 +107,8 @@ TYPED_TEST(ExactGelu, BackwardMatchesFiniteDifferences) {
         expected.push_back(
             dg[i] * reference::finite_difference(
                         [](const auto& x) { return reference::exact_gelu(x[0]); }, {h[i]})[0]);
-      // Differences: |gelu'''| < 3 and some eps |gelu| / step. Kernel: the distribution is off by 3
-      // eps, v times the density by a few of at most 0.25, and the result is below 1.2.
+      // Differences: |gelu'''| < 3 and a few eps |gelu| / step. Kernel: the distribution is off by
+      // 3 eps, v times the density by a few of at most 0.25, and the result is below 1.2.
       expect_close(d_dg.values(), expected, [&](std::size_t i) {
         const double step = reference::difference_step;
         const double differences = step * step / 2 + 4 * std::numeric_limits<double>::epsilon() *
@@ -131,7 +131,7 @@ TYPED_TEST(ExactGelu, TanhAndItsGradientMatchReference) {
     expect_close(values.values(), expected,
                  [&](std::size_t i) { return 3 * TestFixture::eps * std::abs(expected[i]); });
     tanh_backward<T>(Exec{}, gradients.matrix(n, 3), gradients.matrix(n, 3), values.matrix(n, 3));
-    const auto y = values.values();  // whose rounding near 1 the gradient takes as it is
+    const auto y = values.values();  // the gradient uses them as rounded near 1
     std::vector<double> slopes;
     for (std::size_t i = 0; i < y.size(); ++i)
       slopes.push_back(dy[i] * (1 - static_cast<double>(y[i]) * static_cast<double>(y[i])));

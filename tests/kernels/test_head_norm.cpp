@@ -1,3 +1,5 @@
+// Norms of heads against a naive reference in double and finite differences, for whole rows and for
+// parts of heads and tokens.
 #include <trireme/kernels/head_norm.hpp>
 
 #include <trireme/base/check.hpp>
@@ -26,7 +28,7 @@ using testing::random_numbers;
 constexpr std::int64_t sizes[] = {1, 13, 128};
 constexpr double epsilon = 1e-6;
 
-/// Rows of queries, keys and as many values, and what the reference makes of their heads.
+/// Rows of queries, keys and as many values, and the reference's results for their heads.
 template <class T>
 struct HeadCase {
   HeadCase(std::int64_t t, std::int64_t h, std::int64_t hkv, std::int64_t k)
@@ -62,7 +64,7 @@ struct HeadCase {
                                 d_key.flat(), norm);
   }
 
-  /// use(head's place in a row of all columns, its kind: queries 0, keys 1)
+  /// Calls use(head's place in a row of all columns, its kind: queries 0, keys 1).
   template <class Use>
   void for_heads(const Use& use) const {
     for (std::int64_t t = 0; t < tokens; ++t)
@@ -72,7 +74,7 @@ struct HeadCase {
   std::vector<double> head(const std::vector<double>& x, std::int64_t at) const {
     return {x.begin() + at, x.begin() + at + norm.head_size};
   }
-  /// As of RMSNorm: a sum of K squares in any order has a relative error of at most K eps; 8 more
+  /// As for RMSNorm: a sum of K squares in any order has a relative error of at most K eps; 8 more
   /// for the roundings around it.
   double roundings() const {
     return static_cast<double>(norm.head_size + 8) * std::numeric_limits<T>::epsilon();
@@ -130,7 +132,7 @@ TYPED_TEST(HeadNorms, NothingNeedBeKept) {
 }
 
 /// |dx| is a difference of two terms, at most inverse_rms times the head's largest |gain dy| times
-/// 1 and largest |xhat|²; each carries the rounding of a sum.
+/// 1 and largest |xhat|². Each has the rounding error of a sum.
 TYPED_TEST(HeadNorms, BackwardInputMatchesReferenceAndLeavesTheValues) {
   using T = TypeParam;
   for (const std::int64_t t : sizes)
@@ -153,7 +155,7 @@ TYPED_TEST(HeadNorms, BackwardInputMatchesReferenceAndLeavesTheValues) {
         for (std::size_t d = 0; d < x.size(); ++d) {
           const std::size_t i = static_cast<std::size_t>(at) + d;
           expected[i] = dx[d];
-          // Twice: inverse_rms here is the kernel's own, off by as much.
+          // Twice: inverse_rms here is the kernel's own, with the same error.
           bounds[i] = 2 * c.roundings() * forward.inverse_rms[0] * largest * (1 + spread * spread);
         }
       });
@@ -183,7 +185,7 @@ TYPED_TEST(HeadNorms, BackwardWeightMatchesReferenceAndAdds) {
       head_norm_backward_weight<T>(Handle{}, query.flat(), key.flat(), c.rows(c.d_dqkv),
                                    c.raw_rows(), c.factors(), c.norm);
       EXPECT_EQ(c.d_dqkv.values(), DeviceArray<T>(c.dqkv).values()) << "it only reads";
-      // n terms summed in any order, each off by three roundings and by inverse_rms' own.
+      // n terms summed in any order, each with three roundings and the error of inverse_rms.
       const auto bound = [&](int kind, std::size_t d) {
         const auto n = static_cast<double>(t * (kind == 0 ? 5 : 2));
         return (n + 4) * std::numeric_limits<T>::epsilon() * magnitudes[kind][d] +
@@ -194,7 +196,7 @@ TYPED_TEST(HeadNorms, BackwardWeightMatchesReferenceAndAdds) {
     }
 }
 
-/// A rank that holds some of the heads, or some of the tokens, has their bits.
+/// The results for a part of the heads, or of the tokens, have the bits of the whole.
 TYPED_TEST(HeadNorms, PartsHaveTheBitsOfTheWhole) {
   using T = TypeParam;
   const HeadCase<T> whole(9, 4, 2, 24);
@@ -227,9 +229,9 @@ TEST(HeadNormGradient, BackwardMatchesFiniteDifferences) {
     head_norm_backward_weight<double>(Handle{}, query.flat(), key.flat(), c.rows(c.d_dqkv),
                                       c.raw_rows(), c.factors(), c.norm);
     c.backward_input();
-    // As for RMSNorm (test_rms_norm.cpp): three derivatives of at most 3 inverse_rms each;
+    // As for RMSNorm (test_rms_norm.cpp): three derivatives of at most 3 inverse_rms each, and
     // cancellation of a sum of as many terms as there are numbers.
-    double size = 0, largest_gain = 1;  // of values too, which are left alone
+    double size = 0, largest_gain = 1;  // of values too, which stay unchanged
     for (const auto& gain : c.gains)
       for (const double g : gain) largest_gain = std::max(largest_gain, std::abs(g));
     for (const double dy : c.dqkv) size += 3 * std::abs(dy) * largest_gain;
@@ -239,7 +241,7 @@ TEST(HeadNormGradient, BackwardMatchesFiniteDifferences) {
     const double bound =
         8 * std::numeric_limits<double>::epsilon() * size * static_cast<double>(c.qkv.size()) / h +
         h * h / 6 * std::pow(steepness, 3) * size;
-    ASSERT_LT(bound, 2e-3);  // or the comparison would mean nothing
+    ASSERT_LT(bound, 2e-3);  // otherwise the comparison would mean nothing
     const auto close = [&](std::size_t) { return bound; };
     expect_close(c.d_dqkv.values(),
                  reference::finite_difference(
@@ -289,7 +291,7 @@ TYPED_TEST(HeadNorms, WrongShapesAreRefused) {
                Error);
 }
 
-/// What a row's lanes do, for vectors as they are on devices.
+/// A row's function of lanes, run on vectors as on devices.
 struct SquareRows {
   View2<double> x;
   View1<double> sums;
@@ -317,7 +319,7 @@ TEST(VectorLanes, DoWhatTeamsDo) {
     expected.push_back(numbers[i] * numbers[i] + static_cast<double>(i % 6));
     squares[i / 6] += numbers[i] * numbers[i];
   }
-  // A sum of six squares in any order, and one rounding more or less of a product in a sum.
+  // A sum of six squares in any order, and one rounding more or less in each product of a sum.
   const double eps = std::numeric_limits<double>::epsilon();
   expect_close(x.values(), expected, [&](std::size_t i) { return 2 * eps * expected[i]; });
   expect_close(sums.values(), squares, [&](std::size_t i) { return 8 * eps * squares[i]; });

@@ -1,3 +1,5 @@
+// Every public kernel: its launches have labels "kernels/…", and it neither waits, allocates nor
+// copies. A new kernel belongs in the lists below.
 #include <trireme/kernels/attention.hpp>
 #include <trireme/kernels/cross_entropy.hpp>
 #include <trireme/kernels/elementwise.hpp>
@@ -31,7 +33,7 @@ constexpr std::int64_t columns = 8;
 constexpr std::int64_t elements = 96;  // enough for every shape below
 constexpr Dropout dropout{0.5, {1, Purpose::dropout, 2, 3}, 0};
 
-/// Arrays that all calls share; what they hold does not matter here.
+/// Arrays that all calls share; their content does not matter here.
 template <class T>
 struct Arrays {
   DeviceArray<T> a{elements}, b{elements}, c{elements}, d{elements};
@@ -46,7 +48,7 @@ struct Arrays {
 
 using Call = std::function<void(const Handle&)>;
 
-/// Public kernels by name, here and below. A new kernel belongs among them.
+/// Public kernels by name, here and below.
 template <class T>
 std::map<std::string, Call> kernels_of_layers(const Arrays<T>& x) {
   const auto matrix = [](const auto& array) { return array.matrix(rows, columns); };
@@ -224,13 +226,12 @@ std::map<std::string, Call> kernels_of_attention(const Arrays<T>& x) {
   };
 }
 
-/// Labels begin with "kernels/"; a kernel neither waits nor allocates nor copies behind the
-/// caller's back.
+/// Labels begin with "kernels/"; a kernel neither waits nor allocates nor makes hidden copies.
 void expect_only_launches(const std::map<std::string, Call>& kernels,
                           const KernelChoice& choice = {}) {
   const Handle handle(choice);
   for (const auto& [name, call] : kernels) {
-    call(handle);  // a back end's own scratch may be made at its first launch
+    call(handle);  // a back end may allocate its own scratch at its first launch
     fence(handle, "test begins");
     const LaunchRecorder recorder;
     call(handle);
@@ -251,7 +252,7 @@ void expect_only_launches_of() {
   expect_only_launches(kernels_of_vocabulary(arrays));
   expect_only_launches(kernels_of_arrays(arrays));
   expect_only_launches(kernels_of_attention(arrays));
-  // Libraries launch what they like; Trireme's own products are held to the rule.
+  // Libraries may launch anything; Trireme's own products must follow the rule.
   expect_only_launches(kernels_of_matrices(arrays),
                        KernelChoice().set_products(dtype_of<T>, MatmulBackend::tiled));
 }

@@ -6,7 +6,7 @@
 
 #include "support/device_array.hpp"
 
-/// Layers with GELU: where the library does not take both at once they are a product and a kernel.
+/// Layers with GELU are a product and a kernel if the library cannot fuse them.
 namespace trireme::kernels {
 namespace {
 
@@ -18,8 +18,8 @@ class LinearGelu : public ::testing::Test {};
 using Types = ::testing::Types<float, double, Bf16, Fp16>;
 TYPED_TEST_SUITE(LinearGelu, Types);
 
-/// The exact form and rows of an odd length are never fused. (tests/kernels/test_cublaslt.cpp holds
-/// fused ones against the definition.)
+/// The exact form and rows of an odd length are never fused. (tests/kernels/test_cublaslt.cpp
+/// compares fused ones with the definition.)
 TYPED_TEST(LinearGelu, HasTheBitsOfAProductAndAKernel) {
   using T = TypeParam;
   const Handle handle;

@@ -15,7 +15,7 @@ using testing::DeviceArray;
 
 enum class Function { exponential, hyperbolic_tangent };
 
-/// The function at every x, computed by lanes as in kernels.
+/// The function at every x, computed in lanes as in kernels.
 template <class T>
 std::vector<T> evaluate(Function function, const std::vector<T>& x) {
   const DeviceArray<T> in(x);
@@ -57,7 +57,7 @@ double largest_error(Function function, double low, double high, int points) {
   return worst;
 }
 
-/// As stated in math.hpp for hosts; devices' own functions are within 2 units (CUDA C++ Programming
+/// Bounds of math.hpp for hosts; devices' own functions are within 2 units (CUDA C++ Programming
 /// Guide, 17.1).
 constexpr double exp_bound = exec_on_host || as_on_device ? 1.1 : 2.0;
 constexpr double tanh_bound = exec_on_host || as_on_device ? 3.0 : 2.0;

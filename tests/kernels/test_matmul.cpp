@@ -1,3 +1,5 @@
+// Matrix products and linear layers by every back end of this build, against naive sums in double;
+// bits of the tiled kernel, threads of host libraries, and the peak.
 #include <trireme/base/check.hpp>
 #include <trireme/kernels/matmul.hpp>
 #include <trireme/kernels/tiled_matmul.hpp>
@@ -57,7 +59,7 @@ void compare(const Handle& handle, std::int64_t rows, std::int64_t columns, std:
              bool ta, bool tb, double alpha, double beta) {
   const auto a = uniform<T>(rows * depth, 1);
   const auto b = uniform<T>(depth * columns, 2);
-  // With beta = 0 the old content must not matter, whatever it is.
+  // With beta = 0 the previous content must not matter.
   const auto c = beta == 0.0 ? std::vector<T>(static_cast<std::size_t>(rows * columns),
                                               std::numeric_limits<T>::quiet_NaN())
                              : uniform<T>(rows * columns, 3);

@@ -5,8 +5,8 @@
 #include "support/device_array.hpp"
 #include "support/launch_recorder.hpp"
 
-/// What products allocate beside their operands is what the plan counts with, and is there before
-/// the first of them.
+/// The memory that products allocate besides their operands is the planned memory, and exists
+/// before the first product.
 namespace trireme::kernels {
 namespace {
 
@@ -44,7 +44,7 @@ TYPED_TEST(MatmulMemory, TakesNothingElseInLaterProducts) {
     matmul<T>(handle, c.matrix(40, 40), a.matrix(40, 40), b.matrix(40, 40), Transpose::no,
               Transpose::yes, 1.0, 0.0);
   };
-  multiply();  // a back end's own scratch may be made at its first launch
+  multiply();  // a back end may allocate its own scratch at its first launch
   const LaunchRecorder recorder;
   multiply();
   EXPECT_EQ(recorder.allocations(), 0);

@@ -19,8 +19,8 @@
 #include <cmath>
 #include <tuple>
 
-/// Kernels of two-byte numbers do what those of float do, which are held against naive ones: the
-/// same sums in float, and only what is stored is rounded.
+/// Kernels of two-byte numbers compared with those of float, which are tested against naive ones:
+/// the same sums in float, and only stored numbers are rounded.
 namespace trireme::kernels {
 namespace {
 
@@ -44,8 +44,8 @@ struct Both {
   }
 };
 
-/// Of one rounding, and of the few units in the last place of float by which the two may differ:
-/// `sums` is the size of what is added up.
+/// The two differ by one rounding and a few units in the last place of float; `sums` is the size of
+/// the summed terms.
 template <class T>
 void expect_rounded(const DeviceArray<T>& found, const DeviceArray<float>& expected,
                     float sums = 1) {
@@ -202,7 +202,7 @@ TYPED_TEST(NarrowKernels, EmbeddingAndRotaryPositions) {
   expect_rounded(y.narrow, y.wide);
 }
 
-/// Queries in three blocks, so that the sums of their gradients are kept in float between blocks.
+/// Queries in three blocks, so that the sums of their gradients stay in float between blocks.
 TYPED_TEST(NarrowKernels, Attention) {
   using N = TypeParam;
   const Handle& e = this->handle;
@@ -273,7 +273,7 @@ TYPED_TEST(NarrowKernels, OfEncoders) {
   expect_equal_sums(sums[0], sums[1]);
 }
 
-/// The token behind 69 others: two blocks of keys.
+/// The token after 69 others: two blocks of keys.
 TYPED_TEST(NarrowKernels, Decoding) {
   using N = TypeParam;
   const Handle& e = this->handle;

@@ -1,3 +1,4 @@
+// Layer normalisation against a naive reference in double, and its gradients by finite differences.
 #include <trireme/kernels/norm.hpp>
 
 #include <reference/finite_difference.hpp>
@@ -21,7 +22,7 @@ using testing::random_numbers;
 constexpr double norm_epsilon = 1e-5;
 constexpr std::int64_t sizes[] = {1, 13, 128};
 
-/// Inputs of one case and what the reference makes of them.
+/// Inputs of one case and the reference's results.
 template <class T>
 struct Case {
   Case(std::int64_t t, std::int64_t d)
@@ -75,7 +76,7 @@ TYPED_TEST(LayerNorm, ForwardMatchesReference) {
       const DeviceArray<Accumulate<T>> inverse(t);
       layer_norm_forward<T>(Exec{}, y.matrix(t, d), mean.flat(), inverse.flat(), c.d_x.matrix(t, d),
                             c.d_gain.flat(), c.d_bias.flat(), norm_epsilon);
-      // The mean is off by roundings largest_x; that shifts x - mean, and changes 1/std by at most
+      // The mean is off by roundings largest_x; this shifts x - mean and changes 1/std by at most
       // its relative share.
       const auto spread = [&](std::size_t row) {
         return c.largest_x(row) * c.forward.inverse_std[row];
@@ -107,7 +108,7 @@ TYPED_TEST(LayerNorm, ForwardWorksInPlace) {
 }
 
 /// |dx| is a difference of three terms, each at most inverse_std times the row's largest |gain dy|
-/// times 1, 1 and largest |xhat|^2; each carries the rounding of a sum.
+/// times 1, 1 and largest |xhat|^2. Each has the rounding error of a sum.
 template <class T>
 double backward_bound(const Case<T>& c, std::size_t row) {
   double largest = 0;
@@ -193,9 +194,8 @@ TEST(LayerNormGradient, BackwardMatchesFiniteDifferences) {
                                       c.d_gain.flat(), false);
     layer_norm_backward_weight<double>(Handle{}, dgain.flat(), dbias.flat(), c.d_dy.matrix(2, d),
                                        c.d_x.matrix(2, d), c.d_mean.flat(), c.d_inverse.flat());
-    // Truncation: each of the three derivatives by x brings a factor of at most 3 inverse_std
-    // (through x, mean and variance). Cancellation: a sum of 2D terms of which each is off by some
-    // eps.
+    // Truncation: each of the three derivatives by x has a factor of at most 3 inverse_std (through
+    // x, mean and variance). Cancellation: a sum of 2D terms, each off by a few eps.
     double size = 0;
     for (std::size_t i = 0; i < c.dy.size(); ++i)
       size +=
@@ -208,7 +208,7 @@ TEST(LayerNormGradient, BackwardMatchesFiniteDifferences) {
         reference::difference_step * reference::difference_step / 6 * std::pow(steepness, 3) * size;
     // At D = 1 the derivative is exactly 0 on both sides, whatever the steepness.
     const double bound = d == 1 ? cancellation : cancellation + truncation;
-    ASSERT_LT(bound, 1e-4);  // or the comparison would mean nothing
+    ASSERT_LT(bound, 1e-4);  // otherwise the comparison would mean nothing
     const auto close = [&](std::size_t) { return bound; };
     expect_close(
         dx.values(),

@@ -9,14 +9,14 @@
 #include <limits>
 #include <vector>
 
-/// Rows by 16 bytes at a time, as devices take them, against one element at a time.
+/// Rows in pieces of 16 bytes, as on devices, compared with one element at a time.
 namespace trireme::kernels {
 namespace {
 
 template <class T>
 class Packs : public ::testing::Test {
  protected:
-  /// Rows of which the first `offset` elements are not taken, so that they begin anywhere.
+  /// Rows whose first `offset` elements are skipped, so that they begin anywhere.
   struct Row {
     alignas(64) T values[160];
   };
@@ -54,7 +54,7 @@ TYPED_TEST(Packs, MapGivesTheSameBitsWhereverRowsBegin) {
         EXPECT_EQ(std::memcmp(whole + offset + n, before.values + offset + n,
                               static_cast<std::size_t>(160 - offset - n) * sizeof(T)),
                   0)
-            << "something behind the row was written";
+            << "something after the row was written";
       }
 }
 
@@ -67,7 +67,7 @@ TYPED_TEST(Packs, MapToTwoGivesTheSameBitsWhereverRowsBegin) {
   for (const std::int64_t n : {0, 1, 7, 8, 16, 20})
     for (const int offset : {0, 1, 8})
       for (const bool in_place : {false, true}) {
-        // As a gate and what it lets through: two rows behind each other.
+        // As a gate and its input: two consecutive rows.
         auto from = this->row(1);
         auto out = this->row(in_place ? 1 : 3);
         auto expected = out;
@@ -85,7 +85,7 @@ TYPED_TEST(Packs, MapToTwoGivesTheSameBitsWhereverRowsBegin) {
       }
 }
 
-/// Rows of an array of random words that begin anywhere in it, and beyond 32 bits.
+/// Rows of an array of random words that begin anywhere in it, also beyond 32 bits.
 TYPED_TEST(Packs, MapOfWordsGivesTheSameBitsWhereverRowsBegin) {
   using T = TypeParam;
   using Acc = Accumulate<T>;

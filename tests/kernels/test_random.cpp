@@ -36,8 +36,8 @@ TYPED_TEST(NormalFill, MatchesBoxMullerOfTheKeysWords) {
         expected.push_back(0.02 * std::sqrt(-2 * std::log(u)) *
                            std::cos(2 * 3.14159265358979323846 * v));
       }
-      // The result's rounding to T, and in double some roundings relative to the radius, at most
-      // sqrt(2 ln 2^33) < 7; the angle's rounding is relative to 2 pi.
+      // The result's rounding to T, and in double a few roundings relative to the radius, which is
+      // at most sqrt(2 ln 2^33) < 7; the angle's rounding is relative to 2 pi.
       expect_close(x.values(), expected, [&](std::size_t i) {
         return std::numeric_limits<T>::epsilon() * std::abs(expected[i]) +
                0.02 * 7 * 8 * std::numeric_limits<double>::epsilon();

@@ -9,7 +9,7 @@
 
 #include <gtest/gtest.h>
 
-/// A residual sum and its norm in one kernel against one kernel after the other.
+/// A residual sum and its norm in one kernel, compared with two kernels.
 namespace trireme::kernels {
 namespace {
 
@@ -27,7 +27,7 @@ std::vector<double> numbers(const DeviceArray<T>& array) {
   return out;
 }
 
-/// Everything that a call leaves behind.
+/// All results of a call.
 using Outcome = std::vector<std::vector<double>>;
 
 template <class T>
@@ -43,7 +43,7 @@ struct Case {
         bias(random_numbers<A>(d, 4)),
         site{rate, {7, Purpose::dropout, 3, 5}, 11} {}
 
-  /// The sum lies where z was, as in a layer.
+  /// The sum replaces z, as in a layer.
   Outcome layer_norm(bool at_once) const {
     const DeviceArray<T> sum(z.values()), y(rows * hidden);
     const DeviceArray<A> mean(rows), inverse(rows);

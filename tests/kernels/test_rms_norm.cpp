@@ -1,3 +1,5 @@
+// Root mean square normalisation against a naive reference in double, and its gradients by finite
+// differences.
 #include <trireme/kernels/rms_norm.hpp>
 
 #include <reference/finite_difference.hpp>
@@ -21,7 +23,7 @@ using testing::random_numbers;
 constexpr double norm_epsilon = 1e-5;
 constexpr std::int64_t sizes[] = {1, 13, 128};
 
-/// Inputs of one case and what the reference makes of them.
+/// Inputs of one case and the reference's results.
 template <class T>
 struct RmsCase {
   RmsCase(std::int64_t t, std::int64_t d)
@@ -76,7 +78,7 @@ TYPED_TEST(RmsNorm, ForwardMatchesReferenceAndWorksInPlace) {
 }
 
 /// |dx| is a difference of two terms, at most inverse_rms times the row's largest |gain dy| times 1
-/// and largest |xhat|^2; each carries the rounding of a sum.
+/// and largest |xhat|^2; each has the rounding error of a sum.
 template <class T>
 double backward_bound(const RmsCase<T>& c, std::size_t row) {
   double largest = 0;
@@ -146,8 +148,8 @@ TEST(RmsNormGradient, BackwardMatchesFiniteDifferences) {
                                     c.d_x.matrix(2, d), c.d_inverse.flat(), c.d_gain.flat(), false);
     rms_norm_backward_weight<double>(Handle{}, dgain.flat(), c.d_dy.matrix(2, d),
                                      c.d_x.matrix(2, d), c.d_inverse.flat());
-    // As for layer normalisation: three derivatives of at most 3 inverse_rms each; cancellation of
-    // a sum of 2D terms.
+    // As for layer normalisation: three derivatives of at most 3 inverse_rms each, and cancellation
+    // of a sum of 2D terms.
     double size = 0;
     for (std::size_t i = 0; i < c.dy.size(); ++i)
       size += std::abs(c.dy[i]) * std::abs(c.gain[c.column(i)]) * 3;
@@ -157,7 +159,7 @@ TEST(RmsNormGradient, BackwardMatchesFiniteDifferences) {
     const double bound =
         8 * std::numeric_limits<double>::epsilon() * size * static_cast<double>(d) / h +
         h * h / 6 * std::pow(steepness, 3) * size;
-    ASSERT_LT(bound, 1e-4);  // or the comparison would mean nothing
+    ASSERT_LT(bound, 1e-4);  // otherwise the comparison would mean nothing
     const auto close = [&](std::size_t) { return bound; };
     expect_close(dx.values(),
                  reference::finite_difference([&](const auto& x) { return loss(x, c.gain); }, c.x),

@@ -1,3 +1,5 @@
+// Rotary positions against a naive reference in double, and properties: parts of rows, scores that
+// depend on distances alone, and the inverse.
 #include <trireme/kernels/rotary.hpp>
 
 #include <trireme/base/check.hpp>
@@ -24,10 +26,10 @@ class RotaryPositions : public ::testing::Test {};
 using Types = ::testing::Types<float, double>;
 TYPED_TEST_SUITE(RotaryPositions, Types);
 
-constexpr std::int64_t beside = 5;  // columns behind the heads that are turned
+constexpr std::int64_t beside = 5;  // columns after the rotated heads
 
-/// Two terms of at most |a| and |b| with three roundings each to T; and the angle's error in
-/// double: position e^-u with u <= ln(theta) < 14 off by u eps, and 4 roundings around it.
+/// Two terms of at most |a| and |b| with three roundings each to T. The angle's error in double:
+/// position e^-u with u <= ln(theta) < 14 is off by u eps, and 4 roundings around it.
 template <class T>
 double bound_of(const std::vector<double>& x, std::size_t i, std::int64_t columns,
                 const Rotary& r) {
@@ -108,7 +110,7 @@ TYPED_TEST(RotaryPositions, ScoresDependOnDistancesAlone) {
       product += static_cast<double>(a[i]) * static_cast<double>(b[i]);
     return product;
   };
-  // Each turned element is off by bound_of; |x| <= 2 norms of its pair, q k <= (q² + k²) / 2.
+  // Each rotated element is off by bound_of; |x| <= 2 norms of its pair, q k <= (q² + k²) / 2.
   double squares = 0;
   for (std::size_t i = 0; i < q.size(); ++i) squares += q[i] * q[i] + k[i] * k[i];
   const double bound =
@@ -130,7 +132,7 @@ TEST(RotaryGradient, BackwardMatchesFiniteDifferences) {
   };
   double size = 0;
   for (std::size_t i = 0; i < x.size(); ++i) size += 2 * std::abs(x[i] * dy[i]);
-  // A linear function: only cancellation, of a sum of n terms.
+  // The function is linear: the only error is cancellation in a sum of n terms.
   const double bound = 8 * std::numeric_limits<double>::epsilon() * size *
                        static_cast<double>(x.size()) / reference::difference_step;
   ASSERT_LT(bound, 1e-4);
@@ -144,7 +146,7 @@ TEST(RotaryGradient, BackwardUndoesForward) {
   const DeviceArray<float> d_x(x);
   rotary_forward<float>(Exec{}, d_x.matrix(5, 52), r);
   rotary_backward<float>(Exec{}, d_x.matrix(5, 52), r);
-  // The bound of one turn, and that of the other on elements up to |a| + |b|.
+  // The bound of one rotation, and that of the other on elements up to |a| + |b|.
   expect_close(d_x.values(), x, [&](std::size_t i) { return 3 * bound_of<float>(x, i, 52, r); });
 }
 

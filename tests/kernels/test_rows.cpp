@@ -12,8 +12,7 @@
 #include <limits>
 #include <vector>
 
-/// Rows that are picked from a matrix, and rows of two segments: whole and in parts, as ranks hold
-/// them.
+/// Selected rows of a matrix, and rows of two segments: whole and in parts, as ranks hold them.
 namespace trireme::kernels {
 namespace {
 

@@ -1,3 +1,5 @@
+// AdamW against its formula in double, and the blocked sums of squares from which the gradient's
+// norm is computed.
 #include <trireme/kernels/update.hpp>
 
 #include <support/device_array.hpp>
@@ -24,7 +26,7 @@ class Update : public ::testing::Test {
 using Types = ::testing::Types<float, double>;
 TYPED_TEST_SUITE(Update, Types);
 
-/// Three steps against the formulas in double. After k steps m and v carry at most 4 k roundings of
+/// Three steps against the formulas in double. After k steps m and v have at most 4 k roundings of
 /// their largest terms, and the step's quotient 4 (k + 1) more of its own size.
 TYPED_TEST(Update, AdamWMatchesTheFormula) {
   using T = TypeParam;
@@ -67,7 +69,7 @@ TYPED_TEST(Update, AdamWMatchesTheFormula) {
   }
 }
 
-/// By hand: the first step moves every weight by learning_rate sign(g), whatever the gradient's
+/// The first step, by hand: it moves every weight by learning_rate sign(g), whatever the gradient's
 /// size.
 TEST(AdamWUpdate, FirstStepIsTheSignOfTheGradient) {
   const DeviceArray<double> w(std::vector<double>{1.0, 1.0, 1.0});
@@ -120,8 +122,8 @@ TYPED_TEST(Update, SquaredNormOfABlockHasTheSameBitsAnywhere) {
   }
 }
 
-/// Arrays one after another, each cut into blocks at its own begin: as one launch per array. On
-/// devices a kernel's team, and so the order of its sums, is its own.
+/// Arrays one after another, each cut into blocks from its own beginning, compared with one launch
+/// per array. On devices a kernel has its own team, and so its own order of sums.
 TYPED_TEST(Update, SquaredNormBlocksOfManyArraysMatchThoseOfEach) {
   using T = TypeParam;
   const std::vector<std::int64_t> arrays{1, 13, 128, 0, 4096, 4097, 20000};
@@ -177,7 +179,8 @@ TEST(Segments, AreSummedInAnOrderOfTheirOwn) {
     return static_cast<double>(lengths[k]) * std::numeric_limits<double>::epsilon() * size[k];
   });
   for (std::size_t k = 0; k < lengths.size(); ++k)
-    for (const std::int64_t before : {0, 3, 64}) {  // the same segment elsewhere, after others
+    for (const std::int64_t before :
+         {0, 3, 64}) {  // the same segment at another place, after others
       const auto begin = partial.begin() + (ends[k] - lengths[k]);
       std::vector<double> moved(static_cast<std::size_t>(before), 1.0);
       moved.insert(moved.end(), begin, begin + lengths[k]);
@@ -196,7 +199,7 @@ TEST(RootOfSum, IsTheRootOfTheSum) {
   root_of_sum(Exec{}, root.flat(), DeviceArray<double>(std::vector<double>(1000, 4.0)).flat());
   EXPECT_EQ(root.values()[0], std::sqrt(4000.0));
   root_of_sum(Exec{}, root.flat(), DeviceArray<double>(std::vector<double>{25.0, 144.0}).flat());
-  EXPECT_EQ(root.values()[0], 13.0);  // of what was there nothing is left
+  EXPECT_EQ(root.values()[0], 13.0);  // the previous content is overwritten
 }
 
 TYPED_TEST(Update, CountsInfinitiesAndNaNs) {

@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-/// Many arrays by one launch, against a launch for each.
+/// Many arrays by one launch, compared with one launch per array.
 namespace trireme::kernels {
 namespace {
 
@@ -17,7 +17,7 @@ using testing::DeviceArray;
 using testing::LaunchRecorder;
 using testing::random_numbers;
 
-/// Arrays of these lengths in arenas with gaps between them, at other places in each arena.
+/// Arrays of these lengths in arenas with gaps between them, at different places in each arena.
 struct Places {
   std::vector<UpdatePart> parts;
   std::int64_t chunks = 0;
@@ -68,7 +68,7 @@ struct Arenas {
 template <class T>
 class UpdateParts : public ::testing::Test {
  protected:
-  /// One launch of `together` does to all arenas what `alone` does array by array.
+  /// Checks that one launch of `together` does to all arenas what `alone` does array by array.
   template <class Together, class Alone>
   void expect_same(const char* label, const Together& together, const Alone& alone) {
     const Arenas<T> one(places_.room), each(places_.room);
@@ -157,7 +157,7 @@ TYPED_TEST(UpdateParts, LambGivesTheBitsOfArrayByArray) {
   EXPECT_EQ(together.v.values(), each.v.values());
 }
 
-/// Masters stand where updated weights do, the model's weights where gradients do.
+/// Masters are at the places of updated weights, the model's weights at those of gradients.
 TEST(RoundWeights, RoundsEveryPartAndNothingBetween) {
   const Places places;
   const DeviceArray<UpdatePart> table(places.parts);

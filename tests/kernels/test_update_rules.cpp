@@ -65,7 +65,7 @@ TEST(PlanUpdate, SkippedStepsAreCountedAndAreNoUpdates) {
   EXPECT_EQ(run.status.values(), (std::vector<double>{std::sqrt(6.0), 2, 0, 3, 0, 1, 0}));
 }
 
-/// Scale 8, doubled behind 2 updates in a row: norms and clipping are those of unscaled gradients.
+/// Scale 8, doubled after 2 updates in a row: norms and clipping are those of unscaled gradients.
 TEST(PlanUpdate, TheLossScaleIsDividedOutAndFollowsWhatTheGradientsCanBear) {
   Steps run;
   run.status.assign({0, 0, 0, 0, -1, 8, 0});
@@ -82,7 +82,7 @@ TEST(PlanUpdate, TheLossScaleIsDividedOutAndFollowsWhatTheGradientsCanBear) {
       EXPECT_DOUBLE_EQ(control[control_clip], 1.5 / (norms[i] + 1e-6) / scale);
     }
     scale = run.status.values()[status_loss_scale];
-    EXPECT_EQ(scale, scales[i]) << "behind step " << i + 1;
+    EXPECT_EQ(scale, scales[i]) << "after step " << i + 1;
   }
 }
 
@@ -163,8 +163,8 @@ TYPED_TEST(Rules, ASkippedStepChangesNothing) {
   EXPECT_EQ(d_v.values(), DeviceArray<T>(v).values());
 }
 
-/// Three steps of each form against the formulas in double. Numbers are below 1 in size and sums of
-/// at most 4 terms, so that a step rounds each of them by at most 4 eps of 4.
+/// Three steps of each form against the formulas in double. Numbers are below 1 in size and sums
+/// have at most 4 terms, so that a step rounds each of them by at most 4 eps of 4.
 TYPED_TEST(Rules, SgdMatchesTheFormula) {
   using T = TypeParam;
   for (const Sgd& sgd :

@@ -36,7 +36,7 @@ TEST(ProcessGrid, ColoursCutTheRanksIntoGroupsAlongEachAxis) {
       const int colour = grid.colour(axis, rank);
       ASSERT_TRUE(colour >= 0 && colour < groups);
       Coordinates at = grid.coordinates(rank);
-      // Ranks of a group come in the order of their positions, and differ along the axis only.
+      // Ranks of a group are in the order of their positions, and differ along the axis only.
       ASSERT_EQ(grid.position(axis, rank), members[static_cast<std::size_t>(colour)]++);
       (axis == Axis::data ? at.data : axis == Axis::pipeline ? at.pipeline : at.tensor) = 0;
       if (grid.position(axis, rank) == 0) first[static_cast<std::size_t>(colour)] = at;
@@ -56,15 +56,16 @@ std::string message(int data, int pipeline, int tensor, int ranks) {
 }
 
 TEST(ProcessGrid, AWrongProductShowsAllFactorsAndWhatWouldFit) {
-  EXPECT_EQ(message(2, 3, 2, 24),
-            "data · pipeline · tensor = 2 · 3 · 2 = 12, but there are 24 ranks; data = 4 would fit "
-            "24 ranks");
+  EXPECT_EQ(
+      message(2, 3, 2, 24),
+      "data · pipeline · tensor = 2 · 3 · 2 = 12, but there are 24 ranks; set data = 4 for 24 "
+      "ranks");
   EXPECT_EQ(message(1, 4, 2, 12),
-            "data · pipeline · tensor = 1 · 4 · 2 = 8, but there are 12 ranks; 12 ranks are no "
+            "data · pipeline · tensor = 1 · 4 · 2 = 8, but there are 12 ranks; 12 ranks are not a "
             "multiple of pipeline · tensor = 8; with tensor = 2, pipeline can be 1, 2, 3, 6; or "
             "start 16 ranks with data = 2");
   EXPECT_EQ(message(1, 1, 5, 12),
-            "data · pipeline · tensor = 1 · 1 · 5 = 5, but there are 12 ranks; 12 ranks are no "
+            "data · pipeline · tensor = 1 · 1 · 5 = 5, but there are 12 ranks; 12 ranks are not a "
             "multiple of pipeline · tensor = 5; tensor can be 1, 2, 3, 4, 6, 12; or start 15 ranks "
             "with data = 3");
 }

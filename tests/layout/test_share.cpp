@@ -13,7 +13,7 @@ namespace {
 const std::vector<Extents> odd_arrays{{257, 36}, {},        {23, 36}, {2, 3, 12, 36}, {36},
                                       {3, 7, 5}, {0, 4, 6}, {1},      {1, 1, 1, 9},   {100, 1}};
 
-/// The elements of a block, by its axes.
+/// The elements of a block, computed from its axes.
 std::vector<std::int64_t> elements_of(const Block& block, const Extents& shape) {
   std::vector<std::int64_t> out;
   for (std::int64_t n = 0; n < block.elements(); ++n) {

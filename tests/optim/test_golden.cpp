@@ -21,7 +21,7 @@ TEST_P(Golden, LossAndAllGradientsEqualPyTorchNormwise) {
 
   const auto reference = read_doubles(golden + "gradients.f64");
   ASSERT_EQ(static_cast<std::int64_t>(reference.size()), rig.architecture.parameters());
-  double largest = 0;  // over the model: the norm of design promise 1
+  double largest = 0;  // over the model: the norm in design promise 1
   for (const double g : reference) largest = std::max(largest, std::abs(g));
   std::size_t at = 0;
   for (const auto& entry : rig.parameters.entries())

@@ -11,7 +11,7 @@ namespace {
 constexpr double peak = 2e-2;
 constexpr double minimum = 2e-3;
 
-/// 5 steps of warm-up, an end at 25, of which the last 8 are a cool-down.
+/// 5 steps of warm-up and an end at step 25; the last 8 of these are the cool-down.
 deck::OptimizerConfig with(LearningRateSchedule schedule) {
   deck::OptimizerConfig o;
   o.schedule = schedule;

@@ -1,3 +1,5 @@
+// SGD and LAMB against reference implementations, and what all optimizers have in common: state,
+// launches and skipped steps.
 #include <trireme/optim/learning_rate.hpp>
 #include <trireme/plan/memory.hpp>
 
@@ -46,7 +48,7 @@ TEST(Sgd, LossesAndNormsOfTwentyStepsEqualPyTorch) {
   }
 }
 
-/// LAMB as You et al. 2020 write it down in algorithm 2, array by array in double precision.
+/// LAMB as algorithm 2 of You et al. 2020, array by array in double precision.
 struct NaiveLamb {
   std::vector<std::vector<double>> m, v;
 
@@ -131,9 +133,7 @@ TEST(Optimizer, KindsHaveTheStateThatTheyNeedAndThePlanKnowsIt) {
   EXPECT_EQ(names(sgd(0, false)), Names{});
 }
 
-/// Of every step but those skipped PyTorch's numbers: neither weights nor moments nor the count of
-/// the bias correction have moved.
-/// However many arrays there are.
+/// The number of launches does not depend on the number of arrays.
 TEST(Optimizer, AStepIsAFewLaunches) {
   const std::map<OptimizerKind, std::vector<std::string>> of_kind{
       {OptimizerKind::adamw, {"adamw_update"}},
@@ -156,6 +156,8 @@ TEST(Optimizer, AStepIsAFewLaunches) {
   }
 }
 
+/// All other steps have PyTorch's numbers: skipped steps change neither weights nor moments nor the
+/// count of the bias correction.
 TEST(Optimizer, SkippedStepsLeaveNoTrace) {
   Rig rig(2, false);
   const auto losses = golden_losses(golden + "gpt_fp64/losses.txt");

@@ -88,9 +88,10 @@ TEST(MachineFile, UnknownAndMissingKeysAreNamed) {
               "m.toml:7:1: unknown key products in [node]; it belongs to [software]");
   expect_part(mistakes_of(with("devices = 8", "zzzzzz = 8")),
               "`trireme help machine` lists all keys");
-  expect_part(mistakes_of(with("name = \"box\"", "")),
-              "m.toml: [machine] name is missing: expected a string that is not empty (name for "
-              "reports)");
+  expect_part(
+      mistakes_of(with("name = \"box\"", "")),
+      "m.toml: [machine] name is missing: expected a non-empty string (name of the machine in "
+      "reports)");
   const std::string empty = mistakes_of("[node]\ndevices = 4\n");
   expect_part(empty, "3 mistakes in m.toml:");
   expect_part(empty,
@@ -154,8 +155,8 @@ TEST(MachineFile, OneThatCannotBeReadIsNamed) {
     return "accepted";
   };
   const testing::TemporaryFolder folder;
-  EXPECT_EQ(message("none.toml"), "none.toml: no such machine file");
-  expect_part(message(folder.file("")), "is a folder, expected a machine file");
+  expect_part(message("none.toml"), "none.toml: no such machine file (current folder: ");
+  expect_part(message(folder.file("")), "is a folder; give the path of a machine file");
   expect_part(message(folder.write("empty.toml", " \n")),
               "empty.toml is empty; `trireme help machine` lists all keys");
   expect_part(message(folder.write("bad.toml", "[machine\n")), "bad.toml:1:");

@@ -37,7 +37,7 @@ inline std::ostream& operator<<(std::ostream& out, const Case& c) {
              << " v=" << c.layout.chunks;
 }
 
-/// Every schedule for p = 1 … ranks, m = 1 … micro_batches, v = 2 … chunks where it has chunks.
+/// Every schedule for p = 1 … ranks, m = 1 … micro_batches, and v = 2 … chunks if it has chunks.
 inline std::vector<Case> cases(int ranks, int micro_batches, int chunks) {
   std::vector<Case> all;
   for (int p = 1; p <= ranks; ++p)

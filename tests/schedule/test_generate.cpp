@@ -31,8 +31,8 @@ TEST(Generate, EveryEvaluationIsValidUnderBothTransports) {
           EXPECT_EQ(validate(program, transport), std::vector<std::string>{})
               << p << " " << m << " " << v << " " << name_of(transport);
           EXPECT_EQ(slots_needed(program, 0), 0);
-          // The last rank ends after p − 1 for the first micro-batch to come and m v of its own,
-          // where rounds are full.
+          // The last rank ends after p − 1 (arrival of the first micro-batch) plus m v of its own,
+          // if rounds are full.
           if (m % p == 0) {
             EXPECT_EQ(play(program, unit_cost, {transport}).timeline.span(), p - 1 + m * v);
           }
@@ -63,10 +63,10 @@ TEST(Generate, IdleSharesEqualTheClosedForms) {
         // Narayanan et al. 2021, section 2.2: (p − 1) / m of the ideal time.
         EXPECT_DOUBLE_EQ(idle(gpipe), bubble / (m + bubble)) << p << " " << m;
         EXPECT_DOUBLE_EQ(idle(one_f_one_b), bubble / (m + bubble)) << p << " " << m;
-        // … and 1/v of it with v chunks, where the rounds of p micro-batches are full.
+        // … and 1/v of it with v chunks, if the rounds of p micro-batches are full.
         for (int v = 2; v <= 4 && m % p == 0; ++v)
           EXPECT_DOUBLE_EQ(idle(interleaved, v), bubble / (v * m + bubble)) << p << " " << m;
-        // Qi et al. 2023, section 2.3: (p − 1)(F + B − W) beside m (F + B + W).
+        // Qi et al. 2023, section 2.3: (p − 1)(F + B − W) idle and m (F + B + W) busy.
         if (m >= p) {
           EXPECT_DOUBLE_EQ(idle(zb_h1), bubble / (3 * m + bubble)) << p << " " << m;
         }

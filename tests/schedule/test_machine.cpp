@@ -57,7 +57,7 @@ TEST(Machine, ATransferTakesItsCostBesideTheComputations) {
     EXPECT_EQ(end_of(t, {Op::receive_activation, 1, 0}), 1.5);
     EXPECT_EQ(end_of(t, {Op::receive_activation, 1, 0}), begin_of(t, {Op::forward, 1, 0}));
     EXPECT_GT(t.idle_share(), play(program, unit_cost, {transport}).timeline.idle_share());
-    // With channels the later ones are under way while rank 1 computes; groups stand in the row
+    // With channels the later transfers are in flight while rank 1 computes. Groups come in the row
     // between the computations that end with the producer.
     if (transport == Transport::ordered_groups) continue;
     EXPECT_EQ(begin_of(t, {Op::forward, 1, 3}), 4.5);
@@ -79,12 +79,12 @@ TEST(Machine, CollectivesBeginWhenTheLastMemberIsThere) {
     EXPECT_EQ(begin_of(t, {Op::gradient_norm, r, 0}), 23);
     EXPECT_EQ(begin_of(t, {Op::optimizer_step, r, 0}), 25);
   }
-  // None of it counts as busy.
+  // Transfers do not count as busy.
   EXPECT_DOUBLE_EQ(t.idle_share(), 2.0 / 6);
 }
 
-/// Rank 1 takes micro-batch 0 through both of its chunks before it looks at the others, of which
-/// rank 0 by then has sent `micro_batches`.
+/// Rank 1 processes micro-batch 0 in both of its chunks before the others. By then, rank 0 has sent
+/// `micro_batches` of them.
 Program impatient(int micro_batches) {
   Program program{{2, micro_batches, 2}, {{}, {}}};
   auto& first = program.ranks[0];
@@ -112,9 +112,10 @@ TEST(Machine, SendsWaitForABufferAndNeedsFindsTheSmallestNumber) {
     const auto mistakes = play(program, unit_cost, options).mistakes;
     ASSERT_FALSE(mistakes.empty());
     EXPECT_NE(mistakes[0].find("rank 0, position "), std::string::npos) << mistakes[0];
-    EXPECT_NE(mistakes[0].find(text("send buffers are taken, the oldest by send_activation stage 0 "
-                                    "micro ")),
-              std::string::npos)
+    EXPECT_NE(
+        mistakes[0].find(text("send buffers are in use, the oldest by send_activation stage 0 "
+                              "micro ")),
+        std::string::npos)
         << mistakes[0];
     EXPECT_EQ(validate(program), std::vector<std::string>{});
     ValidateOptions limit;
@@ -129,7 +130,7 @@ TEST(Machine, TwoSendBuffersServeEverySchedule) {
       const Program program = lowered(c.kind, c.layout, {false, transport});
       const Played played = play(program, unit_cost, {transport});
       EXPECT_EQ(played.send_buffers, 2) << c;
-      // And cost no time.
+      // They cost no time either.
       EXPECT_EQ(played.timeline.span(),
                 play(program, unit_cost, {transport, c.layout.micro_batches}).timeline.span())
           << c;
@@ -147,13 +148,13 @@ TEST(Needs, BuffersAreCountedByTheRow) {
     EXPECT_EQ(n, needs(lowered(one_f_one_b, {4, 8}), r));
   }
   EXPECT_EQ(channels[3].received_gradients, 0);
-  EXPECT_EQ(channels[0].received_gradients, 2);  // one is consumed while the next one arrives
+  EXPECT_EQ(channels[0].received_gradients, 2);  // one is consumed while the next arrives
   EXPECT_TRUE(needs(lowered(zb_h1, {4, 8}), 2).split_backward);
 }
 
 TEST(Needs, BuffersStayFewUnderBothTransports) {
-  // Receives are posted one computation ahead under channels, so 2 are enough there; groups take
-  // what the neighbour has ready: the warm-up's lead at most.
+  // Channels post receives one computation ahead, so 2 buffers are enough. Groups receive whatever
+  // the neighbour has ready: at most the warm-up's lead.
   for (const Case& c : cases(6, 13, 3))
     for (const Transport transport : transports)
       for (const Needs& n : needs(lowered(c.kind, c.layout, {false, transport}))) {

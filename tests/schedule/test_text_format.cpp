@@ -12,7 +12,7 @@ TEST(TextFormat, EveryGeneratedProgramReadsBackAsWritten) {
   for (const Case& c : cases(5, 7, 3)) {
     const Program program = generate(c.kind, c.layout);
     EXPECT_EQ(read_program(write_program(program), "a.program", c.layout), program) << c;
-    // From a lowered one only the computations are written.
+    // Of a lowered program only the computations are written.
     EXPECT_EQ(read_program(write_program(lowered(program)), "a.program", c.layout), program) << c;
   }
   for (int v = 1; v <= 3; ++v) {
@@ -66,7 +66,7 @@ TEST(TextFormat, MistakesNameTheirPlaceTheWordAndTheRemedy) {
                "0 to 1");
   expect_error("F0 F1.1", two, "my.program:1:4: `F1.1`: expected a chunk from 0 to 0",
                "[parallel] chunks");
-  expect_error("F0.0 F1", {1, 2, 2}, "my.program:1:6: `F1`: expected a chunk behind",
+  expect_error("F0.0 F1", {1, 2, 2}, "my.program:1:6: `F1`: expected a chunk after",
                "write F1.0 for the first stage");
   expect_error("F0 F1 F0", two, "my.program:1:7: `F0`: expected each computation once",
                "as F0 in line 1, column 1");
@@ -92,7 +92,8 @@ TEST(TextFormat, MistakesNameTheirPlaceTheWordAndTheRemedy) {
 }
 
 TEST(TextFormat, NoTextBringsTheReaderDown) {
-  // Every cut and every change of one byte of a good program reads or is a UsageError.
+  // A good program that is truncated anywhere or changed in any byte either reads or is a
+  // UsageError.
   const ProgramLayout layout{2, 3, 2};
   const std::string good = write_program(generate(interleaved, layout));
   int errors = 0;

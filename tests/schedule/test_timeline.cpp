@@ -66,7 +66,7 @@ TEST(Timeline, MistakesNameFileAndLine) {
 }
 
 TEST(Timeline, MeanCostsPredictWhatWasMeasured) {
-  // Where every (operation, stage) always takes the same, the prediction is the measurement.
+  // If every (operation, stage) always takes the same time, the prediction is the measurement.
   const Cost truth = [](const Instr& i) {
     if (is_receive(i.op)) return 0.25 * (i.stage + 1);
     return unit_cost(i) * (1 + 0.5 * i.stage) + (i.op == Op::gradient_norm ? 0.125 : 0);
@@ -77,7 +77,7 @@ TEST(Timeline, MeanCostsPredictWhatWasMeasured) {
       const Timeline measured = play(program, truth, {transport}).timeline;
       const Cost costs = mean_costs(measured);
       if (transport == Transport::ordered_groups) {
-        // A group's transfers arrive together, so a part can take longer than by itself.
+        // A group's transfers arrive together, so one transfer can take longer than alone.
         EXPECT_EQ(costs({Op::forward, 0, 0}), 1);
         continue;
       }

@@ -27,7 +27,7 @@ std::string end_place(const Program& program, Rank rank, const Instr& instr) {
               " (the end), ", to_string(instr), ": ");
 }
 
-/// Damage to a program of 1F1B on three ranks with tied tables.
+/// Damages a program of 1F1B on three ranks with tied tables.
 class Damage : public ::testing::TestWithParam<Transport> {
  protected:
   Program good_ = lowered(one_f_one_b, {3, 4}, {true, GetParam()});
@@ -44,7 +44,7 @@ class Damage : public ::testing::TestWithParam<Transport> {
   void swap(Rank r, const Instr& a, const Instr& b) {
     std::swap(row(r)[at(r, a)], row(r)[at(r, b)]);
   }
-  /// Some mistake begins so and holds these words.
+  /// Expects a mistake that begins with `beginning` and contains `words`.
   void expect(const std::string& beginning, const std::string& words) {
     ASSERT_NE(program_, good_);
     const auto mistakes = validate(program_, GetParam());
@@ -64,7 +64,7 @@ TEST_P(Damage, LostForward) {
   erase(1, lost);
   expect(end_place(program_, 1, lost), "is missing");
   expect(place(1, at(1, send), send),
-         "needs the output of stage 1 micro 2, which nothing on this rank provides");
+         "needs the output of stage 1 micro 2, which no instruction on this rank provides");
 }
 
 TEST_P(Damage, LostBackward) {
@@ -95,8 +95,8 @@ TEST_P(Damage, LateSend) {
   const Instr next{Op::forward, 2, 1};
   insert(2, at(2, next) + 1, send);
   expect(place(2, at(2, next), next), text("overwrites the output that ", to_string(send),
-                                           " sends; the send comes directly "
-                                           "behind position ",
+                                           " sends; the send must directly "
+                                           "follow position ",
                                            before - 1));
 }
 
@@ -125,37 +125,37 @@ TEST_P(Damage, BackwardBeforeForward) {
 
 TEST_P(Damage, WrongRank) {
   row(0)[at(0, {Op::forward, 0, 0})].stage = 1;
-  expect(place(0, at(0, {Op::forward, 1, 0}), {Op::forward, 1, 0}), "stage lives on rank 1");
+  expect(place(0, at(0, {Op::forward, 1, 0}), {Op::forward, 1, 0}), "its stage is on rank 1");
 }
 
 TEST_P(Damage, OutOfRange) {
   const std::size_t p = at(1, {Op::forward, 1, 0});
   row(1)[p].micro = 4;
-  expect(place(1, p, {Op::forward, 1, 4}), "micro-batch is not in 0 … 3");
+  expect(place(1, p, {Op::forward, 1, 4}), "its micro-batch is not in 0 … 3");
   row(1)[p] = {Op::forward, 7, 0};
-  expect(place(1, p, {Op::forward, 7, 0}), "stage is not in 0 … 2");
+  expect(place(1, p, {Op::forward, 7, 0}), "its stage is not in 0 … 2");
 }
 
 TEST_P(Damage, TransferOverTheEdge) {
   insert(2, 0, {Op::receive_gradient, 2, 0});
-  expect(place(2, 0, {Op::receive_gradient, 2, 0}), "the last stage has none behind it");
+  expect(place(2, 0, {Op::receive_gradient, 2, 0}), "the last stage has no next stage");
   row(2)[0] = {Op::forward, 2, 0};
   insert(0, 0, {Op::receive_activation, 0, 0});
-  expect(place(0, 0, {Op::receive_activation, 0, 0}), "the first stage has none before it");
+  expect(place(0, 0, {Op::receive_activation, 0, 0}), "the first stage has no previous stage");
 }
 
 TEST_P(Damage, CollectivesInAnotherOrder) {
-  // Alone, the swap also breaks what the norm needs; the order is reported on its own.
+  // The swap also breaks the norm's reads; the order is reported separately.
   swap(2, {Op::reduce_tied, 2, 0}, {Op::gradient_norm, 2, 0});
   expect(place(2, at(2, {Op::gradient_norm, 2, 0}), {Op::gradient_norm, 2, 0}),
-         text("is this rank's collective number 0, where rank 0 has reduce_tied stage 0 (position ",
+         text("is this rank's collective number 0, but rank 0's is reduce_tied stage 0 (position ",
               at(0, {Op::reduce_tied, 0, 0}), ")"));
 }
 
 TEST_P(Damage, CollectiveLeftOut) {
   erase(1, {Op::gradient_norm, 1, 0});
   const Instr first{Op::gradient_norm, 0, 0};
-  expect(place(0, at(0, first), first), "is a collective that rank 1 does not come to");
+  expect(place(0, at(0, first), first), "is a collective that rank 1 does not call");
 }
 
 TEST_P(Damage, NormBeforeReduction) {
@@ -173,7 +173,7 @@ TEST_P(Damage, ReceivesInAnotherOrder) {
   swap(1, {Op::receive_activation, 1, 0}, {Op::receive_activation, 1, 1});
   const auto mistakes = validate(program_, GetParam());
   expect(place(1, at(1, {Op::receive_activation, 1, 1}), {Op::receive_activation, 1, 1}),
-         "is number 0 of its queue, where send_activation stage 0 micro 0 (rank 0, position ");
+         "is number 0 of its queue, but send_activation stage 0 micro 0 (rank 0, position ");
 }
 
 TEST_P(Damage, ReceiveNobodySends) {
@@ -197,8 +197,8 @@ TEST_P(Damage, RowLost) {
 }
 
 TEST(Validate, CrossedWaitsAreFoundWithBothEnds) {
-  // Each rank waits for the other's later work: rank 0 for a gradient before it sends forward 1,
-  // rank 1 for forward 1 before it sends the gradient.
+  // Each rank waits for the other's later work: rank 0 needs a gradient before it sends forward 1,
+  // and rank 1 needs forward 1 before it sends the gradient.
   const Program program{
       {2, 2},
       {{{Op::forward, 0, 0}, {Op::backward, 0, 0}, {Op::forward, 0, 1}, {Op::backward, 0, 1}},
@@ -213,10 +213,10 @@ TEST(Validate, CrossedWaitsAreFoundWithBothEnds) {
       EXPECT_TRUE(mistake.starts_with(beginning)) << mistake << "\n" << beginning;
     };
     begins(mistakes[0], place(0, position(hangs, 0, first), first) +
-                            "waits for ever: receive_gradient stage 0 micro 0 has not met "
+                            "deadlock: receive_gradient stage 0 micro 0 waits for "
                             "send_gradient stage 1 micro 0 on rank 1");
     begins(mistakes[1], place(1, position(hangs, 1, second), second) +
-                            "waits for ever: receive_activation stage 1 micro 1 has not met "
+                            "deadlock: receive_activation stage 1 micro 1 waits for "
                             "send_activation stage 0 micro 1 on rank 0");
   }
 }
@@ -231,9 +231,10 @@ TEST(Validate, SlotsBeyondTheLimitAreFound) {
   const Instr third{Op::forward, 0, 2};
   const auto mistakes = validate(program, Transport::independent_channels, options);
   ASSERT_EQ(mistakes.size(), 1u);
-  EXPECT_EQ(mistakes[0], place(0, position(program, 0, third), third) +
-                             "needs slot number 3 of saved activations, the limit is 2 (the whole "
-                             "row needs 3)");
+  EXPECT_EQ(mistakes[0],
+            place(0, position(program, 0, third), third) +
+                "needs slot number 3 of saved activations, but the limit is 2 (the whole "
+                "row needs 3)");
 }
 
 TEST(Validate, OneCauseDoesNotFloodTheReport) {

@@ -235,8 +235,8 @@ class Mistakes(Scripts):
         rpn = ["--ranks-per-node", "2"]
         self.refused('unknown machine "perlmuter"', "--machine", "perlmuter", *self.TIME)
         self.refused("--ranks-per-node", *self.TIME)
-        self.refused("names its project: --account", "--machine", "lumi", *self.TIME)
-        self.refused("names its queue: --queue debug", "--machine", "aurora", "--account", "p", *self.TIME)
+        self.refused("needs a project: --account", "--machine", "lumi", *self.TIME)
+        self.refused("needs a queue: --queue debug", "--machine", "aurora", "--account", "p", *self.TIME)
         self.refused("invalid at_least_one value", *rpn, *self.TIME, "--nodes", "two")
         self.refused("0 is not at least 1", *rpn, *self.TIME, "--nodes", "0")
         self.refused("lumi has 2978 nodes", "--machine", "lumi", "--account", "p", *self.TIME, "--nodes", "3000")
@@ -248,7 +248,7 @@ class Mistakes(Scripts):
         self.refused("--lead 300", *rpn, "--time", "00:05:00")
         self.refused("is not an override", *rpn, *self.TIME, "steps")
         self.refused("unknown {rank}", *rpn, *self.TIME, "--launch", "srun -n {rank}")
-        self.refused("there is no such program", *rpn, *self.TIME, "--trireme", "no/trireme")
+        self.refused("no such program", *rpn, *self.TIME, "--trireme", "no/trireme")
         self.refused("No such file or directory", *rpn, *self.TIME, "-o", "no/folder/x.job")
 
     def test_a_deck_that_does_not_resolve_waits_in_no_queue(self):

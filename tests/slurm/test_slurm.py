@@ -54,6 +54,11 @@ def metrics(folder):
     return [json.loads(line) for line in lines if line.endswith("}")]
 
 
+def events(folder, name):
+    lines = (folder / "run/events.jsonl").read_text().splitlines()
+    return [event for event in map(json.loads, lines) if event["event"] == name]
+
+
 def numbers(folder):
     return [tuple(line[key] for key in COMPARED) for line in metrics(folder)]
 
@@ -179,9 +184,11 @@ class Jobs(unittest.TestCase):
         self.go_on(ranks)
         self.expect_finished(1)
         said = self.output()
-        self.assertEqual(said.count("stopped early behind step"), 1, said)
         self.assertEqual(said.count("Exited with exit code 75"), 2, said)  # srun, of each rank
-        self.assertLess(int(said.partition("stopped early behind step ")[2].split()[0]), STEPS, said)
+        stop, = events(self.folder, "stop")
+        self.assertEqual((stop["cause"], stop["exit_code"]), ("signal", 75))
+        self.assertLess(stop["step"], STEPS)
+        self.assertEqual([start["job"] for start in events(self.folder, "start")], [self.number] * 2)
 
     def test_a_signal_by_hand_saves_and_goes_on(self):
         self.print_script("--time", "00:10:00")
@@ -189,7 +196,7 @@ class Jobs(unittest.TestCase):
         self.until_step(5)
         slurm.run("scancel", "--signal=USR1", self.number)
         self.expect_finished(1)
-        self.assertIn("stopped early behind step", self.output())
+        self.assertEqual([stop["cause"] for stop in events(self.folder, "stop")], ["signal"], self.output())
 
     def test_a_failed_node_puts_the_job_back(self):
         self.print_script("--time", "00:10:00")
@@ -202,7 +209,8 @@ class Jobs(unittest.TestCase):
         self.assertEqual(self.processes("trireme-engine"), [], "a rank outlived its job")
         slurm.start_node("node1")
         self.expect_finished(1)
-        self.assertNotIn("stopped early", self.output())
+        self.assertNotIn("signal", [stop["cause"] for stop in events(self.folder, "stop")], self.output())
+        self.assertEqual(len(events(self.folder, "start")), 2)
 
     def test_a_cancelled_job_is_saved_and_goes_on_when_submitted_again(self):
         self.print_script("--time", "00:10:00")

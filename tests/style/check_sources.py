@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Checks what the build cannot: floors, name pairs, file lengths, deck headers.
 
-    check_sources.py floors|pairs|lengths|vendors|plans|families|decks [repository]
+    check_sources.py floors|pairs|lengths|vendors|plans|families|decks|names [repository]
 
 floors   A folder includes only folders of strictly lower floors, and links only their targets. Only grid/ includes
          mpi.h or nccl.h. Host-only folders include no Kokkos.
@@ -11,6 +11,8 @@ vendors  Names of CUDA, HIP, cuBLASLt, cuDNN and NCCL stand in the few files tha
 plans    Plans depend on a plan::Machine, and not on how the program that makes them was built.
 families Only folders that define models or read Hugging Face's files ask for a family; others ask for a property.
 decks    Every deck begins with a comment that holds the commands that use it.
+names    Files and tests that documents for developers and new users name exist (NAME in a path is any word), links of
+         all documents lead to a page and its heading, and docs/development.md has the table of floors.
 
 Prints one line per violation and ends with 1 if there is one.
 """
@@ -185,8 +187,66 @@ def decks(root):
                 yield f"{name}: its leading comment has no line such as `#   trireme {wanted} {name}`"
 
 
+NAMING = ("CONTRIBUTING.md", "docs/development.md", "docs/tutorial.md")
+FILE = re.compile(r"(?<![\w./-])(?:\./)?((?:\.ci|src|include|tests|docs|tools|inputs|cmake|spack)/[\w./*-]+|"
+                  r"(?:CHANGELOG|CMakeLists|CMakePresets|CONTRIBUTING|README)\.\w+)")
+TEST = re.compile(r"`([A-Z]\w+)\.([A-Z]\w+)`")
+ENTRY = re.compile(r"`([a-z]\w+\.[a-z]\w+)`")  # of ctest, with the folder's name before the dot
+LINK = re.compile(r"(?<!`)\]\(([^)\s]+)\)")
+FLOOR_ROW = re.compile(r"^\| (\d) \| `(\w+)` \|", re.MULTILINE)
+
+
+def anchors(page):
+    """The headings of a page as a link names them."""
+    text = re.sub(r"^```.*?^```", "", page.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")
+            for heading in re.findall(r"^#+ (.*?)\s*$", text, re.MULTILINE)}
+
+
+def broken_links(root):
+    for page in sorted([*root.glob("*.md"), *root.glob("docs/*.md")]):
+        for target in LINK.findall(page.read_text(encoding="utf-8")):
+            path, _, heading = target.partition("#")
+            to = page.parent / path if path else page
+            if re.match(r"\w+:", target):
+                continue
+            if not to.exists():
+                yield f"{page.relative_to(root)}: links {target}, which does not exist"
+            elif heading and heading not in anchors(to):
+                yield f"{page.relative_to(root)}: links {target}, but the page has no such heading"
+
+
+def names(root):
+    tests = {pair for path in sources(root, "tests")
+             for pair in re.findall(r"^(?:TYPED_)?TEST(?:_F|_P)?\(\s*(\w+),\s*(\w+)\)", path.read_text(encoding="utf-8"),
+                                    re.MULTILINE)}
+    lists = "".join(path.read_text(encoding="utf-8") for path in sorted((root / "tests").rglob("CMakeLists.txt")))
+    entries = set(re.findall(r"\bNAME ([\w.]+)", lists))
+    entries |= {"style." + name for name in re.findall(r"^\s*trireme_style\((\w+)", lists, re.MULTILINE)}
+    labels = {entry.split(".")[0] for entry in entries}
+    for name in NAMING:
+        page = root / name
+        text = page.read_text(encoding="utf-8") if page.exists() else ""
+        if not text:
+            yield f"{name}: expected such a page"
+        for path in sorted({found.rstrip(".-") for found in FILE.findall(text)}):
+            if not any(root.glob(re.sub(r"NAME", "*", path).rstrip("/"))):
+                yield f"{name}: names {path}, which does not exist"
+        for suite, claim in sorted(set(TEST.findall(text)) - tests):
+            yield f"{name}: names the test {suite}.{claim}, which does not exist"
+        for entry in sorted(set(ENTRY.findall(text)) - entries):
+            if entry.split(".")[0] in labels:
+                yield f"{name}: names the test {entry}, which no CMakeLists.txt adds"
+        if name == "docs/development.md" and text:
+            shown = {folder: int(floor) for floor, folder in FLOOR_ROW.findall(text)}
+            for folder in sorted(FLOOR.keys() | shown.keys()):
+                if shown.get(folder) != FLOOR.get(folder):
+                    yield f"{name}: shows {folder} on floor {shown.get(folder)}, expected {FLOOR.get(folder)}"
+    yield from broken_links(root)
+
+
 CHECKS = {"floors": floors, "pairs": pairs, "lengths": lengths, "vendors": vendors, "plans": plans, "families": families,
-          "decks": decks}
+          "decks": decks, "names": names}
 
 
 def main():

@@ -5,7 +5,7 @@
 
 The command runs in a scratch folder that looks like the repository (links to its files), with the programs of FOLDER
 first on PATH. For `train` the header's tokenize lines and tools/ lines that stand before it run first, and the run
-directory is one in the scratch folder.
+directory is one in the scratch folder. For other commands only lines that train the deck's tokenizer run first.
 """
 import argparse
 import os
@@ -59,7 +59,7 @@ def main():
     if not wanted:
         print(f"{deck}: its leading comment has no `trireme {options.command}` line", file=sys.stderr)
         return 1
-    before = found[:wanted[0]] if options.command == "train" else []
+    before = [part for part in found[:wanted[0]] if options.command == "train" or "--train-bpe" in part[1]]
     lines = [line for command, line in before if command == "tokenize" or command.startswith("tools/")]
     lines += [found[i][1] for i in wanted]
 

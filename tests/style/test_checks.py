@@ -8,6 +8,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parent))
 import check_sources  # noqa: E402
 import deck_commands  # noqa: E402
+import tutorial  # noqa: E402
 
 DECK = """# A deck.
 #   trireme tokenize a.txt -o a.h5
@@ -17,7 +18,13 @@ DECK = """# A deck.
 [run]
 # trireme draw inputs/a.toml
 """
+DEVELOPMENT = "# How to\n" + "".join(f"| {floor} | `{folder}` | |\n" for folder, floor in check_sources.FLOOR.items())
 CLEAN = {
+    "CONTRIBUTING.md": "See [how](docs/development.md#how-to) and `src/main.cpp`.\n",
+    "docs/development.md": DEVELOPMENT + "`src/NAME.cpp`, `inputs/*.toml`, `Sum.Holds`, `Norm.Holds`, `sums.hold`, `x.cpp`\n",
+    "docs/tutorial.md": "[above](#top)\n\n## Top\n\n    $ ./inputs/a.toml\n",
+    "tests/CMakeLists.txt": "add_test(NAME sums.hold COMMAND a)\n",
+    "tests/a.cpp": "TEST(Sum, Holds) {\nTYPED_TEST(Norm, Holds) {\n",
     "src/CMakeLists.txt": "trireme_folder(base)\ntrireme_folder(deck LINKS trireme_base toml)\n",
     "src/main.cpp": "#include <trireme/train/trainer.hpp>\n",
     "src/deck/a.cpp": "#include <trireme/deck/a.hpp>\n#include <trireme/base/b.hpp>\n",
@@ -89,6 +96,18 @@ class Checks(unittest.TestCase):
         for line in ("say(name_of(m.family));\n", "enum class Family { gpt };\n", "x();  // Family::bert\n"):
             self.assertEqual(self.violations("families", files={"src/model/a.cpp": line}), [])
 
+    def test_names(self):
+        page = CLEAN["docs/development.md"]
+        for content, part in [
+            (page.replace("src/NAME", "src/x/NAME"), "src/x/NAME.cpp"), (page.replace("Sum.Holds", "Sum.Held"), "Sum.Held"),
+            (page.replace("Norm.Holds", "Row.Holds"), "Row.Holds"), (page.replace("sums.hold", "sums.held"), "sums.held"),
+            (page.replace("| 3 | `plan`", "| 2 | `plan`"), "plan on floor 2"), (page + "[x](y.md)\n", "y.md"),
+            (page + "[x](tutorial.md#below)\n", "no such heading"),
+        ]:
+            self.assert_found("names", "docs/development.md", content, part)
+        self.assert_found("names", "docs/tutorial.md", "", "expected such a page")
+        self.assert_found("names", "docs/other.md", "[x](../src/none.cpp) [y](https://none)", "src/none.cpp")
+
     def test_decks(self):
         self.assert_found("decks", "inputs/b.toml", DECK.replace("a.toml", "b.toml").replace("check", "chek"), "check")
         self.assertEqual(len(self.violations("decks", files={"inputs/b.toml": "[run]\n"})), 3)
@@ -103,6 +122,29 @@ class Checks(unittest.TestCase):
                 ("check", "trireme check inputs/a.toml --ranks 2"),
                 ("train", "mpiexec -n 2 trireme train inputs/a.toml run.steps=2"),
             ])
+
+    def test_a_tutorial_may_show_other_figures_and_no_other_words(self):
+        line = "step  20/160  loss 5.6975  lr 3.00e-03  norm 0.622  10,247 tokens/s  MFU 20.2 %  left 0:28\n"
+        another = "step 100/160  loss 4.1  lr 0.00e+00  norm 12.622  247 tokens/s  MFU 9 %  left 1:00:28\n"
+        found = "found runs/tutorial/stop\n"
+        peak = "peak memory of a rank: 105 MiB resident, 110,039,040 bytes\n"
+        for shown, printed in [
+            (line, another), (line + another + peak, line + peak.replace("105", "99.5").replace("110,039,0", "9")),
+            (line + found + another + peak, line + found + peak),
+            ("behind step 21, 336 samples\n", "behind step 9, 1,440 samples\n"),
+        ]:
+            self.assertEqual(tutorial.masked(shown), tutorial.masked(printed))
+        for shown, printed in [
+            (line, line.replace("MFU", "HFU")), (line + found, line), (line + found + peak, line + peak + found),
+            ("exit code 75\n", "exit code 0\n"), ("data 1 · pipeline 2\n", "data 2 · pipeline 1\n"),
+            ("parameters    688,992\n", "parameters    688,993\n"), ("run  160 steps\n", "run  161 steps\n"),
+        ]:
+            self.assertNotEqual(tutorial.masked(shown), tutorial.masked(printed))
+
+    def test_a_document_is_its_examples_and_the_text_between(self):
+        lines = ["a", "", "    $ one", "    1", "", "    2", "    $ two", "", "b", "    c"]
+        self.assertEqual(tutorial.parse(lines), [
+            (["a", ""], "    $ one", ["    1", "", "    2"]), ([], "    $ two", []), (["", "b", "    c"], None, [])])
 
 
 if __name__ == "__main__":

@@ -1,11 +1,10 @@
-// A Kokkos tool: regions, kernels, fences and deep copies of each rank as a trace for
-// ui.perfetto.dev.
+// A Kokkos tool that writes the regions, kernels, fences and deep copies of each rank as a trace
+// for ui.perfetto.dev.
 //
 //   KOKKOS_TOOLS_LIBS=…/libtrireme-trace.so mpiexec -n 4 trireme train my.toml
 //
-// writes trace/rank_000000.json and so on, see docs/observability.md. The functions below are
-// called by Kokkos, which finds them by name (Kokkos Tools' C interface,
-// impl/Kokkos_Profiling_C_Interface.h).
+// writes trace/rank_000000.json and so on; see docs/observability.md. Kokkos finds the functions
+// below by name and calls them (Kokkos Tools' C interface, impl/Kokkos_Profiling_C_Interface.h).
 #include <atomic>
 #include <cerrno>
 #include <chrono>
@@ -21,8 +20,7 @@
 
 namespace {
 
-/// Where the launcher says which rank this is: Hydra and Cray's PMI, Open MPI, PMIx, PALS, Flux,
-/// Slurm.
+/// The rank from the launcher's environment: Hydra and Cray's PMI, Open MPI, PMIx, PALS, Flux, Slurm.
 int rank_of_process() {
   for (const char* name : {"PMI_RANK", "OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PALS_RANKID",
                            "FLUX_TASK_RANK", "SLURM_PROCID"})
@@ -46,8 +44,8 @@ std::string quoted(const char* name) {
   return out + '"';
 }
 
-/// One rank's file: a JSON array of events in the Trace Event Format, one a line. Its last bracket
-/// is left out, as the format allows: a run that is killed leaves a file that can be read.
+/// One rank's file: a JSON array of events in the Trace Event Format, one per line, without the
+/// final bracket. The format allows this, so the file of a killed run can be read.
 class Trace {
  public:
   Trace() {
@@ -55,7 +53,7 @@ class Trace {
     if (folder == nullptr || *folder == '\0') folder = "trace";
     if (const char* steps = std::getenv("TRIREME_TRACE_STEPS"))
       if (std::sscanf(steps, "%lld-%lld", &first_step_, &last_step_) == 1) last_step_ = first_step_;
-    std::error_code error;  // said below, where the file cannot be opened
+    std::error_code error;  // reported below if the file cannot be opened
     std::filesystem::create_directories(folder, error);
     char name[32];
     std::snprintf(name, sizeof name, "/rank_%06d.json", rank_);
@@ -72,7 +70,7 @@ class Trace {
         rank_, rank_);
   }
 
-  /// Whether the event is written; its end is then to be written too.
+  /// Writes the beginning of an event while recording; true if the caller must also write its end.
   bool begin(const char* category, const char* name) {
     if (!is_recording()) return false;
     const std::string text = quoted(name);
@@ -87,7 +85,7 @@ class Trace {
     std::fputs("},\n", file_.get());
   }
 
-  /// Steps are counted by their regions, from 1 in each job.
+  /// Steps are counted by their regions, starting at 1 in each job.
   void end_step() {
     ++steps_done_;
     const std::lock_guard lock(mutex_);
@@ -99,8 +97,8 @@ class Trace {
     void operator()(std::FILE* file) const { std::fclose(file); }
   };
 
-  /// From the end of the step before the first one that is wanted, or the beginning, to the end of
-  /// the last.
+  /// Recording starts at the end of the step before first_step_, or at the beginning of the run, and
+  /// stops at the end of last_step_.
   bool is_recording() const {
     return file_ && steps_done_ + 1 >= first_step_ && steps_done_ < last_step_;
   }
@@ -129,7 +127,7 @@ class Trace {
 
 std::unique_ptr<Trace> trace;
 
-/// What is open on this thread, for the ends that come without a number: regions and deep copies.
+/// Open regions and deep copies of this thread, whose ends come without a number.
 struct Open {
   bool written;
   bool is_step;

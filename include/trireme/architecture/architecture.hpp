@@ -15,13 +15,15 @@ namespace trireme::architecture {
 struct Architecture {
   deck::ModelConfig model;
   std::vector<ArraySpec> arrays;  ///< in registry order; array numbers are positions in this list
-  LayerDescription layer;         ///< the operations of each layer
+  LayerDescription embedding;     ///< the operations before the layers
+  LayerDescription layer;         ///< of each layer
+  LayerDescription head;          ///< after the layers
 
   std::int64_t parameters() const;
   /// Elements of the layers' matrices, each of which a token is multiplied with.
   std::int64_t layer_parameters() const;
-  /// Products of a token with the head's matrix elements: the logits; for bert, the mean over a
-  /// sample's tokens of the head on its masked ones, and of the sentence head on its first.
+  /// Products of a token with the head's matrix elements: the mean over the tokens of a sample, of
+  /// which the head may see a few.
   double head_products() const;
   /// Products of a token with keys and with values, in all layers: L h s with a causal mask (half
   /// of the full square), else 2 L h s.

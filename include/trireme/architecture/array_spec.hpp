@@ -12,21 +12,23 @@ enum class Initialisation : std::uint8_t { zeros, ones, normal };
 struct ArraySpec {
   std::string name;                 ///< "layers.3.attention.query"
   std::vector<std::int64_t> shape;  ///< global, last axis contiguous
-  int split_axis = -1;              ///< along which tensor parallelism cuts it; −1: replicated
+  int split_axis = -1;              ///< axis that tensor parallelism splits; −1: replicated
   std::int64_t layer = 0;           ///< 0 … L−1; −1: before the layers, L: after them
   Initialisation initialisation = Initialisation::zeros;
   double standard_deviation = 0;  ///< of `normal`
   bool decay = false;             ///< weight decay: matrices only
-  /// Is stored directly after the previous array, so that one matrix product serves both.
+  /// The array is stored directly after the previous one, so that one matrix product uses both.
   bool follows_previous = false;
   /// Number of query heads that use each index of the split axis. A tensor rank holds the indices
-  /// that its queries use; a group that the cut of the queries divides is held on both sides of it.
+  /// that its queries use; if the split of the queries divides a group, both ranks hold its index.
   std::int64_t group = 1;
-  /// Every tensor rank holds it, and each adds to its gradient what its own heads contribute.
+  /// Every tensor rank holds the array, and its gradient there is the part of the rank's own heads.
   bool partial_gradient = false;
-  /// Layers `layer`, `layer` + n, … have it, with n = [model] shared_layers. Every pipeline rank
-  /// holds it, and adds to its gradient what its own layers contribute.
+  /// Layers `layer`, `layer` + n, … use the array, with n = [model] shared_layers. Every pipeline
+  /// rank holds it, and its gradient there is the part of the rank's own layers.
   bool shared = false;
+  /// The operation uses the array of this name that an earlier one has.
+  bool tied = false;
 
   std::int64_t elements() const {
     std::int64_t n = 1;
@@ -35,7 +37,7 @@ struct ArraySpec {
   }
 };
 
-/// The standard deviation of initial weights.
+/// Standard deviation of initial weights.
 inline constexpr double weight_deviation = 0.02;
 
 inline ArraySpec matrix(std::string name, std::vector<std::int64_t> shape, int split_axis,

@@ -7,25 +7,25 @@
 
 namespace trireme::architecture {
 
-/// A run of gradient elements that is summed over the data axis by one message.
+/// A range of gradient elements that one message sums over the data axis.
 struct Bucket {
   std::int64_t begin = 0;
   std::int64_t end = 0;
   Stage stage = 0;
-  /// Those that have elements in it, −1: the embedding, L: the head. Complete when all of them have
-  /// been passed backward.
+  /// Layers with elements in it; −1: the embedding, L: the head. The bucket is complete after the
+  /// backward passes of all of them.
   std::vector<std::int64_t> layers;
-  /// Where it is cut for the distributed optimizer: data rank r owns [bounds[r], bounds[r + 1]).
+  /// Bounds of the distributed optimizer: data rank r owns [bounds[r], bounds[r + 1]).
   std::vector<std::int64_t> bounds;
-  bool shared = false;  ///< of shared layers: complete when all backward passes of the rank are
+  bool shared = false;  ///< holds shared layers: complete after all backward passes of the rank
 };
 
-/// Buckets of about `most_elements`, and never less than one block of the norm, whose blocks they
-/// do not cut; by position alone, within one stage, within the arrays that the tensor axis cuts or
-/// does not, and each token table of tied embeddings by itself: so every rank of the data axis cuts
-/// alike, replicated arrays are cut alike on all tensor ranks, and both gradients of a tied table
-/// are. From each run's end backward, as backward passes complete them. `data_ranks` for the
-/// bounds.
+/// Buckets of about `most_elements`, at least one block of the norm, whose blocks they do not
+/// split. A bucket belongs to one stage, and holds either split or replicated arrays; each token
+/// table of tied embeddings has its own buckets. Buckets depend on positions only: all ranks of the
+/// data axis have the same buckets, all tensor ranks split replicated arrays equally, and both
+/// gradients of a tied table are split equally. In the order in which backward passes complete
+/// them, from the end of each range. `data_ranks`: number of ranks for the bounds.
 std::vector<Bucket> gradient_buckets(const Architecture& architecture, const Shard& shard,
                                      const std::vector<LocalArray>& arrays,
                                      const Placement& placement, std::int64_t most_elements,

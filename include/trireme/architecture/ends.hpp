@@ -1,16 +1,21 @@
 #pragma once
 
-#include <trireme/architecture/array_spec.hpp>
-#include <trireme/deck/config.hpp>
-
-#include <vector>
+#include <trireme/architecture/layer.hpp>
+#include <trireme/architecture/local_sizes.hpp>
 
 namespace trireme::architecture {
 
-/// Tables of tokens, and of positions and segments where the model has them.
-std::vector<ArraySpec> embedding_arrays(const deck::ModelConfig& model);
-/// Final norm, output matrix unless it is tied to the embedding, and the heads of masked tokens and
-/// of pairs (Devlin et al. 2019, section 3.1).
-std::vector<ArraySpec> head_arrays(const deck::ModelConfig& model);
+/// What comes before and after the layers, as lists of operations: their arrays, memory, messages,
+/// FLOPs and the fields of a batch follow from them. No step of theirs is computed again, and a
+/// gradient takes the place of its tensor but where the list has a tensor for it: "dlogits".
+LayerDescription describe_embedding(const deck::ModelConfig& model);
+LayerDescription describe_head(const deck::ModelConfig& model);
+
+/// The tensor uses the memory of another one.
+bool shares_memory(const LayerDescription& part, const Tensor& tensor, Bytes element,
+                   Bytes accumulate);
+/// Bytes of the tensors with this home.
+Bytes bytes_at(Home home, const LayerDescription& part, const LocalSizes& sizes, Bytes element,
+               Bytes accumulate);
 
 }  // namespace trireme::architecture

@@ -22,12 +22,11 @@ struct LocalSizes {
   std::int64_t head_size = 0;     ///< K
   std::int64_t feed_forward = 0;  ///< F, of this rank
   std::int64_t inner = 0;  ///< columns of the product into the feed-forward: F, or 2F where gated
-  std::int64_t vocabulary = 0;       ///< V, of this rank
-  std::int64_t targets = 0;          ///< rows of logits in all: tokens that are predicted
-  std::int64_t logit_block = 0;      ///< rows of logits computed at a time
-  std::int64_t pairs = 0;            ///< samples whose first token the sentence head sees
-  bool masked = false;               ///< the head sees the targets alone, behind layers of its own
-  std::int64_t norm_statistics = 0;  ///< numbers per row that a norm keeps
+  std::int64_t vocabulary = 0;    ///< V, of this rank
+  std::int64_t targets = 0;       ///< rows of logits in all: tokens that are predicted
+  std::int64_t logit_block = 0;   ///< rows of logits computed at a time
+  std::int64_t pairs = 0;         ///< samples whose first token the sentence head sees
+  std::int64_t tensor_ranks = 1;  ///< P
   bool cuts_tokens = false;  ///< sequence parallelism on more than one tensor rank: R is a part
 
   std::int64_t attention() const { return heads * head_size; }         ///< H·K

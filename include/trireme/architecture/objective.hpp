@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -12,7 +13,7 @@ namespace trireme::architecture {
 
 /// int32 numbers of a sample that a stage reads: an array [B · per_sample] for each micro-batch.
 struct BatchField {
-  std::string_view name;
+  std::string name;
   std::int64_t per_sample = 0;
   bool at_head = false;  ///< the last stage's head reads it, otherwise the first stage's embedding
 
@@ -29,7 +30,8 @@ struct LossTerm {
 };
 
 /// What a model is trained to predict: what it reads of a batch, what its head sees and which
-/// losses come out. The batch, the head and the metrics follow from it:
+/// losses come out. The batch and the metrics follow from it; the fields are tensors of the
+/// embedding and of the head (ends.hpp):
 ///
 ///   objective     fields                                  losses
 ///   next_token    tokens [S]; targets [S]                 loss: tokens
@@ -41,7 +43,6 @@ struct LossTerm {
 struct TrainingObjective {
   std::vector<BatchField> fields;  ///< those of the embedding first
   std::vector<LossTerm> losses;    ///< that of tokens first
-  std::int64_t head_rows = 0;      ///< rows of the last layer's output that the head sees, a sample
 
   /// The number of a field in `fields`.
   std::optional<std::size_t> find(std::string_view name) const;

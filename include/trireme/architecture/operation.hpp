@@ -5,22 +5,30 @@
 #include <trireme/deck/config.hpp>
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
-/// Operations on named tensors, of which a transformer layer is a list (layer.hpp). Each kind
-/// states once what its passes read and write, send and compute.
+/// Operations on named tensors, of which a transformer layer is a list (layer.hpp), and so are the
+/// embedding and the head (ends.hpp). Each kind states once what its passes read and write, send
+/// and compute.
 namespace trireme::architecture {
 
 struct LocalSizes;
 
-/// Rows of a tensor: all T tokens of the micro-batch, or the R that this rank has in its residual
-/// stream (a part of T with sequence parallelism).
-enum class Rows : std::uint8_t { tokens, own };
+/// Rows of a tensor.
+enum class Rows : std::uint8_t {
+  tokens,      ///< T, all tokens of the micro-batch
+  own,         ///< R that this rank has in its residual stream: a part of T if that is cut
+  targets,     ///< N, what is predicted of it: all tokens, or the masked ones
+  pairs,       ///< B, one per sample
+  head_rows,   ///< N + B, or N without a loss of pairs: what the head of masked tokens looks at
+  logit_block  ///< N', targets whose logits are computed at a time
+};
 
-/// Columns of a tensor, in terms of the model's sizes. All but `one` and `hidden` are cut by the
-/// tensor axis.
+/// Columns of a tensor, in terms of the model's sizes. All from `heads` to `vocabulary` are cut by
+/// the tensor axis.
 enum class Columns : std::uint8_t {
   one,
   hidden,           ///< D
@@ -30,35 +38,61 @@ enum class Columns : std::uint8_t {
   query_key,        ///< (H + Hkv) K
   query_key_value,  ///< (H + 2 Hkv) K
   feed_forward,     ///< F
-  inner             ///< F, or 2 F with a gate
+  inner,            ///< F, or 2 F with a gate
+  vocabulary,       ///< V
+  two,              ///< kinds of pairs
+  softmax,          ///< 3: maximum, sum of exponentials and the target's logit
+  softmax_parts     ///< 3 P: of each tensor rank's part of the vocabulary
 };
 
-/// The type of a tensor's numbers: that of activations, or that of sums.
-enum class Numbers : std::uint8_t { compute, accumulate };
+/// The type of a tensor's numbers: that of activations, that of sums, double, or int32.
+enum class Numbers : std::uint8_t { compute, accumulate, fp64, index };
 
-/// An activation of the layer.
+/// Where a tensor is in memory.
+enum class Home : std::uint8_t {
+  layer,   ///< of a layer, whose program says where (layer_program.hpp); x of the embedding: the
+           ///< first layer's
+  batch,   ///< of each slot: a field of the batch
+  slot,    ///< of each slot
+  split,   ///< the same, where backward_input and backward_weight come apart
+  scratch  ///< of the rank, within one pass
+};
+
+/// An activation.
 struct Tensor {
   std::string name;
   Rows rows = Rows::tokens;
   Columns columns = Columns::hidden;
   Numbers numbers = Numbers::compute;
-  int stored_in = -1;  ///< number of the tensor whose memory it uses; −1: its own
+  Home home = Home::layer;
+  /// Number of the tensor whose memory it uses, if their numbers have the same size; −1: its own.
+  int stored_in = -1;
 };
 
 std::int64_t columns_of(Columns columns, const LocalSizes& sizes);
 std::int64_t rows_of(Rows rows, const LocalSizes& sizes);
+/// Rows of a whole sample; of logit_block, in all blocks.
+std::int64_t rows_per_sample(Rows rows, const deck::ModelConfig& model);
+/// Of a number, where those of activations and of sums have these bytes.
+Bytes bytes_of(Numbers numbers, Bytes element, Bytes accumulate);
+/// Of a tensor, up to the next multiple of an arena's alignment.
+Bytes bytes_of(const Tensor& tensor, const LocalSizes& sizes, Bytes element, Bytes accumulate);
 /// "[T, F]".
 std::string shape_text(const Tensor& tensor);
 
 enum class OperationKind : std::uint8_t {
-  norm,        ///< output = norm(input)
-  head_norm,   ///< queries and keys of output = RMSNorm(those of input), in place
-  linear,      ///< output = input Wᵀ + bias
-  rotary,      ///< queries and keys turned by their positions, in place
-  attention,   ///< output = softmax(q kᵀ / √K) v
-  activation,  ///< output = gelu(input), or swiglu(input)
-  dropout,     ///< in place
-  residual     ///< output = residual + dropout(input)
+  norm,          ///< output = norm(input)
+  head_norm,     ///< queries and keys of output = RMSNorm(those of input), in place
+  linear,        ///< output = input Wᵀ + bias
+  rotary,        ///< queries and keys turned by their positions, in place
+  attention,     ///< output = softmax(q kᵀ / √K) v
+  activation,    ///< output = gelu(input), swiglu(input) or tanh(input)
+  dropout,       ///< in place
+  residual,      ///< output = residual + dropout(input)
+  embedding,     ///< output = rows of the table; after the first table: output += those
+  pick,          ///< output = rows `indices` of input; backward: placed there again
+  logits,        ///< linear by blocks of rows, each with its gradients before the next
+  cross_entropy  ///< output = log Σ exp(input) − input[indices]
 };
 std::string_view name_of(OperationKind kind);
 
@@ -74,8 +108,9 @@ struct Operation {
   int input = -1;               ///< number of a tensor
   int output = -1;              ///< number of a tensor; `input` where it works in place
   int residual = -1;            ///< of `residual`: the operand without dropout
+  int indices = -1;             ///< of `pick` and `cross_entropy`: number of a tensor
   std::vector<int> saved = {};  ///< tensors that the forward pass leaves for the backward passes
-  Cut cut = Cut::none;          ///< of `linear`
+  Cut cut = Cut::none;          ///< of products and tables
   std::vector<ArraySpec> arrays = {};  ///< weights, then biases; names without "layers.3."
   std::uint32_t dropout_site = 0;      ///< of `dropout` and `residual`, within the layer
   bool first_layer_only = false;
@@ -93,17 +128,25 @@ std::vector<int> tensors_written(const Operation& operation);
 /// which overwrites the gradient that they need.
 bool has_pass(const Operation& operation, Pass pass);
 
-/// Communication of the tensor axis within a pass of an operation, at the places where a reader
-/// needs all tokens or all partial sums: from this rank's rows to all tokens before a product
-/// (all-gather with sequence parallelism, otherwise nothing), and from partial sums to rows after
-/// one (reduce-scatter, otherwise all-reduce).
-enum class Message : std::uint8_t { gather, reduce };
-std::vector<Message> messages(const Operation& operation, Pass pass);
+enum class Collective : std::uint8_t { all_gather, reduce_scatter, all_reduce };
+std::string_view name_of(Collective collective);
+
+/// Communication of the tensor axis, at the places where a reader needs all rows or all partial
+/// sums: before a product, from this rank's rows to all tokens; after one, from partial sums to
+/// this rank's rows or to those of all ranks.
+struct Message {
+  Collective collective;
+  int tensor;  ///< that is sent, or whose gradient is
+};
+/// Of a pass of an operation on more than one tensor rank. `cuts_tokens`: sequence parallelism cuts
+/// the residual stream.
+std::optional<Message> message_of(const Operation& operation, Pass pass,
+                                  const std::vector<Tensor>& tensors, bool cuts_tokens);
 
 /// Tokens that a token attends to, on average over a sample: S/2 with a causal mask (half of the
 /// full square), W − W²/(2 S) with a window of W < S tokens, S without a mask.
 double visible_tokens(const deck::ModelConfig& model);
-/// Multiplications of matrix elements per token in a forward pass, on all tensor ranks together.
+/// Multiplications of matrix elements per row in a forward pass, on all tensor ranks together.
 double products_per_token(const Operation& operation, const deck::ModelConfig& model);
 /// Factor of 2 · products_per_token in a pass: 1; for backward_input of attention 2.
 double product_factor(const Operation& operation, Pass pass);

@@ -7,19 +7,19 @@
 
 namespace trireme::architecture {
 
-/// The offset of each array of a rank in the weight, gradient and optimizer arenas, in elements:
-/// the same in all of them. First the arrays that the tensor axis cuts, then those of which every
-/// tensor rank holds the whole, last those of these whose gradients are always parts of a sum. So
-/// one message sums the gradients of each of the last two over the tensor axis; they are in the
-/// same order on all tensor ranks, so that their data-parallel sums are cut at the same elements.
-/// Arrays of shared layers are apart, for they are summed over the pipeline too.
+/// Offset of each array of a rank in the weight, gradient and optimizer arenas, in elements, the
+/// same in all of them. Order: arrays that the tensor axis splits; arrays that every tensor rank
+/// holds whole; those of them whose gradients are always parts of a sum. One message sums each of
+/// the last two groups over the tensor axis. Their order is the same on all tensor ranks, so that
+/// data-parallel sums are split at the same elements. Arrays of shared layers are separate, because
+/// they are also summed over the pipeline.
 struct Placement {
   std::vector<std::int64_t> offset;  ///< per local array
-  std::int64_t replicated = 0;       ///< first element behind the arrays that are cut
+  std::int64_t replicated = 0;       ///< first element after the arrays that are split
   std::int64_t elements = 0;         ///< of the weight and optimizer arenas
-  std::int64_t tied_offset = 0;    ///< of the second gradient of tied embeddings, behind all others
+  std::int64_t tied_offset = 0;      ///< second gradient of tied embeddings, after all others
   std::int64_t tied_elements = 0;  ///< 0 unless this rank has look-up and logits of tied embeddings
-  std::int64_t gradient_elements = 0;  ///< `elements`, and the tied gradient where there is one
+  std::int64_t gradient_elements = 0;  ///< `elements` plus the tied gradient, if any
 };
 
 /// Arrays begin at multiples of 32 elements (64 bytes of a two-byte type), except those that follow
@@ -27,13 +27,13 @@ struct Placement {
 Placement place(const Architecture& architecture, const Shard& shard,
                 const std::vector<LocalArray>& arrays);
 
-/// The arrays of a stage of which all tensor ranks hold the whole, with or without
-/// partial_gradient: one run of the arena.
+/// Range of the arena with a stage's arrays that all tensor ranks hold whole, with or without
+/// partial_gradient.
 layout::Slice replicated_part(const std::vector<LocalArray>& arrays, const Placement& placement,
                               Stage stage, bool partial_gradient);
 
-/// A run of the arena with arrays of shared layers: the same on all pipeline ranks, up to where it
-/// begins.
+/// A range of the arena with arrays of shared layers: the same on all pipeline ranks except for its
+/// beginning.
 struct SharedPart {
   layout::Slice run;
   bool split = false;
@@ -42,14 +42,14 @@ struct SharedPart {
 std::vector<SharedPart> shared_parts(const std::vector<LocalArray>& arrays,
                                      const Placement& placement);
 
-/// Elements of a block of logits. Every block reads and writes the gradient of the output's matrix
-/// once: 64 MiB of fp32 logits stay near a host's caches; on a device 512 MiB make that traffic
-/// small beside the products.
+/// Elements of a block of logits. Every block reads and writes the gradient of the output matrix
+/// once. 64 MiB of fp32 logits stay close to a host's caches; on a device, 512 MiB make this
+/// traffic small compared to the products.
 inline constexpr std::int64_t host_logit_elements = std::int64_t{1} << 24;
 inline constexpr std::int64_t device_logit_elements = std::int64_t{1} << 27;
 
-/// Rows of logits computed at a time, blocks of at most `block_elements` but of 64 rows at least:
-/// whole logits are never stored. Depends on tokens, vocabulary and kind of machine alone, so that
+/// Rows of logits computed at a time: blocks of at most `block_elements`, but at least 64 rows. The
+/// whole logits are never stored. Depends only on tokens, vocabulary and kind of machine, so that
 /// layouts agree.
 std::int64_t logit_block_rows(std::int64_t tokens, std::int64_t vocabulary,
                               std::int64_t block_elements);

@@ -8,8 +8,8 @@
 
 namespace trireme::architecture {
 
-/// In the copy from which a checkpoint is written in the background, parts begin at pages, so that
-/// devices can take them from there.
+/// Alignment of parts in the host copy of a background checkpoint: a page, so that devices can copy
+/// directly.
 inline constexpr Bytes saved_alignment = 4096;
 inline constexpr Bytes saved_bytes(Bytes bytes) {
   return (bytes + saved_alignment - 1) / saved_alignment * saved_alignment;
@@ -25,10 +25,11 @@ struct SavedPart {
   std::int64_t elements() const;
 };
 
-/// What rank `data_rank` of `data_size` replicas of a shard writes, in order of the local arrays.
-/// Whoever holds the same numbers shares the writing: replicas, tensor ranks of what the tensor
-/// axis does not cut and of heads that they share, first and last stage of tied embeddings. So all
-/// ranks together write every element of every array once, and those of a stage write alike.
+/// Parts that rank `data_rank` of `data_size` replicas of a shard writes, in the order of the local
+/// arrays. Ranks that hold the same numbers share the writing: replicas, tensor ranks (for
+/// replicated arrays and shared heads), first and last stage (for tied embeddings). All ranks
+/// together write every element of every array once, and the ranks of a stage write similar
+/// amounts.
 std::vector<SavedPart> saved_parts(const Architecture& architecture, const Shard& shard,
                                    const std::vector<LocalArray>& arrays, int data_size,
                                    int data_rank);

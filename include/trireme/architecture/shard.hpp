@@ -9,17 +9,17 @@
 
 namespace trireme::architecture {
 
-/// The layers of each of `stages` pipeline stages: contiguous, every layer once, so that the stage
-/// with the most FLOPs has as few as possible. The logits count for the last stage, which therefore
-/// takes fewer layers where the vocabulary is large; a look-up costs nothing. With more stages than
-/// layers some stages have none.
+/// Layers of each of `stages` pipeline stages: contiguous, every layer once, with the least
+/// possible FLOPs in the stage that has most. The logits count for the last stage, which therefore
+/// has fewer layers if the vocabulary is large; the look-up counts nothing. With more stages than
+/// layers, some stages have none.
 std::vector<layout::Slice> partition(const Architecture& architecture, int stages);
 
-/// What one rank holds of the model: its pipeline stages, and its part of what the tensor axis
-/// cuts.
+/// One rank's part of the model: its pipeline stages, and its part of the arrays that the tensor
+/// axis splits.
 struct Shard {
   std::vector<layout::Slice> stage_layers;  ///< of all stages of the model
-  std::vector<Stage> stages;                ///< those of this rank, ascending
+  std::vector<Stage> stages;                ///< stages of this rank, ascending
   int tensor_rank = 0;
   int tensor_size = 1;
 
@@ -27,31 +27,31 @@ struct Shard {
   bool holds(Stage stage) const;
   bool has_embedding() const { return holds(0); }
   bool has_head() const { return holds(last_stage()); }
-  /// The stage of a layer; −1 (before the layers) is the first stage, L (after them) the last.
+  /// Stage of a layer; −1 (before the layers) is in the first stage, L (after them) in the last.
   Stage stage_of(std::int64_t layer) const;
-  /// The part of `n` elements that this tensor rank holds.
+  /// This tensor rank's part of `n` elements.
   layout::Slice part(std::int64_t n) const { return layout::split(n, tensor_size, tensor_rank); }
-  /// Of `n` groups of `group` elements, those of which this rank's part of the elements has any.
+  /// Groups, of `n` groups of `group` elements, with elements in this rank's part.
   layout::Slice groups(std::int64_t n, std::int64_t group) const;
-  /// The tensor ranks that hold group `i` of these: one, or neighbours.
+  /// Tensor ranks that hold group `i` of these: one rank, or neighbours.
   layout::Slice holders(std::int64_t n, std::int64_t group, std::int64_t i) const;
 };
 
-/// The shard at a place of the process grid: stage s lives on pipeline rank s mod pipeline_size,
-/// which has `chunks` of them.
+/// Shard at a place of the process grid: stage s is on pipeline rank s mod pipeline_size, which has
+/// `chunks` stages.
 Shard make_shard(const Architecture& architecture, int pipeline_size, int chunks, int pipeline_rank,
                  int tensor_size, int tensor_rank);
 
-/// Everything on one rank.
+/// Shard of a single rank that holds the whole model.
 Shard whole_model(const Architecture& architecture);
 
-/// A block of a local array, contiguous in its memory, that the same tensor ranks hold.
+/// A block of a local array, contiguous in its memory and held by the same tensor ranks.
 struct Piece {
   std::vector<std::int64_t> offset;  ///< in the global array
   std::vector<std::int64_t> extent;
   std::int64_t first = 0;  ///< element of the local array's memory at which it begins
   layout::Slice holders;   ///< tensor ranks
-  /// This rank is the one of its holders that adds it to norms and writes its optimizer state.
+  /// Whether this rank, of all holders, adds it to norms and writes its optimizer state.
   bool counted = true;
 
   std::int64_t elements() const;
@@ -60,29 +60,31 @@ struct Piece {
 /// A slice of a global array that a rank holds.
 struct LocalArray {
   std::size_t number = 0;  ///< in Architecture::arrays
-  Stage stage = 0;         ///< of this rank, whose passes use it
+  Stage stage = 0;         ///< stage of this rank whose passes use it
   std::vector<std::int64_t> offset;
   std::vector<std::int64_t> extent;
-  /// Cut along the tensor axis; otherwise every tensor rank holds the same.
+  /// Whether the tensor axis splits it; otherwise every tensor rank holds the same.
   bool split = false;
-  /// As ArraySpec: the gradients of the tensor ranks are parts of a sum.
+  /// As in ArraySpec: the gradients of the tensor ranks are parts of a sum.
   bool partial_gradient = false;
-  /// Another pipeline rank holds the original, with the same weights: the token table of tied
-  /// embeddings on the last stage, with the gradient of the logits, and arrays of shared layers.
+  /// Whether another pipeline rank holds the original with the same weights: for the token table of
+  /// tied embeddings on the last stage (with the gradient of the logits), and for arrays of shared
+  /// layers.
   bool copy = false;
   bool shared = false;  ///< as ArraySpec
-  /// All of it, in the order of its memory: one piece, unless tensor ranks share a part of it.
+  /// The pieces of the array in the order of its memory: one, unless tensor ranks share a part.
   std::vector<Piece> pieces;
 
   std::int64_t elements() const;
 };
 
-/// The heads of keys and values that more than one of `tensor_size` ranks holds, ascending: groups
-/// of query heads that a cut goes through. A rank holds at most two of them, and these follow one
-/// another here, since those between its first and its last group are wholly its own.
+/// Heads of keys and values that more than one of `tensor_size` ranks holds, ascending: groups of
+/// query heads that are split between ranks. A rank holds at most two of them, and they are
+/// adjacent in this list, because the groups between its first and last one are held by this rank
+/// alone.
 std::vector<std::int64_t> shared_heads(const deck::ModelConfig& model, int tensor_size);
 
-/// What a rank holds, in registry order; the copy of the token table comes last.
+/// Arrays of a rank in registry order; the copy of the token table is the last.
 std::vector<LocalArray> local_arrays(const Architecture& architecture, const Shard& shard);
 
 }  // namespace trireme::architecture

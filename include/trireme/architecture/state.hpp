@@ -8,8 +8,8 @@
 
 namespace trireme::architecture {
 
-/// The arrays of an optimizer's state, each of the shape of the weights: of weight w, the array
-/// "optimizer.<name>.w".
+/// Names of the arrays of an optimizer's state. Each has the shape of the weights: for weight w it
+/// is stored as "optimizer.<name>.w".
 std::vector<std::string> state_arrays(const deck::OptimizerConfig& optimizer);
 
 /// A block of a local array whose optimizer state a rank holds, contiguous in the array's memory.
@@ -18,32 +18,33 @@ struct StateBlock {
   std::vector<std::int64_t> offset;  ///< in the global array
   std::vector<std::int64_t> extent;
   std::int64_t first = 0;  ///< element of the local array's memory at which it begins
-  std::int64_t state = 0;  ///< and of the arenas of the optimizer's state
-  bool counted = true;     ///< as its Piece, within which it lies unless it is a whole array
+  std::int64_t state = 0;  ///< element of the arenas of the optimizer's state
+  bool counted = true;     ///< as in its Piece, which contains the block unless it is a whole array
 
   std::int64_t elements() const;
 };
 
-/// Which optimizer state a rank holds: of all its arrays, or with the distributed optimizer
-/// (Rajbhandari et al. 2020, "ZeRO", stage 1) of its part of every bucket.
+/// Optimizer state of a rank: for all its arrays, or with the distributed optimizer (Rajbhandari et
+/// al. 2020, "ZeRO", stage 1) for its part of every bucket.
 struct StatePlacement {
-  std::vector<StateBlock> blocks;    ///< in order of the local arrays
-  std::vector<layout::Slice> owned;  ///< of the arena of the weights, ascending, not adjacent
-  std::int64_t elements = 0;         ///< of an arena of the state
-  bool whole = true;                 ///< of all arrays
+  std::vector<StateBlock> blocks;  ///< in order of the local arrays
+  std::vector<layout::Slice>
+      owned;                  ///< ranges of the arena of the weights, ascending, not adjacent
+  std::int64_t elements = 0;  ///< elements of an arena of the state
+  bool whole = true;          ///< covers all arrays
 
-  /// Whether element `at` of the arena of the weights is among the owned.
+  /// Whether this rank owns element `at` of the arena of the weights.
   bool owns(std::int64_t at) const;
 };
 
-/// Everything: at the places of the weights.
+/// State of all arrays, at the offsets of the weights.
 StatePlacement whole_state(const std::vector<LocalArray>& arrays, const Placement& placement);
 
-/// What data rank `data_rank` owns by the bounds of the buckets.
+/// State that data rank `data_rank` owns by the bounds of the buckets.
 StatePlacement owned_state(const std::vector<LocalArray>& arrays, const Placement& placement,
                            const std::vector<Bucket>& buckets, int data_rank);
 
-/// Elements of an arena of the state on the data rank that owns most.
+/// Elements of an arena of the state on the data rank that owns the most.
 std::int64_t most_state_elements(const std::vector<LocalArray>& arrays, const Placement& placement,
                                  const std::vector<Bucket>& buckets, int data_size);
 

@@ -4,21 +4,21 @@
 
 #include <algorithm>
 
-/// Memory that attention's gradient takes beside its operands: plan/ counts with it, kernels/ asks
-/// for it.
+/// Memory that attention's gradient needs besides its operands: plan/ counts it, kernels/ requests
+/// it.
 namespace trireme {
 
-/// B samples of S tokens, H heads over Hkv heads of keys and values, each of K numbers.
+/// B samples of S tokens, H query heads over Hkv heads of keys and values, each of size K.
 struct AttentionSizes {
   std::int64_t batch, sequence, heads, key_value_heads, head_size;
 };
 
-/// Parts of the workspace of attention's gradient on tensor cores, in elements of four bytes: the
-/// sums of the queries' gradients [B, H, S padded, K], deltas [B, H, S], and counters: turns of
-/// blocks of queries and one ticket.
+/// Parts of the workspace of the gradient on tensor cores, in elements of four bytes: sums of the
+/// queries' gradients [B, H, S padded, K], deltas [B, H, S], and counters (the turn of each block
+/// of queries, and one ticket).
 struct FlashWorkspace {
-  static constexpr std::int64_t largest_block = 64;   ///< of queries
-  static constexpr std::int64_t smallest_block = 32;  ///< of queries
+  static constexpr std::int64_t largest_block = 64;   ///< queries
+  static constexpr std::int64_t smallest_block = 32;  ///< queries
 
   std::int64_t sums, deltas, counters;
 
@@ -32,10 +32,10 @@ struct FlashWorkspace {
   constexpr std::int64_t elements() const { return sums + deltas + counters; }
 };
 
-/// What cuDNN's gradient takes where its sums are to be in a fixed order: deltas in fp32, the
-/// gradient of the scores in two bytes, S padded to 64 and to 128, and for groups of heads those of
-/// each head's keys and values. Found by asking cuDNN 9.19 for its plans on compute capability 9.0,
-/// and held against them by a test; a plan that wants more is not taken.
+/// Workspace of cuDNN's gradient with sums in a fixed order: deltas in fp32; the gradient of the
+/// scores in two bytes, with S padded to 64 and to 128; for groups of heads also each query head's
+/// gradients of keys and values. The formula follows the plans of cuDNN 9.19 for compute capability
+/// 9.0, and a test compares them. Plans that need more are not used.
 constexpr Bytes cudnn_gradient_bytes(const AttentionSizes& s) {
   const auto padded = [&](std::int64_t to) { return (s.sequence + to - 1) / to * to; };
   const Bytes plane = 4 * s.sequence + 2 * padded(64) * padded(128);
@@ -43,8 +43,8 @@ constexpr Bytes cudnn_gradient_bytes(const AttentionSizes& s) {
   return s.batch * s.heads * (plane + grouped) + 256;
 }
 
-/// What is set aside for one gradient of narrow numbers, in elements of four bytes: enough for all
-/// that may compute it.
+/// Workspace set aside for one gradient of two-byte numbers, in elements of four bytes: enough for
+/// every back end that may compute it.
 constexpr std::int64_t narrow_attention_workspace(const AttentionSizes& s, bool cudnn_gradient) {
   const std::int64_t own = FlashWorkspace(s).elements();
   return cudnn_gradient ? std::max(own, (cudnn_gradient_bytes(s) + 3) / 4) : own;

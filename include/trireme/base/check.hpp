@@ -7,7 +7,7 @@
 
 namespace trireme {
 
-/// What a program's exit code says: README.md lists them.
+/// Exit codes of the programs; README.md lists them.
 enum class ExitCode : int { finished = 0, failed = 1, usage = 2, restartable = 75 };
 
 /// Any error that ends a command. `what()` is the whole message for the user; the exit code goes to
@@ -22,13 +22,13 @@ class Error : public std::runtime_error {
   ExitCode code_;
 };
 
-/// A mistake of the user's in a deck or on the command line: exit code 2.
+/// A user's mistake in a deck or on the command line: exit code 2.
 class UsageError : public Error {
  public:
   explicit UsageError(const std::string& message) : Error(message, ExitCode::usage) {}
 };
 
-/// Stands in for std::source_location, which clang 14 lacks.
+/// Replaces std::source_location, which clang 14 lacks.
 struct Place {
   const char* file;
   int line;
@@ -42,8 +42,8 @@ namespace detail {
 }
 
 /// `check(rows == 3, "rows = ", rows, ", expected 3")` throws an Error that ends with the source
-/// position. Always on: say what, which value, what was expected and the remedy. A class and not a
-/// function, so that the place can be a default argument after the pack.
+/// position. Always on: state what is wrong, the value, what was expected and the remedy. It is a
+/// class, not a function, so that the place can be a default argument after the pack.
 template <class... Parts>
 struct check {
   explicit check(bool condition, const Parts&... parts, Place place = Place::here()) {
@@ -54,7 +54,7 @@ struct check {
 template <class... Parts>
 check(bool, const Parts&...) -> check<Parts...>;
 
-/// Like check, for what a user can mend: the message without a source position, exit code 2.
+/// Like check, for errors that a user can correct: no source position in the message, exit code 2.
 template <class... Parts>
 void check_usage(bool condition, const Parts&... parts) {
   if (!condition) [[unlikely]]

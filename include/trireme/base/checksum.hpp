@@ -9,7 +9,7 @@
 
 namespace trireme {
 
-/// A 128-bit XXH3 hash (Collet, xxHash 0.8): finds damage, does not resist an adversary.
+/// A 128-bit XXH3 hash (Collet, xxHash 0.8): detects damage, but does not resist an adversary.
 struct Digest {
   std::uint64_t low = 0;
   std::uint64_t high = 0;
@@ -24,11 +24,11 @@ std::optional<Digest> parse_digest(std::string_view hex);
 Digest checksum(const void* data, std::size_t bytes);
 std::uint64_t checksum64(const void* data, std::size_t bytes);
 
-/// The digest of bytes that come in pieces; equal to that of the whole.
+/// The digest of bytes that arrive in pieces; equal to the digest of the whole.
 class Checksum {
  public:
   Checksum();
-  void reset();  ///< Begins anew.
+  void reset();  ///< Starts over.
   void update(const void* data, std::size_t bytes);
   Digest digest() const;
 

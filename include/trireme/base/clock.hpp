@@ -6,7 +6,7 @@
 
 namespace trireme {
 
-/// The clock of every measured time: steady, valid within one process.
+/// Clock of all measured times: steady, valid within one process.
 using Clock = std::chrono::steady_clock;
 
 inline Seconds seconds(Clock::duration duration) {

@@ -8,21 +8,21 @@
 namespace trireme {
 
 /// Progress and results go to stdout and, once a run has a directory, to its log file too. Only the
-/// speaking rank prints: the others' calls do nothing. Thread-safe.
+/// speaking rank prints; calls on other ranks do nothing. Thread-safe.
 namespace log {
 
-/// Set once per process. A process that was never told speaks.
+/// Set once per process. A process speaks by default.
 void set_speaking(bool speaks);
 bool speaking();
 
-/// Everything said from now on is appended to this file too ("" ends that).
+/// Appends all later messages to this file too; "" ends that.
 void set_file(const std::string& path);
 
-void line(std::string_view message);   ///< One line.
-void warn(std::string_view message);   ///< One line to stderr, "trireme: warning: …".
+void line(std::string_view message);  ///< One line.
+void warn(std::string_view message);  ///< One line to stderr, "trireme: warning: …"; an event too.
 void error(std::string_view message);  ///< One message to stderr, "trireme: error: …".
 
-/// One line that replaces the last progress line on a terminal; a plain line elsewhere.
+/// One line that replaces the last progress line on a terminal; elsewhere a plain line.
 void progress(std::string_view message);
 bool on_terminal();
 

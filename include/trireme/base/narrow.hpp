@@ -6,15 +6,15 @@
 #include <cstdint>
 #include <type_traits>
 
-/// Numbers of two bytes as they are stored: all arithmetic happens in float, to which they convert
-/// by themselves and without loss; from a float they are made by rounding to the nearest, ties to
-/// even. Without branches, tables or calls, so that loops over them become vector code.
+/// Two-byte numbers as they are stored. All arithmetic is in float: they convert to it implicitly
+/// and exactly, and conversion from float rounds to the nearest, ties to even. There are no
+/// branches, tables or calls, so that loops over them vectorise.
 namespace trireme {
 
 namespace detail {
 
-/// Bits of the nearest bf16: the upper half of a float's. A carry out of the mantissa counts the
-/// exponent up, which is what rounding means; of a NaN the quiet bit is set instead.
+/// Bits of the nearest bf16, the upper half of a float's bits. A carry out of the mantissa
+/// increments the exponent, which rounds correctly; a NaN gets its quiet bit set instead.
 TRIREME_FUNCTION std::uint16_t bf16_bits(float x) {
   const auto bits = __builtin_bit_cast(std::uint32_t, x);
   const std::uint32_t rounded = bits + 0x7fffU + ((bits >> 16) & 1U);
@@ -27,9 +27,9 @@ TRIREME_FUNCTION float float_of_bf16(std::uint16_t bits) {
   return __builtin_bit_cast(float, static_cast<std::uint32_t>(bits) << 16);
 }
 
-/// Bits of the nearest IEEE half. Normal results: the exponent is moved and the mantissa rounded
-/// as above. Below 2^-14 the sum with 0.5 puts the last bit of a float where that of a half is, so
-/// that the addition itself rounds.
+/// Bits of the nearest IEEE half. Normal results: the exponent is shifted and the mantissa rounded
+/// as above. Below 2^-14, adding 0.5 aligns a float's last bit with that of a half, so that the
+/// addition itself rounds.
 TRIREME_FUNCTION std::uint16_t fp16_bits(float x) {
   const auto bits = __builtin_bit_cast(std::uint32_t, x);
   const std::uint32_t sign = (bits >> 16) & 0x8000U;
@@ -39,12 +39,12 @@ TRIREME_FUNCTION std::uint16_t fp16_bits(float x) {
   const float sum = __builtin_bit_cast(float, magnitude) + 0.5F;
   const std::uint32_t subnormal = __builtin_bit_cast(std::uint32_t, sum) - 0x3f000000U;
   const std::uint32_t finite = magnitude < (113U << 23) ? subnormal : normal;
-  const std::uint32_t large = magnitude >= 0x477ff000U ? 0x7c00U : finite;  // 65520 and on
+  const std::uint32_t large = magnitude >= 0x477ff000U ? 0x7c00U : finite;  // 65520 and above
   const std::uint32_t nan = 0x7e00U | ((magnitude >> 13) & 0x3ffU);
   return static_cast<std::uint16_t>(sign | (magnitude > 0x7f800000U ? nan : large));
 }
 
-/// The factor 2^112 moves the exponent, and makes subnormal halves normal floats.
+/// The factor 2^112 shifts the exponent, and makes subnormal halves normal floats.
 TRIREME_FUNCTION float float_of_fp16(std::uint16_t half) {
   const auto bits = static_cast<std::uint32_t>(half);
   const std::uint32_t moved = (bits & 0x7fffU) << 13;
@@ -62,7 +62,7 @@ struct Bf16 {
   std::uint16_t bits;
 
   Bf16() = default;
-  /// From doubles by way of float, which rounds twice.
+  /// Converts a double by way of float, which rounds twice.
   template <class N>
   requires std::is_arithmetic_v<N> TRIREME_FUNCTION explicit Bf16(N x)
       : bits(detail::bf16_bits(static_cast<float>(x))) {}
@@ -80,7 +80,7 @@ struct Fp16 {
   TRIREME_FUNCTION operator float() const { return detail::float_of_fp16(bits); }
 };
 
-/// In which the optimizer and checkpoints keep the weights of a model that computes in `compute`.
+/// Type of the weights in the optimizer and in checkpoints if a model computes in `compute`.
 inline DType master_type(DType compute) {
   return compute == DType::bf16 || compute == DType::fp16 ? DType::fp32 : compute;
 }

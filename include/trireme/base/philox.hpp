@@ -6,18 +6,18 @@
 
 namespace trireme {
 
-/// What a random number is for. Two uses never share a stream.
+/// Use of a random number. Two uses never share a stream.
 enum class Purpose : std::uint32_t {
   initialisation = 1,  ///< index: array number in the high 32 bits of `stream`
   dropout = 2,
   attention_dropout = 3,
   shuffle = 4,
   sampling = 5,
-  masking = 6,  ///< of tokens, and what makes pairs of segments
+  masking = 6,  ///< of tokens, and the choice of pairs of segments
 };
 
-/// Key of one infinite random array; `stream` tells arrays of one purpose apart (layer and site, or
-/// array number).
+/// Key of one infinite random array. `stream` distinguishes arrays of one purpose (layer and site,
+/// or array number).
 struct RandomKey {
   std::uint64_t seed = 0;
   Purpose purpose = Purpose::initialisation;
@@ -25,10 +25,10 @@ struct RandomKey {
   std::uint32_t step = 0;
 };
 
-/// Four 32-bit words: number `block` of the array that `key` names, by Philox4x32-10 (Salmon et al.
-/// 2011, "Parallel random numbers: as easy as 1, 2, 3", table 2). Element i of the array is word i
-/// % 4 of block i / 4. Purpose and stream share one counter word: purpose in the top 4 bits, stream
-/// below 2^28.
+/// Four 32-bit words: block number `block` of the array that `key` names, by Philox4x32-10 (Salmon
+/// et al. 2011, "Parallel random numbers: as easy as 1, 2, 3", table 2). Element i of the array is
+/// word i % 4 of block i / 4. Purpose and stream share one counter word: purpose in the top 4 bits,
+/// stream below 2^28.
 struct Words4 {
   std::uint32_t w[4];
 };

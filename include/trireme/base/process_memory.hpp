@@ -4,8 +4,8 @@
 
 namespace trireme {
 
-/// The most memory that this process has had resident so far: its pages in host memory, those of
-/// files and shared ones included. 0 where the system does not tell.
+/// Peak resident memory of this process so far: its pages in host memory, including those of files
+/// and shared ones. 0 where the system does not report it.
 Bytes peak_resident_bytes();
 
 }  // namespace trireme

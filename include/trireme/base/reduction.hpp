@@ -6,22 +6,22 @@
 
 namespace trireme {
 
-/// A rank's part of what is summed over ranks is exchanged and summed in segments of so much, so
-/// that what arrives is summed while it is in the cache: 16 MB between two ranks of one node take a
-/// fifth of the time. One segment of every other rank is in host memory for each sum under way.
+/// Segment size of sums over ranks. A rank's part is exchanged and summed in segments, so that data
+/// are summed while they are in the cache: 16 MB between two ranks of one node take a fifth of the
+/// time. Host memory holds one segment of every other rank for each sum in flight.
 inline constexpr Bytes reduction_segment_bytes = 512 * 1024;
 
-/// The same on devices, where a segment has to be long for the link's sake, and where one
-/// communicator's sums follow each other and share one buffer: of 32 MiB for up to 64 ranks.
+/// Segment size on devices, where the link needs long segments, and where the sums of one
+/// communicator run one after another and share one buffer: 32 MiB for up to 64 ranks.
 inline constexpr Bytes device_reduction_segment_bytes(int ranks) {
   return std::max<Bytes>(reduction_segment_bytes,
                          (Bytes{32} << 20) / std::max(1, ranks - 1) / 64 * 64);
 }
 
-/// Up to so much all ranks gather everything and sum it for themselves: one exchange instead of
+/// Up to this size, all ranks gather everything and sum it locally: one exchange instead of
 /// two.
 inline constexpr Bytes gathered_reduction_bytes = 64 * 1024;
-/// … and so few numbers always, however many ranks: a message per rank would cost more.
+/// Up to this size, they do so for any number of ranks: a message per rank would cost more.
 inline constexpr Bytes few_reduction_bytes = 256;
 inline constexpr bool gathers_reduction(Bytes bytes, int ranks) {
   return bytes <= few_reduction_bytes || bytes * ranks <= gathered_reduction_bytes;
@@ -29,7 +29,7 @@ inline constexpr bool gathers_reduction(Bytes bytes, int ranks) {
 /// Parts of a sum are cut between cache lines.
 inline constexpr Bytes reduction_line_bytes = 64;
 
-/// The buffer in which a device's sum of so much meets the other ranks' parts.
+/// Size of the buffer in which a device's sum of `bytes` receives the other ranks' parts.
 inline constexpr Bytes device_reduction_scratch_bytes(Bytes bytes, int ranks) {
   if (ranks == 1) return 0;
   if (gathers_reduction(bytes, ranks)) return bytes * (ranks - 1);

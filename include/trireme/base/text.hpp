@@ -10,8 +10,8 @@
 
 namespace trireme {
 
-/// Appends one part: strings as they are, bools as words, floating-point numbers in the shortest
-/// form that reads back exactly, everything else through operator<<.
+/// Appends one part: strings unchanged, bools as words, floating-point numbers in the shortest form
+/// that reads back exactly, everything else with operator<<.
 template <class T>
 void append_text(std::string& out, const T& part) {
   if constexpr (std::convertible_to<const T&, std::string_view>) {
@@ -41,16 +41,16 @@ std::string text(const Parts&... parts) {
 
 std::string join(const std::vector<std::string>& parts, std::string_view separator);
 
-/// 1536 -> "1.5 KiB"; binary units, three digits.
+/// 1536 -> "1.50 KiB"; binary units, three digits.
 std::string human_bytes(std::int64_t bytes);
 /// 124439808 -> "124,439,808".
 std::string with_commas(std::int64_t number);
 /// 3725 s -> "1:02:05"; below an hour "2:05".
 std::string human_seconds(double seconds);
-/// A number with `digits` places after the point.
+/// A number with `digits` decimal places.
 std::string fixed(double number, int digits);
-/// The candidate with the smallest edit distance to `word`, or "" if none is near enough to be
-/// meant.
+/// The candidate with the smallest edit distance to `word`, or "" if none is close
+/// enough.
 std::string nearest(std::string_view word, const std::vector<std::string>& candidates);
 
 }  // namespace trireme

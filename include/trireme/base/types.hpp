@@ -5,16 +5,16 @@
 #include <span>
 #include <string_view>
 
+/// Types that several folders share, and the enums whose words decks, logs and files use.
 namespace trireme {
-
 using Rank = int;   ///< Position in a communicator.
-using Stage = int;  ///< Pipeline stage (virtual stages counted through).
+using Stage = int;  ///< Pipeline stage (virtual stages numbered through).
 using Micro = int;  ///< Micro-batch of a step, 0 … m−1 on each data-parallel rank.
 using Bytes = std::int64_t;
 using Seconds = double;
 
-/// Elements of an array whose squares are summed at a time: the blocks of the gradient's norm, and
-/// where the distributed optimizer may cut an array.
+/// Number of elements of an array whose squares are summed at a time: the blocks of the gradient's
+/// norm, between which the distributed optimizer may cut an array.
 inline constexpr std::int64_t norm_block = 4096;
 
 /// How a number is stored. The order is part of the checkpoint format: append only.
@@ -27,18 +27,18 @@ enum class NormKind : std::uint8_t { layer, rms };
 /// Norms before attention and feed-forward, or after each residual addition.
 enum class NormPlacement : std::uint8_t { pre, post };
 enum class Positions : std::uint8_t { learned, rotary };
-/// Non-linearity of the feed-forward: GELU, or a product with a gate's SiLU.
+/// Non-linearity of the feed-forward: GELU, or a product with the SiLU of a gate.
 enum class Activation : std::uint8_t { gelu, swiglu };
 /// Which matrix products of a layer have a bias.
 enum class Biases : std::uint8_t { none, query_key_value, all };
-/// Which tokens of its sample a token sees: those up to itself, or all.
+/// Tokens of its sample that a token sees: those up to itself, or all.
 enum class Mask : std::uint8_t { causal, full };
 /// What the model is trained to predict.
 enum class Objective : std::uint8_t { next_token, masked_token };
-/// h Φ(h) with the normal distribution Φ, or its approximation by a hyperbolic tangent.
+/// h Φ(h) with the normal distribution function Φ, or its approximation by a hyperbolic tangent.
 enum class Gelu : std::uint8_t { tanh, exact };
 /// What bert learns about pairs of segments: whether the second one follows the first in its text,
-/// whether they stand in their order, or nothing.
+/// whether they are in order, or nothing.
 enum class SentenceLoss : std::uint8_t { next, order, none };
 enum class ScheduleKind : std::uint8_t {
   gpipe,
@@ -47,21 +47,21 @@ enum class ScheduleKind : std::uint8_t {
   zb_h1,
   file
 };
-/// What the backward pass computes again instead of keeping it.
+/// What the backward pass recomputes instead of storing it.
 enum class Recompute : std::uint8_t { none, selective, full, automatic };
-/// What a device keeps in its host's memory.
+/// What a device stores in host memory.
 enum class Offload : std::uint8_t { none, optimizer, activations, both };
-/// What moves messages between ranks: "auto" is NCCL where this installation has it and every rank
-/// a device of its own, else MPI.
+/// Transport of messages between ranks: "auto" is NCCL if this installation has it and every rank
+/// has a device of its own, otherwise MPI.
 enum class TransportKind : std::uint8_t { automatic, mpi, nccl };
-/// What computes attention: "auto" is the fastest that this installation has and whose sums have a
-/// fixed order.
+/// Back end of attention: "auto" is the fastest one in this installation that sums in a fixed
+/// order.
 enum class AttentionKind : std::uint8_t { automatic, portable, tensor_cores, cudnn };
-/// Layers that take turns in a device's memory where saved activations are offloaded: one is
-/// computed, and copies of one on each side are under way.
+/// Number of layers that use a device's memory in turn if saved activations are offloaded: one is
+/// computed while copies of one on each side are in flight.
 inline constexpr int offload_windows = 3;
 enum class OptimizerKind : std::uint8_t { adamw, sgd, lamb };
-/// How the learning rate goes on behind the warm-up.
+/// Course of the learning rate after the warm-up.
 enum class LearningRateSchedule : std::uint8_t {
   cosine,
   linear,
@@ -69,13 +69,13 @@ enum class LearningRateSchedule : std::uint8_t {
   inverse_square_root,
   warmup_stable_decay
 };
-/// How it comes down at the end of `warmup_stable_decay`.
+/// Shape of the decay at the end of `warmup_stable_decay`.
 enum class CooldownShape : std::uint8_t { linear, cosine, exponential, minus_square_root };
 enum class Axis : std::uint8_t { data, pipeline, tensor };
 
 Bytes size_of(DType type);
 
-/// The word that decks, logs and files use: "fp32", "gpt", "1f1b", "adamw", "data".
+/// The word in decks, logs and files: "fp32", "gpt", "1f1b", "adamw", "data".
 std::string_view name_of(DType);
 std::string_view name_of(Family);
 std::string_view name_of(NormKind);

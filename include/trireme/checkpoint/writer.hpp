@@ -11,34 +11,34 @@
 
 namespace trireme::checkpoint {
 
-/// A checkpoint is written in three steps: one rank calls begin(), every rank that has slices
-/// write_shard() with the folder that begin() returned and a number of its own, and the first rank
-/// commit() with all summaries. One job writes to a directory at a time. Until commit() has
-/// returned, all former checkpoints are as they were; what it leaves out is removed by the next
-/// begin().
+/// A checkpoint is written in three steps. One rank calls begin(). Every rank with slices calls
+/// write_shard() with the folder that begin() returned and a number of its own. The first rank
+/// calls commit() with all summaries. Only one job may write to a directory at a time. Until
+/// commit() returns, all earlier checkpoints are unchanged. The next begin() removes what a killed
+/// run left.
 
-/// Which checkpoints stay when another one is complete. That one always does.
+/// The checkpoints kept when a new one is complete. The new one is always kept.
 struct Retention {
-  std::int64_t keep = 0;        ///< the newest so many by step; 0: all
-  std::int64_t keep_every = 0;  ///< beside them those whose step is a multiple; 0: none
+  std::int64_t keep = 0;        ///< number of newest ones, by step; 0: all
+  std::int64_t keep_every = 0;  ///< also those whose step is a multiple; 0: none
 };
 
-/// The folder in which the shards of a step are written.
+/// The folder for the shards of a step.
 std::string partial_folder(const std::string& directory, std::int64_t step);
 
-/// Makes that folder, empty, and removes what a killed run has left. Returns its path.
+/// Creates that folder, empty, and removes what killed runs left. Returns its path.
 std::string begin(const std::string& directory, std::int64_t step);
 
-/// Makes a checkpoint `directory`/step_00000100 of the shards: checks that they are there and that
-/// their slices cover every array exactly once, writes index, deck and manifest, everything flushed
-/// to the device, renames the folder, names it in the file `latest` and removes old checkpoints.
-/// An error removes the shards and leaves all former checkpoints as they were. `progress`, if
-/// given, is called behind each shard and each removal.
+/// Completes the checkpoint `directory`/step_00000100. It checks that the shards exist and that
+/// their slices cover every array exactly once, writes index, deck and manifest, flushes everything
+/// to the device, renames the folder, names it in the file `latest` and removes old checkpoints. An
+/// error removes the shards and leaves all earlier checkpoints unchanged. `progress`, if given, is
+/// called after each shard and each removal.
 void commit(const std::string& directory, const RunState& state,
             const std::vector<ShardSummary>& summaries, const Retention& retention,
             const std::function<void()>& progress = {});
 
-/// Removes the shards of a checkpoint that will not be.
+/// Removes the shards of a checkpoint that will not be committed.
 void abandon(const std::string& directory, std::int64_t step);
 
 /// A whole global array in host memory, contiguous, last axis fastest. Not owned.
@@ -49,14 +49,14 @@ struct ArrayView {
   const void* data = nullptr;
 };
 
-/// The three steps in one process, which has all arrays. `progress`, if given, is called behind
-/// each block.
+/// The three steps in one process that has all arrays. `progress`, if given, is called after each
+/// block.
 void write(const std::string& directory, const RunState& state, std::span<const ArrayView> arrays,
            std::int64_t keep, const std::function<void()>& progress = {});
 
-/// Writes index.h5 of a folder, flushed to the device: an HDF5 file that shows every array whole,
-/// as a virtual dataset over the shards, by their names relative to the folder; step, samples,
-/// layout and library are attributes. Returns what the manifest says of the file.
+/// Writes index.h5 of a folder and flushes it to the device. The HDF5 file shows every whole array
+/// as a virtual dataset over the shards, which it names relative to the folder; step, samples,
+/// layout and library are attributes. Returns the manifest's entry for the file.
 FileInfo write_index(const std::string& folder, const Manifest& manifest);
 
 }  // namespace trireme::checkpoint

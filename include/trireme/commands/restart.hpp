@@ -34,7 +34,7 @@ class Restart {
   void compare(const checkpoint::Reader& reader);
   void start_fresh(train::Worker& worker);
   void make_room(std::int64_t from) const;
-  void report(const checkpoint::RunState& state) const;
+  void report(const checkpoint::RunState& state, bool optimizer_state) const;
 
   grid::Runtime& runtime_;
   const deck::Deck& deck_;

@@ -6,15 +6,15 @@
 
 namespace trireme::data {
 
-/// How a step's global batch falls to data-parallel ranks and micro-batches. Pure arithmetic on
-/// global sample numbers.
+/// The division of a step's global batch among data-parallel ranks and micro-batches, by arithmetic
+/// on global sample numbers.
 struct Batch {
   std::int64_t global = 1;      ///< G: samples of a step
   std::int64_t micro = 1;       ///< b: samples of a micro-batch
   std::int64_t data_ranks = 1;  ///< R
 };
 
-/// m = G / (b R): micro-batches of a step on each data rank. UsageError unless it is whole.
+/// m = G / (b R): micro-batches of a step on each data rank. UsageError unless m is whole.
 inline std::int64_t micro_batches(const Batch& batch) {
   check_usage(batch.global >= 1 && batch.micro >= 1 && batch.data_ranks >= 1, "global batch ",
               batch.global, ", micro-batch ", batch.micro, ", data ranks ", batch.data_ranks,
@@ -27,8 +27,8 @@ inline std::int64_t micro_batches(const Batch& batch) {
 }
 
 /// The first of the b consecutive samples of micro-batch `micro` on data rank `data_rank`, counted
-/// within the global batch: (m R + r) b. So a micro-batch of all data ranks together is one run of
-/// b R samples.
+/// within the global batch: (m R + r) b. Micro-batch m of all data ranks together is
+/// b R consecutive samples.
 inline std::int64_t first_sample(const Batch& batch, std::int64_t micro, std::int64_t data_rank) {
   check(
       micro >= 0 && micro < micro_batches(batch) && data_rank >= 0 && data_rank < batch.data_ranks,

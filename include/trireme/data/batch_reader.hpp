@@ -10,8 +10,8 @@
 
 namespace trireme::data {
 
-/// Memory of the batch fields of some samples, as architecture::TrainingObjective numbers them,
-/// each [B · per_sample]. A batch of fewer samples fills the front of each field.
+/// Memory of a batch's fields in the order of architecture::TrainingObjective, each
+/// [B · per_sample]. A batch of fewer samples fills the front of each field.
 using BatchFields = std::span<const std::span<std::int32_t>>;
 
 /// Makes the batches of a training objective from windows of text. Thread-safe.
@@ -19,16 +19,16 @@ class BatchReader {
  public:
   virtual ~BatchReader() = default;
 
-  /// UsageError where batches cannot be made of these windows.
+  /// UsageError if these windows cannot form batches.
   virtual void expect_usable(const Windows& windows) const = 0;
   /// Training samples [first, first + count).
   virtual void read(const Samples& samples, std::int64_t first, std::int64_t count,
                     BatchFields fields) const = 0;
-  /// For evaluation, windows [first, first + count), each a sample.
+  /// Evaluation samples: windows [first, first + count).
   virtual void read(const Windows& windows, std::int64_t first, std::int64_t count,
                     BatchFields fields) const = 0;
-  /// Bytes of text in the predicted tokens of the first `count` samples; 0 where these are chosen
-  /// at random. `bytes_of_token` per id.
+  /// Bytes of text in the predicted tokens of the first `count` samples; 0 if these are chosen at
+  /// random. `bytes_of_token` gives the bytes of each id.
   virtual std::int64_t text_bytes(BatchFields fields, std::int64_t count,
                                   const std::vector<std::int32_t>& bytes_of_token) const = 0;
 };

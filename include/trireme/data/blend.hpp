@@ -7,11 +7,11 @@
 
 namespace trireme::data {
 
-/// Which of several parts each number n = 0, 1, … falls to, so that of any first n numbers a part
-/// with the share w has w n, but for 1.7 at most (for ½ if there are two parts). Nothing is stored
-/// per number: the parts are the leaves of a binary tree (Huffman 1952: the heavy ones near the
-/// root), and of m numbers at a node its lighter branch gets round(m · its share). Whole-number
-/// arithmetic, so that every machine finds the same. Thread-safe.
+/// Assigns each number n = 0, 1, … to one of several parts, so that of the first n numbers a part
+/// with share w gets w n, with an error of at most 1.7 (½ for two parts). Nothing is stored per
+/// number: the parts are the leaves of a binary tree (Huffman 1952: heavy parts near the root), and
+/// the lighter branch of a node gets round(m · its share) of the node's first m numbers. Integer
+/// arithmetic gives the same result on every machine. Thread-safe.
 class Blend {
  public:
   /// Weights in any unit. UsageError unless all are positive and finite, and at least 2^-32 of
@@ -20,9 +20,9 @@ class Blend {
 
   struct Place {
     std::size_t part = 0;
-    std::int64_t number = 0;  ///< how many numbers before this one fell to the part
+    std::int64_t number = 0;  ///< numbers of the part before this one
   };
-  /// Where number n falls; O(parts).
+  /// The part and place of number n; O(parts).
   Place place(std::int64_t n) const;
   std::size_t parts() const { return parts_; }
 
@@ -43,8 +43,8 @@ struct BlendEntry {
   std::string path;
 };
 
-/// What a deck's `train` names: one path, or "0.7 a.h5, 0.3 b.h5": a list whose entries are parted
-/// by commas and each begin with a weight and a blank. UsageError if only some of them do.
+/// The files of a deck's `train`: one path, or a comma-separated list "0.7 a.h5, 0.3 b.h5" whose
+/// entries each begin with a weight and a blank. UsageError if only some of them do.
 std::vector<BlendEntry> parse_blend(const std::string& value);
 
 }  // namespace trireme::data

@@ -9,7 +9,7 @@
 
 namespace trireme::data {
 
-/// The merges of a BPE model, to be looked up by the two tokens that they join. Thread-safe.
+/// A hash table of the merges of a BPE model by the two tokens that they join. Thread-safe.
 class BpeMerges {
  public:
   explicit BpeMerges(std::span<const BpeMerge> merges);
@@ -28,8 +28,8 @@ class BpeMerges {
     }
   }
 
-  /// Merges the tokens in place, always the pair of the lowest rank and of equal ones the leftmost,
-  /// and returns how many are left. `tokens` must not be empty.
+  /// Merges the tokens in place and returns how many remain. Always merges the pair of the lowest
+  /// rank, the leftmost of equal ones. `tokens` must not be empty.
   std::size_t apply(std::span<std::int32_t> tokens) const;
 
  private:

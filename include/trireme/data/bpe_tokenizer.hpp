@@ -13,10 +13,10 @@
 
 namespace trireme::data {
 
-/// Byte-level BPE: text is parted into words by patterns, the bytes of each word are merged.
+/// Byte-level BPE: patterns split text into words, and the bytes of each word are merged.
 class BpeTokenizer final : public Tokenizer {
  public:
-  /// `end_of_document` as in TokenizerSource; errors name `where`, the file that the model is from.
+  /// `end_of_document` as in TokenizerSource; errors name `where`, the file of the model.
   BpeTokenizer(BpeModel model, const std::string& end_of_document, const std::string& where);
 
   const std::string& name() const override { return name_; }
@@ -26,7 +26,7 @@ class BpeTokenizer final : public Tokenizer {
   void decode(std::span<const std::int32_t> ids, std::string& out) const override;
 
   const BpeModel& model() const { return model_; }
-  /// For encoders: appends the ids of one word.
+  /// Appends the ids of one word; for encoders.
   void encode_word(std::string_view word, std::vector<std::int32_t>& out) const;
   const std::vector<std::unique_ptr<WordPattern>>& patterns() const { return patterns_; }
 
@@ -38,8 +38,7 @@ class BpeTokenizer final : public Tokenizer {
   BpeMerges merges_;
   std::array<std::int32_t, 256> id_of_byte_;  // -1: none
   std::vector<std::unique_ptr<WordPattern>> patterns_;
-  std::unordered_map<std::string_view, std::int32_t>
-      whole_words_;  // with ignore_merges, else empty
+  std::unordered_map<std::string_view, std::int32_t> whole_words_;  // empty without ignore_merges
 };
 
 }  // namespace trireme::data

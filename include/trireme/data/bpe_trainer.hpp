@@ -12,20 +12,20 @@
 
 namespace trireme::data {
 
-/// Learns a byte-level BPE from texts: counts the words that GPT-2's pattern finds, then merges the
-/// most frequent pair of neighbours again and again (Sennrich et al. 2016). Of equally frequent
-/// pairs the one with the lowest ids comes first, as with the BpeTrainer of Hugging Face's
-/// tokenizers, whose results this equals. Memory grows with distinct words alone.
+/// Learns a byte-level BPE from texts: counts the words that GPT-2's pattern finds, then repeatedly
+/// merges the most frequent pair of neighbours (Sennrich et al. 2016). Of equally frequent pairs,
+/// the one with the lowest ids comes first. Results equal those of the BpeTrainer of Hugging Face's
+/// tokenizers. Memory grows only with the number of distinct words.
 class BpeTrainer {
  public:
   BpeTrainer();
 
-  /// More of the current text; a text comes in pieces.
+  /// The next piece of the current text.
   void feed(std::string_view bytes);
   void end_document();
 
-  /// A model of `vocabulary` ids: 0 is "<|endoftext|>", then the 256 bytes, then merges; fewer if
-  /// every word is one token before. UsageError if `vocabulary` < 257.
+  /// A model of `vocabulary` ids: 0 is "<|endoftext|>", then the 256 bytes, then merges; fewer ids
+  /// if every word becomes one token earlier. UsageError if `vocabulary` < 257.
   BpeModel train(std::int64_t vocabulary) const;
 
  private:

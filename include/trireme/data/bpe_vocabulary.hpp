@@ -10,18 +10,18 @@
 
 namespace trireme::data {
 
-/// Gathers a BPE model's tokens and merges by their names, in the characters of
-/// utf8.hpp, as files list them. Every error names `where`.
+/// Collects a BPE model's tokens and merges by their names, which files write in the characters of
+/// utf8.hpp. Every error names `where`.
 class BpeVocabulary {
  public:
   void add_token(const std::string& name, std::int64_t id, const std::string& where);
-  /// After all tokens. The merge of `left` and `right`, or of the two that `both` has with a blank
-  /// between.
+  /// Adds the merge of `left` and `right`, or of the two tokens in `both`, separated by a blank.
+  /// Call after all tokens were added.
   void add_merge(std::string_view left, std::string_view right, const std::string& where);
   void add_merge(std::string_view both, const std::string& where);
-  /// After all tokens; it may be one of them.
+  /// Call after all tokens were added; the added token may be one of them.
   void add_added(AddedToken token, std::int64_t id, const std::string& where);
-  /// A token "<|endoftext|>", if there is one, is special.
+  /// Makes the token "<|endoftext|>" special, if there is one.
   void add_end_of_text();
   bool has_all_bytes() const;
 
@@ -38,7 +38,7 @@ class BpeVocabulary {
     }
   };
   std::unordered_map<std::string, std::int32_t, Hash, std::equal_to<>> ids_;
-  std::unordered_map<std::int32_t, std::string> names_;  // what an id is, of tokens and added ones
+  std::unordered_map<std::int32_t, std::string> names_;  // tokens and added tokens by id
   std::vector<BpeMerge> merges_;
   std::vector<AddedToken> added_;
   std::int64_t largest_ = -1;

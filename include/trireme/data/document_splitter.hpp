@@ -8,14 +8,14 @@
 
 namespace trireme::data {
 
-/// Cuts a stream of bytes into documents wherever a regular expression matches, in bounded memory:
-/// what matches belongs to no document, a match of no bytes (`(?=…)`) cuts and drops nothing. The
-/// expression is PCRE2's, works on bytes and sees the whole file: look-behind, look-ahead and `\z`
-/// give the same cuts however the stream is chunked (partial matching, pcre2partial(3)). Documents
-/// may be empty.
+/// Splits a stream of bytes into documents at the matches of a regular expression, in bounded
+/// memory. Matched bytes belong to no document; an empty match (`(?=…)`) drops nothing. The
+/// expression uses PCRE2's syntax, works on bytes and sees the whole file: look-behind, look-ahead
+/// and `\z` give the same documents however the stream is chunked (partial matching,
+/// pcre2partial(3)). Documents may be empty.
 class DocumentSplitter {
  public:
-  /// What becomes of the text: pieces of the current document in order, and its end.
+  /// Receives the pieces of the current document in order, and its end.
   struct Sink {
     std::function<void(std::string_view)> piece;
     std::function<void()> end;
@@ -28,10 +28,9 @@ class DocumentSplitter {
   DocumentSplitter(const DocumentSplitter&) = delete;
   DocumentSplitter& operator=(const DocumentSplitter&) = delete;
 
-  /// More bytes of the file. UsageError if the separator has matched more than 8 MiB without an
-  /// end.
+  /// The next bytes of the file. UsageError if a match of the separator is longer than 8 MiB.
   void feed(std::string_view bytes, const Sink& sink);
-  /// The file is over: ends its last document and is ready for the next file.
+  /// Ends the file and its last document; the next file may follow.
   void finish(const Sink& sink);
 
  private:

@@ -8,8 +8,8 @@
 
 namespace trireme::data {
 
-/// Finds literals in a text that comes in pieces: of those that begin at the leftmost place the
-/// longest, and goes on behind it. Bounded memory.
+/// Finds literals in a text that arrives in pieces: the leftmost, the longest of those that begin
+/// there, then continues after it. Bounded memory.
 class LiteralSplitter {
  public:
   struct Literal {
@@ -20,7 +20,7 @@ class LiteralSplitter {
 
   bool empty() const { return literals_.empty(); }
 
-  /// Calls `text(std::string_view)` with pieces of what lies between literals and `found(id)` for
+  /// Calls `text(std::string_view)` with pieces of the text between literals and `found(id)` for
   /// each literal, in order.
   template <class Text, class Found>
   void feed(std::string_view bytes, const Text& text, const Found& found) {
@@ -28,7 +28,7 @@ class LiteralSplitter {
     held_ += bytes;
     cut(false, text, found);
   }
-  /// The text is over: hands out the rest and is ready for the next text.
+  /// Ends the text: hands out the rest; the next text may follow.
   template <class Text, class Found>
   void finish(const Text& text, const Found& found) {
     cut(true, text, found);
@@ -41,10 +41,10 @@ class LiteralSplitter {
   template <class Text, class Found>
   void cut(bool final, const Text& text, const Found& found);
 
-  std::vector<Literal> literals_;  // by first byte, then the longest first
+  std::vector<Literal> literals_;  // by first byte, longest first
   std::array<std::int32_t, 257>
       first_;  // literals of first byte b are first_[b] … first_[b + 1] − 1
-  std::array<std::size_t, 256> longest_{};  // of them
+  std::array<std::size_t, 256> longest_{};  // longest literal of each first byte
   std::string held_;
 };
 

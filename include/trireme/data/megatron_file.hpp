@@ -10,20 +10,20 @@
 namespace trireme::data {
 
 /// The pair of files that Megatron-LM's `preprocess_data.py` writes (MMapIndexedDataset):
-/// `prefix`.bin has the tokens and nothing else, `prefix`.idx says where sequences and documents
-/// begin. Little endian:
+/// `prefix`.bin holds only the tokens, `prefix`.idx the beginnings of sequences and documents.
+/// Little endian:
 ///     9 bytes  "MMIDIDX\0\0"
 ///     uint64   version, 1
 ///     uint8    type of a token: 1 uint8, 2 int8, 3 int16, 4 int32, 5 int64, 8 uint16
 ///     uint64   s, sequences;  uint64  d, one more than documents
 ///     int32    [s] tokens of each sequence
-///     int64    [s] where each begins in the .bin, in bytes
-///     int64    [d] which sequence each document begins with; the last is s
-/// The tokens are taken in the order of the .bin. Reads with pread, holds nothing. Thread-safe.
+///     int64    [s] byte in the .bin at which each begins
+///     int64    [d] first sequence of each document; the last entry is s
+/// Tokens have the order of the .bin. Reads with pread and caches nothing. Thread-safe.
 class MegatronFile final : public TokenSource {
  public:
   /// Checks sizes and both ends of the index against the .bin. UsageError if there is no such pair;
-  /// Error if they are damaged or truncated. `vocabulary`: what ids must be below; 0: not known.
+  /// Error if it is damaged or truncated. Ids must be below `vocabulary`; 0: unknown.
   MegatronFile(const std::string& prefix, std::int64_t vocabulary);
 
   const std::string& path() const override { return index_.path(); }
@@ -37,8 +37,8 @@ class MegatronFile final : public TokenSource {
 
   void read(std::int64_t first, std::span<std::int32_t> out) const override;
   void read_document_offsets(std::int64_t first, std::span<std::int64_t> out) const override;
-  /// That the sequences lie one behind the other and fill the .bin, that documents begin in
-  /// ascending order, and that ids lie in the vocabulary (there are no checksums).
+  /// Checks that the sequences are contiguous and fill the .bin, that documents begin in ascending
+  /// order, and that ids are in the vocabulary (there are no checksums).
   void verify() const override;
 
  private:

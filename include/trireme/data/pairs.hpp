@@ -10,19 +10,19 @@
 namespace trireme::data {
 
 /// Makes samples [CLS] A [SEP] B [SEP] of windows of S − 3 tokens (Devlin et al. 2019, arXiv
-/// 1810.04805, section 3.1). A window is cut in two anywhere. `next`: in half of the samples, B
-/// comes from the same place of another window of the same file. `order`: in half of them A and B
-/// change places (Lan et al. 2020, arXiv 1909.11942). M tokens of text are predicted: eight of ten
-/// are hidden by [MASK], one is replaced by any id, one stays. All of this is computed from (seed,
-/// sample), whoever asks; nothing is drawn twice alike in another epoch. For evaluation, masks are
-/// the same whatever the seed.
+/// 1810.04805, section 3.1). A window is cut in two at a random place. `next`: in half of the
+/// samples, B comes from the same place of another window of the same file. `order`: in half of the
+/// samples, A and B are swapped (Lan et al. 2020, arXiv 1909.11942). M tokens of text are
+/// predicted: of ten, eight are replaced by [MASK], one by a random id, and one is kept. Everything
+/// follows from (seed, sample) on every rank, and differs between epochs. Evaluation masks do not
+/// depend on the seed.
 ///
 /// Fields of B samples of S tokens, M of them predicted:
-///   tokens [B, S]    what the model sees
+///   tokens [B, S]    the model's input
 ///   segments [B, S]  0 in the first segment, 1 in the second
-///   targets [B, M]   what was where tokens are predicted
-///   rows [B, M]      where, in [B, S]; then [B] first tokens, if there is a loss of pairs
-///   pairs [B]        1: not the next segment, or not in order; if there is a loss of pairs
+///   targets [B, M]   original ids of the predicted tokens
+///   rows [B, M]      their places in [B, S]; then [B] first tokens, if there is a sentence loss
+///   pairs [B]        1: not the next segment, or not in order; if there is a sentence loss
 class Pairs final : public BatchReader {
  public:
   explicit Pairs(const deck::Config& config);
@@ -40,7 +40,7 @@ class Pairs final : public BatchReader {
  private:
   class Draw;
   struct Batch;
-  /// Sample `place` of the batch, from a window of a file.
+  /// Makes sample `place` of the batch from a window of a file.
   void make(Draw draw, const Windows& windows, std::int64_t window, std::int64_t place,
             const Batch& batch) const;
   void mask(Draw& draw, std::int64_t first_length, std::int64_t place, const Batch& batch) const;

@@ -6,8 +6,8 @@ namespace trireme::data {
 
 /// A pseudo-random bijection of [0, n) computed from (seed, epoch, index): nothing is stored. A
 /// generalised Feistel network on [0, a) × [0, a), a = ⌈√n⌉ (Black & Rogaway 2002, "Ciphers with
-/// arbitrary finite domains"), with Philox as round function; images outside [0, n) are sent
-/// through again ("cycle walking"), on average less than once.
+/// arbitrary finite domains"), with Philox as round function. Images outside [0, n) are
+/// permuted again ("cycle walking"), on average less than once.
 class Permutation {
  public:
   /// 1 ≤ n ≤ 2^60.

@@ -9,9 +9,9 @@
 
 namespace trireme::data {
 
-/// Windows of S + 1 tokens in file order: window i begins at token i S, so that each token but the
-/// first is a target once; what is left at the end is dropped. For evaluation. The file must
-/// outlive it. Thread-safe.
+/// Windows of S + 1 tokens in file order, for evaluation. Window i begins at token i S, so that
+/// each token except the first is a target once; an incomplete last window is dropped. The file
+/// must outlive the object. Thread-safe.
 class Windows {
  public:
   /// UsageError if the file has no window.
@@ -20,7 +20,8 @@ class Windows {
   const std::string& path() const { return file_.path(); }
   std::int64_t count() const { return count_; }
   std::int64_t sequence() const { return sequence_; }
-  /// inputs[i] and targets[i] are tokens i S … i S + S − 1 and the same one further.  Both [S].
+  /// For window i, inputs are tokens i S … i S + S − 1, and targets are the tokens one further.
+  /// Both [S].
   void read(std::int64_t window, std::span<std::int32_t> inputs,
             std::span<std::int32_t> targets) const;
   /// `count` windows from `first` on. Both [count, S].
@@ -33,16 +34,16 @@ class Windows {
   std::int64_t count_;
 };
 
-/// A file to learn from, and its share of the samples in any unit.
+/// A training file and its weight in any unit.
 struct WeightedSource {
   const TokenSource* file = nullptr;
   double weight = 1;
 };
 
-/// The endless sequence of training samples, computed from their global numbers, whoever asks. A
-/// blend says which file sample n is from, and the how many-th of that file it is; sample k of a
-/// file is place k mod W of its epoch k / W, W being its windows, each of which an epoch has once,
-/// in an order computed from (seed, file, epoch). The files must outlive it. Thread-safe.
+/// The endless sequence of training samples, computed from their global numbers on every rank. A
+/// blend gives the file of sample n and its number k within that file. Sample k of a file with W
+/// windows is place k mod W of epoch k / W. An epoch has each window once, in an order computed
+/// from (seed, file, epoch). The files must outlive the object. Thread-safe.
 class Samples {
  public:
   Samples(const TokenSource& file, std::int64_t sequence, std::uint64_t seed);
@@ -57,14 +58,14 @@ class Samples {
     std::size_t file = 0;
     std::int64_t window = 0;
   };
-  /// The window that is sample `sample`.
+  /// The file and window of sample `sample`.
   Place place(std::int64_t sample) const;
   /// `count` consecutive samples from `first_sample` on. Both [count, S].
   void read(std::int64_t first_sample, std::int64_t count, std::span<std::int32_t> inputs,
             std::span<std::int32_t> targets) const;
 
  private:
-  std::vector<Windows> windows_;  // of each file
+  std::vector<Windows> windows_;  // one per file
   Blend blend_;
   std::uint64_t seed_;
 };

@@ -13,12 +13,12 @@
 namespace trireme::data {
 
 /// Tokens of concatenated documents, each ended by its end-of-document token, in an HDF5 file
-/// (docs/token_files.md). Reads with pread and without HDF5, so that any thread may read at any
-/// time. Thread-safe.
+/// (docs/token_files.md). Reads with pread and without HDF5, so that any number of threads can
+/// read at once. Thread-safe.
 class TokenFile final : public TokenSource {
  public:
-  /// Reads and verifies the header and all bytes outside the two datasets. UsageError if it is no
-  /// token file; Error if it is damaged or truncated.
+  /// Reads and verifies the header and all bytes outside the two datasets. UsageError if it is
+  /// not a token file; Error if it is damaged or truncated.
   explicit TokenFile(const std::string& path);
 
   const std::string& path() const override { return file_.path(); }
@@ -30,17 +30,17 @@ class TokenFile final : public TokenSource {
   TokenizerSource tokenizer_source() const override;
   const TokenHeader& header() const { return header_; }
 
-  /// Tokens [first, first + out.size()). Error if an id lies outside the vocabulary.
+  /// Tokens [first, first + out.size()). Error if an id is outside the vocabulary.
   void read(std::int64_t first, std::span<std::int32_t> out) const override;
 
-  /// Where documents first, first + 1, … begin; entry documents() is tokens(). Error unless they
-  /// increase.
+  /// First tokens of documents first, first + 1, …; entry documents() is tokens(). Error unless
+  /// they increase.
   void read_document_offsets(std::int64_t first, std::span<std::int64_t> out) const override;
 
-  /// What it was made from, as given to `trireme tokenize`; one per line. Opens the file with HDF5.
+  /// The inputs given to `trireme tokenize`, one per line. Opens the file with HDF5.
   std::string sources() const;
 
-  /// Reads every byte against the checksums, and every id and offset for its range.
+  /// Compares every byte with the checksums, and checks the range of every id and offset.
   void verify() const override;
 
  private:
@@ -49,8 +49,8 @@ class TokenFile final : public TokenSource {
   std::string tokenizer_;
 };
 
-/// Digest of the bytes of `file` after the header that belong to neither dataset. Error if they are
-/// more than 16 MiB.
+/// Digest of the bytes of `file` after the header that belong to neither dataset. Error if there
+/// are more than 16 MiB of them.
 Digest digest_of_rest(const io::InputFile& file, const TokenHeader& header);
 
 }  // namespace trireme::data

@@ -12,16 +12,16 @@
 
 namespace trireme::data {
 
-/// Writes a token file of any length in bounded memory: tokens and offsets wait in unnamed files in
-/// the output's folder (so twice the space is needed while it is written), and the file appears
-/// whole at commit() or not at all.
+/// Writes a token file of any length in bounded memory. Tokens and offsets are spooled to unnamed
+/// files in the output's folder, which needs twice the space meanwhile. The file appears complete
+/// at commit() or not at all.
 class TokenFileWriter {
  public:
-  /// `tokenizer` is the tokenizer's name, `source` where it is to be found again.
+  /// `tokenizer` is the tokenizer's name, `source` its path for later reading.
   TokenFileWriter(const std::string& path, const std::string& tokenizer, std::int64_t vocabulary,
                   const TokenizerSource& source = {});
 
-  /// More tokens of the current document.
+  /// Appends tokens to the current document.
   void append(std::span<const std::int32_t> tokens);
   /// Ends the current document, which must have tokens; `text_bytes` is the length of its text.
   void end_document(std::int64_t text_bytes);
@@ -33,7 +33,7 @@ class TokenFileWriter {
   std::int64_t text_bytes() const { return text_bytes_; }
 
  private:
-  /// A spool, what has not reached it yet, and the digest of both.
+  /// A spool, the buffer before it, and the digest of both.
   struct Stream {
     explicit Stream(const std::string& path) : spool(path) {}
     void add(const void* data, std::size_t bytes);

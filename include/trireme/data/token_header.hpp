@@ -7,10 +7,10 @@
 
 namespace trireme::data {
 
-/// The first 4096 bytes of a token file: HDF5's user block, which HDF5 skips. It says where the two
-/// datasets lie, so that training reads them without HDF5, and lets a reader find damage before
-/// HDF5 sees it. docs/token_files.md is the format's description; little endian, every field at its
-/// natural alignment.
+/// The first 4096 bytes of a token file: HDF5's user block, which HDF5 skips. It gives the places
+/// of the two datasets, so that training reads them without HDF5, and lets a reader find damage
+/// before HDF5 opens the file. docs/token_files.md describes the format. Little endian, every field
+/// at its natural alignment.
 struct TokenHeader {
   char magic[16];             ///< "TRIREME TOKENS\n"
   std::uint32_t version;      ///< 1
@@ -18,16 +18,16 @@ struct TokenHeader {
   std::int64_t tokens;
   std::int64_t documents;
   std::int64_t vocabulary;
-  std::int64_t text_bytes;    ///< of all documents
-  std::int64_t tokens_begin;  ///< where the dataset `tokens` begins, in bytes from the file's start
-  std::int64_t offsets_begin;  ///< the same of `document_offsets`
+  std::int64_t text_bytes;     ///< text of all documents
+  std::int64_t tokens_begin;   ///< byte of the file at which the dataset `tokens` begins
+  std::int64_t offsets_begin;  ///< the same for `document_offsets`
   std::int64_t file_bytes;
   Digest tokens_digest;
   Digest offsets_digest;
   Digest rest_digest;         ///< of all bytes after this block outside the two datasets, in order
   char tokenizer[128];        ///< Tokenizer::name(), padded with zeros
-  char tokenizer_path[1024];  ///< where it was, as given; zeros for "bytes"
-  char end_of_document[128];  ///< the token that was asked for; zeros: the tokenizer's usual one
+  char tokenizer_path[1024];  ///< its path, as given; zeros for "bytes"
+  char end_of_document[128];  ///< the requested token; zeros: the tokenizer's usual one
   char unused[2680];          ///< zeros
   std::uint64_t digest;       ///< 64-bit XXH3 of the block up to here
 
@@ -41,14 +41,14 @@ inline constexpr char token_magic[16] = "TRIREME TOKENS\n";
 inline constexpr std::uint32_t token_version = 1;
 inline constexpr std::int64_t vocabulary_limit = std::int64_t{1} << 31;
 
-/// 2 where 16 bits hold every id of the vocabulary, else 4.
+/// 2 if 16 bits hold every id of the vocabulary, else 4.
 std::uint32_t token_bytes_for(std::int64_t vocabulary);
 
-/// Sets the digest, last of all fields.
+/// Sets the digest. Call after all other fields are set.
 void seal(TokenHeader& header);
 
-/// Throws an Error naming `path` unless the header is whole and fits a file of `file_bytes` bytes:
-/// afterwards all sizes, offsets and products of them are safe to use.
+/// Throws an Error naming `path` unless the header is complete and consistent with a file of
+/// `file_bytes` bytes. Afterwards all sizes, offsets and their products are safe to use.
 void verify(const TokenHeader& header, std::int64_t file_bytes, const std::string& path);
 
 }  // namespace trireme::data

@@ -7,21 +7,21 @@
 
 namespace trireme::data {
 
-/// What `trireme tokenize` is asked for.
+/// The options of `trireme tokenize`.
 struct TokenizeOptions {
   std::vector<std::string> inputs =
       {};  ///< files, folders (all files below, sorted by path) or "-"
   std::string output = {};
   std::string tokenizer = "bytes";   ///< see TokenizerSource
-  std::string end_of_document = {};  ///< the same
+  std::string end_of_document = {};  ///< see TokenizerSource
   bool special_tokens = false;       ///< see EncodeOptions
-  /// Ids of a BPE that is learned from the documents for training first and written to `tokenizer`;
-  /// if that is "bytes", to tokenizer.json beside the output. 0: none.
+  /// Vocabulary of a BPE that is first learned from the training documents and written to
+  /// `tokenizer`, or to tokenizer.json beside the output if that is "bytes". 0: none.
   std::int64_t train_bpe = 0;
   std::string document_separator = {};  ///< "": every file is one document
   std::string validation_output = {};   ///< "": none
-  double validation_fraction = 0;       ///< of the documents
-  std::uint64_t seed = 0;               ///< of the choice of documents for validation
+  double validation_fraction = 0;       ///< fraction of the documents
+  std::uint64_t seed = 0;               ///< seed for the choice of validation documents
 };
 
 struct TokenizedPart {
@@ -41,17 +41,16 @@ struct TokenizeSummary {
 /// Called with the bytes of text read so far, every 256 KiB.
 using TokenizeProgress = std::function<void(std::int64_t)>;
 
-/// Writes the token file(s). Empty documents are dropped; the others are numbered through, and the
-/// number and the seed alone decide which file a document goes to. Files appear whole or not at
-/// all.
+/// Writes the token file(s). Drops empty documents and numbers the others; only the number and the
+/// seed decide which file a document goes to. Files appear complete or not at all.
 TokenizeSummary tokenize(const TokenizeOptions& options, const TokenizeProgress& progress);
 
-/// The files that `inputs` mean, in order; those of `outputs` are left out where a folder holds
-/// them. UsageError for a path that is not there and for a folder without files.
+/// The files of `inputs` in order; folders are listed without the files of `outputs`. UsageError
+/// for a missing path and for a folder without files.
 std::vector<std::string> input_files(const std::vector<std::string>& inputs,
                                      const std::vector<std::string>& outputs);
 
-/// Whether document `number` is one for validation.
+/// Whether document `number` is a validation document.
 bool chosen_for_validation(std::uint64_t seed, std::int64_t number, double fraction);
 
 }  // namespace trireme::data

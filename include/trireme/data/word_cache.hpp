@@ -8,8 +8,8 @@
 
 namespace trireme::data {
 
-/// The ids of words seen lately: 65,536 places of 64 bytes, a word's place given by its hash; what
-/// comes later takes the place. Words of more than 30 bytes or 8 ids are not kept. Not
+/// A cache of the ids of recent words: 65,536 places of 64 bytes, indexed by the word's hash; a new
+/// word replaces the old one. Words of more than 30 bytes or 8 ids are not cached. Not
 /// thread-safe.
 class WordCache {
  public:

@@ -11,9 +11,9 @@ namespace trireme::data {
 /// A compiled splitting pattern. Thread-safe.
 class WordPattern {
  public:
-  /// Of the expressions that tokenizers use, those are taken that mean the same to Oniguruma, for
-  /// which they are written, and to PCRE2: no \w, \b, \h, ^, $, look-behind or the like. UsageError
-  /// names what is not, and `where` it stands.
+  /// Accepts expressions that mean the same to Oniguruma, for which tokenizers write them, and to
+  /// PCRE2: no \w, \b, \h, ^, $, look-behind or the like. UsageError names the part that is not
+  /// supported, and `where`.
   WordPattern(const std::string& source, const std::string& where);
   ~WordPattern();
   WordPattern(const WordPattern&) = delete;
@@ -37,8 +37,8 @@ class WordMatcher {
     std::size_t begin = 0;
     std::size_t end = 0;
   };
-  /// The first match in `text`, well-formed UTF-8, from `start` on, where nothing before counts.
-  /// If more text may follow (not `final`): partial if it could change the answer.
+  /// The first match in `text`, well-formed UTF-8, from `start` on; earlier text is ignored. If
+  /// more text may follow (not `final`), the result is `partial` if that text could change it.
   Range find(std::string_view text, std::size_t start, bool final);
 
  private:
@@ -46,25 +46,24 @@ class WordMatcher {
   std::unique_ptr<Scratch> scratch_;
 };
 
-/// Parts a text that comes in pieces into words, in bounded memory. A byte that is in no
-/// well-formed character of UTF-8 counts as the control character U+001A, and stays what it is in
-/// the word.
+/// Splits a text that arrives in pieces into words, in bounded memory. A byte outside well-formed
+/// UTF-8 matches as the control character U+001A, but the word keeps the byte.
 class WordSplitter {
  public:
   /// The patterns must outlive it.
   WordSplitter(const std::vector<std::unique_ptr<WordPattern>>& patterns, bool add_prefix_space);
 
-  /// Hands the words to `use(std::string_view)` that no later byte can change. UsageError if one
+  /// Calls `use(std::string_view)` with the words that no later byte can change. UsageError if a
   /// word is longer than 4 MiB.
   template <class Use>
   void feed(std::string_view bytes, const Use& use);
-  /// The text is over: hands out the rest and is ready for the next text.
+  /// Ends the text: hands out the remaining words; the next text may follow.
   template <class Use>
   void finish(const Use& use);
 
  private:
   void append(std::string_view bytes);
-  /// Validates what is new; afterwards subject() is well-formed up to checked_.
+  /// Validates new bytes; afterwards subject() is well-formed up to checked_.
   void validate(bool final);
   void forget_handed_out();
   void limit_word() const;
@@ -73,17 +72,17 @@ class WordSplitter {
   }
   template <class Use>
   void cut(bool final, const Use& use);
-  /// A word of the first `level` patterns, by those after them.
+  /// Splits a word of the first `level` patterns by the remaining ones.
   template <class Use>
   void cut_again(std::size_t begin, std::size_t end, std::size_t level, const Use& use);
 
   std::vector<WordMatcher> matchers_;
   bool add_prefix_space_;
   bool begun_ = false;
-  std::string buffer_;       // what has not been handed out
-  std::string shadow_;       // the same with U+001A for bytes in no character; "": there are none
+  std::string buffer_;       // text that has not been handed out
+  std::string shadow_;       // the same with U+001A for bytes in no character; "" if there are none
   std::size_t checked_ = 0;  // bytes known to be well-formed
-  std::size_t start_ = 0;    // of the next word
+  std::size_t start_ = 0;    // beginning of the next word
 };
 
 template <class Use>
@@ -107,7 +106,7 @@ void WordSplitter::cut_again(std::size_t begin, std::size_t end, std::size_t lev
 
 template <class Use>
 void WordSplitter::cut(bool final, const Use& use) {
-  if (matchers_.empty()) {  // one word, which ends with the text
+  if (matchers_.empty()) {  // the text is one word
     if (final && !buffer_.empty()) use(std::string_view(buffer_));
     return;
   }

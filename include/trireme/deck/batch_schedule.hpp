@@ -8,10 +8,10 @@
 
 namespace trireme::deck {
 
-/// Steps in a row whose global batch has one size.
+/// Consecutive steps with the same global batch.
 struct BatchPhase {
   std::int64_t first_step = 1;
-  std::int64_t first_sample = 0;  ///< of the run: so many were taken before
+  std::int64_t first_sample = 0;  ///< samples that the run took before the phase
   std::int64_t global = 0;        ///< samples of each step
   bool operator==(const BatchPhase&) const = default;
 };
@@ -19,14 +19,14 @@ struct BatchPhase {
 /// The global batch of each step, the same on every layout. In a ramp-up it is a function of the
 /// samples x that the steps before have taken: with n = (global − ramp_start) / ramp_increment,
 ///   ramp_start + ⌊x n / ramp_samples⌋ ramp_increment   while x < ramp_samples, then global,
-/// as --rampup-batch-size of Megatron-LM. A step that takes more samples than a size is meant for
-/// leaves the next sizes out.
+/// as --rampup-batch-size of Megatron-LM. A step that takes more samples than its size is meant for
+/// skips the sizes that follow.
 class BatchSchedule {
  public:
-  /// Of a deck without mistakes.
+  /// `batch` must have passed the deck's checks.
   explicit BatchSchedule(const BatchConfig& batch);
 
-  /// One for each size that some step has, which are ascending; the last one never ends.
+  /// One phase for each size that occurs, in ascending order; the last phase never ends.
   const std::vector<BatchPhase>& phases() const& { return phases_; }
   std::vector<BatchPhase> phases() && { return std::move(phases_); }
   /// The phase of step `step` ≥ 1.
@@ -41,7 +41,7 @@ class BatchSchedule {
   std::vector<BatchPhase> phases_;
 };
 
-/// Sizes from ramp_start to global.
+/// The number of sizes from ramp_start to global.
 std::int64_t ramp_sizes(const BatchConfig& batch);
 
 }  // namespace trireme::deck

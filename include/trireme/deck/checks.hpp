@@ -9,14 +9,13 @@
 
 namespace trireme::deck {
 
-/// What several keys must fulfil together, and what this version can do. A check that reads a key
-/// of `invalid`
-/// ("section.key": already reported) is left out.
+/// Checks conditions on several keys and the limits of this version. Skips the checks of keys in
+/// `invalid` ("section.key"), which have already been reported.
 void cross_check(const Deck& deck, const std::set<std::string>& invalid, Diagnostics& diagnostics);
 
-/// Fills parallel.data from the number of ranks where it is 0, and checks that tensor · pipeline ·
-/// data are all ranks and that micro · data divides every global batch. Throws a UsageError with
-/// all factors and what would fit.
+/// Sets parallel.data from the number of ranks if it is 0. Checks that tensor · pipeline · data is
+/// the number of ranks and that micro · data divides every global batch. Throws a UsageError with
+/// all factors and the values that would fit.
 void resolve_parallel(Deck& deck, std::int64_t ranks);
 
 }  // namespace trireme::deck

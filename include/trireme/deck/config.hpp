@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
-/// A resolved deck as typed values. Defaults, units, ranges and help stand in the key table
-/// (deck/table.hpp) alone.
+/// A resolved deck as typed values. Defaults, units, ranges and help are in the key table only
+/// (deck/table.hpp).
 namespace trireme::deck {
 
 struct RunConfig {
@@ -19,24 +19,24 @@ struct RunConfig {
   std::int64_t log_every = 0;
   std::int64_t evaluate_every = 0;    ///< steps; 0: only at the end
   std::int64_t evaluate_batches = 0;  ///< global batches per evaluation; 0: the whole file
-  Seconds watchdog = 0;               ///< without progress for so long the job ends; 0: never
+  Seconds watchdog = 0;               ///< longest time without progress; 0: unlimited
   bool timeline = false;              ///< record when each instruction ran
   bool operator==(const RunConfig&) const = default;
 };
 
-/// A model by its properties. A family presets them; nothing above deck/ but the Hugging Face
-/// folder asks for a family by name.
+/// A model by its properties, which its family presets. Above deck/, only the Hugging Face folder
+/// asks for a family by name.
 struct ModelConfig {
   Family family = Family::gpt;
   std::int64_t layers = 0;
   std::int64_t hidden = 0;
   std::int64_t heads = 0;
-  std::int64_t key_value_heads = 0;     ///< resolved: heads where the deck is silent
+  std::int64_t key_value_heads = 0;     ///< resolved: heads by default
   std::int64_t explicit_head_size = 0;  ///< 0: hidden / heads
-  std::int64_t feed_forward = 0;        ///< resolved: 4·hidden where the deck is silent
+  std::int64_t feed_forward = 0;        ///< resolved: 4·hidden by default
   std::int64_t sequence = 0;
   std::int64_t vocabulary = 0;     ///< 0 until resolved from the token file
-  std::int64_t shared_layers = 0;  ///< layer i has the weights of group i mod this; 0: its own
+  std::int64_t shared_layers = 0;  ///< layer i has the weights of group i mod this; 0: no sharing
   double dropout = 0;
   bool tied_embeddings = true;
   NormKind norm = NormKind::layer;
@@ -49,9 +49,9 @@ struct ModelConfig {
   Gelu gelu = Gelu::tanh;
   Biases biases = Biases::all;
   Mask mask = Mask::causal;
-  std::int64_t window = 0;  ///< tokens that a token sees, itself included; 0: all up to itself
+  std::int64_t window = 0;  ///< tokens that a token sees, including itself; 0: no limit
   Objective objective = Objective::next_token;
-  double masked_share = 0.15;  ///< of a sample's tokens, with masked_token
+  double masked_share = 0.15;  ///< fraction of a sample's tokens, with masked_token
   SentenceLoss sentence_loss = SentenceLoss::next;
 
   std::int64_t head_size() const {
@@ -68,8 +68,8 @@ struct ModelConfig {
   }
   /// Tokens of text in a sample; samples with masked tokens are [CLS] A [SEP] B [SEP].
   std::int64_t text_tokens() const { return predicts_masked_tokens() ? sequence - 3 : sequence; }
-  /// Tokens of a sample that are predicted: all, or the masked ones, whose number is the same in
-  /// every sample, so that a mean over a batch does not depend on who computes which samples.
+  /// Predicted tokens of a sample: all, or the masked ones. Their number is the same in every
+  /// sample, so that a mean over a batch does not depend on which rank computes which samples.
   std::int64_t targets() const {
     if (!predicts_masked_tokens()) return sequence;
     const auto masked =
@@ -82,19 +82,19 @@ struct ModelConfig {
 struct ParallelConfig {
   std::int64_t tensor = 1;
   std::int64_t pipeline = 1;
-  std::int64_t data = 0;  ///< 0: what is left of the ranks
+  std::int64_t data = 0;  ///< 0: the remaining ranks
   ScheduleKind schedule = ScheduleKind::one_forward_one_backward;
   std::int64_t chunks = 1;  ///< stages of a pipeline rank
-  std::string program;      ///< file of a program written by hand, where schedule is `file`
+  std::string program;      ///< file of a hand-written program, if schedule is `file`
   bool sequence_parallel = false;
   Recompute recompute = Recompute::none;
-  Bytes memory_limit = 0;               ///< of a rank, for recompute = "auto"; 0: the machine's
-  std::vector<std::string> recomputed;  ///< no key: the tensors that "auto" chose
+  Bytes memory_limit = 0;               ///< per rank, for recompute = "auto"; 0: the machine's
+  std::vector<std::string> recomputed;  ///< not a key: the tensors that "auto" chose
   bool distributed_optimizer = false;
   Offload offload = Offload::none;
   TransportKind transport = TransportKind::automatic;
   bool share_devices = false;     ///< several ranks may use one device
-  std::int64_t bucket_bytes = 0;  ///< of gradients, per all-reduce
+  std::int64_t bucket_bytes = 0;  ///< gradients per all-reduce
   bool operator==(const ParallelConfig&) const = default;
 };
 
@@ -103,16 +103,16 @@ struct BatchConfig {
   std::int64_t micro = 0;           ///< samples per forward pass of a rank
   std::int64_t ramp_start = 0;      ///< samples of the first step; 0: global
   std::int64_t ramp_increment = 0;  ///< samples
-  std::int64_t ramp_samples = 0;    ///< taken while the batch grows
+  std::int64_t ramp_samples = 0;    ///< samples of the ramp-up
   bool operator==(const BatchConfig&) const = default;
 };
 
 struct PrecisionConfig {
   DType compute = DType::fp32;
-  bool tf32 = false;  ///< of fp32: products round their factors to 11 bits
+  bool tf32 = false;  ///< with fp32: products round their factors to 11 bits
   AttentionKind attention = AttentionKind::automatic;
-  double loss_scale = 65536;                ///< of the first step, with fp16
-  std::int64_t loss_scale_interval = 1000;  ///< updates behind which it doubles; 0: never changes
+  double loss_scale = 65536;                ///< with fp16, at the first step
+  std::int64_t loss_scale_interval = 1000;  ///< unskipped steps until it doubles; 0: constant
   bool operator==(const PrecisionConfig&) const = default;
 };
 
@@ -122,17 +122,17 @@ struct OptimizerConfig {
   double minimum_learning_rate = 0;
   std::int64_t warmup_steps = 0;
   LearningRateSchedule schedule = LearningRateSchedule::cosine;
-  std::int64_t decay_steps = 0;     ///< resolved: run.steps where the deck is silent
-  std::int64_t cooldown_steps = 0;  ///< resolved: 0 but for warmup_stable_decay
+  std::int64_t decay_steps = 0;     ///< resolved: run.steps by default
+  std::int64_t cooldown_steps = 0;  ///< resolved: 0 except for warmup_stable_decay
   CooldownShape cooldown_shape = CooldownShape::linear;
   double beta1 = 0;
   double beta2 = 0;
   double epsilon = 0;
   double weight_decay = 0;
-  double momentum = 0;  ///< of sgd
+  double momentum = 0;  ///< sgd
   bool nesterov = false;
   double clip_norm = 0;            ///< 0: no clipping
-  std::int64_t maximum_skips = 0;  ///< steps in a row
+  std::int64_t maximum_skips = 0;  ///< consecutive steps
   bool operator==(const OptimizerConfig&) const = default;
 };
 
@@ -152,7 +152,7 @@ struct CheckpointConfig {
   std::string directory;        ///< resolved: <run.directory>/checkpoints
   std::int64_t every = 0;       ///< steps; 0: only at the end
   std::int64_t keep = 0;        ///< newest checkpoints kept; 0: all
-  std::int64_t keep_every = 0;  ///< beside them, those of multiples of so many steps; 0: none
+  std::int64_t keep_every = 0;  ///< multiples of this step count are also kept; 0: none
   bool asynchronous = true;     ///< written in the background
   std::string restart;          ///< "latest", "none" or a folder
   bool operator==(const CheckpointConfig&) const = default;
@@ -177,7 +177,7 @@ struct SpecialTokens {
   std::int64_t mask = 0;
 };
 
-/// Of a deck whose vocabulary is resolved.
+/// The deck's vocabulary must be resolved.
 inline SpecialTokens special_tokens(const Config& c) {
   const auto id = [&](std::int64_t given, std::int64_t from_behind) {
     return given >= 0 ? given : c.model.vocabulary - from_behind;

@@ -13,41 +13,41 @@ namespace trireme::deck {
 
 struct FileKind;
 
-/// A resolved deck, which still knows where each value came from.
+/// A resolved deck with the place where each value was set.
 struct Deck {
   Config config;
   std::string file_name;
   std::map<std::string, std::string>
-      places;  ///< "model.heads" -> "inputs/a.toml:14"; given keys only
+      places;  ///< "model.heads" -> "inputs/a.toml:14"; keys that were set
 
   /// "inputs/a.toml:14", "command line" or "default".
   std::string where(std::string_view section, std::string_view name) const;
-  /// How an error quotes a value: "[model] heads = 10 (inputs/a.toml:14)".
+  /// A value as errors quote it: "[model] heads = 10 (inputs/a.toml:14)".
   std::string cite(std::string_view section, std::string_view name) const;
 };
 
 /// The sections and keys of a deck.
 const FileKind& deck_kind();
 
-/// Reads a deck and applies overrides "section.key=value" to it, the last one of a key winning.
-/// Throws one UsageError that names every mistake with its place; what needs the number of ranks is
+/// Reads a deck and applies overrides "section.key=value"; the last override of a key wins. Throws
+/// one UsageError that names every mistake with its place. Conditions on the number of ranks are
 /// checked by resolve_parallel.
 Deck load_deck(const std::string& path, const std::vector<std::string>& overrides = {});
 
-/// The same for text in memory; `file_name` is how errors call it.
+/// The same for text in memory; errors name it `file_name`.
 Deck parse_deck(std::string_view content, const std::string& file_name,
                 const std::vector<std::string>& overrides = {});
 
 /// Every key with its value, as a deck that reads back to exactly the same Config.
 std::string resolved_toml(const Deck& deck);
 
-/// A key that two decks give different values. Values are written as in a deck: strings in quotes.
+/// A key whose values differ between two decks. Values are written as in a deck: strings in quotes.
 struct Difference {
   std::string section;
   std::string name;
   std::string stored;
   std::string current;
-  std::string place;  ///< of the current value: Deck::where
+  std::string place;  ///< Deck::where of the current value
   Effect effect = Effect::none;
 
   std::string full_name() const { return section + "." + name; }
@@ -59,7 +59,7 @@ std::vector<Difference> differences(const Deck& stored, const Deck& current);
 /// All sections and keys as text for a terminal: `trireme help deck`.
 std::string reference_text();
 
-/// The same as the Markdown page docs/deck.md, which a test compares with this.
+/// The same as Markdown. A test compares docs/deck.md with it.
 std::string reference_markdown();
 
 }  // namespace trireme::deck

@@ -7,7 +7,7 @@
 
 namespace trireme::deck {
 
-/// Collects all mistakes of one deck, each with its place and line, and throws them as one
+/// Collects the mistakes of one deck, each with its place and source line, and throws them as one
 /// UsageError.
 class Diagnostics {
  public:
@@ -16,10 +16,10 @@ class Diagnostics {
 
   /// A mistake at a line and column of the deck, both counted from 1.
   void at(std::size_t line, std::size_t column, const std::string& message);
-  /// A mistake of the command line or of the deck as a whole; shown after those with a line.
+  /// A mistake on the command line or in the deck as a whole; shown after those with a line.
   void add(const std::string& message);
 
-  /// Enough is enough: further mistakes are only counted, so their messages need not be made.
+  /// The limit of shown mistakes is reached: further ones are only counted, without their messages.
   bool full() const { return mistakes_.size() >= shown_limit; }
   void throw_if_any() const;
 

@@ -14,7 +14,7 @@ inline constexpr std::int64_t steps_limit =
 inline constexpr std::int64_t identifier_limit =
     1 << 30;  ///< token ids are stored in at most 32 bits
 
-/// Builds one entry of a key table whose values are stored in a C; each call says one thing about
+/// Builds one entry of a key table whose values are stored in a C; each call sets one property of
 /// the key.
 template <class C>
 class EntryOf {
@@ -28,12 +28,12 @@ class EntryOf {
     key_.effect = effect;
   }
 
-  /// The key is kept in `section_member.*member` of a C.
+  /// The value is stored in `section_member.*member` of a C.
   template <class S, class T>
   EntryOf& in(S C::*section_member, T S::*member) {
     return at([=](auto& config) -> auto& { return (config.*section_member).*member; });
   }
-  /// The key is kept in `member` of a C.
+  /// The value is stored in `member` of a C.
   template <class T>
   EntryOf& in(T C::*member) {
     return at([=](auto& config) -> auto& { return config.*member; });
@@ -49,7 +49,7 @@ class EntryOf {
     key_.range.high = high;
     return *this;
   }
-  /// In place of the section's.
+  /// Replaces the section's effect.
   EntryOf& effect(Effect effect) { return key_.effect = effect, *this; }
   EntryOf& nonempty() { return key_.nonempty = true, *this; }
   EntryOf& words(std::vector<std::string_view> words) {
@@ -57,13 +57,13 @@ class EntryOf {
     return *this;
   }
 
-  /// Where the deck is silent: `value`, which documents show as it is written or else as `rule`.
+  /// Default: `value`, which documents show as it is written or, if given, as `rule`.
   EntryOf& otherwise(Value value, const char* rule = "") {
     key_.fallback = std::move(value);
     key_.rule = rule;
     return *this;
   }
-  /// Where the deck is silent: what `derived` computes from keys that stand earlier in the table.
+  /// Default: computed by `derived` from keys earlier in the table.
   EntryOf& derive(void (*derived)(C&), const char* rule) {
     key_.derived = derived;
     key_.rule = rule;
@@ -73,7 +73,7 @@ class EntryOf {
   KeyOf<C> take() { return std::move(key_); }
 
  private:
-  /// `field` gives the place of the value in a C.
+  /// `field` returns a reference to the value in a C.
   template <class Field>
   EntryOf& at(Field field) {
     using T = std::remove_reference_t<decltype(field(std::declval<C&>()))>;
@@ -96,8 +96,8 @@ class EntryOf {
 };
 using Entry = EntryOf<Config>;
 
-/// Adds the entries of one section, kept in a member of C of type S. Their effect is that of the
-/// section unless they say otherwise.
+/// Adds the entries of one section, which is stored in a member of C of type S. `effect` is the
+/// default effect of its keys.
 template <class S, class C = Config>
 class SectionKeys {
  public:

@@ -4,11 +4,11 @@
 
 namespace trireme::deck {
 
-/// The properties of a family's published models; sizes are left at their defaults.
+/// The properties of a family's published models; sizes keep their defaults.
 ModelConfig preset(Family family);
 
-/// Makes the model one of a family: sets its properties, and keeps sizes, dropout, embeddings, the
-/// share of masked tokens and what is asked of pairs.
+/// Sets the model's family and its properties. Keeps sizes, dropout, tied_embeddings, masked_share
+/// and sentence_loss.
 void set_family(ModelConfig& model, Family family);
 
 }  // namespace trireme::deck

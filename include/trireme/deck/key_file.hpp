@@ -10,14 +10,14 @@
 #include <string_view>
 #include <vector>
 
-/// TOML files of `[section]` and `key = value`, by a table of their keys: decks and machines.
+/// TOML files of `[section]` and `key = value` with a table of their keys: decks and machine files.
 namespace trireme::deck {
 
 /// One kind of file.
 struct FileKind {
-  std::string name;                   ///< how errors call it: "deck"
+  std::string name;                   ///< name in errors: "deck"
   std::string help;                   ///< "`trireme help deck` lists all keys"
-  std::vector<Section> sections;      ///< in the order in which documents show them
+  std::vector<Section> sections;      ///< in the order of the documents
   std::vector<const KeyText*> table;  ///< ordered by section; outlives this
 
   const KeyText* find(std::string_view section, std::string_view name) const;
@@ -35,19 +35,19 @@ FileKind file_kind(const std::string& name, const std::string& help,
 /// Larger files are refused before they are read.
 inline constexpr std::int64_t key_file_bytes_limit = 1 << 20;
 
-/// The content of such a file; UsageError where it cannot be read.
+/// The content of such a file. UsageError if it cannot be read.
 std::string read_key_file(const std::string& path, const FileKind& kind);
 
-/// What a file and overrides give, by full names of keys.
+/// Values that a file and overrides give, by full names of keys.
 struct Given {
   std::map<std::string, Value> values;
   std::map<std::string, std::string> places;  ///< "model.heads" -> "inputs/a.toml:14"
-  /// Keys that were given a value that cannot be kept, or that are missing.
+  /// Keys with an unacceptable value, and missing keys.
   std::set<std::string> invalid;
 };
 
-/// Reads `content` and then overrides "section.key=value", the last one of a key winning. Mistakes
-/// go to `diagnostics`, but what the TOML parser cannot read ends in a UsageError at once.
+/// Reads `content` and then overrides "section.key=value"; the last override of a key wins. Adds
+/// mistakes to `diagnostics`, but throws a UsageError at once for text that is not TOML.
 Given read_keys(std::string_view content, const std::string& file_name,
                 const std::vector<std::string>& overrides, const FileKind& kind,
                 Diagnostics& diagnostics);
@@ -55,7 +55,7 @@ Given read_keys(std::string_view content, const std::string& file_name,
 /// "a.toml: [model] heads is missing: expected ..."
 std::string missing(const std::string& file_name, const KeyText& key);
 
-/// Stores what is given, and elsewhere each key's value or rule, in the table's order.
+/// Stores the given values, and the default or derived values of all other keys.
 template <class C>
 void store_keys(const std::vector<KeyOf<C>>& keys, const std::string& file_name, Given& given,
                 C& config, Diagnostics& diagnostics) {
@@ -74,7 +74,7 @@ void store_keys(const std::vector<KeyOf<C>>& keys, const std::string& file_name,
     if (key.derived && !given.places.contains(key.full_name())) key.derived(config);
 }
 
-/// How an error quotes a value: "[model] heads = 10 (inputs/a.toml:14)".
+/// A value as errors quote it: "[model] heads = 10 (inputs/a.toml:14)".
 std::string cite(const KeyText& key, const Value& value, const std::string& place);
 
 /// All sections and keys as text for a terminal, and as Markdown tables.

@@ -7,8 +7,8 @@
 
 namespace trireme::deck {
 
-/// Keys of [precision] that contradict the type that is computed with, or the model: one sentence
-/// each, with the places of both.
+/// Keys of [precision] that contradict precision.compute or the model: one message each, with the
+/// places of both.
 std::vector<std::string> precision_mistakes(const Deck& deck);
 
 }  // namespace trireme::deck

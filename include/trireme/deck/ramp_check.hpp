@@ -7,9 +7,9 @@
 
 namespace trireme::deck {
 
-/// Why the global batch cannot grow as [batch] ramp_start, ramp_increment and ramp_samples say, and
-/// what would fit; empty if it can. Every size must be a multiple of micro · `data`, as `global`
-/// must already be; data is 0 where it is not known yet: then of micro.
+/// The reason why the global batch cannot grow by [batch] ramp_start, ramp_increment and
+/// ramp_samples, with values that would fit; empty if it can. Every size must be a multiple of
+/// micro · `data`, as `global` must already be; of micro if data is 0 (not yet known).
 std::string ramp_mistake(const Deck& deck, std::int64_t data);
 
 }  // namespace trireme::deck

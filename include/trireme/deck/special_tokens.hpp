@@ -7,12 +7,12 @@
 
 namespace trireme::deck {
 
-/// What is wrong with the special tokens of a bert deck whose vocabulary is known: each must be an
-/// id of it, and no two may be the same.
+/// Mistakes in the special tokens of a bert deck whose vocabulary is known: they must be three
+/// different ids of it.
 std::vector<std::string> mistakes_of_special_tokens(const Deck& deck);
 
-/// That bert's special tokens are three different ids of a vocabulary which the token file has made
-/// known. UsageError if not.
+/// Throws a UsageError unless bert's special tokens are three different ids of the vocabulary,
+/// which the token file has made known.
 void check_special_tokens(const Deck& deck);
 
 }  // namespace trireme::deck

@@ -6,23 +6,22 @@
 #include <string>
 #include <string_view>
 
-/// From what somebody wrote to a checked Value of a key, and back.
+/// Conversion of written text to a checked Value of a key, and back.
 namespace trireme::deck {
 
-/// What may stand in a file for this key, as an error or a document says it: "an integer from 1 to
-/// 65536".
+/// The accepted values of this key, for errors and documents: "an integer from 1 to 65536".
 std::string expectation(const KeyText& key);
 
-/// `raw` as the key keeps it: an integer where a number is wanted becomes one, a duration's text
-/// becomes seconds, and a size's bytes. Nothing if its type or range is wrong; `problem` then says
-/// what was expected and found.
+/// `raw` converted for the key: an integer to a number, a duration's text to seconds, a size's text
+/// to bytes. Nothing if its type or range is wrong; `problem` then says what was expected and
+/// found.
 std::optional<Value> accept(const KeyText& key, const Value& raw, std::string& problem);
 
 /// Reads the text of an override by the key's type: strings need no quotes (and may have them).
 std::optional<Value> accept_text(const KeyText& key, std::string_view written,
                                  std::string& problem);
 
-/// The value as TOML that reads back to exactly the same.
+/// The value as TOML that reads back as exactly the same value.
 std::string literal(const KeyText& key, const Value& value);
 std::string quoted(std::string_view string);
 

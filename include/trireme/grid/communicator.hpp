@@ -22,15 +22,15 @@ enum class Reduction : std::uint8_t { sum, maximum, minimum };
 
 enum class Verb : std::uint8_t { all_reduce, all_gather, reduce_scatter, broadcast, send };
 
-/// What a rank hands in or gets, payload only. A receive counts nothing: its sender does.
+/// Payload that a rank passes to a verb. A receive counts as zero, because its sender counts it.
 struct Traffic {
   std::int64_t operations = 0;
   std::int64_t bytes = 0;
   bool operator==(const Traffic&) const = default;
 };
 
-/// A verb under way. Waited for through its communicator, which must outlive it; one that is
-/// dropped while it runs leaves MPI writing to its memory: an error.
+/// An outstanding verb. Wait for it through its communicator, which must outlive it. Dropping an
+/// active request is an error, because MPI still writes to its memory.
 class Request {
  public:
   Request() = default;
@@ -47,21 +47,21 @@ class Request {
  private:
   friend class Communicator;
   Operation* operation_ = nullptr;
-  Queued* queued_ = nullptr;  ///< on a transport
+  Queued* queued_ = nullptr;  ///< used with a transport
 };
 
-/// Verbs on views among the ranks of one axis. Size one is legal: copies or nothing. Collective
-/// calls must come in the same order on all ranks. All waiting tests and yields the core, since a
-/// blocking MPI call of more ranks than cores takes a hundred times as long, and moves whatever
-/// else is under way in this process.
+/// Verbs on views among the ranks of one axis. With one rank they copy or do nothing. All ranks
+/// make their collective calls in the same order. Every wait polls and yields the core, because a
+/// blocking MPI call with more ranks than cores takes a hundred times as long. A wait also advances
+/// all other outstanding verbs of this process.
 ///
-/// Verbs on views wait for `exec` first, unless its launches return when they are done; device
-/// memory goes through a buffer on the host, which wait copies back. Views of results must not be
-/// touched, and views of inputs not changed, before the wait. Buffers are kept for the next calls.
-/// T: float, double, Bf16, Fp16. Only of maxima and minima MPI counts at most 2^31 - 1 elements.
+/// Verbs on views first wait for `exec`, unless its launches are synchronous. Device memory is
+/// staged through a host buffer, which wait copies back. Do not touch result views or change input
+/// views before the wait. Buffers are kept and reused. T: float, double, Bf16, Fp16. Only maxima
+/// and minima are limited to the 2^31 - 1 elements that MPI counts.
 ///
-/// With a transport the verbs on views go its way, and neither they nor their waits hold up the
-/// host: what is launched on `exec` behind a wait finds the result.
+/// With a transport, the verbs on views use it, and neither they nor their waits block the host:
+/// work launched on `exec` after a wait sees the result.
 class Communicator {
  public:
   Communicator(MPI_Comm communicator, std::string name);
@@ -75,30 +75,31 @@ class Communicator {
   /// The rank in the whole job of this communicator's `rank`.
   int world_rank(int rank) const { return world_ranks_[static_cast<std::size_t>(rank)]; }
 
-  /// Verbs on views take this way from now on. All ranks do the same; before the first of them.
+  /// Verbs on views use this transport from now on. Called by all ranks, before the first such
+  /// verb.
   void use(std::unique_ptr<Transport> transport);
-  /// Whether transfers queue strictly behind each other, as on one NCCL communicator. Channels of
-  /// MPI are independent.
+  /// Whether transfers are strictly ordered, as on one NCCL communicator. MPI channels are
+  /// independent.
   bool ordered_groups() const { return transport_ != nullptr; }
-  /// Sends and receives that are started between these are one group (schedule::Transport); their
-  /// requests may be waited for when it has ended. Without a transport they are no group.
+  /// Sends and receives started between these form one group (schedule::Transport). Wait for their
+  /// requests only after end_group. Without a transport there is no grouping.
   void begin_group();
   void end_group(const Exec& exec);
-  /// Bytes of Exec's memory that a transport's sums take: as many as were reserved, or as the
-  /// largest sum so far took. Without a transport nothing is reserved.
+  /// Bytes of Exec's memory that a transport uses for sums: the reserved bytes, or more if a sum
+  /// needed more. Without a transport nothing is reserved.
   void reserve_scratch(Bytes bytes);
   Bytes scratch_bytes() const { return transport_ ? transport_->scratch_bytes() : 0; }
 
-  /// Element-wise reduction of `data` over all ranks, in place. The result is the same bits on all
-  /// ranks; sums are added in rank order, so that an element's sum is the same bits however many
-  /// elements share the message and wherever it stands among them. T: also std::int64_t.
+  /// Element-wise reduction of `data` over all ranks, in place. The result is bitwise equal on all
+  /// ranks. Sums are taken in rank order, so an element's sum does not depend on the size of the
+  /// message or on its position in it. T: also std::int64_t.
   template <class T>
   Request start_all_reduce(const Exec& exec, View1<T> data, Reduction reduction);
   template <class T>
   void all_reduce(const Exec& exec, View1<T> data, Reduction reduction, const char* what);
 
-  /// all [sum of counts] = the parts of every rank in rank order; counts per rank, uneven or zero
-  /// allowed. `mine` may be its own place inside `all`.
+  /// all [sum of counts] = the parts of all ranks in rank order. Counts per rank may be uneven or
+  /// zero. `mine` may alias its part of `all`.
   template <class T>
   Request start_all_gather(const Exec& exec, View1<T> all,
                            std::type_identity_t<View1<const T>> mine,
@@ -107,8 +108,8 @@ class Communicator {
   void all_gather(const Exec& exec, View1<T> all, std::type_identity_t<View1<const T>> mine,
                   std::span<const std::int64_t> counts, const char* what);
 
-  /// mine [counts[rank]] = this rank's part of the element-wise sum of `all` over all ranks, added
-  /// in rank order. `mine` may be its own place inside `all`.
+  /// mine [counts[rank]] = this rank's part of the element-wise sum of `all` over all ranks, summed
+  /// in rank order. `mine` may alias its part of `all`.
   template <class T>
   Request start_reduce_scatter(const Exec& exec, View1<T> mine,
                                std::type_identity_t<View1<const T>> all,
@@ -117,8 +118,9 @@ class Communicator {
   void reduce_scatter(const Exec& exec, View1<T> mine, std::type_identity_t<View1<const T>> all,
                       std::span<const std::int64_t> counts, const char* what);
 
-  /// Between two ranks; transfers of one channel arrive in the order in which they were started,
-  /// channels overtake each other. A rank may send to itself. `channel` in [0, channels()).
+  /// Sends to one rank. Transfers of one channel arrive in the order in which they were started;
+  /// transfers of different channels may overtake each other. A rank may send to itself. `channel`
+  /// in [0, channels()).
   template <class T>
   Request start_send(const Exec& exec, View1<const T> data, int to, int channel);
   template <class T>
@@ -131,11 +133,11 @@ class Communicator {
   /// At least 16384.
   int channels() const { return channels_; }
 
-  /// `data` of `root`, on every rank.
+  /// Copies `data` of `root` to every rank.
   template <class T>
   void broadcast(const Exec& exec, View1<T> data, int root, const char* what);
 
-  /// The control plane, on host memory. Sums of floating-point numbers as above.
+  /// The control plane, on host memory. Floating-point sums are ordered as above.
   template <class T>
   void all_reduce(std::span<T> data, Reduction reduction, const char* what);
   template <class T>
@@ -144,37 +146,38 @@ class Communicator {
     return value;
   }
   void broadcast(std::span<std::byte> data, int root, const char* what);
-  /// `value` of `root`, on every rank.
+  /// Returns `value` of `root` on every rank.
   std::string broadcast(const std::string& value, int root, const char* what);
-  /// `value` of every rank in rank order, on every rank.
+  /// Returns `value` of every rank in rank order, on every rank.
   std::vector<std::int64_t> all_gather(std::int64_t value, const char* what);
-  /// Strings of every rank in rank order, on `root`; empty elsewhere.
+  /// Returns the strings of all ranks in rank order on `root`, and nothing elsewhere.
   std::vector<std::string> gather(const std::string& value, int root, const char* what);
   void barrier(const char* what);
 
-  /// Until the result is there. What the rank waits for goes to the heartbeat.
+  /// Waits for the result. The heartbeat publishes what the rank waits for.
   void wait(Request& request, const char* what);
-  /// True when the result is there, as after wait. Does not wait, except for its copy to a device.
+  /// Returns true, as after wait, if the result is complete. Does not block, except to copy the
+  /// result to a device.
   bool done(Request& request);
-  /// Moves what is under way in this process, on whatever communicator: MPICH moves nothing by
-  /// itself. Called between layers.
+  /// Advances the outstanding verbs of all communicators of this process, because MPICH does not
+  /// progress by itself. Called between layers.
   void progress();
 
-  /// The ranks of equal `colour` as a communicator of their own, ordered by `position`. Collective.
+  /// A communicator of the ranks with equal `colour`, ordered by `position`. Collective.
   std::unique_ptr<Communicator> split(int colour, int position, std::string name);
-  /// This rank alone; costs no communication.
+  /// A communicator of this rank alone. Needs no communication.
   static std::unique_ptr<Communicator> alone(std::string name);
   static std::unique_ptr<Communicator> self() { return alone("self"); }
 
-  /// Sends views through buffers on the host, as for devices, whose memory MPI need not know.
+  /// Stages views through host buffers, as for devices, whose memory MPI then need not access.
   void stage_through_host() { staged_ = true; }
-  /// Verbs on views do nothing from now on: results are what their memory held. For measuring what
-  /// communication costs. All ranks must agree.
+  /// Skips verbs on views from now on, to measure the cost of communication: results keep the
+  /// values that their memory held. All ranks must agree.
   void leave_out(bool out = true) { left_out_ = out; }
 
-  /// Verbs on views since the start or the last reset, those of one rank alone not counted, sends
-  /// to itself counted. Bytes: all_reduce and broadcast the data, all_gather and reduce_scatter the
-  /// whole of `all`, send the data.
+  /// Verbs on views since construction or the last reset. Verbs of a single rank are not counted;
+  /// its sends to itself are. Bytes: `data` for all_reduce, broadcast and send, the whole of `all`
+  /// for all_gather and reduce_scatter.
   Traffic traffic(Verb verb) const { return traffic_[static_cast<std::size_t>(verb)]; }
   Traffic traffic() const;
   void reset_traffic() { traffic_ = {}; }
@@ -208,8 +211,7 @@ class Communicator {
   int rank_ = 0;
   int size_ = 1;
   int channels_ = 0;
-  int tag_pairs_ =
-      0;  ///< Behind the channels, for collectives of messages that are under way at once.
+  int tag_pairs_ = 0;  ///< Tags after the channels, for outstanding collectives made of messages.
   std::int64_t collectives_ = 0;
   std::vector<int> world_ranks_;
   bool staged_ = !exec_on_host;
@@ -219,7 +221,7 @@ class Communicator {
   std::vector<Operation*> idle_operations_;
   std::vector<StagingBuffer> idle_buffers_;
   std::unique_ptr<TransportQueue> transport_;
-  std::vector<std::int64_t> offsets_;  ///< of the parts of the verb that is being started
+  std::vector<std::int64_t> offsets_;  ///< Parts of the verb that is being started.
 };
 
 }  // namespace trireme::grid

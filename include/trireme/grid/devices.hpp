@@ -4,24 +4,30 @@
 
 #include <span>
 #include <string>
+#include <utility>
+#include <vector>
 
 namespace trireme::grid {
 
-/// Where a rank's kernels run.
+/// The device of a rank's kernels.
 struct RankDevice {
   std::string node;
   std::string name;
-  std::string id;  ///< the same for ranks that share a device
+  std::string id;  ///< equal for ranks that share a device
 };
 
-/// Ranks with their nodes and devices, a line each; of large jobs the first ones and a count.
+/// The nodes of the job in the order of their first ranks, with the number of ranks of each; on
+/// rank 0 only, elsewhere empty. Collective.
+std::vector<std::pair<std::string, std::int64_t>> nodes(Communicator& world);
+
+/// One line per rank with its node and device. A large job's table has the first ranks and a count.
 std::string device_table(std::span<const RankDevice> ranks);
 
-/// The first two ranks that share a device, and what to do; empty if none do.
+/// A message about the first two ranks that share a device, with a remedy; empty if none do.
 std::string shared_device(std::span<const RankDevice> ranks);
 
-/// Says which device every rank has; a device of two ranks is an error unless `may_share`. Nothing
-/// where kernels run on hosts. Collective.
+/// Logs the device of every rank. Throws Error if two ranks share a device, unless `may_share`.
+/// Does nothing in host builds. Collective.
 void expect_devices(Runtime& runtime, bool may_share);
 
 }  // namespace trireme::grid

@@ -9,13 +9,13 @@
 
 namespace trireme::grid {
 
-/// What a watchdog knows of one rank.
+/// A watchdog's information about one rank.
 struct Sighting {
   enum class Condition : std::uint8_t {
     runs,
     stopped,  ///< By SIGSTOP or a debugger.
     dead,
-    silent,  ///< Its node gives no sign of life.
+    silent,  ///< Its node has stopped publishing.
   };
   RankState state;
   std::string node;
@@ -23,18 +23,18 @@ struct Sighting {
   Seconds age = 0;  ///< Since the last progress.
 };
 
-/// "step 3, forward stage 2 micro 5"; of a rank that has not said anything, "the start".
+/// "step 3, forward stage 2 micro 5"; "the start" for a rank that has not published anything.
 std::string describe_activity(const RankState& state);
 /// "all_reduce \"gradients\", number 17 on data"; "receive \"activation\" from rank 3, channel 5 on
 /// pipeline".
 std::string describe_wait(const RankState& state);
 
-/// "rank 2 (pid 4242 on a) has died in step 3, forward, …", a line.
+/// One line: "rank 2 (pid 4242 on a) has died in step 3, forward, …".
 std::string death_report(const Sighting& dead);
 
-/// A line per group of ranks that do the same, suspects first: the dead, the silent, the stopped,
-/// those that compute while others wait, then those that wait, small groups first. `limit` is the
-/// watchdog's and makes the headline; 0 where a death and no lapse of time is the cause.
+/// One line per group of ranks with the same activity. Order: dead, silent, stopped, computing
+/// while others wait, waiting; small groups first. The headline names the watchdog's `limit`.
+/// `limit` = 0 means that a death, not a timeout, is the cause.
 std::string hang_report(const std::vector<Sighting>& ranks, Seconds limit);
 
 }  // namespace trireme::grid

@@ -6,7 +6,8 @@
 
 namespace trireme::grid {
 
-/// What a rank does when it does not wait: "forward", "checkpoint". Numbers below 0 do not apply.
+/// A rank's activity while it does not wait: "forward", "checkpoint". Negative numbers do not
+/// apply.
 struct Activity {
   std::string_view name;
   std::int64_t step = -1;
@@ -14,8 +15,8 @@ struct Activity {
   int micro = -1;
 };
 
-/// What a rank waits for: a verb on a communicator. `number` counts the communicator's collectives;
-/// for a send or receive it is the channel, and `peer` the world rank at the other end.
+/// The verb and communicator that a rank waits for. `number` counts the communicator's collectives;
+/// for a send or receive it is the channel, and `peer` is the world rank of the other end.
 struct Wait {
   std::string_view verb;
   std::string_view what;
@@ -24,8 +25,8 @@ struct Wait {
   int peer = -1;
 };
 
-/// What a rank last said of itself, as it lies in memory that other processes read: long words are
-/// cut.
+/// A rank's last published state, in the layout that other processes read. Long names are
+/// truncated.
 struct RankState {
   enum Life : std::int32_t { absent, alive, ended };
   std::int32_t life = absent;
@@ -45,9 +46,9 @@ struct RankState {
   char communicator[16] = {};
 };
 
-/// A RankState that one thread writes and others read, in this process or another one, without
-/// locks: a reader that met the writer tries again (Boehm 2012, "Can seqlocks get along with
-/// programming language memory models?").
+/// A RankState that one thread writes and others read without locks, in this process or another. A
+/// reader that overlaps a write retries (Boehm 2012, "Can seqlocks get along with programming
+/// language memory models?").
 class SharedState {
  public:
   void write(const RankState& state);
@@ -60,21 +61,21 @@ class SharedState {
   std::atomic<std::uint64_t> state_[words];
 };
 
-/// Nanoseconds of the clock in RankState::since: a few milliseconds coarse, a few nanoseconds
-/// cheap.
+/// The clock of RankState::since, in nanoseconds. Its resolution is a few milliseconds; a call
+/// takes a few nanoseconds.
 std::int64_t heartbeat_clock();
 
-/// This process's word about itself. Publishing costs some ten nanoseconds and no system call; it
-/// is progress to the watchdog. For one thread, MPI's.
+/// Publishes this process's state. A call costs about ten nanoseconds and no system call. The
+/// watchdog counts it as progress. Only the thread that calls MPI may use it.
 class Heartbeat {
  public:
-  /// Everything published from now on goes to `shared`; null, as it is at first: nowhere.
+  /// Directs publications to `shared`. Null, the initial value, discards them.
   static void listen(SharedState* shared, int rank);
   static void end();
 
   static void publish(const Activity& activity);
 
-  /// From construction to destruction the rank waits. What it did before goes on behind it.
+  /// The rank waits from construction to destruction; then its previous activity continues.
   class Waiting {
    public:
     explicit Waiting(const Wait& wait);

@@ -6,9 +6,9 @@
 
 namespace trireme::grid {
 
-/// `n` elements, as many as there may be, in the int with which MPI counts: those that it cannot
-/// count are one element of a type made of them, whose bytes move as before. To be given to a call
-/// that sends or receives, `count` of `type`; MPI keeps the type for as long as it needs it.
+/// `n` elements, however many, in the int with which MPI counts. More elements than MPI counts
+/// become one element of a derived type, whose bytes are sent as before. Pass `count` of `type` to
+/// a send or receive; MPI keeps the type as long as it needs it.
 class MessageBlock {
  public:
   MessageBlock(std::int64_t n, MPI_Datatype element);
@@ -25,10 +25,10 @@ class MessageBlock {
   bool made_ = false;
 };
 
-/// The most elements that are counted, INT_MAX unless a test has set fewer.
+/// The largest number of elements that are counted, INT_MAX unless a test has set fewer.
 int counted_elements();
 
-/// Returns the former number. Of the process.
+/// Sets it for the process and returns the previous value.
 int set_counted_elements(int most);
 
 }  // namespace trireme::grid

@@ -15,8 +15,8 @@
 
 namespace trireme::grid {
 
-/// NCCL's functions, or RCCL's, from a library that is loaded and not linked: a program starts, and
-/// one rank trains, where there is none.
+/// Functions of NCCL, or of RCCL, from a library that is loaded at run time. Without the library a
+/// program still starts and one rank can train.
 struct NcclLibrary {
   decltype(&ncclGetVersion) get_version = nullptr;
   decltype(&ncclGetErrorString) get_error_string = nullptr;
@@ -36,16 +36,17 @@ struct NcclLibrary {
   std::string path;  ///< of the file
 };
 
-/// Where the loader looks, LD_LIBRARY_PATH first; then the file that CMake found, if any.
+/// Names to try: the soname, which the loader looks up in LD_LIBRARY_PATH first, then the file that
+/// CMake found, if any.
 std::vector<std::string> nccl_names();
 
-/// From the first of these that will do. Throws Error, see load_library.
+/// Loads the first usable library of these. Throws Error, see load_library.
 NcclLibrary load_nccl_library(const std::vector<std::string>& names);
 
-/// The one of this process, loaded by the first call; any thread may be that. Throws Error.
+/// The process's library. The first call, from any thread, loads it. Throws Error.
 const NcclLibrary& nccl_library();
 
-/// The same if it is loaded, else null.
+/// The process's library if it is loaded, otherwise null.
 const NcclLibrary* loaded_nccl_library();
 
 }  // namespace trireme::grid

@@ -12,32 +12,32 @@
 
 namespace trireme::grid {
 
-/// What the processes of a node have agreed on: who reports, and whether it is time to end.
+/// The decision that a node's processes share: who reports, and whether to end.
 enum class Verdict : std::uint32_t {
   none,
-  claimed,   ///< One is writing the report.
-  reported,  ///< The report is out: all end.
+  claimed,   ///< One process is writing the report.
+  reported,  ///< The report is written: all processes end.
   aborting,  ///< An error that has its own message ends the job: no report.
 };
 
-/// The file of one node, mapped by all its ranks: what each does, and a lock that each holds while
-/// it lives. The kernel gives a dead process's locks to who waits for them before it takes down its
-/// memory and closes its files (robust futexes), which is before a launcher can notice the death
-/// and kill everybody; a pidfd tells only after that.
+/// The file of one node, mapped by all its ranks. It holds each rank's state and a lock that the
+/// rank holds while it lives. When a process dies, the kernel hands its locks to waiters (robust
+/// futexes) before it releases its memory and closes its files, which is before a launcher can
+/// notice the death and kill the job. A pidfd becomes readable only later.
 class NodeFile {
  public:
   enum class Lock { held, released, died };
 
-  /// Makes the file, for `ranks` ranks; on one of them, before the others open it.
+  /// Creates the file for `ranks` ranks. One rank calls it, before the others open the file.
   static void create(const std::string& path, int ranks);
-  /// Maps the file; `mine` is this process's place in it. Errors name the path.
+  /// Maps the file. `mine` is this process's index in it. Errors name the path.
   NodeFile(const std::string& path, int ranks, int mine);
   ~NodeFile();
   NodeFile(const NodeFile&) = delete;
   NodeFile& operator=(const NodeFile&) = delete;
 
-  /// Takes and gives back this process's lock. In a thread that lives as long as the process: its
-  /// main thread.
+  /// Acquire and release this process's lock. The calling thread must live as long as the process:
+  /// call them from the main thread.
   void enter();
   void leave();
 
@@ -48,16 +48,16 @@ class NodeFile {
   Lock watch(int i, std::chrono::milliseconds limit);
 
   std::atomic<Verdict>& verdict();
-  /// The node's clock when one of its watchdogs last looked: a node whose clock stands is dead.
+  /// The node's clock when one of its watchdogs last checked. A node whose clock stops is dead.
   std::atomic<std::int64_t>& clock();
-  /// Puts what is mapped where other nodes can read it.
+  /// Writes the mapping to the file, so that other nodes can read it.
   void publish();
 
   struct Snapshot {
     std::int64_t clock = 0;
     std::vector<RankState> ranks;
   };
-  /// Another node's file; empty where it cannot be read.
+  /// Reads another node's file. The result is empty if it cannot be read.
   static Snapshot read(const std::string& path, int ranks);
 
  private:

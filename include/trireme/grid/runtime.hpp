@@ -11,11 +11,18 @@
 
 namespace trireme::grid {
 
-/// Runs `local` on every rank of `world`; if it throws on any, all ranks throw together:
-/// SharedError with the message on the lowest such rank, SilentError elsewhere. So an error that
-/// all ranks see is reported once, and nobody is left waiting. `local` must not communicate.
-/// Collective.
+/// Runs `local` on every rank of `world`. If it throws on any rank, all ranks throw together:
+/// SharedError with the message on the lowest such rank, SilentError elsewhere. The error is thus
+/// reported once, and no rank is left waiting. `local` must not communicate. Collective.
 void together(Communicator& world, const std::function<void()>& local);
+
+/// What the ranks run on.
+struct Software {
+  std::string kokkos;           ///< version: "4.7.1"
+  std::string execution_space;  ///< "Serial"
+  int threads = 1;              ///< of a rank
+  std::string mpi;              ///< "MPICH 4.0.2"
+};
 
 /// MPI and Kokkos from construction to destruction. Exactly one per process, in main.
 class Runtime {
@@ -29,17 +36,18 @@ class Runtime {
   Rank rank() const { return world_->rank(); }
   int ranks() const { return world_->size(); }
 
+  Software software() const;
   /// "2 ranks, Kokkos 3.4.1 Serial, MPICH 4.0.2"
   std::string description() const;
 
   void together(const std::function<void()>& local) { grid::together(*world_, local); }
 
-  /// Runs `work`, which may communicate. An error that the other ranks do not know of ends them all
-  /// from within, before anything that a running collective may still write to is destroyed.
+  /// Runs `work`, which may communicate. An error that the other ranks do not know ends all ranks
+  /// before any memory is destroyed that a running collective may still write to.
   ExitCode guard(const std::function<ExitCode()>& work);
 
-  /// Ends all ranks with this error's code, for errors that the other ranks do not know of. Does
-  /// not return.
+  /// Ends all ranks with this error's code. For errors that the other ranks do not know. Does not
+  /// return.
   [[noreturn]] void abort(const Error& error);
 
  private:
@@ -52,20 +60,20 @@ class SharedError : public Error {
   using Error::Error;
 };
 
-/// Thrown on the ranks that have nothing to print: another rank reports the error.
+/// Thrown on the other ranks, which print nothing.
 class SilentError : public Error {
  public:
   explicit SilentError(ExitCode code) : Error("reported by another rank", code) {}
 };
 
-/// The communicators of the process grid, two splits of the world and otherwise of small groups.
-/// Collective.
+/// The communicators of the process grid. Construction takes two splits of the world; all others
+/// are splits of small groups. Collective.
 class Grid {
  public:
   Grid(Communicator& world, const layout::ProcessGrid& process_grid);
 
-  /// Gives every communicator of more than one rank a transport for its views, those of
-  /// part_of_tensor_axis too; the world keeps MPI. Before the first verb on views. Collective.
+  /// Gives every communicator of more than one rank a transport for its views, including those of
+  /// part_of_tensor_axis. The world keeps MPI. Called before the first verb on views. Collective.
   void use_transports(const TransportFactory& factory);
 
   Communicator& world() { return world_; }
@@ -75,10 +83,10 @@ class Grid {
   /// The first and the last pipeline rank of equal data and tensor coordinates, which both hold
   /// tied embeddings; on every other rank, and where pipeline = 1, this rank alone.
   Communicator& embedding() { return *embedding_; }
-  /// Those ranks of the tensor axis that give the same `colour`, in its order; kept under `name`,
-  /// so that whoever asks again gets the same. Collective on the tensor axis.
+  /// The ranks of the tensor axis with the same `colour`, in its order. Later calls with the same
+  /// `name` return the same communicator. Collective on the tensor axis.
   Communicator& part_of_tensor_axis(const std::string& name, int colour);
-  /// By name.
+  /// Keyed by name.
   const std::map<std::string, std::unique_ptr<Communicator>>& parts_of_tensor_axis() const {
     return parts_;
   }

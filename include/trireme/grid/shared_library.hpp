@@ -5,12 +5,12 @@
 
 namespace trireme::grid {
 
-/// What is asked of a library that is loaded when it is needed, and not linked.
+/// Requirements on a library that is loaded at run time.
 struct LibraryWanted {
-  std::string what;                ///< for errors: "NCCL 2.28.3"
-  std::vector<std::string> names;  ///< tried in this order; without a slash, where the loader looks
-  std::vector<const char*> symbols;  ///< all of them
-  /// The version of one that is found, for errors; may return an empty one.
+  std::string what;                  ///< for errors: "NCCL 2.28.3"
+  std::vector<std::string> names;    ///< tried in this order; searched for if without a slash
+  std::vector<const char*> symbols;  ///< all required
+  /// Returns the version of a library that was found, for errors; may be empty.
   std::string (*version)(void* handle) = nullptr;
   std::string remedy;
 };
@@ -21,8 +21,8 @@ struct LoadedLibrary {
   std::vector<void*> addresses;  ///< of the symbols
 };
 
-/// The first of the names that can be loaded and has every symbol. It is never unloaded, as threads
-/// of its own may run. Throws Error with what the loader said of each name, what each library
+/// Loads the first library that has every symbol. It is never unloaded, because it may run threads
+/// of its own. Throws Error with the loader's message for each name, the symbols that each library
 /// lacks, and the remedy.
 LoadedLibrary load_library(const LibraryWanted& wanted);
 

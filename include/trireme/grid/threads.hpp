@@ -9,23 +9,23 @@
 
 namespace trireme::grid {
 
-/// Whether kernels of this build run on several threads of a rank.
+/// Whether this build's kernels use several threads per rank.
 #if defined(KOKKOS_ENABLE_OPENMP)
 inline constexpr bool ranks_have_threads = std::is_same_v<Exec, Kokkos::OpenMP>;
 #else
 inline constexpr bool ranks_have_threads = false;
 #endif
 
-/// Cores that this process may run on: character i is '1' where core i is one of them.
+/// The cores that this process may use: character i is '1' if core i is one of them.
 std::string bound_cores();
 
-/// Threads of rank `mine` among the ranks of its node, whose bound_cores are given: its cores,
-/// divided among all ranks that are bound to the same ones, as ranks are that no launcher binds. At
+/// Threads of rank `mine` among the ranks of its node, given the bound_cores of each. Ranks with
+/// equal sets share their cores evenly; ranks that the launcher does not bind have equal sets. At
 /// least 1.
 int threads_among(const std::vector<std::string>& cores, std::size_t mine);
 
-/// That of this rank. Collective over MPI_COMM_WORLD. 0 where OMP_NUM_THREADS or KOKKOS_NUM_THREADS
-/// says how many, or ranks have no threads.
+/// Threads of this rank; 0 if OMP_NUM_THREADS or KOKKOS_NUM_THREADS is set or ranks have no
+/// threads. Collective over MPI_COMM_WORLD.
 int threads_of_rank();
 
 }  // namespace trireme::grid

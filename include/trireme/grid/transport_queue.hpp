@@ -14,20 +14,20 @@ namespace trireme::grid {
 
 enum class Reduction : std::uint8_t;
 
-/// A verb of a communicator on its transport.
+/// One verb of a communicator on its transport.
 struct Queued {
   const char* verb = "";
   std::int64_t number = 0;
   std::int64_t turn = 0;  ///< counts the verbs of all queues of this process
   int peer = -1;          ///< world rank
-  bool held = false;      ///< by a Request
-  bool ended = false;     ///< its place is known: not before the group of transfers that it is in
+  bool held = false;      ///< Owned by a Request.
+  bool ended = false;     ///< Its place is known: not before end_group.
   Exec exec;
   Transport::Place place;
 };
 
-/// The verbs of one communicator, made of what a transport does. Sums are taken by kernels in rank
-/// order, as on hosts: the same bits on all ranks, whatever else shares the message.
+/// The verbs of one communicator, built on a transport. Kernels sum in rank order, as on hosts, so
+/// all ranks have the same bits whatever else shares the message.
 class TransportQueue {
  public:
   TransportQueue(std::unique_ptr<Transport> transport, std::string name, int rank, int ranks);
@@ -42,12 +42,13 @@ class TransportQueue {
   void all_gather(const Exec& exec, Queued& queued, std::byte* all,
                   std::span<const std::int64_t> offsets, Bytes size);
   void broadcast(const Exec& exec, Queued& queued, std::byte* data, Bytes bytes, int root);
-  /// Part of the group that is being put together, or a group of its own. No bytes are no transfer.
+  /// Adds to the open group, or forms a group of its own. A transfer of zero bytes is skipped.
   void transfer(const Exec& exec, Queued& queued, const Transport::Transfer& transfer);
   void begin_group();
   void end_group(const Exec& exec);
 
-  /// An entry for a verb; it is used again once it is released and its place was passed.
+  /// Returns an entry for a verb. It is reused after its release once the queue has passed its
+  /// place.
   Queued& take(const char* verb, std::int64_t number, int peer);
   void release(Queued& queued) { queued.held = false; }
   /// See Transport.
@@ -56,9 +57,9 @@ class TransportQueue {
   void progress() { transport_->progress(); }
 
   const std::string& name() const { return name_; }
-  /// What the queue has not passed, first; null if nothing is.
+  /// The first entry that the queue has not passed; null if there is none.
   const Queued* oldest();
-  /// Of the buffer for the parts of other ranks: as large as the largest sum needed it.
+  /// Size of the buffer for other ranks' parts, which grows to the largest sum's need.
   void reserve_scratch(Bytes bytes);
   Bytes scratch_bytes() const { return static_cast<Bytes>(scratch_.extent(0)); }
 
@@ -74,7 +75,7 @@ class TransportQueue {
   int ranks_;
   bool grouping_ = false;
   std::vector<Transport::Transfer> group_;
-  std::vector<Queued*> members_;  ///< of the group
+  std::vector<Queued*> members_;  ///< Of the open group.
   std::vector<Bytes> byte_offsets_;
   std::vector<std::int64_t> offsets_;
   Kokkos::View<std::byte*, Memory> scratch_;
@@ -83,8 +84,8 @@ class TransportQueue {
   std::deque<Queued*> under_way_;
 };
 
-/// All of this process, for waiting: what they have under way goes on, and a wait for the device
-/// names the verb that it hangs at.
+/// All queues of this process. Every wait advances them, and a wait for the device uses them to
+/// name the verb that hangs.
 std::span<TransportQueue* const> transport_queues();
 
 }  // namespace trireme::grid

@@ -14,41 +14,42 @@
 
 namespace trireme::grid {
 
-/// Ends a job that hangs or has lost a rank, and says which ranks are where: on stderr, in
-/// `<directory>/log.txt`, once per job, and then exit code 1 for every process.
+/// Ends a job that hangs or has lost a rank and reports the state of all ranks once per job: on
+/// stderr, in `<directory>/log.txt` and as the event `stop`. Every process then exits with code 1.
 ///
-/// Each rank publishes what it does (Heartbeat) to `<directory>/heartbeat/<node>`, which the ranks
-/// of its node map. A thread per rank, which calls nothing of MPI, ends the job when
+/// Each rank publishes its activity (Heartbeat) in `<directory>/heartbeat/<node>`, which the ranks
+/// of its node map. One thread per rank, which never calls MPI, ends the job when
 /// - a rank of its node dies: at once;
-/// - a rank computes for longer than `limit` without publishing: the limit is per operation, so it
-///   must be longer than the longest one (a checkpoint, a step without a communication);
-/// - every rank has waited for longer than `limit`. A rank may wait longer where others progress.
-///   Where all ranks of a node wait, its threads read the other nodes' files, and notice a node
-///   whose ranks are all gone; that needs a file system that nodes share.
-/// A job that was suspended as a whole gets its limit afresh.
+/// - a rank computes for longer than `limit` without publishing. The limit applies to one
+///   operation, so it must exceed the longest one (a checkpoint, a step without communication);
+/// - every rank has waited for longer than `limit`. A rank may wait longer while others progress.
+///   If all ranks of a node wait, its threads read the other nodes' files and detect a node whose
+///   ranks are all dead. This needs a file system that the nodes share.
 ///
-/// Collective construction, behind which the ranks are watched; it ends with the object, also on
-/// the way of an exception, and Runtime::abort silences it.
+/// After a job was suspended as a whole, the limit starts anew.
+///
+/// Construction is collective; the ranks are watched from then until the object is destroyed, also
+/// by an exception. Runtime::abort silences the watchdog.
 class Watchdog {
  public:
-  /// `node` names this rank's node; "": the host's name.
+  /// `node` names this rank's node; "" means the host's name.
   Watchdog(Runtime& runtime, const std::string& directory, Seconds limit, std::string node = "");
   ~Watchdog();
   Watchdog(const Watchdog&) = delete;
   Watchdog& operator=(const Watchdog&) = delete;
 
-  /// Whether a neighbour on the node is dead, for who waits anyway: a busy machine may not let the
-  /// thread run in time.
+  /// Checks whether a neighbour on the node is dead. Called from waits, because a busy machine may
+  /// not schedule the watchdog's thread in time.
   static void glance();
-  /// Another message ends this job: the watchdogs of all ranks keep quiet.
+  /// Keeps the watchdogs of all ranks quiet, because another error message ends this job.
   static void silence();
 
  private:
   struct Node {
     std::string name;
     std::string path;
-    std::vector<int> ranks;  ///< In the world.
-    std::int64_t clock = 0;  ///< When it was last read.
+    std::vector<int> ranks;  ///< world ranks
+    std::int64_t clock = 0;  ///< as last read
     Clock::time_point changed;
   };
 
@@ -71,6 +72,7 @@ class Watchdog {
   void report_death(int i);
   void report_hang();
   void say(const std::string& message) const;
+  void conclude(const std::string& report) const;  ///< says it and records the event
   [[noreturn]] void end_all();
 
   std::string directory_;
@@ -79,13 +81,13 @@ class Watchdog {
   Seconds limit_;
   std::chrono::milliseconds interval_;
   std::vector<Node> nodes_;
-  std::size_t here_ = 0;  ///< This rank's node.
+  std::size_t here_ = 0;  ///< this rank's node
   std::unique_ptr<NodeFile> file_;
-  /// Memory that a dying process must give back page by page before its files close and its
-  /// launcher notices: the milliseconds in which its neighbours report it.
+  /// Memory that the kernel must release page by page when this process dies, before it closes
+  /// files and the launcher notices. Neighbours report the death in these milliseconds.
   std::vector<char> head_start_;
   enum class Fate : std::uint8_t { lives, left, died };
-  std::vector<std::atomic<Fate>> fates_;  ///< Of the node's ranks.
+  std::vector<std::atomic<Fate>> fates_;  ///< the node's ranks
   std::int64_t patience_from_ = 0;        ///< Silence before this does not count.
   Clock::time_point published_;
   std::atomic<bool> stopping_{false};

@@ -9,10 +9,10 @@
 #include <string>
 #include <vector>
 
-/// config.json of Hugging Face's transformers: what it says of a model.
+/// Models in config.json of Hugging Face's transformers.
 namespace trireme::hugging_face {
 
-/// A value of config.json that belongs to training: the deck decides.
+/// A value of config.json that belongs to training, where the deck's value is used.
 struct FreeValue {
   std::string name;  ///< "attn_pdrop"
   std::string deck;  ///< "dropout"
@@ -26,27 +26,28 @@ struct ModelFile {
   std::vector<FreeValue> free;
 };
 
-/// UsageError that names every property of the deck's model that its family has not in transformers
-/// and that config.json cannot say, such as norm = "layer" of a llama.
+/// UsageError that names every property of the deck's model that transformers' class of its family
+/// does not have and config.json cannot express, such as norm = "layer" of a llama.
 void expect_exportable(const deck::Deck& deck);
 
 /// config.json of this model with weights of this type. `end_of_document`, if the tokenizer has
-/// one, is the id that begins and ends texts of a decoder.
+/// one, is the id that begins and ends a decoder's texts.
 std::string config_text(const deck::ModelConfig& model, DType dtype,
                         std::optional<std::int64_t> end_of_document);
 
-/// The inverse, with transformers' defaults for keys that are not there. One UsageError names every
-/// key whose value no Trireme model has, the value, and what is expected. `path` is for messages.
+/// The inverse of config_text, with transformers' defaults for missing keys. One UsageError names
+/// every key whose value no Trireme model has, the value and the expected one. `path` is for
+/// messages.
 ModelFile parse_config(const std::string& content, const std::string& path);
 
-/// UsageError that shows both values of every binding key of [model] in which the deck is not the
-/// model of config.json. Layers of a file never share weights.
+/// UsageError that shows both values of every binding key of [model] that differs between deck and
+/// config.json. Layers of a file never share weights.
 void expect_same_model(const ModelFile& file, const deck::Deck& deck);
 
-/// A line for each value that belongs to training and is not the deck's.
+/// A line for each training value that differs from the deck's.
 std::vector<std::string> differences(const ModelFile& file, const deck::Deck& deck);
 
-/// The section [model] of a deck for this model, without a line feed at its end.
+/// The section [model] of a deck for this model, without a final line feed.
 std::string model_toml(const ModelFile& file);
 
 }  // namespace trireme::hugging_face

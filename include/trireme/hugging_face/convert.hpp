@@ -7,8 +7,8 @@
 
 namespace trireme::hugging_face {
 
-/// Writes `count` numbers of type `from` as type `to`: the same bits where the types are the same,
-/// otherwise rounded once, to the nearest, ties to even. Types are fp64, fp32, bf16 and fp16; Error
+/// Writes `count` numbers of type `from` as type `to`: the same bits if the types are equal,
+/// otherwise rounded once, to nearest, ties to even. Types are fp64, fp32, bf16 and fp16; Error
 /// for any other. Returns the position of the first finite number that is too large for `to` (it
 /// becomes infinite), or nothing. `in` and `out` do not overlap and need no alignment.
 std::optional<std::int64_t> convert(DType from, const void* in, DType to, void* out,

@@ -12,40 +12,40 @@
 
 namespace trireme::hugging_face {
 
-/// More files than this are refused: all are open until the last one is written.
+/// The largest number of files; all stay open until the last one is written.
 inline constexpr std::int64_t shards_limit = 500;
 
-/// "5GB" in bytes: a whole number of B, KB, MB, GB, TB (powers of 1000) or KiB … TiB; without a
-/// unit, bytes. Nothing unless it is one and from 1 to 2^60.
+/// The bytes of "5GB": a whole number of B, KB, MB, GB, TB (powers of 1000) or KiB … TiB; bytes
+/// without a unit. Nothing unless it is a number from 1 to 2^60.
 std::optional<std::int64_t> parse_size(std::string_view words);
 
 /// Tensors [first, last) of a plan that share a file.
 struct ShardPlan {
   std::size_t first = 0;
   std::size_t last = 0;
-  std::int64_t bytes = 0;  ///< of the tensors
+  std::int64_t bytes = 0;  ///< size of the tensors
 };
 
-/// In order, each file as many tensors as `most_bytes` hold, at least one; 0: all in one file.
+/// Fills each file in order with at most `most_bytes` of tensors, at least one tensor; 0: one file.
 std::vector<ShardPlan> plan_shards(const std::vector<TensorPlan>& tensors, std::int64_t most_bytes);
 
-/// Writes tensors into a folder, as one file or as shards with their index (tensor_folder.hpp). The
-/// files appear together when commit() returns, or none does.
+/// Writes tensors into a folder, as one file or as shards with an index (tensor_folder.hpp). All
+/// files appear when commit() returns, or none does.
 class FolderWriter {
  public:
-  /// Finds out first whether the folder's device has room. UsageError for more than shards_limit
-  /// files. `most_bytes` as of plan_shards.
+  /// First checks the free space of the file system. UsageError for more than shards_limit files.
+  /// `most_bytes` as in plan_shards.
   FolderWriter(const std::string& folder, std::vector<TensorPlan> tensors, std::int64_t most_bytes);
 
-  /// The next bytes of the tensors, one behind the other in the order of the plan.
+  /// Appends the next bytes of the tensors, which follow one another in the order of the plan.
   void append(const void* data, std::int64_t bytes);
-  /// Error unless exactly the planned bytes were given. Weight files of another number that were in
-  /// the folder are removed.
+  /// Error unless exactly the planned bytes were given. Removes older weight files with other names
+  /// from the folder.
   void commit();
 
   /// Paths of all files, the index last.
   const std::vector<std::string>& paths() const { return paths_; }
-  std::int64_t file_bytes() const { return file_bytes_; }  ///< of the files begun so far
+  std::int64_t file_bytes() const { return file_bytes_; }  ///< size of the files begun so far
 
  private:
   void begin_shard();
@@ -57,7 +57,7 @@ class FolderWriter {
   std::vector<std::string> paths_;
   std::unique_ptr<io::AtomicFile> index_;
   std::vector<std::unique_ptr<SafetensorsWriter>> writers_;
-  std::int64_t left_ = 0;  ///< bytes that the current file still takes
+  std::int64_t left_ = 0;  ///< remaining bytes of the current file
   std::int64_t file_bytes_ = 0;
 };
 

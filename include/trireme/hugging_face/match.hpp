@@ -7,9 +7,9 @@
 
 namespace trireme::hugging_face {
 
-/// The stored tensor for each of format.tensors(model), in their order. Tensors that are no weights
-/// are passed over, as are copies (Format::copies) that are bit for bit what they copy. One
-/// UsageError names all that is missing, left over, there twice, or of another shape or type.
+/// The stored tensor for each of format.tensors(model), in their order. Skips tensors that are
+/// not weights, and copies (Format::copies) that equal their original bit for bit. One UsageError
+/// names all tensors that are missing, unknown, duplicate, or of another shape or type.
 std::vector<StoredTensor> match(const TensorFolder& folder, const Format& format,
                                 const deck::ModelConfig& model);
 

@@ -14,23 +14,23 @@
 
 /// The safetensors format (github.com/huggingface/safetensors): 8 bytes with the header's length,
 /// little endian; the header, JSON {name: {dtype, shape, data_offsets}}; the tensors' bytes, little
-/// endian, last axis fastest, without holes.
+/// endian, last axis fastest, without gaps.
 namespace trireme::hugging_face {
 
 using checkpoint::Extents;
 
-/// Longer headers are refused before they are read: the format's own limit.
+/// The format's limit; longer headers are refused before they are read.
 inline constexpr std::int64_t safetensors_header_limit = 100'000'000;
 
-/// The format's word for a DType: "F32"; empty where it has none that is used here.
+/// The format's name of a DType: "F32"; empty if there is none.
 std::string_view safetensors_name(DType type);
 
 /// One tensor of a file.
 struct TensorInfo {
   std::string name;
-  std::string type;  ///< the format's word: "F32", "BOOL"
+  std::string type;  ///< the format's name: "F32", "BOOL"
   Extents shape;
-  std::int64_t begin = 0;  ///< byte of the file
+  std::int64_t begin = 0;  ///< first byte in the file
   std::int64_t bytes = 0;
 
   /// fp64, fp32, bf16 or fp16; nothing for the format's other types.
@@ -38,18 +38,18 @@ struct TensorInfo {
   std::int64_t elements() const { return checkpoint::volume(shape); }
 };
 
-/// A file opened for reading. Of the data nothing is read but what is asked for.
+/// A file opened for reading. Only requested data is read.
 class SafetensorsFile {
  public:
-  /// UsageError naming file, tensor, value and remedy unless the whole header is sound: lengths and
-  /// offsets within the file, types known, sizes those of the shapes, no name twice, no byte of the
-  /// data claimed twice or by no tensor.
+  /// UsageError naming file, tensor, value and remedy unless the header is valid: lengths and
+  /// offsets within the file, known types, sizes that match the shapes, unique names, and every
+  /// byte of the data in exactly one tensor.
   explicit SafetensorsFile(const std::string& path);
 
   const std::string& path() const { return file_.path(); }
-  /// In the order of their data.
+  /// Tensors in the order of their data.
   const std::vector<TensorInfo>& tensors() const { return tensors_; }
-  /// Null if there is none of that name.
+  /// The tensor of that name, or null.
   const TensorInfo* find(const std::string& name) const;
   const std::map<std::string, std::string>& metadata() const { return metadata_; }
 
@@ -63,23 +63,23 @@ class SafetensorsFile {
   std::map<std::string, std::string> metadata_;
 };
 
-/// A tensor that is to be written.
+/// A tensor to write.
 struct TensorPlan {
   std::string name;
   DType dtype = DType::fp32;  ///< fp64, fp32, bf16 or fp16
   Extents shape;
 };
 
-/// Writes a file tensor by tensor; it appears whole when commit() returns, or not at all.
+/// Writes a file tensor by tensor; it appears complete when commit() returns, or not at all.
 class SafetensorsWriter {
  public:
-  /// Finds out first whether the file has room on the device. The data begins at a multiple of 8
-  /// bytes. transformers asks for the metadata {"format": "pt"}.
+  /// First checks the free space of the file system. The data begins at a multiple of 8 bytes.
+  /// transformers requires the metadata {"format": "pt"}.
   SafetensorsWriter(const std::string& path, const std::vector<TensorPlan>& tensors,
                     const std::map<std::string, std::string>& metadata = {{"format", "pt"}});
 
   std::int64_t file_bytes() const { return end_; }
-  /// The next bytes of the tensors, one behind the other in the order of the plan.
+  /// Appends the next bytes of the tensors, which follow one another in the order of the plan.
   void append(const void* data, std::int64_t bytes);
   /// Error unless exactly the planned bytes were given.
   void commit();

@@ -6,15 +6,15 @@
 
 namespace trireme::hugging_face {
 
-/// How to read JSON from files that anybody may have written.
+/// Rules for JSON from untrusted files.
 struct JsonRules {
-  int depth = 0;       ///< of lists and objects within the outermost one, at most 63
+  int depth = 0;       ///< nesting limit of lists and objects within the outermost one, at most 63
   std::string what;    ///< "the header", for messages
   std::string remedy;  ///< "; copy or download the file again"
 };
 
-/// The object that `content` is. The parser alone would take the last of two equal keys and any
-/// depth; here both are a UsageError, as is all that is no JSON object. `path` is for messages.
+/// Parses `content` as a JSON object. UsageError for anything else, for duplicate keys and for deep
+/// nesting, which the parser alone would accept. `path` is for messages.
 nlohmann::json parse_strict(const std::string& content, const std::string& path,
                             const JsonRules& rules);
 

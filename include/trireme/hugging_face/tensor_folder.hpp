@@ -7,24 +7,24 @@
 #include <string>
 #include <vector>
 
-/// A model's tensors in a folder, as Hugging Face's libraries lay them down: one file
-/// model.safetensors, or shards model-00001-of-00003.safetensors … beside an index that says which
-/// tensor is in which.
+/// A model's tensors in a folder as Hugging Face's libraries store them: one file
+/// model.safetensors, or shards model-00001-of-00003.safetensors … with an index that names the
+/// shard of each tensor.
 namespace trireme::hugging_face {
 
 inline constexpr const char* single_name = "model.safetensors";
 inline constexpr const char* index_name = "model.safetensors.index.json";
 
-/// "model-00001-of-00003.safetensors", counted from 1.
+/// "model-00001-of-00003.safetensors"; numbers count from 1.
 std::string shard_name(std::int64_t number, std::int64_t of);
 
 /// The paths of all single files, shards and indices in a folder, sorted; none if there is no
 /// folder.
 std::vector<std::string> weight_files(const std::string& folder);
 
-/// Tensor → file of an index. UsageError naming the file, the entry and the remedy unless it is
-/// sound: a `weight_map` of names, none twice, to plain names of safetensors files. `metadata` may
-/// hold anything. `path` is for messages.
+/// The file of each tensor by an index. UsageError naming the file, the entry and the remedy unless
+/// its `weight_map` maps unique names to plain names of safetensors files. `metadata` may hold
+/// anything. `path` is for messages.
 std::map<std::string, std::string> parse_shard_index(const std::string& content,
                                                      const std::string& path);
 
@@ -41,8 +41,8 @@ struct StoredTensor {
 /// A folder opened for reading.
 class TensorFolder {
  public:
-  /// UsageError if there is no safetensors file, if there are a single file and an index, if a
-  /// shard is missing, damaged or not of the index, or if a tensor is not exactly where the index
+  /// UsageError if there is no safetensors file, if there are both a single file and an index, if a
+  /// shard is missing, damaged or not in the index, or if a tensor is not exactly where the index
   /// says.
   explicit TensorFolder(const std::string& folder);
   TensorFolder(const TensorFolder&) = delete;
@@ -50,7 +50,7 @@ class TensorFolder {
 
   /// The single file, or the index.
   const std::string& path() const { return path_; }
-  /// In the order of files and data.
+  /// Tensors in the order of files and data.
   const std::vector<StoredTensor>& tensors() const { return tensors_; }
 
  private:

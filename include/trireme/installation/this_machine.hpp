@@ -4,8 +4,8 @@
 
 namespace trireme::installation {
 
-/// The running build as a machine to plan for; memory and devices of a node are not known. No other
-/// function of Trireme's planning looks at how it was built.
+/// The running build as a machine to plan for; memory and devices per node are unknown. This is the
+/// only function of planning that depends on the build.
 plan::Machine this_machine();
 
 }  // namespace trireme::installation

@@ -7,16 +7,16 @@
 
 namespace trireme::io {
 
-/// What write_direct asks of places and sizes: enough for all usual devices.
+/// Alignment of offsets and sizes for write_direct; enough for all common devices.
 inline constexpr std::int64_t direct_alignment = 4096;
 
-/// A file that appears whole or not at all: written beside its final place under a temporary name,
-/// flushed to the device and renamed by commit(). Without commit() the destructor removes it and a
-/// former file of that name stays. Every failure (a full disk, a quota, a size limit) is an Error
-/// that names the final file.
+/// A file that appears completely or not at all. It is written under a temporary name in the same
+/// folder; commit() flushes it to the device and renames it. Without commit() the destructor
+/// removes it, and an existing file of that name stays. Every failure (a full disk, a quota, a size
+/// limit) is an Error that names the final file.
 class AtomicFile {
  public:
-  /// UsageError if the folder is missing or not writable, or if `path` is there and not a regular
+  /// UsageError if the folder is missing or not writable, or if `path` exists and is not a regular
   /// file.
   explicit AtomicFile(const std::string& path);
   ~AtomicFile();
@@ -27,15 +27,14 @@ class AtomicFile {
   const std::string& temporary_path() const { return temporary_path_; }
   int descriptor() const { return descriptor_; }
 
-  /// Fails now if `bytes` do not fit on the device, for writers that cannot bear to fail later
-  /// (HDF5). The space is given back: the file is empty afterwards.
+  /// Throws Error if `bytes` do not fit on the device, for writers that cannot recover from a later
+  /// failure (HDF5). The space is released: the file is empty afterwards.
   void probe_space(std::int64_t bytes);
-  /// The device begins at once with what is written in order, so that commit() has little to wait
-  /// for.
+  /// Sequential writes go to the device at once, so that commit() has little to wait for.
   void write(std::int64_t offset, const void* data, std::size_t bytes);
-  /// The same past the node's cache: the device takes the bytes out of this memory, which costs the
-  /// processor next to nothing. False, and nothing is written, where the file system cannot do
-  /// that, or unless offset, address and number are multiples of direct_alignment.
+  /// The same, bypassing the page cache: the device reads this memory directly, which takes almost
+  /// no processor time. Returns false and writes nothing if the file system does not support it, or
+  /// unless offset, address and size are multiples of direct_alignment.
   bool write_direct(std::int64_t offset, const void* data, std::size_t bytes);
   void commit();
 
@@ -45,14 +44,14 @@ class AtomicFile {
   int descriptor_ = -1;
   int direct_descriptor_ = -1;  ///< opened by the first direct write
   bool may_be_direct_ = true;
-  std::int64_t flushed_ = 0;  ///< the device was told to write up to here
+  std::int64_t flushed_ = 0;  ///< write-back was started up to here
 };
 
 /// Writes a small file atomically.
 void replace_file(const std::string& path, std::string_view content);
 
-/// Bytes of unknown number that wait in an unnamed file in the folder of `path` until they are
-/// copied into it: what cannot be held in memory. Nothing is left behind, however the process ends.
+/// Data of unknown length, too large for memory, in an unnamed file in the folder of `path`, until
+/// they are copied into it. Nothing remains on disk, however the process ends.
 class Spool {
  public:
   explicit Spool(const std::string& path);
@@ -62,7 +61,7 @@ class Spool {
 
   void append(const void* data, std::size_t bytes);
   std::int64_t bytes() const { return bytes_; }
-  /// Copies everything to `offset` of `file`; by reference where the file system can.
+  /// Copies everything to `offset` of `file`, by reference if the file system supports it.
   void copy_to(AtomicFile& file, std::int64_t offset);
 
  private:
@@ -71,15 +70,15 @@ class Spool {
   std::int64_t bytes_ = 0;
 };
 
-/// Writes all of it at `offset`; errors name `path`.
+/// Writes all bytes at `offset`. Errors name `path`.
 void write_at(int descriptor, const std::string& path, std::int64_t offset, const void* data,
               std::size_t bytes);
 
 void flush_to_device(int descriptor, const std::string& path);  ///< fsync
 void flush_folder(const std::string& folder);                   ///< Makes renames in it durable.
 
-/// From now on SIGINT, SIGTERM and SIGHUP remove the temporary files of all AtomicFiles before they
-/// end the process as they would have. For commands that have no orderly stop of their own.
+/// After this call, SIGINT, SIGTERM and SIGHUP remove the temporary files of all AtomicFiles before
+/// they end the process as usual. For commands without an orderly stop of their own.
 void remove_temporaries_on_signals();
 
 }  // namespace trireme::io

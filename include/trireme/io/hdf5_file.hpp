@@ -17,12 +17,12 @@ class Dataset {
   const std::vector<std::int64_t>& shape() const { return shape_; }
   std::int64_t bytes() const;
   bool contiguous() const;
-  /// Where its bytes begin, counted from the first byte of the file, user block included; -1 if it
-  /// has none. They are bytes() many, so that plain pread and pwrite may stand in for HDF5.
+  /// Offset of its first byte from the file's start, user block included; -1 if it has none. It has
+  /// bytes() bytes, so pread and pwrite can replace HDF5.
   std::int64_t file_offset() const;
 
   /// Copies the block [offset, offset + extent) of every axis from or to contiguous memory of type
-  /// dtype(), bit for bit. Lets go of the lock at least every 16 MiB.
+  /// dtype(), bit for bit. Releases the lock at least every 16 MiB.
   void write(std::span<const std::int64_t> offset, std::span<const std::int64_t> extent,
              const void* data);
   void read(std::span<const std::int64_t> offset, std::span<const std::int64_t> extent,
@@ -33,13 +33,13 @@ class Dataset {
   void transfer(std::span<const std::int64_t> offset, std::span<const std::int64_t> extent,
                 char* data, bool writing) const;
   Handle handle_;
-  std::string name_;  // file and object, for messages
+  std::string name_;  // file and object, for errors
   DType dtype_ = DType::fp64;
   std::vector<std::int64_t> shape_;
 };
 
-/// A part of a virtual dataset: the block [offset, offset + extent) is the whole of a dataset of
-/// another file, whose name is relative to the folder of the file with the virtual dataset.
+/// A part of a virtual dataset: the block [offset, offset + extent) maps a whole dataset of another
+/// file. The file's name is relative to the folder of the virtual dataset's file.
 struct VirtualPart {
   std::string file;
   std::string dataset;
@@ -50,21 +50,21 @@ struct VirtualPart {
 /// An HDF5 file. HDF5 may crash on damaged bytes: verify a checksum before open().
 class Hdf5File {
  public:
-  /// Truncates. `user_block_bytes` (0 or a power of two from 512 on) at the file's start stay out
-  /// of HDF5's hands. HDF5 gathers its structures in pieces of `structure_bytes` (0: its default of
-  /// 2 KiB, between the data). Datasets of 1 MiB and more begin at multiples of
-  /// `dataset_alignment` (0: anywhere).
+  /// Creates or truncates a file. HDF5 does not use the first `user_block_bytes` (0, or a power of
+  /// two from 512 on). It groups its metadata in pieces of `structure_bytes` (0: its default, 2
+  /// KiB, between the data). Datasets of 1 MiB or more begin at multiples of `dataset_alignment`
+  /// (0: anywhere).
   static Hdf5File create(const std::string& path, std::int64_t user_block_bytes = 0,
                          std::int64_t structure_bytes = 0, std::int64_t dataset_alignment = 0);
   static Hdf5File open(const std::string& path);  ///< For reading.
 
-  /// A new contiguous dataset, its space allocated at once and not filled. Groups in `name`
-  /// ("a/b/c") are made.
+  /// Creates a contiguous dataset, allocated at once and not filled. Missing groups in `name`
+  /// ("a/b/c") are created.
   Dataset create_dataset(const std::string& name, DType dtype,
                          const std::vector<std::int64_t>& shape);
-  /// A new dataset without storage of its own that shows parts of datasets of other files, which
-  /// need not be there yet. What no part covers, and parts whose file is missing, read as NaN, and
-  /// as 0 in integers. The parts are not empty.
+  /// Creates a dataset without storage that shows parts of datasets in other files, which need not
+  /// exist yet. Uncovered elements, and parts whose file is missing, read as NaN, or as 0 in
+  /// integers. No part may be empty.
   void create_virtual_dataset(const std::string& name, DType dtype,
                               const std::vector<std::int64_t>& shape,
                               std::span<const VirtualPart> parts);
@@ -77,7 +77,8 @@ class Hdf5File {
   std::string string_attribute(const std::string& name) const;
   std::int64_t integer_attribute(const std::string& name) const;
 
-  /// Throws if something could not be written; the destructor closes without a word.
+  /// Throws Error if something could not be written. The destructor closes without reporting
+  /// errors.
   void close();
 
  private:

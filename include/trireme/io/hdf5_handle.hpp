@@ -9,10 +9,9 @@
 
 namespace trireme::io {
 
-/// Held by every function here around its HDF5 calls: the library is not thread-safe as
-/// distributions build it. May be taken again by the thread that holds it. The first one also
-/// silences HDF5's own error printing; failures become Errors that name file, object and HDF5's
-/// reason.
+/// Held by every function here during its HDF5 calls, because distributions build HDF5 without
+/// thread safety. The holding thread may lock again. The first lock also silences HDF5's own error
+/// output; failures become Errors with file, object and HDF5's reason.
 class Lock {
  public:
   Lock();
@@ -33,7 +32,7 @@ class Handle {
 
   std::int64_t id() const { return id_; }
   bool valid() const { return id_ >= 0; }
-  /// Closes now; false if HDF5 could not (then the data may be incomplete).
+  /// Closes now. Returns false if HDF5 failed; the data may then be incomplete.
   bool reset();
 
  private:
@@ -41,20 +40,19 @@ class Handle {
   Close close_ = nullptr;
 };
 
-/// HDF5's type for a DType, the same in memory and in the file: bf16 and fp16 are custom float
-/// types.
+/// HDF5's type for a DType, in memory and in the file; bf16 and fp16 are custom float types.
 Handle hdf5_type(DType dtype);
 
-/// A data space of these extents; none of them is a scalar.
+/// A data space of these extents; no extents mean a scalar.
 Handle hdf5_space(std::span<const std::int64_t> extents, const std::string& object);
 
 /// The DType of an HDF5 type; Error naming `object` for any other type.
 DType dtype_of_hdf5(const Handle& type, const std::string& object);
 
-/// What HDF5 says about the call that has just failed, ": ..." or "".
+/// HDF5's message about the call that has just failed, as ": ...", or "".
 std::string hdf5_reason();
 
-/// Passes `id` through if HDF5 succeeded; Error "`object`: cannot `action`: reason" if it is
+/// Returns `id` if HDF5 succeeded. Throws Error "`object`: cannot `action`: reason" if it is
 /// negative.
 std::int64_t expect_id(std::int64_t id, const std::string& object, const char* action);
 /// The same for HDF5's status codes.

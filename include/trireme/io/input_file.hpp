@@ -9,24 +9,25 @@
 
 namespace trireme::io {
 
-/// A regular file opened for reading at any place. Reads are thread-safe: they share no position.
+/// A regular file opened for reading at any offset. Reads are thread-safe, because they share no
+/// file position.
 class InputFile {
  public:
-  /// UsageError if the file is missing, unreadable or no regular file.
+  /// UsageError if the file is missing, unreadable or not a regular file.
   explicit InputFile(const std::string& path);
   ~InputFile();
   InputFile(InputFile&& other) noexcept;
   InputFile& operator=(InputFile&& other) noexcept;
 
   const std::string& path() const { return path_; }
-  std::int64_t size() const { return size_; }  ///< Bytes, when it was opened.
+  std::int64_t size() const { return size_; }  ///< bytes, when it was opened
   int descriptor() const { return descriptor_; }
 
-  /// Exactly `bytes` bytes from `offset` on; Error if the file ends before (it has shrunk) or the
-  /// device fails.
+  /// Reads exactly `bytes` bytes from `offset`. Error if the file ends before (it has shrunk) or
+  /// the device fails.
   void read(std::int64_t offset, void* out, std::size_t bytes) const;
 
-  /// Hands [begin, end) over in order, in pieces of at most 1 MiB.
+  /// Calls `use` for [begin, end) in order, in pieces of at most 1 MiB.
   void for_each_block(std::int64_t begin, std::int64_t end,
                       const std::function<void(const std::byte*, std::size_t)>& use) const;
 
@@ -36,7 +37,7 @@ class InputFile {
   int descriptor_ = -1;
 };
 
-/// The whole content of a file; Error if it is larger than the limit.
+/// The content of a file. Error if it is larger than the limit.
 std::string read_text_file(const std::string& path, std::int64_t limit_bytes = 64 << 20);
 
 /// Digest of a whole file, read in pieces.

@@ -7,7 +7,7 @@
 
 namespace trireme::io {
 
-/// Streams a text file, plain or gzip-compressed (told by its content, so dictzip's .dz too); "-"
+/// Streams a text file, plain or gzip-compressed (detected by content, so dictzip's .dz too). "-"
 /// is standard input.
 class TextReader {
  public:
@@ -17,9 +17,8 @@ class TextReader {
   TextReader(const TextReader&) = delete;
   TextReader& operator=(const TextReader&) = delete;
 
-  /// Fills `out` as far as the text goes and returns the number of bytes; 0 at the end. Error if
-  /// the compressed data is damaged or ends early; UsageError for data in a compression format
-  /// other than gzip.
+  /// Fills `out` from the text and returns the number of bytes; 0 at the end. Error if the
+  /// compressed data is damaged or truncated. UsageError for other compression formats than gzip.
   std::size_t read(std::span<char> out);
 
  private:

@@ -4,8 +4,8 @@
 
 #include <cstdint>
 
-/// What this machine's arithmetic reaches where memory is not in the way: with the rate of matrix
-/// products and the bandwidth it bounds what other kernels can reach. Asynchronous on exec.
+/// Rates that this machine's arithmetic reaches when memory does not limit it. Together with the
+/// rate of matrix products and the bandwidth they bound other kernels. Asynchronous on exec.
 namespace trireme::kernels {
 
 /// Functions whose rate bounds a kernel of the training step.
@@ -13,8 +13,8 @@ enum class Arithmetic : std::uint8_t {
   exponential,
   hyperbolic_tangent,
   error_function,
-  sine_and_cosine,  ///< both, in double precision, as rotary positions need them
-  random_word,      ///< of Philox, as dropout needs them
+  sine_and_cosine,  ///< both, in double precision, as for rotary positions
+  random_word,      ///< of Philox, as for dropout
 };
 
 inline constexpr int arithmetic_kinds = 5;

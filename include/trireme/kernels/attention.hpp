@@ -8,24 +8,24 @@
 
 #include <cstdint>
 
-/// Attention by blocks: softmax of a block of queries is computed online over blocks of keys, so
-/// that no S×S array is ever stored (Milakov and Gimelshein 2018, arXiv 1805.02867; Dao et al. 2022
-/// and 2023, arXiv 2205.14135 and 2307.08691). Everything is asynchronous on exec and explicitly
-/// instantiated for float, double, Bf16 and Fp16.
+/// Attention by blocks: the softmax of a block of queries is computed online over blocks of keys,
+/// so that no S×S array is ever stored (Milakov and Gimelshein 2018, arXiv 1805.02867; Dao et al.
+/// 2022 and 2023, arXiv 2205.14135 and 2307.08691). Everything is asynchronous on exec and
+/// explicitly instantiated for float, double, Bf16 and Fp16.
 namespace trireme::kernels {
 
 /// Groups of G query heads share a head of keys and values (Ainslie et al. 2023, arXiv 2305.13245).
-/// A rank may hold a part of its first and its last group: head h uses (heads_before + h) / G.
+/// A rank may hold only part of its first and its last group: head h uses (heads_before + h) / G.
 struct AttentionShape {
   std::int64_t batch = 0;            ///< B
   std::int64_t sequence = 0;         ///< S
-  std::int64_t heads = 0;            ///< H, those of this rank; 0 is legal
-  std::int64_t key_value_heads = 0;  ///< Hkv, those that the H heads use; 0 only where H is
+  std::int64_t heads = 0;            ///< H, heads of this rank; may be 0
+  std::int64_t key_value_heads = 0;  ///< Hkv, heads that the H heads use; 0 only if H is 0
   std::int64_t head_size = 0;        ///< K
   bool causal = true;                ///< query i sees keys 0 … i
   double scale = 0.0;                ///< of the scores; 0 means 1/√K
-  std::int64_t group = 0;            ///< G; 0 means H / Hkv, which must then be whole
-  std::int64_t heads_before = 0;     ///< of the first group, held elsewhere; below G
+  std::int64_t group = 0;            ///< G; 0 means H / Hkv, which must then be an integer
+  std::int64_t heads_before = 0;     ///< heads of the first group that are held elsewhere; below G
   std::int64_t window = 0;  ///< keys that a causal query sees, its own included; 0: all before it
 
   TRIREME_FUNCTION std::int64_t key_value_head(std::int64_t h) const {
@@ -45,9 +45,9 @@ struct AttentionShape {
 };
 
 /// Dropout of probabilities: p[b,h,i,j] is dropped where word ((sample·A + head)·S + i)·S + j of
-/// the array that `key` names is below rate·2^32, else divided by 1 − rate. sample = first_sample +
-/// b and head = first_head + h are global and A counts all heads, so that no layout changes the
-/// mask. Nothing is stored: backward computes it again.
+/// the array that `key` names is below rate·2^32, otherwise divided by 1 − rate. sample =
+/// first_sample + b and head = first_head + h are global and A counts all heads, so that no layout
+/// changes the mask. Nothing is stored: the backward pass recomputes it.
 struct AttentionDropout {
   double rate = 0.0;  ///< in [0, 1); 0 means none
   RandomKey key;
@@ -57,22 +57,22 @@ struct AttentionDropout {
 };
 
 /// o[t, h·K + d] = Σ_j p[b,h,i,j] v[j,d], p = softmax_j(scale q·k), t = b·S + i; logsumexp[b,h,i] =
-/// log Σ_j exp(scale q·k), which backward needs. Sums are over the keys that query i sees; blocks
-/// of keys outside the window take no time. o [T, H·K]; logsumexp [B, H, S]; qkv [T, (H + 2 Hkv)·K]
-/// with columns [queries of all heads | keys | values]. The rows of one sample follow each other. o
+/// log Σ_j exp(scale q·k), for the backward pass. Sums are over the keys that query i sees; blocks
+/// of keys outside the window are skipped. o [T, H·K]; logsumexp [B, H, S]; qkv [T, (H + 2 Hkv)·K]
+/// with columns [queries of all heads | keys | values]. The rows of one sample are consecutive. o
 /// does not overlap qkv.
 template <class T>
 void attention_forward(const Handle& handle, View2<T> o, View3<Accumulate<T>> logsumexp,
                        View2<const T> qkv, const AttentionShape& shape,
                        const AttentionDropout& dropout = {});
 
-/// Elements of the workspace that attention_backward needs: B·H·S, and for T of two bytes what
-/// the chosen back end takes (attention_memory.hpp).
+/// Elements of the workspace that attention_backward needs: B·H·S, and more for two-byte T,
+/// depending on the chosen back end (attention_memory.hpp).
 template <class T>
 std::int64_t attention_workspace_elements(const KernelChoice& choice, const AttentionShape& shape);
 
-/// dqkv from the gradient `grad` of o; o, qkv and logsumexp as forward took and gave them, the same
-/// dropout. Sums are taken in a fixed order, without atomics: the same bits in every run. dqkv
+/// dqkv from the gradient `grad` of o. o, qkv and logsumexp are those of the forward pass, with the
+/// same dropout. Sums are taken in a fixed order, without atomics: the same bits in every run. dqkv
 /// overlaps no input. workspace [attention_workspace_elements].
 template <class T>
 void attention_backward(const Handle& handle, View2<T> dqkv, View2<const T> grad, View2<const T> o,
@@ -80,10 +80,10 @@ void attention_backward(const Handle& handle, View2<T> dqkv, View2<const T> grad
                         View1<Accumulate<T>> workspace, const AttentionShape& shape,
                         const AttentionDropout& dropout = {});
 
-/// One new token per sample against the keys and values of positions 0 … position, as generation
-/// needs: o[b] is row `position` of attention_forward without dropout. o, q [B, H·K]; caches [B,
-/// Smax, Hkv·K], position < Smax; rows outside the window are not read. shape.sequence is not
-/// read.
+/// Attention of one new token per sample to the keys and values of positions 0 … position, for
+/// generation: o[b] is row `position` of attention_forward without dropout. o, q [B, H·K]; caches
+/// [B, Smax, Hkv·K], position < Smax. Rows outside the window are not read, nor is
+/// shape.sequence.
 template <class T>
 void attention_decode(const Exec& exec, View2<T> o, View2<const T> q, View3<const T> key_cache,
                       View3<const T> value_cache, std::int64_t position,

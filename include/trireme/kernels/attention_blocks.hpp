@@ -8,22 +8,22 @@
 
 #include <cstdint>
 
-/// What the kernels of attention share: block sizes, sizes of heads in tiles, copies of blocks and
-/// the dropout mask.
+/// Common parts of the attention kernels: block sizes, sizes of heads in tiles, copies of blocks
+/// and the dropout mask.
 namespace trireme::kernels {
 
-/// Queries and keys per block: both the same, so that only blocks on the diagonal are cut by the
-/// causal mask.
+/// Queries and keys per block. Both are equal, so that the causal mask cuts only blocks on the
+/// diagonal.
 inline constexpr int attention_block = exec_on_host ? 64 : 32;
 
 using AttentionPolicy = Kokkos::TeamPolicy<Exec, LightKernel>;
 using AttentionMember = AttentionPolicy::member_type;
 
-/// Checks the numbers of `shape` and fills in what it left to defaults. A window of the whole
-/// sequence is none.
+/// Checks the numbers of `shape` and fills in its defaults. A window of the whole sequence becomes
+/// none.
 AttentionShape resolved(const AttentionShape& shape);
 
-/// Head size K as each product wants it: as rows and as lanes of register tiles.
+/// Head size K, padded for each product: to rows and to lanes of register tiles.
 template <class T>
 struct HeadSizes {
   std::int64_t size, rows, lanes;
@@ -33,7 +33,8 @@ struct HeadSizes {
         lanes(padded(head_size, Tile<T>::lanes)) {}
 };
 
-/// Asks for a row of a block that is read later: rows are far apart, and nothing else looks ahead.
+/// Prefetches a row of a block that is read later: rows are far apart, and hardware does not look
+/// ahead.
 template <class T>
 TRIREME_FUNCTION void prefetch_row(const T* row, std::int64_t size) {
 #if !defined(__CUDA_ARCH__) && !defined(__HIP_DEVICE_COMPILE__) && !defined(__SYCL_DEVICE_ONLY__)
@@ -78,12 +79,12 @@ TRIREME_FUNCTION void copy_transposed(const AttentionMember& team, A* to, const 
 struct AttentionMask {
   RandomKey key;
   std::uint32_t threshold;  // words below it are dropped
-  double kept;              // factor of what is kept
+  double kept;              // factor of the others
   std::int64_t sequence;
-  std::int64_t first;  // element (i, j) = (0, 0)
+  std::int64_t first;  // number of element (i, j) = (0, 0)
 
   /// factors[j] = 0 or `kept` for the keys k0 … k0 + attention_block − 1 of query i. Not inlined:
-  /// within a larger loop GCC 12 gives up its vectors, and dropout takes three times as long.
+  /// inside a larger loop GCC 12 does not vectorise it, and dropout takes three times as long.
   template <class A>
   [[gnu::noinline]] KOKKOS_FUNCTION void factors(A* __restrict result, std::int64_t i,
                                                  std::int64_t k0) const {
@@ -97,7 +98,7 @@ struct AttentionMask {
       const Words4 four = philox(key, block + static_cast<std::uint64_t>(b));
       for (int w = 0; w < 4; ++w) words[4 * b + w] = four.w[w];
     }
-    if (offset > 0) {  // the row begins within a block, and so ends within one more
+    if (offset > 0) {  // the row begins within a block of words, and so ends within one more
       const Words4 four = philox(key, block + blocks);
       for (int w = 0; w < 4; ++w) words[4 * blocks + w] = four.w[w];
     }
@@ -108,7 +109,7 @@ struct AttentionMask {
   }
 };
 
-/// Makes the masks of all (sample, head); `active` is false where there is no dropout.
+/// Makes the masks of all (sample, head); `active` is false without dropout.
 struct AttentionMasks {
   AttentionDropout dropout;
   std::int64_t sequence;

@@ -2,9 +2,9 @@
 
 #include <trireme/kernels/attention.hpp>
 
-/// Attention by cuDNN (cudnn_attention.hpp) on Kokkos' views. Forward and backward are false, with
-/// nothing queued, where the call is not one for cuDNN: windows, dropout, parts of groups of heads,
-/// arrays or rows that do not begin at multiples of 16 bytes, or no kernel for it within the
+/// Attention by cuDNN (cudnn_attention.hpp) on Kokkos' views. Forward and backward return false,
+/// with nothing queued, for calls that cuDNN does not take: windows, dropout, parts of groups of
+/// heads, arrays or rows that do not begin at multiples of 16 bytes, or no kernel within the
 /// workspace. shape is resolved.
 namespace trireme::kernels {
 

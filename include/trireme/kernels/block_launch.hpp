@@ -6,7 +6,7 @@
 #include <cstdint>
 
 /// Launches of kernels for blocks of threads (warp_tiles.hpp) where exec's device has a Block for
-/// them: on NVIDIA ones, as yet.
+/// them: so far on NVIDIA devices.
 #if defined(KOKKOS_ENABLE_CUDA)
 
 #include <trireme/kernels/cuda_block.hpp>
@@ -17,7 +17,7 @@ inline void check_launch(cudaError_t error, const char* what) {
   check(error == cudaSuccess, what, ": ", cudaGetErrorString(error));
 }
 
-/// Whether what this device would run of a kernel was compiled for instructions that it needs, and
+/// Whether this device's version of a kernel was compiled for the instructions that it needs, and
 /// whether a block can have `shared_bytes`.
 template <class Kernel>
 bool block_kernel_runs(std::int64_t shared_bytes) {
@@ -38,8 +38,8 @@ inline std::int64_t cache_bytes(const Exec& exec) {
   return exec.cuda_device_prop().l2CacheSize;
 }
 
-/// Kernel::run for `blocks` blocks, in exec's order and under a label that Kokkos' tools see as
-/// that of one of their own launches.
+/// Runs Kernel::run for `blocks` blocks, in exec's order, under a label that Kokkos' tools see like
+/// that of their own launches.
 template <class Kernel>
 void launch_blocks(const Exec& exec, const char* label, std::int64_t blocks,
                    const typename Kernel::Arguments& arguments) {

@@ -6,8 +6,8 @@
 
 namespace trireme::kernels {
 
-/// Takes one token's rows apart for generation: q[b] = queries of qkv[b], key_cache[b, position] =
-/// its keys, value_cache[b, position] = its values. q [B, H·K]; caches [B, Smax, Hkv·K], position <
+/// Splits one token's rows for generation: q[b] = queries of qkv[b], key_cache[b, position] = its
+/// keys, value_cache[b, position] = its values. q [B, H·K]; caches [B, Smax, Hkv·K], position <
 /// Smax; qkv [B, (H + 2 Hkv)·K]. Asynchronous on exec; instantiated for float, double, Bf16 and
 /// Fp16.
 template <class T>

@@ -8,28 +8,29 @@
 #include <algorithm>
 #include <cstdint>
 
-/// Sums over the rows of a matrix, as devices take them: on two levels, without atomics, in an
-/// order that depends on the shape alone.
+/// Sums over the rows of a matrix on devices: on two levels, without atomics, in an order that
+/// depends only on the shape.
 namespace trireme::kernels {
 
-/// How a device cuts the rows of a matrix whose columns it sums: `count` slices of `rows` rows, the
-/// last one perhaps fewer.
+/// How a device cuts the rows of a matrix whose columns it sums: `count` slices of `rows` rows; the
+/// last one may have fewer.
 struct ColumnSlices {
   std::int64_t count;
   std::int64_t rows;
 
-  /// Partial sums that are kept; none of a single slice.
+  /// Number of partial sums; none for a single slice.
   std::int64_t partial_elements(std::int64_t columns) const {
     return count > 1 ? count * columns : 0;
   }
 };
 
-/// As many slices as give column_sum_threads threads a column of a slice each, of 32 rows or more.
+/// As many slices as give each of column_sum_threads threads one column of a slice; a slice has 32
+/// rows or more.
 ColumnSlices column_slices(std::int64_t rows, std::int64_t columns);
 
 namespace detail {
 
-/// One thread: a column of a slice. Eight rows are under way at a time.
+/// One thread: a column of a slice. Eight rows are in flight at a time.
 template <class Sum, int kinds, class Term>
 struct SliceSums {
   Term term;
@@ -83,10 +84,10 @@ struct SumOfSlices {
 
 }  // namespace detail
 
-/// to[s][n] += Σ_t v[s] of term(t, n, v), for the rows t and columns n of a matrix and the `kinds`
-/// sums s. Neighbouring threads take neighbouring columns. `term` is a class with
-/// `KOKKOS_FUNCTION void operator()(std::int64_t t, std::int64_t n, Sum* v) const`. partial:
-/// at least column_slices(rows, kinds · columns).partial_elements(kinds · columns), overwritten.
+/// to[s][n] += Σ_t v[s] with v from term(t, n, v), for rows t and columns n of a matrix and `kinds`
+/// sums s. Neighbouring threads take neighbouring columns. `term` is a class with `KOKKOS_FUNCTION
+/// void operator()(std::int64_t t, std::int64_t n, Sum* v) const`. partial: at least
+/// column_slices(rows, kinds · columns).partial_elements(kinds · columns), overwritten.
 template <class Sum, int kinds, class Term>
 void sum_by_slices(const char* label, const char* label_of_slices, const Exec& exec,
                    const Kokkos::Array<Sum*, kinds>& to, std::int64_t rows, std::int64_t columns,

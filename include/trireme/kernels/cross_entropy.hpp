@@ -4,17 +4,17 @@
 
 #include <cstdint>
 
-/// Cross entropy of a vocabulary that may be held in parts, of which one holds the ids [first_id,
-/// first_id + Vl): of each row three numbers travel, never the logits (Narayanan et al. 2021, arXiv
-/// 2104.04473, section 2.3; Shoeybi et al. 2019, arXiv 1909.08053). Targets lie in [0, V): whoever
-/// reads tokens checks that. A part may be empty. Asynchronous on exec; instantiated for float and
-/// double, gradients for Bf16 and Fp16 too.
+/// Cross entropy of a vocabulary that may be split into parts, of which one holds the ids
+/// [first_id, first_id + Vl). Per row three numbers are sent, never the logits (Narayanan et al.
+/// 2021, arXiv 2104.04473, section 2.3; Shoeybi et al. 2019, arXiv 1909.08053). Targets must be in
+/// [0, V): the reader of tokens checks them. A part may be empty. Asynchronous on exec;
+/// instantiated for float and double, gradients for Bf16 and Fp16 too.
 namespace trireme::kernels {
 
 /// statistics[r] = {largest logit of this part, sum of exp(logit - largest), the target's logit}.
 /// One pass: sums relative to a running maximum (Milakov and Gimelshein 2018, arXiv 1805.02867,
 /// algorithm 3, by chunks). Without logits, or with masked ones (-infinity) only, the first two are
-/// -infinity and 0; the target's logit is -infinity where another part holds it. statistics [R,3],
+/// -infinity and 0; the target's logit is -infinity if another part holds it. statistics [R,3],
 /// logits [R,Vl], targets [R] global ids.
 template <class T>
 void cross_entropy_statistics(const Exec& exec, View2<double> statistics, View2<const T> logits,
@@ -27,9 +27,9 @@ void cross_entropy_merge(const Exec& exec, View1<double> loss, View2<double> mer
                          View3<const double> parts);
 
 /// gradient[r,v] = scale (softmax - (first_id + v == targets[r])), in one pass. `scale` is one over
-/// the number of tokens in the mean; it is multiplied by loss_scale[0] where there is one.
-/// gradient, logits [R,Vl], merged [R,3], targets [R], loss_scale [1] or empty; gradient may be
-/// logits where their types agree.
+/// the number of tokens in the mean; it is multiplied by loss_scale[0] if that is given. gradient,
+/// logits [R,Vl], merged [R,3], targets [R], loss_scale [1] or empty; gradient may be logits if
+/// their types agree.
 template <class T>
 void cross_entropy_gradient(const Exec& exec, View2<T> gradient, View2<const Accumulate<T>> logits,
                             View2<const double> merged, View1<const std::int32_t> targets,

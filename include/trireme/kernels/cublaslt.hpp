@@ -14,7 +14,7 @@ namespace trireme::kernels {
 /// Whether this build has the library (TRIREME_HAS_CUBLASLT). Without it a CublasLt cannot be made.
 bool has_cublaslt();
 
-/// What the library does to a product before it is stored.
+/// Operation that the library applies to a product before storing it.
 enum class LtEpilogue : std::uint8_t {
   none,
   bias,          ///< c = … + bias, one number per column
@@ -23,8 +23,9 @@ enum class LtEpilogue : std::uint8_t {
 };
 
 /// c = epilogue(alpha op(a) op(b) + beta c), row-major. op(a) [rows, depth], op(b) [depth,
-/// columns], c and auxiliary [rows, columns]; strides are elements from row to row. The library's
-/// matrices are column-major, where memory of a row-major c holds cᵀ: it is asked for
+/// columns], c and auxiliary [rows, columns]; strides are in elements from row to row. The
+/// library's matrices are column-major, and a row-major c is a column-major cᵀ. It is therefore
+/// asked for
 ///
 ///     cᵀ = op(b)ᵀ op(a)ᵀ,
 ///
@@ -32,7 +33,7 @@ enum class LtEpilogue : std::uint8_t {
 struct LtProduct {
   DType input = DType::fp32;   ///< of a and b
   DType output = DType::fp32;  ///< of c, bias and auxiliary: the input's, or fp32
-  bool tf32 = false;           ///< fp32 inputs are rounded to 11 bits first
+  bool tf32 = false;           ///< rounds fp32 inputs to 11 bits first
   bool transposed_a = false;
   bool transposed_b = false;
   std::int64_t rows = 0;
@@ -52,30 +53,30 @@ struct LtProduct {
   std::int64_t stride_auxiliary = 0;
 };
 
-/// The library's handle, and what its heuristics chose for each kind of product met so far: types,
-/// sizes, transpositions, strides, epilogue, and how the arrays are aligned, up to the alignment of
-/// arenas, so that an array's place in one does not matter. They are asked once per kind, which
-/// times nothing: the same kinds have the same algorithms in every run, and the same bits, since of
-/// the ways to add up parts of a sum only those in a fixed order are allowed. Belongs to the device
-/// that is current when it is made, and to one stream at a time, as its workspace does.
+/// The library's handle, and the algorithm that its heuristics chose for each kind of product so
+/// far. A kind has the same types, sizes, transpositions, strides, epilogue and alignment of
+/// arrays, up to the alignment of arenas, so that an array's place in an arena does not matter. The
+/// heuristics run once per kind and time nothing. Only split sums in a fixed order are allowed. The
+/// same kinds therefore have the same algorithms and the same bits in every run. Belongs to the
+/// device that is current when it is made, and, like its workspace, to one stream at a time.
 class CublasLt {
  public:
-  /// workspace: `bytes` of the device's memory, 16-byte aligned, which outlive this.
+  /// workspace: `bytes` of device memory, 16-byte aligned, which must outlive this.
   CublasLt(void* workspace, Bytes bytes);
   ~CublasLt();
   CublasLt(const CublasLt&) = delete;
   CublasLt& operator=(const CublasLt&) = delete;
 
-  /// Queues the product on `stream` (a cudaStream_t) and returns at once. False, with nothing
-  /// queued, where the library has no such product: by its heuristics; by its documentation, of
-  /// other types, or where the auxiliary matrix's stride is no multiple of 8; or where that matrix
-  /// does not begin at a multiple of 16 bytes. rows, columns and depth are not 0.
+  /// Queues the product on `stream` (a cudaStream_t) and returns at once. Returns false, with
+  /// nothing queued, if the library has no such product: by its heuristics; by its documentation
+  /// (other types, or an auxiliary matrix whose stride is not a multiple of 8); or because that
+  /// matrix does not begin at a multiple of 16 bytes. rows, columns and depth must not be 0.
   bool multiply(const LtProduct& product, void* stream);
 
-  /// How often the heuristics were asked: once per kind of product.
+  /// Number of calls of the heuristics: one per kind of product.
   std::int64_t questions() const;
 
-  /// A line per kind of product: "bf16 128 × 64 × 32, b transposed, bias: algorithm 66, tile 20,
+  /// One line per kind of product: "bf16 128 × 64 × 32, b transposed, bias: algorithm 66, tile 20,
   /// …".
   std::vector<std::string> choices() const;
 

@@ -9,8 +9,8 @@
 #include <cstdint>
 #include <type_traits>
 
-/// A Block (warp_tiles.hpp) of threads on NVIDIA devices of compute capability 8.0 or newer: the
-/// one place with their instructions. Names and semantics: PTX ISA, sections "mma", "ldmatrix",
+/// A Block (warp_tiles.hpp) of threads on NVIDIA devices of compute capability 8.0 or newer. Only
+/// this file has their instructions. Names and semantics: PTX ISA, sections "mma", "ldmatrix",
 /// "cp.async", "Memory Consistency Model".
 namespace trireme::kernels {
 
@@ -60,7 +60,7 @@ class CudaBlock {
                  : "memory");
   }
 
-  /// Of two floats at once; the second operand is the lower half.
+  /// Packs two floats at once; the second operand is the lower half.
   template <class T>
   __device__ __forceinline__ std::uint32_t pack(float low, float high) const {
     std::uint32_t packed;
@@ -115,8 +115,8 @@ class CudaBlock {
     *static_cast<std::uint32_t*>(to) = x;
   }
 
-  // The first level of caches is not coherent between processors: what other blocks wrote comes
-  // from the second.
+  // The first-level caches of different processors are not coherent: data that other blocks wrote
+  // are read from the second level.
   __device__ __forceinline__ void read4(float (&x)[4], const float* from) const {
     const float4 four = __ldcg(reinterpret_cast<const float4*>(from));
     x[0] = four.x, x[1] = four.y, x[2] = four.z, x[3] = four.w;

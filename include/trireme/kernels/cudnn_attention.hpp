@@ -9,17 +9,17 @@
 #include <string>
 #include <vector>
 
-/// cuDNN's fused attention without Kokkos: pointers, sizes and a stream. Without a device it still
-/// plans, for a device that is described to it, which is how a test runs it.
+/// cuDNN's fused attention without Kokkos: pointers, sizes and a stream. Without a device it can
+/// plan for a device that is described to it; a test uses this.
 namespace trireme::kernels {
 
 /// Whether this build has the library (TRIREME_HAS_CUDNN). Without it a CudnnAttention cannot be
 /// made.
 bool has_cudnn();
 
-/// Attention as attention.hpp defines it, of whole groups of heads and without dropout: B samples
-/// of S tokens, H heads over Hkv heads of keys and values, each of K numbers. Strides are elements
-/// from token to token.
+/// Attention as defined in attention.hpp, for whole groups of heads and without dropout: B samples
+/// of S tokens, H heads over Hkv heads of keys and values, each of K numbers. Strides are in
+/// elements from token to token.
 struct CudnnAttentionCall {
   DType type = DType::bf16;  ///< or fp16
   bool backward = false;
@@ -32,13 +32,13 @@ struct CudnnAttentionCall {
   std::int64_t head_size = 0;        ///< K
   std::int64_t qkv_stride = 0;
   std::int64_t o_stride = 0;
-  std::int64_t grad_stride = 0;  ///< of the gradient of o; 0 in the forward pass, as the next
+  std::int64_t grad_stride = 0;  ///< of the gradient of o; 0 in the forward pass, like the next
   std::int64_t dqkv_stride = 0;
   auto operator<=>(const CudnnAttentionCall&) const = default;
 };
 
-/// Forward writes o and logsumexp from qkv; backward writes dqkv from all others. Arrays begin at
-/// multiples of 16 bytes.
+/// Forward writes o and logsumexp from qkv; backward writes dqkv from all the others. Arrays begin
+/// at multiples of 16 bytes.
 struct CudnnAttentionArrays {
   void* o = nullptr;           ///< [B·S, H·K]
   float* logsumexp = nullptr;  ///< [B, H, S]
@@ -47,30 +47,30 @@ struct CudnnAttentionArrays {
   void* dqkv = nullptr;        ///< [B·S, (H + 2 Hkv)·K]
 };
 
-/// The library's handle, and a plan for each kind of call met so far. The library's rules choose a
-/// plan and time nothing, and gradients are asked for in a fixed order: the same bits in every run.
-/// Making a plan compiles a kernel, which takes half a second at the first call of a kind. Belongs
-/// to the device that is current when it is made, and to one stream at a time.
+/// The library's handle, and a plan for each kind of call so far. The library's rules choose a plan
+/// without timing, and gradients are requested in a fixed order: the same bits in every run. The
+/// first call of a kind compiles a kernel, which takes half a second. Belongs to the device that is
+/// current when it is made, and to one stream at a time.
 class CudnnAttention {
  public:
   CudnnAttention();
-  /// For planning only: of a device that need not be here, as the library writes it
+  /// For planning only: describes a device that need not be present, in the library's format
   /// (CUDNN_ATTR_DEVICEPROP_JSON_REPRESENTATION), and its compute capability, 90 for 9.0.
   CudnnAttention(const std::string& device, int compute_capability);
   ~CudnnAttention();
   CudnnAttention(const CudnnAttention&) = delete;
   CudnnAttention& operator=(const CudnnAttention&) = delete;
 
-  /// Bytes of workspace that the call takes; nothing where the library has no kernel for it.
+  /// Bytes of workspace that the call needs; empty if the library has no kernel for it.
   std::optional<Bytes> workspace(const CudnnAttentionCall& call);
 
-  /// Queues the call on `stream` (a cudaStream_t) and returns. False, with nothing queued, where
-  /// the library has no kernel for it, or none that `bytes` of workspace, 16-byte aligned, are
-  /// enough for.
+  /// Queues the call on `stream` (a cudaStream_t) and returns. Returns false, with nothing queued,
+  /// if the library has no kernel for it that needs at most `bytes` of workspace. workspace is
+  /// 16-byte aligned.
   bool run(const CudnnAttentionCall& call, const CudnnAttentionArrays& arrays, void* workspace,
            Bytes bytes, void* stream);
 
-  /// A line per kind of call: "bf16 forward, 4 × 2048 tokens, 24 heads over 24 of 96: eng2_k24=7,
+  /// One line per kind of call: "bf16 forward, 4 × 2048 tokens, 24 heads over 24 of 96: eng2_k24=7,
   /// 256 bytes", or why there is no kernel.
   std::vector<std::string> choices() const;
 

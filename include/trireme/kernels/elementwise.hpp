@@ -6,11 +6,10 @@
 
 #include <cstdint>
 
-/// Kernels that treat every element alike. Asynchronous on exec; instantiated for float, double,
-/// Bf16 and Fp16.
+/// Elementwise kernels. Asynchronous on exec; instantiated for float, double, Bf16 and Fp16.
 namespace trireme::kernels {
 
-/// g = gelu(h): h/2 (1 + erf(h/sqrt(2))) where the form is exact, else its approximation h/2 (1 +
+/// g = gelu(h): h/2 (1 + erf(h/sqrt(2))) if the form is exact, otherwise its approximation h/2 (1 +
 /// tanh(sqrt(2/pi) (h + 0.044715 h^3))). g, h [T,F]; g may be h. Hendrycks and Gimpel 2016, arXiv
 /// 1606.08415, section 2.
 template <class T>
@@ -29,8 +28,8 @@ void tanh_forward(const Exec& exec, View2<T> y, View2<const T> x);
 template <class T>
 void tanh_backward(const Exec& exec, View2<T> dx, View2<const T> dy, View2<const T> y);
 
-/// g = silu(a) b with silu(a) = a / (1 + e^-a), h's columns being [a | b]: SwiGLU's gate and what
-/// it lets through. g [T,F], h [T,2F]; they do not overlap. Shazeer 2020, arXiv 2002.05202, eq. 6.
+/// g = silu(a) b with silu(a) = a / (1 + e^-a), for h = [a | b] by columns: SwiGLU's gate a and its
+/// input b. g [T,F], h [T,2F]; they do not overlap. Shazeer 2020, arXiv 2002.05202, eq. 6.
 template <class T>
 void swiglu_forward(const Exec& exec, View2<T> g, View2<const T> h);
 
@@ -38,10 +37,10 @@ void swiglu_forward(const Exec& exec, View2<T> g, View2<const T> h);
 template <class T>
 void swiglu_backward(const Exec& exec, View2<T> dh, View2<const T> dg, View2<const T> h);
 
-/// Which elements of a [T,D] activation are dropped: (t, d) is, where word (first_row + t) D + d of
-/// the random array `key` is below rate 2^32. Rows count globally, so the mask does not depend on
-/// who computes which rows. Masks are computed again in the backward pass and never stored. 0 <=
-/// rate < 1.
+/// Dropped elements of a [T,D] activation: (t, d) is dropped if word (first_row + t) D + d of the
+/// random array `key` is below rate 2^32. Rows are numbered globally, so that the mask does not
+/// depend on which rank computes which rows. The backward pass recomputes masks; they are never
+/// stored. 0 <= rate < 1.
 struct Dropout {
   double rate = 0;
   RandomKey key;
@@ -53,12 +52,12 @@ template <class T>
 void residual_dropout_forward(const Exec& exec, View2<T> y, View2<const T> x, View2<const T> z,
                               const Dropout& dropout);
 
-/// y = keep x / (1 - rate). y, x [T,D]; y may be x, and then a rate of 0 launches nothing.
+/// y = keep x / (1 - rate). y, x [T,D]; y may be x; then a rate of 0 launches nothing.
 template <class T>
 void dropout_forward(const Exec& exec, View2<T> y, View2<const T> x, const Dropout& dropout);
 
-/// dz = keep dy / (1 - rate), the backward pass of both. dz, dy [T,D]; dz may be dy, and then a
-/// rate of 0 launches nothing.
+/// dz = keep dy / (1 - rate), the backward pass of both. dz, dy [T,D]; dz may be dy; then a rate of
+/// 0 launches nothing.
 template <class T>
 void dropout_backward(const Exec& exec, View2<T> dz, View2<const T> dy, const Dropout& dropout);
 
@@ -74,7 +73,7 @@ void scale(const Exec& exec, View1<T> y, double factor);
 template <class T>
 void fill(const Exec& exec, View1<T> y, double value);
 
-/// y = x in another type, rounded to the nearest: between float and a type of two bytes. y, x [n].
+/// y = x in another type, rounded to the nearest: between float and a two-byte type. y, x [n].
 template <class T, class U>
 void convert(const Exec& exec, View1<T> y, View1<const U> x);
 

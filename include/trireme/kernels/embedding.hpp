@@ -4,14 +4,14 @@
 
 #include <cstdint>
 
-/// Kernels of the embedding. Token ids lie in [0, V): whoever reads tokens checks that. The table
-/// may be held in parts, of which one holds the ids [first_id, first_id + Vl), and the rows of x
-/// too: row r is row first_row + r of the whole, whose row 0 begins a sequence. Parts may be empty.
-/// Asynchronous on exec; instantiated for float, double, Bf16 and Fp16.
+/// Kernels of the embedding. Token ids must be in [0, V): the reader of tokens checks them. The
+/// table may be split into parts, of which one holds the ids [first_id, first_id + Vl). The rows of
+/// x may be split too: row r is row first_row + r of the whole, whose row 0 begins a sequence.
+/// Parts may be empty. Asynchronous on exec; instantiated for float, double, Bf16 and Fp16.
 namespace trireme::kernels {
 
-/// x[t] = table[tokens[t] - first_id] where that row is held here, else 0: summed over all parts of
-/// the table it is the look-up. x [T,D], tokens [T], table [Vl,D].
+/// x[t] = table[tokens[t] - first_id] if that row is held here, otherwise 0: the sum over all parts
+/// of the table is the look-up. x [T,D], tokens [T], table [Vl,D].
 template <class T>
 void embedding_lookup(const Exec& exec, View2<T> x, View1<const std::int32_t> tokens,
                       View2<const T> table, std::int64_t first_id);
@@ -21,25 +21,25 @@ template <class T>
 void add_positions(const Exec& exec, View2<T> x, View2<const T> positions, std::int64_t sequence,
                    std::int64_t first_row);
 
-/// dtable[v] += sum of dx[t] over tokens[t] = first_id + v, in the order of t. dtable [Vl,D], dx
-/// [T,D], tokens [T].
+/// dtable[v] += sum of dx[t] over all t with tokens[t] = first_id + v, in the order of t. dtable
+/// [Vl,D], dx [T,D], tokens [T].
 template <class T>
 void embedding_lookup_backward(const Exec& exec, View2<Accumulate<T>> dtable, View2<const T> dx,
                                View1<const std::int32_t> tokens, std::int64_t first_id);
 
-/// dpositions[s] += sum of dx[r] over (first_row + r) mod S = s, in the order of r. dpositions
-/// [S,D], dx [R,D], S = `sequence`.
+/// dpositions[s] += sum of dx[r] over all r with (first_row + r) mod S = s, in the order of r.
+/// dpositions [S,D], dx [R,D], S = `sequence`.
 template <class T>
 void positions_backward(const Exec& exec, View2<Accumulate<T>> dpositions, View2<const T> dx,
                         std::int64_t sequence, std::int64_t first_row);
 
-/// x[r] += table[segments[first_row + r]], which are 0 or 1. x [R,D], table [2,D], segments [T].
+/// x[r] += table[segments[first_row + r]]; segments are 0 or 1. x [R,D], table [2,D], segments [T].
 template <class T>
 void add_segments(const Exec& exec, View2<T> x, View2<const T> table,
                   View1<const std::int32_t> segments, std::int64_t first_row);
 
-/// dtable[s] += sum of dx[r] over segments[first_row + r] = s, in a fixed order. dtable [2,D], dx
-/// [R,D], segments [T].
+/// dtable[s] += sum of dx[r] over all r with segments[first_row + r] = s, in a fixed order. dtable
+/// [2,D], dx [R,D], segments [T].
 template <class T>
 void segments_backward(const Exec& exec, View2<Accumulate<T>> dtable, View2<const T> dx,
                        View1<const std::int32_t> segments, std::int64_t first_row);

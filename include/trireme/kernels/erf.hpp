@@ -2,19 +2,20 @@
 
 #include <trireme/kernels/math.hpp>
 
-/// The error function, vectorising as fast_exp does: one formula for all x, without branches.
+/// The error function, in a form that vectorises like fast_exp: one formula for all x, without
+/// branches.
 namespace trireme::kernels {
 
 namespace detail {
 
-/// e^(x^2) erfc(x) / t over s = 2 t - 1 with t = 2 / (2 + x), x >= 0: smooth up to infinity (as in
-/// Shepherd and Laframboise 1981, Math. Comp. 36), interpolated at Chebyshev nodes.
+/// e^(x^2) erfc(x) / t as a polynomial in s = 2 t - 1, with t = 2 / (2 + x), x >= 0: smooth up to
+/// infinity (as in Shepherd and Laframboise 1981, Math. Comp. 36), interpolated at Chebyshev nodes.
 template <class T>
 struct ErfcPolynomial;
 
 template <>
 struct ErfcPolynomial<float> {
-  /// To 8.16e-9 absolute in erf.
+  /// Error below 8.16e-9 absolute in erf.
   static KOKKOS_FORCEINLINE_FUNCTION float at(float s) {
     float p = 4.428841467e-05F;
     p = p * s + -3.676436164e-05F;
@@ -32,7 +33,7 @@ struct ErfcPolynomial<float> {
 
 template <>
 struct ErfcPolynomial<double> {
-  /// To 9.88e-18 absolute in erf.
+  /// Error below 9.88e-18 absolute in erf.
   static KOKKOS_FORCEINLINE_FUNCTION double at(double s) {
     double p = -2.21246537850498479e-09;
     p = p * s + 6.61854773761671763e-09;
@@ -72,8 +73,8 @@ KOKKOS_FORCEINLINE_FUNCTION T host_erf(T x) {
 
 }  // namespace detail
 
-/// erf x, in absolute error below 4 epsilon on hosts: 1 + erf x, which is what GELU needs, has as
-/// much. erf ±inf = ±1, NaN stays NaN.
+/// erf x, with an absolute error below 4 epsilon on hosts; 1 + erf x, which GELU needs, has the
+/// same error. erf ±inf = ±1, NaN stays NaN.
 template <class T>
 KOKKOS_FORCEINLINE_FUNCTION T fast_erf(T x) {
   static_assert(std::is_same_v<T, float> || std::is_same_v<T, double>);

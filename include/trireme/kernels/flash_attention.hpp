@@ -7,14 +7,14 @@
 #include <cstdint>
 #include <initializer_list>
 
-/// Attention on tensor cores: which calls it takes, and the launches. Kernels, to be read in this
-/// order: warp_tiles.hpp, flash_problem.hpp, flash_forward.hpp, flash_backward.hpp. What it
-/// computes is described in attention.hpp, how in docs/attention.md.
+/// Attention on tensor cores: which calls it takes, and the launches. Read the kernels in this
+/// order: warp_tiles.hpp, flash_problem.hpp, flash_forward.hpp, flash_backward.hpp. attention.hpp
+/// describes what they compute, docs/attention.md how.
 namespace trireme::kernels {
 
-/// Whether the kernels take this call, shape being resolved: one of their head sizes, a positive
-/// scale, rows and arrays that begin at multiples of 16 bytes (strides in elements of two bytes),
-/// and numbers of blocks that fit 31 bits.
+/// Whether the kernels take this call, with a resolved shape: a head size that they support, a
+/// positive scale, rows and arrays that begin at multiples of 16 bytes (strides in elements of two
+/// bytes), and numbers of blocks that fit into 31 bits.
 bool flash_takes(const AttentionShape& shape, std::initializer_list<const void*> arrays,
                  std::initializer_list<std::int64_t> strides);
 
@@ -27,8 +27,8 @@ std::int64_t row_stride(View2<T> x) {
   return static_cast<std::int64_t>(x.stride(0));
 }
 
-/// The shape as kernels read it. `processors` of a device and `bytes` of its cache decide how many
-/// heads are under way at a time, and so only how fast it is.
+/// The shape as the kernels read it. The device's `processors` and the `bytes` of its cache decide
+/// how many heads are in flight at a time: they affect only the speed.
 FlashShape flash_forward_shape(const AttentionShape& shape, std::int64_t qkv_stride,
                                std::int64_t cache_bytes);
 FlashShape flash_backward_shape(const AttentionShape& shape, std::int64_t qkv_stride,
@@ -38,7 +38,7 @@ FlashDropout flash_dropout(const AttentionShape& shape, const AttentionDropout& 
 /// Whether this build and this process's device have the kernels.
 bool flash_available();
 
-/// attention_forward and attention_backward where flash_available() and flash_takes(...). For Bf16
+/// attention_forward and attention_backward, if flash_available() and flash_takes(...). For Bf16
 /// and Fp16.
 template <class T>
 void flash_attention_forward(const Exec& exec, View2<T> o, View3<float> logsumexp,

@@ -9,10 +9,10 @@
 namespace trireme::kernels {
 
 /// One block of keys of one head of keys and values, and all queries that see it (Dao 2023,
-/// algorithm 2). Scores are computed transposed, keys being rows, as the products for keys and
-/// values want them. The sums of queries pass from one block of keys to the next in the order of
-/// keys: a block waits until those before have added theirs, and the last one rounds. Blocks go by
-/// tickets, so that none waits for one that has not begun. B·Hkv·key_blocks blocks.
+/// algorithm 2). Scores are computed transposed, with keys as rows, as the products for keys and
+/// values need them. Blocks of keys add to the sums of queries in the order of keys: a block waits
+/// until the previous ones have added theirs, and the last one rounds. Blocks start by tickets, so
+/// that none waits for one that has not begun. B·Hkv·key_blocks blocks.
 template <class T, int head_size, bool with_dropout>
 class FlashBackward {
  public:
@@ -35,7 +35,7 @@ class FlashBackward {
       const Step now = step;
       step = place.next(a, step);
       block.template wait<0>();
-      block.barrier();  // this step's rows have come, and everyone is done with the step before
+      block.barrier();  // rows have arrived; all threads are done with the previous step
       if (place.is_step(step)) copy_step(block, a, place, step, buffer ^ 1);
       block.commit();
       add_step(block, a, place, lanes, sums, now, buffer, unreleased);
@@ -115,8 +115,8 @@ class FlashBackward {
     return Tile::step_at + static_cast<std::uint32_t>(buffer) * Tile::step_bytes;
   }
 
-  /// What one block of queries contributes to the keys, and the other way round. `unreleased` is
-  /// the turn of the step before, whose sums have had time to arrive.
+  /// Contribution of one block of queries to the gradients of the keys, and vice versa.
+  /// `unreleased` is the turn of the previous step, whose sums have had time to arrive.
   template <class Block>
   TRIREME_DEVICE_FUNCTION static void add_step(Block& block, const Arguments& a, const Place& place,
                                                const Lanes& lanes, Gradients& sums,
@@ -140,7 +140,7 @@ class FlashBackward {
     const bool first = place.is_first(a, step);
     if (!first && block.thread() == 0)
       block.await(a.turns + place.turn(a, step), static_cast<unsigned>(place.key_block));
-    block.barrier();  // all scores are there, and the sums of the keys before
+    block.barrier();  // all scores are stored, and the sums of the previous keys have arrived
     typename QuerySums::Sums queries;
     float* const to = a.sums + std::int64_t{place.turn(a, step)} * (Tile::queries * head_size);
     QuerySums::read(block, lanes, queries, to, first);
@@ -156,7 +156,7 @@ class FlashBackward {
   }
 
   /// Whether the step's queries see the warp's keys: the first and the last queries that see the
-  /// block's keys may not. Computed wherever it is asked for: no register holds it meanwhile.
+  /// block's keys may not. Computed at each use, so that no register holds it.
   TRIREME_DEVICE_FUNCTION static bool sees(const Arguments& a, const Place& place,
                                            const Lanes& lanes, const Step& step) {
     const int key = place.first_key() + lanes.key(), query = place.first_query(step);
@@ -181,8 +181,9 @@ class FlashBackward {
         });
   }
 
-  /// scores become p = exp(score − logsumexp) and grads, which are dp, become ds = p (dp − delta);
-  /// with dropout p f and p (dp f − delta), where the factor `kept` of p f is left to the end.
+  /// scores become p = exp(score − logsumexp), and grads, which hold dp, become ds = p (dp −
+  /// delta); with dropout p f and p (dp f − delta), where the factor `kept` of p f is applied at
+  /// the end.
   template <class Block>
   TRIREME_DEVICE_FUNCTION static void softmax_gradient(Block& block, const Arguments& a,
                                                        const Place& place, const Lanes& lanes,
@@ -227,9 +228,9 @@ class FlashBackward {
     }
   }
 
-  /// Keys beyond the sequence and those that each query does not see get the score −∞, and so
-  /// p = 0; `key` and `query` are the lane's first ones. This is a branch of its own, since
-  /// comparisons between the exponentials cost registers.
+  /// Keys beyond the sequence and those that each query does not see get the score −∞, and so p =
+  /// 0; `key` and `query` are the lane's first ones. This is a separate branch, because comparisons
+  /// between the exponentials cost registers.
   TRIREME_DEVICE_FUNCTION static void hide(const FlashShape& s, int key, int query,
                                            ScoreSums& scores) {
     const auto farthest = static_cast<unsigned>(s.back + s.ahead);
@@ -256,7 +257,7 @@ class FlashBackward {
            static_cast<std::uint64_t>(a.shape.sequence);
   }
 
-  /// Probabilities or their gradients for the other warps, [key, query].
+  /// Stores probabilities or their gradients for the other warps, as [key, query].
   template <class Block>
   TRIREME_DEVICE_FUNCTION static void store_scores(Block& block, const Lanes& lanes,
                                                    std::uint32_t at, const Packed& scores) {
@@ -275,8 +276,8 @@ class FlashBackward {
                       scores[m][n / 2][n % 2 * 2 + half]);
   }
 
-  /// sums += scores times rows of queries or gradients, of which this warp has the elements of its
-  /// side. The scores are its own, or those of all sides from shared memory.
+  /// sums += scores times rows of queries or gradients, for the elements of this warp's side. The
+  /// scores are its own, or those of all sides from shared memory.
   template <class Block>
   TRIREME_DEVICE_FUNCTION static void multiply_columns(Block& block, const Lanes& lanes,
                                                        float (&sums)[row_tiles][head_tiles][4],
@@ -300,8 +301,8 @@ class FlashBackward {
         });
   }
 
-  /// Hands the sums of turn `turn` to the next block of keys; behind a barrier that follows their
-  /// writing.
+  /// Passes the sums of turn `turn` to the next block of keys. Call it after a barrier that follows
+  /// their writing.
   template <class Block>
   TRIREME_DEVICE_FUNCTION static void release(Block& block, const Arguments& a, const Place& place,
                                               int turn) {

@@ -8,11 +8,11 @@
 /// Sizes, arguments and places of FlashBackward.
 namespace trireme::kernels {
 
-/// Sizes of the blocks. The gradients of 128 keys and values stay in registers. Warps stand in
-/// grids: of `sides` columns, with 32 keys each and a side of the queries (for scores) or of the
-/// head's elements (for gradients of keys and values); and of query_warps rows for the gradient of
-/// queries. With 32 keys per warp instead of 16 less of the other operands is read from shared
-/// memory, which is what limits these kernels.
+/// Sizes of the blocks. The gradients of 128 keys and values stay in registers. Warps form grids:
+/// one of `sides` columns, where a warp has 32 keys and one side of the queries (for scores) or of
+/// the head's elements (for gradients of keys and values); and one of query_warps rows for the
+/// gradient of queries. With 32 keys per warp instead of 16, less of the other operands is read
+/// from shared memory, which limits these kernels.
 template <int head_size>
 struct FlashBackwardTile {
   static constexpr int warps = head_size <= 64 ? 4 : 8;
@@ -39,7 +39,7 @@ struct FlashBackwardTile {
   static constexpr std::uint32_t scores_at = values_at + Rows::bytes(keys);
   static constexpr std::uint32_t gradients_at = scores_at + (sides > 1 ? Scores::bytes(keys) : 0);
   static constexpr std::uint32_t step_at = gradients_at + Scores::bytes(keys);  // two buffers of
-  static constexpr std::uint32_t grads_after = Rows::bytes(queries);  // … queries, then these
+  static constexpr std::uint32_t grads_after = Rows::bytes(queries);  // … queries, then gradients
   static constexpr std::uint32_t logsumexp_after = 2 * grads_after;
   static constexpr std::uint32_t delta_after = logsumexp_after + 4 * queries;
   static constexpr std::uint32_t step_bytes = delta_after + 4 * queries;
@@ -64,13 +64,13 @@ struct FlashBackwardArguments {
   int key_blocks, query_blocks;
 };
 
-/// Which blocks of queries go with a block of keys: those of the group's query heads, one head
-/// after the other.
+/// Blocks of queries that belong to a block of keys: those of the group's query heads, one head
+/// after another.
 struct FlashBackwardStep {
   int h, query_block;
 };
 
-/// Which work a block has.
+/// The work of a block.
 template <class T, int head_size>
 struct FlashBackwardPlace {
   using Tile = FlashBackwardTile<head_size>;
@@ -112,11 +112,11 @@ struct FlashBackwardPlace {
     return {step.h + 1, first_query_block(a)};
   }
 
-  /// Number of a block of queries among all.
+  /// Number of a block of queries among all of them.
   TRIREME_DEVICE_FUNCTION int turn(const Arguments& a, const Step& step) const {
     return (b * a.shape.heads + step.h) * a.query_blocks + step.query_block;
   }
-  /// Whether no earlier, or no later, keys are seen by a block of queries that sees some of these.
+  /// Whether a block of queries that sees some of these keys sees no earlier, or no later, ones.
   TRIREME_DEVICE_FUNCTION bool is_first(const Arguments& a, const Step& step) const {
     return key_block == 0 || first_key() + a.shape.back <= first_query(step);
   }
@@ -128,7 +128,7 @@ struct FlashBackwardPlace {
   }
 };
 
-/// Which part of the work a warp has.
+/// The part of the work of a warp.
 template <int head_size>
 struct FlashBackwardLanes {
   using Tile = FlashBackwardTile<head_size>;
@@ -138,7 +138,7 @@ struct FlashBackwardLanes {
   TRIREME_DEVICE_FUNCTION explicit FlashBackwardLanes(int thread)
       : lane(thread % warp_lanes), warp(thread / warp_lanes) {}
 
-  /// The warp's first ones within the block.
+  /// First key and query of the warp within the block.
   TRIREME_DEVICE_FUNCTION int key() const { return warp / Tile::sides * Tile::warp_keys; }
   TRIREME_DEVICE_FUNCTION int query() const { return warp % Tile::sides * Tile::side_queries; }
   TRIREME_DEVICE_FUNCTION int element() const { return warp % Tile::sides * Tile::side_elements; }

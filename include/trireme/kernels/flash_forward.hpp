@@ -5,11 +5,13 @@
 
 #include <cstdint>
 
+/// Attention on tensor cores, forward: one block of threads per block of queries, online softmax
+/// over blocks of keys.
 namespace trireme::kernels {
 
 /// Sizes of the blocks. A warp has 32 queries, so that each operand loaded from keys or values
-/// serves two products: with 16 shared memory would deliver too little. The sums of the output and
-/// of a block of scores stay in registers, K + keys of them per thread.
+/// serves two products: with 16, shared memory would be too slow. The sums of the output and of a
+/// block of scores stay in registers, K + keys of them per thread.
 template <int head_size>
 struct FlashForwardTile {
   static constexpr int warps = 4;
@@ -31,16 +33,16 @@ template <class T>
 struct FlashForwardArguments {
   FlashShape shape;
   FlashDropout dropout;
-  T* o;  // [T, H·K], rows follow each other by o_stride
+  T* o;  // [T, H·K], with o_stride from row to row
   std::int64_t o_stride;
   float* logsumexp;  // [B, H, S]
   const T* qkv;      // [T, (H + 2 Hkv)·K]
   int query_blocks;  // of a sequence
 };
 
-/// One block of queries of one head against its keys (Dao 2023, arXiv 2307.08691, algorithm 1):
-/// each warp has its own queries, and all of them share blocks of keys and values, of which one is
-/// multiplied while the next one is copied. B·H·query_blocks blocks.
+/// One block of queries of one head with its keys (Dao 2023, arXiv 2307.08691, algorithm 1). Each
+/// warp has its own queries. All warps share blocks of keys and values: one is multiplied while the
+/// next one is copied. B·H·query_blocks blocks.
 template <class T, int head_size, bool with_dropout>
 struct FlashForward {
   using Tile = FlashForwardTile<head_size>;
@@ -51,21 +53,21 @@ struct FlashForward {
   static constexpr int key_tiles = Tile::keys / 8;
   static constexpr int head_tiles = head_size / 8;
 
-  /// What a warp keeps of its queries.
+  /// State of a warp's queries.
   struct Softmax {
     float o[row_tiles][head_tiles][4];
     float reference[row_tiles][2];  // of rows g and g + 8
     float sum[row_tiles][2];        // this lane's part
   };
 
-  /// Which work this is.
+  /// The work of a block.
   struct Place {
     int b, h, q0, key_begin, key_end;
     const T *queries, *keys;
 
     TRIREME_DEVICE_FUNCTION Place(const Arguments& a, int index) {
       const FlashShape& s = a.shape;
-      // Long rows first: with a causal mask the last queries have most keys.
+      // Long rows first: with a causal mask the last queries have the most keys.
       const FlashTurn turn(index, s.batch * s.heads, a.query_blocks, s.section);
       b = turn.plane / s.heads;
       h = turn.plane % s.heads;
@@ -92,7 +94,7 @@ struct FlashForward {
     const T* keys = place.keys;
     for (int k0 = place.key_begin; k0 < place.key_end; k0 += Tile::keys) {
       block.template wait<0>();
-      block.barrier();  // this block has come, and everyone is done with the one before
+      block.barrier();  // this block has arrived, and all threads are done with the previous one
       keys += Tile::keys * a.shape.qkv_stride;
       if (k0 + Tile::keys < place.key_end) copy_keys(block, a, keys, k0 + Tile::keys);
       if (k0 - a.shape.ahead >= first_query + Tile::warp_queries ||
@@ -124,12 +126,12 @@ struct FlashForward {
     return FragmentPlaces<head_size>(Rows{block.shared() + at}, kind, lane);
   }
 
-  /// Blocks of keys use two buffers in turn.
+  /// Blocks of keys alternate between two buffers.
   TRIREME_DEVICE_FUNCTION static std::uint32_t buffer_of(int k0) {
     return k0 / Tile::keys % 2 == 0 ? 0U : Rows::bytes(Tile::keys);
   }
 
-  /// The block of keys from k0 on, which `from` points to, and its values.
+  /// Copies the block of keys from k0 on, which `from` points to, and its values.
   template <class Block>
   TRIREME_DEVICE_FUNCTION static void copy_keys(Block& block, const Arguments& a, const T* from,
                                                 int k0) {
@@ -172,7 +174,7 @@ struct FlashForward {
         [&](int k, int n, std::uint32_t(&r)[4]) { block.load_matrices(r, keys.at(8 * n, 2 * k)); });
   }
 
-  /// Keys beyond the sequence and those that each query does not see.
+  /// Hides keys beyond the sequence and those that each query does not see.
   template <class Block>
   TRIREME_DEVICE_FUNCTION static void hide(Block& block, float (&scores)[row_tiles][key_tiles][4],
                                            const FlashShape& s, int first_query, int k0) {
@@ -198,8 +200,8 @@ struct FlashForward {
   }
 
   /// One step of the online softmax: scores become 2^(c (score − reference)), c = scale log2 e. A
-  /// row's reference is a score that no other one has exceeded by more than 8 / c: it, and with it
-  /// the sums and the output so far, rarely change behind the first block, and powers stay below
+  /// row's reference is a score that no other one has exceeded by more than 8 / c. It changes
+  /// rarely after the first block, so that sums and output are rarely rescaled; powers stay below
   /// 2^8. A query that has seen no key yet, as a window allows, has no finite reference.
   template <class Block>
   TRIREME_DEVICE_FUNCTION static void add_keys(Block& block, Softmax& s,
@@ -301,7 +303,7 @@ struct FlashForward {
   template <class Block>
   TRIREME_DEVICE_FUNCTION static void finish(Block& block, const Softmax& s, const Arguments& a) {
     const int lane = block.thread() % warp_lanes;
-    // Once more, so that it takes no registers before.
+    // Computed again, so that it takes no registers before.
     const Place place(a, unknown(block, block.index()));
     const int first_query = place.q0 + first_row(block.thread());
 #pragma unroll

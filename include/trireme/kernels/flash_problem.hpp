@@ -6,7 +6,7 @@
 
 #include <cstdint>
 
-/// What the kernels of attention on tensor cores have in common: sizes, the order of blocks, the
+/// Common parts of the kernels of attention on tensor cores: sizes, the order of blocks, the
 /// dropout mask of a fragment.
 namespace trireme::kernels {
 
@@ -15,15 +15,15 @@ constexpr bool has_flash_kernel(std::int64_t head_size) {
   return head_size == 64 || head_size == 96 || head_size == 128 || head_size == 160;
 }
 
-/// AttentionShape with everything filled in, and what else all blocks read. Query i sees the keys i
-/// − back … i + ahead of its sequence.
+/// AttentionShape with all defaults filled in, and everything else that all blocks read. Query i
+/// sees the keys i − back … i + ahead of its sequence.
 struct FlashShape {
   static constexpr int unbounded = 1 << 29;  ///< more than any sequence
 
   int batch = 0, sequence = 0, heads = 0, key_value_heads = 0, group = 1, heads_before = 0;
   int back = unbounded, ahead = 0;
   float scale = 0.0F;
-  int section = 1;              ///< planes that are under way at a time
+  int section = 1;              ///< planes in flight at a time
   std::int64_t qkv_stride = 0;  ///< of rows, in elements
 
   TRIREME_FUNCTION int first_key(int query) const { return query > back ? query - back : 0; }
@@ -32,7 +32,7 @@ struct FlashShape {
     return query + ahead + 1 < sequence ? query + ahead + 1 : sequence;
   }
   TRIREME_FUNCTION int key_value_head(int h) const { return (heads_before + h) / group; }
-  /// Behind the last query head, and the first one, that use this head of keys and values.
+  /// One past the last query head that uses this head of keys and values; and the first one.
   TRIREME_FUNCTION int end_head(int kv) const {
     const int end = (kv + 1) * group - heads_before;
     return end < heads ? end : heads;
@@ -43,8 +43,8 @@ struct FlashShape {
   }
 };
 
-/// Number `ticket` of all blocks: planes by sections; in a section the first turn of all its
-/// planes, then the second, …
+/// Position of block number `ticket`. Planes are grouped in sections; a section runs the first turn
+/// of all its planes, then the second, …
 struct FlashTurn {
   int plane, turn;
   TRIREME_FUNCTION FlashTurn(int ticket, int planes, int turns, int section) {
@@ -56,8 +56,8 @@ struct FlashTurn {
   }
 };
 
-/// AttentionDropout for fragments. A dropped probability is multiplied by 0, and the factor `kept`
-/// of all others by whoever uses the sums.
+/// AttentionDropout for fragments. A dropped probability is multiplied by 0; the user of the sums
+/// multiplies the others by `kept`.
 struct FlashDropout {
   RandomKey key;
   std::uint32_t threshold = 0;  ///< words below it are dropped
@@ -77,8 +77,8 @@ struct FlashDropout {
   }
 
   /// dropped[i] for the four probabilities of this lane in a 16×8 tile whose rows are queries and
-  /// whose columns are keys; `element` is that of row g and of column 0. Where a sequence is a
-  /// whole number of Philox' blocks, lanes 2i and 2i + 1 need the same two and compute one each.
+  /// whose columns are keys; `element` is that of row g and of column 0. If a sequence is a whole
+  /// number of Philox blocks, lanes 2i and 2i + 1 need the same two and compute one each.
   template <class Block>
   TRIREME_DEVICE_FUNCTION void drops_of_queries(Block& block, bool (&dropped)[4],
                                                 std::uint64_t element, int sequence) const {
@@ -100,8 +100,8 @@ struct FlashDropout {
     }
   }
 
-  /// The same of a tile whose rows are keys and whose columns are queries; `element` is that of
-  /// query 0 and of key 0. Four lanes that follow each other in g share four of Philox' blocks.
+  /// The same for a tile whose rows are keys and whose columns are queries; `element` is that of
+  /// query 0 and of key 0. Four lanes that are consecutive in g share four Philox blocks.
   template <class Block>
   TRIREME_DEVICE_FUNCTION void drops_of_keys(Block& block, bool (&dropped)[4],
                                              std::uint64_t element, int sequence) const {

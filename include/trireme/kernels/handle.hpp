@@ -13,10 +13,10 @@ namespace trireme::kernels {
 class CublasLt;
 class CudnnAttention;
 
-/// Device bytes of a Handle's workspace: cuBLASLt's and that of column sums. 0 on hosts.
+/// Device bytes of a Handle's workspace: those of cuBLASLt and of column sums. 0 on hosts.
 Bytes workspace_bytes();
 
-/// Blocks of both operands and of the sum, in fp32, for products of narrow types.
+/// Blocks of both operands and of the sum, in fp32, for products of two-byte numbers.
 struct WidenedOperands {
   Arena arena{"widened operands", widened_workspace_bytes};
   View1<float> a, b, sum;  // [widened_block · widened_block]
@@ -25,10 +25,10 @@ struct WidenedOperands {
 };
 
 /// An instance of Exec with the back ends and the workspaces of its kernels, as cublasHandle_t is
-/// for cuBLAS. Kernels that have a choice of back ends or need a workspace take a Handle; all
-/// others take an Exec, to which a Handle converts. Kernels on one instance run in order, so that
-/// each may use the whole workspace. For one thread at a time; must be destroyed before Kokkos is
-/// finalized and after its kernels have ended.
+/// for cuBLAS. Kernels that have several back ends or need a workspace take a Handle; all others
+/// take an Exec, to which a Handle converts. Kernels on one instance run in order, so that each may
+/// use the whole workspace. For one thread at a time; must be destroyed before Kokkos is finalized
+/// and after its kernels have ended.
 class Handle {
  public:
   explicit Handle(const KernelChoice& choice = {}, const Exec& exec = Exec{});
@@ -39,10 +39,11 @@ class Handle {
   const Exec& exec() const { return exec_; }
   operator const Exec&() const { return exec_; }
   const KernelChoice& choice() const { return choice_; }
-  /// The queue behind the instance, which libraries take: a cudaStream_t, else null.
+  /// The stream of the instance for libraries: a cudaStream_t, otherwise null.
   void* stream() const;
 
-  /// Makes what products of `type` need besides the workspace; the first product does so otherwise.
+  /// Makes everything that products of `type` need besides the workspace, as the first product
+  /// would.
   void prepare_products(DType type) const;
 
   /// Room for column_sum_threads numbers on devices; empty on hosts.
@@ -51,7 +52,8 @@ class Handle {
     return View1<Sum>(reinterpret_cast<Sum*>(partial_sums_.data()),
                       partial_sums_.extent(0) / sizeof(double));
   }
-  /// cuBLASLt's, which other libraries may use between its products; empty without it.
+  /// cuBLASLt's workspace, which other libraries may use between its products; empty without
+  /// cuBLASLt.
   View1<std::byte> library_workspace() const { return library_workspace_; }
   /// Only in builds with cuBLASLt.
   CublasLt& cublaslt() const { return *cublaslt_; }
@@ -64,10 +66,10 @@ class Handle {
   /// widened_workspace_bytes, or 0 before the first use.
   Bytes widened_bytes() const { return widened_ ? widened_->arena.capacity() : 0; }
 
-  /// A line for each kind of product that cuBLASLt met, with the algorithm that its heuristics
+  /// One line per kind of product that cuBLASLt computed, with the algorithm that its heuristics
   /// chose; empty with other back ends.
   std::vector<std::string> product_choices() const;
-  /// A line for each kind of call that cuDNN met: its kernel, or why it has none.
+  /// One line per kind of call that cuDNN was asked for: its kernel, or why it has none.
   std::vector<std::string> attention_choices() const;
 
  private:

@@ -5,14 +5,14 @@
 
 #include <cstdint>
 
-/// Root mean square normalisation (rms_norm.hpp) of each head of queries and keys by itself, as in
-/// Qwen3: one gain for all heads of queries, one for those of keys. Statistics and sums are in
-/// Accumulate<T>. Asynchronous on exec; instantiated for float, double, Bf16 and Fp16.
+/// Root mean square normalisation (rms_norm.hpp) of each head of queries and keys separately, as in
+/// Qwen3: all heads of queries share one gain, all heads of keys another. Statistics and sums are
+/// in Accumulate<T>. Asynchronous on exec; instantiated for float, double, Bf16 and Fp16.
 namespace trireme::kernels {
 
-/// Rows are [queries of all heads | keys | what is left alone]. A rank without heads is legal.
+/// Rows are [queries of all heads | keys | columns left unchanged]. A rank may have no heads.
 struct HeadNorm {
-  std::int64_t heads = 0;            ///< H, those of this rank
+  std::int64_t heads = 0;            ///< H, heads of this rank
   std::int64_t key_value_heads = 0;  ///< Hkv
   std::int64_t head_size = 0;        ///< K
   double epsilon = 1e-6;
@@ -21,27 +21,26 @@ struct HeadNorm {
   std::int64_t columns() const { return normed() * head_size; }
 };
 
-/// x[t, h·K + d] = gain[d] x[t, h·K + d] inverse_rms[t,h] with inverse_rms = 1 / sqrt(<x²> +
-/// epsilon),
-/// <.> the mean over a head and gain that of queries for h < H, else that of keys, in place. qkv
-/// [T, N], N ≥ (H + Hkv)·K; gains [K]. For the backward pass raw [T, (H + Hkv)·K] gets a copy of
-/// the columns as they were, inverse_rms [T, H + Hkv] the factors; both may be empty, as generation
-/// has them.
+/// x[t, h·K + d] = gain[d] x[t, h·K + d] inverse_rms[t,h], in place, with inverse_rms = 1 /
+/// sqrt(<x²> + epsilon) and <.> the mean over a head. gain is that of queries for h < H, otherwise
+/// that of keys. qkv [T, N], N ≥ (H + Hkv)·K; gains [K]. For the backward pass, raw [T, (H +
+/// Hkv)·K] receives a copy of the original columns, and inverse_rms [T, H + Hkv] the factors; both
+/// may be empty, as in generation.
 template <class T>
 void head_norm_forward(const Exec& exec, View2<T> qkv, View2<T> raw,
                        View2<Accumulate<T>> inverse_rms, View1<const T> gain_query,
                        View1<const T> gain_key, const HeadNorm& norm);
 
 /// dx = inverse_rms (g − xhat <g xhat>) with g = gain dy and xhat = raw inverse_rms, in place: dqkv
-/// [T, N] holds dy and gets dx.
+/// [T, N] holds dy and receives dx.
 template <class T>
 void head_norm_backward_input(const Exec& exec, View2<T> dqkv, View2<const T> raw,
                               View2<const Accumulate<T>> inverse_rms, View1<const T> gain_query,
                               View1<const T> gain_key, const HeadNorm& norm);
 
 /// dgain[d] += Σ over t and the heads h of dy[t, h·K + d] xhat[t, h·K + d], in an order that
-/// depends on the shape alone. dqkv [T, N] holds dy: call it before head_norm_backward_input. dgain
-/// [K].
+/// depends on the shape alone. dqkv [T, N] holds dy, so call this before head_norm_backward_input.
+/// dgain [K].
 template <class T>
 void head_norm_backward_weight(const Handle& handle, View1<Accumulate<T>> dgain_query,
                                View1<Accumulate<T>> dgain_key, View2<const T> dqkv,

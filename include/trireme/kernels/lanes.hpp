@@ -8,9 +8,9 @@
 #include <cstdint>
 #include <type_traits>
 
-/// How a kernel works on one row: a team of lanes. On hosts the team is one thread and its lanes
-/// are those of the vector unit (`#pragma omp simd`); on devices it is a Kokkos team. A row's
-/// kernel is written once:
+/// A team of lanes computes one row. On hosts the team is one thread and its lanes are those of the
+/// vector unit (`#pragma omp simd`); on devices it is a Kokkos team. A row's kernel is written
+/// once:
 ///
 ///   for_rows("kernels/share", exec, rows, KOKKOS_LAMBDA(const Team& team, std::int64_t row) {
 ///     const float* from = row_of(x, row);
@@ -23,15 +23,15 @@
 /// the loop counter in memory and turn loads into gathers, eight times slower.
 namespace trireme::kernels {
 
-/// The one thread that is a team on hosts.
+/// The single thread that is a team on hosts.
 struct HostTeam {
   KOKKOS_FORCEINLINE_FUNCTION void team_barrier() const {}
   KOKKOS_FORCEINLINE_FUNCTION int team_rank() const { return 0; }
 };
 
-/// For all policies: what a kernel needs goes with its launch. Else Kokkos brings more than 512
-/// bytes to a CUDA device by one buffer, and makes the host wait until the last kernel from there
-/// has ended.
+/// For all policies: a kernel's arguments are passed with its launch. Otherwise Kokkos copies more
+/// than 512 bytes to a CUDA device through one buffer, and the host waits until the last kernel
+/// that uses the buffer has ended.
 using LightKernel = Kokkos::Experimental::WorkItemProperty::HintLightWeight_t;
 using DevicePolicy = Kokkos::TeamPolicy<Exec, Kokkos::IndexType<std::int64_t>, LightKernel>;
 using HostPolicy = Kokkos::RangePolicy<Exec, Kokkos::IndexType<std::int64_t>>;
@@ -45,7 +45,7 @@ KOKKOS_FORCEINLINE_FUNCTION auto* row_of(const View& view, std::int64_t row) {
 }
 
 /// Calls f(i) for every i in [0, n), spread over the lanes. The calls must be independent of each
-/// other. What one for_lanes wrote may be read by another lane only after team.team_barrier().
+/// other. Another lane may read what for_lanes wrote only after team.team_barrier().
 template <class Member, class F>
 KOKKOS_FORCEINLINE_FUNCTION void for_lanes([[maybe_unused]] const Member& team, std::int64_t n,
                                            const F& f) {
@@ -59,10 +59,10 @@ KOKKOS_FORCEINLINE_FUNCTION void for_lanes([[maybe_unused]] const Member& team, 
 
 namespace detail {
 
-/// Sum of f(i) over i in [0, n): two vectors of 64 bytes take the parts of 64 bytes by turns, are
-/// added to each other, and in the end halves are added to halves. The accumulators are vectors by
-/// type because GCC keeps arrays of them in memory, and a reduction clause ends in a chain of
-/// scalar additions: both cost twice the time at n = 768.
+/// Sum of f(i) over i in [0, n). Two vectors of 64 bytes take alternate parts of 64 bytes; in the
+/// end they are added to each other, and then halves to halves. The accumulators are of vector type
+/// because GCC keeps arrays of them in memory, and a reduction clause ends in a chain of scalar
+/// additions: both take twice the time at n = 768.
 template <class Acc, class F>
 inline __attribute__((always_inline)) Acc sum_in_order(std::int64_t n, const F& f) {
   constexpr int width = 64 / static_cast<int>(sizeof(Acc));
@@ -94,8 +94,8 @@ inline __attribute__((always_inline)) Acc sum_in_order(std::int64_t n, const F& 
 
 }  // namespace detail
 
-/// Sum of f(i) over i in [0, n) in type Acc, known to every lane. On hosts the order depends on n
-/// alone and not on the processor's vectors; devices add in an order fixed by the team.
+/// Sum of f(i) over i in [0, n) in type Acc, known to every lane. On hosts the order depends only
+/// on n, not on the processor's vectors; devices add in an order fixed by the team.
 template <class Acc, class Member, class F>
 KOKKOS_FORCEINLINE_FUNCTION Acc sum_lanes([[maybe_unused]] const Member& team, std::int64_t n,
                                           const F& f) {
@@ -122,7 +122,7 @@ struct Max : Kokkos::Max<Acc> {
 
 }  // namespace detail
 
-/// Largest f(i) over i in [0, n), known to every lane; -infinity where n = 0. NaNs are passed over.
+/// Largest f(i) over i in [0, n), known to every lane; -infinity if n = 0. NaNs are ignored.
 template <class Acc, class Member, class F>
 KOKKOS_FORCEINLINE_FUNCTION Acc max_lanes([[maybe_unused]] const Member& team, std::int64_t n,
                                           const F& f) {
@@ -145,7 +145,7 @@ KOKKOS_FORCEINLINE_FUNCTION Acc max_lanes([[maybe_unused]] const Member& team, s
   return largest;
 }
 
-/// Calls f once in the team. Others may read what it wrote only after team.team_barrier().
+/// Calls f once in the team. Other lanes may read what it wrote only after team.team_barrier().
 template <class Member, class F>
 KOKKOS_FORCEINLINE_FUNCTION void once([[maybe_unused]] const Member& team, const F& f) {
   if constexpr (std::is_same_v<Member, HostTeam>) {
@@ -157,8 +157,8 @@ KOKKOS_FORCEINLINE_FUNCTION void once([[maybe_unused]] const Member& team, const
 
 namespace detail {
 
-/// What Kokkos calls for each row: with the row's number on hosts, with the row's team on devices.
-/// A class, since nvcc takes no KOKKOS_LAMBDA within `if constexpr`.
+/// The functor that Kokkos calls for each row: with the row's number on hosts, with the row's team
+/// on devices. A class, because nvcc does not accept KOKKOS_LAMBDA within `if constexpr`.
 template <class F, class Member = Team>
 struct RowBody {
   F f;
@@ -174,7 +174,7 @@ struct RowBody {
 }  // namespace detail
 
 /// Launches f(team, row) for every row in [0, rows) on `exec`; asynchronous. `label` is
-/// "kernels/<function>". Where f is a KOKKOS_LAMBDA its parameters are `const Team&` and
+/// "kernels/<function>". If f is a KOKKOS_LAMBDA, its parameters are `const Team&` and
 /// `std::int64_t`.
 template <class F>
 void for_rows(const char* label, const Exec& exec, std::int64_t rows, const F& f) {
@@ -187,7 +187,7 @@ void for_rows(const char* label, const Exec& exec, std::int64_t rows, const F& f
   }
 }
 
-/// Elements that one team takes of a long array: 16 KiB of fp32, which stay in a first-level cache.
+/// Elements of a long array per team: 16 KiB of fp32, which stay in a first-level cache.
 inline constexpr std::int64_t chunk_size = 4096;
 
 inline constexpr std::int64_t chunks_of(std::int64_t n) {
@@ -209,8 +209,9 @@ struct ChunkBody {
 
 }  // namespace detail
 
-/// Launches f(team, first, count) for the parts [first, first + count) of [0, n), of chunk_size
-/// elements each but for the last. Parameters as for for_rows, and another `std::int64_t`.
+/// Launches f(team, first, count) for the parts [first, first + count) of [0, n), each of
+/// chunk_size elements except the last one. Parameters as for for_rows, plus another
+/// `std::int64_t`.
 template <class F>
 void for_chunks(const char* label, const Exec& exec, std::int64_t n, const F& f) {
   for_rows(label, exec, chunks_of(n), detail::ChunkBody<F>{f, n});

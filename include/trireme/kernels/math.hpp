@@ -8,11 +8,11 @@
 #include <cstdint>
 #include <type_traits>
 
-/// exp and tanh that vectorise: without branches, tables or calls on hosts, so that a `#pragma omp
+/// exp and tanh that vectorise: on hosts without branches, tables or calls, so that a `#pragma omp
 /// simd` loop around them becomes vector code; on devices the device's own functions. -ffast-math
-/// stays off, NaN and infinities are handled. Both follow the classical reduction x = n ln 2 + r,
-/// |r| <= ln 2 / 2 (Muller, "Elementary Functions", ch. 11), with polynomials interpolated at
-/// Chebyshev nodes.
+/// stays off; NaN and infinities are handled. Both use the classical reduction x = n ln 2 + r, |r|
+/// <= ln 2 / 2 (Muller, "Elementary Functions", ch. 11), with polynomials interpolated at Chebyshev
+/// nodes.
 namespace trireme::kernels {
 
 #if defined(__CUDA_ARCH__) || defined(__HIP_DEVICE_COMPILE__) || defined(__SYCL_DEVICE_ONLY__)
@@ -28,14 +28,14 @@ namespace math = Kokkos;
 namespace math = std;
 #endif
 
-/// Infinity as a value that device code may name.
+/// Infinity as a value that device code may use.
 template <class T>
 inline constexpr T infinity = static_cast<T>(__builtin_inf());
 
 namespace detail {
 
-/// Constants of the reduction. `shift` + x rounds x to an integer that stands in the low bits of
-/// the sum.
+/// Constants of the reduction. Adding `shift` to x rounds x to an integer in the low bits of the
+/// sum.
 template <class T>
 struct ExpConstants;
 
@@ -51,7 +51,7 @@ struct ExpConstants<float> {
   static constexpr float ln2_low = 1.4286068203094173e-6F;
   static constexpr float tanh_one = 10.0F;  // tanh rounds to 1 above 9.02
 
-  /// (e^r - 1 - r) / r^2 to 1.7e-10 absolute in r^2 times it.
+  /// (e^r - 1 - r) / r^2, with an absolute error of 1.7e-10 in r^2 times it.
   static KOKKOS_FORCEINLINE_FUNCTION float polynomial(float r) {
     float p = 1.989099082e-04F;
     p = p * r + 1.393365000e-03F;
@@ -74,7 +74,7 @@ struct ExpConstants<double> {
   static constexpr double ln2_low = 7.440617110012397e-11;
   static constexpr double tanh_one = 20.0;  // tanh rounds to 1 above 19.07
 
-  /// (e^r - 1 - r) / r^2 to 1.6e-19 absolute in r^2 times it.
+  /// (e^r - 1 - r) / r^2, with an absolute error of 1.6e-19 in r^2 times it.
   static KOKKOS_FORCEINLINE_FUNCTION double polynomial(double r) {
     double p = 2.09146869680868758e-09;
     p = p * r + 2.51052170047207447e-08;
@@ -121,8 +121,8 @@ KOKKOS_FORCEINLINE_FUNCTION T host_exp(T x) {
   x = x < C::lowest ? C::lowest : x;  // a NaN passes both
   x = x > C::highest ? C::highest : x;
   const Reduced<T> e = reduce_exp(x);
-  // n in [-1076, 1025] leaves the normal range at both ends: two factors, the last product rounds
-  // once.
+  // n in [-1076, 1025] exceeds the normal range at both ends: use two factors; the last product
+  // rounds once.
   using Signed = std::conditional_t<sizeof(T) == 4, std::int32_t, std::int64_t>;
   const auto half = static_cast<typename C::Bits>(static_cast<Signed>(e.n) >> 1);
   return (static_cast<T>(1) + e.q) * power_of_two<T>(half) * power_of_two<T>(e.n - half);

@@ -5,23 +5,24 @@
 
 namespace trireme::kernels {
 
-/// What a product does besides: see LtEpilogue.
+/// Operations fused with a product: see LtEpilogue.
 template <class C>
 struct Epilogue {
   LtEpilogue kind = LtEpilogue::none;
   View1<const C> bias;  // [N], or empty
-  View2<C> auxiliary;   // [M,N] for GELU, else empty
+  View2<C> auxiliary;   // [M,N] for GELU, otherwise empty
 };
 
-/// matmul by cuBLASLt, where it is the back end of T's products. C: T, or Accumulate<T>. False,
-/// with nothing launched, where it is not, or has no such product, or one of the sizes is 0.
+/// matmul by cuBLASLt, if it is the back end of T's products. C: T, or Accumulate<T>. Returns
+/// false, with nothing launched, if it is not, does not support the product, or one of the sizes is
+/// 0.
 template <class T, class C>
 bool matmul_cublaslt(const Handle& handle, View2<C> c, View2<const T> a, View2<const T> b,
                      Transpose ta, Transpose tb, double alpha, double beta,
                      const Epilogue<C>& epilogue = {});
 
-/// Whether the library's products with GELU are worth taking on exec's device: before Hopper they
-/// are slower than a product and a kernel (llm.c, pull request 338).
+/// Whether the library's products with GELU pay off on exec's device: before Hopper they are slower
+/// than a product and a kernel (llm.c, pull request 338).
 bool cublaslt_fuses_gelu(const Exec& exec);
 
 }  // namespace trireme::kernels

@@ -4,13 +4,13 @@
 
 namespace trireme::kernels {
 
-/// matmul by the chosen back end, into c of T or of Accumulate<T>, which keeps the sums.
-/// Shapes are not looked at.
+/// matmul by the chosen back end, into c of type T, or of Accumulate<T> for unrounded sums. Shapes
+/// are not checked.
 template <class T, class C>
 void product(const Handle& handle, View2<C> c, View2<const T> a, View2<const T> b, Transpose ta,
              Transpose tb, double alpha, double beta);
 
-/// Unless set_matmul_threads was called: as many as Exec has.
+/// Sets as many threads as Exec has, unless set_matmul_threads was called.
 void set_default_matmul_threads(const Exec& exec);
 
 }  // namespace trireme::kernels

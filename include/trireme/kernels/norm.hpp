@@ -16,8 +16,8 @@ void layer_norm_forward(const Exec& exec, View2<T> y, View1<Accumulate<T>> mean,
                         View1<Accumulate<T>> inverse_std, View2<const T> x, View1<const T> gain,
                         View1<const T> bias, double epsilon);
 
-/// sum = x + keep z / (1 - rate) (residual_dropout_forward) and y = its norm, in one pass: the same
-/// numbers. y, sum, x, z [T,D]; sum may be x or z.
+/// sum = x + keep z / (1 - rate) (residual_dropout_forward) and y = its norm, in one pass, with the
+/// same bits. y, sum, x, z [T,D]; sum may be x or z.
 template <class T>
 void residual_layer_norm_forward(const Exec& exec, View2<T> y, View1<Accumulate<T>> mean,
                                  View1<Accumulate<T>> inverse_std, View2<T> sum, View2<const T> x,
@@ -25,7 +25,7 @@ void residual_layer_norm_forward(const Exec& exec, View2<T> y, View1<Accumulate<
                                  View1<const T> bias, double epsilon);
 
 /// dx = inverse_std (g - <g> - xhat <g xhat>) with g = gain dy, xhat = (x - mean) inverse_std and
-/// <.> the mean over a row; added to dx where `accumulate`. dx, dy, x [T,D]; mean, inverse_std [T];
+/// <.> the mean over a row; added to dx if `accumulate`. dx, dy, x [T,D]; mean, inverse_std [T];
 /// gain [D]. dx may be dy or x.
 template <class T>
 void layer_norm_backward_input(const Exec& exec, View2<T> dx, View2<const T> dy, View2<const T> x,

@@ -6,10 +6,10 @@
 #include <algorithm>
 #include <cstdint>
 
-/// Lanes that work on rows of numbers, element by element: on devices every lane takes as many
-/// neighbours as fill 16 bytes, the widest access there is, where rows begin at multiples of 16
-/// bytes and are so many packs long; else, and on hosts, one element. Numbers narrower than four
-/// bytes come to half of a device's bandwidth or less one by one.
+/// Elementwise functions of rows, spread over lanes. On devices every lane takes as many
+/// neighbouring elements as fill 16 bytes, the widest access, if rows begin at multiples of 16
+/// bytes and are a whole number of packs long; otherwise, and on hosts, one element. One by one,
+/// numbers narrower than four bytes reach at most half of a device's bandwidth.
 namespace trireme::kernels {
 namespace detail {
 
@@ -18,7 +18,7 @@ struct alignas(static_cast<std::size_t>(width) * sizeof(T)) Pack {
   T values[width];
 };
 
-/// Elements that all of these rows load or store at a time.
+/// Number of elements that all of these rows load or store at a time.
 template <class... T>
 inline constexpr int pack_width = 16 / static_cast<int>(std::max({sizeof(T)...}));
 
@@ -32,7 +32,7 @@ KOKKOS_FORCEINLINE_FUNCTION const Pack<T, width>& pack_at(const T* row, std::int
   return *reinterpret_cast<const Pack<T, width>*>(row + first);
 }
 
-/// All loads come before the first store: a row may be written where it is read.
+/// All loads come before the first store, so that a row may be both read and written.
 template <int width, class F, class To, class... From>
 KOKKOS_FORCEINLINE_FUNCTION void map_pack(const F& f, std::int64_t first, To* to,
                                           const Pack<From, width>... from) {
@@ -65,7 +65,7 @@ KOKKOS_FORCEINLINE_FUNCTION Acc sum_pack(const F& f, std::int64_t first,
   return sum;
 }
 
-/// What devices do; in hosts' tests too.
+/// The code for devices, which tests run on hosts too.
 template <class Member, class F, class To, class... From>
 KOKKOS_FORCEINLINE_FUNCTION void map_by_packs(const Member& team, std::int64_t n, To* to,
                                               const F& f, const From*... from) {
@@ -120,8 +120,8 @@ KOKKOS_FORCEINLINE_FUNCTION Acc sum_by_packs(const Member& team, std::int64_t n,
 
 }  // namespace detail
 
-/// to[i] = f(i, from[i]...) for i in [0, n), spread over the lanes like for_lanes; f gets and gives
-/// accumulators. `to` may be one of the rows that are read.
+/// to[i] = f(i, from[i]...) for i in [0, n), spread over the lanes like for_lanes; f takes and
+/// returns accumulators. `to` may be one of the rows that are read.
 template <class Member, class F, class To, class... From>
 KOKKOS_FORCEINLINE_FUNCTION void map_lanes(const Member& team, std::int64_t n, To* to, const F& f,
                                            const From*... from) {
@@ -133,14 +133,14 @@ KOKKOS_FORCEINLINE_FUNCTION void map_lanes(const Member& team, std::int64_t n, T
     detail::map_by_packs(team, n, to, f, from...);
 }
 
-/// What a function gives that makes two rows of the same ones.
+/// Result of a function for two rows.
 template <class Acc>
 struct Two {
   Acc first, second;
 };
 
-/// (to[i], other[i]) = f(i, from[i]...), else as map_lanes; f gives Two. Each of both may be one of
-/// the rows that are read.
+/// (to[i], other[i]) = f(i, from[i]...), otherwise as map_lanes; f returns Two. Either row may be
+/// one of those that are read.
 template <class Member, class F, class To, class... From>
 KOKKOS_FORCEINLINE_FUNCTION void map_lanes_to_two(const Member& team, std::int64_t n, To* to,
                                                   To* other, const F& f, const From*... from) {
@@ -167,7 +167,7 @@ KOKKOS_FORCEINLINE_FUNCTION void copy_lanes(const Member& team, std::int64_t n, 
   for_lanes(team, n, [&](std::int64_t i) { to[i] = from[i]; });
 }
 
-/// Sum of f(i, from[i]...) over i in [0, n) in type Acc, as sum_lanes.
+/// Sum of f(i, from[i]...) over i in [0, n) in type Acc, as in sum_lanes.
 template <class Acc, class Member, class F, class... From>
 KOKKOS_FORCEINLINE_FUNCTION Acc sum_of(const Member& team, std::int64_t n, const F& f,
                                        const From*... from) {

@@ -7,8 +7,8 @@
 
 /// Random initial values of global arrays, of which each rank fills its slice. Element i of the
 /// global array has the value sqrt(-2 ln u) cos(2 pi v) standard_deviation, with u and v from words
-/// 2i and 2i + 1 of the random array `key` (Box and Muller 1958), computed in double: it depends on
-/// key and i alone. Asynchronous on exec; instantiated for float, double, Bf16 and Fp16.
+/// 2i and 2i + 1 of the random array `key` (Box and Muller 1958), computed in double: it depends
+/// only on key and i. Asynchronous on exec; instantiated for float, double, Bf16 and Fp16.
 namespace trireme::kernels {
 
 /// x holds the elements [first_index, first_index + n) of the global array. x [n].

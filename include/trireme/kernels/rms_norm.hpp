@@ -4,9 +4,9 @@
 #include <trireme/kernels/handle.hpp>
 #include <trireme/tensor/views.hpp>
 
-/// Root mean square normalisation (Zhang and Sennrich 2019, arXiv 1910.07467, eq. 4): as layer
-/// normalisation, without a mean and a bias. Statistics and sums are in Accumulate<T>. Asynchronous
-/// on exec; instantiated for float, double, Bf16 and Fp16.
+/// Root mean square normalisation (Zhang and Sennrich 2019, arXiv 1910.07467, eq. 4): layer
+/// normalisation without mean and bias. Statistics and sums are in Accumulate<T>. Asynchronous on
+/// exec; instantiated for float, double, Bf16 and Fp16.
 namespace trireme::kernels {
 
 /// y[t,d] = gain[d] x[t,d] inverse_rms[t] with inverse_rms = 1 / sqrt(<x^2> + epsilon) and <.> the
@@ -15,15 +15,15 @@ template <class T>
 void rms_norm_forward(const Exec& exec, View2<T> y, View1<Accumulate<T>> inverse_rms,
                       View2<const T> x, View1<const T> gain, double epsilon);
 
-/// sum = x + keep z / (1 - rate) (residual_dropout_forward) and y = its norm, in one pass: the same
-/// numbers. y, sum, x, z [T,D]; sum may be x or z.
+/// sum = x + keep z / (1 - rate) (residual_dropout_forward) and y = its norm, in one pass, with the
+/// same bits. y, sum, x, z [T,D]; sum may be x or z.
 template <class T>
 void residual_rms_norm_forward(const Exec& exec, View2<T> y, View1<Accumulate<T>> inverse_rms,
                                View2<T> sum, View2<const T> x, View2<const T> z,
                                const Dropout& dropout, View1<const T> gain, double epsilon);
 
-/// dx = inverse_rms (g - xhat <g xhat>) with g = gain dy and xhat = x inverse_rms; added to dx
-/// where `accumulate`. dx, dy, x [T,D]; inverse_rms [T]; gain [D]. dx may be dy or x.
+/// dx = inverse_rms (g - xhat <g xhat>) with g = gain dy and xhat = x inverse_rms; added to dx if
+/// `accumulate`. dx, dy, x [T,D]; inverse_rms [T]; gain [D]. dx may be dy or x.
 template <class T>
 void rms_norm_backward_input(const Exec& exec, View2<T> dx, View2<const T> dy, View2<const T> x,
                              View1<const Accumulate<T>> inverse_rms, View1<const T> gain,

@@ -4,15 +4,15 @@
 
 #include <cstdint>
 
-/// Rotary positions (Su et al. 2021, arXiv 2104.09864, eq. 34) with a head's two halves as the
-/// parts of its pairs, as in Hugging Face's Llama: elements i and i + K/2 of a head are turned by
-/// the angle position · theta^(−2i/K), which is computed in double precision. Asynchronous on exec;
+/// Rotary positions (Su et al. 2021, arXiv 2104.09864, eq. 34). Pairs are formed from a head's two
+/// halves, as in Hugging Face's Llama: elements i and i + K/2 of a head are rotated by the angle
+/// position · theta^(−2i/K), which is computed in double precision. Asynchronous on exec;
 /// instantiated for float, double, Bf16 and Fp16.
 namespace trireme::kernels {
 
 /// Row t is at position first_position + (first_row + t) mod sequence of its sample.
 struct Rotary {
-  std::int64_t heads = 0;      ///< those that are turned: the first of each row
+  std::int64_t heads = 0;      ///< heads to rotate: the first of each row
   std::int64_t head_size = 0;  ///< K, even
   double theta = 10000;
   std::int64_t sequence = 1;
@@ -21,11 +21,11 @@ struct Rotary {
 };
 
 /// (a, b) = (a cos − b sin, b cos + a sin) for a = x[t, h·K + i], b = x[t, h·K + K/2 + i], in
-/// place. x [T, N], N ≥ heads·K: queries and keys of qkv rows, where values follow.
+/// place. x [T, N], N ≥ heads·K: queries and keys of qkv rows, followed by values.
 template <class T>
 void rotary_forward(const Exec& exec, View2<T> x, const Rotary& rotary);
 
-/// The turn back, which is the gradient: dx [T, N] as x.
+/// The inverse rotation, which is the gradient: dx [T, N] as x.
 template <class T>
 void rotary_backward(const Exec& exec, View2<T> dx, const Rotary& rotary);
 

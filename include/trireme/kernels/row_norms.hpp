@@ -7,9 +7,9 @@
 
 #include <cstdint>
 
-/// What the forward passes of residual sums and norms do to one row. A kernel that does both gives
-/// the bits of the two: the functions are not inlined, because a compiler contracts multiplications
-/// and additions in one place as it does not in another.
+/// The forward passes of residual sums and norms for one row. A kernel that does both has the bits
+/// of the two separate kernels: the functions are not inlined, because a compiler may contract
+/// multiplications and additions differently in different places.
 namespace trireme::kernels::detail {
 
 /// y = x + keep z / (1 − rate).
@@ -92,7 +92,7 @@ struct LayerNormRow {
     const Acc mu = sum_of<Acc>(
                        team, hidden, [](std::int64_t, Acc v) { return v; }, x_row) *
                    one_over_hidden;
-    // The second pass is over cached data and has none of the cancellation of <x^2> - <x>^2.
+    // The second pass reads cached data and avoids the cancellation of <x^2> - <x>^2.
     const Acc variance = sum_of<Acc>(
                              team, hidden,
                              [&](std::int64_t, Acc v) {
@@ -162,7 +162,7 @@ struct RmsNormRow {
   Acc eps;
 };
 
-/// A norm of what a residual sum has made of the same row.
+/// The norm of a residual sum of the same row.
 template <class Residual, class Norm>
 struct ResidualNormRow {
   KOKKOS_FORCEINLINE_FUNCTION void operator()(const Team& team, std::int64_t t) const {

@@ -5,18 +5,20 @@
 
 #include <cstdint>
 
-/// Before a loop over the rows of a register tile: only unrolled do the tile's elements have
-/// registers.
+/// For loops over the rows of a register tile: its elements are in registers only if the loop is
+/// unrolled.
 #if defined(__clang__) || defined(__CUDACC__)
 #define TRIREME_UNROLL _Pragma("unroll")
 #else
 #define TRIREME_UNROLL _Pragma("GCC unroll 8")
 #endif
 
+/// Register tiles, of which matrix products and attention are built: operands in the team's scratch
+/// memory, products of one tile and of blocks of tiles.
 namespace trireme::kernels {
 
 /// The block of a product that one thread keeps in registers: `rows` broadcast operands by `lanes`
-/// vector elements. On hosts 8 rows of two 512-bit vectors, or 4 rows of 64 bytes where vectors are
+/// vector elements. On hosts 8 rows of two 512-bit vectors, or 4 rows of 64 bytes if vectors are
 /// shorter.
 template <class T>
 struct Tile {
@@ -37,7 +39,7 @@ TRIREME_FUNCTION constexpr std::int64_t padded(std::int64_t n, std::int64_t unit
 }
 
 /// Left operand of a tile product, a(i,k) = data[i·row + k·depth]. Each element is broadcast, so
-/// any strides do.
+/// that any strides work.
 template <class T>
 struct Broadcast {
   const T* data;
@@ -56,8 +58,8 @@ struct Lanes {
 enum class Write { store, add };
 
 /// c(i,j) = or += sum_{k < depth} a(i,k) b(k,j) for one register tile. Every element is one chain
-/// of fused multiply-adds in the order of k, so it does not depend on where in a matrix the tile
-/// lies.
+/// of fused multiply-adds in the order of k, so that it does not depend on the tile's place in a
+/// matrix.
 template <Write write, class T>
 TRIREME_FUNCTION void tile_product(Lanes<T> c, Broadcast<T> a, Lanes<const T> b,
                                    std::int64_t depth) {
@@ -92,16 +94,16 @@ TRIREME_FUNCTION void tile_product(Lanes<T> c, Broadcast<T> a, Lanes<const T> b,
   }
 }
 
-/// The k over which a register tile sums: begin ≤ k < end. Where it is empty the tile is left as it
-/// is.
+/// The k over which a register tile sums: begin ≤ k < end. If that is empty, the tile is left
+/// unchanged.
 struct Depth {
   std::int64_t begin;
   std::int64_t end;
 };
 
 /// The same for `rows` by `lanes`, both multiples of the register tile's, shared by the threads of
-/// a team; the tile that begins at (i, j) sums over depth_of(i, j), so that products can leave out
-/// what a mask hides. The caller puts the barriers.
+/// a team; the tile that begins at (i, j) sums over depth_of(i, j), so that products can skip what
+/// a mask hides. The caller adds the barriers.
 template <Write write, class T, class Member, class DepthOf>
 TRIREME_FUNCTION void block_product(const Member& team, Lanes<T> c, std::int64_t rows,
                                     std::int64_t lanes, Broadcast<T> a, Lanes<const T> b,
@@ -120,14 +122,16 @@ TRIREME_FUNCTION void block_product(const Member& team, Lanes<T> c, std::int64_t
   });
 }
 
-/// Elements that a team asks for so that `aligned_scratch` can start them on a cache line.
+/// Bytes that a team requests so that `aligned_scratch` can align `elements` elements to a cache
+/// line.
 template <class T>
 constexpr std::int64_t aligned_scratch_bytes(std::int64_t elements) {
   return elements * static_cast<std::int64_t>(sizeof(T)) + 64;
 }
 
-/// The team's scratch memory from its first cache line on. Level 1 is of all teams that run at a
-/// time and grows where Kokkos' own is too small; level 0, on devices shared memory, is not.
+/// The team's scratch memory, from its first cache line on. Level 1 is shared by all teams that run
+/// at a time, and grows if Kokkos' own is too small; level 0, which is shared memory on devices,
+/// does not.
 template <class T, int level = 1, class Member>
 TRIREME_FUNCTION T* aligned_scratch(const Member& team, std::int64_t elements) {
   const auto bytes = static_cast<int>(elements * static_cast<std::int64_t>(sizeof(T)) + 64);

@@ -13,11 +13,11 @@
 #define TRIREME_HAS_SHUFFLES
 #endif
 
-/// Blocks of matrices between layouts in which rows and columns change places: on hosts squares of
+/// Copies of blocks between matrices whose rows and columns are exchanged: on hosts by squares of
 /// one vector's lanes, in registers.
 namespace trireme::kernels {
 
-/// Rows and columns of such a square.
+/// Number of rows and columns of such a square.
 template <class A>
 struct Square {
 #if defined(__AVX512F__)
@@ -36,8 +36,8 @@ namespace detail {
 template <class A>
 using Vector [[gnu::vector_size(Square<A>::bytes)]] = A;
 
-/// Lane l of the first row of a pair at a distance `apart`, and of the second, as a lane of both
-/// one behind the other.
+/// Source of lane `lane` in the first or second row of a pair at a distance `apart`, as a lane of
+/// both rows concatenated.
 template <int apart, bool second>
 constexpr int exchanged(int lane, int lanes) {
   if constexpr (second) return (lane & apart) != 0 ? lanes + lane : lane + apart;
@@ -57,7 +57,7 @@ template <class A, int apart, int... lane>
   }
 }
 
-/// Eklundh's transposition: log2(lanes) rounds that exchange what is 1, 2, 4 … apart.
+/// Eklundh's transposition: log2(lanes) rounds that exchange elements at distances 1, 2, 4 …
 template <class A, int apart = 1>
 [[gnu::always_inline]] inline void transpose_rows(Vector<A>* rows) {
   if constexpr (apart < Square<A>::lanes) {
@@ -88,7 +88,7 @@ template <class A, class To>
 #endif
 
 /// to[c·to_stride + r] = factor(c) · from[r·from_stride + c] for r < rows, c < columns, in the type
-/// A; shared by the threads of a team. The caller puts the barriers.
+/// A; shared by the threads of a team. The caller adds the barriers.
 template <class A, class To, class From, class Team, class Factor>
 KOKKOS_INLINE_FUNCTION void transpose(const Team& team, To* to, std::int64_t to_stride,
                                       const From* from, std::int64_t from_stride, std::int64_t rows,

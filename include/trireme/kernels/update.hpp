@@ -8,35 +8,35 @@
 #include <cstdint>
 
 /// The optimizer's kernels. Weights, moments and gradients are fp32 or wider. Asynchronous on exec;
-/// instantiated for float and double, and what reads only for Bf16 and Fp16 too.
+/// instantiated for float and double, and kernels that only read also for Bf16 and Fp16.
 namespace trireme::kernels {
 
-/// What a run's updates have come to, kept where the updates run so that a step waits for nothing:
-/// elements of a View1<double>, whole numbers but for the norm and the loss scale.
+/// Progress of a run's updates, stored where the updates run so that a step waits for nothing.
+/// Elements of a View1<double>: whole numbers except for the norm and the loss scale.
 enum UpdateStatus : int {
   status_norm,            ///< of the last gradient, before clipping
-  status_skipped,         ///< steps without an update since the run's first
-  status_skipped_in_row,  ///< of these, the last ones without an update in between
-  status_skipped_step,    ///< the last of them; 0: none
-  status_skipped_sum,     ///< the first of the sums of squares that was not finite then; −1: none
-  status_loss_scale,      ///< what the next step's loss is multiplied by
-  status_scale_steps,     ///< updates since that was changed or a step was skipped
+  status_skipped,         ///< skipped steps since the run began
+  status_skipped_in_row,  ///< consecutive skipped steps up to now
+  status_skipped_step,    ///< the last skipped step; 0: none
+  status_skipped_sum,     ///< the first sum of squares that was not finite in it; −1: none
+  status_loss_scale,      ///< factor of the next step's loss
+  status_scale_steps,     ///< updates since the scale changed or a step was skipped
   status_size
 };
 
-/// What the update of a step is to do, found once for all arrays: elements of a View1<double>.
+/// Plan of a step's update, computed once for all arrays: elements of a View1<double>.
 enum UpdateControl : int {
-  control_proceed,  ///< 0: the step is skipped, nothing may change
-  control_clip,     ///< what the gradient is multiplied by: clipped, and without loss scale
+  control_proceed,           ///< 0: the step is skipped and changes nothing
+  control_clip,              ///< factor of the gradient: clips it and removes the loss scale
   control_first_correction,  ///< 1 − beta1^u in update u
   control_second_correction,
   control_size
 };
 
-/// Dynamic loss scaling (Micikevicius et al. 2018, arXiv 1710.03740, section 3.2): a step that is
-/// skipped halves the scale, down to 1; `interval` updates in a row double it, up to 2^24.
+/// Dynamic loss scaling (Micikevicius et al. 2018, arXiv 1710.03740, section 3.2): a skipped step
+/// halves the scale, down to 1; `interval` consecutive updates double it, up to 2^24.
 struct LossScaling {
-  std::int64_t interval = 0;  ///< 0: the scale stays as it is
+  std::int64_t interval = 0;  ///< 0: the scale is constant
 
   static constexpr double least = 1;
   static constexpr double most = 16777216;
@@ -51,17 +51,17 @@ struct UpdatePlan {
   LossScaling loss_scaling;
 };
 
-/// control of a step from the norm of its gradients in status[status_norm], which is added up from
-/// `sums`. The gradients hold the loss scale s = status[status_loss_scale] as a factor: the norm is
-/// divided by it. With a finite norm, clip = min(1, clip_norm / (norm + 1e-6)) / s (Pascanu et al.
-/// 2013, arXiv 1211.5063, algorithm 1). With one that is not finite the step is skipped and counted
-/// in status; behind `most_skips` in a row all steps are. Skipped steps are no updates: u = step −
-/// status[status_skipped]. Then s becomes what the next step is to have. control [control_size],
-/// status [status_size].
+/// Computes a step's control from the norm of its gradients, which is summed from `sums` and stored
+/// in status[status_norm]. The gradients contain the loss scale s = status[status_loss_scale] as a
+/// factor; the norm is divided by it. If the norm is finite, clip = min(1, clip_norm / (norm +
+/// 1e-6)) / s (Pascanu et al. 2013, arXiv 1211.5063, algorithm 1). Otherwise the step is skipped
+/// and counted in status; after `most_skips` skipped steps in a row all steps are. Skipped steps
+/// are not updates: u = step − status[status_skipped]. Then s becomes the scale of the next step.
+/// control [control_size], status [status_size].
 void plan_update(const Exec& exec, View1<double> control, View1<double> status,
                  View1<const double> sums, const UpdatePlan& plan);
 
-/// gradient[0] = NaN if loss[0] is not finite, so that the gradient's norm tells of it. loss [1].
+/// gradient[0] = NaN if loss[0] is not finite, so that the gradient's norm shows it. loss [1].
 template <class Real>
 void mark_non_finite(const Exec& exec, View1<Real> gradient, View1<const double> loss);
 
@@ -75,11 +75,11 @@ struct AdamW {
 
 /// One step of AdamW (Loshchilov and Hutter 2019, arXiv 1711.05101, algorithm 2; eta folded into
 /// both terms as in PyTorch): with g = clip gradient, in update u,
-///   weight *= 1 - learning_rate weight_decay;  m += (1 - beta1) (g - m);  v = beta2 v + (1 -
-///   beta2) g^2; weight -= learning_rate / (1 - beta1^u) m / (sqrt(v) / sqrt(1 - beta2^u) +
-///   epsilon).
-/// All [n]; control [control_size]. As those below, with `parts` over many arrays at once: then the
-/// arrays are arenas, and where they hold a part stands in it.
+///   weight *= 1 - learning_rate weight_decay;  m += (1 - beta1) (g - m);
+///   v = beta2 v + (1 - beta2) g^2;
+///   weight -= learning_rate / (1 - beta1^u) m / (sqrt(v) / sqrt(1 - beta2^u) + epsilon).
+/// All [n]; control [control_size]. Like the rules below it updates many arrays at once if given
+/// `parts`: the arrays are then arenas, and each part gives its places in them.
 template <class Real>
 void adamw_update(const Exec& exec, View1<Real> weight, View1<Real> m, View1<Real> v,
                   View1<const Real> gradient, const AdamW& adamw, View1<const double> control);
@@ -151,15 +151,15 @@ inline constexpr std::int64_t norm_blocks(std::int64_t n) {
 template <class Real>
 void squared_norm_blocks(const Exec& exec, View1<double> partial, View1<const Real> x);
 
-/// The same for blocks that lie anywhere in x, so that one launch serves many arrays: partial[b] =
-/// sum of squares of x[begins[b] .. ends[b]). The order depends on a block's length alone.
-/// partial, begins, ends [blocks], x [n].
+/// The same for blocks anywhere in x, so that one launch serves many arrays: partial[b] = sum of
+/// squares of x[begins[b] .. ends[b]). The order depends on a block's length alone. partial,
+/// begins, ends [blocks], x [n].
 template <class Real>
 void squared_norm_blocks(const Exec& exec, View1<double> partial, View1<const Real> x,
                          View1<const std::int64_t> begins, View1<const std::int64_t> ends);
 
 /// sums[k] = sum of partial[ends[k-1] .. ends[k]), from 0 on for k = 0, in an order that depends on
-/// that segment's length alone: the same bits wherever it lies. sums, ends [segments], partial [n];
+/// that segment's length alone: the same bits wherever it is. sums, ends [segments], partial [n];
 /// ends must not fall nor exceed n. A segment may be empty.
 void segment_sums(const Exec& exec, View1<double> sums, View1<const double> partial,
                   View1<const std::int64_t> ends);

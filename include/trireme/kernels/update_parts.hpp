@@ -5,16 +5,15 @@
 
 #include <cstdint>
 
-/// Many arrays by one launch: arenas hold hundreds of them, most of which are too small for a
+/// One launch for many arrays: arenas hold hundreds of them, most of which are too small for a
 /// launch of their own.
 namespace trireme::kernels {
 
-/// An array, or a block of one, among those that a launch updates: where its first element stands
-/// in the arenas.
+/// An array, or a block of one, that a launch updates: where its first element is in the arenas.
 struct UpdatePart {
-  std::int64_t first_chunk = 0;  ///< chunks of chunk_size elements of all parts before it
+  std::int64_t first_chunk = 0;  ///< number of chunks of chunk_size elements in all parts before it
   std::int64_t elements = 0;
-  std::int64_t weight = 0;    ///< of the weights that are updated
+  std::int64_t weight = 0;    ///< of the weights to update
   std::int64_t gradient = 0;  ///< of the gradients, and of the weights that the model computes with
   std::int64_t state = 0;     ///< of the optimizer's state
   std::int32_t array = 0;     ///< its number in the registry
@@ -23,12 +22,12 @@ struct UpdatePart {
 
 /// Parts in order of their chunks, none of them empty.
 struct UpdateParts {
-  View1<const UpdatePart> table;  ///< on the device; empty: `only` is all there is
+  View1<const UpdatePart> table;  ///< on the device; empty: `only` is the single part
   std::int64_t chunks = 0;        ///< of all parts
   UpdatePart only;
 };
 
-/// n elements that are the whole of each array.
+/// One part: all n elements of each array.
 inline UpdateParts whole_update(std::int64_t n) {
   UpdateParts parts;
   parts.chunks = chunks_of(n);
@@ -45,7 +44,7 @@ struct UpdateBody {
   std::int64_t count;
   UpdatePart only;
 
-  /// The last part that begins at `chunk` or before.
+  /// The last part that begins at or before `chunk`.
   KOKKOS_FORCEINLINE_FUNCTION UpdatePart part_of(std::int64_t chunk) const {
     if (count == 0) return only;
     std::int64_t found = 0;
@@ -73,8 +72,8 @@ struct UpdateBody {
 
 }  // namespace detail
 
-/// Launches f(team, part) for every chunk of every part, `part` being that chunk. Where f is a
-/// KOKKOS_LAMBDA its parameters are `const Team&` and `const UpdatePart&`.
+/// Launches f(team, part) for every chunk of every part, `part` being that chunk. If f is a
+/// KOKKOS_LAMBDA, its parameters are `const Team&` and `const UpdatePart&`.
 template <class F>
 void for_parts(const char* label, const Exec& exec, const UpdateParts& parts, const F& f) {
   for_rows(label, exec, parts.chunks,

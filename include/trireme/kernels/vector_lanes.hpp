@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <cstdint>
 
-/// Rows too short for a team: on devices one thread's vector lanes, a warp, have a row each, and a
-/// team has several rows. What is written for a Team (lanes.hpp, packs.hpp) works on them, too.
+/// For rows too short for a team. On devices each row has the vector lanes of one thread, a warp,
+/// and a team has several rows. Code written for a Team (lanes.hpp, packs.hpp) works on them too.
 namespace trireme::kernels {
 
 template <class Member>
@@ -37,7 +37,7 @@ KOKKOS_FORCEINLINE_FUNCTION void once(const VectorLanes<Member>& lanes, const F&
 
 namespace detail {
 
-/// f(lanes, row, part) for part `part` of row `row`, of which each row has `parts`.
+/// Calls f(lanes, row, part) for part `part` of row `row`; each row has `parts` parts.
 template <class F>
 struct PartBody {
   F f;
@@ -50,13 +50,13 @@ struct PartBody {
   }
 };
 
-/// Threads of a team, each with the lanes of a vector.
+/// Number of threads of a team, each with the lanes of a vector.
 inline int part_threads([[maybe_unused]] const Exec& exec) {
   if (as_on_device) return exec.concurrency() > 1 ? 2 : 1;
   return exec_on_host ? 1 : 4;
 }
 
-/// What devices do; in hosts' tests too.
+/// The code for devices, which tests run on hosts too.
 template <class F>
 void launch_parts(const char* label, const Exec& exec, std::int64_t rows, std::int64_t parts,
                   const F& f) {

@@ -5,9 +5,10 @@
 #include <cstdint>
 
 /// Matrix products of two-byte numbers by the tensor cores of one warp. Kernels are templates over
-/// a `Block`, which is a block of threads as one of its threads sees it: on NVIDIA devices
-/// (cuda_block.hpp) the processor's own instructions, in tests (tests/support/block_emulator.hpp) a
-/// host that runs the very same kernels and checks what they do. A Block has
+/// a `Block`, which is a block of threads as one of its threads sees it. On NVIDIA devices
+/// (cuda_block.hpp) it has the processor's own instructions; in tests
+/// (tests/support/block_emulator.hpp) a host runs the same kernels and checks what they do. A Block
+/// has
 ///
 ///     int thread(), index();                     of this thread in the block, of the block
 ///     std::uint32_t shared();                    address of the block's shared memory
@@ -29,7 +30,7 @@
 ///     void await(unsigned* p, unsigned value);   until *p is value; what was written before shows
 ///     void release(unsigned* p, unsigned value); what the block wrote before its last barrier
 ///     float exp2(float), log(float), larger(float, float);
-///     std::uint32_t unknown(std::uint32_t x);    x, of which the compiler knows nothing
+///     std::uint32_t unknown(std::uint32_t x);    x, opaque to the compiler
 ///
 /// Fragments are those of the PTX ISA, "Matrix Fragments for mma.m16n8k16": lane = 4 g + t holds of
 /// the sums rows g and g + 8, columns 2t and 2t + 1.
@@ -39,12 +40,12 @@ inline constexpr int warp_lanes = 32;
 
 /// Where a matrix operand begins among the lanes of load_matrices. `tall`: rows 0 … 15 of 8
 /// columns, then those of the next 8: a left operand, or a right one stored transposed. `wide`: two
-/// times 8 columns of rows 0 … 7, then of rows 8 … 15: two right operands, each stored as [column,
-/// depth], or a left one stored transposed.
+/// groups of 8 columns of rows 0 … 7, then of rows 8 … 15: two right operands, each stored as
+/// [column, depth], or a left one stored transposed.
 enum class Fragment : std::uint8_t { tall, wide };
 
-/// Rows of `columns` two-byte numbers in shared memory. Pieces of 16 bytes change places within a
-/// row, so that those of one column in eight rows lie in eight different groups of banks.
+/// Rows of `columns` two-byte numbers in shared memory. Pieces of 16 bytes are permuted within a
+/// row, so that those of one column in eight rows are in eight different groups of banks.
 template <int columns>
 struct SharedRows {
   static constexpr int pieces = columns / 8;
@@ -56,7 +57,7 @@ struct SharedRows {
   static constexpr TRIREME_FUNCTION std::uint32_t bytes(int rows) {
     return static_cast<std::uint32_t>(rows) * row_bytes;
   }
-  /// Rows of 4 (mod 8) pieces begin in two places, those of 8 in one.
+  /// Rows of 4 (mod 8) pieces begin in two groups of banks, those of 8 in one.
   TRIREME_DEVICE_FUNCTION static std::uint32_t swizzle(std::uint32_t row) {
     return pieces % 8 == 0 ? row & 7 : (row >> 1) & 3;
   }
@@ -66,8 +67,8 @@ struct SharedRows {
   }
 };
 
-/// One lane's part of the addresses of operands: at(row, piece) is that of the operand which begins
-/// there; row is a multiple of 8, piece an even one.
+/// One lane's part of the addresses of operands: at(row, piece) is the address of the operand that
+/// begins there; row is a multiple of 8, piece is even.
 template <int columns>
 class FragmentPlaces {
  public:
@@ -90,7 +91,8 @@ class FragmentPlaces {
   std::uint32_t first_, piece_;
 };
 
-/// x; what is computed from it is not kept in registers from one round of a loop to the next.
+/// x, opaque to the compiler: values computed from it are not kept in registers between the rounds
+/// of a loop.
 template <class Block>
 TRIREME_DEVICE_FUNCTION int unknown(Block& block, int x) {
   return static_cast<int>(block.unknown(static_cast<std::uint32_t>(x)));
@@ -120,8 +122,8 @@ TRIREME_DEVICE_FUNCTION void warp_product(Block& block, float (&sums)[row_tiles]
   }
 }
 
-/// Sums as the left operand of the next product: columns become its depth, step k being the tiles
-/// 2k and 2k + 1.
+/// Sums as the left operand of the next product: columns become its depth, and step k consists of
+/// the tiles 2k and 2k + 1.
 template <class T, int column_tiles, class Block>
 TRIREME_DEVICE_FUNCTION void pack_left(Block& block, std::uint32_t (&packed)[column_tiles / 2][4],
                                        const float (&sums)[column_tiles][4]) {
@@ -153,8 +155,8 @@ TRIREME_DEVICE_FUNCTION void transpose_words(Block& block, std::uint32_t (&words
 }
 
 /// Rounds rows g and g + 8 of sums times factor[0] and factor[1] to T and writes them: row g from
-/// `to` on, row g + 8 from `to` + 8 `stride` on, each where it is valid. Four tiles at a time, so
-/// that lanes write 16 bytes; what is left of them by 4 bytes.
+/// `to` on, row g + 8 from `to` + 8 `stride` on, each if it is valid. Lanes write 16 bytes for four
+/// tiles at a time, and 4 bytes for the remaining tiles.
 template <class T, int column_tiles, class Block>
 TRIREME_DEVICE_FUNCTION void write_sums(Block& block, T* to, std::int64_t stride,
                                         const bool (&valid)[2], const float (&factor)[2],
@@ -182,8 +184,8 @@ TRIREME_DEVICE_FUNCTION void write_sums(Block& block, T* to, std::int64_t stride
   }
 }
 
-/// Copies rows of `columns` numbers from global into shared memory; one thread's part of it, which
-/// is the same piece of every `rows`-th row.
+/// Copies rows of `columns` numbers from global into shared memory. One thread copies the same
+/// piece of every `rows`-th row.
 template <int columns, int threads>
 class RowCopy {
  public:
@@ -201,7 +203,7 @@ class RowCopy {
     piece_ = (static_cast<std::uint32_t>(thread % lanes) ^ Rows::swizzle(r)) << 4;
   }
 
-  /// Rows 0 … count − 1, those from `valid` on as zeros.
+  /// Copies rows 0 … count − 1, with zeros from row `valid` on.
   template <int count, class T, class Block>
   TRIREME_DEVICE_FUNCTION void copy(Block& block, Rows to, const T* from, int valid) const {
 #pragma unroll

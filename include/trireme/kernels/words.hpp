@@ -5,15 +5,18 @@
 
 #include <cstdint>
 
+/// Random words of Philox for kernels, spread over lanes: hosts compute batches of blocks in
+/// vectors, on devices each lane computes whole blocks.
 namespace trireme::kernels {
 
 namespace detail {
 
-/// Blocks that hosts compute at a time: their counters and words stay in the first-level cache.
+/// Number of blocks that hosts compute at a time: their counters and words stay in the first-level
+/// cache.
 inline constexpr int word_batch = 64;
 
-/// Words of the blocks [first, first + word_batch): philox() with the rounds outside and the blocks
-/// inside, so that the blocks are the lanes of the vector unit.
+/// Words of the blocks [first, first + word_batch): philox() with the rounds as the outer loop and
+/// the blocks as the inner one, so that the blocks are the lanes of the vector unit.
 inline void fill_words(std::uint32_t* words, const RandomKey& key, std::uint64_t first) {
   std::uint32_t c0[word_batch], c1[word_batch], c2[word_batch], c3[word_batch];
   for (int b = 0; b < word_batch; ++b) {
@@ -49,7 +52,7 @@ inline void fill_words(std::uint32_t* words, const RandomKey& key, std::uint64_t
 
 }  // namespace detail
 
-/// Calls f(i, word) for every i in [0, n), where word is number first + i of the random array that
+/// Calls f(i, word) for every i in [0, n), where word is word first + i of the random array that
 /// `key` names (see philox()). Spread over the lanes like for_lanes; any split of a range into
 /// calls gives the same words.
 template <class Member, class F>
@@ -81,8 +84,8 @@ KOKKOS_FORCEINLINE_FUNCTION void for_words(const Member& team, const RandomKey& 
 
 namespace detail {
 
-/// What devices do; in hosts' tests too. A lane takes whole blocks of words, so that none is
-/// computed twice.
+/// The code for devices, which tests run on hosts too. A lane takes whole blocks of words, so that
+/// none is computed twice.
 template <class Member, class F, class To, class... From>
 KOKKOS_FORCEINLINE_FUNCTION void map_words_by_packs(const Member& team, const RandomKey& key,
                                                     std::int64_t first, std::int64_t n, To* to,

@@ -12,17 +12,17 @@ struct Coordinates {
   bool operator==(const Coordinates&) const = default;
 };
 
-/// rank ↔ (data, pipeline, tensor), tensor fastest so that a tensor group sits inside a node, data
-/// slowest. Pure arithmetic: any size, without MPI.
+/// rank ↔ (data, pipeline, tensor): tensor varies fastest, so that a tensor group is within a node,
+/// and data slowest. Pure arithmetic: any size, without MPI.
 class ProcessGrid {
  public:
-  /// Throws UsageError where data · pipeline · tensor ≠ ranks; the message shows all factors and
-  /// what would fit.
+  /// Throws UsageError if data · pipeline · tensor ≠ ranks; the message shows all factors and a
+  /// choice that fits.
   ProcessGrid(int data, int pipeline, int tensor, int ranks);
 
   int size(Axis axis) const;
   int ranks() const { return data_ * pipeline_ * tensor_; }
-  /// Of one replica of the model.
+  /// Ranks of one replica of the model.
   int model_ranks() const { return pipeline_ * tensor_; }
 
   Coordinates coordinates(Rank rank) const;

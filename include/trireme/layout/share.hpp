@@ -9,8 +9,8 @@ namespace trireme::layout {
 
 using Extents = std::vector<std::int64_t>;
 
-/// A block [offset, offset + extent) of an array whose elements lie together in the array's memory
-/// (last axis fastest), from element `first` on.
+/// A block [offset, offset + extent) of an array whose elements are contiguous in the array's
+/// memory (last axis fastest), from element `first` on.
 struct Block {
   std::size_t array = 0;
   Extents offset;
@@ -21,14 +21,14 @@ struct Block {
   bool operator==(const Block&) const = default;
 };
 
-/// Elements [begin, end) of an array of this extent, in at most 2 a - 1 blocks for a axes, in
-/// order; `array` is their number.
+/// Elements [begin, end) of an array of this extent, in order, as at most 2 a - 1 blocks for a
+/// axes; `array` is the array number that they store.
 std::vector<Block> blocks(std::size_t array, const Extents& extent, std::int64_t begin,
                           std::int64_t end);
 
-/// Part `i` of `parts` of arrays of these extents, taken as one sequence of elements: the parts
-/// hold each element once and differ by no more than two rows of a last axis. Of an array of a axes
-/// a part holds at most 2 a - 3 blocks (one, if a < 3). No axes: a scalar.
+/// Part `i` of `parts` of arrays of these extents, taken as one sequence of elements. The parts
+/// hold each element once, and differ by at most two rows of a last axis. A part has at most 2 a -
+/// 3 blocks of an array of a axes (one, if a < 3). No axes: a scalar.
 std::vector<Block> share(std::span<const Extents> arrays, std::int64_t parts, std::int64_t i);
 
 }  // namespace trireme::layout

@@ -14,9 +14,9 @@ struct Slice {
   bool operator==(const Slice&) const = default;
 };
 
-/// Part `i` of `n` elements cut into `parts` contiguous parts whose sizes differ by at most one,
-/// the larger ones first. Even or not, nothing is lost: the parts tile [0, n). A part may be empty
-/// where parts > n.
+/// Part `i` of `n` elements cut into `parts` contiguous parts, the larger ones first. Their sizes
+/// differ by at most one, and they tile [0, n) whether or not `parts` divides n. Some of them are
+/// empty if parts > n.
 inline Slice split(std::int64_t n, std::int64_t parts, std::int64_t i) {
   check(n >= 0 && parts >= 1 && i >= 0 && i < parts, "split(", n, ", ", parts, ", ", i,
         "): part out of range");
@@ -25,7 +25,7 @@ inline Slice split(std::int64_t n, std::int64_t parts, std::int64_t i) {
   return {i * base + (i < larger ? i : larger), base + (i < larger ? 1 : 0)};
 }
 
-/// The part of split(n, parts, …) that has element `x`.
+/// The part of split(n, parts, …) that contains element `x`.
 inline std::int64_t part_with(std::int64_t n, std::int64_t parts, std::int64_t x) {
   check(parts >= 1 && x >= 0 && x < n, "part_with(", n, ", ", parts, ", ", x,
         "): element out of range");

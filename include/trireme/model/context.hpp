@@ -10,17 +10,16 @@ namespace trireme::model {
 
 using kernels::Handle;
 
-/// What a pass over one micro-batch needs beyond its data. Everything is in global terms, so that
-/// the layout does not change the answer.
+/// Parameters of a pass over one micro-batch. All are global quantities, so that the layout does
+/// not change the result.
 struct MicroContext {
   std::uint64_t seed = 0;
   std::uint32_t step = 0;
-  std::int64_t first_sample = 0;  ///< of the micro-batch, within the global batch
+  std::int64_t first_sample = 0;  ///< number of the micro-batch's first sample in the global batch
   std::int64_t sequence = 0;
-  double dropout = 0;  ///< 0 in evaluation
-  double token_weight =
-      1;  ///< of a token's loss in what is minimised: 1 / tokens of the global batch
-  View1<const double> loss_scale;  ///< [1], or empty for 1: what that is multiplied by
+  double dropout = 0;              ///< 0 in evaluation
+  double token_weight = 1;         ///< weight of a token's loss: 1 / tokens of the global batch
+  View1<const double> loss_scale;  ///< [1] factor of the loss, or empty for 1
 
   /// Mask of one dropout site on the rows [first_row, …) of [T, D]: `stream` is 0 for the
   /// embedding, 1 + 2·layer and 2 + 2·layer for the outputs of attention and feed-forward.

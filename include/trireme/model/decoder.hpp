@@ -9,29 +9,29 @@
 
 namespace trireme::model {
 
-/// Token by token through the model with a cache of keys and values, for generation: each token
-/// costs one pass over the weights instead of one over the whole text.
+/// Runs the model token by token with a cache of keys and values, for generation. Each token costs
+/// one pass over the weights instead of a pass over the whole text.
 template <class P>
 class Decoder {
  public:
   using T = typename P::Compute;
 
-  /// `rows` texts side by side. `parameters` holds the whole model. Arguments must outlive the
-  /// decoder, which stays where it is.
+  /// Decodes `rows` texts at a time. `parameters` holds the whole model. Arguments must outlive the
+  /// decoder, which must not be moved.
   Decoder(const architecture::Architecture& architecture, const Parameters<P>& parameters,
           std::int64_t rows);
   Decoder(const Decoder&) = delete;
   Decoder& operator=(const Decoder&) = delete;
 
   std::int64_t rows() const { return rows_; }
-  /// Positions fed so far; at most the model's sequence length.
+  /// Number of tokens fed so far; at most the model's sequence length.
   std::int64_t position() const { return position_; }
   void reset() { position_ = 0; }
 
   View1<std::int32_t> tokens() const { return tokens_; }   // [B] the next token of each text
-  View2<Accumulate<T>> logits() const { return logits_; }  // [B, V] behind the last step
+  View2<Accumulate<T>> logits() const { return logits_; }  // [B, V] after the last step
 
-  /// Feeds tokens() at position(); logits are computed if asked for. Asynchronous.
+  /// Feeds tokens() at position(); computes logits() if `with_logits`. Asynchronous.
   void step(const Handle& handle, bool with_logits);
 
  private:

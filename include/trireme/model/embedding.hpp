@@ -8,9 +8,9 @@
 namespace trireme::model {
 
 /// x[t] = dropout(token[tokens[t]] + position[t mod S] + segment[segments[t]]), without the terms
-/// whose tables the model does not have; with post-norm, dropout follows a norm in the first layer.
+/// whose tables the model does not have. With post-norm, dropout follows a norm in the first layer.
 /// Each tensor rank looks up the ids of its part of the vocabulary; the sum over the axis is the
-/// look-up.
+/// result.
 template <class P>
 class Embedding {
  public:
@@ -21,7 +21,7 @@ class Embedding {
   Embedding(const Parameters<P>& parameters, const deck::ModelConfig& model,
             const TensorAxis& axis);
 
-  /// x [R, D] are this rank's rows; `all` [T, D] is scratch where R is a part of T.
+  /// x [R, D]: this rank's rows. `all` [T, D]: scratch if R is a part of T.
   void forward(const Exec& exec, View2<T> x, View2<T> all, BatchFields fields,
                const MicroContext& context) const;
   /// Adds to the gradients of the tables; dx [R, D] is overwritten.
@@ -38,9 +38,9 @@ class Embedding {
   const TensorAxis& axis_;
   std::int64_t sequence_;
   std::size_t tokens_;     ///< number of the field [T]
-  std::size_t segments_;   ///< number of the field [T], where there is the table
-  bool drops_;             ///< dropout stands here
-  std::int64_t first_id_;  ///< of this rank's part of the vocabulary
+  std::size_t segments_;   ///< number of the field [T], if the model has the table
+  bool drops_;             ///< dropout follows the look-up
+  std::int64_t first_id_;  ///< first id of this rank's part of the vocabulary
   View2<T> token_;         // [V, D]
   View2<T> position_;      // [S, D], or empty
   View2<T> segment_;       // [2, D], or empty

@@ -1,6 +1,5 @@
 #pragma once
 
-#include <trireme/architecture/local_sizes.hpp>
 #include <trireme/model/context.hpp>
 #include <trireme/model/norm.hpp>
 #include <trireme/model/tensor_axis.hpp>
@@ -28,9 +27,9 @@ class Head {
   /// `axis` must outlive this.
   Head(const Parameters<P>& parameters, const deck::ModelConfig& model, const TensorAxis& axis);
 
-  static Saved take_saved(Arena& arena, const architecture::LocalSizes& sizes);
+  Saved take_saved(Arena& arena, const architecture::LocalSizes& sizes) const;
   void take_scratch(Arena& arena, const architecture::LocalSizes& sizes) {
-    training_->take_scratch(arena, sizes);
+    training_->take_scratch({arena, description_, architecture::Home::scratch, sizes});
   }
 
   /// losses [terms] += Σ cross entropy of each term; also the gradient, scaled as the context says,
@@ -54,6 +53,7 @@ class Head {
   void normalise(const Handle& handle, View2<T> y, const NormSaved<P>& saved,
                  View2<const T> x) const;
 
+  architecture::LayerDescription description_;
   std::variant<LayerNorm<P>, RmsNorm<P>> norm_;
   std::unique_ptr<TrainingHead<P>> training_;
 };

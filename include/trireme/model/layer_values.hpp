@@ -9,7 +9,7 @@
 
 namespace trireme::model {
 
-/// The plan that all layers of a rank share.
+/// Plan shared by all layers of a rank.
 struct LayerPlan {
   architecture::LayerDescription description;
   architecture::LocalSizes sizes;
@@ -29,7 +29,7 @@ LayerPlan plan_layers(const architecture::LayerDescription& layer,
 /// Memory of one layer for one micro-batch.
 struct LayerMemory {
   std::byte* kept = nullptr;  ///< from its forward to its backward passes
-  std::byte* work = nullptr;  ///< from backward_input to backward_weight, where these come apart
+  std::byte* work = nullptr;  ///< from backward_input to backward_weight, if these are separate
 };
 
 inline LayerMemory take_layer_memory(Arena& arena, const architecture::LayerProgram& program) {
@@ -39,16 +39,17 @@ inline LayerMemory take_layer_memory(Arena& arena, const architecture::LayerProg
   return memory;
 }
 
-/// Memory that lives within one pass of one layer.
+/// Memory used within one pass of one layer.
 template <class P>
 struct LayerScratch {
   using T = typename P::Compute;
-  View2<T> all;                         // [T, D] all tokens, where R is a part of T
-  View1<Accumulate<T>> attention_work;  // as the attention kernel asks
+  View2<T> all;                         // [T, D] all tokens, if R is a part of T
+  View1<Accumulate<T>> attention_work;  // size: kernels::attention_workspace_elements
   std::byte* transient = nullptr;       ///< LayerProgram::transient_bytes
 };
 
-/// What generation knows beyond a forward pass. Caches hold the positions before `position`.
+/// Arguments of generation besides those of a forward pass. Caches hold the positions before
+/// `position`.
 template <class P>
 struct Decoding {
   using T = typename P::Compute;
@@ -73,7 +74,7 @@ class LayerValues {
         stream_(stream),
         output_(output) {}
 
-  /// The values of a tensor, and their gradient; [rows, columns].
+  /// Values of a tensor, and their gradient; [rows, columns].
   View2<T> matrix(int tensor) const {
     return view<T>(phase_.tensors[index(tensor)], plan_.description.tensors[index(tensor)]);
   }
@@ -81,13 +82,13 @@ class LayerValues {
     return view<T>(phase_.gradients[index(tensor)],
                    architecture::gradient_of(plan_.description, tensor));
   }
-  /// A tensor of sums: [rows, columns], and as one list.
+  /// Values of a tensor of sums: as [rows, columns], and as one list.
   View2<Accumulate<T>> sums(int tensor) const {
     return view<Accumulate<T>>(phase_.tensors[index(tensor)],
                                plan_.description.tensors[index(tensor)]);
   }
   View1<Accumulate<T>> list(int tensor) const { return flat(sums(tensor)); }
-  /// The gradient of the residual stream [R, D].
+  /// Gradient of the residual stream [R, D].
   View2<T> stream() const { return stream_; }
   const architecture::LocalSizes& sizes() const { return plan_.sizes; }
 
@@ -128,14 +129,14 @@ class LayerValues {
   View2<T> output_;
 };
 
-/// The arguments of a step.
+/// Arguments of a step.
 template <class P>
 struct StepCall {
   const Handle& handle;
   const LayerValues<P>& values;
   const LayerScratch<P>& scratch;
   const MicroContext& context;
-  const Decoding<P>* decoding = nullptr;  ///< of generation, token by token
+  const Decoding<P>* decoding = nullptr;  ///< null except in generation
 };
 
 }  // namespace trireme::model

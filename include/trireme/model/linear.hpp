@@ -8,8 +8,8 @@
 
 namespace trireme::model {
 
-/// y = x wᵀ + bias, or without one, with w [N, M]: a matrix product of the model with its three
-/// passes. N and M are what this rank holds of it.
+/// y = x wᵀ + bias, or y = x wᵀ, with w [N, M]: a matrix product of the model with its three
+/// passes. N and M are the sizes of this rank's part.
 template <class P>
 struct Linear {
   using T = typename P::Compute;
@@ -20,7 +20,7 @@ struct Linear {
   View2<G> dw;  // [N, M]
   View1<G> db;  // [N], or empty
 
-  /// `bias` is "" without one.
+  /// `bias`: name of the bias, or "".
   Linear(const Parameters<P>& parameters, const std::string& weight, const std::string& bias,
          std::int64_t outputs, std::int64_t inputs)
       : w(parameters.weight(weight, outputs, inputs)),
@@ -38,7 +38,7 @@ struct Linear {
   void backward_input(const Handle& handle, View2<T> dx, View2<const T> dy) const {
     kernels::linear_backward_input<T>(handle, dx, dy, w);
   }
-  /// dh [T, M] = (dy w) gelu'(h), where the input was gelu(h).
+  /// dh [T, M] = (dy w) gelu'(h), for an input gelu(h).
   void gelu_backward_input(const Handle& handle, View2<T> dh, View2<const T> dy, View2<const T> h,
                            Gelu form) const {
     kernels::linear_gelu_backward_input<T>(handle, dh, dy, w, h, form);
@@ -47,7 +47,7 @@ struct Linear {
   void backward_weight(const Handle& handle, View2<const T> dy, View2<const T> x) const {
     kernels::linear_backward_weight<T>(handle, dw, db, dy, x);
   }
-  /// The same in two parts, where the bias's gradient is summed over other rows.
+  /// The same in two parts, for products whose bias has its gradient summed over other rows.
   void backward_weight_alone(const Handle& handle, View2<const T> dy, View2<const T> x) const {
     kernels::linear_backward_weight<T>(handle, dw, View1<G>(), dy, x);
   }

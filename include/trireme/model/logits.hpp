@@ -1,8 +1,8 @@
 #pragma once
 
 #include <trireme/model/context.hpp>
-#include <trireme/model/parameters.hpp>
 #include <trireme/model/tensor_axis.hpp>
+#include <trireme/model/tensor_memory.hpp>
 
 namespace trireme::model {
 
@@ -28,8 +28,7 @@ class Logits {
   /// `axis` must outlive this.
   Logits(const Parameters<P>& parameters, const deck::ModelConfig& model, const TensorAxis& axis);
 
-  static Scratch take_scratch(Arena& arena, std::int64_t block, std::int64_t vocabulary,
-                              int tensor_size);
+  static Scratch scratch_in(const TensorMemory<P>& memory);
 
   /// loss [1] += Σ_n cross entropy(n); y [N, D] becomes the gradient of that, scaled as the context
   /// says and summed over this rank's part of the vocabulary, and the table's gradient is added.

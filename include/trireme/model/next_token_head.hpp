@@ -15,7 +15,7 @@ class NextTokenHead final : public TrainingHead<P> {
   NextTokenHead(const Parameters<P>& parameters, const deck::ModelConfig& model,
                 const TensorAxis& axis);
 
-  void take_scratch(Arena& arena, const architecture::LocalSizes& sizes) override;
+  void take_scratch(const TensorMemory<P>& memory) override;
   void forward(const Handle& handle, View1<double> losses, View2<T> dy, View2<T> all,
                BatchFields fields, const MicroContext& context) const override;
   void evaluate(const Handle& handle, View1<double> losses, View2<T> y, View2<T> all,

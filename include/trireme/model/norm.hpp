@@ -1,6 +1,5 @@
 #pragma once
 
-#include <trireme/architecture/local_sizes.hpp>
 #include <trireme/kernels/norm.hpp>
 #include <trireme/kernels/rms_norm.hpp>
 #include <trireme/model/context.hpp>
@@ -18,13 +17,6 @@ struct NormSaved {
 
   View1<Accumulate<T>> mean;     // [R] of LayerNorm alone
   View1<Accumulate<T>> inverse;  // [R] of the deviation, or the root mean square
-
-  static NormSaved take(Arena& arena, const architecture::LocalSizes& n) {
-    NormSaved s;
-    if (n.norm_statistics == 2) s.mean = arena.take<Accumulate<T>>(n.rows);
-    s.inverse = arena.take<Accumulate<T>>(n.rows);
-    return s;
-  }
 };
 
 /// LayerNorm with its three passes.

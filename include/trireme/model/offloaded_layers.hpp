@@ -10,15 +10,15 @@
 
 namespace trireme::model {
 
-/// Saved activations in host memory. The device has a few windows, each as large as what one layer
-/// keeps, and the layers of a pass take turns in them: what a forward pass has saved is copied to
-/// the host while the next layer is computed, and comes back while the backward pass computes the
-/// layer behind it. Copies are queued and nothing waits on the host (Rhu et al. 2016, vDNN, arXiv
-/// 1602.08124, section 3).
+/// Saved activations in host memory. The device has a few windows, each as large as one layer's
+/// kept memory, and the layers of a pass take turns in them. A layer's activations are copied to
+/// the host while the forward pass computes the next layer, and back while the backward pass
+/// computes the following layer. Copies are queued; the host never waits (Rhu et al. 2016, vDNN,
+/// arXiv 1602.08124, section 3).
 class OffloadedLayers {
  public:
-  /// Bytes that a window begins with, and those behind them that backward_input leaves for
-  /// backward_weight where these come apart.
+  /// Bytes of saved activations at the beginning of a window, and bytes after them that
+  /// backward_input leaves for backward_weight if these are separate.
   struct Sizes {
     Bytes saved = 0;
     Bytes work = 0;
@@ -34,19 +34,19 @@ class OffloadedLayers {
   };
   enum class Part : std::uint8_t { saved, work };
 
-  /// Host memory for `slots` · `layers` of them.
+  /// Allocates host memory for `slots` · `layers` windows.
   OffloadedLayers(std::vector<std::byte*> windows, Sizes sizes, int slots, std::int64_t layers);
 
-  /// Kernels behind this may write to the layer's window, whatever it held.
+  /// Kernels launched after this may overwrite the layer's window.
   void begin_write(const Exec& exec, const Key& key);
-  /// Starts to copy a part of what they have written.
+  /// Starts the copy of a written part to the host.
   void keep(const Exec& exec, const Key& key, Part part);
-  /// Starts to bring a layer back, unless its window still has it: its saved activations, with
-  /// Part::work what lies behind them too.
+  /// Starts the copy of a layer back to its window, unless the window still holds it: its saved
+  /// activations, and with Part::work also the bytes after them.
   void fetch(const Key& key, Part upto);
-  /// Kernels behind this may read it, and write to it.
+  /// Kernels launched after this may read and write the window.
   void begin_read(const Exec& exec, const Key& key, Part upto);
-  /// Behind the last of these.
+  /// Call after the last of these kernels.
   void end_read(const Exec& exec, const Key& key);
 
   Bytes host_bytes() const { return memory_.capacity(); }
@@ -55,9 +55,9 @@ class OffloadedLayers {
   struct Window {
     std::byte* data = nullptr;
     Key holds;
-    Event computed;  ///< kernels have used it
-    Event loaded;    ///< a copy into it
-    Event stored;    ///< the last copy out of it, and with it all before
+    Event computed;  ///< last use by kernels
+    Event loaded;    ///< last copy into it
+    Event stored;    ///< last copy out of it, which follows all earlier copies
   };
 
   Window& window(const Key& key) { return windows_[static_cast<std::size_t>(key.window)]; }
@@ -69,23 +69,23 @@ class OffloadedLayers {
   std::int64_t layers_;
   Arena memory_;
   std::vector<Window> windows_;
-  std::vector<std::byte*> records_;  ///< of a layer and a slot each, in host memory
+  std::vector<std::byte*> records_;  ///< one per layer and slot, in host memory
   CopyQueue out_;
   CopyQueue in_;
 };
 
-/// The layers of one slot of a stage as its passes go through them; by default none is offloaded,
-/// and every call does nothing.
+/// The offloaded layers of one slot of a stage, in the order of its passes. By default no layer is
+/// offloaded, and every call does nothing.
 class SlotOffload {
  public:
   using Part = OffloadedLayers::Part;
 
   SlotOffload() = default;
-  /// Of a stage of `layers` layers, whose window is window(slot, layer). `all` must outlive this.
+  /// For a stage of `layers` layers, with windows window(slot, layer). `all` must outlive this.
   SlotOffload(OffloadedLayers& all, int stage, int slot, std::int64_t layers, std::int64_t windows)
       : all_(&all), stage_(stage), slot_(slot), layers_(layers), windows_(windows) {}
 
-  /// Layers that follow one another are in different windows.
+  /// Consecutive layers use different windows.
   static std::int64_t window(int slot, std::int64_t layer, std::int64_t layers,
                              std::int64_t windows) {
     return (slot * layers + layer) % windows;
@@ -100,7 +100,7 @@ class SlotOffload {
   void fetch(std::int64_t layer, Part upto = Part::saved) const {
     if (has(layer)) all_->fetch(key(layer), upto);
   }
-  /// begin_read, and fetch of the layer that comes next in a backward pass.
+  /// begin_read, and fetch of the next layer of the backward pass.
   void begin_read(const Exec& exec, std::int64_t layer, Part upto = Part::saved) const {
     if (!has(layer)) return;
     all_->begin_read(exec, key(layer), upto);

@@ -15,7 +15,7 @@
 /// (architecture/operation.hpp). Shapes are those of the description's tensors.
 namespace trireme::model {
 
-/// What an operation knows of its place in the model.
+/// An operation's place in the model.
 template <class P>
 struct OperationPlace {
   const Parameters<P>& parameters;
@@ -98,7 +98,7 @@ class ResidualOperation final : public LayerOperation<P> {
   std::int64_t layer_;
 };
 
-/// y = dropout(y): of the embeddings, where these are normed first.
+/// y = dropout(y), for embeddings that are normed first.
 template <class P>
 class DropoutOperation final : public LayerOperation<P> {
  public:
@@ -113,7 +113,7 @@ class DropoutOperation final : public LayerOperation<P> {
   const TensorAxis& axis_;
 };
 
-/// g = gelu(h), or with a gate silu(h's first half) times its second.
+/// g = gelu(h), or with a gate g = silu(first half of h) · second half of h.
 template <class P>
 class ActivationOperation final : public LayerOperation<P> {
  public:
@@ -137,7 +137,7 @@ class ActivationOperation final : public LayerOperation<P> {
   Gelu gelu_;
 };
 
-/// y = x Wᵀ + bias, its outputs or its inputs cut by the tensor axis.
+/// y = x Wᵀ + bias, with outputs or inputs split by the tensor axis.
 template <class P>
 class LinearOperation final : public LayerOperation<P> {
  public:
@@ -152,7 +152,7 @@ class LinearOperation final : public LayerOperation<P> {
  private:
   const TensorAxis& axis_;
   Linear<P> linear_;
-  std::string input_forward_, input_backward_, input_again_;  // names of messages
+  std::string input_forward_, input_backward_, input_again_;  // labels of messages
   std::string output_forward_, output_backward_;
 };
 
@@ -179,7 +179,7 @@ class HeadNormOperation final : public LayerOperation<P> {
   HeadNormOperation(const architecture::Operation& operation, const OperationPlace<P>& place);
 
   void forward(const StepCall<P>& call, const LayerOperation<P>* fused) const override;
-  /// Also the gradients of the gains: it overwrites the gradient that they need.
+  /// Also computes the gradients of the gains, because it overwrites the gradient that they need.
   void backward_input(const StepCall<P>& call, const LayerOperation<P>* fused,
                       bool accumulate) const override;
 

@@ -12,9 +12,9 @@
 
 namespace trireme::model {
 
-/// The one trait of number types, chosen once in train/: what is stored and multiplied, what sums
-/// and gradients are kept in, and what the optimizer updates. Where that is another type than the
-/// stored one, weights are its master weights rounded (Micikevicius et al. 2018, arXiv 1710.03740,
+/// The trait of number types, chosen once in train/: the type of weights and activations, the type
+/// of sums and gradients, and the type that the optimizer updates. If the last differs from the
+/// first, weights are rounded master weights (Micikevicius et al. 2018, arXiv 1710.03740,
 /// section 3.1).
 struct Fp32 {
   using Compute = float;
@@ -39,7 +39,7 @@ struct MixedFp16 {
 };
 
 /// The parameter registry of a rank: every array that it holds, with its slice of the weight and of
-/// the gradient, all weights in one arena and all gradients in another, at the same offsets.
+/// the gradient. All weights are in one arena and all gradients in another, at the same offsets.
 template <class P>
 class Parameters {
  public:
@@ -53,7 +53,7 @@ class Parameters {
     NamedTensor<Compute> weight;
     NamedTensor<Gradient> gradient;
 
-    /// Of the array in the global registry: the stream of its initial values.
+    /// Number of the array in the global registry: the random stream of its initial values.
     std::uint32_t number() const { return static_cast<std::uint32_t>(local.number); }
   };
 
@@ -71,24 +71,24 @@ class Parameters {
   bool holds(const std::string& name) const { return by_name_.contains(name); }
   const architecture::Shard& shard() const { return shard_; }
 
-  /// A weight or its gradient in two dimensions; `rows` · `columns` may cover the arrays that
-  /// follow too (query, then key and value).
+  /// A weight or its gradient in two dimensions; `rows` · `columns` may include the arrays that
+  /// follow (query, then key and value).
   View2<Compute> weight(const std::string& name, std::int64_t rows, std::int64_t columns) const;
   View2<Gradient> gradient(const std::string& name, std::int64_t rows, std::int64_t columns) const;
   View1<Compute> weight(const std::string& name, std::int64_t elements) const;
   View1<Gradient> gradient(const std::string& name, std::int64_t elements) const;
 
   View1<Gradient> all_gradients() const { return all_gradients_; }
-  /// How the gradients are cut for their sums over the data axis of so many ranks.
+  /// Buckets of the gradients for their sums over a data axis of that many ranks.
   std::vector<architecture::Bucket> gradient_buckets(std::int64_t bucket_bytes,
                                                      int data_ranks) const;
   const std::vector<architecture::LocalArray>& local_arrays() const { return local_; }
   View1<Compute> all_weights() const { return all_weights_; }
-  /// The gradients of a stage's arrays that all tensor ranks hold whole: one run of the arena of
-  /// those with ArraySpec::partial_gradient, and one of the others.
+  /// Gradients of a stage's arrays that all tensor ranks hold whole: one range of the arena for
+  /// those with ArraySpec::partial_gradient, and one for the others.
   View1<Gradient> replicated_gradients(Stage stage, bool partial_gradient) const;
-  /// Second gradient of tied embeddings, of the logits, where this rank has look-up and logits:
-  /// [V, D] of this rank's part of the vocabulary; empty elsewhere.
+  /// Second gradient of tied embeddings (that of the logits) on ranks that have look-up and logits:
+  /// [V, D] of this rank's part of the vocabulary; empty on other ranks.
   View2<Gradient> tied_gradient() const { return tied_gradient_; }
 
   const architecture::Placement& placement() const { return placement_; }

@@ -12,62 +12,62 @@
 
 namespace trireme::model {
 
-/// One pipeline stage: some layers, in front of them the embedding if it is the first, behind them
-/// the head if it is the last; it may have none of these. All memory comes from the caller.
+/// One pipeline stage: some layers, preceded by the embedding in the first stage and followed by
+/// the head in the last stage. A stage may have no layers. The caller provides all memory.
 template <class P>
 class PipelineStage {
  public:
   using T = typename P::Compute;
 
-  /// What lives from a micro-batch's forward pass to the end of its backward pass.
+  /// Memory kept from a micro-batch's forward pass to the end of its backward pass.
   struct Slot {
-    std::vector<View1<std::int32_t>> fields;  // [B · per_sample] as BatchFields
-    View2<T> x;  // [R, D] input of a stage that has neither layers nor head
+    std::vector<View1<std::int32_t>> fields;  // [B · per_sample] per field of the objective
+    View2<T> x;                               // [R, D] input of a stage without layers and head
     std::vector<LayerMemory> layers;
     typename Head<P>::Saved head;
     View2<T> dx;          // [R, D] of the first stage, if the backward pass is split
     SlotOffload offload;  ///< of `layers`
   };
 
-  /// Memory in which layers take turns where saved activations are offloaded.
+  /// Memory in which layers take turns if saved activations are offloaded.
   using Windows = std::vector<LayerMemory>;
 
-  /// Memory that lives within one pass.
+  /// Memory used within one pass.
   struct Scratch {
-    View1<double> losses;  // [terms] Σ cross entropy of each since they were last zeroed
+    View1<double> losses;  // [terms] Σ cross entropy of each term since zero_losses
     LayerScratch<P> layer;
   };
 
   struct SlotShape {
     bool training = true;         ///< false: layers share memory
-    bool split_backward = false;  ///< backward_input and backward_weight come apart
+    bool split_backward = false;  ///< backward_input and backward_weight are separate
   };
 
   /// Called when all weight gradients of a layer are complete in this pass (−1: the embedding, L:
   /// the head).
   using LayerDone = std::function<void(std::int64_t layer)>;
-  /// Called between layers, to move messages that are under way; empty: nothing to do.
+  /// Called between layers to progress messages in flight; may be empty.
   using Between = std::function<void()>;
 
   /// `axis` and `plan` must outlive this.
   PipelineStage(const architecture::Architecture& architecture, const LayerPlan& plan,
                 const Parameters<P>& parameters, const TensorAxis& axis, Stage number);
-  // Said, because views of some Kokkos versions may throw when they are moved: a vector of stages
-  // would copy them then.
+  // Explicit, because views of some Kokkos versions may throw when they are moved: a vector of
+  // stages would then copy them.
   PipelineStage(const PipelineStage&) = delete;
   PipelineStage& operator=(const PipelineStage&) = delete;
   PipelineStage(PipelineStage&&) = default;
   PipelineStage& operator=(PipelineStage&&) = default;
 
-  /// `windows`, if there are any, are the layers' memory, by SlotOffload::window for the slot of
-  /// this number.
+  /// `windows`, if not empty, are the layers' memory; SlotOffload::window assigns them to the
+  /// layers of the slot with this number.
   Slot take_slot(Arena& arena, const architecture::LocalSizes& sizes, const SlotShape& shape,
                  const Windows& windows = {}, int number = 0) const;
 
-  /// Where the stage's input [R, D] is put before a pass, by kernels on `handle`; the first stage
-  /// has tokens instead.
+  /// Memory of the stage's input [R, D], to be filled by kernels on `handle` before a pass; the
+  /// first stage reads tokens instead.
   View2<T> input(const Handle& handle, const Slot& slot) const;
-  /// Memory of the head within one pass, if the stage has one.
+  /// Takes the head's memory within one pass, if the stage has a head.
   void take_head_scratch(Arena& arena, const architecture::LocalSizes& sizes);
   /// Null in all stages but the last.
   const Head<P>* head() const { return head_ ? &*head_ : nullptr; }
@@ -76,7 +76,7 @@ class PipelineStage {
   /// output [R, D]; the last stage adds to scratch.losses instead.
   void forward(const Handle& handle, View2<T> output, const Slot& slot, const Scratch& scratch,
                const MicroContext& context, const Between& between) const;
-  /// The same without dropout and gradients; of the loss, only the first `samples` samples'.
+  /// The same without dropout and gradients; only the first `samples` samples count in the loss.
   void evaluate(const Handle& handle, View2<T> output, const Slot& slot, const Scratch& scratch,
                 const MicroContext& context, std::int64_t samples, const Between& between) const;
   /// dx [R, D]: gradient of the output on entry (the last stage needs none), of the input on
@@ -89,7 +89,7 @@ class PipelineStage {
                        const MicroContext& context, const LayerDone& done) const;
 
  private:
-  /// `layer_done` is called behind each layer.
+  /// Calls `layer_done` after each layer.
   void forward_layers(const Handle& handle, View2<T> output, const Slot& slot,
                       const Scratch& scratch, const MicroContext& context,
                       const LayerDone& layer_done) const;
@@ -97,7 +97,7 @@ class PipelineStage {
   View2<T> layer_output(const Slot& slot, std::size_t layer, View2<T> output) const;
 
   const LayerPlan* plan_;
-  std::int64_t layer_count_;  ///< of the whole model
+  std::int64_t layer_count_;  ///< layers of the whole model
   architecture::TrainingObjective objective_;
   std::optional<Embedding<P>> embedding_;
   std::vector<std::unique_ptr<Layer<P>>> layers_;

@@ -8,8 +8,8 @@
 
 namespace trireme::model {
 
-/// The stages of one rank with their memory: slots of saved activations, as many as the program
-/// keeps alive at a time, and scratch. Every slot can serve every stage of the rank.
+/// The stages of one rank with their memory: scratch, and slots of saved activations, as many as
+/// the program needs at a time. Every slot can serve every stage of the rank.
 template <class P>
 class RankModel {
  public:
@@ -21,12 +21,12 @@ class RankModel {
     std::int64_t micro = 1;  ///< samples per pass
     int slots = 1;
     bool training = true;         ///< false: no gradient memory
-    bool split_backward = false;  ///< the program has backward_input and backward_weight apart
+    bool split_backward = false;  ///< backward_input and backward_weight are separate
     Recompute recompute = Recompute::none;
     bool offload = false;          ///< saved activations of layers are in host memory
     architecture::Kept kept = {};  ///< which tensors layers keep; empty: as `recompute` says
-    std::int64_t logit_elements = architecture::host_logit_elements;  ///< computed at a time
-    kernels::KernelChoice kernels = {};  ///< of the handle that passes will be given
+    std::int64_t logit_elements = architecture::host_logit_elements;  ///< logits computed at a time
+    kernels::KernelChoice kernels = {};  ///< choice of the handle that passes are called with
   };
 
   /// `parameters` holds the rank's shard. `axis`, for micro · sequence tokens, must outlive this.
@@ -39,15 +39,15 @@ class RankModel {
   View1<std::int32_t> field(Stage stage, int slot, std::size_t number) const {
     return at(stage, slot).fields.at(number);
   }
-  /// [R, D] what a stage reads from the one before it, and what it has computed for the next.
+  /// [R, D] input that a stage receives from the previous stage, and output for the next stage.
   View2<T> input(const Handle& handle, Stage stage, int slot) const;
   View2<T> output() const { return output_; }
-  /// [R, D] gradient of the stage's output before its backward pass, of its input behind it.
+  /// [R, D] gradient of the stage's output before its backward pass, of its input after it.
   View2<T> dx(Stage stage, int slot) const;
   /// [terms] Σ cross entropy of each term of the objective.
   View1<double> losses() const { return scratch_.losses; }
 
-  /// The head of the last stage, which must be here: for tests.
+  /// Head of the last stage, which this rank must hold; for tests.
   const TrainingHead<P>& training_head() const {
     return get(shard_.last_stage()).head()->training();
   }
@@ -68,7 +68,7 @@ class RankModel {
 
   const architecture::LocalSizes& sizes() const { return sizes_; }
   std::int64_t saved_bytes() const { return saved_memory_.capacity(); }
-  /// In host memory; none where nothing is offloaded.
+  /// Bytes in host memory; 0 without offload.
   std::int64_t offloaded_bytes() const { return offloaded_ ? offloaded_->host_bytes() : 0; }
   std::int64_t scratch_bytes() const { return scratch_memory_.capacity(); }
 
@@ -83,7 +83,7 @@ class RankModel {
   void take_saved(Arena& arena);
   void take_windows(Arena& arena);
   void offload();
-  /// Layers of the stage that has most.
+  /// Layers of the stage with the most layers.
   std::int64_t most_layers() const;
   void take_scratch(Arena& arena);
 

@@ -15,16 +15,17 @@ View2<T> rows_of(View2<T> x, std::int64_t first, std::int64_t count) {
   return View2<T>(x.data() + first * extent(x, 1), static_cast<std::size_t>(count), x.extent(1));
 }
 
-/// The tensor axis as layers see it. Products see all T tokens of a micro-batch; the residual
-/// stream, norms and dropout see this rank's rows of them: all rows, and then every tensor rank
-/// does the same, or with sequence parallelism (Korthikanti et al. 2022, arXiv 2205.05198) its part
-/// of them. Tokens are cut as one list, b·S + s, so that any number of ranks divides any sequence.
-/// Around the products of attention and feed-forward, `gather` goes from rows to all tokens and
-/// `reduce` from partial sums of all tokens back to rows: an identity and an all-reduce (Shoeybi et
-/// al. 2019, arXiv 1909.08053, f and g), or an all-gather and a reduce-scatter.
+/// The tensor axis as layers use it. Matrix products work on all T tokens of a micro-batch; the
+/// residual stream, norms and dropout work on this rank's rows. Without sequence parallelism these
+/// are all rows, and every tensor rank does the same work; with it (Korthikanti et al. 2022, arXiv
+/// 2205.05198) each rank has a part of the rows. Tokens are split as one list, b·S + s, so that any
+/// number of ranks can split any sequence. Around the products of attention and feed-forward,
+/// `gather` goes from rows to all tokens, and `reduce` from partial sums of all tokens back to
+/// rows: an identity and an all-reduce (Shoeybi et al. 2019, arXiv 1909.08053, f and g), or an
+/// all-gather and a reduce-scatter.
 class TensorAxis {
  public:
-  /// One rank alone.
+  /// An axis of one rank.
   explicit TensorAxis(std::int64_t tokens);
   /// `communicator` must outlive this.
   TensorAxis(grid::Communicator& communicator, std::int64_t tokens, bool sequence_parallel);
@@ -33,15 +34,15 @@ class TensorAxis {
   int size() const { return size_; }
   std::int64_t tokens() const { return tokens_; }      ///< T
   const layout::Slice& rows() const { return rows_; }  ///< R = rows().extent of them
-  /// Rows are a part of the tokens: `all` and `rows` below are different memory.
+  /// Whether rows are a part of the tokens: `all` and `rows` below are then different memory.
   bool cuts_tokens() const { return cuts_tokens_; }
 
-  /// All tokens [T, N], from every rank's rows [R, N]: `rows` itself where those are all, else
-  /// `all`, which is filled. `rows` may be its own place inside `all`.
+  /// All tokens [T, N] from every rank's rows [R, N]: `rows` itself if these are all tokens,
+  /// otherwise `all`, which is filled. `rows` may be this rank's place inside `all`.
   template <class T>
   View2<T> gather(const Exec& exec, View2<T> all, View2<T> rows, const char* what) const;
 
-  /// Where partial sums [T, N] are to be put that `reduce` makes into `rows`.
+  /// Memory for the partial sums [T, N] that `reduce` sums into `rows`.
   template <class T>
   View2<T> partial(View2<T> all, View2<T> rows) const {
     return cuts_tokens_ ? all : rows;
@@ -50,7 +51,7 @@ class TensorAxis {
   template <class T>
   void reduce(const Exec& exec, View2<T> rows, View2<T> all, const char* what) const;
 
-  /// x [N, M] = the sum over the ranks, on all of them.
+  /// x [N, M] = the sum over the ranks, on all ranks.
   template <class T>
   void sum(const Exec& exec, View2<T> x, const char* what) const;
 
@@ -60,10 +61,10 @@ class TensorAxis {
     return cuts_tokens_ ? rows_of(all, rows_.offset, rows_.extent) : all;
   }
 
-  /// This rank's part of the tokens, whether or not norms see all of them: what it sends to another
-  /// pipeline stage (Narayanan et al. 2021, section 4.1: scatter/gather).
+  /// This rank's part of the tokens, with or without sequence parallelism: the part that it sends
+  /// to another pipeline stage (Narayanan et al. 2021, section 4.1: scatter/gather).
   layout::Slice slice() const { return layout::split(tokens_, size_, rank_); }
-  /// rows [R, N], put together from the slices [slice().extent, N] of all ranks.
+  /// rows [R, N], gathered from the slices [slice().extent, N] of all ranks.
   template <class T>
   void gather_slices(const Exec& exec, View2<T> rows, View2<T> slice, const char* what) const;
   /// This rank's slice of its rows.
@@ -72,7 +73,7 @@ class TensorAxis {
     return cuts_tokens_ ? rows : rows_of(rows, slice().offset, slice().extent);
   }
 
-  /// parts [P, n]: row r becomes that of rank r; this rank's row is there already.
+  /// parts [P, n]: row r becomes that of rank r; on entry this rank's row is filled.
   template <class T>
   void all_gather(const Exec& exec, View2<T> parts, const char* what) const;
 

@@ -1,9 +1,8 @@
 #pragma once
 
-#include <trireme/architecture/local_sizes.hpp>
 #include <trireme/model/context.hpp>
-#include <trireme/model/parameters.hpp>
 #include <trireme/model/tensor_axis.hpp>
+#include <trireme/model/tensor_memory.hpp>
 
 #include <memory>
 #include <span>
@@ -28,7 +27,7 @@ class TrainingHead {
   virtual ~TrainingHead() = default;
 
   /// Memory within one pass, without which there is neither training nor evaluation.
-  virtual void take_scratch(Arena& arena, const architecture::LocalSizes& sizes) = 0;
+  virtual void take_scratch(const TensorMemory<P>& memory) = 0;
 
   /// losses [terms] += Σ cross entropy of each term. dy [R, D] is y and becomes its gradient,
   /// scaled as the context says; gradients of the head's own weights are added. `all` [T, D] is

@@ -9,7 +9,7 @@
 
 namespace trireme::optim {
 
-/// Elements of a bucket that each data rank owns, and where those of one rank lie in it.
+/// Number of a bucket's elements that each data rank owns, and one rank's elements of a bucket.
 std::vector<std::int64_t> counts(const architecture::Bucket& bucket);
 template <class T>
 View1<T> own_part(View1<T> all, const architecture::Bucket& bucket, int rank) {
@@ -18,21 +18,21 @@ View1<T> own_part(View1<T> all, const architecture::Bucket& bucket, int rank) {
                   static_cast<std::size_t>(bucket.bounds[r + 1] - bucket.bounds[r]));
 }
 
-/// Sums the gradient arena over the data axis in buckets, each started as soon as the backward pass
-/// has completed all that lies in it, so that it overlaps the rest (Li et al. 2020, "PyTorch
+/// Sums the gradient arena over the data axis in buckets. Each bucket starts as soon as the
+/// backward pass has completed it, so that it overlaps the rest (Li et al. 2020, "PyTorch
 /// Distributed").
 template <class G>
 class GradientReducer {
  public:
-  /// `gradients` and `communicator` must outlive this. `scatter`: each rank gets the sums of its
-  /// own parts of the buckets alone, the rest of its gradients is worth nothing then.
+  /// `gradients` and `communicator` must outlive this. `scatter`: each rank receives only the sums
+  /// of its own parts of the buckets; the rest of its gradients is invalid afterwards.
   GradientReducer(grid::Communicator& communicator, View1<G> gradients,
                   std::vector<architecture::Bucket> buckets, bool scatter);
 
-  /// A new step: nothing is complete yet.
+  /// Begins a step: nothing is complete yet.
   void begin();
-  /// All gradients of a layer are complete: starts the buckets that this completes, and moves those
-  /// under way.
+  /// All gradients of a layer are complete: starts the buckets that this completes, and advances
+  /// those in flight.
   void complete(const Exec& exec, Stage stage, std::int64_t layer);
   /// Waits for the buckets of a stage, all layers of which must be complete.
   void finish(Stage stage);
@@ -41,7 +41,7 @@ class GradientReducer {
 
  private:
   struct Running {
-    std::size_t missing = 0;  ///< layers of the bucket, in this step
+    std::size_t missing = 0;  ///< incomplete layers of the bucket in this step
     grid::Request request;
   };
 

@@ -12,12 +12,12 @@ namespace trireme::optim {
 ///   linear               minimum + (peak − minimum) (1 − x)
 ///   constant             peak
 ///   inverse_square_root  peak √(max(W, 1) / step), at least the minimum   (Vaswani et al. 2017)
-///   warmup_stable_decay  peak, and over the last `cooldown_steps` before decay_steps down to the
+///   warmup_stable_decay  peak, then over the last `cooldown_steps` before decay_steps down to the
 ///                        minimum   (Hu et al. 2024, MiniCPM)
-/// Those that decay stay at the minimum from decay_steps on. With y the part of the cool-down that
-/// is over, the part of peak − minimum that is left of it is 1 − y (linear), (1 + cos πy) / 2
-/// (cosine), 2^(1−y) − 1 (exponential, as in Megatron-LM), or 1 − √y (minus_square_root, Hägele et
-/// al. 2024).
+/// Schedules that decay stay at the minimum from decay_steps on. With y the fraction of the
+/// cool-down that has passed, the fraction of peak − minimum that remains is 1 − y (linear), (1 +
+/// cos πy) / 2 (cosine), 2^(1−y) − 1 (exponential, as in Megatron-LM), or 1 − √y
+/// (minus_square_root, Hägele et al. 2024).
 double learning_rate(const deck::OptimizerConfig& optimizer, std::int64_t step);
 
 }  // namespace trireme::optim

@@ -8,16 +8,16 @@
 
 namespace trireme::optim {
 
-/// Sums the gradients of the heads of keys and values that neighbouring tensor ranks hold: each has
-/// what its own query heads put there. Once per step and layer, behind the last micro-batch and
-/// before the sum over the data axis. So replicas may cut their sums and the optimizer's state as
-/// they like: holders go into them with the same bits, and come out with the same.
+/// Sums the gradients of the heads of keys and values that neighbouring tensor ranks share: each
+/// rank has the contribution of its own query heads. Runs once per step and layer, after the last
+/// micro-batch and before the sum over the data axis. All holders then have the same bits, before
+/// that sum and after it, however replicas cut their sums and the optimizer's state.
 ///
-/// The holders of a head have a communicator of their own, and send the head's gradient alone. On
+/// The holders of a head have a communicator of their own, and send only the head's gradient. On
 /// the tensor axis one message would do for all heads, but every rank would have to send zeros for
-/// those that it does not hold: Hkv times as much. A rank holds at most two shared heads, which
-/// follow one another among those that are shared: two parts of the axis, one with the holders of
-/// every other shared head, are enough.
+/// the heads that it does not hold: Hkv times as much. A rank holds at most two shared heads, which
+/// are consecutive among the shared ones. Two partitions of the axis are therefore enough, each
+/// with the holders of every other shared head.
 template <class P>
 class SharedGradients {
  public:
@@ -25,7 +25,7 @@ class SharedGradients {
   SharedGradients(grid::Grid& grid, const deck::ModelConfig& model,
                   const model::Parameters<P>& parameters);
 
-  /// Of a layer, whose gradients must be complete. Waits. Collective among those that share.
+  /// Sums the gradients of a layer, which must be complete. Waits. Collective among its holders.
   void sum(const Exec& exec, std::int64_t layer);
 
  private:

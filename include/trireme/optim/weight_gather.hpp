@@ -9,9 +9,9 @@
 
 namespace trireme::optim {
 
-/// After the distributed optimizer's step, every rank of the data axis has new weights in its own
-/// parts of the buckets: brings them to all. Buckets at or behind `elements` of the arena hold
-/// gradients only. Collective.
+/// Sends new weights to all ranks of the data axis: after the distributed optimizer's step, each
+/// has them in its own parts of the buckets. Buckets that begin at or after `elements` of the arena
+/// hold only gradients. Collective.
 template <class T>
 class WeightGather {
  public:
@@ -19,7 +19,7 @@ class WeightGather {
   WeightGather(grid::Communicator& communicator, View1<T> weights,
                std::vector<architecture::Bucket> buckets);
 
-  /// Starts all messages, and waits for them.
+  /// Starts all messages and waits for them.
   void run(const Exec& exec);
 
  private:

@@ -6,7 +6,7 @@
 
 #include <string>
 
-/// What the choices of a deck come to on a machine.
+/// Effects of a deck's choices on a machine.
 namespace trireme::plan {
 
 /// Throws a UsageError where the deck asks for what the machine lacks. Every command that reads a
@@ -18,7 +18,7 @@ bool uses_nccl(const deck::ParallelConfig& parallel, const Machine& machine);
 /// How transfers between pipeline stages queue, for which programs are lowered.
 schedule::Transport transport(const deck::ParallelConfig& parallel, const Machine& machine);
 
-/// What [parallel] offload comes to: nothing without memory of the device's own.
+/// Effect of [parallel] offload: none without separate device memory.
 bool offloads_optimizer(const deck::ParallelConfig& parallel, const Machine& machine);
 bool offloads_activations(const deck::ParallelConfig& parallel, const Machine& machine);
 

@@ -11,7 +11,7 @@ namespace trireme::plan {
 
 /// Where kernels run.
 enum class DeviceKind : std::uint8_t { host, cuda, hip, sycl };
-/// What multiplies matrices: Trireme's own kernels or a library.
+/// Implementation of matrix products: Trireme's own kernels or a library.
 enum class ProductLibrary : std::uint8_t { portable, onednn, cublaslt };
 
 /// "host", "cuda", "hip", "sycl".

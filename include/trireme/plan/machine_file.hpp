@@ -14,7 +14,7 @@ const deck::FileKind& machine_kind();
 /// Reads a machine from a TOML file. Throws one UsageError that names every mistake with its place,
 /// contradictions between keys included.
 Machine load_machine(const std::string& path);
-/// The same for text in memory; `file_name` is how errors call it.
+/// The same for text in memory; errors call it `file_name`.
 Machine parse_machine(std::string_view content, const std::string& file_name);
 
 /// All sections and keys: `trireme help machine` as text, and with --markdown as Markdown.

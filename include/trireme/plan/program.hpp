@@ -11,21 +11,21 @@
 namespace trireme::plan {
 
 /// The program of a training step with the full global batch of a resolved deck: generated, or read
-/// from the deck's file, lowered and validated. Throws UsageError where a file's program has
-/// mistakes, all of them at once.
+/// from the deck's file, lowered and validated. Throws UsageError with all mistakes of
+/// a file's program.
 schedule::Program step_program(const deck::Config& config, const Machine& machine);
 
 /// The programs of a run's training steps, one for each size of the global batch in ascending order
 /// (deck::BatchSchedule); the last one is step_program().
 std::vector<schedule::Program> step_programs(const deck::Config& config, const Machine& machine);
 
-/// Forward passes of so many micro-batches, lowered.
+/// The lowered program of an evaluation with that many micro-batches.
 schedule::Program evaluation_program(const schedule::ProgramLayout& layout, int micro_batches);
 
-/// What each rank keeps at the same time in evaluations of any length.
+/// Slots and buffers that each rank needs for evaluations of any length.
 std::vector<schedule::Needs> evaluation_needs(const schedule::ProgramLayout& layout);
 
-/// What each rank keeps at the same time in a run that trains by these programs and evaluates.
+/// Slots and buffers that each rank needs in a run that trains with these programs and evaluates.
 std::vector<schedule::Needs> training_needs(std::span<const schedule::Program> programs);
 
 }  // namespace trireme::plan

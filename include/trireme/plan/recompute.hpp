@@ -9,7 +9,7 @@
 
 namespace trireme::plan {
 
-/// The tensors that each layer keeps by [parallel] recompute; `auto` must be resolved.
+/// Tensors that each layer keeps according to [parallel] recompute; `auto` must be resolved.
 architecture::Kept kept_tensors(const deck::ParallelConfig& parallel,
                                 const architecture::LayerDescription& layer);
 
@@ -21,7 +21,7 @@ architecture::Kept kept_tensors(const deck::ParallelConfig& parallel,
 /// the deck must be resolved.
 void resolve_recompute(deck::Deck& deck, const Machine& machine);
 
-/// "y1, y2, g": what is computed again; "" for nothing.
+/// "y1, y2, g": names of the recomputed tensors; "" if there are none.
 std::string recomputed_text(const deck::ParallelConfig& parallel,
                             const architecture::LayerDescription& layer);
 

@@ -10,10 +10,9 @@
 
 namespace trireme::plan {
 
-/// Buffers of the device in which the sums of each communicator meet the other ranks' parts: for
-/// buckets of gradients, for activations, for the tied token table, for shared layers. Zero where
-/// messages go by MPI.
-/// Smaller sums are not counted: norms, the statistics of the softmax, gradients of shared heads.
+/// Device buffers that receive the other ranks' parts of each communicator's sums: of gradient
+/// buckets, activations, the tied token table and shared layers. Zero if messages use MPI. Smaller
+/// sums are not counted: norms, the statistics of the softmax, gradients of shared heads.
 struct ReductionScratch {
   Bytes data = 0;
   Bytes tensor = 0;

@@ -9,19 +9,19 @@
 
 namespace trireme::plan {
 
-/// Neighbouring stages that are alike.
+/// A range of consecutive equal stages.
 struct StageGroup {
   Stage first = 0;
   Stage last = 0;
-  layout::Slice layers;  ///< of all of them
+  layout::Slice layers;  ///< layers of all of them
   std::int64_t layers_each = 0;
-  std::int64_t parameters = 0;  ///< of each, all tensor ranks together
-  double flops = 0;             ///< of each per token, all passes
+  std::int64_t parameters = 0;  ///< of each stage, all tensor ranks together
+  double flops = 0;             ///< of each stage per token, all passes
   int count() const { return last - first + 1; }
 };
 
-/// All stages in order. The token table of tied embeddings is counted at the first stage only, so
-/// that the parameters of all stages are those of the model.
+/// All stages in order. The token table of tied embeddings counts in the first stage only, so that
+/// the parameters of all stages sum to those of the model.
 std::vector<StageGroup> group_stages(const architecture::Architecture& architecture,
                                      const std::vector<layout::Slice>& stage_layers);
 

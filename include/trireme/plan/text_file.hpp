@@ -4,8 +4,10 @@
 
 namespace trireme::plan {
 
-/// The whole of a small text file. `cited` is how errors call it: UsageError where it is missing, a
-/// folder, larger than any program or timeline, or cannot be read.
-std::string read_text_file(const std::string& path, const std::string& cited);
+/// Content of a small text file, which errors call `cited`. UsageError if it is missing, a folder,
+/// larger than any program or timeline, or cannot be read. `remedy` ends the message about a missing
+/// file.
+std::string read_text_file(const std::string& path, const std::string& cited,
+                           const std::string& remedy = "");
 
 }  // namespace trireme::plan

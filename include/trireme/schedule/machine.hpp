@@ -10,27 +10,27 @@
 namespace trireme::schedule {
 
 struct PlayOptions {
-  std::optional<Transport> transport;  ///< null: the one for which the program was lowered
-  /// Send buffers of each channel (stage, direction); 0: the smallest number ≥ 2 with which the
-  /// program completes, or as many as micro-batches if it never does.
+  std::optional<Transport> transport;  ///< null: the program's own
+  /// Send buffers per channel (stage, direction). 0: the smallest number ≥ 2 with which the program
+  /// completes, or the number of micro-batches if it never does.
   int send_buffers = 0;
 };
 
 struct Played {
   Timeline timeline;                  ///< events rank by rank, in the order of each row
-  std::vector<std::string> mistakes;  ///< empty if every instruction ran; else why which did not
-  int send_buffers = 0;               ///< that were there for each channel
+  std::vector<std::string> mistakes;  ///< empty if every instruction ran; otherwise the reasons
+  int send_buffers = 0;               ///< used per channel
 };
 
-/// Plays a lowered program in virtual time. Each rank runs its row in order; an instruction begins
-/// when the rank is free and all that it reads exists.
+/// Plays a lowered program in virtual time. Each rank runs its row in order. An instruction begins
+/// when the rank is free and all its inputs exist.
 ///
 /// A transfer arrives cost(receive) after its send was started and its receive posted, and occupies
-/// neither rank; under ordered groups it also waits its turn in both ranks' queues and for the
-/// others of its group. A send begins once fewer than `send_buffers` earlier ones of its channel
-/// are under way, and occupies its rank for cost(send), the time to start it. A collective begins
-/// when all its members are there. Ranks wait for one another only by bounded first-in-first-out
-/// channels, so whether the program completes depends on no cost (Kahn 1974; Parks 1995).
+/// neither rank. Under ordered groups it also waits for its turn in both ranks' queues and for the
+/// other transfers of its group. A send begins once fewer than `send_buffers` earlier ones of its
+/// channel are in flight, and occupies its rank for cost(send), the time to start it. A collective
+/// begins when all its members have entered. Ranks wait for one another only through bounded
+/// first-in-first-out channels, so completion does not depend on the costs (Kahn 1974; Parks 1995).
 Played play(const Program& program, const Cost& cost, const PlayOptions& options = {});
 
 }  // namespace trireme::schedule

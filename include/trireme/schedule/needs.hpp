@@ -6,26 +6,27 @@
 
 namespace trireme::schedule {
 
-/// The memory besides weights that a rank needs to run its row of a lowered program.
+/// The memory, besides weights, that a rank needs to run its row of a lowered program.
 struct Needs {
-  int slots = 0;                 ///< saved micro-batches alive at the same time
-  int received_activations = 0;  ///< receive buffers posted and not consumed at the same time,
-  int received_gradients = 0;    ///<   all channels of the rank together
+  int slots = 0;                 ///< saved micro-batches alive at once
+  int received_activations = 0;  ///< receive buffers posted and not yet consumed, at once,
+  int received_gradients = 0;    ///<   over all channels of the rank
   int send_buffers = 0;          ///< of each channel (stage, direction), the same on all ranks: the
                                  ///<   smallest number ≥ 2 with which the program completes
-  bool split_backward = false;   ///< some slot is kept between the halves of a backward pass
+  bool split_backward = false;   ///< a slot is kept between the halves of a backward pass
   bool operator==(const Needs&) const = default;
 
-  /// What serves both: the larger of each.
+  /// Takes the maximum of each, which satisfies both.
   void include(const Needs& other);
 };
 
-/// Of one rank; counted from effects(). Plays the program for the number of send buffers.
+/// The needs of one rank, counted from effects(). Plays the program to find the number of send
+/// buffers.
 Needs needs(const Program& program, Rank rank);
-/// Of all ranks.
+/// The needs of all ranks.
 std::vector<Needs> needs(const Program& program);
 
-/// Slots of saved activations that `rank` needs at the same time.
+/// Slots of saved activations that `rank` needs at once.
 int slots_needed(const Program& program, Rank rank);
 
 }  // namespace trireme::schedule

@@ -9,7 +9,7 @@
 
 namespace trireme::schedule {
 
-/// One play of a program with a given number of send buffers: the state behind play().
+/// One play of a program with a given number of send buffers: the state of play().
 class Player {
  public:
   Player(const Program& program, const Cost& cost, Transport transport, int send_buffers);
@@ -18,19 +18,19 @@ class Player {
  private:
   using Kind = Value::Kind;
 
-  /// Transfers of a rank that lie next to each other in its row, under ordered groups.
+  /// Adjacent transfers in a rank's row, under ordered groups.
   struct Group {
     std::size_t first = 0;  ///< position of the first part
     std::size_t parts = 0;
-    std::size_t waiting = 0;  ///< parts that have not met their partner
+    std::size_t waiting = 0;  ///< parts whose partner is not active yet
     Seconds ready = 0;        ///< when the last part was issued
-    Seconds complete = 0;     ///< when the last part that met arrived
+    Seconds complete = 0;     ///< arrival of the last matched part
   };
   struct RankState {
     std::size_t position = 0;
     Seconds free_at = 0;
     bool queued = false;
-    bool at_collective = false;  ///< has come to the collective that is its current instruction
+    bool at_collective = false;  ///< has entered the collective that is its current instruction
     bool group_open = false;     ///< its last group may still grow
     std::deque<Group> groups;
   };
@@ -41,10 +41,10 @@ class Player {
   };
   /// One transfer, by (receiving stage, micro-batch, direction).
   struct Transfer {
-    Seconds sent;       ///< when it was started, or under ordered groups active in the queue
-    Seconds posted;     ///< the same of the receive
-    Seconds freed;      ///< when its send buffer is free again
-    std::size_t event;  ///< of the receive
+    Seconds sent;       ///< when the send started, or under ordered groups became active
+    Seconds posted;     ///< the same for the receive
+    Seconds freed;      ///< when its send buffer became free
+    std::size_t event;  ///< the receive's event
   };
 
   const Instr& current(std::size_t r) const { return program_.ranks[r][states_[r].position]; }
@@ -52,7 +52,7 @@ class Player {
   std::size_t event_index(std::size_t r, std::size_t position) const {
     return first_event_[r] + position;
   }
-  /// Index of the transfer that carries this value, or that this instruction is one side of.
+  /// Index of the transfer of this value or instruction.
   std::size_t transfer_of(const Value& v) const;
   std::size_t transfer_of(const Instr& instr) const;
   std::size_t channel_of(const Value& v) const;
@@ -87,12 +87,12 @@ class Player {
   std::vector<std::size_t> first_event_;
   std::vector<Event> events_;
   std::vector<std::string> mistakes_;
-  std::vector<Seconds> exists_since_;  ///< by index_of; absent: not a number
+  std::vector<Seconds> exists_since_;  ///< by index_of; NaN if absent
   std::vector<Transfer> transfers_;
   std::vector<std::vector<Micro>> started_;  ///< micro-batches sent through each channel
   std::array<Collective, 2> collectives_;    ///< reduce_tied, gradient_norm
   std::deque<std::size_t> runnable_;
-  std::vector<std::size_t> complete_;  ///< ranks whose first group has met all its partners
+  std::vector<std::size_t> complete_;  ///< ranks whose first group is fully matched
   Effects effects_;
 };
 

@@ -11,22 +11,22 @@
 #include <string_view>
 #include <vector>
 
-/// One representation of a schedule: a list of instructions per pipeline rank, generated (or read
-/// from a file), lowered, validated, simulated, drawn and executed. Nothing else in the program
-/// knows a schedule by its name.
+/// A schedule is a list of instructions per pipeline rank. It is generated (or read from a file),
+/// lowered, validated, simulated, drawn and executed. No other part of the program knows a schedule
+/// by its name.
 namespace trireme::schedule {
 
 enum class Op : std::uint8_t {
   // Computations
-  forward,          ///< forward pass of one micro-batch that keeps what backward needs
-  evaluate,         ///< forward pass that keeps nothing
+  forward,          ///< forward pass of one micro-batch that saves activations for backward
+  evaluate,         ///< forward pass that saves nothing
   backward,         ///< input and weight halves together
   backward_input,   ///< gradient of the stage's input
   backward_weight,  ///< gradient of the stage's weights
   // Transfers between stages, all non-blocking
-  send_activation,     ///< starts to send the stage's output to the next stage
-  receive_activation,  ///< posts the receive of the stage's input from the stage before
-  send_gradient,       ///< starts to send the gradient of the stage's input to the stage before
+  send_activation,     ///< starts sending the stage's output to the next stage
+  receive_activation,  ///< posts the receive of the stage's input from the previous stage
+  send_gradient,       ///< starts sending the gradient of the stage's input to the previous stage
   receive_gradient,    ///< posts the receive of the gradient of the stage's output
   // Once per step
   reduce_gradients,  ///< end of the sum of a stage's weight gradients over the data axis
@@ -37,7 +37,7 @@ enum class Op : std::uint8_t {
 inline constexpr int ops = 13;
 
 std::string_view name_of(Op op);
-/// What occupies a rank and counts as busy.
+/// True for the instructions that count as busy time.
 constexpr bool is_compute(Op op) {
   return op <= Op::backward_weight;
 }
@@ -54,8 +54,8 @@ constexpr bool is_collective(Op op) {
   return op == Op::reduce_tied || op == Op::gradient_norm;
 }
 
-/// `stage` and `micro` are zero-based; micro is 0 where an operation belongs to the whole step, and
-/// stage is the rank's first one where it belongs to the whole rank.
+/// `stage` and `micro` are zero-based. `micro` is 0 for an operation of the whole step; `stage` is
+/// the rank's first stage for an operation of the whole rank.
 struct Instr {
   Op op = Op::forward;
   Stage stage = 0;
@@ -66,14 +66,14 @@ struct Instr {
 std::string to_string(const Instr& instr);
 std::ostream& operator<<(std::ostream& out, const Instr& instr);
 
-/// How transfers queue, which decides whether a program completes.
+/// The ordering rule of transfers, which determines whether a program completes.
 enum class Transport : std::uint8_t {
   /// MPI tags and requests: one first-in-first-out queue per channel (receiving stage, direction).
   independent_channels,
-  /// One NCCL communicator: the transfers of a rank are one queue in program order. Adjacent ones
-  /// are one group (ncclGroupStart … End), whose parts progress together; it completes when all of
-  /// them met their partners, and the next group starts only then. Between two ranks, sends and
-  /// receives match in order whatever they carry.
+  /// One NCCL communicator: a rank's transfers form one queue in program order. Adjacent ones form
+  /// one group (ncclGroupStart … End), whose parts progress together. A group completes when all
+  /// its parts have matched, and only then the next group starts. Sends and receives between two
+  /// ranks match in order, whatever they carry.
   ordered_groups,
 };
 std::string_view name_of(Transport transport);
@@ -84,35 +84,35 @@ struct ProgramLayout {
   int chunks = 1;         ///< v, stages of each rank; rank r holds the stages r, r + p, …
   bool tied = false;      ///< the last stage uses the first one's token table; set by lower()
   Transport transport =
-      Transport::independent_channels;  ///< for which it was lowered; set by lower()
+      Transport::independent_channels;  ///< target of the lowering; set by lower()
   int stages() const { return ranks * chunks; }
   Rank rank_of(Stage stage) const { return stage % ranks; }
   int chunk_of(Stage stage) const { return stage / ranks; }
   bool operator==(const ProgramLayout&) const = default;
 };
 
-/// Order only: no times, peers or buffer numbers.
+/// A program is an order only: it has no times, peers or buffer numbers.
 struct Program {
   ProgramLayout layout;
   std::vector<std::vector<Instr>> ranks;
   bool operator==(const Program&) const = default;
 };
 
-/// What an instruction depends on and what it provides. A value is written once per step.
+/// An item that instructions read and write. A value is written once per step.
 struct Value {
   enum class Kind : std::uint8_t {
-    output,             ///< what a stage's forward pass leaves in scratch: activations or the loss
-    sent_activation,    ///< the message to this stage, under way
+    output,             ///< result of a stage's forward pass in scratch: activations or the loss
+    sent_activation,    ///< the message to this stage, in flight
     posted_activation,  ///< the receive buffer of this stage's input
-    saved,              ///< what a stage's backward pass needs again: the content of one slot
+    saved,              ///< activations for a stage's backward pass: the content of one slot
     input_gradient,     ///< gradient of a stage's input, in scratch
-    sent_gradient,      ///< the message to this stage, under way
+    sent_gradient,      ///< the message to this stage, in flight
     posted_gradient,    ///< the receive buffer of the gradient of this stage's output
-    weight_work,        ///< what backward_input leaves for backward_weight, part of the slot
+    weight_work,        ///< intermediate of backward_input for backward_weight, part of the slot
     weight_gradient,    ///< weight gradient that includes micro-batches 0 … micro
     reduced,            ///< weight gradient summed over the data axis
     tied,               ///< gradient of the token table summed over first and last stage
-    norm,               ///< norm of all gradients, as known to a rank
+    norm,               ///< norm of all gradients, on one rank
     weights,            ///< updated weights
   };
   static constexpr int kinds = 13;
@@ -124,7 +124,7 @@ struct Value {
 
 std::string to_string(const Value& value);
 
-/// Dense index of a value, below values(layout): tables over values are plain arrays.
+/// Dense index of a value in [0, values(layout)), so that tables over values are plain arrays.
 inline std::size_t index_of(const Value& v, const ProgramLayout& layout) {
   return (static_cast<std::size_t>(v.stage) * static_cast<std::size_t>(layout.micro_batches) +
           static_cast<std::size_t>(v.micro)) *
@@ -139,24 +139,24 @@ inline std::size_t values(const ProgramLayout& layout) {
 struct Effects {
   std::vector<Value> reads;
   std::vector<Value> writes;
-  std::vector<Value> frees;  ///< after the instruction
+  std::vector<Value> frees;  ///< freed after the instruction
 };
 
-/// The only statement of what depends on what: lowering, validation, play, slots and buffers derive
-/// from it. A value that is received exists once its message was sent and its receive was posted.
-/// Weight gradients are a chain 0 … m−1, and so are the last stage's forward passes, which add to
-/// the loss and to the gradient of the logits' table: every valid schedule adds micro-batches in
-/// the same order and gives the same bits. Every stage boundary is a transfer, also from a rank to
-/// itself.
+/// The only definition of dependences: lowering, validation, play, slots and buffers derive from
+/// it. A received value exists once its message was sent and its receive was posted. The weight
+/// gradients of micro-batches 0 … m−1 form a chain, and so do the last stage's forward passes,
+/// which add to the loss and to the gradient of the logits' table. Every valid schedule therefore
+/// sums micro-batches in the same order and gives the same bits. Every stage boundary is a
+/// transfer, even within a rank.
 Effects effects(const Instr& instr, const ProgramLayout& layout);
-/// The same into `out`, whose memory is used again.
+/// The same into `out`, whose memory is reused.
 void effects(const Instr& instr, const ProgramLayout& layout, Effects& out);
 
 /// The rank that `instr` (a transfer) exchanges with, and the partner's instruction.
 Rank peer_of(const Instr& instr, const ProgramLayout& layout);
 Instr partner_of(const Instr& instr);
 
-/// What keeps `rank` from having `instr` at all, for a message; empty if nothing does.
+/// The reason why `rank` cannot have `instr`, for a message; empty if it can.
 std::string misplaced(const Instr& instr, const ProgramLayout& layout, Rank rank);
 
 /// The number of ranks that a collective instruction needs; rank 0 is always one of them.
@@ -164,7 +164,7 @@ inline int members_of(Op collective, const ProgramLayout& layout) {
   return collective == Op::reduce_tied && layout.ranks > 2 ? 2 : layout.ranks;
 }
 
-/// Hash of whole programs, for comparison between ranks.
+/// Hash of programs, to compare them between ranks.
 std::uint64_t fingerprint(std::span<const Program> programs);
 
 }  // namespace trireme::schedule

@@ -7,26 +7,26 @@
 
 namespace trireme::schedule {
 
-/// Reads a program written by hand, for `schedule = "file"`. One line for each pipeline rank, from
-/// rank 0 on, with its computations in order; `#` begins a comment, lines without instructions do
-/// not count. An instruction is a letter, a micro-batch and, where ranks hold more than one stage,
-/// a point and the chunk, all counted from zero:
+/// Reads a hand-written program, for `schedule = "file"`. It has one line per pipeline rank, from
+/// rank 0 on, with the rank's computations in order. `#` begins a comment; lines without
+/// instructions are skipped. An instruction is a letter and a micro-batch, followed by a point and
+/// the chunk if ranks hold more than one stage. Numbers start at zero:
 ///
 ///     # 1f1b on two ranks, three micro-batches
 ///     F0 F1 B0 F2 B1 B2
 ///     F0 B0 F1 B1 F2 B2
 ///
-/// `F` forward, `B` the whole backward pass, `I` and `W` its input and weight halves, `E` evaluate;
-/// `F3.1` is micro-batch 3 of the rank's chunk 1, that is stage ranks + rank. Transfers, reductions
-/// and the update are not written: lower() adds them.
+/// `F` forward, `B` the whole backward pass, `I` and `W` its input and weight halves, `E` evaluate.
+/// `F3.1` is micro-batch 3 of the rank's chunk 1, that is, of stage ranks + rank. Do not write
+/// transfers, reductions and the update: lower() adds them.
 ///
-/// Throws UsageError with file, line, column, the word, what was expected and the remedy: for words
-/// that are no instruction, micro-batches and chunks that the layout does not have, instructions
-/// written twice, left out, or before what they need in the same row, and too few or many lines.
+/// Throws UsageError with file, line, column, the word, the expectation and the remedy. Errors are
+/// invalid words, micro-batches and chunks outside the layout, repeated or missing instructions,
+/// instructions before the ones that they need in the same row, and too few or too many lines.
 Program read_program(std::string_view content, std::string_view file_name,
                      const ProgramLayout& layout);
 
-/// The computing instructions of a program in the same format: a start for one's own.
+/// Writes a program's computing instructions in the same format, as a starting point for editing.
 std::string write_program(const Program& program);
 
 }  // namespace trireme::schedule

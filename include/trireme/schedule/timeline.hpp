@@ -9,10 +9,10 @@
 
 namespace trireme::schedule {
 
-/// The only statement of how long an instruction takes.
+/// The only definition of an instruction's duration.
 using Cost = std::function<Seconds(const Instr&)>;
 
-/// Each forward, evaluation and half of a backward pass takes 1, the whole backward pass 2,
+/// Each forward pass, evaluation and half of a backward pass costs 1, a whole backward pass 2,
 /// everything else 0.
 Seconds unit_cost(const Instr& instr);
 
@@ -25,30 +25,30 @@ struct Event {
   bool operator==(const Event&) const = default;
 };
 
-/// When each instruction ran, in virtual or in measured time. The event of a receive is, in virtual
-/// time, the time between the moment when both sides were ready and the arrival; in measured time
-/// the moment of its posting, since the arrival is noticed when its consumer asks. What a measured
-/// rank waits for a transfer is therefore idle time before the consumer.
+/// The time of each instruction, virtual or measured. In virtual time, the event of a receive lasts
+/// from the moment when both sides were ready to the arrival. In measured time it is the moment
+/// when the receive was posted, because the arrival is noticed only when its consumer asks. A
+/// measured rank's wait for a transfer is therefore idle time before the consumer.
 struct Timeline {
   ProgramLayout layout;
   std::vector<Event> events;  ///< in any order
 
-  Seconds begin() const;  ///< of the first computing event, 0 if there is none
-  Seconds end() const;    ///< of the last computing event
+  Seconds begin() const;  ///< begin of the first computing event, 0 if there is none
+  Seconds end() const;    ///< end of the last computing event
   Seconds span() const { return end() - begin(); }
-  /// Part of ranks · span in which nothing was computed. Transfers, reductions and the update do
-  /// not count as busy, and the span does not include them.
+  /// Fraction of ranks · span without computation. Transfers, reductions and the update do not
+  /// count as busy, and the span does not include them.
   double idle_share() const;
   bool operator==(const Timeline&) const = default;
 };
 
-/// Mean seconds of each (operation, stage) of a measured timeline, 0 where there was none: playing
-/// a program with it predicts what the measured machine would take.
+/// Mean seconds of each (operation, stage) of a measured timeline, 0 if there was none. Playing a
+/// program with these costs predicts the measured machine's time.
 Cost mean_costs(const Timeline& timeline);
 
 /// One event per line, in a format that read_timeline reads back exactly.
 std::string write_timeline(const Timeline& timeline);
-/// Throws UsageError with file and line where the text is not such a timeline.
+/// Throws UsageError with file and line if the text is not such a timeline.
 Timeline read_timeline(std::string_view text, std::string_view file_name);
 
 }  // namespace trireme::schedule

@@ -9,24 +9,26 @@
 namespace trireme::schedule {
 
 struct ValidateOptions {
-  int slots = 0;         ///< saved micro-batches that a rank may keep at a time; 0: any number
-  int send_buffers = 0;  ///< of each channel; 0: as many as the program needs
+  int slots = 0;         ///< saved micro-batches that a rank may keep at once; 0: any number
+  int send_buffers = 0;  ///< per channel; 0: as many as the program needs
 };
 
-/// Every mistake found in a lowered program, each with rank, position in the row and instruction;
-/// empty if the program is complete and cannot hang. Checked are
-/// - placement: each instruction on the rank of its stage, in range, on a boundary that exists;
-/// - order in the row: what an instruction reads was written before and is not freed yet, no value
+/// Returns every mistake in a lowered program, with rank, position in the row and instruction. The
+/// result is empty if the program is complete and cannot hang. The checks are
+/// - placement: each instruction is on the rank of its stage, in range, on a boundary that exists;
+/// - order in the row: values are read after they are written and before they are freed, no value
 ///   is written twice, an output is sent before the next computation overwrites it; this includes
 ///   the chain of weight gradients and the reductions before norm and update;
-/// - completeness: every micro-batch of every stage forward and backward once (or evaluated once),
-///   every weight updated, every send with its receive;
-/// - queues: receives are posted in the order of their sends, by channel, under ordered groups by
-///   pair of ranks;
-/// - collectives: the same order on all members;
-/// - slots within the limit;
-/// - completion under the transport, by playing it (only if nothing else is wrong).
-/// The transport is the one for which the program was lowered, unless another one is given.
+/// - completeness: every micro-batch of every stage has one forward and one backward pass (or one
+///   evaluation), every weight is updated, every send has its receive;
+/// - queues: receives are posted in the order of their sends, per channel, or per pair of ranks
+///   under ordered groups;
+/// - collectives: all members have the same order;
+/// - slots: within the limit;
+/// - completion: the program completes when it is played with the transport (checked only if
+///   nothing else is wrong).
+///
+/// `transport` defaults to the one that the program was lowered for.
 std::vector<std::string> validate(const Program& program, std::optional<Transport> transport = {},
                                   const ValidateOptions& options = {});
 

@@ -16,8 +16,8 @@ inline constexpr std::int64_t aligned(std::int64_t bytes) {
   return (bytes + arena_alignment_bytes - 1) / arena_alignment_bytes * arena_alignment_bytes;
 }
 
-/// Where an arena lies: on the device, or in the host's memory, where a device's kernels and copies
-/// reach it over its link.
+/// Location of an arena: device memory, or host memory, which a device's kernels and copies access
+/// over its link.
 enum class ArenaMemory : std::uint8_t { device, host };
 
 /// One allocation of memory, made once, from which views are cut in order. Plan first, then
@@ -52,7 +52,7 @@ class Arena {
   const std::string& label() const { return label_; }
   std::byte* data() const { return data_; }
 
-  /// Gives back what was cut after `mark` (an earlier used()): for scratch that lives within one
+  /// Releases what was cut after `mark` (an earlier used()): for scratch that lives within one
   /// call.
   void release_to(std::int64_t mark);
 
@@ -66,7 +66,7 @@ class Arena {
   std::byte* cut_bytes(std::int64_t bytes);
 
   std::string label_;
-  Kokkos::View<std::byte*, Memory> memory_;  // the only owning views of the program: one of them
+  Kokkos::View<std::byte*, Memory> memory_;  // one of these is set: the program's only owning views
   StagingBuffer host_memory_;
   std::byte* data_ = nullptr;
   std::int64_t capacity_ = 0;

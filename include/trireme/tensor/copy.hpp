@@ -8,15 +8,15 @@
 
 namespace trireme {
 
-/// Starts a copy of plain host memory into `to`; the host memory must stay until `exec` is next
-/// waited for.
+/// Starts a copy of plain host memory into `to`. The host memory must stay valid until the next
+/// wait for `exec`.
 template <class T>
 void copy_to_device(const Exec& exec, View1<T> to, std::span<const T> from) {
   using HostSource = Kokkos::View<const T*, Kokkos::LayoutRight, Kokkos::HostSpace, Unmanaged>;
   Kokkos::deep_copy(exec, to, HostSource(from.data(), from.size()));
 }
 
-/// Copies into plain host memory and waits for it.
+/// Copies into plain host memory and waits for the copy.
 template <class T>
 void copy_to_host(const Exec& exec, std::span<T> to, View1<T> from, const char* reason) {
   Kokkos::deep_copy(exec, HostView1<T>(to.data(), to.size()), from);

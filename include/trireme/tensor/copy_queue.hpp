@@ -10,8 +10,8 @@ namespace trireme {
 
 class CopyQueue;
 
-/// A point in the work of a device, such as an event of CUDA or HIP: other work can begin after it.
-/// An event that was never recorded is already complete.
+/// A point in a device's work after which other work can begin, such as an event of CUDA or HIP. An
+/// event that was never recorded is complete.
 class Event {
  public:
   Event();
@@ -19,11 +19,11 @@ class Event {
   Event& operator=(Event&&) noexcept;
   ~Event();
 
-  /// The end of what is on `exec`, or in `queue`, by now.
+  /// Records the end of the work queued so far on `exec`, or in `queue`.
   void record(const Exec& exec);
   void record(const CopyQueue& queue);
 
-  /// Whether the work before it is complete. Does not wait, unless the queue runs only when
+  /// Whether the work before the event is complete. Does not wait, unless the queue runs only when
   /// something waits for it.
   bool done() const;
 
@@ -34,12 +34,12 @@ class Event {
   std::unique_ptr<State> state_;
 };
 
-/// Work put on `exec` from here on begins after `event`. The host does not wait.
+/// Work submitted to `exec` from now on begins after `event`. The host does not wait.
 void wait(const Exec& exec, const Event& event);
 
-/// Copies between a device's memory and the host's (StagingMemory) that run in their own order,
-/// beside the kernels: a stream of CUDA or HIP. Elsewhere they run when something waits for them,
-/// which is as late as a stream may run them.
+/// Copies between device memory and host memory (StagingMemory) that run in order, concurrently
+/// with kernels: a stream of CUDA or HIP. Elsewhere they run when something waits for them, which
+/// is as late as a stream may run them.
 class CopyQueue {
  public:
   CopyQueue();
@@ -47,9 +47,9 @@ class CopyQueue {
   CopyQueue& operator=(CopyQueue&&) noexcept;
   ~CopyQueue();
 
-  /// Copies queued from here on begin after `event`.
+  /// Copies queued from now on begin after `event`.
   void wait(const Event& event) const;
-  /// Both memories must stay until an event recorded after the copy was waited for.
+  /// Both memories must stay valid until an event recorded after the copy has been waited for.
   void to_host(std::byte* staging, const std::byte* device, Bytes bytes) const;
   void to_device(std::byte* device, const std::byte* staging, Bytes bytes) const;
 

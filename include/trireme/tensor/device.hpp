@@ -7,8 +7,8 @@
 
 namespace trireme {
 
-/// Devices that this process may choose from, without starting one; 0 where kernels run on the host
-/// and where the run time cannot tell.
+/// Number of devices that this process may choose from; starts none. 0 where kernels run on the
+/// host or the runtime cannot tell.
 int visible_devices();
 
 /// The device that Exec runs on.
@@ -18,7 +18,7 @@ struct DeviceInfo {
   Bytes memory = 0;
   Bytes free = 0;  ///< at the time of the call
 };
-/// Nothing where kernels run on the host, or SYCL knows it alone. After Kokkos was started.
+/// Empty where kernels run on the host or through SYCL. Call it after Kokkos is initialized.
 std::optional<DeviceInfo> device_info();
 
 }  // namespace trireme

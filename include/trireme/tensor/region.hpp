@@ -2,9 +2,9 @@
 
 namespace trireme {
 
-/// A named part of a run as Kokkos Tools see it, from construction to destruction; regions nest.
-/// Tests one flag where no tool is loaded. On devices a region holds what was queued in it,
-/// whenever that runs.
+/// A named region of a run as Kokkos Tools see it, from construction to destruction; regions nest.
+/// Without a tool it costs the test of one flag. On devices a region contains the work queued in
+/// it, whenever that work runs.
 class Region {
  public:
   explicit Region(const char* name);
@@ -13,7 +13,7 @@ class Region {
   Region& operator=(const Region&) = delete;
 
  private:
-  bool open_;  ///< a tool may come or go in between
+  bool open_;  ///< a tool may be added or removed in between
 };
 
 }  // namespace trireme

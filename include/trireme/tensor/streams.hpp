@@ -8,8 +8,8 @@
 #if defined(KOKKOS_ENABLE_CUDA) || defined(KOKKOS_ENABLE_HIP)
 #define TRIREME_HAS_STREAMS
 
-/// Streams and events of CUDA and HIP, whose run times have the same functions under other names:
-/// the one place that tells them apart. For tensor/ and for the transports of grid/.
+/// Streams and events of CUDA and HIP, whose runtimes have the same functions under different
+/// names. Only this header distinguishes them. For tensor/ and for the transports of grid/.
 namespace trireme::streams {
 
 #if defined(KOKKOS_ENABLE_CUDA)
@@ -101,14 +101,14 @@ inline Stream stream_of(const Exec& exec) {
 #endif
 
 inline void expect_success(Status status, const char* what) {
-  check(status == success, what, ": ", name_of(status));
+  check(status == success, "device error while ", what, ": ", name_of(status));
 }
 
-/// A stream of its own, and Exec on it. `urgent`: its kernels go before those of other streams.
+/// A stream of its own, and Exec on it. `urgent`: its kernels run before those of other streams.
 class OwnStream {
  public:
   explicit OwnStream(bool urgent) {
-    expect_success(create(&stream_, urgent), "creating a stream of the device");
+    expect_success(create(&stream_, urgent), "creating a stream");
     exec_ = Exec(stream_);
   }
   OwnStream(const OwnStream&) = delete;

@@ -7,10 +7,10 @@
 #include <cstddef>
 #include <cstdint>
 
-/// The one place that names Kokkos' view types. Views never own: arenas own, and every view is a
-/// window into one. Shape legend: B batch, S sequence, T = B·S tokens, D hidden, H heads, K head
-/// size, F feed-forward, V vocabulary, L layers. Shapes stand in comments beside each view, last
-/// axis contiguous.
+/// The one place that names Kokkos' view types. Views never own memory: arenas do, and every view
+/// is a window into one. Shape legend: B batch, S sequence, T = B·S tokens, D hidden, H heads, K
+/// head size, F feed-forward, V vocabulary, L layers. A comment beside each view gives its shape,
+/// last axis contiguous.
 namespace trireme {
 
 using Exec = Kokkos::DefaultExecutionSpace;
@@ -31,8 +31,8 @@ using View4 = Kokkos::View<T****, Kokkos::LayoutRight, Device, Unmanaged>;
 template <class T>
 using HostView1 = Kokkos::View<T*, Kokkos::LayoutRight, Kokkos::HostSpace, Unmanaged>;
 
-/// Host memory between a device and MPI or a file: page-locked where there is such memory, so that
-/// copies run at the link's rate.
+/// Host memory for transfers between a device and MPI or a file: page-locked where available, so
+/// that copies run at the link's rate.
 #if KOKKOS_VERSION >= 40000
 using StagingMemory = Kokkos::SharedHostPinnedSpace;
 #else
@@ -40,7 +40,7 @@ using StagingMemory = Kokkos::HostSpace;
 #endif
 using StagingBuffer = Kokkos::View<std::byte*, StagingMemory>;
 
-/// Builds with TRIREME_AS_ON_DEVICE run on hosts what devices run, to test it where there is none.
+/// Builds with TRIREME_AS_ON_DEVICE run the code of devices on hosts, to test it without a device.
 #if defined(TRIREME_AS_ON_DEVICE)
 inline constexpr bool as_on_device = true;
 #else
@@ -53,8 +53,8 @@ inline constexpr bool exec_on_host =
     bool(Kokkos::SpaceAccessibility<Kokkos::DefaultHostExecutionSpace, Memory>::accessible) &&
     bool(Kokkos::SpaceAccessibility<Exec, Kokkos::HostSpace>::accessible);
 
-/// Threads of a team, for Kokkos' team policies: those that suit the kernel; where a host does as a
-/// device two, so that a barrier that is missing has effects.
+/// Threads per team, for Kokkos' team policies: as many as suit the kernel, or two where a host
+/// runs the code of devices, so that a missing barrier has effects.
 inline auto team_threads([[maybe_unused]] const Exec& exec) {
   if constexpr (as_on_device)
     return exec.concurrency() > 1 ? 2 : 1;
@@ -74,7 +74,7 @@ struct AccumulateOf<double> {
 template <class T>
 using Accumulate = typename AccumulateOf<std::remove_const_t<T>>::type;
 
-/// All elements of a matrix as one list.
+/// All elements of a matrix as a vector.
 template <class T>
 View1<T> flat(View2<T> x) {
   return View1<T>(x.data(), x.extent(0) * x.extent(1));

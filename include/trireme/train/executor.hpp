@@ -8,18 +8,17 @@
 
 namespace trireme::train {
 
-/// An instruction with the memory that it works in.
+/// An instruction and its memory.
 struct Step {
   schedule::Instr instr;
-  int slot = 0;     ///< of the micro-batch's saved activations
-  int buffer = -1;  ///< the receive buffer that it posts or reads; −1: none
-  /// Of transfers under ordered groups: the first and the last of those that lie next to each other
-  /// in the row.
+  int slot = 0;     ///< number of the micro-batch's slot of saved activations
+  int buffer = -1;  ///< receive buffer that it posts or reads; −1: none
+  /// First and last transfer of a sequence of adjacent transfers in the row, under ordered groups.
   bool opens_group = false;
   bool closes_group = false;
 };
 
-/// What the instructions of a program mean; implemented by the worker.
+/// Actions of a program's instructions; the worker implements them.
 class Actions {
  public:
   virtual ~Actions() = default;
@@ -32,7 +31,7 @@ class Actions {
   virtual void receive_activation(const Step& step) = 0;
   virtual void send_gradient(const Step& step) = 0;
   virtual void receive_gradient(const Step& step) = 0;
-  /// Around the transfers of one group.
+  /// Called before and after the transfers of one group.
   virtual void begin_group() {}
   virtual void end_group() {}
   virtual void reduce_gradients(const Step& step) = 0;
@@ -41,22 +40,22 @@ class Actions {
   virtual void optimizer_step(const Step& step) = 0;
 };
 
-/// Together with the group that it opens or closes.
+/// Runs an instruction, and opens or closes its group.
 void run(Actions& actions, const Step& step);
 
 /// Runs one rank's row of a program, once per training step. Slots of saved activations and receive
-/// buffers are handed out and taken back as effects() says, in the same way each time.
+/// buffers are assigned and released according to effects(), in the same way in each step.
 class Executor {
  public:
   Executor(const schedule::Program& program, Rank rank);
 
-  std::int64_t micro_batches() const { return micro_batches_; }  ///< of a step, per data rank
+  std::int64_t micro_batches() const { return micro_batches_; }  ///< per step and data rank
   int slots() const { return slots_; }
-  int activation_buffers() const { return activation_buffers_; }  ///< received, at the same time
+  int activation_buffers() const { return activation_buffers_; }  ///< posted at the same time
   int gradient_buffers() const { return gradient_buffers_; }
   bool splits_backward() const { return splits_backward_; }
 
-  /// `around` is called with every step in the row's order and runs it, or times it as well.
+  /// Calls `around` with each step, in the order of the row; `around` runs the step.
   using Around = std::function<void(const Step& step, std::size_t position)>;
   void run(Actions& actions) const;
   void run(const Around& around) const;

@@ -10,12 +10,12 @@
 
 namespace trireme::train {
 
-/// How the next token is drawn.
+/// Rule by which the next token is drawn.
 struct Sampling {
   double temperature = 1;  ///< 0: always the likeliest token
   std::int64_t top_k = 0;  ///< draw among the k likeliest; 0: among all
   std::uint64_t seed = 1;
-  std::int64_t ids = 0;  ///< draw among ids below this, those that have a text; 0: among all
+  std::int64_t ids = 0;  ///< draw among ids below this, the ids that have a text; 0: among all
 };
 
 /// Index of the drawn token. Random number `position` of the array (seed, sampling, sample), so
@@ -29,8 +29,9 @@ class Generator {
   virtual ~Generator() = default;
   virtual void load(const checkpoint::Reader& reader) = 0;
 
-  /// Up to `tokens` tokens behind `prompt` (not empty); ends early at `end_token`, which is not
-  /// returned. Texts longer than the model's sequence go on with the newer half of it as context.
+  /// Up to `tokens` tokens after `prompt`, which must not be empty; ends early at `end_token`,
+  /// which is not returned. When a text reaches the model's sequence length, its newer half stays
+  /// as context.
   virtual std::vector<std::int32_t> generate(const std::vector<std::int32_t>& prompt,
                                              std::int64_t tokens, std::int32_t end_token,
                                              const Sampling& sampling, std::uint32_t sample) = 0;

@@ -13,9 +13,10 @@
 
 namespace trireme::train {
 
-/// Memory through which arrays go to a device.
+/// Size of the host buffer through which arrays are copied to a device.
 inline constexpr std::int64_t staging_bytes = std::int64_t{64} << 20;
-/// The same for numbers that are rounded on the way, on hosts too, where memory is planned tightly.
+/// The same for numbers that are rounded while they are loaded; on hosts too, where memory is
+/// planned tightly.
 inline constexpr std::int64_t rounding_bytes = std::int64_t{16} << 20;
 
 /// Reads this rank's slice of one array by way of a buffer of at most `bytes`. Waits.
@@ -37,7 +38,7 @@ void load_staged(const Exec& exec, const checkpoint::Reader& reader, const Named
   });
 }
 
-/// The same of numbers that are stored in fp32 and held here in two bytes: rounded on the way.
+/// The same for numbers that are stored in fp32 and held here in two bytes: they are rounded.
 template <class T>
 void load_rounded(const Exec& exec, const checkpoint::Reader& reader, const NamedTensor<T>& tensor,
                   std::int64_t bytes = rounding_bytes) {
@@ -58,7 +59,7 @@ void load_rounded(const Exec& exec, const checkpoint::Reader& reader, const Name
   });
 }
 
-/// Reads this rank's slice of one array, straight to its place where the host can write there.
+/// Reads this rank's slice of one array, directly into its memory if the host can write there.
 /// Waits.
 template <class T>
 void load_array(const Exec& exec, const checkpoint::Reader& reader, const NamedTensor<T>& tensor) {
@@ -75,8 +76,8 @@ void load_array(const Exec& exec, const checkpoint::Reader& reader, const NamedT
   }
 }
 
-/// Whether a checkpoint is one of weights before the first step, such as `trireme import` writes.
-/// Later ones must have the optimizer's state: without it the run would go on as another one.
+/// Whether a checkpoint holds weights before the first step, as `trireme import` writes them. Later
+/// checkpoints must have the optimizer's state: without it, the resumed run would differ.
 inline bool holds_weights_only(const checkpoint::Reader& reader) {
   const auto is_state = [](const checkpoint::ArrayInfo& array) {
     return array.name.starts_with("optimizer.");
@@ -84,8 +85,8 @@ inline bool holds_weights_only(const checkpoint::Reader& reader) {
   return reader.state().step == 0 && std::ranges::none_of(reader.arrays(), is_state);
 }
 
-/// Reads this rank's weights. UsageError if the checkpoint has other arrays than the model: with
-/// fewer layers, all that the model asks for would be there, and yet it were another model.
+/// Reads this rank's weights. UsageError if the checkpoint has other arrays than the model; arrays
+/// that the model does not have are an error too, because the model may have fewer layers.
 template <class P>
 void load_weights(const Exec& exec, const checkpoint::Reader& reader,
                   const architecture::Architecture& architecture,
@@ -95,8 +96,8 @@ void load_weights(const Exec& exec, const checkpoint::Reader& reader,
     check_usage(
         array.name.starts_with("optimizer.") || std::ranges::any_of(architecture.arrays, same),
         reader.folder(), ": holds the array '", array.name,
-        "', which the deck's model has not; give the model that was saved (", reader.folder(),
-        "/deck.toml)");
+        "', which is not in this deck's model; use the deck that was saved with the checkpoint (",
+        reader.folder(), "/deck.toml)");
   }
   for (const auto& entry : parameters.entries()) load_array(exec, reader, entry.weight);
 }

@@ -19,6 +19,7 @@ struct NamedLoss {
 /// One logged step: a line of metrics.jsonl.
 struct Metrics {
   std::int64_t step = 0;
+  std::string time = {};  ///< when the line was written, as to_text(Utc) has it; "": not known
   double loss = 0;  ///< mean over the global batch, nats per predicted token, with all other terms
   std::vector<NamedLoss> other_losses;  ///< terms of `loss` beside that of tokens
   double learning_rate = 0;
@@ -49,7 +50,20 @@ class MetricsFile {
   MetricsFile(const std::string& directory, std::optional<std::int64_t> restored_step);
   void write(const Metrics& metrics);
 
+  /// A line that a former job wrote.
+  struct Line {
+    std::int64_t step = 0;
+    std::optional<std::string> time;
+  };
+  /// Its last line before the lines after `restored_step` were removed, and the last one kept.
+  const std::optional<Line>& last_logged() const { return last_logged_; }
+  const std::optional<Line>& last_kept() const { return last_kept_; }
+
  private:
+  std::string lines_up_to(std::int64_t step);
+
+  std::optional<Line> last_logged_;
+  std::optional<Line> last_kept_;
   std::string path_;
   std::ofstream file_;
 };

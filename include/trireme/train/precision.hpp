@@ -5,7 +5,7 @@
 
 namespace trireme::train {
 
-/// make(P()) with the number types P of `[precision] compute`: the one place that chooses them.
+/// make(P()) with the number types P of `[precision] compute`: the only place that chooses them.
 template <class Make>
 auto with_precision(DType compute, const Make& make) {
   switch (compute) {

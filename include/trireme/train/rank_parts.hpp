@@ -16,18 +16,18 @@
 
 namespace trireme::train {
 
-/// Dynamic in fp16 alone: the range of the other types is a float's.
+/// Dynamic with fp16 only: the other types have the range of a float.
 kernels::LossScaling loss_scaling(const deck::PrecisionConfig& precision);
-/// Of a run's first step.
+/// Loss scale of a run's first step.
 double initial_loss_scale(const deck::PrecisionConfig& precision);
 
-/// What a rank works with: its shard of the model with all memory, and its place in each group.
+/// Parts of a rank: its shard of the model with all memory, and its communicators.
 template <class P>
 struct RankParts {
   using T = typename P::Compute;
 
-  /// `programs` of the training steps, with memory that serves all of them; none: for evaluation,
-  /// with neither gradients nor optimizer. Arguments must outlive this.
+  /// The memory suffices for all `programs` of the training steps. Without programs the rank only
+  /// evaluates, and has neither gradients nor an optimizer. Arguments must outlive this.
   RankParts(const deck::Config& config, const architecture::Architecture& architecture,
             grid::Grid& grid, const plan::Machine& machine, const kernels::KernelChoice& choice,
             std::span<const schedule::Program> programs);
@@ -37,7 +37,7 @@ struct RankParts {
   void make_optimizer(const deck::Config& config, const architecture::Architecture& architecture,
                       grid::Grid& grid, const plan::Machine& machine);
 
-  /// Of the device, for sums between ranks on a transport.
+  /// Device bytes for sums between ranks on a transport.
   Bytes reduction_bytes() const {
     return data.scratch_bytes() + tensor.scratch_bytes() + embedding.scratch_bytes();
   }
@@ -45,10 +45,10 @@ struct RankParts {
   grid::Communicator& data;
   grid::Communicator& pipeline;
   grid::Communicator& tensor;
-  grid::Communicator& embedding;  ///< first and last stage
+  grid::Communicator& embedding;  ///< ranks of the first and last stage
   model::TensorAxis axis;
   model::Parameters<P> parameters;
-  schedule::ProgramLayout layout;  ///< of the full batch
+  schedule::ProgramLayout layout;  ///< of steps with the full batch
   int slots = 1;
   std::optional<model::RankModel<P>> model;
   std::optional<Transfers<T>> transfers;

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <trireme/base/clock.hpp>
+#include <trireme/base/events.hpp>
 #include <trireme/deck/config.hpp>
 
 #include <csignal>
@@ -34,9 +35,17 @@ class StopSignals {
 
 /// What a rank asks for at a step's end; the maximum over all ranks is what they do.
 struct Request {
-  std::int64_t stop = 0;        ///< 1: save and end, restartable
+  /// Save and end, restartable: 1 plus the events::StopCause, of several the last one; 0: train on.
+  std::int64_t stop = 0;
   std::int64_t checkpoint = 0;  ///< 1: save and go on
 };
+
+inline std::int64_t stop_because(events::StopCause cause) {
+  return 1 + static_cast<std::int64_t>(cause);
+}
+inline events::StopCause cause_of(const Request& request) {
+  return static_cast<events::StopCause>(request.stop - 1);
+}
 
 /// Asks a run to stop or to save: the time limit, a signal, and the files `stop` and `checkpoint`
 /// that somebody leaves in the run's directory.

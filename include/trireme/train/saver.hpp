@@ -87,6 +87,7 @@ class Saver {
   Seconds held_up_ = 0;
   Seconds last_seconds_ = 0;
   Bytes share_bytes_ = 0;
+  Bytes written_bytes_ = 0;  ///< on the first rank: of the last checkpoint's shards
 };
 
 }  // namespace trireme::train

@@ -9,22 +9,23 @@
 
 namespace trireme::train {
 
-/// Steps whose update was left out since their loss or gradient was not finite, and the loss scale
-/// that follows from them. The run's step and its position in the data went on; the optimizer's own
-/// count, of AdamW's and LAMB's bias correction, is that of the updates.
+/// Steps whose update was skipped because their loss or gradient was not finite, and the resulting
+/// loss scale. Skipped steps advance the run's step and its position in the data, but not the
+/// optimizer's count of updates (the bias correction of AdamW and LAMB).
 struct Skips {
   std::int64_t total = 0;      ///< since the run's first step
-  std::int64_t in_row = 0;     ///< of them, those behind the last update
-  std::int64_t last_step = 0;  ///< the last of them that this process took; 0: none
-  std::string array = {};      ///< the first whose gradient was not finite then; "": none alone
-  std::optional<double> loss_scale = {};  ///< of the next step, with fp16
+  std::int64_t in_row = 0;     ///< skipped since the last update
+  std::int64_t last_step = 0;  ///< the last one skipped by this process; 0: none
+  std::string array = {};  ///< first array whose gradient was not finite then; "": no single one
+  std::optional<double> loss_scale = {};  ///< of the next step, with fp16 only
   std::int64_t scale_steps = 0;           ///< updates since it was changed or a step was skipped
 
   bool operator==(const Skips&) const = default;
 };
 
-/// What a checkpoint behind step `step` keeps of them, and back: all but last_step and array. A
-/// checkpoint that says nothing had none, and no loss scale. Error if it contradicts itself.
+/// Attributes of a checkpoint that hold these values (all but last_step and array), and back. A
+/// checkpoint without them means no skipped step and no loss scale. Error if they contradict each
+/// other.
 std::map<std::string, std::string> to_values(const Skips& skips, std::int64_t step);
 Skips skips_of(const checkpoint::RunState& state);
 

@@ -15,16 +15,16 @@
 
 namespace trireme::train {
 
-/// What each instruction of a program does with a rank's stages.
+/// Actions of each instruction of a program on a rank's stages.
 template <class P>
 class StepActions final : public Actions {
  public:
   using T = typename P::Compute;
 
-  /// What an evaluation has read, where the last stage is.
+  /// Amount of text that an evaluation has read, on ranks of the last stage.
   struct Counted {
     std::int64_t samples = 0;
-    std::int64_t bytes = 0;  ///< of text in predicted tokens
+    std::int64_t bytes = 0;  ///< bytes of text in predicted tokens
   };
 
   /// Arguments must outlive this.
@@ -32,18 +32,18 @@ class StepActions final : public Actions {
   StepActions(const StepActions&) = delete;
   StepActions& operator=(const StepActions&) = delete;
 
-  /// The next instructions belong to step `step` ≥ 1 on its global samples.
+  /// Begins step `step` ≥ 1 on its global samples.
   void begin_training(std::int64_t step, const data::Samples& samples);
-  /// The next instructions evaluate: micro-batch m takes the group first_group + m of this data
-  /// rank's groups of `micro` windows. `bytes_of_token` per id.
+  /// Begins an evaluation: micro-batch m takes group first_group + m of this data rank's groups of
+  /// `micro` windows. `bytes_of_token` per id.
   void begin_evaluation(const data::Windows& file, std::int64_t windows, std::int64_t first_group,
                         const std::vector<std::int32_t>& bytes_of_token);
   const Counted& counted() const { return counted_; }
 
   std::int64_t step() const { return step_; }
-  /// Of the training step that was begun last.
+  /// Number of the current training step.
   const data::Batch& batch() const { return batch_; }
-  /// When the instruction that ran last had its input.
+  /// Time at which the input of the last instruction had arrived.
   Clock::time_point began() const { return began_; }
   void has_begun() { began_ = Clock::now(); }
 
@@ -64,7 +64,7 @@ class StepActions final : public Actions {
   void optimizer_step(const Step& step) override;
 
  private:
-  /// What a slot's micro-batch reads, in memory from which a device copies by itself.
+  /// Host copy of a slot's batch fields, in pinned memory on devices.
   struct HostSlot {
     StagingBuffer memory;
     std::vector<std::span<std::int32_t>> fields;  ///< by their number in the objective
@@ -76,15 +76,15 @@ class StepActions final : public Actions {
   bool is_first(Stage stage) const { return stage == 0; }
   bool is_last(Stage stage) const { return stage == parts_.parameters.shard().last_stage(); }
   bool reads_samples(Stage stage) const { return is_first(stage) || is_last(stage); }
-  /// Puts what has arrived where the stage reads it.
+  /// Moves the received input or gradient to the memory that the stage reads.
   void take_input(const Step& step);
   void take_output_gradient(const Step& step);
   HostSlot host_slot() const;
-  /// The slot's memory, once the copy of what it held before has been made.
+  /// The slot's host memory, after the previous copy from it has completed.
   HostSlot& free_slot(const Step& step);
-  /// Copies the fields that the stage reads to its slot.
+  /// Copies the fields that the stage reads into its slot.
   void upload(const Step& step);
-  /// What a backward pass calls behind each layer; to be asked for before it is launched.
+  /// Function that a backward pass calls after each layer; to be made before the pass starts.
   typename model::RankModel<P>::LayerDone layer_done(const Step& step);
 
   const deck::Config& config_;

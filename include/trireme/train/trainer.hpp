@@ -44,10 +44,11 @@ class Trainer {
  private:
   ExitCode take_steps();
   bool is_logged(std::int64_t step) const;
-  void check_skips(const Metrics& metrics);
+  void check_skips(const Metrics& metrics, const Skips& before);
   void log_step(std::int64_t step);
   void write_timeline();
-  void report_peak() const;
+  void end() const;
+  [[noreturn]] void fail_not_finite(const std::string& message);
   std::optional<Evaluation> validate();
   void save(std::int64_t step, bool goes_on);
   Request agreement(std::int64_t step);
@@ -65,6 +66,7 @@ class Trainer {
   std::int64_t saved_step_ = 0;
   Skips skips_;               ///< as of the last logged step
   bool save_is_due_ = false;  ///< put off until a step is not skipped
+  Clock::time_point began_;   ///< the first step
   Clock::time_point logged_at_;
   Seconds untimed_ = 0;  ///< waited for checkpoints since the last logged step
 };

@@ -12,14 +12,14 @@ namespace trireme::train {
 
 /// Activations and gradients between pipeline stages. Every tensor rank sends its slice of the
 /// tokens to the rank of the same tensor coordinate, and the receivers gather (Narayanan et al.
-/// 2021, section 4.1). Receives are posted ahead, sends go on in the background.
+/// 2021, section 4.1). Receives are posted ahead; sends run in the background.
 template <class T>
 class Transfers {
  public:
   struct Buffers {
-    int activations = 0;  ///< received at the same time
+    int activations = 0;  ///< receives posted at the same time
     int gradients = 0;
-    int sends = 2;         ///< of each channel, under way at the same time
+    int sends = 2;         ///< sends of each channel in flight at the same time
     bool training = true;  ///< false: activations only
   };
 
@@ -27,11 +27,11 @@ class Transfers {
   Transfers(grid::Communicator& pipeline, const model::TensorAxis& axis,
             const architecture::Shard& shard, std::int64_t hidden, const Buffers& buffers);
 
-  /// Posts the receive of the input of `stage`.
+  /// Posts the receive of `stage`'s input.
   void receive_activation(const Exec& exec, Stage stage, int buffer);
-  /// Waits for it and puts it into rows [R, D].
+  /// Waits for it and stores it in rows [R, D].
   void take_activation(const Exec& exec, int buffer, View2<T> rows);
-  /// Sends rows [R, D], the output of `stage`; they may be overwritten at once.
+  /// Sends rows [R, D], the output of `stage`; the rows may be overwritten immediately.
   void send_activation(const Exec& exec, Stage stage, View2<T> rows);
 
   /// The same for the gradient of the output of `stage`.
@@ -40,7 +40,7 @@ class Transfers {
   /// Sends rows [R, D], the gradient of the input of `stage`.
   void send_gradient(const Exec& exec, Stage stage, View2<T> rows);
 
-  /// Waits for the sends under way.
+  /// Waits for all sends in flight.
   void finish();
 
   std::int64_t bytes() const { return memory_.capacity(); }
@@ -51,7 +51,7 @@ class Transfers {
     View2<T> slice;
     grid::Request request;
   };
-  /// What goes to one receiving stage in one direction, in order.
+  /// Messages to one receiving stage in one direction, in order.
   struct Channel {
     Stage to = 0;
     Direction direction = Direction::forward;

@@ -11,7 +11,7 @@
 
 namespace trireme::train {
 
-/// The worker for one choice of number types. Without programs it only evaluates.
+/// The worker for one choice of number types. Without programs it can only evaluate.
 template <class P>
 class TypedWorker final : public Worker {
  public:
@@ -35,12 +35,12 @@ class TypedWorker final : public Worker {
   std::string description() const override;
 
  private:
-  /// The executor of the step's program.
+  /// Returns the executor of the step's program.
   const Executor& begin_step(std::int64_t step, const data::Samples& samples);
   void run(const Executor& executor);
   void publish(const Step& step) const;  ///< to the watchdog
   void run_timed(const Executor& executor);
-  /// A sum over the data axis of what the last stage knows, on every rank.
+  /// Sum of the last stage's values over the data axis, on every rank.
   template <class N>
   N from_last_stage(N mine, const char* what);
   /// Σ cross entropy of each term of the objective. `waits`: label of the wait.
@@ -53,7 +53,7 @@ class TypedWorker final : public Worker {
   kernels::Handle handle_;
   RankParts<P> parts_;
   StepActions<P> actions_;
-  std::vector<Executor> executors_;  ///< of each program
+  std::vector<Executor> executors_;  ///< one per program
   schedule::Timeline timeline_;
 };
 

@@ -19,62 +19,64 @@
 
 namespace trireme::train {
 
-/// What a step found, the same on all ranks.
+/// Results of a step, the same on all ranks.
 struct StepResult {
-  double loss = 0;  ///< Σ of the objective's terms, each a mean over the global batch
-  std::vector<NamedLoss> other_losses;  ///< terms of `loss` beside that of tokens
+  double loss = 0;  ///< sum of the objective's terms, each a mean over the global batch
+  std::vector<NamedLoss> other_losses;  ///< terms of `loss` besides that of tokens
   double gradient_norm = 0;             ///< before clipping
   Skips skips;                          ///< so far
 };
 
 /// One term of the training objective over a token file.
 struct LossSum {
-  std::string name;  ///< this and the next: as architecture::LossTerm has them
+  std::string name;  ///< name and counted: those of architecture::LossTerm
   std::string counted;
   double nats = 0;         ///< Σ cross entropy
-  std::int64_t count = 0;  ///< of what is counted
+  std::int64_t count = 0;  ///< number of cross entropies in the sum
   double mean() const { return nats / static_cast<double>(count); }
 };
 
 /// Losses on a token file.
 struct Evaluation {
   std::vector<LossSum> losses;  ///< that of predicted tokens first
-  std::int64_t bytes = 0;       ///< of text in those tokens; 0 where they are chosen at random
+  std::int64_t bytes = 0;  ///< bytes of text in those tokens; 0 if the tokens are chosen at random
   const LossSum& tokens() const { return losses.front(); }
   double bits_per_byte() const;
 };
 
-/// One rank's model with all that trains it. The number types are chosen once, in make_worker.
+/// One rank's model with its optimizer and communication. make_worker chooses the number types
+/// once.
 class Worker {
  public:
   virtual ~Worker() = default;
 
-  /// Initial weights from the deck's seed and an optimizer's initial state, whatever was there.
+  /// Sets the initial weights from the deck's seed and the optimizer's initial state.
   virtual void initialise() = 0;
   /// Queues step `step` ≥ 1 on the global samples of that step.
   virtual void train_step(std::int64_t step, const data::Samples& samples) = 0;
-  /// The same, and records when each instruction ran; waits for each of them.
+  /// The same, with a wait after each instruction; records when each instruction ran.
   virtual void timed_step(std::int64_t step, const data::Samples& samples) = 0;
-  /// When the instructions of the last timed step ran on the pipeline ranks of the first replica's
-  /// first tensor rank: on rank 0 of the world, elsewhere without events. Seconds since the step
-  /// began. Collective.
+  /// Times of the last timed step's instructions, in seconds since the step began, on the pipeline
+  /// ranks of the first replica's first tensor rank. Only rank 0 of the world receives the events.
+  /// Collective.
   virtual schedule::Timeline timeline() = 0;
-  /// Waits for the last step and says what it found. Collective.
+  /// Waits for the last step and returns its results. Collective.
   virtual StepResult result() = 0;
-  /// Windows [0, windows) of a file, divided over all ranks; `bytes_of_token` per id. Collective.
+  /// Losses on windows [0, windows) of a file, distributed over all ranks; `bytes_of_token` per id.
+  /// Collective.
   virtual Evaluation evaluate(const data::Windows& file, std::int64_t windows,
                               const std::vector<std::int32_t>& bytes_of_token) = 0;
 
-  /// What this rank writes to a checkpoint: parts of the parameters and, if it trains, of the
-  /// optimizer's state; all ranks together hold every element once. Waits for the step under way.
-  /// The slices refer to live memory, which holds still until the next step.
+  /// This rank's slices of a checkpoint: parts of the parameters and, if it trains, of the
+  /// optimizer's state. All ranks together write every element once. Waits for the current step.
+  /// The slices refer to live memory, which does not change until the next step.
   virtual std::vector<checkpoint::SliceView> share() = 0;
-  /// Reads what this rank holds of parameters and state, and verifies what it reads. Not
-  /// collective. After an error the numbers are undefined until the next load or initialise.
+  /// Reads and verifies this rank's parameters and state. Not collective. After an error the values
+  /// are undefined until the next load or initialise.
   virtual void load(const checkpoint::Reader& reader) = 0;
 
   virtual std::vector<plan::MemoryRow> memory() const = 0;
-  /// FLOP/s of this rank's best matrix product, measured now.
+  /// Measures the rate of this rank's best matrix product, in FLOP/s.
   virtual double measure_peak() = 0;
   /// "fp32 products by oneDNN 2.6.3"
   virtual std::string description() const = 0;
@@ -82,9 +84,9 @@ class Worker {
 
 enum class Mode : std::uint8_t { train, evaluate };
 
-/// `config` must be resolved; all arguments must outlive the worker. `programs` are those of the
-/// training steps, as plan::step_programs() has them; none in evaluation. `machine` is the one that
-/// the worker runs on, for which they were made.
+/// `config` must be resolved; all arguments must outlive the worker. `programs` are those of
+/// plan::step_programs() for training, and empty for evaluation. `machine` is the machine on which
+/// the worker runs, for which the programs were made.
 std::unique_ptr<Worker> make_worker(const deck::Config& config,
                                     const architecture::Architecture& architecture,
                                     grid::Grid& grid, const plan::Machine& machine,

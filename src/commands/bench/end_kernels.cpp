@@ -78,7 +78,7 @@ template <class P>
 void measure_rows(KernelBench& b) {
   using T = typename P::Compute;
   const architecture::LocalSizes& n = b.sizes();
-  if (!n.masked) return;
+  if (!b.model().predicts_masked_tokens()) return;
   const Exec& exec = b.exec();
   const bool here = b.shard().has_head;
   const std::int64_t rows = here ? n.head_rows() : 0;

@@ -153,6 +153,11 @@ void measure(KernelBench& b, const plan::LayerKernel& k) {
     case OperationKind::dropout:
     case OperationKind::residual:
       return measure_residual<P>(b, k);
+    case OperationKind::embedding:
+    case OperationKind::pick:
+    case OperationKind::logits:
+    case OperationKind::cross_entropy:
+      break;  // no part of a layer
   }
 }
 

@@ -46,16 +46,21 @@ std::vector<Product> products_of(const architecture::Architecture& a, const Benc
     list.back().calls[static_cast<std::size_t>(k.step.pass)] = k.calls;
     if (k.step.fused >= 0) list.back().gelu = true;
   }
-  const auto in_head = [&](const char* name, std::int64_t tokens, std::int64_t outputs, bool bias,
-                           std::int64_t calls) {
-    list.push_back({name, tokens, outputs, n.hidden, bias, {calls, calls, calls}});
-  };
-  const std::int64_t targets = shard.has_head ? n.targets : 0;
-  if (n.masked) in_head("masked_head", targets, n.hidden, true, shard.micros);
-  const std::int64_t block = shard.has_head ? n.logit_block : 0;
-  const std::int64_t blocks = block > 0 ? (targets + block - 1) / block : 0;
-  in_head("logits", block, n.vocabulary, n.masked, shard.micros * blocks);
-  list.back().wide = true;
+  for (const architecture::Operation& op : a.head.operations) {
+    if (product_factor(op, architecture::Pass::forward) == 0) continue;
+    const auto tensor = [&](int t) { return a.head.tensors[static_cast<std::size_t>(t)]; };
+    const architecture::Tensor y = tensor(op.output);
+    const std::int64_t rows = shard.has_head ? rows_of(y.rows, n) : 0;
+    const bool blocks = y.rows == architecture::Rows::logit_block && rows > 0;
+    const std::int64_t calls = shard.micros * (blocks ? (n.targets + rows - 1) / rows : 1);
+    list.push_back({op.name,
+                    rows,
+                    columns_of(y.columns, n),
+                    columns_of(tensor(op.input).columns, n),
+                    !op.bias().empty(),
+                    {calls, calls, calls},
+                    y.numbers == architecture::Numbers::accumulate});
+  }
   return list;
 }
 

@@ -219,9 +219,10 @@ void add_check(CLI::App& app) {
       ->type_name("FILE");
   command->add_flag("--resolved", options->resolved,
                     "Print the resolved deck instead: every key with its value");
-  command->add_flag("--layer", options->layer,
-                    "Print the operations of a layer instead: shapes on a rank, what is kept or "
-                    "recomputed, messages and FLOPs");
+  command->add_flag(
+      "--layer", options->layer,
+      "Print the operations of the embedding, a layer and the head instead: shapes on a "
+      "rank, what is kept or recomputed, messages and FLOPs");
   command->footer(
       "Examples:\n  trireme check inputs/gpt2_124m.toml --ranks 8 batch.micro=4\n"
       "  trireme check inputs/gpt2_124m.toml --ranks 8 --machine inputs/machines/h100.toml");

@@ -1,41 +1,51 @@
-// `trireme check --layer`: the tensors and steps of a layer on the first tensor rank.
+// `trireme check --layer`: tensors and operations of the embedding, of a layer and of the head, on
+// the first tensor rank.
+#include <trireme/architecture/ends.hpp>
 #include <trireme/base/text.hpp>
 #include <trireme/commands/check/tables.hpp>
 #include <trireme/plan/local_sizes.hpp>
 #include <trireme/plan/memory.hpp>
 #include <trireme/plan/recompute.hpp>
 
+#include <array>
+
 namespace trireme::commands {
 namespace {
 
 using namespace architecture;
 
-/// FLOPs of a step for one micro-batch on this rank.
-double flops_of(const Step& step, const Architecture& a, const LocalSizes& n) {
-  const Operation& op = a.layer.operations[static_cast<std::size_t>(step.operation)];
-  const auto columns_of_tensor = [&](int t) {
-    return static_cast<double>(columns_of(a.layer.tensors[static_cast<std::size_t>(t)].columns, n));
+constexpr std::array passes{Pass::forward, Pass::backward_input, Pass::backward_weight};
+
+/// FLOPs of a pass of an operation for one micro-batch on this rank.
+double flops_of(const LayerDescription& part, const Operation& op, Pass pass,
+                const deck::ModelConfig& m, const LocalSizes& n) {
+  const auto tensor = [&](int t) -> const Tensor& {
+    return part.tensors[static_cast<std::size_t>(t)];
   };
   double products = 0;
-  if (op.kind == OperationKind::linear)
-    products = columns_of_tensor(op.input) * columns_of_tensor(op.output);
+  if (op.kind == OperationKind::linear || op.kind == OperationKind::logits)
+    products = static_cast<double>(columns_of(tensor(op.input).columns, n) *
+                                   columns_of(tensor(op.output).columns, n));
   if (op.kind == OperationKind::attention)
-    products = products_per_token(op, a.model) * static_cast<double>(n.heads) /
-               static_cast<double>(a.model.heads);
-  return 2 * product_factor(op, step.pass) * products * static_cast<double>(n.tokens);
+    products =
+        products_per_token(op, m) * static_cast<double>(n.heads) / static_cast<double>(m.heads);
+  return 2 * product_factor(op, pass) * products *
+         static_cast<double>(n.micro * rows_per_sample(tensor(op.output).rows, m));
 }
 
-std::string messages_of(const Step& step, const Architecture& a, const deck::Config& c) {
-  if (c.parallel.tensor == 1) return "";
-  std::vector<std::string> names;
-  for (const Message message :
-       messages(a.layer.operations[static_cast<std::size_t>(step.operation)], step.pass)) {
-    if (c.parallel.sequence_parallel)
-      names.push_back(message == Message::gather ? "all-gather" : "reduce-scatter");
-    else if (message == Message::reduce)
-      names.push_back("all-reduce");
-  }
-  return join(names, ", ");
+std::string giga(double flops) {
+  return flops > 0 ? fixed(flops / 1e9, 3) : "";
+}
+
+std::string message_text(const LayerDescription& part, const Operation& op, Pass pass,
+                         const deck::Config& c) {
+  const auto message = message_of(op, pass, part.tensors, c.parallel.sequence_parallel);
+  if (c.parallel.tensor == 1 || !message) return "";
+  return std::string(name_of(message->collective));
+}
+
+std::string name_of(const Operation& op) {
+  return text(op.name, op.name == name_of(op.kind) ? "" : text(" (", name_of(op.kind), ")"));
 }
 
 const char* name_of_pass(Pass pass) {
@@ -54,16 +64,46 @@ void add_steps(std::vector<std::vector<std::string>>& rows, const char* phase,
                const PhaseProgram& program, const Architecture& a, const deck::Config& c,
                const LocalSizes& n) {
   for (const Step& step : program.steps) {
-    const auto operation = [&](int number) {
-      const Operation& op = a.layer.operations[static_cast<std::size_t>(number)];
-      return text(op.name, op.name == name_of(op.kind) ? "" : text(" (", name_of(op.kind), ")"));
+    const auto operation = [&](int number) -> const Operation& {
+      return a.layer.operations[static_cast<std::size_t>(number)];
     };
-    const double flops = flops_of(step, a, n);
-    rows.push_back(
-        {phase, step.again ? "recompute" : name_of_pass(step.pass),
-         operation(step.operation) + (step.fused >= 0 ? " + " + operation(step.fused) : ""),
-         messages_of(step, a, c), flops > 0 ? fixed(flops / 1e9, 3) : ""});
+    const Operation& op = operation(step.operation);
+    rows.push_back({phase, step.again ? "recompute" : name_of_pass(step.pass),
+                    name_of(op) + (step.fused >= 0 ? " + " + name_of(operation(step.fused)) : ""),
+                    message_text(a.layer, op, step.pass, c),
+                    giga(flops_of(a.layer, op, step.pass, a.model, n))});
   }
+}
+
+std::string tensor_bytes(const Tensor& t, const plan::LocalSizes& n) {
+  return human_bytes(rows_of(t.rows, n) * columns_of(t.columns, n) *
+                     bytes_of(t.numbers, n.element, n.accumulate));
+}
+
+/// The embedding or the head: all gradients of the head but its norm's are in the forward pass.
+std::string end_report(const LayerDescription& part, const deck::Config& c,
+                       const plan::LocalSizes& n, bool split_backward) {
+  constexpr std::array homes{"a layer's", "slot", "slot", "slot", "scratch"};
+  std::vector<std::vector<std::string>> tensors{{"tensor", "shape", "memory", "bytes"}};
+  for (const Tensor& t : part.tensors)
+    if ((t.home != Home::split || split_backward) &&
+        !shares_memory(part, t, n.element, n.accumulate))
+      tensors.push_back(
+          {t.name, shape_text(t), homes[static_cast<std::size_t>(t.home)], tensor_bytes(t, n)});
+  std::vector<std::vector<std::string>> operations{
+      {"operation", "tensors", "messages forward", "backward", "GFLOP of all passes"}};
+  for (const Operation& op : part.operations) {
+    const auto name = [&](int t) { return part.tensors[static_cast<std::size_t>(t)].name; };
+    double flops = 0;
+    std::string backward;
+    for (const Pass pass : passes) flops += flops_of(part, op, pass, c.model, n);
+    for (const Pass pass : {Pass::backward_input, Pass::backward_weight})
+      backward += message_text(part, op, pass, c);  // one of them has none
+    operations.push_back({name_of(op),
+                          name(op.input) + (op.in_place() ? "" : " → " + name(op.output)),
+                          message_text(part, op, Pass::forward, c), backward, giga(flops)});
+  }
+  return columns(tensors, 3, "  ") + "\n\n" + columns(operations, 4, "  ");
 }
 
 }  // namespace
@@ -76,10 +116,8 @@ std::string layer_report(const deck::Config& c, const Architecture& a, const Sha
   std::vector<std::vector<std::string>> tensors{{"tensor", "shape", "backward pass", "bytes"}};
   for (std::size_t t = 0; t < a.layer.tensors.size(); ++t) {
     const Tensor& tensor = a.layer.tensors[t];
-    const std::int64_t elements = rows_of(tensor.rows, n) * columns_of(tensor.columns, n);
-    const Bytes bytes = elements * (tensor.numbers == Numbers::compute ? n.element : n.accumulate);
     const char* state = program.kept[t] ? "kept" : needed[t] ? "recomputed" : "not read";
-    tensors.push_back({tensor.name, shape_text(tensor), state, human_bytes(bytes)});
+    tensors.push_back({tensor.name, shape_text(tensor), state, tensor_bytes(tensor, n)});
   }
   std::vector<std::vector<std::string>> steps{{"phase", "pass", "operation", "messages", "GFLOP"}};
   add_steps(steps, "forward", program.forward, a, c, n);
@@ -87,11 +125,15 @@ std::string layer_report(const deck::Config& c, const Architecture& a, const Sha
   add_steps(steps, "backward_input", program.backward_input, a, c, n);
   add_steps(steps, "backward_weight", program.backward_weight, a, c, n);
   return text(
-      "tensors of a layer on tensor rank 0 for one micro-batch: T = ", n.tokens,
-      " tokens, R = ", n.rows, " of them in its residual stream\n", columns(tensors, 3, "  "),
+      "on tensor rank 0 of P = ", n.tensor_ranks, " for one micro-batch of B = ", n.micro,
+      ": T = ", n.tokens, " tokens, R = ", n.rows,
+      " of them in its residual stream, N = ", n.targets, " predicted, N' = ", n.logit_block,
+      " at a time\n\nembedding\n", end_report(a.embedding, c, n, split_backward),
+      "\n\ntensors of a layer\n", columns(tensors, 3, "  "),
       "\nkept per layer and micro-batch: ", human_bytes(program.kept_bytes + program.work_bytes),
-      "; transient, for all layers: ", human_bytes(program.transient_bytes), "\n\nsteps\n",
-      columns(steps, 4, "  "));
+      "; transient, for all layers: ", human_bytes(program.transient_bytes),
+      "\n\nsteps of a layer\n", columns(steps, 4, "  "), "\n\nhead\n",
+      end_report(a.head, c, n, split_backward));
 }
 
 }  // namespace trireme::commands

@@ -17,18 +17,24 @@ void expect_same_tokenizer(const deck::Deck& deck, const data::Tokenizer& tokeni
                            const data::TokenSource& file) {
   if (file.tokenizer().empty() || file.tokenizer() == tokenizer.name()) return;
   const data::TokenizerSource made_with = file.tokenizer_source();
-  throw UsageError(text(file.path(), ": was made with the tokenizer ", file.tokenizer(),
-                        made_with.path == "bytes" ? "" : text(" (then in ", made_with.path, ")"),
-                        ", the deck says ", deck.cite("data", "tokenizer"),
-                        tokenizer.name() == "bytes" ? "" : text(", which is ", tokenizer.name())));
+  throw UsageError(text(file.path(), " was made with the tokenizer ", file.tokenizer(),
+                        made_with.path == "bytes" ? "" : text(" (from ", made_with.path, ")"),
+                        ", but the deck has ", deck.cite("data", "tokenizer"),
+                        tokenizer.name() == "bytes" ? "" : text(", which is ", tokenizer.name()),
+                        "; set data.tokenizer=", made_with.path, " or tokenize the text again"));
 }
 
 std::unique_ptr<data::TokenSource> open_token_file(const deck::Deck& deck, const std::string& key,
                                                    const std::string& path) {
-  check_usage(data::tokens_exist(path), deck.cite("data", key), ": there is no such file",
-              path == deck.config.data.train ? "" : text(" ", path),
-              "; make it with trireme tokenize -o ", path, " TEXT...");
-  return data::open_tokens(path, deck.config.model.vocabulary);
+  const std::string cited = deck.cite("data", key);
+  const bool alone = cited.find(text(" = \"", path, "\"")) != std::string::npos;
+  check_usage(data::tokens_exist(path), cited, ": no such file", alone ? "" : text(" ", path),
+              "; make it with `trireme tokenize -o ", path, " TEXT...`");
+  try {
+    return data::open_tokens(path, deck.config.model.vocabulary);
+  } catch (const UsageError& error) {
+    throw UsageError(text("[data] ", key, " (", deck.where("data", key), "): ", error.what()));
+  }
 }
 
 /// Number of ids at the end of the vocabulary that are reserved for special tokens.
@@ -78,18 +84,17 @@ void resolve_vocabulary(deck::Deck& deck, const TrainingData& data) {
   const auto tokenizer = tokenizer_of(deck);
   std::int64_t& vocabulary = deck.config.model.vocabulary;
   if (data.files.empty()) {
-    check_usage(vocabulary > 0, deck.file_name,
-                ": [model] vocabulary is not given and the token file ", deck.cite("data", "train"),
-                " does not exist; give model.vocabulary=... or make the file with ",
-                "trireme tokenize");
+    check_usage(vocabulary > 0, deck.cite("data", "train"), ": no such file, and ", deck.file_name,
+                " does not set [model] vocabulary; make the file with `trireme tokenize -o FILE ",
+                "TEXT...`, or set model.vocabulary to plan without it");
     return;
   }
   std::int64_t needed = 0;
   for (const auto& file : data.files) {
     expect_same_tokenizer(deck, *tokenizer, *file);
-    check_usage(file->vocabulary() > 0, deck.file_name,
-                ": [model] vocabulary is needed: ", file->path(),
-                " does not say how many ids its tokenizer has");
+    check_usage(file->vocabulary() > 0, deck.file_name, ": [model] vocabulary is not set, and ",
+                file->path(),
+                " does not store its tokenizer's number of ids; set model.vocabulary");
     needed = std::max(needed, file->vocabulary());
     check_usage(vocabulary == 0 || vocabulary >= file->vocabulary(),
                 deck.cite("model", "vocabulary"), " is smaller than the ", file->vocabulary(),

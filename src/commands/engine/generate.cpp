@@ -26,8 +26,8 @@ ExitCode generate(grid::Runtime& runtime, const GenerateOptions& options) {
   const deck::Config& config = session.config();
   runtime.together([&] {
     check_usage(!config.model.predicts_masked_tokens(), session.deck.cite("model", "objective"),
-                ": a model of masked tokens cannot continue a text; use a model whose objective is "
-                "\"next_token\"");
+                ": a model that predicts masked tokens, such as bert, cannot generate text; use a "
+                "model with objective = \"next_token\", such as gpt or llama");
   });
   const auto tokenizer = tokenizer_of(session.deck);
 

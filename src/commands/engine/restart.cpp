@@ -1,3 +1,4 @@
+#include <trireme/base/events.hpp>
 #include <trireme/base/log.hpp>
 #include <trireme/base/narrow.hpp>
 #include <trireme/checkpoint/folders.hpp>
@@ -6,6 +7,7 @@
 #include <trireme/deck/batch_schedule.hpp>
 #include <trireme/deck/deck.hpp>
 #include <trireme/grid/heartbeat.hpp>
+#include <trireme/train/load.hpp>
 
 #include <algorithm>
 #include <filesystem>
@@ -61,6 +63,11 @@ Comparison compare_to(const checkpoint::Reader& reader, const deck::Deck& deck) 
                    message.substr(0, message.find('\n'))));
     return {};
   }
+}
+
+/// Momentum of sgd, or the two moments of the other kinds.
+bool other_optimizer_arrays(const deck::Difference& d) {
+  return d.full_name() == "optimizer.kind" && (d.stored == "\"sgd\"" || d.current == "\"sgd\"");
 }
 
 void expect_no(const Differences& contradictions, const std::string& folder,
@@ -137,7 +144,7 @@ void Restart::compare(const checkpoint::Reader& reader) {
   const bool other_batches =  // at step 0 any continues
       reader.state().step > 0 && !found.same_batches;
   for (const auto& d : found.differences) {
-    if (d.effect == deck::Effect::model ||
+    if (d.effect == deck::Effect::model || other_optimizer_arrays(d) ||
         (d.effect == deck::Effect::storage && !found.same_storage) ||
         (d.effect == deck::Effect::batches && other_batches))
       contradictions.push_back(d);
@@ -153,9 +160,11 @@ std::optional<std::int64_t> Restart::load(train::Worker& worker) {
   const deck::BatchSchedule batches(deck_.config.batch);
   while (!folder_.empty()) {
     checkpoint::RunState state;
+    bool weights_only = false;
     const auto read = [&] {
       const checkpoint::Reader reader(folder_, checkpoint::Opening::manifest);
       state = reader.state();
+      weights_only = train::holds_weights_only(reader);
       check_usage(
           state.samples == batches.samples(state.step), folder_, ": its ", state.step,
           " steps took ", state.samples, " samples, with ", deck_.cite("batch", "global"),
@@ -175,7 +184,7 @@ std::optional<std::int64_t> Restart::load(train::Worker& worker) {
       choose();
       continue;
     }
-    report(state);
+    report(state, !weights_only);
     if (by_name())
       make_room(first_of_others(folder_, deck_.config.checkpoint.directory, state.step));
     return state.step;
@@ -184,7 +193,10 @@ std::optional<std::int64_t> Restart::load(train::Worker& worker) {
   return std::nullopt;
 }
 
-void Restart::report(const checkpoint::RunState& state) const {
+void Restart::report(const checkpoint::RunState& state, bool optimizer_state) const {
+  events::record(events::Restart{events::former_end(), deck_.config.checkpoint.restart, folder_,
+                                 state.layout, state.samples, optimizer_state},
+                 state.step);
   say("restarted from ", folder_, " behind step ", state.step, ", ", with_commas(state.samples),
       " samples");
   if (!differences_.empty()) say("differs from the deck of ", folder_, ":", differences_);

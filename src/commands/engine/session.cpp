@@ -1,5 +1,6 @@
 #include <trireme/base/checksum.hpp>
 #include <trireme/base/log.hpp>
+#include <trireme/checkpoint/folders.hpp>
 #include <trireme/checkpoint/reader.hpp>
 #include <trireme/commands/resolve.hpp>
 #include <trireme/commands/session.hpp>
@@ -10,7 +11,9 @@
 #include <trireme/plan/choices.hpp>
 #include <trireme/plan/recompute.hpp>
 
+#include <algorithm>
 #include <cstdio>
+#include <cstdlib>
 #include <filesystem>
 
 namespace trireme::commands {
@@ -34,6 +37,40 @@ void replicate(deck::ParallelConfig& p, std::int64_t ranks, bool whole_models) {
   p.data = ranks / (p.tensor * p.pipeline);
 }
 
+/// A folder with a manifest; otherwise the error names the newest checkpoint that exists.
+void expect_checkpoint(const std::string& folder, const std::string& directory) {
+  std::error_code ignored;
+  const bool exists = std::filesystem::is_directory(folder, ignored);
+  if (exists && std::filesystem::exists(folder + "/" + checkpoint::manifest_name, ignored)) return;
+  const auto inside = exists ? checkpoint::latest(folder) : std::nullopt;
+  const auto newest = inside ? inside : checkpoint::latest(directory);
+  throw UsageError(
+      text(folder,
+           exists ? " is not a complete checkpoint, because it has no manifest.json"
+                  : ": no such checkpoint folder",
+           newest ? text(exists && !inside ? "; copy it again, or give " : "; give ", *newest)
+                  : "; copy it again, or train first"));
+}
+
+/// Ranks of this job by what launchers say, or 1 where one of them says so.
+std::int64_t launched_ranks() {
+  std::int64_t fewest = 0;
+  for (const char* name : {"PMI_SIZE", "OMPI_COMM_WORLD_SIZE", "SLURM_STEP_NUM_TASKS"}) {
+    const char* value = std::getenv(name);
+    const std::int64_t ranks = value == nullptr ? 0 : std::strtoll(value, nullptr, 10);
+    if (ranks > 0) fewest = fewest == 0 ? ranks : std::min(fewest, ranks);
+  }
+  return std::max<std::int64_t>(fewest, 1);
+}
+
+/// The launcher of another MPI library starts each process as a job of one rank.
+void expect_launcher_of_this_mpi(const grid::Runtime& runtime) {
+  const std::int64_t ranks = launched_ranks();
+  check_usage(runtime.ranks() > 1 || ranks == 1, "the launcher started ", ranks,
+              " processes, but each of them is an MPI job of 1 rank; use the mpiexec of the MPI "
+              "library that trireme was built with, or the right type of `srun --mpi=TYPE`");
+}
+
 }  // namespace
 
 Session open_session(grid::Runtime& runtime, const std::string& deck_file,
@@ -41,6 +78,7 @@ Session open_session(grid::Runtime& runtime, const std::string& deck_file,
   Session s;
   s.machine = installation::this_machine();
   runtime.together([&] {
+    expect_launcher_of_this_mpi(runtime);
     s.deck = deck::load_deck(deck_file, overrides);
     plan::expect_available(s.deck, s.machine);
     if (ranks == Ranks::as_deck_says)
@@ -69,13 +107,13 @@ Session open_session(grid::Runtime& runtime, const std::string& deck_file,
 
 std::string find_checkpoint(const deck::Deck& deck, const std::string& where) {
   if (where != "latest") {
-    check_usage(std::filesystem::is_directory(where), "there is no checkpoint folder ", where);
+    expect_checkpoint(where, deck.config.checkpoint.directory);
     return where.substr(0, where.find_last_not_of('/') + 1);
   }
   const std::string& directory = deck.config.checkpoint.directory;
   const auto folder = checkpoint::latest(directory);
   check_usage(folder.has_value(), "there is no complete checkpoint in ", directory,
-              "; train first, or name a checkpoint folder");
+              "; train first, or give a checkpoint's folder");
   return *folder;
 }
 

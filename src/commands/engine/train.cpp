@@ -1,3 +1,4 @@
+#include <trireme/base/events.hpp>
 #include <trireme/base/log.hpp>
 #include <trireme/commands/engine.hpp>
 #include <trireme/commands/resolve.hpp>
@@ -5,18 +6,22 @@
 #include <trireme/commands/session.hpp>
 #include <trireme/data/batch_reader.hpp>
 #include <trireme/deck/batch_schedule.hpp>
+#include <trireme/grid/devices.hpp>
 #include <trireme/grid/transport.hpp>
 #include <trireme/grid/watchdog.hpp>
 #include <trireme/plan/choices.hpp>
 #include <trireme/plan/memory.hpp>
 #include <trireme/plan/program.hpp>
+#include <trireme/tensor/device.hpp>
 #include <trireme/train/executor.hpp>
 #include <trireme/train/kernel_choice.hpp>
 #include <trireme/train/trainer.hpp>
 
 #include <unistd.h>
 
+#include <array>
 #include <cerrno>
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <span>
@@ -56,9 +61,41 @@ void compare_programs(grid::Runtime& runtime, std::span<const schedule::Program>
   });
 }
 
-}  // namespace
+/// The job's id in its batch system: Slurm, PBS, Flux, LSF, Cobalt.
+std::optional<std::string> job_id() {
+  constexpr std::array names{"SLURM_JOB_ID", "PBS_JOBID", "FLUX_JOB_ID", "LSB_JOBID",
+                             "COBALT_JOBID"};
+  for (const char* name : names)
+    if (const char* id = std::getenv(name); id != nullptr && *id != '\0') return id;
+  return std::nullopt;
+}
 
-namespace {
+/// Begins the job's events: the deck, the layout and where the ranks run. Collective.
+void record_start(grid::Runtime& runtime, const deck::Deck& deck) {
+  const deck::Config& c = deck.config;
+  events::record(events::Start{TRIREME_VERSION, deck.file_name, runtime.ranks(), c.parallel.data,
+                               c.parallel.pipeline, c.parallel.tensor,
+                               std::string(name_of(c.parallel.schedule)), c.run.steps, job_id()});
+  const grid::Software software = runtime.software();
+  events::Ranks ranks{{},          {}, software.kokkos, software.execution_space, software.threads,
+                      software.mpi};
+  for (const auto& [host, number] : grid::nodes(runtime.world())) {
+    ranks.hosts.push_back(host);
+    ranks.ranks_per_host.push_back(number);
+  }
+  events::record(ranks);
+}
+
+void record_devices(const deck::Config& config, const plan::Machine& machine,
+                    const train::Worker& worker) {
+  const auto device = device_info();
+  const std::string attention = kernels::attention_description(config.precision.compute);
+  events::record(
+      events::Devices{device ? device->name : "host", worker.description(),
+                      attention.empty() ? "portable" : attention,
+                      plan::uses_nccl(config.parallel, machine) ? grid::nccl_name() : "MPI",
+                      plan::device_total(worker.memory())});
+}
 
 /// Files that batches cannot be made of are found before the first step.
 void expect_usable(const deck::Config& config, const data::Samples& samples,
@@ -75,12 +112,15 @@ ExitCode train(grid::Runtime& runtime, const TrainOptions& options) {
   // 1 runtime: MPI, Kokkos and the device are up. 2, 3 deck and process grid.
   Session session = open_session(runtime, options.deck, options.overrides, Ranks::as_deck_says);
   const deck::Config& config = session.config();
+  const std::string events_file = config.run.directory + "/events.jsonl";
   runtime.together([&] {
-    if (runtime.rank() != 0) return;
+    if (runtime.rank() != 0) return events::set_file(events_file, false);
     open_directory(session.deck, "run", config.run.directory);
     open_directory(session.deck, "checkpoint", config.checkpoint.directory);
     log::set_file(config.run.directory + "/log.txt");
+    events::set_file(events_file, true);
   });
+  record_start(runtime, session.deck);
   std::optional<grid::Watchdog> watchdog;
   if (config.run.watchdog > 0) watchdog.emplace(runtime, config.run.directory, config.run.watchdog);
   say("trireme: ", runtime.description());
@@ -114,6 +154,10 @@ ExitCode train(grid::Runtime& runtime, const TrainOptions& options) {
                                            config.model.sequence, " tokens; ")
                                     : text(", ", with_commas(samples->per_epoch()), " samples of ",
                                            config.model.sequence, " tokens per epoch; ");
+  events::Data data{config.data.train, std::ssize(session.training.files),
+                    session.training.tokens(), std::nullopt};
+  if (samples->files() == 1) data.samples_per_epoch = samples->per_epoch();
+  events::record(data);
   say("data ", config.data.train, ": ", with_commas(session.training.tokens()), " tokens",
       one_epoch, config.batch.global, " per step, ", config.run.steps, " steps");
 
@@ -142,6 +186,7 @@ ExitCode train(grid::Runtime& runtime, const TrainOptions& options) {
                                static_cast<int>(config.parallel.tensor), at.tensor),
       session.machine);
   say("memory per rank\n", plan::table(worker->memory(), copy));
+  record_devices(config, session.machine, *worker);
   if (const std::string note = plan::transport_note(config.parallel, session.machine);
       !note.empty())
     say("transport: ", note, grid::nccl_name().empty() ? "" : ": " + grid::nccl_name());

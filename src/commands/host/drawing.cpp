@@ -30,7 +30,8 @@ std::string shape_text(const schedule::ProgramLayout& layout) {
 void read_measured(Drawing& drawing, const std::string& path, bool must_fit,
                    const schedule::ProgramLayout& layout) {
   if (!must_fit && !std::filesystem::exists(path)) return;
-  schedule::Timeline timeline = schedule::read_timeline(plan::read_text_file(path, path), path);
+  schedule::Timeline timeline = schedule::read_timeline(
+      plan::read_text_file(path, path, "; a run with run.timeline=true writes one"), path);
   if (same_shape(timeline.layout, layout)) {
     drawing.measured = std::move(timeline);
     return;

@@ -60,7 +60,7 @@ void expect_no_files(const ExportOptions& options, const std::string& config) {
   std::vector<std::string> there = hugging_face::weight_files(options.folder);
   if (fs::exists(config)) there.push_back(config);
   check_usage(options.force || there.empty(), there.empty() ? "" : there.front(),
-              ": is there; choose another folder or give --force to replace ",
+              " exists; choose another folder, or give --force to replace ",
               there.size() == 1 ? "it" : text("all ", there.size(), " files of a model"));
 }
 

@@ -43,6 +43,10 @@ void expect_no_checkpoints(const deck::Deck& deck) {
 
 void run(const ImportOptions& options) {
   const std::string config_path = options.folder + "/config.json";
+  std::error_code ignored;
+  check_usage(std::filesystem::exists(config_path, ignored), config_path,
+              ": no such file; give a local folder that holds a model's config.json and "
+              "model.safetensors");
   const auto config =
       hugging_face::parse_config(io::read_text_file(config_path, 1 << 20), config_path);
   const hugging_face::TensorFolder weights(options.folder);

@@ -193,8 +193,8 @@ void inspect(const InspectOptions& options) {
   for (const auto& path : options.paths)
     check_usage(data::tokens_exist(path), path, ": no such file or folder");
   check_usage(options.diff == (options.paths.size() == 2),
-              options.diff ? "--diff takes two checkpoints"
-                           : "two paths are given; --diff compares two checkpoints");
+              options.diff ? "--diff compares two checkpoints, but one path is given"
+                           : "two paths are given; to compare two checkpoints, add --diff");
   const std::string& path = options.paths.front();
   if (options.diff) return diff(path, options.paths.back());
   if (fs::is_directory(path)) {

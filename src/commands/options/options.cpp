@@ -34,6 +34,22 @@ std::string finite_and_not_negative(const std::string& written) {
              : "expected a number of at least 0, found " + written;
 }
 
+/// CLI11's words, or for an option that does not exist the nearest that does.
+std::string complaint(const CLI::App& app, const CLI::ParseError& error) {
+  const bool unexpected = dynamic_cast<const CLI::ExtrasError*>(&error) != nullptr;
+  if (!unexpected || app.get_subcommands().empty()) return error.what();
+  const CLI::App& command = *app.get_subcommands().front();
+  const std::vector<std::string> words = command.remaining();
+  const auto unknown =
+      std::ranges::find_if(words, [](const std::string& w) { return w.starts_with("-"); });
+  if (unknown == words.end()) return error.what();
+  std::vector<std::string> names;
+  for (const CLI::Option* option : command.get_options())
+    for (const std::string& name : option->get_lnames()) names.push_back("--" + name);
+  const std::string best = nearest(*unknown, names);
+  return text("unknown option ", *unknown, best.empty() ? "" : text("; did you mean ", best, "?"));
+}
+
 }  // namespace
 
 void add_deck_arguments(CLI::App& command, std::string& deck, std::vector<std::string>& overrides) {
@@ -142,7 +158,8 @@ bool parse_command_line(CLI::App& app, int argc, const char* const* argv) {
   } catch (const CLI::ParseError& error) {
     std::string command;
     for (const CLI::App* used : app.get_subcommands()) command += " " + used->get_name();
-    throw UsageError(text(error.what(), "\n  `trireme", command, " --help` shows how it is used"));
+    throw UsageError(text(complaint(app, error), "\n  `trireme", command,
+                          " --help` lists arguments and options"));
   }
   return true;
 }

@@ -27,11 +27,12 @@ struct ReportOptions {
 constexpr std::size_t boxes_of_timeline = 1000;  // a page stays below a megabyte
 
 void expect_run(const std::string& run) {
-  check_usage(fs::exists(run), run, ": there is no such folder; give [run] directory of a run");
-  check_usage(fs::is_directory(run), run, ": is a file, expected [run] directory of a run");
-  check_usage(fs::exists(run + "/deck.toml"), run,
-              ": is not the folder of a run, since it has no deck.toml; give [run] directory of a "
-              "run, in which `trireme train` leaves deck.toml, metrics.jsonl and log.txt");
+  check_usage(fs::exists(run), run, ": no such folder; give the [run] directory of a deck");
+  check_usage(fs::is_directory(run), run, " is a file; give the [run] directory of a deck");
+  check_usage(
+      fs::exists(run + "/deck.toml"), run,
+      " is not the folder of a run, because it has no deck.toml; give the [run] directory of "
+      "a deck, where `trireme train` writes deck.toml, metrics.jsonl and events.jsonl");
 }
 
 RunRecords records_of(RunReport& report) {
@@ -55,13 +56,19 @@ std::vector<EarlierRun> earlier_runs(const std::string& folder) {
   }
 }
 
-std::optional<RunLog> log_of(RunReport& report) {
-  std::ifstream in(report.folder + "/log.txt");
-  if (in.is_open()) return read_run_log(in);
-  report.notes.push_back(
-      "There is no log.txt: restarts, warnings and the checkpoints that were removed are not "
-      "known.");
-  return std::nullopt;
+std::optional<RunHistory> history_of(RunReport& report) {
+  const std::string path = report.folder + "/events.jsonl";
+  if (!fs::exists(path)) {
+    report.notes.push_back(
+        "This run has no events.jsonl, so its jobs, restarts and warnings are not known.");
+    return std::nullopt;
+  }
+  const RunEvents found = read_events(path);
+  if (found.torn)
+    report.notes.push_back("The last line of events.jsonl has no end and was left out.");
+  const auto& steps = report.records.steps;
+  return run_history(found.events, steps.empty() ? 0 : steps.back().step,
+                     steps.empty() ? std::nullopt : parse_utc(steps.back().time));
 }
 
 /// Beside the metrics, if that is where the deck has them: the folder may have been moved.
@@ -117,7 +124,7 @@ void write_report(const ReportOptions& options) {
   report.deck_toml = plan::read_text_file(deck_path, deck_path);
   report.records = records_of(report);
   report.earlier = earlier_runs(report.folder);
-  report.log = log_of(report);
+  report.history = history_of(report);
   report.checkpoint_folder = checkpoint_folder(report);
   report.checkpoints = checkpoints_in(report.checkpoint_folder);
   add_timeline(report);

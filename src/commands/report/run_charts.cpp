@@ -3,6 +3,7 @@
 #include <trireme/commands/report/chart.hpp>
 #include <trireme/commands/report/markup.hpp>
 #include <trireme/commands/report/run_report.hpp>
+#include <trireme/commands/report/ticks.hpp>
 
 #include <algorithm>
 #include <cctype>
@@ -28,22 +29,37 @@ Series series_of(const Steps& steps, const std::string& name, const char* style,
   return series;
 }
 
+/// "step 7: loss or gradient not finite, first in the gradient of …; loss scale 65,536 to 32,768"
+std::string words_of(const StepEvent<events::SkippedStep>& skipped) {
+  const events::SkippedStep& e = skipped.event;
+  const auto scale = [](const std::optional<double>& value) -> std::string {
+    if (!value) return "not known";
+    const bool whole = *value == std::floor(*value) && std::abs(*value) < 1e15;
+    return whole ? with_commas(std::llround(*value)) : short_number(*value);
+  };
+  return text("step ", with_commas(skipped.step), ": loss or gradient not finite",
+              e.array ? text(", first in the gradient of ", *e.array) : "",
+              e.loss_scale_after ? text("; loss scale ", scale(e.loss_scale_before), " to ",
+                                        scale(e.loss_scale_after))
+                                 : "");
+}
+
 std::vector<Mark> marks_of(const RunReport& report) {
   std::vector<Mark> marks;
   const auto add = [&](MarkKind kind, std::int64_t step, const std::string& words) {
     marks.push_back({kind, static_cast<double>(step), words});
   };
-  if (!report.log)
+  if (!report.history)
     for (const SavedModel& c : report.checkpoints)
       add(MarkKind::checkpoint, c.step, "checkpoint " + c.name);
   else
-    for (const LoggedStep& c : report.log->checkpoints)
-      add(MarkKind::checkpoint, c.step, text("checkpoint behind step ", with_commas(c.step)));
-  if (report.log)
-    for (const LogPart& part : report.log->parts)
-      if (part.restored.value_or(0) > 0 && !part.peak.empty())
-        add(MarkKind::restart, *part.restored,
-            text("restart behind step ", with_commas(*part.restored)));
+    for (const auto& c : report.history->checkpoints)
+      add(MarkKind::checkpoint, c.step, text("checkpoint after step ", with_commas(c.step)));
+  if (report.history)
+    for (const RunJob& job : report.history->jobs)
+      if (job.restored > 0 && job.training)
+        add(MarkKind::restart, job.restored,
+            text("restart after step ", with_commas(job.restored)));
   for (const SkippedSteps& s : skipped_steps(report)) add(MarkKind::skipped, s.last, s.words);
   std::stable_sort(marks.begin(), marks.end(),
                    [](const Mark& a, const Mark& b) { return a.x < b.x; });
@@ -192,9 +208,9 @@ std::vector<SkippedSteps> skipped_steps(const RunReport& report) {
   for (const train::Metrics& m : report.records.steps) {
     if (m.skipped_steps > skipped) {
       SkippedSteps s{step + 1, m.step, m.skipped_steps - skipped, ""};
-      if (report.log)
-        for (const LoggedStep& line : report.log->skipped)
-          if (line.step >= s.first && line.step <= s.last) s.words = line.words;
+      if (report.history)
+        for (const auto& one : report.history->skipped)
+          if (one.step >= s.first && one.step <= s.last) s.words = words_of(one);
       if (s.words.empty())
         s.words = text(s.steps, s.steps == 1 ? " step" : " steps", " skipped of steps ",
                        with_commas(s.first), " to ", with_commas(s.last));

@@ -91,8 +91,18 @@ std::string figures(const RunReport& report) {
   figures.add("Time in steps", human_seconds(time_in_steps(steps)),
               "without evaluations and checkpoints");
   figures.add("Skipped steps", with_commas(last.skipped_steps), "not finite");
-  figures.add("Restarts", report.log ? text(report.log->restarts()) : "not known",
-              report.log ? "from a checkpoint" : "no log.txt");
+  if (!report.history) {
+    figures.add("Restarts", "not known", "no events.jsonl");
+    return figures.all();
+  }
+  const RunHistory& history = *report.history;
+  figures.add("Restarts", text(history.restarts()), "from a checkpoint");
+  if (history.jobs.size() > 1)
+    figures.add("Waited", human_seconds(history.waited()), "between jobs");
+  if (history.restarts() > 0)
+    figures.add("Lost to restarts", human_seconds(history.lost()),
+                text(with_commas(history.run_again()),
+                     history.run_again() == 1 ? " step" : " steps", " run again"));
   return figures.all();
 }
 
@@ -101,11 +111,8 @@ std::string state(const RunReport& report) {
   if (!steps.empty() && steps.back().step >= report.deck.config.run.steps)
     return "<p class=\"state\">Finished</p>\n";
   std::string words = "Not finished";
-  if (report.log && !report.log->parts.empty()) {
-    const std::string& end = report.log->parts.back().end;
-    words += ": " + (end.empty() ? "the log has no end; the job runs, or was killed"
-                                 : end.substr(0, end.find('\n')));
-  }
+  if (report.history && !report.history->jobs.empty())
+    words += ": the last job " + end_of_job(*report.history, report.history->jobs.size() - 1);
   return text("<p class=\"state open\">", escaped(words), "</p>\n");
 }
 
@@ -114,40 +121,6 @@ std::string notes(const RunReport& report) {
   std::string out = "<section class=\"notes\" aria-label=\"Notes\"><ul>\n";
   for (const std::string& note : report.notes) out += text("<li>", escaped(note), "</li>\n");
   return out + "</ul></section>\n";
-}
-
-std::string jobs(const RunReport& report) {
-  if (!report.log)
-    return "<p>Not known: the folder has no log.txt, which alone tells of restarts.</p>\n";
-  if (report.log->parts.empty()) return "<p>log.txt tells of no job.</p>\n";
-  Rows rows;
-  std::int64_t before = 0;
-  for (const LogPart& part : report.log->parts) {
-    const std::int64_t restored = part.restored.value_or(0);
-    const std::int64_t again = part.peak.empty() ? 0 : std::max<std::int64_t>(0, before - restored);
-    rows.push_back({text(rows.size() + 1), part.from.empty() ? "the beginning" : part.from,
-                    part.end.empty() ? "the log does not say" : part.end, part.machine,
-                    part.peak.empty() ? "no step" : part.peak, with_commas(restored + 1),
-                    part.last_step == 0 ? "none" : with_commas(part.last_step),
-                    with_commas(again)});
-    if (!part.peak.empty()) before = std::max(part.last_step, restored);
-  }
-  std::string out = html_table("Jobs of this run, as log.txt tells",
-                               {"Job", "From", "End", "Machine", "Matrix-product peak",
-                                "First step", "Last logged", "Done again"},
-                               rows, 5);
-  if (!report.log->messages.empty()) {
-    constexpr std::size_t most = 50;
-    const auto& all = report.log->messages;
-    Rows lines;
-    for (std::size_t i = all.size() - std::min(all.size(), most); i < all.size(); ++i)
-      lines.push_back({all[i]});
-    out += html_table(all.size() > most ? text("The last ", most, " of ", all.size(),
-                                               " warnings and errors in log.txt")
-                                        : "Warnings and errors in log.txt",
-                      {"Message"}, lines, 1);
-  }
-  return out;
 }
 
 std::string skipped(const RunReport& report) {
@@ -164,7 +137,7 @@ std::string skipped(const RunReport& report) {
   return "<h2>Skipped steps</h2>\n<div class=\"said\">\n" +
          html_table(text("Steps whose loss or gradient was not finite",
                          all.size() > most ? text("; the last ", most, " of ", all.size()) : ""),
-                    {"What the run said", "Between steps", "Skipped"}, rows, 1) +
+                    {"Last one", "Between steps", "Skipped"}, rows, 1) +
          "</div>\n";
 }
 
@@ -216,7 +189,7 @@ std::string report_page(const RunReport& report) {
       title, " – Trireme</title>\n<style>", report_style(), "</style>\n</head>\n<body>\n<header>\n",
       "<h1>", title, "</h1>\n", report_headline(report), state(report), "</header>\n<main>\n",
       figures(report), notes(report), "<h2>Progress</h2>\n", report_charts(report),
-      "<h2>Jobs and restarts</h2>\n", jobs(report), skipped(report), checkpoints(report),
+      "<h2>Jobs and restarts</h2>\n", report_jobs(report), skipped(report), checkpoints(report),
       earlier(report), report_layout(report), timeline(report),
       "<h2>Deck, as resolved</h2>\n<pre tabindex=\"0\">", escaped(report.deck_toml),
       "</pre>\n</main>\n</body>\n</html>\n");

@@ -1,3 +1,4 @@
+#include <trireme/base/events.hpp>
 #include <trireme/grid/runtime.hpp>
 #include <trireme/grid/watchdog.hpp>
 
@@ -10,9 +11,9 @@
 #include <string>
 #include <vector>
 
-// grid_hang_driver FOLDER SECONDS RANK MISHAP [RANKS_PER_NODE]: steps of some work and a sum over
-// all ranks, watched for SECONDS; in step 3 RANK meets with MISHAP. Prints "finished" if the job
-// ends well.
+// grid_hang_driver FOLDER SECONDS RANK MISHAP [RANKS_PER_NODE]: runs steps of some work and a sum
+// over all ranks, with a watchdog's limit of SECONDS. In step 3, MISHAP happens to RANK. Prints
+// "finished" if the job ends normally.
 
 namespace trireme::grid {
 namespace {
@@ -31,12 +32,12 @@ void mishap(const std::string& kind, Communicator& world, double limit) {
   if (kind == "stop") kill(getpid(), SIGSTOP);
   if (kind == "loop") compute(1e9);
   if (kind == "throw") throw Error("this rank's data are broken");
-  if (kind == "absent") {  // waits for what nobody sends
+  if (kind == "absent") {  // waits for a message that no rank sends
     std::vector<double> x(4);
     Request request = world.start_receive(Exec(), View1<double>(x.data(), 4), 0, 77);
     world.wait(request, "what nobody sends");
   }
-  // Slow, but it says so; the others wait for longer than the limit.
+  // Slow, but it publishes progress; the others wait for longer than the limit.
   for (int i = 0; kind == "slow" && i < 12; ++i) {
     Heartbeat::publish({"evaluation", 3, -1, i});
     compute(limit / 4);
@@ -49,7 +50,8 @@ ExitCode steps(Runtime& runtime, char** argv) {
   const std::string kind = argv[4];
   std::string node;
   if (argv[5] != nullptr) node = text("node", runtime.rank() / std::atoi(argv[5]));
-  const std::vector<char> model(std::size_t{96} << 20, 1);  // as much memory as a small one has
+  const std::vector<char> model(std::size_t{96} << 20, 1);  // a small model's memory
+  events::set_file(std::string(argv[1]) + "/events.jsonl", runtime.rank() == 0);
   const Watchdog watchdog(runtime, argv[1], limit, node);
   Communicator& world = runtime.world();
   for (int step = 1; step <= 6; ++step) {

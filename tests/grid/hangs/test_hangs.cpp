@@ -1,25 +1,30 @@
 #include <support/shell.hpp>
 
 #include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
 
 #include <chrono>
+#include <sstream>
 #include <string>
+#include <vector>
 
-// A program under mpiexec loses a rank, or one that hangs: the job ends, and a message names the
-// rank and where it was.
+// Runs programs under mpiexec in which a rank dies or hangs. The job must end, and a message must
+// name the rank and its activity.
 
 namespace trireme::testing {
 namespace {
 
 constexpr double limit_seconds = 2;
-/// Beyond the limit: one look, the report, the end of all processes and the start of the job, on a
-/// busy machine.
+/// Time allowed beyond the limit, on a busy machine: one check, the report, the end of all
+/// processes and the start of the job.
 constexpr double grace_seconds = 8;
 
 class Hangs : public ::testing::Test {
  protected:
   /// The driver's exit code; `timeout` makes it 124 if the job does not end.
   int run(int ranks, const std::string& arguments, const std::string& driver = "grid_hang_driver") {
+    for (const char* name : {"log.txt", "events.jsonl"})
+      std::filesystem::remove(folder_.file(name));
     const auto begin = std::chrono::steady_clock::now();
     const int code =
         shell(folder_, "timeout -s KILL 60 " TRIREME_MPIEXEC " -n " + std::to_string(ranks) + " " +
@@ -29,25 +34,36 @@ class Hangs : public ::testing::Test {
     return code;
   }
 
-  /// The same until a death is reported, which a launcher that ends all processes at once can
-  /// rarely be too fast for.
+  /// Repeats run until a death is reported, because a launcher that ends all processes at once can,
+  /// in rare cases, be faster than the report.
   int run_until_reported(int ranks, const std::string& arguments) {
     int code = 0;
     for (int attempt = 0; attempt < 3; ++attempt) {
-      std::filesystem::remove(folder_.file("log.txt"));
       code = run(ranks, arguments);
       if (read_file(folder_.file("err")).find("has died") != std::string::npos) break;
     }
     return code;
   }
 
+  /// The events `stop` of the last run.
+  std::vector<nlohmann::json> stops() const {
+    std::vector<nlohmann::json> found;
+    std::istringstream in(read_file(folder_.file("events.jsonl")));
+    for (std::string line; std::getline(in, line);)
+      if (auto event = nlohmann::json::parse(line); event["event"] == "stop")
+        found.push_back(std::move(event));
+    return found;
+  }
+
   void expect_report(const std::string& part) {
     expect_error(folder_, part);
-    const std::string log = read_file(folder_.file("log.txt"));
-    EXPECT_NE(log.find(part), std::string::npos) << "'" << part << "' in log.txt:\n" << log;
     EXPECT_EQ(occurrences(read_file(folder_.file("err")), "trireme: error"), 1) << "one message";
-    EXPECT_EQ(occurrences(log, "trireme: error"), 1) << log;
+    EXPECT_NE(read_file(folder_.file("log.txt")), "");
     EXPECT_EQ(read_file(folder_.file("out")).find("finished"), std::string::npos);
+    ASSERT_EQ(stops().size(), 1u);
+    EXPECT_EQ(stops().front()["cause"], "watchdog");
+    const auto message = stops().front()["message"].get<std::string>();
+    EXPECT_NE(message.find(part), std::string::npos) << "'" << part << "' in: " << message;
   }
 
   static int occurrences(const std::string& text, const std::string& part) {
@@ -86,7 +102,6 @@ TEST_F(Hangs, ACrashedRankIsNamedAtOnce) {
 
 TEST_F(Hangs, ARankInAnEndlessLoopIsTheSuspect) {
   for (const int ranks : {2, 4}) {
-    std::filesystem::remove(folder_.file("log.txt"));
     EXPECT_NE(run(ranks, "1 loop"), 0);
     EXPECT_GT(seconds_, limit_seconds);
     EXPECT_LT(seconds_, limit_seconds + grace_seconds);
@@ -98,7 +113,6 @@ TEST_F(Hangs, ARankInAnEndlessLoopIsTheSuspect) {
 
 TEST_F(Hangs, AStoppedRankIsNamedAndEndsToo) {
   for (const int ranks : {2, 3}) {
-    std::filesystem::remove(folder_.file("log.txt"));
     EXPECT_NE(run(ranks, "0 stop"), 0);
     EXPECT_LT(seconds_, limit_seconds + grace_seconds);
     expect_report("suspect: rank 0 (pid ");
@@ -128,6 +142,8 @@ TEST_F(Hangs, AnExceptionIsTheOnlyMessage) {
     expect_error(folder_, "trireme: error: rank 1: this rank's data are broken");
     EXPECT_EQ(occurrences(read_file(folder_.file("err")), "trireme: error"), 1);
     EXPECT_EQ(read_file(folder_.file("log.txt")), "") << "nothing of the watchdog's";
+    ASSERT_EQ(stops().size(), 1u);
+    EXPECT_EQ(stops().front()["cause"], "error");
   }
 }
 
@@ -140,13 +156,13 @@ TEST_F(Hangs, TwoNodesSpeakWithOneVoice) {
 }
 
 TEST_F(Hangs, ANodeWithoutASignOfLifeIsNoticedByTheOthers) {
-  // SIGSTOP of all ranks of the second node: no process there can speak.
+  // SIGSTOP for all ranks of the second node: no process there can report.
   EXPECT_NE(run(4, "-2 stop 2"), 0);
   EXPECT_LT(seconds_, limit_seconds + 4 + grace_seconds) << "four seconds make a node silent";
-  expect_report("give no sign of life, last seen in step 3, forward stage 0 micro 5");
+  expect_report("do not respond, last seen in step 3, forward stage 0 micro 5");
 }
 
-/// Sums and messages go by a transport with NCCL's rules, which moves host memory.
+/// Sums and messages use a transport with NCCL's rules that moves host memory.
 class TransportHangs : public Hangs {
  protected:
 #ifdef TRIREME_ON_DEVICE

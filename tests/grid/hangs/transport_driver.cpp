@@ -1,4 +1,5 @@
 #include <support/imitated_transport.hpp>
+#include <trireme/base/events.hpp>
 #include <trireme/grid/runtime.hpp>
 #include <trireme/grid/watchdog.hpp>
 #include <trireme/tensor/arena.hpp>
@@ -11,9 +12,9 @@
 #include <string>
 #include <utility>
 
-// grid_transport_hang_driver FOLDER SECONDS MISHAP: steps whose sums and messages go by a transport
-// with NCCL's rules, watched for SECONDS; in step 3 the last rank does what MISHAP says. Prints
-// "finished" if the job ends well.
+// grid_transport_hang_driver FOLDER SECONDS MISHAP: runs steps whose sums and messages use a
+// transport with NCCL's rules, with a watchdog's limit of SECONDS. In step 3, MISHAP happens to the
+// last rank. Prints "finished" if the job ends normally.
 
 namespace trireme::grid {
 namespace {
@@ -37,7 +38,7 @@ struct Axes {
       (*one)->use(std::move(transport));
     }
   }
-  /// What the host waits for at a step's end: all that was launched.
+  /// The host's wait at the end of a step for all launched work.
   void wait_for_device() {
     Transport::Place ends[2];
     for (int i = 0; i < 2; ++i) transports[i]->record(ends[i]);
@@ -55,6 +56,7 @@ struct Axes {
 ExitCode steps(Runtime& runtime, char** argv) {
   const std::string kind = argv[3];
   const bool streams = kind == "streams" || kind == "streams-absent";
+  events::set_file(std::string(argv[1]) + "/events.jsonl", runtime.rank() == 0);
   const Watchdog watchdog(runtime, argv[1], std::atof(argv[2]));
   Axes axes(runtime, streams);
   Arena arena("driver", 1 << 20);
@@ -64,9 +66,9 @@ ExitCode steps(Runtime& runtime, char** argv) {
   for (int step = 1; step <= 6; ++step) {
     Heartbeat::publish({"forward", step, 0, 5});
     const bool mishap = step == 3 && runtime.rank() == last;
-    // In a step: all_reduce on tensor twice, on data once, a message from the last rank to the
-    // first, a gather on data.
-    if (mishap && kind == "streams-absent") compute(0.7);  // the others wait, and go on once more
+    // A step has two all_reduces on tensor, one on data, a message from the last rank to the first,
+    // and a gather on data.
+    if (mishap && kind == "streams-absent") compute(0.7);  // the others wait, then continue
     axes.tensor->all_reduce(Exec(), small, Reduction::sum, "head");
     if (mishap && kind == "loop") compute(1e9);
     if (mishap && kind.ends_with("absent")) runtime.world().barrier("what only this rank does");

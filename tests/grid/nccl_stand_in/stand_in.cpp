@@ -1,5 +1,6 @@
-// Libraries with NCCL's symbols that do nothing, for the loader: STAND_IN_VERSION, and STAND_IN_OLD
-// without what NCCL 2.4 had not. Without NCCL's header: it is not everywhere.
+// Libraries with NCCL's symbols that do nothing, to test the loader. STAND_IN_VERSION sets the
+// version; STAND_IN_OLD leaves out symbols that NCCL 2.4 did not have. NCCL's header is not
+// included, because it is not installed everywhere.
 
 #define STAND_IN(name)    \
   extern "C" int name() { \

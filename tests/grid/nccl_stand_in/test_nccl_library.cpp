@@ -9,8 +9,8 @@
 #include <thread>
 #include <vector>
 
-// What is loaded is compiled against NCCL's header; the library is a stand-in of the same name, in
-// a folder that the test's LD_LIBRARY_PATH names.
+// The program is compiled against NCCL's header. The library is a stand-in with NCCL's file name,
+// in a folder that the test's LD_LIBRARY_PATH names.
 
 namespace trireme::grid {
 namespace {
@@ -59,8 +59,8 @@ TEST(NcclLibrary, AnOldOneIsRefusedWithBothVersions) {
     const std::string error = e.what();
     for (const char* part :
          {"is NCCL 2.4.8 and lacks ncclGetLastError, ncclSend, ncclRecv", "cannot load NCCL 2.",
-          ", for which this program was compiled, on ", "add the folder of libnccl.so.2 to",
-          "or say [parallel] transport = \"mpi\""})
+          ", which this program was compiled for, on ", "add the folder of libnccl.so.2 to",
+          "or set [parallel] transport = \"mpi\""})
       EXPECT_NE(error.find(part), std::string::npos) << "'" << part << "' in:\n" << error;
   }
 }

@@ -1,3 +1,5 @@
+// The stand-in for cuBLASLt: keeps descriptors, checks each call against the documentation, and
+// computes products naively on the host.
 #include "kernels/cublaslt_stand_in/stand_in.hpp"
 
 #include <trireme/base/narrow.hpp>
@@ -48,7 +50,7 @@ struct Preference {
   std::array<std::uint32_t, 4> alignment{256, 256, 256, 256};  // of A, B, C, D
 };
 
-/// What an algorithm was chosen for: it may be used for nothing else.
+/// The purpose for which an algorithm was chosen; it may be used for nothing else.
 struct Purpose {
   cublasComputeType_t compute;
   std::int32_t transpose_a, transpose_b;
@@ -139,7 +141,7 @@ bool shapes_fit(const Purpose& p) {
          p.c.columns == p.d.columns;
 }
 
-/// Success, or what the documentation says of such a call.
+/// Success, or the documented error of such a call.
 cublasStatus_t judge(const Operation& o, const Purpose& p) {
   if (!shapes_fit(p)) return invalid();
   if (uses_bias(o.epilogue) && o.bias == nullptr) return invalid();
@@ -165,7 +167,7 @@ float as_tf32(float x) {
   return x;
 }
 
-/// T: A and B, D: C and D, Sum: what they are added up in.
+/// T: type of A and B, D: type of C and D, Sum: type of the sums.
 template <class T, class D, class Sum>
 struct Run {
   const Operation& o;
@@ -203,7 +205,7 @@ struct Run {
     kept = static_cast<D>(x);
     return static_cast<D>(static_cast<Sum>(reference::gelu(static_cast<double>(x))));
   }
-  /// Parts of the sums go through the workspace and are added in their order.
+  /// Parts of the sums are stored in the workspace and added in order.
   void operator()(std::int32_t parts, void* workspace) const {
     const std::int64_t depth = depth_of(p);
     const std::int64_t each = (depth + parts - 1) / parts;
@@ -278,7 +280,7 @@ cublasStatus_t cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t x,
   if (what == CUBLASLT_MATMUL_DESC_BIAS_POINTER) return set(o.bias, from, bytes);
   if (what == CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER) return set(o.auxiliary, from, bytes);
   if (what == CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD) return set(o.auxiliary_leading, from, bytes);
-  return invalid();  // attributes that kernels/cublaslt.cpp has no business with
+  return invalid();  // attributes that kernels/cublaslt.cpp does not use
 }
 
 cublasStatus_t cublasLtMatrixLayoutCreate(cublasLtMatrixLayout_t* made, cudaDataType type,
@@ -310,7 +312,8 @@ cublasStatus_t cublasLtMatmulPreferenceSetAttribute(cublasLtMatmulPreference_t x
   return invalid();
 }
 
-/// Sums of 256 numbers and more are cut in three where that is allowed and the workspace has room.
+/// Sums of 256 and more numbers are cut in three parts if that is allowed and the workspace has
+/// room.
 cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t, cublasLtMatmulDesc_t operation,
                                               cublasLtMatrixLayout_t a, cublasLtMatrixLayout_t b,
                                               cublasLtMatrixLayout_t c, cublasLtMatrixLayout_t d,
@@ -368,7 +371,7 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t operation, 
   const std::array<const void*, 4> all{a, b, c, d};
   for (std::size_t i = 0; i < all.size(); ++i)
     if (all[i] == nullptr || alignment_of(all[i]) < chosen.alignment[i]) return invalid();
-  // Aligned as when the algorithm was chosen; 64 bytes are as good as any more.
+  // Aligned as when the algorithm was chosen; alignment beyond 64 bytes makes no difference.
   const auto worse = [](const void* pointer, std::uint32_t before) {
     return alignment_of(pointer) < std::min(before, 64U);
   };

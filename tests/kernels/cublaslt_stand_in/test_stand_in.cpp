@@ -11,7 +11,7 @@
 #include "kernels/cublaslt_stand_in/stand_in.hpp"
 #include "support/device_array.hpp"
 
-/// How kernels/cublaslt.cpp deals with the library: what it asks, keeps and frees.
+/// How kernels/cublaslt.cpp uses the library: what it asks, keeps and frees.
 namespace trireme::kernels {
 namespace {
 
@@ -19,7 +19,7 @@ using testing::DeviceArray;
 using testing::uniform;
 using testing::stand_in::record;
 
-/// No test of this program may lead to a call that the documentation calls invalid.
+/// No test of this program may lead to a call that is invalid by the documentation.
 class NothingInvalid : public ::testing::Environment {
   void TearDown() override {
     EXPECT_EQ(record().invalid, 0);
@@ -61,7 +61,7 @@ TEST(CublasltStandIn, HeuristicsAreAskedOncePerKindOfProduct) {
   EXPECT_EQ(asked(plain), 1);
   EXPECT_EQ(asked(plain), 0);
 
-  LtProduct p = plain;  // other numbers and other arrays, as well aligned, are no other kind
+  LtProduct p = plain;  // other numbers and other arrays with the same alignment are the same kind
   p.alpha = 0.5;
   p.beta = 1;
   p.a = rig.b.data() + 16;
@@ -167,7 +167,7 @@ class Fallback : public ::testing::Test {
 using Types = ::testing::Types<float, double, Bf16, Fp16>;
 TYPED_TEST_SUITE(Fallback, Types);
 
-/// Sizes of their own: what was found once stays chosen.
+/// Own sizes, because a choice is kept once it is made.
 TYPED_TEST(Fallback, TakesProductsThatTheLibraryHasNot) {
   using T = TypeParam;
   const std::int64_t t = 24, m = 56, n = 72;
@@ -188,7 +188,7 @@ TYPED_TEST(Fallback, TakesProductsThatTheLibraryHasNot) {
   EXPECT_EQ(found, forward(Handle(this->by(other))));
 }
 
-/// Sizes of their own here, too.
+/// Own sizes here too.
 TYPED_TEST(Fallback, TakesOnlyTheMemoryThatWasPrepared) {
   using T = TypeParam;
   const Handle handle(this->by(MatmulBackend::cublaslt));
@@ -206,8 +206,8 @@ TYPED_TEST(Fallback, TakesOnlyTheMemoryThatWasPrepared) {
   EXPECT_EQ(arena_allocation_count(), before);
 }
 
-/// One forward and one backward kernel where the library has them, and not where the form or the
-/// sizes are others.
+/// One forward and one backward kernel if the library has them, but not for another form or other
+/// sizes.
 TEST(CublasltFusion, IsTakenByRule) {
   const Handle handle(KernelChoice().set_products(DType::bf16, MatmulBackend::cublaslt));
   const auto kinds_with_gelu = [&] {

@@ -1,5 +1,5 @@
-/* What of a CUDA driver the library wants to see before it plans, where there is none: kernels may be loaded, and all else
-   says that there is no device. Built as libcuda.so.1 for test_plans.cpp alone. */
+/* The functions of a CUDA driver that the library calls before it plans, for machines without one: kernels can be loaded,
+   and every other call says that there is no device. Built as libcuda.so.1, only for test_plans.cpp. */
 
 enum { success = 0, no_device = 100 };
 

@@ -6,14 +6,14 @@
 
 #include <gtest/gtest.h>
 
-/// What cuDNN itself answers to the calls that kernels/attention_cudnn.cpp makes, for a device that
-/// is only described: whether it has a kernel for them, and what workspace that takes. Nothing is
-/// computed.
+/// cuDNN's own answers to the calls that kernels/attention_cudnn.cpp makes, for a device that is
+/// only described: whether it has a kernel for them, and the workspace that the kernel needs.
+/// Nothing is computed.
 namespace trireme::kernels {
 namespace {
 
-/// Of a device of compute capability 9.0 with 132 multiprocessors and 227 KiB of shared memory per
-/// block. The library names the keys that it misses.
+/// A device of compute capability 9.0 with 132 multiprocessors and 227 KiB of shared memory per
+/// block. The library names the keys that are missing.
 constexpr const char* hopper = R"({"version": 1, "deviceName": "NVIDIA H200", "cudaDeviceId": 0,
   "deviceVer": 900, "driverVer": 13000, "multiProcessorCount": 132, "pciDeviceId": 0,
   "totalGlobalMem": 150000000000, "l2CacheSize": 62914560, "smClockRateKHz": 1980000,
@@ -47,7 +47,7 @@ class CudnnPlans : public ::testing::Test {
   }
 };
 
-/// GPT-2 124M and GPT 1.7B of the paper among them.
+/// Includes GPT-2 124M and the paper's GPT 1.7B.
 TEST_F(CudnnPlans, ThereIsAKernelForModelsOfToday) {
   for (const AttentionSizes& s : {AttentionSizes{8, 1024, 12, 12, 64},
                                   {4, 2048, 24, 24, 96},
@@ -70,7 +70,7 @@ TEST_F(CudnnPlans, ForwardTakesLessThanProductsSetAside) {
   }
 }
 
-/// Sizes on both sides of what the library rounds up to, with and without groups of heads.
+/// Sizes on both sides of the library's rounding, with and without groups of heads.
 TEST_F(CudnnPlans, GradientsTakeWhatIsPlanned) {
   for (const AttentionSizes& s : {AttentionSizes{2, 20, 6, 6, 64},
                                   {2, 64, 6, 1, 64},

@@ -1,7 +1,7 @@
 #pragma once
 
 #include <trireme/base/types.hpp>
-#include <trireme/commands/report/run_log.hpp>
+#include <trireme/commands/report/run_events.hpp>
 #include <trireme/deck/deck.hpp>
 #include <trireme/train/metrics.hpp>
 
@@ -42,8 +42,8 @@ struct RunReport {
   deck::Deck deck;
   std::string deck_toml;
   RunRecords records;
-  std::vector<EarlierRun> earlier;  ///< oldest first
-  std::optional<RunLog> log;
+  std::vector<EarlierRun> earlier;    ///< oldest first
+  std::optional<RunHistory> history;  ///< nothing without events.jsonl
   std::string checkpoint_folder;
   std::vector<SavedModel> checkpoints;  ///< ascending
   std::string timeline_svg;             ///< "": none
@@ -56,9 +56,12 @@ struct SkippedSteps {
   std::int64_t first = 0;
   std::int64_t last = 0;
   std::int64_t steps = 0;  ///< how many of these were skipped
-  std::string words;       ///< the log's, where it has some
+  std::string words;       ///< why, where the run's events tell it
 };
 std::vector<SkippedSteps> skipped_steps(const RunReport& report);
+
+/// How a job ended, in a few words: "stopped: time limit after step 40 (exit code 75)".
+std::string end_of_job(const RunHistory& history, std::size_t number);
 
 /// The whole page: HTML that is also XML, without anything from elsewhere.
 std::string report_page(const RunReport& report);
@@ -66,6 +69,7 @@ std::string report_page(const RunReport& report);
 /// Its parts.
 std::string report_headline(const RunReport& report);
 std::string report_charts(const RunReport& report);
+std::string report_jobs(const RunReport& report);
 std::string report_layout(const RunReport& report);
 /// Style sheet for light and dark, narrow and wide, and paper.
 std::string report_style();

@@ -1,0 +1,52 @@
+#pragma once
+
+#include <trireme/architecture/layer.hpp>
+
+#include <utility>
+
+namespace trireme::architecture {
+
+/// Appends operations, and the tensors that they write, to a description.
+class Builder {
+ public:
+  explicit Builder(const deck::ModelConfig& model) : m_(model) {}
+
+  int tensor(std::string name, Rows rows, Columns columns, Numbers numbers = Numbers::compute,
+             Home home = Home::layer, int stored_in = -1) {
+    built_.tensors.push_back({std::move(name), rows, columns, numbers, home, stored_in});
+    return static_cast<int>(built_.tensors.size()) - 1;
+  }
+  /// Returns the output, as the following do.
+  int add(Operation op) {
+    built_.operations.push_back(std::move(op));
+    return built_.operations.back().output;
+  }
+  /// y = norm(x), whose statistics are where y is.
+  int norm(const char* name, int x, int y, NormKind kind) {
+    Operation op{OperationKind::norm, name, x, y};
+    op.arrays = {vector(op.name + ".gain", {m_.hidden}, -1, Initialisation::ones)};
+    if (kind == NormKind::layer) {
+      op.arrays.push_back(vector(op.name + ".bias", {m_.hidden}, -1));
+      op.saved = {statistic(op, "mean")};
+    }
+    op.saved.push_back(statistic(op, "inverse"));
+    return add(std::move(op));
+  }
+
+  LayerDescription take() {
+    built_.output = built_.operations.back().output;
+    return std::move(built_);
+  }
+
+ protected:
+  const deck::ModelConfig& m_;
+  LayerDescription built_;
+
+ private:
+  int statistic(const Operation& op, const char* what) {
+    const Tensor& y = built_.tensors[static_cast<std::size_t>(op.output)];
+    return tensor(op.name + "." + what, y.rows, Columns::one, Numbers::accumulate, y.home);
+  }
+};
+
+}  // namespace trireme::architecture

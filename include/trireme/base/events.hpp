@@ -1,0 +1,232 @@
+#pragma once
+
+#include <trireme/base/types.hpp>
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <tuple>
+#include <utility>
+#include <variant>
+#include <vector>
+
+/// The events of a run for programs: one JSON object per line in events.jsonl, beside the log for
+/// people. docs/events.md documents each event and field. Each struct below is one event: `name` is
+/// the value of "event", and `fields` lists the keys with their members; an optional member that is
+/// empty has no key.
+namespace trireme::events {
+
+/// Why a job ended before its last step.
+enum class StopCause : std::uint8_t {
+  time_limit,
+  signal,
+  stop_file,
+  not_finite,  ///< the loss, or too many steps in a row were skipped
+  error,
+  watchdog  ///< a rank died, or none made progress
+};
+
+/// The first event of a job.
+struct Start {
+  std::string version;  ///< of Trireme
+  std::string deck;     ///< its file name
+  std::int64_t ranks = 0;
+  std::int64_t data = 0;
+  std::int64_t pipeline = 0;
+  std::int64_t tensor = 0;
+  std::string schedule;
+  std::int64_t steps = 0;          ///< the run's last step
+  std::optional<std::string> job;  ///< the scheduler's job id
+
+  static constexpr std::string_view name = "start";
+  static constexpr auto fields = std::make_tuple(
+      std::make_pair("version", &Start::version), std::make_pair("deck", &Start::deck),
+      std::make_pair("ranks", &Start::ranks), std::make_pair("data", &Start::data),
+      std::make_pair("pipeline", &Start::pipeline), std::make_pair("tensor", &Start::tensor),
+      std::make_pair("schedule", &Start::schedule), std::make_pair("steps", &Start::steps),
+      std::make_pair("job", &Start::job));
+};
+
+/// Where the ranks run, and with which libraries.
+struct Ranks {
+  std::vector<std::string> hosts;  ///< in the order of their first ranks
+  std::vector<std::int64_t> ranks_per_host;
+  std::string kokkos;           ///< version
+  std::string execution_space;  ///< Kokkos' name of it
+  std::int64_t threads = 0;     ///< of each rank
+  std::string mpi;
+
+  static constexpr std::string_view name = "ranks";
+  static constexpr auto fields = std::make_tuple(
+      std::make_pair("hosts", &Ranks::hosts),
+      std::make_pair("ranks_per_host", &Ranks::ranks_per_host),
+      std::make_pair("kokkos", &Ranks::kokkos),
+      std::make_pair("execution_space", &Ranks::execution_space),
+      std::make_pair("threads", &Ranks::threads), std::make_pair("mpi", &Ranks::mpi));
+};
+
+/// The training data.
+struct Data {
+  std::string path;  ///< as in the deck
+  std::int64_t files = 0;
+  std::int64_t tokens = 0;
+  std::optional<std::int64_t> samples_per_epoch;  ///< of a single file
+
+  static constexpr std::string_view name = "data";
+  static constexpr auto fields =
+      std::make_tuple(std::make_pair("path", &Data::path), std::make_pair("files", &Data::files),
+                      std::make_pair("tokens", &Data::tokens),
+                      std::make_pair("samples_per_epoch", &Data::samples_per_epoch));
+};
+
+/// Rank 0's device and the back ends that compute and communicate.
+struct Devices {
+  std::string device;       ///< its name; "host" where kernels run on the host
+  std::string products;     ///< of matrices
+  std::string attention;    ///< "portable" or the faster kernels
+  std::string transport;    ///< between the ranks of an axis: "MPI", or NCCL's version
+  Bytes planned_bytes = 0;  ///< of rank 0's arenas, where its kernels run
+
+  static constexpr std::string_view name = "devices";
+  static constexpr auto fields = std::make_tuple(
+      std::make_pair("device", &Devices::device), std::make_pair("products", &Devices::products),
+      std::make_pair("attention", &Devices::attention),
+      std::make_pair("transport", &Devices::transport),
+      std::make_pair("planned_bytes", &Devices::planned_bytes));
+};
+
+/// Weights were read from a checkpoint; the entry's step is the checkpoint's.
+struct Restart {
+  std::string reason;           ///< how the former job ended: former_end()
+  std::string requested;        ///< [checkpoint] restart
+  std::string checkpoint;       ///< its folder
+  std::string former_layout;    ///< of the ranks that wrote it
+  std::int64_t samples = 0;     ///< consumed since the run's first step
+  bool optimizer_state = true;  ///< false: the checkpoint holds weights alone
+
+  static constexpr std::string_view name = "restart";
+  static constexpr auto fields = std::make_tuple(
+      std::make_pair("reason", &Restart::reason), std::make_pair("requested", &Restart::requested),
+      std::make_pair("checkpoint", &Restart::checkpoint),
+      std::make_pair("former_layout", &Restart::former_layout),
+      std::make_pair("samples", &Restart::samples),
+      std::make_pair("optimizer_state", &Restart::optimizer_state));
+};
+
+/// The job is about to take its first step, the one after the entry's step.
+struct Training {
+  double peak_flops = 0;  ///< FLOP/s of matrix products, of all ranks, measured
+  /// The last line of metrics.jsonl before this job removed those of steps that it runs again.
+  std::optional<std::int64_t> logged_step;
+  std::optional<std::string> logged_time;
+  /// The time of the last line that it kept.
+  std::optional<std::string> kept_time;
+
+  static constexpr std::string_view name = "training";
+  static constexpr auto fields =
+      std::make_tuple(std::make_pair("peak_flops", &Training::peak_flops),
+                      std::make_pair("logged_step", &Training::logged_step),
+                      std::make_pair("logged_time", &Training::logged_time),
+                      std::make_pair("kept_time", &Training::kept_time));
+};
+
+/// A checkpoint is complete; the entry's step is the checkpoint's.
+struct Checkpoint {
+  std::string path;
+  Bytes bytes = 0;      ///< of its shards
+  Seconds seconds = 0;  ///< from the copy or the first byte until it was complete
+  bool background = false;
+  Seconds waited = 0;  ///< time in which no training step ran
+
+  static constexpr std::string_view name = "checkpoint";
+  static constexpr auto fields = std::make_tuple(
+      std::make_pair("path", &Checkpoint::path), std::make_pair("bytes", &Checkpoint::bytes),
+      std::make_pair("seconds", &Checkpoint::seconds),
+      std::make_pair("background", &Checkpoint::background),
+      std::make_pair("waited", &Checkpoint::waited));
+};
+
+/// The update of the entry's step was left out. Found at logged steps: the last one since the
+/// previous logged step.
+struct SkippedStep {
+  std::string reason = "not_finite";
+  std::optional<std::string> array;  ///< the first whose gradient was not finite
+  std::int64_t skipped = 0;          ///< steps so far
+  std::int64_t in_row = 0;
+  std::optional<double> loss_scale_before;  ///< at the previous logged step
+  std::optional<double> loss_scale_after;   ///< of the next step
+
+  static constexpr std::string_view name = "skipped_step";
+  static constexpr auto fields = std::make_tuple(
+      std::make_pair("reason", &SkippedStep::reason), std::make_pair("array", &SkippedStep::array),
+      std::make_pair("skipped", &SkippedStep::skipped),
+      std::make_pair("in_row", &SkippedStep::in_row),
+      std::make_pair("loss_scale_before", &SkippedStep::loss_scale_before),
+      std::make_pair("loss_scale_after", &SkippedStep::loss_scale_after));
+};
+
+struct Warning {
+  std::string message;
+
+  static constexpr std::string_view name = "warning";
+  static constexpr auto fields = std::make_tuple(std::make_pair("message", &Warning::message));
+};
+
+/// The job ends before its last step.
+struct Stop {
+  StopCause cause = StopCause::error;
+  std::int64_t exit_code = 0;
+  std::optional<std::string> message;  ///< of the error
+
+  static constexpr std::string_view name = "stop";
+  static constexpr auto fields = std::make_tuple(std::make_pair("cause", &Stop::cause),
+                                                 std::make_pair("exit_code", &Stop::exit_code),
+                                                 std::make_pair("message", &Stop::message));
+};
+
+/// The last step is done and saved.
+struct End {
+  std::int64_t steps = 0;           ///< taken by this job
+  Seconds seconds = 0;              ///< since its first step began
+  std::optional<Bytes> peak_bytes;  ///< most resident host memory of a rank, where it is known
+
+  static constexpr std::string_view name = "end";
+  static constexpr auto fields = std::make_tuple(std::make_pair("steps", &End::steps),
+                                                 std::make_pair("seconds", &End::seconds),
+                                                 std::make_pair("peak_bytes", &End::peak_bytes));
+};
+
+using Event = std::variant<Start, Ranks, Data, Devices, Restart, Training, Checkpoint, SkippedStep,
+                           Warning, Stop, End>;
+
+/// {"time":"2026-11-22T20:20:23.045Z","step":200,"event":"checkpoint",…}. Numbers that are not
+/// finite are null, bytes that are not UTF-8 become U+FFFD.
+std::string to_json(const Event& event, std::string_view time, std::int64_t step);
+
+/// Events of this process are appended to the file from now on ("" ends that). One process writes
+/// `all` events: it removes a last line that a kill has torn, and fails if the file cannot be
+/// written. The other processes of the job only write the error or the watchdog's verdict that ends
+/// the job, since the first one may not be able to.
+void set_file(const std::string& path, bool all);
+
+/// How the last job in the file ended before this one: the name of a StopCause, "finished",
+/// "killed" (it wrote neither stop nor end) or "unknown" (there is none).
+std::string former_end();
+
+/// The last step that is done, for events that are not given one.
+void set_step(std::int64_t step);
+
+/// Appends one whole line. Of several stops of a process only the first is written: it is the
+/// cause. A line that cannot be written is a warning, once, and the run continues. Thread-safe;
+/// never waits for a lock, so that a watchdog can call it while the process hangs.
+void record(const Event& event, std::optional<std::int64_t> step = std::nullopt);
+
+}  // namespace trireme::events
+
+namespace trireme {
+std::string_view name_of(events::StopCause);
+template <>
+std::span<const std::string_view> names<events::StopCause>();
+}  // namespace trireme

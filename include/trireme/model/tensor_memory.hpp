@@ -1,0 +1,60 @@
+#pragma once
+
+#include <trireme/architecture/ends.hpp>
+#include <trireme/base/check.hpp>
+#include <trireme/model/parameters.hpp>
+
+#include <algorithm>
+#include <string_view>
+#include <vector>
+
+namespace trireme::model {
+
+/// Memory of the tensors of an embedding or a head that have one home, by their names; a tensor
+/// that the model does not have is an empty view.
+template <class P>
+class TensorMemory {
+ public:
+  using T = typename P::Compute;
+
+  TensorMemory(Arena& arena, const architecture::LayerDescription& part, architecture::Home home,
+               const architecture::LocalSizes& sizes)
+      : part_(part), sizes_(sizes), data_(part.tensors.size(), nullptr) {
+    for (std::size_t i = 0; i < data_.size(); ++i) {
+      const architecture::Tensor& t = part.tensors[i];
+      if (t.home != home) continue;
+      data_[i] =
+          architecture::shares_memory(part, t, element, accumulate)
+              ? data_[static_cast<std::size_t>(t.stored_in)]
+              : arena.take<std::byte>(architecture::bytes_of(t, sizes, element, accumulate)).data();
+    }
+  }
+
+  /// [rows, columns]
+  template <class U = T>
+  View2<U> matrix(std::string_view name) const {
+    const auto t = std::ranges::find(part_.tensors, name, &architecture::Tensor::name);
+    if (t == part_.tensors.end()) return {};
+    check(architecture::bytes_of(t->numbers, element, accumulate) == sizeof(U), "tensor ", name,
+          " as numbers of ", sizeof(U), " bytes");
+    return View2<U>(
+        reinterpret_cast<U*>(data_[static_cast<std::size_t>(t - part_.tensors.begin())]),
+        static_cast<std::size_t>(architecture::rows_of(t->rows, sizes_)),
+        static_cast<std::size_t>(architecture::columns_of(t->columns, sizes_)));
+  }
+  /// [rows · columns]
+  template <class U>
+  View1<U> list(std::string_view name) const {
+    return flat(matrix<U>(name));
+  }
+
+ private:
+  static constexpr Bytes element = sizeof(T);
+  static constexpr Bytes accumulate = sizeof(Accumulate<T>);
+
+  const architecture::LayerDescription& part_;
+  const architecture::LocalSizes& sizes_;
+  std::vector<std::byte*> data_;
+};
+
+}  // namespace trireme::model

@@ -1,0 +1,145 @@
+#include <trireme/architecture/architecture.hpp>
+#include <trireme/architecture/ends.hpp>
+#include <trireme/architecture/placement.hpp>
+#include <trireme/deck/families.hpp>
+
+#include <gtest/gtest.h>
+
+#include <map>
+#include <set>
+#include <string>
+
+namespace trireme::architecture {
+namespace {
+
+constexpr std::int64_t micro = 5;
+
+/// 3 of 20 tokens are masked with masked_token.
+deck::ModelConfig model_of(Family family, bool tied = true,
+                           SentenceLoss sentence_loss = SentenceLoss::next) {
+  deck::ModelConfig m;
+  deck::set_family(m, family);
+  m.layers = 2;
+  m.hidden = 48;
+  m.heads = m.key_value_heads = 4;
+  m.feed_forward = 96;
+  m.sequence = 20;
+  m.vocabulary = 100;
+  m.tied_embeddings = tied;
+  m.sentence_loss = sentence_loss;
+  return m;
+}
+
+LocalSizes sizes_of(const deck::ModelConfig& m, int tensor = 1) {
+  Shard shard = whole_model(describe(m));
+  shard.tensor_size = tensor;
+  return local_sizes(m, shard, micro, m.sequence, false, host_logit_elements);
+}
+
+TEST(Ends, RowsOfAMicroBatchAreThoseOfItsSamples) {
+  for (const Family family : {Family::gpt, Family::bert})
+    for (const SentenceLoss loss : {SentenceLoss::next, SentenceLoss::none}) {
+      const deck::ModelConfig m = model_of(family, true, loss);
+      for (const Rows rows : {Rows::tokens, Rows::own, Rows::targets, Rows::pairs, Rows::head_rows,
+                              Rows::logit_block}) {
+        if (rows == Rows::pairs && !m.has_sentence_head()) continue;
+        EXPECT_EQ(rows_of(rows, sizes_of(m)), micro * rows_per_sample(rows, m))
+            << name_of(family) << ", " << shape_text({"", rows});
+      }
+    }
+}
+
+TEST(Ends, TheModelHasEachArrayOnce) {
+  for (const Family family : {Family::gpt, Family::llama, Family::bert})
+    for (const bool tied : {false, true}) {
+      const Architecture a = describe(model_of(family, tied));
+      std::set<std::string> names;
+      for (const ArraySpec& array : a.arrays) EXPECT_TRUE(names.insert(array.name).second);
+      EXPECT_EQ(names.contains("output.weight"), !tied);
+      for (const LayerDescription* part : {&a.embedding, &a.head})
+        for (const Operation& op : part->operations)
+          for (const ArraySpec& array : op.arrays)
+            EXPECT_TRUE(names.contains(array.name)) << array.name;
+    }
+}
+
+TEST(Ends, TiedLogitsCostAsMuchAsOthers) {
+  for (const Family family : {Family::gpt, Family::bert})
+    EXPECT_EQ(describe(model_of(family, true)).head_products(),
+              describe(model_of(family, false)).head_products());
+}
+
+using Sent = std::multiset<std::string>;
+
+/// "logits backward_input all-reduce [N, D]" of all messages of a part.
+Sent sent(const LayerDescription& part, bool cuts_tokens) {
+  Sent all;
+  for (const Operation& op : part.operations)
+    for (const auto& [pass, name] :
+         std::map<Pass, std::string>{{Pass::forward, " forward "},
+                                     {Pass::backward_input, " backward_input "},
+                                     {Pass::backward_weight, " backward_weight "}}) {
+      if (const auto message = message_of(op, pass, part.tensors, cuts_tokens))
+        all.insert(op.name + name + std::string(name_of(message->collective)) + " " +
+                   shape_text(part.tensors[static_cast<std::size_t>(message->tensor)]));
+    }
+  return all;
+}
+
+TEST(Ends, OnlyTheTableAndTheLogitsAreCut) {
+  for (const Family family : {Family::gpt, Family::llama, Family::bert}) {
+    const auto embedding = describe_embedding(model_of(family));
+    EXPECT_EQ(sent(embedding, false), Sent{"embedding forward all-reduce [R, D]"});
+    EXPECT_EQ(sent(embedding, true), (Sent{"embedding forward reduce-scatter [R, D]",
+                                           "embedding backward_weight all-gather [R, D]"}));
+  }
+  const auto next = describe_head(model_of(Family::gpt));
+  EXPECT_EQ(sent(next, false), (Sent{"cross entropy forward all-gather [N', 3 P]",
+                                     "logits backward_input all-reduce [R, D]"}));
+  EXPECT_EQ(sent(next, true),
+            (Sent{"cross entropy forward all-gather [N', 3 P]", "logits forward all-gather [R, D]",
+                  "logits backward_input reduce-scatter [R, D]"}));
+  // All ranks have the rows of the head of masked tokens.
+  const auto masked = describe_head(model_of(Family::bert));
+  EXPECT_EQ(sent(masked, false), (Sent{"cross entropy forward all-gather [N', 3 P]",
+                                       "logits backward_input all-reduce [N, D]"}));
+  EXPECT_EQ(sent(masked, true), (Sent{"cross entropy forward all-gather [N', 3 P]",
+                                      "head's rows forward all-reduce [N + B, D]",
+                                      "logits backward_input all-reduce [N, D]"}));
+}
+
+Bytes up(Bytes bytes) {
+  return (bytes + 63) / 64 * 64;
+}
+
+TEST(Ends, ScratchOfTheLogitsHasTheirGradientWhereItsNumbersAreNarrower) {
+  const deck::ModelConfig m = model_of(Family::llama);
+  const auto head = describe_head(m);
+  const LocalSizes n = sizes_of(m, 4);  // 100 targets, in one block; 25 of 100 ids
+  const Bytes statistics = up(100 * 8) + up(3 * 100 * 8 * 4) + up(3 * 100 * 8);
+  EXPECT_EQ(bytes_at(Home::scratch, head, n, 4, 4), up(100 * 25 * 4) + statistics);
+  EXPECT_EQ(bytes_at(Home::scratch, head, n, 2, 4),
+            up(100 * 25 * 4) + up(100 * 25 * 2) + statistics);
+  EXPECT_EQ(bytes_at(Home::batch, head, n, 2, 4), up(100 * 4));
+  EXPECT_EQ(bytes_at(Home::slot, head, n, 2, 4), 2 * up(100 * 48 * 2) + up(100 * 4));
+}
+
+/// Every number by hand: 15 targets and 5 pairs.
+TEST(Ends, ScratchOfMaskedTokensAndPairs) {
+  const deck::ModelConfig m = model_of(Family::bert);
+  const auto head = describe_head(m);
+  const LocalSizes n = sizes_of(m);
+  const Bytes logits = up(15 * 100 * 4) + up(15 * 100 * 2) + up(15 * 8) + 2 * up(3 * 15 * 8);
+  const Bytes masked = up(20 * 48 * 2) + 3 * up(15 * 48 * 2) + 2 * up(15 * 4);
+  const Bytes pairs =
+      2 * up(5 * 48 * 2) + up(5 * 2 * 4) + up(5 * 2 * 2) + up(5 * 8) + 2 * up(3 * 5 * 8);
+  EXPECT_EQ(bytes_at(Home::scratch, head, n, 2, 4), logits + masked + pairs);
+  EXPECT_EQ(bytes_at(Home::batch, head, n, 2, 4), up(15 * 4) + up(20 * 4) + up(5 * 4));
+  const auto alone = model_of(Family::bert, true, SentenceLoss::none);
+  const Bytes rows = up(20 * 48 * 2) - up(15 * 48 * 2);
+  EXPECT_EQ(bytes_at(Home::scratch, describe_head(alone), sizes_of(alone), 2, 4),
+            logits + masked - rows);
+}
+
+}  // namespace
+}  // namespace trireme::architecture

@@ -1,0 +1,158 @@
+#!/usr/bin/env python3
+"""Runs a tutorial as its reader would, and holds what it shows to what its commands print.
+
+    tutorial.py DOCUMENT --bin FOLDER [--mpiexec PROGRAM] [--update]
+
+An example is an indented block of a line `$ command` and what the command prints. All commands run in order in one shell,
+in a scratch folder that looks like a clone with FOLDER as build/host/bin. A command that ends in `# in a second terminal`
+runs while the command before it runs, after that one has printed a line that begins with `step`. Every exit code is 0,
+unless the command prints it (`echo $?`). Shown and printed output are compared after MASKS. Prints what differs and ends
+with 1; with --update it writes the true output into the document instead.
+"""
+import argparse
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parent))
+import deck_commands  # noqa: E402
+
+PROMPT = "    $ "
+SECOND = "# in a second terminal"
+# What differs between machines, builds and runs, or grows with the tree, and what stands for it in the comparison.
+MASKS = [
+    (r"^trireme: 2 ranks, .*", "trireme: 2 ranks, VERSIONS"),
+    (r"^matrix-product peak .*", "matrix-product peak"),
+    (r"(?s)\A(/// Returns ).*", r"\1TEXT\n"),  # the sample that the trained model writes
+    (r"[\d.,]*\d (?:B|KiB|MiB|bytes)\b", "SIZE"),
+    (r"[\d.]+ s\b(?:, [\d.]+ MB/s)?", "SECONDS"),
+    (r"[\d,]+ (tokens/s|tokens in|tokens:|samples of 128|documents|files in|logged steps)", r"N \1"),
+    (r"\b(loss|lr|norm|MFU|left|step) +[\d.,:e+-]*\d", r"\1 N"),
+    (r"(?<=step N, )[\d,]+ samples", "N samples"),
+    (r"[\d.]+ bits per byte", "N bits per byte"),
+    (r"step_\d{8}", "step_N"),
+    (r"^(samples) .*", r"\1 N"),
+    (r"[ \t]+", " "),
+    (r"^(.*\n)\1+", r"\1"),  # the number of lines with the same words
+    (r"^(found .*\n)step N/\d+ .*\n", r"\1"),  # the last step may have been logged before the request was found
+    (r"^(.*\n)\1+", r"\1"),
+]
+# These make the folder build/host, which the test is given; tools/run runs the same ones.
+GIVEN = ("./tools/setup", "cmake --preset host", "cmake --build --preset host")
+
+
+def masked(text):
+    for pattern, replacement in MASKS:
+        text = re.sub(pattern, replacement, text, flags=re.MULTILINE)
+    return text
+
+
+def is_output(line):
+    return line.startswith("    ") and not line.startswith(PROMPT)
+
+
+def parse(lines):
+    """[(text lines before, command or None, shown lines)]: joined again they are the document."""
+    parts, text, at = [], [], 0
+    while at < len(lines):
+        if not lines[at].startswith(PROMPT):
+            text.append(lines[at])
+            at += 1
+            continue
+        command, at, shown = lines[at], at + 1, []
+        # An empty line belongs to the output when more of it follows.
+        while at < len(lines) and is_output(lines[at] or "".join(lines[at + 1:at + 2])):
+            shown.append(lines[at])
+            at += 1
+        parts.append((text, command, shown))
+        text = []
+    return parts + [(text, None, [])]
+
+
+class Shell:
+    """A reader's terminal."""
+
+    def __init__(self, folder, environment):
+        self.end = f"== end {os.getpid()} "
+        self.folder, self.environment = folder, environment
+        self.bash = subprocess.Popen(["bash"], cwd=folder, env=environment, text=True, bufsize=1, errors="replace",
+                                     stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+
+    def run(self, command, meanwhile):
+        """What the command prints, and its exit code; runs `meanwhile` once when it prints a step."""
+        self.bash.stdin.write("{ " + command + "\n} </dev/null\n" + f'printf "\\n{self.end}%d\\n" $?\n')
+        self.bash.stdin.flush()
+        printed = ""
+        for line in self.bash.stdout:
+            if line.startswith(self.end):
+                return printed[:-1], int(line[len(self.end):])  # without printf's line feed
+            printed += line
+            if meanwhile and line.startswith("step "):
+                subprocess.run(meanwhile, shell=True, cwd=self.folder, env=self.environment, check=True)
+                meanwhile = None
+        raise SystemExit(f"{command}: the shell ended after\n{printed}")
+
+
+def scratch_clone(root, scratch, bin_folder, mpiexec):
+    """Prepares the folder, and returns the environment in which `mpiexec` is the one that the build found."""
+    deck_commands.scratch_copy(root, scratch)
+    (scratch / "build/host").mkdir(parents=True)
+    (scratch / "build/host/bin").symlink_to(Path(bin_folder).resolve())
+    launcher = scratch / "build/launcher/mpiexec"
+    launcher.parent.mkdir()
+    launcher.write_text(f'#!/bin/sh\nexec "{shutil.which(mpiexec)}" "$@"\n')
+    launcher.chmod(0o755)
+    return dict(os.environ, PATH=f"{launcher.parent}{os.pathsep}{os.environ['PATH']}", LC_ALL="C")
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("document")
+    parser.add_argument("--bin", required=True)
+    parser.add_argument("--mpiexec", default="mpiexec")
+    parser.add_argument("--update", action="store_true")
+    options = parser.parse_args()
+    document = Path(options.document).resolve()
+    parts = parse(document.read_text(encoding="utf-8").splitlines())
+    commands = [command[len(PROMPT):] if command else "" for _, command, _ in parts]
+
+    out, mistakes, ran = [], 0, 0
+    with tempfile.TemporaryDirectory(prefix="trireme-tutorial-") as folder:
+        shell = Shell(folder, scratch_clone(document.parent.parent, Path(folder), options.bin, options.mpiexec))
+        for (text, prompt, shown), command, following in zip(parts, commands, [*commands[1:], ""]):
+            out += text
+            if prompt is None:
+                break
+            out.append(prompt)
+            if command.startswith(GIVEN) or command.endswith(SECOND):
+                out += shown
+                continue
+            ran += 1
+            printed, code = shell.run(command, following if following.endswith(SECOND) else None)
+            true = ["    " + line if line else "" for line in printed.splitlines()]
+            same = masked(printed) == masked("".join(line[4:] + "\n" for line in shown))
+            out += shown if same else true
+            if not same:
+                mistakes += not options.update
+                print("\n".join([prompt, "  is shown as", *shown, "  but prints", *true]))
+            if code != 0:
+                mistakes += 1
+                print(f"{prompt}\n  ends with exit code {code}")
+        shell.bash.stdin.close()
+        shell.bash.wait()
+    if ran == 0:
+        mistakes += 1
+        print(f"{document}: no example found")
+    if options.update:
+        document.write_text("\n".join(out) + "\n", encoding="utf-8")
+    elif mistakes:
+        print(f"\nTo show the true output: {Path(__file__).name} {options.document} --bin {options.bin} --update")
+    return 1 if mistakes else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
