@@ -97,13 +97,13 @@ TEST_F(BenchCommand, PrintsEachRowAndWritesItAsJson) {
   }
   EXPECT_EQ(sections, (std::set<std::string>{"matmul", "checkpoint", "background"}));
   // Embeddings 257 · 16 and 32 · 16; per layer 12 · 16² and 13 · 16; the last norm: weights and two
-  // moments of each, all in fp32.
+  // moments per parameter, all in fp32.
   const std::int64_t parameters = (257 + 32) * 16 + 2 * (12 * 256 + 13 * 16) + 2 * 16;
   EXPECT_EQ(quantity(json["rows"], "checkpoint", "bytes"), 3 * 4 * parameters);
   EXPECT_FALSE(exists("run")) << "a bench leaves nothing";
 }
 
-/// Names of the rows of a section that end in `ending`, without it.
+/// Names of a section's rows that end in `ending`, with that ending removed.
 std::set<std::string> names_of(const Json& rows, const std::string& section,
                                const std::string& ending) {
   std::set<std::string> names;
@@ -145,7 +145,7 @@ struct FamilyCase {
   std::string overrides;
   int ranks;
   std::set<std::string> kernels;
-  std::set<std::string> products;  ///< beside those of attention and the logits
+  std::set<std::string> products;  ///< except those of attention and the logits
   std::map<std::string, double> calls = {};
 };
 
@@ -194,7 +194,7 @@ TEST_P(BenchFamilies, HasARowForEachKernelAndProductOfTheStep) {
     EXPECT_EQ(quantity(rows, "kernels", name + ".calls"), calls) << name;
   for (const auto& name : with(kernels_of_all, c.kernels))
     expect_output(folder_, "  " + name + " ");
-  // What a rate is of: the seconds of the same row, within the digits that a double has.
+  // rate = share × attainable, up to the rounding of doubles.
   for (const auto& name : names_of(rows, "kernels", ".share"))
     EXPECT_NEAR(quantity(rows, "kernels", name + ".share") *
                     quantity(rows, "kernels", name + ".attainable"),
@@ -297,7 +297,7 @@ TEST_F(BenchCommand, OneRankHasNoMessagesToMeasure) {
   EXPECT_EQ(Json::parse(file("bench.json"))["rows"].size(), 0U);
 }
 
-/// Unless other jobs take the cores in every one of three measurements.
+/// Tries three times, because other jobs may disturb a measurement.
 TEST_F(BenchCommand, BandwidthOfMemoryIsBelowThatOfCaches) {
   double memory = 0;
   double caches = 0;

@@ -52,7 +52,7 @@ compute = "fp64"
     EXPECT_EQ(run("trireme tokenize -o tokens.h5 --document-separator '\\n' text"), 0) << err();
   }
 
-  /// What `trireme eval` says behind the checkpoint's name.
+  /// The output of `trireme eval` after the checkpoint's name.
   std::string evaluated(const std::string& arguments) {
     EXPECT_EQ(run("trireme eval deck.toml --data tokens.h5 " + arguments), 0) << err();
     const std::string said = out();

@@ -76,7 +76,7 @@ TEST(Check, ModelsOfThePaperHaveItsParametersRanksAndBatches) {
   }
 }
 
-/// GPT-3 grew its batch: here from 96 by 96 to 1536 over 100,000 samples, on 96 replicas.
+/// A ramp-up as GPT-3 used: from 96 to 1536 samples by 96 over 100,000 samples.
 TEST(Check, ARampUpIsShownWithItsStepsAndPrograms) {
   const TemporaryFolder folder;
   const std::string check =
@@ -91,8 +91,8 @@ TEST(Check, ARampUpIsShownWithItsStepsAndPrograms) {
                 "batch         grows from 96 to 1536 samples by 96 over the first 100,000 "
                 "samples: 16 sizes, each with its own program\n");
   expect_output(folder, "1              0            96              8\n");
-  // 6,667 samples are meant for the first size: 70 steps take 6,720. 13,334 for the second: 35 of
-  // 192 make it 13,440.
+  // The first size ends after 6,667 samples: 70 steps of 96 take 6,720. The second ends after
+  // 13,334: 35 more steps of 192 make 13,440.
   expect_output(folder, "71          6,720           192             16\n");
   expect_output(folder, "106         13,440           288             24\n");
   expect_output(folder, "1536            128\n");
@@ -208,7 +208,7 @@ TEST(Draw, WritesTextPicturesTracesAndPrograms) {
   EXPECT_FALSE(std::filesystem::exists(folder.file("second.svg"))) << "one process writes";
 }
 
-/// What draw writes as a program runs as one, and is the same schedule.
+/// The program that draw writes is the same schedule when read back.
 TEST(Draw, AScheduleBecomesAProgramWrittenByHand) {
   const TemporaryFolder folder;
   small_deck(folder);
@@ -246,8 +246,8 @@ TEST(Draw, SetsAMeasuredTimelineBesideItsPrediction) {
   folder.write("run/timeline.jsonl", schedule::write_timeline(timeline));
   const std::string draw = "trireme draw a.toml parallel.pipeline=2 ";
   ASSERT_EQ(shell(folder, draw + "-o a.svg"), 0) << read_file(folder.file("err"));
-  // 8 micro-batches of 3 units and 3 of filling and draining: 27 s, of which 24 are busy; and 3
-  // more.
+  // 8 micro-batches of 3 s and 3 s of filling and draining: 27 s, of which 24 s are busy. The pause
+  // adds 3 s.
   expect_output(folder, "idle 20.0 % measured, 11.1 % predicted");
   ASSERT_EQ(shell(folder, draw + "batch.global=4"), 0);
   expect_error(folder, "was measured with 2 pipeline ranks, 1 chunks and 8 micro-batches");

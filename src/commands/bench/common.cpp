@@ -70,7 +70,7 @@ BenchFolder::BenchFolder(const BenchSetting& setting, Bytes bytes) {
         made_.push_back(p.string());
       fs::create_directories(path_, error);
       check_usage(!error && ::access(path_.c_str(), W_OK | X_OK) == 0,
-                  deck.cite("checkpoint", "directory"), ": not writable (",
+                  deck.cite("checkpoint", "directory"), ": cannot write there (",
                   error ? error.message() : std::strerror(errno),
                   "); choose a folder that can be written");
       const auto room = fs::space(path_, error).available;

@@ -80,7 +80,8 @@ std::string tensor_bytes(const Tensor& t, const plan::LocalSizes& n) {
                      bytes_of(t.numbers, n.element, n.accumulate));
 }
 
-/// The embedding or the head: all gradients of the head but its norm's are in the forward pass.
+/// Tensors and operations of the embedding or the head. The head computes all gradients except its
+/// norm's in the forward pass.
 std::string end_report(const LayerDescription& part, const deck::Config& c,
                        const plan::LocalSizes& n, bool split_backward) {
   constexpr std::array homes{"a layer's", "slot", "slot", "slot", "scratch"};
@@ -98,7 +99,7 @@ std::string end_report(const LayerDescription& part, const deck::Config& c,
     std::string backward;
     for (const Pass pass : passes) flops += flops_of(part, op, pass, c.model, n);
     for (const Pass pass : {Pass::backward_input, Pass::backward_weight})
-      backward += message_text(part, op, pass, c);  // one of them has none
+      backward += message_text(part, op, pass, c);  // at most one has a message
     operations.push_back({name_of(op),
                           name(op.input) + (op.in_place() ? "" : " → " + name(op.output)),
                           message_text(part, op, Pass::forward, c), backward, giga(flops)});
@@ -131,7 +132,7 @@ std::string layer_report(const deck::Config& c, const Architecture& a, const Sha
       " at a time\n\nembedding\n", end_report(a.embedding, c, n, split_backward),
       "\n\ntensors of a layer\n", columns(tensors, 3, "  "),
       "\nkept per layer and micro-batch: ", human_bytes(program.kept_bytes + program.work_bytes),
-      "; transient, for all layers: ", human_bytes(program.transient_bytes),
+      "; transient, shared by all layers: ", human_bytes(program.transient_bytes),
       "\n\nsteps of a layer\n", columns(steps, 4, "  "), "\n\nhead\n",
       end_report(a.head, c, n, split_backward));
 }
