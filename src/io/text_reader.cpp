@@ -34,7 +34,8 @@ constexpr std::array<Format, 6> refused{{{"\x28\xB5\x2F\xFD"sv, "zstd", "zstd -d
 void refuse_other_formats(const std::string& path, std::string_view start) {
   for (const auto& format : refused) {
     if (!start.starts_with(format.magic)) continue;
-    check_usage(!format.unpack.empty(), path, ": is a ", format.name, " file, expected text");
+    check_usage(!format.unpack.empty(), path, " is a ", format.name,
+                " file; give text, plain or gzip");
     throw UsageError(text(path, ": is compressed with ", format.name,
                           ", which cannot be read directly; pass its text on standard input: ",
                           format.unpack, " FILE | trireme tokenize ... -"));

@@ -91,7 +91,7 @@ class Runs:
         before = "\n".join(lines[:-1])
         script = f"{{\nset -e\n{before}\nset +e\n}} >/dev/null 2>.before\n{lines[-1]}"
         code, printed, out = self.shell(script, folder, wrapper)
-        shown = case.get("shows")  # lines to show of a run that goes on
+        shown = case.get("shows")  # lines to show of a run that continues
         text = "\n".join(line for line in (printed + out).split("\n") if re.search(shown, line)) if shown else printed
         said = words_of(text, folder, self.programs, case.get("mask", []))
         expected = case.get("exit", 2)

@@ -75,7 +75,8 @@ TEST(Blend, IsWrittenAsWeightsAndFiles) {
   EXPECT_EQ(paths(" 2\ta.h5 ,1e-1 b"), (Strings{"2:a.h5", "0.1:b"}));
   EXPECT_EQ(paths("2.h5"), Strings{"1:2.h5"});
   EXPECT_EQ(paths("a,b.h5"), Strings{"1:a,b.h5"}) << "a name with a comma";
-  expect_mentions(message_of([&] { parse_blend("0.7 a.h5, b.h5"); }), {"'b.h5'", "no weight"});
+  expect_mentions(message_of([&] { parse_blend("0.7 a.h5, b.h5"); }),
+                  {"'b.h5'", "not a weight and a file"});
 }
 
 TEST(Blend, SamplesCountEpochsOfEachFileByItself) {

@@ -101,7 +101,7 @@ TEST(ConfigFamilies, PropertiesThatTheFilesCannotSayAreRefusedOutAndIn) {
     expect_mentions(message_of([&] { expect_exportable(changed); }),
                     {"deck.toml: transformers' ", message, "cannot be exported"});
     expect_mentions(message_of([&] { expect_same_model(file_of(deck.first), changed); }),
-                    {"c.json: is another model", message});
+                    {"c.json describes another model", message});
   }
 }
 

@@ -90,7 +90,8 @@ TEST_F(Safetensors, DamagedHeadersAreRefusedWithTheirReason) {
   EXPECT_EQ(refused_header(good + "   "), "no error");
   expect_mentions(refusal("abc"), {"model.safetensors", "3 bytes"});
   expect_mentions(refusal(std::string(8, '\0') + "{}"), {"header of 0 bytes"});
-  expect_mentions(refusal(std::string(8, '\xff') + "{}"), {"18446744073709551615", "100000000"});
+  expect_mentions(refusal(std::string(8, '\xff') + "{}"),
+                  {"18446744073709551615", "not a safetensors file"});
   expect_mentions(refusal(with_length(good).substr(0, 40)), {"header of 55 bytes", "32"});
   const std::map<std::string, std::string> headers{
       {R"([1])", "begin with '{'"},
@@ -110,7 +111,7 @@ TEST_F(Safetensors, DamagedHeadersAreRefusedWithTheirReason) {
        "shape holds 18446744073709551615"},
       {R"({"a":{"dtype":"F32","shape":[4],"data_offsets":[0,16,16]}})", "3 numbers"},
       {R"({"a":{"dtype":"F32","shape":[4],"data_offsets":[16,0]}})", "[16, 0]"},
-      {R"({"a":{"dtype":"F32","shape":[5],"data_offsets":[0,20]}})", "within the 16 bytes"},
+      {R"({"a":{"dtype":"F32","shape":[5],"data_offsets":[0,20]}})", "exceed the 16 bytes"},
       {R"({"a":{"dtype":"F32","shape":[3],"data_offsets":[0,16]}})", "takes 12"},
       {R"({"a":{"dtype":"F32","shape":[3],"data_offsets":[0,12]}})", "end at byte 12"},
       {R"({"a":{"dtype":"F32","shape":[3],"data_offsets":[4,16]}})", "after a gap"},

@@ -1,3 +1,4 @@
+#include <trireme/architecture/state.hpp>
 #include <trireme/base/events.hpp>
 #include <trireme/base/log.hpp>
 #include <trireme/base/narrow.hpp>
@@ -42,10 +43,19 @@ struct Comparison {
   Differences differences;
   bool same_batches = true;  ///< every step has the same global batch
   bool same_storage = true;  ///< of weights: those of bf16 and fp16 are stored in fp32
+  bool has_state = true;     ///< of the optimizer: the checkpoint has its arrays, or has none
 };
 
 DType stored_type(const deck::Deck& deck) {
   return master_type(deck.config.precision.compute);
+}
+
+/// Every state array of the deck's optimizer is also one of the stored deck's.
+bool stores_state(const deck::Deck& stored, const deck::Deck& deck) {
+  const auto there = architecture::state_arrays(stored.config.optimizer);
+  return std::ranges::all_of(
+      architecture::state_arrays(deck.config.optimizer),
+      [&](const auto& name) { return std::ranges::find(there, name) != there.end(); });
 }
 
 /// A deck that this version cannot read shows no difference, with a warning: then the shapes of the
@@ -56,18 +66,14 @@ Comparison compare_to(const checkpoint::Reader& reader, const deck::Deck& deck) 
     const deck::Deck stored = deck::parse_deck(reader.state().deck_toml, path);
     return {deck::differences(stored, deck),
             deck::BatchSchedule(stored.config.batch) == deck::BatchSchedule(deck.config.batch),
-            stored_type(stored) == stored_type(deck)};
+            stored_type(stored) == stored_type(deck),
+            train::holds_weights_only(reader) || stores_state(stored, deck)};
   } catch (const UsageError& error) {
     const std::string_view message = error.what();
     log::warn(text("this version cannot compare ", path, " with ", deck.file_name, ": ",
                    message.substr(0, message.find('\n'))));
     return {};
   }
-}
-
-/// Momentum of sgd, or the two moments of the other kinds.
-bool other_optimizer_arrays(const deck::Difference& d) {
-  return d.full_name() == "optimizer.kind" && (d.stored == "\"sgd\"" || d.current == "\"sgd\"");
 }
 
 void expect_no(const Differences& contradictions, const std::string& folder,
@@ -144,7 +150,9 @@ void Restart::compare(const checkpoint::Reader& reader) {
   const bool other_batches =  // at step 0 any continues
       reader.state().step > 0 && !found.same_batches;
   for (const auto& d : found.differences) {
-    if (d.effect == deck::Effect::model || other_optimizer_arrays(d) ||
+    const bool decides_state =
+        d.full_name() == "optimizer.kind" || d.full_name() == "optimizer.momentum";
+    if (d.effect == deck::Effect::model || (decides_state && !found.has_state) ||
         (d.effect == deck::Effect::storage && !found.same_storage) ||
         (d.effect == deck::Effect::batches && other_batches))
       contradictions.push_back(d);
