@@ -41,7 +41,7 @@ std::vector<Range> ranges_of(const Architecture& architecture, const Shard& shar
 /// Ranges that may share buckets, in order.
 using Ranges = std::span<const Range>;
 
-/// The first edge of a block of the norm at or behind element x, which lies before the ranges' end.
+/// First edge of a block of the norm at or after element x, which is before the end of the ranges.
 std::int64_t edge_from(Ranges ranges, std::int64_t x) {
   const auto range =
       std::ranges::partition_point(ranges, [&](const Range& r) { return r.end <= x; });
@@ -50,11 +50,11 @@ std::int64_t edge_from(Ranges ranges, std::int64_t x) {
   return std::min(range->end, range->begin + blocks * norm_block);
 }
 
-/// The last edge before element x, which lies behind the ranges' begin.
+/// Last edge before element x, which is after the beginning of the ranges.
 std::int64_t edge_before(Ranges ranges, std::int64_t x) {
-  const auto behind =
+  const auto next =
       std::ranges::partition_point(ranges, [&](const Range& r) { return r.begin < x; });
-  const Range& range = *(behind - 1);
+  const Range& range = *(next - 1);
   const std::int64_t within = std::min(x, range.end) - 1 - range.begin;
   return range.begin + within / norm_block * norm_block;
 }

@@ -1,4 +1,4 @@
-// What each kind of operation reads and writes, and what it costs.
+// Reads, writes, messages and FLOPs of each kind of operation.
 #include <trireme/architecture/local_sizes.hpp>
 #include <trireme/architecture/operation.hpp>
 #include <trireme/base/text.hpp>

@@ -46,7 +46,7 @@ std::vector<SavedPart> saved_parts(const Architecture& architecture, const Shard
       architecture.model.tied_embeddings && shard.has_embedding() != shard.has_head();
   const std::int64_t replicas = data_size;
   Holders table{{}, 2 * replicas, data_rank + (shard.has_head() ? replicas : 0)};
-  // What the tensor axis does not cut, and the rest by the tensor ranks that hold it.
+  // One group for replicated arrays, and one for each set of tensor ranks that hold a split part.
   std::map<std::tuple<bool, std::int64_t, std::int64_t>, Holders> groups;
   for (std::size_t local = 0; local < arrays.size(); ++local) {
     if (arrays[local].shared && arrays[local].copy) continue;  // the original's rank writes it

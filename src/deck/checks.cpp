@@ -19,7 +19,6 @@ constexpr std::int64_t micro_batches_limit = 65536;  // a step's program lists t
 constexpr std::int64_t stages_limit = 4096;
 constexpr std::int64_t passes_limit = 1 << 21;  // forward passes of one replica's step
 constexpr std::int64_t ranks_limit = std::int64_t{1} << 20;
-
 // Parameters, activations and FLOPs of a token are counted in 64 bits.
 constexpr double count_limit = 1e15;
 constexpr double step_limit = 1e17;  // activations of a replica's step; their bytes are counted too

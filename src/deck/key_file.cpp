@@ -23,7 +23,7 @@ std::optional<Value> plain(const toml::node& node) {
   return std::nullopt;
 }
 
-/// What to do about the parser's commonest complaints.
+/// Remedies for the most common errors of the parser.
 std::string_view remedy_for(std::string_view complaint) {
   const auto has = [&](std::string_view words) { return complaint.find(words) != complaint.npos; };
   if (has("could not determine value type")) return "; put strings into quotes";

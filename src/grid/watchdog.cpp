@@ -1,6 +1,5 @@
-// The watchdog's thread waits for the lock of a neighbour on its node, which a death releases at
-// once, and compares the published progress of all ranks with the limit. The first thread of the
-// job that finds a hang or a death writes the report and ends all processes.
+// A thread per rank waits for a neighbour's lock, which a death releases at once, and compares the
+// progress of all ranks with the limit. The first that finds a hang or a death ends all processes.
 #include <trireme/base/check.hpp>
 #include <trireme/base/events.hpp>
 #include <trireme/grid/watchdog.hpp>
@@ -31,13 +30,10 @@ using namespace std::chrono_literals;
 constexpr auto tick = 50ms;
 /// A thread that slept for this much longer than intended was suspended.
 constexpr auto suspension = 5s;
-
 /// Without this memory, one death in ten of a process of a few megabytes went unreported on two
 /// busy cores.
 constexpr std::size_t head_start_bytes = std::size_t{32} << 20;
-
 constexpr std::string_view aborting_word = "aborts";
-
 std::atomic<Watchdog*> current{nullptr};
 
 std::string host_name() {
@@ -362,8 +358,7 @@ void Watchdog::report_hang() {
   end_all();
 }
 
-/// Writes to the file first: a launcher that kills the job may not forward the last output on
-/// stderr.
+/// Writes to the file first: a launcher that kills the job may not forward the last output.
 void Watchdog::say(const std::string& message) const {
   write_all(log_, message);
   write_all(STDERR_FILENO, message);
@@ -399,8 +394,7 @@ void Watchdog::obey(Verdict verdict) {
     if (stopping_) return;
     std::this_thread::sleep_for(10ms);
   }
-  if (stopping_) return;
-  _exit(static_cast<int>(ExitCode::failed));
+  if (!stopping_) _exit(static_cast<int>(ExitCode::failed));
 }
 
 }  // namespace trireme::grid

@@ -23,7 +23,7 @@ std::string divisors(int n) {
   return join(words, ", ");
 }
 
-/// What to change so that the factors make `ranks`.
+/// Remedy: the changes with which the product of the factors is `ranks`.
 std::string what_fits(int pipeline, int tensor, int ranks) {
   const std::int64_t model = std::int64_t{pipeline} * tensor;
   if (ranks % model == 0) return text("set data = ", ranks / model, " for ", ranks, " ranks");

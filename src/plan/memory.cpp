@@ -106,8 +106,8 @@ struct SavedActivations {
   Bytes host = 0;
 };
 
-/// Of all slots, each as large as the largest of the rank's stages needs it. Where layers are
-/// offloaded, the device has some windows in which those of all slots take turns.
+/// Bytes of all slots, each as large as the largest of the rank's stages needs. With offloaded
+/// layers, the device has some windows in which the layers of all slots take turns.
 SavedActivations saved_activations(const deck::Config& config, const Activations& activations,
                                    const architecture::Shard& shard, const schedule::Needs& needs,
                                    const architecture::LayerProgram& program,
@@ -128,7 +128,7 @@ SavedActivations saved_activations(const deck::Config& config, const Activations
   return {needs.slots * slot + std::min<std::int64_t>(offload_windows, all) * layer, all * layer};
 }
 
-/// What kernels take beside their operands, as kernels/handle.cpp does.
+/// Adds the memory that kernels need besides their operands, as kernels/handle.cpp allocates it.
 void add_products(std::vector<MemoryRow>& rows, bool narrow, const Machine& machine) {
   if (const Bytes bytes = machine.product_workspace(); bytes > 0)
     rows.push_back({"kernel workspace", bytes});
@@ -203,7 +203,7 @@ Bytes checkpoint_copy_bytes(const deck::Config& config,
   if (!config.checkpoint.asynchronous || every == 0 || every >= config.run.steps) return 0;
   const LocalSizes sizes = local_sizes(config, shard, machine);
   const auto arrays = architecture::local_arrays(architecture, shard);
-  // Of narrow weights the masters are saved, and those as the state is.
+  // For two-byte weights the master weights are saved, like the state.
   const std::int64_t masters = sizes.narrow() ? 1 : 0;
   const auto state_arrays =
       static_cast<std::int64_t>(architecture::state_arrays(config.optimizer).size()) + masters;

@@ -78,7 +78,7 @@ class Search {
 
   bool limit_is_given() const { return deck_.config.parallel.memory_limit > 0; }
 
-  /// Of what the limit counts: a host's memory also holds the rank's process.
+  /// Bytes that the limit applies to: a host's memory also holds the rank's process.
   Bytes counted(const RankPlan& rank) const {
     return limit_is_given() || machine_.on_device() ? device_total(rank.memory) : rank.peak();
   }
@@ -87,7 +87,7 @@ class Search {
     deck_.config.parallel.recomputed = std::move(recomputed);
   }
 
-  /// Of the rank that needs most.
+  /// Bytes of the rank that needs the most.
   Bytes bytes_with(const std::vector<std::string>& recomputed) {
     set(recomputed);
     Bytes most = 0;
@@ -97,7 +97,7 @@ class Search {
     return most;
   }
 
-  /// Of a layer and micro-batch on the first rank.
+  /// Time of the recomputation of a layer and micro-batch on the first rank.
   double time_with(const std::vector<std::string>& recomputed) {
     set(recomputed);
     const Rank& rank = ranks_.front();

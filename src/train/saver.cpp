@@ -86,7 +86,7 @@ void Saver::save(const checkpoint::RunState& state, bool goes_on) {
   if (!background_) finish();
 }
 
-/// Copies the share to host memory, slice behind slice.
+/// Copies the share to host memory, slice by slice.
 std::vector<checkpoint::SliceView> Saver::copied(const std::vector<checkpoint::SliceView>& share) {
   std::vector<checkpoint::SliceView> slices = share;
   const auto address = reinterpret_cast<std::uintptr_t>(copy_memory_.data());

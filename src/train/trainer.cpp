@@ -108,8 +108,8 @@ ExitCode Trainer::take_steps() {
     const bool last = step == run.steps;
     save_is_due_ |=
         last || stop || request.checkpoint != 0 || due(step, parts_.config.checkpoint.every);
-    // What is saved is logged first. A checkpoint waits for a step that is not skipped: weights
-    // from which no step can be taken must not take the place of a good checkpoint.
+    // A step is logged before it is saved. A checkpoint waits for a step that is not skipped:
+    // weights from which training cannot continue must not replace a good checkpoint.
     if (save_is_due_ || is_logged(step)) log_step(step);
     if (save_is_due_ && (skips_.in_row == 0 || last || stop)) {
       save(step, !last && !stop);
@@ -118,8 +118,8 @@ ExitCode Trainer::take_steps() {
     if (stop && !last) {
       events::record(
           events::Stop{cause_of(request), static_cast<int>(ExitCode::restartable), std::nullopt});
-      say("stopped early behind step ", step, " of ", run.steps, "; start the same command with ",
-          "checkpoint.restart=latest to go on");
+      say("stopped early after step ", step, " of ", run.steps, "; start the same command with ",
+          "checkpoint.restart=latest to continue");
       return ExitCode::restartable;
     }
   }
@@ -194,12 +194,13 @@ void Trainer::check_skips(const Metrics& m, const Skips& before) {
   if (skips_.in_row < o.maximum_skips) return;
   fail_not_finite(text(
       "step ", m.step, ": loss ", m.loss, ", gradient norm ", m.gradient_norm, "; the last ",
-      skips_.in_row, " steps were skipped since their loss or gradient is not finite ([optimizer] ",
-      "maximum_skips = ", o.maximum_skips, "); go on from an earlier checkpoint and lower ",
+      skips_.in_row,
+      " steps were skipped because their loss or gradient was not finite ([optimizer] ",
+      "maximum_skips = ", o.maximum_skips, "); resume from an earlier checkpoint and lower ",
       "[optimizer] learning_rate (", o.learning_rate, ") or clip_norm, or warm up for longer"));
 }
 
-/// Ends all ranks, which found the same. The checkpoint under way holds good numbers.
+/// Ends all ranks, which have the same result. The checkpoint in progress holds good numbers.
 void Trainer::fail_not_finite(const std::string& message) {
   saver_.finish();
   events::record(
@@ -262,7 +263,8 @@ void Trainer::save(std::int64_t step, bool goes_on) {
   untimed_ += seconds(Clock::now() - begin);
 }
 
-/// What the ranks do next: what any of them is asked for, and the same phase of a checkpoint.
+/// Agreement of all ranks on what follows the step: requests to any of them, and the phase of a
+/// checkpoint.
 Request Trainer::agreement(std::int64_t step) {
   const Seconds saving = (saver_.under_way() ? 3 : 2) * saver_.expected_seconds();
   const auto mean_batch =

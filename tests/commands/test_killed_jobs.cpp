@@ -84,7 +84,7 @@ class KilledJobs : public TrainingRuns {
     // Behind a step that is logged the last due write has at least begun, the one before has ended.
     const std::int64_t logged = last_step("run");
     const std::int64_t being_written = form.asynchronous ? every : 0;
-    EXPECT_GE(newest, (logged - 1) / every * every - being_written) << "behind step " << logged;
+    EXPECT_GE(newest, (logged - 1) / every * every - being_written) << "after step " << logged;
     expect_all_verified("run/checkpoints");
   }
 

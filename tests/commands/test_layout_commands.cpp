@@ -168,7 +168,7 @@ TEST_F(LayoutCommands, AMeasuredTimelineIsDrawnBesideThePredictedOne) {
   EXPECT_EQ(run("python3 -m json.tool t.json"), 0) << "a trace is JSON";
 }
 
-/// A job of 3 ranks, one of which gets `signal` behind step 3.
+/// A job of 3 ranks, one of which gets `signal` after step 3.
 std::string signalled(const std::string& train, const std::string& signal) {
   return train +
          " run.steps=1000000 run.watchdog=00:00:02 & job=$!\n"

@@ -71,7 +71,7 @@ TEST_F(LogWording, OfARestart) {
        "checkpoint run/checkpoints/step_00000002 (N s in the background, the run waited N s)"});
   restart(0, "run.steps=5 model.dropout=0.2 run.seed=3 data.train=data/../data/tokens.h5");
   expect_lines(
-      {"restarted from run/checkpoints/step_00000004 behind step 4, 16 samples",
+      {"restarted from run/checkpoints/step_00000004 after step 4, 16 samples",
        "differs from the deck of run/checkpoints/step_00000004:", "  run.steps              4 -> 5",
        "  run.seed               1 -> 3 *  (changes the numbers from here on)",
        "  model.dropout          0.1 -> 0.2 *  (changes the numbers from here on)",
@@ -81,7 +81,7 @@ TEST_F(LogWording, OfARestart) {
   expect_lines({"nothing to do: step 5 of 5 is done"});
   train(0, "run.steps=2");
   expect_lines(
-      {"checkpoints that this run does not go on from are now in "
+      {"checkpoints that do not belong to this run were moved to "
        "run/checkpoints/previous-1"});
   std::ofstream(folder_.file("run/checkpoints/step_00000002/manifest.json")) << "{}";
   restart(0, "run.steps=2");
@@ -98,8 +98,8 @@ TEST_F(LogWording, OfADeckThatChangesNothingButTheFolderIsSilent) {
 TEST_F(LogWording, OfAStopAndOfSkippedSteps) {
   restart(75, "run.steps=10000000 run.time_limit=00:00:01");
   expect_lines(
-      {"stopped early behind step N of 10000000; start the same command with "
-       "checkpoint.restart=latest to go on"});
+      {"stopped early after step N of 10000000; start the same command with "
+       "checkpoint.restart=latest to continue"});
   std::filesystem::remove_all(folder_.file("run"));
   train(1, "run.steps=12 optimizer.learning_rate=1e30 optimizer.maximum_skips=2");
   expect_lines(

@@ -6,6 +6,7 @@ import unittest
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent))
+import check_phrases  # noqa: E402
 import check_sources  # noqa: E402
 import deck_commands  # noqa: E402
 import tutorial  # noqa: E402
@@ -123,6 +124,26 @@ class Checks(unittest.TestCase):
                 ("train", "mpiexec -n 2 trireme train inputs/a.toml run.steps=2"),
             ])
 
+    def test_phrases(self):
+        def found(name, text):
+            with tempfile.TemporaryDirectory() as folder:
+                path = Path(folder) / name
+                path.parent.mkdir(parents=True, exist_ok=True)
+                path.write_text(text)
+                return list(check_phrases.findings(Path(folder)))
+        for name, text in [
+            ("docs/a.md", "The norm behind the layer.\n"), ("src/a.cpp", 'say("go on with it");\n'),
+            ("src/a.cpp", "int x;  // which the deck has not;\n"), ("include/a.hpp", "/// Of the rank.\nint x;\n"),
+            ("inputs/a.toml", "# the key stands in the deck\n"), ("tools/a.py", "# numbers are added up\n"),
+        ]:
+            self.assertEqual(len(found(name, text)), 1, text)
+        for name, text in [
+            ("docs/a.md", "    what was behind it\n```\nbehind\n```\nfiles left behind\n"),
+            ("src/a.cpp", "int behind = go_on();\n"),
+            ("include/a.hpp", "/// The rank that has not been found.\n"), ("tests/a.cpp", "// behind\n"),
+        ]:
+            self.assertEqual(found(name, text), [], text)
+
     def test_a_tutorial_may_show_other_figures_and_no_other_words(self):
         line = "step  20/160  loss 5.6975  lr 3.00e-03  norm 0.622  10,247 tokens/s  MFU 20.2 %  left 0:28\n"
         another = "step 100/160  loss 4.1  lr 0.00e+00  norm 12.622  247 tokens/s  MFU 9 %  left 1:00:28\n"
@@ -131,7 +152,7 @@ class Checks(unittest.TestCase):
         for shown, printed in [
             (line, another), (line + another + peak, line + peak.replace("105", "99.5").replace("110,039,0", "9")),
             (line + found + another + peak, line + found + peak),
-            ("behind step 21, 336 samples\n", "behind step 9, 1,440 samples\n"),
+            ("after step 21, 336 samples\n", "after step 9, 1,440 samples\n"),
         ]:
             self.assertEqual(tutorial.masked(shown), tutorial.masked(printed))
         for shown, printed in [

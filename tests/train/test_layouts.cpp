@@ -140,7 +140,7 @@ class Layouts : public ::testing::Test {
       largest = std::max(largest, std::abs(expected.weights[i]));
       difference = std::max(difference, std::abs(found.weights[i] - expected.weights[i]));
     }
-    EXPECT_LE(difference, 1e-10 * largest) << "weights behind step " << steps;
+    EXPECT_LE(difference, 1e-10 * largest) << "weights after step " << steps;
   }
 
   /// Every layout of this many ranks, as the whole matrix has them. Where query heads share keys

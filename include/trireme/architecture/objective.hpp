@@ -29,9 +29,9 @@ struct LossTerm {
   std::int64_t per_sample = 0;
 };
 
-/// What a model is trained to predict: what it reads of a batch, what its head sees and which
-/// losses come out. The batch and the metrics follow from it; the fields are tensors of the
-/// embedding and of the head (ends.hpp):
+/// Fields of a batch that a model reads, and losses that it is trained to minimize. The batch and
+/// the metrics are derived from these; the fields are tensors of the embedding and the head
+/// (ends.hpp):
 ///
 ///   objective     fields                                  losses
 ///   next_token    tokens [S]; targets [S]                 loss: tokens

@@ -19,16 +19,16 @@ struct LocalSizes;
 
 /// Rows of a tensor.
 enum class Rows : std::uint8_t {
-  tokens,      ///< T, all tokens of the micro-batch
-  own,         ///< R that this rank has in its residual stream: a part of T if that is cut
-  targets,     ///< N, what is predicted of it: all tokens, or the masked ones
-  pairs,       ///< B, one per sample
-  head_rows,   ///< N + B, or N without a loss of pairs: what the head of masked tokens looks at
-  logit_block  ///< N', targets whose logits are computed at a time
+  tokens,     ///< T, all tokens of the micro-batch
+  own,        ///< R, this rank's part of the residual stream: a part of T with sequence parallelism
+  targets,    ///< N, predicted tokens: all tokens, or the masked ones
+  pairs,      ///< B, one per sample
+  head_rows,  ///< N + B, or N without a loss of pairs: rows that the head of masked tokens reads
+  logit_block  ///< N', predicted tokens whose logits are computed at a time
 };
 
-/// Columns of a tensor, in terms of the model's sizes. All from `heads` to `vocabulary` are cut by
-/// the tensor axis.
+/// Columns of a tensor, in terms of the model's sizes. The tensor axis splits all from
+/// `heads` to `vocabulary`.
 enum class Columns : std::uint8_t {
   one,
   hidden,           ///< D
@@ -42,19 +42,19 @@ enum class Columns : std::uint8_t {
   vocabulary,       ///< V
   two,              ///< kinds of pairs
   softmax,          ///< 3: maximum, sum of exponentials and the target's logit
-  softmax_parts     ///< 3 P: of each tensor rank's part of the vocabulary
+  softmax_parts     ///< 3 P: the same for each tensor rank's part of the vocabulary
 };
 
-/// The type of a tensor's numbers: that of activations, that of sums, double, or int32.
+/// Type of a tensor's numbers: that of activations, that of sums, double, or int32.
 enum class Numbers : std::uint8_t { compute, accumulate, fp64, index };
 
-/// Where a tensor is in memory.
+/// Memory that holds a tensor.
 enum class Home : std::uint8_t {
-  layer,   ///< of a layer, whose program says where (layer_program.hpp); x of the embedding: the
-           ///< first layer's
+  layer,   ///< of a layer, at a place that its program assigns (layer_program.hpp); the embedding's
+           ///< x is in the first layer's memory
   batch,   ///< of each slot: a field of the batch
   slot,    ///< of each slot
-  split,   ///< the same, where backward_input and backward_weight come apart
+  split,   ///< of each slot, if backward_input and backward_weight are separate
   scratch  ///< of the rank, within one pass
 };
 
@@ -73,9 +73,9 @@ std::int64_t columns_of(Columns columns, const LocalSizes& sizes);
 std::int64_t rows_of(Rows rows, const LocalSizes& sizes);
 /// Rows of a whole sample; of logit_block, in all blocks.
 std::int64_t rows_per_sample(Rows rows, const deck::ModelConfig& model);
-/// Of a number, where those of activations and of sums have these bytes.
+/// Bytes of a number, given those of activations (`element`) and of sums (`accumulate`).
 Bytes bytes_of(Numbers numbers, Bytes element, Bytes accumulate);
-/// Of a tensor, up to the next multiple of an arena's alignment.
+/// Bytes of a tensor, rounded up to the alignment of an arena.
 Bytes bytes_of(const Tensor& tensor, const LocalSizes& sizes, Bytes element, Bytes accumulate);
 /// "[T, F]".
 std::string shape_text(const Tensor& tensor);
@@ -84,20 +84,21 @@ enum class OperationKind : std::uint8_t {
   norm,          ///< output = norm(input)
   head_norm,     ///< queries and keys of output = RMSNorm(those of input), in place
   linear,        ///< output = input Wᵀ + bias
-  rotary,        ///< queries and keys turned by their positions, in place
+  rotary,        ///< queries and keys rotated by their positions, in place
   attention,     ///< output = softmax(q kᵀ / √K) v
   activation,    ///< output = gelu(input), swiglu(input) or tanh(input)
   dropout,       ///< in place
   residual,      ///< output = residual + dropout(input)
-  embedding,     ///< output = rows of the table; after the first table: output += those
-  pick,          ///< output = rows `indices` of input; backward: placed there again
+  embedding,     ///< output = rows of the first table; output += rows of other tables
+  pick,          ///< output = rows `indices` of input
   logits,        ///< linear by blocks of rows, each with its gradients before the next
   cross_entropy  ///< output = log Σ exp(input) − input[indices]
 };
 std::string_view name_of(OperationKind kind);
 
-/// Which side of a matrix product the tensor axis cuts: its outputs (the columns of Wᵀ) or its
-/// inputs (the rows); the latter leaves a partial sum on each rank. Shoeybi et al. 2019, section 3.
+/// Side of a matrix product that the tensor axis splits: its outputs (the columns of Wᵀ) or its
+/// inputs (the rows). Split inputs leave a partial sum on each rank. Shoeybi et al. 2019,
+/// section 3.
 enum class Cut : std::uint8_t { none, outputs, inputs };
 
 enum class Pass : std::uint8_t { forward, backward_input, backward_weight };
@@ -106,7 +107,7 @@ struct Operation {
   OperationKind kind = OperationKind::linear;
   std::string name;             ///< "attention.output": the prefix of its arrays
   int input = -1;               ///< number of a tensor
-  int output = -1;              ///< number of a tensor; `input` where it works in place
+  int output = -1;              ///< number of a tensor; equal to `input` if it works in place
   int residual = -1;            ///< of `residual`: the operand without dropout
   int indices = -1;             ///< of `pick` and `cross_entropy`: number of a tensor
   std::vector<int> saved = {};  ///< tensors that the forward pass leaves for the backward passes
@@ -131,15 +132,15 @@ bool has_pass(const Operation& operation, Pass pass);
 enum class Collective : std::uint8_t { all_gather, reduce_scatter, all_reduce };
 std::string_view name_of(Collective collective);
 
-/// Communication of the tensor axis, at the places where a reader needs all rows or all partial
-/// sums: before a product, from this rank's rows to all tokens; after one, from partial sums to
-/// this rank's rows or to those of all ranks.
+/// A message of the tensor axis, where a reader needs all rows or the sum of all parts: before a
+/// product from this rank's rows to all tokens; after a product from partial sums to this rank's
+/// rows, or to all rows on every rank.
 struct Message {
   Collective collective;
-  int tensor;  ///< that is sent, or whose gradient is
+  int tensor;  ///< number of the tensor that is sent, or whose gradient is sent
 };
-/// Of a pass of an operation on more than one tensor rank. `cuts_tokens`: sequence parallelism cuts
-/// the residual stream.
+/// Message of a pass of an operation with more than one tensor rank. `cuts_tokens`: sequence
+/// parallelism splits the residual stream.
 std::optional<Message> message_of(const Operation& operation, Pass pass,
                                   const std::vector<Tensor>& tensors, bool cuts_tokens);
 

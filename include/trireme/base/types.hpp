@@ -31,14 +31,14 @@ enum class Positions : std::uint8_t { learned, rotary };
 enum class Activation : std::uint8_t { gelu, swiglu };
 /// Which matrix products of a layer have a bias.
 enum class Biases : std::uint8_t { none, query_key_value, all };
-/// Tokens of its sample that a token sees: those up to itself, or all.
+/// Tokens of the sample that a token attends to: those up to itself, or all.
 enum class Mask : std::uint8_t { causal, full };
-/// What the model is trained to predict.
+/// Training objective: the next token, or masked tokens.
 enum class Objective : std::uint8_t { next_token, masked_token };
 /// h Φ(h) with the normal distribution function Φ, or its approximation by a hyperbolic tangent.
 enum class Gelu : std::uint8_t { tanh, exact };
-/// What bert learns about pairs of segments: whether the second one follows the first in its text,
-/// whether they are in order, or nothing.
+/// Second loss of bert: whether a segment follows the other one in its text, whether the segments
+/// are in order, or none.
 enum class SentenceLoss : std::uint8_t { next, order, none };
 enum class ScheduleKind : std::uint8_t {
   gpipe,
@@ -47,9 +47,9 @@ enum class ScheduleKind : std::uint8_t {
   zb_h1,
   file
 };
-/// What the backward pass recomputes instead of storing it.
+/// Tensors that the backward pass recomputes instead of storing them.
 enum class Recompute : std::uint8_t { none, selective, full, automatic };
-/// What a device stores in host memory.
+/// Data that a device stores in host memory.
 enum class Offload : std::uint8_t { none, optimizer, activations, both };
 /// Transport of messages between ranks: "auto" is NCCL if this installation has it and every rank
 /// has a device of its own, otherwise MPI.

@@ -26,7 +26,7 @@ std::optional<std::string> latest(const std::string& directory);
 /// neither.
 std::string checkpoint_folder(const std::string& path);
 
-/// What a Reader verifies when it opens a folder.
+/// Checks of a Reader when it opens a folder.
 enum class Opening {
   outline,  ///< all but the arrays' data: manifest, sizes, index, every shard's structure
   manifest  ///< manifest and deck; a shard's size and structure when it is first read. For ranks

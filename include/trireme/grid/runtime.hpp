@@ -16,7 +16,7 @@ namespace trireme::grid {
 /// reported once, and no rank is left waiting. `local` must not communicate. Collective.
 void together(Communicator& world, const std::function<void()>& local);
 
-/// What the ranks run on.
+/// Libraries that the ranks run with.
 struct Software {
   std::string kokkos;           ///< version: "4.7.1"
   std::string execution_space;  ///< "Serial"

@@ -75,7 +75,7 @@ class TransportQueue {
   int ranks_;
   bool grouping_ = false;
   std::vector<Transport::Transfer> group_;
-  std::vector<Queued*> members_;  ///< Of the open group.
+  std::vector<Queued*> members_;  ///< of the open group
   std::vector<Bytes> byte_offsets_;
   std::vector<std::int64_t> offsets_;
   Kokkos::View<std::byte*, Memory> scratch_;

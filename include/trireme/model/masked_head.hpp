@@ -47,10 +47,10 @@ class MaskedHead final : public TrainingHead<P> {
                BatchFields fields, const MicroContext& context) const override;
   void evaluate(const Handle& handle, View1<double> losses, View2<T> y, View2<T> all,
                 BatchFields fields, std::int64_t samples) const override;
-  /// Error: other tokens than masked ones are not predicted.
+  /// Throws Error: only masked tokens are predicted.
   void logits(const Handle& handle, View2<Accumulate<T>> logits, View2<const T> y) const override;
 
-  /// What the last pass has left, for tests.
+  /// Results of the last pass, for tests.
   const Scratch& scratch() const { return scratch_; }
 
  private:
@@ -62,9 +62,10 @@ class MaskedHead final : public TrainingHead<P> {
 
   /// Numbers of batch fields.
   struct Fields {
-    std::size_t targets;               ///< [N] masked tokens
-    std::size_t rows;                  ///< [N + B] where those are in [T], then first tokens
-    std::optional<std::size_t> pairs;  ///< [B] 0 or 1, what kind of pair each sample is
+    std::size_t targets;  ///< [N] masked tokens
+    std::size_t
+        rows;  ///< [N + B] rows of the masked tokens in [T], then of the samples' first tokens
+    std::optional<std::size_t> pairs;  ///< [B] kind of each sample's pair, 0 or 1
   };
 
   void transform(const Handle& handle) const;
@@ -74,7 +75,7 @@ class MaskedHead final : public TrainingHead<P> {
   void score_backward(const Handle& handle, View1<const std::int32_t> pairs,
                       const MicroContext& context) const;
   void pick(const Handle& handle, View2<const T> y, View1<const std::int32_t> rows) const;
-  /// Of n rows that all ranks have, those whose gradients this one sums.
+  /// The part of n replicated rows whose weight gradients this rank sums.
   layout::Slice own(std::int64_t n) const;
   void backward_weight(const Handle& handle, const Linear<P>& linear, View2<const T> dy,
                        View2<const T> x) const;

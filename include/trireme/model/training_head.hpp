@@ -13,8 +13,8 @@ namespace trireme::model {
 /// them.
 using BatchFields = std::span<const View1<std::int32_t>>;
 
-/// What the training objective computes from the normalised output y of the last layer: its losses
-/// and, in the same pass, their gradient. Its batch fields and losses are numbered as in
+/// Computes the objective's losses from the normalised output y of the last layer and, in the same
+/// pass, their gradient. Its batch fields and losses are numbered as in
 /// architecture::TrainingObjective.
 template <class P>
 class TrainingHead {
@@ -26,12 +26,12 @@ class TrainingHead {
   TrainingHead& operator=(const TrainingHead&) = delete;
   virtual ~TrainingHead() = default;
 
-  /// Memory within one pass, without which there is neither training nor evaluation.
+  /// Takes the memory used within one pass; required before training and evaluation.
   virtual void take_scratch(const TensorMemory<P>& memory) = 0;
 
-  /// losses [terms] += Σ cross entropy of each term. dy [R, D] is y and becomes its gradient,
-  /// scaled as the context says; gradients of the head's own weights are added. `all` [T, D] is
-  /// scratch where R is a part of T.
+  /// losses [terms] += Σ cross entropy of each term. dy [R, D] holds y on entry and its gradient on
+  /// return, scaled by the context. Adds the gradients of the head's own weights. `all` [T, D]:
+  /// scratch if R is a part of T.
   virtual void forward(const Handle& handle, View1<double> losses, View2<T> dy, View2<T> all,
                        BatchFields fields, const MicroContext& context) const = 0;
   /// The losses of the first `samples` samples, without gradients.

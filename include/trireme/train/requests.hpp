@@ -11,11 +11,11 @@
 
 namespace trireme::train {
 
-/// Catches SIGTERM, SIGUSR1 and SIGINT while it lives; one at a time per process. The handler runs
-/// on a stack of its own: generated code of matrix products keeps data where a signal's frame would
-/// be written on the interrupted stack, and was seen to be corrupted by it. A second SIGINT ends
-/// the process at once. A SIGUSR1 that `trireme train` has held back while the run started counts;
-/// one that comes later than this object's life is held back again.
+/// Catches SIGTERM, SIGUSR1 and SIGINT during its lifetime; one object at a time per process. The
+/// handler has its own stack: generated code of matrix products keeps data where a signal's frame
+/// would be written on the interrupted stack, and has been corrupted by it. A second SIGINT ends
+/// the process at once. A SIGUSR1 that `trireme train` has blocked while the run started is
+/// delivered; SIGUSR1 is blocked again after the end of this object's lifetime.
 class StopSignals {
  public:
   StopSignals();
@@ -23,7 +23,7 @@ class StopSignals {
   StopSignals(const StopSignals&) = delete;
   StopSignals& operator=(const StopSignals&) = delete;
 
-  /// The last signal that came; 0: none.
+  /// The last signal received; 0: none.
   int caught() const;
 
  private:
@@ -33,11 +33,11 @@ class StopSignals {
   struct sigaction former_[3] = {};
 };
 
-/// What a rank asks for at a step's end; the maximum over all ranks is what they do.
+/// Requests to a rank at the end of a step; all ranks obey the maximum over all ranks.
 struct Request {
-  /// Save and end, restartable: 1 plus the events::StopCause, of several the last one; 0: train on.
+  /// Save and end, restartable: 1 + the events::StopCause, the last of several; 0: continue.
   std::int64_t stop = 0;
-  std::int64_t checkpoint = 0;  ///< 1: save and go on
+  std::int64_t checkpoint = 0;  ///< 1: save and continue
 };
 
 inline std::int64_t stop_because(events::StopCause cause) {
@@ -47,21 +47,21 @@ inline events::StopCause cause_of(const Request& request) {
   return static_cast<events::StopCause>(request.stop - 1);
 }
 
-/// Asks a run to stop or to save: the time limit, a signal, and the files `stop` and `checkpoint`
-/// that somebody leaves in the run's directory.
+/// Requests to stop or to save: the time limit, a signal, and the files `stop` and `checkpoint` in
+/// the run's directory.
 class Requests {
  public:
   explicit Requests(const deck::RunConfig& config);
 
-  /// Begins to measure the steps.
+  /// Starts the measurement of step times.
   void begin_steps();
-  /// To be asked behind each step. `first_rank` alone looks for files, no more than twice a second,
-  /// and removes those that it finds. `saving`: what it will take to bring the checkpoint under way
-  /// to its end and to write another one; it must fit into the time limit with one more step, which
-  /// is as long as `next_steps` of those behind begin_steps() on average.
+  /// Call after each step. Only `first_rank` looks for files, at most twice per second, and removes
+  /// those that it finds. `saving`: time to complete the checkpoint in progress and to write
+  /// another one. This time and one more step must fit into the time limit; that step takes
+  /// `next_steps` times the mean of the steps since begin_steps().
   Request ask(bool first_rank, Seconds saving, double next_steps);
-  /// To be called when the run has ended and saved: `first_rank` removes files that came since the
-  /// last look, which ask for what has been done. The next run would obey them.
+  /// Call after the run has ended and saved: `first_rank` removes request files that appeared since
+  /// the last call of ask(), which the next run would obey.
   void end(bool first_rank) const;
 
  private:

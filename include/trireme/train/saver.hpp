@@ -17,42 +17,42 @@
 namespace trireme::train {
 
 /// Writes the checkpoints of a run. Every rank writes its share as one shard, then the first rank
-/// completes the folder. One checkpoint is under way at a time, in two phases that all ranks enter
-/// together: shards, completion. In the background a thread of each rank writes a copy of the share
-/// in host memory while training goes on; ranks then agree on the phases by exchanging their
-/// `Progress`, for which the trainer's agreement at each step's end serves.
+/// completes the folder. One checkpoint is in progress at a time, in two phases that all ranks
+/// enter together: shards, completion. For a background checkpoint, a thread of each rank writes a
+/// copy of the share in host memory while training continues. The ranks agree on the phases by
+/// exchanging their `Progress` at the end of each step.
 class Saver {
  public:
-  /// What a rank knows of itself, or, as the maximum over all ranks, of all.
+  /// Progress of one rank, or the maximum over all ranks.
   struct Progress {
-    std::int64_t unfinished = 0;  ///< 1: still at work on its part of the phase
+    std::int64_t unfinished = 0;  ///< 1: its part of the phase is not complete
     std::int64_t failed = 0;      ///< 1: its part has failed
   };
 
-  /// `copy_bytes` of host memory are for writing in the background; 0 on all ranks: each checkpoint
-  /// is written while the run waits. Collective. All but these must outlive this.
+  /// `copy_bytes`: host memory for background checkpoints; if 0 on all ranks, the run waits while
+  /// each checkpoint is written. Collective. All other arguments must outlive this.
   Saver(const deck::CheckpointConfig& config, grid::Communicator& world, Worker& worker,
         Bytes copy_bytes);
-  /// Waits for this rank's thread. A checkpoint that is not complete then never will be.
+  /// Waits for this rank's thread. An incomplete checkpoint stays incomplete.
   ~Saver();
   Saver(const Saver&) = delete;
   Saver& operator=(const Saver&) = delete;
 
-  /// Writes a checkpoint: in the background if there is memory for a copy and training `goes_on`,
-  /// otherwise until it is complete. Waits for the one under way, if any. All ranks throw the first
-  /// error of any of them together. Collective.
+  /// Writes a checkpoint: in the background if there is memory for a copy and training continues
+  /// (`goes_on`), otherwise returns when it is complete. First waits for a checkpoint in progress.
+  /// On an error of any rank, all ranks throw the first error. Collective.
   void save(const checkpoint::RunState& state, bool goes_on);
 
-  /// How far this rank is.
+  /// Progress of this rank.
   Progress progress();
-  /// Goes on to the next phase when all ranks are done with this one. `of_all`: the maximum of the
-  /// progress of all ranks. All ranks throw together, as in save. Collective.
+  /// Enters the next phase if all ranks have completed this one. `of_all`: maximum of the progress
+  /// of all ranks. All ranks throw together, as in save. Collective.
   void advance(const Progress& of_all);
-  /// Waits until the checkpoint under way is complete. Collective.
+  /// Waits until the checkpoint in progress is complete. Collective.
   void finish();
 
-  /// How long the next checkpoint will take: as long as the last one and, before there was one, at
-  /// 100 MB/s per rank.
+  /// Expected time of the next checkpoint: that of the last one; for the first one, 100 MB/s per
+  /// rank are assumed.
   Seconds expected_seconds() const;
   bool under_way() const { return phase_ != Phase::none; }
   Bytes copy_bytes() const { return copy_bytes_; }

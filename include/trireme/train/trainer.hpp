@@ -16,7 +16,7 @@
 
 namespace trireme::train {
 
-/// What a run works with beside its worker. All must outlive the trainer.
+/// Parts of a run besides its worker. All must outlive the trainer.
 struct RunParts {
   const deck::Config& config;
   const architecture::Architecture& architecture;
@@ -24,21 +24,21 @@ struct RunParts {
   const data::Samples& samples;
   const data::Windows* validation;  ///< null: none
   const std::vector<std::int32_t>& bytes_of_token;
-  std::string deck_toml;      ///< as resolved, for checkpoints
-  Bytes checkpoint_copy = 0;  ///< host memory for writing checkpoints in the background
+  std::string deck_toml;      ///< resolved deck, for checkpoints
+  Bytes checkpoint_copy = 0;  ///< host memory for background checkpoints
 };
 
-/// The loop: step, log, validate, save, stop.
+/// The training loop: step, log, validate, save, stop.
 class Trainer {
  public:
   Trainer(const RunParts& parts, Worker& worker);
 
-  /// Goes on behind the step that the worker has loaded; without one at step 1.
+  /// Continues after the step that the worker has loaded, or starts at step 1.
   void start(std::optional<std::int64_t> restored);
 
-  /// Runs to the last step, or to the first step's end at which the time limit is near, a signal
-  /// has come or a file `stop` is there: then a checkpoint is written and the code is
-  /// `restartable`. Collective.
+  /// Runs to the last step, or until the time limit is near, a signal has arrived or a file `stop`
+  /// exists at the end of a step. In these cases it writes a checkpoint and returns `restartable`.
+  /// Collective.
   ExitCode run();
 
  private:
@@ -60,15 +60,15 @@ class Trainer {
   Requests requests_;
   Saver saver_;
   std::optional<MetricsFile> metrics_;
-  double peak_flops_ = 0;  ///< of all ranks
+  double peak_flops_ = 0;  ///< sum of all ranks
   std::int64_t first_step_ = 1;
   std::int64_t logged_step_ = 0;
   std::int64_t saved_step_ = 0;
   Skips skips_;               ///< as of the last logged step
-  bool save_is_due_ = false;  ///< put off until a step is not skipped
-  Clock::time_point began_;   ///< the first step
+  bool save_is_due_ = false;  ///< postponed until a step is not skipped
+  Clock::time_point began_;   ///< begin of the first step
   Clock::time_point logged_at_;
-  Seconds untimed_ = 0;  ///< waited for checkpoints since the last logged step
+  Seconds untimed_ = 0;  ///< time spent on checkpoints since the last logged step
 };
 
 }  // namespace trireme::train

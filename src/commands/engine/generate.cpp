@@ -9,7 +9,7 @@
 namespace trireme::commands {
 namespace {
 
-/// One sample behind another, framed by a line with its number where there are several.
+/// Prints the samples one after another; several samples are separated by lines with their numbers.
 void print(const std::vector<std::vector<std::string>>& of_ranks, std::int64_t samples) {
   const auto ranks = static_cast<std::int64_t>(of_ranks.size());
   for (std::int64_t i = 0; i < samples; ++i) {

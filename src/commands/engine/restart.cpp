@@ -21,7 +21,7 @@ namespace {
 
 using Differences = std::vector<deck::Difference>;
 
-/// What a difference does to the numbers that the layout never changes.
+/// Effect of a difference on the numbers, which do not depend on the layout.
 std::string_view note(const deck::Difference& d) {
   switch (d.effect) {
     case deck::Effect::numbers:
@@ -106,8 +106,9 @@ std::string lines_of(const Differences& differences) {
   return lines;
 }
 
-/// The first step of the checkpoints in `directory` that a run from `folder` does not go on from:
-/// later ones of the same run are another branch; from elsewhere, all are another run's.
+/// First step of the checkpoints in `directory` that do not belong to a run restarted from
+/// `folder`: later ones of the same run are another branch; if `folder` is elsewhere, all are
+/// another run's.
 std::int64_t first_of_others(const std::string& folder, const std::string& directory,
                              std::int64_t step) {
   std::error_code missing;
@@ -177,7 +178,7 @@ std::optional<std::int64_t> Restart::load(train::Worker& worker) {
           state.samples == batches.samples(state.step), folder_, ": its ", state.step,
           " steps took ", state.samples, " samples, with ", deck_.cite("batch", "global"),
           batches.phases().size() > 1 ? text(" and ", deck_.cite("batch", "ramp_start")) : "",
-          " they would be ", batches.samples(state.step), "; go on with the [batch] of ", folder_,
+          " they would be ", batches.samples(state.step), "; resume with the [batch] of ", folder_,
           "/", checkpoint::deck_name);
       worker.load(reader);
     };
@@ -205,7 +206,7 @@ void Restart::report(const checkpoint::RunState& state, bool optimizer_state) co
   events::record(events::Restart{events::former_end(), deck_.config.checkpoint.restart, folder_,
                                  state.layout, state.samples, optimizer_state},
                  state.step);
-  say("restarted from ", folder_, " behind step ", state.step, ", ", with_commas(state.samples),
+  say("restarted from ", folder_, " after step ", state.step, ", ", with_commas(state.samples),
       " samples");
   if (!differences_.empty()) say("differs from the deck of ", folder_, ":", differences_);
 }
@@ -223,7 +224,7 @@ void Restart::make_room(std::int64_t from) const {
   runtime_.together([&] {
     if (runtime_.rank() > 0) return;
     const std::string aside = checkpoint::move_aside(deck_.config.checkpoint.directory, from);
-    if (!aside.empty()) say("checkpoints that this run does not go on from are now in ", aside);
+    if (!aside.empty()) say("checkpoints that do not belong to this run were moved to ", aside);
   });
 }
 

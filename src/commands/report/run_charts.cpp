@@ -66,7 +66,7 @@ std::vector<Mark> marks_of(const RunReport& report) {
   return marks;
 }
 
-/// The last earlier runs' curves, thin, behind the run's own.
+/// Adds the curves of the last earlier runs as thin lines in the background.
 template <class Value>
 void add_earlier(std::vector<Series>& series, const RunReport& report, Value value) {
   const std::size_t runs = report.earlier.size();

@@ -168,7 +168,7 @@ class Historian {
     return found == history_.jobs.rend() ? nullptr : &*found;
   }
 
-  /// What the metrics tell of a job that wrote no last event.
+  /// Takes the end of a job without a last event from its metrics.
   static void see(RunJob& job, std::int64_t step, std::optional<Utc> time) {
     if (step > job.restored) job.last_step = std::max(job.last_step, step);
     if (time) job.seen = std::max(job.seen, *time);

@@ -33,7 +33,7 @@ const train::Metrics* best_validation(const Steps& steps) {
   return best;
 }
 
-/// Of the steps alone: checkpoints and evaluations are not timed.
+/// Time in steps, without checkpoints and evaluations.
 Seconds time_in_steps(const Steps& steps) {
   Seconds sum = 0;
   std::int64_t before = 0;

@@ -19,7 +19,7 @@ double round_up(double least) {
   return 10 * power;
 }
 
-/// Digits behind the point that tell multiples of `step` apart.
+/// Number of decimals that distinguish multiples of `step`.
 int places(double step) {
   return std::max(0, -static_cast<int>(std::floor(std::log10(step) + 1e-9)));
 }

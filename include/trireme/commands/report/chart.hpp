@@ -41,7 +41,7 @@ struct ChartOptions {
 /// largest. Without a point to show, a sentence says so.
 std::string chart(const std::vector<Series>& series, const ChartOptions& options);
 
-/// What a column of a chart shows of the points in it.
+/// Points of a curve in one column of pixels.
 struct PlotColumn {
   double x = 0;  ///< mean of its points
   double first_x = 0;
