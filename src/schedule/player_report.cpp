@@ -56,11 +56,11 @@ std::string Player::reason(std::size_t r) const {
           !finished(other) && states_[other].at_collective && current(other).op == instr.op;
       if (member && !there) absent_ranks += text(absent_ranks.empty() ? "" : ", ", other);
     }
-    return text("deadlock: rank ", absent_ranks, " never comes to this collective");
+    return text("deadlock: rank ", absent_ranks, " never reaches this collective");
   }
   const auto& started = started_[channel_of(effects(instr, layout).writes.front())];
   const Instr oldest{instr.op, instr.stage, started[started.size() - send_buffers_]};
-  return text("deadlock: its ", send_buffers_, " send buffers are taken, the oldest by ",
+  return text("deadlock: its ", send_buffers_, " send buffers are in use, the oldest by ",
               to_string(oldest), ", which waits for ", to_string(partner_of(oldest)), " on rank ",
               peer_of(oldest, layout));
 }

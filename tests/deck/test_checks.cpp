@@ -202,8 +202,9 @@ TEST(Checks, ChunksAndProgramsGoWithTheirSchedules) {
       mistakes_of(example, {"parallel.schedule=interleaved"}),
       "[parallel] schedule = \"interleaved\" (command line) needs 2 chunks or more, not [parallel] "
       "chunks = 1 (default)");
-  expect_contains(mistakes_of(example, {"parallel.schedule=1f1b", "parallel.chunks=2"}),
-                  "[parallel] chunks = 2 (command line) is for the schedules interleaved and file");
+  expect_contains(
+      mistakes_of(example, {"parallel.schedule=1f1b", "parallel.chunks=2"}),
+      "[parallel] chunks = 2 (command line) applies to the schedules interleaved and file");
   expect_contains(mistakes_of(example, {"parallel.schedule=file"}),
                   "set program to the path of a program file");
   expect_contains(mistakes_of(example, {"parallel.program=a.txt"}), "or leave program out");

@@ -124,7 +124,7 @@ TEST(ConfigJson, WhatALlamaDoesNotHaveIsNamedWithItsKeyAndValue) {
       {R"("rope_parameters": {"rope_type": "llama3", "rope_theta": 500000.0})",
        "rope_parameters = {\"rope_theta\":500000.0,\"rope_type\":\"llama3\"}, expected "
        "{\"rope_type\": \"default\""},
-      {R"("rope_theta": 7, "rope_parameters": {"rope_theta": 8.0})", "rope_theta = 7, and 8.0 in"},
+      {R"("rope_theta": 7, "rope_parameters": {"rope_theta": 8.0})", "rope_theta = 7, but 8.0 in"},
       {R"("pretraining_tp": 2)", "pretraining_tp = 2, expected 1"}};
   for (const auto& [key, reason] : wrong)
     expect_mentions(refusal(llama + ", " + key + "}"), {"here/config.json", reason});

@@ -117,7 +117,7 @@ TEST_F(Safetensors, DamagedHeadersAreRefusedWithTheirReason) {
       {R"({"a":{"dtype":"F32","shape":[3],"data_offsets":[4,16]}})", "after a gap"},
       {R"({"a":{"dtype":"F32","shape":[4],"data_offsets":[0,16]},)"
        R"("b":{"dtype":"F32","shape":[2],"data_offsets":[8,16]}})",
-       "within the tensor before it"},
+       "within the previous tensor"},
       {R"({"a":{"dtype":"F32","shape":[2],"data_offsets":[0,8]},)"
        R"("a":{"dtype":"F32","shape":[2],"data_offsets":[8,16]}})",
        "'a' appears twice"},

@@ -58,7 +58,7 @@ TEST(Choices, AMachineFileIsToldWhatTheMachineLacks) {
   EXPECT_EQ(
       error_of(cores, machine_of("hip", "portable", "portable", "nccl")),
       "[precision] attention = \"tensor_cores\" (a.toml:18) is not possible: box (m.toml) has "
-      "no such kernels for kind = \"hip\"; choose attention = \"auto\"");
+      "no kernels for tensor cores with kind = \"hip\"; choose attention = \"auto\"");
 }
 
 TEST(Choices, WhatTheMachineHasOrAHostIgnoresIsNoError) {

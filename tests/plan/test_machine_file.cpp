@@ -161,7 +161,7 @@ TEST(MachineFile, OneThatCannotBeReadIsNamed) {
               "empty.toml is empty; `trireme help machine` lists all keys");
   expect_part(message(folder.write("bad.toml", "[machine\n")), "bad.toml:1:");
   expect_part(message(folder.write("line.toml", "[machine]\nname = \"\"\"a\"\"\"\n")),
-              "a machine file has no strings over several lines");
+              "a machine file cannot contain multi-line strings");
 }
 
 TEST(MachineFile, ExamplesAreReadable) {
