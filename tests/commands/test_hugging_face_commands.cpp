@@ -196,7 +196,9 @@ TEST_F(HuggingFaceCommands, AModelThatNoFamilyHasIsNotExported) {
   tokenize();
   ASSERT_EQ(run("trireme train deck.toml run.steps=1 model.window=30"), 0) << err();
   EXPECT_EQ(run("trireme export run/checkpoints x"), 2);
-  expect_error(folder_, "step_00000001/deck.toml: transformers' GPT2LMHeadModel is another model");
+  expect_error(
+      folder_,
+      "step_00000001/deck.toml: transformers' GPT2LMHeadModel does not have the properties");
   expect_error(folder_, "[model] window = 30 (run/checkpoints/step_00000001/deck.toml:");
   EXPECT_NE(run("ls x"), 0);
 }

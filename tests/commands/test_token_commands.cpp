@@ -71,7 +71,7 @@ TEST(TokenCommands, MegatronFilesAreShownAndDecoded) {
   ASSERT_EQ(shell(folder, "trireme inspect --verify p"), 0);
   expect_output(folder, "format      Megatron-LM token file, ids of 2 bytes");
   EXPECT_EQ(shell(folder, "trireme inspect --decode p.idx"), 2);
-  expect_error(folder, "give --tokenizer PATH");
+  expect_error(folder, "give it with --tokenizer PATH");
   ASSERT_EQ(shell(folder, "trireme inspect --decode --tokenizer bytes p.idx"), 0);
   EXPECT_EQ(read_file(folder.file("out")), "hi");
 }

@@ -30,7 +30,7 @@ MASKS = [
     (r"(?s)\A(/// Returns ).*", r"\1TEXT\n"),  # the sample that the trained model writes
     (r"[\d.,]*\d (?:B|KiB|MiB|bytes)\b", "SIZE"),
     (r"[\d.]+ s\b(?:, [\d.]+ MB/s)?", "SECONDS"),
-    (r"[\d,]+ (tokens/s|tokens in|tokens:|samples of 128|documents|files in|logged steps)", r"N \1"),
+    (r"[\d,]+ (tokens/s|tokens in|tokens[:,]|samples of 128|documents|files in|logged steps)", r"N \1"),
     (r"\b(loss|lr|norm|MFU|left|step) +[\d.,:e+-]*\d", r"\1 N"),
     (r"(?<=step N, )[\d,]+ samples", "N samples"),
     (r"[\d.]+ bits per byte", "N bits per byte"),
