@@ -159,7 +159,7 @@ TEST_F(LayoutChanges, MayShareHeadsOfKeysAndValues) {
   expect_all_verified("run/checkpoints");
   ASSERT_EQ(run("trireme inspect --diff run/checkpoints reference/checkpoints"), 0) << err();
   const std::string differences = out();
-  const std::string key = "absolute at most ";
+  const std::string key = "absolute difference ";
   EXPECT_GT(occurrences(differences, key), 0) << "other layouts, other roundings";
   for (auto at = differences.find(key); at != std::string::npos; at = differences.find(key, at + 1))
     EXPECT_LE(std::atof(differences.c_str() + at + key.size()), 1e-10) << differences;

@@ -212,8 +212,8 @@ TEST_F(Report, OfARunThatWasKilledTellsWhatTheRestartCost) {
   const std::string common =
       "checkpoint.every=4 checkpoint.asynchronous=false checkpoint.restart=latest run.steps=";
   std::int64_t saved = 0;
-  {
-    testing::Job job(folder_, train(2, common + "1000000"));
+  {  // one rank: of several, one could still report the death of another
+    testing::Job job(folder_, train(1, common + "1000000"));
     ASSERT_TRUE(job.until([&] {
       saved = newest_step("run/checkpoints");
       return saved >= 4 && last_step("run") > saved;
