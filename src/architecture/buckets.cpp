@@ -1,3 +1,5 @@
+// Splits the gradient arena into buckets at the edges of the norm's blocks, in the order in which
+// backward passes complete them.
 #include <trireme/architecture/buckets.hpp>
 
 #include <algorithm>

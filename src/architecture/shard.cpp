@@ -1,3 +1,5 @@
+// Stages by FLOPs, and a rank's arrays: slices along the tensor axis, split into pieces that the
+// same tensor ranks hold.
 #include <trireme/architecture/shard.hpp>
 #include <trireme/base/check.hpp>
 

@@ -1,3 +1,4 @@
+// The optimizer state of a rank: whole arrays, or the parts of the buckets that a data rank owns.
 #include <trireme/architecture/state.hpp>
 #include <trireme/layout/share.hpp>
 

@@ -30,6 +30,7 @@ template <class P>
 void Embedding<P>::forward(const Exec& exec, View2<T> x, View2<T> all, BatchFields fields,
                            const MicroContext& c) const {
   const std::int64_t first_row = axis_.rows().offset;
+  // x[t] = token[tokens[t]] + position[t mod S] + segment[segments[t]]
   kernels::embedding_lookup<T>(exec, axis_.partial(all, x), fields[tokens_], token_, first_id_);
   axis_.reduce(exec, x, all, "embedding, forward");
   if (has_positions()) kernels::add_positions<T>(exec, x, position_, sequence_, first_row);

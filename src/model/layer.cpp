@@ -1,3 +1,5 @@
+// Runs the steps of a layer's program: each step is a pass of one operation, at times fused with
+// another operation.
 #include <trireme/base/check.hpp>
 #include <trireme/model/layer.hpp>
 

@@ -1,3 +1,6 @@
+// Logits and cross entropy for a block of rows at a time, so that the whole logits are never
+// stored. With tensor parallelism each rank has a part of the vocabulary, and only statistics are
+// exchanged.
 #include <trireme/kernels/cross_entropy.hpp>
 #include <trireme/kernels/matmul.hpp>
 #include <trireme/model/logits.hpp>
@@ -65,9 +68,11 @@ void Logits<P>::train(const Handle& handle, View1<double> loss, View2<T> y_all,
     const View2<T> dlogits = rows_of(scratch.dlogits, 0, n);
     const View1<double> losses = rows(scratch.losses, 0, n);
     const View1<const std::int32_t> wanted = rows(targets, first, n);
+    // logits = y tableᵀ + bias; loss += Σ_n (log Σ_v exp(logits[n,v]) − logits[n,target[n]])
     kernels::linear_forward_wide<T>(handle, logits, y, table_, bias_);
     const View2<const double> merged = block_losses(handle, losses, logits, wanted, scratch);
     kernels::sum_ordered(handle, loss, losses);
+    // dlogits = w (softmax(logits) − one-hot(target)); dtable += dlogitsᵀ y; dy = dlogits table
     kernels::cross_entropy_gradient<T>(handle, dlogits, logits, merged, wanted, first_id_,
                                        c.token_weight, c.loss_scale);
     kernels::linear_backward_weight<T>(handle, dtable_, dbias_, dlogits, y);

@@ -1,3 +1,5 @@
+// The head of masked tokens and of sentence pairs (Devlin et al. 2019, arXiv 1810.04805, section
+// 3.1). It picks its rows first, so that all products have only these rows.
 #include <trireme/architecture/objective.hpp>
 #include <trireme/base/check.hpp>
 #include <trireme/kernels/cross_entropy.hpp>
@@ -78,6 +80,7 @@ void MaskedHead<P>::pick(const Handle& handle, View2<const T> y,
   if (axis_.cuts_tokens()) axis_.sum(handle, scratch_.picked, "the head's rows, forward");
 }
 
+/// normed = LayerNorm(gelu(picked Wᵀ + b)).
 template <class P>
 void MaskedHead<P>::transform(const Handle& handle) const {
   const Scratch& s = scratch_;
@@ -101,7 +104,8 @@ void MaskedHead<P>::transform_backward(const Handle& handle) const {
   dense_.backward_input(handle, y, s.normed);
 }
 
-/// Losses of the pairs, and in `merged` what their gradient needs.
+/// scores = tanh(first tokens W1ᵀ + b1) W2ᵀ + b2 and their cross entropy; `merged` holds the
+/// statistics for the gradient.
 template <class P>
 void MaskedHead<P>::score(const Handle& handle, View1<double> loss, View1<const std::int32_t> pairs,
                           std::int64_t samples) const {
@@ -115,6 +119,8 @@ void MaskedHead<P>::score(const Handle& handle, View1<double> loss, View1<const 
   kernels::sum_ordered(handle, loss, part(s.losses, {0, samples}));
 }
 
+/// From dscores = w (softmax(scores) − one-hot(pair)) to the gradient of the first tokens; the
+/// gradient of tanh is 1 − tanh².
 template <class P>
 void MaskedHead<P>::score_backward(const Handle& handle, View1<const std::int32_t> pairs,
                                    const MicroContext& c) const {

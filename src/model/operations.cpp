@@ -24,6 +24,7 @@ NormSaved<P> NormOperation<P>::saved(const StepCall<P>& c) const {
   return s;
 }
 
+/// y = gain (x − mean) / deviation + bias, or for RMSNorm y = gain x / rms(x).
 template <class P>
 void NormOperation<P>::forward(const StepCall<P>& c, const LayerOperation<P>*) const {
   const auto& v = c.values;
@@ -159,6 +160,7 @@ LinearOperation<P>::LinearOperation(const architecture::Operation& op,
       output_forward_(op.name + ", output, forward"),
       output_backward_(op.name + ", output, backward") {}
 
+/// y = x Wᵀ + b. With split inputs y is the sum over the ranks of their partial products.
 template <class P>
 void LinearOperation<P>::forward(const StepCall<P>& c, const LayerOperation<P>*) const {
   const View2<T> x = c.values.matrix(this->op_.input);
@@ -173,6 +175,7 @@ void LinearOperation<P>::forward(const StepCall<P>& c, const LayerOperation<P>*)
   axis_.reduce(c.handle, y, c.scratch.all, output_forward_.c_str());
 }
 
+/// dx = dy W, or with a fused GELU before the product dh = (dy W) gelu'(h).
 template <class P>
 void LinearOperation<P>::backward_input(const StepCall<P>& c, const LayerOperation<P>* fused,
                                         bool accumulate) const {
@@ -194,6 +197,7 @@ void LinearOperation<P>::backward_input(const StepCall<P>& c, const LayerOperati
   linear_.gelu_backward_input(c.handle, gelu.input_gradient(c), dy, gelu.input(c), gelu.form());
 }
 
+/// dW += dyᵀ x, db += Σ_t dy[t].
 template <class P>
 void LinearOperation<P>::backward_weight(const StepCall<P>& c) const {
   const View2<T> x = c.values.matrix(this->op_.input);
@@ -308,6 +312,7 @@ auto AttentionOperation<P>::logsumexp(const StepCall<P>& c) const -> View3<Accum
                               size(shape_.heads), size(shape_.sequence));
 }
 
+/// o = dropout(softmax(q kᵀ / √K)) v per head; logsumexp is kept for the gradient.
 template <class P>
 void AttentionOperation<P>::forward(const StepCall<P>& c, const LayerOperation<P>*) const {
   const View2<T> qkv = c.values.matrix(this->op_.input);

@@ -1,3 +1,5 @@
+// Lays out a rank's weights and gradients in two arenas, and sets initial values that do not
+// depend on the layout.
 #include <trireme/base/philox.hpp>
 #include <trireme/kernels/elementwise.hpp>
 #include <trireme/kernels/random.hpp>

@@ -1,3 +1,5 @@
+// Bytes of each arena of a training rank, from the lists of operations and the program's needs.
+// The same sizes as the allocations of model/, optim/ and train/; tests compare them.
 #include <trireme/architecture/ends.hpp>
 #include <trireme/architecture/placement.hpp>
 #include <trireme/architecture/saved.hpp>

@@ -1,3 +1,4 @@
+// Messages of a rank per step, from the lists of operations, the stages and the gradient buckets.
 #include <trireme/architecture/buckets.hpp>
 #include <trireme/base/text.hpp>
 #include <trireme/plan/local_sizes.hpp>

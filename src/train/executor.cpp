@@ -1,3 +1,4 @@
+// Assigns slots and buffers to the instructions of a rank's row, and groups adjacent transfers.
 #include <trireme/base/check.hpp>
 #include <trireme/tensor/region.hpp>
 #include <trireme/train/executor.hpp>

@@ -1,3 +1,4 @@
+// Sampling of tokens, and generation with a cache of keys and values.
 #include <trireme/base/philox.hpp>
 #include <trireme/kernels/matmul.hpp>
 #include <trireme/model/decoder.hpp>

@@ -1,3 +1,5 @@
+// Construction of a rank's model, transfers, optimizer and gradient reduction from deck and
+// programs.
 #include <trireme/plan/choices.hpp>
 #include <trireme/plan/program.hpp>
 #include <trireme/plan/recompute.hpp>

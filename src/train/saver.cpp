@@ -1,3 +1,5 @@
+// Checkpoints in two phases that all ranks enter together. In the background, a thread of each
+// rank writes a copy of the rank's share.
 #include <trireme/architecture/saved.hpp>
 #include <trireme/base/check.hpp>
 #include <trireme/base/events.hpp>

@@ -1,3 +1,5 @@
+// Each instruction of a program as calls of the rank's model, transfers, optimizer and gradient
+// reduction.
 #include <trireme/optim/learning_rate.hpp>
 #include <trireme/tensor/copy.hpp>
 #include <trireme/tensor/region.hpp>

@@ -1,3 +1,5 @@
+// The training loop: steps, logged metrics, validation, checkpoints, requests to stop, and the
+// events of the run.
 #include <trireme/base/events.hpp>
 #include <trireme/base/log.hpp>
 #include <trireme/base/process_memory.hpp>

@@ -1,3 +1,5 @@
+// Messages between pipeline stages: receives are posted ahead, and each channel has a few send
+// buffers in turn.
 #include <trireme/base/check.hpp>
 #include <trireme/kernels/elementwise.hpp>
 #include <trireme/tensor/region.hpp>

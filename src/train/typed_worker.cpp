@@ -1,3 +1,5 @@
+// A rank's training and evaluation steps for one choice of number types, and its checkpoint
+// slices.
 #include <trireme/architecture/saved.hpp>
 #include <trireme/base/check.hpp>
 #include <trireme/base/log.hpp>

@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
 """Checks what the build cannot: floors, name pairs, file lengths, deck headers.
 
-    check_sources.py floors|pairs|lengths|vendors|plans|families|decks|names [repository]
+    check_sources.py floors|pairs|lengths|openings|vendors|plans|families|decks|names [repository]
 
 floors   A folder includes only folders of strictly lower floors, and links only their targets. Only grid/ includes
          mpi.h or nccl.h. Host-only folders include no Kokkos.
 pairs    Every src/x/y.cpp has its header include/trireme/x/y.hpp.
 lengths  No C++ file is longer than 400 lines.
+openings Sources of more than 100 lines begin with a comment that says what they do.
 vendors  Names of CUDA, HIP, cuBLASLt, cuDNN and NCCL stand in the few files that speak to them.
 plans    Plans depend on a plan::Machine, and not on how the program that makes them was built.
 families Only folders that define models or read Hugging Face's files ask for a family; others ask for a property.
@@ -36,6 +37,7 @@ FLOOR = {folder: floor for floor, folders in enumerate(FLOORS) for folder in fol
 HOST_ONLY = {"base", "deck", "layout", "schedule", "architecture", "io", "plan", "data", "checkpoint", "hugging_face",
              "installation"}
 LINES_LIMIT = 400
+OPENING_LIMIT = 100
 
 SPEAK_TO_VENDORS = {
     "include/trireme/base/function.hpp",
@@ -139,6 +141,13 @@ def lengths(root):
         lines = len(path.read_text(encoding="utf-8").splitlines())
         if lines > LINES_LIMIT:
             yield f"{path.relative_to(root)}: {lines} lines; at most {LINES_LIMIT}, two things may live there"
+
+
+def openings(root):
+    for path in sources(root, "src"):
+        lines = path.read_text(encoding="utf-8").splitlines()
+        if len(lines) > OPENING_LIMIT and not lines[0].startswith("//"):
+            yield f"{path.relative_to(root)}:1: expected a comment of two or three lines on what the file does and how"
 
 
 def vendors(root):
@@ -245,8 +254,8 @@ def names(root):
     yield from broken_links(root)
 
 
-CHECKS = {"floors": floors, "pairs": pairs, "lengths": lengths, "vendors": vendors, "plans": plans, "families": families,
-          "decks": decks, "names": names}
+CHECKS = {"floors": floors, "pairs": pairs, "lengths": lengths, "openings": openings, "vendors": vendors,
+          "plans": plans, "families": families, "decks": decks, "names": names}
 
 
 def main():

@@ -77,6 +77,11 @@ class Checks(unittest.TestCase):
         self.assert_found("lengths", "src/deck/a.cpp", "\n" * 401, "401 lines")
         self.assertEqual(self.violations("lengths", files={"src/deck/a.cpp": "\n" * 400}), [])
 
+    def test_openings(self):
+        self.assert_found("openings", "src/deck/a.cpp", "int x;\n" * 101, "expected a comment")
+        for text in ("int x;\n" * 100, "// Adds.\n" + "int x;\n" * 100):
+            self.assertEqual(self.violations("openings", files={"src/deck/a.cpp": text}), [])
+
     def test_vendors(self):
         for line in ("cudaMalloc(&p, n);", "hipStream_t s;", "cublasLtMatmul(h);", "__global__ void k();", "k<<<1>>>();"):
             self.assert_found("vendors", "src/deck/a.cpp", line, "for every device")

@@ -68,8 +68,8 @@ class Optimizer {
 
   /// Norm of all gradients of the model. Squares are summed over fixed blocks of 4096 elements of
   /// each array, blocks array by array (by tensor rank too, if the array is cut), and these sums in
-  /// registry order wherever they are held. Arrays held by several tensor ranks count once. Collective
-  /// among `model_group` and `data_group`.
+  /// registry order wherever they are held. Arrays held by several tensor ranks count once.
+  /// Collective among `model_group` and `data_group`.
   void find_norm(const Exec& exec) const;
 
   /// Update of step `step` ≥ 1, with gradients scaled by min(1, clip_norm / norm) and the norm last

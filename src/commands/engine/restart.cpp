@@ -1,3 +1,5 @@
+// Restart of `trireme train`: selects a checkpoint that all ranks can read, compares its deck with
+// this one, and moves checkpoints of other runs aside.
 #include <trireme/architecture/state.hpp>
 #include <trireme/base/events.hpp>
 #include <trireme/base/log.hpp>

@@ -1,3 +1,5 @@
+// The common beginning of the engine's commands: deck, axes, machine, architecture and token
+// files, with errors that all ranks report together.
 #include <trireme/base/checksum.hpp>
 #include <trireme/base/log.hpp>
 #include <trireme/checkpoint/folders.hpp>

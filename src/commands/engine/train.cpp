@@ -1,3 +1,5 @@
+// `trireme train` in numbered steps: session, programs, directories, data, worker, restart, and
+// the training loop.
 #include <trireme/base/events.hpp>
 #include <trireme/base/log.hpp>
 #include <trireme/commands/engine.hpp>

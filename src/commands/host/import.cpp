@@ -1,3 +1,5 @@
+// `trireme import`: weights from a Hugging Face folder as the first checkpoint of a run, with the
+// deck of the model.
 #include <trireme/base/check.hpp>
 #include <trireme/base/log.hpp>
 #include <trireme/base/narrow.hpp>

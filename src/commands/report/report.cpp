@@ -1,3 +1,5 @@
+// `trireme report`: collects a run's deck, metrics, events, checkpoints and timelines, and writes
+// them as one HTML file.
 #include <trireme/base/check.hpp>
 #include <trireme/base/log.hpp>
 #include <trireme/checkpoint/folders.hpp>
@@ -144,8 +146,8 @@ void write_report(const ReportOptions& options) {
 void add_report(CLI::App& app) {
   const auto options = std::make_shared<ReportOptions>();
   CLI::App* command = app.add_subcommand(
-      "report", "A run's course as one HTML file: curves, restarts, checkpoints, layout, deck");
-  command->add_option("RUN", options->run, "The run's folder: [run] directory of its deck")
+      "report", "Write a run as one HTML file: curves, restarts, checkpoints, layout, deck");
+  command->add_option("RUN", options->run, "Folder of the run: the [run] directory of its deck")
       ->required()
       ->type_name("");
   command->add_option("-o,--output", options->output, "File to write; default: RUN/report.html")

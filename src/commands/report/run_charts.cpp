@@ -1,3 +1,5 @@
+// The charts of a report: loss, learning rate, gradient norm, speed, MFU and memory, with marks
+// for restarts, checkpoints and skipped steps.
 #include <trireme/architecture/objective.hpp>
 #include <trireme/base/text.hpp>
 #include <trireme/commands/report/chart.hpp>

@@ -1,3 +1,4 @@
+// The HTML page of a report: figures, charts, jobs, checkpoints, layout, timelines and the deck.
 #include <trireme/base/text.hpp>
 #include <trireme/commands/report/markup.hpp>
 #include <trireme/commands/report/run_report.hpp>

@@ -1,3 +1,4 @@
+// Ticks and labels of a chart's axes: round steps, thousands and logarithmic decades.
 #include <trireme/base/text.hpp>
 #include <trireme/commands/report/ticks.hpp>
 
