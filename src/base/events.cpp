@@ -76,7 +76,7 @@ std::string line_of(const E& event, std::string_view time, std::int64_t step) {
   return line.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
-/// How the job ended whose events are the last ones of `content`.
+/// End of the last job in `content`.
 std::string end_of_last_job(const std::string& content) {
   std::string end = "unknown";
   for (std::size_t at = 0; at < content.size();) {
@@ -95,10 +95,10 @@ std::string end_of_last_job(const std::string& content) {
   return end;
 }
 
-/// Ends a last line that lost its end, or removes it if it is no JSON object.
+/// Completes a last line without its end, or removes it if it is not a JSON object.
 void repair(const std::string& path, const std::string& content) {
   if (content.empty() || content.back() == '\n') return;
-  const std::size_t begin = content.rfind('\n') + 1;  // 0 where there is no line end
+  const std::size_t begin = content.rfind('\n') + 1;  // 0 without a line end
   if (Json::parse(content.substr(begin), nullptr, false).is_object()) {
     std::ofstream(path, std::ios::app | std::ios::binary) << '\n';
     return;
@@ -112,7 +112,7 @@ int open_to_append(const std::string& path) {
   return ::open(path.c_str(), O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0644);
 }
 
-/// False, with errno, if not all of it was written; nothing of it is left then.
+/// Returns false, with errno, if not everything was written; then nothing of it remains.
 bool append(int file, const std::string& line) {
   const off_t before = ::lseek(file, 0, SEEK_END);
   const ssize_t written = ::write(file, line.data(), line.size());

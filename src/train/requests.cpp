@@ -91,7 +91,7 @@ bool Requests::take(const char* name) const {
   if (!std::filesystem::is_regular_file(path, error)) return false;
   if (!std::filesystem::remove(path, error))
     log::warn(text(path.string(), ": cannot be removed", error ? ": " + error.message() : "",
-                   "; it is obeyed again and again until it is"));
+                   "; remove it, or every job will obey it"));
   say("found ", path.string());
   return true;
 }

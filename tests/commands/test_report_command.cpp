@@ -255,7 +255,7 @@ TEST_F(Report, NamesFileAndLineOfABadEvent) {
            {event("25:00:00.000", 0, start),
             "\"time\" is \"2026-11-22T25:00:00.000Z\", expected UTC such as "
             "2026-11-22T20:20:23.045Z"},
-           {event("10:00:00.000", -1, start), "\"step\" is -1, expected a number from 0 on"},
+           {event("10:00:00.000", -1, start), "\"step\" is -1, expected an integer of at least 0"},
            {event("10:00:00.000", 1, R"("event":7)"), "\"event\" is 7, expected a string"},
            {event("10:00:00.000", 1, R"("event":"stop","cause":"whim","exit_code":1)"),
             "\"cause\" is \"whim\", expected one of time_limit, signal, stop_file"},

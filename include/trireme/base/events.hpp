@@ -18,12 +18,12 @@
 /// empty has no key.
 namespace trireme::events {
 
-/// Why a job ended before its last step.
+/// Cause of a job's end before its last step.
 enum class StopCause : std::uint8_t {
   time_limit,
   signal,
   stop_file,
-  not_finite,  ///< the loss, or too many steps in a row were skipped
+  not_finite,  ///< the loss was not finite, or too many steps in a row were skipped
   error,
   watchdog  ///< a rank died, or none made progress
 };
@@ -49,12 +49,12 @@ struct Start {
       std::make_pair("job", &Start::job));
 };
 
-/// Where the ranks run, and with which libraries.
+/// Hosts and libraries of the ranks.
 struct Ranks {
   std::vector<std::string> hosts;  ///< in the order of their first ranks
   std::vector<std::int64_t> ranks_per_host;
   std::string kokkos;           ///< version
-  std::string execution_space;  ///< Kokkos' name of it
+  std::string execution_space;  ///< its name in Kokkos
   std::int64_t threads = 0;     ///< of each rank
   std::string mpi;
 
@@ -83,8 +83,8 @@ struct Data {
 
 /// Rank 0's device and the back ends that compute and communicate.
 struct Devices {
-  std::string device;       ///< its name; "host" where kernels run on the host
-  std::string products;     ///< of matrices
+  std::string device;       ///< its name; "host" if kernels run on the host
+  std::string products;     ///< back end of matrix products
   std::string attention;    ///< "portable" or the faster kernels
   std::string transport;    ///< between the ranks of an axis: "MPI", or NCCL's version
   Bytes planned_bytes = 0;  ///< of rank 0's arenas, where its kernels run
@@ -99,12 +99,12 @@ struct Devices {
 
 /// Weights were read from a checkpoint; the entry's step is the checkpoint's.
 struct Restart {
-  std::string reason;           ///< how the former job ended: former_end()
+  std::string reason;           ///< end of the previous job: former_end()
   std::string requested;        ///< [checkpoint] restart
   std::string checkpoint;       ///< its folder
-  std::string former_layout;    ///< of the ranks that wrote it
+  std::string former_layout;    ///< layout of the ranks that wrote it
   std::int64_t samples = 0;     ///< consumed since the run's first step
-  bool optimizer_state = true;  ///< false: the checkpoint holds weights alone
+  bool optimizer_state = true;  ///< false: the checkpoint holds weights only
 
   static constexpr std::string_view name = "restart";
   static constexpr auto fields = std::make_tuple(
@@ -117,11 +117,11 @@ struct Restart {
 
 /// The job is about to take its first step, the one after the entry's step.
 struct Training {
-  double peak_flops = 0;  ///< FLOP/s of matrix products, of all ranks, measured
-  /// The last line of metrics.jsonl before this job removed those of steps that it runs again.
+  double peak_flops = 0;  ///< measured FLOP/s of matrix products of all ranks
+  /// The last line of metrics.jsonl before this job removed the lines of steps that it repeats.
   std::optional<std::int64_t> logged_step;
   std::optional<std::string> logged_time;
-  /// The time of the last line that it kept.
+  /// Time of the last line that remains.
   std::optional<std::string> kept_time;
 
   static constexpr std::string_view name = "training";
@@ -148,12 +148,12 @@ struct Checkpoint {
       std::make_pair("waited", &Checkpoint::waited));
 };
 
-/// The update of the entry's step was left out. Found at logged steps: the last one since the
-/// previous logged step.
+/// The update of the entry's step was skipped. Recorded at logged steps: the last skipped step
+/// since the previous logged step.
 struct SkippedStep {
   std::string reason = "not_finite";
   std::optional<std::string> array;  ///< the first whose gradient was not finite
-  std::int64_t skipped = 0;          ///< steps so far
+  std::int64_t skipped = 0;          ///< number of skipped steps so far
   std::int64_t in_row = 0;
   std::optional<double> loss_scale_before;  ///< at the previous logged step
   std::optional<double> loss_scale_after;   ///< of the next step
@@ -190,7 +190,7 @@ struct Stop {
 struct End {
   std::int64_t steps = 0;           ///< taken by this job
   Seconds seconds = 0;              ///< since its first step began
-  std::optional<Bytes> peak_bytes;  ///< most resident host memory of a rank, where it is known
+  std::optional<Bytes> peak_bytes;  ///< largest resident host memory of a rank, if known
 
   static constexpr std::string_view name = "end";
   static constexpr auto fields = std::make_tuple(std::make_pair("steps", &End::steps),
@@ -205,20 +205,20 @@ using Event = std::variant<Start, Ranks, Data, Devices, Restart, Training, Check
 /// finite are null, bytes that are not UTF-8 become U+FFFD.
 std::string to_json(const Event& event, std::string_view time, std::int64_t step);
 
-/// Events of this process are appended to the file from now on ("" ends that). One process writes
-/// `all` events: it removes a last line that a kill has torn, and fails if the file cannot be
-/// written. The other processes of the job only write the error or the watchdog's verdict that ends
-/// the job, since the first one may not be able to.
+/// Appends the events of this process to the file from now on; "" ends that. One process writes
+/// `all` events: it removes an incomplete last line, and fails if the file cannot be written. The
+/// other processes of the job only write the error or the watchdog's verdict that ends the job,
+/// because the first one may not be able to.
 void set_file(const std::string& path, bool all);
 
-/// How the last job in the file ended before this one: the name of a StopCause, "finished",
-/// "killed" (it wrote neither stop nor end) or "unknown" (there is none).
+/// End of the last job in the file before this one: the name of a StopCause, "finished", "killed"
+/// (it wrote neither stop nor end) or "unknown" (there is no job).
 std::string former_end();
 
-/// The last step that is done, for events that are not given one.
+/// Sets the last completed step, for events without a step.
 void set_step(std::int64_t step);
 
-/// Appends one whole line. Of several stops of a process only the first is written: it is the
+/// Appends one whole line. Only the first of several stops of a process is written: it is the
 /// cause. A line that cannot be written is a warning, once, and the run continues. Thread-safe;
 /// never waits for a lock, so that a watchdog can call it while the process hangs.
 void record(const Event& event, std::optional<std::int64_t> step = std::nullopt);

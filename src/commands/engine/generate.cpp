@@ -44,7 +44,7 @@ ExitCode generate(grid::Runtime& runtime, const GenerateOptions& options) {
     generator->load(checkpoint::Reader(folder, checkpoint::Opening::manifest));
   });
 
-  // Sample i is written by rank i mod ranks; what it says depends on (seed, i) alone.
+  // Rank i mod ranks writes sample i, whose text depends only on (seed, i).
   const train::Sampling sampling{options.temperature, options.top_k,
                                  static_cast<std::uint64_t>(options.seed), tokenizer->vocabulary()};
   std::vector<std::vector<std::string>> texts(static_cast<std::size_t>(runtime.ranks()));

@@ -40,12 +40,13 @@ std::string_view note(const deck::Difference& d) {
   return "";
 }
 
-/// The deck that a checkpoint was written with against this one.
+/// Comparison of a checkpoint's deck with this one.
 struct Comparison {
   Differences differences;
   bool same_batches = true;  ///< every step has the same global batch
-  bool same_storage = true;  ///< of weights: those of bf16 and fp16 are stored in fp32
-  bool has_state = true;     ///< of the optimizer: the checkpoint has its arrays, or has none
+  bool same_storage =
+      true;  ///< the weights have the same stored type; those of bf16 and fp16 are stored in fp32
+  bool has_state = true;  ///< the checkpoint has the optimizer's arrays, or the optimizer has none
 };
 
 DType stored_type(const deck::Deck& deck) {
@@ -60,8 +61,8 @@ bool stores_state(const deck::Deck& stored, const deck::Deck& deck) {
       [&](const auto& name) { return std::ranges::find(there, name) != there.end(); });
 }
 
-/// A deck that this version cannot read shows no difference, with a warning: then the shapes of the
-/// arrays decide.
+/// If this version cannot read the stored deck, it warns and finds no difference; then the shapes
+/// of the arrays decide.
 Comparison compare_to(const checkpoint::Reader& reader, const deck::Deck& deck) {
   const std::string path = reader.folder() + "/" + checkpoint::deck_name;
   try {
@@ -88,7 +89,7 @@ void expect_no(const Differences& contradictions, const std::string& folder,
               "\ngive the checkpoint's values", remedy);
 }
 
-/// "  parallel.tensor  1 -> 2", a line each.
+/// One line per difference: "  parallel.tensor  1 -> 2".
 std::string lines_of(const Differences& differences) {
   std::size_t name_width = 0;
   std::size_t change_width = 0;
@@ -129,7 +130,7 @@ bool Restart::by_name() const {
   return restart != "none" && restart != "latest";
 }
 
-/// The next candidate. Rank 0 looks and tells the others.
+/// The next candidate, which rank 0 finds for all ranks.
 void Restart::choose() {
   grid::Heartbeat::publish({"restart"});
   folder_ = found_by_one(runtime_, [&]() -> std::string {
@@ -150,7 +151,7 @@ void Restart::compare(const checkpoint::Reader& reader) {
   Differences contradictions;
   Differences harmless;
   const Comparison found = compare_to(reader, deck_);
-  const bool other_batches =  // at step 0 any continues
+  const bool other_batches =  // at step 0 any batches are allowed
       reader.state().step > 0 && !found.same_batches;
   for (const auto& d : found.differences) {
     const bool decides_state =
@@ -163,7 +164,7 @@ void Restart::compare(const checkpoint::Reader& reader) {
       harmless.push_back(d);
   }
   expect_no(contradictions, reader.folder(),
-            ", or start another run: checkpoint.restart=none and a run.directory of its own");
+            ", or start a new run with checkpoint.restart=none and another run.directory");
   differences_ = lines_of(harmless);
 }
 
@@ -187,7 +188,7 @@ std::optional<std::int64_t> Restart::load(train::Worker& worker) {
     if (by_name()) {
       runtime_.together(read);
     } else if (const auto damage = damage_found(runtime_, read)) {
-      worker.initialise();  // nothing of what was read may stay
+      worker.initialise();  // nothing that was read may remain
       if (runtime_.rank() == 0) {
         log::warn(text("checkpoint ", folder_, " is passed over: ", *damage));
         damaged_.insert(folder_);

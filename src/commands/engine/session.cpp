@@ -21,7 +21,7 @@
 namespace trireme::commands {
 namespace {
 
-/// Ranks read the deck for themselves; on a broken file system they may read different ones.
+/// Every rank reads the deck; on a broken file system they may read different files.
 void compare_decks(grid::Runtime& runtime, const deck::Deck& deck) {
   const std::string resolved = deck::resolved_toml(deck);
   const std::string mine = checksum(resolved.data(), resolved.size()).hex();
@@ -33,7 +33,7 @@ void compare_decks(grid::Runtime& runtime, const deck::Deck& deck) {
   });
 }
 
-/// Evaluation needs no whole batch: any number of replicas will do.
+/// Evaluation does not need whole batches: any number of replicas is allowed.
 void replicate(deck::ParallelConfig& p, std::int64_t ranks, bool whole_models) {
   if (whole_models || ranks % (p.tensor * p.pipeline) != 0) p.tensor = p.pipeline = p.chunks = 1;
   p.data = ranks / (p.tensor * p.pipeline);
@@ -54,7 +54,7 @@ void expect_checkpoint(const std::string& folder, const std::string& directory) 
                   : "; copy it again, or train first"));
 }
 
-/// Ranks of this job by what launchers say, or 1 where one of them says so.
+/// Number of ranks according to the launchers' variables; 1 if one of them says 1.
 std::int64_t launched_ranks() {
   std::int64_t fewest = 0;
   for (const char* name : {"PMI_SIZE", "OMPI_COMM_WORLD_SIZE", "SLURM_STEP_NUM_TASKS"}) {
@@ -87,7 +87,7 @@ Session open_session(grid::Runtime& runtime, const std::string& deck_file,
       deck::resolve_parallel(s.deck, runtime.ranks());
     else
       replicate(s.deck.config.parallel, runtime.ranks(), ranks == Ranks::all_data_parallel);
-    // Evaluation needs the training file only for a vocabulary that the deck does not say.
+    // Evaluation needs the training file only if the deck does not set the vocabulary.
     const bool wanted = ranks == Ranks::as_deck_says || s.deck.config.model.vocabulary == 0;
     if (wanted) s.training = open_if_there(s.deck);
     resolve_vocabulary(s.deck, s.training);

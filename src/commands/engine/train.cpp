@@ -32,8 +32,8 @@
 namespace trireme::commands {
 namespace {
 
-/// Makes the folder of [section] directory. One that cannot be written is found now and not at the
-/// first checkpoint.
+/// Makes the folder of [section] directory, and reports now, not at the first checkpoint, if it
+/// cannot be written.
 void open_directory(const deck::Deck& deck, const char* section, const std::string& directory) {
   std::error_code error;
   std::filesystem::create_directories(directory, error);
@@ -43,7 +43,7 @@ void open_directory(const deck::Deck& deck, const char* section, const std::stri
               "); choose a folder that can be written");
 }
 
-/// Leaves the resolved deck in the run's folder.
+/// Writes the resolved deck to the run's folder.
 void leave_deck(const deck::Deck& deck) {
   const std::string path = deck.config.run.directory + "/deck.toml";
   std::ofstream out(path);
@@ -53,7 +53,7 @@ void leave_deck(const deck::Deck& deck) {
               "; choose a folder that can be written");
 }
 
-/// Every rank builds the whole programs and runs its rows: they must have built the same.
+/// Every rank generates the whole programs and runs its rows: all must have generated the same.
 void compare_programs(grid::Runtime& runtime, std::span<const schedule::Program> programs) {
   const auto mine = static_cast<std::int64_t>(schedule::fingerprint(programs));
   const auto all = runtime.world().all_gather(mine, "comparison of programs");
@@ -100,7 +100,7 @@ void record_devices(const deck::Config& config, const plan::Machine& machine,
                       plan::device_total(worker.memory())});
 }
 
-/// Files that batches cannot be made of are found before the first step.
+/// Reports files that do not suffice for a batch before the first step.
 void expect_usable(const deck::Config& config, const data::Samples& samples,
                    const std::optional<data::Windows>& validation) {
   const auto reader = data::make_batch_reader(config);
@@ -149,7 +149,7 @@ ExitCode train(grid::Runtime& runtime, const TrainOptions& options) {
     bytes = bytes_of_token(session.deck, *session.training.files.front());
   });
   Restart restart(runtime, session.deck);
-  runtime.together([&] {  // not before a deck that contradicts the checkpoint is refused
+  runtime.together([&] {  // only after a deck that contradicts the checkpoint was refused
     if (runtime.rank() == 0) leave_deck(session.deck);
   });
   const std::string one_epoch = samples->files() > 1
@@ -165,7 +165,7 @@ ExitCode train(grid::Runtime& runtime, const TrainOptions& options) {
       one_epoch, config.batch.global, " per step, ", config.run.steps, " steps");
 
   // 5 program
-  std::vector<schedule::Program> programs;  // of each size of the global batch
+  std::vector<schedule::Program> programs;  // one per size of the global batch
   runtime.together([&] { programs = plan::step_programs(config, session.machine); });
   compare_programs(runtime, programs);
   const schedule::ProgramLayout& layout = programs.back().layout;

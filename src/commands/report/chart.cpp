@@ -37,7 +37,7 @@ struct Axes {
   }
 };
 
-/// Tenths are enough for a thousand units.
+/// One decimal is enough for a picture of a thousand units.
 std::string px(double length) {
   return text(std::round(length * 10) / 10);
 }
@@ -48,7 +48,7 @@ struct Range {
   bool empty() const { return !(low <= high); }
 };
 
-/// On a logarithmic axis what is not above 0 has no place.
+/// A logarithmic axis cannot show values of 0 or less.
 bool has_place(double y, bool logarithmic) {
   return std::isfinite(y) && (!logarithmic || y > 0);
 }
@@ -79,7 +79,7 @@ std::string point_of(const Axes& axes, double x, double y, char how) {
   return text(how, px(axes.x_of(x)), " ", px(axes.y_of(y)));
 }
 
-/// From the least to the largest of each column, in one closed path for each uninterrupted part.
+/// The band from minimum to maximum of each column, as one closed path per uninterrupted part.
 std::string band(const Axes& axes, std::span<const PlotColumn> columns) {
   std::string out;
   for (std::size_t begin = 0, end = 0; begin < columns.size(); begin = end + 1) {
@@ -115,7 +115,7 @@ std::string path(std::string_view style, std::string_view what, const std::strin
   return d.empty() ? "" : text("<path class=\"", what, " ", style, "\" d=\"", d, "\"/>\n");
 }
 
-/// A series without what a logarithmic axis cannot show.
+/// The series without values that a logarithmic axis cannot show.
 std::vector<Point> placed(const Series& series, bool logarithmic) {
   std::vector<Point> points = series.points;
   for (Point& p : points)
@@ -184,7 +184,7 @@ std::string values_text(const Series& series, double first, double last) {
   return out;
 }
 
-/// Strips over the chart that show what is below the pointer.
+/// Strips over the chart that show the numbers under the pointer.
 std::string hits(const Axes& axes, const std::vector<Series>& series, std::span<const Mark> marks) {
   const auto columns = plot_columns(series.front().points, most_hits);
   std::string out;
@@ -217,7 +217,7 @@ std::string labels(const Axes& axes) {
   return out + "</div>";
 }
 
-/// The picture in words.
+/// Description of the chart in words.
 std::string description(const std::vector<Series>& series, const ChartOptions& options) {
   std::string out =
       text(options.title, ", ", options.unit, ", ", steps_text(0, options.last_x), ".");

@@ -46,7 +46,7 @@ std::int64_t JsonLine::whole(const char* key) const {
   const bool fits = value.is_number_integer() &&
                     (!value.is_number_unsigned() || value.get<std::uint64_t>() >> 62 == 0);
   if (!fits || value.get<std::int64_t>() < 0)
-    fail(text("\"", key, "\" is ", shown(value), ", expected a number from 0 on"));
+    fail(text("\"", key, "\" is ", shown(value), ", expected an integer of at least 0"));
   return value.get<std::int64_t>();
 }
 

@@ -40,12 +40,12 @@ void expect_run(const std::string& run) {
 RunRecords records_of(RunReport& report) {
   const std::string path = report.folder + "/metrics.jsonl";
   if (!fs::exists(path)) {
-    report.notes.push_back("There is no metrics.jsonl: the run has not come to a step.");
+    report.notes.push_back("There is no metrics.jsonl: the run has not logged a step.");
     return {};
   }
   RunRecords records = read_records(path);
   if (records.torn)
-    report.notes.push_back("The last line of metrics.jsonl has no end and was left out.");
+    report.notes.push_back("The last line of metrics.jsonl is incomplete and was ignored.");
   return records;
 }
 
@@ -67,13 +67,14 @@ std::optional<RunHistory> history_of(RunReport& report) {
   }
   const RunEvents found = read_events(path);
   if (found.torn)
-    report.notes.push_back("The last line of events.jsonl has no end and was left out.");
+    report.notes.push_back("The last line of events.jsonl is incomplete and was ignored.");
   const auto& steps = report.records.steps;
   return run_history(found.events, steps.empty() ? 0 : steps.back().step,
                      steps.empty() ? std::nullopt : parse_utc(steps.back().time));
 }
 
-/// Beside the metrics, if that is where the deck has them: the folder may have been moved.
+/// The checkpoint folder, next to the metrics if the deck puts it there: the run's folder may have
+/// been moved.
 std::string checkpoint_folder(const RunReport& report) {
   const deck::Config& c = report.deck.config;
   const std::string beside = c.run.directory + "/checkpoints";
@@ -101,8 +102,9 @@ std::vector<SavedModel> checkpoints_in(const std::string& folder) {
 void add_timeline(RunReport& report) {
   const deck::ParallelConfig& p = report.deck.config.parallel;
   if (p.schedule == ScheduleKind::file && !fs::exists(p.program)) {
-    report.timeline_words = text("Not drawn: the deck's program ", p.program,
-                                 " is not there; paths begin where the run was started.");
+    report.timeline_words =
+        text("Not drawn: the deck's program ", p.program,
+             " does not exist; paths are relative to the folder where the run was started.");
     return;
   }
   const Drawing drawing = make_drawing(report.deck, installation::this_machine(),

@@ -21,7 +21,7 @@ using Steps = std::vector<train::Metrics>;
 constexpr std::size_t most_earlier = 4;  // earlier runs beside this one
 constexpr double log_ratio = 30;         // of the gradient's norms, for a logarithmic axis
 
-/// One curve; `value` gives a number, or an optional one where only some steps have it.
+/// One curve; `value` returns a number, or an optional one if only some steps have it.
 template <class Value>
 Series series_of(const Steps& steps, const std::string& name, const char* style, Value value) {
   Series series{name, style, {}};
@@ -136,9 +136,9 @@ class Charts {
     return chart(series, {title, unit, logarithmic, false, last_x_, marks_});
   }
 
-  /// Twice, with linear and with logarithmic axis; two buttons choose which is seen.
+  /// Two charts, with linear and with logarithmic axis; two buttons select one.
   std::string loss() const {
-    // As validation_loss is: of tokens. Other terms have charts of their own.
+    // The loss of tokens, like validation_loss. Other terms have separate charts.
     const auto of_tokens = [](const auto& m) {
       double loss = m.loss;
       for (const train::NamedLoss& other : m.other_losses) loss -= other.mean;
@@ -159,7 +159,7 @@ class Charts {
         both(series, "Loss", unit + ", logarithmic axis", true), "</div></div>\n");
   }
 
-  /// A chart for each term of the objective beside that of tokens.
+  /// A chart for each other term of the objective.
   std::string other_losses() const {
     std::string out;
     for (std::size_t i = 1; i < objective_.losses.size(); ++i) {

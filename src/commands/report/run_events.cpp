@@ -60,7 +60,7 @@ E read_as(const JsonLine& line) {
   return event;
 }
 
-/// The event of that name; nothing for a name that this version does not know.
+/// The event of that name; nothing for a name that this version does not have.
 template <class... E>
 std::optional<events::Event> event_of(const std::string& name, const JsonLine& line,
                                       std::variant<E...>*) {

@@ -1,5 +1,5 @@
-// The report's part on jobs: when each ran and why it ended, what restarts cost, and what the jobs
-// warned of.
+// The report's section on jobs: the dates and the end of each job, the cost of restarts, and
+// warnings.
 #include <trireme/base/text.hpp>
 #include <trireme/commands/report/markup.hpp>
 #include <trireme/commands/report/run_report.hpp>
@@ -79,7 +79,7 @@ std::string end_of_job(const RunHistory& history, std::size_t number) {
 }
 
 std::string report_jobs(const RunReport& report) {
-  if (!report.history) return "<p>Not known, since the run has no events.jsonl.</p>\n";
+  if (!report.history) return "<p>Not known, because the run has no events.jsonl.</p>\n";
   const RunHistory& history = *report.history;
   if (history.jobs.empty()) return "<p>events.jsonl holds no job.</p>\n";
   Rows rows;

@@ -35,7 +35,7 @@ std::string stages(const deck::Config& c, const architecture::Architecture& a) {
                     g.layers_each == 0 ? "none" : range(g.layers.offset, g.layers.end() - 1),
                     text(g.layers_each), with_commas(g.parameters),
                     fixed(100 * g.flops / all, 1) + " %"});
-  return html_table("Pipeline stages; those alike in one line",
+  return html_table("Pipeline stages; equal stages share a line",
                     {"Stages", "Layers", "Layers each", "Parameters each", "FLOPs each"}, rows, 2);
 }
 

@@ -151,7 +151,7 @@ std::string checkpoints(const RunReport& report) {
     rows.push_back({c.name, c.damage.empty() ? c.layout : "cannot be read: " + c.damage,
                     with_commas(c.step), c.damage.empty() ? with_commas(c.samples) : "",
                     c.damage.empty() ? human_bytes(c.bytes) : ""});
-  return out + html_table("Kept checkpoints, as their manifests tell",
+  return out + html_table("Existing checkpoints, from their manifests",
                           {"Folder", "Written by", "Step", "Samples", "Size"}, rows, 2);
 }
 
@@ -166,14 +166,14 @@ std::string earlier(const RunReport& report) {
                     best ? short_number(*best->validation_loss, 5) : ""});
   }
   return "<h2>Earlier runs in this folder</h2>\n" +
-         html_table("Runs that were started afresh here before this one",
+         html_table("Earlier runs that started at step 1 in this folder",
                     {"Metrics", "Last step", "Last loss", "Best validation loss"}, rows, 1);
 }
 
 std::string timeline(const RunReport& report) {
   std::string out = text("<h2>Schedule</h2>\n<p>", escaped(report.timeline_words), "</p>\n");
   if (report.timeline_svg.empty()) return out;
-  // The drawing has titles on its boxes and says what it is.
+  // The drawing has titles on its boxes and a label.
   std::string svg = report.timeline_svg;
   svg.insert(svg.find(' '), text(" role=\"img\" aria-label=\"Timeline of a step: ",
                                  escaped(report.timeline_words), "\""));

@@ -20,7 +20,7 @@ struct Series {
 
 enum class MarkKind : std::uint8_t { checkpoint, restart, skipped };
 
-/// Something that happened at a step.
+/// An event at a step.
 struct Mark {
   MarkKind kind = MarkKind::checkpoint;
   double x = 0;
@@ -36,9 +36,9 @@ struct ChartOptions {
   std::span<const Mark> marks = {};
 };
 
-/// A figure in HTML: an SVG that stretches to the width it gets, with labels beside it that do not.
-/// Series of many points are drawn as the mean of each column with a band from the least to the
-/// largest. Without a point to show, a sentence says so.
+/// A figure in HTML: an SVG that is scaled to the width of the page, with labels next to it that
+/// are not scaled. Series of many points are drawn as the mean of each column with a band from
+/// minimum to maximum. Without points, the figure is a sentence.
 std::string chart(const std::vector<Series>& series, const ChartOptions& options);
 
 /// Points of a curve in one column of pixels.

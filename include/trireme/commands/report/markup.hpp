@@ -7,8 +7,8 @@
 
 namespace trireme::commands {
 
-/// Text as HTML, XML and their attributes show it: markup characters become entities, control
-/// characters but line ends blanks, and bytes that are not UTF-8 U+FFFD.
+/// Escapes text for HTML, XML and their attributes: markup characters become entities, control
+/// characters except line ends become blanks, and bytes that are not UTF-8 become U+FFFD.
 std::string escaped(std::string_view raw);
 
 /// A table with a header for each column, read to screen readers under `caption`. Cells are text

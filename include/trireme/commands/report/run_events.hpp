@@ -19,7 +19,7 @@ struct RunEvent {
 
 struct RunEvents {
   std::vector<RunEvent> events;  ///< in the order of the file, without those of unknown names
-  bool torn = false;             ///< the last line has no end and was left out
+  bool torn = false;             ///< the last line is incomplete and was ignored
 };
 
 /// UsageError with file, line and remedy for a line that docs/events.md does not allow.
@@ -29,13 +29,13 @@ RunEvents read_events(const std::string& path);
 struct RunJob {
   events::Start start;
   Utc began;
-  Utc seen;  ///< the last sign of it: its last event, or a later line of the metrics
+  Utc seen;  ///< time of its last event, or of a later line of the metrics
   std::optional<events::Ranks> ranks;
   std::optional<events::Devices> devices;
   std::optional<events::Restart> restart;
   std::int64_t restored = 0;  ///< the checkpoint's step; 0: none
   std::optional<events::Training> training;
-  Utc trained = {};            ///< when its first step began, if it came to one
+  Utc trained = {};            ///< beginning of its first step, if any
   std::int64_t last_step = 0;  ///< the last one that it is known to have done; 0: none
   std::optional<events::Stop> stop;
   std::optional<events::End> end;

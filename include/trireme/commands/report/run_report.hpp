@@ -15,7 +15,7 @@ namespace trireme::commands {
 /// The contents of a metrics.jsonl.
 struct RunRecords {
   std::vector<train::Metrics> steps;  ///< ascending; numbers that were not finite are NaN
-  bool torn = false;  ///< the last line, without its end, was left out: a kill tears it
+  bool torn = false;  ///< the last line was incomplete, after a kill, and was ignored
 };
 
 /// Reads it back. UsageError with line, value and remedy for any other damage.
@@ -28,7 +28,7 @@ struct SavedModel {
   std::int64_t samples = 0;
   Bytes bytes = 0;
   std::string layout;
-  std::string damage;  ///< why its manifest could not be read; "": it could
+  std::string damage;  ///< why its manifest could not be read; "": it was read
 };
 
 struct EarlierRun {
@@ -36,7 +36,7 @@ struct EarlierRun {
   RunRecords records;
 };
 
-/// All that a report shows.
+/// Content of a report.
 struct RunReport {
   std::string folder;
   deck::Deck deck;
@@ -47,26 +47,26 @@ struct RunReport {
   std::string checkpoint_folder;
   std::vector<SavedModel> checkpoints;  ///< ascending
   std::string timeline_svg;             ///< "": none
-  std::string timeline_words;           ///< what it shows, or why there is none
-  std::vector<std::string> notes;       ///< what is missing or was left out
+  std::string timeline_words;           ///< its description, or why there is none
+  std::vector<std::string> notes;       ///< missing or ignored data
 };
 
 /// Steps that were skipped between two lines of the metrics.
 struct SkippedSteps {
   std::int64_t first = 0;
   std::int64_t last = 0;
-  std::int64_t steps = 0;  ///< how many of these were skipped
-  std::string words;       ///< why, where the run's events tell it
+  std::int64_t steps = 0;  ///< number of skipped steps
+  std::string words;       ///< reason, if the run's events contain it
 };
 std::vector<SkippedSteps> skipped_steps(const RunReport& report);
 
 /// How a job ended, in a few words: "stopped: time limit after step 40 (exit code 75)".
 std::string end_of_job(const RunHistory& history, std::size_t number);
 
-/// The whole page: HTML that is also XML, without anything from elsewhere.
+/// The whole page: HTML that is also XML, without external resources.
 std::string report_page(const RunReport& report);
 
-/// Its parts.
+/// Parts of the page.
 std::string report_headline(const RunReport& report);
 std::string report_charts(const RunReport& report);
 std::string report_jobs(const RunReport& report);
