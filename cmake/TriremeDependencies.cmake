@@ -80,8 +80,8 @@ if(NOT TRIREME_ONEDNN STREQUAL "OFF")
   if(TRIREME_ONEDNN STREQUAL "ON")
     trireme_need("${dnnl_FOUND}" "oneDNN (or configure with -DTRIREME_ONEDNN=OFF)" libdnnl-dev onednn)
   elseif(NOT dnnl_FOUND)
-    message(WARNING "oneDNN not found: Kokkos Kernels computes fp32 matrix products, several times slower on most "
-                    "processors. Debian: apt-get install libdnnl-dev; Spack: spack install onednn.")
+    message(WARNING "oneDNN not found: on hosts Trireme's own kernel computes fp32 matrix products, several times slower on "
+                    "most processors. Debian: apt-get install libdnnl-dev; Spack: spack install onednn.")
   endif()
 endif()
 

@@ -174,11 +174,13 @@ void batch_and_precision_keys(std::vector<Entry>& out) {
                "rounded to 11 bits, sums stay fp32; no effect on other devices")
       .otherwise(false);
   precision
-      .choice("attention", &PrecisionConfig::attention,
-              "attention kernels on devices: \"tensor_cores\" and \"cudnn\" need bf16 or fp16; "
-              "\"cudnn\" also needs dropout = 0, and S^2 numbers per head in its backward pass; "
-              "\"auto\" is the fastest without these limits, \"portable\" what hosts use; see "
-              "docs/attention.md")
+      .choice(
+          "attention", &PrecisionConfig::attention,
+          "attention kernels on devices: \"tensor_cores\" and \"cudnn\" need bf16 or fp16; "
+          "\"cudnn\" also needs dropout = 0, and S^2 numbers per head in its backward pass; "
+          "\"auto\" uses cuDNN's forward pass and tensor cores where available, \"portable\" runs "
+          "anywhere; see "
+          "docs/attention.md")
       .otherwise(Str("auto"));
   precision
       .number("loss_scale", &PrecisionConfig::loss_scale,

@@ -101,9 +101,9 @@ struct Depth {
   std::int64_t end;
 };
 
-/// The same for `rows` by `lanes`, both multiples of the register tile's, shared by the threads of
-/// a team; the tile that begins at (i, j) sums over depth_of(i, j), so that products can skip what
-/// a mask hides. The caller adds the barriers.
+/// The same for a block of `rows` by `lanes`, both multiples of the register tile's sizes. The
+/// threads of a team share the tiles. The tile that begins at (i, j) sums over depth_of(i, j), so
+/// that products can skip masked parts. The caller adds the barriers.
 template <Write write, class T, class Member, class DepthOf>
 TRIREME_FUNCTION void block_product(const Member& team, Lanes<T> c, std::int64_t rows,
                                     std::int64_t lanes, Broadcast<T> a, Lanes<const T> b,

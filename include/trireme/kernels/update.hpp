@@ -159,8 +159,8 @@ void squared_norm_blocks(const Exec& exec, View1<double> partial, View1<const Re
                          View1<const std::int64_t> begins, View1<const std::int64_t> ends);
 
 /// sums[k] = sum of partial[ends[k-1] .. ends[k]), from 0 on for k = 0, in an order that depends on
-/// that segment's length alone: the same bits wherever it is. sums, ends [segments], partial [n];
-/// ends must not fall nor exceed n. A segment may be empty.
+/// that segment's length alone: the same bits wherever it is. sums, ends [segments], partial [n].
+/// ends must be ascending and at most n; equal ends make an empty segment.
 void segment_sums(const Exec& exec, View1<double> sums, View1<const double> partial,
                   View1<const std::int64_t> ends);
 
