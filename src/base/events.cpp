@@ -1,5 +1,5 @@
 // Writes events.jsonl. Every line is built in memory and appended by one write(), so that lines of
-// several processes do not mix and a killed process leaves whole lines.
+// several processes do not mix and a kill can cut only the last line, which the next job removes.
 #include <trireme/base/check.hpp>
 #include <trireme/base/events.hpp>
 #include <trireme/base/log.hpp>
