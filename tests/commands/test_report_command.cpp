@@ -106,7 +106,7 @@ TEST_F(Report, OfFewOrDamagedNumbersIsAPageToo) {
   write_run(line(2, "5.5") + line(4, "null", 2) + line(6, "1e300", 2) + "{\"step\": 8, \"lo");
   ASSERT_EQ(run("trireme report run"), 0) << err();
   expect_good_page("run/report.html");
-  expect_on_page("The last line of metrics.jsonl has no end");
+  expect_on_page("The last line of metrics.jsonl is incomplete");
   expect_on_page("2 steps skipped of steps 3 to 4");
   std::filesystem::remove(folder_.file("run/metrics.jsonl"));
   ASSERT_EQ(run("trireme report run"), 0) << err();
@@ -203,7 +203,7 @@ TEST_F(Report, TellsWhenJobsRanWhyTheyEndedAndWhatRestartsCost) {
         "<dt>Waited</dt><dd>7:22<",  // 4:23 and 2:59
         "<dt>Lost to restarts</dt><dd>7:45<small>17 steps run again",
         "step 7: loss or gradient not finite; loss scale 65,536 to 32,768",
-        "checkpoint after step 10", "The last line of events.jsonl has no end"})
+        "checkpoint after step 10", "The last line of events.jsonl is incomplete"})
     expect_on_page(part);
   EXPECT_EQ(page().find("checkpoint after step 20"), std::string::npos) << "undone by the restart";
 }
