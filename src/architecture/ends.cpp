@@ -1,4 +1,5 @@
-// Embedding and head, written once for all models: tables, head layers and losses are properties.
+// The embedding and the head as lists of operations, once for all models: tables, head layers and
+// losses are properties.
 #include <trireme/architecture/builder.hpp>
 #include <trireme/architecture/ends.hpp>
 

@@ -14,6 +14,7 @@ void optimizer_keys(std::vector<Entry>& out) {
       .choice("kind", &OptimizerConfig::kind,
               "update rule: adamw (Loshchilov and Hutter 2019), sgd with momentum, or lamb (You et "
               "al. 2020); see docs/optimizers.md")
+      .effect(Effect::state)
       .otherwise(Str("adamw"));
   optimizer
       .number("learning_rate", &OptimizerConfig::learning_rate,
@@ -82,6 +83,7 @@ void optimizer_keys(std::vector<Entry>& out) {
               "momentum coefficient (sgd); 0 means no momentum and no state")
       .from(0)
       .below(1)
+      .effect(Effect::state)
       .otherwise(0.9);
   optimizer
       .boolean("nesterov", &OptimizerConfig::nesterov,

@@ -157,7 +157,8 @@ class Counter {
 
  private:
   static const char* name_of(Pass pass) { return pass == Pass::forward ? " forward" : " backward"; }
-  /// The message of an operation's pass, if it has one, in so many layers and all micro-batches.
+  /// Adds the message of an operation's pass, if it has one, in `layers` layers and all
+  /// micro-batches.
   void send(const architecture::LayerDescription& part, std::size_t operation, Pass pass,
             const std::string& name, std::int64_t layers) {
     const architecture::Operation& op = part.operations[operation];

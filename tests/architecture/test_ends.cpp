@@ -1,7 +1,6 @@
 #include <trireme/architecture/architecture.hpp>
 #include <trireme/architecture/ends.hpp>
 #include <trireme/architecture/placement.hpp>
-#include <trireme/deck/families.hpp>
 
 #include <gtest/gtest.h>
 
@@ -9,24 +8,17 @@
 #include <set>
 #include <string>
 
+#include "architecture/small_model.hpp"
+
 namespace trireme::architecture {
 namespace {
 
 constexpr std::int64_t micro = 5;
 
-/// 3 of 20 tokens are masked with masked_token.
-deck::ModelConfig model_of(Family family, bool tied = true,
-                           SentenceLoss sentence_loss = SentenceLoss::next) {
-  deck::ModelConfig m;
-  deck::set_family(m, family);
-  m.layers = 2;
-  m.hidden = 48;
-  m.heads = m.key_value_heads = 4;
-  m.feed_forward = 96;
-  m.sequence = 20;
-  m.vocabulary = 100;
+deck::ModelConfig tied_model(Family family, bool tied = true,
+                             SentenceLoss sentence_loss = SentenceLoss::next) {
+  deck::ModelConfig m = model_of(family, sentence_loss);
   m.tied_embeddings = tied;
-  m.sentence_loss = sentence_loss;
   return m;
 }
 
@@ -39,7 +31,7 @@ LocalSizes sizes_of(const deck::ModelConfig& m, int tensor = 1) {
 TEST(Ends, RowsOfAMicroBatchAreThoseOfItsSamples) {
   for (const Family family : {Family::gpt, Family::bert})
     for (const SentenceLoss loss : {SentenceLoss::next, SentenceLoss::none}) {
-      const deck::ModelConfig m = model_of(family, true, loss);
+      const deck::ModelConfig m = tied_model(family, true, loss);
       for (const Rows rows : {Rows::tokens, Rows::own, Rows::targets, Rows::pairs, Rows::head_rows,
                               Rows::logit_block}) {
         if (rows == Rows::pairs && !m.has_sentence_head()) continue;
@@ -52,7 +44,7 @@ TEST(Ends, RowsOfAMicroBatchAreThoseOfItsSamples) {
 TEST(Ends, TheModelHasEachArrayOnce) {
   for (const Family family : {Family::gpt, Family::llama, Family::bert})
     for (const bool tied : {false, true}) {
-      const Architecture a = describe(model_of(family, tied));
+      const Architecture a = describe(tied_model(family, tied));
       std::set<std::string> names;
       for (const ArraySpec& array : a.arrays) EXPECT_TRUE(names.insert(array.name).second);
       EXPECT_EQ(names.contains("output.weight"), !tied);
@@ -65,8 +57,8 @@ TEST(Ends, TheModelHasEachArrayOnce) {
 
 TEST(Ends, TiedLogitsCostAsMuchAsOthers) {
   for (const Family family : {Family::gpt, Family::bert})
-    EXPECT_EQ(describe(model_of(family, true)).head_products(),
-              describe(model_of(family, false)).head_products());
+    EXPECT_EQ(describe(tied_model(family, true)).head_products(),
+              describe(tied_model(family, false)).head_products());
 }
 
 using Sent = std::multiset<std::string>;
@@ -88,19 +80,19 @@ Sent sent(const LayerDescription& part, bool cuts_tokens) {
 
 TEST(Ends, OnlyTheTableAndTheLogitsAreCut) {
   for (const Family family : {Family::gpt, Family::llama, Family::bert}) {
-    const auto embedding = describe_embedding(model_of(family));
+    const auto embedding = describe_embedding(tied_model(family));
     EXPECT_EQ(sent(embedding, false), Sent{"embedding forward all-reduce [R, D]"});
     EXPECT_EQ(sent(embedding, true), (Sent{"embedding forward reduce-scatter [R, D]",
                                            "embedding backward_weight all-gather [R, D]"}));
   }
-  const auto next = describe_head(model_of(Family::gpt));
+  const auto next = describe_head(tied_model(Family::gpt));
   EXPECT_EQ(sent(next, false), (Sent{"cross entropy forward all-gather [N', 3 P]",
                                      "logits backward_input all-reduce [R, D]"}));
   EXPECT_EQ(sent(next, true),
             (Sent{"cross entropy forward all-gather [N', 3 P]", "logits forward all-gather [R, D]",
                   "logits backward_input reduce-scatter [R, D]"}));
   // All ranks have the rows of the head of masked tokens.
-  const auto masked = describe_head(model_of(Family::bert));
+  const auto masked = describe_head(tied_model(Family::bert));
   EXPECT_EQ(sent(masked, false), (Sent{"cross entropy forward all-gather [N', 3 P]",
                                        "logits backward_input all-reduce [N, D]"}));
   EXPECT_EQ(sent(masked, true), (Sent{"cross entropy forward all-gather [N', 3 P]",
@@ -113,7 +105,7 @@ Bytes up(Bytes bytes) {
 }
 
 TEST(Ends, ScratchOfTheLogitsHasTheirGradientWhereItsNumbersAreNarrower) {
-  const deck::ModelConfig m = model_of(Family::llama);
+  const deck::ModelConfig m = tied_model(Family::llama);
   const auto head = describe_head(m);
   const LocalSizes n = sizes_of(m, 4);  // 100 targets, in one block; 25 of 100 ids
   const Bytes statistics = up(100 * 8) + up(3 * 100 * 8 * 4) + up(3 * 100 * 8);
@@ -126,7 +118,7 @@ TEST(Ends, ScratchOfTheLogitsHasTheirGradientWhereItsNumbersAreNarrower) {
 
 /// Every number by hand: 15 targets and 5 pairs.
 TEST(Ends, ScratchOfMaskedTokensAndPairs) {
-  const deck::ModelConfig m = model_of(Family::bert);
+  const deck::ModelConfig m = tied_model(Family::bert);
   const auto head = describe_head(m);
   const LocalSizes n = sizes_of(m);
   const Bytes logits = up(15 * 100 * 4) + up(15 * 100 * 2) + up(15 * 8) + 2 * up(3 * 15 * 8);
@@ -135,7 +127,7 @@ TEST(Ends, ScratchOfMaskedTokensAndPairs) {
       2 * up(5 * 48 * 2) + up(5 * 2 * 4) + up(5 * 2 * 2) + up(5 * 8) + 2 * up(3 * 5 * 8);
   EXPECT_EQ(bytes_at(Home::scratch, head, n, 2, 4), logits + masked + pairs);
   EXPECT_EQ(bytes_at(Home::batch, head, n, 2, 4), up(15 * 4) + up(20 * 4) + up(5 * 4));
-  const auto alone = model_of(Family::bert, true, SentenceLoss::none);
+  const auto alone = tied_model(Family::bert, true, SentenceLoss::none);
   const Bytes rows = up(20 * 48 * 2) - up(15 * 48 * 2);
   EXPECT_EQ(bytes_at(Home::scratch, describe_head(alone), sizes_of(alone), 2, 4),
             logits + masked - rows);

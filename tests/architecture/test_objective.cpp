@@ -1,27 +1,15 @@
 #include <trireme/architecture/objective.hpp>
 #include <trireme/base/check.hpp>
-#include <trireme/deck/families.hpp>
 
 #include <gtest/gtest.h>
 
 #include <map>
 #include <string_view>
 
+#include "architecture/small_model.hpp"
+
 namespace trireme::architecture {
 namespace {
-
-deck::ModelConfig model_of(Family family, SentenceLoss sentence_loss = SentenceLoss::next) {
-  deck::ModelConfig m;
-  deck::set_family(m, family);
-  m.sentence_loss = sentence_loss;
-  m.layers = 2;
-  m.hidden = 48;
-  m.heads = m.key_value_heads = 4;
-  m.feed_forward = 96;
-  m.sequence = 20;
-  m.vocabulary = 100;
-  return m;
-}
 
 std::map<std::string_view, std::int64_t> fields_of(const TrainingObjective& o, bool first,
                                                    bool last) {

@@ -70,9 +70,12 @@ TEST(Table, SaysWhichKeysDefineTheModel) {
 TEST(Table, SaysWhichKeysChangeTheNumbersOfARun) {
   std::set<std::string> expected{"run.seed", "model.dropout", "model.masked_share"};
   for (const Key& key : keys())
-    if (key.section == "optimizer" || (key.section == "precision" && key.effect != Effect::storage))
-      expected.insert(key.full_name());
+    if (key.section == "optimizer" || key.section == "precision") expected.insert(key.full_name());
+  for (const char* other : {"precision.compute", "optimizer.kind", "optimizer.momentum"})
+    EXPECT_EQ(expected.erase(other), 1u) << other;
   EXPECT_EQ(keys_with(Effect::numbers), expected);
+  EXPECT_EQ(keys_with(Effect::state),
+            (std::set<std::string>{"optimizer.kind", "optimizer.momentum"}));
   EXPECT_EQ(keys_with(Effect::storage), std::set<std::string>{"precision.compute"});
   EXPECT_EQ(keys_with(Effect::samples), std::set<std::string>{"data.train"});
   EXPECT_EQ(keys_with(Effect::batches),

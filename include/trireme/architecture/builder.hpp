@@ -16,12 +16,12 @@ class Builder {
     built_.tensors.push_back({std::move(name), rows, columns, numbers, home, stored_in});
     return static_cast<int>(built_.tensors.size()) - 1;
   }
-  /// Returns the output, as the following do.
+  /// Returns the number of the output, as the following functions do.
   int add(Operation op) {
     built_.operations.push_back(std::move(op));
     return built_.operations.back().output;
   }
-  /// y = norm(x), whose statistics are where y is.
+  /// y = norm(x); the statistics have the rows and the home of y.
   int norm(const char* name, int x, int y, NormKind kind) {
     Operation op{OperationKind::norm, name, x, y};
     op.arrays = {vector(op.name + ".gain", {m_.hidden}, -1, Initialisation::ones)};

@@ -50,6 +50,7 @@ enum class Effect : std::uint8_t {
   numbers,  ///< different numbers from then on
   samples,  ///< different training samples from then on
   storage,  ///< different numbers, and perhaps another type of the checkpoint's numbers
+  state,    ///< different numbers, and perhaps other arrays of the optimizer's state
   batches,  ///< a different number of samples in the previous steps
   model     ///< another model, which the checkpoint's weights do not fit
 };

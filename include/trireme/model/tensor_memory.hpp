@@ -10,8 +10,8 @@
 
 namespace trireme::model {
 
-/// Memory of the tensors of an embedding or a head that have one home, by their names; a tensor
-/// that the model does not have is an empty view.
+/// Memory of those tensors of an embedding or a head that have one home, as views by name. A name
+/// without a tensor gives an empty view.
 template <class P>
 class TensorMemory {
  public:

@@ -28,6 +28,7 @@ std::string_view note(const deck::Difference& d) {
   switch (d.effect) {
     case deck::Effect::numbers:
     case deck::Effect::storage:
+    case deck::Effect::state:
       return "  (changes the numbers from here on)";
     case deck::Effect::samples:
       return "  (other samples from here on, unless it is a copy)";
@@ -44,9 +45,10 @@ std::string_view note(const deck::Difference& d) {
 struct Comparison {
   Differences differences;
   bool same_batches = true;  ///< every step has the same global batch
-  bool same_storage =
-      true;  ///< the weights have the same stored type; those of bf16 and fp16 are stored in fp32
-  bool has_state = true;  ///< the checkpoint has the optimizer's arrays, or the optimizer has none
+  /// The weights have the same stored type; those of bf16 and fp16 are stored in fp32.
+  bool same_storage = true;
+  /// The checkpoint has all arrays of the optimizer's state, or holds weights only.
+  bool has_state = true;
 };
 
 DType stored_type(const deck::Deck& deck) {
@@ -154,9 +156,7 @@ void Restart::compare(const checkpoint::Reader& reader) {
   const bool other_batches =  // at step 0 any batches are allowed
       reader.state().step > 0 && !found.same_batches;
   for (const auto& d : found.differences) {
-    const bool decides_state =
-        d.full_name() == "optimizer.kind" || d.full_name() == "optimizer.momentum";
-    if (d.effect == deck::Effect::model || (decides_state && !found.has_state) ||
+    if (d.effect == deck::Effect::model || (d.effect == deck::Effect::state && !found.has_state) ||
         (d.effect == deck::Effect::storage && !found.same_storage) ||
         (d.effect == deck::Effect::batches && other_batches))
       contradictions.push_back(d);
