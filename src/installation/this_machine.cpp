@@ -7,8 +7,9 @@ plan::Machine this_machine() {
   plan::Machine machine;
   machine.name = "this installation";
   machine.set_kind(plan::DeviceKind::TRIREME_DEVICE_KIND);
-  machine.software = {plan::ProductLibrary::TRIREME_PRODUCTS, AttentionKind::TRIREME_ATTENTION,
-                      TransportKind::TRIREME_TRANSPORT};
+  machine.software.products = plan::ProductLibrary::TRIREME_PRODUCTS;
+  machine.software.attention = AttentionKind::TRIREME_ATTENTION;
+  machine.software.transport = TransportKind::TRIREME_TRANSPORT;
 #ifdef TRIREME_AS_ON_DEVICE
   machine.device_kernels = true;
 #endif

@@ -4,11 +4,13 @@
 #include <trireme/plan/machine.hpp>
 
 #include <array>
+#include <vector>
 
 namespace trireme {
 namespace {
 constexpr std::array<std::string_view, 4> device_names{"host", "cuda", "hip", "sycl"};
 constexpr std::array<std::string_view, 3> product_names{"portable", "onednn", "cublaslt"};
+constexpr std::array<std::string_view, 2> axis_names{"pipeline", "data"};
 }  // namespace
 
 template <>
@@ -19,6 +21,10 @@ template <>
 std::span<const std::string_view> names<plan::ProductLibrary>() {
   return product_names;
 }
+template <>
+std::span<const std::string_view> names<plan::SecondAxis>() {
+  return axis_names;
+}
 }  // namespace trireme
 
 namespace trireme::plan {
@@ -28,6 +34,10 @@ std::string_view name_of(DeviceKind kind) {
 }
 std::string_view name_of(ProductLibrary library) {
   return product_names[static_cast<std::size_t>(library)];
+}
+
+std::string_view name_of(SecondAxis axis) {
+  return axis_names[static_cast<std::size_t>(axis)];
 }
 
 void Machine::set_kind(DeviceKind kind) {
@@ -42,6 +52,40 @@ std::int64_t Machine::logit_elements() const {
 Bytes Machine::product_workspace() const {
   return (software.products == ProductLibrary::cublaslt ? cublaslt_workspace_bytes : 0) +
          (device_kernels ? column_sum_bytes : 0);
+}
+
+double Machine::peak(DType type, bool tf32) const {
+  switch (type) {
+    case DType::fp64:
+      return device.peak_fp64;
+    case DType::fp32:
+      return tf32 && device.peak_tf32 > 0 ? device.peak_tf32 : device.peak_fp32;
+    case DType::bf16:
+      return device.peak_bf16;
+    case DType::fp16:
+      return device.peak_fp16;
+    default:
+      return 0;
+  }
+}
+
+std::int64_t Machine::nodes(std::int64_t ranks) const {
+  return node.devices == 0 ? 1 : (ranks + node.devices - 1) / node.devices;
+}
+
+std::string Machine::time_mistake(const deck::PrecisionConfig& precision,
+                                  std::int64_t ranks) const {
+  std::vector<std::string> missing;
+  const auto need = [&missing](double value, const std::string& key) {
+    if (value <= 0) missing.push_back(key);
+  };
+  need(peak(precision.compute, precision.tf32),
+       text("[device] peak_", trireme::name_of(precision.compute)));
+  need(device.bandwidth, "[device] bandwidth");
+  if (ranks > 1) need(static_cast<double>(node.devices), "[node] devices");
+  if (ranks > 1 && node.devices != 1) need(node.link_bandwidth, "[node] link_bandwidth");
+  if (nodes(ranks) > 1) need(network.bandwidth, "[network] bandwidth");
+  return join(missing, ", ");
 }
 
 std::string Machine::called() const {

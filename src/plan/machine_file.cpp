@@ -1,4 +1,4 @@
-// Machine files: the key table, its cross-checks, parsing and help. Files have the syntax of decks
+// Machine files: cross-checks, parsing, writing and help. Files have the syntax of decks
 // (deck/key_file.hpp).
 #include <trireme/base/text.hpp>
 #include <trireme/deck/diagnostics.hpp>
@@ -7,54 +7,6 @@
 
 namespace trireme::plan {
 namespace {
-
-using MachineKeys = std::vector<deck::KeyOf<Machine>>;
-
-const std::vector<deck::Section>& machine_sections() {
-  static const std::vector<deck::Section> all{
-      {"machine", "the machine as a whole"},
-      {"device", "the device of one rank: a GPU, or one rank's share of a host"},
-      {"node", "devices that share a network interface and host memory"},
-      {"software", "libraries of the Trireme installation on this machine"},
-  };
-  return all;
-}
-
-MachineKeys make_keys() {
-  std::vector<deck::EntryOf<Machine>> out;
-  out.emplace_back("machine", "name", deck::KeyType::string, "name of the machine in reports")
-      .in(&Machine::name)
-      .nonempty();
-  deck::SectionKeys device(out, "device", &Machine::device);
-  device.choice("kind", &Machine::Device::kind, "type of device that runs the kernels");
-  device.bytes("memory", &Machine::Device::memory, "memory available to one rank").at_least(1);
-  deck::SectionKeys node(out, "node", &Machine::node);
-  node.integer("devices", &Machine::Node::devices, "devices per node, one rank on each")
-      .at_least(1)
-      .at_most(1024)
-      .otherwise(std::int64_t{0}, "unknown");
-  deck::SectionKeys software(out, "software", &Machine::software);
-  software.choice("products", &Machine::Software::products, "library for matrix products")
-      .otherwise(std::string("portable"));
-  software
-      .choice("attention", &Machine::Software::attention,
-              "fastest available attention kernels; tensor_cores includes portable, cudnn includes "
-              "both")
-      .words({"portable", "tensor_cores", "cudnn"})
-      .otherwise(std::string("portable"));
-  software
-      .choice("transport", &Machine::Software::transport, "transport of messages between devices")
-      .words({"mpi", "nccl"})
-      .otherwise(std::string("mpi"));
-  MachineKeys keys;
-  for (auto& entry : out) keys.push_back(entry.take());
-  return keys;
-}
-
-const MachineKeys& machine_keys() {
-  static const MachineKeys all = make_keys();
-  return all;
-}
 
 /// Conditions on several keys together.
 class CrossCheck {
@@ -115,12 +67,6 @@ class CrossCheck {
 };
 
 }  // namespace
-
-const deck::FileKind& machine_kind() {
-  static const deck::FileKind kind = deck::file_kind(
-      "machine file", "`trireme help machine` lists all keys", machine_sections(), machine_keys());
-  return kind;
-}
 
 Machine parse_machine(std::string_view content, const std::string& file_name) {
   Machine machine;

@@ -46,8 +46,9 @@ TEST(MachineFile, GivesAMachineWithTheWaysOfItsKind) {
   EXPECT_EQ(m.called(), "box (m.toml)");
   EXPECT_EQ(m.device, (Machine::Device{DeviceKind::cuda, Bytes{80} << 30}));
   EXPECT_EQ(m.node.devices, 8);
-  EXPECT_EQ(m.software, (Machine::Software{ProductLibrary::cublaslt, AttentionKind::cudnn,
-                                           TransportKind::nccl}));
+  EXPECT_EQ(m.software.products, ProductLibrary::cublaslt);
+  EXPECT_EQ(m.software.attention, AttentionKind::cudnn);
+  EXPECT_EQ(m.software.transport, TransportKind::nccl);
   EXPECT_TRUE(m.on_device() && m.own_memory && m.device_kernels);
   const Machine host = machine_of("host", "onednn", "portable", "mpi");
   EXPECT_FALSE(host.on_device() || host.own_memory || host.device_kernels);

@@ -44,6 +44,7 @@ class EntryOf {
   EntryOf& at_most(std::int64_t most) { return key_.range.most = most, *this; }
   EntryOf& from(double low) { return key_.range.low = low, *this; }
   EntryOf& above(double low) { return key_.range.low_open = true, from(low); }
+  EntryOf& to(double high) { return key_.range.high = high, *this; }
   EntryOf& below(double high) {
     key_.range.high_open = true;
     key_.range.high = high;

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <trireme/base/types.hpp>
+#include <trireme/deck/config.hpp>
 
 #include <cstdint>
 #include <span>
@@ -19,23 +20,71 @@ std::string_view name_of(DeviceKind);
 /// "portable", "onednn", "cublaslt".
 std::string_view name_of(ProductLibrary);
 
+/// The axis whose ranks follow those of a tensor group, so that more of them are on the same node.
+enum class SecondAxis : std::uint8_t {
+  pipeline,  ///< Trireme
+  data       ///< Megatron-LM
+};
+/// "pipeline", "data".
+std::string_view name_of(SecondAxis);
+
 /// All facts about a machine and its installation that a plan depends on. Made by
-/// installation::this_machine() for the running build, or by load_machine() from a file.
+/// installation::this_machine() for the running build, or by load_machine() from a file. Speeds of
+/// 0 are not known; sizes can then be planned, but no times (time_mistake()).
 struct Machine {
   struct Device {
     DeviceKind kind = DeviceKind::host;
     Bytes memory = 0;  ///< of one device, all of which one rank may use; 0: not known
+    // Matrix products, FLOP/s: the dense peak of each type.
+    double peak_fp64 = 0;
+    double peak_fp32 = 0;
+    double peak_tf32 = 0;
+    double peak_bf16 = 0;
+    double peak_fp16 = 0;
+    double bandwidth = 0;              ///< of memory, bytes/s
+    std::int64_t multiprocessors = 1;  ///< each computes one tile of a product at a time
+    double product_efficiency =
+        0.8;  ///< share of the peak that a long product of whole tiles reaches
+    double memory_efficiency = 0.8;     ///< share of the bandwidth that long kernels reach
+    double attention_efficiency = 0.5;  ///< share of the peak that attention's products reach
+    double tile_overhead = 0;           ///< start and end of a tile, as so many elements of K
+    double launch = 0;                  ///< shortest time of a kernel, seconds
     bool operator==(const Device&) const = default;
   };
   struct Node {
-    std::int64_t devices = 0;  ///< devices of a node, one rank on each; 0: not known
+    std::int64_t devices = 0;     ///< devices of a node, one rank on each; 0: not known
+    std::int64_t processors = 0;  ///< ranks of a node that compute at the same time; 0: all
+    double link_bandwidth = 0;  ///< between devices of a node: bytes/s of a device in one direction
+    double link_efficiency = 0.8;  ///< share of the bandwidth that collectives reach in training
+    double link_latency = 0;       ///< of a message or collective, seconds
     bool operator==(const Node&) const = default;
   };
+  struct Network {
+    double bandwidth = 0;     ///< of a node in one direction, bytes/s
+    double efficiency = 0.8;  ///< share that tensor groups and messages between stages reach
+    double gradient_efficiency = 0.6;  ///< share that sums over the data axis reach
+    double latency = 0;                ///< of a message between nodes, seconds
+    bool operator==(const Network&) const = default;
+  };
   struct Software {
+    std::string name = "Trireme";
     ProductLibrary products = ProductLibrary::portable;
     /// The last in the order portable, tensor_cores, cudnn that attention can use; never automatic.
     AttentionKind attention = AttentionKind::portable;
     TransportKind transport = TransportKind::mpi;  ///< between devices; never automatic
+    // What other programs do in another way. The defaults are what Trireme does.
+    SecondAxis second_axis = SecondAxis::pipeline;
+    bool fused_attention = true;      ///< false: all S² numbers of a head go through memory
+    bool scatter_gather = true;       ///< between stages, a tensor rank sends only its part
+    std::int64_t gradient_bytes = 0;  ///< of a gradient; 0: those of a sum
+    double tensor_overlap = 0;        ///< share of the tensor axis's messages behind computation
+    double gradient_overlap = 0;      ///< share of the data axis's sums behind computation
+    double pipeline_overlap = 1;      ///< share of the messages between stages behind computation
+    double host_per_layer = 0;        ///< host's seconds to start a layer's forward pass
+    double optimizer_bytes = 0;       ///< that an update moves per parameter; 0: as Trireme
+    double activation_ratio = 1;      ///< saved activations of a layer, relative to Trireme's
+    double logit_bytes = 0;           ///< that are held per logit; 0: blocks as Trireme
+    Bytes reserve = 0;                ///< of a device's memory for the driver and libraries
     bool operator==(const Software&) const = default;
   };
 
@@ -43,6 +92,7 @@ struct Machine {
   std::string file;  ///< "": the running build
   Device device;
   Node node;
+  Network network;
   Software software;
   /// Devices have memory of their own, so that [parallel] offload has an effect. A test on a host
   /// may set it.
@@ -59,6 +109,14 @@ struct Machine {
   /// Bytes that matrix products use in addition to their operands, without widened operands.
   Bytes product_workspace() const;
 
+  /// The peak of products of this type, FLOP/s; 0: not known.
+  double peak(DType type, bool tf32 = false) const;
+  /// Nodes that so many ranks fill; 1 if the size of a node is not known.
+  std::int64_t nodes(std::int64_t ranks) const;
+  /// Why the time of a run with this precision on so many ranks cannot be predicted: the keys that
+  /// are missing; "" if it can.
+  std::string time_mistake(const deck::PrecisionConfig& precision, std::int64_t ranks) const;
+
   /// How a sentence refers to it: "this installation", "h100 (inputs/machines/h100.toml)".
   std::string called() const;
   bool operator==(const Machine&) const = default;
@@ -71,4 +129,6 @@ template <>
 std::span<const std::string_view> names<plan::DeviceKind>();
 template <>
 std::span<const std::string_view> names<plan::ProductLibrary>();
+template <>
+std::span<const std::string_view> names<plan::SecondAxis>();
 }  // namespace trireme

@@ -5,10 +5,14 @@
 
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace trireme::plan {
 
-/// The sections and keys of a machine file.
+using MachineKeys = std::vector<deck::KeyOf<Machine>>;
+/// The keys of a machine file (machine_keys.cpp), with access to the values of a Machine.
+const MachineKeys& machine_keys();
+/// The same with the sections.
 const deck::FileKind& machine_kind();
 
 /// Reads a machine from a TOML file. Throws one UsageError that names every mistake with its place,

@@ -1,0 +1,221 @@
+// The key table of machine files: sections, and for each key its type, range, default and help.
+#include <trireme/deck/entry.hpp>
+#include <trireme/plan/machine_file.hpp>
+
+namespace trireme::plan {
+namespace {
+
+const std::vector<deck::Section>& machine_sections() {
+  static const std::vector<deck::Section> all{
+      {"machine", "the machine as a whole"},
+      {"device", "the device of one rank: a GPU, or one rank's share of a host"},
+      {"node", "devices that share a network interface and host memory"},
+      {"network", "network between nodes"},
+      {"software",
+       "the program that trains on this machine: its libraries, and for other programs "
+       "than Trireme how they differ"},
+  };
+  return all;
+}
+
+using Entries = std::vector<deck::EntryOf<Machine>>;
+
+void device_keys(Entries& out) {
+  using Device = Machine::Device;
+  deck::SectionKeys device(out, "device", &Machine::device);
+  device.choice("kind", &Device::kind, "type of device that runs the kernels");
+  device.bytes("memory", &Device::memory, "memory available to one rank").at_least(1);
+  const auto speed = [&](const char* name, double Device::*field, const char* unit,
+                         const char* help) {
+    device.number(name, field, help).unit(unit).above(0).otherwise(0.0, "unknown");
+  };
+  speed("peak_fp64", &Device::peak_fp64, "FLOP/s", "dense peak of matrix products in fp64");
+  speed("peak_fp32", &Device::peak_fp32, "FLOP/s", "dense peak of matrix products in fp32");
+  speed("peak_tf32", &Device::peak_tf32, "FLOP/s",
+        "dense peak of matrix products in fp32 with [precision] tf32");
+  speed("peak_bf16", &Device::peak_bf16, "FLOP/s", "dense peak of matrix products in bf16");
+  speed("peak_fp16", &Device::peak_fp16, "FLOP/s", "dense peak of matrix products in fp16");
+  speed("bandwidth", &Device::bandwidth, "bytes/s", "bandwidth of the device's memory");
+  device
+      .integer("multiprocessors", &Device::multiprocessors,
+               "processors of a device; each computes one tile of a matrix product at a time")
+      .at_least(1)
+      .at_most(1 << 20)
+      .otherwise(std::int64_t{1});
+  const auto share = [&](const char* name, double Device::*field, double usual, const char* help) {
+    device.number(name, field, help).above(0).to(1).otherwise(usual);
+  };
+  share("product_efficiency", &Device::product_efficiency, 0.8,
+        "share of the peak that a large matrix product reaches");
+  share("memory_efficiency", &Device::memory_efficiency, 0.8,
+        "share of the memory bandwidth that long kernels reach");
+  share("attention_efficiency", &Device::attention_efficiency, 0.5,
+        "share of the peak that the matrix products of attention reach");
+  device
+      .number("tile_overhead", &Device::tile_overhead,
+              "start and end of a tile, as a number of elements of the sum's dimension")
+      .from(0)
+      .otherwise(0.0);
+  device.number("launch", &Device::launch, "shortest time of a kernel")
+      .unit("s")
+      .from(0)
+      .otherwise(0.0);
+}
+
+void node_keys(Entries& out) {
+  using Node = Machine::Node;
+  using Network = Machine::Network;
+  deck::SectionKeys node(out, "node", &Machine::node);
+  node.integer("devices", &Node::devices, "devices per node, one rank on each")
+      .at_least(1)
+      .at_most(1024)
+      .otherwise(std::int64_t{0}, "unknown");
+  node.integer("processors", &Node::processors,
+               "ranks of a node that can compute at the same time; more ranks take turns")
+      .at_least(1)
+      .at_most(1024)
+      .otherwise(std::int64_t{0}, "node.devices");
+  node.number("link_bandwidth", &Node::link_bandwidth,
+              "bandwidth of a device to the others of its node, in one direction")
+      .unit("bytes/s")
+      .above(0)
+      .otherwise(0.0, "unknown");
+  node.number("link_efficiency", &Node::link_efficiency,
+              "share of link_bandwidth that long collectives reach during training")
+      .above(0)
+      .to(1)
+      .otherwise(0.8);
+  node.number("link_latency", &Node::link_latency, "time of a short message within a node")
+      .unit("s")
+      .from(0)
+      .otherwise(0.0);
+  deck::SectionKeys network(out, "network", &Machine::network);
+  network
+      .number("bandwidth", &Network::bandwidth,
+              "bandwidth of a node to the others, in one direction, all interfaces together")
+      .unit("bytes/s")
+      .above(0)
+      .otherwise(0.0, "unknown");
+  network
+      .number("efficiency", &Network::efficiency,
+              "share of the bandwidth that tensor groups and messages between stages reach")
+      .above(0)
+      .to(1)
+      .otherwise(0.8);
+  network
+      .number("gradient_efficiency", &Network::gradient_efficiency,
+              "share of the bandwidth that sums of gradients reach")
+      .above(0)
+      .to(1)
+      .otherwise(0.6);
+  network.number("latency", &Network::latency, "time of a short message between nodes")
+      .unit("s")
+      .from(0)
+      .otherwise(0.0);
+}
+
+/// Keys that say how the program differs from Trireme; by default it does not.
+void program_keys(deck::SectionKeys<Machine::Software, Machine>& software) {
+  using Software = Machine::Software;
+  software
+      .choice("second_axis", &Software::second_axis,
+              "axis whose ranks follow those of a tensor group")
+      .otherwise(std::string("pipeline"));
+  software
+      .boolean("fused_attention", &Software::fused_attention,
+               "whether attention keeps its scores in registers; otherwise all of them go through "
+               "memory")
+      .otherwise(true);
+  software
+      .boolean("scatter_gather", &Software::scatter_gather,
+               "whether a tensor rank sends only its part of the tokens to the next stage")
+      .otherwise(true);
+  software.integer("gradient_bytes", &Software::gradient_bytes, "bytes of a gradient")
+      .at_least(1)
+      .at_most(8)
+      .otherwise(std::int64_t{0}, "as Trireme");
+  const auto overlap = [&](const char* name, double Software::*field, const char* help,
+                           double usual = 0) {
+    software.number(name, field, help).from(0).to(1).otherwise(usual);
+  };
+  overlap("tensor_overlap", &Software::tensor_overlap,
+          "share of the messages of tensor groups that computation hides");
+  overlap("gradient_overlap", &Software::gradient_overlap,
+          "share of the sums of gradients that computation hides");
+  overlap("pipeline_overlap", &Software::pipeline_overlap,
+          "share of the messages between stages that computation hides; with 0 a rank waits for "
+          "each",
+          1);
+  software
+      .number("host_per_layer", &Software::host_per_layer,
+              "time that the host needs to start a layer's forward pass; a backward pass takes "
+              "twice as long")
+      .unit("s")
+      .from(0)
+      .otherwise(0.0);
+  software
+      .number("optimizer_bytes", &Software::optimizer_bytes,
+              "bytes that an optimizer step moves per parameter")
+      .from(0)
+      .otherwise(0.0, "as Trireme");
+  software
+      .number("activation_ratio", &Software::activation_ratio,
+              "saved activations of a layer, relative to those of Trireme")
+      .above(0)
+      .otherwise(1.0);
+  software.number("logit_bytes", &Software::logit_bytes, "bytes held for each logit")
+      .from(0)
+      .otherwise(0.0, "blocks of logits as Trireme");
+  software
+      .bytes("reserve", &Software::reserve, "memory of a device that the driver and libraries use")
+      .at_least(0)
+      .otherwise(std::int64_t{0});
+}
+
+void software_keys(Entries& out) {
+  using Software = Machine::Software;
+  deck::SectionKeys software(out, "software", &Machine::software);
+  software.string("name", &Software::name, "name of the program")
+      .nonempty()
+      .otherwise(std::string("Trireme"));
+  software.choice("products", &Software::products, "library for matrix products")
+      .otherwise(std::string("portable"));
+  software
+      .choice("attention", &Software::attention,
+              "fastest available attention kernels; tensor_cores includes portable, cudnn includes "
+              "both")
+      .words({"portable", "tensor_cores", "cudnn"})
+      .otherwise(std::string("portable"));
+  software.choice("transport", &Software::transport, "transport of messages between devices")
+      .words({"mpi", "nccl"})
+      .otherwise(std::string("mpi"));
+  program_keys(software);
+}
+
+MachineKeys make_keys() {
+  Entries out;
+  out.emplace_back("machine", "name", deck::KeyType::string, "name of the machine in reports")
+      .in(&Machine::name)
+      .nonempty();
+  device_keys(out);
+  node_keys(out);
+  software_keys(out);
+  MachineKeys keys;
+  for (auto& entry : out) keys.push_back(entry.take());
+  return keys;
+}
+
+}  // namespace
+
+const MachineKeys& machine_keys() {
+  static const MachineKeys all = make_keys();
+  return all;
+}
+
+const deck::FileKind& machine_kind() {
+  static const deck::FileKind kind = deck::file_kind(
+      "machine file", "`trireme help machine` lists all keys", machine_sections(), machine_keys());
+  return kind;
+}
+
+}  // namespace trireme::plan
