@@ -130,6 +130,23 @@ void program_keys(deck::SectionKeys<Machine::Software, Machine>& software) {
       .boolean("scatter_gather", &Software::scatter_gather,
                "whether a tensor rank sends only its part of the tokens to the next stage")
       .otherwise(true);
+  software
+      .boolean("fused_accumulation", &Software::fused_accumulation,
+               "whether the product that computes a weight's gradient also adds it to those of "
+               "other micro-batches")
+      .otherwise(true);
+  software
+      .boolean(
+          "recomputes_unread", &Software::recomputes_unread,
+          "whether recompute = \"full\" also computes what no gradient reads, such as a layer's "
+          "output")
+      .otherwise(false);
+  software
+      .number("traffic_ratio", &Software::traffic_ratio,
+              "bytes that memory-bound kernels of a layer move, relative to those of Trireme")
+      .from(1)
+      .to(4)
+      .otherwise(1.0);
   software.integer("gradient_bytes", &Software::gradient_bytes, "bytes of a gradient")
       .at_least(1)
       .at_most(8)
@@ -166,6 +183,13 @@ void program_keys(deck::SectionKeys<Machine::Software, Machine>& software) {
   software.number("logit_bytes", &Software::logit_bytes, "bytes held for each logit")
       .from(0)
       .otherwise(0.0, "blocks of logits as Trireme");
+  software
+      .number(
+          "logit_traffic", &Software::logit_traffic,
+          "bytes that the kernels of the loss and its gradient move per logit, besides those of "
+          "matrix products")
+      .from(0)
+      .otherwise(0.0, "as Trireme");
   software
       .bytes("reserve", &Software::reserve, "memory of a device that the driver and libraries use")
       .at_least(0)

@@ -74,8 +74,14 @@ struct Machine {
     TransportKind transport = TransportKind::mpi;  ///< between devices; never automatic
     // What other programs do in another way. The defaults are what Trireme does.
     SecondAxis second_axis = SecondAxis::pipeline;
-    bool fused_attention = true;      ///< false: all S² numbers of a head go through memory
-    bool scatter_gather = true;       ///< between stages, a tensor rank sends only its part
+    bool fused_attention = true;  ///< false: all S² numbers of a head go through memory
+    bool scatter_gather = true;   ///< between stages, a tensor rank sends only its part
+    /// The product that computes a weight's gradient also adds it to those of other micro-batches.
+    bool fused_accumulation = true;
+    /// Full recomputation also computes what no gradient reads: the layer's last product and
+    /// output.
+    bool recomputes_unread = false;
+    double traffic_ratio = 1;         ///< bytes of memory-bound kernels, relative to Trireme's
     std::int64_t gradient_bytes = 0;  ///< of a gradient; 0: those of a sum
     double tensor_overlap = 0;        ///< share of the tensor axis's messages behind computation
     double gradient_overlap = 0;      ///< share of the data axis's sums behind computation
@@ -84,7 +90,9 @@ struct Machine {
     double optimizer_bytes = 0;       ///< that an update moves per parameter; 0: as Trireme
     double activation_ratio = 1;      ///< saved activations of a layer, relative to Trireme's
     double logit_bytes = 0;           ///< that are held per logit; 0: blocks as Trireme
-    Bytes reserve = 0;                ///< of a device's memory for the driver and libraries
+    double logit_traffic =
+        0;              ///< bytes that a logit's kernels move, besides products; 0: as Trireme
+    Bytes reserve = 0;  ///< of a device's memory for the driver and libraries
     bool operator==(const Software&) const = default;
   };
 

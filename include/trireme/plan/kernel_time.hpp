@@ -1,0 +1,49 @@
+#pragma once
+
+#include <trireme/base/types.hpp>
+#include <trireme/deck/config.hpp>
+#include <trireme/plan/machine.hpp>
+
+#include <cstdint>
+
+namespace trireme::plan {
+
+/// Sizes of `count` matrix products of the same shape: [rows, sum] times [sum, columns].
+struct ProductSizes {
+  std::int64_t rows = 0;
+  std::int64_t columns = 0;
+  std::int64_t sum = 0;
+  std::int64_t count = 1;
+  double flops() const {
+    return 2.0 * static_cast<double>(rows) * static_cast<double>(columns) *
+           static_cast<double>(sum) * static_cast<double>(count);
+  }
+};
+
+/// Seconds that kernels take on a machine's device, from its peak, its bandwidth and the shares of
+/// them that kernels reach.
+class KernelTime {
+ public:
+  KernelTime(const Machine& machine, const deck::PrecisionConfig& precision);
+
+  /// A matrix product. A device computes it by tiles: the smaller ones are less efficient, the last
+  /// wave of tiles may leave multiprocessors idle, and if there are few tiles the sum is split. The
+  /// best of these choices is taken. It takes at least as long as its operands' `bytes`.
+  Seconds product(const ProductSizes& sizes, double bytes) const;
+  /// Products within attention, with their own efficiency.
+  Seconds attention(double flops, double bytes) const;
+  /// The batched products of attention that stores its scores.
+  Seconds attention_product(const ProductSizes& sizes, double bytes) const;
+  /// A kernel that is bound by memory.
+  Seconds memory(double bytes) const;
+
+ private:
+  Seconds tiled(const ProductSizes& sizes, double efficiency) const;
+
+  const Machine::Device& device_;
+  double peak_;
+  double bandwidth_;
+  bool tiles_;
+};
+
+}  // namespace trireme::plan

@@ -1,0 +1,71 @@
+#pragma once
+
+#include <trireme/architecture/architecture.hpp>
+#include <trireme/architecture/layer_program.hpp>
+#include <trireme/base/types.hpp>
+#include <trireme/deck/config.hpp>
+#include <trireme/plan/kernel_time.hpp>
+#include <trireme/plan/local_sizes.hpp>
+#include <trireme/plan/machine.hpp>
+#include <trireme/plan/network_time.hpp>
+
+namespace trireme::plan {
+
+/// Seconds of a pass by what a rank does, and the FLOPs of its matrix products.
+struct PassTime {
+  Seconds compute = 0;  ///< kernels
+  Seconds tensor = 0;   ///< messages of the tensor axis that computation does not hide
+  Seconds host = 0;     ///< waiting for the host to start kernels
+  double flops = 0;     ///< of a rank's products, recomputation included
+
+  Seconds total() const { return compute + tensor + host; }
+  PassTime& operator+=(const PassTime& other);
+  PassTime operator*(double times) const;
+};
+
+/// Passes of one micro-batch through a part of the model. The backward pass is `backward`, or its
+/// halves where the schedule splits it.
+struct PartTime {
+  PassTime forward;
+  PassTime backward;
+  PassTime backward_input;
+  PassTime backward_weight;
+
+  PartTime& operator+=(const PartTime& other);
+  PartTime operator*(double times) const;
+};
+
+/// What the passes of a rank with these sizes cost on a machine, from the lists of operations: each
+/// step is a kernel whose products, and bytes read and written, follow from its tensors.
+class LayerTime {
+ public:
+  LayerTime(const architecture::Architecture& architecture, const LocalSizes& sizes,
+            const KernelTime& kernels, const NetworkTime& network, const Machine& machine);
+
+  /// One layer that keeps these tensors and computes the others again.
+  PartTime layer(const architecture::LayerProgram& program) const;
+  PartTime embedding() const;
+  /// The head's backward passes are part of its forward pass (model/head.hpp).
+  PartTime head() const;
+
+ private:
+  using Part = architecture::LayerDescription;
+  PassTime steps(const std::vector<architecture::Step>& steps) const;
+  PassTime step(const Part& part, const architecture::Step& step) const;
+  PassTime end(const Part& part, architecture::Pass pass) const;
+  void add_product(PassTime& time, const Part& part, const architecture::Step& step) const;
+  void add_attention(PassTime& time, const Part& part, const architecture::Step& step) const;
+  void add_stored_scores(PassTime& time, bool forward) const;
+  double bytes_of(const Part& part, const architecture::Value& value) const;
+  double bytes_moved(const Part& part, const architecture::Step& step) const;
+  double message_bytes(const Part& part, const architecture::Message& message) const;
+
+  const architecture::Architecture& architecture_;
+  LocalSizes sizes_;
+  const KernelTime& kernels_;
+  const NetworkTime& network_;
+  const Machine& machine_;
+  double forward_steps_;  ///< of a layer
+};
+
+}  // namespace trireme::plan

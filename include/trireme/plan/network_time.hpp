@@ -1,0 +1,48 @@
+#pragma once
+
+#include <trireme/architecture/operation.hpp>
+#include <trireme/base/types.hpp>
+#include <trireme/deck/config.hpp>
+#include <trireme/plan/machine.hpp>
+
+#include <cstdint>
+
+namespace trireme::plan {
+
+/// Where the ranks of a group are: consecutive ranks of an axis are `stride` ranks apart.
+struct GroupPlace {
+  std::int64_t ranks = 1;
+  std::int64_t per_node = 1;  ///< ranks of the group on a node
+  std::int64_t nodes = 1;     ///< over which the group is spread
+  std::int64_t sharing = 1;   ///< groups that share a node's network
+};
+
+/// Seconds of messages between ranks. Collectives move the bytes of a ring (Patarasuk and Yuan
+/// 2009): of n ranks each sends (n − 1)/n of all bytes once, or twice to sum them on all ranks.
+/// Groups on the same node share its network.
+class NetworkTime {
+ public:
+  NetworkTime(const Machine& machine, const deck::ParallelConfig& parallel);
+
+  /// `bytes`: of the whole buffer.
+  Seconds collective(architecture::Collective kind, double bytes, Axis axis) const;
+  /// A sum between the first and the last pipeline rank, which all tensor and data ranks make.
+  Seconds first_and_last(double bytes) const;
+  /// A message of a rank to the next pipeline rank after `from`, while the other ranks of its stage
+  /// send too. The last rank sends to the first.
+  Seconds to_next(double bytes, int from) const;
+
+  const GroupPlace& place(Axis axis) const { return places_[static_cast<std::size_t>(axis)]; }
+
+ private:
+  Seconds ring(double factor, double bytes, const GroupPlace& group, double efficiency) const;
+  Seconds message(double bytes, std::int64_t distance, bool crosses) const;
+
+  const Machine& machine_;
+  GroupPlace places_[3];
+  std::int64_t stride_ = 1;  ///< between pipeline ranks
+  std::int64_t pipeline_ = 1;
+  std::int64_t devices_ = 1;  ///< of a node that are in use
+};
+
+}  // namespace trireme::plan

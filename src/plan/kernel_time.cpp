@@ -1,0 +1,73 @@
+#include <trireme/plan/kernel_time.hpp>
+
+#include <algorithm>
+#include <array>
+#include <limits>
+
+namespace trireme::plan {
+namespace {
+
+/// A tile of a product's result, and the share of the peak that it reaches relative to the largest:
+/// smaller tiles read more per FLOP. Shapes and their order as in CUTLASS (Thakkar et al. 2023,
+/// "Efficient GEMM in CUTLASS"); the shares are estimates.
+struct Tile {
+  std::int64_t rows;
+  std::int64_t columns;
+  double efficiency;
+};
+constexpr std::array<Tile, 6> tiles{{{256, 128, 1},
+                                     {128, 256, 1},
+                                     {128, 128, 0.95},
+                                     {128, 64, 0.8},
+                                     {64, 128, 0.8},
+                                     {64, 64, 0.65}}};
+
+std::int64_t parts(std::int64_t n, std::int64_t part) {
+  return (n + part - 1) / part;
+}
+
+}  // namespace
+
+KernelTime::KernelTime(const Machine& machine, const deck::PrecisionConfig& precision)
+    : device_(machine.device),
+      peak_(machine.peak(precision.compute, precision.tf32)),
+      bandwidth_(device_.bandwidth * device_.memory_efficiency),
+      tiles_(machine.on_device()) {}
+
+Seconds KernelTime::tiled(const ProductSizes& s, double efficiency) const {
+  const double rate = peak_ * efficiency;
+  if (!tiles_) return s.flops() / rate * (1 + device_.tile_overhead / static_cast<double>(s.sum));
+  const std::int64_t processors = device_.multiprocessors;
+  double best = std::numeric_limits<double>::infinity();
+  for (const Tile& tile : tiles) {
+    const std::int64_t all = s.count * parts(s.rows, tile.rows) * parts(s.columns, tile.columns);
+    for (const std::int64_t splits : {1, 2, 4}) {
+      if (splits > 1 && all >= processors) break;
+      const auto waves = static_cast<double>(parts(all * splits, processors));
+      const double length =
+          static_cast<double>(s.sum) / static_cast<double>(splits) + device_.tile_overhead;
+      best = std::min(best, waves * 2 * static_cast<double>(tile.rows * tile.columns) * length /
+                                tile.efficiency);
+    }
+  }
+  return best * static_cast<double>(processors) / rate;
+}
+
+Seconds KernelTime::product(const ProductSizes& sizes, double bytes) const {
+  return std::max(tiled(sizes, device_.product_efficiency), bytes / bandwidth_) + device_.launch;
+}
+
+Seconds KernelTime::attention(double flops, double bytes) const {
+  return std::max(flops / (peak_ * device_.attention_efficiency), bytes / bandwidth_) +
+         device_.launch;
+}
+
+Seconds KernelTime::attention_product(const ProductSizes& sizes, double bytes) const {
+  return std::max(tiled(sizes, device_.attention_efficiency), bytes / bandwidth_) + device_.launch;
+}
+
+Seconds KernelTime::memory(double bytes) const {
+  return bytes / bandwidth_ + device_.launch;
+}
+
+}  // namespace trireme::plan

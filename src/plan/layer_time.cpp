@@ -1,0 +1,252 @@
+// Times of the passes of a layer, the embedding and the head: a walk over their operations.
+#include <trireme/architecture/layer_steps.hpp>
+#include <trireme/plan/layer_time.hpp>
+
+#include <algorithm>
+
+namespace trireme::plan {
+namespace {
+
+using architecture::Operation;
+using architecture::OperationKind;
+using architecture::Pass;
+using architecture::Rows;
+using architecture::Step;
+using architecture::Value;
+
+/// Fused attention computes its scores again in the backward pass, five products instead of two, at
+/// a rate that is lower by this factor: 63 % of an A100's peak after 73 % (Dao 2023, arXiv
+/// 2307.08691, section 1).
+constexpr double scores_again = 2.5;
+constexpr double backward_rate = 63.0 / 73;
+
+std::size_t at(int i) {
+  return static_cast<std::size_t>(i);
+}
+
+}  // namespace
+
+PassTime& PassTime::operator+=(const PassTime& o) {
+  compute += o.compute;
+  tensor += o.tensor;
+  host += o.host;
+  flops += o.flops;
+  return *this;
+}
+PassTime PassTime::operator*(double times) const {
+  return {compute * times, tensor * times, host * times, flops * times};
+}
+
+PartTime& PartTime::operator+=(const PartTime& o) {
+  forward += o.forward;
+  backward += o.backward;
+  backward_input += o.backward_input;
+  backward_weight += o.backward_weight;
+  return *this;
+}
+PartTime PartTime::operator*(double times) const {
+  return {forward * times, backward * times, backward_input * times, backward_weight * times};
+}
+
+LayerTime::LayerTime(const architecture::Architecture& architecture, const LocalSizes& sizes,
+                     const KernelTime& kernels, const NetworkTime& network, const Machine& machine)
+    : architecture_(architecture),
+      sizes_(sizes),
+      kernels_(kernels),
+      network_(network),
+      machine_(machine),
+      forward_steps_(static_cast<double>(architecture::forward_steps(architecture.layer).size())) {}
+
+double LayerTime::bytes_of(const Part& part, const Value& value) const {
+  const architecture::Tensor tensor = value.gradient ? architecture::gradient_of(part, value.tensor)
+                                                     : part.tensors[at(value.tensor)];
+  return static_cast<double>(
+      rows_of(tensor.rows, sizes_) * columns_of(tensor.columns, sizes_) *
+      architecture::bytes_of(tensor.numbers, sizes_.element, sizes_.accumulate));
+}
+
+/// Bytes of activations that a step reads and writes. A gradient to which others are added is read
+/// as well.
+double LayerTime::bytes_moved(const Part& part, const Step& step) const {
+  const architecture::StepEffects effects = architecture::effects(part, step);
+  double bytes = 0;
+  for (const Value& value : effects.reads) bytes += bytes_of(part, value);
+  for (const Value& value : effects.writes) bytes += bytes_of(part, value);
+  if (step.accumulate)
+    for (const Value& value : effects.writes) bytes += bytes_of(part, value);
+  return bytes;
+}
+
+double LayerTime::message_bytes(const Part& part, const architecture::Message& message) const {
+  const architecture::Tensor& tensor = part.tensors[at(message.tensor)];
+  const std::int64_t rows = sizes_.micro * rows_per_sample(tensor.rows, architecture_.model);
+  return static_cast<double>(
+      rows * columns_of(tensor.columns, sizes_) *
+      architecture::bytes_of(tensor.numbers, sizes_.element, sizes_.accumulate));
+}
+
+/// A product, the activation's gradient that follows it, and for a weight's gradient the addition
+/// to those of other micro-batches.
+void LayerTime::add_product(PassTime& time, const Part& part, const Step& step) const {
+  const Operation& op = part.operations[at(step.operation)];
+  const architecture::Tensor& out = part.tensors[at(op.output)];
+  const std::int64_t in = columns_of(part.tensors[at(op.input)].columns, sizes_);
+  const std::int64_t columns = columns_of(out.columns, sizes_);
+  // A product of a layer takes the rows of all tokens, which a message has gathered.
+  const bool of_layer = out.rows == Rows::own || out.rows == Rows::tokens;
+  const std::int64_t rows =
+      of_layer ? sizes_.tokens : sizes_.micro * rows_per_sample(out.rows, architecture_.model);
+  const auto weights = static_cast<double>(in * columns);
+  const auto element = static_cast<double>(sizes_.element);
+  const auto sum = static_cast<double>(sizes_.accumulate);
+  const double activations = static_cast<double>(rows * (in + columns)) * element;
+  ProductSizes sizes{rows, columns, in};
+  double bytes = activations + weights * element;
+  if (step.pass == Pass::backward_input) sizes = {rows, in, columns};
+  if (step.pass == Pass::backward_weight) {
+    sizes = {columns, in, rows};
+    const bool fused = machine_.software.fused_accumulation;
+    bytes = activations + weights * (fused ? 2 * sum : element);
+    const std::int64_t given = machine_.software.gradient_bytes;
+    const double gradient = given > 0 ? static_cast<double>(given) : sum;
+    if (!fused) time.compute += kernels_.memory(weights * (element + 2 * gradient));
+  }
+  time.compute += kernels_.product(sizes, bytes);
+  time.flops += sizes.flops();
+  if (step.fused >= 0) {
+    const auto inner = static_cast<double>(
+        rows * columns_of(part.tensors[at(part.operations[at(step.fused)].input)].columns, sizes_));
+    time.compute += kernels_.memory(machine_.software.traffic_ratio *
+                                    (static_cast<double>(rows * in) + 2 * inner) *
+                                    element);  // reads dg and h, writes dh
+  }
+  if (step.accumulate)
+    time.compute += kernels_.memory(3 * static_cast<double>(sizes_.rows * in) * element);
+}
+
+void LayerTime::add_attention(PassTime& time, const Part& part, const Step& step) const {
+  const bool forward = step.pass == Pass::forward;
+  if (!machine_.software.fused_attention) {
+    add_stored_scores(time, forward);
+    return;
+  }
+  const Operation& op = part.operations[at(step.operation)];
+  const double products = 2 * products_per_token(op, architecture_.model) *
+                          static_cast<double>(sizes_.tokens * sizes_.heads) /
+                          static_cast<double>(architecture_.model.heads);
+  const double flops = products * (forward ? 1 : scores_again);
+  time.compute +=
+      kernels_.attention(forward ? flops : flops / backward_rate, bytes_moved(part, step));
+  time.flops += products * product_factor(op, step.pass);
+}
+
+/// Attention whose S × S scores go through memory: two batched products forward and four backward,
+/// of the full square; a fused kernel of scale, mask and softmax; and dropout with a mask of one
+/// byte per score.
+void LayerTime::add_stored_scores(PassTime& time, bool forward) const {
+  const std::int64_t S = sizes_.sequence, K = sizes_.head_size;
+  const std::int64_t heads = sizes_.micro * sizes_.heads;
+  const auto element = static_cast<double>(sizes_.element);
+  const double scores = static_cast<double>(heads) * static_cast<double>(S * S);
+  const double bytes = (scores + static_cast<double>(heads * 2 * S * K)) * element;
+  for (const ProductSizes& product : {ProductSizes{S, S, K, heads}, ProductSizes{S, K, S, heads}}) {
+    const double times = forward ? 1 : 2;
+    time.compute += times * kernels_.attention_product(product, bytes);
+    time.flops += times * product.flops();
+  }
+  const double dropout = architecture_.model.dropout > 0 ? 2 * element + 1 : 0;
+  time.compute += kernels_.memory(scores * (forward ? 2 : 3) * element);
+  if (dropout > 0) time.compute += kernels_.memory(scores * dropout);
+}
+
+PassTime LayerTime::step(const Part& part, const Step& step) const {
+  PassTime time;
+  const Operation& op = part.operations[at(step.operation)];
+  if (op.kind == OperationKind::linear || op.kind == OperationKind::logits)
+    add_product(time, part, step);
+  else if (op.kind == OperationKind::attention)
+    add_attention(time, part, step);
+  else if (op.kind != OperationKind::dropout || architecture_.model.dropout > 0)
+    time.compute += kernels_.memory(machine_.software.traffic_ratio * bytes_moved(part, step));
+  if (const auto message = message_of(op, step.pass, part.tensors, sizes_.cuts_tokens))
+    time.tensor +=
+        (1 - machine_.software.tensor_overlap) *
+        network_.collective(message->collective, message_bytes(part, *message), Axis::tensor);
+  return time;
+}
+
+/// The host starts each step in the same time; where that takes longer than the steps, it counts.
+PassTime LayerTime::steps(const std::vector<Step>& steps) const {
+  PassTime time;
+  for (const Step& one : steps) {
+    const Operation& op = architecture_.layer.operations[at(one.operation)];
+    if (!op.first_layer_only) time += step(architecture_.layer, one);
+  }
+  const Seconds host =
+      machine_.software.host_per_layer * static_cast<double>(steps.size()) / forward_steps_;
+  time.host = std::max(0.0, host - time.total());
+  return time;
+}
+
+/// With recomputes_unread, a layer of which only the input is kept runs its whole forward pass
+/// again instead of the steps that gradients need.
+PartTime LayerTime::layer(const architecture::LayerProgram& program) const {
+  const bool all_again =
+      machine_.software.recomputes_unread && std::ranges::count(program.kept, true) == 1;
+  const auto passes = [&](const architecture::PhaseProgram& phase, bool first_half) {
+    std::vector<Step> run;
+    if (all_again && first_half && !phase.steps.empty()) run = program.forward.steps;
+    for (const Step& one : phase.steps)
+      if (!(all_again && one.again)) run.push_back(one);
+    return steps(run);
+  };
+  return {steps(program.forward.steps), passes(program.backward, true),
+          passes(program.backward_input, true), passes(program.backward_weight, false)};
+}
+
+/// Every operation of an end in one pass.
+PassTime LayerTime::end(const Part& part, Pass pass) const {
+  PassTime time;
+  for (std::size_t i = 0; i < part.operations.size(); ++i) {
+    const Operation& op = part.operations[i];
+    if (!has_pass(op, pass)) continue;
+    if (op.kind == OperationKind::embedding && pass == Pass::backward_weight) {
+      const double rows = bytes_of(part, {op.output, true});  // read, and added to the table
+      time.compute += kernels_.memory(rows * (1 + 2.0 * static_cast<double>(sizes_.accumulate) /
+                                                      static_cast<double>(sizes_.element)));
+      continue;
+    }
+    if (op.kind == OperationKind::cross_entropy && pass != Pass::forward) continue;
+    if (op.kind == OperationKind::cross_entropy && op.cut != architecture::Cut::none) {
+      // The statistics read the logits; their gradient reads them again and is written.
+      const auto logits =
+          static_cast<double>(sizes_.targets) * static_cast<double>(sizes_.vocabulary);
+      const double given = machine_.software.logit_traffic;
+      const auto each = static_cast<double>(2 * sizes_.accumulate + sizes_.element);
+      time.compute += kernels_.memory(logits * (given > 0 ? given : each));
+      continue;
+    }
+    time += step(part, {static_cast<int>(i), pass});
+  }
+  return time;
+}
+
+PartTime LayerTime::embedding() const {
+  const Part& part = architecture_.embedding;
+  const PassTime input = end(part, Pass::backward_input);
+  const PassTime weight = end(part, Pass::backward_weight);
+  PartTime time{end(part, Pass::forward), input, input, weight};
+  time.backward += weight;
+  return time;
+}
+
+PartTime LayerTime::head() const {
+  PartTime time;
+  for (const Pass pass : {Pass::forward, Pass::backward_input, Pass::backward_weight})
+    time.forward += end(architecture_.head, pass);
+  const Seconds host = 3 * machine_.software.host_per_layer;
+  time.forward.host = std::max(0.0, host - time.forward.total());
+  return time;
+}
+
+}  // namespace trireme::plan

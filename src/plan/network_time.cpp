@@ -1,0 +1,83 @@
+#include <trireme/plan/network_time.hpp>
+
+#include <algorithm>
+
+namespace trireme::plan {
+namespace {
+
+GroupPlace place_of(std::int64_t ranks, std::int64_t stride, std::int64_t devices) {
+  GroupPlace p;
+  p.ranks = ranks;
+  p.per_node = std::min(ranks, std::max<std::int64_t>(1, devices / stride));
+  p.nodes = (ranks + p.per_node - 1) / p.per_node;
+  p.sharing = p.nodes == 1 ? 1 : std::max<std::int64_t>(1, devices / p.per_node);
+  return p;
+}
+
+}  // namespace
+
+NetworkTime::NetworkTime(const Machine& machine, const deck::ParallelConfig& p)
+    : machine_(machine), pipeline_(p.pipeline) {
+  const std::int64_t ranks = p.tensor * p.pipeline * p.data;
+  devices_ = machine.node.devices == 0 ? ranks : std::min(ranks, machine.node.devices);
+  const bool data_second = machine.software.second_axis == SecondAxis::data;
+  stride_ = data_second ? p.tensor * p.data : p.tensor;
+  const std::int64_t data_stride = data_second ? p.tensor : p.tensor * p.pipeline;
+  places_[static_cast<std::size_t>(Axis::tensor)] = place_of(p.tensor, 1, devices_);
+  places_[static_cast<std::size_t>(Axis::data)] = place_of(p.data, data_stride, devices_);
+  places_[static_cast<std::size_t>(Axis::pipeline)] = place_of(p.pipeline, stride_, devices_);
+}
+
+/// NCCL's latency grows with the ranks of a node (its rings pass through each) and of nodes.
+Seconds NetworkTime::ring(double factor, double bytes, const GroupPlace& group,
+                          double efficiency) const {
+  if (group.ranks <= 1) return 0;
+  const Machine::Node& node = machine_.node;
+  double bandwidth = node.link_bandwidth * node.link_efficiency;
+  if (group.per_node == 1) bandwidth = machine_.network.bandwidth;
+  Seconds latency = 0;
+  if (group.per_node > 1)
+    latency += node.link_latency * static_cast<double>(group.per_node + 3) / 2;
+  if (group.nodes > 1) {
+    bandwidth = std::min(
+        bandwidth, machine_.network.bandwidth * efficiency / static_cast<double>(group.sharing));
+    latency += static_cast<double>(group.nodes - 1) * machine_.network.latency;
+  }
+  const auto n = static_cast<double>(group.ranks);
+  return factor * ((n - 1) / n * bytes / bandwidth + latency);
+}
+
+Seconds NetworkTime::collective(architecture::Collective kind, double bytes, Axis axis) const {
+  const double factor = kind == architecture::Collective::all_reduce ? 2 : 1;
+  const double efficiency =
+      axis == Axis::data ? machine_.network.gradient_efficiency : machine_.network.efficiency;
+  return ring(factor, bytes, place(axis), efficiency);
+}
+
+Seconds NetworkTime::message(double bytes, std::int64_t distance, bool crosses) const {
+  const Machine::Node& node = machine_.node;
+  if (distance == 0) return 0;
+  if (!crosses) return bytes / (node.link_bandwidth * node.link_efficiency) + node.link_latency;
+  // All ranks of a node that are closer to the other node than the distance send at the same time.
+  const auto senders = static_cast<double>(std::min(distance, devices_));
+  return bytes * senders / (machine_.network.bandwidth * machine_.network.efficiency) +
+         machine_.network.latency;
+}
+
+Seconds NetworkTime::to_next(double bytes, int from) const {
+  if (pipeline_ == 1) return 0;
+  const std::int64_t here = from * stride_;
+  const std::int64_t next = (from + 1) % pipeline_ * stride_;
+  // The node of a stage's first rank stands for all of its ranks.
+  const bool crosses = here / devices_ != next / devices_;
+  return message(bytes, next > here ? next - here : here - next, crosses);
+}
+
+Seconds NetworkTime::first_and_last(double bytes) const {
+  if (pipeline_ == 1) return 0;
+  GroupPlace pair{2, 2, 1, 1};
+  if (pipeline_ * stride_ > devices_) pair = {2, 1, 2, std::min(stride_, devices_)};
+  return ring(2, bytes, pair, machine_.network.gradient_efficiency);
+}
+
+}  // namespace trireme::plan
