@@ -15,7 +15,7 @@
 namespace trireme::plan {
 namespace {
 
-/// A machine file with the largest H100's numbers; `device` and so on are further lines.
+/// A machine file of eight GPUs per node with further lines for each section.
 struct Lines {
   std::string device, node, network, software;
 
@@ -48,14 +48,48 @@ TEST(MachineValues, EveryKeyIsStored) {
           "gradient_overlap = 0.2\npipeline_overlap = 0.3\nhost_per_layer = 0.001\n"
           "optimizer_bytes = 40\nactivation_ratio = 1.5\nlogit_bytes = 10\nreserve = \"1 GB\"\n"}
           .machine();
-  EXPECT_EQ(m.device, (Machine::Device{DeviceKind::cuda, Bytes{80} << 30, 67e12, 67e12, 494e12,
-                                       989e12, 988e12, 3350e9, 132, 0.7, 0.9, 0.4, 100, 3e-6}));
-  EXPECT_EQ(m.node, (Machine::Node{8, 4, 450e9, 0.75, 5e-6}));
-  EXPECT_EQ(m.network, (Machine::Network{400e9, 0.85, 0.55, 2e-5}));
-  EXPECT_EQ(m.software,
-            (Machine::Software{"Other", ProductLibrary::portable, AttentionKind::portable,
-                               TransportKind::mpi, SecondAxis::data, false, false, 2, 0.1, 0.2, 0.3,
-                               0.001, 40, 1.5, 10, 1000000000}));
+  Machine::Device device;
+  device.kind = DeviceKind::cuda;
+  device.memory = Bytes{80} << 30;
+  device.peak_fp64 = device.peak_fp32 = 67e12;
+  device.peak_tf32 = 494e12;
+  device.peak_bf16 = 989e12;
+  device.peak_fp16 = 988e12;
+  device.bandwidth = 3350e9;
+  device.multiprocessors = 132;
+  device.product_efficiency = 0.7;
+  device.memory_efficiency = 0.9;
+  device.attention_efficiency = 0.4;
+  device.tile_overhead = 100;
+  device.launch = 3e-6;
+  EXPECT_EQ(m.device, device);
+  Machine::Node node;
+  node.devices = 8;
+  node.processors = 4;
+  node.link_bandwidth = 450e9;
+  node.link_efficiency = 0.75;
+  node.link_latency = 5e-6;
+  EXPECT_EQ(m.node, node);
+  Machine::Network network;
+  network.bandwidth = 400e9;
+  network.efficiency = 0.85;
+  network.gradient_efficiency = 0.55;
+  network.latency = 2e-5;
+  EXPECT_EQ(m.network, network);
+  Machine::Software software;
+  software.name = "Other";
+  software.second_axis = SecondAxis::data;
+  software.fused_attention = software.scatter_gather = false;
+  software.gradient_bytes = 2;
+  software.tensor_overlap = 0.1;
+  software.gradient_overlap = 0.2;
+  software.pipeline_overlap = 0.3;
+  software.host_per_layer = 0.001;
+  software.optimizer_bytes = 40;
+  software.activation_ratio = 1.5;
+  software.logit_bytes = 10;
+  software.reserve = 1000000000;
+  EXPECT_EQ(m.software, software);
 }
 
 TEST(MachineValues, OutsideOfPhysicalBoundsTheyAreRefused) {
