@@ -3,7 +3,6 @@
 
     reproduce_paper.py --bin FOLDER [--machine FILE] [--bound PERCENT]     Table 1 of arXiv 2104.04473, decks in inputs/paper
     reproduce_paper.py --bin FOLDER --decks                                only compares these decks with the table
-    reproduce_paper.py --bin FOLDER --figures [--machine FILE]             figures of the paper, as far as its text states results
     reproduce_paper.py --bin FOLDER --csv FILE --machine FILE              other runs, a deck is made from each row
 
 paper_table1.csv (beside this script) has the facts of Table 1: models, layouts and TFLOP/s per GPU, with the micro-batches,
@@ -107,15 +106,16 @@ def deck_differences(trireme, rows):
 
 
 def table_1(trireme, machine, rows):
-    print(f"{'model':12}{'GPUs':>6}{'TFLOP/s per GPU':>18}{'':10}{'seconds':>10}{'':10}{'deviation':>11}")
-    print(f"{'':18}{'measured':>18}{'predicted':>10}{'measured':>10}{'predicted':>10}")
+    """Prints the table as Markdown; returns the relative errors."""
+    print("| model | GPUs | TFLOP/s per GPU, measured | predicted | step, measured | predicted | deviation |\n"
+          "|---|---|---|---|---|---|---|")
     errors = []
     for row in rows:
         seconds = trireme.seconds(paper_deck(row), row["gpus"], machine)
         measured = float(row["step_ms"]) / 1e3
         errors.append(seconds / measured - 1)
-        print(f"{row['model']:12}{row['gpus']:>6}{float(row['tflops_per_gpu']):18.0f}{teraflops(row, seconds):10.1f}"
-              f"{measured:10.2f}{seconds:10.2f}{errors[-1]:+11.1%}")
+        print(f"| `{paper_deck(row).stem}` | {row['gpus']} | {float(row['tflops_per_gpu']):.0f} | "
+              f"{teraflops(row, seconds):.1f} | {measured:.2f} s | {seconds:.2f} s | {100 * errors[-1]:+.1f} % |")
     return errors
 
 
@@ -212,82 +212,6 @@ def print_orders(runs):
               f"{statistics.mean(losses):.1%}")
 
 
-# Figures of the paper whose models are decks of the folder, or differ from one in a few keys. The text of the paper gives
-# no numbers for the single points; `holds` is what it says about them.
-
-def figures(trireme, machine):
-    def rate(name, ranks, *keys, on=machine):
-        deck = ROOT / "inputs" / "paper" / f"{name}.toml"
-        resolved = tomllib.loads(trireme.output("check", deck, "--ranks", ranks, "--resolved", *keys))
-        row = {**resolved["model"], "global_batch": resolved["batch"]["global"], "gpus": ranks}
-        return teraflops(row, trireme.seconds(deck, ranks, on, keys))
-
-    def curve(points):
-        return "  ".join(f"{name}: {value:.0f}" for name, value in points.items())
-
-    def report(number, what, curves, says, holds):
-        print(f"\nFigure {number}: {what}; predicted TFLOP/s per GPU")
-        for name, points in curves.items():
-            print(f"  {name:22}{curve(points)}")
-        print(f"  the paper: {says}: {'predicted' if holds else 'NOT PREDICTED'}")
-        return holds
-
-    results = []
-    gpt3 = ["model.layers=96", "parallel.tensor=8", "parallel.pipeline=12", "parallel.data=1", "batch.micro=1"]
-
-    def gpt3_rate(batch, schedule, on=machine):
-        chunks = 2 if schedule == "interleaved" else 1
-        return rate("gpt_145.6b", 96, *gpt3, f"batch.global={batch}", f"parallel.schedule={schedule}",
-                    f"parallel.chunks={chunks}", on=on)
-
-    batches = (12, 24, 36, 48, 60)
-    plain, interleaved = ({b: gpt3_rate(b, schedule) for b in batches} for schedule in ("1f1b", "interleaved"))
-    gains = [interleaved[b] / plain[b] for b in batches]
-    results.append(report(12, "175 billion parameters on 96 GPUs by batch", {"1f1b": plain, "interleaved": interleaved},
-                          "interleaving is faster, by less the larger the batch", min(gains) > 1 and gains[0] > gains[-1]))
-
-    with tempfile.NamedTemporaryFile("w", suffix=".toml") as whole:
-        text = Path(machine).read_text()
-        whole.write(text.replace("scatter_gather = true", "scatter_gather = false"))
-        whole.flush()
-        without = {b: gpt3_rate(b, "interleaved", whole.name) for b in batches}
-    gain = max(interleaved[b] / without[b] for b in batches) - 1
-    results.append(report(18, "the same, interleaved, with and without scatter/gather",
-                          {"without": without, "with": interleaved},
-                          f"up to 11 % faster with it (predicted up to {gain:.0%})", 0.05 < gain < 0.2))
-
-    def by_tensor(tensor):
-        return rate("gpt_529.6b", 64, "model.layers=32", f"parallel.tensor={tensor}", f"parallel.pipeline={64 // tensor}",
-                    "parallel.data=1", "parallel.schedule=1f1b", "parallel.chunks=1", "batch.global=128", "batch.micro=1")
-
-    points = {f"t {t}, p {64 // t}": by_tensor(t) for t in (2, 4, 8, 16, 32)}
-    results.append(report(13, "162 billion parameters on 64 GPUs, batch 128", {"tensor, pipeline": points},
-                          "fastest with tensor groups of one node", max(points, key=points.get) == "t 8, p 8"))
-
-    def small(axis, size, batch):
-        return rate("gpt_3.6b", 64, "model.layers=32", "model.hidden=3840", "parallel.tensor=1", "parallel.pipeline=1",
-                    f"parallel.{axis}={size}", f"parallel.data={64 // size}", f"batch.global={batch}", "batch.micro=1")
-
-    for number, axis in ((14, "pipeline"), (15, "tensor")):
-        curves = {f"batch {batch}": {size: small(axis, size, batch) for size in (2, 4, 8, 16, 32)} for batch in (32, 128, 512)}
-        falls = all(all(a > b for a, b in zip(list(c.values())[1:], list(c.values())[2:])) for c in curves.values())
-        results.append(report(number, f"5.9 billion parameters on 64 GPUs by {axis} size, data for the rest", curves,
-                              f"throughput falls with the {axis} size", falls))
-
-    def recomputed(batch, recompute):
-        return rate("gpt_145.6b", 128, "parallel.tensor=8", "parallel.pipeline=16", "parallel.data=1",
-                    "parallel.schedule=1f1b", "parallel.chunks=1", "batch.micro=1", f"batch.global={batch}",
-                    f"parallel.recompute={recompute}")
-
-    # Throughput as samples per second; TFLOP/s of both are by the FLOPs with recomputation.
-    batches = (1, 2, 4, 8, 16, 32, 64, 128, 256)
-    curves = {name: {b: recomputed(b, name) for b in batches} for name in ("none", "full")}
-    loss = 1 - curves["full"][4] / curves["none"][4]
-    results.append(report(17, "145.6 billion parameters on 128 GPUs by batch, with and without recomputation", curves,
-                          f"up to 33 % lower with it at equal batch (predicted {loss:.0%})", 0.15 < loss < 0.34))
-    return all(results)
-
-
 def summary(errors, what):
     sizes = [abs(e) for e in errors]
     print(f"\n{what} of {len(sizes)} runs: mean absolute error {statistics.mean(sizes):.2%}, median "
@@ -300,7 +224,6 @@ def main():
     parser.add_argument("--machine", help="machine file; default: inputs/machines/selene.toml")
     parser.add_argument("--csv", help="runs to predict instead of Table 1")
     parser.add_argument("--decks", action="store_true", help="only compare the decks with Table 1")
-    parser.add_argument("--figures", action="store_true", help="figures of the paper instead of Table 1")
     parser.add_argument("--bound", type=float, default=float("inf"), help="largest accepted mean error of the times, in percent")
     options = parser.parse_args()
     if options.csv and not options.machine:
@@ -308,8 +231,6 @@ def main():
     trireme = Trireme(options.bin)
     machine = Path(options.machine or ROOT / "inputs" / "machines" / "selene.toml").resolve()
 
-    if options.figures:
-        return 0 if figures(trireme, machine) else 1
     rows = list(csv.DictReader(Path(options.csv or TABLE_1).read_text(encoding="utf-8").splitlines()))
     if options.csv:
         runs = predict_rows(trireme, machine, rows)
