@@ -20,14 +20,20 @@ const std::vector<deck::Section>& machine_sections() {
 
 using Entries = std::vector<deck::EntryOf<Machine>>;
 
+// No device, link or host is outside of these bounds. They catch speeds in GB/s and times in µs.
+constexpr double slowest = 1e6;        ///< FLOP/s or bytes/s
+constexpr double fastest_peak = 1e17;  ///< FLOP/s of one device
+constexpr double fastest_link = 1e14;  ///< bytes/s
+constexpr double longest = 1;          ///< seconds of a launch, message or layer
+
 void device_keys(Entries& out) {
   using Device = Machine::Device;
   deck::SectionKeys device(out, "device", &Machine::device);
   device.choice("kind", &Device::kind, "type of device that runs the kernels");
   device.bytes("memory", &Device::memory, "memory available to one rank").at_least(1);
   const auto speed = [&](const char* name, double Device::*field, const char* unit,
-                         const char* help) {
-    device.number(name, field, help).unit(unit).above(0).otherwise(0.0, "unknown");
+                         const char* help, double fastest = fastest_peak) {
+    device.number(name, field, help).unit(unit).from(slowest).to(fastest).otherwise(0.0, "unknown");
   };
   speed("peak_fp64", &Device::peak_fp64, "FLOP/s", "dense peak of matrix products in fp64");
   speed("peak_fp32", &Device::peak_fp32, "FLOP/s", "dense peak of matrix products in fp32");
@@ -35,7 +41,8 @@ void device_keys(Entries& out) {
         "dense peak of matrix products in fp32 with [precision] tf32");
   speed("peak_bf16", &Device::peak_bf16, "FLOP/s", "dense peak of matrix products in bf16");
   speed("peak_fp16", &Device::peak_fp16, "FLOP/s", "dense peak of matrix products in fp16");
-  speed("bandwidth", &Device::bandwidth, "bytes/s", "bandwidth of the device's memory");
+  speed("bandwidth", &Device::bandwidth, "bytes/s", "bandwidth of the device's memory",
+        fastest_link);
   device
       .integer("multiprocessors", &Device::multiprocessors,
                "processors of a device; each computes one tile of a matrix product at a time")
@@ -55,10 +62,12 @@ void device_keys(Entries& out) {
       .number("tile_overhead", &Device::tile_overhead,
               "start and end of a tile, as a number of elements of the sum's dimension")
       .from(0)
+      .to(1e5)
       .otherwise(0.0);
   device.number("launch", &Device::launch, "shortest time of a kernel")
       .unit("s")
       .from(0)
+      .to(longest)
       .otherwise(0.0);
 }
 
@@ -78,7 +87,8 @@ void node_keys(Entries& out) {
   node.number("link_bandwidth", &Node::link_bandwidth,
               "bandwidth of a device to the others of its node, in one direction")
       .unit("bytes/s")
-      .above(0)
+      .from(slowest)
+      .to(fastest_link)
       .otherwise(0.0, "unknown");
   node.number("link_efficiency", &Node::link_efficiency,
               "share of link_bandwidth that long collectives reach during training")
@@ -88,13 +98,15 @@ void node_keys(Entries& out) {
   node.number("link_latency", &Node::link_latency, "time of a short message within a node")
       .unit("s")
       .from(0)
+      .to(longest)
       .otherwise(0.0);
   deck::SectionKeys network(out, "network", &Machine::network);
   network
       .number("bandwidth", &Network::bandwidth,
               "bandwidth of a node to the others, in one direction, all interfaces together")
       .unit("bytes/s")
-      .above(0)
+      .from(slowest)
+      .to(fastest_link)
       .otherwise(0.0, "unknown");
   network
       .number("efficiency", &Network::efficiency,
@@ -111,6 +123,7 @@ void node_keys(Entries& out) {
   network.number("latency", &Network::latency, "time of a short message between nodes")
       .unit("s")
       .from(0)
+      .to(longest)
       .otherwise(0.0);
 }
 
@@ -169,19 +182,23 @@ void program_keys(deck::SectionKeys<Machine::Software, Machine>& software) {
               "twice as long")
       .unit("s")
       .from(0)
+      .to(longest)
       .otherwise(0.0);
   software
       .number("optimizer_bytes", &Software::optimizer_bytes,
               "bytes that an optimizer step moves per parameter")
       .from(0)
+      .to(1000)
       .otherwise(0.0, "as Trireme");
   software
       .number("activation_ratio", &Software::activation_ratio,
               "saved activations of a layer, relative to those of Trireme")
       .above(0)
+      .to(100)
       .otherwise(1.0);
   software.number("logit_bytes", &Software::logit_bytes, "bytes held for each logit")
       .from(0)
+      .to(1000)
       .otherwise(0.0, "blocks of logits as Trireme");
   software
       .number(

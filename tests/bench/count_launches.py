@@ -32,7 +32,7 @@ PRODUCT = "kernels/matmul"
 SMALL = ["run.directory=run", "run.steps=3", "run.log_every=1", "run.evaluate_every=0", "data.train=tokens.h5",
          "data.validation=", "optimizer.warmup_steps=1", "optimizer.decay_steps=3", "checkpoint.every=0",
          "checkpoint.restart=none", "precision.compute=bf16", "parallel.data=1", "parallel.tensor=1",
-         "parallel.pipeline=1"]
+         "parallel.pipeline=1", "parallel.recompute=none", "model.dropout=0"]
 
 
 def run(command, folder, **environment):

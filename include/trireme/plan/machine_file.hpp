@@ -3,6 +3,7 @@
 #include <trireme/deck/key_file.hpp>
 #include <trireme/plan/machine.hpp>
 
+#include <map>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -20,6 +21,12 @@ const deck::FileKind& machine_kind();
 Machine load_machine(const std::string& path);
 /// The same for text in memory; errors call it `file_name`.
 Machine parse_machine(std::string_view content, const std::string& file_name);
+
+/// Comments by full names of keys, each of one line.
+using KeyComments = std::map<std::string, std::string>;
+/// The machine as a file that parse_machine() reads back to an equal machine. Keys at their default
+/// are left out. UsageError if a required value is not known.
+std::string machine_toml(const Machine& machine, const KeyComments& comments = {});
 
 /// All sections and keys: `trireme help machine` as text, and with --markdown as Markdown.
 std::string machine_text();
