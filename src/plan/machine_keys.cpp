@@ -196,6 +196,11 @@ void program_keys(deck::SectionKeys<Machine::Software, Machine>& software) {
       .above(0)
       .to(100)
       .otherwise(1.0);
+  software
+      .boolean("keeps_gathered", &Software::keeps_gathered,
+               "whether the inputs of products that sequence parallelism gathers are kept for the "
+               "backward pass instead of gathered again")
+      .otherwise(false);
   software.number("logit_bytes", &Software::logit_bytes, "bytes held for each logit")
       .from(0)
       .to(1000)

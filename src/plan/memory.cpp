@@ -53,6 +53,17 @@ class Activations {
     }
     return bytes;
   }
+  /// What one slot keeps of a layer. Other programs keep more: their kernels are less fused, and
+  /// they may keep inputs of products for all tokens.
+  Bytes layer(const architecture::LayerProgram& program, const Machine::Software& software) const {
+    Bytes gathered = 0;
+    for (const architecture::Operation& op : a_.layer.operations)
+      if (op.kind == architecture::OperationKind::linear && op.cut == architecture::Cut::outputs)
+        gathered += (s_.tokens - s_.rows) * s_.hidden * s_.element;
+    const auto kept = static_cast<double>(program.kept_bytes + program.work_bytes);
+    return static_cast<Bytes>(software.activation_ratio * kept) +
+           (software.keeps_gathered ? gathered : 0);
+  }
   Bytes head_scratch() const { return at(Home::scratch, a_.head); }
 
  private:
@@ -114,7 +125,7 @@ SavedActivations saved_activations(const deck::Config& config, const Activations
                                    const architecture::Shard& shard, const schedule::Needs& needs,
                                    const architecture::LayerProgram& program,
                                    const Machine& machine) {
-  const Bytes layer = program.kept_bytes + program.work_bytes;
+  const Bytes layer = activations.layer(program, machine.software);
   const bool away = offloads_activations(config.parallel, machine);
   Bytes slot = 0;
   std::int64_t most_layers = 0;
@@ -183,16 +194,23 @@ std::vector<MemoryRow> training_memory(const deck::Config& config,
   const MemoryRow optimizer{"optimizer state",
                             (state_arrays + masters) * up(state * sizes.accumulate)};
   const bool away = offloads_optimizer(config.parallel, machine);
+  const Machine::Software& software = machine.software;
+  const Bytes gradient = software.gradient_bytes > 0 ? software.gradient_bytes : sizes.accumulate;
   std::vector<MemoryRow> rows{{"weights", elements.elements * sizes.element},
-                              {"gradients", elements.gradient_elements * sizes.accumulate}};
+                              {"gradients", elements.gradient_elements * gradient}};
   if (!away) rows.push_back(optimizer);
   rows.push_back({"saved activations", saved.device});
+  if (software.logit_bytes > 0 && shard.has_head())
+    rows.push_back(
+        {"logits", static_cast<Bytes>(software.logit_bytes * static_cast<double>(sizes.targets) *
+                                      static_cast<double>(sizes.vocabulary))});
   rows.push_back({"transfer buffers",
                   transfer_buffers(shard, needs) * up(sizes.slice * sizes.hidden * sizes.element)});
   rows.push_back({"scratch", scratch(sizes, activations, shard, layer)});
   add_products(rows, sizes.narrow(), machine);
   const Bytes reductions = reduction_scratch(config, architecture, shard, buckets, machine).total();
   if (reductions > 0) rows.push_back({"reductions", reductions});
+  if (software.reserve > 0) rows.push_back({"driver and libraries", software.reserve});
   if (away) rows.push_back({"optimizer state (host)", optimizer.bytes, true});
   if (saved.host > 0) rows.push_back({"saved activations (host)", saved.host, true});
   return rows;

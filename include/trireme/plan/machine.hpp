@@ -89,7 +89,9 @@ struct Machine {
     double host_per_layer = 0;        ///< host's seconds to start a layer's forward pass
     double optimizer_bytes = 0;       ///< that an update moves per parameter; 0: as Trireme
     double activation_ratio = 1;      ///< saved activations of a layer, relative to Trireme's
-    double logit_bytes = 0;           ///< that are held per logit; 0: blocks as Trireme
+    /// With sequence parallelism, the gathered inputs of products are kept for their gradients.
+    bool keeps_gathered = false;
+    double logit_bytes = 0;  ///< that are held per logit; 0: blocks as Trireme
     double logit_traffic =
         0;              ///< bytes that a logit's kernels move, besides products; 0: as Trireme
     Bytes reserve = 0;  ///< of a device's memory for the driver and libraries

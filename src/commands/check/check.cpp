@@ -5,6 +5,7 @@
 #include <trireme/base/check.hpp>
 #include <trireme/base/log.hpp>
 #include <trireme/commands/check/tables.hpp>
+#include <trireme/commands/check/time.hpp>
 #include <trireme/commands/host.hpp>
 #include <trireme/commands/options.hpp>
 #include <trireme/commands/resolve.hpp>
@@ -20,8 +21,12 @@
 #include <trireme/schedule/machine.hpp>
 #include <trireme/schedule/program.hpp>
 
+#include <nlohmann/json.hpp>
+
 #include <algorithm>
+#include <fstream>
 #include <memory>
+#include <optional>
 
 namespace trireme::commands {
 namespace {
@@ -33,6 +38,7 @@ struct CheckOptions {
   std::string machine;  ///< file; "": this installation
   bool resolved = false;
   bool layer = false;
+  std::string json;  ///< file, or "-" for the output
 };
 
 std::string scientific(double number) {
@@ -143,6 +149,22 @@ void print_notes(const deck::Config& c, const plan::Machine& machine) {
   note("attention     ", plan::attention_note(c.precision, machine));
 }
 
+/// Of a machine file; "" if times can be predicted.
+std::string missing_speeds(const deck::Config& c, const plan::Machine& machine) {
+  return machine.time_mistake(c.precision,
+                              c.parallel.tensor * c.parallel.pipeline * c.parallel.data);
+}
+
+void print_time(const deck::Config& c, const architecture::Architecture& a,
+                const schedule::Program& program, const plan::Machine& machine) {
+  if (machine.file.empty()) return;
+  const std::string missing = missing_speeds(c, machine);
+  if (missing.empty())
+    say("\ntime of a step\n", time_report(c, plan::predict_step(c, a, program, machine), machine));
+  else
+    say("\ntime of a step: not predicted, because ", machine.file, " does not set ", missing);
+}
+
 void print_report(const deck::Deck& deck, const plan::Machine& machine) {
   const deck::Config& c = deck.config;
   const auto a = architecture::describe(c.model);
@@ -175,6 +197,26 @@ void print_report(const deck::Deck& deck, const plan::Machine& machine) {
   say("\nstages\n", stages_report(plan::group_stages(a, stage_layers), c.parallel));
   say("\nmemory per rank\n", memory_report(ranks, tensor, machine));
   say("\ncommunication per step of the rank with the most bytes\n", traffic_report(ranks, tensor));
+  print_time(c, a, program, machine);
+}
+
+void write_json(const deck::Deck& deck, const plan::Machine& machine, const std::string& path) {
+  const deck::Config& c = deck.config;
+  const auto a = architecture::describe(c.model);
+  const std::vector<schedule::Program> programs = plan::step_programs(c, machine);
+  const auto ranks = plan::plan_ranks(c, a, plan::training_needs(programs), machine);
+  const Bytes memory = machine.on_device() ? device_total(plan::most_memory(ranks).memory)
+                                           : plan::most_at_peak(ranks).peak();
+  std::optional<plan::StepTime> time;
+  if (missing_speeds(c, machine).empty()) time = predict_step(c, a, programs.back(), machine);
+  const std::string content = plan_json(c, time ? &*time : nullptr, memory, machine).dump(2);
+  if (path == "-") {
+    log::line(content);
+    return;
+  }
+  std::ofstream out(path);
+  out << content << "\n";
+  check_usage(out.good(), "--json: cannot write ", path);
 }
 
 void print_layer(const deck::Deck& deck, const plan::Machine& machine) {
@@ -195,6 +237,8 @@ void check_deck(const CheckOptions& options) {
     log::line(deck::resolved_toml(deck));
     return;
   }
+  if (!options.json.empty()) write_json(deck, machine, options.json);
+  if (options.json == "-") return;
   if (options.layer)
     print_layer(deck, machine);
   else
@@ -223,6 +267,11 @@ void add_check(CLI::App& app) {
       "--layer", options->layer,
       "Print the operations of the embedding, a layer and the head instead: shapes on a "
       "rank, what is kept or recomputed, messages and FLOPs");
+  command
+      ->add_option("--json", options->json,
+                   "Also write the predicted time, its shares and the memory as JSON; - prints "
+                   "them instead of the report")
+      ->type_name("FILE");
   command->footer(
       "Examples:\n  trireme check inputs/gpt2_124m.toml --ranks 8 batch.micro=4\n"
       "  trireme check inputs/gpt2_124m.toml --ranks 8 --machine inputs/machines/h100.toml");

@@ -70,7 +70,7 @@ class Row {
   MeasuredStep step(const std::vector<std::string>& overrides) const {
     MeasuredStep step;
     step.label = at("model");
-    std::vector<std::string> keys{"model.dropout=0.1"};
+    std::vector<std::string> keys;
     if (const std::string family = step.label.substr(0, step.label.find('_'));
         parse<Family>(family))
       keys = {"model.family=" + family};

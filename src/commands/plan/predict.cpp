@@ -80,6 +80,8 @@ void predict_rows(const PredictOptions& options) {
   std::vector<std::vector<std::string>> rows{{"line", "model", "tensor", "pipeline", "data",
                                               "micro", "measured", "predicted", "deviation"}};
   std::vector<double> errors, memory_errors;
+  if (std::ranges::any_of(steps, [](const MeasuredStep& step) { return step.memory > 0; }))
+    rows.front().insert(rows.front().end(), {"measured GB", "predicted GB", "deviation"});
   auto list = nlohmann::json::array();
   for (const MeasuredStep& step : steps) {
     const Prediction p = predict(step, machine, options.estimate);
@@ -90,6 +92,11 @@ void predict_rows(const PredictOptions& options) {
     rows.push_back({text(step.line), step.label, text(l.tensor), text(l.pipeline), text(l.data),
                     text(step.deck.config.batch.micro), fixed(step.seconds, 3), fixed(p.seconds, 3),
                     percent(error)});
+    if (step.memory > 0) {
+      for (const double bytes : {step.memory, p.memory})
+        rows.back().push_back(fixed(bytes / 1e9, 2));
+      rows.back().push_back(percent(p.memory / step.memory - 1));
+    }
     list.push_back({{"line", step.line},
                     {"model", step.label},
                     {"measured_seconds", step.seconds},

@@ -1,0 +1,34 @@
+#pragma once
+
+#include <trireme/architecture/architecture.hpp>
+#include <trireme/deck/deck.hpp>
+#include <trireme/plan/machine.hpp>
+#include <trireme/plan/ranks.hpp>
+#include <trireme/plan/step_time.hpp>
+
+#include <nlohmann/json_fwd.hpp>
+
+#include <string>
+
+/// The predicted time of a step in `trireme check`.
+namespace trireme::commands {
+
+/// Speeds that follow from a step's time.
+struct Rates {
+  double tokens_per_second = 0;
+  double mfu = 0;  ///< model FLOPs / (time · ranks · peak): attention as computed, no recomputation
+  double hfu = 0;  ///< the same with recomputation
+};
+Rates rates_of(const deck::Config& config, const plan::StepTime& time,
+               const plan::Machine& machine);
+
+/// Time, speeds, shares of the time by cause, and what the prediction assumes.
+std::string time_report(const deck::Config& config, const plan::StepTime& time,
+                        const plan::Machine& machine);
+
+/// The same as JSON, with the memory of the rank that needs most: step_seconds, tokens_per_second,
+/// mfu, hfu, idle_share, shares, memory_bytes, memory_limit, fits.
+nlohmann::json plan_json(const deck::Config& config, const plan::StepTime* time, Bytes memory,
+                         const plan::Machine& machine);
+
+}  // namespace trireme::commands
