@@ -4,6 +4,8 @@
 #include <trireme/base/log.hpp>
 #include <trireme/commands/host.hpp>
 #include <trireme/commands/options.hpp>
+#include <trireme/installation/driver.hpp>
+#include <trireme/installation/this_machine.hpp>
 
 #include <unistd.h>
 
@@ -66,7 +68,19 @@ void hold_stop_signal() {
   sigprocmask(SIG_BLOCK, &held, nullptr);
 }
 
+/// The engine of an installation for NVIDIA devices is linked with the driver's library: without
+/// it, the loader would end the engine before it could say what is missing. One process of a node
+/// speaks.
+void expect_driver() {
+  const char* library = installation::driver_library(installation::this_machine().device.kind);
+  if (library == nullptr) return;
+  const std::string missing = installation::missing_driver(library);
+  log::set_speaking(missing.empty() || commands::is_first_on_node());
+  check(missing.empty(), missing);
+}
+
 [[noreturn]] void start_engine(char** argv) {
+  expect_driver();
   std::error_code error;
   const auto self = std::filesystem::read_symlink("/proc/self/exe", error);
   check(!error,

@@ -48,8 +48,15 @@ Bytes bytes_of(Numbers numbers, Bytes element, Bytes accumulate) {
   return std::array<Bytes, 4>{element, accumulate, 8, 4}[at(numbers)];
 }
 
+std::int64_t stride_of(const Tensor& t, const LocalSizes& n, Bytes element, Bytes accumulate) {
+  const std::int64_t columns = columns_of(t.columns, n);
+  if (t.columns != Columns::vocabulary) return columns;
+  const std::int64_t in_line = 64 / bytes_of(t.numbers, element, accumulate);
+  return (columns + in_line - 1) / in_line * in_line;
+}
+
 Bytes bytes_of(const Tensor& t, const LocalSizes& n, Bytes element, Bytes accumulate) {
-  const std::int64_t elements = rows_of(t.rows, n) * columns_of(t.columns, n);
+  const std::int64_t elements = rows_of(t.rows, n) * stride_of(t, n, element, accumulate);
   return (elements * bytes_of(t.numbers, element, accumulate) + 63) / 64 * 64;
 }
 

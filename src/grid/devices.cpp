@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <map>
 #include <set>
 #include <vector>
@@ -38,6 +39,11 @@ std::vector<std::pair<std::string, std::int64_t>> nodes(Communicator& world) {
     ++found[place->second].second;
   }
   return found;
+}
+
+void set_device_environment() {
+  setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0);
+  setenv("NCCL_LAUNCH_ORDER_IMPLICIT", "1", 0);
 }
 
 std::string device_table(std::span<const RankDevice> ranks) {

@@ -2,6 +2,7 @@
 // the process grid.
 #include <trireme/base/events.hpp>
 #include <trireme/base/log.hpp>
+#include <trireme/grid/devices.hpp>
 #include <trireme/grid/runtime.hpp>
 #include <trireme/grid/threads.hpp>
 #include <trireme/grid/watchdog.hpp>
@@ -74,6 +75,8 @@ Runtime::Runtime(int& argc, char**& argv) {
   int initialised = 0;
   MPI_Initialized(&initialised);
   check(initialised == 0, "only one Runtime per process is possible");
+  // Before MPI, which may start the device's runtime.
+  if constexpr (!exec_on_host && !as_on_device) set_device_environment();
   int provided = MPI_THREAD_SINGLE;
   if (MPI_Init_thread(&argc, &argv, MPI_THREAD_FUNNELED, &provided) != MPI_SUCCESS)
     throw Error(

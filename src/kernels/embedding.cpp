@@ -2,6 +2,7 @@
 // without atomics.
 #include <trireme/base/check.hpp>
 #include <trireme/kernels/embedding.hpp>
+#include <trireme/kernels/ordered_rows.hpp>
 #include <trireme/kernels/packs.hpp>
 #include <trireme/tensor/expect.hpp>
 
@@ -75,32 +76,13 @@ void lookup_backward_by_blocks(const char* label, const Exec& exec, View2<Accumu
       });
 }
 
-/// Device: the team of a token's first occurrence sums all of them, in order. Quadratic in T, but
-/// only in reads of token ids, which stay in the cache.
-template <class T>
-void lookup_backward_by_occurrence(const Exec& exec, View2<Accumulate<T>> dtable, View2<const T> dx,
-                                   View1<const std::int32_t> tokens, std::int64_t first_id) {
-  using Acc = Accumulate<T>;
-  const std::int64_t rows = extent(dx, 0);
-  const std::int64_t ids = extent(dtable, 0);
-  const std::int64_t hidden = extent(dx, 1);
-  for_rows(
-      "kernels/embedding_lookup_backward", exec, rows,
-      KOKKOS_LAMBDA(const Team& team, std::int64_t t) {
-        const std::int32_t token = tokens(t);
-        const std::int64_t id = token - first_id;
-        if (id < 0 || id >= ids) return;
-        const int earlier =
-            sum_lanes<int>(team, t, [&](std::int64_t u) { return tokens(u) == token ? 1 : 0; });
-        if (earlier > 0) return;
-        Acc* to = row_of(dtable, id);
-        for (std::int64_t u = t; u < rows; ++u) {
-          if (tokens(u) != token) continue;
-          const T* from = row_of(dx, u);
-          map_lanes(
-              team, hidden, to, [](std::int64_t, Acc sum, Acc v) { return sum + v; }, to, from);
-        }
-      });
+/// Device: one of the functors of ordered_rows.hpp.
+template <class Functor>
+void sum_ordered_rows(const char* label, const Exec& exec, const Functor& f, std::int64_t scratch) {
+  if (f.teams() == 0) return;
+  const auto policy = DevicePolicy(exec, static_cast<int>(f.teams()), row_threads(exec))
+                          .set_scratch_size(0, Kokkos::PerTeam(static_cast<int>(scratch)));
+  Kokkos::parallel_for(label, policy, f);
 }
 
 }  // namespace
@@ -116,18 +98,20 @@ void embedding_lookup_backward(const Exec& exec, View2<Accumulate<T>> dtable, Vi
     lookup_backward_by_blocks<T>("kernels/embedding_lookup_backward", exec, dtable, dx, tokens,
                                  first_id);
   else
-    lookup_backward_by_occurrence<T>(exec, dtable, dx, tokens, first_id);
+    sum_ordered_rows("kernels/embedding_lookup_backward", exec,
+                     SumOccurrences<T>{dtable, dx, tokens, first_id},
+                     SumOccurrences<T>::scratch_bytes);
 }
 
+namespace {
+
+/// Host: rows r, r + S, … have the same position.
 template <class T>
-void positions_backward(const Exec& exec, View2<Accumulate<T>> dpositions, View2<const T> dx,
-                        std::int64_t sequence, std::int64_t first_row) {
+void positions_backward_by_rows(const Exec& exec, View2<Accumulate<T>> dpositions,
+                                View2<const T> dx, std::int64_t sequence, std::int64_t first_row) {
   using Acc = Accumulate<T>;
   const std::int64_t rows = extent(dx, 0);
   const std::int64_t hidden = extent(dx, 1);
-  expect_shape(dpositions, "dpositions", {sequence, hidden});
-  check(first_row >= 0, "first row ", first_row, ", expected 0 or more");
-  // Rows r, r + S, … have the same position.
   for_rows(
       "kernels/positions_backward", exec, std::min(sequence, rows),
       KOKKOS_LAMBDA(const Team& team, std::int64_t first) {
@@ -138,6 +122,20 @@ void positions_backward(const Exec& exec, View2<Accumulate<T>> dpositions, View2
               team, hidden, to, [](std::int64_t, Acc sum, Acc v) { return sum + v; }, to, from);
         }
       });
+}
+
+}  // namespace
+
+template <class T>
+void positions_backward(const Exec& exec, View2<Accumulate<T>> dpositions, View2<const T> dx,
+                        std::int64_t sequence, std::int64_t first_row) {
+  expect_shape(dpositions, "dpositions", {sequence, extent(dx, 1)});
+  check(first_row >= 0, "first row ", first_row, ", expected 0 or more");
+  if constexpr (exec_on_host)
+    positions_backward_by_rows<T>(exec, dpositions, dx, sequence, first_row);
+  else
+    sum_ordered_rows("kernels/positions_backward", exec,
+                     SumPositions<T>{dpositions, dx, sequence, first_row}, 0);
 }
 
 template <class T>

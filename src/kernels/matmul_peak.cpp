@@ -1,7 +1,9 @@
 #include <trireme/base/check.hpp>
 #include <trireme/base/clock.hpp>
 #include <trireme/kernels/matmul.hpp>
+#include <trireme/kernels/random.hpp>
 #include <trireme/tensor/arena.hpp>
+#include <trireme/tensor/device.hpp>
 #include <trireme/tensor/fence.hpp>
 
 #include <algorithm>
@@ -11,15 +13,21 @@ namespace {
 
 template <class T>
 double measure_peak(const Handle& handle) {
-  constexpr std::int64_t n = exec_on_host || as_on_device ? 512 : 8192;
   constexpr double limit_seconds = 0.3;
-  const auto bytes = aligned(n * n * static_cast<std::int64_t>(sizeof(T)));
-  Arena arena("matmul peak", 3 * bytes);
+  const auto bytes_of = [](std::int64_t n) {
+    return aligned(n * n * static_cast<Bytes>(sizeof(T)));
+  };
+  std::int64_t n = exec_on_host || as_on_device ? 512 : 8192;
+  // The arrays live only here and are not in the memory plan: a nearly full device has smaller
+  // ones.
+  if (const auto device = device_info())
+    while (n > 1024 && 3 * bytes_of(n) > device->free / 2) n /= 2;
+  Arena arena("matmul peak", 3 * bytes_of(n));
   const View2<T> a = arena.take<T>(n, n);
   const View2<T> b = arena.take<T>(n, n);
   const View2<T> c = arena.take<T>(n, n);
-  Kokkos::deep_copy(handle.exec(), a, T(0.5));
-  Kokkos::deep_copy(handle.exec(), b, T(0.25));
+  fill_operand<T>(handle, flat(a), 0);
+  fill_operand<T>(handle, flat(b), 1);
   const auto run = [&] {
     const auto start = Clock::now();
     matmul<T>(handle, c, a, b, Transpose::no, Transpose::no);

@@ -3,6 +3,8 @@
 #include <trireme/kernels/random.hpp>
 #include <trireme/tensor/expect.hpp>
 
+#include <algorithm>
+
 namespace trireme::kernels {
 
 namespace {
@@ -62,10 +64,26 @@ void normal_fill(const Exec& exec, View3<T> x, const RandomKey& key, double stan
       });
 }
 
+template <class T>
+void fill_operand(const Exec& exec, View1<T> x, std::uint32_t number) {
+  constexpr std::int64_t period = 1 << 22;  // on a host, more would take longer than measuring
+  const std::int64_t n = extent(x, 0);
+  const auto part = [&](std::int64_t first) {
+    const std::int64_t count = std::min(n - first, period);
+    return View1<T>(x.data() + first, static_cast<std::size_t>(count));
+  };
+  normal_fill<T>(exec, part(0), RandomKey{1, Purpose::initialisation, 0, number}, 1.0, 0);
+  for (std::int64_t first = period; first < n; first += period) {
+    const View1<T> to = part(first);
+    Kokkos::deep_copy(exec, to, View1<const T>(x.data(), to.extent(0)));
+  }
+}
+
 #define TRIREME_INSTANTIATE(T)                                                                 \
   template void normal_fill<T>(const Exec&, View1<T>, const RandomKey&, double, std::int64_t); \
   template void normal_fill<T>(const Exec&, View3<T>, const RandomKey&, double, std::int64_t,  \
-                               std::int64_t);
+                               std::int64_t);                                                  \
+  template void fill_operand<T>(const Exec&, View1<T>, std::uint32_t);
 TRIREME_INSTANTIATE(float)
 TRIREME_INSTANTIATE(double)
 TRIREME_INSTANTIATE(Bf16)

@@ -113,7 +113,7 @@ void turn_by_packs(const char* label, const Exec& exec, View2<T> x, const Rotary
   if (rows == 0) return;
   const TurnByPacks<T> turn{x, Angles(rotary), rotary.head_size, rotary.heads, direction};
   const auto policy =
-      DevicePolicy(exec, static_cast<int>(rows), team_threads(exec))
+      DevicePolicy(exec, static_cast<int>(rows), row_threads(exec))
           .set_scratch_size(0, Kokkos::PerTeam(static_cast<int>(turn.scratch_bytes)));
   Kokkos::parallel_for(label, policy, turn);
 }

@@ -120,15 +120,13 @@ void adamw_update(const Exec& exec, View1<Real> weight, View1<Real> m, View1<Rea
         Real* m_part = m.data() + part.state;
         Real* v_part = v.data() + part.state;
         const Real* g_part = gradient.data() + part.gradient;
-        for_lanes(team, part.elements, [&](std::int64_t i) {
-          const Real g = clip * g_part[i];
-          const Real new_m = m_part[i] + toward_gradient * (g - m_part[i]);
-          const Real new_v = beta2 * v_part[i] + toward_square * g * g;
-          m_part[i] = new_m;
-          v_part[i] = new_v;
-          w_part[i] = keep * w_part[i] -
-                      step_size * (new_m / (math::sqrt(new_v) * root_correction + epsilon));
-        });
+        const auto update = [&](Real& w, Real& m_i, Real& v_i, const Real& gradient_i) {
+          const Real g = clip * gradient_i;
+          m_i = m_i + toward_gradient * (g - m_i);
+          v_i = beta2 * v_i + toward_square * g * g;
+          w = keep * w - step_size * (m_i / (math::sqrt(v_i) * root_correction + epsilon));
+        };
+        update_lanes(team, part.elements, update, w_part, m_part, v_part, g_part);
       });
 }
 
@@ -149,18 +147,23 @@ void sgd_of_form(const Exec& exec, View1<Real> weight, View1<Real> b, View1<cons
         const auto clip = static_cast<Real>(control(control_clip));
         const Real decay = part.decays != 0 ? weight_decay : Real(0);
         Real* w_part = weight.data() + part.weight;
-        Real* b_part = form == SgdForm::plain ? nullptr : b.data() + part.state;
+        Real* b_part = b.data() + (form == SgdForm::plain ? 0 : part.state);
         const Real* g_part = gradient.data() + part.gradient;
-        for_lanes(team, part.elements, [&](std::int64_t i) {
-          const Real g = clip * g_part[i] + decay * w_part[i];
-          Real direction = g;
-          if (form != SgdForm::plain) {
-            const Real new_b = momentum * b_part[i] + g;
-            b_part[i] = new_b;
-            direction = form == SgdForm::nesterov ? g + momentum * new_b : new_b;
-          }
-          w_part[i] -= learning_rate * direction;
-        });
+        const Real rate = learning_rate;
+        const Real keep = momentum;
+        if constexpr (form == SgdForm::plain) {
+          const auto update = [&](Real& w, const Real& gradient_i) {
+            w -= rate * (clip * gradient_i + decay * w);
+          };
+          update_lanes(team, part.elements, update, w_part, g_part);
+        } else {
+          const auto update = [&](Real& w, Real& b_i, const Real& gradient_i) {
+            const Real g = clip * gradient_i + decay * w;
+            b_i = keep * b_i + g;
+            w -= rate * (form == SgdForm::nesterov ? g + keep * b_i : b_i);
+          };
+          update_lanes(team, part.elements, update, w_part, b_part, g_part);
+        }
       });
 }
 
@@ -221,15 +224,13 @@ void lamb_direction(const Exec& exec, View1<Real> gradient, View1<Real> m, View1
         Real* m_part = m.data() + part.state;
         Real* v_part = v.data() + part.state;
         Real* g_part = gradient.data() + part.gradient;
-        for_lanes(team, part.elements, [&](std::int64_t i) {
-          const Real g = clip * g_part[i];
-          const Real new_m = m_part[i] + toward_gradient * (g - m_part[i]);
-          const Real new_v = beta2 * v_part[i] + toward_square * g * g;
-          m_part[i] = new_m;
-          v_part[i] = new_v;
-          g_part[i] = correction * new_m / (math::sqrt(new_v) * root_correction + epsilon) +
-                      decay * w_part[i];
-        });
+        const auto update = [&](Real& gradient_i, Real& m_i, Real& v_i, const Real& w) {
+          const Real g = clip * gradient_i;
+          m_i = m_i + toward_gradient * (g - m_i);
+          v_i = beta2 * v_i + toward_square * g * g;
+          gradient_i = correction * m_i / (math::sqrt(v_i) * root_correction + epsilon) + decay * w;
+        };
+        update_lanes(team, part.elements, update, g_part, m_part, v_part, w_part);
       });
 }
 
@@ -273,7 +274,8 @@ void lamb_update(const Exec& exec, View1<Real> weight, View1<const Real> directi
         const auto size = static_cast<Real>(learning_rate * ratios(part.array));
         Real* w_part = weight.data() + part.weight;
         const Real* d_part = direction.data() + part.gradient;
-        for_lanes(team, part.elements, [&](std::int64_t i) { w_part[i] -= size * d_part[i]; });
+        const auto update = [&](Real& w, const Real& d) { w -= size * d; };
+        update_lanes(team, part.elements, update, w_part, d_part);
       });
 }
 

@@ -13,6 +13,14 @@ Waiter& waiter() {
   return one;
 }
 
+void wait_for(const Exec& exec, [[maybe_unused]] const char* reason) {
+#if KOKKOS_VERSION >= 30500
+  exec.fence(reason);
+#else
+  exec.fence();
+#endif
+}
+
 }  // namespace
 
 void fence(const Exec& exec, const char* reason) {
@@ -22,11 +30,11 @@ void fence(const Exec& exec, const char* reason) {
     event.record(exec);
     waiter()([&event] { return event.done(); }, reason);
   }
-#if KOKKOS_VERSION >= 30500
-  exec.fence(reason);
-#else
-  exec.fence();
-#endif
+  wait_for(exec, reason);
+}
+
+void finish_copy(const Exec& exec) {
+  wait_for(exec, "the end of a copy");
 }
 
 void fence(const Event& event, const char* reason) {

@@ -109,9 +109,9 @@ TEST(Ends, ScratchOfTheLogitsHasTheirGradientWhereItsNumbersAreNarrower) {
   const auto head = describe_head(m);
   const LocalSizes n = sizes_of(m, 4);  // 100 targets, in one block; 25 of 100 ids
   const Bytes statistics = up(100 * 8) + up(3 * 100 * 8 * 4) + up(3 * 100 * 8);
-  EXPECT_EQ(bytes_at(Home::scratch, head, n, 4, 4), up(100 * 25 * 4) + statistics);
+  EXPECT_EQ(bytes_at(Home::scratch, head, n, 4, 4), 100 * up(25 * 4) + statistics);
   EXPECT_EQ(bytes_at(Home::scratch, head, n, 2, 4),
-            up(100 * 25 * 4) + up(100 * 25 * 2) + statistics);
+            100 * up(25 * 4) + 100 * up(25 * 2) + statistics);
   EXPECT_EQ(bytes_at(Home::batch, head, n, 2, 4), up(100 * 4));
   EXPECT_EQ(bytes_at(Home::slot, head, n, 2, 4), 2 * up(100 * 48 * 2) + up(100 * 4));
 }
@@ -121,7 +121,7 @@ TEST(Ends, ScratchOfMaskedTokensAndPairs) {
   const deck::ModelConfig m = tied_model(Family::bert);
   const auto head = describe_head(m);
   const LocalSizes n = sizes_of(m);
-  const Bytes logits = up(15 * 100 * 4) + up(15 * 100 * 2) + up(15 * 8) + 2 * up(3 * 15 * 8);
+  const Bytes logits = 15 * up(100 * 4) + 15 * up(100 * 2) + up(15 * 8) + 2 * up(3 * 15 * 8);
   const Bytes masked = up(20 * 48 * 2) + 3 * up(15 * 48 * 2) + 2 * up(15 * 4);
   const Bytes pairs =
       2 * up(5 * 48 * 2) + up(5 * 2 * 4) + up(5 * 2 * 2) + up(5 * 8) + 2 * up(3 * 5 * 8);

@@ -2,6 +2,7 @@
 // end, as share of the best product of this machine (`peak_share`).
 #include <trireme/base/text.hpp>
 #include <trireme/kernels/matmul.hpp>
+#include <trireme/kernels/random.hpp>
 #include <trireme/tensor/fence.hpp>
 
 #include <benchmark/benchmark.h>
@@ -31,8 +32,10 @@ void linear(benchmark::State& state, MatmulBackend backend, Pass pass, std::int6
             std::int64_t outputs, std::int64_t inputs) {
   const Handle handle(KernelChoice().set_products(dtype_of<T>, backend));
   const double best = peak<T>();
-  const DeviceArray<T> x(tokens * inputs, T(0.5)), w(outputs * inputs, T(0.25)),
-      bias(outputs, T(1)), y(tokens * outputs, T(0));
+  const DeviceArray<T> x(tokens * inputs), w(outputs * inputs), bias(outputs), y(tokens * outputs);
+  std::uint32_t number = 0;
+  for (const auto* operand : {&x, &w, &bias, &y})
+    fill_operand<T>(handle, operand->flat(), number++);
   for (auto _ : state) {
     switch (pass) {
       case Pass::forward:

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <cstdlib>
+#include <string>
 #include <vector>
 
 namespace trireme::grid {
@@ -40,6 +42,23 @@ TEST(Devices, TwoRanksOnOneAreNamed) {
       shared_device(ranks),
       "ranks 2 and 3 use the same device of beta10 (H100), which runs 2 ranks; start one rank "
       "per device, or set [parallel] share_devices = true");
+}
+
+TEST(Devices, TheEnvironmentIsSetUnlessTheUserSetIt) {
+  const auto value = [](const char* name) {
+    const char* found = std::getenv(name);
+    return std::string(found != nullptr ? found : "unset");
+  };
+  unsetenv("CUDA_DEVICE_MAX_CONNECTIONS");
+  setenv("NCCL_LAUNCH_ORDER_IMPLICIT", "0", 1);
+  set_device_environment();
+  EXPECT_EQ(value("CUDA_DEVICE_MAX_CONNECTIONS"), "32");
+  EXPECT_EQ(value("NCCL_LAUNCH_ORDER_IMPLICIT"), "0");
+  unsetenv("NCCL_LAUNCH_ORDER_IMPLICIT");
+  set_device_environment();
+  EXPECT_EQ(value("NCCL_LAUNCH_ORDER_IMPLICIT"), "1");
+  unsetenv("CUDA_DEVICE_MAX_CONNECTIONS");
+  unsetenv("NCCL_LAUNCH_ORDER_IMPLICIT");
 }
 
 }  // namespace

@@ -278,5 +278,28 @@ TEST(SumOrdered, AddsAllValuesToTheResult) {
   }
 }
 
+/// Rows of the model's logits begin at multiples of 64 bytes.
+TYPED_TEST(CrossEntropyOf, RowsFartherApartHaveTheSameBits) {
+  using T = TypeParam;
+  constexpr std::int64_t rows = 5, columns = 9001, stride = 9008;
+  const auto logits = random_numbers<T>(rows * columns, 1, 3.0);
+  const DeviceArray<std::int32_t> targets(random_tokens(rows, columns, 2));
+  const DeviceArray<T> near(logits), far(rows * stride, T(7));
+  Kokkos::deep_copy(first_columns(far.matrix(rows, stride), columns), near.matrix(rows, columns));
+  const auto run = [&](View2<T> x) {
+    const DeviceArray<double> statistics(3 * rows), merged(3 * rows), loss(rows);
+    cross_entropy_statistics<T>(Exec{}, statistics.matrix(rows, 3), x, targets.flat(), 0);
+    cross_entropy_merge(Exec{}, loss.flat(), merged.matrix(rows, 3), statistics.cube(1, rows, 3));
+    cross_entropy_gradient<T>(Exec{}, x, x, merged.matrix(rows, 3), targets.flat(), 0, 0.5);
+    return loss.values();
+  };
+  EXPECT_EQ(run(near.matrix(rows, columns)), run(first_columns(far.matrix(rows, stride), columns)));
+  const auto expected = near.values();
+  const auto found = far.values();
+  for (std::int64_t r = 0; r < rows; ++r)
+    for (std::int64_t v = 0; v < stride; ++v)
+      ASSERT_EQ(found[at(r * stride + v)], v < columns ? expected[at(r * columns + v)] : T(7));
+}
+
 }  // namespace
 }  // namespace trireme::kernels

@@ -3,6 +3,7 @@
 
 #include <trireme/kernels/elementwise.hpp>
 #include <trireme/kernels/embedding.hpp>
+#include <trireme/kernels/ordered_rows.hpp>
 
 #include <kernels/tokens.hpp>
 #include <reference/embedding.hpp>
@@ -156,6 +157,53 @@ TYPED_TEST(Embedding, PositionsBackwardMatchesReferenceAndHasTheBitsOfTheWhole) 
                 << rows << ' ' << d << ' ' << s << ' ' << first;
           }
         }
+}
+
+/// The functors that devices run, on teams of one lane. Their sums have the order of t too.
+template <class Functor>
+void run_on_teams(const Functor& f, std::int64_t scratch) {
+  Kokkos::parallel_for(
+      "test",
+      DevicePolicy(Exec{}, static_cast<int>(f.teams()), exec_on_host ? 1 : row_threads(Exec{}))
+          .set_scratch_size(0, Kokkos::PerTeam(static_cast<int>(scratch))),
+      f);
+}
+
+template <class T>
+class OrderedRows : public ::testing::Test {};
+using NarrowTypes = ::testing::Types<float, double, Bf16, Fp16>;
+TYPED_TEST_SUITE(OrderedRows, NarrowTypes);
+
+/// 3000 equal tokens fill the list of occurrences several times; 520 columns are two blocks; 13 and
+/// 521 columns are not a whole number of packs.
+TYPED_TEST(OrderedRows, OfDevicesHaveTheBitsOfHosts) {
+  using T = TypeParam;
+  using Acc = Accumulate<T>;
+  for (const std::int64_t t : {1, 13, 3000})
+    for (const std::int64_t d : {13, 16, 520, 521})
+      for (const std::int64_t v : {1, 13}) {
+        const auto tokens = random_tokens(t, v, 1);
+        const DeviceArray<std::int32_t> ids(tokens);
+        const DeviceArray<T> dx(random_numbers<T>(t * d, 2));
+        const auto before = random_numbers<Acc>(v * d, 3);
+        // A part of the table that begins at id 1: id 0 is elsewhere.
+        for (const std::int64_t first : {0, 1}) {
+          if (first >= v) continue;
+          const DeviceArray<Acc> expected(before), found(before);
+          const auto part = [&](const DeviceArray<Acc>& of) {
+            return View2<Acc>(of.data() + first * d, at(v - first), at(d));
+          };
+          embedding_lookup_backward<T>(Exec{}, part(expected), dx.matrix(t, d), ids.flat(), first);
+          run_on_teams(SumOccurrences<T>{part(found), dx.matrix(t, d), ids.flat(), first},
+                       SumOccurrences<T>::scratch_bytes);
+          ASSERT_EQ(found.values(), expected.values()) << t << ' ' << d << ' ' << v;
+        }
+        const std::int64_t s = 7;
+        const DeviceArray<Acc> expected(s * d), found(s * d);
+        positions_backward<T>(Exec{}, expected.matrix(s, d), dx.matrix(t, d), s, 5);
+        run_on_teams(SumPositions<T>{found.matrix(s, d), dx.matrix(t, d), s, 5}, 0);
+        ASSERT_EQ(found.values(), expected.values()) << t << ' ' << d;
+      }
 }
 
 }  // namespace

@@ -102,6 +102,53 @@ TYPED_TEST(Matmul, EveryBackendAgreesBeyondOneBlock) {
   }
 }
 
+/// `values` [rows, columns] with `gap` NaNs after every row.
+template <class T>
+std::vector<T> with_gaps(const std::vector<T>& values, std::int64_t columns, std::int64_t gap) {
+  std::vector<T> out;
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    out.push_back(values[i]);
+    if (static_cast<std::int64_t>(i + 1) % columns == 0)
+      out.insert(out.end(), static_cast<std::size_t>(gap), std::numeric_limits<T>::quiet_NaN());
+  }
+  return out;
+}
+
+/// Logits and their gradients have such rows. What is between the rows is neither read nor written.
+TYPED_TEST(Matmul, RowsMayBeFartherApartThanTheirColumns) {
+  using T = TypeParam;
+  constexpr std::int64_t rows = 67, columns = 45, depth = 51, gap = 13;
+  const auto padded = [](const DeviceArray<T>& of, std::int64_t height, std::int64_t width) {
+    return first_columns(of.matrix(height, width + gap), width);
+  };
+  for (const MatmulBackend backend : all_backends) {
+    if (!matmul_backend_available(dtype_of<T>, backend)) continue;
+    const Handle handle(this->by(backend));
+    for (const bool ta : {false, true})
+      for (const bool tb : {false, true}) {
+        const auto a = uniform<T>(rows * depth, 1);
+        const auto b = uniform<T>(depth * columns, 2);
+        const auto c = uniform<T>(rows * columns, 3);
+        const std::int64_t width_a = ta ? rows : depth, width_b = tb ? depth : columns;
+        const DeviceArray<T> da(with_gaps(a, width_a, gap)), db(with_gaps(b, width_b, gap)),
+            dc(with_gaps(c, columns, gap));
+        matmul<T>(handle, padded(dc, rows, columns), padded(da, ta ? depth : rows, width_a),
+                  padded(db, tb ? columns : depth, width_b), ta ? Transpose::yes : Transpose::no,
+                  tb ? Transpose::yes : Transpose::no, 1.0, 1.0);
+        fence(handle, "test");
+        std::vector<T> found;
+        const auto all = dc.values();
+        for (std::size_t i = 0; i < all.size(); ++i)
+          if (static_cast<std::int64_t>(i) % (columns + gap) < columns)
+            found.push_back(all[i]);
+          else
+            ASSERT_TRUE(std::isnan(all[i])) << i;
+        expect_near(found, reference::matmul(c, a, b, rows, columns, depth, ta, tb, 1.0, 1.0),
+                    tolerance<T>(depth, 1.0, 1.0), text(name_of(backend), ta, tb));
+      }
+  }
+}
+
 TYPED_TEST(Matmul, EmptySumsScaleTheResult) {
   using T = TypeParam;
   for (const MatmulBackend backend : all_backends) {

@@ -58,6 +58,28 @@ TYPED_TEST(Packs, MapGivesTheSameBitsWhereverRowsBegin) {
       }
 }
 
+TYPED_TEST(Packs, UpdateGivesTheSameBitsWhereverRowsBegin) {
+  using T = TypeParam;
+  const auto f = [](T& a, T& b, const T& c) {
+    a = static_cast<T>(static_cast<float>(a) * 0.5F + static_cast<float>(c));
+    b = static_cast<T>(static_cast<float>(b) - static_cast<float>(a));
+  };
+  for (const std::int64_t n : {0, 1, 7, 8, 16, 20, 131})
+    for (const int offset : {0, 1, 8}) {
+      auto a = this->row(1);
+      auto b = this->row(2);
+      const auto c = this->row(3);
+      auto expected_a = a;
+      auto expected_b = b;
+      for (std::int64_t i = offset; i < offset + n; ++i)
+        f(expected_a.values[i], expected_b.values[i], c.values[i]);
+      detail::update_by_packs(HostTeam{}, n, f, a.values + offset, b.values + offset,
+                              c.values + offset);
+      EXPECT_EQ(std::memcmp(&a, &expected_a, sizeof a), 0) << n << " at " << offset;
+      EXPECT_EQ(std::memcmp(&b, &expected_b, sizeof b), 0) << n << " at " << offset;
+    }
+}
+
 TYPED_TEST(Packs, MapToTwoGivesTheSameBitsWhereverRowsBegin) {
   using T = TypeParam;
   using Acc = Accumulate<T>;

@@ -88,5 +88,24 @@ TEST(NormalFillMoments, AreThoseOfTheNormalDistribution) {
   EXPECT_NEAR(neighbours / n, 0.0, 6 / root);
 }
 
+/// A constant operand would let a device run faster than any model lets it.
+TEST(FillOperand, IsRandomOverTheWholeArrayAndDiffersByNumber) {
+  constexpr std::int64_t period = 1 << 22;
+  constexpr std::int64_t n = 2 * period + 1000;
+  const DeviceArray<float> x(n), other(1000);
+  fill_operand<float>(Exec{}, x.flat(), 0);
+  fill_operand<float>(Exec{}, other.flat(), 1);
+  const auto values = x.values();
+  const auto others = other.values();
+  for (std::size_t i = period; i < values.size(); ++i)
+    ASSERT_EQ(values[i], values[i - period]) << i;
+  double second = 0;
+  for (std::size_t i = 0; i < period; ++i) second += double(values[i]) * double(values[i]);
+  EXPECT_NEAR(second / period, 1.0, 6 * std::sqrt(2.0 / period));
+  std::size_t equal = 0;
+  for (std::size_t i = 0; i < others.size(); ++i) equal += values[i] == others[i] ? 1U : 0U;
+  EXPECT_EQ(equal, 0U);
+}
+
 }  // namespace
 }  // namespace trireme::kernels

@@ -209,7 +209,7 @@ TEST_P(BertGelu, LogitsInSinglePrecisionEqualTransformers) {
   };
   const auto& head =
       dynamic_cast<const MaskedHead<Fp32>&>(stage.rank_model().training_head()).scratch();
-  const auto logits = values_of(flat(head.logits.logits));
+  const auto logits = values_of(head.logits.logits);
   std::vector<double> some;
   for (std::int64_t k = 0; k < masked; ++k)
     some.insert(some.end(), logits.begin() + k * vocabulary, logits.begin() + k * vocabulary + 16);

@@ -67,6 +67,27 @@ TYPED_TEST(TensorMemoryTest, TensorsHaveTheirShapesAndDoNotOverlap) {
   EXPECT_EQ(gradient == logits, !is_narrow<T>);
 }
 
+TYPED_TEST(TensorMemoryTest, RowsOfTheVocabularyBeginAtMultiplesOf64Bytes) {
+  using T = typename TypeParam::Compute;
+  const auto a = architecture::describe(model_of(Family::gpt));
+  const auto n = architecture::local_sizes(a.model, architecture::whole_model(a), 3, 20, false,
+                                           architecture::host_logit_elements);
+  Arena arena("test",
+              architecture::bytes_at(Home::scratch, a.head, n, sizeof(T), sizeof(Accumulate<T>)));
+  const TensorMemory<TypeParam> memory(arena, a.head, Home::scratch, n);
+  const auto expect = [&](const auto& rows) {
+    EXPECT_EQ(rows.extent(0), 60u);
+    EXPECT_EQ(rows.extent(1), 97u);
+    EXPECT_EQ(rows.stride(0) * sizeof(rows(0, 0)), (97 * sizeof(rows(0, 0)) + 63) / 64 * 64);
+    EXPECT_EQ(reinterpret_cast<std::uintptr_t>(&rows(59, 0)) % 64, 0u);
+    EXPECT_LE(reinterpret_cast<std::byte*>(&rows(59, 96) + 1), arena.data() + arena.used());
+  };
+  expect(memory.template matrix<Accumulate<T>>("logits"));
+  expect(memory.matrix("dlogits"));
+  const auto y = memory.template matrix<double>("losses");
+  EXPECT_EQ(y.stride(0), 1u);  // other rows have no gaps
+}
+
 TYPED_TEST(TensorMemoryTest, OtherTensorsAreEmptyAndOtherNumbersAnError) {
   const auto a = architecture::describe(model_of(Family::gpt));
   const auto n = architecture::local_sizes(a.model, architecture::whole_model(a), 3, 20, false,

@@ -19,10 +19,19 @@ auto flat_on_device(const View& view) {
   return Kokkos::View<T*, Kokkos::LayoutRight, Device, Unmanaged>(view.data(), view.size());
 }
 
-/// All elements, last axis fastest.
+/// All elements, last axis fastest. Rows of a matrix may be farther apart than its columns.
 template <class View>
 auto values_of(const View& view) {
   std::vector<std::remove_const_t<typename View::value_type>> values(view.size());
+  if constexpr (View::rank == 2)
+    if (view.stride(0) > view.extent(1)) {
+      values.clear();
+      for (std::size_t r = 0; r < view.extent(0); ++r)
+        for (const auto value : values_of(View1<typename View::value_type>(
+                 view.data() + r * view.stride(0), view.extent(1))))
+          values.push_back(value);
+      return values;
+    }
   Kokkos::deep_copy(HostView1<typename decltype(values)::value_type>(values.data(), values.size()),
                     flat_on_device(view));
   return values;

@@ -73,6 +73,10 @@ std::int64_t columns_of(Columns columns, const LocalSizes& sizes);
 std::int64_t rows_of(Rows rows, const LocalSizes& sizes);
 /// Rows of a whole sample; of logit_block, in all blocks.
 std::int64_t rows_per_sample(Rows rows, const deck::ModelConfig& model);
+/// Elements from one row to the next. The columns, except that rows of the vocabulary begin at
+/// multiples of 64 bytes: matrix products of rows with an odd distance (50257) are the slowest.
+std::int64_t stride_of(const Tensor& tensor, const LocalSizes& sizes, Bytes element,
+                       Bytes accumulate);
 /// Bytes of a number, given those of activations (`element`) and of sums (`accumulate`).
 Bytes bytes_of(Numbers numbers, Bytes element, Bytes accumulate);
 /// Bytes of a tensor, rounded up to the alignment of an arena.

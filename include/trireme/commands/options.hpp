@@ -58,5 +58,7 @@ bool parse_command_line(CLI::App& app, int argc, const char* const* argv);
 /// Whether this process prints: false if a launcher's environment (mpiexec, srun, PALS) gives it a
 /// rank other than 0. Commands without MPI have no other information about ranks.
 bool is_first_process();
+/// The same for the processes of a node: for problems that only some nodes have.
+bool is_first_on_node();
 
 }  // namespace trireme::commands

@@ -20,6 +20,12 @@ struct RankDevice {
 /// rank 0 only, elsewhere empty. Collective.
 std::vector<std::pair<std::string, std::int64_t>> nodes(Communicator& world);
 
+/// Sets these variables of the environment unless they are set, before CUDA and NCCL read them:
+/// CUDA_DEVICE_MAX_CONNECTIONS=32, so that streams do not share a hardware queue, where a receive
+/// that spins could hold back the kernel that it waits for; and NCCL_LAUNCH_ORDER_IMPLICIT=1, so
+/// that all devices see the kernels of several communicators in the same order (NCCL 2.26).
+void set_device_environment();
+
 /// One line per rank with its node and device. A large job's table has the first ranks and a count.
 std::string device_table(std::span<const RankDevice> ranks);
 

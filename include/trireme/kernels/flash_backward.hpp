@@ -36,9 +36,10 @@ class FlashBackward {
       step = place.next(a, step);
       block.template wait<0>();
       block.barrier();  // rows have arrived; all threads are done with the previous step
+      release(block, a, place, unreleased);
       if (place.is_step(step)) copy_step(block, a, place, step, buffer ^ 1);
       block.commit();
-      add_step(block, a, place, lanes, sums, now, buffer, unreleased);
+      add_step(block, a, place, lanes, sums, now, buffer);
       unreleased = place.is_last(a, now) ? -1 : place.turn(a, now);
     }
     block.barrier();
@@ -116,16 +117,16 @@ class FlashBackward {
   }
 
   /// Contribution of one block of queries to the gradients of the keys, and vice versa.
-  /// `unreleased` is the turn of the previous step, whose sums have had time to arrive.
   template <class Block>
   TRIREME_DEVICE_FUNCTION static void add_step(Block& block, const Arguments& a, const Place& place,
                                                const Lanes& lanes, Gradients& sums,
-                                               const Step& step, int buffer, int unreleased) {
+                                               const Step& step, int buffer) {
     const std::uint32_t at = step_at(buffer);
     Packed p = {}, ds = {};
     if (sees(a, place, lanes, step)) {
       ScoreSums scores = {}, grads = {};
       multiply_rows(block, scores, lanes, Tile::keys_at, at);
+      await(block, a, place, step);
       multiply_rows(block, grads, lanes, Tile::values_at, at + Tile::grads_after);
       softmax_gradient(block, a, place, lanes, step, at, scores, grads);
 #pragma unroll
@@ -133,13 +134,12 @@ class FlashBackward {
         pack_left<T, query_tiles>(block, p[m], scores[m]);
         pack_left<T, query_tiles>(block, ds[m], grads[m]);
       }
+    } else {
+      await(block, a, place, step);
     }
     if constexpr (Tile::sides > 1) store_scores(block, lanes, Tile::scores_at, p);
     store_scores(block, lanes, Tile::gradients_at, ds);
-    release(block, a, place, unreleased);
     const bool first = place.is_first(a, step);
-    if (!first && block.thread() == 0)
-      block.await(a.turns + place.turn(a, step), static_cast<unsigned>(place.key_block));
     block.barrier();  // all scores are stored, and the sums of the previous keys have arrived
     typename QuerySums::Sums queries;
     float* const to = a.sums + std::int64_t{place.turn(a, step)} * (Tile::queries * head_size);
@@ -299,6 +299,17 @@ class FlashBackward {
         [&](int k, int n, std::uint32_t(&r)[4]) {
           block.load_matrices_transposed(r, rows.at(16 * k, piece + n));
         });
+  }
+
+  /// Waits for the sums of the previous keys, in one thread: the others see them after the next
+  /// barrier. It is a thread of the last warp, early in the step, and release() is called by the
+  /// first warp when the step begins, so that the answers of memory to both overlap the products of
+  /// the other warps.
+  template <class Block>
+  TRIREME_DEVICE_FUNCTION static void await(Block& block, const Arguments& a, const Place& place,
+                                            const Step& step) {
+    if (block.thread() == Tile::threads - warp_lanes && !place.is_first(a, step))
+      block.await(a.turns + place.turn(a, step), static_cast<unsigned>(place.key_block));
   }
 
   /// Passes the sums of turn `turn` to the next block of keys. Call it after a barrier that follows

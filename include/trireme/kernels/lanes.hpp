@@ -173,6 +173,15 @@ struct RowBody {
 
 }  // namespace detail
 
+/// Threads of a row's team on devices. The number is fixed, because it determines the order of the
+/// row's sums: Kokkos would choose it by the registers of each kernel, and two kernels that compute
+/// the same row could differ in their last bits. 128 threads are the smallest team that fills a
+/// device at any use of registers.
+inline int row_threads(const Exec& exec) {
+  if (as_on_device) return exec.concurrency() > 1 ? 2 : 1;
+  return 128;
+}
+
 /// Launches f(team, row) for every row in [0, rows) on `exec`; asynchronous. `label` is
 /// "kernels/<function>". If f is a KOKKOS_LAMBDA, its parameters are `const Team&` and
 /// `std::int64_t`.
@@ -182,7 +191,7 @@ void for_rows(const char* label, const Exec& exec, std::int64_t rows, const F& f
   if constexpr (exec_on_host) {
     Kokkos::parallel_for(label, HostPolicy(exec, 0, rows), detail::RowBody<F>{f});
   } else {
-    Kokkos::parallel_for(label, DevicePolicy(exec, static_cast<int>(rows), team_threads(exec)),
+    Kokkos::parallel_for(label, DevicePolicy(exec, static_cast<int>(rows), row_threads(exec)),
                          detail::RowBody<F>{f});
   }
 }

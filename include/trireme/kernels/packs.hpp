@@ -8,8 +8,9 @@
 
 /// Elementwise functions of rows, spread over lanes. On devices every lane takes as many
 /// neighbouring elements as fill 16 bytes, the widest access, if rows begin at multiples of 16
-/// bytes and are a whole number of packs long; otherwise, and on hosts, one element. One by one,
-/// numbers narrower than four bytes reach at most half of a device's bandwidth.
+/// bytes (sums and pairs of rows: and are a whole number of packs long); otherwise, and on hosts,
+/// one element. One by one, numbers narrower than four bytes reach at most half of a device's
+/// bandwidth.
 namespace trireme::kernels {
 namespace detail {
 
@@ -65,18 +66,45 @@ KOKKOS_FORCEINLINE_FUNCTION Acc sum_pack(const F& f, std::int64_t first,
   return sum;
 }
 
+template <int width, class T>
+KOKKOS_FORCEINLINE_FUNCTION void store_pack([[maybe_unused]] T* row, std::int64_t first,
+                                            const Pack<std::remove_const_t<T>, width>& values) {
+  if constexpr (!std::is_const_v<T>) *reinterpret_cast<Pack<T, width>*>(row + first) = values;
+}
+
+/// All loads come before the first call, and all stores after the last one.
+template <int width, class F, class... Row>
+KOKKOS_FORCEINLINE_FUNCTION void update_pack(const F& f, std::int64_t first, Row*... rows) {
+  const auto update = [&](Pack<std::remove_const_t<Row>, width>... values) {
+    for (int k = 0; k < width; ++k) f(values.values[k]...);
+    (store_pack<width>(rows, first, values), ...);
+  };
+  update(pack_at<width>(static_cast<const std::remove_const_t<Row>*>(rows), first)...);
+}
+
+template <class Member, class F, class... Row>
+KOKKOS_FORCEINLINE_FUNCTION void update_by_packs(const Member& team, std::int64_t n, const F& f,
+                                                 Row*... rows) {
+  constexpr int width = pack_width<std::remove_const_t<Row>...>;
+  const std::int64_t packs = (in_packs<width>(rows) && ...) ? n / width : 0;
+  for_lanes(team, packs, [&](std::int64_t p) { update_pack<width>(f, p * width, rows...); });
+  const std::int64_t first = packs * width;
+  for_lanes(team, n - first, [&](std::int64_t i) { f(rows[first + i]...); });
+}
+
 /// The code for devices, which tests run on hosts too.
 template <class Member, class F, class To, class... From>
 KOKKOS_FORCEINLINE_FUNCTION void map_by_packs(const Member& team, std::int64_t n, To* to,
                                               const F& f, const From*... from) {
   constexpr int width = pack_width<To, From...>;
-  if (n % width == 0 && in_packs<width>(to) && (in_packs<width>(from) && ...)) {
-    for_lanes(team, n / width, [&](std::int64_t p) {
-      map_pack<width>(f, p * width, to, pack_at<width>(from, p * width)...);
-    });
-    return;
-  }
-  for_lanes(team, n, [&](std::int64_t i) {
+  const bool aligned = in_packs<width>(to) && (in_packs<width>(from) && ...);
+  const std::int64_t packs = aligned ? n / width : 0;
+  for_lanes(team, packs, [&](std::int64_t p) {
+    map_pack<width>(f, p * width, to, pack_at<width>(from, p * width)...);
+  });
+  const std::int64_t first = packs * width;
+  for_lanes(team, n - first, [&](std::int64_t k) {
+    const std::int64_t i = first + k;
     to[i] = static_cast<To>(f(i, static_cast<Accumulate<From>>(from[i])...));
   });
 }
@@ -131,6 +159,17 @@ KOKKOS_FORCEINLINE_FUNCTION void map_lanes(const Member& team, std::int64_t n, T
     });
   else
     detail::map_by_packs(team, n, to, f, from...);
+}
+
+/// f(rows[i]...) for i in [0, n), spread over the lanes like for_lanes. f takes references; it may
+/// change the elements of rows that are not const. No two rows overlap.
+template <class Member, class F, class... Row>
+KOKKOS_FORCEINLINE_FUNCTION void update_lanes(const Member& team, std::int64_t n, const F& f,
+                                              Row*... rows) {
+  if constexpr (std::is_same_v<Member, HostTeam>)
+    for_lanes(team, n, [&](std::int64_t i) { f(rows[i]...); });
+  else
+    detail::update_by_packs(team, n, f, rows...);
 }
 
 /// Result of a function for two rows.

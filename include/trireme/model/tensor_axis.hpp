@@ -12,7 +12,9 @@ namespace trireme::model {
 /// The rows [first, first + count) of x.
 template <class T>
 View2<T> rows_of(View2<T> x, std::int64_t first, std::int64_t count) {
-  return View2<T>(x.data() + first * extent(x, 1), static_cast<std::size_t>(count), x.extent(1));
+  return Kokkos::subview(
+      x, std::make_pair(static_cast<std::size_t>(first), static_cast<std::size_t>(first + count)),
+      Kokkos::ALL);
 }
 
 /// The tensor axis as layers use it. Matrix products work on all T tokens of a micro-batch; the

@@ -30,17 +30,18 @@ class TensorMemory {
     }
   }
 
-  /// [rows, columns]
+  /// [rows, columns], rows stride_of() elements apart.
   template <class U = T>
   View2<U> matrix(std::string_view name) const {
     const auto t = std::ranges::find(part_.tensors, name, &architecture::Tensor::name);
     if (t == part_.tensors.end()) return {};
     check(architecture::bytes_of(t->numbers, element, accumulate) == sizeof(U), "tensor ", name,
           " as numbers of ", sizeof(U), " bytes");
-    return View2<U>(
+    const View2<U> padded(
         reinterpret_cast<U*>(data_[static_cast<std::size_t>(t - part_.tensors.begin())]),
         static_cast<std::size_t>(architecture::rows_of(t->rows, sizes_)),
-        static_cast<std::size_t>(architecture::columns_of(t->columns, sizes_)));
+        static_cast<std::size_t>(architecture::stride_of(*t, sizes_, element, accumulate)));
+    return first_columns(padded, architecture::columns_of(t->columns, sizes_));
   }
   /// [rows · columns]
   template <class U>

@@ -16,11 +16,14 @@ void copy_to_device(const Exec& exec, View1<T> to, std::span<const T> from) {
   Kokkos::deep_copy(exec, to, HostSource(from.data(), from.size()));
 }
 
-/// Copies into plain host memory and waits for the copy.
+/// Waits for `exec` and copies into plain host memory. The wait comes first: a device's runtime
+/// holds the host inside a copy to memory that is not page-locked, and a rank that hangs there
+/// could neither report its place nor look for errors of NCCL.
 template <class T>
 void copy_to_host(const Exec& exec, std::span<T> to, View1<T> from, const char* reason) {
-  Kokkos::deep_copy(exec, HostView1<T>(to.data(), to.size()), from);
   fence(exec, reason);
+  Kokkos::deep_copy(exec, HostView1<T>(to.data(), to.size()), from);
+  finish_copy(exec);
 }
 
 }  // namespace trireme

@@ -19,6 +19,10 @@ void fence(const Event& event, const char* reason);
 /// Waits until `done` returns true, for work whose end only `done` can test. Counted.
 void wait_until(const std::function<bool()>& done, const char* reason);
 
+/// Waits for a copy that was queued on an idle `exec`. It takes as long as the copy and is not
+/// counted.
+void finish_copy(const Exec& exec);
+
 /// Number of waits so far in this process.
 std::int64_t fence_count();
 

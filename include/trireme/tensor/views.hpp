@@ -6,6 +6,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <utility>
 
 /// The one place that names Kokkos' view types. Views never own memory: arenas do, and every view
 /// is a window into one. Shape legend: B batch, S sequence, T = B·S tokens, D hidden, H heads, K
@@ -78,6 +79,13 @@ using Accumulate = typename AccumulateOf<std::remove_const_t<T>>::type;
 template <class T>
 View1<T> flat(View2<T> x) {
   return View1<T>(x.data(), x.extent(0) * x.extent(1));
+}
+
+/// The first `columns` columns of `x`. Rows keep their distance, stride(0).
+template <class T>
+View2<T> first_columns(View2<T> x, std::int64_t columns) {
+  return Kokkos::subview(x, Kokkos::ALL,
+                         std::make_pair(std::size_t{0}, static_cast<std::size_t>(columns)));
 }
 
 template <class T>

@@ -101,15 +101,16 @@ void measure_loss(KernelBench& b) {
   const bool here = b.shard().has_head && n.vocabulary > 0;
   const std::int64_t rows = here ? n.logit_block : 0;
   const std::int64_t elements = rows * n.vocabulary;
-  const BenchArray<A> logits(exec, rows, n.vocabulary);
-  const BenchArray<T> narrow(exec, is_narrow<T> ? rows : 0, n.vocabulary);
+  const BenchArray<A> wide_logits(exec, rows, columns_in_lines<A>(n.vocabulary));
+  const BenchArray<T> narrow(exec, is_narrow<T> ? rows : 0, columns_in_lines<T>(n.vocabulary));
+  const View2<A> logits = wide_logits.columns(n.vocabulary);
   const BenchArray<double> statistics(exec, rows, 3), merged(exec, rows, 3), losses(exec, rows);
   const Ids targets(exec, rows, n.vocabulary);
   const auto gradient = [&] {  // in place of the logits if the types agree
     if constexpr (is_narrow<T>)
-      return narrow.matrix();
+      return narrow.columns(n.vocabulary);
     else
-      return logits.matrix();
+      return logits;
   }();
   const double wide = static_cast<double>(elements) * sizeof(A);
   const auto exponentials = [&](BenchCost cost) {

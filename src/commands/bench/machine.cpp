@@ -178,11 +178,7 @@ template <class T>
 BenchArray<T>::BenchArray(const Exec& exec, std::int64_t rows, std::int64_t columns)
     : arena_("bench", aligned(rows * columns * static_cast<Bytes>(sizeof(T)))),
       matrix_(arena_.take<T>(rows, columns)) {
-  constexpr std::int64_t random_elements = 1 << 22;  // more would take longer than measuring
-  if (rows * columns <= random_elements)
-    kernels::normal_fill<T>(exec, list(), RandomKey{1, Purpose::initialisation, 0, 0}, 1.0, 0);
-  else
-    kernels::fill<T>(exec, list(), 0.5);
+  kernels::fill_operand<T>(exec, list(), 0);
 }
 
 template class BenchArray<float>;

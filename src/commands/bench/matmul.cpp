@@ -72,8 +72,13 @@ std::array<BenchTiming, 3> time_product(const BenchSetting& setting, const kerne
   const BenchArray<T> x(handle, p.tokens, p.inputs);
   const BenchArray<T> dx(handle, p.tokens, p.inputs);
   const BenchArray<T> w(handle, p.outputs, p.inputs);
-  const BenchArray<T> y(handle, p.tokens, p.outputs);
-  const BenchArray<Accumulate<T>> wide(handle, p.wide ? p.tokens : 0, p.outputs);
+  const auto columns = [&]<class U>(U) {
+    return p.wide ? columns_in_lines<U>(p.outputs) : p.outputs;
+  };
+  const BenchArray<T> all_y(handle, p.tokens, columns(T{}));
+  const BenchArray<Accumulate<T>> all_wide(handle, p.wide ? p.tokens : 0, columns(Accumulate<T>{}));
+  const View2<T> y = all_y.columns(p.outputs);
+  const View2<Accumulate<T>> wide = all_wide.columns(p.outputs);
   const BenchArray<T> b(handle, p.bias ? p.outputs : 0);
   const BenchArray<G> dw(handle, p.outputs, p.inputs);
   const BenchArray<G> db(handle, p.bias ? p.outputs : 0);

@@ -164,14 +164,29 @@ bool parse_command_line(CLI::App& app, int argc, const char* const* argv) {
   return true;
 }
 
-bool is_first_process() {
-  // Hydra (MPICH, Intel MPI) and Cray's PMI, Open MPI, PMIx, PALS, Slurm.
-  constexpr std::array names{"PMI_RANK", "OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PALS_RANKID",
-                             "SLURM_PROCID"};
+namespace {
+
+/// Whether none of these variables holds a number above 0.
+template <std::size_t n>
+bool none_is_positive(const std::array<const char*, n>& names) {
   return std::ranges::none_of(names, [](const char* name) {
     const char* value = std::getenv(name);
     return value != nullptr && std::string_view(value).find_first_of("123456789") == 0;
   });
+}
+
+}  // namespace
+
+bool is_first_process() {
+  // Hydra (MPICH, Intel MPI) and Cray's PMI, Open MPI, PMIx, PALS, Slurm.
+  return none_is_positive(
+      std::array{"PMI_RANK", "OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PALS_RANKID", "SLURM_PROCID"});
+}
+
+bool is_first_on_node() {
+  return none_is_positive(std::array{"MPI_LOCALRANKID", "PMI_LOCAL_RANK",
+                                     "OMPI_COMM_WORLD_LOCAL_RANK", "PALS_LOCAL_RANKID",
+                                     "SLURM_LOCALID"});
 }
 
 }  // namespace trireme::commands

@@ -98,8 +98,8 @@ struct BenchBound {
 };
 BenchBound bound_of(const BenchMachine& machine, const BenchCost& cost);
 
-/// An array for a measurement, filled with finite numbers of moderate size. Converts to the view
-/// that a kernel expects.
+/// An array for a measurement, filled with normal random numbers (kernels::fill_operand). Converts
+/// to the view that a kernel expects.
 template <class T>
 class BenchArray {
  public:
@@ -112,6 +112,8 @@ class BenchArray {
 
   View1<T> list() const { return flat(matrix_); }
   View2<T> matrix() const { return matrix_; }
+  /// The first columns, whose rows are as far apart as those of the whole array.
+  View2<T> columns(std::int64_t count) const { return first_columns(matrix_, count); }
   /// The first `n` elements as a list.
   View1<T> list(std::int64_t n) const {
     return View1<T>(matrix_.data(), static_cast<std::size_t>(n));
@@ -121,5 +123,12 @@ class BenchArray {
   Arena arena_;
   View2<T> matrix_;
 };
+
+/// Columns of an array whose rows begin at multiples of 64 bytes, as those of logits do.
+template <class T>
+std::int64_t columns_in_lines(std::int64_t columns) {
+  constexpr auto size = static_cast<std::int64_t>(sizeof(T));
+  return aligned(columns * size) / size;
+}
 
 }  // namespace trireme::commands
