@@ -23,6 +23,7 @@ constexpr std::array<std::string_view, 2> gelu_names{"tanh", "exact"};
 constexpr std::array<std::string_view, 3> sentence_loss_names{"next", "order", "none"};
 constexpr std::array<std::string_view, 5> schedule_names{"gpipe", "1f1b", "interleaved", "zb-h1",
                                                          "file"};
+constexpr std::array<std::string_view, 2> layout_names{"given", "auto"};
 constexpr std::array<std::string_view, 4> recompute_names{"none", "selective", "full", "auto"};
 constexpr std::array<std::string_view, 4> offload_names{"none", "optimizer", "activations", "both"};
 constexpr std::array<std::string_view, 3> transport_names{"auto", "mpi", "nccl"};
@@ -76,6 +77,9 @@ std::string_view name_of(SentenceLoss x) {
 }
 std::string_view name_of(ScheduleKind x) {
   return schedule_names[static_cast<std::size_t>(x)];
+}
+std::string_view name_of(LayoutMode x) {
+  return layout_names[static_cast<std::size_t>(x)];
 }
 std::string_view name_of(Recompute x) {
   return recompute_names[static_cast<std::size_t>(x)];
@@ -149,6 +153,10 @@ std::span<const std::string_view> names<SentenceLoss>() {
 template <>
 std::span<const std::string_view> names<ScheduleKind>() {
   return schedule_names;
+}
+template <>
+std::span<const std::string_view> names<LayoutMode>() {
+  return layout_names;
 }
 template <>
 std::span<const std::string_view> names<Recompute>() {

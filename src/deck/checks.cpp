@@ -4,6 +4,7 @@
 #include <trireme/base/check.hpp>
 #include <trireme/deck/batch_schedule.hpp>
 #include <trireme/deck/choices.hpp>
+#include <trireme/deck/layout.hpp>
 #include <trireme/deck/precision_checks.hpp>
 #include <trireme/deck/ramp_check.hpp>
 #include <trireme/deck/special_tokens.hpp>
@@ -16,9 +17,7 @@ namespace trireme::deck {
 namespace {
 
 constexpr std::int64_t micro_batches_limit = 65536;  // a step's program lists them all
-constexpr std::int64_t stages_limit = 4096;
-constexpr std::int64_t passes_limit = 1 << 21;  // forward passes of one replica's step
-constexpr std::int64_t ranks_limit = std::int64_t{1} << 20;
+constexpr std::int64_t passes_limit = 1 << 21;       // forward passes of one replica's step
 // Parameters, activations and FLOPs of a token are counted in 64 bits.
 constexpr double count_limit = 1e15;
 constexpr double step_limit = 1e17;  // activations of a replica's step; their bytes are counted too
@@ -40,7 +39,17 @@ class CrossCheck {
       : deck_(deck), invalid_(invalid), diagnostics_(diagnostics) {}
 
   bool valid(std::initializer_list<const char*> names) const {
-    return std::ranges::none_of(names, [&](const char* name) { return invalid_.contains(name); });
+    return std::ranges::none_of(
+        names, [&](const char* name) { return invalid_.contains(name) || open(name); });
+  }
+  /// layout = "auto" is yet to choose the value. Until then batch.micro has its smallest value,
+  /// with which most conditions can be checked.
+  bool open(std::string_view name) const {
+    if (deck_.config.parallel.layout != LayoutMode::automatic || !name.starts_with("parallel."))
+      return false;
+    const auto is_key = [&](const Key* key) { return key->full_name() == name; };
+    return std::ranges::any_of(layout_keys(), is_key) &&
+           !is_fixed(deck_, "parallel", name.substr(name.find('.') + 1));
   }
   template <class... Parts>
   void report(const Parts&... parts) {
@@ -201,6 +210,8 @@ class CrossCheck {
     enough("feed_forward", m.feed_forward);
     enough("vocabulary", m.vocabulary);
     const std::int64_t tokens = deck_.config.batch.micro * m.sequence;
+    if (deck_.config.parallel.layout == LayoutMode::automatic && !is_fixed(deck_, "batch", "micro"))
+      return;
     if (valid({"parallel.tensor", "batch.micro", "model.sequence"}) && tensor > tokens)
       report(deck_.cite("parallel", "tensor"), " is larger than the ", tokens,
              " tokens of a micro-batch, ", deck_.cite("batch", "micro"), " · ",
@@ -234,8 +245,17 @@ class CrossCheck {
              " lets ranks share one; choose transport = \"mpi\", or share_devices = false");
   }
 
+  void layout() {
+    for (const char* name :
+         {"parallel.layout", "parallel.schedule", "parallel.data", "batch.global", "batch.micro",
+          "batch.ramp_start", "batch.ramp_increment"})
+      if (invalid_.contains(name)) return;
+    for (const std::string& mistake : layout_mistakes(deck_)) report(mistake);
+  }
+
   void schedule() {
     const ParallelConfig& p = deck_.config.parallel;
+    if (p.layout == LayoutMode::automatic && p.schedule == ScheduleKind::file) return;
     if (!valid({"parallel.schedule", "parallel.chunks", "parallel.program"})) return;
     const bool file = p.schedule == ScheduleKind::file;
     if (p.schedule == ScheduleKind::interleaved && p.chunks < 2)
@@ -270,6 +290,7 @@ void cross_check(const Deck& deck, const std::set<std::string>& invalid, Diagnos
   checks.optimizer();
   checks.tensor();
   checks.stages();
+  checks.layout();
   checks.schedule();
   checks.transport();
 }

@@ -181,6 +181,7 @@ class Reader {
 
 std::string fallback_text(const KeyText& key) {
   if (key.required()) return "required";
+  if (key.often_required) return text("required, or ", key.rule);
   return key.rule.empty() ? literal(key, *key.fallback) : key.rule;
 }
 
@@ -244,7 +245,9 @@ std::string key_text(const FileKind& kind) {
           text("  ", key->name, std::string(key->name.size() < 22 ? 22 - key->name.size() : 1, ' '),
                key->help, key->unit.empty() ? "" : text(" [", key->unit, "]"), "\n",
                std::string(24, ' '), expectation(*key), "; ",
-               key->required() ? "required" : text("default ", fallback_text(*key)), "\n");
+               key->required() || key->often_required ? fallback_text(*key)
+                                                      : text("default ", fallback_text(*key)),
+               "\n");
     }
   }
   return out;

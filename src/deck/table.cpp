@@ -61,6 +61,18 @@ void run_keys(std::vector<Entry>& out) {
 
 void parallel_keys(std::vector<Entry>& out) {
   SectionKeys parallel(out, "parallel", &Config::parallel);
+  parallel
+      .choice("layout", &ParallelConfig::layout,
+              "given: the keys of this section and batch.micro; auto: those of tensor, pipeline, "
+              "data, schedule, chunks, sequence_parallel, recompute, distributed_optimizer and "
+              "batch.micro that the deck does not set are chosen for the number of ranks of each "
+              "job; see docs/parallelism.md")
+      .otherwise(Str("given"));
+  parallel
+      .path("machine", &ParallelConfig::machine,
+            "machine file with the speeds that layout = \"auto\" plans with; \"\" means this "
+            "installation; `trireme help machine` lists its keys")
+      .otherwise(Str());
   const auto size = [&](const char* name, Int ParallelConfig::*field, const char* help) -> Entry& {
     return parallel.integer(name, field, help).unit("ranks").at_least(1).at_most(ranks_limit);
   };
@@ -148,7 +160,14 @@ void batch_and_precision_keys(std::vector<Entry>& out) {
       .effect(Effect::none)
       .unit("samples")
       .at_least(1)
-      .at_most(identifier_limit);
+      .at_most(identifier_limit)
+      .required_unless(
+          [](Config& c) {
+            if (c.parallel.layout != LayoutMode::automatic) return false;
+            c.batch.micro = 1;  // the smallest; set_layout() replaces it
+            return true;
+          },
+          "chosen with parallel.layout = \"auto\"");
   const auto ramp = [&](const char* name, Int BatchConfig::*field, Int most, const char* help) {
     batch.integer(name, field, help).unit("samples").at_least(0).at_most(most).otherwise(Int{0});
   };

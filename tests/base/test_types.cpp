@@ -27,6 +27,7 @@ TEST(Types, WordsReadBackToTheirValues) {
   expect_words_read_back<Biases>();
   expect_words_read_back<Mask>();
   expect_words_read_back<Objective>();
+  expect_words_read_back<LayoutMode>();
   expect_words_read_back<Offload>();
   expect_words_read_back<TransportKind>();
   expect_words_read_back<AttentionKind>();

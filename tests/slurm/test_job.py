@@ -228,6 +228,72 @@ class Others(Scripts):
         self.refused("run.time_limit = 00:58:00", *arguments, "run.time_limit=00:58:00")
 
 
+class NodeRanges(Scripts):
+    """--nodes 2-4: the batch system chooses, and each part of the run takes what it gets."""
+    ARGUMENTS = ["--ranks-per-node", "2", "--time", "01:00:00"]
+
+    def run_on(self, nodes, text):
+        os.environ["SLURM_JOB_NUM_NODES"] = nodes
+        self.addCleanup(os.environ.pop, "SLURM_JOB_NUM_NODES", None)
+        return self.run_script(text, 0)
+
+    def test_the_script_counts_the_ranks_of_its_nodes(self):
+        text = self.printed("--nodes", "2-4", *self.ARGUMENTS, "--cpus-per-rank", "3")
+        self.assertIn("\n#SBATCH --nodes=2-4\n#SBATCH --ntasks-per-node=2\n", text)
+        for nodes in ("2", "3", "4"):
+            code, calls, said = self.run_on(nodes, text)
+            self.assertEqual(code, 0, said)
+            self.assertIn(f" --nodes={nodes} --ntasks={2 * int(nodes)} --ntasks-per-node=2 --cpus-per-task=3 trireme",
+                          calls[0])
+            self.assertIn(f"job: {nodes} nodes, {2 * int(nodes)} ranks", said)
+
+    def test_a_range_of_one_number_is_that_number(self):
+        self.assertEqual(self.printed("--nodes", "2-2", *self.ARGUMENTS).replace("2-2", "2"),
+                         self.printed("--nodes", "2", *self.ARGUMENTS))
+
+    def test_a_part_that_stopped_early_is_put_back(self):
+        text = self.printed("--nodes", "2-4", *self.ARGUMENTS)
+        os.environ["SLURM_JOB_NUM_NODES"] = "3"
+        self.addCleanup(os.environ.pop, "SLURM_JOB_NUM_NODES", None)
+        code, calls, said = self.run_script(text, 75, "step_00000002")
+        self.assertEqual((code, calls[1:]), (75, ["scontrol requeue 17"]), said)
+
+    def test_outside_of_slurm_it_does_not_start(self):
+        code, calls, said = self.run_on("", self.printed("--nodes", "2-4", *self.ARGUMENTS))
+        self.assertNotEqual(code, 0)
+        self.assertEqual(calls, [])
+        self.assertIn("submit this script with sbatch", said)
+
+    def test_a_launcher_of_its_own_may_quote_the_numbers(self):
+        text = self.printed("--nodes", "2-4", *self.ARGUMENTS, "--launch", "mpiexec -n {ranks} -x 'a$b \"{nodes}\"'")
+        _, calls, said = self.run_on("3", text)
+        self.assertTrue(calls[0].startswith('mpiexec -n 6 -x a$b "3" trireme train'), calls + [said])
+
+    def test_ranges_that_cannot_be(self):
+        for wrong, part in (("4-2", "4-2: the larger number comes first; give 2-4"),
+                            ("0-3", "0-3: a job has at least 1 node"), ("a-b", '"a-b" is not a number of nodes'),
+                            ("2-", '"2-" is not a number'), ("-2", '"-2" is not a number'),
+                            ("2-3-4", '"2-3-4" is not'), ("1-99999999", "is not a number")):
+            self.refused(part, f"--nodes={wrong}", *self.ARGUMENTS)
+        for batch in ("pbs", "flux"):
+            self.refused(f"{batch} takes one number of nodes", "--batch", batch, "--nodes", "2-4", *self.ARGUMENTS)
+        lumi = ["--machine", "lumi", "--account", "p", "--time", "01:00:00"]
+        self.refused("lumi has 2978 nodes", *lumi, "--nodes", "2-3000")
+        self.refused("takes 1 to 1024", *lumi, "--nodes", "1000-1025")
+        self.refused("gives at most 02:00:00", "--machine", "frontier", "--account", "p", "--time", "03:00:00",
+                     "--nodes", "90-200")
+
+    def test_every_number_must_resolve(self):
+        """96 samples: 2 and 3 nodes of 2 ranks divide them, 5 and 7 do not."""
+        said = self.refused("does not resolve for 10 ranks, --nodes 5 times --ranks-per-node 2, nor for 7 nodes; "
+                            'choose --nodes without these, or [parallel] layout = "auto"', "--nodes", "2-8", *self.ARGUMENTS)
+        self.assertIn("[batch] global = 96 (deck.toml:10)", said)
+        said = self.refused("nor for 7 nodes; choose --nodes without these:", "--nodes", "2-8", *self.ARGUMENTS,
+                            "parallel.layout=auto")
+        self.assertIn("no layout fits 10 ranks", said)
+        self.printed("--nodes", "2-7", *self.ARGUMENTS, "parallel.layout=auto", "model.layers=7")
+
+
 class Mistakes(Scripts):
     TIME = ["--time", "01:00:00"]
 
@@ -237,8 +303,9 @@ class Mistakes(Scripts):
         self.refused("--ranks-per-node", *self.TIME)
         self.refused("needs a project: --account", "--machine", "lumi", *self.TIME)
         self.refused("needs a queue: --queue debug", "--machine", "aurora", "--account", "p", *self.TIME)
-        self.refused("invalid at_least_one value", *rpn, *self.TIME, "--nodes", "two")
-        self.refused("0 is not at least 1", *rpn, *self.TIME, "--nodes", "0")
+        self.refused('"two" is not a number of nodes; give one such as 4, or 4-8', *rpn, *self.TIME, "--nodes", "two")
+        self.refused("0: a job has at least 1 node", *rpn, *self.TIME, "--nodes", "0")
+        self.refused("0 is not at least 1", "--ranks-per-node", "0", *self.TIME)
         self.refused("lumi has 2978 nodes", "--machine", "lumi", "--account", "p", *self.TIME, "--nodes", "3000")
         self.refused("takes 1 to 1024", "--machine", "lumi", "--account", "p", *self.TIME, "--nodes", "1025")
         self.refused("gives at most 02:00:00", "--machine", "frontier", "--account", "p", "--time", "03:00:00")

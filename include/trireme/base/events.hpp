@@ -49,6 +49,32 @@ struct Start {
       std::make_pair("job", &Start::job));
 };
 
+/// The layout that [parallel] layout = "auto" chose for the job.
+struct Layout {
+  std::int64_t data = 0;
+  std::int64_t pipeline = 0;
+  std::int64_t tensor = 0;
+  std::string schedule;
+  std::int64_t chunks = 0;       ///< stages of a pipeline rank
+  std::int64_t micro_batch = 0;  ///< samples
+  bool sequence_parallel = false;
+  std::string recompute;
+  bool distributed_optimizer = false;
+  std::vector<std::string> fixed;  ///< full names of the keys that the deck sets
+  std::string reason;
+
+  static constexpr std::string_view name = "layout";
+  static constexpr auto fields = std::make_tuple(
+      std::make_pair("data", &Layout::data), std::make_pair("pipeline", &Layout::pipeline),
+      std::make_pair("tensor", &Layout::tensor), std::make_pair("schedule", &Layout::schedule),
+      std::make_pair("chunks", &Layout::chunks),
+      std::make_pair("micro_batch", &Layout::micro_batch),
+      std::make_pair("sequence_parallel", &Layout::sequence_parallel),
+      std::make_pair("recompute", &Layout::recompute),
+      std::make_pair("distributed_optimizer", &Layout::distributed_optimizer),
+      std::make_pair("fixed", &Layout::fixed), std::make_pair("reason", &Layout::reason));
+};
+
 /// Hosts and libraries of the ranks.
 struct Ranks {
   std::vector<std::string> hosts;  ///< in the order of their first ranks
@@ -198,8 +224,8 @@ struct End {
                                                  std::make_pair("peak_bytes", &End::peak_bytes));
 };
 
-using Event = std::variant<Start, Ranks, Data, Devices, Restart, Training, Checkpoint, SkippedStep,
-                           Warning, Stop, End>;
+using Event = std::variant<Start, Layout, Ranks, Data, Devices, Restart, Training, Checkpoint,
+                           SkippedStep, Warning, Stop, End>;
 
 /// {"time":"2026-11-22T20:20:23.045Z","step":200,"event":"checkpoint",…}. Numbers that are not
 /// finite are null, bytes that are not UTF-8 become U+FFFD.

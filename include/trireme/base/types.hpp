@@ -47,6 +47,8 @@ enum class ScheduleKind : std::uint8_t {
   zb_h1,
   file
 };
+/// Origin of the layout: the deck, or a choice for the number of ranks.
+enum class LayoutMode : std::uint8_t { given, automatic };
 /// Tensors that the backward pass recomputes instead of storing them.
 enum class Recompute : std::uint8_t { none, selective, full, automatic };
 /// Data that a device stores in host memory.
@@ -88,6 +90,7 @@ std::string_view name_of(Objective);
 std::string_view name_of(Gelu);
 std::string_view name_of(SentenceLoss);
 std::string_view name_of(ScheduleKind);
+std::string_view name_of(LayoutMode);
 std::string_view name_of(Recompute);
 std::string_view name_of(Offload);
 std::string_view name_of(TransportKind);

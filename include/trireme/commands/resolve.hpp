@@ -36,6 +36,15 @@ std::unique_ptr<data::Tokenizer> tokenizer_of(const deck::Deck& deck);
 /// ids. A file's tokenizer, if stored, must be the deck's.
 void resolve_vocabulary(deck::Deck& deck, const TrainingData& data);
 
+/// With layout = "auto" chooses the layout for `ranks` ranks, for the machine of [parallel] machine
+/// or, without one, for `machine`. No effect with layout = "given". The vocabulary must be
+/// resolved.
+void resolve_layout(deck::Deck& deck, std::int64_t ranks, const plan::Machine& machine);
+
+/// "data 2 · pipeline 1 · tensor 1, 1f1b, micro-batches of 1: …": the layout that layout = "auto"
+/// chose, and why; "" if the deck gave it.
+std::string layout_text(const deck::Deck& deck);
+
 /// The deck, resolved for `ranks` ranks of the machine without MPI; 0: the product of the deck's
 /// axes. The token file need not exist if the deck sets the vocabulary.
 deck::Deck deck_for_ranks(const std::string& path, const std::vector<std::string>& overrides,

@@ -9,6 +9,9 @@
 
 namespace trireme::deck {
 
+inline constexpr std::int64_t stages_limit = 4096;  ///< pipeline · chunks
+inline constexpr std::int64_t ranks_limit = std::int64_t{1} << 20;
+
 /// Checks conditions on several keys and the limits of this version. Skips the checks of keys in
 /// `invalid` ("section.key"), which have already been reported.
 void cross_check(const Deck& deck, const std::set<std::string>& invalid, Diagnostics& diagnostics);

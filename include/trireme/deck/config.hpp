@@ -80,6 +80,8 @@ struct ModelConfig {
 };
 
 struct ParallelConfig {
+  LayoutMode layout = LayoutMode::given;
+  std::string machine;  ///< file, for layout = "auto"; "": this installation
   std::int64_t tensor = 1;
   std::int64_t pipeline = 1;
   std::int64_t data = 0;  ///< 0: the remaining ranks

@@ -18,7 +18,8 @@ struct Deck {
   Config config;
   std::string file_name;
   std::map<std::string, std::string>
-      places;  ///< "model.heads" -> "inputs/a.toml:14"; keys that were set
+      places;                 ///< "model.heads" -> "inputs/a.toml:14"; keys that were set
+  std::string layout_reason;  ///< why layout = "auto" chose this layout; "": it chose none
 
   /// "inputs/a.toml:14", "command line" or "default".
   std::string where(std::string_view section, std::string_view name) const;

@@ -71,6 +71,14 @@ class EntryOf {
     return *this;
   }
 
+  /// Required, unless `excused` stores a value by `rule` and returns true.
+  EntryOf& required_unless(bool (*excused)(C&), const char* rule) {
+    key_.excused = excused;
+    key_.often_required = true;
+    key_.rule = rule;
+    return *this;
+  }
+
   KeyOf<C> take() { return std::move(key_); }
 
  private:

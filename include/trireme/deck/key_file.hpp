@@ -63,7 +63,7 @@ void store_keys(const std::vector<KeyOf<C>>& keys, const std::string& file_name,
     const auto value = given.values.find(key.full_name());
     if (value != given.values.end()) key.store(config, value->second);
     if (given.places.contains(key.full_name())) continue;
-    if (key.required()) {
+    if (key.required() || (key.excused && !key.excused(config))) {
       given.invalid.insert(key.full_name());
       diagnostics.add(missing(file_name, key));
     } else if (key.fallback) {

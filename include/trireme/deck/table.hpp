@@ -70,6 +70,8 @@ struct KeyText {
   std::optional<Value> fallback;  ///< the default value
   std::string rule;  ///< how the default follows from other keys, such as "4 · model.hidden"
 
+  bool often_required = false;  ///< the file must set it unless `rule` applies
+
   /// The file must set it: it has neither a default nor a rule.
   bool required() const { return !fallback && rule.empty(); }
   std::string full_name() const { return section + "." + name; }
@@ -79,6 +81,9 @@ struct KeyText {
 template <class C>
 struct KeyOf : KeyText {
   std::function<void(C&)> derived;  ///< computes the default by `rule`
+  /// Stores a value where the rule of a key that is often required applies, by keys earlier in the
+  /// table; returns whether it does.
+  std::function<bool(C&)> excused;
   std::function<void(C&, const Value&)> store;
   std::function<Value(const C&)> load;
 };

@@ -179,6 +179,8 @@ void print_report(const deck::Deck& deck, const plan::Machine& machine) {
   say("deck          ", deck.file_name, ": no mistakes");
   print_machine(c.parallel, machine);
   print_grid(c);
+  if (const std::string chosen = layout_text(deck); !chosen.empty())
+    say("layout        chosen: ", chosen);
   say("model         ", name_of(c.model.family), ", ", c.model.layers, " layers, hidden ",
       c.model.hidden, ", ", c.model.heads, " heads of ", c.model.head_size(),
       c.model.key_value_heads < c.model.heads

@@ -4,8 +4,11 @@
 #include <trireme/commands/resolve.hpp>
 #include <trireme/data/blend.hpp>
 #include <trireme/deck/checks.hpp>
+#include <trireme/deck/layout.hpp>
 #include <trireme/deck/special_tokens.hpp>
+#include <trireme/plan/auto_layout.hpp>
 #include <trireme/plan/choices.hpp>
+#include <trireme/plan/machine_file.hpp>
 #include <trireme/plan/recompute.hpp>
 
 #include <algorithm>
@@ -114,14 +117,44 @@ void resolve_vocabulary(deck::Deck& deck, const TrainingData& data) {
   deck::check_special_tokens(deck);
 }
 
+void resolve_layout(deck::Deck& deck, std::int64_t ranks, const plan::Machine& machine) {
+  const deck::ParallelConfig& p = deck.config.parallel;
+  if (p.layout == LayoutMode::given) return;
+  if (p.machine.empty()) return plan::choose_layout(deck, ranks, machine);
+  const plan::Machine planned = plan::load_machine(p.machine);
+  check_usage(planned.device.kind == machine.device.kind, deck.cite("parallel", "machine"),
+              " describes a machine with kind = \"", name_of(planned.device.kind), "\", but ",
+              machine.called(), " has kind = \"", name_of(machine.device.kind),
+              "\"; give a file of this machine, or leave machine out");
+  plan::choose_layout(deck, ranks, planned);
+}
+
+std::string layout_text(const deck::Deck& deck) {
+  if (deck.layout_reason.empty()) return "";
+  const deck::ParallelConfig& p = deck.config.parallel;
+  return text("data ", p.data, " · pipeline ", p.pipeline, " · tensor ", p.tensor, ", ",
+              name_of(p.schedule), p.chunks > 1 ? text(" with ", p.chunks, " chunks") : "",
+              ", micro-batches of ", deck.config.batch.micro,
+              p.sequence_parallel ? ", sequence parallel" : "",
+              p.recompute == Recompute::none ? "" : text(", recompute ", name_of(p.recompute)),
+              p.distributed_optimizer ? ", distributed optimizer" : "", ": ", deck.layout_reason);
+}
+
 deck::Deck deck_for_ranks(const std::string& path, const std::vector<std::string>& overrides,
                           std::int64_t ranks, const plan::Machine& machine) {
   deck::Deck deck = deck::load_deck(path, overrides);
   plan::expect_available(deck, machine);
   const deck::ParallelConfig& p = deck.config.parallel;
-  const std::int64_t written = p.tensor * p.pipeline * std::max<std::int64_t>(1, p.data);
-  deck::resolve_parallel(deck, ranks > 0 ? ranks : written);
+  const bool given = p.layout == LayoutMode::given;
+  check_usage(given || ranks > 0, deck.cite("parallel", "layout"),
+              " chooses a layout for a number of ranks; give --ranks");
+  if (ranks == 0) ranks = p.tensor * p.pipeline * std::max<std::int64_t>(1, p.data);
+  if (given) deck::resolve_parallel(deck, ranks);
   resolve_vocabulary(deck, open_if_there(deck));
+  if (!given) {
+    resolve_layout(deck, ranks, machine);
+    deck::resolve_parallel(deck, ranks);
+  }
   plan::resolve_recompute(deck, machine);
   return deck;
 }

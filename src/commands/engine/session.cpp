@@ -7,6 +7,7 @@
 #include <trireme/commands/resolve.hpp>
 #include <trireme/commands/session.hpp>
 #include <trireme/deck/checks.hpp>
+#include <trireme/deck/layout.hpp>
 #include <trireme/grid/devices.hpp>
 #include <trireme/grid/transport.hpp>
 #include <trireme/installation/this_machine.hpp>
@@ -17,6 +18,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
+#include <sstream>
 
 namespace trireme::commands {
 namespace {
@@ -30,6 +32,27 @@ void compare_decks(grid::Runtime& runtime, const deck::Deck& deck) {
     for (std::size_t r = 0; r < all.size(); ++r)
       check(all[r] == mine, "rank ", r, " read another deck than rank 0: ", deck.file_name,
             " is not the same file on every node");
+  });
+}
+
+/// Rank 0 chooses the layout of layout = "auto" and sends it: searches on other nodes could differ.
+void share_layout(grid::Runtime& runtime, deck::Deck& deck, const plan::Machine& machine) {
+  if (deck.config.parallel.layout == LayoutMode::given) return;
+  std::string chosen;
+  runtime.together([&] {
+    if (runtime.rank() > 0) return;
+    deck::Deck copy = deck;
+    resolve_layout(copy, runtime.ranks(), machine);
+    chosen = join(deck::layout_overrides(copy), "\n") + "\n" + copy.layout_reason;
+  });
+  std::istringstream lines(runtime.world().broadcast(chosen, 0, "layout"));
+  std::vector<std::string> overrides(deck::layout_keys().size());
+  for (std::string& line : overrides) std::getline(lines, line);
+  std::string reason;
+  std::getline(lines, reason);
+  runtime.together([&] {
+    deck::set_layout(deck, overrides, reason);
+    deck::resolve_parallel(deck, runtime.ranks());
   });
 }
 
@@ -83,14 +106,18 @@ Session open_session(grid::Runtime& runtime, const std::string& deck_file,
     expect_launcher_of_this_mpi(runtime);
     s.deck = deck::load_deck(deck_file, overrides);
     plan::expect_available(s.deck, s.machine);
-    if (ranks == Ranks::as_deck_says)
+    const bool given = s.config().parallel.layout == LayoutMode::given;
+    if (ranks == Ranks::as_deck_says && given)
       deck::resolve_parallel(s.deck, runtime.ranks());
-    else
+    else if (ranks != Ranks::as_deck_says)
       replicate(s.deck.config.parallel, runtime.ranks(), ranks == Ranks::all_data_parallel);
     // Evaluation needs the training file only if the deck does not set the vocabulary.
     const bool wanted = ranks == Ranks::as_deck_says || s.deck.config.model.vocabulary == 0;
     if (wanted) s.training = open_if_there(s.deck);
     resolve_vocabulary(s.deck, s.training);
+  });
+  if (ranks == Ranks::as_deck_says) share_layout(runtime, s.deck, s.machine);
+  runtime.together([&] {
     if (ranks == Ranks::as_deck_says) plan::resolve_recompute(s.deck, s.machine);
     s.architecture = architecture::describe(s.deck.config.model);
   });

@@ -8,6 +8,7 @@
 #include <trireme/commands/session.hpp>
 #include <trireme/data/batch_reader.hpp>
 #include <trireme/deck/batch_schedule.hpp>
+#include <trireme/deck/layout.hpp>
 #include <trireme/grid/devices.hpp>
 #include <trireme/grid/transport.hpp>
 #include <trireme/grid/watchdog.hpp>
@@ -78,6 +79,12 @@ void record_start(grid::Runtime& runtime, const deck::Deck& deck) {
   events::record(events::Start{TRIREME_VERSION, deck.file_name, runtime.ranks(), c.parallel.data,
                                c.parallel.pipeline, c.parallel.tensor,
                                std::string(name_of(c.parallel.schedule)), c.run.steps, job_id()});
+  if (!deck.layout_reason.empty())
+    events::record(events::Layout{
+        c.parallel.data, c.parallel.pipeline, c.parallel.tensor,
+        std::string(name_of(c.parallel.schedule)), c.parallel.chunks, c.batch.micro,
+        c.parallel.sequence_parallel, std::string(name_of(c.parallel.recompute)),
+        c.parallel.distributed_optimizer, deck::fixed_keys(deck), deck.layout_reason});
   const grid::Software software = runtime.software();
   events::Ranks ranks{{},          {}, software.kokkos, software.execution_space, software.threads,
                       software.mpi};
@@ -130,6 +137,8 @@ ExitCode train(grid::Runtime& runtime, const TrainOptions& options) {
   say("deck ", session.deck.file_name, ": ", with_commas(session.architecture.parameters()),
       " parameters, ", name_of(config.precision.compute), ", data ", config.parallel.data,
       " · pipeline ", config.parallel.pipeline, " · tensor ", config.parallel.tensor);
+  if (const std::string chosen = layout_text(session.deck); !chosen.empty())
+    say("layout = \"auto\" chose ", chosen);
 
   // 4 token data
   std::optional<data::Samples> samples;

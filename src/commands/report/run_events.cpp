@@ -104,6 +104,7 @@ class Historian {
 
  private:
   void take(RunJob&, const RunEvent&, const events::Start&) {}
+  void take(RunJob&, const RunEvent&, const events::Layout&) {}
   void take(RunJob&, const RunEvent&, const events::Data&) {}
   void take(RunJob& job, const RunEvent&, const events::Ranks& event) { job.ranks = event; }
   void take(RunJob& job, const RunEvent&, const events::Devices& event) { job.devices = event; }

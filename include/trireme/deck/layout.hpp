@@ -1,0 +1,54 @@
+#pragma once
+
+#include <trireme/deck/deck.hpp>
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+/// [parallel] layout = "auto": the keys that are chosen for a number of ranks, and those that the
+/// deck fixes.
+namespace trireme::deck {
+
+/// The keys that make a layout: tensor, pipeline, data, schedule, chunks, sequence_parallel,
+/// recompute and distributed_optimizer of [parallel], and batch.micro.
+const std::vector<const Key*>& layout_keys();
+
+/// Whether layout = "auto" keeps the key's value because the deck sets it; data = 0 leaves it open.
+/// Also answers after set_layout.
+bool is_fixed(const Deck& deck, std::string_view section, std::string_view name);
+
+/// Full names of the layout's keys that are fixed.
+std::vector<std::string> fixed_keys(const Deck& deck);
+
+/// Contradictions between layout = "auto" and keys of the deck, which hold for any number of ranks.
+std::vector<std::string> layout_mistakes(const Deck& deck);
+
+/// Sizes of the axes and of the micro-batch.
+struct Axes {
+  std::int64_t tensor = 1;
+  std::int64_t pipeline = 1;
+  std::int64_t data = 1;
+  std::int64_t micro = 1;  ///< the smallest that fits, unless it is fixed
+  bool operator==(const Axes&) const = default;
+};
+
+/// All sizes with tensor · pipeline · data = ranks that the model, the batch and the fixed keys
+/// allow, with the largest data first and then the largest tensor. Every stage has a layer, unless
+/// pipeline or chunks is fixed. Memory is not considered.
+std::vector<Axes> possible_axes(const Deck& deck, std::int64_t ranks);
+
+/// UsageError if no layout fits the number of ranks. It names the fixed keys and the nearest
+/// numbers of ranks that a layout fits.
+void expect_layout(const Deck& deck, std::int64_t ranks);
+
+/// The values of the layout's keys as overrides: "parallel.tensor=2".
+std::vector<std::string> layout_overrides(const Deck& deck);
+
+/// Sets the layout's keys to values in the form of layout_overrides, layout to "given", and
+/// layout_reason. Errors cite `layout = "auto"` as the place of keys that were not fixed.
+/// UsageError if the deck with these values has mistakes.
+void set_layout(Deck& deck, const std::vector<std::string>& overrides, const std::string& reason);
+
+}  // namespace trireme::deck
