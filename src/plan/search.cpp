@@ -22,6 +22,10 @@ namespace {
 
 using architecture::Architecture;
 
+/// The program of a layout of the front may have so many forward passes: the slowest layouts have
+/// the longest programs.
+constexpr std::int64_t front_passes = 1 << 16;
+
 /// What candidates share: times of the parts of the model.
 class TimeEstimate {
  public:
@@ -144,7 +148,12 @@ class Search {
     for (std::size_t i = 0; i < most; ++i) {
       const Candidate& c = front[i * (front.size() - 1) / std::max<std::size_t>(1, most - 1)];
       const auto same = [&](const Candidate& other) { return other.layout == c.layout; };
-      if (std::ranges::none_of(all, same)) all.push_back(c);
+      if (std::ranges::any_of(all, same)) continue;
+      const std::int64_t micro_batches = config_.batch.global / (c.layout.micro * c.layout.data);
+      if (micro_batches * c.layout.pipeline * c.layout.chunks <= front_passes)
+        all.push_back(c);
+      else
+        estimated_front_.push_back(c);
     }
     return all;
   }
@@ -162,7 +171,7 @@ class Search {
       const auto needs = training_needs({&program, 1});
       for (Candidate& c : group) {
         c.layout.set(config_);
-        c.bytes = most_bytes(config_, architecture_, needs, machine_, limit_.arrays_only);
+        c.bytes = most_bytes(config_, architecture_, needs, machine_, limit_.arrays_only, arenas_);
         if (!fits(c.bytes)) {
           refuse(c);
           continue;
@@ -176,7 +185,11 @@ class Search {
     std::ranges::stable_sort(result_.candidates, {}, [](const Candidate& c) {
       return std::tuple(c.time.seconds, c.bytes);
     });
-    result_.front = front_of(result_.candidates);
+    std::vector<Candidate> all = result_.candidates;
+    all.insert(all.end(), estimated_front_.begin(), estimated_front_.end());
+    std::ranges::stable_sort(all, {},
+                             [](const Candidate& c) { return std::tuple(c.seconds(), c.bytes); });
+    result_.front = front_of(all);
     if (result_.candidates.size() > options_.best) result_.candidates.resize(options_.best);
   }
 
@@ -189,7 +202,9 @@ class Search {
   MemoryLimit limit_;
   MemoryEstimate memory_;
   TimeEstimate times_;
+  KnownArenas arenas_;
   std::vector<Estimated> estimated_;
+  std::vector<Candidate> estimated_front_;  ///< with too long programs
   std::int64_t too_large_ = 0;
   Candidate smallest_;  ///< of those that are too large
   SearchResult result_;
@@ -217,10 +232,10 @@ Candidate play_layout(const deck::Config& config, const Machine& machine, bool a
   const auto needs = training_needs({&program, 1});
   const bool split = needs.front().split_backward;
   const StepCosts costs = step_costs(config, a, part_times(config, a, split, machine), machine);
-  Candidate c{layout_of(config), estimated_seconds(config, costs),
-              most_bytes(config, a, needs, machine, arrays_only), true,
-              played_time(config, a, costs, program)};
-  return c;
+  KnownArenas arenas;
+  return {layout_of(config), estimated_seconds(config, costs),
+          most_bytes(config, a, needs, machine, arrays_only, arenas), true,
+          played_time(config, a, costs, program)};
 }
 
 }  // namespace trireme::plan
