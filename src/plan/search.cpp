@@ -47,6 +47,10 @@ class TimeEstimate {
   std::map<std::tuple<std::int64_t, std::int64_t, Recompute, bool, bool>, PartTimes> parts_;
 };
 
+Seconds since(std::chrono::steady_clock::time_point begin) {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+}
+
 /// Of candidates in ascending time, those with less memory than all before them.
 std::vector<Candidate> front_of(const std::vector<Candidate>& ascending) {
   std::vector<Candidate> front;
@@ -76,6 +80,7 @@ class Search {
     const auto begin = std::chrono::steady_clock::now();
     SearchSpace space(deck_, architecture_, ranks_);
     space.visit([this](const Layout& layout) { estimate(layout); });
+    result_.estimating = since(begin);
     result_.rejected = space.rejected();
     if (too_large_ == 0 && estimated_.empty()) deck::expect_layout(deck_, ranks_);
     expect_some();
@@ -85,8 +90,7 @@ class Search {
     expect_some();
     if (too_large_ > 0) result_.rejected.push_back({"does not fit into the memory", too_large_});
     std::ranges::sort(result_.rejected, std::ranges::greater{}, &Rejection::layouts);
-    result_.seconds =
-        std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+    result_.seconds = since(begin);
     return std::move(result_);
   }
 
