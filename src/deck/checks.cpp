@@ -16,8 +16,6 @@
 namespace trireme::deck {
 namespace {
 
-constexpr std::int64_t micro_batches_limit = 65536;  // a step's program lists them all
-constexpr std::int64_t passes_limit = 1 << 21;       // forward passes of one replica's step
 // Parameters, activations and FLOPs of a token are counted in 64 bits.
 constexpr double count_limit = 1e15;
 constexpr double step_limit = 1e17;  // activations of a replica's step; their bytes are counted too
