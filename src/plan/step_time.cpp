@@ -220,7 +220,8 @@ StepCosts step_costs(const deck::Config& config, const Architecture& a, const Pa
                                    bytes, Axis::data));
     const double updated = parameters[s] / static_cast<double>(shares ? p.data : 1);
     Seconds& update = costs.updates[s % ranks];
-    update += costs.turns * kernels.memory(updated * update_bytes(config, sizes, machine));
+    update += costs.turns * kernels.memory(updated * update_bytes(config, sizes, machine),
+                                           machine.kernels.update);
     if (shares)
       update += network.collective(Collective::all_gather,
                                    parameters[s] * static_cast<double>(sizes.element), Axis::data);
