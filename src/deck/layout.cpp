@@ -209,6 +209,7 @@ std::vector<std::string> layout_overrides(const Deck& deck) {
 }
 
 void set_layout(Deck& deck, const std::vector<std::string>& overrides, const std::string& reason) {
+  check(!reason.empty(), "a layout is chosen without a reason");
   for (const std::string& written : overrides) {
     const std::size_t equals = written.find('=');
     const auto key = std::ranges::find_if(
