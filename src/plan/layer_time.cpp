@@ -224,6 +224,7 @@ PassTime LayerTime::end(const Part& part, Pass pass) const {
       const double rows = bytes_of(part, {op.output, true});  // read, and added to the table
       time.compute += kernels_.memory(rows * (1 + 2.0 * static_cast<double>(sizes_.accumulate) /
                                                       static_cast<double>(sizes_.element)));
+      time.tensor += message(part, op, pass);
       continue;
     }
     if (op.kind == OperationKind::cross_entropy && pass != Pass::forward) continue;
