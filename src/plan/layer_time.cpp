@@ -213,11 +213,21 @@ PassTime LayerTime::step(const Part& part, const Step& step) const {
     add_attention(time, part, step);
   else if (op.kind != OperationKind::dropout || architecture_.model.dropout > 0)
     add_kernel(time, part, step);
-  if (const auto message = message_of(op, step.pass, part.tensors, sizes_.cuts_tokens))
-    time.tensor +=
-        (1 - machine_.software.tensor_overlap) *
-        network_.collective(message->collective, message_bytes(part, *message), Axis::tensor);
+  time.tensor += message(part, op, step.pass);
   return time;
+}
+
+/// The message of a pass of an operation. With keeps_gathered, that of inputs for the gradient of a
+/// weight is not sent again.
+Seconds LayerTime::message(const Part& part, const Operation& op, Pass pass) const {
+  const auto message = message_of(op, pass, part.tensors, sizes_.cuts_tokens);
+  if (!message) return 0;
+  const bool kept = machine_.software.keeps_gathered && pass == Pass::backward_weight &&
+                    message->tensor == op.input;
+  return kept ? 0
+              : (1 - machine_.software.tensor_overlap) *
+                    network_.collective(message->collective, message_bytes(part, *message),
+                                        Axis::tensor);
 }
 
 /// The host starts each step in the same time; where that takes longer than the steps, it counts.
@@ -260,6 +270,7 @@ PassTime LayerTime::end(const Part& part, Pass pass) const {
       time.compute += kernels_.memory(rows * (1 + 2.0 * static_cast<double>(sizes_.accumulate) /
                                                       static_cast<double>(sizes_.element)),
                                       machine_.kernels.embedding);
+      time.tensor += message(part, op, pass);
       continue;
     }
     if (op.kind == OperationKind::cross_entropy && pass != Pass::forward) continue;
@@ -270,6 +281,7 @@ PassTime LayerTime::end(const Part& part, Pass pass) const {
       const double given = machine_.software.logit_traffic;
       const auto each = static_cast<double>(2 * sizes_.accumulate + sizes_.element);
       time.compute += kernels_.memory(logits * (given > 0 ? given : each), machine_.kernels.loss);
+      time.tensor += message(part, op, pass);  // the statistics
       continue;
     }
     time += step(part, {static_cast<int>(i), pass});

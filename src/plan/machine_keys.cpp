@@ -245,6 +245,7 @@ void program_keys(deck::SectionKeys<Machine::Software, Machine>& software) {
           "bytes that the kernels of the loss and its gradient move per logit, besides those of "
           "matrix products")
       .from(0)
+      .to(1000)
       .otherwise(0.0, "as Trireme");
   software
       .bytes("reserve", &Software::reserve, "memory of a device that the driver and libraries use")

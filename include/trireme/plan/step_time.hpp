@@ -58,7 +58,9 @@ struct StepCosts {
   std::vector<Seconds> gradients;    ///< message to the previous stage, by sending stage
   std::vector<Seconds> reductions;   ///< by stage: sum of its gradients over the data axis
   std::vector<Seconds> updates;      ///< by pipeline rank
-  Seconds tied = 0;                  ///< sum of the table's gradients of the first and last stage
+  std::vector<Seconds>
+      gathers;       ///< by pipeline rank: its weights, of which data ranks update parts
+  Seconds tied = 0;  ///< sum of the table's gradients of the first and last stage
   Seconds norm = 0;
   double waiting = 0;  ///< share of a message between stages that its sender waits for
   /// Ranks that share a processor, on average: while all ranks of a stage compute, and in all.
