@@ -1,12 +1,8 @@
-// Bytes of each arena of a training rank, from the lists of operations and the program's needs.
+// Bytes of each arena of a training rank, from its arrays and the program's needs.
 // The same sizes as the allocations of model/, optim/ and train/; tests compare them.
-#include <trireme/architecture/ends.hpp>
 #include <trireme/architecture/placement.hpp>
 #include <trireme/architecture/saved.hpp>
 #include <trireme/architecture/state.hpp>
-#include <trireme/base/attention_memory.hpp>
-#include <trireme/base/matmul_memory.hpp>
-#include <trireme/base/narrow.hpp>
 #include <trireme/base/reduction.hpp>
 #include <trireme/base/text.hpp>
 #include <trireme/plan/choices.hpp>
@@ -19,73 +15,6 @@
 
 namespace trireme::plan {
 namespace {
-
-constexpr Bytes line = 64;  // alignment of arrays in an arena
-Bytes up(Bytes bytes) {
-  return (bytes + line - 1) / line * line;
-}
-
-/// Bytes of the activations beside the layers', in terms of one rank's sizes.
-class Activations {
- public:
-  Activations(const LocalSizes& sizes, const deck::Config& config,
-              const architecture::Architecture& architecture, const Machine& machine)
-      : s_(sizes),
-        a_(architecture),
-        cudnn_gradient_(has_cudnn_gradient(config.precision, machine)) {}
-
-  Bytes residual() const { return up(s_.rows * s_.hidden * s_.element); }    // [R, D]
-  Bytes gathered() const { return up(s_.tokens * s_.hidden * s_.element); }  // [T, D]
-  /// [B, h, S], and of narrow numbers what tensor cores take.
-  Bytes attention_work() const {
-    if (!s_.narrow()) return up(s_.micro * s_.heads * s_.sequence * s_.accumulate);
-    const AttentionSizes sizes{s_.micro, s_.sequence, s_.heads, s_.key_value_heads, s_.head_size};
-    return up(4 * narrow_attention_workspace(sizes, cudnn_gradient_));
-  }
-
-  /// Everything that one slot keeps of a stage beside its layers.
-  Bytes slot(std::int64_t layers, bool embedding, bool head, bool splits_backward) const {
-    Bytes bytes = layers == 0 && !head ? residual() : 0;  // x
-    for (const Home home : {Home::batch, Home::slot, Home::split}) {
-      if (home == Home::split && !splits_backward) continue;
-      if (embedding) bytes += at(home, a_.embedding);
-      if (head) bytes += at(home, a_.head);
-    }
-    return bytes;
-  }
-  /// What one slot keeps of a layer. Other programs keep more: their kernels are less fused, and
-  /// they may keep inputs of products for all tokens.
-  Bytes layer(const architecture::LayerProgram& program, const Machine::Software& software) const {
-    Bytes gathered = 0;
-    for (const architecture::Operation& op : a_.layer.operations)
-      if (op.kind == architecture::OperationKind::linear && op.cut == architecture::Cut::outputs)
-        gathered += (s_.tokens - s_.rows) * s_.hidden * s_.element;
-    const auto kept = static_cast<double>(program.kept_bytes + program.work_bytes);
-    return static_cast<Bytes>(software.activation_ratio * kept) +
-           (software.keeps_gathered ? gathered : 0);
-  }
-  Bytes head_scratch() const { return at(Home::scratch, a_.head); }
-
- private:
-  using Home = architecture::Home;
-  Bytes at(Home home, const architecture::LayerDescription& part) const {
-    return architecture::bytes_at(home, part, s_, s_.element, s_.accumulate);
-  }
-
-  const LocalSizes& s_;
-  const architecture::Architecture& a_;
-  bool cudnn_gradient_;
-};
-
-Bytes scratch(const LocalSizes& sizes, const Activations& a, const architecture::Shard& shard,
-              const architecture::LayerProgram& layer) {
-  Bytes bytes = line;  // the loss
-  if (shard.has_head()) bytes += a.head_scratch();
-  if (sizes.cuts_tokens) bytes += a.gathered();
-  bytes += a.attention_work();
-  bytes += layer.transient_bytes;
-  return bytes + 2 * a.residual();  // output and dx
-}
 
 /// Buckets of gradients, as a run cuts them.
 std::vector<architecture::Bucket> buckets_of(const deck::Config& config,
@@ -105,50 +34,6 @@ bool shares_state(const deck::Config& config) {
   return config.parallel.distributed_optimizer && config.parallel.data > 1;
 }
 
-/// Receive buffers that are posted at the same time, and the send buffers of each channel: outputs
-/// of all stages but the last, gradients of all but the first.
-std::int64_t transfer_buffers(const architecture::Shard& shard, const schedule::Needs& needs) {
-  std::int64_t channels = 0;
-  for (const Stage stage : shard.stages)
-    channels += (stage < shard.last_stage() ? 1 : 0) + (stage > 0 ? 1 : 0);
-  return needs.received_activations + needs.received_gradients + channels * needs.send_buffers;
-}
-
-struct SavedActivations {
-  Bytes device = 0;
-  Bytes host = 0;
-};
-
-/// Bytes of all slots, each as large as the largest of the rank's stages needs. With offloaded
-/// layers, the device has some windows in which the layers of all slots take turns.
-SavedActivations saved_activations(const deck::Config& config, const Activations& activations,
-                                   const architecture::Shard& shard, const schedule::Needs& needs,
-                                   const architecture::LayerProgram& program,
-                                   const Machine& machine) {
-  const Bytes layer = activations.layer(program, machine.software);
-  const bool away = offloads_activations(config.parallel, machine);
-  Bytes slot = 0;
-  std::int64_t most_layers = 0;
-  for (const Stage stage : shard.stages) {
-    const std::int64_t layers = shard.stage_layers[static_cast<std::size_t>(stage)].extent;
-    most_layers = std::max(most_layers, layers);
-    slot = std::max(slot, (away ? 0 : layers * layer) +
-                              activations.slot(layers, stage == 0, stage == shard.last_stage(),
-                                               needs.split_backward));
-  }
-  if (!away) return {needs.slots * slot, 0};
-  const std::int64_t all = needs.slots * most_layers;
-  return {needs.slots * slot + std::min<std::int64_t>(offload_windows, all) * layer, all * layer};
-}
-
-/// Adds the memory that kernels need besides their operands, as kernels/handle.cpp allocates it.
-void add_products(std::vector<MemoryRow>& rows, bool narrow, const Machine& machine) {
-  if (const Bytes bytes = machine.product_workspace(); bytes > 0)
-    rows.push_back({"kernel workspace", bytes});
-  // With cuBLASLt too: for the products that it might not have.
-  if (narrow) rows.push_back({"widened operands", widened_workspace_bytes});
-}
-
 }  // namespace
 
 architecture::LayerProgram layer_program(const deck::Config& config,
@@ -164,55 +49,52 @@ architecture::LayerProgram layer_program(const deck::Config& config,
 Bytes activation_bytes(const deck::Config& config, const architecture::Architecture& architecture,
                        const architecture::Shard& shard, const schedule::Needs& needs,
                        const Machine& machine) {
-  const LocalSizes sizes = local_sizes(config, shard, machine);
-  const Activations activations(sizes, config, architecture, machine);
   const auto layer = layer_program(config, architecture, shard, needs.split_backward, machine);
-  return saved_activations(config, activations, shard, needs, layer, machine).device +
-         scratch(sizes, activations, shard, layer);
+  return TrainingSizes(config, machine)
+      .activations(
+          activation_parts(config, architecture, shard, layer, needs.split_backward, machine),
+          shard, needs);
+}
+
+TrainingBytes training_bytes(const deck::Config& config,
+                             const architecture::Architecture& architecture,
+                             const architecture::Shard& shard, const schedule::Needs& needs,
+                             const Machine& machine) {
+  const auto arrays = architecture::local_arrays(architecture, shard);
+  const architecture::Placement elements = architecture::place(architecture, shard, arrays);
+  const auto buckets = buckets_of(config, architecture, shard, arrays, elements, machine);
+  const ArenaParts arenas{
+      elements.elements, elements.gradient_elements,
+      shares_state(config) ? architecture::most_state_elements(
+                                 arrays, elements, buckets, static_cast<int>(config.parallel.data))
+                           : elements.elements,
+      reduction_scratch(config, architecture, shard, buckets, machine).total()};
+  const auto layer = layer_program(config, architecture, shard, needs.split_backward, machine);
+  return TrainingSizes(config, machine)
+      .bytes(activation_parts(config, architecture, shard, layer, needs.split_backward, machine),
+             arenas, shard, needs);
 }
 
 std::vector<MemoryRow> training_memory(const deck::Config& config,
                                        const architecture::Architecture& architecture,
                                        const architecture::Shard& shard,
                                        const schedule::Needs& needs, const Machine& machine) {
-  const LocalSizes sizes = local_sizes(config, shard, machine);
-  const auto arrays = architecture::local_arrays(architecture, shard);
-  const architecture::Placement elements = architecture::place(architecture, shard, arrays);
-  const auto buckets = buckets_of(config, architecture, shard, arrays, elements, machine);
-  const std::int64_t state =
-      shares_state(config) ? architecture::most_state_elements(
-                                 arrays, elements, buckets, static_cast<int>(config.parallel.data))
-                           : elements.elements;
-  const auto state_arrays =
-      static_cast<std::int64_t>(architecture::state_arrays(config.optimizer).size());
-  const Activations activations(sizes, config, architecture, machine);
-  const architecture::LayerProgram layer =
-      layer_program(config, architecture, shard, needs.split_backward, machine);
-  const SavedActivations saved =
-      saved_activations(config, activations, shard, needs, layer, machine);
-  const std::int64_t masters = sizes.narrow() ? 1 : 0;
-  const MemoryRow optimizer{"optimizer state",
-                            (state_arrays + masters) * up(state * sizes.accumulate)};
-  const bool away = offloads_optimizer(config.parallel, machine);
-  const Machine::Software& software = machine.software;
-  const Bytes gradient = software.gradient_bytes > 0 ? software.gradient_bytes : sizes.accumulate;
-  std::vector<MemoryRow> rows{{"weights", elements.elements * sizes.element},
-                              {"gradients", elements.gradient_elements * gradient}};
-  if (!away) rows.push_back(optimizer);
-  rows.push_back({"saved activations", saved.device});
-  if (software.logit_bytes > 0 && shard.has_head())
-    rows.push_back(
-        {"logits", static_cast<Bytes>(software.logit_bytes * static_cast<double>(sizes.targets) *
-                                      static_cast<double>(sizes.vocabulary))});
-  rows.push_back({"transfer buffers",
-                  transfer_buffers(shard, needs) * up(sizes.slice * sizes.hidden * sizes.element)});
-  rows.push_back({"scratch", scratch(sizes, activations, shard, layer)});
-  add_products(rows, sizes.narrow(), machine);
-  const Bytes reductions = reduction_scratch(config, architecture, shard, buckets, machine).total();
-  if (reductions > 0) rows.push_back({"reductions", reductions});
-  if (software.reserve > 0) rows.push_back({"driver and libraries", software.reserve});
-  if (away) rows.push_back({"optimizer state (host)", optimizer.bytes, true});
-  if (saved.host > 0) rows.push_back({"saved activations (host)", saved.host, true});
+  const TrainingBytes b = training_bytes(config, architecture, shard, needs, machine);
+  std::vector<MemoryRow> rows{{"weights", b.weights}, {"gradients", b.gradients}};
+  const auto add = [&rows](const char* what, Bytes bytes, bool on_host = false) {
+    if (bytes > 0) rows.push_back({what, bytes, on_host});
+  };
+  if (!b.optimizer_on_host) rows.push_back({"optimizer state", b.optimizer});
+  rows.push_back({"saved activations", b.saved});
+  add("logits", b.logits);
+  rows.push_back({"transfer buffers", b.transfer});
+  rows.push_back({"scratch", b.scratch});
+  add("kernel workspace", b.workspace);
+  add("widened operands", b.widened);
+  add("reductions", b.reductions);
+  add("driver and libraries", b.reserve);
+  if (b.optimizer_on_host) rows.push_back({"optimizer state (host)", b.optimizer, true});
+  add("saved activations (host)", b.saved_on_host, true);
   return rows;
 }
 

@@ -29,12 +29,16 @@ std::string listed(const std::vector<std::string>& mistakes) {
   return out;
 }
 
+schedule::ProgramLayout layout_of(const deck::Config& config, std::int64_t global) {
+  const deck::ParallelConfig& p = config.parallel;
+  return {static_cast<int>(p.pipeline), static_cast<int>(global / (config.batch.micro * p.data)),
+          static_cast<int>(p.chunks)};
+}
+
 schedule::Program program_of(const deck::Config& config, std::int64_t global,
                              const Machine& machine) {
   const deck::ParallelConfig& p = config.parallel;
-  const schedule::ProgramLayout layout{static_cast<int>(p.pipeline),
-                                       static_cast<int>(global / (config.batch.micro * p.data)),
-                                       static_cast<int>(p.chunks)};
+  const schedule::ProgramLayout layout = layout_of(config, global);
   const bool by_hand = p.schedule == ScheduleKind::file;
   schedule::Program program =
       by_hand ? program_of_file(p.program, layout) : schedule::generate(p.schedule, layout);
@@ -53,6 +57,13 @@ schedule::Program program_of(const deck::Config& config, std::int64_t global,
 }
 
 }  // namespace
+
+schedule::Program generated_program(const deck::Config& config, const Machine& machine) {
+  schedule::Program program =
+      schedule::generate(config.parallel.schedule, layout_of(config, config.batch.global));
+  schedule::lower(program, {config.model.tied_embeddings, transport(config.parallel, machine)});
+  return program;
+}
 
 schedule::Program step_program(const deck::Config& config, const Machine& machine) {
   return program_of(config, config.batch.global, machine);

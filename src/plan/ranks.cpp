@@ -38,10 +38,11 @@ auto kind(const deck::Config& config, const architecture::Shard& shard, const Ma
                     shared_before<shard.tensor_rank, shared_behind> shard.tensor_rank + 1);
 }
 
-/// The first and the last tensor rank. If ranks share heads, a rank between them may hold a larger
-/// part: then one rank of each kind.
-std::vector<int> tensor_ranks(const deck::Config& config, architecture::Shard shard,
-                              const Machine& machine) {
+}  // namespace
+
+std::vector<int> different_tensor_ranks(const deck::Config& config, const architecture::Shard& any,
+                                        const Machine& machine) {
+  architecture::Shard shard = any;
   std::vector<int> ranks{0};
   if (shard.tensor_size > 1) ranks.push_back(shard.tensor_size - 1);
   if (architecture::shared_heads(config.model, shard.tensor_size).empty()) return ranks;
@@ -57,7 +58,33 @@ std::vector<int> tensor_ranks(const deck::Config& config, architecture::Shard sh
   return ranks;
 }
 
-}  // namespace
+Bytes most_bytes(const deck::Config& config, const architecture::Architecture& architecture,
+                 const std::vector<schedule::Needs>& all_needs, const Machine& machine,
+                 bool arrays_only) {
+  const deck::ParallelConfig& parallel = config.parallel;
+  architecture::Shard shard = architecture::make_shard(
+      architecture, static_cast<int>(parallel.pipeline), static_cast<int>(parallel.chunks), 0,
+      static_cast<int>(parallel.tensor), 0);
+  const std::vector<int> planned = different_tensor_ranks(config, shard, machine);
+  std::set<Likeness> known;
+  Bytes most = 0;
+  for (std::size_t p = 0; p < all_needs.size(); ++p) {
+    for (Stage& stage : shard.stages) stage += p == 0 ? 0 : 1;
+    for (const int t : planned) {
+      shard.tensor_rank = t;
+      if (!known.insert(likeness(shard, all_needs[p], config.model.shared_layers > 0)).second)
+        continue;
+      const TrainingBytes bytes =
+          training_bytes(config, architecture, shard, all_needs[p], machine);
+      Bytes here = bytes.where_kernels_run();
+      if (!machine.on_device() && !arrays_only)
+        here = bytes.all() + checkpoint_copy_bytes(config, architecture, shard, machine) +
+               reduction_bytes(config, architecture, shard, machine) + process_bytes(config);
+      most = std::max(most, here);
+    }
+  }
+  return most;
+}
 
 std::vector<RankPlan> plan_ranks(const deck::Config& config,
                                  const architecture::Architecture& architecture,
@@ -70,7 +97,7 @@ std::vector<RankPlan> plan_ranks(const deck::Config& config,
   std::map<Likeness, std::size_t> known;  // deep pipelines have many equal ranks
   architecture::Shard shard =
       architecture::make_shard(architecture, pipeline, chunks, 0, tensor, 0);
-  const std::vector<int> planned = tensor_ranks(config, shard, machine);
+  const std::vector<int> planned = different_tensor_ranks(config, shard, machine);
   for (int p = 0; p < pipeline; ++p) {
     const schedule::Needs& needs = all_needs[static_cast<std::size_t>(p)];
     for (Stage& stage : shard.stages) stage += p == 0 ? 0 : 1;  // rank p holds p, p + pipeline, …

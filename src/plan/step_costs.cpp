@@ -3,7 +3,7 @@
 #include <trireme/architecture/shard.hpp>
 #include <trireme/architecture/state.hpp>
 #include <trireme/plan/memory.hpp>
-#include <trireme/plan/step_time.hpp>
+#include <trireme/plan/step_costs.hpp>
 
 #include <algorithm>
 
@@ -128,7 +128,8 @@ StepCosts step_costs(const deck::Config& config, const Architecture& a, const Pa
                                    bytes, Axis::data));
     const double updated = parameters[s] / static_cast<double>(shares ? p.data : 1);
     costs.updates[s % ranks] +=
-        costs.turns * kernels.memory(updated * update_bytes(config, sizes, machine));
+        costs.turns *
+        kernels.memory(updated * update_bytes(config, sizes, machine), machine.kernels.update);
     if (shares)
       costs.gathers[s % ranks] += network.collective(
           Collective::all_gather, parameters[s] * static_cast<double>(sizes.element), Axis::data);

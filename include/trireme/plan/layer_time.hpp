@@ -54,6 +54,7 @@ class LayerTime {
   PassTime step(const Part& part, const architecture::Step& step) const;
   PassTime end(const Part& part, architecture::Pass pass) const;
   void add_product(PassTime& time, const Part& part, const architecture::Step& step) const;
+  void add_kernel(PassTime& time, const Part& part, const architecture::Step& step) const;
   void add_attention(PassTime& time, const Part& part, const architecture::Step& step) const;
   void add_stored_scores(PassTime& time, bool forward) const;
   double bytes_of(const Part& part, const architecture::Value& value) const;

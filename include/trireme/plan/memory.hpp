@@ -5,6 +5,7 @@
 #include <trireme/architecture/shard.hpp>
 #include <trireme/deck/config.hpp>
 #include <trireme/plan/machine.hpp>
+#include <trireme/plan/memory_parts.hpp>
 #include <trireme/schedule/needs.hpp>
 
 #include <cstdint>
@@ -32,6 +33,12 @@ std::vector<MemoryRow> training_memory(const deck::Config& config,
                                        const architecture::Architecture& architecture,
                                        const architecture::Shard& shard,
                                        const schedule::Needs& needs, const Machine& machine);
+
+/// The same as numbers.
+TrainingBytes training_bytes(const deck::Config& config,
+                             const architecture::Architecture& architecture,
+                             const architecture::Shard& shard, const schedule::Needs& needs,
+                             const Machine& machine);
 
 /// Saved activations and scratch where the kernels run: the part that recomputation changes.
 Bytes activation_bytes(const deck::Config& config, const architecture::Architecture& architecture,

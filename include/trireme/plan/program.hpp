@@ -15,6 +15,9 @@ namespace trireme::plan {
 /// a file's program.
 schedule::Program step_program(const deck::Config& config, const Machine& machine);
 
+/// The same without validation, for schedules that are generated: the search has many of them.
+schedule::Program generated_program(const deck::Config& config, const Machine& machine);
+
 /// The programs of a run's training steps, one for each size of the global batch in ascending order
 /// (deck::BatchSchedule); the last one is step_program().
 std::vector<schedule::Program> step_programs(const deck::Config& config, const Machine& machine);

@@ -31,6 +31,17 @@ std::vector<RankPlan> plan_ranks(const deck::Config& config,
                                  const architecture::Architecture& architecture,
                                  const std::vector<schedule::Needs>& needs, const Machine& machine);
 
+/// Tensor ranks that can need different memory: the first and the last one, and with shared heads
+/// of keys and values one of each kind.
+std::vector<int> different_tensor_ranks(const deck::Config& config,
+                                        const architecture::Shard& shard, const Machine& machine);
+
+/// Memory of the rank that needs the most: where the kernels run on a device, otherwise all that
+/// its process uses. With `arrays_only`, a host's process is not counted either.
+Bytes most_bytes(const deck::Config& config, const architecture::Architecture& architecture,
+                 const std::vector<schedule::Needs>& needs, const Machine& machine,
+                 bool arrays_only);
+
 /// The first rank with the most memory, with the least memory, or with the most traffic.
 const RankPlan& most_memory(const std::vector<RankPlan>& ranks);
 const RankPlan& least_memory(const std::vector<RankPlan>& ranks);

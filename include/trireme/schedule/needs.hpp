@@ -26,6 +26,11 @@ Needs needs(const Program& program, Rank rank);
 /// The needs of all ranks.
 std::vector<Needs> needs(const Program& program);
 
+/// The needs of a rank in a generated schedule and in evaluations, by formulas. Slots are those of
+/// needs(). Buffers may be a few more or fewer: the order of transfers in the whole program
+/// determines them.
+Needs expected_needs(ScheduleKind kind, const ProgramLayout& layout, Rank rank);
+
 /// Slots of saved activations that `rank` needs at once.
 int slots_needed(const Program& program, Rank rank);
 

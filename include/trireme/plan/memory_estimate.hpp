@@ -1,0 +1,67 @@
+#pragma once
+
+#include <trireme/architecture/architecture.hpp>
+#include <trireme/deck/config.hpp>
+#include <trireme/plan/machine.hpp>
+#include <trireme/plan/memory_parts.hpp>
+#include <trireme/schedule/needs.hpp>
+
+#include <cstdint>
+#include <map>
+#include <tuple>
+#include <vector>
+
+namespace trireme::plan {
+
+/// Memory of the rank that needs the most, for many layouts of one deck, without its programs,
+/// arrays and buckets. Slots, weights, gradients and activations are exact. The optimizer's state
+/// that data ranks share is at most one block of the norm for each bucket above the exact number;
+/// buffers of transfers and sums differ by a few.
+class MemoryEstimate {
+ public:
+  /// The references must outlive this. `arrays_only` as in most_bytes().
+  MemoryEstimate(const deck::Config& config, const architecture::Architecture& architecture,
+                 const Machine& machine, bool arrays_only);
+
+  /// Bytes for these axes, schedule, chunks, micro-batch and so on; the other keys must be those of
+  /// the deck.
+  Bytes most_bytes(const deck::Config& config);
+
+ private:
+  /// Elements by which the arenas of a tensor rank grow with each part of the model.
+  struct ModelParts {
+    std::int64_t layer = 0;
+    std::int64_t embedding = 0;
+    std::int64_t head = 0;       ///< on a rank without the embedding
+    std::int64_t ends = 0;       ///< both on the same rank
+    std::int64_t ends_tied = 0;  ///< and the second gradient of a tied table
+    std::int64_t table = 0;      ///< elements of a tied table
+  };
+  /// A pipeline rank that can need the most.
+  struct Rank {
+    int number = 0;
+    architecture::Shard shard;
+    std::int64_t layers = 0;
+  };
+
+  const ModelParts& model_parts(int tensor);
+  const std::vector<Rank>& ranks_of(int pipeline, int chunks);
+  const ActivationParts& activations_of(const deck::Config& config, bool split);
+  ArenaParts arenas_of(const deck::Config& config, const Rank& rank);
+  Bytes reductions_of(const deck::Config& config, const Rank& rank, const ArenaParts& arenas,
+                      const ModelParts& parts) const;
+  Bytes on_host(const deck::Config& config, const ArenaParts& arenas) const;
+
+  const architecture::Architecture& architecture_;
+  const Machine& machine_;
+  bool arrays_only_;
+  TrainingSizes sizes_;
+  bool grouped_;  ///< transfers by NCCL
+  std::map<int, ModelParts> models_;
+  std::map<int, std::vector<int>> tensor_ranks_;
+  std::map<std::pair<int, int>, std::vector<Rank>> stages_;
+  std::map<std::tuple<std::int64_t, std::int64_t, Recompute, bool, bool>, ActivationParts>
+      activations_;
+};
+
+}  // namespace trireme::plan

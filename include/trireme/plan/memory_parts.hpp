@@ -1,0 +1,97 @@
+#pragma once
+
+#include <trireme/architecture/architecture.hpp>
+#include <trireme/architecture/layer_program.hpp>
+#include <trireme/architecture/shard.hpp>
+#include <trireme/deck/config.hpp>
+#include <trireme/plan/machine.hpp>
+#include <trireme/schedule/needs.hpp>
+
+#include <cstdint>
+
+/// The memory of a rank from a few numbers. training_memory() takes them from the rank's arrays,
+/// the search of layouts from formulas.
+namespace trireme::plan {
+
+/// Bytes of the activations of one micro-batch on a tensor rank, for any stage.
+struct ActivationParts {
+  Bytes layer = 0;         ///< that a slot keeps of each layer
+  Bytes input = 0;         ///< of a stage without layers and head
+  Bytes embedding = 0;     ///< that a slot keeps besides, in the first stage
+  Bytes head = 0;          ///< and in the last one
+  Bytes scratch = 0;       ///< of every rank
+  Bytes head_scratch = 0;  ///< also, of the rank with the head
+  Bytes logits = 0;        ///< of the rank with the head, in other programs
+  Bytes message = 0;       ///< to another stage
+};
+ActivationParts activation_parts(const deck::Config& config,
+                                 const architecture::Architecture& architecture,
+                                 const architecture::Shard& shard,
+                                 const architecture::LayerProgram& layer, bool split_backward,
+                                 const Machine& machine);
+
+/// Elements of a rank's arenas.
+struct ArenaParts {
+  std::int64_t elements = 0;           ///< of the weights
+  std::int64_t gradient_elements = 0;  ///< with the second gradient of a tied table
+  std::int64_t state_elements = 0;     ///< of each array of the optimizer's state
+  Bytes reductions = 0;                ///< buffers of a device's sums
+};
+
+/// Bytes of each kind that a training rank allocates.
+struct TrainingBytes {
+  Bytes weights = 0;
+  Bytes gradients = 0;
+  Bytes optimizer = 0;
+  Bytes saved = 0;
+  Bytes logits = 0;
+  Bytes transfer = 0;
+  Bytes scratch = 0;
+  Bytes workspace = 0;
+  Bytes widened = 0;
+  Bytes reductions = 0;
+  Bytes reserve = 0;
+  Bytes saved_on_host = 0;
+  bool optimizer_on_host = false;
+
+  Bytes where_kernels_run() const {
+    return weights + gradients + (optimizer_on_host ? 0 : optimizer) + saved + logits + transfer +
+           scratch + workspace + widened + reductions + reserve;
+  }
+  Bytes all() const {
+    return where_kernels_run() + saved_on_host + (optimizer_on_host ? optimizer : 0);
+  }
+};
+
+/// What all ranks and layouts of a deck share.
+class TrainingSizes {
+ public:
+  TrainingSizes(const deck::Config& config, const Machine& machine);
+
+  TrainingBytes bytes(const ActivationParts& activations, const ArenaParts& arenas,
+                      const architecture::Shard& shard, const schedule::Needs& needs) const;
+  /// Saved activations and scratch where the kernels run.
+  Bytes activations(const ActivationParts& activations, const architecture::Shard& shard,
+                    const schedule::Needs& needs) const;
+
+  Bytes element() const { return element_; }
+  Bytes accumulate() const { return accumulate_; }
+  bool narrow() const { return element_ < accumulate_; }
+  /// Arrays of the optimizer's state, master weights included.
+  std::int64_t states() const { return states_; }
+
+ private:
+  void save(TrainingBytes& bytes, const ActivationParts& activations,
+            const architecture::Shard& shard, const schedule::Needs& needs) const;
+
+  Bytes element_ = 0;
+  Bytes accumulate_ = 0;
+  Bytes gradient_ = 0;
+  std::int64_t states_ = 0;
+  Bytes workspace_ = 0;
+  Bytes reserve_ = 0;
+  bool optimizer_away_ = false;
+  bool activations_away_ = false;
+};
+
+}  // namespace trireme::plan

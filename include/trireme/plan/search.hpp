@@ -1,0 +1,62 @@
+#pragma once
+
+#include <trireme/deck/deck.hpp>
+#include <trireme/plan/machine.hpp>
+#include <trireme/plan/search_space.hpp>
+#include <trireme/plan/step_time.hpp>
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+/// Search of the layout with the shortest step.
+namespace trireme::plan {
+
+/// A layout with its memory and time.
+struct Candidate {
+  Layout layout;
+  Seconds estimate = 0;  ///< by the formula (estimated_seconds)
+  Bytes bytes = 0;       ///< of the rank that needs the most
+  bool played = false;   ///< `time` is set and `bytes` counted from the program and its arrays
+  StepTime time;
+
+  Seconds seconds() const { return played ? time.seconds : estimate; }
+};
+
+struct SearchOptions {
+  Bytes memory_limit = 0;     ///< 0: [parallel] memory_limit, or the memory of the machine
+  std::size_t best = 50;      ///< layouts that are played
+  std::size_t of_front = 20;  ///< and so many of the estimated front of time and memory
+};
+
+struct SearchResult {
+  std::vector<Candidate> candidates;  ///< played, ascending time
+  std::vector<Candidate> front;       ///< those of them than which none is both faster and smaller
+  std::vector<Rejection> rejected;
+  std::int64_t evaluated = 0;  ///< layouts whose time was estimated
+  Bytes limit = 0;             ///< 0: none is known
+  Seconds seconds = 0;         ///< that the search took
+};
+
+/// Ranks all layouts of the deck on so many ranks. Keys that the deck fixes (deck::is_fixed) keep
+/// their values. The vocabulary must be resolved, and the machine must have the speeds that times
+/// need. UsageError if no layout can use the ranks, or if none fits into the memory.
+SearchResult search_layouts(const deck::Deck& deck, std::int64_t ranks, const Machine& machine,
+                            const SearchOptions& options = {});
+
+/// Plays one layout: a deck whose axes are resolved.
+Candidate play_layout(const deck::Config& config, const Machine& machine, bool arrays_only);
+
+/// The bytes that a rank may use, and whether only its arrays count: [parallel] memory_limit and
+/// `given` do so, the memory of a host's machine file holds its process as well.
+struct MemoryLimit {
+  Bytes bytes = 0;  ///< 0: none is known
+  bool arrays_only = false;
+};
+MemoryLimit memory_limit(const deck::ParallelConfig& parallel, const Machine& machine, Bytes given);
+
+/// The machine with typical speeds in place of those that are not known: for layout = "auto"
+/// without a machine file.
+Machine with_usual_speeds(const Machine& machine);
+
+}  // namespace trireme::plan

@@ -1,0 +1,77 @@
+#pragma once
+
+#include <trireme/architecture/architecture.hpp>
+#include <trireme/deck/deck.hpp>
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+namespace trireme::plan {
+
+/// The values of the keys that a search chooses (deck::layout_keys).
+struct Layout {
+  std::int64_t tensor = 1;
+  std::int64_t pipeline = 1;
+  std::int64_t data = 1;
+  std::int64_t micro = 1;
+  std::int64_t chunks = 1;
+  ScheduleKind schedule = ScheduleKind::one_forward_one_backward;
+  Recompute recompute = Recompute::none;
+  bool sequence_parallel = false;
+  bool distributed_optimizer = false;
+
+  void set(deck::Config& config) const;
+  bool operator==(const Layout&) const = default;
+};
+Layout layout_of(const deck::Config& config);
+
+/// A number of layouts that cannot be used for the same reason.
+struct Rejection {
+  std::string reason;
+  std::int64_t layouts = 0;
+};
+
+/// All layouts of a deck for a number of ranks. Every stage has a layer. Of numbers of chunks whose
+/// longest stages have the same number of layers, only the smallest is a layout: more chunks would
+/// add work to the rank with the longest stages and shorten no wait. Layouts that others equal are
+/// left out: sequence parallelism on one tensor rank, the distributed optimizer on one data rank,
+/// and on one pipeline rank all schedules but 1f1b. gpipe is a layout only if the deck fixes it: it
+/// takes as long as 1f1b and more memory.
+class SearchSpace {
+ public:
+  SearchSpace(const deck::Deck& deck, const architecture::Architecture& architecture,
+              std::int64_t ranks);
+
+  /// Calls `visit` with every layout.
+  void visit(const std::function<void(const Layout&)>& visit);
+
+  /// Combinations of axes that are no layouts.
+  const std::vector<Rejection>& rejected() const { return rejected_; }
+
+ private:
+  /// A value that the deck fixes, or all values.
+  struct Choice {
+    bool fixed = false;
+    std::int64_t value = 0;
+    bool allows(std::int64_t other) const { return !fixed || value == other; }
+  };
+  Choice choice(const char* section, const char* name, std::int64_t value) const;
+  bool has_axes(const Layout& layout);
+  std::vector<Layout> schedules(const Layout& axes);
+  std::vector<std::int64_t> chunk_counts(std::int64_t pipeline) const;
+  std::vector<Layout> options(const Layout& layout) const;
+  void reject(const char* reason, std::int64_t layouts = 1);
+
+  const deck::Deck& deck_;
+  const architecture::Architecture& architecture_;
+  std::int64_t ranks_;
+  std::int64_t batch_;  ///< divisible by micro · data of every layout
+  double programs_;     ///< micro-batches of all sizes of the batch, relative to the last one's
+  Choice tensor_, pipeline_, data_, micro_, schedule_, chunks_, recompute_, sequence_parallel_,
+      distributed_optimizer_;
+  std::vector<Rejection> rejected_;
+};
+
+}  // namespace trireme::plan

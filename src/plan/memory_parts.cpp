@@ -1,0 +1,142 @@
+// Bytes of a rank from the sizes of a micro-batch, of its arenas and of its stages.
+#include <trireme/architecture/ends.hpp>
+#include <trireme/architecture/state.hpp>
+#include <trireme/base/attention_memory.hpp>
+#include <trireme/base/matmul_memory.hpp>
+#include <trireme/base/narrow.hpp>
+#include <trireme/plan/choices.hpp>
+#include <trireme/plan/local_sizes.hpp>
+#include <trireme/plan/memory_parts.hpp>
+
+#include <algorithm>
+
+namespace trireme::plan {
+namespace {
+
+using architecture::Home;
+
+constexpr Bytes line = 64;  // alignment of arrays in an arena
+Bytes up(Bytes bytes) {
+  return (bytes + line - 1) / line * line;
+}
+
+/// [B, h, S], and of narrow numbers what tensor cores take.
+Bytes attention_work(const LocalSizes& s, const deck::Config& config, const Machine& machine) {
+  if (!s.narrow()) return up(s.micro * s.heads * s.sequence * s.accumulate);
+  const AttentionSizes sizes{s.micro, s.sequence, s.heads, s.key_value_heads, s.head_size};
+  return up(4 * narrow_attention_workspace(sizes, has_cudnn_gradient(config.precision, machine)));
+}
+
+/// What one slot keeps of a layer. Other programs keep more: their kernels are less fused, and they
+/// may keep inputs of products for all tokens.
+Bytes layer_bytes(const LocalSizes& s, const architecture::Architecture& a,
+                  const architecture::LayerProgram& program, const Machine::Software& software) {
+  Bytes gathered = 0;
+  for (const architecture::Operation& op : a.layer.operations)
+    if (op.kind == architecture::OperationKind::linear && op.cut == architecture::Cut::outputs)
+      gathered += (s.tokens - s.rows) * s.hidden * s.element;
+  const auto kept = static_cast<double>(program.kept_bytes + program.work_bytes);
+  return static_cast<Bytes>(software.activation_ratio * kept) +
+         (software.keeps_gathered ? gathered : 0);
+}
+
+}  // namespace
+
+ActivationParts activation_parts(const deck::Config& config, const architecture::Architecture& a,
+                                 const architecture::Shard& shard,
+                                 const architecture::LayerProgram& layer, bool split_backward,
+                                 const Machine& machine) {
+  const LocalSizes s = local_sizes(config, shard, machine);
+  const auto at = [&](Home home, const architecture::LayerDescription& part) {
+    return architecture::bytes_at(home, part, s, s.element, s.accumulate);
+  };
+  const auto slot = [&](const architecture::LayerDescription& part) {
+    return at(Home::batch, part) + at(Home::slot, part) +
+           (split_backward ? at(Home::split, part) : 0);
+  };
+  ActivationParts parts;
+  const Bytes residual = up(s.rows * s.hidden * s.element);    // [R, D]
+  const Bytes gathered = up(s.tokens * s.hidden * s.element);  // [T, D]
+  parts.layer = layer_bytes(s, a, layer, machine.software);
+  parts.input = residual;
+  parts.embedding = slot(a.embedding);
+  parts.head = slot(a.head);
+  parts.scratch = line /* the loss */ + (s.cuts_tokens ? gathered : 0) +
+                  attention_work(s, config, machine) + layer.transient_bytes +
+                  2 * residual;  // output and dx
+  parts.head_scratch = at(Home::scratch, a.head);
+  parts.logits = static_cast<Bytes>(machine.software.logit_bytes * static_cast<double>(s.targets) *
+                                    static_cast<double>(s.vocabulary));
+  parts.message = up(s.slice * s.hidden * s.element);
+  return parts;
+}
+
+TrainingSizes::TrainingSizes(const deck::Config& config, const Machine& machine)
+    : element_(size_of(config.precision.compute)),
+      accumulate_(element_ == 8 ? 8 : 4),
+      gradient_(machine.software.gradient_bytes > 0 ? machine.software.gradient_bytes
+                                                    : accumulate_),
+      states_(static_cast<std::int64_t>(architecture::state_arrays(config.optimizer).size()) +
+              (narrow() ? 1 : 0)),
+      workspace_(machine.product_workspace()),
+      reserve_(machine.software.reserve),
+      optimizer_away_(offloads_optimizer(config.parallel, machine)),
+      activations_away_(offloads_activations(config.parallel, machine)) {}
+
+/// Bytes of all slots, each as large as the largest of the rank's stages needs. With offloaded
+/// layers, the device has some windows in which the layers of all slots take turns.
+void TrainingSizes::save(TrainingBytes& bytes, const ActivationParts& a,
+                         const architecture::Shard& shard, const schedule::Needs& needs) const {
+  Bytes slot = 0;
+  std::int64_t most_layers = 0;
+  for (const Stage stage : shard.stages) {
+    const bool head = stage == shard.last_stage();
+    const std::int64_t layers = shard.stage_layers[static_cast<std::size_t>(stage)].extent;
+    most_layers = std::max(most_layers, layers);
+    slot = std::max(slot, (activations_away_ ? 0 : layers * a.layer) +
+                              (layers == 0 && !head ? a.input : 0) +
+                              (stage == 0 ? a.embedding : 0) + (head ? a.head : 0));
+  }
+  bytes.saved = needs.slots * slot;
+  if (!activations_away_) return;
+  const std::int64_t all = needs.slots * most_layers;
+  bytes.saved += std::min<std::int64_t>(offload_windows, all) * a.layer;
+  bytes.saved_on_host = all * a.layer;
+}
+
+Bytes TrainingSizes::activations(const ActivationParts& a, const architecture::Shard& shard,
+                                 const schedule::Needs& needs) const {
+  TrainingBytes bytes;
+  save(bytes, a, shard, needs);
+  return bytes.saved + a.scratch + (shard.has_head() ? a.head_scratch : 0);
+}
+
+/// Transfer buffers are the receive buffers that are posted at the same time, and the send buffers
+/// of each channel: outputs of all stages but the last, gradients of all but the first.
+TrainingBytes TrainingSizes::bytes(const ActivationParts& a, const ArenaParts& arenas,
+                                   const architecture::Shard& shard,
+                                   const schedule::Needs& needs) const {
+  TrainingBytes bytes;
+  bytes.weights = arenas.elements * element_;
+  bytes.gradients = arenas.gradient_elements * gradient_;
+  bytes.optimizer = states_ * up(arenas.state_elements * accumulate_);
+  bytes.optimizer_on_host = optimizer_away_;
+  save(bytes, a, shard, needs);
+  std::int64_t channels = 0;
+  for (const Stage stage : shard.stages)
+    channels += (stage < shard.last_stage() ? 1 : 0) + (stage > 0 ? 1 : 0);
+  bytes.transfer =
+      (needs.received_activations + needs.received_gradients + channels * needs.send_buffers) *
+      a.message;
+  const bool head = shard.has_head();
+  bytes.logits = head ? a.logits : 0;
+  bytes.scratch = a.scratch + (head ? a.head_scratch : 0);
+  bytes.workspace = workspace_;
+  // With cuBLASLt too: for the products that it might not have.
+  bytes.widened = narrow() ? widened_workspace_bytes : 0;
+  bytes.reductions = arenas.reductions;
+  bytes.reserve = reserve_;
+  return bytes;
+}
+
+}  // namespace trireme::plan

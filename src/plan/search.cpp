@@ -1,0 +1,226 @@
+// Ranks all layouts by formulas of memory and time, and plays the best ones. Candidates with the
+// same schedule, stages and micro-batches share a program.
+#include <trireme/base/check.hpp>
+#include <trireme/base/text.hpp>
+#include <trireme/deck/layout.hpp>
+#include <trireme/plan/choices.hpp>
+#include <trireme/plan/memory_estimate.hpp>
+#include <trireme/plan/program.hpp>
+#include <trireme/plan/ranks.hpp>
+#include <trireme/plan/search.hpp>
+#include <trireme/schedule/generate.hpp>
+#include <trireme/schedule/lower.hpp>
+
+#include <algorithm>
+#include <chrono>
+#include <map>
+#include <optional>
+#include <tuple>
+
+namespace trireme::plan {
+namespace {
+
+using architecture::Architecture;
+
+/// What candidates share: times of the parts of the model.
+class TimeEstimate {
+ public:
+  TimeEstimate(const Architecture& architecture, const Machine& machine)
+      : architecture_(architecture), machine_(machine) {}
+
+  StepCosts costs(const deck::Config& config) {
+    const deck::ParallelConfig& p = config.parallel;
+    const bool split = p.schedule == ScheduleKind::zb_h1;
+    const auto [found, is_new] =
+        parts_.try_emplace({p.tensor, config.batch.micro, p.recompute, p.sequence_parallel, split});
+    if (is_new) found->second = part_times(config, architecture_, split, machine_);
+    return step_costs(config, architecture_, found->second, machine_);
+  }
+
+ private:
+  const Architecture& architecture_;
+  const Machine& machine_;
+  std::map<std::tuple<std::int64_t, std::int64_t, Recompute, bool, bool>, PartTimes> parts_;
+};
+
+/// Of candidates in ascending time, those with less memory than all before them.
+std::vector<Candidate> front_of(const std::vector<Candidate>& ascending) {
+  std::vector<Candidate> front;
+  for (const Candidate& c : ascending)
+    if (front.empty() || c.bytes < front.back().bytes) front.push_back(c);
+  return front;
+}
+
+class Search {
+ public:
+  Search(const deck::Deck& deck, std::int64_t ranks, const Machine& machine,
+         const SearchOptions& options)
+      : deck_(deck),
+        ranks_(ranks),
+        machine_(machine),
+        options_(options),
+        config_(deck.config),
+        architecture_(architecture::describe(config_.model)),
+        limit_(memory_limit(config_.parallel, machine, options.memory_limit)),
+        memory_(config_, architecture_, machine, limit_.arrays_only),
+        times_(architecture_, machine) {
+    config_.parallel.recomputed.clear();
+    config_.parallel.program.clear();
+  }
+
+  SearchResult run() {
+    const auto begin = std::chrono::steady_clock::now();
+    SearchSpace space(deck_, architecture_, ranks_);
+    space.visit([this](const Layout& layout) { estimate(layout); });
+    result_.rejected = space.rejected();
+    if (too_large_ == 0 && estimated_.empty()) deck::expect_layout(deck_, ranks_);
+    expect_some();
+    result_.evaluated = static_cast<std::int64_t>(estimated_.size());
+    result_.limit = limit_.bytes;
+    play_best();
+    expect_some();
+    if (too_large_ > 0) result_.rejected.push_back({"does not fit into the memory", too_large_});
+    std::ranges::sort(result_.rejected, std::ranges::greater{}, &Rejection::layouts);
+    result_.seconds =
+        std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+    return std::move(result_);
+  }
+
+ private:
+  bool fits(Bytes bytes) const { return limit_.bytes == 0 || bytes <= limit_.bytes; }
+
+  void refuse(const Candidate& candidate) {
+    if (too_large_++ == 0 || candidate.bytes < smallest_.bytes) smallest_ = candidate;
+  }
+
+  void estimate(const Layout& layout) {
+    layout.set(config_);
+    Candidate c{layout, 0, memory_.most_bytes(config_), false, {}};
+    if (!fits(c.bytes)) return refuse(c);
+    c.estimate = estimated_seconds(config_, times_.costs(config_));
+    estimated_.push_back({layout, c.estimate, c.bytes});
+  }
+
+  void expect_some() const {
+    if (!estimated_.empty()) return;
+    const Layout& l = smallest_.layout;
+    throw UsageError(
+        text("no layout of ", deck_.file_name, " fits into ", human_bytes(limit_.bytes),
+             " per rank on ", ranks_, ranks_ == 1 ? " rank" : " ranks", ": the smallest needs ",
+             human_bytes(smallest_.bytes), ", with tensor ", l.tensor, ", pipeline ", l.pipeline,
+             ", data ", l.data, ", micro ", l.micro, ", recompute ", name_of(l.recompute),
+             l.distributed_optimizer ? ", distributed optimizer" : "", "; ", remedy()));
+  }
+
+  std::string remedy() const {
+    std::vector<std::string> ways{"use more ranks"};
+    if (!deck::fixed_keys(deck_).empty())
+      ways.push_back("fix fewer keys (" + join(deck::fixed_keys(deck_), ", ") + ")");
+    if (size_of(config_.precision.compute) > 2) ways.push_back("set precision.compute=bf16");
+    if (machine_.own_memory && config_.parallel.offload != Offload::both)
+      ways.push_back("set parallel.offload=both");
+    ways.push_back("choose a smaller model");
+    ways.back() = "or " + ways.back();
+    return join(ways, ", ");
+  }
+
+  struct Estimated {
+    Layout layout;
+    Seconds seconds;
+    Bytes bytes;
+  };
+
+  /// The best by time, and some of the front.
+  std::vector<Candidate> chosen() {
+    std::ranges::stable_sort(estimated_, {},
+                             [](const Estimated& e) { return std::tuple(e.seconds, e.bytes); });
+    std::vector<Candidate> all, front;
+    for (const Estimated& e : estimated_) {
+      const Candidate c{e.layout, e.seconds, e.bytes, false, {}};
+      if (all.size() < options_.best) all.push_back(c);
+      if (front.empty() || c.bytes < front.back().bytes) front.push_back(c);
+    }
+    const std::size_t most = std::min(front.size(), options_.of_front);
+    for (std::size_t i = 0; i < most; ++i) {
+      const Candidate& c = front[i * (front.size() - 1) / std::max<std::size_t>(1, most - 1)];
+      const auto same = [&](const Candidate& other) { return other.layout == c.layout; };
+      if (std::ranges::none_of(all, same)) all.push_back(c);
+    }
+    return all;
+  }
+
+  void play_best() {
+    using Key = std::tuple<ScheduleKind, std::int64_t, std::int64_t, std::int64_t>;
+    std::map<Key, std::vector<Candidate>> groups;
+    for (const Candidate& c : chosen())
+      groups[{c.layout.schedule, c.layout.pipeline, c.layout.chunks,
+              c.layout.micro * c.layout.data}]
+          .push_back(c);
+    for (auto& [key, group] : groups) {
+      group.front().layout.set(config_);
+      const schedule::Program program = generated_program(config_, machine_);
+      const auto needs = training_needs({&program, 1});
+      for (Candidate& c : group) {
+        c.layout.set(config_);
+        c.bytes = most_bytes(config_, architecture_, needs, machine_, limit_.arrays_only);
+        if (!fits(c.bytes)) {
+          refuse(c);
+          continue;
+        }
+        c.time = played_time(config_, architecture_, times_.costs(config_), program);
+        c.played = true;
+        result_.candidates.push_back(c);
+      }
+    }
+    if (result_.candidates.empty()) estimated_.clear();  // none fits
+    std::ranges::stable_sort(result_.candidates, {}, [](const Candidate& c) {
+      return std::tuple(c.time.seconds, c.bytes);
+    });
+    result_.front = front_of(result_.candidates);
+    if (result_.candidates.size() > options_.best) result_.candidates.resize(options_.best);
+  }
+
+  const deck::Deck& deck_;
+  std::int64_t ranks_;
+  const Machine& machine_;
+  SearchOptions options_;
+  deck::Config config_;  ///< with the layout that is tried
+  Architecture architecture_;
+  MemoryLimit limit_;
+  MemoryEstimate memory_;
+  TimeEstimate times_;
+  std::vector<Estimated> estimated_;
+  std::int64_t too_large_ = 0;
+  Candidate smallest_;  ///< of those that are too large
+  SearchResult result_;
+};
+
+}  // namespace
+
+MemoryLimit memory_limit(const deck::ParallelConfig& parallel, const Machine& machine,
+                         Bytes given) {
+  if (given > 0) return {given, true};
+  if (parallel.memory_limit > 0) return {parallel.memory_limit, true};
+  return {machine.device.memory, machine.on_device()};
+}
+
+SearchResult search_layouts(const deck::Deck& deck, std::int64_t ranks, const Machine& machine,
+                            const SearchOptions& options) {
+  check(machine.time_mistake(deck.config.precision, ranks).empty(), machine.called(),
+        " has no speeds");
+  return Search(deck, ranks, machine, options).run();
+}
+
+Candidate play_layout(const deck::Config& config, const Machine& machine, bool arrays_only) {
+  const Architecture a = architecture::describe(config.model);
+  const schedule::Program program = step_program(config, machine);
+  const auto needs = training_needs({&program, 1});
+  const bool split = needs.front().split_backward;
+  const StepCosts costs = step_costs(config, a, part_times(config, a, split, machine), machine);
+  Candidate c{layout_of(config), estimated_seconds(config, costs),
+              most_bytes(config, a, needs, machine, arrays_only), true,
+              played_time(config, a, costs, program)};
+  return c;
+}
+
+}  // namespace trireme::plan

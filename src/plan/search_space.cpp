@@ -1,0 +1,192 @@
+// The layouts of a deck on a number of ranks: the axes, then micro-batches, schedules and chunks,
+// then what to recompute and what ranks share.
+#include <trireme/architecture/shard.hpp>
+#include <trireme/deck/batch_schedule.hpp>
+#include <trireme/deck/checks.hpp>
+#include <trireme/deck/choices.hpp>
+#include <trireme/deck/layout.hpp>
+#include <trireme/plan/search_space.hpp>
+
+#include <algorithm>
+#include <numeric>
+
+namespace trireme::plan {
+namespace {
+
+constexpr std::array recomputes{Recompute::none, Recompute::selective, Recompute::full};
+
+std::int64_t number(ScheduleKind kind) {
+  return static_cast<std::int64_t>(kind);
+}
+
+}  // namespace
+
+void Layout::set(deck::Config& config) const {
+  deck::ParallelConfig& p = config.parallel;
+  p.tensor = tensor;
+  p.pipeline = pipeline;
+  p.data = data;
+  p.chunks = chunks;
+  p.schedule = schedule;
+  p.recompute = recompute;
+  p.sequence_parallel = sequence_parallel;
+  p.distributed_optimizer = distributed_optimizer;
+  config.batch.micro = micro;
+}
+
+Layout layout_of(const deck::Config& config) {
+  const deck::ParallelConfig& p = config.parallel;
+  return {p.tensor,
+          p.pipeline,
+          p.data,
+          config.batch.micro,
+          p.chunks,
+          p.schedule,
+          p.recompute,
+          p.sequence_parallel,
+          p.distributed_optimizer};
+}
+
+SearchSpace::SearchSpace(const deck::Deck& deck, const architecture::Architecture& architecture,
+                         std::int64_t ranks)
+    : deck_(deck), architecture_(architecture), ranks_(ranks), batch_(0), programs_(0) {
+  const deck::Config& c = deck.config;
+  const deck::ParallelConfig& p = c.parallel;
+  for (const deck::BatchPhase& phase : deck::BatchSchedule(c.batch).phases()) {
+    batch_ = std::gcd(batch_, phase.global);
+    programs_ += static_cast<double>(phase.global) / static_cast<double>(c.batch.global);
+  }
+  tensor_ = choice("parallel", "tensor", p.tensor);
+  pipeline_ = choice("parallel", "pipeline", p.pipeline);
+  data_ = choice("parallel", "data", p.data);
+  micro_ = choice("batch", "micro", c.batch.micro);
+  schedule_ = choice("parallel", "schedule", number(p.schedule));
+  chunks_ = choice("parallel", "chunks", p.chunks);
+  recompute_ = choice("parallel", "recompute", static_cast<std::int64_t>(p.recompute));
+  recompute_.fixed = recompute_.fixed && p.recompute != Recompute::automatic;
+  sequence_parallel_ = choice("parallel", "sequence_parallel", p.sequence_parallel ? 1 : 0);
+  distributed_optimizer_ =
+      choice("parallel", "distributed_optimizer", p.distributed_optimizer ? 1 : 0);
+}
+
+SearchSpace::Choice SearchSpace::choice(const char* section, const char* name,
+                                        std::int64_t value) const {
+  return {deck::is_fixed(deck_, section, name), value};
+}
+
+void SearchSpace::reject(const char* reason, std::int64_t layouts) {
+  const auto found = std::ranges::find(rejected_, reason, &Rejection::reason);
+  if (found == rejected_.end())
+    rejected_.push_back({reason, layouts});
+  else
+    found->layouts += layouts;
+}
+
+bool SearchSpace::has_axes(const Layout& layout) {
+  const deck::ModelConfig& m = deck_.config.model;
+  if (!tensor_.allows(layout.tensor) || !pipeline_.allows(layout.pipeline) ||
+      !data_.allows(layout.data))
+    return false;
+  if (layout.tensor > std::min({m.heads, m.feed_forward, m.vocabulary})) {
+    reject("more tensor ranks than heads, feed-forward columns or tokens of the vocabulary");
+    return false;
+  }
+  if (batch_ % layout.data != 0) {
+    reject("global batch not divisible by data");
+    return false;
+  }
+  const std::int64_t chunks = chunks_.fixed ? chunks_.value : 1;
+  const bool chosen = pipeline_.fixed || chunks_.fixed;
+  const std::int64_t most = chosen ? deck::stages_limit : std::min(m.layers, deck::stages_limit);
+  if (layout.pipeline * chunks > most) {
+    reject(chosen ? "more stages than a program may have" : "more stages than layers");
+    return false;
+  }
+  return true;
+}
+
+/// The smallest number for each number of layers of the longest stage. The last stage has fewer.
+std::vector<std::int64_t> SearchSpace::chunk_counts(std::int64_t pipeline) const {
+  if (chunks_.fixed) return {chunks_.value};
+  std::vector<std::int64_t> counts;
+  std::int64_t before = 0;
+  for (std::int64_t chunks = 1; pipeline * chunks <= architecture_.model.layers; ++chunks) {
+    if (pipeline * chunks > deck::stages_limit) break;
+    const auto stages = architecture::partition(architecture_, static_cast<int>(pipeline * chunks));
+    const std::int64_t longest = std::ranges::max(stages, {}, &layout::Slice::extent).extent;
+    if (chunks > 1 && longest != before) counts.push_back(chunks);
+    before = longest;
+  }
+  return counts;
+}
+
+std::vector<Layout> SearchSpace::schedules(const Layout& axes) {
+  std::vector<Layout> all;
+  Layout layout = axes;
+  const auto add = [&](ScheduleKind kind, std::int64_t chunks) {
+    if (!schedule_.allows(number(kind)) || !chunks_.allows(chunks)) return;
+    layout.schedule = kind;
+    layout.chunks = chunks;
+    all.push_back(layout);
+  };
+  const bool alone = axes.pipeline == 1 && !schedule_.fixed && !chunks_.fixed;
+  add(ScheduleKind::one_forward_one_backward, 1);
+  if (alone) return all;
+  if (schedule_.fixed) add(ScheduleKind::gpipe, 1);
+  add(ScheduleKind::zb_h1, 1);
+  for (const std::int64_t chunks : chunk_counts(axes.pipeline))
+    if (chunks > 1) add(ScheduleKind::interleaved, chunks);
+  return all;
+}
+
+/// The layout with each kind of recomputation and each way to share.
+std::vector<Layout> SearchSpace::options(const Layout& given) const {
+  std::vector<Layout> all;
+  Layout layout = given;
+  for (const Recompute recompute : recomputes)
+    for (const bool sequence : {false, true})
+      for (const bool shares : {false, true}) {
+        layout.recompute = recompute;
+        layout.sequence_parallel = sequence;
+        layout.distributed_optimizer = shares;
+        const bool has_effect = (!sequence || layout.tensor > 1 || sequence_parallel_.fixed) &&
+                                (!shares || layout.data > 1 || distributed_optimizer_.fixed);
+        if (has_effect && recompute_.allows(static_cast<std::int64_t>(recompute)) &&
+            sequence_parallel_.allows(sequence ? 1 : 0) &&
+            distributed_optimizer_.allows(shares ? 1 : 0))
+          all.push_back(layout);
+      }
+  return all;
+}
+
+void SearchSpace::visit(const std::function<void(const Layout&)>& visit) {
+  const std::int64_t sequence = deck_.config.model.sequence;
+  for (const std::int64_t tensor : deck::divisors(ranks_))
+    for (const std::int64_t pipeline : deck::divisors(ranks_ / tensor)) {
+      Layout layout{tensor, pipeline, ranks_ / (tensor * pipeline)};
+      if (!has_axes(layout)) continue;
+      const std::vector<Layout> scheduled = schedules(layout);
+      for (const std::int64_t micro : deck::divisors(batch_ / layout.data)) {
+        if (!micro_.allows(micro)) continue;
+        if (tensor > micro * sequence) {
+          reject("more tensor ranks than tokens of a micro-batch");
+          continue;
+        }
+        const std::int64_t count = deck_.config.batch.global / (micro * layout.data);
+        for (const Layout& one : scheduled) {
+          const std::int64_t stages = pipeline * one.chunks;
+          if (count > deck::micro_batches_limit || stages * count > deck::passes_limit ||
+              (programs_ > 1 && static_cast<double>(stages * count) * programs_ >
+                                    static_cast<double>(deck::passes_limit))) {
+            reject("more micro-batches than a program may have");
+            continue;
+          }
+          Layout with = one;
+          with.micro = micro;
+          for (const Layout& last : options(with)) visit(last);
+        }
+      }
+    }
+}
+
+}  // namespace trireme::plan
