@@ -3,7 +3,7 @@
 #include <trireme/architecture/shard.hpp>
 #include <trireme/architecture/state.hpp>
 #include <trireme/plan/memory.hpp>
-#include <trireme/plan/step_time.hpp>
+#include <trireme/plan/step_costs.hpp>
 
 #include <algorithm>
 

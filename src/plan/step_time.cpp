@@ -79,8 +79,25 @@ Seconds tail_seconds(const deck::ParallelConfig& p, const std::vector<RankWork>&
   return sums + costs.norm + update;
 }
 
-/// The passes of m micro-batches. The first one goes through all ranks and back, a loop. Each
-/// further one takes the longest rank's time, except where the schedule leaves it idle.
+/// The passes of m micro-batches with 1f1b. The first one goes through all ranks and back, a loop.
+/// Rank r, with p − r micro-batches in flight, begins its next one but these when a loop through
+/// the ranks from r on has ended. One of these loops, or the longest rank, sets the pace.
+Seconds alternating_seconds(double m, Seconds longest, const std::vector<RankWork>& ranks,
+                            const StepCosts& costs) {
+  Seconds loop = 0, delay = 0;
+  double flying = 0;
+  for (std::size_t r = ranks.size(); r-- > 0;) {
+    flying += 1;
+    loop += ranks[r].all() + (1 - costs.waiting) * ranks[r].messages;
+    const double rounds = std::floor((m - 1) / flying);
+    const double further = m - 1 - rounds * flying;
+    delay = std::max(delay, rounds * std::max(loop, flying * longest) + further * longest);
+  }
+  return loop + delay;
+}
+
+/// The passes of m micro-batches. Each takes the longest rank's time, except where the schedule
+/// leaves that rank idle.
 Seconds pass_seconds(const deck::ParallelConfig& p, double m, const std::vector<RankWork>& ranks,
                      const StepCosts& costs) {
   Seconds longest = 0, loop = 0, weights = 0, hops = 0, forward = 0, backward = 0,
@@ -89,28 +106,24 @@ Seconds pass_seconds(const deck::ParallelConfig& p, double m, const std::vector<
     longest = std::max(longest, rank.all());
     forward = std::max(forward, rank.forward);
     backward = std::max(backward, rank.backward);
-    loop += rank.all() - costs.waiting * rank.messages;
+    loop += rank.all() + (1 - costs.waiting) * rank.messages;
     weights += rank.weight;
     first += rank.forward;
     hops += rank.messages;
   }
-  loop += hops;
   const auto ranks_number = static_cast<double>(p.pipeline);
   const auto chunks = static_cast<double>(p.chunks);
-  const double rounds = std::floor((m - 1) / ranks_number);
-  const double further = m - 1 - rounds * ranks_number;  // in the last, incomplete round
   switch (p.schedule) {
     case ScheduleKind::gpipe:
       return loop + (m - 1) * (forward + backward);
     case ScheduleKind::one_forward_one_backward:
     case ScheduleKind::file:
-      // Rank 0 begins its p-th next micro-batch when the first one has come back.
-      return loop + rounds * std::max(loop, ranks_number * longest) + further * longest;
+      return alternating_seconds(m, longest, ranks, costs);
     case ScheduleKind::interleaved: {
-      if (rounds == 0) return loop + (m - 1) * longest / chunks;
+      if (m <= ranks_number) return loop + (m - 1) * longest / chunks;
       // An incomplete round takes as long as a complete one for all chunks but the last, in the
       // longer of its two passes.
-      const double missing = ranks_number - 1 - further;
+      const double missing = std::ceil(m / ranks_number) * ranks_number - m;
       return m * longest + (loop - longest) / chunks +
              missing * (chunks - 1) / chunks * std::max(forward, backward);
     }

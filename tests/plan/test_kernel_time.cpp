@@ -43,6 +43,17 @@ TEST(KernelTime, SmallerTilesFillTheLastWave) {
                    5 * 2.0 * 128 * 64 * (1024 + 64) / 0.8 / rate + launch);
 }
 
+/// Four tiles of the shape, for which none is larger: of the others half, or twice as many.
+TEST(KernelTime, SmallTilesAreLessEfficient) {
+  const auto tile = [](double elements, double share) {
+    return 2 * elements * (1024 + 64) / share / rate + launch;
+  };
+  EXPECT_DOUBLE_EQ(product({128, 128, 1024, 4}), tile(128 * 128, 0.95));
+  EXPECT_DOUBLE_EQ(product({128, 64, 1024, 4}), tile(128 * 64, 0.8));
+  EXPECT_DOUBLE_EQ(product({64, 128, 1024, 4}), tile(64 * 128, 0.8));
+  EXPECT_DOUBLE_EQ(product({64, 64, 1024, 4}), tile(64 * 64, 0.65));
+}
+
 TEST(KernelTime, FewTilesSplitTheSum) {
   const double quarter = 2.0 * 256 * 128 * (4096 / 4 + 64) / rate;
   EXPECT_DOUBLE_EQ(product({256, 128, 4096}), quarter + launch) << "on 4 multiprocessors";
@@ -72,6 +83,8 @@ TEST(KernelTime, AttentionHasItsOwnEfficiency) {
                    2.0 * 256 * 128 * (1024 + 64) / (1e12 * 0.25) + launch);
   EXPECT_DOUBLE_EQ(time.attention_product({64, 64, 64}, 1e9), 1e9 / (1e12 * 0.5) + launch);
   EXPECT_DOUBLE_EQ(time.memory(5e8), 1e-3 + launch);
+  EXPECT_DOUBLE_EQ(time.memory(5e8, 1e9), 0.5 + launch) << "by a measured rate";
+  EXPECT_EQ(time.random(1e9), 0);
 }
 
 TEST(KernelTime, PeaksAreOfTheType) {

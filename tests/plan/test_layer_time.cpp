@@ -163,6 +163,20 @@ TEST(LayerTime, OverlapHidesItsShareOfTheTensorAxis) {
   EXPECT_EQ(hidden.layer.forward.compute, shown.layer.forward.compute);
 }
 
+/// Causal: 64 tokens see 16 others on average, in two products.
+TEST(LayerTime, AttentionsGradientComputesItsScoresAgain) {
+  const auto c = of_family(Family::gpt, {});
+  Machine m = testing::cluster();
+  m.device.bandwidth = std::numeric_limits<double>::infinity();
+  const PartTime before = times(c, m).layer;
+  m.device.attention_efficiency /= 2;
+  const PartTime slower = times(c, m).layer;
+  const Seconds more = 2 * 2.0 * 64 * 16 * 32 / (0.25 * 1e12);
+  EXPECT_NEAR(slower.forward.compute - before.forward.compute, more, 1e-6 * more);
+  EXPECT_NEAR(slower.backward.compute - before.backward.compute, 2.5 / (63.0 / 73) * more,
+              1e-6 * more);
+}
+
 /// With a head of 8 numbers, both products of S x S scores per sample and head.
 TEST(LayerTime, StoredScoresAreAWholeSquareThroughMemory) {
   const auto c = of_family(Family::gpt, {});

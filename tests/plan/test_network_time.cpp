@@ -99,6 +99,9 @@ TEST(NetworkTime, StagesSendWithinANodeOrTogetherToTheNext) {
   const Case data(2, 8, 4, SecondAxis::data);  // a stage to a node
   for (int from = 0; from < 8; ++from)
     EXPECT_DOUBLE_EQ(data.time.to_next(bytes, from), bytes * 8 / (200e9 * 0.5) + network_latency);
+  EXPECT_DOUBLE_EQ(Case(16, 2, 1).time.to_next(bytes, 0),
+                   bytes * 8 / (200e9 * 0.5) + network_latency)
+      << "of a stage of two nodes, each sends to one";
   EXPECT_EQ(Case(4, 1, 2).time.to_next(bytes, 0), 0);
 }
 
