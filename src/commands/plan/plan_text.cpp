@@ -155,7 +155,8 @@ std::string plan_text(const PlanReport& report) {
   const std::vector<std::string> fixed_keys = deck::fixed_keys(report.deck);
   if (!fixed_keys.empty()) out += "\nfixed         " + join(fixed_keys, ", ");
   out += text("\nsearch        ", with_commas(found.evaluated), " layouts fit; the best ",
-              found.candidates.size(), " were played; ", fixed(found.seconds, 2), " s");
+              found.candidates.size(), " were played; formulas ", fixed(found.estimating, 2),
+              " s, all ", fixed(found.seconds, 2), " s");
   out += "\n\nbest layouts\n" + best_text(report);
   out += own_text(report);
   out += "\n\n" + causes_text(report);
@@ -184,6 +185,7 @@ std::string plan_json(const PlanReport& report) {
                      {"front", list(report.found.front)},
                      {"rejected", rejected},
                      {"evaluated", report.found.evaluated},
+                     {"estimating_seconds", report.found.estimating},
                      {"seconds", report.found.seconds}};
   out["own"] = report.own ? json_of(report, *report.own) : nlohmann::json();
   if (!report.own_problem.empty()) out["own_problem"] = report.own_problem;
