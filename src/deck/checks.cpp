@@ -1,8 +1,7 @@
-// Conditions on several keys of a deck, and on its layout once the number of ranks is known.
+// Conditions on several keys of a deck.
 #include <trireme/deck/checks.hpp>
 
 #include <trireme/base/check.hpp>
-#include <trireme/deck/batch_schedule.hpp>
 #include <trireme/deck/choices.hpp>
 #include <trireme/deck/layout.hpp>
 #include <trireme/deck/precision_checks.hpp>
@@ -18,18 +17,6 @@ namespace {
 
 // Parameters, activations and FLOPs of a token are counted in 64 bits.
 constexpr double count_limit = 1e15;
-constexpr double step_limit = 1e17;  // activations of a replica's step; their bytes are counted too
-
-/// Activations of the forward pass of one micro-batch.
-double activations_of(const Config& config) {
-  const ModelConfig& m = config.model;
-  const double per_layer = 4 * static_cast<double>(m.hidden) +
-                           4 * static_cast<double>(m.heads * m.head_size()) +
-                           2 * static_cast<double>(m.feed_forward);
-  const double per_token =
-      static_cast<double>(m.layers) * per_layer + static_cast<double>(m.vocabulary);
-  return static_cast<double>(config.batch.micro) * static_cast<double>(m.sequence) * per_token;
-}
 
 class CrossCheck {
  public:
@@ -40,14 +27,11 @@ class CrossCheck {
     return std::ranges::none_of(
         names, [&](const char* name) { return invalid_.contains(name) || open(name); });
   }
-  /// layout = "auto" is yet to choose the value. Until then batch.micro has its smallest value,
-  /// with which most conditions can be checked.
+  /// A layout's key without a value. An open batch.micro has the smallest value, with which most
+  /// conditions can be checked.
   bool open(std::string_view name) const {
-    if (deck_.config.parallel.layout != LayoutMode::automatic || !name.starts_with("parallel."))
-      return false;
-    const auto is_key = [&](const Key* key) { return key->full_name() == name; };
-    return std::ranges::any_of(layout_keys(), is_key) &&
-           !is_fixed(deck_, "parallel", name.substr(name.find('.') + 1));
+    return name.starts_with("parallel.") &&
+           is_open(deck_, "parallel", name.substr(name.find('.') + 1));
   }
   template <class... Parts>
   void report(const Parts&... parts) {
@@ -208,9 +192,8 @@ class CrossCheck {
     enough("feed_forward", m.feed_forward);
     enough("vocabulary", m.vocabulary);
     const std::int64_t tokens = deck_.config.batch.micro * m.sequence;
-    if (deck_.config.parallel.layout == LayoutMode::automatic && !is_fixed(deck_, "batch", "micro"))
-      return;
-    if (valid({"parallel.tensor", "batch.micro", "model.sequence"}) && tensor > tokens)
+    if (!is_open(deck_, "batch", "micro") &&
+        valid({"parallel.tensor", "batch.micro", "model.sequence"}) && tensor > tokens)
       report(deck_.cite("parallel", "tensor"), " is larger than the ", tokens,
              " tokens of a micro-batch, ", deck_.cite("batch", "micro"), " · ",
              deck_.cite("model", "sequence"), "; choose a tensor of at most ", tokens);
@@ -279,6 +262,16 @@ class CrossCheck {
 
 }  // namespace
 
+double activations_of(const Config& config) {
+  const ModelConfig& m = config.model;
+  const double per_layer = 4 * static_cast<double>(m.hidden) +
+                           4 * static_cast<double>(m.heads * m.head_size()) +
+                           2 * static_cast<double>(m.feed_forward);
+  const double per_token =
+      static_cast<double>(m.layers) * per_layer + static_cast<double>(m.vocabulary);
+  return static_cast<double>(config.batch.micro) * static_cast<double>(m.sequence) * per_token;
+}
+
 void cross_check(const Deck& deck, const std::set<std::string>& invalid, Diagnostics& diagnostics) {
   CrossCheck checks(deck, invalid, diagnostics);
   checks.model();
@@ -291,129 +284,6 @@ void cross_check(const Deck& deck, const std::set<std::string>& invalid, Diagnos
   checks.layout();
   checks.schedule();
   checks.transport();
-}
-
-namespace {
-
-/// The divisors of n that an axis of the model may have; each tensor rank needs a part of all.
-std::vector<std::int64_t> possible(const Config& config, std::string_view axis, std::int64_t n) {
-  const ModelConfig& m = config.model;
-  const std::int64_t most =
-      axis == "tensor" ? std::min(m.heads, m.feed_forward) : stages_limit / config.parallel.chunks;
-  std::vector<std::int64_t> sizes = divisors(n);
-  std::erase_if(sizes, [most](std::int64_t size) { return size > most; });
-  return sizes;
-}
-
-/// "tensor of 1, 2 or 4, or a pipeline of 1 or 3": one axis so that the product divides `ranks`.
-std::string dividing_axes(const Config& config, std::int64_t ranks) {
-  const ParallelConfig& p = config.parallel;
-  std::vector<std::string> axes;
-  const auto add = [&](const char* name, std::int64_t size, std::int64_t other) {
-    if (ranks % other == 0)
-      axes.push_back(text(name, " of ", choices(possible(config, name, ranks / other), size)));
-  };
-  add("tensor", p.tensor, p.pipeline);
-  add("pipeline", p.pipeline, p.tensor);
-  return join(axes, ", or a ");
-}
-
-/// "data = 4 (or remove it), or tensor = 2": changes of one axis that make the product `ranks`.
-std::string fitting_axes(const Config& config, std::int64_t ranks) {
-  const ParallelConfig& p = config.parallel;
-  std::vector<std::string> axes;
-  if (ranks % (p.tensor * p.pipeline) == 0)
-    axes.push_back(text("data = ", ranks / (p.tensor * p.pipeline), " (or remove it)"));
-  const auto add = [&](const char* name, std::int64_t others) {
-    if (ranks % others != 0) return;
-    const auto sizes = possible(config, name, ranks / others);
-    if (sizes.back() == ranks / others) axes.push_back(text(name, " = ", ranks / others));
-  };
-  add("tensor", p.pipeline * p.data);
-  add("pipeline", p.tensor * p.data);
-  return join(axes, ", or ");
-}
-
-std::string ranks_text(std::int64_t ranks) {
-  return text(ranks, ranks == 1 ? " rank" : " ranks");
-}
-
-/// Fills parallel.data, and checks the product of the axes.
-void resolve_axes(Deck& deck, std::int64_t ranks) {
-  ParallelConfig& p = deck.config.parallel;
-  const std::int64_t model_ranks = p.tensor * p.pipeline;
-  const std::string factors =
-      text(deck.cite("parallel", "tensor"), " · ", deck.cite("parallel", "pipeline"));
-  if (p.data == 0) {
-    const std::string axes = dividing_axes(deck.config, ranks);
-    const std::int64_t below = ranks / model_ranks * model_ranks;
-    check_usage(
-        ranks % model_ranks == 0, factors, " = ", model_ranks, " does not divide the run's ",
-        ranks_text(ranks), "; ", axes.empty() ? "" : text("choose a ", axes, ", or "), "start ",
-        below > 0 ? text(below, " or ") : "", ranks_text(below + model_ranks),
-        ranks > 1 ? "" : text(" (mpiexec -n ", model_ranks, " or srun -n ", model_ranks, ")"));
-    p.data = ranks / model_ranks;
-    deck.places["parallel.data"] = "from the number of ranks";
-    return;
-  }
-  const std::string axes = fitting_axes(deck.config, ranks);
-  check_usage(model_ranks * p.data == ranks, factors, " · ", deck.cite("parallel", "data"), " = ",
-              model_ranks * p.data, ", but the run has ", ranks_text(ranks), "; ",
-              axes.empty() ? "" : text("choose ", axes, ", or "), "start ",
-              ranks_text(model_ranks * p.data));
-}
-
-/// A step's program lists every pass of every stage.
-void check_passes(const Deck& deck) {
-  const ParallelConfig& p = deck.config.parallel;
-  const BatchConfig& b = deck.config.batch;
-  const std::int64_t micro_batches = b.global / (b.micro * p.data);
-  check_usage(micro_batches <= micro_batches_limit, deck.cite("batch", "global"), " is ",
-              micro_batches, " times ", deck.cite("batch", "micro"), " · ",
-              deck.cite("parallel", "data"), ", but a rank takes at most ", micro_batches_limit,
-              " micro-batches in a step; choose a larger micro or more data");
-  const std::int64_t stages = p.pipeline * p.chunks;
-  std::int64_t programs = 0;  // each size of the global batch has its own
-  for (const BatchPhase& phase : BatchSchedule(b).phases())
-    programs += phase.global / (b.micro * p.data);
-  check_usage(stages * programs <= passes_limit || programs == micro_batches,
-              deck.cite("batch", "ramp_increment"), ": the programs of all sizes of the global ",
-              "batch have ", stages * programs, " forward passes, more than ", passes_limit,
-              "; choose a larger ramp_increment, fewer stages, a larger micro or more data");
-  check_usage(stages * micro_batches <= passes_limit, deck.cite("parallel", "pipeline"), " · ",
-              deck.cite("parallel", "chunks"), " = ", stages, " stages with ", micro_batches,
-              " micro-batches are ", stages * micro_batches,
-              " forward passes in a step, more than ", passes_limit,
-              "; choose fewer stages, a larger micro or more data");
-  const double activations = activations_of(deck.config) * static_cast<double>(micro_batches);
-  check_usage(activations <= step_limit, deck.cite("batch", "global"), " with ",
-              deck.cite("parallel", "data"), " gives ", activations,
-              " activations in a step of a replica, more than ", step_limit,
-              "; choose a smaller global or more data");
-}
-
-}  // namespace
-
-void resolve_parallel(Deck& deck, std::int64_t ranks) {
-  check(ranks >= 1, "resolve_parallel: ranks = ", ranks, ", expected at least 1");
-  resolve_axes(deck, ranks);
-  const ParallelConfig& p = deck.config.parallel;
-  const BatchConfig& b = deck.config.batch;
-  if (b.global % (b.micro * p.data) == 0) {
-    const std::string mistake = ramp_mistake(deck, p.data);
-    check_usage(mistake.empty(), mistake);
-    check_passes(deck);
-    return;
-  }
-  std::string remedy = "choose ";
-  if (b.global % p.data == 0)
-    remedy += text("a micro of ", choices(divisors(b.global / p.data), b.micro), ", or ");
-  const std::int64_t below = b.global / (b.micro * p.data) * (b.micro * p.data);
-  throw UsageError(text(deck.cite("batch", "global"), " is not a multiple of ",
-                        deck.cite("batch", "micro"), " · ", deck.cite("parallel", "data"), " = ",
-                        b.micro * p.data, "; ", remedy, "data of ",
-                        choices(divisors(b.global / b.micro), p.data), ", or a global of ",
-                        below > 0 ? text(below, " or ") : "", below + b.micro * p.data));
 }
 
 }  // namespace trireme::deck

@@ -3,6 +3,7 @@
 #include <trireme/base/check.hpp>
 #include <trireme/deck/checks.hpp>
 #include <trireme/deck/key_file.hpp>
+#include <trireme/deck/layout.hpp>
 
 #include <utility>
 
@@ -49,7 +50,7 @@ std::string resolved_toml(const Deck& deck) {
   for (const Section& section : sections()) {
     out += text(out.empty() ? "" : "\n", "[", section.name, "]\n");
     for (const Key& key : keys())
-      if (key.section == section.name)
+      if (key.section == section.name && !is_open(deck, section.name, key.name))
         out += text(key.name, " = ", literal(key, key.load(deck.config)), "\n");
   }
   return out;

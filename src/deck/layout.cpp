@@ -47,7 +47,7 @@ class Possible {
     sequence_ = m.sequence;
     tensor_ = bounds("parallel", "tensor", c.parallel.tensor, parts);
     data_ = bounds("parallel", "data", c.parallel.data, common_);
-    micro_ = bounds("batch", "micro", c.batch.micro, common_);
+    micros_ = is_fixed(deck, "batch", "micro") ? std::vector{c.batch.micro} : divisors(common_);
     std::int64_t chunks = 1;
     if (is_fixed(deck, "parallel", "chunks"))
       chunks = c.parallel.chunks;
@@ -86,12 +86,13 @@ class Possible {
  private:
   /// The smallest micro-batch with a token for each tensor rank; 0: none.
   std::int64_t micro_of(std::int64_t tensor, std::int64_t data) const {
-    for (const std::int64_t micro : divisors(common_ / data))
-      if (micro_.contains(micro) && micro * sequence_ >= tensor) return micro;
+    for (const std::int64_t micro : micros_)
+      if (common_ / data % micro == 0 && micro * sequence_ >= tensor) return micro;
     return 0;
   }
 
-  Bounds tensor_, pipeline_, data_, micro_;
+  Bounds tensor_, pipeline_, data_;
+  std::vector<std::int64_t> micros_;
   std::int64_t common_ = 1;
   std::int64_t sequence_ = 1;
 };
@@ -149,6 +150,12 @@ bool is_fixed(const Deck& deck, std::string_view section, std::string_view name)
   return place != deck.places.end() && place->second != chosen_place;
 }
 
+bool is_open(const Deck& deck, std::string_view section, std::string_view name) {
+  if (deck.config.parallel.layout != LayoutMode::automatic) return false;
+  const auto is_key = [&](const Key* key) { return key->section == section && key->name == name; };
+  return std::ranges::any_of(layout_keys(), is_key) && !is_fixed(deck, section, name);
+}
+
 std::vector<std::string> fixed_keys(const Deck& deck) {
   std::vector<std::string> names;
   for (const Key* key : fixed(deck)) names.push_back(key->full_name());
@@ -202,6 +209,7 @@ std::vector<std::string> layout_overrides(const Deck& deck) {
 }
 
 void set_layout(Deck& deck, const std::vector<std::string>& overrides, const std::string& reason) {
+  check(!reason.empty(), "a layout is chosen without a reason");
   for (const std::string& written : overrides) {
     const std::size_t equals = written.find('=');
     const auto key = std::ranges::find_if(

@@ -30,6 +30,7 @@ std::int64_t parts(std::int64_t n, std::int64_t part) {
 
 KernelTime::KernelTime(const Machine& machine, const deck::PrecisionConfig& precision)
     : device_(machine.device),
+      random_(machine.kernels.random),
       peak_(machine.peak(precision.compute, precision.tf32)),
       bandwidth_(device_.bandwidth * device_.memory_efficiency),
       tiles_(machine.on_device()) {}
@@ -66,8 +67,12 @@ Seconds KernelTime::attention_product(const ProductSizes& sizes, double bytes) c
   return std::max(tiled(sizes, device_.attention_efficiency), bytes / bandwidth_) + device_.launch;
 }
 
-Seconds KernelTime::memory(double bytes) const {
-  return bytes / bandwidth_ + device_.launch;
+Seconds KernelTime::memory(double bytes, double rate) const {
+  return bytes / (rate > 0 ? rate : bandwidth_) + device_.launch;
+}
+
+Seconds KernelTime::random(double numbers) const {
+  return random_ > 0 ? numbers / random_ : 0;
 }
 
 }  // namespace trireme::plan

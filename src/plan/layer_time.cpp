@@ -24,6 +24,32 @@ std::size_t at(int i) {
   return static_cast<std::size_t>(i);
 }
 
+/// The measured rate of an operation's kernels; 0: that of memory.
+double rate_of(const Machine::Kernels& rates, OperationKind kind) {
+  switch (kind) {
+    case OperationKind::norm:
+    case OperationKind::head_norm:
+      return rates.norm;
+    case OperationKind::rotary:
+      return rates.rotary;
+    case OperationKind::activation:
+      return rates.activation;
+    case OperationKind::dropout:
+    case OperationKind::residual:
+      return rates.residual;
+    case OperationKind::embedding:
+    case OperationKind::pick:
+      return rates.embedding;
+    case OperationKind::cross_entropy:
+      return rates.loss;
+    case OperationKind::linear:
+    case OperationKind::attention:
+    case OperationKind::logits:
+      break;  // products
+  }
+  return 0;
+}
+
 }  // namespace
 
 PassTime& PassTime::operator+=(const PassTime& o) {
@@ -117,11 +143,13 @@ void LayerTime::add_product(PassTime& time, const Part& part, const Step& step) 
     const auto inner = static_cast<double>(
         rows * columns_of(part.tensors[at(part.operations[at(step.fused)].input)].columns, sizes_));
     time.compute += kernels_.memory(machine_.software.traffic_ratio *
-                                    (static_cast<double>(rows * in) + 2 * inner) *
-                                    element);  // reads dg and h, writes dh
+                                        (static_cast<double>(rows * in) + 2 * inner) *
+                                        element,  // reads dg and h, writes dh
+                                    machine_.kernels.activation);
   }
   if (step.accumulate)
-    time.compute += kernels_.memory(3 * static_cast<double>(sizes_.rows * in) * element);
+    time.compute += kernels_.memory(3 * static_cast<double>(sizes_.rows * in) * element,
+                                    machine_.kernels.residual);
 }
 
 void LayerTime::add_attention(PassTime& time, const Part& part, const Step& step) const {
@@ -135,8 +163,13 @@ void LayerTime::add_attention(PassTime& time, const Part& part, const Step& step
                           static_cast<double>(sizes_.tokens * sizes_.heads) /
                           static_cast<double>(architecture_.model.heads);
   const double flops = products * (forward ? 1 : scores_again);
-  time.compute +=
-      kernels_.attention(forward ? flops : flops / backward_rate, bytes_moved(part, step));
+  const Machine::Device& device = machine_.device;
+  const double slower = device.attention_backward > 0
+                            ? device.attention_backward / device.attention_efficiency
+                            : backward_rate;
+  time.compute += kernels_.attention(forward ? flops : flops / slower, bytes_moved(part, step));
+  if (architecture_.model.dropout > 0)
+    time.compute += kernels_.random(products / (4 * static_cast<double>(sizes_.head_size)));
   time.flops += products * product_factor(op, step.pass);
 }
 
@@ -159,6 +192,18 @@ void LayerTime::add_stored_scores(PassTime& time, bool forward) const {
   if (dropout > 0) time.compute += kernels_.memory(scores * dropout);
 }
 
+/// A kernel without products.
+void LayerTime::add_kernel(PassTime& time, const Part& part, const Step& step) const {
+  const OperationKind kind = part.operations[at(step.operation)].kind;
+  time.compute += kernels_.memory(machine_.software.traffic_ratio * bytes_moved(part, step),
+                                  rate_of(machine_.kernels, kind));
+  const bool draws = kind == OperationKind::dropout || kind == OperationKind::residual;
+  if (!draws || architecture_.model.dropout == 0) return;
+  const architecture::Tensor& out = part.tensors[at(part.operations[at(step.operation)].output)];
+  time.compute += kernels_.random(
+      static_cast<double>(rows_of(out.rows, sizes_) * columns_of(out.columns, sizes_)));
+}
+
 PassTime LayerTime::step(const Part& part, const Step& step) const {
   PassTime time;
   const Operation& op = part.operations[at(step.operation)];
@@ -167,12 +212,22 @@ PassTime LayerTime::step(const Part& part, const Step& step) const {
   else if (op.kind == OperationKind::attention)
     add_attention(time, part, step);
   else if (op.kind != OperationKind::dropout || architecture_.model.dropout > 0)
-    time.compute += kernels_.memory(machine_.software.traffic_ratio * bytes_moved(part, step));
-  if (const auto message = message_of(op, step.pass, part.tensors, sizes_.cuts_tokens))
-    time.tensor +=
-        (1 - machine_.software.tensor_overlap) *
-        network_.collective(message->collective, message_bytes(part, *message), Axis::tensor);
+    add_kernel(time, part, step);
+  time.tensor += message(part, op, step.pass);
   return time;
+}
+
+/// The message of a pass of an operation. With keeps_gathered, that of inputs for the gradient of a
+/// weight is not sent again.
+Seconds LayerTime::message(const Part& part, const Operation& op, Pass pass) const {
+  const auto message = message_of(op, pass, part.tensors, sizes_.cuts_tokens);
+  if (!message) return 0;
+  const bool kept = machine_.software.keeps_gathered && pass == Pass::backward_weight &&
+                    message->tensor == op.input;
+  return kept ? 0
+              : (1 - machine_.software.tensor_overlap) *
+                    network_.collective(message->collective, message_bytes(part, *message),
+                                        Axis::tensor);
 }
 
 /// The host starts each step in the same time; where that takes longer than the steps, it counts.
@@ -213,7 +268,9 @@ PassTime LayerTime::end(const Part& part, Pass pass) const {
     if (op.kind == OperationKind::embedding && pass == Pass::backward_weight) {
       const double rows = bytes_of(part, {op.output, true});  // read, and added to the table
       time.compute += kernels_.memory(rows * (1 + 2.0 * static_cast<double>(sizes_.accumulate) /
-                                                      static_cast<double>(sizes_.element)));
+                                                      static_cast<double>(sizes_.element)),
+                                      machine_.kernels.embedding);
+      time.tensor += message(part, op, pass);
       continue;
     }
     if (op.kind == OperationKind::cross_entropy && pass != Pass::forward) continue;
@@ -223,7 +280,8 @@ PassTime LayerTime::end(const Part& part, Pass pass) const {
           static_cast<double>(sizes_.targets) * static_cast<double>(sizes_.vocabulary);
       const double given = machine_.software.logit_traffic;
       const auto each = static_cast<double>(2 * sizes_.accumulate + sizes_.element);
-      time.compute += kernels_.memory(logits * (given > 0 ? given : each));
+      time.compute += kernels_.memory(logits * (given > 0 ? given : each), machine_.kernels.loss);
+      time.tensor += message(part, op, pass);  // the statistics
       continue;
     }
     time += step(part, {static_cast<int>(i), pass});

@@ -9,6 +9,9 @@ const std::vector<deck::Section>& machine_sections() {
   static const std::vector<deck::Section> all{
       {"machine", "the machine as a whole"},
       {"device", "the device of one rank: a GPU, or one rank's share of a host"},
+      {"kernels",
+       "measured rates of kernels that are not matrix products, by the bytes that they read and "
+       "write"},
       {"node", "devices that share a network interface and host memory"},
       {"network", "network between nodes"},
       {"software",
@@ -59,6 +62,12 @@ void device_keys(Entries& out) {
   share("attention_efficiency", &Device::attention_efficiency, 0.5,
         "share of the peak that the matrix products of attention reach");
   device
+      .number("attention_backward", &Device::attention_backward,
+              "share of the peak that the five products of attention's gradient reach")
+      .above(0)
+      .to(1)
+      .otherwise(0.0, "63/73 of device.attention_efficiency");
+  device
       .number("tile_overhead", &Device::tile_overhead,
               "start and end of a tile, as a number of elements of the sum's dimension")
       .from(0)
@@ -69,6 +78,31 @@ void device_keys(Entries& out) {
       .from(0)
       .to(longest)
       .otherwise(0.0);
+}
+
+void kernel_keys(Entries& out) {
+  using Kernels = Machine::Kernels;
+  deck::SectionKeys kernels(out, "kernels", &Machine::kernels);
+  const auto rate = [&](const char* name, double Kernels::*field, const char* help) {
+    kernels.number(name, field, help)
+        .unit("bytes/s")
+        .from(slowest)
+        .to(fastest_link)
+        .otherwise(0.0, "device.bandwidth × device.memory_efficiency");
+  };
+  rate("norm", &Kernels::norm, "rate of layer norm, RMS norm and norms of heads");
+  rate("activation", &Kernels::activation, "rate of GELU, SwiGLU and their gradients");
+  rate("rotary", &Kernels::rotary, "rate of rotary positions");
+  rate("residual", &Kernels::residual,
+       "rate of additions to the residual stream, without random numbers");
+  rate("embedding", &Kernels::embedding, "rate of embedding and its gradient");
+  rate("loss", &Kernels::loss, "rate of the kernels of cross entropy and its gradient");
+  rate("update", &Kernels::update, "rate of the optimizer's kernels and the gradient's norm");
+  kernels.number("random", &Kernels::random, "random numbers that dropout draws per second")
+      .unit("1/s")
+      .from(slowest)
+      .to(fastest_link)
+      .otherwise(0.0, "infinite");
 }
 
 void node_keys(Entries& out) {
@@ -211,6 +245,7 @@ void program_keys(deck::SectionKeys<Machine::Software, Machine>& software) {
           "bytes that the kernels of the loss and its gradient move per logit, besides those of "
           "matrix products")
       .from(0)
+      .to(1000)
       .otherwise(0.0, "as Trireme");
   software
       .bytes("reserve", &Software::reserve, "memory of a device that the driver and libraries use")
@@ -244,6 +279,7 @@ MachineKeys make_keys() {
       .in(&Machine::name)
       .nonempty();
   device_keys(out);
+  kernel_keys(out);
   node_keys(out);
   software_keys(out);
   MachineKeys keys;

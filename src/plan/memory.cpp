@@ -155,11 +155,12 @@ Bytes reduction_bytes(const deck::Config& config, const architecture::Architectu
 }
 
 Bytes process_bytes(const deck::Config& config) {
-  constexpr Bytes program = Bytes{45} << 20;
+  constexpr Bytes program = Bytes{43} << 20;
   constexpr Bytes packed_blocks = Bytes{8} << 20;  // of oneDNN's products
   constexpr Bytes watchdog = Bytes{32} << 20;
+  constexpr Bytes cells = Bytes{4} << 20;  // of MPI in shared memory, which sums of gradients fill
   return program + (config.precision.compute == DType::fp64 ? 0 : packed_blocks) +
-         (config.run.watchdog > 0 ? watchdog : 0);
+         (config.run.watchdog > 0 ? watchdog : 0) + (config.parallel.data > 1 ? cells : 0);
 }
 
 Bytes total(const std::vector<MemoryRow>& rows) {

@@ -54,12 +54,11 @@ Seconds NetworkTime::collective(architecture::Collective kind, double bytes, Axi
   return ring(factor, bytes, place(axis), efficiency);
 }
 
-Seconds NetworkTime::message(double bytes, std::int64_t distance, bool crosses) const {
+Seconds NetworkTime::message(double bytes, bool crosses) const {
   const Machine::Node& node = machine_.node;
-  if (distance == 0) return 0;
   if (!crosses) return bytes / (node.link_bandwidth * node.link_efficiency) + node.link_latency;
-  // All ranks of a node that are closer to the other node than the distance send at the same time.
-  const auto senders = static_cast<double>(std::min(distance, devices_));
+  // The other ranks of the stage send at the same time.
+  const auto senders = static_cast<double>(std::min(stride_, devices_));
   return bytes * senders / (machine_.network.bandwidth * machine_.network.efficiency) +
          machine_.network.latency;
 }
@@ -70,7 +69,7 @@ Seconds NetworkTime::to_next(double bytes, int from) const {
   const std::int64_t next = (from + 1) % pipeline_ * stride_;
   // The node of a stage's first rank stands for all of its ranks.
   const bool crosses = here / devices_ != next / devices_;
-  return message(bytes, next > here ? next - here : here - next, crosses);
+  return message(bytes, crosses);
 }
 
 Seconds NetworkTime::first_and_last(double bytes) const {

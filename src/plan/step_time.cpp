@@ -1,21 +1,18 @@
-// The time of a step: passes of each stage, messages between stages, and what follows the last
-// pass.
+// The time of a step from the costs of its instructions: by a formula, and by playing the program.
 #include <trireme/architecture/shard.hpp>
-#include <trireme/architecture/state.hpp>
 #include <trireme/plan/cost.hpp>
-#include <trireme/plan/memory.hpp>
 #include <trireme/plan/recompute.hpp>
 #include <trireme/plan/step_time.hpp>
 #include <trireme/schedule/machine.hpp>
 
 #include <algorithm>
+#include <cmath>
 #include <numeric>
 
 namespace trireme::plan {
 namespace {
 
 using architecture::Architecture;
-using architecture::Collective;
 
 constexpr std::array<std::string_view, causes> cause_names{
     "compute", "tensor", "pipeline", "data", "bubble", "optimizer", "host"};
@@ -24,64 +21,17 @@ std::int64_t micro_batches_of(const deck::Config& c) {
   return c.batch.global / (c.batch.micro * c.parallel.data);
 }
 
-/// Bytes that the update of a parameter moves: the state and the weights are read and written, and
-/// the gradient is read, also for its norm. Weights with fewer bits have a master copy.
-double update_bytes(const deck::Config& config, const LocalSizes& sizes, const Machine& machine) {
-  if (machine.software.optimizer_bytes > 0) return machine.software.optimizer_bytes;
-  const auto states =
-      static_cast<std::int64_t>(architecture::state_arrays(config.optimizer).size());
-  return static_cast<double>(2 * (states + 1) * sizes.accumulate + 2 * sizes.accumulate +
-                             (sizes.narrow() ? sizes.element : 0));
-}
-
-/// Parameters of a tensor rank by stage. The table of tied embeddings counts in the first stage and
-/// in the last.
-std::vector<double> stage_parameters(const Architecture& a,
-                                     const std::vector<layout::Slice>& stage_layers,
-                                     std::int64_t tensor) {
-  double layer = 0, embedding = 0, head = 0;
-  const std::int64_t groups = a.model.shared_layers > 0 ? a.model.shared_layers : a.model.layers;
-  for (const architecture::ArraySpec& array : a.arrays) {
-    const double elements = static_cast<double>(array.elements()) /
-                            static_cast<double>(array.split_axis >= 0 ? tensor : 1);
-    if (array.layer < 0)
-      embedding += elements;
-    else if (array.layer < a.model.layers)
-      layer += elements / static_cast<double>(groups);
-    else
-      head += elements;
-  }
-  const double table = a.model.tied_embeddings
-                           ? static_cast<double>(a.model.vocabulary) *
-                                 static_cast<double>(a.model.hidden) / static_cast<double>(tensor)
-                           : 0;
-  std::vector<double> all;
-  for (const layout::Slice& layers : stage_layers)
-    all.push_back(layer * static_cast<double>(layers.extent));
-  all.front() += embedding;
-  all.back() += head + (all.size() > 1 ? table : 0);
-  return all;
-}
-
-/// How many of the ranks of a node take turns on each of its processors.
-void set_turns(StepCosts& costs, const deck::ParallelConfig& p, const Machine& machine) {
-  const std::int64_t ranks = p.tensor * p.pipeline * p.data;
-  const std::int64_t on_node =
-      machine.node.devices == 0 ? ranks : std::min(ranks, machine.node.devices);
-  if (machine.node.processors == 0 || on_node <= machine.node.processors) return;
-  const auto processors = static_cast<double>(machine.node.processors);
-  const std::int64_t at_once = std::min(on_node, p.tensor * p.data);
-  costs.turns = std::max(1.0, static_cast<double>(at_once) / processors);
-  costs.all_turns = static_cast<double>(on_node) / processors;
-}
-
-/// Sums over the chunks of each pipeline rank.
+/// Sums over the chunks of each pipeline rank. Seconds include the turns of ranks that share a
+/// processor.
 struct RankWork {
-  PassTime passes;  ///< forward and backward of a micro-batch, all chunks
-  Seconds forward = 0;
-  Seconds input = 0;
-  Seconds weight = 0;
+  PassTime passes;       ///< forward and backward of a micro-batch, all chunks
+  Seconds forward = 0;   ///< with the messages for which the rank waits
+  Seconds backward = 0;  ///< the same
+  Seconds weight = 0;    ///< the half of the backward pass that can be moved; part of `backward`
   Seconds messages = 0;  ///< sent per micro-batch
+  Seconds reductions = 0;
+
+  Seconds all() const { return forward + backward; }
 };
 
 std::vector<RankWork> work_of_ranks(const deck::ParallelConfig& p, const StepCosts& costs) {
@@ -90,32 +40,101 @@ std::vector<RankWork> work_of_ranks(const deck::ParallelConfig& p, const StepCos
   for (std::size_t s = 0; s < costs.stages.size(); ++s) {
     RankWork& rank = ranks[s % ranks.size()];
     const PartTime& stage = costs.stages[s];
-    rank.passes += stage.forward;
-    rank.forward += stage.forward.total();
+    PassTime backward = stage.backward;
     if (split) {
-      rank.passes += stage.backward_input;
-      rank.passes += stage.backward_weight;
-      rank.input += stage.backward_input.total();
-      rank.weight += stage.backward_weight.total();
-    } else {
-      rank.passes += stage.backward;
+      backward = stage.backward_input;
+      backward += stage.backward_weight;
+      rank.weight += stage.backward_weight.total() * costs.turns;
     }
+    rank.passes += stage.forward;
+    rank.passes += backward;
+    rank.forward += stage.forward.total() * costs.turns + costs.waiting * costs.activations[s];
+    rank.backward += backward.total() * costs.turns + costs.waiting * costs.gradients[s];
     rank.messages += costs.activations[s] + costs.gradients[s];
+    rank.reductions += costs.reductions[s];
   }
   return ranks;
 }
 
-/// What follows the last pass, on the rank that takes the longest.
-Seconds tail_seconds(const StepCosts& costs) {
-  Seconds longest = 0;
-  const std::size_t ranks = costs.updates.size();
-  for (std::size_t r = 0; r < ranks; ++r) {
-    Seconds tail = costs.updates[r];
-    for (std::size_t s = r; s < costs.stages.size(); s += ranks) tail += costs.reductions[s];
-    if (r == 0 || r + 1 == ranks) tail += costs.tied;
-    longest = std::max(longest, tail);
+/// Work of all ranks of a node while its processors are busy.
+Seconds shared_work(const std::vector<RankWork>& ranks, double micro_batches,
+                    const StepCosts& costs) {
+  Seconds all = 0;
+  for (const RankWork& rank : ranks) all += rank.passes.total();
+  return micro_batches * all * costs.all_turns / static_cast<double>(ranks.size());
+}
+
+/// From the last pass of the first rank to the end. Where backward passes are not split, a rank
+/// ends them before the former ranks and begins its sums meanwhile.
+Seconds tail_seconds(const deck::ParallelConfig& p, const std::vector<RankWork>& ranks,
+                     const StepCosts& costs) {
+  Seconds early = 0, sums = 0, update = 0;
+  for (std::size_t r = 0; r < ranks.size(); ++r) {
+    const bool both = r == 0 || r + 1 == ranks.size();  // they wait for each other
+    sums = std::max(sums, ranks[r].reductions - early + (both ? costs.tied : 0));
+    update = std::max(update, costs.updates[r] + costs.gathers[r]);
+    if (p.schedule != ScheduleKind::zb_h1)
+      early += ranks[r].backward / static_cast<double>(p.chunks);
   }
-  return longest + costs.norm;
+  return sums + costs.norm + update;
+}
+
+/// The passes of m micro-batches with 1f1b. The first one goes through all ranks and back, a loop.
+/// Rank r, with p − r micro-batches in flight, begins its next one but these when a loop through
+/// the ranks from r on has ended. One of these loops, or the longest rank, sets the pace.
+Seconds alternating_seconds(double m, Seconds longest, const std::vector<RankWork>& ranks,
+                            const StepCosts& costs) {
+  Seconds loop = 0, delay = 0;
+  double flying = 0;
+  for (std::size_t r = ranks.size(); r-- > 0;) {
+    flying += 1;
+    loop += ranks[r].all() + (1 - costs.waiting) * ranks[r].messages;
+    const double rounds = std::floor((m - 1) / flying);
+    const double further = m - 1 - rounds * flying;
+    delay = std::max(delay, rounds * std::max(loop, flying * longest) + further * longest);
+  }
+  return loop + delay;
+}
+
+/// The passes of m micro-batches. Each takes the longest rank's time, except where the schedule
+/// leaves that rank idle.
+Seconds pass_seconds(const deck::ParallelConfig& p, double m, const std::vector<RankWork>& ranks,
+                     const StepCosts& costs) {
+  Seconds longest = 0, loop = 0, weights = 0, hops = 0, forward = 0, backward = 0,
+          first = -ranks.back().forward;
+  for (const RankWork& rank : ranks) {
+    longest = std::max(longest, rank.all());
+    forward = std::max(forward, rank.forward);
+    backward = std::max(backward, rank.backward);
+    loop += rank.all() + (1 - costs.waiting) * rank.messages;
+    weights += rank.weight;
+    first += rank.forward;
+    hops += rank.messages;
+  }
+  const auto ranks_number = static_cast<double>(p.pipeline);
+  const auto chunks = static_cast<double>(p.chunks);
+  switch (p.schedule) {
+    case ScheduleKind::gpipe:
+      return loop + (m - 1) * (forward + backward);
+    case ScheduleKind::one_forward_one_backward:
+    case ScheduleKind::file:
+      return alternating_seconds(m, longest, ranks, costs);
+    case ScheduleKind::interleaved: {
+      if (m <= ranks_number) return loop + (m - 1) * longest / chunks;
+      // An incomplete round takes as long as a complete one for all chunks but the last, in the
+      // longer of its two passes.
+      const double missing = std::ceil(m / ranks_number) * ranks_number - m;
+      return m * longest + (loop - longest) / chunks +
+             missing * (chunks - 1) / chunks * std::max(forward, backward);
+    }
+    case ScheduleKind::zb_h1: {
+      // Ranks wait for the loop of both halves without weights' gradients, and fill the wait with
+      // these, as far as there are some; but the last rank cannot begin before its first input.
+      const double moved = (ranks_number - 1 + std::min(m - 1, ranks_number - 1)) / ranks_number;
+      return m * longest + std::max(loop - longest - moved * weights, first + hops / 2);
+    }
+  }
+  return 0;
 }
 
 schedule::Cost cost_of(const StepCosts& costs) {
@@ -147,7 +166,7 @@ schedule::Cost cost_of(const StepCosts& costs) {
       case Op::gradient_norm:
         return costs.norm;
       case Op::optimizer_step:
-        return costs.updates[s];
+        return costs.updates[s] + costs.gathers[s];
     }
     return 0;
   };
@@ -159,101 +178,12 @@ std::string_view name_of(Cause cause) {
   return cause_names[static_cast<std::size_t>(cause)];
 }
 
-PartTimes part_times(const deck::Config& config, const Architecture& a, bool split_backward,
-                     const Machine& machine) {
-  const auto shard =
-      architecture::make_shard(a, 1, 1, 0, static_cast<int>(config.parallel.tensor), 0);
-  const KernelTime kernels(machine, config.precision);
-  const NetworkTime network(machine, config.parallel);
-  const LayerTime time(a, local_sizes(config, shard, machine), kernels, network, machine);
-  return {time.layer(layer_program(config, a, shard, split_backward, machine)), time.embedding(),
-          time.head()};
-}
-
-StepCosts step_costs(const deck::Config& config, const Architecture& a, const PartTimes& parts,
-                     const Machine& machine) {
-  const deck::ParallelConfig& p = config.parallel;
-  const Machine::Software& software = machine.software;
-  const auto stage_layers = architecture::partition(a, static_cast<int>(p.pipeline * p.chunks));
-  const std::size_t stages = stage_layers.size();
-  const auto ranks = static_cast<std::size_t>(p.pipeline);
-  const NetworkTime network(machine, p);
-  const auto shard = architecture::make_shard(a, 1, 1, 0, static_cast<int>(p.tensor), 0);
-  const LocalSizes sizes = local_sizes(config, shard, machine);
-  StepCosts costs;
-  set_turns(costs, p, machine);
-  costs.waiting = 1 - software.pipeline_overlap;
-
-  const auto whole = static_cast<double>(sizes.tokens * sizes.hidden * sizes.element);
-  const bool cut = software.scatter_gather || sizes.cuts_tokens;
-  const double sent = cut ? whole / static_cast<double>(p.tensor) : whole;
-  PassTime gather;
-  if (cut && !sizes.cuts_tokens)
-    gather.tensor = network.collective(Collective::all_gather, whole, Axis::tensor);
-  for (std::size_t s = 0; s < stages; ++s) {
-    PartTime stage = parts.layer * static_cast<double>(stage_layers[s].extent);
-    if (s == 0) stage += parts.embedding;
-    if (s + 1 == stages) stage += parts.head;
-    if (s > 0) stage.forward += gather;
-    if (s + 1 < stages) {
-      stage.backward += gather;
-      stage.backward_input += gather;
-    }
-    costs.stages.push_back(stage);
-    const int rank = static_cast<int>(s % ranks);
-    const int before = static_cast<int>((s + ranks - 1) % ranks);
-    costs.activations.push_back(s + 1 == stages ? 0 : network.to_next(sent, rank));
-    costs.gradients.push_back(s == 0 ? 0 : network.to_next(sent, before));
-  }
-
-  const std::vector<double> parameters = stage_parameters(a, stage_layers, p.tensor);
-  const double gradient = software.gradient_bytes > 0 ? static_cast<double>(software.gradient_bytes)
-                                                      : static_cast<double>(sizes.accumulate);
-  const double shown = 1 - software.gradient_overlap;
-  costs.updates.assign(ranks, 0);
-  const KernelTime kernels(machine, config.precision);
-  const bool shares = p.distributed_optimizer && p.data > 1;
-  for (std::size_t s = 0; s < stages; ++s) {
-    const double bytes = parameters[s] * gradient;
-    costs.reductions.push_back(
-        shown * network.collective(shares ? Collective::reduce_scatter : Collective::all_reduce,
-                                   bytes, Axis::data));
-    const double updated = parameters[s] / static_cast<double>(shares ? p.data : 1);
-    Seconds& update = costs.updates[s % ranks];
-    update += costs.turns * kernels.memory(updated * update_bytes(config, sizes, machine));
-    if (shares)
-      update += network.collective(Collective::all_gather,
-                                   parameters[s] * static_cast<double>(sizes.element), Axis::data);
-  }
-  if (a.model.tied_embeddings && p.pipeline > 1)
-    costs.tied = network.first_and_last(static_cast<double>(a.model.vocabulary * a.model.hidden) /
-                                        static_cast<double>(p.tensor) * gradient);
-  costs.norm = network.collective(Collective::all_reduce, 8, Axis::tensor) +
-               network.collective(Collective::all_reduce, 8, Axis::pipeline);
-  return costs;
-}
-
 Seconds estimated_seconds(const deck::Config& config, const StepCosts& costs) {
   const deck::ParallelConfig& p = config.parallel;
   const auto m = static_cast<double>(micro_batches_of(config));
   const std::vector<RankWork> ranks = work_of_ranks(p, costs);
-  Seconds longest = 0, sum = 0, bubble = 0, all = 0, message = 0;
-  for (const RankWork& rank : ranks) {
-    const Seconds passes = rank.passes.total() * costs.turns;
-    longest = std::max(longest, passes + 2 * costs.waiting * rank.messages);
-    sum += passes;
-    all += rank.passes.total();
-    message = std::max(message, rank.messages);
-    bubble += costs.turns * std::max(0.0, rank.forward + rank.input - rank.weight);
-  }
-  const auto chunks = static_cast<double>(p.chunks);
-  const auto others = static_cast<double>(p.pipeline - 1);
-  const Seconds wait = p.schedule == ScheduleKind::zb_h1
-                           ? bubble * others / static_cast<double>(p.pipeline)
-                           : (sum - longest) / chunks;
-  const Seconds passes = m * longest + std::max(0.0, wait) + others * message / chunks;
-  const Seconds work = m * all * costs.all_turns / static_cast<double>(p.pipeline);
-  return std::max(passes, work) + tail_seconds(costs);
+  return std::max(pass_seconds(p, m, ranks, costs), shared_work(ranks, m, costs)) +
+         tail_seconds(p, ranks, costs);
 }
 
 StepTime played_time(const deck::Config& config, const Architecture& a, const StepCosts& costs,
@@ -266,11 +196,8 @@ StepTime played_time(const deck::Config& config, const Architecture& a, const St
   for (const schedule::Event& e : played.timeline.events)
     time.seconds = std::max(time.seconds, e.end);
   const std::vector<RankWork> ranks = work_of_ranks(p, costs);
-  Seconds all = 0;
-  for (const RankWork& rank : ranks) all += rank.passes.total();
-  const Seconds tail = tail_seconds(costs);
   time.seconds =
-      std::max(time.seconds, m * all * costs.all_turns / static_cast<double>(p.pipeline) + tail);
+      std::max(time.seconds, shared_work(ranks, m, costs) + tail_seconds(p, ranks, costs));
 
   const auto busiest = static_cast<std::size_t>(
       std::ranges::max_element(ranks, {}, [](const RankWork& r) { return r.passes.total(); }) -
@@ -283,6 +210,7 @@ StepTime played_time(const deck::Config& config, const Architecture& a, const St
   for (std::size_t s = busiest; s < costs.stages.size(); s += ranks.size())
     time.of(Cause::data) += costs.reductions[s];
   if (busiest == 0 || busiest + 1 == ranks.size()) time.of(Cause::data) += costs.tied;
+  time.of(Cause::data) += costs.gathers[busiest];
   time.of(Cause::optimizer) = costs.norm + costs.updates[busiest];
   time.of(Cause::bubble) =
       time.seconds - std::accumulate(time.shares.begin(), time.shares.end(), 0.0);

@@ -1,5 +1,7 @@
 #include <gtest/gtest.h>
 
+#include <trireme/plan/machine_file.hpp>
+
 #include <support/shell.hpp>
 
 #include <nlohmann/json.hpp>
@@ -10,6 +12,7 @@
 #include <map>
 #include <ostream>
 #include <set>
+#include <sstream>
 #include <string>
 #include <vector>
 
@@ -311,6 +314,39 @@ TEST_F(BenchCommand, BandwidthOfMemoryIsBelowThatOfCaches) {
     EXPECT_GT(names_of(rows, "bandwidth", ".slowest_rank").size(), 6U);
   }
   EXPECT_LT(memory, caches);
+}
+
+TEST_F(BenchCommand, MachineFilesReadBackAndPredictTimes) {
+  for (const int ranks : {1, 2}) {
+    const std::string launcher = ranks == 1 ? "" : mpiexec(ranks);
+    ASSERT_EQ(run(launcher + "trireme bench deck.toml --rounds 1 --machine-file machine.toml " +
+                  "parallel.data=" + std::to_string(ranks)),
+              0)
+        << err();
+    expect_output(folder_, "machine file machine.toml");
+    const plan::Machine machine = plan::parse_machine(file("machine.toml"), "machine.toml");
+    EXPECT_EQ(machine.node.devices, ranks);
+    EXPECT_EQ(machine.time_mistake({}, ranks), "");
+    EXPECT_GT(machine.peak(DType::bf16), 0);
+    EXPECT_EQ(machine.node.link_bandwidth > 0, ranks > 1);
+    EXPECT_LE(machine.node.processors, ranks);
+    for (const double rate : {machine.kernels.norm, machine.kernels.activation,
+                              machine.kernels.residual, machine.kernels.update})
+      EXPECT_GT(rate, 0);
+    std::istringstream lines(file("machine.toml"));
+    for (std::string line; std::getline(lines, line);) {
+      if (line.starts_with("peak") || line.starts_with("link") || line.starts_with("norm"))
+        EXPECT_NE(line.find("  # "), std::string::npos) << line;
+    }
+    EXPECT_EQ(
+        run("trireme check deck.toml --machine machine.toml --ranks " + std::to_string(ranks)), 0)
+        << err();
+  }
+}
+
+TEST_F(BenchCommand, MachineFileOfAMissingFolderIsAnErrorBeforeMeasuring) {
+  EXPECT_EQ(run("trireme bench deck.toml --machine-file nowhere/machine.toml"), 2);
+  expect_error(folder_, "nowhere/machine.toml");
 }
 
 TEST_F(BenchCommand, LeavesCheckpointsOfTheRunAlone) {

@@ -127,8 +127,7 @@ TEST(Deck, ResolvedDeckReadsBackToTheSameConfig) {
     p.chunks = p.schedule == ScheduleKind::interleaved ? 2 : 1;
     if (p.schedule != ScheduleKind::file) p.program.clear();
     if (p.schedule == ScheduleKind::file) p.program += "x";
-    if (p.schedule == ScheduleKind::file) p.layout = LayoutMode::given;
-    if (p.layout == LayoutMode::automatic) p.data = 0;
+    p.layout = LayoutMode::given;  // else keys without a place are open
     p.share_devices = p.share_devices && p.transport != TransportKind::nccl;
     ModelConfig& m = deck.config.model;
     for (auto* size : {&m.layers, &m.heads, &m.feed_forward, &m.sequence, &deck.config.batch.micro})

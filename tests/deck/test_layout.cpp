@@ -126,6 +126,16 @@ TEST(Layout, ChosenValuesNameTheirOrigin) {
   EXPECT_EQ(again.config.parallel.layout, LayoutMode::given);
 }
 
+TEST(Layout, ResolvedTextLeavesOpenKeysOut) {
+  const Deck deck = automatic({"parallel.schedule=interleaved", "parallel.data=0"});
+  const std::string text = resolved_toml(deck);
+  EXPECT_EQ(text.find("\nchunks"), std::string::npos);
+  EXPECT_EQ(text.find("\ndata"), std::string::npos);
+  const Deck again = parse_deck(text, "b.toml");
+  EXPECT_EQ(again.config, deck.config);
+  EXPECT_EQ(fixed_keys(again), Words{"parallel.schedule"});
+}
+
 TEST(Layout, ChosenValuesAreChecked) {
   Deck deck = automatic();
   EXPECT_THROW(set_layout(deck, {"parallel.tensor=5"}, "none"), UsageError);

@@ -1,5 +1,6 @@
 #include <trireme/deck/checks.hpp>
 #include <trireme/deck/deck.hpp>
+#include <trireme/deck/layout.hpp>
 
 #include <trireme/base/check.hpp>
 
@@ -77,6 +78,7 @@ TEST(Mutations, EndInADeckThatReadsBackOrInAUsageError) {
       Deck deck = parse_deck(content, "a.toml", {"run.steps=" + mutated("20", random)});
       EXPECT_EQ(parse_deck(resolved_toml(deck), "resolved.toml").config, deck.config) << content;
       ++accepted;
+      if (deck.config.parallel.layout == LayoutMode::automatic) expect_layout(deck, 1 + trial % 7);
       resolve_parallel(deck, 1 + trial % 7);
     } catch (const UsageError& error) {
       EXPECT_NE(std::string_view(error.what()), "");

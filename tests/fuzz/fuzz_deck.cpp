@@ -1,6 +1,7 @@
 #include <trireme/base/check.hpp>
 #include <trireme/deck/checks.hpp>
 #include <trireme/deck/deck.hpp>
+#include <trireme/deck/layout.hpp>
 
 #include <algorithm>
 #include <cstddef>
@@ -26,6 +27,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     using namespace trireme::deck;
     Deck deck = parse_deck(input, "fuzz.toml", overrides);
     if (!(parse_deck(resolved_toml(deck), "resolved.toml").config == deck.config)) std::abort();
+    if (deck.config.parallel.layout == trireme::LayoutMode::automatic)
+      expect_layout(deck, 1 + static_cast<std::int64_t>(size % 8));
     resolve_parallel(deck, 1 + static_cast<std::int64_t>(size % 8));
   } catch (const trireme::UsageError&) {
   }

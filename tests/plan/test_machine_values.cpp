@@ -46,7 +46,9 @@ TEST(MachineValues, EveryKeyIsStored) {
           "name = \"Other\"\nsecond_axis = \"data\"\nfused_attention = false\n"
           "scatter_gather = false\ngradient_bytes = 2\ntensor_overlap = 0.1\n"
           "gradient_overlap = 0.2\npipeline_overlap = 0.3\nhost_per_layer = 0.001\n"
-          "optimizer_bytes = 40\nactivation_ratio = 1.5\nlogit_bytes = 10\nreserve = \"1 GB\"\n"}
+          "optimizer_bytes = 40\nactivation_ratio = 1.5\nlogit_bytes = 10\n"
+          "fused_accumulation = false\nrecomputes_unread = true\ntraffic_ratio = 1.3\n"
+          "keeps_gathered = true\nlogit_traffic = 52\nreserve = \"1 GB\"\n"}
           .machine();
   Machine::Device device;
   device.kind = DeviceKind::cuda;
@@ -88,6 +90,10 @@ TEST(MachineValues, EveryKeyIsStored) {
   software.optimizer_bytes = 40;
   software.activation_ratio = 1.5;
   software.logit_bytes = 10;
+  software.fused_accumulation = false;
+  software.recomputes_unread = software.keeps_gathered = true;
+  software.traffic_ratio = 1.3;
+  software.logit_traffic = 52;
   software.reserve = 1000000000;
   EXPECT_EQ(m.software, software);
 }
@@ -127,6 +133,11 @@ TEST(MachineValues, OutsideOfPhysicalBoundsTheyAreRefused) {
       {"software", "second_axis", {"\"pipeline\""}, {"\"tensor\"", "1"}},
       {"software", "fused_attention", {"true"}, {"1", "\"yes\""}},
       {"software", "scatter_gather", {"true"}, {"0", "\"no\""}},
+      {"software", "fused_accumulation", {"true"}, {"1", "\"yes\""}},
+      {"software", "recomputes_unread", {"true"}, {"1", "\"yes\""}},
+      {"software", "keeps_gathered", {"true"}, {"1", "\"yes\""}},
+      {"software", "traffic_ratio", {"1", "4"}, {"0.9", "4.1"}},
+      {"software", "logit_traffic", {"0", "1000"}, {"-1", "1001"}},
       {"software", "gradient_bytes", {"1", "8"}, {"0", "9", "2.0"}},
       {"software", "tensor_overlap", overlaps, not_overlaps},
       {"software", "gradient_overlap", overlaps, not_overlaps},
@@ -268,7 +279,7 @@ TEST(MachineExamples, HaveWhatTimesNeed) {
     EXPECT_LT(m.software.reserve, m.device.memory);
     ++files;
   }
-  EXPECT_EQ(files, 6);
+  EXPECT_EQ(files, 7);
 }
 
 }  // namespace

@@ -239,13 +239,24 @@ class NodeRanges(Scripts):
 
     def test_the_script_counts_the_ranks_of_its_nodes(self):
         text = self.printed("--nodes", "2-4", *self.ARGUMENTS, "--cpus-per-rank", "3")
-        self.assertIn("\n#SBATCH --nodes=2-4\n#SBATCH --ntasks-per-node=2\n", text)
+        self.assertIn("\n#SBATCH --nodes=2-4\n#SBATCH --mincpus=6\n#SBATCH --cpus-per-task=3\n", text)
+        self.assertNotIn("#SBATCH --ntasks", text)
         for nodes in ("2", "3", "4"):
             code, calls, said = self.run_on(nodes, text)
             self.assertEqual(code, 0, said)
             self.assertIn(f" --nodes={nodes} --ntasks={2 * int(nodes)} --ntasks-per-node=2 --cpus-per-task=3 trireme",
                           calls[0])
             self.assertIn(f"job: {nodes} nodes, {2 * int(nodes)} ranks", said)
+
+    def test_directives_do_not_count_tasks_that_slurm_does_not_know(self):
+        for name in MACHINES:
+            if "slurm" in tomllib.loads((ROOT / f"tools/machines/{name}.toml").read_text())["launch"]:
+                text = self.printed("--machine", name, "--nodes", "2-4", "--time", "01:00:00", *NEEDS[name][0])
+                own = [line for line in text.splitlines() if line.startswith("#SBATCH ")]
+                self.assertNotRegex("".join(own), "ntasks|per-task=1", f"{name}: {own}")
+                self.assertEqual(subprocess.run(["bash", "-n"], input=text, text=True).returncode, 0)
+        text = self.printed("--machine", "alps", "--nodes", "2-4", "--time", "01:00:00", *NEEDS["alps"][0])
+        self.assertIn("#SBATCH --gpus-per-node=4\n", text)
 
     def test_a_range_of_one_number_is_that_number(self):
         self.assertEqual(self.printed("--nodes", "2-2", *self.ARGUMENTS).replace("2-2", "2"),

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """Jobs that tools/job prints, run by a real Slurm: stopped by its signal and put back into the queue, cut by the failure
-of a node, cancelled. Losses and gradient norms equal those of a run that nothing stopped, bit for bit.
+of a node, cancelled. Losses and gradient norms equal those of a run that nothing stopped, bit for bit; of a job with a
+range of nodes, whose parts ran on 2, 4 and 3 ranks, to rounding.
 
     test_slurm.py --bin FOLDER [--mpiexec mpiexec]
 
@@ -45,7 +46,6 @@ every = 25
 """
 COMPARED = ("step", "loss", "learning_rate", "gradient_norm", "tokens", "skipped_steps")
 options = None
-slurm = None
 
 
 def metrics(folder):
@@ -63,22 +63,30 @@ def numbers(folder):
     return [tuple(line[key] for key in COMPARED) for line in metrics(folder)]
 
 
-class Jobs(unittest.TestCase):
+class Runs(unittest.TestCase):
+    """Runs of DECK as jobs of a cluster of their own."""
+    NODES = 2
+    DECK = DECK
+
     @classmethod
     def setUpClass(cls):
-        cls.text = slurm.folder / "text"
+        cls.slurm = cls.enterClassContext(cluster.Cluster(cls.NODES))
+        cls.text = cls.slurm.folder / "text"
         cls.text.write_text("".join(f"the quick brown fox {i * i % 97} jumps\n" for i in range(800)))
-        cls.reference_folder = cls.prepared("reference")
-        slurm.run(options.mpiexec, "-n", "2", "trireme", "train", "deck.toml", cwd=cls.reference_folder)
-        cls.reference = numbers(cls.reference_folder)
-        assert len(cls.reference) == STEPS, len(cls.reference)
+
+    @classmethod
+    def reference(cls, ranks):
+        """What a run has written that nothing stopped."""
+        folder = cls.prepared("reference")
+        cls.slurm.run(options.mpiexec, "-n", str(ranks), "trireme", "train", "deck.toml", cwd=folder)
+        return folder
 
     @classmethod
     def prepared(cls, name):
-        folder = slurm.folder / name
+        folder = cls.slurm.folder / name
         folder.mkdir()
-        (folder / "deck.toml").write_text(DECK)
-        slurm.run("trireme", "tokenize", "-o", "tokens.h5", str(cls.text), cwd=folder)
+        (folder / "deck.toml").write_text(cls.DECK)
+        cls.slurm.run("trireme", "tokenize", "-o", "tokens.h5", str(cls.text), cwd=folder)
         return folder
 
     def setUp(self):
@@ -88,22 +96,22 @@ class Jobs(unittest.TestCase):
     def tearDown(self):
         if self.number is None:
             return
-        subprocess.run(["scancel", "--quiet", "--signal=KILL", "--full", self.number], env=slurm.environment)
-        subprocess.run(["scancel", "--quiet", self.number], env=slurm.environment)
+        subprocess.run(["scancel", "--quiet", "--signal=KILL", "--full", self.number], env=self.slurm.environment)
+        subprocess.run(["scancel", "--quiet", self.number], env=self.slurm.environment)
         self.until(lambda: not self.processes("trireme-engine") and self.state() not in ("RUNNING", "COMPLETING"), 60,
                     "the job is gone")
 
     # What a user does
 
-    def print_script(self, *arguments):
-        return slurm.run(str(ROOT / "tools/job"), "deck.toml", "--machine", "generic", "--nodes", "2",
-                         "--ranks-per-node", "1", "-o", "deck.job", *arguments, cwd=self.folder)
+    def print_script(self, *arguments, nodes="2"):
+        return self.slurm.run(str(ROOT / "tools/job"), "deck.toml", "--machine", "generic", "--nodes", nodes,
+                              "--ranks-per-node", "1", "-o", "deck.job", *arguments, cwd=self.folder)
 
     def submit(self):
-        self.number = slurm.run("sbatch", "--parsable", "deck.job", cwd=self.folder).strip()
+        self.number = self.slurm.run("sbatch", "--parsable", "deck.job", cwd=self.folder).strip()
 
     def state(self):
-        return slurm.job(self.number)["JobState"]
+        return self.slurm.job(self.number)["JobState"]
 
     def output(self):
         files = sorted(self.folder.glob("deck-*.out"))
@@ -113,14 +121,14 @@ class Jobs(unittest.TestCase):
 
     def until(self, condition, seconds, what):
         try:
-            slurm.until(condition, seconds, what)
+            self.slurm.until(condition, seconds, what)
         except TimeoutError as error:
             raise AssertionError(f"{error}\n{self.output()}") from None
 
     def processes(self, name):
         """This job's processes of that name."""
         found = []
-        for pid in cluster.processes_of(slurm.folder):
+        for pid in cluster.processes_of(self.slurm.folder):
             try:
                 if (Path(f"/proc/{pid}/comm").read_text().strip() == name
                         and os.readlink(f"/proc/{pid}/cwd") == str(self.folder)):
@@ -132,10 +140,10 @@ class Jobs(unittest.TestCase):
     def until_step(self, step):
         self.until(lambda: len(metrics(self.folder)) >= step, 60, f"step {step} is done")
 
-    def hold(self):
+    def hold(self, number=2):
         """Stops the ranks where they are, so that the job lasts as long as the test needs and takes no time of a core."""
         ranks = self.processes("trireme-engine")
-        self.assertEqual(len(ranks), 2)
+        self.assertEqual(len(ranks), number)
         for pid in ranks:
             os.kill(pid, signal.SIGSTOP)
         self.until(lambda: all(self.status(pid)["State"].startswith("T") for pid in ranks), 10, "the ranks stand still")
@@ -163,16 +171,25 @@ class Jobs(unittest.TestCase):
         waits = any(int(status[key], 16) >> (number - 1) & 1 for key in ("SigPnd", "ShdPnd"))
         return waits or not status["State"].startswith("T")
 
-    def expect_finished(self, restarts):
+    def expect_completed(self, restarts):
         self.until(lambda: self.state() not in ("RUNNING", "PENDING", "COMPLETING", "REQUEUED"), 90, "the job has ended")
-        job = slurm.job(self.number)
+        job = self.slurm.job(self.number)
         self.assertEqual((job["JobState"], job["ExitCode"], job["Restarts"]), ("COMPLETED", "0:0", str(restarts)),
                          self.output())
-        self.assertEqual(numbers(self.folder), self.reference)
+
+
+class Jobs(Runs):
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        cls.expected = numbers(cls.reference(2))
+        assert len(cls.expected) == STEPS, len(cls.expected)
+
+    def expect_finished(self, restarts):
+        self.expect_completed(restarts)
+        self.assertEqual(numbers(self.folder), self.expected)
         latest = (self.folder / "run/checkpoints/latest").read_text().strip()
         self.assertEqual(latest, f"step_{STEPS:08}")
-
-    # The tests
 
     def test_the_time_limit_cuts_a_run_in_two(self):
         self.print_script("--time", "00:01:00", "--lead", "20")
@@ -194,7 +211,7 @@ class Jobs(unittest.TestCase):
         self.print_script("--time", "00:10:00")
         self.submit()
         self.until_step(5)
-        slurm.run("scancel", "--signal=USR1", self.number)
+        self.slurm.run("scancel", "--signal=USR1", self.number)
         self.expect_finished(1)
         self.assertEqual([stop["cause"] for stop in events(self.folder, "stop")], ["signal"], self.output())
 
@@ -203,11 +220,11 @@ class Jobs(unittest.TestCase):
         self.submit()
         self.until_step(30)
         self.hold()
-        slurm.fail_node("node1")
-        self.until(lambda: slurm.states()["node1"].startswith("down"), 90, "Slurm finds that the node is down")
+        self.slurm.fail_node("node1")
+        self.until(lambda: self.slurm.states()["node1"].startswith("down"), 90, "Slurm finds that the node is down")
         self.until(lambda: self.state() == "PENDING", 60, "the job waits for nodes")
         self.assertEqual(self.processes("trireme-engine"), [], "a rank outlived its job")
-        slurm.start_node("node1")
+        self.slurm.start_node("node1")
         self.expect_finished(1)
         self.assertNotIn("signal", [stop["cause"] for stop in events(self.folder, "stop")], self.output())
         self.assertEqual(len(events(self.folder, "start")), 2)
@@ -216,7 +233,7 @@ class Jobs(unittest.TestCase):
         self.print_script("--time", "00:10:00")
         self.submit()
         self.until_step(10)
-        slurm.run("scancel", self.number)
+        self.slurm.run("scancel", self.number)
         self.until(lambda: self.state() == "CANCELLED" and not self.processes("trireme-engine"), 60,
                     "the job is cancelled")
         done = len(metrics(self.folder))
@@ -233,14 +250,66 @@ class Jobs(unittest.TestCase):
         (self.folder / "tokens.h5").write_bytes(b"not a token file")
         self.submit()
         self.until(lambda: self.state() not in ("PENDING", "RUNNING", "COMPLETING"), 60, "the job has ended")
-        job = slurm.job(self.number)
+        job = self.slurm.job(self.number)
         self.assertEqual((job["JobState"], job["Restarts"]), ("FAILED", "0"), self.output())
         self.assertEqual(job["ExitCode"], "2:0", self.output())
         self.assertEqual(self.output().count("trireme: error"), 1, self.output())
 
 
+ELASTIC_STEPS = 60
+
+
+class ElasticJobs(Runs):
+    """--nodes 2-4 and [parallel] layout = "auto": 12 samples for 2, 4 and 3 ranks."""
+    NODES = 4
+    DECK = (DECK.replace(f"steps = {STEPS}", f"steps = {ELASTIC_STEPS}").replace("heads = 3", "heads = 4")
+            .replace("global = 8\nmicro = 2\n", "global = 12\n")
+            + '[parallel]\nlayout = "auto"\n[precision]\ncompute = "fp64"\n')
+
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        cls.expected = metrics(cls.reference(1))
+        assert len(cls.expected) == ELASTIC_STEPS, len(cls.expected)
+
+    def update(self, nodes, *state):
+        self.slurm.run("scontrol", "update", f"NodeName={nodes}", *state)
+
+    def next_part(self, ranks, change):
+        """Lets a part of so many ranks take a few steps, changes the nodes, and has the job put back."""
+        done = len(metrics(self.folder))
+        self.until(lambda: len(events(self.folder, "training")) == self.parts + 1, 60, f"part {self.parts + 1} trains")
+        self.parts += 1
+        self.until_step(done + 3)
+        held = self.hold(ranks)
+        change()
+        self.slurm.run("scancel", "--signal=USR1", self.number)
+        self.go_on(held)
+        self.until(lambda: len(events(self.folder, "stop")) == self.parts, 60, f"part {self.parts} stops")
+
+    def test_each_part_takes_the_nodes_that_it_gets(self):
+        self.parts = 0
+        self.print_script("--time", "00:10:00", nodes="2-4")
+        self.update("node[2-3]", "State=DRAIN", "Reason=test")
+        self.submit()
+        self.until(lambda: (self.folder / "run/events.jsonl").exists(), 60, "the first part starts")
+        self.next_part(2, lambda: self.update("node[2-3]", "State=RESUME"))
+        self.next_part(4, lambda: self.update("node1", "State=DRAIN", "Reason=test"))
+        self.expect_completed(2)
+        self.assertEqual([start["ranks"] for start in events(self.folder, "start")], [2, 4, 3], self.output())
+        layouts = [layout["data"] * layout["pipeline"] * layout["tensor"] for layout in events(self.folder, "layout")]
+        self.assertEqual(layouts, [2, 4, 3])
+        self.assertEqual([stop["cause"] for stop in events(self.folder, "stop")], ["signal"] * 2)
+        found = metrics(self.folder)
+        self.assertEqual([line["step"] for line in found], list(range(1, ELASTIC_STEPS + 1)))
+        for line, expected in zip(found, self.expected):
+            self.assertEqual(line["tokens"], expected["tokens"])
+            for key in ("loss", "gradient_norm"):
+                self.assertLessEqual(abs(line[key] - expected[key]), 1e-10 * expected[key], f"{key} of {line['step']}")
+
+
 def main():
-    global options, slurm
+    global options
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--bin", required=True, type=Path)
     parser.add_argument("--mpiexec", default="mpiexec")
@@ -250,8 +319,7 @@ def main():
         print(f"skipped: {why_not}")
         return SKIPPED
     os.environ["PATH"] = f"{options.bin.resolve()}:{os.environ['PATH']}"
-    with cluster.Cluster() as slurm:
-        return 0 if unittest.main(argv=[sys.argv[0], *rest], verbosity=2, exit=False).result.wasSuccessful() else 1
+    return 0 if unittest.main(argv=[sys.argv[0], *rest], verbosity=2, exit=False).result.wasSuccessful() else 1
 
 
 if __name__ == "__main__":

@@ -39,7 +39,8 @@ struct BenchOptions {
   std::vector<std::string> overrides;
   std::vector<std::string> only;  ///< sections; none: all
   std::int64_t rounds = 3;
-  std::string json;  ///< file for the results; "": none
+  std::string json;          ///< file for the results; "": none
+  std::string machine_file;  ///< file that describes this machine; "": none
 };
 
 /// Each adds one subcommand that stores its values in `options`, and returns it.

@@ -39,7 +39,8 @@ Deck load_deck(const std::string& path, const std::vector<std::string>& override
 Deck parse_deck(std::string_view content, const std::string& file_name,
                 const std::vector<std::string>& overrides = {});
 
-/// Every key with its value, as a deck that reads back to exactly the same Config.
+/// Every key with its value, as a deck that reads back to exactly the same Config. Leaves out keys
+/// that layout = "auto" is yet to choose.
 std::string resolved_toml(const Deck& deck);
 
 /// A key whose values differ between two decks. Values are written as in a deck: strings in quotes.

@@ -19,6 +19,9 @@ const std::vector<const Key*>& layout_keys();
 /// Also answers after set_layout.
 bool is_fixed(const Deck& deck, std::string_view section, std::string_view name);
 
+/// Whether layout = "auto" is yet to choose the key's value.
+bool is_open(const Deck& deck, std::string_view section, std::string_view name);
+
 /// Full names of the layout's keys that are fixed.
 std::vector<std::string> fixed_keys(const Deck& deck);
 

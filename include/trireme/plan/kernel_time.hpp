@@ -34,13 +34,16 @@ class KernelTime {
   Seconds attention(double flops, double bytes) const;
   /// The batched products of attention that stores its scores.
   Seconds attention_product(const ProductSizes& sizes, double bytes) const;
-  /// A kernel that is bound by memory.
-  Seconds memory(double bytes) const;
+  /// A kernel that is bound by memory, or has its own rate in bytes/s.
+  Seconds memory(double bytes, double rate = 0) const;
+  /// Random numbers of dropout, drawn by a kernel in addition to its work.
+  Seconds random(double numbers) const;
 
  private:
   Seconds tiled(const ProductSizes& sizes, double efficiency) const;
 
   const Machine::Device& device_;
+  double random_;
   double peak_;
   double bandwidth_;
   bool tiles_;

@@ -54,10 +54,13 @@ class LayerTime {
   PassTime step(const Part& part, const architecture::Step& step) const;
   PassTime end(const Part& part, architecture::Pass pass) const;
   void add_product(PassTime& time, const Part& part, const architecture::Step& step) const;
+  void add_kernel(PassTime& time, const Part& part, const architecture::Step& step) const;
   void add_attention(PassTime& time, const Part& part, const architecture::Step& step) const;
   void add_stored_scores(PassTime& time, bool forward) const;
   double bytes_of(const Part& part, const architecture::Value& value) const;
   double bytes_moved(const Part& part, const architecture::Step& step) const;
+  Seconds message(const Part& part, const architecture::Operation& op,
+                  architecture::Pass pass) const;
   double message_bytes(const Part& part, const architecture::Message& message) const;
 
   const architecture::Architecture& architecture_;

@@ -47,9 +47,23 @@ struct Machine {
         0.8;  ///< share of the peak that a long product of whole tiles reaches
     double memory_efficiency = 0.8;     ///< share of the bandwidth that long kernels reach
     double attention_efficiency = 0.5;  ///< share of the peak that attention's products reach
+    double attention_backward = 0;      ///< the same of its gradient; 0: estimated from it
     double tile_overhead = 0;           ///< start and end of a tile, as so many elements of K
     double launch = 0;                  ///< shortest time of a kernel, seconds
     bool operator==(const Device&) const = default;
+  };
+  /// Rates of kernels that compute more than they move, as measured: bytes/s that they read and
+  /// write; 0: that of the device's memory.
+  struct Kernels {
+    double norm = 0;
+    double activation = 0;
+    double rotary = 0;
+    double residual = 0;
+    double embedding = 0;
+    double loss = 0;    ///< of the logits
+    double update = 0;  ///< of the optimizer and the gradient's norm
+    double random = 0;  ///< numbers per second that dropout draws; 0: they take no time
+    bool operator==(const Kernels&) const = default;
   };
   struct Node {
     std::int64_t devices = 0;     ///< devices of a node, one rank on each; 0: not known
@@ -101,6 +115,7 @@ struct Machine {
   std::string name;
   std::string file;  ///< "": the running build
   Device device;
+  Kernels kernels;
   Node node;
   Network network;
   Software software;

@@ -36,7 +36,7 @@ class NetworkTime {
 
  private:
   Seconds ring(double factor, double bytes, const GroupPlace& group, double efficiency) const;
-  Seconds message(double bytes, std::int64_t distance, bool crosses) const;
+  Seconds message(double bytes, bool crosses) const;
 
   const Machine& machine_;
   GroupPlace places_[3];

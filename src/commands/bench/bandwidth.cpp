@@ -33,13 +33,6 @@ Bytes last_level_cache() {
   return largest;
 }
 
-std::int64_t ranks_on_this_node(const BenchSetting& setting) {
-  std::array<char, 256> name{};
-  ::gethostname(name.data(), name.size() - 1);
-  const auto mine = static_cast<std::int64_t>(std::hash<std::string>()(name.data()));
-  return std::ranges::count(setting.runtime.world().all_gather(mine, "ranks of each node"), mine);
-}
-
 /// The smallest share of a cache that a rank has, and the size of the largest cache.
 std::array<Bytes, 2> caches(const BenchSetting& setting) {
   constexpr Bytes usual = exec_on_host ? 32 << 20 : 64 << 20;
@@ -67,6 +60,13 @@ BenchBandwidth measure(const BenchSetting& setting, Bytes working_set) {
 }
 
 }  // namespace
+
+std::int64_t ranks_on_this_node(const BenchSetting& setting) {
+  std::array<char, 256> name{};
+  ::gethostname(name.data(), name.size() - 1);
+  const auto mine = static_cast<std::int64_t>(std::hash<std::string>()(name.data()));
+  return std::ranges::count(setting.runtime.world().all_gather(mine, "ranks of each node"), mine);
+}
 
 void know_bandwidth(const BenchSetting& setting) {
   BenchMachine& machine = setting.machine;

@@ -30,13 +30,17 @@ constexpr std::array<Section, 7> sections{{
     {"index", bench_index},
 }};
 
-std::vector<Section> chosen(const std::vector<std::string>& names) {
+/// With a machine file, its sections and those named; otherwise all, or those named.
+std::vector<Section> chosen(const std::vector<std::string>& names, bool machine_file) {
   std::vector<std::string> known;
   std::vector<Section> out;
   for (const Section& section : sections) {
     known.emplace_back(section.name);
-    if (names.empty() || std::ranges::find(names, section.name) != names.end())
+    if (machine_file ? for_machine_file(section.name) : names.empty()) {
       out.push_back(section);
+    } else if (std::ranges::find(names, section.name) != names.end()) {
+      out.push_back(section);
+    }
   }
   for (const auto& name : names) {
     const bool is_known = std::ranges::find(known, name) != known.end();
@@ -73,24 +77,33 @@ std::string to_json(const BenchSetting& setting, const BenchRows& rows) {
   return json.dump(1) + "\n";
 }
 
+void write(io::AtomicFile& file, const std::string& content) {
+  file.write(0, content.data(), content.size());
+  file.commit();
+}
+
 }  // namespace
 
 ExitCode bench(grid::Runtime& runtime, const BenchOptions& options) {
   std::vector<Section> wanted;
-  runtime.together([&] { wanted = chosen(options.only); });
+  runtime.together([&] { wanted = chosen(options.only, !options.machine_file.empty()); });
   Session session = open_session(runtime, options.deck, options.overrides, Ranks::as_deck_says);
   session.deck.config.batch.ramp_start = 0;  // steps of the full batch are measured
-  std::unique_ptr<io::AtomicFile> file;      // opened now: an error after the work would waste it
+  // Opened now: an error after the work would waste it.
+  std::unique_ptr<io::AtomicFile> file, machine_file;
   runtime.together([&] {
     if (runtime.rank() == 0 && !options.json.empty())
       file = std::make_unique<io::AtomicFile>(options.json);
+    if (runtime.rank() == 0 && !options.machine_file.empty())
+      machine_file = std::make_unique<io::AtomicFile>(options.machine_file);
   });
   say("trireme: ", runtime.description());
   say("deck ", session.deck.file_name, ": ", with_commas(session.architecture.parameters()),
       " parameters, ", name_of(session.config().precision.compute), ", ", options.rounds,
       options.rounds == 1 ? " round" : " rounds");
   BenchMachine machine;
-  const BenchSetting setting{runtime, session, options.rounds, machine};
+  const BenchSetting setting{runtime, session, options.rounds, machine,
+                             exec_on_host && !options.machine_file.empty()};
   BenchRows rows;
   for (const Section& section : wanted) {
     log::progress(text("measuring ", section.name));
@@ -98,12 +111,12 @@ ExitCode bench(grid::Runtime& runtime, const BenchOptions& options) {
     rows.insert(rows.end(), found.rows.begin(), found.rows.end());
     say("\n== ", section.name, "\n", found.table.empty() ? table_of(found.rows) : found.table);
   }
+  const std::string described = options.machine_file.empty() ? "" : machine_file_of(setting);
   runtime.together([&] {
-    if (!file) return;
-    const std::string json = to_json(setting, rows);
-    file->write(0, json.data(), json.size());
-    file->commit();
+    if (file) write(*file, to_json(setting, rows));
+    if (machine_file) write(*machine_file, described);
   });
+  if (!described.empty()) say("\nmachine file ", options.machine_file);
   expect_output_written(runtime);
   return ExitCode::finished;
 }

@@ -52,19 +52,14 @@ double bus_factor(Operation operation, int ranks) {
   return 1;
 }
 
-/// Seconds of a message of n bytes ≈ alpha + beta n, with the least sum of squared relative errors.
-/// A negative alpha is noise and is set to 0.
-struct Fit {
-  double alpha = 0;
-  double beta = 0;
-};
-
 struct Point {
   Bytes bytes;
   Seconds seconds;
 };
 
-Fit fit(const std::vector<Point>& points) {
+/// Seconds of a message of n bytes ≈ alpha + beta n, with the least sum of squared relative errors.
+/// A negative alpha is noise and is set to 0.
+BenchLine fit(const std::vector<Point>& points) {
   double s = 0;
   double sx = 0;
   double sxx = 0;
@@ -79,9 +74,9 @@ Fit fit(const std::vector<Point>& points) {
     sy += weight * p.seconds;
     sxy += weight * x * p.seconds;
   }
-  const Fit both{(sy * sxx - sx * sxy) / (s * sxx - sx * sx),
-                 (s * sxy - sx * sy) / (s * sxx - sx * sx)};
-  return both.alpha > 0 && both.beta > 0 ? both : Fit{0, sxy / sxx};
+  const BenchLine both{(sy * sxx - sx * sxy) / (s * sxx - sx * sx),
+                       (s * sxy - sx * sy) / (s * sxx - sx * sx)};
+  return both.alpha > 0 && both.beta > 0 ? both : BenchLine{0, sxy / sxx};
 }
 
 /// Arrays of `bytes` and the operations on them, to be called repeatedly.
@@ -172,7 +167,7 @@ void add_rows(BenchRows& rows, const Measured& m) {
                       static_cast<double>(p.bytes) * factor / p.seconds / 1e9, "GB/s",
                       text("bytes / seconds × ", rounded(factor), ", as in nccl-tests")});
     }
-    const Fit line = fit(points);
+    const BenchLine line = fit(points);
     rows.push_back(
         {"communication", of + ".alpha", line.alpha, "s", "seconds = alpha + beta bytes"});
     rows.push_back(
@@ -194,7 +189,7 @@ std::string table_of(const Measured& m) {
       rates.push_back(
           rounded(static_cast<double>(p.bytes) * bus_factor(operation, m.ranks) / p.seconds / 1e9));
     }
-    const Fit line = fit(points);
+    const BenchLine line = fit(points);
     seconds.insert(seconds.end(),
                    {rounded_seconds(line.alpha), rounded(1 / line.beta / 1e9) + " GB/s"});
     rates.insert(rates.end(), {"", ""});
@@ -206,7 +201,9 @@ std::string table_of(const Measured& m) {
 
 }  // namespace
 
-BenchReport bench_communication(const BenchSetting& setting) {
+BenchReport bench_communication(const BenchSetting& with_all) {
+  BenchSetting setting = with_all;
+  setting.processor_time = false;  // waiting counts
   BenchReport report;
   grid::Communicator& world = setting.runtime.world();
   if (world.size() == 1) {
@@ -214,6 +211,8 @@ BenchReport bench_communication(const BenchSetting& setting) {
     return report;
   }
   const Measured of_world = measure(setting, "world", world);
+  setting.machine.sums = fit(of_world.points.at(Operation::all_reduce));
+  setting.machine.messages = fit(of_world.points.at(Operation::send_receive));
   add_rows(report.rows, of_world);
   std::string notes;
   std::string tables = table_of(of_world);

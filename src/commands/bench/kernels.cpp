@@ -23,6 +23,7 @@ void KernelBench::measure(const BenchKernel& kernel, const std::function<void()>
        static_cast<double>(bound.limit), counts_flops ? 1.0 : 0.0});
   found_.push_back({kernel.name, timing.seconds, of[0], of[1], of[2], of[3], of[4],
                     static_cast<BenchLimit>(static_cast<int>(of[5])), of[6] > 0});
+  setting_.machine.kernels.push_back({kernel.name, of[0], timing.seconds, of[1] * of[2], of[3]});
 }
 
 const architecture::Operation& KernelBench::operation(const plan::LayerKernel& kernel) const {

@@ -14,6 +14,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <ctime>
 #include <span>
 #include <type_traits>
 
@@ -23,12 +24,21 @@ namespace {
 constexpr Seconds round_seconds = 0.01;
 constexpr double most_calls = 1e5;
 
-Seconds seconds_of(const Exec& exec, const std::function<void()>& call, std::int64_t times) {
+/// Of the calling thread, which on a host runs the kernels, alone or with others.
+Seconds processor_seconds() {
+  timespec now{};
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+  return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
+}
+
+Seconds seconds_of(const BenchSetting& setting, const Exec& exec, const std::function<void()>& call,
+                   std::int64_t times) {
   fence(exec, "a measurement begins");
   const auto begin = Clock::now();
+  const Seconds processor = processor_seconds();
   for (std::int64_t i = 0; i < times; ++i) call();
   fence(exec, "a measurement ends");
-  return seconds_since(begin);
+  return setting.processor_time ? processor_seconds() - processor : seconds_since(begin);
 }
 
 template <class Real>
@@ -59,8 +69,8 @@ BenchTiming time_calls(const BenchSetting& setting, const std::function<void()>&
   const Exec exec;
   grid::Communicator& world = setting.runtime.world();
   const bool mine = static_cast<bool>(call);
-  if (mine) seconds_of(exec, call, 1);  // first touch of memory, start of libraries
-  const Seconds once = mine ? seconds_of(exec, call, 1) : 0.0;
+  if (mine) seconds_of(setting, exec, call, 1);  // first touch of memory, start of libraries
+  const Seconds once = mine ? seconds_of(setting, exec, call, 1) : 0.0;
   const Seconds longest = world.all_reduce<double>(once, grid::Reduction::maximum, "one call");
   const auto calls = static_cast<std::int64_t>(
       std::clamp(round_seconds / std::max(longest, 1e-9), 1.0, most_calls));
@@ -71,7 +81,7 @@ BenchTiming time_calls(const BenchSetting& setting, const std::function<void()>&
     world.barrier("the beginning of a measurement");
     if (mine)
       seconds[static_cast<std::size_t>(world.rank())] =
-          seconds_of(exec, call, calls) / static_cast<double>(calls);
+          seconds_of(setting, exec, call, calls) / static_cast<double>(calls);
     world.all_reduce(std::span<double>(seconds), grid::Reduction::sum, "seconds of each rank");
     const auto slowest = std::ranges::max_element(seconds);
     if (*slowest == 0) return {};

@@ -8,6 +8,7 @@
 #include <trireme/train/precision.hpp>
 
 #include <array>
+#include <cmath>
 #include <functional>
 
 namespace trireme::commands {
@@ -133,6 +134,11 @@ BenchReport bench_matmul(const BenchSetting& setting) {
           setting, t.rank,
           {p.flops(), peak.mine, static_cast<double>(p.tokens), static_cast<double>(p.outputs),
            static_cast<double>(p.inputs), static_cast<double>(p.calls[pass])});
+      const std::array<std::int64_t, 3> n{std::llround(of[2]), std::llround(of[3]),
+                                          std::llround(of[4])};
+      constexpr std::array<std::array<std::size_t, 3>, 3> order{{{0, 1, 2}, {0, 2, 1}, {1, 2, 0}}};
+      const auto& [rows, outputs, sum] = order[pass];
+      setting.machine.products.push_back({{n[rows], n[outputs], n[sum]}, of[5], t.seconds});
       step += of[5] * t.seconds;
       at_peak += of[5] * of[0] / of[1];
       const double rate = of[0] / t.seconds;

@@ -49,7 +49,7 @@ void share_layout(grid::Runtime& runtime, deck::Deck& deck, const plan::Machine&
   std::vector<std::string> overrides(deck::layout_keys().size());
   for (std::string& line : overrides) std::getline(lines, line);
   std::string reason;
-  std::getline(lines, reason);
+  std::getline(lines, reason, '\0');
   runtime.together([&] {
     deck::set_layout(deck, overrides, reason);
     deck::resolve_parallel(deck, runtime.ranks());

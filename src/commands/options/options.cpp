@@ -141,7 +141,13 @@ CLI::App* add_bench_options(CLI::App& app, BenchOptions& options) {
       ->capture_default_str()
       ->check(CLI::Range(std::int64_t{1}, std::int64_t{1000}));
   command->add_option("--json", options.json, "Output file for the results")->type_name("FILE");
+  command
+      ->add_option("--machine-file", options.machine_file,
+                   "Output file that describes this machine for check, plan and predict")
+      ->type_name("FILE");
   command->footer(
+      "With --machine-file, only the sections that it needs are measured unless --only names "
+      "more.\n"
       "`checkpoint`, `background` and `index` write temporary files to the deck's checkpoint\n"
       "directory. `background` trains some steps on the deck's training file.\n"
       "\nExample:\n  mpiexec -n 2 trireme bench inputs/tiny.toml --only "

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cmath>
 #include <map>
 #include <optional>
 #include <sstream>
@@ -62,7 +63,8 @@ class Row {
     const std::string cell = at(name);
     double value = 0;
     const auto result = std::from_chars(cell.data(), cell.data() + cell.size(), value);
-    check_usage(result.ec == std::errc{} && result.ptr == cell.data() + cell.size() && value > 0,
+    check_usage(result.ec == std::errc{} && result.ptr == cell.data() + cell.size() && value > 0 &&
+                    std::isfinite(value),
                 place_, ": ", name, ": expected a number above 0, found \"", cell, "\"");
     return value;
   }
@@ -88,10 +90,15 @@ class Row {
     for (const std::string& name : header_)
       if (name.find('.') != std::string::npos && !at(name).empty())
         keys.push_back(text(name, "=", at(name)));
-    keys.insert(keys.end(), overrides.begin(), overrides.end());
-    step.deck = deck::parse_deck(required_keys, place_, keys);
-    const deck::ParallelConfig& p = step.deck.config.parallel;
-    deck::resolve_parallel(step.deck, p.tensor * p.pipeline * p.data);
+    try {
+      std::vector<std::string> all = keys;
+      all.insert(all.end(), overrides.begin(), overrides.end());
+      step.deck = deck::parse_deck(required_keys, place_, all);
+      const deck::ParallelConfig& p = step.deck.config.parallel;
+      deck::resolve_parallel(step.deck, p.tensor * p.pipeline * p.data);
+    } catch (const UsageError& error) {
+      throw UsageError(with_place(error.what(), keys, overrides));
+    }
     step.seconds = number("step_ms") / 1000;
     if (!at("memory_gb").empty()) step.memory = number("memory_gb") * 1e9;
     return step;
@@ -102,6 +109,27 @@ class Row {
   static constexpr const char* required_keys =
       "[run]\ndirectory = \"unused\"\nsteps = 1\n[optimizer]\nlearning_rate = 1e-3\n"
       "[data]\ntrain = \"unused\"\n";
+
+  /// The deck's mistakes, with the row as the place of the keys that it sets.
+  std::string with_place(std::string mistakes, const std::vector<std::string>& keys,
+                         const std::vector<std::string>& overrides) const {
+    const auto name_of = [](const std::string& key) { return key.substr(0, key.find('=')); };
+    const std::string words = "command line";
+    for (const std::string& key : keys) {
+      const std::string name = name_of(key);
+      if (std::ranges::find(overrides, name, name_of) != overrides.end()) continue;
+      const std::size_t dot = name.find('.');
+      const std::string cited = text("[", name.substr(0, dot), "] ", name.substr(dot + 1), " = ");
+      for (const std::string& before : {text(words, ": ", name, "="), cited})
+        for (std::size_t at = mistakes.find(before); at != std::string::npos;
+             at = mistakes.find(before, at + 1)) {
+          const std::size_t place = before == cited ? mistakes.find(" (", at) + 2 : at;
+          if (mistakes.compare(place, words.size(), words) == 0)
+            mistakes.replace(place, words.size(), place_);
+        }
+    }
+    return mistakes;
+  }
 
   const std::vector<std::string>& header_;
   std::vector<std::string> cells_;

@@ -45,6 +45,9 @@ struct BenchSetting {
   Session& session;
   std::int64_t rounds;  ///< measurements of each kind
   BenchMachine& machine;
+  /// Kernels are timed by the processor time of the thread that runs them, so that other programs
+  /// and ranks on the same processor do not count.
+  bool processor_time = false;
 };
 
 /// Each of the following measures one section and returns its rows on every rank. Collective.
@@ -63,6 +66,14 @@ BenchReport bench_checkpoint(const BenchSetting& setting);
 BenchReport bench_background(const BenchSetting& setting);
 /// Building the index of a checkpoint of many arrays and shards.
 BenchReport bench_index(const BenchSetting& setting);
+
+/// The sections that measure what a machine file says.
+bool for_machine_file(const std::string& section);
+/// A machine file of these sections' measurements. Collective.
+std::string machine_file_of(const BenchSetting& setting);
+
+/// Ranks of the same node. Collective.
+std::int64_t ranks_on_this_node(const BenchSetting& setting);
 
 /// Seconds that `work` takes on the slowest rank after a common start; the same on all ranks.
 /// Collective, and so may be `work`.

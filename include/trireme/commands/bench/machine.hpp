@@ -2,6 +2,7 @@
 
 #include <trireme/base/types.hpp>
 #include <trireme/kernels/arithmetic.hpp>
+#include <trireme/plan/kernel_time.hpp>
 #include <trireme/tensor/arena.hpp>
 
 #include <array>
@@ -51,6 +52,28 @@ struct BenchPeak {
   double all = 0;
 };
 
+/// Products of the same sizes on the slowest rank.
+struct BenchProduct {
+  plan::ProductSizes sizes;
+  double calls = 0;  ///< per step
+  Seconds seconds = 0;
+};
+
+/// Another kernel on the slowest rank.
+struct BenchKernelTime {
+  std::string name;
+  double calls = 0;  ///< per step
+  Seconds seconds = 0;
+  double elements = 0;  ///< of its output
+  double work = 0;      ///< bytes that it reads and writes, or FLOPs of its products
+};
+
+/// seconds = alpha + beta bytes.
+struct BenchLine {
+  Seconds alpha = 0;
+  double beta = 0;
+};
+
 /// Measurements of this run so far. A section adds those that it needs and that are missing.
 struct BenchMachine {
   std::vector<BenchBandwidth> bandwidth;  ///< ascending working sets
@@ -58,6 +81,10 @@ struct BenchMachine {
   std::optional<BenchPeak> peak;
   /// Seconds per element on this rank, by kernels::Arithmetic, in the deck's type of sums.
   std::optional<std::array<double, kernels::arithmetic_kinds>> arithmetic;
+  std::vector<BenchProduct> products;    ///< by bench_matmul
+  std::vector<BenchKernelTime> kernels;  ///< by bench_kernels
+  std::optional<BenchLine> sums;         ///< all-reduce of all ranks, by bench_communication
+  std::optional<BenchLine> messages;     ///< from each rank to the next
 };
 
 /// Each measures once per run. Collective.

@@ -1,0 +1,41 @@
+#pragma once
+
+#include <trireme/architecture/architecture.hpp>
+#include <trireme/deck/config.hpp>
+#include <trireme/plan/layer_time.hpp>
+#include <trireme/plan/machine.hpp>
+
+#include <vector>
+
+namespace trireme::plan {
+
+/// Times of the parts of which a rank's passes consist. They depend on the tensor axis, the
+/// micro-batch, recomputation and whether the backward pass is split, but not on the stages.
+struct PartTimes {
+  PartTime layer;
+  PartTime embedding;
+  PartTime head;
+};
+PartTimes part_times(const deck::Config& config, const architecture::Architecture& architecture,
+                     bool split_backward, const Machine& machine);
+
+/// Times of all instructions of a step with the full global batch.
+struct StepCosts {
+  std::vector<PartTime> stages;      ///< with the gathering of what a stage receives
+  std::vector<Seconds> activations;  ///< message to the next stage, by sending stage
+  std::vector<Seconds> gradients;    ///< message to the previous stage, by sending stage
+  std::vector<Seconds> reductions;   ///< by stage: sum of its gradients over the data axis
+  std::vector<Seconds> updates;      ///< by pipeline rank
+  std::vector<Seconds>
+      gathers;       ///< by pipeline rank: its weights, of which data ranks update parts
+  Seconds tied = 0;  ///< sum of the table's gradients of the first and last stage
+  Seconds norm = 0;
+  double waiting = 0;  ///< share of a message between stages that its sender waits for
+  /// Ranks that share a processor, on average: while all ranks of a stage compute, and in all.
+  double turns = 1;
+  double all_turns = 1;
+};
+StepCosts step_costs(const deck::Config& config, const architecture::Architecture& architecture,
+                     const PartTimes& parts, const Machine& machine);
+
+}  // namespace trireme::plan

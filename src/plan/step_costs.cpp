@@ -1,0 +1,146 @@
+// Costs of the instructions of a step: passes of each stage, messages between stages, and what
+// follows the last pass.
+#include <trireme/architecture/shard.hpp>
+#include <trireme/architecture/state.hpp>
+#include <trireme/plan/memory.hpp>
+#include <trireme/plan/step_costs.hpp>
+
+#include <algorithm>
+
+namespace trireme::plan {
+namespace {
+
+using architecture::Architecture;
+using architecture::Collective;
+
+/// Bytes that the update of a parameter moves: the state and the weights are read and written, and
+/// the gradient is read, also for its norm. Weights with fewer bits have a master copy.
+double update_bytes(const deck::Config& config, const LocalSizes& sizes, const Machine& machine) {
+  if (machine.software.optimizer_bytes > 0) return machine.software.optimizer_bytes;
+  const auto states =
+      static_cast<std::int64_t>(architecture::state_arrays(config.optimizer).size());
+  return static_cast<double>(2 * (states + 1) * sizes.accumulate + 2 * sizes.accumulate +
+                             (sizes.narrow() ? sizes.element : 0));
+}
+
+/// Parameters of a tensor rank by stage. The table of tied embeddings counts in the first stage and
+/// in the last.
+std::vector<double> stage_parameters(const Architecture& a,
+                                     const std::vector<layout::Slice>& stage_layers,
+                                     std::int64_t tensor) {
+  double layer = 0, embedding = 0, head = 0;
+  const std::int64_t groups = a.model.shared_layers > 0 ? a.model.shared_layers : a.model.layers;
+  for (const architecture::ArraySpec& array : a.arrays) {
+    const double elements = static_cast<double>(array.elements()) /
+                            static_cast<double>(array.split_axis >= 0 ? tensor : 1);
+    if (array.layer < 0)
+      embedding += elements;
+    else if (array.layer < a.model.layers)
+      layer += elements / static_cast<double>(groups);
+    else
+      head += elements;
+  }
+  const double table = a.model.tied_embeddings
+                           ? static_cast<double>(a.model.vocabulary) *
+                                 static_cast<double>(a.model.hidden) / static_cast<double>(tensor)
+                           : 0;
+  std::vector<double> all;
+  for (const layout::Slice& layers : stage_layers)
+    all.push_back(layer * static_cast<double>(layers.extent));
+  all.front() += embedding;
+  all.back() += head + (all.size() > 1 ? table : 0);
+  return all;
+}
+
+/// How many of the ranks of a node take turns on each of its processors.
+void set_turns(StepCosts& costs, const deck::ParallelConfig& p, const Machine& machine) {
+  const std::int64_t ranks = p.tensor * p.pipeline * p.data;
+  const std::int64_t on_node =
+      machine.node.devices == 0 ? ranks : std::min(ranks, machine.node.devices);
+  if (machine.node.processors == 0 || on_node <= machine.node.processors) return;
+  const auto processors = static_cast<double>(machine.node.processors);
+  const std::int64_t at_once = std::min(on_node, p.tensor * p.data);
+  costs.turns = std::max(1.0, static_cast<double>(at_once) / processors);
+  costs.all_turns = static_cast<double>(on_node) / processors;
+}
+
+}  // namespace
+
+PartTimes part_times(const deck::Config& config, const Architecture& a, bool split_backward,
+                     const Machine& machine) {
+  const auto shard =
+      architecture::make_shard(a, 1, 1, 0, static_cast<int>(config.parallel.tensor), 0);
+  const KernelTime kernels(machine, config.precision);
+  const NetworkTime network(machine, config.parallel);
+  const LayerTime time(a, local_sizes(config, shard, machine), kernels, network, machine);
+  return {time.layer(layer_program(config, a, shard, split_backward, machine)), time.embedding(),
+          time.head()};
+}
+
+StepCosts step_costs(const deck::Config& config, const Architecture& a, const PartTimes& parts,
+                     const Machine& machine) {
+  const deck::ParallelConfig& p = config.parallel;
+  const Machine::Software& software = machine.software;
+  const auto stage_layers = architecture::partition(a, static_cast<int>(p.pipeline * p.chunks));
+  const std::size_t stages = stage_layers.size();
+  const auto ranks = static_cast<std::size_t>(p.pipeline);
+  const NetworkTime network(machine, p);
+  const auto shard = architecture::make_shard(a, 1, 1, 0, static_cast<int>(p.tensor), 0);
+  const LocalSizes sizes = local_sizes(config, shard, machine);
+  StepCosts costs;
+  set_turns(costs, p, machine);
+  costs.waiting = 1 - software.pipeline_overlap;
+
+  const auto whole = static_cast<double>(sizes.tokens * sizes.hidden * sizes.element);
+  const bool cut = software.scatter_gather || sizes.cuts_tokens;
+  const double sent = cut ? whole / static_cast<double>(p.tensor) : whole;
+  PassTime gather;
+  if (cut && !sizes.cuts_tokens)
+    gather.tensor = network.collective(Collective::all_gather, whole, Axis::tensor);
+  for (std::size_t s = 0; s < stages; ++s) {
+    PartTime stage = parts.layer * static_cast<double>(stage_layers[s].extent);
+    if (s == 0) stage += parts.embedding;
+    if (s + 1 == stages) stage += parts.head;
+    if (s > 0) stage.forward += gather;
+    if (s + 1 < stages) {
+      stage.backward += gather;
+      stage.backward_input += gather;
+    }
+    costs.stages.push_back(stage);
+    const int rank = static_cast<int>(s % ranks);
+    const int before = static_cast<int>((s + ranks - 1) % ranks);
+    costs.activations.push_back(s + 1 == stages ? 0 : network.to_next(sent, rank));
+    costs.gradients.push_back(s == 0 ? 0 : network.to_next(sent, before));
+  }
+
+  const std::vector<double> parameters = stage_parameters(a, stage_layers, p.tensor);
+  const double gradient = software.gradient_bytes > 0 ? static_cast<double>(software.gradient_bytes)
+                                                      : static_cast<double>(sizes.accumulate);
+  const double shown = 1 - software.gradient_overlap;
+  costs.updates.assign(ranks, 0);
+  costs.gathers.assign(ranks, 0);
+  const KernelTime kernels(machine, config.precision);
+  const bool shares = p.distributed_optimizer && p.data > 1;
+  for (std::size_t s = 0; s < stages; ++s) {
+    const double bytes = parameters[s] * gradient;
+    costs.reductions.push_back(
+        shown * network.collective(shares ? Collective::reduce_scatter : Collective::all_reduce,
+                                   bytes, Axis::data));
+    const double updated = parameters[s] / static_cast<double>(shares ? p.data : 1);
+    costs.updates[s % ranks] +=
+        costs.turns *
+        kernels.memory(updated * update_bytes(config, sizes, machine), machine.kernels.update);
+    if (shares)
+      costs.gathers[s % ranks] += network.collective(
+          Collective::all_gather, parameters[s] * static_cast<double>(sizes.element), Axis::data);
+  }
+  if (a.model.tied_embeddings && p.pipeline > 1)
+    costs.tied = network.first_and_last(static_cast<double>(a.model.vocabulary * a.model.hidden) /
+                                        static_cast<double>(p.tensor) * gradient);
+  costs.norm = network.collective(Collective::all_reduce, 8, Axis::tensor) +
+               network.collective(Collective::all_reduce, 8, Axis::pipeline);
+  if (shares) costs.norm += network.collective(Collective::all_reduce, 8, Axis::data);
+  return costs;
+}
+
+}  // namespace trireme::plan

@@ -1,0 +1,270 @@
+#include <trireme/deck/families.hpp>
+#include <trireme/plan/cost.hpp>
+#include <trireme/plan/recompute.hpp>
+#include <trireme/plan/step_time.hpp>
+#include <trireme/plan/traffic.hpp>
+
+#include <gtest/gtest.h>
+
+#include <limits>
+
+#include "plan/example.hpp"
+#include "plan/speeds.hpp"
+
+namespace trireme::plan {
+namespace {
+
+using testing::Axes;
+using testing::config_of;
+
+constexpr double tokens = 64;  ///< of a micro-batch of config_of()
+
+/// 4 layers of a family with the same sizes; two heads of keys and values where it has groups.
+deck::Config of_family(Family family, const Axes& axes, Recompute recompute = Recompute::none) {
+  deck::Config c = config_of(axes);
+  deck::set_family(c.model, family);
+  if (family != Family::gpt && family != Family::bert) c.model.key_value_heads = 2;
+  c.parallel.recompute = recompute;
+  return c;
+}
+
+PartTimes times(const deck::Config& c, const Machine& machine, bool split = false) {
+  return part_times(c, architecture::describe(c.model), split, machine);
+}
+
+/// Kernels take no time, so that only messages, or the host, do.
+Machine without_kernels() {
+  Machine m = testing::cluster();
+  m.device.peak_fp64 = m.device.bandwidth = std::numeric_limits<double>::infinity();
+  m.device.launch = 0;
+  return m;
+}
+
+TEST(LayerTime, ProductsOfTensorRanksSumToTheFlopsOfTheSchedulesCost) {
+  for (const Family family :
+       {Family::gpt, Family::llama, Family::bert, Family::qwen2, Family::qwen3, Family::mistral})
+    for (const Recompute recompute : {Recompute::none, Recompute::selective, Recompute::full})
+      for (const std::int64_t tensor : {1, 2})
+        for (const bool sequence_parallel : {false, true}) {
+          SCOPED_TRACE(text(name_of(family), " ", name_of(recompute), " ", tensor));
+          const auto c = of_family(
+              family, {.tensor = tensor, .sequence_parallel = sequence_parallel}, recompute);
+          const auto a = architecture::describe(c.model);
+          const StageFlops want =
+              stage_flops(a, architecture::partition(a, 4), kept_tensors(c.parallel, a.layer))
+                  .front();
+          const double unit = tokens / static_cast<double>(tensor);
+          const PartTime whole = times(c, testing::cluster()).layer;
+          EXPECT_DOUBLE_EQ(whole.forward.flops, unit * want.forward);
+          EXPECT_DOUBLE_EQ(whole.backward.flops,
+                           unit * (want.again + want.backward_input + want.backward_weight));
+          EXPECT_EQ(whole.backward_input.flops, 0);
+          const PartTime split = times(c, testing::cluster(), true).layer;
+          EXPECT_DOUBLE_EQ(split.forward.flops, unit * want.forward);
+          EXPECT_DOUBLE_EQ(split.backward_input.flops,
+                           unit * (want.again_input + want.backward_input));
+          EXPECT_DOUBLE_EQ(split.backward_weight.flops,
+                           unit * (want.again_weight + want.backward_weight));
+          EXPECT_EQ(split.backward.flops, 0);
+        }
+}
+
+TEST(LayerTime, TheHeadHasItsThreePassesInOne) {
+  for (const std::int64_t tensor : {1, 2, 4}) {
+    const auto c = of_family(Family::gpt, {.tensor = tensor});
+    const PartTimes parts = times(c, testing::cluster());
+    EXPECT_DOUBLE_EQ(parts.head.forward.flops,
+                     6.0 * 32 * 96 * tokens / static_cast<double>(tensor));
+    EXPECT_EQ(parts.head.backward.total(), 0);
+    EXPECT_EQ(parts.embedding.forward.flops, 0);
+    EXPECT_EQ(parts.embedding.backward.total(),
+              parts.embedding.backward_input.total() + parts.embedding.backward_weight.total());
+  }
+}
+
+/// Seconds of a micro-batch's messages on the tensor axis, on a rank that has all stages.
+Seconds tensor_seconds(const deck::Config& c, const Machine& machine, bool split) {
+  const auto a = architecture::describe(c.model);
+  const StepCosts costs = step_costs(c, a, part_times(c, a, split, machine), machine);
+  Seconds sum = 0;
+  for (const PartTime& stage : costs.stages)
+    sum +=
+        stage.forward.tensor + (split ? stage.backward_input.tensor + stage.backward_weight.tensor
+                                      : stage.backward.tensor);
+  return sum;
+}
+
+/// What `check` lists for the tensor axis per micro-batch, all stages: bytes that a ring moves, or
+/// the number of messages, where a sum counts as two.
+double listed(const deck::Config& c, bool split, bool bytes) {
+  const auto a = architecture::describe(c.model);
+  double sum = 0;
+  for (int rank = 0; rank < c.parallel.pipeline; ++rank)
+    for (const TrafficRow& row :
+         step_traffic(c, a, testing::shard_of(c, a, rank, 0), split, testing::cluster())) {
+      if (row.axis != "tensor" || row.what == "norms and biases: all-reduce" ||
+          row.what == "norms of heads: all-reduce")
+        continue;  // gradients, once a step
+      const bool twice = row.what.ends_with("all-reduce");
+      sum += (twice ? 2.0 : 1.0) * static_cast<double>(bytes ? row.bytes : row.operations);
+    }
+  return sum / 4;  // micro-batches
+}
+
+TEST(LayerTime, MessagesAreThoseOfTheStepsTraffic) {
+  Machine bytes_alone = without_kernels(), number_alone = without_kernels();
+  bytes_alone.node.link_latency = 0;
+  number_alone.node.link_bandwidth = std::numeric_limits<double>::infinity();
+  for (const Family family : {Family::gpt, Family::llama, Family::bert, Family::qwen3})
+    for (const Recompute recompute : {Recompute::none, Recompute::full})
+      for (const std::int64_t tensor : {2, 4})
+        for (const std::int64_t pipeline : {1, 2})
+          for (const bool sequence_parallel : {false, true})
+            for (const bool split : {false, true}) {
+              auto c = of_family(
+                  family,
+                  {.tensor = tensor, .pipeline = pipeline, .sequence_parallel = sequence_parallel},
+                  recompute);
+              if (family != Family::gpt && family != Family::bert) c.model.key_value_heads = 4;
+              SCOPED_TRACE(text(name_of(family), " ", name_of(recompute), " ", tensor, " ",
+                                pipeline, sequence_parallel ? " sequence" : "",
+                                split ? " split" : ""));
+              const auto t = static_cast<double>(tensor);
+              EXPECT_NEAR(tensor_seconds(c, bytes_alone, split) * 50e9 * t / (t - 1),
+                          listed(c, split, true), 1e-6 * listed(c, split, true));
+              EXPECT_NEAR(tensor_seconds(c, number_alone, split) / (1e-6 * (t + 3) / 2),
+                          listed(c, split, false), 1e-6);
+            }
+}
+
+TEST(LayerTime, KeptInputsAreNotGatheredAgain) {
+  const auto c = of_family(Family::gpt, {.tensor = 4, .sequence_parallel = true});
+  Machine m = testing::cluster();
+  const PartTime again = times(c, m).layer;
+  m.software.keeps_gathered = true;
+  const PartTime kept = times(c, m).layer;
+  // Two products whose outputs the tensor axis splits, with inputs of [64, 32] in fp64.
+  const Seconds gather = 0.75 * 64 * 32 * 8 / 50e9 + 1e-6 * 7 / 2;
+  EXPECT_NEAR(again.backward.tensor - kept.backward.tensor, 2 * gather, 1e-15);
+  EXPECT_EQ(again.forward.tensor, kept.forward.tensor);
+}
+
+TEST(LayerTime, OverlapHidesItsShareOfTheTensorAxis) {
+  const auto c = of_family(Family::llama, {.tensor = 2});
+  Machine m = testing::cluster();
+  const PartTimes shown = times(c, m);
+  m.software.tensor_overlap = 0.75;
+  const PartTimes hidden = times(c, m);
+  EXPECT_GT(shown.layer.forward.tensor, 0);
+  EXPECT_GT(shown.head.forward.tensor, 0);
+  EXPECT_DOUBLE_EQ(hidden.layer.forward.tensor, shown.layer.forward.tensor / 4);
+  EXPECT_DOUBLE_EQ(hidden.layer.backward.tensor, shown.layer.backward.tensor / 4);
+  EXPECT_DOUBLE_EQ(hidden.head.forward.tensor, shown.head.forward.tensor / 4);
+  EXPECT_EQ(hidden.layer.forward.compute, shown.layer.forward.compute);
+}
+
+/// Causal: 64 tokens see 16 others on average, in two products.
+TEST(LayerTime, AttentionsGradientComputesItsScoresAgain) {
+  const auto c = of_family(Family::gpt, {});
+  Machine m = testing::cluster();
+  m.device.bandwidth = std::numeric_limits<double>::infinity();
+  const PartTime before = times(c, m).layer;
+  m.device.attention_efficiency /= 2;
+  const PartTime slower = times(c, m).layer;
+  const Seconds more = 2 * 2.0 * 64 * 16 * 32 / (0.25 * 1e12);
+  EXPECT_NEAR(slower.forward.compute - before.forward.compute, more, 1e-6 * more);
+  EXPECT_NEAR(slower.backward.compute - before.backward.compute, 2.5 / (63.0 / 73) * more,
+              1e-6 * more);
+}
+
+/// With a head of 8 numbers, both products of S x S scores per sample and head.
+TEST(LayerTime, StoredScoresAreAWholeSquareThroughMemory) {
+  const auto c = of_family(Family::gpt, {});
+  Machine m = testing::cluster();
+  const PartTime fused = times(c, m).layer;
+  m.software.fused_attention = false;
+  const PartTime stored = times(c, m).layer;
+  const double square = 2 * 2.0 * 32 * 32 * 8 * (2 * 4);
+  EXPECT_DOUBLE_EQ(stored.forward.flops - fused.forward.flops, square / 2) << "causal";
+  EXPECT_DOUBLE_EQ(stored.backward.flops - fused.backward.flops, square);
+  auto masked = c;
+  masked.model.dropout = 0.1;
+  m.device.launch = 0;
+  Machine plain = m;
+  plain.software.fused_attention = true;
+  // Dropout reads and writes the scores, and a byte of its mask.
+  const double scores = 2 * 4 * 32 * 32;
+  EXPECT_NEAR(
+      (times(masked, m).layer.forward.compute - times(c, m).layer.forward.compute) -
+          (times(masked, plain).layer.forward.compute - times(c, plain).layer.forward.compute),
+      scores * (2 * 8 + 1) / 5e11, 1e-14);
+}
+
+TEST(LayerTime, UnreadResultsAreComputedAgainIfTheProgramDoes) {
+  Machine m = testing::cluster();
+  for (const Recompute recompute : {Recompute::none, Recompute::selective, Recompute::full}) {
+    const auto c = of_family(Family::gpt, {}, recompute);
+    m.software.recomputes_unread = false;
+    const PartTime needed = times(c, m).layer;
+    m.software.recomputes_unread = true;
+    const PartTime all = times(c, m).layer;
+    EXPECT_EQ(all.forward.flops, needed.forward.flops);
+    const double last_product = 2.0 * 64 * 128 * 32;
+    EXPECT_DOUBLE_EQ(all.backward.flops - needed.backward.flops,
+                     recompute == Recompute::full ? last_product : 0);
+    const PartTime split = times(c, m, true).layer;
+    EXPECT_DOUBLE_EQ(split.backward_input.flops + split.backward_weight.flops, all.backward.flops);
+  }
+}
+
+/// 12 · 32² elements of a layer's matrices: written in fp64, then read and added to a sum.
+TEST(LayerTime, GradientsThatAKernelAddsTakeItsBytes) {
+  const auto c = of_family(Family::gpt, {});
+  Machine m = testing::cluster();
+  m.device.peak_fp64 = 1e18;  // products are bound by memory
+  m.device.launch = 0;
+  const Seconds fused = times(c, m).layer.backward.compute;
+  m.software.fused_accumulation = false;
+  const double elements = 12 * 32 * 32;
+  EXPECT_NEAR(times(c, m).layer.backward.compute - fused,
+              elements * ((8 - 2 * 8) + (8 + 2 * 8)) / 5e11, 1e-14);
+  m.software.gradient_bytes = 2;
+  EXPECT_NEAR(times(c, m).layer.backward.compute - fused,
+              elements * ((8 - 2 * 8) + (8 + 2 * 2)) / 5e11, 1e-14);
+}
+
+TEST(LayerTime, TrafficOfKernelsAndLogitsIsTheMachines) {
+  const auto c = of_family(Family::gpt, {.tensor = 2});
+  Machine m = testing::cluster();
+  m.device.launch = 0;
+  m.device.peak_fp64 = std::numeric_limits<double>::infinity();
+  const PartTimes before = times(c, m);
+  m.software.traffic_ratio = 2;
+  const PartTime twice = times(c, m).layer;
+  m.software.traffic_ratio = 3;
+  const PartTime thrice = times(c, m).layer;
+  const Seconds each = twice.forward.compute - before.layer.forward.compute;
+  // At least two norms and two residual sums, which read and write [64, 32].
+  EXPECT_GT(each, (2 * 2 + 2 * 3) * 64 * 32 * 8 / 5e11);
+  EXPECT_NEAR(thrice.forward.compute - twice.forward.compute, each, 1e-15);
+  m.software.traffic_ratio = 1;
+  m.software.logit_traffic = 100;
+  EXPECT_NEAR(times(c, m).head.forward.compute - before.head.forward.compute,
+              64.0 * 96 / 2 * (100 - 3 * 8) / 5e11, 1e-14);
+}
+
+TEST(LayerTime, TheHostCountsWhereItTakesLongerThanTheKernels) {
+  const auto c = of_family(Family::gpt, {});
+  Machine m = testing::cluster();
+  EXPECT_EQ(times(c, m).layer.forward.host, 0);
+  m.software.host_per_layer = 0.1;
+  const PartTimes slow = times(c, m);
+  EXPECT_DOUBLE_EQ(slow.layer.forward.total(), 0.1);
+  EXPECT_NEAR(slow.layer.backward.total(), 0.2, 0.05) << "about twice as many kernels";
+  EXPECT_DOUBLE_EQ(slow.head.forward.total(), 0.3);
+  m.software.host_per_layer = 1e-9;
+  EXPECT_EQ(times(c, m).layer.forward.host, 0) << "hidden";
+}
+
+}  // namespace
+}  // namespace trireme::plan
