@@ -107,21 +107,23 @@ std::int64_t most_state_elements(const std::vector<LocalArray>& arrays, const Pl
                                  const std::vector<Bucket>& any_order, int data_size) {
   std::vector<Bucket> buckets = any_order;
   std::ranges::sort(buckets, {}, &Bucket::begin);
-  // The padding of blocks is small: ranks that own fewer elements need not be looked at.
-  std::size_t pieces = buckets.size();
+  // Only rows that are no multiples of the unit pad blocks: without them, the rank that owns the
+  // longest parts of the buckets has the most, and few others need to be looked at.
+  std::size_t uneven = 0;
   std::size_t axes = 1;
   for (const LocalArray& array : arrays) {
-    pieces += array.pieces.size();
     axes = std::max(axes, array.extent.size());
+    for (const Piece& piece : array.pieces)
+      uneven += piece.extent.empty() || piece.extent.back() % unit != 0 ? 1 : 0;
   }
-  const auto padding = static_cast<std::int64_t>(pieces * (2 * axes - 1)) * (unit - 1);
+  const std::size_t blocks = uneven == 0 ? 0 : (uneven + buckets.size()) * (2 * axes - 1);
+  const std::int64_t padding = static_cast<std::int64_t>(blocks) * (unit - 1);
   std::vector<std::pair<std::int64_t, int>> ranks;
-  for (int rank = 0; rank < data_size; ++rank) {
-    const auto r = static_cast<std::size_t>(rank);
-    std::int64_t elements = 0;
-    for (const Bucket& b : buckets) elements += b.bounds[r + 1] - b.bounds[r];
-    ranks.emplace_back(elements, rank);
-  }
+  for (int rank = 0; rank < data_size; ++rank) ranks.emplace_back(0, rank);
+  for (const Bucket& b : buckets)
+    if (b.begin < placement.elements)
+      for (std::size_t r = 0; r < ranks.size(); ++r)
+        ranks[r].first += b.bounds[r + 1] - b.bounds[r];
   std::ranges::sort(ranks, std::ranges::greater{});
   std::int64_t most = 0;
   for (const auto& [at_most, rank] : ranks) {

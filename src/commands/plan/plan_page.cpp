@@ -110,7 +110,9 @@ class FrontChart {
         "<span class=\"legend\"><span class=\"key first\">none is both faster and smaller</span>"
         "<span class=\"key earlier\">other layouts</span>",
         report_.own ? "<span class=\"key second\">the deck's layout</span>" : "",
-        "</span></figcaption><div class=\"plot\"><svg viewBox=\"0 0 ", width, " ", height,
+        "</span></figcaption><div class=\"plot\"><svg xmlns=\"http://www.w3.org/2000/svg\" "
+        "viewBox=\"0 0 ",
+        width, " ", height,
         "\" preserveAspectRatio=\"none\" role=\"img\" aria-label=\"Memory over time of "
         "layouts\">",
         svg, "</svg>", labels(x_, y_), "</div></figure>");

@@ -30,17 +30,15 @@ std::vector<std::string> figures(const PlanReport& report, const Candidate& c) {
 
 /// The best layouts, each with its overrides in a line of its own.
 std::string best_text(const PlanReport& report) {
-  Rows rows{{"", "step", "tokens/s", "MFU", "idle", "memory", "layout"}};
+  Rows rows{{"", "layout", "step", "tokens/s", "MFU", "idle", "memory"}};
   std::string lines;
   for (std::size_t i = 0; i < report.shown(); ++i) {
     const Candidate& c = report.found.candidates[i];
-    std::vector<std::string> row{text(i + 1)};
-    for (std::string& figure : figures(report, c)) row.push_back(std::move(figure));
-    row.push_back(name_of_layout(c.layout));
-    rows.push_back(std::move(row));
+    rows.push_back({text(i + 1), name_of_layout(c.layout)});
+    for (std::string& figure : figures(report, c)) rows.back().push_back(std::move(figure));
     lines += text("\n  ", i + 1, "  ", overrides_of(c.layout));
   }
-  return columns(rows, 6, "  ") + "\n\noverrides" + lines;
+  return columns(rows, 2, "  ") + "\n\noverrides" + lines;
 }
 
 /// Seconds by cause of the best layouts, and of the deck's own.
@@ -71,10 +69,10 @@ std::string causes_text(const PlanReport& report) {
 }
 
 std::string front_text(const PlanReport& report) {
-  Rows rows{{"memory", "step", "layout"}};
+  Rows rows{{"layout", "step", "memory"}};
   for (const Candidate& c : report.found.front)
-    rows.push_back({human_bytes(c.bytes), seconds_text(c.seconds()), name_of_layout(c.layout)});
-  return columns(rows, 2, "  ");
+    rows.push_back({name_of_layout(c.layout), seconds_text(c.seconds()), human_bytes(c.bytes)});
+  return columns(rows, 1, "  ");
 }
 
 std::string own_text(const PlanReport& report) {
@@ -155,16 +153,15 @@ std::string plan_text(const PlanReport& report) {
   const std::vector<std::string> fixed_keys = deck::fixed_keys(report.deck);
   if (!fixed_keys.empty()) out += "\nfixed         " + join(fixed_keys, ", ");
   out += text("\nsearch        ", with_commas(found.evaluated), " layouts fit; the best ",
-              found.candidates.size(), " were played; formulas ", fixed(found.estimating, 2),
-              " s, all ", fixed(found.seconds, 2), " s");
+              found.candidates.size(), " were played");
   out += "\n\nbest layouts\n" + best_text(report);
   out += own_text(report);
   out += "\n\n" + causes_text(report);
   out += "\n\nlayouts than which none is both faster and smaller\n" + front_text(report);
   if (found.rejected.empty()) return out;
-  Rows rows{{"layouts", "rejected because"}};
+  Rows rows{{"rejected because", "layouts"}};
   for (const plan::Rejection& r : found.rejected)
-    rows.push_back({with_commas(r.layouts), r.reason});
+    rows.push_back({r.reason, with_commas(r.layouts)});
   return out + "\n\n" + columns(rows, 1, "  ");
 }
 
