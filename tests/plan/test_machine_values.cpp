@@ -279,7 +279,7 @@ TEST(MachineExamples, HaveWhatTimesNeed) {
     EXPECT_LT(m.software.reserve, m.device.memory);
     ++files;
   }
-  EXPECT_EQ(files, 6);
+  EXPECT_EQ(files, 7);
 }
 
 }  // namespace
