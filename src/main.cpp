@@ -118,6 +118,7 @@ void run_host_command(int argc, char** argv) {
   commands::add_check(app);
   commands::add_draw(app);
   commands::add_inspect(app);
+  commands::add_plan(app);
   commands::add_predict(app);
   commands::add_report(app);
   commands::add_export(app);

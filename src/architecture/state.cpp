@@ -20,7 +20,8 @@ std::vector<layout::Slice> owned_slices(const Placement& placement,
   for (const Bucket& b : buckets)
     if (b.begin < placement.elements && b.bounds[r] < b.bounds[r + 1])
       slices.push_back({b.bounds[r], b.bounds[r + 1] - b.bounds[r]});
-  std::ranges::sort(slices, {}, &layout::Slice::offset);
+  if (!std::ranges::is_sorted(slices, {}, &layout::Slice::offset))
+    std::ranges::sort(slices, {}, &layout::Slice::offset);
   std::vector<layout::Slice> joined;
   for (const layout::Slice& s : slices)
     if (!joined.empty() && joined.back().end() == s.offset)
@@ -66,14 +67,21 @@ StatePlacement whole_state(const std::vector<LocalArray>& arrays, const Placemen
 
 namespace {
 
-/// Those blocks of a piece, which begins at `begin` of the arena, that lie in the owned slices.
-void add_owned(StatePlacement& state, std::size_t local, const Piece& piece, std::int64_t begin) {
+/// Calls `add(from, to)` with those elements of a piece, which begins at `begin` of the arena, that
+/// are in the owned slices.
+template <class Add>
+void each_owned(const std::vector<layout::Slice>& owned, const Piece& piece, std::int64_t begin,
+                const Add& add) {
   const std::int64_t end = begin + piece.elements();
-  auto slice = std::ranges::partition_point(
-      state.owned, [&](const layout::Slice& s) { return s.end() <= begin; });
-  for (; slice != state.owned.end() && slice->offset < end; ++slice) {
-    const std::int64_t from = std::max(begin, slice->offset) - begin;
-    const std::int64_t to = std::min(end, slice->end()) - begin;
+  auto slice =
+      std::ranges::partition_point(owned, [&](const layout::Slice& s) { return s.end() <= begin; });
+  for (; slice != owned.end() && slice->offset < end; ++slice)
+    add(std::max(begin, slice->offset) - begin, std::min(end, slice->end()) - begin);
+}
+
+/// Those blocks of a piece that are in the owned slices.
+void add_owned(StatePlacement& state, std::size_t local, const Piece& piece, std::int64_t begin) {
+  each_owned(state.owned, piece, begin, [&](std::int64_t from, std::int64_t to) {
     for (layout::Block& block : layout::blocks(local, piece.extent, from, to)) {
       for (std::size_t a = 0; a < block.offset.size(); ++a) block.offset[a] += piece.offset[a];
       const std::int64_t elements = block.elements();
@@ -81,7 +89,7 @@ void add_owned(StatePlacement& state, std::size_t local, const Piece& piece, std
                               piece.first + block.first, state.elements, piece.counted});
       state.elements += round_up(elements);
     }
-  }
+  });
 }
 
 }  // namespace
@@ -96,10 +104,21 @@ StatePlacement owned_state(const std::vector<LocalArray>& arrays, const Placemen
 }
 
 std::int64_t most_state_elements(const std::vector<LocalArray>& arrays, const Placement& placement,
-                                 const std::vector<Bucket>& buckets, int data_size) {
+                                 const std::vector<Bucket>& any_order, int data_size) {
+  std::vector<Bucket> buckets = any_order;
+  std::ranges::sort(buckets, {}, &Bucket::begin);
   std::int64_t most = 0;
-  for (int rank = 0; rank < data_size; ++rank)
-    most = std::max(most, owned_state(arrays, placement, buckets, rank).elements);
+  for (int rank = 0; rank < data_size; ++rank) {
+    const std::vector<layout::Slice> owned = owned_slices(placement, buckets, rank);
+    std::int64_t elements = 0;  // of owned_state(), without its list of blocks
+    for (std::size_t local = 0; local < arrays.size(); ++local)
+      for (const Piece& piece : arrays[local].pieces)
+        each_owned(owned, piece, placement.offset[local] + piece.first,
+                   [&](std::int64_t from, std::int64_t to) {
+                     elements += layout::padded_elements(piece.extent, from, to, unit);
+                   });
+    most = std::max(most, elements);
+  }
   return most;
 }
 

@@ -15,18 +15,16 @@ std::int64_t product(std::span<const std::int64_t> extents) {
 }
 
 /// Cuts the elements [begin, end) of an array into blocks: whole rows of the innermost axes at
-/// either end, and a run of the outer axes between them.
+/// either end, and a run of the outer axes between them. Calls `add(axis, first, last, inner)` for
+/// each: indices [first, last) of `axis`, of `inner` elements each.
+template <class Add>
 class Cut {
  public:
-  Cut(std::size_t array, const Extents& extent, std::vector<Block>& out)
-      : array_(array), extent_(extent), out_(out), offset_(extent.size(), 0) {}
+  Cut(const Extents& extent, Extents& offset, const Add& add)
+      : extent_(extent), offset_(offset), add_(add) {}
 
   void blocks(std::size_t axis, std::int64_t begin, std::int64_t end) {
     if (begin == end) return;
-    if (extent_.empty()) {
-      out_.push_back({array_, {}, {}, 0});
-      return;
-    }
     const std::int64_t inner = product(std::span(extent_).subspan(axis + 1));
     const std::int64_t head = begin / inner;  // the first index that is touched
     const std::int64_t first = (begin + inner - 1) / inner;
@@ -36,7 +34,7 @@ class Cut {
       return;
     }
     if (head < first) descend(axis, head, begin - head * inner, inner);
-    if (first < last) add(axis, first, last);
+    if (first < last) add_(axis, first, last, inner);
     if (last * inner < end) descend(axis, last, 0, end - last * inner);
   }
 
@@ -47,23 +45,31 @@ class Cut {
     offset_[axis] = 0;
   }
 
-  /// Indices [first, last) of `axis`, one index of each axis before it and all indices of those
-  /// after it.
-  void add(std::size_t axis, std::int64_t first, std::int64_t last) {
-    Block block{array_, offset_, extent_, 0};
+  const Extents& extent_;
+  Extents& offset_;
+  const Add& add_;
+};
+
+/// Appends the blocks: one index of each axis before theirs, and all indices of those after it.
+void add_blocks(std::size_t array, const Extents& extent, std::int64_t begin, std::int64_t end,
+                std::vector<Block>& out) {
+  if (begin == end) return;
+  if (extent.empty()) {
+    out.push_back({array, {}, {}, 0});
+    return;
+  }
+  Extents offset(extent.size(), 0);
+  const auto add = [&](std::size_t axis, std::int64_t first, std::int64_t last, std::int64_t) {
+    Block block{array, offset, extent, 0};
     block.offset[axis] = first;
     for (std::size_t a = 0; a < axis; ++a) block.extent[a] = 1;
     block.extent[axis] = last - first;
-    for (std::size_t a = 0; a < extent_.size(); ++a)
-      block.first = block.first * extent_[a] + block.offset[a];
-    out_.push_back(std::move(block));
-  }
-
-  std::size_t array_;
-  const Extents& extent_;
-  std::vector<Block>& out_;
-  Extents offset_;
-};
+    for (std::size_t a = 0; a < extent.size(); ++a)
+      block.first = block.first * extent[a] + block.offset[a];
+    out.push_back(std::move(block));
+  };
+  Cut(extent, offset, add).blocks(0, begin, end);
+}
 
 }  // namespace
 
@@ -76,8 +82,20 @@ std::vector<Block> blocks(std::size_t array, const Extents& extent, std::int64_t
   check(0 <= begin && begin <= end && end <= product(extent), "elements [", begin, ", ", end,
         ") are not within an array of ", product(extent), " elements");
   std::vector<Block> out;
-  Cut(array, extent, out).blocks(0, begin, end);
+  add_blocks(array, extent, begin, end, out);
   return out;
+}
+
+std::int64_t padded_elements(const Extents& extent, std::int64_t begin, std::int64_t end,
+                             std::int64_t unit) {
+  if (extent.empty()) return begin == end ? 0 : unit;
+  Extents offset(extent.size(), 0);
+  std::int64_t elements = 0;
+  const auto add = [&](std::size_t, std::int64_t first, std::int64_t last, std::int64_t inner) {
+    elements += ((last - first) * inner + unit - 1) / unit * unit;
+  };
+  Cut(extent, offset, add).blocks(0, begin, end);
+  return elements;
 }
 
 std::vector<Block> share(std::span<const Extents> arrays, std::int64_t parts, std::int64_t i) {
@@ -98,7 +116,7 @@ std::vector<Block> share(std::span<const Extents> arrays, std::int64_t parts, st
       const std::int64_t within = std::clamp<std::int64_t>(where - at, 0, elements);
       return std::min(elements, (within + row - 1) / row * row);
     };
-    Cut(a, extent, parts_of_all).blocks(0, cut(begin), cut(end));
+    add_blocks(a, extent, cut(begin), cut(end), parts_of_all);
     at += elements;
   }
   return parts_of_all;

@@ -56,19 +56,23 @@ Bytes activation_bytes(const deck::Config& config, const architecture::Architect
           shard, needs);
 }
 
-TrainingBytes training_bytes(const deck::Config& config,
-                             const architecture::Architecture& architecture,
-                             const architecture::Shard& shard, const schedule::Needs& needs,
-                             const Machine& machine) {
+ArenaParts arena_parts(const deck::Config& config, const architecture::Architecture& architecture,
+                       const architecture::Shard& shard, const Machine& machine) {
   const auto arrays = architecture::local_arrays(architecture, shard);
   const architecture::Placement elements = architecture::place(architecture, shard, arrays);
   const auto buckets = buckets_of(config, architecture, shard, arrays, elements, machine);
-  const ArenaParts arenas{
-      elements.elements, elements.gradient_elements,
-      shares_state(config) ? architecture::most_state_elements(
-                                 arrays, elements, buckets, static_cast<int>(config.parallel.data))
-                           : elements.elements,
-      reduction_scratch(config, architecture, shard, buckets, machine).total()};
+  return {elements.elements, elements.gradient_elements,
+          shares_state(config)
+              ? architecture::most_state_elements(arrays, elements, buckets,
+                                                  static_cast<int>(config.parallel.data))
+              : elements.elements,
+          reduction_scratch(config, architecture, shard, buckets, machine).total()};
+}
+
+TrainingBytes training_bytes(const deck::Config& config,
+                             const architecture::Architecture& architecture,
+                             const architecture::Shard& shard, const schedule::Needs& needs,
+                             const ArenaParts& arenas, const Machine& machine) {
   const auto layer = layer_program(config, architecture, shard, needs.split_backward, machine);
   return TrainingSizes(config, machine)
       .bytes(activation_parts(config, architecture, shard, layer, needs.split_backward, machine),
@@ -79,7 +83,9 @@ std::vector<MemoryRow> training_memory(const deck::Config& config,
                                        const architecture::Architecture& architecture,
                                        const architecture::Shard& shard,
                                        const schedule::Needs& needs, const Machine& machine) {
-  const TrainingBytes b = training_bytes(config, architecture, shard, needs, machine);
+  const TrainingBytes b =
+      training_bytes(config, architecture, shard, needs,
+                     arena_parts(config, architecture, shard, machine), machine);
   std::vector<MemoryRow> rows{{"weights", b.weights}, {"gradients", b.gradients}};
   const auto add = [&rows](const char* what, Bytes bytes, bool on_host = false) {
     if (bytes > 0) rows.push_back({what, bytes, on_host});
@@ -148,11 +154,12 @@ Bytes reduction_bytes(const deck::Config& config, const architecture::Architectu
 }
 
 Bytes process_bytes(const deck::Config& config) {
-  constexpr Bytes program = Bytes{45} << 20;
+  constexpr Bytes program = Bytes{43} << 20;
   constexpr Bytes packed_blocks = Bytes{8} << 20;  // of oneDNN's products
   constexpr Bytes watchdog = Bytes{32} << 20;
+  constexpr Bytes cells = Bytes{4} << 20;  // of MPI in shared memory, which sums of gradients fill
   return program + (config.precision.compute == DType::fp64 ? 0 : packed_blocks) +
-         (config.run.watchdog > 0 ? watchdog : 0);
+         (config.run.watchdog > 0 ? watchdog : 0) + (config.parallel.data > 1 ? cells : 0);
 }
 
 Bytes total(const std::vector<MemoryRow>& rows) {

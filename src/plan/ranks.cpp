@@ -60,7 +60,7 @@ std::vector<int> different_tensor_ranks(const deck::Config& config, const archit
 
 Bytes most_bytes(const deck::Config& config, const architecture::Architecture& architecture,
                  const std::vector<schedule::Needs>& all_needs, const Machine& machine,
-                 bool arrays_only) {
+                 bool arrays_only, KnownArenas& known_arenas) {
   const deck::ParallelConfig& parallel = config.parallel;
   architecture::Shard shard = architecture::make_shard(
       architecture, static_cast<int>(parallel.pipeline), static_cast<int>(parallel.chunks), 0,
@@ -74,8 +74,12 @@ Bytes most_bytes(const deck::Config& config, const architecture::Architecture& a
       shard.tensor_rank = t;
       if (!known.insert(likeness(shard, all_needs[p], config.model.shared_layers > 0)).second)
         continue;
+      const auto [arenas, is_new] = known_arenas.try_emplace(
+          {parallel.pipeline, parallel.chunks, parallel.tensor, parallel.data, config.batch.micro,
+           parallel.distributed_optimizer ? 1 : 0, static_cast<std::int64_t>(p), t});
+      if (is_new) arenas->second = arena_parts(config, architecture, shard, machine);
       const TrainingBytes bytes =
-          training_bytes(config, architecture, shard, all_needs[p], machine);
+          training_bytes(config, architecture, shard, all_needs[p], arenas->second, machine);
       Bytes here = bytes.where_kernels_run();
       if (!machine.on_device() && !arrays_only)
         here = bytes.all() + checkpoint_copy_bytes(config, architecture, shard, machine) +

@@ -22,6 +22,10 @@ namespace {
 
 using architecture::Architecture;
 
+/// The program of a layout of the front may have so many forward passes: the slowest layouts have
+/// the longest programs.
+constexpr std::int64_t front_passes = 1 << 16;
+
 /// What candidates share: times of the parts of the model.
 class TimeEstimate {
  public:
@@ -42,6 +46,10 @@ class TimeEstimate {
   const Machine& machine_;
   std::map<std::tuple<std::int64_t, std::int64_t, Recompute, bool, bool>, PartTimes> parts_;
 };
+
+Seconds since(std::chrono::steady_clock::time_point begin) {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+}
 
 /// Of candidates in ascending time, those with less memory than all before them.
 std::vector<Candidate> front_of(const std::vector<Candidate>& ascending) {
@@ -72,6 +80,7 @@ class Search {
     const auto begin = std::chrono::steady_clock::now();
     SearchSpace space(deck_, architecture_, ranks_);
     space.visit([this](const Layout& layout) { estimate(layout); });
+    result_.estimating = since(begin);
     result_.rejected = space.rejected();
     if (too_large_ == 0 && estimated_.empty()) deck::expect_layout(deck_, ranks_);
     expect_some();
@@ -81,8 +90,7 @@ class Search {
     expect_some();
     if (too_large_ > 0) result_.rejected.push_back({"does not fit into the memory", too_large_});
     std::ranges::sort(result_.rejected, std::ranges::greater{}, &Rejection::layouts);
-    result_.seconds =
-        std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+    result_.seconds = since(begin);
     return std::move(result_);
   }
 
@@ -144,7 +152,12 @@ class Search {
     for (std::size_t i = 0; i < most; ++i) {
       const Candidate& c = front[i * (front.size() - 1) / std::max<std::size_t>(1, most - 1)];
       const auto same = [&](const Candidate& other) { return other.layout == c.layout; };
-      if (std::ranges::none_of(all, same)) all.push_back(c);
+      if (std::ranges::any_of(all, same)) continue;
+      const std::int64_t micro_batches = config_.batch.global / (c.layout.micro * c.layout.data);
+      if (micro_batches * c.layout.pipeline * c.layout.chunks <= front_passes)
+        all.push_back(c);
+      else
+        estimated_front_.push_back(c);
     }
     return all;
   }
@@ -162,7 +175,7 @@ class Search {
       const auto needs = training_needs({&program, 1});
       for (Candidate& c : group) {
         c.layout.set(config_);
-        c.bytes = most_bytes(config_, architecture_, needs, machine_, limit_.arrays_only);
+        c.bytes = most_bytes(config_, architecture_, needs, machine_, limit_.arrays_only, arenas_);
         if (!fits(c.bytes)) {
           refuse(c);
           continue;
@@ -176,7 +189,11 @@ class Search {
     std::ranges::stable_sort(result_.candidates, {}, [](const Candidate& c) {
       return std::tuple(c.time.seconds, c.bytes);
     });
-    result_.front = front_of(result_.candidates);
+    std::vector<Candidate> all = result_.candidates;
+    all.insert(all.end(), estimated_front_.begin(), estimated_front_.end());
+    std::ranges::stable_sort(all, {},
+                             [](const Candidate& c) { return std::tuple(c.seconds(), c.bytes); });
+    result_.front = front_of(all);
     if (result_.candidates.size() > options_.best) result_.candidates.resize(options_.best);
   }
 
@@ -189,7 +206,9 @@ class Search {
   MemoryLimit limit_;
   MemoryEstimate memory_;
   TimeEstimate times_;
+  KnownArenas arenas_;
   std::vector<Estimated> estimated_;
+  std::vector<Candidate> estimated_front_;  ///< with too long programs
   std::int64_t too_large_ = 0;
   Candidate smallest_;  ///< of those that are too large
   SearchResult result_;
@@ -217,10 +236,10 @@ Candidate play_layout(const deck::Config& config, const Machine& machine, bool a
   const auto needs = training_needs({&program, 1});
   const bool split = needs.front().split_backward;
   const StepCosts costs = step_costs(config, a, part_times(config, a, split, machine), machine);
-  Candidate c{layout_of(config), estimated_seconds(config, costs),
-              most_bytes(config, a, needs, machine, arrays_only), true,
-              played_time(config, a, costs, program)};
-  return c;
+  KnownArenas arenas;
+  return {layout_of(config), estimated_seconds(config, costs),
+          most_bytes(config, a, needs, machine, arrays_only, arenas), true,
+          played_time(config, a, costs, program)};
 }
 
 }  // namespace trireme::plan

@@ -12,6 +12,7 @@ void add_export(CLI::App& app);
 void add_help(CLI::App& app);
 void add_import(CLI::App& app);
 void add_inspect(CLI::App& app);
+void add_plan(CLI::App& app);
 void add_predict(CLI::App& app);
 void add_report(CLI::App& app);
 void add_tokenize(CLI::App& app);

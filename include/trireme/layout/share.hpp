@@ -26,6 +26,10 @@ struct Block {
 std::vector<Block> blocks(std::size_t array, const Extents& extent, std::int64_t begin,
                           std::int64_t end);
 
+/// The sum of the elements of these blocks, each rounded up to a multiple of `unit`.
+std::int64_t padded_elements(const Extents& extent, std::int64_t begin, std::int64_t end,
+                             std::int64_t unit);
+
 /// Part `i` of `parts` of arrays of these extents, taken as one sequence of elements. The parts
 /// hold each element once, and differ by at most two rows of a last axis. A part has at most 2 a -
 /// 3 blocks of an array of a axes (one, if a < 3). No axes: a scalar.

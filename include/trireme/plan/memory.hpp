@@ -34,11 +34,15 @@ std::vector<MemoryRow> training_memory(const deck::Config& config,
                                        const architecture::Shard& shard,
                                        const schedule::Needs& needs, const Machine& machine);
 
-/// The same as numbers.
+/// The arenas of a rank. Micro-batches matter only to the buffers of a device's sums.
+ArenaParts arena_parts(const deck::Config& config, const architecture::Architecture& architecture,
+                       const architecture::Shard& shard, const Machine& machine);
+
+/// training_memory() as numbers.
 TrainingBytes training_bytes(const deck::Config& config,
                              const architecture::Architecture& architecture,
                              const architecture::Shard& shard, const schedule::Needs& needs,
-                             const Machine& machine);
+                             const ArenaParts& arenas, const Machine& machine);
 
 /// Saved activations and scratch where the kernels run: the part that recomputation changes.
 Bytes activation_bytes(const deck::Config& config, const architecture::Architecture& architecture,

@@ -4,6 +4,8 @@
 #include <trireme/plan/traffic.hpp>
 #include <trireme/schedule/needs.hpp>
 
+#include <cstdint>
+#include <map>
 #include <vector>
 
 namespace trireme::plan {
@@ -36,11 +38,15 @@ std::vector<RankPlan> plan_ranks(const deck::Config& config,
 std::vector<int> different_tensor_ranks(const deck::Config& config,
                                         const architecture::Shard& shard, const Machine& machine);
 
+/// Arenas by stages, axes, micro-batch, distributed optimizer and rank: layouts that differ in
+/// something else share them.
+using KnownArenas = std::map<std::vector<std::int64_t>, ArenaParts>;
+
 /// Memory of the rank that needs the most: where the kernels run on a device, otherwise all that
 /// its process uses. With `arrays_only`, a host's process is not counted either.
 Bytes most_bytes(const deck::Config& config, const architecture::Architecture& architecture,
                  const std::vector<schedule::Needs>& needs, const Machine& machine,
-                 bool arrays_only);
+                 bool arrays_only, KnownArenas& known);
 
 /// The first rank with the most memory, with the least memory, or with the most traffic.
 const RankPlan& most_memory(const std::vector<RankPlan>& ranks);

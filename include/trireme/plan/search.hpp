@@ -35,6 +35,7 @@ struct SearchResult {
   std::vector<Rejection> rejected;
   std::int64_t evaluated = 0;  ///< layouts whose time was estimated
   Bytes limit = 0;             ///< 0: none is known
+  Seconds estimating = 0;      ///< that the formulas took
   Seconds seconds = 0;         ///< that the search took
 };
 

@@ -1,0 +1,206 @@
+// The command trireme plan: searches the layout with the shortest step.
+#include <trireme/base/check.hpp>
+#include <trireme/base/log.hpp>
+#include <trireme/commands/host.hpp>
+#include <trireme/commands/options.hpp>
+#include <trireme/commands/plan/plan_report.hpp>
+#include <trireme/commands/resolve.hpp>
+#include <trireme/deck/checks.hpp>
+#include <trireme/deck/layout.hpp>
+#include <trireme/installation/this_machine.hpp>
+#include <trireme/plan/choices.hpp>
+#include <trireme/plan/machine_file.hpp>
+#include <trireme/plan/recompute.hpp>
+
+#include <cmath>
+#include <fstream>
+#include <memory>
+#include <set>
+
+namespace trireme::commands {
+namespace {
+
+struct PlanOptions {
+  std::string deck;
+  std::vector<std::string> overrides;
+  std::int64_t ranks = 0;
+  std::string machine;
+  std::size_t top = 5;
+  Bytes memory_limit = 0;
+  std::string json;
+  std::string html;
+};
+
+std::string name_in(const std::string& override_text) {
+  return override_text.substr(0, override_text.find('='));
+}
+
+bool is_layout_key(const std::string& name) {
+  return std::ranges::any_of(deck::layout_keys(),
+                             [&](const deck::Key* key) { return key->full_name() == name; });
+}
+
+/// Values for the keys that are not fixed, with which the deck has no contradictions.
+std::vector<std::string> open_values(const std::set<std::string>& fixed,
+                                     const std::vector<std::string>& overrides) {
+  std::string schedule = "1f1b", chunks = "1";
+  for (const std::string& o : overrides) {
+    const std::string value = o.substr(std::min(o.size(), o.find('=') + 1));
+    if (name_in(o) == "parallel.chunks" && value != "1") schedule = "interleaved";
+    if (name_in(o) == "parallel.schedule" && value == "interleaved") chunks = "2";
+  }
+  std::vector<std::string> values;
+  const auto add = [&](const std::string& name, const std::string& value) {
+    if (!fixed.contains(name)) values.push_back(name + "=" + value);
+  };
+  add("parallel.layout", "given");
+  add("parallel.tensor", "1");
+  add("parallel.pipeline", "1");
+  add("parallel.data", "0");
+  add("parallel.schedule", schedule);
+  add("parallel.chunks", chunks);
+  add("parallel.program", "");
+  add("parallel.sequence_parallel", "false");
+  add("parallel.recompute", "none");
+  add("parallel.distributed_optimizer", "false");
+  add("batch.micro", "1");
+  return values;
+}
+
+/// The deck with the keys that the command line fixes; with layout = "auto" also those of its file.
+deck::Deck deck_to_search(const PlanOptions& options, bool chooses) {
+  if (chooses) return deck::load_deck(options.deck, options.overrides);
+  std::set<std::string> fixed;
+  for (const std::string& o : options.overrides) fixed.insert(name_in(o));
+  std::vector<std::string> overrides = open_values(fixed, options.overrides);
+  overrides.insert(overrides.end(), options.overrides.begin(), options.overrides.end());
+  deck::Deck deck = deck::load_deck(options.deck, overrides);
+  for (const deck::Key* key : deck::layout_keys())
+    if (!fixed.contains(key->full_name())) deck.places.erase(key->full_name());
+  deck.config.parallel.layout = LayoutMode::automatic;
+  deck.places["parallel.layout"] = "trireme plan";
+  return deck;
+}
+
+void check_fixed(const deck::Deck& deck) {
+  const deck::ParallelConfig& p = deck.config.parallel;
+  check_usage(p.schedule != ScheduleKind::file, deck.cite("parallel", "schedule"),
+              " cannot be planned, because a program file has a fixed number of stages and "
+              "micro-batches; leave it out");
+  const std::vector<std::string> mistakes = deck::layout_mistakes(deck);
+  check_usage(mistakes.empty(), join(mistakes, "\n"));
+}
+
+void expect_speeds(const plan::Machine& machine, const deck::Deck& deck, std::int64_t ranks) {
+  const std::string missing = machine.time_mistake(deck.config.precision, ranks);
+  check_usage(missing.empty(), machine.called(), " does not give ", missing,
+              ", without which times cannot be predicted; ",
+              machine.file.empty()
+                  ? "give a machine file by --machine, such as one that `trireme bench DECK "
+                    "--machine-file FILE` writes, or one of inputs/machines"
+                  : "add what is missing; `trireme help machine` explains the keys");
+}
+
+/// The layout that the deck's file describes.
+void add_own(PlanReport& report, const PlanOptions& options) {
+  std::vector<std::string> others;
+  for (const std::string& o : options.overrides)
+    if (!is_layout_key(name_in(o))) others.push_back(o);
+  try {
+    deck::Deck own = deck::load_deck(options.deck, others);
+    own.config.model.vocabulary = report.deck.config.model.vocabulary;
+    deck::resolve_parallel(own, report.ranks);
+    plan::resolve_recompute(own, report.machine);
+    const bool arrays_only =
+        plan::memory_limit(own.config.parallel, report.machine, options.memory_limit).arrays_only;
+    report.own = plan::play_layout(own.config, report.machine, arrays_only);
+  } catch (const UsageError& error) {
+    report.own_problem = text("cannot be used: ", error.what());
+  }
+}
+
+void write_file(const std::string& path, const std::string& content) {
+  std::ofstream file(path, std::ios::binary);
+  file << content;
+  file.close();
+  check_usage(file.good(), "cannot write ", path, "; choose another file");
+}
+
+void plan_deck(const PlanOptions& options) {
+  PlanReport report;
+  report.ranks = options.ranks;
+  report.top = options.top;
+  report.machine =
+      options.machine.empty() ? installation::this_machine() : plan::load_machine(options.machine);
+  const auto last_layout = [&] {
+    std::string mode;
+    for (const std::string& o : options.overrides)
+      if (name_in(o) == "parallel.layout") mode = o;
+    return mode;
+  }();
+  bool chooses = last_layout == "parallel.layout=auto";
+  if (last_layout.empty()) {
+    try {
+      chooses = deck::load_deck(options.deck, options.overrides).config.parallel.layout ==
+                LayoutMode::automatic;
+    } catch (const UsageError&) {
+      chooses = false;  // reported below, if it does not concern the open keys
+    }
+  }
+  report.deck = deck_to_search(options, chooses);
+  check_fixed(report.deck);
+  plan::expect_available(report.deck, report.machine);
+  expect_speeds(report.machine, report.deck, options.ranks);
+  resolve_vocabulary(report.deck, open_if_there(report.deck));
+  report.found = plan::search_layouts(report.deck, options.ranks, report.machine,
+                                      {.memory_limit = options.memory_limit});
+  if (!chooses) add_own(report, options);
+  say(plan_text(report));
+  if (!options.json.empty()) write_file(options.json, plan_json(report));
+  if (!options.html.empty()) write_file(options.html, plan_page(report));
+}
+
+}  // namespace
+
+void add_plan(CLI::App& app) {
+  const auto options = std::make_shared<PlanOptions>();
+  CLI::App* command =
+      app.add_subcommand("plan", "Find the fastest layout of a deck for a number of ranks");
+  command
+      ->add_option("DECK", options->deck, "Input deck (TOML); `trireme help deck` lists its keys")
+      ->required()
+      ->type_name("");
+  command
+      ->add_option("OVERRIDES", options->overrides,
+                   "Keys of the deck to override; layouts keep the values of those that belong to "
+                   "the layout: section.key=value ...")
+      ->type_name("")
+      ->option_text("[section.key=value ...]");
+  command->add_option("--ranks", options->ranks, "Number of ranks")
+      ->required()
+      ->check(CLI::Range(std::int64_t{1}, deck::ranks_limit));
+  command
+      ->add_option("--machine", options->machine,
+                   "Machine file with speeds (TOML; `trireme help machine` lists its keys)")
+      ->type_name("FILE");
+  command->add_option("--top", options->top, "Number of layouts to print")
+      ->capture_default_str()
+      ->check(CLI::Range(std::size_t{1}, std::size_t{50}));
+  command
+      ->add_option("--memory-limit", options->memory_limit,
+                   "Bytes that a rank may use, such as 75GB; default: the deck's memory_limit, or "
+                   "the machine's memory")
+      ->type_name("BYTES")
+      ->transform(CLI::AsSizeValue(false));
+  command->add_option("--json", options->json, "Output file for the layouts as JSON")
+      ->type_name("FILE");
+  command->add_option("--html", options->html, "Output file for a page with charts")
+      ->type_name("FILE");
+  command->footer(
+      "Examples:\n  trireme plan inputs/gpt2_124m.toml --ranks 16 --machine "
+      "inputs/machines/h100.toml precision.compute=bf16\n  trireme plan inputs/gpt_1t.toml --ranks "
+      "3072 --machine inputs/machines/selene.toml precision.compute=fp16 parallel.tensor=8");
+  command->callback([options] { plan_deck(*options); });
+}
+
+}  // namespace trireme::commands
