@@ -44,7 +44,7 @@ TEST_F(CheckMachine, PlansForGpusByTheirRules) {
   expect_output(folder_, "  kernel workspace        33.0 MiB\n");
   expect_output(folder_, "  reductions  ");
   expect_output(folder_, "  optimizer state (host)  ");
-  expect_output(folder_, "\n  fits: 45");
+  expect_output(folder_, "\n  fits: 999 MiB of 79.6 GiB");  // 1 GB of it is the reserve
   EXPECT_EQ(out().find("peak of a rank"), std::string::npos);
 }
 

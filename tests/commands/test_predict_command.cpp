@@ -127,8 +127,8 @@ TEST_F(Predict, MistakesCiteTheirRow) {
 TEST_F(Predict, LayoutsThatCannotRunCiteTheirRow) {
   EXPECT_EQ(mistake(with(12, "30")).find("[batch] global = 30 (s.csv:3) is not a multiple of "),
             0u);
-  const std::string stages = mistake(with(7, "8"));
-  EXPECT_NE(stages.find("[parallel] pipeline = 8 (s.csv:3)"), std::string::npos) << stages;
+  const std::string heads = mistake(with(6, "8"));
+  EXPECT_NE(heads.find("[parallel] tensor = 8 (s.csv:3)"), std::string::npos) << heads;
   const std::string chunks = mistake(with(10, "2"));
   EXPECT_NE(chunks.find("[parallel] chunks = 2 (s.csv:3)"), std::string::npos) << chunks;
 }
@@ -183,7 +183,6 @@ class Calibrate : public Predict {
         "global_batch,recompute";
     std::vector<std::string> steps{"gpt_a,8,1024,16,1024,32000,1,1,1,4,16,none",
                                    "gpt_b,8,4096,32,2048,32000,2,1,4,2,32,full",
-                                   "gpt_c,12,512,8,512,32000,1,1,8,8,64,none",
                                    "llama_d,8,2048,16,4096,32000,4,1,2,1,8,selective"};
     std::string unknown = rows + ",step_ms\n";
     for (const std::string& step : steps) unknown += step + ",1\n";
@@ -211,7 +210,7 @@ TEST_F(Calibrate, FindsTheValuesThatMadeTheSteps) {
   write_steps();
   folder_.write("start.toml", machine(0.55, 0.9));
   ASSERT_EQ(calibrate("steps.csv start.toml --keys device.product_efficiency,"
-                      "device.memory_efficiency --steps 60 -o fitted --bin '" TRIREME_BINARY_DIR
+                      "device.memory_efficiency --steps 40 -o fitted --bin '" TRIREME_BINARY_DIR
                       "/bin' precision.compute=bf16"),
             0)
       << err();
@@ -236,7 +235,7 @@ TEST_F(Calibrate, ValuesStayWithinTheirBounds) {
   folder_.write("node.toml", machine(0.3, 0.8));  // no product of a real machine is that slow
   write_steps();
   folder_.write("start.toml", machine(0.6, 0.8));
-  ASSERT_EQ(calibrate("steps.csv start.toml --keys device.product_efficiency --steps 20 "
+  ASSERT_EQ(calibrate("steps.csv start.toml --keys device.product_efficiency --steps 12 "
                       "precision.compute=bf16"),
             0)
       << err();
