@@ -57,7 +57,9 @@ Seconds NetworkTime::collective(architecture::Collective kind, double bytes, Axi
 Seconds NetworkTime::message(double bytes, std::int64_t distance, bool crosses) const {
   const Machine::Node& node = machine_.node;
   if (distance == 0) return 0;
-  if (!crosses) return bytes / (node.link_bandwidth * node.link_efficiency) + node.link_latency;
+  // On a host, a message is a copy, and a collective several.
+  const double share = machine_.on_device() ? node.link_efficiency : 1;
+  if (!crosses) return bytes / (node.link_bandwidth * share) + node.link_latency;
   // All ranks of a node that are closer to the other node than the distance send at the same time.
   const auto senders = static_cast<double>(std::min(distance, devices_));
   return bytes * senders / (machine_.network.bandwidth * machine_.network.efficiency) +

@@ -63,16 +63,30 @@ std::vector<double> stage_parameters(const Architecture& a,
   return all;
 }
 
-/// How many of the ranks of a node take turns on each of its processors.
-void set_turns(StepCosts& costs, const deck::ParallelConfig& p, const Machine& machine) {
+/// How many ranks take turns on each processor of a node: of those that compute at the same time
+/// because their stage does, and of all.
+struct Turns {
+  double of_stage = 1;
+  double of_all = 1;
+};
+Turns turns_of(const deck::ParallelConfig& p, const Machine& machine) {
   const std::int64_t ranks = p.tensor * p.pipeline * p.data;
   const std::int64_t on_node =
       machine.node.devices == 0 ? ranks : std::min(ranks, machine.node.devices);
-  if (machine.node.processors == 0 || on_node <= machine.node.processors) return;
+  if (machine.node.processors == 0 || on_node <= machine.node.processors) return {};
   const auto processors = static_cast<double>(machine.node.processors);
   const std::int64_t at_once = std::min(on_node, p.tensor * p.data);
-  costs.turns = std::max(1.0, static_cast<double>(at_once) / processors);
-  costs.all_turns = static_cast<double>(on_node) / processors;
+  return {std::max(1.0, static_cast<double>(at_once) / processors),
+          static_cast<double>(on_node) / processors};
+}
+
+/// Messages are measured while all ranks send, and take no longer.
+void take_turns(PartTime& stage, double turns) {
+  for (PassTime* pass :
+       {&stage.forward, &stage.backward, &stage.backward_input, &stage.backward_weight}) {
+    pass->compute *= turns;
+    pass->host *= turns;
+  }
 }
 
 /// Sums over the chunks of each pipeline rank.
@@ -105,6 +119,14 @@ std::vector<RankWork> work_of_ranks(const deck::ParallelConfig& p, const StepCos
   return ranks;
 }
 
+/// The passes of a micro-batch on the average rank, where ranks of all stages share processors.
+Seconds crowded_seconds(const std::vector<RankWork>& ranks, const StepCosts& costs) {
+  Seconds sum = 0;
+  for (const RankWork& rank : ranks)
+    sum += (rank.passes.compute + rank.passes.host) * costs.crowding + rank.passes.tensor;
+  return sum / static_cast<double>(ranks.size());
+}
+
 /// What follows the last pass, on the rank that takes the longest.
 Seconds tail_seconds(const StepCosts& costs) {
   Seconds longest = 0;
@@ -125,13 +147,13 @@ schedule::Cost cost_of(const StepCosts& costs) {
     switch (i.op) {
       case Op::forward:
       case Op::evaluate:
-        return costs.stages[s].forward.total() * costs.turns;
+        return costs.stages[s].forward.total();
       case Op::backward:
-        return costs.stages[s].backward.total() * costs.turns;
+        return costs.stages[s].backward.total();
       case Op::backward_input:
-        return costs.stages[s].backward_input.total() * costs.turns;
+        return costs.stages[s].backward_input.total();
       case Op::backward_weight:
-        return costs.stages[s].backward_weight.total() * costs.turns;
+        return costs.stages[s].backward_weight.total();
       case Op::send_activation:
         return costs.waiting * costs.activations[s];
       case Op::send_gradient:
@@ -181,7 +203,9 @@ StepCosts step_costs(const deck::Config& config, const Architecture& a, const Pa
   const auto shard = architecture::make_shard(a, 1, 1, 0, static_cast<int>(p.tensor), 0);
   const LocalSizes sizes = local_sizes(config, shard, machine);
   StepCosts costs;
-  set_turns(costs, p, machine);
+  const Turns shared = turns_of(p, machine);
+  const double turns = shared.of_stage;
+  costs.crowding = shared.of_all / turns;
   costs.waiting = 1 - software.pipeline_overlap;
 
   const auto whole = static_cast<double>(sizes.tokens * sizes.hidden * sizes.element);
@@ -199,6 +223,7 @@ StepCosts step_costs(const deck::Config& config, const Architecture& a, const Pa
       stage.backward += gather;
       stage.backward_input += gather;
     }
+    take_turns(stage, turns);
     costs.stages.push_back(stage);
     const int rank = static_cast<int>(s % ranks);
     const int before = static_cast<int>((s + ranks - 1) % ranks);
@@ -220,8 +245,8 @@ StepCosts step_costs(const deck::Config& config, const Architecture& a, const Pa
                                    bytes, Axis::data));
     const double updated = parameters[s] / static_cast<double>(shares ? p.data : 1);
     Seconds& update = costs.updates[s % ranks];
-    update += costs.turns * kernels.memory(updated * update_bytes(config, sizes, machine),
-                                           machine.kernels.update);
+    update += turns * kernels.memory(updated * update_bytes(config, sizes, machine),
+                                     machine.kernels.update);
     if (shares)
       update += network.collective(Collective::all_gather,
                                    parameters[s] * static_cast<double>(sizes.element), Axis::data);
@@ -238,14 +263,13 @@ Seconds estimated_seconds(const deck::Config& config, const StepCosts& costs) {
   const deck::ParallelConfig& p = config.parallel;
   const auto m = static_cast<double>(micro_batches_of(config));
   const std::vector<RankWork> ranks = work_of_ranks(p, costs);
-  Seconds longest = 0, sum = 0, bubble = 0, all = 0, message = 0;
+  Seconds longest = 0, sum = 0, bubble = 0, message = 0;
   for (const RankWork& rank : ranks) {
-    const Seconds passes = rank.passes.total() * costs.turns;
+    const Seconds passes = rank.passes.total();
     longest = std::max(longest, passes + 2 * costs.waiting * rank.messages);
     sum += passes;
-    all += rank.passes.total();
     message = std::max(message, rank.messages);
-    bubble += costs.turns * std::max(0.0, rank.forward + rank.input - rank.weight);
+    bubble += std::max(0.0, rank.forward + rank.input - rank.weight);
   }
   const auto chunks = static_cast<double>(p.chunks);
   const auto others = static_cast<double>(p.pipeline - 1);
@@ -253,8 +277,7 @@ Seconds estimated_seconds(const deck::Config& config, const StepCosts& costs) {
                            ? bubble * others / static_cast<double>(p.pipeline)
                            : (sum - longest) / chunks;
   const Seconds passes = m * longest + std::max(0.0, wait) + others * message / chunks;
-  const Seconds work = m * all * costs.all_turns / static_cast<double>(p.pipeline);
-  return std::max(passes, work) + tail_seconds(costs);
+  return std::max(passes, m * crowded_seconds(ranks, costs)) + tail_seconds(costs);
 }
 
 StepTime played_time(const deck::Config& config, const Architecture& a, const StepCosts& costs,
@@ -267,19 +290,15 @@ StepTime played_time(const deck::Config& config, const Architecture& a, const St
   for (const schedule::Event& e : played.timeline.events)
     time.seconds = std::max(time.seconds, e.end);
   const std::vector<RankWork> ranks = work_of_ranks(p, costs);
-  Seconds all = 0;
-  for (const RankWork& rank : ranks) all += rank.passes.total();
-  const Seconds tail = tail_seconds(costs);
-  time.seconds =
-      std::max(time.seconds, m * all * costs.all_turns / static_cast<double>(p.pipeline) + tail);
+  time.seconds = std::max(time.seconds, m * crowded_seconds(ranks, costs) + tail_seconds(costs));
 
   const auto busiest = static_cast<std::size_t>(
       std::ranges::max_element(ranks, {}, [](const RankWork& r) { return r.passes.total(); }) -
       ranks.begin());
   const RankWork& rank = ranks[busiest];
-  time.of(Cause::compute) = m * rank.passes.compute * costs.turns;
-  time.of(Cause::tensor) = m * rank.passes.tensor * costs.turns;
-  time.of(Cause::host) = m * rank.passes.host * costs.turns;
+  time.of(Cause::compute) = m * rank.passes.compute;
+  time.of(Cause::tensor) = m * rank.passes.tensor;
+  time.of(Cause::host) = m * rank.passes.host;
   time.of(Cause::pipeline) = m * rank.messages * costs.waiting;
   for (std::size_t s = busiest; s < costs.stages.size(); s += ranks.size())
     time.of(Cause::data) += costs.reductions[s];
