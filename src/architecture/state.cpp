@@ -107,8 +107,25 @@ std::int64_t most_state_elements(const std::vector<LocalArray>& arrays, const Pl
                                  const std::vector<Bucket>& any_order, int data_size) {
   std::vector<Bucket> buckets = any_order;
   std::ranges::sort(buckets, {}, &Bucket::begin);
-  std::int64_t most = 0;
+  // The padding of blocks is small: ranks that own fewer elements need not be looked at.
+  std::size_t pieces = buckets.size();
+  std::size_t axes = 1;
+  for (const LocalArray& array : arrays) {
+    pieces += array.pieces.size();
+    axes = std::max(axes, array.extent.size());
+  }
+  const auto padding = static_cast<std::int64_t>(pieces * (2 * axes - 1)) * (unit - 1);
+  std::vector<std::pair<std::int64_t, int>> ranks;
   for (int rank = 0; rank < data_size; ++rank) {
+    const auto r = static_cast<std::size_t>(rank);
+    std::int64_t elements = 0;
+    for (const Bucket& b : buckets) elements += b.bounds[r + 1] - b.bounds[r];
+    ranks.emplace_back(elements, rank);
+  }
+  std::ranges::sort(ranks, std::ranges::greater{});
+  std::int64_t most = 0;
+  for (const auto& [at_most, rank] : ranks) {
+    if (at_most + padding <= most) break;
     const std::vector<layout::Slice> owned = owned_slices(placement, buckets, rank);
     std::int64_t elements = 0;  // of owned_state(), without its list of blocks
     for (std::size_t local = 0; local < arrays.size(); ++local)

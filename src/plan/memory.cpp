@@ -61,12 +61,13 @@ ArenaParts arena_parts(const deck::Config& config, const architecture::Architect
   const auto arrays = architecture::local_arrays(architecture, shard);
   const architecture::Placement elements = architecture::place(architecture, shard, arrays);
   const auto buckets = buckets_of(config, architecture, shard, arrays, elements, machine);
+  const auto data = static_cast<int>(config.parallel.data);
+  const ReductionScratch sums = reduction_scratch(config, architecture, shard, buckets, machine);
   return {elements.elements, elements.gradient_elements,
           shares_state(config)
-              ? architecture::most_state_elements(arrays, elements, buckets,
-                                                  static_cast<int>(config.parallel.data))
+              ? architecture::most_state_elements(arrays, elements, buckets, data)
               : elements.elements,
-          reduction_scratch(config, architecture, shard, buckets, machine).total()};
+          sums.data + sums.embedding + sums.pipeline, sums.shared};
 }
 
 TrainingBytes training_bytes(const deck::Config& config,

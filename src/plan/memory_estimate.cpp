@@ -33,7 +33,8 @@ ActivationParts largest(const ActivationParts& a, const ActivationParts& b) {
   return {std::max(a.layer, b.layer),         std::max(a.input, b.input),
           std::max(a.embedding, b.embedding), std::max(a.head, b.head),
           std::max(a.scratch, b.scratch),     std::max(a.head_scratch, b.head_scratch),
-          std::max(a.logits, b.logits),       std::max(a.message, b.message)};
+          std::max(a.logits, b.logits),       std::max(a.message, b.message),
+          std::max(a.tensor_sum, b.tensor_sum)};
 }
 
 std::int64_t part_of(std::int64_t n, std::int64_t parts) {
@@ -146,7 +147,7 @@ ArenaParts MemoryEstimate::arenas_of(const deck::Config& config, const Rank& ran
 Bytes MemoryEstimate::reductions_of(const deck::Config& config, const Rank& rank,
                                     const ArenaParts& arenas, const ModelParts& parts) const {
   const deck::ParallelConfig& p = config.parallel;
-  const auto data = static_cast<int>(p.data), tensor = static_cast<int>(p.tensor);
+  const auto data = static_cast<int>(p.data);
   const std::int64_t longest =
       std::min(arenas.elements, p.bucket_bytes / sizes_.accumulate() + norm_block);
   Bytes bytes = 0;
@@ -156,8 +157,6 @@ Bytes MemoryEstimate::reductions_of(const deck::Config& config, const Rank& rank
              (data - 1);
   else
     bytes += device_reduction_scratch_bytes(longest * sizes_.accumulate(), data);
-  const std::int64_t tokens = config.batch.micro * config.model.sequence;
-  bytes += device_reduction_scratch_bytes(tokens * config.model.hidden * sizes_.element(), tensor);
   const bool end = rank.shard.has_embedding() || rank.shard.has_head();
   if (config.model.tied_embeddings && p.pipeline > 1 && end)
     bytes += device_reduction_scratch_bytes(parts.table * sizes_.accumulate(), 2);

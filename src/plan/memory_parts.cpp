@@ -7,6 +7,7 @@
 #include <trireme/plan/choices.hpp>
 #include <trireme/plan/local_sizes.hpp>
 #include <trireme/plan/memory_parts.hpp>
+#include <trireme/plan/reduction_scratch.hpp>
 
 #include <algorithm>
 
@@ -68,6 +69,7 @@ ActivationParts activation_parts(const deck::Config& config, const architecture:
   parts.logits = static_cast<Bytes>(machine.software.logit_bytes * static_cast<double>(s.targets) *
                                     static_cast<double>(s.vocabulary));
   parts.message = up(s.slice * s.hidden * s.element);
+  parts.tensor_sum = activation_scratch(config, s, machine);
   return parts;
 }
 
@@ -134,7 +136,7 @@ TrainingBytes TrainingSizes::bytes(const ActivationParts& a, const ArenaParts& a
   bytes.workspace = workspace_;
   // With cuBLASLt too: for the products that it might not have.
   bytes.widened = narrow() ? widened_workspace_bytes : 0;
-  bytes.reductions = arenas.reductions;
+  bytes.reductions = arenas.reductions + std::max(a.tensor_sum, arenas.tensor_sum);
   bytes.reserve = reserve_;
   return bytes;
 }

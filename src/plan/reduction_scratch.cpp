@@ -22,6 +22,13 @@ Bytes bucket_scratch(const deck::ParallelConfig& parallel, const architecture::B
 
 }  // namespace
 
+Bytes activation_scratch(const deck::Config& config, const LocalSizes& sizes,
+                         const Machine& machine) {
+  if (transport(config.parallel, machine) == schedule::Transport::independent_channels) return 0;
+  return device_reduction_scratch_bytes(sizes.tokens * sizes.hidden * sizes.element,
+                                        static_cast<int>(sizes.tensor_ranks));
+}
+
 ReductionScratch reduction_scratch(const deck::Config& config,
                                    const architecture::Architecture& architecture,
                                    const architecture::Shard& shard,
@@ -34,8 +41,6 @@ ReductionScratch reduction_scratch(const deck::Config& config,
   for (const architecture::Bucket& bucket : buckets)
     scratch.data =
         std::max(scratch.data, bucket_scratch(config.parallel, bucket, sizes.accumulate));
-  scratch.tensor = device_reduction_scratch_bytes(sizes.tokens * sizes.hidden * sizes.element,
-                                                  shard.tensor_size);
   const auto arrays = architecture::local_arrays(architecture, shard);
   const auto placement = architecture::place(architecture, shard, arrays);
   for (const auto& part : architecture::shared_parts(arrays, placement)) {
@@ -44,9 +49,10 @@ ReductionScratch reduction_scratch(const deck::Config& config,
         std::max(scratch.pipeline,
                  device_reduction_scratch_bytes(bytes, static_cast<int>(config.parallel.pipeline)));
     if (!part.split)
-      scratch.tensor =
-          std::max(scratch.tensor, device_reduction_scratch_bytes(bytes, shard.tensor_size));
+      scratch.shared =
+          std::max(scratch.shared, device_reduction_scratch_bytes(bytes, shard.tensor_size));
   }
+  scratch.tensor = std::max(activation_scratch(config, sizes, machine), scratch.shared);
   const bool shares_table = config.model.tied_embeddings && config.parallel.pipeline > 1 &&
                             (shard.has_embedding() || shard.has_head());
   if (shares_table)

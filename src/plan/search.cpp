@@ -38,13 +38,16 @@ class TimeEstimate {
     const auto [found, is_new] =
         parts_.try_emplace({p.tensor, config.batch.micro, p.recompute, p.sequence_parallel, split});
     if (is_new) found->second = part_times(config, architecture_, split, machine_);
-    return step_costs(config, architecture_, found->second, machine_);
+    const auto [sizes, unknown] = sizes_.try_emplace({p.tensor, p.pipeline, p.chunks});
+    if (unknown) sizes->second = stage_sizes(config, architecture_);
+    return step_costs(config, architecture_, found->second, sizes->second, machine_);
   }
 
  private:
   const Architecture& architecture_;
   const Machine& machine_;
   std::map<std::tuple<std::int64_t, std::int64_t, Recompute, bool, bool>, PartTimes> parts_;
+  std::map<std::tuple<std::int64_t, std::int64_t, std::int64_t>, StageSizes> sizes_;
 };
 
 Seconds since(std::chrono::steady_clock::time_point begin) {

@@ -233,7 +233,7 @@ TEST(StepTime, RanksTakeTurnsOnFewProcessors) {
   const StepTime alone = predicted(tensor, m);
   m.node.processors = 2;
   const StepTime turns = predicted(tensor, m);
-  EXPECT_DOUBLE_EQ(costs_of(tensor, m).turns, 2);
+  EXPECT_DOUBLE_EQ(costs_of(tensor, m).crowding, 1);
   EXPECT_DOUBLE_EQ(turns.of(Cause::compute), 2 * alone.of(Cause::compute));
   m.node.processors = 4;
   EXPECT_EQ(predicted(tensor, m).seconds, alone.seconds) << "enough of them";
@@ -241,8 +241,7 @@ TEST(StepTime, RanksTakeTurnsOnFewProcessors) {
   m.node.processors = 1;
   const deck::Config pipeline = config_of({.pipeline = 4});
   const StepCosts costs = costs_of(pipeline, m);
-  EXPECT_EQ(costs.turns, 1);
-  EXPECT_EQ(costs.all_turns, 4);
+  EXPECT_EQ(costs.crowding, 4);
   Seconds work = 0;
   for (const PartTime& stage : costs.stages)
     work += 4 * (stage.forward.total() + stage.backward.total());

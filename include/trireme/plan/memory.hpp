@@ -34,7 +34,7 @@ std::vector<MemoryRow> training_memory(const deck::Config& config,
                                        const architecture::Shard& shard,
                                        const schedule::Needs& needs, const Machine& machine);
 
-/// The arenas of a rank. Micro-batches matter only to the buffers of a device's sums.
+/// The arenas of a rank, which do not depend on the micro-batch.
 ArenaParts arena_parts(const deck::Config& config, const architecture::Architecture& architecture,
                        const architecture::Shard& shard, const Machine& machine);
 

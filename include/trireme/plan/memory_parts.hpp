@@ -23,6 +23,7 @@ struct ActivationParts {
   Bytes head_scratch = 0;  ///< also, of the rank with the head
   Bytes logits = 0;        ///< of the rank with the head, in other programs
   Bytes message = 0;       ///< to another stage
+  Bytes tensor_sum = 0;    ///< buffer of a device's sums over the tensor axis
 };
 ActivationParts activation_parts(const deck::Config& config,
                                  const architecture::Architecture& architecture,
@@ -35,7 +36,8 @@ struct ArenaParts {
   std::int64_t elements = 0;           ///< of the weights
   std::int64_t gradient_elements = 0;  ///< with the second gradient of a tied table
   std::int64_t state_elements = 0;     ///< of each array of the optimizer's state
-  Bytes reductions = 0;                ///< buffers of a device's sums
+  Bytes reductions = 0;                ///< buffers of a device's sums over the other axes
+  Bytes tensor_sum = 0;                ///< and of shared layers over the tensor axis
 };
 
 /// Bytes of each kind that a training rank allocates.

@@ -38,8 +38,8 @@ std::vector<RankPlan> plan_ranks(const deck::Config& config,
 std::vector<int> different_tensor_ranks(const deck::Config& config,
                                         const architecture::Shard& shard, const Machine& machine);
 
-/// Arenas by stages, axes, micro-batch, distributed optimizer and rank: layouts that differ in
-/// something else share them.
+/// Arenas by stages, axes, distributed optimizer and rank: layouts that differ in something else
+/// share them.
 using KnownArenas = std::map<std::vector<std::int64_t>, ArenaParts>;
 
 /// Memory of the rank that needs the most: where the kernels run on a device, otherwise all that

@@ -4,11 +4,16 @@
 #include <trireme/architecture/buckets.hpp>
 #include <trireme/architecture/shard.hpp>
 #include <trireme/deck/config.hpp>
+#include <trireme/plan/local_sizes.hpp>
 #include <trireme/plan/machine.hpp>
 
 #include <vector>
 
 namespace trireme::plan {
+
+/// The buffer of the sums of activations over the tensor axis.
+Bytes activation_scratch(const deck::Config& config, const LocalSizes& sizes,
+                         const Machine& machine);
 
 /// Device buffers that receive the other ranks' parts of each communicator's sums: of gradient
 /// buckets, activations, the tied token table and shared layers. Zero if messages use MPI. Smaller
@@ -16,9 +21,9 @@ namespace trireme::plan {
 struct ReductionScratch {
   Bytes data = 0;
   Bytes tensor = 0;
+  Bytes shared = 0;  ///< the part of `tensor` that shared layers need
   Bytes embedding = 0;
   Bytes pipeline = 0;
-  Bytes total() const { return data + tensor + embedding + pipeline; }
 };
 ReductionScratch reduction_scratch(const deck::Config& config,
                                    const architecture::Architecture& architecture,
