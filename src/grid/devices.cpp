@@ -1,3 +1,5 @@
+// The devices of the ranks: the environment of their runtime, the list that a run begins with, and
+// the error about two ranks on one device.
 #include <trireme/base/check.hpp>
 #include <trireme/base/log.hpp>
 #include <trireme/base/text.hpp>

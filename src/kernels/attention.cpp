@@ -109,7 +109,7 @@ struct AttentionForward {
   }
 
   /// Not inlined: inside the launch, GCC 12 makes slower code of the products.
-  [[gnu::noinline]] KOKKOS_FUNCTION void operator()(const AttentionMember& team) const {
+  TRIREME_APART_ON_HOSTS void operator()(const AttentionMember& team) const {
     // Long rows first: with a causal mask the last queries have the most keys. On hosts one head
     // after another, so that its keys and values stay in the cache.
     const std::int64_t planes = shape.batch * shape.heads;

@@ -1,246 +1,12 @@
-// Attention by blocks on Kokkos teams (the portable back end), backward: scores and probabilities
-// are recomputed from qkv and logsumexp, and a team owns the gradients of a head of keys and
-// values.
+// attention_backward: chooses among the back ends, and launches the portable one.
 #include <trireme/kernels/attention.hpp>
-#include <trireme/kernels/attention_blocks.hpp>
 #include <trireme/kernels/attention_cudnn.hpp>
 #include <trireme/kernels/flash_attention.hpp>
-#include <trireme/kernels/math.hpp>
+#include <trireme/kernels/portable_attention_backward.hpp>
 #include <trireme/tensor/expect.hpp>
 
 namespace trireme::kernels {
 namespace {
-
-/// One key and value head of one sample, with all its query heads. The team visits pairs of blocks
-/// in a fixed order and owns every gradient that it adds to. Lanes are keys, so that keys and
-/// values, packed once per block, serve all queries; for the gradient of queries, lanes are the
-/// head's elements.
-template <class T>
-struct AttentionBackward {
-  using A = Accumulate<T>;
-  static constexpr int block = attention_block;
-
-  View2<T> dqkv;
-  View2<const T> grad;
-  View2<const T> qkv;
-  View3<const A> logsumexp;
-  View1<const A> delta;  // [B·H·S], Σ_d grad o
-  AttentionShape shape;
-  AttentionMasks masks;
-  HeadSizes<A> head;
-  A* wide_queries;  // [T, H·K] sums of the queries' gradients, if dqkv is too narrow for them
-
-  /// Scratch of a team, in the order in which it is cut.
-  struct Scratch {
-    A* keys_transposed;    // [K, block], scaled
-    A* values_transposed;  // [K, block]
-    A* keys;               // [block, lanes of K]
-    A* dkeys;              // [rows of K, block]
-    A* dvalues;            // [rows of K, block]
-    A* queries;            // [block, lanes of K]
-    A* grads;              // [block, lanes of K]
-    A* dqueries;           // [block, lanes of K]
-    A* p;                  // [block of queries, block of keys], scores and then probabilities
-    A* ds;                 // [block of queries, block of keys], gradients of those
-  };
-  KOKKOS_FUNCTION std::int64_t scratch_elements() const {
-    return block * (2 * head.size + 4 * head.lanes + 2 * head.rows + 2 * block);
-  }
-  KOKKOS_FUNCTION Scratch scratch(const AttentionMember& team) const {
-    Scratch s{};
-    s.keys_transposed = aligned_scratch<A>(team, scratch_elements());
-    s.values_transposed = s.keys_transposed + head.size * block;
-    s.keys = s.values_transposed + head.size * block;
-    s.dkeys = s.keys + head.lanes * block;
-    s.dvalues = s.dkeys + head.rows * block;
-    s.queries = s.dvalues + head.rows * block;
-    s.grads = s.queries + head.lanes * block;
-    s.dqueries = s.grads + head.lanes * block;
-    s.p = s.dqueries + head.lanes * block;
-    s.ds = s.p + block * block;
-    return s;
-  }
-
-  KOKKOS_FUNCTION void operator()(const AttentionMember& team) const {
-    const std::int64_t b = team.league_rank() / shape.key_value_heads;
-    const std::int64_t kv_head = team.league_rank() % shape.key_value_heads;
-    const std::int64_t before = kv_head * shape.group - shape.heads_before;
-    const std::int64_t first_head = before > 0 ? before : 0;
-    const std::int64_t behind = before + shape.group;
-    const std::int64_t end_head = behind < shape.heads ? behind : shape.heads;
-    const Scratch s = scratch(team);
-    const auto stride = static_cast<std::int64_t>(qkv.stride(0));
-    const std::int64_t first = b * shape.sequence;  // token
-    const std::int64_t key_column = (shape.heads + kv_head) * head.size;
-    const std::int64_t value_column = key_column + shape.key_value_heads * head.size;
-
-    for (std::int64_t k0 = 0; k0 < shape.sequence; k0 += block) {
-      const T* keys = &qkv(first + k0, key_column);
-      const T* values = &qkv(first + k0, value_column);
-      const std::int64_t valid = shape.sequence - k0;
-      copy_transposed(team, s.keys_transposed, keys, stride, valid, head.size,
-                      static_cast<A>(shape.scale));
-      copy_transposed(team, s.values_transposed, values, stride, valid, head.size, A(1));
-      copy_block(team, s.keys, head.lanes, keys, stride, valid, head.size, block);
-      clear(team, s);
-      const std::int64_t end_query = shape.end_query(k0 + block - 1);
-      for (std::int64_t h = first_head; h < end_head; ++h)
-        for (std::int64_t q0 = shape.causal ? k0 : 0; q0 < end_query; q0 += block)
-          add_pair(team, s, b, h, q0, k0);
-      team.team_barrier();
-      write_transposed(team, s.dkeys, &dqkv(first + k0, key_column), valid);
-      write_transposed(team, s.dvalues, &dqkv(first + k0, value_column), valid);
-      team.team_barrier();
-    }
-    if constexpr (is_narrow<T>)
-      for (std::int64_t h = first_head; h < end_head; ++h) narrow_queries(team, first, h);
-  }
-
- private:
-  /// Contribution of the queries q0 … of head h to the gradients of the keys k0 …, and vice versa.
-  /// Not inlined: in a larger function GCC 12 makes slower code of the products.
-  [[gnu::noinline]] KOKKOS_FUNCTION void add_pair(const AttentionMember& team, const Scratch& s,
-                                                  std::int64_t b, std::int64_t h, std::int64_t q0,
-                                                  std::int64_t k0) const {
-    const std::int64_t token = b * shape.sequence + q0;
-    const std::int64_t valid = shape.sequence - q0;
-    copy_block(team, s.queries, head.lanes, &qkv(token, h * head.size),
-               static_cast<std::int64_t>(qkv.stride(0)), valid, head.size, block);
-    copy_block(team, s.grads, head.lanes, &grad(token, h * head.size),
-               static_cast<std::int64_t>(grad.stride(0)), valid, head.size, block);
-    team.team_barrier();
-    // A register tile of scores begins at query i and key j. It is hidden if even its last query
-    // comes before j, or if its last key comes before the window of i. Sums over such tiles begin
-    // or end at these edges; a sum over hidden keys only is a sum of zeros.
-    const bool diagonal = shape.causal && k0 == q0;
-    const auto first_key = [&](std::int64_t i) {
-      const std::int64_t first = shape.first_key(q0 + i) - k0;
-      return first > 0 ? first : 0;
-    };
-    const auto scores = [&](std::int64_t i, std::int64_t j) {
-      const bool hidden =
-          (diagonal && i + Tile<A>::rows <= j) || j + Tile<A>::lanes <= first_key(i);
-      return Depth{0, hidden ? 0 : head.size};
-    };
-    const auto over_queries = [&](std::int64_t, std::int64_t j) {
-      const std::int64_t end = k0 + j + Tile<A>::lanes - 1 + shape.window - q0;
-      return Depth{diagonal ? j : 0, shape.window > 0 && end < block ? end : block};
-    };
-    const auto over_keys = [&](std::int64_t i, std::int64_t) {
-      const std::int64_t first = first_key(i);
-      return Depth{first < block ? first : block - 1, diagonal ? i + Tile<A>::rows : block};
-    };
-    block_product<Write::store>(team, Lanes<A>{s.p, block}, block, block,
-                                Broadcast<A>{s.queries, head.lanes, 1},
-                                Lanes<const A>{s.keys_transposed, block}, scores);
-    block_product<Write::store>(team, Lanes<A>{s.ds, block}, block, block,
-                                Broadcast<A>{s.grads, head.lanes, 1},
-                                Lanes<const A>{s.values_transposed, block}, scores);
-    team.team_barrier();
-    softmax_gradient(team, s, b, h, q0, k0);
-    team.team_barrier();
-    block_product<Write::add>(team, Lanes<A>{s.dvalues, block}, head.rows, block,
-                              Broadcast<A>{s.grads, 1, head.lanes}, Lanes<const A>{s.p, block},
-                              over_queries);
-    block_product<Write::add>(team, Lanes<A>{s.dkeys, block}, head.rows, block,
-                              Broadcast<A>{s.queries, 1, head.lanes}, Lanes<const A>{s.ds, block},
-                              over_queries);
-    block_product<Write::store>(team, Lanes<A>{s.dqueries, head.lanes}, block, head.lanes,
-                                Broadcast<A>{s.ds, block, 1}, Lanes<const A>{s.keys, head.lanes},
-                                over_keys);
-    team.team_barrier();
-    const bool store = k0 <= shape.first_key(q0);  // the first block of keys that q0 sees
-    if constexpr (is_narrow<T>) {
-      const std::int64_t columns = shape.heads * head.size;
-      add_queries(team, s, wide_queries + token * columns + h * head.size, columns, valid, store);
-    } else {
-      add_queries(team, s, &dqkv(token, h * head.size), static_cast<std::int64_t>(dqkv.stride(0)),
-                  valid, store);
-    }
-  }
-
-  /// p = exp(score − logsumexp), ds = scale p (dp − delta); with dropout factors f: p f and scale p
-  /// (dp f − delta).
-  KOKKOS_FUNCTION void softmax_gradient(const AttentionMember& team, const Scratch& s,
-                                        std::int64_t b, std::int64_t h, std::int64_t q0,
-                                        std::int64_t k0) const {
-    Kokkos::parallel_for(Kokkos::TeamThreadRange(team, block), [&](int i) {
-      A* __restrict p = s.p + i * block;
-      A* __restrict ds = s.ds + i * block;
-      const std::int64_t query = q0 + i;
-      const std::int64_t first = shape.first_key(query) - k0;
-      std::int64_t end = shape.sequence - k0 < block ? shape.sequence - k0 : block;
-      if (shape.causal && query + 1 - k0 < end) end = query + 1 - k0;
-      if (query >= shape.sequence || end <= first) end = 0;
-      const auto seen = static_cast<int>(end);
-      const auto begin = static_cast<int>(first > 0 && seen > 0 ? first : 0);
-      const auto count = static_cast<unsigned>(seen - begin);
-      const auto sees = [=](int j) { return static_cast<unsigned>(j - begin) < count; };
-      const A lse = seen > 0 ? logsumexp(b, h, query) : A(0);
-      const A mean = seen > 0 ? delta((b * shape.heads + h) * shape.sequence + query) : A(0);
-      const A scale = static_cast<A>(shape.scale);
-      if (!masks.active) {
-#pragma omp simd
-        for (int j = 0; j < block; ++j) {
-          const A probability = fast_exp(sees(j) ? p[j] - lse : -infinity<A>);
-          p[j] = probability;
-          ds[j] = sees(j) ? scale * probability * (ds[j] - mean) : A(0);  // unset where hidden
-        }
-        return;
-      }
-      A factors[block];
-      masks(b, h).factors(factors, query, k0);
-#pragma omp simd
-      for (int j = 0; j < block; ++j) {
-        const A probability = fast_exp(sees(j) ? p[j] - lse : -infinity<A>);
-        p[j] = probability * factors[j];
-        ds[j] = sees(j) ? scale * probability * (ds[j] * factors[j] - mean) : A(0);
-      }
-    });
-  }
-
-  KOKKOS_FUNCTION void clear(const AttentionMember& team, const Scratch& s) const {
-    Kokkos::parallel_for(Kokkos::TeamThreadRange(team, static_cast<int>(head.rows)), [&](int d) {
-      for (int j = 0; j < block; ++j) s.dkeys[d * block + j] = s.dvalues[d * block + j] = A(0);
-    });
-  }
-
-  /// Stores the block of dqueries in the gradient or, from the second block of keys on, adds it.
-  KOKKOS_FUNCTION void add_queries(const AttentionMember& team, const Scratch& s, A* to,
-                                   std::int64_t stride, std::int64_t valid, bool store) const {
-    const auto count = static_cast<int>(valid < block ? valid : block);
-    Kokkos::parallel_for(Kokkos::TeamThreadRange(team, count), [&](int i) {
-      A* __restrict row = to + i * stride;
-      const A* __restrict add = s.dqueries + i * head.lanes;
-      if (store) {
-#pragma omp simd
-        for (std::int64_t d = 0; d < head.size; ++d) row[d] = add[d];
-      } else {
-#pragma omp simd
-        for (std::int64_t d = 0; d < head.size; ++d) row[d] += add[d];
-      }
-    });
-  }
-
-  /// Rounds the sums of one head's queries into the gradient.
-  KOKKOS_FUNCTION void narrow_queries(const AttentionMember& team, std::int64_t first,
-                                      std::int64_t h) const {
-    const std::int64_t columns = shape.heads * head.size;
-    Kokkos::parallel_for(
-        Kokkos::TeamThreadRange(team, static_cast<int>(shape.sequence)), [&](int i) {
-          const A* __restrict from = wide_queries + (first + i) * columns + h * head.size;
-          T* __restrict to = &dqkv(first + i, h * head.size);
-#pragma omp simd
-          for (std::int64_t d = 0; d < head.size; ++d) to[d] = static_cast<T>(from[d]);
-        });
-  }
-
-  KOKKOS_FUNCTION void write_transposed(const AttentionMember& team, const A* from, T* to,
-                                        std::int64_t valid) const {
-    transpose<A>(team, to, static_cast<std::int64_t>(dqkv.stride(0)), from, block, head.size,
-                 valid < block ? valid : block, [](std::int64_t) { return A(1); });
-  }
-};
 
 /// delta[b,h,i] = Σ_d grad[t, h·K + d] o[t, h·K + d], which is Σ_j p dp (Dao et al. 2022, eq. 4).
 template <class T>
@@ -250,10 +16,15 @@ void attention_delta(const Exec& exec, View1<Accumulate<T>> delta, View2<const T
   const std::int64_t heads = shape.heads;
   const std::int64_t sequence = shape.sequence;
   const std::int64_t size = shape.head_size;
+  if (shape.tokens() * heads == 0) return;
+  const std::int64_t together = exec_on_host ? heads : 1;  // sums of a thread
   Kokkos::parallel_for(
-      "kernels/attention_delta", Kokkos::RangePolicy<Exec>(exec, 0, shape.tokens()),
-      KOKKOS_LAMBDA(std::int64_t t) {
-        for (std::int64_t h = 0; h < heads; ++h) {
+      "kernels/attention_delta",
+      Kokkos::RangePolicy<Exec>(exec, 0, shape.tokens() * heads / together),
+      KOKKOS_LAMBDA(std::int64_t item) {
+        const std::int64_t t = item * together / heads;
+        const std::int64_t first = item * together % heads;
+        for (std::int64_t h = first; h < first + together; ++h) {
           const T* __restrict x = &grad(t, h * size);
           const T* __restrict y = &o(t, h * size);
           A sum = 0;
@@ -265,7 +36,45 @@ void attention_delta(const Exec& exec, View1<Accumulate<T>> delta, View2<const T
       });
 }
 
+/// A team of `backward`'s, by its number.
+template <class T>
+struct TeamOfHead {
+  AttentionBackward<T> backward;
+  KOKKOS_FUNCTION void operator()(const AttentionMember& team) const {
+    backward.all(team, team.league_rank());
+  }
+};
+template <class T>
+struct TeamOfKeys {
+  AttentionBackward<T> backward;
+  KOKKOS_FUNCTION void operator()(const AttentionMember& team) const { backward.keys(team); }
+};
+template <class T>
+struct TeamOfQueries {
+  AttentionBackward<T> backward;
+  KOKKOS_FUNCTION void operator()(const AttentionMember& team) const { backward.queries(team); }
+};
+
+template <class T, class Teams>
+void launch(const Exec& exec, std::int64_t teams, const Teams& body) {
+  const auto bytes = aligned_scratch_bytes<Accumulate<T>>(body.backward.scratch_elements());
+  auto policy = AttentionPolicy(exec, static_cast<int>(teams), team_threads(exec))
+                    .set_scratch_size(1, Kokkos::PerTeam(static_cast<int>(bytes)));
+  Kokkos::parallel_for("kernels/attention_backward", policy, body);
+}
+
 }  // namespace
+
+template <class T>
+void attention_backward_by_heads(const Exec& exec, const AttentionBackward<T>& backward) {
+  launch<T>(exec, backward.heads(), TeamOfHead<T>{backward});
+}
+
+template <class T>
+void attention_backward_by_blocks(const Exec& exec, const AttentionBackward<T>& backward) {
+  launch<T>(exec, backward.key_teams(), TeamOfKeys<T>{backward});
+  launch<T>(exec, backward.query_teams(), TeamOfQueries<T>{backward});
+}
 
 template <class T>
 std::int64_t attention_workspace_elements(const KernelChoice& choice, const AttentionShape& shape) {
@@ -313,16 +122,17 @@ void attention_backward(const Handle& handle, View2<T> dqkv, View2<const T> grad
                                       masks,
                                       HeadSizes<Accumulate<T>>(s.head_size),
                                       workspace.data() + deltas};
-  const auto bytes = aligned_scratch_bytes<Accumulate<T>>(backward.scratch_elements());
-  auto policy =
-      AttentionPolicy(exec, static_cast<int>(s.batch * s.key_value_heads), team_threads(exec))
-          .set_scratch_size(1, Kokkos::PerTeam(static_cast<int>(bytes)));
-  Kokkos::parallel_for("kernels/attention_backward", policy, backward);
+  if constexpr (exec_on_host)
+    attention_backward_by_heads<T>(exec, backward);
+  else
+    attention_backward_by_blocks<T>(exec, backward);
 }
 
 #define TRIREME_INSTANTIATE(T)                                                                 \
   template std::int64_t attention_workspace_elements<T>(const KernelChoice&,                   \
                                                         const AttentionShape&);                \
+  template void attention_backward_by_heads<T>(const Exec&, const AttentionBackward<T>&);      \
+  template void attention_backward_by_blocks<T>(const Exec&, const AttentionBackward<T>&);     \
   template void attention_backward<T>(const Handle&, View2<T>, View2<const T>, View2<const T>, \
                                       View2<const T>, View3<const Accumulate<T>>,              \
                                       View1<Accumulate<T>>, const AttentionShape&,             \

@@ -66,18 +66,10 @@ void flash_attention_backward(const Exec& exec, View2<T> dqkv, View2<const T> gr
   a.ticket = counters;
   a.turns = counters + 1;
   const bool drops = dropout.rate > 0.0;
-  switch (shape.head_size) {
-    case 64:
-      return launch<T, 64>(exec, delta, a, drops);
-    case 96:
-      return launch<T, 96>(exec, delta, a, drops);
-    case 128:
-      return launch<T, 128>(exec, delta, a, drops);
-    case 160:
-      return launch<T, 160>(exec, delta, a, drops);
-    default:
-      check(false, "no attention kernel for head size ", shape.head_size);
-  }
+  const bool found = with_flash_kernel(
+      shape.head_size,
+      [&]<int size>(std::integral_constant<int, size>) { launch<T, size>(exec, delta, a, drops); });
+  check(found, "no attention kernel for head size ", shape.head_size);
 }
 
 #define TRIREME_INSTANTIATE(T)                                                                     \

@@ -56,7 +56,9 @@ Seconds NetworkTime::collective(architecture::Collective kind, double bytes, Axi
 
 Seconds NetworkTime::message(double bytes, bool crosses) const {
   const Machine::Node& node = machine_.node;
-  if (!crosses) return bytes / (node.link_bandwidth * node.link_efficiency) + node.link_latency;
+  // On a host, a message is a copy, and a collective several.
+  const double share = machine_.on_device() ? node.link_efficiency : 1;
+  if (!crosses) return bytes / (node.link_bandwidth * share) + node.link_latency;
   // The other ranks of the stage send at the same time.
   const auto senders = static_cast<double>(std::min(stride_, devices_));
   return bytes * senders / (machine_.network.bandwidth * machine_.network.efficiency) +

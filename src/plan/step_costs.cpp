@@ -52,16 +52,30 @@ std::vector<double> stage_parameters(const Architecture& a,
   return all;
 }
 
-/// How many of the ranks of a node take turns on each of its processors.
-void set_turns(StepCosts& costs, const deck::ParallelConfig& p, const Machine& machine) {
+/// How many ranks take turns on each processor of a node: of those that compute at the same time
+/// because their stage does, and of all.
+struct Turns {
+  double of_stage = 1;
+  double of_all = 1;
+};
+Turns turns_of(const deck::ParallelConfig& p, const Machine& machine) {
   const std::int64_t ranks = p.tensor * p.pipeline * p.data;
   const std::int64_t on_node =
       machine.node.devices == 0 ? ranks : std::min(ranks, machine.node.devices);
-  if (machine.node.processors == 0 || on_node <= machine.node.processors) return;
+  if (machine.node.processors == 0 || on_node <= machine.node.processors) return {};
   const auto processors = static_cast<double>(machine.node.processors);
   const std::int64_t at_once = std::min(on_node, p.tensor * p.data);
-  costs.turns = std::max(1.0, static_cast<double>(at_once) / processors);
-  costs.all_turns = static_cast<double>(on_node) / processors;
+  return {std::max(1.0, static_cast<double>(at_once) / processors),
+          static_cast<double>(on_node) / processors};
+}
+
+/// Messages are measured while all ranks send, and take no longer.
+void take_turns(PartTime& stage, double turns) {
+  for (PassTime* pass :
+       {&stage.forward, &stage.backward, &stage.backward_input, &stage.backward_weight}) {
+    pass->compute *= turns;
+    pass->host *= turns;
+  }
 }
 
 }  // namespace
@@ -101,8 +115,10 @@ StepCosts step_costs(const deck::Config& config, const Architecture& a, const Pa
   shard.tensor_size = static_cast<int>(p.tensor);
   const LocalSizes sizes = local_sizes(config, shard, machine);
   StepCosts costs;
+  const Turns shared = turns_of(p, machine);
+  const double turns = shared.of_stage;
+  costs.crowding = shared.of_all / turns;
   costs.stages.reserve(stages);
-  set_turns(costs, p, machine);
   costs.waiting = 1 - software.pipeline_overlap;
 
   const auto whole = static_cast<double>(sizes.tokens * sizes.hidden * sizes.element);
@@ -120,6 +136,7 @@ StepCosts step_costs(const deck::Config& config, const Architecture& a, const Pa
       stage.backward += gather;
       stage.backward_input += gather;
     }
+    take_turns(stage, turns);
     costs.stages.push_back(stage);
     const int rank = static_cast<int>(s % ranks);
     const int before = static_cast<int>((s + ranks - 1) % ranks);
@@ -142,7 +159,7 @@ StepCosts step_costs(const deck::Config& config, const Architecture& a, const Pa
                                    bytes, Axis::data));
     const double updated = parameters[s] / static_cast<double>(shares ? p.data : 1);
     costs.updates[s % ranks] +=
-        costs.turns *
+        turns *
         kernels.memory(updated * update_bytes(config, sizes, machine), machine.kernels.update);
     if (shares)
       costs.gathers[s % ranks] += network.collective(

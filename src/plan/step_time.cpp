@@ -21,8 +21,7 @@ std::int64_t micro_batches_of(const deck::Config& c) {
   return c.batch.global / (c.batch.micro * c.parallel.data);
 }
 
-/// Sums over the chunks of each pipeline rank. Seconds include the turns of ranks that share a
-/// processor.
+/// Sums over the chunks of each pipeline rank.
 struct RankWork {
   PassTime passes;       ///< forward and backward of a micro-batch, all chunks
   Seconds forward = 0;   ///< with the messages for which the rank waits
@@ -44,12 +43,12 @@ std::vector<RankWork> work_of_ranks(const deck::ParallelConfig& p, const StepCos
     if (split) {
       backward = stage.backward_input;
       backward += stage.backward_weight;
-      rank.weight += stage.backward_weight.total() * costs.turns;
+      rank.weight += stage.backward_weight.total();
     }
     rank.passes += stage.forward;
     rank.passes += backward;
-    rank.forward += stage.forward.total() * costs.turns + costs.waiting * costs.activations[s];
-    rank.backward += backward.total() * costs.turns + costs.waiting * costs.gradients[s];
+    rank.forward += stage.forward.total() + costs.waiting * costs.activations[s];
+    rank.backward += backward.total() + costs.waiting * costs.gradients[s];
     rank.messages += costs.activations[s] + costs.gradients[s];
     rank.reductions += costs.reductions[s];
   }
@@ -60,8 +59,9 @@ std::vector<RankWork> work_of_ranks(const deck::ParallelConfig& p, const StepCos
 Seconds shared_work(const std::vector<RankWork>& ranks, double micro_batches,
                     const StepCosts& costs) {
   Seconds all = 0;
-  for (const RankWork& rank : ranks) all += rank.passes.total();
-  return micro_batches * all * costs.all_turns / static_cast<double>(ranks.size());
+  for (const RankWork& rank : ranks)
+    all += (rank.passes.compute + rank.passes.host) * costs.crowding + rank.passes.tensor;
+  return micro_batches * all / static_cast<double>(ranks.size());
 }
 
 /// From the last pass of the first rank to the end. Where backward passes are not split, a rank
@@ -144,13 +144,13 @@ schedule::Cost cost_of(const StepCosts& costs) {
     switch (i.op) {
       case Op::forward:
       case Op::evaluate:
-        return costs.stages[s].forward.total() * costs.turns;
+        return costs.stages[s].forward.total();
       case Op::backward:
-        return costs.stages[s].backward.total() * costs.turns;
+        return costs.stages[s].backward.total();
       case Op::backward_input:
-        return costs.stages[s].backward_input.total() * costs.turns;
+        return costs.stages[s].backward_input.total();
       case Op::backward_weight:
-        return costs.stages[s].backward_weight.total() * costs.turns;
+        return costs.stages[s].backward_weight.total();
       case Op::send_activation:
         return costs.waiting * costs.activations[s];
       case Op::send_gradient:
@@ -203,9 +203,9 @@ StepTime played_time(const deck::Config& config, const Architecture& a, const St
       std::ranges::max_element(ranks, {}, [](const RankWork& r) { return r.passes.total(); }) -
       ranks.begin());
   const RankWork& rank = ranks[busiest];
-  time.of(Cause::compute) = m * rank.passes.compute * costs.turns;
-  time.of(Cause::tensor) = m * rank.passes.tensor * costs.turns;
-  time.of(Cause::host) = m * rank.passes.host * costs.turns;
+  time.of(Cause::compute) = m * rank.passes.compute;
+  time.of(Cause::tensor) = m * rank.passes.tensor;
+  time.of(Cause::host) = m * rank.passes.host;
   time.of(Cause::pipeline) = m * rank.messages * costs.waiting;
   for (std::size_t s = busiest; s < costs.stages.size(); s += ranks.size())
     time.of(Cause::data) += costs.reductions[s];

@@ -1,4 +1,5 @@
 #include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
 
 #include <string>
 
@@ -43,7 +44,7 @@ TEST_F(CheckMachine, PlansForGpusByTheirRules) {
   expect_output(folder_, "  kernel workspace        33.0 MiB\n");
   expect_output(folder_, "  reductions  ");
   expect_output(folder_, "  optimizer state (host)  ");
-  expect_output(folder_, "\n  fits: 45");
+  expect_output(folder_, "\n  fits: 999 MiB of 79.6 GiB");  // 1 GB of it is the reserve
   EXPECT_EQ(out().find("peak of a rank"), std::string::npos);
 }
 
@@ -112,6 +113,56 @@ TEST_F(CheckMachine, MistakesOfTheFileAndOfTheDeckAreErrors) {
   expect_error(folder_,
                "[precision] attention = \"cudnn\" (command line) is not possible: amd "
                "(amd.toml) has no cuDNN");
+}
+
+TEST_F(CheckMachine, PredictsTheTimeOfAStepAndItsParts) {
+  const std::string layout =
+      "--ranks 16 parallel.tensor=2 parallel.pipeline=2 model.layers=4 batch.global=16 ";
+  ASSERT_EQ(check(machines + "h100.toml", layout), 0) << read_file(folder_.file("err"));
+  expect_output(folder_, " tokens/s, ");
+  expect_output(folder_, " per rank\n  MFU ");
+  expect_output(folder_, " of 989.4 TFLOP/s per rank; ");
+  for (const char* part : {"\n  compute ", "\n  tensor ", "\n  bubble ", "\n  assumed: products "})
+    expect_output(folder_, part);
+  ASSERT_EQ(check(machines + "h100.toml", layout + "--json plan.json"), 0);
+  const auto plan = nlohmann::json::parse(read_file(folder_.file("plan.json")));
+  EXPECT_EQ(plan["machine"], "h100");
+  EXPECT_EQ(plan["ranks"], 16);
+  EXPECT_EQ(plan["layout"], (nlohmann::json{{"tensor", 2}, {"pipeline", 2}, {"data", 4}}));
+  EXPECT_EQ(plan["fits"], true);
+  double sum = 0;
+  for (const auto& [name, seconds] : plan["shares"].items()) sum += seconds.get<double>();
+  EXPECT_EQ(plan["shares"].size(), 7u);
+  const double seconds = plan["step_seconds"];
+  EXPECT_NEAR(sum, seconds, 1e-9 * seconds);
+  EXPECT_NEAR(plan["tokens_per_second"].get<double>(), 16 * 16 / seconds, 1e-6 / seconds);
+  EXPECT_EQ(plan["mfu"], plan["hfu"]) << "nothing is computed again";
+  ASSERT_EQ(check(machines + "h100.toml", layout + "--json - parallel.recompute=full"), 0);
+  const auto again = nlohmann::json::parse(out());
+  EXPECT_GT(again["hfu"], again["mfu"]);
+  EXPECT_GT(again["step_seconds"], plan["step_seconds"]);
+}
+
+TEST_F(CheckMachine, AFileThatCannotBeWrittenIsAnError) {
+  for (const char* path : {"none/plan.json", "/dev/full"}) {
+    EXPECT_EQ(check(machines + "h100.toml", std::string("--json ") + path), 2) << path;
+    expect_error(folder_, std::string("--json: cannot write ") + path);
+  }
+}
+
+/// Memory is planned all the same.
+TEST_F(CheckMachine, WithoutSpeedsThereAreNoTimes) {
+  folder_.write("bare.toml",
+                "[machine]\nname = \"bare\"\n[device]\nkind = \"cuda\"\nmemory = 80e9\n");
+  ASSERT_EQ(check("bare.toml"), 0) << read_file(folder_.file("err"));
+  expect_output(folder_, "[device] peak_bf16, [device] bandwidth");
+  EXPECT_EQ(out().find("tokens/s"), std::string::npos);
+  ASSERT_EQ(check("bare.toml", "--json -"), 0);
+  const auto plan = nlohmann::json::parse(out());
+  EXPECT_FALSE(plan.contains("step_seconds"));
+  EXPECT_FALSE(plan.contains("shares"));
+  EXPECT_EQ(plan["fits"], true);
+  EXPECT_GT(plan["memory_bytes"], 0);
 }
 
 TEST_F(CheckMachine, HelpListsTheKeysOfSuchAFile) {

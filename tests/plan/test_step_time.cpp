@@ -20,125 +20,6 @@ using testing::config_of;
 constexpr ScheduleKind schedules[]{ScheduleKind::gpipe, ScheduleKind::one_forward_one_backward,
                                    ScheduleKind::interleaved, ScheduleKind::zb_h1};
 
-/// A layer on each stage.
-deck::Config pipeline_of(ScheduleKind schedule, std::int64_t ranks, std::int64_t chunks,
-                         std::int64_t micro_batches) {
-  deck::Config c = config_of({.pipeline = ranks, .chunks = chunks});
-  c.model.layers = ranks * chunks;
-  c.parallel.schedule = schedule;
-  c.batch.global = micro_batches * c.batch.micro;
-  return c;
-}
-
-struct Lengths {
-  Seconds forward = 1;
-  Seconds input = 1;
-  Seconds weight = 1;
-};
-
-/// Costs of passes alone.
-StepCosts passes_of(const deck::Config& c, const Lengths& lengths) {
-  StepCosts costs;
-  PartTime stage;
-  stage.forward.compute = lengths.forward;
-  stage.backward.compute = lengths.input + lengths.weight;
-  stage.backward_input.compute = lengths.input;
-  stage.backward_weight.compute = lengths.weight;
-  const auto ranks = static_cast<std::size_t>(c.parallel.pipeline);
-  const std::size_t stages = ranks * static_cast<std::size_t>(c.parallel.chunks);
-  costs.stages.assign(stages, stage);
-  costs.activations.assign(stages, 0);
-  costs.gradients.assign(stages, 0);
-  costs.reductions.assign(stages, 0);
-  costs.updates.assign(ranks, 0);
-  costs.gathers.assign(ranks, 0);
-  return costs;
-}
-
-StepTime played(const deck::Config& c, const StepCosts& costs) {
-  return played_time(c, architecture::describe(c.model), costs, step_program(c, Machine{}));
-}
-
-/// (m + p − 1) (f + b) for gpipe and 1f1b, m v (f + b) + (p − 1) (f + b) for v chunks (Narayanan et
-/// al. 2021, section 2.2), m (f + b + w) + (p − 1) (f + b − w) for zb-h1 (Qi et al. 2023, 2.3).
-TEST(StepTime, UniformStagesTakeWhatTheoryTells) {
-  const Lengths l{1, 1.25, 0.75};
-  const double all = l.forward + l.input + l.weight;
-  for (const ScheduleKind schedule : schedules)
-    for (const int p : {1, 2, 3, 5, 8})
-      for (const int rounds : {1, 2, 5}) {
-        const bool interleaved = schedule == ScheduleKind::interleaved;
-        if (interleaved && p == 1) continue;
-        const int m = p * rounds, v = interleaved ? 3 : 1;
-        const deck::Config c = pipeline_of(schedule, p, v, m);
-        const StepCosts costs = passes_of(c, l);
-        const double bubble =
-            schedule == ScheduleKind::zb_h1 ? l.forward + l.input - l.weight : all;
-        const double want = m * v * all + (p - 1) * bubble;
-        SCOPED_TRACE(text(name_of(schedule), " p ", p, " m ", m));
-        EXPECT_NEAR(played(c, costs).seconds, want, 1e-9 * want);
-        EXPECT_NEAR(estimated_seconds(c, costs), want, 1e-9 * want);
-      }
-}
-
-/// With fewer micro-batches than ranks, and with an incomplete last round.
-TEST(StepTime, AnyNumberOfMicroBatchesIsEstimated) {
-  for (const ScheduleKind schedule : schedules)
-    for (const int p : {2, 4, 7})
-      for (int m = 1; m <= 3 * p; ++m) {
-        const int v = schedule == ScheduleKind::interleaved ? 2 : 1;
-        const deck::Config c = pipeline_of(schedule, p, v, m);
-        const StepCosts costs = passes_of(c, {1, 1, 1});
-        const Seconds want = played(c, costs).seconds;
-        SCOPED_TRACE(text(name_of(schedule), " p ", p, " m ", m));
-        EXPECT_NEAR(estimated_seconds(c, costs), want, 1e-9 * want);
-      }
-}
-
-/// Passes that differ by up to 30 %, messages of up to a tenth of a forward pass that are hidden or
-/// waited for, and sums and updates as long as a pass.
-StepCosts random_costs(const deck::Config& c, std::mt19937& random) {
-  std::uniform_real_distribution<double> share(0, 1);
-  StepCosts costs = passes_of(c, {});
-  const bool spread = share(random) < 0.5;
-  for (std::size_t s = 0; s < costs.stages.size(); ++s) {
-    PartTime& stage = costs.stages[s];
-    for (PassTime* pass : {&stage.forward, &stage.backward_input, &stage.backward_weight})
-      pass->compute = 1 + (spread ? 0.3 * share(random) : 0);
-    stage.backward = stage.backward_input;
-    stage.backward += stage.backward_weight;
-    if (s + 1 < costs.stages.size()) costs.activations[s] = 0.1 * share(random);
-    if (s > 0) costs.gradients[s] = 0.1 * share(random);
-    costs.reductions[s] = share(random);
-  }
-  for (Seconds& update : costs.updates) update = share(random);
-  for (Seconds& gather : costs.gathers) gather = share(random);
-  if (c.parallel.pipeline > 1) costs.tied = share(random);
-  costs.norm = 0.01;
-  costs.waiting = share(random) < 0.5 ? 0 : share(random);
-  return costs;
-}
-
-TEST(StepTime, TheFormulaFollowsThePlayedProgram) {
-  std::mt19937 random(11);
-  std::uniform_int_distribution<int> ranks(2, 12), chunks(2, 4), micro(1, 40);
-  for (const ScheduleKind schedule : schedules) {
-    double worst = 0, sum = 0;
-    constexpr int cases = 250;
-    for (int n = 0; n < cases; ++n) {
-      const int p = ranks(random);
-      const int v = schedule == ScheduleKind::interleaved ? chunks(random) : 1;
-      const deck::Config c = pipeline_of(schedule, p, v, micro(random));
-      const StepCosts costs = random_costs(c, random);
-      const double ratio = estimated_seconds(c, costs) / played(c, costs).seconds;
-      worst = std::max(worst, std::abs(ratio - 1));
-      sum += std::abs(ratio - 1);
-    }
-    EXPECT_LT(worst, schedule == ScheduleKind::gpipe ? 0.03 : 0.08) << name_of(schedule);
-    EXPECT_LT(sum / cases, 0.015) << name_of(schedule);
-  }
-}
-
 struct Layout {
   deck::Config config;
   Machine machine;
@@ -352,7 +233,7 @@ TEST(StepTime, RanksTakeTurnsOnFewProcessors) {
   const StepTime alone = predicted(tensor, m);
   m.node.processors = 2;
   const StepTime turns = predicted(tensor, m);
-  EXPECT_DOUBLE_EQ(costs_of(tensor, m).turns, 2);
+  EXPECT_DOUBLE_EQ(costs_of(tensor, m).crowding, 1);
   EXPECT_DOUBLE_EQ(turns.of(Cause::compute), 2 * alone.of(Cause::compute));
   m.node.processors = 4;
   EXPECT_EQ(predicted(tensor, m).seconds, alone.seconds) << "enough of them";
@@ -360,8 +241,7 @@ TEST(StepTime, RanksTakeTurnsOnFewProcessors) {
   m.node.processors = 1;
   const deck::Config pipeline = config_of({.pipeline = 4});
   const StepCosts costs = costs_of(pipeline, m);
-  EXPECT_EQ(costs.turns, 1);
-  EXPECT_EQ(costs.all_turns, 4);
+  EXPECT_EQ(costs.crowding, 4);
   Seconds work = 0;
   for (const PartTime& stage : costs.stages)
     work += 4 * (stage.forward.total() + stage.backward.total());

@@ -86,8 +86,7 @@ struct AttentionMask {
   /// factors[j] = 0 or `kept` for the keys k0 … k0 + attention_block − 1 of query i. Not inlined:
   /// inside a larger loop GCC 12 does not vectorise it, and dropout takes three times as long.
   template <class A>
-  [[gnu::noinline]] KOKKOS_FUNCTION void factors(A* __restrict result, std::int64_t i,
-                                                 std::int64_t k0) const {
+  TRIREME_APART_ON_HOSTS void factors(A* __restrict result, std::int64_t i, std::int64_t k0) const {
     constexpr int blocks = attention_block / 4;
     std::uint32_t words[4 * blocks + 4];
     const std::int64_t element = first + i * sequence + k0;

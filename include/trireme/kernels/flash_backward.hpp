@@ -169,10 +169,10 @@ class FlashBackward {
   TRIREME_DEVICE_FUNCTION static void multiply_rows(Block& block, ScoreSums& sums,
                                                     const Lanes& lanes, std::uint32_t rows_at,
                                                     std::uint32_t columns_at) {
-    const auto rows =
-        lanes.template places<head_size>(block, Fragment::tall, rows_at + Rows::bytes(lanes.key()));
-    const auto columns = lanes.template places<head_size>(block, Fragment::wide,
-                                                          columns_at + Rows::bytes(lanes.query()));
+    const auto rows = lanes.template places<flash_columns(head_size)>(
+        block, Fragment::tall, rows_at + Rows::bytes(lanes.key()));
+    const auto columns = lanes.template places<flash_columns(head_size)>(
+        block, Fragment::wide, columns_at + Rows::bytes(lanes.query()));
     warp_product<T, row_tiles, query_tiles, head_size / 16>(
         block, sums,
         [&](int k, int m, std::uint32_t(&r)[4]) { block.load_matrices(r, rows.at(16 * m, 2 * k)); },
@@ -283,7 +283,8 @@ class FlashBackward {
                                                        float (&sums)[row_tiles][head_tiles][4],
                                                        const Packed& own, std::uint32_t scores_at,
                                                        std::uint32_t rows_at) {
-    const auto rows = lanes.template places<head_size>(block, Fragment::tall, rows_at);
+    const auto rows =
+        lanes.template places<flash_columns(head_size)>(block, Fragment::tall, rows_at);
     const auto scores = lanes.template places<Tile::queries>(block, Fragment::tall, scores_at);
     const int piece = lanes.element() / 8;
     warp_product<T, row_tiles, head_tiles, steps>(
@@ -327,15 +328,18 @@ class FlashBackward {
     const Lanes lanes(block.thread());
     const float scale[2] = {a.shape.scale, a.shape.scale};
     const float kept[2] = {a.dropout.kept, a.dropout.kept};
+    int tiles = head_tiles;  // the last side may have fewer
+    if constexpr (Tile::sides * Tile::side_elements > head_size)
+      tiles = (head_size - lanes.element()) / 8;
 #pragma unroll
     for (int m = 0; m < row_tiles; ++m) {
       const int key = place.first_key() + lanes.key() + 16 * m + lanes.lane / 4;
       const bool valid[2] = {key < a.shape.sequence, key + 8 < a.shape.sequence};
       T* row = a.dqkv + (place.first_token(a) + key) * a.dqkv_stride +
                (a.shape.heads + place.kv) * head_size + lanes.element();
-      write_sums<T, head_tiles>(block, row, a.dqkv_stride, valid, scale, sums.keys[m]);
+      write_sums<T, head_tiles>(block, row, a.dqkv_stride, valid, scale, sums.keys[m], tiles);
       write_sums<T, head_tiles>(block, row + a.shape.key_value_heads * head_size, a.dqkv_stride,
-                                valid, kept, sums.values[m]);
+                                valid, kept, sums.values[m], tiles);
     }
   }
 };

@@ -21,18 +21,18 @@ struct FlashBackwardTile {
   static constexpr int row_tiles = 2;  // of keys, per warp
   static constexpr int warp_keys = 16 * row_tiles;
   static constexpr int keys = warps / sides * warp_keys;
-  static constexpr int queries = head_size == 96 || head_size == 128 ? 64 : 32;
+  static constexpr int queries = head_size > 64 && head_size <= 128 ? 64 : 32;
   static constexpr int side_queries = queries / sides;
-  static constexpr int side_elements = head_size / sides;
+  static constexpr int side_elements = flash_columns(head_size) / sides;
   static constexpr int blocks_per_processor = head_size <= 64 ? 2 : 1;
 
-  static constexpr int query_warps = head_size == 96 ? 4 : 2;
+  static constexpr int query_warps = head_size > 64 && head_size <= 96 ? 4 : 2;
   static constexpr int query_tiles = queries / 16 / query_warps;  // per warp
   static constexpr int head_warps = warps / query_warps;
   static constexpr int head_pairs = head_size / 16;  // of tiles
   static constexpr int warp_pairs = (head_pairs + head_warps - 1) / head_warps;
 
-  using Rows = SharedRows<head_size>;
+  using Rows = SharedRows<flash_columns(head_size)>;
   using Scores = SharedRows<queries>;  // [keys, queries]
   static constexpr std::uint32_t keys_at = 0;
   static constexpr std::uint32_t values_at = Rows::bytes(keys);

@@ -22,7 +22,7 @@ struct FlashForwardTile {
   static constexpr int keys = head_size <= 64 ? 48 : head_size <= 128 ? 64 : 32;
   static constexpr int blocks_per_processor = head_size <= 64 ? 3 : 2;
 
-  using Rows = SharedRows<head_size>;
+  using Rows = SharedRows<flash_columns(head_size)>;
   static constexpr std::uint32_t queries_at = 0;
   static constexpr std::uint32_t keys_at = Rows::bytes(queries);  // two buffers
   static constexpr std::uint32_t values_at = keys_at + 2 * Rows::bytes(keys);
@@ -120,10 +120,11 @@ struct FlashForward {
 
   /// This lane's part of the addresses of operands.
   template <class Block>
-  TRIREME_DEVICE_FUNCTION static FragmentPlaces<head_size> places(Block& block, Fragment kind,
-                                                                  std::uint32_t at) {
+  TRIREME_DEVICE_FUNCTION static FragmentPlaces<flash_columns(head_size)> places(Block& block,
+                                                                                 Fragment kind,
+                                                                                 std::uint32_t at) {
     const int lane = unknown(block, block.thread()) % warp_lanes;
-    return FragmentPlaces<head_size>(Rows{block.shared() + at}, kind, lane);
+    return FragmentPlaces<flash_columns(head_size)>(Rows{block.shared() + at}, kind, lane);
   }
 
   /// Blocks of keys alternate between two buffers.

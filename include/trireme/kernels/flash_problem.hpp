@@ -5,6 +5,7 @@
 #include <trireme/kernels/warp_tiles.hpp>
 
 #include <cstdint>
+#include <type_traits>
 
 /// Common parts of the kernels of attention on tensor cores: sizes, the order of blocks, the
 /// dropout mask of a fragment.
@@ -12,7 +13,27 @@ namespace trireme::kernels {
 
 /// Head sizes for which there are kernels.
 constexpr bool has_flash_kernel(std::int64_t head_size) {
-  return head_size == 64 || head_size == 96 || head_size == 128 || head_size == 160;
+  return head_size == 32 || head_size == 64 || head_size == 80 || head_size == 96 ||
+         head_size == 112 || head_size == 128 || head_size == 160;
+}
+
+/// Numbers of a row in shared memory, which has whole pieces of 64 bytes. The columns after
+/// the head's own are neither written nor part of any result.
+constexpr int flash_columns(int head_size) {
+  return (head_size + 31) / 32 * 32;
+}
+
+/// Calls f with the head size as a constant; false if there is no kernel for it.
+template <class F>
+bool with_flash_kernel(std::int64_t head_size, const F& f) {
+  const auto is = [&]<int size>(std::integral_constant<int, size> constant) {
+    if (head_size == size) f(constant);
+    return head_size == size;
+  };
+  return is(std::integral_constant<int, 32>()) || is(std::integral_constant<int, 64>()) ||
+         is(std::integral_constant<int, 80>()) || is(std::integral_constant<int, 96>()) ||
+         is(std::integral_constant<int, 112>()) || is(std::integral_constant<int, 128>()) ||
+         is(std::integral_constant<int, 160>());
 }
 
 /// AttentionShape with all defaults filled in, and everything else that all blocks read. Query i

@@ -33,7 +33,8 @@ class FlashQuerySums {
   TRIREME_DEVICE_FUNCTION static void add(Block& block, const Lanes& lanes, Sums& sums) {
     const auto left =
         lanes.template places<Tile::queries>(block, Fragment::wide, Tile::gradients_at);
-    const auto right = lanes.template places<head_size>(block, Fragment::tall, Tile::keys_at);
+    const auto right =
+        lanes.template places<flash_columns(head_size)>(block, Fragment::tall, Tile::keys_at);
 #pragma unroll
     for (int k = 0; k < Tile::keys / 16; ++k) {
       std::uint32_t a[Tile::query_tiles][4];

@@ -21,6 +21,14 @@
 ///
 /// Lanes index pointers and not views: a view takes its indices by reference, which makes GCC keep
 /// the loop counter in memory and turn loads into gathers, eight times slower.
+/// A function that is not inlined on hosts, and is on devices: a call there copies the object to
+/// local memory in every thread.
+#if defined(KOKKOS_ENABLE_CUDA) || defined(KOKKOS_ENABLE_HIP) || defined(KOKKOS_ENABLE_SYCL)
+#define TRIREME_APART_ON_HOSTS KOKKOS_FORCEINLINE_FUNCTION
+#else
+#define TRIREME_APART_ON_HOSTS [[gnu::noinline]] KOKKOS_FUNCTION
+#endif
+
 namespace trireme::kernels {
 
 /// The single thread that is a team on hosts.

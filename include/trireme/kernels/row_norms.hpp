@@ -12,12 +12,6 @@
 /// contract multiplications and additions differently in different places. On devices they are:
 /// a call copies the functor to local memory in every thread, and the norm reads its row after a
 /// barrier, so that both kernels compile the same expressions.
-#if defined(KOKKOS_ENABLE_CUDA) || defined(KOKKOS_ENABLE_HIP) || defined(KOKKOS_ENABLE_SYCL)
-#define TRIREME_ROW_FUNCTION KOKKOS_FORCEINLINE_FUNCTION
-#else
-#define TRIREME_ROW_FUNCTION [[gnu::noinline]] KOKKOS_FUNCTION
-#endif
-
 namespace trireme::kernels::detail {
 
 /// y = x + keep z / (1 − rate).
@@ -41,7 +35,7 @@ struct ResidualRow {
     expect_shape(z, "z", {extent(x, 0), extent(x, 1)});
   }
 
-  TRIREME_ROW_FUNCTION void operator()(const Team& team, std::int64_t t) const {
+  TRIREME_APART_ON_HOSTS void operator()(const Team& team, std::int64_t t) const {
     const T* x_row = row_of(x, t);
     const T* z_row = row_of(z, t);
     T* y_row = row_of(y, t);
@@ -91,7 +85,7 @@ struct LayerNormRow {
     expect_shape(bias, "bias", {hidden});
   }
 
-  TRIREME_ROW_FUNCTION void operator()(const Team& team, std::int64_t t) const {
+  TRIREME_APART_ON_HOSTS void operator()(const Team& team, std::int64_t t) const {
     const Acc one_over_hidden = Acc(1) / static_cast<Acc>(hidden);
     const T* x_row = row_of(x, t);
     T* y_row = row_of(y, t);
@@ -148,7 +142,7 @@ struct RmsNormRow {
     expect_shape(gain, "gain", {hidden});
   }
 
-  TRIREME_ROW_FUNCTION void operator()(const Team& team, std::int64_t t) const {
+  TRIREME_APART_ON_HOSTS void operator()(const Team& team, std::int64_t t) const {
     const T* x_row = row_of(x, t);
     T* y_row = row_of(y, t);
     const T* g = gain.data();
@@ -184,5 +178,3 @@ struct ResidualNormRow {
 };
 
 }  // namespace trireme::kernels::detail
-
-#undef TRIREME_ROW_FUNCTION

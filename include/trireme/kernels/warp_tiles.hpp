@@ -154,13 +154,14 @@ TRIREME_DEVICE_FUNCTION void transpose_words(Block& block, std::uint32_t (&words
     }
 }
 
-/// Rounds rows g and g + 8 of sums times factor[0] and factor[1] to T and writes them: row g from
-/// `to` on, row g + 8 from `to` + 8 `stride` on, each if it is valid. Lanes write 16 bytes for four
-/// tiles at a time, and 4 bytes for the remaining tiles.
+/// Rounds rows g and g + 8 of sums times factor[0] and factor[1] to T and writes their first
+/// `tiles` tiles: row g from `to` on, row g + 8 from `to` + 8 `stride` on, each if it is valid.
+/// Lanes write 16 bytes for four tiles at a time, and 4 bytes for the remaining tiles.
 template <class T, int column_tiles, class Block>
 TRIREME_DEVICE_FUNCTION void write_sums(Block& block, T* to, std::int64_t stride,
                                         const bool (&valid)[2], const float (&factor)[2],
-                                        const float (&sums)[column_tiles][4]) {
+                                        const float (&sums)[column_tiles][4],
+                                        int tiles = column_tiles) {
   const int t = block.thread() % 4;
   constexpr int whole = column_tiles / 4 * 4;
 #pragma unroll
@@ -176,26 +177,27 @@ TRIREME_DEVICE_FUNCTION void write_sums(Block& block, T* to, std::int64_t stride
 #pragma unroll
       for (int i = 0; i < 4; ++i) words[i] = pair(n + i);
       transpose_words<1>(block, words);
-      if (valid[half]) block.store16(row + 8 * (n + t), words);
+      if (valid[half] && n + t < tiles) block.store16(row + 8 * (n + t), words);
     }
 #pragma unroll
     for (int n = whole; n < column_tiles; ++n)
-      if (valid[half]) block.store4(row + 8 * n + 2 * t, pair(n));
+      if (valid[half] && n < tiles) block.store4(row + 8 * n + 2 * t, pair(n));
   }
 }
 
-/// Copies rows of `columns` numbers from global into shared memory. One thread copies the same
-/// piece of every `rows`-th row.
+/// Copies rows of `columns` numbers from global into shared memory, where rows have the next
+/// multiple of 32. One thread copies the same piece of every `rows`-th row.
 template <int columns, int threads>
 class RowCopy {
  public:
-  using Rows = SharedRows<columns>;
+  using Rows = SharedRows<(columns + 31) / 32 * 32>;
   static constexpr int lanes = Rows::pieces % 8 == 0 ? 8 : 4;  ///< side by side in a row
   static constexpr int rows = threads / lanes;                 ///< at a time
   static_assert(rows % 8 == 0);
 
   TRIREME_DEVICE_FUNCTION RowCopy(int thread, std::int64_t stride)
       : row_(thread / lanes),
+        lane_(thread % lanes),
         from_(row_ * static_cast<int>(stride) + 8 * (thread % lanes)),
         stride_(stride) {
     const auto r = static_cast<std::uint32_t>(row_);
@@ -212,14 +214,16 @@ class RowCopy {
       const std::uint32_t place = to.first + to_ + static_cast<std::uint32_t>(r) * Rows::row_bytes;
       if (count % rows != 0 && row_ + r >= count) break;
 #pragma unroll
-      for (int p = 0; p < Rows::pieces; p += lanes)
+      for (int p = 0; p < Rows::pieces; p += lanes) {
+        if (p + lanes > columns / 8 && p + lane_ >= columns / 8) continue;
         block.template copy_async<16>(place + ((static_cast<std::uint32_t>(p) << 4) ^ piece_),
                                       row + 8 * p, row_ + r < valid);
+      }
     }
   }
 
  private:
-  int row_, from_;
+  int row_, lane_, from_;
   std::int64_t stride_;
   std::uint32_t to_, piece_;
 };

@@ -35,7 +35,7 @@ struct PartTime {
   PartTime operator*(double times) const;
 };
 
-/// What the passes of a rank with these sizes cost on a machine, from the lists of operations: each
+/// Costs of the passes of a rank with these sizes on a machine, from the lists of operations: each
 /// step is a kernel whose products, and bytes read and written, follow from its tensors.
 class LayerTime {
  public:

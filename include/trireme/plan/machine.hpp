@@ -86,7 +86,7 @@ struct Machine {
     /// The last in the order portable, tensor_cores, cudnn that attention can use; never automatic.
     AttentionKind attention = AttentionKind::portable;
     TransportKind transport = TransportKind::mpi;  ///< between devices; never automatic
-    // What other programs do in another way. The defaults are what Trireme does.
+    // Differences of other programs. The defaults are those of Trireme.
     SecondAxis second_axis = SecondAxis::pipeline;
     bool fused_attention = true;  ///< false: all S² numbers of a head go through memory
     bool scatter_gather = true;   ///< between stages, a tensor rank sends only its part
@@ -97,9 +97,9 @@ struct Machine {
     bool recomputes_unread = false;
     double traffic_ratio = 1;         ///< bytes of memory-bound kernels, relative to Trireme's
     std::int64_t gradient_bytes = 0;  ///< of a gradient; 0: those of a sum
-    double tensor_overlap = 0;        ///< share of the tensor axis's messages behind computation
-    double gradient_overlap = 0;      ///< share of the data axis's sums behind computation
-    double pipeline_overlap = 1;      ///< share of the messages between stages behind computation
+    double tensor_overlap = 0;        ///< share of the tensor axis's messages that is hidden
+    double gradient_overlap = 0;      ///< share of the data axis's sums that is hidden
+    double pipeline_overlap = 1;      ///< share of the messages between stages that is hidden
     double host_per_layer = 0;        ///< host's seconds to start a layer's forward pass
     double optimizer_bytes = 0;       ///< that an update moves per parameter; 0: as Trireme
     double activation_ratio = 1;      ///< saved activations of a layer, relative to Trireme's

@@ -26,14 +26,13 @@ struct StepCosts {
   std::vector<Seconds> gradients;    ///< message to the previous stage, by sending stage
   std::vector<Seconds> reductions;   ///< by stage: sum of its gradients over the data axis
   std::vector<Seconds> updates;      ///< by pipeline rank
-  std::vector<Seconds>
-      gathers;       ///< by pipeline rank: its weights, of which data ranks update parts
-  Seconds tied = 0;  ///< sum of the table's gradients of the first and last stage
+  std::vector<Seconds> gathers;      ///< by pipeline rank: weights that data ranks update in part
+  Seconds tied = 0;                  ///< sum of the table's gradients of the first and last stage
   Seconds norm = 0;
   double waiting = 0;  ///< share of a message between stages that its sender waits for
-  /// Ranks that share a processor, on average: while all ranks of a stage compute, and in all.
-  double turns = 1;
-  double all_turns = 1;
+  /// How much longer passes take while the ranks of all stages share processors, instead of those
+  /// of one stage.
+  double crowding = 1;
 };
 StepCosts step_costs(const deck::Config& config, const architecture::Architecture& architecture,
                      const PartTimes& parts, const Machine& machine);

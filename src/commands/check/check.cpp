@@ -149,7 +149,7 @@ void print_notes(const deck::Config& c, const plan::Machine& machine) {
   note("attention     ", plan::attention_note(c.precision, machine));
 }
 
-/// Of a machine file; "" if times can be predicted.
+/// The keys that a machine file lacks; "" if times can be predicted.
 std::string missing_speeds(const deck::Config& c, const plan::Machine& machine) {
   return machine.time_mistake(c.precision,
                               c.parallel.tensor * c.parallel.pipeline * c.parallel.data);
@@ -217,7 +217,7 @@ void write_json(const deck::Deck& deck, const plan::Machine& machine, const std:
     return;
   }
   std::ofstream out(path);
-  out << content << "\n";
+  out << content << "\n" << std::flush;
   check_usage(out.good(), "--json: cannot write ", path);
 }
 

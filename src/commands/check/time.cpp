@@ -23,7 +23,7 @@ std::int64_t ranks_of(const deck::ParallelConfig& p) {
   return p.tensor * p.pipeline * p.data;
 }
 
-/// What a reader must know to judge the prediction.
+/// The values that a prediction depends on most.
 std::string assumptions(const plan::Machine& m) {
   const plan::Machine::Software& s = m.software;
   std::string out =

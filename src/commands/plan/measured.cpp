@@ -51,7 +51,7 @@ class Row {
   Row(const std::vector<std::string>& header, std::vector<std::string> cells, std::string place)
       : header_(header), cells_(std::move(cells)), place_(std::move(place)) {
     check_usage(cells_.size() == header_.size(), place_, ": ", cells_.size(),
-                " columns, but the first line names ", header_.size());
+                " cells, but the first line names ", header_.size(), " columns");
   }
 
   /// Empty if there is no such column, or nothing in it.

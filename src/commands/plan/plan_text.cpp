@@ -30,15 +30,17 @@ std::vector<std::string> figures(const PlanReport& report, const Candidate& c) {
 
 /// The best layouts, each with its overrides in a line of its own.
 std::string best_text(const PlanReport& report) {
-  Rows rows{{"", "layout", "step", "tokens/s", "MFU", "idle", "memory"}};
+  Rows rows{{"", "step", "tokens/s", "MFU", "idle", "memory", "layout"}};
   std::string lines;
   for (std::size_t i = 0; i < report.shown(); ++i) {
     const Candidate& c = report.found.candidates[i];
-    rows.push_back({text(i + 1), name_of_layout(c.layout)});
-    for (std::string& figure : figures(report, c)) rows.back().push_back(std::move(figure));
+    std::vector<std::string> row{text(i + 1)};
+    for (std::string& figure : figures(report, c)) row.push_back(std::move(figure));
+    row.push_back(name_of_layout(c.layout));
+    rows.push_back(std::move(row));
     lines += text("\n  ", i + 1, "  ", overrides_of(c.layout));
   }
-  return columns(rows, 2, "  ") + "\n\noverrides" + lines;
+  return columns(rows, 1, "  ", true) + "\n\noverrides" + lines;
 }
 
 /// Seconds by cause of the best layouts, and of the deck's own.
@@ -69,10 +71,10 @@ std::string causes_text(const PlanReport& report) {
 }
 
 std::string front_text(const PlanReport& report) {
-  Rows rows{{"layout", "step", "memory"}};
+  Rows rows{{"memory", "step", "layout"}};
   for (const Candidate& c : report.found.front)
-    rows.push_back({name_of_layout(c.layout), seconds_text(c.seconds()), human_bytes(c.bytes)});
-  return columns(rows, 1, "  ");
+    rows.push_back({human_bytes(c.bytes), seconds_text(c.seconds()), name_of_layout(c.layout)});
+  return columns(rows, 0, "  ", true);
 }
 
 std::string own_text(const PlanReport& report) {
@@ -159,10 +161,10 @@ std::string plan_text(const PlanReport& report) {
   out += "\n\n" + causes_text(report);
   out += "\n\nlayouts than which none is both faster and smaller\n" + front_text(report);
   if (found.rejected.empty()) return out;
-  Rows rows{{"rejected because", "layouts"}};
+  Rows rows{{"layouts", "rejected because"}};
   for (const plan::Rejection& r : found.rejected)
-    rows.push_back({r.reason, with_commas(r.layouts)});
-  return out + "\n\n" + columns(rows, 1, "  ");
+    rows.push_back({with_commas(r.layouts), r.reason});
+  return out + "\n\n" + columns(rows, 0, "  ", true);
 }
 
 std::string plan_json(const PlanReport& report) {

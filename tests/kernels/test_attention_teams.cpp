@@ -1,0 +1,70 @@
+// The portable gradient by teams of heads, as on hosts, and by teams of blocks, as on devices.
+#include <trireme/kernels/portable_attention_backward.hpp>
+#include <trireme/tensor/fence.hpp>
+
+#include <gtest/gtest.h>
+
+#include <limits>
+#include <vector>
+
+#include "kernels/attention_runs.hpp"
+
+namespace trireme::kernels {
+namespace {
+
+using namespace attention_runs;
+
+template <class T>
+class AttentionTeams : public ::testing::Test {};
+using Types = ::testing::Types<float, double, Bf16, Fp16>;
+TYPED_TEST_SUITE(AttentionTeams, Types);
+
+template <class T>
+struct Numbers {
+  std::vector<T> dqkv;
+  using Launch = void (*)(const Exec&, const AttentionBackward<T>&);
+
+  /// logsumexp and delta may be any numbers: both ways take them as they are.
+  Numbers(Launch launch, const AttentionShape& shape, const AttentionDropout& dropout) {
+    using A = Accumulate<T>;
+    const AttentionShape s = resolved(shape);
+    const std::int64_t columns = s.heads * s.head_size;
+    const A nan = std::numeric_limits<A>::quiet_NaN();  // all must be written
+    const DeviceArray<T> qkv(uniform<T>(s.tokens() * s.qkv_columns(), 1)),
+        grad(uniform<T>(s.tokens() * columns, 2)), gradient(s.tokens() * s.qkv_columns(), T(nan));
+    const DeviceArray<A> logsumexp(uniform<A>(s.tokens() * s.heads, 3)),
+        delta(uniform<A>(s.tokens() * s.heads, 4)), wide(s.tokens() * columns, nan);
+    const Exec exec;
+    launch(exec, AttentionBackward<T>{
+                     gradient.matrix(s.tokens(), s.qkv_columns()), grad.matrix(s.tokens(), columns),
+                     qkv.matrix(s.tokens(), s.qkv_columns()),
+                     logsumexp.cube(s.batch, s.heads, s.sequence), delta.flat(), s,
+                     AttentionMasks(dropout, s), HeadSizes<A>(s.head_size), wide.data()});
+    fence(exec, "test");
+    dqkv = gradient.values();
+  }
+};
+
+TYPED_TEST(AttentionTeams, OfBlocksHaveTheBitsOfTeamsOfHeads) {
+  using T = TypeParam;
+  for (AttentionShape s : {AttentionShape{2, 70, 6, 2, 13}, {1, 300, 2, 1, 32}, {1, 129, 3, 3, 80}})
+    for (const bool causal : {true, false})
+      for (const std::int64_t window : {0, 1, 50, 65})
+        for (const double rate : {0.0, 0.3}) {
+          if (window > 0 && !causal) continue;
+          s.causal = causal;
+          s.window = window;
+          auto dropout = some_dropout();
+          dropout.rate = rate;
+          SCOPED_TRACE(describe(s));
+          const Numbers<T> heads(attention_backward_by_heads<T>, s, dropout);
+          const Numbers<T> blocks(attention_backward_by_blocks<T>, s, dropout);
+          for (std::size_t i = 0; i < heads.dqkv.size(); ++i) {
+            const auto value = static_cast<double>(blocks.dqkv[i]);
+            ASSERT_EQ(value, static_cast<double>(heads.dqkv[i])) << i;  // and so it is not NaN
+          }
+        }
+}
+
+}  // namespace
+}  // namespace trireme::kernels
