@@ -149,7 +149,7 @@ Bytes MemoryEstimate::reductions_of(const deck::Config& config, const Rank& rank
   const deck::ParallelConfig& p = config.parallel;
   const auto data = static_cast<int>(p.data);
   const std::int64_t longest =
-      std::min(arenas.elements, p.bucket_bytes / sizes_.accumulate() + norm_block);
+      std::min(arenas.elements, std::max(norm_block, p.bucket_bytes / sizes_.accumulate()));
   Bytes bytes = 0;
   if (data > 1 && p.distributed_optimizer)
     bytes += std::min((part_of(longest, p.data) + norm_block) * sizes_.accumulate(),

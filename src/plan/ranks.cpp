@@ -65,7 +65,9 @@ Bytes most_bytes(const deck::Config& config, const architecture::Architecture& a
   architecture::Shard shard = architecture::make_shard(
       architecture, static_cast<int>(parallel.pipeline), static_cast<int>(parallel.chunks), 0,
       static_cast<int>(parallel.tensor), 0);
-  const std::vector<int> planned = different_tensor_ranks(config, shard, machine);
+  std::vector<int> planned{0};  // it holds the largest parts, unless ranks share heads
+  if (!architecture::shared_heads(config.model, shard.tensor_size).empty())
+    planned = different_tensor_ranks(config, shard, machine);
   std::set<Likeness> known;
   Bytes most = 0;
   for (std::size_t p = 0; p < all_needs.size(); ++p) {

@@ -20,7 +20,9 @@ using testing::deck_with;
 deck::Deck open_deck(std::vector<std::string> overrides) {
   overrides.insert(overrides.begin(), {"parallel.layout=auto", "model.layers=5", "batch.global=16",
                                        "parallel.bucket_bytes=65536"});
-  return deck_with("", overrides);
+  deck::Deck deck = deck_with("", overrides);
+  deck.places.erase("batch.micro");
+  return deck;
 }
 
 /// By how much an estimate may exceed the exact number: of each bucket one block of the norm in
@@ -59,7 +61,9 @@ int compare(const deck::Deck& deck, std::int64_t ranks, const Machine& machine) 
     ++layouts;
     equal += estimated == exact ? 1 : 0;
   });
-  EXPECT_GT(3 * equal, layouts) << "without shared state and late transfers they are equal";
+  if (!machine.on_device()) {
+    EXPECT_GT(3 * equal, layouts) << "without shared state and late transfers they are equal";
+  }
   return layouts;
 }
 
