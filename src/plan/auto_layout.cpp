@@ -1,5 +1,4 @@
 #include <trireme/base/check.hpp>
-#include <trireme/base/text.hpp>
 #include <trireme/deck/layout.hpp>
 #include <trireme/plan/auto_layout.hpp>
 #include <trireme/plan/search.hpp>
@@ -8,18 +7,23 @@ namespace trireme::plan {
 
 void choose_layout(deck::Deck& deck, std::int64_t ranks, const Machine& given) {
   deck::expect_layout(deck, ranks);
-  const std::string missing = given.time_mistake(deck.config.precision, ranks);
-  const Machine machine = missing.empty() ? given : with_usual_speeds(given);
-  constexpr std::size_t played = 20;
-  const SearchResult found = search_layouts(deck, ranks, machine, {.best = played, .of_front = 1});
-  const Candidate& best = found.candidates.front();
+  const bool usual = given.file.empty();
+  const Machine machine = usual ? with_usual_speeds(given) : given;
+  const std::string missing = machine.time_mistake(deck.config.precision, ranks);
+  check_usage(missing.empty(), machine.called(), " does not give ", missing, ", without which ",
+              deck.cite("parallel", "layout"),
+              " cannot compare layouts; add it to the file, or leave [parallel] machine out");
+  const SearchResult found = search_layouts(deck, ranks, machine, {.best = 10, .of_front = 0});
   deck::Deck chosen = deck;
-  best.layout.set(chosen.config);
-  const std::string reason = text(
-      "the shortest step of ", with_commas(found.evaluated), " layouts, ",
-      fixed(best.time.seconds, best.time.seconds < 1 ? 4 : 2), " s predicted",
-      missing.empty() ? text(" for ", machine.called()) : " with the speeds of a typical machine");
-  deck::set_layout(deck, deck::layout_overrides(chosen), reason);
+  found.candidates.front().layout.set(chosen.config);
+  if (deck.config.parallel.recompute == Recompute::automatic &&
+      deck::is_fixed(deck, "parallel", "recompute"))
+    chosen.config.parallel.recompute = Recompute::automatic;  // decided later
+  const std::string speeds = usual ? "typical speeds, because [parallel] machine is not set"
+                                   : text("the speeds of ", machine.called());
+  deck::set_layout(deck, deck::layout_overrides(chosen),
+                   text("the fastest of ", found.evaluated,
+                        found.evaluated == 1 ? " layout" : " layouts", " by ", speeds));
 }
 
 }  // namespace trireme::plan

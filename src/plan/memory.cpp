@@ -64,9 +64,8 @@ ArenaParts arena_parts(const deck::Config& config, const architecture::Architect
   const auto data = static_cast<int>(config.parallel.data);
   const ReductionScratch sums = reduction_scratch(config, architecture, shard, buckets, machine);
   return {elements.elements, elements.gradient_elements,
-          shares_state(config)
-              ? architecture::most_state_elements(arrays, elements, buckets, data)
-              : elements.elements,
+          shares_state(config) ? architecture::most_state_elements(arrays, elements, buckets, data)
+                               : elements.elements,
           sums.data + sums.embedding + sums.pipeline, sums.shared};
 }
 

@@ -30,10 +30,10 @@ architecture::Placement placed(const architecture::Architecture& a, const Shard&
 }
 
 ActivationParts largest(const ActivationParts& a, const ActivationParts& b) {
-  return {std::max(a.layer, b.layer),         std::max(a.input, b.input),
-          std::max(a.embedding, b.embedding), std::max(a.head, b.head),
-          std::max(a.scratch, b.scratch),     std::max(a.head_scratch, b.head_scratch),
-          std::max(a.logits, b.logits),       std::max(a.message, b.message),
+  return {std::max(a.layer, b.layer),          std::max(a.input, b.input),
+          std::max(a.embedding, b.embedding),  std::max(a.head, b.head),
+          std::max(a.scratch, b.scratch),      std::max(a.head_scratch, b.head_scratch),
+          std::max(a.logits, b.logits),        std::max(a.message, b.message),
           std::max(a.tensor_sum, b.tensor_sum)};
 }
 

@@ -75,7 +75,8 @@ Bytes most_bytes(const deck::Config& config, const architecture::Architecture& a
       if (!known.insert(likeness(shard, all_needs[p], config.model.shared_layers > 0)).second)
         continue;
       const auto [arenas, is_new] = known_arenas.try_emplace(
-          {parallel.pipeline, parallel.chunks, parallel.tensor, parallel.data, parallel.distributed_optimizer ? 1 : 0, static_cast<std::int64_t>(p), t});
+          {parallel.pipeline, parallel.chunks, parallel.tensor, parallel.data,
+           parallel.distributed_optimizer ? 1 : 0, static_cast<std::int64_t>(p), t});
       if (is_new) arenas->second = arena_parts(config, architecture, shard, machine);
       const TrainingBytes bytes =
           training_bytes(config, architecture, shard, all_needs[p], arenas->second, machine);

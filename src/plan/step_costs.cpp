@@ -91,20 +91,34 @@ PartTimes part_times(const deck::Config& config, const Architecture& a, bool spl
           time.head()};
 }
 
+StageSizes stage_sizes(const deck::Config& config, const Architecture& a) {
+  const deck::ParallelConfig& p = config.parallel;
+  StageSizes sizes{architecture::partition(a, static_cast<int>(p.pipeline * p.chunks)), {}};
+  sizes.parameters = stage_parameters(a, sizes.layers, p.tensor);
+  return sizes;
+}
+
 StepCosts step_costs(const deck::Config& config, const Architecture& a, const PartTimes& parts,
                      const Machine& machine) {
+  return step_costs(config, a, parts, stage_sizes(config, a), machine);
+}
+
+StepCosts step_costs(const deck::Config& config, const Architecture& a, const PartTimes& parts,
+                     const StageSizes& given, const Machine& machine) {
   const deck::ParallelConfig& p = config.parallel;
   const Machine::Software& software = machine.software;
-  const auto stage_layers = architecture::partition(a, static_cast<int>(p.pipeline * p.chunks));
+  const std::vector<layout::Slice>& stage_layers = given.layers;
   const std::size_t stages = stage_layers.size();
   const auto ranks = static_cast<std::size_t>(p.pipeline);
   const NetworkTime network(machine, p);
-  const auto shard = architecture::make_shard(a, 1, 1, 0, static_cast<int>(p.tensor), 0);
+  architecture::Shard shard;  // sizes do not depend on its stages
+  shard.tensor_size = static_cast<int>(p.tensor);
   const LocalSizes sizes = local_sizes(config, shard, machine);
   StepCosts costs;
   const Turns shared = turns_of(p, machine);
   const double turns = shared.of_stage;
   costs.crowding = shared.of_all / turns;
+  costs.stages.reserve(stages);
   costs.waiting = 1 - software.pipeline_overlap;
 
   const auto whole = static_cast<double>(sizes.tokens * sizes.hidden * sizes.element);
@@ -130,7 +144,7 @@ StepCosts step_costs(const deck::Config& config, const Architecture& a, const Pa
     costs.gradients.push_back(s == 0 ? 0 : network.to_next(sent, before));
   }
 
-  const std::vector<double> parameters = stage_parameters(a, stage_layers, p.tensor);
+  const std::vector<double>& parameters = given.parameters;
   const double gradient = software.gradient_bytes > 0 ? static_cast<double>(software.gradient_bytes)
                                                       : static_cast<double>(sizes.accumulate);
   const double shown = 1 - software.gradient_overlap;

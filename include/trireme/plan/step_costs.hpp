@@ -37,4 +37,13 @@ struct StepCosts {
 StepCosts step_costs(const deck::Config& config, const architecture::Architecture& architecture,
                      const PartTimes& parts, const Machine& machine);
 
+/// The stages of a pipeline. They depend on the pipeline, its chunks and the tensor axis.
+struct StageSizes {
+  std::vector<layout::Slice> layers;
+  std::vector<double> parameters;  ///< of a tensor rank
+};
+StageSizes stage_sizes(const deck::Config& config, const architecture::Architecture& architecture);
+StepCosts step_costs(const deck::Config& config, const architecture::Architecture& architecture,
+                     const PartTimes& parts, const StageSizes& stages, const Machine& machine);
+
 }  // namespace trireme::plan

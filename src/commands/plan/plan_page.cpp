@@ -1,6 +1,229 @@
+// The page of `trireme plan`: a chart of memory and time, and stacked bars of a step's seconds.
+#include <trireme/base/text.hpp>
 #include <trireme/commands/plan/plan_report.hpp>
+#include <trireme/commands/report/markup.hpp>
+#include <trireme/commands/report/run_report.hpp>
+#include <trireme/commands/report/ticks.hpp>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+
 namespace trireme::commands {
-std::string plan_page(const PlanReport&) {
-  return "";
+namespace {
+
+using plan::Candidate;
+using plan::Cause;
+
+constexpr double width = 1000;
+constexpr double height = 1000;
+
+constexpr const char* style = R"(
+:root {
+  --compute: #2458a6; --tensor: #7440b0; --pipeline: #1f7a50; --data: #b4540a; --bubble: #a9b0bb;
+  --optimizer: #8a6d00; --host: #c02f2f;
 }
+@media screen and (prefers-color-scheme: dark) {
+  :root {
+    --compute: #7fb0f5; --tensor: #bb94ee; --pipeline: #58c08f; --data: #f0a35e; --bubble: #5b6371;
+    --optimizer: #d9c15a; --host: #ff7b72;
+  }
+}
+.plot circle { vector-effect: non-scaling-stroke; }
+.plot .point { stroke-width: 9; stroke-linecap: round; }
+.plot .candidate { stroke: var(--earlier); }
+.plot .best { stroke: var(--first); }
+.plot .deck { stroke: var(--second); }
+.plot .step { stroke: var(--first); stroke-width: 1.2; }
+.bars { display: grid; grid-template-columns: max-content 1fr max-content; gap: 0.35rem 0.8rem; }
+.bars > * { min-width: 0; }
+.bar { display: flex; height: 1.35rem; background: var(--line); border-radius: 3px; overflow: hidden; }
+.bar i { display: block; height: 100%; }
+.causes { display: flex; flex-wrap: wrap; gap: 0 1.1rem; margin: 0 0 0.7rem; font-size: 0.85rem; }
+.causes span::before {
+  content: ""; display: inline-block; width: 0.8em; height: 0.8em; margin-right: 0.4em;
+  border-radius: 2px; background: var(--of);
+}
+.keys { font-size: 0.8rem; }
+)";
+
+/// What each cause means, for the legend.
+constexpr std::array<const char*, plan::causes> cause_words{
+    "compute: kernels of forward and backward passes",
+    "tensor: messages between tensor ranks",
+    "pipeline: messages between stages",
+    "data: sums of gradients, gathering of weights",
+    "bubble: waiting for other pipeline ranks",
+    "optimizer: gradient norm and update",
+    "host: waiting for the host to start kernels"};
+
+std::string percent_of(double part, double whole) {
+  return fixed(100 * part / whole, 2);
+}
+
+std::string seconds_text(Seconds s) {
+  return short_number(s) + " s";
+}
+
+/// Ticks beside and below a chart, in the page's units.
+std::string labels(const Ticks& x, const Ticks& y) {
+  std::string out = "<div class=\"y-labels\">";
+  for (const Tick& tick : y.ticks)
+    out += text("<span style=\"top:", percent_of(y.high - tick.at, y.high - y.low), "%\">",
+                escaped(tick.label), "</span>");
+  out += "</div><div class=\"x-labels\">";
+  for (const Tick& tick : x.ticks)
+    out += text("<span style=\"left:", percent_of(tick.at - x.low, x.high - x.low), "%\">",
+                escaped(tick.label), "</span>");
+  return out + "</div>";
+}
+
+/// Memory and time of layouts: the front as steps, every played layout as a point.
+class FrontChart {
+ public:
+  explicit FrontChart(const PlanReport& report) : report_(report) {
+    double low[2] = {INFINITY, INFINITY}, high[2] = {0, 0};
+    const auto include = [&](const Candidate& c) {
+      const double at[2] = {c.seconds(), gib(c)};
+      for (int i = 0; i < 2; ++i) {
+        low[i] = std::min(low[i], at[i]);
+        high[i] = std::max(high[i], at[i]);
+      }
+    };
+    for (const Candidate& c : report.found.candidates) include(c);
+    for (const Candidate& c : report.found.front) include(c);
+    if (report.own) include(*report.own);
+    x_ = round_ticks(low[0], high[0], 6);
+    y_ = round_ticks(0, high[1], 5);
+  }
+
+  std::string html() const {
+    std::string svg;
+    for (const Tick& tick : y_.ticks)
+      svg += text("<path class=\"grid\" d=\"M0 ", y(tick.at), "H", width, "\"/>");
+    svg += front_line();
+    for (const Candidate& c : report_.found.candidates) svg += point(c, "candidate");
+    for (const Candidate& c : report_.found.front) svg += point(c, "best");
+    if (report_.own) svg += point(*report_.own, "deck");
+    return text(
+        "<figure><figcaption>Memory of a rank in GiB over seconds of a step"
+        "<span class=\"legend\"><span class=\"key first\">none is both faster and smaller</span>"
+        "<span class=\"key earlier\">other layouts</span>",
+        report_.own ? "<span class=\"key second\">the deck's layout</span>" : "",
+        "</span></figcaption><div class=\"plot\"><svg viewBox=\"0 0 ", width, " ", height,
+        "\" preserveAspectRatio=\"none\" role=\"img\" aria-label=\"Memory over time of "
+        "layouts\">",
+        svg, "</svg>", labels(x_, y_), "</div></figure>");
+  }
+
+ private:
+  static double gib(const Candidate& c) { return static_cast<double>(c.bytes) / 0x1p30; }
+  double x(double seconds) const {
+    return std::round(10 * width * (seconds - x_.low) / (x_.high - x_.low)) / 10;
+  }
+  double y(double memory) const {
+    return std::round(10 * height * (y_.high - memory) / (y_.high - y_.low)) / 10;
+  }
+  std::string front_line() const {
+    std::string path;
+    for (const Candidate& c : report_.found.front)
+      path += path.empty() ? text("M", x(c.seconds()), " ", y(gib(c)))
+                           : text("H", x(c.seconds()), "V", y(gib(c)));
+    return text("<path class=\"step\" d=\"", path, "\"/>");
+  }
+  std::string point(const Candidate& c, const char* kind) const {
+    return text("<path class=\"point ", kind, "\" d=\"M", x(c.seconds()), " ", y(gib(c)),
+                "h0\"><title>", escaped(name_of_layout(c.layout)), ": ", seconds_text(c.seconds()),
+                ", ", human_bytes(c.bytes), "</title></path>");
+  }
+
+  const PlanReport& report_;
+  Ticks x_, y_;
+};
+
+std::string bar(const std::string& name, const Candidate& c, Seconds longest) {
+  std::string parts;
+  for (std::size_t i = 0; i < plan::causes; ++i) {
+    const Seconds s = c.time.shares[i];
+    if (s <= 0) continue;
+    const std::string_view cause = name_of(static_cast<Cause>(i));
+    parts += text("<i style=\"width:", percent_of(s, longest), "%;background:var(--", cause,
+                  ")\" title=\"", cause, " ", seconds_text(s), "\"></i>");
+  }
+  return text("<span>", escaped(name), "</span><span class=\"bar\" title=\"",
+              escaped(name_of_layout(c.layout)), "\">", parts, "</span><span class=\"number\">",
+              seconds_text(c.seconds()), "</span>");
+}
+
+std::string bars(const PlanReport& report) {
+  Seconds longest = report.own ? report.own->seconds() : 0;
+  for (std::size_t i = 0; i < report.shown(); ++i)
+    longest = std::max(longest, report.found.candidates[i].seconds());
+  std::string out = "<figure><div class=\"causes\">";
+  for (std::size_t i = 0; i < plan::causes; ++i)
+    out += text("<span style=\"--of:var(--", name_of(static_cast<Cause>(i)), ")\">", cause_words[i],
+                "</span>");
+  out += "</div><div class=\"bars\">";
+  for (std::size_t i = 0; i < report.shown(); ++i)
+    out += bar(text("layout ", i + 1), report.found.candidates[i], longest);
+  if (report.own) out += bar("the deck's layout", *report.own, longest);
+  return out + "</div></figure>";
+}
+
+std::vector<std::string> figures(const PlanReport& report, const Candidate& c) {
+  return {name_of_layout(c.layout),
+          seconds_text(c.seconds()),
+          with_commas(static_cast<std::int64_t>(report.tokens_per_second(c))),
+          fixed(100 * report.utilization(c), 1) + " %",
+          fixed(100 * c.time.idle_share, 1) + " %",
+          human_bytes(c.bytes)};
+}
+
+std::string tables(const PlanReport& report) {
+  std::vector<std::vector<std::string>> best, rejected;
+  std::string overrides;
+  const auto add = [&](const std::string& name, const Candidate& c) {
+    best.push_back(figures(report, c));
+    best.back().insert(best.back().begin(), name);
+  };
+  for (std::size_t i = 0; i < report.shown(); ++i) {
+    const Candidate& c = report.found.candidates[i];
+    add(text(i + 1), c);
+    overrides += text(i + 1, "  ", overrides_of(c.layout), "\n");
+  }
+  if (report.own) add("deck", *report.own);
+  for (const plan::Rejection& r : report.found.rejected)
+    rejected.push_back({r.reason, with_commas(r.layouts)});
+  std::string out =
+      "<h2>Best layouts</h2><div class=\"scroll\">" +
+      html_table("Best layouts", {"", "Layout", "Step", "Tokens/s", "MFU", "Idle", "Memory"}, best,
+                 2) +
+      "</div><h2>Overrides of the deck</h2><pre>" + escaped(overrides) + "</pre>";
+  if (!rejected.empty())
+    out += "<h2>Rejected layouts</h2>" + html_table("Reasons", {"Reason", "Layouts"}, rejected, 1);
+  return out;
+}
+
+}  // namespace
+
+std::string plan_page(const PlanReport& report) {
+  const std::string title = text("Layouts of ", report.deck.file_name, " on ", report.ranks,
+                                 report.ranks == 1 ? " rank" : " ranks");
+  const plan::SearchResult& found = report.found;
+  return text(
+      "<!DOCTYPE html>\n<html xmlns=\"http://www.w3.org/1999/xhtml\" lang=\"en\"><head>"
+      "<meta charset=\"utf-8\"/><meta name=\"viewport\" "
+      "content=\"width=device-width, initial-scale=1\"/><title>",
+      escaped(title), "</title><style>", report_style(), style, "</style></head><body><h1>",
+      escaped(title), "</h1><p class=\"soft\">Machine: ", escaped(report.machine.called()),
+      found.limit > 0 ? text(", ", human_bytes(found.limit), " per rank") : "", ". ",
+      with_commas(found.evaluated), " layouts fit; the best ", found.candidates.size(),
+      " were played.</p>",
+      report.own_problem.empty()
+          ? ""
+          : text("<p>The deck's layout ", escaped(report.own_problem), "</p>"),
+      "<h2>Time and memory</h2>", FrontChart(report).html(), "<h2>Seconds of a step</h2>",
+      bars(report), tables(report), "</body></html>\n");
+}
+
 }  // namespace trireme::commands
