@@ -28,8 +28,8 @@ Bytes attention_work(const LocalSizes& s, const deck::Config& config, const Mach
   return up(4 * narrow_attention_workspace(sizes, has_cudnn_gradient(config.precision, machine)));
 }
 
-/// What one slot keeps of a layer. Other programs keep more: their kernels are less fused, and they
-/// may keep inputs of products for all tokens.
+/// Bytes that one slot keeps of a layer. Other programs keep more: their kernels are less fused,
+/// and they may keep inputs of products for all tokens.
 Bytes layer_bytes(const LocalSizes& s, const architecture::Architecture& a,
                   const architecture::LayerProgram& program, const Machine::Software& software) {
   Bytes gathered = 0;

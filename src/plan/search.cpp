@@ -26,7 +26,7 @@ using architecture::Architecture;
 /// the longest programs.
 constexpr std::int64_t front_passes = 1 << 16;
 
-/// What candidates share: times of the parts of the model.
+/// Times of the parts of the model, which candidates share.
 class TimeEstimate {
  public:
   TimeEstimate(const Architecture& architecture, const Machine& machine)
@@ -54,7 +54,7 @@ Seconds since(std::chrono::steady_clock::time_point begin) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
 }
 
-/// Of candidates in ascending time, those with less memory than all before them.
+/// The candidates, in ascending time, with less memory than all before them.
 std::vector<Candidate> front_of(const std::vector<Candidate>& ascending) {
   std::vector<Candidate> front;
   for (const Candidate& c : ascending)

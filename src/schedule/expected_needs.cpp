@@ -7,7 +7,7 @@
 namespace trireme::schedule {
 namespace {
 
-/// Of the first `steps` forward passes of an interleaved rank, those of micro-batches that exist:
+/// The first `steps` forward passes of an interleaved rank that are of existing micro-batches:
 /// its last round of p micro-batches has m − (rounds − 1) p of them in each chunk.
 int existing(int steps, const ProgramLayout& l) {
   const int rounds = (l.micro_batches + l.ranks - 1) / l.ranks;
@@ -48,7 +48,7 @@ Needs expected_needs(ScheduleKind kind, const ProgramLayout& layout, Rank rank) 
   needs.split_backward = kind == ScheduleKind::zb_h1;
   needs.send_buffers = 2;
   if (layout.ranks == 1) return needs;
-  // One is posted while the one before it is used. Evaluations always post two activations.
+  // One is posted while its predecessor is used. Evaluations always post two activations.
   const bool grouped = layout.transport == Transport::ordered_groups;
   if (rank > 0 || layout.chunks > 1) needs.received_activations = grouped ? 3 : 2;
   if (rank + 1 < layout.ranks || layout.chunks > 1)

@@ -65,7 +65,7 @@ struct TrainingBytes {
   }
 };
 
-/// What all ranks and layouts of a deck share.
+/// Values that all ranks and layouts of a deck share.
 class TrainingSizes {
  public:
   TrainingSizes(const deck::Config& config, const Machine& machine);

@@ -36,7 +36,8 @@ std::string place(const plan::RankPlan& r, int tensor_size) {
 
 }  // namespace
 
-std::string columns(const std::vector<Cells>& rows, int numbers, const std::string& indent) {
+std::string columns(const std::vector<Cells>& rows, int numbers, const std::string& indent,
+                    bool words_last) {
   std::vector<std::size_t> widths;
   for (const Cells& row : rows) {
     widths.resize(std::max(widths.size(), row.size()));
@@ -47,7 +48,7 @@ std::string columns(const std::vector<Cells>& rows, int numbers, const std::stri
     std::string line = indent;
     for (std::size_t c = 0; c < row.size(); ++c) {
       const std::string gap(widths[c] - width(row[c]), ' ');
-      const bool right = static_cast<int>(c) >= numbers;
+      const bool right = static_cast<int>(c) >= numbers && !(words_last && c + 1 == widths.size());
       line += right ? gap + row[c] : row[c] + gap;
       if (c + 1 < row.size()) line += "  ";
     }

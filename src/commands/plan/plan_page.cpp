@@ -47,7 +47,7 @@ constexpr const char* style = R"(
 .keys { font-size: 0.8rem; }
 )";
 
-/// What each cause means, for the legend.
+/// Meaning of each cause, for the legend.
 constexpr std::array<const char*, plan::causes> cause_words{
     "compute: kernels of forward and backward passes",
     "tensor: messages between tensor ranks",

@@ -40,7 +40,7 @@ std::string best_text(const PlanReport& report) {
     rows.push_back(std::move(row));
     lines += text("\n  ", i + 1, "  ", overrides_of(c.layout));
   }
-  return columns(rows, 6, "  ") + "\n\noverrides" + lines;
+  return columns(rows, 1, "  ", true) + "\n\noverrides" + lines;
 }
 
 /// Seconds by cause of the best layouts, and of the deck's own.
@@ -74,7 +74,7 @@ std::string front_text(const PlanReport& report) {
   Rows rows{{"memory", "step", "layout"}};
   for (const Candidate& c : report.found.front)
     rows.push_back({human_bytes(c.bytes), seconds_text(c.seconds()), name_of_layout(c.layout)});
-  return columns(rows, 2, "  ");
+  return columns(rows, 0, "  ", true);
 }
 
 std::string own_text(const PlanReport& report) {
@@ -165,7 +165,7 @@ std::string plan_text(const PlanReport& report) {
   Rows rows{{"layouts", "rejected because"}};
   for (const plan::Rejection& r : found.rejected)
     rows.push_back({with_commas(r.layouts), r.reason});
-  return out + "\n\n" + columns(rows, 1, "  ");
+  return out + "\n\n" + columns(rows, 0, "  ", true);
 }
 
 std::string plan_json(const PlanReport& report) {

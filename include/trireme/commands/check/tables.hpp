@@ -13,9 +13,9 @@
 namespace trireme::commands {
 
 /// Lines with aligned columns, each starting with `indent`. Columns from `numbers` on are aligned
-/// to the right.
+/// to the right, except the last one where it has words.
 std::string columns(const std::vector<std::vector<std::string>>& rows, int numbers,
-                    const std::string& indent);
+                    const std::string& indent, bool words_last = false);
 
 /// Stages with their layers, parameters and share of the FLOPs; a note if some have no layer.
 std::string stages_report(const std::vector<plan::StageGroup>& groups,

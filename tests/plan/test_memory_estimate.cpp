@@ -1,0 +1,84 @@
+#include <trireme/plan/memory_estimate.hpp>
+#include <trireme/plan/program.hpp>
+#include <trireme/plan/ranks.hpp>
+#include <trireme/plan/search.hpp>
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "plan/deck_with.hpp"
+#include "plan/machines.hpp"
+
+/// The formulas of the search against the numbers of the plan, for all layouts of several decks.
+namespace trireme::plan {
+namespace {
+
+using testing::deck_with;
+
+/// The search decides about these keys.
+deck::Deck open_deck(std::vector<std::string> overrides) {
+  overrides.insert(overrides.begin(), {"parallel.layout=auto", "model.layers=5", "batch.global=16",
+                                       "parallel.bucket_bytes=65536"});
+  return deck_with("", overrides);
+}
+
+/// By how much an estimate may exceed the exact number: of each bucket one block of the norm in
+/// each array of the state, and four buffers of transfers.
+Bytes allowance(const deck::Config& c, const Machine& machine) {
+  const TrainingSizes sizes(c, machine);
+  const Bytes message = c.batch.micro * c.model.sequence * c.model.hidden * sizes.element();
+  const std::int64_t elements = architecture::describe(c.model).parameters();
+  const std::int64_t buckets =
+      elements * sizes.accumulate() / c.parallel.bucket_bytes + 3 * c.parallel.chunks + 3;
+  const bool shares = c.parallel.distributed_optimizer && c.parallel.data > 1;
+  return (shares ? buckets * norm_block * sizes.states() * sizes.accumulate() : 0) + 4 * message;
+}
+
+int compare(const deck::Deck& deck, std::int64_t ranks, const Machine& machine) {
+  deck::Config c = deck.config;
+  c.parallel.layout = LayoutMode::given;
+  const auto a = architecture::describe(c.model);
+  MemoryEstimate estimate(c, a, machine, true);
+  KnownArenas known;
+  int layouts = 0, equal = 0;
+  SearchSpace(deck, a, ranks).visit([&](const Layout& layout) {
+    layout.set(c);
+    const schedule::Program program = generated_program(c, machine);
+    const auto needs = training_needs({&program, 1});
+    const Bytes exact = most_bytes(c, a, needs, machine, true, known);
+    const Bytes estimated = estimate.most_bytes(c);
+    const Bytes above = allowance(c, machine);
+    const TrainingSizes sizes(c, machine);
+    const Bytes below =  // buffers of transfers alone
+        4 * c.batch.micro * c.model.sequence * c.model.hidden * sizes.element();
+    EXPECT_LE(estimated, exact + above) << name_of(layout.schedule) << " " << layout.tensor << " "
+                                        << layout.pipeline << " " << layout.data;
+    EXPECT_GE(estimated, exact - below) << name_of(layout.schedule) << " " << layout.tensor << " "
+                                        << layout.pipeline << " " << layout.data;
+    ++layouts;
+    equal += estimated == exact ? 1 : 0;
+  });
+  EXPECT_GT(3 * equal, layouts) << "without shared state and late transfers they are equal";
+  return layouts;
+}
+
+TEST(MemoryEstimate, IsThatOfThePlanForGpt) {
+  EXPECT_GT(compare(open_deck({}), 8, testing::installation(DeviceKind::host)), 100);
+}
+
+TEST(MemoryEstimate, IsThatOfThePlanForUntiedNarrowWeightsOnDevices) {
+  const Machine machine = testing::machine_of("cuda", "cublaslt", "tensor_cores", "nccl");
+  compare(open_deck({"model.family=llama", "model.key_value_heads=2", "precision.compute=bf16"}), 8,
+          machine);
+  compare(open_deck({"precision.compute=fp16", "parallel.offload=both"}), 4, machine);
+}
+
+TEST(MemoryEstimate, IsThatOfThePlanForAnEncoderAndSharedLayers) {
+  const Machine machine = testing::installation(DeviceKind::host);
+  compare(open_deck({"model.family=bert", "model.vocabulary=300"}), 4, machine);
+  compare(open_deck({"model.shared_layers=2"}), 4, machine);
+}
+
+}  // namespace
+}  // namespace trireme::plan

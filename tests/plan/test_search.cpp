@@ -1,0 +1,211 @@
+#include <trireme/plan/search.hpp>
+
+#include <trireme/base/check.hpp>
+#include <trireme/deck/checks.hpp>
+#include <trireme/deck/layout.hpp>
+#include <trireme/plan/memory_estimate.hpp>
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <set>
+
+#include "plan/deck_with.hpp"
+#include "plan/machines.hpp"
+#include "plan/speeds.hpp"
+
+namespace trireme::plan {
+namespace {
+
+using testing::cluster;
+using testing::deck_with;
+
+deck::Deck open_deck(std::vector<std::string> overrides = {}) {
+  overrides.insert(overrides.begin(),
+                   {"parallel.layout=auto", "model.layers=6", "batch.global=24"});
+  return deck_with("", overrides);
+}
+
+std::vector<Layout> all_layouts(const deck::Deck& deck, std::int64_t ranks) {
+  std::vector<Layout> all;
+  const auto a = architecture::describe(deck.config.model);
+  SearchSpace(deck, a, ranks).visit([&](const Layout& layout) { all.push_back(layout); });
+  return all;
+}
+
+TEST(SearchSpace, HasOnlyLayoutsThatADeckAccepts) {
+  const deck::Deck deck = open_deck();
+  for (const std::int64_t ranks : {1, 2, 6, 8, 12}) {
+    const std::vector<Layout> all = all_layouts(deck, ranks);
+    ASSERT_FALSE(all.empty());
+    for (const Layout& layout : all) {
+      deck::Deck one = deck;
+      layout.set(one.config);
+      const auto overrides = deck::layout_overrides(one);
+      one = deck;
+      deck::set_layout(one, overrides, "a test");
+      deck::resolve_parallel(one, ranks);
+      EXPECT_LE(layout.pipeline * layout.chunks, 6);
+    }
+  }
+}
+
+TEST(SearchSpace, HasEachLayoutOnce) {
+  const std::vector<Layout> all = all_layouts(open_deck(), 8);
+  for (std::size_t i = 0; i < all.size(); ++i) EXPECT_EQ(std::ranges::count(all, all[i]), 1) << i;
+}
+
+/// Every combination of axes that the deck allows is tried.
+TEST(SearchSpace, HasAllAxes) {
+  const deck::Deck deck = open_deck();
+  std::set<std::vector<std::int64_t>> axes;
+  for (const Layout& l : all_layouts(deck, 12)) axes.insert({l.tensor, l.pipeline, l.data});
+  std::set<std::vector<std::int64_t>> expected;
+  for (const deck::Axes& a : deck::possible_axes(deck, 12))
+    expected.insert({a.tensor, a.pipeline, a.data});
+  EXPECT_EQ(axes, expected);
+}
+
+TEST(SearchSpace, CountsWhatItRejects) {
+  const deck::Deck deck = open_deck();
+  SearchSpace space(deck, architecture::describe(deck.config.model), 32);
+  space.visit([](const Layout&) {});
+  std::set<std::string> reasons;
+  for (const Rejection& r : space.rejected()) {
+    reasons.insert(r.reason);
+    EXPECT_GT(r.layouts, 0);
+  }
+  EXPECT_TRUE(reasons.contains("more stages than layers"));
+  EXPECT_TRUE(reasons.contains("global batch not divisible by data"));
+}
+
+/// 6 layers on 2 ranks: 2 chunks have stages of 2 layers, 3 chunks of 1.
+TEST(SearchSpace, TriesNumbersOfChunksWithShorterStages) {
+  std::set<std::int64_t> chunks;
+  for (const Layout& l : all_layouts(open_deck({"parallel.pipeline=2"}), 2)) {
+    if (l.schedule == ScheduleKind::interleaved) chunks.insert(l.chunks);
+    EXPECT_EQ(l.schedule == ScheduleKind::interleaved, l.chunks > 1);
+  }
+  EXPECT_TRUE(chunks.contains(2));
+  EXPECT_TRUE(chunks.contains(3));
+}
+
+TEST(SearchSpace, KeepsFixedKeys) {
+  const auto all =
+      all_layouts(open_deck({"parallel.tensor=2", "parallel.recompute=full", "batch.micro=3",
+                             "parallel.chunks=2", "parallel.distributed_optimizer=true"}),
+                  8);
+  ASSERT_FALSE(all.empty());
+  for (const Layout& l : all) {
+    EXPECT_EQ(l.tensor, 2);
+    EXPECT_EQ(l.micro, 3);
+    EXPECT_EQ(l.chunks, 2);
+    EXPECT_EQ(l.recompute, Recompute::full);
+    EXPECT_TRUE(l.distributed_optimizer);
+  }
+  for (const Layout& l : all_layouts(open_deck({"parallel.schedule=gpipe"}), 8))
+    EXPECT_EQ(l.schedule, ScheduleKind::gpipe);
+}
+
+/// No layout that is left out after ranking by the formula is faster by more than a percent.
+TEST(Search, FindsTheBestOfAllPlayedLayouts) {
+  const deck::Deck deck = open_deck();
+  for (const std::int64_t ranks : {4, 12, 16}) {
+    const SearchResult some = search_layouts(deck, ranks, cluster(), {.best = 20, .of_front = 0});
+    const SearchResult all =
+        search_layouts(deck, ranks, cluster(), {.best = 1000000, .of_front = 0});
+    EXPECT_EQ(some.candidates.size(), 20u);
+    EXPECT_EQ(static_cast<std::int64_t>(all.candidates.size()), all.evaluated);
+    EXPECT_LE(some.candidates.front().seconds(), 1.01 * all.candidates.front().seconds()) << ranks;
+  }
+}
+
+TEST(Search, CandidatesAreWhatTheirLayoutsTake) {
+  const deck::Deck deck = open_deck({"precision.compute=bf16"});
+  const SearchResult found = search_layouts(deck, 8, cluster(), {.best = 30});
+  ASSERT_EQ(found.candidates.size(), 30u);
+  for (const Candidate& c : found.candidates) {
+    deck::Config config = deck.config;
+    c.layout.set(config);
+    const Candidate again = play_layout(config, cluster(), true);
+    EXPECT_EQ(again.layout, c.layout);
+    EXPECT_EQ(again.bytes, c.bytes);
+    EXPECT_EQ(again.time.seconds, c.time.seconds);
+    EXPECT_EQ(again.time.shares, c.time.shares);
+    EXPECT_EQ(again.estimate, c.estimate);
+  }
+  EXPECT_TRUE(std::ranges::is_sorted(found.candidates, {}, &Candidate::seconds));
+}
+
+TEST(Search, NoLayoutOfTheFrontIsWorseThanAnother) {
+  const SearchResult found = search_layouts(open_deck(), 12, cluster());
+  ASSERT_GT(found.front.size(), 2u);
+  EXPECT_EQ(found.front.front().layout, found.candidates.front().layout);
+  for (std::size_t i = 1; i < found.front.size(); ++i) {
+    EXPECT_GE(found.front[i].seconds(), found.front[i - 1].seconds());
+    EXPECT_LT(found.front[i].bytes, found.front[i - 1].bytes);
+  }
+}
+
+TEST(Search, RejectsWhatDoesNotFit) {
+  const deck::Deck deck = open_deck();
+  const SearchResult free = search_layouts(deck, 8, cluster());
+  const Bytes limit =
+      free.front.back().bytes + (free.front.front().bytes - free.front.back().bytes) / 4;
+  const SearchResult tight = search_layouts(deck, 8, cluster(), {.memory_limit = limit});
+  EXPECT_EQ(tight.limit, limit);
+  EXPECT_LT(tight.evaluated, free.evaluated);
+  for (const Candidate& c : tight.candidates) EXPECT_LE(c.bytes, limit);
+  EXPECT_TRUE(std::ranges::any_of(tight.rejected, [](const Rejection& r) {
+    return r.reason == "does not fit into the memory" && r.layouts > 0;
+  }));
+}
+
+std::string error_of(const deck::Deck& deck, std::int64_t ranks, Bytes limit = 0) {
+  try {
+    search_layouts(deck, ranks, cluster(), {.memory_limit = limit});
+  } catch (const UsageError& error) {
+    return error.what();
+  }
+  return "";
+}
+
+TEST(Search, ErrorsSayWhatWouldHelp) {
+  const std::string nowhere = error_of(open_deck(), 8, 100000);
+  EXPECT_NE(nowhere.find("no layout of a.toml fits into 97.7 KiB per rank on 8 ranks: the "
+                         "smallest needs "),
+            std::string::npos)
+      << nowhere;
+  EXPECT_NE(nowhere.find("use more ranks"), std::string::npos) << nowhere;
+  EXPECT_NE(nowhere.find("precision.compute=bf16"), std::string::npos) << nowhere;
+  const std::string fixed = error_of(open_deck({"parallel.tensor=2"}), 8, 100000);
+  EXPECT_NE(fixed.find("fix fewer keys (parallel.tensor)"), std::string::npos) << fixed;
+  const std::string ranks = error_of(open_deck(), 7);
+  EXPECT_NE(ranks.find("no layout fits 7 ranks"), std::string::npos) << ranks;
+  EXPECT_NE(ranks.find("start 5, 6, 8 or 9 ranks"), std::string::npos) << ranks;
+}
+
+TEST(Search, UsualSpeedsAreEnoughForEveryPrecision) {
+  for (const DeviceKind kind : {DeviceKind::host, DeviceKind::cuda, DeviceKind::hip}) {
+    const Machine machine = with_usual_speeds(testing::installation(kind));
+    for (const DType type : {DType::fp64, DType::fp32, DType::bf16, DType::fp16}) {
+      deck::PrecisionConfig precision;
+      precision.compute = type;
+      EXPECT_EQ(machine.time_mistake(precision, 1000), "");
+    }
+  }
+  EXPECT_EQ(with_usual_speeds(cluster()), cluster()) << "known speeds stay";
+}
+
+TEST(Search, CostsWithKnownStagesAreTheSame) {
+  deck::Config c = open_deck().config;
+  Layout{2, 3, 2, 2, 2, ScheduleKind::interleaved}.set(c);
+  const auto a = architecture::describe(c.model);
+  const Machine machine = cluster();
+  const PartTimes parts = part_times(c, a, false, machine);
+  EXPECT_EQ(estimated_seconds(c, step_costs(c, a, parts, machine)),
+            estimated_seconds(c, step_costs(c, a, parts, stage_sizes(c, a), machine)));
+}
+
+}  // namespace
+}  // namespace trireme::plan
