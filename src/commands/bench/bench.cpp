@@ -102,8 +102,12 @@ ExitCode bench(grid::Runtime& runtime, const BenchOptions& options) {
       " parameters, ", name_of(session.config().precision.compute), ", ", options.rounds,
       options.rounds == 1 ? " round" : " rounds");
   BenchMachine machine;
-  const BenchSetting setting{runtime, session, options.rounds, machine,
-                             exec_on_host && !options.machine_file.empty()};
+  const BenchSetting setting{runtime,
+                             session,
+                             options.rounds,
+                             machine,
+                             exec_on_host && !options.machine_file.empty(),
+                             !options.machine_file.empty()};
   BenchRows rows;
   for (const Section& section : wanted) {
     log::progress(text("measuring ", section.name));

@@ -35,6 +35,10 @@ constexpr std::array<std::pair<Operation, const char*>, 5> operations{{
     {Operation::send_receive, "send_receive"},
 }};
 
+constexpr bool in_machine_files(Operation operation) {
+  return operation == Operation::all_reduce || operation == Operation::send_receive;
+}
+
 /// Fraction of the message's bytes that the best algorithm moves over each rank's link: the factor
 /// of the "bus bandwidth" in nccl-tests (doc/PERFORMANCE.md there).
 double bus_factor(Operation operation, int ranks) {
@@ -145,6 +149,7 @@ Measured measure(const BenchSetting& setting, const std::string& name,
   for (Bytes bytes = smallest; bytes <= largest; bytes *= growth) {
     const Message message(communicator, bytes);
     for (const auto& [operation, of_name] : operations) {
+      if (setting.for_machine_file && !in_machine_files(operation)) continue;
       const Operation wanted = operation;
       const BenchTiming timing = time_calls(
           setting, [&] { message(wanted); }, bytes < few_bytes ? machine_rounds : 1);
@@ -156,6 +161,7 @@ Measured measure(const BenchSetting& setting, const std::string& name,
 
 void add_rows(BenchRows& rows, const Measured& m) {
   for (const auto& [operation, name] : operations) {
+    if (!m.points.contains(operation)) continue;
     const double factor = bus_factor(operation, m.ranks);
     const std::vector<Point>& points = m.points.at(operation);
     const std::string of = text(m.name, ".", name);
@@ -181,6 +187,7 @@ std::string table_of(const Measured& m) {
   heading.insert(heading.end(), {"alpha", "1 / beta"});
   BenchTable table(heading, BenchTable::Last::number);
   for (const auto& [operation, name] : operations) {
+    if (!m.points.contains(operation)) continue;
     const std::vector<Point>& points = m.points.at(operation);
     std::vector<std::string> seconds{name};
     std::vector<std::string> rates{"  bus GB/s"};
@@ -218,7 +225,7 @@ BenchReport bench_communication(const BenchSetting& with_all) {
   std::string tables = table_of(of_world);
   for (const Axis axis : {Axis::tensor, Axis::pipeline, Axis::data}) {
     grid::Communicator& communicator = setting.session.grid->communicator(axis);
-    if (communicator.size() == 1) continue;
+    if (communicator.size() == 1 || setting.for_machine_file) continue;
     const std::string name(name_of(axis));
     if (communicator.size() == world.size()) {  // the same ranks in the same order
       Measured same = of_world;

@@ -24,7 +24,7 @@ namespace {
 constexpr Seconds round_seconds = 0.01;
 constexpr double most_calls = 1e5;
 
-/// Of the calling thread, which on a host runs the kernels, alone or with others.
+/// Processor time of the calling thread, which on a host runs the kernels, alone or with others.
 Seconds processor_seconds() {
   timespec now{};
   clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);

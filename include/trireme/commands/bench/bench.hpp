@@ -48,6 +48,7 @@ struct BenchSetting {
   /// Kernels are timed by the processor time of the thread that runs them, so that other programs
   /// and ranks on the same processor do not count.
   bool processor_time = false;
+  bool for_machine_file = false;  ///< leave out what machine files do not say
 };
 
 /// Each of the following measures one section and returns its rows on every rank. Collective.
