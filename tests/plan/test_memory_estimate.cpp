@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cstdlib>
 
 #include "plan/deck_with.hpp"
 #include "plan/machines.hpp"
@@ -57,9 +58,9 @@ int compare(const deck::Deck& deck, std::int64_t ranks, const Machine& machine) 
     EXPECT_GE(estimated, exact - below) << name_of(layout.schedule) << " " << layout.tensor << " "
                                         << layout.pipeline << " " << layout.data;
     ++layouts;
-    equal += estimated == exact ? 1 : 0;
+    equal += std::abs(estimated - exact) <= below ? 1 : 0;
   });
-  EXPECT_GT(3 * equal, layouts) << "without shared state and late transfers they are equal";
+  EXPECT_GT(3 * equal, layouts) << "without shared state they differ by buffers of transfers alone";
   return layouts;
 }
 
