@@ -1,3 +1,5 @@
+// Programs of a run's training steps and evaluations: generated or read from a file, lowered and
+// validated; and the memory that they need.
 #include <trireme/base/check.hpp>
 #include <trireme/deck/batch_schedule.hpp>
 #include <trireme/plan/choices.hpp>

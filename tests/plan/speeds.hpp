@@ -11,6 +11,7 @@ inline plan::Machine cluster() {
   m.set_kind(plan::DeviceKind::cuda);
   m.device.memory = Bytes{80} << 30;
   m.device.peak_fp64 = m.device.peak_fp32 = 1e12;
+  m.device.peak_tf32 = 2e12;
   m.device.peak_bf16 = m.device.peak_fp16 = 4e12;
   m.device.bandwidth = 1e12;
   m.device.multiprocessors = 4;

@@ -198,6 +198,17 @@ TEST(LayerTime, StoredScoresAreAWholeSquareThroughMemory) {
       (times(masked, m).layer.forward.compute - times(c, m).layer.forward.compute) -
           (times(masked, plain).layer.forward.compute - times(c, plain).layer.forward.compute),
       scores * (2 * 8 + 1) / 5e11, 1e-14);
+  // Where memory alone counts: the softmax's gradient moves the scores three times, the softmax
+  // twice; the products' gradients twice as much as the products. Fused, per token: 96 of query,
+  // key and value, 32 of the output and 4 sums; their gradient reads these and 32 of its own, and
+  // writes 96.
+  m.device.peak_fp64 = plain.device.peak_fp64 = std::numeric_limits<double>::infinity();
+  const auto backward_less_twice_forward = [&](const Machine& machine) {
+    const PartTime layer = times(c, machine).layer;
+    return layer.backward.compute - 2 * layer.forward.compute;
+  };
+  EXPECT_NEAR(backward_less_twice_forward(m) - backward_less_twice_forward(plain),
+              ((3 - 2 * 2) * scores - 64 * ((132 + 128) - 2 * 132)) * 8 / 5e11, 1e-14);
 }
 
 TEST(LayerTime, UnreadResultsAreComputedAgainIfTheProgramDoes) {

@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cstdlib>
 
 #include "plan/deck_with.hpp"
 #include "plan/machines.hpp"
@@ -20,9 +21,7 @@ using testing::deck_with;
 deck::Deck open_deck(std::vector<std::string> overrides) {
   overrides.insert(overrides.begin(), {"parallel.layout=auto", "model.layers=5", "batch.global=16",
                                        "parallel.bucket_bytes=65536"});
-  deck::Deck deck = deck_with("", overrides);
-  deck.places.erase("batch.micro");
-  return deck;
+  return deck_with("", overrides);
 }
 
 /// By how much an estimate may exceed the exact number: of each bucket one block of the norm in
@@ -59,11 +58,9 @@ int compare(const deck::Deck& deck, std::int64_t ranks, const Machine& machine) 
     EXPECT_GE(estimated, exact - below) << name_of(layout.schedule) << " " << layout.tensor << " "
                                         << layout.pipeline << " " << layout.data;
     ++layouts;
-    equal += estimated == exact ? 1 : 0;
+    equal += std::abs(estimated - exact) <= below ? 1 : 0;
   });
-  if (!machine.on_device()) {
-    EXPECT_GT(3 * equal, layouts) << "without shared state and late transfers they are equal";
-  }
+  EXPECT_GT(3 * equal, layouts) << "without shared state they differ by buffers of transfers alone";
   return layouts;
 }
 

@@ -91,14 +91,22 @@ void check_fixed(const deck::Deck& deck) {
   check_usage(mistakes.empty(), join(mistakes, "\n"));
 }
 
-void expect_speeds(const plan::Machine& machine, const deck::Deck& deck, std::int64_t ranks) {
-  const std::string missing = machine.time_mistake(deck.config.precision, ranks);
-  check_usage(missing.empty(), machine.called(), " does not give ", missing,
-              ", without which times cannot be predicted; ",
-              machine.file.empty()
-                  ? "give a machine file by --machine, such as one that `trireme bench DECK "
-                    "--machine-file FILE` writes, or one of inputs/machines"
-                  : "add what is missing; `trireme help machine` explains the keys");
+/// The machine of the command line, of the deck, or this installation with typical speeds.
+void set_machine(PlanReport& report, const std::string& given) {
+  const std::string& file = given.empty() ? report.deck.config.parallel.machine : given;
+  if (file.empty()) {
+    report.machine = plan::with_usual_speeds(installation::this_machine());
+    report.assumption =
+        "typical of this kind of device: they compare layouts, and do not predict this machine's "
+        "times; give --machine FILE, which `trireme bench DECK --machine-file FILE` writes";
+    return;
+  }
+  report.machine = plan::load_machine(file);
+  const std::string missing =
+      report.machine.time_mistake(report.deck.config.precision, report.ranks);
+  check_usage(missing.empty(), report.machine.called(), " does not give ", missing,
+              ", without which times cannot be predicted; add what is missing, which `trireme "
+              "help machine` explains, or measure it by `trireme bench DECK --machine-file FILE`");
 }
 
 /// The layout that the deck's file describes.
@@ -130,8 +138,6 @@ void plan_deck(const PlanOptions& options) {
   PlanReport report;
   report.ranks = options.ranks;
   report.top = options.top;
-  report.machine =
-      options.machine.empty() ? installation::this_machine() : plan::load_machine(options.machine);
   const auto last_layout = [&] {
     std::string mode;
     for (const std::string& o : options.overrides)
@@ -149,8 +155,8 @@ void plan_deck(const PlanOptions& options) {
   }
   report.deck = deck_to_search(options, chooses);
   check_fixed(report.deck);
+  set_machine(report, options.machine);
   plan::expect_available(report.deck, report.machine);
-  expect_speeds(report.machine, report.deck, options.ranks);
   resolve_vocabulary(report.deck, open_if_there(report.deck));
   report.found = plan::search_layouts(report.deck, options.ranks, report.machine,
                                       {.memory_limit = options.memory_limit});
@@ -180,8 +186,10 @@ void add_plan(CLI::App& app) {
       ->required()
       ->check(CLI::Range(std::int64_t{1}, deck::ranks_limit));
   command
-      ->add_option("--machine", options->machine,
-                   "Machine file with speeds (TOML; `trireme help machine` lists its keys)")
+      ->add_option(
+          "--machine", options->machine,
+          "Machine file with speeds (TOML; `trireme help machine` lists its keys); default: the "
+          "deck's parallel.machine, or typical speeds")
       ->type_name("FILE");
   command->add_option("--top", options->top, "Number of layouts to print")
       ->capture_default_str()
@@ -191,7 +199,7 @@ void add_plan(CLI::App& app) {
                    "Bytes that a rank may use, such as 75GB; default: the deck's memory_limit, or "
                    "the machine's memory")
       ->type_name("BYTES")
-      ->transform(CLI::AsSizeValue(false));
+      ->transform(CLI::AsSizeValue(true));
   command->add_option("--json", options->json, "Output file for the layouts as JSON")
       ->type_name("FILE");
   command->add_option("--html", options->html, "Output file for a page with charts")

@@ -213,7 +213,7 @@ std::string plan_page(const PlanReport& report) {
                                  report.ranks == 1 ? " rank" : " ranks");
   const plan::SearchResult& found = report.found;
   return text(
-      "<!DOCTYPE html>\n<html xmlns=\"http://www.w3.org/1999/xhtml\" lang=\"en\"><head>"
+      "<!DOCTYPE html>\n<html lang=\"en\"><head>"
       "<meta charset=\"utf-8\"/><meta name=\"viewport\" "
       "content=\"width=device-width, initial-scale=1\"/><title>",
       escaped(title), "</title><style>", report_style(), style, "</style></head><body><h1>",

@@ -87,8 +87,10 @@ std::string own_text(const PlanReport& report) {
                          seconds_text(own.seconds()), ", ", human_bytes(own.bytes));
   if (report.found.limit > 0 && own.bytes > report.found.limit)
     out += text("; it does not fit into ", human_bytes(report.found.limit));
-  out += longer > 0 ? text("\n               takes ", percent(longer), " longer than layout 1")
-                    : "\n               is as fast as layout 1";
+  out += longer > 0   ? text("\n               takes ", percent(longer), " longer than layout 1")
+         : longer < 0 ? text("\n               takes ", percent(-longer),
+                             " less than layout 1, which keeps the fixed keys")
+                      : "\n               is as fast as layout 1";
   return out;
 }
 
