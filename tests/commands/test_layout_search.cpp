@@ -62,7 +62,7 @@ TEST_F(PlanLayouts, PrintsOverridesThatCheckAccepts) {
 TEST_F(PlanLayouts, JsonHasTheWholeResult) {
   ASSERT_EQ(plan("--ranks 8 --json p.json --memory-limit 100MB"), 0) << err();
   const auto result = json();
-  EXPECT_EQ(result["ranks"], 4);
+  EXPECT_EQ(result["ranks"], 8);
   EXPECT_EQ(result["memory_limit"], 100000000);
   EXPECT_GE(result["evaluated"].get<int>(), 50);
   EXPECT_GT(result["seconds"].get<double>(), 0);

@@ -216,7 +216,7 @@ std::string plan_page(const PlanReport& report) {
       "<!DOCTYPE html>\n<html lang=\"en\"><head>"
       "<meta charset=\"utf-8\"/><meta name=\"viewport\" "
       "content=\"width=device-width, initial-scale=1\"/><title>",
-      escaped(title), "</title><style>", report_style(), style, "</style></head><body><h1>",
+      escaped(title), "</title><style>", report_style(), style, "</style></head><body><main><h1>",
       escaped(title), "</h1><p class=\"soft\">Machine: ", escaped(report.machine.called()),
       found.limit > 0 ? text(", ", human_bytes(found.limit), " per rank") : "", ". ",
       with_commas(found.evaluated), " layouts fit; the best ", found.candidates.size(),
@@ -225,7 +225,7 @@ std::string plan_page(const PlanReport& report) {
           ? ""
           : text("<p>The deck's layout ", escaped(report.own_problem), "</p>"),
       "<h2>Time and memory</h2>", FrontChart(report).html(), "<h2>Seconds of a step</h2>",
-      bars(report), tables(report), "</body></html>\n");
+      bars(report), tables(report), "</main></body></html>\n");
 }
 
 }  // namespace trireme::commands
