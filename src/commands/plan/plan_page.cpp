@@ -65,6 +65,12 @@ std::string seconds_text(Seconds s) {
   return short_number(s) + " s";
 }
 
+/// Place on a logarithmic axis, from 0 to 1: the slowest layouts of a front take many times as long
+/// as the fastest.
+double log_part(const Ticks& axis, double value) {
+  return std::log(value / axis.low) / std::log(axis.high / axis.low);
+}
+
 /// Ticks beside and below a chart, in the page's units.
 std::string labels(const Ticks& x, const Ticks& y) {
   std::string out = "<div class=\"y-labels\">";
@@ -73,7 +79,7 @@ std::string labels(const Ticks& x, const Ticks& y) {
                 escaped(tick.label), "</span>");
   out += "</div><div class=\"x-labels\">";
   for (const Tick& tick : x.ticks)
-    out += text("<span style=\"left:", percent_of(tick.at - x.low, x.high - x.low), "%\">",
+    out += text("<span style=\"left:", percent_of(log_part(x, tick.at), 1), "%\">",
                 escaped(tick.label), "</span>");
   return out + "</div>";
 }
@@ -93,7 +99,7 @@ class FrontChart {
     for (const Candidate& c : report.found.candidates) include(c);
     for (const Candidate& c : report.found.front) include(c);
     if (report.own) include(*report.own);
-    x_ = round_ticks(low[0], high[0], 6);
+    x_ = log_ticks(low[0], high[0], 6);
     y_ = round_ticks(0, high[1], 5);
   }
 
@@ -106,7 +112,8 @@ class FrontChart {
     for (const Candidate& c : report_.found.front) svg += point(c, "best");
     if (report_.own) svg += point(*report_.own, "deck");
     return text(
-        "<figure><figcaption>Memory of a rank in GiB over seconds of a step"
+        "<figure class=\"wide\"><figcaption>Memory of a rank in GiB over seconds of a step, "
+        "logarithmic"
         "<span class=\"legend\"><span class=\"key first\">none is both faster and smaller</span>"
         "<span class=\"key earlier\">other layouts</span>",
         report_.own ? "<span class=\"key second\">the deck's layout</span>" : "",
@@ -120,9 +127,7 @@ class FrontChart {
 
  private:
   static double gib(const Candidate& c) { return static_cast<double>(c.bytes) / 0x1p30; }
-  double x(double seconds) const {
-    return std::round(10 * width * (seconds - x_.low) / (x_.high - x_.low)) / 10;
-  }
+  double x(double seconds) const { return std::round(10 * width * log_part(x_, seconds)) / 10; }
   double y(double memory) const {
     return std::round(10 * height * (y_.high - memory) / (y_.high - y_.low)) / 10;
   }
@@ -147,7 +152,7 @@ std::string bar(const std::string& name, const Candidate& c, Seconds longest) {
   std::string parts;
   for (std::size_t i = 0; i < plan::causes; ++i) {
     const Seconds s = c.time.shares[i];
-    if (s <= 0) continue;
+    if (s <= 1e-6 * c.seconds()) continue;  // rounding
     const std::string_view cause = name_of(static_cast<Cause>(i));
     parts += text("<i style=\"width:", percent_of(s, longest), "%;background:var(--", cause,
                   ")\" title=\"", cause, " ", seconds_text(s), "\"></i>");
