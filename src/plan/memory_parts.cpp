@@ -28,6 +28,19 @@ Bytes attention_work(const LocalSizes& s, const deck::Config& config, const Mach
   return up(4 * narrow_attention_workspace(sizes, has_cudnn_gradient(config.precision, machine)));
 }
 
+/// Bytes of the scores that attention which stores them keeps of a layer: the result of softmax,
+/// and with dropout a mask of one byte and the result.
+Bytes score_bytes(const LocalSizes& s, const architecture::Architecture& a,
+                  const architecture::LayerProgram& program) {
+  Bytes bytes = 0;
+  const Bytes each = a.model.dropout > 0 ? 2 * s.element + 1 : s.element;
+  for (const architecture::Operation& op : a.layer.operations)
+    if (op.kind == architecture::OperationKind::attention &&
+        program.kept[static_cast<std::size_t>(op.saved.front())])
+      bytes += each * s.tokens * s.heads * s.sequence;
+  return bytes;
+}
+
 /// Bytes that one slot keeps of a layer. Other programs keep more: their kernels are less fused,
 /// and they may keep inputs of products for all tokens.
 Bytes layer_bytes(const LocalSizes& s, const architecture::Architecture& a,
@@ -38,7 +51,8 @@ Bytes layer_bytes(const LocalSizes& s, const architecture::Architecture& a,
       gathered += (s.tokens - s.rows) * s.hidden * s.element;
   const auto kept = static_cast<double>(program.kept_bytes + program.work_bytes);
   return static_cast<Bytes>(software.activation_ratio * kept) +
-         (software.keeps_gathered ? gathered : 0);
+         (software.keeps_gathered ? gathered : 0) +
+         (software.fused_attention ? 0 : score_bytes(s, a, program));
 }
 
 }  // namespace
