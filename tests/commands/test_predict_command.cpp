@@ -37,7 +37,7 @@ class Predict : public ::testing::Test {
     for (int i = 0; i < cell; ++i) begin = good.find(',', begin) + 1;
     return good.substr(0, begin) + value + good.substr(good.find_first_of(",\n", begin));
   }
-  /// What the only error says about the row.
+  /// The text of the only error, which is about the row.
   std::string mistake(const std::string& row, const std::string& more = "precision.compute=fp16") {
     EXPECT_EQ(predict(columns_line + good + row, more), 2) << row;
     EXPECT_EQ(out(), "");

@@ -9,7 +9,7 @@
 #include "plan/deck_with.hpp"
 #include "plan/machines.hpp"
 
-/// What holds for every choice: the layout resolves for the ranks, and fixed keys keep their
+/// Every choice has these properties: the layout resolves for the ranks, and fixed keys keep their
 /// values.
 namespace trireme::plan {
 namespace {

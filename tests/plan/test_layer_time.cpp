@@ -94,8 +94,8 @@ Seconds tensor_seconds(const deck::Config& c, const Machine& machine, bool split
   return sum;
 }
 
-/// What `check` lists for the tensor axis per micro-batch, all stages: bytes that a ring moves, or
-/// the number of messages, where a sum counts as two.
+/// The numbers that `check` lists for the tensor axis per micro-batch, all stages: bytes that a
+/// ring moves, or the number of messages, where a sum counts as two.
 double listed(const deck::Config& c, bool split, bool bytes) {
   const auto a = architecture::describe(c.model);
   double sum = 0;

@@ -6,7 +6,6 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <cstdlib>
 
 #include "plan/deck_with.hpp"
 #include "plan/machines.hpp"
@@ -58,9 +57,11 @@ int compare(const deck::Deck& deck, std::int64_t ranks, const Machine& machine) 
     EXPECT_GE(estimated, exact - below) << name_of(layout.schedule) << " " << layout.tensor << " "
                                         << layout.pipeline << " " << layout.data;
     ++layouts;
-    equal += std::abs(estimated - exact) <= below ? 1 : 0;
+    equal += estimated == exact ? 1 : 0;
   });
-  EXPECT_GT(3 * equal, layouts) << "without shared state they differ by buffers of transfers alone";
+  // On devices, NCCL's order of transfers changes the number of their buffers.
+  EXPECT_TRUE(machine.on_device() || 3 * equal > layouts)
+      << equal << " of " << layouts << "; without shared state and late transfers they are equal";
   return layouts;
 }
 

@@ -47,10 +47,6 @@ std::string scientific(double number) {
   return buffer;
 }
 
-std::string percent(double share) {
-  return fixed(100 * share, 1) + " %";
-}
-
 double idle_share(const schedule::Program& program, const schedule::Cost& cost) {
   return schedule::play(program, cost).timeline.idle_share();
 }

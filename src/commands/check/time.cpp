@@ -8,10 +8,6 @@
 namespace trireme::commands {
 namespace {
 
-std::string percent(double share) {
-  return fixed(100 * share, 1) + " %";
-}
-
 /// Three or four digits: "102.6 s", "14.45 s", "35.2 ms".
 std::string duration(Seconds s) {
   if (s >= 100) return fixed(s, 1) + " s";

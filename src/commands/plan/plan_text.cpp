@@ -13,10 +13,6 @@ using plan::Candidate;
 using plan::Cause;
 using Rows = std::vector<std::vector<std::string>>;
 
-std::string percent(double share) {
-  return fixed(100 * share, 1) + " %";
-}
-
 /// Four significant digits, at least.
 std::string seconds_text(Seconds s) {
   return fixed(s, s < 0.1 ? 5 : s < 10 ? 3 : 1) + " s";
@@ -73,7 +69,8 @@ std::string causes_text(const PlanReport& report) {
 std::string front_text(const PlanReport& report) {
   Rows rows{{"memory", "step", "layout"}};
   for (const Candidate& c : report.found.front)
-    rows.push_back({human_bytes(c.bytes), seconds_text(c.seconds()), name_of_layout(c.layout)});
+    rows.push_back({human_bytes(c.bytes), seconds_text(c.seconds()),
+                    name_of_layout(c.layout) + (c.played ? "" : " (estimated)")});
   return columns(rows, 0, "  ", true);
 }
 
@@ -110,7 +107,8 @@ nlohmann::json json_of(const PlanReport& report, const Candidate& c) {
             {"recompute", name_of(l.recompute)},
             {"sequence_parallel", l.sequence_parallel},
             {"distributed_optimizer", l.distributed_optimizer}}},
-          {"step_seconds", c.time.seconds},
+          {"step_seconds", c.seconds()},
+          {"played", c.played},
           {"estimated_seconds", c.estimate},
           {"tokens_per_second", report.tokens_per_second(c)},
           {"mfu", report.utilization(c)},

@@ -70,10 +70,6 @@ double mean(const std::vector<double>& values) {
   return values.empty() ? 0 : sum / static_cast<double>(values.size());
 }
 
-std::string percent(double share) {
-  return fixed(100 * share, 1) + " %";
-}
-
 void predict_rows(const PredictOptions& options) {
   const plan::Machine machine = plan::load_machine(options.machine);
   const auto steps = read_measured(options.rows, options.overrides);

@@ -22,7 +22,6 @@ struct PlanReport {
   std::size_t top = 5;                 ///< candidates in detail
   std::optional<plan::Candidate> own;  ///< the deck's own layout
   std::string own_problem;             ///< why there is none
-  std::string own_name;                ///< "data 6 · pipeline 64 · tensor 8, 1f1b"
 
   std::size_t shown() const { return std::min(top, found.candidates.size()); }
   double tokens_per_second(const plan::Candidate& c) const;
