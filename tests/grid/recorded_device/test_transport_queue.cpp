@@ -58,7 +58,7 @@ struct Job {
   std::vector<std::unique_ptr<OneRank>> ranks;
 };
 
-/// Sum over ranks of what count_up writes with first = 1000 r.
+/// Sum over ranks of elements from `first` on of what count_up writes with first = 1000 r.
 std::vector<double> sums(int ranks, std::int64_t n, std::int64_t first = 0) {
   std::vector<double> x;
   for (std::int64_t i = first; i < first + n; ++i)
@@ -66,20 +66,20 @@ std::vector<double> sums(int ranks, std::int64_t n, std::int64_t first = 0) {
   return x;
 }
 
-/// Twice in a row, with kernels that write the inputs, read the sums and overwrite them.
+/// Twice in a row, with kernels that write new inputs, read the sums and overwrite them.
 void all_reduce(int ranks, std::int64_t n) {
   Job job(ranks, n, device_reduction_scratch_bytes(4 * n, ranks));
   for (int turn = 0; turn < 2; ++turn)
     for (int r = 0; r < ranks; ++r) {
       OneRank& mine = job[r];
-      count_up(mine.exec(), mine.x.data(), n, 1000 * r);
+      count_up(mine.exec(), mine.x.data(), n, 1000 * r + turn);
       Queued& queued = mine.queue.take("all_reduce", turn, -1);
       mine.queue.all_reduce(mine.exec(), queued, mine.x.data(), n, Reduction::sum);
       mine.wait(queued);
       observe(mine.exec(), mine.x.data(), n, mine.seen);
     }
   for (int r = 0; r < ranks; ++r) job[r].exec().fence();
-  for (int r = 0; r < ranks; ++r) EXPECT_EQ(job[r].seen, sums(ranks, n)) << r;
+  for (int r = 0; r < ranks; ++r) EXPECT_EQ(job[r].seen, sums(ranks, n, 1)) << r;
 }
 
 TEST(TransportQueue, SmallSumsAreGatheredAndLongOnesExchanged) {

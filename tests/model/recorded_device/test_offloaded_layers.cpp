@@ -111,5 +111,43 @@ TEST(OffloadedLayers, TakeWhatTheGradientsOfWeightsNeedWithThem) {
   for (const int windows : {2, 3}) in_all_schedules([windows] { run(windows, true); });
 }
 
+/// As schedules interleave micro-batches: the backward pass of the first one has begun its copies
+/// when the forward pass of the second one takes the windows.
+TEST(OffloadedLayers, ReturnAgainIfTheirWindowWasTakenBeforeTheyWereRead) {
+  constexpr std::int64_t layers = 4;
+  for (const int windows : {2, 3})
+    in_all_schedules([windows] {
+      Device d(windows, 2, layers);
+      const SlotOffload first(d.offload, 0, 0, layers, windows);
+      const SlotOffload second(d.offload, 0, 1, layers, windows);
+      for (int step = 0; step < 2; ++step) {
+        forward(d, first, 0, layers, windows);
+        first.fetch(1);
+        forward(d, second, 1, layers, windows);
+        first.fetch(layers - 1);
+        forward(d, second, 1, layers, windows);
+        backward(d, first, 0, layers, windows, Part::saved, false);
+        backward(d, second, 1, layers, windows, Part::saved, false);
+      }
+      while (testing::recorded_device().move_on()) {
+      }
+    });
+}
+
+TEST(OffloadedLayers, AreNotCopiedBackWhileTheirWindowHoldsThem) {
+  constexpr std::int64_t layers = 5;
+  for (const int windows : {2, 3})
+    in_all_schedules([=] {
+      Device d(windows, 1, layers);
+      const SlotOffload slot(d.offload, 0, 0, layers, windows);
+      forward(d, slot, 0, layers, windows);
+      EXPECT_EQ(testing::recorded_device().calls("cudaMemcpyAsync"), layers);
+      backward(d, slot, 0, layers, windows, Part::saved, false);
+      EXPECT_EQ(testing::recorded_device().calls("cudaMemcpyAsync"), 2 * layers - windows);
+      while (testing::recorded_device().move_on()) {
+      }
+    });
+}
+
 }  // namespace
 }  // namespace trireme::model
