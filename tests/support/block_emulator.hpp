@@ -36,6 +36,8 @@ struct EmulatorLaunch {
 struct EmulatorReport {
   std::int64_t bank_conflicts = 0;  ///< accesses to shared memory that had to wait for others
   std::int64_t operations = 0;      ///< of warps
+  std::int64_t products = 0;        ///< of them: on tensor cores
+  std::int64_t matrix_loads = 0;    ///< of them: ldmatrix
 };
 
 class EmulatedBlock;
@@ -260,10 +262,20 @@ class EmulatedBlock {
     requests[static_cast<std::size_t>(thread_ % 32)] = mine;
     if (++state_->arrived[warp] < 32) return leave(emulator::State::at_warp);
     state_->arrived[warp] = 0;
-    ++scheduler_->report.operations;
+    count(mine.operation);
     execute(requests, state_->memory, thread_ / 32 * 32, scheduler_->report.bank_conflicts);
     for (std::size_t lane = 0; lane < 32; ++lane)
       state_->fibers[32 * warp + lane].state = emulator::State::ready;
+  }
+
+  void count(WarpOperation operation) {
+    EmulatorReport& report = scheduler_->report;
+    ++report.operations;
+    if (operation == WarpOperation::multiply_bf16 || operation == WarpOperation::multiply_fp16)
+      ++report.products;
+    if (operation == WarpOperation::load_matrices ||
+        operation == WarpOperation::load_matrices_transposed)
+      ++report.matrix_loads;
   }
 
   void leave(emulator::State state) {

@@ -25,8 +25,7 @@ class EmulatedGrid {
   EmulatedGrid(EmulatedRun how, int processors, std::int64_t cache_bytes)
       : how_(how), processors_(processors), cache_bytes_(cache_bytes) {}
 
-  std::int64_t bank_conflicts = 0;
-  std::int64_t operations = 0;  ///< of warps
+  EmulatorReport report;  ///< of all launches
 
   int processors() const { return processors_; }
   std::int64_t cache_bytes() const { return cache_bytes_; }
@@ -36,10 +35,12 @@ class EmulatedGrid {
     const EmulatorLaunch launch{static_cast<int>(blocks),   Kernel::Tile::threads,
                                 Kernel::Tile::shared_bytes, how_.resident,
                                 how_.early_copies,          how_.backwards};
-    const EmulatorReport report =
+    const EmulatorReport now =
         BlockEmulator::run(launch, [&](EmulatedBlock& block) { Kernel::run(block, arguments); });
-    bank_conflicts += report.bank_conflicts;
-    operations += report.operations;
+    report.bank_conflicts += now.bank_conflicts;
+    report.operations += now.operations;
+    report.products += now.products;
+    report.matrix_loads += now.matrix_loads;
   }
 
  private:
