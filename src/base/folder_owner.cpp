@@ -106,8 +106,8 @@ std::optional<Seen> look_at(const std::string& path) {
 
 void write_new(const std::string& path, const std::string& content) {
   const Descriptor file(::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644));
-  const bool written = file.get() >= 0 && ::write(file.get(), content.data(), content.size()) ==
-                                              std::ssize(content);
+  const bool written =
+      file.get() >= 0 && ::write(file.get(), content.data(), content.size()) == std::ssize(content);
   const int error = errno;
   if (file.get() >= 0 && !written) ::unlink(path.c_str());
   if (!written && (error == ENOSPC || error == EDQUOT))
@@ -129,9 +129,9 @@ bool publish(const std::string& source, const std::string& target, const std::st
   check_usage(!has_links, target, ": cannot create it: ", std::strerror(error));
   const Descriptor file(::open(target.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644));
   if (file.get() < 0 && errno == EEXIST) return false;
-  check_usage(file.get() >= 0 && ::write(file.get(), content.data(), content.size()) ==
-                                     std::ssize(content),
-              target, ": cannot write it: ", std::strerror(errno));
+  check_usage(
+      file.get() >= 0 && ::write(file.get(), content.data(), content.size()) == std::ssize(content),
+      target, ": cannot write it: ", std::strerror(errno));
   return true;
 }
 
@@ -208,7 +208,8 @@ OwnerJudgement FolderOwner::State::judge_now(const Seen& seen, Seconds& age) con
   OwnerEntry entry = parse_owner(seen.content).value_or(OwnerEntry{});
   if (entry.heartbeat_limit <= 0) entry.heartbeat_limit = usual_limit;
   age = static_cast<Seconds>(now() - seen.heartbeat) * 1e-9;
-  if (entry.process.host.empty() && age < writing_seconds) return {OwnerJudgement::Verdict::unclear, ""};
+  if (entry.process.host.empty() && age < writing_seconds)
+    return {OwnerJudgement::Verdict::unclear, ""};
   return judge(entry, mine, age, seen.heartbeat < boot_time(), seen.locked);
 }
 
@@ -247,8 +248,8 @@ bool FolderOwner::State::replace_dead(const std::string& what,
   const auto again = look_at(path);
   const bool still = again && again->content == root->content;
   if (still) {
-    check_usage(::rename(temporary.c_str(), path.c_str()) == 0, path, ": cannot replace it: ",
-                std::strerror(errno));
+    check_usage(::rename(temporary.c_str(), path.c_str()) == 0, path,
+                ": cannot replace it: ", std::strerror(errno));
     former = text(owner.description(), ", which has died (", found.reason, ")");
     for (const std::string& claim : claims) ::unlink(claim.c_str());
   } else {
@@ -360,8 +361,9 @@ void FolderOwner::expect_mine() const {
   if (seen && seen->content == s.content) return;
   std::error_code ignored;
   if (!seen && fs::is_directory(s.folder, ignored))
-    throw Error(text(s.path, " was removed while this run was writing to the folder; the folder "
-                             "was emptied, or another one has taken its place"));
+    throw Error(text(s.path,
+                     " was removed while this run was writing to the folder; the folder "
+                     "was emptied, or another one has taken its place"));
   if (!seen)
     throw Error(text(s.folder, " was removed or renamed while this run was writing to it"));
   const auto other = parse_owner(seen->content).value_or(OwnerEntry{});

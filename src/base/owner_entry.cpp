@@ -45,8 +45,8 @@ std::optional<OwnerEntry> parse_owner(const std::string& content) {
   return e;
 }
 
-OwnerJudgement judge(const OwnerEntry& owner, const OwnerEntry& mine, Seconds age,
-                     bool before_boot, bool locked) {
+OwnerJudgement judge(const OwnerEntry& owner, const OwnerEntry& mine, Seconds age, bool before_boot,
+                     bool locked) {
   using enum OwnerJudgement::Verdict;
   const auto late = text("its last heartbeat is ", fixed(age, 0), " s old");
   switch (life_of(owner.process)) {

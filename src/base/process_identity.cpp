@@ -69,8 +69,7 @@ Life life_of(const ProcessIdentity& process) {
   if (kill(static_cast<pid_t>(process.process), 0) != 0 && errno == ESRCH) return Life::dead;
   const Entry entry = entry_of(process.process);
   if (entry.state == 'Z' || entry.state == 'X') return Life::dead;
-  const bool reused =
-      process.started > 0 && entry.started > 0 && entry.started != process.started;
+  const bool reused = process.started > 0 && entry.started > 0 && entry.started != process.started;
   return reused ? Life::dead : Life::alive;
 }
 

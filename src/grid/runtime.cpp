@@ -139,7 +139,8 @@ ExitCode Runtime::guard(const std::function<ExitCode()>& work) {
 
 void Runtime::abort(const Error& error) {
   // Ranks often fail from the same cause at the same time. One of them reports: the first to claim
-  // it from the watchdog. Without a watchdog the lowest one has ended the others before they report.
+  // it from the watchdog. Without a watchdog the lowest one has ended the others before they
+  // report.
   const Watchdog::Claim claim = Watchdog::silence();
   const auto first = std::chrono::milliseconds(launcher_milliseconds);
   if (claim == Watchdog::Claim::taken) wait_for_end();

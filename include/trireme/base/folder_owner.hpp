@@ -13,12 +13,12 @@ namespace trireme {
 /// The job that may write to a folder: the content of the folder's file `owner`. The time of the
 /// file's last modification is the owner's heartbeat.
 struct OwnerEntry {
-  ProcessIdentity process;   ///< of rank 0
-  std::string job;           ///< the batch system's id; "": none
-  std::string part;          ///< number of the job's restart, where the batch system has one
+  ProcessIdentity process;      ///< of rank 0
+  std::string job;              ///< the batch system's id; "": none
+  std::string part;             ///< number of the job's restart, where the batch system has one
   Seconds heartbeat_limit = 0;  ///< an older heartbeat means that the owner is dead
-  std::string begun;         ///< UTC
-  std::string nonce;         ///< makes every content unique
+  std::string begun;            ///< UTC
+  std::string nonce;            ///< makes every content unique
 
   /// "process 4242 on node17, job 41873"
   std::string description() const;
@@ -37,8 +37,8 @@ struct OwnerJudgement {
 
 /// `age`: seconds since the owner's last heartbeat, by the file system's clock. `before_boot`: that
 /// heartbeat is older than this host's boot. `locked`: another process holds the file's lock.
-OwnerJudgement judge(const OwnerEntry& owner, const OwnerEntry& mine, Seconds age,
-                     bool before_boot, bool locked);
+OwnerJudgement judge(const OwnerEntry& owner, const OwnerEntry& mine, Seconds age, bool before_boot,
+                     bool locked);
 
 /// Seconds between two heartbeats.
 inline constexpr Seconds heartbeat_seconds = 10;

@@ -29,11 +29,11 @@ std::unique_ptr<FolderOwner> owner_of(const deck::Deck& deck, const char* sectio
                                       const std::string& directory) {
   const bool made = open_directory(deck, section, directory);
   try {
-    return std::make_unique<FolderOwner>(
-        directory, deck.cite(section, "directory"), deck.config.run.watchdog,
-        [&](const std::string& owner) {
-          say("waiting until it is clear whether the owner of ", directory, " lives: ", owner);
-        });
+    return std::make_unique<FolderOwner>(directory, deck.cite(section, "directory"),
+                                         deck.config.run.watchdog, [&](const std::string& owner) {
+                                           say("waiting until it is clear whether the owner of ",
+                                               directory, " lives: ", owner);
+                                         });
   } catch (...) {
     std::error_code ignored;
     if (made) fs::remove(directory, ignored);  // if it is empty

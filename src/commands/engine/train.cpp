@@ -21,11 +21,7 @@
 #include <trireme/train/kernel_choice.hpp>
 #include <trireme/train/trainer.hpp>
 
-#include <unistd.h>
-
-#include <array>
-#include <cerrno>
-#include <cstdlib>
+#include <csignal>
 #include <filesystem>
 #include <fstream>
 #include <span>
@@ -102,6 +98,7 @@ void expect_usable(const deck::Config& config, const data::Samples& samples,
 }  // namespace
 
 ExitCode train(grid::Runtime& runtime, const TrainOptions& options) {
+  std::signal(SIGPIPE, SIG_IGN);  // standard output may be closed while the run continues
   // 1 runtime: MPI, Kokkos and the device are up. 2, 3 deck and process grid.
   Session session = open_session(runtime, options.deck, options.overrides, Ranks::as_deck_says);
   const deck::Config& config = session.config();
