@@ -41,8 +41,10 @@ bool ends_with_line(const std::string& path) {
 
 /// Writes to standard output. The log continues if a reader such as `head` has closed it.
 void to_stdout(State& s, const std::string& words) {
+  errno = 0;  // either call may be the one that writes
   std::fwrite(words.data(), 1, words.size(), stdout);
-  if (std::fflush(stdout) == 0 || errno != EPIPE || s.closed_said) return;
+  std::fflush(stdout);
+  if (errno != EPIPE || s.closed_said) return;
   s.closed_said = true;
   to_file(s, "trireme: warning: ", "standard output was closed; the run continues");
 }

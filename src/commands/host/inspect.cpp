@@ -111,8 +111,8 @@ void inspect_tokens(const std::string& path, bool verify) {
   const auto& file = dynamic_cast<const data::TokenFile&>(*opened);
   const auto& header = file.header();
   std::istringstream sources(file.sources());
-  std::string source;
-  std::getline(sources, source);
+  std::string text_file;
+  std::getline(sources, text_file);
   show("file        ", path, ", ", human_bytes(header.file_bytes));
   show("format      token file, version ", header.version);
   show("tokenizer   ", file.tokenizer());
@@ -124,8 +124,8 @@ void inspect_tokens(const std::string& path, bool verify) {
   show("tokens      ", with_commas(file.tokens()));
   show("documents   ", with_commas(file.documents()));
   show("text        ", with_commas(file.text_bytes()), " bytes");
-  show("sources     ", source);
-  while (std::getline(sources, source)) show("            ", source);
+  show("sources     ", text_file);
+  while (std::getline(sources, text_file)) show("            ", text_file);
   show("checksum    ", header.tokens_digest.hex(), " (XXH3-128 of the tokens)");
   if (!verify) return;
   file.verify();

@@ -36,6 +36,16 @@ struct Evidence {
   std::int64_t least() const { return std::max(size.value_or(1), rank.value_or(0) + 1); }
 };
 
+/// "MPICH 4.0.2", "Open MPI v4.1.4": without what else libraries say of themselves.
+std::string short_name(std::string mpi) {
+  mpi = mpi.substr(0, mpi.find(','));
+  if (const auto at = mpi.find("Version:"); at != std::string::npos) {
+    const auto number = mpi.find_first_not_of(" \t", at + 8);
+    mpi = mpi.substr(0, at) + (number == std::string::npos ? "" : mpi.substr(number));
+  }
+  return mpi.empty() ? "this MPI" : mpi.substr(0, mpi.find_last_not_of(' ') + 1);
+}
+
 bool is_open_mpi(const std::string& mpi) {
   return mpi.find("Open MPI") != std::string::npos;
 }
@@ -109,15 +119,15 @@ std::optional<Launch> launched_with_others(const Environment& environment, const
 
 bool is_started_by_another_mpi(int ranks, const std::string& mpi) {
   if (ranks > 1) return false;
-  const std::string library = mpi.empty() ? "this MPI" : mpi;
+  const std::string library = short_name(mpi);
   const auto launch =
       launched_with_others([](const char* name) { return std::getenv(name); }, library);
   if (!launch) return false;
   if (launch->reports) {
     log::set_speaking(true);
     log::error(text(launch->launcher, " started ", launch->at_least ? "at least " : "",
-                    launch->ranks, " processes, but to ", library,
-                    " each of them is a job of 1 rank, and each would run alone; start them with ",
+                    launch->ranks, " processes, but for ", library,
+                    " each of them is a job of 1 rank; start them with ",
                     launch->remedy.empty() ? "" : launch->remedy + ", or with ", "the mpiexec of ",
                     library,
                     " (`mpiexec -n 1` for a single process inside another launcher's job)"));
