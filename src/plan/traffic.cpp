@@ -1,5 +1,6 @@
 // Messages of a rank per step, from the lists of operations, the stages and the gradient buckets.
 #include <trireme/architecture/buckets.hpp>
+#include <trireme/architecture/fp8.hpp>
 #include <trireme/base/text.hpp>
 #include <trireme/plan/local_sizes.hpp>
 #include <trireme/plan/memory.hpp>
@@ -24,6 +25,9 @@ class Counter {
   Counter(const deck::Config& config, const Architecture& architecture, const Shard& shard,
           bool split_backward, const Machine& machine)
       : parallel_(config.parallel),
+        maxima_(config.precision.products == Products::fp8
+                    ? 4 * architecture::fp8_tensors(architecture.layer, config.model.layers)
+                    : 0),
         lamb_(config.optimizer.kind == OptimizerKind::lamb),
         architecture_(architecture),
         layer_(layer_program(config, architecture, shard, split_backward, machine)),
@@ -113,6 +117,7 @@ class Counter {
     for (const architecture::Bucket& bucket : buckets)
       add("data", shared ? "gradients: reduce-scatter" : "gradients: all-reduce", replicas, 1,
           (bucket.end - bucket.begin) * sizes_.accumulate);
+    if (maxima_ > 0) add("data", "maxima of fp8 tensors: all-reduce", replicas, 1, maxima_);
     if (!shared) return;
     for (const architecture::Bucket& bucket : buckets)
       if (bucket.begin < placement.elements)
@@ -151,6 +156,7 @@ class Counter {
     const std::int64_t ranks = parallel_.pipeline * parallel_.tensor;
     add("model", "gradient norm: all-reduce", ranks, 1, sums * 8);
     if (lamb_) add("model", "trust ratios: all-reduce", ranks, 1, 2 * sums * 8);
+    if (maxima_ > 0) add("model", "maxima of fp8 tensors: all-reduce", ranks, 1, maxima_);
   }
 
   std::vector<TrafficRow> take() { return std::move(rows_); }
@@ -189,7 +195,8 @@ class Counter {
   }
 
   const deck::ParallelConfig& parallel_;
-  bool lamb_;  ///< whose steps need the norm of each array and of its update
+  Bytes maxima_;  ///< of fp8 tensors
+  bool lamb_;     ///< whose steps need the norm of each array and of its update
   const Architecture& architecture_;
   architecture::LayerProgram layer_;
   const Shard& shard_;
