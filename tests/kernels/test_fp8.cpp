@@ -131,10 +131,16 @@ TEST(Fp8Linear, SizesThatAreNotMultiplesOf16AreRefused) {
 
 /// Inputs near 1, weights near 1/64 and gradients near 2^-20, each with a scale that fits: the
 /// three passes are the products of the rounded numbers, summed in fp32.
-class Fp8Linear3 : public ::testing::Test {
+class Fp8LinearPasses : public ::testing::Test {
  protected:
   static constexpr int x_scale = 8, w_scale = 14, dy_scale = 35;
 
+  static KernelChoice products() {
+    KernelChoice choice;
+    if (matmul_backend_available(DType::bf16, MatmulBackend::cublaslt))
+      choice.set_products(DType::bf16, MatmulBackend::cublaslt);
+    return choice;
+  }
   template <class T>
   static std::vector<T> scaled(std::vector<T> values, int exponent) {
     for (T& value : values) value = T(std::ldexp(static_cast<float>(value), exponent));
@@ -172,8 +178,8 @@ class Fp8Linear3 : public ::testing::Test {
   }
 };
 
-TEST_F(Fp8Linear3, PassesAreProductsOfTheRoundedNumbers) {
-  const Handle handle;
+TEST_F(Fp8LinearPasses, PassesAreProductsOfTheRoundedNumbers) {
+  const Handle handle(products());
   using Shape = std::tuple<std::int64_t, std::int64_t, std::int64_t>;
   for (const auto& [t, m, n] : {Shape{16, 16, 16}, {32, 48, 80}, {64, 272, 32}, {1040, 16, 48}}) {
     const auto x = uniform<Bf16>(t * m, 1);
@@ -209,8 +215,8 @@ TEST_F(Fp8Linear3, PassesAreProductsOfTheRoundedNumbers) {
 }
 
 /// With scales of powers of two that leave nothing out, only the exponents move.
-TEST_F(Fp8Linear3, ScalesDoNotChangeProductsOfNormalNumbers) {
-  const Handle handle;
+TEST_F(Fp8LinearPasses, ScalesDoNotChangeProductsOfNormalNumbers) {
+  const Handle handle(products());
   const std::int64_t t = 64, m = 64, n = 48;
   auto x = uniform<Bf16>(t * m, 1);
   for (Bf16& value : x) value = Bf16(static_cast<float>(E4M3(value < 0 ? value - 1 : value + 1)));
