@@ -1,5 +1,6 @@
 // Messages of a rank per step, from the lists of operations, the stages and the gradient buckets.
 #include <trireme/architecture/buckets.hpp>
+#include <trireme/architecture/fp8.hpp>
 #include <trireme/architecture/state.hpp>
 #include <trireme/base/text.hpp>
 #include <trireme/plan/local_sizes.hpp>
@@ -26,6 +27,9 @@ class Counter {
           bool split_backward, const Machine& machine)
       : parallel_(config.parallel),
         trust_norms_(architecture::trust_norms(config.optimizer)),
+        maxima_(config.precision.products == Products::fp8
+                    ? 4 * architecture::fp8_tensors(architecture.layer, config.model.layers)
+                    : 0),
         architecture_(architecture),
         layer_(layer_program(config, architecture, shard, split_backward, machine)),
         shard_(shard),
@@ -114,6 +118,7 @@ class Counter {
     for (const architecture::Bucket& bucket : buckets)
       add("data", shared ? "gradients: reduce-scatter" : "gradients: all-reduce", replicas, 1,
           (bucket.end - bucket.begin) * sizes_.accumulate);
+    if (maxima_ > 0) add("data", "maxima of fp8 tensors: all-reduce", replicas, 1, maxima_);
     if (!shared) return;
     for (const architecture::Bucket& bucket : buckets)
       if (bucket.begin < placement.elements)
@@ -154,6 +159,7 @@ class Counter {
     add("model", "gradient norm: all-reduce", ranks, 1, sums * 8);
     if (trust_norms_ > 0)
       add("model", "trust ratios: all-reduce", ranks, 1, trust_norms_ * sums * 8);
+    if (maxima_ > 0) add("model", "maxima of fp8 tensors: all-reduce", ranks, 1, maxima_);
   }
 
   std::vector<TrafficRow> take() { return std::move(rows_); }
@@ -193,6 +199,7 @@ class Counter {
 
   const deck::ParallelConfig& parallel_;
   std::int64_t trust_norms_;
+  Bytes maxima_;  ///< of fp8 tensors
   const Architecture& architecture_;
   architecture::LayerProgram layer_;
   const Shard& shard_;

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <trireme/base/fp8.hpp>
 #include <trireme/base/types.hpp>
 
 #include <algorithm>
@@ -112,6 +113,9 @@ struct BatchConfig {
 struct PrecisionConfig {
   DType compute = DType::fp32;
   bool tf32 = false;  ///< with fp32: products round their factors to 11 bits
+  Products products = Products::compute;
+  std::int64_t fp8_history = 1024;  ///< steps
+  Fp8Algorithm fp8_algorithm = Fp8Algorithm::max;
   AttentionKind attention = AttentionKind::automatic;
   double loss_scale = 65536;                ///< with fp16, at the first step
   std::int64_t loss_scale_interval = 1000;  ///< unskipped steps until it doubles; 0: constant
