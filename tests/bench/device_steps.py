@@ -1,4 +1,6 @@
 """The steps of device_report.py in order of value. Each fills job.figures, or raises Absent or Failed."""
+import importlib.metadata
+import importlib.util
 import json
 import os
 import re
@@ -8,7 +10,7 @@ import sys
 from pathlib import Path
 
 import small_runs
-from device_job import GPT_1_7B, GPT_124M, ROOT, Absent, Failed, device_libraries
+from device_job import GPT_1_7B, GPT_124M, ROOT, Absent, Failed, Model, device_libraries
 
 FIRST = 480  # seconds of the first steps together: is it right, and how fast?
 
@@ -159,16 +161,12 @@ def tests(program):
     return step
 
 
-def torch_lines(job, task, device_needed=True):
+def torch_lines(job, task):
     """The results of device_torch.py, or of the worker of compare_pytorch.py."""
-    script = ROOT / "tests/bench/device_torch.py"
-    ask = subprocess.run([sys.executable, str(script), '{"what": "version"}'], capture_output=True, text=True)
-    if ask.returncode != 0:
+    if importlib.util.find_spec("torch") is None:
         raise Absent(f"{sys.executable} has no PyTorch")
-    version = json.loads(ask.stdout.splitlines()[-1])
-    if device_needed and job.on_device() and not version["cuda"]:
-        raise Absent(f"PyTorch {version['version']} sees no device")
-    job.figures["pytorch"] = version["version"]
+    job.figures["pytorch"] = importlib.metadata.version("torch")
+    script = ROOT / "tests/bench/device_torch.py"
     words = [script, json.dumps(task)]
     if task["what"] == "train":
         words = [ROOT / "tests/bench/compare_pytorch.py", "--worker", json.dumps(task)]
@@ -203,10 +201,8 @@ def attention_rates(job):
     """Attention of Trireme, and of PyTorch beside it, for heads of 64, 96 and 128 at sequence 2048."""
     job.figures["trireme"] = []
     for batch, heads, sequence, size in attention_shapes(job):
-        model = job.model(GPT_1_7B)
-        shape = [f"model.layers=1", f"model.heads={heads}", f"model.head_size={size}", f"model.sequence={sequence}",
-                 f"model.hidden={heads * size}", f"batch.micro={batch}", f"batch.global={batch}", "model.vocabulary=512"]
-        rows = bench(job, model, *shape, "--only", "matmul,kernels", "--rounds", "2")
+        model = Model(GPT_1_7B.deck, 1, heads * size, heads, sequence, 512, batch, batch)
+        rows = bench(job, model, "--only", "matmul,kernels", "--rounds", "2")
         job.figures["trireme"].append({"shape": [batch, heads, sequence, size], **{
             key: rows[f"kernels.attention.{key}.rate"] / 1e3 for key in ("forward", "backward")}})
     try:
