@@ -5,6 +5,7 @@
 
 #include "optim/rig.hpp"
 #include "support/launch_recorder.hpp"
+#include "support/source_folder.hpp"
 
 #include <gtest/gtest.h>
 
@@ -19,7 +20,7 @@ namespace {
 
 using namespace trireme::testing;
 
-const std::string golden = TRIREME_SOURCE_DIR "/tests/golden/";
+const std::string golden = trireme::testing::source_folder() + "/tests/golden/";
 
 deck::OptimizerConfig sgd(double momentum, bool nesterov) {
   auto o = golden_optimizer();
