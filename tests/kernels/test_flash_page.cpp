@@ -68,7 +68,8 @@ using HeadSizes = ::testing::Types<flash_cases::Case<Bf16, 32>, flash_cases::Cas
 TYPED_TEST_SUITE(FlashPage, HeadSizes);
 
 /// One block of queries and one of keys: every warp of the forward kernel makes one step, and every
-/// warp of the backward kernel one per block of queries.
+/// warp of the backward kernel one per block of queries. For some head sizes, some warps have less
+/// to do; the compiled code is that of the others.
 TYPED_TEST(FlashPage, HasTheSizesAndTheInstructionsOfTheKernels) {
   constexpr int K = TypeParam::head_size;
   using Forward = FlashForwardTile<K>;
@@ -79,24 +80,21 @@ TYPED_TEST(FlashPage, HasTheSizesAndTheInstructionsOfTheKernels) {
   expect_sizes<Forward>(forward);
   expect_sizes<Backward>(backward);
 
-  const auto warps = [](int threads) { return threads / warp_lanes; };
   const AttentionShape step{1, Forward::keys, 1, 1, K, false};
   flash_cases::EmulatedAttention<Bf16, K> one(testing::uniform<Bf16>(step.tokens() * 3 * K, 1),
                                               step, {});
   one.forward();
-  EXPECT_EQ(forward["HMMA"], text(one.grid.report.products / warps(Forward::threads)));
-  EXPECT_EQ(forward["LDSM"], text(one.grid.report.matrix_loads / warps(Forward::threads)));
+  EXPECT_EQ(forward["HMMA"], text(one.grid.report.most.products));
+  EXPECT_EQ(forward["LDSM"], text(one.grid.report.most.matrix_loads));
 
   const AttentionShape block{1, Backward::keys, 1, 1, K, false};
   flash_cases::EmulatedAttention<Bf16, K> all(testing::uniform<Bf16>(block.tokens() * 3 * K, 1),
                                               block, {});
   all.forward();
-  const testing::EmulatorReport before = all.grid.report;
   all.backward(testing::uniform<Bf16>(block.tokens() * K, 2));
-  const std::int64_t steps =
-      std::int64_t{Backward::keys / Backward::queries} * warps(Backward::threads);
-  EXPECT_EQ(backward["HMMA"], text((all.grid.report.products - before.products) / steps));
-  EXPECT_EQ(backward["LDSM"], text((all.grid.report.matrix_loads - before.matrix_loads) / steps));
+  constexpr int steps = Backward::keys / Backward::queries;
+  EXPECT_EQ(backward["HMMA"], text(all.grid.report.most.products / steps));
+  EXPECT_EQ(backward["LDSM"], text(all.grid.report.most.matrix_loads / steps));
 }
 
 /// No head size without its row, and no kernel that the list above leaves out.

@@ -36,8 +36,7 @@ struct EmulatorLaunch {
 struct EmulatorReport {
   std::int64_t bank_conflicts = 0;  ///< accesses to shared memory that had to wait for others
   std::int64_t operations = 0;      ///< of warps
-  std::int64_t products = 0;        ///< of them: on tensor cores
-  std::int64_t matrix_loads = 0;    ///< of them: ldmatrix
+  WarpCounts most;                  ///< of a warp
 };
 
 class EmulatedBlock;
@@ -72,6 +71,7 @@ struct BlockState {
   std::vector<Thread> fibers;
   std::vector<WarpRequests> warps;
   std::vector<int> arrived;  // lanes of each warp
+  std::vector<WarpCounts> counts;
   std::vector<Write> writes;
   int at_barrier = 0, done = 0;
   std::int64_t epoch = 0;
@@ -83,7 +83,8 @@ struct BlockState {
         memory(launch.shared_bytes),
         fibers(static_cast<std::size_t>(launch.threads)),
         warps(fibers.size() / 32),
-        arrived(fibers.size() / 32, 0) {}
+        arrived(fibers.size() / 32, 0),
+        counts(fibers.size() / 32) {}
 
   void publish(int thread, bool all) {
     std::vector<Write> later;
@@ -262,20 +263,11 @@ class EmulatedBlock {
     requests[static_cast<std::size_t>(thread_ % 32)] = mine;
     if (++state_->arrived[warp] < 32) return leave(emulator::State::at_warp);
     state_->arrived[warp] = 0;
-    count(mine.operation);
+    ++scheduler_->report.operations;
+    state_->counts[warp].add(mine.operation);
     execute(requests, state_->memory, thread_ / 32 * 32, scheduler_->report.bank_conflicts);
     for (std::size_t lane = 0; lane < 32; ++lane)
       state_->fibers[32 * warp + lane].state = emulator::State::ready;
-  }
-
-  void count(WarpOperation operation) {
-    EmulatorReport& report = scheduler_->report;
-    ++report.operations;
-    if (operation == WarpOperation::multiply_bf16 || operation == WarpOperation::multiply_fp16)
-      ++report.products;
-    if (operation == WarpOperation::load_matrices ||
-        operation == WarpOperation::load_matrices_transposed)
-      ++report.matrix_loads;
   }
 
   void leave(emulator::State state) {
@@ -331,6 +323,7 @@ class BlockEmulator {
       std::erase_if(blocks, [&](auto& block) {
         if (block->done < launch.threads) return false;
         block->publish(0, true);
+        for (const WarpCounts& c : block->counts) scheduler_.report.most.raise_to(c);
         for (emulator::Thread& f : block->fibers) stacks_.push_back(f.fiber.take_stack());
         return true;
       });

@@ -25,7 +25,7 @@ class EmulatedGrid {
   EmulatedGrid(EmulatedRun how, int processors, std::int64_t cache_bytes)
       : how_(how), processors_(processors), cache_bytes_(cache_bytes) {}
 
-  EmulatorReport report;  ///< of all launches
+  EmulatorReport report;  ///< of all launches; `most`: of the last one
 
   int processors() const { return processors_; }
   std::int64_t cache_bytes() const { return cache_bytes_; }
@@ -39,8 +39,7 @@ class EmulatedGrid {
         BlockEmulator::run(launch, [&](EmulatedBlock& block) { Kernel::run(block, arguments); });
     report.bank_conflicts += now.bank_conflicts;
     report.operations += now.operations;
-    report.products += now.products;
-    report.matrix_loads += now.matrix_loads;
+    report.most = now.most;
   }
 
  private:
