@@ -259,7 +259,8 @@ void StepActions<P>::gradient_norm(const Step&) {
 }
 template <class P>
 void StepActions<P>::optimizer_step(const Step&) {
-  parts_.optimizer->step(handle_, step_, optim::learning_rate(config_.optimizer, step_));
+  parts_.optimizer->step(handle_, step_,
+                         optim::learning_rate(config_.optimizer, step_, batch_.global));
   if (parts_.fp8) finish_fp8();
   if (!parts_.weight_gather) return;
   const Region region("gather_weights");

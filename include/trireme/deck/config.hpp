@@ -131,11 +131,14 @@ struct OptimizerConfig {
   std::int64_t decay_steps = 0;     ///< resolved: run.steps by default
   std::int64_t cooldown_steps = 0;  ///< resolved: 0 except for warmup_stable_decay
   CooldownShape cooldown_shape = CooldownShape::linear;
+  RateScaling learning_rate_scaling = RateScaling::none;
+  std::int64_t reference_batch = 0;  ///< resolved: batch.global by default
   double beta1 = 0;
   double beta2 = 0;
   double epsilon = 0;
   double weight_decay = 0;
-  double momentum = 0;  ///< sgd
+  double momentum = 0;           ///< sgd, lars
+  double trust_coefficient = 0;  ///< lars
   bool nesterov = false;
   double clip_norm = 0;            ///< 0: no clipping
   std::int64_t maximum_skips = 0;  ///< consecutive steps
