@@ -90,7 +90,7 @@ TEST_F(FullDisks, OfExt2EndTheRunWithTheBytesNeededAndFree) {
   if (soak()) {
     EXPECT_GE(sizes.size(), 22u);
   } else {
-    sizes = {40, 600, 1400, 2000};
+    sizes = {40, 600, 2000, 3000};
   }
   int failed = 0;
   for (const int free : sizes) {
