@@ -15,14 +15,16 @@ namespace trireme::kernels {
 
 // Sums as operands 0, 1, … of an instruction, and the names of these registers, 16 at a time.
 #define TRIREME_TILE(n) "+f"(c[n][0]), "+f"(c[n][1]), "+f"(c[n][2]), "+f"(c[n][3])
-#define TRIREME_TILES4(n) \
+#define TRIREME_FOUR_TILES(n) \
   TRIREME_TILE(n), TRIREME_TILE(n + 1), TRIREME_TILE(n + 2), TRIREME_TILE(n + 3)
-#define TRIREME_TILES8 TRIREME_TILES4(0), TRIREME_TILES4(4)
+#define TRIREME_TILES4 TRIREME_FOUR_TILES(0)
+#define TRIREME_TILES8 TRIREME_TILES4, TRIREME_FOUR_TILES(4)
 #define TRIREME_TILES10 TRIREME_TILES8, TRIREME_TILE(8), TRIREME_TILE(9)
-#define TRIREME_TILES12 TRIREME_TILES8, TRIREME_TILES4(8)
-#define TRIREME_TILES16 TRIREME_TILES12, TRIREME_TILES4(12)
-#define TRIREME_TILES24 TRIREME_TILES16, TRIREME_TILES4(16), TRIREME_TILES4(20)
-#define TRIREME_TILES32 TRIREME_TILES24, TRIREME_TILES4(24), TRIREME_TILES4(28)
+#define TRIREME_TILES12 TRIREME_TILES8, TRIREME_FOUR_TILES(8)
+#define TRIREME_TILES16 TRIREME_TILES12, TRIREME_FOUR_TILES(12)
+#define TRIREME_TILES24 TRIREME_TILES16, TRIREME_FOUR_TILES(16), TRIREME_FOUR_TILES(20)
+#define TRIREME_TILES32 TRIREME_TILES24, TRIREME_FOUR_TILES(24), TRIREME_FOUR_TILES(28)
+#define TRIREME_NAMES4 "%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15"
 #define TRIREME_NAMES8                                                                             \
   "%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15,%16,%17,%18,%19,%20,%21,%22,%23,%24,%25," \
   "%26,%27,%28,%29,%30,%31"
@@ -57,7 +59,9 @@ namespace trireme::kernels {
       : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(add), "n"(right == Major::edge))
 #define TRIREME_PRODUCTS(type)                                                              \
   do {                                                                                      \
-    if constexpr (columns == 64)                                                            \
+    if constexpr (columns == 32)                                                            \
+      TRIREME_PRODUCT_OF(type, "32", 4, "16", "17", "18", "19", "20", "21", "22");          \
+    else if constexpr (columns == 64)                                                       \
       TRIREME_PRODUCT_OF(type, "64", 8, "32", "33", "34", "35", "36", "37", "38");          \
     else if constexpr (columns == 80)                                                       \
       TRIREME_PRODUCT_OF(type, "80", 10, "40", "41", "42", "43", "44", "45", "46");         \
@@ -190,9 +194,38 @@ class CudaGroupBlock : public CudaBlock {
                  : "memory");
   }
 
+  __device__ __forceinline__ void store_sums(std::uint32_t to, const float (&x)[4]) const {
+    asm volatile("st.shared.v4.f32 [%0], {%1, %2, %3, %4};" ::"r"(to), "f"(x[0]), "f"(x[1]),
+                 "f"(x[2]), "f"(x[3])
+                 : "memory");
+  }
+  /// The fence orders what this thread has acquired before the copy, which is another proxy's.
+  __device__ __forceinline__ void send_sums(float* to, std::uint32_t from, std::uint32_t bytes,
+                                            bool add) const {
+    const std::uint64_t address = __cvta_generic_to_global(to);
+    asm volatile("fence.proxy.async.global;" ::: "memory");
+    if (add)
+      asm volatile(
+          "cp.reduce.async.bulk.global.shared::cta.bulk_group.add.f32 [%0], [%1], %2;" ::"l"(
+              address),
+          "r"(from), "r"(bytes)
+          : "memory");
+    else
+      asm volatile("cp.async.bulk.global.shared::cta.bulk_group [%0], [%1], %2;" ::"l"(address),
+                   "r"(from), "r"(bytes)
+                   : "memory");
+    asm volatile("cp.async.bulk.commit_group;" ::: "memory");
+  }
+  __device__ __forceinline__ void await_read() const {
+    asm volatile("cp.async.bulk.wait_group.read 0;" ::: "memory");
+  }
+  __device__ __forceinline__ void await_sent() const {
+    asm volatile("cp.async.bulk.wait_group 0;" ::: "memory");
+  }
+
  private:
   static constexpr bool has_columns(int n) {
-    return n == 64 || n == 80 || n == 96 || n == 128 || n == 192 || n == 256;
+    return n == 32 || n == 64 || n == 80 || n == 96 || n == 128 || n == 192 || n == 256;
   }
   template <int n>
   __device__ __forceinline__ static void keep(float (&x)[n]) {
@@ -214,6 +247,7 @@ class CudaGroupBlock : public CudaBlock {
 };
 
 #undef TRIREME_TILE
+#undef TRIREME_FOUR_TILES
 #undef TRIREME_TILES4
 #undef TRIREME_TILES8
 #undef TRIREME_TILES10
@@ -221,6 +255,7 @@ class CudaGroupBlock : public CudaBlock {
 #undef TRIREME_TILES16
 #undef TRIREME_TILES24
 #undef TRIREME_TILES32
+#undef TRIREME_NAMES4
 #undef TRIREME_NAMES8
 #undef TRIREME_NAMES10
 #undef TRIREME_NAMES12

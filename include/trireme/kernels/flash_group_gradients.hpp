@@ -1,0 +1,392 @@
+#pragma once
+
+#include <trireme/kernels/flash_group_backward_tile.hpp>
+#include <trireme/kernels/warp_tiles.hpp>
+
+#include <cstdint>
+
+/// The part of FlashGroupBackward's two groups of warps that multiply. A step has five products, in the
+/// order in which they are issued (S: scores, P: probabilities, D: the gradient of S):
+///
+///     dV += Pᵀ·dO   dQ = D·K   dK += Dᵀ·Q   and, of the next step,   Sᵀ = K·Qᵀ   dPᵀ = V·dOᵀ
+///
+/// The probabilities of the next step are computed while its dP runs, and D while dV runs.
+namespace trireme::kernels {
+
+/// `columns`: elements of the gradients of keys and values that the group has.
+template <class T, int head_size, bool with_dropout, int columns>
+class FlashGroupGradients {
+ public:
+  using Tile = FlashGroupBackwardTile<head_size>;
+  using Arguments = FlashGroupBackwardArguments<T>;
+  using Place = FlashBackwardPlace<Tile, Arguments>;
+
+  template <class Block>
+  TRIREME_DEVICE_FUNCTION static void run(Block& block, const Arguments& a, const Place& place) {
+    const Lanes lanes(block);
+    float keys[columns / 8][4], values[columns / 8][4], scores[score_tiles][4],
+        grads[score_tiles][4];
+    clear(keys);
+    clear(values);
+    block.begin_products(keys, values);  // the zeros are there before any product is in flight
+    Rings now;
+    block.await_phase(phases(block, Tile::keys_full), 0);
+    multiply_scores(block, lanes, now, scores);
+    block.await_phase(phases(block, Tile::values_full), 0);
+    multiply_grads(block, lanes, now, grads);
+    int buffer = 0;
+    for (Step step = place.first_step(a);;) {
+      const Step following = place.next(a, step);
+      Rings next = now;
+      next.queries.template next<Tile::query_stages>();
+      next.grads.template next<Tile::grad_stages>();
+      std::uint32_t p[score_tiles / 2][4], d[score_tiles / 2][4];
+      block.template wait_products<1>(scores);
+      probabilities(block, a, place, lanes, step, now, scores);
+      pack_probabilities(block, p, scores);
+      if constexpr (Tile::shares) {
+        store_scores(block, lanes, Tile::scores_at, buffer, p);
+        block.template wait_products<0>(grads);
+      } else {
+        block.begin_products(values, p);
+        multiply_rows(block, values, p, grad_rows(block, now));
+        block.commit_products();
+        block.template wait_products<1>(grads);
+      }
+      score_gradients(block, a, lanes, now, scores, grads);
+      pack_left<T, score_tiles>(block, d, grads);
+      store_scores(block, lanes, Tile::score_grads_at, buffer, d);
+      block.publish_to_products();
+      block.meet(1, 2 * group_threads);  // both groups have stored their scores
+      if constexpr (Tile::shares) {
+        block.begin_products(values);
+        multiply_rows(block, lanes, values, Tile::scores_at, buffer, grad_rows(block, now));
+        block.commit_products();
+      }
+      float sums[sum_columns / 8][4];
+      multiply_keys(block, lanes, buffer, sums);
+      block.template wait_products<1>(values, p);
+      release(block, lanes, Tile::grads_empty, now.grads.stage);
+      if constexpr (Tile::shares) {
+        block.begin_products(keys);
+        multiply_rows(block, lanes, keys, Tile::score_grads_at, buffer, query_rows(block, now));
+      } else {
+        block.begin_products(keys, d);
+        multiply_rows(block, keys, d, query_rows(block, now));
+      }
+      block.commit_products();
+      if (!place.is_step(following)) {
+        block.template wait_products<1>(sums);
+        store_sums(block, lanes, now, sums);
+        block.template wait_products<0>(keys, values, d);
+        break;
+      }
+      multiply_scores(block, lanes, next, scores);
+      block.template wait_products<2>(sums);
+      store_sums(block, lanes, now, sums);
+      next.sums = now.sums;
+      block.template wait_products<1>(keys, d);
+      release(block, lanes, Tile::queries_empty, now.queries.stage);
+      multiply_grads(block, lanes, next, grads);
+      now = next;
+      step = following;
+      buffer ^= 1;
+    }
+    write(block, a, place, lanes, keys, values);
+  }
+
+ private:
+  using Step = FlashBackwardStep;
+  static constexpr int score_tiles = Tile::score_queries / 8;
+  static constexpr int head_steps = head_size / 16;
+  /// Columns of the gradient of queries that the group multiplies; those after the head's are zero.
+  static constexpr int sum_columns = Tile::shares ? columns : Tile::side;
+  using ScoreSums = float[score_tiles][4];
+  using Packed = std::uint32_t[score_tiles / 2][4];
+
+  /// What this lane has.
+  struct Lanes {
+    int group, warp, lane;  // of the groups that multiply, of the group, of the warp
+
+    template <class Block>
+    TRIREME_DEVICE_FUNCTION explicit Lanes(Block& block)
+        : group(block.group() - 1),
+          warp(block.thread() % group_threads / warp_lanes),
+          lane(block.thread() % warp_lanes) {}
+
+    /// First key and query of the group's scores, and the first row and element of its gradients.
+    TRIREME_DEVICE_FUNCTION int key() const { return Tile::shares ? 0 : 64 * group; }
+    TRIREME_DEVICE_FUNCTION int query() const {
+      return Tile::shares ? Tile::score_queries * group : 0;
+    }
+    TRIREME_DEVICE_FUNCTION int sum_row() const { return Tile::splits_queries ? 64 * group : 0; }
+    TRIREME_DEVICE_FUNCTION int sum_column() const {
+      return Tile::splits_queries ? 0 : Tile::side * group;
+    }
+    TRIREME_DEVICE_FUNCTION int column() const { return Tile::shares ? Tile::side * group : 0; }
+  };
+
+  struct Rings {
+    RingPlace queries, grads, sums;
+  };
+
+  TRIREME_DEVICE_FUNCTION static void clear(float (&sums)[columns / 8][4]) {
+#pragma unroll
+    for (int n = 0; n < columns / 8; ++n)
+#pragma unroll
+      for (int i = 0; i < 4; ++i) sums[n][i] = 0.0F;
+  }
+
+  template <class Block>
+  TRIREME_DEVICE_FUNCTION static typename Tile::Queries query_rows(Block& block, const Rings& r) {
+    return {block.shared() + Tile::queries_at +
+            static_cast<std::uint32_t>(r.queries.stage) * Tile::Queries::bytes};
+  }
+  template <class Block>
+  TRIREME_DEVICE_FUNCTION static typename Tile::Queries grad_rows(Block& block, const Rings& r) {
+    return {block.shared() + Tile::grads_at +
+            static_cast<std::uint32_t>(r.grads.stage) * Tile::Queries::bytes};
+  }
+  template <class Block>
+  TRIREME_DEVICE_FUNCTION static typename Tile::Scores score_rows(Block& block, std::uint32_t at,
+                                                                  int buffer) {
+    return {block.shared() + at + static_cast<std::uint32_t>(buffer) * Tile::Scores::bytes};
+  }
+
+  template <class Block>
+  TRIREME_DEVICE_FUNCTION static void release(Block& block, const Lanes& lanes, std::uint32_t ring,
+                                              int stage) {
+    if (lanes.lane == 0) block.arrive(phases(block, ring, stage));
+  }
+
+  /// A batch: scores = keys · queriesᵀ, when the queries are there.
+  template <class Block>
+  TRIREME_DEVICE_FUNCTION static void multiply_scores(Block& block, const Lanes& lanes,
+                                                      const Rings& r, ScoreSums& scores) {
+    block.await_phase(phases(block, Tile::queries_full, r.queries.stage), r.queries.parity);
+    multiply_heads(block, lanes, scores, Tile::keys_at, query_rows(block, r));
+  }
+  /// A batch: grads = values · gradientsᵀ, when the gradients are there.
+  template <class Block>
+  TRIREME_DEVICE_FUNCTION static void multiply_grads(Block& block, const Lanes& lanes,
+                                                     const Rings& r, ScoreSums& grads) {
+    block.await_phase(phases(block, Tile::grads_full, r.grads.stage), r.grads.parity);
+    multiply_heads(block, lanes, grads, Tile::values_at, grad_rows(block, r));
+  }
+  template <class Block>
+  TRIREME_DEVICE_FUNCTION static void multiply_heads(Block& block, const Lanes& lanes,
+                                                     ScoreSums& sums, std::uint32_t keys_at,
+                                                     const typename Tile::Queries& queries) {
+    const typename Tile::Keys keys{block.shared() + keys_at};
+    block.begin_products(sums);
+#pragma unroll
+    for (int k = 0; k < head_steps; ++k)
+      block.template multiply<T, Tile::score_queries, Major::depth, Major::depth>(
+          sums, keys.depth_major(lanes.key(), k), queries.depth_major(lanes.query(), k), k > 0);
+    block.commit_products();
+  }
+
+  /// sums += scores · rows of queries or gradients; the scores are in registers.
+  template <class Block>
+  TRIREME_DEVICE_FUNCTION static void multiply_rows(Block& block, float (&sums)[columns / 8][4],
+                                                    const Packed& scores,
+                                                    const typename Tile::Queries& rows) {
+#pragma unroll
+    for (int k = 0; k < score_tiles / 2; ++k)
+      block.template multiply_left<T, columns, Major::edge>(sums, scores[k], rows.edge_major(0, k),
+                                                            true);
+  }
+  /// The same for the group's side of the elements; the scores are in shared memory.
+  template <class Block>
+  TRIREME_DEVICE_FUNCTION static void multiply_rows(Block& block, const Lanes& lanes,
+                                                    float (&sums)[columns / 8][4],
+                                                    std::uint32_t scores_at, int buffer,
+                                                    const typename Tile::Queries& rows) {
+    const auto scores = score_rows(block, scores_at, buffer);
+#pragma unroll
+    for (int k = 0; k < Tile::queries / 16; ++k)
+      block.template multiply<T, columns, Major::depth, Major::edge>(
+          sums, scores.depth_major(0, k), rows.edge_major(lanes.column(), k), true);
+  }
+
+  /// A batch: the group's part of the gradient of queries, from gradients of scores of all keys.
+  template <class Block>
+  TRIREME_DEVICE_FUNCTION static void multiply_keys(Block& block, const Lanes& lanes, int buffer,
+                                                    float (&sums)[sum_columns / 8][4]) {
+    const auto scores = score_rows(block, Tile::score_grads_at, buffer);
+    const typename Tile::Keys keys{block.shared() + Tile::keys_at};
+    block.begin_products(sums);
+#pragma unroll
+    for (int k = 0; k < Tile::keys / 16; ++k)
+      block.template multiply<T, sum_columns, Major::edge, Major::edge>(
+          sums, scores.edge_major(lanes.sum_row(), k), keys.edge_major(lanes.sum_column(), k),
+          k > 0);
+    block.commit_products();
+  }
+
+  /// scores become p = exp(score − logsumexp), negative where dropout drops them.
+  template <class Block>
+  TRIREME_DEVICE_FUNCTION static void probabilities(Block& block, const Arguments& a,
+                                                    const Place& place, const Lanes& lanes,
+                                                    const Step& step, const Rings& r,
+                                                    ScoreSums& scores) {
+    const float c = a.shape.scale * log2e;
+    const int lane = unknown(block, lanes.lane);
+    const int g = lane / 4, t = lane % 4;
+    const int group_key = place.first_key() + lanes.key(), key = group_key + 16 * lanes.warp + g;
+    const int first_query = place.first_query(step) + lanes.query();
+    const bool masked = place.first_key() + Tile::keys > a.shape.sequence ||
+                        group_key + 64 - a.shape.ahead > first_query + 1 ||
+                        group_key + a.shape.back < first_query + Tile::score_queries - 1;
+    if (masked) hide(a.shape, key, first_query + 2 * t, scores);
+    const std::uint32_t at = statistics(block, lanes, r, t);
+#pragma unroll
+    for (int n = 0; n < score_tiles; ++n) {
+      float logsumexp[2];
+      block.load_pair(logsumexp, at + 32 * static_cast<std::uint32_t>(n));
+      bool dropped[4] = {};
+      if constexpr (with_dropout)
+        a.dropout.drops_of_keys(block, dropped,
+                                a.dropout.first_element(a.shape, place.b, step.h) +
+                                    static_cast<std::uint64_t>(first_query + 8 * n) *
+                                        static_cast<std::uint64_t>(a.shape.sequence) +
+                                    static_cast<std::uint64_t>(key - g),
+                                a.shape.sequence);
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        const float p = block.exp2(scores[n][i] * c - logsumexp[i % 2]);
+        scores[n][i] = dropped[i] ? -p : p;
+      }
+    }
+  }
+
+  /// Keys beyond the sequence and those that each query does not see get the score −∞, and so p =
+  /// 0; `key` and `query` are the lane's first ones.
+  TRIREME_DEVICE_FUNCTION static void hide(const FlashShape& s, int key, int query,
+                                           ScoreSums& scores) {
+    const auto farthest = static_cast<unsigned>(s.back + s.ahead);
+#pragma unroll
+    for (int n = 0; n < score_tiles; ++n)
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        const int j = key + i / 2 * 8;
+        const int distance = query + 8 * n + i % 2 - j + s.ahead;
+        const bool hidden = j >= s.sequence || static_cast<unsigned>(distance) > farthest;
+        scores[n][i] = hidden ? -__builtin_inff() : scores[n][i];
+      }
+  }
+
+  TRIREME_DEVICE_FUNCTION static bool is_dropped(float p) {
+    return with_dropout && __builtin_bit_cast(std::int32_t, p) < 0;
+  }
+
+  template <class Block>
+  TRIREME_DEVICE_FUNCTION static void pack_probabilities(Block& block, Packed& packed,
+                                                         const ScoreSums& p) {
+    if constexpr (!with_dropout) {
+      pack_left<T, score_tiles>(block, packed, p);
+    } else {
+#pragma unroll
+      for (int n = 0; n < score_tiles; ++n)
+#pragma unroll
+        for (int half = 0; half < 2; ++half) {
+          const float low = p[n][2 * half], high = p[n][2 * half + 1];
+          packed[n / 2][n % 2 * 2 + half] =
+              block.template pack<T>(is_dropped(low) ? 0.0F : low, is_dropped(high) ? 0.0F : high);
+        }
+    }
+  }
+
+  /// grads, which hold dp, become ds = p (dp − delta); with dropout p (dp f − delta).
+  template <class Block>
+  TRIREME_DEVICE_FUNCTION static void score_gradients(Block& block, const Arguments& a,
+                                                      const Lanes& lanes, const Rings& r,
+                                                      const ScoreSums& p, ScoreSums& grads) {
+    const std::uint32_t at =
+        statistics(block, lanes, r, unknown(block, lanes.lane) % 4) + Tile::delta_after;
+#pragma unroll
+    for (int n = 0; n < score_tiles; ++n) {
+      float delta[2];
+      block.load_pair(delta, at + 32 * static_cast<std::uint32_t>(n));
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        float dp = grads[n][i], probability = p[n][i];
+        if constexpr (with_dropout) {
+          dp = is_dropped(probability) ? 0.0F : dp * a.dropout.kept;
+          probability = __builtin_fabsf(probability);
+        }
+        grads[n][i] = probability * (dp - delta[i % 2]);
+      }
+    }
+  }
+
+  /// Address of the logsumexp of the lane's first query.
+  template <class Block>
+  TRIREME_DEVICE_FUNCTION static std::uint32_t statistics(Block& block, const Lanes& lanes,
+                                                          const Rings& r, int t) {
+    return block.shared() + Tile::statistics_at +
+           static_cast<std::uint32_t>(r.queries.stage) * Tile::statistics_bytes +
+           4 * static_cast<std::uint32_t>(lanes.query() + 2 * t);
+  }
+
+  /// Stores probabilities or their gradients as [key, query].
+  template <class Block>
+  TRIREME_DEVICE_FUNCTION static void store_scores(Block& block, const Lanes& lanes,
+                                                   std::uint32_t at, int buffer,
+                                                   const Packed& scores) {
+    const auto to = score_rows(block, at, buffer);
+    const int lane = unknown(block, lanes.lane);
+    const int row = lanes.key() + 16 * lanes.warp + lane % 16,
+              piece = lanes.query() / 8 + lane / 16;
+#pragma unroll
+    for (int k = 0; k < score_tiles / 2; ++k)
+      block.store_matrices(to.at(row, piece + 2 * k), scores[k]);
+  }
+
+  /// Hands the gradient of queries to the warp that adds it.
+  template <class Block>
+  TRIREME_DEVICE_FUNCTION static void store_sums(Block& block, const Lanes& lanes, Rings& r,
+                                                 const float (&sums)[sum_columns / 8][4]) {
+    int tiles = sum_columns / 8;
+    if constexpr (2 * Tile::side > head_size && !Tile::splits_queries && !Tile::shares)
+      tiles = lanes.group == 0 ? tiles : head_size / 8 - tiles;
+#pragma unroll
+    for (int round = 0; round < Tile::sum_rounds; ++round) {
+      const int stage = r.sums.stage;
+      block.await_phase(phases(block, Tile::sums_empty, stage), r.sums.parity ^ 1);
+      const std::uint32_t to =
+          block.shared() + Tile::sums_at + static_cast<std::uint32_t>(stage) * Tile::sum_bytes +
+          static_cast<std::uint32_t>(lanes.group * Tile::sum_tiles) * Tile::sum_tile_bytes +
+          16 * static_cast<std::uint32_t>(lanes.warp * warp_lanes + lanes.lane);
+#pragma unroll
+      for (int n = 0; n < Tile::sum_tiles; ++n) {
+        const int from = round * Tile::sum_tiles + n;
+        if (from < sum_columns / 8 && from < tiles)
+          block.store_sums(to + static_cast<std::uint32_t>(n) * Tile::sum_tile_bytes, sums[from]);
+      }
+      block.publish_to_products();
+      block.warp_barrier();
+      if (lanes.lane == 0) block.arrive(phases(block, Tile::sums_full, stage));
+      r.sums.template next<Tile::sum_slots>();
+    }
+  }
+
+  template <class Block>
+  TRIREME_DEVICE_FUNCTION static void write(Block& block, const Arguments& a, const Place& place,
+                                            const Lanes& lanes, const float (&keys)[columns / 8][4],
+                                            const float (&values)[columns / 8][4]) {
+    const float scale[2] = {a.shape.scale, a.shape.scale};
+    const float kept[2] = {a.dropout.kept, a.dropout.kept};
+    const int key = place.first_key() + lanes.key() + 16 * lanes.warp + lanes.lane / 4;
+    const bool valid[2] = {key < a.shape.sequence, key + 8 < a.shape.sequence};
+    T* row = a.dqkv + (place.first_token(a) + key) * a.dqkv_stride +
+             (a.shape.heads + place.kv) * head_size + lanes.column();
+    write_sums<T, columns / 8>(block, row, a.dqkv_stride, valid, scale, keys);
+    write_sums<T, columns / 8>(block, row + a.shape.key_value_heads * head_size, a.dqkv_stride,
+                               valid, kept, values);
+  }
+
+  static constexpr float log2e = 1.44269504F;
+};
+
+}  // namespace trireme::kernels
