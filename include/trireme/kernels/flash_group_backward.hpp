@@ -24,7 +24,7 @@ class FlashGroupBackward {
     const int group = block.group();
     if (group == 0) {
       block.template lower_registers<Tile::helper_registers>();
-      help(block, a, place);
+      //help(block, a, place);
       return;
     }
     block.template raise_registers<Tile::group_registers>();

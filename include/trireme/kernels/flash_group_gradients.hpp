@@ -5,8 +5,8 @@
 
 #include <cstdint>
 
-/// The part of FlashGroupBackward's two groups of warps that multiply. A step has five products, in the
-/// order in which they are issued (S: scores, P: probabilities, D: the gradient of S):
+/// The part of FlashGroupBackward's two groups of warps that multiply. A step has five products, in
+/// the order in which they are issued (S: scores, P: probabilities, D: the gradient of S):
 ///
 ///     dV += Pᵀ·dO   dQ = D·K   dK += Dᵀ·Q   and, of the next step,   Sᵀ = K·Qᵀ   dPᵀ = V·dOᵀ
 ///
@@ -29,68 +29,55 @@ class FlashGroupGradients {
     clear(keys);
     clear(values);
     block.begin_products(keys, values);  // the zeros are there before any product is in flight
-    Rings now;
     block.await_phase(phases(block, Tile::keys_full), 0);
-    multiply_scores(block, lanes, now, scores);
+    multiply_scores(block, lanes, 0, scores);
     block.await_phase(phases(block, Tile::values_full), 0);
-    multiply_grads(block, lanes, now, grads);
-    int buffer = 0;
-    for (Step step = place.first_step(a);;) {
+    multiply_grads(block, lanes, 0, grads);
+    Step step = place.first_step(a);
+    for (int count = 0;; ++count) {
       const Step following = place.next(a, step);
-      Rings next = now;
-      next.queries.template next<Tile::query_stages>();
-      next.grads.template next<Tile::grad_stages>();
       std::uint32_t p[score_tiles / 2][4], d[score_tiles / 2][4];
       block.template wait_products<1>(scores);
-      probabilities(block, a, place, lanes, step, now, scores);
+      probabilities(block, a, place, lanes, step, count, scores);
+      block.template wait_products<0>(grads);
+      score_gradients(block, a, lanes, count, scores, grads);
       pack_probabilities(block, p, scores);
+      pack_left<T, score_tiles>(block, d, grads);
       if constexpr (Tile::shares) {
-        store_scores(block, lanes, Tile::scores_at, buffer, p);
-        block.template wait_products<0>(grads);
+        store_scores(block, lanes, Tile::scores_at, count & 1, p);
       } else {
         block.begin_products(values, p);
-        multiply_rows(block, values, p, grad_rows(block, now));
+        multiply_rows(block, values, p, grad_rows(block, count));
         block.commit_products();
-        block.template wait_products<1>(grads);
       }
-      score_gradients(block, a, lanes, now, scores, grads);
-      pack_left<T, score_tiles>(block, d, grads);
-      store_scores(block, lanes, Tile::score_grads_at, buffer, d);
+      store_scores(block, lanes, Tile::score_grads_at, count & 1, d);
       block.publish_to_products();
       block.meet(1, 2 * group_threads);  // both groups have stored their scores
       if constexpr (Tile::shares) {
         block.begin_products(values);
-        multiply_rows(block, lanes, values, Tile::scores_at, buffer, grad_rows(block, now));
+        multiply_rows(block, lanes, values, Tile::scores_at, count & 1, grad_rows(block, count));
         block.commit_products();
       }
       float sums[sum_columns / 8][4];
-      multiply_keys(block, lanes, buffer, sums);
-      block.template wait_products<1>(values, p);
-      release(block, lanes, Tile::grads_empty, now.grads.stage);
-      if constexpr (Tile::shares) {
-        block.begin_products(keys);
-        multiply_rows(block, lanes, keys, Tile::score_grads_at, buffer, query_rows(block, now));
-      } else {
-        block.begin_products(keys, d);
-        multiply_rows(block, keys, d, query_rows(block, now));
-      }
+      multiply_keys(block, lanes, count & 1, sums);
+      block.template wait_products<0>(values, p);
+      release(block, lanes, Tile::grads_empty, grad_ring(count).stage);
+      block.begin_products(keys);
+      multiply_rows(block, lanes, keys, Tile::score_grads_at, count & 1, query_rows(block, count));
       block.commit_products();
       if (!place.is_step(following)) {
         block.template wait_products<1>(sums);
-        store_sums(block, lanes, now, sums);
-        block.template wait_products<0>(keys, values, d);
+        store_sums(block, lanes, count, sums);
+        block.template wait_products<0>(keys, values);
         break;
       }
-      multiply_scores(block, lanes, next, scores);
+      multiply_scores(block, lanes, count + 1, scores);
       block.template wait_products<2>(sums);
-      store_sums(block, lanes, now, sums);
-      next.sums = now.sums;
-      block.template wait_products<1>(keys, d);
-      release(block, lanes, Tile::queries_empty, now.queries.stage);
-      multiply_grads(block, lanes, next, grads);
-      now = next;
+      store_sums(block, lanes, count, sums);
+      block.template wait_products<1>(keys);
+      release(block, lanes, Tile::queries_empty, query_ring(count).stage);
+      multiply_grads(block, lanes, count + 1, grads);
       step = following;
-      buffer ^= 1;
     }
     write(block, a, place, lanes, keys, values);
   }
@@ -126,9 +113,19 @@ class FlashGroupGradients {
     TRIREME_DEVICE_FUNCTION int column() const { return Tile::shares ? Tile::side * group : 0; }
   };
 
-  struct Rings {
-    RingPlace queries, grads, sums;
-  };
+  /// Place of number `count` of a ring.
+  template <int stages>
+  TRIREME_DEVICE_FUNCTION static RingPlace ring(int count) {
+    static_assert(stages == 1 || stages == 2);
+    return stages == 1 ? RingPlace{0, static_cast<std::uint32_t>(count & 1)}
+                       : RingPlace{count & 1, static_cast<std::uint32_t>(count >> 1 & 1)};
+  }
+  TRIREME_DEVICE_FUNCTION static RingPlace query_ring(int count) {
+    return ring<Tile::query_stages>(count);
+  }
+  TRIREME_DEVICE_FUNCTION static RingPlace grad_ring(int count) {
+    return ring<Tile::grad_stages>(count);
+  }
 
   TRIREME_DEVICE_FUNCTION static void clear(float (&sums)[columns / 8][4]) {
 #pragma unroll
@@ -138,14 +135,14 @@ class FlashGroupGradients {
   }
 
   template <class Block>
-  TRIREME_DEVICE_FUNCTION static typename Tile::Queries query_rows(Block& block, const Rings& r) {
+  TRIREME_DEVICE_FUNCTION static typename Tile::Queries query_rows(Block& block, int count) {
     return {block.shared() + Tile::queries_at +
-            static_cast<std::uint32_t>(r.queries.stage) * Tile::Queries::bytes};
+            static_cast<std::uint32_t>(query_ring(count).stage) * Tile::Queries::bytes};
   }
   template <class Block>
-  TRIREME_DEVICE_FUNCTION static typename Tile::Queries grad_rows(Block& block, const Rings& r) {
+  TRIREME_DEVICE_FUNCTION static typename Tile::Queries grad_rows(Block& block, int count) {
     return {block.shared() + Tile::grads_at +
-            static_cast<std::uint32_t>(r.grads.stage) * Tile::Queries::bytes};
+            static_cast<std::uint32_t>(grad_ring(count).stage) * Tile::Queries::bytes};
   }
   template <class Block>
   TRIREME_DEVICE_FUNCTION static typename Tile::Scores score_rows(Block& block, std::uint32_t at,
@@ -161,17 +158,19 @@ class FlashGroupGradients {
 
   /// A batch: scores = keys · queriesᵀ, when the queries are there.
   template <class Block>
-  TRIREME_DEVICE_FUNCTION static void multiply_scores(Block& block, const Lanes& lanes,
-                                                      const Rings& r, ScoreSums& scores) {
-    block.await_phase(phases(block, Tile::queries_full, r.queries.stage), r.queries.parity);
-    multiply_heads(block, lanes, scores, Tile::keys_at, query_rows(block, r));
+  TRIREME_DEVICE_FUNCTION static void multiply_scores(Block& block, const Lanes& lanes, int count,
+                                                      ScoreSums& scores) {
+    block.await_phase(phases(block, Tile::queries_full, query_ring(count).stage),
+                      query_ring(count).parity);
+    multiply_heads(block, lanes, scores, Tile::keys_at, query_rows(block, count));
   }
   /// A batch: grads = values · gradientsᵀ, when the gradients are there.
   template <class Block>
-  TRIREME_DEVICE_FUNCTION static void multiply_grads(Block& block, const Lanes& lanes,
-                                                     const Rings& r, ScoreSums& grads) {
-    block.await_phase(phases(block, Tile::grads_full, r.grads.stage), r.grads.parity);
-    multiply_heads(block, lanes, grads, Tile::values_at, grad_rows(block, r));
+  TRIREME_DEVICE_FUNCTION static void multiply_grads(Block& block, const Lanes& lanes, int count,
+                                                     ScoreSums& grads) {
+    block.await_phase(phases(block, Tile::grads_full, grad_ring(count).stage),
+                      grad_ring(count).parity);
+    multiply_heads(block, lanes, grads, Tile::values_at, grad_rows(block, count));
   }
   template <class Block>
   TRIREME_DEVICE_FUNCTION static void multiply_heads(Block& block, const Lanes& lanes,
@@ -206,7 +205,7 @@ class FlashGroupGradients {
 #pragma unroll
     for (int k = 0; k < Tile::queries / 16; ++k)
       block.template multiply<T, columns, Major::depth, Major::edge>(
-          sums, scores.depth_major(0, k), rows.edge_major(lanes.column(), k), true);
+          sums, scores.depth_major(lanes.key(), k), rows.edge_major(lanes.column(), k), true);
   }
 
   /// A batch: the group's part of the gradient of queries, from gradients of scores of all keys.
@@ -228,7 +227,7 @@ class FlashGroupGradients {
   template <class Block>
   TRIREME_DEVICE_FUNCTION static void probabilities(Block& block, const Arguments& a,
                                                     const Place& place, const Lanes& lanes,
-                                                    const Step& step, const Rings& r,
+                                                    const Step& step, int count,
                                                     ScoreSums& scores) {
     const float c = a.shape.scale * log2e;
     const int lane = unknown(block, lanes.lane);
@@ -239,7 +238,7 @@ class FlashGroupGradients {
                         group_key + 64 - a.shape.ahead > first_query + 1 ||
                         group_key + a.shape.back < first_query + Tile::score_queries - 1;
     if (masked) hide(a.shape, key, first_query + 2 * t, scores);
-    const std::uint32_t at = statistics(block, lanes, r, t);
+    const std::uint32_t at = statistics(block, lanes, count, t);
 #pragma unroll
     for (int n = 0; n < score_tiles; ++n) {
       float logsumexp[2];
@@ -300,10 +299,10 @@ class FlashGroupGradients {
   /// grads, which hold dp, become ds = p (dp − delta); with dropout p (dp f − delta).
   template <class Block>
   TRIREME_DEVICE_FUNCTION static void score_gradients(Block& block, const Arguments& a,
-                                                      const Lanes& lanes, const Rings& r,
+                                                      const Lanes& lanes, int count,
                                                       const ScoreSums& p, ScoreSums& grads) {
     const std::uint32_t at =
-        statistics(block, lanes, r, unknown(block, lanes.lane) % 4) + Tile::delta_after;
+        statistics(block, lanes, count, unknown(block, lanes.lane) % 4) + Tile::delta_after;
 #pragma unroll
     for (int n = 0; n < score_tiles; ++n) {
       float delta[2];
@@ -323,9 +322,9 @@ class FlashGroupGradients {
   /// Address of the logsumexp of the lane's first query.
   template <class Block>
   TRIREME_DEVICE_FUNCTION static std::uint32_t statistics(Block& block, const Lanes& lanes,
-                                                          const Rings& r, int t) {
+                                                          int count, int t) {
     return block.shared() + Tile::statistics_at +
-           static_cast<std::uint32_t>(r.queries.stage) * Tile::statistics_bytes +
+           static_cast<std::uint32_t>(query_ring(count).stage) * Tile::statistics_bytes +
            4 * static_cast<std::uint32_t>(lanes.query() + 2 * t);
   }
 
@@ -345,17 +344,18 @@ class FlashGroupGradients {
 
   /// Hands the gradient of queries to the warp that adds it.
   template <class Block>
-  TRIREME_DEVICE_FUNCTION static void store_sums(Block& block, const Lanes& lanes, Rings& r,
+  TRIREME_DEVICE_FUNCTION static void store_sums(Block& block, const Lanes& lanes, int count,
                                                  const float (&sums)[sum_columns / 8][4]) {
     int tiles = sum_columns / 8;
     if constexpr (2 * Tile::side > head_size && !Tile::splits_queries && !Tile::shares)
       tiles = lanes.group == 0 ? tiles : head_size / 8 - tiles;
 #pragma unroll
     for (int round = 0; round < Tile::sum_rounds; ++round) {
-      const int stage = r.sums.stage;
-      block.await_phase(phases(block, Tile::sums_empty, stage), r.sums.parity ^ 1);
+      const RingPlace slot = ring<Tile::sum_slots>(count * Tile::sum_rounds + round);
+      block.await_phase(phases(block, Tile::sums_empty, slot.stage), slot.parity ^ 1);
       const std::uint32_t to =
-          block.shared() + Tile::sums_at + static_cast<std::uint32_t>(stage) * Tile::sum_bytes +
+          block.shared() + Tile::sums_at +
+          static_cast<std::uint32_t>(slot.stage) * Tile::sum_bytes +
           static_cast<std::uint32_t>(lanes.group * Tile::sum_tiles) * Tile::sum_tile_bytes +
           16 * static_cast<std::uint32_t>(lanes.warp * warp_lanes + lanes.lane);
 #pragma unroll
@@ -366,8 +366,7 @@ class FlashGroupGradients {
       }
       block.publish_to_products();
       block.warp_barrier();
-      if (lanes.lane == 0) block.arrive(phases(block, Tile::sums_full, stage));
-      r.sums.template next<Tile::sum_slots>();
+      if (lanes.lane == 0) block.arrive(phases(block, Tile::sums_full, slot.stage));
     }
   }
 

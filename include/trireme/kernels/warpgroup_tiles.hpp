@@ -74,17 +74,20 @@ struct GroupRows {
     return first + static_cast<std::uint32_t>(i) * chunk_bytes;
   }
   /// Step `k` of the depth (columns 16 k … 16 k + 15) of an operand of Major::depth whose row or
-  /// column 0 is row `row`, a multiple of 8.
+  /// column 0 is row `row`, a multiple of 8. A step adds a constant: the address is the lowest part
+  /// of a descriptor, in units of 16 bytes.
   TRIREME_DEVICE_FUNCTION std::uint64_t depth_major(int row, int k) const {
-    return matrix_descriptor(chunk(k / 4) + static_cast<std::uint32_t>(row) * row_bytes +
-                                 static_cast<std::uint32_t>(k % 4) * 32,
-                             16, 8 * row_bytes);
+    return matrix_descriptor(first + static_cast<std::uint32_t>(row) * row_bytes, 16,
+                             8 * row_bytes) +
+           (static_cast<std::uint32_t>(k / 4) * chunk_bytes +
+            static_cast<std::uint32_t>(k % 4) * 32) /
+               16;
   }
   /// Step `k` of the depth (rows 16 k … 16 k + 15) of an operand of Major::edge whose row or column
   /// 0 is column `column`, a multiple of 64.
   TRIREME_DEVICE_FUNCTION std::uint64_t edge_major(int column, int k) const {
-    return matrix_descriptor(chunk(column / 64) + static_cast<std::uint32_t>(16 * k) * row_bytes,
-                             chunk_bytes, 8 * row_bytes);
+    return matrix_descriptor(chunk(column / 64), chunk_bytes, 8 * row_bytes) +
+           static_cast<std::uint32_t>(16 * k) * row_bytes / 16;
   }
 };
 
