@@ -1,0 +1,86 @@
+#pragma once
+
+#include <trireme/kernels/flash_attention.hpp>
+#include <trireme/kernels/flash_group_forward.hpp>
+
+#include <algorithm>
+#include <cstdint>
+#include <limits>
+#include <vector>
+
+#include "support/emulated_attention.hpp"
+#include "support/warpgroup_emulator.hpp"
+
+namespace trireme::testing {
+
+/// Attention by the kernels of warpgroups on an emulated device. What no one writes is NaN. Rows of
+/// qkv have `padding` more numbers than heads.
+template <class T, int head_size>
+class EmulatedGroupAttention {
+ public:
+  EmulatedGroupAttention(const std::vector<T>& qkv, const kernels::AttentionShape& shape,
+                         const kernels::AttentionDropout& dropout, EmulatedRun how = {},
+                         std::int64_t padding = 0)
+      : o(at(shape.tokens() * shape.heads * head_size), nan<T>()),
+        logsumexp(at(shape.tokens() * shape.heads), nan<float>()),
+        qkv_stride_(shape.qkv_columns() + padding),
+        qkv_(at(shape.tokens() * qkv_stride_), nan<T>()),
+        shape_(kernels::resolved(shape)),
+        dropout_(dropout),
+        how_(how) {
+    for (std::int64_t t = 0; t < shape.tokens(); ++t)
+      std::copy_n(qkv.begin() + t * shape.qkv_columns(), shape.qkv_columns(),
+                  qkv_.begin() + t * qkv_stride_);
+  }
+
+  std::vector<T> o;              ///< [T, H·K]
+  std::vector<float> logsumexp;  ///< [B, H, S]
+  EmulatorReport report;
+
+  void forward() {
+    if (dropout_.rate > 0.0)
+      forward_by<kernels::GroupForward<T, head_size, true>>();
+    else
+      forward_by<kernels::GroupForward<T, head_size, false>>();
+  }
+
+ private:
+  static std::size_t at(std::int64_t i) { return static_cast<std::size_t>(i); }
+  template <class N>
+  static N nan() {
+    return N(std::numeric_limits<float>::quiet_NaN());
+  }
+
+  template <class Kernel>
+  void forward_by() {
+    using Tile = typename Kernel::Tile;
+    // A cache of two heads: several sections.
+    const std::int64_t cache = 3 * 2 * 4 * shape_.sequence * head_size;
+    kernels::GroupForwardArguments<T> a;
+    a.shape = kernels::flash_forward_shape(shape_, qkv_stride_, cache);
+    a.dropout = kernels::flash_dropout(shape_, dropout_);
+    a.o = o.data();
+    a.o_stride = shape_.heads * head_size;
+    a.logsumexp = logsumexp.data();
+    kernels::set_group_forward_blocks<Tile>(a, how_.resident);
+    a.queries =
+        emulated_tensor_map(kernels::heads_map(qkv_.data(), a.shape, head_size, Tile::queries));
+    a.keys = emulated_tensor_map(kernels::heads_map(qkv_.data(), a.shape, head_size, Tile::keys));
+    EmulatorLaunch launch;
+    launch.blocks = launch.resident = a.blocks;
+    launch.threads = Tile::threads;
+    launch.shared_bytes = Tile::shared_bytes;
+    launch.early_copies = how_.early_copies;
+    launch.backwards = how_.backwards;
+    report =
+        WarpgroupEmulator::run(launch, [&](EmulatedGroupBlock& block) { Kernel::run(block, a); });
+  }
+
+  std::int64_t qkv_stride_;
+  std::vector<T> qkv_;
+  kernels::AttentionShape shape_;
+  kernels::AttentionDropout dropout_;
+  EmulatedRun how_;
+};
+
+}  // namespace trireme::testing
