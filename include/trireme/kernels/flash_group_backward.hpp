@@ -19,15 +19,16 @@ class FlashGroupBackward {
   template <class Block>
   TRIREME_DEVICE_FUNCTION static void run(Block& block, const Arguments& a) {
     if (block.thread() == 0) init(block);
-    const Place place(a, static_cast<int>(block.take_ticket(a.ticket)));
+    const auto ticket = static_cast<int>(block.take_ticket(a.ticket));
     block.barrier();
     const int group = block.group();
     if (group == 0) {
       block.template lower_registers<Tile::helper_registers>();
-      //help(block, a, place);
+      help(block, a, ticket);
       return;
     }
     block.template raise_registers<Tile::group_registers>();
+    const Place place = place_of(block, a, ticket);
     if constexpr (!Tile::shares) {
       FlashGroupGradients<T, head_size, with_dropout, head_size>::run(block, a, place);
     } else if constexpr (head_size == 2 * Tile::side) {
@@ -67,15 +68,21 @@ class FlashGroupBackward {
     block.publish_phases();
   }
 
+  /// Each kind of warp computes it anew: what they share would stay in registers of all.
   template <class Block>
-  TRIREME_DEVICE_FUNCTION static void help(Block& block, const Arguments& a, const Place& place) {
+  TRIREME_DEVICE_FUNCTION static Place place_of(Block& block, const Arguments& a, int ticket) {
+    return Place(a, unknown(block, ticket));
+  }
+
+  template <class Block>
+  TRIREME_DEVICE_FUNCTION static void help(Block& block, const Arguments& a, int ticket) {
     const int warp = block.thread() / warp_lanes, lane = block.thread() % warp_lanes;
     if (warp == 0)
-      copy(block, a, place, lane);
+      copy(block, a, place_of(block, a, ticket), lane);
     else if (warp == 1)
-      add(block, a, place, lane);
+      add(block, a, place_of(block, a, ticket), lane);
     else
-      round(block, a, place, warp - 2, lane);
+      round(block, a, place_of(block, a, ticket));
   }
 
   template <class Block>
@@ -196,30 +203,31 @@ class FlashGroupBackward {
 
   /// Rounds the sums of queries that see no later keys, when this block's are in them.
   template <class Block>
-  TRIREME_DEVICE_FUNCTION static void round(Block& block, const Arguments& a, const Place& place,
-                                            int which, int lane) {
+  TRIREME_DEVICE_FUNCTION static void round(Block& block, const Arguments& a, const Place& place) {
     for (Step step = place.first_step(a); place.is_step(step); step = place.next(a, step)) {
       if (!place.is_last(a, step)) continue;
       const int turn = place.turn(a, step);
-      if (lane == 0) block.await(a.turns + turn, static_cast<unsigned>(place.key_block + 1));
+      if (block.thread() % warp_lanes == 0)
+        block.await(a.turns + turn, static_cast<unsigned>(place.key_block + 1));
       block.warp_barrier();
       const int rows = sum_rows(a, place, step);
-      for (int row = 16 * which; row < rows; row += 16 * rounding_warps)
-        round_rows(block, a, place, step, sums_of(a, turn), row, lane);
+      for (int row = block.thread() / warp_lanes % rounding_warps * 16; row < rows;
+           row += 16 * rounding_warps)
+        round_rows(block, a, place, step, unknown(block, row));
     }
   }
 
   /// The 16 rows that a warp of the groups that multiply had.
   template <class Block>
   TRIREME_DEVICE_FUNCTION static void round_rows(Block& block, const Arguments& a,
-                                                 const Place& place, const Step& step,
-                                                 const float* sums, int row, int lane) {
+                                                 const Place& place, const Step& step, int row) {
+    constexpr int side_tiles = Tile::side / 8;
+    const int lane = unknown(block, block.thread() % warp_lanes);
     const float scale[2] = {a.shape.scale, a.shape.scale};
     const int query = place.first_query(step) + row + lane / 4;
     const bool valid[2] = {query < a.shape.sequence, query + 8 < a.shape.sequence};
-    T* const to = a.dqkv + (place.first_token(a) + query) * a.dqkv_stride + step.h * head_size;
-    const float* const from = sums + (row % 64 / 16 * warp_lanes + lane) * 4;
-    constexpr int side_tiles = Tile::side / 8;
+    T* to = a.dqkv + (place.first_token(a) + query) * a.dqkv_stride + step.h * head_size;
+    const float* from = sums_of(a, place.turn(a, step)) + (row % 64 / 16 * warp_lanes + lane) * 4;
     for (int n = 0; n < head_size / 8; n += 4) {
       const int tile = Tile::splits_queries ? Tile::sum_tile(row / 64, n)
                                             : Tile::sum_tile(n / side_tiles, n % side_tiles);

@@ -23,7 +23,8 @@ class FlashGroupGradients {
 
   template <class Block>
   TRIREME_DEVICE_FUNCTION static void run(Block& block, const Arguments& a, const Place& place) {
-    const Lanes lanes(block);
+    const Lanes first{block.thread() - group_threads};
+    Lanes lanes = first;
     float keys[columns / 8][4], values[columns / 8][4], scores[score_tiles][4],
         grads[score_tiles][4];
     clear(keys);
@@ -33,24 +34,21 @@ class FlashGroupGradients {
     multiply_scores(block, lanes, 0, scores);
     block.await_phase(phases(block, Tile::values_full), 0);
     multiply_grads(block, lanes, 0, grads);
+    block.template wait_products<1>(scores);
     Step step = place.first_step(a);
     for (int count = 0;; ++count) {
-      const Step following = place.next(a, step);
-      std::uint32_t p[score_tiles / 2][4], d[score_tiles / 2][4];
-      block.template wait_products<1>(scores);
+      lanes = first.again(block);
       probabilities(block, a, place, lanes, step, count, scores);
+      finish(block, scores);
       block.template wait_products<0>(grads);
-      score_gradients(block, a, lanes, count, scores, grads);
-      pack_probabilities(block, p, scores);
-      pack_left<T, score_tiles>(block, d, grads);
-      if constexpr (Tile::shares) {
-        store_scores(block, lanes, Tile::scores_at, count & 1, p);
-      } else {
+      std::uint32_t p[score_tiles / 2][4];
+      lanes = first.again(block);
+      score_gradients(block, a, lanes, count, scores, grads, p);
+      if constexpr (!Tile::shares) {
         block.begin_products(values, p);
         multiply_rows(block, values, p, grad_rows(block, count));
         block.commit_products();
       }
-      store_scores(block, lanes, Tile::score_grads_at, count & 1, d);
       block.publish_to_products();
       block.meet(1, 2 * group_threads);  // both groups have stored their scores
       if constexpr (Tile::shares) {
@@ -59,25 +57,24 @@ class FlashGroupGradients {
         block.commit_products();
       }
       float sums[sum_columns / 8][4];
+      lanes = first.again(block);
       multiply_keys(block, lanes, count & 1, sums);
-      block.template wait_products<0>(values, p);
+      block.template wait_products<1>(values, p);
       release(block, lanes, Tile::grads_empty, grad_ring(count).stage);
       block.begin_products(keys);
       multiply_rows(block, lanes, keys, Tile::score_grads_at, count & 1, query_rows(block, count));
-      block.commit_products();
-      if (!place.is_step(following)) {
-        block.template wait_products<1>(sums);
-        store_sums(block, lanes, count, sums);
-        block.template wait_products<0>(keys, values);
-        break;
-      }
-      multiply_scores(block, lanes, count + 1, scores);
-      block.template wait_products<2>(sums);
+      step = place.next(a, step);
+      // The last step has no next one, and multiplies its own queries again: a branch here would
+      // end the products in flight.
+      const int following = count + (place.is_step(step) ? 1 : 0);
+      multiply_scores(block, lanes, following, scores);  // of the same batch
+      block.template wait_products<1>(sums);
+      lanes = first.again(block);
       store_sums(block, lanes, count, sums);
-      block.template wait_products<1>(keys);
+      block.template wait_products<0>(keys, scores);
       release(block, lanes, Tile::queries_empty, query_ring(count).stage);
-      multiply_grads(block, lanes, count + 1, grads);
-      step = following;
+      if (following == count) break;
+      multiply_grads(block, lanes, following, grads);
     }
     write(block, a, place, lanes, keys, values);
   }
@@ -91,26 +88,29 @@ class FlashGroupGradients {
   using ScoreSums = float[score_tiles][4];
   using Packed = std::uint32_t[score_tiles / 2][4];
 
-  /// What this lane has.
+  /// What this lane has. Everything is computed at each use, from one register.
   struct Lanes {
-    int group, warp, lane;  // of the groups that multiply, of the group, of the warp
+    int thread;  // of the groups that multiply
 
+    /// The same, opaque to the compiler, so that it keeps nothing that it computed before.
     template <class Block>
-    TRIREME_DEVICE_FUNCTION explicit Lanes(Block& block)
-        : group(block.group() - 1),
-          warp(block.thread() % group_threads / warp_lanes),
-          lane(block.thread() % warp_lanes) {}
+    TRIREME_DEVICE_FUNCTION Lanes again(Block& block) const {
+      return {unknown(block, thread)};
+    }
+    TRIREME_DEVICE_FUNCTION int group() const { return thread / group_threads; }
+    TRIREME_DEVICE_FUNCTION int warp() const { return thread % group_threads / warp_lanes; }
+    TRIREME_DEVICE_FUNCTION int lane() const { return thread % warp_lanes; }
 
     /// First key and query of the group's scores, and the first row and element of its gradients.
-    TRIREME_DEVICE_FUNCTION int key() const { return Tile::shares ? 0 : 64 * group; }
+    TRIREME_DEVICE_FUNCTION int key() const { return Tile::shares ? 0 : 64 * group(); }
     TRIREME_DEVICE_FUNCTION int query() const {
-      return Tile::shares ? Tile::score_queries * group : 0;
+      return Tile::shares ? Tile::score_queries * group() : 0;
     }
-    TRIREME_DEVICE_FUNCTION int sum_row() const { return Tile::splits_queries ? 64 * group : 0; }
+    TRIREME_DEVICE_FUNCTION int sum_row() const { return Tile::splits_queries ? 64 * group() : 0; }
     TRIREME_DEVICE_FUNCTION int sum_column() const {
-      return Tile::splits_queries ? 0 : Tile::side * group;
+      return Tile::splits_queries ? 0 : Tile::side * group();
     }
-    TRIREME_DEVICE_FUNCTION int column() const { return Tile::shares ? Tile::side * group : 0; }
+    TRIREME_DEVICE_FUNCTION int column() const { return Tile::shares ? Tile::side * group() : 0; }
   };
 
   /// Place of number `count` of a ring.
@@ -153,7 +153,7 @@ class FlashGroupGradients {
   template <class Block>
   TRIREME_DEVICE_FUNCTION static void release(Block& block, const Lanes& lanes, std::uint32_t ring,
                                               int stage) {
-    if (lanes.lane == 0) block.arrive(phases(block, ring, stage));
+    if (lanes.lane() == 0) block.arrive(phases(block, ring, stage));
   }
 
   /// A batch: scores = keys · queriesᵀ, when the queries are there.
@@ -230,9 +230,9 @@ class FlashGroupGradients {
                                                     const Step& step, int count,
                                                     ScoreSums& scores) {
     const float c = a.shape.scale * log2e;
-    const int lane = unknown(block, lanes.lane);
+    const int lane = lanes.lane();
     const int g = lane / 4, t = lane % 4;
-    const int group_key = place.first_key() + lanes.key(), key = group_key + 16 * lanes.warp + g;
+    const int group_key = place.first_key() + lanes.key(), key = group_key + 16 * lanes.warp() + g;
     const int first_query = place.first_query(step) + lanes.query();
     const bool masked = place.first_key() + Tile::keys > a.shape.sequence ||
                         group_key + 64 - a.shape.ahead > first_query + 1 ||
@@ -279,43 +279,59 @@ class FlashGroupGradients {
     return with_dropout && __builtin_bit_cast(std::int32_t, p) < 0;
   }
 
+  /// The probabilities are computed before the wait that follows: see finish_before.
   template <class Block>
-  TRIREME_DEVICE_FUNCTION static void pack_probabilities(Block& block, Packed& packed,
-                                                         const ScoreSums& p) {
-    if constexpr (!with_dropout) {
-      pack_left<T, score_tiles>(block, packed, p);
-    } else {
+  TRIREME_DEVICE_FUNCTION static void finish(Block& block, const ScoreSums& p) {
+    std::uint32_t all = 0;
 #pragma unroll
-      for (int n = 0; n < score_tiles; ++n)
+    for (int n = 0; n < score_tiles; ++n)
 #pragma unroll
-        for (int half = 0; half < 2; ++half) {
-          const float low = p[n][2 * half], high = p[n][2 * half + 1];
-          packed[n / 2][n % 2 * 2 + half] =
-              block.template pack<T>(is_dropped(low) ? 0.0F : low, is_dropped(high) ? 0.0F : high);
-        }
-    }
+      for (int i = 0; i < 4; ++i) all += __builtin_bit_cast(std::uint32_t, p[n][i]);
+    block.finish_before(__builtin_bit_cast(float, all));
   }
 
-  /// grads, which hold dp, become ds = p (dp − delta); with dropout p (dp f − delta).
+  /// Turns dp in grads into ds = p (dp − delta), with dropout p (dp f − delta), and stores it for
+  /// both groups, packs p, and stores it as well if the groups share it.
   template <class Block>
   TRIREME_DEVICE_FUNCTION static void score_gradients(Block& block, const Arguments& a,
                                                       const Lanes& lanes, int count,
-                                                      const ScoreSums& p, ScoreSums& grads) {
-    const std::uint32_t at =
-        statistics(block, lanes, count, unknown(block, lanes.lane) % 4) + Tile::delta_after;
+                                                      const ScoreSums& scores,
+                                                      const ScoreSums& grads, Packed& packed) {
+    const int lane = lanes.lane();
+    const std::uint32_t at = statistics(block, lanes, count, lane % 4) + Tile::delta_after;
+    const int row = lanes.key() + 16 * lanes.warp() + lane % 16;
+    const int piece = lanes.query() / 8 + lane / 16;
+    const auto to = score_rows(block, Tile::score_grads_at, count & 1);
+    const auto shared = score_rows(block, Tile::scores_at, count & 1);
 #pragma unroll
-    for (int n = 0; n < score_tiles; ++n) {
-      float delta[2];
-      block.load_pair(delta, at + 32 * static_cast<std::uint32_t>(n));
+    for (int k = 0; k < score_tiles / 2; ++k) {
+      std::uint32_t d[4];
 #pragma unroll
-      for (int i = 0; i < 4; ++i) {
-        float dp = grads[n][i], probability = p[n][i];
-        if constexpr (with_dropout) {
-          dp = is_dropped(probability) ? 0.0F : dp * a.dropout.kept;
-          probability = __builtin_fabsf(probability);
+      for (int half = 0; half < 2; ++half) {
+        const int n = 2 * k + half;
+        float delta[2], p[4], ds[4];
+        block.load_pair(delta, at + 32 * static_cast<std::uint32_t>(n));
+#pragma unroll
+        for (int i = 0; i < 4; ++i) {
+          float dp = grads[n][i];
+          p[i] = scores[n][i];
+          if constexpr (with_dropout) {
+            const bool dropped = __builtin_bit_cast(std::int32_t, p[i]) < 0;
+            dp = dropped ? 0.0F : dp * a.dropout.kept;
+            ds[i] = __builtin_fabsf(p[i]) * (dp - delta[i % 2]);
+            p[i] = dropped ? 0.0F : p[i];
+          } else {
+            ds[i] = p[i] * (dp - delta[i % 2]);
+          }
         }
-        grads[n][i] = probability * (dp - delta[i % 2]);
+#pragma unroll
+        for (int i = 0; i < 2; ++i) {
+          packed[k][2 * half + i] = block.template pack<T>(p[2 * i], p[2 * i + 1]);
+          d[2 * half + i] = block.template pack<T>(ds[2 * i], ds[2 * i + 1]);
+        }
       }
+      block.store_matrices(to.at(row, piece + 2 * k), d);
+      if constexpr (Tile::shares) block.store_matrices(shared.at(row, piece + 2 * k), packed[k]);
     }
   }
 
@@ -328,27 +344,13 @@ class FlashGroupGradients {
            4 * static_cast<std::uint32_t>(lanes.query() + 2 * t);
   }
 
-  /// Stores probabilities or their gradients as [key, query].
-  template <class Block>
-  TRIREME_DEVICE_FUNCTION static void store_scores(Block& block, const Lanes& lanes,
-                                                   std::uint32_t at, int buffer,
-                                                   const Packed& scores) {
-    const auto to = score_rows(block, at, buffer);
-    const int lane = unknown(block, lanes.lane);
-    const int row = lanes.key() + 16 * lanes.warp + lane % 16,
-              piece = lanes.query() / 8 + lane / 16;
-#pragma unroll
-    for (int k = 0; k < score_tiles / 2; ++k)
-      block.store_matrices(to.at(row, piece + 2 * k), scores[k]);
-  }
-
   /// Hands the gradient of queries to the warp that adds it.
   template <class Block>
   TRIREME_DEVICE_FUNCTION static void store_sums(Block& block, const Lanes& lanes, int count,
                                                  const float (&sums)[sum_columns / 8][4]) {
     int tiles = sum_columns / 8;
     if constexpr (2 * Tile::side > head_size && !Tile::splits_queries && !Tile::shares)
-      tiles = lanes.group == 0 ? tiles : head_size / 8 - tiles;
+      tiles = lanes.group() == 0 ? tiles : head_size / 8 - tiles;
 #pragma unroll
     for (int round = 0; round < Tile::sum_rounds; ++round) {
       const RingPlace slot = ring<Tile::sum_slots>(count * Tile::sum_rounds + round);
@@ -356,8 +358,8 @@ class FlashGroupGradients {
       const std::uint32_t to =
           block.shared() + Tile::sums_at +
           static_cast<std::uint32_t>(slot.stage) * Tile::sum_bytes +
-          static_cast<std::uint32_t>(lanes.group * Tile::sum_tiles) * Tile::sum_tile_bytes +
-          16 * static_cast<std::uint32_t>(lanes.warp * warp_lanes + lanes.lane);
+          static_cast<std::uint32_t>(lanes.group() * Tile::sum_tiles) * Tile::sum_tile_bytes +
+          16 * static_cast<std::uint32_t>(lanes.warp() * warp_lanes + lanes.lane());
 #pragma unroll
       for (int n = 0; n < Tile::sum_tiles; ++n) {
         const int from = round * Tile::sum_tiles + n;
@@ -366,7 +368,7 @@ class FlashGroupGradients {
       }
       block.publish_to_products();
       block.warp_barrier();
-      if (lanes.lane == 0) block.arrive(phases(block, Tile::sums_full, slot.stage));
+      if (lanes.lane() == 0) block.arrive(phases(block, Tile::sums_full, slot.stage));
     }
   }
 
@@ -376,7 +378,7 @@ class FlashGroupGradients {
                                             const float (&values)[columns / 8][4]) {
     const float scale[2] = {a.shape.scale, a.shape.scale};
     const float kept[2] = {a.dropout.kept, a.dropout.kept};
-    const int key = place.first_key() + lanes.key() + 16 * lanes.warp + lanes.lane / 4;
+    const int key = place.first_key() + lanes.key() + 16 * lanes.warp() + lanes.lane() / 4;
     const bool valid[2] = {key < a.shape.sequence, key + 8 < a.shape.sequence};
     T* row = a.dqkv + (place.first_token(a) + key) * a.dqkv_stride +
              (a.shape.heads + place.kv) * head_size + lanes.column();
