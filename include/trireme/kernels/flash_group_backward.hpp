@@ -11,10 +11,10 @@ namespace trireme::kernels {
 /// the order of keys, to those of the previous blocks, and warps 2 and 3 round the sums that are
 /// complete. Otherwise as FlashBackward: B·Hkv·key_blocks blocks, which start by tickets.
 template <class T, int head_size, bool with_dropout>
-class FlashGroupBackward {
+class GroupBackward {
  public:
-  using Tile = FlashGroupBackwardTile<head_size>;
-  using Arguments = FlashGroupBackwardArguments<T>;
+  using Tile = GroupBackwardTile<head_size>;
+  using Arguments = GroupBackwardArguments<T>;
 
   template <class Block>
   TRIREME_DEVICE_FUNCTION static void run(Block& block, const Arguments& a) {
@@ -30,14 +30,14 @@ class FlashGroupBackward {
     block.template raise_registers<Tile::group_registers>();
     const Place place = place_of(block, a, ticket);
     if constexpr (!Tile::shares) {
-      FlashGroupGradients<T, head_size, with_dropout, head_size>::run(block, a, place);
+      GroupGradients<T, head_size, with_dropout, head_size>::run(block, a, place);
     } else if constexpr (head_size == 2 * Tile::side) {
-      FlashGroupGradients<T, head_size, with_dropout, Tile::side>::run(block, a, place);
+      GroupGradients<T, head_size, with_dropout, Tile::side>::run(block, a, place);
     } else {
       if (group == 1)
-        FlashGroupGradients<T, head_size, with_dropout, Tile::side>::run(block, a, place);
+        GroupGradients<T, head_size, with_dropout, Tile::side>::run(block, a, place);
       else
-        FlashGroupGradients<T, head_size, with_dropout, head_size - Tile::side>::run(block, a,
+        GroupGradients<T, head_size, with_dropout, head_size - Tile::side>::run(block, a,
                                                                                      place);
     }
   }
@@ -203,15 +203,17 @@ class FlashGroupBackward {
 
   /// Rounds the sums of queries that see no later keys, when this block's are in them.
   template <class Block>
-  TRIREME_DEVICE_FUNCTION static void round(Block& block, const Arguments& a, const Place& place) {
+  TRIREME_DEVICE_FUNCTION static void round(Block& block, const Arguments& a, Place place) {
     for (Step step = place.first_step(a); place.is_step(step); step = place.next(a, step)) {
+      place.key_block = unknown(block, place.key_block);  // what follows from it is not kept
       if (!place.is_last(a, step)) continue;
       const int turn = place.turn(a, step);
       if (block.thread() % warp_lanes == 0)
         block.await(a.turns + turn, static_cast<unsigned>(place.key_block + 1));
       block.warp_barrier();
       const int rows = sum_rows(a, place, step);
-      for (int row = block.thread() / warp_lanes % rounding_warps * 16; row < rows;
+#pragma unroll 1
+      for (int row = unknown(block, block.thread()) / warp_lanes % rounding_warps * 16; row < rows;
            row += 16 * rounding_warps)
         round_rows(block, a, place, step, unknown(block, row));
     }
@@ -222,12 +224,13 @@ class FlashGroupBackward {
   TRIREME_DEVICE_FUNCTION static void round_rows(Block& block, const Arguments& a,
                                                  const Place& place, const Step& step, int row) {
     constexpr int side_tiles = Tile::side / 8;
-    const int lane = unknown(block, block.thread() % warp_lanes);
+    const int lane = unknown(block, block.thread()) % warp_lanes;
     const float scale[2] = {a.shape.scale, a.shape.scale};
     const int query = place.first_query(step) + row + lane / 4;
     const bool valid[2] = {query < a.shape.sequence, query + 8 < a.shape.sequence};
     T* to = a.dqkv + (place.first_token(a) + query) * a.dqkv_stride + step.h * head_size;
     const float* from = sums_of(a, place.turn(a, step)) + (row % 64 / 16 * warp_lanes + lane) * 4;
+#pragma unroll 1
     for (int n = 0; n < head_size / 8; n += 4) {
       const int tile = Tile::splits_queries ? Tile::sum_tile(row / 64, n)
                                             : Tile::sum_tile(n / side_tiles, n % side_tiles);

@@ -5,11 +5,11 @@
 
 #include <cstdint>
 
-/// Sizes, arguments and barriers of FlashGroupBackward.
+/// Sizes, arguments and barriers of GroupBackward.
 namespace trireme::kernels {
 
-/// Head sizes of FlashGroupBackward.
-constexpr bool has_flash_group_backward(std::int64_t head_size) {
+/// Head sizes of GroupBackward.
+constexpr bool has_group_backward(std::int64_t head_size) {
   return head_size == 64 || head_size == 96 || head_size == 128 || head_size == 192 ||
          head_size == 256;
 }
@@ -20,7 +20,7 @@ constexpr bool has_flash_group_backward(std::int64_t head_size) {
 /// half of the queries for the scores, and each a side of the elements for the gradients
 /// (`shares`), and exchange probabilities through shared memory.
 template <int head_size>
-struct FlashGroupBackwardTile {
+struct GroupBackwardTile {
   static constexpr int threads = 3 * group_threads;
   static constexpr int helper_registers = 40, group_registers = 232;
   static constexpr bool shares = head_size > 128;
@@ -74,7 +74,7 @@ struct FlashGroupBackwardTile {
 };
 
 template <class T>
-struct FlashGroupBackwardArguments : FlashBackwardArguments<T> {
+struct GroupBackwardArguments : FlashBackwardArguments<T> {
   TensorMap qkv_map;   // {K, H + 2 Hkv, S, B}, boxes of 64 elements of 64 rows
   TensorMap grad_map;  // {K, H, S, B}, likewise
 };

@@ -5,7 +5,7 @@
 
 #include <cstdint>
 
-/// The part of FlashGroupBackward's two groups of warps that multiply. A step has five products, in
+/// The part of GroupBackward's two groups of warps that multiply. A step has five products, in
 /// the order in which they are issued (S: scores, P: probabilities, D: the gradient of S):
 ///
 ///     dV += Pᵀ·dO   dQ = D·K   dK += Dᵀ·Q   and, of the next step,   Sᵀ = K·Qᵀ   dPᵀ = V·dOᵀ
@@ -15,10 +15,10 @@ namespace trireme::kernels {
 
 /// `columns`: elements of the gradients of keys and values that the group has.
 template <class T, int head_size, bool with_dropout, int columns>
-class FlashGroupGradients {
+class GroupGradients {
  public:
-  using Tile = FlashGroupBackwardTile<head_size>;
-  using Arguments = FlashGroupBackwardArguments<T>;
+  using Tile = GroupBackwardTile<head_size>;
+  using Arguments = GroupBackwardArguments<T>;
   using Place = FlashBackwardPlace<Tile, Arguments>;
 
   template <class Block>
@@ -279,7 +279,7 @@ class FlashGroupGradients {
     return with_dropout && __builtin_bit_cast(std::int32_t, p) < 0;
   }
 
-  /// The probabilities are computed before the wait that follows: see finish_before.
+  /// The probabilities are computed before the wait that follows: see settle.
   template <class Block>
   TRIREME_DEVICE_FUNCTION static void finish(Block& block, const ScoreSums& p) {
     std::uint32_t all = 0;
@@ -287,7 +287,7 @@ class FlashGroupGradients {
     for (int n = 0; n < score_tiles; ++n)
 #pragma unroll
       for (int i = 0; i < 4; ++i) all += __builtin_bit_cast(std::uint32_t, p[n][i]);
-    block.finish_before(__builtin_bit_cast(float, all));
+    block.settle(__builtin_bit_cast(float, all));
   }
 
   /// Turns dp in grads into ds = p (dp − delta), with dropout p (dp f − delta), and stores it for
