@@ -122,6 +122,17 @@ class CudaGroupBlock : public CudaBlock {
     (keep(registers), ...);
   }
 
+  /// The assembler moves a wait for products up, before arithmetic that does not depend on them,
+  /// but not before a store: this one depends on x and never happens.
+  __device__ __forceinline__ void settle(float x) const {
+    asm volatile(
+        "{.reg .pred p;\n"
+        "setp.lt.f32 p, %0, 0fFF800000;\n"
+        "@p st.shared.f32 [%1], %0;\n}" ::"f"(x),
+        "r"(tiles_)
+        : "memory");
+  }
+
   __device__ __forceinline__ void init_phases(std::uint32_t at, int count) const {
     asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(at), "r"(count) : "memory");
   }
@@ -231,18 +242,15 @@ class CudaGroupBlock : public CudaBlock {
 #undef TRIREME_PRODUCT_LEFT
 #undef TRIREME_PRODUCTS
 
-/// The kernel of `Kernel::run`. Only its version for sm_90a has shared memory of its own, by which
-/// group_kernel_runs (block_launch.hpp) knows it.
+/// The kernel of `Kernel::run`.
 template <class Kernel>
 __global__ void __launch_bounds__(Kernel::Tile::threads, 1)
     run_groups_on_cuda(const __grid_constant__ typename Kernel::Arguments arguments) {
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
-  __shared__ volatile unsigned mark;
-  if (threadIdx.x == 0) mark = 1;
   CudaGroupBlock block;
   Kernel::run(block, arguments);
 #else
-  __trap();
+  __trap();  // never launched: see src/kernels/sm_90a
 #endif
 }
 

@@ -238,6 +238,7 @@ struct GroupForward {
       leave_keys(block, shared, s, i + 1 == place.key_blocks);
       rescales = false;
       add_keys(block, a, s, group, place, i, rescales, factors);
+      block.settle(s.softmax.sum[0][0] + s.softmax.sum[0][1]);
       block.template wait_products<0>(s.o, s.p);
       leave_values(block, shared, s);
       if (rescales) Softmax::multiply(s.o, factors);
