@@ -1,5 +1,6 @@
 #include <trireme/kernels/flash_attention.hpp>
 #include <trireme/kernels/flash_backward_tile.hpp>
+#include <trireme/kernels/group_kernels.hpp>
 
 #include <algorithm>
 
@@ -12,14 +13,28 @@ bool rows_of_16_bytes(std::initializer_list<const void*> arrays,
          std::all_of(strides.begin(), strides.end(), [](std::int64_t n) { return n % 8 == 0; });
 }
 
-bool flash_takes(const AttentionShape& s, std::initializer_list<const void*> arrays,
-                 std::initializer_list<std::int64_t> strides) {
+namespace {
+
+/// What all kernels need of a call, but for the head size.
+bool fits(const AttentionShape& s, std::initializer_list<const void*> arrays,
+          std::initializer_list<std::int64_t> strides) {
   constexpr std::int64_t most = std::int64_t{1} << 30;
-  if (!has_flash_kernel(s.head_size) || s.scale <= 0.0 || s.batch * s.sequence * s.heads == 0)
-    return false;
+  if (s.scale <= 0.0 || s.batch * s.sequence * s.heads == 0) return false;
   if (s.batch * s.heads * s.sequence > most || s.sequence > most / 256) return false;
   return rows_of_16_bytes(arrays, strides) &&
          std::all_of(strides.begin(), strides.end(), [](auto n) { return n < most / 64; });
+}
+
+}  // namespace
+
+bool flash_takes(const AttentionShape& s, std::initializer_list<const void*> arrays,
+                 std::initializer_list<std::int64_t> strides) {
+  return has_flash_kernel(s.head_size) && fits(s, arrays, strides);
+}
+
+bool group_forward_takes(const AttentionShape& s, std::initializer_list<const void*> arrays,
+                         std::initializer_list<std::int64_t> strides) {
+  return has_group_forward(s.head_size) && fits(s, arrays, strides);
 }
 
 namespace {

@@ -149,6 +149,8 @@ class EmulatedGroupBlock {
     (self().registers.check_waited(&registers, sizeof registers), ...);
   }
 
+  void settle(float x) const { usable(x); }
+
   void init_phases(std::uint32_t at, int count) {
     state_->phases.init(at, count, thread_, state_->order);
     state_->memory.reserve(at, 8);

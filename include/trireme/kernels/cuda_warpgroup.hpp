@@ -137,15 +137,6 @@ class CudaGroupBlock : public CudaBlock {
         : "memory");
   }
 
-  /// The assembler moves waits up to the beginning of their basic block: here one ends.
-  __device__ __forceinline__ void finish_before(float x) const {
-    asm volatile(
-        "{.reg .pred p;\n"
-        "setp.lt.f32 p, %0, 0fFF800000;\n"
-        "@p st.shared.f32 [%1], %0;\n}" ::"f"(x), "r"(tiles_)
-        : "memory");
-  }
-
   __device__ __forceinline__ void init_phases(std::uint32_t at, int count) const {
     asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(at), "r"(count) : "memory");
   }

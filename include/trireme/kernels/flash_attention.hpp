@@ -8,8 +8,9 @@
 #include <initializer_list>
 
 /// Attention on tensor cores: which calls it takes, and the launches. Read the kernels in this
-/// order: warp_tiles.hpp, flash_problem.hpp, flash_forward.hpp, flash_backward.hpp. attention.hpp
-/// describes what they compute, docs/attention.md how.
+/// order: warp_tiles.hpp, flash_problem.hpp, flash_forward.hpp, flash_backward.hpp; then for
+/// compute capability 9.0 warpgroup_tiles.hpp, flash_group_forward.hpp. attention.hpp describes
+/// what they compute, docs/attention.md how.
 namespace trireme::kernels {
 
 /// Whether the kernels take this call, with a resolved shape: a head size that they support, a
@@ -17,6 +18,10 @@ namespace trireme::kernels {
 /// bytes), and numbers of blocks that fit into 31 bits.
 bool flash_takes(const AttentionShape& shape, std::initializer_list<const void*> arrays,
                  std::initializer_list<std::int64_t> strides);
+
+/// The same for the forward kernel of warpgroups (group_kernels.hpp).
+bool group_forward_takes(const AttentionShape& shape, std::initializer_list<const void*> arrays,
+                         std::initializer_list<std::int64_t> strides);
 
 /// Whether arrays and their rows begin at multiples of 16 bytes; strides in elements of two bytes.
 bool rows_of_16_bytes(std::initializer_list<const void*> arrays,
@@ -42,6 +47,11 @@ bool flash_available();
 /// and Fp16.
 template <class T>
 void flash_attention_forward(const Exec& exec, View2<T> o, View3<float> logsumexp,
+                             View2<const T> qkv, const AttentionShape& shape,
+                             const AttentionDropout& dropout);
+/// The same by the kernel of warpgroups, if group_kernels_available() and group_forward_takes(...).
+template <class T>
+void group_attention_forward(const Exec& exec, void* stream, View2<T> o, View3<float> logsumexp,
                              View2<const T> qkv, const AttentionShape& shape,
                              const AttentionDropout& dropout);
 template <class T>

@@ -11,16 +11,18 @@
 namespace trireme::kernels {
 
 /// Sizes of the tiles. Each consumer has 64 queries, whose output and scores stay in registers.
-template <int head_size>
+/// With small heads powers take as long as products, and a third consumer fills the gaps.
+template <int head_size, bool with_dropout = false>
 struct GroupForwardTile {
-  static constexpr int consumers = 2;
+  static constexpr int consumers = head_size <= 64 && !with_dropout ? 3 : 2;
   static constexpr int threads = (1 + consumers) * group_threads;
   static constexpr int group_queries = 64;
   static constexpr int queries = consumers * group_queries;
   static constexpr int keys = head_size <= 128 ? 128 : head_size <= 192 ? 96 : 80;
   static constexpr int stages = 2;
   /// Per thread, of 65,536 in all.
-  static constexpr int producer_registers = 24, consumer_registers = 240;
+  static constexpr int producer_registers = consumers == 2 ? 24 : 32;
+  static constexpr int consumer_registers = consumers == 2 ? 240 : 160;
 
   using Queries = GroupRows<queries, head_size>;
   using Keys = GroupRows<keys, head_size>;
@@ -55,7 +57,7 @@ void set_group_forward_blocks(GroupForwardArguments<T>& a, int at_a_time) {
 /// consumers finish one, the producer copies what the next one needs.
 template <class T, int head_size, bool with_dropout>
 struct GroupForward {
-  using Tile = GroupForwardTile<head_size>;
+  using Tile = GroupForwardTile<head_size, with_dropout>;
   using Arguments = GroupForwardArguments<T>;
   using Queries = typename Tile::Queries;
   using Keys = typename Tile::Keys;
@@ -211,43 +213,90 @@ struct GroupForward {
     return place.q0 + group * Tile::group_queries + thread % group_threads / warp_lanes * 16;
   }
 
+  /// The blocks of keys that a group's queries see, at least one.
+  struct Seen {
+    int first, end;
+    TRIREME_DEVICE_FUNCTION Seen(const FlashShape& s, int group, const Place& place) {
+      const int query = place.q0 + group * Tile::group_queries;
+      const int last = s.end_key(query + Tile::group_queries - 1) - place.key_begin;
+      first = (s.first_key(query) - place.key_begin) / Tile::keys;
+      if (query >= s.sequence || first >= place.key_blocks) first = place.key_blocks - 1;
+      end = (last + Tile::keys - 1) / Tile::keys;
+      end = end > first ? end : first + 1;
+    }
+  };
+
   /// Scores of block i are multiplied together with the probabilities of block i − 1, whose product
   /// runs on during the powers of block i.
   template <class Block>
   TRIREME_DEVICE_FUNCTION static void attend(Block& block, const Arguments& a, const Shared& shared,
                                              State& s, int group, const Place& place) {
+    const Seen seen(a.shape, group, place);
+#pragma unroll 1
+    for (int i = 0; i < seen.first; ++i) pass(block, shared, s, group);
     s.softmax.clear();
-    block.await_phase(shared.full(0, s.keys.stage), s.keys.parity);
-    block.begin_products(s.scores);
-    multiply_keys(block, shared, s, group);
-    block.template wait_products<0>(s.scores);
-    leave_keys(block, shared, s, place.key_blocks == 1);
     bool rescales = false;
     typename Softmax::Factors factors = {};
-    add_keys(block, a, s, group, place, 0, rescales, factors);
+    begin_keys(block, shared, s, group);
+    block.begin_products(s.scores);
+    multiply_keys(block, shared, s, group);
+    end_turn(block, group);
+    block.template wait_products<0>(s.scores);
+    leave_keys(block, shared, s, seen.first + 1 == seen.end);
+    add_keys(block, a, s, group, place, seen.first, rescales, factors);
     pack(block, s);
-    for (int i = 1; i < place.key_blocks; ++i) {
-      block.await_phase(shared.full(0, s.keys.stage), s.keys.parity);
-      block.meet(turn_of(group), 2 * group_threads);
+    for (int i = seen.first + 1; i < seen.end; ++i) {
+      begin_keys(block, shared, s, group);
       block.begin_products(s.scores, s.o, s.p);
       multiply_keys(block, shared, s, group);
-      block.await_phase(shared.full(1, s.values.stage), s.values.parity);
-      multiply_values(block, shared, s, i > 1);
-      block.signal(turn_of(group + 1), 2 * group_threads);
+      await_values(block, shared, s);
+      multiply_values(block, shared, s, i > seen.first + 1);
+      end_turn(block, group);
       block.template wait_products<1>(s.scores);
-      leave_keys(block, shared, s, i + 1 == place.key_blocks);
+      leave_keys(block, shared, s, i + 1 == seen.end);
       rescales = false;
       add_keys(block, a, s, group, place, i, rescales, factors);
+      block.settle(s.softmax.sum[0][0] + s.softmax.sum[0][1]);
       block.template wait_products<0>(s.o, s.p);
       leave_values(block, shared, s);
       if (rescales) Softmax::multiply(s.o, factors);
       pack(block, s);
     }
-    block.await_phase(shared.full(1, s.values.stage), s.values.parity);
+    await_values(block, shared, s);
     block.begin_products(s.o, s.p);
-    multiply_values(block, shared, s, place.key_blocks > 1);
+    multiply_values(block, shared, s, seen.first + 1 < seen.end);
     block.template wait_products<0>(s.o, s.p);
     leave_values(block, shared, s);
+#pragma unroll 1
+    for (int i = seen.end; i < place.key_blocks; ++i) pass(block, shared, s, group);
+  }
+
+  /// A block of keys that only other groups see.
+  template <class Block>
+  TRIREME_DEVICE_FUNCTION static void pass(Block& block, const Shared& shared, State& s,
+                                           int group) {
+    begin_keys(block, shared, s, group);
+    end_turn(block, group);
+    leave_keys(block, shared, s, false);
+    await_values(block, shared, s);
+    leave_values(block, shared, s);
+  }
+
+  /// Waits for the keys, and for the group's turn.
+  template <class Block>
+  TRIREME_DEVICE_FUNCTION static void begin_keys(Block& block, const Shared& shared, const State& s,
+                                                 int group) {
+    block.await_phase(shared.full(0, s.keys.stage), s.keys.parity);
+    block.meet(turn_of(group), 2 * group_threads);
+  }
+  template <class Block>
+  TRIREME_DEVICE_FUNCTION static void end_turn(Block& block, int group) {
+    block.signal(turn_of(group + 1), 2 * group_threads);
+  }
+  template <class Block>
+  TRIREME_DEVICE_FUNCTION static void await_values(Block& block, const Shared& shared,
+                                                   const State& s) {
+    block.await_phase(shared.full(1, s.values.stage), s.values.parity);
   }
 
   template <class Block>

@@ -19,6 +19,7 @@
 ///     void commit_products();                    ends a batch of products
 ///     void wait_products<n>(registers...);       until all batches but the last n are done, among
 ///                                                them those that use these arrays
+///     void settle(float x);                      x is computed before the next wait_products
 ///     void init_phases(address, count);          a barrier of phases; one thread
 ///     void publish_phases();                     what the thread initialised; before a barrier()
 ///     void arrive(address);                      one of `count` arrivals
