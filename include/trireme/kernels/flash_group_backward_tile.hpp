@@ -22,7 +22,7 @@ constexpr bool has_group_backward(std::int64_t head_size) {
 template <int head_size>
 struct GroupBackwardTile {
   static constexpr int threads = 3 * group_threads;
-  static constexpr int helper_registers = 40, group_registers = 232;
+  static constexpr int helper_registers = 56, group_registers = 224;
   static constexpr bool shares = head_size > 128;
   static constexpr int keys = shares ? 64 : 128;
   static constexpr int queries = head_size <= 64 ? 128 : 64;

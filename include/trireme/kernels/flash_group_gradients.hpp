@@ -67,10 +67,14 @@ class GroupGradients {
       // The last step has no next one, and multiplies its own queries again: a branch here would
       // end the products in flight.
       const int following = count + (place.is_step(step) ? 1 : 0);
-      multiply_scores(block, lanes, following, scores);  // of the same batch
+      if constexpr (Tile::shares)
+        block.commit_products();
+      else
+        multiply_scores(block, lanes, following, scores);  // of the same batch
       block.template wait_products<1>(sums);
       lanes = first.again(block);
       store_sums(block, lanes, count, sums);
+      if constexpr (Tile::shares) multiply_scores(block, lanes, following, scores);
       block.template wait_products<0>(keys, scores);
       release(block, lanes, Tile::queries_empty, query_ring(count).stage);
       if (following == count) break;
@@ -176,7 +180,7 @@ class GroupGradients {
   TRIREME_DEVICE_FUNCTION static void multiply_heads(Block& block, const Lanes& lanes,
                                                      ScoreSums& sums, std::uint32_t keys_at,
                                                      const typename Tile::Queries& queries) {
-    const typename Tile::Keys keys{block.shared() + keys_at};
+    const typename Tile::Keys keys{block.unknown(block.shared() + keys_at)};  // not kept either
     block.begin_products(sums);
 #pragma unroll
     for (int k = 0; k < head_steps; ++k)
@@ -213,7 +217,7 @@ class GroupGradients {
   TRIREME_DEVICE_FUNCTION static void multiply_keys(Block& block, const Lanes& lanes, int buffer,
                                                     float (&sums)[sum_columns / 8][4]) {
     const auto scores = score_rows(block, Tile::score_grads_at, buffer);
-    const typename Tile::Keys keys{block.shared() + Tile::keys_at};
+    const typename Tile::Keys keys{block.unknown(block.shared() + Tile::keys_at)};
     block.begin_products(sums);
 #pragma unroll
     for (int k = 0; k < Tile::keys / 16; ++k)
