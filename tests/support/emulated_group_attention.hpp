@@ -1,6 +1,9 @@
 #pragma once
 
+#include <trireme/base/attention_memory.hpp>
 #include <trireme/kernels/flash_attention.hpp>
+#include <trireme/kernels/flash_delta.hpp>
+#include <trireme/kernels/flash_group_backward.hpp>
 #include <trireme/kernels/flash_group_forward.hpp>
 
 #include <algorithm>
@@ -35,6 +38,7 @@ class EmulatedGroupAttention {
 
   std::vector<T> o;              ///< [T, H·K]
   std::vector<float> logsumexp;  ///< [B, H, S]
+  std::vector<T> dqkv;           ///< as qkv, with its padding
   EmulatorReport report;
 
   void forward() {
@@ -42,6 +46,14 @@ class EmulatedGroupAttention {
       forward_by<kernels::GroupForward<T, head_size, true>>();
     else
       forward_by<kernels::GroupForward<T, head_size, false>>();
+  }
+
+  /// After forward().
+  void backward(const std::vector<T>& grad) {
+    if (dropout_.rate > 0.0)
+      backward_by<kernels::GroupBackward<T, head_size, true>>(grad);
+    else
+      backward_by<kernels::GroupBackward<T, head_size, false>>(grad);
   }
 
  private:
@@ -66,14 +78,51 @@ class EmulatedGroupAttention {
     a.queries =
         emulated_tensor_map(kernels::heads_map(qkv_.data(), a.shape, head_size, Tile::queries));
     a.keys = emulated_tensor_map(kernels::heads_map(qkv_.data(), a.shape, head_size, Tile::keys));
+    run<Kernel>(a.blocks, a.blocks, a);
+  }
+
+  template <class Kernel>
+  void backward_by(const std::vector<T>& grad) {
+    const FlashWorkspace parts(shape_.sizes());
+    std::vector<float> workspace(at(parts.elements()), nan<float>());
+    std::vector<unsigned> counters(at(parts.counters), 12345);
+    dqkv.assign(qkv_.size(), nan<T>());
+    using Delta = kernels::FlashDelta<T, head_size>;
+    const std::int64_t columns = shape_.heads * head_size, rows = shape_.tokens() * shape_.heads;
+    float* const deltas = workspace.data() + parts.sums;
+    run<Delta>(static_cast<int>((rows + Delta::rows_per_block - 1) / Delta::rows_per_block), 1,
+               {static_cast<int>(shape_.sequence), static_cast<int>(shape_.heads), rows, deltas,
+                grad.data(), columns, o.data(), columns, counters.data(), parts.counters});
+    kernels::GroupBackwardArguments<T> a;
+    a.shape = kernels::flash_backward_shape(shape_, qkv_stride_, 2);
+    a.dropout = kernels::flash_dropout(shape_, dropout_);
+    a.dqkv = dqkv.data();
+    a.dqkv_stride = qkv_stride_;
+    a.grad = grad.data();
+    a.grad_stride = columns;
+    a.qkv = qkv_.data();
+    a.logsumexp = logsumexp.data();
+    a.delta = deltas;
+    a.sums = workspace.data();
+    a.ticket = counters.data();
+    a.turns = counters.data() + 1;
+    const int blocks = kernels::set_group_backward<typename Kernel::Tile>(
+        a, head_size,
+        [](const kernels::TensorMapShape& shape) { return emulated_tensor_map(shape); });
+    run<Kernel>(blocks, how_.resident, a);
+  }
+
+  template <class Kernel>
+  void run(int blocks, int resident, const typename Kernel::Arguments& arguments) {
     EmulatorLaunch launch;
-    launch.blocks = launch.resident = a.blocks;
-    launch.threads = Tile::threads;
-    launch.shared_bytes = Tile::shared_bytes;
+    launch.blocks = blocks;
+    launch.resident = resident;
+    launch.threads = Kernel::Tile::threads;
+    launch.shared_bytes = Kernel::Tile::shared_bytes;
     launch.early_copies = how_.early_copies;
     launch.backwards = how_.backwards;
-    report =
-        WarpgroupEmulator::run(launch, [&](EmulatedGroupBlock& block) { Kernel::run(block, a); });
+    report = WarpgroupEmulator::run(
+        launch, [&](EmulatedGroupBlock& block) { Kernel::run(block, arguments); });
   }
 
   std::int64_t qkv_stride_;

@@ -96,7 +96,8 @@ class EmulatedGroupBlock {
   }
   void write4(float* to, const float (&x)[4]) {
     check(reinterpret_cast<std::uintptr_t>(to) % 16 == 0, "16 bytes to an odd address");
-    state_->writes.push_back({to, {x[0], x[1], x[2], x[3]}, thread_, state_->order.now(thread_)});
+    state_->writes.push_back(
+        {to, {x[0], x[1], x[2], x[3]}, thread_, state_->order.now(thread_), false});
   }
   unsigned take_ticket(unsigned* from) {
     if (thread_ == 0) state_->ticket = (*from)++;
@@ -176,6 +177,35 @@ class EmulatedGroupBlock {
     state_->memory.begin_copy(thread_, to, copy.bytes());
     state_->copies.push_back(copy);
     if (scheduler_->launch.early_copies) state_->land(state_->copies.size() - 1);
+  }
+  void store_sums(std::uint32_t to, const float (&x)[4]) {
+    check(to % 16 == 0, "16 bytes to shared address ", to);
+    for (const float each : x) usable(each);
+    state_->memory.write(thread_, to, x, 16);
+  }
+  /// Reads shared memory as products do, on behalf of the thread's warp.
+  void send_sums(float* to, std::uint32_t from, std::uint32_t bytes, bool add) {
+    check(from % 16 == 0 && bytes % 16 == 0 && reinterpret_cast<std::uintptr_t>(to) % 16 == 0,
+          "sums of ", bytes, " bytes from shared address ", from);
+    check(self().registers.batch() == 1, "thread ", thread_, " sends sums, and has products");
+    ++self().sent;
+    for (std::uint32_t i = 0; i < bytes; i += 16) {
+      emulator::GroupWrite write{to + i / 4, {}, thread_, 0, add};
+      state_->memory.read_for_product(state_->order.of(thread_), state_->order.actors.warp(thread_),
+                                      self().sent, from + i, write.values, 16);
+      self().sending.push_back(write);
+    }
+  }
+  void await_read() {
+    state_->order.of(thread_).learn(state_->order.actors.warp(thread_), self().sent);
+  }
+  void await_sent() {
+    await_read();
+    for (emulator::GroupWrite& write : self().sending) {
+      write.event = state_->order.now(thread_);
+      state_->writes.push_back(write);
+    }
+    self().sending.clear();
   }
   void publish_to_products() { state_->order.publish(thread_); }
 

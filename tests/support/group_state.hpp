@@ -18,6 +18,14 @@ namespace trireme::testing {
 
 namespace emulator {
 
+struct GroupWrite {
+  float* to;
+  float values[4];
+  int thread;
+  std::int32_t event;
+  bool add = false;
+};
+
 struct GroupThread {
   Fiber fiber;
   State state = State::ready;
@@ -25,13 +33,8 @@ struct GroupThread {
   const char* doing = "";
   std::uint32_t with = 0;
   RegistersInFlight registers;
-};
-
-struct GroupWrite {
-  float* to;
-  float values[4];
-  int thread;
-  std::int32_t event;
+  std::vector<GroupWrite> sending;  // until await_sent
+  std::int32_t sent = 0;            // how often
 };
 
 struct GroupBlockState {
@@ -76,7 +79,7 @@ struct GroupBlockState {
     std::vector<GroupWrite> later;
     for (const GroupWrite& w : writes)
       if (all || order.of(thread)[w.thread] >= w.event)
-        std::memcpy(w.to, w.values, sizeof w.values);
+        for (int i = 0; i < 4; ++i) w.to[i] = w.add ? w.to[i] + w.values[i] : w.values[i];
       else
         later.push_back(w);
     writes = later;

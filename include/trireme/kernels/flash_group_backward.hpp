@@ -37,8 +37,7 @@ class GroupBackward {
       if (group == 1)
         GroupGradients<T, head_size, with_dropout, Tile::side>::run(block, a, place);
       else
-        GroupGradients<T, head_size, with_dropout, head_size - Tile::side>::run(block, a,
-                                                                                     place);
+        GroupGradients<T, head_size, with_dropout, head_size - Tile::side>::run(block, a, place);
     }
   }
 
@@ -46,7 +45,6 @@ class GroupBackward {
   using Place = FlashBackwardPlace<Tile, Arguments>;
   using Step = FlashBackwardStep;
   static constexpr int users = 2 * group_threads / warp_lanes;  // warps that multiply
-  static constexpr int box_rows = 64;
   static constexpr int rounding_warps = 2;
 
   template <class Block>
@@ -137,7 +135,7 @@ class GroupBackward {
 #pragma unroll
     for (int chunk = 0; chunk < to.chunks; ++chunk)
 #pragma unroll
-      for (int r = 0; r < rows; r += box_rows)
+      for (int r = 0; r < rows; r += Tile::box_rows)
         block.copy_box(to.chunk(chunk) + static_cast<std::uint32_t>(r) * to.row_bytes, map,
                        64 * chunk, head, row + r, b, full);
   }

@@ -8,12 +8,6 @@
 /// Sizes, arguments and barriers of GroupBackward.
 namespace trireme::kernels {
 
-/// Head sizes of GroupBackward.
-constexpr bool has_group_backward(std::int64_t head_size) {
-  return head_size == 64 || head_size == 96 || head_size == 128 || head_size == 192 ||
-         head_size == 256;
-}
-
 /// Sizes of the blocks. Two groups of warps multiply, and one copies rows and adds sums. Up to 128
 /// elements, each of the two groups has 64 keys, and all queries and elements for them. Of more
 /// elements, the gradients of 64 keys fill the registers of both groups: they have the same keys,
@@ -35,6 +29,7 @@ struct GroupBackwardTile {
   using Queries = GroupRows<queries, head_size>;
   using Scores = GroupRows<keys, queries>;
 
+  static constexpr int box_rows = 64;
   static constexpr int query_stages = 2;
   static constexpr int grad_stages = head_size > 192 ? 1 : 2;
   /// Sums of queries leave in `sum_rounds` rounds through `sum_slots` slots.
@@ -78,6 +73,19 @@ struct GroupBackwardArguments : FlashBackwardArguments<T> {
   TensorMap qkv_map;   // {K, H + 2 Hkv, S, B}, boxes of 64 elements of 64 rows
   TensorMap grad_map;  // {K, H, S, B}, likewise
 };
+
+/// Fills in the numbers of blocks and the maps, and returns the number of blocks of threads.
+template <class Tile, class T, class MakeMap>
+int set_group_backward(GroupBackwardArguments<T>& a, int head_size, const MakeMap& make_map) {
+  a.query_blocks = (a.shape.sequence + Tile::queries - 1) / Tile::queries;
+  a.key_blocks = (a.shape.sequence + Tile::keys - 1) / Tile::keys;
+  FlashShape grads = a.shape;
+  grads.key_value_heads = 0;
+  grads.qkv_stride = a.grad_stride;
+  a.qkv_map = make_map(heads_map(a.qkv, a.shape, head_size, Tile::box_rows));
+  a.grad_map = make_map(heads_map(a.grad, grads, head_size, Tile::box_rows));
+  return a.shape.batch * a.shape.key_value_heads * a.key_blocks;
+}
 
 /// Barrier number `stage` of a ring whose first one is at `at`.
 template <class Block>

@@ -32,6 +32,10 @@
 ///     void warp_barrier();                       of the warp's lanes
 ///     void raise_registers<n>(), lower_registers<n>();         per thread; whole warpgroups
 ///     void store_matrices(address, r), store_matrices_transposed(address, r);
+///     void store_sums(address, float (&)[4]);    16 bytes in shared memory
+///     void send_sums(to, address, bytes, add);   to global memory: to[i] = or += x[i], one thread
+///     void await_read();                         until what the thread sent has been read
+///     void await_sent();                         until it is in global memory, for release()
 ///
 /// c is float[columns / 8][4], the fragment of 64 × columns sums: warp w of the group has rows
 /// 16 w … 16 w + 15, each 16×8 tile as in warp_tiles.hpp. a in registers is a fragment of 64×16 and
