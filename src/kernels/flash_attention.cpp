@@ -32,6 +32,11 @@ bool flash_takes(const AttentionShape& s, std::initializer_list<const void*> arr
   return has_flash_kernel(s.head_size) && fits(s, arrays, strides);
 }
 
+bool group_backward_takes(const AttentionShape& s, std::initializer_list<const void*> arrays,
+                          std::initializer_list<std::int64_t> strides) {
+  return has_group_backward(s.head_size) && fits(s, arrays, strides);
+}
+
 bool group_forward_takes(const AttentionShape& s, std::initializer_list<const void*> arrays,
                          std::initializer_list<std::int64_t> strides) {
   return has_group_forward(s.head_size) && fits(s, arrays, strides);
@@ -71,13 +76,14 @@ FlashShape flash_forward_shape(const AttentionShape& s, std::int64_t qkv_stride,
 }
 
 /// A block of keys follows the previous one through the blocks of queries, and does not wait for it
-/// if it begins one step of 128 queries later. Blocks take half as many steps as there are blocks
-/// of keys, so that `processors` of them begin 2 processors / (blocks + 1) blocks in each step.
-/// With that many heads, and a quarter more, the same head's next block begins one step later.
-/// (With more heads, their sums would not stay in the cache.)
-FlashShape flash_backward_shape(const AttentionShape& s, std::int64_t qkv_stride, int processors) {
+/// if it begins one step of as many queries as it has keys later. Blocks take half as many steps as
+/// there are blocks of keys, so that `processors` of them begin 2 processors / (blocks + 1) blocks
+/// in each step. With that many heads, and a quarter more, the same head's next block begins one
+/// step later. (With more heads, their sums would not stay in the cache.)
+FlashShape flash_backward_shape(const AttentionShape& s, std::int64_t qkv_stride, int processors,
+                                int block_keys) {
   FlashShape f = flash_shape(s, qkv_stride);
-  const std::int64_t blocks = (s.sequence + 127) / 128;
+  const std::int64_t blocks = (s.sequence + block_keys - 1) / block_keys;
   f.section = within(s.batch * s.key_value_heads, (5 * processors / 2 + blocks) / (blocks + 1));
   return f;
 }

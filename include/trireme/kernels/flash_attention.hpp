@@ -9,8 +9,8 @@
 
 /// Attention on tensor cores: which calls it takes, and the launches. Read the kernels in this
 /// order: warp_tiles.hpp, flash_problem.hpp, flash_forward.hpp, flash_backward.hpp; then for
-/// compute capability 9.0 warpgroup_tiles.hpp, flash_group_forward.hpp. attention.hpp describes
-/// what they compute, docs/attention.md how.
+/// compute capability 9.0 warpgroup_tiles.hpp, flash_group_forward.hpp, flash_group_backward.hpp.
+/// attention.hpp describes what they compute, docs/attention.md how.
 namespace trireme::kernels {
 
 /// Whether the kernels take this call, with a resolved shape: a head size that they support, a
@@ -22,6 +22,10 @@ bool flash_takes(const AttentionShape& shape, std::initializer_list<const void*>
 /// The same for the forward kernel of warpgroups (group_kernels.hpp).
 bool group_forward_takes(const AttentionShape& shape, std::initializer_list<const void*> arrays,
                          std::initializer_list<std::int64_t> strides);
+
+/// The same for the backward kernel of warpgroups.
+bool group_backward_takes(const AttentionShape& shape, std::initializer_list<const void*> arrays,
+                          std::initializer_list<std::int64_t> strides);
 
 /// Whether arrays and their rows begin at multiples of 16 bytes; strides in elements of two bytes.
 bool rows_of_16_bytes(std::initializer_list<const void*> arrays,
@@ -37,7 +41,7 @@ std::int64_t row_stride(View2<T> x) {
 FlashShape flash_forward_shape(const AttentionShape& shape, std::int64_t qkv_stride,
                                std::int64_t cache_bytes);
 FlashShape flash_backward_shape(const AttentionShape& shape, std::int64_t qkv_stride,
-                                int processors);
+                                int processors, int block_keys = 128);
 FlashDropout flash_dropout(const AttentionShape& shape, const AttentionDropout& dropout);
 
 /// Whether this build and this process's device have the kernels.
@@ -56,6 +60,13 @@ void group_attention_forward(const Exec& exec, void* stream, View2<T> o, View3<f
                              const AttentionDropout& dropout);
 template <class T>
 void flash_attention_backward(const Exec& exec, View2<T> dqkv, View2<const T> grad,
+                              View2<const T> o, View2<const T> qkv, View3<const float> logsumexp,
+                              View1<float> workspace, const AttentionShape& shape,
+                              const AttentionDropout& dropout);
+/// The same by the kernel of warpgroups, if group_kernels_available() and
+/// group_backward_takes(...).
+template <class T>
+void group_attention_backward(const Exec& exec, void* stream, View2<T> dqkv, View2<const T> grad,
                               View2<const T> o, View2<const T> qkv, View3<const float> logsumexp,
                               View1<float> workspace, const AttentionShape& shape,
                               const AttentionDropout& dropout);

@@ -162,8 +162,12 @@ class GroupBackward {
     }
   }
 
-  TRIREME_DEVICE_FUNCTION static float* sums_of(const Arguments& a, int turn) {
-    return a.sums + std::int64_t{turn} * (Tile::queries * head_size);
+  /// Planes of sums have a multiple of 64 rows.
+  TRIREME_DEVICE_FUNCTION static float* sums_of(const Arguments& a, const Place& place,
+                                                const Step& step) {
+    const std::int64_t plane = std::int64_t{place.b} * a.shape.heads + step.h;
+    return a.sums +
+           (plane * ((a.shape.sequence + 63) / 64 * 64) + place.first_query(step)) * head_size;
   }
   /// Rows of queries of a step that are in the workspace: a multiple of 64.
   TRIREME_DEVICE_FUNCTION static int sum_rows(const Arguments& a, const Place& place,
@@ -186,7 +190,7 @@ class GroupBackward {
 #pragma unroll
       for (int round = 0; round < Tile::sum_rounds; ++round) {
         block.await_phase(phases(block, Tile::sums_full, slot.stage), slot.parity);
-        block.send_sums(sums_of(a, turn) + round * static_cast<int>(Tile::sum_bytes / 4),
+        block.send_sums(sums_of(a, place, step) + round * static_cast<int>(Tile::sum_bytes / 4),
                         block.shared() + Tile::sums_at +
                             static_cast<std::uint32_t>(slot.stage) * Tile::sum_bytes,
                         bytes, !first);
@@ -227,7 +231,7 @@ class GroupBackward {
     const int query = place.first_query(step) + row + lane / 4;
     const bool valid[2] = {query < a.shape.sequence, query + 8 < a.shape.sequence};
     T* to = a.dqkv + (place.first_token(a) + query) * a.dqkv_stride + step.h * head_size;
-    const float* from = sums_of(a, place.turn(a, step)) + (row % 64 / 16 * warp_lanes + lane) * 4;
+    const float* from = sums_of(a, place, step) + (row % 64 / 16 * warp_lanes + lane) * 4;
 #pragma unroll 1
     for (int n = 0; n < head_size / 8; n += 4) {
       const int tile = Tile::splits_queries ? Tile::sum_tile(row / 64, n)

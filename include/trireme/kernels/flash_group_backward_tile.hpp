@@ -8,6 +8,11 @@
 /// Sizes, arguments and barriers of GroupBackward.
 namespace trireme::kernels {
 
+/// Keys of a block. The gradients of keys and values stay in the registers of two groups.
+constexpr int group_backward_keys(std::int64_t head_size) {
+  return head_size > 128 ? 64 : 128;
+}
+
 /// Sizes of the blocks. Two groups of warps multiply, and one copies rows and adds sums. Up to 128
 /// elements, each of the two groups has 64 keys, and all queries and elements for them. Of more
 /// elements, the gradients of 64 keys fill the registers of both groups: they have the same keys,
@@ -17,8 +22,8 @@ template <int head_size>
 struct GroupBackwardTile {
   static constexpr int threads = 3 * group_threads;
   static constexpr int helper_registers = 56, group_registers = 224;
-  static constexpr bool shares = head_size > 128;
-  static constexpr int keys = shares ? 64 : 128;
+  static constexpr bool shares = head_size > 128;  // keys
+  static constexpr int keys = group_backward_keys(head_size);
   static constexpr int queries = head_size <= 64 ? 128 : 64;
   static constexpr int score_queries = shares ? queries / 2 : queries;  // of a group
   /// Gradient of queries of a group: 64 rows, and a side of the elements or all.
