@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -462,6 +463,49 @@ TEST(WarpgroupEmulator, StoresFragments) {
             Fp16(static_cast<float>((row + column % 8 + j) * 16 + column / 8 * 8 + lane % 8)).bits);
     }
   });
+}
+
+/// Threads store sums, and one of them adds them to global memory; `forget` leaves one step out.
+enum class Forget { nothing, publishing, reading, sending };
+std::string send(std::vector<float>& to, Forget forget) {
+  unsigned turn = 0;
+  return failure(groups(1), [&](Block& block) {
+    const auto mine = 16 * static_cast<std::uint32_t>(block.thread());
+    for (int round = 0; round < 2; ++round) {
+      const auto x = static_cast<float>(block.thread() + 1000 * round);
+      block.store_sums(mine, {x, x + 0.25F, x + 0.5F, x + 0.75F});
+      if (forget != Forget::publishing) block.publish_to_products();
+      block.barrier();
+      if (block.thread() == 0) {
+        block.send_sums(to.data(), 0, 2048, round > 0);
+        if (forget != Forget::reading) block.await_read();
+      }
+      block.barrier();
+    }
+    if (block.thread() == 0) {
+      if (forget != Forget::sending) block.await_sent();
+      const float before = to[4];
+      block.release(&turn, 1);
+      EXPECT_TRUE(std::isnan(before));
+      if (forget == Forget::sending) {
+        EXPECT_TRUE(std::isnan(to[4]));
+        block.await_sent();
+      }
+    }
+  });
+}
+
+TEST(WarpgroupEmulator, SendsSumsToGlobalMemory) {
+  for (const Forget forget : {Forget::nothing, Forget::sending}) {
+    std::vector<float> to(512, std::nanf(""));
+    EXPECT_EQ(send(to, forget), "");
+    for (std::size_t i = 0; i < to.size(); ++i)
+      ASSERT_EQ(to[i],
+                2.0F * static_cast<float>(i / 4) + 1000.0F + 0.5F * static_cast<float>(i % 4));
+  }
+  std::vector<float> to(512);
+  EXPECT_NE(send(to, Forget::publishing).find("did not publish"), std::string::npos);
+  EXPECT_NE(send(to, Forget::reading).find("without having waited for it"), std::string::npos);
 }
 
 }  // namespace

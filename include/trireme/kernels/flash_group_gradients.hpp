@@ -5,12 +5,14 @@
 
 #include <cstdint>
 
-/// The part of GroupBackward's two groups of warps that multiply. A step has five products, in
-/// the order in which they are issued (S: scores, P: probabilities, D: the gradient of S):
+/// The part of GroupBackward's two groups of warps that multiply. A step has five products, here
+/// in the order in which they are issued (S: scores, P: probabilities, D: the gradient of S):
 ///
 ///     dV += Pᵀ·dO   dQ = D·K   dK += Dᵀ·Q   and, of the next step,   Sᵀ = K·Qᵀ   dPᵀ = V·dOᵀ
 ///
-/// The probabilities of the next step are computed while its dP runs, and D while dV runs.
+/// P of the next step is computed while its dP runs, and dQ is stored while dK and S run. D is
+/// computed while the other group's products run. Every wait is for all batches or all but one, and
+/// no branch leaves while products are in flight: otherwise the assembler serialises the products.
 namespace trireme::kernels {
 
 /// `columns`: elements of the gradients of keys and values that the group has.
