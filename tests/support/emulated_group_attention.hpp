@@ -1,5 +1,6 @@
 #pragma once
 
+#include <trireme/base/check.hpp>
 #include <trireme/kernels/flash_attention.hpp>
 #include <trireme/kernels/flash_group_forward.hpp>
 
@@ -54,15 +55,17 @@ class EmulatedGroupAttention {
   template <class Kernel>
   void forward_by() {
     using Tile = typename Kernel::Tile;
-    // A cache of two heads: several sections.
-    const std::int64_t cache = 3 * 2 * 4 * shape_.sequence * head_size;
+    // Room for two heads: several sections.
+    const std::int64_t room = 2 * 4 * shape_.sequence * head_size;
     kernels::GroupForwardArguments<T> a;
-    a.shape = kernels::flash_forward_shape(shape_, qkv_stride_, cache);
+    a.shape = kernels::flash_forward_shape(shape_, qkv_stride_, room);
     a.dropout = kernels::flash_dropout(shape_, dropout_);
     a.o = o.data();
     a.o_stride = shape_.heads * head_size;
     a.logsumexp = logsumexp.data();
     kernels::set_group_forward_blocks<Tile>(a, how_.resident);
+    unsigned counters[2] = {0, 0};
+    a.counters = counters;
     a.queries =
         emulated_tensor_map(kernels::heads_map(qkv_.data(), a.shape, head_size, Tile::queries));
     a.keys = emulated_tensor_map(kernels::heads_map(qkv_.data(), a.shape, head_size, Tile::keys));
@@ -74,6 +77,7 @@ class EmulatedGroupAttention {
     launch.backwards = how_.backwards;
     report =
         WarpgroupEmulator::run(launch, [&](EmulatedGroupBlock& block) { Kernel::run(block, a); });
+    check(counters[0] == 0 && counters[1] == 0, "the counters are not zero after the kernel");
   }
 
   std::int64_t qkv_stride_;
