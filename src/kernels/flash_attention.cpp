@@ -15,7 +15,7 @@ bool rows_of_16_bytes(std::initializer_list<const void*> arrays,
 
 namespace {
 
-/// What all kernels need of a call, but for the head size.
+/// Requirements of all kernels, except the head size.
 bool fits(const AttentionShape& s, std::initializer_list<const void*> arrays,
           std::initializer_list<std::int64_t> strides) {
   constexpr std::int64_t most = std::int64_t{1} << 30;
