@@ -15,7 +15,7 @@ bool rows_of_16_bytes(std::initializer_list<const void*> arrays,
 
 namespace {
 
-/// What all kernels need of a call, but for the head size.
+/// Requirements of all kernels, except the head size.
 bool fits(const AttentionShape& s, std::initializer_list<const void*> arrays,
           std::initializer_list<std::int64_t> strides) {
   constexpr std::int64_t most = std::int64_t{1} << 30;
@@ -65,13 +65,16 @@ int within(std::int64_t planes, std::int64_t section) {
 
 }  // namespace
 
-/// The keys and values of the heads in flight fill at most a third of the cache, so that all blocks
-/// of queries find them there.
+/// All blocks of queries find the keys and values of the heads in flight in the cache. Sections are
+/// of about equal size: few heads in the last one would occupy few processors.
 FlashShape flash_forward_shape(const AttentionShape& s, std::int64_t qkv_stride,
-                               std::int64_t cache_bytes) {
+                               std::int64_t room_bytes) {
   FlashShape f = flash_shape(s, qkv_stride);
   const std::int64_t bytes = 4 * s.sequence * s.head_size;  // of a head's keys and values
-  f.section = within(s.batch * s.heads, cache_bytes / 3 * s.group / bytes);
+  const std::int64_t planes = s.batch * s.heads;
+  const std::int64_t most = within(planes, room_bytes * s.group / bytes);
+  const std::int64_t sections = (planes + most - 1) / most;
+  f.section = static_cast<int>((planes + sections - 1) / sections);
   return f;
 }
 

@@ -44,7 +44,7 @@ void flash_attention_forward(const Exec& exec, View2<T> o, View3<float> logsumex
                              View2<const T> qkv, const AttentionShape& shape,
                              const AttentionDropout& dropout) {
   FlashForwardArguments<T> a;
-  a.shape = flash_forward_shape(shape, row_stride(qkv), cache_bytes(exec));
+  a.shape = flash_forward_shape(shape, row_stride(qkv), cache_bytes(exec) / 3);
   a.dropout = flash_dropout(shape, dropout);
   a.o = o.data();
   a.o_stride = row_stride(o);
@@ -62,7 +62,7 @@ void group_attention_forward(const Exec& exec, void* stream, View2<T> o, View3<f
                              View2<const T> qkv, const AttentionShape& shape,
                              const AttentionDropout& dropout) {
   GroupForwardArguments<T> a;
-  a.shape = flash_forward_shape(shape, row_stride(qkv), cache_bytes(exec));
+  a.shape = flash_forward_shape(shape, row_stride(qkv), cache_bytes(exec) / 2);
   a.dropout = flash_dropout(shape, dropout);
   a.o = o.data();
   a.o_stride = row_stride(o);

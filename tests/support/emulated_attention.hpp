@@ -77,10 +77,10 @@ class EmulatedAttention {
 
   template <class Kernel>
   void forward_by() {
-    // A cache of two heads: several sections.
-    const std::int64_t cache = 3 * 2 * 4 * shape_.sequence * head_size;
+    // Room for two heads: several sections.
+    const std::int64_t room = 2 * 4 * shape_.sequence * head_size;
     kernels::FlashForwardArguments<T> a;
-    a.shape = kernels::flash_forward_shape(shape_, shape_.qkv_columns(), cache);
+    a.shape = kernels::flash_forward_shape(shape_, shape_.qkv_columns(), room);
     a.dropout = kernels::flash_dropout(shape_, dropout_);
     a.o = o.data();
     a.o_stride = columns();

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <trireme/base/attention_memory.hpp>
+#include <trireme/base/check.hpp>
 #include <trireme/kernels/flash_attention.hpp>
 #include <trireme/kernels/flash_delta.hpp>
 #include <trireme/kernels/flash_group_backward.hpp>
@@ -66,19 +67,22 @@ class EmulatedGroupAttention {
   template <class Kernel>
   void forward_by() {
     using Tile = typename Kernel::Tile;
-    // A cache of two heads: several sections.
-    const std::int64_t cache = 3 * 2 * 4 * shape_.sequence * head_size;
+    // Room for two heads: several sections.
+    const std::int64_t room = 2 * 4 * shape_.sequence * head_size;
     kernels::GroupForwardArguments<T> a;
-    a.shape = kernels::flash_forward_shape(shape_, qkv_stride_, cache);
+    a.shape = kernels::flash_forward_shape(shape_, qkv_stride_, room);
     a.dropout = kernels::flash_dropout(shape_, dropout_);
     a.o = o.data();
     a.o_stride = shape_.heads * head_size;
     a.logsumexp = logsumexp.data();
     kernels::set_group_forward_blocks<Tile>(a, how_.resident);
+    unsigned counters[2] = {0, 0};
+    a.counters = counters;
     a.queries =
         emulated_tensor_map(kernels::heads_map(qkv_.data(), a.shape, head_size, Tile::queries));
     a.keys = emulated_tensor_map(kernels::heads_map(qkv_.data(), a.shape, head_size, Tile::keys));
     run<Kernel>(a.blocks, a.blocks, a);
+    check(counters[0] == 0 && counters[1] == 0, "the counters are not zero after the kernel");
   }
 
   template <class Kernel>
@@ -94,7 +98,8 @@ class EmulatedGroupAttention {
                {static_cast<int>(shape_.sequence), static_cast<int>(shape_.heads), rows, deltas,
                 grad.data(), columns, o.data(), columns, counters.data(), parts.counters});
     kernels::GroupBackwardArguments<T> a;
-    a.shape = kernels::flash_backward_shape(shape_, qkv_stride_, 2);
+    a.shape = kernels::flash_backward_shape(shape_, qkv_stride_, 2,
+                                            kernels::group_backward_keys(head_size));
     a.dropout = kernels::flash_dropout(shape_, dropout_);
     a.dqkv = dqkv.data();
     a.dqkv_stride = qkv_stride_;

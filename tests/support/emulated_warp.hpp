@@ -19,6 +19,7 @@ enum class WarpOperation : std::uint8_t {
   load_matrices,
   load_matrices_transposed,
   shuffle,
+  broadcast,
   vote,
   store,
   store_matrices,
@@ -141,6 +142,9 @@ void execute(const WarpRequests& lanes, Memory& memory, int first_thread, std::i
         *lanes[i].words = lanes[0].operation == WarpOperation::vote
                               ? any
                               : before[i ^ static_cast<std::size_t>(lanes[i].lanes)];
+      return;
+    case WarpOperation::broadcast:
+      for (std::size_t i = 1; i < 32; ++i) *lanes[i].words = *lanes[0].words;
       return;
     case WarpOperation::store:
       conflicts += word_conflicts(address);

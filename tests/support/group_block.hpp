@@ -41,6 +41,20 @@ class EmulatedGroupBlock {
     together(r);
   }
 
+  std::uint32_t broadcast(std::uint32_t x) {
+    move(WarpOperation::broadcast, &x, 0);
+    return x;
+  }
+  std::uint32_t load(std::uint32_t from) {
+    std::uint32_t word;
+    state_->memory.read(thread_, from, &word, 4);
+    return word;
+  }
+  void store_alone(std::uint32_t to, std::uint32_t word) {
+    state_->memory.write(thread_, to, &word, 4);
+  }
+  unsigned take(unsigned* from) { return (*from)++; }
+
   bool any(bool x) {
     WarpRequest r;
     r.operation = WarpOperation::vote;

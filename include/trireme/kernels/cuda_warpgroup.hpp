@@ -184,6 +184,20 @@ class CudaGroupBlock : public CudaBlock {
   __device__ __forceinline__ void warp_barrier() const {
     __syncwarp();
   }
+  __device__ __forceinline__ std::uint32_t broadcast(std::uint32_t x) const {
+    return __shfl_sync(0xffffffffU, x, 0);
+  }
+  __device__ __forceinline__ std::uint32_t load(std::uint32_t from) const {
+    std::uint32_t x;
+    asm volatile("ld.shared.b32 %0, [%1];" : "=r"(x) : "r"(from) : "memory");
+    return x;
+  }
+  __device__ __forceinline__ void store_alone(std::uint32_t to, std::uint32_t word) const {
+    store(to, word);
+  }
+  __device__ __forceinline__ unsigned take(unsigned* from) const {
+    return atomicAdd(from, 1U);
+  }
   template <int registers>
   __device__ __forceinline__ void raise_registers() const {
     asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(registers));

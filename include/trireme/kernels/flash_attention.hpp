@@ -36,10 +36,10 @@ std::int64_t row_stride(View2<T> x) {
   return static_cast<std::int64_t>(x.stride(0));
 }
 
-/// The shape as the kernels read it. The device's `processors` and the `bytes` of its cache decide
-/// how many heads are in flight at a time: they affect only the speed.
+/// The shape as the kernels read it. The device's `processors`, and the part of its cache that keys
+/// and values may fill, decide how many heads are in flight at a time: they affect only the speed.
 FlashShape flash_forward_shape(const AttentionShape& shape, std::int64_t qkv_stride,
-                               std::int64_t cache_bytes);
+                               std::int64_t room_bytes);
 FlashShape flash_backward_shape(const AttentionShape& shape, std::int64_t qkv_stride,
                                 int processors, int block_keys = 128);
 FlashDropout flash_dropout(const AttentionShape& shape, const AttentionDropout& dropout);

@@ -29,7 +29,8 @@ struct GroupForwardTile {
   static constexpr std::uint32_t keys_at = Queries::bytes;
   static constexpr std::uint32_t values_at = keys_at + stages * Keys::bytes;
   static constexpr std::uint32_t phases_at = values_at + stages * Keys::bytes;
-  static constexpr std::uint32_t shared_bytes = phases_at + 8 * (2 + 4 * stages);
+  static constexpr std::uint32_t number_at = phases_at + 8 * (2 + 4 * stages);
+  static constexpr std::uint32_t shared_bytes = number_at + 8;
 };
 
 template <class T>
@@ -41,6 +42,7 @@ struct GroupForwardArguments {
   float* logsumexp;         // [B, H, S]
   int query_blocks;         // of a sequence
   int blocks;               // of threads
+  unsigned* counters;       // two, zero before the kernel and after it
   TensorMap queries, keys;  // of [K, H + 2 Hkv, S, B]: boxes of Tile::queries and Tile::keys rows
 };
 
@@ -53,8 +55,9 @@ void set_group_forward_blocks(GroupForwardArguments<T>& a, int at_a_time) {
   a.blocks = all < at_a_time ? all : at_a_time;
 }
 
-/// Every block of threads computes blocks of queries of several heads, one after another. While the
-/// consumers finish one, the producer copies what the next one needs.
+/// Every block of threads computes blocks of queries of several heads, one after another, and takes
+/// the number of the next one from a counter: their order affects no result. While the consumers
+/// finish one, the producer copies what the next one needs.
 template <class T, int head_size, bool with_dropout>
 struct GroupForward {
   using Tile = GroupForwardTile<head_size, with_dropout>;
@@ -100,6 +103,8 @@ struct GroupForward {
     }
     TRIREME_DEVICE_FUNCTION std::uint32_t queries_full() const { return first + Tile::phases_at; }
     TRIREME_DEVICE_FUNCTION std::uint32_t queries_empty() const { return queries_full() + 8; }
+    /// The number of the queries' place, which has room and arrives with them.
+    TRIREME_DEVICE_FUNCTION std::uint32_t number() const { return first + Tile::number_at; }
     TRIREME_DEVICE_FUNCTION std::uint32_t full(int what, int stage) const {
       return queries_full() + 16 + 16 * static_cast<std::uint32_t>(what * Tile::stages + stage);
     }
@@ -124,13 +129,8 @@ struct GroupForward {
     }
   };
 
-  /// Calls use(Place) for the blocks of queries of this block of threads. Blocks of threads take
-  /// turns forwards and backwards, so that all get about as many keys.
-  template <class Use>
-  TRIREME_DEVICE_FUNCTION static void for_places(const Arguments& a, int index, const Use& use) {
-    const int all = a.shape.batch * a.shape.heads * a.query_blocks;
-    for (int first = 0, mine = index; first < all; first += a.blocks, mine = a.blocks - 1 - mine)
-      if (first + mine < all) use(Place(a, first + mine));
+  TRIREME_DEVICE_FUNCTION static int all_places(const Arguments& a) {
+    return a.shape.batch * a.shape.heads * a.query_blocks;
   }
 
   // ---- producer
@@ -142,12 +142,15 @@ struct GroupForward {
     const Shared shared(block);
     RingPlace rings[2];
     std::uint32_t parity = 1;  // of the phase in which the queries' tile became empty
-    for_places(a, block.index(), [&](const Place& place) {
+    for (int number = block.index();; parity ^= 1) {
       block.await_phase(shared.queries_empty(), parity);
-      parity ^= 1;
+      block.store_alone(shared.number(), static_cast<std::uint32_t>(number));
+      if (number >= all_places(a)) break;
+      const Place place(a, number);
       block.arrive(shared.queries_full(), Queries::bytes);
       copy(block, a.queries, shared.queries(), place.h, place.q0, place.b, shared.queries_full());
       const int head = a.shape.heads + a.shape.key_value_head(place.h);
+#pragma unroll 1
       for (int i = 0; i <= place.key_blocks; ++i) {  // keys are needed one step before values
         if (i < place.key_blocks)
           copy_keys(block, a, shared, 0, rings[0], head, place.key_begin + i * Tile::keys, place.b);
@@ -155,7 +158,13 @@ struct GroupForward {
           copy_keys(block, a, shared, 1, rings[1], head + a.shape.key_value_heads,
                     place.key_begin + (i - 1) * Tile::keys, place.b);
       }
-    });
+      number = a.blocks + static_cast<int>(block.take(a.counters));
+    }
+    block.arrive(shared.queries_full());
+    // All blocks of threads have taken their last number when the last one counts itself.
+    if (block.take(a.counters + 1) + 1 < static_cast<unsigned>(a.blocks)) return;
+    block.release(a.counters, 0);
+    block.release(a.counters + 1, 0);
   }
 
   template <class Block>
@@ -195,12 +204,15 @@ struct GroupForward {
     if (group == Tile::consumers - 1) block.signal(turn_of(0), 2 * group_threads);
     State s;
     std::uint32_t parity = 0;  // of the phase in which the queries arrived
-    for_places(a, block.index(), [&](const Place& place) {
+    for (;; parity ^= 1) {
       block.await_phase(shared.queries_full(), parity);
-      parity ^= 1;
+      const bool reads = block.thread() % warp_lanes == 0;
+      const std::uint32_t number = block.broadcast(reads ? block.load(shared.number()) : 0U);
+      if (static_cast<int>(number) >= all_places(a)) break;
+      const Place place(a, static_cast<int>(number));
       attend(block, a, shared, s, group, place);
       finish(block, a, s, group, place);
-    });
+    }
     if (group == 0) block.meet(turn_of(0), 2 * group_threads);
   }
 

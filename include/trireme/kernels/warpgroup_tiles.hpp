@@ -30,6 +30,10 @@
 ///     void publish_to_products();                this thread's stores, before a barrier of threads
 ///     void meet(id, threads), signal(id, threads);             barriers 1 … 15 of some threads
 ///     void warp_barrier();                       of the warp's lanes
+///     std::uint32_t broadcast(std::uint32_t x);  of the warp's first lane
+///     std::uint32_t load(address);               of shared memory
+///     void store_alone(address, word);           the same as store, by one thread
+///     unsigned take(unsigned* p);                (*p)++, by one thread
 ///     void raise_registers<n>(), lower_registers<n>();         per thread; whole warpgroups
 ///     void store_matrices(address, r), store_matrices_transposed(address, r);
 ///     void store_sums(address, float (&)[4]);    16 bytes in shared memory
