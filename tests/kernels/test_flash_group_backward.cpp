@@ -42,9 +42,8 @@ class FlashGroupGradient : public ::testing::Test {
     EXPECT_EQ(emulated.report.bank_conflicts, 0);
   }
 };
-using GroupCases =
-    ::testing::Types<Case<Bf16, 64>, Case<Bf16, 96>, Case<Bf16, 128>, Case<Bf16, 192>,
-                     Case<Bf16, 256>, Case<Fp16, 64>, Case<Fp16, 192>>;
+using GroupCases = ::testing::Types<Case<Bf16, 64>, Case<Bf16, 96>, Case<Bf16, 128>,
+                                    Case<Bf16, 192>, Case<Bf16, 256>, Case<Fp16, 128>>;
 TYPED_TEST_SUITE(FlashGroupGradient, GroupCases);
 
 /// Sequences within a block, with a partial last block, and of several blocks of queries and keys.
@@ -130,8 +129,7 @@ TYPED_TEST(FlashGroupGradient, CostsAsManyProductsAsBlocksAreSeen) {
   const auto products = [&](std::int64_t sequence, std::int64_t window) {
     const AttentionShape s{1, sequence, 1, 1, K, true, 0.0, 0, 0, window};
     typename TestFixture::Kernels emulated(this->input(s), s, {});
-    emulated.forward();
-    emulated.backward(this->gradient(s));
+    emulated.backward(this->gradient(s));  // of NaNs
     return emulated.report.products;
   };
   // Per step and group of warps: scores and their gradients of 64 keys, gradients of keys and of
@@ -147,9 +145,9 @@ TYPED_TEST(FlashGroupGradient, CostsAsManyProductsAsBlocksAreSeen) {
     }
     return sum;
   };
-  EXPECT_EQ(products(400, 0), expected(400, 0));
-  EXPECT_EQ(products(400, 100), expected(400, 100));
-  EXPECT_LT(expected(400, 100), expected(400, 0));
+  EXPECT_EQ(products(300, 0), expected(300, 0));
+  EXPECT_EQ(products(300, 90), expected(300, 90));
+  EXPECT_LT(expected(300, 90), expected(300, 0));
 }
 
 }  // namespace
