@@ -1,3 +1,4 @@
+#include <support/source_folder.hpp>
 #include <trireme/base/text.hpp>
 
 #include <gtest/gtest.h>
@@ -32,7 +33,7 @@ std::vector<std::string> cells_of(const std::string& line) {
 
 /// The row of head size K in the table whose first heading is "K of `kernel`".
 Row row_of(const std::string& kernel, int head_size) {
-  std::ifstream page(TRIREME_SOURCE_DIR "/docs/attention.md");
+  std::ifstream page(trireme::testing::source_folder() + "/docs/attention.md");
   std::vector<std::string> names;
   for (std::string line; std::getline(page, line);) {
     const auto cells = cells_of(line);

@@ -2,6 +2,7 @@
 #include <trireme/train/saver.hpp>
 #include <trireme/train/skips.hpp>
 
+#include "support/source_folder.hpp"
 #include "support/training.hpp"
 #include "support/whole_arrays.hpp"
 
@@ -220,7 +221,7 @@ TEST_F(Fp8Training, EvaluationDoesNotChangeTheRun) {
 /// small differences grow in the plateau after step 80, those of bf16 from fp32 as well.
 TEST(Fp8OnText, LossesStayWithinOnePercentOfThoseOfBf16) {
   if (runtime().ranks() > 1) GTEST_SKIP() << "one rank says it all";
-  std::ifstream in(std::string(TRIREME_SOURCE_DIR) + "/LICENSE");
+  std::ifstream in(trireme::testing::source_folder() + "/LICENSE");
   const std::string content{std::istreambuf_iterator<char>(in), {}};
   const TemporaryFolder folder;
   data::TokenFileWriter writer(folder.file("text.h5"), "bytes", 257);
