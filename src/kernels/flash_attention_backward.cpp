@@ -2,6 +2,7 @@
 #include <trireme/kernels/block_launch.hpp>
 #include <trireme/kernels/flash_attention.hpp>
 #include <trireme/kernels/flash_launch.hpp>
+#include <trireme/kernels/group_kernels.hpp>
 
 namespace trireme::kernels {
 
@@ -20,7 +21,25 @@ void flash_attention_backward(const Exec& exec, View2<T> dqkv, View2<const T> gr
   check(found, "no attention kernel for head size ", shape.head_size);
 }
 
+template <class T>
+void group_attention_backward(const Exec& exec, void* stream, View2<T> dqkv, View2<const T> grad,
+                              View2<const T> o, View2<const T> qkv, View3<const float> logsumexp,
+                              View1<float> workspace, const AttentionShape& shape,
+                              const AttentionDropout& dropout) {
+  const auto head_size = static_cast<int>(shape.head_size);
+  const FlashGradientArguments<T, GroupBackwardArguments<T>> a(
+      dqkv, grad, o, qkv, logsumexp, workspace, shape, dropout, processors(exec),
+      group_backward_keys(head_size));
+  with_label(exec, "kernels/attention_delta",
+             [&] { launch_group_delta<T>(stream, a.delta, head_size); });
+  with_label(exec, "kernels/attention_backward",
+             [&] { launch_group_backward<T>(stream, a.gradients, head_size, dropout.rate > 0.0); });
+}
+
 #define TRIREME_INSTANTIATE(T)                                                                     \
+  template void group_attention_backward<T>(                                                       \
+      const Exec&, void*, View2<T>, View2<const T>, View2<const T>, View2<const T>,                \
+      View3<const float>, View1<float>, const AttentionShape&, const AttentionDropout&);           \
   template void flash_attention_backward<T>(const Exec&, View2<T>, View2<const T>, View2<const T>, \
                                             View2<const T>, View3<const float>, View1<float>,      \
                                             const AttentionShape&, const AttentionDropout&)

@@ -2,6 +2,7 @@
 #include <trireme/kernels/block_launch.hpp>
 #include <trireme/kernels/flash_attention.hpp>
 #include <trireme/kernels/flash_launch.hpp>
+#include <trireme/kernels/group_kernels.hpp>
 
 #include <algorithm>
 
@@ -29,7 +30,22 @@ void flash_attention_forward(const Exec& exec, View2<T> o, View3<float> logsumex
   check(found, "no attention kernel for head size ", shape.head_size);
 }
 
+template <class T>
+void group_attention_forward(const Exec& exec, void* stream, View2<T> o, View3<float> logsumexp,
+                             View2<const T> qkv, const AttentionShape& shape,
+                             const AttentionDropout& dropout) {
+  const auto a = forward_arguments<GroupForwardArguments<T>>(o, logsumexp, qkv, shape, dropout,
+                                                             cache_bytes(exec) / 2);
+  with_label(exec, "kernels/attention_forward", [&] {
+    launch_group_forward<T>(stream, a, qkv.data(), static_cast<int>(shape.head_size),
+                            dropout.rate > 0.0, processors(exec));
+  });
+}
+
 #define TRIREME_INSTANTIATE(T)                                                                  \
+  template void group_attention_forward<T>(const Exec&, void*, View2<T>, View3<float>,          \
+                                           View2<const T>, const AttentionShape&,               \
+                                           const AttentionDropout&);                            \
   template void flash_attention_forward<T>(const Exec&, View2<T>, View3<float>, View2<const T>, \
                                            const AttentionShape&, const AttentionDropout&)
 TRIREME_INSTANTIATE(Bf16);

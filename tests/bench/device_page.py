@@ -29,8 +29,8 @@ def right(data):
     return lines + [""] + (table(["tests of", "all", "passed", "failed", "skipped"], tests) if tests else [])
 
 
-TRAINING = [("train_1_7b", "GPT 1.7B"), ("pytorch_1_7b", "GPT 1.7B, PyTorch eager"), ("train_124m", "GPT-2 124M"),
-            ("pytorch_124m_compiled", "GPT-2 124M, PyTorch compiled")]
+TRAINING = [("train_1_7b", "GPT 1.7B"), ("fp8_1_7b", "GPT 1.7B, fp8"), ("pytorch_1_7b", "GPT 1.7B, PyTorch eager"),
+            ("train_124m", "GPT-2 124M"), ("pytorch_124m_compiled", "GPT-2 124M, PyTorch compiled")]
 
 
 def fast(data):

@@ -51,10 +51,11 @@ def compare_runs(job, precisions):
     if not path.exists():
         raise Absent("the bundle was made without --reference")
     reference = json.loads(path.read_text())
-    runs = [(m, p) for m, (_, _, types) in small_runs.MODELS.items() for p in types if p in precisions]
     wrong = []
     job.figures["runs"] = []
-    for model, precision in runs:
+    for model, precision in small_runs.runs_of(job.trireme(), reference, small_runs.MODELS):
+        if precision not in precisions:
+            continue
         try:
             values = small_losses(job, model, precision=precision)
         except Failed as failure:
@@ -73,8 +74,8 @@ def wide_runs(job):
 
 
 def narrow_runs(job):
-    """Small runs in bf16 and fp16, with heads of 64, 96 and 128, against a host's losses and gradient norms."""
-    compare_runs(job, ("bf16", "fp16"))
+    """Small runs in bf16, fp16 and fp8, with heads of 64, 96 and 128, against a host's losses and gradient norms."""
+    compare_runs(job, ("bf16", "fp16", "fp8"))
 
 
 def bench(job, model, *options):
@@ -99,6 +100,13 @@ def bench_1_7b(job):
 def train_1_7b(job):
     """Training of GPT 1.7B in bf16 on random tokens, 32 sequences of 2048 per step."""
     job.figures |= job.train(job.model(GPT_1_7B), 8)
+
+
+def fp8_1_7b(job):
+    """Training of GPT 1.7B as before, with matrix products in fp8."""
+    if not small_runs.supports(job.trireme(), "fp8"):
+        raise Absent("this version has no fp8")
+    job.figures |= job.train(job.model(GPT_1_7B), 8, *small_runs.FP8)
 
 
 def train_124m(job):
@@ -327,13 +335,14 @@ STEPS = [
     ("test_kernels", 100, tests("test_kernels")),
     ("pytorch_1_7b", 70, torch_training(GPT_1_7B, False)),
     ("pytorch_124m_compiled", 80, torch_training(GPT_124M, True)),
+    ("fp8_1_7b", 40, fp8_1_7b),
     ("restart", 50, restart),
     ("attention_rates", 70, attention_rates),
     ("torch_products", 40, torch_products),
     ("memcheck", 100, sanitizer("memcheck")),
     ("test_model", 60, tests("test_model")),
     ("test_optim", 45, tests("test_optim")),
-    ("test_train", 150, tests("test_train")),
+    ("test_train", 110, tests("test_train")),
     ("racecheck", 100, sanitizer("racecheck")),
     ("shared_device", 50, shared_device),
     ("nccl", 60, nccl),

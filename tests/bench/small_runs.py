@@ -15,6 +15,7 @@ to 1e-10 of the largest one, the agreement that Trireme promises for all layouts
 import argparse
 import json
 import math
+import re
 import subprocess
 import sys
 import tempfile
@@ -36,16 +37,27 @@ MODELS = {
     "gpt": ("tiny.toml", [], ["fp64", "fp32"]),
     "llama": ("tiny_llama.toml", [], ["fp64", "fp32"]),
     "bert": ("tiny_bert.toml", [], ["fp64", "fp32"]),
-    "gpt_k64": ("tiny.toml", ["model.hidden=128", "model.heads=2", "model.sequence=128", RATE], ["bf16", "fp16"]),
+    "gpt_k64": ("tiny.toml", ["model.hidden=128", "model.heads=2", "model.sequence=128", RATE], ["bf16", "fp16", "fp8"]),
     "gpt_k96": ("tiny.toml", ["model.hidden=192", "model.heads=2", "model.sequence=96", RATE], ["bf16"]),
     "llama_k128": ("tiny_llama.toml", ["model.hidden=256", "model.heads=2", "model.key_value_heads=1",
-                                       "model.sequence=128", RATE], ["bf16"]),
+                                       "model.sequence=128", RATE], ["bf16", "fp8"]),
     "bert_k64": ("tiny_bert.toml", ["model.hidden=128", "model.heads=2", "model.sequence=128", RATE], ["bf16"]),
 }
 
 
+FP8 = ["precision.compute=bf16", "precision.products=fp8"]
+
+
 class Failure(Exception):
     """A run did not end as it should."""
+
+
+def supports(trireme, precision):
+    """Whether this version has the type."""
+    if precision != "fp8":
+        return True
+    keys = subprocess.run([str(trireme), "help", "deck"], capture_output=True, text=True).stdout
+    return re.search(r"^  products ", keys, re.M) is not None
 
 
 def values_of(metrics):
@@ -59,7 +71,7 @@ def train(trireme, model, precision, folder, seconds=300, environment=None, extr
     deck, overrides, _ = MODELS[model]
     run = f"run_{len(list(folder.glob('run_*')))}"
     words = [*launch, trireme, "train", ROOT / "inputs" / deck, *COMMON, *overrides, f"run.directory={run}",
-             "data.train=tokens.h5", f"precision.compute={precision}", *extra]
+             "data.train=tokens.h5", *(FP8 if precision == "fp8" else [f"precision.compute={precision}"]), *extra]
     code = timed_process.run(words, seconds, log, folder, environment)
     values = values_of(folder / run / "metrics.jsonl")
     steps = len(values["loss"])
@@ -89,6 +101,12 @@ def tolerance(reference, precision, key):
     return SAFETY * deviation(reference[precision][key], exact)
 
 
+def runs_of(trireme, reference, models):
+    """Models and types that the reference and this version have."""
+    return [(model, precision) for model in models for precision in MODELS[model][2]
+            if precision in reference[model] and supports(trireme, precision)]
+
+
 def compared(values, reference, model, precision):
     """One run against the host's, as an entry of a report."""
     entry = {"model": model, "precision": precision, "first": values["loss"][0], "last": values["loss"][-1]}
@@ -108,8 +126,8 @@ def write(trireme, path, chosen):
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)
         make_tokens(trireme, folder)
-        values = {model: {p: train(trireme, model, p, folder) for p in sorted({*MODELS[model][2], "fp64"})}
-                  for model in chosen}
+        values = {model: {p: train(trireme, model, p, folder) for p in sorted({*MODELS[model][2], "fp64"})
+                          if supports(trireme, p)} for model in chosen}
     path.write_text(json.dumps(values) + "\n")
 
 
@@ -133,11 +151,10 @@ def main():
         with tempfile.TemporaryDirectory() as temporary:
             folder = Path(temporary)
             make_tokens(trireme, folder)
-            for model in options.models:
-                for precision in MODELS[model][2]:
-                    values = train(trireme, model, precision, folder)
-                    entries.append(compared(values, reference, model, precision))
-                    print(line_of(entries[-1]), flush=True)
+            for model, precision in runs_of(trireme, reference, options.models):
+                values = train(trireme, model, precision, folder)
+                entries.append(compared(values, reference, model, precision))
+                print(line_of(entries[-1]), flush=True)
         return 0 if all(entry["ok"] for entry in entries) else 1
     except Failure as failure:
         sys.exit(f"small_runs: {failure}")

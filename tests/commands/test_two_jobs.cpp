@@ -91,8 +91,9 @@ TEST_F(TwoJobs, InOneRunFolderExactlyOneRunsAndItsFilesAreWhole) {
     const std::string winner = expect_one_winner();
     first_won += winner == "a" ? 1 : 0;
     expect_whole(share_checkpoints && winner == "b" ? "other" : "run", "run/checkpoints");
-    if (share_checkpoints && winner == "a")
+    if (share_checkpoints && winner == "a") {
       EXPECT_FALSE(std::filesystem::exists(folder_.file("other")));
+    }
     if (pair % 4 == 1) {
       const std::string took = "took the run's folders over from process ";
       EXPECT_EQ(occurrences(file("run/log.txt"), took), 1) << file("run/log.txt");

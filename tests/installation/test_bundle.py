@@ -74,10 +74,9 @@ class Toy(unittest.TestCase):
         target = self.folder / "bundle"
         libraries = self.tool.Libraries(include)
         libraries.add_needed(self.program)
-        kind = {"folder": target, "device": "cuda"}
-        self.tool.add_program(self.program, target / "bin/program", kind)
+        self.tool.add_program(self.program, target / "bin/program", target)
         for name, path in libraries.packed.items():
-            self.tool.add_program(path, target / "lib" / name, kind)
+            self.tool.add_program(path, target / "lib" / name, target)
         return target, libraries
 
     def test_what_libraries_need_is_packed_and_device_libraries_are_not(self):
@@ -97,7 +96,8 @@ class Toy(unittest.TestCase):
             shutil.move(folder, Path(other) / "moved")
             for library in self.folder.glob("lib*"):
                 library.unlink()
-            output_of(Path(other) / "moved/bin/program")
+            (self.folder / "libouter.so.2").write_text("not a library")
+            output_of(Path(other) / "moved/bin/program", env={"LD_LIBRARY_PATH": str(self.folder)})
 
     def test_a_missing_library_is_refused_with_its_name_and_who_needs_it(self):
         (self.folder / "libinner.so.1").unlink()

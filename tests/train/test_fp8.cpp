@@ -85,22 +85,46 @@ TEST_F(Fp8Training, LayoutsAgreeAsThoseOfBf16Do) {
   if (ranks < 2 || ranks > 4) GTEST_SKIP() << "for 2 to 4 ranks";
   const auto self = grid::Communicator::self();
   const Trace alone = Rig(config_of({}, 1), tokens_, *self).run(1, 6);
-  std::vector<std::vector<std::string>> layouts{
-      {text("parallel.tensor=", ranks)},
-      {text("parallel.tensor=", ranks), "parallel.sequence_parallel=true"},
-      {}};
-  if (ranks == 4) {
+  std::vector<std::vector<std::string>> layouts{{}};
+  if (ranks == 4) {  // the model has three heads
     layouts.push_back({"parallel.tensor=2", "parallel.pipeline=2"});
     layouts.push_back({"parallel.tensor=2", "parallel.sequence_parallel=true"});
+  } else {
+    layouts.push_back({text("parallel.tensor=", ranks)});
+    layouts.push_back({text("parallel.tensor=", ranks), "parallel.sequence_parallel=true"});
   }
   for (const auto& layout : layouts) {
-    if (ranks == 4 && layout.front() == "parallel.tensor=4") continue;  // more than heads
     const Trace trace = Rig(config_of(layout), tokens_).run(1, 6);
     constexpr double unit = 1.0 / 512;
     for (std::size_t i = 0; i < trace.losses.size(); ++i) {
       const std::string where = text("step ", i + 1, " of ", join(layout, " "));
       EXPECT_NEAR(trace.losses[i], alone.losses[i], unit * alone.losses[i]) << where;
       EXPECT_NEAR(trace.norms[i], alone.norms[i], 8 * unit * alone.norms[i]) << where;
+    }
+  }
+}
+
+/// Initial weights, and the first layer's input in the first step, have the same bits on all
+/// layouts. Their maxima are those of whole tensors: of all tensor ranks, micro-batches and
+/// replicas.
+TEST_F(Fp8Training, MaximaAreThoseOfWholeTensors) {
+  const int ranks = runtime().ranks();
+  const auto first_row = [&](Rig& rig, grid::Communicator& world) {
+    rig.run(1, 1);
+    const auto arrays = whole_arrays(*rig.worker, world);
+    return runtime().rank() == 0 ? arrays.at(maxima) : std::vector<double>();
+  };
+  const auto self = grid::Communicator::self();
+  Rig alone(config_of({}, 1), tokens_, *self);
+  const std::vector<double> expected = first_row(alone, *self);
+  for (const auto& layout :
+       {std::vector<std::string>{}, {"parallel.tensor=2"}, {"parallel.pipeline=2"}}) {
+    if (!layout.empty() && ranks % 2 != 0) continue;
+    Rig rig(config_of(layout), tokens_);
+    const std::vector<double> found = first_row(rig, runtime().world());
+    for (std::size_t i = 0; i < found.size() && i < tensors; ++i) {
+      if (i > 0 && i % 3 != 1) continue;
+      EXPECT_EQ(found[i], expected[i]) << i << " of " << join(layout, " ");
     }
   }
 }
@@ -182,16 +206,18 @@ TEST_F(Fp8Training, EvaluationDoesNotChangeTheRun) {
   const auto run = [&](bool evaluates) {
     Rig rig(config_of({}), tokens_);
     rig.run(1, 3);
-    if (evaluates)
+    if (evaluates) {
       EXPECT_GT(rig.worker->evaluate(windows, 12, std::vector<std::int32_t>(257, 1)).tokens().nats,
                 0);
+    }
     const Trace trace = rig.run(4, 6);
     return std::pair{trace, whole_arrays(*rig.worker, runtime().world())};
   };
   EXPECT_EQ(run(true), run(false));
 }
 
-/// 200 steps on text, as test_mixed.cpp compares bf16 with fp32.
+/// 200 steps on text, as test_mixed.cpp compares bf16 with fp32. At a learning rate of 1e-3 all
+/// small differences grow in the plateau after step 80, those of bf16 from fp32 as well.
 TEST(Fp8OnText, LossesStayWithinOnePercentOfThoseOfBf16) {
   if (runtime().ranks() > 1) GTEST_SKIP() << "one rank says it all";
   std::ifstream in(std::string(TRIREME_SOURCE_DIR) + "/LICENSE");
@@ -209,7 +235,7 @@ TEST(Fp8OnText, LossesStayWithinOnePercentOfThoseOfBf16) {
                 8, 4, 1,
                 {"precision.compute=bf16", "precision.products=" + products,
                  "precision.fp8_algorithm=" + algorithm, "model.sequence=32", "model.hidden=48",
-                 "model.feed_forward=192", "optimizer.learning_rate=1e-3", "run.steps=200"}),
+                 "model.feed_forward=192", "optimizer.learning_rate=3e-4", "run.steps=200"}),
             tokens);
     const Trace trace = rig.run(1, 200);
     std::vector<double> of_steps;

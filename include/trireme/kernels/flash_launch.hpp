@@ -17,17 +17,27 @@ constexpr int blocks_of(std::int64_t sequence, int block) {
   return static_cast<int>((sequence + block - 1) / block);
 }
 
+/// Arguments of a forward kernel, without its queries, keys and values.
+template <class Arguments, class T>
+Arguments forward_arguments(View2<T> o, View3<float> logsumexp, View2<const T> qkv,
+                            const AttentionShape& shape, const AttentionDropout& dropout,
+                            std::int64_t room_bytes) {
+  Arguments a;
+  a.shape = flash_forward_shape(shape, row_stride(qkv), room_bytes);
+  a.dropout = flash_dropout(shape, dropout);
+  a.o = o.data();
+  a.o_stride = row_stride(o);
+  a.logsumexp = logsumexp.data();
+  return a;
+}
+
 template <class T>
 FlashForwardArguments<T> flash_forward_arguments(View2<T> o, View3<float> logsumexp,
                                                  View2<const T> qkv, const AttentionShape& shape,
                                                  const AttentionDropout& dropout,
                                                  std::int64_t cache_bytes) {
-  FlashForwardArguments<T> a;
-  a.shape = flash_forward_shape(shape, row_stride(qkv), cache_bytes);
-  a.dropout = flash_dropout(shape, dropout);
-  a.o = o.data();
-  a.o_stride = row_stride(o);
-  a.logsumexp = logsumexp.data();
+  auto a = forward_arguments<FlashForwardArguments<T>>(o, logsumexp, qkv, shape, dropout,
+                                                       cache_bytes / 3);
   a.qkv = qkv.data();
   return a;
 }
@@ -48,16 +58,17 @@ void flash_forward(Grid& grid, const FlashForwardArguments<T>& a, bool with_drop
     launch_flash_forward<FlashForward<T, head_size, false>>(grid, a);
 }
 
-/// Arguments of the two kernels of the backward pass, which share the workspace.
-template <class T>
+/// Arguments of the two kernels of the backward pass, which share the workspace. `block_keys`: keys
+/// of a block of the second one.
+template <class T, class Gradients = FlashBackwardArguments<T>>
 struct FlashGradientArguments {
   FlashDeltaArguments<T> delta;
-  FlashBackwardArguments<T> gradients;
+  Gradients gradients;
 
   FlashGradientArguments(View2<T> dqkv, View2<const T> grad, View2<const T> o, View2<const T> qkv,
                          View3<const float> logsumexp, View1<float> workspace,
                          const AttentionShape& shape, const AttentionDropout& dropout,
-                         int processors) {
+                         int processors, int block_keys = 128) {
     const FlashWorkspace parts(shape.sizes());
     float* const deltas = workspace.data() + parts.sums;
     auto* const counters = reinterpret_cast<unsigned*>(deltas + parts.deltas);
@@ -71,8 +82,8 @@ struct FlashGradientArguments {
              row_stride(o),
              counters,
              parts.counters};
-    FlashBackwardArguments<T>& a = gradients;
-    a.shape = flash_backward_shape(shape, row_stride(qkv), processors);
+    Gradients& a = gradients;
+    a.shape = flash_backward_shape(shape, row_stride(qkv), processors, block_keys);
     a.dropout = flash_dropout(shape, dropout);
     a.dqkv = dqkv.data();
     a.dqkv_stride = row_stride(dqkv);

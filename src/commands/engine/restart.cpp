@@ -14,6 +14,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <optional>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -154,13 +155,14 @@ void Restart::choose() {
       return folder;
     }
     while (const auto folder = checkpoint::latest(c.directory, damaged_)) {
+      std::optional<checkpoint::Reader> reader;
       try {
-        reader_of(*folder);
+        reader.emplace(reader_of(*folder));
       } catch (const Error& error) {  // it has changed since, or its device fails
         pass_over(*folder, error.what());
         continue;
       }
-      compare(reader_of(*folder));
+      compare(*reader);
       return *folder;
     }
     return "";
