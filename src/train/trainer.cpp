@@ -145,7 +145,7 @@ void Trainer::log_step(std::int64_t step) {
   m.time = to_text(utc_now());
   m.loss = found.loss;
   m.other_losses = found.other_losses;
-  m.learning_rate = optim::learning_rate(c.optimizer, step);
+  m.learning_rate = optim::learning_rate(c.optimizer, step, batches_.global(step));
   m.gradient_norm = found.gradient_norm;
   m.global_batch = batches_.global(step);
   m.tokens = samples * c.model.sequence;

@@ -1,5 +1,8 @@
 #include <trireme/base/text.hpp>
 #include <trireme/kernels/attention.hpp>
+#include <trireme/kernels/attention_blocks.hpp>
+#include <trireme/kernels/flash_attention.hpp>
+#include <trireme/kernels/group_kernels.hpp>
 #include <trireme/tensor/fence.hpp>
 
 #include <gtest/gtest.h>
@@ -74,7 +77,7 @@ TYPED_TEST(FlashOnDevice, AgreesWithTheDefinitionAsThePortableKernelDoes) {
   using T = TypeParam;
   const double unit = std::is_same_v<T, Bf16> ? 1.0 / 256.0 : 1.0 / 2048.0;
   const AttentionDropout some{0.3, {7, Purpose::attention_dropout, 3, 5}, 11, 2, 9};
-  for (const std::int64_t K : {32, 64, 80, 96, 112, 128, 160})
+  for (const std::int64_t K : {32, 64, 80, 96, 112, 128, 160, 192, 256})
     for (const AttentionShape& s : {AttentionShape{2, 517, 4, 2, K},
                                     {1, 384, 2, 2, K, false},
                                     {1, 67, 3, 2, K, true, 0.0, 2, 1},
@@ -94,6 +97,27 @@ TYPED_TEST(FlashOnDevice, AgreesWithTheDefinitionAsThePortableKernelDoes) {
           expect_within(found.dqkv, gradient, "dqkv");
         }
       }
+}
+
+/// Where warpgroups compute the forward pass, the kernel of earlier devices agrees as well.
+TYPED_TEST(FlashOnDevice, KernelsOfEarlierDevicesAgreeWithTheDefinition) {
+  using T = TypeParam;
+  if (!group_kernels_available() || !flash_available()) GTEST_SKIP() << "one kernel only";
+  const Handle handle;
+  const double unit = std::is_same_v<T, Bf16> ? 1.0 / 256.0 : 1.0 / 2048.0;
+  for (const std::int64_t K : {64, 96, 128}) {
+    const AttentionShape s = resolved({2, 517, 4, 2, K});
+    const auto numbers = uniform<T>(s.tokens() * s.qkv_columns(), 1);
+    const DeviceArray<T> qkv(numbers), o(s.tokens() * s.heads * K, T(NAN));
+    const DeviceArray<float> lse(s.tokens() * s.heads, NAN);
+    flash_attention_forward<T>(handle, o.matrix(s.tokens(), s.heads * K),
+                               lse.cube(s.batch, s.heads, s.sequence),
+                               qkv.matrix(s.tokens(), s.qkv_columns()), s, {});
+    fence(handle, "test");
+    const reference::RoundedAttention reference({numbers.begin(), numbers.end()}, s, {}, unit);
+    expect_within(o.values(), reference.output(), "o");
+    expect_within(lse.values(), reference.logsumexp(), "logsumexp");
+  }
 }
 
 /// Many blocks that add to the same sums at the same time.

@@ -184,6 +184,9 @@ ExitCode train(grid::Runtime& runtime, const TrainOptions& options) {
   if (config.parallel.offload != Offload::none)
     say("offload = ", plan::offload_note(config.parallel, session.machine));
   if (config.precision.tf32) say("tf32: ", plan::tf32_note(config.precision, session.machine));
+  if (const std::string note = plan::products_note(config.precision, session.machine);
+      !note.empty())
+    say("products: ", note);
   if (const std::string note = plan::attention_note(config.precision, session.machine);
       !note.empty())
     say("attention: ", note);
