@@ -1,5 +1,5 @@
 // The content of a folder's file `owner`, and the judgement whether the owner lives.
-#include <trireme/base/folder_owner.hpp>
+#include <trireme/base/owner_entry.hpp>
 #include <trireme/base/text.hpp>
 
 #include <cstdlib>

@@ -37,12 +37,6 @@ constexpr std::size_t head_start_bytes = std::size_t{32} << 20;
 constexpr std::string_view aborting_word = "aborts";
 std::atomic<Watchdog*> current{nullptr};
 
-std::string host_name() {
-  char name[256] = {};
-  gethostname(name, sizeof name - 1);
-  return name;
-}
-
 bool is_stopped(int pid) {
   std::ifstream in(text("/proc/", pid, "/stat"));
   std::string stat;
@@ -95,7 +89,7 @@ Watchdog::Watchdog(Runtime& runtime, const std::string& directory, Seconds limit
     std::filesystem::remove_all(folder);
     std::filesystem::create_directories(folder);
   });
-  find_nodes(runtime.world(), folder, node.empty() ? host_name() : node);
+  find_nodes(runtime.world(), folder, node.empty() ? this_process().host : node);
   const Node& mine = nodes_[here_];
   const int ranks = static_cast<int>(mine.ranks.size());
   const auto place = std::find(mine.ranks.begin(), mine.ranks.end(), runtime.rank());

@@ -1,5 +1,5 @@
 #include <trireme/base/check.hpp>
-#include <trireme/io/hdf5_file.hpp>
+#include <trireme/io/memory_file.hpp>
 
 #include <sys/mman.h>
 #include <sys/stat.h>
