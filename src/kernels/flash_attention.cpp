@@ -1,3 +1,5 @@
+// The calls that attention's kernels on tensor cores take, and the numbers with which they are
+// launched: sizes, the heads in flight at a time, the dropout mask.
 #include <trireme/kernels/flash_attention.hpp>
 #include <trireme/kernels/flash_backward_tile.hpp>
 #include <trireme/kernels/group_kernels.hpp>

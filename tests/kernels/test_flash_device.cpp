@@ -9,6 +9,7 @@
 
 #include <cmath>
 #include <cstdint>
+#include <utility>
 #include <vector>
 
 #include "reference/rounded_attention.hpp"
@@ -99,7 +100,7 @@ TYPED_TEST(FlashOnDevice, AgreesWithTheDefinitionAsThePortableKernelDoes) {
       }
 }
 
-/// Where warpgroups compute the forward pass, the kernel of earlier devices agrees as well.
+/// Where warpgroups compute attention, the kernels of earlier devices agree as well.
 TYPED_TEST(FlashOnDevice, KernelsOfEarlierDevicesAgreeWithTheDefinition) {
   using T = TypeParam;
   if (!group_kernels_available() || !flash_available()) GTEST_SKIP() << "one kernel only";
@@ -117,6 +118,16 @@ TYPED_TEST(FlashOnDevice, KernelsOfEarlierDevicesAgreeWithTheDefinition) {
     const reference::RoundedAttention reference({numbers.begin(), numbers.end()}, s, {}, unit);
     expect_within(o.values(), reference.output(), "o");
     expect_within(lse.values(), reference.logsumexp(), "logsumexp");
+    const auto grad_numbers = uniform<T>(s.tokens() * s.heads * K, 2);
+    const DeviceArray<T> grad(grad_numbers), dqkv(s.tokens() * s.qkv_columns(), T(NAN));
+    const DeviceArray<float> work(attention_workspace_elements<T>(handle.choice(), s), NAN);
+    flash_attention_backward<T>(
+        handle, dqkv.matrix(s.tokens(), s.qkv_columns()), grad.matrix(s.tokens(), s.heads * K),
+        o.matrix(s.tokens(), s.heads * K), qkv.matrix(s.tokens(), s.qkv_columns()),
+        lse.cube(s.batch, s.heads, s.sequence), work.flat(), s, {});
+    fence(handle, "test");
+    expect_within(dqkv.values(), reference.gradient({grad_numbers.begin(), grad_numbers.end()}),
+                  "dqkv");
   }
 }
 
@@ -129,9 +140,10 @@ TYPED_TEST(FlashOnDevice, HasTheSameBitsInEveryRun) {
     return result;
   };
   for (const AttentionBackend backend : back_ends(dtype_of<T>))
-    for (const bool causal : {true, false}) {
-      SCOPED_TRACE(text(name_of(backend), causal ? ", causal" : ""));
-      const AttentionShape s{4, 2048, 8, 8, 64, causal};
+    for (const auto& [causal, K] :
+         {std::pair(true, 64), std::pair(false, 64), std::pair(true, 128), std::pair(true, 256)}) {
+      SCOPED_TRACE(text(name_of(backend), " K ", K, causal ? ", causal" : ""));
+      const AttentionShape s{4, 2048, 8, 8, K, causal};
       const Passes<T> first = run<T>(backend, s, {});
       for (int i = 0; i < 5; ++i) {
         const Passes<T> again = run<T>(backend, s, {});

@@ -94,7 +94,7 @@ class GroupGradients {
   using ScoreSums = float[score_tiles][4];
   using Packed = std::uint32_t[score_tiles / 2][4];
 
-  /// What this lane has. Everything is computed at each use, from one register.
+  /// The part of the work of a lane, computed at each use from one register.
   struct Lanes {
     int thread;  // of the groups that multiply
 

@@ -1,5 +1,7 @@
 #pragma once
 
+#if defined(__CUDACC__)
+
 #include <trireme/base/check.hpp>
 #include <trireme/kernels/cuda_warpgroup.hpp>
 #include <trireme/kernels/group_kernels.hpp>
@@ -14,6 +16,10 @@ inline void check_cuda(cudaError_t error, const char* what) {
 
 /// The shape as a CUtensorMap of the driver.
 TensorMap make_tensor_map(const TensorMapShape& shape);
+
+/// Two counters that are zero, which the kernel leaves so. Kernels that run at the same time have
+/// different ones.
+unsigned* next_counters();
 
 /// Runs Kernel::run for `blocks` blocks.
 template <class Kernel>
@@ -34,3 +40,5 @@ void launch(void* stream, const char* label, int blocks, const typename Kernel::
 }
 
 }  // namespace trireme::kernels::sm_90a
+
+#endif

@@ -1,31 +1,14 @@
-#include "group_launch.hpp"
-
-#include <atomic>
+#include <trireme/kernels/group_launch.hpp>
 
 namespace trireme::kernels {
 namespace {
-
-/// Pairs of counters, which kernels leave at zero. Kernels that run at the same time have different
-/// ones.
-constexpr unsigned pairs = 64;
-__device__ unsigned counters[2 * pairs];
-
-unsigned* next_counters() {
-  static std::atomic<unsigned> launches{0};
-  static unsigned* const all = [] {
-    void* address = nullptr;
-    sm_90a::check_cuda(cudaGetSymbolAddress(&address, counters), "counters of attention");
-    return static_cast<unsigned*>(address);
-  }();
-  return all + 2 * (launches++ % pairs);
-}
 
 template <class T, int head_size, bool with_dropout>
 void launch_as(void* stream, GroupForwardArguments<T> a, const T* qkv, int processors) {
   using Kernel = GroupForward<T, head_size, with_dropout>;
   using Tile = typename Kernel::Tile;
   set_group_forward_blocks<Tile>(a, processors);
-  a.counters = next_counters();
+  a.counters = sm_90a::next_counters();
   a.queries = sm_90a::make_tensor_map(heads_map(qkv, a.shape, head_size, Tile::queries));
   a.keys = sm_90a::make_tensor_map(heads_map(qkv, a.shape, head_size, Tile::keys));
   sm_90a::launch<Kernel>(stream, "kernels/attention_forward", a.blocks, a);

@@ -1,8 +1,7 @@
 #include <trireme/kernels/flash_group_backward.hpp>
+#include <trireme/kernels/group_launch.hpp>
 
 #include <type_traits>
-
-#include "group_launch.hpp"
 
 namespace trireme::kernels {
 namespace {

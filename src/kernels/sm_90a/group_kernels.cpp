@@ -1,9 +1,10 @@
-// Maps of tensors for copies of boxes, made by the driver, whose library is not linked; and whether
-// the device has such copies.
-#include "group_launch.hpp"
+// Maps of tensors for copies of boxes, made by the driver, whose library is not linked; counters
+// for kernels; and whether the device has such copies.
+#include <trireme/kernels/group_launch.hpp>
 
 #include <cuda.h>
 
+#include <atomic>
 #include <cstring>
 
 namespace trireme::kernels {
@@ -42,6 +43,9 @@ Encode find_encode() {
   return reinterpret_cast<Encode>(found);
 }
 
+constexpr unsigned pairs = 64;
+__device__ unsigned counters[2 * pairs];
+
 }  // namespace
 
 TensorMap make_tensor_map(const TensorMapShape& shape) {
@@ -67,6 +71,16 @@ TensorMap make_tensor_map(const TensorMapShape& shape) {
   TensorMap map;
   std::memcpy(map.bytes, &made, sizeof made);
   return map;
+}
+
+unsigned* next_counters() {
+  static std::atomic<unsigned> launches{0};
+  static unsigned* const all = [] {
+    void* address = nullptr;
+    check_cuda(cudaGetSymbolAddress(&address, counters), "counters of attention");
+    return static_cast<unsigned*>(address);
+  }();
+  return all + 2 * (launches++ % pairs);
 }
 
 }  // namespace sm_90a
