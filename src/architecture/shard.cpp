@@ -10,28 +10,64 @@ namespace trireme::architecture {
 
 using layout::Slice;
 
-std::vector<Slice> partition(const Architecture& architecture, int stages) {
+namespace {
+
+/// `layers` in all stages but the last, the longer ones first, and `last` in that one.
+std::vector<Slice> stages_of(std::int64_t layers, int stages, std::int64_t last) {
+  std::vector<Slice> all;
+  for (int s = 0; s + 1 < stages; ++s) all.push_back(layout::split(layers, stages - 1, s));
+  all.push_back({layers, last});
+  return all;
+}
+
+/// Time per micro-batch, in units of a layer's three passes, if the head takes that of `head`
+/// layers. In a V, it is that of the longest rank, which alternates between its stages; otherwise
+/// that of the longest stage. With gpipe, all forward passes precede the backward passes, and each
+/// phase waits for its own longest stage: the head's three passes are part of the forward pass.
+double longest(const std::vector<Slice>& layers, double head, const layout::StageMap& map,
+               const deck::ParallelConfig& parallel) {
+  const auto extent = [&](Stage s) {
+    return static_cast<double>(layers[static_cast<std::size_t>(s)].extent);
+  };
+  const Stage last = map.last_stage();
+  if (parallel.schedule == ScheduleKind::gpipe) {
+    const double again = parallel.recompute == Recompute::full ? 1 : 0;
+    const double others = last > 0 ? extent(0) : 0;
+    return (std::max(others, extent(last) + 3 * head) +
+            (2 + again) * std::max(others, extent(last))) /
+           3;
+  }
+  if (map.placement != StagePlacement::v)
+    return std::max(last > 0 ? extent(0) : 0, extent(last) + head);
+  double most = 0;
+  for (Rank r = 0; r < map.ranks; ++r) {
+    double sum = 0;
+    for (const Stage s : map.stages_of(r)) sum += extent(s) + (s == last ? head : 0);
+    most = std::max(most, sum);
+  }
+  return most;
+}
+
+}  // namespace
+
+std::vector<Slice> partition(const Architecture& architecture,
+                             const deck::ParallelConfig& parallel) {
+  const layout::StageMap map = parallel.stage_map();
+  const int stages = map.stages();
   check(stages >= 1, "a partition into ", stages, " stages");
-  const deck::ModelConfig& m = architecture.model;
+  const std::int64_t all = architecture.model.layers;
   // FLOPs per token, relative to a layer's: all layers cost the same.
   const double head = architecture.head_products();
-  const double all = architecture.model_flops_per_token() / 6;
-  const double layer = (all - head) / static_cast<double>(m.layers);
-  std::int64_t last = m.layers;
+  const double layer = (architecture.model_flops_per_token() / 6 - head) / static_cast<double>(all);
+  std::int64_t last = all;
   double lowest = std::numeric_limits<double>::infinity();
-  for (std::int64_t n = 0; stages > 1 && n <= m.layers; ++n) {
-    const std::int64_t most = (m.layers - n + stages - 2) / (stages - 1);
-    const double longest =
-        std::max(static_cast<double>(most), static_cast<double>(n) + head / layer);
-    if (longest > lowest) continue;  // of equals the largest n, which leaves least to the others
-    lowest = longest;
+  for (std::int64_t n = 0; stages > 1 && n <= all; ++n) {
+    const double time = longest(stages_of(all - n, stages, n), head / layer, map, parallel);
+    if (time > lowest) continue;  // of equals the largest n, which leaves least to the others
+    lowest = time;
     last = n;
   }
-  std::vector<Slice> layers;
-  for (int s = 0; s + 1 < stages; ++s)
-    layers.push_back(layout::split(m.layers - last, stages - 1, s));
-  layers.push_back({m.layers - last, last});
-  return layers;
+  return stages_of(all - last, stages, last);
 }
 
 bool Shard::holds(Stage stage) const {
@@ -59,18 +95,26 @@ Stage Shard::stage_of(std::int64_t layer) const {
   return static_cast<Stage>(behind - stage_layers.begin()) - 1;
 }
 
-Shard make_shard(const Architecture& architecture, int pipeline_size, int chunks, int pipeline_rank,
-                 int tensor_size, int tensor_rank) {
+Shard make_shard(const Architecture& architecture, const deck::ParallelConfig& parallel,
+                 const layout::Coordinates& at) {
   Shard shard;
-  shard.stage_layers = partition(architecture, pipeline_size * chunks);
-  for (int c = 0; c < chunks; ++c) shard.stages.push_back(c * pipeline_size + pipeline_rank);
-  shard.tensor_size = tensor_size;
-  shard.tensor_rank = tensor_rank;
+  shard.stage_layers = partition(architecture, parallel);
+  shard.stages = parallel.stage_map().stages_of(at[Axis::pipeline]);
+  shard.tensor_size = static_cast<int>(parallel.tensor);
+  shard.tensor_rank = at[Axis::tensor];
   return shard;
 }
 
+Shard make_shard(const Architecture& architecture, const deck::ParallelConfig& parallel,
+                 int pipeline_rank, int tensor_rank) {
+  layout::Coordinates at;
+  at[Axis::pipeline] = pipeline_rank;
+  at[Axis::tensor] = tensor_rank;
+  return make_shard(architecture, parallel, at);
+}
+
 Shard whole_model(const Architecture& architecture) {
-  return make_shard(architecture, 1, 1, 0, 1, 0);
+  return make_shard(architecture, deck::ParallelConfig{}, 0, 0);
 }
 
 namespace {

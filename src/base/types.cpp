@@ -21,8 +21,9 @@ constexpr std::array<std::string_view, 2> mask_names{"causal", "full"};
 constexpr std::array<std::string_view, 2> objective_names{"next_token", "masked_token"};
 constexpr std::array<std::string_view, 2> gelu_names{"tanh", "exact"};
 constexpr std::array<std::string_view, 3> sentence_loss_names{"next", "order", "none"};
-constexpr std::array<std::string_view, 5> schedule_names{"gpipe", "1f1b", "interleaved", "zb-h1",
-                                                         "file"};
+constexpr std::array<std::string_view, 8> schedule_names{"gpipe", "1f1b",   "interleaved", "zb-h1",
+                                                         "zb-v",  "v-half", "v-min",       "file"};
+constexpr std::array<std::string_view, 3> stage_placement_names{"auto", "round_robin", "v"};
 constexpr std::array<std::string_view, 2> layout_names{"given", "auto"};
 constexpr std::array<std::string_view, 4> recompute_names{"none", "selective", "full", "auto"};
 constexpr std::array<std::string_view, 4> offload_names{"none", "optimizer", "activations", "both"};
@@ -35,7 +36,7 @@ constexpr std::array<std::string_view, 5> learning_rate_names{
 constexpr std::array<std::string_view, 3> scaling_names{"none", "linear", "square_root"};
 constexpr std::array<std::string_view, 4> cooldown_names{"linear", "cosine", "exponential",
                                                          "minus_square_root"};
-constexpr std::array<std::string_view, 3> axis_names{"data", "pipeline", "tensor"};
+constexpr std::array<std::string_view, axis_count> axis_names{"data", "pipeline", "tensor"};
 
 }  // namespace
 
@@ -75,6 +76,9 @@ std::string_view name_of(Gelu x) {
 }
 std::string_view name_of(SentenceLoss x) {
   return sentence_loss_names[static_cast<std::size_t>(x)];
+}
+std::string_view name_of(StagePlacement x) {
+  return stage_placement_names[static_cast<std::size_t>(x)];
 }
 std::string_view name_of(ScheduleKind x) {
   return schedule_names[static_cast<std::size_t>(x)];
@@ -153,6 +157,10 @@ std::span<const std::string_view> names<Gelu>() {
 template <>
 std::span<const std::string_view> names<SentenceLoss>() {
   return sentence_loss_names;
+}
+template <>
+std::span<const std::string_view> names<StagePlacement>() {
+  return stage_placement_names;
 }
 template <>
 std::span<const std::string_view> names<ScheduleKind>() {

@@ -208,17 +208,26 @@ class CrossCheck {
     const ParallelConfig& p = deck_.config.parallel;
     if (!valid({"parallel.pipeline", "parallel.chunks", "parallel.tensor", "parallel.data"}))
       return;
-    if (p.pipeline * p.chunks > stages_limit)
+    if (p.stages() > stages_limit)
       report(deck_.cite("parallel", "pipeline"), " · ", deck_.cite("parallel", "chunks"), " = ",
-             p.pipeline * p.chunks, " stages are more than ", stages_limit, "; choose ",
+             p.stages(), " stages are more than ", stages_limit, "; choose ",
              p.pipeline > stages_limit
                  ? text("a pipeline of at most ", stages_limit)
                  : text("at most ", stages_limit / p.pipeline, " chunks, or a smaller pipeline"));
-    const std::int64_t data = std::max<std::int64_t>(1, p.data);
-    if (p.tensor * p.pipeline * data > ranks_limit)
-      report(deck_.cite("parallel", "tensor"), " · ", deck_.cite("parallel", "pipeline"), " · ",
-             deck_.cite("parallel", "data"), " are ", p.tensor * p.pipeline * data,
-             " ranks, more than ", ranks_limit, "; choose smaller axes");
+    const std::int64_t ranks = p.model_ranks() * std::max<std::int64_t>(1, p.data);
+    if (ranks <= ranks_limit) return;
+    std::vector<std::string> axes;
+    for (const layout::AxisTraits& traits : layout::axis_table)
+      axes.push_back(deck_.cite("parallel", name_of(traits.axis)));
+    report(join(axes, " · "), " are ", ranks, " ranks, more than ", ranks_limit,
+           "; choose smaller axes");
+  }
+
+  void order() {
+    const std::string& order = deck_.config.parallel.order;
+    std::string problem;
+    if (valid({"parallel.order"}) && !layout::parse_order(order, problem))
+      report(deck_.cite("parallel", "order"), ": ", problem);
   }
 
   void transport() {
@@ -240,13 +249,21 @@ class CrossCheck {
 
   void schedule() {
     const ParallelConfig& p = deck_.config.parallel;
-    if (p.layout == LayoutMode::automatic && p.schedule == ScheduleKind::file) return;
+    const bool chosen = p.layout == LayoutMode::automatic;
+    if (chosen && p.placement != StagePlacement::automatic)
+      report(deck_.cite("parallel", "placement"), " cannot be combined with ",
+             deck_.cite("parallel", "layout"), "; leave placement out");
+    if (chosen && p.schedule == ScheduleKind::file) return;
     if (!valid({"parallel.schedule", "parallel.chunks", "parallel.program"})) return;
     const bool file = p.schedule == ScheduleKind::file;
     if (p.schedule == ScheduleKind::interleaved && p.chunks < 2)
       report(deck_.cite("parallel", "schedule"), " needs 2 chunks or more, not ",
              deck_.cite("parallel", "chunks"), "; choose chunks = 2, or schedule = \"1f1b\"");
-    if (p.schedule != ScheduleKind::interleaved && !file && p.chunks != 1)
+    const bool v = is_v_schedule(p.schedule);
+    if (v && p.chunks != 2)
+      report(deck_.cite("parallel", "schedule"), " has 2 chunks, not ",
+             deck_.cite("parallel", "chunks"), "; leave chunks out");
+    if (p.schedule != ScheduleKind::interleaved && !file && !v && p.chunks != 1)
       report(deck_.cite("parallel", "chunks"),
              " applies to the schedules interleaved and file, not to ",
              deck_.cite("parallel", "schedule"),
@@ -256,6 +273,12 @@ class CrossCheck {
              deck_.cite("parallel", "program"),
              file ? "; set program to the path of a program file"
                   : "; choose schedule = \"file\", or leave program out");
+    const bool by_schedule =
+        p.placement == StagePlacement::automatic || (p.placement == StagePlacement::v) == v;
+    if (valid({"parallel.placement"}) && !file && !by_schedule)
+      report(deck_.cite("parallel", "placement"), " does not apply to ",
+             deck_.cite("parallel", "schedule"),
+             "; leave placement out, or choose schedule = \"file\"");
   }
 
  private:
@@ -285,6 +308,7 @@ void cross_check(const Deck& deck, const std::set<std::string>& invalid, Diagnos
   checks.optimizer();
   checks.tensor();
   checks.stages();
+  checks.order();
   checks.layout();
   checks.schedule();
   checks.transport();

@@ -16,25 +16,42 @@ constexpr std::int64_t passes_limit = 1 << 21;       // forward passes of one re
 constexpr double step_limit = 1e17;  // activations of a replica's step; their bytes are counted too
 
 /// The divisors of n that an axis of the model may have; each tensor rank needs a part of all.
-std::vector<std::int64_t> possible(const Config& config, std::string_view axis, std::int64_t n) {
+std::vector<std::int64_t> possible(const Config& config, Axis axis, std::int64_t n) {
   const ModelConfig& m = config.model;
-  const std::int64_t most =
-      axis == "tensor" ? std::min(m.heads, m.feed_forward) : stages_limit / config.parallel.chunks;
+  std::int64_t most = n;
+  switch (axis) {
+    case Axis::tensor:
+      most = std::min(m.heads, m.feed_forward);
+      break;
+    case Axis::pipeline:
+      most = stages_limit / config.parallel.chunks;
+      break;
+    case Axis::data:
+      break;
+  }
   std::vector<std::int64_t> sizes = divisors(n);
   std::erase_if(sizes, [most](std::int64_t size) { return size > most; });
   return sizes;
+}
+
+/// Calls f(axis, its size) for the axes that split the model.
+template <class F>
+void for_model_axes(const ParallelConfig& p, F f) {
+  const layout::AxisList sizes = p.sizes();
+  for (const layout::AxisTraits& traits : layout::axis_table)
+    if (traits.splits_model) f(traits.axis, sizes.size(traits.axis));
 }
 
 /// "tensor of 1, 2 or 4, or a pipeline of 1 or 3": one axis so that the product divides `ranks`.
 std::string dividing_axes(const Config& config, std::int64_t ranks) {
   const ParallelConfig& p = config.parallel;
   std::vector<std::string> axes;
-  const auto add = [&](const char* name, std::int64_t size, std::int64_t other) {
-    if (ranks % other == 0)
-      axes.push_back(text(name, " of ", choices(possible(config, name, ranks / other), size)));
-  };
-  add("tensor", p.tensor, p.pipeline);
-  add("pipeline", p.pipeline, p.tensor);
+  for_model_axes(p, [&](Axis axis, std::int64_t size) {
+    const std::int64_t others = p.model_ranks() / size;
+    if (ranks % others == 0)
+      axes.push_back(
+          text(name_of(axis), " of ", choices(possible(config, axis, ranks / others), size)));
+  });
   return join(axes, ", or a ");
 }
 
@@ -42,15 +59,14 @@ std::string dividing_axes(const Config& config, std::int64_t ranks) {
 std::string fitting_axes(const Config& config, std::int64_t ranks) {
   const ParallelConfig& p = config.parallel;
   std::vector<std::string> axes;
-  if (ranks % (p.tensor * p.pipeline) == 0)
-    axes.push_back(text("data = ", ranks / (p.tensor * p.pipeline), " (or remove it)"));
-  const auto add = [&](const char* name, std::int64_t others) {
+  if (ranks % p.model_ranks() == 0)
+    axes.push_back(text("data = ", ranks / p.model_ranks(), " (or remove it)"));
+  for_model_axes(p, [&](Axis axis, std::int64_t size) {
+    const std::int64_t others = p.ranks() / size;
     if (ranks % others != 0) return;
-    const auto sizes = possible(config, name, ranks / others);
-    if (sizes.back() == ranks / others) axes.push_back(text(name, " = ", ranks / others));
-  };
-  add("tensor", p.pipeline * p.data);
-  add("pipeline", p.tensor * p.data);
+    const auto sizes = possible(config, axis, ranks / others);
+    if (sizes.back() == ranks / others) axes.push_back(text(name_of(axis), " = ", ranks / others));
+  });
   return join(axes, ", or ");
 }
 
@@ -61,9 +77,11 @@ std::string ranks_text(std::int64_t ranks) {
 /// Fills parallel.data, and checks the product of the axes.
 void resolve_axes(Deck& deck, std::int64_t ranks) {
   ParallelConfig& p = deck.config.parallel;
-  const std::int64_t model_ranks = p.tensor * p.pipeline;
-  const std::string factors =
-      text(deck.cite("parallel", "tensor"), " · ", deck.cite("parallel", "pipeline"));
+  const std::int64_t model_ranks = p.model_ranks();
+  std::vector<std::string> cited;
+  for_model_axes(
+      p, [&](Axis axis, std::int64_t) { cited.push_back(deck.cite("parallel", name_of(axis))); });
+  const std::string factors = join(cited, " · ");
   if (p.data == 0) {
     const std::string axes = dividing_axes(deck.config, ranks);
     const std::int64_t below = ranks / model_ranks * model_ranks;
@@ -92,7 +110,7 @@ void check_passes(const Deck& deck) {
               micro_batches, " times ", deck.cite("batch", "micro"), " · ",
               deck.cite("parallel", "data"), ", but a rank takes at most ", micro_batches_limit,
               " micro-batches in a step; choose a larger micro or more data");
-  const std::int64_t stages = p.pipeline * p.chunks;
+  const std::int64_t stages = p.stages();
   std::int64_t programs = 0;  // each size of the global batch has its own
   for (const BatchPhase& phase : BatchSchedule(b).phases())
     programs += phase.global / (b.micro * p.data);

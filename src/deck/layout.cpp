@@ -52,7 +52,8 @@ class Possible {
     if (is_fixed(deck, "parallel", "chunks"))
       chunks = c.parallel.chunks;
     else if (is_fixed(deck, "parallel", "schedule") &&
-             c.parallel.schedule == ScheduleKind::interleaved)
+             (c.parallel.schedule == ScheduleKind::interleaved ||
+              is_v_schedule(c.parallel.schedule)))
       chunks = 2;
     const std::int64_t stages = std::min(stages_limit, std::max(m.layers, chunks));
     pipeline_ = bounds("parallel", "pipeline", c.parallel.pipeline, stages / chunks);

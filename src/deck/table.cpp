@@ -88,20 +88,32 @@ void parallel_keys(std::vector<Entry>& out) {
       .at_least(0)
       .otherwise(Int{0}, "0: ranks / (tensor · pipeline)");
   parallel
+      .string("order", &ParallelConfig::order,
+              "axes in the order of the ranks, fastest first: neighbours along the first axis are "
+              "consecutive ranks; axes that it leaves out follow in the default order")
+      .otherwise(Str(), "tensor, pipeline, data");
+  parallel
       .choice("schedule", &ParallelConfig::schedule,
               "order of the micro-batches' forward and backward passes")
       .otherwise(Str("1f1b"));
   parallel
-      .integer(
-          "chunks", &ParallelConfig::chunks,
-          "stages per pipeline rank: 2 or more with interleaved, any number with file, otherwise 1")
+      .integer("chunks", &ParallelConfig::chunks,
+               "stages per pipeline rank: 2 or more with interleaved, any number with file, 2 with "
+               "zb-v, "
+               "v-half and v-min, otherwise 1")
       .at_least(1)
       .at_most(65536)
-      .otherwise(Int{1});
+      .derive([](Config& c) { c.parallel.chunks = is_v_schedule(c.parallel.schedule) ? 2 : 1; },
+              "2 with zb-v, v-half and v-min, otherwise 1");
   parallel
       .path("program", &ParallelConfig::program,
             "file of a hand-written program, for schedule = \"file\"; see docs/parallelism.md")
       .otherwise(Str());
+  parallel
+      .choice("placement", &ParallelConfig::placement,
+              "pipeline ranks of the stages: round_robin (stage s on rank s mod pipeline), v (odd "
+              "chunks in reverse, with schedule = \"file\"), or auto: that of the schedule")
+      .otherwise(Str("auto"));
   parallel
       .boolean("sequence_parallel", &ParallelConfig::sequence_parallel,
                "division of norms, dropout and saved activations among tensor ranks, by tokens "

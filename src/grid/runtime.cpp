@@ -158,20 +158,22 @@ void Runtime::abort(const Error& error) {
   _exit(static_cast<int>(error.code()));
 }
 
-Grid::Grid(Communicator& world, const layout::ProcessGrid& process_grid)
+Grid::Grid(Communicator& world, const layout::ProcessGrid& process_grid,
+           const layout::StageMap& stages)
     : world_(world), process_grid_(process_grid) {
   check(process_grid.ranks() == world.size(), "a process grid of ", process_grid.ranks(),
         " ranks does not match the job's ", world.size());
-  const layout::Coordinates at = coordinates();
-  const int last = process_grid.size(Axis::pipeline) - 1;
-  data_ = along(world, Axis::data);
-  model_ = process_grid.model_ranks() == 1 ? Communicator::alone("model")
-                                           : world.split(at.data, world.rank(), "model");
-  pipeline_ = along(*model_, Axis::pipeline);
-  tensor_ = along(*model_, Axis::tensor);
-  const bool end = at.pipeline == 0 || at.pipeline == last;
-  embedding_ = last == 0 ? Communicator::alone("embedding")
-                         : pipeline_->split(end ? 0 : at.pipeline, at.pipeline, "embedding");
+  model_ = process_grid.model_ranks() == 1
+               ? Communicator::alone("model")
+               : world.split(process_grid.model_colour(world.rank()), world.rank(), "model");
+  for (const layout::AxisTraits& traits : layout::axis_table)
+    axes_[traits.axis] = along(traits.splits_model ? *model_ : world, traits.axis);
+  const int at = process_grid.position(Axis::pipeline, world.rank());
+  const Rank first = stages.rank_of(0), last = stages.rank_of(stages.last_stage());
+  const bool end = at == first || at == last;
+  embedding_ = first == last
+                   ? Communicator::alone("embedding")
+                   : communicator(Axis::pipeline).split(end ? first : at, at, "embedding");
 }
 
 std::unique_ptr<Communicator> Grid::along(Communicator& larger, Axis axis) const {
@@ -184,7 +186,8 @@ std::unique_ptr<Communicator> Grid::along(Communicator& larger, Axis axis) const
 Communicator& Grid::part_of_tensor_axis(const std::string& name, int colour) {
   std::unique_ptr<Communicator>& part = parts_[name];
   if (!part) {
-    part = tensor_->split(colour, tensor_->rank(), name);
+    Communicator& tensor = communicator(Axis::tensor);
+    part = tensor.split(colour, tensor.rank(), name);
     if (factory_ && part->size() > 1) part->use(factory_(*part));
   }
   return *part;
@@ -195,20 +198,10 @@ void Grid::use_transports(const TransportFactory& factory) {
   const auto give = [&](Communicator& communicator) {
     if (communicator.size() > 1) communicator.use(factory(communicator));
   };
-  for (const auto* one : {&data_, &model_, &pipeline_, &tensor_, &embedding_}) give(**one);
+  give(*model_);
+  for (const layout::AxisTraits& traits : layout::axis_table) give(communicator(traits.axis));
+  give(*embedding_);
   for (const auto& [name, part] : parts_) give(*part);
-}
-
-Communicator& Grid::communicator(Axis axis) {
-  switch (axis) {
-    case Axis::data:
-      return *data_;
-    case Axis::pipeline:
-      return *pipeline_;
-    case Axis::tensor:
-      return *tensor_;
-  }
-  return *data_;
 }
 
 }  // namespace trireme::grid

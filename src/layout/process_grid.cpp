@@ -2,6 +2,8 @@
 #include <trireme/base/check.hpp>
 #include <trireme/layout/process_grid.hpp>
 
+#include <algorithm>
+#include <limits>
 #include <string>
 #include <vector>
 
@@ -10,9 +12,9 @@ namespace trireme::layout {
 namespace {
 
 /// "1, 2, 3, 6"; if there are many, the first and the last few.
-std::string divisors(int n) {
-  std::vector<int> found;
-  for (int d = 1; d <= n; ++d)
+std::string divisors(std::int64_t n) {
+  std::vector<std::int64_t> found;
+  for (std::int64_t d = 1; d <= n; ++d)
     if (n % d == 0) found.push_back(d);
   std::vector<std::string> words;
   for (std::size_t i = 0; i < found.size(); ++i) {
@@ -24,79 +26,69 @@ std::string divisors(int n) {
   return join(words, ", ");
 }
 
+/// "pipeline · tensor": the axes of a replica with more than one rank, or all of them.
+std::string model_names(const AxisList& axes) {
+  std::vector<std::string> words;
+  for (auto a = axes.axes().rbegin(); a != axes.axes().rend(); ++a)
+    for (const AxisTraits& traits : axis_table)
+      if (traits.axis == a->axis && traits.splits_model) words.emplace_back(name_of(a->axis));
+  return join(words, " · ");
+}
+
 /// Remedy: the changes with which the product of the factors is `ranks`.
-std::string what_fits(int pipeline, int tensor, int ranks) {
-  const std::int64_t model = std::int64_t{pipeline} * tensor;
+std::string what_fits(const AxisList& axes, std::int64_t ranks) {
+  const std::int64_t model = axes.model_ranks();
   if (ranks % model == 0) return text("set data = ", ranks / model, " for ", ranks, " ranks");
-  const std::string factor =
-      ranks % tensor == 0
-          ? text("with tensor = ", tensor, ", pipeline can be ", divisors(ranks / tensor))
-          : text("tensor can be ", divisors(ranks));
-  return text(ranks, " ranks are not a multiple of pipeline · tensor = ", model, "; ", factor,
+  // The first axis that does not divide what the axes before it leave.
+  std::int64_t rest = ranks;
+  std::string factor;
+  for (const AxisSize& a : axes.axes()) {
+    if (a.axis == Axis::data) continue;
+    if (rest % a.size != 0) {
+      factor += text(factor.empty() ? "" : ", ", name_of(a.axis), " can be ", divisors(rest));
+      break;
+    }
+    if (a.size > 1)
+      factor += text(factor.empty() ? "with " : " and ", name_of(a.axis), " = ", a.size);
+    rest /= a.size;
+  }
+  return text(ranks, " ranks are not a multiple of ", model_names(axes), " = ", model, "; ", factor,
               "; or start ", model * (ranks / model + 1), " ranks with data = ", ranks / model + 1);
 }
 
 }  // namespace
 
-ProcessGrid::ProcessGrid(int data, int pipeline, int tensor, int ranks)
-    : data_(data), pipeline_(pipeline), tensor_(tensor) {
-  check_usage(data >= 1 && pipeline >= 1 && tensor >= 1, "process grid: data = ", data,
-              ", pipeline = ", pipeline, ", tensor = ", tensor,
-              ": every factor must be at least 1");
-  check_usage(ranks >= 1, "process grid: ", ranks, " ranks, expected at least 1");
-  // In floating point, because three factors can overflow 64 bits.
-  const double product = static_cast<double>(data) * pipeline * tensor;
-  check_usage(product == ranks, "data · pipeline · tensor = ", data, " · ", pipeline, " · ", tensor,
-              " = ", fixed(product, 0), ", but there are ", ranks, " ranks; ",
-              what_fits(pipeline, tensor, ranks));
-}
-
-int ProcessGrid::size(Axis axis) const {
-  switch (axis) {
-    case Axis::data:
-      return data_;
-    case Axis::pipeline:
-      return pipeline_;
-    case Axis::tensor:
-      return tensor_;
-  }
-  return 1;
+ProcessGrid::ProcessGrid(const AxisList& axes, std::int64_t ranks) : axes_(axes) {
+  const bool positive = std::ranges::all_of(axes.axes(), [](auto a) { return a.size >= 1; });
+  check_usage(positive, "process grid: ", axes.named_sizes(), ": every size must be at least 1");
+  check_usage(ranks >= 1 && ranks <= std::numeric_limits<int>::max(), "process grid: ", ranks,
+              " ranks, expected at least 1");
+  // In floating point, because the product can overflow 64 bits.
+  double product = 1;
+  for (const AxisSize& a : axes.axes()) product *= static_cast<double>(a.size);
+  check_usage(axes.ranks() == ranks, axes.names(), " = ", axes.sizes(), " = ", fixed(product, 0),
+              ", but there are ", ranks, " ranks; ", what_fits(axes, ranks));
 }
 
 Coordinates ProcessGrid::coordinates(Rank rank) const {
   check(rank >= 0 && rank < ranks(), "rank ", rank, " is not within the grid of ", ranks(),
         " ranks");
-  return {rank / (tensor_ * pipeline_), rank / tensor_ % pipeline_, rank % tensor_};
+  Coordinates at;
+  for (const AxisSize& a : axes_.axes()) at[a.axis] = position(a.axis, rank);
+  return at;
 }
 
 Rank ProcessGrid::rank(const Coordinates& at) const {
-  return (at.data * pipeline_ + at.pipeline) * tensor_ + at.tensor;
+  Rank rank = 0;
+  for (const AxisSize& a : axes_.axes()) rank += at[a.axis] * stride(a.axis);
+  return rank;
 }
 
-int ProcessGrid::position(Axis axis, Rank rank) const {
-  const Coordinates at = coordinates(rank);
-  switch (axis) {
-    case Axis::data:
-      return at.data;
-    case Axis::pipeline:
-      return at.pipeline;
-    case Axis::tensor:
-      return at.tensor;
-  }
-  return 0;
-}
-
-int ProcessGrid::colour(Axis axis, Rank rank) const {
-  const Coordinates at = coordinates(rank);
-  switch (axis) {
-    case Axis::data:
-      return at.pipeline * tensor_ + at.tensor;
-    case Axis::pipeline:
-      return at.data * tensor_ + at.tensor;
-    case Axis::tensor:
-      return at.data * pipeline_ + at.pipeline;
-  }
-  return 0;
+int ProcessGrid::model_colour(Rank rank) const {
+  int colour = rank;
+  for (const AxisTraits& traits : axis_table)
+    if (traits.splits_model) colour -= position(traits.axis, rank) * stride(traits.axis);
+  return colour;
 }
 
 }  // namespace trireme::layout

@@ -76,14 +76,18 @@ const MemoryEstimate::ModelParts& MemoryEstimate::model_parts(int tensor) {
 
 /// The first and the last rank, and between them the first of each number of layers per stage:
 /// later ranks have the same number of slots or fewer.
-const std::vector<MemoryEstimate::Rank>& MemoryEstimate::ranks_of(int pipeline, int chunks) {
-  const auto [found, is_new] = stages_.try_emplace({pipeline, chunks});
+const std::vector<MemoryEstimate::Rank>& MemoryEstimate::ranks_of(
+    const deck::ParallelConfig& parallel) {
+  const layout::StageMap map = parallel.stage_map();
+  const auto [found, is_new] = stages_.try_emplace(
+      {map.ranks, map.chunks, static_cast<int>(parallel.schedule),
+       parallel.recompute == Recompute::full ? 1 : 0});  // on which the partition depends
   if (!is_new) return found->second;
   const bool shares = architecture_.model.shared_layers > 0;  // some hold originals, others copies
-  Rank rank{0, architecture::make_shard(architecture_, pipeline, chunks, 0, 1, 0), 0};
+  Rank rank{0, architecture::make_shard(architecture_, parallel, 0, 0), 0};
   std::set<std::vector<std::int64_t>> known;
-  for (int p = 0; p < pipeline; ++p) {
-    for (Stage& stage : rank.shard.stages) stage += p == 0 ? 0 : 1;
+  for (int p = 0; p < map.ranks; ++p) {
+    rank.shard.stages = map.stages_of(p);
     std::vector<std::int64_t> layers;
     rank.layers = 0;
     for (const Stage stage : rank.shard.stages) {
@@ -92,7 +96,7 @@ const std::vector<MemoryEstimate::Rank>& MemoryEstimate::ranks_of(int pipeline, 
     }
     if (shares) layers.push_back(rank.shard.stages.front());
     rank.number = p;
-    const bool end = p == 0 || p + 1 == pipeline;
+    const bool end = p == 0 || p + 1 == map.ranks;
     if (end || known.insert(layers).second) found->second.push_back(rank);
   }
   return found->second;
@@ -189,11 +193,13 @@ Bytes MemoryEstimate::most_bytes(const deck::Config& config) {
   const schedule::ProgramLayout layout{
       static_cast<int>(p.pipeline),
       static_cast<int>(config.batch.global / (config.batch.micro * p.data)),
-      static_cast<int>(p.chunks), config.model.tied_embeddings,
-      grouped_ ? schedule::Transport::ordered_groups : schedule::Transport::independent_channels};
-  const ActivationParts& activations = activations_of(config, p.schedule == ScheduleKind::zb_h1);
+      static_cast<int>(p.chunks),
+      config.model.tied_embeddings,
+      grouped_ ? schedule::Transport::ordered_groups : schedule::Transport::independent_channels,
+      p.stage_map().placement};
+  const ActivationParts& activations = activations_of(config, p.splits_backward());
   Bytes most = 0;
-  for (const Rank& rank : ranks_of(layout.ranks, layout.chunks)) {
+  for (const Rank& rank : ranks_of(p)) {
     const ArenaParts arenas = arenas_of(config, rank);
     const TrainingBytes bytes = sizes_.bytes(
         activations, arenas, rank.shard, schedule::expected_needs(p.schedule, layout, rank.number));

@@ -136,8 +136,9 @@ Bytes TrainingSizes::activations(const ActivationParts& a, const architecture::S
   return bytes.saved + a.scratch + (shard.has_head() ? a.head_scratch : 0);
 }
 
-/// Transfer buffers are the receive buffers that are posted at the same time, and the send buffers
-/// of each channel: outputs of all stages but the last, gradients of all but the first.
+/// Transfer buffers are the receive buffers that are posted at the same time, the send buffers of
+/// each channel to another rank (outputs of all stages but the last, gradients of all but the
+/// first), and the messages to the same rank.
 TrainingBytes TrainingSizes::bytes(const ActivationParts& a, const ArenaParts& arenas,
                                    const architecture::Shard& shard,
                                    const schedule::Needs& needs) const {
@@ -149,10 +150,12 @@ TrainingBytes TrainingSizes::bytes(const ActivationParts& a, const ArenaParts& a
   save(bytes, a, shard, needs);
   std::int64_t channels = 0;
   for (const Stage stage : shard.stages)
-    channels += (stage < shard.last_stage() ? 1 : 0) + (stage > 0 ? 1 : 0);
+    channels += (stage < shard.last_stage() && !shard.holds(stage + 1) ? 1 : 0) +
+                (stage > 0 && !shard.holds(stage - 1) ? 1 : 0);
   bytes.transfer =
       (needs.received_activations + needs.received_gradients + channels * needs.send_buffers) *
-      a.message;
+          a.message +
+      needs.handed_over * a.input;
   const bool head = shard.has_head();
   bytes.logits = head ? a.logits : 0;
   bytes.scratch = a.scratch + (head ? a.head_scratch : 0);

@@ -18,14 +18,13 @@ GroupPlace place_of(std::int64_t ranks, std::int64_t stride, std::int64_t device
 
 NetworkTime::NetworkTime(const Machine& machine, const deck::ParallelConfig& p)
     : machine_(machine), pipeline_(p.pipeline) {
-  const std::int64_t ranks = p.tensor * p.pipeline * p.data;
-  devices_ = machine.node.devices == 0 ? ranks : std::min(ranks, machine.node.devices);
   const bool data_second = machine.software.second_axis == SecondAxis::data;
-  stride_ = data_second ? p.tensor * p.data : p.tensor;
-  const std::int64_t data_stride = data_second ? p.tensor : p.tensor * p.pipeline;
-  places_[static_cast<std::size_t>(Axis::tensor)] = place_of(p.tensor, 1, devices_);
-  places_[static_cast<std::size_t>(Axis::data)] = place_of(p.data, data_stride, devices_);
-  places_[static_cast<std::size_t>(Axis::pipeline)] = place_of(p.pipeline, stride_, devices_);
+  const layout::AxisList axes = p.axes(data_second ? "tensor, data" : "");
+  devices_ =
+      machine.node.devices == 0 ? axes.ranks() : std::min(axes.ranks(), machine.node.devices);
+  for (const layout::AxisSize& a : axes.axes())
+    places_[a.axis] = place_of(a.size, axes.stride(a.axis), devices_);
+  stride_ = axes.stride(Axis::pipeline);
 }
 
 /// NCCL's latency grows with the ranks of a node (its rings pass through each) and of nodes.
@@ -54,8 +53,11 @@ Seconds NetworkTime::collective(architecture::Collective kind, double bytes, Axi
   return ring(factor, bytes, place(axis), efficiency);
 }
 
-Seconds NetworkTime::message(double bytes, bool crosses) const {
+Seconds NetworkTime::message(double bytes, Rank from, Rank to) const {
+  if (from == to) return 0;
   const Machine::Node& node = machine_.node;
+  // The node of a stage's first rank stands for all of its ranks.
+  const bool crosses = from * stride_ / devices_ != to * stride_ / devices_;
   // On a host, a message is a copy, and a collective several.
   const double share = machine_.on_device() ? node.link_efficiency : 1;
   if (!crosses) return bytes / (node.link_bandwidth * share) + node.link_latency;
@@ -63,15 +65,6 @@ Seconds NetworkTime::message(double bytes, bool crosses) const {
   const auto senders = static_cast<double>(std::min(stride_, devices_));
   return bytes * senders / (machine_.network.bandwidth * machine_.network.efficiency) +
          machine_.network.latency;
-}
-
-Seconds NetworkTime::to_next(double bytes, int from) const {
-  if (pipeline_ == 1) return 0;
-  const std::int64_t here = from * stride_;
-  const std::int64_t next = (from + 1) % pipeline_ * stride_;
-  // The node of a stage's first rank stands for all of its ranks.
-  const bool crosses = here / devices_ != next / devices_;
-  return message(bytes, crosses);
 }
 
 Seconds NetworkTime::first_and_last(double bytes) const {

@@ -33,8 +33,12 @@ std::string listed(const std::vector<std::string>& mistakes) {
 
 schedule::ProgramLayout layout_of(const deck::Config& config, std::int64_t global) {
   const deck::ParallelConfig& p = config.parallel;
-  return {static_cast<int>(p.pipeline), static_cast<int>(global / (config.batch.micro * p.data)),
-          static_cast<int>(p.chunks)};
+  schedule::ProgramLayout layout;
+  layout.ranks = static_cast<int>(p.pipeline);
+  layout.micro_batches = static_cast<int>(global / (config.batch.micro * p.data));
+  layout.chunks = static_cast<int>(p.chunks);
+  layout.placement = p.stage_map().placement;
+  return layout;
 }
 
 schedule::Program program_of(const deck::Config& config, std::int64_t global,
@@ -79,8 +83,10 @@ std::vector<schedule::Program> step_programs(const deck::Config& config, const M
 }
 
 schedule::Program evaluation_program(const schedule::ProgramLayout& layout, int micro_batches) {
-  schedule::Program program =
-      schedule::generate_evaluation({layout.ranks, micro_batches, layout.chunks});
+  schedule::ProgramLayout evaluation = layout;
+  evaluation.micro_batches = micro_batches;
+  evaluation.tied = false;
+  schedule::Program program = schedule::generate_evaluation(evaluation);
   schedule::lower(program, {.transport = layout.transport});
   return program;
 }
@@ -100,9 +106,11 @@ std::vector<schedule::Needs> training_needs(std::span<const schedule::Program> p
     for (std::size_t r = 0; r < all.size(); ++r) all[r].include(other[r]);
   }
   const std::vector<schedule::Needs> evaluating = evaluation_needs(programs.back().layout);
-  for (std::size_t r = 0; r < all.size(); ++r)
+  for (std::size_t r = 0; r < all.size(); ++r) {
     all[r].received_activations =
         std::max(all[r].received_activations, evaluating[r].received_activations);
+    all[r].handed_over = std::max(all[r].handed_over, evaluating[r].handed_over);
+  }
   return all;
 }
 

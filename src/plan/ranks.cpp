@@ -17,11 +17,13 @@ using Likeness = std::tuple<int, bool, bool, std::vector<std::int64_t>>;
 
 Likeness likeness(const architecture::Shard& shard, const schedule::Needs& needs,
                   bool shares_layers) {
-  std::vector<std::int64_t> numbers{needs.slots, needs.received_activations,
-                                    needs.received_gradients, needs.send_buffers,
-                                    needs.split_backward ? 1 : 0};
-  for (const Stage stage : shard.stages)
+  std::vector<std::int64_t> numbers{
+      needs.slots,       needs.received_activations, needs.received_gradients,
+      needs.handed_over, needs.send_buffers,         needs.split_backward ? 1 : 0};
+  for (const Stage stage : shard.stages) {
     numbers.push_back(shard.stage_layers[static_cast<std::size_t>(stage)].extent);
+    numbers.push_back(shard.hands_over(stage) ? 1 : 0);
+  }
   if (shares_layers) numbers.push_back(shard.stages.front());  // some hold originals, others copies
   return {shard.tensor_rank, shard.has_embedding(), shard.has_head(), numbers};
 }
@@ -62,22 +64,22 @@ Bytes most_bytes(const deck::Config& config, const architecture::Architecture& a
                  const std::vector<schedule::Needs>& all_needs, const Machine& machine,
                  bool arrays_only, KnownArenas& known_arenas) {
   const deck::ParallelConfig& parallel = config.parallel;
-  architecture::Shard shard = architecture::make_shard(
-      architecture, static_cast<int>(parallel.pipeline), static_cast<int>(parallel.chunks), 0,
-      static_cast<int>(parallel.tensor), 0);
+  const layout::StageMap stages = parallel.stage_map();
+  architecture::Shard shard = architecture::make_shard(architecture, parallel, 0, 0);
   std::vector<int> planned{0};  // it holds the largest parts, unless ranks share heads
   if (!architecture::shared_heads(config.model, shard.tensor_size).empty())
     planned = different_tensor_ranks(config, shard, machine);
   std::set<Likeness> known;
   Bytes most = 0;
   for (std::size_t p = 0; p < all_needs.size(); ++p) {
-    for (Stage& stage : shard.stages) stage += p == 0 ? 0 : 1;
+    shard.stages = stages.stages_of(static_cast<Rank>(p));
     for (const int t : planned) {
       shard.tensor_rank = t;
       if (!known.insert(likeness(shard, all_needs[p], config.model.shared_layers > 0)).second)
         continue;
       const auto [arenas, is_new] = known_arenas.try_emplace(
-          {parallel.pipeline, parallel.chunks, parallel.tensor, parallel.data,
+          {parallel.pipeline, parallel.chunks, static_cast<std::int64_t>(parallel.schedule),
+           static_cast<std::int64_t>(parallel.recompute), parallel.tensor, parallel.data,
            parallel.distributed_optimizer ? 1 : 0, static_cast<std::int64_t>(p), t});
       if (is_new) arenas->second = arena_parts(config, architecture, shard, machine);
       const TrainingBytes bytes =
@@ -96,17 +98,14 @@ std::vector<RankPlan> plan_ranks(const deck::Config& config,
                                  const architecture::Architecture& architecture,
                                  const std::vector<schedule::Needs>& all_needs,
                                  const Machine& machine) {
-  const auto pipeline = static_cast<int>(config.parallel.pipeline);
-  const auto tensor = static_cast<int>(config.parallel.tensor);
-  const auto chunks = static_cast<int>(config.parallel.chunks);
+  const layout::StageMap stages = config.parallel.stage_map();
   std::vector<RankPlan> ranks;
   std::map<Likeness, std::size_t> known;  // deep pipelines have many equal ranks
-  architecture::Shard shard =
-      architecture::make_shard(architecture, pipeline, chunks, 0, tensor, 0);
+  architecture::Shard shard = architecture::make_shard(architecture, config.parallel, 0, 0);
   const std::vector<int> planned = different_tensor_ranks(config, shard, machine);
-  for (int p = 0; p < pipeline; ++p) {
+  for (int p = 0; p < stages.ranks; ++p) {
     const schedule::Needs& needs = all_needs[static_cast<std::size_t>(p)];
-    for (Stage& stage : shard.stages) stage += p == 0 ? 0 : 1;  // rank p holds p, p + pipeline, …
+    shard.stages = stages.stages_of(p);
     for (const int t : planned) {
       shard.tensor_rank = t;
       const auto [found, is_new] =

@@ -33,9 +33,8 @@ class Search {
     const auto needs = training_needs(step_programs(c, machine));
     set({});
     for (const RankPlan& rank : plan_ranks(c, architecture_, needs, machine)) {
-      const auto shard = architecture::make_shard(
-          architecture_, static_cast<int>(c.parallel.pipeline), static_cast<int>(c.parallel.chunks),
-          rank.pipeline, static_cast<int>(c.parallel.tensor), rank.tensor);
+      const auto shard =
+          architecture::make_shard(architecture_, c.parallel, rank.pipeline, rank.tensor);
       const Bytes activations = activation_bytes(c, architecture_, shard, rank.needs, machine);
       ranks_.push_back({shard, rank.needs, counted(rank) - activations});
     }

@@ -34,11 +34,12 @@ class TimeEstimate {
 
   StepCosts costs(const deck::Config& config) {
     const deck::ParallelConfig& p = config.parallel;
-    const bool split = p.schedule == ScheduleKind::zb_h1;
+    const bool split = p.splits_backward();
     const auto [found, is_new] =
         parts_.try_emplace({p.tensor, config.batch.micro, p.recompute, p.sequence_parallel, split});
     if (is_new) found->second = part_times(config, architecture_, split, machine_);
-    const auto [sizes, unknown] = sizes_.try_emplace({p.tensor, p.pipeline, p.chunks});
+    const auto [sizes, unknown] = sizes_.try_emplace(
+        {p.tensor, p.pipeline, p.chunks, p.schedule, p.recompute == Recompute::full});
     if (unknown) sizes->second = stage_sizes(config, architecture_);
     return step_costs(config, architecture_, found->second, sizes->second, machine_);
   }
@@ -47,7 +48,8 @@ class TimeEstimate {
   const Architecture& architecture_;
   const Machine& machine_;
   std::map<std::tuple<std::int64_t, std::int64_t, Recompute, bool, bool>, PartTimes> parts_;
-  std::map<std::tuple<std::int64_t, std::int64_t, std::int64_t>, StageSizes> sizes_;
+  std::map<std::tuple<std::int64_t, std::int64_t, std::int64_t, ScheduleKind, bool>, StageSizes>
+      sizes_;
 };
 
 Seconds since(std::chrono::steady_clock::time_point begin) {

@@ -113,7 +113,10 @@ std::vector<std::int64_t> SearchSpace::chunk_counts(std::int64_t pipeline) const
   std::int64_t before = 0;
   for (std::int64_t chunks = 1; pipeline * chunks <= architecture_.model.layers; ++chunks) {
     if (pipeline * chunks > deck::stages_limit) break;
-    const auto stages = architecture::partition(architecture_, static_cast<int>(pipeline * chunks));
+    deck::ParallelConfig parallel;
+    parallel.pipeline = pipeline;
+    parallel.chunks = chunks;
+    const auto stages = architecture::partition(architecture_, parallel);
     const std::int64_t longest = std::ranges::max(stages, {}, &layout::Slice::extent).extent;
     if (chunks > 1 && longest != before) counts.push_back(chunks);
     before = longest;
@@ -133,7 +136,11 @@ std::vector<Layout> SearchSpace::schedules(const Layout& axes) {
   const bool alone = axes.pipeline == 1 && !schedule_.fixed && !chunks_.fixed;
   add(ScheduleKind::one_forward_one_backward, 1);
   if (alone) return all;
-  if (schedule_.fixed) add(ScheduleKind::gpipe, 1);
+  if (schedule_.fixed) {
+    add(ScheduleKind::gpipe, 1);
+    for (const auto kind : {ScheduleKind::zb_v, ScheduleKind::v_half, ScheduleKind::v_min})
+      add(kind, 2);
+  }
   add(ScheduleKind::zb_h1, 1);
   for (const std::int64_t chunks : chunk_counts(axes.pipeline))
     if (chunks > 1) add(ScheduleKind::interleaved, chunks);

@@ -59,12 +59,12 @@ struct Turns {
   double of_all = 1;
 };
 Turns turns_of(const deck::ParallelConfig& p, const Machine& machine) {
-  const std::int64_t ranks = p.tensor * p.pipeline * p.data;
+  const std::int64_t ranks = p.ranks();
   const std::int64_t on_node =
       machine.node.devices == 0 ? ranks : std::min(ranks, machine.node.devices);
   if (machine.node.processors == 0 || on_node <= machine.node.processors) return {};
   const auto processors = static_cast<double>(machine.node.processors);
-  const std::int64_t at_once = std::min(on_node, p.tensor * p.data);
+  const std::int64_t at_once = std::min(on_node, ranks / p.pipeline);
   return {std::max(1.0, static_cast<double>(at_once) / processors),
           static_cast<double>(on_node) / processors};
 }
@@ -82,8 +82,9 @@ void take_turns(PartTime& stage, double turns) {
 
 PartTimes part_times(const deck::Config& config, const Architecture& a, bool split_backward,
                      const Machine& machine) {
-  const auto shard =
-      architecture::make_shard(a, 1, 1, 0, static_cast<int>(config.parallel.tensor), 0);
+  deck::ParallelConfig one_stage;
+  one_stage.tensor = config.parallel.tensor;
+  const auto shard = architecture::make_shard(a, one_stage, 0, 0);
   const KernelTime kernels(machine, config.precision);
   const NetworkTime network(machine, config.parallel);
   const LayerTime time(a, local_sizes(config, shard, machine), kernels, network, machine);
@@ -93,7 +94,7 @@ PartTimes part_times(const deck::Config& config, const Architecture& a, bool spl
 
 StageSizes stage_sizes(const deck::Config& config, const Architecture& a) {
   const deck::ParallelConfig& p = config.parallel;
-  StageSizes sizes{architecture::partition(a, static_cast<int>(p.pipeline * p.chunks)), {}};
+  StageSizes sizes{architecture::partition(a, p), {}};
   sizes.parameters = stage_parameters(a, sizes.layers, p.tensor);
   return sizes;
 }
@@ -109,7 +110,11 @@ StepCosts step_costs(const deck::Config& config, const Architecture& a, const Pa
   const Machine::Software& software = machine.software;
   const std::vector<layout::Slice>& stage_layers = given.layers;
   const std::size_t stages = stage_layers.size();
+  const layout::StageMap map = p.stage_map();
   const auto ranks = static_cast<std::size_t>(p.pipeline);
+  const auto rank_of = [&map](std::size_t s) {
+    return static_cast<std::size_t>(map.rank_of(static_cast<Stage>(s)));
+  };
   const NetworkTime network(machine, p);
   architecture::Shard shard;  // sizes do not depend on its stages
   shard.tensor_size = static_cast<int>(p.tensor);
@@ -131,17 +136,21 @@ StepCosts step_costs(const deck::Config& config, const Architecture& a, const Pa
     PartTime stage = parts.layer * static_cast<double>(stage_layers[s].extent);
     if (s == 0) stage += parts.embedding;
     if (s + 1 == stages) stage += parts.head;
-    if (s > 0) stage.forward += gather;
-    if (s + 1 < stages) {
+    const auto here = static_cast<Stage>(s);
+    const bool is_last = s + 1 == stages;
+    if (s > 0 && !map.hands_over(here - 1)) stage.forward += gather;
+    if (!is_last && !map.hands_over(here)) {
       stage.backward += gather;
       stage.backward_input += gather;
     }
     take_turns(stage, turns);
     costs.stages.push_back(stage);
-    const int rank = static_cast<int>(s % ranks);
-    const int before = static_cast<int>((s + ranks - 1) % ranks);
-    costs.activations.push_back(s + 1 == stages ? 0 : network.to_next(sent, rank));
-    costs.gradients.push_back(s == 0 ? 0 : network.to_next(sent, before));
+    const auto message = [&](Stage to) {
+      return network.message(sent, map.rank_of(std::min(here, to)),
+                             map.rank_of(std::max(here, to)));
+    };
+    costs.activations.push_back(is_last ? 0 : message(here + 1));
+    costs.gradients.push_back(s == 0 ? 0 : message(here - 1));
   }
 
   const std::vector<double>& parameters = given.parameters;
@@ -158,14 +167,14 @@ StepCosts step_costs(const deck::Config& config, const Architecture& a, const Pa
         shown * network.collective(shares ? Collective::reduce_scatter : Collective::all_reduce,
                                    bytes, Axis::data));
     const double updated = parameters[s] / static_cast<double>(shares ? p.data : 1);
-    costs.updates[s % ranks] +=
+    costs.updates[rank_of(s)] +=
         turns *
         kernels.memory(updated * update_bytes(config, sizes, machine), machine.kernels.update);
     if (shares)
-      costs.gathers[s % ranks] += network.collective(
+      costs.gathers[rank_of(s)] += network.collective(
           Collective::all_gather, parameters[s] * static_cast<double>(sizes.element), Axis::data);
   }
-  if (a.model.tied_embeddings && p.pipeline > 1)
+  if (a.model.tied_embeddings && map.rank_of(0) != map.rank_of(map.last_stage()))
     costs.tied = network.first_and_last(static_cast<double>(a.model.vocabulary * a.model.hidden) /
                                         static_cast<double>(p.tensor) * gradient);
   costs.norm = network.collective(Collective::all_reduce, 8, Axis::tensor) +

@@ -34,10 +34,11 @@ struct RankWork {
 };
 
 std::vector<RankWork> work_of_ranks(const deck::ParallelConfig& p, const StepCosts& costs) {
-  const bool split = p.schedule == ScheduleKind::zb_h1;
+  const bool split = p.splits_backward();
+  const layout::StageMap map = p.stage_map();
   std::vector<RankWork> ranks(static_cast<std::size_t>(p.pipeline));
   for (std::size_t s = 0; s < costs.stages.size(); ++s) {
-    RankWork& rank = ranks[s % ranks.size()];
+    RankWork& rank = ranks[static_cast<std::size_t>(map.rank_of(static_cast<Stage>(s)))];
     const PartTime& stage = costs.stages[s];
     PassTime backward = stage.backward;
     if (split) {
@@ -73,8 +74,7 @@ Seconds tail_seconds(const deck::ParallelConfig& p, const std::vector<RankWork>&
     const bool both = r == 0 || r + 1 == ranks.size();  // they wait for each other
     sums = std::max(sums, ranks[r].reductions - early + (both ? costs.tied : 0));
     update = std::max(update, costs.updates[r] + costs.gathers[r]);
-    if (p.schedule != ScheduleKind::zb_h1)
-      early += ranks[r].backward / static_cast<double>(p.chunks);
+    if (!p.splits_backward()) early += ranks[r].backward / static_cast<double>(p.chunks);
   }
   return sums + costs.norm + update;
 }
@@ -132,6 +132,18 @@ Seconds pass_seconds(const deck::ParallelConfig& p, double m, const std::vector<
       // these, as far as there are some; but the last rank cannot begin before its first input.
       const double moved = (ranks_number - 1 + std::min(m - 1, ranks_number - 1)) / ranks_number;
       return m * longest + std::max(loop - longest - moved * weights, first + hops / 2);
+    }
+    // In a V, a micro-batch alone takes the loop without all weight halves but the last. With
+    // v-min, the others wait for all of it; with zb-v, only until the last rank has its first
+    // input.
+    case ScheduleKind::zb_v:
+    case ScheduleKind::v_half:
+    case ScheduleKind::v_min: {
+      const Seconds alone = loop - weights + ranks.front().weight / chunks;
+      Seconds wait = first / chunks + hops / 4;
+      if (p.schedule == ScheduleKind::v_half) wait = (loop - longest * 4 / 3) / 2;
+      if (p.schedule == ScheduleKind::v_min) wait = alone - longest;
+      return std::max(alone, m * longest + std::max(0.0, wait));
     }
   }
   return 0;
@@ -207,8 +219,8 @@ StepTime played_time(const deck::Config& config, const Architecture& a, const St
   time.of(Cause::tensor) = m * rank.passes.tensor;
   time.of(Cause::host) = m * rank.passes.host;
   time.of(Cause::pipeline) = m * rank.messages * costs.waiting;
-  for (std::size_t s = busiest; s < costs.stages.size(); s += ranks.size())
-    time.of(Cause::data) += costs.reductions[s];
+  for (const Stage s : p.stage_map().stages_of(static_cast<Rank>(busiest)))
+    time.of(Cause::data) += costs.reductions[static_cast<std::size_t>(s)];
   if (busiest == 0 || busiest + 1 == ranks.size()) time.of(Cause::data) += costs.tied;
   time.of(Cause::data) += costs.gathers[busiest];
   time.of(Cause::optimizer) = costs.norm + costs.updates[busiest];
@@ -219,9 +231,9 @@ StepTime played_time(const deck::Config& config, const Architecture& a, const St
   time.model_flops = a.model_flops_per_token() * tokens;
   const auto kept = kept_tensors(p, a.layer);
   time.hardware_flops = time.model_flops;
-  const auto stage_layers = architecture::partition(a, 1);
+  const auto stage_layers = architecture::partition(a, deck::ParallelConfig{});
   const StageFlops flops = stage_flops(a, stage_layers, kept).front();
-  const bool split = p.schedule == ScheduleKind::zb_h1;
+  const bool split = p.splits_backward();
   time.hardware_flops += tokens * (split ? flops.again_input + flops.again_weight : flops.again);
   return time;
 }

@@ -92,13 +92,12 @@ class Counter {
               piece.elements() * sizes_.accumulate);
   }
 
-  /// Boundaries between a stage of this rank and the next or the former one. With chunks on one
-  /// pipeline rank, it sends to itself.
+  /// Boundaries between a stage of this rank and the next or the former one on another rank.
   void boundaries() {
     std::int64_t out = 0, in = 0;
     for (const Stage stage : shard_.stages) {
-      if (stage < shard_.last_stage()) out += micro_batches_;
-      if (stage > 0) in += micro_batches_;
+      if (stage < shard_.last_stage() && !shard_.holds(stage + 1)) out += micro_batches_;
+      if (stage > 0 && !shard_.holds(stage - 1)) in += micro_batches_;
     }
     if (!sizes_.cuts_tokens) {
       tensor("received activations: all-gather", in, tokens_bytes_);

@@ -2,6 +2,7 @@
 // forward passes of an evaluation.
 #include <trireme/base/check.hpp>
 #include <trireme/schedule/generate.hpp>
+#include <trireme/schedule/generate_v.hpp>
 
 #include <algorithm>
 
@@ -103,11 +104,24 @@ Row row_of(ScheduleKind kind, Rank rank, const ProgramLayout& layout) {
       return interleaved_row(rank, layout);
     case ScheduleKind::zb_h1:
       return zero_bubble_row(rank, layout);
+    case ScheduleKind::zb_v:
+    case ScheduleKind::v_half:
+    case ScheduleKind::v_min:
     case ScheduleKind::file:
       break;
   }
   check(false, "schedule `file` cannot be generated; read it with read_program");
   return {};
+}
+
+/// Passes in the order in which they can begin if a micro-batch starts every `chunks` units.
+Row evaluation_in_v(Rank rank, const ProgramLayout& layout) {
+  Row row;
+  for (const Stage stage : layout.map().stages_of(rank))
+    for (Micro m = 0; m < layout.micro_batches; ++m) row.push_back({Op::evaluate, stage, m});
+  std::ranges::stable_sort(row, {},
+                           [&layout](const Instr& i) { return layout.chunks * i.micro + i.stage; });
+  return row;
 }
 
 void check_layout(const ProgramLayout& layout) {
@@ -120,8 +134,11 @@ void check_layout(const ProgramLayout& layout) {
 
 Program generate(ScheduleKind kind, const ProgramLayout& layout) {
   check_layout(layout);
+  if (is_v_schedule(kind)) return generate_v(kind, layout);
   check((kind == ScheduleKind::interleaved) == (layout.chunks >= 2), "schedule ", name_of(kind),
         " with ", layout.chunks, " chunks; interleaved needs 2 or more, every other schedule 1");
+  check(layout.placement == StagePlacement::round_robin, "schedule ", name_of(kind),
+        " does not place its stages in a V");
   Program program{layout, {}};
   for (Rank r = 0; r < layout.ranks; ++r) program.ranks.push_back(row_of(kind, r, layout));
   return program;
@@ -133,9 +150,13 @@ Program generate_evaluation(const ProgramLayout& layout) {
   const Rounds rounds(layout);
   for (Rank r = 0; r < layout.ranks; ++r) {
     Row& row = program.ranks.emplace_back();
+    if (layout.placement == StagePlacement::v) {
+      row = evaluation_in_v(r, layout);
+      continue;
+    }
     for (int k = 0; k < rounds.steps(); ++k)
       if (rounds.micro(k) < layout.micro_batches)
-        row.push_back({Op::evaluate, rounds.chunk(k) * layout.ranks + r, rounds.micro(k)});
+        row.push_back({Op::evaluate, layout.stage_of(r, rounds.chunk(k)), rounds.micro(k)});
   }
   return program;
 }

@@ -128,14 +128,16 @@ Program with_groups(const Program& program) {
     while (end < computed.size() && computed[end].end == computed[first].end) ++end;
     for (std::size_t i = first; i < end; ++i)
       row_of(computed[i].instr.stage).push_back(computed[i].instr);
-    for (std::size_t i = first; i < end; ++i) {
-      transfers.find(computed[i].instr);
-      for (const Instr& send : transfers.sends) {
-        const Instr receive = partner_of(send);
-        row_of(send.stage).push_back(send);
-        row_of(receive.stage).push_back(receive);
+    for (const bool local : {true, false})  // local transfers belong to no group
+      for (std::size_t i = first; i < end; ++i) {
+        transfers.find(computed[i].instr);
+        for (const Instr& send : transfers.sends) {
+          if (program.layout.is_local(send) != local) continue;
+          const Instr receive = partner_of(send);
+          row_of(send.stage).push_back(send);
+          row_of(receive.stage).push_back(receive);
+        }
       }
-    }
   }
   return out;
 }
@@ -144,7 +146,6 @@ Program with_groups(const Program& program) {
 /// gradients are complete.
 void add_update(Program& program) {
   const ProgramLayout& layout = program.layout;
-  const Stage last = layout.stages() - 1;
   for (Rank r = 0; r < layout.ranks; ++r) {
     Row& row = program.ranks[static_cast<std::size_t>(r)];
     std::vector<Stage> stages;
@@ -156,10 +157,10 @@ void add_update(Program& program) {
     }
     for (auto s = stages.rbegin(); s != stages.rend(); ++s)
       row.push_back({Op::reduce_gradients, *s, 0});
-    if (layout.tied && r == 0) row.push_back({Op::reduce_tied, 0, 0});
-    if (layout.tied && r > 0 && r == layout.ranks - 1) row.push_back({Op::reduce_tied, last, 0});
-    row.push_back({Op::gradient_norm, r, 0});
-    row.push_back({Op::optimizer_step, r, 0});
+    if (layout.tied && layout.holds_table(r))
+      row.push_back({Op::reduce_tied, r == layout.rank_of(0) ? 0 : layout.last_stage(), 0});
+    row.push_back({Op::gradient_norm, layout.first_stage(r), 0});
+    row.push_back({Op::optimizer_step, layout.first_stage(r), 0});
   }
 }
 

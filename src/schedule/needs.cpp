@@ -9,18 +9,12 @@ namespace {
 
 using Kind = Value::Kind;
 
-/// The number of live values of one kind, and its maximum.
+/// A number of live values, and its maximum.
 struct Count {
-  Kind kind;
   int live = 0;
   int most = 0;
 
-  void write(const Value& v) {
-    if (v.kind == kind) most = std::max(most, ++live);
-  }
-  void free(const Value& v) {
-    if (v.kind == kind) --live;
-  }
+  void add() { most = std::max(most, ++live); }
 };
 
 /// All needs but the send buffers, which depend on the whole program.
@@ -28,19 +22,28 @@ Needs needs_of_row(const Program& program, Rank rank) {
   check(rank >= 0 && rank < static_cast<int>(program.ranks.size()), "rank ", rank,
         " is not in this program of ", program.ranks.size(), " rows");
   Needs needs;
-  Count counts[] = {{Kind::saved}, {Kind::posted_activation}, {Kind::posted_gradient}};
+  Count saved, activations, gradients, handed_over;
+  const auto count_of = [&](const Value& v) -> Count* {
+    const bool local = program.layout.is_local(v);
+    if (v.kind == Kind::saved) return &saved;
+    if (v.kind == Kind::posted_activation && !local) return &activations;
+    if (v.kind == Kind::posted_gradient && !local) return &gradients;
+    const bool sent = v.kind == Kind::sent_activation || v.kind == Kind::sent_gradient;
+    return sent && local ? &handed_over : nullptr;
+  };
   Effects e;
   for (const Instr& instr : program.ranks[static_cast<std::size_t>(rank)]) {
     if (instr.op == Op::backward_weight) needs.split_backward = true;
     effects(instr, program.layout, e);
-    for (Count& count : counts) {
-      for (const Value& v : e.writes) count.write(v);
-      for (const Value& v : e.frees) count.free(v);
-    }
+    for (const Value& v : e.writes)
+      if (Count* count = count_of(v)) count->add();
+    for (const Value& v : e.frees)
+      if (Count* count = count_of(v)) --count->live;
   }
-  needs.slots = counts[0].most;
-  needs.received_activations = counts[1].most;
-  needs.received_gradients = counts[2].most;
+  needs.slots = saved.most;
+  needs.received_activations = activations.most;
+  needs.received_gradients = gradients.most;
+  needs.handed_over = handed_over.most;
   return needs;
 }
 
@@ -54,6 +57,7 @@ void Needs::include(const Needs& other) {
   slots = std::max(slots, other.slots);
   received_activations = std::max(received_activations, other.received_activations);
   received_gradients = std::max(received_gradients, other.received_gradients);
+  handed_over = std::max(handed_over, other.handed_over);
   send_buffers = std::max(send_buffers, other.send_buffers);
   split_backward = split_backward || other.split_backward;
 }

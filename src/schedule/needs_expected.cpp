@@ -1,5 +1,6 @@
 // Needs of the named schedules by formulas, for searches that cannot generate every program.
 #include <trireme/base/check.hpp>
+#include <trireme/schedule/generate_v.hpp>
 #include <trireme/schedule/needs.hpp>
 
 #include <algorithm>
@@ -33,6 +34,10 @@ int slots_of(ScheduleKind kind, const ProgramLayout& l, Rank rank) {
     }
     case ScheduleKind::zb_h1:
       return std::min(m, l.ranks);
+    case ScheduleKind::zb_v:
+    case ScheduleKind::v_half:
+    case ScheduleKind::v_min:
+      return std::min(2 * m, v_slots(kind, l.ranks));
     case ScheduleKind::file:
       break;
   }
@@ -45,8 +50,10 @@ int slots_of(ScheduleKind kind, const ProgramLayout& l, Rank rank) {
 Needs expected_needs(ScheduleKind kind, const ProgramLayout& layout, Rank rank) {
   Needs needs;
   needs.slots = slots_of(kind, layout, rank);
-  needs.split_backward = kind == ScheduleKind::zb_h1;
+  needs.split_backward = kind == ScheduleKind::zb_h1 || is_v_schedule(kind);
   needs.send_buffers = 2;
+  for (int chunk = 0; chunk < layout.chunks; ++chunk)  // one each way
+    if (layout.map().hands_over(layout.stage_of(rank, chunk))) needs.handed_over = 2;
   if (layout.ranks == 1) return needs;
   // One is posted while its predecessor is used. Evaluations always post two activations.
   const bool grouped = layout.transport == Transport::ordered_groups;

@@ -60,7 +60,8 @@ void Player::wake(Rank r) {
 
 void Player::advance(std::size_t r) {
   while (true) {
-    const bool in_group = !finished(r) && is_transfer(current(r).op);
+    const bool in_group =
+        !finished(r) && is_transfer(current(r).op) && !program_.layout.is_local(current(r));
     if (states_[r].group_open && !in_group) close_group(r);
     if (finished(r) || !step(r)) return;
   }
@@ -103,11 +104,13 @@ bool Player::step(std::size_t r) {
     begin = std::max(begin, since);
   }
   if (is_collective(instr.op)) return step_collective(r, begin);
-  if (is_send(instr.op) && !may_send(effects_.writes.front(), begin)) return false;
+  if (is_send(instr.op) && !program_.layout.is_local(instr) &&
+      !may_send(effects_.writes.front(), begin))
+    return false;
   const Seconds end = begin + (is_receive(instr.op) ? 0 : cost_(instr));
   if (is_transfer(instr.op)) {
     record(r, begin, end);
-    if (transport_ == Transport::independent_channels)
+    if (transport_ == Transport::independent_channels || program_.layout.is_local(instr))
       start_channel(r, instr, effects_.writes.front(), begin);
     else
       enter_group(r, end);

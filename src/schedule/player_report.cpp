@@ -51,7 +51,7 @@ std::string Player::reason(std::size_t r) const {
     std::string absent_ranks;
     for (std::size_t other = 0; other < states_.size(); ++other) {
       const bool member =
-          instr.op == Op::gradient_norm || other == 0 || other + 1 == states_.size();
+          instr.op == Op::gradient_norm || layout.holds_table(static_cast<Rank>(other));
       const bool there =
           !finished(other) && states_[other].at_collective && current(other).op == instr.op;
       if (member && !there) absent_ranks += text(absent_ranks.empty() ? "" : ", ", other);

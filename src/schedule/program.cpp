@@ -82,18 +82,20 @@ struct Writer {
   Micro m;
   Effects& e;
 
-  Stage last() const { return layout.stages() - 1; }
+  Stage last() const { return layout.last_stage(); }
 
   void take_input() {
     if (s == 0) return;
     e.reads.push_back({Kind::sent_activation, s, m});
     e.reads.push_back({Kind::posted_activation, s, m});
+    e.frees.push_back({Kind::sent_activation, s, m});
     e.frees.push_back({Kind::posted_activation, s, m});
   }
   void take_output_gradient() {
     if (s == last()) return;
     e.reads.push_back({Kind::sent_gradient, s, m});
     e.reads.push_back({Kind::posted_gradient, s, m});
+    e.frees.push_back({Kind::sent_gradient, s, m});
     e.frees.push_back({Kind::posted_gradient, s, m});
   }
   void give_input_gradient() {
@@ -115,15 +117,15 @@ struct Writer {
   /// The gradients that the rank's norm sums: all of its stages' and the tied table's.
   void take_gradients_of_rank() {
     const Rank rank = layout.rank_of(s);
-    for (Stage stage = rank; stage <= last(); stage += layout.ranks)
-      e.reads.push_back({Kind::reduced, stage, 0});
-    if (!layout.tied) return;
-    if (rank == 0) e.reads.push_back({Kind::tied, 0, 0});
-    if (rank > 0 && rank == layout.ranks - 1) e.reads.push_back({Kind::tied, last(), 0});
+    for (int chunk = 0; chunk < layout.chunks; ++chunk)
+      e.reads.push_back({Kind::reduced, layout.stage_of(rank, chunk), 0});
+    if (layout.tied && layout.holds_table(rank))
+      e.reads.push_back({Kind::tied, rank == layout.rank_of(0) ? 0 : last(), 0});
   }
   void reduce_tied() {
     e.reads.push_back({Kind::reduced, s, 0});
-    if (layout.ranks == 1 && last() != s) e.reads.push_back({Kind::reduced, last(), 0});
+    if (layout.holders_of_table() == 1 && last() != s)
+      e.reads.push_back({Kind::reduced, last(), 0});
     e.writes.push_back({Kind::tied, s, 0});
   }
 };
@@ -194,8 +196,8 @@ void effects(const Instr& instr, const ProgramLayout& layout, Effects& out) {
       break;
     case Op::optimizer_step:
       out.reads.push_back({Kind::norm, s, 0});
-      for (Stage stage = s; stage < layout.stages(); stage += layout.ranks)
-        out.writes.push_back({Kind::weights, stage, 0});
+      for (int chunk = 0; chunk < layout.chunks; ++chunk)
+        out.writes.push_back({Kind::weights, layout.stage_of(layout.rank_of(s), chunk), 0});
       break;
   }
 }
@@ -231,12 +233,38 @@ Instr partner_of(const Instr& i) {
   return i;
 }
 
+bool ProgramLayout::is_local(const Instr& transfer) const {
+  return peer_of(transfer, *this) == rank_of(transfer.stage);
+}
+
+bool ProgramLayout::is_local(const Value& message) const {
+  switch (message.kind) {
+    case Kind::sent_activation:
+    case Kind::posted_activation:
+      return map().hands_over(message.stage - 1);
+    case Kind::sent_gradient:
+    case Kind::posted_gradient:
+      return map().hands_over(message.stage);
+    case Kind::output:
+    case Kind::saved:
+    case Kind::input_gradient:
+    case Kind::weight_work:
+    case Kind::weight_gradient:
+    case Kind::reduced:
+    case Kind::tied:
+    case Kind::norm:
+    case Kind::weights:
+      break;
+  }
+  return false;
+}
+
 Rank peer_of(const Instr& instr, const ProgramLayout& layout) {
   return layout.rank_of(partner_of(instr).stage);
 }
 
 std::string misplaced(const Instr& i, const ProgramLayout& layout, Rank rank) {
-  const Stage last = layout.stages() - 1;
+  const Stage last = layout.last_stage();
   if (i.stage < 0 || i.stage > last) return text("its stage is not in 0 … ", last);
   if (i.micro < 0 || i.micro >= layout.micro_batches)
     return text("its micro-batch is not in 0 … ", layout.micro_batches - 1);
@@ -246,10 +274,12 @@ std::string misplaced(const Instr& i, const ProgramLayout& layout, Rank rank) {
   if (from_before && i.stage == 0) return "the first stage has no previous stage";
   const bool from_behind = i.op == Op::receive_gradient || i.op == Op::send_activation;
   if (from_behind && i.stage == last) return "the last stage has no next stage";
-  if ((i.op == Op::gradient_norm || i.op == Op::optimizer_step) && i.stage != rank)
-    return text("it belongs to the rank's first stage, ", rank);
+  if ((i.op == Op::gradient_norm || i.op == Op::optimizer_step) &&
+      i.stage != layout.first_stage(rank))
+    return text("it belongs to the rank's first stage, ", layout.first_stage(rank));
   if (i.op == Op::reduce_tied && !layout.tied) return "no gradients are tied";
-  if (i.op == Op::reduce_tied && i.stage != 0 && (layout.ranks == 1 || i.stage != last))
+  if (i.op == Op::reduce_tied && i.stage != 0 &&
+      (layout.holders_of_table() == 1 || i.stage != last))
     return "the tied token table belongs to the first and the last stage";
   return "";
 }
@@ -262,7 +292,7 @@ std::uint64_t fingerprint(std::span<const Program> programs) {
   };
   for (const Program& program : programs) {
     const ProgramLayout& layout = program.layout;
-    append(layout.ranks, layout.micro_batches, layout.chunks, layout.tied);
+    append(layout.ranks, layout.micro_batches, layout.chunks, layout.tied, layout.placement);
     for (const auto& row : program.ranks) {
       append(row.size());
       for (const Instr& i : row) append(i.op, i.stage, i.micro);

@@ -106,7 +106,7 @@ class Reader {
     if (chunk >= layout().chunks)
       fail(word, text("a chunk from 0 to ", layout().chunks - 1),
            "change the word, or [parallel] chunks");
-    return {static_cast<Op>(letter), chunk * layout().ranks + rank(), micro};
+    return {static_cast<Op>(letter), layout().stage_of(rank(), chunk), micro};
   }
 
   /// Takes digits from the front. A number that does not fit an int becomes 2^30, which is out of
@@ -183,7 +183,7 @@ class Reader {
 
   /// Called at the end of a rank's line.
   void check_complete(std::size_t length) {
-    for (Stage s = rank(); s < layout().stages(); s += layout().ranks)
+    for (const Stage s : layout().map().stages_of(rank()))
       for (Micro m = 0; m < layout().micro_batches; ++m) {
         const Instr i{Op::forward, s, m};
         const auto there = [&](Op op) { return is_there(op, i); };
@@ -224,6 +224,8 @@ std::string write_program(const Program& program) {
            " micro-batches, ", layout.chunks, layout.chunks == 1 ? " stage" : " stages",
            " per rank.\n# F forward, B backward, I and W its input and weight halves, E evaluate; ",
            layout.chunks > 1 ? "micro-batch.chunk.\n" : "then the micro-batch.\n");
+  if (layout.placement == StagePlacement::v)
+    out += "# Stages are placed in a V: [parallel] placement = \"v\".\n";
   for (const auto& row : program.ranks) {
     std::string line;
     for (const Instr& i : row)

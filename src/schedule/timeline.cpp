@@ -71,7 +71,8 @@ Cost mean_costs(const Timeline& timeline) {
 std::string write_timeline(const Timeline& t) {
   std::string out =
       text("trireme timeline 1\nranks ", t.layout.ranks, " micro_batches ", t.layout.micro_batches,
-           " chunks ", t.layout.chunks, " tied ", static_cast<int>(t.layout.tied), "\n",
+           " chunks ", t.layout.chunks, " tied ", static_cast<int>(t.layout.tied),
+           t.layout.placement == StagePlacement::v ? " placement v" : "", "\n",
            "# rank position operation stage micro begin end, times in seconds\n");
   for (const Event& e : t.events)
     out += text(e.rank, " ", e.position, " ", name_of(e.instr.op), " ", e.instr.stage, " ",
@@ -162,7 +163,12 @@ Timeline read_timeline(std::string_view content, std::string_view file_name) {
   t.layout.chunks = reader.number("the number of chunks", 1, most / t.layout.ranks);
   reader.expect("tied");
   t.layout.tied = reader.number("whether the token table is tied", 0, 1) == 1;
-  reader.end_of_line();
+  if (const std::string_view word = reader.word(); !word.empty()) {
+    if (word != "placement") reader.fail(word, "`placement` or the end of the line");
+    reader.expect("v");
+    t.layout.placement = StagePlacement::v;
+    reader.end_of_line();
+  }
   while (reader.next_line()) {
     Event e;
     e.rank = reader.number("a rank", 0, t.layout.ranks - 1);

@@ -179,12 +179,12 @@ class Checker {
     for (Stage s = 0; s < layout_.stages(); ++s) {
       if (!was_written(Kind::reduced, s, 0)) report_missing(s, {Op::reduce_gradients, s, 0});
       if (!was_written(Kind::weights, s, 0))
-        report_missing(s, {Op::optimizer_step, layout_.rank_of(s), 0});
+        report_missing(s, {Op::optimizer_step, layout_.first_stage(layout_.rank_of(s)), 0});
     }
-    const Stage last = layout_.stages() - 1;
+    const Stage last = layout_.last_stage();
     if (!layout_.tied) return;
     if (!was_written(Kind::tied, 0, 0)) report_missing(0, {Op::reduce_tied, 0, 0});
-    if (layout_.ranks > 1 && !was_written(Kind::tied, last, 0))
+    if (layout_.holders_of_table() > 1 && !was_written(Kind::tied, last, 0))
       report_missing(last, {Op::reduce_tied, last, 0});
   }
 
@@ -194,18 +194,20 @@ class Checker {
         if (row(r)[p].op == Op::evaluate) report(r, p, row(r)[p], "is in a program for training");
   }
 
-  /// Number of queues: one per channel, or per (sender, direction) under ordered groups. With one
-  /// or two ranks, both directions lead to the same peer.
+  /// Number of queues: two per channel's stage, or under ordered groups three per sender: to
+  /// itself, to the next and to the previous rank.
   std::size_t queues() const {
-    return 2 * static_cast<std::size_t>(transport_ == Transport::ordered_groups ? layout_.ranks
-                                                                                : layout_.stages());
+    return transport_ == Transport::ordered_groups ? 3 * static_cast<std::size_t>(layout_.ranks)
+                                                   : 2 * static_cast<std::size_t>(layout_.stages());
   }
   std::size_t queue(Rank sender, const Instr& instr) const {
-    const bool gradient = instr.op == Op::send_gradient || instr.op == Op::receive_gradient;
-    if (transport_ == Transport::ordered_groups)
-      return 2 * static_cast<std::size_t>(sender) + (gradient && layout_.ranks > 2 ? 1 : 0);
-    const Stage receiver = is_receive(instr.op) ? instr.stage : partner_of(instr).stage;
-    return 2 * static_cast<std::size_t>(receiver) + (gradient ? 1 : 0);
+    const Instr receive = is_receive(instr.op) ? instr : partner_of(instr);
+    if (transport_ == Transport::ordered_groups) {
+      const int ahead = (layout_.rank_of(receive.stage) - sender + layout_.ranks) % layout_.ranks;
+      return 3 * static_cast<std::size_t>(sender) + static_cast<std::size_t>(std::min(ahead, 2));
+    }
+    return 2 * static_cast<std::size_t>(receive.stage) +
+           (receive.op == Op::receive_gradient ? 1 : 0);
   }
 
   void check_queues() {
@@ -243,7 +245,7 @@ class Checker {
       const std::vector<Placed> mine = collectives_of(r);
       std::vector<Placed> shared;
       for (const Placed& c : first)
-        if (c.instr.op == Op::gradient_norm || r == layout_.ranks - 1) shared.push_back(c);
+        if (c.instr.op == Op::gradient_norm || layout_.holds_table(r)) shared.push_back(c);
       for (std::size_t i = 0; i < std::min(mine.size(), shared.size()); ++i) {
         if (mine[i].instr.op == shared[i].instr.op) continue;
         report(r, mine[i].position, mine[i].instr,

@@ -3,6 +3,7 @@
 #include <trireme/tensor/region.hpp>
 #include <trireme/train/executor.hpp>
 
+#include <functional>
 #include <map>
 #include <set>
 
@@ -13,14 +14,14 @@ using schedule::Value;
 
 namespace {
 
-/// Assigns each value of one kind the lowest number that is free during its lifetime.
+/// Assigns each value that `counts` selects the lowest number that is free during its lifetime.
 class Numbers {
  public:
-  explicit Numbers(Value::Kind kind) : kind_(kind) {}
+  explicit Numbers(std::function<bool(const Value&)> counts) : counts_(std::move(counts)) {}
 
   void take(const schedule::Effects& effects) {
     for (const Value& v : effects.writes) {
-      if (v.kind != kind_) continue;
+      if (!counts_(v)) continue;
       if (free_.empty()) free_.insert(used_++);
       check(held_.emplace(v, *free_.begin()).second, "two of ", to_string(v), " at a time");
       free_.erase(free_.begin());
@@ -43,7 +44,7 @@ class Numbers {
   int used() const { return used_; }
 
  private:
-  Value::Kind kind_;
+  std::function<bool(const Value&)> counts_;
   int used_ = 0;
   std::set<int> free_;
   std::map<Value, int> held_;
@@ -53,28 +54,39 @@ class Numbers {
 
 Executor::Executor(const schedule::Program& program, Rank rank)
     : micro_batches_(program.layout.micro_batches) {
-  Numbers slots(Value::Kind::saved);
-  Numbers activations(Value::Kind::posted_activation);
-  Numbers gradients(Value::Kind::posted_gradient);
+  using Kind = Value::Kind;
+  const auto of_kinds = [&](bool local, Kind one, Kind other) {
+    return Numbers([&layout = program.layout, local, one, other](const Value& v) {
+      return (v.kind == one || v.kind == other) && layout.is_local(v) == local;
+    });
+  };
+  Numbers slots = of_kinds(false, Kind::saved, Kind::saved);
+  Numbers activations = of_kinds(false, Kind::posted_activation, Kind::posted_activation);
+  Numbers gradients = of_kinds(false, Kind::posted_gradient, Kind::posted_gradient);
+  Numbers handed_over = of_kinds(true, Kind::sent_activation, Kind::sent_gradient);
+  Numbers* const all[] = {&slots, &activations, &gradients, &handed_over};
   schedule::Effects effects;
   for (const schedule::Instr& instr : program.ranks.at(static_cast<std::size_t>(rank))) {
     schedule::effects(instr, program.layout, effects);
-    for (Numbers* numbers : {&slots, &activations, &gradients}) numbers->take(effects);
-    Step step{instr, std::max(0, slots.find(effects)), activations.find(effects)};
-    if (step.buffer < 0) step.buffer = gradients.find(effects);
+    for (Numbers* numbers : all) numbers->take(effects);
+    Step step{instr, std::max(0, slots.find(effects)), -1};
+    for (const Numbers* numbers : {&activations, &gradients, &handed_over})
+      if (step.buffer < 0) step.buffer = numbers->find(effects);
     steps_.push_back(step);
-    for (Numbers* numbers : {&slots, &activations, &gradients}) numbers->give_back(effects);
+    for (Numbers* numbers : all) numbers->give_back(effects);
     if (instr.op == Op::backward_input) splits_backward_ = true;
   }
-  if (program.layout.transport == schedule::Transport::ordered_groups) mark_groups();
+  if (program.layout.transport == schedule::Transport::ordered_groups) mark_groups(program.layout);
   slots_ = std::max(1, slots.used());
   activation_buffers_ = activations.used();
   gradient_buffers_ = gradients.used();
+  handed_over_buffers_ = handed_over.used();
 }
 
-void Executor::mark_groups() {
+void Executor::mark_groups(const schedule::ProgramLayout& layout) {
   const auto transfers = [&](std::size_t i) {
-    return i < steps_.size() && schedule::is_transfer(steps_[i].instr.op);
+    return i < steps_.size() && schedule::is_transfer(steps_[i].instr.op) &&
+           !layout.is_local(steps_[i].instr);
   };
   for (std::size_t i = 0; i < steps_.size(); ++i) {
     steps_[i].opens_group = transfers(i) && (i == 0 || !transfers(i - 1));

@@ -19,15 +19,9 @@ schedule::ProgramLayout layout_of(const deck::Config& config, const plan::Machin
   schedule::ProgramLayout layout;
   layout.ranks = static_cast<int>(config.parallel.pipeline);
   layout.chunks = static_cast<int>(config.parallel.chunks);
+  layout.placement = config.parallel.stage_map().placement;
   layout.transport = plan::transport(config.parallel, machine);
   return layout;
-}
-
-architecture::Shard shard_of(const architecture::Architecture& architecture,
-                             const schedule::ProgramLayout& layout, grid::Grid& grid) {
-  const layout::Coordinates at = grid.coordinates();
-  return architecture::make_shard(architecture, layout.ranks, layout.chunks, at.pipeline,
-                                  grid.communicator(Axis::tensor).size(), at.tensor);
 }
 
 /// The gradient of a mean over the tokens of a batch is small by their number.
@@ -58,7 +52,8 @@ RankParts<P>::RankParts(const deck::Config& config, const architecture::Architec
       replica(grid.model()),
       embedding(grid.embedding()),
       axis(tensor, config.batch.micro * config.model.sequence, config.parallel.sequence_parallel),
-      parameters(architecture, shard_of(architecture, layout_of(config, machine, programs), grid),
+      parameters(architecture,
+                 architecture::make_shard(architecture, config.parallel, grid.coordinates()),
                  !programs.empty()),
       layout(layout_of(config, machine, programs)) {
   const bool training = !programs.empty();
@@ -79,9 +74,9 @@ RankParts<P>::RankParts(const deck::Config& config, const architecture::Architec
                     training && plan::offloads_activations(config.parallel, machine), kept,
                     machine.logit_elements(), fp8 ? &*fp8 : nullptr, choice});
   transfers.emplace(
-      pipeline, axis, parameters.shard(), config.model.hidden,
+      pipeline, axis, layout.map(), config.model.hidden,
       typename Transfers<T>::Buffers{needs.received_activations, needs.received_gradients,
-                                     needs.send_buffers, training});
+                                     needs.handed_over, needs.send_buffers, training});
 }
 
 template <class P>

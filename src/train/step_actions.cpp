@@ -99,7 +99,7 @@ template <class P>
 void StepActions<P>::take_input(const Step& step) {
   const Stage stage = step.instr.stage;
   if (!is_first(stage))
-    parts_.transfers->take_activation(handle_, step.buffer,
+    parts_.transfers->take_activation(handle_, stage, step.buffer,
                                       parts_.model->input(handle_, stage, step.slot));
   began_ = Clock::now();
 }
@@ -108,7 +108,8 @@ template <class P>
 void StepActions<P>::take_output_gradient(const Step& step) {
   const Stage stage = step.instr.stage;
   if (!is_last(stage))
-    parts_.transfers->take_gradient(handle_, step.buffer, parts_.model->dx(stage, step.slot));
+    parts_.transfers->take_gradient(handle_, stage, step.buffer,
+                                    parts_.model->dx(stage, step.slot));
   began_ = Clock::now();
 }
 
@@ -186,7 +187,7 @@ void StepActions<P>::backward_weight(const Step& step) {
 
 template <class P>
 void StepActions<P>::send_activation(const Step& step) {
-  parts_.transfers->send_activation(handle_, step.instr.stage, parts_.model->output());
+  parts_.transfers->send_activation(handle_, step.instr.stage, step.buffer, parts_.model->output());
 }
 template <class P>
 void StepActions<P>::receive_activation(const Step& step) {
@@ -194,7 +195,7 @@ void StepActions<P>::receive_activation(const Step& step) {
 }
 template <class P>
 void StepActions<P>::send_gradient(const Step& step) {
-  parts_.transfers->send_gradient(handle_, step.instr.stage,
+  parts_.transfers->send_gradient(handle_, step.instr.stage, step.buffer,
                                   parts_.model->dx(step.instr.stage, step.slot));
 }
 template <class P>

@@ -155,7 +155,7 @@ template <class N>
 N TypedWorker<P>::from_last_stage(N mine, const char* what) {
   N value = parts_.data.template all_reduce<N>(mine, grid::Reduction::sum, what);
   parts_.pipeline.broadcast(std::as_writable_bytes(std::span<N>(&value, 1)),
-                            parts_.pipeline.size() - 1, what);
+                            parts_.layout.rank_of(parts_.layout.last_stage()), what);
   return value;
 }
 

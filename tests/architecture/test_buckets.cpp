@@ -1,5 +1,7 @@
 #include <trireme/architecture/buckets.hpp>
 
+#include "support/layouts.hpp"
+
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -27,7 +29,7 @@ TEST(Buckets, HoldEveryGradientOnceAndAreCutAlikeWhereTensorRanksHoldTheSame) {
           const Architecture a = model(tied);
           std::vector<std::vector<std::int64_t>> replicated(4);
           for (int t = 0; t < 4; ++t) {
-            const Shard shard = make_shard(a, pipeline, chunks, 0, 4, t);
+            const Shard shard = make_shard(a, testing::layout_of(pipeline, chunks, 4), 0, t);
             const auto arrays = local_arrays(a, shard);
             const Placement placement = place(a, shard, arrays);
             std::vector<int> times(static_cast<std::size_t>(placement.gradient_elements), 0);

@@ -3,6 +3,8 @@
 #include <trireme/base/text.hpp>
 #include <trireme/deck/families.hpp>
 
+#include "support/layouts.hpp"
+
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -92,7 +94,7 @@ TEST(LlamaArchitecture, TensorRanksHoldTheKeysAndValuesThatTheirQueriesUse) {
     for (int tensor = 1; tensor <= H; ++tensor)
       for (int rank = 0; rank < tensor; ++rank) {
         SCOPED_TRACE(text(H, " heads over ", Hkv, ", tensor rank ", rank, " of ", tensor));
-        const Shard shard = make_shard(a, 1, 1, 0, tensor, rank);
+        const Shard shard = make_shard(a, testing::layout_of(1, 1, tensor), 0, rank);
         const auto query = local_array(a, shard, "query");
         const auto key_value = local_array(a, shard, "key_value");
         const auto output = local_array(a, shard, "output");
@@ -119,7 +121,8 @@ TEST(LlamaArchitecture, PiecesTellWhoHoldsAHeadAndOneHolderCountsIt) {
       SCOPED_TRACE(text(H, " heads over ", Hkv, ", tensor ", tensor));
       std::vector<int> counted(static_cast<std::size_t>(2 * Hkv), 0);
       for (int rank = 0; rank < tensor; ++rank) {
-        const auto local = local_array(a, make_shard(a, 1, 1, 0, tensor, rank), "key_value");
+        const auto local =
+            local_array(a, make_shard(a, testing::layout_of(1, 1, tensor), 0, rank), "key_value");
         std::int64_t end = 0;
         for (const Piece& piece : local.pieces) {
           EXPECT_EQ(piece.first, end) << "pieces follow one another in memory";
@@ -150,7 +153,8 @@ TEST(LlamaArchitecture, ARankSharesTwoHeadsAtMostAndTheseFollowOneAnother) {
       EXPECT_EQ(shared.empty(), Hkv == H || Hkv % tensor == 0)
           << H << " over " << Hkv << ", " << tensor;
       for (int rank = 0; rank < tensor; ++rank) {
-        const auto mine = make_shard(a, 1, 1, 0, tensor, rank).groups(Hkv, H / Hkv);
+        const auto mine =
+            make_shard(a, testing::layout_of(1, 1, tensor), 0, rank).groups(Hkv, H / Hkv);
         std::vector<std::size_t> ordinals;
         for (std::size_t i = 0; i < shared.size(); ++i)
           if (mine.offset <= shared[i] && shared[i] < mine.end()) ordinals.push_back(i);

@@ -1,6 +1,8 @@
 #include <trireme/architecture/saved.hpp>
 #include <trireme/deck/families.hpp>
 
+#include "support/layouts.hpp"
+
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -43,7 +45,7 @@ template <class Use>
 void for_ranks(const Architecture& a, const Grid& g, const Use& use) {
   for (int p = 0; p < g.pipeline; ++p)
     for (int t = 0; t < g.tensor; ++t) {
-      const Shard shard = make_shard(a, g.pipeline, g.chunks, p, g.tensor, t);
+      const Shard shard = make_shard(a, testing::layout_of(g.pipeline, g.chunks, g.tensor), p, t);
       const auto arrays = local_arrays(a, shard);
       for (int d = 0; d < g.data; ++d) use(p, arrays, saved_parts(a, shard, arrays, g.data, d));
     }

@@ -1,7 +1,11 @@
 #include <trireme/architecture/shard.hpp>
 
+#include "support/layouts.hpp"
+
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cmath>
 #include <map>
 #include <numeric>
 
@@ -23,7 +27,7 @@ Architecture model(std::int64_t layers, std::int64_t vocabulary, bool tied) {
 std::vector<std::int64_t> sizes(const Architecture& a, int stages) {
   std::vector<std::int64_t> n;
   std::int64_t next = 0;
-  for (const layout::Slice& s : partition(a, stages)) {
+  for (const layout::Slice& s : partition(a, testing::layout_of(stages))) {
     EXPECT_EQ(s.offset, next);
     next = s.end();
     n.push_back(s.extent);
@@ -47,6 +51,31 @@ TEST(Partition, LogitsTakeThePlaceOfLayers) {
   EXPECT_EQ(sizes(model(12, 100000, true), 3), (Sizes{6, 6, 0}));
 }
 
+TEST(Partition, WithGpipeForwardAndBackwardPassesHaveTheirOwnLongestStage) {
+  // The head's three passes are part of the last forward pass. With n of 12 layers in the last of
+  // two stages, a micro-batch takes max(12 − n, n + 3 h) + 2 max(12 − n, n) thirds of a layer.
+  const Architecture a = model(12, 1000, true);
+  deck::ParallelConfig p = testing::layout_of(2);
+  p.schedule = ScheduleKind::gpipe;
+  const double h = 24.0 * 1000 / 7296;
+  const auto time = [h](double n) { return std::max(12 - n, n + 3 * h) + 2 * std::max(12 - n, n); };
+  const auto last = static_cast<double>(partition(a, p).back().extent);
+  for (int n = 0; n <= 12; ++n) EXPECT_LE(time(last), time(n)) << n;
+  EXPECT_EQ(last, 6);
+}
+
+TEST(Partition, InAVTheRanksAreAlike) {
+  // 18 layers on 2 ranks, 4 stages: the first rank has the first stage, the last one and the head.
+  const Architecture a = model(18, 1000, true);
+  deck::ParallelConfig p = testing::layout_of(2, 2);
+  p.schedule = ScheduleKind::zb_v;
+  const double h = 24.0 * 1000 / 7296;
+  const auto stages = partition(a, p);
+  const auto n = [&](std::size_t s) { return static_cast<double>(stages[s].extent); };
+  EXPECT_LE(std::abs(n(0) + n(3) + h - n(1) - n(2)), 2);
+  EXPECT_EQ(n(0) + n(1) + n(2) + n(3), 18);
+}
+
 /// Every element of every array is held by one place of the grid, or by all tensor ranks alike.
 TEST(LocalArrays, TileEveryGlobalArray) {
   for (const bool tied : {true, false})
@@ -58,7 +87,7 @@ TEST(LocalArrays, TileEveryGlobalArray) {
           int copies = 0;
           for (int p = 0; p < pipeline; ++p)
             for (int t = 0; t < tensor; ++t) {
-              const Shard shard = make_shard(a, pipeline, chunks, p, tensor, t);
+              const Shard shard = make_shard(a, testing::layout_of(pipeline, chunks, tensor), p, t);
               for (const LocalArray& local : local_arrays(a, shard)) {
                 EXPECT_EQ(shard.holds(local.stage), true);
                 EXPECT_EQ(local.split, a.arrays[local.number].split_axis >= 0);

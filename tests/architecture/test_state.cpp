@@ -1,6 +1,8 @@
 #include <trireme/architecture/state.hpp>
 #include <trireme/deck/families.hpp>
 
+#include "support/layouts.hpp"
+
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -30,7 +32,7 @@ struct Rank {
 
   Rank(const Architecture& a, int pipeline_size, int pipeline, int tensor, int replicas,
        std::int64_t most, int tensor_size = 2)
-      : shard(make_shard(a, pipeline_size, 1, pipeline, tensor_size, tensor)),
+      : shard(make_shard(a, testing::layout_of(pipeline_size, 1, tensor_size), pipeline, tensor)),
         arrays(local_arrays(a, shard)),
         placement(place(a, shard, arrays)),
         buckets(gradient_buckets(a, shard, arrays, placement, most, replicas)) {}

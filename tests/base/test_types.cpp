@@ -19,6 +19,7 @@ TEST(Types, WordsReadBackToTheirValues) {
   expect_words_read_back<DType>();
   expect_words_read_back<Family>();
   expect_words_read_back<ScheduleKind>();
+  expect_words_read_back<StagePlacement>();
   expect_words_read_back<Recompute>();
   expect_words_read_back<NormKind>();
   expect_words_read_back<NormPlacement>();

@@ -126,7 +126,10 @@ int main(int argc, char** argv) {
       {"pipeline, interleaved 2",
        {"parallel.pipeline=" + n, "parallel.schedule=interleaved", "parallel.chunks=2",
         "batch.micro=1"}},
-      {"pipeline, zb-h1", {"parallel.pipeline=" + n, "parallel.schedule=zb-h1", "batch.micro=1"}}};
+      {"pipeline, zb-h1", {"parallel.pipeline=" + n, "parallel.schedule=zb-h1", "batch.micro=1"}},
+      {"pipeline, zb-v", {"parallel.pipeline=" + n, "parallel.schedule=zb-v", "batch.micro=1"}},
+      {"pipeline, v-half", {"parallel.pipeline=" + n, "parallel.schedule=v-half", "batch.micro=1"}},
+      {"pipeline, v-min", {"parallel.pipeline=" + n, "parallel.schedule=v-min", "batch.micro=1"}}};
   return static_cast<int>(runtime.guard([&] {
     for (const Case& c : cases) measure(c, arguments, file, rounds);
     return ExitCode::finished;

@@ -250,6 +250,43 @@ TEST(Checks, ChunksAndProgramsGoWithTheirSchedules) {
   expect_contains(mistakes_of(example, {"parallel.schedule=file"}),
                   "set program to the path of a program file");
   expect_contains(mistakes_of(example, {"parallel.program=a.txt"}), "or leave program out");
+  EXPECT_EQ(parse_deck(example, "a.toml", {"parallel.schedule=zb-v"}).config.parallel.chunks, 2);
+  expect_contains(mistakes_of(example, {"parallel.schedule=v-min", "parallel.chunks=3"}),
+                  "[parallel] schedule = \"v-min\" (command line) has 2 chunks, not [parallel] "
+                  "chunks = 3 (command line); leave chunks out");
+}
+
+TEST(Checks, ThePlacementOfStagesGoesWithTheSchedule) {
+  const auto placement_of = [](const std::vector<std::string>& overrides) {
+    return parse_deck(example, "a.toml", overrides).config.parallel.stage_map().placement;
+  };
+  EXPECT_EQ(placement_of({}), StagePlacement::round_robin);
+  EXPECT_EQ(placement_of({"parallel.schedule=v-half"}), StagePlacement::v);
+  EXPECT_EQ(placement_of({"parallel.schedule=v-half", "parallel.placement=v"}), StagePlacement::v);
+  EXPECT_EQ(placement_of({"parallel.schedule=file", "parallel.program=a.program",
+                          "parallel.chunks=4", "parallel.placement=v"}),
+            StagePlacement::v);
+  expect_contains(
+      mistakes_of(example,
+                  {"parallel.schedule=interleaved", "parallel.chunks=2", "parallel.placement=v"}),
+      "[parallel] placement = \"v\" (command line) does not apply to [parallel] schedule = "
+      "\"interleaved\" (command line); leave placement out, or choose schedule = \"file\"");
+  expect_contains(mistakes_of(example, {"parallel.layout=auto", "parallel.placement=v"}),
+                  "cannot be combined with [parallel] layout = \"auto\" (command line)");
+}
+
+TEST(Checks, AnOrderNamesAxes) {
+  expect_contains(mistakes_of(example, {"parallel.order=data, tenor"}),
+                  "[parallel] order = \"data, tenor\" (command line): \"tenor\" is not an axis; "
+                  "name some of data, pipeline, tensor, the fastest first");
+  expect_contains(mistakes_of(example, {"parallel.order=data, data"}),
+                  "\"data\" is named twice; name each axis at most once");
+  const auto axes = parse_deck(example, "a.toml",
+                               {"parallel.order=data", "parallel.tensor=2", "parallel.pipeline=2",
+                                "parallel.data=3"})
+                        .config.parallel.axes();
+  EXPECT_EQ(axes.stride(Axis::tensor), 3);
+  EXPECT_EQ(axes.stride(Axis::pipeline), 6);
 }
 
 TEST(Checks, StagesAndRanksAreBounded) {

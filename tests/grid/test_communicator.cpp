@@ -90,15 +90,15 @@ TEST(Communicator, AxesGroupTheRanksOfTheProcessGrid) {
   Communicator& world = runtime().world();
   const int tensor = world.size() % 2 == 0 ? 2 : 1;
   const int data = world.size() / tensor;
-  Grid grid(world, layout::ProcessGrid(data, 1, tensor, world.size()));
+  Grid grid(world, layout::ProcessGrid({{Axis::tensor, tensor}, {Axis::data, data}}, world.size()));
   EXPECT_EQ(grid.communicator(Axis::data).size(), data);
   EXPECT_EQ(grid.communicator(Axis::pipeline).size(), 1);
   EXPECT_EQ(grid.communicator(Axis::tensor).size(), tensor);
-  EXPECT_EQ(grid.communicator(Axis::data).rank(), grid.coordinates().data);
-  EXPECT_EQ(grid.communicator(Axis::tensor).rank(), grid.coordinates().tensor);
+  EXPECT_EQ(grid.communicator(Axis::data).rank(), grid.coordinates()[Axis::data]);
+  EXPECT_EQ(grid.communicator(Axis::tensor).rank(), grid.coordinates()[Axis::tensor]);
   const auto sum = grid.communicator(Axis::tensor)
                        .all_reduce<std::int64_t>(world.rank(), Reduction::sum, "test");
-  const int first = tensor * grid.coordinates().data;
+  const int first = tensor * grid.coordinates()[Axis::data];
   EXPECT_EQ(sum, tensor == 2 ? 2 * first + 1 : first);
 }
 

@@ -339,17 +339,41 @@ TEST(Grid, GroupsOfAReplicaAndOfTiedEmbeddings) {
   const int ranks = world.size();
   for (int pipeline = 1; pipeline <= ranks; ++pipeline) {
     if (ranks % pipeline != 0) continue;
-    Grid grid(world, layout::ProcessGrid(ranks / pipeline, pipeline, 1, ranks));
+    Grid grid(world, layout::ProcessGrid(
+                         {{Axis::pipeline, pipeline}, {Axis::data, ranks / pipeline}}, ranks));
     EXPECT_EQ(grid.model().size(), pipeline);
     EXPECT_EQ(grid.model().rank(), world.rank() % pipeline);
     EXPECT_EQ(grid.model().world_rank(0), world.rank() / pipeline * pipeline);
-    const int at = grid.coordinates().pipeline;
+    const int at = grid.coordinates()[Axis::pipeline];
     const bool end = pipeline > 1 && (at == 0 || at == pipeline - 1);
     EXPECT_EQ(grid.embedding().size(), end ? 2 : 1);
     EXPECT_EQ(grid.embedding().rank(), end && at > 0 ? 1 : 0);
     const auto sum = grid.embedding().all_reduce<std::int64_t>(at, Reduction::sum, "test");
     EXPECT_EQ(sum, end ? pipeline - 1 : at);
   }
+}
+
+TEST(Grid, InAVTheFirstRankHoldsBothEndsOfTheModel) {
+  Communicator& world = runtime().world();
+  const layout::StageMap stages{world.size(), 2, StagePlacement::v};
+  Grid grid(world, layout::ProcessGrid({{Axis::pipeline, world.size()}}, world.size()), stages);
+  EXPECT_EQ(grid.embedding().size(), 1);
+}
+
+TEST(Grid, TheOrderOfTheAxesDecidesWhichRanksAreNeighbours) {
+  Communicator& world = runtime().world();
+  const int tensor = world.size() % 2 == 0 ? 2 : 1, data = world.size() / tensor;
+  Grid grid(world, layout::ProcessGrid({{Axis::data, data}, {Axis::tensor, tensor}}, world.size()));
+  EXPECT_EQ(grid.communicator(Axis::data).rank(), world.rank() % data);
+  EXPECT_EQ(grid.communicator(Axis::tensor).rank(), world.rank() / data);
+  for (const Axis axis : {Axis::data, Axis::tensor}) {
+    Communicator& group = grid.communicator(axis);
+    const auto first = static_cast<std::int64_t>(group.world_rank(0));
+    for (int i = 0; i < group.size(); ++i)
+      EXPECT_EQ(group.world_rank(i), first + i * (axis == Axis::data ? 1 : data));
+  }
+  EXPECT_EQ(grid.model().size(), tensor);
+  EXPECT_EQ(grid.model().world_rank(0), world.rank() % data);
 }
 
 }  // namespace

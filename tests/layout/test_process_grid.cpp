@@ -3,52 +3,147 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <array>
 #include <map>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace trireme::layout {
 namespace {
 
-constexpr Axis axes[] = {Axis::data, Axis::pipeline, Axis::tensor};
+/// Every order of the axes.
+std::vector<std::array<Axis, axis_count>> orders() {
+  std::array<Axis, axis_count> order;
+  for (std::size_t i = 0; i < axis_count; ++i) order[i] = static_cast<Axis>(i);
+  std::vector<std::array<Axis, axis_count>> all;
+  do all.push_back(order);
+  while (std::ranges::next_permutation(order).found);
+  return all;
+}
 
-TEST(ProcessGrid, RanksAndCoordinatesAreInverseForAHundredThousandRanks) {
-  const ProcessGrid grid(125, 100, 8, 100'000);
-  EXPECT_EQ(grid.ranks(), 100'000);
-  EXPECT_EQ(grid.model_ranks(), 800);
-  Rank rank = 0;
-  for (int data = 0; data < 125; ++data)
-    for (int pipeline = 0; pipeline < 100; ++pipeline)
-      for (int tensor = 0; tensor < 8; ++tensor, ++rank) {
-        const Coordinates at{data, pipeline, tensor};
-        ASSERT_EQ(grid.rank(at), rank) << "tensor is fastest, data slowest";
-        ASSERT_EQ(grid.coordinates(rank), at);
+/// Sizes that differ, so that no two axes can be exchanged unnoticed.
+ProcessGrid grid_in(const std::array<Axis, axis_count>& order) {
+  std::array<AxisSize, axis_count> axes;
+  std::int64_t ranks = 1;
+  for (std::size_t i = 0; i < axis_count; ++i) {
+    axes[i] = {order[i], 2 + static_cast<int>(order[i]) * 3};
+    ranks *= axes[i].size;
+  }
+  return ProcessGrid(AxisList(axes), ranks);
+}
+
+TEST(ProcessGrid, RanksAndCoordinatesAreInverseInEveryOrder) {
+  for (const auto& order : orders()) {
+    const ProcessGrid grid = grid_in(order);
+    EXPECT_EQ(grid.stride(order.front()), 1);
+    for (Rank rank = 0; rank < grid.ranks(); ++rank) {
+      const Coordinates at = grid.coordinates(rank);
+      ASSERT_EQ(grid.rank(at), rank);
+      for (const Axis axis : order) {
+        ASSERT_TRUE(at[axis] >= 0 && at[axis] < grid.size(axis));
+        ASSERT_EQ(grid.position(axis, rank), at[axis]);
       }
+    }
+  }
+}
+
+TEST(ProcessGrid, AStepAlongAnAxisIsItsStride) {
+  for (const auto& order : orders()) {
+    const ProcessGrid grid = grid_in(order);
+    int stride = 1;
+    for (const Axis axis : order) {
+      EXPECT_EQ(grid.stride(axis), stride) << "the sizes of the faster axes";
+      stride *= grid.size(axis);
+      for (Rank rank = 0; rank < grid.ranks(); ++rank) {
+        Coordinates next = grid.coordinates(rank);
+        if (++next[axis] < grid.size(axis)) {
+          ASSERT_EQ(grid.rank(next), rank + grid.stride(axis));
+        }
+      }
+    }
+  }
 }
 
 TEST(ProcessGrid, ColoursCutTheRanksIntoGroupsAlongEachAxis) {
-  const ProcessGrid grid(125, 100, 8, 100'000);
-  for (const Axis axis : axes) {
-    const int groups = grid.ranks() / grid.size(axis);
-    std::vector<int> members(static_cast<std::size_t>(groups), 0);
-    std::vector<Coordinates> first(members.size());
-    for (Rank rank = 0; rank < grid.ranks(); ++rank) {
-      const int colour = grid.colour(axis, rank);
-      ASSERT_TRUE(colour >= 0 && colour < groups);
-      Coordinates at = grid.coordinates(rank);
-      // Ranks of a group are in the order of their positions, and differ along the axis only.
-      ASSERT_EQ(grid.position(axis, rank), members[static_cast<std::size_t>(colour)]++);
-      (axis == Axis::data ? at.data : axis == Axis::pipeline ? at.pipeline : at.tensor) = 0;
-      if (grid.position(axis, rank) == 0) first[static_cast<std::size_t>(colour)] = at;
-      ASSERT_EQ(at, first[static_cast<std::size_t>(colour)]);
+  for (const auto& order : orders()) {
+    const ProcessGrid grid = grid_in(order);
+    for (const Axis axis : order) {
+      std::map<int, std::vector<Rank>> groups;
+      for (Rank rank = 0; rank < grid.ranks(); ++rank)
+        groups[grid.colour(axis, rank)].push_back(rank);
+      EXPECT_EQ(static_cast<int>(groups.size()), grid.ranks() / grid.size(axis));
+      for (const auto& [colour, ranks] : groups) {
+        ASSERT_EQ(static_cast<int>(ranks.size()), grid.size(axis));
+        ASSERT_EQ(colour, ranks.front());
+        // In the order of their positions, and different along the axis only.
+        for (std::size_t i = 0; i < ranks.size(); ++i) {
+          Coordinates at = grid.coordinates(ranks[i]);
+          ASSERT_EQ(at[axis], static_cast<int>(i));
+          at[axis] = 0;
+          ASSERT_EQ(at, grid.coordinates(colour));
+        }
+      }
     }
-    for (const int n : members) ASSERT_EQ(n, grid.size(axis));
   }
+}
+
+TEST(ProcessGrid, AReplicaHasTheRanksOfEqualPositionOnTheOtherAxes) {
+  for (const auto& order : orders()) {
+    const ProcessGrid grid = grid_in(order);
+    std::map<int, int> members;
+    for (Rank rank = 0; rank < grid.ranks(); ++rank) {
+      ++members[grid.model_colour(rank)];
+      ASSERT_EQ(grid.position(Axis::data, grid.model_colour(rank)),
+                grid.position(Axis::data, rank));
+    }
+    EXPECT_EQ(static_cast<int>(members.size()), grid.size(Axis::data));
+    for (const auto& [colour, n] : members) ASSERT_EQ(n, grid.model_ranks());
+  }
+}
+
+TEST(ProcessGrid, WithoutAnOrderTensorIsFastestAndDataSlowest) {
+  const ProcessGrid grid({{Axis::tensor, 8}, {Axis::pipeline, 100}, {Axis::data, 125}}, 100'000);
+  EXPECT_EQ(grid.ranks(), 100'000);
+  EXPECT_EQ(grid.model_ranks(), 800);
+  const Coordinates at = grid.coordinates(800 * 3 + 8 * 5 + 7);
+  EXPECT_EQ(at[Axis::data], 3);
+  EXPECT_EQ(at[Axis::pipeline], 5);
+  EXPECT_EQ(at[Axis::tensor], 7);
+}
+
+TEST(AxisList, AxesThatAreLeftOutHaveOneRankAndFollow) {
+  const AxisList axes{{Axis::data, 6}};
+  EXPECT_EQ(axes.named_sizes(), "pipeline 1 · tensor 1 · data 6");
+  EXPECT_EQ(axes.ranks(), 6);
+  EXPECT_EQ(axes.stride(Axis::tensor), 6);
+  EXPECT_THROW((AxisList{{Axis::data, 2}, {Axis::data, 3}}), Error);
+}
+
+std::string order_of(std::string_view words) {
+  std::string problem;
+  const auto order = parse_order(words, problem);
+  if (!order) return problem;
+  std::vector<std::string> names;
+  for (const Axis axis : *order) names.emplace_back(name_of(axis));
+  return join(names, " ");
+}
+
+TEST(AxisList, AnOrderNamesTheFastestAxesFirst) {
+  EXPECT_EQ(order_of(""), "tensor pipeline data");
+  EXPECT_EQ(order_of("tensor, data, pipeline"), "tensor data pipeline");
+  EXPECT_EQ(order_of("data"), "data tensor pipeline") << "the others in the default order";
+  EXPECT_EQ(order_of("  pipeline data"), "pipeline data tensor");
+  EXPECT_EQ(order_of("tensor, tenor"),
+            "\"tenor\" is not an axis; name some of data, pipeline, tensor, the fastest first");
+  EXPECT_EQ(order_of("data, tensor, data"), "\"data\" is named twice; name each axis at most once");
 }
 
 std::string message(int data, int pipeline, int tensor, int ranks) {
   try {
-    const ProcessGrid grid(data, pipeline, tensor, ranks);
+    const ProcessGrid grid({{Axis::tensor, tensor}, {Axis::pipeline, pipeline}, {Axis::data, data}},
+                           ranks);
   } catch (const UsageError& e) {
     return e.what();
   }

@@ -45,9 +45,7 @@ inline deck::Config config_of(const Axes& axes) {
 
 inline architecture::Shard shard_of(const deck::Config& c, const architecture::Architecture& a,
                                     int pipeline_rank, int tensor_rank) {
-  return architecture::make_shard(a, static_cast<int>(c.parallel.pipeline),
-                                  static_cast<int>(c.parallel.chunks), pipeline_rank,
-                                  static_cast<int>(c.parallel.tensor), tensor_rank);
+  return architecture::make_shard(a, c.parallel, pipeline_rank, tensor_rank);
 }
 
 }  // namespace trireme::testing

@@ -10,6 +10,7 @@
 
 #include "plan/example.hpp"
 #include "plan/speeds.hpp"
+#include "support/layouts.hpp"
 
 namespace trireme::plan {
 namespace {
@@ -50,9 +51,9 @@ TEST(LayerTime, ProductsOfTensorRanksSumToTheFlopsOfTheSchedulesCost) {
           const auto c = of_family(
               family, {.tensor = tensor, .sequence_parallel = sequence_parallel}, recompute);
           const auto a = architecture::describe(c.model);
-          const StageFlops want =
-              stage_flops(a, architecture::partition(a, 4), kept_tensors(c.parallel, a.layer))
-                  .front();
+          const StageFlops want = stage_flops(a, architecture::partition(a, testing::layout_of(4)),
+                                              kept_tensors(c.parallel, a.layer))
+                                      .front();
           const double unit = tokens / static_cast<double>(tensor);
           const PartTime whole = times(c, testing::cluster()).layer;
           EXPECT_DOUBLE_EQ(whole.forward.flops, unit * want.forward);

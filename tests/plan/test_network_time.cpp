@@ -89,20 +89,47 @@ TEST(NetworkTime, RanksFollowThoseOfATensorGroupByTheSecondAxis) {
   expect_place(data.time.place(Axis::pipeline), 2, 2, 4);
 }
 
+TEST(NetworkTime, GroupsFollowTheOrderOfTheAxes) {
+  const Machine machine = testing::cluster();  // nodes of 8 devices
+  deck::ParallelConfig p = axes(4, 4, 8);
+  const auto place = [&](const char* order, Axis axis) {
+    p.order = order;
+    return NetworkTime(machine, p).place(axis);
+  };
+  // Neighbours along the first axis share a node; those along the last are a node or more apart.
+  expect_place(place("", Axis::tensor), 4, 1, 1);
+  expect_place(place("", Axis::pipeline), 2, 2, 4);
+  expect_place(place("", Axis::data), 1, 8, 8);
+  expect_place(place("tensor, data", Axis::data), 2, 4, 4);
+  expect_place(place("tensor, data", Axis::pipeline), 1, 4, 8);
+  expect_place(place("data", Axis::data), 8, 1, 1);
+  expect_place(place("data", Axis::tensor), 1, 4, 8);
+  expect_place(place("pipeline, tensor", Axis::pipeline), 4, 1, 1);
+  expect_place(place("pipeline, tensor", Axis::tensor), 2, 2, 4);
+  Machine other = machine;
+  other.software.second_axis = SecondAxis::data;
+  p.order = "";
+  expect_place(NetworkTime(other, p).place(Axis::data), 2, 4, 4);
+  p.order = "tensor, pipeline";
+  expect_place(NetworkTime(other, p).place(Axis::data), 1, 8, 8);
+}
+
 TEST(NetworkTime, StagesSendWithinANodeOrTogetherToTheNext) {
   const Case c(2, 8, 1);  // nodes hold the stages 0 to 3 and 4 to 7
   const Seconds within = bytes / link + link_latency;
   const Seconds across = bytes * 2 / (200e9 * 0.5) + network_latency;
-  for (const int from : {0, 1, 2, 4, 5, 6}) EXPECT_DOUBLE_EQ(c.time.to_next(bytes, from), within);
-  EXPECT_DOUBLE_EQ(c.time.to_next(bytes, 3), across);
-  EXPECT_DOUBLE_EQ(c.time.to_next(bytes, 7), across) << "the last to the first";
+  for (const int from : {0, 1, 2, 4, 5, 6})
+    EXPECT_DOUBLE_EQ(c.time.message(bytes, from, (from + 1) % 8), within);
+  EXPECT_DOUBLE_EQ(c.time.message(bytes, 3, 4), across);
+  EXPECT_DOUBLE_EQ(c.time.message(bytes, 7, 0), across) << "the last to the first";
   const Case data(2, 8, 4, SecondAxis::data);  // a stage to a node
   for (int from = 0; from < 8; ++from)
-    EXPECT_DOUBLE_EQ(data.time.to_next(bytes, from), bytes * 8 / (200e9 * 0.5) + network_latency);
-  EXPECT_DOUBLE_EQ(Case(16, 2, 1).time.to_next(bytes, 0),
+    EXPECT_DOUBLE_EQ(data.time.message(bytes, from, (from + 1) % 8),
+                     bytes * 8 / (200e9 * 0.5) + network_latency);
+  EXPECT_DOUBLE_EQ(Case(16, 2, 1).time.message(bytes, 0, 1),
                    bytes * 8 / (200e9 * 0.5) + network_latency)
       << "of a stage of two nodes, each sends to one";
-  EXPECT_EQ(Case(4, 1, 2).time.to_next(bytes, 0), 0);
+  EXPECT_EQ(c.time.message(bytes, 3, 3), 0) << "within a rank";
 }
 
 TEST(NetworkTime, TheFirstAndTheLastStageSumTheirTable) {
@@ -121,7 +148,7 @@ TEST(NetworkTime, WithoutTheSizeOfANodeAllRanksAreOnOne) {
   const NetworkTime time(m, axes(4, 4, 4));
   for (const Axis axis : {Axis::tensor, Axis::pipeline, Axis::data})
     expect_place(time.place(axis), 4, 1, 1);
-  EXPECT_DOUBLE_EQ(time.to_next(bytes, 3), bytes / link + link_latency);
+  EXPECT_DOUBLE_EQ(time.message(bytes, 3, 0), bytes / link + link_latency);
 }
 
 TEST(NetworkTime, MoreSpeedNeverTakesLonger) {
@@ -158,7 +185,8 @@ TEST(NetworkTime, MoreSpeedNeverTakesLonger) {
             compare(fast.collective(Collective::all_reduce, bytes, axis),
                     slow.collective(Collective::all_reduce, bytes, axis));
           for (int from = 0; from < p; ++from)
-            compare(fast.to_next(bytes, from), slow.to_next(bytes, from));
+            compare(fast.message(bytes, from, (from + 1) % static_cast<int>(p)),
+                    slow.message(bytes, from, (from + 1) % static_cast<int>(p)));
           compare(fast.first_and_last(bytes), slow.first_and_last(bytes));
         }
       }

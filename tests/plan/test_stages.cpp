@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "plan/example.hpp"
+#include "support/layouts.hpp"
 
 namespace trireme::plan {
 namespace {
@@ -23,7 +24,9 @@ TEST(Stages, FlopsOfAllAreThoseOfTheModel) {
       config.model.family = family;
       const auto a = architecture::describe(config.model);
       double sum = 0;
-      for (const StageFlops& f : stage_flops(a, architecture::partition(a, stages))) sum += f.sum();
+      for (const StageFlops& f :
+           stage_flops(a, architecture::partition(a, testing::layout_of(stages))))
+        sum += f.sum();
       EXPECT_NEAR(sum, a.model_flops_per_token(), 1e-12 * sum) << stages;
     }
 }
@@ -34,7 +37,8 @@ TEST(Stages, GroupsTileTheModel) {
       const auto a = model(layers);
       Stage next = 0;
       std::int64_t held = 0, parameters = 0;
-      for (const StageGroup& g : group_stages(a, architecture::partition(a, stages))) {
+      for (const StageGroup& g :
+           group_stages(a, architecture::partition(a, testing::layout_of(stages)))) {
         EXPECT_EQ(g.first, next);
         EXPECT_EQ(g.layers.offset, held);
         EXPECT_EQ(g.layers.extent, g.layers_each * g.count());
@@ -50,7 +54,7 @@ TEST(Stages, GroupsTileTheModel) {
 
 TEST(Stages, EqualNeighboursAreOneGroup) {
   const auto a = model(64);
-  const auto groups = group_stages(a, architecture::partition(a, 64));
+  const auto groups = group_stages(a, architecture::partition(a, testing::layout_of(64)));
   ASSERT_EQ(groups.size(), 3u);
   EXPECT_EQ(groups[1].first, 1);
   EXPECT_EQ(groups[1].last, 62);

@@ -17,6 +17,7 @@ using testing::config_of;
 
 constexpr ScheduleKind schedules[]{ScheduleKind::gpipe, ScheduleKind::one_forward_one_backward,
                                    ScheduleKind::interleaved, ScheduleKind::zb_h1};
+constexpr ScheduleKind in_a_v[]{ScheduleKind::zb_v, ScheduleKind::v_half, ScheduleKind::v_min};
 
 /// A layer on each stage.
 deck::Config pipeline_of(ScheduleKind schedule, std::int64_t ranks, std::int64_t chunks,
@@ -76,6 +77,22 @@ TEST(StepFormula, UniformStagesTakeWhatTheoryTells) {
         SCOPED_TRACE(text(name_of(schedule), " p ", p, " m ", m));
         EXPECT_NEAR(played(c, costs).seconds, want, 1e-9 * want);
         EXPECT_NEAR(estimated_seconds(c, costs), want, 1e-9 * want);
+      }
+}
+
+/// generate_v(): what a step is longer than a rank's work.
+TEST(StepFormula, UniformStagesInAVTakeWhatTheoryTells) {
+  for (const ScheduleKind schedule : in_a_v)
+    for (const int p : {2, 3, 5, 8})
+      for (const int m : {p, 2 * p, 3 * p + 1}) {
+        const deck::Config c = pipeline_of(schedule, p, 2, m);
+        const StepCosts costs = passes_of(c, {1, 1, 1});
+        const int longer = schedule == ScheduleKind::zb_v     ? p - 1
+                           : schedule == ScheduleKind::v_half ? 3 * p - 4
+                                                              : 4 * p - 5;
+        SCOPED_TRACE(text(name_of(schedule), " p ", p, " m ", m));
+        EXPECT_NEAR(played(c, costs).seconds, 6 * m + longer, 1e-9 * m);
+        EXPECT_NEAR(estimated_seconds(c, costs), 6 * m + longer, 1e-9 * m);
       }
 }
 
@@ -170,6 +187,9 @@ TEST(StepFormula, TheFormulaFollowsThePlayedProgram) {
           return 0.05;
         case ScheduleKind::interleaved:
         case ScheduleKind::zb_h1:
+        case ScheduleKind::zb_v:  // not part of this test
+        case ScheduleKind::v_half:
+        case ScheduleKind::v_min:
           return 0.08;
       }
       return 0.0;

@@ -17,7 +17,15 @@ constexpr auto gpipe = ScheduleKind::gpipe;
 constexpr auto one_f_one_b = ScheduleKind::one_forward_one_backward;
 constexpr auto interleaved = ScheduleKind::interleaved;
 constexpr auto zb_h1 = ScheduleKind::zb_h1;
+constexpr ScheduleKind in_a_v[] = {ScheduleKind::zb_v, ScheduleKind::v_half, ScheduleKind::v_min};
 constexpr Transport transports[] = {Transport::independent_channels, Transport::ordered_groups};
+
+/// Stages in a V.
+inline ProgramLayout v_layout(int ranks, int micro_batches, int chunks = 2) {
+  ProgramLayout layout{ranks, micro_batches, chunks};
+  layout.placement = StagePlacement::v;
+  return layout;
+}
 
 inline Program lowered(Program program, const LowerOptions& options = {}) {
   lower(program, options);
@@ -44,6 +52,7 @@ inline std::vector<Case> cases(int ranks, int micro_batches, int chunks) {
     for (int m = 1; m <= micro_batches; ++m) {
       for (const auto kind : {gpipe, one_f_one_b, zb_h1}) all.push_back({kind, {p, m}});
       for (int v = 2; v <= chunks; ++v) all.push_back({interleaved, {p, m, v}});
+      for (const auto kind : in_a_v) all.push_back({kind, v_layout(p, m)});
     }
   return all;
 }

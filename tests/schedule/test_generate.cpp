@@ -39,6 +39,22 @@ TEST(Generate, EveryEvaluationIsValidUnderBothTransports) {
         }
 }
 
+TEST(Generate, EvaluationsInAVAreValidAndWaitOnlyForTheFirstMicroBatch) {
+  for (int p = 1; p <= 6; ++p)
+    for (int m = 1; m <= 9; ++m)
+      for (int v = 1; v <= 3; ++v)
+        for (const Transport transport : transports) {
+          const Program program =
+              lowered(generate_evaluation(v_layout(p, m, v)), {true, transport});
+          EXPECT_EQ(validate(program, transport), std::vector<std::string>{})
+              << p << " " << m << " " << v << " " << name_of(transport);
+          // The last micro-batch starts after v (m − 1) passes of the first rank.
+          if (v == 2) {
+            EXPECT_EQ(play(program, unit_cost, {transport}).timeline.span(), v * (m - 1 + p));
+          }
+        }
+}
+
 TEST(Generate, EveryStageAddsMicroBatchesInOrder) {
   for (const Case& c : cases(4, 9, 3))
     for (const auto& row : generate(c.kind, c.layout).ranks) {
@@ -71,6 +87,58 @@ TEST(Generate, IdleSharesEqualTheClosedForms) {
           EXPECT_DOUBLE_EQ(idle(zb_h1), bubble / (3 * m + bubble)) << p << " " << m;
         }
       }
+}
+
+TEST(Generate, IdleSharesInAVEqualTheClosedForms) {
+  for (int p = 2; p <= 12; ++p)
+    for (int m = 1; m <= 3 * p; m += m < p ? 1 : 3)
+      for (const Transport transport : transports) {
+        const auto longer = [&](ScheduleKind kind) {
+          const Program program = lowered(kind, v_layout(p, m), {false, transport});
+          const Timeline t = play(program, unit_cost, {transport}).timeline;
+          EXPECT_DOUBLE_EQ(t.idle_share(), (t.span() - 6 * m) / t.span());
+          return t.span() - 6 * m;
+        };
+        SCOPED_TRACE(text(p, " ranks, ", m, " micro-batches, ", name_of(transport)));
+        // Qi et al. 2024, section 3.3: idle for the way of one micro-batch, 2/3 of 1f1b's 6 (p −
+        // 1).
+        EXPECT_EQ(longer(ScheduleKind::v_min), 4 * p - 5);
+        if (m < p) continue;
+        EXPECT_EQ(longer(ScheduleKind::v_half), 3 * p - 4) << "half of 1f1b's";
+        EXPECT_EQ(longer(ScheduleKind::zb_v), p - 1) << "only until the last rank can begin";
+      }
+}
+
+TEST(Generate, SlotsInAVEqualTheClosedForms) {
+  for (int p = 1; p <= 12; ++p)
+    for (const int m : {1, 2, 3, p, 2 * p, 3 * p + 1}) {
+      const auto most = [&](ScheduleKind kind) {
+        const Program program = lowered(kind, v_layout(p, m));
+        int slots = 0;
+        for (Rank r = 0; r < p; ++r) slots = std::max(slots, slots_needed(program, r));
+        return slots;
+      };
+      // Qi et al. 2024, table 1, in halves of a rank's layers.
+      SCOPED_TRACE(text(p, " ranks, ", m, " micro-batches"));
+      EXPECT_EQ(most(ScheduleKind::zb_v), std::min(2 * m, 2 * p));
+      EXPECT_EQ(most(ScheduleKind::v_half), std::min(2 * m, 2 * ((p + 2) / 2)));
+      EXPECT_EQ(most(ScheduleKind::v_min), std::min(2 * m, 2 * ((p + 4) / 3)));
+    }
+}
+
+TEST(Generate, OnTheTurnOfAVAPassIsHandedOverWithoutAMessage) {
+  for (const ScheduleKind kind : in_a_v) {
+    const Program program = lowered(kind, v_layout(4, 9), {true});
+    const auto needs_of = needs(program);
+    for (Rank r = 0; r < 4; ++r) {
+      EXPECT_EQ(needs_of[static_cast<std::size_t>(r)].handed_over > 0, r == 3) << r;
+      int local = 0;
+      for (const Instr& i : program.ranks[static_cast<std::size_t>(r)])
+        local += is_transfer(i.op) && program.layout.is_local(i);
+      EXPECT_EQ(local, r == 3 ? 4 * 9 : 0) << "a send and a receive each way";
+    }
+    EXPECT_EQ(members_of(Op::reduce_tied, program.layout), 1) << "rank 0 has both ends";
+  }
 }
 
 TEST(Generate, SchedulesOfFourRanksAndEightMicroBatchesAreInTheExpectedOrder) {
@@ -119,6 +187,9 @@ TEST(Generate, ChunksMustFitTheSchedule) {
   EXPECT_THROW(generate(one_f_one_b, {2, 4, 2}), Error);
   EXPECT_THROW(generate(ScheduleKind::file, {2, 4}), Error);
   EXPECT_THROW(generate(gpipe, {2, 0}), Error);
+  EXPECT_THROW(generate(ScheduleKind::zb_v, {2, 4, 2}), Error) << "not in a V";
+  EXPECT_THROW(generate(ScheduleKind::zb_v, v_layout(2, 4, 1)), Error);
+  EXPECT_THROW(generate(interleaved, v_layout(2, 4)), Error);
 }
 
 }  // namespace

@@ -91,6 +91,17 @@ TEST(TextFormat, MistakesNameTheirPlaceTheWordAndTheRemedy) {
   expect_error("", {2, 1}, "my.program:1:1: end of file: expected a line", "found 0");
 }
 
+TEST(TextFormat, ChunksOfAVAreItsStages) {
+  ProgramLayout layout{2, 2, 2};
+  layout.placement = StagePlacement::v;
+  const Program program = generate(ScheduleKind::zb_v, layout);
+  const std::string written = write_program(program);
+  EXPECT_NE(written.find("[parallel] placement = \"v\""), std::string::npos);
+  EXPECT_EQ(read_program(written, "a.program", layout), program);
+  layout.placement = StagePlacement::round_robin;
+  EXPECT_NE(read_program(written, "a.program", layout), program) << "other stages";
+}
+
 TEST(TextFormat, NoTextBringsTheReaderDown) {
   // A good program that is truncated anywhere or changed in any byte either reads or is a
   // UsageError.

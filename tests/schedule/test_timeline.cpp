@@ -35,6 +35,8 @@ TEST(Timeline, ReadsBackExactly) {
   const Timeline again = read_timeline(write_timeline(t), "t");
   EXPECT_EQ(again, t);
   EXPECT_TRUE(again.layout.tied);
+  t.layout.placement = StagePlacement::v;
+  EXPECT_EQ(read_timeline(write_timeline(t), "t"), t);
 }
 
 TEST(Timeline, MistakesNameFileAndLine) {

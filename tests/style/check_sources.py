@@ -26,7 +26,8 @@ import deck_commands  # noqa: E402
 
 FLOORS = [
     {"base"},
-    {"deck", "layout", "schedule", "tensor"},
+    {"layout", "tensor"},
+    {"deck", "schedule"},
     {"architecture", "io", "grid", "kernels"},
     {"plan", "data", "checkpoint", "model"},
     {"optim", "hugging_face", "installation"},

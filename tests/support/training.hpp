@@ -77,10 +77,12 @@ inline std::string write_tokens(const TemporaryFolder& folder, std::int64_t toke
 /// The program of a deck, as lowered for MPI.
 inline schedule::Program program_of(const deck::Config& config) {
   const deck::ParallelConfig& p = config.parallel;
-  schedule::Program program = schedule::generate(
-      p.schedule, {static_cast<int>(p.pipeline),
-                   static_cast<int>(config.batch.global / config.batch.micro / p.data),
-                   static_cast<int>(p.chunks)});
+  schedule::ProgramLayout layout{
+      static_cast<int>(p.pipeline),
+      static_cast<int>(config.batch.global / config.batch.micro / p.data),
+      static_cast<int>(p.chunks)};
+  layout.placement = p.stage_map().placement;
+  schedule::Program program = schedule::generate(p.schedule, layout);
   schedule::lower(program,
                   {config.model.tied_embeddings, schedule::Transport::independent_channels});
   return program;
@@ -128,9 +130,8 @@ class Rig {
       : config_(config),
         machine_(machine),
         architecture_(architecture::describe(config_.model)),
-        grid_(world, layout::ProcessGrid(static_cast<int>(config.parallel.data),
-                                         static_cast<int>(config.parallel.pipeline),
-                                         static_cast<int>(config.parallel.tensor), world.size())),
+        grid_(world, layout::ProcessGrid(config.parallel.axes(), world.size()),
+              config.parallel.stage_map()),
         programs_(programs(transport)),
         samples(tokens, config.model.text_tokens(), 3),
         worker(train::make_worker(config_, architecture_, grid_, machine_, programs_,

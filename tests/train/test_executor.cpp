@@ -16,38 +16,42 @@ namespace trireme::train {
 namespace {
 
 using schedule::Instr;
+using schedule::Op;
 
-/// Records what ran, and checks that a slot and a receive buffer hold one micro-batch at a time.
+enum class Kind { activation, gradient, handed_over };
+
+/// Records what ran, and checks that a slot and a buffer hold one micro-batch at a time.
 class Recorder : public Actions {
  public:
-  explicit Recorder(int stages) : last_(stages - 1) {}
+  explicit Recorder(const schedule::ProgramLayout& layout)
+      : layout_(layout), last_(layout.last_stage()) {}
 
   std::vector<std::string> ran;
   std::set<int> slots;
-  std::map<bool, std::map<int, Instr>> buffers;  ///< by direction: posted for what
+  std::map<Kind, std::map<int, Instr>> buffers;  ///< the receives that they belong to
 
   void forward(const Step& s) override {
     EXPECT_TRUE(slots.insert(s.slot).second) << "slot " << s.slot << " is taken";
     evaluate(s);
   }
   void evaluate(const Step& s) override {
-    if (s.instr.stage > 0) read(true, s);
+    if (s.instr.stage > 0) read({Op::receive_activation, s.instr.stage, s.instr.micro}, s);
     note(s);
   }
   void backward(const Step& s) override {
-    if (s.instr.stage < last_) read(false, s);
+    if (s.instr.stage < last_) read({Op::receive_gradient, s.instr.stage, s.instr.micro}, s);
     give_back(s);
   }
   void backward_input(const Step& s) override {
     EXPECT_TRUE(slots.contains(s.slot));
-    if (s.instr.stage < last_) read(false, s);
+    if (s.instr.stage < last_) read({Op::receive_gradient, s.instr.stage, s.instr.micro}, s);
     note(s);
   }
   void backward_weight(const Step& s) override { give_back(s); }
-  void receive_activation(const Step& s) override { post(true, s); }
-  void receive_gradient(const Step& s) override { post(false, s); }
-  void send_activation(const Step& s) override { note(s); }
-  void send_gradient(const Step& s) override { note(s); }
+  void receive_activation(const Step& s) override { receive(s); }
+  void receive_gradient(const Step& s) override { receive(s); }
+  void send_activation(const Step& s) override { send(s); }
+  void send_gradient(const Step& s) override { send(s); }
   void reduce_gradients(const Step& s) override { note(s); }
   void reduce_tied(const Step& s) override { note(s); }
   void gradient_norm(const Step& s) override { note(s); }
@@ -59,23 +63,39 @@ class Recorder : public Actions {
     EXPECT_EQ(slots.erase(s.slot), 1u);
     note(s);
   }
-  void post(bool activation, const Step& s) {
-    EXPECT_TRUE(buffers[activation].emplace(s.buffer, s.instr).second) << s.instr;
+  Kind kind_of(const Instr& receive) const {
+    if (layout_.is_local(receive)) return Kind::handed_over;
+    return receive.op == Op::receive_activation ? Kind::activation : Kind::gradient;
+  }
+  void receive(const Step& s) {
+    if (layout_.is_local(s.instr))
+      EXPECT_EQ(s.buffer, -1) << "the send has filled its buffer";
+    else
+      EXPECT_TRUE(buffers[kind_of(s.instr)].emplace(s.buffer, s.instr).second) << s.instr;
     note(s);
   }
-  void read(bool activation, const Step& s) {
-    const auto posted = buffers[activation].find(s.buffer);
-    ASSERT_NE(posted, buffers[activation].end()) << s.instr;
-    EXPECT_EQ(posted->second.stage, s.instr.stage);
-    EXPECT_EQ(posted->second.micro, s.instr.micro);
-    buffers[activation].erase(posted);
+  void send(const Step& s) {
+    const Instr receive = schedule::partner_of(s.instr);
+    if (layout_.is_local(receive))
+      EXPECT_TRUE(buffers[Kind::handed_over].emplace(s.buffer, receive).second) << s.instr;
+    else
+      EXPECT_EQ(s.buffer, -1);
+    note(s);
   }
+  void read(const Instr& receive, const Step& s) {
+    auto& filled = buffers[kind_of(receive)];
+    const auto found = filled.find(s.buffer);
+    ASSERT_NE(found, filled.end()) << s.instr;
+    EXPECT_EQ(found->second, receive);
+    filled.erase(found);
+  }
+  schedule::ProgramLayout layout_;
   int last_;
 };
 
 void expect_row(const schedule::Program& program, Rank rank) {
   const Executor executor(program, rank);
-  Recorder recorder(program.layout.stages());
+  Recorder recorder(program.layout);
   executor.run(recorder);
   executor.run(recorder);  // a second step
   const auto& row = program.ranks[static_cast<std::size_t>(rank)];
@@ -83,12 +103,12 @@ void expect_row(const schedule::Program& program, Rank rank) {
   for (std::size_t i = 0; i < recorder.ran.size(); ++i)
     EXPECT_EQ(recorder.ran[i], schedule::to_string(row[i % row.size()]));
   EXPECT_TRUE(recorder.slots.empty());
-  EXPECT_TRUE(recorder.buffers[true].empty());
-  EXPECT_TRUE(recorder.buffers[false].empty());
+  for (const auto& [kind, filled] : recorder.buffers) EXPECT_TRUE(filled.empty());
   const schedule::Needs needs = schedule::needs(program, rank);
   EXPECT_EQ(executor.slots(), std::max(1, needs.slots));
   EXPECT_EQ(executor.activation_buffers(), needs.received_activations);
   EXPECT_EQ(executor.gradient_buffers(), needs.received_gradients);
+  EXPECT_EQ(executor.handed_over_buffers(), needs.handed_over);
   EXPECT_EQ(executor.splits_backward(), needs.split_backward);
 }
 
@@ -96,11 +116,15 @@ TEST(Executor, RunsEachRowInOrderAndReusesSlotsAndBuffers) {
   for (const auto& [kind, chunks] : {std::pair{ScheduleKind::gpipe, 1},
                                      {ScheduleKind::one_forward_one_backward, 1},
                                      {ScheduleKind::interleaved, 2},
-                                     {ScheduleKind::zb_h1, 1}})
+                                     {ScheduleKind::zb_h1, 1},
+                                     {ScheduleKind::zb_v, 2},
+                                     {ScheduleKind::v_min, 2}})
     for (const int ranks : {1, 3})
       for (Rank rank = 0; rank < ranks; ++rank) {
         SCOPED_TRACE(text(name_of(kind), ", rank ", rank, " of ", ranks));
-        schedule::Program program = schedule::generate(kind, {ranks, 5, chunks});
+        schedule::ProgramLayout layout{ranks, 5, chunks};
+        if (is_v_schedule(kind)) layout.placement = StagePlacement::v;
+        schedule::Program program = schedule::generate(kind, layout);
         schedule::lower(program, {true});
         expect_row(program, rank);
       }
@@ -118,7 +142,7 @@ TEST(Executor, TransfersBetweenTwoComputationsAreOneGroup) {
   schedule::Program program = schedule::generate(ScheduleKind::one_forward_one_backward, {4, 8, 1});
   schedule::lower(program, {true, schedule::Transport::ordered_groups});
   for (Rank rank = 0; rank < 4; ++rank) {
-    Groups recorder(4);
+    Groups recorder(program.layout);
     Executor(program, rank).run(recorder);
     std::vector<std::string> expected;
     bool open = false;
@@ -133,7 +157,7 @@ TEST(Executor, TransfersBetweenTwoComputationsAreOneGroup) {
   schedule::Program channels =
       schedule::generate(ScheduleKind::one_forward_one_backward, {4, 8, 1});
   schedule::lower(channels, {true});
-  Groups recorder(4);
+  Groups recorder(channels.layout);
   Executor(channels, 1).run(recorder);
   EXPECT_EQ(std::ranges::count(recorder.ran, "["), 0) << "channels have none";
 }

@@ -85,13 +85,9 @@ class LayerKernels : public ::testing::Test {
                       ", tensor ", tensor, ", pipeline ", pipeline));
     const deck::Config config = config_of(c, tensor, pipeline);
     const auto a = architecture::describe(config.model);
-    const int rank =
-        grid::Grid(runtime().world(), layout::ProcessGrid(static_cast<int>(config.parallel.data),
-                                                          pipeline, tensor, runtime().ranks()))
-            .coordinates()
-            .pipeline;
-    const auto shard = architecture::make_shard(
-        a, pipeline, static_cast<int>(config.parallel.chunks), rank, tensor, 0);
+    const int rank = layout::ProcessGrid(config.parallel.axes(), runtime().ranks())
+                         .position(Axis::pipeline, runtime().rank());
+    const auto shard = architecture::make_shard(a, config.parallel, rank, 0);
     const auto needs = plan::training_needs(plan::step_programs(config, plan::Machine{}));
     auto launches = launches_of(config, c.ends, shard);
     std::int64_t products = 0;

@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstdlib>
 #include <map>
@@ -51,13 +52,15 @@ struct Layout {
   Family family = Family::gpt;
   int key_value_heads = 3;    ///< with rotary positions; of 6 heads
   std::string property = {};  ///< one more key of the model: "model.window=17"
+  std::string order = {};     ///< of the axes among the ranks
 
   std::string name() const {
     return text(name_of(family), has_groups(family) ? text(' ', key_value_heads) : "", ' ',
                 property, ", tensor ", tensor, " · pipeline ", pipeline, " · data ", data, ", ",
                 schedule, ", chunks ", chunks, sequence_parallel ? ", sequence parallel" : "",
                 tied ? ", tied" : ", untied", ", recompute ", name_of(recompute),
-                distributed ? ", distributed optimizer, " : ", ", name_of(optimizer));
+                distributed ? ", distributed optimizer, " : ", ", name_of(optimizer),
+                order.empty() ? "" : ", order " + order);
   }
   std::vector<std::string> overrides() const {
     return {property.empty() ? "model.dropout=0.1" : property,  // which it has anyway
@@ -72,6 +75,7 @@ struct Layout {
             text("parallel.pipeline=", pipeline),
             "parallel.schedule=" + schedule,
             text("parallel.chunks=", chunks),
+            "parallel.order=" + order,
             text("parallel.recompute=", name_of(recompute)),
             text("parallel.distributed_optimizer=", distributed ? "true" : "false"),
             text("parallel.sequence_parallel=", sequence_parallel ? "true" : "false"),
@@ -144,6 +148,14 @@ class Layouts : public ::testing::Test {
     EXPECT_LE(difference, 1e-10 * largest) << "weights after step " << steps;
   }
 
+  /// The i-th of the orders of the axes, in turn: every layout has one of them.
+  static std::string order(std::size_t i) {
+    constexpr std::array<const char*, 6> orders{
+        "",     "tensor, data, pipeline", "pipeline, tensor", "pipeline, data, tensor",
+        "data", "data, pipeline"};
+    return orders[i % orders.size()];
+  }
+
   /// Every layout of this many ranks, as the whole matrix has them. Where query heads share keys
   /// and values, tensor ranks up to the heads of queries, over `key_value_heads`.
   static std::vector<Layout> all_layouts(int ranks, Family family, int key_value_heads,
@@ -153,8 +165,15 @@ class Layouts : public ::testing::Test {
       for (int pipeline = 1; pipeline <= 4; ++pipeline) {
         const int data = ranks / (tensor * pipeline);
         if (tensor * pipeline * data != ranks || data > 3) continue;
-        for (const auto& [schedule, chunks] : std::vector<std::pair<std::string, int>>{
-                 {"gpipe", 1}, {"1f1b", 1}, {"interleaved", 2}, {"interleaved", 3}, {"zb-h1", 1}})
+        for (const auto& [schedule, chunks] :
+             std::vector<std::pair<std::string, int>>{{"gpipe", 1},
+                                                      {"1f1b", 1},
+                                                      {"interleaved", 2},
+                                                      {"zb-v", 2},
+                                                      {"interleaved", 3},
+                                                      {"v-half", 2},
+                                                      {"zb-h1", 1},
+                                                      {"v-min", 2}})
           for (const bool sequence_parallel : {false, true})
             for (const bool tied : {true, false}) {
               if (sequence_parallel && tensor == 1) continue;
@@ -163,6 +182,7 @@ class Layouts : public ::testing::Test {
               layouts.back().family = family;
               layouts.back().key_value_heads = key_value_heads;
               layouts.back().property = property;
+              layouts.back().order = order(layouts.size());
             }
       }
     return layouts;
@@ -206,7 +226,9 @@ class Layouts : public ::testing::Test {
            std::vector<std::tuple<std::string, int, Recompute>>{{"gpipe", 1, Recompute::none},
                                                                 {"1f1b", 1, Recompute::selective},
                                                                 {"interleaved", 3, Recompute::full},
+                                                                {"zb-v", 2, Recompute::none},
                                                                 {"zb-h1", 1, Recompute::none},
+                                                                {"v-min", 2, Recompute::full},
                                                                 {"zb-h1", 1, Recompute::full}})
         others.push_back({f.tensor, pipeline, f.data, schedule, chunks, f.sequence_parallel, f.tied,
                           recompute, recompute == Recompute::none});
@@ -217,6 +239,7 @@ class Layouts : public ::testing::Test {
       other.family = f.family;
       other.key_value_heads = f.key_value_heads;
       other.property = f.property;
+      other.order = order(i);
       SCOPED_TRACE(other.name());
       const Outcome found = run_on_some(other);
       if (runtime().rank() > 0) continue;

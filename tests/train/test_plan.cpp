@@ -41,6 +41,8 @@ class Plan : public ::testing::Test {
               Case{"interleaved", 2, true, true},
               Case{"zb-h1", 1, true, false},
               Case{"gpipe", 1, false, false},
+              Case{"zb-v", 2, true, true, "selective", true},
+              Case{"v-half", 2, false, true, "none", false, "adamw", Family::llama},
               Case{"1f1b", 1, true, true, "selective", true},
               Case{"1f1b", 1, false, true, "full"},
               Case{"zb-h1", 1, true, true, "full", true},
@@ -119,15 +121,12 @@ class Plan : public ::testing::Test {
   plan::RankPlan plan_of(const deck::Config& config, Rig& rig) {
     const auto architecture = architecture::describe(config.model);
     const auto at = rig.grid().coordinates();
-    const auto shard =
-        architecture::make_shard(architecture, static_cast<int>(config.parallel.pipeline),
-                                 static_cast<int>(config.parallel.chunks), at.pipeline,
-                                 static_cast<int>(config.parallel.tensor), at.tensor);
+    const auto shard = architecture::make_shard(architecture, config.parallel, at);
     plan::RankPlan mine;
     for (const auto& rank :
          plan::plan_ranks(config, architecture,
                           plan::training_needs(plan::step_programs(config, machine_)), machine_))
-      if (rank.pipeline == at.pipeline) mine = rank;
+      if (rank.pipeline == at[Axis::pipeline]) mine = rank;
     mine.memory = plan::training_memory(config, architecture, shard, mine.needs, machine_);
     mine.traffic =
         plan::step_traffic(config, architecture, shard, mine.needs.split_backward, machine_);
@@ -164,10 +163,7 @@ TEST_F(Plan, PlannedCopyOfACheckpointIsThatOfTheReplicaThatWritesMost) {
             .all_reduce<std::int64_t>(bytes, grid::Reduction::maximum, "bytes of a share");
     const auto architecture = architecture::describe(config.model);
     const auto at = rig.grid().coordinates();
-    const auto shard =
-        architecture::make_shard(architecture, static_cast<int>(config.parallel.pipeline),
-                                 static_cast<int>(config.parallel.chunks), at.pipeline,
-                                 static_cast<int>(config.parallel.tensor), at.tensor);
+    const auto shard = architecture::make_shard(architecture, config.parallel, at);
     EXPECT_EQ(most, plan::checkpoint_copy_bytes(saving, architecture, shard, machine_));
     saving.checkpoint.asynchronous = false;
     EXPECT_EQ(plan::checkpoint_copy_bytes(saving, architecture, shard, machine_), 0);

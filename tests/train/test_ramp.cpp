@@ -90,11 +90,11 @@ TEST_F(Ramp, MemoryIsPlannedForAllSizesAndNoneIsTakenLater) {
   const deck::Config c = config(ranks, {text("parallel.pipeline=", ranks)});
   Rig rig(c, tokens_);
   const auto architecture = architecture::describe(c.model);
-  const int stage = rig.grid().coordinates().pipeline;
+  const int stage = rig.grid().coordinates()[Axis::pipeline];
   const auto needs = plan::training_needs(plan::step_programs(c, installation::this_machine()));
   EXPECT_EQ(plan::total(rig.worker->memory()),
             plan::total(plan::training_memory(
-                c, architecture, architecture::make_shard(architecture, ranks, 1, stage, 1, 0),
+                c, architecture, architecture::make_shard(architecture, c.parallel, stage, 0),
                 needs[static_cast<std::size_t>(stage)], installation::this_machine())));
   rig.run(1, 1);
   const std::int64_t arenas = arena_allocation_count();

@@ -62,6 +62,7 @@ TEST_F(TransportTest, GivesTheSameBitsOnEverySchedule) {
   expect_the_same_bits({pipeline, "parallel.schedule=zb-h1", "model.tied_embeddings=false"});
   expect_the_same_bits({pipeline, "model.shared_layers=2"});
   expect_the_same_bits({pipeline, "parallel.schedule=interleaved", "parallel.chunks=2"});
+  expect_the_same_bits({pipeline, "parallel.schedule=zb-v"});
   expect_the_same_bits({pipeline, "parallel.schedule=interleaved", "parallel.chunks=3",
                         "model.family=bert", "model.vocabulary=261", "precision.compute=bf16"});
 }
@@ -75,6 +76,8 @@ TEST_F(TransportTest, GivesTheSameBitsOnTheOtherAxes) {
   expect_the_same_bits({tensor, "model.family=llama", "model.key_value_heads=2"});
   if (ranks == 4) {
     expect_the_same_bits({"parallel.tensor=2", "parallel.pipeline=2"});
+    expect_the_same_bits({"parallel.tensor=2", "parallel.pipeline=2", "parallel.schedule=v-min",
+                          "parallel.order=pipeline"});
     expect_the_same_bits({"parallel.pipeline=2", "parallel.schedule=interleaved",
                           "parallel.chunks=2", "precision.compute=fp16"});
   }
@@ -98,13 +101,11 @@ TEST_F(TransportTest, PlannedScratchIsThatOfEverySumOfAStep) {
     };
     const auto architecture = architecture::describe(c.model);
     const auto at = rig.grid().coordinates();
-    const auto shard = architecture::make_shard(architecture, static_cast<int>(c.parallel.pipeline),
-                                                static_cast<int>(c.parallel.chunks), at.pipeline,
-                                                static_cast<int>(c.parallel.tensor), at.tensor);
+    const auto shard = architecture::make_shard(architecture, c.parallel, at);
     const Bytes planned =
         row(plan::training_memory(c, architecture, shard,
                                   plan::training_needs(plan::step_programs(
-                                      c, machine))[static_cast<std::size_t>(at.pipeline)],
+                                      c, machine))[static_cast<std::size_t>(at[Axis::pipeline])],
                                   machine));
     EXPECT_EQ(row(rig.worker->memory()), planned);
     const bool sums = c.parallel.pipeline == 1 || shard.has_embedding() || shard.has_head();

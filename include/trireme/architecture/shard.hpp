@@ -2,18 +2,22 @@
 
 #include <trireme/architecture/architecture.hpp>
 #include <trireme/base/types.hpp>
+#include <trireme/layout/process_grid.hpp>
 #include <trireme/layout/split.hpp>
+#include <trireme/layout/stage_map.hpp>
 
 #include <cstdint>
 #include <vector>
 
 namespace trireme::architecture {
 
-/// Layers of each of `stages` pipeline stages: contiguous, every layer once, with the least
-/// possible FLOPs in the stage that has most. The logits count for the last stage, which therefore
-/// has fewer layers if the vocabulary is large; the look-up counts nothing. With more stages than
-/// layers, some stages have none.
-std::vector<layout::Slice> partition(const Architecture& architecture, int stages);
+/// Layers of each pipeline stage: contiguous, every layer once, with the least possible FLOPs in
+/// the stage that has most (in a V: in the rank that has most; with gpipe: in the longest forward
+/// pass and the longest backward pass together). The logits and their gradient count for the last
+/// stage's forward pass, so that this stage has fewer layers if the vocabulary is large; the
+/// look-up counts nothing. With more stages than layers, some stages have none.
+std::vector<layout::Slice> partition(const Architecture& architecture,
+                                     const deck::ParallelConfig& parallel);
 
 /// One rank's part of the model: its pipeline stages, and its part of the arrays that the tensor
 /// axis splits.
@@ -25,6 +29,8 @@ struct Shard {
 
   Stage last_stage() const { return static_cast<Stage>(stage_layers.size()) - 1; }
   bool holds(Stage stage) const;
+  /// Whether the next stage exists and is on this rank too.
+  bool hands_over(Stage stage) const { return stage < last_stage() && holds(stage + 1); }
   bool has_embedding() const { return holds(0); }
   bool has_head() const { return holds(last_stage()); }
   /// Stage of a layer; −1 (before the layers) is in the first stage, L (after them) in the last.
@@ -37,10 +43,11 @@ struct Shard {
   layout::Slice holders(std::int64_t n, std::int64_t group, std::int64_t i) const;
 };
 
-/// Shard at a place of the process grid: stage s is on pipeline rank s mod pipeline_size, which has
-/// `chunks` stages.
-Shard make_shard(const Architecture& architecture, int pipeline_size, int chunks, int pipeline_rank,
-                 int tensor_size, int tensor_rank);
+/// Shard at a place of the process grid.
+Shard make_shard(const Architecture& architecture, const deck::ParallelConfig& parallel,
+                 const layout::Coordinates& at);
+Shard make_shard(const Architecture& architecture, const deck::ParallelConfig& parallel,
+                 int pipeline_rank, int tensor_rank);
 
 /// Shard of a single rank that holds the whole model.
 Shard whole_model(const Architecture& architecture);

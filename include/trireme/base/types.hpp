@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <span>
@@ -45,8 +46,17 @@ enum class ScheduleKind : std::uint8_t {
   one_forward_one_backward,
   interleaved,
   zb_h1,
+  zb_v,
+  v_half,
+  v_min,
   file
 };
+/// Schedules of two chunks whose stages form a V.
+constexpr bool is_v_schedule(ScheduleKind kind) {
+  return kind == ScheduleKind::zb_v || kind == ScheduleKind::v_half || kind == ScheduleKind::v_min;
+}
+/// Pipeline rank of each stage (layout/stage_map.hpp).
+enum class StagePlacement : std::uint8_t { automatic, round_robin, v };
 /// Origin of the layout: the deck, or a choice for the number of ranks.
 enum class LayoutMode : std::uint8_t { given, automatic };
 /// Tensors that the backward pass recomputes instead of storing them.
@@ -75,7 +85,9 @@ enum class LearningRateSchedule : std::uint8_t {
 /// How the learning rate follows the size of the batch.
 enum class RateScaling : std::uint8_t { none, linear, square_root };
 enum class CooldownShape : std::uint8_t { linear, cosine, exponential, minus_square_root };
+/// An axis of the process grid (layout/axes.hpp).
 enum class Axis : std::uint8_t { data, pipeline, tensor };
+inline constexpr std::size_t axis_count = 3;
 
 Bytes size_of(DType type);
 
@@ -92,6 +104,7 @@ std::string_view name_of(Objective);
 std::string_view name_of(Gelu);
 std::string_view name_of(SentenceLoss);
 std::string_view name_of(ScheduleKind);
+std::string_view name_of(StagePlacement);
 std::string_view name_of(LayoutMode);
 std::string_view name_of(Recompute);
 std::string_view name_of(Offload);

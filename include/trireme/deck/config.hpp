@@ -2,10 +2,13 @@
 
 #include <trireme/base/fp8.hpp>
 #include <trireme/base/types.hpp>
+#include <trireme/layout/axes.hpp>
+#include <trireme/layout/stage_map.hpp>
 
 #include <algorithm>
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 /// A resolved deck as typed values. Defaults, units, ranges and help are in the key table only
@@ -86,9 +89,11 @@ struct ParallelConfig {
   std::int64_t tensor = 1;
   std::int64_t pipeline = 1;
   std::int64_t data = 0;  ///< 0: the remaining ranks
+  std::string order;      ///< of the axes among the ranks, fastest first; "": the default
   ScheduleKind schedule = ScheduleKind::one_forward_one_backward;
   std::int64_t chunks = 1;  ///< stages of a pipeline rank
   std::string program;      ///< file of a hand-written program, if schedule is `file`
+  StagePlacement placement = StagePlacement::automatic;
   bool sequence_parallel = false;
   Recompute recompute = Recompute::none;
   Bytes memory_limit = 0;               ///< per rank, for recompute = "auto"; 0: the machine's
@@ -98,6 +103,21 @@ struct ParallelConfig {
   TransportKind transport = TransportKind::automatic;
   bool share_devices = false;     ///< several ranks may use one device
   std::int64_t bucket_bytes = 0;  ///< gradients per all-reduce
+
+  /// The sizes of all axes in the order of the ranks; `fallback` replaces an empty order.
+  layout::AxisList axes(std::string_view fallback = "") const;
+  /// The same in the default order.
+  layout::AxisList sizes() const;
+  /// Ranks of one replica of the model.
+  std::int64_t model_ranks() const { return sizes().model_ranks(); }
+  std::int64_t ranks() const { return sizes().ranks(); }
+  std::int64_t stages() const { return pipeline * chunks; }
+  /// Where the stages are: by `placement`, or by the schedule.
+  layout::StageMap stage_map() const;
+  /// Whether the named schedule has the halves of the backward pass apart.
+  bool splits_backward() const {
+    return schedule == ScheduleKind::zb_h1 || is_v_schedule(schedule);
+  }
   bool operator==(const ParallelConfig&) const = default;
 };
 

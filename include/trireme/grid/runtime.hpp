@@ -3,6 +3,7 @@
 #include <trireme/base/check.hpp>
 #include <trireme/grid/communicator.hpp>
 #include <trireme/layout/process_grid.hpp>
+#include <trireme/layout/stage_map.hpp>
 
 #include <functional>
 #include <map>
@@ -66,22 +67,27 @@ class SilentError : public Error {
   explicit SilentError(ExitCode code) : Error("reported by another rank", code) {}
 };
 
-/// The communicators of the process grid. Construction takes two splits of the world; all others
-/// are splits of small groups. Collective.
+/// The communicators of the process grid. Those of axes that split the model are splits of a
+/// replica's ranks. Collective.
 class Grid {
  public:
-  Grid(Communicator& world, const layout::ProcessGrid& process_grid);
+  /// `stages`: where the first and the last stage are. Without it, each pipeline rank has one
+  /// stage.
+  Grid(Communicator& world, const layout::ProcessGrid& process_grid,
+       const layout::StageMap& stages);
+  Grid(Communicator& world, const layout::ProcessGrid& process_grid)
+      : Grid(world, process_grid, {process_grid.size(Axis::pipeline)}) {}
 
   /// Gives every communicator of more than one rank a transport for its views, including those of
   /// part_of_tensor_axis. The world keeps MPI. Called before the first verb on views. Collective.
   void use_transports(const TransportFactory& factory);
 
   Communicator& world() { return world_; }
-  Communicator& communicator(Axis axis);
-  /// The ranks of one replica of the model, pipeline · tensor, in rank order.
+  Communicator& communicator(Axis axis) { return *axes_[axis]; }
+  /// The ranks of one replica of the model, in rank order.
   Communicator& model() { return *model_; }
-  /// The first and the last pipeline rank of equal data and tensor coordinates, which both hold
-  /// tied embeddings; on every other rank, and where pipeline = 1, this rank alone.
+  /// The pipeline ranks of the first and the last stage, which both hold tied embeddings; on every
+  /// other rank, and where one rank has both stages, this rank alone.
   Communicator& embedding() { return *embedding_; }
   /// The ranks of the tensor axis with the same `colour`, in its order. Later calls with the same
   /// `name` return the same communicator. Collective on the tensor axis.
@@ -98,10 +104,8 @@ class Grid {
 
   Communicator& world_;
   layout::ProcessGrid process_grid_;
-  std::unique_ptr<Communicator> data_;
   std::unique_ptr<Communicator> model_;
-  std::unique_ptr<Communicator> pipeline_;
-  std::unique_ptr<Communicator> tensor_;
+  layout::PerAxis<std::unique_ptr<Communicator>> axes_;
   std::unique_ptr<Communicator> embedding_;
   std::map<std::string, std::unique_ptr<Communicator>> parts_;  ///< of the tensor axis
   TransportFactory factory_;

@@ -1,42 +1,38 @@
 #pragma once
 
-#include <trireme/base/types.hpp>
+#include <trireme/layout/axes.hpp>
 
 namespace trireme::layout {
 
-/// Position of a rank on the three axes.
-struct Coordinates {
-  int data = 0;
-  int pipeline = 0;
-  int tensor = 0;
-  bool operator==(const Coordinates&) const = default;
-};
+/// Position of a rank on the axes: at[Axis::tensor].
+using Coordinates = PerAxis<int>;
 
-/// rank ↔ (data, pipeline, tensor): tensor varies fastest, so that a tensor group is within a node,
-/// and data slowest. Pure arithmetic: any size, without MPI.
+/// rank ↔ coordinates, for axes in any order. Pure arithmetic: any size, without MPI.
 class ProcessGrid {
  public:
-  /// Throws UsageError if data · pipeline · tensor ≠ ranks; the message shows all factors and a
-  /// choice that fits.
-  ProcessGrid(int data, int pipeline, int tensor, int ranks);
+  /// Throws UsageError if the product of the sizes is not `ranks`; the message shows all factors
+  /// and a choice that fits.
+  ProcessGrid(const AxisList& axes, std::int64_t ranks);
 
-  int size(Axis axis) const;
-  int ranks() const { return data_ * pipeline_ * tensor_; }
+  const AxisList& axes() const { return axes_; }
+  int size(Axis axis) const { return static_cast<int>(axes_.size(axis)); }
+  int stride(Axis axis) const { return static_cast<int>(axes_.stride(axis)); }
+  int ranks() const { return static_cast<int>(axes_.ranks()); }
   /// Ranks of one replica of the model.
-  int model_ranks() const { return pipeline_ * tensor_; }
+  int model_ranks() const { return static_cast<int>(axes_.model_ranks()); }
 
   Coordinates coordinates(Rank rank) const;
   Rank rank(const Coordinates& at) const;
+  int position(Axis axis, Rank rank) const { return rank / stride(axis) % size(axis); }
 
-  /// Ranks that differ from `rank` only along `axis` share a colour: the argument of
-  /// MPI_Comm_split.
-  int colour(Axis axis, Rank rank) const;
-  int position(Axis axis, Rank rank) const;
+  /// Ranks that differ from `rank` only along `axis` share a colour, the first of these ranks: the
+  /// argument of MPI_Comm_split.
+  int colour(Axis axis, Rank rank) const { return rank - position(axis, rank) * stride(axis); }
+  /// The same for the ranks of a replica of the model.
+  int model_colour(Rank rank) const;
 
  private:
-  int data_;
-  int pipeline_;
-  int tensor_;
+  AxisList axes_;
 };
 
 }  // namespace trireme::layout

@@ -6,6 +6,7 @@
 #include <trireme/plan/memory_parts.hpp>
 #include <trireme/schedule/needs.hpp>
 
+#include <array>
 #include <cstdint>
 #include <map>
 #include <tuple>
@@ -45,7 +46,7 @@ class MemoryEstimate {
   };
 
   const ModelParts& model_parts(int tensor);
-  const std::vector<Rank>& ranks_of(int pipeline, int chunks);
+  const std::vector<Rank>& ranks_of(const deck::ParallelConfig& parallel);
   const ActivationParts& activations_of(const deck::Config& config, bool split);
   ArenaParts arenas_of(const deck::Config& config, const Rank& rank);
   Bytes reductions_of(const deck::Config& config, const Rank& rank, const ArenaParts& arenas,
@@ -59,7 +60,7 @@ class MemoryEstimate {
   bool grouped_;  ///< transfers by NCCL
   std::map<int, ModelParts> models_;
   std::map<int, std::vector<int>> tensor_ranks_;
-  std::map<std::pair<int, int>, std::vector<Rank>> stages_;
+  std::map<std::array<int, 4>, std::vector<Rank>> stages_;
   std::map<std::tuple<std::int64_t, std::int64_t, Recompute, bool, bool>, ActivationParts>
       activations_;
 };

@@ -15,6 +15,7 @@ struct GroupPlace {
   std::int64_t per_node = 1;  ///< ranks of the group on a node
   std::int64_t nodes = 1;     ///< over which the group is spread
   std::int64_t sharing = 1;   ///< groups that share a node's network
+  bool operator==(const GroupPlace&) const = default;
 };
 
 /// Seconds of messages between ranks. Collectives move the bytes of a ring (Patarasuk and Yuan
@@ -28,18 +29,17 @@ class NetworkTime {
   Seconds collective(architecture::Collective kind, double bytes, Axis axis) const;
   /// A sum between the first and the last pipeline rank, which all tensor and data ranks make.
   Seconds first_and_last(double bytes) const;
-  /// A message of a rank to the next pipeline rank after `from`, while the other ranks of its stage
-  /// send too. The last rank sends to the first.
-  Seconds to_next(double bytes, int from) const;
+  /// A message between two pipeline ranks, while the other ranks of their stages send too; none
+  /// within a rank.
+  Seconds message(double bytes, Rank from, Rank to) const;
 
-  const GroupPlace& place(Axis axis) const { return places_[static_cast<std::size_t>(axis)]; }
+  const GroupPlace& place(Axis axis) const { return places_[axis]; }
 
  private:
   Seconds ring(double factor, double bytes, const GroupPlace& group, double efficiency) const;
-  Seconds message(double bytes, bool crosses) const;
 
   const Machine& machine_;
-  GroupPlace places_[3];
+  layout::PerAxis<GroupPlace> places_;
   std::int64_t stride_ = 1;  ///< between pipeline ranks
   std::int64_t pipeline_ = 1;
   std::int64_t devices_ = 1;  ///< of a node that are in use

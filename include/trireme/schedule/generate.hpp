@@ -12,6 +12,7 @@ namespace trireme::schedule {
 ///   chunk (Narayanan et al. 2021, section 2.2.2).
 /// - zb-h1: 1f1b with weight halves in the idle time, and no more saved micro-batches than 1f1b's
 ///   first rank (Qi et al. 2023, arXiv 2401.10241, section 2.3).
+/// - zb-v, v-half, v-min: two chunks in a V, see generate_v().
 ///
 /// Throws Error if the chunks do not fit the schedule, and for `file`, which read_program reads.
 Program generate(ScheduleKind kind, const ProgramLayout& layout);

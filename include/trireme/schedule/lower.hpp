@@ -17,7 +17,8 @@ struct LowerOptions {
 /// the order in which the producers end when the program is played in unit costs. No rank can then
 /// wait for a later transfer, and transfers between the same two computations of a rank form one
 /// group. (If a computation of the receiver ends together with the producer, the transfer follows
-/// it; otherwise it would delay the group before it.) A program for training ends with the
+/// it; otherwise it would delay the group before it.) Transfers within a rank are part of no group.
+/// A program for training ends with the
 /// reduction of each stage's gradients and of the tied gradients, the norm and the update. A
 /// program for evaluation has transfers only.
 ///

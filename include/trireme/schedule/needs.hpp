@@ -11,8 +11,10 @@ struct Needs {
   int slots = 0;                 ///< saved micro-batches alive at once
   int received_activations = 0;  ///< receive buffers posted and not yet consumed, at once,
   int received_gradients = 0;    ///<   over all channels of the rank
-  int send_buffers = 0;          ///< of each channel (stage, direction), the same on all ranks: the
-                                 ///<   smallest number ≥ 2 with which the program completes
+  int handed_over = 0;           ///< messages to the same rank, not yet consumed, at once
+  int send_buffers = 0;          ///< of each channel (stage, direction) to another rank, the same
+                                 ///<   on all ranks: the smallest number ≥ 2 with which the
+                                 ///<   program completes
   bool split_backward = false;   ///< a slot is kept between the halves of a backward pass
   bool operator==(const Needs&) const = default;
 
@@ -27,8 +29,8 @@ Needs needs(const Program& program, Rank rank);
 std::vector<Needs> needs(const Program& program);
 
 /// The needs of a rank in a generated schedule and in evaluations, by formulas. Slots are those of
-/// needs(). Buffers may be a few more or fewer: the order of transfers in the whole program
-/// determines them.
+/// needs(); in a V, those of the rank with the most. Buffers may be a few more or fewer: the order
+/// of transfers in the whole program determines them.
 Needs expected_needs(ScheduleKind kind, const ProgramLayout& layout, Rank rank);
 
 /// Slots of saved activations that `rank` needs at once.

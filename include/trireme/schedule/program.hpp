@@ -1,6 +1,7 @@
 #pragma once
 
 #include <trireme/base/types.hpp>
+#include <trireme/layout/stage_map.hpp>
 
 #include <compare>
 #include <cstddef>
@@ -78,26 +79,6 @@ enum class Transport : std::uint8_t {
 };
 std::string_view name_of(Transport transport);
 
-struct ProgramLayout {
-  int ranks = 1;          ///< pipeline size p
-  int micro_batches = 1;  ///< m, per data-parallel rank and step
-  int chunks = 1;         ///< v, stages of each rank; rank r holds the stages r, r + p, …
-  bool tied = false;      ///< the last stage uses the first one's token table; set by lower()
-  Transport transport =
-      Transport::independent_channels;  ///< target of the lowering; set by lower()
-  int stages() const { return ranks * chunks; }
-  Rank rank_of(Stage stage) const { return stage % ranks; }
-  int chunk_of(Stage stage) const { return stage / ranks; }
-  bool operator==(const ProgramLayout&) const = default;
-};
-
-/// A program is an order only: it has no times, peers or buffer numbers.
-struct Program {
-  ProgramLayout layout;
-  std::vector<std::vector<Instr>> ranks;
-  bool operator==(const Program&) const = default;
-};
-
 /// An item that instructions read and write. A value is written once per step.
 struct Value {
   enum class Kind : std::uint8_t {
@@ -120,6 +101,40 @@ struct Value {
   Stage stage = 0;
   Micro micro = 0;
   auto operator<=>(const Value&) const = default;
+};
+
+struct ProgramLayout {
+  int ranks = 1;          ///< pipeline size p
+  int micro_batches = 1;  ///< m, per data-parallel rank and step
+  int chunks = 1;         ///< v, stages of each rank
+  bool tied = false;      ///< the last stage uses the first one's token table; set by lower()
+  Transport transport =
+      Transport::independent_channels;  ///< target of the lowering; set by lower()
+  StagePlacement placement = StagePlacement::round_robin;
+
+  layout::StageMap map() const { return {ranks, chunks, placement}; }
+  int stages() const { return ranks * chunks; }
+  Stage last_stage() const { return stages() - 1; }
+  Rank rank_of(Stage stage) const { return map().rank_of(stage); }
+  int chunk_of(Stage stage) const { return map().chunk_of(stage); }
+  Stage stage_of(Rank rank, int chunk) const { return map().stage_of(rank, chunk); }
+  /// The stage number of an instruction of the whole rank.
+  Stage first_stage(Rank rank) const { return stage_of(rank, 0); }
+  /// Ranks that hold the tied token table: the first and the last stage's, which can be one.
+  int holders_of_table() const { return rank_of(0) == rank_of(last_stage()) ? 1 : 2; }
+  bool holds_table(Rank rank) const { return rank == rank_of(0) || rank == rank_of(last_stage()); }
+  /// Whether a transfer stays on its rank, which then needs no message.
+  bool is_local(const Instr& transfer) const;
+  /// The same for the transfer of this message.
+  bool is_local(const Value& message) const;
+  bool operator==(const ProgramLayout&) const = default;
+};
+
+/// A program is an order only: it has no times, peers or buffer numbers.
+struct Program {
+  ProgramLayout layout;
+  std::vector<std::vector<Instr>> ranks;
+  bool operator==(const Program&) const = default;
 };
 
 std::string to_string(const Value& value);
@@ -147,7 +162,7 @@ struct Effects {
 /// gradients of micro-batches 0 … m−1 form a chain, and so do the last stage's forward passes,
 /// which add to the loss and to the gradient of the logits' table. Every valid schedule therefore
 /// sums micro-batches in the same order and gives the same bits. Every stage boundary is a
-/// transfer, even within a rank.
+/// transfer, even within a rank (ProgramLayout::is_local), where it needs no message.
 Effects effects(const Instr& instr, const ProgramLayout& layout);
 /// The same into `out`, whose memory is reused.
 void effects(const Instr& instr, const ProgramLayout& layout, Effects& out);
@@ -161,7 +176,7 @@ std::string misplaced(const Instr& instr, const ProgramLayout& layout, Rank rank
 
 /// The number of ranks that a collective instruction needs; rank 0 is always one of them.
 inline int members_of(Op collective, const ProgramLayout& layout) {
-  return collective == Op::reduce_tied && layout.ranks > 2 ? 2 : layout.ranks;
+  return collective == Op::reduce_tied ? layout.holders_of_table() : layout.ranks;
 }
 
 /// Hash of programs, to compare them between ranks.

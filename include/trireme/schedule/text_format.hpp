@@ -17,8 +17,8 @@ namespace trireme::schedule {
 ///     F0 B0 F1 B1 F2 B2
 ///
 /// `F` forward, `B` the whole backward pass, `I` and `W` its input and weight halves, `E` evaluate.
-/// `F3.1` is micro-batch 3 of the rank's chunk 1, that is, of stage ranks + rank. Do not write
-/// transfers, reductions and the update: lower() adds them.
+/// `F3.1` is micro-batch 3 of the rank's chunk 1, whose stage depends on the layout's placement. Do
+/// not write transfers, reductions and the update: lower() adds them.
 ///
 /// Throws UsageError with file, line, column, the word, the expectation and the remedy. Errors are
 /// invalid words, micro-batches and chunks outside the layout, repeated or missing instructions,

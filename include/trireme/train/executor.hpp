@@ -11,8 +11,10 @@ namespace trireme::train {
 /// An instruction and its memory.
 struct Step {
   schedule::Instr instr;
-  int slot = 0;     ///< number of the micro-batch's slot of saved activations
-  int buffer = -1;  ///< receive buffer that it posts or reads; −1: none
+  int slot = 0;  ///< number of the micro-batch's slot of saved activations
+  /// Receive buffer that it posts or reads, or the buffer of a message to its own rank that it
+  /// writes or reads; −1: none.
+  int buffer = -1;
   /// First and last transfer of a sequence of adjacent transfers in the row, under ordered groups.
   bool opens_group = false;
   bool closes_group = false;
@@ -53,6 +55,8 @@ class Executor {
   int slots() const { return slots_; }
   int activation_buffers() const { return activation_buffers_; }  ///< posted at the same time
   int gradient_buffers() const { return gradient_buffers_; }
+  /// Messages to the rank itself that are not yet consumed, at the same time.
+  int handed_over_buffers() const { return handed_over_buffers_; }
   bool splits_backward() const { return splits_backward_; }
 
   /// Calls `around` with each step, in the order of the row; `around` runs the step.
@@ -61,13 +65,14 @@ class Executor {
   void run(const Around& around) const;
 
  private:
-  void mark_groups();
+  void mark_groups(const schedule::ProgramLayout& layout);
 
   std::vector<Step> steps_;
   std::int64_t micro_batches_ = 0;
   int slots_ = 0;
   int activation_buffers_ = 0;
   int gradient_buffers_ = 0;
+  int handed_over_buffers_ = 0;
   bool splits_backward_ = false;
 };
 

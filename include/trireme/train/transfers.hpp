@@ -1,7 +1,7 @@
 #pragma once
 
-#include <trireme/architecture/shard.hpp>
 #include <trireme/grid/communicator.hpp>
+#include <trireme/layout/stage_map.hpp>
 #include <trireme/model/tensor_axis.hpp>
 #include <trireme/tensor/arena.hpp>
 
@@ -12,33 +12,36 @@ namespace trireme::train {
 
 /// Activations and gradients between pipeline stages. Every tensor rank sends its slice of the
 /// tokens to the rank of the same tensor coordinate, and the receivers gather (Narayanan et al.
-/// 2021, section 4.1). Receives are posted ahead; sends run in the background.
+/// 2021, section 4.1). Receives are posted ahead; sends run in the background. Between stages of
+/// one rank, all tokens are handed over in memory, without a message.
 template <class T>
 class Transfers {
  public:
   struct Buffers {
     int activations = 0;  ///< receives posted at the same time
     int gradients = 0;
-    int sends = 2;         ///< sends of each channel in flight at the same time
+    int handed_over = 0;   ///< messages to the same rank at the same time
+    int sends = 2;         ///< sends of each other channel in flight at the same time
     bool training = true;  ///< false: activations only
   };
 
   /// `pipeline` and `axis` must outlive this. hidden = D.
   Transfers(grid::Communicator& pipeline, const model::TensorAxis& axis,
-            const architecture::Shard& shard, std::int64_t hidden, const Buffers& buffers);
+            const layout::StageMap& stages, std::int64_t hidden, const Buffers& buffers);
 
   /// Posts the receive of `stage`'s input.
   void receive_activation(const Exec& exec, Stage stage, int buffer);
   /// Waits for it and stores it in rows [R, D].
-  void take_activation(const Exec& exec, int buffer, View2<T> rows);
-  /// Sends rows [R, D], the output of `stage`; the rows may be overwritten immediately.
-  void send_activation(const Exec& exec, Stage stage, View2<T> rows);
+  void take_activation(const Exec& exec, Stage stage, int buffer, View2<T> rows);
+  /// Sends rows [R, D], the output of `stage`; the rows may be overwritten immediately. `buffer`:
+  /// of a message to the same rank.
+  void send_activation(const Exec& exec, Stage stage, int buffer, View2<T> rows);
 
   /// The same for the gradient of the output of `stage`.
   void receive_gradient(const Exec& exec, Stage stage, int buffer);
-  void take_gradient(const Exec& exec, int buffer, View2<T> rows);
+  void take_gradient(const Exec& exec, Stage stage, int buffer, View2<T> rows);
   /// Sends rows [R, D], the gradient of the input of `stage`.
-  void send_gradient(const Exec& exec, Stage stage, View2<T> rows);
+  void send_gradient(const Exec& exec, Stage stage, int buffer, View2<T> rows);
 
   /// Waits for all sends in flight.
   void finish();
@@ -51,7 +54,7 @@ class Transfers {
     View2<T> slice;
     grid::Request request;
   };
-  /// Messages to one receiving stage in one direction, in order.
+  /// Messages to one receiving stage on another rank in one direction, in order.
   struct Channel {
     Stage to = 0;
     Direction direction = Direction::forward;
@@ -59,21 +62,30 @@ class Transfers {
     std::size_t next = 0;
   };
 
-  int rank_of(Stage stage) const { return stage % pipeline_.size(); }
-  static int channel_of(Stage to, Direction direction) {
+  static int tag_of(Stage to, Direction direction) {
     return 2 * to + (direction == Direction::forward ? 0 : 1);
   }
+  static Stage sender_of(Stage to, Direction direction) {
+    return direction == Direction::forward ? to - 1 : to + 1;
+  }
+  bool is_local(Stage to, Direction direction) const {
+    return stages_.rank_of(to) == stages_.rank_of(sender_of(to, direction));
+  }
   void take_memory(Arena& arena, std::int64_t hidden, const Buffers& buffers);
-  void receive(const Exec& exec, Message& into, int from, int channel);
-  void take(const Exec& exec, Message& from, View2<T> rows, const char* what);
-  void send(const Exec& exec, Stage to, Direction direction, View2<T> rows);
+  void receive(const Exec& exec, Stage to, Direction direction, std::vector<Message>& messages,
+               int buffer);
+  void take(const Exec& exec, Stage to, Direction direction, std::vector<Message>& messages,
+            int buffer, View2<T> rows, const char* what);
+  void send(const Exec& exec, Stage to, Direction direction, int buffer, View2<T> rows);
 
   grid::Communicator& pipeline_;
   const model::TensorAxis& axis_;
+  layout::StageMap stages_;
   Arena memory_;
   std::vector<Message> activations_;
   std::vector<Message> gradients_;
   std::vector<Channel> channels_;
+  std::vector<View2<T>> handed_over_;  ///< messages to the same rank, [R, D]
 };
 
 }  // namespace trireme::train

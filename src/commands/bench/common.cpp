@@ -102,14 +102,12 @@ BenchShard shard_of(const BenchSetting& setting) {
   const deck::Config& config = session.config();
   const deck::ParallelConfig& p = config.parallel;
   const layout::Coordinates at = session.grid->coordinates();
-  const architecture::Shard shard = architecture::make_shard(
-      session.architecture, static_cast<int>(p.pipeline), static_cast<int>(p.chunks), at.pipeline,
-      static_cast<int>(p.tensor), at.tensor);
+  const architecture::Shard shard = architecture::make_shard(session.architecture, p, at);
   BenchShard out;
   setting.runtime.together([&] {
     const plan::Machine& machine = session.machine;
     const auto needs = plan::training_needs(plan::step_programs(config, machine));
-    const auto rank = static_cast<std::size_t>(at.pipeline);
+    const auto rank = static_cast<std::size_t>(at[Axis::pipeline]);
     out.sizes = plan::local_sizes(config, shard, machine);
     out.kernels = plan::layer_kernels(config, session.architecture, shard,
                                       needs[rank].split_backward, machine);

@@ -223,7 +223,8 @@ BenchReport bench_communication(const BenchSetting& with_all) {
   add_rows(report.rows, of_world);
   std::string notes;
   std::string tables = table_of(of_world);
-  for (const Axis axis : {Axis::tensor, Axis::pipeline, Axis::data}) {
+  for (const layout::AxisTraits& traits : layout::axis_table) {
+    const Axis axis = traits.axis;
     grid::Communicator& communicator = setting.session.grid->communicator(axis);
     if (communicator.size() == 1 || setting.for_machine_file) continue;
     const std::string name(name_of(axis));

@@ -91,7 +91,7 @@ void print_recompute(deck::Config c, const architecture::Architecture& a,
 /// Device, software and number of nodes, if there is a machine file.
 void print_machine(const deck::ParallelConfig& p, const plan::Machine& machine) {
   if (machine.file.empty()) return;
-  const std::int64_t ranks = p.data * p.pipeline * p.tensor;
+  const std::int64_t ranks = p.ranks();
   const std::int64_t each = machine.node.devices;
   const std::int64_t nodes = each == 0 ? 0 : (ranks + each - 1) / each;
   say("machine       ", machine.called(), ": ", name_of(machine.device.kind), ", ",
@@ -104,11 +104,15 @@ void print_machine(const deck::ParallelConfig& p, const plan::Machine& machine) 
 
 void print_grid(const deck::Config& c) {
   const deck::ParallelConfig& p = c.parallel;
-  say("ranks         ", p.data * p.pipeline * p.tensor, " = data ", p.data, " · pipeline ",
-      p.pipeline, " · tensor ", p.tensor);
-  if (p.tensor > 1)
-    say("              tensor groups are consecutive ranks: 0 … ", p.tensor - 1,
-        p.sequence_parallel ? ", sequence parallel" : "");
+  const layout::AxisList axes = p.axes();
+  say("ranks         ", axes.ranks(), " = ", axes.named_sizes());
+  if (p.tensor == 1) return;
+  const std::int64_t stride = axes.stride(Axis::tensor);
+  const std::string second = stride == 1 ? "" : text(stride, p.tensor > 2 ? ", " : "");
+  say("              tensor groups are ",
+      stride == 1 ? "consecutive ranks: 0 … " : text("ranks ", stride, " apart: 0, ", second),
+      p.tensor == 2 && stride > 1 ? "" : text(stride == 1 ? "" : "… ", (p.tensor - 1) * stride),
+      p.sequence_parallel ? ", sequence parallel" : "");
 }
 
 void print_step(const deck::Config& c, const architecture::Architecture& a) {
@@ -148,8 +152,7 @@ void print_notes(const deck::Config& c, const plan::Machine& machine) {
 
 /// The keys that a machine file lacks; "" if times can be predicted.
 std::string missing_speeds(const deck::Config& c, const plan::Machine& machine) {
-  return machine.time_mistake(c.precision,
-                              c.parallel.tensor * c.parallel.pipeline * c.parallel.data);
+  return machine.time_mistake(c.precision, c.parallel.ranks());
 }
 
 void print_time(const deck::Config& c, const architecture::Architecture& a,
@@ -165,12 +168,10 @@ void print_time(const deck::Config& c, const architecture::Architecture& a,
 void print_report(const deck::Deck& deck, const plan::Machine& machine) {
   const deck::Config& c = deck.config;
   const auto a = architecture::describe(c.model);
-  const auto tensor = static_cast<int>(c.parallel.tensor);
   const std::vector<schedule::Program> programs = plan::step_programs(c, machine);
   const schedule::Program& program = programs.back();
   const std::vector<schedule::Needs> needs = plan::training_needs(programs);
-  const auto stage_layers =
-      architecture::partition(a, static_cast<int>(c.parallel.pipeline * c.parallel.chunks));
+  const auto stage_layers = architecture::partition(a, c.parallel);
   const auto ranks = plan::plan_ranks(c, a, needs, machine);
 
   say("deck          ", deck.file_name, ": no mistakes");
@@ -194,8 +195,9 @@ void print_report(const deck::Deck& deck, const plan::Machine& machine) {
   print_recompute(c, a, needs, machine);
   print_notes(c, machine);
   say("\nstages\n", stages_report(plan::group_stages(a, stage_layers), c.parallel));
-  say("\nmemory per rank\n", memory_report(ranks, tensor, machine));
-  say("\ncommunication per step of the rank with the most bytes\n", traffic_report(ranks, tensor));
+  say("\nmemory per rank\n", memory_report(ranks, c.parallel, machine));
+  say("\ncommunication per step of the rank with the most bytes\n",
+      traffic_report(ranks, c.parallel));
   print_time(c, a, program, machine);
 }
 
@@ -221,9 +223,7 @@ void write_json(const deck::Deck& deck, const plan::Machine& machine, const std:
 void print_layer(const deck::Deck& deck, const plan::Machine& machine) {
   const deck::Config& c = deck.config;
   const auto a = architecture::describe(c.model);
-  const auto shard = architecture::make_shard(a, static_cast<int>(c.parallel.pipeline),
-                                              static_cast<int>(c.parallel.chunks), 0,
-                                              static_cast<int>(c.parallel.tensor), 0);
+  const auto shard = architecture::make_shard(a, c.parallel, 0, 0);
   const auto needs = plan::training_needs(plan::step_programs(c, machine));
   say(layer_report(c, a, shard, needs.front().split_backward, machine));
 }

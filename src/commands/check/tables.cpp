@@ -30,8 +30,11 @@ std::string fit(Bytes needed, Bytes memory) {
               "or offload in [parallel], or reduce [batch] micro");
 }
 
-std::string place(const plan::RankPlan& r, int tensor_size) {
-  return text("rank ", r.pipeline * tensor_size + r.tensor);
+/// Number of the rank in the first replica.
+std::string place(const plan::RankPlan& r, const deck::ParallelConfig& parallel) {
+  const layout::AxisList axes = parallel.axes();
+  return text("rank ",
+              r.pipeline * axes.stride(Axis::pipeline) + r.tensor * axes.stride(Axis::tensor));
 }
 
 }  // namespace
@@ -71,7 +74,7 @@ std::string stages_report(const std::vector<plan::StageGroup>& groups,
     all += g.flops * g.count();
     if (g.layers_each == 0) empty += g.count();
   }
-  const auto stages = parallel.pipeline * parallel.chunks;
+  const auto stages = parallel.stages();
   std::vector<Cells> rows{{"stage", "layers", "layers each", "parameters each", "FLOPs each"}};
   for (const plan::StageGroup& g : groups)
     rows.push_back({range(g.first, g.last),
@@ -79,9 +82,12 @@ std::string stages_report(const std::vector<plan::StageGroup>& groups,
                     text(g.layers_each), with_commas(g.parameters),
                     fixed(100 * g.flops / all, stages > 20 ? 2 : 1) + " %"});
   std::string out = columns(rows, 2, "  ");
-  if (parallel.chunks > 1)
-    out += text("\n  stage s is on pipeline rank s mod ", parallel.pipeline, "; each rank has ",
+  if (parallel.chunks > 1) {
+    const bool v = parallel.stage_map().placement == StagePlacement::v;
+    out += text("\n  stage s is on pipeline rank s mod ", parallel.pipeline,
+                v ? ", in odd chunks counted from the last rank" : "", "; each rank has ",
                 parallel.chunks, " stages");
+  }
   if (empty > 0)
     out += text("\n  note: ", empty, empty == 1 ? " stage has" : " stages have",
                 " no layer, only the embedding, the logits or nothing; use fewer pipeline ranks");
@@ -105,8 +111,8 @@ std::string ramp_report(const deck::BatchSchedule& batches,
   return columns(rows, 1, "            ");
 }
 
-std::string memory_report(const std::vector<plan::RankPlan>& ranks, int tensor_size,
-                          const plan::Machine& machine) {
+std::string memory_report(const std::vector<plan::RankPlan>& ranks,
+                          const deck::ParallelConfig& parallel, const plan::Machine& machine) {
   const plan::RankPlan& most = plan::most_memory(ranks);
   const plan::RankPlan& least = plan::least_memory(ranks);
   const bool differ = plan::device_total(most.memory) != plan::device_total(least.memory);
@@ -117,8 +123,7 @@ std::string memory_report(const std::vector<plan::RankPlan>& ranks, int tensor_s
   };
   std::vector<Cells> rows;
   if (differ)
-    rows.push_back(
-        {"", "most, " + place(most, tensor_size), "least, " + place(least, tensor_size)});
+    rows.push_back({"", "most, " + place(most, parallel), "least, " + place(least, parallel)});
   const auto add_memory = [&](bool on_host) {
     for (std::size_t i = 0; i < most.memory.size(); ++i)
       if (most.memory[i].on_host == on_host)
@@ -144,10 +149,11 @@ std::string memory_report(const std::vector<plan::RankPlan>& ranks, int tensor_s
                   machine.device.memory));
 }
 
-std::string traffic_report(const std::vector<plan::RankPlan>& ranks, int tensor_size) {
+std::string traffic_report(const std::vector<plan::RankPlan>& ranks,
+                           const deck::ParallelConfig& parallel) {
   const plan::RankPlan& most = plan::most_traffic(ranks);
   if (most.traffic.empty()) return "  none: a single rank";
-  std::vector<Cells> rows{{place(most, tensor_size), "", "operations", "bytes"}};
+  std::vector<Cells> rows{{place(most, parallel), "", "operations", "bytes"}};
   for (const plan::TrafficRow& axis : plan::per_axis(most.traffic)) {
     std::vector<Cells> parts;
     for (const plan::TrafficRow& r : most.traffic)

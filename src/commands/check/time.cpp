@@ -16,7 +16,7 @@ std::string duration(Seconds s) {
 }
 
 std::int64_t ranks_of(const deck::ParallelConfig& p) {
-  return p.tensor * p.pipeline * p.data;
+  return p.ranks();
 }
 
 /// The values that a prediction depends on most.

@@ -57,8 +57,8 @@ void share_layout(grid::Runtime& runtime, deck::Deck& deck, const plan::Machine&
 
 /// Evaluation does not need whole batches: any number of replicas is allowed.
 void replicate(deck::ParallelConfig& p, std::int64_t ranks, bool whole_models) {
-  if (whole_models || ranks % (p.tensor * p.pipeline) != 0) p.tensor = p.pipeline = p.chunks = 1;
-  p.data = ranks / (p.tensor * p.pipeline);
+  if (whole_models || ranks % p.model_ranks() != 0) p.tensor = p.pipeline = p.chunks = 1;
+  p.data = ranks / p.model_ranks();
 }
 
 /// A folder with a manifest; otherwise the error names the newest checkpoint that exists.
@@ -103,8 +103,7 @@ Session open_session(grid::Runtime& runtime, const std::string& deck_file,
   compare_decks(runtime, s.deck);
   const deck::ParallelConfig& p = s.deck.config.parallel;
   s.grid = std::make_unique<grid::Grid>(
-      runtime.world(), layout::ProcessGrid(static_cast<int>(p.data), static_cast<int>(p.pipeline),
-                                           static_cast<int>(p.tensor), runtime.ranks()));
+      runtime.world(), layout::ProcessGrid(p.axes(), runtime.ranks()), p.stage_map());
   grid::expect_devices(runtime, p.share_devices);
   if (plan::uses_nccl(p, s.machine)) {
     grid::load_nccl(runtime);

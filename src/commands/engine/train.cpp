@@ -172,10 +172,7 @@ ExitCode train(grid::Runtime& runtime, const TrainOptions& options) {
   const layout::Coordinates at = session.grid->coordinates();
   const Bytes copy = plan::checkpoint_copy_bytes(
       config, session.architecture,
-      architecture::make_shard(session.architecture, static_cast<int>(config.parallel.pipeline),
-                               static_cast<int>(config.parallel.chunks), at.pipeline,
-                               static_cast<int>(config.parallel.tensor), at.tensor),
-      session.machine);
+      architecture::make_shard(session.architecture, config.parallel, at), session.machine);
   say("memory per rank\n", plan::table(worker->memory(), copy));
   record_devices(config, session.machine, *worker);
   if (const std::string note = plan::transport_note(config.parallel, session.machine);

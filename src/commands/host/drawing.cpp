@@ -18,11 +18,12 @@ std::string percent(double share) {
 }
 
 bool same_shape(const schedule::ProgramLayout& a, const schedule::ProgramLayout& b) {
-  return a.ranks == b.ranks && a.micro_batches == b.micro_batches && a.chunks == b.chunks;
+  return a.map() == b.map() && a.micro_batches == b.micro_batches;
 }
 
 std::string shape_text(const schedule::ProgramLayout& layout) {
-  return text(layout.ranks, " pipeline ranks, ", layout.chunks, " chunks and ",
+  return text(layout.ranks, " pipeline ranks, ", layout.chunks,
+              layout.placement == StagePlacement::v ? " chunks in a V and " : " chunks and ",
               layout.micro_batches, " micro-batches");
 }
 
@@ -73,8 +74,7 @@ Drawing make_drawing(const deck::Deck& deck, const plan::Machine& machine,
     cost = schedule::mean_costs(*drawing.measured);
   } else {
     const auto a = architecture::describe(c.model);
-    const auto stages = static_cast<int>(c.parallel.pipeline * c.parallel.chunks);
-    cost = plan::flop_cost(plan::stage_flops(a, architecture::partition(a, stages),
+    cost = plan::flop_cost(plan::stage_flops(a, architecture::partition(a, c.parallel),
                                              plan::kept_tensors(c.parallel, a.layer)));
   }
   drawing.predicted = schedule::play(program, cost).timeline;

@@ -95,7 +95,7 @@ class Row {
       all.insert(all.end(), overrides.begin(), overrides.end());
       step.deck = deck::parse_deck(required_keys, place_, all);
       const deck::ParallelConfig& p = step.deck.config.parallel;
-      deck::resolve_parallel(step.deck, p.tensor * p.pipeline * p.data);
+      deck::resolve_parallel(step.deck, p.ranks());
     } catch (const UsageError& error) {
       throw UsageError(with_place(error.what(), keys, overrides));
     }

@@ -47,7 +47,9 @@ std::vector<std::string> open_values(const std::set<std::string>& fixed,
   for (const std::string& o : overrides) {
     const std::string value = o.substr(std::min(o.size(), o.find('=') + 1));
     if (name_in(o) == "parallel.chunks" && value != "1") schedule = "interleaved";
-    if (name_in(o) == "parallel.schedule" && value == "interleaved") chunks = "2";
+    const auto kind = parse<ScheduleKind>(value);
+    const bool has_chunks = kind && (*kind == ScheduleKind::interleaved || is_v_schedule(*kind));
+    if (name_in(o) == "parallel.schedule" && has_chunks) chunks = "2";
   }
   std::vector<std::string> values;
   const auto add = [&](const std::string& name, const std::string& value) {
@@ -60,6 +62,7 @@ std::vector<std::string> open_values(const std::set<std::string>& fixed,
   add("parallel.schedule", schedule);
   add("parallel.chunks", chunks);
   add("parallel.program", "");
+  add("parallel.placement", "auto");
   add("parallel.sequence_parallel", "false");
   add("parallel.recompute", "none");
   add("parallel.distributed_optimizer", "false");

@@ -36,13 +36,12 @@ struct Prediction {
 Prediction predict(const MeasuredStep& step, const plan::Machine& machine, bool estimate) {
   const deck::Config& c = step.deck.config;
   const auto a = architecture::describe(c.model);
-  const std::string missing =
-      machine.time_mistake(c.precision, c.parallel.tensor * c.parallel.pipeline * c.parallel.data);
+  const std::string missing = machine.time_mistake(c.precision, c.parallel.ranks());
   check_usage(missing.empty(), machine.file, " does not say ", missing,
               "; times cannot be predicted without them");
   Prediction p;
   if (estimate) {
-    const auto parts = plan::part_times(c, a, c.parallel.schedule == ScheduleKind::zb_h1, machine);
+    const auto parts = plan::part_times(c, a, c.parallel.splits_backward(), machine);
     p.seconds = plan::estimated_seconds(c, plan::step_costs(c, a, parts, machine));
   }
   if (!estimate || step.memory > 0) {

@@ -16,8 +16,7 @@ std::string range(std::int64_t first, std::int64_t last) {
 }
 
 std::string grid_text(const deck::ParallelConfig& p) {
-  return text(p.data * p.pipeline * p.tensor, " = data ", p.data, " · pipeline ", p.pipeline,
-              " · tensor ", p.tensor);
+  return text(p.ranks(), " = ", p.axes().named_sizes());
 }
 
 std::string fact(std::string_view name, const std::string& value) {
@@ -25,8 +24,7 @@ std::string fact(std::string_view name, const std::string& value) {
 }
 
 std::string stages(const deck::Config& c, const architecture::Architecture& a) {
-  const auto groups = plan::group_stages(
-      a, architecture::partition(a, static_cast<int>(c.parallel.pipeline * c.parallel.chunks)));
+  const auto groups = plan::group_stages(a, architecture::partition(a, c.parallel));
   double all = 0;
   for (const plan::StageGroup& g : groups) all += g.flops * g.count();
   std::vector<std::vector<std::string>> rows;
@@ -43,7 +41,7 @@ std::string stages(const deck::Config& c, const architecture::Architecture& a) {
 
 std::string report_headline(const RunReport& report) {
   const deck::Config& c = report.deck.config;
-  const std::int64_t ranks = c.parallel.data * c.parallel.pipeline * c.parallel.tensor;
+  const std::int64_t ranks = c.parallel.ranks();
   return text("<p class=\"soft\">", name_of(c.model.family), ", ",
               with_commas(architecture::describe(c.model).parameters()), " parameters, ",
               name_of(c.precision.compute), ", ", ranks, ranks == 1 ? " rank" : " ranks", "</p>\n");

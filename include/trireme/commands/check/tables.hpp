@@ -32,8 +32,8 @@ std::string ramp_report(const deck::BatchSchedule& batches,
 /// Bytes of the ranks with most and least memory, side by side if they differ. Host memory, such as
 /// that of background checkpoints, is listed below the sum. The last line says whether the largest
 /// rank fits into the machine's memory, if that is known.
-std::string memory_report(const std::vector<plan::RankPlan>& ranks, int tensor_size,
-                          const plan::Machine& machine);
+std::string memory_report(const std::vector<plan::RankPlan>& ranks,
+                          const deck::ParallelConfig& parallel, const plan::Machine& machine);
 
 /// Tensors and steps of a layer on the rank of this shard.
 std::string layer_report(const deck::Config& config, const architecture::Architecture& architecture,
@@ -41,6 +41,7 @@ std::string layer_report(const deck::Config& config, const architecture::Archite
                          const plan::Machine& machine);
 
 /// Messages and bytes per step and axis of the rank that sends most.
-std::string traffic_report(const std::vector<plan::RankPlan>& ranks, int tensor_size);
+std::string traffic_report(const std::vector<plan::RankPlan>& ranks,
+                           const deck::ParallelConfig& parallel);
 
 }  // namespace trireme::commands

@@ -1,0 +1,86 @@
+#pragma once
+
+#include <trireme/base/types.hpp>
+
+#include <array>
+#include <cstdint>
+#include <initializer_list>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace trireme::layout {
+
+/// Properties of an axis: the one line that a new axis adds.
+struct AxisTraits {
+  Axis axis;
+  bool splits_model;  ///< its ranks hold one replica together; otherwise each has a replica
+};
+
+/// All axes in their default order among the ranks, fastest first: a tensor group is within a node,
+/// and replicas are far apart.
+inline constexpr std::array<AxisTraits, axis_count> axis_table{{
+    {Axis::tensor, true},
+    {Axis::pipeline, true},
+    {Axis::data, false},
+}};
+
+/// One value for each axis: x[Axis::tensor].
+template <class T>
+class PerAxis {
+ public:
+  T& operator[](Axis axis) { return values_[static_cast<std::size_t>(axis)]; }
+  const T& operator[](Axis axis) const { return values_[static_cast<std::size_t>(axis)]; }
+  bool operator==(const PerAxis&) const = default;
+
+ private:
+  std::array<T, axis_count> values_{};
+};
+
+struct AxisSize {
+  Axis axis = Axis::data;
+  std::int64_t size = 1;
+  bool operator==(const AxisSize&) const = default;
+};
+
+/// The axes in the order of the ranks, with their sizes and strides. The first varies fastest: its
+/// neighbours are consecutive ranks.
+class AxisList {
+ public:
+  /// Axes that `axes` leaves out have size 1 and follow in the default order. Throws Error if an
+  /// axis is there twice.
+  AxisList(std::initializer_list<AxisSize> axes) : AxisList(std::span(axes.begin(), axes.size())) {}
+  explicit AxisList(std::span<const AxisSize> axes);
+
+  /// Fastest first.
+  const std::array<AxisSize, axis_count>& axes() const { return axes_; }
+  std::int64_t size(Axis axis) const { return sizes_[axis]; }
+  /// Distance between neighbours along the axis, in ranks.
+  std::int64_t stride(Axis axis) const { return strides_[axis]; }
+  /// The product of all sizes; the largest number if it overflows.
+  std::int64_t ranks() const { return ranks_; }
+  /// Ranks of one replica of the model.
+  std::int64_t model_ranks() const;
+
+  /// "data · pipeline · tensor", slowest first.
+  std::string names() const;
+  /// "32 · 4 · 8"
+  std::string sizes() const;
+  /// "data 32 · pipeline 4 · tensor 8"
+  std::string named_sizes() const;
+
+ private:
+  std::array<AxisSize, axis_count> axes_{};
+  PerAxis<std::int64_t> sizes_;
+  PerAxis<std::int64_t> strides_;
+  std::int64_t ranks_ = 1;
+};
+
+/// Reads an order of axes such as "tensor, data, pipeline", fastest first. Axes that it leaves out
+/// follow in the default order. If it is wrong, the result is empty and `problem` says why.
+std::optional<std::array<Axis, axis_count>> parse_order(std::string_view order,
+                                                        std::string& problem);
+
+}  // namespace trireme::layout

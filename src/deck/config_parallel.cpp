@@ -1,0 +1,48 @@
+// The axes and the stages of a deck's layout.
+#include <trireme/base/check.hpp>
+#include <trireme/deck/config.hpp>
+
+#include <array>
+
+namespace trireme::deck {
+namespace {
+
+struct AxisKey {
+  Axis axis;
+  std::int64_t ParallelConfig::*size;
+};
+
+/// The size of each axis in the default order of layout::axis_table; its key has the axis's name.
+constexpr std::array<AxisKey, axis_count> axis_keys{{
+    {Axis::tensor, &ParallelConfig::tensor},
+    {Axis::pipeline, &ParallelConfig::pipeline},
+    {Axis::data, &ParallelConfig::data},
+}};
+
+}  // namespace
+
+layout::AxisList ParallelConfig::sizes() const {
+  std::array<layout::AxisSize, axis_count> all;
+  for (std::size_t i = 0; i < axis_count; ++i)
+    all[i] = {axis_keys[i].axis, this->*axis_keys[i].size};
+  return layout::AxisList(all);
+}
+
+layout::AxisList ParallelConfig::axes(std::string_view fallback) const {
+  std::string problem;
+  const auto named = layout::parse_order(order.empty() ? fallback : order, problem);
+  check(named.has_value(), "[parallel] order = \"", order, "\": ", problem);
+  const layout::AxisList unordered = sizes();
+  std::array<layout::AxisSize, axis_count> all;
+  for (std::size_t i = 0; i < axis_count; ++i) all[i] = {(*named)[i], unordered.size((*named)[i])};
+  return layout::AxisList(all);
+}
+
+layout::StageMap ParallelConfig::stage_map() const {
+  StagePlacement chosen = placement;
+  if (chosen == StagePlacement::automatic)
+    chosen = is_v_schedule(schedule) ? StagePlacement::v : StagePlacement::round_robin;
+  return {static_cast<int>(pipeline), static_cast<int>(chunks), chosen};
+}
+
+}  // namespace trireme::deck
