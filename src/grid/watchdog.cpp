@@ -2,6 +2,7 @@
 // progress of all ranks with the limit. The first that finds a hang or a death ends all processes.
 #include <trireme/base/check.hpp>
 #include <trireme/base/events.hpp>
+#include <trireme/base/folder_owner.hpp>
 #include <trireme/grid/watchdog.hpp>
 
 #include <fcntl.h>
@@ -155,8 +156,10 @@ void Watchdog::glance() {
   }
 }
 
-void Watchdog::silence() {
-  if (Watchdog* watchdog = current.load()) watchdog->claim(Verdict::aborting);
+Watchdog::Claim Watchdog::silence() {
+  Watchdog* watchdog = current.load();
+  if (watchdog == nullptr) return Claim::none;
+  return watchdog->claim(Verdict::aborting) ? Claim::first : Claim::taken;
 }
 
 void Watchdog::find_nodes(Communicator& world, const std::string& folder, const std::string& name) {
@@ -384,6 +387,7 @@ void Watchdog::end_all() {
   for (int i = 0; i < file_->ranks(); ++i)
     if (i != file_->mine() && fates_[static_cast<std::size_t>(i)] == Fate::lives)
       kill(file_->state(i).read().pid, SIGKILL);
+  release_owned_folders();
   _exit(static_cast<int>(ExitCode::failed));
 }
 

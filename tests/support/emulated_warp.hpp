@@ -3,6 +3,7 @@
 #include <trireme/base/check.hpp>
 #include <trireme/base/narrow.hpp>
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 
@@ -26,6 +27,24 @@ enum class WarpOperation : std::uint8_t {
   store_matrices_transposed,
   commit_products,
   barrier
+};
+
+/// Operations of one warp, or of the one that has most.
+struct WarpCounts {
+  std::int64_t products = 0;
+  std::int64_t matrix_loads = 0;
+
+  void add(WarpOperation operation) {
+    if (operation == WarpOperation::multiply_bf16 || operation == WarpOperation::multiply_fp16)
+      ++products;
+    if (operation == WarpOperation::load_matrices ||
+        operation == WarpOperation::load_matrices_transposed)
+      ++matrix_loads;
+  }
+  void raise_to(const WarpCounts& other) {
+    products = std::max(products, other.products);
+    matrix_loads = std::max(matrix_loads, other.matrix_loads);
+  }
 };
 
 /// One lane's part of an operation.

@@ -103,3 +103,20 @@ void launch_blocks(const Exec&, const char* label, std::int64_t,
 }  // namespace trireme::kernels
 
 #endif
+
+namespace trireme::kernels {
+
+/// The device of an execution space, as flash_launch.hpp sees it.
+struct ExecGrid {
+  const Exec& exec;
+
+  int processors() const { return kernels::processors(exec); }
+  std::int64_t cache_bytes() const { return kernels::cache_bytes(exec); }
+  template <class Kernel>
+  void launch(const char* label, std::int64_t blocks,
+              const typename Kernel::Arguments& arguments) const {
+    launch_blocks<Kernel>(exec, label, blocks, arguments);
+  }
+};
+
+}  // namespace trireme::kernels

@@ -20,7 +20,7 @@ constexpr bool has_flash_kernel(std::int64_t head_size) {
 
 /// Numbers of a row in shared memory, which has whole pieces of 64 bytes. The columns after
 /// the head's own are neither written nor part of any result.
-constexpr int flash_columns(int head_size) {
+TRIREME_FUNCTION constexpr int flash_columns(int head_size) {
   return (head_size + 31) / 32 * 32;
 }
 

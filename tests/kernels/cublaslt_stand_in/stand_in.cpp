@@ -2,6 +2,7 @@
 // computes products naively on the host.
 #include "kernels/cublaslt_stand_in/stand_in.hpp"
 
+#include <trireme/base/fp8.hpp>
 #include <trireme/base/narrow.hpp>
 
 #include <cublasLt.h>
@@ -36,6 +37,8 @@ struct Operation {
   const void* bias = nullptr;
   void* auxiliary = nullptr;
   std::int64_t auxiliary_leading = 0;
+  const float* scale_a = nullptr;  ///< of fp8 operands
+  const float* scale_b = nullptr;
 };
 
 struct Layout {
@@ -112,9 +115,27 @@ bool uses_auxiliary(std::uint32_t epilogue) {
          epilogue == CUBLASLT_EPILOGUE_DGELU;
 }
 
+bool is_fp8(cudaDataType_t type) {
+  return type == CUDA_R_8F_E4M3 || type == CUDA_R_8F_E5M2;
+}
+
+/// Before Blackwell: rows by rows only, in multiples of 16, and not E5M2 by E5M2.
+bool has_fp8(const Operation& o, const Purpose& p) {
+  if (!is_fp8(p.a.type) || !is_fp8(p.b.type) ||
+      (p.a.type == CUDA_R_8F_E5M2 && p.b.type == CUDA_R_8F_E5M2))
+    return false;
+  for (const Layout* x : {&p.a, &p.b, &p.c, &p.d})
+    if (x->rows % 16 != 0 || x->columns % 16 != 0 || x->leading % 16 != 0) return false;
+  return o.compute == CUBLAS_COMPUTE_32F && o.scale == CUDA_R_32F && o.scale_a != nullptr &&
+         o.scale_b != nullptr && p.transpose_a == CUBLAS_OP_T && p.transpose_b == CUBLAS_OP_N &&
+         !uses_auxiliary(o.epilogue) && (p.d.type == CUDA_R_16BF || p.d.type == CUDA_R_32F);
+}
+
 /// The documented combinations of compute type, scale type and types of A, B and D.
 bool has_types(const Operation& o, const Purpose& p) {
-  if (p.a.type != p.b.type || p.c.type != p.d.type) return false;
+  if (p.c.type != p.d.type) return false;
+  if (is_fp8(p.a.type) || is_fp8(p.b.type)) return has_fp8(o, p);
+  if (p.a.type != p.b.type || o.scale_a != nullptr || o.scale_b != nullptr) return false;
   const auto in = p.a.type;
   const auto out = p.d.type;
   if (o.compute == CUBLAS_COMPUTE_64F)
@@ -167,17 +188,18 @@ float as_tf32(float x) {
   return x;
 }
 
-/// T: type of A and B, D: type of C and D, Sum: type of the sums.
-template <class T, class D, class Sum>
+/// A, B: types of the operands, D: type of C and D, Sum: type of the sums.
+template <class A, class B, class D, class Sum>
 struct Run {
   const Operation& o;
   const Purpose& p;
-  const T* a;
-  const T* b;
+  const A* a;
+  const B* b;
   const D* c;
   D* d;
   Sum alpha, beta;
 
+  template <class T>
   Sum value(T x) const {
     if constexpr (std::is_same_v<T, float>)
       if (o.compute == CUBLAS_COMPUTE_32F_FAST_TF32) return as_tf32(x);
@@ -196,6 +218,7 @@ struct Run {
   }
   D finish(std::int64_t i, std::int64_t j, Sum total) const {
     Sum x = alpha * total;
+    if (o.scale_a != nullptr) x *= static_cast<Sum>(*o.scale_a) * static_cast<Sum>(*o.scale_b);
     if (beta != 0) x += beta * static_cast<Sum>(c[i + j * p.c.leading]);
     if (uses_bias(o.epilogue)) x += static_cast<Sum>(static_cast<const D*>(o.bias)[i]);
     if (!uses_auxiliary(o.epilogue)) return static_cast<D>(x);
@@ -232,17 +255,17 @@ std::size_t workspace_of(const Purpose& p, std::int32_t parts) {
   return static_cast<std::size_t>(parts * p.d.rows * p.d.columns) * sum;
 }
 
-template <class T, class D, class Sum>
+template <class A, class B, class D, class Sum>
 void run(const Operation& o, const Purpose& p, const std::array<const void*, 3>& in, void* d,
          const void* alpha, const void* beta, std::int32_t parts, void* workspace) {
-  Run<T, D, Sum>{o,
-                 p,
-                 static_cast<const T*>(in[0]),
-                 static_cast<const T*>(in[1]),
-                 static_cast<const D*>(in[2]),
-                 static_cast<D*>(d),
-                 *static_cast<const Sum*>(alpha),
-                 *static_cast<const Sum*>(beta)}(parts, workspace);
+  Run<A, B, D, Sum>{o,
+                    p,
+                    static_cast<const A*>(in[0]),
+                    static_cast<const B*>(in[1]),
+                    static_cast<const D*>(in[2]),
+                    static_cast<D*>(d),
+                    *static_cast<const Sum*>(alpha),
+                    *static_cast<const Sum*>(beta)}(parts, workspace);
 }
 
 }  // namespace
@@ -280,6 +303,8 @@ cublasStatus_t cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t x,
   if (what == CUBLASLT_MATMUL_DESC_BIAS_POINTER) return set(o.bias, from, bytes);
   if (what == CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER) return set(o.auxiliary, from, bytes);
   if (what == CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD) return set(o.auxiliary_leading, from, bytes);
+  if (what == CUBLASLT_MATMUL_DESC_A_SCALE_POINTER) return set(o.scale_a, from, bytes);
+  if (what == CUBLASLT_MATMUL_DESC_B_SCALE_POINTER) return set(o.scale_b, from, bytes);
   return invalid();  // attributes that kernels/cublaslt.cpp does not use
 }
 
@@ -379,10 +404,18 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t operation, 
       worse(o.bias, chosen.bias_alignment) || (c == d && lc != ld) ||
       workspace_bytes < workspace_of(p, chosen.parts) || alignment_of(workspace) < 16)
     return invalid();
-  const auto run_as = [&]<class T, class D, class Sum>(T, D, Sum) {
-    run<T, D, Sum>(o, p, {a, b, c}, d, alpha, beta, chosen.parts, workspace);
+  const auto run_both = [&]<class A, class B, class D, class Sum>(A, B, D, Sum) {
+    run<A, B, D, Sum>(o, p, {a, b, c}, d, alpha, beta, chosen.parts, workspace);
   };
-  using trireme::Bf16, trireme::Fp16;
+  const auto run_as = [&]<class T, class D, class Sum>(T t, D to, Sum sum) {
+    run_both(t, t, to, sum);
+  };
+  using trireme::Bf16, trireme::Fp16, trireme::E4M3, trireme::E5M2;
+  const bool wide = p.d.type == CUDA_R_32F;
+  if (p.a.type == CUDA_R_8F_E4M3 && p.b.type == CUDA_R_8F_E4M3)
+    wide ? run_both(E4M3{}, E4M3{}, float{}, float{}) : run_both(E4M3{}, E4M3{}, Bf16{}, float{});
+  if (p.a.type == CUDA_R_8F_E4M3 && p.b.type == CUDA_R_8F_E5M2)
+    wide ? run_both(E4M3{}, E5M2{}, float{}, float{}) : run_both(E4M3{}, E5M2{}, Bf16{}, float{});
   if (p.a.type == CUDA_R_64F) run_as(double{}, double{}, double{});
   if (p.a.type == CUDA_R_32F) run_as(float{}, float{}, float{});
   if (p.a.type == CUDA_R_16BF && p.d.type == CUDA_R_32F) run_as(Bf16{}, float{}, float{});
