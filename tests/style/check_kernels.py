@@ -33,6 +33,7 @@ FRAMES = [
     (r"\bnormal_fill<", 40, "likewise, and only once in a run"),
     (r"\b(AttentionForward|TeamOfHead|TeamOfKeys|TeamOfQueries)<", 144,
      "portable attention: its functions share the functor, which is copied to local memory once per thread"),
+    (r"\bGroup(Forward|Backward)<.*, true>", 144, "attention of warpgroups with dropout, see docs/attention.md"),
     (r"\barithmetic_work<", 40, "likewise; measures the rate of arithmetic, in trireme bench alone"),
 ]
 OTHER_FRAME = 128  # attention, with a toolkit or an architecture other than the page's
