@@ -17,12 +17,12 @@ using namespace commands::testing;
 class FailingReads : public TrainingRuns {
  protected:
   FailingReads() {
-    EXPECT_EQ(run(train(1, "run.steps=6 checkpoint.every=2") + " && cp -r run whole"), 0) << err();
+    EXPECT_EQ(run(train(1, "run.steps=6 checkpoint.every=2") + " && cp -a run whole"), 0) << err();
   }
 
   /// Continues the run while calls for the newest checkpoint fail after the first `after` ones.
   int restart(int ranks, const std::string& call, int after, int error) const {
-    return run("rm -rf run; cp -r whole run; export LD_PRELOAD=" TRIREME_FAILING_CALLS
+    return run("rm -rf run; cp -a whole run; export LD_PRELOAD=" TRIREME_FAILING_CALLS
                " FAIL_CALL=" +
                call + " FAIL_PATH=step_00000006/ FAIL_AFTER=" + std::to_string(after) +
                " FAIL_ERRNO=" + std::to_string(error) + "; " +
