@@ -89,6 +89,7 @@ class GroupGradients {
   using Step = FlashBackwardStep;
   static constexpr int score_tiles = Tile::score_queries / 8;
   static constexpr int head_steps = head_size / 16;
+  static constexpr int drop_words = (score_tiles + 7) / 8;
   /// Columns of the gradient of queries that the group multiplies; those after the head's are zero.
   static constexpr int sum_columns = Tile::shares ? columns : Tile::side;
   using ScoreSums = float[score_tiles][4];
@@ -244,23 +245,46 @@ class GroupGradients {
                         group_key + 64 - a.shape.ahead > first_query + 1 ||
                         group_key + a.shape.back < first_query + Tile::score_queries - 1;
     if (masked) hide(a.shape, key, first_query + 2 * t, scores);
+    std::uint32_t drops[drop_words] = {};
+    if constexpr (with_dropout)
+      find_drops(block, a,
+                 a.dropout.first_element(a.shape, place.b, step.h) +
+                     static_cast<std::uint64_t>(first_query) *
+                         static_cast<std::uint64_t>(a.shape.sequence) +
+                     static_cast<std::uint64_t>(key - g),
+                 drops);
     const std::uint32_t at = statistics(block, lanes, count, t);
 #pragma unroll
     for (int n = 0; n < score_tiles; ++n) {
       float logsumexp[2];
       block.load_pair(logsumexp, at + 32 * static_cast<std::uint32_t>(n));
-      bool dropped[4] = {};
-      if constexpr (with_dropout)
-        a.dropout.drops_of_keys(block, dropped,
-                                a.dropout.first_element(a.shape, place.b, step.h) +
-                                    static_cast<std::uint64_t>(first_query + 8 * n) *
-                                        static_cast<std::uint64_t>(a.shape.sequence) +
-                                    static_cast<std::uint64_t>(key - g),
-                                a.shape.sequence);
 #pragma unroll
       for (int i = 0; i < 4; ++i) {
         const float p = block.exp2(scores[n][i] * c - logsumexp[i % 2]);
-        scores[n][i] = dropped[i] ? -p : p;
+        const bool dropped = with_dropout && (drops[4 * n / 32] >> (4 * n % 32 + i) & 1U) != 0;
+        scores[n][i] = dropped ? -p : p;
+      }
+    }
+  }
+
+  /// Bit i of tile n: whether dropout drops the lane's probability i. A loop, because ten rounds of
+  /// Philox for all tiles at a time would need too many registers. `element` is that of the first
+  /// query and of the first key of the warp.
+  template <class Block>
+  TRIREME_DEVICE_FUNCTION static void find_drops(Block& block, const Arguments& a,
+                                                 std::uint64_t element,
+                                                 std::uint32_t (&drops)[drop_words]) {
+#pragma unroll
+    for (int word = 0; word < drop_words; ++word) {
+      drops[word] = 0;
+#pragma unroll 1
+      for (int n = 0; n < 8 && 8 * word + n < score_tiles; ++n) {
+        bool dropped[4];
+        a.dropout.drops_of_keys(block, dropped, element, a.shape.sequence);
+        element += 8 * static_cast<std::uint64_t>(a.shape.sequence);
+#pragma unroll
+        for (int i = 0; i < 4; ++i)
+          drops[word] |= static_cast<std::uint32_t>(dropped[i]) << (4 * n + i);
       }
     }
   }
