@@ -1,6 +1,7 @@
 #include <trireme/base/events.hpp>
 #include <trireme/base/log.hpp>
 #include <trireme/commands/engine.hpp>
+#include <trireme/commands/launcher.hpp>
 #include <trireme/grid/threads.hpp>
 
 #include <CLI/CLI.hpp>
@@ -64,6 +65,8 @@ int main(int argc, char** argv) {
   if (!trireme::grid::ranks_have_threads) setenv("OMP_NUM_THREADS", "1", 0);
   try {
     trireme::grid::Runtime runtime(argc, argv);
+    if (trireme::commands::is_started_by_another_mpi(runtime.ranks(), runtime.software().mpi))
+      return static_cast<int>(trireme::ExitCode::usage);
     const trireme::ExitCode code = trireme::run(runtime, argc, argv);
     return static_cast<int>(code);
   } catch (const std::exception& e) {

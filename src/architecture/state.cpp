@@ -39,10 +39,24 @@ std::vector<std::string> state_arrays(const deck::OptimizerConfig& optimizer) {
     case OptimizerKind::lamb:
       return {"first_moment", "second_moment"};
     case OptimizerKind::sgd:
+    case OptimizerKind::lars:
       if (optimizer.momentum == 0) return {};
       return {"momentum"};
   }
   return {};
+}
+
+std::int64_t trust_norms(const deck::OptimizerConfig& optimizer) {
+  switch (optimizer.kind) {
+    case OptimizerKind::adamw:
+    case OptimizerKind::sgd:
+      return 0;
+    case OptimizerKind::lars:
+      return 1;
+    case OptimizerKind::lamb:
+      return 2;
+  }
+  return 0;
 }
 
 std::int64_t StateBlock::elements() const {

@@ -2,9 +2,11 @@
 // line on a terminal is erased before the next message.
 #include <trireme/base/events.hpp>
 #include <trireme/base/log.hpp>
+#include <trireme/base/printable.hpp>
 
 #include <unistd.h>
 
+#include <cerrno>
 #include <cstdio>
 #include <fstream>
 #include <mutex>
@@ -17,6 +19,7 @@ struct State {
   std::ofstream file;
   bool speaks = true;
   bool progress_shown = false;
+  bool closed_said = false;
 };
 
 State& state() {
@@ -36,6 +39,16 @@ bool ends_with_line(const std::string& path) {
   return in.get() == '\n';
 }
 
+/// Writes to standard output. The log continues if a reader such as `head` has closed it.
+void to_stdout(State& s, const std::string& words) {
+  errno = 0;  // either call may be the one that writes
+  std::fwrite(words.data(), 1, words.size(), stdout);
+  std::fflush(stdout);
+  if (errno != EPIPE || s.closed_said) return;
+  s.closed_said = true;
+  to_file(s, "trireme: warning: ", "standard output was closed; the run continues");
+}
+
 void end_progress(State& s) {
   if (s.progress_shown) std::fputs("\r\033[K", stdout);
   s.progress_shown = false;
@@ -47,9 +60,10 @@ void to_stderr(std::string_view prefix, std::string_view message) {
   if (!s.speaks) return;
   end_progress(s);
   std::fflush(stdout);
-  const std::string whole = text(prefix, message, "\n");
+  const std::string shown = printable(message, /*lines=*/true);  // names of files may hold anything
+  const std::string whole = text(prefix, shown, "\n");
   std::fwrite(whole.data(), 1, whole.size(), stderr);
-  to_file(s, prefix, message);
+  to_file(s, prefix, shown);
 }
 
 }  // namespace
@@ -80,9 +94,7 @@ void line(std::string_view message) {
   const std::lock_guard lock(s.mutex);
   if (!s.speaks) return;
   end_progress(s);
-  const std::string whole = text(message, "\n");
-  std::fwrite(whole.data(), 1, whole.size(), stdout);
-  std::fflush(stdout);
+  to_stdout(s, text(message, "\n"));
   to_file(s, "", message);
 }
 
@@ -102,9 +114,7 @@ void progress(std::string_view message) {
   State& s = state();
   const std::lock_guard lock(s.mutex);
   if (!s.speaks) return;
-  const std::string whole = text("\r\033[K", message);
-  std::fwrite(whole.data(), 1, whole.size(), stdout);
-  std::fflush(stdout);
+  to_stdout(s, text("\r\033[K", message));
   s.progress_shown = true;
   to_file(s, "", message);
 }

@@ -30,9 +30,10 @@ constexpr std::array<std::string_view, 4> offload_names{"none", "optimizer", "ac
 constexpr std::array<std::string_view, 3> transport_names{"auto", "mpi", "nccl"};
 constexpr std::array<std::string_view, 4> attention_names{"auto", "portable", "tensor_cores",
                                                           "cudnn"};
-constexpr std::array<std::string_view, 3> optimizer_names{"adamw", "sgd", "lamb"};
+constexpr std::array<std::string_view, 4> optimizer_names{"adamw", "sgd", "lamb", "lars"};
 constexpr std::array<std::string_view, 5> learning_rate_names{
     "cosine", "linear", "constant", "inverse_square_root", "warmup_stable_decay"};
+constexpr std::array<std::string_view, 3> scaling_names{"none", "linear", "square_root"};
 constexpr std::array<std::string_view, 4> cooldown_names{"linear", "cosine", "exponential",
                                                          "minus_square_root"};
 constexpr std::array<std::string_view, axis_count> axis_names{"data", "pipeline", "tensor"};
@@ -102,6 +103,9 @@ std::string_view name_of(OptimizerKind x) {
 }
 std::string_view name_of(LearningRateSchedule x) {
   return learning_rate_names[static_cast<std::size_t>(x)];
+}
+std::string_view name_of(RateScaling x) {
+  return scaling_names[static_cast<std::size_t>(x)];
 }
 std::string_view name_of(CooldownShape x) {
   return cooldown_names[static_cast<std::size_t>(x)];
@@ -189,6 +193,10 @@ std::span<const std::string_view> names<OptimizerKind>() {
 template <>
 std::span<const std::string_view> names<LearningRateSchedule>() {
   return learning_rate_names;
+}
+template <>
+std::span<const std::string_view> names<RateScaling>() {
+  return scaling_names;
 }
 template <>
 std::span<const std::string_view> names<CooldownShape>() {

@@ -20,7 +20,12 @@ constexpr std::size_t digits = 8;
 
 /// Whether `latest` names an existing checkpoint before `from`.
 bool names_what_stays(const std::string& directory, std::int64_t from) {
-  std::string name = io::read_text_file(directory + "/" + latest_name);
+  std::string name;
+  try {
+    name = io::read_text_file(directory + "/" + latest_name);
+  } catch (const Error&) {
+    return false;  // the file cannot be read
+  }
   name.erase(name.find_last_not_of(" \r\n\t") + 1);
   const auto step = step_of(name);
   std::error_code missing;

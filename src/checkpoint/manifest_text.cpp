@@ -5,6 +5,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include <limits>
 #include <string_view>
 
 namespace trireme::checkpoint {
@@ -55,6 +56,27 @@ std::string plain_name(const Json& json, const std::string& path) {
   return name;
 }
 
+/// All numbers of a manifest are whole and not negative. The library would cut off a fraction.
+std::int64_t whole_number(const Json& json, const std::string& path) {
+  const bool whole = json.is_number_unsigned()
+                         ? json.get<std::uint64_t>() <= std::numeric_limits<std::int64_t>::max()
+                         : json.is_number_integer() && json.get<std::int64_t>() >= 0;
+  if (!whole)
+    check(
+        false, path, ": has ",
+        json.dump(-1, ' ', true, Json::error_handler_t::replace).substr(0, 40),
+        " where a whole number of at least 0 is expected; copy the folder again or continue from ",
+        "another checkpoint");
+  return json.get<std::int64_t>();
+}
+
+Extents whole_numbers(const Json& json, const std::string& path) {
+  Extents numbers;
+  for (const Json& number : json.get_ref<const Json::array_t&>())
+    numbers.push_back(whole_number(number, path));
+  return numbers;
+}
+
 ArrayInfo array_from(const Json& json, const std::string& path) {
   ArrayInfo array;
   array.name = json.at("name").get<std::string>();
@@ -62,17 +84,17 @@ ArrayInfo array_from(const Json& json, const std::string& path) {
   const auto dtype = parse<DType>(type);
   check(dtype.has_value(), path, ": array '", array.name, "' has the unknown type ", type);
   array.dtype = *dtype;
-  array.shape = json.at("shape").get<Extents>();
+  array.shape = whole_numbers(json.at("shape"), path);
   return array;
 }
 
 SliceInfo slice_from(const Json& json, const Manifest& manifest, const std::string& path) {
   SliceInfo slice;
-  slice.array = json.at(0).get<std::size_t>();
+  slice.array = static_cast<std::size_t>(whole_number(json.at(0), path));
   check(slice.array < manifest.arrays.size(), path, ": a slice belongs to array number ",
         slice.array, ", but there are only ", manifest.arrays.size(), " arrays");
-  slice.slab = {json.at(1).get<Extents>(), json.at(2).get<Extents>()};
-  slice.file_offset = json.at(3).get<std::int64_t>();
+  slice.slab = {whole_numbers(json.at(1), path), whole_numbers(json.at(2), path)};
+  slice.file_offset = whole_number(json.at(3), path);
   const ArrayInfo& array = manifest.arrays[slice.array];
   expect_within(text(path, ": array '", array.name, "'"), slice.slab, array.shape);
   const auto& hex = json.at(4).get_ref<const std::string&>();
@@ -88,19 +110,19 @@ SliceInfo slice_from(const Json& json, const Manifest& manifest, const std::stri
 Manifest manifest_from(const Json& json, const std::string& path) {
   Manifest manifest;
   manifest.library = json.at("library").get<std::string>();
-  manifest.step = json.at("step").get<std::int64_t>();
-  manifest.samples = json.at("samples").get<std::int64_t>();
+  manifest.step = whole_number(json.at("step"), path);
+  manifest.samples = whole_number(json.at("samples"), path);
   manifest.layout = json.at("layout").get<std::string>();
   manifest.values = json.at("values").get<std::map<std::string, std::string>>();
   for (const auto& file : json.at("files"))
     manifest.files.push_back({plain_name(file.at("name"), path),
-                              file.at("bytes").get<std::int64_t>(),
+                              whole_number(file.at("bytes"), path),
                               digest_from(file.at("xxh3_128").get<std::string>(), path)});
   for (const auto& array : json.at("arrays")) manifest.arrays.push_back(array_from(array, path));
   std::vector<std::vector<Slab>> slabs(manifest.arrays.size());
   for (const auto& item : json.at("shards")) {
     ShardInfo shard{plain_name(item.at("name"), path),
-                    item.at("bytes").get<std::int64_t>(),
+                    whole_number(item.at("bytes"), path),
                     digest_from(item.at("structure").get<std::string>(), path),
                     {}};
     for (const auto& slice : item.at("slices")) {
@@ -125,7 +147,7 @@ bool intact(std::string_view content) {
 }
 
 void expect_known_format(const Json& json, const std::string& path) {
-  const auto format = json.at("format").get<std::int64_t>();
+  const auto format = whole_number(json.at("format"), path);
   check(format == known_format, path, ": has format ", format, ", but this program reads ",
         known_format,
         format > known_format ? "; it needs the newer Trireme that wrote it"

@@ -40,7 +40,7 @@ const io::InputFile& Reader::file(std::size_t shard) const {
   const ShardInfo& info = manifest_.shards[shard];
   if (!structure_verified_[shard]) verify_structure(folder_, manifest_, info);
   structure_verified_[shard] = true;
-  return files_.emplace(shard, io::InputFile(folder_ + "/" + info.name)).first->second;
+  return files_.emplace(shard, open_member(folder_ + "/" + info.name)).first->second;
 }
 
 void Reader::fetch(Place place, std::int64_t begin, char* out, std::int64_t bytes) const {

@@ -17,7 +17,13 @@ std::optional<std::string> named_latest(const std::string& directory) {
   const std::string path = directory + "/" + latest_name;
   std::error_code missing;
   if (!fs::is_regular_file(path, missing)) return std::nullopt;
-  std::string name = io::read_text_file(path);
+  std::string name;
+  try {
+    name = io::read_text_file(path);
+  } catch (const Error& error) {
+    log::warn(text(error.what(), "; the newest intact checkpoint is used"));
+    return std::nullopt;
+  }
   name.erase(name.find_last_not_of(" \r\n\t") + 1);
   if (step_of(name) && fs::is_directory(directory + "/" + name, missing)) return name;
   log::warn(text(path, ": names '", name.substr(0, 80),

@@ -27,20 +27,22 @@ void expect_names(std::span<const SliceView> slices) {
 }
 
 /// Creates the file and its datasets with HDF5, and fills in their offsets.
-void lay_out(const std::string& path, std::vector<SliceSummary>& slices) {
+void lay_out(io::AtomicFile& file, std::vector<SliceSummary>& slices) {
   std::vector<std::string> arrays;
   for (const auto& slice : slices) arrays.push_back(slice.name);
   const auto datasets = dataset_names(arrays);
   const auto count = static_cast<std::int64_t>(slices.size());
-  auto hdf5 = io::Hdf5File::create(path, 0, structure_bytes + count * structure_bytes_per_dataset,
+  auto hdf5 = io::Hdf5File::create(file.temporary_path(), 0,
+                                   structure_bytes + count * structure_bytes_per_dataset,
                                    io::direct_alignment);
   for (std::size_t i = 0; i < slices.size(); ++i) {
     SliceSummary& slice = slices[i];
     const auto dataset = hdf5.create_dataset(datasets[i], slice.dtype, slice.slab.extent);
     slice.file_offset = dataset.file_offset();
-    check(slice.file_offset >= 0, path, ": HDF5 did not allocate dataset '", datasets[i], "'");
+    check(slice.file_offset >= 0, file.path(), ": HDF5 did not allocate dataset '", datasets[i],
+          "'");
   }
-  hdf5.close();
+  hdf5.close_into(file);
 }
 
 /// Bytes [begin, begin + bytes) of a slice, in `buffer` if they are not in host memory.
@@ -133,8 +135,8 @@ ShardSummary write_shard(const std::string& folder, int number, std::span<const 
     sources.push_back(&slice);
   }
   io::AtomicFile file(folder + "/" + shard.file);
-  file.probe_space(bytes);  // so that HDF5 never finds a full disk
-  lay_out(file.temporary_path(), shard.slices);
+  file.probe_space(bytes);  // a full disk is found before any byte is written
+  lay_out(file, shard.slices);
   std::vector<Region> regions;
   BlockWriter writer(file, cache);
   for (std::size_t i = 0; i < sources.size(); ++i) {

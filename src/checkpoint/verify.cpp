@@ -17,13 +17,21 @@ io::InputFile open(const std::string& path, std::int64_t bytes) {
   std::error_code error;
   check(std::filesystem::exists(path, error) || error, path,
         ": is missing; the manifest lists it with ", bytes, " bytes", remedy);
-  io::InputFile file(path);
+  io::InputFile file = open_member(path);
   check(file.size() == bytes, path, ": has ", file.size(), " bytes, expected ", bytes,
         file.size() < bytes ? "; the file is truncated" : "", remedy);
   return file;
 }
 
 }  // namespace
+
+io::InputFile open_member(const std::string& path) {
+  try {
+    return io::InputFile(path);
+  } catch (const UsageError& error) {
+    throw Error(text(error.what(), remedy));
+  }
+}
 
 void verify_structure(const std::string& folder, const Manifest& manifest, const ShardInfo& shard) {
   const auto file = open(folder + "/" + shard.name, shard.bytes);

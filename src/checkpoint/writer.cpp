@@ -12,6 +12,7 @@
 #include <cstdio>
 #include <filesystem>
 #include <set>
+#include <system_error>
 
 namespace trireme::checkpoint {
 namespace {
@@ -21,7 +22,9 @@ namespace fs = std::filesystem;
 void create_folder(const std::string& path) {
   std::error_code error;
   fs::create_directories(path, error);
-  check(!error, path, ": cannot create this folder: ", error.message());
+  const bool full = error == std::errc::no_space_on_device;
+  check(!error, path, ": cannot create this folder: ", error.message(),
+        full ? "; free some space or write elsewhere" : "");
 }
 
 void rename_folder(const std::string& from, const std::string& to) {

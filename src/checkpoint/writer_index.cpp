@@ -60,7 +60,7 @@ FileInfo write_index(const std::string& folder, const Manifest& manifest) {
     else
       hdf5.create_virtual_dataset(array.name, array.dtype, array.shape, parts[a]);
   }
-  hdf5.close();
+  hdf5.close_into(file);
   FileInfo info{index_name, io::InputFile(file.temporary_path()).size(),
                 io::file_checksum(file.temporary_path())};
   file.commit();

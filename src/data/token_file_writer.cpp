@@ -130,7 +130,7 @@ TokenHeader TokenFileWriter::write_hdf5(const std::string& sources) {
   file.set_attribute("tokens_xxh3_128", header.tokens_digest.hex());
   file.set_attribute("document_offsets_xxh3_128", header.offsets_digest.hex());
   file.set_attribute("sources", shortened(sources));
-  file.close();
+  file.close_into(file_);
   return header;
 }
 

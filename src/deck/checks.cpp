@@ -127,8 +127,12 @@ class CrossCheck {
   }
 
   void precision() {
-    if (valid({"precision.compute", "precision.tf32", "precision.attention", "model.dropout"}))
+    if (valid({"precision.compute", "precision.tf32", "precision.attention", "precision.products",
+               "model.dropout"}))
       for (const std::string& mistake : precision_mistakes(deck_)) report(mistake);
+    if (valid({"precision.products", "model.hidden", "model.heads", "model.head_size",
+               "model.feed_forward", "model.sequence", "parallel.tensor", "batch.micro"}))
+      for (const std::string& mistake : fp8_mistakes(deck_)) report(mistake);
   }
 
   void optimizer() {

@@ -205,6 +205,23 @@ void batch_and_precision_keys(std::vector<Entry>& out) {
                "rounded to 11 bits, sums stay fp32; no effect on other devices")
       .otherwise(false);
   precision
+      .choice("products", &PrecisionConfig::products,
+              "operands of the layers' matrix products: the numbers of compute, or with bf16 fp8: "
+              "E4M3 for weights and activations, E5M2 for gradients; see docs/precision.md")
+      .otherwise(Str("compute"));
+  precision
+      .integer("fp8_history", &PrecisionConfig::fp8_history,
+               "number of past steps whose maxima determine the scales of fp8")
+      .unit("steps")
+      .at_least(1)
+      .at_most(65536)
+      .otherwise(Int{1024});
+  precision
+      .choice("fp8_algorithm", &PrecisionConfig::fp8_algorithm,
+              "maximum that determines a scale of fp8: the largest of the history, or the most "
+              "recent one")
+      .otherwise(Str("max"));
+  precision
       .choice(
           "attention", &PrecisionConfig::attention,
           "attention kernels on devices: \"tensor_cores\" and \"cudnn\" need bf16 or fp16; "

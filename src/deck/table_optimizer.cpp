@@ -11,9 +11,10 @@ using Int = std::int64_t;
 void optimizer_keys(std::vector<Entry>& out) {
   SectionKeys optimizer(out, "optimizer", &Config::optimizer, Effect::numbers);
   optimizer
-      .choice("kind", &OptimizerConfig::kind,
-              "update rule: adamw (Loshchilov and Hutter 2019), sgd with momentum, or lamb (You et "
-              "al. 2020); see docs/optimizers.md")
+      .choice(
+          "kind", &OptimizerConfig::kind,
+          "update rule: adamw (Loshchilov and Hutter 2019), sgd with momentum, lamb (You et al. "
+          "2020), or lars (You et al. 2017); see docs/optimizers.md")
       .effect(Effect::state)
       .otherwise(Str("adamw"));
   optimizer
@@ -64,6 +65,18 @@ void optimizer_keys(std::vector<Entry>& out) {
               "shape of the cooldown of warmup_stable_decay")
       .otherwise(Str("linear"));
   optimizer
+      .choice("learning_rate_scaling", &OptimizerConfig::learning_rate_scaling,
+              "how learning rates follow the batch: by b = global batch of the step / "
+              "reference_batch (linear; Goyal et al. 2017) or by the square root of b")
+      .otherwise(Str("none"));
+  optimizer
+      .integer("reference_batch", &OptimizerConfig::reference_batch,
+               "global batch that learning_rate and minimum_learning_rate are meant for; no effect "
+               "without learning_rate_scaling")
+      .unit("samples")
+      .at_least(1)
+      .derive([](Config& c) { c.optimizer.reference_batch = c.batch.global; }, "batch.global");
+  optimizer
       .number("beta1", &OptimizerConfig::beta1, "decay rate of the first moment (adamw and lamb)")
       .from(0)
       .below(1)
@@ -80,7 +93,7 @@ void optimizer_keys(std::vector<Entry>& out) {
       .otherwise(1e-8);
   optimizer
       .number("momentum", &OptimizerConfig::momentum,
-              "momentum coefficient (sgd); 0 means no momentum and no state")
+              "momentum coefficient (sgd and lars); 0 means no momentum and no state")
       .from(0)
       .below(1)
       .effect(Effect::state)
@@ -90,9 +103,15 @@ void optimizer_keys(std::vector<Entry>& out) {
                "Nesterov momentum, a look-ahead by one step (sgd; Sutskever et al. 2013)")
       .otherwise(false);
   optimizer
+      .number("trust_coefficient", &OptimizerConfig::trust_coefficient,
+              "length of an update as a fraction of the length of its array, per unit of "
+              "learning_rate (lars)")
+      .above(0)
+      .otherwise(0.001);
+  optimizer
       .number("weight_decay", &OptimizerConfig::weight_decay,
-              "weight decay coefficient of matrices; norms and biases do not decay; sgd adds the "
-              "decay to the gradient")
+              "weight decay coefficient of matrices; norms and biases do not decay; sgd and lars "
+              "add the decay to the gradient")
       .from(0)
       .otherwise(0.1);
   optimizer

@@ -1,6 +1,7 @@
 // MPI and Kokkos of a process, errors that end all ranks with one message, and the communicators of
 // the process grid.
 #include <trireme/base/events.hpp>
+#include <trireme/base/folder_owner.hpp>
 #include <trireme/base/log.hpp>
 #include <trireme/grid/devices.hpp>
 #include <trireme/grid/runtime.hpp>
@@ -14,9 +15,11 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <chrono>
 #include <exception>
 #include <limits>
 #include <optional>
+#include <thread>
 
 namespace trireme::grid {
 
@@ -67,6 +70,15 @@ void start_kokkos() {
 #else
   Kokkos::initialize();
 #endif
+}
+
+/// A launcher that ends the job drops output that it has not forwarded by then.
+constexpr int launcher_milliseconds = 300;
+
+/// Another rank reports an error and ends this process.
+[[noreturn]] void wait_for_end() {
+  std::this_thread::sleep_for(std::chrono::seconds(30));
+  _exit(static_cast<int>(ExitCode::failed));
 }
 
 }  // namespace
@@ -126,17 +138,22 @@ ExitCode Runtime::guard(const std::function<ExitCode()>& work) {
 }
 
 void Runtime::abort(const Error& error) {
-  Watchdog::silence();
-  // Ranks often fail from the same cause at the same time. The lowest one reports first and ends
-  // the others.
-  if (rank() > 0) usleep(static_cast<useconds_t>(std::min(100'000 + 10'000 * rank(), 1'000'000)));
+  // Ranks often fail from the same cause at the same time. One of them reports: the first to claim
+  // it from the watchdog. Without a watchdog the lowest one has ended the others before they
+  // report.
+  const Watchdog::Claim claim = Watchdog::silence();
+  const auto first = std::chrono::milliseconds(launcher_milliseconds);
+  if (claim == Watchdog::Claim::taken) wait_for_end();
+  if (claim == Watchdog::Claim::none && rank() > 0)
+    std::this_thread::sleep_for(2 * first + std::min(rank() * first / 10, 2 * first));
   log::set_speaking(true);
   log::error(ranks() > 1 ? text("rank ", rank(), ": ", error.what()) : std::string(error.what()));
   events::record(
       events::Stop{events::StopCause::error, static_cast<int>(error.code()), error.what()});
   std::fflush(nullptr);
+  if (ranks() > 1) std::this_thread::sleep_for(first);
+  release_owned_folders();
   if (ranks() == 1) _exit(static_cast<int>(error.code()));
-  usleep(300'000);  // a launcher that ends the job drops output that it has not yet forwarded
   MPI_Abort(MPI_COMM_WORLD, static_cast<int>(error.code()));
   _exit(static_cast<int>(error.code()));
 }

@@ -15,8 +15,6 @@ namespace trireme::grid {
 #if defined(TRIREME_HAS_NCCL)
 namespace {
 
-using streams::expect_success;
-
 /// NCCL only moves bytes, so values keep their bits. Our kernels sum them, in rank order.
 class NcclTransport final : public Transport {
  public:
@@ -32,31 +30,29 @@ class NcclTransport final : public Transport {
                                                     0, "the id of an NCCL communicator");
     bits.copy(id.internal, sizeof(id.internal));
     expect(nccl_.comm_init_rank(&comm_, ranks_, id, rank_), "making a communicator");
-    expect_success(streams::create(&behind_), "creating an event of the device");
   }
 
   ~NcclTransport() override {
     queue_.exec().fence();
     (void)nccl_.comm_destroy(comm_);
-    (void)streams::destroy(behind_);
   }
 
   void begin_behind(const Exec& exec) override {
-    expect_success(streams::record(behind_, streams::stream_of(exec)), "recording an event");
-    expect_success(streams::wait(queue_.stream(), behind_), "waiting for an event");
+    behind_.record(exec);
+    wait(queue_.exec(), behind_);
   }
 
   void exchange(std::span<const Transfer> group) override {
-    expect(nccl_.group_start(), "beginning a group");
-    for (const Transfer& t : group) {
-      const auto bytes = static_cast<std::size_t>(t.bytes);
-      if (t.sends)
-        expect(nccl_.send(t.data, bytes, ncclUint8, t.peer, comm_, queue_.stream()), "sending");
-      else
-        expect(nccl_.receive(t.data, bytes, ncclUint8, t.peer, comm_, queue_.stream()),
-               "receiving");
-    }
-    expect(nccl_.group_end(), "exchanging");
+    in_group("exchanging", [&] {
+      for (const Transfer& t : group) {
+        const auto bytes = static_cast<std::size_t>(t.bytes);
+        if (t.sends)
+          expect(nccl_.send(t.data, bytes, ncclUint8, t.peer, comm_, queue_.stream()), "sending");
+        else
+          expect(nccl_.receive(t.data, bytes, ncclUint8, t.peer, comm_, queue_.stream()),
+                 "receiving");
+      }
+    });
   }
 
   void all_gather(std::byte* all, std::span<const Bytes> offsets) override {
@@ -73,10 +69,10 @@ class NcclTransport final : public Transport {
              "all-gather");
       return;
     }
-    expect(nccl_.group_start(), "beginning a group");
-    for (int r = 0; r < ranks_; ++r)
-      if (length(r) > 0) broadcast(part(r), length(r), r);
-    expect(nccl_.group_end(), "all-gather of uneven parts");
+    in_group("all-gather of uneven parts", [&] {
+      for (int r = 0; r < ranks_; ++r)
+        if (length(r) > 0) broadcast(part(r), length(r), r);
+    });
   }
 
   void broadcast(std::byte* data, Bytes bytes, int root) override {
@@ -106,6 +102,19 @@ class NcclTransport final : public Transport {
   }
 
  private:
+  /// A group ends even if one of its calls fails: an open one would hold all later calls.
+  template <class Calls>
+  void in_group(const char* what, const Calls& calls) {
+    expect(nccl_.group_start(), "beginning a group");
+    try {
+      calls();
+    } catch (...) {
+      (void)nccl_.group_end();
+      throw;
+    }
+    expect(nccl_.group_end(), what);
+  }
+
   void expect(ncclResult_t result, const char* what) const {
     check(result == ncclSuccess || result == ncclInProgress, nccl_.name, ": ", what, " on ", name_,
           ": ", nccl_.get_error_string(result), " (", nccl_.get_last_error(comm_),
@@ -117,7 +126,7 @@ class NcclTransport final : public Transport {
   int rank_;
   int ranks_;
   streams::OwnStream queue_;
-  streams::Event behind_{};
+  Event behind_;
   ncclComm_t comm_ = nullptr;
 };
 

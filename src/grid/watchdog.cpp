@@ -2,6 +2,7 @@
 // progress of all ranks with the limit. The first that finds a hang or a death ends all processes.
 #include <trireme/base/check.hpp>
 #include <trireme/base/events.hpp>
+#include <trireme/base/folder_owner.hpp>
 #include <trireme/grid/watchdog.hpp>
 
 #include <fcntl.h>
@@ -35,12 +36,6 @@ constexpr auto suspension = 5s;
 constexpr std::size_t head_start_bytes = std::size_t{32} << 20;
 constexpr std::string_view aborting_word = "aborts";
 std::atomic<Watchdog*> current{nullptr};
-
-std::string host_name() {
-  char name[256] = {};
-  gethostname(name, sizeof name - 1);
-  return name;
-}
 
 bool is_stopped(int pid) {
   std::ifstream in(text("/proc/", pid, "/stat"));
@@ -94,7 +89,7 @@ Watchdog::Watchdog(Runtime& runtime, const std::string& directory, Seconds limit
     std::filesystem::remove_all(folder);
     std::filesystem::create_directories(folder);
   });
-  find_nodes(runtime.world(), folder, node.empty() ? host_name() : node);
+  find_nodes(runtime.world(), folder, node.empty() ? this_process().host : node);
   const Node& mine = nodes_[here_];
   const int ranks = static_cast<int>(mine.ranks.size());
   const auto place = std::find(mine.ranks.begin(), mine.ranks.end(), runtime.rank());
@@ -155,8 +150,10 @@ void Watchdog::glance() {
   }
 }
 
-void Watchdog::silence() {
-  if (Watchdog* watchdog = current.load()) watchdog->claim(Verdict::aborting);
+Watchdog::Claim Watchdog::silence() {
+  Watchdog* watchdog = current.load();
+  if (watchdog == nullptr) return Claim::none;
+  return watchdog->claim(Verdict::aborting) ? Claim::first : Claim::taken;
 }
 
 void Watchdog::find_nodes(Communicator& world, const std::string& folder, const std::string& name) {
@@ -384,6 +381,7 @@ void Watchdog::end_all() {
   for (int i = 0; i < file_->ranks(); ++i)
     if (i != file_->mine() && fates_[static_cast<std::size_t>(i)] == Fate::lives)
       kill(file_->state(i).read().pid, SIGKILL);
+  release_owned_folders();
   _exit(static_cast<int>(ExitCode::failed));
 }
 

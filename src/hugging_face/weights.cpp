@@ -1,6 +1,7 @@
 // Export and import of weights. Both walk the tensors of the family's Format, convert numbers in
 // panels, and transpose where the file's matrix is the transpose of ours.
 #include <trireme/architecture/architecture.hpp>
+#include <trireme/architecture/fp8.hpp>
 #include <trireme/base/check.hpp>
 #include <trireme/checkpoint/folders.hpp>
 #include <trireme/checkpoint/writer.hpp>
@@ -211,7 +212,7 @@ DType weights_type(const checkpoint::Reader& reader, const deck::ModelConfig& mo
   const checkpoint::ArrayInfo* first = nullptr;
   std::size_t found = 0;
   for (const checkpoint::ArrayInfo& array : reader.arrays()) {
-    if (array.name.starts_with("optimizer.")) continue;
+    if (architecture::is_state(array.name)) continue;
     const auto spec = specs.find(array.name);
     check_usage(spec != specs.end(), reader.folder(), ": holds the array '", array.name,
                 "', which the model of its ", checkpoint::deck_name, " does not have");

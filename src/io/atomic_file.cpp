@@ -2,10 +2,13 @@
 // Temporary names are kept in fixed memory, so that a signal handler can remove the files.
 #include <trireme/base/check.hpp>
 #include <trireme/io/atomic_file.hpp>
+#include <trireme/io/temporaries.hpp>
 
 #include <fcntl.h>
 #include <signal.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -39,11 +42,65 @@ std::mutex slots_mutex;
 extern "C" void remove_and_die(int signal_number) {
   for (const auto& slot : slots)
     if (slot.used.load()) ::unlink(slot.path.data());
+  for (const auto& slot : slots)  // folders, which are empty by now
+    if (slot.used.load()) ::rmdir(slot.path.data());
   ::signal(signal_number, SIG_DFL);
   ::raise(signal_number);
 }
 
-/// A path without a slot is only not removed on a signal.
+std::string folder_of(const std::string& path) {
+  const auto folder = std::filesystem::path(path).parent_path().string();
+  return folder.empty() ? "." : folder;
+}
+
+/// The target of `path` if it is a link, so that replacing the file keeps the link.
+std::string resolved(const std::string& path) {
+  std::error_code ignored;
+  if (!std::filesystem::is_symlink(path, ignored)) return path;
+  const auto target = std::filesystem::weakly_canonical(path, ignored);
+  return ignored ? path : target.string();
+}
+
+bool is_full(int error) {
+  return error == ENOSPC || error == EDQUOT;
+}
+
+/// Bytes that an ordinary user can still write, -1 if the system does not say.
+std::int64_t free_bytes(int descriptor) {
+  struct statvfs status {};
+  if (::fstatvfs(descriptor, &status) != 0) return -1;
+  return static_cast<std::int64_t>(status.f_bavail) * static_cast<std::int64_t>(status.f_frsize);
+}
+
+/// `needed`: size of the whole file, 0 if it is not known.
+std::string why_not_written(int error, int descriptor = -1, std::int64_t needed = 0) {
+  std::string reason = std::strerror(error);
+  if (is_full(error)) {
+    const std::int64_t free = descriptor < 0 ? -1 : free_bytes(descriptor);
+    if (needed > 0 && free >= 0)
+      reason += text(" (it needs ", with_commas(needed), " bytes, and ", with_commas(free),
+                     error == EDQUOT ? " are free apart from your quota)" : " are free)");
+    reason += "; free some space or write elsewhere";
+  }
+  if (error == EFBIG) reason += "; see `ulimit -f` and the file system's limit";
+  return reason;
+}
+
+/// Creates a file next to `path`.
+int create_temporary(const std::string& path, std::string& temporary) {
+  remove_dead_temporaries_once(folder_of(path));
+  int descriptor = -1;
+  do {
+    temporary = temporary_name(path);
+    descriptor = ::open(temporary.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+  } while (descriptor < 0 && errno == EEXIST);
+  check_usage(descriptor >= 0, path, ": cannot create a file in ", folder_of(path), ": ",
+              why_not_written(errno));
+  return descriptor;
+}
+
+}  // namespace
+
 void remember_temporary(const std::string& path) {
   const std::lock_guard lock(slots_mutex);
   for (auto& slot : slots) {
@@ -60,43 +117,8 @@ void forget_temporary(const std::string& path) {
     if (slot.used.load() && path == slot.path.data()) slot.used.store(false);
 }
 
-std::string folder_of(const std::string& path) {
-  const auto folder = std::filesystem::path(path).parent_path().string();
-  return folder.empty() ? "." : folder;
-}
-
-/// The target of `path` if it is a link, so that replacing the file keeps the link.
-std::string resolved(const std::string& path) {
-  std::error_code ignored;
-  if (!std::filesystem::is_symlink(path, ignored)) return path;
-  const auto target = std::filesystem::weakly_canonical(path, ignored);
-  return ignored ? path : target.string();
-}
-
-std::string why_not_written(int error) {
-  std::string reason = std::strerror(error);
-  if (error == ENOSPC || error == EDQUOT) reason += "; free some space or write elsewhere";
-  if (error == EFBIG) reason += "; see `ulimit -f` and the file system's limit";
-  return reason;
-}
-
-/// Creates a file next to `path`. Its name is unique among all processes of this machine.
-int create_temporary(const std::string& path, std::string& temporary) {
-  static std::atomic<int> counter{0};
-  int descriptor = -1;
-  do {
-    temporary = text(path, ".partial-", ::getpid(), "-", counter.fetch_add(1));
-    descriptor = ::open(temporary.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-  } while (descriptor < 0 && errno == EEXIST);
-  check_usage(descriptor >= 0, path, ": cannot create a file in ", folder_of(path), ": ",
-              why_not_written(errno));
-  return descriptor;
-}
-
-}  // namespace
-
 void write_at(int descriptor, const std::string& path, std::int64_t offset, const void* data,
-              std::size_t bytes) {
+              std::size_t bytes, std::int64_t file_bytes) {
   const auto* at = static_cast<const char*>(data);
   std::size_t done = 0;
   while (done < bytes) {
@@ -104,7 +126,8 @@ void write_at(int descriptor, const std::string& path, std::int64_t offset, cons
         ::pwrite(descriptor, at + done, bytes - done, offset + static_cast<std::int64_t>(done));
     if (put < 0 && errno == EINTR) continue;
     check(put > 0, path, ": cannot write at byte ", offset + static_cast<std::int64_t>(done), ": ",
-          why_not_written(put < 0 ? errno : ENOSPC));
+          why_not_written(put < 0 ? errno : ENOSPC, descriptor,
+                          std::max(file_bytes, offset + static_cast<std::int64_t>(bytes))));
     done += static_cast<std::size_t>(put);
   }
 }
@@ -141,16 +164,24 @@ AtomicFile::~AtomicFile() {
 }
 
 void AtomicFile::probe_space(std::int64_t bytes) {
+  planned_bytes_ = bytes;
   const bool fits = ::fallocate(descriptor_, 0, 0, bytes) == 0;
-  const int error = errno;
+  int error = fits ? 0 : errno;
   const bool reset = ::ftruncate(descriptor_, 0) == 0;
-  check(fits || error == EOPNOTSUPP || error == ENOSYS, path_, ": no space for ",
-        human_bytes(bytes), ": ", why_not_written(error));
+  if (error == EOPNOTSUPP || error == ENOSYS) {  // ext2, some network file systems
+    const std::int64_t free = free_bytes(descriptor_);
+    error = free >= 0 && free < bytes ? ENOSPC : 0;
+    struct rlimit limit {};  // also of the file in memory that HDF5 writes to
+    if (::getrlimit(RLIMIT_FSIZE, &limit) == 0 && static_cast<rlim_t>(bytes) > limit.rlim_cur)
+      error = EFBIG;
+  }
+  check(error == 0, path_, ": no space for ", human_bytes(bytes), ": ",
+        why_not_written(error, descriptor_, bytes));
   check(reset, path_, ": cannot truncate: ", std::strerror(errno));
 }
 
 void AtomicFile::write(std::int64_t offset, const void* data, std::size_t bytes) {
-  write_at(descriptor_, path_, offset, data, bytes);
+  write_at(descriptor_, path_, offset, data, bytes, planned_bytes_);
   const std::int64_t end = (offset + static_cast<std::int64_t>(bytes)) / page_bytes * page_bytes;
   if (end - flushed_ < flushed_bytes) return;
   ::sync_file_range(descriptor_, flushed_, end - flushed_, SYNC_FILE_RANGE_WRITE);  // a hint

@@ -5,6 +5,11 @@
 
 #include <hdf5.h>
 
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
 #include <utility>
 
 namespace trireme::io {
@@ -68,9 +73,18 @@ Hdf5File Hdf5File::create(const std::string& path, std::int64_t user_block_bytes
   expect_success(H5Pset_userblock(creation.id(), static_cast<hsize_t>(user_block_bytes)), path,
                  "reserve a user block");
   // No time stamps or creation order: equal content gives equal bytes.
-  return {path, Handle(expect_id(H5Fcreate(path.c_str(), H5F_ACC_TRUNC, creation.id(), access.id()),
+  Hdf5File file(path,
+                Handle(expect_id(H5Fcreate(path.c_str(), H5F_ACC_TRUNC, creation.id(), access.id()),
                                  path, "create"),
-                       H5Fclose)};
+                       H5Fclose));
+  // From now on HDF5's descriptor is that of the file in memory.
+  file.memory_ = std::make_unique<MemoryFile>();
+  void* descriptor = nullptr;
+  expect_success(H5Fget_vfd_handle(file.handle_.id(), access.id(), &descriptor), path, "create");
+  const bool redirected =
+      ::dup3(file.memory_->descriptor(), *static_cast<const int*>(descriptor), O_CLOEXEC) >= 0;
+  check(redirected, path, ": cannot build it in memory: ", std::strerror(errno));
+  return file;
 }
 
 Hdf5File Hdf5File::open(const std::string& path) {
@@ -169,10 +183,35 @@ std::int64_t Hdf5File::integer_attribute(const std::string& name) const {
   return value;
 }
 
-void Hdf5File::close() {
+/// Ends HDF5's part.
+void Hdf5File::finish() {
   const Lock lock;
   expect_success(H5Fflush(handle_.id(), H5F_SCOPE_GLOBAL), path_, "write");
   check(handle_.reset(), path_, ": cannot close", hdf5_reason());
+}
+
+void Hdf5File::close() {
+  finish();
+  if (!memory_) return;
+  const int to = ::open(path_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+  check(to >= 0, path_, ": cannot open for writing: ", std::strerror(errno));
+  const struct Closed {
+    int descriptor;
+    ~Closed() { ::close(descriptor); }
+  } closed{to};
+  memory_->for_each_part([&](std::int64_t at, const void* data, std::size_t bytes) {
+    write_at(to, path_, at, data, bytes, memory_->size());
+  });
+  const bool sized = ::ftruncate(to, memory_->size()) == 0;
+  check(sized, path_, ": cannot give it ", memory_->size(), " bytes: ", std::strerror(errno));
+}
+
+void Hdf5File::close_into(AtomicFile& file) {
+  finish();
+  memory_->for_each_part(
+      [&](std::int64_t at, const void* data, std::size_t bytes) { file.write(at, data, bytes); });
+  const bool sized = ::ftruncate(file.descriptor(), memory_->size()) == 0;
+  check(sized, file.path(), ": cannot give it ", memory_->size(), " bytes: ", std::strerror(errno));
 }
 
 }  // namespace trireme::io

@@ -5,6 +5,7 @@
 #include <trireme/kernels/attention_blocks.hpp>
 #include <trireme/kernels/attention_cudnn.hpp>
 #include <trireme/kernels/flash_attention.hpp>
+#include <trireme/kernels/group_kernels.hpp>
 #include <trireme/kernels/math.hpp>
 #include <trireme/tensor/expect.hpp>
 
@@ -286,6 +287,9 @@ void attention_forward(const Handle& handle, View2<T> o, View3<Accumulate<T>> lo
     if (backend == AttentionBackend::cudnn &&
         attention_forward_cudnn<T>(handle, o, logsumexp, qkv, s, dropout))
       return;
+    if (backend != AttentionBackend::portable && group_kernels_available() &&
+        group_forward_takes(s, {o.data(), qkv.data()}, {row_stride(o), row_stride(qkv)}))
+      return group_attention_forward<T>(handle, handle.stream(), o, logsumexp, qkv, s, dropout);
     if (backend != AttentionBackend::portable && flash_available() &&
         flash_takes(s, {o.data(), qkv.data()}, {row_stride(o), row_stride(qkv)}))
       return flash_attention_forward<T>(handle, o, logsumexp, qkv, s, dropout);

@@ -2,6 +2,7 @@
 #include <trireme/kernels/attention.hpp>
 #include <trireme/kernels/attention_cudnn.hpp>
 #include <trireme/kernels/flash_attention.hpp>
+#include <trireme/kernels/group_kernels.hpp>
 #include <trireme/kernels/portable_attention_backward.hpp>
 #include <trireme/tensor/expect.hpp>
 
@@ -103,9 +104,17 @@ void attention_backward(const Handle& handle, View2<T> dqkv, View2<const T> grad
     if (backend == AttentionBackend::cudnn &&
         attention_backward_cudnn<T>(handle, dqkv, grad, o, qkv, logsumexp, workspace, s, dropout))
       return;
+    const auto arrays = {static_cast<const void*>(dqkv.data()),
+                         static_cast<const void*>(grad.data()), static_cast<const void*>(o.data()),
+                         static_cast<const void*>(qkv.data()),
+                         static_cast<const void*>(workspace.data())};
+    const auto strides = {row_stride(dqkv), row_stride(grad), row_stride(o), row_stride(qkv)};
+    if (backend != AttentionBackend::portable && group_kernels_available() &&
+        group_backward_takes(s, arrays, strides))
+      return group_attention_backward<T>(handle, handle.stream(), dqkv, grad, o, qkv, logsumexp,
+                                         workspace, s, dropout);
     if (backend != AttentionBackend::portable && flash_available() &&
-        flash_takes(s, {dqkv.data(), grad.data(), o.data(), qkv.data(), workspace.data()},
-                    {row_stride(dqkv), row_stride(grad), row_stride(o), row_stride(qkv)}))
+        flash_takes(s, arrays, strides))
       return flash_attention_backward<T>(handle, dqkv, grad, o, qkv, logsumexp, workspace, s,
                                          dropout);
   }

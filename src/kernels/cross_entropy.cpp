@@ -28,16 +28,15 @@ KOKKOS_FORCEINLINE_FUNCTION SoftmaxSum<Accumulate<T>> softmax_sum(const Team& te
   for (std::int64_t first = 0; first < n; first += softmax_chunk) {
     const T* part = row + first;
     const std::int64_t count = n - first < softmax_chunk ? n - first : softmax_chunk;
-    const Acc part_largest = max_lanes<Acc>(team, count, [&](std::int64_t v) { return part[v]; });
+    const Acc part_largest = max_of<Acc>(team, count, part);
     if (part_largest > largest) {
       sum *= static_cast<double>(fast_exp(largest - part_largest));
       largest = part_largest;
     }
     // Masked logits are -infinity: if there is nothing else so far, they must add 0, not NaN.
     const Acc reference = largest == -infinity<Acc> ? Acc(0) : largest;
-    sum += static_cast<double>(sum_lanes<Acc>(team, count, [&](std::int64_t v) {
-      return fast_exp(static_cast<Acc>(part[v]) - reference);
-    }));
+    sum += static_cast<double>(sum_of<Acc>(
+        team, count, [&](std::int64_t, Acc logit) { return fast_exp(logit - reference); }, part));
   }
   return {largest, sum};
 }

@@ -55,9 +55,30 @@ cudaDataType_t library_type(DType type) {
   return {};
 }
 
+cudaDataType_t library_type(DType type, LtFp8 fp8) {
+  switch (fp8) {
+    case LtFp8::e4m3:
+      return CUDA_R_8F_E4M3;
+    case LtFp8::e5m2:
+      return CUDA_R_8F_E5M2;
+    case LtFp8::none:
+      break;
+  }
+  return library_type(type);
+}
+
+bool is_fp8(const LtProduct& p) {
+  return p.fp8_a != LtFp8::none;
+}
+
+bool is_wide(const LtProduct& p) {
+  return !is_fp8(p) && p.input == DType::fp64;
+}
+
 /// Sums have the output's type or a wider one: fp64, or fp32.
 cublasComputeType_t compute_type(const LtProduct& p) {
-  if (p.input == DType::fp64) return CUBLAS_COMPUTE_64F;
+  if (is_fp8(p)) return CUBLAS_COMPUTE_32F;
+  if (is_wide(p)) return CUBLAS_COMPUTE_64F;
   return p.tf32 && p.input == DType::fp32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F;
 }
 
@@ -71,6 +92,7 @@ std::uint32_t alignment_of(const void* pointer) {
 /// Everything that the choice of an algorithm may depend on.
 struct Kind {
   DType input, output;
+  LtFp8 fp8_a, fp8_b;
   bool tf32, transposed_a, transposed_b;
   std::int64_t rows, columns, depth, stride_a, stride_b, stride_c, stride_auxiliary;
   LtEpilogue epilogue;
@@ -80,6 +102,8 @@ struct Kind {
   explicit Kind(const LtProduct& p)
       : input(p.input),
         output(p.output),
+        fp8_a(p.fp8_a),
+        fp8_b(p.fp8_b),
         tf32(p.tf32),
         transposed_a(p.transposed_a),
         transposed_b(p.transposed_b),
@@ -141,13 +165,16 @@ void point(const Operation& operation, const LtProduct& p) {
   if (p.bias != nullptr) set(operation, CUBLASLT_MATMUL_DESC_BIAS_POINTER, p.bias);
   if (p.auxiliary != nullptr)
     set(operation, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, p.auxiliary);
+  if (!is_fp8(p)) return;
+  set(operation, CUBLASLT_MATMUL_DESC_A_SCALE_POINTER, p.scale_b);
+  set(operation, CUBLASLT_MATMUL_DESC_B_SCALE_POINTER, p.scale_a);
 }
 
 Operation make_operation(const LtProduct& p) {
   cublasLtMatmulDesc_t made = nullptr;
-  expect_success(cublasLtMatmulDescCreate(&made, compute_type(p),
-                                          p.input == DType::fp64 ? CUDA_R_64F : CUDA_R_32F),
-                 "cublasLtMatmulDescCreate");
+  expect_success(
+      cublasLtMatmulDescCreate(&made, compute_type(p), is_wide(p) ? CUDA_R_64F : CUDA_R_32F),
+      "cublasLtMatmulDescCreate");
   Operation operation(made);
   const auto transpose = [](bool yes) -> std::int32_t { return yes ? CUBLAS_OP_T : CUBLAS_OP_N; };
   set(operation, CUBLASLT_MATMUL_DESC_TRANSA, transpose(p.transposed_b));
@@ -160,12 +187,12 @@ Operation make_operation(const LtProduct& p) {
 }
 
 /// Layout of a row-major [rows, columns] matrix: the library sees its transpose.
-Layout make_layout(DType type, std::int64_t rows, std::int64_t columns, std::int64_t stride) {
+Layout make_layout(cudaDataType_t type, std::int64_t rows, std::int64_t columns,
+                   std::int64_t stride) {
   cublasLtMatrixLayout_t made = nullptr;
-  expect_success(
-      cublasLtMatrixLayoutCreate(&made, library_type(type), static_cast<std::uint64_t>(columns),
-                                 static_cast<std::uint64_t>(rows), stride),
-      "cublasLtMatrixLayoutCreate");
+  expect_success(cublasLtMatrixLayoutCreate(&made, type, static_cast<std::uint64_t>(columns),
+                                            static_cast<std::uint64_t>(rows), stride),
+                 "cublasLtMatrixLayoutCreate");
   return Layout(made);
 }
 
@@ -200,8 +227,11 @@ std::uint32_t setting(const cublasLtMatmulAlgo_t& algorithm,
 }
 
 std::string description(const Kind& k) {
-  std::string line(name_of(k.input));
-  if (k.output != k.input) line += text(" to ", name_of(k.output));
+  const auto operand = [](LtFp8 x) { return x == LtFp8::e4m3 ? "e4m3" : "e5m2"; };
+  const bool fp8 = k.fp8_a != LtFp8::none;
+  std::string line =
+      fp8 ? text(operand(k.fp8_a), " × ", operand(k.fp8_b)) : std::string(name_of(k.input));
+  if (fp8 || k.output != k.input) line += text(" to ", name_of(k.output));
   if (k.tf32) line += " by tf32";
   line += text(' ', k.rows, " × ", k.columns, " × ", k.depth);
   if (k.transposed_a) line += ", a transposed";
@@ -224,6 +254,10 @@ std::string description(const Plan& plan) {
 
 /// False for products that the documentation excludes.
 bool is_documented(const LtProduct& p, const Kind& kind) {
+  if (is_fp8(p))
+    return p.fp8_b != LtFp8::none && (p.output == DType::bf16 || p.output == DType::fp32) &&
+           !p.transposed_a && p.transposed_b && p.auxiliary == nullptr &&
+           (p.rows | p.columns | p.depth | p.stride_a | p.stride_b | p.stride_c) % 16 == 0;
   const bool narrow = p.input == DType::bf16 || p.input == DType::fp16;
   if (p.output != p.input && !(narrow && p.output == DType::fp32)) return false;
   if (p.auxiliary == nullptr) return true;
@@ -264,11 +298,13 @@ struct CublasLt::State {
     Plan plan;
     if (!is_documented(p, kind)) return plan;
     plan.operation = make_operation(p);
-    plan.first = p.transposed_b ? make_layout(p.input, p.columns, p.depth, p.stride_b)
-                                : make_layout(p.input, p.depth, p.columns, p.stride_b);
-    plan.second = p.transposed_a ? make_layout(p.input, p.depth, p.rows, p.stride_a)
-                                 : make_layout(p.input, p.rows, p.depth, p.stride_a);
-    plan.result = make_layout(p.output, p.rows, p.columns, p.stride_c);
+    const cudaDataType_t a = library_type(p.input, p.fp8_a);
+    const cudaDataType_t b = library_type(p.input, p.fp8_b);
+    plan.first = p.transposed_b ? make_layout(b, p.columns, p.depth, p.stride_b)
+                                : make_layout(b, p.depth, p.columns, p.stride_b);
+    plan.second = p.transposed_a ? make_layout(a, p.depth, p.rows, p.stride_a)
+                                 : make_layout(a, p.rows, p.depth, p.stride_a);
+    plan.result = make_layout(library_type(p.output), p.rows, p.columns, p.stride_c);
     choose(plan, kind);
     return plan;
   }
@@ -304,9 +340,8 @@ bool CublasLt::multiply(const LtProduct& p, void* stream) {
   point(plan.operation, p);
   const double wide[] = {p.alpha, p.beta};
   const float narrow[] = {static_cast<float>(p.alpha), static_cast<float>(p.beta)};
-  const bool is_wide = p.input == DType::fp64;
-  const void* alpha = is_wide ? static_cast<const void*>(wide) : narrow;
-  const void* beta = is_wide ? static_cast<const void*>(wide + 1) : narrow + 1;
+  const void* alpha = is_wide(p) ? static_cast<const void*>(wide) : narrow;
+  const void* beta = is_wide(p) ? static_cast<const void*>(wide + 1) : narrow + 1;
   expect_success(
       cublasLtMatmul(state_->library.get(), plan.operation.get(), alpha, p.b, plan.first.get(), p.a,
                      plan.second.get(), beta, p.c, plan.result.get(), p.c, plan.result.get(),

@@ -1,5 +1,8 @@
+// The calls that attention's kernels on tensor cores take, and the numbers with which they are
+// launched: sizes, the heads in flight at a time, the dropout mask.
 #include <trireme/kernels/flash_attention.hpp>
 #include <trireme/kernels/flash_backward_tile.hpp>
+#include <trireme/kernels/group_kernels.hpp>
 
 #include <algorithm>
 
@@ -12,14 +15,33 @@ bool rows_of_16_bytes(std::initializer_list<const void*> arrays,
          std::all_of(strides.begin(), strides.end(), [](std::int64_t n) { return n % 8 == 0; });
 }
 
-bool flash_takes(const AttentionShape& s, std::initializer_list<const void*> arrays,
-                 std::initializer_list<std::int64_t> strides) {
+namespace {
+
+/// Requirements of all kernels, except the head size.
+bool fits(const AttentionShape& s, std::initializer_list<const void*> arrays,
+          std::initializer_list<std::int64_t> strides) {
   constexpr std::int64_t most = std::int64_t{1} << 30;
-  if (!has_flash_kernel(s.head_size) || s.scale <= 0.0 || s.batch * s.sequence * s.heads == 0)
-    return false;
+  if (s.scale <= 0.0 || s.batch * s.sequence * s.heads == 0) return false;
   if (s.batch * s.heads * s.sequence > most || s.sequence > most / 256) return false;
   return rows_of_16_bytes(arrays, strides) &&
          std::all_of(strides.begin(), strides.end(), [](auto n) { return n < most / 64; });
+}
+
+}  // namespace
+
+bool flash_takes(const AttentionShape& s, std::initializer_list<const void*> arrays,
+                 std::initializer_list<std::int64_t> strides) {
+  return has_flash_kernel(s.head_size) && fits(s, arrays, strides);
+}
+
+bool group_backward_takes(const AttentionShape& s, std::initializer_list<const void*> arrays,
+                          std::initializer_list<std::int64_t> strides) {
+  return has_group_backward(s.head_size) && fits(s, arrays, strides);
+}
+
+bool group_forward_takes(const AttentionShape& s, std::initializer_list<const void*> arrays,
+                         std::initializer_list<std::int64_t> strides) {
+  return has_group_forward(s.head_size) && fits(s, arrays, strides);
 }
 
 namespace {
@@ -45,24 +67,28 @@ int within(std::int64_t planes, std::int64_t section) {
 
 }  // namespace
 
-/// The keys and values of the heads in flight fill at most a third of the cache, so that all blocks
-/// of queries find them there.
+/// All blocks of queries find the keys and values of the heads in flight in the cache. Sections are
+/// of about equal size: few heads in the last one would occupy few processors.
 FlashShape flash_forward_shape(const AttentionShape& s, std::int64_t qkv_stride,
-                               std::int64_t cache_bytes) {
+                               std::int64_t room_bytes) {
   FlashShape f = flash_shape(s, qkv_stride);
   const std::int64_t bytes = 4 * s.sequence * s.head_size;  // of a head's keys and values
-  f.section = within(s.batch * s.heads, cache_bytes / 3 * s.group / bytes);
+  const std::int64_t planes = s.batch * s.heads;
+  const std::int64_t most = within(planes, room_bytes * s.group / bytes);
+  const std::int64_t sections = (planes + most - 1) / most;
+  f.section = static_cast<int>((planes + sections - 1) / sections);
   return f;
 }
 
 /// A block of keys follows the previous one through the blocks of queries, and does not wait for it
-/// if it begins one step of 128 queries later. Blocks take half as many steps as there are blocks
-/// of keys, so that `processors` of them begin 2 processors / (blocks + 1) blocks in each step.
-/// With that many heads, and a quarter more, the same head's next block begins one step later.
-/// (With more heads, their sums would not stay in the cache.)
-FlashShape flash_backward_shape(const AttentionShape& s, std::int64_t qkv_stride, int processors) {
+/// if it begins one step of as many queries as it has keys later. Blocks take half as many steps as
+/// there are blocks of keys, so that `processors` of them begin 2 processors / (blocks + 1) blocks
+/// in each step. With that many heads, and a quarter more, the same head's next block begins one
+/// step later. (With more heads, their sums would not stay in the cache.)
+FlashShape flash_backward_shape(const AttentionShape& s, std::int64_t qkv_stride, int processors,
+                                int block_keys) {
   FlashShape f = flash_shape(s, qkv_stride);
-  const std::int64_t blocks = (s.sequence + 127) / 128;
+  const std::int64_t blocks = (s.sequence + block_keys - 1) / block_keys;
   f.section = within(s.batch * s.key_value_heads, (5 * processors / 2 + blocks) / (blocks + 1));
   return f;
 }

@@ -9,14 +9,7 @@
 #include <trireme/tensor/region.hpp>
 
 namespace trireme::kernels {
-namespace {
 
-template <class T>
-bool is_given(View1<const T> bias) {
-  return bias.data() != nullptr && bias.extent(0) > 0;
-}
-
-/// y[t,:] = bias.
 template <class T, class Y>
 void broadcast_rows(const Exec& exec, View2<Y> y, View1<const T> bias) {
   const std::int64_t columns = extent(y, 1);
@@ -26,6 +19,13 @@ void broadcast_rows(const Exec& exec, View2<Y> y, View1<const T> bias) {
         Y* row = row_of(y, t);
         for_lanes(team, columns, [&](std::int64_t n) { row[n] = static_cast<Y>(from[n]); });
       });
+}
+
+namespace {
+
+template <class T>
+bool is_given(View1<const T> bias) {
+  return bias.data() != nullptr && bias.extent(0) > 0;
 }
 
 /// c = epilogue(a op(b)) in one call of the library. Returns false, with nothing done, if the
@@ -146,5 +146,7 @@ TRIREME_INSTANTIATE(double);
 TRIREME_INSTANTIATE(Bf16);
 TRIREME_INSTANTIATE(Fp16);
 #undef TRIREME_INSTANTIATE
+
+template void broadcast_rows<Bf16, Bf16>(const Exec&, View2<Bf16>, View1<const Bf16>);
 
 }  // namespace trireme::kernels

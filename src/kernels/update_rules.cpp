@@ -1,5 +1,5 @@
-// The plan of a step (clipping, skipped steps, loss scale) and the update rules AdamW, SGD and
-// LAMB, each for all arrays in one launch. Equations and sources are in update.hpp.
+// The plan of a step (clipping, skipped steps, loss scale) and the update rules AdamW, SGD,
+// LAMB and LARS, each for all arrays in one launch. Equations and sources are in update.hpp.
 #include <trireme/base/check.hpp>
 #include <trireme/kernels/packs.hpp>
 #include <trireme/kernels/update.hpp>
@@ -234,6 +234,18 @@ void lamb_direction(const Exec& exec, View1<Real> gradient, View1<Real> m, View1
       });
 }
 
+namespace detail {
+
+/// Norm of array a from the sums of squares of its parts, added in order.
+KOKKOS_FORCEINLINE_FUNCTION double norm_of_parts(const View1<const double>& sums, std::int64_t a,
+                                                 std::int64_t parts) {
+  double squares = 0;
+  for (std::int64_t p = a * parts; p < (a + 1) * parts; ++p) squares += sums(p);
+  return math::sqrt(squares);
+}
+
+}  // namespace detail
+
 void trust_ratios(const Exec& exec, View1<double> ratios, View1<const double> weight_sums,
                   View1<const double> direction_sums, std::int64_t parts) {
   const std::int64_t arrays = extent(ratios, 0);
@@ -242,14 +254,9 @@ void trust_ratios(const Exec& exec, View1<double> ratios, View1<const double> we
   for_rows(
       "kernels/trust_ratios", exec, arrays, KOKKOS_LAMBDA(const Team& team, std::int64_t a) {
         once(team, [&]() {
-          double weight = 0;
-          double direction = 0;
-          for (std::int64_t p = a * parts; p < (a + 1) * parts; ++p) {
-            weight += weight_sums(p);
-            direction += direction_sums(p);
-          }
-          ratios(a) =
-              weight > 0 && direction > 0 ? math::sqrt(weight) / math::sqrt(direction) : 1.0;
+          const double weight = detail::norm_of_parts(weight_sums, a, parts);
+          const double direction = detail::norm_of_parts(direction_sums, a, parts);
+          ratios(a) = weight > 0 && direction > 0 ? weight / direction : 1.0;
         });
       });
 }
@@ -279,6 +286,68 @@ void lamb_update(const Exec& exec, View1<Real> weight, View1<const Real> directi
       });
 }
 
+void lars_ratios(const Exec& exec, View1<double> ratios, View1<const double> weight_sums,
+                 View1<const double> gradient_sums, std::int64_t parts, const Lars& lars,
+                 View1<const double> control) {
+  const std::int64_t arrays = extent(ratios, 0);
+  expect_shape(weight_sums, "weight_sums", {arrays * parts});
+  expect_shape(gradient_sums, "gradient_sums", {arrays * parts});
+  expect_shape(control, "control", {control_size});
+  for_rows(
+      "kernels/lars_ratios", exec, arrays, KOKKOS_LAMBDA(const Team& team, std::int64_t a) {
+        once(team, [&]() {
+          const double weight = detail::norm_of_parts(weight_sums, a, parts);
+          const double gradient = detail::norm_of_parts(gradient_sums, a, parts);
+          ratios(a) = weight > 0 && gradient > 0
+                          ? lars.trust_coefficient * weight /
+                                (control(control_clip) * gradient + lars.weight_decay * weight)
+                          : 1.0;
+        });
+      });
+}
+
+template <class Real>
+void lars_update(const Exec& exec, View1<Real> weight, View1<Real> b, View1<const Real> gradient,
+                 const Lars& lars, View1<const double> ratio, View1<const double> control) {
+  const std::int64_t n = extent(weight, 0);
+  if (lars.momentum != 0) expect_shape(b, "b", {n});
+  expect_shape(gradient, "gradient", {n});
+  expect_shape(ratio, "ratio", {1});
+  lars_update<Real>(exec, weight, b, gradient, lars, ratio, control, whole_update(n));
+}
+
+template <class Real>
+void lars_update(const Exec& exec, View1<Real> weight, View1<Real> b, View1<const Real> gradient,
+                 const Lars& lars, View1<const double> ratios, View1<const double> control,
+                 const UpdateParts& parts) {
+  expect_shape(control, "control", {control_size});
+  const bool has_momentum = lars.momentum != 0;
+  for_parts(
+      "kernels/lars_update", exec, parts, KOKKOS_LAMBDA(const Team& team, const UpdatePart& part) {
+        if (control(control_proceed) == 0) return;
+        const auto clip = static_cast<Real>(control(control_clip));
+        const bool decays = part.decays != 0;
+        const auto decay = static_cast<Real>(decays ? lars.weight_decay : 0.0);
+        const auto rate =
+            static_cast<Real>(lars.learning_rate * (decays ? ratios(part.array) : 1.0));
+        const auto momentum = static_cast<Real>(lars.momentum);
+        Real* w_part = weight.data() + part.weight;
+        const Real* g_part = gradient.data() + part.gradient;
+        if (has_momentum) {
+          const auto update = [&](Real& w, Real& b_i, const Real& gradient_i) {
+            b_i = momentum * b_i + rate * (clip * gradient_i + decay * w);
+            w -= b_i;
+          };
+          update_lanes(team, part.elements, update, w_part, b.data() + part.state, g_part);
+        } else {
+          const auto update = [&](Real& w, const Real& gradient_i) {
+            w -= rate * (clip * gradient_i + decay * w);
+          };
+          update_lanes(team, part.elements, update, w_part, g_part);
+        }
+      });
+}
+
 template <class T, class Real>
 void round_weights(const Exec& exec, View1<T> weight, View1<const Real> master,
                    const UpdateParts& parts) {
@@ -297,26 +366,31 @@ template void round_weights<Bf16, float>(const Exec&, View1<Bf16>, View1<const f
 template void round_weights<Fp16, float>(const Exec&, View1<Fp16>, View1<const float>,
                                          const UpdateParts&);
 
-#define TRIREME_INSTANTIATE(Real)                                                           \
-  template void mark_non_finite<Real>(const Exec&, View1<Real>, View1<const double>);       \
-  template void adamw_update<Real>(const Exec&, View1<Real>, View1<Real>, View1<Real>,      \
-                                   View1<const Real>, const AdamW&, View1<const double>);   \
-  template void adamw_update<Real>(const Exec&, View1<Real>, View1<Real>, View1<Real>,      \
-                                   View1<const Real>, const AdamW&, View1<const double>,    \
-                                   const UpdateParts&);                                     \
-  template void sgd_update<Real>(const Exec&, View1<Real>, View1<Real>, View1<const Real>,  \
-                                 const Sgd&, View1<const double>);                          \
-  template void sgd_update<Real>(const Exec&, View1<Real>, View1<Real>, View1<const Real>,  \
-                                 const Sgd&, View1<const double>, const UpdateParts&);      \
-  template void lamb_direction<Real>(const Exec&, View1<Real>, View1<Real>, View1<Real>,    \
-                                     View1<const Real>, const AdamW&, View1<const double>); \
-  template void lamb_direction<Real>(const Exec&, View1<Real>, View1<Real>, View1<Real>,    \
-                                     View1<const Real>, const AdamW&, View1<const double>,  \
-                                     const UpdateParts&);                                   \
-  template void lamb_update<Real>(const Exec&, View1<Real>, View1<const Real>, double,      \
-                                  View1<const double>, View1<const double>);                \
-  template void lamb_update<Real>(const Exec&, View1<Real>, View1<const Real>, double,      \
-                                  View1<const double>, View1<const double>, const UpdateParts&);
+#define TRIREME_INSTANTIATE(Real)                                                                \
+  template void mark_non_finite<Real>(const Exec&, View1<Real>, View1<const double>);            \
+  template void adamw_update<Real>(const Exec&, View1<Real>, View1<Real>, View1<Real>,           \
+                                   View1<const Real>, const AdamW&, View1<const double>);        \
+  template void adamw_update<Real>(const Exec&, View1<Real>, View1<Real>, View1<Real>,           \
+                                   View1<const Real>, const AdamW&, View1<const double>,         \
+                                   const UpdateParts&);                                          \
+  template void sgd_update<Real>(const Exec&, View1<Real>, View1<Real>, View1<const Real>,       \
+                                 const Sgd&, View1<const double>);                               \
+  template void sgd_update<Real>(const Exec&, View1<Real>, View1<Real>, View1<const Real>,       \
+                                 const Sgd&, View1<const double>, const UpdateParts&);           \
+  template void lamb_direction<Real>(const Exec&, View1<Real>, View1<Real>, View1<Real>,         \
+                                     View1<const Real>, const AdamW&, View1<const double>);      \
+  template void lamb_direction<Real>(const Exec&, View1<Real>, View1<Real>, View1<Real>,         \
+                                     View1<const Real>, const AdamW&, View1<const double>,       \
+                                     const UpdateParts&);                                        \
+  template void lamb_update<Real>(const Exec&, View1<Real>, View1<const Real>, double,           \
+                                  View1<const double>, View1<const double>);                     \
+  template void lamb_update<Real>(const Exec&, View1<Real>, View1<const Real>, double,           \
+                                  View1<const double>, View1<const double>, const UpdateParts&); \
+  template void lars_update<Real>(const Exec&, View1<Real>, View1<Real>, View1<const Real>,      \
+                                  const Lars&, View1<const double>, View1<const double>);        \
+  template void lars_update<Real>(const Exec&, View1<Real>, View1<Real>, View1<const Real>,      \
+                                  const Lars&, View1<const double>, View1<const double>,         \
+                                  const UpdateParts&);
 TRIREME_INSTANTIATE(float)
 TRIREME_INSTANTIATE(double)
 #undef TRIREME_INSTANTIATE

@@ -29,15 +29,25 @@ View2<const float> widen(const Exec& exec, View1<float> to, View2<const T> from,
   return wide;
 }
 
-/// c's block at (row, column) = alpha sum + beta c, rounded to its type.
+/// Factor of a product: a number, and the inverse scales of fp8 operands.
+struct Factor {
+  float alpha = 1;
+  const float* of_a = nullptr;  ///< in device memory
+  const float* of_b = nullptr;
+
+  KOKKOS_FUNCTION float value() const { return of_a == nullptr ? alpha : alpha * *of_a * *of_b; }
+};
+
+/// c's block at (row, column) = factor sum + beta c, rounded to its type.
 template <class C>
 void finish(const Exec& exec, View2<C> c, std::int64_t row, std::int64_t column,
-            View2<const float> sum, float alpha, float beta) {
+            View2<const float> sum, Factor factor, float beta) {
   const std::int64_t columns = extent(sum, 1);
   const auto stride = static_cast<std::int64_t>(c.stride(0));
   C* first = c.data() + row * stride + column;
   for_rows(
       "kernels/narrow", exec, extent(sum, 0), KOKKOS_LAMBDA(const Team& team, std::int64_t r) {
+        const float alpha = factor.value();
         const float* in = row_of(sum, r);
         C* out = first + r * stride;
         if (beta == 0) {
@@ -59,11 +69,9 @@ View2<const float> widen_operand(const Exec& exec, View1<float> to, View2<const 
   return widen<T>(exec, to, x, row, column, rows, columns);
 }
 
-}  // namespace
-
-template <class T, class C>
-void matmul_widened(const Handle& handle, View2<C> c, View2<const T> a, View2<const T> b,
-                    Transpose ta, Transpose tb, double alpha, double beta) {
+template <class A, class B, class C>
+void multiply(const Handle& handle, View2<C> c, View2<const A> a, View2<const B> b, Transpose ta,
+              Transpose tb, const Factor& factor, float beta) {
   const WidenedOperands& work = handle.widened_operands();
   const std::int64_t rows = extent(c, 0);
   const std::int64_t columns = extent(c, 1);
@@ -75,14 +83,37 @@ void matmul_widened(const Handle& handle, View2<C> c, View2<const T> a, View2<co
       const View2<float> sum = cut(work.sum, m, n);
       for (std::int64_t k = 0; k == 0 || k < depth; k += block) {
         const std::int64_t d = std::min(block, depth - k);
-        matmul<float>(handle, sum, widen_operand<T>(handle, work.a, a, ta, i, k, m, d),
-                      widen_operand<T>(handle, work.b, b, tb, k, j, d, n), ta, tb, 1.0,
+        matmul<float>(handle, sum, widen_operand<A>(handle, work.a, a, ta, i, k, m, d),
+                      widen_operand<B>(handle, work.b, b, tb, k, j, d, n), ta, tb, 1.0,
                       k == 0 ? 0.0 : 1.0);
       }
-      finish<C>(handle, c, i, j, sum, static_cast<float>(alpha), static_cast<float>(beta));
+      finish<C>(handle, c, i, j, sum, factor, beta);
     }
   }
 }
+
+}  // namespace
+
+template <class T, class C>
+void matmul_widened(const Handle& handle, View2<C> c, View2<const T> a, View2<const T> b,
+                    Transpose ta, Transpose tb, double alpha, double beta) {
+  multiply<T, T, C>(handle, c, a, b, ta, tb, {static_cast<float>(alpha)}, static_cast<float>(beta));
+}
+
+template <class A, class B, class C>
+void widened_fp8_product(const Handle& handle, View2<C> c, View2<const A> a, View2<const B> b,
+                         const float* of_a, const float* of_b, double beta) {
+  multiply<A, B, C>(handle, c, a, b, Transpose::no, Transpose::yes, {1, of_a, of_b},
+                    static_cast<float>(beta));
+}
+
+#define TRIREME_INSTANTIATE(A, B, C)                                                  \
+  template void widened_fp8_product<A, B, C>(const Handle&, View2<C>, View2<const A>, \
+                                             View2<const B>, const float*, const float*, double)
+TRIREME_INSTANTIATE(E4M3, E4M3, Bf16);
+TRIREME_INSTANTIATE(E5M2, E4M3, Bf16);
+TRIREME_INSTANTIATE(E5M2, E4M3, float);
+#undef TRIREME_INSTANTIATE
 
 #define TRIREME_INSTANTIATE(T, C)                                                             \
   template void matmul_widened<T, C>(const Handle&, View2<C>, View2<const T>, View2<const T>, \

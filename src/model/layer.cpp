@@ -1,5 +1,6 @@
 // Runs the steps of a layer's program: each step is a pass of one operation, at times fused with
 // another operation.
+#include <trireme/architecture/fp8.hpp>
 #include <trireme/base/check.hpp>
 #include <trireme/model/layer.hpp>
 
@@ -89,6 +90,8 @@ LayerScratch<P> take_layer_scratch(Arena& arena, const LayerPlan& plan, const de
     scratch.attention_work = arena.take<Accumulate<T>>(
         kernels::attention_workspace_elements<T>(choice, attention_shape(n, m)));
   scratch.transient = arena.take<std::byte>(plan.program.transient_bytes).data();
+  if (plan.fp8 != nullptr)
+    scratch.codes = arena.take<std::byte>(architecture::fp8_code_bytes(plan.description, n)).data();
   return scratch;
 }
 

@@ -1,5 +1,6 @@
 // The passes of each kind of operation as calls of kernels, with the messages of the tensor axis
 // around matrix products.
+#include <trireme/architecture/fp8.hpp>
 #include <trireme/kernels/cache.hpp>
 #include <trireme/kernels/elementwise.hpp>
 #include <trireme/model/operations.hpp>
@@ -154,11 +155,24 @@ LinearOperation<P>::LinearOperation(const architecture::Operation& op,
       linear_(place.parameters, place.array(op.arrays.front().name),
               op.bias().empty() ? "" : place.array(op.bias()), columns_of(op.output, place),
               columns_of(op.input, place)),
+      scaling_(place.plan.fp8),
       input_forward_(op.name + ", input, forward"),
       input_backward_(op.name + ", input, backward"),
       input_again_(op.name + ", input again, backward"),
       output_forward_(op.name + ", output, forward"),
-      output_backward_(op.name + ", output, backward") {}
+      output_backward_(op.name + ", output, backward") {
+  if (scaling_ != nullptr)
+    fp8_tensor_ = architecture::fp8_tensor(place.plan.description, op, place.layer);
+}
+
+template <class P>
+std::optional<kernels::Fp8Linear> LinearOperation<P>::fp8(const StepCall<P>& c) const {
+  if (scaling_ == nullptr) return {};
+  const auto scale = [&](std::int64_t i) {
+    return scaling_->scale(fp8_tensor_ + i, c.context.notes_maxima);
+  };
+  return kernels::Fp8Linear{scale(0), scale(1), scale(2), c.scratch.codes};
+}
 
 /// y = x Wᵀ + b. With split inputs y is the sum over the ranks of their partial products.
 template <class P>
@@ -167,11 +181,11 @@ void LinearOperation<P>::forward(const StepCall<P>& c, const LayerOperation<P>*)
   const View2<T> y = c.values.matrix(this->op_.output);
   if (this->op_.cut == architecture::Cut::outputs) {
     const View2<T> all = axis_.gather(c.handle, c.scratch.all, x, input_forward_.c_str());
-    linear_.forward(c.handle, y, all, true);
+    linear_.forward(c.handle, y, all, fp8(c), true);
     return;
   }
   // Only one rank adds the bias to its partial sums.
-  linear_.forward(c.handle, axis_.partial(c.scratch.all, y), x, axis_.rank() == 0);
+  linear_.forward(c.handle, axis_.partial(c.scratch.all, y), x, fp8(c), axis_.rank() == 0);
   axis_.reduce(c.handle, y, c.scratch.all, output_forward_.c_str());
 }
 
@@ -182,7 +196,7 @@ void LinearOperation<P>::backward_input(const StepCall<P>& c, const LayerOperati
   const View2<T> dy = c.values.gradient(this->op_.output);
   if (this->op_.cut == architecture::Cut::outputs) {
     const View2<T> dx = c.values.gradient(this->op_.input);
-    linear_.backward_input(c.handle, axis_.partial(c.scratch.all, dx), dy);
+    linear_.backward_input(c.handle, axis_.partial(c.scratch.all, dx), dy, fp8(c));
     axis_.reduce(c.handle, dx, c.scratch.all, input_backward_.c_str());
     if (accumulate)  // the input is also a part of the residual stream
       kernels::accumulate<T>(c.handle, flat(dx), flat<const T>(c.values.stream()));
@@ -190,11 +204,12 @@ void LinearOperation<P>::backward_input(const StepCall<P>& c, const LayerOperati
   }
   axis_.gather(c.handle, dy, axis_.own_rows(dy), output_backward_.c_str());
   if (fused == nullptr) {
-    linear_.backward_input(c.handle, c.values.gradient(this->op_.input), dy);
+    linear_.backward_input(c.handle, c.values.gradient(this->op_.input), dy, fp8(c));
     return;
   }
   const auto& gelu = static_cast<const ActivationOperation<P>&>(*fused);
-  linear_.gelu_backward_input(c.handle, gelu.input_gradient(c), dy, gelu.input(c), gelu.form());
+  linear_.gelu_backward_input(c.handle, gelu.input_gradient(c), dy, gelu.input(c), gelu.form(),
+                              fp8(c));
 }
 
 /// dW += dyᵀ x, db += Σ_t dy[t].
@@ -204,10 +219,10 @@ void LinearOperation<P>::backward_weight(const StepCall<P>& c) const {
   const View2<T> dy = c.values.gradient(this->op_.output);
   if (this->op_.cut == architecture::Cut::outputs) {  // only this rank's rows of x are kept
     linear_.backward_weight(c.handle, dy,
-                            axis_.gather(c.handle, c.scratch.all, x, input_again_.c_str()));
+                            axis_.gather(c.handle, c.scratch.all, x, input_again_.c_str()), fp8(c));
     return;
   }
-  linear_.backward_weight_alone(c.handle, dy, x);
+  linear_.backward_weight_alone(c.handle, dy, x, fp8(c));
   linear_.backward_bias(c.handle, axis_.own_rows(dy));
 }
 

@@ -25,6 +25,7 @@ RankModel<P>::RankModel(const architecture::Architecture& architecture,
                            : shape.kept;
   plan_ = std::make_unique<LayerPlan>(
       plan_layers<P>(architecture.layer, sizes_, kept, shape.training, shape.split_backward));
+  plan_->fp8 = shape.fp8;
   for (const Stage s : shard_.stages)
     stages_.emplace_back(architecture, *plan_, parameters, axis, s);
   Arena scratch_plan;

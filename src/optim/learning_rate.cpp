@@ -65,4 +65,18 @@ double learning_rate(const deck::OptimizerConfig& o, std::int64_t step) {
   return o.minimum_learning_rate + (o.learning_rate - o.minimum_learning_rate) * left(o, step);
 }
 
+double learning_rate(const deck::OptimizerConfig& o, std::int64_t step, std::int64_t batch) {
+  const double rate = learning_rate(o, step);
+  const double b = static_cast<double>(batch) / static_cast<double>(o.reference_batch);
+  switch (o.learning_rate_scaling) {
+    case RateScaling::none:
+      return rate;
+    case RateScaling::linear:
+      return b * rate;
+    case RateScaling::square_root:
+      return std::sqrt(b) * rate;
+  }
+  return rate;
+}
+
 }  // namespace trireme::optim

@@ -92,12 +92,12 @@ void Optimizer<P>::lay_out_sums() {
   const auto blocks = static_cast<std::int64_t>(begins_of_blocks.size());
   const std::vector<kernels::UpdatePart> updates = update_parts();
   const auto update_count = static_cast<std::int64_t>(updates.size());
-  const std::int64_t lamb = config_.kind == OptimizerKind::lamb ? 1 : 0;
+  const std::int64_t norms = architecture::trust_norms(config_);
   scalars_ =
       Arena("optimizer scalars",
             3 * aligned(blocks * 8) + 2 * aligned(sums * 8) + aligned(kernels::status_size * 8) +
-                aligned(kernels::control_size * 8) + aligned(lamb * 2 * blocks * 8) +
-                aligned(lamb * 2 * sums * 8) + aligned(lamb * arrays * 8) +
+                aligned(kernels::control_size * 8) + aligned(norms * blocks * 8) +
+                aligned(norms * sums * 8) + aligned(norms > 0 ? arrays * 8 : 0) +
                 aligned(update_count * static_cast<Bytes>(sizeof(kernels::UpdatePart))));
   partial_ = scalars_.take<double>(blocks);
   block_begins_ = scalars_.take<std::int64_t>(blocks);
@@ -108,9 +108,9 @@ void Optimizer<P>::lay_out_sums() {
   norm_ = part<double>(status_, kernels::status_norm, 1);
   loss_scale_ = part<double>(status_, kernels::status_loss_scale, 1);
   control_ = scalars_.take<double>(kernels::control_size);
-  lamb_partial_ = scalars_.take<double>(lamb * 2 * blocks);
-  lamb_sums_ = scalars_.take<double>(lamb * 2 * sums);
-  ratios_ = scalars_.take<double>(lamb * arrays);
+  trust_partial_ = scalars_.take<double>(norms * blocks);
+  trust_sums_ = scalars_.take<double>(norms * sums);
+  ratios_ = scalars_.take<double>(norms > 0 ? arrays : 0);
   const auto update_table = scalars_.take<kernels::UpdatePart>(update_count);
   parts_.table = update_table;
   if (update_count > 0)

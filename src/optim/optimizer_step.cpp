@@ -1,5 +1,5 @@
-// One update of all weights by AdamW, SGD or LAMB. Each rule is a few launches over all arrays at
-// once; kernels/update.hpp has the equations with their sources.
+// One update of all weights by AdamW, SGD, LAMB or LARS. Each rule is a few launches over all
+// arrays at once; kernels/update.hpp has the equations with their sources.
 #include <trireme/optim/optimizer.hpp>
 
 namespace trireme::optim {
@@ -27,6 +27,9 @@ void Optimizer<P>::step(const Exec& exec, std::int64_t step, double learning_rat
       break;
     case OptimizerKind::lamb:
       lamb(exec, learning_rate);
+      break;
+    case OptimizerKind::lars:
+      lars(exec, learning_rate);
       break;
   }
   round_weights(exec);
@@ -75,32 +78,49 @@ void Optimizer<P>::lamb(const Exec& exec, double learning_rate) const {
   // w −= η ratio r with ratio = |w| / |r| of each array
   kernels::lamb_direction<Master>(exec, parameters_.all_gradients(), arrays_[0], arrays_[1],
                                   all_updated(), rule(learning_rate), control_, parts_);
-  find_trust_ratios(exec);
+  find_trust_sums(exec);
+  const std::int64_t sums = extent(sums_, 0);
+  kernels::trust_ratios(exec, ratios_, part<const double>(trust_sums_, 0, sums),
+                        part<const double>(trust_sums_, sums, sums),
+                        parameters_.shard().tensor_size);
   kernels::lamb_update<Master>(exec, all_updated(), parameters_.all_gradients(), learning_rate,
                                ratios_, control_, parts_);
 }
 
-/// ratios = |w| / |r| of each array, with norms that are summed as the gradient's norm is.
 template <class P>
-void Optimizer<P>::find_trust_ratios(const Exec& exec) const {
+void Optimizer<P>::lars(const Exec& exec, double learning_rate) const {
+  // g = c gradient + decay w; b = momentum b + η ratio g; w −= b
+  // with ratio = coefficient |w| / (c |gradient| + decay |w|) of each array that decays
+  const kernels::Lars rule{learning_rate, config_.momentum, config_.weight_decay,
+                           config_.trust_coefficient};
+  find_trust_sums(exec);
+  kernels::lars_ratios(exec, ratios_, trust_sums_, sums_, parameters_.shard().tensor_size, rule,
+                       control_);
+  kernels::lars_update<Master>(exec, all_updated(), arrays_.empty() ? View1<Master>() : arrays_[0],
+                               parameters_.all_gradients(), rule, ratios_, control_, parts_);
+}
+
+/// trust_sums = Σ w² of each array, and for LAMB Σ r² of the directions in place of the gradient,
+/// summed as the squares of the gradient's norm are.
+template <class P>
+void Optimizer<P>::find_trust_sums(const Exec& exec) const {
   const std::int64_t blocks = extent(partial_, 0);
   const std::int64_t sums = extent(sums_, 0);
-  kernels::squared_norm_blocks<typename P::Compute>(exec, part<double>(lamb_partial_, 0, blocks),
+  const std::int64_t norms = architecture::trust_norms(config_);
+  kernels::squared_norm_blocks<typename P::Compute>(exec, part<double>(trust_partial_, 0, blocks),
                                                     parameters_.all_weights(), block_begins_,
                                                     block_ends_);
-  kernels::squared_norm_blocks<typename P::Gradient>(
-      exec, part<double>(lamb_partial_, blocks, blocks), parameters_.all_gradients(), block_begins_,
-      block_ends_);
+  if (norms == 2)
+    kernels::squared_norm_blocks<typename P::Gradient>(
+        exec, part<double>(trust_partial_, blocks, blocks), parameters_.all_gradients(),
+        block_begins_, block_ends_);
   if (!placement_.whole)
-    data_group_.all_reduce<double>(exec, lamb_partial_, grid::Reduction::sum,
+    data_group_.all_reduce<double>(exec, trust_partial_, grid::Reduction::sum,
                                    "blocks of the trust ratios");
-  for (const std::int64_t i : {0, 1})
-    kernels::segment_sums(exec, part<double>(lamb_sums_, i * sums, sums),
-                          part<const double>(lamb_partial_, i * blocks, blocks), ends_);
-  model_group_.all_reduce<double>(exec, lamb_sums_, grid::Reduction::sum, "trust ratios");
-  kernels::trust_ratios(exec, ratios_, part<const double>(lamb_sums_, 0, sums),
-                        part<const double>(lamb_sums_, sums, sums),
-                        parameters_.shard().tensor_size);
+  for (std::int64_t i = 0; i < norms; ++i)
+    kernels::segment_sums(exec, part<double>(trust_sums_, i * sums, sums),
+                          part<const double>(trust_partial_, i * blocks, blocks), ends_);
+  model_group_.all_reduce<double>(exec, trust_sums_, grid::Reduction::sum, "trust ratios");
 }
 
 template void Optimizer<model::Fp32>::step(const Exec&, std::int64_t, double) const;

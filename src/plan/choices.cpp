@@ -34,6 +34,12 @@ void expect_available(const deck::Deck& deck, const Machine& machine) {
               deck.cite("precision", "attention"), " is not possible: ", why(machine, "cuDNN"),
               "; choose attention = \"auto\", ",
               or_install(machine, "TRIREME_CUDNN", "attention", "cudnn"));
+  check_usage(
+      has.products == ProductLibrary::cublaslt || deck.config.precision.products != Products::fp8,
+      deck.cite("precision", "products"), " is not possible: ", machine.called(),
+      " does not multiply by cuBLASLt, the only library whose products of fp8 are used on "
+      "devices; ",
+      "choose products = \"compute\"");
   check_usage(has.attention != AttentionKind::portable || attention != AttentionKind::tensor_cores,
               deck.cite("precision", "attention"), " is not possible: ", machine.called(),
               " has no kernels for tensor cores with kind = \"", name_of(machine.device.kind),
@@ -98,6 +104,15 @@ std::string tf32_note(const deck::PrecisionConfig& precision, const Machine& mac
   return machine.software.products == ProductLibrary::cublaslt
              ? "matrix products round their factors to 11 bits"
              : text("no effect: the matrix products of ", machine.called(), " are not by cuBLASLt");
+}
+
+std::string products_note(const deck::PrecisionConfig& precision, const Machine& machine) {
+  if (precision.products == Products::compute) return "";
+  if (!machine.on_device()) return "fp8, computed in fp32 on hosts: the same numbers, not faster";
+  return machine.device.peak_fp8 > 0
+             ? "fp8 in the layers"
+             : text("fp8 in the layers; times are those of ", trireme::name_of(precision.compute),
+                    ", because ", machine.called(), " has no [device] peak_fp8");
 }
 
 std::string attention_note(const deck::PrecisionConfig& precision, const Machine& machine) {

@@ -32,11 +32,13 @@ KernelTime::KernelTime(const Machine& machine, const deck::PrecisionConfig& prec
     : device_(machine.device),
       random_(machine.kernels.random),
       peak_(machine.peak(precision.compute, precision.tf32)),
+      fp8_peak_(precision.products == Products::compute ? 0
+                : device_.peak_fp8 > 0                  ? device_.peak_fp8
+                                                        : peak_),
       bandwidth_(device_.bandwidth * device_.memory_efficiency),
       tiles_(machine.on_device()) {}
 
-Seconds KernelTime::tiled(const ProductSizes& s, double efficiency) const {
-  const double rate = peak_ * efficiency;
+Seconds KernelTime::tiled(const ProductSizes& s, double rate) const {
   if (!tiles_) return s.flops() / rate * (1 + device_.tile_overhead / static_cast<double>(s.sum));
   const std::int64_t processors = device_.multiprocessors;
   double best = std::numeric_limits<double>::infinity();
@@ -55,7 +57,18 @@ Seconds KernelTime::tiled(const ProductSizes& s, double efficiency) const {
 }
 
 Seconds KernelTime::product(const ProductSizes& sizes, double bytes) const {
-  return std::max(tiled(sizes, device_.product_efficiency), bytes / bandwidth_) + device_.launch;
+  return std::max(tiled(sizes, peak_ * device_.product_efficiency), bytes / bandwidth_) +
+         device_.launch;
+}
+
+Seconds KernelTime::fp8_product(const ProductSizes& s, double written) const {
+  constexpr double rounds = 2 + 1;  // bytes that rounding a number reads and writes
+  const auto a = static_cast<double>(s.rows * s.sum);
+  const auto b = static_cast<double>(s.sum * s.columns);
+  return memory(rounds * a) + memory(rounds * b) +
+         std::max(tiled(s, fp8_peak_ * device_.product_efficiency),
+                  (a + b + written) / bandwidth_) +
+         device_.launch;
 }
 
 Seconds KernelTime::attention(double flops, double bytes) const {
@@ -64,7 +77,8 @@ Seconds KernelTime::attention(double flops, double bytes) const {
 }
 
 Seconds KernelTime::attention_product(const ProductSizes& sizes, double bytes) const {
-  return std::max(tiled(sizes, device_.attention_efficiency), bytes / bandwidth_) + device_.launch;
+  return std::max(tiled(sizes, peak_ * device_.attention_efficiency), bytes / bandwidth_) +
+         device_.launch;
 }
 
 Seconds KernelTime::memory(double bytes, double rate) const {

@@ -137,7 +137,12 @@ void LayerTime::add_product(PassTime& time, const Part& part, const Step& step) 
     const double gradient = given > 0 ? static_cast<double>(given) : sum;
     if (!fused) time.compute += kernels_.memory(weights * (element + 2 * gradient));
   }
-  time.compute += kernels_.product(sizes, bytes);
+  const bool fp8 = kernels_.fp8() && of_layer && op.kind == OperationKind::linear;
+  const bool sums = step.pass == Pass::backward_weight && machine_.software.fused_accumulation;
+  time.compute +=
+      fp8 ? kernels_.fp8_product(
+                sizes, static_cast<double>(sizes.rows * sizes.columns) * (sums ? 2 * sum : element))
+          : kernels_.product(sizes, bytes);
   time.flops += sizes.flops();
   if (step.fused >= 0) {
     const auto inner = static_cast<double>(

@@ -44,6 +44,8 @@ void device_keys(Entries& out) {
         "dense peak of matrix products in fp32 with [precision] tf32");
   speed("peak_bf16", &Device::peak_bf16, "FLOP/s", "dense peak of matrix products in bf16");
   speed("peak_fp16", &Device::peak_fp16, "FLOP/s", "dense peak of matrix products in fp16");
+  speed("peak_fp8", &Device::peak_fp8, "FLOP/s",
+        "dense peak of matrix products in fp8; without it, plans use that of bf16");
   speed("bandwidth", &Device::bandwidth, "bytes/s", "bandwidth of the device's memory",
         fastest_link);
   device

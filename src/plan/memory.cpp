@@ -1,5 +1,6 @@
 // Bytes of each arena of a training rank, from its arrays and the program's needs.
 // The same sizes as the allocations of model/, optim/ and train/; tests compare them.
+#include <trireme/architecture/fp8.hpp>
 #include <trireme/architecture/placement.hpp>
 #include <trireme/architecture/saved.hpp>
 #include <trireme/architecture/state.hpp>
@@ -97,6 +98,7 @@ std::vector<MemoryRow> training_memory(const deck::Config& config,
   rows.push_back({"scratch", b.scratch});
   add("kernel workspace", b.workspace);
   add("widened operands", b.widened);
+  add("fp8 scaling", b.fp8);
   add("reductions", b.reductions);
   add("driver and libraries", b.reserve);
   if (b.optimizer_on_host) rows.push_back({"optimizer state (host)", b.optimizer, true});
@@ -132,6 +134,11 @@ Bytes checkpoint_copy_bytes(const deck::Config& config,
            architecture::owned_state(arrays, placement, buckets, replica).blocks)
         if (block.counted)
           bytes += state_arrays * architecture::saved_bytes(block.elements() * sizes.accumulate);
+    if (config.precision.products == Products::fp8 && replica == 0 && shard.has_embedding() &&
+        shard.tensor_rank == 0)
+      bytes += architecture::saved_bytes(
+          architecture::fp8_tensors(architecture.layer, config.model.layers) *
+          config.precision.fp8_history * 4);
     most = std::max(most, bytes);
   }
   return most;

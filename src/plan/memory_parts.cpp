@@ -1,5 +1,6 @@
 // Bytes of a rank from the sizes of a micro-batch, of its arenas and of its stages.
 #include <trireme/architecture/ends.hpp>
+#include <trireme/architecture/fp8.hpp>
 #include <trireme/architecture/state.hpp>
 #include <trireme/base/attention_memory.hpp>
 #include <trireme/base/matmul_memory.hpp>
@@ -79,6 +80,8 @@ ActivationParts activation_parts(const deck::Config& config, const architecture:
   parts.scratch = line /* the loss */ + (s.cuts_tokens ? gathered : 0) +
                   attention_work(s, config, machine) + layer.transient_bytes +
                   2 * residual;  // output and dx
+  if (config.precision.products == Products::fp8)
+    parts.scratch += up(architecture::fp8_code_bytes(a.layer, s));
   parts.head_scratch = at(Home::scratch, a.head);
   parts.logits = static_cast<Bytes>(machine.software.logit_bytes * static_cast<double>(s.targets) *
                                     static_cast<double>(s.vocabulary));
@@ -95,6 +98,12 @@ TrainingSizes::TrainingSizes(const deck::Config& config, const Machine& machine)
       states_(static_cast<std::int64_t>(architecture::state_arrays(config.optimizer).size()) +
               (narrow() ? 1 : 0)),
       workspace_(machine.product_workspace()),
+      fp8_(config.precision.products == Products::fp8
+               ? architecture::fp8_scaling_bytes(
+                     architecture::fp8_tensors(architecture::describe_layer(config.model),
+                                               config.model.layers),
+                     config.precision.fp8_history)
+               : 0),
       reserve_(machine.software.reserve),
       optimizer_away_(offloads_optimizer(config.parallel, machine)),
       activations_away_(offloads_activations(config.parallel, machine)) {}
@@ -153,6 +162,7 @@ TrainingBytes TrainingSizes::bytes(const ActivationParts& a, const ArenaParts& a
   bytes.workspace = workspace_;
   // With cuBLASLt too: for the products that it might not have.
   bytes.widened = narrow() ? widened_workspace_bytes : 0;
+  bytes.fp8 = fp8_;
   bytes.reductions = arenas.reductions + std::max(a.tensor_sum, arenas.tensor_sum);
   bytes.reserve = reserve_;
   return bytes;

@@ -1,3 +1,4 @@
+#include <trireme/architecture/fp8.hpp>
 #include <trireme/base/reduction.hpp>
 #include <trireme/plan/choices.hpp>
 #include <trireme/plan/local_sizes.hpp>
@@ -41,6 +42,10 @@ ReductionScratch reduction_scratch(const deck::Config& config,
   for (const architecture::Bucket& bucket : buckets)
     scratch.data =
         std::max(scratch.data, bucket_scratch(config.parallel, bucket, sizes.accumulate));
+  if (config.precision.products == Products::fp8)  // maxima are gathered
+    scratch.data = std::max<Bytes>(
+        scratch.data, 4 * architecture::fp8_tensors(architecture.layer, config.model.layers) *
+                          (config.parallel.data - 1));
   const auto arrays = architecture::local_arrays(architecture, shard);
   const auto placement = architecture::place(architecture, shard, arrays);
   for (const auto& part : architecture::shared_parts(arrays, placement)) {

@@ -5,6 +5,7 @@
 #include <trireme/deck/checks.hpp>
 #include <trireme/deck/choices.hpp>
 #include <trireme/deck/layout.hpp>
+#include <trireme/deck/precision_checks.hpp>
 #include <trireme/plan/search_space.hpp>
 
 #include <algorithm>
@@ -177,6 +178,10 @@ void SearchSpace::visit(const std::function<void(const Layout&)>& visit) {
         if (!micro_.allows(micro)) continue;
         if (tensor > micro * sequence) {
           reject("more tensor ranks than tokens of a micro-batch");
+          continue;
+        }
+        if (!deck::fp8_fits(deck_.config, tensor, micro)) {
+          reject("parts of the feed-forward or micro-batches not in multiples of 16, for fp8");
           continue;
         }
         const std::int64_t count = deck_.config.batch.global / (micro * layout.data);

@@ -1,5 +1,7 @@
 // Messages of a rank per step, from the lists of operations, the stages and the gradient buckets.
 #include <trireme/architecture/buckets.hpp>
+#include <trireme/architecture/fp8.hpp>
+#include <trireme/architecture/state.hpp>
 #include <trireme/base/text.hpp>
 #include <trireme/plan/local_sizes.hpp>
 #include <trireme/plan/memory.hpp>
@@ -24,7 +26,10 @@ class Counter {
   Counter(const deck::Config& config, const Architecture& architecture, const Shard& shard,
           bool split_backward, const Machine& machine)
       : parallel_(config.parallel),
-        lamb_(config.optimizer.kind == OptimizerKind::lamb),
+        trust_norms_(architecture::trust_norms(config.optimizer)),
+        maxima_(config.precision.products == Products::fp8
+                    ? 4 * architecture::fp8_tensors(architecture.layer, config.model.layers)
+                    : 0),
         architecture_(architecture),
         layer_(layer_program(config, architecture, shard, split_backward, machine)),
         shard_(shard),
@@ -112,13 +117,15 @@ class Counter {
     for (const architecture::Bucket& bucket : buckets)
       add("data", shared ? "gradients: reduce-scatter" : "gradients: all-reduce", replicas, 1,
           (bucket.end - bucket.begin) * sizes_.accumulate);
+    if (maxima_ > 0) add("data", "maxima of fp8 tensors: all-reduce", replicas, 1, maxima_);
     if (!shared) return;
     for (const architecture::Bucket& bucket : buckets)
       if (bucket.begin < placement.elements)
         add("data", "weights: all-gather", replicas, 1,
             (bucket.end - bucket.begin) * sizes_.element);
     add("data", "gradient norm: all-reduce", replicas, 1, norm_blocks() * 8);
-    if (lamb_) add("data", "trust ratios: all-reduce", replicas, 1, 2 * norm_blocks() * 8);
+    if (trust_norms_ > 0)
+      add("data", "trust ratios: all-reduce", replicas, 1, trust_norms_ * norm_blocks() * 8);
   }
 
   /// Blocks of the pieces that this rank counts in the norm.
@@ -149,7 +156,9 @@ class Counter {
     const auto sums = static_cast<std::int64_t>(architecture_.arrays.size()) * shard_.tensor_size;
     const std::int64_t ranks = parallel_.pipeline * parallel_.tensor;
     add("model", "gradient norm: all-reduce", ranks, 1, sums * 8);
-    if (lamb_) add("model", "trust ratios: all-reduce", ranks, 1, 2 * sums * 8);
+    if (trust_norms_ > 0)
+      add("model", "trust ratios: all-reduce", ranks, 1, trust_norms_ * sums * 8);
+    if (maxima_ > 0) add("model", "maxima of fp8 tensors: all-reduce", ranks, 1, maxima_);
   }
 
   std::vector<TrafficRow> take() { return std::move(rows_); }
@@ -188,7 +197,8 @@ class Counter {
   }
 
   const deck::ParallelConfig& parallel_;
-  bool lamb_;  ///< whose steps need the norm of each array and of its update
+  std::int64_t trust_norms_;
+  Bytes maxima_;  ///< of fp8 tensors
   const Architecture& architecture_;
   architecture::LayerProgram layer_;
   const Shard& shard_;

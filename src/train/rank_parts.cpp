@@ -1,5 +1,6 @@
 // Construction of a rank's model, transfers, optimizer and gradient reduction from deck and
 // programs.
+#include <trireme/architecture/fp8.hpp>
 #include <trireme/plan/choices.hpp>
 #include <trireme/plan/program.hpp>
 #include <trireme/plan/recompute.hpp>
@@ -7,6 +8,7 @@
 #include <trireme/train/rank_parts.hpp>
 
 #include <algorithm>
+#include <cmath>
 
 namespace trireme::train {
 namespace {
@@ -20,6 +22,12 @@ schedule::ProgramLayout layout_of(const deck::Config& config, const plan::Machin
   layout.placement = config.parallel.stage_map().placement;
   layout.transport = plan::transport(config.parallel, machine);
   return layout;
+}
+
+/// The gradient of a mean over the tokens of a batch is small by their number.
+int fp8_gradient_exponent(const deck::Config& config) {
+  const std::int64_t tokens = config.batch.global * config.model.targets();
+  return std::min(fp8_scale_limit, std::ilogb(static_cast<double>(tokens)));
 }
 
 }  // namespace
@@ -41,6 +49,7 @@ RankParts<P>::RankParts(const deck::Config& config, const architecture::Architec
     : data(grid.communicator(Axis::data)),
       pipeline(grid.communicator(Axis::pipeline)),
       tensor(grid.communicator(Axis::tensor)),
+      replica(grid.model()),
       embedding(grid.embedding()),
       axis(tensor, config.batch.micro * config.model.sequence, config.parallel.sequence_parallel),
       parameters(architecture,
@@ -55,12 +64,15 @@ RankParts<P>::RankParts(const deck::Config& config, const architecture::Architec
   if (training) make_optimizer(config, architecture, grid, machine);
   const auto kept =
       training ? plan::kept_tensors(config.parallel, architecture.layer) : architecture::Kept{};
+  if (config.precision.products == Products::fp8)
+    fp8.emplace(architecture::fp8_tensors(architecture.layer, config.model.layers),
+                config.precision, fp8_gradient_exponent(config));
   model.emplace(architecture, parameters, axis,
                 typename model::RankModel<P>::Shape{
                     config.batch.micro, slots, training, needs.split_backward,
                     training ? config.parallel.recompute : Recompute::none,
                     training && plan::offloads_activations(config.parallel, machine), kept,
-                    machine.logit_elements(), choice});
+                    machine.logit_elements(), fp8 ? &*fp8 : nullptr, choice});
   transfers.emplace(
       pipeline, axis, layout.map(), config.model.hidden,
       typename Transfers<T>::Buffers{needs.received_activations, needs.received_gradients,

@@ -78,6 +78,7 @@ model::MicroContext StepActions<P>::context(Micro micro) const {
   c.sequence = config_.model.sequence;
   c.dropout = config_.model.dropout;
   c.token_weight = 1.0 / static_cast<double>(batch_.global * config_.model.targets());
+  c.notes_maxima = true;
   c.loss_scale = parts_.optimizer->loss_scale();
   return c;
 }
@@ -259,10 +260,22 @@ void StepActions<P>::gradient_norm(const Step&) {
 }
 template <class P>
 void StepActions<P>::optimizer_step(const Step&) {
-  parts_.optimizer->step(handle_, step_, optim::learning_rate(config_.optimizer, step_));
+  parts_.optimizer->step(handle_, step_,
+                         optim::learning_rate(config_.optimizer, step_, batch_.global));
+  if (parts_.fp8) finish_fp8();
   if (!parts_.weight_gather) return;
   const Region region("gather_weights");
   parts_.weight_gather->run(handle_);
+}
+
+/// Maxima are exact, so that their order does not matter.
+template <class P>
+void StepActions<P>::finish_fp8() {
+  const Region region("fp8_scales");
+  for (grid::Communicator* ranks : {&parts_.replica, &parts_.data})
+    ranks->template all_reduce<float>(handle_, parts_.fp8->maxima(), grid::Reduction::maximum,
+                                      "maxima of fp8 tensors");
+  parts_.fp8->finish_step(handle_, step_);
 }
 
 template class StepActions<model::Fp32>;

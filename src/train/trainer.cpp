@@ -6,6 +6,7 @@
 #include <trireme/base/utc.hpp>
 #include <trireme/checkpoint/folders.hpp>
 #include <trireme/grid/heartbeat.hpp>
+#include <trireme/grid/runtime.hpp>
 #include <trireme/io/atomic_file.hpp>
 #include <trireme/optim/learning_rate.hpp>
 #include <trireme/tensor/region.hpp>
@@ -144,7 +145,7 @@ void Trainer::log_step(std::int64_t step) {
   m.time = to_text(utc_now());
   m.loss = found.loss;
   m.other_losses = found.other_losses;
-  m.learning_rate = optim::learning_rate(c.optimizer, step);
+  m.learning_rate = optim::learning_rate(c.optimizer, step, batches_.global(step));
   m.gradient_norm = found.gradient_norm;
   m.global_batch = batches_.global(step);
   m.tokens = samples * c.model.sequence;
@@ -256,6 +257,9 @@ void Trainer::save(std::int64_t step, bool goes_on) {
   const auto begin = Clock::now();
   if (saved_step_ != step) {
     const deck::Config& c = parts_.config;
+    grid::together(parts_.world, [&] {
+      if (parts_.world.rank() == 0) parts_.expect_folders();
+    });
     saver_.save({step, batches_.samples(step), parts_.deck_toml, layout_text(c.parallel),
                  to_values(skips_, step)},
                 goes_on);
@@ -265,8 +269,20 @@ void Trainer::save(std::int64_t step, bool goes_on) {
   untimed_ += seconds(Clock::now() - begin);
 }
 
-/// Agreement of all ranks on what follows the step: requests to any of them, and the phase of a
-/// checkpoint.
+/// Once in half a second, because a look may be a message to a file server.
+void Trainer::look_for_folders() {
+  const auto now = Clock::now();
+  if (parts_.world.rank() != 0 || now - looked_ < std::chrono::milliseconds(500)) return;
+  looked_ = now;
+  try {
+    parts_.expect_folders();
+  } catch (const Error& error) {
+    lost_folder_ = error.what();
+  }
+}
+
+/// Agreement of all ranks on what follows the step: requests to any of them, the phase of a
+/// checkpoint, and whether the run's folders are still its own.
 Request Trainer::agreement(std::int64_t step) {
   const Seconds saving = (saver_.under_way() ? 3 : 2) * saver_.expected_seconds();
   const auto mean_batch =
@@ -275,9 +291,15 @@ Request Trainer::agreement(std::int64_t step) {
   const double next_steps = static_cast<double>(batches_.global(step + 1)) / mean_batch;
   const Request mine = requests_.ask(parts_.world.rank() == 0, saving, next_steps);
   const Saver::Progress at = saver_.progress();
-  std::array<std::int64_t, 4> words{mine.stop, mine.checkpoint, at.unfinished, at.failed};
+  look_for_folders();
+  std::array<std::int64_t, 5> words{mine.stop, mine.checkpoint, at.unfinished, at.failed,
+                                    lost_folder_.empty() ? 0 : 1};
   parts_.world.all_reduce(std::span<std::int64_t>(words), grid::Reduction::maximum,
                           "agreement at a step's end");
+  if (words[4] != 0)
+    grid::together(parts_.world, [&] {
+      if (!lost_folder_.empty()) throw Error(lost_folder_);
+    });
   saver_.advance({words[2], words[3]});
   return {words[0], words[1]};
 }

@@ -59,12 +59,18 @@ TypedWorker<P>::TypedWorker(const deck::Config& config,
   for (const schedule::Program& program : programs)
     executors_.emplace_back(program, parts_.pipeline.rank());
   handle_.prepare_products(dtype_of<T>);
+  if (!parts_.fp8) return;
+  const std::string obstacle = kernels::fp8_obstacle(handle_);
+  check_usage(obstacle.empty(), "[precision] products = \"fp8\" is not possible: ", obstacle,
+              "; choose products = \"compute\"");
+  parts_.fp8->reset(handle_);
 }
 
 template <class P>
 void TypedWorker<P>::initialise() {
   const Region region("initialise");
   parts_.parameters.initialise(handle_, static_cast<std::uint64_t>(config_.run.seed));
+  if (parts_.fp8) parts_.fp8->reset(handle_);
   if (!parts_.optimizer) return;
   parts_.optimizer->zero_state(handle_);
   parts_.optimizer->copy_masters_from_weights(handle_);
@@ -255,13 +261,45 @@ std::vector<checkpoint::SliceView> TypedWorker<P>::share() {
   const std::size_t kinds = architecture::state_arrays(config_.optimizer).size();
   for (std::size_t kind = 0; kind < kinds; ++kind)
     add_state([kind](const auto& block) -> const auto& { return block.arrays[kind]; });
+  if (parts_.fp8 && grid_.world().rank() == 0) {  // alike on all ranks
+    const NamedTensor<float> maxima = parts_.fp8->history();
+    slices.push_back(slice_of(handle_, maxima, {0, maxima.offset, maxima.extent, 0}));
+  }
   return slices;
+}
+
+/// A history of another length keeps the maxima of the latest steps.
+template <class P>
+void TypedWorker<P>::load_fp8(const checkpoint::Reader& reader) {
+  if (!parts_.fp8) return;
+  const NamedTensor<float> history = parts_.fp8->history();
+  const auto stored =
+      std::ranges::find(reader.arrays(), history.name, &checkpoint::ArrayInfo::name);
+  parts_.fp8->reset(handle_);
+  if (stored == reader.arrays().end()) {
+    say(reader.folder(), " holds no maxima of fp8 tensors; their scales start as in a new run");
+    return;
+  }
+  const std::int64_t tensors = history.shape[1], rows = history.shape[0];
+  const std::int64_t stored_rows = stored->shape.front();
+  std::vector<float> all(static_cast<std::size_t>(stored_rows * tensors));
+  reader.read(history.name, DType::fp32, {stored_rows, tensors}, all.data());
+  std::vector<float> mine(static_cast<std::size_t>(rows * tensors), 0.0F);
+  const std::int64_t step = reader.state().step;
+  for (std::int64_t s = std::max<std::int64_t>(0, step - std::min(rows, stored_rows)); s < step;
+       ++s)
+    std::copy_n(all.begin() + s % stored_rows * tensors, tensors,
+                mine.begin() + s % rows * tensors);
+  copy_to_device<float>(handle_, history.data, mine);
+  fence(handle_, "train/load copies the maxima of fp8 tensors to the device");
+  parts_.fp8->resume(handle_, step);
 }
 
 template <class P>
 void TypedWorker<P>::load(const checkpoint::Reader& reader) {
   const Region region("load");
   load_weights(handle_, reader, architecture_, parts_.parameters);
+  load_fp8(reader);
   if (!parts_.optimizer) return;
   const auto state = parts_.optimizer->state();
   if constexpr (optim::Optimizer<P>::has_masters)
@@ -300,6 +338,7 @@ std::vector<plan::MemoryRow> TypedWorker<P>::memory() const {
   if (const Bytes bytes = handle_.workspace_bytes(); bytes > 0)
     rows.push_back({"kernel workspace", bytes});
   if (is_narrow<T>) rows.push_back({"widened operands", handle_.widened_bytes()});
+  if (parts_.fp8) rows.push_back({"fp8 scaling", parts_.fp8->bytes()});
   if (const Bytes bytes = parts_.reduction_bytes(); bytes > 0)
     rows.push_back({"reductions", bytes});
   if (parts_.optimizer && away)
@@ -318,7 +357,8 @@ double TypedWorker<P>::measure_peak() {
 template <class P>
 std::string TypedWorker<P>::description() const {
   const DType type = config_.precision.compute;
-  return text(name_of(type), " products by ", handle_.choice().products_description(type));
+  return text(name_of(type), " products by ", handle_.choice().products_description(type),
+              parts_.fp8 ? ", those of the layers in fp8" : "");
 }
 
 template class TypedWorker<model::Fp32>;

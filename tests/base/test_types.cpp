@@ -33,6 +33,7 @@ TEST(Types, WordsReadBackToTheirValues) {
   expect_words_read_back<TransportKind>();
   expect_words_read_back<AttentionKind>();
   expect_words_read_back<OptimizerKind>();
+  expect_words_read_back<RateScaling>();
   expect_words_read_back<Axis>();
   EXPECT_EQ(name_of(ScheduleKind::one_forward_one_backward), "1f1b");
 }

@@ -51,6 +51,48 @@ TEST(Checks, AttentionOfLibrariesIsForNarrowNumbersWithoutDropout) {
       "dropout = 0, or attention = \"auto\"");
 }
 
+TEST(Checks, Fp8NeedsBf16AndMultiplesOf16) {
+  const std::vector<std::string> fits{"precision.products=fp8", "precision.compute=bf16",
+                                      "model.hidden=64", "model.feed_forward=192"};
+  const auto with = [&](const char* other) {
+    std::vector<std::string> overrides = fits;
+    overrides.push_back(other);
+    return overrides;
+  };
+  const PrecisionConfig found = parse_deck(example, "a.toml", fits).config.precision;
+  EXPECT_EQ(found.products, Products::fp8);
+  EXPECT_EQ(found.fp8_history, 1024);
+  EXPECT_EQ(found.fp8_algorithm, Fp8Algorithm::max);
+  EXPECT_NO_THROW(parse_deck(example, "a.toml", with("parallel.tensor=4")));
+  const std::string or_else = ", or products = \"compute\"";
+  const std::string needs =
+      " not a multiple of 16, which [precision] products = \"fp8\" (command line) needs; ";
+  expect_contains(mistakes_of(example, with("precision.compute=fp32")),
+                  "[precision] products = \"fp8\" (command line) needs bf16, but the deck has "
+                  "[precision] compute = \"fp32\" (command line); choose compute = \"bf16\"" +
+                      or_else);
+  expect_contains(mistakes_of(example, with("model.hidden=40")),
+                  "[model] hidden = 40 (command line) is" + needs + "choose 32 or 48" + or_else);
+  expect_contains(mistakes_of(example, with("model.heads=8")),
+                  "[model] heads = 8 (command line) gives a head size of 8," + needs +
+                      "set head_size, or choose other heads" + or_else);
+  expect_contains(
+      mistakes_of(example, with("model.feed_forward=200")),
+      "[model] feed_forward = 200 (command line) over [parallel] tensor = 1 (default) gives parts "
+      "that are" +
+          needs + "choose 192 or 208" + or_else);
+  expect_contains(
+      mistakes_of(example,
+                  {"precision.products=fp8", "precision.compute=bf16", "model.hidden=64",
+                   "model.feed_forward=192", "parallel.tensor=4", "model.feed_forward=96"}),
+      "[model] feed_forward = 96 (command line) over [parallel] tensor = 4 (command line) gives "
+      "parts that are" +
+          needs + "choose 64 or 128, another tensor" + or_else);
+  expect_contains(mistakes_of(example, with("model.sequence=12")),
+                  "[batch] micro = 2 (a.toml:8) · [model] sequence = 12 (command line) = 24 is" +
+                      needs + "choose a micro of 4 or a multiple of it" + or_else);
+}
+
 TEST(Checks, SizesThatDoNotFitIntoNumbersAreRefused) {
   expect_contains(mistakes_of(example, {"model.layers=65536", "model.hidden=16777216"}),
                   "[model] has ");

@@ -1,4 +1,5 @@
 #include <support/runtime.hpp>
+#include <support/source_folder.hpp>
 #include <support/temporary_folder.hpp>
 #include <trireme/base/check.hpp>
 #include <trireme/grid/runtime.hpp>
@@ -17,8 +18,9 @@ using trireme::testing::runtime;
 using trireme::testing::TemporaryFolder;
 
 // tests/grid/nccl_stand_in, where the build has put them.
-const std::string good = TRIREME_STAND_INS "/new/libnccl.so.2";
-const std::string old = TRIREME_STAND_INS "/old/libnccl.so.2";
+const std::string stand_ins = trireme::testing::relocated("TRIREME_STAND_INS", TRIREME_STAND_INS);
+const std::string good = stand_ins + "/new/libnccl.so.2";
+const std::string old = stand_ins + "/old/libnccl.so.2";
 const std::string missing = "libtrireme-has-none.so.2";
 
 std::string version_of(void* handle) {

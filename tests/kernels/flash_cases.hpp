@@ -71,7 +71,7 @@ class FlashFixture : public ::testing::Test {
     expect_within(emulated.logsumexp, reference.logsumexp(), "logsumexp");
     emulated.backward(grad);
     expect_within(emulated.dqkv, reference.gradient({grad.begin(), grad.end()}), "dqkv");
-    EXPECT_EQ(emulated.bank_conflicts, 0);
+    EXPECT_EQ(emulated.grid.report.bank_conflicts, 0);
   }
 };
 using Cases = ::testing::Types<Case<Bf16, 32>, Case<Bf16, 64>, Case<Bf16, 80>, Case<Bf16, 96>,

@@ -1,7 +1,9 @@
 #include <trireme/base/check.hpp>
 #include <trireme/base/text.hpp>
 #include <trireme/kernels/attention.hpp>
+#include <trireme/kernels/attention_blocks.hpp>
 #include <trireme/kernels/flash_attention.hpp>
+#include <trireme/kernels/group_kernels.hpp>
 
 #include <gtest/gtest.h>
 
@@ -45,6 +47,34 @@ TEST(FlashRule, TakesItsSizesAndAlignment) {
   s.scale = 0.125;
   s.sequence = std::int64_t{1} << 40;
   EXPECT_FALSE(takes(s));
+}
+
+TEST(FlashRule, WarpgroupsTakeTheirSizesAndAlignment) {
+  const auto takes = [](std::int64_t head_size, std::uintptr_t address = 64,
+                        std::int64_t stride = 384) {
+    return group_forward_takes({2, 100, 4, 2, head_size, true, 0.125, 2},
+                               {reinterpret_cast<const void*>(address)}, {stride});
+  };
+  for (const std::int64_t size : {64, 96, 128, 192, 256}) EXPECT_TRUE(takes(size)) << size;
+  for (const std::int64_t size : {16, 32, 80, 112, 160, 320}) EXPECT_FALSE(takes(size)) << size;
+  EXPECT_FALSE(takes(128, 72)) << "an array of 8 (mod 16)";
+  EXPECT_FALSE(takes(128, 64, 388)) << "rows of 8 (mod 16)";
+  if (exec_on_host) {
+    EXPECT_FALSE(group_kernels_available());
+  }
+}
+
+TEST(FlashRule, SectionsFillTheirRoomAndAreOfEqualSize) {
+  AttentionShape s{4, 2048, 16, 16, 128};
+  s = resolved(s);
+  const auto section = [&](std::int64_t room) {
+    return flash_forward_shape(s, 6144, room).section;
+  };
+  EXPECT_EQ(section(std::int64_t{25} << 20), 22) << "64 heads in 3 sections";
+  EXPECT_EQ(section(std::int64_t{64} << 20), 64);
+  EXPECT_EQ(section(1), 1);
+  s.key_value_heads = 4, s.group = 4;
+  EXPECT_EQ(section(std::int64_t{8} << 20), 32) << "four heads share keys and values";
 }
 
 TEST(FlashRule, WorkspaceHoldsSumsDeltasAndCounters) {

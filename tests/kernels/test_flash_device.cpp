@@ -1,11 +1,15 @@
 #include <trireme/base/text.hpp>
 #include <trireme/kernels/attention.hpp>
+#include <trireme/kernels/attention_blocks.hpp>
+#include <trireme/kernels/flash_attention.hpp>
+#include <trireme/kernels/group_kernels.hpp>
 #include <trireme/tensor/fence.hpp>
 
 #include <gtest/gtest.h>
 
 #include <cmath>
 #include <cstdint>
+#include <utility>
 #include <vector>
 
 #include "reference/rounded_attention.hpp"
@@ -74,7 +78,7 @@ TYPED_TEST(FlashOnDevice, AgreesWithTheDefinitionAsThePortableKernelDoes) {
   using T = TypeParam;
   const double unit = std::is_same_v<T, Bf16> ? 1.0 / 256.0 : 1.0 / 2048.0;
   const AttentionDropout some{0.3, {7, Purpose::attention_dropout, 3, 5}, 11, 2, 9};
-  for (const std::int64_t K : {32, 64, 80, 96, 112, 128, 160})
+  for (const std::int64_t K : {32, 64, 80, 96, 112, 128, 160, 192, 256})
     for (const AttentionShape& s : {AttentionShape{2, 517, 4, 2, K},
                                     {1, 384, 2, 2, K, false},
                                     {1, 67, 3, 2, K, true, 0.0, 2, 1},
@@ -96,6 +100,37 @@ TYPED_TEST(FlashOnDevice, AgreesWithTheDefinitionAsThePortableKernelDoes) {
       }
 }
 
+/// Where warpgroups compute attention, the kernels of earlier devices agree as well.
+TYPED_TEST(FlashOnDevice, KernelsOfEarlierDevicesAgreeWithTheDefinition) {
+  using T = TypeParam;
+  if (!group_kernels_available() || !flash_available()) GTEST_SKIP() << "one kernel only";
+  const Handle handle;
+  const double unit = std::is_same_v<T, Bf16> ? 1.0 / 256.0 : 1.0 / 2048.0;
+  for (const std::int64_t K : {64, 96, 128}) {
+    const AttentionShape s = resolved({2, 517, 4, 2, K});
+    const auto numbers = uniform<T>(s.tokens() * s.qkv_columns(), 1);
+    const DeviceArray<T> qkv(numbers), o(s.tokens() * s.heads * K, T(NAN));
+    const DeviceArray<float> lse(s.tokens() * s.heads, NAN);
+    flash_attention_forward<T>(handle, o.matrix(s.tokens(), s.heads * K),
+                               lse.cube(s.batch, s.heads, s.sequence),
+                               qkv.matrix(s.tokens(), s.qkv_columns()), s, {});
+    fence(handle, "test");
+    const reference::RoundedAttention reference({numbers.begin(), numbers.end()}, s, {}, unit);
+    expect_within(o.values(), reference.output(), "o");
+    expect_within(lse.values(), reference.logsumexp(), "logsumexp");
+    const auto grad_numbers = uniform<T>(s.tokens() * s.heads * K, 2);
+    const DeviceArray<T> grad(grad_numbers), dqkv(s.tokens() * s.qkv_columns(), T(NAN));
+    const DeviceArray<float> work(attention_workspace_elements<T>(handle.choice(), s), NAN);
+    flash_attention_backward<T>(
+        handle, dqkv.matrix(s.tokens(), s.qkv_columns()), grad.matrix(s.tokens(), s.heads * K),
+        o.matrix(s.tokens(), s.heads * K), qkv.matrix(s.tokens(), s.qkv_columns()),
+        lse.cube(s.batch, s.heads, s.sequence), work.flat(), s, {});
+    fence(handle, "test");
+    expect_within(dqkv.values(), reference.gradient({grad_numbers.begin(), grad_numbers.end()}),
+                  "dqkv");
+  }
+}
+
 /// Many blocks that add to the same sums at the same time.
 TYPED_TEST(FlashOnDevice, HasTheSameBitsInEveryRun) {
   using T = TypeParam;
@@ -105,9 +140,10 @@ TYPED_TEST(FlashOnDevice, HasTheSameBitsInEveryRun) {
     return result;
   };
   for (const AttentionBackend backend : back_ends(dtype_of<T>))
-    for (const bool causal : {true, false}) {
-      SCOPED_TRACE(text(name_of(backend), causal ? ", causal" : ""));
-      const AttentionShape s{4, 2048, 8, 8, 64, causal};
+    for (const auto& [causal, K] :
+         {std::pair(true, 64), std::pair(false, 64), std::pair(true, 128), std::pair(true, 256)}) {
+      SCOPED_TRACE(text(name_of(backend), " K ", K, causal ? ", causal" : ""));
+      const AttentionShape s{4, 2048, 8, 8, K, causal};
       const Passes<T> first = run<T>(backend, s, {});
       for (int i = 0; i < 5; ++i) {
         const Passes<T> again = run<T>(backend, s, {});

@@ -99,7 +99,7 @@ TYPED_TEST(FlashWindow, CostGrowsWithTheSequence) {
     typename TestFixture::Kernels emulated(this->input(s), s, {});
     emulated.forward();
     emulated.backward(this->gradient(s));
-    return emulated.operations;
+    return emulated.grid.report.operations;
   };
   const std::int64_t first = operations(256), second = operations(512), third = operations(768);
   EXPECT_EQ(third - second, second - first);

@@ -191,6 +191,22 @@ TYPED_TEST(Packs, SumsAreThoseOfTheDefinition) {
     }
 }
 
+TYPED_TEST(Packs, TheLargestElementIsFoundWhereverItIs) {
+  using T = TypeParam;
+  using Acc = Accumulate<T>;
+  for (const std::int64_t n : {1, 7, 8, 16, 21})
+    for (const int offset : {0, 1, 8})
+      for (std::int64_t place = 0; place < n; ++place) {
+        auto a = this->row(1);
+        a.values[offset + place] = T(100);
+        a.values[offset + n] = T(200);  // after the row
+        EXPECT_EQ(detail::max_by_packs<Acc>(HostTeam{}, n, a.values + offset), Acc(100))
+            << place << " of " << n << " at " << offset;
+      }
+  const auto a = this->row(1);
+  EXPECT_EQ(detail::max_by_packs<Acc>(HostTeam{}, 0, a.values), -infinity<Acc>);
+}
+
 TEST(PackWidth, IsThatOfTheWidestNumber) {
   EXPECT_EQ((detail::pack_width<Bf16, Bf16>), 8);
   EXPECT_EQ((detail::pack_width<Bf16, float>), 4);

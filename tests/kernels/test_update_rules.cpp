@@ -155,6 +155,9 @@ TYPED_TEST(Rules, ASkippedStepChangesNothing) {
   for (const double momentum : {0.0, 0.9})
     sgd_update<T>(exec, d_w.flat(), d_b.flat(), gradient.flat(), {0.1, momentum, momentum > 0, 0.1},
                   control.flat());
+  for (const double momentum : {0.0, 0.9})
+    lars_update<T>(exec, d_w.flat(), d_b.flat(), gradient.flat(), {0.1, momentum, 0.1, 0.001},
+                   one.flat(), control.flat());
   lamb_direction<T>(exec, gradient.flat(), d_b.flat(), d_v.flat(), d_w.flat(),
                     {0.1, 0.9, 0.95, 1e-8, 0.1}, control.flat());
   lamb_update<T>(exec, d_w.flat(), gradient.flat(), 0.1, one.flat(), control.flat());
@@ -212,6 +215,19 @@ TYPED_TEST(Rules, LambsFirstStepIsTheSignOfTheGradientOfTheWeightsSize) {
   lamb_update<T>(exec, w.flat(), g.flat(), 0.1, ratio.flat(), control.flat());
   EXPECT_NEAR(w.values()[0], 3 - 0.1 * 5 / std::sqrt(7.25) * 2.5, 16 * TestFixture::eps);
   EXPECT_NEAR(w.values()[1], 4 - 0.1 * 5 / std::sqrt(7.25), 16 * TestFixture::eps);
+}
+
+/// Arrays [3, 4] in two parts with the gradient [0.6, 0.8], then arrays with a norm of 0.
+TEST(TrustRatios, OfLarsHaveTheClippedGradientAndTheDecay) {
+  const DeviceArray<double> ratios(3, 7.0), control(std::vector<double>{1, 0.5, 1, 1});
+  lars_ratios(Exec{}, ratios.flat(),
+              DeviceArray<double>(std::vector<double>{9, 16, 0, 0, 4, 0}).flat(),
+              DeviceArray<double>(std::vector<double>{0.36, 0.64, 1, 1, 0, 0}).flat(), 2,
+              {1, 0.9, 0.1, 0.02}, control.flat());
+  const auto found = ratios.values();
+  EXPECT_DOUBLE_EQ(found[0], 0.02 * 5 / (0.5 * 1 + 0.1 * 5));
+  EXPECT_EQ(found[1], 1);
+  EXPECT_EQ(found[2], 1);
 }
 
 TEST(TrustRatios, AreOneWhereANormIsZero) {

@@ -4,6 +4,7 @@
 #include <trireme/plan/memory.hpp>
 
 #include "support/small_gpt.hpp"
+#include "support/source_folder.hpp"
 
 #include <gtest/gtest.h>
 
@@ -105,7 +106,8 @@ struct Golden {
   std::vector<double> gradients;  ///< every 29th element of each array
 
   explicit Golden(Gelu form) {
-    const std::string stem = text(TRIREME_SOURCE_DIR, "/tests/golden/bert_fp64/", name_of(form));
+    const std::string stem =
+        text(trireme::testing::source_folder(), "/tests/golden/bert_fp64/", name_of(form));
     std::ifstream in(stem + ".txt");
     for (std::string line; std::getline(in, line);) {
       std::istringstream words(line);

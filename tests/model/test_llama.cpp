@@ -4,6 +4,7 @@
 #include <trireme/plan/memory.hpp>
 
 #include "support/small_gpt.hpp"
+#include "support/source_folder.hpp"
 
 #include <gtest/gtest.h>
 
@@ -97,7 +98,7 @@ struct Golden {
   std::vector<double> gradients;  ///< every stored_stride-th element of each array
 
   explicit Golden(const Case& c) {
-    const std::string stem = text(TRIREME_SOURCE_DIR, "/tests/golden/", c.file);
+    const std::string stem = text(trireme::testing::source_folder(), "/tests/golden/", c.file);
     std::ifstream in(stem + ".txt");
     for (std::string line; std::getline(in, line);) {
       std::istringstream words(line);

@@ -2,6 +2,7 @@
 #include <trireme/plan/memory.hpp>
 
 #include "optim/rig.hpp"
+#include "support/source_folder.hpp"
 
 #include <gtest/gtest.h>
 
@@ -10,7 +11,7 @@ namespace {
 
 using namespace trireme::testing;
 
-const std::string golden = TRIREME_SOURCE_DIR "/tests/golden/gpt_fp64/";
+const std::string golden = trireme::testing::source_folder() + "/tests/golden/gpt_fp64/";
 
 class Golden : public ::testing::TestWithParam<std::tuple<int, bool>> {};
 

@@ -122,5 +122,22 @@ TEST(LearningRate, ACooldownMayBeginBehindTheWarmUp) {
   EXPECT_DOUBLE_EQ(learning_rate(o, 6), part(0.95));
 }
 
+TEST(LearningRate, FollowsTheBatchLinearlyOrByTheSquareRoot) {
+  auto o = with(LearningRateSchedule::cosine);
+  o.reference_batch = 64;
+  for (const std::int64_t step : {1, 5, 17, 30}) {
+    const double rate = learning_rate(o, step);
+    o.learning_rate_scaling = RateScaling::none;
+    EXPECT_EQ(learning_rate(o, step, 1024), rate);
+    o.learning_rate_scaling = RateScaling::linear;
+    EXPECT_DOUBLE_EQ(learning_rate(o, step, 1024), 16 * rate);
+    EXPECT_EQ(learning_rate(o, step, 64), rate) << "the bits of no scaling";
+    EXPECT_DOUBLE_EQ(learning_rate(o, step, 16), rate / 4);
+    o.learning_rate_scaling = RateScaling::square_root;
+    EXPECT_DOUBLE_EQ(learning_rate(o, step, 1024), 4 * rate);
+    EXPECT_EQ(learning_rate(o, step, 64), rate);
+  }
+}
+
 }  // namespace
 }  // namespace trireme::optim

@@ -1,10 +1,11 @@
-// SGD and LAMB against reference implementations, and what all optimizers have in common: state,
-// launches and skipped steps.
+// SGD, LAMB and LARS against reference implementations, and what all optimizers have in common:
+// state, launches and skipped steps.
 #include <trireme/optim/learning_rate.hpp>
 #include <trireme/plan/memory.hpp>
 
 #include "optim/rig.hpp"
 #include "support/launch_recorder.hpp"
+#include "support/source_folder.hpp"
 
 #include <gtest/gtest.h>
 
@@ -19,7 +20,7 @@ namespace {
 
 using namespace trireme::testing;
 
-const std::string golden = TRIREME_SOURCE_DIR "/tests/golden/";
+const std::string golden = trireme::testing::source_folder() + "/tests/golden/";
 
 deck::OptimizerConfig sgd(double momentum, bool nesterov) {
   auto o = golden_optimizer();
@@ -47,6 +48,23 @@ TEST(Sgd, LossesAndNormsOfTwentyStepsEqualPyTorch) {
     }
   }
 }
+
+/// Weights and gradients before an update, from which a reference takes the same step.
+struct Snapshot {
+  std::vector<std::vector<double>> weights, gradients;
+  double squares = 0;  ///< of all gradients
+
+  explicit Snapshot(const Rig& rig) {
+    for (const auto& entry : rig.parameters.entries()) {
+      weights.push_back(values_of(entry.weight.data));
+      gradients.push_back(values_of(entry.gradient.data));
+      for (const double g : gradients.back()) squares += g * g;
+    }
+  }
+  double clip(const deck::OptimizerConfig& o) const {
+    return std::min(1.0, o.clip_norm / (std::sqrt(squares) + 1e-6));
+  }
+};
 
 /// LAMB as algorithm 2 of You et al. 2020, array by array in double precision.
 struct NaiveLamb {
@@ -85,23 +103,69 @@ TEST(Lamb, WeightsOfFiveStepsEqualThoseOfThePapersAlgorithm) {
   NaiveLamb naive;
   for (int step = 1; step <= 5; ++step) {
     rig.pass(step);
-    // The reference takes this step from the same weights and gradients.
-    std::vector<std::vector<double>> weights, gradients;
-    double squares = 0;
-    for (const auto& entry : rig.parameters.entries()) {
-      weights.push_back(values_of(entry.weight.data));
-      gradients.push_back(values_of(entry.gradient.data));
-      for (const double g : gradients.back()) squares += g * g;
-    }
-    const double clip = std::min(1.0, config.clip_norm / (std::sqrt(squares) + 1e-6));
+    const Snapshot before(rig);
     const double rate = learning_rate(config, step);
     rig.update(step, rate);
-    for (std::size_t a = 0; a < weights.size(); ++a) {
+    for (std::size_t a = 0; a < before.weights.size(); ++a) {
       const auto& entry = rig.parameters.entries()[a];
-      naive.step(config, rate, step, a, entry.spec->decay, weights[a], gradients[a], clip);
+      auto expected = before.weights[a];
+      naive.step(config, rate, step, a, entry.spec->decay, expected, before.gradients[a],
+                 before.clip(config));
       const auto updated = values_of(entry.weight.data);
       for (std::size_t i = 0; i < updated.size(); ++i)
-        ASSERT_NEAR(updated[i], weights[a][i], 1e-12) << entry.spec->name << ", step " << step;
+        ASSERT_NEAR(updated[i], expected[i], 1e-12) << entry.spec->name << ", step " << step;
+    }
+  }
+}
+
+/// LARS as algorithm 1 of You et al. 2017, array by array in double precision.
+struct NaiveLars {
+  std::vector<std::vector<double>> b;
+
+  void step(const deck::OptimizerConfig& o, double rate, std::size_t array, bool decays,
+            std::vector<double>& w, const std::vector<double>& g, double clip) {
+    if (b.size() <= array) b.resize(array + 1);
+    b[array].resize(w.size());
+    double weight = 0;
+    double gradient = 0;
+    for (std::size_t i = 0; i < w.size(); ++i) {
+      weight += w[i] * w[i];
+      gradient += clip * g[i] * clip * g[i];
+    }
+    weight = std::sqrt(weight);
+    gradient = std::sqrt(gradient);
+    const double decay = decays ? o.weight_decay : 0;
+    const double local = decays ? o.trust_coefficient * weight / (gradient + decay * weight) : 1;
+    for (std::size_t i = 0; i < w.size(); ++i) {
+      b[array][i] = o.momentum * b[array][i] + rate * local * (clip * g[i] + decay * w[i]);
+      w[i] -= b[array][i];
+    }
+  }
+};
+
+TEST(Lars, WeightsOfFiveStepsEqualThoseOfThePapersAlgorithm) {
+  for (const double momentum : {0.0, 0.9}) {
+    auto config = golden_optimizer();
+    config.kind = OptimizerKind::lars;
+    config.momentum = momentum;
+    config.trust_coefficient = 0.02;
+    config.learning_rate = 1;
+    Rig rig(2, false, config);
+    NaiveLars naive;
+    for (int step = 1; step <= 5; ++step) {
+      rig.pass(step);
+      const Snapshot before(rig);
+      const double rate = learning_rate(config, step);
+      rig.update(step, rate);
+      for (std::size_t a = 0; a < before.weights.size(); ++a) {
+        const auto& entry = rig.parameters.entries()[a];
+        auto expected = before.weights[a];
+        naive.step(config, rate, a, entry.spec->decay, expected, before.gradients[a],
+                   before.clip(config));
+        const auto updated = values_of(entry.weight.data);
+        for (std::size_t i = 0; i < updated.size(); ++i)
+          ASSERT_NEAR(updated[i], expected[i], 1e-12) << entry.spec->name << ", step " << step;
+      }
     }
   }
 }
@@ -131,6 +195,9 @@ TEST(Optimizer, KindsHaveTheStateThatTheyNeedAndThePlanKnowsIt) {
   EXPECT_EQ(names(lamb), moments);
   EXPECT_EQ(names(sgd(0.9, true)), Names{"optimizer.momentum.final_norm.bias"});
   EXPECT_EQ(names(sgd(0, false)), Names{});
+  auto lars = sgd(0.9, false);
+  lars.kind = OptimizerKind::lars;
+  EXPECT_EQ(names(lars), Names{"optimizer.momentum.final_norm.bias"});
 }
 
 /// The number of launches does not depend on the number of arrays.
@@ -140,7 +207,8 @@ TEST(Optimizer, AStepIsAFewLaunches) {
       {OptimizerKind::sgd, {"sgd_update"}},
       {OptimizerKind::lamb,
        {"lamb_direction", "squared_norm_blocks", "squared_norm_blocks", "segment_sums",
-        "segment_sums", "trust_ratios", "lamb_update"}}};
+        "segment_sums", "trust_ratios", "lamb_update"}},
+      {OptimizerKind::lars, {"squared_norm_blocks", "segment_sums", "lars_ratios", "lars_update"}}};
   for (const auto& [kind, launches] : of_kind) {
     deck::OptimizerConfig config = golden_optimizer();
     config.kind = kind;

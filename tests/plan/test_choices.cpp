@@ -122,6 +122,15 @@ TEST(Choices, NotesSayWhatPrecisionComesTo) {
   EXPECT_EQ(attention_note(precision, all), "cuDNN, whose gradients take S^2 numbers per head");
   EXPECT_EQ(attention_note(precision, host),
             "cudnn, which has no effect: the kernels of this installation run on the host");
+  EXPECT_EQ(products_note(precision, all), "");
+  precision.products = Products::fp8;
+  precision.compute = DType::bf16;
+  EXPECT_EQ(products_note(precision, host),
+            "fp8, computed in fp32 on hosts: the same numbers, not faster");
+  Machine fast = all;
+  EXPECT_NE(products_note(precision, fast).find("has no [device] peak_fp8"), std::string::npos);
+  fast.device.peak_fp8 = 2e15;
+  EXPECT_EQ(products_note(precision, fast), "fp8 in the layers");
 }
 
 }  // namespace

@@ -104,6 +104,31 @@ TEST(KernelTime, PeaksAreOfTheType) {
   EXPECT_NEAR(peak(precision(DType::fp16)), 5e12, 1);
 }
 
+/// The product at the peak of fp8, which is that of bf16 where it is not known, and two kernels
+/// that read two bytes of each operand's numbers and write one.
+TEST(KernelTime, Fp8HasItsOwnPeakAndRoundsItsOperands) {
+  Machine m = testing::cluster();
+  deck::PrecisionConfig p = precision(DType::bf16);
+  EXPECT_FALSE(KernelTime(m, p).fp8());
+  p.products = Products::fp8;
+  const ProductSizes s{2048, 1024, 512};
+  const double a = 2048 * 512, b = 1024 * 512;
+  const auto rounding = [&](const KernelTime& time) {
+    return time.memory(3 * a) + time.memory(3 * b);
+  };
+  const KernelTime unknown(m, p);
+  EXPECT_TRUE(unknown.fp8());
+  EXPECT_DOUBLE_EQ(unknown.fp8_product(s, 0), unknown.product(s, 0) + rounding(unknown));
+  m.device.peak_fp8 = 2 * m.device.peak_bf16;
+  const KernelTime known(m, p);
+  EXPECT_DOUBLE_EQ(known.fp8_product(s, 0) - launch - rounding(known),
+                   (known.product(s, 0) - launch) / 2);
+  EXPECT_DOUBLE_EQ(known.attention(1e9, 0), unknown.attention(1e9, 0));
+  const double bandwidth = m.device.bandwidth * m.device.memory_efficiency;
+  EXPECT_DOUBLE_EQ(known.fp8_product({16, 16, 16}, 1e9),
+                   2 * known.memory(3 * 256) + (2 * 256 + 1e9) / bandwidth + launch);
+}
+
 /// Neither faster than the peak, nor longer on a machine with more of anything but multiprocessors,
 /// of which each then has a smaller part of the peak.
 TEST(KernelTime, RandomProductsKeepTheBounds) {

@@ -38,7 +38,7 @@ TEST(MachineValues, EveryKeyIsStored) {
   const Machine m =
       Lines{
           "peak_fp64 = 67e12\npeak_fp32 = 67e12\npeak_tf32 = 494e12\npeak_bf16 = 989e12\n"
-          "peak_fp16 = 988e12\nbandwidth = 3350e9\nmultiprocessors = 132\n"
+          "peak_fp16 = 988e12\npeak_fp8 = 1979e12\nbandwidth = 3350e9\nmultiprocessors = 132\n"
           "product_efficiency = 0.7\nmemory_efficiency = 0.9\nattention_efficiency = 0.4\n"
           "tile_overhead = 100\nlaunch = 3e-6\n",
           "processors = 4\nlink_bandwidth = 450e9\nlink_efficiency = 0.75\nlink_latency = 5e-6\n",
@@ -57,6 +57,7 @@ TEST(MachineValues, EveryKeyIsStored) {
   device.peak_tf32 = 494e12;
   device.peak_bf16 = 989e12;
   device.peak_fp16 = 988e12;
+  device.peak_fp8 = 1979e12;
   device.bandwidth = 3350e9;
   device.multiprocessors = 132;
   device.product_efficiency = 0.7;
@@ -115,6 +116,7 @@ TEST(MachineValues, OutsideOfPhysicalBoundsTheyAreRefused) {
       {"device", "peak_tf32", peaks, not_peaks},
       {"device", "peak_bf16", peaks, not_peaks},
       {"device", "peak_fp16", peaks, not_peaks},
+      {"device", "peak_fp8", peaks, not_peaks},
       {"device", "bandwidth", speeds, not_speeds},
       {"device", "multiprocessors", {"1", "1048576"}, {"0", "1048577", "1.5"}},
       {"device", "product_efficiency", shares, not_shares},

@@ -45,11 +45,14 @@ SPEAK_TO_VENDORS = {
     "include/trireme/grid/nccl_library.hpp",
     "include/trireme/kernels/block_launch.hpp",
     "include/trireme/kernels/cuda_block.hpp",
+    "include/trireme/kernels/cuda_warpgroup.hpp",
+    "include/trireme/kernels/group_launch.hpp",
     "include/trireme/tensor/streams.hpp",
     "src/grid/nccl_library.cpp",
     "src/grid/transport_nccl.cpp",
     "src/kernels/cublaslt.cpp",
     "src/kernels/cudnn_attention.cpp",
+    "src/kernels/sm_90a/group_kernels.cpp",
     "src/tensor/device.cpp",
 }
 VENDOR_NAME = re.compile(r"\b(?:cuda|hip|cublas|cudnn|nccl|rccl|sycl)(?:Lt)?[A-Z]\w*|"
@@ -129,7 +132,8 @@ def pairs(root):
         inner = path.relative_to(root / "src")
         if len(inner.parts) == 1 or inner.parts[0] == "commands":
             continue
-        header = root / "include/trireme" / inner.with_suffix(".hpp")
+        # Files that are compiled for one architecture have their own folder in that of their header.
+        header = root / "include/trireme" / inner.parts[0] / inner.with_suffix(".hpp").name
         # attention_backward.cpp may be a part of what attention.hpp declares.
         words = inner.stem.split("_")
         stems = ("_".join(words[:n]) for n in range(len(words), 0, -1))

@@ -36,6 +36,8 @@ struct EmulatorLaunch {
 struct EmulatorReport {
   std::int64_t bank_conflicts = 0;  ///< accesses to shared memory that had to wait for others
   std::int64_t operations = 0;      ///< of warps
+  WarpCounts most;                  ///< of a warp
+  std::int64_t products = 0;        ///< of warpgroups
 };
 
 class EmulatedBlock;
@@ -70,6 +72,7 @@ struct BlockState {
   std::vector<Thread> fibers;
   std::vector<WarpRequests> warps;
   std::vector<int> arrived;  // lanes of each warp
+  std::vector<WarpCounts> counts;
   std::vector<Write> writes;
   int at_barrier = 0, done = 0;
   std::int64_t epoch = 0;
@@ -81,7 +84,8 @@ struct BlockState {
         memory(launch.shared_bytes),
         fibers(static_cast<std::size_t>(launch.threads)),
         warps(fibers.size() / 32),
-        arrived(fibers.size() / 32, 0) {}
+        arrived(fibers.size() / 32, 0),
+        counts(fibers.size() / 32) {}
 
   void publish(int thread, bool all) {
     std::vector<Write> later;
@@ -261,6 +265,7 @@ class EmulatedBlock {
     if (++state_->arrived[warp] < 32) return leave(emulator::State::at_warp);
     state_->arrived[warp] = 0;
     ++scheduler_->report.operations;
+    state_->counts[warp].add(mine.operation);
     execute(requests, state_->memory, thread_ / 32 * 32, scheduler_->report.bank_conflicts);
     for (std::size_t lane = 0; lane < 32; ++lane)
       state_->fibers[32 * warp + lane].state = emulator::State::ready;
@@ -319,6 +324,7 @@ class BlockEmulator {
       std::erase_if(blocks, [&](auto& block) {
         if (block->done < launch.threads) return false;
         block->publish(0, true);
+        for (const WarpCounts& c : block->counts) scheduler_.report.most.raise_to(c);
         for (emulator::Thread& f : block->fibers) stacks_.push_back(f.fiber.take_stack());
         return true;
       });

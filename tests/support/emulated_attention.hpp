@@ -1,11 +1,7 @@
 #pragma once
 
-#include <trireme/base/check.hpp>
 #include <trireme/kernels/attention_blocks.hpp>
-#include <trireme/kernels/flash_attention.hpp>
-#include <trireme/kernels/flash_backward.hpp>
-#include <trireme/kernels/flash_delta.hpp>
-#include <trireme/kernels/flash_forward.hpp>
+#include <trireme/kernels/flash_launch.hpp>
 
 #include <cstdint>
 #include <limits>
@@ -22,37 +18,73 @@ struct EmulatedRun {
   bool backwards = false;
 };
 
-/// Attention by the kernels of tensor cores on an emulated device. What no one writes is NaN.
+/// The emulated device, as flash_launch.hpp sees it: each launch ends before it returns.
+class EmulatedGrid {
+ public:
+  /// Processors and bytes of cache choose how many heads are in flight.
+  EmulatedGrid(EmulatedRun how, int processors, std::int64_t cache_bytes)
+      : how_(how), processors_(processors), cache_bytes_(cache_bytes) {}
+
+  EmulatorReport report;  ///< of all launches; `most`: of the last one
+
+  int processors() const { return processors_; }
+  std::int64_t cache_bytes() const { return cache_bytes_; }
+
+  template <class Kernel>
+  void launch(const char*, std::int64_t blocks, const typename Kernel::Arguments& arguments) {
+    const EmulatorLaunch launch{static_cast<int>(blocks),   Kernel::Tile::threads,
+                                Kernel::Tile::shared_bytes, how_.resident,
+                                how_.early_copies,          how_.backwards};
+    const EmulatorReport now =
+        BlockEmulator::run(launch, [&](EmulatedBlock& block) { Kernel::run(block, arguments); });
+    report.bank_conflicts += now.bank_conflicts;
+    report.operations += now.operations;
+    report.most = now.most;
+  }
+
+ private:
+  EmulatedRun how_;
+  int processors_;
+  std::int64_t cache_bytes_;
+};
+
+/// Attention by the kernels of tensor cores on an emulated device, with the launches of a real one.
+/// What no one writes is NaN.
 template <class T, int head_size>
 class EmulatedAttention {
  public:
   EmulatedAttention(const std::vector<T>& qkv, const kernels::AttentionShape& shape,
                     const kernels::AttentionDropout& dropout, EmulatedRun how = {})
-      : o(at(shape.tokens() * shape.heads * head_size), nan<T>()),
+      // A cache of two heads: several sections.
+      : grid(how, 2, 3 * 2 * 4 * shape.sequence * head_size),
+        o(at(shape.tokens() * shape.heads * head_size), nan<T>()),
         logsumexp(at(shape.tokens() * shape.heads), nan<float>()),
         qkv_(qkv),
         shape_(kernels::resolved(shape)),
-        dropout_(dropout),
-        how_(how) {}
+        dropout_(dropout) {}
 
+  EmulatedGrid grid;
   std::vector<T> o;              ///< [T, H·K]
   std::vector<float> logsumexp;  ///< [B, H, S]
   std::vector<T> dqkv;           ///< as qkv
-  std::int64_t bank_conflicts = 0;
-  std::int64_t operations = 0;  ///< of warps
 
   void forward() {
-    if (dropout_.rate > 0.0)
-      forward_by<kernels::FlashForward<T, head_size, true>>();
-    else
-      forward_by<kernels::FlashForward<T, head_size, false>>();
+    const auto a = kernels::flash_forward_arguments<T>(View2<T>(o.data(), tokens(), columns()),
+                                                       rows(logsumexp.data()), qkv(), shape_,
+                                                       dropout_, grid.cache_bytes());
+    kernels::flash_forward<T, head_size>(grid, a, dropout_.rate > 0.0);
   }
 
   void backward(const std::vector<T>& grad) {
-    if (dropout_.rate > 0.0)
-      backward_by<kernels::FlashBackward<T, head_size, true>>(grad);
-    else
-      backward_by<kernels::FlashBackward<T, head_size, false>>(grad);
+    const FlashWorkspace parts(shape_.sizes());
+    std::vector<float> workspace(at(parts.elements()), nan<float>());
+    dqkv.assign(qkv_.size(), nan<T>());
+    const kernels::FlashGradientArguments<T> a(
+        View2<T>(dqkv.data(), tokens(), qkv_columns()),
+        View2<const T>(grad.data(), tokens(), columns()),
+        View2<const T>(o.data(), tokens(), columns()), qkv(), rows<const float>(logsumexp.data()),
+        View1<float>(workspace.data(), workspace.size()), shape_, dropout_, grid.processors());
+    kernels::flash_backward<T, head_size>(grid, a, dropout_.rate > 0.0);
   }
 
  private:
@@ -61,69 +93,18 @@ class EmulatedAttention {
   static N nan() {
     return N(std::numeric_limits<float>::quiet_NaN());
   }
-  std::int64_t columns() const { return shape_.heads * head_size; }
-  int blocks_of(int size) const { return static_cast<int>((shape_.sequence + size - 1) / size); }
-
-  template <class Kernel>
-  void launch(std::int64_t blocks, const typename Kernel::Arguments& arguments) {
-    const EmulatorLaunch launch{static_cast<int>(blocks),   Kernel::Tile::threads,
-                                Kernel::Tile::shared_bytes, how_.resident,
-                                how_.early_copies,          how_.backwards};
-    const EmulatorReport report =
-        BlockEmulator::run(launch, [&](EmulatedBlock& block) { Kernel::run(block, arguments); });
-    bank_conflicts += report.bank_conflicts;
-    operations += report.operations;
-  }
-
-  template <class Kernel>
-  void forward_by() {
-    // A cache of two heads: several sections.
-    const std::int64_t cache = 3 * 2 * 4 * shape_.sequence * head_size;
-    kernels::FlashForwardArguments<T> a;
-    a.shape = kernels::flash_forward_shape(shape_, shape_.qkv_columns(), cache);
-    a.dropout = kernels::flash_dropout(shape_, dropout_);
-    a.o = o.data();
-    a.o_stride = columns();
-    a.logsumexp = logsumexp.data();
-    a.qkv = qkv_.data();
-    a.query_blocks = blocks_of(Kernel::Tile::queries);
-    launch<Kernel>(shape_.batch * shape_.heads * a.query_blocks, a);
-  }
-
-  template <class Kernel>
-  void backward_by(const std::vector<T>& grad) {
-    const FlashWorkspace parts(shape_.sizes());
-    std::vector<float> workspace(at(parts.elements()), nan<float>());
-    std::vector<unsigned> counters(at(parts.counters), 12345);
-    dqkv.assign(qkv_.size(), nan<T>());
-    float* const deltas = workspace.data() + parts.sums;
-    using Delta = kernels::FlashDelta<T, head_size>;
-    const std::int64_t rows = shape_.tokens() * shape_.heads;
-    launch<Delta>((rows + Delta::rows_per_block - 1) / Delta::rows_per_block,
-                  {static_cast<int>(shape_.sequence), static_cast<int>(shape_.heads), rows, deltas,
-                   grad.data(), columns(), o.data(), columns(), counters.data(), parts.counters});
-    kernels::FlashBackwardArguments<T> a;
-    a.shape = kernels::flash_backward_shape(shape_, shape_.qkv_columns(), 2);
-    a.dropout = kernels::flash_dropout(shape_, dropout_);
-    a.dqkv = dqkv.data();
-    a.dqkv_stride = shape_.qkv_columns();
-    a.grad = grad.data();
-    a.grad_stride = columns();
-    a.qkv = qkv_.data();
-    a.logsumexp = logsumexp.data();
-    a.delta = deltas;
-    a.sums = workspace.data();
-    a.ticket = counters.data();
-    a.turns = counters.data() + 1;
-    a.key_blocks = blocks_of(Kernel::Tile::keys);
-    a.query_blocks = blocks_of(Kernel::Tile::queries);
-    launch<Kernel>(shape_.batch * shape_.key_value_heads * a.key_blocks, a);
+  std::size_t tokens() const { return at(shape_.tokens()); }
+  std::size_t columns() const { return at(shape_.heads * head_size); }
+  std::size_t qkv_columns() const { return at(shape_.qkv_columns()); }
+  View2<const T> qkv() const { return View2<const T>(qkv_.data(), tokens(), qkv_columns()); }
+  template <class N>
+  View3<N> rows(N* x) const {
+    return View3<N>(x, at(shape_.batch), at(shape_.heads), at(shape_.sequence));
   }
 
   std::vector<T> qkv_;
   kernels::AttentionShape shape_;
   kernels::AttentionDropout dropout_;
-  EmulatedRun how_;
 };
 
 }  // namespace trireme::testing

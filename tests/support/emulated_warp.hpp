@@ -3,6 +3,7 @@
 #include <trireme/base/check.hpp>
 #include <trireme/base/narrow.hpp>
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 
@@ -19,8 +20,31 @@ enum class WarpOperation : std::uint8_t {
   load_matrices,
   load_matrices_transposed,
   shuffle,
+  broadcast,
   vote,
-  store
+  store,
+  store_matrices,
+  store_matrices_transposed,
+  commit_products,
+  barrier
+};
+
+/// Operations of one warp, or of the one that has most.
+struct WarpCounts {
+  std::int64_t products = 0;
+  std::int64_t matrix_loads = 0;
+
+  void add(WarpOperation operation) {
+    if (operation == WarpOperation::multiply_bf16 || operation == WarpOperation::multiply_fp16)
+      ++products;
+    if (operation == WarpOperation::load_matrices ||
+        operation == WarpOperation::load_matrices_transposed)
+      ++matrix_loads;
+  }
+  void raise_to(const WarpCounts& other) {
+    products = std::max(products, other.products);
+    matrix_loads = std::max(matrix_loads, other.matrix_loads);
+  }
 };
 
 /// One lane's part of an operation.
@@ -29,9 +53,9 @@ struct WarpRequest {
   float* sums = nullptr;                // multiply: [4]
   const std::uint32_t* left = nullptr;  // multiply: [4]
   std::uint32_t right[2] = {};          // multiply
-  std::uint32_t* words = nullptr;       // load_…: [4]; shuffle, vote, store: [1]
-  std::uint32_t address = 0;            // load_…, store
-  int lanes = 0;                        // shuffle
+  std::uint32_t* words = nullptr;  // load_…, store_matrices…: [4]; shuffle, vote, store: [1]
+  std::uint32_t address = 0;       // load_…, store…
+  int lanes = 0;                   // shuffle
 };
 
 using WarpRequests = std::array<WarpRequest, 32>;
@@ -68,8 +92,9 @@ void multiply(const WarpRequests& lanes) {
 }
 
 /// Four 8×8 matrices, the rows of number i at the addresses of lanes 8 i … 8 i + 7.
-inline void load_matrices(const WarpRequests& lanes, EmulatedMemory& memory, int first_thread,
-                          bool transposed, std::int64_t& conflicts) {
+template <class Memory>
+void load_matrices(const WarpRequests& lanes, Memory& memory, int first_thread, bool transposed,
+                   std::int64_t& conflicts) {
   const auto address = [&](int lane) { return lanes[static_cast<std::size_t>(lane)].address; };
   for (int matrix = 0; matrix < 4; ++matrix) {
     std::uint16_t rows[8][8];
@@ -88,14 +113,38 @@ inline void load_matrices(const WarpRequests& lanes, EmulatedMemory& memory, int
   }
 }
 
-/// Carries out what all lanes have asked for.
-inline void execute(const WarpRequests& lanes, EmulatedMemory& memory, int first_thread,
+/// The reverse.
+template <class Memory>
+void store_matrices(const WarpRequests& lanes, Memory& memory, int first_thread, bool transposed,
                     std::int64_t& conflicts) {
+  const auto address = [&](int lane) { return lanes[static_cast<std::size_t>(lane)].address; };
+  for (int matrix = 0; matrix < 4; ++matrix) {
+    std::uint16_t rows[8][8];
+    for (int lane = 0; lane < 32; ++lane) {
+      const int g = lane / 4, t = lane % 4;
+      for (int i = 0; i < 2; ++i)
+        (transposed ? rows[2 * t + i][g] : rows[g][2 * t + i]) = static_cast<std::uint16_t>(
+            lanes[static_cast<std::size_t>(lane)].words[matrix] >> 16 * i);
+    }
+    conflicts += row_conflicts(address, 8 * matrix);
+    for (int r = 0; r < 8; ++r) {
+      const int lane = 8 * matrix + r;
+      check(address(lane) % 16 == 0, "stmatrix at address ", address(lane));
+      memory.write(first_thread + lane, address(lane), rows[r], 16);
+    }
+  }
+}
+
+/// Carries out what all lanes have asked for.
+template <class Memory>
+void execute(const WarpRequests& lanes, Memory& memory, int first_thread, std::int64_t& conflicts) {
   const auto address = [&](int lane) { return lanes[static_cast<std::size_t>(lane)].address; };
   std::uint32_t before[32] = {};
   std::uint32_t any = 0;
   switch (lanes[0].operation) {
     case WarpOperation::none:
+    case WarpOperation::commit_products:
+    case WarpOperation::barrier:
       return;
     case WarpOperation::multiply_bf16:
       return multiply<Bf16>(lanes);
@@ -113,11 +162,18 @@ inline void execute(const WarpRequests& lanes, EmulatedMemory& memory, int first
                               ? any
                               : before[i ^ static_cast<std::size_t>(lanes[i].lanes)];
       return;
+    case WarpOperation::broadcast:
+      for (std::size_t i = 1; i < 32; ++i) *lanes[i].words = *lanes[0].words;
+      return;
     case WarpOperation::store:
       conflicts += word_conflicts(address);
       for (int i = 0; i < 32; ++i)
         memory.write(first_thread + i, address(i), lanes[static_cast<std::size_t>(i)].words, 4);
       return;
+    case WarpOperation::store_matrices:
+      return store_matrices(lanes, memory, first_thread, false, conflicts);
+    case WarpOperation::store_matrices_transposed:
+      return store_matrices(lanes, memory, first_thread, true, conflicts);
   }
 }
 

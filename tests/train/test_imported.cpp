@@ -7,6 +7,7 @@
 #include <trireme/train/load.hpp>
 
 #include "support/small_gpt.hpp"
+#include "support/source_folder.hpp"
 #include "support/training.hpp"
 #include "support/whole_arrays.hpp"
 
@@ -59,7 +60,8 @@ Results read_results(const std::string& path) {
 class Imported : public ::testing::TestWithParam<const char*> {
  protected:
   Imported() {
-    const std::string golden = TRIREME_SOURCE_DIR "/tests/golden/" + std::string(GetParam());
+    const std::string golden =
+        trireme::testing::source_folder() + "/tests/golden/" + std::string(GetParam());
     const std::string config = golden + "/config.json";
     model_ = hugging_face::parse_config(io::read_text_file(config), config).model;
     architecture_ = architecture::describe(model_);

@@ -4,6 +4,7 @@
 #include <trireme/train/load.hpp>
 
 #include "support/small_gpt.hpp"
+#include "support/source_folder.hpp"
 #include "support/temporary_folder.hpp"
 
 #include <gtest/gtest.h>
@@ -63,7 +64,8 @@ INSTANTIATE_TEST_SUITE_P(Models, ImportedBert, ::testing::Values("pairs", "maske
 
 TEST_P(ImportedBert, LossesAreThoseOfTransformers) {
   const TemporaryFolder folder;
-  const auto golden = text(TRIREME_SOURCE_DIR, "/tests/golden/bert_hugging_face/", GetParam());
+  const auto golden =
+      text(trireme::testing::source_folder(), "/tests/golden/bert_hugging_face/", GetParam());
   const std::string config = golden + "/config.json";
   const auto model = hugging_face::parse_config(io::read_text_file(config), config).model;
   const auto architecture = architecture::describe(model);

@@ -81,6 +81,7 @@ struct Layout {
             text("parallel.sequence_parallel=", sequence_parallel ? "true" : "false"),
             text("optimizer.kind=", name_of(optimizer)),
             text("optimizer.nesterov=", optimizer == OptimizerKind::sgd ? "true" : "false"),
+            "optimizer.trust_coefficient=1",
             "parallel.bucket_bytes=20000"};
   }
 };
@@ -341,7 +342,8 @@ TEST_F(Layouts, SchedulesChunksPipelinesAndRecomputationGiveTheSameBitsForBert) 
     expect_the_same_bits(f);
 }
 
-constexpr OptimizerKind other_optimizers[] = {OptimizerKind::sgd, OptimizerKind::lamb};
+constexpr OptimizerKind other_optimizers[] = {OptimizerKind::sgd, OptimizerKind::lamb,
+                                              OptimizerKind::lars};
 
 TEST_F(Layouts, OtherOptimizersGiveTheAnswerOfOneRank) {
   const int ranks = runtime().ranks();

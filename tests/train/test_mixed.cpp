@@ -1,6 +1,7 @@
 #include <trireme/train/saver.hpp>
 #include <trireme/train/skips.hpp>
 
+#include "support/source_folder.hpp"
 #include "support/training.hpp"
 #include "support/whole_arrays.hpp"
 
@@ -220,7 +221,7 @@ TEST_P(LossScaling, OfOneIsKeptByACheckpoint) {
 /// small difference grows, that between two seeds as well.
 TEST(MixedOnText, LossesStayWithinOnePercentOfThoseOfFp32) {
   if (runtime().ranks() > 1) GTEST_SKIP() << "one rank says it all";
-  std::ifstream in(std::string(TRIREME_SOURCE_DIR) + "/LICENSE");
+  std::ifstream in(trireme::testing::source_folder() + "/LICENSE");
   const std::string content{std::istreambuf_iterator<char>(in), {}};
   const TemporaryFolder folder;
   data::TokenFileWriter writer(folder.file("text.h5"), "bytes", 257);

@@ -25,6 +25,7 @@ struct Case {
   const char* compute = "fp64";
   Offload offload = Offload::none;
   const char* property = "model.layers=5";  ///< in the place of this one, which all have
+  bool fp8 = false;
 };
 
 class Plan : public ::testing::Test {
@@ -65,6 +66,10 @@ class Plan : public ::testing::Test {
               Case{"zb-h1", 1, false, true, "selective", false, "sgd", Family::llama, 2, "fp16"},
               Case{"interleaved", 2, true, false, "full", true, "lamb", Family::gpt, 3, "fp32"},
               Case{"1f1b", 1, true, true, "selective", true, "adamw", Family::qwen2, 2},
+              Case{"1f1b", 1, true, true, "none", true, "adamw", Family::gpt, 3, "bf16",
+                   Offload::none, "model.layers=5", true},
+              Case{"zb-h1", 1, false, false, "selective", false, "adamw", Family::llama, 3, "bf16",
+                   Offload::none, "model.layers=5", true},
               Case{"zb-h1", 1, false, false, "none", false, "lamb", Family::qwen2, 3, "bf16"},
               Case{"1f1b", 1, true, true, "none", true, "adamw", Family::qwen3, 2, "fp64",
                    Offload::both, "model.head_size=8"},
@@ -77,20 +82,31 @@ class Plan : public ::testing::Test {
               Case{"zb-h1", 1, false, true, "full", false, "lamb", Family::bert, 3, "fp32",
                    Offload::none, "model.shared_layers=2"}}) {
           const bool groups = deck::preset(c.family).positions == Positions::rotary;
-          deck::Config config = small_config(
-              12, 1, ranks,
-              {text("model.family=", name_of(c.family)),
-               text("model.key_value_heads=", groups ? c.key_value_heads : 6),
-               text("model.vocabulary=", c.family == Family::bert ? 261 : 257), "model.layers=5",
-               c.property, "model.heads=6", "model.sequence=61",
-               text("model.tied_embeddings=", c.tied ? "true" : "false"),
-               text("parallel.tensor=", tensor), text("parallel.pipeline=", pipeline),
-               text("parallel.schedule=", c.schedule), text("parallel.recompute=", c.recompute),
-               text("parallel.distributed_optimizer=", c.distributed ? "true" : "false"),
-               text("precision.compute=", c.compute), text("parallel.chunks=", c.chunks),
-               text("optimizer.kind=", c.optimizer),
-               text("parallel.sequence_parallel=", c.sequence_parallel ? "true" : "false"),
-               "parallel.bucket_bytes=20000"});
+          std::vector<std::string> overrides{
+              text("model.family=", name_of(c.family)),
+              text("model.key_value_heads=", groups ? c.key_value_heads : 6),
+              text("model.vocabulary=", c.family == Family::bert ? 261 : 257),
+              "model.layers=5",
+              c.property,
+              "model.heads=6",
+              "model.sequence=61",
+              text("model.tied_embeddings=", c.tied ? "true" : "false"),
+              text("parallel.tensor=", tensor),
+              text("parallel.pipeline=", pipeline),
+              text("parallel.schedule=", c.schedule),
+              text("parallel.recompute=", c.recompute),
+              text("parallel.distributed_optimizer=", c.distributed ? "true" : "false"),
+              text("precision.compute=", c.compute),
+              text("parallel.chunks=", c.chunks),
+              text("optimizer.kind=", c.optimizer),
+              text("parallel.sequence_parallel=", c.sequence_parallel ? "true" : "false"),
+              "parallel.bucket_bytes=20000"};
+          if (c.fp8)
+            for (const char* set :
+                 {"precision.products=fp8", "precision.fp8_history=5", "model.hidden=48",
+                  "model.head_size=16", "model.feed_forward=192", "model.sequence=64"})
+              overrides.push_back(set);
+          deck::Config config = small_config(12, 1, ranks, overrides);
           config.parallel.offload = c.offload;
           SCOPED_TRACE(text("tensor ", tensor, ", pipeline ", pipeline, ", ", c.schedule, ", ",
                             c.recompute, ", ", c.optimizer, ", ", c.compute, ", ",

@@ -100,7 +100,7 @@ TEST_F(SkippedSteps, ARestartBehindOneGoesOnBitForBit) {
       runtime().world().broadcast(folder_.file("checkpoints"), 0, "rank 0's folder");
   int number = 0;
   for (auto overrides : layouts())
-    for (const char* kind : {"adamw", "sgd", "lamb"}) {
+    for (const char* kind : {"adamw", "sgd", "lamb", "lars"}) {
       overrides.push_back(text("optimizer.kind=", kind));
       SCOPED_TRACE(text(overrides.front(), ", ", kind));
       const deck::Config config = config_of(overrides);

@@ -5,6 +5,7 @@
 #include <trireme/tensor/fence.hpp>
 #include <trireme/train/saver.hpp>
 
+#include "support/source_folder.hpp"
 #include "support/training.hpp"
 
 #include <gtest/gtest.h>
@@ -30,7 +31,7 @@ class Training : public ::testing::Test {
 
 std::vector<double> golden_losses() {
   std::vector<double> values;
-  std::ifstream in(TRIREME_SOURCE_DIR "/tests/golden/training_fp64/losses.txt");
+  std::ifstream in(trireme::testing::source_folder() + "/tests/golden/training_fp64/losses.txt");
   for (double value = 0; in >> value;) values.push_back(value);
   return values;
 }

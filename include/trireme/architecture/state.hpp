@@ -12,6 +12,10 @@ namespace trireme::architecture {
 /// is stored as "optimizer.<name>.w".
 std::vector<std::string> state_arrays(const deck::OptimizerConfig& optimizer);
 
+/// Norms of each array that a step of the optimizer needs besides the gradient's: of the weights
+/// (LARS), and of the update's direction too (LAMB).
+std::int64_t trust_norms(const deck::OptimizerConfig& optimizer);
+
 /// A block of a local array whose optimizer state a rank holds, contiguous in the array's memory.
 struct StateBlock {
   std::size_t local = 0;             ///< number in the list of local arrays

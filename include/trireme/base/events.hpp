@@ -39,6 +39,8 @@ struct Start {
   std::string schedule;
   std::int64_t steps = 0;          ///< the run's last step
   std::optional<std::string> job;  ///< the scheduler's job id
+  /// The dead job whose ownership of the run's folders this one took over, and why it is dead.
+  std::optional<std::string> took_over;
 
   static constexpr std::string_view name = "start";
   static constexpr auto fields = std::make_tuple(
@@ -46,7 +48,7 @@ struct Start {
       std::make_pair("ranks", &Start::ranks), std::make_pair("data", &Start::data),
       std::make_pair("pipeline", &Start::pipeline), std::make_pair("tensor", &Start::tensor),
       std::make_pair("schedule", &Start::schedule), std::make_pair("steps", &Start::steps),
-      std::make_pair("job", &Start::job));
+      std::make_pair("job", &Start::job), std::make_pair("took_over", &Start::took_over));
 };
 
 /// The layout that [parallel] layout = "auto" chose for the job.

@@ -72,7 +72,7 @@ enum class AttentionKind : std::uint8_t { automatic, portable, tensor_cores, cud
 /// Number of layers that use a device's memory in turn if saved activations are offloaded: one is
 /// computed while copies of one on each side are in flight.
 inline constexpr int offload_windows = 3;
-enum class OptimizerKind : std::uint8_t { adamw, sgd, lamb };
+enum class OptimizerKind : std::uint8_t { adamw, sgd, lamb, lars };
 /// Course of the learning rate after the warm-up.
 enum class LearningRateSchedule : std::uint8_t {
   cosine,
@@ -82,6 +82,8 @@ enum class LearningRateSchedule : std::uint8_t {
   warmup_stable_decay
 };
 /// Shape of the decay at the end of `warmup_stable_decay`.
+/// How the learning rate follows the size of the batch.
+enum class RateScaling : std::uint8_t { none, linear, square_root };
 enum class CooldownShape : std::uint8_t { linear, cosine, exponential, minus_square_root };
 /// An axis of the process grid (layout/axes.hpp).
 enum class Axis : std::uint8_t { data, pipeline, tensor };
@@ -110,6 +112,7 @@ std::string_view name_of(TransportKind);
 std::string_view name_of(AttentionKind);
 std::string_view name_of(OptimizerKind);
 std::string_view name_of(LearningRateSchedule);
+std::string_view name_of(RateScaling);
 std::string_view name_of(CooldownShape);
 std::string_view name_of(Axis);
 

@@ -10,6 +10,9 @@ namespace trireme::checkpoint {
 
 /// All errors name the file, the damaged part and the remedy.
 
+/// Opens a file of a checkpoint. A failure is damage and no mistake of the user: an Error.
+io::InputFile open_member(const std::string& path);
+
 /// Verifies that a shard exists, has the right size and has the original bytes outside the
 /// datasets' storage. Reads a few KiB.
 void verify_structure(const std::string& folder, const Manifest& manifest, const ShardInfo& shard);

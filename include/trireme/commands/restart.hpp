@@ -31,6 +31,7 @@ class Restart {
  private:
   bool by_name() const;
   void choose();
+  void pass_over(const std::string& folder, const std::string& reason);
   void compare(const checkpoint::Reader& reader);
   void start_fresh(train::Worker& worker);
   void make_room(std::int64_t from) const;

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <trireme/base/fp8.hpp>
 #include <trireme/base/types.hpp>
 #include <trireme/layout/axes.hpp>
 #include <trireme/layout/stage_map.hpp>
@@ -132,6 +133,9 @@ struct BatchConfig {
 struct PrecisionConfig {
   DType compute = DType::fp32;
   bool tf32 = false;  ///< with fp32: products round their factors to 11 bits
+  Products products = Products::compute;
+  std::int64_t fp8_history = 1024;  ///< steps
+  Fp8Algorithm fp8_algorithm = Fp8Algorithm::max;
   AttentionKind attention = AttentionKind::automatic;
   double loss_scale = 65536;                ///< with fp16, at the first step
   std::int64_t loss_scale_interval = 1000;  ///< unskipped steps until it doubles; 0: constant
@@ -147,11 +151,14 @@ struct OptimizerConfig {
   std::int64_t decay_steps = 0;     ///< resolved: run.steps by default
   std::int64_t cooldown_steps = 0;  ///< resolved: 0 except for warmup_stable_decay
   CooldownShape cooldown_shape = CooldownShape::linear;
+  RateScaling learning_rate_scaling = RateScaling::none;
+  std::int64_t reference_batch = 0;  ///< resolved: batch.global by default
   double beta1 = 0;
   double beta2 = 0;
   double epsilon = 0;
   double weight_decay = 0;
-  double momentum = 0;  ///< sgd
+  double momentum = 0;           ///< sgd, lars
+  double trust_coefficient = 0;  ///< lars
   bool nesterov = false;
   double clip_norm = 0;            ///< 0: no clipping
   std::int64_t maximum_skips = 0;  ///< consecutive steps

@@ -2,6 +2,7 @@
 
 #include <trireme/deck/deck.hpp>
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -10,5 +11,14 @@ namespace trireme::deck {
 /// Keys of [precision] that contradict precision.compute or the model: one message each, with the
 /// places of both.
 std::vector<std::string> precision_mistakes(const Deck& deck);
+
+/// Sizes of which products in fp8 need multiples: rows, columns and depths of every product on
+/// every tensor rank.
+inline constexpr std::int64_t fp8_unit = 16;
+/// The sizes that contradict products = "fp8": one message each. Sizes that layout = "auto" chooses
+/// are left out.
+std::vector<std::string> fp8_mistakes(const Deck& deck);
+/// Whether products in fp8 are possible with this layout, or the deck has none.
+bool fp8_fits(const Config& config, std::int64_t tensor, std::int64_t micro);
 
 }  // namespace trireme::deck

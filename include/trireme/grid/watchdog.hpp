@@ -41,8 +41,13 @@ class Watchdog {
   /// Checks whether a neighbour on the node is dead. Called from waits, because a busy machine may
   /// not schedule the watchdog's thread in time.
   static void glance();
+  enum class Claim : std::uint8_t {
+    none,   ///< there is no watchdog
+    first,  ///< this rank is the first of the job to end it
+    taken   ///< another rank ends the job
+  };
   /// Keeps the watchdogs of all ranks quiet, because another error message ends this job.
-  static void silence();
+  static Claim silence();
 
  private:
   struct Node {

@@ -44,7 +44,8 @@ class AtomicFile {
   int descriptor_ = -1;
   int direct_descriptor_ = -1;  ///< opened by the first direct write
   bool may_be_direct_ = true;
-  std::int64_t flushed_ = 0;  ///< write-back was started up to here
+  std::int64_t flushed_ = 0;        ///< write-back was started up to here
+  std::int64_t planned_bytes_ = 0;  ///< as given to probe_space
 };
 
 /// Writes a small file atomically.
@@ -70,9 +71,10 @@ class Spool {
   std::int64_t bytes_ = 0;
 };
 
-/// Writes all bytes at `offset`. Errors name `path`.
+/// Writes all bytes at `offset`. Errors name `path`; that of a full disk says how many bytes the
+/// file needs (`file_bytes`, if it is larger than what was written) and how many are free.
 void write_at(int descriptor, const std::string& path, std::int64_t offset, const void* data,
-              std::size_t bytes);
+              std::size_t bytes, std::int64_t file_bytes = 0);
 
 void flush_to_device(int descriptor, const std::string& path);  ///< fsync
 void flush_folder(const std::string& folder);                   ///< Makes renames in it durable.

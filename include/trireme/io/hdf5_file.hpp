@@ -1,8 +1,11 @@
 #pragma once
 
+#include <trireme/io/atomic_file.hpp>
 #include <trireme/io/hdf5_handle.hpp>
+#include <trireme/io/memory_file.hpp>
 
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <string>
 #include <string_view>
@@ -48,12 +51,16 @@ struct VirtualPart {
 };
 
 /// An HDF5 file. HDF5 may crash on damaged bytes: verify a checksum before open().
+///
+/// HDF5 cannot discard a file after a failed write: closing it fails too, and the library's
+/// clean-up at the end of MPI then crashes. A file that is created therefore never meets the disk
+/// while HDF5 has it: HDF5 writes to memory, and close() copies what was written to the file.
 class Hdf5File {
  public:
-  /// Creates or truncates a file. HDF5 does not use the first `user_block_bytes` (0, or a power of
-  /// two from 512 on). It groups its metadata in pieces of `structure_bytes` (0: its default, 2
-  /// KiB, between the data). Datasets of 1 MiB or more begin at multiples of `dataset_alignment`
-  /// (0: anywhere).
+  /// Creates or truncates a file, which stays empty until close(). HDF5 does not use the first
+  /// `user_block_bytes` (0, or a power of two from 512 on). It groups its metadata in pieces of
+  /// `structure_bytes` (0: its default, 2 KiB, between the data). Datasets of 1 MiB or more begin
+  /// at multiples of `dataset_alignment` (0: anywhere).
   static Hdf5File create(const std::string& path, std::int64_t user_block_bytes = 0,
                          std::int64_t structure_bytes = 0, std::int64_t dataset_alignment = 0);
   static Hdf5File open(const std::string& path);  ///< For reading.
@@ -77,14 +84,18 @@ class Hdf5File {
   std::string string_attribute(const std::string& name) const;
   std::int64_t integer_attribute(const std::string& name) const;
 
-  /// Throws Error if something could not be written. The destructor closes without reporting
-  /// errors.
+  /// Writes the file, except for the storage of datasets that were not written. Error if it does
+  /// not fit. Without close() the destructor leaves it empty.
   void close();
+  /// The same for a file that was created at this one's temporary path.
+  void close_into(AtomicFile& file);
 
  private:
   Hdf5File(const std::string& path, Handle handle);
+  void finish();
   std::string path_;
   Handle handle_;
+  std::unique_ptr<MemoryFile> memory_;  ///< what HDF5 has written, if this created the file
 };
 
 }  // namespace trireme::io

@@ -38,8 +38,18 @@ inline std::int64_t cache_bytes(const Exec& exec) {
   return exec.cuda_device_prop().l2CacheSize;
 }
 
-/// Runs Kernel::run for `blocks` blocks, in exec's order, under a label that Kokkos' tools see like
-/// that of their own launches.
+/// Calls launch() under a label that Kokkos' tools see like that of their own launches.
+template <class Launch>
+void with_label(const Exec& exec, const char* label, const Launch& launch) {
+  const bool tools = Kokkos::Tools::profileLibraryLoaded();
+  std::uint64_t id = 0;
+  if (tools)
+    Kokkos::Tools::beginParallelFor(label, Kokkos::Tools::Experimental::device_id(exec), &id);
+  launch();
+  if (tools) Kokkos::Tools::endParallelFor(id);
+}
+
+/// Runs Kernel::run for `blocks` blocks, in exec's order.
 template <class Kernel>
 void launch_blocks(const Exec& exec, const char* label, std::int64_t blocks,
                    const typename Kernel::Arguments& arguments) {
@@ -56,14 +66,11 @@ void launch_blocks(const Exec& exec, const char* label, std::int64_t blocks,
     return true;
   }();
   static_cast<void>(prepared);
-  const bool tools = Kokkos::Tools::profileLibraryLoaded();
-  std::uint64_t id = 0;
-  if (tools)
-    Kokkos::Tools::beginParallelFor(label, Kokkos::Tools::Experimental::device_id(exec), &id);
-  run_on_cuda<Kernel>
-      <<<static_cast<unsigned>(blocks), Tile::threads, Tile::shared_bytes, exec.cuda_stream()>>>(
-          arguments);
-  if (tools) Kokkos::Tools::endParallelFor(id);
+  with_label(exec, label, [&] {
+    run_on_cuda<Kernel>
+        <<<static_cast<unsigned>(blocks), Tile::threads, Tile::shared_bytes, exec.cuda_stream()>>>(
+            arguments);
+  });
   check_launch(cudaGetLastError(), label);
 }
 
@@ -83,6 +90,10 @@ inline int processors(const Exec&) {
 inline std::int64_t cache_bytes(const Exec&) {
   return 0;
 }
+template <class Launch>
+void with_label(const Exec&, const char*, const Launch& launch) {
+  launch();
+}
 template <class Kernel>
 void launch_blocks(const Exec&, const char* label, std::int64_t,
                    const typename Kernel::Arguments&) {
@@ -92,3 +103,20 @@ void launch_blocks(const Exec&, const char* label, std::int64_t,
 }  // namespace trireme::kernels
 
 #endif
+
+namespace trireme::kernels {
+
+/// The device of an execution space, as flash_launch.hpp sees it.
+struct ExecGrid {
+  const Exec& exec;
+
+  int processors() const { return kernels::processors(exec); }
+  std::int64_t cache_bytes() const { return kernels::cache_bytes(exec); }
+  template <class Kernel>
+  void launch(const char* label, std::int64_t blocks,
+              const typename Kernel::Arguments& arguments) const {
+    launch_blocks<Kernel>(exec, label, blocks, arguments);
+  }
+};
+
+}  // namespace trireme::kernels

@@ -22,6 +22,9 @@ enum class LtEpilogue : std::uint8_t {
   gelu_gradient  ///< c = … · gelu'(auxiliary)
 };
 
+/// One-byte numbers, which DType does not have: no array of a file holds them.
+enum class LtFp8 : std::uint8_t { none, e4m3, e5m2 };
+
 /// c = epilogue(alpha op(a) op(b) + beta c), row-major. op(a) [rows, depth], op(b) [depth,
 /// columns], c and auxiliary [rows, columns]; strides are in elements from row to row. The
 /// library's matrices are column-major, and a row-major c is a column-major cᵀ. It is therefore
@@ -33,7 +36,14 @@ enum class LtEpilogue : std::uint8_t {
 struct LtProduct {
   DType input = DType::fp32;   ///< of a and b
   DType output = DType::fp32;  ///< of c, bias and auxiliary: the input's, or fp32
-  bool tf32 = false;           ///< rounds fp32 inputs to 11 bits first
+  /// One-byte operands, whose product is multiplied by *scale_a and *scale_b, in device memory.
+  /// Both or none; `input` is then not used, the output is bf16 or fp32, only b is transposed, and
+  /// all sizes are multiples of 16: the library has no others before Blackwell.
+  LtFp8 fp8_a = LtFp8::none;
+  LtFp8 fp8_b = LtFp8::none;
+  const float* scale_a = nullptr;
+  const float* scale_b = nullptr;
+  bool tf32 = false;  ///< rounds fp32 inputs to 11 bits first
   bool transposed_a = false;
   bool transposed_b = false;
   std::int64_t rows = 0;

@@ -8,8 +8,9 @@
 #include <initializer_list>
 
 /// Attention on tensor cores: which calls it takes, and the launches. Read the kernels in this
-/// order: warp_tiles.hpp, flash_problem.hpp, flash_forward.hpp, flash_backward.hpp. attention.hpp
-/// describes what they compute, docs/attention.md how.
+/// order: warp_tiles.hpp, flash_problem.hpp, flash_forward.hpp, flash_backward.hpp; then for
+/// compute capability 9.0 warpgroup_tiles.hpp, flash_group_forward.hpp, flash_group_backward.hpp.
+/// attention.hpp describes what they compute, docs/attention.md how.
 namespace trireme::kernels {
 
 /// Whether the kernels take this call, with a resolved shape: a head size that they support, a
@@ -17,6 +18,14 @@ namespace trireme::kernels {
 /// bytes), and numbers of blocks that fit into 31 bits.
 bool flash_takes(const AttentionShape& shape, std::initializer_list<const void*> arrays,
                  std::initializer_list<std::int64_t> strides);
+
+/// The same for the forward kernel of warpgroups (group_kernels.hpp).
+bool group_forward_takes(const AttentionShape& shape, std::initializer_list<const void*> arrays,
+                         std::initializer_list<std::int64_t> strides);
+
+/// The same for the backward kernel of warpgroups.
+bool group_backward_takes(const AttentionShape& shape, std::initializer_list<const void*> arrays,
+                          std::initializer_list<std::int64_t> strides);
 
 /// Whether arrays and their rows begin at multiples of 16 bytes; strides in elements of two bytes.
 bool rows_of_16_bytes(std::initializer_list<const void*> arrays,
@@ -27,12 +36,12 @@ std::int64_t row_stride(View2<T> x) {
   return static_cast<std::int64_t>(x.stride(0));
 }
 
-/// The shape as the kernels read it. The device's `processors` and the `bytes` of its cache decide
-/// how many heads are in flight at a time: they affect only the speed.
+/// The shape as the kernels read it. The device's `processors`, and the part of its cache that keys
+/// and values may fill, decide how many heads are in flight at a time: they affect only the speed.
 FlashShape flash_forward_shape(const AttentionShape& shape, std::int64_t qkv_stride,
-                               std::int64_t cache_bytes);
+                               std::int64_t room_bytes);
 FlashShape flash_backward_shape(const AttentionShape& shape, std::int64_t qkv_stride,
-                                int processors);
+                                int processors, int block_keys = 128);
 FlashDropout flash_dropout(const AttentionShape& shape, const AttentionDropout& dropout);
 
 /// Whether this build and this process's device have the kernels.
@@ -44,8 +53,20 @@ template <class T>
 void flash_attention_forward(const Exec& exec, View2<T> o, View3<float> logsumexp,
                              View2<const T> qkv, const AttentionShape& shape,
                              const AttentionDropout& dropout);
+/// The same by the kernel of warpgroups, if group_kernels_available() and group_forward_takes(...).
+template <class T>
+void group_attention_forward(const Exec& exec, void* stream, View2<T> o, View3<float> logsumexp,
+                             View2<const T> qkv, const AttentionShape& shape,
+                             const AttentionDropout& dropout);
 template <class T>
 void flash_attention_backward(const Exec& exec, View2<T> dqkv, View2<const T> grad,
+                              View2<const T> o, View2<const T> qkv, View3<const float> logsumexp,
+                              View1<float> workspace, const AttentionShape& shape,
+                              const AttentionDropout& dropout);
+/// The same by the kernel of warpgroups, if group_kernels_available() and
+/// group_backward_takes(...).
+template <class T>
+void group_attention_backward(const Exec& exec, void* stream, View2<T> dqkv, View2<const T> grad,
                               View2<const T> o, View2<const T> qkv, View3<const float> logsumexp,
                               View1<float> workspace, const AttentionShape& shape,
                               const AttentionDropout& dropout);

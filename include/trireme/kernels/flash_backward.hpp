@@ -51,7 +51,7 @@ class FlashBackward {
   using Rows = typename Tile::Rows;
   using Scores = typename Tile::Scores;
   using Copy = RowCopy<head_size, Tile::threads>;
-  using Place = FlashBackwardPlace<T, head_size>;
+  using Place = FlashBackwardPlace<Tile, Arguments>;
   using Step = FlashBackwardStep;
   using Lanes = FlashBackwardLanes<head_size>;
   using QuerySums = FlashQuerySums<T, head_size>;

@@ -70,11 +70,9 @@ struct FlashBackwardStep {
   int h, query_block;
 };
 
-/// The work of a block.
-template <class T, int head_size>
+/// The work of a block. Tile has the numbers of `keys` and `queries` of a block.
+template <class Tile, class Arguments>
 struct FlashBackwardPlace {
-  using Tile = FlashBackwardTile<head_size>;
-  using Arguments = FlashBackwardArguments<T>;
   using Step = FlashBackwardStep;
 
   int b, kv, key_block, first_head, end_head;

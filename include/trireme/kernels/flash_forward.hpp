@@ -1,6 +1,7 @@
 #pragma once
 
 #include <trireme/kernels/flash_problem.hpp>
+#include <trireme/kernels/flash_softmax.hpp>
 #include <trireme/kernels/warp_tiles.hpp>
 
 #include <cstdint>
@@ -53,11 +54,12 @@ struct FlashForward {
   static constexpr int key_tiles = Tile::keys / 8;
   static constexpr int head_tiles = head_size / 8;
 
+  using Softmax = FlashSoftmax<row_tiles, key_tiles>;
+
   /// State of a warp's queries.
-  struct Softmax {
+  struct State {
     float o[row_tiles][head_tiles][4];
-    float reference[row_tiles][2];  // of rows g and g + 8
-    float sum[row_tiles][2];        // this lane's part
+    Softmax softmax;
   };
 
   /// The work of a block.
@@ -88,8 +90,8 @@ struct FlashForward {
                                       a.shape.sequence - place.q0);
     copy_keys(block, a, place.keys, place.key_begin);
 
-    Softmax softmax;
-    clear(softmax);
+    State state;
+    clear(state);
     const int first_query = place.q0 + first_row(block.thread());
     const T* keys = place.keys;
     for (int k0 = place.key_begin; k0 < place.key_end; k0 += Tile::keys) {
@@ -102,14 +104,13 @@ struct FlashForward {
         continue;  // hidden from the warp
       float scores[row_tiles][key_tiles][4] = {};
       multiply_keys(block, scores, k0);
-      if (k0 + Tile::keys > a.shape.end_key(first_query) ||
-          k0 + a.shape.back < first_query + Tile::warp_queries - 1)
-        hide(block, scores, a.shape, first_query, k0);
-      add_keys(block, softmax, scores, a.shape.scale);
+      Softmax::hide(block, scores, a.shape, first_query, k0);
+      state.softmax.add_keys(block, scores, a.shape.scale,
+                             [&](const auto& factors) { Softmax::multiply(state.o, factors); });
       if constexpr (with_dropout) drop(block, scores, a, first_query, k0);
-      add_values(block, softmax, scores, k0);
+      add_values(block, state, scores, k0);
     }
-    finish(block, softmax, a);
+    finish(block, state, a);
   }
 
  private:
@@ -145,19 +146,14 @@ struct FlashForward {
     block.commit();
   }
 
-  TRIREME_DEVICE_FUNCTION static void clear(Softmax& s) {
+  TRIREME_DEVICE_FUNCTION static void clear(State& s) {
 #pragma unroll
-    for (int m = 0; m < row_tiles; ++m) {
+    for (int m = 0; m < row_tiles; ++m)
 #pragma unroll
       for (int n = 0; n < head_tiles; ++n)
 #pragma unroll
         for (int i = 0; i < 4; ++i) s.o[m][n][i] = 0.0F;
-#pragma unroll
-      for (int half = 0; half < 2; ++half) {
-        s.reference[m][half] = -__builtin_inff();
-        s.sum[m][half] = 0.0F;
-      }
-    }
+    s.softmax.clear();
   }
 
   template <class Block>
@@ -175,115 +171,15 @@ struct FlashForward {
         [&](int k, int n, std::uint32_t(&r)[4]) { block.load_matrices(r, keys.at(8 * n, 2 * k)); });
   }
 
-  /// Hides keys beyond the sequence and those that each query does not see.
-  template <class Block>
-  TRIREME_DEVICE_FUNCTION static void hide(Block& block, float (&scores)[row_tiles][key_tiles][4],
-                                           const FlashShape& s, int first_query, int k0) {
-    const int lane = unknown(block, block.thread()) % warp_lanes;
-    const int query = first_query + lane / 4;
-    const int key = k0 + 2 * (lane % 4);
-#pragma unroll
-    for (int m = 0; m < row_tiles; ++m)
-#pragma unroll
-      for (int half = 0; half < 2; ++half) {
-        const int row = query + 16 * m + 8 * half;
-        const int first = s.first_key(row), end = s.end_key(row);
-        const auto count = static_cast<unsigned>(first < end ? end - first : 0);
-#pragma unroll
-        for (int n = 0; n < key_tiles; ++n)
-#pragma unroll
-          for (int i = 0; i < 2; ++i) {
-            float& score = scores[m][n][2 * half + i];
-            const bool sees = static_cast<unsigned>(key + 8 * n + i - first) < count;
-            score = sees ? score : -__builtin_inff();
-          }
-      }
-  }
-
-  /// One step of the online softmax: scores become 2^(c (score − reference)), c = scale log2 e. A
-  /// row's reference is a score that no other one has exceeded by more than 8 / c. It changes
-  /// rarely after the first block, so that sums and output are rarely rescaled; powers stay below
-  /// 2^8. A query that has seen no key yet, as a window allows, has no finite reference.
-  template <class Block>
-  TRIREME_DEVICE_FUNCTION static void add_keys(Block& block, Softmax& s,
-                                               float (&scores)[row_tiles][key_tiles][4],
-                                               float scale) {
-    const float c = scale * 1.44269504F;
-    float rescale[row_tiles][2];
-    bool changes = false;
-#pragma unroll
-    for (int m = 0; m < row_tiles; ++m)
-#pragma unroll
-      for (int half = 0; half < 2; ++half) {
-        float largest = scores[m][0][2 * half];
-#pragma unroll
-        for (int n = 0; n < key_tiles; ++n)
-#pragma unroll
-          for (int i = 0; i < 2; ++i) largest = block.larger(largest, scores[m][n][2 * half + i]);
-        largest = block.larger(largest, block.shuffle_xor(largest, 1));
-        largest = block.larger(largest, block.shuffle_xor(largest, 2));
-        const float before = s.reference[m][half];
-        const bool exceeds = (largest - before) * c > 8.0F;
-        rescale[m][half] = exceeds ? block.exp2((before - largest) * c) : 1.0F;
-        s.reference[m][half] = exceeds ? largest : before;
-        changes = changes || exceeds;
-      }
-    if (block.any(changes)) multiply(s, rescale);
-#pragma unroll
-    for (int m = 0; m < row_tiles; ++m)
-#pragma unroll
-      for (int half = 0; half < 2; ++half) {
-        const float reference = s.reference[m][half];
-        const float shift = reference > -__builtin_inff() ? reference * c : 0.0F;
-        float sum = s.sum[m][half];
-#pragma unroll
-        for (int n = 0; n < key_tiles; ++n)
-#pragma unroll
-          for (int i = 0; i < 2; ++i) {
-            float& score = scores[m][n][2 * half + i];
-            score = block.exp2(score * c - shift);
-            sum += score;
-          }
-        s.sum[m][half] = sum;
-      }
-  }
-
-  TRIREME_DEVICE_FUNCTION static void multiply(Softmax& s, const float (&factor)[row_tiles][2]) {
-#pragma unroll
-    for (int m = 0; m < row_tiles; ++m)
-#pragma unroll
-      for (int half = 0; half < 2; ++half) {
-        s.sum[m][half] *= factor[m][half];
-#pragma unroll
-        for (int n = 0; n < head_tiles; ++n)
-#pragma unroll
-          for (int i = 0; i < 2; ++i) s.o[m][n][2 * half + i] *= factor[m][half];
-      }
-  }
-
   template <class Block>
   TRIREME_DEVICE_FUNCTION static void drop(Block& block, float (&scores)[row_tiles][key_tiles][4],
                                            const Arguments& a, int first_query, int k0) {
     const Place place(a, block.index());
-    const int g = block.thread() % warp_lanes / 4;
-    const std::uint64_t plane = a.dropout.first_element(a.shape, place.b, place.h);
-#pragma unroll
-    for (int m = 0; m < row_tiles; ++m) {
-      const std::uint64_t row = plane + static_cast<std::uint64_t>(first_query + 16 * m + g) *
-                                            static_cast<std::uint64_t>(a.shape.sequence);
-#pragma unroll
-      for (int n = 0; n < key_tiles; ++n) {
-        bool dropped[4];
-        a.dropout.drops_of_queries(block, dropped, row + static_cast<std::uint64_t>(k0 + 8 * n),
-                                   a.shape.sequence);
-#pragma unroll
-        for (int i = 0; i < 4; ++i) scores[m][n][i] = dropped[i] ? 0.0F : scores[m][n][i];
-      }
-    }
+    Softmax::drop(block, scores, a.shape, a.dropout, place.b, place.h, first_query, k0);
   }
 
   template <class Block>
-  TRIREME_DEVICE_FUNCTION static void add_values(Block& block, Softmax& s,
+  TRIREME_DEVICE_FUNCTION static void add_values(Block& block, State& s,
                                                  const float (&p)[row_tiles][key_tiles][4],
                                                  int k0) {
     const auto values = places(block, Fragment::tall, Tile::values_at + buffer_of(k0));
@@ -302,7 +198,7 @@ struct FlashForward {
   }
 
   template <class Block>
-  TRIREME_DEVICE_FUNCTION static void finish(Block& block, const Softmax& s, const Arguments& a) {
+  TRIREME_DEVICE_FUNCTION static void finish(Block& block, const State& s, const Arguments& a) {
     const int lane = block.thread() % warp_lanes;
     // Computed again, so that it takes no registers before.
     const Place place(a, unknown(block, block.index()));
@@ -310,21 +206,11 @@ struct FlashForward {
 #pragma unroll
     for (int m = 0; m < row_tiles; ++m) {
       const int query = first_query + 16 * m + lane / 4;
-      bool valid[2];
+      const bool valid[2] = {query < a.shape.sequence, query + 8 < a.shape.sequence};
+      const std::int64_t plane = std::int64_t{place.b} * a.shape.heads + place.h;
       float factor[2];
-#pragma unroll
-      for (int half = 0; half < 2; ++half) {
-        float sum = s.sum[m][half];
-        sum += block.shuffle_xor(sum, 1);
-        sum += block.shuffle_xor(sum, 2);
-        valid[half] = query + 8 * half < a.shape.sequence;
-        factor[half] = (with_dropout ? a.dropout.kept : 1.0F) / sum;
-        if (lane % 4 == 0 && valid[half]) {
-          const std::int64_t plane = std::int64_t{place.b} * a.shape.heads + place.h;
-          a.logsumexp[plane * a.shape.sequence + query + 8 * half] =
-              s.reference[m][half] * a.shape.scale + block.log(sum);
-        }
-      }
+      s.softmax.finish(block, m, factor, valid, a.shape.scale, with_dropout ? a.dropout.kept : 1.0F,
+                       query, a.logsumexp + plane * a.shape.sequence);
       T* row = a.o + (std::int64_t{place.b} * a.shape.sequence + query) * a.o_stride +
                place.h * head_size;
       write_sums<T, head_tiles>(block, row, a.o_stride, valid, factor, s.o[m]);

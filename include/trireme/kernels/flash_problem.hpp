@@ -2,6 +2,7 @@
 
 #include <trireme/base/function.hpp>
 #include <trireme/base/philox.hpp>
+#include <trireme/kernels/tensor_map.hpp>
 #include <trireme/kernels/warp_tiles.hpp>
 
 #include <cstdint>
@@ -19,7 +20,7 @@ constexpr bool has_flash_kernel(std::int64_t head_size) {
 
 /// Numbers of a row in shared memory, which has whole pieces of 64 bytes. The columns after
 /// the head's own are neither written nor part of any result.
-constexpr int flash_columns(int head_size) {
+TRIREME_FUNCTION constexpr int flash_columns(int head_size) {
   return (head_size + 31) / 32 * 32;
 }
 
@@ -63,6 +64,15 @@ struct FlashShape {
     return first > 0 ? first : 0;
   }
 };
+
+/// Packed queries, keys and values as a tensor [K, heads, S, B], of which boxes are `rows` rows of
+/// one head. A box has zeros where the head, the sequence or the batch ends.
+inline TensorMapShape heads_map(const void* qkv, const FlashShape& s, int head_size, int rows) {
+  return {qkv,
+          {head_size, s.heads + 2 * s.key_value_heads, s.sequence, s.batch},
+          {2 * head_size, 2 * s.qkv_stride, 2 * s.qkv_stride * s.sequence},
+          {64, 1, static_cast<std::uint32_t>(rows), 1}};
+}
 
 /// Position of block number `ticket`. Planes are grouped in sections; a section runs the first turn
 /// of all its planes, then the second, …

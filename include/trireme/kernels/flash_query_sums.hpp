@@ -14,7 +14,7 @@ class FlashQuerySums {
  public:
   using Tile = FlashBackwardTile<head_size>;
   using Arguments = FlashBackwardArguments<T>;
-  using Place = FlashBackwardPlace<T, head_size>;
+  using Place = FlashBackwardPlace<Tile, Arguments>;
   using Step = FlashBackwardStep;
   using Lanes = FlashBackwardLanes<head_size>;
   using Sums = float[Tile::query_tiles][2 * Tile::warp_pairs][4];

@@ -146,6 +146,23 @@ KOKKOS_FORCEINLINE_FUNCTION Acc sum_by_packs(const Member& team, std::int64_t n,
       team, n, [&](std::int64_t i) { return f(i, static_cast<Accumulate<From>>(from[i])...); });
 }
 
+/// Largest element, with the rest of the row after its packs.
+template <class Acc, class Member, class T>
+KOKKOS_FORCEINLINE_FUNCTION Acc max_by_packs(const Member& team, std::int64_t n, const T* row) {
+  constexpr int width = pack_width<T>;
+  const std::int64_t packs = in_packs<width>(row) ? n / width : 0;
+  return max_lanes<Acc>(team, packs + n - packs * width, [&](std::int64_t p) {
+    if (p >= packs) return static_cast<Acc>(row[packs * (width - 1) + p]);
+    const Pack<T, width> pack = pack_at<width>(row, p * width);
+    Acc largest = -infinity<Acc>;
+    for (int k = 0; k < width; ++k) {
+      const Acc value = static_cast<Acc>(pack.values[k]);
+      largest = value > largest ? value : largest;
+    }
+    return largest;
+  });
+}
+
 }  // namespace detail
 
 /// to[i] = f(i, from[i]...) for i in [0, n), spread over the lanes like for_lanes; f takes and
@@ -215,6 +232,15 @@ KOKKOS_FORCEINLINE_FUNCTION Acc sum_of(const Member& team, std::int64_t n, const
         team, n, [&](std::int64_t i) { return f(i, static_cast<Accumulate<From>>(from[i])...); });
   else
     return detail::sum_by_packs<Acc>(team, n, f, from...);
+}
+
+/// Largest row[i] over i in [0, n), as in max_lanes.
+template <class Acc, class Member, class T>
+KOKKOS_FORCEINLINE_FUNCTION Acc max_of(const Member& team, std::int64_t n, const T* row) {
+  if constexpr (std::is_same_v<Member, HostTeam>)
+    return max_lanes<Acc>(team, n, [&](std::int64_t i) { return row[i]; });
+  else
+    return detail::max_by_packs<Acc>(team, n, row);
 }
 
 }  // namespace trireme::kernels

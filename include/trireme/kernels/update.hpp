@@ -133,6 +133,33 @@ void lamb_update(const Exec& exec, View1<Real> weight, View1<const Real> directi
                  double learning_rate, View1<const double> ratios, View1<const double> control,
                  const UpdateParts& parts);
 
+struct Lars {
+  double learning_rate = 0;
+  double momentum = 0;
+  double weight_decay = 0;
+  double trust_coefficient = 0;
+};
+
+/// ratios[a] = trust_coefficient |weight| / (clip |gradient| + weight_decay |weight|) of array a, 1
+/// where a norm is 0: sums as in trust_ratios, those of the gradient before clipping. control
+/// [control_size].
+void lars_ratios(const Exec& exec, View1<double> ratios, View1<const double> weight_sums,
+                 View1<const double> gradient_sums, std::int64_t parts, const Lars& lars,
+                 View1<const double> control);
+
+/// One step of LARS (You et al. 2017, arXiv 1708.03888, algorithm 1): with g = clip gradient +
+/// weight_decay weight,
+///   b = momentum b + learning_rate ratio[array] g;  weight -= b.
+/// Parts that do not decay, norms and biases, have the ratio 1. b may be empty where momentum = 0.
+/// All [n]; ratios [1], or [arrays]; control [control_size].
+template <class Real>
+void lars_update(const Exec& exec, View1<Real> weight, View1<Real> b, View1<const Real> gradient,
+                 const Lars& lars, View1<const double> ratio, View1<const double> control);
+template <class Real>
+void lars_update(const Exec& exec, View1<Real> weight, View1<Real> b, View1<const Real> gradient,
+                 const Lars& lars, View1<const double> ratios, View1<const double> control,
+                 const UpdateParts& parts);
+
 /// The weights that the model computes with, rounded from those that are updated: weight at a
 /// part's place of gradients = master at its place of weights. T: Bf16 or Fp16.
 template <class T, class Real>

@@ -19,6 +19,7 @@ struct MicroContext {
   std::int64_t sequence = 0;
   double dropout = 0;              ///< 0 in evaluation
   double token_weight = 1;         ///< weight of a token's loss: 1 / tokens of the global batch
+  bool notes_maxima = false;       ///< of tensors that are rounded to fp8: in training steps
   View1<const double> loss_scale;  ///< [1] factor of the loss, or empty for 1
 
   /// Mask of one dropout site on the rows [first_row, …) of [T, D]: `stream` is 0 for the

@@ -3,6 +3,7 @@
 #include <trireme/architecture/layer_program.hpp>
 #include <trireme/kernels/attention.hpp>
 #include <trireme/model/context.hpp>
+#include <trireme/model/fp8_scaling.hpp>
 #include <trireme/tensor/arena.hpp>
 
 #include <cstddef>
@@ -14,6 +15,7 @@ struct LayerPlan {
   architecture::LayerDescription description;
   architecture::LocalSizes sizes;
   architecture::LayerProgram program;
+  const Fp8Scaling* fp8 = nullptr;  ///< scales of [precision] products = "fp8"; null: no fp8
 };
 
 template <class P>
@@ -46,6 +48,7 @@ struct LayerScratch {
   View2<T> all;                         // [T, D] all tokens, if R is a part of T
   View1<Accumulate<T>> attention_work;  // size: kernels::attention_workspace_elements
   std::byte* transient = nullptr;       ///< LayerProgram::transient_bytes
+  std::byte* codes = nullptr;           ///< architecture::fp8_code_bytes, with fp8
 };
 
 /// Arguments of generation besides those of a forward pass. Caches hold the positions before

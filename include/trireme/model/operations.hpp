@@ -8,6 +8,7 @@
 #include <trireme/model/tensor_axis.hpp>
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <variant>
 
@@ -150,8 +151,13 @@ class LinearOperation final : public LayerOperation<P> {
   void backward_weight(const StepCall<P>& call) const override;
 
  private:
+  /// Scales of this operation's tensors, with products in fp8.
+  std::optional<kernels::Fp8Linear> fp8(const StepCall<P>& call) const;
+
   const TensorAxis& axis_;
   Linear<P> linear_;
+  const Fp8Scaling* scaling_;  ///< null: no fp8
+  std::int64_t fp8_tensor_ = 0;
   std::string input_forward_, input_backward_, input_again_;  // labels of messages
   std::string output_forward_, output_backward_;
 };

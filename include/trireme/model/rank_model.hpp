@@ -26,6 +26,7 @@ class RankModel {
     bool offload = false;          ///< saved activations of layers are in host memory
     architecture::Kept kept = {};  ///< which tensors layers keep; empty: as `recompute` says
     std::int64_t logit_elements = architecture::host_logit_elements;  ///< logits computed at a time
+    const Fp8Scaling* fp8 = nullptr;     ///< scales of products in fp8, or null; must outlive this
     kernels::KernelChoice kernels = {};  ///< choice of the handle that passes are called with
   };
 
@@ -92,7 +93,7 @@ class RankModel {
   architecture::Shard shard_;
   Shape shape_;
   architecture::LocalSizes sizes_;
-  std::unique_ptr<const LayerPlan> plan_;  ///< stages refer to it
+  std::unique_ptr<LayerPlan> plan_;  ///< stages refer to it
   std::vector<PipelineStage<P>> stages_;
 
   Arena saved_memory_;

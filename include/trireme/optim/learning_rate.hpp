@@ -20,4 +20,9 @@ namespace trireme::optim {
 /// (minus_square_root, Hägele et al. 2024).
 double learning_rate(const deck::OptimizerConfig& optimizer, std::int64_t step);
 
+/// The same for a step with a batch of this many samples, b = batch / reference_batch: multiplied
+/// by b (linear; Goyal et al. 2017, arXiv 1706.02677) or √b (square_root; Krizhevsky 2014, arXiv
+/// 1404.5997).
+double learning_rate(const deck::OptimizerConfig& optimizer, std::int64_t step, std::int64_t batch);
+
 }  // namespace trireme::optim

@@ -22,7 +22,7 @@ struct Progress {
   std::int64_t scale_steps = 0;  ///< updates since the scale changed or a step was skipped
 };
 
-/// The deck's update rule (AdamW, SGD or LAMB: docs/optimizers.md) over a rank's parameter
+/// The deck's update rule (docs/optimizers.md) over a rank's parameter
 /// registry, with clipping by the global norm. Its state is stored in arenas at the registry's
 /// offsets; it includes master weights if weights are stored in two bytes.
 template <class P>
@@ -74,7 +74,7 @@ class Optimizer {
 
   /// Update of step `step` ≥ 1, with gradients scaled by min(1, clip_norm / norm) and the norm last
   /// found. If that is not finite, the step is only counted as skipped. The gradients are invalid
-  /// afterwards. Asynchronous; with LAMB collective as find_norm.
+  /// afterwards. Asynchronous; with LAMB and LARS collective as find_norm.
   void step(const Exec& exec, std::int64_t step, double learning_rate) const;
 
   /// Factor of the next step's loss, by which its gradients are divided. [1], on the device; the
@@ -109,7 +109,8 @@ class Optimizer {
   void adamw(const Exec& exec, double learning_rate) const;
   void sgd(const Exec& exec, double learning_rate) const;
   void lamb(const Exec& exec, double learning_rate) const;
-  void find_trust_ratios(const Exec& exec) const;
+  void lars(const Exec& exec, double learning_rate) const;
+  void find_trust_sums(const Exec& exec) const;
   std::vector<kernels::UpdatePart> update_parts() const;
   void lay_out_sums();
 
@@ -134,10 +135,10 @@ class Optimizer {
   View1<double> norm_;                             // [1], in status_
   View1<double> loss_scale_;                       // [1], in status_
   View1<double> control_;                          // [control_size]
-  View1<double> lamb_partial_;  // [2 blocks] of weights, then of directions, as partial_
-  View1<double> lamb_sums_;     // [2 · arrays · tensor ranks]
-  View1<double> ratios_;        // [arrays]
-  kernels::UpdateParts parts_;  ///< the blocks of the state, updated by one launch
+  View1<double> trust_partial_;  // [blocks] of weights, with LAMB also of directions, as partial_
+  View1<double> trust_sums_;     // as sums_, of weights and with LAMB of directions
+  View1<double> ratios_;         // [arrays]
+  kernels::UpdateParts parts_;   ///< the blocks of the state, updated by one launch
 };
 
 }  // namespace trireme::optim

@@ -26,10 +26,12 @@ bool offloads_activations(const deck::ParallelConfig& parallel, const Machine& m
 bool has_cudnn_gradient(const deck::PrecisionConfig& precision, const Machine& machine);
 
 /// The choices in words, for `check` and the log. Empty where there is nothing to say: on a host
-/// without [parallel] transport, for offload = "none", tf32 = false, and attention = "auto".
+/// without [parallel] transport, for offload = "none", tf32 = false, attention = "auto" and
+/// products = "compute".
 std::string transport_note(const deck::ParallelConfig& parallel, const Machine& machine);
 std::string offload_note(const deck::ParallelConfig& parallel, const Machine& machine);
 std::string tf32_note(const deck::PrecisionConfig& precision, const Machine& machine);
+std::string products_note(const deck::PrecisionConfig& precision, const Machine& machine);
 std::string attention_note(const deck::PrecisionConfig& precision, const Machine& machine);
 
 }  // namespace trireme::plan

@@ -30,6 +30,11 @@ class KernelTime {
   /// wave of tiles may leave multiprocessors idle, and if there are few tiles the sum is split. The
   /// best of these choices is taken. It takes at least as long as its operands' `bytes`.
   Seconds product(const ProductSizes& sizes, double bytes) const;
+  /// Whether products of layers round their operands to fp8.
+  bool fp8() const { return fp8_peak_ > 0; }
+  /// Such a product, at the peak of fp8 if the machine has one: the kernels that round and
+  /// transpose the operands, then the product, which writes `written` bytes.
+  Seconds fp8_product(const ProductSizes& sizes, double written) const;
   /// Products within attention, with their own efficiency.
   Seconds attention(double flops, double bytes) const;
   /// The batched products of attention that stores its scores.
@@ -40,11 +45,13 @@ class KernelTime {
   Seconds random(double numbers) const;
 
  private:
-  Seconds tiled(const ProductSizes& sizes, double efficiency) const;
+  /// `rate`: what an efficient product reaches, FLOP/s.
+  Seconds tiled(const ProductSizes& sizes, double rate) const;
 
   const Machine::Device& device_;
   double random_;
   double peak_;
+  double fp8_peak_;  ///< 0: products are not in fp8
   double bandwidth_;
   bool tiles_;
 };

@@ -41,6 +41,7 @@ struct Machine {
     double peak_tf32 = 0;
     double peak_bf16 = 0;
     double peak_fp16 = 0;
+    double peak_fp8 = 0;
     double bandwidth = 0;              ///< of memory, bytes/s
     std::int64_t multiprocessors = 1;  ///< each computes one tile of a product at a time
     double product_efficiency =

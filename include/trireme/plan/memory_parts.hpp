@@ -51,6 +51,7 @@ struct TrainingBytes {
   Bytes scratch = 0;
   Bytes workspace = 0;
   Bytes widened = 0;
+  Bytes fp8 = 0;  ///< maxima and scales
   Bytes reductions = 0;
   Bytes reserve = 0;
   Bytes saved_on_host = 0;
@@ -58,7 +59,7 @@ struct TrainingBytes {
 
   Bytes where_kernels_run() const {
     return weights + gradients + (optimizer_on_host ? 0 : optimizer) + saved + logits + transfer +
-           scratch + workspace + widened + reductions + reserve;
+           scratch + workspace + widened + fp8 + reductions + reserve;
   }
   Bytes all() const {
     return where_kernels_run() + saved_on_host + (optimizer_on_host ? optimizer : 0);
@@ -91,6 +92,7 @@ class TrainingSizes {
   Bytes gradient_ = 0;
   std::int64_t states_ = 0;
   Bytes workspace_ = 0;
+  Bytes fp8_ = 0;
   Bytes reserve_ = 0;
   bool optimizer_away_ = false;
   bool activations_away_ = false;

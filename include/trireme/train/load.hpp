@@ -1,5 +1,6 @@
 #pragma once
 
+#include <trireme/architecture/fp8.hpp>
 #include <trireme/base/check.hpp>
 #include <trireme/checkpoint/reader.hpp>
 #include <trireme/grid/heartbeat.hpp>
@@ -94,7 +95,7 @@ void load_weights(const Exec& exec, const checkpoint::Reader& reader,
   for (const checkpoint::ArrayInfo& array : reader.arrays()) {
     const auto same = [&](const auto& spec) { return spec.name == array.name; };
     check_usage(
-        array.name.starts_with("optimizer.") || std::ranges::any_of(architecture.arrays, same),
+        architecture::is_state(array.name) || std::ranges::any_of(architecture.arrays, same),
         reader.folder(), ": holds the array '", array.name,
         "', which is not in this deck's model; use the deck that was saved with the checkpoint (",
         reader.folder(), "/deck.toml)");

@@ -45,11 +45,13 @@ struct RankParts {
   grid::Communicator& data;
   grid::Communicator& pipeline;
   grid::Communicator& tensor;
+  grid::Communicator& replica;    ///< ranks that together hold one copy of the model
   grid::Communicator& embedding;  ///< ranks of the first and last stage
   model::TensorAxis axis;
   model::Parameters<P> parameters;
   schedule::ProgramLayout layout;  ///< of steps with the full batch
   int slots = 1;
+  std::optional<model::Fp8Scaling> fp8;  ///< with products in fp8
   std::optional<model::RankModel<P>> model;
   std::optional<Transfers<T>> transfers;
   std::optional<optim::Optimizer<P>> optimizer;

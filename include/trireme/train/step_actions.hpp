@@ -72,6 +72,7 @@ class StepActions final : public Actions {
   };
 
   void sum_shared_layers();
+  void finish_fp8();
   model::MicroContext context(Micro micro) const;
   bool is_first(Stage stage) const { return stage == 0; }
   bool is_last(Stage stage) const { return stage == parts_.parameters.shard().last_stage(); }

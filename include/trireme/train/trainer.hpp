@@ -10,6 +10,7 @@
 #include <trireme/train/saver.hpp>
 #include <trireme/train/worker.hpp>
 
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -26,6 +27,8 @@ struct RunParts {
   const std::vector<std::int32_t>& bytes_of_token;
   std::string deck_toml;      ///< resolved deck, for checkpoints
   Bytes checkpoint_copy = 0;  ///< host memory for background checkpoints
+  /// Error on rank 0 if the run's folders are no longer its own.
+  std::function<void()> expect_folders = [] {};
 };
 
 /// The training loop: step, log, validate, save, stop.
@@ -52,6 +55,7 @@ class Trainer {
   std::optional<Evaluation> validate();
   void save(std::int64_t step, bool goes_on);
   Request agreement(std::int64_t step);
+  void look_for_folders();
   std::string progress_line(const Metrics& metrics) const;
 
   const RunParts parts_;
@@ -66,6 +70,8 @@ class Trainer {
   std::int64_t saved_step_ = 0;
   Skips skips_;               ///< as of the last logged step
   bool save_is_due_ = false;  ///< postponed until a step is not skipped
+  std::string lost_folder_;   ///< on rank 0: error of expect_folders
+  Clock::time_point looked_;  ///< last call of it
   Clock::time_point began_;   ///< begin of the first step
   Clock::time_point logged_at_;
   Seconds untimed_ = 0;  ///< time spent on checkpoints since the last logged step

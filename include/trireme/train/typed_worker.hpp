@@ -35,6 +35,7 @@ class TypedWorker final : public Worker {
   std::string description() const override;
 
  private:
+  void load_fp8(const checkpoint::Reader& reader);
   /// Returns the executor of the step's program.
   const Executor& begin_step(std::int64_t step, const data::Samples& samples);
   void run(const Executor& executor);

@@ -173,7 +173,7 @@ void Description::kernels() {
       {"kernels.loss", &Machine::Kernels::loss, {"cross_entropy"}},
       {"kernels.update",
        &Machine::Kernels::update,
-       {"gradient", "adamw", "sgd", "lamb", "weights.round"}},
+       {"gradient", "adamw", "sgd", "lamb", "lars", "weights.round"}},
   };
   for (const Rate& rate : rates) {
     double bytes = 0;

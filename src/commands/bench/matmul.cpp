@@ -3,7 +3,8 @@
 #include <trireme/architecture/local_sizes.hpp>
 #include <trireme/commands/bench/bench.hpp>
 #include <trireme/commands/bench/table.hpp>
-#include <trireme/kernels/matmul.hpp>
+#include <trireme/kernels/elementwise.hpp>
+#include <trireme/kernels/fp8.hpp>
 #include <trireme/train/kernel_choice.hpp>
 #include <trireme/train/precision.hpp>
 
@@ -26,13 +27,15 @@ struct Product {
   std::array<std::int64_t, 3> calls{};  ///< per step, of each pass
   bool wide = false;                    ///< output in the type of sums: logits
   bool gelu = false;                    ///< x = GELU(h): the backward pass may return dh
+  bool fp8 = false;                     ///< with operands that are rounded to fp8 first
 
   double flops() const { return 2.0 * static_cast<double>(tokens * outputs * inputs); }
 };
 
 /// The layer's linear operations and the head's products. All ranks have the same list; a product
 /// that this rank does not run is empty.
-std::vector<Product> products_of(const architecture::Architecture& a, const BenchShard& shard) {
+std::vector<Product> products_of(const architecture::Architecture& a, const BenchShard& shard,
+                                 bool fp8) {
   const architecture::LocalSizes& n = shard.sizes;
   const auto columns = [&](int tensor) {
     return architecture::columns_of(a.layer.tensors[static_cast<std::size_t>(tensor)].columns, n);
@@ -44,6 +47,7 @@ std::vector<Product> products_of(const architecture::Architecture& a, const Benc
     if (list.empty() || list.back().name != op.name)
       list.push_back({op.name, shard.layers > 0 ? n.tokens : 0, columns(op.output),
                       columns(op.input), !op.bias().empty()});
+    list.back().fp8 = fp8;
     list.back().calls[static_cast<std::size_t>(k.step.pass)] = k.calls;
     if (k.step.fused >= 0) list.back().gelu = true;
   }
@@ -104,6 +108,32 @@ std::array<BenchTiming, 3> time_product(const BenchSetting& setting, const kerne
   return {time(forward), time(backward_input), time(backward_weight)};
 }
 
+/// The passes with products in fp8: rounding, transposition and product, with scales of 1.
+std::array<BenchTiming, 3> time_fp8_product(const BenchSetting& setting,
+                                            const kernels::Handle& handle, const Product& p) {
+  const BenchArray<Bf16> x(handle, p.tokens, p.inputs), dx(handle, p.tokens, p.inputs);
+  const BenchArray<Bf16> w(handle, p.outputs, p.inputs), y(handle, p.tokens, p.outputs);
+  const BenchArray<Bf16> b(handle, p.bias ? p.outputs : 0);
+  const BenchArray<float> dw(handle, p.outputs, p.inputs), db(handle, p.bias ? p.outputs : 0);
+  const BenchArray<float> codes(  // of x, w and y: a pass has two of them
+      handle, (fp8_operand_bytes(p.tokens * p.inputs) + fp8_operand_bytes(p.outputs * p.inputs) +
+               fp8_operand_bytes(p.tokens * p.outputs)) /
+                  4);
+  const BenchArray<float> numbers(handle, 2);
+  kernels::fill(handle, numbers.list(), 1.0F);
+  const float* const one = numbers.list().data();
+  const kernels::Fp8Scale scale{one, one, numbers.list().data() + 1};
+  const kernels::Fp8Linear fp8{scale, scale, scale,
+                               reinterpret_cast<std::byte*>(codes.list().data())};
+  const bool here = p.flops() > 0;
+  const auto time = [&](const std::function<void()>& call) {
+    return time_calls(setting, here ? call : nullptr);
+  };
+  return {time([&] { kernels::fp8_linear_forward(handle, y, x, w, b, fp8); }),
+          time([&] { kernels::fp8_linear_backward_input(handle, dx, y, w, fp8); }),
+          time([&] { kernels::fp8_linear_backward_weight(handle, dw, db, y, x, fp8); })};
+}
+
 }  // namespace
 
 BenchReport bench_matmul(const BenchSetting& setting) {
@@ -117,13 +147,15 @@ BenchReport bench_matmul(const BenchSetting& setting) {
   BenchReport report;
   report.rows = {{"matmul", "peak_of_all_ranks", peak.all / 1e9, "GFLOP/s", how},
                  {"matmul", "peak_of_slowest_rank", peak.slowest / 1e9, "GFLOP/s", how}};
+  const bool fp8 = config.precision.products == Products::fp8;
   double step = 0;
   double at_peak = 0;
   BenchTable table({"product", "tokens × outputs × inputs", "forward", "gradient of input",
                     "gradient of weight"},
                    BenchTable::Last::number);
-  for (const Product& p : products_of(setting.session.architecture, shard_of(setting))) {
+  for (const Product& p : products_of(setting.session.architecture, shard_of(setting), fp8)) {
     const auto timings = train::with_precision(type, [&](auto number_types) {
+      if (p.fp8) return time_fp8_product(setting, handle, p);
       return time_product<decltype(number_types)>(setting, handle, p, config.model.gelu);
     });
     if (timings[0].rank < 0) continue;
@@ -138,7 +170,8 @@ BenchReport bench_matmul(const BenchSetting& setting) {
                                           std::llround(of[4])};
       constexpr std::array<std::array<std::size_t, 3>, 3> order{{{0, 1, 2}, {0, 2, 1}, {1, 2, 0}}};
       const auto& [rows, outputs, sum] = order[pass];
-      setting.machine.products.push_back({{n[rows], n[outputs], n[sum]}, of[5], t.seconds});
+      if (!p.fp8)  // a machine file's efficiency is that of bf16
+        setting.machine.products.push_back({{n[rows], n[outputs], n[sum]}, of[5], t.seconds});
       step += of[5] * t.seconds;
       at_peak += of[5] * of[0] / of[1];
       const double rate = of[0] / t.seconds;
@@ -146,7 +179,8 @@ BenchReport bench_matmul(const BenchSetting& setting) {
       const std::string name = text(p.name, ".", passes[pass]);
       if (cells.empty()) cells = {p.name, shape};
       cells.push_back(text(rounded(rate / 1e9), "  ", percent(rate / of[1])));
-      const std::string what = text(shape, " (tokens, outputs, inputs), slowest rank");
+      const std::string what =
+          text(shape, " (tokens, outputs, inputs), ", p.fp8 ? "fp8, " : "", "slowest rank");
       report.rows.push_back({"matmul", name + ".seconds", t.seconds, "s", what});
       report.rows.push_back({"matmul", name + ".rate", rate / 1e9, "GFLOP/s", what});
       report.rows.push_back({"matmul", name + ".share", rate / of[1], "1", "of that rank's peak"});
@@ -165,6 +199,9 @@ BenchReport bench_matmul(const BenchSetting& setting) {
   if (!chosen.empty()) chosen = "\nchosen by cuBLASLt's heuristics on rank 0" + chosen;
   report.table = text("peak: ", rounded(peak.slowest / 1e9), " GFLOP/s on the slowest rank, ",
                       rounded(peak.all / 1e9), " on all; ", how,
+                      fp8 ? "\nthe layers' products round their operands to fp8; shares are of the "
+                            "peak above"
+                          : "",
                       "\nGFLOP/s of the slowest rank, and share of its peak\n", table.str(),
                       "\n  one step: ", rounded_seconds(step), ", at the peak rate ",
                       rounded_seconds(at_peak), chosen);

@@ -64,6 +64,13 @@ void measure_optimizer(KernelBench& b) {
       measure("lamb.update", traffic(bytes, 0, bytes),
               [&] { kernels::lamb_update<M>(exec, weight, gradient, rate, ratio, control); });
       return;
+    case OptimizerKind::lars:
+      measure("lars.update", traffic(bytes, 0, (o.momentum != 0 ? 2 : 1) * bytes), [&] {
+        kernels::lars_update<M>(exec, weight, m, gradient,
+                                {rate, o.momentum, o.weight_decay, o.trust_coefficient}, ratio,
+                                control);
+      });
+      return;
   }
 }
 

@@ -146,6 +146,7 @@ void print_notes(const deck::Config& c, const plan::Machine& machine) {
   note("transport     ", plan::transport_note(c.parallel, machine));
   note("offload       ", plan::offload_note(c.parallel, machine));
   note("tf32          ", plan::tf32_note(c.precision, machine));
+  note("products      ", plan::products_note(c.precision, machine));
   note("attention     ", plan::attention_note(c.precision, machine));
 }
 

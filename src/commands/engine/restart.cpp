@@ -14,6 +14,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <optional>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -21,7 +22,17 @@
 namespace trireme::commands {
 namespace {
 
+using checkpoint::Opening;
 using Differences = std::vector<deck::Difference>;
+
+/// Opens a checkpoint that was intact a moment ago: whatever fails is damage, and no mistake.
+checkpoint::Reader reader_of(const std::string& folder) {
+  try {
+    return checkpoint::Reader(folder, Opening::manifest);
+  } catch (const UsageError& error) {
+    throw Error(error.what());
+  }
+}
 
 /// Effect of a difference on the numbers, which do not depend on the layout.
 std::string_view note(const deck::Difference& d) {
@@ -143,10 +154,24 @@ void Restart::choose() {
       compare(checkpoint::Reader(folder));
       return folder;
     }
-    const auto folder = checkpoint::latest(c.directory, damaged_);
-    if (folder) compare(checkpoint::Reader(*folder, checkpoint::Opening::manifest));
-    return folder.value_or("");
+    while (const auto folder = checkpoint::latest(c.directory, damaged_)) {
+      std::optional<checkpoint::Reader> reader;
+      try {
+        reader.emplace(reader_of(*folder));
+      } catch (const Error& error) {  // it has changed since, or its device fails
+        pass_over(*folder, error.what());
+        continue;
+      }
+      compare(*reader);
+      return *folder;
+    }
+    return "";
   });
+}
+
+void Restart::pass_over(const std::string& folder, const std::string& reason) {
+  log::warn(text("checkpoint ", folder, " is passed over: ", reason));
+  damaged_.insert(folder);
 }
 
 void Restart::compare(const checkpoint::Reader& reader) {
@@ -174,7 +199,8 @@ std::optional<std::int64_t> Restart::load(train::Worker& worker) {
     checkpoint::RunState state;
     bool weights_only = false;
     const auto read = [&] {
-      const checkpoint::Reader reader(folder_, checkpoint::Opening::manifest);
+      const checkpoint::Reader reader =
+          by_name() ? checkpoint::Reader(folder_, Opening::manifest) : reader_of(folder_);
       state = reader.state();
       weights_only = train::holds_weights_only(reader);
       check_usage(
@@ -190,8 +216,7 @@ std::optional<std::int64_t> Restart::load(train::Worker& worker) {
     } else if (const auto damage = damage_found(runtime_, read)) {
       worker.initialise();  // nothing that was read may remain
       if (runtime_.rank() == 0) {
-        log::warn(text("checkpoint ", folder_, " is passed over: ", *damage));
-        damaged_.insert(folder_);
+        pass_over(folder_, *damage);
       }
       choose();
       continue;

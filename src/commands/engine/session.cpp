@@ -16,7 +16,6 @@
 
 #include <algorithm>
 #include <cstdio>
-#include <cstdlib>
 #include <filesystem>
 #include <sstream>
 
@@ -77,25 +76,6 @@ void expect_checkpoint(const std::string& folder, const std::string& directory) 
                   : "; copy it again, or train first"));
 }
 
-/// Number of ranks according to the launchers' variables; 1 if one of them says 1.
-std::int64_t launched_ranks() {
-  std::int64_t fewest = 0;
-  for (const char* name : {"PMI_SIZE", "OMPI_COMM_WORLD_SIZE", "SLURM_STEP_NUM_TASKS"}) {
-    const char* value = std::getenv(name);
-    const std::int64_t ranks = value == nullptr ? 0 : std::strtoll(value, nullptr, 10);
-    if (ranks > 0) fewest = fewest == 0 ? ranks : std::min(fewest, ranks);
-  }
-  return std::max<std::int64_t>(fewest, 1);
-}
-
-/// The launcher of another MPI library starts each process as a job of one rank.
-void expect_launcher_of_this_mpi(const grid::Runtime& runtime) {
-  const std::int64_t ranks = launched_ranks();
-  check_usage(runtime.ranks() > 1 || ranks == 1, "the launcher started ", ranks,
-              " processes, but each of them is an MPI job of 1 rank; use the mpiexec of the MPI "
-              "library that trireme was built with, or the right type of `srun --mpi=TYPE`");
-}
-
 }  // namespace
 
 Session open_session(grid::Runtime& runtime, const std::string& deck_file,
@@ -103,7 +83,6 @@ Session open_session(grid::Runtime& runtime, const std::string& deck_file,
   Session s;
   s.machine = installation::this_machine();
   runtime.together([&] {
-    expect_launcher_of_this_mpi(runtime);
     s.deck = deck::load_deck(deck_file, overrides);
     plan::expect_available(s.deck, s.machine);
     const bool given = s.config().parallel.layout == LayoutMode::given;

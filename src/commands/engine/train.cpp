@@ -5,6 +5,7 @@
 #include <trireme/commands/engine.hpp>
 #include <trireme/commands/resolve.hpp>
 #include <trireme/commands/restart.hpp>
+#include <trireme/commands/run_folders.hpp>
 #include <trireme/commands/session.hpp>
 #include <trireme/data/batch_reader.hpp>
 #include <trireme/deck/batch_schedule.hpp>
@@ -20,11 +21,7 @@
 #include <trireme/train/kernel_choice.hpp>
 #include <trireme/train/trainer.hpp>
 
-#include <unistd.h>
-
-#include <array>
-#include <cerrno>
-#include <cstdlib>
+#include <csignal>
 #include <filesystem>
 #include <fstream>
 #include <span>
@@ -32,17 +29,6 @@
 
 namespace trireme::commands {
 namespace {
-
-/// Makes the folder of [section] directory, and reports now, not at the first checkpoint, if it
-/// cannot be written.
-void open_directory(const deck::Deck& deck, const char* section, const std::string& directory) {
-  std::error_code error;
-  std::filesystem::create_directories(directory, error);
-  if (!error && ::access(directory.c_str(), W_OK | X_OK) != 0)
-    error = std::error_code(errno, std::generic_category());
-  check_usage(!error, deck.cite(section, "directory"), ": cannot write there (", error.message(),
-              "); choose a folder that can be written");
-}
 
 /// Writes the resolved deck to the run's folder.
 void leave_deck(const deck::Deck& deck) {
@@ -64,21 +50,14 @@ void compare_programs(grid::Runtime& runtime, std::span<const schedule::Program>
   });
 }
 
-/// The job's id in its batch system: Slurm, PBS, Flux, LSF, Cobalt.
-std::optional<std::string> job_id() {
-  constexpr std::array names{"SLURM_JOB_ID", "PBS_JOBID", "FLUX_JOB_ID", "LSB_JOBID",
-                             "COBALT_JOBID"};
-  for (const char* name : names)
-    if (const char* id = std::getenv(name); id != nullptr && *id != '\0') return id;
-  return std::nullopt;
-}
-
 /// Begins the job's events: the deck, the layout and where the ranks run. Collective.
-void record_start(grid::Runtime& runtime, const deck::Deck& deck) {
+void record_start(grid::Runtime& runtime, const deck::Deck& deck, const std::string& former) {
   const deck::Config& c = deck.config;
   events::record(events::Start{TRIREME_VERSION, deck.file_name, runtime.ranks(), c.parallel.data,
                                c.parallel.pipeline, c.parallel.tensor,
-                               std::string(name_of(c.parallel.schedule)), c.run.steps, job_id()});
+                               std::string(name_of(c.parallel.schedule)), c.run.steps, batch_job(),
+                               former.empty() ? std::nullopt : std::optional(former)});
+  if (!former.empty()) say("took the run's folders over from ", former);
   if (!deck.layout_reason.empty())
     events::record(events::Layout{
         c.parallel.data, c.parallel.pipeline, c.parallel.tensor,
@@ -119,18 +98,18 @@ void expect_usable(const deck::Config& config, const data::Samples& samples,
 }  // namespace
 
 ExitCode train(grid::Runtime& runtime, const TrainOptions& options) {
+  std::signal(SIGPIPE, SIG_IGN);  // standard output may be closed while the run continues
   // 1 runtime: MPI, Kokkos and the device are up. 2, 3 deck and process grid.
   Session session = open_session(runtime, options.deck, options.overrides, Ranks::as_deck_says);
   const deck::Config& config = session.config();
   const std::string events_file = config.run.directory + "/events.jsonl";
+  const RunFolders folders(runtime, session.deck);
   runtime.together([&] {
     if (runtime.rank() != 0) return events::set_file(events_file, false);
-    open_directory(session.deck, "run", config.run.directory);
-    open_directory(session.deck, "checkpoint", config.checkpoint.directory);
     log::set_file(config.run.directory + "/log.txt");
     events::set_file(events_file, true);
   });
-  record_start(runtime, session.deck);
+  record_start(runtime, session.deck, folders.former());
   std::optional<grid::Watchdog> watchdog;
   if (config.run.watchdog > 0) watchdog.emplace(runtime, config.run.directory, config.run.watchdog);
   say("trireme: ", runtime.description());
@@ -202,6 +181,9 @@ ExitCode train(grid::Runtime& runtime, const TrainOptions& options) {
   if (config.parallel.offload != Offload::none)
     say("offload = ", plan::offload_note(config.parallel, session.machine));
   if (config.precision.tf32) say("tf32: ", plan::tf32_note(config.precision, session.machine));
+  if (const std::string note = plan::products_note(config.precision, session.machine);
+      !note.empty())
+    say("products: ", note);
   if (const std::string note = plan::attention_note(config.precision, session.machine);
       !note.empty())
     say("attention: ", note);
@@ -212,7 +194,7 @@ ExitCode train(grid::Runtime& runtime, const TrainOptions& options) {
   // 8 train
   train::Trainer trainer(
       {config, session.architecture, runtime.world(), *samples, validation ? &*validation : nullptr,
-       bytes, deck::resolved_toml(session.deck), copy},
+       bytes, deck::resolved_toml(session.deck), copy, [&] { folders.expect_mine(); }},
       *worker);
   return runtime.guard([&] {
     trainer.start(restart.load(*worker));

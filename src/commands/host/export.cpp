@@ -12,9 +12,11 @@
 #include <trireme/hugging_face/folder_writer.hpp>
 #include <trireme/hugging_face/weights.hpp>
 #include <trireme/io/atomic_file.hpp>
+#include <trireme/io/atomic_folder.hpp>
 
 #include <CLI/CLI.hpp>
 
+#include <algorithm>
 #include <filesystem>
 #include <memory>
 #include <optional>
@@ -26,34 +28,14 @@ namespace {
 
 namespace fs = std::filesystem;
 
+constexpr const char* config_name = "config.json";
+
 struct ExportOptions {
   std::string checkpoint;
   std::string folder;
   std::string dtype;
   std::string shard_size;
   bool force = false;
-};
-
-/// The output folder. If it was created here, the destructor removes it unless keep() was called.
-class OutputFolder {
- public:
-  explicit OutputFolder(const std::string& path) : path_(path) {
-    std::error_code error;
-    made_ = fs::create_directories(path, error);
-    check_usage(!error && fs::is_directory(path), path, ": cannot create this folder",
-                error ? ": " + error.message() : "");
-  }
-  ~OutputFolder() {
-    std::error_code ignored;
-    if (made_) fs::remove(path_, ignored);
-  }
-  OutputFolder(const OutputFolder&) = delete;
-  OutputFolder& operator=(const OutputFolder&) = delete;
-  void keep() { made_ = false; }
-
- private:
-  std::string path_;
-  bool made_ = false;
 };
 
 void expect_no_files(const ExportOptions& options, const std::string& config) {
@@ -73,7 +55,7 @@ std::int64_t shard_bytes(const std::string& size) {
 }
 
 void run(const ExportOptions& options) {
-  const std::string config = options.folder + "/config.json";
+  const std::string config = options.folder + "/" + config_name;
   const std::int64_t most = shard_bytes(options.shard_size);
   expect_no_files(options, config);
   const checkpoint::Reader reader(checkpoint::checkpoint_folder(options.checkpoint));
@@ -86,18 +68,27 @@ void run(const ExportOptions& options) {
   const auto tokenizer = tokenizer_of(deck);
 
   io::remove_temporaries_on_signals();
-  OutputFolder folder(options.folder);
-  io::AtomicFile config_file(config);
-  const std::string content =
-      hugging_face::config_text(deck.config.model, dtype, tokenizer->end_of_document());
-  config_file.write(0, content.data(), content.size());
+  io::AtomicFolder folder(options.folder);
   const auto exported =
-      hugging_face::export_weights(reader, deck.config.model, dtype, options.folder, most);
-  folder.keep();
-  config_file.commit();
+      hugging_face::export_weights(reader, deck.config.model, dtype, folder.temporary_path(), most);
+  io::replace_file(
+      folder.temporary_path() + "/" + config_name,
+      hugging_face::config_text(deck.config.model, dtype, tokenizer->end_of_document()));
+  const bool in_one_step = folder.commit(
+      [&](const std::string& name) {
+        const auto old = hugging_face::weight_files(options.folder);
+        return name == config_name ||
+               std::ranges::find(old, options.folder + "/" + name) != old.end();
+      },
+      config_name);
+  if (!in_one_step)
+    say(options.folder, " was replaced file by file, because a folder beside it cannot take its ",
+        "place");
   say("checkpoint ", reader.folder(), ", step ", with_commas(state.step),
       "; its weights agree with their checksums");
-  const auto& paths = exported.paths;
+  std::vector<std::string> paths;
+  for (const std::string& path : exported.paths)
+    paths.push_back(options.folder + "/" + fs::path(path).filename().string());
   say("wrote ", paths.front(),
       paths.size() == 1 ? "" : text(" and ", paths.size() - 2, " more, their index ", paths.back()),
       ", ", human_bytes(exported.bytes), ", ", name_of(dtype),

@@ -1,6 +1,7 @@
 // `trireme import`: weights from a Hugging Face folder as the first checkpoint of a run, with the
 // deck of the model.
 #include <trireme/base/check.hpp>
+#include <trireme/base/folder_owner.hpp>
 #include <trireme/base/log.hpp>
 #include <trireme/base/narrow.hpp>
 #include <trireme/checkpoint/folders.hpp>
@@ -62,6 +63,9 @@ void run(const ImportOptions& options) {
   expect_no_checkpoints(deck);
   const std::string& directory = deck.config.checkpoint.directory;
   const DType dtype = master_type(deck.config.precision.compute);
+  std::filesystem::create_directories(directory, ignored);  // an error is that of the owner's file
+  const FolderOwner owner(directory, deck.cite("checkpoint", "directory"), 0);
+  expect_no_checkpoints(deck);  // a run may have ended in between
   hugging_face::import_weights(weights, deck.config.model, dtype, directory,
                                deck::resolved_toml(deck));
   say("wrote ", directory, "/", checkpoint::folder_name(0), ": the weights of ", weights.path(),

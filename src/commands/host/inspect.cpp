@@ -2,6 +2,7 @@
 // checksums, compares two checkpoints, or decodes a token file to text.
 #include <trireme/base/check.hpp>
 #include <trireme/base/log.hpp>
+#include <trireme/base/printable.hpp>
 #include <trireme/checkpoint/reader.hpp>
 #include <trireme/checkpoint/verify.hpp>
 #include <trireme/commands/host.hpp>
@@ -19,6 +20,7 @@
 #include <cstring>
 #include <filesystem>
 #include <memory>
+#include <sstream>
 
 namespace trireme::commands {
 namespace {
@@ -32,6 +34,12 @@ struct InspectOptions {
   bool decode = false;
   std::string tokenizer;  ///< its path; "": as stored in the token file
 };
+
+/// One line. Names in files may hold control characters.
+template <class... Parts>
+void show(const Parts&... parts) {
+  say(printable(text(parts...)));
+}
 
 /// False if the reader has closed the pipe.
 bool write_to_stdout(std::string_view bytes) {
@@ -86,14 +94,14 @@ void decode(const std::string& path, const std::string& elsewhere) {
 }
 
 void inspect_megatron(const data::MegatronFile& file, bool verify) {
-  say("file        ", file.path(), " and .bin, ", human_bytes(file.tokens() * file.token_bytes()));
-  say("format      Megatron-LM token file, ids of ", file.token_bytes(), " bytes");
-  say("tokens      ", with_commas(file.tokens()));
-  say("sequences   ", with_commas(file.sequences()));
-  say("documents   ", with_commas(file.documents()));
+  show("file        ", file.path(), " and .bin, ", human_bytes(file.tokens() * file.token_bytes()));
+  show("format      Megatron-LM token file, ids of ", file.token_bytes(), " bytes");
+  show("tokens      ", with_commas(file.tokens()));
+  show("sequences   ", with_commas(file.sequences()));
+  show("documents   ", with_commas(file.documents()));
   if (!verify) return;
   file.verify();
-  say("verified    sequences and documents are in order (the format has no checksums)");
+  show("verified    sequences and documents are in order (the format has no checksums)");
 }
 
 void inspect_tokens(const std::string& path, bool verify) {
@@ -102,26 +110,26 @@ void inspect_tokens(const std::string& path, bool verify) {
     return inspect_megatron(*megatron, verify);
   const auto& file = dynamic_cast<const data::TokenFile&>(*opened);
   const auto& header = file.header();
-  std::string sources = file.sources();
-  for (std::size_t at = sources.find('\n'); at != std::string::npos;
-       at = sources.find('\n', at + 1))
-    sources.insert(at + 1, 12, ' ');
-  say("file        ", path, ", ", human_bytes(header.file_bytes));
-  say("format      token file, version ", header.version);
-  say("tokenizer   ", file.tokenizer());
+  std::istringstream sources(file.sources());
+  std::string text_file;
+  std::getline(sources, text_file);
+  show("file        ", path, ", ", human_bytes(header.file_bytes));
+  show("format      token file, version ", header.version);
+  show("tokenizer   ", file.tokenizer());
   if (const auto source = file.tokenizer_source(); source.path != "bytes")
-    say("            ", source.path,
-        source.end_of_document.empty() ? ""
-                                       : text(", documents end with ", source.end_of_document));
-  say("vocabulary  ", with_commas(file.vocabulary()), " ids of ", header.token_bytes, " bytes");
-  say("tokens      ", with_commas(file.tokens()));
-  say("documents   ", with_commas(file.documents()));
-  say("text        ", with_commas(file.text_bytes()), " bytes");
-  say("sources     ", sources);
-  say("checksum    ", header.tokens_digest.hex(), " (XXH3-128 of the tokens)");
+    show("            ", source.path,
+         source.end_of_document.empty() ? ""
+                                        : text(", documents end with ", source.end_of_document));
+  show("vocabulary  ", with_commas(file.vocabulary()), " ids of ", header.token_bytes, " bytes");
+  show("tokens      ", with_commas(file.tokens()));
+  show("documents   ", with_commas(file.documents()));
+  show("text        ", with_commas(file.text_bytes()), " bytes");
+  show("sources     ", text_file);
+  while (std::getline(sources, text_file)) show("            ", text_file);
+  show("checksum    ", header.tokens_digest.hex(), " (XXH3-128 of the tokens)");
   if (!verify) return;
   file.verify();
-  say("verified    all checksums match");
+  show("verified    all checksums match");
 }
 
 std::string padded(const std::string& word, std::size_t width) {
@@ -134,43 +142,43 @@ void say_arrays(const checkpoint::Manifest& manifest) {
   std::vector<std::int64_t> slices(manifest.arrays.size());
   for (const auto& shard : manifest.shards)
     for (const auto& slice : shard.slices) ++slices[slice.array];
-  say("arrays      ", manifest.arrays.size());
+  show("arrays      ", manifest.arrays.size());
   std::int64_t elements = 0;
   for (std::size_t a = 0; a < manifest.arrays.size(); ++a) {
     const auto& array = manifest.arrays[a];
     elements += array.elements();
-    say("  ", padded(array.name, width), "  ", name_of(array.dtype), "  ",
-        checkpoint::shape_text(array.shape), "  ", human_bytes(array.bytes()),
-        slices[a] > 1 ? text(" in ", slices[a], " slices") : "");
+    show("  ", padded(array.name, width), "  ", name_of(array.dtype), "  ",
+         checkpoint::shape_text(array.shape), "  ", human_bytes(array.bytes()),
+         slices[a] > 1 ? text(" in ", slices[a], " slices") : "");
   }
-  say("elements    ", with_commas(elements), " in all arrays");
+  show("elements    ", with_commas(elements), " in all arrays");
 }
 
 void inspect_checkpoint(const std::string& folder, bool verify) {
   const auto manifest = checkpoint::read_manifest(folder);
   checkpoint::verify_outline(folder, manifest);
-  say("folder      ", folder, ", ", human_bytes(manifest.bytes()), " in ",
-      manifest.files.size() + manifest.shards.size(), " files and the manifest");
-  say("format      checkpoint, version ", checkpoint::known_format, ", written by ",
-      manifest.library);
-  say("step        ", with_commas(manifest.step));
-  say("samples     ", with_commas(manifest.samples));
-  if (!manifest.layout.empty()) say("layout      ", manifest.layout);
-  for (const auto& [name, value] : manifest.values) say("state       ", name, " = ", value);
-  say("shards      ", manifest.shards.size());
+  show("folder      ", folder, ", ", human_bytes(manifest.bytes()), " in ",
+       manifest.files.size() + manifest.shards.size(), " files and the manifest");
+  show("format      checkpoint, version ", checkpoint::known_format, ", written by ",
+       manifest.library);
+  show("step        ", with_commas(manifest.step));
+  show("samples     ", with_commas(manifest.samples));
+  if (!manifest.layout.empty()) show("layout      ", manifest.layout);
+  for (const auto& [name, value] : manifest.values) show("state       ", name, " = ", value);
+  show("shards      ", manifest.shards.size());
   for (const auto& shard : manifest.shards)
-    say("  ", shard.name, "  ", human_bytes(shard.bytes), "  ", shard.slices.size(), " slices");
+    show("  ", shard.name, "  ", human_bytes(shard.bytes), "  ", shard.slices.size(), " slices");
   say_arrays(manifest);
   if (!verify) return;
   checkpoint::verify(folder, manifest);
-  say("verified    all checksums match");
+  show("verified    all checksums match");
 }
 
 void diff(const std::string& first, const std::string& second) {
   const checkpoint::Reader a(checkpoint::checkpoint_folder(first));
   const checkpoint::Reader b(checkpoint::checkpoint_folder(second));
-  say("first       ", a.folder(), ", step ", with_commas(a.state().step));
-  say("second      ", b.folder(), ", step ", with_commas(b.state().step));
+  show("first       ", a.folder(), ", step ", with_commas(a.state().step));
+  show("second      ", b.folder(), ", step ", with_commas(b.state().step));
   const auto differences = checkpoint::compare(a, b);
   std::size_t width = 0;
   for (const auto& array : differences) width = std::max(width, array.name.size());
@@ -178,15 +186,15 @@ void diff(const std::string& first, const std::string& second) {
   for (const auto& array : differences) {
     const std::string name = padded(array.name, width);
     if (!array.only.empty())
-      say("  ", name, "  ", array.only);
+      show("  ", name, "  ", array.only);
     else if (array.different > 0)
-      say("  ", name, "  ", with_commas(array.different), " of ", with_commas(array.elements),
-          " elements differ, largest absolute difference ", array.largest_absolute, ", relative ",
-          array.largest_relative);
+      show("  ", name, "  ", with_commas(array.different), " of ", with_commas(array.elements),
+           " elements differ, largest absolute difference ", array.largest_absolute, ", relative ",
+           array.largest_relative);
     else
       ++equal;
   }
-  say("equal       ", equal, " of ", differences.size(), " arrays, bit for bit");
+  show("equal       ", equal, " of ", differences.size(), " arrays, bit for bit");
 }
 
 void inspect(const InspectOptions& options) {

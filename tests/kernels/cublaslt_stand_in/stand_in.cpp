@@ -2,19 +2,17 @@
 // computes products naively on the host.
 #include "kernels/cublaslt_stand_in/stand_in.hpp"
 
+#include <trireme/base/fp8.hpp>
 #include <trireme/base/narrow.hpp>
 
 #include <cublasLt.h>
 
 #include <algorithm>
 #include <array>
-#include <cmath>
-#include <compare>
 #include <cstring>
-#include <type_traits>
 #include <vector>
 
-#include "reference/elementwise.hpp"
+#include "kernels/cublaslt_stand_in/product.hpp"
 
 struct cublasLtContext {};
 
@@ -27,37 +25,10 @@ Record& record() {
 
 namespace {
 
-struct Operation {
-  cublasComputeType_t compute;
-  cudaDataType_t scale;
-  std::int32_t transpose_a = CUBLAS_OP_N;
-  std::int32_t transpose_b = CUBLAS_OP_N;
-  std::uint32_t epilogue = CUBLASLT_EPILOGUE_DEFAULT;
-  const void* bias = nullptr;
-  void* auxiliary = nullptr;
-  std::int64_t auxiliary_leading = 0;
-};
-
-struct Layout {
-  cudaDataType_t type;
-  std::int64_t rows, columns, leading;
-  auto operator<=>(const Layout&) const = default;
-};
-
 struct Preference {
   std::uint64_t workspace = 0;
   std::uint32_t reductions = CUBLASLT_REDUCTION_SCHEME_MASK;
   std::array<std::uint32_t, 4> alignment{256, 256, 256, 256};  // of A, B, C, D
-};
-
-/// The purpose for which an algorithm was chosen; it may be used for nothing else.
-struct Purpose {
-  cublasComputeType_t compute;
-  std::int32_t transpose_a, transpose_b;
-  std::uint32_t epilogue;
-  std::int64_t auxiliary_leading;
-  Layout a, b, c, d;
-  auto operator<=>(const Purpose&) const = default;
 };
 
 struct Algorithm {
@@ -103,18 +74,27 @@ std::uint32_t alignment_of(const void* pointer) {
   return static_cast<std::uint32_t>(address & (~address + 1));
 }
 
-bool uses_bias(std::uint32_t epilogue) {
-  return epilogue == CUBLASLT_EPILOGUE_BIAS || epilogue == CUBLASLT_EPILOGUE_GELU_AUX_BIAS;
+bool is_fp8(cudaDataType_t type) {
+  return type == CUDA_R_8F_E4M3 || type == CUDA_R_8F_E5M2;
 }
 
-bool uses_auxiliary(std::uint32_t epilogue) {
-  return epilogue == CUBLASLT_EPILOGUE_GELU_AUX || epilogue == CUBLASLT_EPILOGUE_GELU_AUX_BIAS ||
-         epilogue == CUBLASLT_EPILOGUE_DGELU;
+/// Before Blackwell: rows by rows only, in multiples of 16, and not E5M2 by E5M2.
+bool has_fp8(const Operation& o, const Purpose& p) {
+  if (!is_fp8(p.a.type) || !is_fp8(p.b.type) ||
+      (p.a.type == CUDA_R_8F_E5M2 && p.b.type == CUDA_R_8F_E5M2))
+    return false;
+  for (const Layout* x : {&p.a, &p.b, &p.c, &p.d})
+    if (x->rows % 16 != 0 || x->columns % 16 != 0 || x->leading % 16 != 0) return false;
+  return o.compute == CUBLAS_COMPUTE_32F && o.scale == CUDA_R_32F && o.scale_a != nullptr &&
+         o.scale_b != nullptr && p.transpose_a == CUBLAS_OP_T && p.transpose_b == CUBLAS_OP_N &&
+         !uses_auxiliary(o.epilogue) && (p.d.type == CUDA_R_16BF || p.d.type == CUDA_R_32F);
 }
 
 /// The documented combinations of compute type, scale type and types of A, B and D.
 bool has_types(const Operation& o, const Purpose& p) {
-  if (p.a.type != p.b.type || p.c.type != p.d.type) return false;
+  if (p.c.type != p.d.type) return false;
+  if (is_fp8(p.a.type) || is_fp8(p.b.type)) return has_fp8(o, p);
+  if (p.a.type != p.b.type || o.scale_a != nullptr || o.scale_b != nullptr) return false;
   const auto in = p.a.type;
   const auto out = p.d.type;
   if (o.compute == CUBLAS_COMPUTE_64F)
@@ -124,10 +104,6 @@ bool has_types(const Operation& o, const Purpose& p) {
   if (o.compute != CUBLAS_COMPUTE_32F) return false;
   if (in == CUDA_R_32F) return out == CUDA_R_32F;
   return (in == CUDA_R_16BF || in == CUDA_R_16F) && (out == in || out == CUDA_R_32F);
-}
-
-std::int64_t depth_of(const Purpose& p) {
-  return p.transpose_a == CUBLAS_OP_N ? p.a.columns : p.a.rows;
 }
 
 bool shapes_fit(const Purpose& p) {
@@ -158,91 +134,23 @@ Purpose purpose_of(const Operation& o, cublasLtMatrixLayout_t a, cublasLtMatrixL
           layout(a), layout(b),     layout(c),     layout(d)};
 }
 
-/// tf32 keeps 10 bits of the fraction: rounded to the nearest, ties to even.
-float as_tf32(float x) {
-  std::uint32_t bits;
-  std::memcpy(&bits, &x, sizeof bits);
-  bits = (bits + 0xfffU + ((bits >> 13) & 1U)) & ~std::uint32_t{0x1fff};
-  std::memcpy(&x, &bits, sizeof bits);
-  return x;
-}
-
-/// T: type of A and B, D: type of C and D, Sum: type of the sums.
-template <class T, class D, class Sum>
-struct Run {
-  const Operation& o;
-  const Purpose& p;
-  const T* a;
-  const T* b;
-  const D* c;
-  D* d;
-  Sum alpha, beta;
-
-  Sum value(T x) const {
-    if constexpr (std::is_same_v<T, float>)
-      if (o.compute == CUBLAS_COMPUTE_32F_FAST_TF32) return as_tf32(x);
-    return static_cast<Sum>(x);
-  }
-  Sum sum(std::int64_t i, std::int64_t j, std::int64_t begin, std::int64_t end) const {
-    Sum total = 0;
-    for (std::int64_t k = begin; k < end; ++k) {
-      const std::int64_t at_a =
-          o.transpose_a == CUBLAS_OP_N ? i + k * p.a.leading : k + i * p.a.leading;
-      const std::int64_t at_b =
-          o.transpose_b == CUBLAS_OP_N ? k + j * p.b.leading : j + k * p.b.leading;
-      total += value(a[at_a]) * value(b[at_b]);
-    }
-    return total;
-  }
-  D finish(std::int64_t i, std::int64_t j, Sum total) const {
-    Sum x = alpha * total;
-    if (beta != 0) x += beta * static_cast<Sum>(c[i + j * p.c.leading]);
-    if (uses_bias(o.epilogue)) x += static_cast<Sum>(static_cast<const D*>(o.bias)[i]);
-    if (!uses_auxiliary(o.epilogue)) return static_cast<D>(x);
-    D& kept = static_cast<D*>(o.auxiliary)[i + j * o.auxiliary_leading];
-    if (o.epilogue == CUBLASLT_EPILOGUE_DGELU)
-      return static_cast<D>(x * static_cast<Sum>(reference::gelu_slope(static_cast<double>(kept))));
-    kept = static_cast<D>(x);
-    return static_cast<D>(static_cast<Sum>(reference::gelu(static_cast<double>(x))));
-  }
-  /// Parts of the sums are stored in the workspace and added in order.
-  void operator()(std::int32_t parts, void* workspace) const {
-    const std::int64_t depth = depth_of(p);
-    const std::int64_t each = (depth + parts - 1) / parts;
-    Sum* kept = static_cast<Sum*>(workspace);
-    const std::int64_t size = p.d.rows * p.d.columns;
-    for (std::int32_t part = 0; part < parts && parts > 1; ++part)
-      for (std::int64_t j = 0; j < p.d.columns; ++j)
-        for (std::int64_t i = 0; i < p.d.rows; ++i)
-          kept[part * size + i + j * p.d.rows] =
-              sum(i, j, std::min(depth, part * each), std::min(depth, (part + 1) * each));
-    for (std::int64_t j = 0; j < p.d.columns; ++j)
-      for (std::int64_t i = 0; i < p.d.rows; ++i) {
-        Sum total = parts > 1 ? 0 : sum(i, j, 0, depth);
-        for (std::int32_t part = 0; part < parts && parts > 1; ++part)
-          total += kept[part * size + i + j * p.d.rows];
-        d[i + j * p.d.leading] = finish(i, j, total);
-      }
-  }
-};
-
 std::size_t workspace_of(const Purpose& p, std::int32_t parts) {
   if (parts == 1) return 0;
   const std::size_t sum = p.compute == CUBLAS_COMPUTE_64F ? 8 : 4;
   return static_cast<std::size_t>(parts * p.d.rows * p.d.columns) * sum;
 }
 
-template <class T, class D, class Sum>
+template <class A, class B, class D, class Sum>
 void run(const Operation& o, const Purpose& p, const std::array<const void*, 3>& in, void* d,
          const void* alpha, const void* beta, std::int32_t parts, void* workspace) {
-  Run<T, D, Sum>{o,
-                 p,
-                 static_cast<const T*>(in[0]),
-                 static_cast<const T*>(in[1]),
-                 static_cast<const D*>(in[2]),
-                 static_cast<D*>(d),
-                 *static_cast<const Sum*>(alpha),
-                 *static_cast<const Sum*>(beta)}(parts, workspace);
+  Run<A, B, D, Sum>{o,
+                    p,
+                    static_cast<const A*>(in[0]),
+                    static_cast<const B*>(in[1]),
+                    static_cast<const D*>(in[2]),
+                    static_cast<D*>(d),
+                    *static_cast<const Sum*>(alpha),
+                    *static_cast<const Sum*>(beta)}(parts, workspace);
 }
 
 }  // namespace
@@ -280,6 +188,8 @@ cublasStatus_t cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t x,
   if (what == CUBLASLT_MATMUL_DESC_BIAS_POINTER) return set(o.bias, from, bytes);
   if (what == CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER) return set(o.auxiliary, from, bytes);
   if (what == CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD) return set(o.auxiliary_leading, from, bytes);
+  if (what == CUBLASLT_MATMUL_DESC_A_SCALE_POINTER) return set(o.scale_a, from, bytes);
+  if (what == CUBLASLT_MATMUL_DESC_B_SCALE_POINTER) return set(o.scale_b, from, bytes);
   return invalid();  // attributes that kernels/cublaslt.cpp does not use
 }
 
@@ -379,10 +289,18 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t operation, 
       worse(o.bias, chosen.bias_alignment) || (c == d && lc != ld) ||
       workspace_bytes < workspace_of(p, chosen.parts) || alignment_of(workspace) < 16)
     return invalid();
-  const auto run_as = [&]<class T, class D, class Sum>(T, D, Sum) {
-    run<T, D, Sum>(o, p, {a, b, c}, d, alpha, beta, chosen.parts, workspace);
+  const auto run_both = [&]<class A, class B, class D, class Sum>(A, B, D, Sum) {
+    run<A, B, D, Sum>(o, p, {a, b, c}, d, alpha, beta, chosen.parts, workspace);
   };
-  using trireme::Bf16, trireme::Fp16;
+  const auto run_as = [&]<class T, class D, class Sum>(T t, D to, Sum sum) {
+    run_both(t, t, to, sum);
+  };
+  using trireme::Bf16, trireme::Fp16, trireme::E4M3, trireme::E5M2;
+  const bool wide = p.d.type == CUDA_R_32F;
+  if (p.a.type == CUDA_R_8F_E4M3 && p.b.type == CUDA_R_8F_E4M3)
+    wide ? run_both(E4M3{}, E4M3{}, float{}, float{}) : run_both(E4M3{}, E4M3{}, Bf16{}, float{});
+  if (p.a.type == CUDA_R_8F_E4M3 && p.b.type == CUDA_R_8F_E5M2)
+    wide ? run_both(E4M3{}, E5M2{}, float{}, float{}) : run_both(E4M3{}, E5M2{}, Bf16{}, float{});
   if (p.a.type == CUDA_R_64F) run_as(double{}, double{}, double{});
   if (p.a.type == CUDA_R_32F) run_as(float{}, float{}, float{});
   if (p.a.type == CUDA_R_16BF && p.d.type == CUDA_R_32F) run_as(Bf16{}, float{}, float{});

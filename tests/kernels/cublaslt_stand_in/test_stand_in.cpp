@@ -1,4 +1,5 @@
 #include <trireme/base/check.hpp>
+#include <trireme/base/fp8.hpp>
 #include <trireme/kernels/cublaslt.hpp>
 #include <trireme/kernels/matmul.hpp>
 #include <trireme/kernels/widened_matmul.hpp>
@@ -230,6 +231,40 @@ TEST(CublasltFusion, IsTakenByRule) {
   EXPECT_EQ(pass(104, Gelu::tanh), 2);
   EXPECT_EQ(pass(112, Gelu::exact), 0);
   EXPECT_EQ(pass(107, Gelu::tanh), 0);
+}
+
+/// Scales belong to the call, not to the kind; what the library does not have is not asked for.
+TEST(CublasltStandIn, Fp8TakesItsScalesFromTheCall) {
+  Rig rig;
+  const DeviceArray<E4M3> a(std::vector<E4M3>(32 * 64, E4M3(1.5F)));
+  const DeviceArray<E5M2> b(std::vector<E5M2>(48 * 64, E5M2(-2.0F)));
+  const DeviceArray<float> scales(std::vector<float>{0.5F, 0.25F, 4.0F});
+  LtProduct p = rig.product(48, 32, 64);
+  p.fp8_a = LtFp8::e5m2;
+  p.fp8_b = LtFp8::e4m3;
+  p.transposed_b = true;
+  p.a = b.data();
+  p.b = a.data();
+  p.stride_a = p.stride_b = 64;
+  p.scale_a = scales.data();
+  p.scale_b = scales.data() + 1;
+  EXPECT_TRUE(rig.library.multiply(p, nullptr));
+  EXPECT_EQ(rig.c.values().front(), -3.0F * 64 / 8);
+  const std::int64_t asked = rig.library.questions();
+  p.scale_b = scales.data() + 2;
+  EXPECT_TRUE(rig.library.multiply(p, nullptr));
+  EXPECT_EQ(rig.c.values().front(), -3.0F * 64 * 2);
+  EXPECT_EQ(rig.library.questions(), asked);
+  EXPECT_NE(rig.library.choices().front().find("e5m2 × e4m3 to fp32 48 × 32 × 64"),
+            std::string::npos)
+      << rig.library.choices().front();
+  LtProduct other = p;
+  other.rows = 40;
+  EXPECT_FALSE(rig.library.multiply(other, nullptr));
+  other = p;
+  other.transposed_b = false;
+  other.stride_b = 32;
+  EXPECT_FALSE(rig.library.multiply(other, nullptr));
 }
 
 }  // namespace

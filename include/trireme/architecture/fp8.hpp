@@ -1,0 +1,34 @@
+#pragma once
+
+#include <trireme/architecture/layer.hpp>
+#include <trireme/architecture/local_sizes.hpp>
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+/// The tensors that [precision] products = "fp8" rounds: the input, the weights and the gradient of
+/// the output of each linear operation of each layer. They are numbered in this order, three to an
+/// operation, on all ranks alike.
+namespace trireme::architecture {
+
+/// Name of their maxima in checkpoints: an array [history, tensors] of fp32, in which step s has
+/// row (s - 1) mod history.
+inline constexpr std::string_view fp8_maxima_name = "fp8.maxima";
+/// Whether an array of a checkpoint is no part of the model.
+inline bool is_state(const std::string& array) {
+  return array.starts_with("optimizer.") || array == fp8_maxima_name;
+}
+
+/// Number of tensors in all layers.
+std::int64_t fp8_tensors(const LayerDescription& layer, std::int64_t layers);
+/// Number of the first of the operation's three tensors in layer `number`.
+std::int64_t fp8_tensor(const LayerDescription& layer, const Operation& operation,
+                        std::int64_t number);
+
+/// Bytes of the rounded operands of the largest product.
+Bytes fp8_code_bytes(const LayerDescription& layer, const LocalSizes& sizes);
+/// Bytes of the maxima, of their history and of the scales.
+Bytes fp8_scaling_bytes(std::int64_t tensors, std::int64_t history);
+
+}  // namespace trireme::architecture

@@ -1,0 +1,130 @@
+#pragma once
+
+#include <trireme/base/function.hpp>
+#include <trireme/base/types.hpp>
+
+#include <cstdint>
+
+/// One-byte numbers for matrix products (Micikevicius et al. 2022, arXiv 2209.05433): E4M3 for
+/// weights and activations, E5M2 for gradients. Conversion from float rounds to the nearest, ties
+/// to even, and saturates at the largest finite number, infinities too; a NaN stays one. Both types
+/// convert to float exactly. The same bits on hosts and devices. No branches, so that loops over
+/// them vectorise.
+namespace trireme {
+
+namespace detail {
+
+/// `mantissa`: its stored bits. `bias`: of the exponent. `largest`: bits of the largest number.
+template <int mantissa, int bias, std::uint32_t largest>
+TRIREME_FUNCTION std::uint8_t fp8_bits(float x) {
+  constexpr int dropped = 23 - mantissa;
+  constexpr std::uint32_t half = (1U << (dropped - 1)) - 1U;
+  // The sum's last bit is that of the smallest number, so that the addition itself rounds.
+  constexpr std::uint32_t aligning = static_cast<std::uint32_t>(127 + 1 - bias + dropped) << 23;
+  const auto bits = __builtin_bit_cast(std::uint32_t, x);
+  const std::uint32_t magnitude = bits & 0x7fffffffU;
+  const std::uint32_t moved = magnitude - (static_cast<std::uint32_t>(127 - bias) << 23);
+  const std::uint32_t normal = (moved + half + ((moved >> dropped) & 1U)) >> dropped;
+  const float sum = __builtin_bit_cast(float, magnitude) + __builtin_bit_cast(float, aligning);
+  const std::uint32_t subnormal = __builtin_bit_cast(std::uint32_t, sum) - aligning;
+  const std::uint32_t rounded =
+      magnitude < (static_cast<std::uint32_t>(128 - bias) << 23) ? subnormal : normal;
+  const std::uint32_t finite = rounded < largest ? rounded : largest;
+  const std::uint32_t is = ((bits >> 24) & 0x80U) | finite;
+  return static_cast<std::uint8_t>(magnitude > 0x7f800000U ? 0x7fU : is);
+}
+
+/// The factor makes subnormal numbers normal floats. `special`: the lowest bits of a number that is
+/// infinite or NaN.
+template <int mantissa, int bias, std::uint32_t special>
+TRIREME_FUNCTION float float_of_fp8(std::uint8_t number) {
+  constexpr std::uint32_t factor = static_cast<std::uint32_t>(127 + 127 - bias) << 23;
+  const auto bits = static_cast<std::uint32_t>(number);
+  const std::uint32_t moved = (bits & 0x7fU) << (23 - mantissa);
+  const float scaled = __builtin_bit_cast(float, moved) * __builtin_bit_cast(float, factor);
+  const std::uint32_t magnitude =
+      (bits & 0x7fU) >= special ? moved | 0x7f800000U : __builtin_bit_cast(std::uint32_t, scaled);
+  return __builtin_bit_cast(float, magnitude | (bits & 0x80U) << 24);
+}
+
+}  // namespace detail
+
+/// Operands of the layers' matrix products: the numbers of [precision] compute, or fp8.
+enum class Products : std::uint8_t { compute, fp8 };
+/// Maximum from which a scale follows: the largest of the history, or the newest.
+enum class Fp8Algorithm : std::uint8_t { max, most_recent };
+
+std::string_view name_of(Products);
+std::string_view name_of(Fp8Algorithm);
+template <>
+std::span<const std::string_view> names<Products>();
+template <>
+std::span<const std::string_view> names<Fp8Algorithm>();
+
+/// 4 bits of exponent and 3 of mantissa: up to 448, 2^-6 the smallest normal number, 2^-9 the
+/// smallest. It has no infinity, and one NaN per sign.
+struct E4M3 {
+  std::uint8_t bits;
+  static constexpr int largest_exponent = 8;  ///< largest = 1.75 · 2^8
+
+  E4M3() = default;
+  TRIREME_FUNCTION explicit E4M3(float x) {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 890
+    std::uint16_t two;
+    asm("cvt.rn.satfinite.e4m3x2.f32 %0, %1, %2;" : "=h"(two) : "f"(0.0F), "f"(x));
+    bits = static_cast<std::uint8_t>(two);
+#else
+    bits = detail::fp8_bits<3, 7, 0x7eU>(x);
+#endif
+  }
+  TRIREME_FUNCTION operator float() const {
+    return detail::float_of_fp8<3, 7, 0x7fU>(bits);
+  }
+};
+
+/// 5 bits of exponent and 2 of mantissa, as IEEE 754: up to 57344, 2^-14 the smallest normal
+/// number, 2^-16 the smallest.
+struct E5M2 {
+  std::uint8_t bits;
+  static constexpr int largest_exponent = 15;  ///< largest = 1.75 · 2^15
+
+  E5M2() = default;
+  TRIREME_FUNCTION explicit E5M2(float x) {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 890
+    std::uint16_t two;
+    asm("cvt.rn.satfinite.e5m2x2.f32 %0, %1, %2;" : "=h"(two) : "f"(0.0F), "f"(x));
+    bits = static_cast<std::uint8_t>(two);
+#else
+    bits = detail::fp8_bits<2, 15, 0x7bU>(x);
+#endif
+  }
+  TRIREME_FUNCTION operator float() const {
+    return detail::float_of_fp8<2, 15, 0x7cU>(bits);
+  }
+};
+
+/// Bytes of an operand of `elements` such numbers: the next one begins at a multiple of 64.
+inline constexpr Bytes fp8_operand_bytes(std::int64_t elements) {
+  return (elements + 63) / 64 * 64;
+}
+
+/// Scales are powers of two between 2^-limit and 2^limit, so that products with two of them are
+/// exact.
+inline constexpr int fp8_scale_limit = 62;
+
+/// Exponent of the largest power of two with which numbers up to `maximum` > 0 stay within
+/// 1.75 · 2^largest_exponent.
+TRIREME_FUNCTION int fp8_scale_exponent(float maximum, int largest_exponent) {
+  const auto bits = __builtin_bit_cast(std::uint32_t, maximum);
+  const int exponent = static_cast<int>(bits >> 23) - 127;
+  const int most = largest_exponent - exponent - ((bits & 0x7fffffU) > 0x600000U ? 1 : 0);
+  const int capped = most < fp8_scale_limit ? most : fp8_scale_limit;
+  return capped > -fp8_scale_limit ? capped : -fp8_scale_limit;
+}
+
+/// 2^exponent, which is a normal float.
+TRIREME_FUNCTION float power_of_two(int exponent) {
+  return __builtin_bit_cast(float, static_cast<std::uint32_t>(127 + exponent) << 23);
+}
+
+}  // namespace trireme

@@ -1,0 +1,38 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+namespace trireme {
+
+/// A process, distinguishable from all others on all machines at all times.
+struct ProcessIdentity {
+  std::string host;
+  /// Digest of the host's boot and of the namespace of process numbers. Numbers of processes can be
+  /// compared only if it is equal.
+  std::string system;
+  std::int64_t process = 0;
+  std::int64_t started = 0;  ///< clock ticks after the boot; 0: not known
+
+  bool operator==(const ProcessIdentity&) const = default;
+};
+
+ProcessIdentity this_process();
+
+enum class Life : std::uint8_t {
+  alive,
+  dead,
+  not_known  ///< the process belongs to another system
+};
+
+/// A zombie is dead. A process of the same number that started at another time is another one.
+Life life_of(const ProcessIdentity& process);
+
+/// The id of this process's job in its batch system: Slurm, PBS, Flux, LSF, Cobalt.
+std::optional<std::string> batch_job();
+
+/// When this system was booted, in nanoseconds since 1970.
+std::int64_t boot_time();
+
+}  // namespace trireme

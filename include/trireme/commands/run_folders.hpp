@@ -1,0 +1,32 @@
+#pragma once
+
+#include <trireme/base/folder_owner.hpp>
+#include <trireme/deck/deck.hpp>
+#include <trireme/grid/runtime.hpp>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace trireme::commands {
+
+/// The run's directory and its checkpoint directory, owned by this job until destruction.
+class RunFolders {
+ public:
+  /// Creates the folders and takes them. Ends all ranks with a UsageError, and changes nothing, if
+  /// another job owns one of them, or if one cannot be written. Collective.
+  RunFolders(grid::Runtime& runtime, const deck::Deck& deck);
+  ~RunFolders();
+  RunFolders(const RunFolders&) = delete;
+  RunFolders& operator=(const RunFolders&) = delete;
+
+  /// On rank 0: the dead owner that this job has replaced, "" if there was none.
+  std::string former() const;
+  /// On rank 0: Error if a folder was removed or renamed, or belongs to another job by now.
+  void expect_mine() const;
+
+ private:
+  std::vector<std::unique_ptr<FolderOwner>> owners_;
+};
+
+}  // namespace trireme::commands

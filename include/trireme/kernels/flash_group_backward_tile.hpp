@@ -1,0 +1,101 @@
+#pragma once
+
+#include <trireme/kernels/flash_backward_tile.hpp>
+#include <trireme/kernels/warpgroup_tiles.hpp>
+
+#include <cstdint>
+
+/// Sizes, arguments and barriers of GroupBackward.
+namespace trireme::kernels {
+
+/// Keys of a block. The gradients of keys and values stay in the registers of two groups.
+constexpr int group_backward_keys(std::int64_t head_size) {
+  return head_size > 128 ? 64 : 128;
+}
+
+/// Sizes of the blocks. Two groups of warps multiply, and one copies rows and adds sums. Up to 128
+/// elements, each of the two groups has 64 keys, and all queries and elements for them. Of more
+/// elements, the gradients of 64 keys fill the registers of both groups: they have the same keys,
+/// half of the queries for the scores, and each a side of the elements for the gradients
+/// (`shares`), and exchange probabilities through shared memory.
+template <int head_size>
+struct GroupBackwardTile {
+  static constexpr int threads = 3 * group_threads;
+  static constexpr int helper_registers = 56, group_registers = 224;
+  static constexpr bool shares = head_size > 128;  // keys
+  static constexpr int keys = group_backward_keys(head_size);
+  static constexpr int queries = head_size <= 64 ? 128 : 64;
+  static constexpr int score_queries = shares ? queries / 2 : queries;  // of a group
+  /// Gradient of queries of a group: 64 rows, and a side of the elements or all.
+  static constexpr bool splits_queries = queries > 64;
+  static constexpr int side = shares ? 128 : 64;
+
+  using Keys = GroupRows<keys, head_size>;
+  using Queries = GroupRows<queries, head_size>;
+  using Scores = GroupRows<keys, queries>;
+
+  static constexpr int box_rows = 64;
+  static constexpr int query_stages = 2;
+  static constexpr int grad_stages = head_size > 192 ? 1 : 2;
+  /// Sums of queries leave in `sum_rounds` rounds through `sum_slots` slots.
+  static constexpr int sum_rounds = head_size > 192 ? 2 : 1;
+  static constexpr int sum_slots = head_size > 64 && head_size <= 128 ? 2 : 1;
+  static constexpr int sum_tiles = side / 8 / sum_rounds;  // of a group and a round, at most
+  static constexpr std::uint32_t sum_tile_bytes = 4 * 64 * 8;
+  static constexpr std::uint32_t sum_bytes = 4 * queries * head_size / sum_rounds;
+
+  static constexpr std::uint32_t keys_at = 0;
+  static constexpr std::uint32_t values_at = keys_at + Keys::bytes;
+  static constexpr std::uint32_t queries_at = values_at + Keys::bytes;
+  static constexpr std::uint32_t grads_at = queries_at + query_stages * Queries::bytes;
+  static constexpr std::uint32_t score_grads_at = grads_at + grad_stages * Queries::bytes;
+  static constexpr std::uint32_t scores_at = score_grads_at + 2 * Scores::bytes;
+  static constexpr std::uint32_t sums_at = scores_at + (shares ? 2 * Scores::bytes : 0);
+  static constexpr std::uint32_t statistics_at = sums_at + sum_slots * sum_bytes;
+  static constexpr std::uint32_t delta_after = 4 * queries;  // … the logsumexp
+  static constexpr std::uint32_t statistics_bytes = 2 * delta_after;
+
+  // Barriers of phases.
+  static constexpr std::uint32_t keys_full = statistics_at + query_stages * statistics_bytes;
+  static constexpr std::uint32_t values_full = keys_full + 8;
+  static constexpr std::uint32_t queries_full = values_full + 8;
+  static constexpr std::uint32_t queries_empty = queries_full + 8 * query_stages;
+  static constexpr std::uint32_t grads_full = queries_empty + 8 * query_stages;
+  static constexpr std::uint32_t grads_empty = grads_full + 8 * grad_stages;
+  static constexpr std::uint32_t sums_full = grads_empty + 8 * grad_stages;
+  static constexpr std::uint32_t sums_empty = sums_full + 8 * sum_slots;
+  static constexpr std::uint32_t shared_bytes = sums_empty + 8 * sum_slots;
+  static_assert(shared_bytes + 1024 + 64 <= 227 * 1024);
+
+  /// Tiles of 64×8 sums of queries, in the order of memory; `n` is one of the group's.
+  TRIREME_DEVICE_FUNCTION static int sum_tile(int group, int n) {
+    return (n / sum_tiles * 2 + group) * sum_tiles + n % sum_tiles;
+  }
+};
+
+template <class T>
+struct GroupBackwardArguments : FlashBackwardArguments<T> {
+  TensorMap qkv_map;   // {K, H + 2 Hkv, S, B}, boxes of 64 elements of 64 rows
+  TensorMap grad_map;  // {K, H, S, B}, likewise
+};
+
+/// Fills in the numbers of blocks and the maps, and returns the number of blocks of threads.
+template <class Tile, class T, class MakeMap>
+int set_group_backward(GroupBackwardArguments<T>& a, int head_size, const MakeMap& make_map) {
+  a.query_blocks = (a.shape.sequence + Tile::queries - 1) / Tile::queries;
+  a.key_blocks = (a.shape.sequence + Tile::keys - 1) / Tile::keys;
+  FlashShape grads = a.shape;
+  grads.key_value_heads = 0;
+  grads.qkv_stride = a.grad_stride;
+  a.qkv_map = make_map(heads_map(a.qkv, a.shape, head_size, Tile::box_rows));
+  a.grad_map = make_map(heads_map(a.grad, grads, head_size, Tile::box_rows));
+  return a.shape.batch * a.shape.key_value_heads * a.key_blocks;
+}
+
+/// Barrier number `stage` of a ring whose first one is at `at`.
+template <class Block>
+TRIREME_DEVICE_FUNCTION std::uint32_t phases(Block& block, std::uint32_t at, int stage = 0) {
+  return block.shared() + at + 8 * static_cast<std::uint32_t>(stage);
+}
+
+}  // namespace trireme::kernels

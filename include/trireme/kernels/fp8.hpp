@@ -1,0 +1,74 @@
+#pragma once
+
+#include <trireme/base/fp8.hpp>
+#include <trireme/kernels/matmul.hpp>
+
+/// Matrix products of bf16 numbers that are rounded to fp8 first, with one scale per tensor: codes
+/// of x are the nearest E4M3 or E5M2 numbers to scale · x. Products of codes are summed in fp32 and
+/// divided by both scales. cuBLASLt multiplies them if it is the back end of bf16; otherwise they
+/// are widened to fp32, which is exact, so that both differ only in the order of the sums. Rows,
+/// columns and depths are multiples of 16. All arrays and scales are in device memory.
+namespace trireme::kernels {
+
+/// The scale of a tensor, and where its largest magnitude is noted.
+struct Fp8Scale {
+  const float* scale = nullptr;    ///< [1], a power of two
+  const float* inverse = nullptr;  ///< [1], 1 / scale
+  float* maximum = nullptr;        ///< [1], raised to the largest |x|; null: not noted
+};
+
+/// codes = scale · x, both [T, N]. Raises the maximum; NaNs are ignored in it. F: E4M3 or E5M2.
+template <class F>
+void fp8_quantize(const Exec& exec, View2<F> codes, View2<const Bf16> x, const Fp8Scale& scale);
+
+/// codes [N, T] = (scale · x)ᵀ, x [T, N]. The maximum stays.
+template <class F>
+void fp8_quantize_transposed(const Exec& exec, View2<F> codes, View2<const Bf16> x,
+                             const Fp8Scale& scale);
+
+/// c = a bᵀ / (scale of a · scale of b) + beta c. c [M, N] of Bf16 or float, a [M, K], b [N, K].
+/// `bias`: [N], added to each row if beta is 0, or an empty view.
+template <class A, class B, class C>
+void fp8_product(const Handle& handle, View2<C> c, View2<const A> a, const Fp8Scale& of_a,
+                 View2<const B> b, const Fp8Scale& of_b, double beta, View1<const C> bias = {});
+
+/// A linear layer's three tensors: its input, its weights, and the gradient of its output.
+struct Fp8Linear {
+  Fp8Scale input;              ///< E4M3
+  Fp8Scale weight;             ///< E4M3
+  Fp8Scale gradient;           ///< E5M2
+  std::byte* codes = nullptr;  ///< fp8_code_bytes() of memory, used within a pass
+};
+
+/// The passes of a linear layer: linear_forward and so on of matmul.hpp. Maxima of inputs and
+/// weights are noted in the forward pass, those of gradients in that of the input's gradient.
+void fp8_linear_forward(const Handle& handle, View2<Bf16> y, View2<const Bf16> x,
+                        View2<const Bf16> w, View1<const Bf16> bias, const Fp8Linear& fp8);
+void fp8_linear_backward_input(const Handle& handle, View2<Bf16> dx, View2<const Bf16> dy,
+                               View2<const Bf16> w, const Fp8Linear& fp8);
+void fp8_linear_backward_weight(const Handle& handle, View2<float> dw, View1<float> dbias,
+                                View2<const Bf16> dy, View2<const Bf16> x, const Fp8Linear& fp8);
+
+/// history(row, t) = maxima(t), or 0 if that is not finite; maxima(t) = 0. history [H, n], maxima
+/// [n].
+void record_fp8_maxima(const Exec& exec, View2<float> history, std::int64_t row,
+                       View1<float> maxima);
+
+/// How scales follow from maxima. Tensors are in groups of three: an input, a weight (both E4M3),
+/// and a gradient (E5M2).
+struct Fp8Rule {
+  Fp8Algorithm algorithm = Fp8Algorithm::max;
+  std::int64_t newest = 0;    ///< row of the history
+  int gradient_exponent = 0;  ///< the first scale of gradients is 2^gradient_exponent, others 1
+};
+
+/// scales(t): the largest power of two with which the chosen maximum of history(·, t) [H, n] stays
+/// within the type's range, or the first scale if all are 0; inverses(t) = 1 / scales(t).
+void find_fp8_scales(const Exec& exec, View1<float> scales, View1<float> inverses,
+                     View2<const float> history, const Fp8Rule& rule);
+
+/// Why this device has no products of fp8: "it is sm_80, and fp8 needs sm_89 or newer"; "" if it
+/// has them, or on a host.
+std::string fp8_obstacle(const Exec& exec);
+
+}  // namespace trireme::kernels

@@ -1,0 +1,41 @@
+#pragma once
+
+#include <trireme/kernels/flash_delta.hpp>
+#include <trireme/kernels/flash_group_backward_tile.hpp>
+#include <trireme/kernels/flash_group_forward.hpp>
+
+#include <cstdint>
+
+/// Launches of the kernels of warpgroups, which are compiled for sm_90a and apart from Kokkos
+/// (src/kernels/sm_90a). A stream is a cudaStream_t.
+namespace trireme::kernels {
+
+/// Whether this build has the kernels and the process's device can run them.
+bool group_kernels_available();
+
+/// Head sizes for which there is a forward kernel.
+constexpr bool has_group_forward(std::int64_t head_size) {
+  return head_size == 64 || head_size == 96 || head_size == 128 || head_size == 192 ||
+         head_size == 256;
+}
+
+/// Head sizes for which there is a backward kernel.
+constexpr bool has_group_backward(std::int64_t head_size) {
+  return head_size == 64 || head_size == 96 || head_size == 128 || head_size == 192 ||
+         head_size == 256;
+}
+
+/// Fills in the numbers of blocks and the maps of qkv, and launches. For Bf16 and Fp16.
+template <class T>
+void launch_group_forward(void* stream, GroupForwardArguments<T> a, const T* qkv, int head_size,
+                          bool with_dropout, int processors);
+
+/// Computes the deltas and zeroes the counters.
+template <class T>
+void launch_group_delta(void* stream, const FlashDeltaArguments<T>& a, int head_size);
+/// Fills in the numbers of blocks and the maps, and launches.
+template <class T>
+void launch_group_backward(void* stream, GroupBackwardArguments<T> a, int head_size,
+                           bool with_dropout);
+
+}  // namespace trireme::kernels

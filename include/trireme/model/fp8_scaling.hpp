@@ -1,0 +1,49 @@
+#pragma once
+
+#include <trireme/deck/config.hpp>
+#include <trireme/kernels/fp8.hpp>
+#include <trireme/tensor/arena.hpp>
+#include <trireme/tensor/named_tensor.hpp>
+
+#include <cstdint>
+
+namespace trireme::model {
+
+/// Delayed scaling (Micikevicius et al. 2022, arXiv 2209.05433; NVIDIA Transformer Engine): the
+/// scale of each tensor of architecture/fp8.hpp in a step follows from its maxima in the steps
+/// before, and never from the step itself, so that the order of micro-batches and stages does not
+/// matter. Every rank holds the maxima of the whole model.
+class Fp8Scaling {
+ public:
+  /// `gradient_exponent`: Fp8Rule::gradient_exponent.
+  Fp8Scaling(std::int64_t tensors, const deck::PrecisionConfig& precision, int gradient_exponent);
+
+  /// A tensor's scale in the current step. `notes`: kernels raise the maximum of the step.
+  kernels::Fp8Scale scale(std::int64_t tensor, bool notes) const;
+
+  /// This rank's maxima of the current step [tensors]; finish_step needs those of all ranks.
+  View1<float> maxima() const { return maxima_; }
+  /// Appends the maxima of step `step` >= 1 to the history, and sets the scales of the next step.
+  void finish_step(const Exec& exec, std::int64_t step) const;
+
+  /// Sets the scales after step `step` from the history.
+  void resume(const Exec& exec, std::int64_t step) const;
+  /// Empties the history.
+  void reset(const Exec& exec) const;
+  /// [history, tensors], as checkpoints hold it.
+  NamedTensor<float> history() const;
+
+  std::int64_t tensors() const { return extent(history_, 1); }
+  Bytes bytes() const { return memory_.capacity(); }
+
+ private:
+  Fp8Algorithm algorithm_;
+  int gradient_exponent_;
+  Arena memory_;
+  View2<float> history_;  // [history, tensors]
+  View1<float> maxima_;   // [tensors], as the next two
+  View1<float> scales_;
+  View1<float> inverses_;
+};
+
+}  // namespace trireme::model

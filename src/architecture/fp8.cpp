@@ -1,0 +1,59 @@
+#include <trireme/architecture/fp8.hpp>
+#include <trireme/base/check.hpp>
+#include <trireme/base/fp8.hpp>
+
+#include <algorithm>
+
+namespace trireme::architecture {
+namespace {
+
+constexpr std::int64_t tensors_of_operation = 3;
+
+std::int64_t linear_operations(const LayerDescription& layer) {
+  return std::ranges::count(layer.operations, OperationKind::linear, &Operation::kind);
+}
+
+std::int64_t columns_of(const LayerDescription& layer, int tensor, const LocalSizes& sizes) {
+  return columns_of(layer.tensors[static_cast<std::size_t>(tensor)].columns, sizes);
+}
+
+}  // namespace
+
+std::int64_t fp8_tensors(const LayerDescription& layer, std::int64_t layers) {
+  return tensors_of_operation * linear_operations(layer) * layers;
+}
+
+std::int64_t fp8_tensor(const LayerDescription& layer, const Operation& operation,
+                        std::int64_t number) {
+  std::int64_t before = 0;
+  for (const Operation& op : layer.operations) {
+    if (op.kind != OperationKind::linear) continue;
+    if (op.name == operation.name)
+      return tensors_of_operation * (number * linear_operations(layer) + before);
+    ++before;
+  }
+  check(false, "a layer has no linear operation '", operation.name, "'");
+  return 0;
+}
+
+Bytes fp8_code_bytes(const LayerDescription& layer, const LocalSizes& sizes) {
+  Bytes most = 0;
+  for (const Operation& op : layer.operations) {
+    if (op.kind != OperationKind::linear) continue;
+    const std::int64_t in = columns_of(layer, op.input, sizes);
+    const std::int64_t out = columns_of(layer, op.output, sizes);
+    const Bytes x = fp8_operand_bytes(sizes.tokens * in);
+    const Bytes w = fp8_operand_bytes(in * out);
+    const Bytes dy = fp8_operand_bytes(sizes.tokens * out);
+    most = std::max({most, x + w, dy + w, dy + x});
+  }
+  return most;
+}
+
+Bytes fp8_scaling_bytes(std::int64_t tensors, std::int64_t history) {
+  constexpr Bytes number = 4;
+  // maxima, scales and inverse scales
+  return fp8_operand_bytes(tensors * history * number) + 3 * fp8_operand_bytes(tensors * number);
+}
+
+}  // namespace trireme::architecture

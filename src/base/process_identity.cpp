@@ -1,0 +1,88 @@
+#include <trireme/base/checksum.hpp>
+#include <trireme/base/process_identity.hpp>
+#include <trireme/base/text.hpp>
+
+#include <signal.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <cstdlib>
+#include <fstream>
+#include <iterator>
+#include <sstream>
+
+namespace trireme {
+namespace {
+
+std::string host_name() {
+  std::array<char, 256> name{};
+  gethostname(name.data(), name.size() - 1);
+  return name.data();
+}
+
+std::string system_digest() {
+  std::string words;
+  std::getline(std::ifstream("/proc/sys/kernel/random/boot_id"), words);
+  std::array<char, 64> space{};
+  if (readlink("/proc/self/ns/pid", space.data(), space.size() - 1) > 0) words += space.data();
+  return checksum(words.data(), words.size()).hex().substr(0, 16);
+}
+
+struct Entry {
+  char state = '?';
+  std::int64_t started = 0;
+};
+
+/// State and start time, fields 3 and 22 of the file. Nothing of it may be readable.
+Entry entry_of(std::int64_t process) {
+  std::ifstream in(text("/proc/", process, "/stat"));
+  const std::string stat{std::istreambuf_iterator<char>(in), {}};
+  Entry entry;
+  const auto name_end = stat.rfind(')');  // the name may hold any character
+  if (name_end == std::string::npos) return entry;
+  std::istringstream fields(stat.substr(name_end + 1));
+  std::string skipped;
+  fields >> entry.state;
+  for (int field = 4; field < 22; ++field) fields >> skipped;
+  fields >> entry.started;
+  return entry;
+}
+
+std::int64_t nanoseconds(clockid_t clock) {
+  timespec now{};
+  clock_gettime(clock, &now);
+  return std::int64_t{now.tv_sec} * 1'000'000'000 + now.tv_nsec;
+}
+
+}  // namespace
+
+ProcessIdentity this_process() {
+  return {host_name(), system_digest(), getpid(), entry_of(getpid()).started};
+}
+
+Life life_of(const ProcessIdentity& process) {
+  const ProcessIdentity mine = this_process();
+  if (process.host != mine.host || process.system != mine.system) return Life::not_known;
+  if (process.process <= 0) return Life::dead;
+  if (kill(static_cast<pid_t>(process.process), 0) != 0 && errno == ESRCH) return Life::dead;
+  const Entry entry = entry_of(process.process);
+  if (entry.state == 'Z' || entry.state == 'X') return Life::dead;
+  const bool reused = process.started > 0 && entry.started > 0 && entry.started != process.started;
+  return reused ? Life::dead : Life::alive;
+}
+
+std::optional<std::string> batch_job() {
+  constexpr std::array names{"SLURM_JOB_ID", "PBS_JOBID", "FLUX_JOB_ID", "LSB_JOBID",
+                             "COBALT_JOBID"};
+  for (const char* name : names)
+    if (const char* id = std::getenv(name); id != nullptr && *id != '\0') return id;
+  return std::nullopt;
+}
+
+std::int64_t boot_time() {
+  return nanoseconds(CLOCK_REALTIME) - nanoseconds(CLOCK_BOOTTIME);
+}
+
+}  // namespace trireme

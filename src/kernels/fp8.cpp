@@ -1,0 +1,192 @@
+// Rounding of tensors to fp8, and the scales that follow from their maxima.
+#include <trireme/base/check.hpp>
+#include <trireme/kernels/fp8.hpp>
+#include <trireme/kernels/packs.hpp>
+#include <trireme/tensor/expect.hpp>
+
+namespace trireme::kernels {
+namespace {
+
+constexpr std::int64_t unit = 16;  // of all sizes: what cuBLASLt needs
+
+template <class View>
+void expect_units(const View& x) {
+  check(extent(x, 0) % unit == 0 && extent(x, 1) % unit == 0 &&
+            static_cast<std::int64_t>(x.stride(0)) % 8 == 0,
+        "fp8 needs rows and columns in multiples of ", unit, ", got ", extent(x, 0), " × ",
+        extent(x, 1));
+}
+
+/// Largest |x[i]|, i in [0, n); NaNs are ignored.
+template <class Member>
+KOKKOS_FUNCTION float largest_magnitude(const Member& team, std::int64_t n, const Bf16* x) {
+  const auto magnitude = [](float value) { return value < 0 ? -value : value; };
+  if constexpr (exec_on_host) {
+    return max_lanes<float>(team, n, [&](std::int64_t i) { return magnitude(x[i]); });
+  } else {
+    constexpr int width = 8;
+    const auto* packs = reinterpret_cast<const detail::Pack<Bf16, width>*>(x);
+    return max_lanes<float>(team, n / width, [&](std::int64_t p) {
+      const auto pack = packs[p];
+      float largest = 0;
+      for (const Bf16 value : pack.values)
+        largest = magnitude(value) > largest ? magnitude(value) : largest;
+      return largest;
+    });
+  }
+}
+
+template <class F>
+struct QuantizeRow {
+  View2<F> codes;
+  View2<const Bf16> x;
+  Fp8Scale scale;
+
+  KOKKOS_FUNCTION void operator()(const Team& team, std::int64_t row) const {
+    const auto n = static_cast<std::int64_t>(x.extent(1));
+    const Bf16* from = row_of(x, row);
+    if (scale.maximum != nullptr) {
+      const float largest = largest_magnitude(team, n, from);
+      float* const maximum = scale.maximum;
+      once(team, [&]() {  // an old value only makes one comparison more
+        if (largest > *maximum) Kokkos::atomic_fetch_max(maximum, largest);
+      });
+    }
+    const float factor = *scale.scale;
+    map_lanes(
+        team, n, row_of(codes, row), [factor](std::int64_t, float value) { return factor * value; },
+        from);
+  }
+};
+
+using TilePolicy = Kokkos::TeamPolicy<Exec, LightKernel>;
+
+/// Squares of the matrix are rounded and transposed in a team's scratch memory, so that rows are
+/// read and written in pieces of 16 bytes and more.
+template <class F>
+struct QuantizeTile {
+  static constexpr int side = 64;
+  static constexpr int pitch = side + 4;  ///< columns of the square are in different banks
+  static constexpr int read = 8;          ///< numbers at a time
+  static constexpr int written = 16;
+
+  F* codes;
+  const Bf16* x;
+  std::int64_t stride, rows, columns;
+  const float* scale;
+
+  KOKKOS_FUNCTION void operator()(const TilePolicy::member_type& team) const {
+    using In = detail::Pack<Bf16, read>;
+    using Out = detail::Pack<F, written>;
+    F* const tile = static_cast<F*>(team.team_shmem().get_shmem(side * pitch));
+    const std::int64_t across = (columns + side - 1) / side;
+    const std::int64_t row = team.league_rank() / across * side;
+    const std::int64_t column = team.league_rank() % across * side;
+    const auto height = static_cast<int>(rows - row < side ? rows - row : side);
+    const auto width = static_cast<int>(columns - column < side ? columns - column : side);
+    const float factor = *scale;
+    const int in_row = width / read;
+    Kokkos::parallel_for(Kokkos::TeamThreadRange(team, height * in_row), [&](int i) {
+      const int r = i / in_row, c = i % in_row * read;
+      const In in = *reinterpret_cast<const In*>(x + (row + r) * stride + column + c);
+      for (int k = 0; k < read; ++k)
+        tile[r * pitch + c + k] = F(factor * static_cast<float>(in.values[k]));
+    });
+    team.team_barrier();
+    const int in_column = height / written;
+    Kokkos::parallel_for(Kokkos::TeamThreadRange(team, width * in_column), [&](int i) {
+      const int c = i / in_column, r = i % in_column * written;
+      Out out;
+      for (int k = 0; k < written; ++k) out.values[k] = tile[(r + k) * pitch + c];
+      *reinterpret_cast<Out*>(codes + (column + c) * rows + row + r) = out;
+    });
+  }
+};
+
+}  // namespace
+
+template <class F>
+void fp8_quantize(const Exec& exec, View2<F> codes, View2<const Bf16> x, const Fp8Scale& scale) {
+  expect_units(x);
+  expect_shape(codes, "codes", {extent(x, 0), extent(x, 1)});
+  for_rows("kernels/fp8_quantize", exec, extent(x, 0), QuantizeRow<F>{codes, x, scale});
+}
+
+template <class F>
+void fp8_quantize_transposed(const Exec& exec, View2<F> codes, View2<const Bf16> x,
+                             const Fp8Scale& scale) {
+  expect_units(x);
+  expect_shape(codes, "codes", {extent(x, 1), extent(x, 0)});
+  using Tile = QuantizeTile<F>;
+  const auto tiles = [](std::int64_t n) {
+    return static_cast<int>((n + Tile::side - 1) / Tile::side);
+  };
+  const int teams = tiles(extent(x, 0)) * tiles(extent(x, 1));
+  if (teams == 0) return;
+  TilePolicy policy(exec, teams, team_threads(exec));
+  policy.set_scratch_size(0, Kokkos::PerTeam(Tile::side * Tile::pitch));
+  Kokkos::parallel_for("kernels/fp8_quantize_transposed", policy,
+                       Tile{codes.data(), x.data(), static_cast<std::int64_t>(x.stride(0)),
+                            extent(x, 0), extent(x, 1), scale.scale});
+}
+
+void record_fp8_maxima(const Exec& exec, View2<float> history, std::int64_t row,
+                       View1<float> maxima) {
+  expect_shape(maxima, "maxima", {extent(history, 1)});
+  Kokkos::parallel_for(
+      "kernels/record_fp8_maxima", HostPolicy(exec, 0, extent(maxima, 0)),
+      KOKKOS_LAMBDA(std::int64_t t) {
+        const float found = maxima(t);
+        history(row, t) = found < infinity<float> ? found : 0.0F;
+        maxima(t) = 0;
+      });
+}
+
+void find_fp8_scales(const Exec& exec, View1<float> scales, View1<float> inverses,
+                     View2<const float> history, const Fp8Rule& rule) {
+  const std::int64_t rows = extent(history, 0);
+  expect_shape(scales, "scales", {extent(history, 1)});
+  expect_shape(inverses, "inverses", {extent(history, 1)});
+  const std::int64_t newest = rule.newest;
+  const int gradient_exponent = rule.gradient_exponent;
+  const bool largest = rule.algorithm == Fp8Algorithm::max;
+  Kokkos::parallel_for(
+      "kernels/find_fp8_scales", HostPolicy(exec, 0, extent(scales, 0)),
+      KOKKOS_LAMBDA(std::int64_t t) {
+        const bool gradient = t % 3 == 2;
+        float maximum = 0;
+        for (std::int64_t age = 0; age < rows; ++age) {
+          const float value = history((newest - age + rows) % rows, t);
+          maximum = value > maximum ? value : maximum;
+          if (!largest && maximum > 0) break;
+        }
+        int exponent = gradient ? gradient_exponent : 0;
+        if (maximum > 0)
+          exponent = fp8_scale_exponent(maximum,
+                                        gradient ? E5M2::largest_exponent : E4M3::largest_exponent);
+        scales(t) = power_of_two(exponent);
+        inverses(t) = power_of_two(-exponent);
+      });
+}
+
+std::string fp8_obstacle([[maybe_unused]] const Exec& exec) {
+#if defined(KOKKOS_ENABLE_CUDA)
+  if constexpr (std::is_same_v<Exec, Kokkos::Cuda>) {
+    const auto& device = exec.cuda_device_prop();
+    if (10 * device.major + device.minor < 89)
+      return text("the device ", device.name, " is sm_", device.major, device.minor,
+                  ", and products of fp8 need sm_89 or newer");
+  }
+#endif
+  return "";
+}
+
+#define TRIREME_INSTANTIATE(F)                                                              \
+  template void fp8_quantize<F>(const Exec&, View2<F>, View2<const Bf16>, const Fp8Scale&); \
+  template void fp8_quantize_transposed<F>(const Exec&, View2<F>, View2<const Bf16>,        \
+                                           const Fp8Scale&)
+TRIREME_INSTANTIATE(E4M3);
+TRIREME_INSTANTIATE(E5M2);
+#undef TRIREME_INSTANTIATE
+
+}  // namespace trireme::kernels

@@ -1,0 +1,20 @@
+#pragma once
+
+#include <cstdlib>
+#include <string>
+
+namespace trireme::testing {
+
+/// The environment variable's value, or without it the folder of the build. In a bundle,
+/// tools/bundle sets the variables.
+inline std::string relocated(const char* variable, const char* built) {
+  const char* moved = std::getenv(variable);
+  return moved != nullptr ? moved : built;
+}
+
+/// The folder that has tests/golden.
+inline std::string source_folder() {
+  return relocated("TRIREME_SOURCE_DIR", TRIREME_SOURCE_DIR);
+}
+
+}  // namespace trireme::testing
