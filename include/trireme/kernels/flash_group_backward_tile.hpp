@@ -98,4 +98,30 @@ TRIREME_DEVICE_FUNCTION std::uint32_t phases(Block& block, std::uint32_t at, int
   return block.shared() + at + 8 * static_cast<std::uint32_t>(stage);
 }
 
+/// The part of the work of a lane, computed at each use from one register.
+template <class Tile>
+struct GroupBackwardLanes {
+  int thread;  // of the groups that multiply
+
+  /// The same, opaque to the compiler, so that it keeps nothing that it computed before.
+  template <class Block>
+  TRIREME_DEVICE_FUNCTION GroupBackwardLanes again(Block& block) const {
+    return {unknown(block, thread)};
+  }
+  TRIREME_DEVICE_FUNCTION int group() const { return thread / group_threads; }
+  TRIREME_DEVICE_FUNCTION int warp() const { return thread % group_threads / warp_lanes; }
+  TRIREME_DEVICE_FUNCTION int lane() const { return thread % warp_lanes; }
+
+  /// First key and query of the group's scores, and the first row and element of its gradients.
+  TRIREME_DEVICE_FUNCTION int key() const { return Tile::shares ? 0 : 64 * group(); }
+  TRIREME_DEVICE_FUNCTION int query() const {
+    return Tile::shares ? Tile::score_queries * group() : 0;
+  }
+  TRIREME_DEVICE_FUNCTION int sum_row() const { return Tile::splits_queries ? 64 * group() : 0; }
+  TRIREME_DEVICE_FUNCTION int sum_column() const {
+    return Tile::splits_queries ? 0 : Tile::side * group();
+  }
+  TRIREME_DEVICE_FUNCTION int column() const { return Tile::shares ? Tile::side * group() : 0; }
+};
+
 }  // namespace trireme::kernels

@@ -87,6 +87,7 @@ class GroupGradients {
 
  private:
   using Step = FlashBackwardStep;
+  using Lanes = GroupBackwardLanes<Tile>;
   static constexpr int score_tiles = Tile::score_queries / 8;
   static constexpr int head_steps = head_size / 16;
   static constexpr int drop_words = (score_tiles + 7) / 8;
@@ -94,31 +95,6 @@ class GroupGradients {
   static constexpr int sum_columns = Tile::shares ? columns : Tile::side;
   using ScoreSums = float[score_tiles][4];
   using Packed = std::uint32_t[score_tiles / 2][4];
-
-  /// The part of the work of a lane, computed at each use from one register.
-  struct Lanes {
-    int thread;  // of the groups that multiply
-
-    /// The same, opaque to the compiler, so that it keeps nothing that it computed before.
-    template <class Block>
-    TRIREME_DEVICE_FUNCTION Lanes again(Block& block) const {
-      return {unknown(block, thread)};
-    }
-    TRIREME_DEVICE_FUNCTION int group() const { return thread / group_threads; }
-    TRIREME_DEVICE_FUNCTION int warp() const { return thread % group_threads / warp_lanes; }
-    TRIREME_DEVICE_FUNCTION int lane() const { return thread % warp_lanes; }
-
-    /// First key and query of the group's scores, and the first row and element of its gradients.
-    TRIREME_DEVICE_FUNCTION int key() const { return Tile::shares ? 0 : 64 * group(); }
-    TRIREME_DEVICE_FUNCTION int query() const {
-      return Tile::shares ? Tile::score_queries * group() : 0;
-    }
-    TRIREME_DEVICE_FUNCTION int sum_row() const { return Tile::splits_queries ? 64 * group() : 0; }
-    TRIREME_DEVICE_FUNCTION int sum_column() const {
-      return Tile::splits_queries ? 0 : Tile::side * group();
-    }
-    TRIREME_DEVICE_FUNCTION int column() const { return Tile::shares ? Tile::side * group() : 0; }
-  };
 
   /// Place of number `count` of a ring.
   template <int stages>

@@ -125,12 +125,11 @@ bool is_started_by_another_mpi(int ranks, const std::string& mpi) {
   if (!launch) return false;
   if (launch->reports) {
     log::set_speaking(true);
-    log::error(text(launch->launcher, " started ", launch->at_least ? "at least " : "",
-                    launch->ranks, " processes, but for ", library,
-                    " each of them is a job of 1 rank; start them with ",
-                    launch->remedy.empty() ? "" : launch->remedy + ", or with ", "the mpiexec of ",
-                    library,
-                    " (`mpiexec -n 1` for a single process inside another launcher's job)"));
+    log::error(
+        text(launch->launcher, " started ", launch->at_least ? "at least " : "", launch->ranks,
+             " processes, but for ", library, " each of them is a job of 1 rank; start them with ",
+             launch->remedy.empty() ? "" : launch->remedy + ", or with ", "the mpiexec of ",
+             library, " (`mpiexec -n 1` for a single process inside another launcher's job)"));
   }
   return true;
 }
