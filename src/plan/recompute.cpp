@@ -33,6 +33,7 @@ class Search {
     const auto needs = training_needs(step_programs(c, machine));
     set({});
     for (const RankPlan& rank : plan_ranks(c, architecture_, needs, machine)) {
+      if (rank.repeats) continue;
       const auto shard = architecture::make_shard(
           architecture_, static_cast<int>(c.parallel.pipeline), static_cast<int>(c.parallel.chunks),
           rank.pipeline, static_cast<int>(c.parallel.tensor), rank.tensor);
