@@ -11,11 +11,13 @@ std::int64_t Architecture::parameters() const {
   return n;
 }
 
+/// The arrays of all layers are alike.
 std::int64_t Architecture::layer_parameters() const {
   std::int64_t n = 0;
-  for (const ArraySpec& array : arrays)
-    if (array.layer >= 0 && array.layer < model.layers && array.decay) n += array.elements();
-  return n;
+  for (const Operation& op : layer.operations)
+    for (const ArraySpec& array : op.arrays)
+      if (!array.tied && array.decay) n += array.elements();
+  return n * (model.shared_layers > 0 ? model.shared_layers : model.layers);
 }
 
 double Architecture::head_products() const {

@@ -175,7 +175,7 @@ class OwnedSums {
     }
   }
 
-  /// The first rank may own the beginning of one bucket and all of the one before it: together a
+  /// The first rank may own the beginning of a bucket and all of the next lower one: together a
   /// block, within one piece. Called with the parts of a bucket, ascending.
   void end_bucket() {
     if (first_.empty()) return;

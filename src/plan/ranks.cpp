@@ -13,7 +13,7 @@ namespace trireme::plan {
 
 namespace {
 
-/// What the arrays of a rank depend on: its tensor rank, and the layers of its stages.
+/// Numbers on which the arrays of a rank depend: its tensor rank, and the layers of its stages.
 std::vector<std::int64_t> place_of(const deck::Config& config, const architecture::Shard& shard) {
   const deck::ParallelConfig& p = config.parallel;
   std::vector<std::int64_t> key{p.pipeline,
