@@ -1,5 +1,6 @@
 #include <trireme/base/events.hpp>
 #include <trireme/base/log.hpp>
+#include <trireme/base/plain_message.hpp>
 #include <trireme/commands/engine.hpp>
 #include <trireme/commands/launcher.hpp>
 #include <trireme/grid/threads.hpp>
@@ -70,7 +71,7 @@ int main(int argc, char** argv) {
     const trireme::ExitCode code = trireme::run(runtime, argc, argv);
     return static_cast<int>(code);
   } catch (const std::exception& e) {
-    std::fprintf(stderr, "trireme: error: %s\n", e.what());
+    std::fprintf(stderr, "trireme: error: %s\n", trireme::plain_message(e).c_str());
     return 1;
   }
 }

@@ -2,6 +2,7 @@
 // beside it for train, eval, generate and bench.
 #include <trireme/base/check.hpp>
 #include <trireme/base/log.hpp>
+#include <trireme/base/plain_message.hpp>
 #include <trireme/commands/host.hpp>
 #include <trireme/commands/options.hpp>
 #include <trireme/installation/driver.hpp>
@@ -157,7 +158,7 @@ int main(int argc, char** argv) {
     trireme::log::error(error.what());
     return static_cast<int>(error.code());
   } catch (const std::exception& error) {
-    trireme::log::error(error.what());
+    trireme::log::error(trireme::plain_message(error));
     return static_cast<int>(trireme::ExitCode::failed);
   }
 }

@@ -11,11 +11,13 @@ std::int64_t Architecture::parameters() const {
   return n;
 }
 
+/// The arrays of all layers are alike.
 std::int64_t Architecture::layer_parameters() const {
   std::int64_t n = 0;
-  for (const ArraySpec& array : arrays)
-    if (array.layer >= 0 && array.layer < model.layers && array.decay) n += array.elements();
-  return n;
+  for (const Operation& op : layer.operations)
+    for (const ArraySpec& array : op.arrays)
+      if (!array.tied && array.decay) n += array.elements();
+  return n * (model.shared_layers > 0 ? model.shared_layers : model.layers);
 }
 
 double Architecture::head_products() const {
@@ -52,8 +54,11 @@ Architecture describe(const deck::ModelConfig& model) {
         a.arrays.back().shared = shared;
       }
   };
-  add(a.embedding, -1, "", false);
   const std::int64_t groups = model.shared_layers > 0 ? model.shared_layers : model.layers;
+  std::size_t of_layer = 0;
+  for (const Operation& op : a.layer.operations) of_layer += op.arrays.size();
+  a.arrays.reserve((static_cast<std::size_t>(groups) + 1) * of_layer);
+  add(a.embedding, -1, "", false);
   for (std::int64_t layer = 0; layer < groups; ++layer)
     add(a.layer, layer, text("layers.", layer, "."), model.shared_layers > 0);
   add(a.head, model.layers, "", false);

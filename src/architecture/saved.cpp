@@ -13,22 +13,48 @@ struct LocalPiece {
   const Piece* piece;
 };
 
-/// Pieces that the same ranks hold, and this rank's place among them.
+/// Pieces that the same ranks hold, and the place of data rank 0 among them.
 struct Holders {
   std::vector<LocalPiece> pieces;
-  std::int64_t size = 1;
-  std::int64_t rank = 0;
+  std::int64_t size = 1;      ///< ranks
+  std::int64_t stride = 1;    ///< ranks of each replica
+  std::int64_t position = 0;  ///< of data rank 0
+
+  layout::Sharing sharing() const {
+    std::vector<const layout::Extents*> extents;
+    extents.reserve(pieces.size());
+    for (const LocalPiece& p : pieces) extents.push_back(&p.piece->extent);
+    return {std::move(extents), size};
+  }
 };
 
-void add_parts(const Holders& holders, std::vector<SavedPart>& out) {
-  std::vector<layout::Extents> extents;
-  for (const LocalPiece& p : holders.pieces) extents.push_back(p.piece->extent);
-  for (layout::Block& block : layout::share(extents, holders.size, holders.rank)) {
-    const auto& [local, piece] = holders.pieces[block.array];
-    for (std::size_t a = 0; a < block.offset.size(); ++a) block.offset[a] += piece->offset[a];
-    out.push_back(
-        {local, std::move(block.offset), std::move(block.extent), piece->first + block.first});
+/// One group for replicated arrays, one for each set of tensor ranks that hold a split part, and
+/// the table of tied embeddings.
+std::vector<Holders> holders_of(const Architecture& architecture, const Shard& shard,
+                                const std::vector<LocalArray>& arrays, std::int64_t replicas) {
+  const bool two_tables =
+      architecture.model.tied_embeddings && shard.has_embedding() != shard.has_head();
+  Holders table{{}, 2 * replicas, 1, shard.has_head() ? replicas : 0};
+  std::map<std::tuple<bool, std::int64_t, std::int64_t>, Holders> groups;
+  for (std::size_t local = 0; local < arrays.size(); ++local) {
+    if (arrays[local].shared && arrays[local].copy) continue;  // the original's rank writes it
+    const bool token_table = arrays[local].number == 0;
+    for (const Piece& piece : arrays[local].pieces) {
+      const auto& [first, ranks] = piece.holders;
+      Holders& holders =
+          two_tables && token_table
+              ? table
+              : groups
+                    .try_emplace({!arrays[local].split, first, ranks},
+                                 Holders{{}, replicas * ranks, ranks, shard.tensor_rank - first})
+                    .first->second;
+      holders.pieces.push_back({local, &piece});
+    }
   }
+  std::vector<Holders> all;
+  for (auto& [ranks, holders] : groups) all.push_back(std::move(holders));
+  if (!table.pieces.empty()) all.push_back(std::move(table));
+  return all;
 }
 
 }  // namespace
@@ -42,32 +68,30 @@ std::int64_t SavedPart::elements() const {
 std::vector<SavedPart> saved_parts(const Architecture& architecture, const Shard& shard,
                                    const std::vector<LocalArray>& arrays, int data_size,
                                    int data_rank) {
-  const bool two_tables =
-      architecture.model.tied_embeddings && shard.has_embedding() != shard.has_head();
-  const std::int64_t replicas = data_size;
-  Holders table{{}, 2 * replicas, data_rank + (shard.has_head() ? replicas : 0)};
-  // One group for replicated arrays, and one for each set of tensor ranks that hold a split part.
-  std::map<std::tuple<bool, std::int64_t, std::int64_t>, Holders> groups;
-  for (std::size_t local = 0; local < arrays.size(); ++local) {
-    if (arrays[local].shared && arrays[local].copy) continue;  // the original's rank writes it
-    const bool token_table = arrays[local].number == 0;
-    for (const Piece& piece : arrays[local].pieces) {
-      const auto& [first, ranks] = piece.holders;
-      const std::int64_t rank = data_rank * ranks + shard.tensor_rank - first;
-      Holders& holders = two_tables && token_table
-                             ? table
-                             : groups
-                                   .try_emplace({!arrays[local].split, first, ranks},
-                                                Holders{{}, replicas * ranks, rank})
-                                   .first->second;
-      holders.pieces.push_back({local, &piece});
-    }
-  }
   std::vector<SavedPart> parts;
-  for (const auto& [ranks, holders] : groups) add_parts(holders, parts);
-  add_parts(table, parts);
+  for (const Holders& holders : holders_of(architecture, shard, arrays, data_size))
+    for (layout::Block& block :
+         holders.sharing().blocks(holders.position + data_rank * holders.stride)) {
+      const auto& [local, piece] = holders.pieces[block.array];
+      for (std::size_t a = 0; a < block.offset.size(); ++a) block.offset[a] += piece->offset[a];
+      parts.push_back(
+          {local, std::move(block.offset), std::move(block.extent), piece->first + block.first});
+    }
   std::ranges::stable_sort(parts, {}, &SavedPart::local);
   return parts;
+}
+
+std::vector<std::int64_t> saved_sums(const Architecture& architecture, const Shard& shard,
+                                     const std::vector<LocalArray>& arrays, int data_size,
+                                     std::int64_t unit_elements) {
+  std::vector<std::int64_t> sums(static_cast<std::size_t>(data_size));
+  for (const Holders& holders : holders_of(architecture, shard, arrays, data_size)) {
+    const layout::Sharing sharing = holders.sharing();
+    for (std::size_t r = 0; r < sums.size(); ++r)
+      sums[r] += sharing.padded(holders.position + static_cast<std::int64_t>(r) * holders.stride,
+                                unit_elements);
+  }
+  return sums;
 }
 
 }  // namespace trireme::architecture

@@ -222,15 +222,18 @@ std::vector<std::int64_t> shared_heads(const deck::ModelConfig& model, int tenso
 }
 
 std::vector<LocalArray> local_arrays(const Architecture& architecture, const Shard& shard) {
+  const auto here = [&](const ArraySpec& array) {
+    return array.shared || shard.holds(shard.stage_of(array.layer));
+  };
   std::vector<LocalArray> arrays;
+  arrays.reserve(static_cast<std::size_t>(std::ranges::count_if(architecture.arrays, here)) + 1);
   for (std::size_t i = 0; i < architecture.arrays.size(); ++i) {
     const Stage stage = shard.stage_of(architecture.arrays[i].layer);
-    const bool here = shard.holds(stage);
-    const bool shared = architecture.arrays[i].shared;
-    if (!here && !shared) continue;
-    arrays.push_back(slice_of(architecture, shard, i, here ? stage : shard.stages.front()));
-    arrays.back().shared = shared;
-    if (!here) mark_copy(arrays.back());
+    const bool holds = shard.holds(stage);
+    if (!here(architecture.arrays[i])) continue;
+    arrays.push_back(slice_of(architecture, shard, i, holds ? stage : shard.stages.front()));
+    arrays.back().shared = architecture.arrays[i].shared;
+    if (!holds) mark_copy(arrays.back());
   }
   const bool tied = architecture.model.tied_embeddings;
   if (tied && shard.has_head() && !shard.has_embedding()) {

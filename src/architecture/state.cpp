@@ -117,42 +117,116 @@ StatePlacement owned_state(const std::vector<LocalArray>& arrays, const Placemen
   return state;
 }
 
-std::int64_t most_state_elements(const std::vector<LocalArray>& arrays, const Placement& placement,
-                                 const std::vector<Bucket>& any_order, int data_size) {
-  std::vector<Bucket> buckets = any_order;
-  std::ranges::sort(buckets, {}, &Bucket::begin);
-  // Only rows that are no multiples of the unit pad blocks: without them, the rank that owns the
-  // longest parts of the buckets has the most, and few others need to be looked at.
-  std::size_t uneven = 0;
-  std::size_t axes = 1;
-  for (const LocalArray& array : arrays) {
-    axes = std::max(axes, array.extent.size());
-    for (const Piece& piece : array.pieces)
-      uneven += piece.extent.empty() || piece.extent.back() % unit != 0 ? 1 : 0;
+namespace {
+
+/// Parts of replicas that are counted one by one take about 50 ns each.
+constexpr std::int64_t parts_limit = std::int64_t{1} << 26;
+
+/// Sums, per data rank, of the blocks of owned_state() without a list of them. Blocks of arrays
+/// whose rows are multiples of the unit are such multiples themselves, so that equal buckets have
+/// equal sums; only those of other arrays are counted bucket by bucket.
+class OwnedSums {
+ public:
+  OwnedSums(const BucketCut& cut, std::int64_t unit_elements, bool counted_only)
+      : ranks_(cut.data_ranks()),
+        unit_(unit_elements),
+        counted_only_(counted_only),
+        sums_(static_cast<std::size_t>(ranks_)) {
+    cut.visit([&](const BucketRun& run) {
+      if (run.begin < cut.placement().elements) add(run);
+    });
+    add_block(pending_);
   }
-  const std::size_t blocks = uneven == 0 ? 0 : (uneven + buckets.size()) * (2 * axes - 1);
-  const std::int64_t padding = static_cast<std::int64_t>(blocks) * (unit - 1);
-  std::vector<std::pair<std::int64_t, int>> ranks;
-  for (int rank = 0; rank < data_size; ++rank) ranks.emplace_back(0, rank);
-  for (const Bucket& b : buckets)
-    if (b.begin < placement.elements)
-      for (std::size_t r = 0; r < ranks.size(); ++r)
-        ranks[r].first += b.bounds[r + 1] - b.bounds[r];
-  std::ranges::sort(ranks, std::ranges::greater{});
-  std::int64_t most = 0;
-  for (const auto& [at_most, rank] : ranks) {
-    if (at_most + padding <= most) break;
-    const std::vector<layout::Slice> owned = owned_slices(placement, buckets, rank);
-    std::int64_t elements = 0;  // of owned_state(), without its list of blocks
-    for (std::size_t local = 0; local < arrays.size(); ++local)
-      for (const Piece& piece : arrays[local].pieces)
-        each_owned(owned, piece, placement.offset[local] + piece.first,
-                   [&](std::int64_t from, std::int64_t to) {
-                     elements += layout::padded_elements(piece.extent, from, to, unit);
-                   });
-    most = std::max(most, elements);
+
+  std::vector<std::int64_t> take() { return std::move(sums_); }
+
+ private:
+  /// Elements of a range that a rank owns.
+  struct Part {
+    const GradientRange* range = nullptr;
+    int rank = 0;
+    std::int64_t begin = 0;
+    std::int64_t end = 0;
+  };
+
+  bool even(const Piece& piece) const {
+    return !piece.extent.empty() && piece.extent.back() % unit_ == 0;
   }
-  return most;
+
+  void add(BucketRun run) {
+    const std::int64_t size = run.size();
+    if (bound_of(run, ranks_, 1) == run.end) {  // each bucket is the first rank's
+      add_part(run.ranges, 0, run.end - run.count * size, run.end, 1);
+      return end_bucket();
+    }
+    const bool alike = even(*run.ranges.front().piece);
+    for (std::int64_t left = run.count; left > 0; --left, run.begin -= size, run.end -= size) {
+      visit_parts(run, ranks_, [&](int rank, std::int64_t begin, std::int64_t end) {
+        add_part(run.ranges, rank, begin, end, alike ? left : 1);
+      });
+      end_bucket();
+      if (alike) return;
+    }
+  }
+
+  void add_part(std::span<const GradientRange> ranges, int rank, std::int64_t begin,
+                std::int64_t end, std::int64_t times) {
+    check_usage(++parts_ <= parts_limit, "a rank's ", ranges.front().split ? "" : "replicated ",
+                "arrays are cut into more than ", parts_limit, " parts of the ", ranks_,
+                " replicas of [parallel] distributed_optimizer; choose more tensor or pipeline "
+                "ranks, or distributed_optimizer = false");
+    auto range = std::ranges::partition_point(
+        ranges, [&](const GradientRange& r) { return r.end <= begin; });
+    for (; range != ranges.end() && range->begin < end; ++range) {
+      if (counted_only_ && !range->piece->counted) continue;
+      const std::int64_t from = std::max(begin, range->begin), to = std::min(end, range->end);
+      if (even(*range->piece))
+        sums_[static_cast<std::size_t>(rank)] += times * (to - from);
+      else if (rank == 0)
+        first_.push_back({&*range, 0, from, to});
+      else
+        add_block({&*range, rank, from, to});
+    }
+  }
+
+  /// The first rank may own the beginning of a bucket and all of the next lower one: together a
+  /// block, within one piece. Called with the parts of a bucket, ascending.
+  void end_bucket() {
+    if (first_.empty()) return;
+    if (first_.back().range == pending_.range && first_.back().end == pending_.begin)
+      first_.back().end = pending_.end;
+    else
+      add_block(pending_);
+    pending_ = first_.front();
+    for (std::size_t i = 1; i < first_.size(); ++i) add_block(first_[i]);
+    first_.clear();
+  }
+
+  void add_block(const Part& p) {
+    if (p.begin == p.end) return;
+    const std::int64_t first = p.range->begin;
+    sums_[static_cast<std::size_t>(p.rank)] +=
+        layout::padded_elements(p.range->piece->extent, p.begin - first, p.end - first, unit_);
+  }
+
+  int ranks_;
+  std::int64_t unit_;
+  bool counted_only_;
+  std::vector<std::int64_t> sums_;
+  std::vector<Part> first_;  ///< of the first rank in this bucket
+  Part pending_;             ///< its lowest one of the bucket after this, not yet added
+  std::int64_t parts_ = 0;
+};
+
+}  // namespace
+
+std::vector<std::int64_t> owned_sums(const BucketCut& cut, std::int64_t unit_elements,
+                                     bool counted_only) {
+  return OwnedSums(cut, unit_elements, counted_only).take();
+}
+
+std::int64_t most_state_elements(const BucketCut& cut) {
+  return std::ranges::max(owned_sums(cut, unit, false));
 }
 
 }  // namespace trireme::architecture

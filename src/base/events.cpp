@@ -2,6 +2,7 @@
 // several processes do not mix and a kill can cut only the last line, which the next job removes.
 #include <trireme/base/check.hpp>
 #include <trireme/base/events.hpp>
+#include <trireme/base/input.hpp>
 #include <trireme/base/log.hpp>
 #include <trireme/base/utc.hpp>
 
@@ -139,6 +140,7 @@ void set_file(const std::string& path, bool all) {
   s.stopped = s.failed = false;
   s.former = "unknown";
   if (path.empty() || !all) return;
+  expect_file(path, path);
   std::string content;
   {
     std::ifstream in(path, std::ios::binary);

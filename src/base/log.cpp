@@ -1,6 +1,7 @@
 // Writes messages to stdout, stderr and the run's log file, one at a time under a mutex. A progress
 // line on a terminal is erased before the next message.
 #include <trireme/base/events.hpp>
+#include <trireme/base/input.hpp>
 #include <trireme/base/log.hpp>
 #include <trireme/base/printable.hpp>
 
@@ -33,6 +34,7 @@ void to_file(State& s, std::string_view prefix, std::string_view message) {
 
 /// False if the file's last line is incomplete, as after a kill.
 bool ends_with_line(const std::string& path) {
+  expect_file(path, path);
   std::ifstream in(path, std::ios::binary | std::ios::ate);
   if (!in.is_open() || in.tellg() <= 0) return true;
   in.seekg(-1, std::ios::end);

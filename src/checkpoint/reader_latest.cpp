@@ -78,11 +78,16 @@ std::optional<std::string> latest(const std::string& directory, std::set<std::st
 std::string checkpoint_folder(const std::string& path) {
   check_usage(fs::is_directory(path), path, ": no such checkpoint folder");
   if (fs::exists(path + "/" + manifest_name)) return path;
-  const auto newest = latest(path);
+  std::error_code missing;
+  const std::string of_run = path + "/checkpoints";
+  const bool is_run = fs::is_directory(of_run, missing);
+  auto newest = latest(path);
+  if (!newest && is_run) newest = latest(of_run);
   check_usage(newest.has_value(), path,
-              " is neither a checkpoint nor a folder of complete checkpoints",
-              fs::is_directory(path + "/checkpoints") ? text("; give ", path, "/checkpoints")
-                                                      : "; give a folder such as step_00000100");
+              is_run ? "/checkpoints has no complete checkpoint; "
+                     : " is neither a checkpoint, nor a folder of complete checkpoints or of a "
+                       "run; ",
+              "give a folder such as step_00000100");
   return *newest;
 }
 

@@ -164,7 +164,7 @@ BpeModel read_folder(const std::string& folder) {
     vocabulary.add_merge(line, text(merges, ":", number));
   }
   vocabulary.add_end_of_text();
-  BpeModel model = vocabulary.take();
+  BpeModel model = vocabulary.take(vocab);
   model.patterns.emplace_back(gpt2_pattern);
   return model;
 }
@@ -190,7 +190,7 @@ BpeModel parse_tokenizer_json(const std::string& content, const std::string& pat
   read_added(top["added_tokens"], vocabulary);
   if (!model["unk_token"].is_nothing() && !vocabulary.has_all_bytes())
     model["unk_token"].refuse("null, because the vocabulary does not have all 256 bytes");
-  BpeModel result = vocabulary.take();
+  BpeModel result = vocabulary.take(path);
   result.ignore_merges = model["ignore_merges"].flag(false);
   read_pre_tokenizer(top["pre_tokenizer"], result);
   return result;

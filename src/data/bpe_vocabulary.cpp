@@ -68,11 +68,11 @@ bool BpeVocabulary::has_all_bytes() const {
   return true;
 }
 
-BpeModel BpeVocabulary::take() {
+BpeModel BpeVocabulary::take(const std::string& path) {
   BpeModel model;
   const auto most = 4 * std::ssize(names_) + 65536;  // bounds the memory that few names can cause
-  check_usage(largest_ < most, "a vocabulary of ", names_.size(), " tokens has id ", largest_,
-              ", expected below ", most);
+  check_usage(largest_ < most, path, ": a vocabulary of ", names_.size(), " tokens has id ",
+              largest_, ", expected below ", most);
   model.tokens.resize(static_cast<std::size_t>(largest_ + 1));
   for (const auto& [id, name] : names_)
     model.tokens[static_cast<std::size_t>(id)] = bytes_of_characters(name).value_or(name);

@@ -112,7 +112,7 @@ std::string TokenFile::sources() const {
   return file.string_attribute("sources");
 }
 
-void TokenFile::verify() const {
+void TokenFile::verify_bytes() const {
   const auto digest_between = [&](std::int64_t begin, std::int64_t end) {
     Checksum sum;
     file_.for_each_block(
@@ -121,12 +121,16 @@ void TokenFile::verify() const {
   };
   const auto expect = [&](const char* name, const Digest& found, const Digest& stored) {
     check(found == stored, path(), ": dataset '", name, "' is damaged: checksum ", found.hex(),
-          ", expected ", stored.hex());
+          ", expected ", stored.hex(), "; copy or make the file again");
   };
   expect("tokens", digest_between(header_.tokens_begin, header_.tokens_end()),
          header_.tokens_digest);
   expect("document_offsets", digest_between(header_.offsets_begin, header_.offsets_end()),
          header_.offsets_digest);
+}
+
+void TokenFile::verify() const {
+  verify_bytes();
   std::vector<std::int32_t> ids(1 << 18);
   for (std::int64_t at = 0; at < tokens(); at += std::ssize(ids))
     read(at,

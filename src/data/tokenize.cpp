@@ -2,6 +2,7 @@
 // optionally learns a BPE from the training documents first.
 #include <trireme/base/check.hpp>
 #include <trireme/base/philox.hpp>
+#include <trireme/base/plain_message.hpp>
 #include <trireme/data/bpe_model.hpp>
 #include <trireme/data/bpe_trainer.hpp>
 #include <trireme/data/document_splitter.hpp>
@@ -167,8 +168,8 @@ std::vector<std::string> files_below(const std::string& folder,
     for (const auto& entry : fs::recursive_directory_iterator(folder))
       if (entry.is_regular_file() && !is_one_of(entry.path(), outputs))
         files.push_back(entry.path().string());
-  } catch (const fs::filesystem_error& error) {  // its text names the folder that cannot be opened
-    throw UsageError(text(folder, ": cannot list its files: ", error.what()));
+  } catch (const fs::filesystem_error& error) {  // names the folder that cannot be opened
+    throw UsageError(text(folder, ": cannot list its files: ", plain_message(error)));
   }
   std::sort(files.begin(), files.end());
   return files;

@@ -11,8 +11,7 @@
 namespace trireme::deck {
 namespace {
 
-constexpr std::int64_t micro_batches_limit = 65536;  // a step's program lists them all
-constexpr std::int64_t passes_limit = 1 << 21;       // forward passes of one replica's step
+constexpr const char* from_ranks = "from the number of ranks";
 constexpr double step_limit = 1e17;  // activations of a replica's step; their bytes are counted too
 
 /// The divisors of n that an axis of the model may have; each tensor rank needs a part of all.
@@ -74,6 +73,25 @@ std::string ranks_text(std::int64_t ranks) {
   return text(ranks, ranks == 1 ? " rank" : " ranks");
 }
 
+/// How to start more ranks than there are.
+std::string launch(std::int64_t ranks) {
+  return text(" (mpiexec -n ", ranks, " trireme ..., or srun -n ", ranks, " trireme ...)");
+}
+
+/// "start 1, 2 or 4 ranks, or ": numbers of ranks with a data axis that divides the batch, where it
+/// is what the ranks leave.
+std::string dividing_ranks(const Deck& deck) {
+  const ParallelConfig& p = deck.config.parallel;
+  const BatchConfig& b = deck.config.batch;
+  if (deck.places.at("parallel.data") != from_ranks || b.global % b.micro != 0) return "";
+  std::vector<std::int64_t> numbers;
+  for (const std::int64_t data : divisors(b.global / b.micro))
+    if (data * p.tensor * p.pipeline <= ranks_limit)
+      numbers.push_back(data * p.tensor * p.pipeline);
+  return text("start ", choices(numbers, p.data * p.tensor * p.pipeline),
+              numbers.back() == 1 ? " rank" : " ranks", ", or choose ");
+}
+
 /// Fills parallel.data, and checks the product of the axes.
 void resolve_axes(Deck& deck, std::int64_t ranks) {
   ParallelConfig& p = deck.config.parallel;
@@ -85,20 +103,21 @@ void resolve_axes(Deck& deck, std::int64_t ranks) {
   if (p.data == 0) {
     const std::string axes = dividing_axes(deck.config, ranks);
     const std::int64_t below = ranks / model_ranks * model_ranks;
-    check_usage(
-        ranks % model_ranks == 0, factors, " = ", model_ranks, " does not divide the run's ",
-        ranks_text(ranks), "; ", axes.empty() ? "" : text("choose a ", axes, ", or "), "start ",
-        below > 0 ? text(below, " or ") : "", ranks_text(below + model_ranks),
-        ranks > 1 ? "" : text(" (mpiexec -n ", model_ranks, " or srun -n ", model_ranks, ")"));
+    check_usage(ranks % model_ranks == 0, factors, " = ", model_ranks,
+                " does not divide the run's ", ranks_text(ranks), "; ",
+                axes.empty() ? "" : text("choose a ", axes, ", or "), "start ",
+                below > 0 ? text(below, " or ") : "", ranks_text(below + model_ranks),
+                ranks > model_ranks ? "" : launch(model_ranks));
     p.data = ranks / model_ranks;
-    deck.places["parallel.data"] = "from the number of ranks";
+    deck.places["parallel.data"] = from_ranks;
     return;
   }
   const std::string axes = fitting_axes(deck.config, ranks);
   check_usage(model_ranks * p.data == ranks, factors, " · ", deck.cite("parallel", "data"), " = ",
               model_ranks * p.data, ", but the run has ", ranks_text(ranks), "; ",
               axes.empty() ? "" : text("choose ", axes, ", or "), "start ",
-              ranks_text(model_ranks * p.data));
+              ranks_text(model_ranks * p.data),
+              ranks > model_ranks * p.data ? "" : launch(model_ranks * p.data));
 }
 
 /// A step's program lists every pass of every stage.
@@ -143,7 +162,8 @@ void resolve_parallel(Deck& deck, std::int64_t ranks) {
     check_passes(deck);
     return;
   }
-  std::string remedy = "choose ";
+  std::string remedy = dividing_ranks(deck);
+  if (remedy.empty()) remedy = "choose ";
   if (b.global % p.data == 0)
     remedy += text("a micro of ", choices(divisors(b.global / p.data), b.micro), ", or ");
   const std::int64_t below = b.global / (b.micro * p.data) * (b.micro * p.data);

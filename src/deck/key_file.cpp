@@ -1,6 +1,8 @@
 // Reads TOML files of [section] and key = value by a key table: parsing, overrides, suggestions for
 // misspelt names, and the help texts made from the table.
 #include <trireme/base/check.hpp>
+#include <trireme/base/input.hpp>
+#include <trireme/base/utf8.hpp>
 #include <trireme/deck/key_file.hpp>
 #include <trireme/deck/lexical.hpp>
 
@@ -72,6 +74,12 @@ class Reader {
   }
 
   void read_override(const std::string& written) {
+    if (const std::size_t valid = utf8_run(written).valid; valid < written.size()) {
+      diagnostics_.add(text("command line: ", shortened(written.substr(0, valid)), ": byte ",
+                            valid + 1,
+                            " of this override is not UTF-8, in which a deck is written"));
+      return;
+    }
     const auto report = [&](const auto&... parts) {
       diagnostics_.add(text("command line: ", shortened(written), ": ", parts...));
     };
@@ -206,8 +214,9 @@ std::string read_key_file(const std::string& path, const FileKind& kind) {
   check_usage(std::filesystem::exists(status), path, ": no such ", kind.name,
               " (current folder: ", std::filesystem::current_path(error).string(),
               "); give the path of a TOML file");
-  check_usage(!std::filesystem::is_directory(status), path, " is a folder; give the path of a ",
-              kind.name, " (a TOML file)");
+  const std::string other = not_a_file(path, true);
+  check_usage(other.empty(), path, " is ", other, "; give the path of a ", kind.name,
+              " (a TOML file)");
   std::ifstream in(path, std::ios::binary);
   check_usage(in.is_open(), path, ": the ", kind.name, " cannot be opened for reading");
   std::string content(key_file_bytes_limit + 1, '\0');

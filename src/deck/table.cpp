@@ -2,6 +2,7 @@
 // [optimizer] are in table_model.cpp and table_optimizer.cpp.
 #include <trireme/deck/table.hpp>
 
+#include <trireme/deck/checks.hpp>
 #include <trireme/deck/entry.hpp>
 
 namespace trireme::deck {
@@ -10,7 +11,6 @@ namespace {
 using Str = std::string;
 using Int = std::int64_t;
 
-constexpr std::int64_t ranks_limit = 1048576;
 constexpr std::int64_t ramp_limit = std::int64_t{1} << 40;
 constexpr std::int64_t bytes_limit = std::int64_t{1} << 40;
 

@@ -3,6 +3,7 @@
 #include <trireme/base/events.hpp>
 #include <trireme/base/folder_owner.hpp>
 #include <trireme/base/log.hpp>
+#include <trireme/base/plain_message.hpp>
 #include <trireme/grid/devices.hpp>
 #include <trireme/grid/runtime.hpp>
 #include <trireme/grid/threads.hpp>
@@ -30,7 +31,7 @@ void together(Communicator& world, const std::function<void()>& local) {
   } catch (const Error& e) {
     mine.emplace(e.what(), e.code());
   } catch (const std::exception& e) {
-    mine.emplace(e.what());
+    mine.emplace(plain_message(e));
   }
   const std::int64_t nobody = std::numeric_limits<std::int64_t>::max();
   const std::int64_t speaker = world.all_reduce<std::int64_t>(
@@ -133,7 +134,7 @@ ExitCode Runtime::guard(const std::function<ExitCode()>& work) {
   } catch (const Error& e) {
     abort(e);
   } catch (const std::exception& e) {
-    abort(Error(e.what()));
+    abort(Error(plain_message(e)));
   }
 }
 

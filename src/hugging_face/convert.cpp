@@ -128,6 +128,17 @@ std::optional<std::int64_t> convert(DType from, const void* in, DType to, void* 
   });
 }
 
+Nonfinite nonfinite(DType type, const void* data, std::int64_t count) {
+  return with_type(type, [&]<class Type>(Type) {
+    Nonfinite found;
+    for (std::int64_t i = 0; i < count; ++i) {
+      if (std::isfinite(Type::load(bits_at<Type>(data, i)))) continue;
+      if (found.count++ == 0) found.first = i;
+    }
+    return found;
+  });
+}
+
 double number_at(DType type, const void* data, std::int64_t at) {
   return with_type(type, [&]<class Type>(Type) { return Type::load(bits_at<Type>(data, at)); });
 }

@@ -2,34 +2,77 @@
 #include <trireme/hugging_face/complaints.hpp>
 #include <trireme/hugging_face/strict_json.hpp>
 
-#include <array>
 #include <set>
+#include <vector>
 
 namespace trireme::hugging_face {
+namespace {
 
 using Json = nlohmann::json;
 
-Json parse_strict(const std::string& content, const std::string& path, const JsonRules& rules) {
-  std::array<std::set<std::string>, 64> names;  // names in the open object at each depth
-  const auto watch = [&](int depth, Json::parse_event_t event, const Json& parsed) {
-    check_usage(depth <= rules.depth, path, ": ", rules.what, " is nested deeper than ",
-                rules.depth, rules.remedy);
-    const auto at = static_cast<std::size_t>(depth);
-    if (event == Json::parse_event_t::object_start) names.at(at).clear();
-    if (event == Json::parse_event_t::key) {
-      const auto name = parsed.get<std::string>();
-      check_usage(names.at(at - 1).insert(name).second, path, ": '", shortened(name),
-                  "' appears twice in ", rules.what, rules.remedy);
-    }
+/// Watches the parser, without building values: parsing with a callback takes time quadratic in
+/// the number of an object's members.
+class Watcher : public nlohmann::json_sax<Json> {
+ public:
+  Watcher(const std::string& path, const JsonRules& rules) : path_(path), rules_(rules) {}
+
+  bool null() override { return value(); }
+  bool boolean(bool) override { return value(); }
+  bool number_integer(number_integer_t) override { return value(); }
+  bool number_unsigned(number_unsigned_t) override { return value(); }
+  bool number_float(number_float_t, const string_t&) override { return value(); }
+  bool string(string_t&) override { return value(); }
+  bool binary(binary_t&) override { return value(); }
+  bool start_object(std::size_t) override { return open(); }
+  bool end_object() override { return close(); }
+  bool start_array(std::size_t) override { return open(); }
+  bool end_array() override { return close(); }
+  bool key(string_t& name) override {
+    check_usage(names_.back().insert(name).second, path_, ": '", shortened(name),
+                "' appears twice in ", rules_.what, rules_.remedy);
+    return value();
+  }
+  /// Json::parse() reports it afterwards.
+  bool parse_error(std::size_t, const std::string&, const Json::exception&) override {
+    return false;
+  }
+
+ private:
+  bool value() const {
+    check_usage(std::ssize(names_) <= rules_.depth, path_, ": ", rules_.what,
+                " is nested deeper than ", rules_.depth, rules_.remedy);
     return true;
-  };
+  }
+  bool open() {
+    value();
+    names_.emplace_back();
+    return true;
+  }
+  bool close() {
+    names_.pop_back();
+    return true;
+  }
+
+  const std::string& path_;
+  const JsonRules& rules_;
+  std::vector<std::set<std::string>> names_;  ///< in each open object
+};
+
+}  // namespace
+
+Json parse_strict(const std::string& content, const std::string& path, const JsonRules& rules) {
+  Watcher watcher(path, rules);
+  Json::sax_parse(content, &watcher);
   try {
-    Json json = Json::parse(content, watch);
+    Json json = Json::parse(content);
     check_usage(json.is_object(), path, ": ", rules.what, " is not a JSON object", rules.remedy);
     return json;
-  } catch (const Json::exception& error) {
+  } catch (const Json::parse_error& error) {
     throw UsageError(
-        text(path, ": ", rules.what, " is not JSON (", error.what(), ")", rules.remedy));
+        text(path, ": ", rules.what, " is not JSON: mistake at byte ", error.byte, rules.remedy));
+  } catch (const Json::exception&) {
+    throw UsageError(
+        text(path, ": ", rules.what, " holds a number that is out of range", rules.remedy));
   }
 }
 

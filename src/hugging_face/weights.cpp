@@ -12,6 +12,7 @@
 #include <trireme/hugging_face/weights.hpp>
 
 #include <algorithm>
+#include <cmath>
 #include <map>
 #include <utility>
 #include <vector>
@@ -100,14 +101,14 @@ class Shards {
 
   /// Memory for `elements` of an array from `first` on, valid until flush_if_large().
   char* add(const ArraySpec& spec, std::int64_t first, std::int64_t elements) {
-    auto found = std::ranges::find(arrays_, &spec, &Waiting::spec);
-    if (found == arrays_.end()) {
-      found = arrays_.insert(found, {&spec, buffer(spec.elements(), type_)});
-      bytes_ += std::ssize(found->data);
+    const auto [found, is_new] = numbers_.try_emplace(&spec, arrays_.size());
+    if (is_new) {
+      arrays_.push_back({&spec, buffer(spec.elements(), type_)});
+      bytes_ += std::ssize(arrays_.back().data);
       missing_ += spec.elements();
     }
     missing_ -= elements;
-    return found->data.data() + first * size_of(type_);
+    return arrays_[found->second].data.data() + first * size_of(type_);
   }
 
   /// Writes the arrays if they are many, unless some are incomplete.
@@ -136,6 +137,7 @@ class Shards {
     const auto number = static_cast<int>(summaries_.size());
     summaries_.push_back(checkpoint::write_shard(folder_, number, slices));
     arrays_.clear();
+    numbers_.clear();
     bytes_ = 0;
   }
 
@@ -143,34 +145,60 @@ class Shards {
   std::string folder_;
   DType type_;
   std::vector<Waiting> arrays_;
+  std::map<const ArraySpec*, std::size_t> numbers_;  ///< places in `arrays_`
   std::int64_t bytes_ = 0;
   std::int64_t missing_ = 0;
   std::vector<checkpoint::ShardSummary> summaries_;
 };
 
-/// Reads numbers [first, first + count) of a tensor as `type`.
-void read_numbers(const StoredTensor& tensor, std::int64_t first, std::int64_t count, DType type,
-                  char* out) {
-  const std::string what = text(tensor.file->path(), ": tensor '", tensor.info->name, "'");
-  const DType stored = tensor.info->dtype().value();
-  Buffer raw;
-  for_each_panel(count, 1, [&](std::int64_t begin, std::int64_t n) {
-    raw.resize(static_cast<std::size_t>(n * size_of(stored)));
-    tensor.read((first + begin) * size_of(stored), n * size_of(stored), raw.data());
-    convert_checked(what, stored, raw.data(), type, out + begin * size_of(type), n);
-  });
-}
+/// Reads numbers of tensors and counts those that are not finite.
+class NumberReader {
+ public:
+  NumberReader(DType type, bool allow_nonfinite) : type_(type), allow_(allow_nonfinite) {}
+
+  DType type() const { return type_; }
+  /// Numbers [first, first + count) of a tensor.
+  void read(const StoredTensor& tensor, std::int64_t first, std::int64_t count, char* out) {
+    const std::string what = text(tensor.file->path(), ": tensor '", tensor.info->name, "'");
+    const DType stored = tensor.info->dtype().value();
+    for_each_panel(count, 1, [&](std::int64_t begin, std::int64_t n) {
+      raw_.resize(static_cast<std::size_t>(n * size_of(stored)));
+      tensor.read((first + begin) * size_of(stored), n * size_of(stored), raw_.data());
+      if (const Nonfinite found = nonfinite(stored, raw_.data(), n); found.count > 0) {
+        const double number = number_at(stored, raw_.data(), found.first);
+        const std::string which = std::isnan(number) ? "nan" : number > 0 ? "inf" : "-inf";
+        check_usage(allow_, what, ": number ", first + begin + found.first, " is ", which,
+                    "; repair the file, or give --allow-nonfinite to import it as it is");
+        if (counts_[what]++ == 0)
+          lines_.push_back(text(what, " holds numbers that are not finite, the first of them ",
+                                which, " at ", first + begin + found.first));
+      }
+      convert_checked(what, stored, raw_.data(), type_, out + begin * size_of(type_), n);
+    });
+  }
+
+  std::vector<std::string> take_lines() { return std::move(lines_); }
+
+ private:
+  DType type_;
+  bool allow_;
+  Buffer raw_;
+  std::map<std::string, int> counts_;
+  std::vector<std::string> lines_;
+};
 
 /// Reads the consecutive pieces of a tensor into their arrays.
 void add_pieces(const StoredTensor& stored, const Tensor& tensor,
-                const std::map<std::string, ArraySpec>& specs, DType type, Shards& shards) {
+                const std::map<std::string, ArraySpec>& specs, NumberReader& numbers,
+                Shards& shards) {
+  const DType type = numbers.type();
   // If transposed, the file's matrix is [columns, rows].
   const std::int64_t columns = columns_of(tensor);
   const std::int64_t rows = stored.info->elements() / columns;
   Buffer all;
   if (tensor.transposed) {
     all = buffer(stored.info->elements(), type);
-    read_numbers(stored, 0, stored.info->elements(), type, all.data());
+    numbers.read(stored, 0, stored.info->elements(), all.data());
   }
   std::int64_t row = 0;
   for (const Piece& piece : tensor.pieces) {
@@ -181,7 +209,7 @@ void add_pieces(const StoredTensor& stored, const Tensor& tensor,
     if (tensor.transposed)
       transpose_columns(all.data(), columns, rows, row, row + here, size_of(type), out);
     else
-      read_numbers(stored, row, here, type, out);
+      numbers.read(stored, row, here, out);
     row += here;
   }
 }
@@ -262,16 +290,18 @@ Exported export_weights(const checkpoint::Reader& reader, const deck::ModelConfi
   return {out.paths(), out.file_bytes()};
 }
 
-void import_weights(const TensorFolder& folder, const deck::ModelConfig& model, DType dtype,
-                    const std::string& directory, const std::string& deck_toml) {
+std::vector<std::string> import_weights(const TensorFolder& folder, const deck::ModelConfig& model,
+                                        DType dtype, const std::string& directory,
+                                        const std::string& deck_toml, bool allow_nonfinite) {
   const Format& format = format_of(model.family);
   const auto stored = match(folder, format, model);
   const auto specs = specs_of(model);
   const auto tensors = format.tensors(model);
   Shards shards(directory, dtype);
+  NumberReader numbers(dtype, allow_nonfinite);
   try {
     for (std::size_t i = 0; i < tensors.size(); ++i) {
-      add_pieces(stored[i], tensors[i], specs, dtype, shards);
+      add_pieces(stored[i], tensors[i], specs, numbers, shards);
       shards.flush_if_large();
     }
     shards.commit(deck_toml);
@@ -279,6 +309,7 @@ void import_weights(const TensorFolder& folder, const deck::ModelConfig& model, 
     checkpoint::abandon(directory, 0);
     throw;
   }
+  return numbers.take_lines();
 }
 
 }  // namespace trireme::hugging_face

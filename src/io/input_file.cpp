@@ -1,7 +1,7 @@
 #include <trireme/base/check.hpp>
+#include <trireme/base/input.hpp>
 #include <trireme/io/input_file.hpp>
 
-#include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -18,15 +18,9 @@ constexpr std::int64_t block_bytes = 1 << 20;
 
 }  // namespace
 
-InputFile::InputFile(const std::string& path)
-    : path_(path), descriptor_(::open(path.c_str(), O_RDONLY | O_CLOEXEC)) {
-  check_usage(descriptor_ >= 0, path, ": cannot open: ", std::strerror(errno));
+InputFile::InputFile(const std::string& path) : path_(path), descriptor_(open_input(path, path)) {
   struct stat status {};
-  const bool known = ::fstat(descriptor_, &status) == 0;
-  if (!known || !S_ISREG(status.st_mode)) {
-    ::close(descriptor_);
-    throw UsageError(text(path, ": is not a regular file"));
-  }
+  check(::fstat(descriptor_, &status) == 0, path, ": ", std::strerror(errno));
   size_ = status.st_size;
 }
 

@@ -1,7 +1,7 @@
 #include <trireme/base/check.hpp>
+#include <trireme/base/input.hpp>
 #include <trireme/io/text_reader.hpp>
 
-#include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 #include <zlib.h>
@@ -52,8 +52,7 @@ struct TextReader::State {
 
 TextReader::TextReader(const std::string& path) : state_(std::make_unique<State>()) {
   state_->path = path == "-" ? "standard input" : path;
-  const int descriptor =
-      path == "-" ? ::dup(STDIN_FILENO) : ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  const int descriptor = path == "-" ? ::dup(STDIN_FILENO) : open_input(path, path, true);
   check_usage(descriptor >= 0, state_->path, ": cannot open: ", std::strerror(errno));
   struct stat status {};
   if (::fstat(descriptor, &status) != 0 || S_ISDIR(status.st_mode)) {

@@ -98,28 +98,57 @@ std::int64_t padded_elements(const Extents& extent, std::int64_t begin, std::int
   return elements;
 }
 
-std::vector<Block> share(std::span<const Extents> arrays, std::int64_t parts, std::int64_t i) {
-  check(parts >= 1 && i >= 0 && i < parts, "share ", i, " of ", parts, " parts is out of range");
-  std::int64_t all = 0;
-  for (const Extents& extent : arrays) all += product(extent);
+Sharing::Sharing(std::vector<const Extents*> arrays, std::int64_t parts)
+    : arrays_(std::move(arrays)), parts_(parts) {
+  check(parts >= 1, parts, " parts of arrays, expected at least 1");
+  begins_.reserve(arrays_.size() + 1);
+  begins_.push_back(0);
+  for (const Extents* extent : arrays_) begins_.push_back(begins_.back() + product(*extent));
+}
+
+template <class Use>
+void Sharing::visit(std::int64_t i, const Use& use) const {
+  check(i >= 0 && i < parts_, "share ", i, " of ", parts_, " parts is out of range");
+  const std::int64_t all = begins_.back();
   // all · i / parts without overflow
-  const auto bound = [&](std::int64_t k) { return all / parts * k + all % parts * k / parts; };
+  const auto bound = [&](std::int64_t k) { return all / parts_ * k + all % parts_ * k / parts_; };
   const std::int64_t begin = bound(i);
   const std::int64_t end = bound(i + 1);
-  std::vector<Block> parts_of_all;
-  std::int64_t at = 0;  // index of the array's first element in the sequence
-  for (std::size_t a = 0; a < arrays.size(); ++a) {
-    const Extents& extent = arrays[a];
-    const std::int64_t elements = product(extent);
+  const auto after = std::ranges::upper_bound(begins_, begin);
+  // Empty arrays, and the last one if nothing is left, hold no element.
+  for (auto a = static_cast<std::size_t>(std::max<std::ptrdiff_t>(1, after - begins_.begin()) - 1);
+       a < arrays_.size() && begins_[a] < end; ++a) {
+    const Extents& extent = *arrays_[a];
+    const std::int64_t elements = begins_[a + 1] - begins_[a];
     const std::int64_t row = extent.size() < 2 ? 1 : std::max<std::int64_t>(1, extent.back());
     const auto cut = [&](std::int64_t where) {  // the next row
-      const std::int64_t within = std::clamp<std::int64_t>(where - at, 0, elements);
+      const std::int64_t within = std::clamp<std::int64_t>(where - begins_[a], 0, elements);
       return std::min(elements, (within + row - 1) / row * row);
     };
-    add_blocks(a, extent, cut(begin), cut(end), parts_of_all);
-    at += elements;
+    use(a, cut(begin), cut(end));
   }
-  return parts_of_all;
+}
+
+std::vector<Block> Sharing::blocks(std::int64_t i) const {
+  std::vector<Block> out;
+  visit(i, [&](std::size_t a, std::int64_t begin, std::int64_t end) {
+    add_blocks(a, *arrays_[a], begin, end, out);
+  });
+  return out;
+}
+
+std::int64_t Sharing::padded(std::int64_t i, std::int64_t unit) const {
+  std::int64_t elements = 0;
+  visit(i, [&](std::size_t a, std::int64_t begin, std::int64_t end) {
+    elements += padded_elements(*arrays_[a], begin, end, unit);
+  });
+  return elements;
+}
+
+std::vector<Block> share(std::span<const Extents> arrays, std::int64_t parts, std::int64_t i) {
+  std::vector<const Extents*> pointers;
+  for (const Extents& extent : arrays) pointers.push_back(&extent);
+  return Sharing(std::move(pointers), parts).blocks(i);
 }
 
 }  // namespace trireme::layout

@@ -133,11 +133,10 @@ auto Parameters<P>::gradient(const std::string& name, std::int64_t elements) con
 }
 
 template <class P>
-std::vector<architecture::Bucket> Parameters<P>::gradient_buckets(std::int64_t bucket_bytes,
-                                                                  int data_ranks) const {
+architecture::BucketCut Parameters<P>::bucket_cut(std::int64_t bucket_bytes, int data_ranks) const {
   const auto size = static_cast<std::int64_t>(sizeof(Gradient));
-  return architecture::gradient_buckets(architecture_, shard_, local_, placement_,
-                                        std::max<std::int64_t>(1, bucket_bytes / size), data_ranks);
+  return {architecture_, shard_, local_, placement_, std::max<std::int64_t>(1, bucket_bytes / size),
+          data_ranks};
 }
 
 template <class P>

@@ -17,18 +17,20 @@
 namespace trireme::plan {
 namespace {
 
-/// Buckets of gradients, as a run cuts them.
-std::vector<architecture::Bucket> buckets_of(const deck::Config& config,
-                                             const architecture::Architecture& architecture,
-                                             const architecture::Shard& shard,
-                                             const std::vector<architecture::LocalArray>& arrays,
-                                             const architecture::Placement& placement,
-                                             const Machine& machine) {
+/// The buckets of gradients of a run.
+architecture::BucketCut buckets_of(const deck::Config& config,
+                                   const architecture::Architecture& architecture,
+                                   const architecture::Shard& shard,
+                                   const std::vector<architecture::LocalArray>& arrays,
+                                   const architecture::Placement& placement,
+                                   const Machine& machine) {
   const LocalSizes sizes = local_sizes(config, shard, machine);
-  return architecture::gradient_buckets(
-      architecture, shard, arrays, placement,
-      std::max<std::int64_t>(1, config.parallel.bucket_bytes / sizes.accumulate),
-      static_cast<int>(config.parallel.data));
+  return {architecture,
+          shard,
+          arrays,
+          placement,
+          std::max<std::int64_t>(1, config.parallel.bucket_bytes / sizes.accumulate),
+          static_cast<int>(config.parallel.data)};
 }
 
 bool shares_state(const deck::Config& config) {
@@ -62,31 +64,24 @@ ArenaParts arena_parts(const deck::Config& config, const architecture::Architect
   const auto arrays = architecture::local_arrays(architecture, shard);
   const architecture::Placement elements = architecture::place(architecture, shard, arrays);
   const auto buckets = buckets_of(config, architecture, shard, arrays, elements, machine);
-  const auto data = static_cast<int>(config.parallel.data);
   const ReductionScratch sums = reduction_scratch(config, architecture, shard, buckets, machine);
   return {elements.elements, elements.gradient_elements,
-          shares_state(config) ? architecture::most_state_elements(arrays, elements, buckets, data)
-                               : elements.elements,
+          shares_state(config) ? architecture::most_state_elements(buckets) : elements.elements,
           sums.data + sums.embedding + sums.pipeline, sums.shared};
-}
-
-TrainingBytes training_bytes(const deck::Config& config,
-                             const architecture::Architecture& architecture,
-                             const architecture::Shard& shard, const schedule::Needs& needs,
-                             const ArenaParts& arenas, const Machine& machine) {
-  const auto layer = layer_program(config, architecture, shard, needs.split_backward, machine);
-  return TrainingSizes(config, machine)
-      .bytes(activation_parts(config, architecture, shard, layer, needs.split_backward, machine),
-             arenas, shard, needs);
 }
 
 std::vector<MemoryRow> training_memory(const deck::Config& config,
                                        const architecture::Architecture& architecture,
                                        const architecture::Shard& shard,
                                        const schedule::Needs& needs, const Machine& machine) {
-  const TrainingBytes b =
-      training_bytes(config, architecture, shard, needs,
-                     arena_parts(config, architecture, shard, machine), machine);
+  const auto layer = layer_program(config, architecture, shard, needs.split_backward, machine);
+  return rows_of(TrainingSizes(config, machine)
+                     .bytes(activation_parts(config, architecture, shard, layer,
+                                             needs.split_backward, machine),
+                            arena_parts(config, architecture, shard, machine), shard, needs));
+}
+
+std::vector<MemoryRow> rows_of(const TrainingBytes& b) {
   std::vector<MemoryRow> rows{{"weights", b.weights}, {"gradients", b.gradients}};
   const auto add = [&rows](const char* what, Bytes bytes, bool on_host = false) {
     if (bytes > 0) rows.push_back({what, bytes, on_host});
@@ -118,29 +113,28 @@ Bytes checkpoint_copy_bytes(const deck::Config& config,
   const auto state_arrays =
       static_cast<std::int64_t>(architecture::state_arrays(config.optimizer).size()) + masters;
   const auto replicas = static_cast<int>(config.parallel.data);
-  const auto placement = architecture::place(architecture, shard, arrays);
-  const auto buckets = buckets_of(config, architecture, shard, arrays, placement, machine);
-  Bytes most = 0;
-  for (int replica = 0; replica < replicas; ++replica) {
-    Bytes bytes = 0;
-    for (const auto& part :
-         architecture::saved_parts(architecture, shard, arrays, replicas, replica)) {
-      if (!sizes.narrow()) bytes += architecture::saved_bytes(part.elements() * sizes.element);
-      if (!shares_state(config))
-        bytes += state_arrays * architecture::saved_bytes(part.elements() * sizes.accumulate);
-    }
-    if (shares_state(config))
-      for (const auto& block :
-           architecture::owned_state(arrays, placement, buckets, replica).blocks)
-        if (block.counted)
-          bytes += state_arrays * architecture::saved_bytes(block.elements() * sizes.accumulate);
-    if (config.precision.products == Products::fp8 && replica == 0 && shard.has_embedding() &&
-        shard.tensor_rank == 0)
-      bytes += architecture::saved_bytes(
-          architecture::fp8_tensors(architecture.layer, config.model.layers) *
-          config.precision.fp8_history * 4);
-    most = std::max(most, bytes);
+  // Every block begins at a page, and weights that are saved have the size of the state.
+  const std::int64_t page = architecture::saved_alignment / sizes.accumulate;
+  const std::int64_t weights = sizes.narrow() ? 0 : 1;
+  const std::int64_t copies = weights + (shares_state(config) ? 0 : state_arrays);
+  std::vector<std::int64_t> owned(static_cast<std::size_t>(replicas));
+  if (shares_state(config)) {
+    const auto placement = architecture::place(architecture, shard, arrays);
+    owned = architecture::owned_sums(
+        buckets_of(config, architecture, shard, arrays, placement, machine), page, true);
   }
+  std::vector<std::int64_t> saved(owned.size());
+  if (copies > 0) saved = architecture::saved_sums(architecture, shard, arrays, replicas, page);
+  Bytes most = 0;
+  for (std::size_t r = 0; r < owned.size(); ++r)
+    most = std::max(most, (copies * saved[r] + state_arrays * owned[r]) * sizes.accumulate);
+  // Replica 0 of the first stage also saves the maxima of fp8.
+  if (config.precision.products == Products::fp8 && shard.has_embedding() && shard.tensor_rank == 0)
+    most = std::max(most,
+                    (copies * saved.front() + state_arrays * owned.front()) * sizes.accumulate +
+                        architecture::saved_bytes(
+                            architecture::fp8_tensors(architecture.layer, config.model.layers) *
+                            config.precision.fp8_history * 4));
   return most;
 }
 
@@ -153,10 +147,11 @@ Bytes reduction_bytes(const deck::Config& config, const architecture::Architectu
   const auto placement = architecture::place(architecture, shard, arrays);
   const Bytes element = local_sizes(config, shard, machine).accumulate;
   Bytes bytes = 0;
-  for (const auto& bucket : buckets_of(config, architecture, shard, arrays, placement, machine)) {
-    const Bytes part = ((bucket.end - bucket.begin) * element + replicas - 1) / replicas;
-    bytes += std::min(part, reduction_segment_bytes) * (replicas - 1);
-  }
+  buckets_of(config, architecture, shard, arrays, placement, machine)
+      .visit([&](const architecture::BucketRun& run) {
+        const Bytes part = (run.size() * element + replicas - 1) / replicas;
+        bytes += run.count * std::min(part, reduction_segment_bytes) * (replicas - 1);
+      });
   return bytes;
 }
 

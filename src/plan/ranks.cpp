@@ -7,26 +7,91 @@
 #include <map>
 #include <set>
 #include <tuple>
+#include <utility>
 
 namespace trireme::plan {
 
 namespace {
 
-/// Numbers that determine a rank's memory and traffic.
-using Likeness = std::tuple<int, bool, bool, std::vector<std::int64_t>>;
-
-Likeness likeness(const architecture::Shard& shard, const schedule::Needs& needs,
-                  bool shares_layers) {
-  std::vector<std::int64_t> numbers{
-      needs.slots,       needs.received_activations, needs.received_gradients,
-      needs.handed_over, needs.send_buffers,         needs.split_backward ? 1 : 0};
+/// Numbers on which the arrays of a rank depend: its tensor rank, and the layers of its stages.
+std::vector<std::int64_t> place_of(const deck::Config& config, const architecture::Shard& shard) {
+  const deck::ParallelConfig& p = config.parallel;
+  std::vector<std::int64_t> key{p.pipeline,
+                                p.chunks,
+                                p.tensor,
+                                p.data,
+                                shard.tensor_rank,
+                                p.distributed_optimizer ? 1 : 0,
+                                static_cast<std::int64_t>(p.schedule),
+                                static_cast<std::int64_t>(p.recompute),
+                                shard.has_embedding() ? 1 : 0,
+                                shard.has_head() ? 1 : 0};
   for (const Stage stage : shard.stages) {
-    numbers.push_back(shard.stage_layers[static_cast<std::size_t>(stage)].extent);
-    numbers.push_back(shard.hands_over(stage) ? 1 : 0);
+    key.push_back(shard.stage_layers[static_cast<std::size_t>(stage)].extent);
+    key.push_back(shard.hands_over(stage) ? 1 : 0);
   }
-  if (shares_layers) numbers.push_back(shard.stages.front());  // some hold originals, others copies
-  return {shard.tensor_rank, shard.has_embedding(), shard.has_head(), numbers};
+  // Some hold the originals of shared layers, others copies.
+  if (config.model.shared_layers > 0) key.push_back(shard.stages.front());
+  return key;
 }
+
+/// Numbers that determine a rank's memory and traffic.
+std::vector<std::int64_t> likeness(std::vector<std::int64_t> place, const schedule::Needs& needs) {
+  place.insert(place.end(), {needs.slots, needs.received_activations, needs.received_gradients,
+                             needs.handed_over, needs.send_buffers, needs.split_backward ? 1 : 0});
+  return place;
+}
+
+/// Bytes of the arrays of ranks, which depend on their place, and of activations, which depend on
+/// their tensor rank and on their slots.
+class Planner {
+ public:
+  Planner(const deck::Config& config, const architecture::Architecture& architecture,
+          const Machine& machine)
+      : config_(config), architecture_(architecture), machine_(machine), sizes_(config, machine) {}
+
+  TrainingBytes bytes(const architecture::Shard& shard, const schedule::Needs& needs,
+                      const ArenaParts& arenas) {
+    return sizes_.bytes(activations(shard, needs.split_backward), arenas, shard, needs);
+  }
+
+  const ShardParts& parts(const architecture::Shard& shard, const std::vector<std::int64_t>& place,
+                          bool on_host, KnownParts& known) const {
+    const auto [found, is_new] = known.try_emplace(place);
+    if (!is_new) return found->second;
+    found->second.arenas = arena_parts(config_, architecture_, shard, machine_);
+    if (on_host) {
+      found->second.checkpoint_copy =
+          checkpoint_copy_bytes(config_, architecture_, shard, machine_);
+      found->second.reduction = reduction_bytes(config_, architecture_, shard, machine_);
+    }
+    return found->second;
+  }
+
+  const std::vector<TrafficRow>& traffic(const architecture::Shard& shard,
+                                         const std::vector<std::int64_t>& place, bool split) {
+    const auto [found, is_new] = traffic_.try_emplace({place, split});
+    if (is_new) found->second = step_traffic(config_, architecture_, shard, split, machine_);
+    return found->second;
+  }
+
+ private:
+  const ActivationParts& activations(const architecture::Shard& shard, bool split) {
+    const auto [found, is_new] = activations_.try_emplace({shard.tensor_rank, split});
+    if (is_new)
+      found->second = activation_parts(
+          config_, architecture_, shard,
+          layer_program(config_, architecture_, shard, split, machine_), split, machine_);
+    return found->second;
+  }
+
+  const deck::Config& config_;
+  const architecture::Architecture& architecture_;
+  const Machine& machine_;
+  TrainingSizes sizes_;
+  std::map<std::pair<int, bool>, ActivationParts> activations_;
+  std::map<std::pair<std::vector<std::int64_t>, bool>, std::vector<TrafficRow>> traffic_;
+};
 
 /// Sizes of a tensor rank's part, and whether it shares its first and its last head of keys and
 /// values.
@@ -62,32 +127,28 @@ std::vector<int> different_tensor_ranks(const deck::Config& config, const archit
 
 Bytes most_bytes(const deck::Config& config, const architecture::Architecture& architecture,
                  const std::vector<schedule::Needs>& all_needs, const Machine& machine,
-                 bool arrays_only, KnownArenas& known_arenas) {
+                 bool arrays_only, KnownParts& known_parts) {
   const deck::ParallelConfig& parallel = config.parallel;
   const layout::StageMap stages = parallel.stage_map();
   architecture::Shard shard = architecture::make_shard(architecture, parallel, 0, 0);
   std::vector<int> planned{0};  // it holds the largest parts, unless ranks share heads
   if (!architecture::shared_heads(config.model, shard.tensor_size).empty())
     planned = different_tensor_ranks(config, shard, machine);
-  std::set<Likeness> known;
+  const bool process = !machine.on_device() && !arrays_only;
+  Planner planner(config, architecture, machine);
+  std::set<std::vector<std::int64_t>> known;
   Bytes most = 0;
   for (std::size_t p = 0; p < all_needs.size(); ++p) {
     shard.stages = stages.stages_of(static_cast<Rank>(p));
     for (const int t : planned) {
       shard.tensor_rank = t;
-      if (!known.insert(likeness(shard, all_needs[p], config.model.shared_layers > 0)).second)
-        continue;
-      const auto [arenas, is_new] = known_arenas.try_emplace(
-          {parallel.pipeline, parallel.chunks, static_cast<std::int64_t>(parallel.schedule),
-           static_cast<std::int64_t>(parallel.recompute), parallel.tensor, parallel.data,
-           parallel.distributed_optimizer ? 1 : 0, static_cast<std::int64_t>(p), t});
-      if (is_new) arenas->second = arena_parts(config, architecture, shard, machine);
-      const TrainingBytes bytes =
-          training_bytes(config, architecture, shard, all_needs[p], arenas->second, machine);
-      Bytes here = bytes.where_kernels_run();
-      if (!machine.on_device() && !arrays_only)
-        here = bytes.all() + checkpoint_copy_bytes(config, architecture, shard, machine) +
-               reduction_bytes(config, architecture, shard, machine) + process_bytes(config);
+      const auto place = place_of(config, shard);
+      if (!known.insert(likeness(place, all_needs[p])).second) continue;
+      const ShardParts& parts = planner.parts(shard, place, process, known_parts);
+      const TrainingBytes bytes = planner.bytes(shard, all_needs[p], parts.arenas);
+      const Bytes here =
+          process ? bytes.all() + parts.checkpoint_copy + parts.reduction + process_bytes(config)
+                  : bytes.where_kernels_run();
       most = std::max(most, here);
     }
   }
@@ -100,29 +161,43 @@ std::vector<RankPlan> plan_ranks(const deck::Config& config,
                                  const Machine& machine) {
   const layout::StageMap stages = config.parallel.stage_map();
   std::vector<RankPlan> ranks;
-  std::map<Likeness, std::size_t> known;  // deep pipelines have many equal ranks
+  std::map<std::vector<std::int64_t>, std::size_t> known;  // deep pipelines have many equal ranks
   architecture::Shard shard = architecture::make_shard(architecture, config.parallel, 0, 0);
   const std::vector<int> planned = different_tensor_ranks(config, shard, machine);
+  Planner planner(config, architecture, machine);
+  KnownParts known_parts;
   for (int p = 0; p < stages.ranks; ++p) {
     const schedule::Needs& needs = all_needs[static_cast<std::size_t>(p)];
     shard.stages = stages.stages_of(p);
     for (const int t : planned) {
       shard.tensor_rank = t;
-      const auto [found, is_new] =
-          known.emplace(likeness(shard, needs, config.model.shared_layers > 0), ranks.size());
-      if (is_new) {
-        ranks.push_back({p, t, needs, training_memory(config, architecture, shard, needs, machine),
-                         checkpoint_copy_bytes(config, architecture, shard, machine),
-                         reduction_bytes(config, architecture, shard, machine),
-                         process_bytes(config),
-                         step_traffic(config, architecture, shard, needs.split_backward, machine)});
-      } else {
+      const auto place = place_of(config, shard);
+      const auto [found, is_new] = known.emplace(likeness(place, needs), ranks.size());
+      if (!is_new) {
         ranks.push_back(ranks[found->second]);
         ranks.back().pipeline = p;
+        ranks.back().repeats = true;
+        continue;
       }
+      const ShardParts& parts = planner.parts(shard, place, true, known_parts);
+      ranks.push_back({p, t, false, needs, parts,
+                       rows_of(planner.bytes(shard, needs, parts.arenas)), process_bytes(config),
+                       planner.traffic(shard, place, needs.split_backward)});
     }
   }
   return ranks;
+}
+
+void replan_memory(std::vector<RankPlan>& ranks, const deck::Config& config,
+                   const architecture::Architecture& architecture, const Machine& machine) {
+  const layout::StageMap stages = config.parallel.stage_map();
+  architecture::Shard shard = architecture::make_shard(architecture, config.parallel, 0, 0);
+  Planner planner(config, architecture, machine);
+  for (RankPlan& rank : ranks) {
+    shard.stages = stages.stages_of(rank.pipeline);
+    shard.tensor_rank = rank.tensor;
+    rank.memory = rows_of(planner.bytes(shard, rank.needs, rank.parts.arenas));
+  }
 }
 
 const RankPlan& most_memory(const std::vector<RankPlan>& ranks) {

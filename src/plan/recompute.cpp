@@ -33,6 +33,7 @@ class Search {
     const auto needs = training_needs(step_programs(c, machine));
     set({});
     for (const RankPlan& rank : plan_ranks(c, architecture_, needs, machine)) {
+      if (rank.repeats) continue;
       const auto shard =
           architecture::make_shard(architecture_, c.parallel, rank.pipeline, rank.tensor);
       const Bytes activations = activation_bytes(c, architecture_, shard, rank.needs, machine);

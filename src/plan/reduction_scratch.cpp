@@ -10,15 +10,17 @@ namespace trireme::plan {
 namespace {
 
 /// The bounds of the distributed optimizer determine each rank's sums.
-Bytes bucket_scratch(const deck::ParallelConfig& parallel, const architecture::Bucket& bucket,
+Bytes bucket_scratch(const deck::ParallelConfig& parallel, const architecture::BucketRun& run,
                      Bytes size) {
   const auto ranks = static_cast<int>(parallel.data);
   if (!parallel.distributed_optimizer)
-    return device_reduction_scratch_bytes((bucket.end - bucket.begin) * size, ranks);
-  std::int64_t longest = 0;
-  for (std::size_t r = 0; r + 1 < bucket.bounds.size(); ++r)
-    longest = std::max(longest, bucket.bounds[r + 1] - bucket.bounds[r]);
-  return std::min(longest * size, device_reduction_segment_bytes(ranks)) * (ranks - 1);
+    return device_reduction_scratch_bytes(run.size() * size, ranks);
+  const Bytes most = device_reduction_segment_bytes(ranks);
+  Bytes longest = 0;
+  architecture::visit_parts(run, ranks, [&](int, std::int64_t begin, std::int64_t end) {
+    longest = std::max(longest, (end - begin) * size);
+  });
+  return std::min(longest, most) * (ranks - 1);
 }
 
 }  // namespace
@@ -33,22 +35,19 @@ Bytes activation_scratch(const deck::Config& config, const LocalSizes& sizes,
 ReductionScratch reduction_scratch(const deck::Config& config,
                                    const architecture::Architecture& architecture,
                                    const architecture::Shard& shard,
-                                   const std::vector<architecture::Bucket>& buckets,
-                                   const Machine& machine) {
+                                   const architecture::BucketCut& buckets, const Machine& machine) {
   ReductionScratch scratch;
   if (transport(config.parallel, machine) == schedule::Transport::independent_channels)
     return scratch;
   const LocalSizes sizes = local_sizes(config, shard, machine);
-  for (const architecture::Bucket& bucket : buckets)
-    scratch.data =
-        std::max(scratch.data, bucket_scratch(config.parallel, bucket, sizes.accumulate));
+  buckets.visit([&](const architecture::BucketRun& run) {
+    scratch.data = std::max(scratch.data, bucket_scratch(config.parallel, run, sizes.accumulate));
+  });
   if (config.precision.products == Products::fp8)  // maxima are gathered
     scratch.data = std::max<Bytes>(
         scratch.data, 4 * architecture::fp8_tensors(architecture.layer, config.model.layers) *
                           (config.parallel.data - 1));
-  const auto arrays = architecture::local_arrays(architecture, shard);
-  const auto placement = architecture::place(architecture, shard, arrays);
-  for (const auto& part : architecture::shared_parts(arrays, placement)) {
+  for (const auto& part : architecture::shared_parts(buckets.arrays(), buckets.placement())) {
     const Bytes bytes = part.run.extent * sizes.accumulate;
     scratch.pipeline =
         std::max(scratch.pipeline,
@@ -61,7 +60,7 @@ ReductionScratch reduction_scratch(const deck::Config& config,
   const bool shares_table = config.model.tied_embeddings && config.parallel.pipeline > 1 &&
                             (shard.has_embedding() || shard.has_head());
   if (shares_table)
-    for (const architecture::LocalArray& array : arrays)
+    for (const architecture::LocalArray& array : buckets.arrays())
       if (architecture.arrays[static_cast<std::size_t>(array.number)].name == "embedding.token")
         scratch.embedding = device_reduction_scratch_bytes(array.elements() * sizes.accumulate, 2);
   return scratch;

@@ -180,7 +180,7 @@ class Search {
       const auto needs = training_needs({&program, 1});
       for (Candidate& c : group) {
         c.layout.set(config_);
-        c.bytes = most_bytes(config_, architecture_, needs, machine_, limit_.arrays_only, arenas_);
+        c.bytes = most_bytes(config_, architecture_, needs, machine_, limit_.arrays_only, known_);
         if (!fits(c.bytes)) {
           refuse(c);
           continue;
@@ -211,7 +211,7 @@ class Search {
   MemoryLimit limit_;
   MemoryEstimate memory_;
   TimeEstimate times_;
-  KnownArenas arenas_;
+  KnownParts known_;
   std::vector<Estimated> estimated_;
   std::vector<Candidate> estimated_front_;  ///< with too long programs
   std::int64_t too_large_ = 0;
@@ -241,9 +241,9 @@ Candidate play_layout(const deck::Config& config, const Machine& machine, bool a
   const auto needs = training_needs({&program, 1});
   const bool split = needs.front().split_backward;
   const StepCosts costs = step_costs(config, a, part_times(config, a, split, machine), machine);
-  KnownArenas arenas;
+  KnownParts known;
   return {layout_of(config), estimated_seconds(config, costs),
-          most_bytes(config, a, needs, machine, arrays_only, arenas), true,
+          most_bytes(config, a, needs, machine, arrays_only, known), true,
           played_time(config, a, costs, program)};
 }
 

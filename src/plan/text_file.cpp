@@ -1,4 +1,5 @@
 #include <trireme/base/check.hpp>
+#include <trireme/base/input.hpp>
 #include <trireme/plan/text_file.hpp>
 
 #include <cstdint>
@@ -13,7 +14,7 @@ std::string read_text_file(const std::string& path, const std::string& cited,
   std::error_code error;
   const auto status = std::filesystem::status(path, error);
   check_usage(std::filesystem::exists(status), cited, ": no such file", remedy);
-  check_usage(!std::filesystem::is_directory(status), cited, ": is a folder, expected a file");
+  expect_file(path, cited, true);
   std::ifstream in(path, std::ios::binary);
   check_usage(in.is_open(), cited, ": cannot be opened for reading");
   std::string content;

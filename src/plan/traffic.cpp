@@ -1,5 +1,5 @@
 // Messages of a rank per step, from the lists of operations, the stages and the gradient buckets.
-#include <trireme/architecture/buckets.hpp>
+#include <trireme/architecture/bucket_cut.hpp>
 #include <trireme/architecture/fp8.hpp>
 #include <trireme/architecture/state.hpp>
 #include <trireme/base/text.hpp>
@@ -107,22 +107,31 @@ class Counter {
     add("pipeline", "gradients: send", 2, in, in * slice_bytes_);
   }
 
+  struct Messages {
+    std::int64_t number = 0;
+    std::int64_t elements = 0;
+    void add(std::int64_t times, std::int64_t each) {
+      number += times;
+      elements += times * each;
+    }
+  };
+
   void data() {
     const std::int64_t most = std::max<std::int64_t>(1, parallel_.bucket_bytes / sizes_.accumulate);
     const auto placement = architecture::place(architecture_, shard_, arrays_);
     const auto replicas = static_cast<int>(parallel_.data);
-    const auto buckets =
-        architecture::gradient_buckets(architecture_, shard_, arrays_, placement, most, replicas);
     const bool shared = parallel_.distributed_optimizer;
-    for (const architecture::Bucket& bucket : buckets)
-      add("data", shared ? "gradients: reduce-scatter" : "gradients: all-reduce", replicas, 1,
-          (bucket.end - bucket.begin) * sizes_.accumulate);
+    Messages gradients, weights;
+    architecture::BucketCut(architecture_, shard_, arrays_, placement, most, replicas)
+        .visit([&](const architecture::BucketRun& run) {
+          gradients.add(run.count, run.size());
+          if (run.begin < placement.elements) weights.add(run.count, run.size());
+        });
+    add("data", shared ? "gradients: reduce-scatter" : "gradients: all-reduce", replicas,
+        gradients.number, gradients.elements * sizes_.accumulate);
     if (maxima_ > 0) add("data", "maxima of fp8 tensors: all-reduce", replicas, 1, maxima_);
     if (!shared) return;
-    for (const architecture::Bucket& bucket : buckets)
-      if (bucket.begin < placement.elements)
-        add("data", "weights: all-gather", replicas, 1,
-            (bucket.end - bucket.begin) * sizes_.element);
+    add("data", "weights: all-gather", replicas, weights.number, weights.elements * sizes_.element);
     add("data", "gradient norm: all-reduce", replicas, 1, norm_blocks() * 8);
     if (trust_norms_ > 0)
       add("data", "trust ratios: all-reduce", replicas, 1, trust_norms_ * norm_blocks() * 8);

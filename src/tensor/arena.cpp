@@ -1,3 +1,4 @@
+#include <trireme/base/plain_message.hpp>
 #include <trireme/tensor/arena.hpp>
 
 #include <atomic>
@@ -61,7 +62,7 @@ Arena::Arena(const std::string& label, std::int64_t bytes, ArenaMemory where)
     throw Error(
         text("cannot allocate ", human_bytes(bytes), " for ", label,
              "; use a smaller micro-batch or more ranks (trireme check shows the bytes per rank): ",
-             e.what()));
+             plain_message(e)));
   }
   ++allocations;
   std::byte* const begin = where == ArenaMemory::device ? memory_.data() : host_memory_.data();

@@ -1,4 +1,5 @@
 // Sampling of tokens, and generation with a cache of keys and values.
+#include <trireme/base/check.hpp>
 #include <trireme/base/philox.hpp>
 #include <trireme/kernels/matmul.hpp>
 #include <trireme/model/decoder.hpp>
@@ -16,6 +17,12 @@ namespace trireme::train {
 
 std::int32_t draw(const std::vector<double>& logits, const Sampling& sampling, std::uint32_t sample,
                   std::uint64_t position) {
+  const auto bad = std::ranges::find_if(logits, [](double x) { return !std::isfinite(x); });
+  if (bad != logits.end())
+    throw Error(text("the logit of token ", bad - logits.begin(), " after ", position,
+                     " generated tokens is ", *bad,
+                     ", not finite: the checkpoint's weights are "
+                     "damaged or have diverged; generate from an earlier checkpoint"));
   std::size_t ids = logits.size();
   if (sampling.ids > 0) ids = std::min(ids, static_cast<std::size_t>(sampling.ids));
   std::vector<std::int32_t> order(ids);

@@ -1,4 +1,5 @@
 #include <trireme/base/check.hpp>
+#include <trireme/base/input.hpp>
 #include <trireme/io/atomic_file.hpp>
 #include <trireme/train/metrics.hpp>
 
@@ -52,6 +53,7 @@ std::string to_json(const Metrics& m) {
 /// The lines of the steps up to `step`. A line that a kill has torn is no JSON object.
 std::string MetricsFile::lines_up_to(std::int64_t step) {
   std::string kept;
+  expect_file(path_, path_);
   std::ifstream in(path_);
   for (std::string line; std::getline(in, line);) {
     const Json json = Json::parse(line, nullptr, false);

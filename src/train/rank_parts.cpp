@@ -84,16 +84,16 @@ void RankParts<P>::make_optimizer(const deck::Config& config,
                                   const architecture::Architecture& architecture, grid::Grid& grid,
                                   const plan::Machine& machine) {
   const bool shared = config.parallel.distributed_optimizer && data.size() > 1;
-  const auto buckets = parameters.gradient_buckets(config.parallel.bucket_bytes, data.size());
+  const architecture::BucketCut cut =
+      parameters.bucket_cut(config.parallel.bucket_bytes, data.size());
+  const auto buckets = architecture::gradient_buckets(cut);
   const auto& arrays = parameters.local_arrays();
   const architecture::Placement& placement = parameters.placement();
   auto state = shared ? architecture::owned_state(arrays, placement, buckets, data.rank())
                       : architecture::whole_state(arrays, placement);
-  const std::int64_t capacity =
-      shared ? architecture::most_state_elements(arrays, placement, buckets, data.size())
-             : state.elements;
+  const std::int64_t capacity = shared ? architecture::most_state_elements(cut) : state.elements;
   const auto scratch =
-      plan::reduction_scratch(config, architecture, parameters.shard(), buckets, machine);
+      plan::reduction_scratch(config, architecture, parameters.shard(), cut, machine);
   data.reserve_scratch(scratch.data);
   tensor.reserve_scratch(scratch.tensor);
   embedding.reserve_scratch(scratch.embedding);

@@ -69,8 +69,8 @@ TEST(State, ReplicasOwnEveryElementOnceInWholeBlocksOfTheNorm) {
             ASSERT_GE(array[e], 0);
             EXPECT_EQ(array[e], array[e / norm_block * norm_block]);
           }
-        EXPECT_EQ(most_state_elements(rank.arrays, rank.placement, rank.buckets, replicas),
-                  largest);
+        const BucketCut cut(a, rank.shard, rank.arrays, rank.placement, most, replicas);
+        EXPECT_EQ(most_state_elements(cut), largest);
       }
 }
 

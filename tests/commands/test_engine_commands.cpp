@@ -225,5 +225,21 @@ TEST_F(EngineCommands, DamagedFilesAreNamed) {
   EXPECT_EQ(count(err(), "data/tokens.h5"), 1) << err();
 }
 
+TEST_F(EngineCommands, EvalVerifiesTheWholeTokenFile) {
+  ASSERT_EQ(run("trireme train deck.toml run.steps=1"), 0) << err();
+  ASSERT_EQ(run("trireme eval deck.toml --data data/tokens.h5"), 0) << err();
+  // 'e' and 'd' are both ids of the vocabulary: only a checksum tells them apart.
+  ASSERT_EQ(run("cp data/tokens.h5 bad.h5 && at=$(grep -obaP 'q\\x00u\\x00i' bad.h5 | tail -n 1 | "
+                "cut -d: -f1) && printf r | dd of=bad.h5 bs=1 conv=notrunc seek=$at 2>dd"),
+            0)
+      << err();
+  EXPECT_EQ(run("trireme inspect bad.h5"), 0) << "its header is whole";
+  for (const int ranks : {1, 2}) {
+    EXPECT_EQ(run(mpiexec(ranks) + "trireme eval deck.toml --data bad.h5"), 1);
+    EXPECT_NE(err().find("bad.h5: dataset 'tokens' is damaged: checksum"), std::string::npos)
+        << err();
+  }
+}
+
 }  // namespace
 }  // namespace trireme::commands

@@ -243,5 +243,62 @@ TEST_F(HuggingFaceCommands, DropoutIsTheDecksAndADifferenceIsSaid) {
   expect_output(folder_, "[model] dropout = 0.2 (command line)");
 }
 
+/// Sets the last number of a file to NaN, whatever its type.
+constexpr const char* poison =
+    "printf '\\377\\377' | dd of=$f bs=1 conv=notrunc seek=$(($(wc -c < $f) - 2)) 2>dd";
+
+TEST_F(HuggingFaceCommands, ImportNamesNumbersThatAreNotFinite) {
+  const std::string import = "trireme import golden golden.toml run.directory=nan ";
+  ASSERT_EQ(run(std::string("f=golden/model.safetensors; ") + poison), 0);
+  EXPECT_EQ(run(import), 2);
+  expect_error(folder_, "golden/model.safetensors: tensor '");
+  expect_error(folder_, " is nan; repair the file, or give --allow-nonfinite");
+  EXPECT_NE(run("ls nan/checkpoints/step_*"), 0) << "nothing is left behind";
+  EXPECT_EQ(run(import + "--allow-nonfinite"), 0) << err();
+  expect_error(folder_, "warning");
+  expect_error(folder_, "holds numbers that are not finite, the first of them nan at ");
+}
+
+TEST_F(HuggingFaceCommands, ALossThatIsNotFiniteIsAFailure) {
+#ifdef TRIREME_ON_DEVICE
+  if (run("trireme-engine --help") == 127) GTEST_SKIP() << err();
+#endif
+  tokenize();
+  ASSERT_EQ(run("trireme train deck.toml run.steps=1 && trireme export run exported"), 0) << err();
+  ASSERT_EQ(run(std::string("f=exported/model.safetensors; ") + poison +
+                " && trireme import exported deck.toml run.directory=nan --allow-nonfinite"),
+            0)
+      << err();
+  const std::string mpiexec = std::string(TRIREME_MPIEXEC) + " -n 2 ";
+  for (const std::string& launcher : {std::string(), mpiexec}) {
+    EXPECT_EQ(run(launcher + "trireme eval deck.toml --data tokens.h5 run.directory=nan"), 1);
+    expect_error(folder_,
+                 "the loss of checkpoint nan/checkpoints/step_00000000 on tokens.h5 is not");
+    EXPECT_EQ(run(launcher + "trireme generate deck.toml --tokens 5 --samples 3 run.directory=nan"),
+              1);
+    expect_error(folder_, "not finite: the checkpoint's weights are damaged or have diverged");
+    const std::string said = err();
+    EXPECT_EQ(said.find("error: "), said.rfind("error: ")) << said;
+  }
+}
+
+TEST_F(HuggingFaceCommands, ARunsFolderStandsForItsCheckpoints) {
+#ifdef TRIREME_ON_DEVICE
+  if (run("trireme-engine --help") == 127) GTEST_SKIP() << err();
+#endif
+  tokenize();
+  ASSERT_EQ(run("trireme train deck.toml run.steps=1"), 0) << err();
+  ASSERT_EQ(run("trireme inspect run"), 0) << err();
+  expect_output(folder_, "folder      run/checkpoints/step_00000001,");
+  ASSERT_EQ(run("trireme inspect --diff run run/checkpoints"), 0) << err();
+  ASSERT_EQ(run("trireme export run exported"), 0) << err();
+  EXPECT_EQ(run("trireme import run deck.toml"), 2);
+  expect_error(folder_, "run is a run's folder: `trireme export run NEW_FOLDER`");
+  EXPECT_EQ(run("mkdir -p empty/checkpoints && trireme inspect empty"), 2);
+  expect_error(folder_, "empty/checkpoints has no complete checkpoint");
+  EXPECT_EQ(run("trireme train deck.toml checkpoint.restart=lastest"), 2);
+  expect_error(folder_, "; did you mean latest?");
+}
+
 }  // namespace
 }  // namespace trireme::commands

@@ -173,5 +173,41 @@ TEST_F(CheckMachine, HelpListsTheKeysOfSuchAFile) {
   expect_output(folder_, "| `memory` | ");
 }
 
+/// Processor time and address space are limited, not the time on a busy machine.
+TEST_F(CheckMachine, StaysSmallForTheLargestDecks) {
+  const std::string limits = "ulimit -t 10 -v 600000; trireme check " TRIREME_SOURCE_DIR "/inputs/";
+  const std::string whole = "gpt_1t.toml parallel.tensor=1 parallel.pipeline=1 parallel.data=0 ";
+  const std::string shared = whole + "parallel.distributed_optimizer=true checkpoint.every=5 ";
+  for (const std::string& deck :
+       {whole + "--ranks 3072", whole + "--ranks 16384 batch.global=16384", shared + "--ranks 3072",
+        shared + "--ranks 1048576 batch.global=1048576",
+        shared + "--ranks 1048576 batch.global=1048576 parallel.bucket_bytes=1",
+        shared + "--machine " + machines + "h100.toml --ranks 3072 parallel.bucket_bytes=1",
+        std::string("gpt2_124m.toml --ranks 4 model.layers=65536"),
+        std::string("gpt2_124m.toml --ranks 8 model.layers=65536 parallel.layout=auto"),
+        std::string("gpt2_124m.toml --ranks 4096 parallel.pipeline=4096 batch.global=128 "
+                    "batch.micro=1")}) {
+    EXPECT_EQ(shell(folder_, limits + deck), 0) << deck << "\n" << read_file(folder_.file("err"));
+  }
+  EXPECT_EQ(shell(folder_, limits + "gpt2_124m.toml --ranks 4096 parallel.pipeline=4096 "
+                                    "batch.global=512 batch.micro=1"),
+            2);
+  expect_error(folder_, "forward passes in a step, more than 524288");
+}
+
+TEST_F(CheckMachine, TheLargestNumberOfRanksIsTheSameEverywhere) {
+  const std::string deck = "'" TRIREME_SOURCE_DIR "/inputs/gpt2_124m.toml'";
+  EXPECT_EQ(shell(folder_, "trireme check --ranks 1048576 batch.global=4194304 " + deck), 0)
+      << read_file(folder_.file("err"));
+  for (const char* command : {"check", "plan", "draw"}) {
+    EXPECT_EQ(shell(folder_, std::string("trireme ") + command + " --ranks 1048577 " + deck), 2);
+    expect_error(folder_, "1048576");
+  }
+  for (const char* axis : {"tensor", "pipeline", "data"}) {
+    EXPECT_EQ(shell(folder_, "trireme check " + deck + " parallel." + axis + "=1048577"), 2);
+    expect_error(folder_, "1048576");
+  }
+}
+
 }  // namespace
 }  // namespace trireme::commands

@@ -368,16 +368,20 @@ TEST(ResolveParallel, AWrongProductNamesWhatWouldFit) {
       "or 3, or start 4 or 8 ranks");
   expect_contains(
       refusal(1, {"parallel.pipeline=2"}),
-      "the run's 1 rank; choose a pipeline of 1, or start 2 ranks (mpiexec -n 2 or srun -n 2)");
+      "the run's 1 rank; choose a pipeline of 1, or start 2 ranks (mpiexec -n 2 trireme ..., or "
+      "srun -n 2 trireme ...)");
 }
 
 TEST(ResolveParallel, MicroTimesDataMustDivideGlobal) {
   expect_contains(
       refusal(4, {}),
       "[batch] global = 12 (a.toml:7) is not a multiple of [batch] micro = 2 (a.toml:8) "
-      "· [parallel] data = 4 (from the number of ranks) = 8; choose a micro of 1 or 3, "
+      "· [parallel] data = 4 (from the number of ranks) = 8; start 1, 2, 3 or 6 ranks, or choose a "
+      "micro of 1 or 3, "
       "or data of 1, 2, 3 or 6, or a global of 8 or 16");
-  expect_contains(refusal(5, {}), "; choose data of 1, 2, 3 or 6, or a global of 10 or 20");
+  expect_contains(
+      refusal(5, {}),
+      "; start 1, 2, 3 or 6 ranks, or choose data of 1, 2, 3 or 6, or a global of 10 or 20");
 }
 
 TEST(ResolveParallel, AStepHasABoundedNumberOfMicroBatches) {
@@ -386,7 +390,7 @@ TEST(ResolveParallel, AStepHasABoundedNumberOfMicroBatches) {
   expect_contains(
       refusal(1024, {"batch.micro=1", "batch.global=65536", "parallel.pipeline=1024"}),
       "= 1024 stages with 65536 micro-batches are 67108864 forward passes in a step, more than "
-      "2097152");
+      "524288");
   expect_contains(refusal(1, {"batch.micro=1", "batch.global=65536", "model.sequence=1048576",
                               "model.layers=1024", "model.hidden=40000", "model.heads=8"}),
                   "activations in a step of a replica, more than 1e+17");

@@ -1,5 +1,6 @@
 #include "support.hpp"
 
+#include <ctime>
 #include <filesystem>
 
 namespace trireme::hugging_face {
@@ -27,6 +28,21 @@ class Safetensors : public ::testing::Test {
 
   TemporaryFolder folder_;
 };
+
+/// Processor time, because tests run beside others. Quadratic reading took 100 s.
+TEST_F(Safetensors, AHundredThousandTensorsOpenInLinearTime) {
+  constexpr int number = 100'000;
+  std::string header = "{";
+  for (int i = 0; i < number; ++i)
+    header += text(i == 0 ? "" : ",", "\"layers.", i, ".weight\":{\"dtype\":\"U8\",\"shape\":[1],",
+                   "\"data_offsets\":[", i, ",", i + 1, "]}");
+  const auto path =
+      folder_.write("model.safetensors", with_length(header + "}", std::string(number, 'x')));
+  const std::clock_t begin = std::clock();
+  const SafetensorsFile file(path);
+  EXPECT_LT(static_cast<double>(std::clock() - begin) / CLOCKS_PER_SEC, 2);
+  EXPECT_EQ(std::ssize(file.tensors()), number);
+}
 
 TEST_F(Safetensors, EveryTypeComesBackBitForBit) {
   const auto path = folder_.file("all.safetensors");

@@ -40,7 +40,7 @@ int compare(const deck::Deck& deck, std::int64_t ranks, const Machine& machine) 
   c.parallel.layout = LayoutMode::given;
   const auto a = architecture::describe(c.model);
   MemoryEstimate estimate(c, a, machine, true);
-  KnownArenas known;
+  KnownParts known;
   int layouts = 0, equal = 0;
   SearchSpace(deck, a, ranks).visit([&](const Layout& layout) {
     layout.set(c);

@@ -65,8 +65,8 @@ TEST(Ranks, APeakIsThatOfArraysCopyAndProcess) {
   };
   const auto ranks = plan();
   for (const RankPlan& r : ranks) {
-    EXPECT_GT(r.checkpoint_copy, 0);
-    EXPECT_EQ(r.peak(), total(r.memory) + r.checkpoint_copy + r.reduction + r.process);
+    EXPECT_GT(r.parts.checkpoint_copy, 0);
+    EXPECT_EQ(r.peak(), total(r.memory) + r.parts.checkpoint_copy + r.parts.reduction + r.process);
     EXPECT_LE(r.peak(), most_at_peak(ranks).peak());
   }
   config.run.watchdog = 600;  // its reserve

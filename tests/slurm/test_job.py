@@ -329,6 +329,47 @@ class Mistakes(Scripts):
         self.refused("no such program", *rpn, *self.TIME, "--trireme", "no/trireme")
         self.refused("No such file or directory", *rpn, *self.TIME, "-o", "no/folder/x.job")
 
+    def test_no_argument_becomes_a_line_of_the_script(self):
+        """Also a deck's name: it is in a comment of the script."""
+        arguments = ["--ranks-per-node", "2", *self.TIME]
+        for end in "\n\r\x0b\x0c\x1b\x7f\u0085\u2028":
+            for given in (["--account", f"a{end}touch trap"], ["--queue", f"q{end}touch trap"],
+                          ["--name", f"n{end}touch trap"], [f"--directive=--mem=0{end}touch trap"],
+                          [f"--setup=true{end}touch trap"], [f"--launch=srun{end}touch trap"],
+                          [f"run.directory=x{end}touch trap"], ["-o", f"x{end}y.job"]):
+                self.refused("control character", *arguments, *given)
+        name = "x\ntouch trap\n.toml"
+        (self.folder / name).write_text(DECK)
+        said = subprocess.run([sys.executable, "-B", JOB, name, *arguments, "--name", "x"], cwd=self.folder,
+                              capture_output=True, text=True)
+        self.assertEqual((said.returncode, said.stdout), (2, ""))
+        self.assertIn("U+000A", said.stderr)
+        (self.folder / "deck.toml").write_text(DECK.replace('"out"', '"out\\ntouch trap"'))
+        self.refused("[run] directory", *arguments)
+        (self.folder / "deck.toml").write_text(DECK)
+        good = (ROOT / "tools/machines/generic.toml").read_text()
+        (self.folder / "mine.toml").write_text(re.sub('description = "', 'description = "a\\\\ntouch trap ', good, count=1))
+        self.refused("control character", "--machine", "mine.toml", *arguments)
+
+    def test_accounts_and_queues_are_one_word(self):
+        for word in ("a b", "a --uid=0", "a;b", "a'b", 'a"b', "$(id)"):
+            for option in ("--account", "--queue"):
+                self.refused("expected letters, digits", "--ranks-per-node", "2", *self.TIME, option, word)
+
+    def test_inputs_are_never_overwritten(self):
+        arguments = ["--ranks-per-node", "2", *self.TIME]
+        (self.folder / "mine.toml").write_text((ROOT / "tools/machines/generic.toml").read_text())
+        (self.folder / "tokens.h5").write_text("tokens")
+        (self.folder / "link").symlink_to("deck.toml")
+        (self.folder / "hard").hardlink_to(self.folder / "mine.toml")
+        for output in ("deck.toml", "./deck.toml", "link", "mine.toml", "hard", "tokens.h5"):
+            self.refused("an input of the job", *arguments, "--machine", "mine.toml", "-o", output)
+        self.refused("exists and is not a file", *arguments, "-o", ".")
+        self.assertEqual((self.folder / "deck.toml").read_text(), DECK)
+        (self.folder / "tokens.h5").unlink()
+        self.assertEqual(self.call(*arguments, "-o", "new.job").returncode, 0)
+        self.assertEqual(self.call(*arguments, "-o", "new.job").returncode, 0)  # a script may be made again
+
     def test_a_deck_that_does_not_resolve_waits_in_no_queue(self):
         said = self.refused("does not resolve for 5 ranks", "--ranks-per-node", "5", *self.TIME)
         self.assertIn("[batch] global = 96 (deck.toml:10)", said)

@@ -1,3 +1,4 @@
+#include <trireme/base/check.hpp>
 #include <trireme/train/generator.hpp>
 #include <trireme/train/metrics.hpp>
 
@@ -16,6 +17,22 @@ TEST(Draw, TemperatureZeroAndTopOneTakeTheLikeliest) {
   const std::vector<double> logits{0.1, 3.0, -1.0, 3.0};
   EXPECT_EQ(draw(logits, {0, 0, 1}, 0, 0), 1) << "the first of equals";
   EXPECT_EQ(draw(logits, {1, 1, 1}, 0, 0), 1);
+}
+
+/// The comparison of NaN orders nothing: sorting would be undefined.
+TEST(Draw, LogitsThatAreNotFiniteAreAnError) {
+  for (const double bad : {std::nan(""), std::numeric_limits<double>::infinity(),
+                           -std::numeric_limits<double>::infinity()})
+    for (const Sampling& sampling : {Sampling{0, 0, 1, 0}, {1, 0, 1, 0}, {1, 2, 1, 2}}) {
+      const std::vector<double> logits{0.5, 1.0, bad, 0.25};
+      try {
+        draw(logits, sampling, 0, 7);
+        ADD_FAILURE() << bad << " was accepted";
+      } catch (const Error& error) {
+        EXPECT_EQ(error.code(), ExitCode::failed);
+        EXPECT_NE(std::string(error.what()).find("token 2 after 7 generated"), std::string::npos);
+      }
+    }
 }
 
 TEST(Draw, IdsWithoutATextAreNeverDrawn) {

@@ -13,15 +13,10 @@ struct ArraySpec {
   std::string name;                 ///< "layers.3.attention.query"
   std::vector<std::int64_t> shape;  ///< global, last axis contiguous
   int split_axis = -1;              ///< axis that tensor parallelism splits; −1: replicated
-  std::int64_t layer = 0;           ///< 0 … L−1; −1: before the layers, L: after them
   Initialisation initialisation = Initialisation::zeros;
-  double standard_deviation = 0;  ///< of `normal`
-  bool decay = false;             ///< weight decay: matrices only
+  bool decay = false;  ///< weight decay: matrices only
   /// The array is stored directly after the previous one, so that one matrix product uses both.
   bool follows_previous = false;
-  /// Number of query heads that use each index of the split axis. A tensor rank holds the indices
-  /// that its queries use; if the split of the queries divides a group, both ranks hold its index.
-  std::int64_t group = 1;
   /// Every tensor rank holds the array, and its gradient there is the part of the rank's own heads.
   bool partial_gradient = false;
   /// Layers `layer`, `layer` + n, … use the array, with n = [model] shared_layers. Every pipeline
@@ -29,6 +24,11 @@ struct ArraySpec {
   bool shared = false;
   /// The operation uses the array of this name that an earlier one has.
   bool tied = false;
+  std::int64_t layer = 0;         ///< 0 … L−1; −1: before the layers, L: after them
+  double standard_deviation = 0;  ///< of `normal`
+  /// Number of query heads that use each index of the split axis. A tensor rank holds the indices
+  /// that its queries use; if the split of the queries divides a group, both ranks hold its index.
+  std::int64_t group = 1;
 
   std::int64_t elements() const {
     std::int64_t n = 1;
@@ -42,12 +42,13 @@ inline constexpr double weight_deviation = 0.02;
 
 inline ArraySpec matrix(std::string name, std::vector<std::int64_t> shape, int split_axis,
                         double deviation = weight_deviation) {
-  return {std::move(name),        std::move(shape), split_axis, 0,
-          Initialisation::normal, deviation,        true};
+  ArraySpec spec{std::move(name), std::move(shape), split_axis, Initialisation::normal, true};
+  spec.standard_deviation = deviation;
+  return spec;
 }
 inline ArraySpec vector(std::string name, std::vector<std::int64_t> shape, int split_axis,
                         Initialisation init = Initialisation::zeros) {
-  return {std::move(name), std::move(shape), split_axis, 0, init};
+  return {std::move(name), std::move(shape), split_axis, init};
 }
 
 }  // namespace trireme::architecture

@@ -1,6 +1,6 @@
 #pragma once
 
-#include <trireme/architecture/placement.hpp>
+#include <trireme/architecture/bucket_cut.hpp>
 
 #include <cstdint>
 #include <vector>
@@ -26,9 +26,12 @@ struct Bucket {
 /// data axis have the same buckets, all tensor ranks split replicated arrays equally, and both
 /// gradients of a tied table are split equally. In the order in which backward passes complete
 /// them, from the end of each range. `data_ranks`: number of ranks for the bounds.
-std::vector<Bucket> gradient_buckets(const Architecture& architecture, const Shard& shard,
-                                     const std::vector<LocalArray>& arrays,
-                                     const Placement& placement, std::int64_t most_elements,
-                                     int data_ranks);
+std::vector<Bucket> gradient_buckets(const BucketCut& cut);
+inline std::vector<Bucket> gradient_buckets(const Architecture& architecture, const Shard& shard,
+                                            const std::vector<LocalArray>& arrays,
+                                            const Placement& placement, std::int64_t most_elements,
+                                            int data_ranks) {
+  return gradient_buckets({architecture, shard, arrays, placement, most_elements, data_ranks});
+}
 
 }  // namespace trireme::architecture

@@ -68,8 +68,6 @@ struct Piece {
 struct LocalArray {
   std::size_t number = 0;  ///< in Architecture::arrays
   Stage stage = 0;         ///< stage of this rank whose passes use it
-  std::vector<std::int64_t> offset;
-  std::vector<std::int64_t> extent;
   /// Whether the tensor axis splits it; otherwise every tensor rank holds the same.
   bool split = false;
   /// As in ArraySpec: the gradients of the tensor ranks are parts of a sum.
@@ -79,6 +77,8 @@ struct LocalArray {
   /// layers.
   bool copy = false;
   bool shared = false;  ///< as ArraySpec
+  std::vector<std::int64_t> offset;
+  std::vector<std::int64_t> extent;
   /// The pieces of the array in the order of its memory: one, unless tensor ranks share a part.
   std::vector<Piece> pieces;
 

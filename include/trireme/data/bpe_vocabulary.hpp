@@ -26,7 +26,7 @@ class BpeVocabulary {
   bool has_all_bytes() const;
 
   /// The model without patterns and flags.
-  BpeModel take();
+  BpeModel take(const std::string& path);
 
  private:
   std::int32_t find(std::string_view name, const std::string& where) const;

@@ -39,6 +39,7 @@ class MegatronFile final : public TokenSource {
   void read_document_offsets(std::int64_t first, std::span<std::int64_t> out) const override;
   /// Checks that the sequences are contiguous and fill the .bin, that documents begin in ascending
   /// order, and that ids are in the vocabulary (there are no checksums).
+  void verify_bytes() const override { verify(); }  ///< the format has no checksums
   void verify() const override;
 
  private:

@@ -40,6 +40,7 @@ class TokenFile final : public TokenSource {
   /// The inputs given to `trireme tokenize`, one per line. Opens the file with HDF5.
   std::string sources() const;
 
+  void verify_bytes() const override;
   /// Compares every byte with the checksums, and checks the range of every id and offset.
   void verify() const override;
 

@@ -27,6 +27,9 @@ class TokenSource {
   virtual void read(std::int64_t first, std::span<std::int32_t> out) const = 0;
   /// First tokens of documents first, first + 1, …; entry documents() is tokens().
   virtual void read_document_offsets(std::int64_t first, std::span<std::int64_t> out) const = 0;
+  /// Compares every byte with the checksums that the format has, in one pass. Reading all tokens
+  /// takes much longer.
+  virtual void verify_bytes() const = 0;
   /// Reads every byte and runs all checks that the format allows.
   virtual void verify() const = 0;
 };

@@ -1,22 +1,12 @@
 #pragma once
 
-#include <cstddef>
+#include <trireme/base/utf8.hpp>
+
 #include <optional>
 #include <string>
 #include <string_view>
 
 namespace trireme::data {
-
-/// The result of validating a text from some place on.
-struct Utf8Run {
-  std::size_t valid = 0;    ///< bytes of whole characters
-  bool incomplete = false;  ///< the text ends within the next character
-};
-
-/// Well-formed UTF-8 (Unicode, table 3-7: no overlong forms, no surrogates, up to U+10FFFF) at the
-/// beginning of `text`. Unless all bytes are valid or the rest is incomplete, byte
-/// `valid` is in no character.
-Utf8Run utf8_run(std::string_view text);
 
 /// Byte-level vocabularies write one printable character per byte (Radford et al. 2019,
 /// GPT-2's encoder): '!' to '~', U+00A1 to U+00AC and U+00AE to U+00FF stand for the bytes of the

@@ -14,6 +14,13 @@ namespace trireme::hugging_face {
 std::optional<std::int64_t> convert(DType from, const void* in, DType to, void* out,
                                     std::int64_t count);
 
+/// How many of these numbers are infinite or NaN, and the position of the first.
+struct Nonfinite {
+  std::int64_t count = 0;
+  std::int64_t first = 0;
+};
+Nonfinite nonfinite(DType type, const void* data, std::int64_t count);
+
 /// The number at position `at` of an array of one of these types.
 double number_at(DType type, const void* data, std::int64_t at);
 

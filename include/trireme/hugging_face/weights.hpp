@@ -30,8 +30,10 @@ Exported export_weights(const checkpoint::Reader& reader, const deck::ModelConfi
 
 /// Writes the weights of a folder as a checkpoint of step 0 in `directory`, without any optimizer
 /// state, as numbers of type `dtype`. Errors as in match and export_weights; after an error
-/// the directory has no new checkpoint.
-void import_weights(const TensorFolder& folder, const deck::ModelConfig& model, DType dtype,
-                    const std::string& directory, const std::string& deck_toml);
+/// the directory has no new checkpoint. Numbers that are infinite or NaN are an error unless
+/// `allow_nonfinite`. Returns a line for each tensor that has some.
+std::vector<std::string> import_weights(const TensorFolder& folder, const deck::ModelConfig& model,
+                                        DType dtype, const std::string& directory,
+                                        const std::string& deck_toml, bool allow_nonfinite = false);
 
 }  // namespace trireme::hugging_face

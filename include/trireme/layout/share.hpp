@@ -30,9 +30,30 @@ std::vector<Block> blocks(std::size_t array, const Extents& extent, std::int64_t
 std::int64_t padded_elements(const Extents& extent, std::int64_t begin, std::int64_t end,
                              std::int64_t unit);
 
-/// Part `i` of `parts` of arrays of these extents, taken as one sequence of elements. The parts
-/// hold each element once, and differ by at most two rows of a last axis. A part has at most 2 a -
-/// 3 blocks of an array of a axes (one, if a < 3). No axes: a scalar.
+/// Arrays of these extents, taken as one sequence of elements, in `parts` parts. The parts hold
+/// each element once, and differ by at most two rows of a last axis. A part has at most 2 a - 3
+/// blocks of an array of a axes (one, if a < 3). No axes: a scalar.
+class Sharing {
+ public:
+  /// The extents must outlive this.
+  Sharing(std::vector<const Extents*> arrays, std::int64_t parts);
+
+  /// Part `i`.
+  std::vector<Block> blocks(std::int64_t i) const;
+  /// The sum of its blocks' elements, each rounded up to a multiple of `unit`.
+  std::int64_t padded(std::int64_t i, std::int64_t unit) const;
+
+ private:
+  /// Calls `use(array, begin, end)` for the arrays with elements in the part.
+  template <class Use>
+  void visit(std::int64_t i, const Use& use) const;
+
+  std::vector<const Extents*> arrays_;
+  std::vector<std::int64_t> begins_;  ///< of each array in the sequence, and its end
+  std::int64_t parts_;
+};
+
+/// Part `i` of Sharing(arrays, parts).
 std::vector<Block> share(std::span<const Extents> arrays, std::int64_t parts, std::int64_t i);
 
 }  // namespace trireme::layout

@@ -79,9 +79,8 @@ class Parameters {
   View1<Gradient> gradient(const std::string& name, std::int64_t elements) const;
 
   View1<Gradient> all_gradients() const { return all_gradients_; }
-  /// Buckets of the gradients for their sums over a data axis of that many ranks.
-  std::vector<architecture::Bucket> gradient_buckets(std::int64_t bucket_bytes,
-                                                     int data_ranks) const;
+  /// Cut of the gradients into buckets for their sums over a data axis of that many ranks.
+  architecture::BucketCut bucket_cut(std::int64_t bucket_bytes, int data_ranks) const;
   const std::vector<architecture::LocalArray>& local_arrays() const { return local_; }
   View1<Compute> all_weights() const { return all_weights_; }
   /// Gradients of a stage's arrays that all tensor ranks hold whole: one range of the arena for

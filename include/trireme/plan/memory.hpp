@@ -38,11 +38,8 @@ std::vector<MemoryRow> training_memory(const deck::Config& config,
 ArenaParts arena_parts(const deck::Config& config, const architecture::Architecture& architecture,
                        const architecture::Shard& shard, const Machine& machine);
 
-/// training_memory() as numbers.
-TrainingBytes training_bytes(const deck::Config& config,
-                             const architecture::Architecture& architecture,
-                             const architecture::Shard& shard, const schedule::Needs& needs,
-                             const ArenaParts& arenas, const Machine& machine);
+/// training_memory() as rows.
+std::vector<MemoryRow> rows_of(const TrainingBytes& bytes);
 
 /// Saved activations and scratch where the kernels run: the part that recomputation changes.
 Bytes activation_bytes(const deck::Config& config, const architecture::Architecture& architecture,

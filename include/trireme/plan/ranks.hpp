@@ -10,19 +10,30 @@
 
 namespace trireme::plan {
 
+/// Arenas of a rank and what its host holds besides, which depend on its arrays only.
+struct ShardParts {
+  ArenaParts arenas;
+  Bytes checkpoint_copy = 0;  ///< on the host
+  Bytes reduction = 0;        ///< on the host
+};
+
+/// By axes, tensor rank and layers of the rank's stages: ranks and layouts that differ in something
+/// else share them.
+using KnownParts = std::map<std::vector<std::int64_t>, ShardParts>;
+
 /// Memory and messages of one place of the process grid; replicas are equal.
 struct RankPlan {
   int pipeline = 0;
   int tensor = 0;
+  bool repeats = false;  ///< equal to a rank before it, but for its place
   schedule::Needs needs;
+  ShardParts parts;
   std::vector<MemoryRow> memory;
-  Bytes checkpoint_copy = 0;  ///< on the host
-  Bytes reduction = 0;        ///< on the host
-  Bytes process = 0;          ///< on the host, besides all arrays
+  Bytes process = 0;  ///< on the host, besides all arrays
   std::vector<TrafficRow> traffic;
 
   /// Total of a rank whose kernels run on the host.
-  Bytes peak() const { return total(memory) + checkpoint_copy + reduction + process; }
+  Bytes peak() const { return total(memory) + parts.checkpoint_copy + parts.reduction + process; }
 };
 
 /// For every pipeline rank: the first and the last tensor rank, which hold the largest and the
@@ -38,15 +49,15 @@ std::vector<RankPlan> plan_ranks(const deck::Config& config,
 std::vector<int> different_tensor_ranks(const deck::Config& config,
                                         const architecture::Shard& shard, const Machine& machine);
 
-/// Arenas by stages, axes, distributed optimizer and rank: layouts that differ in something else
-/// share them.
-using KnownArenas = std::map<std::vector<std::int64_t>, ArenaParts>;
+/// Plans the memory of the same ranks again, with another [parallel] recompute.
+void replan_memory(std::vector<RankPlan>& ranks, const deck::Config& config,
+                   const architecture::Architecture& architecture, const Machine& machine);
 
 /// Memory of the rank that needs the most: where the kernels run on a device, otherwise all that
 /// its process uses. With `arrays_only`, a host's process is not counted either.
 Bytes most_bytes(const deck::Config& config, const architecture::Architecture& architecture,
                  const std::vector<schedule::Needs>& needs, const Machine& machine,
-                 bool arrays_only, KnownArenas& known);
+                 bool arrays_only, KnownParts& known);
 
 /// The first rank with the most memory, with the least memory, or with the most traffic.
 const RankPlan& most_memory(const std::vector<RankPlan>& ranks);

@@ -28,7 +28,6 @@ struct ReductionScratch {
 ReductionScratch reduction_scratch(const deck::Config& config,
                                    const architecture::Architecture& architecture,
                                    const architecture::Shard& shard,
-                                   const std::vector<architecture::Bucket>& buckets,
-                                   const Machine& machine);
+                                   const architecture::BucketCut& buckets, const Machine& machine);
 
 }  // namespace trireme::plan

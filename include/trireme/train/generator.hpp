@@ -19,7 +19,7 @@ struct Sampling {
 };
 
 /// Index of the drawn token. Random number `position` of the array (seed, sampling, sample), so
-/// that a text does not depend on which rank writes it.
+/// that a text does not depend on which rank writes it. Error if a logit is infinite or NaN.
 std::int32_t draw(const std::vector<double>& logits, const Sampling& sampling, std::uint32_t sample,
                   std::uint64_t position);
 

@@ -10,6 +10,7 @@
 #include <trireme/commands/options.hpp>
 #include <trireme/commands/resolve.hpp>
 #include <trireme/deck/batch_schedule.hpp>
+#include <trireme/deck/checks.hpp>
 #include <trireme/installation/this_machine.hpp>
 #include <trireme/plan/choices.hpp>
 #include <trireme/plan/cost.hpp>
@@ -70,7 +71,7 @@ void print_schedule(const deck::Config& c, const schedule::Program& program,
 
 /// Memory for activations with each choice of [parallel] recompute.
 void print_recompute(deck::Config c, const architecture::Architecture& a,
-                     const std::vector<schedule::Needs>& needs, const plan::Machine& machine) {
+                     std::vector<plan::RankPlan> ranks, const plan::Machine& machine) {
   const Recompute chosen = c.parallel.recompute;
   const std::string again = plan::recomputed_text(c.parallel, a.layer);
   std::string choices;
@@ -79,7 +80,7 @@ void print_recompute(deck::Config c, const architecture::Architecture& a,
     if (choice == Recompute::automatic && chosen != choice) continue;
     c.parallel.recompute = choice;
     Bytes bytes = 0;
-    const auto ranks = plan::plan_ranks(c, a, needs, machine);
+    plan::replan_memory(ranks, c, a, machine);
     for (const plan::MemoryRow& row : plan::most_memory(ranks).memory)
       if (row.what == "saved activations" || row.what == "scratch") bytes += row.bytes;
     choices += text(choices.empty() ? "" : ", ", human_bytes(bytes), " with ", name_of(choice));
@@ -192,7 +193,7 @@ void print_report(const deck::Deck& deck, const plan::Machine& machine) {
                  ranks);
   print_ramp(c, programs);
   print_step(c, a);
-  print_recompute(c, a, needs, machine);
+  print_recompute(c, a, ranks, machine);
   print_notes(c, machine);
   say("\nstages\n", stages_report(plan::group_stages(a, stage_layers), c.parallel));
   say("\nmemory per rank\n", memory_report(ranks, c.parallel, machine));
@@ -254,7 +255,7 @@ void add_check(CLI::App& app) {
   command
       ->add_option("--ranks", options->ranks,
                    "Number of ranks; default: the product of the deck's axes")
-      ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 30));
+      ->check(CLI::Range(std::int64_t{1}, deck::ranks_limit));
   command
       ->add_option("--machine", options->machine,
                    "Machine file to plan for (TOML; `trireme help machine` lists its keys); "

@@ -132,10 +132,11 @@ std::string memory_report(const std::vector<plan::RankPlan>& ranks,
   add_memory(false);
   rows.push_back(line("sum", plan::device_total(most.memory), plan::device_total(least.memory)));
   add_memory(true);
-  if (most.checkpoint_copy > 0)
-    rows.push_back(line("checkpoint copy (host)", most.checkpoint_copy, least.checkpoint_copy));
-  if (most.reduction > 0)
-    rows.push_back(line("gradient reduction (host)", most.reduction, least.reduction));
+  if (most.parts.checkpoint_copy > 0)
+    rows.push_back(
+        line("checkpoint copy (host)", most.parts.checkpoint_copy, least.parts.checkpoint_copy));
+  if (most.parts.reduction > 0)
+    rows.push_back(line("gradient reduction (host)", most.parts.reduction, least.parts.reduction));
   const auto exactly = [](Bytes bytes) {
     return text(human_bytes(bytes), ", ", with_commas(bytes), " bytes");
   };

@@ -1,3 +1,4 @@
+#include <trireme/base/check.hpp>
 #include <trireme/base/log.hpp>
 #include <trireme/commands/engine.hpp>
 #include <trireme/commands/resolve.hpp>
@@ -25,6 +26,7 @@ ExitCode evaluate(grid::Runtime& runtime, const EvalOptions& options) {
     file = open_validation_file(deck);
     windows.emplace(*file, config.model.text_tokens());
     data::make_batch_reader(config)->expect_usable(*windows);
+    if (runtime.rank() == 0) file->verify_bytes();  // all of them are about to be read
     bytes = bytes_of_token(deck, *file);
   });
 
@@ -48,6 +50,13 @@ ExitCode evaluate(grid::Runtime& runtime, const EvalOptions& options) {
   say("perplexity ", fixed(std::exp(tokens.mean()), 4));
   if (e.bytes > 0) say("bits per byte ", fixed(e.bits_per_byte(), 4));
   expect_output_written(runtime);
+  runtime.together([&] {
+    for (const train::LossSum& sum : e.losses)
+      if (!std::isfinite(sum.mean()))
+        throw Error(text("the loss of checkpoint ", folder, " on ", file->path(),
+                         " is not finite: its weights are damaged or have diverged; evaluate an "
+                         "earlier checkpoint"));
+  });
   return ExitCode::finished;
 }
 

@@ -50,12 +50,14 @@ ExitCode generate(grid::Runtime& runtime, const GenerateOptions& options) {
   std::vector<std::vector<std::string>> texts(static_cast<std::size_t>(runtime.ranks()));
   for (std::int64_t first = 0; first < options.samples; first += runtime.ranks()) {
     std::string mine;
-    if (const std::int64_t i = first + runtime.rank(); i < options.samples) {
+    runtime.together([&] {
+      const std::int64_t i = first + runtime.rank();
+      if (i >= options.samples) return;
       const auto ids = generator->generate(prompt, options.tokens, tokenizer->end_of_document(),
                                            sampling, static_cast<std::uint32_t>(i));
       mine = options.prompt;
       tokenizer->decode(ids, mine);
-    }
+    });
     const auto all = runtime.world().gather(mine, 0, "generated texts");
     for (std::size_t r = 0; r < all.size(); ++r) texts[r].push_back(all[r]);
   }

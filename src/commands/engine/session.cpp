@@ -66,12 +66,16 @@ void expect_checkpoint(const std::string& folder, const std::string& directory) 
   std::error_code ignored;
   const bool exists = std::filesystem::is_directory(folder, ignored);
   if (exists && std::filesystem::exists(folder + "/" + checkpoint::manifest_name, ignored)) return;
-  const auto inside = exists ? checkpoint::latest(folder) : std::nullopt;
+  auto inside = exists ? checkpoint::latest(folder) : std::nullopt;
+  if (exists && !inside) inside = checkpoint::latest(folder + "/checkpoints");
+  const std::string word =
+      exists || folder.find('/') != std::string::npos ? "" : nearest(folder, {"none", "latest"});
   const auto newest = inside ? inside : checkpoint::latest(directory);
   throw UsageError(
       text(folder,
            exists ? " is not a complete checkpoint, because it has no manifest.json"
                   : ": no such checkpoint folder",
+           word.empty() ? "" : text("; did you mean ", word, "?"),
            newest ? text(exists && !inside ? "; copy it again, or give " : "; give ", *newest)
                   : "; copy it again, or train first"));
 }

@@ -6,6 +6,7 @@
 #include <trireme/commands/host.hpp>
 #include <trireme/commands/options.hpp>
 #include <trireme/commands/resolve.hpp>
+#include <trireme/deck/checks.hpp>
 #include <trireme/installation/this_machine.hpp>
 #include <trireme/plan/program.hpp>
 #include <trireme/schedule/draw.hpp>
@@ -105,7 +106,7 @@ void add_draw(CLI::App& app) {
   command
       ->add_option("--ranks", options->ranks,
                    "Number of ranks; default: the product of the deck's axes")
-      ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 30));
+      ->check(CLI::Range(std::int64_t{1}, deck::ranks_limit));
   command->add_option("-o,--output", options->output, "Output file; default: print text")
       ->type_name("FILE");
   command

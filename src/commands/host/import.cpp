@@ -25,6 +25,7 @@ struct ImportOptions {
   std::string folder;
   std::string deck;
   std::vector<std::string> overrides;
+  bool allow_nonfinite = false;
 };
 
 /// The deck with its vocabulary resolved.
@@ -47,9 +48,13 @@ void expect_no_checkpoints(const deck::Deck& deck) {
 void run(const ImportOptions& options) {
   const std::string config_path = options.folder + "/config.json";
   std::error_code ignored;
+  const bool of_run = std::filesystem::is_directory(options.folder + "/checkpoints", ignored);
   check_usage(std::filesystem::exists(config_path, ignored), config_path,
               ": no such file; give a local folder that holds a model's config.json and "
-              "model.safetensors");
+              "model.safetensors",
+              of_run ? text(". ", options.folder, " is a run's folder: `trireme export ",
+                            options.folder, " NEW_FOLDER` makes one of its newest checkpoint")
+                     : "");
   const auto config =
       hugging_face::parse_config(io::read_text_file(config_path, 1 << 20), config_path);
   const hugging_face::TensorFolder weights(options.folder);
@@ -66,8 +71,10 @@ void run(const ImportOptions& options) {
   std::filesystem::create_directories(directory, ignored);  // an error is that of the owner's file
   const FolderOwner owner(directory, deck.cite("checkpoint", "directory"), 0);
   expect_no_checkpoints(deck);  // a run may have ended in between
-  hugging_face::import_weights(weights, deck.config.model, dtype, directory,
-                               deck::resolved_toml(deck));
+  const auto lines =
+      hugging_face::import_weights(weights, deck.config.model, dtype, directory,
+                                   deck::resolved_toml(deck), options.allow_nonfinite);
+  for (const std::string& line : lines) log::warn(line);
   say("wrote ", directory, "/", checkpoint::folder_name(0), ": the weights of ", weights.path(),
       " as ", name_of(dtype));
   for (const std::string& line : hugging_face::differences(config, deck)) say(line);
@@ -98,6 +105,8 @@ void add_import(CLI::App& app) {
                    "Keys of the deck to override: section.key=value ...")
       ->type_name("")
       ->option_text("[section.key=value ...]");
+  command->add_flag("--allow-nonfinite", options->allow_nonfinite,
+                    "Import numbers that are infinite or NaN, and name their tensors");
   command->footer(
       "The optimizer state is zero, and the learning rate's schedule starts at step 0.\n"
       "\nExample:\n  trireme import exported\n  trireme import exported deck.toml "

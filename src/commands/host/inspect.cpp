@@ -81,6 +81,7 @@ void decode(const std::string& path, const std::string& elsewhere) {
   ::signal(SIGPIPE, SIG_IGN);
   const auto file = data::open_tokens(path);
   const auto tokenizer = tokenizer_of(*file, elsewhere);
+  file->verify_bytes();  // before any text, which a pipe would take for right
   std::vector<std::int32_t> ids(1 << 16);
   std::string content;
   for (std::int64_t at = 0; at < file->tokens(); at += std::ssize(ids)) {

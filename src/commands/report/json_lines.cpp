@@ -1,4 +1,5 @@
 #include <trireme/base/check.hpp>
+#include <trireme/base/input.hpp>
 #include <trireme/commands/report/json_lines.hpp>
 
 #include <fstream>
@@ -69,6 +70,7 @@ std::optional<double> JsonLine::maybe(const char* key) const {
 }
 
 bool read_json_lines(const std::string& path, const std::function<void(const JsonLine&)>& read) {
+  expect_file(path, path);
   std::ifstream in(path, std::ios::binary);
   check_usage(in.is_open(), path, ": cannot be opened for reading");
   std::int64_t number = 0;

@@ -1,0 +1,133 @@
+// Cuts the gradient arena into buckets at the edges of the norm's blocks, from the end of each
+// range of arrays. Within a large array all buckets are alike, and are found by a division.
+#include <trireme/architecture/bucket_cut.hpp>
+
+#include <algorithm>
+
+namespace trireme::architecture {
+namespace {
+
+/// Ranges that may share buckets, in order.
+using Ranges = std::span<const GradientRange>;
+
+/// First edge of a block of the norm at or after element x, or `end` if the ranges end before it.
+std::int64_t edge_from(Ranges ranges, std::int64_t x, std::int64_t end) {
+  const auto range =
+      std::ranges::partition_point(ranges, [&](const GradientRange& r) { return r.end <= x; });
+  if (range == ranges.end()) return end;
+  if (x <= range->begin) return std::min(end, range->begin);  // in the gap before it
+  const std::int64_t blocks = (x - range->begin + norm_block - 1) / norm_block;
+  return std::min({end, range->end, range->begin + blocks * norm_block});
+}
+
+/// The last range that begins before element x.
+Ranges::iterator range_before(Ranges ranges, std::int64_t x) {
+  return std::ranges::partition_point(ranges, [&](const GradientRange& r) { return r.begin < x; }) -
+         1;
+}
+
+/// Last edge before element x, which is after the beginning of the ranges.
+std::int64_t edge_before(Ranges ranges, std::int64_t x) {
+  const GradientRange& range = *range_before(ranges, x);
+  const std::int64_t within = std::min(x, range.end) - 1 - range.begin;
+  return range.begin + within / norm_block * norm_block;
+}
+
+/// The first of the parts of split(n, parts, …) that begins at or after element x ≤ n, or `parts`.
+std::int64_t part_from(std::int64_t n, std::int64_t parts, std::int64_t x) {
+  const std::int64_t base = n / parts;
+  const std::int64_t larger = n % parts;
+  const std::int64_t in_larger = larger * (base + 1);
+  if (x <= in_larger) return (x + base) / (base + 1);
+  return larger + (x - in_larger + base - 1) / base;
+}
+
+/// Number of whole buckets of `size` that end at `end` and lie in the range: only the last of them
+/// may reach over its beginning.
+std::int64_t alike(const GradientRange& range, std::int64_t end, std::int64_t most,
+                   std::int64_t size) {
+  const bool at_block = end < range.end || (end - range.begin) % norm_block == 0;
+  const std::int64_t before = end - range.begin;
+  return !at_block || before < most ? 1 : std::max<std::int64_t>(1, (before - most) / size + 1);
+}
+
+}  // namespace
+
+BucketCut::BucketCut(const Architecture& architecture, const Shard& shard,
+                     const std::vector<LocalArray>& arrays, const Placement& placement,
+                     std::int64_t most_elements, int data_ranks)
+    : arrays_(arrays),
+      placement_(placement),
+      most_elements_(most_elements),
+      data_ranks_(data_ranks) {
+  const std::int64_t head = architecture.model.layers;
+  const bool tied = architecture.model.tied_embeddings;
+  ranges_.reserve(arrays.size() + 1);
+  for (std::size_t i = 0; i < arrays.size(); ++i) {
+    const LocalArray& a = arrays[i];
+    for (const Piece& piece : a.pieces) {
+      const std::int64_t begin = placement.offset[i] + piece.first;
+      ranges_.push_back({begin, begin + piece.elements(), &piece,
+                         a.copy && !a.shared ? head : architecture.arrays[a.number].layer, a.stage,
+                         a.split, tied && a.number == 0, a.shared});
+    }
+  }
+  if (placement.tied_elements > 0)
+    ranges_.push_back({placement.tied_offset, placement.tied_offset + placement.tied_elements,
+                       nullptr, head, shard.last_stage(), true, true, false});
+  std::ranges::sort(ranges_, {}, &GradientRange::begin);
+}
+
+void BucketCut::visit(const std::function<void(const BucketRun&)>& use) const {
+  for (auto first = ranges_.begin(); first != ranges_.end();) {
+    const auto last = std::find_if(first, ranges_.end(), [&](const GradientRange& r) {
+      const bool apart = (r.alone || first->alone) && r.begin != first->begin;
+      return r.stage != first->stage || r.split != first->split || r.shared != first->shared ||
+             apart;
+    });
+    cut(Ranges(first, last), use);
+    first = last;
+  }
+}
+
+void BucketCut::cut(Ranges ranges, const std::function<void(const BucketRun&)>& use) const {
+  for (std::int64_t end = ranges.back().end; end > ranges.front().begin;) {
+    const std::int64_t wanted = std::max(ranges.front().begin, end - most_elements_);
+    std::int64_t begin = edge_from(ranges, wanted, end);
+    if (begin >= end) begin = edge_before(ranges, end);
+    const auto last = range_before(ranges, end);
+    auto first = last;
+    while (first != ranges.begin() && (first - 1)->end > begin) --first;
+    BucketRun run{begin, end, 1, {first, last + 1}};
+    if (begin >= last->begin && end <= last->end)
+      run.count = alike(*last, end, most_elements_, run.size());
+    end -= run.count * run.size();
+    if (last->end > begin) use(run);  // else a gap alone
+  }
+}
+
+std::int64_t bound_of(const BucketRun& run, int data_ranks, int rank) {
+  if (rank == 0) return run.begin;
+  const std::int64_t n = run.size();
+  const std::int64_t offset = rank == data_ranks ? n : layout::split(n, data_ranks, rank).offset;
+  return offset >= n ? run.end : edge_from(run.ranges, run.begin + offset, run.end);
+}
+
+void visit_parts(const BucketRun& run, int data_ranks,
+                 const std::function<void(int, std::int64_t, std::int64_t)>& use) {
+  for (std::int64_t at = run.begin; at < run.end;) {
+    const auto rank_after = [&](std::int64_t x) {
+      return static_cast<int>(part_from(run.size(), data_ranks, x - run.begin));
+    };
+    int next = rank_after(std::max(at, run.begin + 1));
+    std::int64_t bound = bound_of(run, data_ranks, next);
+    if (bound <= at) {
+      next = rank_after(at + 1);
+      bound = bound_of(run, data_ranks, next);
+    }
+    use(next - 1, at, bound);
+    at = bound;
+  }
+}
+
+}  // namespace trireme::architecture
