@@ -130,11 +130,11 @@ Bytes checkpoint_copy_bytes(const deck::Config& config,
     most = std::max(most, (copies * saved[r] + state_arrays * owned[r]) * sizes.accumulate);
   // Replica 0 of the first stage also saves the maxima of fp8.
   if (config.precision.products == Products::fp8 && shard.has_embedding() && shard.tensor_rank == 0)
-    most = std::max(most,
-                    (copies * saved.front() + state_arrays * owned.front()) * sizes.accumulate +
-                        architecture::saved_bytes(
-                            architecture::fp8_tensors(architecture.layer, config.model.layers) *
-                            config.precision.fp8_history * 4));
+    most =
+        std::max(most, (copies * saved.front() + state_arrays * owned.front()) * sizes.accumulate +
+                           architecture::saved_bytes(
+                               architecture::fp8_tensors(architecture.layer, config.model.layers) *
+                               config.precision.fp8_history * 4));
   return most;
 }
 
