@@ -124,7 +124,9 @@ TEST(Deck, ResolvedDeckReadsBackToTheSameConfig) {
     for (const Key& key : keys()) key.store(deck.config, some_value(key, random));
     deck.config.parallel.tensor = deck.config.parallel.pipeline = 1;
     ParallelConfig& p = deck.config.parallel;
-    p.chunks = p.schedule == ScheduleKind::interleaved ? 2 : 1;
+    p.chunks = p.schedule == ScheduleKind::interleaved || is_v_schedule(p.schedule) ? 2 : 1;
+    p.placement = StagePlacement::automatic;
+    p.order = random() % 2 == 0 ? "" : "data, tensor";
     if (p.schedule != ScheduleKind::file) p.program.clear();
     if (p.schedule == ScheduleKind::file) p.program += "x";
     p.layout = LayoutMode::given;  // else keys without a place are open
