@@ -4,6 +4,8 @@
 #include <trireme/architecture/state.hpp>
 #include <trireme/deck/families.hpp>
 
+#include "support/layouts.hpp"
+
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -97,7 +99,7 @@ void for_cases(const Use& use) {
         SCOPED_TRACE(text("hidden ", c.model.hidden, ", pipeline ", c.pipeline, ", tensor ",
                           c.tensor, ", at most ", c.most, " elements, ", c.ranks, " ranks"));
         const Architecture a = describe(c.model);
-        const Shard shard = make_shard(a, c.pipeline, 1, p, c.tensor, t);
+        const Shard shard = make_shard(a, testing::layout_of(c.pipeline, 1, c.tensor), p, t);
         const auto arrays = local_arrays(a, shard);
         const Placement placement = place(a, shard, arrays);
         use(c, a, shard, arrays, BucketCut(a, shard, arrays, placement, c.most, c.ranks));
