@@ -22,8 +22,6 @@ std::vector<std::int64_t> place_of(const deck::Config& config, const architectur
                                 p.data,
                                 shard.tensor_rank,
                                 p.distributed_optimizer ? 1 : 0,
-                                static_cast<std::int64_t>(p.schedule),
-                                static_cast<std::int64_t>(p.recompute),
                                 shard.has_embedding() ? 1 : 0,
                                 shard.has_head() ? 1 : 0};
   for (const Stage stage : shard.stages) {
@@ -189,14 +187,16 @@ std::vector<RankPlan> plan_ranks(const deck::Config& config,
 }
 
 void replan_memory(std::vector<RankPlan>& ranks, const deck::Config& config,
-                   const architecture::Architecture& architecture, const Machine& machine) {
+                   const architecture::Architecture& architecture, const Machine& machine,
+                   KnownParts& known) {
   const layout::StageMap stages = config.parallel.stage_map();
   architecture::Shard shard = architecture::make_shard(architecture, config.parallel, 0, 0);
   Planner planner(config, architecture, machine);
   for (RankPlan& rank : ranks) {
     shard.stages = stages.stages_of(rank.pipeline);
     shard.tensor_rank = rank.tensor;
-    rank.memory = rows_of(planner.bytes(shard, rank.needs, rank.parts.arenas));
+    const ShardParts& parts = planner.parts(shard, place_of(config, shard), false, known);
+    rank.memory = rows_of(planner.bytes(shard, rank.needs, parts.arenas));
   }
 }
 

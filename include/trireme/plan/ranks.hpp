@@ -49,9 +49,11 @@ std::vector<RankPlan> plan_ranks(const deck::Config& config,
 std::vector<int> different_tensor_ranks(const deck::Config& config,
                                         const architecture::Shard& shard, const Machine& machine);
 
-/// Plans the memory of the same ranks again, with another [parallel] recompute.
+/// Plans the memory of the same ranks again, with another [parallel] recompute, which may also move
+/// layers between stages. `known` keeps arenas between calls.
 void replan_memory(std::vector<RankPlan>& ranks, const deck::Config& config,
-                   const architecture::Architecture& architecture, const Machine& machine);
+                   const architecture::Architecture& architecture, const Machine& machine,
+                   KnownParts& known);
 
 /// Memory of the rank that needs the most: where the kernels run on a device, otherwise all that
 /// its process uses. With `arrays_only`, a host's process is not counted either.

@@ -75,12 +75,13 @@ void print_recompute(deck::Config c, const architecture::Architecture& a,
   const Recompute chosen = c.parallel.recompute;
   const std::string again = plan::recomputed_text(c.parallel, a.layer);
   std::string choices;
+  plan::KnownParts known;
   for (const auto choice :
        {Recompute::none, Recompute::selective, Recompute::full, Recompute::automatic}) {
     if (choice == Recompute::automatic && chosen != choice) continue;
     c.parallel.recompute = choice;
     Bytes bytes = 0;
-    plan::replan_memory(ranks, c, a, machine);
+    plan::replan_memory(ranks, c, a, machine, known);
     for (const plan::MemoryRow& row : plan::most_memory(ranks).memory)
       if (row.what == "saved activations" || row.what == "scratch") bytes += row.bytes;
     choices += text(choices.empty() ? "" : ", ", human_bytes(bytes), " with ", name_of(choice));
