@@ -57,7 +57,7 @@ TEST_F(Inputs, NamedPipesAndDevicesAreRefusedAtOnceByEveryCommand) {
       "plan pipe --ranks 2",
       "plan deck.toml --ranks 2 --machine pipe",
       "draw pipe",
-      "draw --timeline pipe",
+      "draw deck.toml --measured pipe",
       "tokenize -o new.h5 pipe",
       "tokenize -o new.h5 --tokenizer pipe text",
       "inspect pipe",
@@ -73,7 +73,7 @@ TEST_F(Inputs, NamedPipesAndDevicesAreRefusedAtOnceByEveryCommand) {
     EXPECT_EQ(run("timeout 30 trireme " + command + " < /dev/null"), 2) << command << "\n" << err();
     expect_error(folder_, "is a named pipe");
     const auto pipe = command.find(" pipe");
-    if (pipe == std::string::npos || command.ends_with("draw --timeline pipe")) continue;
+    if (pipe == std::string::npos || command.ends_with("draw deck.toml --measured pipe")) continue;
     std::string device = command;
     device.replace(pipe, 5, " /dev/zero");
     EXPECT_EQ(run("timeout 30 trireme " + device + " < /dev/null"), 2) << device << "\n" << err();
