@@ -146,8 +146,9 @@ TEST_F(HuggingFaceCommands, FilesThatAreThereStayWithoutForce) {
   expect_error(folder_, "bf16");
   EXPECT_EQ(run("trireme export nowhere y"), 2);
   expect_error(folder_, "nowhere");
-  EXPECT_EQ(run("trireme export run y"), 2) << "a run's folder holds no checkpoints itself";
   EXPECT_NE(run("ls y"), 0);
+  EXPECT_EQ(run("trireme export run y --dtype bf16"), 0) << "a run's folder means its checkpoints";
+  EXPECT_EQ(run("diff -r x y"), 0);
 }
 
 TEST_F(HuggingFaceCommands, DamageIsFoundAndLeavesNothingBehind) {

@@ -102,7 +102,7 @@ TEST_P(HuggingFaceWeights, OutAndInAgainIsTheSameBitsInOneFileOrInShards) {
     const auto from = exported(shard_bytes);
     EXPECT_EQ(weight_files(from).size() > 2, shard_bytes > 0);
     const auto to = folder_.file(text("to", shard_bytes));
-    import_weights(TensorFolder(from), model_, DType::fp32, to, "the deck");
+    import_weights(TensorFolder(from), model_, DType::fp32, to, "the deck", true);
     const checkpoint::Reader reader(to + "/step_00000000");
     EXPECT_EQ(reader.state().step, 0);
     EXPECT_EQ(reader.state().samples, 0);
