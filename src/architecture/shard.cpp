@@ -61,7 +61,9 @@ std::vector<Slice> partition(const Architecture& architecture,
   const double layer = (architecture.model_flops_per_token() / 6 - head) / static_cast<double>(all);
   std::int64_t last = all;
   double lowest = std::numeric_limits<double>::infinity();
-  for (std::int64_t n = 0; stages > 1 && n <= all; ++n) {
+  // With the head, the last stage has no more layers than the average, but for rounding.
+  const std::int64_t most = stages > 1 ? std::min(all, (all + stages - 1) / stages + 1) : -1;
+  for (std::int64_t n = 0; n <= most; ++n) {
     const double time = longest(stages_of(all - n, stages, n), head / layer, map, parallel);
     if (time > lowest) continue;  // of equals the largest n, which leaves least to the others
     lowest = time;
