@@ -38,8 +38,10 @@ class TimeEstimate {
     const auto [found, is_new] =
         parts_.try_emplace({p.tensor, config.batch.micro, p.recompute, p.sequence_parallel, split});
     if (is_new) found->second = part_times(config, architecture_, split, machine_);
-    const auto [sizes, unknown] = sizes_.try_emplace(
-        {p.tensor, p.pipeline, p.chunks, p.schedule, p.recompute == Recompute::full});
+    const bool gpipe = p.schedule == ScheduleKind::gpipe;  // as partition() tells layouts apart
+    const auto [sizes, unknown] =
+        sizes_.try_emplace({p.tensor, p.pipeline, p.chunks, p.stage_map().placement, gpipe,
+                            gpipe && p.recompute == Recompute::full});
     if (unknown) sizes->second = stage_sizes(config, architecture_);
     return step_costs(config, architecture_, found->second, sizes->second, machine_);
   }
@@ -48,8 +50,8 @@ class TimeEstimate {
   const Architecture& architecture_;
   const Machine& machine_;
   std::map<std::tuple<std::int64_t, std::int64_t, Recompute, bool, bool>, PartTimes> parts_;
-  std::map<std::tuple<std::int64_t, std::int64_t, std::int64_t, ScheduleKind, bool>, StageSizes>
-      sizes_;
+  using Stages = std::tuple<std::int64_t, std::int64_t, std::int64_t, StagePlacement, bool, bool>;
+  std::map<Stages, StageSizes> sizes_;
 };
 
 Seconds since(std::chrono::steady_clock::time_point begin) {
