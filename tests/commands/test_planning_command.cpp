@@ -198,7 +198,7 @@ TEST_F(CheckMachine, StaysSmallForTheLargestDecks) {
 
 TEST_F(CheckMachine, TheLargestNumberOfRanksIsTheSameEverywhere) {
   const std::string deck = "'" TRIREME_SOURCE_DIR "/inputs/gpt2_124m.toml'";
-  EXPECT_EQ(shell(folder_, "trireme check --ranks 1048576 batch.global=4194304 " + deck), 0)
+  EXPECT_EQ(shell(folder_, "trireme check " + deck + " --ranks 1048576 batch.global=4194304"), 0)
       << read_file(folder_.file("err"));
   for (const char* command : {"check", "plan", "draw"}) {
     EXPECT_EQ(shell(folder_, std::string("trireme ") + command + " --ranks 1048577 " + deck), 2);
