@@ -7,6 +7,8 @@
 #include <trireme/kernels/rows.hpp>
 #include <trireme/model/masked_head.hpp>
 
+#include <algorithm>
+
 namespace trireme::model {
 namespace {
 
@@ -62,6 +64,19 @@ void MaskedHead<P>::take_scratch(const TensorMemory<P>& m) {
 }
 
 template <class P>
+layout::Slice MaskedHead<P>::predicted() const {
+  const std::int64_t samples = extent(scratch_.picked, 0) / (masked_ + (pairs_ ? 1 : 0));
+  return axis_.context().part(samples * masked_);
+}
+
+template <class P>
+layout::Slice MaskedHead<P>::first_tokens_slice() const {
+  const std::int64_t samples = extent(scratch_.picked, 0) / (masked_ + 1);
+  const layout::Slice mine = axis_.context().part(samples);
+  return {samples * masked_ + mine.offset, mine.extent};
+}
+
+template <class P>
 layout::Slice MaskedHead<P>::own(std::int64_t n) const {
   return axis_.cuts_tokens() ? layout::split(n, axis_.size(), axis_.rank()) : layout::Slice{0, n};
 }
@@ -78,13 +93,29 @@ void MaskedHead<P>::pick(const Handle& handle, View2<const T> y,
                          View1<const std::int32_t> rows) const {
   kernels::pick_rows<T>(handle, scratch_.picked, y, rows, axis_.rows().offset);
   if (axis_.cuts_tokens()) axis_.sum(handle, scratch_.picked, "the head's rows, forward");
+  axis_.context().sum(handle, scratch_.picked, "the head's rows, forward");
+}
+
+template <class P>
+void MaskedHead<P>::share_gradients(const Handle& handle) const {
+  if (axis_.context().size() == 1) return;
+  std::int64_t begin = 0;
+  const auto clear_before = [&](const layout::Slice& mine) {
+    kernels::fill(handle, flat(part(scratch_.picked, {begin, mine.offset - begin})), 0.0);
+    begin = mine.end();
+  };
+  clear_before(predicted());
+  if (pairs_) clear_before(first_tokens_slice());
+  clear_before({extent(scratch_.picked, 0), 0});
+  axis_.context().sum(handle, scratch_.picked, "the head's rows, backward");
 }
 
 /// normed = LayerNorm(gelu(picked Wᵀ + b)).
 template <class P>
 void MaskedHead<P>::transform(const Handle& handle) const {
   const Scratch& s = scratch_;
-  const View2<T> y = rows_of(s.picked, 0, extent(s.dense, 0));
+  const View2<T> y = part(s.picked, predicted());
+  if (y.extent(0) == 0) return;
   kernels::linear_gelu_forward<T>(handle, s.activated, s.dense, y, dense_.w, dense_.b, gelu_);
   norm_.forward(handle, s.normed, s.norm, s.activated);
 }
@@ -93,7 +124,8 @@ void MaskedHead<P>::transform(const Handle& handle) const {
 template <class P>
 void MaskedHead<P>::transform_backward(const Handle& handle) const {
   const Scratch& s = scratch_;
-  const View2<T> y = rows_of(s.picked, 0, extent(s.dense, 0));
+  const View2<T> y = part(s.picked, predicted());
+  if (y.extent(0) == 0) return;
   const layout::Slice mine = own(extent(s.dense, 0));
   norm_.backward_weight(handle, part(s.normed, mine),
                         {part(s.norm.mean, mine), part(s.norm.inverse, mine)},
@@ -144,11 +176,12 @@ void MaskedHead<P>::forward(const Handle& handle, View1<double> losses, View2<T>
                 fields[fields_.targets], c);
   axis_.sum(handle, scratch_.normed, "logits, backward");
   transform_backward(handle);
-  if (fields_.pairs) {
+  if (fields_.pairs && scratch_.pooled.extent(0) > 0) {
     const View1<const std::int32_t> pairs = fields[*fields_.pairs];
     score(handle, part(losses, {1, 1}), pairs, extent(scratch_.pooled, 0));
     score_backward(handle, pairs, c);
   }
+  share_gradients(handle);
   kernels::fill(handle, flat(dy), 0.0);
   kernels::place_rows<T>(handle, dy, scratch_.picked, rows, axis_.rows().offset);
 }
@@ -158,11 +191,17 @@ void MaskedHead<P>::evaluate(const Handle& handle, View1<double> losses, View2<T
                              BatchFields fields, std::int64_t samples) const {
   pick(handle, y, fields[fields_.rows]);
   transform(handle);
-  const layout::Slice counted{0, samples * masked_};
+  const auto among = [](const layout::Slice& mine, std::int64_t end) {
+    return layout::Slice{0, std::clamp<std::int64_t>(end - mine.offset, 0, mine.extent)};
+  };
+  const layout::Slice counted = among(predicted(), samples * masked_);
   const View1<const std::int32_t> targets = fields[fields_.targets];
   logits_.evaluate(handle, part(losses, {0, 1}), part(scratch_.normed, counted), scratch_.logits,
                    part(targets, counted));
-  if (fields_.pairs) score(handle, part(losses, {1, 1}), fields[*fields_.pairs], samples);
+  if (!fields_.pairs || scratch_.pooled.extent(0) == 0) return;
+  const std::int64_t all = extent(scratch_.picked, 0) / (masked_ + 1) * masked_;
+  score(handle, part(losses, {1, 1}), fields[*fields_.pairs],
+        among(first_tokens_slice(), all + samples).extent);
 }
 
 template <class P>

@@ -7,7 +7,7 @@ template <class P>
 NextTokenHead<P>::NextTokenHead(const Parameters<P>& parameters, const deck::ModelConfig& m,
                                 const TensorAxis& axis)
     : axis_(axis),
-      sequence_(m.sequence),
+      sequence_(axis.context().held(m.sequence)),
       targets_(architecture::objective_of(m).field("targets")),
       logits_(parameters, m, axis) {}
 

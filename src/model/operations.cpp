@@ -75,7 +75,7 @@ void NormOperation<P>::backward_weight(const StepCall<P>& c) const {
 template <class P>
 kernels::Dropout ResidualOperation<P>::site(const MicroContext& c) const {
   const auto stream = static_cast<std::uint32_t>(this->op_.dropout_site + 2 * layer_);
-  return c.dropout_site(stream, axis_.rows().offset);
+  return c.dropout_site(stream, axis_.places());
 }
 
 template <class P>
@@ -100,7 +100,7 @@ template <class P>
 void DropoutOperation<P>::forward(const StepCall<P>& c, const LayerOperation<P>*) const {
   const View2<typename P::Compute> y = c.values.matrix(this->op_.output);
   kernels::dropout_forward<typename P::Compute>(c.handle, y, y,
-                                                c.context.dropout_site(0, axis_.rows().offset));
+                                                c.context.dropout_site(0, axis_.places()));
 }
 
 template <class P>
@@ -108,7 +108,7 @@ void DropoutOperation<P>::backward_input(const StepCall<P>& c, const LayerOperat
                                          bool) const {
   const View2<typename P::Compute> dy = c.values.gradient(this->op_.output);
   kernels::dropout_backward<typename P::Compute>(c.handle, dy, dy,
-                                                 c.context.dropout_site(0, axis_.rows().offset));
+                                                 c.context.dropout_site(0, axis_.places()));
 }
 
 // ---- activation
@@ -236,6 +236,7 @@ RotaryOperation<P>::RotaryOperation(const architecture::Operation& op,
   rotary_.head_size = place.plan.sizes.head_size;
   rotary_.theta = place.model.rope_theta;
   rotary_.sequence = place.plan.sizes.sequence;
+  rotary_.places = place.axis.context().places();
 }
 
 template <class P>
@@ -311,7 +312,10 @@ AttentionOperation<P>::AttentionOperation(const architecture::Operation& op,
       shape_(attention_shape(place.plan.sizes, place.model)),
       heads_(place.parameters.shard().part(place.model.heads)),
       all_heads_(place.model.heads),
-      layer_(place.layer) {}
+      layer_(place.layer) {
+  if (place.axis.context().size() > 1)
+    ring_.emplace(place.axis.context(), shape_, place.model.sequence);
+}
 
 template <class P>
 kernels::AttentionDropout AttentionOperation<P>::dropout(const MicroContext& c) const {
@@ -340,16 +344,23 @@ void AttentionOperation<P>::forward(const StepCall<P>& c, const LayerOperation<P
                                  shape);
     return;
   }
+  if (ring_)
+    return ring_->forward(c.handle, o, logsumexp(c), qkv, c.scratch.ring, dropout(c.context));
   kernels::attention_forward<T>(c.handle, o, logsumexp(c), qkv, shape_, dropout(c.context));
 }
 
 template <class P>
 void AttentionOperation<P>::backward_input(const StepCall<P>& c, const LayerOperation<P>*,
                                            bool) const {
-  kernels::attention_backward<T>(
-      c.handle, c.values.gradient(this->op_.input), c.values.gradient(this->op_.output),
-      c.values.matrix(this->op_.output), c.values.matrix(this->op_.input), logsumexp(c),
-      c.scratch.attention_work, shape_, dropout(c.context));
+  const View2<T> dqkv = c.values.gradient(this->op_.input);
+  const View2<T> grad = c.values.gradient(this->op_.output);
+  const View2<T> o = c.values.matrix(this->op_.output);
+  const View2<T> qkv = c.values.matrix(this->op_.input);
+  if (ring_)
+    return ring_->backward(c.handle, dqkv, grad, o, qkv, logsumexp(c), c.scratch.ring,
+                           dropout(c.context));
+  kernels::attention_backward<T>(c.handle, dqkv, grad, o, qkv, logsumexp(c),
+                                 c.scratch.attention_work, shape_, dropout(c.context));
 }
 
 template <class P>

@@ -170,6 +170,29 @@ TEST(Checks, ATensorAxisNeedsAPartOfEverythingItCuts) {
                   "line); choose a tensor of at most 4");
 }
 
+TEST(Checks, AContextAxisNeedsATokenForEachRank) {
+  expect_contains(mistakes_of(example, {"model.sequence=8", "parallel.context=9"}),
+                  "[parallel] context = 9 (command line) is larger than [model] sequence = 8 "
+                  "(command line); choose a context of at most 8");
+  expect_contains(
+      mistakes_of(example,
+                  {"model.sequence=8", "batch.micro=1", "parallel.context=3", "parallel.tensor=3"}),
+      "[parallel] tensor = 3 (command line) is larger than the 2 tokens of a micro-batch, [batch] "
+      "micro = 1 (command line) · [model] sequence = 8 (command line) / [parallel] context = 3 "
+      "(command line); choose a tensor of at most 2");
+}
+
+TEST(Checks, ContextIsNotCombinedWithFp8OrAnAutomaticLayout) {
+  expect_contains(mistakes_of(example, {"parallel.context=2", "parallel.layout=auto"}),
+                  "[parallel] context = 2 (command line) cannot be combined with [parallel] layout "
+                  "= \"auto\" (command line); choose context = 1, or layout = \"given\"");
+  expect_contains(mistakes_of(example, {"parallel.context=2", "precision.products=fp8",
+                                        "precision.compute=bf16"}),
+                  "[parallel] context = 2 (command line) cannot be combined with [precision] "
+                  "products = \"fp8\" (command line); choose context = 1, or products = "
+                  "\"compute\"");
+}
+
 TEST(Checks, GroupsOfHeadsAreWholeInAnyFamily) {
   for (const Family family : {Family::gpt, Family::llama, Family::bert}) {
     const std::string chosen = text("model.family=", name_of(family));
@@ -278,7 +301,7 @@ TEST(Checks, ThePlacementOfStagesGoesWithTheSchedule) {
 TEST(Checks, AnOrderNamesAxes) {
   expect_contains(mistakes_of(example, {"parallel.order=data, tenor"}),
                   "[parallel] order = \"data, tenor\" (command line): \"tenor\" is not an axis; "
-                  "name some of data, pipeline, tensor, the fastest first");
+                  "name some of data, pipeline, tensor, context, the fastest first");
   expect_contains(mistakes_of(example, {"parallel.order=data, data"}),
                   "\"data\" is named twice; name each axis at most once");
   const auto axes = parse_deck(example, "a.toml",

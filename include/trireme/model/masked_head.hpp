@@ -14,7 +14,8 @@ namespace trireme::model {
 ///   masked tokens: logits(norm(gelu(dense y)));  pairs: output(tanh(dense y)) of first tokens.
 /// Only the rows that they need are looked at. These few are brought to all tensor ranks, which
 /// compute alike what is not cut; where each sums its own tokens' gradients, each takes its part of
-/// these rows. All passes happen in the forward pass, as for logits. A pair weighs as much as all
+/// these rows. The ranks of a context axis share the rows: each computes the losses and gradients
+/// of its part. All passes happen in the forward pass, as for logits. A pair weighs as much as all
 /// masked tokens of a sample.
 template <class P>
 class MaskedHead final : public TrainingHead<P> {
@@ -23,7 +24,7 @@ class MaskedHead final : public TrainingHead<P> {
   using G = typename P::Gradient;
 
   struct Scratch {
-    View2<T> picked;              // [N + B, D] rows of y, then their gradient
+    View2<T> picked;              // [rows of all context ranks, D] of y, then their gradient
     View2<T> dense;               // [N, D]
     View2<T> activated;           // [N, D]
     View2<T> normed;              // [N, D], then gradients down to dense
@@ -63,8 +64,9 @@ class MaskedHead final : public TrainingHead<P> {
   /// Numbers of batch fields.
   struct Fields {
     std::size_t targets;  ///< [N] masked tokens
-    std::size_t
-        rows;  ///< [N + B] rows of the masked tokens in [T], then of the samples' first tokens
+    /// Rows of the masked tokens in [T], then of the samples' first tokens, of all context ranks;
+    /// −1 where another rank has the token.
+    std::size_t rows;
     std::optional<std::size_t> pairs;  ///< [B] kind of each sample's pair, 0 or 1
   };
 
@@ -74,13 +76,18 @@ class MaskedHead final : public TrainingHead<P> {
              std::int64_t samples) const;
   void score_backward(const Handle& handle, View1<const std::int32_t> pairs,
                       const MicroContext& context) const;
+  /// This context rank's rows of `picked`: those of its masked tokens, and of its pairs.
+  layout::Slice predicted() const;
+  layout::Slice first_tokens_slice() const;
+  /// Sums the gradients of the picked rows, of which each context rank has its own.
+  void share_gradients(const Handle& handle) const;
   void pick(const Handle& handle, View2<const T> y, View1<const std::int32_t> rows) const;
   /// The part of n replicated rows whose weight gradients this rank sums.
   layout::Slice own(std::int64_t n) const;
   void backward_weight(const Handle& handle, const Linear<P>& linear, View2<const T> dy,
                        View2<const T> x) const;
   View2<T> first_tokens() const {
-    return rows_of(scratch_.picked, extent(scratch_.dense, 0), extent(scratch_.pooled, 0));
+    return rows_of(scratch_.picked, first_tokens_slice().offset, first_tokens_slice().extent);
   }
 
   const TensorAxis& axis_;

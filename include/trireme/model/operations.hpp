@@ -5,6 +5,7 @@
 #include <trireme/model/layer_values.hpp>
 #include <trireme/model/linear.hpp>
 #include <trireme/model/norm.hpp>
+#include <trireme/model/ring_attention.hpp>
 #include <trireme/model/tensor_axis.hpp>
 
 #include <memory>
@@ -32,7 +33,7 @@ struct OperationPlace {
   }
 };
 
-/// Attention on this rank's heads of a micro-batch.
+/// Attention on this rank's heads and tokens of a micro-batch.
 kernels::AttentionShape attention_shape(const architecture::LocalSizes& sizes,
                                         const deck::ModelConfig& model);
 
@@ -195,7 +196,8 @@ class HeadNormOperation final : public LayerOperation<P> {
   View1<G> dgain_query_, dgain_key_;  // [K]
 };
 
-/// o = softmax(q kᵀ / √K) v per head, with dropout of the probabilities.
+/// o = softmax(q kᵀ / √K) v per head, with dropout of the probabilities; over a context axis in a
+/// ring.
 template <class P>
 class AttentionOperation final : public LayerOperation<P> {
  public:
@@ -210,10 +212,11 @@ class AttentionOperation final : public LayerOperation<P> {
   kernels::AttentionDropout dropout(const MicroContext& context) const;
   View3<Accumulate<T>> logsumexp(const StepCall<P>& call) const;
 
-  kernels::AttentionShape shape_;
+  kernels::AttentionShape shape_;  ///< of this rank's tokens
   layout::Slice heads_;
   std::int64_t all_heads_;
   std::int64_t layer_;
+  std::optional<RingAttention<T>> ring_;  ///< with a context axis
 };
 
 }  // namespace trireme::model
