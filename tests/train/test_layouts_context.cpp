@@ -65,7 +65,8 @@ TEST_F(Layouts, EvaluationsAreThoseOfOneRankWhereTokensAreShared) {
 TEST_F(Layouts, GiveTheAnswerOfOneRankForALongSampleOverFourRanks) {
   if (runtime().ranks() != 4) return;
   const std::int64_t sequence = whole_matrix() ? 65'536 : 2'051;
-  const data::TokenFile tokens = write_tokens(folder_, 2 * sequence + 1);
+  const TemporaryFolder folder;
+  const data::TokenFile tokens(write_tokens(folder, 4 * sequence + 1));
   const auto trace = [&](int context, grid::Communicator& world) {
     const deck::Config config = small_config(
         1, 1, world.size(),
