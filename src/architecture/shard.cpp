@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <utility>
 
 namespace trireme::architecture {
 
@@ -238,19 +239,28 @@ std::vector<std::int64_t> shared_heads(const deck::ModelConfig& model, int tenso
 }
 
 std::vector<LocalArray> local_arrays(const Architecture& architecture, const Shard& shard) {
-  const auto here = [&](const ArraySpec& array) {
-    return array.shared || shard.holds(shard.stage_of(array.layer));
+  const auto visit = [&](const auto& visited) {
+    std::int64_t layer = -2;  // of no array; the arrays of a layer follow one another
+    Stage stage = 0;
+    bool holds = false;
+    for (std::size_t i = 0; i < architecture.arrays.size(); ++i) {
+      const ArraySpec& array = architecture.arrays[i];
+      if (std::exchange(layer, array.layer) != array.layer) {
+        stage = shard.stage_of(layer);
+        holds = shard.holds(stage);
+      }
+      if (holds || array.shared) visited(i, stage, holds);
+    }
   };
+  std::size_t n = 1;  // a tied table
+  visit([&n](std::size_t, Stage, bool) { ++n; });
   std::vector<LocalArray> arrays;
-  arrays.reserve(static_cast<std::size_t>(std::ranges::count_if(architecture.arrays, here)) + 1);
-  for (std::size_t i = 0; i < architecture.arrays.size(); ++i) {
-    const Stage stage = shard.stage_of(architecture.arrays[i].layer);
-    const bool holds = shard.holds(stage);
-    if (!here(architecture.arrays[i])) continue;
+  arrays.reserve(n);
+  visit([&](std::size_t i, Stage stage, bool holds) {
     arrays.push_back(slice_of(architecture, shard, i, holds ? stage : shard.stages.front()));
     arrays.back().shared = architecture.arrays[i].shared;
     if (!holds) mark_copy(arrays.back());
-  }
+  });
   const bool tied = architecture.model.tied_embeddings;
   if (tied && shard.has_head() && !shard.has_embedding()) {
     arrays.push_back(slice_of(architecture, shard, 0, shard.last_stage()));

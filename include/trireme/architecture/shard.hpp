@@ -20,8 +20,7 @@ std::vector<layout::Slice> partition(const Architecture& architecture,
                                      const deck::ParallelConfig& parallel);
 
 /// The layers of the longest stage, without the others.
-std::int64_t longest_stage(const Architecture& architecture,
-                           const deck::ParallelConfig& parallel);
+std::int64_t longest_stage(const Architecture& architecture, const deck::ParallelConfig& parallel);
 
 /// One rank's part of the model: its pipeline stages, and its part of the arrays that the tensor
 /// axis splits.
