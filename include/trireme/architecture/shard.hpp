@@ -19,6 +19,9 @@ namespace trireme::architecture {
 std::vector<layout::Slice> partition(const Architecture& architecture,
                                      const deck::ParallelConfig& parallel);
 
+/// The layers of the longest stage, without the others.
+std::int64_t longest_stage(const Architecture& architecture, const deck::ParallelConfig& parallel);
+
 /// One rank's part of the model: its pipeline stages, and its part of the arrays that the tensor
 /// axis splits.
 struct Shard {
