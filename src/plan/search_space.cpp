@@ -116,8 +116,7 @@ std::vector<std::int64_t> SearchSpace::chunk_counts(std::int64_t pipeline) const
     deck::ParallelConfig parallel;
     parallel.pipeline = pipeline;
     parallel.chunks = chunks;
-    const auto stages = architecture::partition(architecture_, parallel);
-    const std::int64_t longest = std::ranges::max(stages, {}, &layout::Slice::extent).extent;
+    const std::int64_t longest = architecture::longest_stage(architecture_, parallel);
     if (chunks > 1 && longest != before) counts.push_back(chunks);
     before = longest;
   }
