@@ -27,19 +27,12 @@ struct Stages {
 
 /// Time per micro-batch, in units of a layer's three passes, if the head takes that of `head`
 /// layers. In a V, it is that of the longest rank, which alternates between its stages; otherwise
-/// that of the longest stage. With gpipe, all forward passes precede the backward passes, and each
-/// phase waits for its own longest stage: the head's three passes are part of the forward pass.
-double longest(const Stages& layers, double head, const layout::StageMap& map,
-               const deck::ParallelConfig& parallel) {
+/// that of the longest stage. With gpipe the longest stage is that of both halves of the step: the
+/// head's gradient is part of the backward pass, as that of a layer is.
+double longest(const Stages& layers, double head, const layout::StageMap& map) {
   const auto extent = [&](Stage s) { return static_cast<double>(layers.at(s).extent); };
   const Stage last = map.last_stage();
   const double others = last > 0 ? extent(0) : 0;
-  if (parallel.schedule == ScheduleKind::gpipe) {
-    const double again = parallel.recompute == Recompute::full ? 1 : 0;
-    return (std::max(others, extent(last) + 3 * head) +
-            (2 + again) * std::max(others, extent(last))) /
-           3;
-  }
   if (map.placement != StagePlacement::v) return std::max(others, extent(last) + head);
   double most = 0;
   for (Rank r = 0; r < map.ranks; ++r) {
@@ -63,7 +56,7 @@ Stages best_stages(const Architecture& architecture, const deck::ParallelConfig&
   // With the head, the last stage has no more layers than the average, but for rounding.
   const std::int64_t most = stages > 1 ? std::min(all, (all + stages - 1) / stages + 1) : -1;
   for (std::int64_t n = 0; n <= most; ++n) {
-    const double time = longest({all, stages, n}, head / layer, map, parallel);
+    const double time = longest({all, stages, n}, head / layer, map);
     if (time > lowest) continue;  // of equals the largest n, which leaves least to the others
     lowest = time;
     last = n;

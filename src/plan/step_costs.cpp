@@ -1,5 +1,6 @@
 // Costs of the instructions of a step: passes of each stage, messages between stages, and what
 // follows the last pass.
+#include <trireme/architecture/ends.hpp>
 #include <trireme/architecture/shard.hpp>
 #include <trireme/architecture/state.hpp>
 #include <trireme/plan/memory.hpp>
@@ -90,7 +91,7 @@ PartTimes part_times(const deck::Config& config, const Architecture& a, bool spl
   const NetworkTime network(machine, config.parallel);
   const LayerTime time(a, local_sizes(config, shard, machine), kernels, network, machine);
   return {time.layer(layer_program(config, a, shard, split_backward, machine)), time.embedding(),
-          time.head()};
+          time.head(architecture::head_gradient(config.parallel))};
 }
 
 StageSizes stage_sizes(const deck::Config& config, const Architecture& a) {
