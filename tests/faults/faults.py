@@ -59,6 +59,17 @@ def lines_of(rows):
         yield f"| {name} | {tried:,} | {counts.get('continued', 0):,} | {tried - lost:,} | {lost:,} |"
 
 
+def update(driver, lines):
+    """Writes rows of a driver's table into the page; rows that did not run stay as they are."""
+    page = PAGE.read_text(encoding="utf-8")
+    block = re.search(rf"<!-- figures: {driver} -->\n(?:\|[^\n]*\n){{2}}((?:\|[^\n]*\n)*)", page)
+    if not block:
+        raise SystemExit(f"{PAGE} has no table for {driver}")
+    rows = {line.split("|")[1]: line for line in [*block.group(1).splitlines(), *lines]}
+    written = "".join(line + "\n" for line in rows.values())
+    PAGE.write_text(page[:block.start(1)] + written + page[block.end(1):], encoding="utf-8")
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("drivers", nargs="+", choices=["calls", "kills", "formats", "disks"])
@@ -68,7 +79,7 @@ def main():
     parser.add_argument("--soak", action="store_true", help="all attempts")
     parser.add_argument("--jobs", type=int, default=1, help="attempts at a time")
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--number", type=int, help="attempts of each row, where they are random")
+    parser.add_argument("--number", type=int, help="attempts of each row")
     parser.add_argument("--keep", help="folder for files that broke a promise")
     parser.add_argument("--only", default="", help="rows whose names contain these words")
     parser.add_argument("--update", action="store_true", help="write the figures to docs/reliability.md")
@@ -87,12 +98,7 @@ def main():
             for row, counts in rows.items():
                 print(f"{row}: " + ", ".join(f"{n} {what}" for what, n in sorted(counts.items())))
             if options.update:
-                page = PAGE.read_text(encoding="utf-8")
-                block = re.compile(rf"(<!-- figures: {name} -->\n(?:\|[^\n]*\n){{2}})(?:\|[^\n]*\n)*")
-                if not block.search(page):
-                    raise SystemExit(f"{PAGE} has no table for {name}")
-                PAGE.write_text(block.sub(lambda m: m.group(1) + "".join(line + "\n" for line in lines), page),
-                                encoding="utf-8")
+                update(name, lines)
     return 1 if all_lost else 0
 
 
