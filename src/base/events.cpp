@@ -17,7 +17,7 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
-#include <iterator>
+#include <sstream>
 
 namespace trireme {
 namespace {
@@ -144,7 +144,13 @@ void set_file(const std::string& path, bool all) {
   std::string content;
   {
     std::ifstream in(path, std::ios::binary);
-    content.assign(std::istreambuf_iterator<char>(in), {});
+    std::ostringstream all_lines;
+    all_lines << in.rdbuf();
+    std::error_code error;
+    const auto bytes = std::filesystem::file_size(path, error);
+    content = std::move(all_lines).str();  // a part of it would end in a line that is cut
+    check(error == std::errc::no_such_file_or_directory || (!error && content.size() == bytes),
+          "cannot read ", path, "; the events of earlier jobs are in it");
   }
   repair(path, content);
   s.former = end_of_last_job(content);

@@ -5,6 +5,7 @@
 // form a list whose end is the owner.
 #include <trireme/base/check.hpp>
 #include <trireme/base/checksum.hpp>
+#include <trireme/base/folder_entries.hpp>
 #include <trireme/base/folder_owner.hpp>
 #include <trireme/base/owner_file.hpp>
 #include <trireme/base/text.hpp>
@@ -198,10 +199,9 @@ void FolderOwner::State::hold() {
 
 /// Removes what jobs have left that died while they took the folder.
 void FolderOwner::State::sweep() const {
-  std::error_code ignored;
   const std::string prefix = text(name, ".");
   std::vector<std::string> found;
-  for (const auto& entry : fs::directory_iterator(folder, ignored))
+  for (const auto& entry : readable_entries_of(folder))
     if (entry.path().filename().string().starts_with(prefix)) found.push_back(entry.path());
   for (const std::string& left : found) {
     const auto seen = look_at_owner(left);

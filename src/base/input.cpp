@@ -46,13 +46,12 @@ int open_input(const std::string& path, const std::string& cited, bool streams) 
   const int descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   check_usage(descriptor >= 0, cited, ": cannot open: ", std::strerror(errno));
   struct stat status {};
-  const bool known = ::fstat(descriptor, &status) == 0;
-  const std::string kind = known ? other_kind(status.st_mode, streams && is_descriptor(path))
-                                 : "something that cannot be read";
-  if (!kind.empty()) {
-    ::close(descriptor);
-    refuse(cited, kind);
-  }
+  const int error = ::fstat(descriptor, &status) == 0 ? 0 : errno;
+  const std::string kind =
+      error != 0 ? "" : other_kind(status.st_mode, streams && is_descriptor(path));
+  if (error != 0 || !kind.empty()) ::close(descriptor);
+  check_usage(error == 0, cited, ": cannot open: ", std::strerror(error));
+  if (!kind.empty()) refuse(cited, kind);
   ::fcntl(descriptor, F_SETFL, ::fcntl(descriptor, F_GETFL) & ~O_NONBLOCK);
   return descriptor;
 }

@@ -1,4 +1,5 @@
 #include <trireme/base/check.hpp>
+#include <trireme/base/folder_entries.hpp>
 #include <trireme/checkpoint/folders.hpp>
 #include <trireme/io/atomic_file.hpp>
 #include <trireme/io/input_file.hpp>
@@ -68,8 +69,7 @@ std::optional<std::int64_t> step_of(const std::string& name) {
 
 std::vector<std::string> folders_in(const std::string& directory) {
   std::vector<std::pair<std::int64_t, std::string>> found;
-  std::error_code missing;
-  for (const auto& entry : fs::directory_iterator(directory, missing)) {
+  for (const auto& entry : entries_of(directory)) {
     auto name = entry.path().filename().string();
     if (const auto step = step_of(name); step && entry.is_directory())
       found.emplace_back(*step, std::move(name));

@@ -71,8 +71,8 @@ Manifest assemble(const std::vector<ShardSummary>& summaries) {
 
 Manifest read_manifest(const std::string& folder) {
   const std::string path = folder + "/" + manifest_name;
-  std::error_code ignored;
-  check_usage(std::filesystem::exists(path, ignored), path,
+  std::error_code error;  // with one, opening the file says why
+  check_usage(std::filesystem::exists(path, error) || error, path,
               ": is missing; this folder is not a complete checkpoint");
   return parse_manifest(io::read_text_file(path, manifest_limit_bytes), path);
 }

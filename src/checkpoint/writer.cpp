@@ -1,6 +1,7 @@
 // Commits checkpoints: shards are written to a partial folder, which is completed with index, deck
 // and manifest and then renamed, so that a folder with a final name is always complete.
 #include <trireme/base/check.hpp>
+#include <trireme/base/folder_entries.hpp>
 #include <trireme/base/log.hpp>
 #include <trireme/checkpoint/folders.hpp>
 #include <trireme/checkpoint/writer.hpp>
@@ -63,7 +64,7 @@ void remove_checkpoint(const std::string& path) {
 
 void remove_leftovers(const std::string& directory) {
   std::vector<fs::path> partial;
-  for (const auto& entry : fs::directory_iterator(directory)) {
+  for (const auto& entry : entries_of(directory)) {
     const auto name = entry.path().filename().string();
     if ((entry.is_directory() && name.starts_with("step_") && name.ends_with(partial_suffix)) ||
         name.starts_with(text(latest_name, partial_suffix)))

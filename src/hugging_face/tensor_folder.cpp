@@ -1,6 +1,7 @@
 // Opens a folder of safetensors files. With an index, every tensor must be in exactly the file that
 // the index names.
 #include <trireme/base/check.hpp>
+#include <trireme/base/folder_entries.hpp>
 #include <trireme/hugging_face/complaints.hpp>
 #include <trireme/hugging_face/strict_json.hpp>
 #include <trireme/hugging_face/tensor_folder.hpp>
@@ -99,8 +100,7 @@ std::string shard_name(std::int64_t number, std::int64_t of) {
 
 std::vector<std::string> weight_files(const std::string& folder) {
   std::vector<std::string> paths;
-  std::error_code error;
-  for (const auto& entry : fs::directory_iterator(folder, error)) {
+  for (const auto& entry : entries_of(folder)) {
     const std::string name = entry.path().filename();
     if (name == single_name || name == index_name || is_shard(name))
       paths.push_back(folder + "/" + name);

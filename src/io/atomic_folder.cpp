@@ -1,6 +1,7 @@
 // Replaces a folder by one rename. Files that stay are linked into the new folder first, so that
 // the old one can be removed as a whole.
 #include <trireme/base/check.hpp>
+#include <trireme/base/folder_entries.hpp>
 #include <trireme/io/atomic_file.hpp>
 #include <trireme/io/atomic_folder.hpp>
 #include <trireme/io/temporaries.hpp>
@@ -23,9 +24,7 @@ namespace fs = std::filesystem;
 
 std::vector<std::string> names_in(const std::string& folder) {
   std::vector<std::string> names;
-  std::error_code ignored;
-  for (const auto& entry : fs::directory_iterator(folder, ignored))
-    names.push_back(entry.path().filename());
+  for (const auto& entry : entries_of(folder)) names.push_back(entry.path().filename());
   return names;
 }
 

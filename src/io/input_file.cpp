@@ -20,7 +20,10 @@ constexpr std::int64_t block_bytes = 1 << 20;
 
 InputFile::InputFile(const std::string& path) : path_(path), descriptor_(open_input(path, path)) {
   struct stat status {};
-  check(::fstat(descriptor_, &status) == 0, path, ": ", std::strerror(errno));
+  const bool known = ::fstat(descriptor_, &status) == 0;
+  const int error = errno;
+  if (!known) ::close(std::exchange(descriptor_, -1));  // no destructor runs
+  check(known, path, ": cannot read its size: ", std::strerror(error));
   size_ = status.st_size;
 }
 

@@ -1,5 +1,6 @@
 // Names of temporary files, and the removal of those that killed processes have left.
 #include <trireme/base/checksum.hpp>
+#include <trireme/base/folder_entries.hpp>
 #include <trireme/base/process_identity.hpp>
 #include <trireme/base/text.hpp>
 #include <trireme/io/temporaries.hpp>
@@ -75,7 +76,7 @@ std::string temporary_name(const std::string& path) {
 void remove_dead_temporaries(const std::string& folder) {
   std::vector<fs::path> dead;
   std::error_code error;
-  for (const auto& entry : fs::directory_iterator(folder, error))
+  for (const auto& entry : readable_entries_of(folder))
     if (const auto maker = maker_of(entry.path().filename().native());
         maker && is_dead(*maker, entry))
       dead.push_back(entry.path());

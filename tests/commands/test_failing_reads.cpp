@@ -22,11 +22,11 @@ class FailingReads : public TrainingRuns {
 
   /// Continues the run while calls for the newest checkpoint fail after the first `after` ones.
   int restart(int ranks, const std::string& call, int after, int error) const {
-    return run("rm -rf run; cp -a whole run; export LD_PRELOAD=" TRIREME_FAILING_CALLS
-               " FAIL_CALL=" +
-               call + " FAIL_PATH=step_00000006/ FAIL_AFTER=" + std::to_string(after) +
-               " FAIL_ERRNO=" + std::to_string(error) + "; " +
-               train(ranks, "run.steps=8 checkpoint.restart=latest"));
+    return run(
+        "rm -rf run; cp -a whole run; export LD_PRELOAD=" TRIREME_FAILING_CALLS " FAULT_CALL=" +
+        call + " FAULT_PATH=step_00000006/ FAULT_TIMES=0 FAULT_AT=" + std::to_string(after + 1) +
+        " FAULT_ERRNO=" + std::to_string(error) + "; " +
+        train(ranks, "run.steps=8 checkpoint.restart=latest"));
   }
 };
 
@@ -59,7 +59,7 @@ TEST_F(FailingReads, FallBackToTheCheckpointBeforeAndSaySo) {
 
 TEST_F(FailingReads, OfTheFileLatestUseTheNewestCheckpoint) {
   ASSERT_EQ(run("export LD_PRELOAD=" TRIREME_FAILING_CALLS
-                " FAIL_CALL=open FAIL_PATH=checkpoints/latest FAIL_AFTER=0 FAIL_ERRNO=5; " +
+                " FAULT_CALL=open FAULT_PATH=checkpoints/latest FAULT_TIMES=0 FAULT_ERRNO=5; " +
                 train(1, "run.steps=8 checkpoint.restart=latest checkpoint.every=100")),
             1)
       << "`latest` cannot be written either";
@@ -68,7 +68,7 @@ TEST_F(FailingReads, OfTheFileLatestUseTheNewestCheckpoint) {
 
 TEST_F(FailingReads, OfANamedCheckpointEndTheRun) {
   ASSERT_EQ(run("export LD_PRELOAD=" TRIREME_FAILING_CALLS
-                " FAIL_CALL=pread FAIL_PATH=step_00000006/ FAIL_AFTER=0 FAIL_ERRNO=5; " +
+                " FAULT_CALL=pread FAULT_PATH=step_00000006/ FAULT_TIMES=0 FAULT_ERRNO=5; " +
                 train(1, "run.steps=8 checkpoint.restart=run/checkpoints/step_00000006")),
             1);
   expect_one_error({"step_00000006/", "Input/output error"});

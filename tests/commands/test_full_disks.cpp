@@ -79,47 +79,5 @@ TEST_F(FullDisks, DoNotCostTheOldestThatIsKept) {
   expect_all_verified("disk/checkpoints");
 }
 
-/// Whatever is free on a disk that cannot reserve space, the run ends with one error or without
-/// one, never by a signal, and HDF5 says nothing.
-TEST_F(FullDisks, OfExt2EndTheRunWithTheBytesNeededAndFree) {
-  write_deck(1, 18, 3, 29);
-  const SmallExt2 disk(folder_.file("disk"), folder_.file("image"), 6 << 10);
-  if (!disk.why_not().empty()) GTEST_SKIP() << disk.why_not();
-  std::vector<int> sizes;  // KiB free
-  for (int free = 0; free < 3200; free += free < 1000 ? 60 : 200) sizes.push_back(free);
-  if (soak()) {
-    EXPECT_GE(sizes.size(), 22u);
-  } else {
-    sizes = {40, 600, 2000, 3000};
-  }
-  int failed = 0;
-  for (const int free : sizes) {
-    SCOPED_TRACE(std::to_string(free) + " KiB free");
-    const auto all = std::filesystem::space(folder_.file("disk")).available >> 10;
-    const auto ballast = std::max<std::int64_t>(static_cast<std::int64_t>(all) - free, 0);
-    ASSERT_EQ(run("head -c " + std::to_string(ballast) + "K /dev/zero > disk/ballast"), 0);
-    const int ranks = free % 40 == 0 ? 1 : 2;
-    const int code =
-        run(train(ranks,
-                  "run.steps=6 checkpoint.every=1 checkpoint.directory=disk/checkpoints "
-                  "checkpoint.asynchronous=" +
-                      std::string(free % 3 == 0 ? "true" : "false")));
-    const std::string said = err();
-    ASSERT_TRUE(code == 0 || code == 1) << code << said;
-    EXPECT_EQ(occurrences(said, "trireme: error"), code) << said;
-    EXPECT_EQ(said.find("HDF5"), std::string::npos) << said;
-    expect_all_verified("disk/checkpoints");
-    if (code == 1) {
-      ++failed;
-      EXPECT_NE(said.find("disk/checkpoints/"), std::string::npos) << said;
-      EXPECT_NE(said.find("No space left on device"), std::string::npos) << said;
-      EXPECT_NE(said.find("free"), std::string::npos) << said;
-    }
-    ASSERT_EQ(run("rm -rf run disk/checkpoints disk/ballast"), 0);
-  }
-  EXPECT_GT(failed, 1);
-  EXPECT_LT(failed, std::ssize(sizes));
-}
-
 }  // namespace
 }  // namespace trireme::commands

@@ -3,8 +3,8 @@
 #include <trireme/data/token_file.hpp>
 #include <trireme/data/token_file_writer.hpp>
 
-#include <fcntl.h>
-#include <sys/mman.h>
+#include "memory_file.hpp"
+
 #include <unistd.h>
 
 #include <algorithm>
@@ -16,30 +16,9 @@
 #include <vector>
 
 using namespace trireme;
+using fuzz::MemoryFile;
 
 namespace {
-
-/// A file in memory, so that a million inputs do not reach a disk.
-class MemoryFile {
- public:
-  MemoryFile() : descriptor_(memfd_create("fuzz", 0)) {
-    if (descriptor_ < 0) std::abort();
-    path_ = text("/proc/self/fd/", descriptor_);
-  }
-  ~MemoryFile() { close(descriptor_); }
-  MemoryFile(const MemoryFile&) = delete;
-  MemoryFile& operator=(const MemoryFile&) = delete;
-  void replace(const std::vector<std::uint8_t>& bytes) const {
-    if (ftruncate(descriptor_, 0) != 0 ||
-        pwrite(descriptor_, bytes.data(), bytes.size(), 0) != std::ssize(bytes))
-      std::abort();
-  }
-  const std::string& path() const { return path_; }
-
- private:
-  int descriptor_;
-  std::string path_;
-};
 
 std::vector<std::uint8_t> small_token_file() {
   const std::string path =
@@ -69,7 +48,7 @@ void reseal(std::vector<std::uint8_t>& bytes, const MemoryFile& file) {
   data::seal(header);
   try {
     data::verify(header, std::ssize(bytes), "fuzz");
-    file.replace(bytes);
+    file.replace(bytes.data(), bytes.size());
     header.rest_digest = data::digest_of_rest(io::InputFile(file.path()), header);
     data::seal(header);
   } catch (const Error&) {
@@ -107,7 +86,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* input, std::size_t siz
   }
   if ((input[0] & 6) == 6) bytes.resize(bytes.size() * (input[0] >> 3) / 32);
   if ((input[0] & 1) != 0) reseal(bytes, file);
-  file.replace(bytes);
+  file.replace(bytes.data(), bytes.size());
   try {
     read_everything(file.path());
   } catch (const Error&) {

@@ -6,7 +6,6 @@
 
 #include <cerrno>
 #include <cstdint>
-#include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
@@ -50,30 +49,6 @@ class SmallDisk {
     return true;
   }
 
-  std::string path_;
-  std::string why_not_;
-};
-
-/// A small ext2 file system at `path`, which cannot reserve space for a file in advance. Needs
-/// root.
-class SmallExt2 {
- public:
-  SmallExt2(const std::string& path, const std::string& image, int kibibytes) : path_(path) {
-    std::filesystem::create_directories(path_);
-    const std::string make = "mke2fs -q -F -m 0 -b 1024 " + image + " " +
-                             std::to_string(kibibytes) + " && mount -o loop " + image + " " + path_;
-    if (std::system((make + " >/dev/null 2>&1").c_str()) != 0)
-      why_not_ = "no ext2 image can be mounted here";
-  }
-  ~SmallExt2() {
-    if (why_not_.empty()) umount2(path_.c_str(), MNT_DETACH);
-  }
-  SmallExt2(const SmallExt2&) = delete;
-  SmallExt2& operator=(const SmallExt2&) = delete;
-
-  const std::string& why_not() const { return why_not_; }
-
- private:
   std::string path_;
   std::string why_not_;
 };

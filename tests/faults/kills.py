@@ -1,0 +1,121 @@
+"""Chains of jobs whose processes are all killed at once, at any time or while a checkpoint is written. Each job of a
+chain has another pipeline, schedule and form of checkpoints. The last one ends; its numbers are those of an
+uninterrupted run."""
+import json
+import re
+import time
+
+from mutations import generator
+from runs import newest, numbers
+
+STEPS = 60
+MODEL = f"model.layers=4 run.steps={STEPS}"
+
+
+class Row:
+    """Sizes that decide the bits; pipelines and schedules do not."""
+
+    def __init__(self, tensor, data, pipelines):
+        self.tensor, self.data, self.pipelines = tensor, data, pipelines
+        self.name = f"chains, tensor {tensor} · data {data}"
+
+
+TABLE = [Row(1, 1, (1, 2, 4)), Row(2, 1, (1, 2)), Row(1, 2, (1, 2)), Row(2, 2, (1,))]
+KILLS = 4  # of a chain
+
+
+def events(folder):
+    path = folder / "run/events.jsonl"
+    lines = path.read_text(errors="replace").split("\n")[:-1] if path.exists() else []
+    return [json.loads(line) for line in lines]
+
+
+class Chain:
+    def __init__(self, runs, row, reference, rng):
+        self.runs, self.row, self.reference, self.rng = runs, row, reference, rng
+        self.folder = runs.copy()
+        self.checkpoints = self.folder / "run/checkpoints"
+
+    def job(self):
+        """A layout, an interval and whether writes are asynchronous."""
+        rng = self.rng
+        pipeline = rng.choice(self.row.pipelines)
+        every, later = rng.choice((1, 2, 3, 5)), rng.random() < 0.5
+        schedule = rng.choice(("gpipe", "1f1b", "zb-h1")) if pipeline > 1 else "1f1b"
+        line = self.runs.train(
+            pipeline * self.row.tensor * self.row.data,
+            f"{MODEL} parallel.tensor={self.row.tensor} parallel.pipeline={pipeline} parallel.schedule={schedule} "
+            f"checkpoint.every={every} checkpoint.keep={rng.choice((0, 1, 3))} "
+            f"checkpoint.asynchronous={str(later).lower()}")
+        return line, every, later
+
+    def wait(self, job):
+        """Until any time, or until a checkpoint is being written and then a moment."""
+        if self.rng.random() < 0.4:
+            time.sleep(self.rng.uniform(0, 2.5))
+            return
+        seen, wanted = set(), self.rng.randint(1, 4)
+        while job.process.poll() is None and len(seen) < wanted:
+            seen.update(path.name for path in self.checkpoints.glob("step_*.partial"))
+            time.sleep(0.001)
+        time.sleep(self.rng.uniform(0, 0.03))
+
+    def kill_one(self):
+        before = newest(self.checkpoints)
+        line, every, later = self.job()
+        started = len(events(self.folder)) if self.checkpoints.exists() else 0
+        job = self.runs.start(self.folder, line)
+        self.wait(job)
+        ended = job.process.poll()
+        job.kill()
+        result = job.wait()
+        found = [] if ended in (None, 0) else [f"the job ended itself: {result.code} {result.err.strip()[-500:]}"]
+        now = newest(self.checkpoints)
+        mine = events(self.folder)[started:]
+        trained = any(event["event"] == "training" for event in mine)  # before, the metrics are a former job's
+        logged = last_logged(self.folder) if trained else 0
+        due = (logged - 1) // every * every - (every if later else 0)
+        if now < before or (logged > before and now < min(due, logged)):
+            found.append(f"the newest checkpoint is of step {now}; it was {before}, and step {logged} is logged")
+        restarts = [event["step"] for event in mine if event["event"] == "restart"]
+        if restarts and restarts[0] != before:
+            found.append(f"restarted from step {restarts[0]}, not from {before}")
+        found += self.runs.verify(self.folder)
+        return [f"{line}: {why}" for why in found]
+
+    def attempt(self):
+        found = []
+        for _ in range(KILLS):
+            found += self.kill_one()
+        done = self.runs.run(self.folder, self.job()[0])
+        found += done.complaints(may_fail=False)
+        if done.code == 0:
+            if numbers(self.folder) != numbers(self.reference):
+                found.append("numbers of steps differ from the uninterrupted run's")
+            diff = self.runs.run(self.folder, f"trireme inspect --diff run/checkpoints {self.reference}/run/checkpoints")
+            equal = re.search(r"\bequal\s+([\d,]+) of ([\d,]+)", diff.out)
+            if not equal or equal.group(1) != equal.group(2):
+                found.append("the last checkpoint differs: " + diff.out[-300:] + diff.err)
+            found += [f"left over: {path.name}" for path in self.checkpoints.glob("*.partial*")]
+        else:
+            found.append(done.err[-500:])
+        self.runs.remove(self.folder)
+        return "continued", found
+
+
+def last_logged(folder):
+    """The step of the last whole line: a kill may cut one."""
+    path = folder / "run/metrics.jsonl"
+    lines = path.read_text(errors="replace").split("\n")[:-1] if path.exists() else []
+    return json.loads(lines[-1])["step"] if lines else 0
+
+
+def attempts(runs, options):
+    for row in TABLE:
+        if options.only not in row.name or (not options.soak and row.tensor * row.data == 4):
+            continue
+        reference = runs.copy()
+        runs.must(reference, runs.train(row.tensor * row.data, f"{MODEL} parallel.tensor={row.tensor}"))
+        for i in range(options.number or (25 if options.soak else 1)):
+            rng = generator(options.seed, row.name, i)
+            yield row.name, f"chain {i}", lambda r=row, f=reference, g=rng: Chain(runs, r, f, g).attempt()
