@@ -16,7 +16,11 @@ if(CMAKE_CXX_COMPILER_ID MATCHES "Clang")
 endif()
 # `#pragma omp simd` without the OpenMP run time vectorises reductions without -ffast-math. GCC contracts a*b+c by
 # default, clang only within an expression; this sets both to the same.
-target_compile_options(trireme_options INTERFACE -fopenmp-simd -ffp-contract=fast -fno-math-errno -fno-trapping-math)
+set(vectors -fopenmp-simd)
+if(TRIREME_DEVICE_KIND STREQUAL "hip")  # in device code, clang would move variables to memory that OpenMP shares
+  set(vectors "SHELL:-Xarch_host -fopenmp-simd")
+endif()
+target_compile_options(trireme_options INTERFACE "${vectors}" -ffp-contract=fast -fno-math-errno -fno-trapping-math)
 if(TRIREME_WERROR)
   target_compile_options(trireme_options INTERFACE -Werror)
 endif()

@@ -20,13 +20,28 @@ std::int64_t Architecture::layer_parameters() const {
   return n * (model.shared_layers > 0 ? model.shared_layers : model.layers);
 }
 
-double Architecture::head_products() const {
+namespace {
+
+/// Products of the head's operations that `counts` selects, per token.
+template <class Counts>
+double products_of(const Architecture& a, Counts&& counts) {
   double products = 0;  // of a sample: whole numbers
-  for (const Operation& op : head.operations)
-    products += product_factor(op, Pass::forward) * products_per_token(op, model) *
-                static_cast<double>(
-                    rows_per_sample(head.tensors[static_cast<std::size_t>(op.output)].rows, model));
-  return products / static_cast<double>(model.sequence);
+  for (const Operation& op : a.head.operations)
+    if (counts(op))
+      products += product_factor(op, Pass::forward) * products_per_token(op, a.model) *
+                  static_cast<double>(rows_per_sample(
+                      a.head.tensors[static_cast<std::size_t>(op.output)].rows, a.model));
+  return products / static_cast<double>(a.model.sequence);
+}
+
+}  // namespace
+
+double Architecture::head_products() const {
+  return products_of(*this, [](const Operation&) { return true; });
+}
+
+double Architecture::logit_products() const {
+  return products_of(*this, [](const Operation& op) { return op.kind == OperationKind::logits; });
 }
 
 double Architecture::attention_products() const {

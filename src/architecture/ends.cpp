@@ -3,6 +3,8 @@
 #include <trireme/architecture/builder.hpp>
 #include <trireme/architecture/ends.hpp>
 
+#include <algorithm>
+
 namespace trireme::architecture {
 namespace {
 
@@ -10,7 +12,8 @@ using deck::ModelConfig;
 
 class EndBuilder : public Builder {
  public:
-  using Builder::Builder;
+  explicit EndBuilder(const ModelConfig& model, HeadGradient gradient = HeadGradient::with_losses)
+      : Builder(model), gradient_(gradient) {}
 
   int field(const char* name, Rows rows) {
     return tensor(name, rows, Columns::one, Numbers::index, Home::batch);
@@ -19,6 +22,17 @@ class EndBuilder : public Builder {
               int stored_in = -1) {
     return tensor(std::move(name), rows, columns, numbers, Home::scratch, stored_in);
   }
+  /// A tensor that the head's backward pass reads.
+  int kept(std::string name, Rows rows, Columns columns) {
+    return tensor(std::move(name), rows, columns, Numbers::compute,
+                  later() ? Home::slot : Home::scratch);
+  }
+  /// The gradient of `x`, computed in the forward pass unless logits are computed again.
+  void gradient(std::string name, Rows rows, Columns columns, int x, bool kept) {
+    tensor(std::move(name), rows, columns, Numbers::compute, kept ? Home::slot : Home::scratch,
+           kept ? -1 : x);
+  }
+  bool later() const { return gradient_ != HeadGradient::with_losses; }
 
   void look_up(const char* name, int ids, int x, ArraySpec table) {
     Operation op{OperationKind::embedding, name, ids, x};
@@ -37,11 +51,14 @@ class EndBuilder : public Builder {
     Operation op{OperationKind::logits, "logits", y,
                  scratch("logits", Rows::logit_block, Columns::vocabulary, Numbers::accumulate)};
     op.cut = Cut::outputs;
+    op.gathers_again = later();
     op.arrays = {matrix(m_.tied_embeddings ? "embedding.token" : "output.weight",
                         {m_.vocabulary, m_.hidden}, 0)};
     op.arrays.front().tied = m_.tied_embeddings;
     if (m_.predicts_masked_tokens()) op.arrays.push_back(vector("output.bias", {m_.vocabulary}, 0));
-    scratch("dlogits", Rows::logit_block, Columns::vocabulary, Numbers::compute, op.output);
+    const bool kept = gradient_ == HeadGradient::kept;
+    gradient("dlogits", kept ? Rows::targets : Rows::logit_block, Columns::vocabulary, op.output,
+             kept);
     cross_entropy("cross entropy", "", add(std::move(op)), targets, Cut::outputs);
   }
 
@@ -53,10 +70,16 @@ class EndBuilder : public Builder {
     Operation op{OperationKind::cross_entropy, name, x, sums("losses", Columns::one)};
     op.indices = targets;
     op.cut = cut;
-    op.saved = {sums("statistics", cut == Cut::none ? Columns::softmax : Columns::softmax_parts),
-                sums("merged", Columns::softmax)};
+    op.saved = {sums("statistics", cut == Cut::none ? Columns::softmax : Columns::softmax_parts)};
+    const bool again = cut != Cut::none && gradient_ == HeadGradient::again;
+    op.saved.push_back(again ? tensor(prefix + "merged", Rows::targets, Columns::softmax,
+                                      Numbers::fp64, Home::slot)
+                             : sums("merged", Columns::softmax));
     add(std::move(op));
   }
+
+ private:
+  HeadGradient gradient_;
 };
 
 }  // namespace
@@ -82,8 +105,8 @@ LayerDescription describe_embedding(const ModelConfig& m) {
 ///               masked tokens  loss = cross entropy(output norm(gelu(dense y)) + bias)
 ///               pairs          pair_loss = cross entropy(output tanh(dense y) of first tokens)
 /// (Devlin et al. 2019, arXiv 1810.04805, section 3.1)
-LayerDescription describe_head(const ModelConfig& m) {
-  EndBuilder b(m);
+LayerDescription describe_head(const ModelConfig& m, HeadGradient gradient) {
+  EndBuilder b(m, gradient);
   const int targets = b.field("targets", Rows::targets);
   const int rows = m.predicts_masked_tokens() ? b.field("rows", Rows::head_rows) : -1;
   const int pairs = m.has_sentence_head() ? b.field("pairs", Rows::pairs) : -1;
@@ -95,27 +118,34 @@ LayerDescription describe_head(const ModelConfig& m) {
     return b.take();
   }
   Operation pick{OperationKind::pick, "head's rows", y,
-                 b.scratch("picked", Rows::head_rows, Columns::hidden)};
+                 b.kept("picked", Rows::head_rows, Columns::hidden)};
   pick.indices = rows;
   const int picked = b.add(std::move(pick));
   const int dense = b.linear("masked_head.dense", picked,
-                             b.scratch("dense", Rows::targets, Columns::hidden), m.hidden);
+                             b.kept("dense", Rows::targets, Columns::hidden), m.hidden);
   const int activated = b.add({OperationKind::activation, "gelu", dense,
-                               b.scratch("activated", Rows::targets, Columns::hidden)});
-  b.logits(b.norm("masked_head.norm", activated,
-                  b.scratch("normed", Rows::targets, Columns::hidden), NormKind::layer),
+                               b.kept("activated", Rows::targets, Columns::hidden)});
+  b.logits(b.norm("masked_head.norm", activated, b.kept("normed", Rows::targets, Columns::hidden),
+                  NormKind::layer),
            targets);
   if (pairs < 0) return b.take();
   const int pooled = b.linear("sentence_head.dense", picked,
-                              b.scratch("pooled", Rows::pairs, Columns::hidden), m.hidden);
+                              b.kept("pooled", Rows::pairs, Columns::hidden), m.hidden);
   b.scratch("dpooled", Rows::pairs, Columns::hidden);
   b.add({OperationKind::activation, "tanh", pooled, pooled});
   const int scores =
       b.linear("sentence_head.output", pooled,
                b.scratch("scores", Rows::pairs, Columns::two, Numbers::accumulate), 2);
-  b.scratch("dscores", Rows::pairs, Columns::two, Numbers::compute, scores);
+  b.gradient("dscores", Rows::pairs, Columns::two, scores, b.later());
   b.cross_entropy("cross entropy of pairs", "pair_", scores, pairs, Cut::none);
   return b.take();
+}
+
+HeadGradient head_gradient(const deck::ParallelConfig& p) {
+  if (p.schedule != ScheduleKind::gpipe || p.pipeline == 1) return HeadGradient::with_losses;
+  const bool again = p.recompute == Recompute::full ||
+                     std::ranges::find(p.recomputed, logits_name) != p.recomputed.end();
+  return again ? HeadGradient::again : HeadGradient::kept;
 }
 
 bool shares_memory(const LayerDescription& part, const Tensor& t, Bytes element, Bytes accumulate) {

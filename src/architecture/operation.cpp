@@ -158,8 +158,8 @@ std::optional<Message> message_of(const Operation& op, Pass pass,
       break;
     case Cut::outputs:
       if (pass == Pass::backward_input) return reduce(op.input);
-      // A product of the layer gathers its input again; the logits have it still.
-      if (!forward && op.kind == OperationKind::logits) break;
+      // A product of the layer gathers its input again; the logits may have it still.
+      if (!forward && op.kind == OperationKind::logits && !op.gathers_again) break;
       return gather(op.input);
     case Cut::inputs:
       if (forward) return reduce(op.output);

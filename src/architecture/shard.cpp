@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <utility>
 
 namespace trireme::architecture {
 
@@ -12,33 +13,27 @@ using layout::Slice;
 
 namespace {
 
-/// `layers` in all stages but the last, the longer ones first, and `last` in that one.
-std::vector<Slice> stages_of(std::int64_t layers, int stages, std::int64_t last) {
-  std::vector<Slice> all;
-  for (int s = 0; s + 1 < stages; ++s) all.push_back(layout::split(layers, stages - 1, s));
-  all.push_back({layers, last});
-  return all;
-}
+/// `last` layers in the last stage, the others in the stages before it, the longer ones first.
+struct Stages {
+  std::int64_t layers;
+  int number;
+  std::int64_t last;
+
+  Slice at(Stage stage) const {
+    if (stage + 1 == number) return {layers - last, last};
+    return layout::split(layers - last, number - 1, stage);
+  }
+};
 
 /// Time per micro-batch, in units of a layer's three passes, if the head takes that of `head`
 /// layers. In a V, it is that of the longest rank, which alternates between its stages; otherwise
-/// that of the longest stage. With gpipe, all forward passes precede the backward passes, and each
-/// phase waits for its own longest stage: the head's three passes are part of the forward pass.
-double longest(const std::vector<Slice>& layers, double head, const layout::StageMap& map,
-               const deck::ParallelConfig& parallel) {
-  const auto extent = [&](Stage s) {
-    return static_cast<double>(layers[static_cast<std::size_t>(s)].extent);
-  };
+/// that of the longest stage. With gpipe the longest stage is that of both halves of the step: the
+/// head's gradient is part of the backward pass, as that of a layer is.
+double longest(const Stages& layers, double head, const layout::StageMap& map) {
+  const auto extent = [&](Stage s) { return static_cast<double>(layers.at(s).extent); };
   const Stage last = map.last_stage();
-  if (parallel.schedule == ScheduleKind::gpipe) {
-    const double again = parallel.recompute == Recompute::full ? 1 : 0;
-    const double others = last > 0 ? extent(0) : 0;
-    return (std::max(others, extent(last) + 3 * head) +
-            (2 + again) * std::max(others, extent(last))) /
-           3;
-  }
-  if (map.placement != StagePlacement::v)
-    return std::max(last > 0 ? extent(0) : 0, extent(last) + head);
+  const double others = last > 0 ? extent(0) : 0;
+  if (map.placement != StagePlacement::v) return std::max(others, extent(last) + head);
   double most = 0;
   for (Rank r = 0; r < map.ranks; ++r) {
     double sum = 0;
@@ -48,10 +43,7 @@ double longest(const std::vector<Slice>& layers, double head, const layout::Stag
   return most;
 }
 
-}  // namespace
-
-std::vector<Slice> partition(const Architecture& architecture,
-                             const deck::ParallelConfig& parallel) {
+Stages best_stages(const Architecture& architecture, const deck::ParallelConfig& parallel) {
   const layout::StageMap map = parallel.stage_map();
   const int stages = map.stages();
   check(stages >= 1, "a partition into ", stages, " stages");
@@ -64,16 +56,32 @@ std::vector<Slice> partition(const Architecture& architecture,
   // With the head, the last stage has no more layers than the average, but for rounding.
   const std::int64_t most = stages > 1 ? std::min(all, (all + stages - 1) / stages + 1) : -1;
   for (std::int64_t n = 0; n <= most; ++n) {
-    const double time = longest(stages_of(all - n, stages, n), head / layer, map, parallel);
+    const double time = longest({all, stages, n}, head / layer, map);
     if (time > lowest) continue;  // of equals the largest n, which leaves least to the others
     lowest = time;
     last = n;
   }
-  return stages_of(all - last, stages, last);
+  return {all, stages, last};
+}
+
+}  // namespace
+
+std::vector<Slice> partition(const Architecture& architecture,
+                             const deck::ParallelConfig& parallel) {
+  const Stages stages = best_stages(architecture, parallel);
+  std::vector<Slice> all;
+  all.reserve(static_cast<std::size_t>(stages.number));
+  for (Stage s = 0; s < stages.number; ++s) all.push_back(stages.at(s));
+  return all;
+}
+
+std::int64_t longest_stage(const Architecture& architecture, const deck::ParallelConfig& parallel) {
+  const Stages stages = best_stages(architecture, parallel);
+  return std::max(stages.at(0).extent, stages.last);
 }
 
 bool Shard::holds(Stage stage) const {
-  return std::ranges::find(stages, stage) != stages.end();
+  return std::ranges::binary_search(stages, stage);
 }
 
 Slice Shard::groups(std::int64_t n, std::int64_t group) const {
@@ -224,19 +232,28 @@ std::vector<std::int64_t> shared_heads(const deck::ModelConfig& model, int tenso
 }
 
 std::vector<LocalArray> local_arrays(const Architecture& architecture, const Shard& shard) {
-  const auto here = [&](const ArraySpec& array) {
-    return array.shared || shard.holds(shard.stage_of(array.layer));
+  const auto visit = [&](const auto& visited) {
+    std::int64_t layer = -2;  // of no array; the arrays of a layer follow one another
+    Stage stage = 0;
+    bool holds = false;
+    for (std::size_t i = 0; i < architecture.arrays.size(); ++i) {
+      const ArraySpec& array = architecture.arrays[i];
+      if (std::exchange(layer, array.layer) != array.layer) {
+        stage = shard.stage_of(layer);
+        holds = shard.holds(stage);
+      }
+      if (holds || array.shared) visited(i, stage, holds);
+    }
   };
+  std::size_t n = 1;  // a tied table
+  visit([&n](std::size_t, Stage, bool) { ++n; });
   std::vector<LocalArray> arrays;
-  arrays.reserve(static_cast<std::size_t>(std::ranges::count_if(architecture.arrays, here)) + 1);
-  for (std::size_t i = 0; i < architecture.arrays.size(); ++i) {
-    const Stage stage = shard.stage_of(architecture.arrays[i].layer);
-    const bool holds = shard.holds(stage);
-    if (!here(architecture.arrays[i])) continue;
+  arrays.reserve(n);
+  visit([&](std::size_t i, Stage stage, bool holds) {
     arrays.push_back(slice_of(architecture, shard, i, holds ? stage : shard.stages.front()));
     arrays.back().shared = architecture.arrays[i].shared;
     if (!holds) mark_copy(arrays.back());
-  }
+  });
   const bool tied = architecture.model.tied_embeddings;
   if (tied && shard.has_head() && !shard.has_embedding()) {
     arrays.push_back(slice_of(architecture, shard, 0, shard.last_stage()));

@@ -2,9 +2,7 @@
 // and those for warpgroups share, and a kernel before them that computes delta and zeroes counters.
 #include <trireme/base/check.hpp>
 #include <trireme/kernels/block_launch.hpp>
-#include <trireme/kernels/flash_attention.hpp>
-#include <trireme/kernels/flash_launch.hpp>
-#include <trireme/kernels/group_kernels.hpp>
+#include <trireme/kernels/flash_arguments.hpp>
 
 namespace trireme::kernels {
 
@@ -18,7 +16,7 @@ void flash_attention_backward(const Exec& exec, View2<T> dqkv, View2<const T> gr
                                     grid.processors());
   const bool found =
       with_flash_kernel(shape.head_size, [&]<int size>(std::integral_constant<int, size>) {
-        flash_backward<T, size>(grid, a, dropout.rate > 0.0);
+        flash_backward<T, size>(grid, a.delta, a.gradients, dropout.rate > 0.0);
       });
   check(found, "no attention kernel for head size ", shape.head_size);
 }
@@ -29,9 +27,8 @@ void group_attention_backward(const Exec& exec, void* stream, View2<T> dqkv, Vie
                               View1<float> workspace, const AttentionShape& shape,
                               const AttentionDropout& dropout) {
   const auto head_size = static_cast<int>(shape.head_size);
-  const FlashGradientArguments<T, GroupBackwardArguments<T>> a(
-      dqkv, grad, o, qkv, logsumexp, workspace, shape, dropout, processors(exec),
-      group_backward_keys(head_size));
+  const GroupGradientArguments<T> a(dqkv, grad, o, qkv, logsumexp, workspace, shape, dropout,
+                                    processors(exec));
   with_label(exec, "kernels/attention_delta",
              [&] { launch_group_delta<T>(stream, a.delta, head_size); });
   with_label(exec, "kernels/attention_backward",

@@ -1,8 +1,6 @@
 #include <trireme/base/check.hpp>
 #include <trireme/kernels/block_launch.hpp>
-#include <trireme/kernels/flash_attention.hpp>
-#include <trireme/kernels/flash_launch.hpp>
-#include <trireme/kernels/group_kernels.hpp>
+#include <trireme/kernels/flash_arguments.hpp>
 
 #include <algorithm>
 
@@ -12,8 +10,7 @@ bool flash_available() {
   constexpr std::uint32_t largest =
       std::max({FlashForwardTile<128>::shared_bytes, FlashBackwardTile<128>::shared_bytes,
                 FlashBackwardTile<160>::shared_bytes});
-  static const bool available =
-      block_kernel_runs<FlashForward<Bf16, 64, false>>(std::int64_t{largest});
+  static const bool available = block_kernel_runs<FlashDelta<Bf16, 64>>(std::int64_t{largest});
   return available;
 }
 
@@ -34,8 +31,7 @@ template <class T>
 void group_attention_forward(const Exec& exec, void* stream, View2<T> o, View3<float> logsumexp,
                              View2<const T> qkv, const AttentionShape& shape,
                              const AttentionDropout& dropout) {
-  const auto a = forward_arguments<GroupForwardArguments<T>>(o, logsumexp, qkv, shape, dropout,
-                                                             cache_bytes(exec) / 2);
+  const auto a = group_forward_arguments<T>(o, logsumexp, qkv, shape, dropout, cache_bytes(exec));
   with_label(exec, "kernels/attention_forward", [&] {
     launch_group_forward<T>(stream, a, qkv.data(), static_cast<int>(shape.head_size),
                             dropout.rate > 0.0, processors(exec));

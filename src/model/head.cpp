@@ -2,18 +2,21 @@
 
 namespace trireme::model {
 template <class P>
-Head<P>::Head(const Parameters<P>& parameters, const deck::ModelConfig& m, const TensorAxis& axis)
-    : description_(architecture::describe_head(m)),
+Head<P>::Head(const Parameters<P>& parameters, const deck::ModelConfig& m, const TensorAxis& axis,
+              architecture::HeadGradient gradient)
+    : gradient_(gradient),
+      description_(architecture::describe_head(m, gradient)),
       norm_(make_norm(parameters, "final_norm", m)),
-      training_(make_training_head(parameters, m, axis)) {}
+      training_(make_training_head(parameters, m, axis, gradient)) {}
 
 template <class P>
 auto Head<P>::take_saved(Arena& arena, const architecture::LocalSizes& n) const -> Saved {
   using A = Accumulate<T>;
-  const TensorMemory<P> m(arena, description_, architecture::Home::slot, n);
+  const TensorMemory<P> m(arena, description_, architecture::Home::slot, n, scratch_);
   return {m.matrix("x"),
           m.matrix("y"),
-          {m.template list<A>("final_norm.mean"), m.template list<A>("final_norm.inverse")}};
+          {m.template list<A>("final_norm.mean"), m.template list<A>("final_norm.inverse")},
+          head_tensors(m)};
 }
 
 template <class P>
@@ -26,14 +29,21 @@ template <class P>
 void Head<P>::forward(const Handle& handle, View1<double> losses, const Saved& s, View2<T> all,
                       BatchFields fields, const MicroContext& c) const {
   normalise(handle, s.dy, s.norm, s.x);
-  training_->forward(handle, losses, s.dy, all, fields, c);
+  training_->forward(handle, losses, s.dy, all, s.tensors, fields, c);
+}
+
+template <class P>
+void Head<P>::backward_losses(const Handle& handle, const Saved& s, View2<T> all,
+                              BatchFields fields, const MicroContext& c) const {
+  if (gradient_ != architecture::HeadGradient::with_losses)
+    training_->backward(handle, s.dy, all, s.tensors, fields, c);
 }
 
 template <class P>
 void Head<P>::evaluate(const Handle& handle, View1<double> losses, const Saved& s, View2<T> all,
                        BatchFields fields, std::int64_t samples) const {
   normalise(handle, s.dy, s.norm, s.x);
-  training_->evaluate(handle, losses, s.dy, all, fields, samples);
+  training_->evaluate(handle, losses, s.dy, all, s.tensors, fields, samples);
 }
 
 template <class P>

@@ -8,6 +8,9 @@
 #include <algorithm>
 
 namespace trireme::model {
+
+using architecture::HeadGradient;
+
 namespace {
 
 template <class T>
@@ -19,8 +22,8 @@ View1<T> rows(View1<T> x, std::int64_t first, std::int64_t count) {
 
 template <class P>
 Logits<P>::Logits(const Parameters<P>& parameters, const deck::ModelConfig& m,
-                  const TensorAxis& axis)
-    : axis_(axis), first_id_(parameters.shard().part(m.vocabulary).offset) {
+                  const TensorAxis& axis, HeadGradient gradient)
+    : axis_(axis), gradient_(gradient), first_id_(parameters.shard().part(m.vocabulary).offset) {
   const std::int64_t ids = parameters.shard().part(m.vocabulary).extent;
   const std::string table = m.tied_embeddings ? "embedding.token" : "output.weight";
   table_ = parameters.weight(table, ids, m.hidden);
@@ -39,60 +42,90 @@ auto Logits<P>::scratch_in(const TensorMemory<P>& m) -> Scratch {
 }
 
 template <class P>
-View2<const double> Logits<P>::block_losses(const Handle& handle, View1<double> losses,
-                                            View2<Accumulate<T>> logits,
-                                            View1<const std::int32_t> targets,
-                                            const Scratch& scratch) const {
-  const auto n = logits.extent(0);
+template <class Use>
+void Logits<P>::visit_blocks(std::int64_t count, const Scratch& s,
+                             View1<const std::int32_t> targets, const Use& use) const {
+  const std::int64_t block = extent(s.logits, 0);
+  // Some tensors have rows for all blocks, which they keep.
+  const bool all_gradients = extent(s.dlogits, 0) > block;
+  const bool all_merged = static_cast<std::int64_t>(s.merged.size()) > 3 * block;
+  for (std::int64_t first = 0; first < count; first += block) {
+    const std::int64_t n = std::min(block, count - first);
+    use(Block{first, rows_of(s.logits, 0, n), rows_of(s.dlogits, all_gradients ? first : 0, n),
+              View2<double>(s.merged.data() + (all_merged ? 3 * first : 0),
+                            static_cast<std::size_t>(n), 3),
+              rows(targets, first, n)});
+  }
+}
+
+/// logits = y tableᵀ + bias
+template <class P>
+void Logits<P>::block_logits(const Handle& handle, const Block& b, View2<const T> y) const {
+  kernels::linear_forward_wide<T>(handle, b.logits, b.rows(y), table_, bias_);
+}
+
+/// loss += Σ_n (log Σ_v exp(logits[n,v]) − logits[n,target[n]])
+template <class P>
+void Logits<P>::block_loss(const Handle& handle, View1<double> loss, const Block& b,
+                           const Scratch& s) const {
+  const auto n = b.logits.extent(0);
   const auto parts = static_cast<std::size_t>(axis_.size());
-  const View2<double> all(scratch.statistics.data(), parts, 3 * n);
+  const View2<double> all(s.statistics.data(), parts, 3 * n);
   const View2<double> mine(all.data() + static_cast<std::size_t>(axis_.rank()) * 3 * n, n, 3);
-  const View2<double> merged(scratch.merged.data(), n, 3);
-  kernels::cross_entropy_statistics<Accumulate<T>>(handle, mine, logits, targets, first_id_);
+  const View1<double> losses = rows(s.losses, 0, extent(b.logits, 0));
+  kernels::cross_entropy_statistics<Accumulate<T>>(handle, mine, b.logits, b.targets, first_id_);
   axis_.all_gather(handle, all, "cross entropy");
-  kernels::cross_entropy_merge(handle, losses, merged,
+  kernels::cross_entropy_merge(handle, losses, b.merged,
                                View3<const double>(all.data(), parts, n, 3));
-  return merged;
+  kernels::sum_ordered(handle, loss, losses);
+}
+
+/// dlogits = w (softmax(logits) − one-hot(target))
+template <class P>
+void Logits<P>::block_gradient(const Handle& handle, const Block& b, const MicroContext& c) const {
+  kernels::cross_entropy_gradient<T>(handle, b.dlogits, b.logits, b.merged, b.targets, first_id_,
+                                     c.token_weight, c.loss_scale);
+}
+
+/// dtable += dlogitsᵀ y; dy = dlogits table, which takes y's place
+template <class P>
+void Logits<P>::block_backward(const Handle& handle, const Block& b, View2<T> y_all) const {
+  const View2<T> y = rows_of(y_all, b.first, extent(b.logits, 0));
+  kernels::linear_backward_weight<T>(handle, dtable_, dbias_, b.dlogits, y);
+  kernels::linear_backward_input<T>(handle, y, b.dlogits, table_);
 }
 
 template <class P>
-void Logits<P>::train(const Handle& handle, View1<double> loss, View2<T> y_all,
-                      const Scratch& scratch, View1<const std::int32_t> targets,
-                      const MicroContext& c) const {
-  const std::int64_t count = extent(y_all, 0);
-  const std::int64_t block = extent(scratch.logits, 0);
-  for (std::int64_t first = 0; first < count; first += block) {
-    const std::int64_t n = std::min(block, count - first);
-    const View2<T> y = rows_of(y_all, first, n);
-    const View2<Accumulate<T>> logits = rows_of(scratch.logits, 0, n);
-    const View2<T> dlogits = rows_of(scratch.dlogits, 0, n);
-    const View1<double> losses = rows(scratch.losses, 0, n);
-    const View1<const std::int32_t> wanted = rows(targets, first, n);
-    // logits = y tableᵀ + bias; loss += Σ_n (log Σ_v exp(logits[n,v]) − logits[n,target[n]])
-    kernels::linear_forward_wide<T>(handle, logits, y, table_, bias_);
-    const View2<const double> merged = block_losses(handle, losses, logits, wanted, scratch);
-    kernels::sum_ordered(handle, loss, losses);
-    // dlogits = w (softmax(logits) − one-hot(target)); dtable += dlogitsᵀ y; dy = dlogits table
-    kernels::cross_entropy_gradient<T>(handle, dlogits, logits, merged, wanted, first_id_,
-                                       c.token_weight, c.loss_scale);
-    kernels::linear_backward_weight<T>(handle, dtable_, dbias_, dlogits, y);
-    kernels::linear_backward_input<T>(handle, y, dlogits, table_);  // dy takes y's place
-  }
+void Logits<P>::forward(const Handle& handle, View1<double> loss, View2<T> y, const Scratch& s,
+                        View1<const std::int32_t> targets, const MicroContext& c) const {
+  visit_blocks(extent(y, 0), s, targets, [&](const Block& block) {
+    block_logits(handle, block, y);
+    block_loss(handle, loss, block, s);
+    if (gradient_ == HeadGradient::again) return;
+    block_gradient(handle, block, c);
+    if (gradient_ == HeadGradient::with_losses) block_backward(handle, block, y);
+  });
 }
 
 template <class P>
-void Logits<P>::evaluate(const Handle& handle, View1<double> loss, View2<const T> y_all,
-                         const Scratch& scratch, View1<const std::int32_t> targets) const {
-  const std::int64_t count = extent(y_all, 0);
-  const std::int64_t block = extent(scratch.logits, 0);
-  for (std::int64_t first = 0; first < count; first += block) {
-    const std::int64_t n = std::min(block, count - first);
-    const View2<Accumulate<T>> logits = rows_of(scratch.logits, 0, n);
-    const View1<double> losses = rows(scratch.losses, 0, n);
-    kernels::linear_forward_wide<T>(handle, logits, rows_of(y_all, first, n), table_, bias_);
-    block_losses(handle, losses, logits, rows(targets, first, n), scratch);
-    kernels::sum_ordered(handle, loss, losses);
-  }
+void Logits<P>::backward(const Handle& handle, View2<T> y, const Scratch& s,
+                         View1<const std::int32_t> targets, const MicroContext& c) const {
+  visit_blocks(extent(y, 0), s, targets, [&](const Block& block) {
+    if (gradient_ == HeadGradient::again) {
+      block_logits(handle, block, y);
+      block_gradient(handle, block, c);
+    }
+    block_backward(handle, block, y);
+  });
+}
+
+template <class P>
+void Logits<P>::evaluate(const Handle& handle, View1<double> loss, View2<const T> y,
+                         const Scratch& s, View1<const std::int32_t> targets) const {
+  visit_blocks(extent(y, 0), s, targets, [&](const Block& block) {
+    block_logits(handle, block, y);
+    block_loss(handle, loss, block, s);
+  });
 }
 
 template <class P>

@@ -28,37 +28,19 @@ Fields fields_of(const architecture::TrainingObjective& o) {
 
 template <class P>
 MaskedHead<P>::MaskedHead(const Parameters<P>& parameters, const deck::ModelConfig& m,
-                          const TensorAxis& axis)
+                          const TensorAxis& axis, architecture::HeadGradient gradient)
     : axis_(axis),
+      gradient_(gradient),
       fields_(fields_of<Fields>(architecture::objective_of(m))),
       gelu_(m.gelu),
       masked_(m.targets()),
       dense_(parameters, "masked_head.dense", "masked_head.dense_bias", m.hidden, m.hidden),
       norm_(parameters, "masked_head.norm", m),
-      logits_(parameters, m, axis) {
+      logits_(parameters, m, axis, gradient) {
   if (!m.has_sentence_head()) return;
   pairs_.emplace(Pairs{
       Linear<P>(parameters, "sentence_head.dense", "sentence_head.dense_bias", m.hidden, m.hidden),
       Linear<P>(parameters, "sentence_head.output", "sentence_head.output_bias", 2, m.hidden)});
-}
-
-template <class P>
-void MaskedHead<P>::take_scratch(const TensorMemory<P>& m) {
-  using A = Accumulate<T>;
-  scratch_ = {
-      m.matrix("picked"),
-      m.matrix("dense"),
-      m.matrix("activated"),
-      m.matrix("normed"),
-      {m.template list<A>("masked_head.norm.mean"), m.template list<A>("masked_head.norm.inverse")},
-      m.matrix("pooled"),
-      m.matrix("dpooled"),
-      m.template matrix<A>("scores"),
-      m.matrix("dscores"),
-      m.template list<double>("pair_losses"),
-      m.template matrix<double>("pair_statistics"),
-      m.template matrix<double>("pair_merged"),
-      Logits<P>::scratch_in(m)};
 }
 
 template <class P>
@@ -74,16 +56,15 @@ void MaskedHead<P>::backward_weight(const Handle& handle, const Linear<P>& linea
 }
 
 template <class P>
-void MaskedHead<P>::pick(const Handle& handle, View2<const T> y,
+void MaskedHead<P>::pick(const Handle& handle, const Tensors& s, View2<const T> y,
                          View1<const std::int32_t> rows) const {
-  kernels::pick_rows<T>(handle, scratch_.picked, y, rows, axis_.rows().offset);
-  if (axis_.cuts_tokens()) axis_.sum(handle, scratch_.picked, "the head's rows, forward");
+  kernels::pick_rows<T>(handle, s.picked, y, rows, axis_.rows().offset);
+  if (axis_.cuts_tokens()) axis_.sum(handle, s.picked, "the head's rows, forward");
 }
 
 /// normed = LayerNorm(gelu(picked Wᵀ + b)).
 template <class P>
-void MaskedHead<P>::transform(const Handle& handle) const {
-  const Scratch& s = scratch_;
+void MaskedHead<P>::transform(const Handle& handle, const Tensors& s) const {
   const View2<T> y = rows_of(s.picked, 0, extent(s.dense, 0));
   kernels::linear_gelu_forward<T>(handle, s.activated, s.dense, y, dense_.w, dense_.b, gelu_);
   norm_.forward(handle, s.normed, s.norm, s.activated);
@@ -91,8 +72,7 @@ void MaskedHead<P>::transform(const Handle& handle) const {
 
 /// From the gradient in `normed` to that in `picked`.
 template <class P>
-void MaskedHead<P>::transform_backward(const Handle& handle) const {
-  const Scratch& s = scratch_;
+void MaskedHead<P>::transform_backward(const Handle& handle, const Tensors& s) const {
   const View2<T> y = rows_of(s.picked, 0, extent(s.dense, 0));
   const layout::Slice mine = own(extent(s.dense, 0));
   norm_.backward_weight(handle, part(s.normed, mine),
@@ -107,10 +87,9 @@ void MaskedHead<P>::transform_backward(const Handle& handle) const {
 /// scores = tanh(first tokens W1ᵀ + b1) W2ᵀ + b2 and their cross entropy; `merged` holds the
 /// statistics for the gradient.
 template <class P>
-void MaskedHead<P>::score(const Handle& handle, View1<double> loss, View1<const std::int32_t> pairs,
-                          std::int64_t samples) const {
-  const Scratch& s = scratch_;
-  kernels::linear_forward<T>(handle, s.pooled, first_tokens(), pairs_->dense.w, pairs_->dense.b);
+void MaskedHead<P>::score(const Handle& handle, const Tensors& s, View1<double> loss,
+                          View1<const std::int32_t> pairs, std::int64_t samples) const {
+  kernels::linear_forward<T>(handle, s.pooled, first_tokens(s), pairs_->dense.w, pairs_->dense.b);
   kernels::tanh_forward<T>(handle, s.pooled, s.pooled);
   kernels::linear_forward_wide<T>(handle, s.scores, s.pooled, pairs_->output.w, pairs_->output.b);
   kernels::cross_entropy_statistics<Accumulate<T>>(handle, s.statistics, s.scores, pairs, 0);
@@ -119,50 +98,73 @@ void MaskedHead<P>::score(const Handle& handle, View1<double> loss, View1<const 
   kernels::sum_ordered(handle, loss, part(s.losses, {0, samples}));
 }
 
-/// From dscores = w (softmax(scores) − one-hot(pair)) to the gradient of the first tokens; the
-/// gradient of tanh is 1 − tanh².
+/// dscores = w (softmax(scores) − one-hot(pair)).
 template <class P>
-void MaskedHead<P>::score_backward(const Handle& handle, View1<const std::int32_t> pairs,
-                                   const MicroContext& c) const {
-  const Scratch& s = scratch_;
+void MaskedHead<P>::score_gradient(const Handle& handle, const Tensors& s,
+                                   View1<const std::int32_t> pairs, const MicroContext& c) const {
   kernels::cross_entropy_gradient<T>(handle, s.dscores, s.scores, s.merged, pairs, 0,
                                      c.token_weight * static_cast<double>(masked_), c.loss_scale);
+}
+
+/// From dscores to the gradient of the first tokens; the gradient of tanh is 1 − tanh².
+template <class P>
+void MaskedHead<P>::score_backward(const Handle& handle, const Tensors& s) const {
   backward_weight(handle, pairs_->output, s.dscores, s.pooled);
   pairs_->output.backward_input(handle, s.dpooled, s.dscores);
   kernels::tanh_backward<T>(handle, s.dpooled, s.dpooled, s.pooled);
-  backward_weight(handle, pairs_->dense, s.dpooled, first_tokens());
-  pairs_->dense.backward_input(handle, first_tokens(), s.dpooled);
+  backward_weight(handle, pairs_->dense, s.dpooled, first_tokens(s));
+  pairs_->dense.backward_input(handle, first_tokens(s), s.dpooled);
+}
+
+template <class P>
+void MaskedHead<P>::backward_to_rows(const Handle& handle, const Tensors& s) const {
+  axis_.sum(handle, s.normed, "logits, backward");
+  transform_backward(handle, s);
+  if (fields_.pairs) score_backward(handle, s);
+}
+
+template <class P>
+void MaskedHead<P>::place(const Handle& handle, View2<T> dy, const Tensors& s,
+                          View1<const std::int32_t> rows) const {
+  kernels::fill(handle, flat(dy), 0.0);
+  kernels::place_rows<T>(handle, dy, s.picked, rows, axis_.rows().offset);
 }
 
 template <class P>
 void MaskedHead<P>::forward(const Handle& handle, View1<double> losses, View2<T> dy, View2<T>,
-                            BatchFields fields, const MicroContext& c) const {
+                            const Tensors& s, BatchFields fields, const MicroContext& c) const {
   const View1<const std::int32_t> rows = fields[fields_.rows];
-  pick(handle, dy, rows);
-  transform(handle);
-  logits_.train(handle, part(losses, {0, 1}), scratch_.normed, scratch_.logits,
-                fields[fields_.targets], c);
-  axis_.sum(handle, scratch_.normed, "logits, backward");
-  transform_backward(handle);
+  pick(handle, s, dy, rows);
+  transform(handle, s);
+  logits_.forward(handle, part(losses, {0, 1}), s.normed, s.logits, fields[fields_.targets], c);
   if (fields_.pairs) {
     const View1<const std::int32_t> pairs = fields[*fields_.pairs];
-    score(handle, part(losses, {1, 1}), pairs, extent(scratch_.pooled, 0));
-    score_backward(handle, pairs, c);
+    score(handle, s, part(losses, {1, 1}), pairs, extent(s.pooled, 0));
+    score_gradient(handle, s, pairs, c);
   }
-  kernels::fill(handle, flat(dy), 0.0);
-  kernels::place_rows<T>(handle, dy, scratch_.picked, rows, axis_.rows().offset);
+  if (gradient_ != architecture::HeadGradient::with_losses) return;
+  backward_to_rows(handle, s);
+  place(handle, dy, s, rows);
+}
+
+template <class P>
+void MaskedHead<P>::backward(const Handle& handle, View2<T> dy, View2<T>, const Tensors& s,
+                             BatchFields fields, const MicroContext& c) const {
+  logits_.backward(handle, s.normed, s.logits, fields[fields_.targets], c);
+  backward_to_rows(handle, s);
+  place(handle, dy, s, fields[fields_.rows]);
 }
 
 template <class P>
 void MaskedHead<P>::evaluate(const Handle& handle, View1<double> losses, View2<T> y, View2<T>,
-                             BatchFields fields, std::int64_t samples) const {
-  pick(handle, y, fields[fields_.rows]);
-  transform(handle);
+                             const Tensors& s, BatchFields fields, std::int64_t samples) const {
+  pick(handle, s, y, fields[fields_.rows]);
+  transform(handle, s);
   const layout::Slice counted{0, samples * masked_};
   const View1<const std::int32_t> targets = fields[fields_.targets];
-  logits_.evaluate(handle, part(losses, {0, 1}), part(scratch_.normed, counted), scratch_.logits,
+  logits_.evaluate(handle, part(losses, {0, 1}), part(s.normed, counted), s.logits,
                    part(targets, counted));
-  if (fields_.pairs) score(handle, part(losses, {1, 1}), fields[*fields_.pairs], samples);
+  if (fields_.pairs) score(handle, s, part(losses, {1, 1}), fields[*fields_.pairs], samples);
 }
 
 template <class P>

@@ -17,7 +17,8 @@ void copy_rows(const Handle& handle, View2<T> to, View2<T> from) {
 template <class P>
 PipelineStage<P>::PipelineStage(const architecture::Architecture& architecture,
                                 const LayerPlan& plan, const Parameters<P>& parameters,
-                                const TensorAxis& axis, Stage number)
+                                const TensorAxis& axis, Stage number,
+                                architecture::HeadGradient gradient)
     : plan_(&plan),
       layer_count_(architecture.model.layers),
       objective_(architecture::objective_of(architecture.model)) {
@@ -27,7 +28,7 @@ PipelineStage<P>::PipelineStage(const architecture::Architecture& architecture,
   const layout::Slice layers = shard.stage_layers.at(static_cast<std::size_t>(number));
   for (std::int64_t layer = layers.offset; layer < layers.end(); ++layer)
     layers_.push_back(std::make_unique<Layer<P>>(plan, parameters, model, axis, layer));
-  if (number == shard.last_stage()) head_.emplace(parameters, model, axis);
+  if (number == shard.last_stage()) head_.emplace(parameters, model, axis, gradient);
 }
 
 template <class P>
@@ -125,6 +126,7 @@ void PipelineStage<P>::backward(const Handle& handle, View2<T> dx, const Slot& s
                                 const LayerDone& done) const {
   slot.offload.fetch(layers() - 1);
   if (head_) {
+    head_->backward_losses(handle, slot.head, scratch.layer.all, slot.fields, context);
     head_->backward_input(handle, dx, slot.head);
     head_->backward_weight(handle, slot.head);
     done(layer_count_);
@@ -147,7 +149,10 @@ void PipelineStage<P>::backward_input(const Handle& handle, View2<T> dx, const S
                                       const Scratch& scratch, const MicroContext& context,
                                       const Between& between) const {
   slot.offload.fetch(layers() - 1);
-  if (head_) head_->backward_input(handle, dx, slot.head);
+  if (head_) {
+    head_->backward_losses(handle, slot.head, scratch.layer.all, slot.fields, context);
+    head_->backward_input(handle, dx, slot.head);
+  }
   for (std::size_t l = layers_.size(); l-- > 0;) {
     const auto layer = static_cast<std::int64_t>(l);
     slot.offload.begin_read(handle, layer);

@@ -27,7 +27,7 @@ RankModel<P>::RankModel(const architecture::Architecture& architecture,
       plan_layers<P>(architecture.layer, sizes_, kept, shape.training, shape.split_backward));
   plan_->fp8 = shape.fp8;
   for (const Stage s : shard_.stages)
-    stages_.emplace_back(architecture, *plan_, parameters, axis, s);
+    stages_.emplace_back(architecture, *plan_, parameters, axis, s, shape.head);
   Arena scratch_plan;
   take_scratch(scratch_plan);
   Arena saved_plan;

@@ -40,7 +40,8 @@ StageFlops layer_flops(const architecture::Architecture& architecture,
 
 std::vector<StageFlops> stage_flops(const architecture::Architecture& architecture,
                                     const std::vector<layout::Slice>& stage_layers,
-                                    const architecture::Kept& kept) {
+                                    const architecture::Kept& kept,
+                                    architecture::HeadGradient head) {
   const StageFlops layer = layer_flops(architecture, kept);
   std::vector<StageFlops> flops;
   for (const layout::Slice& layers : stage_layers) {
@@ -48,7 +49,19 @@ std::vector<StageFlops> stage_flops(const architecture::Architecture& architectu
     flops.push_back({n * layer.forward, n * layer.backward_input, n * layer.backward_weight,
                      n * layer.again, n * layer.again_input, n * layer.again_weight});
   }
-  flops.back().forward += 6 * architecture.head_products();
+  const double products = 2 * architecture.head_products();
+  StageFlops& last = flops.back();
+  if (head == architecture::HeadGradient::with_losses) {
+    last.forward += 3 * products;
+    return flops;
+  }
+  last.forward += products;
+  last.backward_input += products;
+  last.backward_weight += products;
+  if (head == architecture::HeadGradient::again) {
+    last.again += 2 * architecture.logit_products();
+    last.again_input += 2 * architecture.logit_products();
+  }
   return flops;
 }
 

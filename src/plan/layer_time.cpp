@@ -264,8 +264,19 @@ PartTime LayerTime::layer(const architecture::LayerProgram& program) const {
           passes(program.backward_input, true), passes(program.backward_weight, false)};
 }
 
+/// Kernels of the loss: the statistics read the logits; their gradient reads them and is written,
+/// in the forward pass or from logits that are computed again.
+Seconds LayerTime::loss_time(Pass pass, bool logits_again) const {
+  const auto read = static_cast<double>(sizes_.accumulate);
+  const double all = 2 * read + static_cast<double>(sizes_.element);
+  const double here = !logits_again ? all : pass == Pass::forward ? read : all - read;
+  const double given = machine_.software.logit_traffic;
+  const auto logits = static_cast<double>(sizes_.targets) * static_cast<double>(sizes_.vocabulary);
+  return kernels_.memory(logits * (given > 0 ? given / all * here : here), machine_.kernels.loss);
+}
+
 /// Every operation of an end in one pass.
-PassTime LayerTime::end(const Part& part, Pass pass) const {
+PassTime LayerTime::end(const Part& part, Pass pass, bool logits_again) const {
   PassTime time;
   for (std::size_t i = 0; i < part.operations.size(); ++i) {
     const Operation& op = part.operations[i];
@@ -278,17 +289,17 @@ PassTime LayerTime::end(const Part& part, Pass pass) const {
       time.tensor += message(part, op, pass);
       continue;
     }
-    if (op.kind == OperationKind::cross_entropy && pass != Pass::forward) continue;
-    if (op.kind == OperationKind::cross_entropy && op.cut != architecture::Cut::none) {
-      // The statistics read the logits; their gradient reads them again and is written.
-      const auto logits =
-          static_cast<double>(sizes_.targets) * static_cast<double>(sizes_.vocabulary);
-      const double given = machine_.software.logit_traffic;
-      const auto each = static_cast<double>(2 * sizes_.accumulate + sizes_.element);
-      time.compute += kernels_.memory(logits * (given > 0 ? given : each), machine_.kernels.loss);
-      time.tensor += message(part, op, pass);  // the statistics
+    const bool of_logits =
+        op.kind == OperationKind::cross_entropy && op.cut != architecture::Cut::none;
+    const bool also_here = logits_again && of_logits && pass == Pass::backward_input;
+    if (op.kind == OperationKind::cross_entropy && pass != Pass::forward && !also_here) continue;
+    if (of_logits) {
+      time.compute += loss_time(pass, logits_again);
+      time.tensor += message(part, op, pass);  // the statistics, in the forward pass
       continue;
     }
+    if (logits_again && op.kind == OperationKind::logits && pass == Pass::backward_input)
+      add_product(time, part, {static_cast<int>(i), Pass::forward});
     time += step(part, {static_cast<int>(i), pass});
   }
   return time;
@@ -303,13 +314,25 @@ PartTime LayerTime::embedding() const {
   return time;
 }
 
-PartTime LayerTime::head() const {
-  PartTime time;
-  for (const Pass pass : {Pass::forward, Pass::backward_input, Pass::backward_weight})
-    time.forward += end(architecture_.head, pass);
-  const Seconds host = 3 * machine_.software.host_per_layer;
-  time.forward.host = std::max(0.0, host - time.forward.total());
-  return time;
+PartTime LayerTime::head(architecture::HeadGradient gradient) const {
+  using architecture::HeadGradient;
+  const Part part = describe_head(architecture_.model, gradient);
+  const bool again = gradient == HeadGradient::again;
+  const auto in = [&](Pass pass) { return end(part, pass, again); };
+  const auto wait_for_host = [&](PassTime& pass, int passes) {
+    pass.host = std::max(0.0, passes * machine_.software.host_per_layer - pass.total());
+  };
+  PartTime time{in(Pass::forward), in(Pass::backward_input), in(Pass::backward_input),
+                in(Pass::backward_weight)};
+  time.backward += time.backward_weight;
+  if (gradient != HeadGradient::with_losses) {
+    wait_for_host(time.forward, 1);
+    wait_for_host(time.backward, again ? 3 : 2);
+    return time;
+  }
+  time.forward += time.backward;
+  wait_for_host(time.forward, 3);
+  return {time.forward, {}, {}, {}};
 }
 
 }  // namespace trireme::plan

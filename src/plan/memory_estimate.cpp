@@ -80,8 +80,7 @@ const std::vector<MemoryEstimate::Rank>& MemoryEstimate::ranks_of(
     const deck::ParallelConfig& parallel) {
   const layout::StageMap map = parallel.stage_map();
   const auto [found, is_new] = stages_.try_emplace(
-      {map.ranks, map.chunks, static_cast<int>(parallel.schedule),
-       parallel.recompute == Recompute::full ? 1 : 0});  // on which the partition depends
+      {map.ranks, map.chunks, static_cast<int>(map.placement)});  // on which the partition depends
   if (!is_new) return found->second;
   const bool shares = architecture_.model.shared_layers > 0;  // some hold originals, others copies
   Rank rank{0, architecture::make_shard(architecture_, parallel, 0, 0), 0};
@@ -104,8 +103,9 @@ const std::vector<MemoryEstimate::Rank>& MemoryEstimate::ranks_of(
 
 const ActivationParts& MemoryEstimate::activations_of(const deck::Config& config, bool split) {
   const deck::ParallelConfig& p = config.parallel;
-  const auto [found, is_new] = activations_.try_emplace(
-      {p.tensor, config.batch.micro, p.recompute, p.sequence_parallel, split});
+  const auto [found, is_new] =
+      activations_.try_emplace({p.tensor, config.batch.micro, p.recompute, p.sequence_parallel,
+                                split, architecture::head_gradient(p)});
   if (!is_new) return found->second;
   Shard shard = parted(architecture_, static_cast<int>(p.tensor), 0);
   for (const int rank : tensor_ranks_.at(static_cast<int>(p.tensor))) {

@@ -76,13 +76,15 @@ ActivationParts activation_parts(const deck::Config& config, const architecture:
   parts.layer = layer_bytes(s, a, layer, machine.software);
   parts.input = residual;
   parts.embedding = slot(a.embedding);
-  parts.head = slot(a.head);
+  const architecture::LayerDescription head =
+      describe_head(a.model, architecture::head_gradient(config.parallel));
+  parts.head = slot(head);
   parts.scratch = line /* the loss */ + (s.cuts_tokens ? gathered : 0) +
                   attention_work(s, config, machine) + layer.transient_bytes +
                   2 * residual;  // output and dx
   if (config.precision.products == Products::fp8)
     parts.scratch += up(architecture::fp8_code_bytes(a.layer, s));
-  parts.head_scratch = at(Home::scratch, a.head);
+  parts.head_scratch = at(Home::scratch, head);
   parts.logits = static_cast<Bytes>(machine.software.logit_bytes * static_cast<double>(s.targets) *
                                     static_cast<double>(s.vocabulary));
   parts.message = up(s.slice * s.hidden * s.element);

@@ -1,5 +1,6 @@
 // recompute = "auto": a greedy search over the tensors of a layer. The time of a recomputation is
 // that of its FLOPs, of its bytes in memory and of its messages, in units of one byte in memory.
+#include <trireme/architecture/ends.hpp>
 #include <trireme/base/check.hpp>
 #include <trireme/base/text.hpp>
 #include <trireme/plan/local_sizes.hpp>
@@ -110,7 +111,34 @@ class Search {
         if (step.again)
           for (const int operation : {step.operation, step.fused})
             if (operation >= 0) time += time_of(operation, sizes);
+    if (head_gradient() == architecture::HeadGradient::again) time += time_of_logits(sizes);
     return time;
+  }
+
+  architecture::HeadGradient head_gradient() const {
+    return architecture::head_gradient(deck_.config.parallel);
+  }
+
+  /// The last stage's time, divided among its layers: times are those of a layer.
+  double time_of_logits(const LocalSizes& sizes) const {
+    const deck::ParallelConfig& p = deck_.config.parallel;
+    const auto logits = static_cast<double>(sizes.targets * sizes.vocabulary);
+    const double flops = 2 * architecture_.logit_products() * static_cast<double>(sizes.tokens) /
+                         static_cast<double>(p.tensor);
+    return (flops / flops_per_byte(machine_) + 2 * logits * static_cast<double>(sizes.accumulate)) *
+           static_cast<double>(p.pipeline) / static_cast<double>(deck_.config.model.layers);
+  }
+
+  /// Tensors kept if nothing is computed again: those of a layer, and the logits' gradient.
+  std::vector<std::string> kept_names() const {
+    std::vector<std::string> names;
+    const LayerDescription& layer = architecture_.layer;
+    const Kept needed = architecture::kept_tensors(layer, Recompute::none);
+    for (std::size_t t = 1; t < needed.size(); ++t)
+      if (needed[t]) names.push_back(layer.tensors[t].name);
+    if (head_gradient() != architecture::HeadGradient::with_losses)
+      names.emplace_back(architecture::logits_name);
+    return names;
   }
 
   double time_of(int number, const LocalSizes& sizes) const {
@@ -141,10 +169,8 @@ class Search {
   Candidate cheapest(const std::vector<std::string>& chosen, double time, Bytes bytes) {
     Candidate best{"", 0, bytes};
     double lowest = std::numeric_limits<double>::infinity();
-    const Kept needed = architecture::kept_tensors(architecture_.layer, Recompute::none);
-    for (std::size_t t = 1; t < needed.size(); ++t) {
-      const std::string& name = architecture_.layer.tensors[t].name;
-      if (!needed[t] || std::ranges::find(chosen, name) != chosen.end()) continue;
+    for (const std::string& name : kept_names()) {
+      if (std::ranges::find(chosen, name) != chosen.end()) continue;
       std::vector<std::string> next = chosen;
       next.push_back(name);
       const Bytes with = bytes_with(next);
@@ -185,6 +211,8 @@ std::string recomputed_text(const deck::ParallelConfig& parallel, const LayerDes
   std::vector<std::string> names;
   for (std::size_t t = 0; t < kept.size(); ++t)
     if (needed[t] && !kept[t]) names.push_back(layer.tensors[t].name);
+  if (architecture::head_gradient(parallel) == architecture::HeadGradient::again)
+    names.emplace_back(architecture::logits_name);
   return join(names, ", ");
 }
 

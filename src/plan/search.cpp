@@ -1,5 +1,6 @@
 // Ranks all layouts by formulas of memory and time, and plays the best ones. Candidates with the
 // same schedule, stages and micro-batches share a program.
+#include <trireme/architecture/ends.hpp>
 #include <trireme/base/check.hpp>
 #include <trireme/base/text.hpp>
 #include <trireme/deck/layout.hpp>
@@ -36,12 +37,11 @@ class TimeEstimate {
     const deck::ParallelConfig& p = config.parallel;
     const bool split = p.splits_backward();
     const auto [found, is_new] =
-        parts_.try_emplace({p.tensor, config.batch.micro, p.recompute, p.sequence_parallel, split});
+        parts_.try_emplace({p.tensor, config.batch.micro, p.recompute, p.sequence_parallel, split,
+                            architecture::head_gradient(p)});
     if (is_new) found->second = part_times(config, architecture_, split, machine_);
-    const bool gpipe = p.schedule == ScheduleKind::gpipe;  // as partition() tells layouts apart
     const auto [sizes, unknown] =
-        sizes_.try_emplace({p.tensor, p.pipeline, p.chunks, p.stage_map().placement, gpipe,
-                            gpipe && p.recompute == Recompute::full});
+        sizes_.try_emplace({p.tensor, p.pipeline, p.chunks, p.stage_map().placement});
     if (unknown) sizes->second = stage_sizes(config, architecture_);
     return step_costs(config, architecture_, found->second, sizes->second, machine_);
   }
@@ -49,8 +49,10 @@ class TimeEstimate {
  private:
   const Architecture& architecture_;
   const Machine& machine_;
-  std::map<std::tuple<std::int64_t, std::int64_t, Recompute, bool, bool>, PartTimes> parts_;
-  using Stages = std::tuple<std::int64_t, std::int64_t, std::int64_t, StagePlacement, bool, bool>;
+  using Parts =
+      std::tuple<std::int64_t, std::int64_t, Recompute, bool, bool, architecture::HeadGradient>;
+  std::map<Parts, PartTimes> parts_;
+  using Stages = std::tuple<std::int64_t, std::int64_t, std::int64_t, StagePlacement>;
   std::map<Stages, StageSizes> sizes_;
 };
 

@@ -1,5 +1,6 @@
 // Costs of the instructions of a step: passes of each stage, messages between stages, and what
 // follows the last pass.
+#include <trireme/architecture/ends.hpp>
 #include <trireme/architecture/shard.hpp>
 #include <trireme/architecture/state.hpp>
 #include <trireme/plan/memory.hpp>
@@ -23,32 +24,33 @@ double update_bytes(const deck::Config& config, const LocalSizes& sizes, const M
                              (sizes.narrow() ? sizes.element : 0));
 }
 
+/// Parameters of a part of the model on a tensor rank.
+double part_parameters(const architecture::LayerDescription& part, std::int64_t tensor) {
+  double n = 0;
+  for (const architecture::Operation& op : part.operations)
+    for (const architecture::ArraySpec& array : op.arrays)
+      if (!array.tied)
+        n += static_cast<double>(array.elements()) /
+             static_cast<double>(array.split_axis >= 0 ? tensor : 1);
+  return n;
+}
+
 /// Parameters of a tensor rank by stage. The table of tied embeddings counts in the first stage and
 /// in the last.
 std::vector<double> stage_parameters(const Architecture& a,
                                      const std::vector<layout::Slice>& stage_layers,
                                      std::int64_t tensor) {
-  double layer = 0, embedding = 0, head = 0;
-  const std::int64_t groups = a.model.shared_layers > 0 ? a.model.shared_layers : a.model.layers;
-  for (const architecture::ArraySpec& array : a.arrays) {
-    const double elements = static_cast<double>(array.elements()) /
-                            static_cast<double>(array.split_axis >= 0 ? tensor : 1);
-    if (array.layer < 0)
-      embedding += elements;
-    else if (array.layer < a.model.layers)
-      layer += elements / static_cast<double>(groups);
-    else
-      head += elements;
-  }
+  const double layer = part_parameters(a.layer, tensor);
   const double table = a.model.tied_embeddings
                            ? static_cast<double>(a.model.vocabulary) *
                                  static_cast<double>(a.model.hidden) / static_cast<double>(tensor)
                            : 0;
   std::vector<double> all;
+  all.reserve(stage_layers.size());
   for (const layout::Slice& layers : stage_layers)
     all.push_back(layer * static_cast<double>(layers.extent));
-  all.front() += embedding;
-  all.back() += head + (all.size() > 1 ? table : 0);
+  all.front() += part_parameters(a.embedding, tensor);
+  all.back() += part_parameters(a.head, tensor) + (all.size() > 1 ? table : 0);
   return all;
 }
 
@@ -89,7 +91,7 @@ PartTimes part_times(const deck::Config& config, const Architecture& a, bool spl
   const NetworkTime network(machine, config.parallel);
   const LayerTime time(a, local_sizes(config, shard, machine), kernels, network, machine);
   return {time.layer(layer_program(config, a, shard, split_backward, machine)), time.embedding(),
-          time.head()};
+          time.head(architecture::head_gradient(config.parallel))};
 }
 
 StageSizes stage_sizes(const deck::Config& config, const Architecture& a) {

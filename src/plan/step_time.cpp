@@ -232,7 +232,8 @@ StepTime played_time(const deck::Config& config, const Architecture& a, const St
   const auto kept = kept_tensors(p, a.layer);
   time.hardware_flops = time.model_flops;
   const auto stage_layers = architecture::partition(a, deck::ParallelConfig{});
-  const StageFlops flops = stage_flops(a, stage_layers, kept).front();
+  const StageFlops flops =
+      stage_flops(a, stage_layers, kept, architecture::head_gradient(p)).front();
   const bool split = p.splits_backward();
   time.hardware_flops += tokens * (split ? flops.again_input + flops.again_weight : flops.again);
   return time;

@@ -1,5 +1,6 @@
 // Messages of a rank per step, from the lists of operations, the stages and the gradient buckets.
 #include <trireme/architecture/bucket_cut.hpp>
+#include <trireme/architecture/ends.hpp>
 #include <trireme/architecture/fp8.hpp>
 #include <trireme/architecture/state.hpp>
 #include <trireme/base/text.hpp>
@@ -63,7 +64,8 @@ class Counter {
         }
     };
     if (shard_.has_embedding()) send_all(architecture_.embedding);
-    if (shard_.has_head()) send_all(architecture_.head);
+    if (shard_.has_head())
+      send_all(describe_head(architecture_.model, architecture::head_gradient(parallel_)));
   }
 
   /// Each tensor rank has summed these over its own tokens, or heads, only.

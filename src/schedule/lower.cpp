@@ -85,6 +85,7 @@ class Poster {
 
 Program with_channels(const Program& program) {
   Program out{program.layout, {}};
+  out.layout.transport = Transport::independent_channels;
   Transfers transfers(program.layout);
   Poster poster(program);
   for (const Row& row : program.ranks) {

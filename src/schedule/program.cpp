@@ -101,7 +101,8 @@ struct Writer {
   void give_input_gradient() {
     if (s > 0) e.writes.push_back({Kind::input_gradient, s, m});
   }
-  /// The last stage's forward pass adds to the loss and to the gradient of the logits' table.
+  /// The last stage's forward pass adds to the loss and may add to the gradient of the logits'
+  /// table.
   void chain_loss() {
     if (s == last() && m > 0) e.reads.push_back({Kind::output, s, m - 1});
   }

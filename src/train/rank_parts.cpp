@@ -72,7 +72,10 @@ RankParts<P>::RankParts(const deck::Config& config, const architecture::Architec
                     config.batch.micro, slots, training, needs.split_backward,
                     training ? config.parallel.recompute : Recompute::none,
                     training && plan::offloads_activations(config.parallel, machine), kept,
-                    machine.logit_elements(), fp8 ? &*fp8 : nullptr, choice});
+                    machine.logit_elements(), fp8 ? &*fp8 : nullptr,
+                    training ? architecture::head_gradient(config.parallel)
+                             : architecture::HeadGradient::with_losses,
+                    choice});
   transfers.emplace(
       pipeline, axis, layout.map(), config.model.hidden,
       typename Transfers<T>::Buffers{needs.received_activations, needs.received_gradients,

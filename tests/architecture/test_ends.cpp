@@ -133,5 +133,63 @@ TEST(Ends, ScratchOfMaskedTokensAndPairs) {
             logits + masked - rows);
 }
 
+TEST(Ends, OnlyGpipeDelaysTheHeadsGradient) {
+  deck::ParallelConfig p;
+  p.schedule = ScheduleKind::gpipe;
+  EXPECT_EQ(head_gradient(p), HeadGradient::with_losses) << "one pipeline rank waits for nobody";
+  p.pipeline = 2;
+  EXPECT_EQ(head_gradient(p), HeadGradient::kept);
+  p.recompute = Recompute::full;
+  EXPECT_EQ(head_gradient(p), HeadGradient::again);
+  p.recompute = Recompute::automatic;
+  EXPECT_EQ(head_gradient(p), HeadGradient::kept);
+  p.recomputed = {"q", std::string(logits_name)};
+  EXPECT_EQ(head_gradient(p), HeadGradient::again);
+  p.schedule = ScheduleKind::zb_v;
+  EXPECT_EQ(head_gradient(p), HeadGradient::with_losses);
+}
+
+TEST(Ends, InTheBackwardPassTheInputOfLogitsIsGatheredAgain) {
+  for (const HeadGradient later : {HeadGradient::kept, HeadGradient::again}) {
+    const std::string statistics = "cross entropy forward all-gather [N', 3 P]";
+    const auto next = describe_head(tied_model(Family::gpt), later);
+    EXPECT_EQ(sent(next, false), (Sent{statistics, "logits backward_input all-reduce [R, D]"}));
+    EXPECT_EQ(sent(next, true), (Sent{statistics, "logits forward all-gather [R, D]",
+                                      "logits backward_weight all-gather [R, D]",
+                                      "logits backward_input reduce-scatter [R, D]"}));
+    EXPECT_EQ(sent(describe_head(tied_model(Family::bert), later), true),
+              sent(describe_head(tied_model(Family::bert)), true));
+  }
+}
+
+/// A slot keeps the gradient of all logits in the type of activations, or the statistics; scratch
+/// loses what slots gain, but for the gradient of a block where it has memory of its own.
+TEST(Ends, SlotsKeepWhatTheHeadsBackwardPassReads) {
+  for (const Family family : {Family::llama, Family::bert})
+    for (const Bytes element : {2, 4}) {
+      const deck::ModelConfig m = tied_model(family);
+      LocalSizes n = sizes_of(m);
+      n.logit_block = 4;
+      const auto bytes = [&](Home home, HeadGradient gradient) {
+        return bytes_at(home, describe_head(m, gradient), n, element, 4);
+      };
+      const Bytes row = up(100 * element);
+      const Bytes rest = n.pairs == 0 ? 0  // picked, dense to normed, statistics, pooled
+                                      : up(20 * 48 * element) + 3 * up(15 * 48 * element) +
+                                            2 * up(15 * 4) + up(5 * 48 * element);
+      const Bytes scores = n.pairs == 0 ? 0 : up(5 * 2 * element);
+      const auto more = [&](Home home, HeadGradient gradient) {
+        return bytes(home, gradient) - bytes(home, HeadGradient::with_losses);
+      };
+      EXPECT_EQ(more(Home::slot, HeadGradient::kept), n.targets * row + rest + scores);
+      EXPECT_EQ(more(Home::slot, HeadGradient::again), up(n.targets * 3 * 8) + rest + scores);
+      const bool own = element < 4;  // otherwise in the memory of logits and scores
+      EXPECT_EQ(more(Home::scratch, HeadGradient::kept), -(own ? 4 * row + scores : 0) - rest);
+      EXPECT_EQ(more(Home::scratch, HeadGradient::again),
+                -up(4 * 3 * 8) - rest - (own ? scores : 0));
+      EXPECT_EQ(more(Home::batch, HeadGradient::kept), 0);
+    }
+}
+
 }  // namespace
 }  // namespace trireme::architecture

@@ -328,6 +328,7 @@ TEST_F(BenchCommand, MachineFilesReadBackAndPredictTimes) {
     EXPECT_EQ(machine.node.devices, ranks);
     EXPECT_EQ(machine.time_mistake({}, ranks), "");
     EXPECT_GT(machine.peak(DType::bf16), 0);
+    EXPECT_GT(machine.device.peak_fp8, 0);
     EXPECT_EQ(machine.node.link_bandwidth > 0, ranks > 1);
     EXPECT_LE(machine.node.processors, ranks);
     for (const double rate : {machine.kernels.norm, machine.kernels.activation,

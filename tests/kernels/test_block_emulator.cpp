@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#if !defined(__CUDACC__)  // kernels for hosts alone
+#if !defined(__CUDACC__) && !defined(__HIPCC__)  // kernels for hosts alone
 
 #include "support/block_emulator.hpp"
 

@@ -15,7 +15,7 @@
 #include "reference/rounded_attention.hpp"
 #include "support/device_array.hpp"
 
-#if !defined(__CUDACC__)  // there the device runs them: test_flash_device.cpp
+#if !defined(__CUDACC__) && !defined(__HIPCC__)  // see test_flash_device.cpp
 #include "kernels/flash_cases.hpp"
 #endif
 
@@ -147,7 +147,7 @@ TEST(AttentionBackends, OnlyTheGradientOfCudnnNeedsASquareOfTheSequence) {
       << "the tensor cores' own, which is the fallback";
 }
 
-#if !defined(__CUDACC__)
+#if !defined(__CUDACC__) && !defined(__HIPCC__)
 
 using namespace flash_cases;
 

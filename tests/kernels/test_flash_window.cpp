@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <vector>
 
-#if !defined(__CUDACC__)  // there the device runs them: test_flash_device.cpp
+#if !defined(__CUDACC__) && !defined(__HIPCC__)  // see test_flash_device.cpp
 #include "kernels/flash_cases.hpp"
 
 /// Sliding windows in the tensor-core kernels, run by the emulator of blocks on the host.

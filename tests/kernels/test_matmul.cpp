@@ -1,6 +1,7 @@
 // Matrix products and linear layers by every back end of this build, against naive sums in double;
 // bits of the tiled kernel, threads of host libraries, and the peak.
 #include <trireme/base/check.hpp>
+#include <trireme/kernels/fp8.hpp>
 #include <trireme/kernels/matmul.hpp>
 #include <trireme/kernels/tiled_matmul.hpp>
 #include <trireme/tensor/fence.hpp>
@@ -262,6 +263,10 @@ TEST(MatmulBackends, PeakIsTheRateOfAProduct) {
     EXPECT_GT(peak, 1e8);
     EXPECT_LT(peak, 1e17);
   }
+  if (!fp8_obstacle(handle).empty()) GTEST_SKIP() << fp8_obstacle(handle);
+  const double peak = measure_fp8_peak(handle);
+  EXPECT_GT(peak, 1e8);
+  EXPECT_LT(peak, 1e17);
 }
 
 }  // namespace

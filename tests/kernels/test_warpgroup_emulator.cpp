@@ -6,7 +6,7 @@
 #include <functional>
 #include <vector>
 
-#if !defined(__CUDACC__)  // kernels for hosts alone
+#if !defined(__CUDACC__) && !defined(__HIPCC__)  // kernels for hosts alone
 
 #include "kernels/warpgroup_cases.hpp"
 

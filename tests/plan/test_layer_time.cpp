@@ -83,6 +83,22 @@ TEST(LayerTime, TheHeadHasItsThreePassesInOne) {
   }
 }
 
+TEST(LayerTime, WithGpipeTheHeadsGradientIsItsBackwardPass) {
+  auto c = of_family(Family::gpt, {.tensor = 2, .pipeline = 2});
+  const PassTime fused = times(c, testing::cluster()).head.forward;
+  c.parallel.schedule = ScheduleKind::gpipe;
+  const double products = 2.0 * 32 * 96 * tokens / 2;
+  const PartTime kept = times(c, testing::cluster()).head;
+  EXPECT_DOUBLE_EQ(kept.forward.flops, products);
+  EXPECT_DOUBLE_EQ(kept.backward.flops, 2 * products);
+  EXPECT_NEAR(kept.forward.total() + kept.backward.total(), fused.total(), 1e-12 * fused.total());
+  c.parallel.recompute = Recompute::full;
+  const PartTime again = times(c, testing::cluster()).head;
+  EXPECT_DOUBLE_EQ(again.backward.flops, 3 * products);
+  EXPECT_LT(again.forward.total(), kept.forward.total()) << "the loss's gradient is later";
+  EXPECT_GT(again.backward.total(), kept.backward.total());
+}
+
 /// Seconds of a micro-batch's messages on the tensor axis, on a rank that has all stages.
 Seconds tensor_seconds(const deck::Config& c, const Machine& machine, bool split) {
   const auto a = architecture::describe(c.model);

@@ -1,3 +1,4 @@
+#include <trireme/architecture/ends.hpp>
 #include <trireme/base/check.hpp>
 #include <trireme/deck/checks.hpp>
 #include <trireme/plan/program.hpp>
@@ -105,6 +106,31 @@ TEST(Recompute, TheLimitMayHaveAUnit) {
   EXPECT_EQ(limit("75_000_000_000"), 75'000'000'000);
   EXPECT_THROW(limit("-1"), UsageError);
   EXPECT_THROW(limit("75_GB"), UsageError);
+}
+
+/// With gpipe, slots keep the gradient of all logits; a limit can ask for them again.
+TEST(Recompute, WithGpipeTheLogitsAreOneOfTheTensors) {
+  const auto bytes_with = [](const std::string& recompute, Bytes limit, deck::Deck* chosen) {
+    deck::Deck deck = testing::deck_with(
+        "[parallel]\nschedule = \"gpipe\"\npipeline = 2\nrecompute = \"" + recompute + "\"" +
+        (limit > 0 ? "\nmemory_limit = " + std::to_string(limit) : ""));
+    deck::resolve_parallel(deck, 2);
+    const Machine machine = machine_with(DeviceKind::cuda, 0);
+    resolve_recompute(deck, machine);
+    const deck::Config& c = deck.config;
+    const auto ranks = plan_ranks(c, architecture::describe(c.model),
+                                  training_needs(step_programs(c, machine)), machine);
+    if (chosen != nullptr) *chosen = deck;
+    return device_total(most_memory(ranks).memory);
+  };
+  const Bytes least = bytes_with("full", 0, nullptr);
+  ASSERT_LT(least, bytes_with("none", 0, nullptr));
+  deck::Deck chosen = testing::deck_with("");
+  EXPECT_LE(bytes_with("auto", least, &chosen), least);
+  const auto& parallel = chosen.config.parallel;
+  EXPECT_EQ(architecture::head_gradient(parallel), architecture::HeadGradient::again);
+  const auto layer = architecture::describe(chosen.config.model).layer;
+  EXPECT_TRUE(recomputed_text(parallel, layer).ends_with("logits"));
 }
 
 }  // namespace

@@ -87,10 +87,21 @@ TEST(SearchSpace, TriesNumbersOfChunksWithShorterStages) {
   std::set<std::int64_t> chunks;
   for (const Layout& l : all_layouts(open_deck({"parallel.pipeline=2"}), 2)) {
     if (l.schedule == ScheduleKind::interleaved) chunks.insert(l.chunks);
-    EXPECT_EQ(l.schedule == ScheduleKind::interleaved, l.chunks > 1);
+    EXPECT_EQ(l.schedule == ScheduleKind::interleaved || is_v_schedule(l.schedule), l.chunks > 1);
   }
   EXPECT_TRUE(chunks.contains(2));
   EXPECT_TRUE(chunks.contains(3));
+}
+
+/// 6 layers: two stages on each of up to three ranks.
+TEST(SearchSpace, TriesTheSchedulesInAVWhereEveryStageHasALayer) {
+  std::set<std::pair<ScheduleKind, std::int64_t>> found;
+  for (const Layout& l : all_layouts(open_deck(), 12))
+    if (is_v_schedule(l.schedule)) found.insert({l.schedule, l.pipeline});
+  std::set<std::pair<ScheduleKind, std::int64_t>> expected;
+  for (const auto kind : {ScheduleKind::zb_v, ScheduleKind::v_half, ScheduleKind::v_min})
+    for (const std::int64_t pipeline : {2, 3}) expected.insert({kind, pipeline});
+  EXPECT_EQ(found, expected);
 }
 
 TEST(SearchSpace, KeepsFixedKeys) {
@@ -121,6 +132,14 @@ TEST(Search, FindsTheBestOfAllPlayedLayouts) {
     EXPECT_EQ(static_cast<std::int64_t>(all.candidates.size()), all.evaluated);
     EXPECT_LE(some.candidates.front().seconds(), 1.01 * all.candidates.front().seconds()) << ranks;
   }
+}
+
+/// With stages of nearly equal costs, zb-v waits a sixth of the time of 1f1b.
+TEST(Search, ChoosesAVWhereItIsFaster) {
+  const deck::Deck deck = open_deck({"parallel.pipeline=2", "parallel.data=1", "batch.micro=3",
+                                     "parallel.recompute=none", "model.vocabulary=2"});
+  const SearchResult found = search_layouts(deck, 2, cluster(), {.best = 100});
+  EXPECT_EQ(found.candidates.front().layout.schedule, ScheduleKind::zb_v);
 }
 
 TEST(Search, CandidatesAreWhatTheirLayoutsTake) {

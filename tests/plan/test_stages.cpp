@@ -1,6 +1,7 @@
 #include <trireme/architecture/shard.hpp>
 #include <trireme/plan/cost.hpp>
 #include <trireme/plan/stages.hpp>
+#include <trireme/schedule/generate.hpp>
 
 #include <gtest/gtest.h>
 
@@ -9,6 +10,8 @@
 
 namespace trireme::plan {
 namespace {
+
+using architecture::HeadGradient;
 
 architecture::Architecture model(std::int64_t layers) {
   auto config = testing::config_of({});
@@ -23,12 +26,58 @@ TEST(Stages, FlopsOfAllAreThoseOfTheModel) {
       config.model.layers = 5;
       config.model.family = family;
       const auto a = architecture::describe(config.model);
-      double sum = 0;
-      for (const StageFlops& f :
-           stage_flops(a, architecture::partition(a, testing::layout_of(stages))))
-        sum += f.sum();
-      EXPECT_NEAR(sum, a.model_flops_per_token(), 1e-12 * sum) << stages;
+      const auto layers = architecture::partition(a, testing::layout_of(stages));
+      for (const HeadGradient head :
+           {HeadGradient::with_losses, HeadGradient::kept, HeadGradient::again}) {
+        double sum = 0;
+        for (const StageFlops& f : stage_flops(a, layers, {}, head)) sum += f.sum();
+        EXPECT_NEAR(sum, a.model_flops_per_token(), 1e-12 * sum) << stages;
+      }
     }
+}
+
+/// Per token, gpt's head has D·V products in each of three passes.
+TEST(Stages, TheHeadsPassesAreThirdsOrAllForward) {
+  const auto a = model(5);
+  const auto layers = architecture::partition(a, testing::layout_of(2));
+  const double products = 2.0 * static_cast<double>(a.model.hidden * a.model.vocabulary);
+  const auto last = [&](HeadGradient head) { return stage_flops(a, layers, {}, head).back(); };
+  const StageFlops whole = last(HeadGradient::with_losses);
+  for (const HeadGradient later : {HeadGradient::kept, HeadGradient::again}) {
+    const StageFlops thirds = last(later);
+    EXPECT_DOUBLE_EQ(whole.forward - thirds.forward, 2 * products);
+    EXPECT_DOUBLE_EQ(thirds.backward_input - whole.backward_input, products);
+    EXPECT_DOUBLE_EQ(thirds.backward_weight - whole.backward_weight, products);
+    EXPECT_EQ(thirds.again, later == HeadGradient::again ? products : 0);
+  }
+  EXPECT_EQ(whole.again, 0);
+}
+
+/// Where the last stage's backward pass follows its forward pass, only the memory depends on the
+/// time of the head's gradient; with gpipe it does not follow.
+TEST(Stages, TheHeadsGradientIsDelayedWhereOtherPassesComeFirst) {
+  using namespace schedule;
+  for (const auto kind :
+       {ScheduleKind::gpipe, ScheduleKind::one_forward_one_backward, ScheduleKind::interleaved,
+        ScheduleKind::zb_h1, ScheduleKind::zb_v, ScheduleKind::v_half, ScheduleKind::v_min})
+    for (const int p : {2, 3, 4, 6})
+      for (const int m : {2, 6, 12}) {
+        deck::ParallelConfig parallel = testing::layout_of(p, 1);
+        parallel.schedule = kind;
+        parallel.chunks = kind == ScheduleKind::interleaved || is_v_schedule(kind) ? 2 : 1;
+        const layout::StageMap map = parallel.stage_map();
+        const Program program =
+            generate(kind, {p, m, static_cast<int>(parallel.chunks), false, {}, map.placement});
+        const auto& row = program.ranks[static_cast<std::size_t>(map.rank_of(map.last_stage()))];
+        bool follows = true;
+        for (std::size_t i = 0; i < row.size(); ++i)
+          if (row[i].op == Op::forward && row[i].stage == map.last_stage())
+            follows = follows && row[i + 1].op != Op::forward &&
+                      row[i + 1].op != Op::backward_weight && row[i + 1].micro == row[i].micro &&
+                      row[i + 1].stage == row[i].stage;
+        EXPECT_EQ(architecture::head_gradient(parallel) == HeadGradient::with_losses, follows)
+            << name_of(kind) << " p " << p << " m " << m;
+      }
 }
 
 TEST(Stages, GroupsTileTheModel) {

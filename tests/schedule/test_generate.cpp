@@ -48,6 +48,9 @@ TEST(Generate, EvaluationsInAVAreValidAndWaitOnlyForTheFirstMicroBatch) {
               lowered(generate_evaluation(v_layout(p, m, v)), {true, transport});
           EXPECT_EQ(validate(program, transport), std::vector<std::string>{})
               << p << " " << m << " " << v << " " << name_of(transport);
+          EXPECT_EQ(lowered(generate_evaluation(program.layout), {program.layout.tied, transport}),
+                    program)
+              << "from the layout of a lowered program";
           // The last micro-batch starts after v (m − 1) passes of the first rank.
           if (v == 2) {
             EXPECT_EQ(play(program, unit_cost, {transport}).timeline.span(), v * (m - 1 + p));

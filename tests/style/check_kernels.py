@@ -9,7 +9,8 @@ frames       No kernel has a stack frame, which holds spilled registers and arra
 accesses     Kernels of rows (ROWS) move whole packs of 16 bytes: the widest load or store has 128 bits and the other one
              at least 64, and none is generic.
 tables       Registers and frames of attention are those in the page's tables, if the toolkit and the architecture are
-             those that the page names. The counts in columns with an instruction's name are those of any toolkit.
+             those that the page names; sm_90a, which the kernels of warpgroups need, counts as sm_90. The counts in
+             columns with an instruction's name are those of any toolkit.
 processors   Blocks per multiprocessor of the tables fit by their registers.
 arguments    No kernel goes to the device through Kokkos' constant buffer.
 
@@ -33,10 +34,9 @@ FRAMES = [
     (r"\bnormal_fill<", 40, "likewise, and only once in a run"),
     (r"\b(AttentionForward|TeamOfHead|TeamOfKeys|TeamOfQueries)<", 144,
      "portable attention: its functions share the functor, which is copied to local memory once per thread"),
-    (r"\bGroup(Forward|Backward)<.*, true>", 144, "attention of warpgroups with dropout, see docs/attention.md"),
     (r"\barithmetic_work<", 40, "likewise; measures the rate of arithmetic, in trireme bench alone"),
 ]
-OTHER_FRAME = 128  # attention, with a toolkit or an architecture other than the page's
+OTHER_FRAME = 128  # attention, with a toolkit or an architecture other than the page's (sm_90a is that of sm_90)
 
 # (kernels, whether they load packs, whether they store packs)
 ROWS = [
@@ -60,7 +60,7 @@ ROWS = [
 INSTRUCTION = re.compile(r"^\s*/\*[0-9a-f]{4,}\*/\s+(?:\{\s*)?(?:@!?U?P\w+\s+)?([A-Z][\w.]*)", re.MULTILINE)
 RESOURCES = re.compile(r"Function (\S+):\s+REG:(\d+) STACK:(\d+) SHARED:\d+ LOCAL:(\d+)")
 TABLE_HEAD = re.compile(r"K of `(\w+)`")
-ATTENTION = re.compile(r"\b(Flash\w+)<(?:trireme::)?(Bf16|Fp16), (\d+)(?:, (true|false))?>")
+ATTENTION = re.compile(r"\b((?:Flash|Group)\w+)<(?:trireme::)?(Bf16|Fp16), (\d+)(?:, (true|false))?>")
 
 
 class Kernel:
@@ -114,7 +114,8 @@ def kernels_of(tool, path):
 
 
 class Page:
-    """Tables with a heading "K of `kernel`", and "CUDA 13.0, sm_90" in the text."""
+    """Tables with a heading "K of `kernel`", and "CUDA 13.0, sm_90" in the text. A row "64, dropout" is that of the
+    kernels with dropout, where their sizes differ from those without."""
 
     def __init__(self, text):
         found = re.search(r"^CUDA (\d+\.\d+),.*\b(sm_\d+\w?)\b", text, re.MULTILINE)
@@ -127,14 +128,21 @@ class Page:
                 heads = None
             elif TABLE_HEAD.fullmatch(cells[0]):
                 kernel, heads = TABLE_HEAD.fullmatch(cells[0])[1], cells
-            elif heads and cells[0].isdigit():
+            elif heads and re.fullmatch(r"\d+(, dropout)?", cells[0]):
                 self.rows[kernel, cells[0]] = dict(zip(heads, cells))
 
     def row(self, kernel):
         """The row of a kernel of attention and its column of registers, or None."""
         match = ATTENTION.search(kernel.name)
-        row = self.rows.get((match[1], match[3])) if match else None
-        return (row, match[2].lower() + (", dropout" if match[4] == "true" else "")) if row else None
+        if not match:
+            return None
+        dropout = ", dropout" if match[4] == "true" else ""
+        row = self.rows.get((match[1], match[3] + dropout)) or self.rows.get((match[1], match[3]))
+        return (row, match[2].lower() + dropout) if row else None
+
+    def describes(self, toolkit, arch):
+        """Whether registers and frames on the page are those of this compiler."""
+        return (toolkit, re.sub(r"a$", "", arch)) == (self.toolkit, self.arch)
 
 
 def resources(kernel):
@@ -184,7 +192,7 @@ def arguments(kernel):
 def violations(kernels, page, toolkit, some):
     seen = set()
     for kernel in kernels:
-        exact = (toolkit, kernel.arch) == (page.toolkit, page.arch)
+        exact = page.describes(toolkit, kernel.arch)
         for rule in (frames(kernel, page, exact), accesses(kernel, seen), tables(kernel, page, exact), arguments(kernel)):
             yield from (f"{kernel.short()}: {what}" for what in rule)
     missing = [] if some else [ROWS[i][0] for i in range(len(ROWS)) if i not in seen]
@@ -204,7 +212,8 @@ def show(kernels, page):
             columns.setdefault((match[1], int(match[3]), kernel.arch), {})[variant] = kernel
     for (name, size, arch), variants in sorted(columns.items()):
         one = next(iter(variants.values()))
-        counts = " | ".join(str(one.count(opcode)) for opcode in ("HMMA", "LDSM"))
+        opcodes = ("HMMA", "LDSM") if name.startswith("Flash") else ("HGMMA",)
+        counts = " | ".join(str(one.count(opcode)) for opcode in opcodes)
         cells = " | ".join(resources(variants[v]) if v in variants else "" for v in
                            ("bf16", "fp16", "bf16, dropout", "fp16, dropout"))
         print(f"{name} {arch}: | {size} | {counts} | {cells} |")

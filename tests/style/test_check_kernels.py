@@ -12,10 +12,18 @@ PAGE = """CUDA 13.0, sm_90, and more.
 | K of `FlashForward` | threads, blocks per SM | HMMA | LDSM | bf16 | bf16, dropout |
 |---|---|---|---|---|---|
 | 64 | 128, 3 | 2 | 1 | 167 | 168, 56 B |
+
+| K of `GroupForward` | threads, blocks per SM | HGMMA | bf16 | bf16, dropout |
+|---|---|---|---|---|
+| 64 | 512, 1 | 2 | 128 | – |
+| 64, dropout | 384, 1 | 1 | – | 168, 16 B |
 """
 FORWARD = "void run_on_cuda<FlashForward<trireme::Bf16, 64, false> >(Arguments)"
 DROPPING = "void run_on_cuda<FlashForward<trireme::Bf16, 64, true> >(Arguments)"
+GROUPS = "void run_groups_on_cuda<trireme::kernels::GroupForward<trireme::Bf16, 64, false> >(Arguments)"
+DROPPING_GROUPS = GROUPS.replace("false", "true")
 ROW = "void launch<RowBody<embedding_lookup<Bf16>(Cuda const&)> >()"
+GROUP_PRODUCTS = ["HGMMA.64x128x16.F32.BF16", "HGMMA.64x64x16.F32.BF16"]
 PRODUCTS = ["HMMA.16816.F32.BF16", "LDSM.16.M88.4", "HMMA.16816.F32.BF16"]
 
 
@@ -71,6 +79,19 @@ class Checks(unittest.TestCase):
         self.assertEqual(self.found(FORWARD, PRODUCTS, registers=160, frame=24, toolkit="12.4"), [])
         self.assertEqual(self.found(FORWARD, PRODUCTS, registers=160, frame=24, arch="sm_80"), [])
 
+    def test_kernels_of_warpgroups(self):
+        self.assertEqual(self.found(GROUPS, GROUP_PRODUCTS, registers=128, arch="sm_90a"), [])
+        self.assertEqual(self.found(DROPPING_GROUPS, GROUP_PRODUCTS[:1], registers=168, frame=16, arch="sm_90a"), [])
+        self.assert_one("1 times HGMMA, expected 2", GROUPS, GROUP_PRODUCTS[:1], registers=128, arch="sm_90a")
+        self.assert_one("2 times HGMMA, expected 1", DROPPING_GROUPS, GROUP_PRODUCTS, registers=168, frame=16,
+                        arch="sm_90a")
+        self.assert_one("registers and frame 128, 8 B, expected 128", GROUPS, GROUP_PRODUCTS, registers=128, frame=8,
+                        arch="sm_90a")
+        self.assert_one("registers and frame 168, expected 168, 16 B", DROPPING_GROUPS, GROUP_PRODUCTS[:1],
+                        registers=168, arch="sm_90a")
+        self.assert_one("a stack frame of 136 bytes, expected at most 128", DROPPING_GROUPS, GROUP_PRODUCTS[:1],
+                        registers=168, frame=136, arch="sm_90a", toolkit="12.4")
+
     def test_arguments(self):
         self.assert_one("the constant buffer", "void Kokkos::Impl::cuda_parallel_launch_constant_memory<trireme::A>()", [])
 
@@ -78,6 +99,7 @@ class Checks(unittest.TestCase):
         self.assert_one("names no toolkit", ROW, ["LDG.E.128", "STG.E.128"], page="nothing")
         found = self.found(ROW, ["LDG.E.128", "STG.E.128"], some=False)
         self.assertTrue(any("no kernel FlashForward with K = 64" in line for line in found), found)
+        self.assertTrue(any("no kernel GroupForward with K = 64, dropout" in line for line in found), found)
         self.assertTrue(any("no kernel TurnByPacks<" in line for line in found), found)
 
 

@@ -36,7 +36,7 @@ struct EmulatorLaunch {
 struct EmulatorReport {
   std::int64_t bank_conflicts = 0;  ///< accesses to shared memory that had to wait for others
   std::int64_t operations = 0;      ///< of warps
-  WarpCounts most;                  ///< of a warp
+  WarpCounts most;                  ///< of a warp, or of a warpgroup
   std::int64_t products = 0;        ///< of warpgroups
 };
 

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <trireme/kernels/attention_blocks.hpp>
+#include <trireme/kernels/flash_arguments.hpp>
 #include <trireme/kernels/flash_launch.hpp>
 
 #include <cstdint>
@@ -84,7 +85,7 @@ class EmulatedAttention {
         View2<const T>(grad.data(), tokens(), columns()),
         View2<const T>(o.data(), tokens(), columns()), qkv(), rows<const float>(logsumexp.data()),
         View1<float>(workspace.data(), workspace.size()), shape_, dropout_, grid.processors());
-    kernels::flash_backward<T, head_size>(grid, a, dropout_.rate > 0.0);
+    kernels::flash_backward<T, head_size>(grid, a.delta, a.gradients, dropout_.rate > 0.0);
   }
 
  private:

@@ -54,6 +54,8 @@ class WarpgroupEmulator {
         if (block->done < launch.threads) return false;
         block->check_end();
         block->publish(0, true);
+        for (const auto& products : block->products)
+          scheduler_.report.most.raise_to({static_cast<std::int64_t>(products.size()), 0});
         for (emulator::GroupThread& f : block->threads) stacks_.push_back(f.fiber.take_stack());
         return true;
       });

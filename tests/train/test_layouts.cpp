@@ -224,6 +224,7 @@ class Layouts : public ::testing::Test {
     for (int pipeline = 2; pipeline <= 4 && f.tensor * pipeline * f.data <= ranks; ++pipeline)
       for (const auto& [schedule, chunks, recompute] :
            std::vector<std::tuple<std::string, int, Recompute>>{{"gpipe", 1, Recompute::none},
+                                                                {"gpipe", 1, Recompute::full},
                                                                 {"1f1b", 1, Recompute::selective},
                                                                 {"interleaved", 3, Recompute::full},
                                                                 {"zb-v", 2, Recompute::none},

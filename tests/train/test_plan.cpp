@@ -49,6 +49,8 @@ class Plan : public ::testing::Test {
               Case{"1f1b", 1, true, true, "none", true, "lamb"},
               Case{"gpipe", 1, false, false, "none", false, "lamb"},
               Case{"gpipe", 1, false, true, "none", true, "sgd"},
+              Case{"gpipe", 1, true, true, "full"},
+              Case{"gpipe", 1, true, false, "selective", false, "adamw", Family::bert, 3, "bf16"},
               Case{"1f1b", 1, true, true, "selective", false, "adamw", Family::llama},
               Case{"zb-h1", 1, false, false, "none", true, "adamw", Family::llama},
               Case{"1f1b", 1, true, false, "none", true, "lamb", Family::llama, 2},

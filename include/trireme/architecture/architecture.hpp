@@ -25,6 +25,8 @@ struct Architecture {
   /// Products of a token with the head's matrix elements: the mean over the tokens of a sample, of
   /// which the head may see a few.
   double head_products() const;
+  /// Those of them that compute logits.
+  double logit_products() const;
   /// Products of a token with keys and with values, in all layers: L h s with a causal mask (half
   /// of the full square), else 2 L h s.
   double attention_products() const;

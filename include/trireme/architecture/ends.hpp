@@ -3,13 +3,35 @@
 #include <trireme/architecture/layer.hpp>
 #include <trireme/architecture/local_sizes.hpp>
 
+#include <cstdint>
+#include <string_view>
+
 namespace trireme::architecture {
 
 /// The embedding and the head as lists of operations, from which arrays, memory, messages, FLOPs
 /// and the fields of a batch are derived. None of their steps is recomputed. A gradient overwrites
 /// its tensor, unless the list has a separate tensor for it such as "dlogits".
 LayerDescription describe_embedding(const deck::ModelConfig& model);
-LayerDescription describe_head(const deck::ModelConfig& model);
+
+/// Time at which the head's gradient is computed.
+enum class HeadGradient : std::uint8_t {
+  /// In the forward pass, by blocks of rows: of the logits only one block exists at a time.
+  with_losses,
+  /// In the backward pass, from the gradient of all logits, which the slot keeps.
+  kept,
+  /// In the backward pass, by blocks of rows whose logits are computed again.
+  again
+};
+/// With the losses if the last stage's backward pass follows its forward pass directly: the order
+/// of the head's passes then changes the memory only. With gpipe, other forward passes come between
+/// them, and other stages would wait for the head's three passes: see [parallel] recompute.
+HeadGradient head_gradient(const deck::ParallelConfig& parallel);
+/// Name of the tensor that [parallel] recompute = "auto" chooses for HeadGradient::again.
+inline constexpr std::string_view logits_name = "logits";
+
+/// In the backward pass, all that it reads is kept in the slot.
+LayerDescription describe_head(const deck::ModelConfig& model,
+                               HeadGradient gradient = HeadGradient::with_losses);
 
 /// Whether the tensor uses the memory of another one.
 bool shares_memory(const LayerDescription& part, const Tensor& tensor, Bytes element,

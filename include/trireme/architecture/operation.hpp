@@ -95,7 +95,7 @@ enum class OperationKind : std::uint8_t {
   residual,      ///< output = residual + dropout(input)
   embedding,     ///< output = rows of the first table; output += rows of other tables
   pick,          ///< output = rows `indices` of input
-  logits,        ///< linear by blocks of rows, each with its gradients before the next
+  logits,        ///< linear by blocks of rows
   cross_entropy  ///< output = log Σ exp(input) − input[indices]
 };
 std::string_view name_of(OperationKind kind);
@@ -119,6 +119,8 @@ struct Operation {
   std::vector<ArraySpec> arrays = {};  ///< weights, then biases; names without "layers.3."
   std::uint32_t dropout_site = 0;      ///< of `dropout` and `residual`, within the layer
   bool first_layer_only = false;
+  /// The input of `logits`, if it is cut, is gathered again for the gradient of the weights.
+  bool gathers_again = false;
 
   /// Name of the first bias; "" without one.
   std::string bias() const;

@@ -12,12 +12,14 @@
 namespace trireme::architecture {
 
 /// Layers of each pipeline stage: contiguous, every layer once, with the least possible FLOPs in
-/// the stage that has most (in a V: in the rank that has most; with gpipe: in the longest forward
-/// pass and the longest backward pass together). The logits and their gradient count for the last
-/// stage's forward pass, so that this stage has fewer layers if the vocabulary is large; the
-/// look-up counts nothing. With more stages than layers, some stages have none.
+/// the stage that has most (in a V: in the rank that has most). The logits and their gradient count
+/// for the last stage, so that this stage has fewer layers if the vocabulary is large; the look-up
+/// counts nothing. With more stages than layers, some stages have none.
 std::vector<layout::Slice> partition(const Architecture& architecture,
                                      const deck::ParallelConfig& parallel);
+
+/// The layers of the longest stage, without the others.
+std::int64_t longest_stage(const Architecture& architecture, const deck::ParallelConfig& parallel);
 
 /// One rank's part of the model: its pipeline stages, and its part of the arrays that the tensor
 /// axis splits.

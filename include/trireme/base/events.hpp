@@ -56,6 +56,7 @@ struct Layout {
   std::int64_t data = 0;
   std::int64_t pipeline = 0;
   std::int64_t tensor = 0;
+  std::string order;  ///< of the axes among the ranks, fastest first
   std::string schedule;
   std::int64_t chunks = 0;       ///< stages of a pipeline rank
   std::int64_t micro_batch = 0;  ///< samples
@@ -68,8 +69,8 @@ struct Layout {
   static constexpr std::string_view name = "layout";
   static constexpr auto fields = std::make_tuple(
       std::make_pair("data", &Layout::data), std::make_pair("pipeline", &Layout::pipeline),
-      std::make_pair("tensor", &Layout::tensor), std::make_pair("schedule", &Layout::schedule),
-      std::make_pair("chunks", &Layout::chunks),
+      std::make_pair("tensor", &Layout::tensor), std::make_pair("order", &Layout::order),
+      std::make_pair("schedule", &Layout::schedule), std::make_pair("chunks", &Layout::chunks),
       std::make_pair("micro_batch", &Layout::micro_batch),
       std::make_pair("sequence_parallel", &Layout::sequence_parallel),
       std::make_pair("recompute", &Layout::recompute),

@@ -249,7 +249,7 @@ class CudaGroupBlock : public CudaBlock {
   }
 
  private:
-  static constexpr bool has_columns(int n) {
+  __device__ static constexpr bool has_columns(int n) {
     return n == 32 || n == 64 || n == 80 || n == 96 || n == 128 || n == 192 || n == 256;
   }
   template <int n>

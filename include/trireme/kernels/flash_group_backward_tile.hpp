@@ -79,19 +79,6 @@ struct GroupBackwardArguments : FlashBackwardArguments<T> {
   TensorMap grad_map;  // {K, H, S, B}, likewise
 };
 
-/// Fills in the numbers of blocks and the maps, and returns the number of blocks of threads.
-template <class Tile, class T, class MakeMap>
-int set_group_backward(GroupBackwardArguments<T>& a, int head_size, const MakeMap& make_map) {
-  a.query_blocks = (a.shape.sequence + Tile::queries - 1) / Tile::queries;
-  a.key_blocks = (a.shape.sequence + Tile::keys - 1) / Tile::keys;
-  FlashShape grads = a.shape;
-  grads.key_value_heads = 0;
-  grads.qkv_stride = a.grad_stride;
-  a.qkv_map = make_map(heads_map(a.qkv, a.shape, head_size, Tile::box_rows));
-  a.grad_map = make_map(heads_map(a.grad, grads, head_size, Tile::box_rows));
-  return a.shape.batch * a.shape.key_value_heads * a.key_blocks;
-}
-
 /// Barrier number `stage` of a ring whose first one is at `at`.
 template <class Block>
 TRIREME_DEVICE_FUNCTION std::uint32_t phases(Block& block, std::uint32_t at, int stage = 0) {

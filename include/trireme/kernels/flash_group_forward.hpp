@@ -46,15 +46,6 @@ struct GroupForwardArguments {
   TensorMap queries, keys;  // of [K, H + 2 Hkv, S, B]: boxes of Tile::queries and Tile::keys rows
 };
 
-/// How many blocks of queries there are, and how many blocks of threads compute them on a device
-/// that runs `at_a_time`.
-template <class Tile, class T>
-void set_group_forward_blocks(GroupForwardArguments<T>& a, int at_a_time) {
-  a.query_blocks = (a.shape.sequence + Tile::queries - 1) / Tile::queries;
-  const int all = a.shape.batch * a.shape.heads * a.query_blocks;
-  a.blocks = all < at_a_time ? all : at_a_time;
-}
-
 /// Every block of threads computes blocks of queries of several heads, one after another, and takes
 /// the number of the next one from a counter: their order affects no result. While the consumers
 /// finish one, the producer copies what the next one needs.

@@ -1,45 +1,23 @@
 #pragma once
 
-#include <trireme/kernels/flash_attention.hpp>
+#include <trireme/base/attention_memory.hpp>
 #include <trireme/kernels/flash_backward.hpp>
 #include <trireme/kernels/flash_delta.hpp>
 #include <trireme/kernels/flash_forward.hpp>
+#include <trireme/kernels/flash_group_backward.hpp>
+#include <trireme/kernels/flash_group_forward.hpp>
 
 #include <cstdint>
 
-/// Launches of the kernels of attention on tensor cores: arguments, numbers of blocks, order. A
-/// Grid runs them: ExecGrid on a device (block_launch.hpp), EmulatedGrid in tests, so that both run
-/// the same launches. It has processors(), cache_bytes(), and launch<Kernel>(label, blocks,
-/// arguments).
+/// Launches of the kernels of attention on tensor cores: numbers of blocks, maps, order. A Grid
+/// runs them: on a device ExecGrid (block_launch.hpp), and StreamGrid (group_launch.hpp) for
+/// warpgroups; in tests EmulatedGrid and EmulatedGroupGrid, so that both run the same launches. It
+/// has launch<Kernel>(label, blocks, arguments), and for warpgroups processors(), tensor_map(shape)
+/// and counters(), which are two zeros. flash_arguments.hpp makes the arguments.
 namespace trireme::kernels {
 
 constexpr int blocks_of(std::int64_t sequence, int block) {
   return static_cast<int>((sequence + block - 1) / block);
-}
-
-/// Arguments of a forward kernel, without its queries, keys and values.
-template <class Arguments, class T>
-Arguments forward_arguments(View2<T> o, View3<float> logsumexp, View2<const T> qkv,
-                            const AttentionShape& shape, const AttentionDropout& dropout,
-                            std::int64_t room_bytes) {
-  Arguments a;
-  a.shape = flash_forward_shape(shape, row_stride(qkv), room_bytes);
-  a.dropout = flash_dropout(shape, dropout);
-  a.o = o.data();
-  a.o_stride = row_stride(o);
-  a.logsumexp = logsumexp.data();
-  return a;
-}
-
-template <class T>
-FlashForwardArguments<T> flash_forward_arguments(View2<T> o, View3<float> logsumexp,
-                                                 View2<const T> qkv, const AttentionShape& shape,
-                                                 const AttentionDropout& dropout,
-                                                 std::int64_t cache_bytes) {
-  auto a = forward_arguments<FlashForwardArguments<T>>(o, logsumexp, qkv, shape, dropout,
-                                                       cache_bytes / 3);
-  a.qkv = qkv.data();
-  return a;
 }
 
 template <class Kernel, class Grid>
@@ -58,70 +36,83 @@ void flash_forward(Grid& grid, const FlashForwardArguments<T>& a, bool with_drop
     launch_flash_forward<FlashForward<T, head_size, false>>(grid, a);
 }
 
-/// Arguments of the two kernels of the backward pass, which share the workspace. `block_keys`: keys
-/// of a block of the second one.
-template <class T, class Gradients = FlashBackwardArguments<T>>
-struct FlashGradientArguments {
-  FlashDeltaArguments<T> delta;
-  Gradients gradients;
+/// Every block of threads stays on its processor, and takes blocks of queries until none is left.
+template <class Kernel, class Grid, class T>
+void launch_forward_of_groups(Grid& grid, typename Kernel::Arguments a, const T* qkv,
+                              int head_size) {
+  using Tile = typename Kernel::Tile;
+  a.query_blocks = blocks_of(a.shape.sequence, Tile::queries);
+  const std::int64_t all = std::int64_t{a.shape.batch} * a.shape.heads * a.query_blocks;
+  a.blocks = all < grid.processors() ? static_cast<int>(all) : grid.processors();
+  a.counters = grid.counters();
+  a.queries = grid.tensor_map(heads_map(qkv, a.shape, head_size, Tile::queries));
+  a.keys = grid.tensor_map(heads_map(qkv, a.shape, head_size, Tile::keys));
+  grid.template launch<Kernel>("kernels/attention_forward", a.blocks, a);
+}
 
-  FlashGradientArguments(View2<T> dqkv, View2<const T> grad, View2<const T> o, View2<const T> qkv,
-                         View3<const float> logsumexp, View1<float> workspace,
-                         const AttentionShape& shape, const AttentionDropout& dropout,
-                         int processors, int block_keys = 128) {
-    const FlashWorkspace parts(shape.sizes());
-    float* const deltas = workspace.data() + parts.sums;
-    auto* const counters = reinterpret_cast<unsigned*>(deltas + parts.deltas);
-    delta = {static_cast<int>(shape.sequence),
-             static_cast<int>(shape.heads),
-             shape.tokens() * shape.heads,
-             deltas,
-             grad.data(),
-             row_stride(grad),
-             o.data(),
-             row_stride(o),
-             counters,
-             parts.counters};
-    Gradients& a = gradients;
-    a.shape = flash_backward_shape(shape, row_stride(qkv), processors, block_keys);
-    a.dropout = flash_dropout(shape, dropout);
-    a.dqkv = dqkv.data();
-    a.dqkv_stride = row_stride(dqkv);
-    a.grad = grad.data();
-    a.grad_stride = row_stride(grad);
-    a.qkv = qkv.data();
-    a.logsumexp = logsumexp.data();
-    a.delta = deltas;
-    a.sums = workspace.data();
-    a.ticket = counters;
-    a.turns = counters + 1;
-  }
-};
+/// group_attention_forward for one head size.
+template <class T, int head_size, class Grid>
+void group_forward(Grid& grid, const GroupForwardArguments<T>& a, const T* qkv, bool with_dropout) {
+  if (with_dropout)
+    launch_forward_of_groups<GroupForward<T, head_size, true>>(grid, a, qkv, head_size);
+  else
+    launch_forward_of_groups<GroupForward<T, head_size, false>>(grid, a, qkv, head_size);
+}
+
+/// Computes the deltas and zeroes the counters.
+template <class T, int head_size, class Grid>
+void flash_delta(Grid& grid, const FlashDeltaArguments<T>& a) {
+  using Delta = FlashDelta<T, head_size>;
+  grid.template launch<Delta>("kernels/attention_delta",
+                              (a.rows + Delta::rows_per_block - 1) / Delta::rows_per_block, a);
+}
+
+/// Fills in the numbers of blocks, and returns the number of blocks of threads.
+template <class Tile, class Arguments>
+std::int64_t set_gradient_blocks(Arguments& a) {
+  static_assert(Tile::queries >= FlashWorkspace::smallest_block);
+  a.query_blocks = blocks_of(a.shape.sequence, Tile::queries);
+  a.key_blocks = blocks_of(a.shape.sequence, Tile::keys);
+  return std::int64_t{a.shape.batch} * a.shape.key_value_heads * a.key_blocks;
+}
 
 template <class Kernel, class Grid>
 void launch_flash_gradients(Grid& grid, typename Kernel::Arguments a) {
-  using Tile = typename Kernel::Tile;
-  static_assert(Tile::queries >= FlashWorkspace::smallest_block &&
-                FlashWorkspace::largest_block % Tile::queries == 0);
-  a.query_blocks = blocks_of(a.shape.sequence, Tile::queries);
-  a.key_blocks = blocks_of(a.shape.sequence, Tile::keys);
-  grid.template launch<Kernel>("kernels/attention_backward",
-                               std::int64_t{a.shape.batch} * a.shape.key_value_heads * a.key_blocks,
-                               a);
+  static_assert(FlashWorkspace::largest_block % Kernel::Tile::queries == 0);
+  const std::int64_t blocks = set_gradient_blocks<typename Kernel::Tile>(a);
+  grid.template launch<Kernel>("kernels/attention_backward", blocks, a);
 }
 
-/// flash_attention_backward for one head size: computes the deltas and zeroes the counters, then
-/// computes the gradients.
+/// flash_attention_backward for one head size: deltas and counters, then the gradients.
 template <class T, int head_size, class Grid>
-void flash_backward(Grid& grid, const FlashGradientArguments<T>& a, bool with_dropout) {
-  using Delta = FlashDelta<T, head_size>;
-  grid.template launch<Delta>("kernels/attention_delta",
-                              (a.delta.rows + Delta::rows_per_block - 1) / Delta::rows_per_block,
-                              a.delta);
+void flash_backward(Grid& grid, const FlashDeltaArguments<T>& delta,
+                    const FlashBackwardArguments<T>& a, bool with_dropout) {
+  flash_delta<T, head_size>(grid, delta);
   if (with_dropout)
-    launch_flash_gradients<FlashBackward<T, head_size, true>>(grid, a.gradients);
+    launch_flash_gradients<FlashBackward<T, head_size, true>>(grid, a);
   else
-    launch_flash_gradients<FlashBackward<T, head_size, false>>(grid, a.gradients);
+    launch_flash_gradients<FlashBackward<T, head_size, false>>(grid, a);
+}
+
+template <class Kernel, class Grid>
+void launch_gradients_of_groups(Grid& grid, typename Kernel::Arguments a, int head_size) {
+  using Tile = typename Kernel::Tile;
+  const std::int64_t blocks = set_gradient_blocks<Tile>(a);
+  FlashShape grads = a.shape;
+  grads.key_value_heads = 0;
+  grads.qkv_stride = a.grad_stride;
+  a.qkv_map = grid.tensor_map(heads_map(a.qkv, a.shape, head_size, Tile::box_rows));
+  a.grad_map = grid.tensor_map(heads_map(a.grad, grads, head_size, Tile::box_rows));
+  grid.template launch<Kernel>("kernels/attention_backward", blocks, a);
+}
+
+/// The second kernel of group_attention_backward for one head size.
+template <class T, int head_size, class Grid>
+void group_backward(Grid& grid, const GroupBackwardArguments<T>& a, bool with_dropout) {
+  if (with_dropout)
+    launch_gradients_of_groups<GroupBackward<T, head_size, true>>(grid, a, head_size);
+  else
+    launch_gradients_of_groups<GroupBackward<T, head_size, false>>(grid, a, head_size);
 }
 
 }  // namespace trireme::kernels

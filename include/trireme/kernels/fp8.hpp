@@ -32,6 +32,10 @@ template <class A, class B, class C>
 void fp8_product(const Handle& handle, View2<C> c, View2<const A> a, const Fp8Scale& of_a,
                  View2<const B> b, const Fp8Scale& of_b, double beta, View1<const C> bias = {});
 
+/// measure_matmul_peak() for fp8_product of E4M3 numbers, with a result of Bf16 and without the
+/// rounding of the operands.
+double measure_fp8_peak(const Handle& handle);
+
 /// A linear layer's three tensors: its input, its weights, and the gradient of its output.
 struct Fp8Linear {
   Fp8Scale input;              ///< E4M3

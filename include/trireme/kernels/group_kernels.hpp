@@ -25,17 +25,17 @@ constexpr bool has_group_backward(std::int64_t head_size) {
          head_size == 256;
 }
 
-/// Fills in the numbers of blocks and the maps of qkv, and launches. For Bf16 and Fp16.
+/// group_forward of flash_launch.hpp, for Bf16 and Fp16.
 template <class T>
-void launch_group_forward(void* stream, GroupForwardArguments<T> a, const T* qkv, int head_size,
-                          bool with_dropout, int processors);
+void launch_group_forward(void* stream, const GroupForwardArguments<T>& a, const T* qkv,
+                          int head_size, bool with_dropout, int processors);
 
-/// Computes the deltas and zeroes the counters.
+/// flash_delta.
 template <class T>
 void launch_group_delta(void* stream, const FlashDeltaArguments<T>& a, int head_size);
-/// Fills in the numbers of blocks and the maps, and launches.
+/// group_backward.
 template <class T>
-void launch_group_backward(void* stream, GroupBackwardArguments<T> a, int head_size,
+void launch_group_backward(void* stream, const GroupBackwardArguments<T>& a, int head_size,
                            bool with_dropout);
 
 }  // namespace trireme::kernels

@@ -5,13 +5,15 @@
 #include <trireme/model/tensor_axis.hpp>
 #include <trireme/model/training_head.hpp>
 
+#include <cstddef>
 #include <memory>
 #include <variant>
+#include <vector>
 
 namespace trireme::model {
 
-/// Final norm and the head of the training objective, whose forward pass keeps dy, the gradient at
-/// the norm's output, for the norm's backward pass.
+/// Final norm and the head of the training objective, one of whose passes leaves dy, the gradient
+/// at the norm's output, for the norm's backward pass.
 template <class P>
 class Head {
  public:
@@ -22,23 +24,31 @@ class Head {
     View2<T> x;   // [R, D] input
     View2<T> dy;  // [R, D] normalised input, then its gradient
     NormSaved<P> norm;
+    HeadTensors<P> tensors;
   };
 
   /// `axis` must outlive this.
-  Head(const Parameters<P>& parameters, const deck::ModelConfig& model, const TensorAxis& axis);
+  Head(const Parameters<P>& parameters, const deck::ModelConfig& model, const TensorAxis& axis,
+       architecture::HeadGradient gradient = architecture::HeadGradient::with_losses);
 
+  /// Needs the scratch in training and evaluation.
   Saved take_saved(Arena& arena, const architecture::LocalSizes& sizes) const;
   void take_scratch(Arena& arena, const architecture::LocalSizes& sizes) {
-    training_->take_scratch({arena, description_, architecture::Home::scratch, sizes});
+    scratch_ = TensorMemory<P>(arena, description_, architecture::Home::scratch, sizes).data();
   }
 
-  /// losses [terms] += Σ cross entropy of each term; also the gradient, scaled as the context says,
-  /// down to dy. `all` [T, D] is scratch where R is a part of T.
+  /// losses [terms] += Σ cross entropy of each term; with HeadGradient::with_losses also the
+  /// gradient, scaled as the context says, down to dy. `all` [T, D] is scratch where R is a part of
+  /// T.
   void forward(const Handle& handle, View1<double> losses, const Saved& saved, View2<T> all,
                BatchFields fields, const MicroContext& context) const;
   /// The losses of the first `samples` samples, without gradients.
   void evaluate(const Handle& handle, View1<double> losses, const Saved& saved, View2<T> all,
                 BatchFields fields, std::int64_t samples) const;
+  /// The gradient down to dy, unless the forward pass has computed it: to be called before the
+  /// following two.
+  void backward_losses(const Handle& handle, const Saved& saved, View2<T> all, BatchFields fields,
+                       const MicroContext& context) const;
   /// dx [R, D] = gradient of the input.
   void backward_input(const Handle& handle, View2<T> dx, const Saved& saved) const;
   void backward_weight(const Handle& handle, const Saved& saved) const;
@@ -47,15 +57,15 @@ class Head {
   void logits(const Handle& handle, View2<Accumulate<T>> logits, View2<const T> x,
               const Saved& saved) const;
 
-  const TrainingHead<P>& training() const { return *training_; }
-
  private:
   void normalise(const Handle& handle, View2<T> y, const NormSaved<P>& saved,
                  View2<const T> x) const;
 
+  architecture::HeadGradient gradient_;
   architecture::LayerDescription description_;
   std::variant<LayerNorm<P>, RmsNorm<P>> norm_;
   std::unique_ptr<TrainingHead<P>> training_;
+  std::vector<std::byte*> scratch_;  ///< by number of a tensor
 };
 
 }  // namespace trireme::model

@@ -1,8 +1,6 @@
 #pragma once
 
 #include <trireme/model/linear.hpp>
-#include <trireme/model/logits.hpp>
-#include <trireme/model/norm.hpp>
 #include <trireme/model/training_head.hpp>
 
 #include <optional>
@@ -14,44 +12,29 @@ namespace trireme::model {
 ///   masked tokens: logits(norm(gelu(dense y)));  pairs: output(tanh(dense y)) of first tokens.
 /// Only the rows that they need are looked at. These few are brought to all tensor ranks, which
 /// compute alike what is not cut; where each sums its own tokens' gradients, each takes its part of
-/// these rows. All passes happen in the forward pass, as for logits. A pair weighs as much as all
-/// masked tokens of a sample.
+/// these rows. All passes are in the pass that HeadGradient names, as for logits. A pair weighs as
+/// much as all masked tokens of a sample.
 template <class P>
 class MaskedHead final : public TrainingHead<P> {
  public:
   using T = typename P::Compute;
   using G = typename P::Gradient;
 
-  struct Scratch {
-    View2<T> picked;              // [N + B, D] rows of y, then their gradient
-    View2<T> dense;               // [N, D]
-    View2<T> activated;           // [N, D]
-    View2<T> normed;              // [N, D], then gradients down to dense
-    NormSaved<P> norm;            // [N]
-    View2<T> pooled;              // [B, D]
-    View2<T> dpooled;             // [B, D]
-    View2<Accumulate<T>> scores;  // [B, 2]
-    View2<T> dscores;             // [B, 2]: in the same memory where the types agree
-    View1<double> losses;         // [B]
-    View2<double> statistics;     // [B, 3]
-    View2<double> merged;         // [B, 3]
-    typename Logits<P>::Scratch logits;
-  };
+  using Tensors = HeadTensors<P>;
 
   /// `axis` must outlive this.
   MaskedHead(const Parameters<P>& parameters, const deck::ModelConfig& model,
-             const TensorAxis& axis);
+             const TensorAxis& axis, architecture::HeadGradient gradient);
 
-  void take_scratch(const TensorMemory<P>& memory) override;
   void forward(const Handle& handle, View1<double> losses, View2<T> dy, View2<T> all,
-               BatchFields fields, const MicroContext& context) const override;
+               const Tensors& tensors, BatchFields fields,
+               const MicroContext& context) const override;
+  void backward(const Handle& handle, View2<T> dy, View2<T> all, const Tensors& tensors,
+                BatchFields fields, const MicroContext& context) const override;
   void evaluate(const Handle& handle, View1<double> losses, View2<T> y, View2<T> all,
-                BatchFields fields, std::int64_t samples) const override;
+                const Tensors& tensors, BatchFields fields, std::int64_t samples) const override;
   /// Throws Error: only masked tokens are predicted.
   void logits(const Handle& handle, View2<Accumulate<T>> logits, View2<const T> y) const override;
-
-  /// Results of the last pass, for tests.
-  const Scratch& scratch() const { return scratch_; }
 
  private:
   /// The sentence head's two products.
@@ -68,22 +51,30 @@ class MaskedHead final : public TrainingHead<P> {
     std::optional<std::size_t> pairs;  ///< [B] kind of each sample's pair, 0 or 1
   };
 
-  void transform(const Handle& handle) const;
-  void transform_backward(const Handle& handle) const;
-  void score(const Handle& handle, View1<double> loss, View1<const std::int32_t> pairs,
-             std::int64_t samples) const;
-  void score_backward(const Handle& handle, View1<const std::int32_t> pairs,
+  void transform(const Handle& handle, const Tensors& s) const;
+  void transform_backward(const Handle& handle, const Tensors& s) const;
+  void score(const Handle& handle, const Tensors& s, View1<double> loss,
+             View1<const std::int32_t> pairs, std::int64_t samples) const;
+  void score_gradient(const Handle& handle, const Tensors& s, View1<const std::int32_t> pairs,
                       const MicroContext& context) const;
-  void pick(const Handle& handle, View2<const T> y, View1<const std::int32_t> rows) const;
+  void score_backward(const Handle& handle, const Tensors& s) const;
+  /// From the gradient of logits and scores to that in `picked`.
+  void backward_to_rows(const Handle& handle, const Tensors& s) const;
+  /// dy = the gradient in `picked`, in the rows that were picked.
+  void place(const Handle& handle, View2<T> dy, const Tensors& s,
+             View1<const std::int32_t> rows) const;
+  void pick(const Handle& handle, const Tensors& s, View2<const T> y,
+            View1<const std::int32_t> rows) const;
   /// The part of n replicated rows whose weight gradients this rank sums.
   layout::Slice own(std::int64_t n) const;
   void backward_weight(const Handle& handle, const Linear<P>& linear, View2<const T> dy,
                        View2<const T> x) const;
-  View2<T> first_tokens() const {
-    return rows_of(scratch_.picked, extent(scratch_.dense, 0), extent(scratch_.pooled, 0));
+  View2<T> first_tokens(const Tensors& s) const {
+    return rows_of(s.picked, extent(s.dense, 0), extent(s.pooled, 0));
   }
 
   const TensorAxis& axis_;
+  architecture::HeadGradient gradient_;
   Fields fields_;
   Gelu gelu_;
   std::int64_t masked_;  ///< tokens of a sample
@@ -91,7 +82,6 @@ class MaskedHead final : public TrainingHead<P> {
   LayerNorm<P> norm_;
   std::optional<Pairs> pairs_;
   Logits<P> logits_;
-  Scratch scratch_;
 };
 
 }  // namespace trireme::model

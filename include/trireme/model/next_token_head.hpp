@@ -1,6 +1,5 @@
 #pragma once
 
-#include <trireme/model/logits.hpp>
 #include <trireme/model/training_head.hpp>
 
 namespace trireme::model {
@@ -13,21 +12,24 @@ class NextTokenHead final : public TrainingHead<P> {
 
   /// `axis` must outlive this.
   NextTokenHead(const Parameters<P>& parameters, const deck::ModelConfig& model,
-                const TensorAxis& axis);
+                const TensorAxis& axis, architecture::HeadGradient gradient);
 
-  void take_scratch(const TensorMemory<P>& memory) override;
   void forward(const Handle& handle, View1<double> losses, View2<T> dy, View2<T> all,
-               BatchFields fields, const MicroContext& context) const override;
+               const HeadTensors<P>& tensors, BatchFields fields,
+               const MicroContext& context) const override;
+  void backward(const Handle& handle, View2<T> dy, View2<T> all, const HeadTensors<P>& tensors,
+                BatchFields fields, const MicroContext& context) const override;
   void evaluate(const Handle& handle, View1<double> losses, View2<T> y, View2<T> all,
-                BatchFields fields, std::int64_t samples) const override;
+                const HeadTensors<P>& tensors, BatchFields fields,
+                std::int64_t samples) const override;
   void logits(const Handle& handle, View2<Accumulate<T>> logits, View2<const T> y) const override;
 
  private:
   const TensorAxis& axis_;
+  architecture::HeadGradient gradient_;
   std::int64_t sequence_;
   std::size_t targets_;  ///< number of the field: [T] the token after each
   Logits<P> logits_;
-  typename Logits<P>::Scratch scratch_;
 };
 
 }  // namespace trireme::model

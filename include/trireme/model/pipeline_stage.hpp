@@ -51,7 +51,8 @@ class PipelineStage {
 
   /// `axis` and `plan` must outlive this.
   PipelineStage(const architecture::Architecture& architecture, const LayerPlan& plan,
-                const Parameters<P>& parameters, const TensorAxis& axis, Stage number);
+                const Parameters<P>& parameters, const TensorAxis& axis, Stage number,
+                architecture::HeadGradient gradient = architecture::HeadGradient::with_losses);
   // Explicit, because views of some Kokkos versions may throw when they are moved: a vector of
   // stages would then copy them.
   PipelineStage(const PipelineStage&) = delete;
@@ -69,8 +70,6 @@ class PipelineStage {
   View2<T> input(const Handle& handle, const Slot& slot) const;
   /// Takes the head's memory within one pass, if the stage has a head.
   void take_head_scratch(Arena& arena, const architecture::LocalSizes& sizes);
-  /// Null in all stages but the last.
-  const Head<P>* head() const { return head_ ? &*head_ : nullptr; }
   std::int64_t layers() const { return static_cast<std::int64_t>(layers_.size()); }
 
   /// output [R, D]; the last stage adds to scratch.losses instead.

@@ -26,7 +26,8 @@ class RankModel {
     bool offload = false;          ///< saved activations of layers are in host memory
     architecture::Kept kept = {};  ///< which tensors layers keep; empty: as `recompute` says
     std::int64_t logit_elements = architecture::host_logit_elements;  ///< logits computed at a time
-    const Fp8Scaling* fp8 = nullptr;     ///< scales of products in fp8, or null; must outlive this
+    const Fp8Scaling* fp8 = nullptr;  ///< scales of products in fp8, or null; must outlive this
+    architecture::HeadGradient head = architecture::HeadGradient::with_losses;
     kernels::KernelChoice kernels = {};  ///< choice of the handle that passes are called with
   };
 
@@ -48,9 +49,9 @@ class RankModel {
   /// [terms] Σ cross entropy of each term of the objective.
   View1<double> losses() const { return scratch_.losses; }
 
-  /// Head of the last stage, which this rank must hold; for tests.
-  const TrainingHead<P>& training_head() const {
-    return get(shard_.last_stage()).head()->training();
+  /// Results of the head's last pass on a rank that holds the last stage; for tests.
+  const HeadTensors<P>& head_tensors(int slot) const {
+    return at(shard_.last_stage(), slot).head.tensors;
   }
 
   void zero_losses(const Handle& handle) const;

@@ -5,21 +5,25 @@
 #include <trireme/model/parameters.hpp>
 
 #include <algorithm>
+#include <cstddef>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 namespace trireme::model {
 
 /// Memory of those tensors of an embedding or a head that have one home, as views by name. A name
-/// without a tensor gives an empty view.
+/// without a tensor gives an empty view. `others`: the memory of tensors with other homes, by
+/// number.
 template <class P>
 class TensorMemory {
  public:
   using T = typename P::Compute;
 
   TensorMemory(Arena& arena, const architecture::LayerDescription& part, architecture::Home home,
-               const architecture::LocalSizes& sizes)
-      : part_(part), sizes_(sizes), data_(part.tensors.size(), nullptr) {
+               const architecture::LocalSizes& sizes, std::vector<std::byte*> others = {})
+      : part_(part), sizes_(sizes), data_(std::move(others)) {
+    data_.resize(part.tensors.size(), nullptr);
     for (std::size_t i = 0; i < data_.size(); ++i) {
       const architecture::Tensor& t = part.tensors[i];
       if (t.home != home) continue;
@@ -29,6 +33,8 @@ class TensorMemory {
               : arena.take<std::byte>(architecture::bytes_of(t, sizes, element, accumulate)).data();
     }
   }
+
+  const std::vector<std::byte*>& data() const { return data_; }
 
   /// [rows, columns], rows stride_of() elements apart.
   template <class U = T>

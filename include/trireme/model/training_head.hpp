@@ -1,6 +1,8 @@
 #pragma once
 
 #include <trireme/model/context.hpp>
+#include <trireme/model/logits.hpp>
+#include <trireme/model/norm.hpp>
 #include <trireme/model/tensor_axis.hpp>
 #include <trireme/model/tensor_memory.hpp>
 
@@ -13,8 +15,32 @@ namespace trireme::model {
 /// them.
 using BatchFields = std::span<const View1<std::int32_t>>;
 
-/// Computes the objective's losses from the normalised output y of the last layer and, in the same
-/// pass, their gradient. Its batch fields and losses are numbered as in
+/// Tensors of a training head: those that its backward pass reads are a slot's if the gradient is
+/// not computed with the losses, the others are scratch. Empty unless the head has them.
+template <class P>
+struct HeadTensors {
+  using T = typename P::Compute;
+
+  View2<T> picked;              // [N + B, D] rows of y, then their gradient
+  View2<T> dense;               // [N, D]
+  View2<T> activated;           // [N, D]
+  View2<T> normed;              // [N, D], then gradients down to dense
+  NormSaved<P> norm;            // [N]
+  View2<T> pooled;              // [B, D]
+  View2<T> dpooled;             // [B, D]
+  View2<Accumulate<T>> scores;  // [B, 2]
+  View2<T> dscores;             // [B, 2]: in the memory of scores if it can be
+  View1<double> losses;         // [B]
+  View2<double> statistics;     // [B, 3]
+  View2<double> merged;         // [B, 3]
+  typename Logits<P>::Scratch logits;
+};
+
+template <class P>
+HeadTensors<P> head_tensors(const TensorMemory<P>& memory);
+
+/// Computes the objective's losses from the normalised output y of the last layer, and their
+/// gradient in the pass that HeadGradient names. Its batch fields and losses are numbered as in
 /// architecture::TrainingObjective.
 template <class P>
 class TrainingHead {
@@ -26,17 +52,20 @@ class TrainingHead {
   TrainingHead& operator=(const TrainingHead&) = delete;
   virtual ~TrainingHead() = default;
 
-  /// Takes the memory used within one pass; required before training and evaluation.
-  virtual void take_scratch(const TensorMemory<P>& memory) = 0;
+  using Tensors = HeadTensors<P>;
 
-  /// losses [terms] += Σ cross entropy of each term. dy [R, D] holds y on entry and its gradient on
-  /// return, scaled by the context. Adds the gradients of the head's own weights. `all` [T, D]:
-  /// scratch if R is a part of T.
+  /// losses [terms] += Σ cross entropy of each term. With HeadGradient::with_losses also as
+  /// `backward`. `all` [T, D]: scratch if R is a part of T.
   virtual void forward(const Handle& handle, View1<double> losses, View2<T> dy, View2<T> all,
-                       BatchFields fields, const MicroContext& context) const = 0;
+                       const Tensors& tensors, BatchFields fields,
+                       const MicroContext& context) const = 0;
+  /// dy [R, D] holds y on entry and its gradient on return, scaled by the context. Adds the
+  /// gradients of the head's own weights. Not for HeadGradient::with_losses.
+  virtual void backward(const Handle& handle, View2<T> dy, View2<T> all, const Tensors& tensors,
+                        BatchFields fields, const MicroContext& context) const = 0;
   /// The losses of the first `samples` samples, without gradients.
   virtual void evaluate(const Handle& handle, View1<double> losses, View2<T> y, View2<T> all,
-                        BatchFields fields, std::int64_t samples) const = 0;
+                        const Tensors& tensors, BatchFields fields, std::int64_t samples) const = 0;
   /// logits [B, V] of the tokens that follow the rows y [B, D], on one tensor rank. Error if the
   /// objective does not predict them.
   virtual void logits(const Handle& handle, View2<Accumulate<T>> logits,
@@ -47,6 +76,7 @@ class TrainingHead {
 template <class P>
 std::unique_ptr<TrainingHead<P>> make_training_head(const Parameters<P>& parameters,
                                                     const deck::ModelConfig& model,
-                                                    const TensorAxis& axis);
+                                                    const TensorAxis& axis,
+                                                    architecture::HeadGradient gradient);
 
 }  // namespace trireme::model

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <trireme/architecture/architecture.hpp>
+#include <trireme/architecture/ends.hpp>
 #include <trireme/architecture/layer_program.hpp>
 #include <trireme/layout/split.hpp>
 #include <trireme/schedule/timeline.hpp>
@@ -13,9 +14,9 @@ namespace trireme::plan {
 /// Model FLOPs per token of a stage's passes, all tensor ranks together: 2 per product of a matrix
 /// element forward, as many for the gradient of the input and again for that of the weight; causal
 /// attention adds 2·D·S forward and 4·D·S to the gradient of the input (half of the full square, no
-/// weights), bert's the full square. The last stage's forward pass includes the head's three
-/// passes, since it turns each block of logits into its gradient at once; bert's head sees masked
-/// tokens alone. These are model FLOPs: recomputation is not counted.
+/// weights), bert's the full square. The head's gradient is part of the last stage's forward or
+/// backward pass (architecture::HeadGradient); bert's head sees masked tokens alone. These are
+/// model FLOPs: recomputation is not counted.
 struct StageFlops {
   double forward = 0;
   double backward_input = 0;
@@ -27,10 +28,11 @@ struct StageFlops {
 };
 
 /// Per stage; without recomputation their sum is Architecture::model_flops_per_token(). `kept` as
-/// the layers keep tensors; empty: nothing is computed again.
-std::vector<StageFlops> stage_flops(const architecture::Architecture& architecture,
-                                    const std::vector<layout::Slice>& stage_layers,
-                                    const architecture::Kept& kept = {});
+/// the layers keep tensors; empty: nothing is computed again, except the logits if `head` says so.
+std::vector<StageFlops> stage_flops(
+    const architecture::Architecture& architecture, const std::vector<layout::Slice>& stage_layers,
+    const architecture::Kept& kept = {},
+    architecture::HeadGradient head = architecture::HeadGradient::with_losses);
 
 /// An instruction takes as long as its stage's FLOPs, those of recomputation included, in units of
 /// the mean of all stages' forward passes; what computes nothing takes no time.

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <trireme/architecture/architecture.hpp>
+#include <trireme/architecture/ends.hpp>
 #include <trireme/architecture/layer_program.hpp>
 #include <trireme/base/types.hpp>
 #include <trireme/deck/config.hpp>
@@ -45,14 +46,14 @@ class LayerTime {
   /// One layer that keeps these tensors and computes the others again.
   PartTime layer(const architecture::LayerProgram& program) const;
   PartTime embedding() const;
-  /// The head's backward passes are part of its forward pass (model/head.hpp).
-  PartTime head() const;
+  PartTime head(architecture::HeadGradient gradient) const;
 
  private:
   using Part = architecture::LayerDescription;
   PassTime steps(const std::vector<architecture::Step>& steps) const;
   PassTime step(const Part& part, const architecture::Step& step) const;
-  PassTime end(const Part& part, architecture::Pass pass) const;
+  PassTime end(const Part& part, architecture::Pass pass, bool logits_again = false) const;
+  Seconds loss_time(architecture::Pass pass, bool logits_again) const;
   void add_product(PassTime& time, const Part& part, const architecture::Step& step) const;
   void add_kernel(PassTime& time, const Part& part, const architecture::Step& step) const;
   void add_attention(PassTime& time, const Part& part, const architecture::Step& step) const;

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <trireme/architecture/architecture.hpp>
+#include <trireme/architecture/ends.hpp>
 #include <trireme/deck/config.hpp>
 #include <trireme/plan/machine.hpp>
 #include <trireme/plan/memory_parts.hpp>
@@ -60,9 +61,10 @@ class MemoryEstimate {
   bool grouped_;  ///< transfers by NCCL
   std::map<int, ModelParts> models_;
   std::map<int, std::vector<int>> tensor_ranks_;
-  std::map<std::array<int, 4>, std::vector<Rank>> stages_;
-  std::map<std::tuple<std::int64_t, std::int64_t, Recompute, bool, bool>, ActivationParts>
-      activations_;
+  std::map<std::array<int, 3>, std::vector<Rank>> stages_;
+  using Activations =
+      std::tuple<std::int64_t, std::int64_t, Recompute, bool, bool, architecture::HeadGradient>;
+  std::map<Activations, ActivationParts> activations_;
 };
 
 }  // namespace trireme::plan

@@ -120,6 +120,7 @@ BenchShard shard_of(const BenchSetting& setting) {
   out.states = p.distributed_optimizer ? (out.parameters + p.data - 1) / p.data : out.parameters;
   out.has_embedding = shard.has_embedding();
   out.has_head = shard.has_head();
+  out.logits_again = architecture::head_gradient(p) == architecture::HeadGradient::again;
   return out;
 }
 

@@ -4,6 +4,7 @@
 #include <trireme/commands/bench/bench.hpp>
 #include <trireme/grid/threads.hpp>
 #include <trireme/kernels/elementwise.hpp>
+#include <trireme/kernels/fp8.hpp>
 #include <trireme/kernels/matmul.hpp>
 #include <trireme/plan/machine_file.hpp>
 #include <trireme/tensor/device.hpp>
@@ -127,6 +128,10 @@ void Description::peaks() {
     set(tf32 ? "device.peak_tf32" : text("device.peak_", trireme::name_of(type)), of(type), rate,
         how);
   }
+  // Ranks whose device has no such products leave the value unknown to all.
+  const double fp8 = kernels::fp8_obstacle(handle).empty() ? kernels::measure_fp8_peak(handle) : 0;
+  set("device.peak_fp8", d.peak_fp8, smallest(fp8, "peak of fp8"),
+      text(how, ", operands rounded before"));
 }
 
 void Description::memory() {

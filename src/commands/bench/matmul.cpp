@@ -54,6 +54,7 @@ std::vector<Product> products_of(const architecture::Architecture& a, const Benc
   for (const architecture::Operation& op : a.head.operations) {
     if (product_factor(op, architecture::Pass::forward) == 0) continue;
     const auto tensor = [&](int t) { return a.head.tensors[static_cast<std::size_t>(t)]; };
+    const bool again = op.kind == architecture::OperationKind::logits && shard.logits_again;
     const architecture::Tensor y = tensor(op.output);
     const std::int64_t rows = shard.has_head ? rows_of(y.rows, n) : 0;
     const bool blocks = y.rows == architecture::Rows::logit_block && rows > 0;
@@ -63,7 +64,7 @@ std::vector<Product> products_of(const architecture::Architecture& a, const Benc
                     columns_of(y.columns, n),
                     columns_of(tensor(op.input).columns, n),
                     !op.bias().empty(),
-                    {calls, calls, calls},
+                    {again ? 2 * calls : calls, calls, calls},
                     y.numbers == architecture::Numbers::accumulate});
   }
   return list;

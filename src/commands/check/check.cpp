@@ -190,7 +190,8 @@ void print_report(const deck::Deck& deck, const plan::Machine& machine) {
       c.model.vocabulary, ", ", name_of(c.precision.compute));
   say("parameters    ", with_commas(a.parameters()));
   print_schedule(c, program,
-                 plan::stage_flops(a, stage_layers, plan::kept_tensors(c.parallel, a.layer)),
+                 plan::stage_flops(a, stage_layers, plan::kept_tensors(c.parallel, a.layer),
+                                   architecture::head_gradient(c.parallel)),
                  ranks);
   print_ramp(c, programs);
   print_step(c, a);

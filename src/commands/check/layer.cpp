@@ -80,8 +80,7 @@ std::string tensor_bytes(const Tensor& t, const plan::LocalSizes& n) {
                      bytes_of(t.numbers, n.element, n.accumulate));
 }
 
-/// Tensors and operations of the embedding or the head. The head computes all gradients except its
-/// norm's in the forward pass.
+/// Tensors and operations of the embedding or the head.
 std::string end_report(const LayerDescription& part, const deck::Config& c,
                        const plan::LocalSizes& n, bool split_backward) {
   constexpr std::array homes{"a layer's", "slot", "slot", "slot", "scratch"};
@@ -134,7 +133,7 @@ std::string layer_report(const deck::Config& c, const Architecture& a, const Sha
       "\nkept per layer and micro-batch: ", human_bytes(program.kept_bytes + program.work_bytes),
       "; transient, shared by all layers: ", human_bytes(program.transient_bytes),
       "\n\nsteps of a layer\n", columns(steps, 4, "  "), "\n\nhead\n",
-      end_report(a.head, c, n, split_backward));
+      end_report(describe_head(a.model, head_gradient(c.parallel)), c, n, split_backward));
 }
 
 }  // namespace trireme::commands

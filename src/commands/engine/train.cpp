@@ -50,6 +50,14 @@ void compare_programs(grid::Runtime& runtime, std::span<const schedule::Program>
   });
 }
 
+/// "tensor, pipeline, data": as the deck's key.
+std::string order_text(const deck::ParallelConfig& parallel) {
+  std::vector<std::string> names;
+  for (const layout::AxisSize& axis : parallel.axes().axes())
+    names.emplace_back(name_of(axis.axis));
+  return join(names, ", ");
+}
+
 /// Begins the job's events: the deck, the layout and where the ranks run. Collective.
 void record_start(grid::Runtime& runtime, const deck::Deck& deck, const std::string& former) {
   const deck::Config& c = deck.config;
@@ -60,7 +68,7 @@ void record_start(grid::Runtime& runtime, const deck::Deck& deck, const std::str
   if (!former.empty()) say("took the run's folders over from ", former);
   if (!deck.layout_reason.empty())
     events::record(events::Layout{
-        c.parallel.data, c.parallel.pipeline, c.parallel.tensor,
+        c.parallel.data, c.parallel.pipeline, c.parallel.tensor, order_text(c.parallel),
         std::string(name_of(c.parallel.schedule)), c.parallel.chunks, c.batch.micro,
         c.parallel.sequence_parallel, std::string(name_of(c.parallel.recompute)),
         c.parallel.distributed_optimizer, deck::fixed_keys(deck), deck.layout_reason});

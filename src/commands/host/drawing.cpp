@@ -75,7 +75,8 @@ Drawing make_drawing(const deck::Deck& deck, const plan::Machine& machine,
   } else {
     const auto a = architecture::describe(c.model);
     cost = plan::flop_cost(plan::stage_flops(a, architecture::partition(a, c.parallel),
-                                             plan::kept_tensors(c.parallel, a.layer)));
+                                             plan::kept_tensors(c.parallel, a.layer),
+                                             architecture::head_gradient(c.parallel)));
   }
   drawing.predicted = schedule::play(program, cost).timeline;
   return drawing;

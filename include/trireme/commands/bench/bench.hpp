@@ -118,6 +118,7 @@ struct BenchShard {
   std::int64_t states = 0;  ///< parameters whose optimizer state this rank holds
   bool has_embedding = false;
   bool has_head = false;
+  bool logits_again = false;  ///< logits are computed again in the backward pass
   std::vector<plan::LayerKernel> kernels;
 };
 
