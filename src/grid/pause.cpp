@@ -37,7 +37,7 @@ bool outnumber(std::span<const std::int64_t> groups, std::size_t mine, std::int6
 
 void find_shared_cores(Communicator& world) {
   const std::string cores = bound_cores();
-  const std::size_t group = std::hash<std::string>{}(host_name() + ' ' + cores);
+  const std::size_t group = std::hash<std::string>{}(this_process().host + ' ' + cores);
   const auto groups = world.all_gather(static_cast<std::int64_t>(group), "cores of the ranks");
   cores_are_short =
       outnumber(groups, static_cast<std::size_t>(world.rank()), std::ranges::count(cores, '1'));
