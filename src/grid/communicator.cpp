@@ -4,12 +4,11 @@
 #include <trireme/base/check.hpp>
 #include <trireme/grid/communicator.hpp>
 #include <trireme/grid/heartbeat.hpp>
+#include <trireme/grid/pause.hpp>
 #include <trireme/grid/watchdog.hpp>
 #include <trireme/tensor/fence.hpp>
 
 #include <mpi.h>
-
-#include <sched.h>
 
 #include <algorithm>
 #include <numeric>
@@ -128,10 +127,11 @@ void Communicator::give_back(StagingBuffer& buffer) {
 void Communicator::wait(Operation& operation, const char* what) {
   if (advance(operation)) return;
   const Heartbeat::Waiting waiting({operation.verb, what, name_, operation.number, operation.peer});
+  Pause pause;
   while (!advance(operation)) {
     advance_pending();
     Watchdog::glance();
-    sched_yield();
+    pause();
   }
 }
 

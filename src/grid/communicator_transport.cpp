@@ -1,10 +1,9 @@
 #include <trireme/base/check.hpp>
 #include <trireme/grid/communicator.hpp>
 #include <trireme/grid/heartbeat.hpp>
+#include <trireme/grid/pause.hpp>
 #include <trireme/grid/watchdog.hpp>
 #include <trireme/tensor/fence.hpp>
-
-#include <sched.h>
 
 #include <optional>
 #include <utility>
@@ -13,10 +12,10 @@
 namespace trireme::grid {
 namespace {
 
-void look_around() {
+void look_around(Pause& pause) {
   advance_pending();
   Watchdog::glance();
-  sched_yield();
+  pause();
 }
 
 /// The first unfinished verb, in call order over all communicators. Later calls may be queued after
@@ -41,10 +40,11 @@ FirstUnfinished first_unfinished(const char* reason) {
 void wait_for_device(const std::function<bool()>& done, const char* reason) {
   std::optional<Heartbeat::Waiting> waiting;
   std::int64_t said = -1;
+  Pause pause;
   while (!done()) {
     const FirstUnfinished at = first_unfinished(reason);
     if (at.turn != std::exchange(said, at.turn)) waiting.emplace(at.wait);
-    look_around();
+    look_around(pause);
   }
 }
 
@@ -92,7 +92,8 @@ Queued& Communicator::queue_transfer(const Exec& exec, const char* verb, std::by
 void Communicator::wait(Queued& queued, const char* what) {
   if (!transport_->continue_behind(queued)) {
     const Heartbeat::Waiting waiting({queued.verb, what, name_, queued.number, queued.peer});
-    while (!transport_->continue_behind(queued)) look_around();
+    Pause pause;
+    while (!transport_->continue_behind(queued)) look_around(pause);
   }
   transport_->release(queued);
 }

@@ -5,6 +5,7 @@
 #include <trireme/base/log.hpp>
 #include <trireme/base/plain_message.hpp>
 #include <trireme/grid/devices.hpp>
+#include <trireme/grid/pause.hpp>
 #include <trireme/grid/runtime.hpp>
 #include <trireme/grid/threads.hpp>
 #include <trireme/grid/watchdog.hpp>
@@ -97,6 +98,7 @@ Runtime::Runtime(int& argc, char**& argv) {
         "with");
   start_kokkos();
   world_ = std::make_unique<Communicator>(MPI_COMM_WORLD, "world");
+  find_shared_cores(*world_);
   log::set_speaking(rank() == 0);
 }
 

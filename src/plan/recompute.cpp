@@ -129,7 +129,7 @@ class Search {
            static_cast<double>(p.pipeline) / static_cast<double>(deck_.config.model.layers);
   }
 
-  /// What is kept if nothing is computed again: tensors of a layer, and the logits' gradient.
+  /// Tensors kept if nothing is computed again: those of a layer, and the logits' gradient.
   std::vector<std::string> kept_names() const {
     std::vector<std::string> names;
     const LayerDescription& layer = architecture_.layer;

@@ -180,7 +180,7 @@ def attempts(runs, options):
         if options.only not in row.name:
             continue
         command = Command(runs, row)
-        number = options.number or (len(command.calls) if options.soak else 5 if command.trains else 3)
+        number = options.number or (len(command.calls) if options.soak else 4 if command.trains else 2)
         for rank, call, n in sampled(command.calls, number, options.seed):
             error, good = errors_of(call, n)
             times = 0 if good else 1

@@ -210,6 +210,6 @@ def attempts(runs, options):
         if options.only not in row.name:
             continue
         one = Format(runs, base, row, options.seed)
-        number = (options.number or (300 if row.often else 60)) if options.soak else 6 if row.often else 2
+        number = (options.number or (300 if row.often else 60)) if options.soak else 4 if row.often else 1
         for i in range(number):
             yield row.name, f"damage {i}", lambda f=one, n=i: f.attempt(n)

@@ -52,6 +52,10 @@ def changed_word(data, rng):
     if not tokens:
         return changed(data, rng)
     token = rng.choice(tokens)
+    digits = [i for i in range(token.start(), token.end()) if data[i:i + 1].isdigit()]
+    if digits and rng.random() < 0.5:  # what most readers accept
+        at = rng.choice(digits)
+        return data[:at] + rng.choice(b"0123456789").to_bytes(1, "big") + data[at + 1:]
     new = rng.choice(tokens).group() if rng.random() < 0.4 else rng.choice(WORDS)
     return data[:token.start()] + new + data[token.end():]
 

@@ -96,7 +96,8 @@ class Job:
             self.files = [Path(folder).parent / f"{kind}-{Job.number}" for kind in ("out", "err")]
         names = ("PMI_", "PMIX_", "OMPI_", "SLURM_", "TRIREME_", "FAULT_", "OMP_")
         own = {name: value for name, value in os.environ.items() if not name.startswith(names)}
-        own.update({"LC_ALL": "C", "OMP_NUM_THREADS": "1", "PATH": f"{programs}:{own['PATH']}", MARK: self.mark})
+        own.update({"LC_ALL": "C", "OMP_NUM_THREADS": "1", "OMPI_MCA_rmaps_base_oversubscribe": "1",
+                    "ASAN_OPTIONS": own.get("ASAN_OPTIONS", "") + ":verify_asan_link_order=0", "PATH": f"{programs}:{own['PATH']}", MARK: self.mark})
         own.update(environment or {})
         self.begin = time.monotonic()
         with open(self.files[0], "wb") as out, open(self.files[1], "wb") as err:

@@ -1,5 +1,6 @@
 // Shared by the sections of trireme bench: time of the slowest rank, a worker with the deck's
 // model, a temporary folder in the checkpoint directory, and this rank's shard of the model.
+#include <trireme/architecture/ends.hpp>
 #include <trireme/base/check.hpp>
 #include <trireme/base/clock.hpp>
 #include <trireme/base/narrow.hpp>

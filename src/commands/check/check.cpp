@@ -12,6 +12,7 @@
 #include <trireme/deck/batch_schedule.hpp>
 #include <trireme/deck/checks.hpp>
 #include <trireme/installation/this_machine.hpp>
+#include <trireme/io/output_file.hpp>
 #include <trireme/plan/choices.hpp>
 #include <trireme/plan/cost.hpp>
 #include <trireme/plan/machine_file.hpp>
@@ -25,7 +26,6 @@
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
-#include <fstream>
 #include <memory>
 #include <optional>
 
@@ -218,9 +218,7 @@ void write_json(const deck::Deck& deck, const plan::Machine& machine, const std:
     log::line(content);
     return;
   }
-  std::ofstream out(path);
-  out << content << "\n" << std::flush;
-  check_usage(out.good(), "--json: cannot write ", path);
+  io::write_output(path, content + "\n", "; choose another file for --json");
 }
 
 void print_layer(const deck::Deck& deck, const plan::Machine& machine) {

@@ -53,7 +53,8 @@ void compare_programs(grid::Runtime& runtime, std::span<const schedule::Program>
 /// "tensor, pipeline, data": as the deck's key.
 std::string order_text(const deck::ParallelConfig& parallel) {
   std::vector<std::string> names;
-  for (const layout::AxisSize& axis : parallel.axes().axes())
+  const layout::AxisList axes = parallel.axes();
+  for (const layout::AxisSize& axis : axes.axes())
     names.emplace_back(name_of(axis.axis));
   return join(names, ", ");
 }

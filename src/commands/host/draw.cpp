@@ -8,6 +8,7 @@
 #include <trireme/commands/resolve.hpp>
 #include <trireme/deck/checks.hpp>
 #include <trireme/installation/this_machine.hpp>
+#include <trireme/io/output_file.hpp>
 #include <trireme/plan/program.hpp>
 #include <trireme/schedule/draw.hpp>
 #include <trireme/schedule/text_format.hpp>
@@ -15,7 +16,6 @@
 #include <algorithm>
 #include <array>
 #include <filesystem>
-#include <fstream>
 #include <memory>
 
 namespace trireme::commands {
@@ -47,17 +47,11 @@ Format format_of(const DrawOptions& options) {
   return static_cast<Format>(found - format_names.begin());
 }
 
-void write(const std::string& path, const std::string& content) {
-  std::ofstream out(path, std::ios::binary);
-  out << content;
-  out.flush();
-  check_usage(out.good(), path, ": cannot be written");
-}
-
 /// Writes `content` to the file or to standard output. Under a launcher only one process does.
 void deliver(const DrawOptions& options, std::string content) {
   if (!options.output.empty()) {
-    if (is_first_process()) write(options.output, content);
+    if (is_first_process())
+      io::write_output(options.output, content, "; choose another file with -o");
     return;
   }
   while (content.ends_with('\n')) content.pop_back();

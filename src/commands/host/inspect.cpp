@@ -69,7 +69,12 @@ std::unique_ptr<data::Tokenizer> tokenizer_of(const data::TokenSource& file,
   check_usage(source.path == "bytes" || fs::exists(source.path), file.path(),
               " was made with the tokenizer ", file.tokenizer(), ", which is no longer in ",
               source.path, "; give its path with --tokenizer PATH");
-  auto tokenizer = data::make_tokenizer(source);
+  std::unique_ptr<data::Tokenizer> tokenizer;
+  try {
+    tokenizer = data::make_tokenizer(source);
+  } catch (const UsageError& error) {  // the file may ask for a token that does not exist
+    throw UsageError(text(file.path(), ": its tokenizer cannot be used: ", error.what()));
+  }
   check_usage(file.tokenizer().empty() || tokenizer->name() == file.tokenizer(), file.path(),
               " was made with the tokenizer ", file.tokenizer(), ", but ", source.path, " is ",
               tokenizer->name(), "; give the right tokenizer's path with --tokenizer PATH");

@@ -8,12 +8,12 @@
 #include <trireme/deck/checks.hpp>
 #include <trireme/deck/layout.hpp>
 #include <trireme/installation/this_machine.hpp>
+#include <trireme/io/output_file.hpp>
 #include <trireme/plan/choices.hpp>
 #include <trireme/plan/machine_file.hpp>
 #include <trireme/plan/recompute.hpp>
 
 #include <cmath>
-#include <fstream>
 #include <memory>
 #include <set>
 
@@ -130,13 +130,6 @@ void add_own(PlanReport& report, const PlanOptions& options) {
   }
 }
 
-void write_file(const std::string& path, const std::string& content) {
-  std::ofstream file(path, std::ios::binary);
-  file << content;
-  file.close();
-  check_usage(file.good(), "cannot write ", path, "; choose another file");
-}
-
 void plan_deck(const PlanOptions& options) {
   PlanReport report;
   report.ranks = options.ranks;
@@ -165,8 +158,10 @@ void plan_deck(const PlanOptions& options) {
                                       {.memory_limit = options.memory_limit});
   if (!chooses) add_own(report, options);
   say(plan_text(report));
-  if (!options.json.empty()) write_file(options.json, plan_json(report));
-  if (!options.html.empty()) write_file(options.html, plan_page(report));
+  if (!options.json.empty())
+    io::write_output(options.json, plan_json(report), "; choose another file");
+  if (!options.html.empty())
+    io::write_output(options.html, plan_page(report), "; choose another file");
 }
 
 }  // namespace

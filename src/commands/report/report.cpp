@@ -9,11 +9,11 @@
 #include <trireme/commands/options.hpp>
 #include <trireme/commands/report/run_report.hpp>
 #include <trireme/installation/this_machine.hpp>
+#include <trireme/io/output_file.hpp>
 #include <trireme/plan/text_file.hpp>
 
 #include <algorithm>
 #include <filesystem>
-#include <fstream>
 #include <memory>
 
 namespace trireme::commands {
@@ -135,10 +135,7 @@ void write_report(const ReportOptions& options) {
   const std::string page = report_page(report);
   const std::string path = options.output.empty() ? report.folder + "/report.html" : options.output;
   if (!is_first_process()) return;
-  std::ofstream out(path, std::ios::binary);
-  out << page;
-  out.flush();
-  check_usage(out.good(), path, ": cannot be written; choose another file with -o");
+  io::write_output(path, page, "; choose another file with -o");
   say(path, ": ", human_bytes(std::ssize(page)), ", ", report.records.steps.size(),
       " logged steps");
 }

@@ -1,0 +1,13 @@
+#pragma once
+
+#include <string>
+#include <string_view>
+
+namespace trireme::io {
+
+/// Writes a product of a command: a file appears complete or not at all, and one that exists stays
+/// until then; a device or a pipe, such as /dev/stdout, is written as it is. UsageError with the
+/// path, the reason and `remedy`.
+void write_output(const std::string& path, std::string_view content, const std::string& remedy);
+
+}  // namespace trireme::io

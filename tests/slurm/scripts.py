@@ -1,0 +1,78 @@
+"""Job scripts of tools/job for a small deck, and stand-ins for the launcher and the batch system to run them against."""
+import os
+import shlex
+import subprocess
+import sys
+import tempfile
+import unittest
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+JOB = ROOT / "tools/job"
+DECK = """[run]
+directory = "out"
+[model]
+layers = 2
+hidden = 48
+heads = 3
+sequence = 64
+vocabulary = 257
+[batch]
+global = 96
+micro = 1
+[data]
+train = "tokens.h5"
+"""
+STAND_IN = """#!/bin/bash
+echo "$(basename "$0") $*" >> "$NOTES"
+case $(basename "$0") in
+  srun | mpiexec) ;;
+  flux) [ "$1" = run ] || exit 0 ;;
+  *) exit 0 ;;
+esac
+[ -z "$SAVES" ] || { mkdir -p out/checkpoints; echo "$SAVES" > out/checkpoints/latest; }
+exit "$CODE"
+"""
+bin_folder = None  # with trireme, set by the program
+
+
+class Scripts(unittest.TestCase):
+    def setUp(self):
+        scratch = tempfile.TemporaryDirectory(prefix="trireme-job-")
+        self.addCleanup(scratch.cleanup)
+        self.folder = Path(scratch.name)
+        (self.folder / "deck.toml").write_text(DECK)
+
+    def call(self, *arguments):
+        environment = dict(os.environ, PATH=f"{bin_folder}:{os.environ['PATH']}")
+        return subprocess.run([sys.executable, "-B", JOB, "deck.toml", *arguments], cwd=self.folder, env=environment, capture_output=True,
+                              text=True, stdin=subprocess.DEVNULL)
+
+    def printed(self, *arguments):
+        said = self.call(*arguments)
+        self.assertEqual((said.returncode, said.stderr), (0, ""))
+        return said.stdout
+
+    def refused(self, part, *arguments):
+        said = self.call(*arguments)
+        self.assertEqual((said.returncode, said.stdout), (2, ""), said.stdout)
+        self.assertIn(part, said.stderr)
+        self.assertNotIn("Traceback", said.stderr)
+        return said.stderr
+
+    def run_script(self, text, code, saves=""):
+        """(exit code, what the stand-ins were called with, output) of a script whose launcher ends with `code`."""
+        stand_ins, notes = self.folder / "stand-ins", self.folder / "notes"
+        stand_ins.mkdir(exist_ok=True)
+        for name in ("srun", "mpiexec", "flux", "qsub", "scontrol", "trireme"):
+            (stand_ins / name).write_text(STAND_IN)
+            (stand_ins / name).chmod(0o755)
+        notes.write_text("")
+        environment = dict(os.environ, NOTES=str(notes), CODE=str(code), SAVES=saves, SLURM_JOB_ID="17",
+                           PBS_O_WORKDIR=str(self.folder))
+        # The script puts trireme's folder first; the stand-ins have to come before that.
+        path = f"export PATH={shlex.quote(str(stand_ins))}:$PATH\ndeck="
+        self.assertEqual(text.count("\ndeck="), 1)
+        said = subprocess.run(["bash", "-c", text.replace("\ndeck=", "\n" + path)], cwd=self.folder, env=environment,
+                              capture_output=True, text=True)
+        return said.returncode, notes.read_text().splitlines(), said.stdout + said.stderr
