@@ -143,8 +143,9 @@ LayerDescription describe_head(const ModelConfig& m, HeadGradient gradient) {
 
 HeadGradient head_gradient(const deck::ParallelConfig& p) {
   if (p.schedule != ScheduleKind::gpipe || p.pipeline == 1) return HeadGradient::with_losses;
-  const bool again = p.recompute == Recompute::full ||
-                     std::ranges::find(p.recomputed, logits_name) != p.recomputed.end();
+  const bool chosen = p.recompute == Recompute::automatic &&
+                      std::ranges::find(p.recomputed, logits_name) != p.recomputed.end();
+  const bool again = p.recompute == Recompute::full || chosen;
   return again ? HeadGradient::again : HeadGradient::kept;
 }
 

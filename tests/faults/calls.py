@@ -24,10 +24,12 @@ ERRORS = {"open": ("EIO", "EACCES", "EMFILE"), "openat": ("EIO", "EACCES"), "fop
 
 class Row:
     """A command whose calls fail. `before` prepares the folder; `makes` are its products: a run's folder, or files that
-    are equal byte for byte, or show the error if `tells`."""
+    are equal byte for byte, or show the error if `tells`. It `refuses` to make a product that is already there: a failure
+    after the product is whole cannot be repeated."""
 
-    def __init__(self, name, line, before="", makes=(), ranks=1, tells=False):
-        self.name, self.line, self.before, self.makes, self.ranks, self.tells = name, line, before, makes, ranks, tells
+    def __init__(self, name, line, before="", makes=(), ranks=1, tells=False, refuses=False):
+        self.name, self.line, self.before, self.makes, self.ranks = name, line, before, makes, ranks
+        self.tells, self.refuses = tells, refuses
 
 
 TWO_STEPS = "trireme train deck.toml run.steps=2"
@@ -42,7 +44,7 @@ TABLE = [
     Row("inspect --decode", "trireme inspect --decode data/tokens.h5"),
     Row("export", "trireme export run/checkpoints model", before=TWO_STEPS, makes=("model",)),
     Row("import", "trireme import model deck.toml checkpoint.directory=c",
-        before=TWO_STEPS + " && trireme export run/checkpoints model", makes=("c",)),
+        before=TWO_STEPS + " && trireme export run/checkpoints model", makes=("c/step_00000000",), refuses=True),
     Row("report", "trireme report run", before=TWO_STEPS, makes=("run/report.html",), tells=True),
     Row("draw", "trireme draw deck.toml --ranks 2 parallel.pipeline=2 -o a.svg", makes=("a.svg",)),
 ]
@@ -125,7 +127,7 @@ class Command:
         if self.trains:
             found += self.runs.verify(folder)
             found += self.lost(folder)
-        if done.code != 0:
+        if done.code != 0 and not (self.row.refuses and not self.same(folder, done)):
             again = self.runs.run(folder, self.line)
             found += [f"the next start: {why}" for why in again.complaints(may_fail=False)]
             if again.code != 0:

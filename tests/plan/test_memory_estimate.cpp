@@ -41,11 +41,15 @@ int compare(const deck::Deck& deck, std::int64_t ranks, const Machine& machine) 
   const auto a = architecture::describe(c.model);
   MemoryEstimate estimate(c, a, machine, true);
   KnownParts known;
-  int layouts = 0, equal = 0;
+  int layouts = 0, in_a_v = 0, equal = 0;
   SearchSpace(deck, a, ranks).visit([&](const Layout& layout) {
     layout.set(c);
     const schedule::Program program = generated_program(c, machine);
-    const auto needs = training_needs({&program, 1});
+    auto needs = training_needs({&program, 1});
+    if (is_v_schedule(layout.schedule)) {  // estimated as if every rank had the slots of the most
+      const int most = std::ranges::max(needs, {}, &schedule::Needs::slots).slots;
+      for (schedule::Needs& rank : needs) rank.slots = most;
+    }
     const Bytes exact = most_bytes(c, a, needs, machine, true, known);
     const Bytes estimated = estimate.most_bytes(c);
     const Bytes above = allowance(c, machine);
@@ -57,11 +61,14 @@ int compare(const deck::Deck& deck, std::int64_t ranks, const Machine& machine) 
     EXPECT_GE(estimated, exact - below) << name_of(layout.schedule) << " " << layout.tensor << " "
                                         << layout.pipeline << " " << layout.data;
     ++layouts;
+    in_a_v += is_v_schedule(layout.schedule) ? 1 : 0;
     equal += estimated == exact ? 1 : 0;
   });
-  // On devices, NCCL's order of transfers changes the number of their buffers.
-  EXPECT_TRUE(machine.on_device() || 3 * equal > layouts)
-      << equal << " of " << layouts << "; without shared state and late transfers they are equal";
+  // On devices, NCCL's order of transfers changes the number of their buffers. In a V, programs
+  // have other numbers of buffers.
+  EXPECT_TRUE(machine.on_device() || 3 * equal > layouts - in_a_v)
+      << equal << " of " << layouts - in_a_v
+      << "; without shared state and late transfers they are equal";
   return layouts;
 }
 

@@ -16,9 +16,10 @@
 namespace trireme::plan {
 
 /// Memory of the rank that needs the most, for many layouts of one deck, without its programs,
-/// arrays and buckets. Slots, weights, gradients and activations are exact. The optimizer's state
-/// that data ranks share is at most one block of the norm for each bucket above the exact number;
-/// buffers of transfers and sums differ by a few.
+/// arrays and buckets. Weights, gradients and activations are exact, and slots too, except that in
+/// a V every rank counts with those of the rank that has most. The optimizer's state that data
+/// ranks share is at most one block of the norm for each bucket above the exact number; buffers of
+/// transfers and sums differ by a few.
 class MemoryEstimate {
  public:
   /// The references must outlive this. `arrays_only` as in most_bytes().

@@ -54,8 +54,7 @@ void compare_programs(grid::Runtime& runtime, std::span<const schedule::Program>
 std::string order_text(const deck::ParallelConfig& parallel) {
   std::vector<std::string> names;
   const layout::AxisList axes = parallel.axes();
-  for (const layout::AxisSize& axis : axes.axes())
-    names.emplace_back(name_of(axis.axis));
+  for (const layout::AxisSize& axis : axes.axes()) names.emplace_back(name_of(axis.axis));
   return join(names, ", ");
 }
 
