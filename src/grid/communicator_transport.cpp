@@ -1,3 +1,4 @@
+// Communicators with a transport: their waits, and the state that the watchdog sees meanwhile.
 #include <trireme/base/check.hpp>
 #include <trireme/grid/communicator.hpp>
 #include <trireme/grid/heartbeat.hpp>
@@ -8,7 +9,6 @@
 #include <optional>
 #include <utility>
 
-/// Communicators with a transport: their waits, and the state that the watchdog sees meanwhile.
 namespace trireme::grid {
 namespace {
 

@@ -1,4 +1,5 @@
-// mpiexec -n 2 bench_layouts ROUNDS DECK [section.key=value ...]: what each axis costs. Trains the
+// mpiexec -n 2 bench_layouts ROUNDS[:NAME] DECK [section.key=value ...]: what each axis costs, in
+// all layouts or in those whose name contains NAME. Trains the
 // deck's model on the same ranks in several layouts, step by step in turn with and without
 // communication (the communicators' verbs on views then do nothing: same kernels, wrong numbers),
 // and prints tokens/s of both by the median step and their ratio. For pipelines, the idle share
@@ -12,6 +13,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
+#include <string_view>
 
 namespace trireme::testing {
 namespace {
@@ -111,9 +113,12 @@ int main(int argc, char** argv) {
   current = &runtime;
   const int rounds = argc > 2 ? std::atoi(argv[1]) : 0;
   if (rounds < 1) {
-    std::fprintf(stderr, "usage: bench_layouts ROUNDS DECK [section.key=value ...]\n");
+    std::fprintf(stderr, "usage: bench_layouts ROUNDS[:NAME] DECK [section.key=value ...]\n");
     return 2;
   }
+  const std::string_view first = argv[1];
+  const std::string_view name =
+      first.find(':') == std::string_view::npos ? "" : first.substr(first.find(':') + 1);
   const std::vector<std::string> arguments(argv + 2, argv + argc);
   const TemporaryFolder folder;
   const data::TokenFile file(write_tokens(folder, 200000));
@@ -133,7 +138,9 @@ int main(int argc, char** argv) {
       {"pipeline, v-half", {"parallel.pipeline=" + n, "parallel.schedule=v-half", "batch.micro=1"}},
       {"pipeline, v-min", {"parallel.pipeline=" + n, "parallel.schedule=v-min", "batch.micro=1"}}};
   return static_cast<int>(runtime.guard([&] {
-    for (const Case& c : cases) measure(c, arguments, file, rounds);
+    for (const Case& c : cases)
+      if (std::string_view(c.name).find(name) != std::string_view::npos)
+        measure(c, arguments, file, rounds);
     return ExitCode::finished;
   }));
 }

@@ -78,12 +78,15 @@ TEST_F(AutoLayout, EachPartOfARunTakesTheRanksThatItGets) {
 }
 
 TEST_F(AutoLayout, KeepsTheKeysThatTheDeckSets) {
-  train_until(4, 1, " parallel.tensor=2 parallel.pipeline=2 batch.micro=3 parallel.recompute=full");
+  train_until(4, 1,
+              " parallel.tensor=2 parallel.pipeline=2 batch.micro=3 parallel.recompute=full "
+              "parallel.order=data");
   const events::Layout layout = last_layout(4);
   EXPECT_EQ(layout.tensor, 2);
   EXPECT_EQ(layout.pipeline, 2);
   EXPECT_EQ(layout.micro_batch, 3);
   EXPECT_EQ(layout.recompute, "full");
+  EXPECT_TRUE(layout.order.starts_with("data, tensor, ")) << layout.order;
   EXPECT_EQ(layout.fixed, (std::vector<std::string>{"parallel.tensor", "parallel.pipeline",
                                                     "parallel.recompute", "batch.micro"}));
   // Stages have a layer each: 2 chunks on 2 pipeline ranks need 4.

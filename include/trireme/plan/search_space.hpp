@@ -37,8 +37,8 @@ struct Rejection {
 /// longest stages have the same number of layers, only the smallest is a layout: more chunks would
 /// add work to the rank with the longest stages and shorten no wait. Layouts that others equal are
 /// left out: sequence parallelism on one tensor rank, the distributed optimizer on one data rank,
-/// and on one pipeline rank all schedules but 1f1b. Schedules in a V have two chunks. gpipe is a layout only if the deck fixes it: it
-/// takes as long as 1f1b and more memory.
+/// and on one pipeline rank all schedules but 1f1b. Schedules in a V have two chunks. gpipe is a
+/// layout only if the deck fixes it: it takes as long as 1f1b and more memory.
 class SearchSpace {
  public:
   SearchSpace(const deck::Deck& deck, const architecture::Architecture& architecture,
