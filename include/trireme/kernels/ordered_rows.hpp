@@ -1,6 +1,7 @@
 #pragma once
 
 #include <trireme/kernels/packs.hpp>
+#include <trireme/layout/token_places.hpp>
 #include <trireme/tensor/views.hpp>
 
 #include <cstdint>
