@@ -109,7 +109,7 @@ void RingAttention<T>::forward(const Handle& handle, View2<T> o, View3<A> logsum
 }
 
 /// In step k the rank adds to the gradients of the keys of owner(k). Those of the ranks before it
-/// arrive meanwhile, and the sum goes on to the next rank.
+/// arrive meanwhile, and the sum continues to the next rank.
 template <class T>
 void RingAttention<T>::backward(const Handle& handle, View2<T> dqkv, View2<const T> grad,
                                 View2<const T> o, View2<const T> qkv, View3<const A> logsumexp,

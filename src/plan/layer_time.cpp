@@ -178,7 +178,7 @@ void LayerTime::add_attention(PassTime& time, const Part& part, const Step& step
   if (architecture_.model.dropout > 0)
     time.compute += kernels_.random(products / (4 * static_cast<double>(sizes_.head_size)));
   time.flops += products * product_factor(op, step.pass);
-  time.tensor += std::max(0.0, ring - (time.compute - before));  // behind the computation
+  time.tensor += std::max(0.0, ring - (time.compute - before));  // what computation does not cover
 }
 
 /// Keys and values of all context ranks, and their gradients.
