@@ -58,7 +58,7 @@ std::vector<Suspect> suspects_of(grid::Communicator& world, const Finding& mine)
     suspect.host = tell(this_process().host);
     suspect.device = tell(device ? text(device->name, ", ", device->id) : std::string());
     suspect.what = tell(mine.what);
-    suspect.certain = level != Finding::suspected;
+    suspect.certain = level == Finding::wrong;
   }
   return suspects;
 }
