@@ -26,13 +26,12 @@ Audit<P>::~Audit() = default;
 template <class P>
 void Audit<P>::step(std::int64_t step, const Run& run) {
   const Region region("audit");
-  grid::Heartbeat::publish({"audit", step});
-  compare_state(step - 1);
   step_ = step;
   run_part_ = &run;
-  // The own samples come last: their gradients stay for the update.
   std::vector<Pass> passes;
-  for (const int offset : {1, 0}) passes.push_back(pass(offset));
+  do {                            // again if what they started from was wrong and is repaired
+    passes = {pass(1), pass(0)};  // the own samples' gradients stay for the update
+  } while (state_.compare(step - 1));
   if (!unanimous_passes(passes)) settle(passes);
   actions_.start_reductions();
   run(StepPart::update);
@@ -47,6 +46,7 @@ template <class P>
 auto Audit<P>::pass(int offset) -> Pass {
   const int replicas = parts_.data.size();
   Pass found{offset % replicas, {}, {}};
+  grid::Heartbeat::publish({"audit", step_});
   parts_.optimizer->zero_gradients(handle_);
   parts_.model->zero_losses(handle_);
   if (parts_.fp8) kernels::fill(handle_, parts_.fp8->maxima(), 0.0F);
@@ -101,13 +101,16 @@ bool Audit<P>::unanimous_passes(std::span<const Pass> passes) const {
 template <class P>
 void Audit<P>::settle(std::vector<Pass>& passes) {
   for (const int offset : {2, 3}) passes.push_back(pass(offset));
+  std::set<int> doubted;
+  for (int samples = 0; samples < parts_.data.size(); ++samples)
+    doubted.merge(contradicting(voices(passes, samples)));
   Finding mine;
   std::vector<std::optional<std::uint64_t>> right;
   for (int samples = 0; samples < parts_.data.size(); ++samples) {
     const auto all = voices(passes, samples);
-    right.push_back(agreed_value(all));
+    right.push_back(agreed_value(all, doubted));
     if (unanimous(all)) continue;
-    const Finding found = examine(passes, samples);
+    const Finding found = examine(passes, samples, right.back());
     mine.add(found.level, found.what);
   }
   const auto suspects = suspects_of(grid_.world(), mine);
@@ -125,9 +128,9 @@ void Audit<P>::settle(std::vector<Pass>& passes) {
 /// right pass. Where no pass is known to be right, two that differ are compared with each other.
 /// Collective on the data axis.
 template <class P>
-Finding Audit<P>::examine(std::span<const Pass> passes, int samples) const {
+Finding Audit<P>::examine(std::span<const Pass> passes, int samples,
+                          std::optional<std::uint64_t> right) const {
   const std::vector<Voice> all = voices(passes, samples);
-  const auto right = agreed_value(all);
   const auto number_of = [&](const auto& is) {
     return static_cast<std::size_t>(std::ranges::find_if(all, is) - all.begin());
   };

@@ -4,6 +4,7 @@
 #include <trireme/train/voices.hpp>
 
 #include <algorithm>
+#include <utility>
 
 namespace trireme::train {
 namespace {
@@ -80,7 +81,7 @@ auto StateAudit<P>::right_values(const Table& table) const -> Values {
       group.push_back({static_cast<int>(rank), table.hashes[rank]});
   }
   Values right;
-  for (const auto& [group, all] : voices) right[group] = agreed_value(all);
+  for (const auto& [group, all] : voices) right[group] = agreed_value(all, {});
   return right;
 }
 
@@ -148,18 +149,22 @@ bool StateAudit<P>::repair(std::int64_t step, const Table& table, const Values& 
     parts_.replicas.template broadcast<T>(handle_, numbers, root, "repair of weights and state");
   });
   if (parts_.fp8) parts_.fp8->resume(handle_, step);
-  kept_ = {};  // may be of the wrong state
-  return all_right(tell(state(step)), right);
+  keep(step);
+  return all_right(tell(kept_), right);
 }
 
 template <class P>
-void StateAudit<P>::compare(std::int64_t step) {
-  const State now = state(step);
+bool StateAudit<P>::compare(std::int64_t step) {
+  State now = state(step);
   const Table table = tell(now);
   const Values right = right_values(table);
-  if (all_right(table, right)) return;
+  if (all_right(table, right)) {
+    kept_ = std::move(now);
+    return false;
+  }
   const auto suspects = suspects_of(grid_.world(), examine(now, table, right));
   report_suspects(grid_.world(), run_.directory, step + 1, suspects, repair(step, table, right));
+  return true;
 }
 
 template class StateAudit<model::Fp32>;

@@ -39,7 +39,9 @@ std::vector<HashEntry> from_words(const std::string& words) {
 }
 
 HashList::HashList(const Exec& exec)
-    : exec_(exec), memory_("audits", audit_bytes), hashes_(memory_.take<std::uint64_t>(audit_bytes / 8)) {
+    : exec_(exec),
+      memory_("audits", audit_bytes),
+      hashes_(memory_.take<std::uint64_t>(audit_bytes / 8)) {
   flush();
 }
 

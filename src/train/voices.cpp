@@ -12,17 +12,26 @@ bool unanimous(std::span<const Voice> voices) {
       voices, [&](const Voice& voice) { return voice.value == voices.front().value; });
 }
 
-std::optional<std::uint64_t> agreed_value(std::span<const Voice> voices) {
-  std::map<int, std::set<std::uint64_t>> values_of;  // by replica
-  for (const Voice& voice : voices) values_of[voice.replica].insert(voice.value);
-  // Weight of a value: consistent replicas, replicas, voices.
-  std::map<std::uint64_t, std::array<int, 3>> weights;
-  for (const auto& [replica, values] : values_of)
-    for (const std::uint64_t value : values) {
-      weights[value][0] += values.size() == 1 ? 1 : 0;
-      weights[value][1] += 1;
-    }
-  for (const Voice& voice : voices) ++weights[voice.value][2];
+std::set<int> contradicting(std::span<const Voice> voices) {
+  std::map<int, std::uint64_t> value_of;  // by replica
+  std::set<int> found;
+  for (const Voice& voice : voices)
+    if (value_of.emplace(voice.replica, voice.value).first->second != voice.value)
+      found.insert(voice.replica);
+  return found;
+}
+
+std::optional<std::uint64_t> agreed_value(std::span<const Voice> voices,
+                                          const std::set<int>& doubted) {
+  std::map<std::uint64_t, std::set<int>> replicas_of;  // by value
+  for (const Voice& voice : voices) replicas_of[voice.value].insert(voice.replica);
+  // Weight of a value: replicas that are not doubted, replicas, voices.
+  std::map<std::uint64_t, std::array<std::ptrdiff_t, 3>> weights;
+  for (const auto& [value, replicas] : replicas_of)
+    weights[value] = {
+        std::ranges::count_if(replicas, [&](int replica) { return !doubted.contains(replica); }),
+        std::ssize(replicas),
+        std::ranges::count_if(voices, [&](const Voice& v) { return v.value == value; })};
   const auto less = [](const auto& a, const auto& b) { return a.second < b.second; };
   const auto most = std::ranges::max_element(weights, less);
   if (most == weights.end()) return std::nullopt;

@@ -146,8 +146,9 @@ TEST_F(AuditTest, FindsTheRankOfAWrongPass) {
           if (action == AuditAction::stop) {
             EXPECT_EQ(outcome.code, wrong_numbers);
             EXPECT_EQ(outcome.trace.losses.size(), audited - 1);
-            if (runtime().rank() == 0)
+            if (runtime().rank() == 0) {
               EXPECT_NE(outcome.error.find(text("rank ", faulty())), std::string::npos);
+            }
           } else {
             EXPECT_EQ(outcome.trace, Rig(config_of(layout, 0, action), tokens_).run(1, steps));
           }
@@ -221,8 +222,8 @@ TEST_F(AuditTest, ChecksTheStateBeforeItIsSaved) {
   EXPECT_NE(listed().find(named(faulty())), std::string::npos);
 }
 
-std::optional<std::uint64_t> agreed(std::vector<Voice> voices) {
-  return agreed_value(voices);
+std::optional<std::uint64_t> agreed(const std::vector<Voice>& voices) {
+  return agreed_value(voices, contradicting(voices));
 }
 
 TEST(Voices, AgreeWhereOneIsWrong) {
@@ -234,6 +235,8 @@ TEST(Voices, AgreeWhereOneIsWrong) {
   EXPECT_EQ(agreed({{0, 9}, {0, 7}, {0, 7}, {0, 7}}), 7u) << "one replica, wrong once";
   EXPECT_EQ(agreed({{0, 6}, {0, 7}, {0, 8}, {0, 9}}), std::nullopt);
   EXPECT_EQ(agreed({}), std::nullopt);
+  const std::vector<Voice> tie{{1, 7}, {0, 9}, {0, 9}, {1, 7}};
+  EXPECT_EQ(agreed_value(tie, {0}), 7u) << "0 contradicts itself elsewhere";
 }
 
 }  // namespace

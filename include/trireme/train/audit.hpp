@@ -11,16 +11,17 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <span>
 #include <vector>
 
 namespace trireme::train {
 
 /// Audits of steps against wrong results of a processor or of memory (docs/reliability.md). In an
-/// audited step, replicas first compare hashes of weights and of the optimizer's state. Then each
-/// replica computes the gradients of the next one's samples, and those of its own. Both are
-/// bit-for-bit the same unless one is wrong. Hashes of all messages within the replica tell which
-/// of its ranks is: the one whose results differ although all that it had received was the same.
+/// audited step, each replica computes the gradients of the next one's samples, and those of its
+/// own. Both are bit-for-bit the same unless one is wrong. Hashes of all messages within the
+/// replica tell which of its ranks is: the one whose results differ although all that it had
+/// received was the same. Before the update, replicas also compare hashes of their state.
 template <class P>
 class Audit {
  public:
@@ -40,7 +41,7 @@ class Audit {
   /// To be called after every step. Keeps hashes of the state for an audit of the next one.
   void after(std::int64_t step);
   /// See StateAudit::compare.
-  void compare_state(std::int64_t step) { state_.compare(step); }
+  bool compare_state(std::int64_t step) { return state_.compare(step); }
 
   Bytes bytes() const { return list_.bytes(); }
 
@@ -56,7 +57,8 @@ class Audit {
   std::vector<Voice> voices(std::span<const Pass> passes, int samples) const;
   bool unanimous_passes(std::span<const Pass> passes) const;
   void settle(std::vector<Pass>& passes);
-  Finding examine(std::span<const Pass> passes, int samples) const;
+  Finding examine(std::span<const Pass> passes, int samples,
+                  std::optional<std::uint64_t> right) const;
 
   const deck::RunConfig& run_;
   RankParts<P>& parts_;

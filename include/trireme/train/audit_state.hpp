@@ -26,8 +26,9 @@ class StateAudit {
   /// Keeps the hashes of the state after step `step`.
   void keep(std::int64_t step);
   /// Compares the state after step `step` among replicas, and with the kept hashes if they are of
-  /// this step. Repairs it or throws on all ranks. Collective.
-  void compare(std::int64_t step);
+  /// this step. Returns true if it has repaired it, and throws on all ranks if it cannot. Keeps the
+  /// hashes of the right state. Collective.
+  bool compare(std::int64_t step);
 
  private:
   struct State {

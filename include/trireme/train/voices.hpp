@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <set>
 #include <span>
 
 namespace trireme::train {
@@ -15,9 +16,12 @@ struct Voice {
 /// Whether all voices have the same value.
 bool unanimous(std::span<const Voice> voices);
 
-/// The right value: the one of most replicas that never contradict themselves, then of most
-/// replicas, then of most voices. Empty if that does not decide: two replicas that each repeat
-/// their own value.
-std::optional<std::uint64_t> agreed_value(std::span<const Voice> voices);
+/// Replicas that have given different values.
+std::set<int> contradicting(std::span<const Voice> voices);
+
+/// The right value: the one of most replicas that are not in `doubted`, then of most replicas, then
+/// of most voices. Empty if that does not decide: two replicas that each repeat their own value.
+std::optional<std::uint64_t> agreed_value(std::span<const Voice> voices,
+                                          const std::set<int>& doubted);
 
 }  // namespace trireme::train
