@@ -1,5 +1,5 @@
-// What an audit found goes to the log, to events.jsonl and to the list of hosts that the job script
-// excludes.
+// Reports of wrong numbers: lines of the log, events, and the list of hosts that job scripts
+// exclude.
 #include <trireme/base/check.hpp>
 #include <trireme/base/events.hpp>
 #include <trireme/base/log.hpp>
@@ -11,6 +11,7 @@
 #include <trireme/train/audit_report.hpp>
 
 #include <algorithm>
+#include <cstdlib>
 #include <fstream>
 #include <sstream>
 
@@ -18,6 +19,12 @@ namespace trireme::train {
 namespace {
 
 constexpr std::size_t most_suspects = 16;
+
+/// The name by which the batch system can exclude this host.
+std::string host_name() {
+  const char* slurm = std::getenv("SLURMD_NODENAME");
+  return slurm != nullptr ? slurm : this_process().host;
+}
 
 /// "rank 3 on node017 (NVIDIA H100 80GB HBM3, GPU-…)".
 std::string place_of(const Suspect& suspect) {
@@ -55,7 +62,7 @@ std::vector<Suspect> suspects_of(grid::Communicator& world, const Finding& mine)
     };
     Suspect& suspect = suspects.emplace_back();
     suspect.rank = rank;
-    suspect.host = tell(this_process().host);
+    suspect.host = tell(host_name());
     suspect.device = tell(device ? text(device->name, ", ", device->id) : std::string());
     suspect.what = tell(mine.what);
     suspect.certain = level == Finding::wrong;

@@ -19,7 +19,7 @@ static const char* word(const char* name) {
 }
 
 static int chosen(void) {
-  const char* rank = word("PMI_RANK");
+  const char* rank = *word("PMI_RANK") ? word("PMI_RANK") : word("SLURM_PROCID");
   return strcmp(*rank ? rank : "0", word("FLIP_RANK")) == 0;
 }
 

@@ -5,7 +5,7 @@
 
 namespace trireme {
 
-/// What follows an audit that finds wrong numbers (docs/reliability.md).
+/// Reaction to wrong numbers that an audit finds (docs/reliability.md).
 enum class AuditAction : std::uint8_t {
   stop,
   repair  ///< continue from the right numbers, where they can be told

@@ -9,7 +9,7 @@
 
 namespace trireme::train {
 
-/// What an audit says about one rank.
+/// Finding of an audit about one rank.
 struct Finding {
   enum Level : std::int64_t {
     none,

@@ -36,7 +36,7 @@ class StateAudit {
     std::vector<HashEntry> common;  ///< alike on all replicas
     std::vector<HashEntry> own;     ///< held by this rank only
   };
-  /// What every rank knows of all ranks.
+  /// State of all ranks, known to every rank.
   struct Table {
     std::vector<std::uint64_t> hashes;  ///< of `common`, by world rank
     std::vector<std::int64_t> changed;  ///< since they were kept: 1 common, 2 own
