@@ -6,13 +6,14 @@
 namespace trireme::kernels {
 namespace {
 
-/// Multiplications by odd numbers and the shift are bijections; the constants are those of
-/// SplitMix64 (Steele et al. 2014, "Fast splittable pseudorandom number generators").
+/// The output function of SplitMix64 (Steele et al. 2014, "Fast splittable pseudorandom number
+/// generators"). Each line is a bijection. The first shift spreads high bits, such as signs, which
+/// a multiplication alone leaves at the top.
 KOKKOS_FORCEINLINE_FUNCTION std::uint64_t mix(std::uint64_t word, std::int64_t i) {
   std::uint64_t z = word ^ (static_cast<std::uint64_t>(i + 1) * 0x9e3779b97f4a7c15ULL);
-  z *= 0xbf58476d1ce4e5b9ULL;
-  z ^= z >> 32;
-  return z * 0x94d049bb133111ebULL;
+  z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9ULL;
+  z = (z ^ (z >> 27)) * 0x94d049bb133111ebULL;
+  return z ^ (z >> 31);
 }
 
 }  // namespace
