@@ -266,7 +266,7 @@ class AuditedJobs(Runs):
         """Rank 1, on node1, has a wrong gradient in its first job."""
         library = options.bin.resolve().parent / "tests/faults/libflip_bit.so"
         fault = {"KOKKOS_TOOLS_LIBS": library, "KOKKOS_PROFILE_LIBRARY": library, "FLIP_RANK": 1, "FLIP_STEP": 40,
-                 "FLIP_KERNEL": "kernels/layer_norm_backward_input", "FLIP_LAUNCH": 0, "FLIP_ARENA": "gradients", "FLIP_SHARE": 0.5}
+                 "FLIP_KERNEL": "kernels/layer_norm_backward_input", "FLIP_LAUNCH": 9, "FLIP_ARENA": "gradients", "FLIP_SHARE": 0.5}
         exports = " ".join(f"{name}={value}" for name, value in fault.items())
         self.print_script("--time", "00:10:00", "--setup", f"[ -e run/suspect_hosts ] || export {exports}", "run.audit_every=20")
         self.submit()
