@@ -94,6 +94,7 @@ struct ParallelConfig {
   ScheduleKind schedule = ScheduleKind::one_forward_one_backward;
   std::int64_t chunks = 1;  ///< stages of a pipeline rank
   std::string program;      ///< file of a hand-written program, if schedule is `file`
+  std::string timeline;  ///< file, for schedule = "auto"; "": none
   StagePlacement placement = StagePlacement::automatic;
   bool sequence_parallel = false;
   Recompute recompute = Recompute::none;
@@ -117,7 +118,7 @@ struct ParallelConfig {
   std::int64_t stages() const { return pipeline * chunks; }
   /// Where the stages are: by `placement`, or by the schedule.
   layout::StageMap stage_map() const;
-  /// Whether the named schedule has the halves of the backward pass apart.
+  /// Whether a named schedule has the halves of the backward pass apart.
   bool splits_backward() const {
     return schedule == ScheduleKind::zb_h1 || is_v_schedule(schedule);
   }
