@@ -57,6 +57,17 @@ void run_keys(std::vector<Entry>& out) {
          "timeline", &RunConfig::timeline,
          "recording of when each instruction of the last logged step ran; `trireme draw` shows it")
       .otherwise(false);
+  run.integer("audit_every", &RunConfig::audit_every,
+              "steps between audits, which compute a step's gradients a second time on other ranks "
+              "and compare the weights of replicas; 0 means none; see docs/reliability.md")
+      .unit("steps")
+      .at_least(0)
+      .at_most(steps_limit)
+      .otherwise(Int{0});
+  run.choice("audit", &RunConfig::audit,
+             "what follows an audit that finds wrong numbers. stop: exit code 76; repair: the run "
+             "continues from the right numbers where they can be told, and stops otherwise")
+      .otherwise(Str("stop"));
 }
 
 void parallel_keys(std::vector<Entry>& out) {

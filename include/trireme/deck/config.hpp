@@ -1,5 +1,6 @@
 #pragma once
 
+#include <trireme/base/audit.hpp>
 #include <trireme/base/fp8.hpp>
 #include <trireme/base/types.hpp>
 #include <trireme/layout/axes.hpp>
@@ -25,6 +26,8 @@ struct RunConfig {
   std::int64_t evaluate_batches = 0;  ///< global batches per evaluation; 0: the whole file
   Seconds watchdog = 0;               ///< longest time without progress; 0: unlimited
   bool timeline = false;              ///< record when each instruction ran
+  std::int64_t audit_every = 0;       ///< steps; 0: none
+  AuditAction audit = AuditAction::stop;
   bool operator==(const RunConfig&) const = default;
 };
 
