@@ -12,6 +12,7 @@ inline constexpr const char* latest_name = "latest";
 inline constexpr const char* deck_name = "deck.toml";
 inline constexpr const char* manifest_name = "manifest.json";
 inline constexpr const char* index_name = "index.h5";
+inline constexpr const char* local_name = "local";  ///< names the run's local checkpoints
 
 /// 100 -> "step_00000100"
 std::string folder_name(std::int64_t step);
@@ -22,8 +23,9 @@ std::vector<std::string> folders_in(const std::string& directory);
 
 /// Makes room for a run that does not continue from all of a directory's checkpoints. It renames
 /// those of step `from` and later into `directory`/previous-1, or the first free number. The file
-/// `latest` moves too, unless it names a checkpoint that stays. Nothing is removed. Returns that
-/// folder, or "" if there was nothing to move. UsageError if the folder cannot be created or a
+/// `latest` moves too, unless it names a checkpoint that stays. Nothing is removed, except the file
+/// `local`: the run's local checkpoints are not used again. Returns that folder, or "" if there was
+/// nothing to move. UsageError if the folder cannot be created or a
 /// rename fails.
 std::string move_aside(const std::string& directory, std::int64_t from);
 
