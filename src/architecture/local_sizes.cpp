@@ -6,8 +6,10 @@ LocalSizes local_sizes(const deck::ModelConfig& m, const Shard& shard, std::int6
                        std::int64_t sequence, bool sequence_parallel, std::int64_t logit_elements) {
   LocalSizes s;
   s.micro = micro;
-  s.sequence = sequence;
-  s.tokens = micro * sequence;
+  s.context_ranks = shard.context_size;
+  s.sequence = shard.context_part(sequence).extent;
+  s.longest = layout::split(sequence, shard.context_size, 0).extent;
+  s.tokens = micro * s.sequence;
   s.slice = shard.part(s.tokens).extent;
   s.cuts_tokens = sequence_parallel && shard.tensor_size > 1;
   s.rows = s.cuts_tokens ? s.slice : s.tokens;
@@ -20,9 +22,12 @@ LocalSizes local_sizes(const deck::ModelConfig& m, const Shard& shard, std::int6
   s.head_size = m.head_size();
   s.feed_forward = shard.part(m.feed_forward).extent;
   s.vocabulary = shard.part(m.vocabulary).extent;
-  s.targets = m.predicts_masked_tokens() ? micro * m.targets() : s.tokens;
+  s.targets =
+      m.predicts_masked_tokens() ? shard.context_part(micro * m.targets()).extent : s.tokens;
   s.logit_block = logit_block_rows(s.targets, m.vocabulary, logit_elements);
-  s.pairs = m.has_sentence_head() ? micro : 0;
+  s.pairs = m.has_sentence_head() ? shard.context_part(micro).extent : 0;
+  s.head_rows = m.predicts_masked_tokens() ? micro * (m.targets() + (m.has_sentence_head() ? 1 : 0))
+                                           : s.targets;
   s.tensor_ranks = shard.tensor_size;
   s.inner = m.activation == Activation::swiglu ? 2 * s.feed_forward : s.feed_forward;
   return s;

@@ -10,7 +10,8 @@ namespace {
 void add_fields(TrainingObjective& o, const LayerDescription& part, const deck::ModelConfig& m,
                 bool at_head) {
   for (const Tensor& t : part.tensors)
-    if (t.home == Home::batch) o.fields.push_back({t.name, rows_per_sample(t.rows, m), at_head});
+    if (t.home == Home::batch)
+      o.fields.push_back({t.name, rows_per_sample(t.rows, m), at_head, t.rows});
 }
 
 }  // namespace

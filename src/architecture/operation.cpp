@@ -19,7 +19,11 @@ std::size_t at(E enumerator) {
 // The lists are in the order of the enumerators.
 
 std::int64_t rows_of(Rows rows, const LocalSizes& n) {
-  return std::array{n.tokens, n.rows, n.targets, n.pairs, n.head_rows(), n.logit_block}[at(rows)];
+  return std::array{n.tokens, n.rows, n.targets, n.pairs, n.head_rows, n.logit_block}[at(rows)];
+}
+
+std::int64_t all_rows_of(Rows rows, const LocalSizes& n) {
+  return std::array{n.tokens, n.tokens, n.targets, n.pairs, n.head_rows, n.targets}[at(rows)];
 }
 
 std::int64_t rows_per_sample(Rows rows, const deck::ModelConfig& m) {

@@ -112,6 +112,8 @@ Shard make_shard(const Architecture& architecture, const deck::ParallelConfig& p
   shard.stages = parallel.stage_map().stages_of(at[Axis::pipeline]);
   shard.tensor_size = static_cast<int>(parallel.tensor);
   shard.tensor_rank = at[Axis::tensor];
+  shard.context_size = static_cast<int>(parallel.context);
+  shard.context_rank = at[Axis::context];
   return shard;
 }
 

@@ -36,7 +36,8 @@ constexpr std::array<std::string_view, 5> learning_rate_names{
 constexpr std::array<std::string_view, 3> scaling_names{"none", "linear", "square_root"};
 constexpr std::array<std::string_view, 4> cooldown_names{"linear", "cosine", "exponential",
                                                          "minus_square_root"};
-constexpr std::array<std::string_view, axis_count> axis_names{"data", "pipeline", "tensor"};
+constexpr std::array<std::string_view, axis_count> axis_names{"data", "pipeline", "tensor",
+                                                              "context"};
 
 }  // namespace
 

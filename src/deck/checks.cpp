@@ -195,18 +195,41 @@ class CrossCheck {
     enough("heads", m.heads);
     enough("feed_forward", m.feed_forward);
     enough("vocabulary", m.vocabulary);
-    const std::int64_t tokens = deck_.config.batch.micro * m.sequence;
-    if (!is_open(deck_, "batch", "micro") &&
-        valid({"parallel.tensor", "batch.micro", "model.sequence"}) && tensor > tokens)
+    if (is_open(deck_, "batch", "micro") ||
+        !valid({"parallel.tensor", "parallel.context", "batch.micro", "model.sequence"}))
+      return;
+    const std::int64_t ranks = deck_.config.parallel.context;
+    const std::int64_t tokens = deck_.config.batch.micro * (m.sequence / ranks);
+    if (ranks <= m.sequence && tensor > tokens)
       report(deck_.cite("parallel", "tensor"), " is larger than the ", tokens,
              " tokens of a micro-batch, ", deck_.cite("batch", "micro"), " · ",
-             deck_.cite("model", "sequence"), "; choose a tensor of at most ", tokens);
+             deck_.cite("model", "sequence"),
+             ranks > 1 ? text(" / ", deck_.cite("parallel", "context")) : "",
+             "; choose a tensor of at most ", tokens);
+  }
+
+  /// Each context rank needs a token of every sample.
+  void context() {
+    const ParallelConfig& p = deck_.config.parallel;
+    if (!valid({"parallel.context"}) || p.context == 1) return;
+    const auto excludes = [&](const char* section, const char* name, const char* remedy) {
+      report(deck_.cite("parallel", "context"), " cannot be combined with ",
+             deck_.cite(section, name), "; choose ", remedy);
+    };
+    if (valid({"model.sequence"}) && p.context > deck_.config.model.sequence)
+      report(deck_.cite("parallel", "context"), " is larger than ", deck_.cite("model", "sequence"),
+             "; choose a context of at most ", deck_.config.model.sequence);
+    if (valid({"parallel.layout"}) && p.layout == LayoutMode::automatic)
+      excludes("parallel", "layout", "context = 1, or layout = \"given\"");
+    if (valid({"precision.products"}) && deck_.config.precision.products == Products::fp8)
+      excludes("precision", "products", "context = 1, or products = \"compute\"");
   }
 
   /// There may be more stages than layers, but each stage has a row in every table.
   void stages() {
     const ParallelConfig& p = deck_.config.parallel;
-    if (!valid({"parallel.pipeline", "parallel.chunks", "parallel.tensor", "parallel.data"}))
+    if (!valid({"parallel.pipeline", "parallel.chunks", "parallel.tensor", "parallel.context",
+                "parallel.data"}))
       return;
     if (p.stages() > stages_limit)
       report(deck_.cite("parallel", "pipeline"), " · ", deck_.cite("parallel", "chunks"), " = ",
@@ -217,8 +240,9 @@ class CrossCheck {
     const std::int64_t ranks = p.model_ranks() * std::max<std::int64_t>(1, p.data);
     if (ranks <= ranks_limit) return;
     std::vector<std::string> axes;
-    for (const layout::AxisTraits& traits : layout::axis_table)
-      axes.push_back(deck_.cite("parallel", name_of(traits.axis)));
+    const layout::AxisList sizes = p.sizes();
+    for (const layout::AxisSize& a : sizes.axes())
+      if (a.is_named()) axes.push_back(deck_.cite("parallel", name_of(a.axis)));
     report(join(axes, " · "), " are ", ranks, " ranks, more than ", ranks_limit,
            "; choose smaller axes");
   }
@@ -320,6 +344,7 @@ void cross_check(const Deck& deck, const std::set<std::string>& invalid, Diagnos
   checks.precision();
   checks.optimizer();
   checks.tensor();
+  checks.context();
   checks.stages();
   checks.order();
   checks.layout();

@@ -22,6 +22,9 @@ std::vector<std::int64_t> possible(const Config& config, Axis axis, std::int64_t
     case Axis::tensor:
       most = std::min(m.heads, m.feed_forward);
       break;
+    case Axis::context:
+      most = m.sequence;
+      break;
     case Axis::pipeline:
       most = stages_limit / config.parallel.chunks;
       break;
@@ -33,12 +36,12 @@ std::vector<std::int64_t> possible(const Config& config, Axis axis, std::int64_t
   return sizes;
 }
 
-/// Calls f(axis, its size) for the axes that split the model.
+/// Calls f(axis, its size) for the axes that split the model, as far as messages name them.
 template <class F>
 void for_model_axes(const ParallelConfig& p, F f) {
   const layout::AxisList sizes = p.sizes();
-  for (const layout::AxisTraits& traits : layout::axis_table)
-    if (traits.splits_model) f(traits.axis, sizes.size(traits.axis));
+  for (const layout::AxisSize& a : sizes.axes())
+    if (layout::traits_of(a.axis).splits_model && a.is_named()) f(a.axis, a.size);
 }
 
 /// "tensor of 1, 2 or 4, or a pipeline of 1 or 3": one axis so that the product divides `ranks`.
@@ -86,10 +89,9 @@ std::string dividing_ranks(const Deck& deck) {
   if (deck.places.at("parallel.data") != from_ranks || b.global % b.micro != 0) return "";
   std::vector<std::int64_t> numbers;
   for (const std::int64_t data : divisors(b.global / b.micro))
-    if (data * p.tensor * p.pipeline <= ranks_limit)
-      numbers.push_back(data * p.tensor * p.pipeline);
-  return text("start ", choices(numbers, p.data * p.tensor * p.pipeline),
-              numbers.back() == 1 ? " rank" : " ranks", ", or choose ");
+    if (data * p.model_ranks() <= ranks_limit) numbers.push_back(data * p.model_ranks());
+  return text("start ", choices(numbers, p.ranks()), numbers.back() == 1 ? " rank" : " ranks",
+              ", or choose ");
 }
 
 /// Fills parallel.data, and checks the product of the axes.

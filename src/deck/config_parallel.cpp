@@ -15,6 +15,7 @@ struct AxisKey {
 /// The size of each axis in the default order of layout::axis_table; its key has the axis's name.
 constexpr std::array<AxisKey, axis_count> axis_keys{{
     {Axis::tensor, &ParallelConfig::tensor},
+    {Axis::context, &ParallelConfig::context},
     {Axis::pipeline, &ParallelConfig::pipeline},
     {Axis::data, &ParallelConfig::data},
 }};

@@ -79,6 +79,10 @@ void parallel_keys(std::vector<Entry>& out) {
   size("tensor", &ParallelConfig::tensor,
        "ranks that share each layer (tensor parallelism): neighbours, on one node where possible")
       .otherwise(Int{1});
+  size("context", &ParallelConfig::context,
+       "ranks that share the tokens of each sample, for long sequences (context parallelism): keys "
+       "and values go around among them; at most model.sequence")
+      .otherwise(Int{1});
   size("pipeline", &ParallelConfig::pipeline,
        "ranks that divide the layers among them (pipeline parallelism)")
       .otherwise(Int{1});
@@ -86,12 +90,12 @@ void parallel_keys(std::vector<Entry>& out) {
       "data", &ParallelConfig::data,
       "replicas that divide the samples of a batch (data parallelism); 0 means the remaining ranks")
       .at_least(0)
-      .otherwise(Int{0}, "0: ranks / (tensor · pipeline)");
+      .otherwise(Int{0}, "0: ranks / (tensor · context · pipeline)");
   parallel
       .string("order", &ParallelConfig::order,
               "axes in the order of the ranks, fastest first: neighbours along the first axis are "
               "consecutive ranks; axes that it leaves out follow in the default order")
-      .otherwise(Str(), "tensor, pipeline, data");
+      .otherwise(Str(), "tensor, context, pipeline, data");
   parallel
       .choice("schedule", &ParallelConfig::schedule,
               "order of the micro-batches' forward and backward passes")

@@ -166,11 +166,13 @@ Grid::Grid(Communicator& world, const layout::ProcessGrid& process_grid,
     : world_(world), process_grid_(process_grid) {
   check(process_grid.ranks() == world.size(), "a process grid of ", process_grid.ranks(),
         " ranks does not match the job's ", world.size());
-  model_ = process_grid.model_ranks() == 1
+  model_ = process_grid.weight_ranks() == 1
                ? Communicator::alone("model")
-               : world.split(process_grid.model_colour(world.rank()), world.rank(), "model");
+               : world.split(process_grid.weight_colour(world.rank()), world.rank(), "model");
   for (const layout::AxisTraits& traits : layout::axis_table)
-    axes_[traits.axis] = along(traits.splits_model ? *model_ : world, traits.axis);
+    axes_[traits.axis] = along(traits.splits_weights ? *model_ : world, traits.axis);
+  if (process_grid.size(Axis::context) > 1)
+    replicas_ = world.split(process_grid.replica_colour(world.rank()), world.rank(), "replicas");
   const int at = process_grid.position(Axis::pipeline, world.rank());
   const Rank first = stages.rank_of(0), last = stages.rank_of(stages.last_stage());
   const bool end = at == first || at == last;
@@ -184,6 +186,10 @@ std::unique_ptr<Communicator> Grid::along(Communicator& larger, Axis axis) const
   if (process_grid_.size(axis) == 1) return Communicator::alone(name);
   return larger.split(process_grid_.colour(axis, world_.rank()),
                       process_grid_.position(axis, world_.rank()), name);
+}
+
+Communicator& Grid::replicas() {
+  return replicas_ ? *replicas_ : communicator(Axis::data);
 }
 
 Communicator& Grid::part_of_tensor_axis(const std::string& name, int colour) {
@@ -203,6 +209,7 @@ void Grid::use_transports(const TransportFactory& factory) {
   };
   give(*model_);
   for (const layout::AxisTraits& traits : layout::axis_table) give(communicator(traits.axis));
+  if (replicas_) give(*replicas_);
   give(*embedding_);
   for (const auto& [name, part] : parts_) give(*part);
 }

@@ -1,15 +1,15 @@
 // attention_backward: chooses among the back ends, and launches the portable one.
 #include <trireme/kernels/attention.hpp>
 #include <trireme/kernels/attention_cudnn.hpp>
+#include <trireme/kernels/attention_part.hpp>
 #include <trireme/kernels/flash_attention.hpp>
 #include <trireme/kernels/group_kernels.hpp>
 #include <trireme/kernels/portable_attention_backward.hpp>
 #include <trireme/tensor/expect.hpp>
 
 namespace trireme::kernels {
-namespace {
 
-/// delta[b,h,i] = Σ_d grad[t, h·K + d] o[t, h·K + d], which is Σ_j p dp (Dao et al. 2022, eq. 4).
+/// delta is Σ_j p dp (Dao et al. 2022, eq. 4).
 template <class T>
 void attention_delta(const Exec& exec, View1<Accumulate<T>> delta, View2<const T> grad,
                      View2<const T> o, const AttentionShape& shape) {
@@ -36,6 +36,8 @@ void attention_delta(const Exec& exec, View1<Accumulate<T>> delta, View2<const T
         }
       });
 }
+
+namespace {
 
 /// A team of `backward`'s, by its number.
 template <class T>
@@ -138,6 +140,8 @@ void attention_backward(const Handle& handle, View2<T> dqkv, View2<const T> grad
 }
 
 #define TRIREME_INSTANTIATE(T)                                                                 \
+  template void attention_delta<T>(const Exec&, View1<Accumulate<T>>, View2<const T>,          \
+                                   View2<const T>, const AttentionShape&);                     \
   template std::int64_t attention_workspace_elements<T>(const KernelChoice&,                   \
                                                         const AttentionShape&);                \
   template void attention_backward_by_heads<T>(const Exec&, const AttentionBackward<T>&);      \

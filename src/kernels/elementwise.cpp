@@ -201,8 +201,7 @@ void drop(const char* label, const Exec& exec, View2<T> y, View2<const T> x,
     return;
   }
   using Acc = Accumulate<T>;
-  const RandomKey key = dropout.key;
-  const std::int64_t first_row = dropout.first_row;
+  const Dropout rows_of = dropout;
   const auto threshold = static_cast<std::uint32_t>(dropout.rate * 4294967296.0);
   const Acc kept = static_cast<Acc>(1.0 / (1.0 - dropout.rate));
   for_rows(
@@ -210,7 +209,7 @@ void drop(const char* label, const Exec& exec, View2<T> y, View2<const T> x,
         const T* x_row = row_of(x, t);
         T* y_row = row_of(y, t);
         map_words(
-            team, key, (first_row + t) * hidden, hidden, y_row,
+            team, rows_of.key, rows_of.row(t) * hidden, hidden, y_row,
             [&](std::int64_t, std::uint32_t word, Acc v) {
               const Acc factor = word < threshold ? Acc(0) : kept;
               return factor * v;

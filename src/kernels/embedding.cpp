@@ -30,16 +30,30 @@ void embedding_lookup(const Exec& exec, View2<T> x, View1<const std::int32_t> to
       });
 }
 
+namespace {
+
+template <class T>
+void expect_positions(View2<T> positions, const char* name, std::int64_t sequence,
+                      std::int64_t hidden, std::int64_t first_row,
+                      const layout::TokenPlaces& places) {
+  expect_shape(positions, name, {places.is_cut() ? places.sequence : sequence, hidden});
+  check(!places.is_cut() || places.held == sequence, sequence, " tokens of a sample, but ",
+        places.held, " places");
+  check(first_row >= 0, "first row ", first_row, ", expected 0 or more");
+}
+
+}  // namespace
+
 template <class T>
 void add_positions(const Exec& exec, View2<T> x, View2<const T> positions, std::int64_t sequence,
-                   std::int64_t first_row) {
+                   std::int64_t first_row, const layout::TokenPlaces& places) {
   using Acc = Accumulate<T>;
   const std::int64_t hidden = extent(x, 1);
-  expect_shape(positions, "positions", {sequence, hidden});
-  check(first_row >= 0, "first row ", first_row, ", expected 0 or more");
+  expect_positions(positions, "positions", sequence, hidden, first_row, places);
+  const layout::TokenPlaces at = places;
   for_rows(
       "kernels/add_positions", exec, extent(x, 0), KOKKOS_LAMBDA(const Team& team, std::int64_t r) {
-        const T* from = row_of(positions, (first_row + r) % sequence);
+        const T* from = row_of(positions, at.position((first_row + r) % sequence));
         T* x_row = row_of(x, r);
         map_lanes(
             team, hidden, x_row, [](std::int64_t, Acc v, Acc more) { return v + more; }, x_row,
@@ -108,14 +122,16 @@ namespace {
 /// Host: rows r, r + S, … have the same position.
 template <class T>
 void positions_backward_by_rows(const Exec& exec, View2<Accumulate<T>> dpositions,
-                                View2<const T> dx, std::int64_t sequence, std::int64_t first_row) {
+                                View2<const T> dx, std::int64_t sequence, std::int64_t first_row,
+                                const layout::TokenPlaces& places) {
   using Acc = Accumulate<T>;
   const std::int64_t rows = extent(dx, 0);
   const std::int64_t hidden = extent(dx, 1);
+  const layout::TokenPlaces at = places;
   for_rows(
       "kernels/positions_backward", exec, std::min(sequence, rows),
       KOKKOS_LAMBDA(const Team& team, std::int64_t first) {
-        Acc* to = row_of(dpositions, (first_row + first) % sequence);
+        Acc* to = row_of(dpositions, at.position((first_row + first) % sequence));
         for (std::int64_t r = first; r < rows; r += sequence) {
           const T* from = row_of(dx, r);
           map_lanes(
@@ -128,14 +144,14 @@ void positions_backward_by_rows(const Exec& exec, View2<Accumulate<T>> dposition
 
 template <class T>
 void positions_backward(const Exec& exec, View2<Accumulate<T>> dpositions, View2<const T> dx,
-                        std::int64_t sequence, std::int64_t first_row) {
-  expect_shape(dpositions, "dpositions", {sequence, extent(dx, 1)});
-  check(first_row >= 0, "first row ", first_row, ", expected 0 or more");
+                        std::int64_t sequence, std::int64_t first_row,
+                        const layout::TokenPlaces& places) {
+  expect_positions(dpositions, "dpositions", sequence, extent(dx, 1), first_row, places);
   if constexpr (exec_on_host)
-    positions_backward_by_rows<T>(exec, dpositions, dx, sequence, first_row);
+    positions_backward_by_rows<T>(exec, dpositions, dx, sequence, first_row, places);
   else
     sum_ordered_rows("kernels/positions_backward", exec,
-                     SumPositions<T>{dpositions, dx, sequence, first_row}, 0);
+                     SumPositions<T>{dpositions, dx, sequence, first_row, places}, 0);
 }
 
 template <class T>
@@ -197,11 +213,11 @@ void segments_backward(const Exec& exec, View2<Accumulate<T>> dtable, View2<cons
   template void embedding_lookup<T>(const Exec&, View2<T>, View1<const std::int32_t>,             \
                                     View2<const T>, std::int64_t);                                \
   template void add_positions<T>(const Exec&, View2<T>, View2<const T>, std::int64_t,             \
-                                 std::int64_t);                                                   \
+                                 std::int64_t, const layout::TokenPlaces&);                       \
   template void embedding_lookup_backward<T>(const Exec&, View2<Accumulate<T>>, View2<const T>,   \
                                              View1<const std::int32_t>, std::int64_t);            \
   template void positions_backward<T>(const Exec&, View2<Accumulate<T>>, View2<const T>,          \
-                                      std::int64_t, std::int64_t);                                \
+                                      std::int64_t, std::int64_t, const layout::TokenPlaces&);    \
   template void add_segments<T>(const Exec&, View2<T>, View2<const T>, View1<const std::int32_t>, \
                                 std::int64_t);                                                    \
   template void segments_backward<T>(const Exec&, View2<Accumulate<T>>, View2<const T>,           \

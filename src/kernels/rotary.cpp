@@ -15,15 +15,17 @@ struct Angles {
   std::int64_t sequence;
   std::int64_t first_row;
   std::int64_t first_position;
+  layout::TokenPlaces places;
 
   explicit Angles(const Rotary& r)
       : step(-2.0 * std::log(r.theta) / static_cast<double>(r.head_size)),
         sequence(r.sequence),
         first_row(r.first_row),
-        first_position(r.first_position) {}
+        first_position(r.first_position),
+        places(r.places) {}
 
   KOKKOS_FORCEINLINE_FUNCTION double position(std::int64_t t) const {
-    return static_cast<double>(first_position + (first_row + t) % sequence);
+    return static_cast<double>(first_position + places.position((first_row + t) % sequence));
   }
   KOKKOS_FORCEINLINE_FUNCTION double angle(double position, std::int64_t i) const {
     return position * fast_exp(static_cast<double>(i) * step);

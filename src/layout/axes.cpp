@@ -17,7 +17,8 @@ std::int64_t times(std::int64_t a, std::int64_t b) {
 template <class F>
 std::string slowest_first(const std::array<AxisSize, axis_count>& axes, F word) {
   std::vector<std::string> words;
-  for (auto a = axes.rbegin(); a != axes.rend(); ++a) words.push_back(word(*a));
+  for (auto a = axes.rbegin(); a != axes.rend(); ++a)
+    if (a->is_named()) words.push_back(word(*a));
   return join(words, " · ");
 }
 
@@ -50,6 +51,13 @@ std::int64_t AxisList::model_ranks() const {
   std::int64_t ranks = 1;
   for (const AxisTraits& traits : axis_table)
     if (traits.splits_model) ranks = times(ranks, size(traits.axis));
+  return ranks;
+}
+
+std::int64_t AxisList::weight_ranks() const {
+  std::int64_t ranks = 1;
+  for (const AxisTraits& traits : axis_table)
+    if (traits.splits_weights) ranks = times(ranks, size(traits.axis));
   return ranks;
 }
 

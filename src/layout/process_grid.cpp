@@ -31,7 +31,8 @@ std::string model_names(const AxisList& axes) {
   std::vector<std::string> words;
   for (auto a = axes.axes().rbegin(); a != axes.axes().rend(); ++a)
     for (const AxisTraits& traits : axis_table)
-      if (traits.axis == a->axis && traits.splits_model) words.emplace_back(name_of(a->axis));
+      if (traits.axis == a->axis && traits.splits_model && a->is_named())
+        words.emplace_back(name_of(a->axis));
   return join(words, " · ");
 }
 
@@ -84,10 +85,11 @@ Rank ProcessGrid::rank(const Coordinates& at) const {
   return rank;
 }
 
-int ProcessGrid::model_colour(Rank rank) const {
+int ProcessGrid::colour_of_axes(Rank rank, bool splits_weights) const {
   int colour = rank;
   for (const AxisTraits& traits : axis_table)
-    if (traits.splits_model) colour -= position(traits.axis, rank) * stride(traits.axis);
+    if (traits.splits_weights == splits_weights)
+      colour -= position(traits.axis, rank) * stride(traits.axis);
   return colour;
 }
 

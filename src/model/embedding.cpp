@@ -8,7 +8,7 @@ template <class P>
 Embedding<P>::Embedding(const Parameters<P>& parameters, const deck::ModelConfig& m,
                         const TensorAxis& axis)
     : axis_(axis),
-      sequence_(m.sequence),
+      sequence_(axis.context().held(m.sequence)),
       tokens_(architecture::objective_of(m).field("tokens")),
       segments_(architecture::objective_of(m).find("segments").value_or(0)),
       drops_(m.norm_placement == NormPlacement::pre) {
@@ -30,13 +30,14 @@ template <class P>
 void Embedding<P>::forward(const Exec& exec, View2<T> x, View2<T> all, BatchFields fields,
                            const MicroContext& c) const {
   const std::int64_t first_row = axis_.rows().offset;
-  // x[t] = token[tokens[t]] + position[t mod S] + segment[segments[t]]
+  const layout::TokenPlaces& places = axis_.context().places();
+  // x[t] = token[tokens[t]] + position[place of t] + segment[segments[t]]
   kernels::embedding_lookup<T>(exec, axis_.partial(all, x), fields[tokens_], token_, first_id_);
   axis_.reduce(exec, x, all, "embedding, forward");
-  if (has_positions()) kernels::add_positions<T>(exec, x, position_, sequence_, first_row);
+  if (has_positions()) kernels::add_positions<T>(exec, x, position_, sequence_, first_row, places);
   if (has_segments()) kernels::add_segments<T>(exec, x, segment_, fields[segments_], first_row);
   if (drops_ && c.dropout > 0)
-    kernels::dropout_forward<T>(exec, x, x, c.dropout_site(0, first_row));
+    kernels::dropout_forward<T>(exec, x, x, c.dropout_site(0, axis_.places()));
 }
 
 template <class P>
@@ -44,8 +45,10 @@ void Embedding<P>::backward_weight(const Exec& exec, View2<T> dx, View2<T> all, 
                                    const MicroContext& c) const {
   const std::int64_t first_row = axis_.rows().offset;
   if (drops_ && c.dropout > 0)
-    kernels::dropout_backward<T>(exec, dx, dx, c.dropout_site(0, first_row));
-  if (has_positions()) kernels::positions_backward<T>(exec, dposition_, dx, sequence_, first_row);
+    kernels::dropout_backward<T>(exec, dx, dx, c.dropout_site(0, axis_.places()));
+  if (has_positions())
+    kernels::positions_backward<T>(exec, dposition_, dx, sequence_, first_row,
+                                   axis_.context().places());
   if (has_segments())
     kernels::segments_backward<T>(exec, dsegment_, dx, fields[segments_], first_row);
   kernels::embedding_lookup_backward<T>(exec, dtoken_,

@@ -86,7 +86,10 @@ LayerScratch<P> take_layer_scratch(Arena& arena, const LayerPlan& plan, const de
   const architecture::LocalSizes& n = plan.sizes;
   LayerScratch<P> scratch;
   if (n.cuts_tokens) scratch.all = arena.take<T>(n.tokens, n.hidden);
-  if (training)
+  if (n.context_ranks > 1)
+    scratch.ring = {arena.take<T>(n.ring_values()),
+                    arena.take<Accumulate<T>>(n.ring_sums(training, is_narrow<T>))};
+  else if (training)
     scratch.attention_work = arena.take<Accumulate<T>>(
         kernels::attention_workspace_elements<T>(choice, attention_shape(n, m)));
   scratch.transient = arena.take<std::byte>(plan.program.transient_bytes).data();

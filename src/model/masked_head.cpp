@@ -7,6 +7,8 @@
 #include <trireme/kernels/rows.hpp>
 #include <trireme/model/masked_head.hpp>
 
+#include <algorithm>
+
 namespace trireme::model {
 namespace {
 
@@ -44,6 +46,19 @@ MaskedHead<P>::MaskedHead(const Parameters<P>& parameters, const deck::ModelConf
 }
 
 template <class P>
+layout::Slice MaskedHead<P>::predicted(const Tensors& s) const {
+  const std::int64_t samples = extent(s.picked, 0) / (masked_ + (pairs_ ? 1 : 0));
+  return axis_.context().part(samples * masked_);
+}
+
+template <class P>
+layout::Slice MaskedHead<P>::first_rows(const Tensors& s) const {
+  const std::int64_t samples = extent(s.picked, 0) / (masked_ + 1);
+  const layout::Slice mine = axis_.context().part(samples);
+  return {samples * masked_ + mine.offset, mine.extent};
+}
+
+template <class P>
 layout::Slice MaskedHead<P>::own(std::int64_t n) const {
   return axis_.cuts_tokens() ? layout::split(n, axis_.size(), axis_.rank()) : layout::Slice{0, n};
 }
@@ -60,12 +75,28 @@ void MaskedHead<P>::pick(const Handle& handle, const Tensors& s, View2<const T> 
                          View1<const std::int32_t> rows) const {
   kernels::pick_rows<T>(handle, s.picked, y, rows, axis_.rows().offset);
   if (axis_.cuts_tokens()) axis_.sum(handle, s.picked, "the head's rows, forward");
+  axis_.context().sum(handle, s.picked, "the head's rows, forward");
+}
+
+template <class P>
+void MaskedHead<P>::share_gradients(const Handle& handle, const Tensors& s) const {
+  if (axis_.context().size() == 1) return;
+  std::int64_t begin = 0;
+  const auto clear_before = [&](const layout::Slice& mine) {
+    kernels::fill(handle, flat(part(s.picked, {begin, mine.offset - begin})), 0.0);
+    begin = mine.end();
+  };
+  clear_before(predicted(s));
+  if (pairs_) clear_before(first_rows(s));
+  clear_before({extent(s.picked, 0), 0});
+  axis_.context().sum(handle, s.picked, "the head's rows, backward");
 }
 
 /// normed = LayerNorm(gelu(picked Wᵀ + b)).
 template <class P>
 void MaskedHead<P>::transform(const Handle& handle, const Tensors& s) const {
-  const View2<T> y = rows_of(s.picked, 0, extent(s.dense, 0));
+  const View2<T> y = part(s.picked, predicted(s));
+  if (y.extent(0) == 0) return;
   kernels::linear_gelu_forward<T>(handle, s.activated, s.dense, y, dense_.w, dense_.b, gelu_);
   norm_.forward(handle, s.normed, s.norm, s.activated);
 }
@@ -73,7 +104,8 @@ void MaskedHead<P>::transform(const Handle& handle, const Tensors& s) const {
 /// From the gradient in `normed` to that in `picked`.
 template <class P>
 void MaskedHead<P>::transform_backward(const Handle& handle, const Tensors& s) const {
-  const View2<T> y = rows_of(s.picked, 0, extent(s.dense, 0));
+  const View2<T> y = part(s.picked, predicted(s));
+  if (y.extent(0) == 0) return;
   const layout::Slice mine = own(extent(s.dense, 0));
   norm_.backward_weight(handle, part(s.normed, mine),
                         {part(s.norm.mean, mine), part(s.norm.inverse, mine)},
@@ -120,12 +152,13 @@ template <class P>
 void MaskedHead<P>::backward_to_rows(const Handle& handle, const Tensors& s) const {
   axis_.sum(handle, s.normed, "logits, backward");
   transform_backward(handle, s);
-  if (fields_.pairs) score_backward(handle, s);
+  if (fields_.pairs && s.pooled.extent(0) > 0) score_backward(handle, s);
 }
 
 template <class P>
 void MaskedHead<P>::place(const Handle& handle, View2<T> dy, const Tensors& s,
                           View1<const std::int32_t> rows) const {
+  share_gradients(handle, s);
   kernels::fill(handle, flat(dy), 0.0);
   kernels::place_rows<T>(handle, dy, s.picked, rows, axis_.rows().offset);
 }
@@ -137,7 +170,7 @@ void MaskedHead<P>::forward(const Handle& handle, View1<double> losses, View2<T>
   pick(handle, s, dy, rows);
   transform(handle, s);
   logits_.forward(handle, part(losses, {0, 1}), s.normed, s.logits, fields[fields_.targets], c);
-  if (fields_.pairs) {
+  if (fields_.pairs && s.pooled.extent(0) > 0) {
     const View1<const std::int32_t> pairs = fields[*fields_.pairs];
     score(handle, s, part(losses, {1, 1}), pairs, extent(s.pooled, 0));
     score_gradient(handle, s, pairs, c);
@@ -160,11 +193,17 @@ void MaskedHead<P>::evaluate(const Handle& handle, View1<double> losses, View2<T
                              const Tensors& s, BatchFields fields, std::int64_t samples) const {
   pick(handle, s, y, fields[fields_.rows]);
   transform(handle, s);
-  const layout::Slice counted{0, samples * masked_};
+  const auto among = [](const layout::Slice& mine, std::int64_t end) {
+    return layout::Slice{0, std::clamp<std::int64_t>(end - mine.offset, 0, mine.extent)};
+  };
+  const layout::Slice counted = among(predicted(s), samples * masked_);
   const View1<const std::int32_t> targets = fields[fields_.targets];
   logits_.evaluate(handle, part(losses, {0, 1}), part(s.normed, counted), s.logits,
                    part(targets, counted));
-  if (fields_.pairs) score(handle, s, part(losses, {1, 1}), fields[*fields_.pairs], samples);
+  if (!fields_.pairs || s.pooled.extent(0) == 0) return;
+  const std::int64_t tokens = extent(s.picked, 0) / (masked_ + 1) * masked_;
+  score(handle, s, part(losses, {1, 1}), fields[*fields_.pairs],
+        among(first_rows(s), tokens + samples).extent);
 }
 
 template <class P>

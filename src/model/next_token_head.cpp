@@ -8,7 +8,7 @@ NextTokenHead<P>::NextTokenHead(const Parameters<P>& parameters, const deck::Mod
                                 const TensorAxis& axis, architecture::HeadGradient gradient)
     : axis_(axis),
       gradient_(gradient),
-      sequence_(m.sequence),
+      sequence_(axis.context().held(m.sequence)),
       targets_(architecture::objective_of(m).field("targets")),
       logits_(parameters, m, axis, gradient) {}
 

@@ -46,7 +46,7 @@ auto PipelineStage<P>::take_slot(Arena& arena, const architecture::LocalSizes& n
   Slot slot;
   for (const architecture::BatchField& field : objective_.fields)
     slot.fields.push_back(field.is_read(embedding_.has_value(), head_.has_value())
-                              ? arena.take<std::int32_t>(n.micro * field.per_sample)
+                              ? arena.take<std::int32_t>(architecture::rows_of(field.rows, n))
                               : View1<std::int32_t>());
   if (layers_.empty() && !head_) slot.x = arena.take<T>(n.rows, n.hidden);
   if (windows.empty()) take_layers(slot, arena, shape);

@@ -17,8 +17,8 @@ RankModel<P>::RankModel(const architecture::Architecture& architecture,
       shape_(shape),
       sizes_(architecture::local_sizes(model_, shard_, shape.micro, model_.sequence,
                                        axis.cuts_tokens(), shape.logit_elements)) {
-  check(axis.tokens() == shape.micro * model_.sequence, "a tensor axis for ", axis.tokens(),
-        " tokens, micro-batches of ", shape.micro * model_.sequence);
+  check(axis.tokens() == sizes_.tokens, "a tensor axis for ", axis.tokens(),
+        " tokens, micro-batches of ", sizes_.tokens);
   const architecture::Kept kept =
       !shape.training      ? architecture::kept_for_evaluation(architecture.layer)
       : shape.kept.empty() ? architecture::kept_tensors(architecture.layer, shape.recompute)

@@ -105,7 +105,7 @@ double LayerTime::bytes_moved(const Part& part, const Step& step) const {
 
 double LayerTime::message_bytes(const Part& part, const architecture::Message& message) const {
   const architecture::Tensor& tensor = part.tensors[at(message.tensor)];
-  const std::int64_t rows = sizes_.micro * rows_per_sample(tensor.rows, architecture_.model);
+  const std::int64_t rows = all_rows_of(tensor.rows, sizes_);
   return static_cast<double>(
       rows * columns_of(tensor.columns, sizes_) *
       architecture::bytes_of(tensor.numbers, sizes_.element, sizes_.accumulate));
@@ -120,8 +120,7 @@ void LayerTime::add_product(PassTime& time, const Part& part, const Step& step) 
   const std::int64_t columns = columns_of(out.columns, sizes_);
   // A product of a layer takes the rows of all tokens, which a message has gathered.
   const bool of_layer = out.rows == Rows::own || out.rows == Rows::tokens;
-  const std::int64_t rows =
-      of_layer ? sizes_.tokens : sizes_.micro * rows_per_sample(out.rows, architecture_.model);
+  const std::int64_t rows = of_layer ? sizes_.tokens : all_rows_of(out.rows, sizes_);
   const auto weights = static_cast<double>(in * columns);
   const auto element = static_cast<double>(sizes_.element);
   const auto sum = static_cast<double>(sizes_.accumulate);
@@ -159,10 +158,13 @@ void LayerTime::add_product(PassTime& time, const Part& part, const Step& step) 
 
 void LayerTime::add_attention(PassTime& time, const Part& part, const Step& step) const {
   const bool forward = step.pass == Pass::forward;
+  const Seconds ring = ring_time(forward);
   if (!machine_.software.fused_attention) {
     add_stored_scores(time, forward);
+    time.tensor += ring;
     return;
   }
+  const Seconds before = time.compute;
   const Operation& op = part.operations[at(step.operation)];
   const double products = 2 * products_per_token(op, architecture_.model) *
                           static_cast<double>(sizes_.tokens * sizes_.heads) /
@@ -176,6 +178,19 @@ void LayerTime::add_attention(PassTime& time, const Part& part, const Step& step
   if (architecture_.model.dropout > 0)
     time.compute += kernels_.random(products / (4 * static_cast<double>(sizes_.head_size)));
   time.flops += products * product_factor(op, step.pass);
+  time.tensor += std::max(0.0, ring - (time.compute - before));  // what computation does not cover
+}
+
+/// Keys and values of all context ranks, and their gradients.
+Seconds LayerTime::ring_time(bool forward) const {
+  const auto elements = static_cast<double>(sizes_.ring_block() * sizes_.context_ranks);
+  const auto of_keys = elements * static_cast<double>(sizes_.element);
+  const auto of_gradients = elements * static_cast<double>(sizes_.accumulate);
+  using architecture::Collective;
+  Seconds time = network_.collective(Collective::all_gather, of_keys, Axis::context);
+  if (!forward)
+    time += network_.collective(Collective::reduce_scatter, of_gradients, Axis::context);
+  return time;
 }
 
 /// Attention whose S × S scores go through memory: two batched products forward and four backward,

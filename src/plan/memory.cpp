@@ -30,11 +30,11 @@ architecture::BucketCut buckets_of(const deck::Config& config,
           arrays,
           placement,
           std::max<std::int64_t>(1, config.parallel.bucket_bytes / sizes.accumulate),
-          static_cast<int>(config.parallel.data)};
+          static_cast<int>(config.parallel.replicas())};
 }
 
 bool shares_state(const deck::Config& config) {
-  return config.parallel.distributed_optimizer && config.parallel.data > 1;
+  return config.parallel.distributed_optimizer && config.parallel.replicas() > 1;
 }
 
 }  // namespace
@@ -67,7 +67,8 @@ ArenaParts arena_parts(const deck::Config& config, const architecture::Architect
   const ReductionScratch sums = reduction_scratch(config, architecture, shard, buckets, machine);
   return {elements.elements, elements.gradient_elements,
           shares_state(config) ? architecture::most_state_elements(buckets) : elements.elements,
-          sums.data + sums.embedding + sums.pipeline, sums.shared};
+          sums.data + sums.embedding + sums.pipeline + (shard.has_head() ? sums.context : 0),
+          sums.shared};
 }
 
 std::vector<MemoryRow> training_memory(const deck::Config& config,
@@ -126,7 +127,7 @@ Bytes share_bytes(const deck::Config& config, const architecture::Architecture& 
   const std::int64_t masters = sizes.narrow() ? 1 : 0;
   const auto state_arrays =
       static_cast<std::int64_t>(architecture::state_arrays(config.optimizer).size()) + masters;
-  const auto replicas = static_cast<int>(config.parallel.data);
+  const auto replicas = static_cast<int>(config.parallel.replicas());
   // Every block begins at a page, and weights that are saved have the size of the state.
   const std::int64_t page = architecture::saved_alignment / sizes.accumulate;
   const std::int64_t weights = sizes.narrow() ? 0 : 1;
@@ -154,7 +155,7 @@ Bytes share_bytes(const deck::Config& config, const architecture::Architecture& 
 
 Bytes reduction_bytes(const deck::Config& config, const architecture::Architecture& architecture,
                       const architecture::Shard& shard, const Machine& machine) {
-  const std::int64_t replicas = config.parallel.data;
+  const std::int64_t replicas = config.parallel.replicas();
   if (replicas == 1 || transport(config.parallel, machine) == schedule::Transport::ordered_groups)
     return 0;
   const auto arrays = architecture::local_arrays(architecture, shard);
@@ -175,7 +176,7 @@ Bytes process_bytes(const deck::Config& config) {
   constexpr Bytes watchdog = Bytes{32} << 20;
   constexpr Bytes cells = Bytes{4} << 20;  // of MPI in shared memory, which sums of gradients fill
   return program + (config.precision.compute == DType::fp64 ? 0 : packed_blocks) +
-         (config.run.watchdog > 0 ? watchdog : 0) + (config.parallel.data > 1 ? cells : 0);
+         (config.run.watchdog > 0 ? watchdog : 0) + (config.parallel.replicas() > 1 ? cells : 0);
 }
 
 Bytes total(const std::vector<MemoryRow>& rows) {

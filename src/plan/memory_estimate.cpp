@@ -135,13 +135,13 @@ ArenaParts MemoryEstimate::arenas_of(const deck::Config& config, const Rank& ran
     arenas.gradient_elements = arenas.elements + (first && last ? parts.ends_tied : 0);
   }
   arenas.state_elements = arenas.elements;
-  if (p.distributed_optimizer && p.data > 1) {
+  if (p.distributed_optimizer && p.replicas() > 1) {
     // Each part of a bucket ends at the next block of the norm; each stage has its own buckets.
     const std::int64_t bucket =
         std::max<std::int64_t>(norm_block, p.bucket_bytes / sizes_.accumulate());
     const std::int64_t buckets = arenas.elements / bucket + 3 * p.chunks + 2;
     arenas.state_elements =
-        std::min(arenas.elements, part_of(arenas.elements, p.data) + buckets * norm_block);
+        std::min(arenas.elements, part_of(arenas.elements, p.replicas()) + buckets * norm_block);
   }
   if (grouped_) arenas.reductions = reductions_of(config, rank, arenas, parts);
   return arenas;
@@ -151,12 +151,12 @@ ArenaParts MemoryEstimate::arenas_of(const deck::Config& config, const Rank& ran
 Bytes MemoryEstimate::reductions_of(const deck::Config& config, const Rank& rank,
                                     const ArenaParts& arenas, const ModelParts& parts) const {
   const deck::ParallelConfig& p = config.parallel;
-  const auto data = static_cast<int>(p.data);
+  const auto data = static_cast<int>(p.replicas());
   const std::int64_t longest =
       std::min(arenas.elements, std::max(norm_block, p.bucket_bytes / sizes_.accumulate()));
   Bytes bytes = 0;
   if (data > 1 && p.distributed_optimizer)
-    bytes += std::min((part_of(longest, p.data) + norm_block) * sizes_.accumulate(),
+    bytes += std::min((part_of(longest, p.replicas()) + norm_block) * sizes_.accumulate(),
                       device_reduction_segment_bytes(data)) *
              (data - 1);
   else
@@ -169,7 +169,7 @@ Bytes MemoryEstimate::reductions_of(const deck::Config& config, const Rank& rank
 
 /// The process of a host's rank, its sums over the data axis and its copy for checkpoints.
 Bytes MemoryEstimate::on_host(const deck::Config& config, const ArenaParts& arenas) const {
-  const std::int64_t data = config.parallel.data;
+  const std::int64_t data = config.parallel.replicas();
   Bytes bytes = process_bytes(config);
   const std::int64_t every = config.checkpoint.every;
   if (config.checkpoint.asynchronous && every > 0 && every < config.run.steps)

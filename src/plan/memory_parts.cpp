@@ -22,8 +22,10 @@ Bytes up(Bytes bytes) {
   return (bytes + line - 1) / line * line;
 }
 
-/// [B, h, S], and of narrow numbers what tensor cores take.
+/// [B, h, S], and of narrow numbers what tensor cores take; over a context axis the ring's blocks.
 Bytes attention_work(const LocalSizes& s, const deck::Config& config, const Machine& machine) {
+  if (s.context_ranks > 1)
+    return up(s.ring_values() * s.element) + up(s.ring_sums(true, s.narrow()) * s.accumulate);
   if (!s.narrow()) return up(s.micro * s.heads * s.sequence * s.accumulate);
   const AttentionSizes sizes{s.micro, s.sequence, s.heads, s.key_value_heads, s.head_size};
   return up(4 * narrow_attention_workspace(sizes, has_cudnn_gradient(config.precision, machine)));

@@ -14,6 +14,18 @@ GroupPlace place_of(std::int64_t ranks, std::int64_t stride, std::int64_t device
   return p;
 }
 
+/// The groups of two axes together.
+GroupPlace together(const GroupPlace& a, const GroupPlace& b, std::int64_t devices) {
+  if (a.ranks == 1) return b;
+  if (b.ranks == 1) return a;
+  GroupPlace p;
+  p.ranks = a.ranks * b.ranks;
+  p.per_node = a.per_node * b.per_node;
+  p.nodes = (p.ranks + p.per_node - 1) / p.per_node;
+  p.sharing = p.nodes == 1 ? 1 : std::max<std::int64_t>(1, devices / p.per_node);
+  return p;
+}
+
 }  // namespace
 
 NetworkTime::NetworkTime(const Machine& machine, const deck::ParallelConfig& p)
@@ -24,6 +36,7 @@ NetworkTime::NetworkTime(const Machine& machine, const deck::ParallelConfig& p)
       machine.node.devices == 0 ? axes.ranks() : std::min(axes.ranks(), machine.node.devices);
   for (const layout::AxisSize& a : axes.axes())
     places_[a.axis] = place_of(a.size, axes.stride(a.axis), devices_);
+  places_[Axis::data] = together(places_[Axis::data], places_[Axis::context], devices_);
   stride_ = axes.stride(Axis::pipeline);
 }
 

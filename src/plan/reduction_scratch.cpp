@@ -12,7 +12,7 @@ namespace {
 /// The bounds of the distributed optimizer determine each rank's sums.
 Bytes bucket_scratch(const deck::ParallelConfig& parallel, const architecture::BucketRun& run,
                      Bytes size) {
-  const auto ranks = static_cast<int>(parallel.data);
+  const auto ranks = static_cast<int>(parallel.replicas());
   if (!parallel.distributed_optimizer)
     return device_reduction_scratch_bytes(run.size() * size, ranks);
   const Bytes most = device_reduction_segment_bytes(ranks);
@@ -46,7 +46,7 @@ ReductionScratch reduction_scratch(const deck::Config& config,
   if (config.precision.products == Products::fp8)  // maxima are gathered
     scratch.data = std::max<Bytes>(
         scratch.data, 4 * architecture::fp8_tensors(architecture.layer, config.model.layers) *
-                          (config.parallel.data - 1));
+                          (config.parallel.replicas() - 1));
   for (const auto& part : architecture::shared_parts(buckets.arrays(), buckets.placement())) {
     const Bytes bytes = part.run.extent * sizes.accumulate;
     scratch.pipeline =
@@ -56,6 +56,9 @@ ReductionScratch reduction_scratch(const deck::Config& config,
       scratch.shared =
           std::max(scratch.shared, device_reduction_scratch_bytes(bytes, shard.tensor_size));
   }
+  if (config.model.predicts_masked_tokens())  // the rows that the head picks
+    scratch.context = device_reduction_scratch_bytes(sizes.head_rows * sizes.hidden * sizes.element,
+                                                     static_cast<int>(config.parallel.context));
   scratch.tensor = std::max(activation_scratch(config, sizes, machine), scratch.shared);
   const bool shares_table = config.model.tied_embeddings && config.parallel.pipeline > 1 &&
                             (shard.has_embedding() || shard.has_head());

@@ -86,6 +86,7 @@ PartTimes part_times(const deck::Config& config, const Architecture& a, bool spl
                      const Machine& machine) {
   deck::ParallelConfig one_stage;
   one_stage.tensor = config.parallel.tensor;
+  one_stage.context = config.parallel.context;
   const auto shard = architecture::make_shard(a, one_stage, 0, 0);
   const KernelTime kernels(machine, config.precision);
   const NetworkTime network(machine, config.parallel);
@@ -120,6 +121,7 @@ StepCosts step_costs(const deck::Config& config, const Architecture& a, const Pa
   const NetworkTime network(machine, p);
   architecture::Shard shard;  // sizes do not depend on its stages
   shard.tensor_size = static_cast<int>(p.tensor);
+  shard.context_size = static_cast<int>(p.context);
   const LocalSizes sizes = local_sizes(config, shard, machine);
   StepCosts costs;
   const Turns shared = turns_of(p, machine);
@@ -162,13 +164,13 @@ StepCosts step_costs(const deck::Config& config, const Architecture& a, const Pa
   costs.updates.assign(ranks, 0);
   costs.gathers.assign(ranks, 0);
   const KernelTime kernels(machine, config.precision);
-  const bool shares = p.distributed_optimizer && p.data > 1;
+  const bool shares = p.distributed_optimizer && p.replicas() > 1;
   for (std::size_t s = 0; s < stages; ++s) {
     const double bytes = parameters[s] * gradient;
     costs.reductions.push_back(
         shown * network.collective(shares ? Collective::reduce_scatter : Collective::all_reduce,
                                    bytes, Axis::data));
-    const double updated = parameters[s] / static_cast<double>(shares ? p.data : 1);
+    const double updated = parameters[s] / static_cast<double>(shares ? p.replicas() : 1);
     costs.updates[rank_of(s)] +=
         turns *
         kernels.memory(updated * update_bytes(config, sizes, machine), machine.kernels.update);

@@ -61,6 +61,9 @@ class Counter {
           const architecture::Operation& op = part.operations[i];
           const bool once = op.kind == architecture::OperationKind::cross_entropy;
           send(part, i, pass, text(op.name, once ? "" : name_of(pass)), 1);
+          if (op.kind == architecture::OperationKind::pick && has_pass(op, pass))
+            add("context", text(op.name, name_of(pass), ": all-reduce"), sizes_.context_ranks,
+                micro_batches_, micro_batches_ * sizes_.head_rows * sizes_.hidden * sizes_.element);
         }
     };
     if (shard_.has_embedding()) send_all(architecture_.embedding);
@@ -121,7 +124,8 @@ class Counter {
   void data() {
     const std::int64_t most = std::max<std::int64_t>(1, parallel_.bucket_bytes / sizes_.accumulate);
     const auto placement = architecture::place(architecture_, shard_, arrays_);
-    const auto replicas = static_cast<int>(parallel_.data);
+    const auto replicas = static_cast<int>(parallel_.replicas());
+    const char* const data = parallel_.context > 1 ? "replicas" : "data";
     const bool shared = parallel_.distributed_optimizer;
     Messages gradients, weights;
     architecture::BucketCut(architecture_, shard_, arrays_, placement, most, replicas)
@@ -129,14 +133,14 @@ class Counter {
           gradients.add(run.count, run.size());
           if (run.begin < placement.elements) weights.add(run.count, run.size());
         });
-    add("data", shared ? "gradients: reduce-scatter" : "gradients: all-reduce", replicas,
+    add(data, shared ? "gradients: reduce-scatter" : "gradients: all-reduce", replicas,
         gradients.number, gradients.elements * sizes_.accumulate);
-    if (maxima_ > 0) add("data", "maxima of fp8 tensors: all-reduce", replicas, 1, maxima_);
+    if (maxima_ > 0) add(data, "maxima of fp8 tensors: all-reduce", replicas, 1, maxima_);
     if (!shared) return;
-    add("data", "weights: all-gather", replicas, weights.number, weights.elements * sizes_.element);
-    add("data", "gradient norm: all-reduce", replicas, 1, norm_blocks() * 8);
+    add(data, "weights: all-gather", replicas, weights.number, weights.elements * sizes_.element);
+    add(data, "gradient norm: all-reduce", replicas, 1, norm_blocks() * 8);
     if (trust_norms_ > 0)
-      add("data", "trust ratios: all-reduce", replicas, 1, trust_norms_ * norm_blocks() * 8);
+      add(data, "trust ratios: all-reduce", replicas, 1, trust_norms_ * norm_blocks() * 8);
   }
 
   /// Blocks of the pieces that this rank counts in the norm.
@@ -181,18 +185,38 @@ class Counter {
   void send(const architecture::LayerDescription& part, std::size_t operation, Pass pass,
             const std::string& name, std::int64_t layers) {
     const architecture::Operation& op = part.operations[operation];
+    if (op.kind == architecture::OperationKind::attention) ring(pass, name, layers);
     const auto message = message_of(op, pass, part.tensors, sizes_.cuts_tokens);
     if (!message) return;
     const auto& t = part.tensors[static_cast<std::size_t>(message->tensor)];
     const bool of_inputs = pass == Pass::backward_weight && message->tensor == op.input;
     const bool blocks = t.rows == architecture::Rows::logit_block;
-    const std::int64_t rows = sizes_.micro * rows_per_sample(t.rows, architecture_.model);
+    const std::int64_t rows = all_rows_of(t.rows, sizes_);
     const std::int64_t times = layers * micro_batches_;
     add("tensor",
         text(name, ": ", architecture::name_of(message->collective), of_inputs ? " of inputs" : ""),
-        shard_.tensor_size, times * (blocks ? parts(rows, sizes_.logit_block) : 1),
+        shard_.tensor_size,
+        times * (!blocks     ? 1
+                 : rows == 0 ? 0
+                             : parts(rows, sizes_.logit_block)),
         times * rows * columns_of(t.columns, sizes_) *
             bytes_of(t.numbers, sizes_.element, sizes_.accumulate));
+  }
+  /// Blocks of keys and values go to all other ranks, and their gradients all the way around. The
+  /// block of the next rank comes last.
+  void ring(Pass pass, const std::string& name, std::int64_t layers) {
+    const std::int64_t ranks = sizes_.context_ranks;
+    const std::int64_t times = layers * micro_batches_;
+    if (pass == Pass::backward_weight || sizes_.groups() == 0) return;
+    const std::int64_t of_token = times * sizes_.micro * 2 * sizes_.groups();
+    const std::int64_t sequence = architecture_.model.sequence;
+    const std::int64_t last =
+        layout::split(sequence, ranks, (shard_.context_rank + 1) % ranks).extent;
+    add("context", name + ": send keys and values", ranks, times * (ranks - 1),
+        of_token * (sequence - last) * sizes_.element);
+    if (pass == Pass::backward_input)
+      add("context", name + ": send their gradients", ranks, times * ranks,
+          of_token * sequence * sizes_.accumulate);
   }
   void tensor(const std::string& what, std::int64_t operations, Bytes bytes_each) {
     add("tensor", what, shard_.tensor_size, operations, operations * bytes_each);

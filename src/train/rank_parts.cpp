@@ -24,6 +24,12 @@ schedule::ProgramLayout layout_of(const deck::Config& config, const plan::Machin
   return layout;
 }
 
+/// Tokens of a micro-batch on this context rank.
+std::int64_t tokens_of(const deck::Config& config, const grid::Communicator& context) {
+  return config.batch.micro *
+         layout::split(config.model.sequence, context.size(), context.rank()).extent;
+}
+
 /// The gradient of a mean over the tokens of a batch is small by their number.
 int fp8_gradient_exponent(const deck::Config& config) {
   const std::int64_t tokens = config.batch.global * config.model.targets();
@@ -47,11 +53,14 @@ RankParts<P>::RankParts(const deck::Config& config, const architecture::Architec
                         const kernels::KernelChoice& choice,
                         std::span<const schedule::Program> programs)
     : data(grid.communicator(Axis::data)),
+      context(grid.communicator(Axis::context)),
+      replicas(grid.replicas()),
       pipeline(grid.communicator(Axis::pipeline)),
       tensor(grid.communicator(Axis::tensor)),
       replica(grid.model()),
       embedding(grid.embedding()),
-      axis(tensor, config.batch.micro * config.model.sequence, config.parallel.sequence_parallel),
+      axis(tensor, tokens_of(config, context), config.parallel.sequence_parallel,
+           model::ContextAxis(context, config.model.sequence)),
       parameters(architecture,
                  architecture::make_shard(architecture, config.parallel, grid.coordinates()),
                  !programs.empty()),
@@ -86,28 +95,29 @@ template <class P>
 void RankParts<P>::make_optimizer(const deck::Config& config,
                                   const architecture::Architecture& architecture, grid::Grid& grid,
                                   const plan::Machine& machine) {
-  const bool shared = config.parallel.distributed_optimizer && data.size() > 1;
+  const bool shared = config.parallel.distributed_optimizer && replicas.size() > 1;
   const architecture::BucketCut cut =
-      parameters.bucket_cut(config.parallel.bucket_bytes, data.size());
+      parameters.bucket_cut(config.parallel.bucket_bytes, replicas.size());
   const auto buckets = architecture::gradient_buckets(cut);
   const auto& arrays = parameters.local_arrays();
   const architecture::Placement& placement = parameters.placement();
-  auto state = shared ? architecture::owned_state(arrays, placement, buckets, data.rank())
+  auto state = shared ? architecture::owned_state(arrays, placement, buckets, replicas.rank())
                       : architecture::whole_state(arrays, placement);
   const std::int64_t capacity = shared ? architecture::most_state_elements(cut) : state.elements;
   const auto scratch =
       plan::reduction_scratch(config, architecture, parameters.shard(), cut, machine);
-  data.reserve_scratch(scratch.data);
+  replicas.reserve_scratch(scratch.data);
   tensor.reserve_scratch(scratch.tensor);
+  if (parameters.shard().has_head()) context.reserve_scratch(scratch.context);
   embedding.reserve_scratch(scratch.embedding);
   pipeline.reserve_scratch(scratch.pipeline);
   optimizer.emplace(
-      config.optimizer, architecture, parameters, grid.model(), data, std::move(state), capacity,
-      loss_scaling(config.precision),
+      config.optimizer, architecture, parameters, grid.model(), replicas, std::move(state),
+      capacity, loss_scaling(config.precision),
       plan::offloads_optimizer(config.parallel, machine) ? ArenaMemory::host : ArenaMemory::device);
   shared_gradients.emplace(grid, config.model, parameters);
-  reducer.emplace(data, parameters.all_gradients(), buckets, shared);
-  if (shared) weight_gather.emplace(data, parameters.all_weights(), buckets);
+  reducer.emplace(replicas, parameters.all_gradients(), buckets, shared);
+  if (shared) weight_gather.emplace(replicas, parameters.all_weights(), buckets);
 }
 
 template struct RankParts<model::Fp32>;

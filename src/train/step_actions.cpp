@@ -1,5 +1,6 @@
 // Each instruction of a program as calls of the rank's model, transfers, optimizer and gradient
 // reduction.
+#include <trireme/data/context_fields.hpp>
 #include <trireme/optim/learning_rate.hpp>
 #include <trireme/tensor/copy.hpp>
 #include <trireme/tensor/region.hpp>
@@ -23,24 +24,43 @@ StepActions<P>::StepActions(const deck::Config& config, RankParts<P>& parts,
       batches_(config.batch),
       batch_{config.batch.global, config.batch.micro, parts.data.size()},
       handle_(handle),
-      between_([this] { parts_.data.progress(); }),
+      between_([this] { parts_.replicas.progress(); }),
       reader_(data::make_batch_reader(config)) {
   for (int slot = 0; slot < parts.slots; ++slot) host_slots_.push_back(host_slot());
+  if (parts.context.size() == 1) return;
+  for (const architecture::BatchField& field : parts.model->objective().fields)
+    samples_of_fields_.emplace_back(
+        static_cast<std::size_t>(config.batch.micro * field.per_sample));
+  whole_fields_.assign(samples_of_fields_.begin(), samples_of_fields_.end());
 }
 
 template <class P>
 typename StepActions<P>::HostSlot StepActions<P>::host_slot() const {
   const architecture::TrainingObjective& objective = parts_.model->objective();
-  const std::int64_t micro = config_.batch.micro;
+  const architecture::LocalSizes& sizes = parts_.model->sizes();
+  std::int64_t numbers = 0;
+  for (const architecture::BatchField& field : objective.fields)
+    numbers += rows_of(field.rows, sizes);
   HostSlot host;
-  host.memory = StagingBuffer("train/batch_fields",
-                              static_cast<std::size_t>(micro * objective.numbers_per_sample()) * 4);
+  host.memory = StagingBuffer("train/batch_fields", static_cast<std::size_t>(numbers) * 4);
   auto* next = reinterpret_cast<std::int32_t*>(host.memory.data());
   for (const architecture::BatchField& field : objective.fields) {
-    host.fields.emplace_back(next, static_cast<std::size_t>(micro * field.per_sample));
-    next += micro * field.per_sample;
+    host.fields.emplace_back(next, static_cast<std::size_t>(rows_of(field.rows, sizes)));
+    next += rows_of(field.rows, sizes);
   }
   return host;
+}
+
+template <class P>
+data::BatchFields StepActions<P>::whole_fields(const HostSlot& host) const {
+  return whole_fields_.empty() ? data::BatchFields(host.fields) : data::BatchFields(whole_fields_);
+}
+
+template <class P>
+void StepActions<P>::take_own_fields(const HostSlot& host) const {
+  if (whole_fields_.empty()) return;
+  data::take_own_fields(parts_.model->objective(), parts_.parameters.shard(), parts_.model->sizes(),
+                        config_.model.sequence, whole_fields_, host.fields);
 }
 
 template <class P>
@@ -120,7 +140,9 @@ void StepActions<P>::forward(const Step& step) {
     const Region region("read_samples");
     const std::int64_t first =
         samples_before_ + data::first_sample(batch_, step.instr.micro, parts_.data.rank());
-    reader_->read(*samples_, first, config_.batch.micro, free_slot(step).fields);
+    const HostSlot& host = free_slot(step);
+    reader_->read(*samples_, first, config_.batch.micro, whole_fields(host));
+    take_own_fields(host);
     upload(step);
   }
   take_input(step);
@@ -137,11 +159,12 @@ void StepActions<P>::evaluate(const Step& step) {
   if (reads_samples(stage)) {
     const Region region("read_samples");
     const HostSlot& host = free_slot(step);
-    reader_->read(*windows_, group * micro, n, host.fields);
+    reader_->read(*windows_, group * micro, n, whole_fields(host));
     if (is_last(stage)) {
       counted_.samples += n;
-      counted_.bytes += reader_->text_bytes(host.fields, n, *bytes_of_token_);
+      counted_.bytes += reader_->text_bytes(whole_fields(host), n, *bytes_of_token_);
     }
+    take_own_fields(host);
     upload(step);
   }
   take_input(step);
@@ -153,7 +176,7 @@ void StepActions<P>::evaluate(const Step& step) {
 template <class P>
 typename model::RankModel<P>::LayerDone StepActions<P>::layer_done(const Step& step) {
   if (step.instr.micro + 1 < data::micro_batches(batch_))
-    return [this](std::int64_t) { parts_.data.progress(); };
+    return [this](std::int64_t) { parts_.replicas.progress(); };
   // At this point the losses of all micro-batches are known, and no gradient of this stage is in
   // flight.
   if (is_last(step.instr.stage)) {
@@ -272,7 +295,7 @@ void StepActions<P>::optimizer_step(const Step&) {
 template <class P>
 void StepActions<P>::finish_fp8() {
   const Region region("fp8_scales");
-  for (grid::Communicator* ranks : {&parts_.replica, &parts_.data})
+  for (grid::Communicator* ranks : {&parts_.replica, &parts_.replicas})
     ranks->template all_reduce<float>(handle_, parts_.fp8->maxima(), grid::Reduction::maximum,
                                       "maxima of fp8 tensors");
   parts_.fp8->finish_step(handle_, step_);

@@ -141,7 +141,7 @@ void TypedWorker<P>::timed_step(std::int64_t step, const data::Samples& samples)
 template <class P>
 schedule::Timeline TypedWorker<P>::timeline() {
   schedule::Timeline whole{timeline_.layout, {}};
-  if (parts_.data.rank() > 0 || parts_.tensor.rank() > 0) return whole;
+  if (parts_.replicas.rank() > 0 || parts_.tensor.rank() > 0) return whole;
   for (const std::string& part :
        parts_.pipeline.gather(schedule::write_timeline(timeline_), 0, "timeline")) {
     const auto events = schedule::read_timeline(part, "timeline").events;
@@ -152,8 +152,8 @@ schedule::Timeline TypedWorker<P>::timeline() {
 
 template <class P>
 template <class N>
-N TypedWorker<P>::from_last_stage(N mine, const char* what) {
-  N value = parts_.data.template all_reduce<N>(mine, grid::Reduction::sum, what);
+N TypedWorker<P>::from_last_stage(N mine, grid::Communicator& ranks, const char* what) {
+  N value = ranks.template all_reduce<N>(mine, grid::Reduction::sum, what);
   parts_.pipeline.broadcast(std::as_writable_bytes(std::span<N>(&value, 1)),
                             parts_.layout.rank_of(parts_.layout.last_stage()), what);
   return value;
@@ -205,9 +205,10 @@ Evaluation TypedWorker<P>::evaluate(const data::Windows& file, std::int64_t wind
                  parts_.pipeline.rank()));
   }
   const std::vector<double> sums = loss_sums("train/evaluate reads the loss");
-  const std::int64_t samples = from_last_stage(actions_.counted().samples, "evaluation counts");
+  const std::int64_t samples =
+      from_last_stage(actions_.counted().samples, parts_.data, "evaluation counts");
   Evaluation found;
-  found.bytes = from_last_stage(actions_.counted().bytes, "evaluation counts");
+  found.bytes = from_last_stage(actions_.counted().bytes, parts_.data, "evaluation counts");
   const auto& terms = parts_.model->objective().losses;
   for (std::size_t i = 0; i < terms.size(); ++i)
     found.losses.push_back({std::string(terms[i].name), std::string(terms[i].counted), sums[i],
@@ -219,7 +220,7 @@ template <class P>
 std::vector<double> TypedWorker<P>::loss_sums(const char* waits) {
   std::vector<double> sums(parts_.model->losses().extent(0));
   copy_to_host<double>(handle_, sums, parts_.model->losses(), waits);
-  for (double& sum : sums) sum = from_last_stage(sum, "loss");
+  for (double& sum : sums) sum = from_last_stage(sum, parts_.replicas, "loss");
   return sums;
 }
 
@@ -230,7 +231,7 @@ std::vector<checkpoint::SliceView> TypedWorker<P>::share() {
   std::vector<architecture::LocalArray> arrays;
   for (const auto& entry : entries) arrays.push_back(entry.local);
   const auto mine = architecture::saved_parts(architecture_, parts_.parameters.shard(), arrays,
-                                              parts_.data.size(), parts_.data.rank());
+                                              parts_.replicas.size(), parts_.replicas.rank());
   std::vector<checkpoint::SliceView> slices;
   const auto add_weights = [&] {
     for (const auto& part : mine)

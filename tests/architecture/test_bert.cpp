@@ -61,7 +61,7 @@ TEST(BertArchitecture, TheHeadSeesTargetsAndFirstTokens) {
   const LocalSizes n = local_sizes(a.model, whole_model(a), 5, 20, false, host_logit_elements);
   EXPECT_EQ(n.targets, 15);
   EXPECT_EQ(n.pairs, 5);
-  EXPECT_EQ(n.head_rows(), 20);
+  EXPECT_EQ(n.head_rows, 20);
   EXPECT_EQ(n.logit_block, 15);
 }
 

@@ -34,7 +34,7 @@ deck::Config config_of(const std::vector<std::string>& arguments, const Case& c,
   std::vector<std::string> overrides(arguments.begin() + 1, arguments.end());
   overrides.insert(overrides.end(), c.overrides.begin(), c.overrides.end());
   deck::Config config = deck::load_deck(arguments[0], overrides).config;
-  config.parallel.data = ranks / config.parallel.tensor / config.parallel.pipeline;
+  config.parallel.data = ranks / config.parallel.model_ranks();
   return config;
 }
 
@@ -48,8 +48,9 @@ double step_seconds(Rig& rig, std::int64_t step) {
 }
 
 void leave_out(Rig& rig, bool out) {
-  for (const Axis axis : {Axis::data, Axis::pipeline, Axis::tensor})
+  for (const Axis axis : {Axis::data, Axis::pipeline, Axis::tensor, Axis::context})
     rig.grid().communicator(axis).leave_out(out);
+  rig.grid().replicas().leave_out(out);
   rig.grid().model().leave_out(out);
   rig.grid().embedding().leave_out(out);
   for (const auto& [name, part] : rig.grid().parts_of_tensor_axis()) part->leave_out(out);
@@ -126,6 +127,7 @@ int main(int argc, char** argv) {
       {"data", {}},
       {"tensor", {"parallel.tensor=" + n}},
       {"tensor, sequence", {"parallel.tensor=" + n, "parallel.sequence_parallel=true"}},
+      {"context", {"parallel.context=" + n, "batch.micro=1"}},
       {"pipeline, gpipe", {"parallel.pipeline=" + n, "parallel.schedule=gpipe", "batch.micro=1"}},
       {"pipeline, 1f1b", {"parallel.pipeline=" + n, "batch.micro=1"}},
       {"pipeline, interleaved 2",

@@ -230,7 +230,9 @@ TEST(Draw, AScheduleBecomesAProgramWrittenByHand) {
     ASSERT_EQ(shell(folder, again + "--format program -o again.program"), 0);
     EXPECT_EQ(read_file(folder.file("again.program")), read_file(folder.file("my.program")));
     ASSERT_EQ(shell(folder, again + "| tail -n +2"), 0);
-    if (!schedule.ends_with("gpipe")) EXPECT_EQ(read_file(folder.file("out")), drawn);
+    if (!schedule.ends_with("gpipe")) {
+      EXPECT_EQ(read_file(folder.file("out")), drawn);
+    }
   }
 }
 

@@ -122,8 +122,8 @@ TEST(Deck, ResolvedDeckReadsBackToTheSameConfig) {
   for (int trial = 0; trial < 200; ++trial) {
     Deck deck = parse_deck(example, "a.toml");
     for (const Key& key : keys()) key.store(deck.config, some_value(key, random));
-    deck.config.parallel.tensor = deck.config.parallel.pipeline = 1;
     ParallelConfig& p = deck.config.parallel;
+    p.tensor = p.context = p.pipeline = 1;
     p.chunks = p.schedule == ScheduleKind::interleaved || is_v_schedule(p.schedule) ? 2 : 1;
     p.placement = StagePlacement::automatic;
     p.order = random() % 2 == 0 ? "" : "data, tensor";

@@ -1,6 +1,7 @@
 // Every public kernel: its launches have labels "kernels/…", and it neither waits, allocates nor
 // copies. A new kernel belongs in the lists below.
 #include <trireme/kernels/attention.hpp>
+#include <trireme/kernels/attention_part.hpp>
 #include <trireme/kernels/cross_entropy.hpp>
 #include <trireme/kernels/elementwise.hpp>
 #include <trireme/kernels/embedding.hpp>
@@ -214,7 +215,27 @@ std::map<std::string, Call> kernels_of_attention(const Arrays<T>& x) {
   const auto lse = x.mean.cube(1, 1, rows);
   const auto workspace = x.inverse.flat();
   const AttentionDropout mask{0.5, {1, Purpose::attention_dropout, 2, 3}, 0, 0, 0};
+  AttentionShape with_group = shape;
+  with_group.group = 1;
+  with_group.scale = 0.5;
+  const AttentionPart part(with_group);
+  const View2<T> key_value = x.d.matrix(rows, 8);
+  const auto dkey_value = x.dtable.matrix(rows, 8);
+  const View1<Accumulate<T>> sums(x.dpositions.flat().data(), rows * 4);
   return {
+      {"attention_part_forward",
+       [=](const Handle& e) {
+         attention_part_forward<T>(e, o, sums, lse, qkv, key_value, part, false, mask);
+       }},
+      {"attention_part_backward",
+       [=](const Handle& e) {
+         attention_part_backward<T>(e, dqkv, sums, dkey_value, grad, qkv, key_value, lse, workspace,
+                                    part, false, mask);
+       }},
+      {"attention_delta",
+       [=](const Handle& e) { attention_delta<T>(e, workspace, grad, o, shape); }},
+      {"copy_columns", [=](const Handle& e) { copy_columns<T>(e, o, qkv, 4); }},
+      {"place_columns", [=](const Handle& e) { place_columns<T>(e, dqkv, dkey_value, 4); }},
       {"attention_forward",
        [=](const Handle& e) { attention_forward<T>(e, o, lse, qkv, shape, mask); }},
       {"attention_backward",

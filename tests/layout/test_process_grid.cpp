@@ -89,24 +89,29 @@ TEST(ProcessGrid, ColoursCutTheRanksIntoGroupsAlongEachAxis) {
   }
 }
 
-TEST(ProcessGrid, AReplicaHasTheRanksOfEqualPositionOnTheOtherAxes) {
+/// Of these ranks some hold the weights together, and others have the same.
+TEST(ProcessGrid, WeightsAreSplitByTensorAndPipelineOnly) {
   for (const auto& order : orders()) {
     const ProcessGrid grid = grid_in(order);
-    std::map<int, int> members;
+    std::map<int, int> together, same;
     for (Rank rank = 0; rank < grid.ranks(); ++rank) {
-      ++members[grid.model_colour(rank)];
-      ASSERT_EQ(grid.position(Axis::data, grid.model_colour(rank)),
-                grid.position(Axis::data, rank));
+      const Rank first = grid.weight_colour(rank), copy = grid.replica_colour(rank);
+      ++together[first];
+      ++same[copy];
+      for (const Axis axis : {Axis::data, Axis::context})
+        ASSERT_EQ(grid.position(axis, first), grid.position(axis, rank));
+      for (const Axis axis : {Axis::tensor, Axis::pipeline})
+        ASSERT_EQ(grid.position(axis, copy), grid.position(axis, rank));
     }
-    EXPECT_EQ(static_cast<int>(members.size()), grid.size(Axis::data));
-    for (const auto& [colour, n] : members) ASSERT_EQ(n, grid.model_ranks());
+    for (const auto& [colour, n] : together) ASSERT_EQ(n, grid.weight_ranks());
+    for (const auto& [colour, n] : same) ASSERT_EQ(n, grid.ranks() / grid.weight_ranks());
   }
 }
 
 TEST(ProcessGrid, WithoutAnOrderTensorIsFastestAndDataSlowest) {
   const ProcessGrid grid({{Axis::tensor, 8}, {Axis::pipeline, 100}, {Axis::data, 125}}, 100'000);
   EXPECT_EQ(grid.ranks(), 100'000);
-  EXPECT_EQ(grid.model_ranks(), 800);
+  EXPECT_EQ(grid.weight_ranks(), 800);
   const Coordinates at = grid.coordinates(800 * 3 + 8 * 5 + 7);
   EXPECT_EQ(at[Axis::data], 3);
   EXPECT_EQ(at[Axis::pipeline], 5);
@@ -131,12 +136,13 @@ std::string order_of(std::string_view words) {
 }
 
 TEST(AxisList, AnOrderNamesTheFastestAxesFirst) {
-  EXPECT_EQ(order_of(""), "tensor pipeline data");
-  EXPECT_EQ(order_of("tensor, data, pipeline"), "tensor data pipeline");
-  EXPECT_EQ(order_of("data"), "data tensor pipeline") << "the others in the default order";
-  EXPECT_EQ(order_of("  pipeline data"), "pipeline data tensor");
-  EXPECT_EQ(order_of("tensor, tenor"),
-            "\"tenor\" is not an axis; name some of data, pipeline, tensor, the fastest first");
+  EXPECT_EQ(order_of(""), "tensor context pipeline data");
+  EXPECT_EQ(order_of("tensor, data, pipeline"), "tensor data pipeline context");
+  EXPECT_EQ(order_of("data"), "data tensor context pipeline") << "the others in the default order";
+  EXPECT_EQ(order_of("  pipeline data"), "pipeline data tensor context");
+  EXPECT_EQ(
+      order_of("tensor, tenor"),
+      "\"tenor\" is not an axis; name some of data, pipeline, tensor, context, the fastest first");
   EXPECT_EQ(order_of("data, tensor, data"), "\"data\" is named twice; name each axis at most once");
 }
 

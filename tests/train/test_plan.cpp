@@ -26,6 +26,7 @@ struct Case {
   Offload offload = Offload::none;
   const char* property = "model.layers=5";  ///< in the place of this one, which all have
   bool fp8 = false;
+  int context = 1;
 };
 
 class Plan : public ::testing::Test {
@@ -83,40 +84,59 @@ class Plan : public ::testing::Test {
                    Offload::none, "model.shared_layers=2"},
               Case{"zb-h1", 1, false, true, "full", false, "lamb", Family::bert, 3, "fp32",
                    Offload::none, "model.shared_layers=2"}}) {
-          const bool groups = deck::preset(c.family).positions == Positions::rotary;
-          std::vector<std::string> overrides{
-              text("model.family=", name_of(c.family)),
-              text("model.key_value_heads=", groups ? c.key_value_heads : 6),
-              text("model.vocabulary=", c.family == Family::bert ? 261 : 257),
-              "model.layers=5",
-              c.property,
-              "model.heads=6",
-              "model.sequence=61",
-              text("model.tied_embeddings=", c.tied ? "true" : "false"),
-              text("parallel.tensor=", tensor),
-              text("parallel.pipeline=", pipeline),
-              text("parallel.schedule=", c.schedule),
-              text("parallel.recompute=", c.recompute),
-              text("parallel.distributed_optimizer=", c.distributed ? "true" : "false"),
-              text("precision.compute=", c.compute),
-              text("parallel.chunks=", c.chunks),
-              text("optimizer.kind=", c.optimizer),
-              text("parallel.sequence_parallel=", c.sequence_parallel ? "true" : "false"),
-              "parallel.bucket_bytes=20000"};
-          if (c.fp8)
-            for (const char* set :
-                 {"precision.products=fp8", "precision.fp8_history=5", "model.hidden=48",
-                  "model.head_size=16", "model.feed_forward=192", "model.sequence=64"})
-              overrides.push_back(set);
-          deck::Config config = small_config(12, 1, ranks, overrides);
-          config.parallel.offload = c.offload;
-          SCOPED_TRACE(text("tensor ", tensor, ", pipeline ", pipeline, ", ", c.schedule, ", ",
-                            c.recompute, ", ", c.optimizer, ", ", c.compute, ", ",
-                            name_of(c.family)));
-          Rig rig(config, tokens_, runtime().world(), {}, machine_);
-          body(config, rig);
+          with_layout(tensor, pipeline, c, body);
         }
       }
+    for (Case c : {Case{"1f1b", 1, true, true, "none", true},
+                   Case{"zb-h1", 1, false, false, "full", false, "lamb", Family::llama, 1, "bf16"},
+                   Case{"interleaved", 2, true, true, "selective", true, "adamw", Family::bert},
+                   Case{"1f1b", 1, false, false, "none", true, "adamw", Family::mistral, 3, "fp32",
+                        Offload::activations, "model.window=17"}})
+      for (const int context : {2, 3, 4})
+        for (const int tensor : {1, 2})
+          for (const int pipeline : {1, 2}) {
+            if (ranks % (context * tensor * pipeline) != 0) continue;
+            c.context = context;
+            with_layout(tensor, pipeline, c, body);
+          }
+  }
+
+  void with_layout(int tensor, int pipeline, const Case& c,
+                   const std::function<void(const deck::Config&, Rig&)>& body) {
+    const int ranks = runtime().ranks();
+    const bool groups = deck::preset(c.family).positions == Positions::rotary;
+    std::vector<std::string> overrides{
+        text("model.family=", name_of(c.family)),
+        text("model.key_value_heads=", groups ? c.key_value_heads : 6),
+        text("model.vocabulary=", c.family == Family::bert ? 261 : 257),
+        "model.layers=5",
+        c.property,
+        "model.heads=6",
+        "model.sequence=61",
+        text("model.tied_embeddings=", c.tied ? "true" : "false"),
+        text("parallel.tensor=", tensor),
+        text("parallel.pipeline=", pipeline),
+        text("parallel.context=", c.context),
+        text("parallel.schedule=", c.schedule),
+        text("parallel.recompute=", c.recompute),
+        text("parallel.distributed_optimizer=", c.distributed ? "true" : "false"),
+        text("precision.compute=", c.compute),
+        text("parallel.chunks=", c.chunks),
+        text("optimizer.kind=", c.optimizer),
+        text("parallel.sequence_parallel=", c.sequence_parallel ? "true" : "false"),
+        "parallel.bucket_bytes=20000"};
+    if (c.fp8)
+      for (const char* set :
+           {"precision.products=fp8", "precision.fp8_history=5", "model.hidden=48",
+            "model.head_size=16", "model.feed_forward=192", "model.sequence=64"})
+        overrides.push_back(set);
+    deck::Config config = small_config(12, 1, ranks, overrides);
+    config.parallel.offload = c.offload;
+    SCOPED_TRACE(text("tensor ", tensor, ", pipeline ", pipeline, ", context ", c.context, ", ",
+                      c.schedule, ", ", c.recompute, ", ", c.optimizer, ", ", c.compute, ", ",
+                      name_of(c.family)));
+    Rig rig(config, tokens_, runtime().world(), {}, machine_);
+    body(config, rig);
   }
 
   /// The plan of this rank, whose tensor rank may be one that plan_ranks leaves out.
@@ -159,10 +179,8 @@ TEST_F(Plan, PlannedCopyOfACheckpointIsThatOfTheReplicaThatWritesMost) {
     saving.checkpoint.every = 1;
     Bytes bytes = 0;
     for (const auto& slice : rig.worker->share()) bytes += architecture::saved_bytes(slice.bytes());
-    const auto most =
-        rig.grid()
-            .communicator(Axis::data)
-            .all_reduce<std::int64_t>(bytes, grid::Reduction::maximum, "bytes of a share");
+    const auto most = rig.grid().replicas().all_reduce<std::int64_t>(
+        bytes, grid::Reduction::maximum, "bytes of a share");
     const auto architecture = architecture::describe(config.model);
     const auto at = rig.grid().coordinates();
     const auto shard = architecture::make_shard(architecture, config.parallel, at);
@@ -178,7 +196,8 @@ TEST_F(Plan, PlannedMessagesAreThoseSent) {
     std::multimap<std::string, grid::Communicator*> axes{
         {"tensor", &grid.communicator(Axis::tensor)},
         {"pipeline", &grid.communicator(Axis::pipeline)},
-        {"data", &grid.communicator(Axis::data)},
+        {"context", &grid.communicator(Axis::context)},
+        {config.parallel.context > 1 ? "replicas" : "data", &grid.replicas()},
         {"tied", &grid.embedding()},
         {"model", &grid.model()}};
     for (const auto& [name, part] : grid.parts_of_tensor_axis()) axes.emplace("shared", part.get());
@@ -193,7 +212,8 @@ TEST_F(Plan, PlannedMessagesAreThoseSent) {
       sent[name].operations += communicator->traffic().operations;
       sent[name].bytes += communicator->traffic().bytes;
     }
-    for (const char* name : {"tensor", "pipeline", "shared", "data", "tied", "model"}) {
+    for (const char* name :
+         {"tensor", "context", "pipeline", "shared", "data", "replicas", "tied", "model"}) {
       EXPECT_EQ(sent[name].operations, planned[name].operations) << name;
       EXPECT_EQ(sent[name].bytes, planned[name].bytes) << name;
     }

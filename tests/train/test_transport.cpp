@@ -74,6 +74,9 @@ TEST_F(TransportTest, GivesTheSameBitsOnTheOtherAxes) {
   expect_the_same_bits({"optimizer.kind=lamb", "parallel.bucket_bytes=20000"});
   expect_the_same_bits({tensor, "parallel.sequence_parallel=true"});
   expect_the_same_bits({tensor, "model.family=llama", "model.key_value_heads=2"});
+  const std::string context = text("parallel.context=", ranks);
+  expect_the_same_bits({context, "model.family=llama", "model.key_value_heads=1"});
+  expect_the_same_bits({context, "model.family=bert", "model.vocabulary=261"});
   if (ranks == 4) {
     expect_the_same_bits({"parallel.tensor=2", "parallel.pipeline=2"});
     expect_the_same_bits({"parallel.tensor=2", "parallel.pipeline=2", "parallel.schedule=v-min",
@@ -89,6 +92,8 @@ TEST_F(TransportTest, PlannedScratchIsThatOfEverySumOfAStep) {
        std::vector<Overrides>{{"parallel.distributed_optimizer=true"},
                               {"parallel.bucket_bytes=20000"},
                               {text("parallel.tensor=", ranks)},
+                              {text("parallel.context=", ranks), "model.family=bert",
+                               "model.vocabulary=261", "parallel.bucket_bytes=20000"},
                               {text("parallel.pipeline=", ranks), "precision.compute=bf16"}}) {
     SCOPED_TRACE(join(layout, " "));
     const deck::Config c = config(layout);

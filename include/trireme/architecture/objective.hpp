@@ -1,5 +1,6 @@
 #pragma once
 
+#include <trireme/architecture/operation.hpp>
 #include <trireme/deck/config.hpp>
 
 #include <cstddef>
@@ -11,11 +12,13 @@
 
 namespace trireme::architecture {
 
-/// int32 numbers of a sample that a stage reads: an array [B · per_sample] for each micro-batch.
+/// int32 numbers of a sample that a stage reads: an array [B · per_sample] for each micro-batch, of
+/// which a context rank holds `rows`.
 struct BatchField {
   std::string name;
   std::int64_t per_sample = 0;
   bool at_head = false;  ///< the last stage's head reads it, otherwise the first stage's embedding
+  Rows rows = Rows::tokens;
 
   bool is_read(bool first_stage, bool last_stage) const {
     return at_head ? last_stage : first_stage;
@@ -48,6 +51,8 @@ struct TrainingObjective {
   std::optional<std::size_t> find(std::string_view name) const;
   /// The same for a field that the objective has. Error if it does not.
   std::size_t field(std::string_view name) const;
+  /// Whether targets are chosen tokens, not one for each token.
+  bool chooses_targets() const { return find("rows").has_value(); }
   /// int32 numbers of all fields of a sample.
   std::int64_t numbers_per_sample() const;
 };

@@ -19,11 +19,13 @@ struct LocalSizes;
 
 /// Rows of a tensor.
 enum class Rows : std::uint8_t {
-  tokens,     ///< T, all tokens of the micro-batch
-  own,        ///< R, this rank's part of the residual stream: a part of T with sequence parallelism
-  targets,    ///< N, predicted tokens: all tokens, or the masked ones
-  pairs,      ///< B, one per sample
-  head_rows,  ///< N + B, or N without a loss of pairs: rows that the head of masked tokens reads
+  tokens,   ///< T, all tokens of the micro-batch
+  own,      ///< R, this rank's part of the residual stream: a part of T with sequence parallelism
+  targets,  ///< N, predicted tokens: all tokens, or the masked ones
+  pairs,    ///< B, one per sample
+  /// N + B, or N without a loss of pairs: rows that the head of masked tokens reads, with those of
+  /// the other context ranks
+  head_rows,
   logit_block  ///< N', predicted tokens whose logits are computed at a time
 };
 
@@ -71,6 +73,8 @@ struct Tensor {
 
 std::int64_t columns_of(Columns columns, const LocalSizes& sizes);
 std::int64_t rows_of(Rows rows, const LocalSizes& sizes);
+/// The same on all tensor ranks together, and in all blocks.
+std::int64_t all_rows_of(Rows rows, const LocalSizes& sizes);
 /// Rows of a whole sample; of logit_block, in all blocks.
 std::int64_t rows_per_sample(Rows rows, const deck::ModelConfig& model);
 /// Elements from one row to the next. The columns, except that rows of the vocabulary begin at

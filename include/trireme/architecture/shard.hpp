@@ -5,6 +5,7 @@
 #include <trireme/layout/process_grid.hpp>
 #include <trireme/layout/split.hpp>
 #include <trireme/layout/stage_map.hpp>
+#include <trireme/layout/token_places.hpp>
 
 #include <cstdint>
 #include <vector>
@@ -21,13 +22,15 @@ std::vector<layout::Slice> partition(const Architecture& architecture,
 /// The layers of the longest stage, without the others.
 std::int64_t longest_stage(const Architecture& architecture, const deck::ParallelConfig& parallel);
 
-/// One rank's part of the model: its pipeline stages, and its part of the arrays that the tensor
-/// axis splits.
+/// One rank's part of the model: its pipeline stages, its part of the arrays that the tensor axis
+/// splits, and its tokens of each sample.
 struct Shard {
   std::vector<layout::Slice> stage_layers;  ///< of all stages of the model
   std::vector<Stage> stages;                ///< stages of this rank, ascending
   int tensor_rank = 0;
   int tensor_size = 1;
+  int context_rank = 0;
+  int context_size = 1;
 
   Stage last_stage() const { return static_cast<Stage>(stage_layers.size()) - 1; }
   bool holds(Stage stage) const;
@@ -39,6 +42,14 @@ struct Shard {
   Stage stage_of(std::int64_t layer) const;
   /// This tensor rank's part of `n` elements.
   layout::Slice part(std::int64_t n) const { return layout::split(n, tensor_size, tensor_rank); }
+  /// This context rank's tokens of each sample of `sequence` tokens.
+  layout::TokenPlaces places(std::int64_t sequence) const {
+    return layout::token_places(sequence, context_size, context_rank);
+  }
+  /// This context rank's part of `n` elements.
+  layout::Slice context_part(std::int64_t n) const {
+    return layout::split(n, context_size, context_rank);
+  }
   /// Groups, of `n` groups of `group` elements, with elements in this rank's part.
   layout::Slice groups(std::int64_t n, std::int64_t group) const;
   /// Tensor ranks that hold group `i` of these: one rank, or neighbours.

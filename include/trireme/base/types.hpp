@@ -86,8 +86,8 @@ enum class LearningRateSchedule : std::uint8_t {
 enum class RateScaling : std::uint8_t { none, linear, square_root };
 enum class CooldownShape : std::uint8_t { linear, cosine, exponential, minus_square_root };
 /// An axis of the process grid (layout/axes.hpp).
-enum class Axis : std::uint8_t { data, pipeline, tensor };
-inline constexpr std::size_t axis_count = 3;
+enum class Axis : std::uint8_t { data, pipeline, tensor, context };
+inline constexpr std::size_t axis_count = 4;
 
 Bytes size_of(DType type);
 

@@ -87,6 +87,7 @@ struct ParallelConfig {
   LayoutMode layout = LayoutMode::given;
   std::string machine;  ///< file, for layout = "auto"; "": this installation
   std::int64_t tensor = 1;
+  std::int64_t context = 1;
   std::int64_t pipeline = 1;
   std::int64_t data = 0;  ///< 0: the remaining ranks
   std::string order;      ///< of the axes among the ranks, fastest first; "": the default
@@ -108,8 +109,10 @@ struct ParallelConfig {
   layout::AxisList axes(std::string_view fallback = "") const;
   /// The same in the default order.
   layout::AxisList sizes() const;
-  /// Ranks of one replica of the model.
+  /// Ranks that compute a sample together.
   std::int64_t model_ranks() const { return sizes().model_ranks(); }
+  /// Ranks with the same weights.
+  std::int64_t replicas() const { return data * context; }
   std::int64_t ranks() const { return sizes().ranks(); }
   std::int64_t stages() const { return pipeline * chunks; }
   /// Where the stages are: by `placement`, or by the schedule.

@@ -67,7 +67,7 @@ class SilentError : public Error {
   explicit SilentError(ExitCode code) : Error("reported by another rank", code) {}
 };
 
-/// The communicators of the process grid. Those of axes that split the model are splits of a
+/// The communicators of the process grid. Those of axes that split the weights are splits of a
 /// replica's ranks. Collective.
 class Grid {
  public:
@@ -84,8 +84,10 @@ class Grid {
 
   Communicator& world() { return world_; }
   Communicator& communicator(Axis axis) { return *axes_[axis]; }
-  /// The ranks of one replica of the model, in rank order.
+  /// The ranks that together hold the weights once, in rank order.
   Communicator& model() { return *model_; }
+  /// The ranks with the same weights, in rank order: those of the data and of the context axis.
+  Communicator& replicas();
   /// The pipeline ranks of the first and the last stage, which both hold tied embeddings; on every
   /// other rank, and where one rank has both stages, this rank alone.
   Communicator& embedding() { return *embedding_; }
@@ -106,6 +108,7 @@ class Grid {
   layout::ProcessGrid process_grid_;
   std::unique_ptr<Communicator> model_;
   layout::PerAxis<std::unique_ptr<Communicator>> axes_;
+  std::unique_ptr<Communicator> replicas_;  ///< null without a context axis
   std::unique_ptr<Communicator> embedding_;
   std::map<std::string, std::unique_ptr<Communicator>> parts_;  ///< of the tensor axis
   TransportFactory factory_;

@@ -2,6 +2,7 @@
 
 #include <trireme/base/philox.hpp>
 #include <trireme/base/types.hpp>
+#include <trireme/layout/token_places.hpp>
 #include <trireme/tensor/views.hpp>
 
 #include <cstdint>
@@ -37,14 +38,17 @@ void swiglu_forward(const Exec& exec, View2<T> g, View2<const T> h);
 template <class T>
 void swiglu_backward(const Exec& exec, View2<T> dh, View2<const T> dg, View2<const T> h);
 
-/// Dropped elements of a [T,D] activation: (t, d) is dropped if word (first_row + t) D + d of the
-/// random array `key` is below rate 2^32. Rows are numbered globally, so that the mask does not
-/// depend on which rank computes which rows. The backward pass recomputes masks; they are never
-/// stored. 0 <= rate < 1.
+/// Dropped elements of a [T,D] activation: (t, d) is dropped if word row(t) D + d of the random
+/// array `key` is below rate 2^32. Rows are numbered globally, so that the mask does not depend on
+/// which rank computes which rows. The backward pass recomputes masks; they are never stored. 0 <=
+/// rate < 1.
 struct Dropout {
   double rate = 0;
   RandomKey key;
-  std::int64_t first_row = 0;
+  std::int64_t first_row = 0;       ///< of the batch
+  layout::TokenPlaces places = {};  ///< of the rows within the batch
+
+  TRIREME_FUNCTION std::int64_t row(std::int64_t t) const { return first_row + places.row(t); }
 };
 
 /// y = x + keep z / (1 - rate), keep 0 or 1. y, x, z [T,D]; y may be x or z.

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <trireme/layout/token_places.hpp>
 #include <trireme/tensor/views.hpp>
 
 #include <cstdint>
@@ -16,10 +17,11 @@ template <class T>
 void embedding_lookup(const Exec& exec, View2<T> x, View1<const std::int32_t> tokens,
                       View2<const T> table, std::int64_t first_id);
 
-/// x[r] += positions[(first_row + r) mod S]. x [R,D], positions [S,D], S = `sequence`.
+/// x[r] += positions[place of token (first_row + r) mod n], n = `sequence`: the tokens of a sample
+/// that are held. x [R,D], positions [S,D].
 template <class T>
 void add_positions(const Exec& exec, View2<T> x, View2<const T> positions, std::int64_t sequence,
-                   std::int64_t first_row);
+                   std::int64_t first_row, const layout::TokenPlaces& places = {});
 
 /// dtable[v] += sum of dx[t] over all t with tokens[t] = first_id + v, in the order of t. dtable
 /// [Vl,D], dx [T,D], tokens [T].
@@ -27,11 +29,12 @@ template <class T>
 void embedding_lookup_backward(const Exec& exec, View2<Accumulate<T>> dtable, View2<const T> dx,
                                View1<const std::int32_t> tokens, std::int64_t first_id);
 
-/// dpositions[s] += sum of dx[r] over all r with (first_row + r) mod S = s, in the order of r.
-/// dpositions [S,D], dx [R,D], S = `sequence`.
+/// dpositions[s] += sum of dx[r] over all r at position s, as above, in the order of r. dpositions
+/// [S,D], dx [R,D].
 template <class T>
 void positions_backward(const Exec& exec, View2<Accumulate<T>> dpositions, View2<const T> dx,
-                        std::int64_t sequence, std::int64_t first_row);
+                        std::int64_t sequence, std::int64_t first_row,
+                        const layout::TokenPlaces& places = {});
 
 /// x[r] += table[segments[first_row + r]]; segments are 0 or 1. x [R,D], table [2,D], segments [T].
 template <class T>

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <trireme/kernels/packs.hpp>
+#include <trireme/layout/token_places.hpp>
 #include <trireme/tensor/views.hpp>
 
 #include <cstdint>
@@ -144,13 +145,14 @@ struct SumOccurrences {
   }
 };
 
-/// dpositions[(first_row + r) mod S] += dx[r], in the order of r. Rows r, r + S, … have the same
-/// position.
+/// dpositions[place of token (first_row + r) mod n] += dx[r], in the order of r. Rows r, r + n, …
+/// have the same position.
 template <class T>
 struct SumPositions {
-  View2<Accumulate<T>> dpositions;  // [S, D]
-  View2<const T> dx;                // [R, D]
-  std::int64_t sequence, first_row;
+  View2<Accumulate<T>> dpositions;   // [S, D]
+  View2<const T> dx;                 // [R, D]
+  std::int64_t sequence, first_row;  ///< n = sequence
+  layout::TokenPlaces places = {};
 
   KOKKOS_FUNCTION std::int64_t positions() const {
     return sequence < extent(dx, 0) ? sequence : extent(dx, 0);
@@ -162,10 +164,11 @@ struct SumPositions {
     const std::int64_t column = team.league_rank() / positions() * ordered_columns;
     const std::int64_t left = extent(dx, 1) - column;
     const std::int64_t step = sequence;
-    add_ordered_rows<T>(team, row_of(dpositions, (first_row + first) % sequence) + column, dx,
-                        column, left < ordered_columns ? left : ordered_columns,
-                        (extent(dx, 0) - first + step - 1) / step,
-                        [=](std::int64_t i) { return first + i * step; });
+    add_ordered_rows<T>(
+        team, row_of(dpositions, places.position((first_row + first) % sequence)) + column, dx,
+        column, left < ordered_columns ? left : ordered_columns,
+        (extent(dx, 0) - first + step - 1) / step,
+        [=](std::int64_t i) { return first + i * step; });
   }
 };
 

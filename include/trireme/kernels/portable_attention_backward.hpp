@@ -2,6 +2,7 @@
 
 #include <trireme/kernels/attention.hpp>
 #include <trireme/kernels/attention_blocks.hpp>
+#include <trireme/kernels/attention_part.hpp>
 #include <trireme/kernels/math.hpp>
 
 #include <cstdint>
@@ -33,10 +34,13 @@ struct AttentionBackward {
   View2<const T> qkv;
   View3<const A> logsumexp;
   View1<const A> delta;  // [B·H·S], Σ_d grad o
-  AttentionShape shape;
+  AttentionPart shape;
   AttentionMasks masks;
   HeadSizes<A> head;
   A* wide_queries;  // [T, H·K] sums of the queries' gradients, if dqkv is too narrow for them
+  View2<const T> key_value = {};  // [rows, 2 Hkv·K], or empty: keys and values are in qkv
+  View2<A> dkey_value = {};       // [rows, 2 Hkv·K] to which their gradients are added, or empty
+  bool adds_queries = false;      ///< to the gradients of queries from other keys
 
   /// Scratch of a team, in the order in which it is cut.
   struct Scratch {
@@ -69,20 +73,23 @@ struct AttentionBackward {
     return s;
   }
 
-  std::int64_t blocks() const { return padded(shape.sequence, block) / block; }
+  std::int64_t blocks() const { return padded(shape.keys.count, block) / block; }
+  std::int64_t query_blocks() const { return padded(shape.queries.count, block) / block; }
   std::int64_t heads() const { return shape.batch * shape.key_value_heads; }
   std::int64_t key_teams() const { return heads() * blocks(); }
-  std::int64_t query_teams() const { return shape.batch * shape.heads * blocks(); }
+  std::int64_t query_teams() const { return shape.batch * shape.heads * query_blocks(); }
 
   /// All blocks of one head of keys and values, numbered by samples and then by heads.
   KOKKOS_FUNCTION void all(const AttentionMember& team, std::int64_t plane) const {
     const Scratch s = scratch(team);
-    for (std::int64_t k0 = 0; k0 < shape.sequence; k0 += block)
+    for (std::int64_t k0 = 0; k0 < shape.keys.count; k0 += block)
       block_of_keys<Gradients::all>(team, s, plane, k0);
     if constexpr (is_narrow<T>) {
+      if (in_parts()) return;
       const QueryHeads of(shape, plane % shape.key_value_heads);
       for (std::int64_t h = of.first; h < of.end; ++h)
-        narrow_queries(team, plane / shape.key_value_heads * shape.sequence, shape.sequence, h);
+        narrow_queries(team, shape.query_row(plane / shape.key_value_heads, 0), shape.queries.count,
+                       h);
     }
   }
 
@@ -99,21 +106,24 @@ struct AttentionBackward {
     const std::int64_t turn = team.league_rank() / planes;
     const std::int64_t b = team.league_rank() % planes / shape.heads;
     const std::int64_t h = team.league_rank() % shape.heads;
-    const std::int64_t q0 = (padded(shape.sequence, block) / block - 1 - turn) * block;
+    const std::int64_t q0 = (padded(shape.queries.count, block) / block - 1 - turn) * block;
     const Scratch s = scratch(team);
     const std::int64_t end =
-        shape.causal && q0 + block < shape.sequence ? q0 + block : shape.sequence;
+        shape.causal && q0 + block < shape.keys.count ? q0 + block : shape.keys.count;
     for (std::int64_t k0 = shape.first_key(q0) / block * block; k0 < end; k0 += block) {
       load_keys(team, s, b, shape.key_value_head(h), k0);
       add_pair<Gradients::of_queries>(team, s, b, h, q0, k0);
       team.team_barrier();
     }
-    const std::int64_t rest = shape.sequence - q0;
+    const std::int64_t rest = shape.queries.count - q0;
     if constexpr (is_narrow<T>)
-      narrow_queries(team, b * shape.sequence + q0, rest < block ? rest : block, h);
+      if (!in_parts()) narrow_queries(team, shape.query_row(b, q0), rest < block ? rest : block, h);
   }
 
  private:
+  /// Whether other launches complete the gradients.
+  KOKKOS_FUNCTION bool in_parts() const { return dkey_value.data() != nullptr; }
+
   /// The query heads [first, end) that use a head of keys and values.
   struct QueryHeads {
     std::int64_t first, end;
@@ -126,10 +136,13 @@ struct AttentionBackward {
 
   KOKKOS_FUNCTION void load_keys(const AttentionMember& team, const Scratch& s, std::int64_t b,
                                  std::int64_t kv_head, std::int64_t k0) const {
-    const auto stride = static_cast<std::int64_t>(qkv.stride(0));
-    const T* keys = &qkv(b * shape.sequence + k0, (shape.heads + kv_head) * head.size);
+    const bool apart = key_value.data() != nullptr;
+    const auto stride = static_cast<std::int64_t>(apart ? key_value.stride(0) : qkv.stride(0));
+    const std::int64_t row = shape.key_row(b, k0);
+    const T* keys = apart ? &key_value(row, kv_head * head.size)
+                          : &qkv(row, (shape.heads + kv_head) * head.size);
     const T* values = keys + shape.key_value_heads * head.size;
-    const std::int64_t valid = shape.sequence - k0;
+    const std::int64_t valid = shape.keys.count - k0;
     copy_transposed(team, s.keys_transposed, keys, stride, valid, head.size,
                     static_cast<A>(shape.scale));
     copy_transposed(team, s.values_transposed, values, stride, valid, head.size, A(1));
@@ -150,11 +163,19 @@ struct AttentionBackward {
       for (std::int64_t q0 = shape.causal ? k0 : 0; q0 < end_query; q0 += block)
         add_pair<wanted>(team, s, b, h, q0, k0);
     team.team_barrier();
-    const std::int64_t token = b * shape.sequence + k0;
+    const std::int64_t token = shape.key_row(b, k0);
+    if (in_parts()) {
+      A* const sums = &dkey_value(token, kv_head * head.size);
+      add_transposed(team, s.dkeys, sums, shape.keys.count - k0);
+      add_transposed(team, s.dvalues, sums + shape.key_value_heads * head.size,
+                     shape.keys.count - k0);
+      team.team_barrier();
+      return;
+    }
     const std::int64_t key_column = (shape.heads + kv_head) * head.size;
     const std::int64_t value_column = key_column + shape.key_value_heads * head.size;
-    write_transposed(team, s.dkeys, &dqkv(token, key_column), shape.sequence - k0);
-    write_transposed(team, s.dvalues, &dqkv(token, value_column), shape.sequence - k0);
+    write_transposed(team, s.dkeys, &dqkv(token, key_column), shape.keys.count - k0);
+    write_transposed(team, s.dvalues, &dqkv(token, value_column), shape.keys.count - k0);
     team.team_barrier();
   }
 
@@ -164,8 +185,8 @@ struct AttentionBackward {
   TRIREME_APART_ON_HOSTS void add_pair(const AttentionMember& team, const Scratch& s,
                                        std::int64_t b, std::int64_t h, std::int64_t q0,
                                        std::int64_t k0) const {
-    const std::int64_t token = b * shape.sequence + q0;
-    const std::int64_t valid = shape.sequence - q0;
+    const std::int64_t token = shape.query_row(b, q0);
+    const std::int64_t valid = shape.queries.count - q0;
     copy_block(team, s.queries, head.lanes, &qkv(token, h * head.size),
                static_cast<std::int64_t>(qkv.stride(0)), valid, head.size, block);
     copy_block(team, s.grads, head.lanes, &grad(token, h * head.size),
@@ -185,7 +206,7 @@ struct AttentionBackward {
       return Depth{0, hidden ? 0 : head.size};
     };
     const auto over_queries = [&](std::int64_t, std::int64_t j) {
-      const std::int64_t end = k0 + j + Tile<A>::lanes - 1 + shape.window - q0;
+      const std::int64_t end = k0 + j + Tile<A>::lanes - 1 + shape.window - shape.shift() - q0;
       return Depth{diagonal ? j : 0, shape.window > 0 && end < block ? end : block};
     };
     const auto over_keys = [&](std::int64_t i, std::int64_t) {
@@ -217,7 +238,8 @@ struct AttentionBackward {
                                 Broadcast<A>{s.ds, block, 1}, Lanes<const A>{s.keys, head.lanes},
                                 over_keys);
     team.team_barrier();
-    const bool store = k0 <= shape.first_key(q0);  // the first block of keys that q0 sees
+    // The first block of keys that q0 sees.
+    const bool store = !adds_queries && k0 <= shape.first_key(q0);
     if constexpr (is_narrow<T>) {
       const std::int64_t columns = shape.heads * head.size;
       add_queries(team, s, wide_queries + token * columns + h * head.size, columns, valid, store);
@@ -237,15 +259,16 @@ struct AttentionBackward {
       A* __restrict ds = s.ds + i * block;
       const std::int64_t query = q0 + i;
       const std::int64_t first = shape.first_key(query) - k0;
-      std::int64_t end = shape.sequence - k0 < block ? shape.sequence - k0 : block;
+      std::int64_t end = shape.keys.count - k0 < block ? shape.keys.count - k0 : block;
       if (shape.causal && query + 1 - k0 < end) end = query + 1 - k0;
-      if (query >= shape.sequence || end <= first) end = 0;
+      if (query >= shape.queries.count || end <= first) end = 0;
       const auto seen = static_cast<int>(end);
       const auto begin = static_cast<int>(first > 0 && seen > 0 ? first : 0);
       const auto count = static_cast<unsigned>(seen - begin);
       const auto sees = [=](int j) { return static_cast<unsigned>(j - begin) < count; };
-      const A lse = seen > 0 ? logsumexp(b, h, query) : A(0);
-      const A mean = seen > 0 ? delta((b * shape.heads + h) * shape.sequence + query) : A(0);
+      const std::int64_t place = shape.queries.first + query;
+      const A lse = seen > 0 ? logsumexp(b, h, place) : A(0);
+      const A mean = seen > 0 ? delta((b * shape.heads + h) * shape.queries.rows + place) : A(0);
       const A scale = static_cast<A>(shape.scale);
       if (!masks.active) {
 #pragma omp simd
@@ -257,7 +280,7 @@ struct AttentionBackward {
         return;
       }
       A factors[block];
-      masks(b, h).factors(factors, query, k0);
+      masks(b, h).factors(factors, shape.queries.position + query, shape.keys.position + k0);
 #pragma omp simd
       for (int j = 0; j < block; ++j) {
         const A probability = fast_exp(sees(j) ? p[j] - lse : -infinity<A>);
@@ -299,6 +322,16 @@ struct AttentionBackward {
       T* __restrict to = &dqkv(first + i, h * head.size);
 #pragma omp simd
       for (std::int64_t d = 0; d < head.size; ++d) to[d] = static_cast<T>(from[d]);
+    });
+  }
+
+  /// to[r, d] += from[d, r] for the first `valid` rows.
+  KOKKOS_FUNCTION void add_transposed(const AttentionMember& team, const A* from, A* to,
+                                      std::int64_t valid) const {
+    const auto stride = static_cast<std::int64_t>(dkey_value.stride(0));
+    const auto count = static_cast<int>(valid < block ? valid : block);
+    Kokkos::parallel_for(Kokkos::TeamThreadRange(team, count), [&](int r) {
+      for (std::int64_t d = 0; d < head.size; ++d) to[r * stride + d] += from[d * block + r];
     });
   }
 

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <trireme/layout/token_places.hpp>
 #include <trireme/tensor/views.hpp>
 
 #include <cstdint>
@@ -10,7 +11,8 @@
 /// instantiated for float, double, Bf16 and Fp16.
 namespace trireme::kernels {
 
-/// Row t is at position first_position + (first_row + t) mod sequence of its sample.
+/// Row t is at position first_position + p of its sample, where p is the place of token (first_row
+/// + t) mod sequence; `sequence` counts the tokens of a sample that are held.
 struct Rotary {
   std::int64_t heads = 0;      ///< heads to rotate: the first of each row
   std::int64_t head_size = 0;  ///< K, even
@@ -18,6 +20,7 @@ struct Rotary {
   std::int64_t sequence = 1;
   std::int64_t first_row = 0;
   std::int64_t first_position = 0;
+  layout::TokenPlaces places = {};
 };
 
 /// (a, b) = (a cos − b sin, b cos + a sin) for a = x[t, h·K + i], b = x[t, h·K + K/2 + i], in

@@ -24,8 +24,7 @@ struct ResidualRow {
         x(x_),
         z(z_),
         hidden(extent(x_, 1)),
-        key(dropout.key),
-        first_row(dropout.first_row),
+        site(dropout),
         threshold(static_cast<std::uint32_t>(dropout.rate * 4294967296.0)),
         kept(static_cast<Acc>(1.0 / (1.0 - dropout.rate))),
         drops(dropout.rate > 0) {
@@ -45,7 +44,7 @@ struct ResidualRow {
       return;
     }
     map_words(
-        team, key, (first_row + t) * hidden, hidden, y_row,
+        team, site.key, site.row(t) * hidden, hidden, y_row,
         [&](std::int64_t, std::uint32_t word, Acc a, Acc b) {
           const Acc factor = word < threshold ? Acc(0) : kept;
           return a + factor * b;
@@ -56,8 +55,7 @@ struct ResidualRow {
   View2<T> y;
   View2<const T> x, z;
   std::int64_t hidden;
-  RandomKey key;
-  std::int64_t first_row;
+  Dropout site;
   std::uint32_t threshold;
   Acc kept;
   bool drops;

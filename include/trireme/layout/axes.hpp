@@ -16,16 +16,25 @@ namespace trireme::layout {
 /// Properties of an axis: the one line that a new axis adds.
 struct AxisTraits {
   Axis axis;
-  bool splits_model;  ///< its ranks hold one replica together; otherwise each has a replica
+  bool splits_model;    ///< its ranks compute a sample together; otherwise each has samples
+  bool splits_weights;  ///< its ranks hold different weights; otherwise each has all of them
+  bool always_named;    ///< in messages and tables; otherwise where its size is not 1
 };
 
 /// All axes in their default order among the ranks, fastest first: a tensor group is within a node,
-/// and replicas are far apart.
+/// the keys and values of a context group go around in each layer, and replicas are far apart.
 inline constexpr std::array<AxisTraits, axis_count> axis_table{{
-    {Axis::tensor, true},
-    {Axis::pipeline, true},
-    {Axis::data, false},
+    {Axis::tensor, true, true, true},
+    {Axis::context, true, false, false},
+    {Axis::pipeline, true, true, true},
+    {Axis::data, false, false, true},
 }};
+
+constexpr const AxisTraits& traits_of(Axis axis) {
+  for (const AxisTraits& traits : axis_table)
+    if (traits.axis == axis) return traits;
+  return axis_table.front();
+}
 
 /// One value for each axis: x[Axis::tensor].
 template <class T>
@@ -42,6 +51,8 @@ class PerAxis {
 struct AxisSize {
   Axis axis = Axis::data;
   std::int64_t size = 1;
+  /// Whether messages and tables name the axis.
+  bool is_named() const { return size != 1 || traits_of(axis).always_named; }
   bool operator==(const AxisSize&) const = default;
 };
 
@@ -61,8 +72,11 @@ class AxisList {
   std::int64_t stride(Axis axis) const { return strides_[axis]; }
   /// The product of all sizes; the largest number if it overflows.
   std::int64_t ranks() const { return ranks_; }
-  /// Ranks of one replica of the model.
+  /// Ranks that compute a sample together: one replica of the model, or with a context axis
+  /// several.
   std::int64_t model_ranks() const;
+  /// Ranks that together hold the weights once.
+  std::int64_t weight_ranks() const;
 
   /// "data · pipeline · tensor", slowest first.
   std::string names() const;

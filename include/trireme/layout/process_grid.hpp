@@ -18,8 +18,8 @@ class ProcessGrid {
   int size(Axis axis) const { return static_cast<int>(axes_.size(axis)); }
   int stride(Axis axis) const { return static_cast<int>(axes_.stride(axis)); }
   int ranks() const { return static_cast<int>(axes_.ranks()); }
-  /// Ranks of one replica of the model.
-  int model_ranks() const { return static_cast<int>(axes_.model_ranks()); }
+  /// Ranks that together hold the weights once.
+  int weight_ranks() const { return static_cast<int>(axes_.weight_ranks()); }
 
   Coordinates coordinates(Rank rank) const;
   Rank rank(const Coordinates& at) const;
@@ -28,10 +28,15 @@ class ProcessGrid {
   /// Ranks that differ from `rank` only along `axis` share a colour, the first of these ranks: the
   /// argument of MPI_Comm_split.
   int colour(Axis axis, Rank rank) const { return rank - position(axis, rank) * stride(axis); }
-  /// The same for the ranks of a replica of the model.
-  int model_colour(Rank rank) const;
+  /// The same for the ranks that together hold the weights once, and for those with the same
+  /// weights.
+  int weight_colour(Rank rank) const { return colour_of_axes(rank, true); }
+  int replica_colour(Rank rank) const { return colour_of_axes(rank, false); }
 
  private:
+  /// Ranks that differ only along the axes that split the weights, or along the others.
+  int colour_of_axes(Rank rank, bool splits_weights) const;
+
   AxisList axes_;
 };
 

@@ -22,11 +22,11 @@ struct MicroContext {
   bool notes_maxima = false;       ///< of tensors that are rounded to fp8: in training steps
   View1<const double> loss_scale;  ///< [1] factor of the loss, or empty for 1
 
-  /// Mask of one dropout site on the rows [first_row, …) of [T, D]: `stream` is 0 for the
-  /// embedding, 1 + 2·layer and 2 + 2·layer for the outputs of attention and feed-forward.
-  kernels::Dropout dropout_site(std::uint32_t stream, std::int64_t first_row) const {
-    return {dropout, RandomKey{seed, Purpose::dropout, stream, step},
-            first_sample * sequence + first_row};
+  /// Mask of one dropout site on the rows at `places`: `stream` is 0 for the embedding, 1 + 2·layer
+  /// and 2 + 2·layer for the outputs of attention and feed-forward.
+  kernels::Dropout dropout_site(std::uint32_t stream, const layout::TokenPlaces& places) const {
+    return {dropout, RandomKey{seed, Purpose::dropout, stream, step}, first_sample * sequence,
+            places};
   }
 };
 

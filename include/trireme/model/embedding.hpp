@@ -7,10 +7,10 @@
 
 namespace trireme::model {
 
-/// x[t] = dropout(token[tokens[t]] + position[t mod S] + segment[segments[t]]), without the terms
-/// whose tables the model does not have. With post-norm, dropout follows a norm in the first layer.
-/// Each tensor rank looks up the ids of its part of the vocabulary; the sum over the axis is the
-/// result.
+/// x[t] = dropout(token[tokens[t]] + position[place of t] + segment[segments[t]]), without the
+/// terms whose tables the model does not have. With post-norm, dropout follows a norm in the first
+/// layer. Each tensor rank looks up the ids of its part of the vocabulary; the sum over the axis is
+/// the result.
 template <class P>
 class Embedding {
  public:
@@ -36,7 +36,7 @@ class Embedding {
   bool has_segments() const { return segment_.data() != nullptr; }
 
   const TensorAxis& axis_;
-  std::int64_t sequence_;
+  std::int64_t sequence_;  ///< tokens of a sample on this rank
   std::size_t tokens_;     ///< number of the field [T]
   std::size_t segments_;   ///< number of the field [T], if the model has the table
   bool drops_;             ///< dropout follows the look-up

@@ -4,6 +4,7 @@
 #include <trireme/kernels/attention.hpp>
 #include <trireme/model/context.hpp>
 #include <trireme/model/fp8_scaling.hpp>
+#include <trireme/model/ring_attention.hpp>
 #include <trireme/tensor/arena.hpp>
 
 #include <cstddef>
@@ -47,6 +48,7 @@ struct LayerScratch {
   using T = typename P::Compute;
   View2<T> all;                         // [T, D] all tokens, if R is a part of T
   View1<Accumulate<T>> attention_work;  // size: kernels::attention_workspace_elements
+  RingMemory<T> ring;                   // of attention over a context axis, instead
   std::byte* transient = nullptr;       ///< LayerProgram::transient_bytes
   std::byte* codes = nullptr;           ///< architecture::fp8_code_bytes, with fp8
 };

@@ -12,7 +12,8 @@ namespace trireme::model {
 ///   masked tokens: logits(norm(gelu(dense y)));  pairs: output(tanh(dense y)) of first tokens.
 /// Only the rows that they need are looked at. These few are brought to all tensor ranks, which
 /// compute alike what is not cut; where each sums its own tokens' gradients, each takes its part of
-/// these rows. All passes are in the pass that HeadGradient names, as for logits. A pair weighs as
+/// these rows. The ranks of a context axis share the rows: each computes the losses and gradients
+/// of its part. All passes are in the pass that HeadGradient names, as for logits. A pair weighs as
 /// much as all masked tokens of a sample.
 template <class P>
 class MaskedHead final : public TrainingHead<P> {
@@ -46,8 +47,9 @@ class MaskedHead final : public TrainingHead<P> {
   /// Numbers of batch fields.
   struct Fields {
     std::size_t targets;  ///< [N] masked tokens
-    std::size_t
-        rows;  ///< [N + B] rows of the masked tokens in [T], then of the samples' first tokens
+    /// Rows of the masked tokens in [T], then of the samples' first tokens, of all context ranks;
+    /// −1 where another rank has the token.
+    std::size_t rows;
     std::optional<std::size_t> pairs;  ///< [B] kind of each sample's pair, 0 or 1
   };
 
@@ -69,8 +71,13 @@ class MaskedHead final : public TrainingHead<P> {
   layout::Slice own(std::int64_t n) const;
   void backward_weight(const Handle& handle, const Linear<P>& linear, View2<const T> dy,
                        View2<const T> x) const;
+  /// This context rank's rows of `picked`: those of its masked tokens, and of its pairs.
+  layout::Slice predicted(const Tensors& s) const;
+  layout::Slice first_rows(const Tensors& s) const;
+  /// Sums the gradients of the picked rows, of which each context rank has its own.
+  void share_gradients(const Handle& handle, const Tensors& s) const;
   View2<T> first_tokens(const Tensors& s) const {
-    return rows_of(s.picked, extent(s.dense, 0), extent(s.pooled, 0));
+    return rows_of(s.picked, first_rows(s).offset, first_rows(s).extent);
   }
 
   const TensorAxis& axis_;

@@ -27,8 +27,8 @@ class NextTokenHead final : public TrainingHead<P> {
  private:
   const TensorAxis& axis_;
   architecture::HeadGradient gradient_;
-  std::int64_t sequence_;
-  std::size_t targets_;  ///< number of the field: [T] the token after each
+  std::int64_t sequence_;  ///< tokens of a sample on this rank
+  std::size_t targets_;    ///< number of the field: [T] the token after each
   Logits<P> logits_;
 };
 

@@ -1,7 +1,5 @@
 #pragma once
 
-#include <trireme/kernels/head_norm.hpp>
-#include <trireme/kernels/rotary.hpp>
 #include <trireme/model/layer_values.hpp>
 #include <trireme/model/linear.hpp>
 #include <trireme/model/norm.hpp>
@@ -31,10 +29,6 @@ struct OperationPlace {
     return text("layers.", groups > 0 ? layer % groups : layer, ".", name);
   }
 };
-
-/// Attention on this rank's heads of a micro-batch.
-kernels::AttentionShape attention_shape(const architecture::LocalSizes& sizes,
-                                        const deck::ModelConfig& model);
 
 template <class P>
 class LayerOperation {
@@ -160,60 +154,6 @@ class LinearOperation final : public LayerOperation<P> {
   std::int64_t fp8_tensor_ = 0;
   std::string input_forward_, input_backward_, input_again_;  // labels of messages
   std::string output_forward_, output_backward_;
-};
-
-/// Rotary positions of queries and keys, in place.
-template <class P>
-class RotaryOperation final : public LayerOperation<P> {
- public:
-  RotaryOperation(const architecture::Operation& operation, const OperationPlace<P>& place);
-
-  void forward(const StepCall<P>& call, const LayerOperation<P>* fused) const override;
-  void backward_input(const StepCall<P>& call, const LayerOperation<P>* fused,
-                      bool accumulate) const override;
-
- private:
-  kernels::Rotary rotary_;
-};
-
-/// RMSNorm of each head of queries and keys, in place.
-template <class P>
-class HeadNormOperation final : public LayerOperation<P> {
- public:
-  using typename LayerOperation<P>::T;
-  using G = typename P::Gradient;
-  HeadNormOperation(const architecture::Operation& operation, const OperationPlace<P>& place);
-
-  void forward(const StepCall<P>& call, const LayerOperation<P>* fused) const override;
-  /// Also computes the gradients of the gains, because it overwrites the gradient that they need.
-  void backward_input(const StepCall<P>& call, const LayerOperation<P>* fused,
-                      bool accumulate) const override;
-
- private:
-  kernels::HeadNorm norm_;
-  View1<T> gain_query_, gain_key_;    // [K]
-  View1<G> dgain_query_, dgain_key_;  // [K]
-};
-
-/// o = softmax(q kᵀ / √K) v per head, with dropout of the probabilities.
-template <class P>
-class AttentionOperation final : public LayerOperation<P> {
- public:
-  using typename LayerOperation<P>::T;
-  AttentionOperation(const architecture::Operation& operation, const OperationPlace<P>& place);
-
-  void forward(const StepCall<P>& call, const LayerOperation<P>* fused) const override;
-  void backward_input(const StepCall<P>& call, const LayerOperation<P>* fused,
-                      bool accumulate) const override;
-
- private:
-  kernels::AttentionDropout dropout(const MicroContext& context) const;
-  View3<Accumulate<T>> logsumexp(const StepCall<P>& call) const;
-
-  kernels::AttentionShape shape_;
-  layout::Slice heads_;
-  std::int64_t all_heads_;
-  std::int64_t layer_;
 };
 
 }  // namespace trireme::model

@@ -21,7 +21,7 @@ class PipelineStage {
 
   /// Memory kept from a micro-batch's forward pass to the end of its backward pass.
   struct Slot {
-    std::vector<View1<std::int32_t>> fields;  // [B · per_sample] per field of the objective
+    std::vector<View1<std::int32_t>> fields;  // per field of the objective
     View2<T> x;                               // [R, D] input of a stage without layers and head
     std::vector<LayerMemory> layers;
     typename Head<P>::Saved head;

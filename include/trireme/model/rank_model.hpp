@@ -31,13 +31,13 @@ class RankModel {
     kernels::KernelChoice kernels = {};  ///< choice of the handle that passes are called with
   };
 
-  /// `parameters` holds the rank's shard. `axis`, for micro · sequence tokens, must outlive this.
+  /// `parameters` holds the rank's shard. `axis`, for the micro-batch's tokens, must outlive this.
   RankModel(const architecture::Architecture& architecture, const Parameters<P>& parameters,
             const TensorAxis& axis, const Shape& shape);
 
   const architecture::TrainingObjective& objective() const { return objective_; }
-  /// A field of the micro-batch in a slot by its number in the objective, [B · per_sample]; empty
-  /// unless the stage reads it.
+  /// A field of the micro-batch in a slot by its number in the objective; empty unless the stage
+  /// reads it.
   View1<std::int32_t> field(Stage stage, int slot, std::size_t number) const {
     return at(stage, slot).fields.at(number);
   }

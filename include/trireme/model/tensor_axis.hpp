@@ -2,6 +2,7 @@
 
 #include <trireme/grid/communicator.hpp>
 #include <trireme/layout/split.hpp>
+#include <trireme/model/context_axis.hpp>
 #include <trireme/tensor/views.hpp>
 
 #include <cstdint>
@@ -29,13 +30,17 @@ class TensorAxis {
  public:
   /// An axis of one rank.
   explicit TensorAxis(std::int64_t tokens);
-  /// `communicator` must outlive this.
-  TensorAxis(grid::Communicator& communicator, std::int64_t tokens, bool sequence_parallel);
+  /// `communicator` must outlive this. `tokens` are those of this rank of the context axis.
+  TensorAxis(grid::Communicator& communicator, std::int64_t tokens, bool sequence_parallel,
+             const ContextAxis& context = {});
 
   int rank() const { return rank_; }
   int size() const { return size_; }
   std::int64_t tokens() const { return tokens_; }      ///< T
   const layout::Slice& rows() const { return rows_; }  ///< R = rows().extent of them
+  const ContextAxis& context() const { return context_; }
+  /// Where this rank's rows are among those of whole samples.
+  layout::TokenPlaces places() const { return context_.places().from(rows_.offset); }
   /// Whether rows are a part of the tokens: `all` and `rows` below are then different memory.
   bool cuts_tokens() const { return cuts_tokens_; }
 
@@ -88,6 +93,7 @@ class TensorAxis {
   std::int64_t tokens_;
   layout::Slice rows_;
   bool cuts_tokens_ = false;
+  ContextAxis context_;
 };
 
 }  // namespace trireme::model

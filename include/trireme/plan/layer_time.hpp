@@ -57,6 +57,8 @@ class LayerTime {
   void add_product(PassTime& time, const Part& part, const architecture::Step& step) const;
   void add_kernel(PassTime& time, const Part& part, const architecture::Step& step) const;
   void add_attention(PassTime& time, const Part& part, const architecture::Step& step) const;
+  /// Messages of attention over the context axis.
+  Seconds ring_time(bool forward) const;
   void add_stored_scores(PassTime& time, bool forward) const;
   double bytes_of(const Part& part, const architecture::Value& value) const;
   double bytes_moved(const Part& part, const architecture::Step& step) const;

@@ -25,7 +25,8 @@ class NetworkTime {
  public:
   NetworkTime(const Machine& machine, const deck::ParallelConfig& parallel);
 
-  /// `bytes`: of the whole buffer.
+  /// `bytes`: of the whole buffer. With a context axis, the data axis stands for all ranks with the
+  /// same weights.
   Seconds collective(architecture::Collective kind, double bytes, Axis axis) const;
   /// A sum between the first and the last pipeline rank, which all tensor and data ranks make.
   Seconds first_and_last(double bytes) const;

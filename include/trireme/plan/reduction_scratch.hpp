@@ -23,6 +23,7 @@ struct ReductionScratch {
   Bytes tensor = 0;
   Bytes shared = 0;  ///< the part of `tensor` that shared layers need
   Bytes embedding = 0;
+  Bytes context = 0;  ///< of the rows that the head of masked tokens picks
   Bytes pipeline = 0;
 };
 ReductionScratch reduction_scratch(const deck::Config& config,

@@ -15,8 +15,8 @@ namespace trireme::plan {
 /// moves: all elements of an all-reduce, the whole of an all-gather and of a reduce-scatter, the
 /// payload of a send. A receive is counted at its sender.
 struct TrafficRow {
-  /// "tensor", "pipeline"; "shared": tensor ranks with the same heads of keys and values; "data";
-  /// "tied": first and last stage; "model"
+  /// "tensor", "context", "pipeline"; "shared": tensor ranks with the same heads of keys and
+  /// values; "data", or with a context axis "replicas"; "tied": first and last stage; "model"
   std::string axis;
   std::string what;  ///< "layers forward: all-reduce"
   std::int64_t operations = 0;
@@ -26,15 +26,18 @@ struct TrafficRow {
 
 /// Messages of the rank that holds `shard` in one optimizer step; groups of one rank have none.
 /// `split_backward`: each half of the backward pass recomputes the layers with recompute = full.
-/// In the order tensor, pipeline, shared, data, tied, model:
+/// In the order tensor, context, pipeline, shared, data, tied, model:
 ///   tensor    two all-reduces of [T, D] per layer and pass (Shoeybi et al. 2019, arXiv
 ///   1909.08053);
 ///             with sequence_parallel all-gathers and reduce-scatters instead (Korthikanti et al.
 ///             2022, arXiv 2205.05198).
+///   context   keys and values of attention go around the ring of context ranks, in the backward
+///             pass with their gradients (Liu et al. 2023, arXiv 2310.01889).
 ///   pipeline  each tensor rank sends its 1/t of [T, D] to the next stage, where the receivers
 ///             gather (Narayanan et al. 2021, arXiv 2104.04473, section 4.1).
 ///   shared    gradients of the heads of keys and values that neighbouring tensor ranks share.
-///   data      every gradient once, in buckets; with distributed_optimizer reduce-scatters,
+///   data      every gradient once, in buckets, with a context axis among all ranks with the same
+///             weights; with distributed_optimizer reduce-scatters,
 ///             all-gathers of the weights, and the norm's blocks (Rajbhandari et al. 2020, arXiv
 ///             1910.02054).
 ///   tied      the token table's gradient, between its first and its last stage.

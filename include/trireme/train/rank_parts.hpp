@@ -39,10 +39,13 @@ struct RankParts {
 
   /// Device bytes for sums between ranks on a transport.
   Bytes reduction_bytes() const {
-    return data.scratch_bytes() + tensor.scratch_bytes() + embedding.scratch_bytes();
+    return replicas.scratch_bytes() + context.scratch_bytes() + tensor.scratch_bytes() +
+           embedding.scratch_bytes();
   }
 
-  grid::Communicator& data;
+  grid::Communicator& data;      ///< ranks that divide the samples
+  grid::Communicator& context;   ///< ranks that divide the tokens of each sample
+  grid::Communicator& replicas;  ///< ranks with the same weights: data and context together
   grid::Communicator& pipeline;
   grid::Communicator& tensor;
   grid::Communicator& replica;    ///< ranks that together hold one copy of the model

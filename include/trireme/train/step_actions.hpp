@@ -81,6 +81,10 @@ class StepActions final : public Actions {
   void take_input(const Step& step);
   void take_output_gradient(const Step& step);
   HostSlot host_slot() const;
+  /// Where samples are read: the slot's fields, or with a context axis those of whole samples, of
+  /// which take_own_fields takes this rank's.
+  data::BatchFields whole_fields(const HostSlot& host) const;
+  void take_own_fields(const HostSlot& host) const;
   /// The slot's host memory, after the previous copy from it has completed.
   HostSlot& free_slot(const Step& step);
   /// Copies the fields that the stage reads into its slot.
@@ -96,6 +100,9 @@ class StepActions final : public Actions {
   const kernels::Handle& handle_;
   typename model::RankModel<P>::Between between_;  ///< moves messages under way
   std::vector<HostSlot> host_slots_;
+  /// Fields of whole samples, with a context axis: memory and views of it.
+  std::vector<std::vector<std::int32_t>> samples_of_fields_;
+  std::vector<std::span<std::int32_t>> whole_fields_;
   std::unique_ptr<data::BatchReader> reader_;
   std::int64_t step_ = 0;
   const data::Samples* samples_ = nullptr;

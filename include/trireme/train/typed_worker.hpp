@@ -41,9 +41,9 @@ class TypedWorker final : public Worker {
   void run(const Executor& executor);
   void publish(const Step& step) const;  ///< to the watchdog
   void run_timed(const Executor& executor);
-  /// Sum of the last stage's values over the data axis, on every rank.
+  /// Sum of the last stage's values over `ranks`, on every rank.
   template <class N>
-  N from_last_stage(N mine, const char* what);
+  N from_last_stage(N mine, grid::Communicator& ranks, const char* what);
   /// Σ cross entropy of each term of the objective. `waits`: label of the wait.
   std::vector<double> loss_sums(const char* waits);
 

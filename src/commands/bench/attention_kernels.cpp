@@ -5,7 +5,7 @@
 #include <trireme/kernels/attention.hpp>
 #include <trireme/kernels/head_norm.hpp>
 #include <trireme/kernels/rotary.hpp>
-#include <trireme/model/operations.hpp>
+#include <trireme/model/attention_operations.hpp>
 
 #include <string>
 

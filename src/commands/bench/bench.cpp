@@ -88,6 +88,10 @@ ExitCode bench(grid::Runtime& runtime, const BenchOptions& options) {
   std::vector<Section> wanted;
   runtime.together([&] { wanted = chosen(options.only, !options.machine_file.empty()); });
   Session session = open_session(runtime, options.deck, options.overrides, Ranks::as_deck_says);
+  runtime.together([&] {
+    check_usage(session.config().parallel.context == 1, session.deck.cite("parallel", "context"),
+                ": bench measures attention of whole samples; set parallel.context=1");
+  });
   session.deck.config.batch.ramp_start = 0;  // steps of the full batch are measured
   // Opened now: an error after the work would waste it.
   std::unique_ptr<io::AtomicFile> file, machine_file;

@@ -81,7 +81,7 @@ void measure_rows(KernelBench& b) {
   if (!b.model().predicts_masked_tokens()) return;
   const Exec& exec = b.exec();
   const bool here = b.shard().has_head;
-  const std::int64_t rows = here ? n.head_rows() : 0;
+  const std::int64_t rows = here ? n.head_rows : 0;
   const double calls = static_cast<double>(b.shard().micros);
   const BenchArray<T> x(exec, here ? n.rows : 0, n.hidden), y(exec, rows, n.hidden);
   const Ids places(exec, rows, n.rows);

@@ -108,6 +108,13 @@ void print_grid(const deck::Config& c) {
   const deck::ParallelConfig& p = c.parallel;
   const layout::AxisList axes = p.axes();
   say("ranks         ", axes.ranks(), " = ", axes.named_sizes());
+  if (p.context > 1) {
+    const std::int64_t tokens = layout::split(c.model.sequence, p.context, 0).extent;
+    say("              context groups share the ", with_commas(c.model.sequence),
+        " tokens of a sample, at most ", with_commas(tokens), " on each rank, ",
+        axes.stride(Axis::context) == 1 ? "as consecutive ranks"
+                                        : text("on ranks ", axes.stride(Axis::context), " apart"));
+  }
   if (p.tensor == 1) return;
   const std::int64_t stride = axes.stride(Axis::tensor);
   const std::string second = stride == 1 ? "" : text(stride, p.tensor > 2 ? ", " : "");

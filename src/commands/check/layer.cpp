@@ -30,7 +30,7 @@ double flops_of(const LayerDescription& part, const Operation& op, Pass pass,
     products =
         products_per_token(op, m) * static_cast<double>(n.heads) / static_cast<double>(m.heads);
   return 2 * product_factor(op, pass) * products *
-         static_cast<double>(n.micro * rows_per_sample(tensor(op.output).rows, m));
+         static_cast<double>(all_rows_of(tensor(op.output).rows, n));
 }
 
 std::string giga(double flops) {
@@ -125,8 +125,9 @@ std::string layer_report(const deck::Config& c, const Architecture& a, const Sha
   add_steps(steps, "backward_input", program.backward_input, a, c, n);
   add_steps(steps, "backward_weight", program.backward_weight, a, c, n);
   return text(
-      "on tensor rank 0 of P = ", n.tensor_ranks, " for one micro-batch of B = ", n.micro,
-      ": T = ", n.tokens, " tokens, R = ", n.rows,
+      "on tensor rank 0 of P = ", n.tensor_ranks,
+      n.context_ranks > 1 ? text(" and context rank 0 of ", n.context_ranks) : "",
+      " for one micro-batch of B = ", n.micro, ": T = ", n.tokens, " tokens, R = ", n.rows,
       " of them in its residual stream, N = ", n.targets, " predicted, N' = ", n.logit_block,
       " at a time\n\nembedding\n", end_report(a.embedding, c, n, split_backward),
       "\n\ntensors of a layer\n", columns(tensors, 3, "  "),

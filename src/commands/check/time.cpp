@@ -74,6 +74,7 @@ nlohmann::json plan_json(const deck::Config& c, const plan::StepTime* time, Byte
   out["machine"] = machine.name;
   out["ranks"] = ranks_of(p);
   out["layout"] = {{"tensor", p.tensor}, {"pipeline", p.pipeline}, {"data", p.data}};
+  if (p.context > 1) out["layout"]["context"] = p.context;
   out["memory_bytes"] = memory;
   if (machine.device.memory > 0) {
     out["memory_limit"] = machine.device.memory;

@@ -123,8 +123,8 @@ ExitCode train(grid::Runtime& runtime, const TrainOptions& options) {
   if (config.run.watchdog > 0) watchdog.emplace(runtime, config.run.directory, config.run.watchdog);
   say("trireme: ", runtime.description());
   say("deck ", session.deck.file_name, ": ", with_commas(session.architecture.parameters()),
-      " parameters, ", name_of(config.precision.compute), ", data ", config.parallel.data,
-      " · pipeline ", config.parallel.pipeline, " · tensor ", config.parallel.tensor);
+      " parameters, ", name_of(config.precision.compute), ", ",
+      config.parallel.sizes().named_sizes());
   if (const std::string chosen = layout_text(session.deck); !chosen.empty())
     say("layout = \"auto\" chose ", chosen);
 

@@ -1,0 +1,92 @@
+#pragma once
+
+#include <trireme/kernels/attention.hpp>
+
+#include <cstdint>
+
+/// Attention of some queries to some keys, which are merged with the results of other keys: a block
+/// of attention in a ring of ranks (Liu et al. 2023, arXiv 2310.01889). Portable kernels alone,
+/// asynchronous on exec, instantiated for float, double, Bf16 and Fp16.
+namespace trireme::kernels {
+
+/// Consecutive tokens of every sample.
+struct AttentionTokens {
+  std::int64_t count = 0;     ///< tokens of a sample
+  std::int64_t first = 0;     ///< row of the first one among its sample's rows
+  std::int64_t rows = 0;      ///< rows from one sample to the next
+  std::int64_t position = 0;  ///< position of the first one in its sample
+};
+
+/// Queries and keys of a launch. The base describes whole samples: their S and their window. With
+/// `causal`, queries and keys are the same tokens, and query i sees keys up to i; otherwise every
+/// query sees all keys within its window.
+struct AttentionPart : AttentionShape {
+  AttentionTokens queries, keys;
+
+  /// All queries and keys of a shape.
+  AttentionPart(const AttentionShape& shape)
+      : AttentionShape(shape), queries{shape.sequence, 0, shape.sequence, 0}, keys(queries) {}
+  AttentionPart(const AttentionShape& shape, const AttentionTokens& of_queries,
+                const AttentionTokens& of_keys, bool same)
+      : AttentionShape(shape), queries(of_queries), keys(of_keys) {
+    causal = causal && same;
+  }
+
+  TRIREME_FUNCTION std::int64_t query_row(std::int64_t b, std::int64_t i) const {
+    return b * queries.rows + queries.first + i;
+  }
+  TRIREME_FUNCTION std::int64_t key_row(std::int64_t b, std::int64_t j) const {
+    return b * keys.rows + keys.first + j;
+  }
+  /// Distance from key 0 to query 0.
+  TRIREME_FUNCTION std::int64_t shift() const { return queries.position - keys.position; }
+  /// The first key that query i sees.
+  TRIREME_FUNCTION std::int64_t first_key(std::int64_t i) const {
+    return window > 0 && i + shift() >= window ? i + shift() - window + 1 : 0;
+  }
+  /// One past the last query that sees key j.
+  TRIREME_FUNCTION std::int64_t end_query(std::int64_t j) const {
+    return window > 0 && j + window - shift() < queries.count ? j + window - shift()
+                                                              : queries.count;
+  }
+  /// Whether any query sees a key.
+  bool is_seen() const { return queries.count > 0 && keys.count > 0 && first_key(0) < keys.count; }
+};
+
+/// Adds the keys of `part` to the attention of its queries: with `first` as attention_forward, and
+/// otherwise o = (e^l o + e^l' o') / (e^l + e^l') and logsumexp = log(e^l + e^l') for the former o,
+/// l and those of these keys, o', l'. o [T, H·K], of two-byte T in `sums`; logsumexp [B, H, rows of
+/// a sample]; qkv [T, (H + 2 Hkv)·K], of which queries are read; key_value [rows of keys, 2 Hkv·K].
+/// sums [T, H·K] is not used with other T. Dropout counts the positions.
+template <class T>
+void attention_part_forward(const Handle& handle, View2<T> o, View1<Accumulate<T>> sums,
+                            View3<Accumulate<T>> logsumexp, View2<const T> qkv,
+                            View2<const T> key_value, const AttentionPart& part, bool first,
+                            const AttentionDropout& dropout);
+
+/// delta[b,h,i] = Σ_d grad[t, h·K + d] o[t, h·K + d]; delta [B·H·S] for the S tokens of `shape`.
+template <class T>
+void attention_delta(const Exec& exec, View1<Accumulate<T>> delta, View2<const T> grad,
+                     View2<const T> o, const AttentionShape& shape);
+
+/// Adds to the gradients of the part's queries, or with `first` stores them: in the first columns
+/// of dqkv, of two-byte T in `sums`; and adds to those of its keys in dkey_value [rows of keys, 2
+/// Hkv·K]. logsumexp and delta are those of all keys. Arrays as in the forward pass.
+template <class T>
+void attention_part_backward(const Handle& handle, View2<T> dqkv, View1<Accumulate<T>> sums,
+                             View2<Accumulate<T>> dkey_value, View2<const T> grad,
+                             View2<const T> qkv, View2<const T> key_value,
+                             View3<const Accumulate<T>> logsumexp, View1<const Accumulate<T>> delta,
+                             const AttentionPart& part, bool first,
+                             const AttentionDropout& dropout);
+
+/// to[r, d] = from[r, first + d]. to [R, N], from [R, M].
+template <class T>
+void copy_columns(const Exec& exec, View2<T> to, View2<const T> from, std::int64_t first);
+
+/// to[r, first + d] = from[r, d], rounded. to [R, M], from [R, N].
+template <class T>
+void place_columns(const Exec& exec, View2<T> to, View2<const Accumulate<T>> from,
+                   std::int64_t first);
+
+}  // namespace trireme::kernels

@@ -1,0 +1,70 @@
+#pragma once
+
+#include <trireme/base/function.hpp>
+#include <trireme/layout/split.hpp>
+
+#include <cstdint>
+
+namespace trireme::layout {
+
+/// Consecutive tokens of a sample.
+struct Chunk {
+  std::int64_t first = 0;  ///< position
+  std::int64_t count = 0;
+};
+
+/// The tokens of every sample that a rank of the context axis holds: a head chunk, then a tail
+/// chunk. Head chunks follow each other in the order of the ranks and tail chunks in reverse, so
+/// that with a causal mask all ranks have the same work (Grattafiori et al. 2024, arXiv 2407.21783,
+/// section 3.3.2). The default holds all tokens of samples of any length.
+struct TokenPlaces {
+  std::int64_t sequence = 0;  ///< S; 0: any
+  std::int64_t held = 0;      ///< tokens of a sample that are held
+  Chunk head = {};
+  Chunk tail = {};
+  std::int64_t first_row = 0;  ///< held row at which a caller's rows begin
+
+  bool operator==(const TokenPlaces&) const = default;
+
+  TRIREME_FUNCTION bool is_cut() const { return held < sequence; }
+  /// The position of the held token `token` of a sample.
+  TRIREME_FUNCTION std::int64_t position(std::int64_t token) const {
+    if (!is_cut()) return token;
+    return token < head.count ? head.first + token : tail.first + token - head.count;
+  }
+  /// The row, among those of whole samples, of the caller's row `row`.
+  TRIREME_FUNCTION std::int64_t row(std::int64_t row) const {
+    row += first_row;
+    return is_cut() ? row / held * sequence + position(row % held) : row;
+  }
+  /// The held token at a position; −1 if another rank holds it.
+  TRIREME_FUNCTION std::int64_t token_at(std::int64_t position) const {
+    if (!is_cut()) return position;
+    if (position >= head.first && position < head.first + head.count) return position - head.first;
+    if (position >= tail.first && position < tail.first + tail.count)
+      return head.count + position - tail.first;
+    return -1;
+  }
+  /// The same for rows that begin at `first`.
+  TokenPlaces from(std::int64_t first) const {
+    TokenPlaces part = *this;
+    part.first_row = first;
+    return part;
+  }
+};
+
+/// Rank `rank` of `ranks` holds split(sequence, ranks, rank) tokens of a sample, and half of them,
+/// rounded up, are its head chunk.
+inline TokenPlaces token_places(std::int64_t sequence, std::int64_t ranks, std::int64_t rank) {
+  TokenPlaces places{sequence, 0, {0, 0}, {sequence, 0}};
+  for (std::int64_t r = 0; r <= rank; ++r) {
+    places.held = split(sequence, ranks, r).extent;
+    places.head.first += places.head.count;
+    places.head.count = (places.held + 1) / 2;
+    places.tail.count = places.held / 2;
+    places.tail.first -= places.tail.count;
+  }
+  return places;
+}
+
+}  // namespace trireme::layout

@@ -1,0 +1,77 @@
+#pragma once
+
+#include <trireme/kernels/attention_part.hpp>
+#include <trireme/model/context_axis.hpp>
+
+#include <cstdint>
+#include <vector>
+
+namespace trireme::model {
+
+/// Scratch of attention over a context axis.
+template <class T>
+struct RingMemory {
+  View1<T> values;            // [LocalSizes::ring_values]
+  View1<Accumulate<T>> sums;  // [LocalSizes::ring_sums]
+};
+
+/// Attention of this rank's queries to the keys of all context ranks, which send blocks of keys and
+/// values around a ring (Liu et al. 2023, arXiv 2310.01889): while a block is used, the next one
+/// arrives. In the backward pass the blocks go around again, and the sums of their gradients follow
+/// one step later, until they are back at the rank that owns the keys. Collective on the axis.
+template <class T>
+class RingAttention {
+ public:
+  using A = Accumulate<T>;
+
+  /// `shape` is that of this rank's tokens, of samples of `sequence` tokens. `axis` must outlive
+  /// this.
+  RingAttention(const ContextAxis& axis, const kernels::AttentionShape& shape,
+                std::int64_t sequence);
+
+  /// o [T, H·K], logsumexp [B, H, tokens of a sample]; qkv [T, (H + 2 Hkv)·K].
+  void forward(const kernels::Handle& handle, View2<T> o, View3<A> logsumexp, View2<const T> qkv,
+               const RingMemory<T>& memory, const kernels::AttentionDropout& dropout) const;
+  /// dqkv from the gradient `grad` of o.
+  void backward(const kernels::Handle& handle, View2<T> dqkv, View2<const T> grad, View2<const T> o,
+                View2<const T> qkv, View3<const A> logsumexp, const RingMemory<T>& memory,
+                const kernels::AttentionDropout& dropout) const;
+
+ private:
+  /// A pair of chunks: its queries are this rank's, its keys those of the rank that owns a block.
+  struct Pair {
+    kernels::AttentionPart part;
+    bool first;  ///< for these queries
+  };
+  /// A transfer between neighbours.
+  struct Exchange {
+    grid::Request send, receive;
+  };
+
+  int owner(int step) const { return (axis_.rank() - step + axis_.size()) % axis_.size(); }
+  std::vector<Pair> pairs(int step) const;
+  /// Calls f for each pair of a step, and moves messages under way in between.
+  template <class F>
+  void for_pairs(int step, const F& f) const;
+
+  /// The block of rank `owner` in buffer `number` of `memory`; [rows of its tokens, 2 Hkv·K].
+  template <class U>
+  View2<U> block(View1<U> memory, int number, int owner) const;
+  /// Sends `mine` to the next rank and receives `theirs` from the previous one.
+  template <class U>
+  Exchange exchange(const kernels::Handle& handle, View2<U> theirs, View2<U> mine,
+                    int channel) const;
+  void wait(Exchange& exchange, const char* what) const;
+
+  const ContextAxis& axis_;
+  kernels::AttentionShape shape_;  ///< of whole samples
+  std::int64_t tokens_;            ///< of a sample, on this rank
+  std::int64_t largest_ = 0;       ///< elements of the largest block
+};
+
+extern template class RingAttention<float>;
+extern template class RingAttention<double>;
+extern template class RingAttention<Bf16>;
+extern template class RingAttention<Fp16>;
+
+}  // namespace trireme::model

@@ -1,0 +1,155 @@
+// Attention, rotary positions and the norm of heads as calls of kernels.
+#include <trireme/model/attention_operations.hpp>
+
+#include <cmath>
+
+namespace trireme::model {
+
+// ---- rotary positions
+
+template <class P>
+RotaryOperation<P>::RotaryOperation(const architecture::Operation& op,
+                                    const OperationPlace<P>& place)
+    : LayerOperation<P>(op) {
+  rotary_.heads = place.plan.sizes.heads + place.plan.sizes.key_value_heads;
+  rotary_.head_size = place.plan.sizes.head_size;
+  rotary_.theta = place.model.rope_theta;
+  rotary_.sequence = place.plan.sizes.sequence;
+  rotary_.places = place.axis.context().places();
+}
+
+template <class P>
+void RotaryOperation<P>::forward(const StepCall<P>& c, const LayerOperation<P>*) const {
+  kernels::Rotary rotary = rotary_;
+  if (c.decoding != nullptr) rotary.first_position = c.decoding->position;
+  kernels::rotary_forward<typename P::Compute>(c.handle, c.values.matrix(this->op_.output), rotary);
+}
+
+template <class P>
+void RotaryOperation<P>::backward_input(const StepCall<P>& c, const LayerOperation<P>*,
+                                        bool) const {
+  kernels::rotary_backward<typename P::Compute>(c.handle, c.values.gradient(this->op_.output),
+                                                rotary_);
+}
+
+// ---- norm of heads
+
+template <class P>
+HeadNormOperation<P>::HeadNormOperation(const architecture::Operation& op,
+                                        const OperationPlace<P>& place)
+    : LayerOperation<P>(op),
+      norm_{place.plan.sizes.heads, place.plan.sizes.key_value_heads, place.plan.sizes.head_size,
+            place.model.norm_epsilon} {
+  const std::string query = place.array(op.arrays.front().name);
+  const std::string key = place.array(op.arrays.back().name);
+  gain_query_ = place.parameters.weight(query, norm_.head_size);
+  gain_key_ = place.parameters.weight(key, norm_.head_size);
+  dgain_query_ = place.parameters.gradient(query, norm_.head_size);
+  dgain_key_ = place.parameters.gradient(key, norm_.head_size);
+}
+
+template <class P>
+void HeadNormOperation<P>::forward(const StepCall<P>& c, const LayerOperation<P>*) const {
+  kernels::head_norm_forward<T>(
+      c.handle, c.values.matrix(this->op_.output), c.values.matrix(this->op_.saved.front()),
+      c.values.sums(this->op_.saved.back()), gain_query_, gain_key_, norm_);
+}
+
+template <class P>
+void HeadNormOperation<P>::backward_input(const StepCall<P>& c, const LayerOperation<P>*,
+                                          bool) const {
+  const View2<T> dqkv = c.values.gradient(this->op_.output);
+  const View2<T> raw = c.values.matrix(this->op_.saved.front());
+  const View2<Accumulate<T>> inverse = c.values.sums(this->op_.saved.back());
+  kernels::head_norm_backward_weight<T>(c.handle, dgain_query_, dgain_key_, dqkv, raw, inverse,
+                                        norm_);
+  kernels::head_norm_backward_input<T>(c.handle, dqkv, raw, inverse, gain_query_, gain_key_, norm_);
+}
+
+// ---- attention
+
+kernels::AttentionShape attention_shape(const architecture::LocalSizes& n,
+                                        const deck::ModelConfig& m) {
+  kernels::AttentionShape shape;
+  shape.batch = n.micro;
+  shape.sequence = n.sequence;
+  shape.heads = n.heads;
+  shape.key_value_heads = n.key_value_heads;
+  shape.head_size = n.head_size;
+  shape.group = n.group;
+  shape.heads_before = n.heads_before;
+  shape.causal = m.causal();
+  shape.window = m.window;
+  shape.scale = 1 / std::sqrt(static_cast<double>(shape.head_size));
+  return shape;
+}
+
+template <class P>
+AttentionOperation<P>::AttentionOperation(const architecture::Operation& op,
+                                          const OperationPlace<P>& place)
+    : LayerOperation<P>(op),
+      shape_(attention_shape(place.plan.sizes, place.model)),
+      heads_(place.parameters.shard().part(place.model.heads)),
+      all_heads_(place.model.heads),
+      layer_(place.layer) {
+  if (place.axis.context().size() > 1)
+    ring_.emplace(place.axis.context(), shape_, place.model.sequence);
+}
+
+template <class P>
+kernels::AttentionDropout AttentionOperation<P>::dropout(const MicroContext& c) const {
+  return {c.dropout,
+          RandomKey{c.seed, Purpose::attention_dropout, static_cast<std::uint32_t>(layer_), c.step},
+          c.first_sample, heads_.offset, all_heads_};
+}
+
+template <class P>
+auto AttentionOperation<P>::logsumexp(const StepCall<P>& c) const -> View3<Accumulate<T>> {
+  const auto size = [](std::int64_t n) { return static_cast<std::size_t>(n); };
+  return View3<Accumulate<T>>(c.values.list(this->op_.saved.front()).data(), size(shape_.batch),
+                              size(shape_.heads), size(shape_.sequence));
+}
+
+/// o = dropout(softmax(q kᵀ / √K)) v per head; logsumexp is kept for the gradient.
+template <class P>
+void AttentionOperation<P>::forward(const StepCall<P>& c, const LayerOperation<P>*) const {
+  const View2<T> qkv = c.values.matrix(this->op_.input);
+  const View2<T> o = c.values.matrix(this->op_.output);
+  if (const Decoding<P>* d = c.decoding; d != nullptr) {
+    kernels::AttentionShape shape = shape_;
+    shape.sequence = static_cast<std::int64_t>(d->key_cache.extent(1));
+    kernels::cache_append<T>(c.handle, d->queries, d->key_cache, d->value_cache, qkv, d->position);
+    kernels::attention_decode<T>(c.handle, o, d->queries, d->key_cache, d->value_cache, d->position,
+                                 shape);
+    return;
+  }
+  if (ring_)
+    return ring_->forward(c.handle, o, logsumexp(c), qkv, c.scratch.ring, dropout(c.context));
+  kernels::attention_forward<T>(c.handle, o, logsumexp(c), qkv, shape_, dropout(c.context));
+}
+
+template <class P>
+void AttentionOperation<P>::backward_input(const StepCall<P>& c, const LayerOperation<P>*,
+                                           bool) const {
+  const View2<T> dqkv = c.values.gradient(this->op_.input);
+  const View2<T> grad = c.values.gradient(this->op_.output);
+  const View2<T> o = c.values.matrix(this->op_.output);
+  const View2<T> qkv = c.values.matrix(this->op_.input);
+  if (ring_)
+    return ring_->backward(c.handle, dqkv, grad, o, qkv, logsumexp(c), c.scratch.ring,
+                           dropout(c.context));
+  kernels::attention_backward<T>(c.handle, dqkv, grad, o, qkv, logsumexp(c),
+                                 c.scratch.attention_work, shape_, dropout(c.context));
+}
+
+#define TRIREME_INSTANTIATE(P)         \
+  template class RotaryOperation<P>;   \
+  template class HeadNormOperation<P>; \
+  template class AttentionOperation<P>;
+TRIREME_INSTANTIATE(Fp32)
+TRIREME_INSTANTIATE(Fp64)
+TRIREME_INSTANTIATE(MixedBf16)
+TRIREME_INSTANTIATE(MixedFp16)
+#undef TRIREME_INSTANTIATE
+
+}  // namespace trireme::model

@@ -1,0 +1,196 @@
+// What contradictory keys of [parallel] are told.
+#include <trireme/deck/checks.hpp>
+
+#include <trireme/base/check.hpp>
+
+#include <gtest/gtest.h>
+
+#include "deck/example.hpp"
+
+namespace trireme::deck {
+namespace {
+
+TEST(Checks, ATensorAxisNeedsAPartOfEverythingItCuts) {
+  const std::string message = mistakes_of(example, {"model.heads=4", "parallel.tensor=5"});
+  expect_contains(message,
+                  "[parallel] tensor = 5 (command line) is larger than [model] heads = 4 (command "
+                  "line); choose a tensor of at most 4");
+}
+
+TEST(Checks, AContextAxisNeedsATokenForEachRank) {
+  expect_contains(mistakes_of(example, {"model.sequence=8", "parallel.context=9"}),
+                  "[parallel] context = 9 (command line) is larger than [model] sequence = 8 "
+                  "(command line); choose a context of at most 8");
+  expect_contains(
+      mistakes_of(example,
+                  {"model.sequence=8", "batch.micro=1", "parallel.context=3", "parallel.tensor=3"}),
+      "[parallel] tensor = 3 (command line) is larger than the 2 tokens of a micro-batch, [batch] "
+      "micro = 1 (command line) · [model] sequence = 8 (command line) / [parallel] context = 3 "
+      "(command line); choose a tensor of at most 2");
+}
+
+TEST(Checks, ContextIsNotCombinedWithFp8OrAnAutomaticLayout) {
+  expect_contains(mistakes_of(example, {"parallel.context=2", "parallel.layout=auto"}),
+                  "[parallel] context = 2 (command line) cannot be combined with [parallel] layout "
+                  "= \"auto\" (command line); choose context = 1, or layout = \"given\"");
+  expect_contains(mistakes_of(example, {"parallel.context=2", "precision.products=fp8",
+                                        "precision.compute=bf16"}),
+                  "[parallel] context = 2 (command line) cannot be combined with [precision] "
+                  "products = \"fp8\" (command line); choose context = 1, or products = "
+                  "\"compute\"");
+}
+
+TEST(Checks, ChunksAndProgramsGoWithTheirSchedules) {
+  expect_contains(
+      mistakes_of(example, {"parallel.schedule=interleaved"}),
+      "[parallel] schedule = \"interleaved\" (command line) needs 2 chunks or more, not [parallel] "
+      "chunks = 1 (default)");
+  expect_contains(
+      mistakes_of(example, {"parallel.schedule=1f1b", "parallel.chunks=2"}),
+      "[parallel] chunks = 2 (command line) applies to the schedules interleaved and file");
+  expect_contains(mistakes_of(example, {"parallel.schedule=file"}),
+                  "set program to the path of a program file");
+  expect_contains(mistakes_of(example, {"parallel.program=a.txt"}), "or leave program out");
+  EXPECT_EQ(parse_deck(example, "a.toml", {"parallel.schedule=zb-v"}).config.parallel.chunks, 2);
+  expect_contains(mistakes_of(example, {"parallel.schedule=v-min", "parallel.chunks=3"}),
+                  "[parallel] schedule = \"v-min\" (command line) has 2 chunks, not [parallel] "
+                  "chunks = 3 (command line); leave chunks out");
+}
+
+TEST(Checks, ThePlacementOfStagesGoesWithTheSchedule) {
+  const auto placement_of = [](const std::vector<std::string>& overrides) {
+    return parse_deck(example, "a.toml", overrides).config.parallel.stage_map().placement;
+  };
+  EXPECT_EQ(placement_of({}), StagePlacement::round_robin);
+  EXPECT_EQ(placement_of({"parallel.schedule=v-half"}), StagePlacement::v);
+  EXPECT_EQ(placement_of({"parallel.schedule=v-half", "parallel.placement=v"}), StagePlacement::v);
+  EXPECT_EQ(placement_of({"parallel.schedule=file", "parallel.program=a.program",
+                          "parallel.chunks=4", "parallel.placement=v"}),
+            StagePlacement::v);
+  expect_contains(
+      mistakes_of(example,
+                  {"parallel.schedule=interleaved", "parallel.chunks=2", "parallel.placement=v"}),
+      "[parallel] placement = \"v\" (command line) does not apply to [parallel] schedule = "
+      "\"interleaved\" (command line); leave placement out, or choose schedule = \"file\"");
+  expect_contains(mistakes_of(example, {"parallel.layout=auto", "parallel.placement=v"}),
+                  "cannot be combined with [parallel] layout = \"auto\" (command line)");
+}
+
+TEST(Checks, AnOrderNamesAxes) {
+  expect_contains(mistakes_of(example, {"parallel.order=data, tenor"}),
+                  "[parallel] order = \"data, tenor\" (command line): \"tenor\" is not an axis; "
+                  "name some of data, pipeline, tensor, context, the fastest first");
+  expect_contains(mistakes_of(example, {"parallel.order=data, data"}),
+                  "\"data\" is named twice; name each axis at most once");
+  const auto axes = parse_deck(example, "a.toml",
+                               {"parallel.order=data", "parallel.tensor=2", "parallel.pipeline=2",
+                                "parallel.data=3"})
+                        .config.parallel.axes();
+  EXPECT_EQ(axes.stride(Axis::tensor), 3);
+  EXPECT_EQ(axes.stride(Axis::pipeline), 6);
+}
+
+TEST(Checks, StagesAndRanksAreBounded) {
+  parse_deck(example, "a.toml", {"parallel.pipeline=3"});  // a stage without a layer is legal
+  parse_deck(example, "a.toml", {"parallel.pipeline=4096"});
+  expect_contains(mistakes_of(example, {"parallel.pipeline=5000"}),
+                  "[parallel] pipeline = 5000 (command line) · [parallel] chunks = 1 (default) = "
+                  "5000 stages are more than 4096; choose a pipeline of at most 4096");
+  expect_contains(
+      mistakes_of(example,
+                  {"parallel.pipeline=1024", "parallel.chunks=8", "parallel.schedule=interleaved"}),
+      "= 8192 stages are more than 4096; choose at most 4 chunks, or a smaller pipeline");
+  expect_contains(mistakes_of(example, {"parallel.pipeline=1024", "parallel.data=1048576"}),
+                  "are 1073741824 ranks, more than 1048576");
+  // The largest values together stay far from the limit of 64 bits.
+  expect_contains(mistakes_of(example, {"parallel.pipeline=1048576", "parallel.tensor=1048576",
+                                        "parallel.data=1048576", "parallel.chunks=65536",
+                                        "parallel.schedule=interleaved"}),
+                  "68719476736 stages");
+}
+
+TEST(Checks, EachTensorRankNeedsATokenOfAMicroBatch) {
+  expect_contains(
+      mistakes_of(replaced(example, "sequence = 16", "sequence = 1"),
+                  {"parallel.tensor=3", "parallel.sequence_parallel=true"}),
+      "[parallel] tensor = 3 (command line) is larger than the 2 tokens of a micro-batch");
+  parse_deck(example, "a.toml", {"parallel.sequence_parallel=true"});  // no effect on one rank
+}
+
+TEST(ResolveParallel, FillsDataFromTheNumberOfRanks) {
+  for (const std::int64_t ranks : {1, 2, 3, 6}) {
+    Deck deck = parse_deck(example, "a.toml");
+    resolve_parallel(deck, ranks);
+    EXPECT_EQ(deck.config.parallel.data, ranks);
+  }
+}
+
+std::string refusal(std::int64_t ranks, const std::vector<std::string>& overrides) {
+  Deck deck = parse_deck(example, "a.toml", overrides);
+  try {
+    resolve_parallel(deck, ranks);
+  } catch (const UsageError& error) {
+    return error.what();
+  }
+  ADD_FAILURE() << "accepted";
+  return "";
+}
+
+TEST(ResolveParallel, FactorsMustMultiplyToTheRanks) {
+  expect_contains(
+      refusal(4, {"parallel.data=3"}),
+      "[parallel] tensor = 1 (default) · [parallel] pipeline = 1 (default) · [parallel] "
+      "data = 3 (command line) = 3, but the run has 4 ranks; choose data = 4 (or remove "
+      "it), or start 3 ranks");
+}
+
+TEST(ResolveParallel, AWrongProductNamesWhatWouldFit) {
+  expect_contains(refusal(12, {"parallel.tensor=2", "parallel.pipeline=3", "parallel.data=4"}),
+                  "= 24, but the run has 12 ranks; choose data = 2 (or remove it), or tensor = 1, "
+                  "or start 24 ranks");
+  expect_contains(refusal(12, {"parallel.tensor=2", "parallel.pipeline=5", "parallel.data=2"}),
+                  "= 20, but the run has 12 ranks; choose pipeline = 3, or start 20 ranks");
+  expect_contains(refusal(12, {"parallel.tensor=1", "parallel.pipeline=1", "parallel.data=2"}),
+                  "choose data = 12 (or remove it), or pipeline = 6, or start 2 ranks");
+  expect_contains(refusal(7, {"parallel.tensor=2", "parallel.pipeline=2", "parallel.data=2"}),
+                  "= 8, but the run has 7 ranks; start 8 ranks");
+  expect_contains(refusal(6, {"parallel.tensor=4"}),
+                  "[parallel] tensor = 4 (command line) · [parallel] pipeline = 1 (default) = 4 "
+                  "does not divide "
+                  "the run's 6 ranks; choose a tensor of 1, 2 or 3, or start 4 or 8 ranks");
+  expect_contains(
+      refusal(6, {"parallel.tensor=2", "parallel.pipeline=2"}),
+      "does not divide the run's 6 ranks; choose a tensor of 1 or 3, or a pipeline of 1 "
+      "or 3, or start 4 or 8 ranks");
+  expect_contains(
+      refusal(1, {"parallel.pipeline=2"}),
+      "the run's 1 rank; choose a pipeline of 1, or start 2 ranks (mpiexec -n 2 trireme ..., or "
+      "srun -n 2 trireme ...)");
+}
+
+TEST(ResolveParallel, MicroTimesDataMustDivideGlobal) {
+  expect_contains(
+      refusal(4, {}),
+      "[batch] global = 12 (a.toml:7) is not a multiple of [batch] micro = 2 (a.toml:8) "
+      "· [parallel] data = 4 (from the number of ranks) = 8; start 1, 2, 3 or 6 ranks, or choose a "
+      "micro of 1 or 3, "
+      "or data of 1, 2, 3 or 6, or a global of 8 or 16");
+  expect_contains(
+      refusal(5, {}),
+      "; start 1, 2, 3 or 6 ranks, or choose data of 1, 2, 3 or 6, or a global of 10 or 20");
+}
+
+TEST(ResolveParallel, AStepHasABoundedNumberOfMicroBatches) {
+  expect_contains(refusal(1, {"batch.micro=1", "batch.global=1000000"}),
+                  "at most 65536 micro-batches");
+  expect_contains(
+      refusal(1024, {"batch.micro=1", "batch.global=65536", "parallel.pipeline=1024"}),
+      "= 1024 stages with 65536 micro-batches are 67108864 forward passes in a step, more than "
+      "524288");
+  expect_contains(refusal(1, {"batch.micro=1", "batch.global=65536", "model.sequence=1048576",
+                              "model.layers=1024", "model.hidden=40000", "model.heads=8"}),
+                  "activations in a step of a replica, more than 1e+17");
+}
+
+}  // namespace
+}  // namespace trireme::deck

@@ -1,0 +1,260 @@
+#pragma once
+
+#include <trireme/deck/families.hpp>
+
+#include "support/training.hpp"
+#include "support/whole_arrays.hpp"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstdlib>
+#include <map>
+
+/// Promise 1: the layout never changes the answer. Every layout of these ranks trains the same
+/// model as one rank: sizes that nothing divides, dropout on.
+namespace trireme::train {
+
+using namespace trireme::testing;
+
+inline constexpr std::int64_t layout_steps = 10;
+
+/// What a run of 10 steps comes to, on rank 0.
+struct Outcome {
+  Trace trace;
+  std::vector<double> weights;  ///< of all arrays, by name
+};
+
+inline std::vector<double> weights_of(const std::map<std::string, std::vector<double>>& arrays) {
+  std::vector<double> values;
+  for (const auto& [name, array] : arrays)
+    if (!name.starts_with("optimizer.")) values.insert(values.end(), array.begin(), array.end());
+  return values;
+}
+
+/// Llama and the families that follow it.
+inline bool has_groups(Family family) {
+  return deck::preset(family).positions == Positions::rotary;
+}
+
+struct Layout {
+  int tensor = 1;
+  int pipeline = 1;
+  int data = 1;
+  std::string schedule = "1f1b";
+  int chunks = 1;
+  bool sequence_parallel = false;
+  bool tied = true;
+  Recompute recompute = Recompute::none;
+  bool distributed = false;
+  OptimizerKind optimizer = OptimizerKind::adamw;
+  Family family = Family::gpt;
+  int key_value_heads = 3;    ///< with rotary positions; of 6 heads
+  std::string property = {};  ///< one more key of the model: "model.window=17"
+  std::string order = {};     ///< of the axes among the ranks
+  int context = 1;
+
+  std::string name() const {
+    return text(name_of(family), has_groups(family) ? text(' ', key_value_heads) : "", ' ',
+                property, ", tensor ", tensor, " · pipeline ", pipeline, " · data ", data, ", ",
+                schedule, ", chunks ", chunks, sequence_parallel ? ", sequence parallel" : "",
+                tied ? ", tied" : ", untied", ", recompute ", name_of(recompute),
+                distributed ? ", distributed optimizer, " : ", ", name_of(optimizer),
+                order.empty() ? "" : ", order " + order,
+                context > 1 ? text(", context ", context) : "");
+  }
+  std::vector<std::string> overrides() const {
+    return {property.empty() ? "model.dropout=0.1" : property,  // which it has anyway
+            text("model.family=", name_of(family)),
+            text("model.key_value_heads=", has_groups(family) ? key_value_heads : 6),
+            text("model.vocabulary=", family == Family::bert ? 261 : 257),
+            "model.layers=5",
+            "model.heads=6",
+            "model.sequence=61",
+            text("model.tied_embeddings=", tied ? "true" : "false"),
+            text("parallel.tensor=", tensor),
+            text("parallel.pipeline=", pipeline),
+            text("parallel.context=", context),
+            "parallel.schedule=" + schedule,
+            text("parallel.chunks=", chunks),
+            "parallel.order=" + order,
+            text("parallel.recompute=", name_of(recompute)),
+            text("parallel.distributed_optimizer=", distributed ? "true" : "false"),
+            text("parallel.sequence_parallel=", sequence_parallel ? "true" : "false"),
+            text("optimizer.kind=", name_of(optimizer)),
+            text("optimizer.nesterov=", optimizer == OptimizerKind::sgd ? "true" : "false"),
+            "optimizer.trust_coefficient=1",
+            "parallel.bucket_bytes=20000"};
+  }
+};
+
+class Layouts : public ::testing::Test {
+ protected:
+  Outcome run(const Layout& layout, grid::Communicator& world) {
+    const deck::Config config =
+        small_config(12, layout.data == 3 ? 2 : 1, world.size(), layout.overrides());
+    Rig rig(config, tokens_, world);
+    Outcome outcome;
+    outcome.trace = rig.run(1, layout_steps);
+    outcome.weights = weights_of(whole_arrays(*rig.worker, world));
+    return outcome;
+  }
+
+  /// One rank's outcome of the same model and optimizer; known on rank 0 alone, which computes it
+  /// once.
+  const Outcome& alone(const Layout& layout) {
+    static std::map<std::tuple<bool, Family, int, OptimizerKind, std::string>, Outcome> outcomes;
+    Outcome& outcome = outcomes[{layout.tied, layout.family, layout.key_value_heads,
+                                 layout.optimizer, layout.property}];
+    if (runtime().rank() == 0 && outcome.weights.empty()) {
+      const auto self = grid::Communicator::self();
+      Layout one;
+      one.tied = layout.tied;
+      one.family = layout.family;
+      one.key_value_heads = layout.key_value_heads;
+      one.optimizer = layout.optimizer;
+      one.property = layout.property;
+      outcome = run(one, *self);
+    }
+    return outcome;
+  }
+
+  /// On the first ranks, as many as the layout has.
+  Outcome run_on_some(const Layout& layout) {
+    const int used = layout.tensor * layout.pipeline * layout.data * layout.context;
+    const auto part =
+        runtime().world().split(runtime().rank() < used ? 0 : 1, runtime().rank(), "some ranks");
+    return runtime().rank() < used ? run(layout, *part) : Outcome{};
+  }
+
+  void expect_the_same_answer(const Layout& layout) {
+    SCOPED_TRACE(layout.name());
+    const Outcome& expected = alone(layout);
+    runtime().world().barrier("the reference");
+    const Outcome found = run(layout, runtime().world());
+    if (runtime().rank() > 0) return;
+    ASSERT_EQ(found.trace.losses.size(), expected.trace.losses.size());
+    for (std::size_t i = 0; i < found.trace.losses.size(); ++i) {
+      EXPECT_NEAR(found.trace.losses[i], expected.trace.losses[i], 1e-10 * expected.trace.losses[i])
+          << "loss of step " << i + 1;
+      EXPECT_NEAR(found.trace.norms[i], expected.trace.norms[i], 1e-10 * expected.trace.norms[i])
+          << "norm of step " << i + 1;
+    }
+    ASSERT_EQ(found.weights.size(), expected.weights.size());
+    double largest = 0;
+    double difference = 0;
+    for (std::size_t i = 0; i < found.weights.size(); ++i) {
+      largest = std::max(largest, std::abs(expected.weights[i]));
+      difference = std::max(difference, std::abs(found.weights[i] - expected.weights[i]));
+    }
+    EXPECT_LE(difference, 1e-10 * largest) << "weights after step " << layout_steps;
+  }
+
+  /// The i-th of the orders of the axes, in turn: every layout has one of them.
+  static std::string order(std::size_t i) {
+    constexpr std::array<const char*, 6> orders{
+        "",     "tensor, data, pipeline", "pipeline, tensor", "pipeline, data, tensor",
+        "data", "data, pipeline"};
+    return orders[i % orders.size()];
+  }
+
+  /// Every layout of this many ranks, as the whole matrix has them. Where query heads share keys
+  /// and values, tensor ranks up to the heads of queries, over `key_value_heads`.
+  static std::vector<Layout> all_layouts(int ranks, Family family, int key_value_heads,
+                                         const std::string& property) {
+    std::vector<Layout> layouts;
+    for (int tensor = 1; tensor <= (has_groups(family) ? 6 : 4); ++tensor)
+      for (int pipeline = 1; pipeline <= 4; ++pipeline) {
+        const int data = ranks / (tensor * pipeline);
+        if (tensor * pipeline * data != ranks || data > 3) continue;
+        for (const auto& [schedule, chunks] :
+             std::vector<std::pair<std::string, int>>{{"gpipe", 1},
+                                                      {"1f1b", 1},
+                                                      {"interleaved", 2},
+                                                      {"zb-v", 2},
+                                                      {"interleaved", 3},
+                                                      {"v-half", 2},
+                                                      {"zb-h1", 1},
+                                                      {"v-min", 2}})
+          for (const bool sequence_parallel : {false, true})
+            for (const bool tied : {true, false}) {
+              if (sequence_parallel && tensor == 1) continue;
+              layouts.push_back(
+                  {tensor, pipeline, data, schedule, chunks, sequence_parallel, tied});
+              layouts.back().family = family;
+              layouts.back().key_value_heads = key_value_heads;
+              layouts.back().property = property;
+              layouts.back().order = order(layouts.size());
+            }
+      }
+    return layouts;
+  }
+
+  /// The soak test takes all layouts, the default form some of them.
+  static bool whole_matrix() { return std::getenv("TRIREME_ALL_LAYOUTS") != nullptr; }
+
+  /// Some `few` of the matrix, evenly spread; all of them as a soak test.
+  void expect_the_same_answer_of_layouts(Family family, std::size_t few, int key_value_heads = 3,
+                                         const std::string& property = "") {
+    const auto layouts = all_layouts(runtime().ranks(), family, key_value_heads, property);
+    const std::size_t stride = whole_matrix() ? 1 : std::max<std::size_t>(1, layouts.size() / few);
+    for (std::size_t i = layouts.size() / 2 % stride; i < layouts.size(); i += stride)
+      expect_the_same_answer(layouts[i]);
+  }
+
+  /// What the bits may depend on.
+  struct Fixed {
+    int tensor;
+    int data;
+    bool sequence_parallel;
+    bool tied;
+    Family family = Family::gpt;
+    int key_value_heads = 3;
+    const char* property = "";
+  };
+  void expect_the_same_bits(const Fixed& f) {
+    if (runtime().ranks() % (f.tensor * f.data) != 0) return;
+    const int ranks = runtime().ranks();
+    Layout reference{f.tensor, 1, f.data, "1f1b", 1, f.sequence_parallel, f.tied};
+    reference.family = f.family;
+    reference.key_value_heads = f.key_value_heads;
+    reference.property = f.property;
+    std::vector<Layout> others;
+    for (const Recompute recompute : {Recompute::selective, Recompute::full})
+      others.push_back({f.tensor, 1, f.data, "1f1b", 1, f.sequence_parallel, f.tied, recompute,
+                        recompute == Recompute::full});
+    for (int pipeline = 2; pipeline <= 4 && f.tensor * pipeline * f.data <= ranks; ++pipeline)
+      for (const auto& [schedule, chunks, recompute] :
+           std::vector<std::tuple<std::string, int, Recompute>>{{"gpipe", 1, Recompute::none},
+                                                                {"gpipe", 1, Recompute::full},
+                                                                {"1f1b", 1, Recompute::selective},
+                                                                {"interleaved", 3, Recompute::full},
+                                                                {"zb-v", 2, Recompute::none},
+                                                                {"zb-h1", 1, Recompute::none},
+                                                                {"v-min", 2, Recompute::full},
+                                                                {"zb-h1", 1, Recompute::full}})
+        others.push_back({f.tensor, pipeline, f.data, schedule, chunks, f.sequence_parallel, f.tied,
+                          recompute, recompute == Recompute::none});
+    const Outcome expected = run_on_some(reference);
+    const std::size_t stride = whole_matrix() ? 1 : 2;
+    for (std::size_t i = others.size() % stride; i < others.size(); i += stride) {
+      Layout other = others[i];
+      other.family = f.family;
+      other.key_value_heads = f.key_value_heads;
+      other.property = f.property;
+      other.order = order(i);
+      SCOPED_TRACE(other.name());
+      const Outcome found = run_on_some(other);
+      if (runtime().rank() > 0) continue;
+      EXPECT_EQ(found.trace, expected.trace);
+      EXPECT_EQ(found.weights, expected.weights);
+    }
+  }
+
+  TemporaryFolder folder_;
+  data::TokenFile tokens_{write_tokens(folder_, 20000)};
+};
+
+}  // namespace trireme::train
