@@ -37,6 +37,7 @@ TABLE = [
     *[Row(f"train, {ranks} rank{'s' if ranks > 1 else ''}, {form}", f"train checkpoint.asynchronous={value}",
           makes=("run",), ranks=ranks)
       for ranks in (1, 2) for form, value in (("synchronous", "false"), ("asynchronous", "true"))],
+    Row("train, 2 ranks, local checkpoints", "train checkpoint.local=disk checkpoint.local_every=1", makes=("run",), ranks=2),
     Row("restart", "train checkpoint.asynchronous=false", before=TWO_STEPS, makes=("run",)),
     Row("eval", "trireme eval deck.toml --data data/tokens.h5", before=TWO_STEPS),
     Row("tokenize", "trireme tokenize -o out.h5 text", makes=("out.h5",)),
