@@ -1,4 +1,5 @@
 // Attention, rotary positions and the norm of heads as calls of kernels.
+#include <trireme/kernels/cache.hpp>
 #include <trireme/model/attention_operations.hpp>
 
 #include <cmath>

@@ -2,6 +2,7 @@
 // another operation.
 #include <trireme/architecture/fp8.hpp>
 #include <trireme/base/check.hpp>
+#include <trireme/model/attention_operations.hpp>
 #include <trireme/model/layer.hpp>
 
 namespace trireme::model {

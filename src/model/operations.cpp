@@ -1,7 +1,6 @@
 // The passes of each kind of operation as calls of kernels, with the messages of the tensor axis
 // around matrix products.
 #include <trireme/architecture/fp8.hpp>
-#include <trireme/kernels/cache.hpp>
 #include <trireme/kernels/elementwise.hpp>
 #include <trireme/model/attention_operations.hpp>
 

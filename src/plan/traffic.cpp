@@ -221,12 +221,17 @@ class Counter {
   void tensor(const std::string& what, std::int64_t operations, Bytes bytes_each) {
     add("tensor", what, shard_.tensor_size, operations, operations * bytes_each);
   }
+  /// The rows of an axis stay together.
   void add(const char* axis, const std::string& what, std::int64_t group, std::int64_t operations,
            Bytes bytes) {
     if (group == 1 || operations == 0) return;
     auto row = std::ranges::find_if(
         rows_, [&](const TrafficRow& r) { return r.axis == axis && r.what == what; });
-    if (row == rows_.end()) row = rows_.insert(row, {axis, what});
+    if (row == rows_.end()) {
+      const auto last = std::find_if(rows_.rbegin(), rows_.rend(),
+                                     [&](const TrafficRow& r) { return r.axis == axis; });
+      row = rows_.insert(last == rows_.rend() ? rows_.end() : last.base(), {axis, what});
+    }
     row->operations += operations;
     row->bytes += bytes;
   }
