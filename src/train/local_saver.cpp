@@ -215,7 +215,10 @@ void LocalSaver::advance(std::int64_t of_all) {
     case Phase::none:
       break;
     case Phase::shards:
-      make_manifest();
+      make_manifest();  // most take less time than a step
+      if (part_.valid()) part_.wait_for(look_again);
+      advance(world_.all_reduce<std::int64_t>(unfinished(), grid::Reduction::maximum,
+                                              "manifest of a local checkpoint"));
       break;
     case Phase::manifest:
       complete(world_.broadcast(manifest_, 0, "manifest of a local checkpoint"));
