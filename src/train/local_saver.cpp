@@ -107,8 +107,7 @@ void LocalSaver::begin() {
     std::optional<checkpoint::LocalRun> former;
     try {
       former = checkpoint::read_local_run(config_.directory);
-    } catch (const Error& error) {
-      log::warn(error.what());
+    } catch (const Error&) {  // damaged, as a restart has said: a new run's files have a new name
     }
     const checkpoint::LocalRun run = checkpoint::begin_attempt(config_.directory, former);
     begun = pack_texts({run.run, text(run.attempt)});

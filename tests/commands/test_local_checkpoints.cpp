@@ -110,8 +110,8 @@ TEST_F(LocalCheckpoints, AnyLostNodeCostsNothingAndPartnersCostTheStepsSinceTheS
       flip(node, 8, "shard_00000" + std::to_string(shard) + ".h5");
     for (const int node : c.lost) fs::remove_all(folder_.file(local(node)));
     ASSERT_EQ(run(on_nodes({0, 1, 2, 3}, "")), 0) << err();
-    expect_reference(c.what, c.restored);
     const std::string warnings = err();
+    expect_reference(c.what, c.restored);
     EXPECT_EQ(occurrences(warnings, "warning") > 0, *c.warning != '\0') << warnings;
     EXPECT_NE(warnings.find(c.warning), std::string::npos) << warnings;
     for (const int node : {0, 1, 2, 3}) EXPECT_EQ(local(node), "") << "a run that ends cleans up";
