@@ -84,7 +84,6 @@ std::string move_aside(const std::string& directory, std::int64_t from) {
   std::vector<std::string> names = folders_in(directory);
   std::erase_if(names, [&](const std::string& name) { return *step_of(name) < from; });
   std::error_code missing;
-  fs::remove(directory + "/" + local_name, missing);
   if (fs::is_regular_file(directory + "/" + latest_name, missing) &&
       !names_what_stays(directory, from))
     names.insert(names.begin(), latest_name);  // first, so that it never names a moved checkpoint

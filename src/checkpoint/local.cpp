@@ -89,11 +89,19 @@ std::optional<LocalRun> read_local_run(const std::string& directory) {
   return LocalRun{run, *attempt};
 }
 
-LocalRun begin_attempt(const std::string& directory, const std::optional<LocalRun>& former) {
-  const LocalRun next =
-      former ? LocalRun{former->run, former->attempt + 1} : LocalRun{new_run(), 1};
+LocalRun begin_attempt(const std::string& directory) {
+  LocalRun next{new_run(), 1};
+  try {
+    if (const auto former = read_local_run(directory)) next = {former->run, former->attempt + 1};
+  } catch (const Error&) {  // damaged: then no name of it is used again
+  }
   io::replace_file(directory + "/" + local_name, text(next.run, ' ', next.attempt, '\n'));
   return next;
+}
+
+void forget_local_checkpoints(const std::string& directory) {
+  std::error_code missing;
+  if (fs::exists(directory + "/" + local_name, missing)) begin_attempt(directory);
 }
 
 std::string local_directory(const std::string& local, const std::string& node) {

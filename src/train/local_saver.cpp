@@ -104,12 +104,7 @@ void LocalSaver::begin() {
   std::string begun;
   grid::together(world_, [&] {
     if (world_.rank() > 0) return;
-    std::optional<checkpoint::LocalRun> former;
-    try {
-      former = checkpoint::read_local_run(config_.directory);
-    } catch (const Error&) {  // damaged, as a restart has said: a new run's files have a new name
-    }
-    const checkpoint::LocalRun run = checkpoint::begin_attempt(config_.directory, former);
+    const checkpoint::LocalRun run = checkpoint::begin_attempt(config_.directory);
     begun = pack_texts({run.run, text(run.attempt)});
   });
   const auto parts = unpack_texts(world_.broadcast(begun, 0, "the run's local checkpoints"));

@@ -53,14 +53,17 @@ class Local : public ::testing::Test {
 
 TEST_F(Local, EachStartOfARunHasAFolderOfItsOwnAndKeepsTheRun) {
   EXPECT_EQ(read_local_run(directory()), std::nullopt);
-  const LocalRun first = begin_attempt(directory(), std::nullopt);
+  forget_local_checkpoints(directory());
+  EXPECT_EQ(read_local_run(directory()), std::nullopt);
+  const LocalRun first = begin_attempt(directory());
+  EXPECT_EQ(first.attempt, 1);
   EXPECT_EQ(read_local_run(directory()), first);
-  const LocalRun second = begin_attempt(directory(), first);
-  EXPECT_EQ(second, (LocalRun{first.run, first.attempt + 1}));
-  EXPECT_EQ(read_local_run(directory()), second);
-  EXPECT_NE(begin_attempt(directory("other"), std::nullopt).run, first.run);
-  move_aside(directory(), 0);
-  EXPECT_EQ(read_local_run(directory()), std::nullopt) << "another run begins";
+  EXPECT_EQ(begin_attempt(directory()), (LocalRun{first.run, 2}));
+  forget_local_checkpoints(directory());
+  EXPECT_EQ(read_local_run(directory()), (LocalRun{first.run, 3}));
+  EXPECT_NE(begin_attempt(directory("other")).run, first.run);
+  replace(directory() + "/local", "damaged");
+  EXPECT_NE(begin_attempt(directory()).run, first.run);
 }
 
 TEST_F(Local, AFileThatNamesNoRunIsAnError) {

@@ -23,9 +23,8 @@ std::vector<std::string> folders_in(const std::string& directory);
 
 /// Makes room for a run that does not continue from all of a directory's checkpoints. It renames
 /// those of step `from` and later into `directory`/previous-1, or the first free number. The file
-/// `latest` moves too, unless it names a checkpoint that stays. Nothing is removed, except the file
-/// `local`: the run's local checkpoints are not used again. Returns that folder, or "" if there was
-/// nothing to move. UsageError if the folder cannot be created or a
+/// `latest` moves too, unless it names a checkpoint that stays. Nothing is removed. Returns that
+/// folder, or "" if there was nothing to move. UsageError if the folder cannot be created or a
 /// rename fails.
 std::string move_aside(const std::string& directory, std::int64_t from);
 

@@ -26,8 +26,11 @@ struct LocalRun {
 
 /// The file `local` of the checkpoint directory. No value without one; Error if it is damaged.
 std::optional<LocalRun> read_local_run(const std::string& directory);
-/// Writes the file for the next attempt of that run, or for a new run.
-LocalRun begin_attempt(const std::string& directory, const std::optional<LocalRun>& former);
+/// Begins another attempt of the run of that file, so that former local checkpoints are not used
+/// again; a new run if there is no such file, or if it is damaged.
+LocalRun begin_attempt(const std::string& directory);
+/// The same if there is such a file.
+void forget_local_checkpoints(const std::string& directory);
 
 /// [checkpoint] local of a node: `%node%` is replaced by the node's name.
 std::string local_directory(const std::string& local, const std::string& node);

@@ -5,6 +5,7 @@
 #include <trireme/base/log.hpp>
 #include <trireme/base/narrow.hpp>
 #include <trireme/checkpoint/folders.hpp>
+#include <trireme/checkpoint/local.hpp>
 #include <trireme/commands/local_restart.hpp>
 #include <trireme/commands/restart.hpp>
 #include <trireme/commands/session.hpp>
@@ -265,6 +266,7 @@ void Restart::start_fresh(train::Worker& worker) {
 void Restart::make_room(std::int64_t from) const {
   runtime_.together([&] {
     if (runtime_.rank() > 0) return;
+    checkpoint::forget_local_checkpoints(deck_.config.checkpoint.directory);
     const std::string aside = checkpoint::move_aside(deck_.config.checkpoint.directory, from);
     if (!aside.empty()) say("checkpoints that do not belong to this run were moved to ", aside);
   });
