@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <fstream>
 #include <set>
+#include <sstream>
 #include <string>
 #include <vector>
 
@@ -133,6 +134,35 @@ TEST_F(LocalCheckpoints, ShardsAreFoundWhereverTheyAreByAnyLayout) {
   ASSERT_EQ(run(on_nodes({0, 3}, "run.steps=12")), 0) << out() << err();
   EXPECT_EQ(last_job().restored, 8);
   EXPECT_EQ(local(0), "");
+}
+
+/// Pages are rounded up, and the structure of a shard is not counted.
+TEST_F(LocalCheckpoints, CheckPredictsTheirBytes) {
+  interrupt({0, 1, 2, 3});
+  std::int64_t most = 0;
+  for (const std::string& name : names("run/checkpoints/step_00000005", ".h5"))
+    if (name != "index.h5")
+      most = std::max<std::int64_t>(
+          most, fs::file_size(folder_.file("run/checkpoints/step_00000005/" + name)));
+  ASSERT_EQ(run("trireme check deck.toml --ranks 4 checkpoint.local=disk checkpoint.local_every=2 "
+                "checkpoint.asynchronous=false"),
+            0);
+  const std::string said = out();
+  const auto value = [&](const std::string& row) {
+    const auto at = said.rfind(row);
+    EXPECT_NE(at, std::string::npos) << said;
+    std::istringstream words(said.substr(at + row.size()));
+    double number = 0;
+    std::string unit;
+    words >> number >> unit;
+    EXPECT_EQ(unit, "KiB") << said;
+    return number * 1024;
+  };
+  EXPECT_EQ(value("checkpoint copy (host)"), value("per rank"));
+  EXPECT_NEAR(value("per node"), 3 * value("per rank"), 0.01 * value("per node"));
+  // A page at most for each of the 3 · 21 slices of a rank.
+  EXPECT_LE(std::abs(value("per rank") / 2 - static_cast<double>(most)), 63 * 4096 + 65536);
+  EXPECT_GT(value("per rank") / 2, 0.5 * static_cast<double>(most));
 }
 
 TEST_F(LocalCheckpoints, OneNodeHasNoCopyAndSaysSoOnce) {

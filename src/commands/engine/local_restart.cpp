@@ -141,8 +141,8 @@ class Collection {
     if (!damage.empty()) damaged_.insert(damaged_.end(), {name, damage});
   }
 
-  /// What is left after a round: damaged shards, to be read from another node. Returns the first
-  /// that no other node holds.
+  /// Leaves the shards that were damaged in this round, to be read from another node. Returns the
+  /// first that no other node holds.
   std::string find_other_holders(LocalCheckpoint& left) {
     const std::string all = runtime_.world().broadcast(
         pack_texts(runtime_.world().gather(pack_texts(damaged_), 0, "damaged shards")), 0,
@@ -195,7 +195,7 @@ std::optional<checkpoint::LocalRun> known_run(grid::Runtime& runtime,
   return checkpoint::LocalRun{texts.at(0), std::stoll(texts.at(1))};
 }
 
-/// What the nodes hold, on rank 0.
+/// The local checkpoints on all nodes, on rank 0.
 std::vector<LocalCheckpoint> found_on(grid::Runtime& runtime, const std::vector<grid::Node>& nodes,
                                       const std::string& folder) {
   std::vector<std::string> report;
