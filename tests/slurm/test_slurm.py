@@ -327,16 +327,18 @@ class LostNodes(Runs):
 
     def lose(self, node, ranks):
         """(seconds until the next step, steps lost)"""
-        parts = len(events(self.folder, "training"))
         self.until_step(len(metrics(self.folder)) + 4 * LOCAL_EVERY)
         held = self.hold(ranks)
+        parts = len(events(self.folder, "training"))
         last = metrics(self.folder)[-1]["step"]
         begin = time.monotonic()
         self.slurm.fail_node(node)
         shutil.rmtree(self.folder / "disk" / node)
         self.go_on(held)
         self.until(lambda: len(events(self.folder, "training")) > parts, 180, "the run continues")
-        restored = events(self.folder, "restart")[-1]["step"]
+        restarts = events(self.folder, "restart")
+        self.assertTrue(restarts, self.output())
+        restored = restarts[-1]["step"]
         self.until(lambda: metrics(self.folder)[-1]["step"] > restored, 60, "a step")
         return time.monotonic() - begin, last - restored
 
