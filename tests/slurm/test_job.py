@@ -143,7 +143,7 @@ LOSES_NODES = """#!/bin/bash
 echo "$(basename "$0") $*" >> "$NOTES"
 case "$(basename "$0") $*" in
   "scontrol show hostnames "*) printf 'n0\nn1\nn2\nn3\n' ;;
-  srun*--overlap*) for word; do case $word in --nodelist=*) ! grep -q "${word#*=}" dead 2>/dev/null; exit ;; esac; done ;;
+  srun*/bin/true) for word; do case $word in --nodelist=*) ! grep -q "${word#*=}" dead 2>/dev/null; exit ;; esac; done ;;
   srun*) starts=$(grep -c checkpoint.restart= "$NOTES"); set -- $CODE; exit "${!starts}" ;;
   "trireme check "*) [ "${*: -1}" != "$REFUSED" ] ;;
 esac

@@ -349,6 +349,7 @@ class LostNodes(Runs):
         self.until(lambda: (self.folder / "run/events.jsonl").exists(), 60, "the run starts")
         figures = [self.lose("node2", 3), self.lose("node1", 3)]
         print("seconds to the next step, steps lost:", figures)
+        print("\n".join(line for line in self.output().splitlines() if line.startswith("job: ")))
         self.expect_completed(0)
         self.assertEqual([start["ranks"] for start in events(self.folder, "start")], [3, 3, 2], self.output())
         for _, lost in figures:  # the write in flight may not have ended
