@@ -247,6 +247,19 @@ class CrossCheck {
            "; choose smaller axes");
   }
 
+  void local_checkpoints() {
+    const CheckpointConfig& c = deck_.config.checkpoint;
+    if (!valid({"checkpoint.local", "checkpoint.local_every"})) return;
+    if (c.local.empty() == (c.local_every == 0)) return;
+    if (c.local.empty())
+      report(deck_.cite("checkpoint", "local_every"), " needs ", deck_.cite("checkpoint", "local"),
+             " to name a folder; set local to a folder on a disk of each node, or leave "
+             "local_every out");
+    else
+      report(deck_.cite("checkpoint", "local"), " needs ", deck_.cite("checkpoint", "local_every"),
+             " to be 1 or more; set local_every, or leave local out");
+  }
+
   void order() {
     const std::string& order = deck_.config.parallel.order;
     std::string problem;
@@ -350,6 +363,7 @@ void cross_check(const Deck& deck, const std::set<std::string>& invalid, Diagnos
   checks.layout();
   checks.schedule();
   checks.transport();
+  checks.local_checkpoints();
 }
 
 }  // namespace trireme::deck

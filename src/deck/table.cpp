@@ -329,6 +329,19 @@ void data_and_checkpoint_keys(std::vector<Entry>& out) {
                "writing of checkpoints from a copy in host memory while training continues")
       .otherwise(true);
   checkpoint
+      .path("local", &CheckpointConfig::local,
+            "folder on a disk of each node for local checkpoints; %node% stands for the node's "
+            "name; \"\" means none")
+      .effect(Effect::place)
+      .otherwise(Str());
+  checkpoint
+      .integer("local_every", &CheckpointConfig::local_every,
+               "steps between local checkpoints; 0 means none")
+      .unit("steps")
+      .at_least(0)
+      .at_most(steps_limit)
+      .otherwise(Int{0});
+  checkpoint
       .path("restart", &CheckpointConfig::restart,
             "checkpoint to restart from: \"latest\", \"none\" or a checkpoint's folder")
       .effect(Effect::place)

@@ -185,12 +185,14 @@ struct DataConfig {
 };
 
 struct CheckpointConfig {
-  std::string directory;        ///< resolved: <run.directory>/checkpoints
-  std::int64_t every = 0;       ///< steps; 0: only at the end
-  std::int64_t keep = 0;        ///< newest checkpoints kept; 0: all
-  std::int64_t keep_every = 0;  ///< multiples of this step count are also kept; 0: none
-  bool asynchronous = true;     ///< written in the background
-  std::string restart;          ///< "latest", "none" or a folder
+  std::string directory;         ///< resolved: <run.directory>/checkpoints
+  std::int64_t every = 0;        ///< steps; 0: only at the end
+  std::int64_t keep = 0;         ///< newest checkpoints kept; 0: all
+  std::int64_t keep_every = 0;   ///< multiples of this step count are also kept; 0: none
+  bool asynchronous = true;      ///< written in the background
+  std::string local;             ///< folder on a disk of each node; "": no local checkpoints
+  std::int64_t local_every = 0;  ///< steps; 0: no local checkpoints
+  std::string restart;           ///< "latest", "none" or a folder
   bool operator==(const CheckpointConfig&) const = default;
 };
 
