@@ -44,7 +44,7 @@ schedule::Cost predicted(const deck::Config& config, const Architecture& a) {
   };
 }
 
-/// Of a pass that was measured as a whole, the halves have the shares of their FLOPs.
+/// Halves of a pass that was measured as a whole have the shares of their FLOPs.
 schedule::Cost measured(const deck::Config& config, const Architecture& a,
                         const ProgramLayout& layout) {
   const std::string& file = config.parallel.timeline;

@@ -72,7 +72,7 @@ class Search {
     best_ = {std::move(program), end, std::move(origin)};
   }
 
-  /// Saved micro-batches by rank: all that there are, those of 1f1b, and what lies between.
+  /// Saved micro-batches by rank: as many as fit, those of 1f1b, and numbers between these.
   std::vector<std::vector<int>> shapes() const {
     const int p = layout_.ranks, v = layout_.chunks;
     std::vector<std::vector<int>> all{slots_};
