@@ -76,15 +76,20 @@ void verify_outline(const std::string& folder, const Manifest& manifest) {
   for (const auto& shard : manifest.shards) verify_structure(folder, manifest, shard);
 }
 
+void verify_data(const std::string& folder, const Manifest& manifest, const ShardInfo& shard,
+                 const std::function<void()>& progress) {
+  std::vector<char> buffer(static_cast<std::size_t>(block_bytes));
+  const auto file = open(folder + "/" + shard.name, shard.bytes);
+  for (std::size_t s = 0; s < shard.slices.size(); ++s)
+    for (std::size_t number = 0; number < shard.slices[s].blocks.size(); ++number) {
+      read_block(file, manifest, shard, s, number, buffer.data());
+      if (progress) progress();
+    }
+}
+
 void verify(const std::string& folder, const Manifest& manifest) {
   verify_outline(folder, manifest);
-  std::vector<char> buffer(static_cast<std::size_t>(block_bytes));
-  for (const auto& shard : manifest.shards) {
-    const auto file = open(folder + "/" + shard.name, shard.bytes);
-    for (std::size_t s = 0; s < shard.slices.size(); ++s)
-      for (std::size_t number = 0; number < shard.slices[s].blocks.size(); ++number)
-        read_block(file, manifest, shard, s, number, buffer.data());
-  }
+  for (const auto& shard : manifest.shards) verify_data(folder, manifest, shard);
 }
 
 void verify(const std::string& folder) {

@@ -52,6 +52,10 @@ void move_into_place(const std::string& partial, const std::string& folder) {
   fs::remove_all(former, ignored);
 }
 
+FileInfo deck_file(const std::string& deck) {
+  return {deck_name, std::ssize(deck), checksum(deck.data(), deck.size())};
+}
+
 /// Renames the folder first, so that a partly removed one does not look like a checkpoint.
 void remove_checkpoint(const std::string& path) {
   std::error_code error;
@@ -74,12 +78,12 @@ void remove_leftovers(const std::string& directory) {
   for (const auto& path : partial) fs::remove_all(path, ignored);
 }
 
-void expect_shards(const std::string& folder, const std::vector<ShardSummary>& summaries,
+void expect_shards(const std::string& folder, const std::vector<ShardInfo>& shards,
                    const std::function<void()>& progress) {
   std::set<std::string> seen;
-  for (const auto& shard : summaries) {
-    check(seen.insert(shard.file).second, folder, ": two ranks wrote ", shard.file);
-    const std::string path = folder + "/" + shard.file;
+  for (const auto& shard : shards) {
+    check(seen.insert(shard.name).second, folder, ": two ranks wrote ", shard.name);
+    const std::string path = folder + "/" + shard.name;
     std::error_code error;
     check(fs::exists(path, error), path,
           ": is missing; check that all ranks share this file system");
@@ -90,19 +94,9 @@ void expect_shards(const std::string& folder, const std::vector<ShardSummary>& s
   }
 }
 
-void complete(const std::string& folder, const RunState& state,
-              const std::vector<ShardSummary>& summaries, const std::function<void()>& progress) {
-  expect_shards(folder, summaries, progress);
-  Manifest manifest = assemble(summaries);
-  manifest.library = "trireme " TRIREME_VERSION;
-  manifest.step = state.step;
-  manifest.samples = state.samples;
-  manifest.layout = state.layout;
-  manifest.values = state.values;
-  const std::string deck = folder + "/" + deck_name;
-  io::replace_file(deck, state.deck_toml);
-  manifest.files.push_back({deck_name, io::InputFile(deck).size(), io::file_checksum(deck)});
-  manifest.files.push_back(write_index(folder, manifest));
+void complete(const std::string& folder, Manifest manifest, const std::string& deck) {
+  io::replace_file(folder + "/" + deck_name, deck);
+  manifest.files = {deck_file(deck), write_index(folder, manifest)};
   io::replace_file(folder + "/" + manifest_name, to_json(manifest));
 }
 
@@ -138,23 +132,58 @@ void abandon(const std::string& directory, std::int64_t step) {
   fs::remove_all(partial_folder(directory, step), ignored);
 }
 
+Manifest manifest_of(const RunState& state, const std::vector<ShardSummary>& summaries) {
+  check(state.step >= 0 && state.samples >= 0, "cannot write a checkpoint of step ", state.step,
+        " after ", state.samples, " samples");
+  Manifest manifest = assemble(summaries);
+  manifest.library = "trireme " TRIREME_VERSION;
+  manifest.step = state.step;
+  manifest.samples = state.samples;
+  manifest.layout = state.layout;
+  manifest.values = state.values;
+  manifest.files = {deck_file(state.deck_toml)};
+  return manifest;
+}
+
 void commit(const std::string& directory, const RunState& state,
             const std::vector<ShardSummary>& summaries, const Retention& retention,
             const std::function<void()>& progress) {
-  check(state.step >= 0 && state.samples >= 0, "cannot write a checkpoint of step ", state.step,
-        " after ", state.samples, " samples");
-  const std::string partial = partial_folder(directory, state.step);
+  Manifest manifest;
   try {
-    complete(partial, state, summaries, progress);
+    manifest = manifest_of(state, summaries);
   } catch (...) {
     abandon(directory, state.step);
     throw;
   }
-  const std::string name = folder_name(state.step);
+  commit(directory, manifest, state.deck_toml, retention, progress);
+}
+
+void commit(const std::string& directory, const Manifest& manifest, const std::string& deck,
+            const Retention& retention, const std::function<void()>& progress) {
+  const std::string partial = partial_folder(directory, manifest.step);
+  try {
+    expect_shards(partial, manifest.shards, progress);
+    complete(partial, manifest, deck);
+  } catch (...) {
+    abandon(directory, manifest.step);
+    throw;
+  }
+  const std::string name = folder_name(manifest.step);
   move_into_place(partial, directory + "/" + name);
   io::flush_folder(directory);
   io::replace_file(directory + "/" + latest_name, name + "\n");
   remove_old(directory, name, retention, progress);
+}
+
+void commit_part(const std::string& directory, std::int64_t step, const std::string& manifest,
+                 const std::string& deck, const Retention& retention) {
+  const std::string partial = partial_folder(directory, step);
+  create_folder(partial);
+  io::replace_file(partial + "/" + deck_name, deck);
+  io::replace_file(partial + "/" + manifest_name, manifest);
+  const std::string name = folder_name(step);
+  move_into_place(partial, directory + "/" + name);
+  remove_old(directory, name, retention, {});
 }
 
 void write(const std::string& directory, const RunState& state, std::span<const ArrayView> arrays,

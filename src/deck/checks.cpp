@@ -247,6 +247,19 @@ class CrossCheck {
            "; choose smaller axes");
   }
 
+  void local_checkpoints() {
+    const CheckpointConfig& c = deck_.config.checkpoint;
+    if (!valid({"checkpoint.local", "checkpoint.local_every"})) return;
+    if (c.local.empty() == (c.local_every == 0)) return;
+    if (c.local.empty())
+      report(deck_.cite("checkpoint", "local_every"), " needs ", deck_.cite("checkpoint", "local"),
+             " to name a folder; set local to a folder on a disk of each node, or leave "
+             "local_every out");
+    else
+      report(deck_.cite("checkpoint", "local"), " needs ", deck_.cite("checkpoint", "local_every"),
+             " to be 1 or more; set local_every, or leave local out");
+  }
+
   void order() {
     const std::string& order = deck_.config.parallel.order;
     std::string problem;
@@ -277,7 +290,8 @@ class CrossCheck {
     if (chosen && p.placement != StagePlacement::automatic)
       report(deck_.cite("parallel", "placement"), " cannot be combined with ",
              deck_.cite("parallel", "layout"), "; leave placement out");
-    if (chosen && p.schedule == ScheduleKind::file) return;
+    const bool is_fixed = p.schedule == ScheduleKind::file || p.schedule == ScheduleKind::automatic;
+    if (chosen && is_fixed) return;  // layout() reports it
     if (!valid({"parallel.schedule", "parallel.chunks", "parallel.program"})) return;
     const bool file = p.schedule == ScheduleKind::file;
     if (p.schedule == ScheduleKind::interleaved && p.chunks < 2)
@@ -287,9 +301,10 @@ class CrossCheck {
     if (v && p.chunks != 2)
       report(deck_.cite("parallel", "schedule"), " has 2 chunks, not ",
              deck_.cite("parallel", "chunks"), "; leave chunks out");
-    if (p.schedule != ScheduleKind::interleaved && !file && !v && p.chunks != 1)
+    const bool searched = p.schedule == ScheduleKind::automatic;
+    if (p.schedule != ScheduleKind::interleaved && !file && !searched && !v && p.chunks != 1)
       report(deck_.cite("parallel", "chunks"),
-             " applies to the schedules interleaved and file, not to ",
+             " applies to the schedules interleaved, auto and file, not to ",
              deck_.cite("parallel", "schedule"),
              "; choose schedule = \"interleaved\", or chunks = 1");
     if (file == p.program.empty())
@@ -299,10 +314,21 @@ class CrossCheck {
                   : "; choose schedule = \"file\", or leave program out");
     const bool by_schedule =
         p.placement == StagePlacement::automatic || (p.placement == StagePlacement::v) == v;
-    if (valid({"parallel.placement"}) && !file && !by_schedule)
+    if (valid({"parallel.placement"}) && !file && !searched && !by_schedule)
       report(deck_.cite("parallel", "placement"), " does not apply to ",
              deck_.cite("parallel", "schedule"),
              "; leave placement out, or choose schedule = \"file\"");
+    if (!searched && !p.timeline.empty())
+      report(deck_.cite("parallel", "timeline"), " does not apply to ",
+             deck_.cite("parallel", "schedule"), "; choose schedule = \"auto\", or leave it out");
+    if (!searched) return;
+    if (!p.timeline.empty() && !p.machine.empty())
+      report(deck_.cite("parallel", "timeline"), " cannot be combined with ",
+             deck_.cite("parallel", "machine"), ", because both give times; leave one of them out");
+    if (valid({"parallel.recompute"}) && p.recompute == Recompute::automatic)
+      report(deck_.cite("parallel", "recompute"), " cannot be combined with ",
+             deck_.cite("parallel", "schedule"),
+             ", because each depends on the other; choose the recomputation or the schedule");
   }
 
  private:
@@ -337,6 +363,7 @@ void cross_check(const Deck& deck, const std::set<std::string>& invalid, Diagnos
   checks.layout();
   checks.schedule();
   checks.transport();
+  checks.local_checkpoints();
 }
 
 }  // namespace trireme::deck

@@ -4,6 +4,7 @@
 #include <trireme/base/check.hpp>
 #include <trireme/grid/communicator.hpp>
 #include <trireme/grid/heartbeat.hpp>
+#include <trireme/grid/message_block.hpp>
 #include <trireme/grid/pause.hpp>
 #include <trireme/grid/watchdog.hpp>
 #include <trireme/tensor/fence.hpp>
@@ -229,6 +230,26 @@ std::vector<std::string> Communicator::gather(const std::string& value, int root
     parts.push_back(
         joined.substr(static_cast<std::size_t>(offsets[i]), static_cast<std::size_t>(counts[i])));
   return parts;
+}
+
+Request Communicator::start_send(std::span<const std::byte> data, int to, int channel) {
+  Operation& operation = take("send", channel);
+  operation.peer = world_rank(to);
+  const MessageBlock block(std::ssize(data), MPI_BYTE);
+  expect_mpi(MPI_Isend(data.data(), block.count(), block.type(), to, channel, communicator_,
+                       &message(operation)),
+             operation.verb, name_);
+  return request(operation);
+}
+
+Request Communicator::start_receive(std::span<std::byte> data, int from, int channel) {
+  Operation& operation = take("receive", channel);
+  operation.peer = world_rank(from);
+  const MessageBlock block(std::ssize(data), MPI_BYTE);
+  expect_mpi(MPI_Irecv(data.data(), block.count(), block.type(), from, channel, communicator_,
+                       &message(operation)),
+             operation.verb, name_);
+  return request(operation);
 }
 
 void Communicator::barrier(const char* what) {

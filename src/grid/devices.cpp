@@ -4,9 +4,8 @@
 #include <trireme/base/log.hpp>
 #include <trireme/base/text.hpp>
 #include <trireme/grid/devices.hpp>
+#include <trireme/grid/nodes.hpp>
 #include <trireme/tensor/device.hpp>
-
-#include <unistd.h>
 
 #include <algorithm>
 #include <cstdlib>
@@ -19,29 +18,12 @@ namespace {
 
 constexpr std::size_t most_lines = 64;
 
-std::string node_name() {
-  char name[256] = {};
-  gethostname(name, sizeof name - 1);
-  return name;
-}
-
 std::string padded(std::string word, std::size_t width) {
   word.resize(std::max(word.size(), width), ' ');
   return word;
 }
 
 }  // namespace
-
-std::vector<std::pair<std::string, std::int64_t>> nodes(Communicator& world) {
-  std::vector<std::pair<std::string, std::int64_t>> found;
-  std::map<std::string, std::size_t> places;
-  for (const std::string& name : world.gather(node_name(), 0, "nodes")) {
-    const auto [place, is_new] = places.emplace(name, found.size());
-    if (is_new) found.emplace_back(name, 0);
-    ++found[place->second].second;
-  }
-  return found;
-}
 
 void set_device_environment() {
   setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0);

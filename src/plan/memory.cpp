@@ -103,11 +103,25 @@ std::vector<MemoryRow> rows_of(const TrainingBytes& b) {
   return rows;
 }
 
+bool saves_in_background(const deck::Config& config) {
+  const std::int64_t every = config.checkpoint.every;
+  return config.checkpoint.asynchronous && every > 0 && every < config.run.steps;
+}
+
+int checkpoint_copies(const deck::Config& config) {
+  return (saves_in_background(config) ? 1 : 0) +
+         (config.checkpoint.local_every > 0 ? local_shares : 0);
+}
+
 Bytes checkpoint_copy_bytes(const deck::Config& config,
                             const architecture::Architecture& architecture,
                             const architecture::Shard& shard, const Machine& machine) {
-  const std::int64_t every = config.checkpoint.every;
-  if (!config.checkpoint.asynchronous || every == 0 || every >= config.run.steps) return 0;
+  const int copies = checkpoint_copies(config);
+  return copies == 0 ? 0 : copies * share_bytes(config, architecture, shard, machine);
+}
+
+Bytes share_bytes(const deck::Config& config, const architecture::Architecture& architecture,
+                  const architecture::Shard& shard, const Machine& machine) {
   const LocalSizes sizes = local_sizes(config, shard, machine);
   const auto arrays = architecture::local_arrays(architecture, shard);
   // For two-byte weights the master weights are saved, like the state.

@@ -1,6 +1,5 @@
 // Checkpoints in two phases that all ranks enter together. In the background, a thread of each
 // rank writes a copy of the rank's share.
-#include <trireme/architecture/saved.hpp>
 #include <trireme/base/check.hpp>
 #include <trireme/base/events.hpp>
 #include <trireme/base/log.hpp>
@@ -9,8 +8,6 @@
 #include <trireme/grid/runtime.hpp>
 #include <trireme/train/saver.hpp>
 
-#include <csignal>
-#include <cstring>
 #include <utility>
 
 namespace trireme::train {
@@ -19,40 +16,14 @@ namespace {
 constexpr double assumed_bytes_per_second = 100e6;
 constexpr auto look_again = std::chrono::milliseconds(10);
 
-/// Threads that start while this lives take no signals: the main thread alone has a stack for them.
-class SignalsBlocked {
- public:
-  SignalsBlocked() {
-    sigset_t all;
-    sigfillset(&all);
-    pthread_sigmask(SIG_BLOCK, &all, &former_);
-  }
-  ~SignalsBlocked() { pthread_sigmask(SIG_SETMASK, &former_, nullptr); }
-  SignalsBlocked(const SignalsBlocked&) = delete;
-  SignalsBlocked& operator=(const SignalsBlocked&) = delete;
-
- private:
-  sigset_t former_{};
-};
-
-StagingBuffer touched(Bytes bytes) {
-  if (bytes == 0) return {};
-  return StagingBuffer("train/checkpoint_copy",
-                       static_cast<std::size_t>(bytes + architecture::saved_alignment));
-}
-
 }  // namespace
 
 Saver::Saver(const deck::CheckpointConfig& config, grid::Communicator& world, Worker& worker,
              Bytes copy_bytes)
-    : config_(config),
-      world_(world),
-      worker_(worker),
-      copy_memory_(touched(copy_bytes)),
-      copy_bytes_(copy_bytes) {
+    : config_(config), world_(world), worker_(worker), copy_memory_(copy_bytes) {
   for (const auto& slice : worker_.share()) share_bytes_ += slice.bytes();
   // Alike on all ranks: one whose stages hold no arrays needs no copy.
-  in_background_ = world_.all_reduce<std::int64_t>(copy_bytes_, grid::Reduction::maximum,
+  in_background_ = world_.all_reduce<std::int64_t>(copy_bytes, grid::Reduction::maximum,
                                                    "memory for checkpoints") > 0;
 }
 
@@ -63,12 +34,6 @@ Saver::~Saver() {
 Seconds Saver::expected_seconds() const {
   return last_seconds_ > 0 ? last_seconds_
                            : static_cast<double>(share_bytes_) / assumed_bytes_per_second;
-}
-
-template <class Work>
-void Saver::start(Work work) {
-  const SignalsBlocked blocked;
-  part_ = std::async(background_ ? std::launch::async : std::launch::deferred, std::move(work));
 }
 
 void Saver::save(const checkpoint::RunState& state, bool goes_on) {
@@ -83,36 +48,13 @@ void Saver::save(const checkpoint::RunState& state, bool goes_on) {
   });
   phase_ = Phase::shards;
   const auto share = worker_.share();
-  write_share(background_ ? copied(share) : share);
+  write_share(background_ ? copy_memory_.copy(share) : share);
   held_up_ = seconds(Clock::now() - asked);
   if (!background_) finish();
 }
 
-/// Copies the share to host memory, slice by slice.
-std::vector<checkpoint::SliceView> Saver::copied(const std::vector<checkpoint::SliceView>& share) {
-  std::vector<checkpoint::SliceView> slices = share;
-  const auto address = reinterpret_cast<std::uintptr_t>(copy_memory_.data());
-  std::byte* const copy = copy_memory_.data() +
-                          (architecture::saved_alignment - address % architecture::saved_alignment);
-  std::int64_t at = 0;
-  for (checkpoint::SliceView& slice : slices) {
-    const std::int64_t bytes = slice.bytes();
-    check(at + bytes <= copy_bytes_, "a rank's share of a checkpoint has more than the planned ",
-          copy_bytes_, " bytes");
-    std::byte* to = copy + at;
-    if (slice.data != nullptr)
-      std::memcpy(to, slice.data, static_cast<std::size_t>(bytes));
-    else
-      slice.copy(0, bytes, to);
-    slice.data = to;
-    slice.copy = nullptr;
-    at += architecture::saved_bytes(bytes);
-  }
-  return slices;
-}
-
 void Saver::write_share(std::vector<checkpoint::SliceView> slices) {
-  start([this, slices = std::move(slices)] {
+  part_ = start_part(background_, [this, slices = std::move(slices)] {
     std::int64_t bytes = 0;
     for (const auto& slice : slices) bytes += slice.bytes();
     if (bytes == 0) return std::string();
@@ -134,7 +76,7 @@ void Saver::complete() {
   std::vector<std::string> packed = world_.gather(shard_, 0, "a checkpoint's shards");
   phase_ = Phase::completion;
   if (world_.rank() > 0) return;
-  start([this, packed = std::move(packed)] {
+  part_ = start_part(background_, [this, packed = std::move(packed)] {
     std::vector<checkpoint::ShardSummary> shards;
     for (const std::string& p : packed)
       if (!p.empty()) shards.push_back(checkpoint::parse_summary(p));

@@ -54,7 +54,10 @@ Trainer::Trainer(const RunParts& parts, Worker& worker)
       batches_(parts_.config.batch),
       worker_(worker),
       requests_(parts_.config.run),
-      saver_(parts_.config.checkpoint, parts_.world, worker, parts_.checkpoint_copy) {}
+      saver_(parts_.config.checkpoint, parts_.world, worker, parts_.checkpoint_copy) {
+  if (parts_.config.checkpoint.local_every > 0)
+    local_saver_.emplace(parts_.config.checkpoint, parts_.world, worker);
+}
 
 void Trainer::start(std::optional<std::int64_t> restored) {
   saved_step_ = restored.value_or(0);
@@ -74,6 +77,7 @@ void Trainer::start(std::optional<std::int64_t> restored) {
   }
   if (metrics_ && metrics_->last_kept()) training.kept_time = metrics_->last_kept()->time;
   events::record(training);
+  if (local_saver_) local_saver_->begin();
 }
 
 /// Steps that are logged whatever happens.
@@ -91,6 +95,7 @@ void Trainer::write_timeline() {
 
 ExitCode Trainer::run() try {
   const ExitCode code = take_steps();
+  if (local_saver_) local_saver_->remove();
   requests_.end(parts_.world.rank() == 0);
   return code;
 } catch (const Error& error) {
@@ -116,12 +121,16 @@ ExitCode Trainer::take_steps() {
     const bool last = step == run.steps;
     save_is_due_ |=
         last || stop || request.checkpoint != 0 || due(step, parts_.config.checkpoint.every);
+    local_is_due_ |= due(step, parts_.config.checkpoint.local_every);
     // A step is logged before it is saved. A checkpoint waits for a step that is not skipped:
     // weights from which training cannot continue must not replace a good checkpoint.
-    if (save_is_due_ || is_logged(step)) log_step(step);
+    if (save_is_due_ || local_is_due_ || is_logged(step)) log_step(step);
     if (save_is_due_ && (skips_.in_row == 0 || last || stop)) {
       save(step, !last && !stop);
-      save_is_due_ = false;
+      save_is_due_ = local_is_due_ = false;
+    } else if (local_is_due_ && skips_.in_row == 0) {
+      save_locally(step);
+      local_is_due_ = false;
     }
     if (stop && !last) {
       events::record(
@@ -257,18 +266,27 @@ std::optional<Evaluation> Trainer::validate() {
   return worker_.evaluate(*parts_.validation, windows, parts_.bytes_of_token);
 }
 
+checkpoint::RunState Trainer::state_of(std::int64_t step) const {
+  return {step, batches_.samples(step), parts_.deck_toml, layout_text(parts_.config.parallel),
+          to_values(skips_, step)};
+}
+
+void Trainer::save_locally(std::int64_t step) {
+  const Region region("local checkpoint");
+  const auto begin = Clock::now();
+  local_saver_->save(state_of(step));
+  untimed_ += seconds(Clock::now() - begin);
+}
+
 void Trainer::save(std::int64_t step, bool goes_on) {
   const Region region("checkpoint");
   const auto begin = Clock::now();
   if (saved_step_ != step) {
-    const deck::Config& c = parts_.config;
     grid::together(parts_.world, [&] {
       if (parts_.world.rank() == 0) parts_.expect_folders();
     });
     worker_.audit_state(step);
-    saver_.save({step, batches_.samples(step), parts_.deck_toml, layout_text(c.parallel),
-                 to_values(skips_, step)},
-                goes_on);
+    saver_.save(state_of(step), goes_on);
     saved_step_ = step;
   }
   if (!goes_on) saver_.finish();
@@ -298,8 +316,12 @@ Request Trainer::agreement(std::int64_t step) {
   const Request mine = requests_.ask(parts_.world.rank() == 0, saving, next_steps);
   const Saver::Progress at = saver_.progress();
   look_for_folders();
-  std::array<std::int64_t, 5> words{mine.stop, mine.checkpoint, at.unfinished, at.failed,
-                                    lost_folder_.empty() ? 0 : 1};
+  std::array<std::int64_t, 6> words{mine.stop,
+                                    mine.checkpoint,
+                                    at.unfinished,
+                                    at.failed,
+                                    lost_folder_.empty() ? 0 : 1,
+                                    local_saver_ ? local_saver_->unfinished() : 0};
   parts_.world.all_reduce(std::span<std::int64_t>(words), grid::Reduction::maximum,
                           "agreement at a step's end");
   if (words[4] != 0)
@@ -307,6 +329,7 @@ Request Trainer::agreement(std::int64_t step) {
       if (!lost_folder_.empty()) throw Error(lost_folder_);
     });
   saver_.advance({words[2], words[3]});
+  if (local_saver_) local_saver_->advance(words[5]);
   return {words[0], words[1]};
 }
 

@@ -22,6 +22,19 @@ TEST(Checks, MicroMustDivideGlobal) {
       "choose a micro of 1, 2, 3, 4, 6 or 12");
 }
 
+TEST(Checks, LocalCheckpointsNeedAFolderAndAnInterval) {
+  const std::string folder = "checkpoint.local=/tmp/%node%";
+  const std::string interval = "checkpoint.local_every=10";
+  EXPECT_EQ(parse_deck(example, "a.toml", {folder, interval}).config.checkpoint.local,
+            "/tmp/%node%");
+  expect_contains(mistakes_of(example, {folder}),
+                  "[checkpoint] local = \"/tmp/%node%\" (command line) needs [checkpoint] "
+                  "local_every = 0 (default) to be 1 or more; set local_every, or leave local out");
+  expect_contains(mistakes_of(example, {interval}),
+                  "[checkpoint] local_every = 10 (command line) needs [checkpoint] local = \"\" "
+                  "(default) to name a folder");
+}
+
 TEST(Checks, Tf32IsForFp32) {
   EXPECT_TRUE(parse_deck(example, "a.toml", {"precision.tf32=true"}).config.precision.tf32);
   EXPECT_FALSE(parse_deck(example, "a.toml").config.precision.tf32);

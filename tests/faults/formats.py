@@ -15,6 +15,8 @@ INSPECT = f"trireme inspect --verify {STEP}"
 EXPORT = f"trireme export {STEP} out"
 IMPORT = "trireme import model deck.toml checkpoint.directory=c && trireme export c out"
 CONTINUE = "trireme train deck.toml run.steps=6"
+NEAR = "run.directory=near checkpoint.local=disk checkpoint.local_every=1 checkpoint.asynchronous=false"
+NEAR_RUN = "trireme-0123456789abcdef-1"
 REPORT = "trireme report run"
 MACHINE = "trireme check deck.toml --ranks 2 --machine machine.toml"
 
@@ -43,6 +45,10 @@ TABLE = [
     *[Row(f"restart: {name}", f"{STEP}/{name}", CONTINUE, text=name[-3:] != ".h5", accepted="exact", often=False)
       for name in ("manifest.json", "shard_000000.h5", "index.h5", "deck.toml")],
     Row("restart: manifest, resealed", f"{STEP}/manifest.json", CONTINUE, seal="seal_manifest", often=False),
+    *[Row(f"local checkpoint: {name}", f"disk/{NEAR_RUN}/step_00000003/{name}", f"{CONTINUE} {NEAR}",
+          text=name[-3:] != ".h5", accepted="exact", often=False)
+      for name in ("manifest.json", "shard_000000.h5", "deck.toml")],
+    Row("local checkpoint: the run's name", "near/checkpoints/local", f"{CONTINUE} {NEAR}", accepted="exact", often=False),
     Row("token file", "data/tokens.h5", "trireme inspect --decode data/tokens.h5", text=False, accepted="exact"),
     Row("token file, `eval`", "data/tokens.h5", "trireme eval deck.toml --data data/tokens.h5", text=False,
         accepted="exact", often=False),
@@ -93,7 +99,23 @@ def prepare(runs):
     (folder / "corpus.bin").write_bytes(struct.pack("<21H", *range(21)))
     (folder / "corpus.idx").write_bytes(b"MMIDIDX\0\0" + struct.pack("<QBQQ3i3q4q", 1, 8, 3, 4, *sizes, *starts, 0, 1, 2, 3))
     (folder / "run/owner").write_text(dead_owner(runs, folder))
+    leave_local_checkpoints(runs, folder)
     return folder
+
+
+def leave_local_checkpoints(runs, folder):
+    """Those of a run that ended at step 4, where it could not save."""
+    checkpoints = folder / "near/checkpoints"
+    (checkpoints).mkdir(parents=True)
+    in_the_way = checkpoints / "step_00000004.partial"
+    in_the_way.touch()
+    done = runs.run(folder, f"trireme train deck.toml {NEAR}")
+    in_the_way.unlink()
+    made = list((folder / "disk").glob("trireme-*-1/step_00000003"))
+    if done.code != 1 or len(made) != 1:
+        raise SystemExit(f"no local checkpoints: {done.code} {done.err}")
+    made[0].parent.rename(folder / "disk" / NEAR_RUN)
+    (checkpoints / "local").write_text("0123456789abcdef 1\n")
 
 
 def dead_owner(runs, folder):
@@ -139,7 +161,7 @@ class Format:
 
     def result(self, folder, done):
         if "train" in self.row.line:
-            return numbers(folder)[-2:]
+            return numbers(folder, "near" if NEAR in self.row.line else "run")[-2:]
         if (folder / "out").is_dir():
             return {path.name: path.read_bytes() for path in (folder / "out").iterdir()}
         return done.out

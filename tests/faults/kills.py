@@ -15,12 +15,12 @@ MODEL = f"model.layers=4 run.steps={STEPS}"
 class Row:
     """Sizes that decide the bits; pipelines and schedules do not."""
 
-    def __init__(self, tensor, data, pipelines):
-        self.tensor, self.data, self.pipelines = tensor, data, pipelines
-        self.name = f"chains, tensor {tensor} · data {data}"
+    def __init__(self, tensor, data, pipelines, local=False):
+        self.tensor, self.data, self.pipelines, self.local = tensor, data, pipelines, local
+        self.name = f"chains, tensor {tensor} · data {data}{', local checkpoints' if local else ''}"
 
 
-TABLE = [Row(1, 1, (1, 2, 4)), Row(2, 1, (1, 2)), Row(1, 2, (1, 2)), Row(2, 2, (1,))]
+TABLE = [Row(1, 1, (1, 2, 4)), Row(2, 1, (1, 2)), Row(1, 2, (1, 2)), Row(2, 2, (1,)), Row(1, 1, (1, 2), local=True)]
 KILLS = 4  # of a chain
 
 
@@ -35,18 +35,22 @@ class Chain:
         self.runs, self.row, self.reference, self.rng = runs, row, reference, rng
         self.folder = runs.copy()
         self.checkpoints = self.folder / "run/checkpoints"
+        self.promised = 0  # the step from which the next job continues, or a later one
 
     def job(self):
         """A layout, an interval and whether writes are asynchronous."""
         rng = self.rng
         pipeline = rng.choice(self.row.pipelines)
         every, later = rng.choice((1, 2, 3, 5)), rng.random() < 0.5
+        local = ""
+        if self.row.local:  # the interval is that of local checkpoints
+            local = f" checkpoint.local=disk checkpoint.local_every={every}"
         schedule = rng.choice(("gpipe", "1f1b", "zb-h1")) if pipeline > 1 else "1f1b"
         line = self.runs.train(
             pipeline * self.row.tensor * self.row.data,
             f"{MODEL} parallel.tensor={self.row.tensor} parallel.pipeline={pipeline} parallel.schedule={schedule} "
-            f"checkpoint.every={every} checkpoint.keep={rng.choice((0, 1, 3))} "
-            f"checkpoint.asynchronous={str(later).lower()}")
+            f"checkpoint.every={rng.choice((0, 20)) if local else every} checkpoint.keep={rng.choice((0, 1, 3))} "
+            f"checkpoint.asynchronous={str(later).lower()}{local}")
         return line, every, later
 
     def wait(self, job):
@@ -74,12 +78,13 @@ class Chain:
         mine = events(self.folder)[started:]
         trained = any(event["event"] == "training" for event in mine)  # before, the metrics are a former job's
         logged = last_logged(self.folder) if trained else 0
-        due = (logged - 1) // every * every - (every if later else 0)
-        if now < before or (logged > before and now < min(due, logged)):
-            found.append(f"the newest checkpoint is of step {now}; it was {before}, and step {logged} is logged")
+        due = min(logged, (logged - 1) // every * every - (every if later else 0))
         restarts = [event["step"] for event in mine if event["event"] == "restart"]
-        if restarts and restarts[0] != before:
-            found.append(f"restarted from step {restarts[0]}, not from {before}")
+        if now < before or (logged > before and not self.row.local and now < due):
+            found.append(f"the newest checkpoint is of step {now}; it was {before}, and step {logged} is logged")
+        if restarts and (restarts[0] < self.promised if self.row.local else restarts[0] != before):
+            found.append(f"restarted from step {restarts[0]}, not from {max(before, self.promised)}")
+        self.promised = max(self.promised, now, due if self.row.local and logged > before else 0)
         found += self.runs.verify(self.folder)
         return [f"{line}: {why}" for why in found]
 

@@ -61,12 +61,12 @@ class Scripts(unittest.TestCase):
         self.assertNotIn("Traceback", said.stderr)
         return said.stderr
 
-    def run_script(self, text, code, saves="", suspects=""):
+    def run_script(self, text, code, saves="", suspects="", stand_in=STAND_IN):
         """(exit code, what the stand-ins were called with, output) of a script whose launcher ends with `code`."""
         stand_ins, notes = self.folder / "stand-ins", self.folder / "notes"
         stand_ins.mkdir(exist_ok=True)
         for name in ("srun", "mpiexec", "flux", "qsub", "sbatch", "scontrol", "trireme"):
-            (stand_ins / name).write_text(STAND_IN)
+            (stand_ins / name).write_text(stand_in)
             (stand_ins / name).chmod(0o755)
         notes.write_text("")
         environment = dict(os.environ, NOTES=str(notes), CODE=str(code), SAVES=saves, SUSPECTS=suspects, SLURM_JOB_ID="17",

@@ -10,6 +10,7 @@ Ends with 77 where there is no Slurm or no right to start one.
 import argparse
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -330,6 +331,58 @@ class ElasticJobs(Runs):
             self.assertEqual(line["tokens"], expected["tokens"])
             for key in ("loss", "gradient_norm"):
                 self.assertLessEqual(abs(line[key] - expected[key]), 1e-10 * expected[key], f"{key} of {line['step']}")
+
+
+LOST_STEPS = 400
+LOCAL_EVERY = 5
+
+
+class LostNodes(Runs):
+    """--spares 1: one node is lost, then another one. Nodes are told apart by Slurm's names: they share a host."""
+    NODES = 4
+    DECK = (ElasticJobs.DECK.replace(f"steps = {ELASTIC_STEPS}", f"steps = {LOST_STEPS}")
+            .replace("every = 25", f'every = 0\nlocal = "disk/%node%"\nlocal_every = {LOCAL_EVERY}'))
+    LAUNCH = "srun --mpi=pmi2 --kill-on-bad-exit=0 --nodes={nodes} --ntasks={ranks} sh named"
+
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        cls.expected = metrics(cls.reference(1))
+
+    def lose(self, node, ranks):
+        """(seconds until the next step, steps lost)"""
+        self.until_step(len(metrics(self.folder)) + 4 * LOCAL_EVERY)
+        held = self.hold(ranks)
+        parts = len(events(self.folder, "training"))
+        last = metrics(self.folder)[-1]["step"]
+        begin = time.monotonic()
+        self.slurm.fail_node(node)
+        shutil.rmtree(self.folder / "disk" / node)
+        self.go_on(held)
+        self.until(lambda: len(events(self.folder, "training")) > parts, 180, "the run continues")
+        restarts = events(self.folder, "restart")
+        self.assertTrue(restarts, self.output())
+        restored = restarts[-1]["step"]
+        self.until(lambda: metrics(self.folder)[-1]["step"] > restored, 60, "a step")
+        return time.monotonic() - begin, last - restored
+
+    def test_a_run_continues_on_a_spare_node_and_then_on_those_that_are_left(self):
+        self.print_script("--time", "00:10:00", "--spares", "1", "--launch", self.LAUNCH, nodes="3")
+        (self.folder / "named").write_text('TRIREME_NODE_NAME=$SLURMD_NODENAME exec "$@"\n')
+        self.submit()
+        self.until(lambda: (self.folder / "run/events.jsonl").exists(), 60, "the run starts")
+        figures = [self.lose("node2", 3), self.lose("node1", 3)]
+        print("seconds to the next step, steps lost:", figures)
+        print("\n".join(line for line in self.output().splitlines() if line.startswith("job: ")))
+        self.expect_completed(0)
+        self.assertEqual([start["ranks"] for start in events(self.folder, "start")], [3, 3, 2], self.output())
+        for _, lost in figures:  # the write in flight may not have ended
+            self.assertLessEqual(lost, 2 * LOCAL_EVERY, self.output())
+        found = metrics(self.folder)
+        self.assertEqual([line["step"] for line in found], list(range(1, LOST_STEPS + 1)))
+        for line, expected in zip(found, self.expected):
+            for key in ("loss", "gradient_norm"):
+                self.assertLessEqual(abs(line[key] - expected[key]), 1e-9 * expected[key], f"{key} of {line['step']}")
 
 
 def main():

@@ -12,6 +12,7 @@ inline constexpr const char* latest_name = "latest";
 inline constexpr const char* deck_name = "deck.toml";
 inline constexpr const char* manifest_name = "manifest.json";
 inline constexpr const char* index_name = "index.h5";
+inline constexpr const char* local_name = "local";  ///< names the run's local checkpoints
 
 /// 100 -> "step_00000100"
 std::string folder_name(std::int64_t step);

@@ -4,6 +4,7 @@
 #include <trireme/io/input_file.hpp>
 
 #include <cstdint>
+#include <functional>
 #include <string>
 
 namespace trireme::checkpoint {
@@ -28,6 +29,10 @@ void verify_file(const std::string& folder, const Manifest& manifest, const std:
 /// Verifies all but the arrays' data: verify_file for deck and index, verify_structure for every
 /// shard.
 void verify_outline(const std::string& folder, const Manifest& manifest);
+
+/// Verifies the arrays' data in a shard. `progress`, if given, is called after each block.
+void verify_data(const std::string& folder, const Manifest& manifest, const ShardInfo& shard,
+                 const std::function<void()>& progress = {});
 
 /// Verifies every byte.
 void verify(const std::string& folder, const Manifest& manifest);

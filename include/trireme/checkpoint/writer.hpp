@@ -38,6 +38,18 @@ void commit(const std::string& directory, const RunState& state,
             const std::vector<ShardSummary>& summaries, const Retention& retention,
             const std::function<void()>& progress = {});
 
+/// The manifest of these shards and the deck, without an index. Error as in commit.
+Manifest manifest_of(const RunState& state, const std::vector<ShardSummary>& summaries);
+
+/// The same for shards of another directory's checkpoint that were copied to the folder of begin().
+void commit(const std::string& directory, const Manifest& manifest, const std::string& deck,
+            const Retention& retention, const std::function<void()>& progress = {});
+
+/// Completes a folder that has only a part of a checkpoint's shards, those of a node: writes
+/// manifest (to_json(manifest_of())) and deck, renames the folder and removes old ones.
+void commit_part(const std::string& directory, std::int64_t step, const std::string& manifest,
+                 const std::string& deck, const Retention& retention);
+
 /// Removes the shards of a checkpoint that will not be committed.
 void abandon(const std::string& directory, std::int64_t step);
 

@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <limits>
 #include <optional>
 #include <set>
 #include <string>
@@ -31,6 +32,7 @@ class Restart {
  private:
   bool by_name() const;
   void choose();
+  void choose_shared();
   void pass_over(const std::string& folder, const std::string& reason);
   void compare(const checkpoint::Reader& reader);
   void start_fresh(train::Worker& worker);
@@ -39,7 +41,8 @@ class Restart {
 
   grid::Runtime& runtime_;
   const deck::Deck& deck_;
-  std::string folder_;             ///< the candidate; "": none
+  std::string folder_;  ///< the candidate; "": none
+  std::int64_t local_before_ = std::numeric_limits<std::int64_t>::max();
   std::set<std::string> damaged_;  ///< on rank 0: skipped checkpoints
   std::string differences_;        ///< on rank 0: differences of the decks, one per line
 };

@@ -97,6 +97,7 @@ struct ParallelConfig {
   ScheduleKind schedule = ScheduleKind::one_forward_one_backward;
   std::int64_t chunks = 1;  ///< stages of a pipeline rank
   std::string program;      ///< file of a hand-written program, if schedule is `file`
+  std::string timeline;  ///< file, for schedule = "auto"; "": none
   StagePlacement placement = StagePlacement::automatic;
   bool sequence_parallel = false;
   Recompute recompute = Recompute::none;
@@ -120,7 +121,7 @@ struct ParallelConfig {
   std::int64_t stages() const { return pipeline * chunks; }
   /// Where the stages are: by `placement`, or by the schedule.
   layout::StageMap stage_map() const;
-  /// Whether the named schedule has the halves of the backward pass apart.
+  /// Whether a named schedule has the halves of the backward pass apart.
   bool splits_backward() const {
     return schedule == ScheduleKind::zb_h1 || is_v_schedule(schedule);
   }
@@ -184,12 +185,14 @@ struct DataConfig {
 };
 
 struct CheckpointConfig {
-  std::string directory;        ///< resolved: <run.directory>/checkpoints
-  std::int64_t every = 0;       ///< steps; 0: only at the end
-  std::int64_t keep = 0;        ///< newest checkpoints kept; 0: all
-  std::int64_t keep_every = 0;  ///< multiples of this step count are also kept; 0: none
-  bool asynchronous = true;     ///< written in the background
-  std::string restart;          ///< "latest", "none" or a folder
+  std::string directory;         ///< resolved: <run.directory>/checkpoints
+  std::int64_t every = 0;        ///< steps; 0: only at the end
+  std::int64_t keep = 0;         ///< newest checkpoints kept; 0: all
+  std::int64_t keep_every = 0;   ///< multiples of this step count are also kept; 0: none
+  bool asynchronous = true;      ///< written in the background
+  std::string local;             ///< folder on a disk of each node; "": no local checkpoints
+  std::int64_t local_every = 0;  ///< steps; 0: no local checkpoints
+  std::string restart;           ///< "latest", "none" or a folder
   bool operator==(const CheckpointConfig&) const = default;
 };
 

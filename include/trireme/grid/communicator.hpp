@@ -133,6 +133,9 @@ class Communicator {
   }
   template <class T>
   Request start_receive(const Exec& exec, View1<T> data, int from, int channel);
+  /// The same for host memory of any length, always by MPI.
+  Request start_send(std::span<const std::byte> data, int to, int channel);
+  Request start_receive(std::span<std::byte> data, int from, int channel);
   /// At least 16384.
   int channels() const { return channels_; }
 

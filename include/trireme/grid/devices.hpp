@@ -4,7 +4,6 @@
 
 #include <span>
 #include <string>
-#include <utility>
 #include <vector>
 
 namespace trireme::grid {
@@ -15,10 +14,6 @@ struct RankDevice {
   std::string name;
   std::string id;  ///< equal for ranks that share a device
 };
-
-/// The nodes of the job in the order of their first ranks, with the number of ranks of each; on
-/// rank 0 only, elsewhere empty. Collective.
-std::vector<std::pair<std::string, std::int64_t>> nodes(Communicator& world);
 
 /// Sets these variables of the environment unless they are set, before CUDA and NCCL read them:
 /// CUDA_DEVICE_MAX_CONNECTIONS=32, so that streams do not share a hardware queue, where a receive

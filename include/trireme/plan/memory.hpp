@@ -46,8 +46,22 @@ Bytes activation_bytes(const deck::Config& config, const architecture::Architect
                        const architecture::Shard& shard, const schedule::Needs& needs,
                        const Machine& machine);
 
-/// Host memory for the copy from which a rank of this shard writes background checkpoints: its
-/// share of the arrays, in the replica that writes the most. 0 without background checkpoints.
+/// Bytes of a rank's share of a checkpoint, in the replica of this shard that writes the most.
+Bytes share_bytes(const deck::Config& config, const architecture::Architecture& architecture,
+                  const architecture::Shard& shard, const Machine& machine);
+
+/// Whether shared checkpoints are written from a copy in host memory.
+bool saves_in_background(const deck::Config& config);
+
+/// Shares of local checkpoints that a rank has in host memory, and on the disk of its node for each
+/// checkpoint: its own and one of a partner.
+inline constexpr int local_shares = 2;
+/// Local checkpoints on a disk while the newest is written: two complete ones, and this one.
+inline constexpr int local_checkpoints = 3;
+
+/// Copies of shares in a rank's host memory, from which it writes background and local checkpoints.
+int checkpoint_copies(const deck::Config& config);
+/// Their bytes.
 Bytes checkpoint_copy_bytes(const deck::Config& config,
                             const architecture::Architecture& architecture,
                             const architecture::Shard& shard, const Machine& machine);

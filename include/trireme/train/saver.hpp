@@ -4,6 +4,7 @@
 #include <trireme/checkpoint/writer.hpp>
 #include <trireme/deck/config.hpp>
 #include <trireme/grid/communicator.hpp>
+#include <trireme/train/background.hpp>
 #include <trireme/train/worker.hpp>
 
 #include <array>
@@ -55,25 +56,21 @@ class Saver {
   /// rank are assumed.
   Seconds expected_seconds() const;
   bool under_way() const { return phase_ != Phase::none; }
-  Bytes copy_bytes() const { return copy_bytes_; }
+  Bytes copy_bytes() const { return copy_memory_.bytes(); }
 
  private:
   enum class Phase : std::uint8_t { none, shards, completion };
 
-  std::vector<checkpoint::SliceView> copied(const std::vector<checkpoint::SliceView>& share);
   void write_share(std::vector<checkpoint::SliceView> slices);
   void has_moved();
   void complete();
   void wait_for_own_part();
   void report() const;
-  template <class Work>
-  void start(Work work);
 
   const deck::CheckpointConfig& config_;
   grid::Communicator& world_;
   Worker& worker_;
-  StagingBuffer copy_memory_;
-  Bytes copy_bytes_;
+  CopyMemory copy_memory_;
 
   Phase phase_ = Phase::none;
   bool in_background_ = false;  ///< some rank has memory for a copy

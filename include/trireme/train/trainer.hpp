@@ -5,6 +5,7 @@
 #include <trireme/checkpoint/reader.hpp>
 #include <trireme/data/samples.hpp>
 #include <trireme/deck/batch_schedule.hpp>
+#include <trireme/train/local_saver.hpp>
 #include <trireme/train/metrics.hpp>
 #include <trireme/train/requests.hpp>
 #include <trireme/train/saver.hpp>
@@ -53,7 +54,9 @@ class Trainer {
   void end() const;
   [[noreturn]] void fail_not_finite(const std::string& message);
   std::optional<Evaluation> validate();
+  checkpoint::RunState state_of(std::int64_t step) const;
   void save(std::int64_t step, bool goes_on);
+  void save_locally(std::int64_t step);
   Request agreement(std::int64_t step);
   void look_for_folders();
   std::string progress_line(const Metrics& metrics) const;
@@ -63,16 +66,18 @@ class Trainer {
   Worker& worker_;
   Requests requests_;
   Saver saver_;
+  std::optional<LocalSaver> local_saver_;
   std::optional<MetricsFile> metrics_;
   double peak_flops_ = 0;  ///< sum of all ranks
   std::int64_t first_step_ = 1;
   std::int64_t logged_step_ = 0;
   std::int64_t saved_step_ = 0;
-  Skips skips_;               ///< as of the last logged step
-  bool save_is_due_ = false;  ///< postponed until a step is not skipped
-  std::string lost_folder_;   ///< on rank 0: error of expect_folders
-  Clock::time_point looked_;  ///< last call of it
-  Clock::time_point began_;   ///< begin of the first step
+  Skips skips_;                ///< as of the last logged step
+  bool save_is_due_ = false;   ///< postponed until a step is not skipped
+  bool local_is_due_ = false;  ///< the same for a local checkpoint
+  std::string lost_folder_;    ///< on rank 0: error of expect_folders
+  Clock::time_point looked_;   ///< last call of it
+  Clock::time_point began_;    ///< begin of the first step
   Clock::time_point logged_at_;
   Seconds untimed_ = 0;  ///< time spent on checkpoints since the last logged step
 };

@@ -150,6 +150,26 @@ std::string memory_report(const std::vector<plan::RankPlan>& ranks,
                   machine.device.memory));
 }
 
+std::string local_report(const std::vector<plan::RankPlan>& ranks, const deck::Config& config,
+                         const plan::Machine& machine) {
+  Bytes share = 0;
+  for (const plan::RankPlan& rank : ranks)
+    share = std::max(share, rank.parts.checkpoint_copy / plan::checkpoint_copies(config));
+  const Bytes per_rank = plan::local_shares * share;
+  const std::int64_t on_node = machine.node.devices;
+  const std::string files =
+      text(plan::local_checkpoints - 1, " complete ones, and one that is ", "being written");
+  std::vector<Cells> rows{
+      {"per rank", human_bytes(per_rank), "its share, and one of the partner node"}};
+  if (on_node > 0)
+    rows.push_back({"per node", human_bytes(plan::local_checkpoints * on_node * per_rank),
+                    text(on_node, " ranks, ", files)});
+  else
+    rows.push_back({"per node", human_bytes(plan::local_checkpoints * per_rank),
+                    text("times its ranks: ", files)});
+  return columns(rows, 3, "  ");
+}
+
 std::string traffic_report(const std::vector<plan::RankPlan>& ranks,
                            const deck::ParallelConfig& parallel) {
   const plan::RankPlan& most = plan::most_traffic(ranks);

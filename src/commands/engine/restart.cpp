@@ -5,6 +5,8 @@
 #include <trireme/base/log.hpp>
 #include <trireme/base/narrow.hpp>
 #include <trireme/checkpoint/folders.hpp>
+#include <trireme/checkpoint/local.hpp>
+#include <trireme/commands/local_restart.hpp>
 #include <trireme/commands/restart.hpp>
 #include <trireme/commands/session.hpp>
 #include <trireme/deck/batch_schedule.hpp>
@@ -143,9 +145,22 @@ bool Restart::by_name() const {
   return restart != "none" && restart != "latest";
 }
 
-/// The next candidate, which rank 0 finds for all ranks.
+/// The next candidate: a shared checkpoint, or a local one that is newer.
 void Restart::choose() {
   grid::Heartbeat::publish({"restart"});
+  choose_shared();
+  const deck::CheckpointConfig& c = deck_.config.checkpoint;
+  if (c.restart != "latest" || c.local.empty()) return;
+  const std::string name = folder_.substr(folder_.find_last_of('/') + 1);
+  const auto collected =
+      collect_local_checkpoint(runtime_, c, checkpoint::step_of(name).value_or(-1), local_before_);
+  if (!collected) return;
+  local_before_ = *collected;  // each is tried once
+  choose_shared();
+}
+
+/// The next shared checkpoint, which rank 0 finds for all ranks.
+void Restart::choose_shared() {
   folder_ = found_by_one(runtime_, [&]() -> std::string {
     const deck::CheckpointConfig& c = deck_.config.checkpoint;
     if (c.restart == "none") return "";
@@ -251,6 +266,7 @@ void Restart::start_fresh(train::Worker& worker) {
 void Restart::make_room(std::int64_t from) const {
   runtime_.together([&] {
     if (runtime_.rank() > 0) return;
+    checkpoint::forget_local_checkpoints(deck_.config.checkpoint.directory);
     const std::string aside = checkpoint::move_aside(deck_.config.checkpoint.directory, from);
     if (!aside.empty()) say("checkpoints that do not belong to this run were moved to ", aside);
   });

@@ -11,6 +11,7 @@
 #include <trireme/deck/batch_schedule.hpp>
 #include <trireme/deck/layout.hpp>
 #include <trireme/grid/devices.hpp>
+#include <trireme/grid/nodes.hpp>
 #include <trireme/grid/transport.hpp>
 #include <trireme/grid/watchdog.hpp>
 #include <trireme/plan/choices.hpp>
@@ -75,9 +76,9 @@ void record_start(grid::Runtime& runtime, const deck::Deck& deck, const std::str
   const grid::Software software = runtime.software();
   events::Ranks ranks{{},          {}, software.kokkos, software.execution_space, software.threads,
                       software.mpi};
-  for (const auto& [host, number] : grid::nodes(runtime.world())) {
-    ranks.hosts.push_back(host);
-    ranks.ranks_per_host.push_back(number);
+  for (const grid::Node& node : grid::nodes(runtime.world())) {
+    ranks.hosts.push_back(node.name);
+    ranks.ranks_per_host.push_back(std::ssize(node.ranks));
   }
   events::record(ranks);
 }
@@ -178,9 +179,9 @@ ExitCode train(grid::Runtime& runtime, const TrainOptions& options) {
   const auto worker = train::make_worker(config, session.architecture, *session.grid,
                                          session.machine, programs, train::Mode::train);
   const layout::Coordinates at = session.grid->coordinates();
-  const Bytes copy = plan::checkpoint_copy_bytes(
-      config, session.architecture,
-      architecture::make_shard(session.architecture, config.parallel, at), session.machine);
+  const auto shard = architecture::make_shard(session.architecture, config.parallel, at);
+  const Bytes copy =
+      plan::checkpoint_copy_bytes(config, session.architecture, shard, session.machine);
   say("memory per rank\n", plan::table(worker->memory(), copy));
   record_devices(config, session.machine, *worker);
   if (const std::string note = plan::transport_note(config.parallel, session.machine);
@@ -202,7 +203,11 @@ ExitCode train(grid::Runtime& runtime, const TrainOptions& options) {
   // 8 train
   train::Trainer trainer(
       {config, session.architecture, runtime.world(), *samples, validation ? &*validation : nullptr,
-       bytes, deck::resolved_toml(session.deck), copy, [&] { folders.expect_mine(); }},
+       bytes, deck::resolved_toml(session.deck),
+       plan::saves_in_background(config)
+           ? plan::share_bytes(config, session.architecture, shard, session.machine)
+           : 0,
+       [&] { folders.expect_mine(); }},
       *worker);
   return runtime.guard([&] {
     trainer.start(restart.load(*worker));

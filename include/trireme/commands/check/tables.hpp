@@ -29,6 +29,10 @@ std::string stages_report(const std::vector<plan::StageGroup>& groups,
 std::string ramp_report(const deck::BatchSchedule& batches,
                         const std::vector<schedule::Program>& programs);
 
+/// Bytes of local checkpoints on the disk of a node, at most.
+std::string local_report(const std::vector<plan::RankPlan>& ranks, const deck::Config& config,
+                         const plan::Machine& machine);
+
 /// Bytes of the ranks with most and least memory, side by side if they differ. Host memory, such as
 /// that of background checkpoints, is listed below the sum. The last line says whether the largest
 /// rank fits into the machine's memory, if that is known.

@@ -1,0 +1,74 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+namespace trireme::checkpoint {
+
+/// Local checkpoints: each node's disk has the shards of its ranks and copies of another node's, in
+/// a folder of the usual form without an index. All nodes together have the whole checkpoint. The
+/// files of a run are in LOCAL/trireme-RUN-ATTEMPT. docs/checkpoint.md describes them.
+
+/// The run to which local checkpoints belong, and the start of it that wrote them: later starts do
+/// not use them, because they continue from another checkpoint.
+struct LocalRun {
+  std::string run;  ///< 16 hexadecimal digits, chosen at random
+  std::int64_t attempt = 0;
+  bool operator==(const LocalRun&) const = default;
+
+  std::string folder_name() const;  ///< "trireme-RUN-ATTEMPT"
+};
+
+/// The file `local` of the checkpoint directory. No value without one; Error if it is damaged.
+std::optional<LocalRun> read_local_run(const std::string& directory);
+/// Begins another attempt of the run of that file, so that former local checkpoints are not used
+/// again; a new run if there is no such file, or if it is damaged.
+LocalRun begin_attempt(const std::string& directory);
+/// The same if there is such a file.
+void forget_local_checkpoints(const std::string& directory);
+
+/// [checkpoint] local of a node: `%node%` is replaced by the node's name.
+std::string local_directory(const std::string& local, const std::string& node);
+/// Removes the folders of a run in a node's local directory, except that of the attempt `kept`.
+void remove_attempts(const std::string& directory, const LocalRun& run,
+                     std::optional<std::int64_t> kept);
+
+/// A node's part of a local checkpoint.
+struct LocalPart {
+  std::int64_t step = 0;
+  std::string digest;               ///< of the manifest, in which all parts agree
+  std::int64_t shard_count = 0;     ///< of the whole checkpoint
+  std::vector<std::string> shards;  ///< files that exist here with the right size
+};
+
+/// The parts in a folder of a node, newest first. Damaged ones are left out; `damage` receives one
+/// message for each.
+std::vector<LocalPart> parts_in(const std::string& folder, std::vector<std::string>& damage);
+
+/// Message of one node to another.
+std::string pack(const LocalPart& part);
+LocalPart parse_part(const std::string& packed);
+
+/// A local checkpoint, and the nodes that hold each of its shards.
+struct LocalCheckpoint {
+  std::int64_t step = 0;
+  std::string digest;
+  std::int64_t shard_count = 0;
+  std::map<std::string, std::set<std::size_t>> holders;
+
+  bool complete() const { return shard_count > 0 && std::ssize(holders) == shard_count; }
+};
+
+/// The checkpoints of which the nodes have `parts`, newest first. Parts with different manifests
+/// belong to different checkpoints.
+std::vector<LocalCheckpoint> assembled(const std::vector<std::vector<LocalPart>>& parts);
+
+/// Holder of each shard from which it is read, so that all nodes read about as many.
+std::map<std::string, std::size_t> readers(const LocalCheckpoint& checkpoint);
+
+}  // namespace trireme::checkpoint

@@ -1,0 +1,190 @@
+// Folders of local checkpoints on a node's disk: their names, what is in them, and which of them
+// form a whole checkpoint.
+#include <trireme/base/check.hpp>
+#include <trireme/base/checksum.hpp>
+#include <trireme/base/folder_entries.hpp>
+#include <trireme/base/packed_texts.hpp>
+#include <trireme/checkpoint/folders.hpp>
+#include <trireme/checkpoint/local.hpp>
+#include <trireme/checkpoint/verify.hpp>
+#include <trireme/io/atomic_file.hpp>
+#include <trireme/io/input_file.hpp>
+
+#include <algorithm>
+#include <charconv>
+#include <filesystem>
+#include <random>
+#include <string_view>
+#include <tuple>
+
+namespace trireme::checkpoint {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::size_t run_digits = 16;
+constexpr std::string_view folder_prefix = "trireme-";
+
+std::optional<std::int64_t> number_of(std::string_view digits) {
+  std::int64_t number = 0;
+  const char* const end = digits.data() + digits.size();
+  const auto [at, error] = std::from_chars(digits.data(), end, number);
+  if (error != std::errc{} || at != end || number < 0 || text(number) != digits)
+    return std::nullopt;
+  return number;
+}
+
+std::string new_run() {
+  std::random_device random;
+  std::string digits;
+  while (digits.size() < run_digits) digits += "0123456789abcdef"[random() % 16];
+  return digits;
+}
+
+bool has_size(const std::string& path, std::int64_t bytes) {
+  std::error_code error;
+  return fs::is_regular_file(path, error) &&
+         fs::file_size(path, error) == static_cast<std::uintmax_t>(bytes) && !error;
+}
+
+LocalPart part_in(const std::string& folder) {
+  const Manifest manifest = read_manifest(folder);
+  check(folder.ends_with("/" + checkpoint::folder_name(manifest.step)), folder, "/", manifest_name,
+        ": is the manifest of step ", manifest.step);
+  verify_file(folder, manifest, deck_name);
+  const std::string content = to_json(manifest);
+  LocalPart part{manifest.step,
+                 checksum(content.data(), content.size()).hex(),
+                 std::ssize(manifest.shards),
+                 {}};
+  for (const ShardInfo& shard : manifest.shards)
+    if (has_size(folder + "/" + shard.name, shard.bytes)) part.shards.push_back(shard.name);
+  return part;
+}
+
+}  // namespace
+
+std::string LocalRun::folder_name() const {
+  return text(folder_prefix, run, "-", attempt);
+}
+
+std::optional<LocalRun> read_local_run(const std::string& directory) {
+  const std::string path = directory + "/" + local_name;
+  std::error_code error;
+  if (!fs::exists(path, error) && !error) return std::nullopt;
+  std::string content;
+  try {
+    content = io::read_text_file(path, 256);
+  } catch (const UsageError& failure) {
+    throw Error(failure.what());
+  }
+  const std::string run = content.substr(0, content.find(' '));
+  std::optional<std::int64_t> attempt;
+  if (content.size() > run.size() && content.ends_with('\n'))
+    attempt = number_of(
+        std::string_view(content).substr(run.size() + 1, content.size() - run.size() - 2));
+  check(run.size() == run_digits && attempt &&
+            run.find_first_not_of("0123456789abcdef") == std::string::npos,
+        path, ": does not name a run's local checkpoints; they are not used");
+  return LocalRun{run, *attempt};
+}
+
+LocalRun begin_attempt(const std::string& directory) {
+  LocalRun next{new_run(), 1};
+  try {
+    if (const auto former = read_local_run(directory)) next = {former->run, former->attempt + 1};
+  } catch (const Error&) {  // damaged: then no name of it is used again
+  }
+  io::replace_file(directory + "/" + local_name, text(next.run, ' ', next.attempt, '\n'));
+  return next;
+}
+
+void forget_local_checkpoints(const std::string& directory) {
+  std::error_code missing;
+  if (fs::exists(directory + "/" + local_name, missing)) begin_attempt(directory);
+}
+
+std::string local_directory(const std::string& local, const std::string& node) {
+  constexpr std::string_view mark = "%node%";
+  std::string directory = local;
+  for (std::size_t at = 0; (at = directory.find(mark, at)) != std::string::npos; at += node.size())
+    directory.replace(at, mark.size(), node);
+  return directory;
+}
+
+void remove_attempts(const std::string& directory, const LocalRun& run,
+                     std::optional<std::int64_t> kept) {
+  const std::string of_run = text(folder_prefix, run.run, "-");
+  for (const auto& entry : readable_entries_of(directory)) {
+    const std::string name = entry.path().filename().string();
+    if (!name.starts_with(of_run)) continue;
+    const auto attempt = number_of(std::string_view(name).substr(of_run.size()));
+    std::error_code ignored;
+    if (attempt && attempt != kept) fs::remove_all(entry.path(), ignored);
+  }
+}
+
+std::vector<LocalPart> parts_in(const std::string& folder, std::vector<std::string>& damage) {
+  std::vector<LocalPart> parts;
+  std::error_code missing;
+  if (!fs::exists(folder, missing)) return parts;
+  try {
+    for (const std::string& name : folders_in(folder)) {
+      try {
+        parts.push_back(part_in(folder + "/" + name));
+      } catch (const Error& error) {
+        damage.emplace_back(error.what());
+      }
+    }
+  } catch (const Error& error) {
+    damage.emplace_back(error.what());
+  }
+  return parts;
+}
+
+std::string pack(const LocalPart& part) {
+  std::vector<std::string> texts{text(part.step), part.digest, text(part.shard_count)};
+  texts.insert(texts.end(), part.shards.begin(), part.shards.end());
+  return pack_texts(texts);
+}
+
+LocalPart parse_part(const std::string& packed) {
+  std::vector<std::string> texts = unpack_texts(packed);
+  check(texts.size() >= 3, "a message about a local checkpoint is damaged");
+  const auto step = number_of(texts[0]);
+  const auto count = number_of(texts[2]);
+  check(step && count, "a message about a local checkpoint is damaged");
+  return {*step, texts[1], *count, {texts.begin() + 3, texts.end()}};
+}
+
+std::vector<LocalCheckpoint> assembled(const std::vector<std::vector<LocalPart>>& parts) {
+  std::map<std::pair<std::int64_t, std::string>, LocalCheckpoint> known;
+  for (std::size_t node = 0; node < parts.size(); ++node)
+    for (const LocalPart& part : parts[node]) {
+      LocalCheckpoint& whole = known[{part.step, part.digest}];
+      whole.step = part.step;
+      whole.digest = part.digest;
+      whole.shard_count = part.shard_count;
+      for (const std::string& shard : part.shards) whole.holders[shard].insert(node);
+    }
+  std::vector<LocalCheckpoint> all;
+  for (auto& [key, whole] : known) all.push_back(std::move(whole));
+  std::ranges::stable_sort(all, std::greater(), [](const LocalCheckpoint& c) {
+    return std::tuple(c.step, c.complete());
+  });
+  return all;
+}
+
+std::map<std::string, std::size_t> readers(const LocalCheckpoint& checkpoint) {
+  std::map<std::size_t, std::size_t> shards_of;
+  std::map<std::string, std::size_t> chosen;
+  for (const auto& [shard, nodes] : checkpoint.holders) {
+    const std::size_t node =
+        *std::ranges::min_element(nodes, {}, [&](std::size_t n) { return shards_of[n]; });
+    ++shards_of[node];
+    chosen[shard] = node;
+  }
+  return chosen;
+}
+
+}  // namespace trireme::checkpoint
