@@ -269,7 +269,8 @@ class AuditedJobs(Runs):
         fault = {"KOKKOS_TOOLS_LIBS": library, "KOKKOS_PROFILE_LIBRARY": library, "FLIP_RANK": 1, "FLIP_STEP": 40,
                  "FLIP_KERNEL": "kernels/layer_norm_backward_input", "FLIP_LAUNCH": 9, "FLIP_ARENA": "gradients", "FLIP_SHARE": 0.5}
         exports = " ".join(f"{name}={value}" for name, value in fault.items())
-        self.print_script("--time", "00:10:00", "--setup", f"[ -e run/suspect_hosts ] || export {exports}", "run.audit_every=20")
+        self.print_script("--time", "00:10:00", "--setup", f"export {exports}", "--setup",
+                          "[ ! -e run/suspect_hosts ] || unset KOKKOS_TOOLS_LIBS KOKKOS_PROFILE_LIBRARY", "run.audit_every=20")
         self.submit()
         first = self.number
         self.until(lambda: "Submitted batch job" in self.output(), 60, "the job submits itself again")
