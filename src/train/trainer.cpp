@@ -274,6 +274,7 @@ checkpoint::RunState Trainer::state_of(std::int64_t step) const {
 void Trainer::save_locally(std::int64_t step) {
   const Region region("local checkpoint");
   const auto begin = Clock::now();
+  worker_.audit_state(step);
   local_saver_->save(state_of(step));
   untimed_ += seconds(Clock::now() - begin);
 }
