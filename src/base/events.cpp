@@ -22,8 +22,8 @@
 namespace trireme {
 namespace {
 
-constexpr std::array<std::string_view, 6> stop_causes{"time_limit", "signal", "stop_file",
-                                                      "not_finite", "error",  "watchdog"};
+constexpr std::array<std::string_view, 7> stop_causes{
+    "time_limit", "signal", "stop_file", "not_finite", "error", "watchdog", "audit"};
 
 }  // namespace
 

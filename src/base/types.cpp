@@ -21,8 +21,8 @@ constexpr std::array<std::string_view, 2> mask_names{"causal", "full"};
 constexpr std::array<std::string_view, 2> objective_names{"next_token", "masked_token"};
 constexpr std::array<std::string_view, 2> gelu_names{"tanh", "exact"};
 constexpr std::array<std::string_view, 3> sentence_loss_names{"next", "order", "none"};
-constexpr std::array<std::string_view, 8> schedule_names{"gpipe", "1f1b",   "interleaved", "zb-h1",
-                                                         "zb-v",  "v-half", "v-min",       "file"};
+constexpr std::array<std::string_view, 9> schedule_names{
+    "gpipe", "1f1b", "interleaved", "zb-h1", "zb-v", "v-half", "v-min", "auto", "file"};
 constexpr std::array<std::string_view, 3> stage_placement_names{"auto", "round_robin", "v"};
 constexpr std::array<std::string_view, 2> layout_names{"given", "auto"};
 constexpr std::array<std::string_view, 4> recompute_names{"none", "selective", "full", "auto"};

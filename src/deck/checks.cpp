@@ -290,7 +290,8 @@ class CrossCheck {
     if (chosen && p.placement != StagePlacement::automatic)
       report(deck_.cite("parallel", "placement"), " cannot be combined with ",
              deck_.cite("parallel", "layout"), "; leave placement out");
-    if (chosen && p.schedule == ScheduleKind::file) return;
+    const bool is_fixed = p.schedule == ScheduleKind::file || p.schedule == ScheduleKind::automatic;
+    if (chosen && is_fixed) return;  // layout() reports it
     if (!valid({"parallel.schedule", "parallel.chunks", "parallel.program"})) return;
     const bool file = p.schedule == ScheduleKind::file;
     if (p.schedule == ScheduleKind::interleaved && p.chunks < 2)
@@ -300,9 +301,10 @@ class CrossCheck {
     if (v && p.chunks != 2)
       report(deck_.cite("parallel", "schedule"), " has 2 chunks, not ",
              deck_.cite("parallel", "chunks"), "; leave chunks out");
-    if (p.schedule != ScheduleKind::interleaved && !file && !v && p.chunks != 1)
+    const bool searched = p.schedule == ScheduleKind::automatic;
+    if (p.schedule != ScheduleKind::interleaved && !file && !searched && !v && p.chunks != 1)
       report(deck_.cite("parallel", "chunks"),
-             " applies to the schedules interleaved and file, not to ",
+             " applies to the schedules interleaved, auto and file, not to ",
              deck_.cite("parallel", "schedule"),
              "; choose schedule = \"interleaved\", or chunks = 1");
     if (file == p.program.empty())
@@ -312,10 +314,21 @@ class CrossCheck {
                   : "; choose schedule = \"file\", or leave program out");
     const bool by_schedule =
         p.placement == StagePlacement::automatic || (p.placement == StagePlacement::v) == v;
-    if (valid({"parallel.placement"}) && !file && !by_schedule)
+    if (valid({"parallel.placement"}) && !file && !searched && !by_schedule)
       report(deck_.cite("parallel", "placement"), " does not apply to ",
              deck_.cite("parallel", "schedule"),
              "; leave placement out, or choose schedule = \"file\"");
+    if (!searched && !p.timeline.empty())
+      report(deck_.cite("parallel", "timeline"), " does not apply to ",
+             deck_.cite("parallel", "schedule"), "; choose schedule = \"auto\", or leave it out");
+    if (!searched) return;
+    if (!p.timeline.empty() && !p.machine.empty())
+      report(deck_.cite("parallel", "timeline"), " cannot be combined with ",
+             deck_.cite("parallel", "machine"), ", because both give times; leave one of them out");
+    if (valid({"parallel.recompute"}) && p.recompute == Recompute::automatic)
+      report(deck_.cite("parallel", "recompute"), " cannot be combined with ",
+             deck_.cite("parallel", "schedule"),
+             ", because each depends on the other; choose the recomputation or the schedule");
   }
 
  private:

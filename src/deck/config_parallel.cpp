@@ -41,8 +41,11 @@ layout::AxisList ParallelConfig::axes(std::string_view fallback) const {
 
 layout::StageMap ParallelConfig::stage_map() const {
   StagePlacement chosen = placement;
-  if (chosen == StagePlacement::automatic)
-    chosen = is_v_schedule(schedule) ? StagePlacement::v : StagePlacement::round_robin;
+  if (chosen == StagePlacement::automatic) {
+    const bool searched_in_v = schedule == ScheduleKind::automatic && chunks == 2;
+    chosen =
+        is_v_schedule(schedule) || searched_in_v ? StagePlacement::v : StagePlacement::round_robin;
+  }
   return {static_cast<int>(pipeline), static_cast<int>(chunks), chosen};
 }
 

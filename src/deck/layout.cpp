@@ -169,6 +169,11 @@ std::vector<std::string> layout_mistakes(const Deck& deck) {
   if (p.layout != LayoutMode::automatic) return {};
   std::vector<std::string> mistakes;
   const bool file = p.schedule == ScheduleKind::file;
+  if (p.schedule == ScheduleKind::automatic)
+    mistakes.push_back(text(deck.cite("parallel", "layout"), " cannot be combined with ",
+                            deck.cite("parallel", "schedule"),
+                            ", because it compares named schedules; choose layout = \"given\", or "
+                            "remove schedule"));
   if (file || !p.program.empty())
     mistakes.push_back(text(deck.cite("parallel", "layout"), " cannot be combined with ",
                             deck.cite("parallel", file ? "schedule" : "program"),

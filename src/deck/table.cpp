@@ -57,6 +57,17 @@ void run_keys(std::vector<Entry>& out) {
          "timeline", &RunConfig::timeline,
          "recording of when each instruction of the last logged step ran; `trireme draw` shows it")
       .otherwise(false);
+  run.integer("audit_every", &RunConfig::audit_every,
+              "steps between audits, which compute a step's gradients a second time on other ranks "
+              "and compare the weights of replicas; 0 means none; see docs/reliability.md")
+      .unit("steps")
+      .at_least(0)
+      .at_most(steps_limit)
+      .otherwise(Int{0});
+  run.choice("audit", &RunConfig::audit,
+             "what follows an audit that finds wrong numbers. stop: exit code 76; repair: the run "
+             "continues from the right numbers where they can be told, and stops otherwise")
+      .otherwise(Str("stop"));
 }
 
 void parallel_keys(std::vector<Entry>& out) {
@@ -69,9 +80,10 @@ void parallel_keys(std::vector<Entry>& out) {
               "job; see docs/parallelism.md")
       .otherwise(Str("given"));
   parallel
-      .path("machine", &ParallelConfig::machine,
-            "machine file with the speeds that layout = \"auto\" plans with; \"\" means this "
-            "installation; `trireme help machine` lists its keys")
+      .path(
+          "machine", &ParallelConfig::machine,
+          "machine file with the speeds that layout = \"auto\" and schedule = \"auto\" plan with; "
+          "\"\" means this installation; `trireme help machine` lists its keys")
       .otherwise(Str());
   const auto size = [&](const char* name, Int ParallelConfig::*field, const char* help) -> Entry& {
     return parallel.integer(name, field, help).unit("ranks").at_least(1).at_most(ranks_limit);
@@ -98,13 +110,14 @@ void parallel_keys(std::vector<Entry>& out) {
       .otherwise(Str(), "tensor, context, pipeline, data");
   parallel
       .choice("schedule", &ParallelConfig::schedule,
-              "order of the micro-batches' forward and backward passes")
+              "order of the micro-batches' forward and backward passes; auto searches for the "
+              "fastest one")
       .otherwise(Str("1f1b"));
   parallel
-      .integer("chunks", &ParallelConfig::chunks,
-               "stages per pipeline rank: 2 or more with interleaved, any number with file, 2 with "
-               "zb-v, "
-               "v-half and v-min, otherwise 1")
+      .integer(
+          "chunks", &ParallelConfig::chunks,
+          "stages per pipeline rank: 2 or more with interleaved, any number with auto and file, "
+          "2 with zb-v, v-half and v-min, otherwise 1")
       .at_least(1)
       .at_most(65536)
       .derive([](Config& c) { c.parallel.chunks = is_v_schedule(c.parallel.schedule) ? 2 : 1; },
@@ -114,9 +127,15 @@ void parallel_keys(std::vector<Entry>& out) {
             "file of a hand-written program, for schedule = \"file\"; see docs/parallelism.md")
       .otherwise(Str());
   parallel
+      .path("timeline", &ParallelConfig::timeline,
+            "timeline.jsonl of a run with run.timeline = true and as many stages, for schedule = "
+            "\"auto\": its measured times; \"\" means those of [parallel] machine or of the FLOPs")
+      .otherwise(Str());
+  parallel
       .choice("placement", &ParallelConfig::placement,
               "pipeline ranks of the stages: round_robin (stage s on rank s mod pipeline), v (odd "
-              "chunks in reverse, with schedule = \"file\"), or auto: that of the schedule")
+              "chunks in reverse; with schedule = \"auto\" or \"file\"), or auto: that of the "
+              "schedule, v with schedule = \"auto\" and 2 chunks")
       .otherwise(Str("auto"));
   parallel
       .boolean("sequence_parallel", &ParallelConfig::sequence_parallel,
@@ -130,9 +149,10 @@ void parallel_keys(std::vector<Entry>& out) {
               "that costs the least time within memory_limit (auto)")
       .otherwise(Str("none"));
   parallel
-      .bytes(
-          "memory_limit", &ParallelConfig::memory_limit,
-          "memory per rank on the device or host that runs its kernels, for recompute = \"auto\"")
+      .bytes("memory_limit", &ParallelConfig::memory_limit,
+             "memory per rank on the device or host that runs its kernels, for recompute = "
+             "\"auto\" and "
+             "schedule = \"auto\"")
       .at_least(0)
       .otherwise(Int{0}, "0: the machine file's memory");
   parallel

@@ -100,11 +100,36 @@ void Communicator::finish(Operation& operation) {
   give_back(operation);
 }
 
+template <class T>
+Witness::Message Communicator::to_show(const char* verb, View1<T> data) const {
+  return {verb, name_, raw(data.data()), extent(data, 0), sizeof(T)};
+}
+
+template <class T>
+void Communicator::gives(const char* verb, View1<T> data) const {
+  if (witness_ != nullptr) witness_->gives(to_show(verb, data));
+}
+
+template <class T>
+Request Communicator::receives(Request request, const char* verb, View1<T> data) const {
+  if (witness_ != nullptr) request.result_ = to_show(verb, data);
+  return request;
+}
+
+void Communicator::show_result(Request& request) const {
+  const Witness::Message result = std::exchange(request.result_, {});
+  if (witness_ != nullptr && result.data != nullptr) witness_->receives(result);
+}
+
 void Communicator::wait(Request& request, const char* what) {
   if (!request.active()) return;
-  if (request.queued_ != nullptr) return wait(*std::exchange(request.queued_, nullptr), what);
-  wait(*request.operation_, what);
-  finish(*std::exchange(request.operation_, nullptr));
+  if (request.queued_ != nullptr) {
+    wait(*std::exchange(request.queued_, nullptr), what);
+  } else {
+    wait(*request.operation_, what);
+    finish(*std::exchange(request.operation_, nullptr));
+  }
+  show_result(request);
 }
 
 bool Communicator::done(Request& request) {
@@ -113,10 +138,11 @@ bool Communicator::done(Request& request) {
   if (request.queued_ != nullptr) {
     if (!transport_->passed(*request.queued_)) return false;
     wait(*std::exchange(request.queued_, nullptr), "what has come");
-    return true;
+  } else {
+    if (!advance(*request.operation_)) return false;
+    finish(*std::exchange(request.operation_, nullptr));
   }
-  if (!advance(*request.operation_)) return false;
-  finish(*std::exchange(request.operation_, nullptr));
+  show_result(request);
   return true;
 }
 
@@ -138,16 +164,17 @@ Request Communicator::start_all_reduce(const Exec& exec, View1<T> data, Reductio
   if (size_ == 1 || data.extent(0) == 0 || left_out_) return {};
   const std::size_t bytes = bytes_of(data);
   count(Verb::all_reduce, bytes);
+  gives("all_reduce", data);
   if (transport_) {
     Queued& queued = transport_->take("all_reduce", collectives_++, -1);
     transport_->all_reduce<T>(exec, queued, data.data(), extent(data, 0), reduction);
-    return request(queued);
+    return receives(request(queued), "all_reduce", data);
   }
   Operation& operation = take_collective("all_reduce");
   std::byte* on_host = bring_to_host(operation, exec, raw(data.data()), bytes);
   copy_back(operation, exec, on_host, raw(data.data()), bytes);
   post_all_reduce(operation, reinterpret_cast<T*>(on_host), extent(data, 0), reduction);
-  return request(operation);
+  return receives(request(operation), "all_reduce", data);
 }
 
 template <class T>
@@ -167,10 +194,11 @@ Request Communicator::start_all_gather(const Exec& exec, View1<T> all,
   const auto first = offsets_[static_cast<std::size_t>(rank_)];
   copy<T>(exec, View1<T>(all.data() + first, mine.extent(0)), mine);
   if (size_ == 1 || all.extent(0) == 0) return {};
+  gives("all_gather", mine);
   if (transport_) {
     Queued& queued = transport_->take("all_gather", collectives_++, -1);
     transport_->all_gather(exec, queued, raw(all.data()), offsets_, sizeof(T));
-    return request(queued);
+    return receives(request(queued), "all_gather", all);
   }
   Operation& operation = take_collective("all_gather");
   operation.offsets = offsets_;
@@ -188,7 +216,7 @@ Request Communicator::start_all_gather(const Exec& exec, View1<T> all,
   if (staged_ || !in_calling_thread) fence(exec, "grid/all_gather reads what kernels wrote");
   copy_back(operation, exec, on_host, raw(all.data()), bytes_of(all));
   post_all_gather<T>(operation, on_host);
-  return request(operation);
+  return receives(request(operation), "all_gather", all);
 }
 
 template <class T>
@@ -210,10 +238,11 @@ Request Communicator::start_reduce_scatter(const Exec& exec, View1<T> mine,
     copy<T>(exec, mine, all);
     return {};
   }
+  gives("reduce_scatter", all);
   if (transport_) {
     Queued& queued = transport_->take("reduce_scatter", collectives_++, -1);
     transport_->reduce_scatter<T>(exec, queued, mine.data(), all.data(), offsets_);
-    return request(queued);
+    return receives(request(queued), "reduce_scatter", mine);
   }
   Operation& operation = take_collective("reduce_scatter");
   operation.offsets = offsets_;
@@ -229,7 +258,7 @@ Request Communicator::start_reduce_scatter(const Exec& exec, View1<T> mine,
   }
   post_reduce_scatter<T>(operation);
   add_pending(operation);
-  return request(operation);
+  return receives(request(operation), "reduce_scatter", mine);
 }
 
 template <class T>
@@ -246,6 +275,7 @@ Request Communicator::start_send(const Exec& exec, View1<const T> data, int to, 
   check(to >= 0 && to < size_ && channel >= 0 && channel < channels_, "send on ", name_,
         " to rank ", to, " of ", size_, ", channel ", channel, " of ", channels_);
   count(Verb::send, bytes_of(data));
+  gives("send", data);
   if (transport_)
     return request(queue_transfer(exec, "send", raw(data.data()), bytes_of(data), to, channel));
   Operation& operation = take("send", channel);
@@ -264,8 +294,9 @@ Request Communicator::start_receive(const Exec& exec, View1<T> data, int from, i
   check(from >= 0 && from < size_ && channel >= 0 && channel < channels_, "receive on ", name_,
         " from rank ", from, " of ", size_, ", channel ", channel, " of ", channels_);
   if (transport_)
-    return request(
-        queue_transfer(exec, "receive", raw(data.data()), bytes_of(data), from, channel));
+    return receives(
+        request(queue_transfer(exec, "receive", raw(data.data()), bytes_of(data), from, channel)),
+        "receive", data);
   Operation& operation = take("receive", channel);
   operation.peer = world_rank(from);
   std::byte* on_host = raw(data.data());
@@ -280,7 +311,7 @@ Request Communicator::start_receive(const Exec& exec, View1<T> data, int from, i
   expect_mpi(MPI_Irecv(on_host, block.count(), block.type(), from, channel, communicator_,
                        &operation.messages.emplace_back(MPI_REQUEST_NULL)),
              operation.verb, name_);
-  return request(operation);
+  return receives(request(operation), "receive", data);
 }
 
 template <class T>

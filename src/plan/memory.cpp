@@ -96,6 +96,7 @@ std::vector<MemoryRow> rows_of(const TrainingBytes& b) {
   add("widened operands", b.widened);
   add("fp8 scaling", b.fp8);
   add("reductions", b.reductions);
+  add("audits", b.audits);
   add("driver and libraries", b.reserve);
   if (b.optimizer_on_host) rows.push_back({"optimizer state (host)", b.optimizer, true});
   add("saved activations (host)", b.saved_on_host, true);

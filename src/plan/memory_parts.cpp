@@ -3,6 +3,7 @@
 #include <trireme/architecture/fp8.hpp>
 #include <trireme/architecture/state.hpp>
 #include <trireme/base/attention_memory.hpp>
+#include <trireme/base/audit.hpp>
 #include <trireme/base/matmul_memory.hpp>
 #include <trireme/base/narrow.hpp>
 #include <trireme/plan/choices.hpp>
@@ -108,6 +109,7 @@ TrainingSizes::TrainingSizes(const deck::Config& config, const Machine& machine)
                                                config.model.layers),
                      config.precision.fp8_history)
                : 0),
+      audits_(config.run.audit_every > 0 ? audit_bytes : 0),
       reserve_(machine.software.reserve),
       optimizer_away_(offloads_optimizer(config.parallel, machine)),
       activations_away_(offloads_activations(config.parallel, machine)) {}
@@ -168,6 +170,7 @@ TrainingBytes TrainingSizes::bytes(const ActivationParts& a, const ArenaParts& a
   bytes.widened = narrow() ? widened_workspace_bytes : 0;
   bytes.fp8 = fp8_;
   bytes.reductions = arenas.reductions + std::max(a.tensor_sum, arenas.tensor_sum);
+  bytes.audits = audits_;
   bytes.reserve = reserve_;
   return bytes;
 }

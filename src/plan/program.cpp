@@ -4,6 +4,7 @@
 #include <trireme/deck/batch_schedule.hpp>
 #include <trireme/plan/choices.hpp>
 #include <trireme/plan/program.hpp>
+#include <trireme/plan/program_search.hpp>
 #include <trireme/plan/text_file.hpp>
 #include <trireme/schedule/generate.hpp>
 #include <trireme/schedule/lower.hpp>
@@ -45,6 +46,8 @@ schedule::Program program_of(const deck::Config& config, std::int64_t global,
                              const Machine& machine) {
   const deck::ParallelConfig& p = config.parallel;
   const schedule::ProgramLayout layout = layout_of(config, global);
+  if (p.schedule == ScheduleKind::automatic)
+    return fastest_program(config, layout, machine).program;
   const bool by_hand = p.schedule == ScheduleKind::file;
   schedule::Program program =
       by_hand ? program_of_file(p.program, layout) : schedule::generate(p.schedule, layout);

@@ -33,8 +33,8 @@ struct RankWork {
   Seconds all() const { return forward + backward; }
 };
 
-std::vector<RankWork> work_of_ranks(const deck::ParallelConfig& p, const StepCosts& costs) {
-  const bool split = p.splits_backward();
+std::vector<RankWork> work_of_ranks(const deck::ParallelConfig& p, bool split,
+                                    const StepCosts& costs) {
   const layout::StageMap map = p.stage_map();
   std::vector<RankWork> ranks(static_cast<std::size_t>(p.pipeline));
   for (std::size_t s = 0; s < costs.stages.size(); ++s) {
@@ -67,14 +67,14 @@ Seconds shared_work(const std::vector<RankWork>& ranks, double micro_batches,
 
 /// From the last pass of the first rank to the end. Where backward passes are not split, a rank
 /// ends them before the former ranks and begins its sums meanwhile.
-Seconds tail_seconds(const deck::ParallelConfig& p, const std::vector<RankWork>& ranks,
+Seconds tail_seconds(const deck::ParallelConfig& p, bool split, const std::vector<RankWork>& ranks,
                      const StepCosts& costs) {
   Seconds early = 0, sums = 0, update = 0;
   for (std::size_t r = 0; r < ranks.size(); ++r) {
     const bool both = r == 0 || r + 1 == ranks.size();  // they wait for each other
     sums = std::max(sums, ranks[r].reductions - early + (both ? costs.tied : 0));
     update = std::max(update, costs.updates[r] + costs.gathers[r]);
-    if (!p.splits_backward()) early += ranks[r].backward / static_cast<double>(p.chunks);
+    if (!split) early += ranks[r].backward / static_cast<double>(p.chunks);
   }
   return sums + costs.norm + update;
 }
@@ -117,6 +117,7 @@ Seconds pass_seconds(const deck::ParallelConfig& p, double m, const std::vector<
     case ScheduleKind::gpipe:
       return loop + (m - 1) * (forward + backward);
     case ScheduleKind::one_forward_one_backward:
+    case ScheduleKind::automatic:
     case ScheduleKind::file:
       return alternating_seconds(m, longest, ranks, costs);
     case ScheduleKind::interleaved: {
@@ -149,8 +150,16 @@ Seconds pass_seconds(const deck::ParallelConfig& p, double m, const std::vector<
   return 0;
 }
 
-schedule::Cost cost_of(const StepCosts& costs) {
-  return [&costs](const schedule::Instr& i) -> Seconds {
+bool splits_backward(const schedule::Program& program) {
+  return std::ranges::any_of(program.ranks.front(), [](const schedule::Instr& i) {
+    return i.op == schedule::Op::backward_weight;
+  });
+}
+
+}  // namespace
+
+schedule::Cost cost_of(StepCosts costs) {
+  return [costs = std::move(costs)](const schedule::Instr& i) -> Seconds {
     using schedule::Op;
     const auto s = static_cast<std::size_t>(i.stage);
     switch (i.op) {
@@ -184,8 +193,6 @@ schedule::Cost cost_of(const StepCosts& costs) {
   };
 }
 
-}  // namespace
-
 std::string_view name_of(Cause cause) {
   return cause_names[static_cast<std::size_t>(cause)];
 }
@@ -193,9 +200,10 @@ std::string_view name_of(Cause cause) {
 Seconds estimated_seconds(const deck::Config& config, const StepCosts& costs) {
   const deck::ParallelConfig& p = config.parallel;
   const auto m = static_cast<double>(micro_batches_of(config));
-  const std::vector<RankWork> ranks = work_of_ranks(p, costs);
+  const bool split = p.splits_backward();
+  const std::vector<RankWork> ranks = work_of_ranks(p, split, costs);
   return std::max(pass_seconds(p, m, ranks, costs), shared_work(ranks, m, costs)) +
-         tail_seconds(p, ranks, costs);
+         tail_seconds(p, split, ranks, costs);
 }
 
 StepTime played_time(const deck::Config& config, const Architecture& a, const StepCosts& costs,
@@ -207,9 +215,10 @@ StepTime played_time(const deck::Config& config, const Architecture& a, const St
   time.idle_share = played.timeline.idle_share();
   for (const schedule::Event& e : played.timeline.events)
     time.seconds = std::max(time.seconds, e.end);
-  const std::vector<RankWork> ranks = work_of_ranks(p, costs);
+  const bool split = splits_backward(program);
+  const std::vector<RankWork> ranks = work_of_ranks(p, split, costs);
   time.seconds =
-      std::max(time.seconds, shared_work(ranks, m, costs) + tail_seconds(p, ranks, costs));
+      std::max(time.seconds, shared_work(ranks, m, costs) + tail_seconds(p, split, ranks, costs));
 
   const auto busiest = static_cast<std::size_t>(
       std::ranges::max_element(ranks, {}, [](const RankWork& r) { return r.passes.total(); }) -
@@ -234,16 +243,13 @@ StepTime played_time(const deck::Config& config, const Architecture& a, const St
   const auto stage_layers = architecture::partition(a, deck::ParallelConfig{});
   const StageFlops flops =
       stage_flops(a, stage_layers, kept, architecture::head_gradient(p)).front();
-  const bool split = p.splits_backward();
   time.hardware_flops += tokens * (split ? flops.again_input + flops.again_weight : flops.again);
   return time;
 }
 
 StepTime predict_step(const deck::Config& config, const Architecture& a,
                       const schedule::Program& program, const Machine& machine) {
-  const bool split = std::ranges::any_of(program.ranks.front(), [](const schedule::Instr& i) {
-    return i.op == schedule::Op::backward_weight;
-  });
+  const bool split = splits_backward(program);
   return played_time(
       config, a, step_costs(config, a, part_times(config, a, split, machine), machine), program);
 }

@@ -107,10 +107,11 @@ Row row_of(ScheduleKind kind, Rank rank, const ProgramLayout& layout) {
     case ScheduleKind::zb_v:
     case ScheduleKind::v_half:
     case ScheduleKind::v_min:
+    case ScheduleKind::automatic:
     case ScheduleKind::file:
       break;
   }
-  check(false, "schedule `file` cannot be generated; read it with read_program");
+  check(false, "schedule ", name_of(kind), " is not a named one");
   return {};
 }
 

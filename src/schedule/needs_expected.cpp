@@ -38,6 +38,7 @@ int slots_of(ScheduleKind kind, const ProgramLayout& l, Rank rank) {
     case ScheduleKind::v_half:
     case ScheduleKind::v_min:
       return std::min(2 * m, v_slots(kind, l.ranks));
+    case ScheduleKind::automatic:
     case ScheduleKind::file:
       break;
   }

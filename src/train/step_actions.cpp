@@ -76,6 +76,27 @@ void StepActions<P>::begin_training(std::int64_t step, const data::Samples& samp
   batch_.global = batches_.global(step);
   samples_before_ = batches_.samples(step - 1);
   samples_ = &samples;
+  data_rank_ = parts_.data.rank();
+  reduces_ = true;
+}
+
+template <class P>
+void StepActions<P>::compute_samples_of(int data_rank) {
+  data_rank_ = data_rank;
+  reduces_ = false;
+  completed_.clear();
+}
+
+template <class P>
+void StepActions<P>::start_reductions() {
+  for (const auto& [stage, layer] : completed_) complete(stage, layer);
+}
+
+template <class P>
+void StepActions<P>::complete(Stage stage, std::int64_t layer) {
+  const Region region("reduce_layer");
+  if (config_.model.shared_layers == 0) parts_.shared_gradients->sum(handle_, layer);
+  parts_.reducer->complete(handle_, stage, layer);
 }
 
 template <class P>
@@ -94,7 +115,7 @@ model::MicroContext StepActions<P>::context(Micro micro) const {
   model::MicroContext c;
   c.seed = static_cast<std::uint64_t>(config_.run.seed);
   c.step = static_cast<std::uint32_t>(step_);
-  c.first_sample = data::first_sample(batch_, micro, parts_.data.rank());
+  c.first_sample = data::first_sample(batch_, micro, data_rank_);
   c.sequence = config_.model.sequence;
   c.dropout = config_.model.dropout;
   c.token_weight = 1.0 / static_cast<double>(batch_.global * config_.model.targets());
@@ -139,7 +160,7 @@ void StepActions<P>::forward(const Step& step) {
   if (reads_samples(stage)) {
     const Region region("read_samples");
     const std::int64_t first =
-        samples_before_ + data::first_sample(batch_, step.instr.micro, parts_.data.rank());
+        samples_before_ + data::first_sample(batch_, step.instr.micro, data_rank_);
     const HostSlot& host = free_slot(step);
     reader_->read(*samples_, first, config_.batch.micro, whole_fields(host));
     take_own_fields(host);
@@ -184,9 +205,9 @@ typename model::RankModel<P>::LayerDone StepActions<P>::layer_done(const Step& s
     parts_.optimizer->mark_loss(handle_, of_tokens);
   }
   return [this, stage = step.instr.stage](std::int64_t layer) {
-    const Region region("reduce_layer");
-    if (config_.model.shared_layers == 0) parts_.shared_gradients->sum(handle_, layer);
-    parts_.reducer->complete(handle_, stage, layer);
+    if (reduces_) return complete(stage, layer);
+    completed_.emplace_back(stage, layer);
+    parts_.replicas.progress();
   };
 }
 

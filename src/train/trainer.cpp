@@ -1,5 +1,6 @@
 // The training loop: steps, logged metrics, validation, checkpoints, requests to stop, and the
 // events of the run.
+#include <trireme/base/audit.hpp>
 #include <trireme/base/events.hpp>
 #include <trireme/base/log.hpp>
 #include <trireme/base/process_memory.hpp>
@@ -92,11 +93,15 @@ void Trainer::write_timeline() {
                      schedule::write_timeline(timeline));
 }
 
-ExitCode Trainer::run() {
+ExitCode Trainer::run() try {
   const ExitCode code = take_steps();
   if (local_saver_) local_saver_->remove();
   requests_.end(parts_.world.rank() == 0);
   return code;
+} catch (const Error& error) {
+  // All ranks throw this together, and the checkpoint in progress holds audited numbers.
+  if (error.code() == wrong_numbers) saver_.finish();
+  throw;
 }
 
 ExitCode Trainer::take_steps() {
@@ -280,6 +285,7 @@ void Trainer::save(std::int64_t step, bool goes_on) {
     grid::together(parts_.world, [&] {
       if (parts_.world.rank() == 0) parts_.expect_folders();
     });
+    worker_.audit_state(step);
     saver_.save(state_of(step), goes_on);
     saved_step_ = step;
   }

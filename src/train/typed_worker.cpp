@@ -58,6 +58,8 @@ TypedWorker<P>::TypedWorker(const deck::Config& config,
   timeline_.layout = parts_.layout;
   for (const schedule::Program& program : programs)
     executors_.emplace_back(program, parts_.pipeline.rank());
+  if (config.run.audit_every > 0 && !programs.empty())
+    audit_.emplace(config.run, parts_, actions_, handle_, grid_);
   handle_.prepare_products(dtype_of<T>);
   if (!parts_.fp8) return;
   const std::string obstacle = kernels::fp8_obstacle(handle_);
@@ -78,29 +80,37 @@ void TypedWorker<P>::initialise() {
 }
 
 template <class P>
-void TypedWorker<P>::run(const Executor& executor) {
+void TypedWorker<P>::run(const Executor& executor, StepPart part) {
   executor.run([&](const Step& step, std::size_t) {
-    publish(step);
+    if (!belongs_to(part, step.instr.op)) return;
+    publish(step, part);
     train::run(actions_, step);
   });
   parts_.transfers->finish();
 }
 
 template <class P>
-void TypedWorker<P>::publish(const Step& step) const {
+void TypedWorker<P>::publish(const Step& step, StepPart part) const {
   const schedule::Instr& i = step.instr;
-  grid::Heartbeat::publish({schedule::name_of(i.op), actions_.step(), i.stage, i.micro});
+  const std::string_view name = schedule::name_of(i.op);
+  const bool audit = part == StepPart::passes;
+  grid::Heartbeat::publish(
+      {audit ? std::string_view(text("audit, ", name)) : name, actions_.step(), i.stage, i.micro});
 }
 
+/// The update of an audited step continues the timeline of its last passes.
 template <class P>
-void TypedWorker<P>::run_timed(const Executor& executor) {
-  timeline_.events.clear();
-  fence(handle_, "train/timed_step begins");
-  grid_.world().barrier("the beginning of a timed step");
-  const auto zero = Clock::now();
-  const auto since_zero = [&](Clock::time_point t) { return seconds(t - zero); };
+void TypedWorker<P>::run_timed(const Executor& executor, StepPart part) {
+  if (part != StepPart::update) {
+    timeline_.events.clear();
+    fence(handle_, "train/timed_step begins");
+    grid_.world().barrier("the beginning of a timed step");
+    timed_from_ = Clock::now();
+  }
+  const auto since_zero = [&](Clock::time_point t) { return seconds(t - timed_from_); };
   executor.run([&](const Step& step, std::size_t position) {
-    publish(step);
+    if (!belongs_to(part, step.instr.op)) return;
+    publish(step, part);
     actions_.has_begun();
     train::run(actions_, step);
     fence(handle_, "train/timed_step waits for each instruction");
@@ -125,9 +135,25 @@ const Executor& TypedWorker<P>::begin_step(std::int64_t step, const data::Sample
 }
 
 template <class P>
+void TypedWorker<P>::take_step(std::int64_t step, const std::function<void(StepPart)>& run) {
+  if (!audit_) return run(StepPart::whole);
+  if (audit_->due(step))
+    audit_->step(step, run);
+  else
+    run(StepPart::whole);
+  audit_->after(step);
+}
+
+template <class P>
+void TypedWorker<P>::audit_state(std::int64_t step) {
+  if (audit_) audit_->compare_state(step);
+}
+
+template <class P>
 void TypedWorker<P>::train_step(std::int64_t step, const data::Samples& samples) {
   const Region region("step");
-  run(begin_step(step, samples));
+  const Executor& executor = begin_step(step, samples);
+  take_step(step, [&](StepPart part) { run(executor, part); });
 }
 
 template <class P>
@@ -135,7 +161,7 @@ void TypedWorker<P>::timed_step(std::int64_t step, const data::Samples& samples)
   const Region region("step");
   const Executor& executor = begin_step(step, samples);
   timeline_.layout.micro_batches = static_cast<int>(executor.micro_batches());
-  run_timed(executor);
+  take_step(step, [&](StepPart part) { run_timed(executor, part); });
 }
 
 template <class P>
@@ -342,6 +368,7 @@ std::vector<plan::MemoryRow> TypedWorker<P>::memory() const {
   if (parts_.fp8) rows.push_back({"fp8 scaling", parts_.fp8->bytes()});
   if (const Bytes bytes = parts_.reduction_bytes(); bytes > 0)
     rows.push_back({"reductions", bytes});
+  if (audit_) rows.push_back({"audits", audit_->bytes()});
   if (parts_.optimizer && away)
     rows.push_back({"optimizer state (host)", parts_.optimizer->state_bytes(), true});
   if (const Bytes bytes = parts_.model->offloaded_bytes(); bytes > 0)

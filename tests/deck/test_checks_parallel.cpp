@@ -76,6 +76,30 @@ TEST(Checks, ThePlacementOfStagesGoesWithTheSchedule) {
                   "cannot be combined with [parallel] layout = \"auto\" (command line)");
 }
 
+TEST(Checks, ASearchedScheduleHasAnyChunksAndOneSourceOfTimes) {
+  const auto placement_of = [](const std::vector<std::string>& overrides) {
+    return parse_deck(example, "a.toml", overrides).config.parallel.stage_map().placement;
+  };
+  const std::string searched = "parallel.schedule=auto";
+  EXPECT_EQ(placement_of({searched}), StagePlacement::round_robin);
+  EXPECT_EQ(placement_of({searched, "parallel.chunks=2"}), StagePlacement::v);
+  EXPECT_EQ(placement_of({searched, "parallel.chunks=3"}), StagePlacement::round_robin);
+  EXPECT_EQ(placement_of({searched, "parallel.chunks=2", "parallel.placement=round_robin"}),
+            StagePlacement::round_robin);
+  const std::string timeline = "parallel.timeline=t.jsonl";
+  parse_deck(example, "a.toml", {searched, timeline});
+  expect_contains(mistakes_of(example, {timeline}),
+                  "[parallel] timeline = \"t.jsonl\" (command line) does not apply to [parallel] "
+                  "schedule = \"1f1b\"");
+  expect_contains(mistakes_of(example, {searched, timeline, "parallel.machine=m.toml"}),
+                  "because both give times; leave one of them out");
+  expect_contains(mistakes_of(example, {searched, "parallel.recompute=auto"}),
+                  "because each depends on the other; choose the recomputation or the schedule");
+  expect_contains(mistakes_of(example, {searched, "parallel.layout=auto"}),
+                  "because it compares named schedules; choose layout = \"given\", or remove "
+                  "schedule");
+}
+
 TEST(Checks, AnOrderNamesAxes) {
   expect_contains(mistakes_of(example, {"parallel.order=data, tenor"}),
                   "[parallel] order = \"data, tenor\" (command line): \"tenor\" is not an axis; "

@@ -127,7 +127,9 @@ TEST(Deck, ResolvedDeckReadsBackToTheSameConfig) {
     p.chunks = p.schedule == ScheduleKind::interleaved || is_v_schedule(p.schedule) ? 2 : 1;
     p.placement = StagePlacement::automatic;
     p.order = random() % 2 == 0 ? "" : "data, tensor";
+    if (p.schedule == ScheduleKind::automatic) p.schedule = ScheduleKind::file;  // own tests
     if (p.schedule != ScheduleKind::file) p.program.clear();
+    p.timeline.clear();
     if (p.schedule == ScheduleKind::file) p.program += "x";
     p.layout = LayoutMode::given;  // else keys without a place are open
     p.share_devices = p.share_devices && p.transport != TransportKind::nccl;

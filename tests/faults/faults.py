@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Injects faults into the programs and checks what docs/reliability.md promises.
 
-    faults.py calls|kills|formats|disks... --bin BUILD/bin --library FOLDER [--mpiexec mpiexec]
+    faults.py calls|kills|formats|disks|flips... --bin BUILD/bin --library FOLDER [--mpiexec mpiexec]
               [--soak] [--jobs N] [--seed N] [--number N] [--only WORDS]
               [--keep FOLDER] [--update]
 
@@ -9,6 +9,7 @@ calls    calls of the system fail in turn            table in calls.py
 kills    jobs are killed at random times             table in kills.py
 formats  files of every format are damaged           table in formats.py
 disks    disks are full                              table in disks.py
+flips    bits of numbers are flipped                 table in flips.py
 
 A new command or format is a new row of a table. Without --soak, some attempts of each row, the same ones each time.
 --update writes the figures to docs/reliability.md. Prints each broken promise and ends with 1 if there is one, and with 77 if
@@ -73,9 +74,9 @@ def update(driver, lines):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("drivers", nargs="+", choices=["calls", "kills", "formats", "disks"])
+    parser.add_argument("drivers", nargs="+", choices=["calls", "kills", "formats", "disks", "flips"])
     parser.add_argument("--bin", required=True)
-    parser.add_argument("--library", required=True, help="folder of libfailing_calls.so and libfault_checksums.so")
+    parser.add_argument("--library", required=True, help="folder of libfailing_calls.so, libfault_checksums.so, libflip_bit.so")
     parser.add_argument("--mpiexec", default="mpiexec")
     parser.add_argument("--soak", action="store_true", help="all attempts")
     parser.add_argument("--jobs", type=int, default=1, help="attempts at a time")

@@ -5,6 +5,7 @@
 #include <trireme/kernels/cross_entropy.hpp>
 #include <trireme/kernels/elementwise.hpp>
 #include <trireme/kernels/embedding.hpp>
+#include <trireme/kernels/hash.hpp>
 #include <trireme/kernels/head_norm.hpp>
 #include <trireme/kernels/matmul.hpp>
 #include <trireme/kernels/norm.hpp>
@@ -176,6 +177,11 @@ std::map<std::string, Call> kernels_of_arrays(const Arrays<T>& x) {
       {"segment_sums", [=](const Handle& e) { segment_sums(e, one, loss, zero); }},
       {"root_of_sum", [=](const Handle& e) { root_of_sum(e, one, loss); }},
       {"count_non_finite", [=](const Handle& e) { count_non_finite<T>(e, count, a); }},
+      {"add_hash_of_bits",
+       [=](const Handle& e) {
+         const View1<std::uint64_t> hash(reinterpret_cast<std::uint64_t*>(count.data()), 1);
+         add_hash_of_bits(e, hash, a.data(), extent(a, 0), sizeof(T));
+       }},
       {"normal_fill", [=](const Handle& e) { normal_fill<T>(e, a, dropout.key, 1.0, 0); }},
   };
 }

@@ -183,6 +183,7 @@ TEST(StepFormula, TheFormulaFollowsThePlayedProgram) {
         case ScheduleKind::gpipe:
           return 1e-9;
         case ScheduleKind::one_forward_one_backward:
+        case ScheduleKind::automatic:
         case ScheduleKind::file:
           return 0.05;
         case ScheduleKind::interleaved:

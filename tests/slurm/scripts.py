@@ -31,6 +31,7 @@ case $(basename "$0") in
   *) exit 0 ;;
 esac
 [ -z "$SAVES" ] || { mkdir -p out/checkpoints; echo "$SAVES" > out/checkpoints/latest; }
+[ -z "$SUSPECTS" ] || { mkdir -p out; printf "%b" "$SUSPECTS" >> out/suspect_hosts; }
 exit "$CODE"
 """
 bin_folder = None  # with trireme, set by the program
@@ -60,15 +61,15 @@ class Scripts(unittest.TestCase):
         self.assertNotIn("Traceback", said.stderr)
         return said.stderr
 
-    def run_script(self, text, code, saves="", stand_in=STAND_IN):
+    def run_script(self, text, code, saves="", suspects="", stand_in=STAND_IN):
         """(exit code, what the stand-ins were called with, output) of a script whose launcher ends with `code`."""
         stand_ins, notes = self.folder / "stand-ins", self.folder / "notes"
         stand_ins.mkdir(exist_ok=True)
-        for name in ("srun", "mpiexec", "flux", "qsub", "scontrol", "trireme"):
+        for name in ("srun", "mpiexec", "flux", "qsub", "sbatch", "scontrol", "trireme"):
             (stand_ins / name).write_text(stand_in)
             (stand_ins / name).chmod(0o755)
         notes.write_text("")
-        environment = dict(os.environ, NOTES=str(notes), CODE=str(code), SAVES=saves, SLURM_JOB_ID="17",
+        environment = dict(os.environ, NOTES=str(notes), CODE=str(code), SAVES=saves, SUSPECTS=suspects, SLURM_JOB_ID="17",
                            PBS_O_WORKDIR=str(self.folder))
         # The script puts trireme's folder first; the stand-ins have to come before that.
         path = f"export PATH={shlex.quote(str(stand_ins))}:$PATH\ndeck="

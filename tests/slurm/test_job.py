@@ -138,6 +138,32 @@ class Slurm(Scripts):
         self.assertIn("submit the same script again", said)
 
 
+    FOUND = "n7.cluster  # step 3: rank 1\\nn7.cluster  # step 3: rank 0\\nn2  # step 3: rank 5\\n"
+
+    def test_suspect_hosts_are_excluded_once(self):
+        for code in (75, 76):  # repaired, or not
+            text = self.printed(*self.GENERIC, f"run.directory=out{code}").replace(f"out{code}", "out")
+            (self.folder / "out/suspect_hosts").unlink(missing_ok=True)
+            ended, calls, said = self.run_script(text, code, f"step_{code}", self.FOUND)
+            self.assertEqual((ended, [call.split("bash")[0].strip() for call in calls[1:]]),
+                             (code, ["sbatch --exclude=n2,n7"]), said)
+            self.assertIn("wrong numbers on n2,n7 (out/suspect_hosts)", said)
+            ended, calls, said = self.run_script(text, 76)  # nothing new to exclude
+            self.assertEqual((ended, len(calls)), (76, 1), said)
+            ended, calls, said = self.run_script(text, 75, f"step_{code + 5}")
+            self.assertEqual((ended, calls[1:]), (75, ["scontrol requeue 17"]), said)
+
+    def test_hosts_are_excluded_as_the_batch_system_allows(self):
+        arguments = ["--nodes", "2", "--ranks-per-node", "2", "--time", "06:00:00", "-o", "again.job"]
+        for batch, calls in (("flux", [f"flux --parent batch --requires=-host:n2,n7 {self.folder}/again.job"]), ("pbs", [])):
+            (self.folder / "out/suspect_hosts").unlink(missing_ok=True)
+            self.printed("--batch", batch, *arguments)
+            text = (self.folder / "again.job").read_text()
+            code, called, said = self.run_script(text, 76, "", self.FOUND)
+            self.assertEqual((code, called[1:]), (76, calls), said)
+            self.assertIn("wrong numbers on n2,n7", said)
+
+
 LOSES_NODES = """#!/bin/bash
 # Nodes n0 to n3. The n-th start ends with the n-th code of CODE; those of the file `dead` then start no more programs.
 echo "$(basename "$0") $*" >> "$NOTES"

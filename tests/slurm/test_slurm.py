@@ -260,6 +260,30 @@ class Jobs(Runs):
 ELASTIC_STEPS = 60
 
 
+class AuditedJobs(Runs):
+    NODES = 3
+
+    def test_a_host_with_wrong_numbers_is_excluded(self):
+        """Rank 1, on node1, has a wrong gradient in its first job."""
+        library = options.bin.resolve().parent / "tests/faults/libflip_bit.so"
+        fault = {"KOKKOS_TOOLS_LIBS": library, "KOKKOS_PROFILE_LIBRARY": library, "FLIP_RANK": 1, "FLIP_STEP": 40,
+                 "FLIP_KERNEL": "kernels/layer_norm_backward_input", "FLIP_LAUNCH": 0, "FLIP_ARENA": "gradients", "FLIP_SHARE": 0.5}
+        exports = " ".join(f"{name}={value}" for name, value in fault.items())
+        self.print_script("--time", "00:10:00", "--setup", f"[ -e run/suspect_hosts ] || export {exports}", "run.audit_every=20")
+        self.submit()
+        first = self.number
+        self.until(lambda: "Submitted batch job" in self.output(), 60, "the job submits itself again")
+        self.number = self.output().partition("Submitted batch job ")[2].split()[0]
+        self.expect_completed(0)
+        self.assertNotEqual(self.number, first)
+        self.assertEqual(self.slurm.job(first)["ExitCode"], "76:0", self.output())
+        self.assertEqual(self.slurm.job(self.number)["ExcNodeList"], "node1")
+        self.assertEqual([ranks["rank"] for ranks in events(self.folder, "audit")], [1])
+        self.assertEqual((self.folder / "run/suspect_hosts").read_text().split()[0], "node1")
+        self.assertEqual([(stop["cause"], stop["step"]) for stop in events(self.folder, "stop")], [("audit", 39)])
+        self.assertEqual(numbers(self.folder), numbers(self.reference(2)))
+
+
 class ElasticJobs(Runs):
     """--nodes 2-4 and [parallel] layout = "auto": 12 samples for 2, 4 and 3 ranks."""
     NODES = 4

@@ -177,6 +177,8 @@ class Layouts : public ::testing::Test {
                                                       {"interleaved", 3},
                                                       {"v-half", 2},
                                                       {"zb-h1", 1},
+                                                      {"auto", 1},
+                                                      {"auto", 2},
                                                       {"v-min", 2}})
           for (const bool sequence_parallel : {false, true})
             for (const bool tied : {true, false}) {
@@ -233,6 +235,7 @@ class Layouts : public ::testing::Test {
                                                                 {"interleaved", 3, Recompute::full},
                                                                 {"zb-v", 2, Recompute::none},
                                                                 {"zb-h1", 1, Recompute::none},
+                                                                {"auto", 2, Recompute::none},
                                                                 {"v-min", 2, Recompute::full},
                                                                 {"zb-h1", 1, Recompute::full}})
         others.push_back({f.tensor, pipeline, f.data, schedule, chunks, f.sequence_parallel, f.tied,

@@ -67,6 +67,8 @@ class Plan : public ::testing::Test {
               Case{"interleaved", 2, false, true, "full", true, "lamb", Family::bert, 3, "fp32",
                    Offload::both},
               Case{"zb-h1", 1, false, true, "selective", false, "sgd", Family::llama, 2, "fp16"},
+              Case{"1f1b", 1, true, true, "none", true, "adamw", Family::gpt, 3, "bf16",
+                   Offload::none, "run.audit_every=2"},
               Case{"interleaved", 2, true, false, "full", true, "lamb", Family::gpt, 3, "fp32"},
               Case{"1f1b", 1, true, true, "selective", true, "adamw", Family::qwen2, 2},
               Case{"1f1b", 1, true, true, "none", true, "adamw", Family::gpt, 3, "bf16",

@@ -25,7 +25,8 @@ enum class StopCause : std::uint8_t {
   stop_file,
   not_finite,  ///< the loss was not finite, or too many steps in a row were skipped
   error,
-  watchdog  ///< a rank died, or none made progress
+  watchdog,  ///< a rank died, or none made progress
+  audit      ///< an audit found wrong numbers
 };
 
 /// The first event of a job.
@@ -196,6 +197,22 @@ struct SkippedStep {
       std::make_pair("loss_scale_after", &SkippedStep::loss_scale_after));
 };
 
+/// An audit named a rank whose numbers are wrong; the entry's step is the one that was audited.
+struct Audit {
+  std::int64_t rank = 0;
+  std::string host;
+  std::string device;  ///< "" where kernels run on the host
+  std::string found;
+  bool certain = true;  ///< otherwise one of several ranks is wrong
+  bool repaired = false;
+
+  static constexpr std::string_view name = "audit";
+  static constexpr auto fields = std::make_tuple(
+      std::make_pair("rank", &Audit::rank), std::make_pair("host", &Audit::host),
+      std::make_pair("device", &Audit::device), std::make_pair("found", &Audit::found),
+      std::make_pair("certain", &Audit::certain), std::make_pair("repaired", &Audit::repaired));
+};
+
 struct Warning {
   std::string message;
 
@@ -228,7 +245,7 @@ struct End {
 };
 
 using Event = std::variant<Start, Layout, Ranks, Data, Devices, Restart, Training, Checkpoint,
-                           SkippedStep, Warning, Stop, End>;
+                           SkippedStep, Audit, Warning, Stop, End>;
 
 /// {"time":"2026-11-22T20:20:23.045Z","step":200,"event":"checkpoint",…}. Numbers that are not
 /// finite are null, bytes that are not UTF-8 become U+FFFD.

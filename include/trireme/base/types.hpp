@@ -49,6 +49,7 @@ enum class ScheduleKind : std::uint8_t {
   zb_v,
   v_half,
   v_min,
+  automatic,
   file
 };
 /// Schedules of two chunks whose stages form a V.

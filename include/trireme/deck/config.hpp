@@ -1,5 +1,6 @@
 #pragma once
 
+#include <trireme/base/audit.hpp>
 #include <trireme/base/fp8.hpp>
 #include <trireme/base/types.hpp>
 #include <trireme/layout/axes.hpp>
@@ -25,6 +26,8 @@ struct RunConfig {
   std::int64_t evaluate_batches = 0;  ///< global batches per evaluation; 0: the whole file
   Seconds watchdog = 0;               ///< longest time without progress; 0: unlimited
   bool timeline = false;              ///< record when each instruction ran
+  std::int64_t audit_every = 0;       ///< steps; 0: none
+  AuditAction audit = AuditAction::stop;
   bool operator==(const RunConfig&) const = default;
 };
 
@@ -94,6 +97,7 @@ struct ParallelConfig {
   ScheduleKind schedule = ScheduleKind::one_forward_one_backward;
   std::int64_t chunks = 1;  ///< stages of a pipeline rank
   std::string program;      ///< file of a hand-written program, if schedule is `file`
+  std::string timeline;  ///< file, for schedule = "auto"; "": none
   StagePlacement placement = StagePlacement::automatic;
   bool sequence_parallel = false;
   Recompute recompute = Recompute::none;
@@ -117,7 +121,7 @@ struct ParallelConfig {
   std::int64_t stages() const { return pipeline * chunks; }
   /// Where the stages are: by `placement`, or by the schedule.
   layout::StageMap stage_map() const;
-  /// Whether the named schedule has the halves of the backward pass apart.
+  /// Whether a named schedule has the halves of the backward pass apart.
   bool splits_backward() const {
     return schedule == ScheduleKind::zb_h1 || is_v_schedule(schedule);
   }

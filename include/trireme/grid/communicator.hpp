@@ -2,6 +2,7 @@
 
 #include <trireme/grid/operation.hpp>
 #include <trireme/grid/transport_queue.hpp>
+#include <trireme/grid/witness.hpp>
 #include <trireme/tensor/views.hpp>
 
 #include <mpi.h>
@@ -40,6 +41,7 @@ class Request {
   Request& operator=(Request&& other) noexcept {
     std::swap(operation_, other.operation_);
     std::swap(queued_, other.queued_);
+    std::swap(result_, other.result_);
     return *this;
   }
   bool active() const { return operation_ != nullptr || queued_ != nullptr; }
@@ -48,6 +50,7 @@ class Request {
   friend class Communicator;
   Operation* operation_ = nullptr;
   Queued* queued_ = nullptr;  ///< used with a transport
+  Witness::Message result_;   ///< for a witness; without data if there is none
 };
 
 /// Verbs on views among the ranks of one axis. With one rank they copy or do nothing. All ranks
@@ -174,6 +177,9 @@ class Communicator {
 
   /// Stages views through host buffers, as for devices, whose memory MPI then need not access.
   void stage_through_host() { staged_ = true; }
+  /// Shows the messages of verbs on views, except for broadcasts, to `witness` from now on; null:
+  /// to none. Not while verbs are outstanding whose results it should see.
+  void show_to(Witness* witness) { witness_ = witness; }
   /// Skips verbs on views from now on, to measure the cost of communication: results keep the
   /// values that their memory held. All ranks must agree.
   void leave_out(bool out = true) { left_out_ = out; }
@@ -190,6 +196,13 @@ class Communicator {
   Operation& take_collective(const char* verb);
   void give_back(Operation& operation);
   Request request(Operation& operation);
+  template <class T>
+  Witness::Message to_show(const char* verb, View1<T> data) const;
+  template <class T>
+  void gives(const char* verb, View1<T> data) const;
+  template <class T>
+  Request receives(Request request, const char* verb, View1<T> data) const;
+  void show_result(Request& request) const;
   void wait(Operation& operation, const char* what);
   void finish(Operation& operation);
   void count(Verb verb, std::size_t bytes);
@@ -219,6 +232,7 @@ class Communicator {
   std::vector<int> world_ranks_;
   bool staged_ = !exec_on_host;
   bool left_out_ = false;
+  Witness* witness_ = nullptr;
   std::array<Traffic, 5> traffic_;
   std::vector<std::unique_ptr<Operation>> operations_;
   std::vector<Operation*> idle_operations_;

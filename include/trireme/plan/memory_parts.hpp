@@ -53,13 +53,14 @@ struct TrainingBytes {
   Bytes widened = 0;
   Bytes fp8 = 0;  ///< maxima and scales
   Bytes reductions = 0;
+  Bytes audits = 0;
   Bytes reserve = 0;
   Bytes saved_on_host = 0;
   bool optimizer_on_host = false;
 
   Bytes where_kernels_run() const {
     return weights + gradients + (optimizer_on_host ? 0 : optimizer) + saved + logits + transfer +
-           scratch + workspace + widened + fp8 + reductions + reserve;
+           scratch + workspace + widened + fp8 + reductions + audits + reserve;
   }
   Bytes all() const {
     return where_kernels_run() + saved_on_host + (optimizer_on_host ? optimizer : 0);
@@ -93,6 +94,7 @@ class TrainingSizes {
   std::int64_t states_ = 0;
   Bytes workspace_ = 0;
   Bytes fp8_ = 0;
+  Bytes audits_ = 0;
   Bytes reserve_ = 0;
   bool optimizer_away_ = false;
   bool activations_away_ = false;

@@ -5,6 +5,7 @@
 #include <trireme/plan/machine.hpp>
 #include <trireme/plan/step_costs.hpp>
 #include <trireme/schedule/program.hpp>
+#include <trireme/schedule/timeline.hpp>
 
 #include <array>
 #include <cstdint>
@@ -39,6 +40,9 @@ struct StepTime {
   Seconds of(Cause cause) const { return shares[static_cast<std::size_t>(cause)]; }
   Seconds& of(Cause cause) { return shares[static_cast<std::size_t>(cause)]; }
 };
+
+/// The duration of each instruction.
+schedule::Cost cost_of(StepCosts costs);
 
 /// Estimates the step by a formula: the longest stage for all micro-batches, the bubble of the
 /// schedule (Narayanan et al. 2021, section 2.2; Qi et al. 2023, section 2.3), and what follows the

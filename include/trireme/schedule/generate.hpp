@@ -14,7 +14,8 @@ namespace trireme::schedule {
 ///   first rank (Qi et al. 2023, arXiv 2401.10241, section 2.3).
 /// - zb-v, v-half, v-min: two chunks in a V, see generate_v().
 ///
-/// Throws Error if the chunks do not fit the schedule, and for `file`, which read_program reads.
+/// Throws Error if the chunks do not fit the schedule, for `file`, which read_program reads, and for
+/// `auto`, which search_program finds.
 Program generate(ScheduleKind kind, const ProgramLayout& layout);
 
 /// A program of forward passes only, by `evaluate`, for any number of chunks.

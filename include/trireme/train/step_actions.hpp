@@ -11,9 +11,21 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <utility>
 #include <vector>
 
 namespace trireme::train {
+
+/// Parts of a training step: an audited step repeats the passes before its one update.
+enum class StepPart : std::uint8_t {
+  whole,
+  passes,  ///< forward and backward passes with their messages, without sums over replicas
+  update   ///< the rest
+};
+constexpr bool belongs_to(StepPart part, schedule::Op op) {
+  return part == StepPart::whole ||
+         (part == StepPart::passes) == (op < schedule::Op::reduce_gradients);
+}
 
 /// Actions of each instruction of a program on a rank's stages.
 template <class P>
@@ -39,6 +51,10 @@ class StepActions final : public Actions {
   void begin_evaluation(const data::Windows& file, std::int64_t windows, std::int64_t first_group,
                         const std::vector<std::int32_t>& bytes_of_token);
   const Counted& counted() const { return counted_; }
+  /// The next passes compute the samples of this data rank, and start no reductions.
+  void compute_samples_of(int data_rank);
+  /// Starts the reductions that the last passes have not started, in their order.
+  void start_reductions();
 
   std::int64_t step() const { return step_; }
   /// Number of the current training step.
@@ -71,6 +87,8 @@ class StepActions final : public Actions {
     Event copied;
   };
 
+  /// Starts the reduction of a layer's gradients.
+  void complete(Stage stage, std::int64_t layer);
   void sum_shared_layers();
   void finish_fp8();
   model::MicroContext context(Micro micro) const;
@@ -96,7 +114,10 @@ class StepActions final : public Actions {
   RankParts<P>& parts_;
   const deck::BatchSchedule batches_;
   data::Batch batch_;
-  std::int64_t samples_before_ = 0;  ///< the step
+  std::int64_t samples_before_ = 0;                        ///< the step
+  int data_rank_ = 0;                                      ///< whose samples are computed
+  bool reduces_ = true;                                    ///< while it computes them
+  std::vector<std::pair<Stage, std::int64_t>> completed_;  ///< layers, if it does not
   const kernels::Handle& handle_;
   typename model::RankModel<P>::Between between_;  ///< moves messages under way
   std::vector<HostSlot> host_slots_;

@@ -1,11 +1,14 @@
 #pragma once
 
+#include <trireme/train/audit.hpp>
 #include <trireme/train/executor.hpp>
 #include <trireme/train/rank_parts.hpp>
 #include <trireme/train/step_actions.hpp>
 #include <trireme/train/worker.hpp>
 
 #include <cstdint>
+#include <functional>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -24,6 +27,7 @@ class TypedWorker final : public Worker {
   void initialise() override;
   void train_step(std::int64_t step, const data::Samples& samples) override;
   void timed_step(std::int64_t step, const data::Samples& samples) override;
+  void audit_state(std::int64_t step) override;
   schedule::Timeline timeline() override;
   StepResult result() override;
   Evaluation evaluate(const data::Windows& file, std::int64_t windows,
@@ -38,9 +42,11 @@ class TypedWorker final : public Worker {
   void load_fp8(const checkpoint::Reader& reader);
   /// Returns the executor of the step's program.
   const Executor& begin_step(std::int64_t step, const data::Samples& samples);
-  void run(const Executor& executor);
-  void publish(const Step& step) const;  ///< to the watchdog
-  void run_timed(const Executor& executor);
+  /// `run` runs a part of the step's program.
+  void take_step(std::int64_t step, const std::function<void(StepPart)>& run);
+  void run(const Executor& executor, StepPart part = StepPart::whole);
+  void publish(const Step& step, StepPart part) const;  ///< to the watchdog
+  void run_timed(const Executor& executor, StepPart part);
   /// Sum of the last stage's values over `ranks`, on every rank.
   template <class N>
   N from_last_stage(N mine, grid::Communicator& ranks, const char* what);
@@ -54,8 +60,10 @@ class TypedWorker final : public Worker {
   kernels::Handle handle_;
   RankParts<P> parts_;
   StepActions<P> actions_;
+  std::optional<Audit<P>> audit_;
   std::vector<Executor> executors_;  ///< one per program
   schedule::Timeline timeline_;
+  Clock::time_point timed_from_;
 };
 
 extern template class TypedWorker<model::Fp32>;

@@ -56,6 +56,9 @@ class Worker {
   virtual void train_step(std::int64_t step, const data::Samples& samples) = 0;
   /// The same, with a wait after each instruction; records when each instruction ran.
   virtual void timed_step(std::int64_t step, const data::Samples& samples) = 0;
+  /// With audits, compares the state of all replicas after step `step`, and repairs it or throws.
+  /// Collective.
+  virtual void audit_state(std::int64_t step) = 0;
   /// Times of the last timed step's instructions, in seconds since the step began, on the pipeline
   /// ranks of the first replica's first tensor rank. Only rank 0 of the world receives the events.
   /// Collective.

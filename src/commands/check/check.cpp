@@ -157,6 +157,11 @@ void print_notes(const deck::Config& c, const plan::Machine& machine) {
   note("tf32          ", plan::tf32_note(c.precision, machine));
   note("products      ", plan::products_note(c.precision, machine));
   note("attention     ", plan::attention_note(c.precision, machine));
+  if (c.run.audit_every > 0)
+    say("audits        every ", with_commas(c.run.audit_every),
+        " steps a second forward and backward pass, at most ",
+        percent(1 / static_cast<double>(c.run.audit_every)),
+        " of the time; after wrong numbers: ", name_of(c.run.audit));
 }
 
 /// The keys that a machine file lacks; "" if times can be predicted.

@@ -64,7 +64,14 @@ std::string time_report(const deck::Config& c, const plan::StepTime& time,
     if (time.shares[i] >= 5e-4 * time.seconds)
       rows.push_back({std::string(plan::name_of(static_cast<plan::Cause>(i))),
                       duration(time.shares[i]), percent(time.shares[i] / time.seconds)});
-  return out + columns(rows, 1, "  ") + "\n  assumed: " + assumptions(machine);
+  out += columns(rows, 1, "  ");
+  if (c.run.audit_every > 0) {
+    const Seconds passes =
+        time.seconds - time.of(plan::Cause::optimizer) - time.of(plan::Cause::data);
+    out += text("\n  audits: ", duration(passes / static_cast<double>(c.run.audit_every)),
+                " in the mean of all steps");
+  }
+  return out + "\n  assumed: " + assumptions(machine);
 }
 
 nlohmann::json plan_json(const deck::Config& c, const plan::StepTime* time, Bytes memory,

@@ -90,6 +90,8 @@ void check_fixed(const deck::Deck& deck) {
   check_usage(p.schedule != ScheduleKind::file, deck.cite("parallel", "schedule"),
               " cannot be planned, because a program file has a fixed number of stages and "
               "micro-batches; leave it out");
+  check_usage(p.schedule != ScheduleKind::automatic, deck.cite("parallel", "schedule"),
+              " cannot be planned, because the plan compares named schedules; leave it out");
   const std::vector<std::string> mistakes = deck::layout_mistakes(deck);
   check_usage(mistakes.empty(), join(mistakes, "\n"));
 }

@@ -123,6 +123,12 @@ class Historian {
   void take(RunJob&, const RunEvent& entry, const events::Warning& event) {
     history_.messages.push_back({entry.time, "warning: " + event.message});
   }
+  void take(RunJob&, const RunEvent& entry, const events::Audit& event) {
+    history_.messages.push_back(
+        {entry.time, text("audit of step ", entry.step, ": rank ", event.rank, " on ", event.host,
+                          event.certain ? " has " : " possibly has ", event.found,
+                          event.repaired ? "; repaired" : "")});
+  }
   void take(RunJob& job, const RunEvent& entry, const events::Stop& event) {
     if (job.stop) return;  // the first one is the cause
     job.stop = event;

@@ -30,6 +30,8 @@ std::string cause_of(const events::Stop& stop) {
       return "failed: loss not finite";
     case events::StopCause::watchdog:
       return "failed: watchdog";
+    case events::StopCause::audit:
+      return "failed: audit";
     case events::StopCause::error:
       return stop.exit_code == 2 ? "refused" : "failed";
   }

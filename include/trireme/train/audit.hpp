@@ -1,0 +1,79 @@
+#pragma once
+
+#include <trireme/deck/config.hpp>
+#include <trireme/grid/runtime.hpp>
+#include <trireme/train/audit_report.hpp>
+#include <trireme/train/audit_state.hpp>
+#include <trireme/train/hash_list.hpp>
+#include <trireme/train/rank_parts.hpp>
+#include <trireme/train/step_actions.hpp>
+#include <trireme/train/voices.hpp>
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <span>
+#include <vector>
+
+namespace trireme::train {
+
+/// Audits of steps against wrong results of a processor or of memory (docs/reliability.md). In an
+/// audited step, each replica computes the gradients of the next one's samples, and those of its
+/// own. Both are bit-for-bit the same unless one is wrong. Hashes of all messages within the
+/// replica tell which of its ranks is: the one whose results differ although all that it had
+/// received was the same. Before the update, replicas also compare hashes of their state.
+template <class P>
+class Audit {
+ public:
+  using Run = std::function<void(StepPart)>;
+
+  /// Arguments must outlive this.
+  Audit(const deck::RunConfig& run, RankParts<P>& parts, StepActions<P>& actions,
+        const kernels::Handle& handle, grid::Grid& grid);
+  ~Audit();
+  Audit(const Audit&) = delete;
+  Audit& operator=(const Audit&) = delete;
+
+  bool due(std::int64_t step) const { return step % run_.audit_every == 0; }
+  /// Takes a step that is due, of which `run` runs a part. Throws on all ranks, before the update,
+  /// if numbers are wrong and not repaired. Collective.
+  void step(std::int64_t step, const Run& run);
+  /// To be called after every step. Keeps hashes of the state for an audit of the next one.
+  void after(std::int64_t step);
+  /// See StateAudit::compare.
+  bool compare_state(std::int64_t step) { return state_.compare(step); }
+
+  Bytes bytes() const { return list_.bytes(); }
+
+ private:
+  /// A forward and backward pass of all micro-batches: data rank r computed the samples of data
+  /// rank (r + offset) mod d.
+  struct Pass {
+    int offset = 0;
+    std::vector<HashEntry> mine;
+    std::vector<std::uint64_t> results;  ///< of each data rank: hash of the lists of its ranks
+  };
+  Pass pass(int offset);
+  std::vector<Voice> voices(std::span<const Pass> passes, int samples) const;
+  bool unanimous_passes(std::span<const Pass> passes) const;
+  void settle(std::vector<Pass>& passes);
+  Finding examine(std::span<const Pass> passes, int samples,
+                  std::optional<std::uint64_t> right) const;
+
+  const deck::RunConfig& run_;
+  RankParts<P>& parts_;
+  StepActions<P>& actions_;
+  const kernels::Handle& handle_;
+  grid::Grid& grid_;
+  HashList list_;
+  StateAudit<P> state_;
+  std::int64_t step_ = 0;
+  const Run* run_part_ = nullptr;
+};
+
+extern template class Audit<model::Fp32>;
+extern template class Audit<model::Fp64>;
+extern template class Audit<model::MixedBf16>;
+extern template class Audit<model::MixedFp16>;
+
+}  // namespace trireme::train

@@ -1,0 +1,47 @@
+#pragma once
+
+#include <trireme/base/audit.hpp>
+#include <trireme/grid/communicator.hpp>
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace trireme::train {
+
+/// Finding of an audit about one rank.
+struct Finding {
+  enum Level : std::int64_t {
+    none,
+    received,   ///< its results are right for the wrong numbers that it received
+    suspected,  ///< it or another rank is wrong
+    wrong
+  };
+  Level level = none;
+  std::string what;  ///< "computed another gradient of layers.0.attention.query"
+
+  /// Keeps the graver of both.
+  void add(Level other, const std::string& other_what) {
+    if (other > level) *this = {other, other_what};
+  }
+};
+
+/// A rank that an audit names.
+struct Suspect {
+  Rank rank = 0;
+  std::string host;
+  std::string device;  ///< empty where kernels run on the host
+  std::string what;
+  bool certain = true;
+};
+
+/// The ranks with the gravest findings, on every rank; at most the first 16. Collective.
+std::vector<Suspect> suspects_of(grid::Communicator& world, const Finding& mine);
+
+/// Reports suspects in the log, as events and in `directory`/suspect_hosts, on rank 0. Unless
+/// `repaired`, it throws on all ranks: Error with the code wrong_numbers. `step`: the one that is
+/// not applied. Collective.
+void report_suspects(grid::Communicator& world, const std::string& directory, std::int64_t step,
+                     const std::vector<Suspect>& suspects, bool repaired);
+
+}  // namespace trireme::train

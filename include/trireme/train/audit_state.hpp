@@ -1,0 +1,71 @@
+#pragma once
+
+#include <trireme/deck/config.hpp>
+#include <trireme/grid/runtime.hpp>
+#include <trireme/train/audit_report.hpp>
+#include <trireme/train/hash_list.hpp>
+#include <trireme/train/rank_parts.hpp>
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace trireme::train {
+
+/// Audits of what steps start from. Weights, and the optimizer's state unless replicas share it,
+/// are alike on all replicas; all of it stays the same from one update to the next.
+template <class P>
+class StateAudit {
+ public:
+  /// Arguments must outlive this.
+  StateAudit(const deck::RunConfig& run, RankParts<P>& parts, const kernels::Handle& handle,
+             grid::Grid& grid, HashList& list);
+
+  /// Keeps the hashes of the state after step `step`.
+  void keep(std::int64_t step);
+  /// Compares the state after step `step` among replicas, and with the kept hashes if they are of
+  /// this step. Returns true if it has repaired it, and throws on all ranks if it cannot. Keeps the
+  /// hashes of the right state. Collective.
+  bool compare(std::int64_t step);
+
+ private:
+  struct State {
+    std::int64_t step = -1;
+    std::vector<HashEntry> common;  ///< alike on all replicas
+    std::vector<HashEntry> own;     ///< held by this rank only
+  };
+  /// State of all ranks, known to every rank.
+  struct Table {
+    std::vector<std::uint64_t> hashes;  ///< of `common`, by world rank
+    std::vector<std::int64_t> changed;  ///< since they were kept: 1 common, 2 own
+  };
+  /// By the first rank of each group with the same weights; empty if it cannot be told.
+  using Values = std::map<Rank, std::optional<std::uint64_t>>;
+
+  template <class Each>
+  void for_common(const Each& each);
+  State state(std::int64_t step);
+  Table tell(const State& now) const;
+  Values right_values(const Table& table) const;
+  Rank group_of(Rank rank) const { return grid_.process_grid().replica_colour(rank); }
+  bool all_right(const Table& table, const Values& right) const;
+  Finding examine(const State& now, const Table& table, const Values& right) const;
+  Finding find_change(const State& now, std::int64_t changed) const;
+  bool repair(std::int64_t step, const Table& table, const Values& right);
+
+  const deck::RunConfig& run_;
+  RankParts<P>& parts_;
+  const kernels::Handle& handle_;
+  grid::Grid& grid_;
+  HashList& list_;
+  State kept_;
+};
+
+extern template class StateAudit<model::Fp32>;
+extern template class StateAudit<model::Fp64>;
+extern template class StateAudit<model::MixedBf16>;
+extern template class StateAudit<model::MixedFp16>;
+
+}  // namespace trireme::train
