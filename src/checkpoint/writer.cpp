@@ -178,12 +178,23 @@ void commit(const std::string& directory, const Manifest& manifest, const std::s
 void commit_part(const std::string& directory, std::int64_t step, const std::string& manifest,
                  const std::string& deck, const Retention& retention) {
   const std::string partial = partial_folder(directory, step);
-  create_folder(partial);
-  io::replace_file(partial + "/" + deck_name, deck);
-  io::replace_file(partial + "/" + manifest_name, manifest);
   const std::string name = folder_name(step);
-  move_into_place(partial, directory + "/" + name);
+  try {
+    create_folder(partial);
+    io::replace_file(partial + "/" + deck_name, deck);
+    io::replace_file(partial + "/" + manifest_name, manifest);
+    move_into_place(partial, directory + "/" + name);
+  } catch (...) {
+    abandon_part(directory, step);
+    throw;
+  }
   remove_old(directory, name, retention, {});
+}
+
+void abandon_part(const std::string& directory, std::int64_t step) {
+  abandon(directory, step);
+  const auto complete = folders_in(directory);
+  if (!complete.empty()) remove_old(directory, complete.front(), {1, 0}, {});
 }
 
 void write(const std::string& directory, const RunState& state, std::span<const ArrayView> arrays,

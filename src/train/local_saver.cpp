@@ -1,6 +1,7 @@
 // Local checkpoints in three phases that all ranks enter together: shards and copies, manifest,
 // completion of each node's folder.
 #include <trireme/base/check.hpp>
+#include <trireme/base/folder_entries.hpp>
 #include <trireme/base/log.hpp>
 #include <trireme/base/packed_texts.hpp>
 #include <trireme/checkpoint/folders.hpp>
@@ -15,6 +16,7 @@
 namespace trireme::train {
 namespace {
 
+const std::string node_mark = "node-";
 constexpr auto look_again = std::chrono::milliseconds(10);
 constexpr checkpoint::Retention kept{2,
                                      0};  // while the newest is completed, the other one is whole
@@ -111,12 +113,34 @@ void LocalSaver::begin() {
   run_ = {parts.at(0), std::stoll(parts.at(1))};
   const std::string directory = checkpoint::local_directory(config_.local, nodes_[node_].name);
   folder_ = directory + "/" + run_.folder_name();
+  expect_own_folder();
   if (leads()) checkpoint::remove_attempts(directory, run_, run_.attempt);
   if (nodes_.size() == 1)
     say("local checkpoints in ", directory,
         " have no copy on another node, because there is only "
         "one; if it fails, the run continues from ",
         config_.directory);
+}
+
+/// Nodes that share the folder would remove each other's files. One that cannot write there is
+/// another matter: the first checkpoint says so.
+void LocalSaver::expect_own_folder() {
+  std::string other;
+  if (leads()) {
+    std::error_code ignored;
+    std::filesystem::create_directories(folder_ + "/" + node_mark + nodes_[node_].name, ignored);
+  }
+  world_.barrier("folders of local checkpoints");
+  if (leads())
+    for (const auto& entry : readable_entries_of(folder_))
+      if (const std::string name = entry.path().filename().string();
+          name.starts_with(node_mark) && name != node_mark + nodes_[node_].name)
+        other = name.substr(node_mark.size());
+  grid::together(world_, [&] {
+    check_usage(other.empty(), "[checkpoint] local = \"", config_.local,
+                "\" is the same folder on ", nodes_[node_].name, " and ", other,
+                "; choose a disk of each node, or put %node% into the path");
+  });
 }
 
 void LocalSaver::save(const checkpoint::RunState& state) {
@@ -267,7 +291,7 @@ void LocalSaver::complete(const std::string& manifest) {
   manifest_ = manifest;
   if (!leads()) return;
   if (manifest.empty()) {
-    checkpoint::abandon(folder_, state_.step);
+    checkpoint::abandon_part(folder_, state_.step);
     return;
   }
   part_ = start_part(config_.asynchronous,

@@ -113,6 +113,16 @@ TEST_F(Local, TwoCompleteOnesStay) {
             std::tie(found[0].step, found[0].digest, found[0].shard_count, found[0].shards));
 }
 
+TEST_F(Local, OneThatFailsMakesRoomForTheNext) {
+  for (const int step : {1, 2}) save_part("a", step, {0, 1});
+  fs::create_directories(partial_folder(directory("a"), 3));
+  abandon_part(directory("a"), 3);
+  EXPECT_EQ(names_in(directory("a")), Names{"step_00000002"});
+  abandon_part(directory("a"), 4);
+  EXPECT_EQ(names_in(directory("a")), Names{"step_00000002"});
+  abandon_part(directory("none"), 4);
+}
+
 TEST_F(Local, PartsOfTheSameStepFormAWholeOnlyIfTheirManifestsAgree) {
   save_part("a", 1, {0});
   save_part("b", 1, {1});

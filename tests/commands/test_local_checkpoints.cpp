@@ -198,6 +198,26 @@ TEST_F(LocalCheckpoints, ADiskThatIsFullOrMissingCostsAWarningPerNode) {
   expect_reference("the other node has both shards", 8);
 }
 
+TEST_F(LocalCheckpoints, AFolderThatNodesShareIsRefused) {
+  EXPECT_EQ(run(on_nodes({0, 1}, "checkpoint.local=disk")), 2);
+  expect_one_error({"the same folder on node", "%node%"});
+}
+
+/// Two ranks on one node, and one on the other.
+TEST_F(LocalCheckpoints, NodesNeedNotHaveAsManyRanks) {
+  ASSERT_EQ(run(train(3, "run.directory=reference")), 0) << err();
+  interrupt({0, 0, 1});
+  for (const int node : {0, 1})
+    EXPECT_EQ(names(local(node) + "/step_00000008", ".h5").size(), 3u) << node;
+  keep_state();
+  for (const int lost : {0, 1}) {
+    bring_back();
+    fs::remove_all(folder_.file(local(lost)));
+    ASSERT_EQ(run(on_nodes({0, 0, 1}, "")), 0) << err();
+    expect_reference("a node is lost", 8);
+  }
+}
+
 TEST_F(LocalCheckpoints, AnotherRunInTheDirectoryDoesNotUseThem) {
   ASSERT_EQ(run(train(2, "run.directory=reference")), 0) << err();
   interrupt({0, 1});

@@ -50,6 +50,9 @@ void commit(const std::string& directory, const Manifest& manifest, const std::s
 void commit_part(const std::string& directory, std::int64_t step, const std::string& manifest,
                  const std::string& deck, const Retention& retention);
 
+/// Removes such a folder, and all former ones but the newest: the disk may have room for only two.
+void abandon_part(const std::string& directory, std::int64_t step);
+
 /// Removes the shards of a checkpoint that will not be committed.
 void abandon(const std::string& directory, std::int64_t step);
 

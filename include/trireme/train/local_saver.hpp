@@ -60,6 +60,7 @@ class LocalSaver {
 
   void find_partners();
   void exchange_outlines(const std::vector<checkpoint::SliceView>& share);
+  void expect_own_folder();
   void exchange();
   bool exchanged();
   void write(std::vector<Shard> shards);
