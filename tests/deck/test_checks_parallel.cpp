@@ -47,7 +47,7 @@ TEST(Checks, ChunksAndProgramsGoWithTheirSchedules) {
       "chunks = 1 (default)");
   expect_contains(
       mistakes_of(example, {"parallel.schedule=1f1b", "parallel.chunks=2"}),
-      "[parallel] chunks = 2 (command line) applies to the schedules interleaved and file");
+      "[parallel] chunks = 2 (command line) applies to the schedules interleaved, auto and file");
   expect_contains(mistakes_of(example, {"parallel.schedule=file"}),
                   "set program to the path of a program file");
   expect_contains(mistakes_of(example, {"parallel.program=a.txt"}), "or leave program out");

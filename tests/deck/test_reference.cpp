@@ -82,7 +82,8 @@ TEST(Table, SaysWhichKeysChangeTheNumbersOfARun) {
             (std::set<std::string>{"batch.global", "batch.ramp_start", "batch.ramp_increment",
                                    "batch.ramp_samples"}));
   EXPECT_EQ(keys_with(Effect::place),
-            (std::set<std::string>{"run.directory", "checkpoint.directory", "checkpoint.restart"}));
+            (std::set<std::string>{"run.directory", "checkpoint.directory", "checkpoint.local",
+                                   "checkpoint.restart"}));
 }
 
 /// The layout never changes the answer.

@@ -26,7 +26,7 @@ void expect_contains(const std::string& whole, const std::string& part) {
 
 deck::Config config_with(std::vector<std::string> overrides) {
   for (const char* set : {"parallel.pipeline=4", "parallel.schedule=auto", "model.layers=8",
-                          "batch.global=24", "batch.micro=2"})
+                          "batch.global=96", "batch.micro=8"})
     overrides.insert(overrides.begin(), set);
   deck::Deck deck = testing::deck_with("", overrides);
   deck::resolve_parallel(deck, ranks);
@@ -65,7 +65,7 @@ TEST(ProgramSearch, KeepsEveryRankWithinTheLimitAndUsesIt) {
     const schedule::FoundProgram unlimited = fastest_program(open, layout_of(open), Machine{});
     const Bytes most = most_array_bytes(open, unlimited.program);
     Seconds before = unlimited.seconds;
-    for (const int percent : {95, 85, 75}) {
+    for (const int percent : {90, 70, 50}) {
       const Bytes limit = most * percent / 100;
       const deck::Config config = config_with({chunks, text("parallel.memory_limit=", limit)});
       const schedule::FoundProgram limited = fastest_program(config, layout_of(config), Machine{});
