@@ -131,7 +131,7 @@ TEST_F(PlanLayouts, BadInputIsAnErrorThatSaysWhatWouldHelp) {
   EXPECT_EQ(plan("--ranks 8 parallel.schedule=1f1b parallel.chunks=2"), 2);
   expect_error(folder_,
                "[parallel] chunks = 2 (command line) applies to the schedules "
-               "interleaved and file");
+               "interleaved, auto and file");
   EXPECT_EQ(plan("--ranks 8 parallel.schedule=file parallel.program=x"), 2);
   expect_error(folder_, "cannot be planned, because a program file has a fixed number of stages");
   folder_.write("small.toml",
