@@ -61,6 +61,15 @@ if(TRIREME_SANITIZE)
   target_link_options(trireme_options INTERFACE -fsanitize=${TRIREME_SANITIZE})
 endif()
 
+if(TRIREME_FUZZERS)
+  if(NOT CMAKE_CXX_COMPILER_ID MATCHES "Clang")
+    message(FATAL_ERROR "TRIREME_FUZZERS needs clang: configure with -DCMAKE_CXX_COMPILER=clang++")
+  endif()
+  set(fuzzed address,undefined)
+  target_compile_options(trireme_options INTERFACE -fsanitize=fuzzer-no-link,${fuzzed} -fno-sanitize-recover=undefined -g -O1)
+  target_link_options(trireme_options INTERFACE -fsanitize=${fuzzed})
+endif()
+
 # trireme_folder(<name> [LINKS <target>...]): the target trireme_<name> from all files of src/<name>/. Sources are
 # globbed on purpose: the rule is "every file of the folder", and tests/style checks the folders.
 function(trireme_folder name)

@@ -53,6 +53,13 @@ std::int64_t alike(const GradientRange& range, std::int64_t end, std::int64_t mo
 
 }  // namespace
 
+std::int64_t layer_of(const Architecture& architecture, const LocalArray& array) {
+  const std::int64_t layers = architecture.model.layers;
+  const std::int64_t layer = architecture.arrays[array.number].layer;
+  if (array.of_vocabulary) return layer < 0 ? shared_token_layer : shared_output_layer(layers);
+  return array.copy && !array.shared ? layers : layer;
+}
+
 BucketCut::BucketCut(const Architecture& architecture, const Shard& shard,
                      const std::vector<LocalArray>& arrays, const Placement& placement,
                      std::int64_t most_elements, int data_ranks)
@@ -60,21 +67,22 @@ BucketCut::BucketCut(const Architecture& architecture, const Shard& shard,
       placement_(placement),
       most_elements_(most_elements),
       data_ranks_(data_ranks) {
-  const std::int64_t head = architecture.model.layers;
+  const std::int64_t layers = architecture.model.layers;
+  const bool shared = shard.shares_vocabulary();
   const bool tied = architecture.model.tied_embeddings;
   ranges_.reserve(arrays.size() + 1);
   for (std::size_t i = 0; i < arrays.size(); ++i) {
     const LocalArray& a = arrays[i];
     for (const Piece& piece : a.pieces) {
       const std::int64_t begin = placement.offset[i] + piece.first;
-      ranges_.push_back({begin, begin + piece.elements(), &piece,
-                         a.copy && !a.shared ? head : architecture.arrays[a.number].layer, a.stage,
-                         a.split, tied && a.number == 0, a.shared});
+      ranges_.push_back({begin, begin + piece.elements(), &piece, layer_of(architecture, a),
+                         a.stage, a.split, tied && a.number == 0, a.shared});
     }
   }
   if (placement.tied_elements > 0)
     ranges_.push_back({placement.tied_offset, placement.tied_offset + placement.tied_elements,
-                       nullptr, head, shard.last_stage(), true, true, false});
+                       nullptr, shared ? shared_output_layer(layers) : layers,
+                       shared ? shard.stages.front() : shard.last_stage(), true, true, false});
   std::ranges::sort(ranges_, {}, &GradientRange::begin);
 }
 

@@ -52,14 +52,41 @@ class EndBuilder : public Builder {
                  scratch("logits", Rows::logit_block, Columns::vocabulary, Numbers::accumulate)};
     op.cut = Cut::outputs;
     op.gathers_again = later();
-    op.arrays = {matrix(m_.tied_embeddings ? "embedding.token" : "output.weight",
-                        {m_.vocabulary, m_.hidden}, 0)};
-    op.arrays.front().tied = m_.tied_embeddings;
+    op.arrays = {output_table()};
     if (m_.predicts_masked_tokens()) op.arrays.push_back(vector("output.bias", {m_.vocabulary}, 0));
     const bool kept = gradient_ == HeadGradient::kept;
     gradient("dlogits", kept ? Rows::targets : Rows::logit_block, Columns::vocabulary, op.output,
              kept);
     cross_entropy("cross entropy", "", add(std::move(op)), targets, Cut::outputs);
+  }
+
+  ArraySpec output_table() const {
+    ArraySpec spec =
+        table(m_.tied_embeddings ? "embedding.token" : "output.weight", m_.vocabulary, m_.hidden);
+    spec.tied = m_.tied_embeddings;
+    return spec;
+  }
+
+  /// Logits of a rank's part of a shared vocabulary. Statistics and gradients of its own part are
+  /// combined with those of other ranks, and the softmax waits for the table's gradient.
+  void shared_logits(bool again) {
+    const auto numbers = [&](const char* name, Columns columns, Home home) {
+      return tensor(name, Rows::targets, columns, Numbers::fp64, home);
+    };
+    const int y = tensor("y", Rows::tokens, Columns::hidden, Numbers::compute, Home::slot);
+    Operation op{OperationKind::logits, "logits", y,
+                 scratch("logits", Rows::logit_block, Columns::vocabulary, Numbers::accumulate)};
+    op.arrays = {output_table()};
+    gradient("softmax", again ? Rows::logit_block : Rows::targets, Columns::vocabulary, op.output,
+             !again);
+    numbers("own", Columns::softmax, Home::slot);
+    numbers("merged", Columns::softmax, Home::slot);
+    numbers("losses", Columns::one, Home::scratch);
+    numbers("statistics", Columns::softmax_parts, Home::scratch);
+    scratch("dy", Rows::tokens, Columns::hidden);
+    scratch("rows", Rows::tokens, Columns::hidden);
+    tensor("tokens", Rows::tokens, Columns::one, Numbers::index, Home::scratch);
+    add(std::move(op));
   }
 
   void cross_entropy(const char* name, const std::string& prefix, int x, int targets, Cut cut) {
@@ -82,6 +109,18 @@ class EndBuilder : public Builder {
   HeadGradient gradient_;
 };
 
+/// The targets are read by all ranks.
+LayerDescription without_fields(LayerDescription part) {
+  std::erase_if(part.tensors, [](const Tensor& t) { return t.home == Home::batch; });
+  for (Operation& op : part.operations) {
+    --op.input;
+    --op.output;
+    for (int& t : op.saved) --t;
+  }
+  --part.output;
+  return part;
+}
+
 }  // namespace
 
 /// x = dropout(token[tokens] + position + segment[segments])
@@ -91,13 +130,20 @@ LayerDescription describe_embedding(const ModelConfig& m) {
   const int segments = m.predicts_masked_tokens() ? b.field("segments", Rows::tokens) : -1;
   const int x = b.tensor("x", Rows::own, Columns::hidden);
   b.tensor("dx", Rows::own, Columns::hidden, Numbers::compute, Home::split);
-  b.look_up("embedding", tokens, x, matrix("embedding.token", {m.vocabulary, m.hidden}, 0));
+  b.look_up("embedding", tokens, x, table("embedding.token", m.vocabulary, m.hidden));
   if (m.positions == Positions::learned)
     b.look_up("positions", x, x, matrix("embedding.position", {m.sequence, m.hidden}, -1));
   if (segments >= 0)
     b.look_up("segments", segments, x, matrix("embedding.segment", {2, m.hidden}, -1));
   if (m.norm_placement == NormPlacement::pre)
     b.add({OperationKind::dropout, "embedding_dropout", x, x});
+  return b.take();
+}
+
+LayerDescription describe_shared_logits(const ModelConfig& m, HeadGradient gradient) {
+  EndBuilder b(m, gradient);
+  b.field("targets", Rows::targets);
+  b.shared_logits(computes_again(gradient));
   return b.take();
 }
 
@@ -113,6 +159,7 @@ LayerDescription describe_head(const ModelConfig& m, HeadGradient gradient) {
   const int x = b.tensor("x", Rows::own, Columns::hidden, Numbers::compute, Home::slot);
   const int y = b.tensor("y", Rows::own, Columns::hidden, Numbers::compute, Home::slot);
   b.norm("final_norm", x, y, m.norm);
+  if (shares_logits(gradient)) return without_fields(b.take());
   if (rows < 0) {
     b.logits(y, targets);
     return b.take();
@@ -142,10 +189,13 @@ LayerDescription describe_head(const ModelConfig& m, HeadGradient gradient) {
 }
 
 HeadGradient head_gradient(const deck::ParallelConfig& p) {
-  if (p.schedule != ScheduleKind::gpipe || p.pipeline == 1) return HeadGradient::with_losses;
+  const bool shared = p.shares_vocabulary();
+  if (!shared && (p.schedule != ScheduleKind::gpipe || p.pipeline == 1))
+    return HeadGradient::with_losses;
   const bool chosen = p.recompute == Recompute::automatic &&
                       std::ranges::find(p.recomputed, logits_name) != p.recomputed.end();
   const bool again = p.recompute == Recompute::full || chosen;
+  if (shared) return again ? HeadGradient::shared_again : HeadGradient::shared;
   return again ? HeadGradient::again : HeadGradient::kept;
 }
 

@@ -21,7 +21,7 @@ LocalSizes local_sizes(const deck::ModelConfig& m, const Shard& shard, std::int6
   s.heads_before = heads.offset % s.group;
   s.head_size = m.head_size();
   s.feed_forward = shard.part(m.feed_forward).extent;
-  s.vocabulary = shard.part(m.vocabulary).extent;
+  s.vocabulary = shard.vocabulary_part(m.vocabulary).extent;
   s.targets =
       m.predicts_masked_tokens() ? shard.context_part(micro * m.targets()).extent : s.tokens;
   s.logit_block = logit_block_rows(s.targets, m.vocabulary, logit_elements);

@@ -49,8 +49,8 @@ Placement place(const Architecture& architecture, const Shard& shard,
   }
   p.elements = round_up(end);
   p.tied_offset = p.elements;
-  if (architecture.model.tied_embeddings && shard.has_embedding() && shard.has_head())
-    p.tied_elements = arrays.front().elements();
+  const bool both = shard.shares_vocabulary() || (shard.has_embedding() && shard.has_head());
+  if (architecture.model.tied_embeddings && both) p.tied_elements = arrays.front().elements();
   p.gradient_elements = p.elements + round_up(p.tied_elements);
   return p;
 }
@@ -65,11 +65,11 @@ layout::Slice replicated_part(const std::vector<LocalArray>& arrays, const Place
 std::vector<SharedPart> shared_parts(const std::vector<LocalArray>& arrays,
                                      const Placement& placement) {
   std::vector<SharedPart> parts;
-  for (const auto& [split, partial] : {std::pair(true, false), {false, false}, {false, true}}) {
-    const layout::Slice run = run_of(arrays, placement, [&](const LocalArray& a) {
-      return a.shared && a.split == split && a.partial_gradient == partial;
+  for (SharedPart part : {SharedPart{{}, true, false}, {{}, false, false}, {{}, false, true}}) {
+    part.run = run_of(arrays, placement, [&](const LocalArray& a) {
+      return a.shared && a.split == part.split && a.partial_gradient == part.partial_gradient;
     });
-    if (run.extent > 0) parts.push_back({run, split, partial});
+    if (part.run.extent > 0) parts.push_back(part);
   }
   return parts;
 }

@@ -32,8 +32,8 @@ struct Holders {
 /// the table of tied embeddings.
 std::vector<Holders> holders_of(const Architecture& architecture, const Shard& shard,
                                 const std::vector<LocalArray>& arrays, std::int64_t replicas) {
-  const bool two_tables =
-      architecture.model.tied_embeddings && shard.has_embedding() != shard.has_head();
+  const bool two_tables = architecture.model.tied_embeddings && !shard.shares_vocabulary() &&
+                          shard.has_embedding() != shard.has_head();
   Holders table{{}, 2 * replicas, 1, shard.has_head() ? replicas : 0};
   std::map<std::tuple<bool, std::int64_t, std::int64_t>, Holders> groups;
   for (std::size_t local = 0; local < arrays.size(); ++local) {

@@ -49,8 +49,10 @@ Stages best_stages(const Architecture& architecture, const deck::ParallelConfig&
   check(stages >= 1, "a partition into ", stages, " stages");
   const std::int64_t all = architecture.model.layers;
   // FLOPs per token, relative to a layer's: all layers cost the same.
-  const double head = architecture.head_products();
-  const double layer = (architecture.model_flops_per_token() / 6 - head) / static_cast<double>(all);
+  const double products = architecture.head_products();
+  const double layer =
+      (architecture.model_flops_per_token() / 6 - products) / static_cast<double>(all);
+  const double head = parallel.shares_vocabulary() ? 0 : products;
   std::int64_t last = all;
   double lowest = std::numeric_limits<double>::infinity();
   // With the head, the last stage has no more layers than the average, but for rounding.
@@ -114,6 +116,7 @@ Shard make_shard(const Architecture& architecture, const deck::ParallelConfig& p
   shard.tensor_rank = at[Axis::tensor];
   shard.context_size = static_cast<int>(parallel.context);
   shard.context_rank = at[Axis::context];
+  if (parallel.shares_vocabulary()) shard.vocabulary_stages = static_cast<int>(parallel.pipeline);
   return shard;
 }
 
@@ -193,7 +196,9 @@ LocalArray slice_of(const Architecture& architecture, const Shard& shard, std::s
   local.extent = spec.shape;
   if (spec.split_axis >= 0) {
     const auto axis = static_cast<std::size_t>(spec.split_axis);
-    const Slice part = shard.groups(spec.shape[axis], spec.group);
+    local.of_vocabulary = spec.of_vocabulary && shard.shares_vocabulary();
+    const Slice part = local.of_vocabulary ? shard.vocabulary_part(spec.shape[axis])
+                                           : shard.groups(spec.shape[axis], spec.group);
     local.offset[axis] = part.offset;
     local.extent[axis] = part.extent;
     local.split = true;
@@ -244,7 +249,8 @@ std::vector<LocalArray> local_arrays(const Architecture& architecture, const Sha
         stage = shard.stage_of(layer);
         holds = shard.holds(stage);
       }
-      if (holds || array.shared) visited(i, stage, holds);
+      const bool of_all = array.shared || (array.of_vocabulary && shard.shares_vocabulary());
+      if (holds || of_all) visited(i, stage, holds);
     }
   };
   std::size_t n = 1;  // a tied table
@@ -254,10 +260,11 @@ std::vector<LocalArray> local_arrays(const Architecture& architecture, const Sha
   visit([&](std::size_t i, Stage stage, bool holds) {
     arrays.push_back(slice_of(architecture, shard, i, holds ? stage : shard.stages.front()));
     arrays.back().shared = architecture.arrays[i].shared;
-    if (!holds) mark_copy(arrays.back());
+    if (arrays.back().of_vocabulary) arrays.back().stage = shard.stages.front();
+    if (!holds && !arrays.back().of_vocabulary) mark_copy(arrays.back());
   });
   const bool tied = architecture.model.tied_embeddings;
-  if (tied && shard.has_head() && !shard.has_embedding()) {
+  if (tied && !shard.shares_vocabulary() && shard.has_head() && !shard.has_embedding()) {
     arrays.push_back(slice_of(architecture, shard, 0, shard.last_stage()));
     mark_copy(arrays.back());
   }

@@ -21,9 +21,10 @@ constexpr std::array<std::string_view, 2> mask_names{"causal", "full"};
 constexpr std::array<std::string_view, 2> objective_names{"next_token", "masked_token"};
 constexpr std::array<std::string_view, 2> gelu_names{"tanh", "exact"};
 constexpr std::array<std::string_view, 3> sentence_loss_names{"next", "order", "none"};
-constexpr std::array<std::string_view, 9> schedule_names{
-    "gpipe", "1f1b", "interleaved", "zb-h1", "zb-v", "v-half", "v-min", "auto", "file"};
+constexpr std::array<std::string_view, 10> schedule_names{
+    "gpipe", "1f1b", "interleaved", "zb-h1", "zb-v", "v-half", "v-min", "2bw", "auto", "file"};
 constexpr std::array<std::string_view, 3> stage_placement_names{"auto", "round_robin", "v"};
+constexpr std::array<std::string_view, 2> vocabulary_names{"stage", "pipeline"};
 constexpr std::array<std::string_view, 2> layout_names{"given", "auto"};
 constexpr std::array<std::string_view, 4> recompute_names{"none", "selective", "full", "auto"};
 constexpr std::array<std::string_view, 4> offload_names{"none", "optimizer", "activations", "both"};
@@ -83,6 +84,9 @@ std::string_view name_of(StagePlacement x) {
 }
 std::string_view name_of(ScheduleKind x) {
   return schedule_names[static_cast<std::size_t>(x)];
+}
+std::string_view name_of(VocabularyPlacement x) {
+  return vocabulary_names[static_cast<std::size_t>(x)];
 }
 std::string_view name_of(LayoutMode x) {
   return layout_names[static_cast<std::size_t>(x)];
@@ -166,6 +170,10 @@ std::span<const std::string_view> names<StagePlacement>() {
 template <>
 std::span<const std::string_view> names<ScheduleKind>() {
   return schedule_names;
+}
+template <>
+std::span<const std::string_view> names<VocabularyPlacement>() {
+  return vocabulary_names;
 }
 template <>
 std::span<const std::string_view> names<LayoutMode>() {

@@ -9,8 +9,6 @@
 namespace trireme::checkpoint {
 namespace {
 
-constexpr std::int64_t most_elements = std::int64_t{1} << 60;
-
 /// "[0, 2) x [5, 9)"
 std::string slab_text(const Slab& slab) {
   std::string out;
@@ -59,14 +57,16 @@ std::int64_t volume(const Extents& extent) {
   const auto negative = [](std::int64_t n) { return n < 0; };
   check(std::ranges::none_of(extent, negative), "the shape ", shape_text(extent),
         " has a negative extent");
+  check(is_small_enough(extent), "the shape ", shape_text(extent), " has more than 2^56 elements");
   if (std::ranges::find(extent, 0) != extent.end()) return 0;
-  std::int64_t elements = 1;
-  for (const auto n : extent) {
-    check(elements <= most_elements / n, "the shape ", shape_text(extent),
-          " has more than 2^60 elements");
-    elements *= n;
-  }
-  return elements;
+  return std::accumulate(extent.begin(), extent.end(), std::int64_t{1}, std::multiplies<>());
+}
+
+bool is_small_enough(const Extents& extent) {
+  if (std::ranges::find(extent, 0) != extent.end()) return true;
+  std::int64_t room = most_elements;
+  for (const std::int64_t n : extent) room /= n;
+  return room > 0;
 }
 
 Slab whole(const Extents& shape) {

@@ -85,6 +85,9 @@ ArrayInfo array_from(const Json& json, const std::string& path) {
   check(dtype.has_value(), path, ": array '", array.name, "' has the unknown type ", type);
   array.dtype = *dtype;
   array.shape = whole_numbers(json.at("shape"), path);
+  check(is_small_enough(array.shape), path, ": array '", array.name, "' has the shape ",
+        shape_text(array.shape), ", more than 2^56 elements; copy the folder again or continue ",
+        "from another checkpoint");
   return array;
 }
 

@@ -4,8 +4,10 @@
 #include <trireme/base/check.hpp>
 #include <trireme/deck/choices.hpp>
 #include <trireme/deck/layout.hpp>
+#include <trireme/deck/overlap_checks.hpp>
 #include <trireme/deck/precision_checks.hpp>
 #include <trireme/deck/ramp_check.hpp>
+#include <trireme/deck/rotary_checks.hpp>
 #include <trireme/deck/special_tokens.hpp>
 
 #include <algorithm>
@@ -48,23 +50,13 @@ class CrossCheck {
       report(deck_.cite("model", "key_value_heads"), " does not divide ",
              deck_.cite("model", "heads"), "; choose ",
              choices(divisors(m.heads), m.key_value_heads), " key_value_heads");
-    if (valid({"model.positions", "model.hidden", "model.heads", "model.head_size"})) rotary();
+    if (valid({"model.positions", "model.hidden", "model.heads", "model.head_size",
+               "model.rope_theta", "model.rope_scaling", "model.rope_factor",
+               "model.rope_original_sequence", "model.rope_low_frequency_factor",
+               "model.rope_high_frequency_factor", "model.rope_beta_fast", "model.rope_beta_slow"}))
+      for (const std::string& mistake : rotary_mistakes(deck_)) report(mistake);
     properties();
     if (m.predicts_masked_tokens()) pairs();
-  }
-
-  void rotary() {
-    const ModelConfig& m = deck_.config.model;
-    if (m.positions != Positions::rotary || m.head_size() % 2 == 0) return;
-    if (m.explicit_head_size > 0)
-      report(deck_.cite("model", "head_size"),
-             " is odd, and rotary positions need an even number; choose ", m.head_size() + 1);
-    else if (m.hidden % m.heads == 0)
-      report(deck_.cite("model", "hidden"), " / ", deck_.cite("model", "heads"),
-             " is a head size of ", m.head_size(), ", and rotary positions need an even one; ",
-             m.hidden % 2 == 0 ? text("choose ", choices(divisors(m.hidden / 2), m.heads),
-                                      " heads, or set head_size")
-                               : text("set an even head_size, or choose an even hidden"));
   }
 
   /// Properties that contradict one another.
@@ -225,6 +217,36 @@ class CrossCheck {
       excludes("precision", "products", "context = 1, or products = \"compute\"");
   }
 
+  void overlapped_steps() {
+    if (!valid({"parallel.schedule"})) return;
+    for (const std::string& mistake : overlap_mistakes(deck_)) report(mistake);
+  }
+
+  /// Each part of a shared vocabulary needs a row. Interleaved stages and those in a V would need
+  /// other programs.
+  void vocabulary() {
+    const ParallelConfig& p = deck_.config.parallel;
+    if (!valid({"parallel.vocabulary"}) || p.vocabulary == VocabularyPlacement::stage) return;
+    const auto excludes = [&](const char* section, const char* name, const std::string& remedy) {
+      report(deck_.cite("parallel", "vocabulary"), " cannot be combined with ",
+             deck_.cite(section, name), "; choose ", remedy, ", or vocabulary = \"stage\"");
+    };
+    if (valid({"parallel.layout"}) && p.layout == LayoutMode::automatic)
+      excludes("parallel", "layout", "layout = \"given\"");
+    if (!valid({"parallel.pipeline", "parallel.schedule"}) || !p.shares_vocabulary()) return;
+    const bool possible = p.schedule == ScheduleKind::one_forward_one_backward ||
+                          p.schedule == ScheduleKind::gpipe || p.schedule == ScheduleKind::zb_h1;
+    if (!possible) excludes("parallel", "schedule", "schedule = \"1f1b\", \"gpipe\" or \"zb-h1\"");
+    if (valid({"parallel.context"}) && p.context > 1)
+      excludes("parallel", "context", "context = 1");
+    if (valid({"model.family"}) && deck_.config.model.predicts_masked_tokens())
+      excludes("model", "family", "family = \"gpt\" or \"llama\"");
+    const std::int64_t ids = deck_.config.model.vocabulary;
+    if (valid({"model.vocabulary", "parallel.tensor"}) && ids > 0 && ids < p.vocabulary_parts())
+      report(deck_.cite("parallel", "vocabulary"), " divides ", deck_.cite("model", "vocabulary"),
+             " among ", p.vocabulary_parts(), " ranks; choose vocabulary = \"stage\"");
+  }
+
   /// There may be more stages than layers, but each stage has a row in every table.
   void stages() {
     const ParallelConfig& p = deck_.config.parallel;
@@ -339,16 +361,6 @@ class CrossCheck {
 
 }  // namespace
 
-double activations_of(const Config& config) {
-  const ModelConfig& m = config.model;
-  const double per_layer = 4 * static_cast<double>(m.hidden) +
-                           4 * static_cast<double>(m.heads * m.head_size()) +
-                           2 * static_cast<double>(m.feed_forward);
-  const double per_token =
-      static_cast<double>(m.layers) * per_layer + static_cast<double>(m.vocabulary);
-  return static_cast<double>(config.batch.micro) * static_cast<double>(m.sequence) * per_token;
-}
-
 void cross_check(const Deck& deck, const std::set<std::string>& invalid, Diagnostics& diagnostics) {
   CrossCheck checks(deck, invalid, diagnostics);
   checks.model();
@@ -358,10 +370,12 @@ void cross_check(const Deck& deck, const std::set<std::string>& invalid, Diagnos
   checks.optimizer();
   checks.tensor();
   checks.context();
+  checks.vocabulary();
   checks.stages();
   checks.order();
   checks.layout();
   checks.schedule();
+  checks.overlapped_steps();
   checks.transport();
   checks.local_checkpoints();
 }

@@ -144,6 +144,16 @@ void check_passes(const Deck& deck) {
               " micro-batches are ", stages * micro_batches,
               " forward passes in a step, more than ", passes_limit,
               "; choose fewer stages, a larger micro or more data");
+  if (p.schedule == ScheduleKind::two_bw)
+    for (const BatchPhase& phase : BatchSchedule(b).phases()) {
+      const std::int64_t count = phase.global / (b.micro * p.data);
+      check_usage(count >= p.pipeline, deck.cite("parallel", "schedule"),
+                  " needs as many micro-batches in a step as pipeline ranks, but a batch of ",
+                  phase.global, " samples with ", deck.cite("batch", "micro"), " and ",
+                  deck.cite("parallel", "data"), " has ", count, " for ",
+                  deck.cite("parallel", "pipeline"), "; choose a larger global (or ramp_start), a ",
+                  "smaller micro, less data or a smaller pipeline, or schedule = \"1f1b\"");
+    }
   const double activations = activations_of(deck.config) * static_cast<double>(micro_batches);
   check_usage(activations <= step_limit, deck.cite("batch", "global"), " with ",
               deck.cite("parallel", "data"), " gives ", activations,
@@ -152,6 +162,16 @@ void check_passes(const Deck& deck) {
 }
 
 }  // namespace
+
+double activations_of(const Config& config) {
+  const ModelConfig& m = config.model;
+  const double per_layer = 4 * static_cast<double>(m.hidden) +
+                           4 * static_cast<double>(m.heads * m.head_size()) +
+                           2 * static_cast<double>(m.feed_forward);
+  const double per_token =
+      static_cast<double>(m.layers) * per_layer + static_cast<double>(m.vocabulary);
+  return static_cast<double>(config.batch.micro) * static_cast<double>(m.sequence) * per_token;
+}
 
 void resolve_parallel(Deck& deck, std::int64_t ranks) {
   check(ranks >= 1, "resolve_parallel: ranks = ", ranks, ", expected at least 1");

@@ -9,9 +9,13 @@ std::vector<Difference> differences(const Deck& stored, const Deck& current) {
   for (const Key& key : keys()) {
     const Value before = key.load(stored.config);
     const Value now = key.load(current.config);
-    if (before != now)
-      found.push_back({key.section, key.name, literal(key, before), literal(key, now),
-                       current.where(key.section, key.name), key.effect});
+    if (before == now) continue;
+    // Only 2bw delays gradients; the other schedules give the same numbers.
+    const bool delays =
+        key.full_name() == "parallel.schedule" &&
+        stored.config.parallel.overlaps_steps() != current.config.parallel.overlaps_steps();
+    found.push_back({key.section, key.name, literal(key, before), literal(key, now),
+                     current.where(key.section, key.name), delays ? Effect::numbers : key.effect});
   }
   return found;
 }

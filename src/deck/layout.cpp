@@ -174,6 +174,11 @@ std::vector<std::string> layout_mistakes(const Deck& deck) {
                             deck.cite("parallel", "schedule"),
                             ", because it compares named schedules; choose layout = \"given\", or "
                             "remove schedule"));
+  if (p.schedule == ScheduleKind::two_bw)
+    mistakes.push_back(text(deck.cite("parallel", "layout"), " cannot be combined with ",
+                            deck.cite("parallel", "schedule"),
+                            ", which delays gradients and so changes losses; choose layout = "
+                            "\"given\", or remove schedule"));
   if (file || !p.program.empty())
     mistakes.push_back(text(deck.cite("parallel", "layout"), " cannot be combined with ",
                             deck.cite("parallel", file ? "schedule" : "program"),

@@ -111,7 +111,7 @@ void parallel_keys(std::vector<Entry>& out) {
   parallel
       .choice("schedule", &ParallelConfig::schedule,
               "order of the micro-batches' forward and backward passes; auto searches for the "
-              "fastest one")
+              "fastest one; 2bw has no flush between steps, and gradients that are one step late")
       .otherwise(Str("1f1b"));
   parallel
       .integer(
@@ -137,6 +137,12 @@ void parallel_keys(std::vector<Entry>& out) {
               "chunks in reverse; with schedule = \"auto\" or \"file\"), or auto: that of the "
               "schedule, v with schedule = \"auto\" and 2 chunks")
       .otherwise(Str("auto"));
+  parallel
+      .choice("vocabulary", &ParallelConfig::vocabulary,
+              "ranks of the embedding and the logits: those of the first and the last stage "
+              "(stage), or all pipeline ranks, each with a part of the vocabulary (pipeline), so "
+              "that stages are equal; with the schedules 1f1b, gpipe and zb-h1 (Yeung et al. 2024)")
+      .otherwise(Str("stage"));
   parallel
       .boolean("sequence_parallel", &ParallelConfig::sequence_parallel,
                "division of norms, dropout and saved activations among tensor ranks, by tokens "

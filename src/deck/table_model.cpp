@@ -94,6 +94,49 @@ void model_properties(SectionKeys<ModelConfig>& model) {
       .otherwise(Str("next"));
 }
 
+/// Rotary positions of sequences that are longer than those of an earlier training.
+void rotary_keys(SectionKeys<ModelConfig>& model) {
+  model
+      .choice("rope_scaling", &ModelConfig::rope_scaling,
+              "change of rotary positions for sequences longer than those of an earlier training, "
+              "as in transformers: none, linear, dynamic, yarn or llama3; see docs/models.md")
+      .effect(Effect::numbers)
+      .otherwise(Str("none"));
+  model
+      .number("rope_factor", &ModelConfig::rope_factor,
+              "factor of the longest wavelengths (rope_scaling other than none)")
+      .effect(Effect::numbers)
+      .from(1)
+      .otherwise(1.0);
+  model
+      .integer("rope_original_sequence", &ModelConfig::rope_original_sequence,
+               "sequence of the earlier training; required for rope_scaling dynamic, yarn and "
+               "llama3")
+      .effect(Effect::numbers)
+      .unit("tokens")
+      .at_least(0)
+      .at_most(size_limit)
+      .otherwise(Int{0});
+  const auto number = [&](const char* name, double ModelConfig::*field, double value,
+                          const char* help) {
+    model.number(name, field, help).effect(Effect::numbers).above(0).otherwise(value);
+  };
+  number("rope_low_frequency_factor", &ModelConfig::rope_low_frequency_factor, 1,
+         "wavelengths above rope_original_sequence / this are multiplied by rope_factor (llama3)");
+  number("rope_high_frequency_factor", &ModelConfig::rope_high_frequency_factor, 4,
+         "wavelengths below rope_original_sequence / this do not change (llama3)");
+  number("rope_beta_fast", &ModelConfig::rope_beta_fast, 32,
+         "pairs that turn more often within rope_original_sequence do not change (yarn)");
+  number("rope_beta_slow", &ModelConfig::rope_beta_slow, 1,
+         "pairs that turn less often have their wavelength multiplied by rope_factor (yarn)");
+  model
+      .number("rope_attention_factor", &ModelConfig::rope_attention_factor,
+              "factor of rotated queries and keys (yarn)")
+      .effect(Effect::numbers)
+      .from(0)
+      .otherwise(0.0, "0: 0.1 ln(rope_factor) + 1");
+}
+
 }  // namespace
 
 void model_keys(std::vector<Entry>& out) {
@@ -140,6 +183,7 @@ void model_keys(std::vector<Entry>& out) {
                "one array for the input embedding and the output projection")
       .otherwise(true);
   model_properties(model);
+  rotary_keys(model);
 }
 
 }  // namespace trireme::deck

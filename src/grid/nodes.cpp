@@ -1,7 +1,6 @@
 #include <trireme/base/packed_texts.hpp>
+#include <trireme/base/process_identity.hpp>
 #include <trireme/grid/nodes.hpp>
-
-#include <unistd.h>
 
 #include <algorithm>
 #include <cstdlib>
@@ -12,9 +11,7 @@ namespace trireme::grid {
 std::string node_name() {
   if (const char* given = std::getenv("TRIREME_NODE_NAME"); given != nullptr && *given != '\0')
     return given;
-  char name[256] = {};
-  gethostname(name, sizeof name - 1);
-  return name;
+  return this_process().host;
 }
 
 std::vector<Node> nodes(Communicator& world) {

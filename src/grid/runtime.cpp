@@ -202,6 +202,16 @@ Communicator& Grid::part_of_tensor_axis(const std::string& name, int colour) {
   return *part;
 }
 
+Communicator& Grid::another(Axis axis, const std::string& name) {
+  std::unique_ptr<Communicator>& other = others_[name];
+  if (!other) {
+    Communicator& ranks = communicator(axis);
+    other = ranks.split(0, ranks.rank(), name);
+    if (factory_ && other->size() > 1) other->use(factory_(*other));
+  }
+  return *other;
+}
+
 void Grid::use_transports(const TransportFactory& factory) {
   factory_ = factory;
   const auto give = [&](Communicator& communicator) {
@@ -212,6 +222,7 @@ void Grid::use_transports(const TransportFactory& factory) {
   if (replicas_) give(*replicas_);
   give(*embedding_);
   for (const auto& [name, part] : parts_) give(*part);
+  for (const auto& [name, other] : others_) give(*other);
 }
 
 }  // namespace trireme::grid

@@ -2,6 +2,7 @@
 // transformers' classes.
 #include <trireme/base/text.hpp>
 #include <trireme/hugging_face/llama.hpp>
+#include <trireme/hugging_face/rotary_keys.hpp>
 
 #include <algorithm>
 #include <utility>
@@ -14,33 +15,6 @@ using M = deck::ModelConfig;
 constexpr std::string_view prefix = "model.";
 constexpr const char* table = "model.embed_tokens.weight";
 constexpr const char* head = "lm_head.weight";
-
-/// Accepts {"rope_type": "default", "rope_theta": 10000.0} only. Files from before 2025 have
-/// rope_theta outside, and may call the type "type".
-bool read_rotary(const json& value, M& m) {
-  if (!value.is_object()) return false;
-  for (const auto& [key, member] : value.items()) {
-    if (member.is_null()) continue;
-    if (key == "rope_theta") {
-      if (!member.is_number() || !(member.get<double>() > 0)) return false;
-      m.rope_theta = member.get<double>();
-    } else if (key == "partial_rotary_factor") {
-      if (member != 1) return false;
-    } else if ((key != "rope_type" && key != "type") || member != "default") {
-      return false;
-    }
-  }
-  return true;
-}
-
-ConfigKey rotary(std::string name) {
-  ConfigKey key;
-  key.name = std::move(name);
-  key.read = read_rotary;
-  key.expected = R"({"rope_type": "default", "rope_theta": a number above 0})";
-  key.otherwise = [](const M&) { return json::object(); };
-  return key;
-}
 
 /// Key/value heads. Files from before grouped-query attention have null.
 ConfigKey groups(std::int64_t otherwise) {
@@ -137,27 +111,27 @@ const Class& class_of(Family family) {
 }
 
 std::vector<ConfigKey> keys(const Class& c) {
-  ConfigKey parameters = rotary("rope_parameters");
-  parameters.write = [](const M& m) {
-    return json{{"rope_theta", m.rope_theta}, {"rope_type", "default"}};
+  // Rotary positions need no table: the weights fit any sequence.
+  ConfigKey positions =
+      whole("max_position_embeddings", "sequence", &M::sequence, size_limit).free();
+  positions.write = [](const M& m) {
+    return m.rope_scaling == RotaryScalingKind::dynamic ? m.rope_original_sequence : m.sequence;
   };
   std::vector<ConfigKey> keys{
       whole("num_hidden_layers", "layers", &M::layers, layers_limit),
       whole("hidden_size", "hidden", &M::hidden, size_limit),
-      whole("num_attention_heads", "heads", &M::heads, size_limit), groups(c.key_value_heads),
+      whole("num_attention_heads", "heads", &M::heads, size_limit),
+      groups(c.key_value_heads),
       head_size(c.head_size),
       whole("intermediate_size", "feed_forward", &M::feed_forward, 4 * size_limit),
-      // Rotary positions need no table: the weights fit any sequence.
-      whole("max_position_embeddings", "sequence", &M::sequence, size_limit).free(),
+      std::move(positions),
       whole("vocab_size", "vocabulary", &M::vocabulary, vocabulary_limit),
       fixed("hidden_act", {"silu", "swish"}),
-      positive("rms_norm_eps", "norm_epsilon", &M::norm_epsilon).without(1e-6),
-      std::move(parameters), rotary("rope_scaling"),
-      positive("rope_theta", "rope_theta", &M::rope_theta).without([](const M& m) {
-        return json(m.rope_theta);
-      }),
-      dropout("attention_dropout", &M::dropout).without(0.0),
-      flag("tie_word_embeddings", "tied_embeddings", &M::tied_embeddings).without(false)};
+      positive("rms_norm_eps", "norm_epsilon", &M::norm_epsilon).without(1e-6)};
+  add_rotary_keys(keys);
+  keys.push_back(dropout("attention_dropout", &M::dropout).without(0.0));
+  keys.push_back(
+      flag("tie_word_embeddings", "tied_embeddings", &M::tied_embeddings).without(false));
   c.add_keys(keys);
   return keys;
 }
@@ -171,13 +145,7 @@ void check_config(const json& file, const M& m, Complaints& complaints) {
   if (m.heads % m.key_value_heads != 0)
     complaints.add("num_key_value_heads = ", m.key_value_heads,
                    ", expected a divisor of num_attention_heads = ", m.heads);
-  for (const char* name : {"rope_parameters", "rope_scaling"}) {
-    const json inner = file.value(name, json());
-    const json theta = inner.is_object() ? inner.value("rope_theta", json()) : json();
-    if (!theta.is_null() && theta != m.rope_theta)
-      complaints.add("rope_theta = ", m.rope_theta, ", but ", theta.dump(), " in ", name,
-                     ", expected equal values");
-  }
+  check_rotary(file, m, complaints);
 }
 
 void add_layer(std::vector<Tensor>& out, const M& m, std::int64_t layer) {

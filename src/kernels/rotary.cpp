@@ -12,6 +12,7 @@ namespace {
 /// theta^(−2i/K) = exp(i · step), and the positions of the rows.
 struct Angles {
   double step;
+  RotaryScaling scaling;
   std::int64_t sequence;
   std::int64_t first_row;
   std::int64_t first_position;
@@ -19,6 +20,7 @@ struct Angles {
 
   explicit Angles(const Rotary& r)
       : step(-2.0 * std::log(r.theta) / static_cast<double>(r.head_size)),
+        scaling(r.scaling),
         sequence(r.sequence),
         first_row(r.first_row),
         first_position(r.first_position),
@@ -28,7 +30,11 @@ struct Angles {
     return static_cast<double>(first_position + places.position((first_row + t) % sequence));
   }
   KOKKOS_FORCEINLINE_FUNCTION double angle(double position, std::int64_t i) const {
-    return position * fast_exp(static_cast<double>(i) * step);
+    const double pair = static_cast<double>(i);
+    const double f = fast_exp(pair * step);
+    const double r = scaling.start + scaling.per_pair * pair + scaling.per_frequency * f;
+    const double limited = r < 0 ? 0 : r > 1 ? 1 : r;
+    return position * (f * (1 - limited + limited / scaling.factor));
   }
 };
 
@@ -53,8 +59,8 @@ void turn_by_rows(const char* label, const Exec& exec, View2<T> x, const Rotary&
           for_lanes(team, pairs,
                     [&](std::int64_t i) { angle[i] = angles.angle(position, first + i); });
           for (std::int64_t i = 0; i < pairs; ++i) {
-            cosine[i] = static_cast<Acc>(math::cos(angle[i]));
-            sine[i] = static_cast<Acc>(direction * math::sin(angle[i]));
+            cosine[i] = static_cast<Acc>(angles.scaling.magnitude * math::cos(angle[i]));
+            sine[i] = static_cast<Acc>(angles.scaling.magnitude * direction * math::sin(angle[i]));
           }
           for (std::int64_t h = 0; h < heads; ++h) {
             T* lower = row_of(x, t) + h * size + first;
@@ -99,8 +105,8 @@ struct TurnByPacks {
       if (first > 0) team.team_barrier();
       for_lanes(team, pairs, [&](std::int64_t i) {
         const double angle = angles.angle(position, first + i);
-        cosine[i] = static_cast<Acc>(math::cos(angle));
-        sine[i] = static_cast<Acc>(direction * math::sin(angle));
+        cosine[i] = static_cast<Acc>(angles.scaling.magnitude * math::cos(angle));
+        sine[i] = static_cast<Acc>(angles.scaling.magnitude * direction * math::sin(angle));
       });
       team.team_barrier();
       detail::turn_heads(team, row_of(x, t) + first, pairs, heads, size, cosine, sine);
@@ -124,6 +130,8 @@ template <class T>
 void turn(const char* label, const Exec& exec, View2<T> x, const Rotary& r, double direction) {
   check(r.head_size % 2 == 0, "rotary positions with head size ", r.head_size,
         ", expected an even one");
+  check(r.scaling.factor >= 1 && r.scaling.magnitude > 0, "rotary positions with a factor of ",
+        r.scaling.factor, " and a magnitude of ", r.scaling.magnitude);
   check(r.theta > 0 && r.sequence >= 1 && r.heads >= 0, "rotary positions with theta ", r.theta,
         ", a sequence of ", r.sequence, " and ", r.heads, " heads");
   check(extent(x, 1) >= r.heads * r.head_size, "view x has ", extent(x, 1),

@@ -42,7 +42,8 @@ KOKKOS_FORCEINLINE_FUNCTION void adapt_scale(double* status, const LossScaling& 
 }  // namespace
 
 void plan_update(const Exec& exec, View1<double> control, View1<double> status,
-                 View1<const double> sums, const UpdatePlan& plan) {
+                 View1<const double> sums, const UpdatePlan& plan,
+                 View1<const double> gradient_scale) {
   expect_shape(control, "control", {control_size});
   expect_shape(status, "status", {status_size});
   check(plan.step >= 1, "update of step ", plan.step, ": steps count from 1");
@@ -52,10 +53,11 @@ void plan_update(const Exec& exec, View1<double> control, View1<double> status,
         " steps skipped in a row, expected 1 or more");
   const std::int64_t n = extent(sums, 0);
   const UpdatePlan p = plan;
+  const double* own_scale = gradient_scale.data();
   for_rows(
       "kernels/plan_update", exec, 1, KOKKOS_LAMBDA(const Team& team, std::int64_t) {
         once(team, [&]() {
-          const double scale = status(status_loss_scale);
+          const double scale = own_scale != nullptr ? *own_scale : status(status_loss_scale);
           const double norm = status(status_norm) / scale;
           const bool stopped = status(status_skipped_in_row) >= static_cast<double>(p.most_skips);
           const bool proceed = is_finite(norm) && !stopped;

@@ -1,6 +1,7 @@
 // Attention, rotary positions and the norm of heads as calls of kernels.
 #include <trireme/kernels/cache.hpp>
 #include <trireme/model/attention_operations.hpp>
+#include <trireme/model/rotary_frequencies.hpp>
 
 #include <cmath>
 
@@ -13,8 +14,7 @@ RotaryOperation<P>::RotaryOperation(const architecture::Operation& op,
                                     const OperationPlace<P>& place)
     : LayerOperation<P>(op) {
   rotary_.heads = place.plan.sizes.heads + place.plan.sizes.key_value_heads;
-  rotary_.head_size = place.plan.sizes.head_size;
-  rotary_.theta = place.model.rope_theta;
+  set_frequencies(rotary_, place.model);
   rotary_.sequence = place.plan.sizes.sequence;
   rotary_.places = place.axis.context().places();
 }

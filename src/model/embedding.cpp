@@ -8,11 +8,12 @@ template <class P>
 Embedding<P>::Embedding(const Parameters<P>& parameters, const deck::ModelConfig& m,
                         const TensorAxis& axis)
     : axis_(axis),
+      looks_up_(!parameters.shard().shares_vocabulary()),
       sequence_(axis.context().held(m.sequence)),
       tokens_(architecture::objective_of(m).field("tokens")),
       segments_(architecture::objective_of(m).find("segments").value_or(0)),
       drops_(m.norm_placement == NormPlacement::pre) {
-  const layout::Slice ids = parameters.shard().part(m.vocabulary);
+  const layout::Slice ids = parameters.shard().vocabulary_part(m.vocabulary);
   first_id_ = ids.offset;
   token_ = parameters.weight("embedding.token", ids.extent, m.hidden);
   dtoken_ = parameters.gradient("embedding.token", ids.extent, m.hidden);
@@ -32,8 +33,10 @@ void Embedding<P>::forward(const Exec& exec, View2<T> x, View2<T> all, BatchFiel
   const std::int64_t first_row = axis_.rows().offset;
   const layout::TokenPlaces& places = axis_.context().places();
   // x[t] = token[tokens[t]] + position[place of t] + segment[segments[t]]
-  kernels::embedding_lookup<T>(exec, axis_.partial(all, x), fields[tokens_], token_, first_id_);
-  axis_.reduce(exec, x, all, "embedding, forward");
+  if (looks_up_) {
+    kernels::embedding_lookup<T>(exec, axis_.partial(all, x), fields[tokens_], token_, first_id_);
+    axis_.reduce(exec, x, all, "embedding, forward");
+  }
   if (has_positions()) kernels::add_positions<T>(exec, x, position_, sequence_, first_row, places);
   if (has_segments()) kernels::add_segments<T>(exec, x, segment_, fields[segments_], first_row);
   if (drops_ && c.dropout > 0)
@@ -51,6 +54,7 @@ void Embedding<P>::backward_weight(const Exec& exec, View2<T> dx, View2<T> all, 
                                    axis_.context().places());
   if (has_segments())
     kernels::segments_backward<T>(exec, dsegment_, dx, fields[segments_], first_row);
+  if (!looks_up_) return;
   kernels::embedding_lookup_backward<T>(exec, dtoken_,
                                         axis_.gather(exec, all, dx, "embedding, backward"),
                                         fields[tokens_], first_id_);

@@ -7,7 +7,9 @@ Head<P>::Head(const Parameters<P>& parameters, const deck::ModelConfig& m, const
     : gradient_(gradient),
       description_(architecture::describe_head(m, gradient)),
       norm_(make_norm(parameters, "final_norm", m)),
-      training_(make_training_head(parameters, m, axis, gradient)) {}
+      training_(architecture::shares_logits(gradient)
+                    ? nullptr
+                    : make_training_head(parameters, m, axis, gradient)) {}
 
 template <class P>
 auto Head<P>::take_saved(Arena& arena, const architecture::LocalSizes& n) const -> Saved {
@@ -29,13 +31,13 @@ template <class P>
 void Head<P>::forward(const Handle& handle, View1<double> losses, const Saved& s, View2<T> all,
                       BatchFields fields, const MicroContext& c) const {
   normalise(handle, s.dy, s.norm, s.x);
-  training_->forward(handle, losses, s.dy, all, s.tensors, fields, c);
+  if (training_) training_->forward(handle, losses, s.dy, all, s.tensors, fields, c);
 }
 
 template <class P>
 void Head<P>::backward_losses(const Handle& handle, const Saved& s, View2<T> all,
                               BatchFields fields, const MicroContext& c) const {
-  if (gradient_ != architecture::HeadGradient::with_losses)
+  if (training_ && gradient_ != architecture::HeadGradient::with_losses)
     training_->backward(handle, s.dy, all, s.tensors, fields, c);
 }
 
@@ -43,7 +45,7 @@ template <class P>
 void Head<P>::evaluate(const Handle& handle, View1<double> losses, const Saved& s, View2<T> all,
                        BatchFields fields, std::int64_t samples) const {
   normalise(handle, s.dy, s.norm, s.x);
-  training_->evaluate(handle, losses, s.dy, all, s.tensors, fields, samples);
+  if (training_) training_->evaluate(handle, losses, s.dy, all, s.tensors, fields, samples);
 }
 
 template <class P>

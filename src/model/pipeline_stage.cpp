@@ -21,7 +21,8 @@ PipelineStage<P>::PipelineStage(const architecture::Architecture& architecture,
                                 architecture::HeadGradient gradient)
     : plan_(&plan),
       layer_count_(architecture.model.layers),
-      objective_(architecture::objective_of(architecture.model)) {
+      objective_(architecture::objective_of(architecture.model)),
+      reads_fields_(!parameters.shard().shares_vocabulary()) {
   const architecture::Shard& shard = parameters.shard();
   const deck::ModelConfig& model = architecture.model;
   if (number == 0) embedding_.emplace(parameters, model, axis);
@@ -45,7 +46,7 @@ auto PipelineStage<P>::take_slot(Arena& arena, const architecture::LocalSizes& n
     -> Slot {
   Slot slot;
   for (const architecture::BatchField& field : objective_.fields)
-    slot.fields.push_back(field.is_read(embedding_.has_value(), head_.has_value())
+    slot.fields.push_back(reads_fields_ && field.is_read(embedding_.has_value(), head_.has_value())
                               ? arena.take<std::int32_t>(architecture::rows_of(field.rows, n))
                               : View1<std::int32_t>());
   if (layers_.empty() && !head_) slot.x = arena.take<T>(n.rows, n.hidden);

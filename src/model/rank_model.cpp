@@ -10,7 +10,8 @@ namespace trireme::model {
 
 template <class P>
 RankModel<P>::RankModel(const architecture::Architecture& architecture,
-                        const Parameters<P>& parameters, const TensorAxis& axis, const Shape& shape)
+                        const Parameters<P>& parameters, const TensorAxis& axis, const Shape& shape,
+                        const Parameters<P>* second)
     : model_(architecture.model),
       objective_(architecture::objective_of(model_)),
       shard_(parameters.shard()),
@@ -26,8 +27,12 @@ RankModel<P>::RankModel(const architecture::Architecture& architecture,
   plan_ = std::make_unique<LayerPlan>(
       plan_layers<P>(architecture.layer, sizes_, kept, shape.training, shape.split_backward));
   plan_->fp8 = shape.fp8;
-  for (const Stage s : shard_.stages)
+  for (const Stage s : shard_.stages) {
     stages_.emplace_back(architecture, *plan_, parameters, axis, s, shape.head);
+    if (second != nullptr)
+      second_stages_.emplace_back(architecture, *plan_, *second, axis, s, shape.head);
+  }
+  if (shard_.shares_vocabulary()) vocabulary_.emplace(parameters, model_, axis, shape.head);
   Arena scratch_plan;
   take_scratch(scratch_plan);
   Arena saved_plan;
@@ -56,6 +61,9 @@ void RankModel<P>::take_saved(Arena& arena) {
     arena.release_to(begin);
     arena.take<std::byte>(end - begin);
   }
+  logits_slots_.clear();
+  for (int k = 0; vocabulary_ && k < shape_.logits_slots; ++k)
+    logits_slots_.push_back(vocabulary_->take_slot(arena, sizes_));
 }
 
 template <class P>
@@ -91,7 +99,11 @@ template <class P>
 void RankModel<P>::take_scratch(Arena& arena) {
   scratch_ = {};
   scratch_.losses = arena.take<double>(std::ssize(objective_.losses));
+  const std::int64_t begin = arena.used();  // versions share it: it is in use within one pass
+  for (auto& stage : second_stages_) stage.take_head_scratch(arena, sizes_);
+  arena.release_to(begin);
   for (auto& stage : stages_) stage.take_head_scratch(arena, sizes_);
+  if (vocabulary_) vocabulary_->take_scratch(arena, sizes_);
   scratch_.layer = take_layer_scratch<P>(arena, *plan_, model_, shape_.training, shape_.kernels);
   output_ = arena.take<T>(sizes_.rows, sizes_.hidden);
   if (!shape_.training) return;
@@ -124,14 +136,15 @@ void RankModel<P>::zero_losses(const Handle& handle) const {
 template <class P>
 void RankModel<P>::forward(const Handle& handle, Stage stage, int slot, const MicroContext& context,
                            const Between& between) const {
-  get(stage).forward(handle, output_, at(stage, slot), scratch_, context, between);
+  get(stage, context.version).forward(handle, output_, at(stage, slot), scratch_, context, between);
 }
 
 template <class P>
 void RankModel<P>::evaluate(const Handle& handle, Stage stage, int slot,
                             const MicroContext& context, std::int64_t samples,
                             const Between& between) const {
-  get(stage).evaluate(handle, output_, at(stage, slot), scratch_, context, samples, between);
+  get(stage, context.version)
+      .evaluate(handle, output_, at(stage, slot), scratch_, context, samples, between);
 }
 
 template <class P>
@@ -143,19 +156,20 @@ void RankModel<P>::backward(const Handle& handle, Stage stage, int slot,
     backward_weight(handle, stage, slot, context, done);
     return;
   }
-  get(stage).backward(handle, dx_, at(stage, slot), scratch_, context, done);
+  get(stage, context.version).backward(handle, dx_, at(stage, slot), scratch_, context, done);
 }
 
 template <class P>
 void RankModel<P>::backward_input(const Handle& handle, Stage stage, int slot,
                                   const MicroContext& context, const Between& between) const {
-  get(stage).backward_input(handle, dx(stage, slot), at(stage, slot), scratch_, context, between);
+  get(stage, context.version)
+      .backward_input(handle, dx(stage, slot), at(stage, slot), scratch_, context, between);
 }
 
 template <class P>
 void RankModel<P>::backward_weight(const Handle& handle, Stage stage, int slot,
                                    const MicroContext& context, const LayerDone& done) const {
-  get(stage).backward_weight(handle, at(stage, slot), scratch_, context, done);
+  get(stage, context.version).backward_weight(handle, at(stage, slot), scratch_, context, done);
 }
 
 template class RankModel<Fp32>;

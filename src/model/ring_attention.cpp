@@ -1,5 +1,4 @@
-// The ring of attention: which chunks of queries see which chunks of keys in each step, and the
-// messages, which run while a step computes.
+// The ring of attention: the kernels of each step, and the messages, which run while it computes.
 #include <trireme/kernels/elementwise.hpp>
 #include <trireme/model/ring_attention.hpp>
 
@@ -8,54 +7,27 @@ namespace trireme::model {
 using kernels::AttentionPart;
 using kernels::AttentionTokens;
 using kernels::Handle;
-using layout::TokenPlaces;
-
-namespace {
-
-AttentionTokens head_of(const TokenPlaces& places) {
-  return {places.head.count, 0, places.held, places.head.first};
-}
-AttentionTokens tail_of(const TokenPlaces& places) {
-  return {places.tail.count, places.head.count, places.held, places.tail.first};
-}
-
-}  // namespace
 
 template <class T>
 RingAttention<T>::RingAttention(const ContextAxis& axis, const kernels::AttentionShape& shape,
                                 std::int64_t sequence)
-    : axis_(axis), shape_(shape), tokens_(shape.sequence) {
+    : axis_(axis),
+      ring_{sequence, axis.size(), shape.causal, shape.window},
+      shape_(shape),
+      tokens_(shape.sequence) {
   shape_.sequence = sequence;
   if (shape_.window >= sequence) shape_.window = 0;
   largest_ = shape.batch * axis.places_of(0).held * 2 * shape.key_value_heads * shape.head_size;
 }
 
-/// In the first step a chunk of queries meets itself first, of which each query sees itself.
-/// Queries that are all before the keys do not see them.
-template <class T>
-auto RingAttention<T>::pairs(int step) const -> std::vector<Pair> {
-  const TokenPlaces mine = axis_.places(), theirs = axis_.places_of(owner(step));
-  std::vector<Pair> found;
-  const auto add = [&](const AttentionTokens& queries, const AttentionTokens& keys) {
-    const bool same = step == 0 && queries.position == keys.position;
-    if (shape_.causal && queries.position < keys.position) return;
-    const AttentionPart part(shape_, queries, keys, same);
-    if (part.is_seen()) found.push_back({part, same});
-  };
-  const AttentionTokens head = head_of(theirs), tail = tail_of(theirs);
-  add(head_of(mine), head);
-  if (step == 0) add(tail_of(mine), tail);
-  add(head_of(mine), tail);
-  add(tail_of(mine), head);
-  if (step > 0) add(tail_of(mine), tail);
-  return found;
-}
-
 template <class T>
 template <class F>
 void RingAttention<T>::for_pairs(int step, const F& f) const {
-  for (const Pair& pair : pairs(step)) {
-    f(pair.part, pair.first);
+  const std::int64_t theirs = axis_.places_of(owner(step)).held;
+  for (const layout::ChunkPair& pair : ring_.pairs(axis_.rank(), step)) {
+    const AttentionTokens queries{pair.queries.count, pair.query_row, tokens_, pair.queries.first};
+    const AttentionTokens keys{pair.keys.count, pair.key_row, theirs, pair.keys.first};
+    f(AttentionPart(shape_, queries, keys, pair.same), pair.same);
     axis_.communicator().progress();
   }
 }

@@ -1,3 +1,4 @@
+// Messages of the tensor axis between rows, slices and all tokens. Sums are in rank order.
 #include <trireme/kernels/elementwise.hpp>
 #include <trireme/model/tensor_axis.hpp>
 
@@ -55,6 +56,26 @@ void TensorAxis::gather_slices(const Exec& exec, View2<T> rows, View2<T> slice,
 }
 
 template <class T>
+void TensorAxis::gather_all(const Exec& exec, View2<T> all, View2<T> slice,
+                            const char* what) const {
+  if (size_ > 1)
+    communicator_->all_gather<T>(exec, flat(all), flat<const T>(slice), counts(extent(all, 1)),
+                                 what);
+  else if (all.data() != slice.data())
+    kernels::copy<T>(exec, flat(all), flat<const T>(slice));
+}
+
+template <class T>
+void TensorAxis::reduce_to_slice(const Exec& exec, View2<T> slice, View2<T> all,
+                                 const char* what) const {
+  if (size_ > 1)
+    communicator_->reduce_scatter<T>(exec, flat(slice), flat<const T>(all), counts(extent(all, 1)),
+                                     what);
+  else if (all.data() != slice.data())
+    kernels::copy<T>(exec, flat(slice), flat<const T>(all));
+}
+
+template <class T>
 void TensorAxis::all_gather(const Exec& exec, View2<T> parts, const char* what) const {
   if (size_ == 1) return;
   const std::int64_t n = extent(parts, 1);
@@ -68,6 +89,9 @@ void TensorAxis::all_gather(const Exec& exec, View2<T> parts, const char* what) 
   template void TensorAxis::reduce<T>(const Exec&, View2<T>, View2<T>, const char*) const;        \
   template void TensorAxis::sum<T>(const Exec&, View2<T>, const char*) const;                     \
   template void TensorAxis::gather_slices<T>(const Exec&, View2<T>, View2<T>, const char*) const; \
+  template void TensorAxis::gather_all<T>(const Exec&, View2<T>, View2<T>, const char*) const;    \
+  template void TensorAxis::reduce_to_slice<T>(const Exec&, View2<T>, View2<T>, const char*)      \
+      const;                                                                                      \
   template void TensorAxis::all_gather<T>(const Exec&, View2<T>, const char*) const;
 TRIREME_INSTANTIATE(float)
 TRIREME_INSTANTIATE(double)

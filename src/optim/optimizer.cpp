@@ -30,7 +30,7 @@ Optimizer<P>::Optimizer(const deck::OptimizerConfig& config,
     : config_(config),
       loss_scaling_(loss_scaling),
       architecture_(architecture),
-      parameters_(parameters),
+      parameters_(&parameters),
       model_group_(model_group),
       data_group_(data_group),
       placement_(std::move(placement)),
@@ -51,7 +51,7 @@ std::vector<kernels::UpdatePart> Optimizer<P>::update_parts() const {
   std::int64_t chunks = 0;
   for (const architecture::StateBlock& block : placement_.blocks) {
     if (block.elements() == 0) continue;
-    const Entry& entry = parameters_.entries()[block.local];
+    const Entry& entry = parameters_->entries()[block.local];
     kernels::UpdatePart& part = parts.emplace_back();
     part.first_chunk = chunks;
     part.elements = block.elements();
@@ -68,12 +68,12 @@ std::vector<kernels::UpdatePart> Optimizer<P>::update_parts() const {
 template <class P>
 void Optimizer<P>::lay_out_sums() {
   const auto arrays = static_cast<std::int64_t>(architecture_.arrays.size());
-  const architecture::Shard& shard = parameters_.shard();
+  const architecture::Shard& shard = parameters_->shard();
   const std::int64_t sums = arrays * shard.tensor_size;
   std::vector<std::int64_t> ends(static_cast<std::size_t>(sums), 0);
   std::vector<std::int64_t> begins_of_blocks;
   std::vector<std::int64_t> ends_of_blocks;
-  for (const auto& entry : parameters_.entries()) {
+  for (const auto& entry : parameters_->entries()) {
     const std::int64_t at =
         entry.number() * shard.tensor_size + (entry.local.split ? shard.tensor_rank : 0);
     for (const architecture::Piece& piece : entry.local.pieces) {
@@ -96,7 +96,7 @@ void Optimizer<P>::lay_out_sums() {
   scalars_ =
       Arena("optimizer scalars",
             3 * aligned(blocks * 8) + 2 * aligned(sums * 8) + aligned(kernels::status_size * 8) +
-                aligned(kernels::control_size * 8) + aligned(norms * blocks * 8) +
+                aligned(kernels::control_size * 8) + 2 * aligned(8) + aligned(norms * blocks * 8) +
                 aligned(norms * sums * 8) + aligned(norms > 0 ? arrays * 8 : 0) +
                 aligned(update_count * static_cast<Bytes>(sizeof(kernels::UpdatePart))));
   partial_ = scalars_.take<double>(blocks);
@@ -108,6 +108,7 @@ void Optimizer<P>::lay_out_sums() {
   norm_ = part<double>(status_, kernels::status_norm, 1);
   loss_scale_ = part<double>(status_, kernels::status_loss_scale, 1);
   control_ = scalars_.take<double>(kernels::control_size);
+  for (View1<double>& scale : delayed_scales_) scale = scalars_.take<double>(1);
   trust_partial_ = scalars_.take<double>(norms * blocks);
   trust_sums_ = scalars_.take<double>(norms * sums);
   ratios_ = scalars_.take<double>(norms > 0 ? arrays : 0);
@@ -125,7 +126,7 @@ void Optimizer<P>::lay_out_sums() {
 
 template <class P>
 void Optimizer<P>::zero_gradients(const Exec& exec) const {
-  kernels::fill(exec, parameters_.all_gradients(), typename P::Gradient(0));
+  kernels::fill(exec, parameters_->all_gradients(), typename P::Gradient(0));
 }
 
 template <class P>
@@ -143,6 +144,10 @@ void Optimizer<P>::set_progress(const Exec& exec, const Progress& progress) cons
   status[kernels::status_loss_scale] = progress.loss_scale;
   status[kernels::status_scale_steps] = static_cast<double>(progress.scale_steps);
   copy_to_device<double>(exec, status_, status);
+  const auto at = static_cast<std::size_t>(progress.step % 2);
+  const std::array scale{progress.loss_scale}, before{progress.scale_before};
+  copy_to_device<double>(exec, delayed_scales_[at], scale);
+  copy_to_device<double>(exec, delayed_scales_[1 - at], before);
   fence(exec, "optim/set_progress copies the run's progress");
 }
 
@@ -151,7 +156,7 @@ View1<typename P::Master> Optimizer<P>::updated(const architecture::StateBlock& 
   if constexpr (has_masters)
     return part<Master>(masters_, block.state, block.elements());
   else
-    return part<Master>(parameters_.entries()[block.local].weight.data, block.first,
+    return part<Master>(parameters_->entries()[block.local].weight.data, block.first,
                         block.elements());
 }
 
@@ -161,15 +166,15 @@ void Optimizer<P>::copy_masters_from_weights(const Exec& exec) const {
     for (const architecture::StateBlock& block : placement_.blocks)
       kernels::convert<Master, typename P::Compute>(
           exec, updated(block),
-          part<const typename P::Compute>(parameters_.entries()[block.local].weight.data,
+          part<const typename P::Compute>(parameters_->entries()[block.local].weight.data,
                                           block.first, block.elements()));
 }
 
 template <class P>
 void Optimizer<P>::mark_loss(const Exec& exec, View1<const double> loss) const {
-  const auto& entries = parameters_.entries();
+  const auto& entries = parameters_->entries();
   const auto last = std::find_if(entries.rbegin(), entries.rend(), [&](const Entry& entry) {
-    return entry.local.stage == parameters_.shard().last_stage() && !entry.local.copy &&
+    return entry.local.stage == parameters_->shard().last_stage() && !entry.local.copy &&
            entry.local.elements() > 0;
   });
   check(last != entries.rend(), "the last stage has no array of its own");
@@ -178,25 +183,25 @@ void Optimizer<P>::mark_loss(const Exec& exec, View1<const double> loss) const {
 
 template <class P>
 const std::string& Optimizer<P>::array_of_sum(std::int64_t sum) const {
-  return architecture_.arrays.at(static_cast<std::size_t>(sum / parameters_.shard().tensor_size))
+  return architecture_.arrays.at(static_cast<std::size_t>(sum / parameters_->shard().tensor_size))
       .name;
 }
 
 template <class P>
 void Optimizer<P>::combine_tied_gradients(const Exec& exec) const {
   using G = typename P::Gradient;
-  const auto tied = parameters_.tied_gradient();
+  const auto tied = parameters_->tied_gradient();
   // gradient of the token embedding += gradient of the logits' weights
   if (tied.data() == nullptr) return;
-  const auto& token = parameters_.entries().front();
+  const auto& token = parameters_->entries().front();
   const View1<const G> flat(tied.data(), tied.extent(0) * tied.extent(1));
   kernels::accumulate<G>(exec, token.gradient.data, flat);
 }
 
 template <class P>
-void Optimizer<P>::find_norm(const Exec& exec) const {
+void Optimizer<P>::find_block_sums(const Exec& exec) const {
   // partial[b] = Σ_i g_i² over block b
-  kernels::squared_norm_blocks<typename P::Gradient>(exec, partial_, parameters_.all_gradients(),
+  kernels::squared_norm_blocks<typename P::Gradient>(exec, partial_, parameters_->all_gradients(),
                                                      block_begins_, block_ends_);
   // Each block is held by one replica and each sum by one rank; the others add zeros, which is
   // exact.
@@ -204,14 +209,31 @@ void Optimizer<P>::find_norm(const Exec& exec) const {
     data_group_.all_reduce<double>(exec, partial_, grid::Reduction::sum, "blocks of the norm");
   // sums[k] = Σ_b partial[b] over array k; norm = √Σ_k sums[k]
   kernels::segment_sums(exec, sums_, partial_, ends_);
+}
+
+template <class P>
+void Optimizer<P>::find_norm(const Exec& exec) const {
+  find_block_sums(exec);
   model_group_.all_reduce<double>(exec, sums_, grid::Reduction::sum, "gradient norm");
+  kernels::root_of_sum(exec, norm_, sums_);
+}
+
+template <class P>
+void Optimizer<P>::begin_norm(const Exec& exec) {
+  find_block_sums(exec);
+  norm_sum_ = model_group_.start_all_reduce<double>(exec, sums_, grid::Reduction::sum);
+}
+
+template <class P>
+void Optimizer<P>::end_norm(const Exec& exec) {
+  model_group_.wait(norm_sum_, "gradient norm");
   kernels::root_of_sum(exec, norm_, sums_);
 }
 
 template <class P>
 NamedTensor<typename P::Master> Optimizer<P>::tensor(const std::string& name, View1<Master> all,
                                                      const architecture::StateBlock& block) const {
-  return {name, parameters_.entries()[block.local].weight.shape, block.offset, block.extent,
+  return {name, parameters_->entries()[block.local].weight.shape, block.offset, block.extent,
           part<Master>(all, block.state, block.elements())};
 }
 
@@ -219,7 +241,7 @@ template <class P>
 auto Optimizer<P>::state() const -> std::vector<State> {
   std::vector<State> list;
   for (const architecture::StateBlock& block : placement_.blocks) {
-    const std::string& weight = parameters_.entries()[block.local].weight.name;
+    const std::string& weight = parameters_->entries()[block.local].weight.name;
     State& state = list.emplace_back();
     state.local = block.local;
     state.counted = block.counted;

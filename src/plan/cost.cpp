@@ -1,7 +1,10 @@
+// FLOPs of the passes of each stage, from the operations of layers and head, and the costs of
+// instructions that follow from them.
 #include <trireme/architecture/local_sizes.hpp>
 #include <trireme/architecture/placement.hpp>
 #include <trireme/architecture/shard.hpp>
 #include <trireme/plan/cost.hpp>
+#include <trireme/plan/recompute.hpp>
 
 namespace trireme::plan {
 
@@ -50,6 +53,15 @@ std::vector<StageFlops> stage_flops(const architecture::Architecture& architectu
                      n * layer.again, n * layer.again_input, n * layer.again_weight});
   }
   const double products = 2 * architecture.head_products();
+  if (shares_logits(head)) {
+    const double part = products / static_cast<double>(flops.size());
+    for (StageFlops& stage : flops) {
+      stage.logits = 2 * part;
+      stage.logits_gradient = part;
+      if (computes_again(head)) stage.logits_again = part;
+    }
+    return flops;
+  }
   StageFlops& last = flops.back();
   if (head == architecture::HeadGradient::with_losses) {
     last.forward += 3 * products;
@@ -63,6 +75,13 @@ std::vector<StageFlops> stage_flops(const architecture::Architecture& architectu
     last.again_input += 2 * architecture.logit_products();
   }
   return flops;
+}
+
+std::vector<StageFlops> stage_flops(const architecture::Architecture& architecture,
+                                    const deck::ParallelConfig& parallel) {
+  return stage_flops(architecture, architecture::partition(architecture, parallel),
+                     kept_tensors(parallel, architecture.layer),
+                     architecture::head_gradient(parallel));
 }
 
 schedule::Cost flop_cost(std::vector<StageFlops> flops) {
@@ -80,6 +99,17 @@ schedule::Cost flop_cost(std::vector<StageFlops> flops) {
         return (f.again_weight + f.backward_weight) / unit;
       case Op::backward:
         return (f.again + f.backward_input + f.backward_weight) / unit;
+      case Op::logits:
+        return f.logits / unit;
+      case Op::evaluate_logits:
+        return f.logits / 2 / unit;
+      case Op::logits_gradient:
+        return (f.logits_again + f.logits_gradient) / unit;
+      case Op::look_up:
+      case Op::combine_logits:
+      case Op::look_up_gradient:
+      case Op::share_output:
+      case Op::share_gradient:
       case Op::send_activation:
       case Op::receive_activation:
       case Op::send_gradient:
@@ -88,6 +118,8 @@ schedule::Cost flop_cost(std::vector<StageFlops> flops) {
       case Op::reduce_tied:
       case Op::gradient_norm:
       case Op::optimizer_step:
+      case Op::begin_tied:
+      case Op::begin_norm:
         break;
     }
     return 0.0;

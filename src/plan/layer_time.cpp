@@ -329,6 +329,19 @@ PartTime LayerTime::embedding() const {
   return time;
 }
 
+PartTime LayerTime::shared_logits(architecture::HeadGradient gradient) const {
+  const Part part = describe_shared_logits(architecture_.model, gradient);
+  const bool again = computes_again(gradient);
+  PartTime time;
+  add_product(time.forward, part, {0, Pass::forward});
+  add_product(time.forward, part, {0, Pass::backward_input});
+  time.forward.compute += loss_time(Pass::forward, false);
+  if (again) add_product(time.backward_weight, part, {0, Pass::forward});
+  add_product(time.backward_weight, part, {0, Pass::backward_weight});
+  time.backward_weight.compute += loss_time(Pass::backward_weight, true);
+  return time;
+}
+
 PartTime LayerTime::head(architecture::HeadGradient gradient) const {
   using architecture::HeadGradient;
   const Part part = describe_head(architecture_.model, gradient);

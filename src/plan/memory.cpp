@@ -67,7 +67,8 @@ ArenaParts arena_parts(const deck::Config& config, const architecture::Architect
   const ReductionScratch sums = reduction_scratch(config, architecture, shard, buckets, machine);
   return {elements.elements, elements.gradient_elements,
           shares_state(config) ? architecture::most_state_elements(buckets) : elements.elements,
-          sums.data + sums.embedding + sums.pipeline + (shard.has_head() ? sums.context : 0),
+          sums.data + sums.embedding + sums.pipeline + 2 * sums.vocabulary +
+              (shard.has_head() ? sums.context : 0),
           sums.shared};
 }
 
@@ -87,6 +88,8 @@ std::vector<MemoryRow> rows_of(const TrainingBytes& b) {
   const auto add = [&rows](const char* what, Bytes bytes, bool on_host = false) {
     if (bytes > 0) rows.push_back({what, bytes, on_host});
   };
+  add("weights, second version", b.second_weights);
+  add("gradients, second version", b.second_gradients);
   if (!b.optimizer_on_host) rows.push_back({"optimizer state", b.optimizer});
   rows.push_back({"saved activations", b.saved});
   add("logits", b.logits);
@@ -141,9 +144,15 @@ Bytes share_bytes(const deck::Config& config, const architecture::Architecture& 
   }
   std::vector<std::int64_t> saved(owned.size());
   if (copies > 0) saved = architecture::saved_sums(architecture, shard, arrays, replicas, page);
+  // With overlapping steps, the weights before the last update are saved too, as they are used.
+  std::vector<std::int64_t> earlier(owned.size());
+  if (config.parallel.overlaps_steps())
+    earlier = architecture::saved_sums(architecture, shard, arrays, replicas,
+                                       architecture::saved_alignment / sizes.element);
   Bytes most = 0;
   for (std::size_t r = 0; r < owned.size(); ++r)
-    most = std::max(most, (copies * saved[r] + state_arrays * owned[r]) * sizes.accumulate);
+    most = std::max(most, (copies * saved[r] + state_arrays * owned[r]) * sizes.accumulate +
+                              earlier[r] * sizes.element);
   // Replica 0 of the first stage also saves the maxima of fp8.
   if (config.precision.products == Products::fp8 && shard.has_embedding() && shard.tensor_rank == 0)
     most =

@@ -78,9 +78,10 @@ ActivationParts activation_parts(const deck::Config& config, const architecture:
   const Bytes gathered = up(s.tokens * s.hidden * s.element);  // [T, D]
   parts.layer = layer_bytes(s, a, layer, machine.software);
   parts.input = residual;
-  parts.embedding = slot(a.embedding);
-  const architecture::LayerDescription head =
-      describe_head(a.model, architecture::head_gradient(config.parallel));
+  const architecture::HeadGradient gradient = architecture::head_gradient(config.parallel);
+  parts.embedding = shares_logits(gradient) ? split_backward ? at(Home::split, a.embedding) : 0
+                                            : slot(a.embedding);
+  const architecture::LayerDescription head = describe_head(a.model, gradient);
   parts.head = slot(head);
   parts.scratch = line /* the loss */ + (s.cuts_tokens ? gathered : 0) +
                   attention_work(s, config, machine) + layer.transient_bytes +
@@ -91,6 +92,14 @@ ActivationParts activation_parts(const deck::Config& config, const architecture:
   parts.logits = static_cast<Bytes>(machine.software.logit_bytes * static_cast<double>(s.targets) *
                                     static_cast<double>(s.vocabulary));
   parts.message = up(s.slice * s.hidden * s.element);
+  if (shares_logits(gradient)) {
+    const architecture::LayerDescription part = describe_shared_logits(a.model, gradient);
+    parts.logits_slot = at(Home::batch, part) + at(Home::slot, part);
+    parts.logits_scratch = at(Home::scratch, part);
+    // Look-up, output, its gradient, and the look-up's gradient; statistics
+    parts.logits_messages = 4 * schedule::shared_buffers * parts.message +
+                            up(config.parallel.pipeline * s.targets * 3 * 8);
+  }
   parts.tensor_sum = activation_scratch(config, s, machine);
   return parts;
 }
@@ -112,7 +121,8 @@ TrainingSizes::TrainingSizes(const deck::Config& config, const Machine& machine)
       audits_(config.run.audit_every > 0 ? audit_bytes : 0),
       reserve_(machine.software.reserve),
       optimizer_away_(offloads_optimizer(config.parallel, machine)),
-      activations_away_(offloads_activations(config.parallel, machine)) {}
+      activations_away_(offloads_activations(config.parallel, machine)),
+      two_versions_(config.parallel.overlaps_steps()) {}
 
 /// Bytes of all slots, each as large as the largest of the rank's stages needs. With offloaded
 /// layers, the device has some windows in which the layers of all slots take turns.
@@ -128,7 +138,7 @@ void TrainingSizes::save(TrainingBytes& bytes, const ActivationParts& a,
                               (layers == 0 && !head ? a.input : 0) +
                               (stage == 0 ? a.embedding : 0) + (head ? a.head : 0));
   }
-  bytes.saved = needs.slots * slot;
+  bytes.saved = needs.slots * slot + needs.logits_slots * a.logits_slot;
   if (!activations_away_) return;
   const std::int64_t all = needs.slots * most_layers;
   bytes.saved += std::min<std::int64_t>(offload_windows, all) * a.layer;
@@ -139,7 +149,7 @@ Bytes TrainingSizes::activations(const ActivationParts& a, const architecture::S
                                  const schedule::Needs& needs) const {
   TrainingBytes bytes;
   save(bytes, a, shard, needs);
-  return bytes.saved + a.scratch + (shard.has_head() ? a.head_scratch : 0);
+  return bytes.saved + a.scratch + a.logits_scratch + (shard.has_head() ? a.head_scratch : 0);
 }
 
 /// Transfer buffers are the receive buffers that are posted at the same time, the send buffers of
@@ -151,6 +161,10 @@ TrainingBytes TrainingSizes::bytes(const ActivationParts& a, const ArenaParts& a
   TrainingBytes bytes;
   bytes.weights = arenas.elements * element_;
   bytes.gradients = arenas.gradient_elements * gradient_;
+  if (two_versions_) {
+    bytes.second_weights = bytes.weights;
+    bytes.second_gradients = bytes.gradients;
+  }
   bytes.optimizer = states_ * up(arenas.state_elements * accumulate_);
   bytes.optimizer_on_host = optimizer_away_;
   save(bytes, a, shard, needs);
@@ -161,10 +175,10 @@ TrainingBytes TrainingSizes::bytes(const ActivationParts& a, const ArenaParts& a
   bytes.transfer =
       (needs.received_activations + needs.received_gradients + channels * needs.send_buffers) *
           a.message +
-      needs.handed_over * a.input;
+      needs.handed_over * a.input + a.logits_messages;
   const bool head = shard.has_head();
   bytes.logits = head ? a.logits : 0;
-  bytes.scratch = a.scratch + (head ? a.head_scratch : 0);
+  bytes.scratch = a.scratch + a.logits_scratch + (head ? a.head_scratch : 0);
   bytes.workspace = workspace_;
   // With cuBLASLt too: for the products that it might not have.
   bytes.widened = narrow() ? widened_workspace_bytes : 0;

@@ -1,13 +1,16 @@
 // Programs of a run's training steps and evaluations: generated or read from a file, lowered and
 // validated; and the memory that they need.
+#include <trireme/architecture/architecture.hpp>
 #include <trireme/base/check.hpp>
 #include <trireme/deck/batch_schedule.hpp>
 #include <trireme/plan/choices.hpp>
+#include <trireme/plan/cost.hpp>
 #include <trireme/plan/program.hpp>
 #include <trireme/plan/program_search.hpp>
 #include <trireme/plan/text_file.hpp>
 #include <trireme/schedule/generate.hpp>
 #include <trireme/schedule/lower.hpp>
+#include <trireme/schedule/share_vocabulary.hpp>
 #include <trireme/schedule/text_format.hpp>
 #include <trireme/schedule/validate.hpp>
 
@@ -39,7 +42,17 @@ schedule::ProgramLayout layout_of(const deck::Config& config, std::int64_t globa
   layout.micro_batches = static_cast<int>(global / (config.batch.micro * p.data));
   layout.chunks = static_cast<int>(p.chunks);
   layout.placement = p.stage_map().placement;
+  layout.shares_vocabulary = p.shares_vocabulary();
   return layout;
+}
+
+/// The named schedule with the passes of a shared vocabulary, which are placed by their FLOPs.
+schedule::Program named_program(const deck::Config& config, const schedule::ProgramLayout& layout) {
+  schedule::Program program = schedule::generate(config.parallel.schedule, layout);
+  if (!layout.shares_vocabulary) return program;
+  const auto a = architecture::describe(config.model);
+  schedule::share_vocabulary(program, flop_cost(stage_flops(a, config.parallel)));
+  return program;
 }
 
 schedule::Program program_of(const deck::Config& config, std::int64_t global,
@@ -50,7 +63,7 @@ schedule::Program program_of(const deck::Config& config, std::int64_t global,
     return fastest_program(config, layout, machine).program;
   const bool by_hand = p.schedule == ScheduleKind::file;
   schedule::Program program =
-      by_hand ? program_of_file(p.program, layout) : schedule::generate(p.schedule, layout);
+      by_hand ? program_of_file(p.program, layout) : named_program(config, layout);
   for (const auto& row : program.ranks)
     for (const schedule::Instr& i : row)
       check_usage(i.op != schedule::Op::evaluate, p.program, ": ", i,
@@ -68,8 +81,7 @@ schedule::Program program_of(const deck::Config& config, std::int64_t global,
 }  // namespace
 
 schedule::Program generated_program(const deck::Config& config, const Machine& machine) {
-  schedule::Program program =
-      schedule::generate(config.parallel.schedule, layout_of(config, config.batch.global));
+  schedule::Program program = named_program(config, layout_of(config, config.batch.global));
   schedule::lower(program, {config.model.tied_embeddings, transport(config.parallel, machine)});
   return program;
 }
@@ -89,7 +101,9 @@ schedule::Program evaluation_program(const schedule::ProgramLayout& layout, int 
   schedule::ProgramLayout evaluation = layout;
   evaluation.micro_batches = micro_batches;
   evaluation.tied = false;
+  evaluation.steps = 1;
   schedule::Program program = schedule::generate_evaluation(evaluation);
+  if (layout.shares_vocabulary) schedule::share_vocabulary(program, schedule::unit_cost);
   schedule::lower(program, {.transport = layout.transport});
   return program;
 }

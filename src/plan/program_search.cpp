@@ -93,7 +93,7 @@ class SlotLimit {
   /// Slots of each rank with which it fits.
   std::vector<int> slots() const {
     const int least = layout_.chunks;
-    const int most = std::max(least, schedule::most_useful_slots(layout_));
+    const int most = std::max(least, schedule::most_slots(layout_));
     const auto ranks = static_cast<std::size_t>(layout_.ranks);
     if (limit_.bytes == 0 || most == least) return std::vector<int>(ranks, most);
     const std::vector<Bytes> few = bytes_with(least), many = bytes_with(most);
@@ -148,11 +148,10 @@ class SlotLimit {
   }
 
   void expect_room(Bytes bytes) const {
-    check_usage(bytes <= limit_.bytes, "schedule = \"auto\" finds no program within ",
-                human_bytes(limit_.bytes),
-                " per rank ([parallel] memory_limit, or the machine's "
-                "memory): a rank needs ",
-                human_bytes(bytes),
+    check_usage(bytes <= limit_.bytes, "schedule = \"auto\" finds no program within the ",
+                human_bytes(limit_.bytes), " per rank of ",
+                config_.parallel.memory_limit > 0 ? "[parallel] memory_limit" : machine_.called(),
+                ": a rank needs ", human_bytes(bytes),
                 " with one micro-batch in flight; choose a smaller batch.micro, more tensor or "
                 "pipeline ranks, recompute = \"full\", or distributed_optimizer = true");
   }

@@ -23,7 +23,8 @@ std::vector<std::int64_t> place_of(const deck::Config& config, const architectur
                                 shard.tensor_rank,
                                 p.distributed_optimizer ? 1 : 0,
                                 shard.has_embedding() ? 1 : 0,
-                                shard.has_head() ? 1 : 0};
+                                shard.has_head() ? 1 : 0,
+                                shard.vocabulary_part(config.model.vocabulary).extent};
   for (const Stage stage : shard.stages) {
     key.push_back(shard.stage_layers[static_cast<std::size_t>(stage)].extent);
     key.push_back(shard.hands_over(stage) ? 1 : 0);
@@ -36,7 +37,8 @@ std::vector<std::int64_t> place_of(const deck::Config& config, const architectur
 /// Numbers that determine a rank's memory and traffic.
 std::vector<std::int64_t> likeness(std::vector<std::int64_t> place, const schedule::Needs& needs) {
   place.insert(place.end(), {needs.slots, needs.received_activations, needs.received_gradients,
-                             needs.handed_over, needs.send_buffers, needs.split_backward ? 1 : 0});
+                             needs.handed_over, needs.send_buffers, needs.logits_slots,
+                             needs.split_backward ? 1 : 0});
   return place;
 }
 
@@ -75,7 +77,8 @@ class Planner {
 
  private:
   const ActivationParts& activations(const architecture::Shard& shard, bool split) {
-    const auto [found, is_new] = activations_.try_emplace({shard.tensor_rank, split});
+    const auto [found, is_new] = activations_.try_emplace(
+        {shard.tensor_rank, shard.vocabulary_part(config_.model.vocabulary).extent, split});
     if (is_new)
       found->second = activation_parts(
           config_, architecture_, shard,
@@ -87,7 +90,8 @@ class Planner {
   const architecture::Architecture& architecture_;
   const Machine& machine_;
   TrainingSizes sizes_;
-  std::map<std::pair<int, bool>, ActivationParts> activations_;
+  /// By tensor rank, ids of the vocabulary, and whether backward passes are split.
+  std::map<std::tuple<int, std::int64_t, bool>, ActivationParts> activations_;
   std::map<std::pair<std::vector<std::int64_t>, bool>, std::vector<TrafficRow>> traffic_;
 };
 

@@ -111,7 +111,7 @@ class Search {
         if (step.again)
           for (const int operation : {step.operation, step.fused})
             if (operation >= 0) time += time_of(operation, sizes);
-    if (head_gradient() == architecture::HeadGradient::again) time += time_of_logits(sizes);
+    if (architecture::computes_again(head_gradient())) time += time_of_logits(sizes);
     return time;
   }
 
@@ -211,7 +211,7 @@ std::string recomputed_text(const deck::ParallelConfig& parallel, const LayerDes
   std::vector<std::string> names;
   for (std::size_t t = 0; t < kept.size(); ++t)
     if (needed[t] && !kept[t]) names.push_back(layer.tensors[t].name);
-  if (architecture::head_gradient(parallel) == architecture::HeadGradient::again)
+  if (architecture::computes_again(architecture::head_gradient(parallel)))
     names.emplace_back(architecture::logits_name);
   return join(names, ", ");
 }

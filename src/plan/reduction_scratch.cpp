@@ -59,8 +59,15 @@ ReductionScratch reduction_scratch(const deck::Config& config,
   if (config.model.predicts_masked_tokens())  // the rows that the head picks
     scratch.context = device_reduction_scratch_bytes(sizes.head_rows * sizes.hidden * sizes.element,
                                                      static_cast<int>(config.parallel.context));
+  if (config.parallel.shares_vocabulary()) {
+    const auto ranks = static_cast<int>(config.parallel.pipeline);
+    scratch.vocabulary = std::min(sizes.slice * sizes.hidden * sizes.element,
+                                  device_reduction_segment_bytes(ranks)) *
+                         (ranks - 1);
+  }
   scratch.tensor = std::max(activation_scratch(config, sizes, machine), scratch.shared);
   const bool shares_table = config.model.tied_embeddings && config.parallel.pipeline > 1 &&
+                            !shard.shares_vocabulary() &&
                             (shard.has_embedding() || shard.has_head());
   if (shares_table)
     for (const architecture::LocalArray& array : buckets.arrays())

@@ -1,23 +1,41 @@
+#include <trireme/architecture/shard.hpp>
 #include <trireme/plan/cost.hpp>
 #include <trireme/plan/stages.hpp>
 
 namespace trireme::plan {
 namespace {
 
+/// Parameters of the tables that a stage's ranks hold if the vocabulary is shared.
+std::int64_t shared_parameters(const architecture::Architecture& architecture,
+                               const deck::ParallelConfig& p, std::int64_t stage) {
+  std::int64_t sum = 0;
+  for (const architecture::ArraySpec& array : architecture.arrays)
+    for (std::int64_t t = 0; array.of_vocabulary && t < p.tensor; ++t)
+      sum += layout::split(array.shape[0], p.vocabulary_parts(), stage * p.tensor + t).extent *
+             array.shape[1];
+  return sum;
+}
+
 /// Parameters before the layers, of each layer, and after the layers: L + 2 numbers.
-std::vector<std::int64_t> parameters_by_layer(const architecture::Architecture& architecture) {
+std::vector<std::int64_t> parameters_by_layer(const architecture::Architecture& architecture,
+                                              bool shared) {
   std::vector<std::int64_t> sums(static_cast<std::size_t>(architecture.model.layers + 2));
   for (const architecture::ArraySpec& array : architecture.arrays)
-    sums[static_cast<std::size_t>(array.layer + 1)] += array.elements();
+    if (!shared || !array.of_vocabulary)
+      sums[static_cast<std::size_t>(array.layer + 1)] += array.elements();
   return sums;
 }
 
 }  // namespace
 
 std::vector<StageGroup> group_stages(const architecture::Architecture& architecture,
-                                     const std::vector<layout::Slice>& stage_layers) {
-  const std::vector<std::int64_t> parameters = parameters_by_layer(architecture);
-  const std::vector<StageFlops> flops = stage_flops(architecture, stage_layers);
+                                     const deck::ParallelConfig& parallel) {
+  const bool shared = parallel.shares_vocabulary();
+  const std::vector<layout::Slice> stage_layers = architecture::partition(architecture, parallel);
+  const std::vector<std::int64_t> parameters = parameters_by_layer(architecture, shared);
+  const std::vector<StageFlops> flops = stage_flops(
+      architecture, stage_layers, {},
+      shared ? architecture::HeadGradient::shared : architecture::HeadGradient::with_losses);
   std::vector<StageGroup> groups;
   for (std::size_t s = 0; s < stage_layers.size(); ++s) {
     const layout::Slice& layers = stage_layers[s];
@@ -27,6 +45,8 @@ std::vector<StageGroup> group_stages(const architecture::Architecture& architect
       stage.parameters += parameters[static_cast<std::size_t>(layer + 1)];
     if (s == 0) stage.parameters += parameters.front();
     if (s + 1 == stage_layers.size()) stage.parameters += parameters.back();
+    if (shared)
+      stage.parameters += shared_parameters(architecture, parallel, static_cast<std::int64_t>(s));
     const bool alike = !groups.empty() && groups.back().layers_each == stage.layers_each &&
                        groups.back().parameters == stage.parameters &&
                        groups.back().flops == stage.flops;

@@ -39,7 +39,7 @@ double part_parameters(const architecture::LayerDescription& part, std::int64_t 
 /// in the last.
 std::vector<double> stage_parameters(const Architecture& a,
                                      const std::vector<layout::Slice>& stage_layers,
-                                     std::int64_t tensor) {
+                                     std::int64_t tensor, bool shared) {
   const double layer = part_parameters(a.layer, tensor);
   const double table = a.model.tied_embeddings
                            ? static_cast<double>(a.model.vocabulary) *
@@ -50,7 +50,15 @@ std::vector<double> stage_parameters(const Architecture& a,
   for (const layout::Slice& layers : stage_layers)
     all.push_back(layer * static_cast<double>(layers.extent));
   all.front() += part_parameters(a.embedding, tensor);
-  all.back() += part_parameters(a.head, tensor) + (all.size() > 1 ? table : 0);
+  all.back() += part_parameters(a.head, tensor) + (all.size() > 1 && !shared ? table : 0);
+  if (shared) {
+    const double tables = static_cast<double>(a.model.vocabulary) *
+                          static_cast<double>(a.model.hidden) / static_cast<double>(tensor);
+    all.front() -= tables;
+    if (!a.model.tied_embeddings) all.back() -= tables;
+    for (double& stage : all)
+      stage += tables * (a.model.tied_embeddings ? 1 : 2) / static_cast<double>(all.size());
+  }
   return all;
 }
 
@@ -87,18 +95,22 @@ PartTimes part_times(const deck::Config& config, const Architecture& a, bool spl
   deck::ParallelConfig one_stage;
   one_stage.tensor = config.parallel.tensor;
   one_stage.context = config.parallel.context;
-  const auto shard = architecture::make_shard(a, one_stage, 0, 0);
+  auto shard = architecture::make_shard(a, one_stage, 0, 0);
+  const bool shared = config.parallel.shares_vocabulary();
+  if (shared) shard.vocabulary_stages = static_cast<int>(config.parallel.pipeline);
   const KernelTime kernels(machine, config.precision);
   const NetworkTime network(machine, config.parallel);
   const LayerTime time(a, local_sizes(config, shard, machine), kernels, network, machine);
-  return {time.layer(layer_program(config, a, shard, split_backward, machine)), time.embedding(),
-          time.head(architecture::head_gradient(config.parallel))};
+  const architecture::HeadGradient gradient = architecture::head_gradient(config.parallel);
+  return {time.layer(layer_program(config, a, shard, split_backward, machine)),
+          shared ? PartTime{} : time.embedding(), time.head(gradient),
+          shared ? time.shared_logits(gradient) : PartTime{}};
 }
 
 StageSizes stage_sizes(const deck::Config& config, const Architecture& a) {
   const deck::ParallelConfig& p = config.parallel;
   StageSizes sizes{architecture::partition(a, p), {}};
-  sizes.parameters = stage_parameters(a, sizes.layers, p.tensor);
+  sizes.parameters = stage_parameters(a, sizes.layers, p.tensor, p.shares_vocabulary());
   return sizes;
 }
 
@@ -157,6 +169,15 @@ StepCosts step_costs(const deck::Config& config, const Architecture& a, const Pa
     costs.gradients.push_back(s == 0 ? 0 : message(here - 1));
   }
 
+  costs.logits = parts.shared_logits.forward;
+  costs.logits_gradient = parts.shared_logits.backward_weight;
+  for (PassTime* pass : {&costs.logits, &costs.logits_gradient}) {
+    pass->compute *= turns;
+    pass->host *= turns;
+  }
+  if (p.shares_vocabulary())
+    costs.shared = network.collective(Collective::reduce_scatter, sent, Axis::pipeline);
+
   const std::vector<double>& parameters = given.parameters;
   const double gradient = software.gradient_bytes > 0 ? static_cast<double>(software.gradient_bytes)
                                                       : static_cast<double>(sizes.accumulate);
@@ -178,7 +199,8 @@ StepCosts step_costs(const deck::Config& config, const Architecture& a, const Pa
       costs.gathers[rank_of(s)] += network.collective(
           Collective::all_gather, parameters[s] * static_cast<double>(sizes.element), Axis::data);
   }
-  if (a.model.tied_embeddings && map.rank_of(0) != map.rank_of(map.last_stage()))
+  if (a.model.tied_embeddings && !p.shares_vocabulary() &&
+      map.rank_of(0) != map.rank_of(map.last_stage()))
     costs.tied = network.first_and_last(static_cast<double>(a.model.vocabulary * a.model.hidden) /
                                         static_cast<double>(p.tensor) * gradient);
   costs.norm = network.collective(Collective::all_reduce, 8, Axis::tensor) +

@@ -4,6 +4,7 @@
 #include <trireme/plan/recompute.hpp>
 #include <trireme/plan/step_time.hpp>
 #include <trireme/schedule/machine.hpp>
+#include <trireme/schedule/overlap.hpp>
 
 #include <algorithm>
 #include <cmath>
@@ -52,6 +53,12 @@ std::vector<RankWork> work_of_ranks(const deck::ParallelConfig& p, bool split,
     rank.backward += backward.total() + costs.waiting * costs.gradients[s];
     rank.messages += costs.activations[s] + costs.gradients[s];
     rank.reductions += costs.reductions[s];
+  }
+  for (RankWork& rank : ranks) {
+    rank.passes += costs.logits;
+    rank.passes += costs.logits_gradient;
+    rank.forward += costs.logits.total();
+    rank.backward += costs.logits_gradient.total();
   }
   return ranks;
 }
@@ -114,6 +121,8 @@ Seconds pass_seconds(const deck::ParallelConfig& p, double m, const std::vector<
   const auto ranks_number = static_cast<double>(p.pipeline);
   const auto chunks = static_cast<double>(p.chunks);
   switch (p.schedule) {
+    case ScheduleKind::two_bw:
+      return m * longest;
     case ScheduleKind::gpipe:
       return loop + (m - 1) * (forward + backward);
     case ScheduleKind::one_forward_one_backward:
@@ -172,6 +181,19 @@ schedule::Cost cost_of(StepCosts costs) {
         return costs.stages[s].backward_input.total();
       case Op::backward_weight:
         return costs.stages[s].backward_weight.total();
+      case Op::logits:
+        return costs.logits.total();
+      case Op::evaluate_logits:
+        return costs.logits.total() / 2;
+      case Op::logits_gradient:
+        return costs.logits_gradient.total();
+      case Op::look_up:
+      case Op::combine_logits:
+      case Op::look_up_gradient:
+        return 0;
+      case Op::share_output:
+      case Op::share_gradient:
+        return costs.shared;
       case Op::send_activation:
         return costs.waiting * costs.activations[s];
       case Op::send_gradient:
@@ -188,6 +210,9 @@ schedule::Cost cost_of(StepCosts costs) {
         return costs.norm;
       case Op::optimizer_step:
         return costs.updates[s] + costs.gathers[s];
+      case Op::begin_tied:
+      case Op::begin_norm:
+        break;
     }
     return 0;
   };
@@ -213,12 +238,15 @@ StepTime played_time(const deck::Config& config, const Architecture& a, const St
   const schedule::Played played = schedule::play(program, cost_of(costs));
   StepTime time;
   time.idle_share = played.timeline.idle_share();
-  for (const schedule::Event& e : played.timeline.events)
-    time.seconds = std::max(time.seconds, e.end);
+  if (program.layout.overlaps_steps())
+    time.seconds = schedule::steady_step(played.timeline).seconds;
+  else
+    for (const schedule::Event& e : played.timeline.events)
+      time.seconds = std::max(time.seconds, e.end);
   const bool split = splits_backward(program);
   const std::vector<RankWork> ranks = work_of_ranks(p, split, costs);
-  time.seconds =
-      std::max(time.seconds, shared_work(ranks, m, costs) + tail_seconds(p, split, ranks, costs));
+  const Seconds tail = program.layout.overlaps_steps() ? 0 : tail_seconds(p, split, ranks, costs);
+  time.seconds = std::max(time.seconds, shared_work(ranks, m, costs) + tail);
 
   const auto busiest = static_cast<std::size_t>(
       std::ranges::max_element(ranks, {}, [](const RankWork& r) { return r.passes.total(); }) -

@@ -2,6 +2,7 @@
 #include <trireme/architecture/bucket_cut.hpp>
 #include <trireme/architecture/ends.hpp>
 #include <trireme/architecture/fp8.hpp>
+#include <trireme/architecture/objective.hpp>
 #include <trireme/architecture/state.hpp>
 #include <trireme/base/text.hpp>
 #include <trireme/plan/local_sizes.hpp>
@@ -66,9 +67,34 @@ class Counter {
                 micro_batches_, micro_batches_ * sizes_.head_rows * sizes_.hidden * sizes_.element);
         }
     };
+    if (shard_.shares_vocabulary()) return vocabulary();
     if (shard_.has_embedding()) send_all(architecture_.embedding);
     if (shard_.has_head())
       send_all(describe_head(architecture_.model, architecture::head_gradient(parallel_)));
+  }
+
+  /// Messages of a vocabulary that all pipeline ranks share: each is of a slice of the tokens,
+  /// before or after a message of the tensor axis.
+  void vocabulary() {
+    const std::int64_t m = micro_batches_;
+    const Bytes of_row = 3 * 8;  // statistics
+    tensor("look-up: reduce-scatter", m, tokens_bytes_);
+    tensor("logits: all-gather of inputs", m, tokens_bytes_);
+    tensor("cross entropy: all-gather", m, sizes_.targets * of_row * shard_.tensor_size);
+    tensor("logits backward: reduce-scatter", m, tokens_bytes_);
+    tensor("look-up backward: all-gather", m, tokens_bytes_);
+    if (!sizes_.cuts_tokens) {
+      if (shard_.has_embedding()) tensor("look-up: all-gather", m, tokens_bytes_);
+      if (shard_.has_head()) tensor("logits backward: all-gather", m, tokens_bytes_);
+    }
+    const auto share = [&](const char* what, Bytes bytes) {
+      add("vocabulary", what, parallel_.pipeline, m, m * bytes);
+    };
+    share("look-up: reduce to the first stage", slice_bytes_);
+    share("last stage's output: broadcast", slice_bytes_);
+    share("cross entropy: all-gather", parallel_.pipeline * sizes_.targets * of_row);
+    share("its gradient: reduce to the last stage", slice_bytes_);
+    share("look-up backward: broadcast", slice_bytes_);
   }
 
   /// Each tensor rank has summed these over its own tokens, or heads, only.
@@ -136,6 +162,7 @@ class Counter {
     add(data, shared ? "gradients: reduce-scatter" : "gradients: all-reduce", replicas,
         gradients.number, gradients.elements * sizes_.accumulate);
     if (maxima_ > 0) add(data, "maxima of fp8 tensors: all-reduce", replicas, 1, maxima_);
+    if (shard_.has_head()) losses(data, replicas);
     if (!shared) return;
     add(data, "weights: all-gather", replicas, weights.number, weights.elements * sizes_.element);
     add(data, "gradient norm: all-reduce", replicas, 1, norm_blocks() * 8);
@@ -161,7 +188,9 @@ class Counter {
   }
 
   void tied() {
-    if (!architecture_.model.tied_embeddings || shard_.has_embedding() == shard_.has_head()) return;
+    if (!architecture_.model.tied_embeddings || shard_.shares_vocabulary() ||
+        shard_.has_embedding() == shard_.has_head())
+      return;
     add("tied", "token table's gradient: all-reduce", 2, 1,
         sizes_.vocabulary * sizes_.hidden * sizes_.accumulate);
   }
@@ -174,6 +203,14 @@ class Counter {
     if (trust_norms_ > 0)
       add("model", "trust ratios: all-reduce", ranks, 1, trust_norms_ * sums * 8);
     if (maxima_ > 0) add("model", "maxima of fp8 tensors: all-reduce", ranks, 1, maxima_);
+    losses("model", ranks);
+  }
+
+  /// Overlapping steps sum their losses with the norm; other steps when they are logged.
+  void losses(const char* axis, std::int64_t ranks) {
+    if (parallel_.overlaps_steps())
+      add(axis, "losses: all-reduce", ranks, 1,
+          std::ssize(architecture::objective_of(architecture_.model).losses) * 8);
   }
 
   std::vector<TrafficRow> take() { return std::move(rows_); }

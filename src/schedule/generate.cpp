@@ -3,6 +3,7 @@
 #include <trireme/base/check.hpp>
 #include <trireme/schedule/generate.hpp>
 #include <trireme/schedule/generate_v.hpp>
+#include <trireme/schedule/overlap.hpp>
 
 #include <algorithm>
 
@@ -24,6 +25,13 @@ Row alternating_row(Rank rank, int micro_batches, int warmup) {
   for (Micro i = micro_batches - warmup; i < micro_batches; ++i)
     row.push_back({Op::backward, rank, i});
   return row;
+}
+
+/// Forward passes until the first gradient can arrive. With a shared vocabulary, the last stage
+/// computes `more` while all ranks compute their parts of its gradient, and while these are summed.
+int warmup_of(Rank rank, const ProgramLayout& layout, int more) {
+  return std::min(layout.micro_batches,
+                  layout.ranks - 1 - rank + (layout.shares_vocabulary ? more : 0));
 }
 
 /// The order in which a rank processes (chunk, micro-batch): p micro-batches of one chunk, the same
@@ -75,7 +83,7 @@ Row interleaved_row(Rank rank, const ProgramLayout& layout) {
 /// at most p. The remaining weight halves fill the wait for the last gradients.
 Row zero_bubble_row(Rank rank, const ProgramLayout& layout) {
   const int m = layout.micro_batches;
-  const int warmup = std::min(m, layout.ranks - 1 - rank);
+  const int warmup = warmup_of(rank, layout, 1);
   Row row;
   row.reserve(3 * static_cast<std::size_t>(m));
   Micro weight = 0;
@@ -99,7 +107,7 @@ Row row_of(ScheduleKind kind, Rank rank, const ProgramLayout& layout) {
     case ScheduleKind::gpipe:
       return alternating_row(rank, m, m);
     case ScheduleKind::one_forward_one_backward:
-      return alternating_row(rank, m, std::min(m, layout.ranks - 1 - rank));
+      return alternating_row(rank, m, warmup_of(rank, layout, 2));
     case ScheduleKind::interleaved:
       return interleaved_row(rank, layout);
     case ScheduleKind::zb_h1:
@@ -107,6 +115,7 @@ Row row_of(ScheduleKind kind, Rank rank, const ProgramLayout& layout) {
     case ScheduleKind::zb_v:
     case ScheduleKind::v_half:
     case ScheduleKind::v_min:
+    case ScheduleKind::two_bw:
     case ScheduleKind::automatic:
     case ScheduleKind::file:
       break;
@@ -140,6 +149,7 @@ Program generate(ScheduleKind kind, const ProgramLayout& layout) {
         " with ", layout.chunks, " chunks; interleaved needs 2 or more, every other schedule 1");
   check(layout.placement == StagePlacement::round_robin, "schedule ", name_of(kind),
         " does not place its stages in a V");
+  if (kind == ScheduleKind::two_bw) return generate_overlapped(layout);
   Program program{layout, {}};
   for (Rank r = 0; r < layout.ranks; ++r) program.ranks.push_back(row_of(kind, r, layout));
   return program;

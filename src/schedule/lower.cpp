@@ -3,6 +3,7 @@
 #include <trireme/base/check.hpp>
 #include <trireme/schedule/lower.hpp>
 #include <trireme/schedule/machine.hpp>
+#include <trireme/schedule/overlap.hpp>
 
 #include <algorithm>
 
@@ -53,7 +54,7 @@ class Poster {
       : order_(2 * static_cast<std::size_t>(program.layout.stages())),
         next_(order_.size(), 0),
         posted_(order_.size(),
-                std::vector<bool>(static_cast<std::size_t>(program.layout.micro_batches))) {
+                std::vector<bool>(static_cast<std::size_t>(program.layout.passes()))) {
     Transfers transfers(program.layout);
     for (const Row& row : program.ranks)
       for (const Instr& instr : row) {
@@ -96,9 +97,14 @@ Program with_channels(const Program& program) {
       transfers.find(row[i]);
       for (const Instr& receive : transfers.receives) poster.post(receive, lowered);
     };
-    post_for(0);
+    // Instructions other than passes take too little time to cover a transfer.
+    const auto post_from = [&](std::size_t i) {
+      while (i < row.size() && !is_pass(row[i].op)) ++i;
+      post_for(i);
+    };
+    post_from(0);
     for (std::size_t i = 0; i < row.size(); ++i) {
-      post_for(i + 1);
+      post_from(i + 1);
       lowered.push_back(row[i]);
       transfers.find(row[i]);
       lowered.insert(lowered.end(), transfers.sends.begin(), transfers.sends.end());
@@ -110,12 +116,14 @@ Program with_channels(const Program& program) {
 /// See lower(). Programs that do not complete keep independent channels.
 Program with_groups(const Program& program) {
   Program channels = with_channels(program);
-  Played played = play(channels, unit_cost);
+  Program whole = channels;  // passes of later steps wait for updates
+  if (whole.layout.overlaps_steps()) add_overlapped_updates(whole);
+  Played played = play(whole, unit_cost);
   if (!played.mistakes.empty()) return channels;
   std::vector<Event> computed;
   computed.reserve(played.timeline.events.size() / 2);
   for (const Event& e : played.timeline.events)
-    if (is_compute(e.instr.op)) computed.push_back(e);
+    if (is_compute(e.instr.op) || is_shared(e.instr.op)) computed.push_back(e);
   std::stable_sort(computed.begin(), computed.end(),
                    [](const Event& a, const Event& b) { return a.end < b.end; });
   Program out{program.layout, std::vector<Row>(program.ranks.size())};
@@ -166,8 +174,10 @@ void add_update(Program& program) {
 }
 
 bool evaluates(const Program& program) {
-  const auto begins = [](const Row& row) { return !row.empty() && row[0].op == Op::evaluate; };
-  return std::any_of(program.ranks.begin(), program.ranks.end(), begins);
+  const auto has_one = [](const Row& row) {
+    return std::ranges::find(row, Op::evaluate, &Instr::op) != row.end();
+  };
+  return std::ranges::any_of(program.ranks, has_one);
 }
 
 }  // namespace
@@ -179,7 +189,7 @@ void lower(Program& program, const LowerOptions& options) {
   for (std::size_t r = 0; r < program.ranks.size(); ++r)
     for (const Instr& i : program.ranks[r]) {
       const std::string what = misplaced(i, layout, static_cast<Rank>(r));
-      check(what.empty() && is_compute(i.op), "rank ", r, ": ", i,
+      check(what.empty() && (is_compute(i.op) || is_shared(i.op)), "rank ", r, ": ", i,
             " cannot be lowered: ", what.empty() ? "it is not a computation" : what);
     }
   const bool evaluation = evaluates(program);
@@ -187,8 +197,11 @@ void lower(Program& program, const LowerOptions& options) {
                                                            : with_channels(program);
   program.layout.transport = options.transport;
   if (evaluation) return;
-  program.layout.tied = options.tied;
-  add_update(program);
+  program.layout.tied = options.tied && !layout.shares_vocabulary;
+  if (program.layout.overlaps_steps())
+    add_overlapped_updates(program);
+  else
+    add_update(program);
 }
 
 }  // namespace trireme::schedule

@@ -22,10 +22,11 @@ Needs needs_of_row(const Program& program, Rank rank) {
   check(rank >= 0 && rank < static_cast<int>(program.ranks.size()), "rank ", rank,
         " is not in this program of ", program.ranks.size(), " rows");
   Needs needs;
-  Count saved, activations, gradients, handed_over;
+  Count saved, activations, gradients, handed_over, logits;
   const auto count_of = [&](const Value& v) -> Count* {
     const bool local = program.layout.is_local(v);
     if (v.kind == Kind::saved) return &saved;
+    if (v.kind == Kind::logits_slot) return &logits;
     if (v.kind == Kind::posted_activation && !local) return &activations;
     if (v.kind == Kind::posted_gradient && !local) return &gradients;
     const bool sent = v.kind == Kind::sent_activation || v.kind == Kind::sent_gradient;
@@ -44,6 +45,7 @@ Needs needs_of_row(const Program& program, Rank rank) {
   needs.received_activations = activations.most;
   needs.received_gradients = gradients.most;
   needs.handed_over = handed_over.most;
+  needs.logits_slots = logits.most;
   return needs;
 }
 
@@ -58,6 +60,7 @@ void Needs::include(const Needs& other) {
   received_activations = std::max(received_activations, other.received_activations);
   received_gradients = std::max(received_gradients, other.received_gradients);
   handed_over = std::max(handed_over, other.handed_over);
+  logits_slots = std::max(logits_slots, other.logits_slots);
   send_buffers = std::max(send_buffers, other.send_buffers);
   split_backward = split_backward || other.split_backward;
 }

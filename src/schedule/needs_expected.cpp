@@ -26,6 +26,7 @@ int slots_of(ScheduleKind kind, const ProgramLayout& l, Rank rank) {
     case ScheduleKind::gpipe:
       return m;
     case ScheduleKind::one_forward_one_backward:
+    case ScheduleKind::two_bw:
       return std::min(m, l.ranks - rank);
     case ScheduleKind::interleaved: {
       const int steps = (m + l.ranks - 1) / l.ranks * l.ranks * l.chunks;

@@ -28,9 +28,12 @@ Player::Player(const Program& program, const Cost& cost, Transport transport, in
       states_(program.ranks.size()),
       exists_since_(values(program.layout), absent),
       transfers_(2 * static_cast<std::size_t>(program.layout.stages()) *
-                     static_cast<std::size_t>(program.layout.micro_batches),
+                     static_cast<std::size_t>(program.layout.passes()),
                  Transfer{absent, absent, absent, 0}),
-      started_(2 * static_cast<std::size_t>(program.layout.stages())) {
+      started_(2 * static_cast<std::size_t>(program.layout.stages())),
+      shared_(program.layout.shares_vocabulary
+                  ? static_cast<std::size_t>(ops * program.layout.micro_batches)
+                  : 0) {
   std::size_t events = 0;
   for (const auto& row : program.ranks) {
     first_event_.push_back(events);
@@ -73,7 +76,7 @@ std::size_t Player::channel_of(const Value& v) const {
 }
 
 std::size_t Player::transfer_of(const Value& v) const {
-  return channel_of(v) * static_cast<std::size_t>(program_.layout.micro_batches) +
+  return channel_of(v) * static_cast<std::size_t>(program_.layout.passes()) +
          static_cast<std::size_t>(v.micro);
 }
 
@@ -103,11 +106,16 @@ bool Player::step(std::size_t r) {
     if (!exists(since)) return false;
     begin = std::max(begin, since);
   }
-  if (is_collective(instr.op)) return step_collective(r, begin);
+  if (is_collective(instr.op) && !program_.layout.overlaps_steps())
+    return step_collective(r, begin);
   if (is_send(instr.op) && !program_.layout.is_local(instr) &&
       !may_send(effects_.writes.front(), begin))
     return false;
-  const Seconds end = begin + (is_receive(instr.op) ? 0 : cost_(instr));
+  // A collective that began earlier takes its time beside the passes.
+  const bool posts = is_receive(instr.op) || (is_shared(instr.op) && !is_compute(instr.op));
+  const Seconds end = is_collective(instr.op)
+                          ? std::max(states_[r].free_at, latest_read() + cost_(instr))
+                          : begin + (posts ? 0 : cost_(instr));
   if (is_transfer(instr.op)) {
     record(r, begin, end);
     if (transport_ == Transport::independent_channels || program_.layout.is_local(instr))
@@ -118,7 +126,36 @@ bool Player::step(std::size_t r) {
   }
   for (const Value& v : effects_.writes) exists_since_[index_of(v, program_.layout)] = end;
   record(r, begin, end);
+  if (is_begin(instr.op))
+    for (std::size_t other = 0; other < states_.size(); ++other) wake(static_cast<Rank>(other));
+  if (is_shared(instr.op)) enter_shared(instr, end);
   return true;
+}
+
+/// When the last value that the current instruction reads came to exist.
+Seconds Player::latest_read() const {
+  Seconds latest = 0;
+  for (const Value& v : effects_.reads)
+    latest = std::max(latest, exists_since_[index_of(v, program_.layout)]);
+  return latest;
+}
+
+/// Counts the ranks that have begun the message. It reaches all of them when the last one has; the
+/// broadcast's cost is that of each message, but statistics take no time.
+void Player::enter_shared(const Instr& instr, Seconds at) {
+  const ProgramLayout& layout = program_.layout;
+  Shared& message = shared_[static_cast<std::size_t>(
+      static_cast<int>(instr.op) * layout.micro_batches + instr.micro)];
+  message.begin = std::max(message.begin, at);
+  if (++message.arrived < layout.ranks) return;
+  const bool small = arrival_of(instr.op) == Kind::statistics;
+  const Seconds arrival =
+      message.begin + (small ? 0 : cost_({Op::share_output, instr.stage, instr.micro}));
+  for (Rank r = 0; r < layout.ranks; ++r) {
+    exists_since_[index_of({arrival_of(instr.op), layout.first_stage(r), instr.micro}, layout)] =
+        arrival;
+    wake(r);
+  }
 }
 
 /// Enters the collective once, and leaves it when all members have entered.
@@ -192,7 +229,7 @@ Played play(const Program& program, const Cost& cost, const PlayOptions& options
   if (played.mistakes.empty()) return played;
   // More buffers never hurt, so a bisection finds the smallest number that works.
   int fails = 2;
-  int works = std::max(program.layout.micro_batches, 3);
+  int works = std::max(program.layout.passes(), 3);
   played = with(works);
   if (!played.mistakes.empty()) return played;
   while (works - fails > 1) {

@@ -1,10 +1,10 @@
+// The result of a play, and the reasons why ranks that did not finish wait.
 #include <trireme/schedule/player.hpp>
 
 #include <trireme/base/text.hpp>
 
 #include <cmath>
 
-/// The result of a play, and the reasons why ranks that did not finish wait.
 namespace trireme::schedule {
 
 Played Player::finish() {
@@ -43,8 +43,11 @@ std::string Player::reason(std::size_t r) const {
     if (!std::isnan(exists_since_[index_of(v, layout)])) continue;
     const bool activation = v.kind == Kind::sent_activation || v.kind == Kind::posted_activation;
     const bool gradient = v.kind == Kind::sent_gradient || v.kind == Kind::posted_gradient;
+    if (is_arrival(v.kind) && !activation && !gradient) return reason_of_shared(v);
     if (activation) return reason_of_arrival(r, {Op::receive_activation, v.stage, v.micro});
     if (gradient) return reason_of_arrival(r, {Op::receive_gradient, v.stage, v.micro});
+    if (const Rank other = layout.rank_of(v.stage); static_cast<std::size_t>(other) != r)
+      return text("deadlock: needs ", to_string(v), ", and rank ", other, " never reaches it");
     return text("deadlock: needs ", to_string(v));
   }
   if (is_collective(instr.op)) {
@@ -63,6 +66,19 @@ std::string Player::reason(std::size_t r) const {
   return text("deadlock: its ", send_buffers_, " send buffers are in use, the oldest by ",
               to_string(oldest), ", which waits for ", to_string(partner_of(oldest)), " on rank ",
               peer_of(oldest, layout));
+}
+
+/// The ranks that have not begun the message.
+std::string Player::reason_of_shared(const Value& v) const {
+  std::string absent_ranks;
+  for (std::size_t r = 0; r < states_.size(); ++r) {
+    const auto& row = program_.ranks[r];
+    bool begun = false;
+    for (std::size_t p = 0; p < states_[r].position && !begun; ++p)
+      begun = is_shared(row[p].op) && row[p].micro == v.micro && arrival_of(row[p].op) == v.kind;
+    if (!begun) absent_ranks += text(absent_ranks.empty() ? "" : ", ", r);
+  }
+  return text("deadlock: needs ", to_string(v), ", which rank ", absent_ranks, " never begins");
 }
 
 std::string Player::reason_of_arrival(std::size_t r, const Instr& receive) const {

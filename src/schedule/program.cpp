@@ -1,77 +1,12 @@
-// The instructions, and effects(), which lists the values that each instruction reads, writes and
+// Effects of the instructions: effects() lists the values that each instruction reads, writes and
 // frees. All other passes derive dependences from it.
 #include <trireme/base/check.hpp>
 #include <trireme/base/checksum.hpp>
 #include <trireme/schedule/program.hpp>
 
-#include <ostream>
-
 namespace trireme::schedule {
 
 using Kind = Value::Kind;
-
-std::string_view name_of(Op op) {
-  constexpr std::string_view names[ops] = {
-      "forward",          "evaluate",         "backward",           "backward_input",
-      "backward_weight",  "send_activation",  "receive_activation", "send_gradient",
-      "receive_gradient", "reduce_gradients", "reduce_tied",        "gradient_norm",
-      "optimizer_step"};
-  return names[static_cast<std::size_t>(op)];
-}
-
-std::string_view name_of(Transport transport) {
-  switch (transport) {
-    case Transport::independent_channels:
-      return "independent channels";
-    case Transport::ordered_groups:
-      return "ordered groups";
-  }
-  return "?";
-}
-
-std::string to_string(const Instr& instr) {
-  std::string out = text(name_of(instr.op), " stage ", instr.stage);
-  if (is_compute(instr.op) || is_transfer(instr.op)) out += text(" micro ", instr.micro);
-  return out;
-}
-
-std::ostream& operator<<(std::ostream& out, const Instr& instr) {
-  return out << to_string(instr);
-}
-
-std::string to_string(const Value& v) {
-  const std::string of_stage = text(" of stage ", v.stage);
-  const std::string micro = text(" micro ", v.micro);
-  switch (v.kind) {
-    case Kind::output:
-      return "the output" + of_stage + micro;
-    case Kind::sent_activation:
-      return "the arrival of the input" + of_stage + micro;
-    case Kind::posted_activation:
-      return "a posted receive of the input" + of_stage + micro;
-    case Kind::saved:
-      return "the saved activations" + of_stage + micro;
-    case Kind::input_gradient:
-      return "the input gradient" + of_stage + micro;
-    case Kind::sent_gradient:
-      return "the arrival of the output gradient" + of_stage + micro;
-    case Kind::posted_gradient:
-      return "a posted receive of the output gradient" + of_stage + micro;
-    case Kind::weight_work:
-      return "the input half's work" + of_stage + micro;
-    case Kind::weight_gradient:
-      return "the weight gradient" + of_stage + " up to" + micro;
-    case Kind::reduced:
-      return "the reduced gradient" + of_stage;
-    case Kind::tied:
-      return "the tied gradient" + of_stage;
-    case Kind::norm:
-      return text("the gradient norm on rank ", v.stage);
-    case Kind::weights:
-      return "the updated weights" + of_stage;
-  }
-  return "?";
-}
 
 namespace {
 
@@ -84,15 +19,29 @@ struct Writer {
 
   Stage last() const { return layout.last_stage(); }
 
+  /// `kind` of this rank `before` micro-batches earlier, if there was one.
+  void read(Kind kind, Micro before = 0) {
+    if (m >= before) e.reads.push_back({kind, s, m - before});
+  }
+  void chain(Kind kind) {
+    read(kind, 1);
+    e.writes.push_back({kind, s, m});
+  }
   void take_input() {
-    if (s == 0) return;
+    if (s == 0) {
+      if (layout.shares_vocabulary) read(Kind::looked_up);
+      return;
+    }
     e.reads.push_back({Kind::sent_activation, s, m});
     e.reads.push_back({Kind::posted_activation, s, m});
     e.frees.push_back({Kind::sent_activation, s, m});
     e.frees.push_back({Kind::posted_activation, s, m});
   }
   void take_output_gradient() {
-    if (s == last()) return;
+    if (s == last()) {
+      if (layout.shares_vocabulary) read(Kind::output_gradient);
+      return;
+    }
     e.reads.push_back({Kind::sent_gradient, s, m});
     e.reads.push_back({Kind::posted_gradient, s, m});
     e.frees.push_back({Kind::sent_gradient, s, m});
@@ -104,11 +53,45 @@ struct Writer {
   /// The last stage's forward pass adds to the loss and may add to the gradient of the logits'
   /// table.
   void chain_loss() {
-    if (s == last() && m > 0) e.reads.push_back({Kind::output, s, m - 1});
+    if (s == last() && m % layout.micro_batches > 0) e.reads.push_back({Kind::output, s, m - 1});
   }
   void chain_weight_gradient() {
-    if (m > 0) e.reads.push_back({Kind::weight_gradient, s, m - 1});
+    if (m % layout.micro_batches > 0) e.reads.push_back({Kind::weight_gradient, s, m - 1});
     e.writes.push_back({Kind::weight_gradient, s, m});
+    if (layout.shares_vocabulary && s == 0) e.writes.push_back({Kind::embedding_gradient, s, m});
+  }
+  /// The first stage's gradient may be in the slot until it is shared.
+  void free_saved() {
+    if (!layout.shares_vocabulary || s > 0) e.frees.push_back({Kind::saved, s, m});
+  }
+  void share_output() {
+    read(Kind::scores, shared_buffers);
+    if (s == last()) read(Kind::output);
+  }
+  void combine_logits() {
+    read(Kind::scores);
+    read(Kind::statistics);
+    read(Kind::output_gradient, shared_buffers);
+    chain(Kind::combined);
+  }
+  void logits_gradient() {
+    read(Kind::logits_slot);
+    read(Kind::combined);
+    chain(Kind::table_gradient);
+    e.frees.push_back({Kind::logits_slot, s, m});
+  }
+  void share_gradient() {
+    read(Kind::look_up_sum, shared_buffers);
+    if (s > 0) return;
+    e.reads.push_back({Kind::saved, s, m});
+    e.reads.push_back({Kind::embedding_gradient, s, m});
+    e.frees.push_back({Kind::saved, s, m});
+    e.frees.push_back({Kind::embedding_gradient, s, m});
+  }
+  /// The weights of step t are those before the update of step t − 1. A program knows only its own
+  /// updates.
+  void take_weights() {
+    if (layout.step_of(m) >= 2) e.reads.push_back({Kind::weights, s, layout.step_of(m) - 2});
   }
   void pass(Kind from, Kind to, Stage receiver) {
     e.reads.push_back({from, s, m});
@@ -119,15 +102,36 @@ struct Writer {
   void take_gradients_of_rank() {
     const Rank rank = layout.rank_of(s);
     for (int chunk = 0; chunk < layout.chunks; ++chunk)
-      e.reads.push_back({Kind::reduced, layout.stage_of(rank, chunk), 0});
+      e.reads.push_back({Kind::reduced, layout.stage_of(rank, chunk), m});
     if (layout.tied && layout.holds_table(rank))
-      e.reads.push_back({Kind::tied, rank == layout.rank_of(0) ? 0 : last(), 0});
+      e.reads.push_back({Kind::tied, rank == layout.rank_of(0) ? 0 : last(), m});
+  }
+  /// Overlapping steps: the sum ends once every member has begun its part.
+  void end_norm() {
+    if (!layout.overlaps_steps()) return take_gradients_of_rank();
+    for (Rank rank = 0; rank < layout.ranks; ++rank)
+      e.reads.push_back({Kind::norm_part, layout.first_stage(rank), m});
+  }
+  void update() {
+    e.reads.push_back({Kind::norm, s, m});
+    for (int chunk = 0; chunk < layout.chunks; ++chunk) {
+      const Stage stage = layout.stage_of(layout.rank_of(s), chunk);
+      e.writes.push_back({Kind::weights, stage, m});
+      // They replace the weights before the last update, with which this step was computed.
+      if (m >= 2) e.frees.push_back({Kind::weights, stage, m - 2});
+    }
+  }
+  void take_tied_gradients() {
+    e.reads.push_back({Kind::reduced, s, m});
+    if (layout.holders_of_table() == 1 && last() != s)
+      e.reads.push_back({Kind::reduced, last(), m});
   }
   void reduce_tied() {
-    e.reads.push_back({Kind::reduced, s, 0});
-    if (layout.holders_of_table() == 1 && last() != s)
-      e.reads.push_back({Kind::reduced, last(), 0});
-    e.writes.push_back({Kind::tied, s, 0});
+    if (layout.overlaps_steps())
+      for (const Stage end : layout.ends_of_table()) e.reads.push_back({Kind::tied_part, end, m});
+    else
+      take_tied_gradients();
+    e.writes.push_back({Kind::tied, s, m});
   }
 };
 
@@ -142,6 +146,7 @@ void effects(const Instr& instr, const ProgramLayout& layout, Effects& out) {
   Writer w{layout, s, m, out};
   switch (instr.op) {
     case Op::forward:
+      w.take_weights();
       w.take_input();
       w.chain_loss();
       out.writes.push_back({Kind::output, s, m});
@@ -153,13 +158,15 @@ void effects(const Instr& instr, const ProgramLayout& layout, Effects& out) {
       out.writes.push_back({Kind::output, s, m});
       break;
     case Op::backward:
+      w.take_weights();
       out.reads.push_back({Kind::saved, s, m});
       w.take_output_gradient();
       w.give_input_gradient();
       w.chain_weight_gradient();
-      out.frees.push_back({Kind::saved, s, m});
+      w.free_saved();
       break;
     case Op::backward_input:
+      w.take_weights();
       out.reads.push_back({Kind::saved, s, m});
       w.take_output_gradient();
       w.give_input_gradient();
@@ -169,8 +176,34 @@ void effects(const Instr& instr, const ProgramLayout& layout, Effects& out) {
       out.reads.push_back({Kind::saved, s, m});
       out.reads.push_back({Kind::weight_work, s, m});
       w.chain_weight_gradient();
-      out.frees.push_back({Kind::saved, s, m});
+      w.free_saved();
       out.frees.push_back({Kind::weight_work, s, m});
+      break;
+    case Op::look_up:
+      w.read(Kind::looked_up, shared_buffers);
+      break;
+    case Op::share_output:
+      w.share_output();
+      break;
+    case Op::logits:
+    case Op::evaluate_logits:
+      w.read(Kind::shared_output);
+      w.read(Kind::combined, 1);
+      out.writes.push_back({Kind::scores, s, m});
+      if (instr.op == Op::logits) out.writes.push_back({Kind::logits_slot, s, m});
+      break;
+    case Op::combine_logits:
+      w.combine_logits();
+      break;
+    case Op::logits_gradient:
+      w.logits_gradient();
+      break;
+    case Op::share_gradient:
+      w.share_gradient();
+      break;
+    case Op::look_up_gradient:
+      w.read(Kind::shared_gradient);
+      w.chain(Kind::look_up_sum);
       break;
     case Op::send_activation:
       w.pass(Kind::output, Kind::sent_activation, s + 1);
@@ -185,20 +218,29 @@ void effects(const Instr& instr, const ProgramLayout& layout, Effects& out) {
       out.writes.push_back({Kind::posted_gradient, s, m});
       break;
     case Op::reduce_gradients:
-      out.reads.push_back({Kind::weight_gradient, s, layout.micro_batches - 1});
-      out.writes.push_back({Kind::reduced, s, 0});
+      out.reads.push_back({Kind::weight_gradient, s, (m + 1) * layout.micro_batches - 1});
+      if (layout.shares_vocabulary)
+        for (const Kind kind : {Kind::table_gradient, Kind::look_up_sum})
+          out.reads.push_back({kind, s, layout.micro_batches - 1});
+      out.writes.push_back({Kind::reduced, s, m});
       break;
     case Op::reduce_tied:
       w.reduce_tied();
       break;
     case Op::gradient_norm:
-      w.take_gradients_of_rank();
-      out.writes.push_back({Kind::norm, s, 0});
+      w.end_norm();
+      out.writes.push_back({Kind::norm, s, m});
       break;
     case Op::optimizer_step:
-      out.reads.push_back({Kind::norm, s, 0});
-      for (int chunk = 0; chunk < layout.chunks; ++chunk)
-        out.writes.push_back({Kind::weights, layout.stage_of(layout.rank_of(s), chunk), 0});
+      w.update();
+      break;
+    case Op::begin_tied:
+      w.take_tied_gradients();
+      out.writes.push_back({Kind::tied_part, s, m});
+      break;
+    case Op::begin_norm:
+      w.take_gradients_of_rank();
+      out.writes.push_back({Kind::norm_part, s, m});
       break;
   }
 }
@@ -224,14 +266,44 @@ Instr partner_of(const Instr& i) {
     case Op::backward:
     case Op::backward_input:
     case Op::backward_weight:
+    case Op::look_up:
+    case Op::logits:
+    case Op::evaluate_logits:
+    case Op::combine_logits:
+    case Op::logits_gradient:
+    case Op::look_up_gradient:
+    case Op::share_output:
+    case Op::share_gradient:
     case Op::reduce_gradients:
     case Op::reduce_tied:
     case Op::gradient_norm:
     case Op::optimizer_step:
+    case Op::begin_tied:
+    case Op::begin_norm:
       break;
   }
   check(false, i, " is not a transfer");
   return i;
+}
+
+Kind arrival_of(Op op) {
+  switch (op) {
+    case Op::look_up:
+      return Kind::looked_up;
+    case Op::share_output:
+      return Kind::shared_output;
+    case Op::logits:
+    case Op::evaluate_logits:
+      return Kind::statistics;
+    case Op::combine_logits:
+      return Kind::output_gradient;
+    case Op::share_gradient:
+      return Kind::shared_gradient;
+    default:
+      break;
+  }
+  check(false, name_of(op), " is no message among all pipeline ranks");
+  return Kind::output;
 }
 
 bool ProgramLayout::is_local(const Instr& transfer) const {
@@ -255,6 +327,19 @@ bool ProgramLayout::is_local(const Value& message) const {
     case Kind::tied:
     case Kind::norm:
     case Kind::weights:
+    case Kind::tied_part:
+    case Kind::norm_part:
+    case Kind::looked_up:
+    case Kind::shared_output:
+    case Kind::scores:
+    case Kind::statistics:
+    case Kind::combined:
+    case Kind::output_gradient:
+    case Kind::embedding_gradient:
+    case Kind::shared_gradient:
+    case Kind::logits_slot:
+    case Kind::table_gradient:
+    case Kind::look_up_sum:
       break;
   }
   return false;
@@ -267,20 +352,25 @@ Rank peer_of(const Instr& instr, const ProgramLayout& layout) {
 std::string misplaced(const Instr& i, const ProgramLayout& layout, Rank rank) {
   const Stage last = layout.last_stage();
   if (i.stage < 0 || i.stage > last) return text("its stage is not in 0 … ", last);
-  if (i.micro < 0 || i.micro >= layout.micro_batches)
-    return text("its micro-batch is not in 0 … ", layout.micro_batches - 1);
+  const bool of_pass = i.op < Op::reduce_gradients;
+  if (const int count = of_pass ? layout.passes() : layout.steps; i.micro < 0 || i.micro >= count)
+    return text("its ", of_pass ? "micro-batch" : "step", " is not in 0 … ", count - 1);
   if (layout.rank_of(i.stage) != rank)
     return text("its stage is on rank ", layout.rank_of(i.stage));
   const bool from_before = i.op == Op::receive_activation || i.op == Op::send_gradient;
   if (from_before && i.stage == 0) return "the first stage has no previous stage";
   const bool from_behind = i.op == Op::receive_gradient || i.op == Op::send_activation;
   if (from_behind && i.stage == last) return "the last stage has no next stage";
-  if ((i.op == Op::gradient_norm || i.op == Op::optimizer_step) &&
-      i.stage != layout.first_stage(rank))
+  if (is_begin(i.op) && !layout.overlaps_steps()) return "the program has only one step";
+  const bool of_rank =
+      i.op == Op::gradient_norm || i.op == Op::begin_norm || i.op == Op::optimizer_step;
+  if (of_rank && i.stage != layout.first_stage(rank))
     return text("it belongs to the rank's first stage, ", layout.first_stage(rank));
-  if (i.op == Op::reduce_tied && !layout.tied) return "no gradients are tied";
-  if (i.op == Op::reduce_tied && i.stage != 0 &&
-      (layout.holders_of_table() == 1 || i.stage != last))
+  const bool of_vocabulary = is_shared(i.op) || (is_compute(i.op) && !is_pass(i.op));
+  if (of_vocabulary && !layout.shares_vocabulary) return "the vocabulary is not shared";
+  const bool of_table = i.op == Op::reduce_tied || i.op == Op::begin_tied;
+  if (of_table && !layout.tied) return "no gradients are tied";
+  if (of_table && i.stage != 0 && (layout.holders_of_table() == 1 || i.stage != last))
     return "the tied token table belongs to the first and the last stage";
   return "";
 }
@@ -293,7 +383,9 @@ std::uint64_t fingerprint(std::span<const Program> programs) {
   };
   for (const Program& program : programs) {
     const ProgramLayout& layout = program.layout;
-    append(layout.ranks, layout.micro_batches, layout.chunks, layout.tied, layout.placement);
+    append(layout.ranks, layout.micro_batches, layout.chunks, layout.tied, layout.placement,
+           layout.steps);
+    if (layout.shares_vocabulary) append(-1);
     for (const auto& row : program.ranks) {
       append(row.size());
       for (const Instr& i : row) append(i.op, i.stage, i.micro);

@@ -34,7 +34,7 @@ class Search {
         costs_(stage_costs(layout, cost)),
         lowering_(lowering),
         budget_(passes_tried) {
-    for (const int s : slots) slots_.push_back(std::min(s, most_useful_slots(layout)));
+    for (const int s : slots) slots_.push_back(std::min(s, most_slots(layout)));
   }
 
   FoundProgram run() {
@@ -154,7 +154,7 @@ class Search {
 
 }  // namespace
 
-int most_useful_slots(const ProgramLayout& layout) {
+int most_slots(const ProgramLayout& layout) {
   return std::min(2 * layout.ranks, layout.micro_batches) * layout.chunks;
 }
 

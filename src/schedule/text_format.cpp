@@ -229,7 +229,7 @@ std::string write_program(const Program& program) {
   for (const auto& row : program.ranks) {
     std::string line;
     for (const Instr& i : row)
-      if (is_compute(i.op)) line += (line.empty() ? "" : " ") + word_of(i, layout);
+      if (is_pass(i.op)) line += (line.empty() ? "" : " ") + word_of(i, layout);
     out += line + "\n";
   }
   return out;

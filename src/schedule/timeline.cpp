@@ -1,6 +1,7 @@
 // Timelines: idle share, mean costs, and a text format, one event per line, that reads back
 // exactly.
 #include <trireme/base/check.hpp>
+#include <trireme/schedule/overlap.hpp>
 #include <trireme/schedule/timeline.hpp>
 
 #include <algorithm>
@@ -10,7 +11,7 @@
 namespace trireme::schedule {
 
 Seconds unit_cost(const Instr& instr) {
-  if (!is_compute(instr.op)) return 0;
+  if (!is_pass(instr.op)) return 0;
   return instr.op == Op::backward ? 2 : 1;
 }
 
@@ -37,6 +38,7 @@ Seconds Timeline::end() const {
 }
 
 double Timeline::idle_share() const {
+  if (layout.overlaps_steps()) return steady_step(*this).idle_share;
   Seconds busy = 0;
   for (const Event& e : events)
     if (is_compute(e.instr.op)) busy += e.end - e.begin;
@@ -72,7 +74,9 @@ std::string write_timeline(const Timeline& t) {
   std::string out =
       text("trireme timeline 1\nranks ", t.layout.ranks, " micro_batches ", t.layout.micro_batches,
            " chunks ", t.layout.chunks, " tied ", static_cast<int>(t.layout.tied),
-           t.layout.placement == StagePlacement::v ? " placement v" : "", "\n",
+           t.layout.placement == StagePlacement::v ? " placement v" : "",
+           t.layout.shares_vocabulary ? " vocabulary pipeline" : "",
+           t.layout.overlaps_steps() ? text(" steps ", t.layout.steps) : "", "\n",
            "# rank position operation stage micro begin end, times in seconds\n");
   for (const Event& e : t.events)
     out += text(e.rank, " ", e.position, " ", name_of(e.instr.op), " ", e.instr.stage, " ",
@@ -163,11 +167,18 @@ Timeline read_timeline(std::string_view content, std::string_view file_name) {
   t.layout.chunks = reader.number("the number of chunks", 1, most / t.layout.ranks);
   reader.expect("tied");
   t.layout.tied = reader.number("whether the token table is tied", 0, 1) == 1;
-  if (const std::string_view word = reader.word(); !word.empty()) {
-    if (word != "placement") reader.fail(word, "`placement` or the end of the line");
-    reader.expect("v");
-    t.layout.placement = StagePlacement::v;
-    reader.end_of_line();
+  for (std::string_view word = reader.word(); !word.empty(); word = reader.word()) {
+    if (word == "placement") {
+      reader.expect("v");
+      t.layout.placement = StagePlacement::v;
+    } else if (word == "vocabulary") {
+      reader.expect("pipeline");
+      t.layout.shares_vocabulary = true;
+    } else if (word == "steps") {
+      t.layout.steps = reader.number("the number of steps", 1, overlapped_steps);
+    } else {
+      reader.fail(word, "`placement`, `vocabulary`, `steps` or the end of the line");
+    }
   }
   while (reader.next_line()) {
     Event e;
@@ -175,7 +186,7 @@ Timeline read_timeline(std::string_view content, std::string_view file_name) {
     e.position = reader.number("a position", 0, 1 << 30);
     e.instr.op = read_op(reader);
     e.instr.stage = reader.number("a stage", 0, t.layout.stages() - 1);
-    e.instr.micro = reader.number("a micro-batch", 0, t.layout.micro_batches - 1);
+    e.instr.micro = reader.number("a micro-batch", 0, t.layout.passes() - 1);
     e.begin = reader.number("a time", -longest, longest);
     e.end = reader.number("a time not before the begin", e.begin, longest);
     reader.end_of_line();

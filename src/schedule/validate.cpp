@@ -7,6 +7,7 @@
 #include <trireme/schedule/validate.hpp>
 
 #include <algorithm>
+#include <array>
 #include <optional>
 #include <utility>
 
@@ -46,6 +47,7 @@ class Checker {
     check_completeness();
     check_queues();
     check_collectives();
+    check_shared();
     check_slots();
     return finish();
   }
@@ -104,7 +106,7 @@ class Checker {
       for (const Value& v : effects_.frees)
         if (State& state = states_[index_of(v, layout_)]; state == State::written)
           state = State::freed;
-      if (is_compute(instr.op)) {
+      if (is_pass(instr.op)) {
         for (const Placed& send : unsent)
           report(r, p, instr,
                  text("overwrites the output that ", to_string(send.instr),
@@ -114,6 +116,10 @@ class Checker {
           unsent.push_back({r, p, {Op::send_activation, instr.stage, instr.micro}});
         if (has(Kind::input_gradient))
           unsent.push_back({r, p, {Op::send_gradient, instr.stage, instr.micro}});
+        if (has(Kind::embedding_gradient))
+          unsent.push_back({r, p, {Op::share_gradient, instr.stage, instr.micro}});
+      } else if (instr.op == Op::share_gradient) {
+        std::erase_if(unsent, [&](const Placed& send) { return send.instr == instr; });
       } else if (is_send(instr.op)) {
         std::erase_if(unsent, [&](const Placed& send) { return send.instr == instr; });
         sends_[queue(r, instr)].push_back({r, p, instr});
@@ -132,8 +138,9 @@ class Checker {
 
   void check_reads(Rank r, std::size_t p) {
     for (const Value& v : effects_.reads) {
-      // Arrivals are checked by check_queues.
-      if (v.kind == Kind::sent_activation || v.kind == Kind::sent_gradient) continue;
+      // Arrivals are checked by check_queues, check_shared and the play.
+      if (is_arrival(v.kind)) continue;
+      if (layout_.rank_of(v.stage) != r) continue;  // so are collectives that are begun elsewhere
       const State state = states_[index_of(v, layout_)];
       if (state == State::written) continue;
       if (state == State::freed) {
@@ -166,26 +173,29 @@ class Checker {
     bool evaluates = false;
     bool trains = false;
     for (const Row& row : program_.ranks)
-      for (const Instr& i : row) (i.op == Op::evaluate ? evaluates : trains) |= is_compute(i.op);
+      for (const Instr& i : row) (i.op == Op::evaluate ? evaluates : trains) |= is_pass(i.op);
     if (evaluates && trains) report_mixture();
     for (Stage s = 0; s < layout_.stages(); ++s)
-      for (Micro m = 0; m < layout_.micro_batches; ++m) {
+      for (Micro m = 0; m < layout_.passes(); ++m) {
         if (!was_written(Kind::output, s, m))
           report_missing(s, {evaluates ? Op::evaluate : Op::forward, s, m});
         if (!evaluates && !was_written(Kind::weight_gradient, s, m))
           report_missing(s, {Op::backward, s, m});
+        if (layout_.shares_vocabulary && !was_written(Kind::combined, s, m))
+          report_missing(s, {Op::combine_logits, s, m});
       }
     if (evaluates) return;
-    for (Stage s = 0; s < layout_.stages(); ++s) {
-      if (!was_written(Kind::reduced, s, 0)) report_missing(s, {Op::reduce_gradients, s, 0});
-      if (!was_written(Kind::weights, s, 0))
-        report_missing(s, {Op::optimizer_step, layout_.first_stage(layout_.rank_of(s)), 0});
+    for (int step = 0; step < layout_.steps; ++step) {
+      for (Stage s = 0; s < layout_.stages(); ++s) {
+        if (!was_written(Kind::reduced, s, step))
+          report_missing(s, {Op::reduce_gradients, s, step});
+        if (!was_written(Kind::weights, s, step))
+          report_missing(s, {Op::optimizer_step, layout_.first_stage(layout_.rank_of(s)), step});
+      }
+      if (!layout_.tied) continue;
+      for (const Stage s : layout_.ends_of_table())
+        if (!was_written(Kind::tied, s, step)) report_missing(s, {Op::reduce_tied, s, step});
     }
-    const Stage last = layout_.last_stage();
-    if (!layout_.tied) return;
-    if (!was_written(Kind::tied, 0, 0)) report_missing(0, {Op::reduce_tied, 0, 0});
-    if (layout_.holders_of_table() > 1 && !was_written(Kind::tied, last, 0))
-      report_missing(last, {Op::reduce_tied, last, 0});
   }
 
   void report_mixture() {
@@ -234,7 +244,8 @@ class Checker {
   std::vector<Placed> collectives_of(Rank r) const {
     std::vector<Placed> found;
     for (std::size_t p = 0; p < row(r).size(); ++p)
-      if (is_collective(row(r)[p].op)) found.push_back({r, p, row(r)[p]});
+      if (layout_.overlaps_steps() ? is_begin(row(r)[p].op) : is_collective(row(r)[p].op))
+        found.push_back({r, p, row(r)[p]});
     return found;
   }
 
@@ -245,7 +256,9 @@ class Checker {
       const std::vector<Placed> mine = collectives_of(r);
       std::vector<Placed> shared;
       for (const Placed& c : first)
-        if (c.instr.op == Op::gradient_norm || layout_.holds_table(r)) shared.push_back(c);
+        if (c.instr.op == Op::gradient_norm || c.instr.op == Op::begin_norm ||
+            layout_.holds_table(r))
+          shared.push_back(c);
       for (std::size_t i = 0; i < std::min(mine.size(), shared.size()); ++i) {
         if (mine[i].instr.op == shared[i].instr.op) continue;
         report(r, mine[i].position, mine[i].instr,
@@ -258,6 +271,19 @@ class Checker {
         for (std::size_t i = std::min(mine.size(), shared.size()); i < side->size(); ++i)
           report((*side)[i].rank, (*side)[i].position, (*side)[i].instr,
                  text("is a collective that rank ", side == &mine ? 0 : r, " does not call"));
+    }
+  }
+
+  /// Every rank begins the messages of each kind in the order of the micro-batches.
+  void check_shared() {
+    if (!layout_.shares_vocabulary) return;
+    for (Rank r = 0; r < layout_.ranks; ++r) {
+      std::array<Micro, ops> next{};
+      for (std::size_t p = 0; p < row(r).size(); ++p) {
+        const Instr& i = row(r)[p];
+        if (is_shared(i.op) && i.micro != next.at(static_cast<std::size_t>(i.op))++)
+          report(r, p, i, "is not in the order of the micro-batches");
+      }
     }
   }
 

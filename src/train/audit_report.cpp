@@ -87,9 +87,10 @@ void report_suspects(grid::Communicator& world, const std::string& directory, st
   const std::string message =
       text(found, ". The step was not applied; restart with checkpoint.restart=latest on other ",
            "hosts than those in ", file);
-  events::record(events::Stop{events::StopCause::audit, static_cast<int>(wrong_numbers), message});
+  events::record(
+      events::Stop{events::StopCause::audit, static_cast<int>(ExitCode::wrong_numbers), message});
   grid::together(world, [&] {
-    if (world.rank() == 0) throw Error(message, wrong_numbers);
+    if (world.rank() == 0) throw Error(message, ExitCode::wrong_numbers);
   });
 }
 

@@ -25,7 +25,7 @@ void StateAudit<P>::keep(std::int64_t step) {
   kept_ = state(step);
 }
 
-/// Calls each(name, numbers) for what all replicas hold alike.
+/// Calls each(name, numbers) for the arrays that are equal on all replicas.
 template <class P>
 template <class Each>
 void StateAudit<P>::for_common(const Each& each) {

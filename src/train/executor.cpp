@@ -1,92 +1,122 @@
 // Assigns slots and buffers to the instructions of a rank's row, and groups adjacent transfers.
 #include <trireme/base/check.hpp>
+#include <trireme/schedule/overlap.hpp>
 #include <trireme/tensor/region.hpp>
 #include <trireme/train/executor.hpp>
 
-#include <functional>
-#include <map>
-#include <set>
+#include <algorithm>
+#include <utility>
 
 namespace trireme::train {
 
 using schedule::Op;
 using schedule::Value;
 
-namespace {
+void Numbers::take(const schedule::Effects& effects) {
+  for (const Value& v : effects.writes) {
+    if (!counts_(v)) continue;
+    if (free_.empty()) free_.insert(used_++);
+    check(held_.emplace(v, *free_.begin()).second, "two of ", to_string(v), " at a time");
+    free_.erase(free_.begin());
+  }
+}
 
-/// Assigns each value that `counts` selects the lowest number that is free during its lifetime.
-class Numbers {
- public:
-  explicit Numbers(std::function<bool(const Value&)> counts) : counts_(std::move(counts)) {}
+int Numbers::find(const schedule::Effects& effects) const {
+  for (const auto* values : {&effects.writes, &effects.reads})
+    for (const Value& v : *values)
+      if (const auto found = held_.find(v); found != held_.end()) return found->second;
+  return -1;
+}
 
-  void take(const schedule::Effects& effects) {
-    for (const Value& v : effects.writes) {
-      if (!counts_(v)) continue;
-      if (free_.empty()) free_.insert(used_++);
-      check(held_.emplace(v, *free_.begin()).second, "two of ", to_string(v), " at a time");
-      free_.erase(free_.begin());
+void Numbers::give_back(const schedule::Effects& effects) {
+  for (const Value& v : effects.frees)
+    if (const auto found = held_.find(v); found != held_.end()) {
+      free_.insert(found->second);
+      held_.erase(found);
     }
-  }
-  /// Number of the value that the instruction reads or has just written; −1 if there is none.
-  int find(const schedule::Effects& effects) const {
-    for (const auto* values : {&effects.writes, &effects.reads})
-      for (const Value& v : *values)
-        if (const auto found = held_.find(v); found != held_.end()) return found->second;
-    return -1;
-  }
-  void give_back(const schedule::Effects& effects) {
-    for (const Value& v : effects.frees)
-      if (const auto found = held_.find(v); found != held_.end()) {
-        free_.insert(found->second);
-        held_.erase(found);
-      }
-  }
-  int used() const { return used_; }
+}
 
- private:
-  std::function<bool(const Value&)> counts_;
-  int used_ = 0;
-  std::set<int> free_;
-  std::map<Value, int> held_;
-};
-
-}  // namespace
+void Numbers::renumber(int by) {
+  std::map<Value, int> held;
+  for (const auto& [value, number] : held_)
+    held.emplace(Value{value.kind, value.stage, value.micro - by}, number);
+  held_ = std::move(held);
+}
 
 Executor::Executor(const schedule::Program& program, Rank rank)
-    : micro_batches_(program.layout.micro_batches) {
+    : layout_(program.layout),
+      row_(program.ranks.at(static_cast<std::size_t>(rank))),
+      ends_(schedule::ends_of_steps(row_, program.layout)),
+      micro_batches_(program.layout.micro_batches) {
+  reset_numbers();
+  assign(row_, 0);
+  slots_ = std::max(1, numbers_[0].used());
+  logits_slots_ = numbers_[1].used();
+  activation_buffers_ = numbers_[2].used();
+  gradient_buffers_ = numbers_[3].used();
+  handed_over_buffers_ = numbers_[4].used();
+  if (!overlaps_steps()) {
+    mark_groups();
+    return;
+  }
+  alone_ = schedule::single_step(program).ranks.at(static_cast<std::size_t>(rank));
+  reset_numbers();
+}
+
+void Executor::reset_numbers() {
   using Kind = Value::Kind;
   const auto of_kinds = [&](bool local, Kind one, Kind other) {
-    return Numbers([&layout = program.layout, local, one, other](const Value& v) {
+    return Numbers([layout = layout_, local, one, other](const Value& v) {
       return (v.kind == one || v.kind == other) && layout.is_local(v) == local;
     });
   };
-  Numbers slots = of_kinds(false, Kind::saved, Kind::saved);
-  Numbers activations = of_kinds(false, Kind::posted_activation, Kind::posted_activation);
-  Numbers gradients = of_kinds(false, Kind::posted_gradient, Kind::posted_gradient);
-  Numbers handed_over = of_kinds(true, Kind::sent_activation, Kind::sent_gradient);
-  Numbers* const all[] = {&slots, &activations, &gradients, &handed_over};
-  schedule::Effects effects;
-  for (const schedule::Instr& instr : program.ranks.at(static_cast<std::size_t>(rank))) {
-    schedule::effects(instr, program.layout, effects);
-    for (Numbers* numbers : all) numbers->take(effects);
-    Step step{instr, std::max(0, slots.find(effects)), -1};
-    for (const Numbers* numbers : {&activations, &gradients, &handed_over})
-      if (step.buffer < 0) step.buffer = numbers->find(effects);
-    steps_.push_back(step);
-    for (Numbers* numbers : all) numbers->give_back(effects);
-    if (instr.op == Op::backward_input) splits_backward_ = true;
-  }
-  if (program.layout.transport == schedule::Transport::ordered_groups) mark_groups(program.layout);
-  slots_ = std::max(1, slots.used());
-  activation_buffers_ = activations.used();
-  gradient_buffers_ = gradients.used();
-  handed_over_buffers_ = handed_over.used();
+  numbers_.clear();
+  numbers_.push_back(of_kinds(false, Kind::saved, Kind::saved));
+  numbers_.push_back(of_kinds(false, Kind::logits_slot, Kind::logits_slot));
+  numbers_.push_back(of_kinds(false, Kind::posted_activation, Kind::posted_activation));
+  numbers_.push_back(of_kinds(false, Kind::posted_gradient, Kind::posted_gradient));
+  numbers_.push_back(of_kinds(true, Kind::sent_activation, Kind::sent_gradient));
 }
 
-void Executor::mark_groups(const schedule::ProgramLayout& layout) {
+void Executor::assign(std::span<const schedule::Instr> row, int step) {
+  schedule::Effects effects;
+  int logits_slot = 0;  // statistics are combined before the next logits
+  for (const schedule::Instr& numbered : row) {
+    const schedule::Instr instr = schedule::seen_from(numbered, step, layout_);
+    schedule::effects(instr, layout_, effects);
+    for (Numbers& numbers : numbers_) numbers.take(effects);
+    Step found{instr, std::max(0, numbers_[0].find(effects)),
+               std::max(0, numbers_[1].find(effects)), -1};
+    if (instr.op == Op::logits) logits_slot = found.logits_slot;
+    if (instr.op == Op::combine_logits) found.logits_slot = logits_slot;
+    for (std::size_t i = 2; i < numbers_.size() && found.buffer < 0; ++i)
+      found.buffer = numbers_[i].find(effects);
+    steps_.push_back(found);
+    for (Numbers& numbers : numbers_) numbers.give_back(effects);
+    if (instr.op == Op::backward_input) splits_backward_ = true;
+  }
+}
+
+void Executor::prepare(bool begun, bool next_follows) {
+  if (!overlaps_steps()) return;
+  steps_.clear();
+  part_ = !begun ? 0 : next_follows ? 1 : ends_.size() - 1;
+  if (!begun) reset_numbers();
+  if (!begun && !next_follows) {
+    assign(alone_, 0);
+  } else {
+    const std::size_t begin = first_position();
+    assign(std::span(row_).subspan(begin, ends_[part_] - begin), part());
+  }
+  for (Numbers& numbers : numbers_) numbers.renumber(static_cast<int>(micro_batches_));
+  mark_groups();
+}
+
+void Executor::mark_groups() {
+  if (layout_.transport != schedule::Transport::ordered_groups) return;
   const auto transfers = [&](std::size_t i) {
     return i < steps_.size() && schedule::is_transfer(steps_[i].instr.op) &&
-           !layout.is_local(steps_[i].instr);
+           !layout_.is_local(steps_[i].instr);
   };
   for (std::size_t i = 0; i < steps_.size(); ++i) {
     steps_[i].opens_group = transfers(i) && (i == 0 || !transfers(i - 1));
@@ -109,6 +139,15 @@ void run_alone(Actions& actions, const Step& step) {
       return actions.backward_input(step);
     case Op::backward_weight:
       return actions.backward_weight(step);
+    case Op::look_up:
+    case Op::logits:
+    case Op::evaluate_logits:
+    case Op::combine_logits:
+    case Op::logits_gradient:
+    case Op::look_up_gradient:
+    case Op::share_output:
+    case Op::share_gradient:
+      return actions.shared_vocabulary(step);
     case Op::send_activation:
       return actions.send_activation(step);
     case Op::receive_activation:
@@ -125,6 +164,10 @@ void run_alone(Actions& actions, const Step& step) {
       return actions.gradient_norm(step);
     case Op::optimizer_step:
       return actions.optimizer_step(step);
+    case Op::begin_tied:
+      return actions.begin_tied(step);
+    case Op::begin_norm:
+      return actions.begin_norm(step);
   }
 }
 

@@ -18,8 +18,8 @@ namespace {
 
 const std::string node_mark = "node-";
 constexpr auto look_again = std::chrono::milliseconds(10);
-constexpr checkpoint::Retention kept{2,
-                                     0};  // while the newest is completed, the other one is whole
+/// While the newest one is being completed, the other one is whole.
+constexpr checkpoint::Retention kept{2, 0};
 
 /// The names and places of slices, without their data.
 std::string outline_of(const std::vector<checkpoint::SliceView>& slices) {
@@ -37,7 +37,8 @@ std::vector<checkpoint::SliceView> slices_of(const std::string& outline) {
   return slices;
 }
 
-/// The rank that receives the share of rank number `index` of a node.
+/// The rank that receives the share of rank number `index` of a node. Ranks of a node send in order
+/// to the ranks of its partner, and begin again where that has fewer.
 Rank receiver(const std::vector<grid::Node>& nodes, std::size_t node, std::size_t index) {
   const auto& ranks = nodes[grid::partner_of(node, nodes.size())].ranks;
   return ranks[index % ranks.size()];
@@ -76,6 +77,12 @@ void LocalSaver::find_partners() {
         received_.push_back({nodes_[node].ranks[i], {}, nullptr});
 }
 
+Rank LocalSaver::own_receiver() const {
+  const auto& ranks = nodes_[node_].ranks;
+  const auto index = std::ranges::find(ranks, world_.rank()) - ranks.begin();
+  return receiver(nodes_, node_, static_cast<std::size_t>(index));
+}
+
 /// Tells the receiver which slices a message will hold. They are the same in every step.
 void LocalSaver::exchange_outlines(const std::vector<checkpoint::SliceView>& share) {
   if (nodes_.size() == 1) return;
@@ -85,11 +92,7 @@ void LocalSaver::exchange_outlines(const std::vector<checkpoint::SliceView>& sha
   for (const Received& from : received_)
     outlines.emplace_back(static_cast<std::size_t>(sizes[static_cast<std::size_t>(from.rank)]),
                           '\0');
-  const auto& ranks = nodes_[node_].ranks;
-  const auto index =
-      static_cast<std::size_t>(std::ranges::find(ranks, world_.rank()) - ranks.begin());
-  messages_.push_back(
-      partners_->start_send(std::as_bytes(std::span(mine)), receiver(nodes_, node_, index), 0));
+  messages_.push_back(partners_->start_send(std::as_bytes(std::span(mine)), own_receiver(), 0));
   for (std::size_t i = 0; i < received_.size(); ++i)
     messages_.push_back(partners_->start_receive(std::as_writable_bytes(std::span(outlines[i])),
                                                  received_[i].rank, 0));
@@ -158,15 +161,10 @@ void LocalSaver::save(const checkpoint::RunState& state) {
   if (!config_.asynchronous) finish();
 }
 
-/// Ranks of a node send in order to the ranks of its partner, once around if that has fewer.
 void LocalSaver::exchange() {
   if (nodes_.size() == 1) return;
-  const auto& ranks = nodes_[node_].ranks;
-  const auto index =
-      static_cast<std::size_t>(std::ranges::find(ranks, world_.rank()) - ranks.begin());
   if (memory_->bytes() > 0)
-    messages_.push_back(
-        partners_->start_send(memory_->content(), receiver(nodes_, node_, index), 0));
+    messages_.push_back(partners_->start_send(memory_->content(), own_receiver(), 0));
   for (const Received& from : received_)
     if (from.memory->bytes() > 0)
       messages_.push_back(partners_->start_receive(from.memory->content(), from.rank, 0));

@@ -21,6 +21,7 @@ schedule::ProgramLayout layout_of(const deck::Config& config, const plan::Machin
   layout.chunks = static_cast<int>(config.parallel.chunks);
   layout.placement = config.parallel.stage_map().placement;
   layout.transport = plan::transport(config.parallel, machine);
+  layout.shares_vocabulary = config.parallel.shares_vocabulary();
   return layout;
 }
 
@@ -66,10 +67,14 @@ RankParts<P>::RankParts(const deck::Config& config, const architecture::Architec
                  !programs.empty()),
       layout(layout_of(config, machine, programs)) {
   const bool training = !programs.empty();
+  if (training && config.parallel.overlaps_steps())
+    second.emplace(architecture, parameters.shard());
   const auto rank = static_cast<std::size_t>(pipeline.rank());
   const schedule::Needs needs =
       training ? plan::training_needs(programs)[rank] : plan::evaluation_needs(layout)[rank];
   slots = std::max(1, needs.slots);
+  const bool shared = config.parallel.shares_vocabulary();
+  if (shared) logits_slots = std::max(1, needs.logits_slots);
   if (training) make_optimizer(config, architecture, grid, machine);
   const auto kept =
       training ? plan::kept_tensors(config.parallel, architecture.layer) : architecture::Kept{};
@@ -83,12 +88,45 @@ RankParts<P>::RankParts(const deck::Config& config, const architecture::Architec
                     training && plan::offloads_activations(config.parallel, machine), kept,
                     machine.logit_elements(), fp8 ? &*fp8 : nullptr,
                     training ? architecture::head_gradient(config.parallel)
+                    : shared ? architecture::HeadGradient::shared_again
                              : architecture::HeadGradient::with_losses,
-                    choice});
+                    choice, logits_slots},
+                second ? &second->parameters : nullptr);
+  if (shared) make_vocabulary(config, architecture, grid, machine);
   transfers.emplace(
       pipeline, axis, layout.map(), config.model.hidden,
       typename Transfers<T>::Buffers{needs.received_activations, needs.received_gradients,
                                      needs.handed_over, needs.send_buffers, training});
+}
+
+template <class P>
+RankVocabulary<P>::RankVocabulary(grid::Grid& grid, const architecture::LocalSizes& sizes)
+    : inputs(&grid.another(Axis::pipeline, "look-ups")),
+      outputs(&grid.another(Axis::pipeline, "outputs")),
+      logits(&grid.another(Axis::pipeline, "logits")),
+      input_gradients(&grid.another(Axis::pipeline, "look-ups' gradients")) {
+  const auto take = [&](Arena& arena) {
+    slices.clear();
+    for (int i = 0; i < 4 * schedule::shared_buffers; ++i)
+      slices.push_back(arena.take<T>(sizes.slice, sizes.hidden));
+    statistics = arena.take<double>(inputs->size() * sizes.targets * 3);
+  };
+  Arena plan;
+  take(plan);
+  memory = Arena("messages of a shared vocabulary", plan.used());
+  take(memory);
+}
+
+template <class P>
+void RankParts<P>::make_vocabulary(const deck::Config& config,
+                                   const architecture::Architecture& architecture, grid::Grid& grid,
+                                   const plan::Machine& machine) {
+  vocabulary.emplace(grid, model->sizes());
+  const auto scratch = plan::reduction_scratch(
+      config, architecture, parameters.shard(),
+      parameters.bucket_cut(config.parallel.bucket_bytes, replicas.size()), machine);
+  for (grid::Communicator* sums : {vocabulary->inputs, vocabulary->logits})
+    sums->reserve_scratch(scratch.vocabulary);
 }
 
 template <class P>
@@ -118,8 +156,16 @@ void RankParts<P>::make_optimizer(const deck::Config& config,
   shared_gradients.emplace(grid, config.model, parameters);
   reducer.emplace(replicas, parameters.all_gradients(), buckets, shared);
   if (shared) weight_gather.emplace(replicas, parameters.all_weights(), buckets);
+  if (!second) return;
+  second->shared_gradients.emplace(grid, config.model, second->parameters);
+  second->reducer.emplace(replicas, second->parameters.all_gradients(), buckets, shared);
+  if (shared) second->weight_gather.emplace(replicas, second->parameters.all_weights(), buckets);
 }
 
+template struct RankVocabulary<model::Fp32>;
+template struct RankVocabulary<model::Fp64>;
+template struct RankVocabulary<model::MixedBf16>;
+template struct RankVocabulary<model::MixedFp16>;
 template struct RankParts<model::Fp32>;
 template struct RankParts<model::Fp64>;
 template struct RankParts<model::MixedBf16>;

@@ -9,6 +9,7 @@ namespace {
 constexpr const char* updates_key = "optimizer.updates";
 constexpr const char* in_row_key = "optimizer.skipped_in_row";
 constexpr const char* scale_key = "optimizer.loss_scale";
+constexpr const char* scale_before_key = "optimizer.loss_scale_before";
 constexpr const char* scale_steps_key = "optimizer.loss_scale_steps";
 
 std::int64_t number_in(const checkpoint::RunState& state, const char* key, std::int64_t otherwise) {
@@ -24,15 +25,15 @@ std::int64_t number_in(const checkpoint::RunState& state, const char* key, std::
   return value;
 }
 
-std::optional<double> scale_in(const checkpoint::RunState& state) {
-  const auto found = state.values.find(scale_key);
+std::optional<double> scale_in(const checkpoint::RunState& state, const char* key) {
+  const auto found = state.values.find(key);
   if (found == state.values.end()) return std::nullopt;
   const std::string& written = found->second;
   double value = 0;
   const char* end = written.data() + written.size();
   const auto [stop, error] = std::from_chars(written.data(), end, value);
   check(error == std::errc() && stop == end && value > 0 && value < 1e300,
-        "the checkpoint of step ", state.step, " says ", scale_key, " = '", written,
+        "the checkpoint of step ", state.step, " says ", key, " = '", written,
         "', expected a number above 0");
   return value;
 }
@@ -45,6 +46,7 @@ std::map<std::string, std::string> to_values(const Skips& skips, std::int64_t st
   if (!skips.loss_scale) return values;
   values.emplace(scale_key, text(*skips.loss_scale));
   values.emplace(scale_steps_key, std::to_string(skips.scale_steps));
+  if (skips.scale_before) values.emplace(scale_before_key, text(*skips.scale_before));
   return values;
 }
 
@@ -54,7 +56,8 @@ Skips skips_of(const checkpoint::RunState& state) {
   skips.in_row = number_in(state, in_row_key, 0);
   check(skips.in_row <= skips.total, "the checkpoint of step ", state.step, " says ", skips.in_row,
         " steps were skipped in a row, and ", skips.total, " in all");
-  skips.loss_scale = scale_in(state);
+  skips.loss_scale = scale_in(state, scale_key);
+  skips.scale_before = scale_in(state, scale_before_key);
   skips.scale_steps = number_in(state, scale_steps_key, 0);
   return skips;
 }

@@ -1,6 +1,7 @@
 // Each instruction of a program as calls of the rank's model, transfers, optimizer and gradient
 // reduction.
 #include <trireme/data/context_fields.hpp>
+#include <trireme/kernels/elementwise.hpp>
 #include <trireme/optim/learning_rate.hpp>
 #include <trireme/tensor/copy.hpp>
 #include <trireme/tensor/region.hpp>
@@ -27,6 +28,11 @@ StepActions<P>::StepActions(const deck::Config& config, RankParts<P>& parts,
       between_([this] { parts_.replicas.progress(); }),
       reader_(data::make_batch_reader(config)) {
   for (int slot = 0; slot < parts.slots; ++slot) host_slots_.push_back(host_slot());
+  if (parts.second) records_.emplace(std::ssize(parts.model->objective().losses));
+  if (parts.vocabulary)
+    vocabulary_.emplace(parts, handle, [this](Micro micro, data::BatchFields fields) {
+      read_samples(micro, fields);
+    });
   if (parts.context.size() == 1) return;
   for (const architecture::BatchField& field : parts.model->objective().fields)
     samples_of_fields_.emplace_back(
@@ -74,8 +80,8 @@ template <class P>
 void StepActions<P>::begin_training(std::int64_t step, const data::Samples& samples) {
   step_ = step;
   batch_.global = batches_.global(step);
-  samples_before_ = batches_.samples(step - 1);
   samples_ = &samples;
+  evaluates_ = false;
   data_rank_ = parts_.data.rank();
   reduces_ = true;
 }
@@ -89,14 +95,14 @@ void StepActions<P>::compute_samples_of(int data_rank) {
 
 template <class P>
 void StepActions<P>::start_reductions() {
-  for (const auto& [stage, layer] : completed_) complete(stage, layer);
+  for (const auto& [stage, layer] : completed_) complete(step_, stage, layer);
 }
 
 template <class P>
-void StepActions<P>::complete(Stage stage, std::int64_t layer) {
+void StepActions<P>::complete(std::int64_t step, Stage stage, std::int64_t layer) {
   const Region region("reduce_layer");
-  if (config_.model.shared_layers == 0) parts_.shared_gradients->sum(handle_, layer);
-  parts_.reducer->complete(handle_, stage, layer);
+  if (config_.model.shared_layers == 0) parts_.shared_gradients_of(step).sum(handle_, layer);
+  parts_.reducer_of(step).complete(handle_, stage, layer);
 }
 
 template <class P>
@@ -105,6 +111,7 @@ void StepActions<P>::begin_evaluation(const data::Windows& file, std::int64_t wi
                                       const std::vector<std::int32_t>& bytes_of_token) {
   if (first_group == 0) counted_ = {};
   windows_ = &file;
+  evaluates_ = true;
   all_windows_ = windows;
   first_group_ = first_group;
   bytes_of_token_ = &bytes_of_token;
@@ -112,15 +119,18 @@ void StepActions<P>::begin_evaluation(const data::Windows& file, std::int64_t wi
 
 template <class P>
 model::MicroContext StepActions<P>::context(Micro micro) const {
+  const std::int64_t number = step_of_pass(micro);
   model::MicroContext c;
   c.seed = static_cast<std::uint64_t>(config_.run.seed);
-  c.step = static_cast<std::uint32_t>(step_);
-  c.first_sample = data::first_sample(batch_, micro, data_rank_);
+  c.step = static_cast<std::uint32_t>(number);
+  c.first_sample = data::first_sample(batch_, micro_of(micro), data_rank_);
   c.sequence = config_.model.sequence;
   c.dropout = config_.model.dropout;
   c.token_weight = 1.0 / static_cast<double>(batch_.global * config_.model.targets());
   c.notes_maxima = true;
-  c.loss_scale = parts_.optimizer->loss_scale();
+  c.loss_scale =
+      parts_.second ? parts_.optimizer->delayed_loss_scale(number) : parts_.optimizer->loss_scale();
+  c.version = parts_.version_of(number);
   return c;
 }
 
@@ -139,6 +149,8 @@ void StepActions<P>::upload(const Step& step) {
 template <class P>
 void StepActions<P>::take_input(const Step& step) {
   const Stage stage = step.instr.stage;
+  if (vocabulary_ && is_first(stage)) vocabulary_->take_input(step);
+  if (vocabulary_ && is_last(stage)) vocabulary_->output_is_in(step);
   if (!is_first(stage))
     parts_.transfers->take_activation(handle_, stage, step.buffer,
                                       parts_.model->input(handle_, stage, step.slot));
@@ -148,6 +160,7 @@ void StepActions<P>::take_input(const Step& step) {
 template <class P>
 void StepActions<P>::take_output_gradient(const Step& step) {
   const Stage stage = step.instr.stage;
+  if (vocabulary_ && is_last(stage)) vocabulary_->take_output_gradient(step);
   if (!is_last(stage))
     parts_.transfers->take_gradient(handle_, stage, step.buffer,
                                     parts_.model->dx(stage, step.slot));
@@ -155,14 +168,76 @@ void StepActions<P>::take_output_gradient(const Step& step) {
 }
 
 template <class P>
+std::int64_t StepActions<P>::group_of(Micro micro) const {
+  return (first_group_ + micro) * parts_.data.size() + parts_.data.rank();
+}
+
+template <class P>
+std::int64_t StepActions<P>::samples_of(std::int64_t group) const {
+  return std::min(config_.batch.micro, all_windows_ - group * config_.batch.micro);
+}
+
+template <class P>
+void StepActions<P>::read_samples(Micro micro, data::BatchFields fields) {
+  if (evaluates_) {
+    const std::int64_t group = group_of(micro);
+    return reader_->read(*windows_, group * config_.batch.micro, samples_of(group), fields);
+  }
+  const std::int64_t before = batches_.samples(step_of_pass(micro) - 1);
+  reader_->read(*samples_, before + data::first_sample(batch_, micro_of(micro), data_rank_),
+                config_.batch.micro, fields);
+}
+
+template <class P>
+void StepActions<P>::shared_vocabulary(const Step& step) {
+  using schedule::Op;
+  const Micro micro = step.instr.micro;
+  vocabulary_->await(step);
+  began_ = Clock::now();
+  if (evaluates_) {
+    const std::int64_t rows = samples_of(group_of(micro)) * config_.model.targets();
+    return vocabulary_->run(step, {}, rows);
+  }
+  vocabulary_->run(step, context(micro), config_.batch.micro * config_.model.targets());
+  const Op op = step.instr.op;
+  if (micro + 1 < data::micro_batches(batch_)) return;
+  if (op == Op::combine_logits && is_last(step.instr.stage)) mark_loss(step_);
+  if (op != Op::logits_gradient && op != Op::look_up_gradient) return;
+  const std::int64_t layer = op == Op::logits_gradient
+                                 ? architecture::shared_output_layer(config_.model.layers)
+                                 : architecture::shared_token_layer;
+  layer_done(step)(layer);
+}
+
+template <class P>
+void StepActions<P>::finish() {
+  if (vocabulary_) vocabulary_->finish();
+}
+
+template <class P>
+void StepActions<P>::mark_loss(std::int64_t step) {
+  const View1<const double> of_tokens(parts_.model->losses().data(), 1);
+  parts_.optimizer_of(step).mark_loss(handle_, of_tokens);
+  if (records_) kernels::copy<double>(handle_, records_->losses(step), parts_.model->losses());
+}
+
+/// The gradients of the step before the last one have been used, and its loss has been kept.
+template <class P>
+void StepActions<P>::begin_passes(std::int64_t step) {
+  parts_.optimizer_of(step).zero_gradients(handle_);
+  parts_.model->zero_losses(handle_);
+  parts_.reducer_of(step).begin();
+}
+
+template <class P>
 void StepActions<P>::forward(const Step& step) {
   const Stage stage = step.instr.stage;
+  if (parts_.second && micro_of(step.instr.micro) == 0)
+    begin_passes(step_of_pass(step.instr.micro));
   if (reads_samples(stage)) {
     const Region region("read_samples");
-    const std::int64_t first =
-        samples_before_ + data::first_sample(batch_, step.instr.micro, data_rank_);
     const HostSlot& host = free_slot(step);
-    reader_->read(*samples_, first, config_.batch.micro, whole_fields(host));
+    read_samples(step.instr.micro, whole_fields(host));
     take_own_fields(host);
     upload(step);
   }
@@ -173,39 +248,37 @@ void StepActions<P>::forward(const Step& step) {
 template <class P>
 void StepActions<P>::evaluate(const Step& step) {
   const Stage stage = step.instr.stage;
-  const std::int64_t micro = config_.batch.micro;
-  const std::int64_t group =
-      (first_group_ + step.instr.micro) * parts_.data.size() + parts_.data.rank();
-  const std::int64_t n = std::min(micro, all_windows_ - group * micro);
-  if (reads_samples(stage)) {
+  const std::int64_t n = samples_of(group_of(step.instr.micro));
+  if (reads_samples(stage) || is_last(stage)) {
     const Region region("read_samples");
     const HostSlot& host = free_slot(step);
-    reader_->read(*windows_, group * micro, n, whole_fields(host));
+    read_samples(step.instr.micro, whole_fields(host));
     if (is_last(stage)) {
       counted_.samples += n;
       counted_.bytes += reader_->text_bytes(whole_fields(host), n, *bytes_of_token_);
     }
-    take_own_fields(host);
-    upload(step);
+    if (reads_samples(stage)) {
+      take_own_fields(host);
+      upload(step);
+    }
   }
   take_input(step);
   model::MicroContext plain;
+  plain.version = parts_.version_of(step_);  // the newest weights
   plain.sequence = config_.model.sequence;
   parts_.model->evaluate(handle_, stage, step.slot, plain, n, between_);
 }
 
 template <class P>
 typename model::RankModel<P>::LayerDone StepActions<P>::layer_done(const Step& step) {
-  if (step.instr.micro + 1 < data::micro_batches(batch_))
+  const std::int64_t number = step_of_pass(step.instr.micro);
+  if (micro_of(step.instr.micro) + 1 < data::micro_batches(batch_))
     return [this](std::int64_t) { parts_.replicas.progress(); };
   // At this point the losses of all micro-batches are known, and no gradient of this stage is in
-  // flight.
-  if (is_last(step.instr.stage)) {
-    const View1<const double> of_tokens(parts_.model->losses().data(), 1);
-    parts_.optimizer->mark_loss(handle_, of_tokens);
-  }
-  return [this, stage = step.instr.stage](std::int64_t layer) {
-    if (reduces_) return complete(stage, layer);
+  // flight. With a shared vocabulary, they are when the last of them are combined.
+  if (is_last(step.instr.stage) && !vocabulary_) mark_loss(number);
+  return [this, number, stage = step.instr.stage](std::int64_t layer) {
+    if (reduces_) return complete(number, stage, layer);
     completed_.emplace_back(stage, layer);
     parts_.replicas.progress();
   };
@@ -254,72 +327,6 @@ void StepActions<P>::begin_group() {
 template <class P>
 void StepActions<P>::end_group() {
   parts_.pipeline.end_group(handle_);
-}
-
-template <class P>
-void StepActions<P>::reduce_gradients(const Step& step) {
-  parts_.reducer->finish(step.instr.stage);
-  // Gradients of head norms cover this rank's heads only. With sequence parallelism, gradients of
-  // norms, biases and positions cover this rank's tokens only.
-  for (const bool partial : {false, true}) {
-    const auto gradients = parts_.parameters.replicated_gradients(step.instr.stage, partial);
-    if ((partial || parts_.axis.cuts_tokens()) && gradients.extent(0) > 0)
-      parts_.tensor.template all_reduce<typename P::Gradient>(
-          handle_, gradients, grid::Reduction::sum, "gradients of replicated arrays");
-  }
-}
-template <class P>
-void StepActions<P>::reduce_tied(const Step&) {
-  parts_.optimizer->combine_tied_gradients(handle_);
-  if (parts_.embedding.size() > 1)
-    parts_.embedding.template all_reduce<typename P::Gradient>(
-        handle_, parts_.parameters.entry("embedding.token").gradient.data, grid::Reduction::sum,
-        "gradient of the tied token table");
-}
-/// Sums the gradients of shared layers over the tensor ranks that share heads, the data axis, the
-/// tensor axis and the pipeline.
-template <class P>
-void StepActions<P>::sum_shared_layers() {
-  for (std::int64_t layer = 0; layer < config_.model.shared_layers; ++layer)
-    parts_.shared_gradients->sum(handle_, layer);
-  parts_.reducer->reduce_shared(handle_);
-  for (const architecture::SharedPart& part : architecture::shared_parts(
-           parts_.parameters.local_arrays(), parts_.parameters.placement())) {
-    const View1<typename P::Gradient> gradients(
-        parts_.parameters.all_gradients().data() + part.run.offset,
-        static_cast<std::size_t>(part.run.extent));
-    const bool over_tensor = part.partial_gradient || (!part.split && parts_.axis.cuts_tokens());
-    if (over_tensor)
-      parts_.tensor.template all_reduce<typename P::Gradient>(
-          handle_, gradients, grid::Reduction::sum, "gradients of replicated arrays");
-    parts_.pipeline.template all_reduce<typename P::Gradient>(
-        handle_, gradients, grid::Reduction::sum, "gradients of shared layers");
-  }
-}
-
-template <class P>
-void StepActions<P>::gradient_norm(const Step&) {
-  if (config_.model.shared_layers > 0) sum_shared_layers();
-  parts_.optimizer->find_norm(handle_);
-}
-template <class P>
-void StepActions<P>::optimizer_step(const Step&) {
-  parts_.optimizer->step(handle_, step_,
-                         optim::learning_rate(config_.optimizer, step_, batch_.global));
-  if (parts_.fp8) finish_fp8();
-  if (!parts_.weight_gather) return;
-  const Region region("gather_weights");
-  parts_.weight_gather->run(handle_);
-}
-
-/// Maxima are exact, so that their order does not matter.
-template <class P>
-void StepActions<P>::finish_fp8() {
-  const Region region("fp8_scales");
-  for (grid::Communicator* ranks : {&parts_.replica, &parts_.replicas})
-    ranks->template all_reduce<float>(handle_, parts_.fp8->maxima(), grid::Reduction::maximum,
-                                      "maxima of fp8 tensors");
-  parts_.fp8->finish_step(handle_, step_);
 }
 
 template class StepActions<model::Fp32>;

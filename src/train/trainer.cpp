@@ -100,7 +100,7 @@ ExitCode Trainer::run() try {
   return code;
 } catch (const Error& error) {
   // All ranks throw this together, and the checkpoint in progress holds audited numbers.
-  if (error.code() == wrong_numbers) saver_.finish();
+  if (error.code() == ExitCode::wrong_numbers) saver_.finish();
   throw;
 }
 
@@ -109,14 +109,11 @@ ExitCode Trainer::take_steps() {
   began_ = logged_at_ = Clock::now();
   requests_.begin_steps();
   for (std::int64_t step = first_step_; step <= run.steps; ++step) {
-    const bool timed = run.timeline && is_logged(step);
-    if (timed)
-      worker_.timed_step(step, parts_.samples);
-    else
-      worker_.train_step(step, parts_.samples);
-    if (timed) write_timeline();
-    const Request request = agreement(step);
+    const bool overlaps = parts_.config.parallel.overlaps_steps();
+    const bool goes_on = overlaps && !ends_overlap(step);
+    const Request request = overlaps ? take_overlapping_step(step) : take_step(step);
     events::set_step(step);
+    if (goes_on) continue;
     const bool stop = request.stop != 0;
     const bool last = step == run.steps;
     save_is_due_ |=
@@ -146,9 +143,22 @@ ExitCode Trainer::take_steps() {
   return ExitCode::finished;
 }
 
-void Trainer::log_step(std::int64_t step) {
-  const StepResult found = worker_.result();
-  const auto now = Clock::now();
+/// Takes a step, and agrees with all ranks on what follows.
+Request Trainer::take_step(std::int64_t step) {
+  const bool timed = parts_.config.run.timeline && is_logged(step);
+  if (timed)
+    worker_.timed_step(step, parts_.samples);
+  else
+    worker_.train_step(step, parts_.samples);
+  if (timed) write_timeline();
+  return agreement(step);
+}
+
+/// `late`: while the next step is under way, so that no rank may wait for the others.
+void Trainer::log_step(std::int64_t step, bool late) {
+  const bool overlaps = parts_.config.parallel.overlaps_steps();
+  const StepResult found = overlaps ? worker_.result_of(step) : worker_.result();
+  const auto now = overlaps ? ended_.at(static_cast<std::size_t>(step % 2)) : Clock::now();
   const deck::Config& c = parts_.config;
   const auto steps = static_cast<double>(step - logged_step_);
   const double took = seconds(now - logged_at_) - untimed_;
@@ -168,15 +178,16 @@ void Trainer::log_step(std::int64_t step) {
       static_cast<double>((samples - batches_.samples(logged_step_)) * c.model.sequence) / took;
   m.flops_utilization =
       m.tokens_per_second * parts_.architecture.model_flops_per_token() / peak_flops_;
-  m.peak_bytes = parts_.world.all_reduce<std::int64_t>(peak_resident_bytes(),
-                                                       grid::Reduction::maximum, "peak memory");
+  m.peak_bytes = late ? peak_bytes_
+                      : parts_.world.all_reduce<std::int64_t>(
+                            peak_resident_bytes(), grid::Reduction::maximum, "peak memory");
   m.skipped_steps = found.skips.total;
   m.loss_scale = found.skips.loss_scale;
   check_skips(m, std::exchange(skips_, found.skips));
 
   const std::int64_t every = c.run.evaluate_every;
   std::optional<Evaluation> evaluation;
-  if (step == c.run.steps || (every > 0 && step % every == 0)) evaluation = validate();
+  if (!late && (step == c.run.steps || (every > 0 && step % every == 0))) evaluation = validate();
   if (evaluation) {
     const double nats = evaluation->tokens().nats;
     if (!std::isfinite(nats))
@@ -188,7 +199,7 @@ void Trainer::log_step(std::int64_t step) {
   log::progress(progress_line(m));
   if (evaluation) say("step ", step, ": validation loss ", description(*evaluation));
   logged_step_ = step;
-  logged_at_ = Clock::now();
+  logged_at_ = late ? now : Clock::now();
   untimed_ = 0;
 }
 
@@ -306,25 +317,29 @@ void Trainer::look_for_folders() {
   }
 }
 
-/// Agreement of all ranks on what follows the step: requests to any of them, the phase of a
-/// checkpoint, and whether the run's folders are still its own.
-Request Trainer::agreement(std::int64_t step) {
+/// This rank's message to the others at a step's end: requests to it, the phase of a checkpoint,
+/// and whether the run's folders are still its own.
+std::vector<std::int64_t> Trainer::wishes(std::int64_t step) {
   const Seconds saving = (saver_.under_way() ? 3 : 2) * saver_.expected_seconds();
   const auto mean_batch =
       static_cast<double>(batches_.samples(step) - batches_.samples(first_step_ - 1)) /
       static_cast<double>(step - first_step_ + 1);
-  const double next_steps = static_cast<double>(batches_.global(step + 1)) / mean_batch;
+  // If steps overlap, the next one tells that the one after it shall be the last.
+  const int steps = parts_.config.parallel.overlaps_steps() ? 3 : 1;
+  const double next_steps = steps * static_cast<double>(batches_.global(step + 1)) / mean_batch;
   const Request mine = requests_.ask(parts_.world.rank() == 0, saving, next_steps);
   const Saver::Progress at = saver_.progress();
   look_for_folders();
-  std::array<std::int64_t, 6> words{mine.stop,
-                                    mine.checkpoint,
-                                    at.unfinished,
-                                    at.failed,
-                                    lost_folder_.empty() ? 0 : 1,
-                                    local_saver_ ? local_saver_->unfinished() : 0};
-  parts_.world.all_reduce(std::span<std::int64_t>(words), grid::Reduction::maximum,
-                          "agreement at a step's end");
+  return {mine.stop,
+          mine.checkpoint,
+          at.unfinished,
+          at.failed,
+          lost_folder_.empty() ? 0 : 1,
+          local_saver_ ? local_saver_->unfinished() : 0};
+}
+
+/// The result of all ranks' wishes, which has the largest of each.
+Request Trainer::agreed(std::span<const std::int64_t> words) {
   if (words[4] != 0)
     grid::together(parts_.world, [&] {
       if (!lost_folder_.empty()) throw Error(lost_folder_);
@@ -332,6 +347,13 @@ Request Trainer::agreement(std::int64_t step) {
   saver_.advance({words[2], words[3]});
   if (local_saver_) local_saver_->advance(words[5]);
   return {words[0], words[1]};
+}
+
+Request Trainer::agreement(std::int64_t step) {
+  std::vector<std::int64_t> words = wishes(step);
+  parts_.world.all_reduce(std::span<std::int64_t>(words), grid::Reduction::maximum,
+                          "agreement at a step's end");
+  return agreed(words);
 }
 
 }  // namespace trireme::train

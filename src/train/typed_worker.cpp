@@ -23,24 +23,6 @@ namespace {
 /// Micro-batches of one evaluation program; longer evaluations run it repeatedly.
 constexpr std::int64_t most_evaluated = 1024;
 
-/// A part of a local array in the form in which checkpoints write it.
-template <class T>
-checkpoint::SliceView slice_of(const Exec& exec, const NamedTensor<T>& tensor,
-                               const architecture::SavedPart& part) {
-  checkpoint::SliceView slice{tensor.name, dtype_of<T>, tensor.shape, part.offset, part.extent};
-  T* first = tensor.data.data() + part.first;
-  if constexpr (exec_on_host)
-    slice.data = first;
-  else
-    slice.copy = [&exec, first](std::int64_t begin, std::int64_t bytes, void* out) {
-      const auto n = static_cast<std::size_t>(bytes) / sizeof(T);
-      copy_to_host<T>(exec, {static_cast<T*>(out), n},
-                      View1<T>(first + begin / static_cast<std::int64_t>(sizeof(T)), n),
-                      "train/share copies numbers to the host");
-    };
-  return slice;
-}
-
 }  // namespace
 
 template <class P>
@@ -76,7 +58,9 @@ void TypedWorker<P>::initialise() {
   if (!parts_.optimizer) return;
   parts_.optimizer->zero_state(handle_);
   parts_.optimizer->copy_masters_from_weights(handle_);
-  parts_.optimizer->set_progress(handle_, {0, 0, initial_loss_scale(config_.precision), 0});
+  const double scale = initial_loss_scale(config_.precision);
+  parts_.optimizer->set_progress(handle_, {0, 0, scale, 0, 0, scale});
+  copy_second_weights(0);
 }
 
 template <class P>
@@ -86,7 +70,9 @@ void TypedWorker<P>::run(const Executor& executor, StepPart part) {
     publish(step, part);
     train::run(actions_, step);
   });
+  if (begun_) return;
   parts_.transfers->finish();
+  actions_.finish();
 }
 
 template <class P>
@@ -94,8 +80,23 @@ void TypedWorker<P>::publish(const Step& step, StepPart part) const {
   const schedule::Instr& i = step.instr;
   const std::string_view name = schedule::name_of(i.op);
   const bool audit = part == StepPart::passes;
+  std::int64_t number = actions_.step();
+  int micro = i.micro;
+  if (parts_.second) {
+    const bool of_pass = i.op < schedule::Op::reduce_gradients;
+    const int count = parts_.layout.micro_batches;
+    number += of_pass ? micro / count : micro;
+    micro = of_pass ? micro % count : 0;
+  }
   grid::Heartbeat::publish(
-      {audit ? std::string_view(text("audit, ", name)) : name, actions_.step(), i.stage, i.micro});
+      {audit ? std::string_view(text("audit, ", name)) : name, number, i.stage, micro});
+}
+
+template <class P>
+void TypedWorker<P>::begin_clock() {
+  fence(handle_, "train/timed_step begins");
+  grid_.world().barrier("the beginning of a timed step");
+  timed_from_ = Clock::now();
 }
 
 /// The update of an audited step continues the timeline of its last passes.
@@ -103,11 +104,8 @@ template <class P>
 void TypedWorker<P>::run_timed(const Executor& executor, StepPart part) {
   if (part != StepPart::update) {
     timeline_.events.clear();
-    fence(handle_, "train/timed_step begins");
-    grid_.world().barrier("the beginning of a timed step");
-    timed_from_ = Clock::now();
+    begin_clock();
   }
-  const auto since_zero = [&](Clock::time_point t) { return seconds(t - timed_from_); };
   executor.run([&](const Step& step, std::size_t position) {
     if (!belongs_to(part, step.instr.op)) return;
     publish(step, part);
@@ -118,15 +116,18 @@ void TypedWorker<P>::run_timed(const Executor& executor, StepPart part) {
                                 since_zero(actions_.began()), since_zero(Clock::now())});
   });
   parts_.transfers->finish();
+  actions_.finish();
 }
 
 template <class P>
-const Executor& TypedWorker<P>::begin_step(std::int64_t step, const data::Samples& samples) {
+Executor& TypedWorker<P>::begin_step(std::int64_t step, const data::Samples& samples) {
   const Region region("begin_step");
   actions_.begin_training(step, samples);
-  parts_.model->zero_losses(handle_);
-  parts_.optimizer->zero_gradients(handle_);
-  parts_.reducer->begin();
+  if (!parts_.second) {
+    parts_.model->zero_losses(handle_);
+    parts_.optimizer->zero_gradients(handle_);
+    parts_.reducer->begin();
+  }
   const std::int64_t micro_batches = data::micro_batches(actions_.batch());
   const auto found = std::ranges::find(executors_, micro_batches, &Executor::micro_batches);
   check(found != executors_.end(), "step ", step, ": no program has ", micro_batches,
@@ -151,6 +152,7 @@ void TypedWorker<P>::audit_state(std::int64_t step) {
 
 template <class P>
 void TypedWorker<P>::train_step(std::int64_t step, const data::Samples& samples) {
+  if (parts_.second) return overlapping_step(step, samples, false);
   const Region region("step");
   const Executor& executor = begin_step(step, samples);
   take_step(step, [&](StepPart part) { run(executor, part); });
@@ -158,6 +160,7 @@ void TypedWorker<P>::train_step(std::int64_t step, const data::Samples& samples)
 
 template <class P>
 void TypedWorker<P>::timed_step(std::int64_t step, const data::Samples& samples) {
+  if (parts_.second) return overlapping_step(step, samples, false);
   const Region region("step");
   const Executor& executor = begin_step(step, samples);
   timeline_.layout.micro_batches = static_cast<int>(executor.micro_batches());
@@ -187,12 +190,19 @@ N TypedWorker<P>::from_last_stage(N mine, grid::Communicator& ranks, const char*
 
 template <class P>
 StepResult TypedWorker<P>::result() {
+  if (parts_.second) return result_of(actions_.step());
   const Region region("result");
   const std::vector<double> sums = loss_sums("train/result reads the loss");
   std::array<double, kernels::status_size> status{};
   copy_to_host<double>(handle_, status, parts_.optimizer->status(),
                        "train/result reads the gradient norm and what was skipped");
-  const auto whole = [&](int i) { return static_cast<std::int64_t>(status.at(i)); };
+  return result_from(sums, status, actions_.step());
+}
+
+template <class P>
+StepResult TypedWorker<P>::result_from(std::span<const double> sums, std::span<const double> status,
+                                       std::int64_t step) const {
+  const auto whole = [&](std::size_t i) { return static_cast<std::int64_t>(status[i]); };
   Skips skips{whole(kernels::status_skipped), whole(kernels::status_skipped_in_row),
               whole(kernels::status_skipped_step)};
   if (const std::int64_t sum_of_array = whole(kernels::status_skipped_sum);
@@ -204,9 +214,9 @@ StepResult TypedWorker<P>::result() {
   }
   StepResult found{0, {}, status[kernels::status_norm], skips};
   const auto& terms = parts_.model->objective().losses;
+  const std::int64_t samples = actions_.batch_samples(step);
   for (std::size_t i = 0; i < terms.size(); ++i) {
-    const double mean =
-        sums[i] / static_cast<double>(actions_.batch().global * terms[i].per_sample);
+    const double mean = sums[i] / static_cast<double>(samples * terms[i].per_sample);
     found.loss = i == 0 ? mean : found.loss + mean;
     if (i > 0) found.other_losses.push_back({std::string(terms[i].name), mean});
   }
@@ -251,116 +261,20 @@ std::vector<double> TypedWorker<P>::loss_sums(const char* waits) {
 }
 
 template <class P>
-std::vector<checkpoint::SliceView> TypedWorker<P>::share() {
-  fence(handle_, "train/share waits for the step");
-  const auto& entries = parts_.parameters.entries();
-  std::vector<architecture::LocalArray> arrays;
-  for (const auto& entry : entries) arrays.push_back(entry.local);
-  const auto mine = architecture::saved_parts(architecture_, parts_.parameters.shard(), arrays,
-                                              parts_.replicas.size(), parts_.replicas.rank());
-  std::vector<checkpoint::SliceView> slices;
-  const auto add_weights = [&] {
-    for (const auto& part : mine)
-      slices.push_back(slice_of(handle_, entries[part.local].weight, part));
-  };
-  if (!parts_.optimizer) {
-    add_weights();
-    return slices;
-  }
-  const auto state = parts_.optimizer->state();
-  const auto add_state = [&](const auto& array_of) {
-    if (parts_.weight_gather) {  // each replica owns a part
-      for (const auto& block : state)
-        if (block.counted) {
-          const auto& array = array_of(block);
-          slices.push_back(slice_of(handle_, array, {0, array.offset, array.extent, 0}));
-        }
-    } else {
-      for (const auto& part : mine)
-        slices.push_back(slice_of(handle_, array_of(state[part.local]), part));
-    }
-  };
-  // For two-byte weights the checkpoint stores the master weights; a restart rounds them again.
-  if constexpr (optim::Optimizer<P>::has_masters)
-    add_state([](const auto& block) -> const auto& { return block.master; });
-  else
-    add_weights();
-  const std::size_t kinds = architecture::state_arrays(config_.optimizer).size();
-  for (std::size_t kind = 0; kind < kinds; ++kind)
-    add_state([kind](const auto& block) -> const auto& { return block.arrays[kind]; });
-  if (parts_.fp8 && grid_.world().rank() == 0) {  // alike on all ranks
-    const NamedTensor<float> maxima = parts_.fp8->history();
-    slices.push_back(slice_of(handle_, maxima, {0, maxima.offset, maxima.extent, 0}));
-  }
-  return slices;
-}
-
-/// A history of another length keeps the maxima of the latest steps.
-template <class P>
-void TypedWorker<P>::load_fp8(const checkpoint::Reader& reader) {
-  if (!parts_.fp8) return;
-  const NamedTensor<float> history = parts_.fp8->history();
-  const auto stored =
-      std::ranges::find(reader.arrays(), history.name, &checkpoint::ArrayInfo::name);
-  parts_.fp8->reset(handle_);
-  if (stored == reader.arrays().end()) {
-    say(reader.folder(), " holds no maxima of fp8 tensors; their scales start as in a new run");
-    return;
-  }
-  const std::int64_t tensors = history.shape[1], rows = history.shape[0];
-  const std::int64_t stored_rows = stored->shape.front();
-  std::vector<float> all(static_cast<std::size_t>(stored_rows * tensors));
-  reader.read(history.name, DType::fp32, {stored_rows, tensors}, all.data());
-  std::vector<float> mine(static_cast<std::size_t>(rows * tensors), 0.0F);
-  const std::int64_t step = reader.state().step;
-  for (std::int64_t s = std::max<std::int64_t>(0, step - std::min(rows, stored_rows)); s < step;
-       ++s)
-    std::copy_n(all.begin() + s % stored_rows * tensors, tensors,
-                mine.begin() + s % rows * tensors);
-  copy_to_device<float>(handle_, history.data, mine);
-  fence(handle_, "train/load copies the maxima of fp8 tensors to the device");
-  parts_.fp8->resume(handle_, step);
-}
-
-template <class P>
-void TypedWorker<P>::load(const checkpoint::Reader& reader) {
-  const Region region("load");
-  load_weights(handle_, reader, architecture_, parts_.parameters);
-  load_fp8(reader);
-  if (!parts_.optimizer) return;
-  const auto state = parts_.optimizer->state();
-  if constexpr (optim::Optimizer<P>::has_masters)
-    for (const auto& block : state) load_array(handle_, reader, block.master);
-  const double loss_scale = initial_loss_scale(config_.precision);
-  if (holds_weights_only(reader)) {
-    parts_.optimizer->zero_state(handle_);
-    parts_.optimizer->set_progress(handle_, {0, 0, loss_scale, 0});
-    say(reader.folder(), " holds no optimizer state; it starts at zero");
-    return;
-  }
-  for (const auto& block : state)
-    for (const auto& array : block.arrays) load_array(handle_, reader, array);
-  const Skips skips = skips_of(reader.state());
-  // A constant loss scale comes from the deck.
-  const bool adapted =
-      config_.precision.compute == DType::fp16 && config_.precision.loss_scale_interval > 0;
-  // If the deck has reduced maximum_skips, one more step is still tried.
-  parts_.optimizer->set_progress(
-      handle_, {skips.total, std::min(skips.in_row, config_.optimizer.maximum_skips - 1),
-                adapted ? skips.loss_scale.value_or(loss_scale) : loss_scale,
-                adapted ? skips.scale_steps : 0});
-}
-
-template <class P>
 std::vector<plan::MemoryRow> TypedWorker<P>::memory() const {
   const bool away = plan::offloads_optimizer(config_.parallel, machine_);
   std::vector<plan::MemoryRow> rows{{"weights", parts_.parameters.weight_bytes()}};
   if (parts_.optimizer) {
     rows.push_back({"gradients", parts_.parameters.gradient_bytes()});
+    if (parts_.second) {
+      rows.push_back({"weights, second version", parts_.second->parameters.weight_bytes()});
+      rows.push_back({"gradients, second version", parts_.second->parameters.gradient_bytes()});
+    }
     if (!away) rows.push_back({"optimizer state", parts_.optimizer->state_bytes()});
   }
   rows.push_back({"saved activations", parts_.model->saved_bytes()});
-  rows.push_back({"transfer buffers", parts_.transfers->bytes()});
+  const Bytes shared = parts_.vocabulary ? parts_.vocabulary->memory.capacity() : 0;
+  rows.push_back({"transfer buffers", parts_.transfers->bytes() + shared});
   rows.push_back({"scratch", parts_.model->scratch_bytes()});
   if (const Bytes bytes = handle_.workspace_bytes(); bytes > 0)
     rows.push_back({"kernel workspace", bytes});

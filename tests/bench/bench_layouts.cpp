@@ -56,10 +56,49 @@ void leave_out(Rig& rig, bool out) {
   for (const auto& [name, part] : rig.grid().parts_of_tensor_axis()) part->leave_out(out);
 }
 
+/// The named program of the deck as it runs.
+schedule::Program program_that_runs(const deck::Config& config) {
+  return plan::step_program(config, installation::this_machine());
+}
+
+/// Idle shares of the step that is repeated: its end on a rank to the end of the step before. Every
+/// third step is one.
+void measure_overlap(const Case& c, deck::Config config, const data::TokenFile& file, int rounds) {
+  std::vector<double> took, measured, simulated;
+  {
+    Rig rig(config, file);
+    auto last = std::chrono::steady_clock::now();
+    for (std::int64_t step = 1; step <= rounds + 2; ++step) {
+      rig.worker->overlapping_step(step, rig.samples, step < rounds + 2);
+      const auto now = std::chrono::steady_clock::now();
+      if (step > 1 && step < rounds + 2)
+        took.push_back(std::chrono::duration<double>(now - last).count());
+      last = now;
+    }
+  }
+  config.run.timeline = true;
+  Rig rig(config, file);
+  for (std::int64_t step = 1; step <= 3 * rounds; ++step) {
+    rig.worker->overlapping_step(step, rig.samples, step % 3 != 0);
+    if (step % 3 != 0) continue;
+    const schedule::Timeline timeline = rig.worker->timeline();
+    if (runtime().rank() > 0) continue;
+    measured.push_back(timeline.idle_share());
+    simulated.push_back(schedule::play(program_that_runs(config), schedule::mean_costs(timeline))
+                            .timeline.idle_share());
+  }
+  const double tokens = static_cast<double>(config.batch.global * config.model.sequence);
+  if (runtime().rank() == 0)
+    std::printf("%-24s %9.1f tokens/s  idle measured %5.2f %%  simulated %5.2f %%\n", c.name,
+                tokens / median(took), 100 * median(measured), 100 * median(simulated));
+  std::fflush(stdout);
+}
+
 void measure(const Case& c, const std::vector<std::string>& arguments, const data::TokenFile& file,
              int rounds) {
   const int ranks = runtime().ranks();
   const deck::Config config = config_of(arguments, c, ranks);
+  if (config.parallel.overlaps_steps()) return measure_overlap(c, config, file, rounds);
   Rig rig(config, file);
   std::vector<double> with;
   std::vector<double> without;
@@ -89,8 +128,8 @@ void measure(const Case& c, const std::vector<std::string>& arguments, const dat
     const schedule::Timeline timeline = rig.worker->timeline();
     if (runtime().rank() > 0) continue;
     measured.push_back(timeline.idle_share());
-    simulated.push_back(
-        schedule::play(program_of(config), schedule::mean_costs(timeline)).timeline.idle_share());
+    simulated.push_back(schedule::play(program_that_runs(config), schedule::mean_costs(timeline))
+                            .timeline.idle_share());
   }
   if (runtime().rank() == 0)
     std::printf("%-24s %9.1f tokens/s  idle measured %5.2f %%  simulated %5.2f %%\n", c.name, rate,
@@ -134,9 +173,18 @@ int main(int argc, char** argv) {
        {"parallel.pipeline=" + n, "parallel.schedule=interleaved", "parallel.chunks=2",
         "batch.micro=1"}},
       {"pipeline, zb-h1", {"parallel.pipeline=" + n, "parallel.schedule=zb-h1", "batch.micro=1"}},
+      {"1f1b, shared vocabulary",
+       {"parallel.pipeline=" + n, "parallel.vocabulary=pipeline", "batch.micro=1"}},
+      {"gpipe, shared vocabulary",
+       {"parallel.pipeline=" + n, "parallel.vocabulary=pipeline", "parallel.schedule=gpipe",
+        "batch.micro=1"}},
+      {"zb-h1, shared vocabulary",
+       {"parallel.pipeline=" + n, "parallel.vocabulary=pipeline", "parallel.schedule=zb-h1",
+        "batch.micro=1"}},
       {"pipeline, zb-v", {"parallel.pipeline=" + n, "parallel.schedule=zb-v", "batch.micro=1"}},
       {"pipeline, v-half", {"parallel.pipeline=" + n, "parallel.schedule=v-half", "batch.micro=1"}},
-      {"pipeline, v-min", {"parallel.pipeline=" + n, "parallel.schedule=v-min", "batch.micro=1"}}};
+      {"pipeline, v-min", {"parallel.pipeline=" + n, "parallel.schedule=v-min", "batch.micro=1"}},
+      {"pipeline, 2bw", {"parallel.pipeline=" + n, "parallel.schedule=2bw", "batch.micro=1"}}};
   return static_cast<int>(runtime.guard([&] {
     for (const Case& c : cases)
       if (std::string_view(c.name).find(name) != std::string_view::npos)

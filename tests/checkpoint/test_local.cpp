@@ -96,7 +96,7 @@ TEST_F(Local, OnlyFoldersOfTheRunAreRemoved) {
 }
 
 TEST_F(Local, TheNodesNameTakesThePlaceOfTheMark) {
-  EXPECT_EQ(local_directory("/tmp/t", "n7"), "/tmp/t");
+  EXPECT_EQ(local_directory("/disk/t", "n7"), "/disk/t");
   EXPECT_EQ(local_directory("/bb/%node%/x%node%", "%node%7"), "/bb/%node%7/x%node%7");
 }
 

@@ -54,6 +54,17 @@ TEST(ManifestNumbers, AreWholeAndNotNegative) {
   }
 }
 
+TEST(ManifestNumbers, OfShapesAreLimitedAndTheErrorNamesFileAndArray) {
+  const TemporaryFolder folder;
+  const std::string saved = save_cut(folder.file("c"), 5, {{"weight", DType::fp32, {6, 4}}}, 0, 1);
+  const std::string content = io::read_text_file(saved + "/" + manifest_name);
+  for (const char* shape : {"[9223372036854775807,4]", "[72057594037927937]"}) {
+    const std::string changed = resealed(content, "\"shape\":[6,4]", text("\"shape\":", shape));
+    expect_mentions(message_of([&] { parse_manifest(changed, "m"); }),
+                    {"m: array 'weight' has the shape ", "more than 2^56 elements"});
+  }
+}
+
 /// With "latest" such a checkpoint is passed over.
 TEST(ManifestNumbers, OfADamagedCheckpointLetTheOneBeforeServe) {
   const TemporaryFolder folder;

@@ -132,7 +132,7 @@ TEST_F(LocalCheckpoints, ShardsAreFoundWhereverTheyAreByAnyLayout) {
   expect_equal_checkpoints("run/checkpoints/step_00000008", "reference/checkpoints/step_00000008");
   for (const int node : {7, 2, 1}) EXPECT_EQ(local(node), "");
   EXPECT_NE(local(0), "") << "a node that is not there";
-  // It comes back, and the run has gone on from step 8 without it.
+  // The node returns after the run has continued from step 8 without it.
   ASSERT_EQ(run(on_nodes({0, 3}, "run.steps=12")), 0) << out() << err();
   EXPECT_EQ(last_job().restored, 8);
   EXPECT_EQ(local(0), "");

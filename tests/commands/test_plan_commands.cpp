@@ -116,6 +116,20 @@ TEST(Check, ATrillionParametersOn3072RanksTakeSeconds) {
   EXPECT_EQ(read_file(folder.file("out")), resolved) << "two names of one deck";
 }
 
+/// Equal stages alone would be idle for 63/575 of the time.
+TEST(Check, ATrillionParametersWithASharedVocabularyAreIdleAsEqualStagesAre) {
+  const TemporaryFolder folder;
+  for (const char* deck : {"gpt_1t.toml", "paper/gpt_1t.toml"}) {
+    ASSERT_EQ(shell(folder, "trireme check '" + inputs + deck +
+                                "' --ranks 3072 parallel.vocabulary=pipeline"),
+              0);
+    const std::string out = read_file(folder.file("out"));
+    const std::size_t end = out.find(" % with each stage's FLOPs");
+    ASSERT_NE(end, std::string::npos) << out;
+    EXPECT_LE(std::stod(out.substr(out.rfind(", ", end) + 2)), 11.2) << out;
+  }
+}
+
 TEST(Check, StagesWithoutALayerAreNoted) {
   const TemporaryFolder folder;
   small_deck(folder);

@@ -53,7 +53,7 @@ class Headers(unittest.TestCase):
 
     def test_no_other_program_starts(self):
         for line in ("rm -r trireme", "env trireme train x", "sh -c 'trireme train x'", "./trireme train x",
-                     "/tmp/trireme train x", "mpiexec -n 2 sh -c trireme", "mpiexec -n 2 env trireme train x",
+                     "/opt/trireme train x", "mpiexec -n 2 sh -c trireme", "mpiexec -n 2 env trireme train x",
                      "mpiexec -launcher-exec ./x -n 2 trireme train x", "mpiexec trireme train x",
                      "mpiexec -n 2 trireme train x : -n 1 touch y", "mpiexec -n $(id) trireme train x", "trireme",
                      "trireme ../../bin/sh x", "trireme --version", "PATH=. trireme train x"):

@@ -65,6 +65,10 @@ class Stops : public TrainingRuns {
 };
 
 TEST_F(Stops, ASignalToOneRankOrToAllEndsAllBehindTheSameStep) {
+  expect_stop(2, "parallel.pipeline=2 parallel.schedule=2bw",
+              [](Job&, const std::vector<pid_t>& processes) {
+                EXPECT_TRUE(send({processes.back()}, SIGTERM));
+              });
   for (const int ranks : {2, 4}) {
     SCOPED_TRACE(ranks);
     const std::string layout = ranks == 4 ? "parallel.pipeline=2" : "";

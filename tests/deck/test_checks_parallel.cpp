@@ -1,4 +1,4 @@
-// What contradictory keys of [parallel] are told.
+// Errors of contradictory keys of [parallel].
 #include <trireme/deck/checks.hpp>
 
 #include <trireme/base/check.hpp>
@@ -38,6 +38,32 @@ TEST(Checks, ContextIsNotCombinedWithFp8OrAnAutomaticLayout) {
                   "[parallel] context = 2 (command line) cannot be combined with [precision] "
                   "products = \"fp8\" (command line); choose context = 1, or products = "
                   "\"compute\"");
+}
+
+TEST(Checks, ASharedVocabularyGoesWithSchedulesOfOneStagePerRank) {
+  const auto mistakes = [](std::vector<std::string> overrides) {
+    overrides.insert(overrides.end(), {"parallel.vocabulary=pipeline", "parallel.pipeline=2"});
+    return mistakes_of(example, overrides);
+  };
+  const std::string shared =
+      "[parallel] vocabulary = \"pipeline\" (command line) cannot be combined with ";
+  for (const char* schedule : {"interleaved", "zb-v", "auto"})
+    expect_contains(mistakes({text("parallel.schedule=", schedule),
+                              schedule == std::string("interleaved") ? "parallel.chunks=2"
+                                                                     : "parallel.recompute=none"}),
+                    text(shared, "[parallel] schedule = \"", schedule,
+                         "\" (command line); choose schedule = \"1f1b\", \"gpipe\" or \"zb-h1\", "
+                         "or vocabulary = \"stage\""));
+  expect_contains(mistakes({"parallel.context=2"}),
+                  shared + "[parallel] context = 2 (command line); choose context = 1");
+  expect_contains(mistakes({"parallel.layout=auto"}),
+                  shared + "[parallel] layout = \"auto\" (command line); choose layout");
+  expect_contains(mistakes({"model.family=bert"}),
+                  shared + "[model] family = \"bert\" (command line); choose family");
+  EXPECT_TRUE(
+      parse_deck(example, "a.toml", {"parallel.vocabulary=pipeline", "parallel.schedule=zb-v"})
+          .config.parallel.vocabulary == VocabularyPlacement::pipeline)
+      << "one pipeline rank shares nothing";
 }
 
 TEST(Checks, ChunksAndProgramsGoWithTheirSchedules) {
@@ -98,6 +124,44 @@ TEST(Checks, ASearchedScheduleHasAnyChunksAndOneSourceOfTimes) {
   expect_contains(mistakes_of(example, {searched, "parallel.layout=auto"}),
                   "because it compares named schedules; choose layout = \"given\", or remove "
                   "schedule");
+}
+
+TEST(Checks, OverlappingStepsExcludeWhatHasOneVersion) {
+  const std::string overlaps = "parallel.schedule=2bw";
+  EXPECT_TRUE(parse_deck(example, "a.toml", {overlaps}).config.parallel.overlaps_steps());
+  const std::string says = "[parallel] schedule = \"2bw\" (command line) cannot be combined with ";
+  expect_contains(mistakes_of(example, {overlaps, "parallel.offload=optimizer"}),
+                  says + "[parallel] offload = \"optimizer\" (command line); choose schedule = " +
+                      "\"1f1b\", or offload = \"none\"");
+  expect_contains(mistakes_of(example, {overlaps, "run.audit_every=5"}),
+                  says + "[run] audit_every = 5");
+  expect_contains(mistakes_of(example, {overlaps, "model.shared_layers=1"}),
+                  says + "[model] shared_layers = 1");
+  expect_contains(
+      mistakes_of(example, {overlaps, "precision.compute=bf16", "precision.products=fp8"}),
+      says + "[precision] products = \"fp8\"");
+  expect_contains(mistakes_of(example, {overlaps, "parallel.chunks=2"}),
+                  "applies to the schedules interleaved, auto and file");
+  expect_contains(mistakes_of(example, {overlaps, "parallel.layout=auto"}),
+                  "which delays gradients and so changes losses");
+}
+
+TEST(Checks, OverlappingStepsNeedAMicroBatchForEachRank) {
+  Deck deck = parse_deck(
+      example, "a.toml",
+      {"parallel.schedule=2bw", "parallel.pipeline=3", "batch.global=4", "batch.micro=2"});
+  try {
+    resolve_parallel(deck, 3);
+    ADD_FAILURE() << "2 micro-batches for 3 ranks";
+  } catch (const UsageError& error) {
+    EXPECT_NE(std::string(error.what())
+                  .find("needs as many micro-batches in a step as pipeline ranks, but a batch of 4 "
+                        "samples with [batch] micro = 2 (command line)"),
+              std::string::npos)
+        << error.what();
+  }
+  deck.config.batch.global = 6;
+  resolve_parallel(deck, 3);
 }
 
 TEST(Checks, AnOrderNamesAxes) {

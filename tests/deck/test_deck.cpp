@@ -127,7 +127,7 @@ TEST(Deck, ResolvedDeckReadsBackToTheSameConfig) {
     p.chunks = p.schedule == ScheduleKind::interleaved || is_v_schedule(p.schedule) ? 2 : 1;
     p.placement = StagePlacement::automatic;
     p.order = random() % 2 == 0 ? "" : "data, tensor";
-    if (p.schedule == ScheduleKind::automatic) p.schedule = ScheduleKind::file;  // own tests
+    if (p.schedule == ScheduleKind::automatic) p.recompute = Recompute::none;
     if (p.schedule != ScheduleKind::file) p.program.clear();
     p.timeline.clear();
     if (p.schedule == ScheduleKind::file) p.program += "x";
@@ -140,6 +140,11 @@ TEST(Deck, ResolvedDeckReadsBackToTheSameConfig) {
     m.explicit_head_size = 2 * (m.explicit_head_size % 100);
     m.key_value_heads = m.heads;
     m.shared_layers %= m.layers + 1;
+    m.rope_factor += 1;
+    if (m.rope_scaling != RotaryScalingKind::none) {
+      m.rope_scaling = RotaryScalingKind::linear;
+      m.positions = Positions::rotary;
+    }
     if (!m.causal()) m.window = 0;
     if (!m.causal()) m.objective = Objective::masked_token;
     m.sequence += 4;  // two segments and three special tokens of bert's, each with an id
@@ -166,6 +171,10 @@ TEST(Deck, ResolvedDeckReadsBackToTheSameConfig) {
     precision.products = Products::compute;  // fp8 suits few of the sizes above
     if (size_of(precision.compute) != 2 || deck.config.model.dropout > 0)
       precision.attention = AttentionKind::portable;
+    if (p.schedule == ScheduleKind::two_bw) {
+      p.offload = Offload::none;
+      m.shared_layers = deck.config.run.audit_every = 0;
+    }
     const std::string resolved = resolved_toml(deck);
     const Deck again = parse_deck(resolved, "resolved.toml");
     EXPECT_EQ(again.config, deck.config) << resolved;

@@ -34,6 +34,20 @@ TEST(Difference, NamesBothValuesAndThePlaceOfTheCurrentOne) {
   expect(4, "data.train", "\"data/corpus.h5\"", "\"other.h5\"", "command line");
 }
 
+TEST(Difference, AScheduleChangesNumbersOnlyIfItDelaysGradients) {
+  const auto effect = [](const char* before, const char* now) {
+    const auto deck = [](const char* schedule) {
+      return parse_deck(example, "a.toml", {std::string("parallel.schedule=") + schedule});
+    };
+    const auto found = differences(deck(before), deck(now));
+    EXPECT_EQ(found.size(), 1u);
+    return found.front().effect;
+  };
+  EXPECT_EQ(effect("1f1b", "gpipe"), Effect::none);
+  EXPECT_EQ(effect("1f1b", "2bw"), Effect::numbers);
+  EXPECT_EQ(effect("2bw", "zb-h1"), Effect::numbers);
+}
+
 TEST(Difference, IsFoundForEveryKeyOfTheTable) {
   const Deck stored = parse_deck(example, "stored/deck.toml");
   for (const Key& key : keys()) {

@@ -13,14 +13,21 @@ MODEL = f"model.layers=4 run.steps={STEPS}"
 
 
 class Row:
-    """Sizes that decide the bits; pipelines and schedules do not."""
+    """Sizes that decide the bits; pipelines and the other schedules than 2bw do not."""
 
-    def __init__(self, tensor, data, pipelines, local=False):
-        self.tensor, self.data, self.pipelines, self.local = tensor, data, pipelines, local
-        self.name = f"chains, tensor {tensor} · data {data}{', local checkpoints' if local else ''}"
+    def __init__(self, tensor, data, pipelines, local=False, delayed=False):
+        self.tensor, self.data, self.pipelines, self.local, self.delayed = tensor, data, pipelines, local, delayed
+        self.name = (f"chains, tensor {tensor} · data {data}{', local checkpoints' if local else ''}"
+                     f"{', 2bw' if delayed else ''}")
+
+    def schedules(self, pipeline):
+        if self.delayed:
+            return ("2bw",)
+        return ("gpipe", "1f1b", "zb-h1") if pipeline > 1 else ("1f1b",)
 
 
-TABLE = [Row(1, 1, (1, 2, 4)), Row(2, 1, (1, 2)), Row(1, 2, (1, 2)), Row(2, 2, (1,)), Row(1, 1, (1, 2), local=True)]
+TABLE = [Row(1, 1, (1, 2, 4)), Row(2, 1, (1, 2)), Row(1, 2, (1, 2)), Row(2, 2, (1,)), Row(1, 1, (1, 2), local=True),
+         Row(1, 1, (1, 2), delayed=True)]
 KILLS = 4  # of a chain
 
 
@@ -45,7 +52,7 @@ class Chain:
         local = ""
         if self.row.local:  # the interval is that of local checkpoints
             local = f" checkpoint.local=disk checkpoint.local_every={every}"
-        schedule = rng.choice(("gpipe", "1f1b", "zb-h1")) if pipeline > 1 else "1f1b"
+        schedule = rng.choice(self.row.schedules(pipeline))
         line = self.runs.train(
             pipeline * self.row.tensor * self.row.data,
             f"{MODEL} parallel.tensor={self.row.tensor} parallel.pipeline={pipeline} parallel.schedule={schedule} "
@@ -120,7 +127,8 @@ def attempts(runs, options):
         if options.only not in row.name or (not options.soak and row.tensor * row.data != 1):
             continue
         reference = runs.copy()
-        runs.must(reference, runs.train(row.tensor * row.data, f"{MODEL} parallel.tensor={row.tensor}"))
+        runs.must(reference, runs.train(row.tensor * row.data, f"{MODEL} parallel.tensor={row.tensor} "
+                                                          f"parallel.schedule={row.schedules(1)[0]}"))
         for i in range(options.number or (25 if options.soak else 1)):
             rng = generator(options.seed, row.name, i)
             yield row.name, f"chain {i}", lambda r=row, f=reference, g=rng: Chain(runs, r, f, g).attempt()

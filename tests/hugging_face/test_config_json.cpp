@@ -120,10 +120,6 @@ TEST(ConfigJson, WhatALlamaDoesNotHaveIsNamedWithItsKeyAndValue) {
       {R"("head_dim": 0)", "head_dim = 0, expected a whole number from 1"},
       {R"("rms_norm_eps": "small")", "rms_norm_eps = \"small\", expected a number above 0"},
       {R"("rope_theta": -1)", "rope_theta = -1, expected a number above 0"},
-      {R"("rope_scaling": {"type": "linear", "factor": 2.0})", "rope_scaling = {\"factor\":2.0"},
-      {R"("rope_parameters": {"rope_type": "llama3", "rope_theta": 500000.0})",
-       "rope_parameters = {\"rope_theta\":500000.0,\"rope_type\":\"llama3\"}, expected "
-       "{\"rope_type\": \"default\""},
       {R"("rope_theta": 7, "rope_parameters": {"rope_theta": 8.0})", "rope_theta = 7, but 8.0 in"},
       {R"("pretraining_tp": 2)", "pretraining_tp = 2, expected 1"}};
   for (const auto& [key, reason] : wrong)

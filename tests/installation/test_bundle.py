@@ -150,10 +150,10 @@ class Bundle(unittest.TestCase):
         output_of(*inside("exec /opt/moved/bin/trireme --version"))
         said = output_of(*inside("cd /opt/moved && bin/trireme check inputs/tiny.toml data.train=data/tokens.h5 --ranks 2 && "
                                  "bin/mpiexec -n 2 bin/trireme train inputs/tiny.toml data.train=data/tokens.h5 "
-                                 "run.directory=/tmp/run && bin/trireme eval /tmp/run/deck.toml --data data/tokens.h5 && "
+                                 "run.directory=/opt/run && bin/trireme eval /opt/run/deck.toml --data data/tokens.h5 && "
                                  "bin/trireme help deck && bin/trireme inspect --verify data/tokens.h5"))
         self.assertIn("trireme: 2 ranks", said)
-        lines = [json.loads(line) for line in (root / "tmp/run/metrics.jsonl").read_text().splitlines()]
+        lines = [json.loads(line) for line in (root / "opt/run/metrics.jsonl").read_text().splitlines()]
         self.assertEqual(lines[-1]["step"], 20)
         # The same losses as outside, with the build's own programs.
         outside = Path(self.temporary.name) / "outside"

@@ -59,6 +59,22 @@ TYPED_TEST(RotaryPositions, ForwardMatchesReferenceAndLeavesTheOtherColumns) {
       }
 }
 
+/// One factor for all pairs, a ramp over pairs, and a ramp over frequencies.
+TYPED_TEST(RotaryPositions, ScaledFrequenciesMatchReference) {
+  using T = TypeParam;
+  for (const RotaryScaling& scaling : {RotaryScaling{2.5, 1}, RotaryScaling{4, -0.2, 0.15, 0, 1.2},
+                                       RotaryScaling{8, 1.3, 0, -3}}) {
+    Rotary r{3, 26, 100.0, 61, 7, 3};
+    r.scaling = scaling;
+    const std::int64_t columns = 3 * 26 + beside;
+    const auto x = random_numbers<T>(64 * columns, 1);
+    const DeviceArray<T> d_x(x);
+    rotary_forward<T>(Exec{}, d_x.matrix(64, columns), r);
+    expect_close(d_x.values(), reference::rotary(x, columns, r),
+                 [&](std::size_t i) { return scaling.magnitude * bound_of<T>(x, i, columns, r); });
+  }
+}
+
 TYPED_TEST(RotaryPositions, PartsOfTheRowsGiveTheBitsOfTheWhole) {
   using T = TypeParam;
   const Rotary whole{3, 24, 500000.0, 13};
@@ -121,7 +137,8 @@ TYPED_TEST(RotaryPositions, ScoresDependOnDistancesAlone) {
 }
 
 TEST(RotaryGradient, BackwardMatchesFiniteDifferences) {
-  const Rotary r{2, 26, 10000.0, 13, 4};
+  Rotary r{2, 26, 10000.0, 13, 4};
+  r.scaling = {4, -0.2, 0.15, 0, 1.2};
   const std::int64_t columns = 2 * 26 + beside;
   const auto x = random_numbers<double>(3 * columns, 1);
   const auto dy = random_numbers<double>(3 * columns, 2);

@@ -89,7 +89,7 @@ TEST(ProcessGrid, ColoursCutTheRanksIntoGroupsAlongEachAxis) {
   }
 }
 
-/// Of these ranks some hold the weights together, and others have the same.
+/// Some ranks hold the weights together, and others hold the same weights.
 TEST(ProcessGrid, WeightsAreSplitByTensorAndPipelineOnly) {
   for (const auto& order : orders()) {
     const ProcessGrid grid = grid_in(order);

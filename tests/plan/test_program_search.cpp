@@ -78,8 +78,9 @@ TEST(ProgramSearch, KeepsEveryRankWithinTheLimitAndUsesIt) {
 }
 
 TEST(ProgramSearch, WithoutRoomForOneMicroBatchIsAnErrorWithTheRemedy) {
-  expect_contains(error_of({"parallel.memory_limit=1000"}),
-                  "schedule = \"auto\" finds no program within 1000 B per rank");
+  expect_contains(
+      error_of({"parallel.memory_limit=1000"}),
+      "schedule = \"auto\" finds no program within the 1000 B per rank of [parallel] memory_limit");
   expect_contains(error_of({"parallel.memory_limit=1000"}), "choose a smaller batch.micro");
 }
 

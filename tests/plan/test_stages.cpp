@@ -28,7 +28,8 @@ TEST(Stages, FlopsOfAllAreThoseOfTheModel) {
       const auto a = architecture::describe(config.model);
       const auto layers = architecture::partition(a, testing::layout_of(stages));
       for (const HeadGradient head :
-           {HeadGradient::with_losses, HeadGradient::kept, HeadGradient::again}) {
+           {HeadGradient::with_losses, HeadGradient::kept, HeadGradient::again,
+            HeadGradient::shared, HeadGradient::shared_again}) {
         double sum = 0;
         for (const StageFlops& f : stage_flops(a, layers, {}, head)) sum += f.sum();
         EXPECT_NEAR(sum, a.model_flops_per_token(), 1e-12 * sum) << stages;
@@ -86,8 +87,7 @@ TEST(Stages, GroupsTileTheModel) {
       const auto a = model(layers);
       Stage next = 0;
       std::int64_t held = 0, parameters = 0;
-      for (const StageGroup& g :
-           group_stages(a, architecture::partition(a, testing::layout_of(stages)))) {
+      for (const StageGroup& g : group_stages(a, testing::layout_of(stages))) {
         EXPECT_EQ(g.first, next);
         EXPECT_EQ(g.layers.offset, held);
         EXPECT_EQ(g.layers.extent, g.layers_each * g.count());
@@ -101,9 +101,22 @@ TEST(Stages, GroupsTileTheModel) {
     }
 }
 
+TEST(Stages, ASharedVocabularyMakesStagesEqual) {
+  const auto a = model(64);
+  auto parallel = testing::layout_of(16);
+  parallel.vocabulary = VocabularyPlacement::pipeline;
+  std::int64_t parameters = 0;
+  for (const StageGroup& g : group_stages(a, parallel)) {
+    EXPECT_EQ(g.layers_each, 4);
+    EXPECT_DOUBLE_EQ(g.flops, a.model_flops_per_token() / 16);
+    parameters += g.parameters * g.count();
+  }
+  EXPECT_EQ(parameters, a.parameters());
+}
+
 TEST(Stages, EqualNeighboursAreOneGroup) {
   const auto a = model(64);
-  const auto groups = group_stages(a, architecture::partition(a, testing::layout_of(64)));
+  const auto groups = group_stages(a, testing::layout_of(64));
   ASSERT_EQ(groups.size(), 3u);
   EXPECT_EQ(groups[1].first, 1);
   EXPECT_EQ(groups[1].last, 62);

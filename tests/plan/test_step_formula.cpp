@@ -191,6 +191,7 @@ TEST(StepFormula, TheFormulaFollowsThePlayedProgram) {
         case ScheduleKind::zb_v:  // not part of this test
         case ScheduleKind::v_half:
         case ScheduleKind::v_min:
+        case ScheduleKind::two_bw:
           return 0.08;
       }
       return 0.0;

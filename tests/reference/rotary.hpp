@@ -2,6 +2,7 @@
 
 #include <trireme/kernels/rotary.hpp>
 
+#include <algorithm>
 #include <cmath>
 #include <complex>
 #include <cstddef>
@@ -15,9 +16,18 @@ inline std::int64_t rotary_position(const kernels::Rotary& r, std::int64_t row) 
   return r.first_position + (r.first_row + row) % r.sequence;
 }
 
+/// The frequency of pair i, in radians per position.
+inline double rotary_frequency(const kernels::Rotary& r, std::int64_t i) {
+  const auto pair = static_cast<double>(i);
+  const double f = std::pow(r.theta, -2.0 * pair / static_cast<double>(r.head_size));
+  const kernels::RotaryScaling& s = r.scaling;
+  const double divided = std::clamp(s.start + s.per_pair * pair + s.per_frequency * f, 0.0, 1.0);
+  return f * (1 - divided) + f / s.factor * divided;
+}
+
 /// Rotary positions as complex numbers (Su et al. 2021, section 3.2.1): element i of a head's lower
 /// half is the real part and that of its upper half the imaginary part of a number, which is
-/// multiplied by e^(i m θ^(−2i/K)).
+/// multiplied by e^(i m f) and the magnitude.
 inline std::vector<double> rotary(std::vector<double> x, std::int64_t columns,
                                   const kernels::Rotary& r) {
   const auto at = [](std::int64_t i) { return static_cast<std::size_t>(i); };
@@ -27,10 +37,9 @@ inline std::vector<double> rotary(std::vector<double> x, std::int64_t columns,
       for (std::int64_t i = 0; i < half; ++i) {
         double& real = x[at(t * columns + h * r.head_size + i)];
         double& imaginary = x[at(t * columns + h * r.head_size + half + i)];
-        const double exponent = -2.0 * static_cast<double>(i) / static_cast<double>(r.head_size);
-        const double angle =
-            static_cast<double>(rotary_position(r, t)) * std::pow(r.theta, exponent);
-        const auto turned = std::complex<double>(real, imaginary) * std::polar(1.0, angle);
+        const double angle = static_cast<double>(rotary_position(r, t)) * rotary_frequency(r, i);
+        const auto turned =
+            std::complex<double>(real, imaginary) * std::polar(r.scaling.magnitude, angle);
         real = turned.real();
         imaginary = turned.imag();
       }

@@ -15,7 +15,7 @@ namespace {
 
 struct Costs {
   const char* name;
-  /// Of a stage among `stages`.
+  /// Time of an instruction; `stages` is the number of all stages.
   std::function<Seconds(const Instr&, int stages)> of;
 };
 

@@ -8,7 +8,6 @@ range of nodes, whose parts ran on 2, 4 and 3 ranks, to rounding.
 Ends with 77 where there is no Slurm or no right to start one.
 """
 import argparse
-import json
 import os
 import shutil
 import signal
@@ -20,9 +19,11 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent))
 import cluster  # noqa: E402
+from run_files import events, metrics, numbers  # noqa: E402
 
 ROOT = Path(__file__).resolve().parents[2]
 SKIPPED = 77
+ENDED = ("COMPLETED", "FAILED", "CANCELLED", "TIMEOUT", "NODE_FAIL")
 STEPS = 200
 DECK = f"""[run]
 directory = "run"
@@ -45,23 +46,7 @@ train = "tokens.h5"
 [checkpoint]
 every = 25
 """
-COMPARED = ("step", "loss", "learning_rate", "gradient_norm", "tokens", "skipped_steps")
 options = None
-
-
-def metrics(folder):
-    path = folder / "run/metrics.jsonl"
-    lines = path.read_text().splitlines() if path.exists() else []
-    return [json.loads(line) for line in lines if line.endswith("}")]
-
-
-def events(folder, name):
-    lines = (folder / "run/events.jsonl").read_text().splitlines()
-    return [event for event in map(json.loads, lines) if event["event"] == name]
-
-
-def numbers(folder):
-    return [tuple(line[key] for key in COMPARED) for line in metrics(folder)]
 
 
 class Runs(unittest.TestCase):
@@ -173,7 +158,7 @@ class Runs(unittest.TestCase):
         return waits or not status["State"].startswith("T")
 
     def expect_completed(self, restarts):
-        self.until(lambda: self.state() not in ("RUNNING", "PENDING", "COMPLETING", "REQUEUED"), 90, "the job has ended")
+        self.until(lambda: self.state() in ENDED, 90, "the job has ended")
         job = self.slurm.job(self.number)
         self.assertEqual((job["JobState"], job["ExitCode"], job["Restarts"]), ("COMPLETED", "0:0", str(restarts)),
                          self.output())
@@ -250,7 +235,7 @@ class Jobs(Runs):
         self.print_script("--time", "00:10:00")
         (self.folder / "tokens.h5").write_bytes(b"not a token file")
         self.submit()
-        self.until(lambda: self.state() not in ("PENDING", "RUNNING", "COMPLETING"), 60, "the job has ended")
+        self.until(lambda: self.state() in ENDED, 60, "the job has ended")
         job = self.slurm.job(self.number)
         self.assertEqual((job["JobState"], job["Restarts"]), ("FAILED", "0"), self.output())
         self.assertEqual(job["ExitCode"], "2:0", self.output())

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <trireme/base/narrow.hpp>
 #include <trireme/checkpoint/hyperslab.hpp>
 #include <trireme/grid/communicator.hpp>
 #include <trireme/train/worker.hpp>
@@ -39,8 +40,19 @@ inline std::string bytes_of(const checkpoint::SliceView& slice) {
   return bytes;
 }
 
-/// The whole arrays of a worker that keeps fp64 or fp32, by name, put together from what its ranks
-/// would write to a checkpoint: on rank 0, nothing elsewhere. Every element must be in one rank's
+/// Appends numbers of another type.
+template <class T>
+void append_doubles(std::string& out, const std::string& numbers) {
+  for (std::size_t at = 0; at < numbers.size(); at += sizeof(T)) {
+    T stored{};
+    std::memcpy(&stored, numbers.data() + at, sizeof stored);
+    const double number = static_cast<float>(stored);
+    out.append(reinterpret_cast<const char*>(&number), sizeof number);
+  }
+}
+
+/// The whole arrays of a worker, by name, put together from what its ranks would write to a
+/// checkpoint: on rank 0, nothing elsewhere. Every element must be in one rank's
 /// share. Collective.
 inline std::map<std::string, std::vector<double>> whole_arrays(train::Worker& worker,
                                                                grid::Communicator& world) {
@@ -49,17 +61,14 @@ inline std::map<std::string, std::vector<double>> whole_arrays(train::Worker& wo
     if (slice.bytes() == 0) continue;
     std::vector<std::int64_t> name(slice.name.begin(), slice.name.end());
     for (const auto& numbers : {name, slice.shape, slice.offset, slice.extent}) put(mine, numbers);
-    if (slice.dtype == DType::fp32) {
-      const std::string numbers = bytes_of(slice);
-      for (std::size_t at = 0; at < numbers.size(); at += sizeof(float)) {
-        float stored = 0;
-        std::memcpy(&stored, numbers.data() + at, sizeof stored);
-        const double number = stored;
-        mine.append(reinterpret_cast<const char*>(&number), sizeof number);
-      }
-    } else {
+    if (slice.dtype == DType::fp32)
+      append_doubles<float>(mine, bytes_of(slice));
+    else if (slice.dtype == DType::bf16)
+      append_doubles<Bf16>(mine, bytes_of(slice));
+    else if (slice.dtype == DType::fp16)
+      append_doubles<Fp16>(mine, bytes_of(slice));
+    else
       mine += bytes_of(slice);
-    }
   }
   std::map<std::string, std::vector<double>> arrays;
   std::map<std::string, std::size_t> held;

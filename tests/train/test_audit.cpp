@@ -104,7 +104,7 @@ class AuditTest : public ::testing::Test {
     EXPECT_NE(list.find(what), std::string::npos) << list;
     EXPECT_EQ(std::ranges::count(list, '\n'), 1) << list;
     EXPECT_EQ(list.find("possibly"), std::string::npos) << list;
-    EXPECT_EQ(outcome.code, repaired ? ExitCode::finished : wrong_numbers);
+    EXPECT_EQ(outcome.code, repaired ? ExitCode::finished : ExitCode::wrong_numbers);
     if (repaired) {
       EXPECT_EQ(outcome.trace, right);
       return;
@@ -208,7 +208,7 @@ TEST_F(AuditTest, FindsAChangeOfEarlierSteps) {
   const std::string list = listed();
   EXPECT_NE(list.find(named(faulty())), std::string::npos) << list;
   if (ranks == 2) {
-    EXPECT_EQ(outcome.code, wrong_numbers);
+    EXPECT_EQ(outcome.code, ExitCode::wrong_numbers);
     EXPECT_EQ(std::ranges::count(list, '\n'), 2) << list;
     EXPECT_NE(list.find("possibly"), std::string::npos) << list;
   } else {

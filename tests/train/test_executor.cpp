@@ -130,6 +130,44 @@ TEST(Executor, RunsEachRowInOrderAndReusesSlotsAndBuffers) {
       }
 }
 
+/// Runs of several steps of 2bw: what one step keeps for the next, and numbers beyond those that
+/// the whole program needs.
+TEST(Executor, OverlappingStepsKeepSlotsAndBuffersForTheNext) {
+  for (const int ranks : {1, 2, 4})
+    for (const int micro_batches : {ranks, ranks + 1, 3 * ranks + 2})
+      for (Rank rank = 0; rank < ranks; ++rank) {
+        SCOPED_TRACE(text("rank ", rank, " of ", ranks, ", ", micro_batches, " micro-batches"));
+        schedule::Program program =
+            schedule::generate(ScheduleKind::two_bw, {ranks, micro_batches, 1});
+        schedule::lower(program, {true});
+        Executor executor(program, rank);
+        ASSERT_TRUE(executor.overlaps_steps());
+        Recorder recorder(program.layout);
+        bool begun = false;
+        int first = 0;  // micro-batch of the step
+        for (const bool follows : {true, true, true, true, false, false, true, false}) {
+          executor.prepare(begun, follows);
+          executor.run([&](const Step& step, std::size_t) {
+            Step absolute = step;
+            absolute.instr.micro += first;
+            if (is_compute(step.instr.op) || is_transfer(step.instr.op)) {
+              EXPECT_LT(step.slot, executor.slots());
+              EXPECT_LT(step.buffer,
+                        std::max(executor.activation_buffers(), executor.gradient_buffers()));
+              run(recorder, absolute);
+            }
+          });
+          EXPECT_EQ(recorder.slots.empty(), !follows || rank + 1 == ranks);
+          begun = follows;
+          first += micro_batches;
+        }
+        EXPECT_EQ(std::ranges::count_if(
+                      recorder.ran, [](const std::string& s) { return s.starts_with("forward"); }),
+                  first);
+        for (const auto& [kind, filled] : recorder.buffers) EXPECT_TRUE(filled.empty());
+      }
+}
+
 /// Writes brackets around groups.
 class Groups : public Recorder {
  public:

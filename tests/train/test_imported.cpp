@@ -64,10 +64,11 @@ class Imported : public ::testing::TestWithParam<const char*> {
         trireme::testing::source_folder() + "/tests/golden/" + std::string(GetParam());
     const std::string config = golden + "/config.json";
     model_ = hugging_face::parse_config(io::read_text_file(config), config).model;
+    results_ = read_results(golden + "/results.txt");
+    model_.sequence = std::ssize(results_.tokens.front()) - 1;
     architecture_ = architecture::describe(model_);
     const hugging_face::TensorFolder weights(golden);
     hugging_face::import_weights(weights, model_, DType::fp64, folder_.path().string(), "");
-    results_ = read_results(golden + "/results.txt");
     parameters_.emplace(architecture_, architecture::whole_model(architecture_), false);
     load_weights(handle_, checkpoint::Reader(folder_.file("step_00000000")), architecture_,
                  *parameters_);
@@ -87,7 +88,9 @@ INSTANTIATE_TEST_SUITE_P(
                       "llama_hugging_face/tied", "llama_hugging_face/untied",
                       "decoders_hugging_face/qwen2_tied", "decoders_hugging_face/qwen2_untied",
                       "decoders_hugging_face/qwen3_tied", "decoders_hugging_face/qwen3_untied",
-                      "decoders_hugging_face/mistral_tied", "decoders_hugging_face/mistral_untied"),
+                      "decoders_hugging_face/mistral_tied", "decoders_hugging_face/mistral_untied",
+                      "decoders_hugging_face/llama_linear", "decoders_hugging_face/llama_dynamic",
+                      "decoders_hugging_face/llama_yarn", "decoders_hugging_face/llama_llama3"),
     [](const auto& model) {
       std::string name = model.param;
       std::ranges::replace(name, '/', '_');

@@ -35,7 +35,7 @@ TEST_F(Layouts, GiveTheAnswerOfOneRankWhereTokensAreShared) {
       expect_the_same_answer(layout);
 }
 
-/// Of the last micro-batch only one sample counts.
+/// The last micro-batch has one sample that counts.
 TEST_F(Layouts, EvaluationsAreThoseOfOneRankWhereTokensAreShared) {
   const std::vector<std::int32_t> bytes(261, 1);
   for (const Family family : {Family::gpt, Family::bert}) {

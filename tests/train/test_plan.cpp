@@ -29,6 +29,8 @@ struct Case {
   int context = 1;
 };
 
+constexpr const char* shared_vocabulary = "parallel.vocabulary=pipeline";
+
 class Plan : public ::testing::Test {
  protected:
   /// Calls `body` with every layout of these ranks, some options each.
@@ -46,6 +48,8 @@ class Plan : public ::testing::Test {
               Case{"v-half", 2, false, true, "none", false, "adamw", Family::llama},
               Case{"1f1b", 1, true, true, "selective", true},
               Case{"1f1b", 1, false, true, "full"},
+              Case{"2bw", 1, true, true, "none", true, "adamw", Family::gpt, 3, "bf16"},
+              Case{"2bw", 1, false, false, "selective", false, "lamb", Family::bert},
               Case{"zb-h1", 1, true, true, "full", true},
               Case{"1f1b", 1, true, true, "none", true, "lamb"},
               Case{"gpipe", 1, false, false, "none", false, "lamb"},
@@ -85,7 +89,17 @@ class Plan : public ::testing::Test {
               Case{"1f1b", 1, true, true, "none", true, "adamw", Family::gpt, 3, "fp64",
                    Offload::none, "model.shared_layers=2"},
               Case{"zb-h1", 1, false, true, "full", false, "lamb", Family::bert, 3, "fp32",
-                   Offload::none, "model.shared_layers=2"}}) {
+                   Offload::none, "model.shared_layers=2"},
+              Case{"1f1b", 1, true, true, "none", true, "adamw", Family::gpt, 3, "fp64",
+                   Offload::none, shared_vocabulary},
+              Case{"gpipe", 1, false, false, "full", false, "lamb", Family::llama, 2, "bf16",
+                   Offload::none, shared_vocabulary},
+              Case{"zb-h1", 1, false, true, "selective", false, "adamw", Family::gpt, 3, "fp32",
+                   Offload::activations, shared_vocabulary},
+              Case{"zb-h1", 1, true, false, "full", true, "adamw", Family::llama, 1, "fp16",
+                   Offload::none, shared_vocabulary},
+              Case{"1f1b", 1, false, true, "none", false, "adamw", Family::gpt, 3, "bf16",
+                   Offload::none, shared_vocabulary, true}}) {
           with_layout(tensor, pipeline, c, body);
         }
       }
@@ -157,13 +171,8 @@ class Plan : public ::testing::Test {
     return mine;
   }
 
-  const plan::Machine machine_ = with_own_memory();
-  TemporaryFolder folder_;
-  data::TokenFile tokens_{write_tokens(folder_, 20000)};
-};
-
-TEST_F(Plan, PlannedBytesAreThoseAllocated) {
-  for_layouts([&](const deck::Config& config, Rig& rig) {
+  /// Planned bytes are those allocated.
+  void expect_bytes(const deck::Config& config, Rig& rig) {
     const auto planned = plan_of(config, rig).memory;
     const auto allocated = rig.worker->memory();
     ASSERT_EQ(planned.size(), allocated.size());
@@ -172,11 +181,10 @@ TEST_F(Plan, PlannedBytesAreThoseAllocated) {
       EXPECT_EQ(planned[i].on_host, allocated[i].on_host);
       EXPECT_EQ(planned[i].bytes, allocated[i].bytes) << planned[i].what;
     }
-  });
-}
+  }
 
-TEST_F(Plan, PlannedCopyOfACheckpointIsThatOfTheReplicaThatWritesMost) {
-  for_layouts([&](const deck::Config& config, Rig& rig) {
+  /// The planned copy of a checkpoint is that of the replica that writes most.
+  void expect_copy(const deck::Config& config, Rig& rig) {
     deck::Config saving = config;
     saving.checkpoint.every = 1;
     Bytes bytes = 0;
@@ -189,11 +197,10 @@ TEST_F(Plan, PlannedCopyOfACheckpointIsThatOfTheReplicaThatWritesMost) {
     EXPECT_EQ(most, plan::checkpoint_copy_bytes(saving, architecture, shard, machine_));
     saving.checkpoint.asynchronous = false;
     EXPECT_EQ(plan::checkpoint_copy_bytes(saving, architecture, shard, machine_), 0);
-  });
-}
+  }
 
-TEST_F(Plan, PlannedMessagesAreThoseSent) {
-  for_layouts([&](const deck::Config& config, Rig& rig) {
+  /// Planned messages are those sent.
+  void expect_messages(const deck::Config& config, Rig& rig) {
     grid::Grid& grid = rig.grid();
     std::multimap<std::string, grid::Communicator*> axes{
         {"tensor", &grid.communicator(Axis::tensor)},
@@ -202,6 +209,9 @@ TEST_F(Plan, PlannedMessagesAreThoseSent) {
         {config.parallel.context > 1 ? "replicas" : "data", &grid.replicas()},
         {"tied", &grid.embedding()},
         {"model", &grid.model()}};
+    if (config.parallel.shares_vocabulary())
+      for (const char* name : {"look-ups", "outputs", "logits", "look-ups' gradients"})
+        axes.emplace("vocabulary", &grid.another(Axis::pipeline, name));
     for (const auto& [name, part] : grid.parts_of_tensor_axis()) axes.emplace("shared", part.get());
     rig.worker->train_step(1, rig.samples);
     for (const auto& [name, communicator] : axes) communicator->reset_traffic();
@@ -214,11 +224,23 @@ TEST_F(Plan, PlannedMessagesAreThoseSent) {
       sent[name].operations += communicator->traffic().operations;
       sent[name].bytes += communicator->traffic().bytes;
     }
-    for (const char* name :
-         {"tensor", "context", "pipeline", "shared", "data", "replicas", "tied", "model"}) {
+    for (const char* name : {"tensor", "context", "vocabulary", "pipeline", "shared", "data",
+                             "replicas", "tied", "model"}) {
       EXPECT_EQ(sent[name].operations, planned[name].operations) << name;
       EXPECT_EQ(sent[name].bytes, planned[name].bytes) << name;
     }
+  }
+
+  const plan::Machine machine_ = with_own_memory();
+  TemporaryFolder folder_;
+  data::TokenFile tokens_{write_tokens(folder_, 20000)};
+};
+
+TEST_F(Plan, PlannedBytesAndMessagesAreThoseOfARun) {
+  for_layouts([&](const deck::Config& config, Rig& rig) {
+    expect_bytes(config, rig);
+    expect_copy(config, rig);
+    expect_messages(config, rig);
   });
 }
 

@@ -61,6 +61,11 @@ TEST_F(TransportTest, GivesTheSameBitsOnEverySchedule) {
   expect_the_same_bits({pipeline, "parallel.schedule=gpipe"});
   expect_the_same_bits({pipeline, "parallel.schedule=zb-h1", "model.tied_embeddings=false"});
   expect_the_same_bits({pipeline, "model.shared_layers=2"});
+  const std::string shared = "parallel.vocabulary=pipeline";
+  expect_the_same_bits({pipeline, shared});
+  expect_the_same_bits({pipeline, shared, "parallel.schedule=gpipe", "precision.compute=bf16"});
+  expect_the_same_bits(
+      {pipeline, shared, "parallel.schedule=zb-h1", "model.tied_embeddings=false"});
   expect_the_same_bits({pipeline, "parallel.schedule=interleaved", "parallel.chunks=2"});
   expect_the_same_bits({pipeline, "parallel.schedule=zb-v"});
   expect_the_same_bits({pipeline, "parallel.schedule=interleaved", "parallel.chunks=3",
@@ -79,6 +84,8 @@ TEST_F(TransportTest, GivesTheSameBitsOnTheOtherAxes) {
   expect_the_same_bits({context, "model.family=bert", "model.vocabulary=261"});
   if (ranks == 4) {
     expect_the_same_bits({"parallel.tensor=2", "parallel.pipeline=2"});
+    expect_the_same_bits({"parallel.tensor=2", "parallel.pipeline=2",
+                          "parallel.vocabulary=pipeline", "parallel.sequence_parallel=true"});
     expect_the_same_bits({"parallel.tensor=2", "parallel.pipeline=2", "parallel.schedule=v-min",
                           "parallel.order=pipeline"});
     expect_the_same_bits({"parallel.pipeline=2", "parallel.schedule=interleaved",
@@ -94,7 +101,9 @@ TEST_F(TransportTest, PlannedScratchIsThatOfEverySumOfAStep) {
                               {text("parallel.tensor=", ranks)},
                               {text("parallel.context=", ranks), "model.family=bert",
                                "model.vocabulary=261", "parallel.bucket_bytes=20000"},
-                              {text("parallel.pipeline=", ranks), "precision.compute=bf16"}}) {
+                              {text("parallel.pipeline=", ranks), "precision.compute=bf16"},
+                              {text("parallel.pipeline=", ranks), "precision.compute=bf16",
+                               "parallel.vocabulary=pipeline"}}) {
     SCOPED_TRACE(join(layout, " "));
     const deck::Config c = config(layout);
     const plan::Machine machine = with_nccl();
@@ -113,7 +122,8 @@ TEST_F(TransportTest, PlannedScratchIsThatOfEverySumOfAStep) {
                                       c, machine))[static_cast<std::size_t>(at[Axis::pipeline])],
                                   machine));
     EXPECT_EQ(row(rig.worker->memory()), planned);
-    const bool sums = c.parallel.pipeline == 1 || shard.has_embedding() || shard.has_head();
+    const bool sums = c.parallel.pipeline == 1 || shard.has_embedding() || shard.has_head() ||
+                      shard.shares_vocabulary();
     EXPECT_EQ(planned > 0, ranks > 1 && sums);
     rig.run(1, 2);
     EXPECT_EQ(row(rig.worker->memory()), planned) << "a sum was larger than planned";

@@ -22,6 +22,8 @@ struct ArraySpec {
   /// Layers `layer`, `layer` + n, … use the array, with n = [model] shared_layers. Every pipeline
   /// rank holds it, and its gradient there is the part of the rank's own layers.
   bool shared = false;
+  /// The split axis is the vocabulary, which pipeline ranks may share ([parallel] vocabulary).
+  bool of_vocabulary = false;
   /// The operation uses the array of this name that an earlier one has.
   bool tied = false;
   std::int64_t layer = 0;         ///< 0 … L−1; −1: before the layers, L: after them
@@ -44,6 +46,12 @@ inline ArraySpec matrix(std::string name, std::vector<std::int64_t> shape, int s
                         double deviation = weight_deviation) {
   ArraySpec spec{std::move(name), std::move(shape), split_axis, Initialisation::normal, true};
   spec.standard_deviation = deviation;
+  return spec;
+}
+/// [V, hidden]
+inline ArraySpec table(std::string name, std::int64_t vocabulary, std::int64_t hidden) {
+  ArraySpec spec = matrix(std::move(name), {vocabulary, hidden}, 0);
+  spec.of_vocabulary = true;
   return spec;
 }
 inline ArraySpec vector(std::string name, std::vector<std::int64_t> shape, int split_axis,

@@ -9,12 +9,20 @@
 
 namespace trireme::architecture {
 
+/// The part of the model whose passes complete an array's gradient: a layer, −1 for the embedding,
+/// L for the head; of a shared vocabulary −2 for the token table and L + 1 for the output table.
+inline constexpr std::int64_t shared_token_layer = -2;
+inline std::int64_t shared_output_layer(std::int64_t layers) {
+  return layers + 1;
+}
+std::int64_t layer_of(const Architecture& architecture, const LocalArray& array);
+
 /// The gradient of a piece of an array in the arena.
 struct GradientRange {
   std::int64_t begin = 0;
   std::int64_t end = 0;
   const Piece* piece = nullptr;  ///< nullptr: the second gradient of a tied table
-  std::int64_t layer = 0;        ///< −1: the embedding, L: the head
+  std::int64_t layer = 0;        ///< as of layer_of()
   Stage stage = 0;
   bool split = false;
   bool alone = false;   ///< shares no bucket with others

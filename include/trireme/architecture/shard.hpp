@@ -14,8 +14,8 @@ namespace trireme::architecture {
 
 /// Layers of each pipeline stage: contiguous, every layer once, with the least possible FLOPs in
 /// the stage that has most (in a V: in the rank that has most). The logits and their gradient count
-/// for the last stage, so that this stage has fewer layers if the vocabulary is large; the look-up
-/// counts nothing. With more stages than layers, some stages have none.
+/// for the last stage, so that this stage has fewer layers if the vocabulary is large, unless all
+/// ranks share it; the look-up counts nothing. With more stages than layers, some stages have none.
 std::vector<layout::Slice> partition(const Architecture& architecture,
                                      const deck::ParallelConfig& parallel);
 
@@ -31,6 +31,7 @@ struct Shard {
   int tensor_size = 1;
   int context_rank = 0;
   int context_size = 1;
+  int vocabulary_stages = 1;  ///< pipeline ranks that share the vocabulary; 1: none do
 
   Stage last_stage() const { return static_cast<Stage>(stage_layers.size()) - 1; }
   bool holds(Stage stage) const;
@@ -40,6 +41,12 @@ struct Shard {
   bool has_head() const { return holds(last_stage()); }
   /// Stage of a layer; −1 (before the layers) is in the first stage, L (after them) in the last.
   Stage stage_of(std::int64_t layer) const;
+  bool shares_vocabulary() const { return vocabulary_stages > 1; }
+  /// This rank's part of the vocabulary's ids, or of any `n` elements.
+  layout::Slice vocabulary_part(std::int64_t n) const {
+    const int stage = shares_vocabulary() && !stages.empty() ? stages.front() : 0;
+    return layout::split(n, vocabulary_stages * tensor_size, stage * tensor_size + tensor_rank);
+  }
   /// This tensor rank's part of `n` elements.
   layout::Slice part(std::int64_t n) const { return layout::split(n, tensor_size, tensor_rank); }
   /// This context rank's tokens of each sample of `sequence` tokens.
@@ -89,7 +96,8 @@ struct LocalArray {
   /// tied embeddings on the last stage (with the gradient of the logits), and for arrays of shared
   /// layers.
   bool copy = false;
-  bool shared = false;  ///< as ArraySpec
+  bool shared = false;         ///< as ArraySpec
+  bool of_vocabulary = false;  ///< part of a table that all pipeline ranks share
   std::vector<std::int64_t> offset;
   std::vector<std::int64_t> extent;
   /// The pieces of the array in the order of its memory: one, unless tensor ranks share a part.

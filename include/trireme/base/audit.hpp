@@ -1,6 +1,5 @@
 #pragma once
 
-#include <trireme/base/check.hpp>
 #include <trireme/base/types.hpp>
 
 namespace trireme {
@@ -16,8 +15,5 @@ std::span<const std::string_view> names<AuditAction>();
 
 /// Device memory of a rank that audits its steps: hashes that the host has not read yet.
 inline constexpr Bytes audit_bytes = 4096 * 8;
-
-/// Exit code of a run that an audit ended.
-inline constexpr ExitCode wrong_numbers{76};
 
 }  // namespace trireme

@@ -8,7 +8,13 @@
 namespace trireme {
 
 /// Exit codes of the programs; README.md lists them.
-enum class ExitCode : int { finished = 0, failed = 1, usage = 2, restartable = 75 };
+enum class ExitCode : int {
+  finished = 0,
+  failed = 1,
+  usage = 2,
+  restartable = 75,
+  wrong_numbers = 76  ///< a run that an audit ended
+};
 
 /// Any error that ends a command. `what()` is the whole message for the user; the exit code goes to
 /// the shell.

@@ -49,6 +49,7 @@ enum class ScheduleKind : std::uint8_t {
   zb_v,
   v_half,
   v_min,
+  two_bw,
   automatic,
   file
 };
@@ -58,6 +59,9 @@ constexpr bool is_v_schedule(ScheduleKind kind) {
 }
 /// Pipeline rank of each stage (layout/stage_map.hpp).
 enum class StagePlacement : std::uint8_t { automatic, round_robin, v };
+/// Ranks that hold the token table and the output table: those of the first and the last stage, or
+/// all pipeline ranks in parts.
+enum class VocabularyPlacement : std::uint8_t { stage, pipeline };
 /// Origin of the layout: the deck, or a choice for the number of ranks.
 enum class LayoutMode : std::uint8_t { given, automatic };
 /// Tensors that the backward pass recomputes instead of storing them.
@@ -106,6 +110,7 @@ std::string_view name_of(Gelu);
 std::string_view name_of(SentenceLoss);
 std::string_view name_of(ScheduleKind);
 std::string_view name_of(StagePlacement);
+std::string_view name_of(VocabularyPlacement);
 std::string_view name_of(LayoutMode);
 std::string_view name_of(Recompute);
 std::string_view name_of(Offload);

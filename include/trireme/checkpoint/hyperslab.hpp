@@ -21,8 +21,13 @@ struct Slab {
 /// "[2, 3]"
 std::string shape_text(const Extents& shape);
 
-/// Number of elements. Error for a negative extent or more than 2^60 elements.
+/// Elements that arrays may have: their bytes and sums of them fit into 64 bits.
+inline constexpr std::int64_t most_elements = std::int64_t{1} << 56;
+
+/// Number of elements. Error for a negative extent or more than `most_elements`.
 std::int64_t volume(const Extents& extent);
+/// Whether a shape without negative extents has at most `most_elements`.
+bool is_small_enough(const Extents& extent);
 
 /// The slab of a whole array.
 Slab whole(const Extents& shape);

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <trireme/base/audit.hpp>
+#include <trireme/base/rotary_scaling.hpp>
 #include <trireme/base/fp8.hpp>
 #include <trireme/base/types.hpp>
 #include <trireme/layout/axes.hpp>
@@ -52,6 +53,14 @@ struct ModelConfig {
   bool head_norm = false;  ///< RMSNorm on each head of queries and keys
   Positions positions = Positions::learned;
   double rope_theta = 10000;
+  RotaryScalingKind rope_scaling = RotaryScalingKind::none;
+  double rope_factor = 1;
+  std::int64_t rope_original_sequence = 0;  ///< 0: not given
+  double rope_low_frequency_factor = 1;
+  double rope_high_frequency_factor = 4;
+  double rope_beta_fast = 32;
+  double rope_beta_slow = 1;
+  double rope_attention_factor = 0;  ///< 0: 0.1 ln(rope_factor) + 1
   Activation activation = Activation::gelu;
   Gelu gelu = Gelu::tanh;
   Biases biases = Biases::all;
@@ -97,8 +106,9 @@ struct ParallelConfig {
   ScheduleKind schedule = ScheduleKind::one_forward_one_backward;
   std::int64_t chunks = 1;  ///< stages of a pipeline rank
   std::string program;      ///< file of a hand-written program, if schedule is `file`
-  std::string timeline;  ///< file, for schedule = "auto"; "": none
+  std::string timeline;     ///< file, for schedule = "auto"; "": none
   StagePlacement placement = StagePlacement::automatic;
+  VocabularyPlacement vocabulary = VocabularyPlacement::stage;
   bool sequence_parallel = false;
   Recompute recompute = Recompute::none;
   Bytes memory_limit = 0;               ///< per rank, for recompute = "auto"; 0: the machine's
@@ -119,12 +129,21 @@ struct ParallelConfig {
   std::int64_t replicas() const { return data * context; }
   std::int64_t ranks() const { return sizes().ranks(); }
   std::int64_t stages() const { return pipeline * chunks; }
+  /// Whether all pipeline ranks hold parts of the token table and the output table.
+  bool shares_vocabulary() const {
+    return vocabulary == VocabularyPlacement::pipeline && pipeline > 1;
+  }
+  /// Parts of these tables, on as many ranks.
+  std::int64_t vocabulary_parts() const { return shares_vocabulary() ? pipeline * tensor : tensor; }
   /// Where the stages are: by `placement`, or by the schedule.
   layout::StageMap stage_map() const;
   /// Whether a named schedule has the halves of the backward pass apart.
   bool splits_backward() const {
     return schedule == ScheduleKind::zb_h1 || is_v_schedule(schedule);
   }
+  /// Whether a step's forward passes begin before the last one's backward passes end, with two
+  /// versions of the weights and of the gradients.
+  bool overlaps_steps() const { return schedule == ScheduleKind::two_bw; }
   bool operator==(const ParallelConfig&) const = default;
 };
 

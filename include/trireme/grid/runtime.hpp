@@ -94,6 +94,9 @@ class Grid {
   /// The ranks of the tensor axis with the same `colour`, in its order. Later calls with the same
   /// `name` return the same communicator. Collective on the tensor axis.
   Communicator& part_of_tensor_axis(const std::string& name, int colour);
+  /// Another communicator of an axis's ranks, so that its messages need no order with those of the
+  /// axis. Later calls with the same `name` return the same one. Collective on the axis.
+  Communicator& another(Axis axis, const std::string& name);
   /// Keyed by name.
   const std::map<std::string, std::unique_ptr<Communicator>>& parts_of_tensor_axis() const {
     return parts_;
@@ -111,6 +114,7 @@ class Grid {
   std::unique_ptr<Communicator> replicas_;  ///< null without a context axis
   std::unique_ptr<Communicator> embedding_;
   std::map<std::string, std::unique_ptr<Communicator>> parts_;  ///< of the tensor axis
+  std::map<std::string, std::unique_ptr<Communicator>> others_;
   TransportFactory factory_;
 };
 

@@ -17,9 +17,10 @@ using nlohmann::json;
 /// A key of config.json. One list of keys per family serves writing, reading and the comparison
 /// with a deck.
 struct ConfigKey {
-  std::string name;  ///< "n_layer"
+  std::string name;  ///< "n_layer"; "rope_parameters.factor" if another key has the value
   std::string deck;  ///< the same key of [model]: "layers"; "": none
-  /// The value written for a model. Empty: the key is read but not written.
+  /// The value written for a model; nothing is written for a discarded one. Empty: the key is read
+  /// but not written.
   std::function<json(const deck::ModelConfig&)> write;
   /// Stores a value in the model; false if no Trireme model has it.
   std::function<bool(const json&, deck::ModelConfig&)> read;
@@ -33,6 +34,9 @@ struct ConfigKey {
   /// Whether the weights depend on the value, so that the deck's must be the same. Other values
   /// belong to training.
   bool binding = true;
+
+  /// Whether another key reads and writes the value, so that this one only compares it.
+  bool is_part() const { return name.find('.') != std::string::npos; }
 
   ConfigKey&& without(json value) &&;  ///< sets `otherwise`
   ConfigKey&& without(std::function<json(const deck::ModelConfig&)> value) &&;

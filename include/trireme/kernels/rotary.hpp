@@ -7,9 +7,19 @@
 
 /// Rotary positions (Su et al. 2021, arXiv 2104.09864, eq. 34). Pairs are formed from a head's two
 /// halves, as in Hugging Face's Llama: elements i and i + K/2 of a head are rotated by the angle
-/// position · theta^(−2i/K), which is computed in double precision. Asynchronous on exec;
+/// position · f, f = theta^(−2i/K), which is computed in double precision. Asynchronous on exec;
 /// instantiated for float, double, Bf16 and Fp16.
 namespace trireme::kernels {
+
+/// Longer wavelengths for longer sequences: f becomes f (1 − r + r / factor) with r = start +
+/// per_pair · i + per_frequency · f, limited to 0 … 1.
+struct RotaryScaling {
+  double factor = 1;
+  double start = 0;
+  double per_pair = 0;
+  double per_frequency = 0;
+  double magnitude = 1;  ///< of all rotated vectors
+};
 
 /// Row t is at position first_position + p of its sample, where p is the place of token (first_row
 /// + t) mod sequence; `sequence` counts the tokens of a sample that are held.
@@ -21,14 +31,15 @@ struct Rotary {
   std::int64_t first_row = 0;
   std::int64_t first_position = 0;
   layout::TokenPlaces places = {};
+  RotaryScaling scaling = {};
 };
 
-/// (a, b) = (a cos − b sin, b cos + a sin) for a = x[t, h·K + i], b = x[t, h·K + K/2 + i], in
-/// place. x [T, N], N ≥ heads·K: queries and keys of qkv rows, followed by values.
+/// (a, b) = (a cos − b sin, b cos + a sin) · magnitude for a = x[t, h·K + i], b = x[t, h·K + K/2 +
+/// i], in place. x [T, N], N ≥ heads·K: queries and keys of qkv rows, followed by values.
 template <class T>
 void rotary_forward(const Exec& exec, View2<T> x, const Rotary& rotary);
 
-/// The inverse rotation, which is the gradient: dx [T, N] as x.
+/// The gradient, which is the inverse rotation, times the magnitude: dx [T, N] as x.
 template <class T>
 void rotary_backward(const Exec& exec, View2<T> dx, const Rotary& rotary);
 

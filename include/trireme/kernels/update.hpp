@@ -57,9 +57,11 @@ struct UpdatePlan {
 /// 1e-6)) / s (Pascanu et al. 2013, arXiv 1211.5063, algorithm 1). Otherwise the step is skipped
 /// and counted in status; after `most_skips` skipped steps in a row all steps are. Skipped steps
 /// are not updates: u = step − status[status_skipped]. Then s becomes the scale of the next step.
-/// control [control_size], status [status_size].
+/// control [control_size], status [status_size]. With `gradient_scale` [1] the gradients contain
+/// that factor instead of s, which may have changed since they were computed.
 void plan_update(const Exec& exec, View1<double> control, View1<double> status,
-                 View1<const double> sums, const UpdatePlan& plan);
+                 View1<const double> sums, const UpdatePlan& plan,
+                 View1<const double> gradient_scale = {});
 
 /// gradient[0] = NaN if loss[0] is not finite, so that the gradient's norm shows it. loss [1].
 template <class Real>

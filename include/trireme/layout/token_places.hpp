@@ -11,6 +11,7 @@ namespace trireme::layout {
 struct Chunk {
   std::int64_t first = 0;  ///< position
   std::int64_t count = 0;
+  bool operator==(const Chunk&) const = default;
 };
 
 /// The tokens of every sample that a rank of the context axis holds: a head chunk, then a tail

@@ -21,6 +21,7 @@ struct MicroContext {
   double token_weight = 1;         ///< weight of a token's loss: 1 / tokens of the global batch
   bool notes_maxima = false;       ///< of tensors that are rounded to fp8: in training steps
   View1<const double> loss_scale;  ///< [1] factor of the loss, or empty for 1
+  int version = 0;                 ///< of weights and gradients: 1 for the second parameters
 
   /// Mask of one dropout site on the rows at `places`: `stream` is 0 for the embedding, 1 + 2·layer
   /// and 2 + 2·layer for the outputs of attention and feed-forward.

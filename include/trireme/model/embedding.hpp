@@ -9,8 +9,9 @@ namespace trireme::model {
 
 /// x[t] = dropout(token[tokens[t]] + position[place of t] + segment[segments[t]]), without the
 /// terms whose tables the model does not have. With post-norm, dropout follows a norm in the first
-/// layer. Each tensor rank looks up the ids of its part of the vocabulary; the sum over the axis is
-/// the result.
+/// layer. With a shared vocabulary, the look-up is SharedVocabulary's: x holds its rows before the
+/// forward pass, and the token table's gradient is not added. Each tensor rank looks up the ids of
+/// its part of the vocabulary; the sum over the axis is the result.
 template <class P>
 class Embedding {
  public:
@@ -36,6 +37,7 @@ class Embedding {
   bool has_segments() const { return segment_.data() != nullptr; }
 
   const TensorAxis& axis_;
+  bool looks_up_;          ///< the vocabulary is not shared
   std::int64_t sequence_;  ///< tokens of a sample on this rank
   std::size_t tokens_;     ///< number of the field [T]
   std::size_t segments_;   ///< number of the field [T], if the model has the table

@@ -13,7 +13,8 @@
 namespace trireme::model {
 
 /// Final norm and the head of the training objective, one of whose passes leaves dy, the gradient
-/// at the norm's output, for the norm's backward pass.
+/// at the norm's output, for the norm's backward pass. With a shared vocabulary, the head is the
+/// norm alone: SharedVocabulary computes dy.
 template <class P>
 class Head {
  public:
@@ -64,8 +65,8 @@ class Head {
   architecture::HeadGradient gradient_;
   architecture::LayerDescription description_;
   std::variant<LayerNorm<P>, RmsNorm<P>> norm_;
-  std::unique_ptr<TrainingHead<P>> training_;
-  std::vector<std::byte*> scratch_;  ///< by number of a tensor
+  std::unique_ptr<TrainingHead<P>> training_;  ///< null with a shared vocabulary
+  std::vector<std::byte*> scratch_;            ///< by number of a tensor
 };
 
 }  // namespace trireme::model

@@ -70,6 +70,8 @@ class PipelineStage {
   View2<T> input(const Handle& handle, const Slot& slot) const;
   /// Takes the head's memory within one pass, if the stage has a head.
   void take_head_scratch(Arena& arena, const architecture::LocalSizes& sizes);
+  /// [R, D] output of the final norm, then its gradient, in the last stage.
+  View2<T> head_output(const Slot& slot) const { return slot.head.dy; }
   std::int64_t layers() const { return static_cast<std::int64_t>(layers_.size()); }
 
   /// output [R, D]; the last stage adds to scratch.losses instead.
@@ -98,6 +100,7 @@ class PipelineStage {
   const LayerPlan* plan_;
   std::int64_t layer_count_;  ///< layers of the whole model
   architecture::TrainingObjective objective_;
+  bool reads_fields_;  ///< of batches: not with a shared vocabulary
   std::optional<Embedding<P>> embedding_;
   std::vector<std::unique_ptr<Layer<P>>> layers_;
   std::optional<Head<P>> head_;

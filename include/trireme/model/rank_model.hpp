@@ -2,6 +2,7 @@
 
 #include <trireme/architecture/placement.hpp>
 #include <trireme/model/pipeline_stage.hpp>
+#include <trireme/model/shared_vocabulary.hpp>
 
 #include <memory>
 #include <vector>
@@ -29,11 +30,13 @@ class RankModel {
     const Fp8Scaling* fp8 = nullptr;  ///< scales of products in fp8, or null; must outlive this
     architecture::HeadGradient head = architecture::HeadGradient::with_losses;
     kernels::KernelChoice kernels = {};  ///< choice of the handle that passes are called with
+    int logits_slots = 0;                ///< of a shared vocabulary
   };
 
   /// `parameters` holds the rank's shard. `axis`, for the micro-batch's tokens, must outlive this.
+  /// `second`: of passes with the other version of the weights, or null.
   RankModel(const architecture::Architecture& architecture, const Parameters<P>& parameters,
-            const TensorAxis& axis, const Shape& shape);
+            const TensorAxis& axis, const Shape& shape, const Parameters<P>* second = nullptr);
 
   const architecture::TrainingObjective& objective() const { return objective_; }
   /// A field of the micro-batch in a slot by its number in the objective; empty unless the stage
@@ -46,6 +49,16 @@ class RankModel {
   View2<T> output() const { return output_; }
   /// [R, D] gradient of the stage's output before its backward pass, of its input after it.
   View2<T> dx(Stage stage, int slot) const;
+  /// [R, D] of the last stage: input of the logits, then its gradient. For a shared vocabulary.
+  View2<T> head_output(int slot) const {
+    const Stage last = shard_.last_stage();
+    return get(last).head_output(at(last, slot));
+  }
+  /// This rank's part of a shared vocabulary.
+  const SharedVocabulary<P>& vocabulary() const { return *vocabulary_; }
+  const typename SharedVocabulary<P>::Slot& logits_slot(int slot) const {
+    return logits_slots_.at(static_cast<std::size_t>(slot));
+  }
   /// [terms] Σ cross entropy of each term of the objective.
   View1<double> losses() const { return scratch_.losses; }
 
@@ -81,7 +94,9 @@ class RankModel {
   const Slot& at(Stage stage, int slot) const {
     return slots_[index(stage)].at(static_cast<std::size_t>(slot));
   }
-  const PipelineStage<P>& get(Stage stage) const { return stages_[index(stage)]; }
+  const PipelineStage<P>& get(Stage stage, int version = 0) const {
+    return (version == 0 ? stages_ : second_stages_).at(index(stage));
+  }
   void take_saved(Arena& arena);
   void take_windows(Arena& arena);
   void offload();
@@ -96,10 +111,13 @@ class RankModel {
   architecture::LocalSizes sizes_;
   std::unique_ptr<LayerPlan> plan_;  ///< stages refer to it
   std::vector<PipelineStage<P>> stages_;
+  std::vector<PipelineStage<P>> second_stages_;  ///< with the second parameters; same memory
+  std::optional<SharedVocabulary<P>> vocabulary_;
 
   Arena saved_memory_;
   Arena scratch_memory_;
   std::vector<std::vector<Slot>> slots_;  ///< per stage of the rank
+  std::vector<typename SharedVocabulary<P>::Slot> logits_slots_;
   typename PipelineStage<P>::Windows windows_;
   OffloadedLayers::Sizes window_sizes_;
   std::unique_ptr<OffloadedLayers> offloaded_;

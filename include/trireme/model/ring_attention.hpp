@@ -1,10 +1,10 @@
 #pragma once
 
 #include <trireme/kernels/attention_part.hpp>
+#include <trireme/layout/ring.hpp>
 #include <trireme/model/context_axis.hpp>
 
 #include <cstdint>
-#include <vector>
 
 namespace trireme::model {
 
@@ -38,19 +38,14 @@ class RingAttention {
                 const kernels::AttentionDropout& dropout) const;
 
  private:
-  /// A pair of chunks: its queries are this rank's, its keys those of the rank that owns a block.
-  struct Pair {
-    kernels::AttentionPart part;
-    bool first;  ///< for these queries
-  };
   /// A transfer between neighbours.
   struct Exchange {
     grid::Request send, receive;
   };
 
-  int owner(int step) const { return (axis_.rank() - step + axis_.size()) % axis_.size(); }
-  std::vector<Pair> pairs(int step) const;
-  /// Calls f for each pair of a step, and moves messages under way in between.
+  int owner(int step) const { return ring_.owner(axis_.rank(), step); }
+  /// Calls f(part, first) for each pair of chunks of a step, `first` for the first one with its
+  /// queries, and moves messages under way in between.
   template <class F>
   void for_pairs(int step, const F& f) const;
 
@@ -64,6 +59,7 @@ class RingAttention {
   void wait(Exchange& exchange, const char* what) const;
 
   const ContextAxis& axis_;
+  layout::AttentionRing ring_;
   kernels::AttentionShape shape_;  ///< of whole samples
   std::int64_t tokens_;            ///< of a sample, on this rank
   std::int64_t largest_ = 0;       ///< elements of the largest block

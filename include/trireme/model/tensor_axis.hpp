@@ -74,6 +74,12 @@ class TensorAxis {
   /// rows [R, N], gathered from the slices [slice().extent, N] of all ranks.
   template <class T>
   void gather_slices(const Exec& exec, View2<T> rows, View2<T> slice, const char* what) const;
+  /// all [T, N], from the slices of all ranks; `slice` may be `all` on an axis of one rank.
+  template <class T>
+  void gather_all(const Exec& exec, View2<T> all, View2<T> slice, const char* what) const;
+  /// slice = this rank's slice of the sum of `all` [T, N] over the ranks; the same holds.
+  template <class T>
+  void reduce_to_slice(const Exec& exec, View2<T> slice, View2<T> all, const char* what) const;
   /// This rank's slice of its rows.
   template <class T>
   View2<T> slice_of(View2<T> rows) const {

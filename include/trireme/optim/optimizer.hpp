@@ -8,6 +8,7 @@
 #include <trireme/tensor/arena.hpp>
 #include <trireme/tensor/named_tensor.hpp>
 
+#include <array>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -20,6 +21,8 @@ struct Progress {
   std::int64_t in_row = 0;       ///< consecutive skipped steps up to now
   double loss_scale = 1;         ///< for the next step
   std::int64_t scale_steps = 0;  ///< updates since the scale changed or a step was skipped
+  std::int64_t step = 0;         ///< the last one
+  double scale_before = 1;  ///< loss scale before its update: of the next step, if it is delayed
 };
 
 /// The deck's update rule (docs/optimizers.md) over a rank's parameter
@@ -50,6 +53,9 @@ class Optimizer {
             std::int64_t capacity, const kernels::LossScaling& loss_scaling = {},
             ArenaMemory state_memory = ArenaMemory::device);
 
+  /// From now on this changes other parameters with the same arrays.
+  void use(model::Parameters<P>& parameters) { parameters_ = &parameters; }
+
   void zero_gradients(const Exec& exec) const;
   /// Initial state of a run, except for the master weights. Waits.
   void zero_state(const Exec& exec) const;
@@ -71,15 +77,25 @@ class Optimizer {
   /// registry order wherever they are held. Arrays held by several tensor ranks count once.
   /// Collective among `model_group` and `data_group`.
   void find_norm(const Exec& exec) const;
+  /// The same in two parts. Gradients may change between them.
+  void begin_norm(const Exec& exec);
+  void end_norm(const Exec& exec);
 
   /// Update of step `step` ≥ 1, with gradients scaled by min(1, clip_norm / norm) and the norm last
   /// found. If that is not finite, the step is only counted as skipped. The gradients are invalid
   /// afterwards. Asynchronous; with LAMB and LARS collective as find_norm.
   void step(const Exec& exec, std::int64_t step, double learning_rate) const;
+  /// The same if the gradients contain delayed_loss_scale(step).
+  void delayed_step(const Exec& exec, std::int64_t step, double learning_rate) const;
 
   /// Factor of the next step's loss, by which its gradients are divided. [1], on the device; the
   /// same on all ranks.
   View1<const double> loss_scale() const { return loss_scale_; }
+  /// The same if the last update is still to come when a step begins: the scale after the update of
+  /// step − 2. It does not change before the update of step `step`.
+  View1<const double> delayed_loss_scale(std::int64_t step) const {
+    return delayed_scales_.at(static_cast<std::size_t>(step % 2));
+  }
 
   /// The norm last found, before clipping: with the loss scale as a factor after find_norm, without
   /// it after step. [1], on the device; the same on all ranks.
@@ -110,6 +126,9 @@ class Optimizer {
   void sgd(const Exec& exec, double learning_rate) const;
   void lamb(const Exec& exec, double learning_rate) const;
   void lars(const Exec& exec, double learning_rate) const;
+  void find_block_sums(const Exec& exec) const;
+  void update(const Exec& exec, std::int64_t step, double learning_rate,
+              View1<const double> gradient_scale) const;
   void find_trust_sums(const Exec& exec) const;
   std::vector<kernels::UpdatePart> update_parts() const;
   void lay_out_sums();
@@ -117,7 +136,7 @@ class Optimizer {
   deck::OptimizerConfig config_;
   kernels::LossScaling loss_scaling_;
   const architecture::Architecture& architecture_;
-  model::Parameters<P>& parameters_;
+  model::Parameters<P>* parameters_;
   grid::Communicator& model_group_;
   grid::Communicator& data_group_;
   architecture::StatePlacement placement_;
@@ -134,6 +153,8 @@ class Optimizer {
   View1<double> status_;                           // [status_size]
   View1<double> norm_;                             // [1], in status_
   View1<double> loss_scale_;                       // [1], in status_
+  std::array<View1<double>, 2> delayed_scales_;    // [1], of odd and even steps
+  grid::Request norm_sum_;                         // between begin_norm and end_norm
   View1<double> control_;                          // [control_size]
   View1<double> trust_partial_;  // [blocks] of weights, with LAMB also of directions, as partial_
   View1<double> trust_sums_;     // as sums_, of weights and with LAMB of directions

@@ -47,6 +47,9 @@ class LayerTime {
   PartTime layer(const architecture::LayerProgram& program) const;
   PartTime embedding() const;
   PartTime head(architecture::HeadGradient gradient) const;
+  /// A rank's part of a shared vocabulary: the logits with the gradient of their input as
+  /// `forward`, and the table's gradient as `backward_weight`.
+  PartTime shared_logits(architecture::HeadGradient gradient) const;
 
  private:
   using Part = architecture::LayerDescription;

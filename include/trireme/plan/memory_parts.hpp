@@ -24,6 +24,10 @@ struct ActivationParts {
   Bytes logits = 0;        ///< of the rank with the head, in other programs
   Bytes message = 0;       ///< to another stage
   Bytes tensor_sum = 0;    ///< buffer of a device's sums over the tensor axis
+  // With a shared vocabulary, of every rank
+  Bytes logits_slot = 0;      ///< kept from the logits to the gradient of their table
+  Bytes logits_scratch = 0;   ///< besides `scratch`
+  Bytes logits_messages = 0;  ///< buffers of messages among all pipeline ranks
 };
 ActivationParts activation_parts(const deck::Config& config,
                                  const architecture::Architecture& architecture,
@@ -44,6 +48,8 @@ struct ArenaParts {
 struct TrainingBytes {
   Bytes weights = 0;
   Bytes gradients = 0;
+  Bytes second_weights = 0;  ///< with overlapping steps
+  Bytes second_gradients = 0;
   Bytes optimizer = 0;
   Bytes saved = 0;
   Bytes logits = 0;
@@ -59,8 +65,9 @@ struct TrainingBytes {
   bool optimizer_on_host = false;
 
   Bytes where_kernels_run() const {
-    return weights + gradients + (optimizer_on_host ? 0 : optimizer) + saved + logits + transfer +
-           scratch + workspace + widened + fp8 + reductions + audits + reserve;
+    return weights + gradients + second_weights + second_gradients +
+           (optimizer_on_host ? 0 : optimizer) + saved + logits + transfer + scratch + workspace +
+           widened + fp8 + reductions + audits + reserve;
   }
   Bytes all() const {
     return where_kernels_run() + saved_on_host + (optimizer_on_host ? optimizer : 0);
@@ -98,6 +105,7 @@ class TrainingSizes {
   Bytes reserve_ = 0;
   bool optimizer_away_ = false;
   bool activations_away_ = false;
+  bool two_versions_ = false;
 };
 
 }  // namespace trireme::plan

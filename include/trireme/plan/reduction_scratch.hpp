@@ -25,6 +25,7 @@ struct ReductionScratch {
   Bytes embedding = 0;
   Bytes context = 0;  ///< of the rows that the head of masked tokens picks
   Bytes pipeline = 0;
+  Bytes vocabulary = 0;  ///< each of the sums of look-ups and of output gradients
 };
 ReductionScratch reduction_scratch(const deck::Config& config,
                                    const architecture::Architecture& architecture,

@@ -2,6 +2,7 @@
 
 #include <trireme/architecture/architecture.hpp>
 #include <trireme/base/types.hpp>
+#include <trireme/deck/config.hpp>
 #include <trireme/layout/split.hpp>
 
 #include <cstdint>
@@ -20,9 +21,10 @@ struct StageGroup {
   int count() const { return last - first + 1; }
 };
 
-/// All stages in order. The token table of tied embeddings counts in the first stage only, so that
-/// the parameters of all stages sum to those of the model.
+/// All stages in order. Parts of a shared vocabulary count in the stage of their rank. The token
+/// table of tied embeddings counts in the first stage only, so that the parameters of all stages
+/// sum to those of the model.
 std::vector<StageGroup> group_stages(const architecture::Architecture& architecture,
-                                     const std::vector<layout::Slice>& stage_layers);
+                                     const deck::ParallelConfig& parallel);
 
 }  // namespace trireme::plan

@@ -15,6 +15,7 @@ struct PartTimes {
   PartTime layer;
   PartTime embedding;
   PartTime head;
+  PartTime shared_logits;  ///< if pipeline ranks share the vocabulary, else nothing
 };
 PartTimes part_times(const deck::Config& config, const architecture::Architecture& architecture,
                      bool split_backward, const Machine& machine);
@@ -26,6 +27,8 @@ struct StepCosts {
   std::vector<Seconds> gradients;    ///< message to the previous stage, by sending stage
   std::vector<Seconds> reductions;   ///< by stage: sum of its gradients over the data axis
   std::vector<Seconds> updates;      ///< by pipeline rank
+  PassTime logits, logits_gradient;  ///< of a shared vocabulary, on every rank
+  Seconds shared = 0;                ///< each of its messages among all pipeline ranks
   std::vector<Seconds> gathers;      ///< by pipeline rank: weights that data ranks update in part
   Seconds tied = 0;                  ///< sum of the table's gradients of the first and last stage
   Seconds norm = 0;

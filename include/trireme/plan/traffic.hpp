@@ -15,8 +15,9 @@ namespace trireme::plan {
 /// moves: all elements of an all-reduce, the whole of an all-gather and of a reduce-scatter, the
 /// payload of a send. A receive is counted at its sender.
 struct TrafficRow {
-  /// "tensor", "context", "pipeline"; "shared": tensor ranks with the same heads of keys and
-  /// values; "data", or with a context axis "replicas"; "tied": first and last stage; "model"
+  /// "tensor", "context", "pipeline"; "vocabulary": all pipeline ranks, which share it; "shared":
+  /// tensor ranks with the same heads of keys and values; "data", or with a context axis
+  /// "replicas"; "tied": first and last stage; "model"
   std::string axis;
   std::string what;  ///< "layers forward: all-reduce"
   std::int64_t operations = 0;
@@ -26,7 +27,7 @@ struct TrafficRow {
 
 /// Messages of the rank that holds `shard` in one optimizer step; groups of one rank have none.
 /// `split_backward`: each half of the backward pass recomputes the layers with recompute = full.
-/// In the order tensor, context, pipeline, shared, data, tied, model:
+/// In the order tensor, context, vocabulary, pipeline, shared, data, tied, model:
 ///   tensor    two all-reduces of [T, D] per layer and pass (Shoeybi et al. 2019, arXiv
 ///   1909.08053);
 ///             with sequence_parallel all-gathers and reduce-scatters instead (Korthikanti et al.
@@ -35,6 +36,8 @@ struct TrafficRow {
 ///             pass with their gradients (Liu et al. 2023, arXiv 2310.01889).
 ///   pipeline  each tensor rank sends its 1/t of [T, D] to the next stage, where the receivers
 ///             gather (Narayanan et al. 2021, arXiv 2104.04473, section 4.1).
+///   vocabulary  if it is shared: look-ups, the last stage's output, statistics and gradients; a
+///             broadcast and a sum count as one part (Yeung et al. 2024, arXiv 2411.05288).
 ///   shared    gradients of the heads of keys and values that neighbouring tensor ranks share.
 ///   data      every gradient once, in buckets, with a context axis among all ranks with the same
 ///             weights; with distributed_optimizer reduce-scatters,

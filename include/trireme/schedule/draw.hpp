@@ -17,13 +17,15 @@ struct DrawOptions {
 
 /// A picture in the style of Narayanan et al. 2021, figures 3 and 4, with one row per pipeline
 /// rank. Forward passes are blue, backward passes (or their input halves) green, weight halves
-/// amber, later chunks lighter, idle time grey. Boxes show the micro-batch's number if it fits. The
-/// result is a self-contained SVG with a chart of at most 1600 pixels for any program: boxes
-/// narrower than 1.5 pixels are blended. Two timelines in seconds share one scale.
+/// amber, those of a shared vocabulary violet, later chunks lighter, idle time grey. Boxes show the
+/// micro-batch's number if it fits. The result is a self-contained SVG with a chart of at most 1600
+/// pixels for any program: boxes narrower than 1.5 pixels are blended. Two timelines in seconds
+/// share one scale.
 std::string svg(const Timeline& timeline, const DrawOptions& options = {});
 
 /// The same as text: F3 forward, B3 backward, I3 and W3 its halves, E3 evaluate of micro-batch 3,
-/// `.` idle; F3.1 for ranks with chunks.
+/// `.` idle; F3.1 for ranks with chunks. Of a shared vocabulary S3 logits and T3 their
+/// table's gradient.
 std::string text_chart(const Timeline& timeline, const DrawOptions& options = {});
 
 /// The timelines in Chrome's JSON trace format, which ui.perfetto.dev opens: one process per

@@ -12,10 +12,14 @@ namespace trireme::schedule {
 ///   chunk (Narayanan et al. 2021, section 2.2.2).
 /// - zb-h1: 1f1b with weight halves in the idle time, and no more saved micro-batches than 1f1b's
 ///   first rank (Qi et al. 2023, arXiv 2401.10241, section 2.3).
+/// - 2bw: 1f1b of several steps without a flush, see generate_overlapped().
 /// - zb-v, v-half, v-min: two chunks in a V, see generate_v().
 ///
-/// Throws Error if the chunks do not fit the schedule, for `file`, which read_program reads, and for
-/// `auto`, which search_program finds.
+/// With layout.shares_vocabulary, which share_vocabulary() needs, 1f1b has two more micro-batches
+/// in flight on each rank, and zb-h1, whose passes are shorter, one.
+///
+/// Throws Error if the chunks do not fit the schedule, for `file`, which read_program reads, and
+/// for `auto`, which search_program finds.
 Program generate(ScheduleKind kind, const ProgramLayout& layout);
 
 /// A program of forward passes only, by `evaluate`, for any number of chunks.

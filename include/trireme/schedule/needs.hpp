@@ -15,6 +15,7 @@ struct Needs {
   int send_buffers = 0;          ///< of each channel (stage, direction) to another rank, the same
                                  ///<   on all ranks: the smallest number ≥ 2 with which the
                                  ///<   program completes
+  int logits_slots = 0;          ///< of a shared vocabulary: softmax of a micro-batch, kept at once
   bool split_backward = false;   ///< a slot is kept between the halves of a backward pass
   bool operator==(const Needs&) const = default;
 

@@ -39,6 +39,11 @@ class Player {
     int left = 0;
     Seconds begin = 0;
   };
+  /// A message among all pipeline ranks, by (operation, micro-batch).
+  struct Shared {
+    int arrived = 0;
+    Seconds begin = 0;  ///< when the last rank so far has begun it
+  };
   /// One transfer, by (receiving stage, micro-batch, direction).
   struct Transfer {
     Seconds sent;       ///< when the send started, or under ordered groups became active
@@ -61,6 +66,8 @@ class Player {
   void advance(std::size_t r);
   bool step(std::size_t r);
   bool step_collective(std::size_t r, Seconds begin);
+  Seconds latest_read() const;
+  void enter_shared(const Instr& instr, Seconds at);
   bool may_send(const Value& message, Seconds& begin);
   void record(std::size_t r, Seconds begin, Seconds end);
 
@@ -74,6 +81,7 @@ class Player {
   void complete_group(std::size_t r);
 
   std::string reason(std::size_t r) const;
+  std::string reason_of_shared(const Value& v) const;
   std::string reason_of_arrival(std::size_t r, const Instr& receive) const;
   std::string stuck_group(std::size_t r) const;
   void report(std::size_t r, const std::string& what);
@@ -91,6 +99,7 @@ class Player {
   std::vector<Transfer> transfers_;
   std::vector<std::vector<Micro>> started_;  ///< micro-batches sent through each channel
   std::array<Collective, 2> collectives_;    ///< reduce_tied, gradient_norm
+  std::vector<Shared> shared_;               ///< empty unless the vocabulary is shared
   std::deque<std::size_t> runnable_;
   std::vector<std::size_t> complete_;  ///< ranks whose first group is fully matched
   Effects effects_;

@@ -24,23 +24,36 @@ enum class Op : std::uint8_t {
   backward,         ///< input and weight halves together
   backward_input,   ///< gradient of the stage's input
   backward_weight,  ///< gradient of the stage's weights
+  // Computations with a pipeline rank's part of the vocabulary, whose results go to other ranks
+  look_up,           ///< rows of the token table; their sum is the first stage's input
+  logits,            ///< logits, their statistics, and the gradient of the last stage's output
+  evaluate_logits,   ///< the same without gradient
+  combine_logits,    ///< the same, with the statistics of all ranks
+  logits_gradient,   ///< gradient of the output table
+  look_up_gradient,  ///< gradient of the token table
   // Transfers between stages, all non-blocking
   send_activation,     ///< starts sending the stage's output to the next stage
   receive_activation,  ///< posts the receive of the stage's input from the previous stage
   send_gradient,       ///< starts sending the gradient of the stage's input to the previous stage
   receive_gradient,    ///< posts the receive of the gradient of the stage's output
+  // Broadcasts to all pipeline ranks, non-blocking
+  share_output,    ///< of the last stage's output
+  share_gradient,  ///< of the gradient of the first stage's input
   // Once per step
   reduce_gradients,  ///< end of the sum of a stage's weight gradients over the data axis
   reduce_tied,       ///< sum of the first and the last stage's gradients of the tied token table
   gradient_norm,     ///< once per rank, a collective of all pipeline ranks
   optimizer_step,    ///< once per rank: update of the weights of all its stages
+  // Begin of the collectives above in programs of several steps, where they do not meet
+  begin_tied,  ///< begins the sum that reduce_tied ends
+  begin_norm,  ///< begins the sum that gradient_norm ends
 };
-inline constexpr int ops = 13;
+inline constexpr int ops = 23;
 
 std::string_view name_of(Op op);
 /// True for the instructions that count as busy time.
 constexpr bool is_compute(Op op) {
-  return op <= Op::backward_weight;
+  return op <= Op::look_up_gradient;
 }
 constexpr bool is_send(Op op) {
   return op == Op::send_activation || op == Op::send_gradient;
@@ -51,12 +64,27 @@ constexpr bool is_receive(Op op) {
 constexpr bool is_transfer(Op op) {
   return is_send(op) || is_receive(op);
 }
+/// The begin of a collective that other instructions end.
+constexpr bool is_begin(Op op) {
+  return op == Op::begin_tied || op == Op::begin_norm;
+}
+/// True for the instructions that begin a message among all pipeline ranks, which arrives once all
+/// of them have begun it.
+constexpr bool is_shared(Op op) {
+  return op == Op::look_up || op == Op::logits || op == Op::evaluate_logits ||
+         op == Op::combine_logits || op == Op::share_output || op == Op::share_gradient;
+}
+/// True for the passes through a stage's layers.
+constexpr bool is_pass(Op op) {
+  return op <= Op::backward_weight;
+}
 constexpr bool is_collective(Op op) {
   return op == Op::reduce_tied || op == Op::gradient_norm;
 }
 
-/// `stage` and `micro` are zero-based. `micro` is 0 for an operation of the whole step; `stage` is
-/// the rank's first stage for an operation of the whole rank.
+/// `stage` and `micro` are zero-based. For an operation of a whole step, `micro` is the step's
+/// number in the program: 0 if it has only one. `stage` is the rank's first stage for an operation
+/// of the whole rank.
 struct Instr {
   Op op = Op::forward;
   Stage stage = 0;
@@ -79,7 +107,7 @@ enum class Transport : std::uint8_t {
 };
 std::string_view name_of(Transport transport);
 
-/// An item that instructions read and write. A value is written once per step.
+/// An item that instructions read and write. A value is written once per program.
 struct Value {
   enum class Kind : std::uint8_t {
     output,             ///< result of a stage's forward pass in scratch: activations or the loss
@@ -95,13 +123,39 @@ struct Value {
     tied,               ///< gradient of the token table summed over first and last stage
     norm,               ///< norm of all gradients, on one rank
     weights,            ///< updated weights
+    tied_part,          ///< a stage's part in the sum over first and last stage has begun
+    norm_part,          ///< a rank's part in the norm has begun
+    // With a shared vocabulary; the stage is that of the rank which reads or writes it
+    looked_up,           ///< arrival of the first stage's input
+    shared_output,       ///< arrival of the last stage's output
+    scores,              ///< statistics of this rank's logits
+    statistics,          ///< arrival of those of all ranks
+    combined,            ///< statistics of whole rows; the losses up to this micro-batch
+    output_gradient,     ///< arrival of the gradient of the last stage's output
+    embedding_gradient,  ///< gradient of the first stage's input, in scratch
+    shared_gradient,     ///< arrival of the same
+    logits_slot,         ///< what logits_gradient needs
+    table_gradient,      ///< gradient of the output table with micro-batches 0 … micro
+    look_up_sum,         ///< gradient of the token table with micro-batches 0 … micro
   };
-  static constexpr int kinds = 13;
+  static constexpr int kinds = 26;
   Kind kind = Kind::output;
   Stage stage = 0;
   Micro micro = 0;
   auto operator<=>(const Value&) const = default;
 };
+
+/// Whether the value comes from another rank.
+constexpr bool is_arrival(Value::Kind kind) {
+  using Kind = Value::Kind;
+  return kind == Kind::sent_activation || kind == Kind::sent_gradient || kind == Kind::looked_up ||
+         kind == Kind::shared_output || kind == Kind::statistics || kind == Kind::output_gradient ||
+         kind == Kind::shared_gradient;
+}
+/// The value that arrives on every rank once all have executed `op`, which is_shared().
+Value::Kind arrival_of(Op op);
+/// Messages of one kind that can be in flight: the next one takes the memory of an earlier one.
+inline constexpr int shared_buffers = 2;
 
 struct ProgramLayout {
   int ranks = 1;          ///< pipeline size p
@@ -111,6 +165,18 @@ struct ProgramLayout {
   Transport transport =
       Transport::independent_channels;  ///< target of the lowering; set by lower()
   StagePlacement placement = StagePlacement::round_robin;
+  /// Consecutive training steps without a flush between them: PipeDream-2BW (Narayanan et al. 2021,
+  /// arXiv 2006.09503), if there are several. Micro-batches are numbered through all steps. Step t
+  /// is computed with the weights before the update of step t − 1.
+  int steps = 1;
+
+  /// Micro-batches of all steps.
+  int passes() const { return micro_batches * steps; }
+  int step_of(Micro micro) const { return micro / micro_batches; }
+  /// Whether ranks leave a collective before all others have entered it.
+  bool overlaps_steps() const { return steps > 1; }
+  /// Token table and output table are divided among all pipeline ranks; set by share_vocabulary().
+  bool shares_vocabulary = false;
 
   layout::StageMap map() const { return {ranks, chunks, placement}; }
   int stages() const { return ranks * chunks; }
@@ -122,6 +188,10 @@ struct ProgramLayout {
   Stage first_stage(Rank rank) const { return stage_of(rank, 0); }
   /// Ranks that hold the tied token table: the first and the last stage's, which can be one.
   int holders_of_table() const { return rank_of(0) == rank_of(last_stage()) ? 1 : 2; }
+  /// The stages that have a gradient of the table, one for each holder.
+  std::vector<Stage> ends_of_table() const {
+    return holders_of_table() == 1 ? std::vector<Stage>{0} : std::vector<Stage>{0, last_stage()};
+  }
   bool holds_table(Rank rank) const { return rank == rank_of(0) || rank == rank_of(last_stage()); }
   /// Whether a transfer stays on its rank, which then needs no message.
   bool is_local(const Instr& transfer) const;
@@ -141,14 +211,14 @@ std::string to_string(const Value& value);
 
 /// Dense index of a value in [0, values(layout)), so that tables over values are plain arrays.
 inline std::size_t index_of(const Value& v, const ProgramLayout& layout) {
-  return (static_cast<std::size_t>(v.stage) * static_cast<std::size_t>(layout.micro_batches) +
+  return (static_cast<std::size_t>(v.stage) * static_cast<std::size_t>(layout.passes()) +
           static_cast<std::size_t>(v.micro)) *
              Value::kinds +
          static_cast<std::size_t>(v.kind);
 }
 inline std::size_t values(const ProgramLayout& layout) {
-  return static_cast<std::size_t>(layout.stages()) *
-         static_cast<std::size_t>(layout.micro_batches) * Value::kinds;
+  return static_cast<std::size_t>(layout.stages()) * static_cast<std::size_t>(layout.passes()) *
+         Value::kinds;
 }
 
 struct Effects {
@@ -159,10 +229,10 @@ struct Effects {
 
 /// The only definition of dependences: lowering, validation, play, slots and buffers derive from
 /// it. A received value exists once its message was sent and its receive was posted. The weight
-/// gradients of micro-batches 0 … m−1 form a chain, and so do the last stage's forward passes,
-/// which add to the loss and to the gradient of the logits' table. Every valid schedule therefore
-/// sums micro-batches in the same order and gives the same bits. Every stage boundary is a
-/// transfer, even within a rank (ProgramLayout::is_local), where it needs no message.
+/// gradients of a step's micro-batches 0 … m−1 form a chain, and so do the last stage's forward
+/// passes, which add to the loss and to the gradient of the logits' table. Every valid schedule
+/// therefore sums micro-batches in the same order and gives the same bits. Every stage boundary is
+/// a transfer, even within a rank (ProgramLayout::is_local), where it needs no message.
 Effects effects(const Instr& instr, const ProgramLayout& layout);
 /// The same into `out`, whose memory is reused.
 void effects(const Instr& instr, const ProgramLayout& layout, Effects& out);

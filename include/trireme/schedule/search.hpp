@@ -16,8 +16,8 @@ struct FoundProgram {
   std::string origin;   ///< "1f1b", …, or "list" for one that no schedule has
 };
 
-/// More saved micro-batches than this on a rank save no time: 2 for each rank and chunk, or all.
-int most_useful_slots(const ProgramLayout& layout);
+/// Micro-batches that the search lets a rank save at most: 2 for each rank and chunk, or all.
+int most_slots(const ProgramLayout& layout);
 
 /// The fastest program for these costs in which rank r saves at most slots[r] micro-batches at a
 /// time, of which each chunk needs one. Candidates are the named schedules of the layout and lists:

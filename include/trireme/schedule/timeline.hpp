@@ -37,7 +37,8 @@ struct Timeline {
   Seconds end() const;    ///< end of the last computing event
   Seconds span() const { return end() - begin(); }
   /// Fraction of ranks · span without computation. Transfers, reductions and the update do not
-  /// count as busy, and the span does not include them.
+  /// count as busy, and the span does not include them. Of a program of several steps: the share
+  /// of the repeated step (steady_step()).
   double idle_share() const;
   bool operator==(const Timeline&) const = default;
 };

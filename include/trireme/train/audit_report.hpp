@@ -39,8 +39,8 @@ struct Suspect {
 std::vector<Suspect> suspects_of(grid::Communicator& world, const Finding& mine);
 
 /// Reports suspects in the log, as events and in `directory`/suspect_hosts, on rank 0. Unless
-/// `repaired`, it throws on all ranks: Error with the code wrong_numbers. `step`: the one that is
-/// not applied. Collective.
+/// `repaired`, it throws on all ranks: Error with the code ExitCode::wrong_numbers. `step`: the one
+/// that is not applied. Collective.
 void report_suspects(grid::Communicator& world, const std::string& directory, std::int64_t step,
                      const std::vector<Suspect>& suspects, bool repaired);
 

@@ -14,8 +14,8 @@
 
 namespace trireme::train {
 
-/// Audits of what steps start from. Weights, and the optimizer's state unless replicas share it,
-/// are alike on all replicas; all of it stays the same from one update to the next.
+/// Audits of what steps start from. Weights are equal on all replicas, and so is the optimizer's
+/// state unless replicas share it. None of it changes from one update to the next.
 template <class P>
 class StateAudit {
  public:
@@ -33,7 +33,7 @@ class StateAudit {
  private:
   struct State {
     std::int64_t step = -1;
-    std::vector<HashEntry> common;  ///< alike on all replicas
+    std::vector<HashEntry> common;  ///< equal on all replicas
     std::vector<HashEntry> own;     ///< held by this rank only
   };
   /// State of all ranks, known to every rank.

@@ -4,14 +4,21 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
+#include <set>
+#include <span>
+#include <utility>
 #include <vector>
 
 namespace trireme::train {
 
-/// An instruction and its memory.
+/// An instruction and its memory. Of overlapping steps, micro-batches and steps are numbered from
+/// the current step: its own are 0 … m − 1, those of the next step follow, and −1 is the step
+/// before.
 struct Step {
   schedule::Instr instr;
-  int slot = 0;  ///< number of the micro-batch's slot of saved activations
+  int slot = 0;         ///< number of the micro-batch's slot of saved activations
+  int logits_slot = 0;  ///< and of what its logits keep, with a shared vocabulary
   /// Receive buffer that it posts or reads, or the buffer of a message to its own rank that it
   /// writes or reads; −1: none.
   int buffer = -1;
@@ -29,6 +36,8 @@ class Actions {
   virtual void backward(const Step& step) = 0;
   virtual void backward_input(const Step& step) = 0;
   virtual void backward_weight(const Step& step) = 0;
+  /// Any of the instructions of a shared vocabulary.
+  virtual void shared_vocabulary(const Step&) {}
   virtual void send_activation(const Step& step) = 0;
   virtual void receive_activation(const Step& step) = 0;
   virtual void send_gradient(const Step& step) = 0;
@@ -40,24 +49,58 @@ class Actions {
   virtual void reduce_tied(const Step& step) = 0;
   virtual void gradient_norm(const Step& step) = 0;
   virtual void optimizer_step(const Step& step) = 0;
+  virtual void begin_tied(const Step&) {}
+  virtual void begin_norm(const Step&) {}
 };
 
 /// Runs an instruction, and opens or closes its group.
 void run(Actions& actions, const Step& step);
 
+/// Assigns each value that `counts` selects the lowest number that is free during its lifetime.
+class Numbers {
+ public:
+  explicit Numbers(std::function<bool(const schedule::Value&)> counts)
+      : counts_(std::move(counts)) {}
+
+  void take(const schedule::Effects& effects);
+  /// Number of the value that the instruction reads or has just written; −1 if there is none.
+  int find(const schedule::Effects& effects) const;
+  void give_back(const schedule::Effects& effects);
+  /// The values that are held have these lower numbers of micro-batches from now on.
+  void renumber(int by);
+  int used() const { return used_; }
+
+ private:
+  std::function<bool(const schedule::Value&)> counts_;
+  int used_ = 0;
+  std::set<int> free_;
+  std::map<schedule::Value, int> held_;
+};
+
 /// Runs one rank's row of a program, once per training step. Slots of saved activations and receive
-/// buffers are assigned and released according to effects(), in the same way in each step.
+/// buffers are assigned and released according to effects(), in the same way in each step. Of a
+/// program of several steps without a flush, it runs the part that prepare() has chosen.
 class Executor {
  public:
   Executor(const schedule::Program& program, Rank rank);
 
   std::int64_t micro_batches() const { return micro_batches_; }  ///< per step and data rank
   int slots() const { return slots_; }
+  int logits_slots() const { return logits_slots_; }
   int activation_buffers() const { return activation_buffers_; }  ///< posted at the same time
   int gradient_buffers() const { return gradient_buffers_; }
   /// Messages to the rank itself that are not yet consumed, at the same time.
   int handed_over_buffers() const { return handed_over_buffers_; }
   bool splits_backward() const { return splits_backward_; }
+  bool overlaps_steps() const { return layout_.overlaps_steps(); }
+  const schedule::ProgramLayout& layout() const { return layout_; }
+
+  /// Chooses the part that run() runs: a step alone, or one of a program's steps. `begun`: the step
+  /// before has run forward passes of this one. `next_follows`: this one runs those of the next.
+  void prepare(bool begun, bool next_follows);
+  /// The chosen part's step in the program, and the position of its first instruction.
+  int part() const { return static_cast<int>(part_); }
+  std::size_t first_position() const { return part_ == 0 ? 0 : ends_[part_ - 1]; }
 
   /// Calls `around` with each step, in the order of the row; `around` runs the step.
   using Around = std::function<void(const Step& step, std::size_t position)>;
@@ -65,11 +108,23 @@ class Executor {
   void run(const Around& around) const;
 
  private:
-  void mark_groups(const schedule::ProgramLayout& layout);
+  using Row = std::vector<schedule::Instr>;
 
+  void reset_numbers();
+  /// Assigns numbers to a row's instructions, and appends them to steps_.
+  void assign(std::span<const schedule::Instr> row, int step);
+  void mark_groups();
+
+  schedule::ProgramLayout layout_;
+  Row row_;
+  Row alone_;                      ///< a step without others, of a program of several
+  std::vector<std::size_t> ends_;  ///< of the steps in row_
+  std::size_t part_ = 0;
+  std::vector<Numbers> numbers_;  ///< slots, logits, activations, gradients, messages to this rank
   std::vector<Step> steps_;
   std::int64_t micro_batches_ = 0;
   int slots_ = 0;
+  int logits_slots_ = 0;
   int activation_buffers_ = 0;
   int gradient_buffers_ = 0;
   int handed_over_buffers_ = 0;

@@ -59,6 +59,7 @@ class LocalSaver {
   };
 
   void find_partners();
+  Rank own_receiver() const;
   void exchange_outlines(const std::vector<checkpoint::SliceView>& share);
   void expect_own_folder();
   void exchange();

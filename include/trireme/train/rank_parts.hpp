@@ -13,6 +13,7 @@
 
 #include <optional>
 #include <span>
+#include <vector>
 
 namespace trireme::train {
 
@@ -20,6 +21,23 @@ namespace trireme::train {
 kernels::LossScaling loss_scaling(const deck::PrecisionConfig& precision);
 /// Loss scale of a run's first step.
 double initial_loss_scale(const deck::PrecisionConfig& precision);
+
+/// Messages of a vocabulary that all pipeline ranks share. Each kind has a communicator of its own,
+/// because ranks begin different kinds in different orders.
+template <class P>
+struct RankVocabulary {
+  using T = typename P::Compute;
+
+  RankVocabulary(grid::Grid& grid, const architecture::LocalSizes& sizes);
+
+  grid::Communicator* inputs;           ///< sums of look-ups for the first stage
+  grid::Communicator* outputs;          ///< broadcasts of the last stage's output
+  grid::Communicator* logits;           ///< their statistics and the output's gradient
+  grid::Communicator* input_gradients;  ///< broadcasts of the look-ups' gradient
+  Arena memory;
+  std::vector<View2<T>> slices;  ///< buffers of each kind of message but statistics, in this order
+  View1<double> statistics;      // [p · N · 3]
+};
 
 /// Parts of a rank: its shard of the model with all memory, and its communicators.
 template <class P>
@@ -34,12 +52,37 @@ struct RankParts {
   RankParts(const RankParts&) = delete;
   RankParts& operator=(const RankParts&) = delete;
 
+  /// Parameters with the weights and gradients of a step: with two versions, odd and even steps
+  /// have their own. The update of a step changes the weights that step + 2 is computed with.
+  int version_of(std::int64_t step) const { return second ? static_cast<int>(step % 2) : 0; }
+  model::Parameters<P>& parameters_of(std::int64_t step) {
+    return version_of(step) == 0 ? parameters : second->parameters;
+  }
+  optim::SharedGradients<P>& shared_gradients_of(std::int64_t step) {
+    return version_of(step) == 0 ? *shared_gradients : *second->shared_gradients;
+  }
+  optim::GradientReducer<typename P::Gradient>& reducer_of(std::int64_t step) {
+    return version_of(step) == 0 ? *reducer : *second->reducer;
+  }
+  optim::WeightGather<T>& weight_gather_of(std::int64_t step) {
+    return version_of(step) == 0 ? *weight_gather : *second->weight_gather;
+  }
+  /// The optimizer, which will work with the parameters of a step.
+  optim::Optimizer<P>& optimizer_of(std::int64_t step) {
+    optimizer->use(parameters_of(step));
+    return *optimizer;
+  }
+
+  void make_vocabulary(const deck::Config& config, const architecture::Architecture& architecture,
+                       grid::Grid& grid, const plan::Machine& machine);
   void make_optimizer(const deck::Config& config, const architecture::Architecture& architecture,
                       grid::Grid& grid, const plan::Machine& machine);
 
   /// Device bytes for sums between ranks on a transport.
   Bytes reduction_bytes() const {
-    return replicas.scratch_bytes() + context.scratch_bytes() + tensor.scratch_bytes() +
+    const Bytes shared =
+        vocabulary ? vocabulary->inputs->scratch_bytes() + vocabulary->logits->scratch_bytes() : 0;
+    return shared + replicas.scratch_bytes() + context.scratch_bytes() + tensor.scratch_bytes() +
            embedding.scratch_bytes();
   }
 
@@ -52,17 +95,34 @@ struct RankParts {
   grid::Communicator& embedding;  ///< ranks of the first and last stage
   model::TensorAxis axis;
   model::Parameters<P> parameters;
+  /// The other version of weights and gradients, if steps overlap.
+  struct Second {
+    Second(const architecture::Architecture& architecture, const architecture::Shard& shard)
+        : parameters(architecture, shard, true) {}
+
+    model::Parameters<P> parameters;
+    std::optional<optim::SharedGradients<P>> shared_gradients;
+    std::optional<optim::GradientReducer<typename P::Gradient>> reducer;
+    std::optional<optim::WeightGather<T>> weight_gather;
+  };
+  std::optional<Second> second;
   schedule::ProgramLayout layout;  ///< of steps with the full batch
   int slots = 1;
+  int logits_slots = 0;                  ///< with a shared vocabulary
   std::optional<model::Fp8Scaling> fp8;  ///< with products in fp8
   std::optional<model::RankModel<P>> model;
   std::optional<Transfers<T>> transfers;
+  std::optional<RankVocabulary<P>> vocabulary;  ///< if it is shared
   std::optional<optim::Optimizer<P>> optimizer;
   std::optional<optim::SharedGradients<P>> shared_gradients;
   std::optional<optim::GradientReducer<typename P::Gradient>> reducer;
   std::optional<optim::WeightGather<T>> weight_gather;  ///< of the distributed optimizer
 };
 
+extern template struct RankVocabulary<model::Fp32>;
+extern template struct RankVocabulary<model::Fp64>;
+extern template struct RankVocabulary<model::MixedBf16>;
+extern template struct RankVocabulary<model::MixedFp16>;
 extern template struct RankParts<model::Fp32>;
 extern template struct RankParts<model::Fp64>;
 extern template struct RankParts<model::MixedBf16>;

@@ -17,8 +17,9 @@ struct Skips {
   std::int64_t in_row = 0;     ///< skipped since the last update
   std::int64_t last_step = 0;  ///< the last one skipped by this process; 0: none
   std::string array = {};  ///< first array whose gradient was not finite then; "": no single one
-  std::optional<double> loss_scale = {};  ///< of the next step, with fp16 only
-  std::int64_t scale_steps = 0;           ///< updates since it was changed or a step was skipped
+  std::optional<double> loss_scale = {};    ///< of the next step, with fp16 only
+  std::int64_t scale_steps = 0;             ///< updates since it was changed or a step was skipped
+  std::optional<double> scale_before = {};  ///< loss scale before the last update, if steps overlap
 
   bool operator==(const Skips&) const = default;
 };

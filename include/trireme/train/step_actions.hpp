@@ -7,9 +7,12 @@
 #include <trireme/tensor/copy_queue.hpp>
 #include <trireme/train/executor.hpp>
 #include <trireme/train/rank_parts.hpp>
+#include <trireme/train/step_records.hpp>
+#include <trireme/train/vocabulary_passes.hpp>
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <utility>
 #include <vector>
@@ -53,10 +56,16 @@ class StepActions final : public Actions {
   const Counted& counted() const { return counted_; }
   /// The next passes compute the samples of this data rank, and start no reductions.
   void compute_samples_of(int data_rank);
+  /// Waits for messages of a shared vocabulary.
+  void finish();
   /// Starts the reductions that the last passes have not started, in their order.
   void start_reductions();
 
   std::int64_t step() const { return step_; }
+  /// Continues after step `step`.
+  void resume(std::int64_t step) { step_ = step; }
+  /// Samples of a step's global batch.
+  std::int64_t batch_samples(std::int64_t step) const { return batches_.global(step); }
   /// Number of the current training step.
   const data::Batch& batch() const { return batch_; }
   /// Time at which the input of the last instruction had arrived.
@@ -68,6 +77,7 @@ class StepActions final : public Actions {
   void backward(const Step& step) override;
   void backward_input(const Step& step) override;
   void backward_weight(const Step& step) override;
+  void shared_vocabulary(const Step& step) override;
   void send_activation(const Step& step) override;
   void receive_activation(const Step& step) override;
   void send_gradient(const Step& step) override;
@@ -78,6 +88,11 @@ class StepActions final : public Actions {
   void reduce_tied(const Step& step) override;
   void gradient_norm(const Step& step) override;
   void optimizer_step(const Step& step) override;
+  void begin_tied(const Step& step) override;
+  void begin_norm(const Step& step) override;
+
+  /// Results of overlapping steps.
+  const StepRecords& records() const { return *records_; }
 
  private:
   /// Host copy of a slot's batch fields, in pinned memory on devices.
@@ -88,13 +103,33 @@ class StepActions final : public Actions {
   };
 
   /// Starts the reduction of a layer's gradients.
-  void complete(Stage stage, std::int64_t layer);
+  void complete(std::int64_t step, Stage stage, std::int64_t layer);
   void sum_shared_layers();
   void finish_fp8();
   model::MicroContext context(Micro micro) const;
+  /// The training step of a pass, which may be the next one, and the micro-batch's number in it.
+  std::int64_t step_of_pass(Micro micro) const {
+    return step_ + micro / data::micro_batches(batch_);
+  }
+  Micro micro_of(Micro micro) const {
+    return static_cast<Micro>(micro % data::micro_batches(batch_));
+  }
+  /// The training step that an instruction of a whole step ends, which may be the one before.
+  std::int64_t step_of(const Step& step) const { return step_ + step.instr.micro; }
+  /// Before the first pass of an overlapping step.
+  void begin_passes(std::int64_t step);
+  void begin_tied_sum(std::int64_t step);
+  void begin_norm_sum(std::int64_t step);
   bool is_first(Stage stage) const { return stage == 0; }
   bool is_last(Stage stage) const { return stage == parts_.parameters.shard().last_stage(); }
-  bool reads_samples(Stage stage) const { return is_first(stage) || is_last(stage); }
+  bool reads_samples(Stage stage) const {
+    return !vocabulary_ && (is_first(stage) || is_last(stage));
+  }
+  /// Number of samples in a micro-batch of an evaluation, and its number among those of all ranks.
+  std::int64_t group_of(Micro micro) const;
+  std::int64_t samples_of(std::int64_t group) const;
+  void read_samples(Micro micro, data::BatchFields fields);
+  void mark_loss(std::int64_t step);
   /// Moves the received input or gradient to the memory that the stage reads.
   void take_input(const Step& step);
   void take_output_gradient(const Step& step);
@@ -114,7 +149,6 @@ class StepActions final : public Actions {
   RankParts<P>& parts_;
   const deck::BatchSchedule batches_;
   data::Batch batch_;
-  std::int64_t samples_before_ = 0;                        ///< the step
   int data_rank_ = 0;                                      ///< whose samples are computed
   bool reduces_ = true;                                    ///< while it computes them
   std::vector<std::pair<Stage, std::int64_t>> completed_;  ///< layers, if it does not
@@ -125,6 +159,8 @@ class StepActions final : public Actions {
   std::vector<std::vector<std::int32_t>> samples_of_fields_;
   std::vector<std::span<std::int32_t>> whole_fields_;
   std::unique_ptr<data::BatchReader> reader_;
+  std::optional<VocabularyPasses<P>> vocabulary_;  ///< if it is shared
+  bool evaluates_ = false;
   std::int64_t step_ = 0;
   const data::Samples* samples_ = nullptr;
   const data::Windows* windows_ = nullptr;
@@ -132,6 +168,11 @@ class StepActions final : public Actions {
   std::int64_t all_windows_ = 0;
   std::int64_t first_group_ = 0;
   Counted counted_;
+  std::optional<StepRecords> records_;  ///< if steps overlap
+  bool tied_has_begun_ = false;         ///< the sum that reduce_tied ends
+  bool norm_has_begun_ = false;
+  grid::Request tied_sum_;
+  grid::Request loss_sum_;
   Clock::time_point began_;
 };
 

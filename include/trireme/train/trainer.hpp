@@ -5,16 +5,21 @@
 #include <trireme/checkpoint/reader.hpp>
 #include <trireme/data/samples.hpp>
 #include <trireme/deck/batch_schedule.hpp>
+#include <trireme/tensor/arena.hpp>
+#include <trireme/tensor/views.hpp>
 #include <trireme/train/local_saver.hpp>
 #include <trireme/train/metrics.hpp>
 #include <trireme/train/requests.hpp>
 #include <trireme/train/saver.hpp>
 #include <trireme/train/worker.hpp>
 
+#include <array>
 #include <functional>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
+#include <vector>
 
 namespace trireme::train {
 
@@ -49,7 +54,8 @@ class Trainer {
   ExitCode take_steps();
   bool is_logged(std::int64_t step) const;
   void check_skips(const Metrics& metrics, const Skips& before);
-  void log_step(std::int64_t step);
+  void log_step(std::int64_t step, bool late = false);
+  Request take_step(std::int64_t step);
   void write_timeline();
   void end() const;
   [[noreturn]] void fail_not_finite(const std::string& message);
@@ -58,6 +64,13 @@ class Trainer {
   void save(std::int64_t step, bool goes_on);
   void save_locally(std::int64_t step);
   Request agreement(std::int64_t step);
+  std::vector<std::int64_t> wishes(std::int64_t step);
+  Request agreed(std::span<const std::int64_t> words);
+  // With overlapping steps, in trainer_overlap.cpp
+  bool ends_overlap(std::int64_t step) const;
+  Request take_overlapping_step(std::int64_t step);
+  void begin_agreement(std::int64_t step);
+  void end_agreement();
   void look_for_folders();
   std::string progress_line(const Metrics& metrics) const;
 
@@ -80,6 +93,16 @@ class Trainer {
   Clock::time_point began_;    ///< begin of the first step
   Clock::time_point logged_at_;
   Seconds untimed_ = 0;  ///< time spent on checkpoints since the last logged step
+
+  // With overlapping steps
+  Request wanted_;  ///< agreed on, for the next step that ends the overlap
+  Exec exec_;
+  Arena agreement_memory_{"agreement", 64};
+  View1<std::int64_t> words_;  ///< of the agreement that has begun, on the device
+  grid::Request agreement_;
+  std::vector<std::int64_t> mine_;          ///< of this rank, while it has begun
+  std::int64_t peak_bytes_ = 0;             ///< largest of all ranks at the last agreement
+  std::array<Clock::time_point, 2> ended_;  ///< odd and even steps
 };
 
 }  // namespace trireme::train

@@ -10,9 +10,14 @@
 #include <functional>
 #include <optional>
 #include <span>
+#include <string>
 #include <vector>
 
 namespace trireme::train {
+
+/// Checkpoints of overlapping steps: name before that of an array, for the weights before the last
+/// update. These are rounded, if weights are.
+inline const std::string second_weights = "optimizer.earlier_weight.";
 
 /// The worker for one choice of number types. Without programs it can only evaluate.
 template <class P>
@@ -27,9 +32,12 @@ class TypedWorker final : public Worker {
   void initialise() override;
   void train_step(std::int64_t step, const data::Samples& samples) override;
   void timed_step(std::int64_t step, const data::Samples& samples) override;
+  void overlapping_step(std::int64_t step, const data::Samples& samples,
+                        bool next_follows) override;
   void audit_state(std::int64_t step) override;
   schedule::Timeline timeline() override;
   StepResult result() override;
+  StepResult result_of(std::int64_t step) override;
   Evaluation evaluate(const data::Windows& file, std::int64_t windows,
                       const std::vector<std::int32_t>& bytes_of_token) override;
   std::vector<checkpoint::SliceView> share() override;
@@ -40,13 +48,23 @@ class TypedWorker final : public Worker {
 
  private:
   void load_fp8(const checkpoint::Reader& reader);
+  void load_second_weights(const checkpoint::Reader& reader);
+  /// The other weights become equal to those of step `step`.
+  void copy_second_weights(std::int64_t step);
   /// Returns the executor of the step's program.
-  const Executor& begin_step(std::int64_t step, const data::Samples& samples);
+  Executor& begin_step(std::int64_t step, const data::Samples& samples);
   /// `run` runs a part of the step's program.
   void take_step(std::int64_t step, const std::function<void(StepPart)>& run);
   void run(const Executor& executor, StepPart part = StepPart::whole);
   void publish(const Step& step, StepPart part) const;  ///< to the watchdog
   void run_timed(const Executor& executor, StepPart part);
+  void run_recorded(const Executor& executor);
+  void begin_clock();
+  Seconds since_zero(Clock::time_point t) const { return seconds(t - timed_from_); }
+  /// The part of the timeline that the events of an overlapping step are recorded as.
+  int make_room(const Executor& executor);
+  StepResult result_from(std::span<const double> sums, std::span<const double> status,
+                         std::int64_t step) const;
   /// Sum of the last stage's values over `ranks`, on every rank.
   template <class N>
   N from_last_stage(N mine, grid::Communicator& ranks, const char* what);
@@ -62,7 +80,9 @@ class TypedWorker final : public Worker {
   StepActions<P> actions_;
   std::optional<Audit<P>> audit_;
   std::vector<Executor> executors_;  ///< one per program
+  bool begun_ = false;               ///< the next step, by the last one
   schedule::Timeline timeline_;
+  int recorded_parts_ = 0;  ///< overlapping steps in it
   Clock::time_point timed_from_;
 };
 

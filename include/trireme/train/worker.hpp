@@ -56,15 +56,24 @@ class Worker {
   virtual void train_step(std::int64_t step, const data::Samples& samples) = 0;
   /// The same, with a wait after each instruction; records when each instruction ran.
   virtual void timed_step(std::int64_t step, const data::Samples& samples) = 0;
+  /// For overlapping steps (deck::ParallelConfig::overlaps_steps), the same as train_step, and with
+  /// run.timeline as timed_step, of all of them. If `next_follows`, it begins step + 1, which must
+  /// be the next call; otherwise all gradients are applied at the end, as always by train_step.
+  virtual void overlapping_step(std::int64_t step, const data::Samples& samples,
+                                bool next_follows) = 0;
   /// With audits, compares the state of all replicas after step `step`, and repairs it or throws.
   /// Collective.
   virtual void audit_state(std::int64_t step) = 0;
-  /// Times of the last timed step's instructions, in seconds since the step began, on the pipeline
+  /// Times of the last timed step's instructions, in seconds since the step began (of overlapping
+  /// steps: also of the step before the last one that is not the end), on the pipeline
   /// ranks of the first replica's first tensor rank. Only rank 0 of the world receives the events.
   /// Collective.
   virtual schedule::Timeline timeline() = 0;
   /// Waits for the last step and returns its results. Collective.
   virtual StepResult result() = 0;
+  /// The same for step `step`, which is the last one whose gradients are applied, or with
+  /// overlapping steps also the one before. Waits for it only, and then is not collective.
+  virtual StepResult result_of(std::int64_t step) = 0;
   /// Losses on windows [0, windows) of a file, distributed over all ranks; `bytes_of_token` per id.
   /// Collective.
   virtual Evaluation evaluate(const data::Windows& file, std::int64_t windows,

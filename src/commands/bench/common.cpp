@@ -121,7 +121,7 @@ BenchShard shard_of(const BenchSetting& setting) {
   out.states = p.distributed_optimizer ? (out.parameters + p.data - 1) / p.data : out.parameters;
   out.has_embedding = shard.has_embedding();
   out.has_head = shard.has_head();
-  out.logits_again = architecture::head_gradient(p) == architecture::HeadGradient::again;
+  out.logits_again = architecture::computes_again(architecture::head_gradient(p));
   return out;
 }
 

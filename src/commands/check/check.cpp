@@ -20,6 +20,8 @@
 #include <trireme/plan/ranks.hpp>
 #include <trireme/plan/recompute.hpp>
 #include <trireme/plan/stages.hpp>
+#include <trireme/schedule/generate.hpp>
+#include <trireme/schedule/lower.hpp>
 #include <trireme/schedule/machine.hpp>
 #include <trireme/schedule/program.hpp>
 
@@ -52,6 +54,23 @@ double idle_share(const schedule::Program& program, const schedule::Cost& cost) 
   return schedule::play(program, cost).timeline.idle_share();
 }
 
+int most_logits_slots(const std::vector<plan::RankPlan>& ranks) {
+  int most = 0;
+  for (const plan::RankPlan& rank : ranks) most = std::max(most, rank.needs.logits_slots);
+  return most;
+}
+
+/// The idle share of equal stages. A shared vocabulary makes them so, and has passes of its own,
+/// which are left out here.
+double idle_share_of_equal_stages(const deck::Config& c, const schedule::Program& program) {
+  if (!program.layout.shares_vocabulary) return idle_share(program, schedule::unit_cost);
+  schedule::ProgramLayout layout = program.layout;
+  layout.shares_vocabulary = false;
+  schedule::Program stages = schedule::generate(c.parallel.schedule, layout);
+  schedule::lower(stages);
+  return idle_share(stages, schedule::unit_cost);
+}
+
 void print_schedule(const deck::Config& c, const schedule::Program& program,
                     const std::vector<plan::StageFlops>& flops,
                     const std::vector<plan::RankPlan>& ranks) {
@@ -59,11 +78,15 @@ void print_schedule(const deck::Config& c, const schedule::Program& program,
   say("schedule      ", name_of(c.parallel.schedule), file ? " " + c.parallel.program : "", ", ",
       program.layout.micro_batches, " micro-batches per rank and step");
   if (program.layout.stages() == 1) return;
-  say("idle          ", percent(idle_share(program, schedule::unit_cost)),
+  say("idle          ", percent(idle_share_of_equal_stages(c, program)),
       " of the time with equal stages (forward 1, each half of backward 1), ",
       percent(idle_share(program, plan::flop_cost(flops))), " with each stage's FLOPs");
   const auto [least, most] = std::ranges::minmax_element(
       ranks, {}, [](const plan::RankPlan& rank) { return rank.needs.slots; });
+  if (program.layout.shares_vocabulary)
+    say("vocabulary    divided among all ", c.parallel.vocabulary_parts(),
+        " pipeline and tensor ranks; at most ", most_logits_slots(ranks),
+        " micro-batches wait for the gradient of the output table");
   say("in flight     ",
       least->needs.slots == most->needs.slots ? "" : text(least->needs.slots, " … "),
       most->needs.slots, " forward passes per rank, each of one micro-batch through one stage");
@@ -201,15 +224,12 @@ void print_report(const deck::Deck& deck, const plan::Machine& machine) {
       ", feed-forward ", c.model.feed_forward, ", sequence ", c.model.sequence, ", vocabulary ",
       c.model.vocabulary, ", ", name_of(c.precision.compute));
   say("parameters    ", with_commas(a.parameters()));
-  print_schedule(c, program,
-                 plan::stage_flops(a, stage_layers, plan::kept_tensors(c.parallel, a.layer),
-                                   architecture::head_gradient(c.parallel)),
-                 ranks);
+  print_schedule(c, program, plan::stage_flops(a, c.parallel), ranks);
   print_ramp(c, programs);
   print_step(c, a);
   print_recompute(c, a, ranks, machine);
   print_notes(c, machine);
-  say("\nstages\n", stages_report(plan::group_stages(a, stage_layers), c.parallel));
+  say("\nstages\n", stages_report(plan::group_stages(a, c.parallel), c.parallel));
   say("\nmemory per rank\n", memory_report(ranks, c.parallel, machine));
   say("\ncommunication per step of the rank with the most bytes\n",
       traffic_report(ranks, c.parallel));

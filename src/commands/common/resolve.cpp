@@ -22,7 +22,7 @@ void expect_same_tokenizer(const deck::Deck& deck, const data::Tokenizer& tokeni
   const data::TokenizerSource made_with = file.tokenizer_source();
   throw UsageError(text(file.path(), " was made with the tokenizer ", file.tokenizer(),
                         made_with.path == "bytes" ? "" : text(" (from ", made_with.path, ")"),
-                        ", but the deck has ", deck.cite("data", "tokenizer"),
+                        ", but ", deck.file_name, " has ", deck.cite("data", "tokenizer"),
                         tokenizer.name() == "bytes" ? "" : text(", which is ", tokenizer.name()),
                         "; set data.tokenizer=", made_with.path, " or tokenize the text again"));
 }
@@ -80,7 +80,12 @@ TrainingData open_training_data(const deck::Deck& deck) {
 }
 
 std::unique_ptr<data::Tokenizer> tokenizer_of(const deck::Deck& deck) {
-  return data::make_tokenizer({deck.config.data.tokenizer, deck.config.data.end_of_document});
+  try {
+    return data::make_tokenizer({deck.config.data.tokenizer, deck.config.data.end_of_document});
+  } catch (const UsageError& error) {
+    throw UsageError(
+        text("[data] tokenizer (", deck.where("data", "tokenizer"), "): ", error.what()));
+  }
 }
 
 void resolve_vocabulary(deck::Deck& deck, const TrainingData& data) {

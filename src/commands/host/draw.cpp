@@ -11,6 +11,7 @@
 #include <trireme/io/output_file.hpp>
 #include <trireme/plan/program.hpp>
 #include <trireme/schedule/draw.hpp>
+#include <trireme/schedule/ring.hpp>
 #include <trireme/schedule/text_format.hpp>
 
 #include <algorithm>
@@ -28,6 +29,7 @@ struct DrawOptions {
   std::string output;
   std::string format;
   std::string measured;
+  bool ring = false;
 };
 
 enum class Format : std::uint8_t { text, svg, trace, program };
@@ -73,11 +75,28 @@ std::string render(const Drawing& drawing, Format format) {
   return "";
 }
 
+/// The ring of attention of a context group.
+void draw_ring(const DrawOptions& options, const deck::Config& c, Format format) {
+  check_usage(c.parallel.context > 1, "--ring draws the ring of a context axis, but ",
+              "parallel.context is 1; set it to 2 or more, or leave out --ring");
+  check_usage(format == Format::text || format == Format::svg, "--ring has no format ",
+              format_names[static_cast<std::size_t>(format)], "; choose text or svg");
+  const schedule::Picture picture = schedule::ring_picture(
+      {c.model.sequence, static_cast<int>(c.parallel.context), c.model.causal(), c.model.window});
+  deliver(options, format == Format::svg ? svg(picture) : text_chart(picture));
+  if (!options.output.empty()) say(picture.panels.front().line);
+}
+
 void draw(const DrawOptions& options) {
   const plan::Machine machine = installation::this_machine();
   const deck::Deck deck = deck_for_ranks(options.deck, options.overrides, options.ranks, machine);
   const Format format = format_of(options);
+  if (options.ring) return draw_ring(options, deck.config, format);
   if (format == Format::program) {
+    check_usage(deck.config.parallel.schedule != ScheduleKind::two_bw,
+                deck.cite("parallel", "schedule"),
+                " has no program of one step, which --format program writes; choose another "
+                "schedule or format");
     deliver(options, schedule::write_program(plan::step_program(deck.config, machine)));
     return;
   }
@@ -114,9 +133,12 @@ void add_draw(CLI::App& app) {
           "--measured", options->measured,
           "Timeline of a run with run.timeline=true; default: timeline.jsonl in run.directory")
       ->type_name("FILE");
+  command->add_flag(
+      "--ring", options->ring,
+      "Draw a forward pass of attention over the context axis instead of the schedule");
   command->footer(
-      "Example:\n  trireme draw inputs/gpt_1t.toml parallel.pipeline=4 batch.global=48 -o "
-      "schedule.svg");
+      "Examples:\n  trireme draw inputs/gpt_1t.toml parallel.pipeline=4 batch.global=48 -o "
+      "schedule.svg\n  trireme draw my.toml parallel.context=4 --ring");
   command->callback([options] { draw(*options); });
 }
 

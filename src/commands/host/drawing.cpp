@@ -18,13 +18,14 @@ std::string percent(double share) {
 }
 
 bool same_shape(const schedule::ProgramLayout& a, const schedule::ProgramLayout& b) {
-  return a.map() == b.map() && a.micro_batches == b.micro_batches;
+  return a.map() == b.map() && a.micro_batches == b.micro_batches && a.steps == b.steps;
 }
 
 std::string shape_text(const schedule::ProgramLayout& layout) {
   return text(layout.ranks, " pipeline ranks, ", layout.chunks,
               layout.placement == StagePlacement::v ? " chunks in a V and " : " chunks and ",
-              layout.micro_batches, " micro-batches");
+              layout.micro_batches, " micro-batches",
+              layout.overlaps_steps() ? " without a flush" : "");
 }
 
 /// Reads a run's timeline into drawing.measured, or sets drawing.warning if it does not fit.
@@ -74,9 +75,7 @@ Drawing make_drawing(const deck::Deck& deck, const plan::Machine& machine,
     cost = schedule::mean_costs(*drawing.measured);
   } else {
     const auto a = architecture::describe(c.model);
-    cost = plan::flop_cost(plan::stage_flops(a, architecture::partition(a, c.parallel),
-                                             plan::kept_tensors(c.parallel, a.layer),
-                                             architecture::head_gradient(c.parallel)));
+    cost = plan::flop_cost(plan::stage_flops(a, c.parallel));
   }
   drawing.predicted = schedule::play(program, cost).timeline;
   return drawing;

@@ -24,7 +24,7 @@ std::string fact(std::string_view name, const std::string& value) {
 }
 
 std::string stages(const deck::Config& c, const architecture::Architecture& a) {
-  const auto groups = plan::group_stages(a, architecture::partition(a, c.parallel));
+  const auto groups = plan::group_stages(a, c.parallel);
   double all = 0;
   for (const plan::StageGroup& g : groups) all += g.flops * g.count();
   std::vector<std::vector<std::string>> rows;

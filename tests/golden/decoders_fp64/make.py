@@ -20,7 +20,8 @@ import pathlib
 
 import torch
 import transformers
-from transformers import MistralConfig, MistralForCausalLM, Qwen2Config, Qwen2ForCausalLM, Qwen3Config, Qwen3ForCausalLM
+from transformers import (MistralConfig, MistralForCausalLM, Qwen2Config, Qwen2ForCausalLM, Qwen3Config, Qwen3ForCausalLM,
+                          modeling_rope_utils)
 
 LAYERS, HIDDEN, HEADS, GROUPS, FEED_FORWARD, SEQUENCE, VOCABULARY, BATCH, STRIDE = 2, 144, 6, 3, 100, 61, 503, 2, 97
 
@@ -78,18 +79,32 @@ def tokens():
     return (7919 + b * 104729 + s * 1299709 + s * s * (b + 31)) % VOCABULARY
 
 
-class ExactRotary(torch.nn.Module):
-    """Cosines and sines as transformers' rotary embedding of type "default" makes them, in fp64."""
+class Fp64Torch:
+    """torch, for functions of transformers that name fp32."""
+    float = float32 = torch.float64
 
-    def __init__(self, head, theta):
+    def __getattr__(self, name):
+        return getattr(torch, name)
+
+
+class ExactRotary(torch.nn.Module):
+    """Cosines and sines as transformers' rotary embedding makes them, in fp64."""
+
+    def __init__(self, config, sequence):
         super().__init__()
-        self.head, self.theta = head, theta
+        head = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
+        kind = config.rope_parameters["rope_type"]
+        if kind == "default":
+            self.frequencies, self.factor = config.rope_parameters["rope_theta"] ** (-torch.arange(0, head, 2).double() / head), 1
+        else:
+            modeling_rope_utils.torch = Fp64Torch()
+            self.frequencies, self.factor = modeling_rope_utils.ROPE_INIT_FUNCTIONS[kind](config, "cpu", seq_len=sequence)
+            modeling_rope_utils.torch = torch
 
     def forward(self, x, position_ids):
-        i = torch.arange(0, self.head, 2, dtype=torch.float64)
-        angles = position_ids[:, :, None].double() * self.theta ** (-i / self.head)
+        angles = position_ids[:, :, None].double() * self.frequencies
         angles = torch.cat((angles, angles), dim=-1)
-        return angles.cos().to(x.dtype), angles.sin().to(x.dtype)
+        return (angles.cos() * self.factor).to(x.dtype), (angles.sin() * self.factor).to(x.dtype)
 
 
 class ExactNorm(torch.nn.Module):
@@ -103,12 +118,10 @@ class ExactNorm(torch.nn.Module):
         return self.weight * (x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + self.epsilon))
 
 
-def make_exact(model):
+def make_exact(model, sequence=SEQUENCE):
     """Replaces what computes in fp32 whatever the type of the model, which is then an fp64 one."""
     model = model.double().eval()
-    config = model.config
-    head = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
-    model.model.rotary_emb = ExactRotary(head, config.rope_parameters["rope_theta"])
+    model.model.rotary_emb = ExactRotary(model.config, sequence)
     for module in list(model.modules()):
         for name, child in module.named_children():
             if type(child).__name__.endswith("RMSNorm"):

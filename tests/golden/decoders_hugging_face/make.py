@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Makes this folder's reference models with Hugging Face transformers: small Qwen2, Qwen3 and Mistral models with random
+"""Makes this folder's reference models with Hugging Face transformers: small Llama, Qwen2, Qwen3 and Mistral models with random
 weights, as `save_pretrained` writes them, and what they say in fp64 to a few sequences of tokens.
 
     python3 make.py        # needs torch, transformers, safetensors
@@ -7,6 +7,8 @@ weights, as `save_pretrained` writes them, and what they say in fp64 to a few se
 NAME_tied/    fp32 weights in one file, embeddings tied; Qwen2 with a window in all layers, Mistral with one
 NAME_untied/  bf16 weights in shards with their index, an lm_head of its own, another base of the rotary positions and another
               epsilon; no window; the keys of config.json as they were before 2025
+
+llama_TYPE/   fp32 weights in one file, with scaled rotary positions of a model that was trained on 6 tokens
 
 Qwen3's heads have 6 elements, where hidden / heads is 4. results.txt of each: per sequence a line with its 14 tokens, a bar,
 and the mean loss of predicting all but the first; then a line "logits" with the first 8 logits behind the first 13 tokens of
@@ -20,7 +22,8 @@ import pathlib
 import shutil
 
 import torch
-from transformers import MistralConfig, MistralForCausalLM, Qwen2Config, Qwen2ForCausalLM, Qwen3Config, Qwen3ForCausalLM
+from transformers import (LlamaConfig, LlamaForCausalLM, MistralConfig, MistralForCausalLM, Qwen2Config, Qwen2ForCausalLM,
+                          Qwen3Config, Qwen3ForCausalLM)
 
 HERE = pathlib.Path(__file__).parent
 specification = importlib.util.spec_from_file_location("fp64", HERE.parent / "decoders_fp64" / "make.py")
@@ -40,13 +43,24 @@ MODELS = {
     "mistral_tied": (MistralForCausalLM, MistralConfig, dict(TIED, rope_theta=10000.0, sliding_window=5)),
     "mistral_untied": (MistralForCausalLM, MistralConfig, dict(UNTIED, sliding_window=None)),
 }
+# Heads of 12 have six frequencies: of wavelengths from 6 to several hundred tokens.
+SCALED = {
+    "linear": dict(factor=2.5),
+    "dynamic": dict(factor=2.0),
+    "yarn": dict(factor=4.0, beta_fast=0.8, beta_slow=0.1, original_max_position_embeddings=6),
+    "llama3": dict(factor=8.0, low_freq_factor=0.1, high_freq_factor=0.8, original_max_position_embeddings=6),
+}
+MODELS |= {f"llama_{kind}": (LlamaForCausalLM, LlamaConfig,
+                             dict(TIED, head_dim=12, rope_parameters=dict(rope_type=kind, rope_theta=100.0, **parameters),
+                                  max_position_embeddings=6 if kind == "dynamic" else SEQUENCE))
+           for kind, parameters in SCALED.items()}
 
 
 def make(folder, kind, config, settings):
     tied = settings["tie_word_embeddings"]
     model = kind(config(num_hidden_layers=2, hidden_size=24, num_attention_heads=6, num_key_value_heads=3, intermediate_size=10,
-                        max_position_embeddings=SEQUENCE, vocab_size=VOCABULARY, bos_token_id=30, eos_token_id=30,
-                        attn_implementation="sdpa", **settings))
+                        vocab_size=VOCABULARY, bos_token_id=30, eos_token_id=30, attn_implementation="sdpa",
+                        **{"max_position_embeddings": SEQUENCE, **settings}))
     with torch.no_grad():  # far from the symmetric beginning: every gain matters
         for name, p in model.named_parameters():
             p.copy_(torch.randn(p.shape) * 0.3 + (1 if "norm" in name else 0))
@@ -55,7 +69,7 @@ def make(folder, kind, config, settings):
         shutil.rmtree(folder)
     model.save_pretrained(folder, max_shard_size="1TB" if tied else "9KB")
     (folder / "generation_config.json").unlink()
-    model = fp64.make_exact(model)
+    model = fp64.make_exact(model, SEQUENCE)
     tokens = torch.randint(0, VOCABULARY, (SEQUENCES, SEQUENCE + 1))
     with torch.no_grad():
         logits = model(tokens[:, :-1]).logits

@@ -1,0 +1,40 @@
+#pragma once
+
+#include <trireme/tensor/views.hpp>
+
+#include <cstdint>
+
+/// Gradients of a part of the logits that was computed before the statistics of the whole row were
+/// known: softmax and products with it refer to the part's own maximum and sum, and are scaled
+/// afterwards (Yeung et al. 2024, arXiv 2411.05288, algorithm 2). `own` and `merged` [R,3] are the
+/// statistics of the part and of the whole row (cross_entropy.hpp), whose ratio in row r is
+///
+///   f[r] = own sum · exp(own largest - largest) / sum.
+///
+/// The part holds the ids [first_id, first_id + Vl). `scale` is multiplied by loss_scale[0] if that
+/// is given. Asynchronous on exec; instantiated for float, double, Bf16 and Fp16.
+namespace trireme::kernels {
+
+/// Where rows are from, and how their gradient is scaled.
+struct LogitsPart {
+  View2<const double> own;
+  View2<const double> merged;
+  View1<const std::int32_t> targets;
+  std::int64_t first_id = 0;
+  double scale = 1;
+  View1<const double> loss_scale = {};
+};
+
+/// dy[r,d] = scale (f[r] dy[r,d] - table[targets[r] - first_id, d]); no row is subtracted if
+/// another part holds the target. On entry, dy is the part's softmax times its table. dy [R,D],
+/// table [Vl,D].
+template <class T>
+void rescale_output_gradient(const Exec& exec, View2<T> dy, View2<const T> table,
+                             const LogitsPart& part);
+
+/// p[r,v] = scale (f[r] p[r,v] - (first_id + v == targets[r])): from the part's softmax to the
+/// gradient of its logits. p [R,Vl].
+template <class T>
+void rescale_softmax(const Exec& exec, View2<T> p, const LogitsPart& part);
+
+}  // namespace trireme::kernels

@@ -1,0 +1,12 @@
+#pragma once
+
+#include <trireme/deck/config.hpp>
+#include <trireme/kernels/rotary.hpp>
+
+namespace trireme::model {
+
+/// Sets head size, theta and scaling for samples of model.sequence tokens, with the formulas of
+/// transformers' rope types.
+void set_frequencies(kernels::Rotary& rotary, const deck::ModelConfig& model);
+
+}  // namespace trireme::model

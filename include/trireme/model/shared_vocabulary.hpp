@@ -1,0 +1,98 @@
+#pragma once
+
+#include <trireme/model/context.hpp>
+#include <trireme/model/tensor_axis.hpp>
+#include <trireme/model/tensor_memory.hpp>
+
+#include <cstddef>
+#include <functional>
+#include <vector>
+
+namespace trireme::model {
+
+/// A rank's part of a vocabulary that all pipeline ranks share: look-up, logits and their
+/// gradients. Messages over the pipeline are the caller's: it passes slices [T / tensor ranks, D],
+/// which hold this tensor rank's part of the tokens. See schedule::share_vocabulary().
+template <class P>
+class SharedVocabulary {
+ public:
+  using T = typename P::Compute;
+  using G = typename P::Gradient;
+
+  /// Kept from `logits` to `logits_gradient`.
+  struct Slot {
+    View1<std::int32_t> targets;  // [N]
+    View2<T> y;                   // [T, D] the last stage's output
+    View2<T> softmax;             // [N, Vl] of this part, or of a block if logits are recomputed
+    View2<double> own;            // [N, 3] statistics of this part
+    View2<double> merged;         // [N, 3] of whole rows
+  };
+
+  /// Called between kernels to progress messages in flight.
+  using Between = std::function<void()>;
+
+  /// `axis` must outlive this.
+  SharedVocabulary(const Parameters<P>& parameters, const deck::ModelConfig& model,
+                   const TensorAxis& axis, architecture::HeadGradient gradient);
+
+  void take_scratch(Arena& arena, const architecture::LocalSizes& sizes);
+  /// Needs the scratch.
+  Slot take_slot(Arena& arena, const architecture::LocalSizes& sizes) const;
+  /// [T] ids of the micro-batch that is looked up, to be filled before each of both passes.
+  View1<std::int32_t> tokens() const { return tokens_; }
+
+  /// slice = this part's rows of the token table, 0 for tokens of other parts.
+  void look_up(const Exec& exec, View2<T> slice) const;
+  /// Adds the gradient dx, given as slices, to that of the token table.
+  void look_up_gradient(const Exec& exec, View2<T> slice) const;
+
+  /// Fills the slot from the slices of y, but for `merged`, and with `gradient` the scratch of
+  /// output_gradient, to be called before the next logits. `statistics` [N, 3] of all tensor ranks'
+  /// parts.
+  void logits(const Handle& handle, const Slot& slot, View2<T> slice, View2<double> statistics,
+              bool gradient, const Between& between) const;
+  /// slot.merged, from the statistics [p, N, 3] of all pipeline ranks. loss [1] += Σ cross entropy
+  /// of the first `rows` rows; an empty view: nothing is added.
+  void combine(const Handle& handle, const Slot& slot, View3<const double> statistics,
+               View1<double> loss, std::int64_t rows) const;
+  /// slice = this part of the gradient of y.
+  void output_gradient(const Handle& handle, const Slot& slot, View2<T> slice,
+                       const MicroContext& context) const;
+  /// Adds to the gradient of the output table. Overwrites the slot's softmax.
+  void logits_gradient(const Handle& handle, const Slot& slot, const MicroContext& context,
+                       const Between& between) const;
+
+ private:
+  struct Block {
+    std::int64_t first = 0;
+    View2<Accumulate<T>> logits;
+    View2<T> softmax;
+    View1<const std::int32_t> targets;
+    View2<double> own;
+    View2<double> merged;
+    View2<T> y;
+  };
+  /// Calls `use` with each block of rows.
+  template <class Use>
+  void visit_blocks(const Slot& slot, const Use& use) const;
+
+  const TensorAxis& axis_;
+  bool again_;
+  std::int64_t vocabulary_;  ///< of all parts
+  std::int64_t first_id_;
+  View2<T> token_;    // [Vl, D]
+  View2<G> dtoken_;   // [Vl, D]
+  View2<T> output_;   // [Vl, D]: the token table if tied
+  View2<G> doutput_;  // [Vl, D]: a gradient of its own if tied
+
+  architecture::LayerDescription description_;
+  std::vector<std::byte*> scratch_;  ///< by number of a tensor
+  View1<std::int32_t> tokens_;       // [T]
+  View2<Accumulate<T>> logits_;      // [rows of a block, Vl]
+  View1<double> losses_;             // [N]
+  View1<double> statistics_;         // [tensor ranks · N · 3]
+  View2<T> dy_;                      // [T, D]
+  View2<T> rows_;                    // [T, D]
+};
+
+}  // namespace trireme::model

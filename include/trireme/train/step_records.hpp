@@ -1,0 +1,36 @@
+#pragma once
+
+#include <trireme/kernels/update.hpp>
+#include <trireme/tensor/arena.hpp>
+#include <trireme/tensor/views.hpp>
+
+#include <array>
+#include <cstdint>
+
+namespace trireme::train {
+
+/// Results of the last two of overlapping steps: their losses, which the next step's would replace,
+/// and the optimizer's status after their updates. On the device.
+class StepRecords {
+ public:
+  explicit StepRecords(std::int64_t losses);
+
+  /// Σ cross entropy of each term of the objective; on all ranks after the step's norm.
+  View1<double> losses(std::int64_t step) const { return at(step).losses; }
+  /// kernels::UpdateStatus after the step's update.
+  View1<double> status(std::int64_t step) const { return at(step).status; }
+  /// [1] Loss scale before it.
+  View1<double> scale_before(std::int64_t step) const { return at(step).scale_before; }
+
+ private:
+  struct Record {
+    View1<double> losses, status, scale_before;
+  };
+  const Record& at(std::int64_t step) const {
+    return records_.at(static_cast<std::size_t>(step % 2));
+  }
+  Arena memory_;
+  std::array<Record, 2> records_;
+};
+
+}  // namespace trireme::train

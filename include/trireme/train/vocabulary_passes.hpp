@@ -1,0 +1,93 @@
+#pragma once
+
+#include <trireme/data/batch_reader.hpp>
+#include <trireme/grid/communicator.hpp>
+#include <trireme/tensor/copy_queue.hpp>
+#include <trireme/train/executor.hpp>
+#include <trireme/train/rank_parts.hpp>
+
+#include <array>
+#include <functional>
+#include <span>
+#include <vector>
+
+namespace trireme::train {
+
+/// The passes of a vocabulary that all pipeline ranks share, with their messages: sums to the first
+/// and the last stage, and broadcasts from them. Each kind of message has two buffers in turn, so
+/// that one is in flight while the next is computed (schedule::share_vocabulary).
+template <class P>
+class VocabularyPasses {
+ public:
+  using T = typename P::Compute;
+  using Instr = schedule::Instr;
+
+  /// Fills the fields of the whole samples of a micro-batch, by their number in the objective.
+  using Read = std::function<void(Micro micro, data::BatchFields fields)>;
+
+  /// Arguments must outlive this.
+  VocabularyPasses(RankParts<P>& parts, const kernels::Handle& handle, Read read);
+
+  /// Waits for the messages that the instruction needs.
+  void await(const Step& step);
+  /// One of the instructions of a shared vocabulary; `rows` of the micro-batch count in the loss.
+  void run(const Step& step, const model::MicroContext& context, std::int64_t rows);
+
+  /// Moves the sum of all look-ups to the input of the first stage.
+  void take_input(const Step& step);
+  /// Tells in which slot the last stage has the output of a micro-batch.
+  void output_is_in(const Step& step);
+  /// Moves the output's gradient to that slot.
+  void take_output_gradient(const Step& step);
+  /// Waits for all messages in flight.
+  void finish();
+
+ private:
+  static constexpr int buffers = schedule::shared_buffers;
+  struct Message {
+    View2<T> slice;  // [tokens of a message, D]
+    grid::Request request;
+    Micro micro = -1;  ///< the one with a gradient that is still to be read
+  };
+  using Messages = std::array<Message, buffers>;
+  struct HostFields {
+    StagingBuffer memory;
+    std::vector<std::span<std::int32_t>> fields;
+    Event copied;
+  };
+
+  static Message& of(Messages& messages, Micro micro) {
+    return messages.at(static_cast<std::size_t>(micro % buffers));
+  }
+  Rank last() const { return parts_.pipeline.size() - 1; }
+  bool is_first() const { return parts_.pipeline.rank() == 0; }
+  bool is_last() const { return parts_.pipeline.rank() == last(); }
+  void upload(Micro micro, const char* field, View1<std::int32_t> to);
+  View3<double> statistics() const;
+  void broadcast(grid::Communicator& ranks, Message& message, Rank root);
+  void reduce(grid::Communicator& ranks, Message& message, Rank root);
+  void look_up(const Step& step);
+  void share_output(const Step& step);
+  void logits(const Step& step);
+  void combine(const Step& step, const model::MicroContext& context, std::int64_t rows);
+  void share_gradient(const Step& step);
+  void look_up_gradient(const Step& step);
+  void take(Message& message);
+
+  RankParts<P>& parts_;
+  const kernels::Handle& handle_;
+  Read read_;
+  typename model::SharedVocabulary<P>::Between between_;
+  HostFields host_;
+  Messages inputs_, outputs_, gradients_, input_gradients_;
+  grid::Request statistics_;
+  std::array<int, 4 * buffers> slots_{};  ///< of the last stage's outputs, by micro-batch
+  bool trains_ = true;                    ///< the combined statistics are followed by gradients
+};
+
+extern template class VocabularyPasses<model::Fp32>;
+extern template class VocabularyPasses<model::Fp64>;
+extern template class VocabularyPasses<model::MixedBf16>;
+extern template class VocabularyPasses<model::MixedFp16>;
+
+}  // namespace trireme::train

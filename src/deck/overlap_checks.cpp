@@ -1,0 +1,22 @@
+#include <trireme/base/text.hpp>
+#include <trireme/deck/overlap_checks.hpp>
+
+namespace trireme::deck {
+
+std::vector<std::string> overlap_mistakes(const Deck& deck) {
+  const Config& c = deck.config;
+  std::vector<std::string> mistakes;
+  if (!c.parallel.overlaps_steps()) return mistakes;
+  const auto excludes = [&](const char* section, const char* name, const char* remedy) {
+    mistakes.push_back(text(deck.cite("parallel", "schedule"), " cannot be combined with ",
+                            deck.cite(section, name), "; choose schedule = \"1f1b\", or ", remedy));
+  };
+  if (c.precision.products == Products::fp8)
+    excludes("precision", "products", "products = \"compute\"");
+  if (c.parallel.offload != Offload::none) excludes("parallel", "offload", "offload = \"none\"");
+  if (c.model.shared_layers > 0) excludes("model", "shared_layers", "shared_layers = 0");
+  if (c.run.audit_every > 0) excludes("run", "audit_every", "audit_every = 0");
+  return mistakes;
+}
+
+}  // namespace trireme::deck

@@ -1,0 +1,238 @@
+// rope_parameters of config.json: the types of scaling that transformers has, and their members.
+#include <trireme/base/text.hpp>
+#include <trireme/hugging_face/rotary_keys.hpp>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+
+namespace trireme::hugging_face {
+namespace {
+
+using M = deck::ModelConfig;
+using Kind = RotaryScalingKind;
+
+/// A member that is a number, and the deck's key for it.
+struct Member {
+  const char* name;
+  const char* deck;
+  NumberMember number;
+  std::vector<Kind> kinds;
+  bool required;
+};
+
+const std::array<Member, 6>& members() {
+  static const std::array<Member, 6> all{
+      {{"factor",
+        "rope_factor",
+        &M::rope_factor,
+        {Kind::linear, Kind::dynamic, Kind::yarn, Kind::llama3},
+        true},
+       {"low_freq_factor",
+        "rope_low_frequency_factor",
+        &M::rope_low_frequency_factor,
+        {Kind::llama3},
+        true},
+       {"high_freq_factor",
+        "rope_high_frequency_factor",
+        &M::rope_high_frequency_factor,
+        {Kind::llama3},
+        true},
+       {"beta_fast", "rope_beta_fast", &M::rope_beta_fast, {Kind::yarn}, false},
+       {"beta_slow", "rope_beta_slow", &M::rope_beta_slow, {Kind::yarn}, false},
+       {"attention_factor",
+        "rope_attention_factor",
+        &M::rope_attention_factor,
+        {Kind::yarn},
+        false}}};
+  return all;
+}
+
+constexpr const char* original = "original_max_position_embeddings";
+constexpr const char* kinds_text = R"("default", "linear", "dynamic", "yarn" or "llama3")";
+
+bool has(const Member& member, Kind kind) {
+  return std::ranges::find(member.kinds, kind) != member.kinds.end();
+}
+
+bool has_original(Kind kind) {
+  return kind == Kind::yarn || kind == Kind::llama3;
+}
+
+/// A member of an object; null if there is none.
+json member_of(const json& object, const char* name) {
+  const auto found = object.is_object() ? object.find(name) : object.end();
+  return object.is_object() && found != object.end() ? *found : json();
+}
+
+json type_of(const json& object) {
+  const json type = member_of(object, "rope_type");
+  return type.is_null() ? member_of(object, "type") : type;
+}
+
+std::optional<Kind> kind_of(const json& object) {
+  const json type = type_of(object);
+  if (type.is_null() || type == "default") return Kind::none;
+  if (!type.is_string() || type == "none") return std::nullopt;
+  return parse<Kind>(type.get<std::string>());
+}
+
+bool is_positive(const json& value) {
+  return value.is_number() && value.get<double>() > 0 && std::isfinite(value.get<double>());
+}
+
+/// Yarn's magnitude from the two numbers that some files have instead of attention_factor.
+double magnitude_of(const json& object, double factor) {
+  const auto scale = [&](const json& m) {
+    return factor <= 1 ? 1 : 0.1 * m.get<double>() * std::log(factor) + 1;
+  };
+  const json above = member_of(object, "mscale"), below = member_of(object, "mscale_all_dim");
+  return is_positive(above) && is_positive(below) ? scale(above) / scale(below) : 0;
+}
+
+/// Stores what is right; check_rotary complains about the rest.
+bool read_rotary(const json& value, M& m) {
+  if (!value.is_object()) return false;
+  if (const json theta = member_of(value, "rope_theta"); is_positive(theta))
+    m.rope_theta = theta.get<double>();
+  m.rope_scaling = kind_of(value).value_or(Kind::none);
+  for (const Member& member : members())
+    if (const json number = member_of(value, member.name);
+        has(member, m.rope_scaling) && is_positive(number))
+      m.*member.number = number.get<double>();
+  if (m.rope_scaling == Kind::yarn && m.rope_attention_factor == 0)
+    m.rope_attention_factor = magnitude_of(value, m.rope_factor);
+  if (m.rope_scaling == Kind::dynamic) m.rope_original_sequence = m.sequence;
+  if (has_original(m.rope_scaling)) {
+    const json positions = member_of(value, original);
+    m.rope_original_sequence =
+        positions.is_number_integer() ? positions.get<std::int64_t>() : m.sequence;
+  }
+  return true;
+}
+
+json written_members(const M& m) {
+  json out{{"rope_type", m.rope_scaling == Kind::none ? "default" : name_of(m.rope_scaling)}};
+  for (const Member& member : members())
+    if (has(member, m.rope_scaling) && m.*member.number > 0) out[member.name] = m.*member.number;
+  if (has_original(m.rope_scaling)) out[original] = m.rope_original_sequence;
+  return out;
+}
+
+ConfigKey object(std::string name) {
+  ConfigKey key;
+  key.name = std::move(name);
+  key.expected = text(R"({"rope_type": )", kinds_text, ", and the type's members}");
+  key.otherwise = [](const M&) { return json(json::value_t::discarded); };
+  key.read = [](const json& value, M& m) { return value.is_discarded() || read_rotary(value, m); };
+  return key;
+}
+
+/// A deck's key whose value the object has.
+ConfigKey part(const std::string& name, const char* deck, std::function<json(const M&)> write) {
+  ConfigKey key;
+  key.name = "rope_parameters." + name;
+  key.deck = deck;
+  key.write = std::move(write);
+  key.otherwise = key.write;
+  key.read = [](const json&, M&) { return true; };
+  return key;
+}
+
+void check_member(const json& object, const std::string& name, const Member& member, Kind kind,
+                  Complaints& complaints) {
+  const json value = member_of(object, member.name);
+  if (value.is_null()) {
+    if (has(member, kind) && member.required)
+      complaints.add(name, ".", member.name, " is missing, expected a number above 0");
+  } else if (!is_positive(value) || (value < 1 && member.number == &M::rope_factor)) {
+    complaints.add(name, ".", member.name, " = ", shortened(value.dump()), ", expected a number ",
+                   member.number == &M::rope_factor ? "of at least 1" : "above 0");
+  }
+}
+
+void check_object(const json& object, const std::string& name, const M& m, Complaints& complaints) {
+  const std::optional<Kind> kind = kind_of(object);
+  if (!kind) {
+    complaints.add(name, ".rope_type = ", shortened(type_of(object).dump()), ", expected ",
+                   kinds_text);
+    return;
+  }
+  for (const Member& member : members()) check_member(object, name, member, *kind, complaints);
+  const auto expect = [&](const char* member, bool right, std::string_view expected) {
+    const json value = member_of(object, member);
+    if (!value.is_null() && !right)
+      complaints.add(name, ".", member, " = ", shortened(value.dump()), ", expected ", expected);
+  };
+  const json positions = member_of(object, original), theta = member_of(object, "rope_theta");
+  expect(original, positions.is_number_integer() && positions >= 1 && positions <= size_limit,
+         text("a whole number from 1 to ", size_limit));
+  expect("rope_theta", is_positive(theta), "a number above 0");
+  if (is_positive(theta) && theta != m.rope_theta)
+    complaints.add("rope_theta = ", m.rope_theta, ", but ", theta.dump(), " in ", name,
+                   ", expected equal values");
+  expect("partial_rotary_factor", member_of(object, "partial_rotary_factor") == 1, "1");
+  expect("truncate", member_of(object, "truncate") == true, "true");
+  const json type = member_of(object, "type");
+  expect("type", type == type_of(object), "the value of rope_type");
+  if (*kind == Kind::none) return;
+  constexpr std::array known{"rope_type", "type",   "rope_theta",     original,
+                             "truncate",  "mscale", "mscale_all_dim", "partial_rotary_factor"};
+  for (const auto& [key, value] : object.items())
+    if (std::ranges::find(known, key) == known.end() &&
+        std::ranges::find(members(), key, &Member::name) == members().end())
+      complaints.add(name, ".", key, " = ", shortened(value.dump()),
+                     ", which Trireme does not have");
+}
+
+}  // namespace
+
+void add_rotary_keys(std::vector<ConfigKey>& keys) {
+  ConfigKey parameters = object("rope_parameters");
+  parameters.write = [](const M& m) {
+    json out = written_members(m);
+    out["rope_theta"] = m.rope_theta;
+    return out;
+  };
+  keys.push_back(std::move(parameters));
+  ConfigKey scaling = object("rope_scaling");  // transformers before version 5 reads this one
+  scaling.write = [](const M& m) {
+    return m.rope_scaling == Kind::none ? json(json::value_t::discarded) : written_members(m);
+  };
+  keys.push_back(std::move(scaling));
+  keys.push_back(positive("rope_theta", "rope_theta", &M::rope_theta).without([](const M& m) {
+    return json(m.rope_theta);
+  }));
+  ConfigKey kind =
+      part("rope_type", "rope_scaling", [](const M& m) { return json(name_of(m.rope_scaling)); });
+  kind.in_deck = [](const M& m) {
+    return m.rope_scaling == Kind::none ? "" : text('"', name_of(m.rope_scaling), '"');
+  };
+  keys.push_back(std::move(kind));
+  for (const Member& member : members()) {
+    ConfigKey number = part(member.name, member.deck, [&member](const M& m) {
+      return has(member, m.rope_scaling) ? json(m.*member.number) : json();
+    });
+    number.in_deck = [&member](const M& m) {
+      return has(member, m.rope_scaling) ? json(m.*member.number).dump() : std::string();
+    };
+    keys.push_back(std::move(number));
+  }
+  ConfigKey positions = part(original, "rope_original_sequence", [](const M& m) {
+    const bool used = m.rope_scaling != Kind::none && m.rope_scaling != Kind::linear;
+    return used ? json(m.rope_original_sequence) : json();
+  });
+  positions.in_deck = [write = positions.write](const M& m) {
+    const json value = write(m);
+    return value.is_null() ? std::string() : value.dump();
+  };
+  keys.push_back(std::move(positions));
+}
+
+void check_rotary(const json& file, const M& m, Complaints& complaints) {
+  for (const char* name : {"rope_parameters", "rope_scaling"})
+    if (const json object = member_of(file, name); object.is_object())
+      check_object(object, name, m, complaints);
+}
+
+}  // namespace trireme::hugging_face

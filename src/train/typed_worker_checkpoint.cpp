@@ -1,0 +1,201 @@
+// A worker's slices of a checkpoint, and the way back.
+#include <trireme/architecture/saved.hpp>
+#include <trireme/base/check.hpp>
+#include <trireme/base/log.hpp>
+#include <trireme/kernels/elementwise.hpp>
+#include <trireme/tensor/copy.hpp>
+#include <trireme/tensor/region.hpp>
+#include <trireme/train/load.hpp>
+#include <trireme/train/typed_worker.hpp>
+
+#include <algorithm>
+
+namespace trireme::train {
+namespace {
+
+/// A part of a local array in the form in which checkpoints write it.
+template <class T>
+checkpoint::SliceView slice_of(const Exec& exec, const NamedTensor<T>& tensor,
+                               const architecture::SavedPart& part) {
+  checkpoint::SliceView slice{tensor.name, dtype_of<T>, tensor.shape, part.offset, part.extent};
+  T* first = tensor.data.data() + part.first;
+  if constexpr (exec_on_host)
+    slice.data = first;
+  else
+    slice.copy = [&exec, first](std::int64_t begin, std::int64_t bytes, void* out) {
+      const auto n = static_cast<std::size_t>(bytes) / sizeof(T);
+      copy_to_host<T>(exec, {static_cast<T*>(out), n},
+                      View1<T>(first + begin / static_cast<std::int64_t>(sizeof(T)), n),
+                      "train/share copies numbers to the host");
+    };
+  return slice;
+}
+
+}  // namespace
+
+template <class P>
+std::vector<checkpoint::SliceView> TypedWorker<P>::share() {
+  fence(handle_, "train/share waits for the step");
+  const auto& entries = parts_.parameters_of(actions_.step()).entries();
+  std::vector<architecture::LocalArray> arrays;
+  for (const auto& entry : entries) arrays.push_back(entry.local);
+  const auto mine = architecture::saved_parts(architecture_, parts_.parameters.shard(), arrays,
+                                              parts_.replicas.size(), parts_.replicas.rank());
+  std::vector<checkpoint::SliceView> slices;
+  const auto add_weights = [&] {
+    for (const auto& part : mine)
+      slices.push_back(slice_of(handle_, entries[part.local].weight, part));
+  };
+  if (!parts_.optimizer) {
+    add_weights();
+    return slices;
+  }
+  const auto state = parts_.optimizer->state();
+  const auto add_state = [&](const auto& array_of) {
+    if (parts_.weight_gather) {  // each replica owns a part
+      for (const auto& block : state)
+        if (block.counted) {
+          const auto& array = array_of(block);
+          slices.push_back(slice_of(handle_, array, {0, array.offset, array.extent, 0}));
+        }
+    } else {
+      for (const auto& part : mine)
+        slices.push_back(slice_of(handle_, array_of(state[part.local]), part));
+    }
+  };
+  // For two-byte weights the checkpoint stores the master weights; a restart rounds them again.
+  if constexpr (optim::Optimizer<P>::has_masters)
+    add_state([](const auto& block) -> const auto& { return block.master; });
+  else
+    add_weights();
+  if (parts_.second)
+    for (const auto& part : mine) {
+      auto earlier = parts_.parameters_of(actions_.step() + 1).entries()[part.local].weight;
+      earlier.name = second_weights + earlier.name;
+      slices.push_back(slice_of(handle_, earlier, part));
+    }
+  const std::size_t kinds = architecture::state_arrays(config_.optimizer).size();
+  for (std::size_t kind = 0; kind < kinds; ++kind)
+    add_state([kind](const auto& block) -> const auto& { return block.arrays[kind]; });
+  if (parts_.fp8 && grid_.world().rank() == 0) {  // the same on all ranks
+    const NamedTensor<float> maxima = parts_.fp8->history();
+    slices.push_back(slice_of(handle_, maxima, {0, maxima.offset, maxima.extent, 0}));
+  }
+  return slices;
+}
+
+template <class P>
+void TypedWorker<P>::copy_second_weights(std::int64_t step) {
+  if (parts_.second)
+    kernels::copy<T>(handle_, parts_.parameters_of(step + 1).all_weights(),
+                     parts_.parameters_of(step).all_weights());
+}
+
+/// A run that continues another schedule's checkpoint, or one in another precision, begins with two
+/// equal versions, as every new run.
+template <class P>
+void TypedWorker<P>::load_second_weights(const checkpoint::Reader& reader) {
+  if (!parts_.second) return;
+  const std::int64_t step = reader.state().step;
+  copy_second_weights(step);
+  const auto stored = [&](const std::string& name) {
+    const auto found = std::ranges::find(reader.arrays(), name, &checkpoint::ArrayInfo::name);
+    return found != reader.arrays().end() && found->dtype == dtype_of<T>;
+  };
+  const auto& entries = parts_.parameters_of(step + 1).entries();
+  if (step > 0 && !std::ranges::all_of(entries, [&](const auto& entry) {
+        return stored(second_weights + entry.weight.name);
+      }))
+    return say(reader.folder(), " holds one version of the weights in ", name_of(dtype_of<T>),
+               "; the second one starts equal to it");
+  if (step == 0) return;
+  for (const auto& entry : entries) {
+    auto weight = entry.weight;
+    weight.name = second_weights + weight.name;
+    load_staged(handle_, reader, weight, rounding_bytes);
+  }
+}
+
+/// A history of another length keeps the maxima of the latest steps.
+template <class P>
+void TypedWorker<P>::load_fp8(const checkpoint::Reader& reader) {
+  if (!parts_.fp8) return;
+  const NamedTensor<float> history = parts_.fp8->history();
+  const auto stored =
+      std::ranges::find(reader.arrays(), history.name, &checkpoint::ArrayInfo::name);
+  parts_.fp8->reset(handle_);
+  if (stored == reader.arrays().end()) {
+    say(reader.folder(), " holds no maxima of fp8 tensors; their scales start as in a new run");
+    return;
+  }
+  const std::int64_t tensors = history.shape[1], rows = history.shape[0];
+  const std::int64_t stored_rows = stored->shape.front();
+  std::vector<float> all(static_cast<std::size_t>(stored_rows * tensors));
+  reader.read(history.name, DType::fp32, {stored_rows, tensors}, all.data());
+  std::vector<float> mine(static_cast<std::size_t>(rows * tensors), 0.0F);
+  const std::int64_t step = reader.state().step;
+  for (std::int64_t s = std::max<std::int64_t>(0, step - std::min(rows, stored_rows)); s < step;
+       ++s)
+    std::copy_n(all.begin() + s % stored_rows * tensors, tensors,
+                mine.begin() + s % rows * tensors);
+  copy_to_device<float>(handle_, history.data, mine);
+  fence(handle_, "train/load copies the maxima of fp8 tensors to the device");
+  parts_.fp8->resume(handle_, step);
+}
+
+template <class P>
+void TypedWorker<P>::load(const checkpoint::Reader& reader) {
+  const Region region("load");
+  const std::int64_t step = reader.state().step;
+  actions_.resume(step);
+  begun_ = false;
+  load_weights(handle_, reader, architecture_, parts_.parameters_of(step));
+  load_fp8(reader);
+  if (!parts_.optimizer) return;
+  load_second_weights(reader);
+  const auto state = parts_.optimizer->state();
+  if constexpr (optim::Optimizer<P>::has_masters)
+    for (const auto& block : state) load_array(handle_, reader, block.master);
+  const double loss_scale = initial_loss_scale(config_.precision);
+  if (holds_weights_only(reader)) {
+    parts_.optimizer->zero_state(handle_);
+    parts_.optimizer->set_progress(handle_, {0, 0, loss_scale, 0, step, loss_scale});
+    say(reader.folder(), " holds no optimizer state; it starts at zero");
+    return;
+  }
+  for (const auto& block : state)
+    for (const auto& array : block.arrays) load_array(handle_, reader, array);
+  const Skips skips = skips_of(reader.state());
+  // A constant loss scale comes from the deck.
+  const bool adapted =
+      config_.precision.compute == DType::fp16 && config_.precision.loss_scale_interval > 0;
+  const double scale = adapted ? skips.loss_scale.value_or(loss_scale) : loss_scale;
+  // If the deck has reduced maximum_skips, one more step is still tried.
+  parts_.optimizer->set_progress(
+      handle_, {skips.total, std::min(skips.in_row, config_.optimizer.maximum_skips - 1), scale,
+                adapted ? skips.scale_steps : 0, step,
+                adapted ? skips.scale_before.value_or(scale) : scale});
+}
+
+template std::vector<checkpoint::SliceView> TypedWorker<model::Fp32>::share();
+template void TypedWorker<model::Fp32>::load_fp8(const checkpoint::Reader&);
+template void TypedWorker<model::Fp32>::copy_second_weights(std::int64_t);
+template void TypedWorker<model::Fp32>::load_second_weights(const checkpoint::Reader&);
+template void TypedWorker<model::Fp32>::load(const checkpoint::Reader&);
+template std::vector<checkpoint::SliceView> TypedWorker<model::Fp64>::share();
+template void TypedWorker<model::Fp64>::load_fp8(const checkpoint::Reader&);
+template void TypedWorker<model::Fp64>::copy_second_weights(std::int64_t);
+template void TypedWorker<model::Fp64>::load_second_weights(const checkpoint::Reader&);
+template void TypedWorker<model::Fp64>::load(const checkpoint::Reader&);
+template std::vector<checkpoint::SliceView> TypedWorker<model::MixedBf16>::share();
+template void TypedWorker<model::MixedBf16>::load_fp8(const checkpoint::Reader&);
+template void TypedWorker<model::MixedBf16>::copy_second_weights(std::int64_t);
+template void TypedWorker<model::MixedBf16>::load_second_weights(const checkpoint::Reader&);
+template void TypedWorker<model::MixedBf16>::load(const checkpoint::Reader&);
+template std::vector<checkpoint::SliceView> TypedWorker<model::MixedFp16>::share();
+template void TypedWorker<model::MixedFp16>::load_fp8(const checkpoint::Reader&);
+template void TypedWorker<model::MixedFp16>::copy_second_weights(std::int64_t);
+template void TypedWorker<model::MixedFp16>::load_second_weights(const checkpoint::Reader&);
+template void TypedWorker<model::MixedFp16>::load(const checkpoint::Reader&);
+
+}  // namespace trireme::train

@@ -1,0 +1,237 @@
+// Passes of a shared vocabulary. A broadcast is an all-gather to which one rank contributes, and a
+// sum for one rank a reduce-scatter of which the others have no part: both do not block.
+#include <trireme/kernels/elementwise.hpp>
+#include <trireme/tensor/copy.hpp>
+#include <trireme/train/vocabulary_passes.hpp>
+
+#include <algorithm>
+
+namespace trireme::train {
+
+using schedule::Op;
+
+template <class P>
+VocabularyPasses<P>::VocabularyPasses(RankParts<P>& parts, const kernels::Handle& handle, Read read)
+    : parts_(parts),
+      handle_(handle),
+      read_(std::move(read)),
+      between_([&parts] { parts.pipeline.progress(); }) {
+  const auto& fields = parts.model->objective().fields;
+  std::int64_t numbers = 0;
+  for (const architecture::BatchField& field : fields)
+    numbers += rows_of(field.rows, parts.model->sizes());
+  host_.memory = StagingBuffer("train/shared_fields", static_cast<std::size_t>(numbers) * 4);
+  auto* next = reinterpret_cast<std::int32_t*>(host_.memory.data());
+  std::fill_n(next, numbers, 0);
+  for (const architecture::BatchField& field : fields) {
+    const std::int64_t n = rows_of(field.rows, parts.model->sizes());
+    host_.fields.emplace_back(next, static_cast<std::size_t>(n));
+    next += n;
+  }
+  auto slices = parts.vocabulary->slices.begin();
+  for (Messages* messages : {&inputs_, &outputs_, &gradients_, &input_gradients_})
+    for (Message& message : *messages) message.slice = *slices++;
+}
+
+template <class P>
+void VocabularyPasses<P>::upload(Micro micro, const char* field, View1<std::int32_t> to) {
+  if (!exec_on_host) fence(host_.copied, "train/look_up reuses its token buffers");
+  read_(micro, host_.fields);
+  copy_to_device<std::int32_t>(handle_, to, host_.fields[parts_.model->objective().field(field)]);
+  if (!exec_on_host) host_.copied.record(handle_);
+}
+
+template <class P>
+View3<double> VocabularyPasses<P>::statistics() const {
+  const auto ranks = static_cast<std::size_t>(parts_.pipeline.size());
+  const View1<double>& all = parts_.vocabulary->statistics;
+  return View3<double>(all.data(), ranks, all.extent(0) / (3 * ranks), 3);
+}
+
+namespace {
+
+/// This rank's message for `root`, or the other way around: all elements are of one rank.
+template <class T>
+std::vector<std::int64_t> counts_of(const grid::Communicator& ranks, View2<T> slice, Rank root) {
+  std::vector<std::int64_t> counts(static_cast<std::size_t>(ranks.size()), 0);
+  counts[static_cast<std::size_t>(root)] = static_cast<std::int64_t>(slice.size());
+  return counts;
+}
+
+}  // namespace
+
+template <class P>
+void VocabularyPasses<P>::broadcast(grid::Communicator& ranks, Message& message, Rank root) {
+  const View1<T> all = flat(message.slice);
+  const View1<const T> mine(all.data(), ranks.rank() == root ? all.extent(0) : 0);
+  message.request =
+      ranks.start_all_gather<T>(handle_, all, mine, counts_of(ranks, message.slice, root));
+}
+
+template <class P>
+void VocabularyPasses<P>::reduce(grid::Communicator& ranks, Message& message, Rank root) {
+  const View1<T> all = flat(message.slice);
+  const View1<T> mine(all.data(), ranks.rank() == root ? all.extent(0) : 0);
+  message.request = ranks.start_reduce_scatter<T>(handle_, mine, View1<const T>(all),
+                                                  counts_of(ranks, message.slice, root));
+}
+
+template <class P>
+void VocabularyPasses<P>::await(const Step& step) {
+  const Micro m = step.instr.micro;
+  RankVocabulary<P>& v = *parts_.vocabulary;
+  switch (step.instr.op) {
+    case Op::look_up:
+      return v.inputs->wait(of(inputs_, m).request, "an earlier sum of look-ups");
+    case Op::logits:
+    case Op::evaluate_logits:
+      return v.outputs->wait(of(outputs_, m).request, "the last stage's output");
+    case Op::combine_logits:
+      v.logits->wait(statistics_, "statistics of all logits");
+      return v.logits->wait(of(gradients_, m).request, "an earlier gradient of the logits");
+    case Op::look_up_gradient:
+      return v.input_gradients->wait(of(input_gradients_, m).request, "the look-up's gradient");
+    default:
+      break;
+  }
+}
+
+template <class P>
+void VocabularyPasses<P>::run(const Step& step, const model::MicroContext& context,
+                              std::int64_t rows) {
+  switch (step.instr.op) {
+    case Op::look_up:
+      return look_up(step);
+    case Op::share_output:
+      return share_output(step);
+    case Op::logits:
+    case Op::evaluate_logits:
+      return logits(step);
+    case Op::combine_logits:
+      return combine(step, context, rows);
+    case Op::logits_gradient:
+      return parts_.model->vocabulary().logits_gradient(
+          handle_, parts_.model->logits_slot(step.logits_slot), context, between_);
+    case Op::share_gradient:
+      return share_gradient(step);
+    case Op::look_up_gradient:
+      return look_up_gradient(step);
+    default:
+      check(false, step.instr, " is no pass of a shared vocabulary");
+  }
+}
+
+template <class P>
+void VocabularyPasses<P>::look_up(const Step& step) {
+  Message& message = of(inputs_, step.instr.micro);
+  upload(step.instr.micro, "tokens", parts_.model->vocabulary().tokens());
+  parts_.model->vocabulary().look_up(handle_, message.slice);
+  reduce(*parts_.vocabulary->inputs, message, 0);
+}
+
+template <class P>
+void VocabularyPasses<P>::take_input(const Step& step) {
+  Message& message = of(inputs_, step.instr.micro);
+  parts_.vocabulary->inputs->wait(message.request, "the sum of all look-ups");
+  parts_.axis.gather_slices(handle_, parts_.model->input(handle_, step.instr.stage, step.slot),
+                            message.slice, "look-up, forward");
+}
+
+template <class P>
+void VocabularyPasses<P>::output_is_in(const Step& step) {
+  slots_.at(static_cast<std::size_t>(step.instr.micro) % slots_.size()) = step.slot;
+}
+
+template <class P>
+void VocabularyPasses<P>::share_output(const Step& step) {
+  Message& message = of(outputs_, step.instr.micro);
+  if (is_last()) {
+    const int slot = slots_.at(static_cast<std::size_t>(step.instr.micro) % slots_.size());
+    kernels::copy<T>(handle_, flat(message.slice),
+                     flat<const T>(parts_.axis.slice_of(parts_.model->head_output(slot))));
+  }
+  broadcast(*parts_.vocabulary->outputs, message, last());
+}
+
+template <class P>
+void VocabularyPasses<P>::logits(const Step& step) {
+  trains_ = step.instr.op == Op::logits;
+  const auto& slot = parts_.model->logits_slot(step.logits_slot);
+  upload(step.instr.micro, "targets", slot.targets);
+  const View3<double> all = statistics();
+  const auto rows = all.extent(1);
+  const View2<double> mine(all.data() + static_cast<std::size_t>(parts_.pipeline.rank()) * 3 * rows,
+                           rows, 3);
+  parts_.model->vocabulary().logits(handle_, slot, of(outputs_, step.instr.micro).slice, mine,
+                                    trains_, between_);
+  const std::vector<std::int64_t> counts(static_cast<std::size_t>(parts_.pipeline.size()),
+                                         static_cast<std::int64_t>(mine.size()));
+  statistics_ = parts_.vocabulary->logits->template start_all_gather<double>(
+      handle_, View1<double>(all.data(), all.size()), flat<const double>(mine), counts);
+}
+
+/// The last stage adds the losses.
+template <class P>
+void VocabularyPasses<P>::combine(const Step& step, const model::MicroContext& context,
+                                  std::int64_t rows) {
+  const model::SharedVocabulary<P>& vocabulary = parts_.model->vocabulary();
+  const auto& slot = parts_.model->logits_slot(step.logits_slot);
+  vocabulary.combine(handle_, slot, View3<const double>(statistics()),
+                     is_last() ? parts_.model->losses() : View1<double>(), rows);
+  if (!trains_) return;
+  Message& message = of(gradients_, step.instr.micro);
+  take(message);
+  vocabulary.output_gradient(handle_, slot, message.slice, context);
+  reduce(*parts_.vocabulary->logits, message, last());
+  message.micro = step.instr.micro;
+}
+
+/// On the last stage, moves the sum to its slot, whose output all ranks have.
+template <class P>
+void VocabularyPasses<P>::take(Message& message) {
+  if (!is_last() || message.micro < 0) return;
+  parts_.vocabulary->logits->wait(message.request, "the gradient of the logits' input");
+  const int slot = slots_.at(static_cast<std::size_t>(message.micro) % slots_.size());
+  parts_.axis.gather_slices(handle_, parts_.model->head_output(slot), message.slice,
+                            "logits, backward");
+  message.micro = -1;
+}
+
+template <class P>
+void VocabularyPasses<P>::take_output_gradient(const Step& step) {
+  Message& message = of(gradients_, step.instr.micro);
+  if (message.micro == step.instr.micro) take(message);
+}
+
+template <class P>
+void VocabularyPasses<P>::share_gradient(const Step& step) {
+  Message& message = of(input_gradients_, step.instr.micro);
+  if (is_first())
+    kernels::copy<T>(
+        handle_, flat(message.slice),
+        flat<const T>(parts_.axis.slice_of(parts_.model->dx(step.instr.stage, step.slot))));
+  broadcast(*parts_.vocabulary->input_gradients, message, 0);
+}
+
+template <class P>
+void VocabularyPasses<P>::look_up_gradient(const Step& step) {
+  upload(step.instr.micro, "tokens", parts_.model->vocabulary().tokens());
+  parts_.model->vocabulary().look_up_gradient(handle_,
+                                              of(input_gradients_, step.instr.micro).slice);
+}
+
+template <class P>
+void VocabularyPasses<P>::finish() {
+  RankVocabulary<P>& v = *parts_.vocabulary;
+  for (int i = 0; i < buffers; ++i) {
+    v.inputs->wait(of(inputs_, i).request, "look-ups of the step");
+    v.logits->wait(of(gradients_, i).request, "gradients of the step's logits");
+  }
+}
+
+template class VocabularyPasses<model::Fp32>;
+template class VocabularyPasses<model::Fp64>;
+template class VocabularyPasses<model::MixedBf16>;
+template class VocabularyPasses<model::MixedFp16>;
+
+}  // namespace trireme::train

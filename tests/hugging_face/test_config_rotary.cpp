@@ -1,0 +1,121 @@
+// Scaled rotary positions in config.json: transformers' types, old and new files, and mistakes.
+#include "configs.hpp"
+
+#include <array>
+
+namespace trireme::hugging_face {
+namespace {
+
+using namespace testing;
+using Kind = RotaryScalingKind;
+
+/// A llama with every number of the type away from its default.
+deck::ModelConfig scaled(Kind kind) {
+  deck::ModelConfig m = odd_llama(true);
+  m.rope_scaling = kind;
+  m.rope_theta = 500000;
+  m.rope_factor = 8.5;
+  if (kind != Kind::linear) m.rope_original_sequence = kind == Kind::dynamic ? m.sequence : 17;
+  if (kind == Kind::llama3) {
+    m.rope_low_frequency_factor = 1.5;
+    m.rope_high_frequency_factor = 5.5;
+  }
+  if (kind == Kind::yarn) {
+    m.rope_beta_fast = 31.5;
+    m.rope_beta_slow = 1.25;
+    m.rope_attention_factor = 1.125;
+  }
+  return m;
+}
+
+constexpr std::array kinds{Kind::linear, Kind::dynamic, Kind::yarn, Kind::llama3};
+
+TEST(ConfigRotary, IsWrittenForBothVersionsOfTransformersAndReadsBack) {
+  for (const Kind kind : kinds) {
+    const deck::ModelConfig model = scaled(kind);
+    const std::string content = config_text(model, DType::fp32, {});
+    EXPECT_EQ(parse_config(content, "c").model, model) << content;
+    for (const char* name : {"rope_parameters", "rope_scaling"}) {
+      json one = json::parse(content);
+      one.erase(name);
+      EXPECT_EQ(parse_config(one.dump(), "c").model, model) << "without " << name;
+    }
+    EXPECT_EQ(deck_of(model_toml(file_of(model))).config.model, model) << "as a deck's section";
+  }
+  EXPECT_EQ(config_text(odd_llama(true), DType::fp32, {}).find("rope_scaling"), std::string::npos);
+}
+
+TEST(ConfigRotary, ReadsWhatTransformersWrites) {
+  for (const Kind kind : kinds) {
+    const std::string path = text(TRIREME_SOURCE_DIR, "/tests/golden/decoders_hugging_face/llama_",
+                                  name_of(kind), "/config.json");
+    const deck::ModelConfig m = parse_config(read_file(path), path).model;
+    EXPECT_EQ(m.rope_scaling, kind);
+    EXPECT_EQ(m.rope_theta, 100);
+    EXPECT_EQ(m.rope_factor, kind == Kind::linear    ? 2.5
+                             : kind == Kind::dynamic ? 2
+                             : kind == Kind::yarn    ? 4
+                                                     : 8);
+    EXPECT_EQ(m.rope_original_sequence, kind == Kind::linear ? 0 : 6);
+    EXPECT_EQ(m.rope_beta_fast, kind == Kind::yarn ? 0.8 : 32);
+    EXPECT_EQ(m.rope_high_frequency_factor, kind == Kind::llama3 ? 0.8 : 4);
+  }
+}
+
+TEST(ConfigRotary, MembersThatAreNotThereHaveTransformersValues) {
+  const auto model = [](const std::string& parameters) {
+    return parse_config(llama + ", \"rope_parameters\": " + parameters + "}", "c").model;
+  };
+  const auto yarn = model(R"({"type": "yarn", "factor": 4})");
+  EXPECT_EQ(yarn.rope_original_sequence, 61) << "max_position_embeddings";
+  EXPECT_EQ(yarn.rope_beta_fast, 32);
+  EXPECT_EQ(yarn.rope_attention_factor, 0);
+  const auto scales = model(R"({"rope_type": "yarn", "factor": 40, "mscale": 1.0,
+                               "mscale_all_dim": 0.5})");
+  EXPECT_NEAR(scales.rope_attention_factor, (0.1 * std::log(40) + 1) / (0.05 * std::log(40) + 1),
+              1e-15);
+}
+
+TEST(ConfigRotary, MistakesAreNamedWithTheMember) {
+  const std::vector<std::pair<std::string, std::string>> wrong{
+      {R"({"rope_type": "longrope", "factor": 2.0})",
+       R"(.rope_type = "longrope", expected "default", "linear")"},
+      {R"({"rope_type": "none"})", ".rope_type = \"none\", expected"},
+      {R"({"rope_type": 7})", ".rope_type = 7, expected"},
+      {R"({"rope_type": "linear"})", ".factor is missing, expected a number above 0"},
+      {R"({"rope_type": "linear", "factor": 0.5})",
+       ".factor = 0.5, expected a number of at least 1"},
+      {R"({"rope_type": "llama3", "factor": 8})", ".low_freq_factor is missing"},
+      {R"({"rope_type": "yarn", "factor": 8, "beta_fast": "x"})", ".beta_fast = \"x\", expected"},
+      {R"({"rope_type": "yarn", "factor": 8, "truncate": false})",
+       ".truncate = false, expected true"},
+      {R"({"rope_type": "yarn", "factor": 8, "original_max_position_embeddings": 0})",
+       ".original_max_position_embeddings = 0, expected a whole number from 1"},
+      {R"({"rope_type": "linear", "factor": 2, "long_factor": [1]})",
+       ".long_factor = [1], which Trireme does not have"},
+      {R"({"rope_type": "linear", "type": "yarn", "factor": 2})", ".type = \"yarn\", expected"},
+      {R"({"rope_theta": "big"})", ".rope_theta = \"big\", expected a number above 0"},
+      {R"({"partial_rotary_factor": 0.5})", ".partial_rotary_factor = 0.5, expected 1"},
+      {"[]", " = [], expected {\"rope_type\": \"default\", \"linear\""}};
+  for (const char* name : {"rope_parameters", "rope_scaling"})
+    for (const auto& [value, message] : wrong)
+      expect_mentions(refusal(text(llama, ", \"", name, "\": ", value, "}")),
+                      {"here/config.json", text(name, message)});
+}
+
+TEST(ConfigRotary, ADeckMustHaveTheScalingOfTheFile) {
+  const deck::ModelConfig model = scaled(Kind::yarn);
+  std::string section = model_toml(file_of(model));
+  const std::string factor = "rope_factor = 8.5";
+  section.replace(section.find(factor), factor.size(), "rope_factor = 4.0");
+  expect_mentions(message_of([&] { expect_same_model(file_of(model), deck_of(section)); }),
+                  {"rope_parameters.factor = 8.5, but the deck has [model] rope_factor = 4.0"});
+  expect_mentions(
+      message_of([&] {
+        expect_same_model(file_of(model), deck_of(model_toml(file_of(odd_llama(true)))));
+      }),
+      {"rope_parameters.rope_type = \"yarn\", but the deck has [model] rope_scaling = \"none\""});
+}
+
+}  // namespace
+}  // namespace trireme::hugging_face
