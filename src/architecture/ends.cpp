@@ -1,7 +1,8 @@
 // The embedding and the head as lists of operations, once for all models: tables, head layers and
 // losses are properties.
-#include <trireme/architecture/builder.hpp>
 #include <trireme/architecture/ends.hpp>
+
+#include <trireme/architecture/builder.hpp>
 
 #include <algorithm>
 

@@ -1,5 +1,6 @@
-#include <trireme/architecture/ends.hpp>
 #include <trireme/architecture/objective.hpp>
+
+#include <trireme/architecture/ends.hpp>
 #include <trireme/base/check.hpp>
 
 #include <algorithm>

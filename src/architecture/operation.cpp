@@ -1,6 +1,7 @@
 // Reads, writes, messages and FLOPs of each kind of operation.
-#include <trireme/architecture/local_sizes.hpp>
 #include <trireme/architecture/operation.hpp>
+
+#include <trireme/architecture/local_sizes.hpp>
 #include <trireme/base/text.hpp>
 
 #include <algorithm>

@@ -1,5 +1,6 @@
-#include <trireme/base/check.hpp>
 #include <trireme/base/checksum.hpp>
+
+#include <trireme/base/check.hpp>
 
 // Compiled here to use this build's vector instructions. The library's own code uses those that
 // every processor has, and hashes at a third of the rate.

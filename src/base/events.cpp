@@ -1,7 +1,8 @@
 // Writes events.jsonl. Every line is built in memory and appended by one write(), so that lines of
 // several processes do not mix and a kill can cut only the last line, which the next job removes.
-#include <trireme/base/check.hpp>
 #include <trireme/base/events.hpp>
+
+#include <trireme/base/check.hpp>
 #include <trireme/base/input.hpp>
 #include <trireme/base/log.hpp>
 #include <trireme/base/utc.hpp>

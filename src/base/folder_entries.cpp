@@ -1,5 +1,6 @@
-#include <trireme/base/check.hpp>
 #include <trireme/base/folder_entries.hpp>
+
+#include <trireme/base/check.hpp>
 
 #include <system_error>
 

@@ -3,10 +3,11 @@
 // `owner.after-X`, where X is the digest of the dead owner's content, renames its own file to
 // `owner`. If a claimant dies between the steps, the next claim names the claimant, so that claims
 // form a list whose end is the owner.
+#include <trireme/base/folder_owner.hpp>
+
 #include <trireme/base/check.hpp>
 #include <trireme/base/checksum.hpp>
 #include <trireme/base/folder_entries.hpp>
-#include <trireme/base/folder_owner.hpp>
 #include <trireme/base/owner_file.hpp>
 #include <trireme/base/text.hpp>
 #include <trireme/base/utc.hpp>

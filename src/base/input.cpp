@@ -1,5 +1,6 @@
-#include <trireme/base/check.hpp>
 #include <trireme/base/input.hpp>
+
+#include <trireme/base/check.hpp>
 
 #include <fcntl.h>
 #include <sys/stat.h>

@@ -1,8 +1,9 @@
 // Writes messages to stdout, stderr and the run's log file, one at a time under a mutex. A progress
 // line on a terminal is erased before the next message.
+#include <trireme/base/log.hpp>
+
 #include <trireme/base/events.hpp>
 #include <trireme/base/input.hpp>
-#include <trireme/base/log.hpp>
 #include <trireme/base/printable.hpp>
 
 #include <unistd.h>

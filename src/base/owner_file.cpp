@@ -1,7 +1,8 @@
 // Owner files are created by link(2), or by exclusive creation on file systems without hard links.
+#include <trireme/base/owner_file.hpp>
+
 #include <trireme/base/check.hpp>
 #include <trireme/base/checksum.hpp>
-#include <trireme/base/owner_file.hpp>
 
 #include <fcntl.h>
 #include <sys/stat.h>

@@ -1,5 +1,6 @@
-#include <trireme/base/check.hpp>
 #include <trireme/base/packed_texts.hpp>
+
+#include <trireme/base/check.hpp>
 
 #include <charconv>
 

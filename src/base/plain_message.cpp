@@ -1,5 +1,6 @@
-#include <trireme/base/check.hpp>
 #include <trireme/base/plain_message.hpp>
+
+#include <trireme/base/check.hpp>
 
 #include <filesystem>
 #include <new>

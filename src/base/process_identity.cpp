@@ -1,5 +1,6 @@
-#include <trireme/base/checksum.hpp>
 #include <trireme/base/process_identity.hpp>
+
+#include <trireme/base/checksum.hpp>
 #include <trireme/base/text.hpp>
 
 #include <signal.h>

@@ -1,7 +1,8 @@
 // Slabs of arrays: intersections, walks in contiguous runs, and a check that slabs tile an array,
 // which sweeps along the axis with the most cuts.
-#include <trireme/base/check.hpp>
 #include <trireme/checkpoint/hyperslab.hpp>
+
+#include <trireme/base/check.hpp>
 
 #include <algorithm>
 #include <numeric>

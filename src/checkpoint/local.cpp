@@ -1,11 +1,12 @@
 // Folders of local checkpoints on a node's disk: their names, what is in them, and which of them
 // form a whole checkpoint.
+#include <trireme/checkpoint/local.hpp>
+
 #include <trireme/base/check.hpp>
 #include <trireme/base/checksum.hpp>
 #include <trireme/base/folder_entries.hpp>
 #include <trireme/base/packed_texts.hpp>
 #include <trireme/checkpoint/folders.hpp>
-#include <trireme/checkpoint/local.hpp>
 #include <trireme/checkpoint/verify.hpp>
 #include <trireme/io/atomic_file.hpp>
 #include <trireme/io/input_file.hpp>

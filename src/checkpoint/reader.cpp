@@ -1,8 +1,9 @@
 // Reads slices of arrays across the shards of a checkpoint. A block of a dataset is verified when
 // it is read for the first time; the last partly needed block stays in a buffer.
+#include <trireme/checkpoint/reader.hpp>
+
 #include <trireme/base/check.hpp>
 #include <trireme/checkpoint/folders.hpp>
-#include <trireme/checkpoint/reader.hpp>
 #include <trireme/checkpoint/verify.hpp>
 
 #include <algorithm>

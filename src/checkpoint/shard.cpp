@@ -1,7 +1,8 @@
 // Writes one shard: HDF5 creates the file and its datasets, then the data of each slice are hashed
 // and written to their offsets block by block.
-#include <trireme/base/check.hpp>
 #include <trireme/checkpoint/shard.hpp>
+
+#include <trireme/base/check.hpp>
 #include <trireme/io/atomic_file.hpp>
 #include <trireme/io/hdf5_file.hpp>
 #include <trireme/io/input_file.hpp>

@@ -1,6 +1,7 @@
+#include <trireme/checkpoint/verify.hpp>
+
 #include <trireme/base/check.hpp>
 #include <trireme/checkpoint/folders.hpp>
-#include <trireme/checkpoint/verify.hpp>
 #include <trireme/io/input_file.hpp>
 
 #include <algorithm>

@@ -1,10 +1,11 @@
 // Commits checkpoints: shards are written to a partial folder, which is completed with index, deck
 // and manifest and then renamed, so that a folder with a final name is always complete.
+#include <trireme/checkpoint/writer.hpp>
+
 #include <trireme/base/check.hpp>
 #include <trireme/base/folder_entries.hpp>
 #include <trireme/base/log.hpp>
 #include <trireme/checkpoint/folders.hpp>
-#include <trireme/checkpoint/writer.hpp>
 #include <trireme/io/atomic_file.hpp>
 #include <trireme/io/input_file.hpp>
 

@@ -1,5 +1,6 @@
-#include <trireme/architecture/objective.hpp>
 #include <trireme/data/batch_reader.hpp>
+
+#include <trireme/architecture/objective.hpp>
 #include <trireme/data/pairs.hpp>
 
 namespace trireme::data {

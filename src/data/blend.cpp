@@ -1,7 +1,8 @@
 // Builds the Huffman tree of the weights and descends it for each number: at a node, the lighter
 // branch takes round(m · its share) of the first m numbers.
-#include <trireme/base/check.hpp>
 #include <trireme/data/blend.hpp>
+
+#include <trireme/base/check.hpp>
 
 #include <algorithm>
 #include <charconv>

@@ -1,7 +1,8 @@
 // Reads tokenizer.json or vocab.json and merges.txt into a BpeModel, and writes tokenizer.json.
 // Features that are not implemented are refused.
-#include <trireme/base/check.hpp>
 #include <trireme/data/bpe_model.hpp>
+
+#include <trireme/base/check.hpp>
 #include <trireme/data/bpe_vocabulary.hpp>
 #include <trireme/data/utf8.hpp>
 #include <trireme/io/input_file.hpp>

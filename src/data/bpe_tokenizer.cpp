@@ -1,8 +1,9 @@
 // Byte-level BPE. The encoder streams text through four stages: raw added tokens, normalized added
 // tokens, words, merges; a cache holds the ids of recent words.
+#include <trireme/data/bpe_tokenizer.hpp>
+
 #include <trireme/base/check.hpp>
 #include <trireme/base/checksum.hpp>
-#include <trireme/data/bpe_tokenizer.hpp>
 #include <trireme/data/literal_splitter.hpp>
 #include <trireme/data/word_cache.hpp>
 

@@ -1,7 +1,8 @@
 // Learns a BPE: counts words, then merges the most frequent pair until the vocabulary is full. A
 // queue holds pair counts; each merge updates only the words that contain its pair.
-#include <trireme/base/check.hpp>
 #include <trireme/data/bpe_trainer.hpp>
+
+#include <trireme/base/check.hpp>
 #include <trireme/data/utf8.hpp>
 
 #include <algorithm>

@@ -1,5 +1,6 @@
-#include <trireme/base/check.hpp>
 #include <trireme/data/bpe_vocabulary.hpp>
+
+#include <trireme/base/check.hpp>
 #include <trireme/data/utf8.hpp>
 
 #include <algorithm>

@@ -1,7 +1,8 @@
 // Splits a stream at the matches of a regular expression by PCRE2's partial matching: a match that
 // more bytes could change waits, with the bytes that look-behind needs.
-#include <trireme/base/check.hpp>
 #include <trireme/data/document_splitter.hpp>
+
+#include <trireme/base/check.hpp>
 
 #define PCRE2_CODE_UNIT_WIDTH 8
 #include <pcre2.h>

@@ -1,5 +1,6 @@
-#include <trireme/base/check.hpp>
 #include <trireme/data/literal_splitter.hpp>
+
+#include <trireme/base/check.hpp>
 
 #include <algorithm>
 #include <utility>

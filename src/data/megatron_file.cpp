@@ -1,7 +1,8 @@
 // Reads Megatron-LM's pair of files. All sizes and offsets are checked against both files before
 // use; ids of any integer type are widened to 32 bits.
-#include <trireme/base/check.hpp>
 #include <trireme/data/megatron_file.hpp>
+
+#include <trireme/base/check.hpp>
 #include <trireme/data/token_header.hpp>
 
 #include <algorithm>

@@ -1,7 +1,8 @@
 // Makes pairs of segments and masks tokens. All random numbers of a sample come from Draw, in a
 // fixed order: cut, pair, other window, masked places, replacements.
-#include <trireme/base/check.hpp>
 #include <trireme/data/pairs.hpp>
+
+#include <trireme/base/check.hpp>
 
 #include <algorithm>
 #include <numeric>

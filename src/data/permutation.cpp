@@ -1,6 +1,7 @@
+#include <trireme/data/permutation.hpp>
+
 #include <trireme/base/check.hpp>
 #include <trireme/base/philox.hpp>
-#include <trireme/data/permutation.hpp>
 
 #include <cmath>
 

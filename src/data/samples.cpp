@@ -1,6 +1,7 @@
+#include <trireme/data/samples.hpp>
+
 #include <trireme/base/check.hpp>
 #include <trireme/data/permutation.hpp>
-#include <trireme/data/samples.hpp>
 
 #include <algorithm>
 #include <array>

@@ -1,7 +1,8 @@
 // Reads token files with pread: the header gives the places of both datasets, and its checksums
 // cover every byte.
-#include <trireme/base/check.hpp>
 #include <trireme/data/token_file.hpp>
+
+#include <trireme/base/check.hpp>
 #include <trireme/io/hdf5_file.hpp>
 
 #include <algorithm>

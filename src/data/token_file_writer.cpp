@@ -1,8 +1,9 @@
 // Spools tokens and offsets to unnamed files while they are counted and hashed, then makes the HDF5
 // structures, copies both datasets into place and writes the header last.
+#include <trireme/data/token_file_writer.hpp>
+
 #include <trireme/base/check.hpp>
 #include <trireme/data/token_file.hpp>
-#include <trireme/data/token_file_writer.hpp>
 #include <trireme/io/hdf5_file.hpp>
 #include <trireme/io/input_file.hpp>
 

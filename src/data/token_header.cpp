@@ -1,5 +1,6 @@
-#include <trireme/base/check.hpp>
 #include <trireme/data/token_header.hpp>
+
+#include <trireme/base/check.hpp>
 
 #include <cstddef>
 #include <cstring>

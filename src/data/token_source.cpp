@@ -1,6 +1,7 @@
+#include <trireme/data/token_source.hpp>
+
 #include <trireme/data/megatron_file.hpp>
 #include <trireme/data/token_file.hpp>
-#include <trireme/data/token_source.hpp>
 
 #include <filesystem>
 

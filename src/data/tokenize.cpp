@@ -1,5 +1,7 @@
 // `trireme tokenize`: streams text through a document splitter and an encoder into token files, and
 // optionally learns a BPE from the training documents first.
+#include <trireme/data/tokenize.hpp>
+
 #include <trireme/base/check.hpp>
 #include <trireme/base/philox.hpp>
 #include <trireme/base/plain_message.hpp>
@@ -7,7 +9,6 @@
 #include <trireme/data/bpe_trainer.hpp>
 #include <trireme/data/document_splitter.hpp>
 #include <trireme/data/token_file_writer.hpp>
-#include <trireme/data/tokenize.hpp>
 #include <trireme/data/tokenizer.hpp>
 #include <trireme/io/atomic_file.hpp>
 #include <trireme/io/text_reader.hpp>

@@ -1,7 +1,8 @@
+#include <trireme/data/tokenizer.hpp>
+
 #include <trireme/base/check.hpp>
 #include <trireme/data/bpe_model.hpp>
 #include <trireme/data/bpe_tokenizer.hpp>
-#include <trireme/data/tokenizer.hpp>
 
 #include <filesystem>
 

@@ -1,8 +1,9 @@
 // Splits text into words with PCRE2. Patterns are written for Oniguruma: Translation copies the
 // parts that mean the same in both and refuses the rest.
+#include <trireme/data/word_splitter.hpp>
+
 #include <trireme/base/check.hpp>
 #include <trireme/data/utf8.hpp>
-#include <trireme/data/word_splitter.hpp>
 
 #define PCRE2_CODE_UNIT_WIDTH 8
 #include <pcre2.h>

@@ -1,5 +1,6 @@
-#include <trireme/base/check.hpp>
 #include <trireme/deck/batch_schedule.hpp>
+
+#include <trireme/base/check.hpp>
 
 #include <algorithm>
 

@@ -1,9 +1,10 @@
 // Reads TOML files of [section] and key = value by a key table: parsing, overrides, suggestions for
 // misspelt names, and the help texts made from the table.
+#include <trireme/deck/key_file.hpp>
+
 #include <trireme/base/check.hpp>
 #include <trireme/base/input.hpp>
 #include <trireme/base/utf8.hpp>
-#include <trireme/deck/key_file.hpp>
 #include <trireme/deck/lexical.hpp>
 
 #include <toml++/toml.h>

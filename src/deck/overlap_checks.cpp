@@ -1,5 +1,6 @@
-#include <trireme/base/text.hpp>
 #include <trireme/deck/overlap_checks.hpp>
+
+#include <trireme/base/text.hpp>
 
 namespace trireme::deck {
 

@@ -1,6 +1,7 @@
+#include <trireme/deck/precision_checks.hpp>
+
 #include <trireme/base/text.hpp>
 #include <trireme/deck/layout.hpp>
-#include <trireme/deck/precision_checks.hpp>
 
 #include <numeric>
 

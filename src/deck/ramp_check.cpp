@@ -1,9 +1,10 @@
 // Checks a ramp-up of the global batch: its keys are complete, the increment leads from ramp_start
 // to global, and micro · data divides every size. Messages list the values that fit.
+#include <trireme/deck/ramp_check.hpp>
+
 #include <trireme/base/text.hpp>
 #include <trireme/deck/batch_schedule.hpp>
 #include <trireme/deck/choices.hpp>
-#include <trireme/deck/ramp_check.hpp>
 
 #include <algorithm>
 #include <numeric>

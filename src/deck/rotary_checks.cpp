@@ -1,7 +1,8 @@
 // Conditions on rotary positions and on their scaling for longer sequences.
+#include <trireme/deck/rotary_checks.hpp>
+
 #include <trireme/base/text.hpp>
 #include <trireme/deck/choices.hpp>
-#include <trireme/deck/rotary_checks.hpp>
 
 namespace trireme::deck {
 namespace {

@@ -1,5 +1,6 @@
-#include <trireme/base/check.hpp>
 #include <trireme/deck/special_tokens.hpp>
+
+#include <trireme/base/check.hpp>
 
 #include <array>
 #include <utility>

@@ -1,8 +1,9 @@
 // Communicators of MPI: construction, buffers, waiting, and the control plane's verbs on host
 // memory. All verbs are nonblocking MPI calls whose waits poll, so that a wait can advance other
 // verbs.
-#include <trireme/base/check.hpp>
 #include <trireme/grid/communicator.hpp>
+
+#include <trireme/base/check.hpp>
 #include <trireme/grid/heartbeat.hpp>
 #include <trireme/grid/message_block.hpp>
 #include <trireme/grid/pause.hpp>

@@ -1,9 +1,10 @@
 // The devices of the ranks: the environment of their runtime, the list that a run begins with, and
 // the error about two ranks on one device.
+#include <trireme/grid/devices.hpp>
+
 #include <trireme/base/check.hpp>
 #include <trireme/base/log.hpp>
 #include <trireme/base/text.hpp>
-#include <trireme/grid/devices.hpp>
 #include <trireme/grid/nodes.hpp>
 #include <trireme/tensor/device.hpp>
 

@@ -1,7 +1,8 @@
 // The report of a hang or a death: groups the ranks of a job by activity and prints the suspects
 // first.
-#include <trireme/base/text.hpp>
 #include <trireme/grid/hang_report.hpp>
+
+#include <trireme/base/text.hpp>
 
 #include <algorithm>
 #include <map>

@@ -1,5 +1,6 @@
-#include <trireme/base/check.hpp>
 #include <trireme/grid/message_block.hpp>
+
+#include <trireme/base/check.hpp>
 
 #include <climits>
 #include <utility>

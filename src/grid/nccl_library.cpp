@@ -1,5 +1,6 @@
-#include <trireme/base/text.hpp>
 #include <trireme/grid/nccl_library.hpp>
+
+#include <trireme/base/text.hpp>
 
 #if defined(TRIREME_HAS_NCCL)
 #include <dlfcn.h>

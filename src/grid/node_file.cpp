@@ -1,7 +1,8 @@
 // The file of a node, in mapped memory: the state of each rank and a robust mutex that each rank
 // holds while it lives. Neighbours detect its death by the mutex.
-#include <trireme/base/check.hpp>
 #include <trireme/grid/node_file.hpp>
+
+#include <trireme/base/check.hpp>
 
 #include <fcntl.h>
 #include <sys/mman.h>

@@ -1,9 +1,10 @@
 // Verbs made of MPI messages. Sums are taken in rank order and segment by segment, so that the
 // memory for the other ranks' inputs is bounded.
+#include <trireme/grid/operation.hpp>
+
 #include <trireme/base/check.hpp>
 #include <trireme/base/reduction.hpp>
 #include <trireme/grid/message_block.hpp>
-#include <trireme/grid/operation.hpp>
 #include <trireme/grid/transport_queue.hpp>
 #include <trireme/layout/split.hpp>
 

@@ -1,6 +1,7 @@
+#include <trireme/grid/pause.hpp>
+
 #include <trireme/base/process_identity.hpp>
 #include <trireme/grid/communicator.hpp>
-#include <trireme/grid/pause.hpp>
 #include <trireme/grid/threads.hpp>
 
 #include <sched.h>

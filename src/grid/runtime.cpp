@@ -1,5 +1,7 @@
 // MPI and Kokkos of a process, errors that end all ranks with one message, and the communicators of
 // the process grid.
+#include <trireme/grid/runtime.hpp>
+
 #include <trireme/base/events.hpp>
 #include <trireme/base/folder_owner.hpp>
 #include <trireme/base/log.hpp>
@@ -7,7 +9,6 @@
 #include <trireme/grid/devices.hpp>
 #include <trireme/grid/node_claim.hpp>
 #include <trireme/grid/pause.hpp>
-#include <trireme/grid/runtime.hpp>
 #include <trireme/grid/threads.hpp>
 #include <trireme/grid/watchdog.hpp>
 #include <trireme/tensor/device.hpp>

@@ -1,6 +1,7 @@
+#include <trireme/grid/shared_library.hpp>
+
 #include <trireme/base/check.hpp>
 #include <trireme/base/text.hpp>
-#include <trireme/grid/shared_library.hpp>
 
 #include <dlfcn.h>
 #include <link.h>

@@ -1,5 +1,6 @@
-#include <trireme/base/check.hpp>
 #include <trireme/grid/threads.hpp>
+
+#include <trireme/base/check.hpp>
 
 #include <mpi.h>
 

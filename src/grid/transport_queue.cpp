@@ -1,9 +1,10 @@
 // The verbs on a transport: every verb becomes groups of transfers and kernels that sum in rank
 // order. Entries are reused once the queue has passed them.
+#include <trireme/grid/transport_queue.hpp>
+
 #include <trireme/base/check.hpp>
 #include <trireme/base/reduction.hpp>
 #include <trireme/grid/communicator.hpp>
-#include <trireme/grid/transport_queue.hpp>
 #include <trireme/layout/split.hpp>
 #include <trireme/tensor/fence.hpp>
 

@@ -1,9 +1,10 @@
 // A thread per rank waits for a neighbour's lock, which a death releases at once, and compares the
 // progress of all ranks with the limit. The first that finds a hang or a death ends all processes.
+#include <trireme/grid/watchdog.hpp>
+
 #include <trireme/base/check.hpp>
 #include <trireme/base/events.hpp>
 #include <trireme/base/folder_owner.hpp>
-#include <trireme/grid/watchdog.hpp>
 
 #include <fcntl.h>
 #include <sched.h>

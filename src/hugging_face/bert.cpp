@@ -1,6 +1,7 @@
 // Keys and tensors of bert. No tensor is transposed.
-#include <trireme/base/text.hpp>
 #include <trireme/hugging_face/bert.hpp>
+
+#include <trireme/base/text.hpp>
 
 #include <utility>
 

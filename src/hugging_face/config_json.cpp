@@ -1,11 +1,12 @@
 // Reads, writes and compares config.json by the key list of each family's Format. All mistakes of a
 // file are collected into one error.
+#include <trireme/hugging_face/config_json.hpp>
+
 #include <trireme/architecture/architecture.hpp>
 #include <trireme/base/check.hpp>
 #include <trireme/deck/families.hpp>
 #include <trireme/deck/table.hpp>
 #include <trireme/deck/value.hpp>
-#include <trireme/hugging_face/config_json.hpp>
 #include <trireme/hugging_face/strict_json.hpp>
 
 #include <algorithm>

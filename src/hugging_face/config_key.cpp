@@ -1,6 +1,7 @@
 // Constructors of ConfigKey for the kinds of values in config.json.
-#include <trireme/base/text.hpp>
 #include <trireme/hugging_face/config_key.hpp>
+
+#include <trireme/base/text.hpp>
 
 #include <algorithm>
 #include <cmath>

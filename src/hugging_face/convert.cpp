@@ -1,7 +1,8 @@
 // Conversion between floating-point types by way of double, which holds every number of the others
 // exactly, so that each conversion rounds once.
-#include <trireme/base/check.hpp>
 #include <trireme/hugging_face/convert.hpp>
+
+#include <trireme/base/check.hpp>
 
 #include <bit>
 #include <cmath>

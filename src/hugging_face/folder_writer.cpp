@@ -1,7 +1,8 @@
 // Writes shards one after the other under temporary names. commit() removes the old index, renames
 // the shards, then writes the new index.
-#include <trireme/base/check.hpp>
 #include <trireme/hugging_face/folder_writer.hpp>
+
+#include <trireme/base/check.hpp>
 
 #include <nlohmann/json.hpp>
 

@@ -1,6 +1,7 @@
+#include <trireme/hugging_face/format.hpp>
+
 #include <trireme/base/check.hpp>
 #include <trireme/hugging_face/bert.hpp>
-#include <trireme/hugging_face/format.hpp>
 #include <trireme/hugging_face/gpt2.hpp>
 #include <trireme/hugging_face/llama.hpp>
 

@@ -1,7 +1,8 @@
 // Keys and tensors of gpt. Matrices of its Conv1D are transposed.
+#include <trireme/hugging_face/gpt2.hpp>
+
 #include <trireme/architecture/architecture.hpp>
 #include <trireme/base/text.hpp>
-#include <trireme/hugging_face/gpt2.hpp>
 
 #include <utility>
 

@@ -1,7 +1,8 @@
 // Keys and tensors of llama and the families that follow it. `Class` holds the differences between
 // transformers' classes.
-#include <trireme/base/text.hpp>
 #include <trireme/hugging_face/llama.hpp>
+
+#include <trireme/base/text.hpp>
 #include <trireme/hugging_face/rotary_keys.hpp>
 
 #include <algorithm>

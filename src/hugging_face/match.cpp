@@ -1,5 +1,6 @@
-#include <trireme/base/check.hpp>
 #include <trireme/hugging_face/match.hpp>
+
+#include <trireme/base/check.hpp>
 
 #include <algorithm>
 #include <cstring>

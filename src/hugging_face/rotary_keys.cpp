@@ -1,6 +1,7 @@
 // rope_parameters of config.json: the types of scaling that transformers has, and their members.
-#include <trireme/base/text.hpp>
 #include <trireme/hugging_face/rotary_keys.hpp>
+
+#include <trireme/base/text.hpp>
 
 #include <algorithm>
 #include <array>

@@ -1,8 +1,9 @@
 // Reads safetensors files. Every length, offset, type and shape of the header is checked before any
 // data is read.
+#include <trireme/hugging_face/safetensors.hpp>
+
 #include <trireme/base/check.hpp>
 #include <trireme/hugging_face/complaints.hpp>
-#include <trireme/hugging_face/safetensors.hpp>
 #include <trireme/hugging_face/strict_json.hpp>
 
 #include <nlohmann/json.hpp>

@@ -1,6 +1,7 @@
+#include <trireme/hugging_face/strict_json.hpp>
+
 #include <trireme/base/check.hpp>
 #include <trireme/hugging_face/complaints.hpp>
-#include <trireme/hugging_face/strict_json.hpp>
 
 #include <set>
 #include <vector>

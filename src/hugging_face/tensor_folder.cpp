@@ -1,10 +1,11 @@
 // Opens a folder of safetensors files. With an index, every tensor must be in exactly the file that
 // the index names.
+#include <trireme/hugging_face/tensor_folder.hpp>
+
 #include <trireme/base/check.hpp>
 #include <trireme/base/folder_entries.hpp>
 #include <trireme/hugging_face/complaints.hpp>
 #include <trireme/hugging_face/strict_json.hpp>
-#include <trireme/hugging_face/tensor_folder.hpp>
 #include <trireme/io/input_file.hpp>
 
 #include <algorithm>

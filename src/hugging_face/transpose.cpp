@@ -1,5 +1,6 @@
-#include <trireme/base/check.hpp>
 #include <trireme/hugging_face/transpose.hpp>
+
+#include <trireme/base/check.hpp>
 
 #include <algorithm>
 #include <cstring>

@@ -1,5 +1,7 @@
 // Export and import of weights. Both walk the tensors of the family's Format, convert numbers in
 // panels, and transpose where the file's matrix is the transpose of ours.
+#include <trireme/hugging_face/weights.hpp>
+
 #include <trireme/architecture/architecture.hpp>
 #include <trireme/architecture/fp8.hpp>
 #include <trireme/base/check.hpp>
@@ -9,7 +11,6 @@
 #include <trireme/hugging_face/folder_writer.hpp>
 #include <trireme/hugging_face/match.hpp>
 #include <trireme/hugging_face/transpose.hpp>
-#include <trireme/hugging_face/weights.hpp>
 
 #include <algorithm>
 #include <cmath>

@@ -1,5 +1,6 @@
-#include <trireme/base/text.hpp>
 #include <trireme/installation/driver.hpp>
+
+#include <trireme/base/text.hpp>
 
 #include <dlfcn.h>
 #include <unistd.h>

@@ -1,7 +1,8 @@
 // Files that are written under a temporary name, flushed and renamed, and unnamed temporary files.
 // Temporary names are kept in fixed memory, so that a signal handler can remove the files.
-#include <trireme/base/check.hpp>
 #include <trireme/io/atomic_file.hpp>
+
+#include <trireme/base/check.hpp>
 #include <trireme/io/temporaries.hpp>
 
 #include <fcntl.h>

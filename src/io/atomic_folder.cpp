@@ -1,9 +1,10 @@
 // Replaces a folder by one rename. Files that stay are linked into the new folder first, so that
 // the old one can be removed as a whole.
+#include <trireme/io/atomic_folder.hpp>
+
 #include <trireme/base/check.hpp>
 #include <trireme/base/folder_entries.hpp>
 #include <trireme/io/atomic_file.hpp>
-#include <trireme/io/atomic_folder.hpp>
 #include <trireme/io/temporaries.hpp>
 
 #include <fcntl.h>

@@ -1,8 +1,9 @@
 // HDF5 files: creation, opening, contiguous datasets and attributes, each under the lock. Property
 // lists are chosen so that equal content gives equal bytes.
+#include <trireme/io/hdf5_file.hpp>
+
 #include <trireme/base/check.hpp>
 #include <trireme/base/input.hpp>
-#include <trireme/io/hdf5_file.hpp>
 
 #include <hdf5.h>
 

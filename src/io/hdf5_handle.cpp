@@ -1,6 +1,7 @@
 // HDF5 identifiers, types and errors, and the lock around all calls of the library.
-#include <trireme/base/check.hpp>
 #include <trireme/io/hdf5_handle.hpp>
+
+#include <trireme/base/check.hpp>
 
 #include <hdf5.h>
 

@@ -1,6 +1,7 @@
+#include <trireme/io/input_file.hpp>
+
 #include <trireme/base/check.hpp>
 #include <trireme/base/input.hpp>
-#include <trireme/io/input_file.hpp>
 
 #include <sys/stat.h>
 #include <unistd.h>

@@ -1,5 +1,6 @@
-#include <trireme/base/check.hpp>
 #include <trireme/io/memory_file.hpp>
+
+#include <trireme/base/check.hpp>
 
 #include <sys/mman.h>
 #include <sys/stat.h>

@@ -1,6 +1,7 @@
+#include <trireme/io/output_file.hpp>
+
 #include <trireme/base/check.hpp>
 #include <trireme/io/atomic_file.hpp>
-#include <trireme/io/output_file.hpp>
 
 #include <cerrno>
 #include <cstring>

@@ -1,9 +1,10 @@
 // Names of temporary files, and the removal of those that killed processes have left.
+#include <trireme/io/temporaries.hpp>
+
 #include <trireme/base/checksum.hpp>
 #include <trireme/base/folder_entries.hpp>
 #include <trireme/base/process_identity.hpp>
 #include <trireme/base/text.hpp>
-#include <trireme/io/temporaries.hpp>
 
 #include <unistd.h>
 

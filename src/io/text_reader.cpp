@@ -1,6 +1,7 @@
+#include <trireme/io/text_reader.hpp>
+
 #include <trireme/base/check.hpp>
 #include <trireme/base/input.hpp>
-#include <trireme/io/text_reader.hpp>
 
 #include <sys/stat.h>
 #include <unistd.h>

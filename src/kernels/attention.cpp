@@ -1,6 +1,7 @@
 // attention_forward: chooses among the back ends, and launches the portable one.
-#include <trireme/base/check.hpp>
 #include <trireme/kernels/attention.hpp>
+
+#include <trireme/base/check.hpp>
 #include <trireme/kernels/attention_cudnn.hpp>
 #include <trireme/kernels/flash_attention.hpp>
 #include <trireme/kernels/group_kernels.hpp>

@@ -1,5 +1,6 @@
-#include <trireme/base/check.hpp>
 #include <trireme/kernels/cache.hpp>
+
+#include <trireme/base/check.hpp>
 #include <trireme/tensor/expect.hpp>
 
 namespace trireme::kernels {

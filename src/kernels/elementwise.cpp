@@ -1,7 +1,8 @@
 // Elementwise kernels: GELU, tanh, SwiGLU, dropout and residual sums, and copies. Each maps rows or
 // chunks in packs (packs.hpp); dropout recomputes its random words (words.hpp).
-#include <trireme/base/check.hpp>
 #include <trireme/kernels/elementwise.hpp>
+
+#include <trireme/base/check.hpp>
 #include <trireme/kernels/erf.hpp>
 #include <trireme/kernels/packs.hpp>
 #include <trireme/kernels/row_norms.hpp>

@@ -1,7 +1,8 @@
 // Look-ups of tokens, positions and segments, and their gradients, which are sums in a fixed order
 // without atomics.
-#include <trireme/base/check.hpp>
 #include <trireme/kernels/embedding.hpp>
+
+#include <trireme/base/check.hpp>
 #include <trireme/kernels/ordered_rows.hpp>
 #include <trireme/kernels/packs.hpp>
 #include <trireme/tensor/expect.hpp>

@@ -1,6 +1,7 @@
 // Rounding of tensors to fp8, and the scales that follow from their maxima.
-#include <trireme/base/check.hpp>
 #include <trireme/kernels/fp8.hpp>
+
+#include <trireme/base/check.hpp>
 #include <trireme/kernels/packs.hpp>
 #include <trireme/tensor/expect.hpp>
 

@@ -1,6 +1,7 @@
+#include <trireme/kernels/handle.hpp>
+
 #include <trireme/kernels/cublaslt.hpp>
 #include <trireme/kernels/cudnn_attention.hpp>
-#include <trireme/kernels/handle.hpp>
 
 namespace trireme::kernels {
 namespace {

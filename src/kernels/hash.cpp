@@ -1,5 +1,6 @@
-#include <trireme/base/check.hpp>
 #include <trireme/kernels/hash.hpp>
+
+#include <trireme/base/check.hpp>
 #include <trireme/kernels/lanes.hpp>
 #include <trireme/tensor/expect.hpp>
 

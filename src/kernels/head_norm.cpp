@@ -1,8 +1,9 @@
 // Root mean square norms of each head of queries and keys. A head of a token is a row; the
 // gradients of the gains are column sums over tokens and heads.
+#include <trireme/kernels/head_norm.hpp>
+
 #include <trireme/base/check.hpp>
 #include <trireme/kernels/column_slices.hpp>
-#include <trireme/kernels/head_norm.hpp>
 #include <trireme/kernels/packs.hpp>
 #include <trireme/kernels/vector_lanes.hpp>
 #include <trireme/tensor/expect.hpp>

@@ -1,10 +1,11 @@
 // The rules that choose back ends, and which of them this build has.
+#include <trireme/kernels/kernel_choice.hpp>
+
 #include <trireme/base/check.hpp>
 #include <trireme/base/text.hpp>
 #include <trireme/kernels/cublaslt.hpp>
 #include <trireme/kernels/cudnn_attention.hpp>
 #include <trireme/kernels/flash_attention.hpp>
-#include <trireme/kernels/kernel_choice.hpp>
 
 #if defined(TRIREME_HAS_ONEDNN)
 #include <oneapi/dnnl/dnnl.h>

@@ -1,9 +1,10 @@
 // Layer normalisation, forward and backward. Rows are normalised one at a time; the gradients of
 // gain and bias are column sums in a fixed order.
+#include <trireme/kernels/norm.hpp>
+
 #include <trireme/base/check.hpp>
 #include <trireme/kernels/column_sums.hpp>
 #include <trireme/kernels/lanes.hpp>
-#include <trireme/kernels/norm.hpp>
 #include <trireme/kernels/packs.hpp>
 #include <trireme/kernels/row_norms.hpp>
 #include <trireme/tensor/expect.hpp>

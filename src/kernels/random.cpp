@@ -1,6 +1,7 @@
+#include <trireme/kernels/random.hpp>
+
 #include <trireme/base/check.hpp>
 #include <trireme/kernels/lanes.hpp>
-#include <trireme/kernels/random.hpp>
 #include <trireme/tensor/expect.hpp>
 
 #include <algorithm>

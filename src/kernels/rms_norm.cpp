@@ -1,10 +1,11 @@
 // Root mean square normalisation, forward and backward. Rows are normalised one at a time; the
 // gradient of the gain is a column sum in a fixed order.
+#include <trireme/kernels/rms_norm.hpp>
+
 #include <trireme/base/check.hpp>
 #include <trireme/kernels/column_sums.hpp>
 #include <trireme/kernels/lanes.hpp>
 #include <trireme/kernels/packs.hpp>
-#include <trireme/kernels/rms_norm.hpp>
 #include <trireme/kernels/row_norms.hpp>
 #include <trireme/tensor/expect.hpp>
 

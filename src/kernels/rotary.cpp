@@ -1,7 +1,8 @@
 // Rotary positions, forward and back. Cosines and sines are computed once per row in double
 // precision and serve all its heads.
-#include <trireme/base/check.hpp>
 #include <trireme/kernels/rotary.hpp>
+
+#include <trireme/base/check.hpp>
 #include <trireme/kernels/rotary_heads.hpp>
 
 #include <cmath>

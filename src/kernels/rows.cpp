@@ -1,5 +1,6 @@
-#include <trireme/kernels/packs.hpp>
 #include <trireme/kernels/rows.hpp>
+
+#include <trireme/kernels/packs.hpp>
 #include <trireme/tensor/expect.hpp>
 
 namespace trireme::kernels {

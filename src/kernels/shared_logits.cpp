@@ -1,6 +1,7 @@
 // Rescaling of gradients of a part of the logits by the statistics of the whole row.
-#include <trireme/kernels/packs.hpp>
 #include <trireme/kernels/shared_logits.hpp>
+
+#include <trireme/kernels/packs.hpp>
 #include <trireme/tensor/expect.hpp>
 
 namespace trireme::kernels {

@@ -1,6 +1,7 @@
+#include <trireme/kernels/update.hpp>
+
 #include <trireme/base/check.hpp>
 #include <trireme/kernels/lanes.hpp>
-#include <trireme/kernels/update.hpp>
 #include <trireme/tensor/expect.hpp>
 
 #include <cmath>

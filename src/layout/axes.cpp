@@ -1,6 +1,7 @@
 // The list of axes: sizes, strides, words for messages, and the order that a deck names.
-#include <trireme/base/check.hpp>
 #include <trireme/layout/axes.hpp>
+
+#include <trireme/base/check.hpp>
 
 #include <algorithm>
 #include <limits>

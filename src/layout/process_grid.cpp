@@ -1,6 +1,7 @@
 // The process grid: coordinates of ranks along the axes, and errors for sizes that do not fit.
-#include <trireme/base/check.hpp>
 #include <trireme/layout/process_grid.hpp>
+
+#include <trireme/base/check.hpp>
 
 #include <algorithm>
 #include <limits>

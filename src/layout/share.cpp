@@ -1,7 +1,8 @@
 // Divides arrays, taken as one sequence of elements, into parts of nearly equal size. A part begins
 // and ends at rows of the last axis, and is expressed as blocks.
-#include <trireme/base/check.hpp>
 #include <trireme/layout/share.hpp>
+
+#include <trireme/base/check.hpp>
 
 #include <algorithm>
 #include <functional>

@@ -1,6 +1,7 @@
 // Attention, rotary positions and the norm of heads as calls of kernels.
-#include <trireme/kernels/cache.hpp>
 #include <trireme/model/attention_operations.hpp>
+
+#include <trireme/kernels/cache.hpp>
 #include <trireme/model/rotary_frequencies.hpp>
 
 #include <cmath>

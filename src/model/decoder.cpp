@@ -1,5 +1,6 @@
-#include <trireme/base/check.hpp>
 #include <trireme/model/decoder.hpp>
+
+#include <trireme/base/check.hpp>
 
 namespace trireme::model {
 

@@ -1,6 +1,7 @@
+#include <trireme/model/embedding.hpp>
+
 #include <trireme/architecture/objective.hpp>
 #include <trireme/kernels/embedding.hpp>
-#include <trireme/model/embedding.hpp>
 
 namespace trireme::model {
 

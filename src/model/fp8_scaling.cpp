@@ -1,6 +1,7 @@
+#include <trireme/model/fp8_scaling.hpp>
+
 #include <trireme/architecture/fp8.hpp>
 #include <trireme/kernels/elementwise.hpp>
-#include <trireme/model/fp8_scaling.hpp>
 
 #include <algorithm>
 

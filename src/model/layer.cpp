@@ -1,9 +1,10 @@
 // Runs the steps of a layer's program: each step is a pass of one operation, at times fused with
 // another operation.
+#include <trireme/model/layer.hpp>
+
 #include <trireme/architecture/fp8.hpp>
 #include <trireme/base/check.hpp>
 #include <trireme/model/attention_operations.hpp>
-#include <trireme/model/layer.hpp>
 
 namespace trireme::model {
 

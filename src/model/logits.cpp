@@ -1,9 +1,10 @@
 // Logits and cross entropy for a block of rows at a time, so that the whole logits are never
 // stored. With tensor parallelism each rank has a part of the vocabulary, and only statistics are
 // exchanged.
+#include <trireme/model/logits.hpp>
+
 #include <trireme/kernels/cross_entropy.hpp>
 #include <trireme/kernels/matmul.hpp>
-#include <trireme/model/logits.hpp>
 
 #include <algorithm>
 

@@ -1,11 +1,12 @@
 // The head of masked tokens and of sentence pairs (Devlin et al. 2019, arXiv 1810.04805, section
 // 3.1). It picks its rows first, so that all products have only these rows.
+#include <trireme/model/masked_head.hpp>
+
 #include <trireme/architecture/objective.hpp>
 #include <trireme/base/check.hpp>
 #include <trireme/kernels/cross_entropy.hpp>
 #include <trireme/kernels/elementwise.hpp>
 #include <trireme/kernels/rows.hpp>
-#include <trireme/model/masked_head.hpp>
 
 #include <algorithm>
 

@@ -1,5 +1,6 @@
-#include <trireme/architecture/objective.hpp>
 #include <trireme/model/next_token_head.hpp>
+
+#include <trireme/architecture/objective.hpp>
 
 namespace trireme::model {
 

@@ -1,9 +1,10 @@
 // Lays out a rank's weights and gradients in two arenas, and sets initial values that do not
 // depend on the layout.
+#include <trireme/model/parameters.hpp>
+
 #include <trireme/base/philox.hpp>
 #include <trireme/kernels/elementwise.hpp>
 #include <trireme/kernels/random.hpp>
-#include <trireme/model/parameters.hpp>
 
 #include <algorithm>
 

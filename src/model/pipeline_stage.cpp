@@ -1,7 +1,8 @@
 // Passes of a stage: embedding, layers and head in order, with copies of offloaded activations
 // between the layers.
-#include <trireme/kernels/elementwise.hpp>
 #include <trireme/model/pipeline_stage.hpp>
+
+#include <trireme/kernels/elementwise.hpp>
 
 namespace trireme::model {
 namespace {

@@ -1,8 +1,9 @@
 // Memory of a rank's stages: slots of saved activations, windows of offloaded layers, and scratch
 // that all stages share.
+#include <trireme/model/rank_model.hpp>
+
 #include <trireme/base/check.hpp>
 #include <trireme/kernels/elementwise.hpp>
-#include <trireme/model/rank_model.hpp>
 
 #include <algorithm>
 

@@ -1,6 +1,7 @@
 // The ring of attention: the kernels of each step, and the messages, which run while it computes.
-#include <trireme/kernels/elementwise.hpp>
 #include <trireme/model/ring_attention.hpp>
+
+#include <trireme/kernels/elementwise.hpp>
 
 namespace trireme::model {
 

@@ -1,12 +1,13 @@
 // Look-up and logits of a part of the vocabulary. Logits are computed for a block of rows at a
 // time; the gradient of the last stage's output is computed with them, relative to the statistics
 // of this part, and scaled once those of all parts are known.
+#include <trireme/model/shared_vocabulary.hpp>
+
 #include <trireme/kernels/cross_entropy.hpp>
 #include <trireme/kernels/elementwise.hpp>
 #include <trireme/kernels/embedding.hpp>
 #include <trireme/kernels/matmul.hpp>
 #include <trireme/kernels/shared_logits.hpp>
-#include <trireme/model/shared_vocabulary.hpp>
 
 #include <algorithm>
 

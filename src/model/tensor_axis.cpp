@@ -1,6 +1,7 @@
 // Messages of the tensor axis between rows, slices and all tokens. Sums are in rank order.
-#include <trireme/kernels/elementwise.hpp>
 #include <trireme/model/tensor_axis.hpp>
+
+#include <trireme/kernels/elementwise.hpp>
 
 namespace trireme::model {
 TensorAxis::TensorAxis(std::int64_t tokens) : tokens_(tokens), rows_{0, tokens} {}

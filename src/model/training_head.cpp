@@ -1,6 +1,7 @@
+#include <trireme/model/training_head.hpp>
+
 #include <trireme/model/masked_head.hpp>
 #include <trireme/model/next_token_head.hpp>
-#include <trireme/model/training_head.hpp>
 
 namespace trireme::model {
 

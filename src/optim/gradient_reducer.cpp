@@ -1,5 +1,6 @@
-#include <trireme/base/check.hpp>
 #include <trireme/optim/gradient_reducer.hpp>
+
+#include <trireme/base/check.hpp>
 
 #include <algorithm>
 

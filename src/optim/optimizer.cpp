@@ -1,9 +1,10 @@
 // The optimizer's state and its global norm. Constructor and lay_out_sums place arenas and tables;
 // find_norm sums squares by fixed blocks, so that no layout changes the norm. The update rules are
 // in optimizer_step.cpp.
+#include <trireme/optim/optimizer.hpp>
+
 #include <trireme/kernels/elementwise.hpp>
 #include <trireme/kernels/update.hpp>
-#include <trireme/optim/optimizer.hpp>
 #include <trireme/tensor/copy.hpp>
 
 #include <algorithm>

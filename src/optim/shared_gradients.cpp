@@ -1,6 +1,7 @@
+#include <trireme/optim/shared_gradients.hpp>
+
 #include <trireme/architecture/shard.hpp>
 #include <trireme/base/check.hpp>
-#include <trireme/optim/shared_gradients.hpp>
 
 #include <algorithm>
 

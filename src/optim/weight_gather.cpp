@@ -1,5 +1,6 @@
-#include <trireme/optim/gradient_reducer.hpp>
 #include <trireme/optim/weight_gather.hpp>
+
+#include <trireme/optim/gradient_reducer.hpp>
 
 #include <utility>
 

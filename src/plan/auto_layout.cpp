@@ -1,6 +1,7 @@
+#include <trireme/plan/auto_layout.hpp>
+
 #include <trireme/base/check.hpp>
 #include <trireme/deck/layout.hpp>
-#include <trireme/plan/auto_layout.hpp>
 #include <trireme/plan/search.hpp>
 
 namespace trireme::plan {

@@ -1,7 +1,8 @@
 // Effects of a deck's choices on a machine: transport, offload, tf32 and attention, with the notes
 // that `check` and the log print.
-#include <trireme/base/check.hpp>
 #include <trireme/plan/choices.hpp>
+
+#include <trireme/base/check.hpp>
 
 namespace trireme::plan {
 namespace {

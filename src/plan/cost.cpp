@@ -1,9 +1,10 @@
 // FLOPs of the passes of each stage, from the operations of layers and head, and the costs of
 // instructions that follow from them.
+#include <trireme/plan/cost.hpp>
+
 #include <trireme/architecture/local_sizes.hpp>
 #include <trireme/architecture/placement.hpp>
 #include <trireme/architecture/shard.hpp>
-#include <trireme/plan/cost.hpp>
 #include <trireme/plan/recompute.hpp>
 
 namespace trireme::plan {

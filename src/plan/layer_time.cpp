@@ -1,6 +1,7 @@
 // Times of the passes of a layer, the embedding and the head: a walk over their operations.
-#include <trireme/architecture/layer_steps.hpp>
 #include <trireme/plan/layer_time.hpp>
+
+#include <trireme/architecture/layer_steps.hpp>
 
 #include <algorithm>
 

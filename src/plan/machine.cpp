@@ -1,7 +1,8 @@
+#include <trireme/plan/machine.hpp>
+
 #include <trireme/architecture/placement.hpp>
 #include <trireme/base/matmul_memory.hpp>
 #include <trireme/base/text.hpp>
-#include <trireme/plan/machine.hpp>
 
 #include <array>
 #include <vector>

@@ -1,10 +1,11 @@
 // Machine files: cross-checks, parsing, writing and help. Files have the syntax of decks
 // (deck/key_file.hpp).
+#include <trireme/plan/machine_file.hpp>
+
 #include <trireme/base/check.hpp>
 #include <trireme/base/text.hpp>
 #include <trireme/deck/diagnostics.hpp>
 #include <trireme/deck/value.hpp>
-#include <trireme/plan/machine_file.hpp>
 
 namespace trireme::plan {
 namespace {

@@ -1,5 +1,7 @@
 // Bytes of each arena of a training rank, from its arrays and the program's needs.
 // The same sizes as the allocations of model/, optim/ and train/; tests compare them.
+#include <trireme/plan/memory.hpp>
+
 #include <trireme/architecture/fp8.hpp>
 #include <trireme/architecture/placement.hpp>
 #include <trireme/architecture/saved.hpp>
@@ -8,7 +10,6 @@
 #include <trireme/base/text.hpp>
 #include <trireme/plan/choices.hpp>
 #include <trireme/plan/local_sizes.hpp>
-#include <trireme/plan/memory.hpp>
 #include <trireme/plan/recompute.hpp>
 #include <trireme/plan/reduction_scratch.hpp>
 

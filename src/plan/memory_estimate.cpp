@@ -1,10 +1,11 @@
 // Memory of a layout from parts that many layouts share: the elements of a layer, of the embedding
 // and of the head by tensor ranks, activations by micro-batch, and layers by stage.
+#include <trireme/plan/memory_estimate.hpp>
+
 #include <trireme/architecture/placement.hpp>
 #include <trireme/base/reduction.hpp>
 #include <trireme/plan/choices.hpp>
 #include <trireme/plan/memory.hpp>
-#include <trireme/plan/memory_estimate.hpp>
 #include <trireme/plan/ranks.hpp>
 
 #include <algorithm>

@@ -1,4 +1,6 @@
 // Bytes of a rank from the sizes of a micro-batch, of its arenas and of its stages.
+#include <trireme/plan/memory_parts.hpp>
+
 #include <trireme/architecture/ends.hpp>
 #include <trireme/architecture/fp8.hpp>
 #include <trireme/architecture/state.hpp>
@@ -8,7 +10,6 @@
 #include <trireme/base/narrow.hpp>
 #include <trireme/plan/choices.hpp>
 #include <trireme/plan/local_sizes.hpp>
-#include <trireme/plan/memory_parts.hpp>
 #include <trireme/plan/reduction_scratch.hpp>
 
 #include <algorithm>

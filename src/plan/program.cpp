@@ -1,11 +1,12 @@
 // Programs of a run's training steps and evaluations: generated or read from a file, lowered and
 // validated; and the memory that they need.
+#include <trireme/plan/program.hpp>
+
 #include <trireme/architecture/architecture.hpp>
 #include <trireme/base/check.hpp>
 #include <trireme/deck/batch_schedule.hpp>
 #include <trireme/plan/choices.hpp>
 #include <trireme/plan/cost.hpp>
-#include <trireme/plan/program.hpp>
 #include <trireme/plan/program_search.hpp>
 #include <trireme/plan/text_file.hpp>
 #include <trireme/schedule/generate.hpp>

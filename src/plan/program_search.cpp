@@ -1,12 +1,13 @@
 // schedule = "auto": the durations of passes, and the micro-batches that each rank can save, with
 // which a program is searched.
+#include <trireme/plan/program_search.hpp>
+
 #include <trireme/architecture/shard.hpp>
 #include <trireme/base/check.hpp>
 #include <trireme/plan/choices.hpp>
 #include <trireme/plan/cost.hpp>
 #include <trireme/plan/machine_file.hpp>
 #include <trireme/plan/program.hpp>
-#include <trireme/plan/program_search.hpp>
 #include <trireme/plan/ranks.hpp>
 #include <trireme/plan/recompute.hpp>
 #include <trireme/plan/search.hpp>

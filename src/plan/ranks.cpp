@@ -1,7 +1,8 @@
 // Memory and traffic of the ranks that can differ: deep pipelines and wide tensor axes have many
 // equal ranks, of which one is planned.
-#include <trireme/plan/local_sizes.hpp>
 #include <trireme/plan/ranks.hpp>
+
+#include <trireme/plan/local_sizes.hpp>
 
 #include <algorithm>
 #include <map>

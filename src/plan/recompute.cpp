@@ -1,5 +1,7 @@
 // recompute = "auto": a greedy search over the tensors of a layer. The time of a recomputation is
 // that of its FLOPs, of its bytes in memory and of its messages, in units of one byte in memory.
+#include <trireme/plan/recompute.hpp>
+
 #include <trireme/architecture/ends.hpp>
 #include <trireme/base/check.hpp>
 #include <trireme/base/text.hpp>
@@ -7,7 +9,6 @@
 #include <trireme/plan/memory.hpp>
 #include <trireme/plan/program.hpp>
 #include <trireme/plan/ranks.hpp>
-#include <trireme/plan/recompute.hpp>
 
 #include <algorithm>
 #include <limits>

@@ -1,8 +1,9 @@
+#include <trireme/plan/reduction_scratch.hpp>
+
 #include <trireme/architecture/fp8.hpp>
 #include <trireme/base/reduction.hpp>
 #include <trireme/plan/choices.hpp>
 #include <trireme/plan/local_sizes.hpp>
-#include <trireme/plan/reduction_scratch.hpp>
 
 #include <algorithm>
 

@@ -1,5 +1,7 @@
 // Ranks all layouts by formulas of memory and time, and plays the best ones. Candidates with the
 // same schedule, stages and micro-batches share a program.
+#include <trireme/plan/search.hpp>
+
 #include <trireme/architecture/ends.hpp>
 #include <trireme/base/check.hpp>
 #include <trireme/base/text.hpp>
@@ -8,7 +10,6 @@
 #include <trireme/plan/memory_estimate.hpp>
 #include <trireme/plan/program.hpp>
 #include <trireme/plan/ranks.hpp>
-#include <trireme/plan/search.hpp>
 #include <trireme/schedule/generate.hpp>
 #include <trireme/schedule/lower.hpp>
 

@@ -1,12 +1,13 @@
 // The layouts of a deck on a number of ranks: the axes, then micro-batches, schedules and chunks,
 // then what to recompute and what ranks share.
+#include <trireme/plan/search_space.hpp>
+
 #include <trireme/architecture/shard.hpp>
 #include <trireme/deck/batch_schedule.hpp>
 #include <trireme/deck/checks.hpp>
 #include <trireme/deck/choices.hpp>
 #include <trireme/deck/layout.hpp>
 #include <trireme/deck/precision_checks.hpp>
-#include <trireme/plan/search_space.hpp>
 
 #include <algorithm>
 #include <numeric>

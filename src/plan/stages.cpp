@@ -1,6 +1,7 @@
+#include <trireme/plan/stages.hpp>
+
 #include <trireme/architecture/shard.hpp>
 #include <trireme/plan/cost.hpp>
-#include <trireme/plan/stages.hpp>
 
 namespace trireme::plan {
 namespace {

@@ -1,10 +1,11 @@
 // Costs of the instructions of a step: passes of each stage, messages between stages, and what
 // follows the last pass.
+#include <trireme/plan/step_costs.hpp>
+
 #include <trireme/architecture/ends.hpp>
 #include <trireme/architecture/shard.hpp>
 #include <trireme/architecture/state.hpp>
 #include <trireme/plan/memory.hpp>
-#include <trireme/plan/step_costs.hpp>
 
 #include <algorithm>
 

@@ -1,8 +1,9 @@
 // The time of a step from the costs of its instructions: by a formula, and by playing the program.
+#include <trireme/plan/step_time.hpp>
+
 #include <trireme/architecture/shard.hpp>
 #include <trireme/plan/cost.hpp>
 #include <trireme/plan/recompute.hpp>
-#include <trireme/plan/step_time.hpp>
 #include <trireme/schedule/machine.hpp>
 #include <trireme/schedule/overlap.hpp>
 

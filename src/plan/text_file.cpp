@@ -1,6 +1,7 @@
+#include <trireme/plan/text_file.hpp>
+
 #include <trireme/base/check.hpp>
 #include <trireme/base/input.hpp>
-#include <trireme/plan/text_file.hpp>
 
 #include <cstdint>
 #include <filesystem>

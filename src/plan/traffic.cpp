@@ -1,4 +1,6 @@
 // Messages of a rank per step, from the lists of operations, the stages and the gradient buckets.
+#include <trireme/plan/traffic.hpp>
+
 #include <trireme/architecture/bucket_cut.hpp>
 #include <trireme/architecture/ends.hpp>
 #include <trireme/architecture/fp8.hpp>
@@ -7,7 +9,6 @@
 #include <trireme/base/text.hpp>
 #include <trireme/plan/local_sizes.hpp>
 #include <trireme/plan/memory.hpp>
-#include <trireme/plan/traffic.hpp>
 
 #include <algorithm>
 

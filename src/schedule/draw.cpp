@@ -1,6 +1,7 @@
 // Timelines as pictures: headings, colours and labels.
-#include <trireme/base/text.hpp>
 #include <trireme/schedule/draw.hpp>
+
+#include <trireme/base/text.hpp>
 #include <trireme/schedule/overlap.hpp>
 #include <trireme/schedule/picture.hpp>
 

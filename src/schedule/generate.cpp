@@ -1,7 +1,8 @@
 // The named schedules: the order of forward and backward passes of each pipeline rank, and of the
 // forward passes of an evaluation.
-#include <trireme/base/check.hpp>
 #include <trireme/schedule/generate.hpp>
+
+#include <trireme/base/check.hpp>
 #include <trireme/schedule/generate_v.hpp>
 #include <trireme/schedule/overlap.hpp>
 

@@ -1,7 +1,8 @@
 // Schedules of two chunks in a V: the order of forward passes and input halves follows from a
 // repeated block; a play in unit costs places the weight halves.
-#include <trireme/base/check.hpp>
 #include <trireme/schedule/generate_v.hpp>
+
+#include <trireme/base/check.hpp>
 
 #include <algorithm>
 #include <array>

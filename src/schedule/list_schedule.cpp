@@ -1,7 +1,8 @@
 // List scheduling in virtual time: whenever a rank is free, it takes the pass that its rule prefers
 // among those that can begin.
-#include <trireme/base/check.hpp>
 #include <trireme/schedule/list_schedule.hpp>
+
+#include <trireme/base/check.hpp>
 
 #include <algorithm>
 #include <limits>

@@ -1,7 +1,8 @@
 // Lowers a program: adds the transfers by independent channels or ordered groups, and the
 // reductions and the update at the end of each row.
-#include <trireme/base/check.hpp>
 #include <trireme/schedule/lower.hpp>
+
+#include <trireme/base/check.hpp>
 #include <trireme/schedule/machine.hpp>
 #include <trireme/schedule/overlap.hpp>
 

@@ -1,6 +1,7 @@
+#include <trireme/schedule/needs.hpp>
+
 #include <trireme/base/check.hpp>
 #include <trireme/schedule/machine.hpp>
-#include <trireme/schedule/needs.hpp>
 
 #include <algorithm>
 

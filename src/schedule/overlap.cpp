@@ -1,9 +1,10 @@
 // Programs of several steps without a flush: passes, reductions and updates, how a row is cut into
 // its steps, and the time of the step that is repeated.
+#include <trireme/schedule/overlap.hpp>
+
 #include <trireme/base/check.hpp>
 #include <trireme/schedule/generate.hpp>
 #include <trireme/schedule/lower.hpp>
-#include <trireme/schedule/overlap.hpp>
 
 #include <algorithm>
 

@@ -1,9 +1,10 @@
 // Plays a program in virtual time. A rank advances until an instruction lacks a value; the event
 // that provides the value wakes it. Groups of transfers are in player_groups.cpp, reports in
 // player_report.cpp.
+#include <trireme/schedule/player.hpp>
+
 #include <trireme/base/check.hpp>
 #include <trireme/schedule/machine.hpp>
-#include <trireme/schedule/player.hpp>
 
 #include <algorithm>
 #include <cmath>

@@ -1,8 +1,9 @@
 // Effects of the instructions: effects() lists the values that each instruction reads, writes and
 // frees. All other passes derive dependences from it.
+#include <trireme/schedule/program.hpp>
+
 #include <trireme/base/check.hpp>
 #include <trireme/base/checksum.hpp>
-#include <trireme/schedule/program.hpp>
 
 namespace trireme::schedule {
 

@@ -1,6 +1,7 @@
 // The ring of attention, played with the work of each step, and its chart.
-#include <trireme/base/text.hpp>
 #include <trireme/schedule/ring.hpp>
+
+#include <trireme/base/text.hpp>
 
 #include <algorithm>
 

@@ -1,9 +1,10 @@
 // Search for the fastest program: named schedules and lists, compared by their virtual time.
+#include <trireme/schedule/search.hpp>
+
 #include <trireme/base/check.hpp>
 #include <trireme/schedule/generate.hpp>
 #include <trireme/schedule/list_schedule.hpp>
 #include <trireme/schedule/needs.hpp>
-#include <trireme/schedule/search.hpp>
 
 #include <algorithm>
 #include <numeric>

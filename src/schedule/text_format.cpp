@@ -1,7 +1,8 @@
 // Reads and writes programs as text. The reader checks each word against the ones before it, so
 // that a mistake is reported where it is, with line and column.
-#include <trireme/base/check.hpp>
 #include <trireme/schedule/text_format.hpp>
+
+#include <trireme/base/check.hpp>
 
 #include <algorithm>
 #include <charconv>

@@ -1,8 +1,9 @@
 // Timelines: idle share, mean costs, and a text format, one event per line, that reads back
 // exactly.
+#include <trireme/schedule/timeline.hpp>
+
 #include <trireme/base/check.hpp>
 #include <trireme/schedule/overlap.hpp>
-#include <trireme/schedule/timeline.hpp>
 
 #include <algorithm>
 #include <array>

@@ -1,10 +1,11 @@
 // Checks a lowered program. Rows are checked by following the state of every value, queues and
 // collectives by comparing rows; a program without mistakes is then played to prove that it
 // completes.
+#include <trireme/schedule/validate.hpp>
+
 #include <trireme/base/text.hpp>
 #include <trireme/schedule/machine.hpp>
 #include <trireme/schedule/needs.hpp>
-#include <trireme/schedule/validate.hpp>
 
 #include <algorithm>
 #include <array>

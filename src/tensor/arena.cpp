@@ -1,5 +1,6 @@
-#include <trireme/base/plain_message.hpp>
 #include <trireme/tensor/arena.hpp>
+
+#include <trireme/base/plain_message.hpp>
 
 #include <atomic>
 #include <cstdint>

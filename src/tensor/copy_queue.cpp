@@ -1,7 +1,8 @@
 // Events and copy queues. With CUDA or HIP they are events and streams. Elsewhere a queue holds its
 // copies until something waits for them.
-#include <trireme/base/check.hpp>
 #include <trireme/tensor/copy_queue.hpp>
+
+#include <trireme/base/check.hpp>
 #include <trireme/tensor/streams.hpp>
 
 #include <cstdint>

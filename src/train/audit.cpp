@@ -1,9 +1,10 @@
 // Audited steps: each replica's samples are computed by another replica and by itself. If the
 // results differ, two more passes tell which one is wrong. The state's audit is in audit_state.cpp.
+#include <trireme/train/audit.hpp>
+
 #include <trireme/grid/heartbeat.hpp>
 #include <trireme/kernels/elementwise.hpp>
 #include <trireme/tensor/region.hpp>
-#include <trireme/train/audit.hpp>
 
 #include <algorithm>
 

@@ -1,5 +1,7 @@
 // Reports of wrong numbers: lines of the log, events, and the list of hosts that job scripts
 // exclude.
+#include <trireme/train/audit_report.hpp>
+
 #include <trireme/base/check.hpp>
 #include <trireme/base/events.hpp>
 #include <trireme/base/log.hpp>
@@ -8,7 +10,6 @@
 #include <trireme/grid/runtime.hpp>
 #include <trireme/io/atomic_file.hpp>
 #include <trireme/tensor/device.hpp>
-#include <trireme/train/audit_report.hpp>
 
 #include <algorithm>
 #include <cstdlib>

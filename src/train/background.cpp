@@ -1,6 +1,7 @@
+#include <trireme/train/background.hpp>
+
 #include <trireme/architecture/saved.hpp>
 #include <trireme/base/check.hpp>
-#include <trireme/train/background.hpp>
 
 #include <csignal>
 #include <cstdint>

@@ -1,8 +1,9 @@
 // Assigns slots and buffers to the instructions of a rank's row, and groups adjacent transfers.
+#include <trireme/train/executor.hpp>
+
 #include <trireme/base/check.hpp>
 #include <trireme/schedule/overlap.hpp>
 #include <trireme/tensor/region.hpp>
-#include <trireme/train/executor.hpp>
 
 #include <algorithm>
 #include <utility>

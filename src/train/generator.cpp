@@ -1,10 +1,11 @@
 // Sampling of tokens, and generation with a cache of keys and values.
+#include <trireme/train/generator.hpp>
+
 #include <trireme/base/check.hpp>
 #include <trireme/base/philox.hpp>
 #include <trireme/kernels/matmul.hpp>
 #include <trireme/model/decoder.hpp>
 #include <trireme/tensor/copy.hpp>
-#include <trireme/train/generator.hpp>
 #include <trireme/train/kernel_choice.hpp>
 #include <trireme/train/load.hpp>
 #include <trireme/train/precision.hpp>

@@ -1,9 +1,10 @@
 // Hashes of arrays and messages. Each entry has a place in a small device array, which one copy
 // brings to the host.
+#include <trireme/train/hash_list.hpp>
+
 #include <trireme/base/audit.hpp>
 #include <trireme/kernels/hash.hpp>
 #include <trireme/tensor/copy.hpp>
-#include <trireme/train/hash_list.hpp>
 
 #include <algorithm>
 #include <sstream>

@@ -1,5 +1,7 @@
 // Local checkpoints in three phases that all ranks enter together: shards and copies, manifest,
 // completion of each node's folder.
+#include <trireme/train/local_saver.hpp>
+
 #include <trireme/base/check.hpp>
 #include <trireme/base/folder_entries.hpp>
 #include <trireme/base/log.hpp>
@@ -7,7 +9,6 @@
 #include <trireme/checkpoint/folders.hpp>
 #include <trireme/grid/heartbeat.hpp>
 #include <trireme/grid/runtime.hpp>
-#include <trireme/train/local_saver.hpp>
 
 #include <filesystem>
 #include <map>

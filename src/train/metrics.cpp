@@ -1,7 +1,8 @@
+#include <trireme/train/metrics.hpp>
+
 #include <trireme/base/check.hpp>
 #include <trireme/io/atomic_file.hpp>
 #include <trireme/io/input_file.hpp>
-#include <trireme/train/metrics.hpp>
 
 #include <nlohmann/json.hpp>
 

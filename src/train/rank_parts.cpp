@@ -1,11 +1,12 @@
 // Construction of a rank's model, transfers, optimizer and gradient reduction from deck and
 // programs.
+#include <trireme/train/rank_parts.hpp>
+
 #include <trireme/architecture/fp8.hpp>
 #include <trireme/plan/choices.hpp>
 #include <trireme/plan/program.hpp>
 #include <trireme/plan/recompute.hpp>
 #include <trireme/plan/reduction_scratch.hpp>
-#include <trireme/train/rank_parts.hpp>
 
 #include <algorithm>
 #include <cmath>

@@ -1,6 +1,7 @@
+#include <trireme/train/requests.hpp>
+
 #include <trireme/base/check.hpp>
 #include <trireme/base/log.hpp>
-#include <trireme/train/requests.hpp>
 
 #include <array>
 #include <filesystem>

@@ -1,12 +1,13 @@
 // Checkpoints in two phases that all ranks enter together. In the background, a thread of each
 // rank writes a copy of the rank's share.
+#include <trireme/train/saver.hpp>
+
 #include <trireme/base/check.hpp>
 #include <trireme/base/events.hpp>
 #include <trireme/base/log.hpp>
 #include <trireme/checkpoint/folders.hpp>
 #include <trireme/grid/heartbeat.hpp>
 #include <trireme/grid/runtime.hpp>
-#include <trireme/train/saver.hpp>
 
 #include <utility>
 

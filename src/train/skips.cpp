@@ -1,5 +1,6 @@
-#include <trireme/base/check.hpp>
 #include <trireme/train/skips.hpp>
+
+#include <trireme/base/check.hpp>
 
 #include <charconv>
 

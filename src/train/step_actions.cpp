@@ -1,11 +1,12 @@
 // Each instruction of a program as calls of the rank's model, transfers, optimizer and gradient
 // reduction.
+#include <trireme/train/step_actions.hpp>
+
 #include <trireme/data/context_fields.hpp>
 #include <trireme/kernels/elementwise.hpp>
 #include <trireme/optim/learning_rate.hpp>
 #include <trireme/tensor/copy.hpp>
 #include <trireme/tensor/region.hpp>
-#include <trireme/train/step_actions.hpp>
 
 #include <algorithm>
 

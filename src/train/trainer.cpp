@@ -1,5 +1,7 @@
 // The training loop: steps, logged metrics, validation, checkpoints, requests to stop, and the
 // events of the run.
+#include <trireme/train/trainer.hpp>
+
 #include <trireme/base/audit.hpp>
 #include <trireme/base/events.hpp>
 #include <trireme/base/log.hpp>
@@ -11,7 +13,6 @@
 #include <trireme/io/atomic_file.hpp>
 #include <trireme/optim/learning_rate.hpp>
 #include <trireme/tensor/region.hpp>
-#include <trireme/train/trainer.hpp>
 
 #include <algorithm>
 #include <cmath>

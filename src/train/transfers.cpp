@@ -1,9 +1,10 @@
 // Messages between pipeline stages: receives are posted ahead, and each channel to another rank has
 // a few send buffers in turn. Messages to a stage of the same rank wait in memory.
+#include <trireme/train/transfers.hpp>
+
 #include <trireme/base/check.hpp>
 #include <trireme/kernels/elementwise.hpp>
 #include <trireme/tensor/region.hpp>
-#include <trireme/train/transfers.hpp>
 
 #include <algorithm>
 

@@ -1,5 +1,7 @@
 // A rank's training and evaluation steps for one choice of number types, and its checkpoint
 // slices.
+#include <trireme/train/typed_worker.hpp>
+
 #include <trireme/architecture/saved.hpp>
 #include <trireme/base/check.hpp>
 #include <trireme/base/log.hpp>
@@ -12,7 +14,6 @@
 #include <trireme/tensor/region.hpp>
 #include <trireme/train/kernel_choice.hpp>
 #include <trireme/train/load.hpp>
-#include <trireme/train/typed_worker.hpp>
 
 #include <algorithm>
 #include <array>

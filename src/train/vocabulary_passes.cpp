@@ -1,8 +1,9 @@
 // Passes of a shared vocabulary. A broadcast is an all-gather to which one rank contributes, and a
 // sum for one rank a reduce-scatter of which the others have no part: both do not block.
+#include <trireme/train/vocabulary_passes.hpp>
+
 #include <trireme/kernels/elementwise.hpp>
 #include <trireme/tensor/copy.hpp>
-#include <trireme/train/vocabulary_passes.hpp>
 
 #include <algorithm>
 

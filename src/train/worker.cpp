@@ -1,7 +1,8 @@
+#include <trireme/train/worker.hpp>
+
 #include <trireme/base/check.hpp>
 #include <trireme/train/precision.hpp>
 #include <trireme/train/typed_worker.hpp>
-#include <trireme/train/worker.hpp>
 
 #include <numbers>
 

@@ -1,7 +1,8 @@
 // The command trireme bench: runs the chosen sections one after the other on all ranks, prints a
 // table for each, and writes all rows to the JSON file. A section returns a BenchReport.
-#include <trireme/base/log.hpp>
 #include <trireme/commands/bench/bench.hpp>
+
+#include <trireme/base/log.hpp>
 #include <trireme/commands/bench/table.hpp>
 #include <trireme/commands/engine.hpp>
 #include <trireme/io/atomic_file.hpp>

@@ -1,11 +1,12 @@
 // The machine's limits that trireme bench compares kernels with, each measured once per run: peak
 // of matrix products, rates of exp, tanh and the like, and the roofline made from them (bound_of).
 // time_calls() is the timing loop of all sections.
+#include <trireme/commands/bench/machine.hpp>
+
 #include <trireme/base/check.hpp>
 #include <trireme/base/clock.hpp>
 #include <trireme/base/narrow.hpp>
 #include <trireme/commands/bench/bench.hpp>
-#include <trireme/commands/bench/machine.hpp>
 #include <trireme/kernels/elementwise.hpp>
 #include <trireme/kernels/matmul.hpp>
 #include <trireme/kernels/random.hpp>

@@ -1,6 +1,7 @@
+#include <trireme/commands/bench/table.hpp>
+
 #include <trireme/base/check.hpp>
 #include <trireme/base/text.hpp>
-#include <trireme/commands/bench/table.hpp>
 
 #include <algorithm>
 #include <cmath>

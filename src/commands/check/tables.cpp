@@ -1,7 +1,8 @@
 // Tables of trireme check: stages, ramp-up of the batch, memory and communication. Each function
 // returns lines with aligned columns; the numbers come from plan/.
-#include <trireme/base/text.hpp>
 #include <trireme/commands/check/tables.hpp>
+
+#include <trireme/base/text.hpp>
 
 #include <algorithm>
 

@@ -1,7 +1,8 @@
 // The predicted time of a step: lines for a terminal, and JSON.
+#include <trireme/commands/check/time.hpp>
+
 #include <trireme/base/text.hpp>
 #include <trireme/commands/check/tables.hpp>
-#include <trireme/commands/check/time.hpp>
 
 #include <nlohmann/json.hpp>
 

@@ -1,7 +1,8 @@
 // Resolves what a deck alone does not determine: opens its token files, compares their tokenizer
 // with the deck's, and derives the vocabulary and the layout for a number of ranks.
-#include <trireme/base/check.hpp>
 #include <trireme/commands/resolve.hpp>
+
+#include <trireme/base/check.hpp>
 #include <trireme/data/blend.hpp>
 #include <trireme/deck/checks.hpp>
 #include <trireme/deck/layout.hpp>

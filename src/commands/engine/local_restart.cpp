@@ -1,5 +1,7 @@
 // Collects a local checkpoint: rank 0 learns which nodes hold which shards, and all nodes copy
 // their shards to the checkpoint directory, where the checkpoint is completed like any other.
+#include <trireme/commands/local_restart.hpp>
+
 #include <trireme/base/clock.hpp>
 #include <trireme/base/log.hpp>
 #include <trireme/base/packed_texts.hpp>
@@ -7,7 +9,6 @@
 #include <trireme/checkpoint/local.hpp>
 #include <trireme/checkpoint/verify.hpp>
 #include <trireme/checkpoint/writer.hpp>
-#include <trireme/commands/local_restart.hpp>
 #include <trireme/grid/heartbeat.hpp>
 #include <trireme/grid/nodes.hpp>
 #include <trireme/io/atomic_file.hpp>

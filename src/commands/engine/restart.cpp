@@ -1,5 +1,7 @@
 // Restart of `trireme train`: selects a checkpoint that all ranks can read, compares its deck with
 // this one, and moves checkpoints of other runs aside.
+#include <trireme/commands/restart.hpp>
+
 #include <trireme/architecture/state.hpp>
 #include <trireme/base/events.hpp>
 #include <trireme/base/log.hpp>
@@ -7,7 +9,6 @@
 #include <trireme/checkpoint/folders.hpp>
 #include <trireme/checkpoint/local.hpp>
 #include <trireme/commands/local_restart.hpp>
-#include <trireme/commands/restart.hpp>
 #include <trireme/commands/session.hpp>
 #include <trireme/deck/batch_schedule.hpp>
 #include <trireme/deck/deck.hpp>

@@ -1,7 +1,8 @@
 // Opens the folders that a run writes to. Rank 0 takes them; the other ranks learn what it owns, so
 // that whichever rank ends the job can release it.
-#include <trireme/base/log.hpp>
 #include <trireme/commands/run_folders.hpp>
+
+#include <trireme/base/log.hpp>
 
 #include <unistd.h>
 

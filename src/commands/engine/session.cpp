@@ -1,11 +1,12 @@
 // The common beginning of the engine's commands: deck, axes, machine, architecture and token
 // files, with errors that all ranks report together.
+#include <trireme/commands/session.hpp>
+
 #include <trireme/base/checksum.hpp>
 #include <trireme/base/log.hpp>
 #include <trireme/checkpoint/folders.hpp>
 #include <trireme/checkpoint/reader.hpp>
 #include <trireme/commands/resolve.hpp>
-#include <trireme/commands/session.hpp>
 #include <trireme/deck/checks.hpp>
 #include <trireme/deck/layout.hpp>
 #include <trireme/grid/devices.hpp>

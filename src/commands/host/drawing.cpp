@@ -1,7 +1,8 @@
+#include <trireme/commands/drawing.hpp>
+
 #include <trireme/architecture/architecture.hpp>
 #include <trireme/architecture/shard.hpp>
 #include <trireme/base/check.hpp>
-#include <trireme/commands/drawing.hpp>
 #include <trireme/plan/cost.hpp>
 #include <trireme/plan/program.hpp>
 #include <trireme/plan/recompute.hpp>

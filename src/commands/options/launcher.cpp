@@ -1,8 +1,9 @@
 // Recognises launchers of other MPI libraries by their environment. With such a launcher every
 // process believes to be the only rank of its job.
+#include <trireme/commands/launcher.hpp>
+
 #include <trireme/base/log.hpp>
 #include <trireme/base/text.hpp>
-#include <trireme/commands/launcher.hpp>
 
 #include <algorithm>
 #include <array>

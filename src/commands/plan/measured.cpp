@@ -1,7 +1,8 @@
 // Reads measured steps from a CSV file: each row becomes a deck.
+#include <trireme/commands/plan/measured.hpp>
+
 #include <trireme/base/check.hpp>
 #include <trireme/base/text.hpp>
-#include <trireme/commands/plan/measured.hpp>
 #include <trireme/deck/checks.hpp>
 #include <trireme/plan/text_file.hpp>
 

@@ -1,7 +1,8 @@
 // Line charts as SVG: axes, ticks, one polyline per curve with a band where a column of pixels
 // holds several points.
-#include <trireme/base/text.hpp>
 #include <trireme/commands/report/chart.hpp>
+
+#include <trireme/base/text.hpp>
 #include <trireme/commands/report/markup.hpp>
 #include <trireme/commands/report/ticks.hpp>
 

@@ -1,6 +1,7 @@
+#include <trireme/commands/report/json_lines.hpp>
+
 #include <trireme/base/check.hpp>
 #include <trireme/base/input.hpp>
-#include <trireme/commands/report/json_lines.hpp>
 
 #include <fstream>
 #include <limits>

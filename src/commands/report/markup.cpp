@@ -1,5 +1,6 @@
-#include <trireme/base/text.hpp>
 #include <trireme/commands/report/markup.hpp>
+
+#include <trireme/base/text.hpp>
 
 #include <cstdint>
 

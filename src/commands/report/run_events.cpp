@@ -1,8 +1,9 @@
 // Reads events.jsonl back into the structs of base/events.hpp and makes the history of a run of
 // them: its jobs, what restarts have undone, and the time that passed without a step.
+#include <trireme/commands/report/run_events.hpp>
+
 #include <trireme/base/text.hpp>
 #include <trireme/commands/report/json_lines.hpp>
-#include <trireme/commands/report/run_events.hpp>
 
 #include <algorithm>
 #include <tuple>

@@ -1,6 +1,7 @@
 // Ticks and labels of a chart's axes: round steps, thousands and logarithmic decades.
-#include <trireme/base/text.hpp>
 #include <trireme/commands/report/ticks.hpp>
+
+#include <trireme/base/text.hpp>
 
 #include <algorithm>
 #include <cmath>
