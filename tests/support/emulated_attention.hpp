@@ -69,24 +69,9 @@ class EmulatedAttention {
   std::vector<float> logsumexp;  ///< [B, H, S]
   std::vector<T> dqkv;           ///< as qkv
 
-  void forward() {
-    const auto a = kernels::flash_forward_arguments<T>(View2<T>(o.data(), tokens(), columns()),
-                                                       rows(logsumexp.data()), qkv(), shape_,
-                                                       dropout_, grid.cache_bytes());
-    kernels::flash_forward<T, head_size>(grid, a, dropout_.rate > 0.0);
-  }
-
-  void backward(const std::vector<T>& grad) {
-    const FlashWorkspace parts(shape_.sizes());
-    std::vector<float> workspace(at(parts.elements()), nan<float>());
-    dqkv.assign(qkv_.size(), nan<T>());
-    const kernels::FlashGradientArguments<T> a(
-        View2<T>(dqkv.data(), tokens(), qkv_columns()),
-        View2<const T>(grad.data(), tokens(), columns()),
-        View2<const T>(o.data(), tokens(), columns()), qkv(), rows<const float>(logsumexp.data()),
-        View1<float>(workspace.data(), workspace.size()), shape_, dropout_, grid.processors());
-    kernels::flash_backward<T, head_size>(grid, a.delta, a.gradients, dropout_.rate > 0.0);
-  }
+  void forward();
+  /// After forward().
+  void backward(const std::vector<T>& grad);
 
  private:
   static std::size_t at(std::int64_t i) { return static_cast<std::size_t>(i); }
@@ -107,5 +92,40 @@ class EmulatedAttention {
   kernels::AttentionShape shape_;
   kernels::AttentionDropout dropout_;
 };
+
+template <class T, int head_size>
+void EmulatedAttention<T, head_size>::forward() {
+  const auto a = kernels::flash_forward_arguments<T>(View2<T>(o.data(), tokens(), columns()),
+                                                     rows(logsumexp.data()), qkv(), shape_,
+                                                     dropout_, grid.cache_bytes());
+  kernels::flash_forward<T, head_size>(grid, a, dropout_.rate > 0.0);
+}
+
+template <class T, int head_size>
+void EmulatedAttention<T, head_size>::backward(const std::vector<T>& grad) {
+  const FlashWorkspace parts(shape_.sizes());
+  std::vector<float> workspace(at(parts.elements()), nan<float>());
+  dqkv.assign(qkv_.size(), nan<T>());
+  const kernels::FlashGradientArguments<T> a(
+      View2<T>(dqkv.data(), tokens(), qkv_columns()),
+      View2<const T>(grad.data(), tokens(), columns()),
+      View2<const T>(o.data(), tokens(), columns()), qkv(), rows<const float>(logsumexp.data()),
+      View1<float>(workspace.data(), workspace.size()), shape_, dropout_, grid.processors());
+  kernels::flash_backward<T, head_size>(grid, a.delta, a.gradients, dropout_.rate > 0.0);
+}
+
+// Slow to compile: once, in tests/kernels/emulated/.
+extern template class EmulatedAttention<Bf16, 32>;
+extern template class EmulatedAttention<Bf16, 64>;
+extern template class EmulatedAttention<Bf16, 80>;
+extern template class EmulatedAttention<Bf16, 96>;
+extern template class EmulatedAttention<Bf16, 112>;
+extern template class EmulatedAttention<Bf16, 128>;
+extern template class EmulatedAttention<Bf16, 160>;
+extern template class EmulatedAttention<Fp16, 64>;
+extern template class EmulatedAttention<Fp16, 96>;
+extern template class EmulatedAttention<Fp16, 112>;
+extern template class EmulatedAttention<Fp16, 128>;
+extern template class EmulatedAttention<Fp16, 160>;
 
 }  // namespace trireme::testing

@@ -72,26 +72,9 @@ class EmulatedGroupAttention {
   std::vector<float> logsumexp;  ///< [B, H, S]
   std::vector<T> dqkv;           ///< as qkv, with its padding
 
-  void forward() {
-    const auto a = kernels::group_forward_arguments<T>(View2<T>(o.data(), tokens(), columns()),
-                                                       rows(logsumexp.data()), qkv(), shape_,
-                                                       dropout_, grid.cache_bytes());
-    kernels::group_forward<T, head_size>(grid, a, qkv_.data(), dropout_.rate > 0.0);
-  }
-
+  void forward();
   /// After forward().
-  void backward(const std::vector<T>& grad) {
-    const FlashWorkspace parts(shape_.sizes());
-    std::vector<float> workspace(at(parts.elements()), nan<float>());
-    dqkv.assign(qkv_.size(), nan<T>());
-    const kernels::GroupGradientArguments<T> a(
-        View2<T>(dqkv.data(), tokens(), at(qkv_stride_)),
-        View2<const T>(grad.data(), tokens(), columns()),
-        View2<const T>(o.data(), tokens(), columns()), qkv(), rows<const float>(logsumexp.data()),
-        View1<float>(workspace.data(), workspace.size()), shape_, dropout_, grid.processors());
-    kernels::flash_delta<T, head_size>(grid, a.delta);
-    kernels::group_backward<T, head_size>(grid, a.gradients, dropout_.rate > 0.0);
-  }
+  void backward(const std::vector<T>& grad);
 
  private:
   static std::size_t at(std::int64_t i) { return static_cast<std::size_t>(i); }
@@ -113,5 +96,37 @@ class EmulatedGroupAttention {
   kernels::AttentionShape shape_;
   kernels::AttentionDropout dropout_;
 };
+
+template <class T, int head_size>
+void EmulatedGroupAttention<T, head_size>::forward() {
+  const auto a = kernels::group_forward_arguments<T>(View2<T>(o.data(), tokens(), columns()),
+                                                     rows(logsumexp.data()), qkv(), shape_,
+                                                     dropout_, grid.cache_bytes());
+  kernels::group_forward<T, head_size>(grid, a, qkv_.data(), dropout_.rate > 0.0);
+}
+
+template <class T, int head_size>
+void EmulatedGroupAttention<T, head_size>::backward(const std::vector<T>& grad) {
+  const FlashWorkspace parts(shape_.sizes());
+  std::vector<float> workspace(at(parts.elements()), nan<float>());
+  dqkv.assign(qkv_.size(), nan<T>());
+  const kernels::GroupGradientArguments<T> a(
+      View2<T>(dqkv.data(), tokens(), at(qkv_stride_)),
+      View2<const T>(grad.data(), tokens(), columns()),
+      View2<const T>(o.data(), tokens(), columns()), qkv(), rows<const float>(logsumexp.data()),
+      View1<float>(workspace.data(), workspace.size()), shape_, dropout_, grid.processors());
+  kernels::flash_delta<T, head_size>(grid, a.delta);
+  kernels::group_backward<T, head_size>(grid, a.gradients, dropout_.rate > 0.0);
+}
+
+// Slow to compile: once, in tests/kernels/emulated/.
+extern template class EmulatedGroupAttention<Bf16, 64>;
+extern template class EmulatedGroupAttention<Bf16, 96>;
+extern template class EmulatedGroupAttention<Bf16, 128>;
+extern template class EmulatedGroupAttention<Bf16, 192>;
+extern template class EmulatedGroupAttention<Bf16, 256>;
+extern template class EmulatedGroupAttention<Fp16, 128>;
+extern template void EmulatedGroupAttention<Fp16, 64>::forward();
+extern template void EmulatedGroupAttention<Fp16, 192>::forward();
 
 }  // namespace trireme::testing

@@ -1,0 +1,14 @@
+#if !defined(__CUDACC__) && !defined(__HIPCC__)  // see test_flash_device.cpp
+#include "support/emulated_attention.hpp"
+
+namespace trireme::testing {
+
+template class EmulatedAttention<Fp16, 64>;
+template class EmulatedAttention<Fp16, 96>;
+template class EmulatedAttention<Fp16, 112>;
+template class EmulatedAttention<Fp16, 128>;
+template class EmulatedAttention<Fp16, 160>;
+
+}  // namespace trireme::testing
+
+#endif
