@@ -9,12 +9,42 @@
 #include <trireme/data/word_cache.hpp>
 
 #include <algorithm>
+#include <array>
+#include <charconv>
+#include <cmath>
 #include <limits>
 
 namespace trireme::data {
 namespace {
 
 constexpr double unknown_penalty = 10;
+
+/// A score as the `tokenizers` library reads it: its decimal digits as an integer, rounded, times
+/// or divided by a power of ten. The last bit can differ from the nearest number, and decides
+/// between paths whose sums are equal but for rounding.
+double as_read_by_tokenizers(double score) {
+  std::array<char, 64> buffer{};
+  const auto shortest = std::to_chars(buffer.data(), buffer.data() + buffer.size(), std::abs(score),
+                                      std::chars_format::scientific);
+  std::uint64_t digits = 0;
+  int exponent = 0;
+  const char* at = buffer.data();
+  for (bool fraction = false; at != shortest.ptr && *at != 'e'; ++at) {
+    if (*at == '.') {
+      fraction = true;
+      continue;
+    }
+    digits = digits * 10 + static_cast<std::uint64_t>(*at - '0');
+    exponent -= fraction ? 1 : 0;
+  }
+  int power = 0;
+  if (at != shortest.ptr) std::from_chars(at + (at[1] == '+' ? 2 : 1), shortest.ptr, power);
+  exponent += power;
+  if (exponent < -300 || exponent > 300) return score;
+  const double ten = std::pow(10.0, std::abs(exponent));  // exact up to 10^22
+  const auto whole = static_cast<double>(digits);
+  return std::copysign(exponent < 0 ? whole / ten : whole * ten, score);
+}
 
 class Unigram final : public TokenModel {
  public:
@@ -48,7 +78,7 @@ Unigram::Unigram(const JsonNode& node, TokenNames& all) : names(all), where(node
     const JsonNode entry = list[id];
     if (!entry.json.is_array() || entry.json.size() != 2) entry.refuse("[token, score]");
     const std::string& token = entry[std::size_t{0}].string();
-    scores.push_back(entry[std::size_t{1}].number());
+    scores.push_back(as_read_by_tokenizers(entry[std::size_t{1}].number()));
     lowest = std::min(lowest, scores.back());
     names.append(token, list.path);
     if (!token.empty() && !names.is_hidden(token)) trie.add(token, static_cast<std::int32_t>(id));
