@@ -4,7 +4,7 @@
 #include <trireme/base/check.hpp>
 #include <trireme/base/checksum.hpp>
 #include <trireme/data/bpe_merges.hpp>
-#include <trireme/data/token_model.hpp>
+#include <trireme/data/bpe_words.hpp>
 #include <trireme/data/unicode.hpp>
 #include <trireme/data/word_cache.hpp>
 

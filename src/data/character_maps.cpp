@@ -1,5 +1,5 @@
 // Normalizers that map each character without its neighbours.
-#include <trireme/data/normalizers.hpp>
+#include <trireme/data/character_maps.hpp>
 #include <trireme/data/unicode.hpp>
 #include <trireme/data/utf8.hpp>
 
@@ -49,18 +49,14 @@ bool is_in(char32_t c, char32_t first, char32_t last) {
   return c >= first && c <= last;
 }
 
-void to_byte_characters(char32_t c, std::string& out) {
-  out += characters_of_bytes(utf8_of(c));
-}
-
 }  // namespace
 
 std::unique_ptr<TextStep> make_character_map(Map map) {
   return std::make_unique<CharacterMap>(map);
 }
 
-std::unique_ptr<TextStep> make_byte_characters() {
-  return make_character_map(to_byte_characters);
+void to_byte_characters(char32_t c, std::string& out) {
+  out += characters_of_bytes(utf8_of(c));
 }
 
 void lower_case(char32_t c, std::string& out) {

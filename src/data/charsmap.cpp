@@ -2,7 +2,7 @@
 // strings whose values are places in a list of replacements, each ended by a zero byte.
 #include <trireme/base/check.hpp>
 #include <trireme/base/utf8.hpp>
-#include <trireme/data/normalizers.hpp>
+#include <trireme/data/charsmap.hpp>
 #include <trireme/data/unicode.hpp>
 
 #include <array>

@@ -1,6 +1,6 @@
 // The pre-tokenizers that put a character before words: Metaspace, and ByteLevel's blank. Both
 // stream: they hold nothing.
-#include <trireme/data/pre_tokenizers.hpp>
+#include <trireme/data/metaspace.hpp>
 #include <trireme/data/unicode.hpp>
 
 namespace trireme::data {
@@ -67,6 +67,22 @@ class PrefixSpace final : public TextStep {
 };
 
 }  // namespace
+
+PrependScheme read_prepend_scheme(const JsonNode& node) {
+  const JsonNode named = node["prepend_scheme"];
+  const JsonNode older = node["add_prefix_space"];
+  PrependScheme scheme = PrependScheme::always;
+  if (named.json == "first")
+    scheme = PrependScheme::first;
+  else if (named.json == "never")
+    scheme = PrependScheme::never;
+  else if (!named.json.is_null() && named.json != "always")
+    named.refuse("\"always\", \"first\" or \"never\"");
+  if (older.flag(true)) return scheme;
+  if (!named.json.is_null() && scheme != PrependScheme::never)
+    named.refuse("\"never\" with add_prefix_space = false");
+  return PrependScheme::never;
+}
 
 std::unique_ptr<TextStep> make_metaspace(char32_t replacement, PrependScheme scheme, bool split) {
   return std::make_unique<Metaspace>(replacement, scheme, split);

@@ -2,7 +2,7 @@
 // newer characters remain. A part of a text ends before a character that no earlier one can combine
 // with.
 #include <trireme/base/check.hpp>
-#include <trireme/data/normalizers.hpp>
+#include <trireme/data/normal_forms.hpp>
 #include <trireme/data/unicode.hpp>
 
 #include <unicode/bytestream.h>

@@ -1,5 +1,9 @@
 // The table of normalizers of a tokenizer.json.
+#include <trireme/data/character_maps.hpp>
+#include <trireme/data/charsmap.hpp>
+#include <trireme/data/normal_forms.hpp>
 #include <trireme/data/normalizers.hpp>
+#include <trireme/data/text_edits.hpp>
 
 #include <array>
 #include <iterator>
@@ -65,7 +69,7 @@ void precompiled(const JsonNode& node, int, TextSteps& steps) {
 }
 
 void byte_level(const JsonNode&, int, TextSteps& steps) {
-  steps.push_back(make_byte_characters());
+  steps.push_back(make_character_map(to_byte_characters));
 }
 
 void sequence(const JsonNode& node, int levels, TextSteps& steps) {

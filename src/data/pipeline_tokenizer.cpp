@@ -18,7 +18,7 @@
 namespace trireme::data {
 namespace {
 
-/// What an encoder needs of a tokenizer.
+/// The parts of a tokenizer that encoders use.
 struct Parts {
   TextSteps normalizer;
   TextSteps pre_tokenizer;

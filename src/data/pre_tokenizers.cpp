@@ -1,7 +1,9 @@
 // The table of pre-tokenizers of a tokenizer.json.
 #include <trireme/data/bpe_model.hpp>
-#include <trireme/data/normalizers.hpp>
+#include <trireme/data/character_maps.hpp>
+#include <trireme/data/metaspace.hpp>
 #include <trireme/data/pre_tokenizers.hpp>
+#include <trireme/data/split_step.hpp>
 #include <trireme/data/unicode.hpp>
 
 #include <array>
@@ -39,7 +41,7 @@ void byte_level(const JsonNode& node, int, TextSteps& steps) {
   if (node["add_prefix_space"].flag(true)) steps.push_back(make_prefix_space());
   if (node["use_regex"].flag(true))
     steps.push_back(make_split_pattern(gpt2_pattern, node.path, SplitBehavior::isolated, false));
-  steps.push_back(make_byte_characters());
+  steps.push_back(make_character_map(to_byte_characters));
 }
 
 void digits(const JsonNode& node, int, TextSteps& steps) {
@@ -109,22 +111,6 @@ void add(const JsonNode& node, int levels, TextSteps& steps) {
 }
 
 }  // namespace
-
-PrependScheme read_prepend_scheme(const JsonNode& node) {
-  const JsonNode named = node["prepend_scheme"];
-  const JsonNode older = node["add_prefix_space"];
-  PrependScheme scheme = PrependScheme::always;
-  if (named.json == "first")
-    scheme = PrependScheme::first;
-  else if (named.json == "never")
-    scheme = PrependScheme::never;
-  else if (!named.json.is_null() && named.json != "always")
-    named.refuse("\"always\", \"first\" or \"never\"");
-  if (older.flag(true)) return scheme;
-  if (!named.json.is_null() && scheme != PrependScheme::never)
-    named.refuse("\"never\" with add_prefix_space = false");
-  return PrependScheme::never;
-}
 
 TextSteps make_pre_tokenizer(const JsonNode& node) {
   TextSteps steps;

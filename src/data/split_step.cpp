@@ -1,6 +1,6 @@
 // The pre-tokenizer Split and those that split at characters with a property. A finder hands out
 // matches in order; the step joins matches and the text between them to words.
-#include <trireme/data/pre_tokenizers.hpp>
+#include <trireme/data/split_step.hpp>
 #include <trireme/data/unicode.hpp>
 #include <trireme/data/word_splitter.hpp>
 

@@ -1,5 +1,5 @@
 // The normalizers Strip, Prepend and Replace.
-#include <trireme/data/normalizers.hpp>
+#include <trireme/data/text_edits.hpp>
 #include <trireme/data/unicode.hpp>
 #include <trireme/data/word_splitter.hpp>
 

@@ -1,5 +1,8 @@
 // The table of models of a tokenizer.json.
+#include <trireme/data/bpe_words.hpp>
 #include <trireme/data/token_model.hpp>
+#include <trireme/data/unigram.hpp>
+#include <trireme/data/word_piece.hpp>
 
 #include <array>
 

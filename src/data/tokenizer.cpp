@@ -1,3 +1,5 @@
+// Chooses the tokenizer for a file: bytes, byte-level BPE, or a tokenizer made of parts. The
+// tokenizer "bytes" is here.
 #include <trireme/base/check.hpp>
 #include <trireme/data/bpe_model.hpp>
 #include <trireme/data/bpe_tokenizer.hpp>

@@ -3,9 +3,9 @@
 // carried over when a long word is encoded in parts, so that rounding does not depend on the parts.
 #include <trireme/base/check.hpp>
 #include <trireme/base/checksum.hpp>
-#include <trireme/data/token_model.hpp>
 #include <trireme/data/token_trie.hpp>
 #include <trireme/data/unicode.hpp>
+#include <trireme/data/unigram.hpp>
 #include <trireme/data/word_cache.hpp>
 
 #include <algorithm>

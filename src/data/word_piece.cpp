@@ -2,9 +2,9 @@
 // continues it; a word with a part that is no token is one unknown token.
 #include <trireme/base/check.hpp>
 #include <trireme/base/checksum.hpp>
-#include <trireme/data/token_model.hpp>
 #include <trireme/data/token_trie.hpp>
 #include <trireme/data/word_cache.hpp>
+#include <trireme/data/word_piece.hpp>
 
 namespace trireme::data {
 namespace {

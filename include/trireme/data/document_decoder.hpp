@@ -9,7 +9,7 @@
 
 namespace trireme::data {
 
-/// What decoders need of a tokenizer.
+/// The parts of a tokenizer that decoders use.
 struct TokenTexts {
   std::vector<std::string> names;  ///< by id; "": no text
   DecodeSteps steps;

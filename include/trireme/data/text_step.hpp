@@ -8,8 +8,8 @@
 
 namespace trireme::data {
 
-/// Where a part of a word lies in it. A "word" is what a step works on: the whole text between two
-/// added tokens for a normalizer, a word of the previous splitter for a splitter.
+/// The place of a part of a word. A word is the input of a step: the whole text between two added
+/// tokens for a normalizer, a word of the previous splitter for a splitter.
 struct Edge {
   bool first = true;  ///< no byte of the word was consumed before
   bool last = true;   ///< the word ends with this part

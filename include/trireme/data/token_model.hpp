@@ -38,10 +38,6 @@ class TokenModel {
 /// outlive it. No text is encoded as a token that `names` hides.
 std::unique_ptr<TokenModel> make_model(const JsonNode& node, TokenNames& names);
 
-std::unique_ptr<TokenModel> make_bpe_model(const JsonNode& node, TokenNames& names);
-std::unique_ptr<TokenModel> make_unigram_model(const JsonNode& node, TokenNames& names);
-std::unique_ptr<TokenModel> make_word_piece_model(const JsonNode& node, TokenNames& names);
-
 /// Reads an object of tokens and ids.
 void read_token_object(const JsonNode& node, TokenNames& names);
 /// Reads a list of merges, and calls use(left, right, place) for each.

@@ -17,7 +17,7 @@ class TokenTrie {
   /// Replaces the id of an earlier token with the same bytes. The token is not empty.
   void add(std::string_view token, std::int32_t id);
 
-  /// The node after one more byte; none if no token goes on so.
+  /// The node after one more byte; none if no token continues so.
   std::int32_t next(std::int32_t node, char byte) const {
     const std::uint64_t key = key_of(node, byte);
     for (std::size_t i = slot_of(key);; i = (i + 1) & mask_) {
