@@ -89,7 +89,10 @@ bool is_pictographic(char32_t c) {
   return u_hasBinaryProperty(icu(c), UCHAR_EXTENDED_PICTOGRAPHIC);
 }
 
+/// Marks of Unicode 16 and 17 are Extend in the `tokenizers` library, also for an older ICU.
 int break_class(char32_t c) {
+  if (c == 0x897 || (c >= 0x1ACF && c <= 0x1ADD) || (c >= 0x1AE0 && c <= 0x1AEB))
+    return U_GCB_EXTEND;
   return u_getIntPropertyValue(icu(c), UCHAR_GRAPHEME_CLUSTER_BREAK);
 }
 
