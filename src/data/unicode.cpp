@@ -33,11 +33,11 @@ bool is_old(UChar32 c, int version) {
   return age[0] > 0 && age[0] <= version;
 }
 
-/// Characters of other categories in Unicode 8 than today: U+1734 (Mn), U+1885, U+1886 (Lo) and
-/// U+A9BD (Mc).
+/// Characters of other categories in Unicode 8 than today: U+1734 (Mn), U+1885, U+1886 (Lo), U+A9BD
+/// (Mc) and U+111C9 (Po).
 bool was_nonspacing(UChar32 c, std::uint32_t category) {
   if (c == 0x1734) return true;
-  if (c == 0x1885 || c == 0x1886 || c == 0xA9BD) return false;
+  if (c == 0x1885 || c == 0x1886 || c == 0xA9BD || c == 0x111C9) return false;
   return (category & U_GC_MN_MASK) != 0;
 }
 
@@ -49,6 +49,7 @@ bool was_punctuation(UChar32 c, std::uint32_t category) {
 
 /// U+1CF2 and U+1CF3 were marks in Unicode 9; U+1885 and U+1886 already were.
 bool was_mark(UChar32 c, std::uint32_t category) {
+  if (c == 0x111C9) return false;
   return c == 0x1CF2 || c == 0x1CF3 || (category & U_GC_M_MASK) != 0;
 }
 
