@@ -20,12 +20,16 @@ namespace {
 
 namespace fs = std::filesystem;
 
-void create_folder(const std::string& path) {
-  std::error_code error;
-  fs::create_directories(path, error);
+void expect_created(const std::string& path, const std::error_code& error) {
   const bool full = error == std::errc::no_space_on_device;
   check(!error, path, ": cannot create this folder: ", error.message(),
         full ? "; free some space or write elsewhere" : "");
+}
+
+void create_folder(const std::string& path) {
+  std::error_code error;
+  fs::create_directories(path, error);
+  expect_created(path, error);
 }
 
 void rename_folder(const std::string& from, const std::string& to) {
@@ -119,11 +123,17 @@ std::string partial_folder(const std::string& directory, std::int64_t step) {
 }
 
 std::string begin(const std::string& directory, std::int64_t step) {
-  check(step >= 0, "cannot write a checkpoint of step ", step);
   create_folder(directory);
+  return begin_inside(directory, step);
+}
+
+std::string begin_inside(const std::string& directory, std::int64_t step) {
+  check(step >= 0, "cannot write a checkpoint of step ", step);
   remove_leftovers(directory);
   const std::string partial = partial_folder(directory, step);
-  create_folder(partial);
+  std::error_code error;
+  fs::create_directory(partial, error);
+  expect_created(partial, error);
   return partial;
 }
 

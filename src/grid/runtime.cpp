@@ -5,6 +5,7 @@
 #include <trireme/base/log.hpp>
 #include <trireme/base/plain_message.hpp>
 #include <trireme/grid/devices.hpp>
+#include <trireme/grid/node_claim.hpp>
 #include <trireme/grid/pause.hpp>
 #include <trireme/grid/runtime.hpp>
 #include <trireme/grid/threads.hpp>
@@ -98,11 +99,13 @@ Runtime::Runtime(int& argc, char**& argv) {
         "with");
   start_kokkos();
   world_ = std::make_unique<Communicator>(MPI_COMM_WORLD, "world");
+  error_claim_ = std::make_unique<NodeClaim>();
   find_shared_cores(*world_);
   log::set_speaking(rank() == 0);
 }
 
 Runtime::~Runtime() {
+  error_claim_.reset();
   world_.reset();
   Kokkos::finalize();
   MPI_Finalize();
@@ -142,13 +145,14 @@ ExitCode Runtime::guard(const std::function<ExitCode()>& work) {
 
 void Runtime::abort(const Error& error) {
   // Ranks often fail from the same cause at the same time. One of them reports: the first to claim
-  // it from the watchdog. Without a watchdog the lowest one has ended the others before they
-  // report.
+  // it from the watchdog. Without a watchdog the first rank of a node claims it, rank 0's node
+  // before the others, which it ends before they report.
   const Watchdog::Claim claim = Watchdog::silence();
   const auto first = std::chrono::milliseconds(launcher_milliseconds);
   if (claim == Watchdog::Claim::taken) wait_for_end();
   if (claim == Watchdog::Claim::none && rank() > 0)
     std::this_thread::sleep_for(2 * first + std::min(rank() * first / 10, 2 * first));
+  if (claim == Watchdog::Claim::none && !error_claim_->win()) wait_for_end();
   log::set_speaking(true);
   log::error(ranks() > 1 ? text("rank ", rank(), ": ", error.what()) : std::string(error.what()));
   events::record(

@@ -142,12 +142,13 @@ ConfigKey part(const std::string& name, const char* deck, std::function<json(con
 void check_member(const json& object, const std::string& name, const Member& member, Kind kind,
                   Complaints& complaints) {
   const json value = member_of(object, member.name);
+  const bool factor = member.number == &M::rope_factor;
+  const char* expected = factor ? "a number of at least 1" : "a number above 0";
   if (value.is_null()) {
     if (has(member, kind) && member.required)
-      complaints.add(name, ".", member.name, " is missing, expected a number above 0");
-  } else if (!is_positive(value) || (value < 1 && member.number == &M::rope_factor)) {
-    complaints.add(name, ".", member.name, " = ", shortened(value.dump()), ", expected a number ",
-                   member.number == &M::rope_factor ? "of at least 1" : "above 0");
+      complaints.add(name, ".", member.name, " is missing, expected ", expected);
+  } else if (!is_positive(value) || (factor && value < 1)) {
+    complaints.add(name, ".", member.name, " = ", shortened(value.dump()), ", expected ", expected);
   }
 }
 

@@ -44,7 +44,7 @@ void Saver::save(const checkpoint::RunState& state, bool goes_on) {
   background_ = goes_on && in_background_;
   grid::Heartbeat::publish({"checkpoint", state_.step});
   grid::together(world_, [&] {
-    if (world_.rank() == 0) checkpoint::begin(config_.directory, state_.step);
+    if (world_.rank() == 0) checkpoint::begin_inside(config_.directory, state_.step);
   });
   phase_ = Phase::shards;
   const auto share = worker_.share();

@@ -25,7 +25,13 @@ StepActions<P>::StepActions(const deck::Config& config, RankParts<P>& parts,
       batches_(config.batch),
       batch_{config.batch.global, config.batch.micro, parts.data.size()},
       handle_(handle),
-      between_([this] { parts_.replicas.progress(); }),
+      between_([this] {
+        parts_.replicas.progress();
+        if (!parts_.second) return;
+        // Sums of the step before.
+        parts_.embedding.progress();
+        parts_.replica.progress();
+      }),
       reader_(data::make_batch_reader(config)) {
   for (int slot = 0; slot < parts.slots; ++slot) host_slots_.push_back(host_slot());
   if (parts.second) records_.emplace(std::ssize(parts.model->objective().losses));
@@ -273,14 +279,14 @@ template <class P>
 typename model::RankModel<P>::LayerDone StepActions<P>::layer_done(const Step& step) {
   const std::int64_t number = step_of_pass(step.instr.micro);
   if (micro_of(step.instr.micro) + 1 < data::micro_batches(batch_))
-    return [this](std::int64_t) { parts_.replicas.progress(); };
+    return [this](std::int64_t) { between_(); };
   // At this point the losses of all micro-batches are known, and no gradient of this stage is in
   // flight. With a shared vocabulary, they are when the last of them are combined.
   if (is_last(step.instr.stage) && !vocabulary_) mark_loss(number);
   return [this, number, stage = step.instr.stage](std::int64_t layer) {
     if (reduces_) return complete(number, stage, layer);
     completed_.emplace_back(stage, layer);
-    parts_.replicas.progress();
+    between_();
   };
 }
 

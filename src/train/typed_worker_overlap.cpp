@@ -38,25 +38,26 @@ void TypedWorker<P>::overlapping_step(std::int64_t step, const data::Samples& sa
 template <class P>
 int TypedWorker<P>::make_room(const Executor& executor) {
   timeline_.layout = executor.layout();
-  if (recorded_parts_ == 0) timeline_.events.clear();
-  if (recorded_parts_ < 2) return recorded_parts_++;
-  if (!begun_) return -1;
-  const int first = static_cast<int>(executor.micro_batches());
-  std::vector<schedule::Event> kept;
-  for (schedule::Event e : timeline_.events) {
-    if (e.position < static_cast<int>(executor.first_position())) continue;
-    e.instr = schedule::seen_from(e.instr, 1, timeline_.layout);
-    e.position -= static_cast<int>(executor.first_position());
-    if (e.instr.micro >= 0 && e.instr.micro < 2 * first) kept.push_back(e);
+  std::vector<schedule::Event>& events = timeline_.events;
+  if (recorded_parts_ == 0) events.clear();
+  if (recorded_parts_ == 2) {
+    if (!begun_) return -1;
+    events.erase(events.begin(), events.begin() + latest_part_);
+    for (schedule::Event& e : events) e.instr = schedule::seen_from(e.instr, 1, timeline_.layout);
+    std::erase_if(events, [passes = 2 * executor.micro_batches()](const schedule::Event& e) {
+      return e.instr.micro < 0 || e.instr.micro >= passes;
+    });
+    const int first = events.empty() ? 0 : events.front().position;
+    for (schedule::Event& e : events) e.position -= first;
   }
-  timeline_.events = std::move(kept);
-  return 1;
+  latest_part_ = std::ssize(events);
+  return recorded_parts_ < 2 ? recorded_parts_++ : 1;
 }
 
 template <class P>
 void TypedWorker<P>::run_recorded(const Executor& executor) {
   const int part = make_room(executor);
-  const std::size_t offset = part == 1 ? executor.first_position() : 0;
+  const int offset = timeline_.events.empty() ? 0 : timeline_.events.back().position + 1;
   executor.run([&](const Step& step, std::size_t position) {
     publish(step, StepPart::whole);
     actions_.has_begun();
@@ -64,7 +65,7 @@ void TypedWorker<P>::run_recorded(const Executor& executor) {
     fence(handle_, "train/timed_step waits for each instruction");
     const schedule::Instr instr = schedule::seen_from(step.instr, -part, timeline_.layout);
     if (part >= 0 && instr.micro >= 0)
-      timeline_.events.push_back({parts_.pipeline.rank(), static_cast<int>(offset + position),
+      timeline_.events.push_back({parts_.pipeline.rank(), offset + static_cast<int>(position),
                                   instr, since_zero(actions_.began()), since_zero(Clock::now())});
   });
   if (!begun_) parts_.transfers->finish();

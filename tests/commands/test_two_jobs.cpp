@@ -1,4 +1,5 @@
 #include <commands/training_runs.hpp>
+#include <trireme/base/text.hpp>
 
 #include <gtest/gtest.h>
 
@@ -152,6 +153,21 @@ TEST_F(TwoJobs, AnErrorOfAllRanksIsPrintedOnce) {
     std::filesystem::resize_file(folder_.file("data/cut.h5"), 5000);
     EXPECT_NE(job.wait(), 0);
     expect_one_error({"data/cut.h5", "the file is truncated"});
+  }
+}
+
+/// Rank 0 does not see the error, and waits for the others.
+TEST_F(TwoJobs, AnErrorOfAllRanksButTheFirstIsPrintedOnce) {
+  for (const char* watchdog : {"00:10:00", "00:00:00"}) {
+    SCOPED_TRACE(watchdog);
+    const std::string job = train(1, std::string("run.steps=1000000 run.watchdog=") + watchdog);
+    EXPECT_NE(run(text("rm -rf run; export FAULT_CALL=pread FAULT_PATH=data/tokens FAULT_AT=200 "
+                       "FAULT_TIMES=0 FAULT_ERRNO=5; ",
+                       TRIREME_MPIEXEC, " -n 1 ", job,
+                       " : -n 2 env LD_PRELOAD=", TRIREME_FAILING_CALLS, " ", job)),
+              0);
+    expect_one_error({"data/tokens.h5", "Input/output error"});
+    EXPECT_GE(last_step("run"), 2);
   }
 }
 

@@ -19,6 +19,7 @@ class Row:
 
 TABLE = [Row("1 rank", 1, ""), Row("data 2", 2, ""), Row("data 2, distributed optimizer", 2, "parallel.distributed_optimizer=true"),
          Row("tensor 2", 2, "parallel.tensor=2"), Row("pipeline 2", 2, "parallel.pipeline=2 parallel.schedule=zb-h1"),
+         Row("pipeline 2, shared vocabulary", 2, "parallel.pipeline=2 parallel.vocabulary=pipeline model.layers=2"),
          Row("data 3", 3, "batch.global=6"), Row("tensor 2 · data 2", 4, "parallel.tensor=2")]
 
 

@@ -82,7 +82,7 @@ TEST(ConfigRotary, MistakesAreNamedWithTheMember) {
        R"(.rope_type = "longrope", expected "default", "linear")"},
       {R"({"rope_type": "none"})", ".rope_type = \"none\", expected"},
       {R"({"rope_type": 7})", ".rope_type = 7, expected"},
-      {R"({"rope_type": "linear"})", ".factor is missing, expected a number above 0"},
+      {R"({"rope_type": "linear"})", ".factor is missing, expected a number of at least 1"},
       {R"({"rope_type": "linear", "factor": 0.5})",
        ".factor = 0.5, expected a number of at least 1"},
       {R"({"rope_type": "llama3", "factor": 8})", ".low_freq_factor is missing"},

@@ -28,6 +28,9 @@ std::string partial_folder(const std::string& directory, std::int64_t step);
 
 /// Creates that folder, empty, and removes what killed runs left. Returns its path.
 std::string begin(const std::string& directory, std::int64_t step);
+/// The same in a directory that must exist. A run creates its own at the start only; one that goes
+/// away later stays away.
+std::string begin_inside(const std::string& directory, std::int64_t step);
 
 /// Completes the checkpoint `directory`/step_00000100. It checks that the shards exist and that
 /// their slices cover every array exactly once, writes index, deck and manifest, flushes everything

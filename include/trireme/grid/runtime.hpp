@@ -17,6 +17,8 @@ namespace trireme::grid {
 /// reported once, and no rank is left waiting. `local` must not communicate. Collective.
 void together(Communicator& world, const std::function<void()>& local);
 
+class NodeClaim;
+
 /// Libraries that the ranks run with.
 struct Software {
   std::string kokkos;           ///< version: "4.7.1"
@@ -53,6 +55,7 @@ class Runtime {
 
  private:
   std::unique_ptr<Communicator> world_;
+  std::unique_ptr<NodeClaim> error_claim_;
 };
 
 /// Thrown on the one rank that reports an error which ends all ranks.

@@ -82,7 +82,8 @@ class TypedWorker final : public Worker {
   std::vector<Executor> executors_;  ///< one per program
   bool begun_ = false;               ///< the next step, by the last one
   schedule::Timeline timeline_;
-  int recorded_parts_ = 0;  ///< overlapping steps in it
+  int recorded_parts_ = 0;          ///< overlapping steps in it
+  std::ptrdiff_t latest_part_ = 0;  ///< the event with which the last of them begins
   Clock::time_point timed_from_;
 };
 

@@ -71,7 +71,7 @@ class Collection {
     read_manifest();
     if (manifest_.step != wanted_.step) return "its manifest cannot be read any more";
     runtime_.together([&] {
-      if (runtime_.rank() == 0) checkpoint::begin(config_.directory, wanted_.step);
+      if (runtime_.rank() == 0) checkpoint::begin_inside(config_.directory, wanted_.step);
     });
     for (LocalCheckpoint left = wanted_; !left.holders.empty();) {
       copy_shards(left);
