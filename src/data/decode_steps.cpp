@@ -290,6 +290,10 @@ DecodeSteps make_decode_steps(const JsonNode& node) {
   return steps;
 }
 
+bool is_byte_token(const std::string& token) {
+  return byte_of(token).has_value();
+}
+
 bool is_cut(const std::string& left, const std::string& right) {
   return !byte_of(left) || !byte_of(right);
 }

@@ -159,6 +159,7 @@ class PipelineTokenizer final : public Tokenizer {
   std::unique_ptr<Decoder> decoder() const override {
     return std::make_unique<DocumentDecoder>(texts_);
   }
+  std::int64_t text_bytes(std::int32_t id) const override;
 
  private:
   void add_names(const JsonNode& node);
@@ -188,6 +189,16 @@ PipelineTokenizer::PipelineTokenizer(const JsonNode& top, const std::string& end
     texts_.names[static_cast<std::size_t>(token.id)] = token.content;
   }
   make_name(top);
+}
+
+std::int64_t PipelineTokenizer::text_bytes(std::int32_t id) const {
+  const std::string& token = texts_.names[static_cast<std::size_t>(id)];
+  if (id == texts_.end_of_document || token.empty()) return 0;
+  std::vector<std::string> part{token};
+  for (const auto& step : texts_.steps) step->run(part, {false, false, false});
+  std::string text;
+  for (const auto& piece : part) text += piece;
+  return is_byte_token(token) && text != token ? 1 : std::ssize(text);
 }
 
 void PipelineTokenizer::add_names(const JsonNode& node) {

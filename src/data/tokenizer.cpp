@@ -80,6 +80,26 @@ std::unique_ptr<Tokenizer> parse_tokenizer(const std::string& content, const std
   return make_pipeline_tokenizer(json, end_of_document, path);
 }
 
+std::int64_t Tokenizer::text_bytes(std::int32_t id) const {
+  std::string written;
+  decode({&id, 1}, written);
+  return std::ssize(written);
+}
+
+void Tokenizer::decode_after(std::span<const std::int32_t> before,
+                             std::span<const std::int32_t> ids, std::string& out) const {
+  std::vector<std::int32_t> all(before.begin(), before.end());
+  std::string first;
+  decode(all, first);
+  all.insert(all.end(), ids.begin(), ids.end());
+  std::string whole;
+  decode(all, whole);
+  if (whole.starts_with(first))
+    out += whole.substr(first.size());
+  else  // the first ids complete a character of the text before
+    decode(ids, out);
+}
+
 void Tokenizer::encode(std::string_view document, std::vector<std::int32_t>& out) const {
   const auto whole = encoder({});
   whole->feed(document, out);

@@ -125,6 +125,23 @@ TEST(Tokenizers, DocumentsAreDecodedOneByOne) {
   EXPECT_EQ(decode(*tokenizer, ids), "the foxthe dog") << "no blank before the second document";
 }
 
+TEST(Tokenizers, AContinuationKeepsTheBlankBeforeIt) {
+  for (const std::string name : {"llama2", "t5", "bert_cased", "qwen"}) {
+    const auto tokenizer = make_tokenizer(golden + name + ".json");
+    Ids all;
+    tokenizer->encode("the fox over the dog", all);
+    for (std::size_t cut = 0; cut <= all.size(); ++cut) {
+      const auto before = std::span(all).first(cut);
+      std::string text = decode(*tokenizer, Ids(before.begin(), before.end()));
+      tokenizer->decode_after(before, std::span(all).subspan(cut), text);
+      EXPECT_EQ(text, decode(*tokenizer, all)) << name << " " << cut;
+    }
+    std::int64_t bytes = 0;
+    for (const std::int32_t id : all) bytes += tokenizer->text_bytes(id);
+    EXPECT_NEAR(static_cast<double>(bytes), 20, 1) << "a blank before the first word";
+  }
+}
+
 TEST(Tokenizers, BytesThatAreNoCharacterAreReplacedAndCutCharactersDecodeToReplacements) {
   const auto tokenizer = make_tokenizer(golden + "mistral.json");
   const auto encoder = tokenizer->encoder({});

@@ -12,7 +12,7 @@ using namespace trireme;
 
 namespace {
 
-constexpr std::string_view text =
+constexpr std::string_view sample =
     "The fox, 12 caf\xC3\xA9s <unk> </s> \xE4\xB8\x80\xFF o\xCC\x88\r\n\n x";
 
 }  // namespace
@@ -25,7 +25,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* input, std::size_t siz
     const auto tokenizer = data::parse_tokenizer(json, "fuzz", "");
     const auto encoder = tokenizer->encoder({true});
     std::vector<std::int32_t> ids;
-    for (const char byte : text) encoder->feed(std::string_view(&byte, 1), ids);
+    for (const char byte : sample) encoder->feed(std::string_view(&byte, 1), ids);
     encoder->finish(ids);
     std::string decoded;
     tokenizer->decode(ids, decoded);

@@ -26,6 +26,9 @@ using DecodeSteps = std::vector<std::unique_ptr<DecodeStep>>;
 /// The steps of `decoder` of a tokenizer.json; null: tokens with blanks between them.
 DecodeSteps make_decode_steps(const JsonNode& node);
 
+/// Whether it is "<0x00>" to "<0xFF>".
+bool is_byte_token(const std::string& token);
+
 /// Whether a part of a document may end between two tokens: not among bytes of one character.
 bool is_cut(const std::string& left, const std::string& right);
 

@@ -55,7 +55,13 @@ class Tokenizer {
   virtual void decode(std::span<const std::int32_t> ids, std::string& out) const = 0;
   /// Decodes as decode() does all ids together.
   virtual std::unique_ptr<Decoder> decoder() const;
+  /// Bytes of text that an id stands for within a document.
+  virtual std::int64_t text_bytes(std::int32_t id) const;
 
+  /// Appends the text of `ids` after the document's ids `before`, so that it continues their text:
+  /// many tokenizers leave out a blank before a document's first word.
+  void decode_after(std::span<const std::int32_t> before, std::span<const std::int32_t> ids,
+                    std::string& out) const;
   /// Appends the ids of one whole document to `out`, without an end-of-document token.
   void encode(std::string_view document, std::vector<std::int32_t>& out) const;
 };

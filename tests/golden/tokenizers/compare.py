@@ -68,10 +68,11 @@ def compare(options, name, what, documents, special=False):
     tokenizer = Tokenizer.from_file(os.path.join(options.folder, name + ".json"))
     tokenizer.encode_special_tokens = not special
     end = next(tokenizer.token_to_id(e) for e in ENDS if tokenizer.token_to_id(e) is not None)
-    if not special:  # Trireme never takes the name of a special token for it
-        names = [t.content for t in tokenizer.get_added_tokens_decoder().values() if t.special]
-        normal = tokenizer.normalizer.normalize_str if tokenizer.normalizer else str
-        documents = [d for d in documents if not any(n in d or n in normal(d) for n in names)]
+    # Trireme's models never take the name of a special token for it, also if it appears by normalization.
+    names = [t.content for t in tokenizer.get_added_tokens_decoder().values() if t.special]
+    normal = tokenizer.normalizer.normalize_str if tokenizer.normalizer else str
+    documents = [d for d in documents
+                 if not any(n in normal(d) and n not in d or n in d and not special for n in names)]
     path = os.path.join(options.folder, "text")
     with open(path, "w", encoding="utf-8", newline="") as file:
         file.write(SEPARATOR.join(documents))
