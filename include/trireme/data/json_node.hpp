@@ -52,7 +52,7 @@ const auto& part_of_type(const JsonNode& node, const Table& table) {
     if (type.json == part.type) return part;
     known += (known.empty() ? "\"" : ", \"") + std::string(part.type) + "\"";
   }
-  (node.json.is_object() ? type : node).refuse("a type of " + known);
+  (node.json.is_object() ? type : node).refuse("one of " + known);
 }
 
 }  // namespace trireme::data
