@@ -65,6 +65,9 @@ if(PCRE2_INCLUDE_DIR AND PCRE2_LIBRARY)
 endif()
 trireme_need("${PCRE2_FOUND}" "PCRE2" libpcre2-dev pcre2)
 
+find_package(ICU QUIET COMPONENTS uc data)
+trireme_need("${ICU_FOUND}" "ICU" libicu-dev icu4c)
+
 if(TRIREME_TESTS)
   find_package(GTest QUIET)
   trireme_need("${GTest_FOUND}" "GoogleTest (or configure with -DTRIREME_TESTS=OFF)" libgtest-dev googletest)

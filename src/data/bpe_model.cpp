@@ -4,76 +4,22 @@
 
 #include <trireme/base/check.hpp>
 #include <trireme/data/bpe_vocabulary.hpp>
+#include <trireme/data/token_model.hpp>
 #include <trireme/data/utf8.hpp>
 #include <trireme/io/input_file.hpp>
 
 #include <nlohmann/json.hpp>
 
-#include <filesystem>
+#include <algorithm>
 #include <sstream>
 
 namespace trireme::data {
 namespace {
 
 using Json = nlohmann::json;
+using Node = JsonNode;
 
 constexpr std::int64_t file_limit_bytes = 256 << 20;
-
-bool is_shallow(const Json& json, int levels) {
-  if (!json.is_structured()) return true;
-  if (levels == 0 || json.size() > 100) return false;
-  for (const auto& part : json)
-    if (!is_shallow(part, levels - 1)) return false;
-  return true;
-}
-
-/// A value of the file and its path, for messages.
-struct Node {
-  const Json& json;
-  std::string path;  // "tokenizer.json: model.type"
-
-  /// The member, or null if it is missing.
-  Node operator[](const char* key) const {
-    static const Json nothing;
-    const bool top = path.ends_with(": ");
-    const auto found = json.is_object() ? json.find(key) : json.end();
-    const bool there = json.is_object() && found != json.end();
-    return {there ? *found : nothing, path + (top ? "" : ".") + key};
-  }
-  [[noreturn]] void refuse(const std::string& supported) const {
-    std::string value =  // dump() recurses
-        is_shallow(json, 4) ? json.dump(-1, ' ', false, Json::error_handler_t::replace)
-                            : text("(", json.type_name(), " of ", json.size(), " parts)");
-    if (value.size() > 100) value = value.substr(0, 100) + "...";
-    throw UsageError(text(path, " = ", value, " is not supported; expected ", supported));
-  }
-  bool is_nothing() const {
-    return json.is_null() || (json.is_string() && json.get_ref<const std::string&>().empty());
-  }
-  void expect_nothing() const {
-    if (!is_nothing()) refuse("null");
-  }
-  bool flag(bool otherwise) const {
-    if (json.is_null()) return otherwise;
-    if (!json.is_boolean()) refuse("true or false");
-    return json.get<bool>();
-  }
-  void expect_false() const {
-    if (flag(false)) refuse("false");
-  }
-  const std::string& string() const {
-    if (!json.is_string()) refuse("a string");
-    return json.get_ref<const std::string&>();
-  }
-  void expect_type(const char* type) const {
-    const Node member = (*this)["type"];
-    if (member.json != type) member.refuse(text('"', type, '"'));
-  }
-  std::int64_t id() const {
-    if (!json.is_number_integer() || json.get<std::int64_t>() < 0) refuse("an id");
-    return json.get<std::int64_t>();
-  }
-};
 
 void read_byte_level(const Node& node, BpeModel& model) {
   model.add_prefix_space = node["add_prefix_space"].flag(true);
@@ -111,19 +57,9 @@ void read_pre_tokenizer(const Node& node, BpeModel& model) {
 }
 
 void read_merges(const Node& node, BpeVocabulary& vocabulary) {
-  if (!node.json.is_array()) node.refuse("a list");
-  for (std::size_t i = 0; i < node.json.size(); ++i) {
-    const Node merge{node.json[i], text(node.path, "[", i, "]")};
-    if (merge.json.is_string()) {
-      vocabulary.add_merge(merge.string(), merge.path);
-      continue;
-    }
-    if (!merge.json.is_array() || merge.json.size() != 2 || !merge.json[0].is_string() ||
-        !merge.json[1].is_string())
-      merge.refuse("two tokens");
-    vocabulary.add_merge(merge.json[0].get<std::string>(), merge.json[1].get<std::string>(),
-                         merge.path);
-  }
+  read_merge_list(node, [&](const std::string& left, const std::string& right, const Node& merge) {
+    vocabulary.add_merge(left, right, merge.path);
+  });
 }
 
 void read_tokens(const Node& node, BpeVocabulary& vocabulary) {
@@ -133,48 +69,45 @@ void read_tokens(const Node& node, BpeVocabulary& vocabulary) {
 }
 
 void read_added(const Node& node, BpeVocabulary& vocabulary) {
-  if (node.json.is_null()) return;
-  if (!node.json.is_array()) node.refuse("a list");
-  for (std::size_t i = 0; i < node.json.size(); ++i) {
-    const Node entry{node.json[i], text(node.path, "[", i, "]")};
-    AddedToken token;
-    token.content = entry["content"].string();
-    if (token.content.empty()) continue;
-    token.special = entry["special"].flag(false);
-    token.normalized = entry["normalized"].flag(!token.special);
-    for (const char* key : {"single_word", "lstrip", "rstrip"}) {
-      if (!token.special) entry[key].expect_false();
-      token.strips = token.strips || entry[key].flag(false);
-    }
-    vocabulary.add_added(std::move(token), entry["id"].id(), entry.path);
+  std::size_t i = 0;
+  for (AddedToken& token : read_added_tokens(node)) {
+    const std::int64_t id = token.id;
+    vocabulary.add_added(std::move(token), id, text(node.path, "[", i++, "]"));
   }
 }
 
-BpeModel read_folder(const std::string& folder) {
-  const std::string vocab = folder + "/vocab.json";
-  const std::string merges = folder + "/merges.txt";
-  BpeVocabulary vocabulary;
-  const Json json = Json::parse(io::read_text_file(vocab, file_limit_bytes), nullptr, false);
-  check_usage(!json.is_discarded(), vocab, ": is not JSON");
-  read_tokens({json, vocab + ": "}, vocabulary);
-  std::istringstream lines(io::read_text_file(merges, file_limit_bytes));
-  std::string line;
-  for (std::int64_t number = 1; std::getline(lines, line); ++number) {
-    if (line.ends_with('\r')) line.pop_back();
-    if (line.empty() || line.starts_with("#version")) continue;
-    vocabulary.add_merge(line, text(merges, ":", number));
-  }
-  vocabulary.add_end_of_text();
-  BpeModel model = vocabulary.take(vocab);
-  model.patterns.emplace_back(gpt2_pattern);
-  return model;
+/// Whether it is a Split whose matches and gaps are words.
+bool is_isolating(const Json& splitter) {
+  if (!splitter.is_object() || splitter.value("type", Json()) != "Split") return false;
+  const Json pattern = splitter.value("pattern", Json());
+  return pattern.is_object() && pattern.contains("Regex") &&
+         splitter.value("behavior", Json()) == "Isolated" &&
+         splitter.value("invert", Json(false)) == false;
 }
 
 }  // namespace
 
-BpeModel parse_tokenizer_json(const std::string& content, const std::string& path) {
-  const Json json = Json::parse(content, nullptr, false);
-  check_usage(!json.is_discarded() && json.is_object(), path, ": is not a JSON object");
+bool is_byte_level(const Json& json) {
+  static const Json nothing;
+  const auto member = [](const Json& of, const char* key) -> const Json& {
+    const auto found = of.is_object() ? of.find(key) : of.end();
+    return of.is_object() && found != of.end() ? *found : nothing;
+  };
+  const auto type_of = [&](const char* key) -> const Json& {
+    return member(member(json, key), "type");
+  };
+  if (type_of("model") != "BPE" || !member(json, "normalizer").is_null()) return false;
+  if (member(json.at("model"), "byte_fallback") == true) return false;
+  if (!member(json, "decoder").is_null() && type_of("decoder") != "ByteLevel") return false;
+  if (type_of("pre_tokenizer") == "ByteLevel") return true;
+  const Json& list = member(member(json, "pre_tokenizer"), "pretokenizers");
+  if (type_of("pre_tokenizer") != "Sequence" || !list.is_array() || list.empty()) return false;
+  return member(list.back(), "type") == "ByteLevel" &&
+         (list.size() == 1 || member(list.back(), "add_prefix_space") == false) &&
+         std::all_of(list.begin(), list.end() - 1, is_isolating);
+}
+
+BpeModel read_byte_level_bpe(const Json& json, const std::string& path) {
   const Node top{json, path + ": "};
   const Node model = top["model"];
   model.expect_type("BPE");
@@ -197,15 +130,30 @@ BpeModel parse_tokenizer_json(const std::string& content, const std::string& pat
   return result;
 }
 
-BpeModel read_bpe(const std::string& path) {
-  if (!std::filesystem::is_directory(path))
-    return parse_tokenizer_json(io::read_text_file(path, file_limit_bytes), path);
-  const std::string json = path + "/tokenizer.json";
-  if (std::filesystem::exists(json))
-    return parse_tokenizer_json(io::read_text_file(json, file_limit_bytes), json);
-  check_usage(std::filesystem::exists(path + "/vocab.json"), path,
-              ": has neither a tokenizer.json nor a vocab.json");
-  return read_folder(path);
+BpeModel parse_tokenizer_json(const std::string& content, const std::string& path) {
+  const Json json = Json::parse(content, nullptr, false);
+  check_usage(!json.is_discarded() && json.is_object(), path, ": is not a JSON object");
+  return read_byte_level_bpe(json, path);
+}
+
+BpeModel read_bpe_folder(const std::string& folder) {
+  const std::string vocab = folder + "/vocab.json";
+  const std::string merges = folder + "/merges.txt";
+  BpeVocabulary vocabulary;
+  const Json json = Json::parse(io::read_text_file(vocab, file_limit_bytes), nullptr, false);
+  check_usage(!json.is_discarded(), vocab, ": is not JSON");
+  read_tokens({json, vocab + ": "}, vocabulary);
+  std::istringstream lines(io::read_text_file(merges, file_limit_bytes));
+  std::string line;
+  for (std::int64_t number = 1; std::getline(lines, line); ++number) {
+    if (line.ends_with('\r')) line.pop_back();
+    if (line.empty() || line.starts_with("#version")) continue;
+    vocabulary.add_merge(line, text(merges, ":", number));
+  }
+  vocabulary.add_end_of_text();
+  BpeModel model = vocabulary.take(vocab);
+  model.patterns.emplace_back(gpt2_pattern);
+  return model;
 }
 
 std::string tokenizer_json(const BpeModel& model) {

@@ -13,15 +13,12 @@
 namespace trireme::data {
 namespace {
 
-constexpr std::array<const char*, 4> usual_ends{"<|endoftext|>", "<|end_of_text|>", "</s>",
-                                                "<eos>"};
-
 class BpeEncoder final : public Encoder {
  public:
   BpeEncoder(const BpeTokenizer& tokenizer, const EncodeOptions& options)
       : tokenizer_(tokenizer),
-        raw_(literals(tokenizer.model(), options, false)),
-        normalized_(literals(tokenizer.model(), options, true)),
+        raw_(literals_of(tokenizer.model().added, options, false)),
+        normalized_(literals_of(tokenizer.model().added, options, true)),
         splitter_(tokenizer.patterns(), tokenizer.model().add_prefix_space) {}
 
   void feed(std::string_view bytes, std::vector<std::int32_t>& out) override {
@@ -36,16 +33,6 @@ class BpeEncoder final : public Encoder {
   }
 
  private:
-  static std::vector<LiteralSplitter::Literal> literals(const BpeModel& model,
-                                                        const EncodeOptions& options,
-                                                        bool normalized) {
-    std::vector<LiteralSplitter::Literal> wanted;
-    for (const auto& token : model.added)
-      if (token.normalized == normalized && (options.special_tokens || !token.special))
-        wanted.push_back({token.content, token.id});
-    return wanted;
-  }
-
   void feed_second(std::string_view bytes, std::vector<std::int32_t>& out) {
     normalized_.feed(
         bytes, [&](std::string_view text) { feed_words(text, out); },
@@ -101,30 +88,12 @@ std::string name_of_model(const BpeModel& model) {
   add(sum, "merges");
   for (const auto& merge : model.merges) sum.update(&merge, sizeof merge);
   add(sum, "added");
-  for (const auto& token : model.added) {
-    add(sum, token.content);
-    const std::int32_t rest[]{token.id, token.special, token.normalized};
-    sum.update(rest, sizeof rest);
-  }
+  add_to(sum, model.added);
   add(sum, "patterns");
   for (const auto& pattern : model.patterns) add(sum, pattern);
   const std::int32_t flags[]{model.add_prefix_space, model.ignore_merges};
   sum.update(flags, sizeof flags);
   return "bpe-" + sum.digest().hex();
-}
-
-std::int32_t find_end(const BpeModel& model, const std::string& wanted, const std::string& where) {
-  std::vector<std::string> names(usual_ends.begin(), usual_ends.end());
-  if (!wanted.empty()) names = {wanted};
-  for (const auto& name : names)
-    for (const auto& token : model.added)
-      if (token.special && token.content == name) return token.id;
-  std::vector<std::string> known;
-  for (const auto& token : model.added)
-    if (token.special && known.size() < 20) known.push_back(token.content);
-  throw UsageError(text(where, ": has no special token ", join(names, ", "), " to end documents; ",
-                        known.empty() ? "it has no special tokens"
-                                      : "choose one of its special tokens: " + join(known, ", ")));
 }
 
 }  // namespace
@@ -134,7 +103,7 @@ BpeTokenizer::BpeTokenizer(BpeModel model, const std::string& end_of_document,
     : model_(std::move(model)),
       where_(where),
       name_(name_of_model(model_)),
-      end_of_document_(find_end(model_, end_of_document, where)),
+      end_of_document_(find_end_of_document(model_.added, end_of_document, where)),
       merges_(model_.merges) {
   id_of_byte_.fill(-1);
   std::vector<bool> special(model_.tokens.size());
@@ -152,10 +121,6 @@ BpeTokenizer::BpeTokenizer(BpeModel model, const std::string& end_of_document,
 }
 
 std::unique_ptr<Encoder> BpeTokenizer::encoder(const EncodeOptions& options) const {
-  for (const auto& token : model_.added)
-    check_usage(!options.special_tokens || !token.strips, where_, ": special token '",
-                token.content, "' has lstrip, rstrip or single_word; not supported with ",
-                "--special-tokens");
   return std::make_unique<BpeEncoder>(*this, options);
 }
 

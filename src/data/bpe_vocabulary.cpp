@@ -58,7 +58,8 @@ void BpeVocabulary::add_added(AddedToken token, std::int64_t id, const std::stri
 
 void BpeVocabulary::add_end_of_text() {
   const auto found = ids_.find(std::string_view("<|endoftext|>"));
-  if (found != ids_.end()) added_.push_back({found->second, found->first, true, false, false});
+  if (found != ids_.end())
+    added_.push_back({.id = found->second, .content = found->first, .special = true});
 }
 
 bool BpeVocabulary::has_all_bytes() const {

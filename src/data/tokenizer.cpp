@@ -1,8 +1,14 @@
+// Chooses the tokenizer for a file: bytes, byte-level BPE, or a tokenizer made of parts. The
+// tokenizer "bytes" is here.
 #include <trireme/data/tokenizer.hpp>
 
 #include <trireme/base/check.hpp>
 #include <trireme/data/bpe_model.hpp>
 #include <trireme/data/bpe_tokenizer.hpp>
+#include <trireme/data/pipeline_tokenizer.hpp>
+#include <trireme/io/input_file.hpp>
+
+#include <nlohmann/json.hpp>
 
 #include <filesystem>
 
@@ -40,7 +46,60 @@ class ByteTokenizer final : public Tokenizer {
   std::string name_ = "bytes";
 };
 
+/// Decodes ids whose texts do not depend on each other.
+class IdDecoder final : public Decoder {
+ public:
+  explicit IdDecoder(const Tokenizer& tokenizer) : tokenizer_(tokenizer) {}
+  void feed(std::span<const std::int32_t> ids, std::string& out) override {
+    tokenizer_.decode(ids, out);
+  }
+  void finish(std::string&) override {}
+
+ private:
+  const Tokenizer& tokenizer_;
+};
+
+constexpr std::int64_t file_limit_bytes = 256 << 20;
+
+std::unique_ptr<Tokenizer> read_tokenizer_json(const std::string& path,
+                                               const std::string& end_of_document) {
+  return parse_tokenizer(io::read_text_file(path, file_limit_bytes), path, end_of_document);
+}
+
 }  // namespace
+
+std::unique_ptr<Decoder> Tokenizer::decoder() const {
+  return std::make_unique<IdDecoder>(*this);
+}
+
+std::unique_ptr<Tokenizer> parse_tokenizer(const std::string& content, const std::string& path,
+                                           const std::string& end_of_document) {
+  const auto json = nlohmann::json::parse(content, nullptr, false);
+  check_usage(!json.is_discarded() && json.is_object(), path, ": is not a JSON object");
+  if (is_byte_level(json))
+    return std::make_unique<BpeTokenizer>(read_byte_level_bpe(json, path), end_of_document, path);
+  return make_pipeline_tokenizer(json, end_of_document, path);
+}
+
+std::int64_t Tokenizer::text_bytes(std::int32_t id) const {
+  std::string written;
+  decode({&id, 1}, written);
+  return std::ssize(written);
+}
+
+void Tokenizer::decode_after(std::span<const std::int32_t> before,
+                             std::span<const std::int32_t> ids, std::string& out) const {
+  std::vector<std::int32_t> all(before.begin(), before.end());
+  std::string first;
+  decode(all, first);
+  all.insert(all.end(), ids.begin(), ids.end());
+  std::string whole;
+  decode(all, whole);
+  if (whole.starts_with(first))
+    out += whole.substr(first.size());
+  else  // the first ids complete a character of the text before
+    decode(ids, out);
+}
 
 void Tokenizer::encode(std::string_view document, std::vector<std::int32_t>& out) const {
   const auto whole = encoder({});
@@ -59,7 +118,14 @@ std::unique_ptr<Tokenizer> make_tokenizer(const TokenizerSource& source) {
   check_usage(std::filesystem::exists(source.path, error), "tokenizer '", source.path,
               "': no such file or folder; expected \"bytes\", a tokenizer.json, or a folder with ",
               "one or with vocab.json and merges.txt");
-  return std::make_unique<BpeTokenizer>(read_bpe(source.path), source.end_of_document, source.path);
+  if (!std::filesystem::is_directory(source.path))
+    return read_tokenizer_json(source.path, source.end_of_document);
+  const std::string json = source.path + "/tokenizer.json";
+  if (std::filesystem::exists(json)) return read_tokenizer_json(json, source.end_of_document);
+  check_usage(std::filesystem::exists(source.path + "/vocab.json"), source.path,
+              ": has neither a tokenizer.json nor a vocab.json");
+  return std::make_unique<BpeTokenizer>(read_bpe_folder(source.path), source.end_of_document,
+                                        source.path);
 }
 
 std::unique_ptr<Tokenizer> make_tokenizer(const std::string& path) {

@@ -181,7 +181,7 @@ WordMatcher::Range WordMatcher::find(std::string_view subject, std::size_t start
   if (code == PCRE2_ERROR_NOMATCH) return {Range::Kind::none, 0, 0};
   check_usage(code == PCRE2_ERROR_PARTIAL, s.code.where, " = '", s.code.source,
               "': ", message_of(code), " at a long word of the text");
-  return {Range::Kind::partial, 0, 0};
+  return {Range::Kind::partial, range[0], range[0]};
 }
 
 WordSplitter::WordSplitter(const std::vector<std::unique_ptr<WordPattern>>& patterns,

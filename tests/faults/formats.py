@@ -18,6 +18,7 @@ CONTINUE = "trireme train deck.toml run.steps=6"
 NEAR = "run.directory=near checkpoint.local=disk checkpoint.local_every=1 checkpoint.asynchronous=false"
 NEAR_RUN = "trireme-0123456789abcdef-1"
 REPORT = "trireme report run"
+TOKENIZERS = ("llama2", "albert", "bert_uncased", "mixed")  # of tests/golden/tokenizers
 MACHINE = "trireme check deck.toml --ranks 2 --machine machine.toml"
 
 
@@ -64,6 +65,8 @@ TABLE = [
         accepted="exact"),
     Row("config.json", "model/config.json", IMPORT),
     Row("tokenizer.json", "tok/tokenizer.json", "trireme tokenize -o out.h5 --tokenizer tok/tokenizer.json text"),
+    *[Row(f"tokenizer.json: {kind}", f"{kind}.json", f"trireme tokenize -o out.h5 --tokenizer {kind}.json text && "
+          "trireme inspect --decode out.h5") for kind in TOKENIZERS],
     Row("deck", "deck.toml", "trireme check deck.toml --ranks 2"),
     Row("deck, training", "deck.toml", CONTINUE + " model.layers=1 model.hidden=24 model.sequence=29", often=False),
     Row("machine file", "machine.toml", MACHINE),
@@ -90,6 +93,8 @@ def prepare(runs):
     runs.must(folder, "trireme train deck.toml && trireme export run/checkpoints model && "
                       "trireme export run/checkpoints shards --shard-size 20KB && trireme draw deck.toml --ranks 2 "
                       "parallel.pipeline=2 model.layers=2 --format program -o a.program")
+    for kind in TOKENIZERS:
+        shutil.copy(runs.source / f"tests/golden/tokenizers/{kind}.json", folder)
     machines = runs.source / "inputs/machines"
     shutil.copy(machines / "a100_cluster.toml", folder / "machine.toml")
     table = (runs.source / "tests/bench/paper_table1.csv").read_text().splitlines(keepends=True)

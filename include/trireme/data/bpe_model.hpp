@@ -1,5 +1,7 @@
 #pragma once
 
+#include <trireme/data/added_tokens.hpp>
+
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -11,16 +13,6 @@ struct BpeMerge {
   std::int32_t left = 0;
   std::int32_t right = 0;
   std::int32_t result = 0;
-};
-
-/// A token that is searched for in the text before splitting and merging, as in Hugging Face's
-/// `added_tokens`.
-struct AddedToken {
-  std::int32_t id = 0;
-  std::string content;
-  bool special = false;     ///< encoded only if EncodeOptions asks for it
-  bool normalized = false;  ///< searched after the tokens without this flag
-  bool strips = false;      ///< has lstrip, rstrip or single_word, which are not implemented
 };
 
 /// A byte-level BPE tokenizer (Sennrich et al. 2016; Radford et al. 2019).
@@ -41,13 +33,15 @@ struct BpeModel {
 inline constexpr char gpt2_pattern[] =
     R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)";
 
-/// Reads a `tokenizer.json` of Hugging Face's tokenizers, or the one in a folder, or GPT-2's
-/// `vocab.json` and `merges.txt` in a folder. UsageError for other files and for features that are
-/// not implemented, with the key, its value and what is supported.
-BpeModel read_bpe(const std::string& path);
+/// Whether a tokenizer.json is a BPE on bytes without a normalizer, whose words are found by
+/// splitting patterns alone. Other tokenizers are read by pipeline_tokenizer.hpp.
+bool is_byte_level(const nlohmann::json& json);
 
-/// Parses the text of a tokenizer.json; errors name `path`.
+/// Reads such a tokenizer.json; errors name `path`.
+BpeModel read_byte_level_bpe(const nlohmann::json& json, const std::string& path);
 BpeModel parse_tokenizer_json(const std::string& json, const std::string& path);
+/// Reads GPT-2's `vocab.json` and `merges.txt` of a folder.
+BpeModel read_bpe_folder(const std::string& folder);
 
 /// A tokenizer.json for Hugging Face's tokenizers. The model's only pattern must be GPT-2's.
 std::string tokenizer_json(const BpeModel& model);

@@ -21,6 +21,17 @@ class Encoder {
   virtual void finish(std::vector<std::int32_t>& out) = 0;
 };
 
+/// Converts the ids of documents to text, in pieces, in bounded memory. Not thread-safe. The
+/// tokenizer must outlive it.
+class Decoder {
+ public:
+  virtual ~Decoder() = default;
+  /// Appends the text of the next ids; it may hold some until it sees the next ones.
+  virtual void feed(std::span<const std::int32_t> ids, std::string& out) = 0;
+  /// Ends the last document.
+  virtual void finish(std::string& out) = 0;
+};
+
 /// How texts are encoded.
 struct EncodeOptions {
   /// Whether the names of special tokens in a text ("<|endoftext|>") are encoded as these tokens.
@@ -32,7 +43,8 @@ struct EncodeOptions {
 class Tokenizer {
  public:
   virtual ~Tokenizer() = default;
-  /// Identifies the tokenizer: equal names give equal ids. "bytes", or "bpe-" and a checksum.
+  /// Identifies the tokenizer: equal names give equal ids. "bytes", or the kind of the model
+  /// ("bpe-", "unigram-", "wordpiece-") and a checksum.
   virtual const std::string& name() const = 0;
   virtual std::int64_t vocabulary() const = 0;
   /// The id that ends every document; it has no text.
@@ -41,7 +53,15 @@ class Tokenizer {
   /// Appends the text of `ids` to `out`; end-of-document ids have no text. Error for an id outside
   /// the vocabulary.
   virtual void decode(std::span<const std::int32_t> ids, std::string& out) const = 0;
+  /// Decodes as decode() does all ids together.
+  virtual std::unique_ptr<Decoder> decoder() const;
+  /// Bytes of text that an id stands for within a document.
+  virtual std::int64_t text_bytes(std::int32_t id) const;
 
+  /// Appends the text of `ids` after the document's ids `before`, so that it continues their text:
+  /// many tokenizers leave out a blank before a document's first word.
+  void decode_after(std::span<const std::int32_t> before, std::span<const std::int32_t> ids,
+                    std::string& out) const;
   /// Appends the ids of one whole document to `out`, without an end-of-document token.
   void encode(std::string_view document, std::vector<std::int32_t>& out) const;
 };
@@ -49,11 +69,11 @@ class Tokenizer {
 /// Names a tokenizer.
 struct TokenizerSource {
   /// "bytes" (257 ids: the 256 byte values, and 256 for the end of a document), or the path of a
-  /// Hugging Face tokenizer.json with a byte-level BPE, or of a folder with one or with GPT-2's
-  /// vocab.json and merges.txt.
+  /// Hugging Face tokenizer.json (docs/tokenizers.md lists what it may have), or of a folder with
+  /// one or with GPT-2's vocab.json and merges.txt.
   std::string path = "bytes";
   /// The special token that ends documents. "": the first of "<|endoftext|>", "<|end_of_text|>",
-  /// "</s>" and "<eos>" that the tokenizer has. The byte tokenizer has its own.
+  /// "</s>", "<eos>" and "[SEP]" that the tokenizer has. The byte tokenizer has its own.
   std::string end_of_document = {};
 };
 

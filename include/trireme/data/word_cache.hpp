@@ -73,4 +73,19 @@ class WordCache {
   std::vector<Place> places_;
 };
 
+/// Appends the ids of a word of 1 byte or more: the cached ones, or those that `encode` appends.
+template <class Encode>
+void encode_cached(WordCache& cache, std::string_view word, std::vector<std::int32_t>& out,
+                   const Encode& encode) {
+  if (word.size() > WordCache::longest_word) return encode(out);
+  WordCache::Place& place = cache.place(word);
+  if (place.holds(word)) {
+    out.insert(out.end(), place.ids, place.ids + place.count);
+    return;
+  }
+  const std::size_t before = out.size();
+  encode(out);
+  place.keep(word, std::span<const std::int32_t>(out).subspan(before));
+}
+
 }  // namespace trireme::data

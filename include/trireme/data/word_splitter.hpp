@@ -38,7 +38,8 @@ class WordMatcher {
     std::size_t end = 0;
   };
   /// The first match in `text`, well-formed UTF-8, from `start` on; earlier text is ignored. If
-  /// more text may follow (not `final`), the result is `partial` if that text could change it.
+  /// more text may follow (not `final`), the result is `partial` if that text could change it; no
+  /// match begins before its `begin`.
   Range find(std::string_view text, std::size_t start, bool final);
 
  private:

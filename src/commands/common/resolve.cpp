@@ -178,12 +178,8 @@ std::vector<std::int32_t> bytes_of_token(const deck::Deck& deck, const data::Tok
   const std::int64_t vocabulary = deck.config.model.vocabulary;
   std::vector<std::int32_t> bytes(static_cast<std::size_t>(vocabulary), 0);
   if (file.tokenizer().empty() && tokenizer->vocabulary() < vocabulary) return bytes;
-  std::string written;
-  for (std::int32_t id = 0; id < std::min(vocabulary, tokenizer->vocabulary()); ++id) {
-    written.clear();
-    tokenizer->decode({&id, 1}, written);
-    bytes[static_cast<std::size_t>(id)] = static_cast<std::int32_t>(written.size());
-  }
+  for (std::int32_t id = 0; id < std::min(vocabulary, tokenizer->vocabulary()); ++id)
+    bytes[static_cast<std::size_t>(id)] = static_cast<std::int32_t>(tokenizer->text_bytes(id));
   return bytes;
 }
 

@@ -56,7 +56,7 @@ ExitCode generate(grid::Runtime& runtime, const GenerateOptions& options) {
       const auto ids = generator->generate(prompt, options.tokens, tokenizer->end_of_document(),
                                            sampling, static_cast<std::uint32_t>(i));
       mine = options.prompt;
-      tokenizer->decode(ids, mine);
+      tokenizer->decode_after(prompt, ids, mine);
     });
     const auto all = runtime.world().gather(mine, 0, "generated texts");
     for (std::size_t r = 0; r < all.size(); ++r) texts[r].push_back(all[r]);

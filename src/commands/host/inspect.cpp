@@ -87,6 +87,7 @@ void decode(const std::string& path, const std::string& elsewhere) {
   const auto file = data::open_tokens(path);
   const auto tokenizer = tokenizer_of(*file, elsewhere);
   file->verify_bytes();  // before any text, which a pipe would take for right
+  const auto decoder = tokenizer->decoder();
   std::vector<std::int32_t> ids(1 << 16);
   std::string content;
   for (std::int64_t at = 0; at < file->tokens(); at += std::ssize(ids)) {
@@ -94,9 +95,12 @@ void decode(const std::string& path, const std::string& elsewhere) {
         static_cast<std::size_t>(std::min(std::ssize(ids), file->tokens() - at)));
     file->read(at, part);
     content.clear();
-    tokenizer->decode(part, content);
+    decoder->feed(part, content);
     if (!write_to_stdout(content)) return;
   }
+  content.clear();
+  decoder->finish(content);
+  write_to_stdout(content);
 }
 
 void inspect_megatron(const data::MegatronFile& file, bool verify) {

@@ -81,7 +81,7 @@ void add_tokenize(CLI::App& app) {
       ->type_name("");
   command
       ->add_option("--tokenizer", options->tokenizer,
-                   "bytes, a tokenizer.json (byte-level BPE), or a folder with one or with "
+                   "bytes, a tokenizer.json, or a folder with one or with "
                    "vocab.json and merges.txt")
       ->capture_default_str();
   command

@@ -36,6 +36,7 @@ class Trireme(CMakePackage, CudaPackage, ROCmPackage):
     depends_on("zlib-api")
     depends_on("xxhash")
     depends_on("pcre2")
+    depends_on("icu4c")
     depends_on("onednn", when="+onednn")
     depends_on("googletest", when="+tests")
 

@@ -1,0 +1,45 @@
+#pragma once
+
+#include <trireme/data/json_node.hpp>
+#include <trireme/data/literal_splitter.hpp>
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace trireme {
+class Checksum;
+}
+
+namespace trireme::data {
+
+struct EncodeOptions;
+
+/// A token that is searched for in the text before splitting and merging, as in Hugging Face's
+/// `added_tokens`.
+struct AddedToken {
+  std::int32_t id = 0;
+  std::string content;
+  bool special = false;      ///< encoded only if EncodeOptions asks for it
+  bool normalized = false;   ///< searched after the tokens without this flag, in normalized text
+  bool lstrip = false;       ///< takes the white space before it
+  bool rstrip = false;       ///< takes the white space after it
+  bool single_word = false;  ///< only where no character of a word is beside it
+};
+
+/// Reads `added_tokens` of a tokenizer.json; null: none. Tokens without content are left out.
+std::vector<AddedToken> read_added_tokens(const JsonNode& node);
+
+/// The tokens to search for that have the flag `normalized` or not.
+std::vector<LiteralSplitter::Literal> literals_of(const std::vector<AddedToken>& added,
+                                                  const EncodeOptions& options, bool normalized);
+
+/// Adds everything that ids depend on.
+void add_to(Checksum& sum, const std::vector<AddedToken>& added);
+
+/// The id of the token that ends documents, as in TokenizerSource; UsageError naming `where` if
+/// there is none.
+std::int32_t find_end_of_document(const std::vector<AddedToken>& added, const std::string& wanted,
+                                  const std::string& where);
+
+}  // namespace trireme::data

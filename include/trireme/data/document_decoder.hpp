@@ -1,0 +1,37 @@
+#pragma once
+
+#include <trireme/data/decode_steps.hpp>
+#include <trireme/data/tokenizer.hpp>
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace trireme::data {
+
+/// The parts of a tokenizer that decoders use.
+struct TokenTexts {
+  std::vector<std::string> names;  ///< by id; "": no text
+  DecodeSteps steps;
+  std::int32_t end_of_document = 0;
+  std::string where;  ///< the tokenizer's file, for errors
+};
+
+/// Decodes documents. Long documents are decoded in parts if the steps allow it.
+class DocumentDecoder final : public Decoder {
+ public:
+  explicit DocumentDecoder(const TokenTexts& texts);
+  void feed(std::span<const std::int32_t> ids, std::string& out) override;
+  void finish(std::string& out) override;
+
+ private:
+  /// Decodes the first `count` tokens.
+  void decode(std::size_t count, bool last, std::string& out);
+
+  const TokenTexts& texts_;
+  bool in_parts_ = true;
+  bool first_ = true;  // no part of the document was decoded
+  std::vector<std::string> tokens_;
+};
+
+}  // namespace trireme::data

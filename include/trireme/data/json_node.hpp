@@ -1,0 +1,58 @@
+#pragma once
+
+#include <nlohmann/json.hpp>
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace trireme::data {
+
+/// A value of a JSON file and its path, for messages. Refers to the parsed file.
+struct JsonNode {
+  const nlohmann::json& json;
+  std::string path;  ///< "tokenizer.json: model.type"
+
+  /// The member, or null if it is missing.
+  JsonNode operator[](const char* key) const;
+  JsonNode operator[](std::size_t index) const;
+  /// UsageError with the path, the value and what is supported.
+  [[noreturn]] void refuse(const std::string& supported) const;
+  /// Null, missing, or an empty string.
+  bool is_nothing() const;
+  void expect_nothing() const;
+  bool flag(bool otherwise) const;
+  void expect_false() const;
+  const std::string& string() const;
+  /// A string of one character.
+  char32_t character() const;
+  void expect_type(const char* type) const;
+  std::int64_t id() const;
+  /// An integer of 0 to `largest`.
+  std::int64_t count(std::int64_t largest) const;
+  double number() const;
+  /// UsageError unless it is a list of at most `most` parts.
+  std::size_t list_size(std::size_t most, const std::string& supported) const;
+};
+
+/// An entry of a table of the parts that a tokenizer.json can have.
+template <class Build>
+struct JsonPart {
+  const char* type;
+  Build build;
+};
+
+/// The entry of the node's type; UsageError with all types if there is none.
+template <class Table>
+const auto& part_of_type(const JsonNode& node, const Table& table) {
+  const JsonNode type = node["type"];
+  std::string known;
+  for (const auto& part : table) {
+    if (type.json == part.type) return part;
+    known += (known.empty() ? "\"" : ", \"") + std::string(part.type) + "\"";
+  }
+  (node.json.is_object() ? type : node).refuse("one of " + known);
+}
+
+}  // namespace trireme::data

@@ -1,0 +1,65 @@
+#pragma once
+
+#include <trireme/data/json_node.hpp>
+#include <trireme/data/text_step.hpp>
+#include <trireme/data/token_names.hpp>
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace trireme {
+class Checksum;
+}
+
+namespace trireme::data {
+
+/// Turns words into ids. Not thread-safe. The model must outlive it.
+class WordEncoder {
+ public:
+  virtual ~WordEncoder() = default;
+  /// Appends the ids that no later byte of the word can change and returns the number of bytes
+  /// consumed, as TextStep::run.
+  virtual std::size_t run(std::string_view text, Edge edge, std::vector<std::int32_t>& out) = 0;
+};
+
+/// The `model` of a tokenizer.json. Thread-safe.
+class TokenModel {
+ public:
+  virtual ~TokenModel() = default;
+  virtual const char* kind() const = 0;  ///< beginning of the tokenizer's name
+  virtual std::unique_ptr<WordEncoder> encoder() const = 0;
+  /// Adds everything that ids depend on, besides the tokens' names.
+  virtual void add_to(Checksum& sum) const = 0;
+};
+
+/// Reads a model of type BPE, Unigram or WordPiece and adds its tokens to `names`, which must
+/// outlive it. No text is encoded as a token that `names` hides.
+std::unique_ptr<TokenModel> make_model(const JsonNode& node, TokenNames& names);
+
+/// Reads an object of tokens and ids.
+void read_token_object(const JsonNode& node, TokenNames& names);
+/// Reads a list of merges, and calls use(left, right, place) for each.
+template <class Use>
+void read_merge_list(const JsonNode& node, const Use& use) {
+  if (!node.json.is_array()) node.refuse("a list");
+  for (std::size_t i = 0; i < node.json.size(); ++i) {
+    const JsonNode merge = node[i];
+    if (merge.json.is_string()) {
+      const std::string& both = merge.string();
+      const std::size_t blank = both.find(' ');
+      if (blank == std::string::npos || both.find(' ', blank + 1) != std::string::npos)
+        merge.refuse("two tokens with a space between them");
+      use(both.substr(0, blank), both.substr(blank + 1), merge);
+      continue;
+    }
+    if (!merge.json.is_array() || merge.json.size() != 2 || !merge.json[0].is_string() ||
+        !merge.json[1].is_string())
+      merge.refuse("two tokens");
+    use(merge.json[0].get_ref<const std::string&>(), merge.json[1].get_ref<const std::string&>(),
+        merge);
+  }
+}
+
+}  // namespace trireme::data

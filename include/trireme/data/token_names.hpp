@@ -1,0 +1,61 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <unordered_set>
+#include <vector>
+
+namespace trireme::data {
+
+/// The names of a model's tokens, in both directions.
+class TokenNames {
+ public:
+  static constexpr std::int64_t id_limit = 1 << 24;
+
+  /// Errors name `where`. UsageError if another token has the id, or the id is 2^24 or more.
+  void add(const std::string& name, std::int64_t id, const std::string& where);
+  /// As add(), for lists in which a name may occur again: the last id counts.
+  void append(const std::string& name, const std::string& where);
+  /// UsageError if ids are missing to an extent that wastes memory.
+  void finish(const std::string& where);
+
+  /// The name belongs to a special token: find() does not find it in a text. Call before add().
+  void hide(const std::string& name) { hidden_.insert(name); }
+
+  /// -1: no such token.
+  std::int32_t id(std::string_view name) const {
+    const auto found = ids_.find(name);
+    return found == ids_.end() ? -1 : found->second;
+  }
+  /// As id(), but -1 for a hidden one.
+  std::int32_t find(std::string_view name) const { return is_hidden(name) ? -1 : id(name); }
+  bool is_hidden(std::string_view name) const { return hidden_.contains(name); }
+  /// Number of ids: the largest and one.
+  std::int64_t size() const { return std::ssize(names_); }
+  /// "" for an unused id.
+  const std::string& name(std::int32_t id) const { return names_[static_cast<std::size_t>(id)]; }
+  const std::vector<std::string>& names() const { return names_; }
+  std::size_t longest() const { return longest_; }
+  /// The ids of "<0x00>" to "<0xFF>"; -1: no such token.
+  std::vector<std::int32_t> byte_tokens() const;
+
+ private:
+  void put(const std::string& name, std::int64_t id);
+
+  struct Hash {
+    using is_transparent = void;
+    std::size_t operator()(std::string_view name) const {
+      return std::hash<std::string_view>()(name);
+    }
+  };
+  std::unordered_map<std::string, std::int32_t, Hash, std::equal_to<>> ids_;
+  std::unordered_set<std::string, Hash, std::equal_to<>> hidden_;
+  std::unordered_map<std::int64_t, std::string> by_id_;  // until finish()
+  std::vector<std::string> names_;
+  std::int64_t largest_ = -1;
+  std::size_t longest_ = 0;
+};
+
+}  // namespace trireme::data

@@ -1,0 +1,66 @@
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <string_view>
+
+namespace trireme::data {
+
+/// The character of well-formed UTF-8 that begins at `at`; moves `at` to its end.
+inline char32_t next_character(std::string_view text, std::size_t& at) {
+  const auto byte = [&](std::size_t i) {
+    return static_cast<char32_t>(static_cast<unsigned char>(text[i]));
+  };
+  const char32_t first = byte(at);
+  if (first < 0x80) return ++at, first;
+  if (first < 0xE0) {
+    at += 2;
+    return (first & 0x1F) << 6 | (byte(at - 1) & 0x3F);
+  }
+  if (first < 0xF0) {
+    at += 3;
+    return (first & 0xF) << 12 | (byte(at - 2) & 0x3F) << 6 | (byte(at - 1) & 0x3F);
+  }
+  at += 4;
+  return (first & 7) << 18 | (byte(at - 3) & 0x3F) << 12 | (byte(at - 2) & 0x3F) << 6 |
+         (byte(at - 1) & 0x3F);
+}
+
+/// The last character of a well-formed text that is not empty; shortens the text by it.
+char32_t take_last_character(std::string_view& text);
+
+/// Beginning of the character that contains byte `at`.
+inline std::size_t character_begin(std::string_view text, std::size_t at) {
+  while (at > 0 && at < text.size() && (static_cast<unsigned char>(text[at]) & 0xC0) == 0x80) --at;
+  return at;
+}
+
+void append_character(char32_t c, std::string& out);
+std::string utf8_of(char32_t c);
+
+/// The properties below are those of the Unicode version of the installed ICU.
+
+/// White_Space.
+bool is_white_space(char32_t c);
+/// \w of Unicode TS 18: Alphabetic, M, Nd, Pc, Join_Control.
+bool is_word_character(char32_t c);
+/// P, and ASCII's other punctuation ($ + < = > ^ ` | ~).
+bool is_punctuation(char32_t c);
+/// N.
+bool is_numeric(char32_t c);
+/// Cc, Cf, Co.
+bool is_control(char32_t c);
+/// Mn.
+bool is_nonspacing_mark(char32_t c);
+/// M.
+bool is_mark(char32_t c);
+/// The lower case of a character without context; U+0130 has two characters.
+void append_lower_case(char32_t c, std::string& out);
+
+/// End of the extended grapheme cluster (Unicode TR 29) that begins at `at`.
+std::size_t grapheme_end(std::string_view text, std::size_t at);
+
+/// ICU's Unicode version, for example "15.0".
+std::string unicode_version();
+
+}  // namespace trireme::data

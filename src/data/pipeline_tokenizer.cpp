@@ -1,0 +1,255 @@
+// Tokenizers made of parts: added tokens as written, normalizer, normalized added tokens,
+// pre-tokenizer, model. Text streams through all of them.
+#include <trireme/base/check.hpp>
+#include <trireme/base/checksum.hpp>
+#include <trireme/data/added_tokens.hpp>
+#include <trireme/data/decode_steps.hpp>
+#include <trireme/data/document_decoder.hpp>
+#include <trireme/data/normalizers.hpp>
+#include <trireme/data/pipeline_tokenizer.hpp>
+#include <trireme/data/pre_tokenizers.hpp>
+#include <trireme/data/token_model.hpp>
+#include <trireme/data/unicode.hpp>
+#include <trireme/data/utf8_repair.hpp>
+
+#include <unordered_map>
+#include <utility>
+
+namespace trireme::data {
+namespace {
+
+/// The parts of a tokenizer that encoders use.
+struct Parts {
+  TextSteps normalizer;
+  TextSteps pre_tokenizer;
+  TokenNames model_names;
+  std::unique_ptr<TokenModel> model;
+  std::vector<AddedToken> added;  // contents as searched for
+};
+
+class PipelineEncoder final : public Encoder {
+ public:
+  PipelineEncoder(const Parts& parts, const EncodeOptions& options)
+      : parts_(parts),
+        raw_(literals_of(parts.added, options, false)),
+        normalized_(literals_of(parts.added, options, true)),
+        words_(*this),
+        found_(*this),
+        pre_tokenizer_(parts.pre_tokenizer, words_),
+        normalizer_(parts.normalizer, found_),
+        model_(parts.model->encoder()) {
+    uses_origin_ = !parts.pre_tokenizer.empty() && parts.pre_tokenizer.front()->uses_origin();
+  }
+
+  void feed(std::string_view bytes, std::vector<std::int32_t>& out) override {
+    out_ = &out;
+    repair_.feed(bytes, [&](std::string_view text) { feed_raw(text); });
+  }
+  void finish(std::vector<std::int32_t>& out) override {
+    out_ = &out;
+    repair_.finish([&](std::string_view text) { feed_raw(text); });
+    raw_.finish([&](std::string_view text) { normalizer_.piece(text, false); },
+                [&](std::int32_t id) { end_section(id); });
+    normalizer_.piece({}, true);
+    begun_ = false;
+  }
+
+ private:
+  void feed_raw(std::string_view text) {
+    if (!begun_ && uses_origin_) pre_tokenizer_.set_origin(keeps_first(text));
+    begun_ = true;
+    raw_.feed(
+        text, [&](std::string_view part) { normalizer_.piece(part, false); },
+        [&](std::int32_t id) { end_section(id); });
+  }
+  /// Whether the normalizer keeps the first character.
+  bool keeps_first(std::string_view text) {
+    if (parts_.normalizer.empty()) return true;
+    std::size_t end = 0;
+    const char32_t first = next_character(text, end);
+    const auto [known, is_new] = kept_.try_emplace(first, false);
+    if (is_new) known->second = !run_steps(parts_.normalizer, text.substr(0, end)).empty();
+    return known->second;
+  }
+  /// Ends the text before an added token.
+  void end_section(std::int32_t id) {
+    normalizer_.piece({}, true);
+    out_->push_back(id);
+  }
+
+  /// Normalized text: searches for added tokens.
+  struct Found final : TextSink {
+    explicit Found(PipelineEncoder& encoder) : e(encoder) {}
+    void piece(std::string_view text, bool last) override {
+      const auto use = [&](std::string_view part) { e.pre_tokenizer_.piece(part, false); };
+      const auto found = [&](std::int32_t id) {
+        e.pre_tokenizer_.piece({}, true);
+        e.out_->push_back(id);
+      };
+      if (!text.empty()) e.normalized_.feed(text, use, found);
+      if (!last) return;
+      e.normalized_.finish(use, found);
+      e.pre_tokenizer_.piece({}, true);
+    }
+    PipelineEncoder& e;
+  };
+
+  /// Words: to ids.
+  struct Words final : TextSink {
+    explicit Words(PipelineEncoder& encoder) : e(encoder) {}
+    void piece(std::string_view text, bool last) override {
+      if (e.word_.empty()) {
+        const std::size_t used = run(text, last);
+        if (!last) hold(text.substr(used));
+        return;
+      }
+      e.word_ += text;
+      if (!last && e.word_.size() < e.wait_) return;
+      const std::size_t used = run(e.word_, last);
+      e.word_.erase(0, last ? e.word_.size() : used);
+      if (!last) hold({});
+    }
+    std::size_t run(std::string_view text, bool last) {
+      const std::size_t used = e.model_->run(text, {e.first_, last, false}, *e.out_);
+      e.first_ = last || (e.first_ && used == 0);
+      return used;
+    }
+    void hold(std::string_view rest) {
+      e.word_ += rest;
+      limit_held(e.word_);
+      e.wait_ = e.word_.size() + e.word_.size() / 2;
+    }
+    PipelineEncoder& e;
+  };
+
+  const Parts& parts_;
+  Utf8Repair repair_;
+  LiteralSplitter raw_;
+  LiteralSplitter normalized_;
+  Words words_;
+  Found found_;
+  TextChain pre_tokenizer_;
+  TextChain normalizer_;
+  std::unique_ptr<WordEncoder> model_;
+  std::string word_;  // part of a word that the model has not consumed
+  std::size_t wait_ = 0;
+  bool first_ = true;
+  bool uses_origin_ = false;
+  bool begun_ = false;                            // the document has had text
+  std::unordered_map<char32_t, bool> kept_ = {};  // by first character
+  std::vector<std::int32_t>* out_ = nullptr;
+};
+
+class PipelineTokenizer final : public Tokenizer {
+ public:
+  PipelineTokenizer(const JsonNode& top, const std::string& end_of_document,
+                    const std::string& where);
+
+  const std::string& name() const override { return name_; }
+  std::int64_t vocabulary() const override { return std::ssize(texts_.names); }
+  std::int32_t end_of_document() const override { return texts_.end_of_document; }
+  std::unique_ptr<Encoder> encoder(const EncodeOptions& options) const override {
+    return std::make_unique<PipelineEncoder>(parts_, options);
+  }
+  void decode(std::span<const std::int32_t> ids, std::string& out) const override {
+    DocumentDecoder all(texts_);
+    all.feed(ids, out);
+    all.finish(out);
+  }
+  std::unique_ptr<Decoder> decoder() const override {
+    return std::make_unique<DocumentDecoder>(texts_);
+  }
+  std::int64_t text_bytes(std::int32_t id) const override;
+
+ private:
+  void add_names(const JsonNode& node);
+  void make_name(const JsonNode& top);
+
+  Parts parts_;
+  TokenTexts texts_;
+  std::string name_;
+};
+
+PipelineTokenizer::PipelineTokenizer(const JsonNode& top, const std::string& end_of_document,
+                                     const std::string& where) {
+  for (const char* key : {"truncation", "padding"}) top[key].expect_nothing();
+  parts_.normalizer = make_normalizer(top["normalizer"]);
+  parts_.pre_tokenizer = make_pre_tokenizer(top["pre_tokenizer"]);
+  parts_.added = read_added_tokens(top["added_tokens"]);
+  for (const AddedToken& token : parts_.added)
+    if (token.special) parts_.model_names.hide(token.content);
+  parts_.model = make_model(top["model"], parts_.model_names);
+  add_names(top["added_tokens"]);
+  texts_.where = where;
+  texts_.end_of_document = find_end_of_document(parts_.added, end_of_document, where);
+  texts_.steps = make_decode_steps(top["decoder"]);
+  for (AddedToken& token : parts_.added) {
+    if (!token.normalized) continue;
+    token.content = run_steps(parts_.normalizer, token.content);
+    texts_.names[static_cast<std::size_t>(token.id)] = token.content;
+  }
+  make_name(top);
+}
+
+std::int64_t PipelineTokenizer::text_bytes(std::int32_t id) const {
+  const std::string& token = texts_.names[static_cast<std::size_t>(id)];
+  if (id == texts_.end_of_document || token.empty()) return 0;
+  std::vector<std::string> part{token};
+  for (const auto& step : texts_.steps) step->run(part, {false, false, false});
+  std::string text;
+  for (const auto& piece : part) text += piece;
+  return is_byte_token(token) && text != token ? 1 : std::ssize(text);
+}
+
+void PipelineTokenizer::add_names(const JsonNode& node) {
+  std::vector<std::string>& names = texts_.names;
+  names = parts_.model_names.names();
+  const auto most = 4 * (std::ssize(names) + std::ssize(parts_.added)) + 65536;
+  for (const AddedToken& token : parts_.added) {
+    check_usage(token.id < most, node.path, ": token '", token.content, "' has id ", token.id,
+                ", expected below ", most, " for this vocabulary");
+    const auto id = static_cast<std::size_t>(token.id);
+    if (id >= names.size()) names.resize(id + 1);
+    check_usage(names[id].empty() || names[id] == token.content, node.path, ": tokens '", names[id],
+                "' and '", token.content, "' both have id ", id);
+    const std::int32_t known = parts_.model_names.id(token.content);
+    check_usage(known < 0 || known == token.id, node.path, ": token '", token.content, "' has id ",
+                token.id, ", and id ", known, " in model.vocab");
+    names[id] = token.content;
+  }
+}
+
+/// UsageError for a value that dump(), which recurses, cannot write.
+void expect_few_levels(const JsonNode& node, const nlohmann::json& json, int levels) {
+  if (!json.is_structured()) return;
+  if (levels == 0) node.refuse("at most 16 levels");
+  for (const auto& part : json) expect_few_levels(node, part, levels - 1);
+}
+
+void PipelineTokenizer::make_name(const JsonNode& top) {
+  Checksum sum;
+  const auto add = [&](std::string_view bytes) {
+    const std::uint64_t size = bytes.size();
+    sum.update(&size, sizeof size);
+    sum.update(bytes.data(), bytes.size());
+  };
+  for (const char* key : {"normalizer", "pre_tokenizer"}) {
+    const JsonNode node = top[key];
+    expect_few_levels(node, node.json, 16);
+    add(node.json.dump());
+  }
+  for (const auto& name : texts_.names) add(name);
+  parts_.model->add_to(sum);
+  add_to(sum, parts_.added);
+  name_ = std::string(parts_.model->kind()) + "-" + sum.digest().hex();
+}
+
+}  // namespace
+
+std::unique_ptr<Tokenizer> make_pipeline_tokenizer(const nlohmann::json& json,
+                                                   const std::string& end_of_document,
+                                                   const std::string& path) {
+  return std::make_unique<PipelineTokenizer>(JsonNode{json, path + ": "}, end_of_document, path);
+}
+
+}  // namespace trireme::data

@@ -1,0 +1,209 @@
+// Properties of characters from ICU. The `tokenizers` library takes categories from tables of
+// Unicode 8 (punctuation, control, accents of BERT) and 9 (StripAccents); a character's age in ICU
+// restores them, except for a few characters whose category has changed since.
+#include <trireme/data/unicode.hpp>
+
+#include <unicode/uchar.h>
+#include <unicode/uversion.h>
+
+#include <array>
+#include <cstdint>
+
+namespace trireme::data {
+namespace {
+
+UChar32 icu(char32_t c) {
+  return static_cast<UChar32>(c);
+}
+
+/// A two-stage table of one byte of flags per character: pages of 256 equal characters are shared.
+enum Flag : std::uint8_t {
+  white_space = 1,
+  word = 2,
+  punctuation = 4,
+  numeric = 8,
+  control = 16,
+  nonspacing = 32,
+  mark = 64,
+};
+
+bool is_old(UChar32 c, int version) {
+  UVersionInfo age;
+  u_charAge(c, age);
+  return age[0] > 0 && age[0] <= version;
+}
+
+/// Characters of other categories in Unicode 8 than today: U+1734 (Mn), U+1885, U+1886 (Lo), U+A9BD
+/// (Mc) and U+111C9 (Po).
+bool was_nonspacing(UChar32 c, std::uint32_t category) {
+  if (c == 0x1734) return true;
+  if (c == 0x1885 || c == 0x1886 || c == 0xA9BD || c == 0x111C9) return false;
+  return (category & U_GC_MN_MASK) != 0;
+}
+
+/// U+166D and U+111C9 were punctuation in Unicode 8.
+bool was_punctuation(UChar32 c, std::uint32_t category) {
+  if (c == 0x166D || c == 0x111C9) return true;
+  return (category & U_GC_P_MASK) != 0 && is_old(c, 8);
+}
+
+/// U+1CF2 and U+1CF3 were marks in Unicode 9; U+1885 and U+1886 already were.
+bool was_mark(UChar32 c, std::uint32_t category) {
+  if (c == 0x111C9) return false;
+  return c == 0x1CF2 || c == 0x1CF3 || (category & U_GC_M_MASK) != 0;
+}
+
+std::uint8_t flags_of(UChar32 c) {
+  const std::uint32_t category = U_GET_GC_MASK(c);
+  unsigned flags = 0;
+  if (u_isUWhiteSpace(c)) flags |= white_space;
+  if (u_hasBinaryProperty(c, UCHAR_POSIX_ALNUM) || u_isUAlphabetic(c) ||
+      (category & (U_GC_M_MASK | U_GC_ND_MASK | U_GC_PC_MASK)) != 0 ||
+      u_hasBinaryProperty(c, UCHAR_JOIN_CONTROL))
+    flags |= word;
+  const bool ascii_symbol = c < 0x80 && (category & U_GC_S_MASK) != 0;
+  if (ascii_symbol || was_punctuation(c, category)) flags |= punctuation;
+  if ((category & U_GC_N_MASK) != 0) flags |= numeric;
+  if ((category & U_GC_CO_MASK) != 0 ||
+      ((category & (U_GC_CC_MASK | U_GC_CF_MASK)) != 0 && is_old(c, 8)))
+    flags |= control;
+  if (is_old(c, 8) && was_nonspacing(c, category)) flags |= nonspacing;
+  if (is_old(c, 9) && was_mark(c, category)) flags |= mark;
+  return static_cast<std::uint8_t>(flags);
+}
+
+/// Flags of the first 2^16 characters; the others are looked up in ICU.
+const std::array<std::uint8_t, 0x10000>& table() {
+  static const auto flags = [] {
+    std::array<std::uint8_t, 0x10000> all{};
+    for (UChar32 c = 0; c < 0x10000; ++c) all[static_cast<std::size_t>(c)] = flags_of(c);
+    return all;
+  }();
+  return flags;
+}
+
+bool has(char32_t c, Flag flag) {
+  return ((c < 0x10000 ? table()[c] : flags_of(icu(c))) & flag) != 0;
+}
+
+bool is_pictographic(char32_t c) {
+  return u_hasBinaryProperty(icu(c), UCHAR_EXTENDED_PICTOGRAPHIC);
+}
+
+/// Marks of Unicode 16 and 17 are Extend in the `tokenizers` library, also for an older ICU.
+int break_class(char32_t c) {
+  if (c == 0x897 || (c >= 0x1ACF && c <= 0x1ADD) || (c >= 0x1AE0 && c <= 0x1AEB))
+    return U_GCB_EXTEND;
+  return u_getIntPropertyValue(icu(c), UCHAR_GRAPHEME_CLUSTER_BREAK);
+}
+
+bool is_control_class(int c) {
+  return c == U_GCB_CONTROL || c == U_GCB_CR || c == U_GCB_LF;
+}
+
+/// Rules GB3 to GB9b for two neighbours.
+bool joins(int left, int right) {
+  if (left == U_GCB_CR && right == U_GCB_LF) return true;
+  if (is_control_class(left) || is_control_class(right)) return false;
+  if (right == U_GCB_EXTEND || right == U_GCB_ZWJ || right == U_GCB_SPACING_MARK) return true;
+  if (left == U_GCB_PREPEND) return true;
+  if (left == U_GCB_L)
+    return right == U_GCB_L || right == U_GCB_V || right == U_GCB_LV || right == U_GCB_LVT;
+  if (left == U_GCB_LV || left == U_GCB_V) return right == U_GCB_V || right == U_GCB_T;
+  return (left == U_GCB_LVT || left == U_GCB_T) && right == U_GCB_T;
+}
+
+}  // namespace
+
+char32_t take_last_character(std::string_view& text) {
+  std::size_t at = character_begin(text, text.size() - 1);
+  const std::size_t begin = at;
+  const char32_t c = next_character(text, at);
+  text = text.substr(0, begin);
+  return c;
+}
+
+void append_character(char32_t c, std::string& out) {
+  const auto put = [&](char32_t byte) {
+    out += static_cast<char>(static_cast<unsigned char>(byte));
+  };
+  if (c < 0x80) return put(c);
+  if (c < 0x800) {
+    put(0xC0 | c >> 6);
+  } else {
+    if (c < 0x10000) {
+      put(0xE0 | c >> 12);
+    } else {
+      put(0xF0 | c >> 18);
+      put(0x80 | (c >> 12 & 0x3F));
+    }
+    put(0x80 | (c >> 6 & 0x3F));
+  }
+  put(0x80 | (c & 0x3F));
+}
+
+std::string utf8_of(char32_t c) {
+  std::string out;
+  append_character(c, out);
+  return out;
+}
+
+bool is_white_space(char32_t c) {
+  return has(c, white_space);
+}
+bool is_word_character(char32_t c) {
+  return has(c, word);
+}
+bool is_punctuation(char32_t c) {
+  return has(c, punctuation);
+}
+bool is_numeric(char32_t c) {
+  return has(c, numeric);
+}
+bool is_control(char32_t c) {
+  return has(c, control);
+}
+bool is_nonspacing_mark(char32_t c) {
+  return has(c, nonspacing);
+}
+bool is_mark(char32_t c) {
+  return has(c, mark);
+}
+
+void append_lower_case(char32_t c, std::string& out) {
+  if (c == 0x130) {  // SpecialCasing.txt's only character of two without a condition
+    out += "i\xCC\x87";
+    return;
+  }
+  append_character(static_cast<char32_t>(u_tolower(icu(c))), out);
+}
+
+std::size_t grapheme_end(std::string_view text, std::size_t at) {
+  char32_t c = next_character(text, at);
+  int left = break_class(c);
+  bool after_pictograph = is_pictographic(c);  // a pictograph and Extend*, for GB11
+  int flags = left == U_GCB_REGIONAL_INDICATOR ? 1 : 0;
+  while (at < text.size()) {
+    std::size_t end = at;
+    c = next_character(text, end);
+    const int right = break_class(c);
+    const bool pictograph = is_pictographic(c);
+    const bool emoji = left == U_GCB_ZWJ && after_pictograph && pictograph;
+    const bool flag = right == U_GCB_REGIONAL_INDICATOR && left == right && flags == 1;
+    if (!joins(left, right) && !emoji && !flag) return at;
+    after_pictograph =
+        pictograph || (after_pictograph && (right == U_GCB_EXTEND || right == U_GCB_ZWJ));
+    flags = right == U_GCB_REGIONAL_INDICATOR ? flags + 1 : 0;
+    left = right;
+    at = end;
+  }
+  return at;
+}
+
+std::string unicode_version() {
+  UVersionInfo version;
+  u_getUnicodeVersion(version);
+  return std::to_string(version[0]) + "." + std::to_string(version[1]);
+}
+
+}  // namespace trireme::data
