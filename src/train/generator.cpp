@@ -45,8 +45,15 @@ std::int32_t draw(const std::vector<double>& logits, const Sampling& sampling, s
   for (std::size_t i = 0; i < keep; ++i) {
     const double above =
         logits[static_cast<std::size_t>(order[i])] - logits[static_cast<std::size_t>(order[0])];
-    sum += std::exp(above / sampling.temperature);
+    const double weight = std::exp(above / sampling.temperature);  // 1 for the likeliest
+    if (weight < sampling.min_p) break;
+    sum += weight;
     cumulative.push_back(sum);
+  }
+  if (sampling.top_p < 1) {
+    const auto last = std::ranges::lower_bound(cumulative, sampling.top_p * all);
+    if (last != cumulative.end()) cumulative.erase(last + 1, cumulative.end());
+    sum = cumulative.back();
   }
   const RandomKey key{sampling.seed, Purpose::sampling, sample, 0};
   const double u = uniform_from_word(philox(key, position / 4).w[position % 4]) * sum;

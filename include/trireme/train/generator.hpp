@@ -5,6 +5,7 @@
 #include <trireme/deck/config.hpp>
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <vector>
 
@@ -16,6 +17,12 @@ struct Sampling {
   std::int64_t top_k = 0;  ///< draw among the k likeliest; 0: among all
   std::uint64_t seed = 1;
   std::int64_t ids = 0;  ///< draw among ids below this, the ids that have a text; 0: among all
+  /// Of those, draw among the likeliest whose probabilities reach this sum (Holtzman et al. 2019,
+  /// arXiv 1904.09751); 1: among all.
+  double top_p = 1;
+  /// Of those, draw among tokens with at least this share of the largest probability (Nguyen et al.
+  /// 2024, arXiv 2407.01082); 0: among all.
+  double min_p = 0;
 };
 
 /// Index of the drawn token. Random number `position` of the array (seed, sampling, sample), so
@@ -29,12 +36,12 @@ class Generator {
   virtual ~Generator() = default;
   virtual void load(const checkpoint::Reader& reader) = 0;
 
-  /// Up to `tokens` tokens after `prompt`, which must not be empty; ends early at `end_token`,
-  /// which is not returned. When a text reaches the model's sequence length, its newer half stays
-  /// as context.
-  virtual std::vector<std::int32_t> generate(const std::vector<std::int32_t>& prompt,
-                                             std::int64_t tokens, std::int32_t end_token,
-                                             const Sampling& sampling, std::uint32_t sample) = 0;
+  /// Up to `tokens` tokens after `prompt`, which must not be empty. Ends early at `end_token`,
+  /// which is not handed over, or when `take` returns false. When a text reaches the model's
+  /// sequence length, its newer half stays as context.
+  virtual void generate(const std::vector<std::int32_t>& prompt, std::int64_t tokens,
+                        std::int32_t end_token, const Sampling& sampling, std::uint32_t sample,
+                        const std::function<bool(std::int32_t)>& take) = 0;
 };
 
 std::unique_ptr<Generator> make_generator(const deck::Config& config,
