@@ -1,7 +1,8 @@
 // Reads added tokens, and finds the one that ends documents.
+#include <trireme/data/added_tokens.hpp>
+
 #include <trireme/base/check.hpp>
 #include <trireme/base/checksum.hpp>
-#include <trireme/data/added_tokens.hpp>
 #include <trireme/data/token_names.hpp>
 #include <trireme/data/tokenizer.hpp>
 

@@ -1,8 +1,9 @@
 // SentencePiece's normalization rules (Kudo and Richardson 2018): a double-array trie of byte
 // strings whose values are places in a list of replacements, each ended by a zero byte.
+#include <trireme/data/charsmap.hpp>
+
 #include <trireme/base/check.hpp>
 #include <trireme/base/utf8.hpp>
-#include <trireme/data/charsmap.hpp>
 #include <trireme/data/unicode.hpp>
 
 #include <array>

@@ -1,6 +1,7 @@
 // The decoders of a tokenizer.json, and their table.
-#include <trireme/base/utf8.hpp>
 #include <trireme/data/decode_steps.hpp>
+
+#include <trireme/base/utf8.hpp>
 #include <trireme/data/metaspace.hpp>
 #include <trireme/data/unicode.hpp>
 #include <trireme/data/utf8.hpp>

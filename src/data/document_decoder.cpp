@@ -1,5 +1,6 @@
-#include <trireme/base/check.hpp>
 #include <trireme/data/document_decoder.hpp>
+
+#include <trireme/base/check.hpp>
 
 #include <iterator>
 #include <utility>

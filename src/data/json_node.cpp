@@ -1,7 +1,8 @@
 // Values of a JSON file that know their paths. Values in messages are cut to 100 bytes.
+#include <trireme/data/json_node.hpp>
+
 #include <trireme/base/check.hpp>
 #include <trireme/base/utf8.hpp>
-#include <trireme/data/json_node.hpp>
 #include <trireme/data/unicode.hpp>
 
 #include <cmath>

@@ -1,8 +1,9 @@
 // NFC, NFD, NFKC and NFKD by ICU, for the characters of Unicode 9, as in the `tokenizers` library;
 // newer characters remain. A part of a text ends before a character that no earlier one can combine
 // with.
-#include <trireme/base/check.hpp>
 #include <trireme/data/normal_forms.hpp>
+
+#include <trireme/base/check.hpp>
 #include <trireme/data/unicode.hpp>
 
 #include <unicode/bytestream.h>

@@ -1,8 +1,9 @@
 // The table of normalizers of a tokenizer.json.
+#include <trireme/data/normalizers.hpp>
+
 #include <trireme/data/character_maps.hpp>
 #include <trireme/data/charsmap.hpp>
 #include <trireme/data/normal_forms.hpp>
-#include <trireme/data/normalizers.hpp>
 #include <trireme/data/text_edits.hpp>
 
 #include <array>

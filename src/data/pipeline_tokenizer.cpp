@@ -1,12 +1,13 @@
 // Tokenizers made of parts: added tokens as written, normalizer, normalized added tokens,
 // pre-tokenizer, model. Text streams through all of them.
+#include <trireme/data/pipeline_tokenizer.hpp>
+
 #include <trireme/base/check.hpp>
 #include <trireme/base/checksum.hpp>
 #include <trireme/data/added_tokens.hpp>
 #include <trireme/data/decode_steps.hpp>
 #include <trireme/data/document_decoder.hpp>
 #include <trireme/data/normalizers.hpp>
-#include <trireme/data/pipeline_tokenizer.hpp>
 #include <trireme/data/pre_tokenizers.hpp>
 #include <trireme/data/token_model.hpp>
 #include <trireme/data/unicode.hpp>

@@ -1,8 +1,9 @@
 // The table of pre-tokenizers of a tokenizer.json.
+#include <trireme/data/pre_tokenizers.hpp>
+
 #include <trireme/data/bpe_model.hpp>
 #include <trireme/data/character_maps.hpp>
 #include <trireme/data/metaspace.hpp>
-#include <trireme/data/pre_tokenizers.hpp>
 #include <trireme/data/split_step.hpp>
 #include <trireme/data/unicode.hpp>
 

@@ -1,5 +1,6 @@
-#include <trireme/base/check.hpp>
 #include <trireme/data/text_step.hpp>
+
+#include <trireme/base/check.hpp>
 
 namespace trireme::data {
 

@@ -1,6 +1,7 @@
 // The table of models of a tokenizer.json.
-#include <trireme/data/bpe_words.hpp>
 #include <trireme/data/token_model.hpp>
+
+#include <trireme/data/bpe_words.hpp>
 #include <trireme/data/unigram.hpp>
 #include <trireme/data/word_piece.hpp>
 

@@ -1,5 +1,6 @@
-#include <trireme/base/check.hpp>
 #include <trireme/data/token_names.hpp>
+
+#include <trireme/base/check.hpp>
 
 #include <algorithm>
 #include <array>

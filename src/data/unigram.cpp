@@ -1,11 +1,12 @@
 // Unigram language model (Kudo 2018): the tokens whose scores have the largest sum, by Viterbi's
 // algorithm. Of equal sums the path found first counts: shorter last tokens come later. Sums are
 // carried over when a long word is encoded in parts, so that rounding does not depend on the parts.
+#include <trireme/data/unigram.hpp>
+
 #include <trireme/base/check.hpp>
 #include <trireme/base/checksum.hpp>
 #include <trireme/data/token_trie.hpp>
 #include <trireme/data/unicode.hpp>
-#include <trireme/data/unigram.hpp>
 #include <trireme/data/word_cache.hpp>
 
 #include <algorithm>

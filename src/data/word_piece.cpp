@@ -1,10 +1,11 @@
 // WordPiece (Wu et al. 2016; BERT): the longest token that begins the word, then the longest that
 // continues it; a word with a part that is no token is one unknown token.
+#include <trireme/data/word_piece.hpp>
+
 #include <trireme/base/check.hpp>
 #include <trireme/base/checksum.hpp>
 #include <trireme/data/token_trie.hpp>
 #include <trireme/data/word_cache.hpp>
-#include <trireme/data/word_piece.hpp>
 
 namespace trireme::data {
 namespace {
