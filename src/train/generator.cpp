@@ -42,19 +42,22 @@ std::int32_t draw(const std::vector<double>& logits, const Sampling& sampling, s
 
   std::vector<double> cumulative;
   double sum = 0;
+  std::size_t likely = 0;
   for (std::size_t i = 0; i < keep; ++i) {
     const double above =
         logits[static_cast<std::size_t>(order[i])] - logits[static_cast<std::size_t>(order[0])];
     const double weight = std::exp(above / sampling.temperature);  // 1 for the likeliest
-    if (weight < sampling.min_p) break;
     sum += weight;
     cumulative.push_back(sum);
+    if (weight >= sampling.min_p) likely = i + 1;
   }
   if (sampling.top_p < 1) {
-    const auto last = std::ranges::lower_bound(cumulative, sampling.top_p * all);
-    if (last != cumulative.end()) cumulative.erase(last + 1, cumulative.end());
-    sum = cumulative.back();
+    const auto last = std::ranges::lower_bound(cumulative, sampling.top_p * sum);
+    keep = std::min(keep, static_cast<std::size_t>(last - cumulative.begin()) + 1);
   }
+  keep = std::min(keep, likely);
+  cumulative.resize(keep);
+  sum = cumulative.back();
   const RandomKey key{sampling.seed, Purpose::sampling, sample, 0};
   const double u = uniform_from_word(philox(key, position / 4).w[position % 4]) * sum;
   const auto at = std::upper_bound(cumulative.begin(), cumulative.end(), u) - cumulative.begin();
@@ -82,23 +85,21 @@ class TypedGenerator final : public Generator {
     load_weights(handle_, reader, architecture_, parameters_);
   }
 
-  std::vector<std::int32_t> generate(const std::vector<std::int32_t>& prompt, std::int64_t tokens,
-                                     std::int32_t end_token, const Sampling& sampling,
-                                     std::uint32_t sample) override {
+  void generate(const std::vector<std::int32_t>& prompt, std::int64_t tokens,
+                std::int32_t end_token, const Sampling& sampling, std::uint32_t sample,
+                const std::function<bool(std::int32_t)>& take) override {
     std::vector<std::int32_t> text = prompt;
-    std::vector<std::int32_t> written;
     feed_tail(text, sequence_);
-    while (static_cast<std::int64_t>(written.size()) < tokens) {
-      const std::int32_t next = draw(logits(), sampling, sample, written.size());
-      if (next == end_token) break;
-      written.push_back(next);
+    for (std::int64_t written = 0; written < tokens; ++written) {
+      const std::int32_t next =
+          draw(logits(), sampling, sample, static_cast<std::uint64_t>(written));
+      if (next == end_token || !take(next) || written + 1 == tokens) return;
       text.push_back(next);
       if (decoder_.position() < sequence_)
         feed(next, true);
       else
         feed_tail(text, std::max<std::int64_t>(1, sequence_ / 2));
     }
-    return written;
   }
 
  private:

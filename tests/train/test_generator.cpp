@@ -9,6 +9,7 @@
 #include <cmath>
 #include <limits>
 #include <map>
+#include <set>
 
 namespace trireme::train {
 namespace {
@@ -58,6 +59,39 @@ TEST(Draw, FrequenciesFollowTheSoftmax) {
       EXPECT_NEAR(counts[id], n * p, 5 * std::sqrt(n * p * (1 - p)) + 1e-9) << id;
     }
   }
+}
+
+/// The probabilities are 5/12, 4/12, 2/12 and 1/12.
+TEST(Draw, TopPAndMinPKeepTheLikeliest) {
+  const std::vector<double> logits{std::log(1.0), std::log(2.0), std::log(5.0), std::log(4.0)};
+  const auto drawn = [&](std::int64_t top_k, double top_p, double min_p) {
+    std::set<std::int32_t> ids;
+    for (std::uint64_t i = 0; i < 400; ++i)
+      ids.insert(draw(logits, {1, top_k, 9, 0, top_p, min_p}, 3, i));
+    return ids;
+  };
+  using Ids = std::set<std::int32_t>;
+  EXPECT_EQ(drawn(0, 1, 0), (Ids{0, 1, 2, 3}));
+  EXPECT_EQ(drawn(0, 1e-9, 0), (Ids{2}));
+  EXPECT_EQ(drawn(0, 5.0 / 12 - 1e-9, 0), (Ids{2}));
+  EXPECT_EQ(drawn(0, 5.0 / 12 + 1e-9, 0), (Ids{2, 3}));
+  EXPECT_EQ(drawn(0, 9.0 / 12 + 1e-9, 0), (Ids{1, 2, 3}));
+  EXPECT_EQ(drawn(3, 5.0 / 11 + 1e-9, 0), (Ids{2, 3})) << "probabilities are those among the top k";
+  EXPECT_EQ(drawn(3, 5.0 / 11 - 1e-9, 0), (Ids{2}));
+  EXPECT_EQ(drawn(0, 1, 0.2 - 1e-9), (Ids{0, 1, 2, 3}));
+  EXPECT_EQ(drawn(0, 1, 0.2 + 1e-9), (Ids{1, 2, 3}));
+  EXPECT_EQ(drawn(0, 1, 1), (Ids{2}));
+  EXPECT_EQ(drawn(0, 10.0 / 12, 0.5), (Ids{2, 3}));
+}
+
+TEST(Draw, FrequenciesWithTopPFollowTheSoftmaxOfWhatIsLeft) {
+  const std::vector<double> logits{std::log(1.0), std::log(2.0), std::log(5.0), std::log(4.0)};
+  const int n = 20000;
+  int likeliest = 0;
+  for (int i = 0; i < n; ++i)
+    likeliest += draw(logits, {1, 0, 9, 0, 0.7, 0}, 3, static_cast<std::uint64_t>(i)) == 2 ? 1 : 0;
+  const double p = 5.0 / 9;
+  EXPECT_NEAR(likeliest, n * p, 5 * std::sqrt(n * p * (1 - p)));
 }
 
 TEST(Draw, DependsOnSeedSampleAndPosition) {

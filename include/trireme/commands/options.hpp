@@ -27,10 +27,15 @@ struct GenerateOptions {
   std::vector<std::string> overrides;
   std::string checkpoint;
   std::string prompt;
+  std::string prompts;  ///< a file; "": the prompt above
+  std::string output;   ///< a file; "": standard output
+  std::vector<std::string> stops;
   std::int64_t tokens = 200;
   std::int64_t samples = 1;
   double temperature = 1.0;  ///< 0: always the most likely token
   std::int64_t top_k = 0;    ///< 0: all tokens
+  double top_p = 1;          ///< 1: all tokens
+  double min_p = 0;          ///< 0: all tokens
   std::int64_t seed = 1;
 };
 

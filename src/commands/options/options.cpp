@@ -34,6 +34,23 @@ std::string finite_and_not_negative(const std::string& written) {
              : "expected a number of at least 0, found " + written;
 }
 
+std::string share(const std::string& written) {
+  const std::string mistake = finite_and_not_negative(written);
+  return mistake.empty() && std::strtod(written.c_str(), nullptr) <= 1
+             ? ""
+             : "expected a number from 0 to 1, found " + written;
+}
+
+std::string share_above_zero(const std::string& written) {
+  return share(written).empty() && std::strtod(written.c_str(), nullptr) > 0
+             ? ""
+             : "expected a number above 0, at most 1, found " + written;
+}
+
+std::string not_empty(const std::string& written) {
+  return written.empty() ? "expected a text that is not empty" : "";
+}
+
 /// CLI11's words, or for an option that does not exist the nearest that does.
 std::string complaint(const CLI::App& app, const CLI::ParseError& error) {
   const bool unexpected = dynamic_cast<const CLI::ExtrasError*>(&error) != nullptr;
@@ -91,12 +108,28 @@ CLI::App* add_generate_options(CLI::App& app, GenerateOptions& options) {
       app.add_subcommand("generate", "Generate text from a checkpoint and a prompt");
   add_deck_arguments(*command, options.deck, options.overrides);
   add_checkpoint(*command, options.checkpoint);
-  command->add_option("--prompt", options.prompt,
-                      "Text to continue; default: the beginning of a document");
-  command->add_option("--tokens", options.tokens, "Number of tokens to generate")
+  CLI::Option* prompt = command->add_option(
+      "--prompt", options.prompt, "Text to continue; default: the beginning of a document");
+  command
+      ->add_option("--prompts", options.prompts,
+                   "File of texts to continue: one per line, or in a .jsonl file one object with "
+                   "\"prompt\" per line")
+      ->type_name("FILE")
+      ->excludes(prompt);
+  command
+      ->add_option("-o,--output", options.output,
+                   "Write the texts to this file, as JSON lines; default: print them")
+      ->type_name("FILE");
+  command->add_option("--tokens", options.tokens, "Largest number of tokens of a text")
       ->capture_default_str()
       ->check(CLI::Range(std::int64_t{1}, largest));
-  command->add_option("--samples", options.samples, "Number of texts to generate")
+  command
+      ->add_option("--stop", options.stops,
+                   "End a text before these words; may be given several times")
+      ->type_name("TEXT")
+      ->allow_extra_args(false)
+      ->check(not_empty);
+  command->add_option("--samples", options.samples, "Number of texts to generate for each prompt")
       ->capture_default_str()
       ->check(CLI::Range(std::int64_t{1}, largest));
   command
@@ -109,12 +142,26 @@ CLI::App* add_generate_options(CLI::App& app, GenerateOptions& options) {
                    "Sample from this many most likely tokens; 0: from all")
       ->capture_default_str()
       ->check(CLI::Range(std::int64_t{0}, largest));
+  command
+      ->add_option(
+          "--top-p", options.top_p,
+          "Sample from the most likely of them whose probabilities reach this sum; 1: from "
+          "all")
+      ->capture_default_str()
+      ->check(share_above_zero);
+  command
+      ->add_option("--min-p", options.min_p,
+                   "Sample from those with at least this share of the highest probability; 0: from "
+                   "all")
+      ->capture_default_str()
+      ->check(share);
   command->add_option("--seed", options.seed, "Random seed; the same seed gives the same text")
       ->capture_default_str()
       ->check(CLI::Range(std::int64_t{0}, std::numeric_limits<std::int64_t>::max()));
   command->footer(
       "Example:\n  trireme generate inputs/tiny.toml --prompt \"Once upon a time\" --tokens 100 "
-      "--temperature 0.8");
+      "--temperature 0.8\n  mpiexec -n 4 trireme generate inputs/tiny.toml --prompts questions.txt "
+      "--top-p 0.9 --stop Question: -o answers.jsonl");
   return command;
 }
 

@@ -1,0 +1,115 @@
+#include <commands/training_runs.hpp>
+
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+
+#include <sstream>
+#include <string>
+#include <vector>
+
+/// `trireme generate`: prompts from files, stop texts, texts as JSON lines.
+namespace trireme::commands {
+namespace {
+
+using namespace commands::testing;
+using Json = nlohmann::json;
+
+class Generate : public TrainingRuns {
+ protected:
+  Generate() { EXPECT_EQ(run(train(1, "run.steps=12")), 0) << err(); }
+
+  int generate(int ranks, const std::string& arguments) const {
+    const std::string launcher =
+        ranks == 1 ? "" : std::string(TRIREME_MPIEXEC) + " -n " + std::to_string(ranks) + " ";
+    return run(launcher + "trireme generate deck.toml " + arguments);
+  }
+  std::vector<Json> lines(const std::string& name) const {
+    std::vector<Json> found;
+    std::istringstream in(file(name));
+    for (std::string line; std::getline(in, line);) found.push_back(Json::parse(line));
+    return found;
+  }
+};
+
+TEST_F(Generate, TextsOfPromptsOfAFileDoNotDependOnTheNumberOfRanks) {
+  folder_.write("prompts.txt", "the quick\n\nbrown\r\n");
+  folder_.write("prompts.jsonl", R"({"prompt": "the quick"})"
+                                 "\n"
+                                 R"({"prompt": "", "other": 1})"
+                                 "\n"
+                                 R"({"prompt": "brown"})");
+  std::string texts, written;
+  for (const int ranks : {1, 2, 4}) {
+    ASSERT_EQ(generate(ranks, "--prompts prompts.txt --tokens 30 --samples 2"), 0) << err();
+    if (texts.empty()) texts = out();
+    EXPECT_EQ(out(), texts) << ranks;
+    ASSERT_EQ(generate(ranks, "--prompts prompts.jsonl --tokens 30 --samples 2 -o texts.jsonl"), 0)
+        << err();
+    EXPECT_EQ(out(), "texts.jsonl: 6 texts\n");
+    if (written.empty()) written = file("texts.jsonl");
+    EXPECT_EQ(file("texts.jsonl"), written) << ranks;
+  }
+  EXPECT_EQ(occurrences(texts, "---- prompt "), 6);
+  EXPECT_EQ(texts.rfind("---- prompt 1 of 3, sample 1 of 2\nthe quick", 0), 0u) << texts;
+  const auto found = lines("texts.jsonl");
+  ASSERT_EQ(found.size(), 6u);
+  EXPECT_EQ(found[2]["prompt"], "");
+  EXPECT_EQ(found[5]["prompt"], "brown");
+  EXPECT_EQ(found[5]["sample"], 2);
+  EXPECT_NE(found[4]["text"], found[5]["text"]) << "each text has random numbers of its own";
+  for (const Json& line : found) {
+    EXPECT_LE(line["tokens"], 30);
+    EXPECT_EQ(line["end"], line["tokens"] == 30 ? "tokens" : "end_of_document");
+  }
+}
+
+TEST_F(Generate, StopTextsEndATextBeforeThem) {
+  const std::string arguments = "--tokens 60 --seed 3 ";
+  ASSERT_EQ(generate(1, arguments + "-o whole.jsonl"), 0) << err();
+  const std::string whole = lines("whole.jsonl").at(0)["text"];
+  std::size_t at = 20;  // two characters that a shell leaves as they are
+  while (at + 2 < whole.size() && !(std::isalpha(whole[at]) && std::isalpha(whole[at + 1]))) ++at;
+  ASSERT_LT(at + 2, whole.size()) << whole;
+  const std::string stop = whole.substr(at, 2);
+  ASSERT_EQ(generate(1, arguments + "--stop never --stop " + stop + " -o stopped.jsonl"), 0)
+      << err();
+  const Json stopped = lines("stopped.jsonl").at(0);
+  EXPECT_EQ(stopped["text"], whole.substr(0, whole.find(stop)));
+  EXPECT_EQ(stopped["end"], "stop");
+  EXPECT_LT(stopped["tokens"], 60);
+}
+
+TEST_F(Generate, ChoicesAmongTokensAreThoseOfTheOptions) {
+  const auto text_of = [&](const std::string& arguments) {
+    EXPECT_EQ(generate(1, "--tokens 40 " + arguments), 0) << err();
+    return out();
+  };
+  const std::string likeliest = text_of("--temperature 0");
+  EXPECT_EQ(text_of("--top-p 1e-6"), likeliest);
+  EXPECT_EQ(text_of("--min-p 1"), likeliest);
+  EXPECT_NE(text_of(""), likeliest);
+  EXPECT_EQ(text_of("--top-p 1 --min-p 0"), text_of(""));
+}
+
+TEST_F(Generate, MistakesAreOneErrorEach) {
+  folder_.write("empty.txt", "");
+  folder_.write("bad.jsonl", "{\"prompt\": \"a\"}\n{\"text\": \"b\"}\n");
+  for (const auto& [arguments, part] : std::vector<std::pair<std::string, std::string>>{
+           {"--prompts absent.txt", "absent.txt: no such file"},
+           {"--prompts empty.txt", "empty.txt: has no prompts"},
+           {"--prompts bad.jsonl", "bad.jsonl:2: expected an object such as {\"prompt\""},
+           {"--prompts empty.txt --prompt x", "--prompts excludes --prompt"},
+           {"--top-p 0", "expected a number above 0, at most 1, found 0"},
+           {"--top-p 1.5", "at most 1, found 1.5"},
+           {"--min-p -1", "found -1"},
+           {"--min-p nan", "found nan"},
+           {"--stop ''", "expected a text that is not empty"},
+           {"-o absent/texts.jsonl", "absent"}}) {
+    SCOPED_TRACE(arguments);
+    EXPECT_EQ(generate(2, arguments), 2);
+    expect_one_error({part});
+  }
+}
+
+}  // namespace
+}  // namespace trireme::commands
