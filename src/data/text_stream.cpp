@@ -12,8 +12,9 @@
 namespace trireme::data {
 namespace {
 
-/// Tokens of a character, at most one per byte. More do not become a character.
-constexpr std::size_t most_held = 4;
+/// Tokens that are held while the last one ends within a character. A token can end one character
+/// and begin the next; many of them in a row are no text.
+constexpr std::size_t most_held = 16;
 constexpr std::string_view replacement = "\xEF\xBF\xBD";
 
 /// Whether more bytes can change the end of the text. Decoders write a replacement character for
@@ -47,7 +48,10 @@ std::string TextStream::decoded(std::size_t end) const {
 void TextStream::decode(bool all) {
   const std::string before = decoded(read_), whole = decoded(ids_.size());
   const bool continues = whole.starts_with(before);
-  if (continues && whole.size() == before.size()) return;  // tokens without a text
+  if (continues && whole.size() == before.size()) {  // tokens without a text
+    read_ = ids_.size();
+    return;
+  }
   if (!all && is_open(whole) && ids_.size() - read_ < most_held) return;
   if (continues)
     text_ += whole.substr(before.size());

@@ -61,7 +61,8 @@ TEST(TextStream, PiecesAreTheTextOfAllTokens) {
         const auto before = std::span(ids).first(cut), after = std::span(ids).subspan(cut);
         std::string prompt;
         tokenizer->decode(before, prompt);
-        if (!whole.starts_with(prompt)) continue;  // cut within a character
+        const bool within = utf8_run(prompt).valid != prompt.size();  // a character
+        if (within || !whole.starts_with(prompt)) continue;
         const Streamed found = stream(*tokenizer, before, after);
         EXPECT_EQ(prompt + found.text, whole) << name << ", '" << whole << "' after " << cut;
         ++compared;
@@ -78,7 +79,9 @@ TEST(TextStream, BytesThatAreNoTextAreNotHeldForEver) {
   const Ids ids(50, 0xE2);  // each begins a character that never ends
   const Streamed found = stream(*bytes, {}, ids);
   EXPECT_EQ(found.text, std::string(50, '\xE2'));
-  EXPECT_NE(found.pieces[10] + found.pieces[11] + found.pieces[12] + found.pieces[13], "");
+  std::string early;
+  for (std::size_t i = 0; i < 20; ++i) early += found.pieces[i];
+  EXPECT_NE(early, "");
 }
 
 TEST(TextStream, StopTextsEndItAndAreNotPartOfIt) {
