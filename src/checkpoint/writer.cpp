@@ -123,6 +123,10 @@ std::string partial_folder(const std::string& directory, std::int64_t step) {
   return directory + "/" + folder_name(step) + partial_suffix;
 }
 
+void create_directory(const std::string& directory) {
+  create_folder(directory);
+}
+
 std::string begin(const std::string& directory, std::int64_t step) {
   create_folder(directory);
   return begin_inside(directory, step);

@@ -26,6 +26,9 @@ Saver::Saver(const deck::CheckpointConfig& config, grid::Communicator& world, Wo
   // Alike on all ranks: one whose stages hold no arrays needs no copy.
   in_background_ = world_.all_reduce<std::int64_t>(copy_bytes, grid::Reduction::maximum,
                                                    "memory for checkpoints") > 0;
+  grid::together(world_, [&] {
+    if (world_.rank() == 0) checkpoint::create_directory(config_.directory);
+  });
 }
 
 Saver::~Saver() {

@@ -203,9 +203,19 @@ TEST_F(SaverTest, AFolderThatCannotBeMadeIsAnErrorOfAllRanks) {
     std::ofstream(parent) << "a file";
   }
   runtime().world().barrier("the file is there");
+  EXPECT_THROW(Saver(where, runtime().world(), *rig.worker, 0), Error);
+}
+
+/// A run that lost its directory does not begin another one in its place.
+TEST_F(SaverTest, ADirectoryThatGoesAwayIsAnErrorOfAllRanksAndNotMadeAgain) {
+  Rig rig(config_, tokens_);
+  const auto where = to("gone");
   Saver saver(where, runtime().world(), *rig.worker, 0);
+  runtime().world().barrier("the directory is there");
+  if (runtime().rank() == 0) std::filesystem::remove_all(where.directory);
   EXPECT_THROW(saver.save(state(1), false), Error);
   EXPECT_FALSE(saver.under_way());
+  EXPECT_FALSE(std::filesystem::exists(where.directory));
 }
 
 TEST_F(SaverTest, ACopyThatDoesNotFitIsAnError) {

@@ -26,10 +26,12 @@ struct Retention {
 /// The folder for the shards of a step.
 std::string partial_folder(const std::string& directory, std::int64_t step);
 
+/// Creates the directory of a run's checkpoints if it is not there.
+void create_directory(const std::string& directory);
 /// Creates that folder, empty, and removes what killed runs left. Returns its path.
 std::string begin(const std::string& directory, std::int64_t step);
-/// The same in a directory that must exist. A run creates its own at the start only; one that goes
-/// away later stays away.
+/// The same in a directory that must exist. A run creates its directory when it begins; if it goes
+/// away later, it is not made again.
 std::string begin_inside(const std::string& directory, std::int64_t step);
 
 /// Completes the checkpoint `directory`/step_00000100. It checks that the shards exist and that

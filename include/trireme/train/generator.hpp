@@ -17,10 +17,10 @@ struct Sampling {
   std::int64_t top_k = 0;  ///< draw among the k likeliest; 0: among all
   std::uint64_t seed = 1;
   std::int64_t ids = 0;  ///< draw among ids below this, the ids that have a text; 0: among all
-  /// Of those, draw among the likeliest whose probabilities reach this sum (Holtzman et al. 2019,
+  /// Draw among the likeliest of them whose probabilities reach this sum (Holtzman et al. 2019,
   /// arXiv 1904.09751); 1: among all.
   double top_p = 1;
-  /// Of those, draw among tokens with at least this share of the largest probability (Nguyen et al.
+  /// Draw among those of them with at least this share of the largest probability (Nguyen et al.
   /// 2024, arXiv 2407.01082); 0: among all.
   double min_p = 0;
 };
