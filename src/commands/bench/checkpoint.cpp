@@ -5,6 +5,7 @@
 #include <trireme/base/log.hpp>
 #include <trireme/checkpoint/folders.hpp>
 #include <trireme/checkpoint/reader.hpp>
+#include <trireme/checkpoint/writer.hpp>
 #include <trireme/commands/bench/bench.hpp>
 #include <trireme/io/atomic_file.hpp>
 #include <trireme/io/input_file.hpp>
@@ -97,6 +98,9 @@ class Paths {
   }
   Seconds write_checkpoint() {
     remove(config_.directory, setting_.runtime.rank() == 0);
+    setting_.runtime.together([&] {
+      if (setting_.runtime.rank() == 0) checkpoint::create_directory(config_.directory);
+    });
     return slowest_seconds(setting_.runtime, [&] { saver_->save({1, 0, ""}, false); });
   }
   Seconds read_checkpoint() {
