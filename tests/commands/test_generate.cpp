@@ -114,7 +114,8 @@ TEST_F(Generate, MistakesAreOneErrorEach) {
            {"--min-p -1", "found -1"},
            {"--min-p nan", "found nan"},
            {"--stop ''", "expected a text that is not empty"},
-           {"-o absent/texts.jsonl", "absent"}}) {
+           {"-o absent/texts.jsonl", "cannot create a file in absent"},
+           {"-o data", "data: exists and is not a regular file"}}) {
     SCOPED_TRACE(arguments);
     EXPECT_EQ(generate(2, arguments), 2);
     expect_one_error({part});

@@ -1,4 +1,5 @@
 // The command trireme generate: the ranks share the texts, each has the whole model.
+#include <trireme/base/input.hpp>
 #include <trireme/base/log.hpp>
 #include <trireme/checkpoint/reader.hpp>
 #include <trireme/commands/engine.hpp>
@@ -6,6 +7,7 @@
 #include <trireme/commands/session.hpp>
 #include <trireme/data/text_stream.hpp>
 #include <trireme/data/tokenizer.hpp>
+#include <trireme/io/atomic_file.hpp>
 #include <trireme/io/output_file.hpp>
 #include <trireme/io/text_reader.hpp>
 #include <trireme/train/generator.hpp>
@@ -128,6 +130,12 @@ class Texts {
   train::Sampling sampling_;
 };
 
+/// Mistakes of the output file are found before the texts are generated.
+void expect_output(const std::string& path) {
+  const std::string kind = not_a_file(path);
+  if (!path.empty() && (kind.empty() || kind == "a folder")) io::AtomicFile{path};
+}
+
 void print(const std::string& words) {
   std::fwrite(words.data(), 1, words.size(), stdout);
   std::fflush(stdout);
@@ -148,6 +156,7 @@ ExitCode generate(grid::Runtime& runtime, const GenerateOptions& options) {
   std::unique_ptr<Texts> texts;
   std::unique_ptr<train::Generator> generator;
   runtime.together([&] {
+    if (runtime.rank() == 0) expect_output(options.output);
     texts = std::make_unique<Texts>(session, options);
     generator = train::make_generator(config, session.architecture);
     generator->load(checkpoint::Reader(folder, checkpoint::Opening::manifest));
