@@ -123,8 +123,9 @@ std::string partial_folder(const std::string& directory, std::int64_t step) {
   return directory + "/" + folder_name(step) + partial_suffix;
 }
 
-void create_directory(const std::string& directory) {
+void prepare_directory(const std::string& directory) {
   create_folder(directory);
+  remove_leftovers(directory);
 }
 
 std::string begin(const std::string& directory, std::int64_t step) {

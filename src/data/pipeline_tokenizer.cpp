@@ -132,7 +132,7 @@ class PipelineEncoder final : public Encoder {
   TextChain pre_tokenizer_;
   TextChain normalizer_;
   std::unique_ptr<WordEncoder> model_;
-  std::string word_;  // part of a word that the model has not consumed
+  std::string word_;  // part of a word that the model has not taken yet
   std::size_t wait_ = 0;
   bool first_ = true;
   bool uses_origin_ = false;

@@ -16,7 +16,7 @@ UChar32 icu(char32_t c) {
   return static_cast<UChar32>(c);
 }
 
-/// A two-stage table of one byte of flags per character: pages of 256 equal characters are shared.
+/// Properties of a character that tokenizers ask for, one bit each.
 enum Flag : std::uint8_t {
   white_space = 1,
   word = 2,

@@ -27,7 +27,7 @@ Saver::Saver(const deck::CheckpointConfig& config, grid::Communicator& world, Wo
   in_background_ = world_.all_reduce<std::int64_t>(copy_bytes, grid::Reduction::maximum,
                                                    "memory for checkpoints") > 0;
   grid::together(world_, [&] {
-    if (world_.rank() == 0) checkpoint::create_directory(config_.directory);
+    if (world_.rank() == 0) checkpoint::prepare_directory(config_.directory);
   });
 }
 

@@ -41,6 +41,28 @@ inline std::vector<std::int32_t> write_token_file(const std::string& path, int d
   return all;
 }
 
+/// A JSON text with a few random changes of bytes.
+inline std::string mutated(std::string json, std::mt19937& random) {
+  const unsigned changes = 1 + random() % 3;
+  for (unsigned i = 0; i < changes; ++i) {
+    const std::size_t at = random() % json.size();
+    switch (random() % 4) {
+      case 0:
+        json[at] = static_cast<char>(random());
+        break;
+      case 1:
+        json.erase(at, 1 + random() % 20);
+        break;
+      case 2:
+        json.insert(at, json.substr(random() % json.size(), random() % 30));
+        break;
+      default:
+        json[at] = "0123456789\"{}[],:-"[random() % 18];
+    }
+  }
+  return json;
+}
+
 template <class Call>
 std::string message_of(Call&& call) {
   try {

@@ -279,24 +279,7 @@ TEST(TokenizerJson, MutationsEndInAnErrorOrAWholeTokenizer) {
   const std::string sample = read_file(golden + "sample.txt");
   int accepted = 0;
   for (int trial = 0; trial < 200; ++trial) {
-    std::string json = whole;
-    const unsigned changes = 1 + random() % 3;
-    for (unsigned i = 0; i < changes; ++i) {
-      const std::size_t at = random() % json.size();
-      switch (random() % 4) {
-        case 0:
-          json[at] = static_cast<char>(random());
-          break;
-        case 1:
-          json.erase(at, 1 + random() % 20);
-          break;
-        case 2:
-          json.insert(at, json.substr(random() % json.size(), random() % 30));
-          break;
-        default:
-          json[at] = "0123456789\"{}[],:-"[random() % 18];
-      }
-    }
+    const std::string json = mutated(whole, random);
     try {
       const BpeTokenizer tokenizer(parse_tokenizer_json(json, "x.json"), "", "x.json");
       Ids ids;

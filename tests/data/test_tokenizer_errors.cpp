@@ -134,28 +134,6 @@ TEST(TokenizerErrors, ACharsmapWithWrongPlacesIsAnErrorWhenItIsUsed) {
                   {"x.json: normalizer.precompiled_charsmap", "byte 999"});
 }
 
-/// A few random changes of bytes.
-std::string mutated(std::string json, std::mt19937& random) {
-  const unsigned changes = 1 + random() % 3;
-  for (unsigned i = 0; i < changes; ++i) {
-    const std::size_t at = random() % json.size();
-    switch (random() % 4) {
-      case 0:
-        json[at] = static_cast<char>(random());
-        break;
-      case 1:
-        json.erase(at, 1 + random() % 20);
-        break;
-      case 2:
-        json.insert(at, json.substr(random() % json.size(), random() % 30));
-        break;
-      default:
-        json[at] = "0123456789\"{}[],:-"[random() % 18];
-    }
-  }
-  return json;
-}
-
 TEST(TokenizerErrors, MutationsEndInAnErrorOrAWholeTokenizer) {
   std::mt19937 random(23);
   const std::string sample = "The fox, 12 caf\xC3\xA9s  <unk> \xE4\xB8\x80\xFF o\xCC\x88\n\n</s> x";

@@ -1,7 +1,6 @@
 #include <trireme/architecture/fp8.hpp>
-#include <trireme/train/saver.hpp>
-#include <trireme/train/skips.hpp>
 
+#include "checkpoints.hpp"
 #include "support/source_folder.hpp"
 #include "support/training.hpp"
 #include "support/whole_arrays.hpp"
@@ -35,15 +34,6 @@ class Fp8Training : public ::testing::Test {
                                          "model.sequence=32",       "parallel.bucket_bytes=20000"};
     overrides.insert(overrides.begin(), usual.begin(), usual.end());
     return small_config(12, 1, ranks, overrides);
-  }
-  static std::string shared_folder(const TemporaryFolder& folder) {
-    return runtime().world().broadcast(folder.file("checkpoints"), 0, "rank 0's folder");
-  }
-  static void save(Worker& worker, const std::string& directory, std::int64_t step) {
-    deck::CheckpointConfig where;
-    where.directory = directory;
-    Saver(where, runtime().world(), worker, 0)
-        .save({step, 12 * step, "# deck", "", to_values(worker.result().skips, step)}, false);
   }
 
   TemporaryFolder folder_;

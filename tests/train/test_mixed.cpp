@@ -1,6 +1,4 @@
-#include <trireme/train/saver.hpp>
-#include <trireme/train/skips.hpp>
-
+#include "checkpoints.hpp"
 #include "support/source_folder.hpp"
 #include "support/training.hpp"
 #include "support/whole_arrays.hpp"
@@ -29,15 +27,6 @@ class Mixed : public ::testing::TestWithParam<const char*> {
     overrides.insert(overrides.begin(), {compute, "parallel.bucket_bytes=20000", "model.layers=3",
                                          "precision.loss_scale=1024"});
     return small_config(12, 1, ranks, overrides);
-  }
-  static std::string shared_folder(const TemporaryFolder& folder) {
-    return runtime().world().broadcast(folder.file("checkpoints"), 0, "rank 0's folder");
-  }
-  static void save(Worker& worker, const std::string& directory, std::int64_t step) {
-    deck::CheckpointConfig where;
-    where.directory = directory;
-    Saver(where, runtime().world(), worker, 0)
-        .save({step, 12 * step, "# deck", "", to_values(worker.result().skips, step)}, false);
   }
 
   TemporaryFolder folder_;

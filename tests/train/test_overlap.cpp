@@ -1,7 +1,6 @@
 #include <trireme/optim/learning_rate.hpp>
-#include <trireme/train/saver.hpp>
-#include <trireme/train/skips.hpp>
 
+#include "checkpoints.hpp"
 #include "support/training.hpp"
 #include "support/whole_arrays.hpp"
 
@@ -134,7 +133,7 @@ class Overlap : public ::testing::Test {
     overrides.insert(overrides.begin(), "parallel.schedule=2bw");
     return small_config(12, 1, ranks, overrides);
   }
-  /// What these ranks can be.
+  /// Layouts of this number of ranks.
   static std::vector<std::vector<std::string>> layouts() {
     switch (runtime().ranks()) {
       case 1:
@@ -164,15 +163,6 @@ class Overlap : public ::testing::Test {
     const auto part =
         runtime().world().split(runtime().rank() < used ? 0 : 1, runtime().rank(), "some ranks");
     return runtime().rank() < used ? run(*part) : decltype(run(*part)){};
-  }
-  std::string shared_folder() const {
-    return runtime().world().broadcast(folder_.file("checkpoints"), 0, "rank 0's folder");
-  }
-  static void save(Worker& worker, const std::string& directory, std::int64_t step) {
-    deck::CheckpointConfig where;
-    where.directory = directory;
-    Saver(where, runtime().world(), worker, 0)
-        .save({step, 12 * step, "# deck", "", to_values(worker.result().skips, step)}, false);
   }
 
   TemporaryFolder folder_;
@@ -244,7 +234,7 @@ TEST_F(Overlap, ARestartGoesOnBitForBit) {
     const Trace expected = run_overlapped(whole, 1, steps, {});
     Rig first(config, tokens_);
     run_overlapped(first, 1, 6, {});
-    const std::string folder = shared_folder() + type;
+    const std::string folder = shared_folder(folder_) + type;
     save(*first.worker, folder, 6);
     Rig second(config, tokens_);
     second.worker->load(checkpoint::Reader(folder + "/step_00000006"));
@@ -268,7 +258,7 @@ TEST_F(Overlap, CheckpointsFitOtherSchedules) {
   const std::string stages = text("parallel.pipeline=", ranks);
   Rig overlapped(config_of({stages}, ranks), tokens_);
   run_overlapped(overlapped, 1, 3, {});
-  const std::string folder = shared_folder();
+  const std::string folder = shared_folder(folder_);
   save(*overlapped.worker, folder, 3);
   const data::Windows windows(tokens_, 23);
   const std::vector<std::int32_t> bytes(257, 1);

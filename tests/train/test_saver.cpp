@@ -206,6 +206,18 @@ TEST_F(SaverTest, AFolderThatCannotBeMadeIsAnErrorOfAllRanks) {
   EXPECT_THROW(Saver(where, runtime().world(), *rig.worker, 0), Error);
 }
 
+/// A job that is killed while it removes an old checkpoint, after its last step, leaves a folder
+/// that the next job, which has nothing to write, removes.
+TEST_F(SaverTest, WhatAKilledRunLeftIsRemovedEvenIfNothingIsSaved) {
+  Rig rig(config_, tokens_);
+  const auto where = to("leftovers");
+  const std::string left = where.directory + "/step_00000040.removed.partial";
+  if (runtime().rank() == 0) std::filesystem::create_directories(left);
+  runtime().world().barrier("the folder is there");
+  const Saver saver(where, runtime().world(), *rig.worker, 0);
+  EXPECT_FALSE(std::filesystem::exists(left));
+}
+
 /// A run that lost its directory does not begin another one in its place.
 TEST_F(SaverTest, ADirectoryThatGoesAwayIsAnErrorOfAllRanksAndNotMadeAgain) {
   Rig rig(config_, tokens_);

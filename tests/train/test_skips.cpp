@@ -52,7 +52,7 @@ class SkippedSteps : public ::testing::Test {
     if (!exec_on_host) GTEST_SKIP() << "the test writes to the worker's memory";
   }
 
-  /// What these ranks can be.
+  /// Layouts of this number of ranks.
   static std::vector<std::vector<std::string>> layouts() {
     std::vector<std::vector<std::string>> all{{}, {"parallel.distributed_optimizer=true"}};
     const int ranks = runtime().ranks();

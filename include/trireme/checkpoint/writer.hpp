@@ -26,8 +26,9 @@ struct Retention {
 /// The folder for the shards of a step.
 std::string partial_folder(const std::string& directory, std::int64_t step);
 
-/// Creates the directory of a run's checkpoints if it is not there.
-void create_directory(const std::string& directory);
+/// Creates the directory of a run's checkpoints if it is not there, and removes what killed runs
+/// left in it.
+void prepare_directory(const std::string& directory);
 /// Creates that folder, empty, and removes what killed runs left. Returns its path.
 std::string begin(const std::string& directory, std::int64_t step);
 /// The same in a directory that must exist. A run creates its directory when it begins; if it goes

@@ -30,9 +30,9 @@ class Saver {
     std::int64_t failed = 0;      ///< 1: its part has failed
   };
 
-  /// Creates the directory of the checkpoints. `copy_bytes`: host memory for background
-  /// checkpoints; if 0 on all ranks, the run waits while each checkpoint is written. Collective.
-  /// All other arguments must outlive this.
+  /// Creates the directory of the checkpoints, and removes what killed runs left in it.
+  /// `copy_bytes`: host memory for background checkpoints; if 0 on all ranks, the run waits while
+  /// each checkpoint is written. Collective. All other arguments must outlive this.
   Saver(const deck::CheckpointConfig& config, grid::Communicator& world, Worker& worker,
         Bytes copy_bytes);
   /// Waits for this rank's thread. An incomplete checkpoint stays incomplete.

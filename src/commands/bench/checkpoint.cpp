@@ -99,7 +99,7 @@ class Paths {
   Seconds write_checkpoint() {
     remove(config_.directory, setting_.runtime.rank() == 0);
     setting_.runtime.together([&] {
-      if (setting_.runtime.rank() == 0) checkpoint::create_directory(config_.directory);
+      if (setting_.runtime.rank() == 0) checkpoint::prepare_directory(config_.directory);
     });
     return slowest_seconds(setting_.runtime, [&] { saver_->save({1, 0, ""}, false); });
   }

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Compares `trireme tokenize` and `trireme inspect --decode` with Hugging Face's `tokenizers`, by hand:
 
-    python3 compare.py --bin build/host/bin --folder /tmp/tokens [--megabytes 10] [--strings 100000] [NAME...]
+    python3 compare.py --bin build/host/bin --folder FOLDER [--megabytes 10] [--strings 100000] [NAME...]
 
 Trains tokenizers in the forms of published models (kinds.py, and the byte-level ones of ../bpe/make.py) on text of
 Debian's packages (dict-gcide and the messages in /usr/share/locale), with the charsmap nmt_nfkc. Then compares ids and

@@ -1,0 +1,25 @@
+#pragma once
+
+#include <trireme/train/saver.hpp>
+#include <trireme/train/skips.hpp>
+
+#include "support/training.hpp"
+
+#include <string>
+
+/// Checkpoints of the tests' models, of which all ranks use rank 0's folder.
+namespace trireme::train {
+
+inline std::string shared_folder(const testing::TemporaryFolder& folder) {
+  return testing::runtime().world().broadcast(folder.file("checkpoints"), 0, "rank 0's folder");
+}
+
+/// Steps have 12 samples.
+inline void save(Worker& worker, const std::string& directory, std::int64_t step) {
+  deck::CheckpointConfig where;
+  where.directory = directory;
+  Saver(where, testing::runtime().world(), worker, 0)
+      .save({step, 12 * step, "# deck", "", to_values(worker.result().skips, step)}, false);
+}
+
+}  // namespace trireme::train
