@@ -12,6 +12,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <exception>
 #include <numeric>
 
 namespace trireme::train {
@@ -20,10 +21,10 @@ std::int32_t draw(const std::vector<double>& logits, const Sampling& sampling, s
                   std::uint64_t position) {
   const auto bad = std::ranges::find_if(logits, [](double x) { return !std::isfinite(x); });
   if (bad != logits.end())
-    throw Error(text("the logit of token ", bad - logits.begin(), " after ", position,
-                     " generated tokens is ", *bad,
-                     ", not finite: the checkpoint's weights are "
-                     "damaged or have diverged; generate from an earlier checkpoint"));
+    throw LogitError(text("the logit of token ", bad - logits.begin(), " after ", position,
+                          " generated tokens is ", *bad,
+                          ", not finite: the checkpoint's weights are "
+                          "damaged or have diverged; generate from an earlier checkpoint"));
   std::size_t ids = logits.size();
   if (sampling.ids > 0) ids = std::min(ids, static_cast<std::size_t>(sampling.ids));
   std::vector<std::int32_t> order(ids);
@@ -69,7 +70,7 @@ namespace {
 /// A group of texts and the messages about its last pass.
 struct Group {
   TextGroup texts;
-  std::vector<std::int32_t> drawn;  ///< by row
+  std::vector<std::int32_t> drawn;  ///< by row; negative: a logit is not finite
   std::vector<grid::Request> sends;
 };
 
@@ -114,6 +115,9 @@ class TypedGenerator final : public Generator {
     for (bool any = true; any;) {
       any = false;
       for (Group& group : groups) {
+        receive_tokens(group);
+        if (std::ranges::any_of(group.drawn, [](std::int32_t token) { return token < 0; }))
+          return give_up(groups, group);
         take_tokens(group, texts, tokens, end_token);
         for (; next < texts.count() && group.texts.has_room(); ++next)
           group.texts.begin(next, texts.begin(next));
@@ -122,25 +126,28 @@ class TypedGenerator final : public Generator {
         pass(group, texts, sampling);
       }
     }
-    for (Group& group : groups) wait_for_sends(group);
-    pipeline_.wait(send_, "hidden states, generation");
+    finish_messages(groups);
   }
 
  private:
   Rank last() const { return pipeline_.size() - 1; }
   bool is_last() const { return pipeline_.rank() == last(); }
 
-  /// The tokens drawn after the group's last pass, which continue its texts or end them.
+  /// Gets the tokens that the last stage has drawn after the group's last pass.
+  void receive_tokens(Group& group) const {
+    const auto& drawing = group.texts.drawing();
+    const auto draws = [](const auto& text) { return text.has_value(); };
+    if (is_last() || std::ranges::none_of(drawing, draws)) return;
+    group.drawn.resize(drawing.size());
+    grid::Request request =
+        pipeline_.start_receive(std::as_writable_bytes(std::span(group.drawn)), last(), 0);
+    pipeline_.wait(request, "drawn tokens");
+  }
+
+  /// Continues the group's texts with the tokens drawn for them, or ends them.
   void take_tokens(Group& group, Continuations& texts, std::int64_t tokens,
                    std::int32_t end_token) const {
     const auto drawing = group.texts.drawing();
-    if (std::ranges::none_of(drawing, [](const auto& text) { return text.has_value(); })) return;
-    if (!is_last()) {
-      group.drawn.resize(drawing.size());
-      grid::Request request =
-          pipeline_.start_receive(std::as_writable_bytes(std::span(group.drawn)), last(), 0);
-      pipeline_.wait(request, "drawn tokens");
-    }
     for (std::size_t row = 0; row < drawing.size(); ++row) {
       if (!drawing[row]) continue;
       const std::int32_t token = group.drawn[row];
@@ -172,17 +179,35 @@ class TypedGenerator final : public Generator {
     }
   }
 
+  /// Ends all messages in flight, as the other ranks do, which find the error in the same group.
+  void give_up(std::vector<Group>& groups, const Group& wrong) {
+    for (Group& group : groups)
+      if (&group != &wrong) receive_tokens(group);
+    finish_messages(groups);
+    if (error_) std::rethrow_exception(error_);
+  }
+
+  void finish_messages(std::vector<Group>& groups) {
+    for (Group& group : groups) wait_for_sends(group);
+    pipeline_.wait(send_, "hidden states, generation");
+  }
+
   /// On the last stage: draws the tokens and sends them to the other stages.
   void draw_tokens(Group& group, const Continuations& texts, const Sampling& sampling) {
     wait_for_sends(group);
     const std::vector<Logit> logits = all_logits();
     const auto& drawing = group.texts.drawing();
     group.drawn.assign(drawing.size(), 0);
-    for (std::size_t row = 0; row < drawing.size(); ++row)
-      if (drawing[row])
-        group.drawn[row] =
-            draw(row_of_logits(logits, static_cast<std::int64_t>(row)), sampling,
-                 texts.sample(*drawing[row]), static_cast<std::uint64_t>(group.texts.drawn(row)));
+    try {
+      for (std::size_t row = 0; row < drawing.size(); ++row)
+        if (drawing[row])
+          group.drawn[row] =
+              draw(row_of_logits(logits, static_cast<std::int64_t>(row)), sampling,
+                   texts.sample(*drawing[row]), static_cast<std::uint64_t>(group.texts.drawn(row)));
+    } catch (const LogitError&) {
+      error_ = std::current_exception();
+      std::ranges::fill(group.drawn, -1);
+    }
     for (Rank rank = 0; rank < last(); ++rank)
       group.sends.push_back(pipeline_.start_send(std::as_bytes(std::span(group.drawn)), rank, 0));
   }
@@ -238,6 +263,7 @@ class TypedGenerator final : public Generator {
   Arena gathered_;
   View1<Logit> all_logits_;  // [rows · V], on several tensor ranks
   grid::Request send_;
+  std::exception_ptr error_;  ///< a LogitError
 };
 
 }  // namespace

@@ -275,11 +275,16 @@ TEST_F(HuggingFaceCommands, ALossThatIsNotFiniteIsAFailure) {
     EXPECT_EQ(run(launcher + "trireme eval deck.toml --data tokens.h5 run.directory=nan"), 1);
     expect_error(folder_,
                  "the loss of checkpoint nan/checkpoints/step_00000000 on tokens.h5 is not");
-    EXPECT_EQ(run(launcher + "trireme generate deck.toml --tokens 5 --samples 3 run.directory=nan"),
-              1);
-    expect_error(folder_, "not finite: the checkpoint's weights are damaged or have diverged");
-    const std::string said = err();
-    EXPECT_EQ(said.find("error: "), said.rfind("error: ")) << said;
+    for (const std::string keys : {"", " parallel.pipeline=2 --batch 2"}) {
+      EXPECT_EQ(run(launcher +
+                    "trireme generate deck.toml --tokens 5 --samples 3 "
+                    "run.directory=nan" +
+                    keys),
+                1);
+      expect_error(folder_, "not finite: the checkpoint's weights are damaged or have diverged");
+      const std::string said = err();
+      EXPECT_EQ(said.find("error: "), said.rfind("error: ")) << said;
+    }
   }
 }
 

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <trireme/architecture/architecture.hpp>
+#include <trireme/base/check.hpp>
 #include <trireme/checkpoint/reader.hpp>
 #include <trireme/deck/config.hpp>
 #include <trireme/grid/runtime.hpp>
@@ -25,8 +26,14 @@ struct Sampling {
   double min_p = 0;
 };
 
+/// Thrown where a logit is infinite or NaN.
+class LogitError : public Error {
+ public:
+  using Error::Error;
+};
+
 /// Index of the drawn token. Random number `position` of the array (seed, sampling, sample), so
-/// that a text does not depend on which rank writes it. Error if a logit is infinite or NaN.
+/// that a text does not depend on which rank writes it. Throws LogitError.
 std::int32_t draw(const std::vector<double>& logits, const Sampling& sampling, std::uint32_t sample,
                   std::uint64_t position);
 
@@ -55,7 +62,8 @@ class Generator {
   /// Up to `tokens` tokens of each of the replica's texts, in order. A text ends early at
   /// `end_token`, which is not handed over. When a text reaches the model's sequence length, its
   /// newer half stays as context. All ranks of the replica call this with the same texts, and each
-  /// of them gets all tokens.
+  /// of them gets all tokens. After a LogitError all of them return: those that have logits throw
+  /// it.
   virtual void generate(Continuations& texts, std::int64_t tokens, std::int32_t end_token,
                         const Sampling& sampling) = 0;
 };

@@ -17,6 +17,7 @@
 
 #include <array>
 #include <cstdio>
+#include <exception>
 #include <functional>
 #include <utility>
 
@@ -264,7 +265,15 @@ ExitCode generate(grid::Runtime& runtime, const GenerateOptions& options) {
                  [&](std::size_t i, const std::string& words, bool last) {
                    if (prints_now) printer.show(i, words, last);
                  });
-    generator->generate(mine, options.tokens, texts->tokenizer().end_of_document(), sampling);
+    std::exception_ptr error;
+    try {
+      generator->generate(mine, options.tokens, texts->tokenizer().end_of_document(), sampling);
+    } catch (const train::LogitError&) {
+      error = std::current_exception();
+    }
+    runtime.together([&] {
+      if (error) std::rethrow_exception(error);
+    });
     const auto all =
         runtime.world().gather(leads ? pack_texts(mine.written()) : "", 0, "generated texts");
     std::vector<std::vector<std::string>> of_replicas;
