@@ -3,6 +3,8 @@
 #include <trireme/architecture/objective.hpp>
 #include <trireme/data/pairs.hpp>
 
+#include <algorithm>
+
 namespace trireme::data {
 namespace {
 
@@ -25,11 +27,14 @@ class NextTokens final : public BatchReader {
     windows.read(first, count, front(fields[tokens_], count), front(fields[targets_], count));
   }
 
+  std::int64_t counted(BatchFields fields, std::int64_t count) const override {
+    return count * sequence_ - std::ranges::count(front(fields[targets_], count), uncounted);
+  }
   std::int64_t text_bytes(BatchFields fields, std::int64_t count,
                           const std::vector<std::int32_t>& bytes_of_token) const override {
     std::int64_t bytes = 0;
     for (const std::int32_t token : front(fields[targets_], count))
-      bytes += bytes_of_token[static_cast<std::size_t>(token)];
+      if (token != uncounted) bytes += bytes_of_token[static_cast<std::size_t>(token)];
     return bytes;
   }
 
