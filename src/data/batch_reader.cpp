@@ -1,6 +1,7 @@
 #include <trireme/data/batch_reader.hpp>
 
 #include <trireme/architecture/objective.hpp>
+#include <trireme/base/check.hpp>
 #include <trireme/data/pairs.hpp>
 
 #include <algorithm>
@@ -16,7 +17,14 @@ class NextTokens final : public BatchReader {
         tokens_(architecture::objective_of(model).field("tokens")),
         targets_(architecture::objective_of(model).field("targets")) {}
 
-  void expect_usable(const Windows&) const override {}
+  void expect_usable(const Windows& windows) const override {
+    if (!windows.has_mask()) return;
+    for (std::int64_t i = 0; i < windows.count(); ++i)
+      if (windows.counted(i) > 0) return;
+    throw UsageError(text(windows.path(), ": none of the targets of its ", windows.count(),
+                          " samples of ", windows.sequence(),
+                          " tokens counts in the loss; tokenize more completions or answers"));
+  }
 
   void read(const Samples& samples, std::int64_t first, std::int64_t count,
             BatchFields fields) const override {

@@ -1,4 +1,5 @@
 #include <trireme/base/check.hpp>
+#include <trireme/data/batch_reader.hpp>
 #include <trireme/data/instructions.hpp>
 #include <trireme/data/samples.hpp>
 #include <trireme/data/token_file.hpp>
@@ -202,6 +203,23 @@ TEST(Instructions, DamageOfTheMaskIsFound) {
   folder.write("t.h5", damaged);
   const TokenFile file(path);
   EXPECT_THROW(file.verify_bytes(), Error);
+}
+
+TEST(Instructions, AFileWhoseSamplesCountNothingIsRefused) {
+  const TemporaryFolder folder;
+  TokenFileWriter writer(folder.file("t.h5"), "bytes", 257);
+  writer.append(std::vector<std::int32_t>(40, 7), false);
+  writer.append(std::vector<std::int32_t>(3, 8));  // after the last whole sample
+  writer.end_document(0);
+  writer.commit("");
+  const TokenFile file(folder.file("t.h5"));
+  deck::Config config;
+  config.model.sequence = 13;
+  config.model.hidden = 8;
+  config.model.heads = 1;
+  config.model.vocabulary = 257;
+  EXPECT_THROW(make_batch_reader(config)->expect_usable(Windows(file, 13)), UsageError);
+  EXPECT_NO_THROW(make_batch_reader(config)->expect_usable(Windows(file, 7)));
 }
 
 std::string error_of(const TokenizeOptions& options) {

@@ -47,10 +47,6 @@ ExitCode evaluate(grid::Runtime& runtime, const EvalOptions& options) {
   const train::LossSum& tokens = e.tokens();
   say("data ", file->path(), ": ", with_commas(tokens.count), " ", tokens.counted, "s",
       e.bytes > 0 ? text(", ", with_commas(e.bytes), " bytes") : "");
-  runtime.together([&] {
-    check_usage(tokens.count > 0, file->path(), ": its mask counts none of the tokens of its ",
-                windows->count(), " samples; evaluate on a file with completions");
-  });
   for (const train::LossSum& sum : e.losses)
     say("loss ", &sum == &tokens ? "" : text("of ", sum.counted, "s "), fixed(sum.mean(), 6),
         " nats per ", sum.counted);
