@@ -118,7 +118,7 @@ Request Communicator::receives(Request request, const char* verb, View1<T> data)
 
 void Communicator::show_result(Request& request) const {
   const Witness::Message result = std::exchange(request.result_, {});
-  if (witness_ != nullptr && result.data != nullptr) witness_->receives(result);
+  if (witness_ != nullptr && result.elements > 0) witness_->receives(result);
 }
 
 void Communicator::wait(Request& request, const char* what) {

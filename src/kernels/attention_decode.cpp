@@ -1,6 +1,5 @@
-// Attention of one new token per sample against the cached keys and values, for generation: one
-// team per head of a sample.
-#include <trireme/base/check.hpp>
+// Attention of single tokens to the cached keys and values of their texts, for generation: one team
+// per head of a row.
 #include <trireme/kernels/attention.hpp>
 #include <trireme/kernels/attention_blocks.hpp>
 #include <trireme/kernels/math.hpp>
@@ -9,7 +8,7 @@
 namespace trireme::kernels {
 namespace {
 
-/// One head of one sample: keys in blocks, online softmax as in the forward pass.
+/// One head of one row: keys in blocks, online softmax as in the forward pass.
 template <class T>
 struct AttentionDecode {
   using A = Accumulate<T>;
@@ -20,14 +19,16 @@ struct AttentionDecode {
   View2<const T> q;
   View3<const T> key_cache;
   View3<const T> value_cache;
-  std::int64_t positions;
+  CacheRows rows;
   AttentionShape shape;
 
   KOKKOS_FUNCTION std::int64_t scratch_elements() const { return block + shape.head_size; }
 
   KOKKOS_FUNCTION void operator()(const AttentionMember& team) const {
-    const std::int64_t b = team.league_rank() / shape.heads;
+    const std::int64_t r = team.league_rank() / shape.heads;
     const std::int64_t h = team.league_rank() % shape.heads;
+    const std::int64_t b = rows.texts(r);
+    const std::int64_t positions = b < 0 ? 0 : rows.positions(r) + 1;
     const std::int64_t column = shape.key_value_head(h) * shape.head_size;
     const auto size = static_cast<int>(shape.head_size);
     A* probabilities = aligned_scratch<A>(team, scratch_elements());
@@ -36,9 +37,10 @@ struct AttentionDecode {
 
     A largest = -infinity<A>;
     A sum = 0;
-    for (std::int64_t k0 = shape.first_key(positions - 1); k0 < positions; k0 += block) {
+    for (std::int64_t k0 = positions > 0 ? shape.first_key(positions - 1) : 0; k0 < positions;
+         k0 += block) {
       const auto count = static_cast<int>(positions - k0 < block ? positions - k0 : block);
-      scores(team, probabilities, &q(b, h * size), &key_cache(b, k0, column), count);
+      scores(team, probabilities, &q(r, h * size), &key_cache(b, k0, column), count);
       team.team_barrier();
       A block_largest = largest;
       for (int j = 0; j < count; ++j)
@@ -54,8 +56,9 @@ struct AttentionDecode {
       add_values(team, result, probabilities, &value_cache(b, k0, column), count, rescale);
       team.team_barrier();
     }
-    Kokkos::parallel_for(Kokkos::TeamThreadRange(team, size),
-                         [&](int d) { o(b, h * size + d) = static_cast<T>(result[d] / sum); });
+    Kokkos::parallel_for(Kokkos::TeamThreadRange(team, size), [&](int d) {
+      o(r, h * size + d) = static_cast<T>(positions > 0 ? result[d] / sum : 0);
+    });
   }
 
  private:
@@ -98,29 +101,30 @@ struct AttentionDecode {
 
 template <class T>
 void attention_decode(const Exec& exec, View2<T> o, View2<const T> q, View3<const T> key_cache,
-                      View3<const T> value_cache, std::int64_t position,
+                      View3<const T> value_cache, const CacheRows& rows,
                       const AttentionShape& shape) {
-  const std::int64_t positions = extent(key_cache, 1);
-  check(position >= 0 && position < positions, "position ", position, " is not within the ",
-        positions, " positions of the key and value cache");
   AttentionShape s = shape;
-  s.sequence = position + 1;
+  s.batch = extent(key_cache, 0);
+  s.sequence = extent(key_cache, 1);
   s = resolved(s);
-  expect_shape(o, "o", {s.batch, s.heads * s.head_size});
-  expect_shape(q, "q", {s.batch, s.heads * s.head_size});
-  expect_shape(key_cache, "key_cache", {s.batch, positions, s.key_value_heads * s.head_size});
-  expect_shape(value_cache, "value_cache", {s.batch, positions, s.key_value_heads * s.head_size});
-  if (s.batch * s.heads == 0) return;
-  const AttentionDecode<T> decode{o, q, key_cache, value_cache, position + 1, s};
+  const std::int64_t count = extent(o, 0);
+  expect_shape(o, "o", {count, s.heads * s.head_size});
+  expect_shape(q, "q", {count, s.heads * s.head_size});
+  expect_shape(key_cache, "key_cache", {s.batch, s.sequence, s.key_value_heads * s.head_size});
+  expect_shape(value_cache, "value_cache", {s.batch, s.sequence, s.key_value_heads * s.head_size});
+  expect_shape(rows.texts, "texts", {count});
+  expect_shape(rows.positions, "positions", {count});
+  if (count * s.heads == 0) return;
+  const AttentionDecode<T> decode{o, q, key_cache, value_cache, rows, s};
   const auto bytes = aligned_scratch_bytes<Accumulate<T>>(decode.scratch_elements());
-  auto policy = AttentionPolicy(exec, static_cast<int>(s.batch * s.heads), team_threads(exec))
+  auto policy = AttentionPolicy(exec, static_cast<int>(count * s.heads), team_threads(exec))
                     .set_scratch_size(1, Kokkos::PerTeam(static_cast<int>(bytes)));
   Kokkos::parallel_for("kernels/attention_decode", policy, decode);
 }
 
 #define TRIREME_INSTANTIATE(T)                                                             \
   template void attention_decode<T>(const Exec&, View2<T>, View2<const T>, View3<const T>, \
-                                    View3<const T>, std::int64_t, const AttentionShape&)
+                                    View3<const T>, const CacheRows&, const AttentionShape&)
 TRIREME_INSTANTIATE(float);
 TRIREME_INSTANTIATE(double);
 TRIREME_INSTANTIATE(Bf16);

@@ -45,21 +45,43 @@ void expect_positions(View2<T> positions, const char* name, std::int64_t sequenc
 
 }  // namespace
 
-template <class T>
-void add_positions(const Exec& exec, View2<T> x, View2<const T> positions, std::int64_t sequence,
-                   std::int64_t first_row, const layout::TokenPlaces& places) {
+namespace {
+
+/// x[r] += table[row(r)]
+template <class T, class F>
+void add_rows(const char* label, const Exec& exec, View2<T> x, View2<const T> table, const F& row) {
   using Acc = Accumulate<T>;
   const std::int64_t hidden = extent(x, 1);
-  expect_positions(positions, "positions", sequence, hidden, first_row, places);
-  const layout::TokenPlaces at = places;
   for_rows(
-      "kernels/add_positions", exec, extent(x, 0), KOKKOS_LAMBDA(const Team& team, std::int64_t r) {
-        const T* from = row_of(positions, at.position((first_row + r) % sequence));
+      label, exec, extent(x, 0), KOKKOS_LAMBDA(const Team& team, std::int64_t r) {
+        const T* from = row_of(table, row(r));
         T* x_row = row_of(x, r);
         map_lanes(
             team, hidden, x_row, [](std::int64_t, Acc v, Acc more) { return v + more; }, x_row,
             from);
       });
+}
+
+}  // namespace
+
+template <class T>
+void add_positions(const Exec& exec, View2<T> x, View2<const T> positions, std::int64_t sequence,
+                   std::int64_t first_row, const layout::TokenPlaces& places) {
+  expect_positions(positions, "positions", sequence, extent(x, 1), first_row, places);
+  const layout::TokenPlaces at = places;
+  add_rows<T>(
+      "kernels/add_positions", exec, x, positions,
+      KOKKOS_LAMBDA(std::int64_t r) { return at.position((first_row + r) % sequence); });
+}
+
+template <class T>
+void add_positions(const Exec& exec, View2<T> x, View2<const T> table,
+                   View1<const std::int32_t> positions) {
+  expect_shape(table, "table", {extent(table, 0), extent(x, 1)});
+  expect_shape(positions, "positions", {extent(x, 0)});
+  add_rows<T>(
+      "kernels/add_positions", exec, x, table,
+      KOKKOS_LAMBDA(std::int64_t r)->std::int64_t { return positions(r); });
 }
 
 namespace {
@@ -158,20 +180,14 @@ void positions_backward(const Exec& exec, View2<Accumulate<T>> dpositions, View2
 template <class T>
 void add_segments(const Exec& exec, View2<T> x, View2<const T> table,
                   View1<const std::int32_t> segments, std::int64_t first_row) {
-  using Acc = Accumulate<T>;
   const std::int64_t hidden = extent(x, 1);
   expect_shape(table, "table", {2, hidden});
   check(first_row >= 0 && first_row + extent(x, 0) <= extent(segments, 0), "rows [", first_row,
         ", ", first_row + extent(x, 0), ") are not within the ", extent(segments, 0),
         " segment ids");
-  for_rows(
-      "kernels/add_segments", exec, extent(x, 0), KOKKOS_LAMBDA(const Team& team, std::int64_t r) {
-        const T* from = row_of(table, segments(first_row + r) == 0 ? 0 : 1);
-        T* x_row = row_of(x, r);
-        map_lanes(
-            team, hidden, x_row, [](std::int64_t, Acc v, Acc more) { return v + more; }, x_row,
-            from);
-      });
+  add_rows<T>(
+      "kernels/add_segments", exec, x, table,
+      KOKKOS_LAMBDA(std::int64_t r)->std::int64_t { return segments(first_row + r) == 0 ? 0 : 1; });
 }
 
 namespace {
@@ -215,6 +231,8 @@ void segments_backward(const Exec& exec, View2<Accumulate<T>> dtable, View2<cons
                                     View2<const T>, std::int64_t);                                \
   template void add_positions<T>(const Exec&, View2<T>, View2<const T>, std::int64_t,             \
                                  std::int64_t, const layout::TokenPlaces&);                       \
+  template void add_positions<T>(const Exec&, View2<T>, View2<const T>,                           \
+                                 View1<const std::int32_t>);                                      \
   template void embedding_lookup_backward<T>(const Exec&, View2<Accumulate<T>>, View2<const T>,   \
                                              View1<const std::int32_t>, std::int64_t);            \
   template void positions_backward<T>(const Exec&, View2<Accumulate<T>>, View2<const T>,          \

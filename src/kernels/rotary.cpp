@@ -4,6 +4,7 @@
 
 #include <trireme/base/check.hpp>
 #include <trireme/kernels/rotary_heads.hpp>
+#include <trireme/tensor/expect.hpp>
 
 #include <cmath>
 
@@ -16,19 +17,20 @@ struct Angles {
   RotaryScaling scaling;
   std::int64_t sequence;
   std::int64_t first_row;
-  std::int64_t first_position;
   layout::TokenPlaces places;
+  const std::int32_t* positions;
 
   explicit Angles(const Rotary& r)
       : step(-2.0 * std::log(r.theta) / static_cast<double>(r.head_size)),
         scaling(r.scaling),
         sequence(r.sequence),
         first_row(r.first_row),
-        first_position(r.first_position),
-        places(r.places) {}
+        places(r.places),
+        positions(r.positions.data()) {}
 
   KOKKOS_FORCEINLINE_FUNCTION double position(std::int64_t t) const {
-    return static_cast<double>(first_position + places.position((first_row + t) % sequence));
+    return static_cast<double>(positions != nullptr ? positions[t]
+                                                    : places.position((first_row + t) % sequence));
   }
   KOKKOS_FORCEINLINE_FUNCTION double angle(double position, std::int64_t i) const {
     const double pair = static_cast<double>(i);
@@ -137,6 +139,7 @@ void turn(const char* label, const Exec& exec, View2<T> x, const Rotary& r, doub
         ", a sequence of ", r.sequence, " and ", r.heads, " heads");
   check(extent(x, 1) >= r.heads * r.head_size, "view x has ", extent(x, 1),
         " columns, expected at least ", r.heads, " heads of ", r.head_size);
+  if (r.positions.data() != nullptr) expect_shape(r.positions, "positions", {extent(x, 0)});
   if (r.heads * r.head_size == 0) return;
   if constexpr (exec_on_host)
     turn_by_rows<T>(label, exec, x, r, direction);

@@ -23,7 +23,7 @@ RotaryOperation<P>::RotaryOperation(const architecture::Operation& op,
 template <class P>
 void RotaryOperation<P>::forward(const StepCall<P>& c, const LayerOperation<P>*) const {
   kernels::Rotary rotary = rotary_;
-  if (c.decoding != nullptr) rotary.first_position = c.decoding->position;
+  if (c.decoding != nullptr) rotary.positions = c.decoding->rows.positions;
   kernels::rotary_forward<typename P::Compute>(c.handle, c.values.matrix(this->op_.output), rotary);
 }
 
@@ -118,11 +118,9 @@ void AttentionOperation<P>::forward(const StepCall<P>& c, const LayerOperation<P
   const View2<T> qkv = c.values.matrix(this->op_.input);
   const View2<T> o = c.values.matrix(this->op_.output);
   if (const Decoding<P>* d = c.decoding; d != nullptr) {
-    kernels::AttentionShape shape = shape_;
-    shape.sequence = static_cast<std::int64_t>(d->key_cache.extent(1));
-    kernels::cache_append<T>(c.handle, d->queries, d->key_cache, d->value_cache, qkv, d->position);
-    kernels::attention_decode<T>(c.handle, o, d->queries, d->key_cache, d->value_cache, d->position,
-                                 shape);
+    kernels::cache_append<T>(c.handle, d->queries, d->key_cache, d->value_cache, qkv, d->rows);
+    kernels::attention_decode<T>(c.handle, o, d->queries, d->key_cache, d->value_cache, d->rows,
+                                 shape_);
     return;
   }
   if (ring_)

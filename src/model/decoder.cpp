@@ -1,24 +1,37 @@
 #include <trireme/model/decoder.hpp>
 
 #include <trireme/base/check.hpp>
+#include <trireme/tensor/copy.hpp>
 
 namespace trireme::model {
 
 template <class P>
+Decoder<P>::Pass::Pass(const architecture::Architecture& architecture,
+                       const Parameters<P>& parameters, grid::Communicator& tensor,
+                       std::int64_t count)
+    : axis(tensor, count, false),
+      plan(
+          plan_layers<P>(architecture.layer,
+                         architecture::local_sizes(architecture.model, parameters.shard(), count, 1,
+                                                   false, count * architecture.model.vocabulary),
+                         architecture::kept_for_evaluation(architecture.layer), false, false)) {
+  const architecture::Shard& shard = parameters.shard();
+  check(shard.stages.size() == 1, "generation with ", shard.stages.size(), " stages on a rank");
+  const layout::Slice mine = shard.stage_layers[static_cast<std::size_t>(shard.stages.front())];
+  for (std::int64_t layer = mine.offset; layer < mine.end(); ++layer)
+    layers.push_back(std::make_unique<Layer<P>>(plan, parameters, architecture.model, axis, layer));
+}
+
+template <class P>
 Decoder<P>::Decoder(const architecture::Architecture& architecture, const Parameters<P>& parameters,
-                    std::int64_t rows)
-    : model_(architecture.model),
-      shard_(parameters.shard()),
-      rows_(rows),
-      axis_(rows),
-      embedding_(parameters, model_, axis_),
-      plan_(plan_layers<P>(
-          architecture.layer,  // rows of one pass: T = B
-          architecture::local_sizes(model_, shard_, rows, 1, false, rows * model_.vocabulary),
-          architecture::kept_for_evaluation(architecture.layer), false, false)),
-      head_(parameters, model_, axis_) {
-  for (std::int64_t layer = 0; layer < model_.layers; ++layer)
-    layers_.push_back(std::make_unique<Layer<P>>(plan_, parameters, model_, axis_, layer));
+                    grid::Communicator& tensor, const Sizes& sizes)
+    : model_(architecture.model), shard_(parameters.shard()), texts_(sizes.texts) {
+  for (const PassWidth width : {PassWidth::narrow, PassWidth::wide})
+    passes_[static_cast<std::size_t>(width)] = std::make_unique<Pass>(
+        architecture, parameters, tensor, width == PassWidth::wide ? wide_rows : sizes.rows);
+  const TensorAxis& axis = pass(PassWidth::narrow).axis;
+  if (has_embedding()) embedding_ = std::make_unique<Embedding<P>>(parameters, model_, axis);
+  if (has_head()) head_ = std::make_unique<Head<P>>(parameters, model_, axis);
   Arena plan;
   take_memory(plan);
   memory_ = Arena("key/value cache", plan.used());
@@ -29,28 +42,53 @@ template <class P>
 void Decoder<P>::take_memory(Arena& arena) {
   keys_.clear();
   values_.clear();
-  const architecture::LocalSizes& one_token = plan_.sizes;
-  for (std::int64_t layer = 0; layer < model_.layers; ++layer) {
-    keys_.push_back(arena.take<T>(rows_, model_.sequence, one_token.groups()));
-    values_.push_back(arena.take<T>(rows_, model_.sequence, one_token.groups()));
+  const Pass& narrow = pass(PassWidth::narrow);
+  for (std::size_t layer = 0; layer < narrow.layers.size(); ++layer) {
+    keys_.push_back(arena.take<T>(texts_, model_.sequence, narrow.plan.sizes.groups()));
+    values_.push_back(arena.take<T>(texts_, model_.sequence, narrow.plan.sizes.groups()));
   }
-  tokens_ = arena.take<std::int32_t>(rows_);
-  logits_ = arena.take<Accumulate<T>>(rows_, model_.vocabulary);
-  row_ = take_layer_memory(arena, plan_.program);
-  scratch_ = take_layer_scratch<P>(arena, plan_, model_, false);
-  queries_ = arena.take<T>(rows_, one_token.attention());
-  head_row_ = head_.take_saved(arena, one_token);
+  for (const auto& each : passes_) {
+    Pass& p = *each;
+    const architecture::LocalSizes& n = p.plan.sizes;
+    p.memory = take_layer_memory(arena, p.plan.program);
+    p.scratch = take_layer_scratch<P>(arena, p.plan, model_, false);
+    p.x = p.layers.empty() ? arena.take<T>(n.rows, n.hidden) : p.layers.front()->input(p.memory);
+    p.queries = arena.take<T>(n.rows, n.attention());
+    p.rows = arena.take<std::int32_t>(3, n.rows);
+    p.on_host.resize(static_cast<std::size_t>(3 * n.rows));
+  }
+  if (!has_head()) return;
+  logits_ = arena.take<Accumulate<T>>(narrow.plan.sizes.rows, narrow.plan.sizes.vocabulary);
+  head_rows_ = head_->take_saved(arena, narrow.plan.sizes);
 }
 
 template <class P>
-void Decoder<P>::step(const Handle& handle, bool with_logits) {
-  check(position_ < model_.sequence, "the key/value cache is full: ", position_, " positions");
-  const View2<T> x = layers_.front()->input(row_);
-  embedding_.decode(handle, x, tokens_, position_);
-  for (std::size_t l = 0; l < layers_.size(); ++l)
-    layers_[l]->decode(handle, x, row_, scratch_, {keys_[l], values_[l], queries_, position_});
-  if (with_logits) head_.logits(handle, logits_, x, head_row_);
-  ++position_;
+void Decoder<P>::run(const Handle& handle, std::span<const CachedToken> rows, PassWidth width,
+                     bool with_logits) {
+  Pass& p = *passes_[static_cast<std::size_t>(width)];
+  const auto count = static_cast<std::size_t>(p.plan.sizes.rows);
+  check(rows.size() <= count && (!with_logits || width == PassWidth::narrow), "a pass over ",
+        rows.size(), " tokens");
+  for (std::size_t r = 0; r < count; ++r) {
+    const CachedToken row = r < rows.size() ? rows[r] : CachedToken{};
+    check(row.position >= 0 && row.position < model_.sequence && row.text < texts_,
+          "the token at position ", row.position, " of text ", row.text,
+          " is not within the cache of ", texts_, " texts of ", model_.sequence, " tokens");
+    p.on_host[r] = row.text;
+    p.on_host[count + r] = row.token;
+    p.on_host[2 * count + r] = row.position;
+  }
+  copy_to_device<std::int32_t>(handle, flat(p.rows), p.on_host);
+  fence(handle, "model/decoder passes tokens");
+  const auto row = [&](std::size_t number) {
+    return View1<const std::int32_t>(p.rows.data() + number * count, count);
+  };
+  const kernels::CacheRows places{row(0), row(2)};
+  if (embedding_) embedding_->decode(handle, p.x, row(1), places.positions);
+  for (std::size_t l = 0; l < p.layers.size(); ++l)
+    p.layers[l]->decode(handle, p.x, p.memory, p.scratch,
+                        {keys_[l], values_[l], p.queries, places});
+  if (with_logits && head_) head_->logits(handle, logits_, p.x, head_rows_);
 }
 
 template class Decoder<Fp32>;

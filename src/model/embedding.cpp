@@ -63,12 +63,10 @@ void Embedding<P>::backward_weight(const Exec& exec, View2<T> dx, View2<T> all, 
 
 template <class P>
 void Embedding<P>::decode(const Exec& exec, View2<T> x, View1<const std::int32_t> tokens,
-                          std::int64_t position) const {
+                          View1<const std::int32_t> positions) const {
   kernels::embedding_lookup<T>(exec, x, tokens, token_, first_id_);
-  if (!has_positions()) return;
-  const View2<const T> at(position_.data() + position * extent(position_, 1), 1,
-                          position_.extent(1));
-  kernels::add_positions<T>(exec, x, at, 1, 0);
+  axis_.reduce(exec, x, x, "embedding, generation");
+  if (has_positions()) kernels::add_positions<T>(exec, x, position_, positions);
 }
 
 template class Embedding<Fp32>;

@@ -55,6 +55,8 @@ auto Audit<P>::pass(int offset) -> Pass {
   const auto show_to = [&](grid::Witness* witness) {
     for (grid::Communicator* ranks : {&parts_.tensor, &parts_.context, &parts_.pipeline})
       ranks->show_to(witness);
+    if (parts_.vocabulary)
+      for (grid::Communicator* ranks : parts_.vocabulary->communicators()) ranks->show_to(witness);
   };
   show_to(&list_);
   (*run_part_)(StepPart::passes);

@@ -1,14 +1,14 @@
-// Sampling of tokens, and generation with a cache of keys and values.
+// Sampling of tokens, and generation with a cache of keys and values on the ranks of a replica.
 #include <trireme/train/generator.hpp>
 
 #include <trireme/base/check.hpp>
 #include <trireme/base/philox.hpp>
-#include <trireme/kernels/matmul.hpp>
 #include <trireme/model/decoder.hpp>
 #include <trireme/tensor/copy.hpp>
 #include <trireme/train/kernel_choice.hpp>
 #include <trireme/train/load.hpp>
 #include <trireme/train/precision.hpp>
+#include <trireme/train/text_group.hpp>
 
 #include <algorithm>
 #include <cmath>
@@ -66,79 +66,187 @@ std::int32_t draw(const std::vector<double>& logits, const Sampling& sampling, s
 
 namespace {
 
+/// A group of texts and the messages about its last pass.
+struct Group {
+  TextGroup texts;
+  std::vector<std::int32_t> drawn;  ///< by row
+  std::vector<grid::Request> sends;
+};
+
 template <class P>
 class TypedGenerator final : public Generator {
  public:
   using T = typename P::Compute;
+  using Logit = Accumulate<T>;
 
-  TypedGenerator(const deck::Config& config, const architecture::Architecture& architecture)
-      : sequence_(config.model.sequence),
-        vocabulary_(config.model.vocabulary),
+  TypedGenerator(const deck::Config& config, const architecture::Architecture& architecture,
+                 grid::Grid& grid, std::int64_t texts)
+      : vocabulary_(config.model.vocabulary),
+        sequence_(config.model.sequence),
+        groups_(std::min(config.parallel.pipeline, texts)),
+        places_((texts + groups_ - 1) / groups_),
         handle_(kernel_choice(config.precision)),
         architecture_(architecture),
-        parameters_(architecture, architecture::whole_model(architecture), false),
-        decoder_(architecture, parameters_, 1) {
+        tensor_(grid.communicator(Axis::tensor)),
+        pipeline_(grid.communicator(Axis::pipeline)),
+        parameters_(architecture,
+                    architecture::make_shard(architecture, config.parallel, pipeline_.rank(),
+                                             tensor_.rank()),
+                    false),
+        decoder_(architecture, parameters_, tensor_, {groups_ * places_, places_}) {
     handle_.prepare_products(dtype_of<T>);
+    if (!decoder_.has_head()) return;
+    if (tensor_.size() > 1) gathered_ = Arena("logits of all tensor ranks", gathered_bytes());
+    if (tensor_.size() > 1) all_logits_ = gathered_.take<Logit>(places_ * vocabulary_);
   }
 
   void load(const checkpoint::Reader& reader) override {
     load_weights(handle_, reader, architecture_, parameters_);
   }
 
-  void generate(const std::vector<std::int32_t>& prompt, std::int64_t tokens,
-                std::int32_t end_token, const Sampling& sampling, std::uint32_t sample,
-                const std::function<bool(std::int32_t)>& take) override {
-    std::vector<std::int32_t> text = prompt;
-    feed_tail(text, sequence_);
-    for (std::int64_t written = 0; written < tokens; ++written) {
-      const std::int32_t next =
-          draw(logits(), sampling, sample, static_cast<std::uint64_t>(written));
-      if (next == end_token || !take(next) || written + 1 == tokens) return;
-      text.push_back(next);
-      if (decoder_.position() < sequence_)
-        feed(next, true);
-      else
-        feed_tail(text, std::max<std::int64_t>(1, sequence_ / 2));
+  void generate(Continuations& texts, std::int64_t tokens, std::int32_t end_token,
+                const Sampling& sampling) override {
+    std::vector<Group> groups;
+    for (std::int64_t g = 0; g < groups_; ++g)
+      groups.push_back(
+          {TextGroup(static_cast<std::int32_t>(g * places_), places_, sequence_), {}, {}});
+    std::size_t next = 0;
+    for (bool any = true; any;) {
+      any = false;
+      for (Group& group : groups) {
+        take_tokens(group, texts, tokens, end_token);
+        for (; next < texts.count() && group.texts.has_room(); ++next)
+          group.texts.begin(next, texts.begin(next));
+        if (group.texts.empty()) continue;
+        any = true;
+        pass(group, texts, sampling);
+      }
     }
+    for (Group& group : groups) wait_for_sends(group);
+    pipeline_.wait(send_, "hidden states, generation");
   }
 
  private:
-  /// Clears the cache and fills it with the last `most` tokens.
-  void feed_tail(const std::vector<std::int32_t>& text, std::int64_t most) {
-    decoder_.reset();
-    const std::size_t n = std::min(text.size(), static_cast<std::size_t>(most));
-    for (std::size_t i = text.size() - n; i < text.size(); ++i) feed(text[i], i + 1 == text.size());
+  Rank last() const { return pipeline_.size() - 1; }
+  bool is_last() const { return pipeline_.rank() == last(); }
+
+  /// The tokens drawn after the group's last pass, which continue its texts or end them.
+  void take_tokens(Group& group, Continuations& texts, std::int64_t tokens,
+                   std::int32_t end_token) const {
+    const auto drawing = group.texts.drawing();
+    if (std::ranges::none_of(drawing, [](const auto& text) { return text.has_value(); })) return;
+    if (!is_last()) {
+      group.drawn.resize(drawing.size());
+      grid::Request request =
+          pipeline_.start_receive(std::as_writable_bytes(std::span(group.drawn)), last(), 0);
+      pipeline_.wait(request, "drawn tokens");
+    }
+    for (std::size_t row = 0; row < drawing.size(); ++row) {
+      if (!drawing[row]) continue;
+      const std::int32_t token = group.drawn[row];
+      const bool more = token != end_token && texts.take(*drawing[row], token) &&
+                        group.texts.drawn(row) + 1 < tokens;
+      group.texts.append(row, token, more);
+      if (!more) texts.end(*drawing[row]);
+    }
   }
 
-  void feed(std::int32_t token, bool with_logits) {
-    const std::vector<std::int32_t> one{token};
-    copy_to_device<std::int32_t>(handle_, decoder_.tokens(), one);
-    fence(handle_, "train/generator passes a token");
-    decoder_.step(handle_, with_logits);
+  /// This rank's part of the group's next pass.
+  void pass(Group& group, const Continuations& texts, const Sampling& sampling) {
+    const TextGroup::Pass next = group.texts.next();
+    const View1<T> x = flat(decoder_.x(next.width));
+    pipeline_.wait(send_, "hidden states, generation");  // of the pass before, from the same memory
+    if (pipeline_.rank() > 0) {
+      pipeline_.begin_group();
+      grid::Request request = pipeline_.start_receive<T>(handle_, x, pipeline_.rank() - 1, 1);
+      pipeline_.end_group(handle_);
+      pipeline_.wait(request, "hidden states, generation");
+    }
+    decoder_.run(handle_, next.rows, next.width, next.with_logits);
+    if (!is_last()) {
+      pipeline_.begin_group();
+      send_ = pipeline_.start_send<T>(handle_, x, pipeline_.rank() + 1, 1);
+      pipeline_.end_group(handle_);
+    } else if (next.with_logits) {
+      draw_tokens(group, texts, sampling);
+    }
   }
 
-  std::vector<double> logits() {
-    using Logit = Accumulate<T>;
-    std::vector<Logit> values(static_cast<std::size_t>(vocabulary_));
-    const View1<Logit> row(decoder_.logits().data(), values.size());
-    copy_to_host<Logit>(handle_, values, row, "train/generator reads the logits");
-    return {values.begin(), values.end()};
+  /// On the last stage: draws the tokens and sends them to the other stages.
+  void draw_tokens(Group& group, const Continuations& texts, const Sampling& sampling) {
+    wait_for_sends(group);
+    const std::vector<Logit> logits = all_logits();
+    const auto& drawing = group.texts.drawing();
+    group.drawn.assign(drawing.size(), 0);
+    for (std::size_t row = 0; row < drawing.size(); ++row)
+      if (drawing[row])
+        group.drawn[row] =
+            draw(row_of_logits(logits, static_cast<std::int64_t>(row)), sampling,
+                 texts.sample(*drawing[row]), static_cast<std::uint64_t>(group.texts.drawn(row)));
+    for (Rank rank = 0; rank < last(); ++rank)
+      group.sends.push_back(pipeline_.start_send(std::as_bytes(std::span(group.drawn)), rank, 0));
   }
 
-  std::int64_t sequence_;
+  void wait_for_sends(Group& group) const {
+    for (grid::Request& request : group.sends) pipeline_.wait(request, "drawn tokens");
+    group.sends.clear();
+  }
+
+  layout::Slice ids_of(int rank) const { return layout::split(vocabulary_, tensor_.size(), rank); }
+  Bytes gathered_bytes() const {
+    Arena plan;
+    plan.take<Logit>(places_ * vocabulary_);
+    return plan.used();
+  }
+
+  /// The parts [rows, V of the rank] of all tensor ranks in turn.
+  std::vector<Logit> all_logits() {
+    View1<Logit> all = flat(decoder_.logits());
+    if (tensor_.size() > 1) {
+      std::vector<std::int64_t> counts;
+      for (int rank = 0; rank < tensor_.size(); ++rank)
+        counts.push_back(places_ * ids_of(rank).extent);
+      tensor_.all_gather<Logit>(handle_, all_logits_, all, counts, "logits, generation");
+      all = all_logits_;
+    }
+    std::vector<Logit> values(all.size());
+    copy_to_host<Logit>(handle_, values, all, "train/generator reads the logits");
+    return values;
+  }
+
+  std::vector<double> row_of_logits(const std::vector<Logit>& all, std::int64_t row) const {
+    std::vector<double> logits;
+    logits.reserve(static_cast<std::size_t>(vocabulary_));
+    for (int rank = 0; rank < tensor_.size(); ++rank) {
+      const layout::Slice ids = ids_of(rank);
+      const auto begin = all.begin() + places_ * ids.offset + row * ids.extent;
+      logits.insert(logits.end(), begin, begin + ids.extent);
+    }
+    return logits;
+  }
+
   std::int64_t vocabulary_;
+  std::int64_t sequence_;
+  std::int64_t groups_;  ///< of texts, one for each pipeline rank to work on
+  std::int64_t places_;  ///< texts of a group
   kernels::Handle handle_;
   const architecture::Architecture& architecture_;
+  grid::Communicator& tensor_;
+  grid::Communicator& pipeline_;
   model::Parameters<P> parameters_;
   model::Decoder<P> decoder_;
+  Arena gathered_;
+  View1<Logit> all_logits_;  // [rows · V], on several tensor ranks
+  grid::Request send_;
 };
 
 }  // namespace
 
 std::unique_ptr<Generator> make_generator(const deck::Config& config,
-                                          const architecture::Architecture& architecture) {
+                                          const architecture::Architecture& architecture,
+                                          grid::Grid& grid, std::int64_t texts) {
   return with_precision(config.precision.compute, [&]<class P>(P) -> std::unique_ptr<Generator> {
-    return std::make_unique<TypedGenerator<P>>(config, architecture);
+    return std::make_unique<TypedGenerator<P>>(config, architecture, grid, texts);
   });
 }
 

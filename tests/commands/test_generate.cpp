@@ -64,6 +64,39 @@ TEST_F(Generate, TextsOfPromptsOfAFileDoNotDependOnTheNumberOfRanks) {
   }
 }
 
+/// Tensor and pipeline ranks, more texts than are open at a time, ranks that are no multiple of the
+/// deck's, prompts longer than the model's sequence.
+TEST_F(Generate, TextsDoNotDependOnTheLayout) {
+  std::string prompts;
+  for (int i = 0; i < 7; ++i) {
+    for (int word = 0; word < i * i; ++word) prompts += "the quick brown ";
+    prompts += "fox " + std::to_string(i) + "\n";
+  }
+  folder_.write("prompts.txt", prompts);
+  const std::string model = "model.layers=4 run.directory=deep precision.compute=fp64 ";
+  ASSERT_EQ(run(train(1, model)), 0) << err();
+  for (const std::string draw : {"--temperature 0 ", "--seed 3 "}) {
+    std::string texts;
+    for (const auto& [ranks, keys] : std::vector<std::pair<int, std::string>>{
+             {1, "--batch 1"},
+             {1, ""},
+             {2, "parallel.tensor=2"},
+             {2, "parallel.pipeline=2 --batch 3"},
+             {3, "parallel.tensor=3 --batch 2"},
+             {3, "parallel.pipeline=2"},
+             {4, "parallel.tensor=2 parallel.pipeline=2 parallel.sequence_parallel=true"},
+             {4,
+              "parallel.pipeline=2 parallel.chunks=2 parallel.schedule=interleaved --batch 1"}}) {
+      SCOPED_TRACE(draw + std::to_string(ranks) + " " + keys);
+      ASSERT_EQ(generate(ranks, model + "--prompts prompts.txt --tokens 40 " + draw + keys), 0)
+          << err();
+      if (texts.empty()) texts = out();
+      EXPECT_EQ(occurrences(out(), "---- prompt "), 7);
+      EXPECT_EQ(out(), texts);
+    }
+  }
+}
+
 TEST_F(Generate, StopTextsEndATextBeforeThem) {
   std::string whole, arguments;
   std::size_t at = 0;  // of two characters that a shell leaves as they are

@@ -236,11 +236,12 @@ TYPED_TEST(Attention, NothingToAttendToIsLegal) {
   using T = TypeParam;
   for (const AttentionShape& s : {AttentionShape{2, 13, 0, 0, 16}, {0, 13, 2, 1, 16}}) {
     EXPECT_TRUE(run_backward(std::vector<T>{}, std::vector<T>{}, s, some_dropout()).empty());
+    const DeviceArray<std::int32_t> places(s.batch);
     attention_decode<T>(Exec{}, View2<T>(nullptr, at(s.batch), at(s.heads * s.head_size)),
                         View2<T>(nullptr, at(s.batch), at(s.heads * s.head_size)),
                         View3<T>(nullptr, at(s.batch), 5, at(s.key_value_heads * s.head_size)),
-                        View3<T>(nullptr, at(s.batch), 5, at(s.key_value_heads * s.head_size)), 2,
-                        s);
+                        View3<T>(nullptr, at(s.batch), 5, at(s.key_value_heads * s.head_size)),
+                        {places.flat(), places.flat()}, s);
   }
   // Keys and values that no head here sees have no gradient.
   const AttentionShape unseen{2, 13, 0, 2, 16};
@@ -249,7 +250,9 @@ TYPED_TEST(Attention, NothingToAttendToIsLegal) {
             std::vector<T>(qkv.size(), T(0)));
 }
 
-TYPED_TEST(Attention, DecodeIsTheLastRowOfForward) {
+/// Rows of all samples and positions, the last first, and one without a token. Positions beyond the
+/// samples are NaN and must not be read.
+TYPED_TEST(Attention, DecodedRowsAreThoseOfForward) {
   using T = TypeParam;
   const double u = std::numeric_limits<T>::epsilon() / 2;
   const Exec exec;
@@ -257,35 +260,38 @@ TYPED_TEST(Attention, DecodeIsTheLastRowOfForward) {
     s.causal = true;
     const auto qkv = uniform<T>(s.tokens() * s.qkv_columns(), 1);
     const auto o = run_forward(qkv, s).o;
-    const std::int64_t query_columns = s.heads * s.head_size;
-    const std::int64_t key_columns = s.key_value_heads * s.head_size;
-    const std::int64_t room =
-        s.sequence + 3;  // positions beyond the last are NaN and must not be read
-    std::vector<T> q, k, v;
-    for (std::int64_t b = 0; b < s.batch; ++b)
-      for (std::int64_t i = 0; i < room; ++i) {
-        const auto row = qkv.begin() + (b * s.sequence + i) * s.qkv_columns();
-        if (i == s.sequence - 1) q.insert(q.end(), row, row + query_columns);
-        if (i < s.sequence) {
-          k.insert(k.end(), row + query_columns, row + query_columns + key_columns);
-          v.insert(v.end(), row + query_columns + key_columns, row + s.qkv_columns());
-        } else {
-          k.insert(k.end(), at(key_columns), std::numeric_limits<T>::quiet_NaN());
-          v.insert(v.end(), at(key_columns), std::numeric_limits<T>::quiet_NaN());
-        }
-      }
-    const DeviceArray<T> dq(q), dk(k), dv(v), result(s.batch * query_columns);
-    attention_decode<T>(exec, result.matrix(s.batch, query_columns),
-                        dq.matrix(s.batch, query_columns), dk.cube(s.batch, room, key_columns),
-                        dv.cube(s.batch, room, key_columns), s.sequence - 1, s);
+    const std::int64_t columns = s.heads * s.head_size;
+    const std::int64_t shared = s.key_value_heads * s.head_size;
+    const std::int64_t room = s.sequence + 3;
+    const std::int64_t rows = s.tokens() + 1;
+    const DeviceArray<T> keys(std::vector<T>(at(s.batch * room * shared), T(NAN)));
+    const DeviceArray<T> values(keys.values()), q(rows * columns), found(rows * columns);
+    std::vector<T> given;
+    std::vector<std::int32_t> texts{-1}, positions{0};
+    given.insert(given.end(), qkv.begin(), qkv.begin() + s.qkv_columns());
+    for (std::int64_t t = s.tokens() - 1; t >= 0; --t) {
+      const auto row = qkv.begin() + t * s.qkv_columns();
+      given.insert(given.end(), row, row + s.qkv_columns());
+      texts.push_back(static_cast<std::int32_t>(t / s.sequence));
+      positions.push_back(static_cast<std::int32_t>(t % s.sequence));
+    }
+    const DeviceArray<T> d_qkv(given);
+    const DeviceArray<std::int32_t> d_texts(texts), d_positions(positions);
+    const CacheRows at_rows{d_texts.flat(), d_positions.flat()};
+    cache_append<T>(exec, q.matrix(rows, columns), keys.cube(s.batch, room, shared),
+                    values.cube(s.batch, room, shared), d_qkv.matrix(rows, s.qkv_columns()),
+                    at_rows);
+    attention_decode<T>(exec, found.matrix(rows, columns), q.matrix(rows, columns),
+                        keys.cube(s.batch, room, shared), values.cube(s.batch, room, shared),
+                        at_rows, s);
     fence(exec, "test");
-    const auto found = result.values();
-    for (std::int64_t b = 0; b < s.batch; ++b)
-      for (std::int64_t c = 0; c < query_columns; ++c)
-        ASSERT_NEAR(found[at(b * query_columns + c)],
-                    o[at(((b + 1) * s.sequence - 1) * query_columns + c)],
+    const auto result = found.values();
+    for (std::int64_t c = 0; c < columns; ++c) ASSERT_EQ(result[at(c)], T(0));
+    for (std::int64_t t = 0; t < s.tokens(); ++t)
+      for (std::int64_t c = 0; c < columns; ++c)
+        ASSERT_NEAR(result[at((s.tokens() - t) * columns + c)], o[at(t * columns + c)],
                     4.0 * relative_error(s, u))
-            << describe(s);
+            << describe(s) << " token " << t;
   }
 }
 

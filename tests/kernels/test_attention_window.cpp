@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <numeric>
 #include <vector>
 
 #include "kernels/attention_runs.hpp"
@@ -109,9 +110,15 @@ TYPED_TEST(AttentionWindow, DecodeIsEachRowOfForward) {
           }
         }
         const DeviceArray<T> dq(q), dk(k), dv(v), result(s.batch * columns);
+        std::vector<std::int32_t> each(at(s.batch));
+        std::iota(each.begin(), each.end(), 0);
+        const DeviceArray<std::int32_t> texts(each);
+        const DeviceArray<std::int32_t> positions(
+            std::vector<std::int32_t>(at(s.batch), static_cast<std::int32_t>(position)));
         attention_decode<T>(Exec{}, result.matrix(s.batch, columns), dq.matrix(s.batch, columns),
                             dk.cube(s.batch, s.sequence, shared),
-                            dv.cube(s.batch, s.sequence, shared), position, s);
+                            dv.cube(s.batch, s.sequence, shared),
+                            {texts.flat(), positions.flat()}, s);
         fence(Exec{}, "test");
         const auto found = result.values();
         // Both are off by twice δ (attention_runs.hpp) and by a rounding of numbers up to 1.

@@ -97,8 +97,9 @@ TYPED_TEST(Empty, ElementwiseKernels) {
   fill<T>(handle, nothing<T>(), 2.0);
   copy<T>(handle, nothing<T>(), nothing<T>());
   normal_fill<T>(handle, nothing<T>(), key, 1.0, 5);
+  const DeviceArray<std::int32_t> tokens(3);
   cache_append<T>(handle, nothing<T>(3, 0), View3<T>(nullptr, 3, 5, 0), View3<T>(nullptr, 3, 5, 0),
-                  nothing<T>(3, 0), 2);
+                  nothing<T>(3, 0), {tokens.flat(), tokens.flat()});
   fence(handle, "test");
 }
 

@@ -218,6 +218,8 @@ std::map<std::string, Call> kernels_of_attention(const Arrays<T>& x) {
   const View2<T> qkv = x.c.matrix(rows, 12), dqkv = x.d.matrix(rows, 12);
   const View2<T> query = x.b.matrix(1, 4), result = x.a.matrix(1, 4);
   const View3<T> keys = x.c.cube(1, rows, 4), values = x.d.cube(1, rows, 4);
+  const View1<const std::int32_t> first(x.tokens.data(), 1);
+  const CacheRows one{first, first};
   const auto lse = x.mean.cube(1, 1, rows);
   const auto workspace = x.inverse.flat();
   const AttentionDropout mask{0.5, {1, Purpose::attention_dropout, 2, 3}, 0, 0, 0};
@@ -249,7 +251,7 @@ std::map<std::string, Call> kernels_of_attention(const Arrays<T>& x) {
          attention_backward<T>(e, dqkv, grad, o, qkv, lse, workspace, shape, mask);
        }},
       {"attention_decode",
-       [=](const Handle& e) { attention_decode<T>(e, result, query, keys, values, 2, shape); }},
+       [=](const Handle& e) { attention_decode<T>(e, result, query, keys, values, one, shape); }},
   };
 }
 

@@ -17,6 +17,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <numeric>
 #include <tuple>
 
 /// Kernels of two-byte numbers compared with those of float, which are tested against naive ones:
@@ -283,11 +284,16 @@ TYPED_TEST(NarrowKernels, Decoding) {
   shape.heads = 4;
   shape.key_value_heads = 2;
   shape.head_size = 24;
-  const std::int64_t columns = shape.heads * shape.head_size, most = 80, position = 69;
+  const std::int64_t columns = shape.heads * shape.head_size, most = 80;
   const std::int64_t width = shape.key_value_heads * shape.head_size;
   const auto qkv = TestFixture::random(shape.batch * shape.qkv_columns()),
              keys = TestFixture::random(shape.batch * most * width),
              values = TestFixture::random(shape.batch * most * width);
+  std::vector<std::int32_t> each(static_cast<std::size_t>(shape.batch));
+  std::iota(each.begin(), each.end(), 0);
+  const DeviceArray<std::int32_t> texts(each);
+  const DeviceArray<std::int32_t> positions(std::vector<std::int32_t>(each.size(), 69));
+  const CacheRows places{texts.flat(), positions.flat()};
   const auto q = TestFixture::fill(0, shape.batch * columns),
              o = TestFixture::fill(0, shape.batch * columns);
   in_both<N>([&]<class T>() {
@@ -298,8 +304,8 @@ TYPED_TEST(NarrowKernels, Decoding) {
       return b.template get<T>().matrix(shape.batch, columns);
     };
     cache_append<T>(e, rows(q), cache(keys), cache(values),
-                    qkv.template get<T>().matrix(shape.batch, shape.qkv_columns()), position);
-    attention_decode<T>(e, rows(o), rows(q), cache(keys), cache(values), position, shape);
+                    qkv.template get<T>().matrix(shape.batch, shape.qkv_columns()), places);
+    attention_decode<T>(e, rows(o), rows(q), cache(keys), cache(values), places, shape);
   });
   expect_rounded(q.narrow, q.wide, 0);
   expect_rounded(o.narrow, o.wide);

@@ -91,21 +91,24 @@ TYPED_TEST(RotaryPositions, PartsOfTheRowsGiveTheBitsOfTheWhole) {
   EXPECT_EQ(cut.values(), all.values());
 }
 
-TYPED_TEST(RotaryPositions, RowsAtOnePositionAreTheRowOfASampleThere) {
+TYPED_TEST(RotaryPositions, RowsAtGivenPositionsAreTheRowsOfASampleThere) {
   using T = TypeParam;
-  Rotary in_sample{3, 24, 10000.0, 13};
-  in_sample.first_row = 18;  // position 5
-  Rotary alone{3, 24, 10000.0, 1};
-  alone.first_position = 5;
-  const DeviceArray<T> one(random_numbers<T>(72, 1));
-  std::vector<T> copies = one.values();
-  copies.insert(copies.end(), copies.begin(), copies.begin() + 72);
-  const DeviceArray<T> two(copies);
-  rotary_forward<T>(Exec{}, one.matrix(1, 72), in_sample);
-  rotary_forward<T>(Exec{}, two.matrix(2, 72), alone);
-  std::vector<T> expected = one.values();
-  expected.insert(expected.end(), expected.begin(), expected.begin() + 72);
-  EXPECT_EQ(two.values(), expected);
+  const DeviceArray<T> sample(random_numbers<T>(13 * 72, 1));
+  const std::vector<T> before = sample.values();
+  rotary_forward<T>(Exec{}, sample.matrix(13, 72), Rotary{3, 24, 10000.0, 13});
+  const std::vector<T> turned = sample.values();
+  const std::vector<std::int32_t> positions{5, 12, 0, 5, 6};
+  std::vector<T> some, expected;
+  for (const std::int32_t p : positions) {
+    some.insert(some.end(), before.begin() + 72 * p, before.begin() + 72 * (p + 1));
+    expected.insert(expected.end(), turned.begin() + 72 * p, turned.begin() + 72 * (p + 1));
+  }
+  const DeviceArray<T> rows(some);
+  const DeviceArray<std::int32_t> at(positions);
+  Rotary alone{3, 24, 10000.0};
+  alone.positions = at.flat();
+  rotary_forward<T>(Exec{}, rows.matrix(5, 72), alone);
+  EXPECT_EQ(rows.values(), expected);
 }
 
 TYPED_TEST(RotaryPositions, ScoresDependOnDistancesAlone) {
@@ -115,10 +118,10 @@ TYPED_TEST(RotaryPositions, ScoresDependOnDistancesAlone) {
   const auto k = random_numbers<T>(size, 2);
   const auto score = [&](std::int64_t query, std::int64_t key) {
     const DeviceArray<T> d_q(q), d_k(k);
-    Rotary r{1, size, 10000.0};
-    r.first_position = query;
+    Rotary r{1, size, 10000.0, 1000};
+    r.first_row = query;
     rotary_forward<T>(Exec{}, d_q.matrix(1, size), r);
-    r.first_position = key;
+    r.first_row = key;
     rotary_forward<T>(Exec{}, d_k.matrix(1, size), r);
     const auto a = d_q.values(), b = d_k.values();
     double product = 0;

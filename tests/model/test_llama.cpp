@@ -209,12 +209,13 @@ class LlamaDecoder : public ::testing::TestWithParam<Case> {};
 INSTANTIATE_TEST_SUITE_P(Models, LlamaDecoder, all_cases,
                          [](const auto& model) { return model.param.name(); });
 
-/// Fills a decoder with the samples' tokens, and calls f(position) behind each.
+/// Passes the samples' tokens, and calls f(position) behind each.
 template <class P, class F>
 void feed(Decoder<P>& decoder, const F& f) {
-  for (std::int64_t s = 0; s < 61; ++s) {
-    set_values(decoder.tokens(), std::vector{llama_token(0, s), llama_token(1, s)});
-    decoder.step(kernels::Handle(), true);
+  for (std::int32_t s = 0; s < 61; ++s) {
+    decoder.run(kernels::Handle(),
+                std::vector<CachedToken>{{0, llama_token(0, s), s}, {1, llama_token(1, s), s}},
+                PassWidth::narrow, true);
     f(s);
   }
 }
@@ -224,7 +225,8 @@ TEST_P(LlamaDecoder, LogitsInSinglePrecisionEqualTransformers) {
   const auto architecture = architecture::describe(model_of(GetParam()));
   Parameters<Fp32> parameters(architecture, architecture::whole_model(architecture), false);
   set_weights(parameters, golden);
-  Decoder<Fp32> decoder(architecture, parameters, samples);
+  const auto alone = grid::Communicator::self();
+  Decoder<Fp32> decoder(architecture, parameters, *alone, {samples, samples});
   std::vector<double> found;  // the first 16 behind the last 3 tokens of the first sequence
   feed(decoder, [&](std::int64_t s) {
     const auto logits = values_of(decoder.logits());
@@ -246,7 +248,8 @@ TEST_P(LlamaDecoder, TokenByTokenGivesTheLossOfTheWholeText) {
   set_tokens(stage);
   stage.zero_loss(handle);
   stage.evaluate(handle, 0, context(), samples);
-  Decoder<Fp64> decoder(architecture, parameters, samples);
+  const auto alone = grid::Communicator::self();
+  Decoder<Fp64> decoder(architecture, parameters, *alone, {samples, samples});
   double nats = 0;
   feed(decoder, [&](std::int64_t s) {
     const std::vector<double> logits = values_of(decoder.logits());

@@ -120,11 +120,14 @@ TEST(Decoder, TokenByTokenGivesTheLossOfTheWholeText) {
   stage.zero_loss(handle);
   stage.evaluate(handle, 0, context(0), 2);
 
-  Decoder<P> decoder(architecture, parameters, 2);
+  const auto alone = grid::Communicator::self();
+  Decoder<P> decoder(architecture, parameters, *alone, {2, 2});
+  const auto token = [](std::int32_t b, std::int32_t s) {
+    return CachedToken{b, golden_token(1, b, s), s};
+  };
   double nats = 0;
-  for (std::int64_t s = 0; s < model.sequence; ++s) {
-    set_values(decoder.tokens(), std::vector{golden_token(1, 0, s), golden_token(1, 1, s)});
-    decoder.step(handle, true);
+  for (std::int32_t s = 0; s < model.sequence; ++s) {
+    decoder.run(handle, std::vector{token(0, s), token(1, s)}, PassWidth::narrow, true);
     const std::vector<double> logits = values_of(decoder.logits());  // [2, V]
     for (std::int64_t b = 0; b < 2; ++b) {
       const double* row = logits.data() + b * model.vocabulary;
@@ -134,7 +137,50 @@ TEST(Decoder, TokenByTokenGivesTheLossOfTheWholeText) {
     }
   }
   EXPECT_NEAR(nats, value_of(stage.loss()), 1e-12 * nats);
-  EXPECT_THROW(decoder.step(handle, true), Error);
+  const auto next = static_cast<std::int32_t>(model.sequence);
+  EXPECT_THROW(decoder.run(handle, std::vector<CachedToken>{{0, 1, next}}, PassWidth::narrow, true),
+               Error);
+}
+
+/// Texts of different lengths in any places of the cache; tokens of a text in one pass or in
+/// several; rows without a token.
+TEST(Decoder, ManyTokensOfATextInOnePassGiveTheSameLogits) {
+  const auto model = golden_model();
+  const auto architecture = architecture::describe(model);
+  Parameters<P> parameters(architecture, architecture::whole_model(architecture), false);
+  set_golden_weights(parameters);
+  const kernels::Handle handle;
+  const auto alone = grid::Communicator::self();
+  Decoder<P> decoder(architecture, parameters, *alone, {3, 2});
+  const auto tokens = [](std::int32_t text, int sample, std::int32_t begin, std::int32_t end) {
+    std::vector<CachedToken> found;
+    for (std::int32_t s = begin; s < end; ++s)
+      found.push_back({text, golden_token(1, sample, s), s});
+    return found;
+  };
+  const auto run = [&](std::vector<CachedToken> rows, PassWidth width, bool with_logits) {
+    decoder.run(handle, rows, width, with_logits);
+    return with_logits ? values_of(decoder.logits()) : std::vector<double>{};
+  };
+  const auto end = static_cast<std::int32_t>(model.sequence);
+  for (std::int32_t s = 0; s + 1 < end; ++s) run(tokens(1, 0, s, s + 1), PassWidth::narrow, false);
+  const auto expected = run(tokens(1, 0, end - 1, end), PassWidth::narrow, true);
+
+  auto prompts = tokens(0, 0, 0, end / 2);
+  const auto other = tokens(2, 1, 0, 5);
+  prompts.insert(prompts.begin() + 3, other.begin(), other.end());
+  ASSERT_LT(std::ssize(prompts), wide_rows);
+  run(prompts, PassWidth::wide, false);
+  run(tokens(0, 0, end / 2, end - 1), PassWidth::wide, false);
+  auto last = tokens(2, 1, 5, 6);
+  last.push_back({0, golden_token(1, 0, end - 1), end - 1});
+  const auto found = run(last, PassWidth::narrow, true);
+  const auto v = static_cast<std::size_t>(model.vocabulary);
+  for (std::size_t i = 0; i < v; ++i) ASSERT_NEAR(found[v + i], expected[i], 1e-12) << i;
+
+  for (std::int32_t s = 0; s < 5; ++s) run(tokens(1, 1, s, s + 1), PassWidth::narrow, false);
+  const auto other_expected = run(tokens(1, 1, 5, 6), PassWidth::narrow, true);
+  for (std::size_t i = 0; i < v; ++i) ASSERT_NEAR(found[i], other_expected[i], 1e-12) << i;
 }
 
 TEST(Stage, UntiedAndIndivisibleSizesTrain) {

@@ -13,7 +13,7 @@ namespace trireme::reference {
 
 /// The position of a row, by the definition in kernels/rotary.hpp.
 inline std::int64_t rotary_position(const kernels::Rotary& r, std::int64_t row) {
-  return r.first_position + (r.first_row + row) % r.sequence;
+  return (r.first_row + row) % r.sequence;
 }
 
 /// The frequency of pair i, in radians per position.

@@ -71,7 +71,6 @@ class AuditTest : public ::testing::Test {
     if (runtime().rank() == 0) std::filesystem::remove(directory_ + "/suspect_hosts");
     return all.str();
   }
-  static Rank faulty() { return runtime().ranks() - 1; }
   static std::string named(Rank rank) { return text(": rank ", rank, " on "); }
 
   /// Runs all steps; the error of one that is stopped, on rank 0.
@@ -100,7 +99,7 @@ class AuditTest : public ::testing::Test {
   void expect_found(const Outcome& outcome, const std::string& what, bool repaired,
                     const Trace& right) const {
     const std::string list = listed();
-    EXPECT_NE(list.find(named(faulty())), std::string::npos) << list;
+    EXPECT_NE(list.find(named(faulty_)), std::string::npos) << list;
     EXPECT_NE(list.find(what), std::string::npos) << list;
     EXPECT_EQ(std::ranges::count(list, '\n'), 1) << list;
     EXPECT_EQ(list.find("possibly"), std::string::npos) << list;
@@ -110,10 +109,11 @@ class AuditTest : public ::testing::Test {
       return;
     }
     EXPECT_EQ(outcome.trace.losses.size(), audited - 1);
-    EXPECT_EQ(outcome.error.find(text("rank ", faulty())) != std::string::npos,
+    EXPECT_EQ(outcome.error.find(text("rank ", faulty_)) != std::string::npos,
               runtime().rank() == 0);
   }
 
+  Rank faulty_ = runtime().ranks() - 1;
   TemporaryFolder folder_;
   data::TokenFile tokens_{write_tokens(folder_, 20000)};
   std::string directory_ = runtime().world().broadcast(folder_.file(""), 0, "rank 0's folder");
@@ -140,9 +140,14 @@ TEST_F(AuditTest, ChangesNoNumberWithoutFaults) {
 }
 
 /// Faults in the passes of the audited step: in the first of them, which computes the samples of
-/// another replica, or in the second. Each is gone when the passes are repeated.
+/// another replica, or in the second. Each is gone when the passes are repeated. With a shared
+/// vocabulary, the first stage sends its wrong gradient to all others.
 TEST_F(AuditTest, FindsTheRankOfAWrongPass) {
-  for (const Layout& layout : layouts()) {
+  std::vector<Layout> all = layouts();
+  const Layout shared{"parallel.pipeline=2", "parallel.vocabulary=pipeline"};
+  if (runtime().ranks() == 2) all.push_back(shared);
+  for (const Layout& layout : all) {
+    faulty_ = layout == shared ? 0 : runtime().ranks() - 1;
     const Trace right = numbers_without_faults(layout);
     for (const std::string arena : {"gradients", "saved activations"})
       for (const int pass : {0, 1})
@@ -153,7 +158,7 @@ TEST_F(AuditTest, FindsTheRankOfAWrongPass) {
           Rig rig(config_of(layout, audited, action), tokens_);
           const Outcome outcome = run(rig, [&](std::int64_t step) {
             const std::int64_t launches = flip.launches();  // of the previous step's one pass
-            if (step != audited || runtime().rank() != faulty()) return;
+            if (step != audited || runtime().rank() != faulty_) return;
             // Gradients that are nearly complete, or the first micro-batch's activations.
             if (arena == "gradients")
               flip.arm(arena, 0.5, pass * launches + launches - 1);
@@ -186,7 +191,7 @@ TEST_F(AuditTest, FindsTheRankWhoseStateChanges) {
         const deck::Config config = config_of(layout, audited, action);
         Rig rig(config, tokens_);
         const Outcome outcome = run(rig, [&](std::int64_t step) {
-          if (step == audited && runtime().rank() == faulty()) flip_bit(*rig.worker, part);
+          if (step == audited && runtime().rank() == faulty_) flip_bit(*rig.worker, part);
         });
         const bool one_copy = config.parallel.replicas() == 1 ||
                               (config.parallel.distributed_optimizer && part != "feed_forward");
@@ -203,10 +208,10 @@ TEST_F(AuditTest, FindsAChangeOfEarlierSteps) {
   const Outcome outcome = run(rig, [&](std::int64_t step) {
     if (step == 1) return;
     const auto slices = rig.worker->share();
-    if (step == 2 && runtime().rank() == faulty()) flip_bit(*rig.worker, "feed_forward");
+    if (step == 2 && runtime().rank() == faulty_) flip_bit(*rig.worker, "feed_forward");
   });
   const std::string list = listed();
-  EXPECT_NE(list.find(named(faulty())), std::string::npos) << list;
+  EXPECT_NE(list.find(named(faulty_)), std::string::npos) << list;
   if (ranks == 2) {
     EXPECT_EQ(outcome.code, ExitCode::wrong_numbers);
     EXPECT_EQ(std::ranges::count(list, '\n'), 2) << list;
@@ -221,9 +226,9 @@ TEST_F(AuditTest, ChecksTheStateBeforeItIsSaved) {
   Rig rig(config_of({}, audited, AuditAction::stop), tokens_);
   rig.run(1, audited - 1);
   rig.worker->audit_state(audited - 1);
-  if (runtime().rank() == faulty()) flip_bit(*rig.worker, "feed_forward");
+  if (runtime().rank() == faulty_) flip_bit(*rig.worker, "feed_forward");
   EXPECT_THROW(rig.worker->audit_state(audited - 1), Error);
-  EXPECT_NE(listed().find(named(faulty())), std::string::npos);
+  EXPECT_NE(listed().find(named(faulty_)), std::string::npos);
 }
 
 std::optional<std::uint64_t> agreed(const std::vector<Voice>& voices) {

@@ -115,12 +115,13 @@ TEST_P(Imported, LossesAreThoseOfTransformers) {
 }
 
 TEST_P(Imported, LogitsAreThoseOfTransformers) {
-  model::Decoder<P> decoder(architecture_, *parameters_, 1);
-  for (std::int64_t i = 0; i < model_.sequence; ++i) {
-    set_values(decoder.tokens(),
-               std::vector<std::int32_t>{results_.tokens[0][static_cast<std::size_t>(i)]});
-    decoder.step(handle_, i == model_.sequence - 1);
-  }
+  const auto alone = grid::Communicator::self();
+  model::Decoder<P> decoder(architecture_, *parameters_, *alone, {1, 1});
+  for (std::int32_t i = 0; i < model_.sequence; ++i)
+    decoder.run(
+        handle_,
+        std::vector<model::CachedToken>{{0, results_.tokens[0][static_cast<std::size_t>(i)], i}},
+        model::PassWidth::narrow, i + 1 == model_.sequence);
   fence(handle_, "the test reads logits");
   ASSERT_EQ(results_.logits.size(), static_cast<std::size_t>(shown_logits));
   const View1<double> logits(decoder.logits().data(), decoder.logits().extent(1));

@@ -41,6 +41,7 @@ struct GenerateOptions {
   double top_p = 1;          ///< 1: all tokens
   double min_p = 0;          ///< 0: all tokens
   std::int64_t seed = 1;
+  std::int64_t batch = 8;  ///< texts of a replica at a time
 };
 
 struct BenchOptions {

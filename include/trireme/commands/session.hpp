@@ -27,11 +27,12 @@ struct Session {
 };
 
 enum class Ranks : std::uint8_t {
-  as_deck_says,       ///< the product of the deck's axes must be the number of ranks
-  all_data_parallel,  ///< any number of ranks, each with the whole model
-  /// Any number of ranks: replicas of the deck's tensor and pipeline ranks; if these do not divide
-  /// the number of ranks, each rank has the whole model.
-  any_replicas
+  as_deck_says,  ///< the product of the deck's axes must be the number of ranks
+  /// Any number of ranks: replicas of the deck's tensor, context and pipeline ranks; if these do
+  /// not divide the number of ranks, each rank has the whole model.
+  any_replicas,
+  /// The same without a context axis, with one stage on each pipeline rank.
+  replicas_for_generation
 };
 
 /// Reads the deck on every rank; a mistake ends all ranks together. The vocabulary comes from the

@@ -3,6 +3,7 @@
 #include <trireme/base/attention_memory.hpp>
 #include <trireme/base/philox.hpp>
 #include <trireme/base/types.hpp>
+#include <trireme/kernels/cache.hpp>
 #include <trireme/kernels/handle.hpp>
 #include <trireme/tensor/views.hpp>
 
@@ -80,13 +81,13 @@ void attention_backward(const Handle& handle, View2<T> dqkv, View2<const T> grad
                         View1<Accumulate<T>> workspace, const AttentionShape& shape,
                         const AttentionDropout& dropout = {});
 
-/// Attention of one new token per sample to the keys and values of positions 0 … position, for
-/// generation: o[b] is row `position` of attention_forward without dropout. o, q [B, H·K]; caches
-/// [B, Smax, Hkv·K], position < Smax. Rows outside the window are not read, nor is
-/// shape.sequence.
+/// Attention of single tokens to the cached keys and values of their texts up to their own, for
+/// generation: o[r] is row positions[r] of attention_forward without dropout, or 0 if the row has
+/// no token. o, q [R, H·K]; caches [B, Smax, Hkv·K]. Keys outside the window are not read, nor are
+/// shape.batch and shape.sequence.
 template <class T>
 void attention_decode(const Exec& exec, View2<T> o, View2<const T> q, View3<const T> key_cache,
-                      View3<const T> value_cache, std::int64_t position,
+                      View3<const T> value_cache, const CacheRows& rows,
                       const AttentionShape& shape);
 
 }  // namespace trireme::kernels

@@ -6,12 +6,19 @@
 
 namespace trireme::kernels {
 
-/// Splits one token's rows for generation: q[b] = queries of qkv[b], key_cache[b, position] = its
-/// keys, value_cache[b, position] = its values. q [B, H·K]; caches [B, Smax, Hkv·K], position <
-/// Smax; qkv [B, (H + 2 Hkv)·K]. Asynchronous on exec; instantiated for float, double, Bf16 and
-/// Fp16.
+/// Places of rows in the caches of keys and values: row r is the token at positions[r] of text
+/// texts[r], or no token if that is negative. A row's token is in the cache before another row sees
+/// it. Places must be within the caches: the kernels do not check them.
+struct CacheRows {
+  View1<const std::int32_t> texts;      // [R]
+  View1<const std::int32_t> positions;  // [R]
+};
+
+/// q[r] = queries of qkv[r], key_cache[place of r] = its keys, value_cache[place of r] = its
+/// values. q [R, H·K]; caches [B, Smax, Hkv·K]; qkv [R, (H + 2 Hkv)·K]. Asynchronous on exec;
+/// instantiated for float, double, Bf16 and Fp16.
 template <class T>
 void cache_append(const Exec& exec, View2<T> q, View3<T> key_cache, View3<T> value_cache,
-                  View2<const T> qkv, std::int64_t position);
+                  View2<const T> qkv, const CacheRows& rows);
 
 }  // namespace trireme::kernels

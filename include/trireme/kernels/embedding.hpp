@@ -23,6 +23,11 @@ template <class T>
 void add_positions(const Exec& exec, View2<T> x, View2<const T> positions, std::int64_t sequence,
                    std::int64_t first_row, const layout::TokenPlaces& places = {});
 
+/// x[r] += table[positions[r]]. x [R,D], table [S,D], positions [R].
+template <class T>
+void add_positions(const Exec& exec, View2<T> x, View2<const T> table,
+                   View1<const std::int32_t> positions);
+
 /// dtable[v] += sum of dx[t] over all t with tokens[t] = first_id + v, in the order of t. dtable
 /// [Vl,D], dx [T,D], tokens [T].
 template <class T>

@@ -21,7 +21,7 @@ struct RotaryScaling {
   double magnitude = 1;  ///< of all rotated vectors
 };
 
-/// Row t is at position first_position + p of its sample, where p is the place of token (first_row
+/// Row t is at positions[t] of its sample. Without positions it is at the place of token (first_row
 /// + t) mod sequence; `sequence` counts the tokens of a sample that are held.
 struct Rotary {
   std::int64_t heads = 0;      ///< heads to rotate: the first of each row
@@ -29,9 +29,9 @@ struct Rotary {
   double theta = 10000;
   std::int64_t sequence = 1;
   std::int64_t first_row = 0;
-  std::int64_t first_position = 0;
   layout::TokenPlaces places = {};
   RotaryScaling scaling = {};
+  View1<const std::int32_t> positions = {};  // [T], or empty
 };
 
 /// (a, b) = (a cos − b sin, b cos + a sin) · magnitude for a = x[t, h·K + i], b = x[t, h·K + K/2 +

@@ -5,56 +5,95 @@
 #include <trireme/model/head.hpp>
 #include <trireme/model/layer.hpp>
 
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <span>
 #include <vector>
 
 namespace trireme::model {
 
-/// Runs the model token by token with a cache of keys and values, for generation. Each token costs
-/// one pass over the weights instead of a pass over the whole text.
+/// A row of a pass of a Decoder: a token of a cached text, none if `text` is negative.
+struct CachedToken {
+  std::int32_t text = -1;
+  std::int32_t token = 0;
+  std::int32_t position = 0;
+  bool operator==(const CachedToken&) const = default;
+};
+
+/// Rows of a pass: a few, with logits, or many, without.
+enum class PassWidth : std::uint8_t { narrow, wide };
+inline constexpr std::int64_t wide_rows = 64;
+
+/// Runs this rank's layers on single tokens with a cache of keys and values, for generation: each
+/// token costs one pass over the weights instead of a pass over the whole text. The rows of a pass
+/// are tokens of any of the cached texts, at any positions: consecutive tokens of one text, so that
+/// a prompt takes few passes, or the next token of each of several texts.
 template <class P>
 class Decoder {
  public:
   using T = typename P::Compute;
 
-  /// Decodes `rows` texts at a time. `parameters` holds the whole model. Arguments must outlive the
+
+  struct Sizes {
+    std::int64_t texts = 1;  ///< B, cached at a time
+    std::int64_t rows = 1;   ///< of a narrow pass
+  };
+
+  /// `parameters` holds one stage of the model: consecutive layers. Arguments must outlive the
   /// decoder, which must not be moved.
   Decoder(const architecture::Architecture& architecture, const Parameters<P>& parameters,
-          std::int64_t rows);
+          grid::Communicator& tensor, const Sizes& sizes);
   Decoder(const Decoder&) = delete;
   Decoder& operator=(const Decoder&) = delete;
 
-  std::int64_t rows() const { return rows_; }
-  /// Number of tokens fed so far; at most the model's sequence length.
-  std::int64_t position() const { return position_; }
-  void reset() { position_ = 0; }
+  std::int64_t rows(PassWidth width) const { return pass(width).plan.sizes.rows; }
+  bool has_embedding() const { return shard_.has_embedding(); }
+  bool has_head() const { return shard_.has_head(); }
 
-  View1<std::int32_t> tokens() const { return tokens_; }   // [B] the next token of each text
-  View2<Accumulate<T>> logits() const { return logits_; }  // [B, V] after the last step
+  /// x [R, D]: the result of the stage before on entry to a pass, and of this stage afterwards.
+  View2<T> x(PassWidth width) const { return pass(width).x; }
+  /// [R, V] of this rank's part of the vocabulary, after a narrow pass `with_logits`.
+  View2<Accumulate<T>> logits() const { return logits_; }
 
-  /// Feeds tokens() at position(); computes logits() if `with_logits`. Asynchronous.
-  void step(const Handle& handle, bool with_logits);
+  /// Computes x of these rows; those that are left have no token. Positions of a text must have
+  /// been passed in order, from 0 on. Waits for the copy of `rows`.
+  void run(const Handle& handle, std::span<const CachedToken> rows, PassWidth width,
+           bool with_logits);
 
  private:
+  /// Everything that depends on the number of rows.
+  struct Pass {
+    Pass(const architecture::Architecture& architecture, const Parameters<P>& parameters,
+         grid::Communicator& tensor, std::int64_t rows);
+    Pass(const Pass&) = delete;
+    Pass& operator=(const Pass&) = delete;
+
+    TensorAxis axis;
+    LayerPlan plan;
+    std::vector<std::unique_ptr<Layer<P>>> layers;
+    LayerMemory memory = {};
+    LayerScratch<P> scratch = {};
+    View2<T> x;                         // [R, D]
+    View2<T> queries;                   // [R, H·K]
+    View2<std::int32_t> rows;           // [3, R]: texts, tokens, positions
+    std::vector<std::int32_t> on_host;  ///< of the same
+  };
+
+  const Pass& pass(PassWidth width) const { return *passes_[static_cast<std::size_t>(width)]; }
   void take_memory(Arena& arena);
 
   deck::ModelConfig model_;
   architecture::Shard shard_;
-  std::int64_t rows_;
-  std::int64_t position_ = 0;
-  TensorAxis axis_;
-  Embedding<P> embedding_;
-  LayerPlan plan_;
-  std::vector<std::unique_ptr<Layer<P>>> layers_;
-  Head<P> head_;
+  std::int64_t texts_;
+  std::array<std::unique_ptr<Pass>, 2> passes_;
+  std::unique_ptr<Embedding<P>> embedding_;  ///< null where another rank has it
+  std::unique_ptr<Head<P>> head_;            ///< the same
   Arena memory_;
   std::vector<View3<T>> keys_;    // per layer [B, S, Hkv·K]
   std::vector<View3<T>> values_;  // per layer [B, S, Hkv·K]
-  View1<std::int32_t> tokens_;
   View2<Accumulate<T>> logits_;
-  LayerMemory row_;
-  LayerScratch<P> scratch_;
-  View2<T> queries_;  // [B, H·K]
-  typename Head<P>::Saved head_row_;
+  typename Head<P>::Saved head_rows_;
 };
 
 }  // namespace trireme::model

@@ -28,9 +28,9 @@ class Embedding {
   /// Adds to the gradients of the tables; dx [R, D] is overwritten.
   void backward_weight(const Exec& exec, View2<T> dx, View2<T> all, BatchFields fields,
                        const MicroContext& context) const;
-  /// One token per row, all at `position`, on one tensor rank: x [B, D].
+  /// Rows of generation, which are not cut: x [R, D] of the tokens at these positions.
   void decode(const Exec& exec, View2<T> x, View1<const std::int32_t> tokens,
-              std::int64_t position) const;
+              View1<const std::int32_t> positions) const;
 
  private:
   bool has_positions() const { return position_.data() != nullptr; }

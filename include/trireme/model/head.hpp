@@ -54,7 +54,8 @@ class Head {
   void backward_input(const Handle& handle, View2<T> dx, const Saved& saved) const;
   void backward_weight(const Handle& handle, const Saved& saved) const;
 
-  /// logits [B, V] of rows x [B, D], on one tensor rank; `saved` holds scratch rows for T = B.
+  /// logits [R, V] of this rank's part of the vocabulary, of rows x [R, D] that are not cut;
+  /// `saved` holds scratch for as many rows.
   void logits(const Handle& handle, View2<Accumulate<T>> logits, View2<const T> x,
               const Saved& saved) const;
 

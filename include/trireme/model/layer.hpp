@@ -32,8 +32,7 @@ class Layer {
                       const LayerScratch<P>& scratch, const MicroContext& context) const;
   void backward_weight(const Handle& handle, const LayerMemory& memory,
                        const LayerScratch<P>& scratch, const MicroContext& context) const;
-  /// One token per row against the key/value caches, for generation on one tensor rank. x [B, D] is
-  /// overwritten.
+  /// One token per row with the caches of keys and values, for generation. x [R, D] is overwritten.
   void decode(const Handle& handle, View2<T> x, const LayerMemory& memory,
               const LayerScratch<P>& scratch, const Decoding<P>& decoding) const;
 

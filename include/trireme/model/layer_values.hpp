@@ -53,15 +53,14 @@ struct LayerScratch {
   std::byte* codes = nullptr;           ///< architecture::fp8_code_bytes, with fp8
 };
 
-/// Arguments of generation besides those of a forward pass. Caches hold the positions before
-/// `position`.
+/// Arguments of generation besides those of a forward pass.
 template <class P>
 struct Decoding {
   using T = typename P::Compute;
-  View3<T> key_cache;    // [B, S, Hkv K]
-  View3<T> value_cache;  // [B, S, Hkv K]
-  View2<T> queries;      // [B, H K] scratch
-  std::int64_t position = 0;
+  View3<T> key_cache;       // [B, S, Hkv K]
+  View3<T> value_cache;     // [B, S, Hkv K]
+  View2<T> queries;         // [R, H K] scratch
+  kernels::CacheRows rows;  ///< places of the R rows in the caches
 };
 
 /// A step's view of the layer's memory.

@@ -68,8 +68,8 @@ class TrainingHead {
   virtual void evaluate(const Handle& handle, View1<double> losses, View2<T> y, View2<T> all,
                         const Tensors& tensors, BatchFields fields, std::int64_t samples,
                         View2<double> scores) const = 0;
-  /// logits [B, V] of the tokens that follow the rows y [B, D], on one tensor rank. Error if the
-  /// objective does not predict them.
+  /// logits [R, V] of the tokens that follow the rows y [R, D], of this rank's part of the
+  /// vocabulary. Error if the objective does not predict them.
   virtual void logits(const Handle& handle, View2<Accumulate<T>> logits,
                       View2<const T> y) const = 0;
 };

@@ -3,9 +3,9 @@
 #include <trireme/architecture/architecture.hpp>
 #include <trireme/checkpoint/reader.hpp>
 #include <trireme/deck/config.hpp>
+#include <trireme/grid/runtime.hpp>
 
 #include <cstdint>
-#include <functional>
 #include <memory>
 #include <vector>
 
@@ -30,21 +30,40 @@ struct Sampling {
 std::int32_t draw(const std::vector<double>& logits, const Sampling& sampling, std::uint32_t sample,
                   std::uint64_t position);
 
-/// Continues token sequences with a trained model.
+/// Texts to continue, and what their tokens are handed to.
+class Continuations {
+ public:
+  virtual ~Continuations() = default;
+  virtual std::size_t count() const = 0;
+  /// Text i is the next to be continued: its tokens so far, at least one.
+  virtual std::vector<std::int32_t> begin(std::size_t i) = 0;
+  /// Number of text i among all texts of the command.
+  virtual std::uint32_t sample(std::size_t i) const = 0;
+  /// The next token of text i. False if the text ends with it.
+  virtual bool take(std::size_t i, std::int32_t token) = 0;
+  /// Text i has no further tokens.
+  virtual void end(std::size_t i) = 0;
+};
+
+/// Continues token sequences with a trained model. Each replica has its own texts, several at a
+/// time; its tensor ranks share each pass, and its pipeline ranks pass groups of texts in turn.
 class Generator {
  public:
   virtual ~Generator() = default;
   virtual void load(const checkpoint::Reader& reader) = 0;
 
-  /// Up to `tokens` tokens after `prompt`, which must not be empty. Ends early at `end_token`,
-  /// which is not handed over, or when `take` returns false. When a text reaches the model's
-  /// sequence length, its newer half stays as context.
-  virtual void generate(const std::vector<std::int32_t>& prompt, std::int64_t tokens,
-                        std::int32_t end_token, const Sampling& sampling, std::uint32_t sample,
-                        const std::function<bool(std::int32_t)>& take) = 0;
+  /// Up to `tokens` tokens of each of the replica's texts, in order. A text ends early at
+  /// `end_token`, which is not handed over. When a text reaches the model's sequence length, its
+  /// newer half stays as context. All ranks of the replica call this with the same texts, and each
+  /// of them gets all tokens.
+  virtual void generate(Continuations& texts, std::int64_t tokens, std::int32_t end_token,
+                        const Sampling& sampling) = 0;
 };
 
+/// A generator on the ranks of `grid`, each with one stage of the model, for `texts` texts of a
+/// replica at a time. Arguments must outlive it.
 std::unique_ptr<Generator> make_generator(const deck::Config& config,
-                                          const architecture::Architecture& architecture);
+                                          const architecture::Architecture& architecture,
+                                          grid::Grid& grid, std::int64_t texts);
 
 }  // namespace trireme::train

@@ -11,6 +11,7 @@
 #include <trireme/schedule/program.hpp>
 #include <trireme/train/transfers.hpp>
 
+#include <array>
 #include <optional>
 #include <span>
 #include <vector>
@@ -29,6 +30,10 @@ struct RankVocabulary {
   using T = typename P::Compute;
 
   RankVocabulary(grid::Grid& grid, const architecture::LocalSizes& sizes);
+
+  std::array<grid::Communicator*, 4> communicators() const {
+    return {inputs, outputs, logits, input_gradients};
+  }
 
   grid::Communicator* inputs;           ///< sums of look-ups for the first stage
   grid::Communicator* outputs;          ///< broadcasts of the last stage's output

@@ -1,6 +1,7 @@
-// The command trireme generate: the ranks share the texts, each has the whole model.
+// The command trireme generate: replicas share the texts, and print them in their order.
 #include <trireme/base/input.hpp>
 #include <trireme/base/log.hpp>
+#include <trireme/base/packed_texts.hpp>
 #include <trireme/checkpoint/reader.hpp>
 #include <trireme/commands/engine.hpp>
 #include <trireme/commands/restart.hpp>
@@ -17,6 +18,7 @@
 #include <array>
 #include <cstdio>
 #include <functional>
+#include <utility>
 
 namespace trireme::commands {
 namespace {
@@ -60,9 +62,7 @@ class Texts {
       : options_(options),
         tokenizer_(tokenizer_of(session.deck)),
         prompts_(options.prompts.empty() ? std::vector{options.prompt}
-                                         : prompts_in(options.prompts)),
-        sampling_{options.temperature,      options.top_k, static_cast<std::uint64_t>(options.seed),
-                  tokenizer_->vocabulary(), options.top_p, options.min_p} {
+                                         : prompts_in(options.prompts)) {
     const std::int64_t vocabulary = session.config().model.vocabulary;
     for (std::size_t p = 0; p < prompts_.size(); ++p)
       for (const std::int32_t id : ids_of(p))
@@ -72,49 +72,10 @@ class Texts {
   }
 
   std::int64_t count() const { return std::ssize(prompts_) * options_.samples; }
-
-  /// Text number `n`, which depends only on (seed, n, prompt): what is printed or written. `show`
-  /// gets the pieces of a printed text as they are known.
-  std::string write(train::Generator& generator, std::int64_t n,
-                    const std::function<void(const std::string&)>& show) const {
-    const auto p = static_cast<std::size_t>(n / options_.samples);
-    const std::vector<std::int32_t> ids = ids_of(p);
-    data::TextStream stream(*tokenizer_, ids, options_.stops);
-    std::string continuation;
-    std::int64_t tokens = 0;
-    bool stopped = false;
-    show(heading(n) + prompts_[p]);
-    const auto append = [&](const auto& next) {
-      std::string piece;
-      const bool goes_on = next(piece);
-      continuation += piece;
-      show(piece);
-      return goes_on;
-    };
-    generator.generate(ids, options_.tokens, tokenizer_->end_of_document(), sampling_,
-                       static_cast<std::uint32_t>(n), [&](std::int32_t id) {
-                         ++tokens;
-                         stopped = !append([&](std::string& out) { return stream.feed(id, out); });
-                         return !stopped;
-                       });
-    if (!append([&](std::string& out) { return stream.finish(out); })) stopped = true;
-    show("\n");
-    if (options_.output.empty()) return heading(n) + prompts_[p] + continuation + "\n";
-    const char* end = stopped ? "stop" : tokens == options_.tokens ? "tokens" : "end_of_document";
-    const nlohmann::ordered_json line{{"prompt", prompts_[p]},
-                                      {"sample", n % options_.samples + 1},
-                                      {"text", continuation},
-                                      {"tokens", tokens},
-                                      {"end", end}};
-    return line.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
-  }
-
- private:
-  std::vector<std::int32_t> ids_of(std::size_t p) const {
-    std::vector<std::int32_t> ids{tokenizer_->end_of_document()};  // a document's beginning
-    tokenizer_->encode(prompts_[p], ids);
-    return ids;
-  }
+  const data::Tokenizer& tokenizer() const { return *tokenizer_; }
+  const std::string& prompt(std::int64_t n) const { return prompts_[prompt_of_text(n)]; }
+  /// The prompt as a document's beginning.
+  std::vector<std::int32_t> ids(std::int64_t n) const { return ids_of(prompt_of_text(n)); }
 
   /// The line before a text if there are several.
   std::string heading(std::int64_t n) const {
@@ -123,11 +84,102 @@ class Texts {
     return text("---- prompt ", n / options_.samples + 1, " of ", prompts_.size(),
                 options_.samples == 1 ? "" : ", " + sample, "\n");
   }
+  std::string json(std::int64_t n, const std::string& continuation, std::int64_t tokens,
+                   const char* end) const {
+    const nlohmann::ordered_json line{{"prompt", prompt(n)},
+                                      {"sample", n % options_.samples + 1},
+                                      {"text", continuation},
+                                      {"tokens", tokens},
+                                      {"end", end}};
+    return line.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
+  }
+
+ private:
+  std::size_t prompt_of_text(std::int64_t n) const {
+    return static_cast<std::size_t>(n / options_.samples);
+  }
+  std::vector<std::int32_t> ids_of(std::size_t p) const {
+    std::vector<std::int32_t> ids{tokenizer_->end_of_document()};
+    tokenizer_->encode(prompts_[p], ids);
+    return ids;
+  }
 
   const GenerateOptions& options_;
   std::unique_ptr<data::Tokenizer> tokenizer_;
   std::vector<std::string> prompts_;
-  train::Sampling sampling_;
+};
+
+/// Gets the words of text i as they are known; `last`: there are no more.
+using Show = std::function<void(std::size_t i, const std::string& words, bool last)>;
+
+/// The texts first, first + stride, … of a command, `number` of them at most, as a replica
+/// continues them.
+class Replica final : public train::Continuations {
+ public:
+  Replica(const Texts& texts, const GenerateOptions& options, std::int64_t first,
+          std::int64_t stride, std::int64_t number, Show show)
+      : texts_(texts), options_(options), show_(std::move(show)) {
+    for (std::int64_t n = first; n < texts.count() && std::ssize(open_) < number; n += stride)
+      open_.push_back({n, nullptr, {}});
+    written_.resize(open_.size());
+  }
+
+  std::size_t count() const override { return open_.size(); }
+  std::vector<std::int32_t> begin(std::size_t i) override {
+    Text& text = open_[i];
+    const std::vector<std::int32_t> ids = texts_.ids(text.n);
+    text.stream = std::make_unique<data::TextStream>(texts_.tokenizer(), ids, options_.stops);
+    if (options_.output.empty()) append(i, texts_.heading(text.n) + texts_.prompt(text.n));
+    return ids;
+  }
+  std::uint32_t sample(std::size_t i) const override {
+    return static_cast<std::uint32_t>(open_[i].n);
+  }
+  bool take(std::size_t i, std::int32_t token) override {
+    Text& text = open_[i];
+    ++text.tokens;
+    std::string words;
+    text.stopped = !text.stream->feed(token, words);
+    append(i, words);
+    return !text.stopped;
+  }
+  void end(std::size_t i) override {
+    Text& text = open_[i];
+    std::string words;
+    if (!text.stream->finish(words)) text.stopped = true;
+    append(i, words);
+    const char* end = text.stopped                     ? "stop"
+                      : text.tokens == options_.tokens ? "tokens"
+                                                       : "end_of_document";
+    if (options_.output.empty())
+      append(i, "\n");
+    else
+      written_[i] = texts_.json(text.n, written_[i], text.tokens, end);
+    show_(i, "", true);
+    text.stream = nullptr;
+  }
+
+  /// The printed or written form of each text.
+  const std::vector<std::string>& written() const { return written_; }
+
+ private:
+  struct Text {
+    std::int64_t n = 0;
+    std::unique_ptr<data::TextStream> stream;  ///< while the text is open
+    std::int64_t tokens = 0;
+    bool stopped = false;
+  };
+
+  void append(std::size_t i, const std::string& words) {
+    written_[i] += words;
+    show_(i, words, false);
+  }
+
+  const Texts& texts_;
+  const GenerateOptions& options_;
+  Show show_;
+  std::vector<Text> open_;
+  std::vector<std::string> written_;
 };
 
 /// Mistakes of the output file are found before the texts are generated.
@@ -141,11 +193,36 @@ void print(const std::string& words) {
   std::fflush(stdout);
 }
 
+/// Prints texts in their order while they are written: the first open one as its words come, and
+/// the others after it.
+class Printer {
+ public:
+  explicit Printer(std::size_t texts) : kept_(texts), ended_(texts) {}
+
+  void show(std::size_t i, const std::string& words, bool last) {
+    if (i == first_ && !words.empty())
+      print(words);
+    else
+      kept_[i] += words;
+    ended_[i] = ended_[i] || last;
+    if (i != first_ || !last) return;
+    while (first_ < ended_.size() && ended_[first_]) {
+      if (++first_ < kept_.size() && !kept_[first_].empty())
+        print(std::exchange(kept_[first_], {}));
+    }
+  }
+
+ private:
+  std::vector<std::string> kept_;
+  std::vector<bool> ended_;
+  std::size_t first_ = 0;
+};
+
 }  // namespace
 
 ExitCode generate(grid::Runtime& runtime, const GenerateOptions& options) {
   Session session =
-      open_session(runtime, options.deck, options.overrides, Ranks::all_data_parallel);
+      open_session(runtime, options.deck, options.overrides, Ranks::replicas_for_generation);
   const deck::Config& config = session.config();
   runtime.together([&] {
     check_usage(!config.model.predicts_masked_tokens(), session.deck.cite("model", "objective"),
@@ -153,33 +230,54 @@ ExitCode generate(grid::Runtime& runtime, const GenerateOptions& options) {
                 "model with objective = \"next_token\", such as gpt or llama");
   });
   const std::string folder = find_model(runtime, session.deck, options.checkpoint);
+  const std::int64_t replicas = config.parallel.data;
+  const std::int64_t replica = session.grid->coordinates()[Axis::data];
   std::unique_ptr<Texts> texts;
   std::unique_ptr<train::Generator> generator;
+  std::int64_t batch = 1;
   runtime.together([&] {
     if (runtime.rank() == 0) expect_output(options.output);
     texts = std::make_unique<Texts>(session, options);
-    generator = train::make_generator(config, session.architecture);
+    batch = std::min(options.batch, (texts->count() + replicas - 1) / replicas);
+  });
+  runtime.together([&] {
+    generator = train::make_generator(config, session.architecture, *session.grid, batch);
     generator->load(checkpoint::Reader(folder, checkpoint::Opening::manifest));
   });
 
-  // Rank i mod ranks writes text i.
+  // Text n is written by replica n mod replicas. Several replicas print what they have from time to
+  // time.
+  const train::Sampling sampling{options.temperature,
+                                 options.top_k,
+                                 static_cast<std::uint64_t>(options.seed),
+                                 texts->tokenizer().vocabulary(),
+                                 options.top_p,
+                                 options.min_p};
   const bool prints = options.output.empty();
-  const bool streams = prints && runtime.ranks() == 1 && log::on_terminal();
-  const auto show = [&](const std::string& piece) {
-    if (streams) print(piece);
-  };
+  const std::int64_t round = replicas == 1 ? texts->count() : 4 * batch;
+  const bool leads = session.grid->model().rank() == 0;
   std::string written;
-  for (std::int64_t first = 0; first < texts->count(); first += runtime.ranks()) {
-    std::string mine;
-    runtime.together([&] {
-      const std::int64_t i = first + runtime.rank();
-      if (i < texts->count()) mine = texts->write(*generator, i, show);
-    });
-    for (const std::string& words : runtime.world().gather(mine, 0, "generated texts"))
-      if (!prints)
-        written += words;
-      else if (!streams)
-        print(words);
+  for (std::int64_t first = 0; first < texts->count(); first += round * replicas) {
+    Printer printer(static_cast<std::size_t>(round));
+    const bool prints_now = prints && replicas == 1 && runtime.rank() == 0;
+    Replica mine(*texts, options, first + replica, replicas, round,
+                 [&](std::size_t i, const std::string& words, bool last) {
+                   if (prints_now) printer.show(i, words, last);
+                 });
+    generator->generate(mine, options.tokens, texts->tokenizer().end_of_document(), sampling);
+    const auto all =
+        runtime.world().gather(leads ? pack_texts(mine.written()) : "", 0, "generated texts");
+    std::vector<std::vector<std::string>> of_replicas;
+    for (const std::string& packed : all)
+      if (!packed.empty()) of_replicas.push_back(unpack_texts(packed));
+    std::string words;
+    for (std::size_t i = 0; !of_replicas.empty() && i < of_replicas[0].size(); ++i)
+      for (const auto& some : of_replicas)
+        if (i < some.size()) words += some[i];
+    if (!prints)
+      written += words;
+    else if (!prints_now && runtime.rank() == 0)
+      print(words);
   }
   runtime.together([&] {
     if (runtime.rank() > 0 || prints) return;

@@ -57,10 +57,18 @@ void share_layout(grid::Runtime& runtime, deck::Deck& deck, const plan::Machine&
 }
 
 /// Evaluation does not need whole batches: any number of replicas is allowed.
-void replicate(deck::ParallelConfig& p, std::int64_t ranks, bool whole_models) {
-  if (whole_models || ranks % p.model_ranks() != 0)
-    p.tensor = p.context = p.pipeline = p.chunks = 1;
+void replicate(deck::ParallelConfig& p, std::int64_t ranks) {
+  if (ranks % p.model_ranks() != 0) p.tensor = p.context = p.pipeline = p.chunks = 1;
   p.data = ranks / p.model_ranks();
+}
+
+/// Generation has one stage on each pipeline rank, and does not cut texts.
+void replicate_for_generation(deck::ParallelConfig& p, std::int64_t ranks) {
+  p.context = p.chunks = 1;
+  p.placement = StagePlacement::round_robin;
+  p.vocabulary = VocabularyPlacement::stage;
+  p.sequence_parallel = false;
+  replicate(p, ranks);
 }
 
 /// A folder with a manifest; otherwise the error names the newest checkpoint that exists.
@@ -94,8 +102,10 @@ Session open_session(grid::Runtime& runtime, const std::string& deck_file,
     const bool given = s.config().parallel.layout == LayoutMode::given;
     if (ranks == Ranks::as_deck_says && given)
       deck::resolve_parallel(s.deck, runtime.ranks());
-    else if (ranks != Ranks::as_deck_says)
-      replicate(s.deck.config.parallel, runtime.ranks(), ranks == Ranks::all_data_parallel);
+    else if (ranks == Ranks::replicas_for_generation)
+      replicate_for_generation(s.deck.config.parallel, runtime.ranks());
+    else if (ranks == Ranks::any_replicas)
+      replicate(s.deck.config.parallel, runtime.ranks());
     // Evaluation needs the training file only if the deck does not set the vocabulary.
     const bool wanted = ranks == Ranks::as_deck_says || s.deck.config.model.vocabulary == 0;
     if (wanted) s.training = open_if_there(s.deck);

@@ -181,6 +181,11 @@ CLI::App* add_generate_options(CLI::App& app, GenerateOptions& options) {
                    "all")
       ->capture_default_str()
       ->check(share);
+  command
+      ->add_option("--batch", options.batch,
+                   "Texts that the ranks of a replica continue at the same time")
+      ->capture_default_str()
+      ->check(CLI::Range(std::int64_t{1}, largest));
   command->add_option("--seed", options.seed, "Random seed; the same seed gives the same text")
       ->capture_default_str()
       ->check(CLI::Range(std::int64_t{0}, std::numeric_limits<std::int64_t>::max()));
