@@ -63,6 +63,14 @@ void add_to(Checksum& sum, const std::vector<AddedToken>& added) {
   }
 }
 
+std::vector<std::pair<std::string, std::int32_t>> special_tokens(
+    const std::vector<AddedToken>& added) {
+  std::vector<std::pair<std::string, std::int32_t>> found;
+  for (const AddedToken& token : added)
+    if (token.special) found.emplace_back(token.content, token.id);
+  return found;
+}
+
 std::int32_t find_end_of_document(const std::vector<AddedToken>& added, const std::string& wanted,
                                   const std::string& where) {
   std::vector<std::string> names(usual_ends.begin(), usual_ends.end());

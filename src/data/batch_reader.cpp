@@ -1,7 +1,10 @@
 #include <trireme/data/batch_reader.hpp>
 
 #include <trireme/architecture/objective.hpp>
+#include <trireme/base/check.hpp>
 #include <trireme/data/pairs.hpp>
+
+#include <algorithm>
 
 namespace trireme::data {
 namespace {
@@ -14,7 +17,14 @@ class NextTokens final : public BatchReader {
         tokens_(architecture::objective_of(model).field("tokens")),
         targets_(architecture::objective_of(model).field("targets")) {}
 
-  void expect_usable(const Windows&) const override {}
+  void expect_usable(const Windows& windows) const override {
+    if (!windows.has_mask()) return;
+    for (std::int64_t i = 0; i < windows.count(); ++i)
+      if (windows.counted(i) > 0) return;
+    throw UsageError(text(windows.path(), ": none of the targets of its ", windows.count(),
+                          " samples of ", windows.sequence(),
+                          " tokens counts in the loss; tokenize more completions or answers"));
+  }
 
   void read(const Samples& samples, std::int64_t first, std::int64_t count,
             BatchFields fields) const override {
@@ -25,11 +35,14 @@ class NextTokens final : public BatchReader {
     windows.read(first, count, front(fields[tokens_], count), front(fields[targets_], count));
   }
 
+  std::int64_t counted(BatchFields fields, std::int64_t count) const override {
+    return count * sequence_ - std::ranges::count(front(fields[targets_], count), uncounted);
+  }
   std::int64_t text_bytes(BatchFields fields, std::int64_t count,
                           const std::vector<std::int32_t>& bytes_of_token) const override {
     std::int64_t bytes = 0;
     for (const std::int32_t token : front(fields[targets_], count))
-      bytes += bytes_of_token[static_cast<std::size_t>(token)];
+      if (token != uncounted) bytes += bytes_of_token[static_cast<std::size_t>(token)];
     return bytes;
   }
 

@@ -149,6 +149,9 @@ class PipelineTokenizer final : public Tokenizer {
   const std::string& name() const override { return name_; }
   std::int64_t vocabulary() const override { return std::ssize(texts_.names); }
   std::int32_t end_of_document() const override { return texts_.end_of_document; }
+  std::vector<std::pair<std::string, std::int32_t>> special_tokens() const override {
+    return data::special_tokens(parts_.added);
+  }
   std::unique_ptr<Encoder> encoder(const EncodeOptions& options) const override {
     return std::make_unique<PipelineEncoder>(parts_, options);
   }

@@ -1,3 +1,5 @@
+// Windows of a token file and the order of training samples. Targets that the file's mask does not
+// count are replaced when a window is read.
 #include <trireme/data/samples.hpp>
 
 #include <trireme/base/check.hpp>
@@ -51,6 +53,11 @@ void Windows::read(std::int64_t window, std::span<std::int32_t> inputs,
   file_.read(window * sequence_, inputs);
   std::copy(inputs.begin() + 1, inputs.end(), targets.begin());
   file_.read((window + 1) * sequence_, targets.last(1));
+  file_.mask(window * sequence_ + 1, targets);
+}
+
+std::int64_t Windows::counted(std::int64_t window) const {
+  return file_.counted(window * sequence_ + 1, sequence_);
 }
 
 void Windows::read(std::int64_t first, std::int64_t count, std::span<std::int32_t> inputs,
@@ -75,6 +82,19 @@ Samples::Place Samples::place(std::int64_t sample) const {
   const std::uint64_t seed = seed_ + file * seed_distance;
   const auto epoch = static_cast<std::uint32_t>(number / windows);
   return {file, Permutation(windows, seed, epoch)(number % windows)};
+}
+
+bool Samples::has_mask() const {
+  return std::ranges::any_of(windows_, &Windows::has_mask);
+}
+
+std::int64_t Samples::counted(std::int64_t first_sample, std::int64_t count) const {
+  std::int64_t sum = 0;
+  for (std::int64_t i = 0; i < count; ++i) {
+    const auto [file, window] = place(first_sample + i);
+    sum += windows_[file].counted(window);
+  }
+  return sum;
 }
 
 void Samples::read(std::int64_t first_sample, std::int64_t count, std::span<std::int32_t> inputs,

@@ -1,4 +1,4 @@
-// Reads token files with pread: the header gives the places of both datasets, and its checksums
+// Reads token files with pread: the header gives the places of the datasets, and its checksums
 // cover every byte.
 #include <trireme/data/token_file.hpp>
 
@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cstring>
 
 namespace trireme::data {
@@ -53,20 +54,25 @@ void read_as(const io::InputFile& file, const TokenHeader& header, std::int64_t 
 }  // namespace
 
 Digest digest_of_rest(const io::InputFile& file, const TokenHeader& h) {
-  const bool tokens_first = h.tokens_begin < h.offsets_begin;
-  const std::int64_t first_begin = tokens_first ? h.tokens_begin : h.offsets_begin;
-  const std::int64_t first_end = tokens_first ? h.tokens_end() : h.offsets_end();
-  const std::int64_t second_begin = tokens_first ? h.offsets_begin : h.tokens_begin;
-  const std::int64_t second_end = tokens_first ? h.offsets_end() : h.tokens_end();
-  const std::int64_t bytes =
-      (first_begin - token_header_bytes) + (second_begin - first_end) + (h.file_bytes - second_end);
+  std::vector<std::array<std::int64_t, 2>> datasets{{h.tokens_begin, h.tokens_end()},
+                                                    {h.offsets_begin, h.offsets_end()}};
+  if (h.has_mask()) datasets.push_back({h.mask_begin, h.mask_end()});
+  std::ranges::sort(datasets);
+  std::int64_t bytes = h.file_bytes - token_header_bytes;
+  for (const auto& [begin, end] : datasets) bytes -= end - begin;
   check(bytes <= rest_limit_bytes, file.path(), ": has ", bytes,
         " bytes besides tokens and document offsets, expected at most ", rest_limit_bytes);
   Checksum sum;
-  const auto add = [&](const std::byte* data, std::size_t size) { sum.update(data, size); };
-  file.for_each_block(token_header_bytes, first_begin, add);
-  file.for_each_block(first_end, second_begin, add);
-  file.for_each_block(second_end, h.file_bytes, add);
+  std::int64_t at = token_header_bytes;
+  const auto add_until = [&](std::int64_t end) {
+    file.for_each_block(at, end,
+                        [&](const std::byte* data, std::size_t size) { sum.update(data, size); });
+  };
+  for (const auto& [begin, end] : datasets) {
+    add_until(begin);
+    at = end;
+  }
+  add_until(h.file_bytes);
   return sum.digest();
 }
 
@@ -86,10 +92,48 @@ TokenizerSource TokenFile::tokenizer_source() const {
   return {header_.tokenizer_path, header_.end_of_document};
 }
 
-void TokenFile::read(std::int64_t first, std::span<std::int32_t> out) const {
-  const std::int64_t count = std::ssize(out);
+void TokenFile::expect_inside(std::int64_t first, std::int64_t count) const {
   check(first >= 0 && count <= tokens() && first <= tokens() - count, path(), ": has ", tokens(),
         " tokens, but ", count, " from token ", first, " were requested");
+}
+
+template <class Use>
+void TokenFile::visit_mask(std::int64_t first, std::int64_t count, const Use& use) const {
+  expect_inside(first, count);
+  std::array<std::uint8_t, 2048> bytes;
+  const std::int64_t end = first + count;
+  for (std::int64_t at = first; at < end;) {
+    const std::int64_t first_byte = at / 8;
+    const std::int64_t held = std::min(std::ssize(bytes), (end + 7) / 8 - first_byte);
+    file_.read(header_.mask_begin + first_byte, bytes.data(), static_cast<std::size_t>(held));
+    for (std::int64_t b = 0; b < held; ++b) {
+      const std::int64_t next = std::min(end, (first_byte + b + 1) * 8);
+      const auto n = static_cast<int>(next - at);
+      const std::uint32_t bits = std::uint32_t{bytes.at(static_cast<std::size_t>(b))} >> at % 8;
+      use(at, bits & ((1u << n) - 1), n);
+      at = next;
+    }
+  }
+}
+
+void TokenFile::mask(std::int64_t first, std::span<std::int32_t> ids) const {
+  if (!has_mask()) return;
+  visit_mask(first, std::ssize(ids), [&](std::int64_t token, std::uint32_t bits, int n) {
+    for (int i = 0; i < n; ++i)
+      if ((bits >> i & 1) == 0) ids[static_cast<std::size_t>(token - first + i)] = uncounted;
+  });
+}
+
+std::int64_t TokenFile::counted(std::int64_t first, std::int64_t count) const {
+  if (!has_mask()) return count;
+  std::int64_t sum = 0;
+  visit_mask(first, count,
+             [&](std::int64_t, std::uint32_t bits, int) { sum += std::popcount(bits); });
+  return sum;
+}
+
+void TokenFile::read(std::int64_t first, std::span<std::int32_t> out) const {
+  expect_inside(first, std::ssize(out));
   if (header_.token_bytes == 2)
     read_as<std::uint16_t>(file_, header_, first, out);
   else
@@ -128,6 +172,8 @@ void TokenFile::verify_bytes() const {
          header_.tokens_digest);
   expect("document_offsets", digest_between(header_.offsets_begin, header_.offsets_end()),
          header_.offsets_digest);
+  if (has_mask())
+    expect("mask", digest_between(header_.mask_begin, header_.mask_end()), header_.mask_digest);
 }
 
 void TokenFile::verify() const {
@@ -136,6 +182,11 @@ void TokenFile::verify() const {
   for (std::int64_t at = 0; at < tokens(); at += std::ssize(ids))
     read(at,
          std::span(ids).first(static_cast<std::size_t>(std::min(std::ssize(ids), tokens() - at))));
+  if (has_mask()) {
+    const std::int64_t found = counted(0, tokens());
+    check(found == header_.counted, path(), ": its mask counts ", found, " tokens, its header ",
+          header_.counted, "; copy or make the file again");
+  }
   std::vector<std::int64_t> offsets(chunk);
   for (std::int64_t at = 0; at < documents(); at += std::ssize(offsets) - 1)  // overlap 1
     read_document_offsets(at, std::span(offsets).first(static_cast<std::size_t>(

@@ -1,5 +1,5 @@
 // Spools tokens and offsets to unnamed files while they are counted and hashed, then makes the HDF5
-// structures, copies both datasets into place and writes the header last.
+// structures, copies the datasets into place and writes the header last.
 #include <trireme/data/token_file_writer.hpp>
 
 #include <trireme/base/check.hpp>
@@ -52,7 +52,8 @@ TokenFileWriter::TokenFileWriter(const std::string& path, const std::string& tok
       source_(source.path == "bytes" ? TokenizerSource{"", ""} : source),
       vocabulary_(vocabulary),
       token_stream_(path),
-      offset_stream_(path) {
+      offset_stream_(path),
+      mask_stream_(path) {
   check(vocabulary >= 1 && vocabulary <= vocabulary_limit, path, ": a vocabulary of ", vocabulary,
         " ids, expected 1 to ", vocabulary_limit);
   expect_room(path, "tokenizer's name", tokenizer, sizeof(TokenHeader::tokenizer));
@@ -81,7 +82,33 @@ void TokenFileWriter::append_as(std::span<const std::int32_t> tokens) {
   }
 }
 
-void TokenFileWriter::append(std::span<const std::int32_t> tokens) {
+/// Token t is bit t mod 8 of byte t / 8. While all tokens count, nothing is kept.
+void TokenFileWriter::append_to_mask(std::int64_t count, bool counted) {
+  if (count == 0) return;
+  const bool first = !counted && counted_ == tokens_;
+  if (counted) counted_ += count;
+  if (counted && counted_ == tokens_ + count) return;
+  if (first) {  // the first that does not count
+    constexpr std::array<std::uint8_t, 1024> ones = [] {
+      std::array<std::uint8_t, 1024> all{};
+      all.fill(0xff);
+      return all;
+    }();
+    for (std::int64_t left = tokens_ / 8; left > 0; left -= std::ssize(ones))
+      mask_stream_.add(ones.data(),
+                       static_cast<std::size_t>(std::min<std::int64_t>(left, std::ssize(ones))));
+    mask_byte_ = static_cast<std::uint8_t>((1u << tokens_ % 8) - 1);
+  }
+  for (std::int64_t t = tokens_; t < tokens_ + count; ++t) {
+    if (counted) mask_byte_ = static_cast<std::uint8_t>(mask_byte_ | 1u << t % 8);
+    if (t % 8 < 7) continue;
+    mask_stream_.add(&mask_byte_, 1);
+    mask_byte_ = 0;
+  }
+}
+
+void TokenFileWriter::append(std::span<const std::int32_t> tokens, bool counted) {
+  append_to_mask(std::ssize(tokens), counted);
   if (token_bytes_for(vocabulary_) == 2)
     append_as<std::uint16_t>(tokens);
   else
@@ -98,11 +125,11 @@ void TokenFileWriter::end_document(std::int64_t text_bytes) {
   ++documents_;
 }
 
-/// Creates the file with all its structures; both datasets are allocated but not written.
+/// Creates the file with all its structures; the datasets are allocated but not written.
 TokenHeader TokenFileWriter::write_hdf5(const std::string& sources) {
   TokenHeader header{};
   std::memcpy(header.magic, token_magic, sizeof token_magic);
-  header.version = token_version;
+  header.version = has_mask() ? masked_token_version : token_version;
   header.token_bytes = token_bytes_for(vocabulary_);
   header.tokens = tokens_;
   header.documents = documents_;
@@ -120,8 +147,16 @@ TokenHeader TokenFileWriter::write_hdf5(const std::string& sources) {
   header.tokens_begin = file.create_dataset("tokens", dtype, {tokens_}).file_offset();
   header.offsets_begin =
       file.create_dataset("document_offsets", DType::int64, {documents_ + 1}).file_offset();
+  if (header.has_mask()) {
+    header.mask_begin =
+        file.create_dataset("mask", DType::uint8, {header.mask_bytes()}).file_offset();
+    header.mask_digest = mask_stream_.checksum.digest();
+    header.counted = counted_;
+    file.set_attribute("counted", counted_);
+    file.set_attribute("mask_xxh3_128", header.mask_digest.hex());
+  }
   file.set_attribute("format", "trireme tokens");
-  file.set_attribute("version", std::int64_t{token_version});
+  file.set_attribute("version", std::int64_t{header.version});
   file.set_attribute("tokenizer", tokenizer_);
   if (!source_.path.empty()) file.set_attribute("tokenizer_path", source_.path);
   if (!source_.end_of_document.empty())
@@ -138,12 +173,18 @@ TokenHeader TokenFileWriter::write_hdf5(const std::string& sources) {
 void TokenFileWriter::commit(const std::string& sources) {
   check_usage(documents_ > 0, file_.path(), ": no text: all documents are empty");
   check(document_begin_ == tokens_, file_.path(), ": the last document was not ended");
+  check_usage(counted_ > 0, file_.path(), ": none of the ", tokens_,
+              " tokens counts in the loss; give texts with completions or answers of an assistant");
+  if (has_mask() && tokens_ % 8 > 0) mask_stream_.add(&mask_byte_, 1);
+  mask_stream_.flush();
   token_stream_.flush();
   offset_stream_.flush();
-  file_.probe_space(token_stream_.spool.bytes() + offset_stream_.spool.bytes() + structure_bytes);
+  file_.probe_space(token_stream_.spool.bytes() + offset_stream_.spool.bytes() +
+                    mask_stream_.spool.bytes() + structure_bytes);
   TokenHeader header = write_hdf5(sources);
   token_stream_.spool.copy_to(file_, header.tokens_begin);
   offset_stream_.spool.copy_to(file_, header.offsets_begin);
+  if (has_mask()) mask_stream_.spool.copy_to(file_, header.mask_begin);
   const io::InputFile written(file_.temporary_path());
   header.file_bytes = written.size();
   header.rest_digest = digest_of_rest(written, header);

@@ -15,6 +15,12 @@ bool is_file(const std::string& path) {
 
 }  // namespace
 
+void TokenSource::mask(std::int64_t, std::span<std::int32_t>) const {}
+
+std::int64_t TokenSource::counted(std::int64_t, std::int64_t count) const {
+  return count;
+}
+
 std::unique_ptr<TokenSource> open_tokens(const std::string& path, std::int64_t vocabulary) {
   if (path.ends_with(".idx"))
     return std::make_unique<MegatronFile>(path.substr(0, path.size() - 4), vocabulary);

@@ -8,6 +8,7 @@
 #include <trireme/data/bpe_model.hpp>
 #include <trireme/data/bpe_trainer.hpp>
 #include <trireme/data/document_splitter.hpp>
+#include <trireme/data/instructions.hpp>
 #include <trireme/data/token_file_writer.hpp>
 #include <trireme/data/tokenizer.hpp>
 #include <trireme/io/atomic_file.hpp>
@@ -28,6 +29,11 @@ constexpr std::size_t read_bytes = 256 << 10;
 
 TokenizerSource source_of(const TokenizeOptions& options) {
   return {options.tokenizer, options.end_of_document};
+}
+
+bool has_json_lines(const TokenizeOptions& options, const std::string& path) {
+  if (options.format != TextFormat::by_name) return options.format == TextFormat::jsonl;
+  return path.ends_with(".jsonl") || path.ends_with(".jsonl.gz");
 }
 
 bool is_for_validation(const TokenizeOptions& options, std::int64_t number) {
@@ -69,6 +75,19 @@ class Documents {
     ++number_;
   }
 
+  /// A whole document.
+  void add(const CountedTokens& document) {
+    if (document.ids.empty()) return;
+    TokenFileWriter& file = is_for_validation(options_, number_) ? *validation_ : train_;
+    std::span<const std::int32_t> rest(document.ids);
+    for (const auto& [count, counted] : document.runs) {
+      file.append(rest.first(static_cast<std::size_t>(count)), counted);
+      rest = rest.subspan(static_cast<std::size_t>(count));
+    }
+    file.end_document(document.text_bytes);
+    ++number_;
+  }
+
   void commit() {
     check_usage(number_ > 0, "no text in ", join(options_.inputs, ", "),
                 ": every input is empty; give files with text");
@@ -90,7 +109,7 @@ class Documents {
 
  private:
   static TokenizedPart part(const TokenFileWriter& file) {
-    return {file.documents(), file.tokens(), file.text_bytes()};
+    return {file.documents(), file.tokens(), file.text_bytes(), file.counted()};
   }
 
   const TokenizeOptions& options_;
@@ -105,11 +124,20 @@ class Documents {
 };
 
 void read_documents(const TokenizeOptions& options, const std::vector<std::string>& files,
-                    const TokenizeProgress& progress, const DocumentSplitter::Sink& sink) {
+                    const TokenizeProgress& progress, const DocumentSplitter::Sink& sink,
+                    const std::function<void(const JsonLine&)>& use_line) {
   DocumentSplitter splitter(options.document_separator);
   std::vector<char> buffer(read_bytes);
   std::int64_t total_bytes = 0;
   for (const auto& path : files) {
+    if (has_json_lines(options, path)) {
+      const std::int64_t before = total_bytes;
+      read_json_lines(path, instruction_form, use_line, [&](std::int64_t bytes) {
+        total_bytes = before + bytes;
+        progress(total_bytes);
+      });
+      continue;
+    }
     io::TextReader reader(path);
     while (const std::size_t bytes = reader.read(buffer)) {
       splitter.feed({buffer.data(), bytes}, sink);
@@ -135,7 +163,14 @@ void learn_bpe(const TokenizeOptions& options, const std::vector<std::string>& f
                     trainer.end_document();
                     number += begun ? 1 : 0;
                     begun = false;
-                  }});
+                  }},
+                 [&](const JsonLine& line) {
+                   const std::string words = text_of(line);
+                   if (words.empty()) return;
+                   if (!is_for_validation(options, number)) trainer.feed(words);
+                   trainer.end_document();
+                   ++number;
+                 });
   io::replace_file(options.tokenizer, tokenizer_json(trainer.train(options.train_bpe)));
 }
 
@@ -153,6 +188,20 @@ void check_options(const TokenizeOptions& o) {
               o.validation_fraction, ", expected a number between 0 and 1");
   check_usage(fs::weakly_canonical(o.output) != fs::weakly_canonical(o.validation_output),
               "training and validation tokens cannot both go to ", o.output);
+}
+
+void check_formats(const TokenizeOptions& o, const std::vector<std::string>& files) {
+  const auto lines =
+      std::ranges::find_if(files, [&](const auto& path) { return has_json_lines(o, path); });
+  check_usage(o.chat == ChatFormat::none || lines != files.end(), "--chat ", name_of(o.chat),
+              ": no input is read as JSON lines; name the files .jsonl, or give --format jsonl");
+  check_usage(
+      o.chat == ChatFormat::none || o.train_bpe == 0, "--chat ", name_of(o.chat),
+      " needs a tokenizer with special tokens, which --train-bpe does not make; give it with "
+      "--tokenizer");
+  check_usage(o.document_separator.empty() || lines == files.end(),
+              "--document-separator splits texts, but ", lines == files.end() ? "" : *lines,
+              " is read as JSON lines, each a document; leave it out, or give --format text");
 }
 
 bool is_one_of(const fs::path& file, const std::vector<std::string>& others) {
@@ -211,12 +260,19 @@ TokenizeSummary tokenize(const TokenizeOptions& given, const TokenizeProgress& p
   const auto files =
       input_files(options.inputs, {options.output, options.validation_output,
                                    options.train_bpe > 0 ? options.tokenizer : options.output});
+  check_formats(options, files);
   if (options.train_bpe > 0) learn_bpe(options, files, progress);
   const auto tokenizer = make_tokenizer(source_of(options));
+  std::unique_ptr<InstructionEncoder> instructions;
+  if (options.chat != ChatFormat::none ||
+      std::ranges::any_of(files, [&](const auto& path) { return has_json_lines(options, path); }))
+    instructions =
+        std::make_unique<InstructionEncoder>(*tokenizer, options.chat, options.special_tokens);
   Documents documents(options, *tokenizer);
   read_documents(
       options, files, progress,
-      {[&](std::string_view bytes) { documents.piece(bytes); }, [&] { documents.end(); }});
+      {[&](std::string_view bytes) { documents.piece(bytes); }, [&] { documents.end(); }},
+      [&](const JsonLine& line) { documents.add(instructions->encode(line)); });
   documents.commit();
   return {std::ssize(files), options.tokenizer, tokenizer->vocabulary(), documents.train(),
           documents.validation()};

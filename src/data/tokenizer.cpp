@@ -101,8 +101,15 @@ void Tokenizer::decode_after(std::span<const std::int32_t> before,
     decode(ids, out);
 }
 
-void Tokenizer::encode(std::string_view document, std::vector<std::int32_t>& out) const {
-  const auto whole = encoder({});
+std::int32_t Tokenizer::special_token(std::string_view name) const {
+  for (const auto& [known, id] : special_tokens())
+    if (known == name) return id;
+  return -1;
+}
+
+void Tokenizer::encode(std::string_view document, std::vector<std::int32_t>& out,
+                       const EncodeOptions& options) const {
+  const auto whole = encoder(options);
   whole->feed(document, out);
   whole->finish(out);
 }

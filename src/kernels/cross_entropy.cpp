@@ -64,6 +64,9 @@ KOKKOS_FORCEINLINE_FUNCTION void write_gradient(const Team& team, T* out, const 
   });
 }
 
+/// The sum of exponentials of a row without a target: no sum is negative.
+constexpr double uncounted_sum = -1;
+
 /// Index of the logit of `token` in the part [first_id, first_id + n), or -1.
 KOKKOS_FORCEINLINE_FUNCTION std::int64_t place_of(std::int32_t token, std::int64_t first_id,
                                                   std::int64_t n) {
@@ -83,6 +86,14 @@ void cross_entropy_statistics(const Exec& exec, View2<double> statistics, View2<
   for_rows(
       "kernels/cross_entropy_statistics", exec, rows,
       KOKKOS_LAMBDA(const Team& team, std::int64_t r) {
+        if (targets(r) < 0) {
+          once(team, [&]() {
+            statistics(r, 0) = 0;
+            statistics(r, 1) = uncounted_sum;
+            statistics(r, 2) = 0;
+          });
+          return;
+        }
         const T* row = row_of(logits, r);
         const auto softmax = softmax_sum<T>(team, row, columns);
         once(team, [&]() {
@@ -105,6 +116,11 @@ void cross_entropy_merge(const Exec& exec, View1<double> loss, View2<double> mer
       "kernels/cross_entropy_merge",
       Kokkos::RangePolicy<Exec, Kokkos::IndexType<std::int64_t>>(exec, 0, rows),
       KOKKOS_LAMBDA(const std::int64_t r) {
+        if (count > 0 && parts(0, r, 1) < 0) {
+          for (int i = 0; i < 3; ++i) merged(r, i) = parts(0, r, i);
+          loss(r) = 0;
+          return;
+        }
         double largest = -infinity<double>;
         double target = -infinity<double>;
         for (std::int64_t p = 0; p < count; ++p) {
@@ -137,10 +153,30 @@ void cross_entropy_gradient(const Exec& exec, View2<T> gradient, View2<const Acc
   for_rows(
       "kernels/cross_entropy_gradient", exec, rows,
       KOKKOS_LAMBDA(const Team& team, std::int64_t r) {
+        if (targets(r) < 0) {
+          T* out = row_of(gradient, r);
+          for_lanes(team, columns, [&](std::int64_t v) { out[v] = static_cast<T>(Acc(0)); });
+          return;
+        }
         const SoftmaxSum<Acc> softmax{static_cast<Acc>(merged(r, 0)), merged(r, 1)};
         write_gradient<T>(team, row_of(gradient, r), row_of(logits, r), columns, softmax,
                           place_of(targets(r), first_id, columns), merged(r, 2),
                           factor == nullptr ? scale : scale * factor[0]);
+      });
+}
+
+void row_scores(const Exec& exec, View2<double> scores, View1<const double> loss,
+                View2<const double> merged) {
+  const std::int64_t rows = extent(scores, 0);
+  expect_shape(scores, "scores", {rows, 2});
+  expect_shape(loss, "loss", {rows});
+  expect_shape(merged, "merged", {rows, 3});
+  Kokkos::parallel_for(
+      "kernels/row_scores",
+      Kokkos::RangePolicy<Exec, Kokkos::IndexType<std::int64_t>>(exec, 0, rows),
+      KOKKOS_LAMBDA(const std::int64_t r) {
+        scores(r, 0) = loss(r);
+        scores(r, 1) = merged(r, 0) - merged(r, 2);
       });
 }
 

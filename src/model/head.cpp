@@ -43,9 +43,9 @@ void Head<P>::backward_losses(const Handle& handle, const Saved& s, View2<T> all
 
 template <class P>
 void Head<P>::evaluate(const Handle& handle, View1<double> losses, const Saved& s, View2<T> all,
-                       BatchFields fields, std::int64_t samples) const {
+                       BatchFields fields, std::int64_t samples, View2<double> scores) const {
   normalise(handle, s.dy, s.norm, s.x);
-  if (training_) training_->evaluate(handle, losses, s.dy, all, s.tensors, fields, samples);
+  if (training_) training_->evaluate(handle, losses, s.dy, all, s.tensors, fields, samples, scores);
 }
 
 template <class P>

@@ -122,10 +122,15 @@ void Logits<P>::backward(const Handle& handle, View2<T> y, const Scratch& s,
 
 template <class P>
 void Logits<P>::evaluate(const Handle& handle, View1<double> loss, View2<const T> y,
-                         const Scratch& s, View1<const std::int32_t> targets) const {
+                         const Scratch& s, View1<const std::int32_t> targets,
+                         View2<double> scores) const {
   visit_blocks(extent(y, 0), s, targets, [&](const Block& block) {
     block_logits(handle, block, y);
     block_loss(handle, loss, block, s);
+    const std::int64_t n = extent(block.logits, 0);
+    if (scores.size() > 0)
+      kernels::row_scores(handle, rows_of(scores, block.first, n), rows(s.losses, 0, n),
+                          block.merged);
   });
 }
 

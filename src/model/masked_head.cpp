@@ -191,7 +191,8 @@ void MaskedHead<P>::backward(const Handle& handle, View2<T> dy, View2<T>, const 
 
 template <class P>
 void MaskedHead<P>::evaluate(const Handle& handle, View1<double> losses, View2<T> y, View2<T>,
-                             const Tensors& s, BatchFields fields, std::int64_t samples) const {
+                             const Tensors& s, BatchFields fields, std::int64_t samples,
+                             View2<double>) const {
   pick(handle, s, y, fields[fields_.rows]);
   transform(handle, s);
   const auto among = [](const layout::Slice& mine, std::int64_t end) {
@@ -200,7 +201,7 @@ void MaskedHead<P>::evaluate(const Handle& handle, View1<double> losses, View2<T
   const layout::Slice counted = among(predicted(s), samples * masked_);
   const View1<const std::int32_t> targets = fields[fields_.targets];
   logits_.evaluate(handle, part(losses, {0, 1}), part(s.normed, counted), s.logits,
-                   part(targets, counted));
+                   part(targets, counted), {});
   if (!fields_.pairs || s.pooled.extent(0) == 0) return;
   const std::int64_t tokens = extent(s.picked, 0) / (masked_ + 1) * masked_;
   score(handle, s, part(losses, {1, 1}), fields[*fields_.pairs],

@@ -35,12 +35,12 @@ void NextTokenHead<P>::backward(const Handle& handle, View2<T> dy, View2<T> all,
 template <class P>
 void NextTokenHead<P>::evaluate(const Handle& handle, View1<double> losses, View2<T> y,
                                 View2<T> all, const HeadTensors<P>& s, BatchFields fields,
-                                std::int64_t samples) const {
+                                std::int64_t samples, View2<double> scores) const {
   const View2<T> whole = axis_.gather(handle, all, y, "logits, forward");
   const std::int64_t tokens = samples * sequence_;
   const View1<const std::int32_t> targets(fields[targets_].data(),
                                           static_cast<std::size_t>(tokens));
-  logits_.evaluate(handle, losses, rows_of(whole, 0, tokens), s.logits, targets);
+  logits_.evaluate(handle, losses, rows_of(whole, 0, tokens), s.logits, targets, scores);
 }
 
 template <class P>

@@ -119,7 +119,8 @@ void PipelineStage<P>::evaluate(const Handle& handle, View2<T> output, const Slo
     if (between) between();
   });
   if (head_)
-    head_->evaluate(handle, scratch.losses, slot.head, scratch.layer.all, slot.fields, samples);
+    head_->evaluate(handle, scratch.losses, slot.head, scratch.layer.all, slot.fields, samples,
+                    context.scores);
 }
 
 template <class P>

@@ -115,12 +115,14 @@ void SharedVocabulary<P>::logits(const Handle& handle, const Slot& s, View2<T> s
 template <class P>
 void SharedVocabulary<P>::combine(const Handle& handle, const Slot& s,
                                   View3<const double> statistics, View1<double> loss,
-                                  std::int64_t rows) const {
+                                  std::int64_t rows, View2<double> scores) const {
   kernels::cross_entropy_merge(handle, losses_, s.merged, statistics);
   if (loss.extent(0) == 0) return;
   // loss += Σ_n (log Σ_v exp(logits[n,v]) − logits[n,target[n]])
   kernels::sum_ordered(handle, loss,
                        View1<const double>(losses_.data(), static_cast<std::size_t>(rows)));
+  if (scores.size() > 0)
+    kernels::row_scores(handle, rows_of(scores, 0, extent(s.merged, 0)), losses_, s.merged);
 }
 
 template <class P>

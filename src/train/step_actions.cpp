@@ -118,6 +118,8 @@ void StepActions<P>::begin_evaluation(const data::Windows& file, std::int64_t wi
                                       const std::vector<std::int32_t>& bytes_of_token) {
   if (first_group == 0) counted_ = {};
   windows_ = &file;
+  requests_ = nullptr;
+  scores_ = {};
   evaluates_ = true;
   all_windows_ = windows;
   first_group_ = first_group;
@@ -133,7 +135,9 @@ model::MicroContext StepActions<P>::context(Micro micro) const {
   c.first_sample = data::first_sample(batch_, micro_of(micro), data_rank_);
   c.sequence = config_.model.sequence;
   c.dropout = config_.model.dropout;
-  c.token_weight = 1.0 / static_cast<double>(batch_.global * config_.model.targets());
+  // Without a counted target, the gradient is 0 anyway.
+  const std::int64_t targets = batch_targets(number);
+  c.token_weight = 1.0 / static_cast<double>(std::max<std::int64_t>(1, targets));
   c.notes_maxima = true;
   c.loss_scale =
       parts_.second ? parts_.optimizer->delayed_loss_scale(number) : parts_.optimizer->loss_scale();
@@ -188,6 +192,10 @@ template <class P>
 void StepActions<P>::read_samples(Micro micro, data::BatchFields fields) {
   if (evaluates_) {
     const std::int64_t group = group_of(micro);
+    if (requests_ != nullptr)
+      return requests_->read(group * config_.batch.micro, samples_of(group),
+                             fields[parts_.model->objective().field("tokens")],
+                             fields[parts_.model->objective().field("targets")]);
     return reader_->read(*windows_, group * config_.batch.micro, samples_of(group), fields);
   }
   const std::int64_t before = batches_.samples(step_of_pass(micro) - 1);
@@ -203,7 +211,12 @@ void StepActions<P>::shared_vocabulary(const Step& step) {
   began_ = Clock::now();
   if (evaluates_) {
     const std::int64_t rows = samples_of(group_of(micro)) * config_.model.targets();
-    return vocabulary_->run(step, {}, rows);
+    model::MicroContext plain;
+    plain.scores = scores_;
+    vocabulary_->run(step, plain, rows);
+    if (step.instr.op == Op::combine_logits && is_last(step.instr.stage))
+      take_scores(group_of(micro));
+    return;
   }
   vocabulary_->run(step, context(micro), config_.batch.micro * config_.model.targets());
   const Op op = step.instr.op;
@@ -260,8 +273,9 @@ void StepActions<P>::evaluate(const Step& step) {
     const Region region("read_samples");
     const HostSlot& host = free_slot(step);
     read_samples(step.instr.micro, whole_fields(host));
-    if (is_last(stage)) {
+    if (is_last(stage) && requests_ == nullptr) {
       counted_.samples += n;
+      counted_.targets += reader_->counted(whole_fields(host), n);
       counted_.bytes += reader_->text_bytes(whole_fields(host), n, *bytes_of_token_);
     }
     if (reads_samples(stage)) {
@@ -273,7 +287,9 @@ void StepActions<P>::evaluate(const Step& step) {
   model::MicroContext plain;
   plain.version = parts_.version_of(step_);  // the newest weights
   plain.sequence = config_.model.sequence;
+  plain.scores = scores_;
   parts_.model->evaluate(handle_, stage, step.slot, plain, n, between_);
+  if (is_last(stage) && !vocabulary_) take_scores(group_of(step.instr.micro));
 }
 
 template <class P>

@@ -217,7 +217,9 @@ StepResult TypedWorker<P>::result_from(std::span<const double> sums, std::span<c
   const auto& terms = parts_.model->objective().losses;
   const std::int64_t samples = actions_.batch_samples(step);
   for (std::size_t i = 0; i < terms.size(); ++i) {
-    const double mean = sums[i] / static_cast<double>(samples * terms[i].per_sample);
+    const std::int64_t counted =
+        i == 0 ? actions_.batch_targets(step) : samples * terms[i].per_sample;
+    const double mean = counted == 0 ? 0 : sums[i] / static_cast<double>(counted);
     found.loss = i == 0 ? mean : found.loss + mean;
     if (i > 0) found.other_losses.push_back({std::string(terms[i].name), mean});
   }
@@ -244,13 +246,38 @@ Evaluation TypedWorker<P>::evaluate(const data::Windows& file, std::int64_t wind
   const std::vector<double> sums = loss_sums("train/evaluate reads the loss");
   const std::int64_t samples =
       from_last_stage(actions_.counted().samples, parts_.data, "evaluation counts");
+  const std::int64_t targets =
+      from_last_stage(actions_.counted().targets, parts_.data, "evaluation counts");
   Evaluation found;
   found.bytes = from_last_stage(actions_.counted().bytes, parts_.data, "evaluation counts");
   const auto& terms = parts_.model->objective().losses;
   for (std::size_t i = 0; i < terms.size(); ++i)
     found.losses.push_back({std::string(terms[i].name), std::string(terms[i].counted), sums[i],
-                            samples * terms[i].per_sample});
+                            i == 0 ? targets : samples * terms[i].per_sample});
   return found;
+}
+
+template <class P>
+std::vector<Score> TypedWorker<P>::score(const data::Requests& requests) {
+  const Region region("scoring");
+  const std::int64_t micro = config_.batch.micro;
+  const std::int64_t groups = (requests.count() + micro - 1) / micro;
+  const std::int64_t mine =
+      (groups - parts_.data.rank() + parts_.data.size() - 1) / parts_.data.size();
+  parts_.model->zero_losses(handle_);
+  std::vector<double> sums(static_cast<std::size_t>(2 * requests.count()));
+  for (std::int64_t done = 0; done < mine; done += most_evaluated) {
+    actions_.begin_scoring(requests, done, sums);
+    const std::int64_t count = std::min(most_evaluated, mine - done);
+    run(Executor(plan::evaluation_program(parts_.layout, static_cast<int>(count)),
+                 parts_.pipeline.rank()));
+  }
+  // A request's sums are on the ranks of one replica that hold its tokens; the others have zeros.
+  for (grid::Communicator* ranks : {&parts_.replicas, &parts_.tensor, &parts_.pipeline})
+    ranks->template all_reduce<double>(sums, grid::Reduction::sum, "scores of requests");
+  std::vector<Score> scores;
+  for (std::size_t i = 0; i < sums.size(); i += 2) scores.push_back({-sums[i], sums[i + 1] == 0});
+  return scores;
 }
 
 template <class P>

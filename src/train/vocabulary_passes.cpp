@@ -178,7 +178,7 @@ void VocabularyPasses<P>::combine(const Step& step, const model::MicroContext& c
   const model::SharedVocabulary<P>& vocabulary = parts_.model->vocabulary();
   const auto& slot = parts_.model->logits_slot(step.logits_slot);
   vocabulary.combine(handle_, slot, View3<const double>(statistics()),
-                     is_last() ? parts_.model->losses() : View1<double>(), rows);
+                     is_last() ? parts_.model->losses() : View1<double>(), rows, context.scores);
   if (!trains_) return;
   Message& message = of(gradients_, step.instr.micro);
   take(message);

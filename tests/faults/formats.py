@@ -57,6 +57,13 @@ TABLE = [
         "trireme inspect --verify data/tokens.h5 && trireme inspect --decode data/tokens.h5", text=False,
         seal="seal_tokens"),
     Row("token file, resealed, training", "data/tokens.h5", CONTINUE, text=False, seal="seal_tokens", often=False),
+    Row("token file with a mask", "data/chats.h5", "trireme inspect --decode data/chats.h5", text=False, accepted="exact"),
+    Row("token file with a mask, resealed", "data/chats.h5",
+        "trireme inspect --verify data/chats.h5 && trireme inspect --decode data/chats.h5", text=False,
+        seal="seal_tokens"),
+    Row("instruction data", "chats.jsonl", "trireme tokenize -o out.h5 --tokenizer chats.json --chat chatml chats.jsonl && "
+        "trireme inspect --decode out.h5"),
+    Row("task", "task.jsonl", "trireme eval deck.toml --tasks task.jsonl", often=False),
     Row("Megatron-LM's index", "corpus.idx", "trireme inspect --verify corpus.idx", text=False),
     Row("text, gzip", "text.gz", "trireme tokenize -o out.h5 text.gz", text=False),
     Row("safetensors", "model/model.safetensors", IMPORT, text=False, accepted="tensors"),
@@ -93,6 +100,12 @@ def prepare(runs):
     runs.must(folder, "trireme train deck.toml && trireme export run/checkpoints model && "
                       "trireme export run/checkpoints shards --shard-size 20KB && trireme draw deck.toml --ranks 2 "
                       "parallel.pipeline=2 model.layers=2 --format program -o a.program")
+    golden = runs.source / "tests/golden/instructions"
+    shutil.copy(golden / "bpe.json", folder / "chats.json")
+    chats = (golden / "conversations.jsonl").read_text().splitlines(keepends=True)
+    (folder / "chats.jsonl").write_text("".join(chats[:3]) + (golden / "completions.jsonl").read_text())
+    runs.must(folder, "trireme tokenize -o data/chats.h5 --tokenizer chats.json --chat chatml chats.jsonl")
+    (folder / "task.jsonl").write_text('{"context": "the quick", "choices": ["brown", "red"], "gold": 0}\n' * 2)
     for kind in TOKENIZERS:
         shutil.copy(runs.source / f"tests/golden/tokenizers/{kind}.json", folder)
     machines = runs.source / "inputs/machines"

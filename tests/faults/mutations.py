@@ -115,7 +115,9 @@ class Checksums:
             return
         size = struct.unpack_from("<I", data, 20)[0]
         tokens, documents, _, _, at, offsets = struct.unpack_from("<6q", data, 24)
-        parts = ((80, at, tokens * size), (96, offsets, (documents + 1) * 8))
+        parts = [(80, at, tokens * size), (96, offsets, (documents + 1) * 8)]
+        if struct.unpack_from("<I", data, 16)[0] == 2:
+            parts.append((1424, struct.unpack_from("<q", data, 1408)[0], (tokens + 7) // 8))
         for place, begin, length in parts:
             if begin >= 0 <= length <= len(data):
                 data[place:place + 16] = self.raw128(data[begin:begin + length])

@@ -239,6 +239,37 @@ TEST(CrossEntropy, EmptyPartsAndMaskedLogitsCountForNothing) {
   EXPECT_EQ(whole.gradient[4099], -0.5F);
 }
 
+/// The other rows have the bits that they have without them.
+TYPED_TEST(CrossEntropyOf, RowsWithoutATargetHaveNoLossAndNoGradient) {
+  using T = TypeParam;
+  constexpr std::int64_t r = 13, v = 333;
+  const auto logits = random_numbers<T>(r * v, 1, 5.0);
+  const auto targets = random_tokens(r, v, 2);
+  auto some = targets;
+  for (const std::size_t row : {0, 4, 5, 12}) some[row] = -1;
+  for (const std::int64_t parts : splits) {
+    auto begins = uneven_parts(v, parts);
+    begins.insert(begins.begin() + 1, begins[1]);  // and an empty one
+    const auto whole = cross_entropy_in_parts<T>(logits, targets, begins, 0.25);
+    const auto found = cross_entropy_in_parts<T>(logits, some, begins, 0.25);
+    for (std::size_t row = 0; row < at(r); ++row) {
+      const bool counted = some[row] >= 0;
+      EXPECT_EQ(found.loss[row], counted ? whole.loss[row] : 0.0);
+      EXPECT_EQ(found.merged[3 * row + 1], counted ? whole.merged[3 * row + 1] : -1.0);
+      for (std::size_t i = row * at(v); i < (row + 1) * at(v); ++i)
+        ASSERT_EQ(found.gradient[i], counted ? whole.gradient[i] : T(0)) << row;
+    }
+  }
+}
+
+TEST(CrossEntropy, ScoresAreTheLossAndTheDistanceToTheLargestLogit) {
+  const DeviceArray<double> loss(std::vector<double>{0.5, 2.0});
+  const DeviceArray<double> merged(std::vector<double>{3.0, 1.5, 3.0, 4.0, 2.5, 1.0});
+  const DeviceArray<double> scores(4);
+  row_scores(Exec{}, scores.matrix(2, 2), loss.flat(), merged.matrix(2, 3));
+  EXPECT_EQ(scores.values(), (std::vector<double>{0.5, 0.0, 2.0, 3.0}));
+}
+
 TEST(CrossEntropy, NaNAndMaskedTargetsAreSeenByAll) {
   std::vector<double> logits{1.0, 2.0, -inf, 3.0};
   EXPECT_EQ(cross_entropy_in_parts<double>(logits, {2}, {0, 2, 4}, 1.0).loss[0], inf);

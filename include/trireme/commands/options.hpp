@@ -19,7 +19,11 @@ struct EvalOptions {
   std::string deck;
   std::vector<std::string> overrides;
   std::string checkpoint;  ///< a folder, or "latest" of the deck's checkpoint directory
-  std::string data;        ///< token file; "": the deck's validation file
+  std::string data;        ///< token file; "": the deck's validation file, if there are no tasks
+  std::vector<std::string> tasks = {};  ///< files of JSON lines
+  std::string prefix = {};              ///< special token before a text; "": the end of a document
+  std::string output = {};              ///< file for the measures; "": none
+  std::string log_likelihoods = {};     ///< file for those of all requests; "": none
 };
 
 struct GenerateOptions {

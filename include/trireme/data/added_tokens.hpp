@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace trireme {
@@ -33,6 +34,10 @@ std::vector<AddedToken> read_added_tokens(const JsonNode& node);
 /// The tokens to search for that have the flag `normalized` or not.
 std::vector<LiteralSplitter::Literal> literals_of(const std::vector<AddedToken>& added,
                                                   const EncodeOptions& options, bool normalized);
+
+/// As Tokenizer::special_tokens().
+std::vector<std::pair<std::string, std::int32_t>> special_tokens(
+    const std::vector<AddedToken>& added);
 
 /// Adds everything that ids depend on.
 void add_to(Checksum& sum, const std::vector<AddedToken>& added);

@@ -27,8 +27,10 @@ class BatchReader {
   /// Evaluation samples: windows [first, first + count).
   virtual void read(const Windows& windows, std::int64_t first, std::int64_t count,
                     BatchFields fields) const = 0;
-  /// Bytes of text in the predicted tokens of the first `count` samples; 0 if these are chosen at
-  /// random. `bytes_of_token` gives the bytes of each id.
+  /// Number of targets of the first `count` samples that count in the loss.
+  virtual std::int64_t counted(BatchFields fields, std::int64_t count) const = 0;
+  /// Bytes of text in the predicted tokens of the first `count` samples that count; 0 if these are
+  /// chosen at random. `bytes_of_token` gives the bytes of each id.
   virtual std::int64_t text_bytes(BatchFields fields, std::int64_t count,
                                   const std::vector<std::int32_t>& bytes_of_token) const = 0;
 };

@@ -22,6 +22,9 @@ class BpeTokenizer final : public Tokenizer {
   const std::string& name() const override { return name_; }
   std::int64_t vocabulary() const override { return std::ssize(model_.tokens); }
   std::int32_t end_of_document() const override { return end_of_document_; }
+  std::vector<std::pair<std::string, std::int32_t>> special_tokens() const override {
+    return data::special_tokens(model_.added);
+  }
   std::unique_ptr<Encoder> encoder(const EncodeOptions& options) const override;
   void decode(std::span<const std::int32_t> ids, std::string& out) const override;
 

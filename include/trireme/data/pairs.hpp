@@ -32,6 +32,7 @@ class Pairs final : public BatchReader {
             BatchFields fields) const override;
   void read(const Windows& windows, std::int64_t first, std::int64_t count,
             BatchFields fields) const override;
+  std::int64_t counted(BatchFields, std::int64_t count) const override { return count * masked_; }
   std::int64_t text_bytes(BatchFields, std::int64_t,
                           const std::vector<std::int32_t>&) const override {
     return 0;

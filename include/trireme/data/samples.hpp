@@ -20,8 +20,12 @@ class Windows {
   const std::string& path() const { return file_.path(); }
   std::int64_t count() const { return count_; }
   std::int64_t sequence() const { return sequence_; }
-  /// For window i, inputs are tokens i S … i S + S − 1, and targets are the tokens one further.
-  /// Both [S].
+  /// Whether only some tokens of the file count in the loss.
+  bool has_mask() const { return file_.has_mask(); }
+  /// Number of the window's targets that count in the loss.
+  std::int64_t counted(std::int64_t window) const;
+  /// For window i, inputs are tokens i S … i S + S − 1, and targets are the tokens one further, or
+  /// `uncounted`. Both [S].
   void read(std::int64_t window, std::span<std::int32_t> inputs,
             std::span<std::int32_t> targets) const;
   /// `count` windows from `first` on. Both [count, S].
@@ -54,6 +58,10 @@ class Samples {
   std::int64_t per_epoch(std::size_t file = 0) const { return windows_[file].count(); }
   std::int64_t sequence() const { return windows_.front().sequence(); }
   const Windows& windows(std::size_t file) const { return windows_[file]; }
+  /// Whether one of the files has a mask.
+  bool has_mask() const;
+  /// Number of targets of samples [first, first + count) that count in the loss.
+  std::int64_t counted(std::int64_t first_sample, std::int64_t count) const;
   struct Place {
     std::size_t file = 0;
     std::int64_t window = 0;

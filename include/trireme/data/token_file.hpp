@@ -17,7 +17,7 @@ namespace trireme::data {
 /// read at once. Thread-safe.
 class TokenFile final : public TokenSource {
  public:
-  /// Reads and verifies the header and all bytes outside the two datasets. UsageError if it is
+  /// Reads and verifies the header and all bytes outside the datasets. UsageError if it is
   /// not a token file; Error if it is damaged or truncated.
   explicit TokenFile(const std::string& path);
 
@@ -37,6 +37,10 @@ class TokenFile final : public TokenSource {
   /// they increase.
   void read_document_offsets(std::int64_t first, std::span<std::int64_t> out) const override;
 
+  bool has_mask() const override { return header_.has_mask(); }
+  void mask(std::int64_t first, std::span<std::int32_t> tokens) const override;
+  std::int64_t counted(std::int64_t first, std::int64_t count) const override;
+
   /// The inputs given to `trireme tokenize`, one per line. Opens the file with HDF5.
   std::string sources() const;
 
@@ -45,12 +49,17 @@ class TokenFile final : public TokenSource {
   void verify() const override;
 
  private:
+  void expect_inside(std::int64_t first, std::int64_t count) const;
+  /// Calls use(token, bits, n) with `n` ≤ 8 bits of the mask from `token` on.
+  template <class Use>
+  void visit_mask(std::int64_t first, std::int64_t count, const Use& use) const;
+
   io::InputFile file_;
   TokenHeader header_;
   std::string tokenizer_;
 };
 
-/// Digest of the bytes of `file` after the header that belong to neither dataset. Error if there
+/// Digest of the bytes of `file` after the header that belong to no dataset. Error if there
 /// are more than 16 MiB of them.
 Digest digest_of_rest(const io::InputFile& file, const TokenHeader& header);
 

@@ -21,16 +21,18 @@ class TokenFileWriter {
   TokenFileWriter(const std::string& path, const std::string& tokenizer, std::int64_t vocabulary,
                   const TokenizerSource& source = {});
 
-  /// Appends tokens to the current document.
-  void append(std::span<const std::int32_t> tokens);
+  /// Appends tokens to the current document; whether they count in the loss. The file gets a mask
+  /// if some do not.
+  void append(std::span<const std::int32_t> tokens, bool counted = true);
   /// Ends the current document, which must have tokens; `text_bytes` is the length of its text.
   void end_document(std::int64_t text_bytes);
-  /// UsageError if there is no document. `sources` is cut at 32 KiB.
+  /// UsageError if there is no document, or no token that counts. `sources` is cut at 32 KiB.
   void commit(const std::string& sources);
 
   std::int64_t tokens() const { return tokens_; }
   std::int64_t documents() const { return documents_; }
   std::int64_t text_bytes() const { return text_bytes_; }
+  std::int64_t counted() const { return counted_; }
 
  private:
   /// A spool, the buffer before it, and the digest of both.
@@ -44,6 +46,8 @@ class TokenFileWriter {
   };
   template <class Stored>
   void append_as(std::span<const std::int32_t> tokens);
+  void append_to_mask(std::int64_t count, bool counted);
+  bool has_mask() const { return counted_ < tokens_; }
   TokenHeader write_hdf5(const std::string& sources);
 
   io::AtomicFile file_;
@@ -52,6 +56,9 @@ class TokenFileWriter {
   std::int64_t vocabulary_;
   Stream token_stream_;
   Stream offset_stream_;
+  Stream mask_stream_;          ///< from the first token that does not count on
+  std::uint8_t mask_byte_ = 0;  ///< bits that are not in the stream yet
+  std::int64_t counted_ = 0;
   std::int64_t tokens_ = 0;
   std::int64_t documents_ = 0;
   std::int64_t text_bytes_ = 0;

@@ -7,13 +7,20 @@
 
 namespace trireme::data {
 
+inline constexpr std::int64_t token_header_bytes = 4096;
+inline constexpr char token_magic[16] = "TRIREME TOKENS\n";
+inline constexpr std::uint32_t token_version = 1;
+/// Programs that do not know masks must not read a file with one.
+inline constexpr std::uint32_t masked_token_version = 2;
+inline constexpr std::int64_t vocabulary_limit = std::int64_t{1} << 31;
+
 /// The first 4096 bytes of a token file: HDF5's user block, which HDF5 skips. It gives the places
-/// of the two datasets, so that training reads them without HDF5, and lets a reader find damage
+/// of the datasets, so that training reads them without HDF5, and lets a reader find damage
 /// before HDF5 opens the file. docs/token_files.md describes the format. Little endian, every field
 /// at its natural alignment.
 struct TokenHeader {
   char magic[16];             ///< "TRIREME TOKENS\n"
-  std::uint32_t version;      ///< 1
+  std::uint32_t version;      ///< 1, or 2 with a mask
   std::uint32_t token_bytes;  ///< 2 up to a vocabulary of 65,536, else 4
   std::int64_t tokens;
   std::int64_t documents;
@@ -28,18 +35,20 @@ struct TokenHeader {
   char tokenizer[128];        ///< Tokenizer::name(), padded with zeros
   char tokenizer_path[1024];  ///< its path, as given; zeros for "bytes"
   char end_of_document[128];  ///< the requested token; zeros: the tokenizer's usual one
-  char unused[2680];          ///< zeros
-  std::uint64_t digest;       ///< 64-bit XXH3 of the block up to here
+  std::int64_t mask_begin;    ///< the same for `mask`; 0: the file has none, all tokens count
+  std::int64_t counted;       ///< tokens that count in the loss; 0 without a mask
+  Digest mask_digest;
+  char unused[2648];     ///< zeros
+  std::uint64_t digest;  ///< 64-bit XXH3 of the block up to here
 
   std::int64_t tokens_end() const { return tokens_begin + tokens * token_bytes; }
   std::int64_t offsets_end() const { return offsets_begin + (documents + 1) * 8; }
+  bool has_mask() const { return version == masked_token_version; }
+  /// One bit per token.
+  std::int64_t mask_bytes() const { return has_mask() ? (tokens + 7) / 8 : 0; }
+  std::int64_t mask_end() const { return mask_begin + mask_bytes(); }
 };
 static_assert(sizeof(TokenHeader) == 4096);
-
-inline constexpr std::int64_t token_header_bytes = 4096;
-inline constexpr char token_magic[16] = "TRIREME TOKENS\n";
-inline constexpr std::uint32_t token_version = 1;
-inline constexpr std::int64_t vocabulary_limit = std::int64_t{1} << 31;
 
 /// 2 if 16 bits hold every id of the vocabulary, else 4.
 std::uint32_t token_bytes_for(std::int64_t vocabulary);

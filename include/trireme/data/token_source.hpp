@@ -9,6 +9,9 @@
 
 namespace trireme::data {
 
+/// Takes the place of a target that does not count in the loss.
+inline constexpr std::int32_t uncounted = -1;
+
 /// Tokens of concatenated documents in a file. Thread-safe.
 class TokenSource {
  public:
@@ -25,6 +28,12 @@ class TokenSource {
 
   /// Tokens [first, first + out.size()). Error if an id is outside the vocabulary.
   virtual void read(std::int64_t first, std::span<std::int32_t> out) const = 0;
+  /// Whether only some tokens count in the loss; otherwise all do.
+  virtual bool has_mask() const { return false; }
+  /// Replaces those of the tokens [first, first + tokens.size()) that do not count by `uncounted`.
+  virtual void mask(std::int64_t first, std::span<std::int32_t> tokens) const;
+  /// Number of tokens [first, first + count) that count in the loss.
+  virtual std::int64_t counted(std::int64_t first, std::int64_t count) const;
   /// First tokens of documents first, first + 1, …; entry documents() is tokens().
   virtual void read_document_offsets(std::int64_t first, std::span<std::int64_t> out) const = 0;
   /// Compares every byte with the checksums that the format has, in one pass. Reading all tokens

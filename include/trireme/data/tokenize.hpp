@@ -1,11 +1,20 @@
 #pragma once
 
+#include <trireme/data/chat.hpp>
+
 #include <cstdint>
 #include <functional>
 #include <string>
 #include <vector>
 
 namespace trireme::data {
+
+/// How input files are read.
+enum class TextFormat : std::uint8_t {
+  by_name,  ///< .jsonl and .jsonl.gz: JSON lines; others: text
+  text,
+  jsonl  ///< each line is a document (InstructionEncoder)
+};
 
 /// The options of `trireme tokenize`.
 struct TokenizeOptions {
@@ -22,12 +31,15 @@ struct TokenizeOptions {
   std::string validation_output = {};   ///< "": none
   double validation_fraction = 0;       ///< fraction of the documents
   std::uint64_t seed = 0;               ///< seed for the choice of validation documents
+  TextFormat format = TextFormat::by_name;
+  ChatFormat chat = ChatFormat::none;  ///< of messages in JSON lines
 };
 
 struct TokenizedPart {
   std::int64_t documents = 0;
   std::int64_t tokens = 0;
   std::int64_t text_bytes = 0;
+  std::int64_t counted = 0;  ///< tokens that count in the loss
 };
 
 struct TokenizeSummary {

@@ -5,6 +5,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 namespace trireme::data {
@@ -49,6 +50,10 @@ class Tokenizer {
   virtual std::int64_t vocabulary() const = 0;
   /// The id that ends every document; it has no text.
   virtual std::int32_t end_of_document() const = 0;
+  /// The names of the special tokens, and their ids.
+  virtual std::vector<std::pair<std::string, std::int32_t>> special_tokens() const { return {}; }
+  /// The id of the special token; -1: there is none.
+  std::int32_t special_token(std::string_view name) const;
   virtual std::unique_ptr<Encoder> encoder(const EncodeOptions& options) const = 0;
   /// Appends the text of `ids` to `out`; end-of-document ids have no text. Error for an id outside
   /// the vocabulary.
@@ -63,7 +68,8 @@ class Tokenizer {
   void decode_after(std::span<const std::int32_t> before, std::span<const std::int32_t> ids,
                     std::string& out) const;
   /// Appends the ids of one whole document to `out`, without an end-of-document token.
-  void encode(std::string_view document, std::vector<std::int32_t>& out) const;
+  void encode(std::string_view document, std::vector<std::int32_t>& out,
+              const EncodeOptions& options = {}) const;
 };
 
 /// Names a tokenizer.

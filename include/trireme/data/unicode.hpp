@@ -42,6 +42,11 @@ std::string utf8_of(char32_t c);
 
 /// White_Space.
 bool is_white_space(char32_t c);
+/// White space of Python's strings and expressions: White_Space and the separators U+001C to
+/// U+001F.
+inline bool is_space(char32_t c) {
+  return is_white_space(c) || (c >= 0x1C && c <= 0x1F);
+}
 /// \w of Unicode TS 18: Alphabetic, M, Nd, Pc, Join_Control.
 bool is_word_character(char32_t c);
 /// P, and ASCII's other punctuation ($ + < = > ^ ` | ~).

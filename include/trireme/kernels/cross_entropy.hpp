@@ -6,8 +6,9 @@
 
 /// Cross entropy of a vocabulary that may be split into parts, of which one holds the ids
 /// [first_id, first_id + Vl). Per row three numbers are sent, never the logits (Narayanan et al.
-/// 2021, arXiv 2104.04473, section 2.3; Shoeybi et al. 2019, arXiv 1909.08053). Targets must be in
-/// [0, V): the reader of tokens checks them. A part may be empty. Asynchronous on exec;
+/// 2021, arXiv 2104.04473, section 2.3; Shoeybi et al. 2019, arXiv 1909.08053). Targets must be
+/// below V: the reader of tokens checks them. A row with target -1 is not counted: its loss and its
+/// gradient are 0. A part may be empty. Asynchronous on exec;
 /// instantiated for float and double, gradients for Bf16 and Fp16 too.
 namespace trireme::kernels {
 
@@ -15,7 +16,8 @@ namespace trireme::kernels {
 /// One pass: sums relative to a running maximum (Milakov and Gimelshein 2018, arXiv 1805.02867,
 /// algorithm 3, by chunks). Without logits, or with masked ones (-infinity) only, the first two are
 /// -infinity and 0; the target's logit is -infinity if another part holds it. statistics [R,3],
-/// logits [R,Vl], targets [R] global ids.
+/// logits [R,Vl], targets [R] global ids. Rows that are not
+/// counted have {0, -1, 0}.
 template <class T>
 void cross_entropy_statistics(const Exec& exec, View2<double> statistics, View2<const T> logits,
                               View1<const std::int32_t> targets, std::int64_t first_id);
@@ -35,6 +37,11 @@ void cross_entropy_gradient(const Exec& exec, View2<T> gradient, View2<const Acc
                             View2<const double> merged, View1<const std::int32_t> targets,
                             std::int64_t first_id, double scale,
                             View1<const double> loss_scale = {});
+
+/// scores[r] = {loss[r], largest logit - target's logit}: 0 in the second column where the target
+/// is the most likely token. scores [R,2], loss [R], merged [R,3].
+void row_scores(const Exec& exec, View2<double> scores, View1<const double> loss,
+                View2<const double> merged);
 
 /// result[0] += values[0] + ... + values[n-1], in an order fixed by n. result [1], values [n].
 void sum_ordered(const Exec& exec, View1<double> result, View1<const double> values);

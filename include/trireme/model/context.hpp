@@ -17,11 +17,12 @@ struct MicroContext {
   std::uint32_t step = 0;
   std::int64_t first_sample = 0;  ///< number of the micro-batch's first sample in the global batch
   std::int64_t sequence = 0;
-  double dropout = 0;              ///< 0 in evaluation
-  double token_weight = 1;         ///< weight of a token's loss: 1 / tokens of the global batch
-  bool notes_maxima = false;       ///< of tensors that are rounded to fp8: in training steps
+  double dropout = 0;         ///< 0 in evaluation
+  double token_weight = 1;    ///< weight of a token's loss: 1 / counted tokens of the global batch
+  bool notes_maxima = false;  ///< of tensors that are rounded to fp8: in training steps
   View1<const double> loss_scale;  ///< [1] factor of the loss, or empty for 1
   int version = 0;                 ///< of weights and gradients: 1 for the second parameters
+  View2<double> scores = {};  ///< [T, 2] row_scores() of an evaluation's rows; empty: not wanted
 
   /// Mask of one dropout site on the rows at `places`: `stream` is 0 for the embedding, 1 + 2·layer
   /// and 2 + 2·layer for the outputs of attention and feed-forward.

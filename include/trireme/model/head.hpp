@@ -43,9 +43,9 @@ class Head {
   /// T.
   void forward(const Handle& handle, View1<double> losses, const Saved& saved, View2<T> all,
                BatchFields fields, const MicroContext& context) const;
-  /// The losses of the first `samples` samples, without gradients.
+  /// The losses of the first `samples` samples, without gradients. `scores` as in MicroContext.
   void evaluate(const Handle& handle, View1<double> losses, const Saved& saved, View2<T> all,
-                BatchFields fields, std::int64_t samples) const;
+                BatchFields fields, std::int64_t samples, View2<double> scores) const;
   /// The gradient down to dy, unless the forward pass has computed it: to be called before the
   /// following two.
   void backward_losses(const Handle& handle, const Saved& saved, View2<T> all, BatchFields fields,

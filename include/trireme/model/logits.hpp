@@ -42,9 +42,9 @@ class Logits {
   /// with_losses.
   void backward(const Handle& handle, View2<T> y, const Scratch& scratch,
                 View1<const std::int32_t> targets, const MicroContext& context) const;
-  /// The loss alone.
+  /// The loss alone, and scores [≥ N, 2] of the rows (kernels::row_scores) unless they are empty.
   void evaluate(const Handle& handle, View1<double> loss, View2<const T> y, const Scratch& scratch,
-                View1<const std::int32_t> targets) const;
+                View1<const std::int32_t> targets, View2<double> scores) const;
   /// logits [N, V] of this rank's part of the vocabulary, of y [N, D].
   void compute(const Handle& handle, View2<Accumulate<T>> logits, View2<const T> y) const;
 

@@ -33,7 +33,8 @@ class MaskedHead final : public TrainingHead<P> {
   void backward(const Handle& handle, View2<T> dy, View2<T> all, const Tensors& tensors,
                 BatchFields fields, const MicroContext& context) const override;
   void evaluate(const Handle& handle, View1<double> losses, View2<T> y, View2<T> all,
-                const Tensors& tensors, BatchFields fields, std::int64_t samples) const override;
+                const Tensors& tensors, BatchFields fields, std::int64_t samples,
+                View2<double> scores) const override;
   /// Throws Error: only masked tokens are predicted.
   void logits(const Handle& handle, View2<Accumulate<T>> logits, View2<const T> y) const override;
 

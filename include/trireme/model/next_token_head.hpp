@@ -20,8 +20,8 @@ class NextTokenHead final : public TrainingHead<P> {
   void backward(const Handle& handle, View2<T> dy, View2<T> all, const HeadTensors<P>& tensors,
                 BatchFields fields, const MicroContext& context) const override;
   void evaluate(const Handle& handle, View1<double> losses, View2<T> y, View2<T> all,
-                const HeadTensors<P>& tensors, BatchFields fields,
-                std::int64_t samples) const override;
+                const HeadTensors<P>& tensors, BatchFields fields, std::int64_t samples,
+                View2<double> scores) const override;
   void logits(const Handle& handle, View2<Accumulate<T>> logits, View2<const T> y) const override;
 
  private:

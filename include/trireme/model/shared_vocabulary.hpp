@@ -52,9 +52,9 @@ class SharedVocabulary {
   void logits(const Handle& handle, const Slot& slot, View2<T> slice, View2<double> statistics,
               bool gradient, const Between& between) const;
   /// slot.merged, from the statistics [p, N, 3] of all pipeline ranks. loss [1] += Σ cross entropy
-  /// of the first `rows` rows; an empty view: nothing is added.
+  /// of the first `rows` rows; an empty view: nothing is added. `scores` as in MicroContext.
   void combine(const Handle& handle, const Slot& slot, View3<const double> statistics,
-               View1<double> loss, std::int64_t rows) const;
+               View1<double> loss, std::int64_t rows, View2<double> scores = {}) const;
   /// slice = this part of the gradient of y.
   void output_gradient(const Handle& handle, const Slot& slot, View2<T> slice,
                        const MicroContext& context) const;

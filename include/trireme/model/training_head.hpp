@@ -63,9 +63,11 @@ class TrainingHead {
   /// gradients of the head's own weights. Not for HeadGradient::with_losses.
   virtual void backward(const Handle& handle, View2<T> dy, View2<T> all, const Tensors& tensors,
                         BatchFields fields, const MicroContext& context) const = 0;
-  /// The losses of the first `samples` samples, without gradients.
+  /// The losses of the first `samples` samples, without gradients. `scores` as in MicroContext, of
+  /// an objective that predicts the next token.
   virtual void evaluate(const Handle& handle, View1<double> losses, View2<T> y, View2<T> all,
-                        const Tensors& tensors, BatchFields fields, std::int64_t samples) const = 0;
+                        const Tensors& tensors, BatchFields fields, std::int64_t samples,
+                        View2<double> scores) const = 0;
   /// logits [R, V] of the tokens that follow the rows y [R, D], of this rank's part of the
   /// vocabulary. Error if the objective does not predict them.
   virtual void logits(const Handle& handle, View2<Accumulate<T>> logits,

@@ -3,7 +3,9 @@
 #include <trireme/base/clock.hpp>
 #include <trireme/data/batch.hpp>
 #include <trireme/data/batch_reader.hpp>
+#include <trireme/data/requests.hpp>
 #include <trireme/deck/batch_schedule.hpp>
+#include <trireme/tensor/arena.hpp>
 #include <trireme/tensor/copy_queue.hpp>
 #include <trireme/train/executor.hpp>
 #include <trireme/train/rank_parts.hpp>
@@ -11,6 +13,7 @@
 #include <trireme/train/vocabulary_passes.hpp>
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <optional>
 #include <span>
@@ -39,7 +42,8 @@ class StepActions final : public Actions {
   /// Amount of text that an evaluation has read, on ranks of the last stage.
   struct Counted {
     std::int64_t samples = 0;
-    std::int64_t bytes = 0;  ///< bytes of text in predicted tokens
+    std::int64_t targets = 0;  ///< that count in the loss
+    std::int64_t bytes = 0;    ///< bytes of text in predicted tokens
   };
 
   /// Arguments must outlive this.
@@ -53,6 +57,10 @@ class StepActions final : public Actions {
   /// `micro` windows. `bytes_of_token` per id.
   void begin_evaluation(const data::Windows& file, std::int64_t windows, std::int64_t first_group,
                         const std::vector<std::int32_t>& bytes_of_token);
+  /// The same for requests; the sums of their scores are added to `sums` on the ranks of the last
+  /// stage, two per request: Σ loss, and the number of tokens that are not the most likely.
+  void begin_scoring(const data::Requests& requests, std::int64_t first_group,
+                     std::vector<double>& sums);
   const Counted& counted() const { return counted_; }
   /// The next passes compute the samples of this data rank, and start no reductions.
   void compute_samples_of(int data_rank);
@@ -66,6 +74,8 @@ class StepActions final : public Actions {
   void resume(std::int64_t step) { step_ = step; }
   /// Samples of a step's global batch.
   std::int64_t batch_samples(std::int64_t step) const { return batches_.global(step); }
+  /// Targets of a step's global batch that count in the loss.
+  std::int64_t batch_targets(std::int64_t step) const;
   /// Number of the current training step.
   const data::Batch& batch() const { return batch_; }
   /// Time at which the input of the last instruction had arrived.
@@ -129,6 +139,8 @@ class StepActions final : public Actions {
   std::int64_t group_of(Micro micro) const;
   std::int64_t samples_of(std::int64_t group) const;
   void read_samples(Micro micro, data::BatchFields fields);
+  /// Adds the scores of a group's requests to their sums.
+  void take_scores(std::int64_t group);
   void mark_loss(std::int64_t step);
   /// Moves the received input or gradient to the memory that the stage reads.
   void take_input(const Step& step);
@@ -164,6 +176,13 @@ class StepActions final : public Actions {
   std::int64_t step_ = 0;
   const data::Samples* samples_ = nullptr;
   const data::Windows* windows_ = nullptr;
+  const data::Requests* requests_ = nullptr;  ///< null: an evaluation reads windows
+  std::vector<double>* sums_ = nullptr;       ///< of the requests
+  std::optional<Arena> score_memory_;
+  View2<double> scores_;  // [T, 2] of a micro-batch; empty but for requests
+  std::vector<double> host_scores_;
+  /// Counted targets of the latest steps, if samples have a mask.
+  mutable std::map<std::int64_t, std::int64_t> targets_of_step_;
   const std::vector<std::int32_t>* bytes_of_token_ = nullptr;
   std::int64_t all_windows_ = 0;
   std::int64_t first_group_ = 0;

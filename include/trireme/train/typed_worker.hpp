@@ -40,6 +40,7 @@ class TypedWorker final : public Worker {
   StepResult result_of(std::int64_t step) override;
   Evaluation evaluate(const data::Windows& file, std::int64_t windows,
                       const std::vector<std::int32_t>& bytes_of_token) override;
+  std::vector<Score> score(const data::Requests& requests) override;
   std::vector<checkpoint::SliceView> share() override;
   void load(const checkpoint::Reader& reader) override;
   std::vector<plan::MemoryRow> memory() const override;

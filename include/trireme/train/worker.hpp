@@ -2,6 +2,7 @@
 
 #include <trireme/architecture/architecture.hpp>
 #include <trireme/checkpoint/reader.hpp>
+#include <trireme/data/requests.hpp>
 #include <trireme/data/samples.hpp>
 #include <trireme/deck/config.hpp>
 #include <trireme/grid/runtime.hpp>
@@ -33,7 +34,8 @@ struct LossSum {
   std::string counted;
   double nats = 0;         ///< Σ cross entropy
   std::int64_t count = 0;  ///< number of cross entropies in the sum
-  double mean() const { return nats / static_cast<double>(count); }
+  /// 0 if nothing counts.
+  double mean() const { return count == 0 ? 0 : nats / static_cast<double>(count); }
 };
 
 /// Losses on a token file.
@@ -42,6 +44,12 @@ struct Evaluation {
   std::int64_t bytes = 0;  ///< bytes of text in those tokens; 0 if the tokens are chosen at random
   const LossSum& tokens() const { return losses.front(); }
   double bits_per_byte() const;
+};
+
+/// Likelihood of the scored tokens of a request.
+struct Score {
+  double log_likelihood = 0;  ///< Σ log p(token | tokens before), in nats
+  bool greedy = false;        ///< whether each of them is the most likely token
 };
 
 /// One rank's model with its optimizer and communication. make_worker chooses the number types
@@ -78,6 +86,10 @@ class Worker {
   /// Collective.
   virtual Evaluation evaluate(const data::Windows& file, std::int64_t windows,
                               const std::vector<std::int32_t>& bytes_of_token) = 0;
+
+  /// The scores of all requests, on every rank, for a model that predicts the next token. The
+  /// request's number decides which rank computes it. Collective.
+  virtual std::vector<Score> score(const data::Requests& requests) = 0;
 
   /// This rank's slices of a checkpoint: parts of the parameters and, if it trains, of the
   /// optimizer's state. All ranks together write every element once. Waits for the current step.

@@ -1,6 +1,7 @@
 #include <trireme/base/check.hpp>
 #include <trireme/base/log.hpp>
 #include <trireme/commands/engine.hpp>
+#include <trireme/commands/eval_tasks.hpp>
 #include <trireme/commands/resolve.hpp>
 #include <trireme/commands/restart.hpp>
 #include <trireme/commands/session.hpp>
@@ -13,6 +14,8 @@ namespace trireme::commands {
 
 ExitCode evaluate(grid::Runtime& runtime, const EvalOptions& options) {
   Session session = open_session(runtime, options.deck, options.overrides, Ranks::any_replicas);
+  if (!options.tasks.empty()) evaluate_tasks(runtime, session, options);
+  if (!options.tasks.empty() && options.data.empty()) return ExitCode::finished;
   const deck::Config& config = session.config();
 
   std::unique_ptr<data::TokenSource> file;

@@ -11,11 +11,13 @@
 #include <trireme/data/tokenizer.hpp>
 
 #include <CLI/CLI.hpp>
+#include <nlohmann/json.hpp>
 
 #include <signal.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
@@ -81,12 +83,37 @@ std::unique_ptr<data::Tokenizer> tokenizer_of(const data::TokenSource& file,
   return tokenizer;
 }
 
+/// A line per document: its parts, and whether their tokens count in the loss.
+void decode_masked(const data::TokenSource& file, const data::Tokenizer& tokenizer) {
+  std::array<std::int64_t, 2> place{};
+  for (std::int64_t document = 0; document < file.documents(); ++document) {
+    file.read_document_offsets(document, place);
+    std::vector<std::int32_t> ids(static_cast<std::size_t>(place[1] - place[0]));
+    file.read(place[0], ids);
+    std::vector<std::int32_t> mask = ids;
+    file.mask(place[0], mask);
+    auto parts = nlohmann::ordered_json::array();
+    for (std::size_t begin = 0, end = 0; begin < ids.size(); begin = end) {
+      const bool counted = mask[begin] != data::uncounted;
+      while (end < ids.size() && (mask[end] != data::uncounted) == counted) ++end;
+      std::string words;
+      const std::span<const std::int32_t> all(ids);
+      tokenizer.decode_after(all.first(begin), all.subspan(begin, end - begin), words);
+      parts.push_back({{"counted", counted}, {"tokens", end - begin}, {"text", words}});
+    }
+    const std::string line =
+        parts.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
+    if (!write_to_stdout(line)) return;
+  }
+}
+
 /// Writes the text of all documents to standard output, without separators.
 void decode(const std::string& path, const std::string& elsewhere) {
   ::signal(SIGPIPE, SIG_IGN);
   const auto file = data::open_tokens(path);
   const auto tokenizer = tokenizer_of(*file, elsewhere);
   file->verify_bytes();  // before any text, which a pipe would take for right
+  if (file->has_mask()) return decode_masked(*file, *tokenizer);
   const auto decoder = tokenizer->decoder();
   std::vector<std::int32_t> ids(1 << 16);
   std::string content;
@@ -132,6 +159,8 @@ void inspect_tokens(const std::string& path, bool verify) {
                                         : text(", documents end with ", source.end_of_document));
   show("vocabulary  ", with_commas(file.vocabulary()), " ids of ", header.token_bytes, " bytes");
   show("tokens      ", with_commas(file.tokens()));
+  if (file.has_mask())
+    show("counted     ", with_commas(header.counted), " tokens count in the loss");
   show("documents   ", with_commas(file.documents()));
   show("text        ", with_commas(file.text_bytes()), " bytes");
   show("sources     ", text_file);
@@ -247,7 +276,8 @@ void add_inspect(CLI::App& app) {
   auto* decoding =
       command
           ->add_flag("--decode", options->decode,
-                     "Print the text of a token file, without separators between documents")
+                     "Print the text of a token file, without separators between documents; of a "
+                     "file with a mask one line of JSON per document with its counted parts")
           ->excludes(verify)
           ->excludes(difference);
   command

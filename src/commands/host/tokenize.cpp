@@ -24,6 +24,8 @@ void say_part(const std::string& path, const data::TokenizedPart& part) {
   say(path, ": ", with_commas(part.tokens), " tokens in ", with_commas(part.documents),
       part.documents == 1 ? " document (" : " documents (", with_commas(part.text_bytes),
       " bytes of text)");
+  if (part.counted < part.tokens)
+    say(path, ": ", with_commas(part.counted), " tokens count in the loss");
 }
 
 /// Creates the output's folder, so that `-o data/train.h5` works in a fresh clone.
@@ -67,7 +69,8 @@ void run(const data::TokenizeOptions& options) {
 }  // namespace
 
 void add_tokenize(CLI::App& app) {
-  auto* command = app.add_subcommand("tokenize", "Convert text files to a token file");
+  auto* command =
+      app.add_subcommand("tokenize", "Convert text files or JSON lines to a token file");
   const auto options = std::make_shared<data::TokenizeOptions>();
   options->validation_fraction = 0.02;
   command->add_option("-o,--output", options->output, "Token file to write (HDF5)")
@@ -104,6 +107,22 @@ void add_tokenize(CLI::App& app) {
                    "the matched "
                    "text is dropped. Default: each file is one document")
       ->type_name("PATTERN");
+  command
+      ->add_option_function<std::string>(
+          "--format",
+          [options](const std::string& name) {
+            options->format = name == "text" ? data::TextFormat::text : data::TextFormat::jsonl;
+          },
+          "text or jsonl; default: jsonl for files named .jsonl or .jsonl.gz, whose lines are "
+          "documents: {\"text\"}, {\"prompt\", \"completion\"} or {\"messages\"}")
+      ->check(CLI::IsMember({"text", "jsonl"}).description(""))
+      ->type_name("FORMAT");
+  command
+      ->add_option_function<std::string>(
+          "--chat", [options](const std::string& name) { options->chat = data::chat_format(name); },
+          "Chat format of messages in JSON lines: chatml, llama3, mistral or gemma")
+      ->check(CLI::IsMember({"chatml", "llama3", "mistral", "gemma"}).description(""))
+      ->type_name("FORMAT");
   auto* validation = command
                          ->add_option("--validation", options->validation_output,
                                       "Second token file, for validation")
@@ -119,7 +138,9 @@ void add_tokenize(CLI::App& app) {
   command->footer(
       "Example:\n  # the entries of a dictionary, which begin in column 0 after an empty line\n"
       "  trireme tokenize -o train.h5 --validation validation.h5 \\\n"
-      "      --document-separator '\\n\\n(?=\\S)' /usr/share/dictd/gcide.dict.dz");
+      "      --document-separator '\\n\\n(?=\\S)' /usr/share/dictd/gcide.dict.dz\n"
+      "  # conversations, of which the assistant's answers count in the loss\n"
+      "  trireme tokenize -o chats.h5 --tokenizer tokenizer.json --chat chatml chats.jsonl");
   command->callback([options] { run(*options); });
 }
 

@@ -92,14 +92,40 @@ CLI::App* add_train_options(CLI::App& app, TrainOptions& options) {
 
 CLI::App* add_eval_options(CLI::App& app, EvalOptions& options) {
   CLI::App* command = app.add_subcommand(
-      "eval", "Compute loss, perplexity and bits per byte of a checkpoint on a token file");
+      "eval", "Compute losses of a checkpoint on a token file, or its accuracy in tasks");
   add_deck_arguments(*command, options.deck, options.overrides);
   add_checkpoint(*command, options.checkpoint);
-  command->add_option("--data", options.data, "Token file; default: the deck's data.validation")
+  command
+      ->add_option("--data", options.data,
+                   "Token file; default: the deck's data.validation, unless there are --tasks")
       ->type_name("FILE");
+  CLI::Option* tasks =
+      command
+          ->add_option("--tasks", options.tasks,
+                       "File of JSON lines to score by log-likelihood: multiple choice, "
+                       "continuations or texts; may be given several times")
+          ->allow_extra_args(false)
+          ->type_name("FILE");
+  command
+      ->add_option("--prefix", options.prefix,
+                   "Special token before a text without context, such as <s>; default: the "
+                   "end-of-document token")
+      ->type_name("TOKEN")
+      ->needs(tasks);
+  command
+      ->add_option("-o,--output", options.output,
+                   "Write the measures of the tasks to this JSON file")
+      ->type_name("FILE")
+      ->needs(tasks);
+  command
+      ->add_option("--log-likelihoods", options.log_likelihoods,
+                   "Write the log-likelihood of each request to this file, as JSON lines")
+      ->type_name("FILE")
+      ->needs(tasks);
   command->footer(
-      "Example:\n  mpiexec -n 2 trireme eval inputs/tiny.toml --checkpoint "
-      "run/checkpoints/step_00000100 --data test.h5");
+      "Examples:\n  mpiexec -n 2 trireme eval inputs/tiny.toml --checkpoint "
+      "run/checkpoints/step_00000100 --data test.h5\n  mpiexec -n 4 trireme eval deck.toml --tasks "
+      "questions.jsonl --tasks stories.jsonl -o results.json");
   return command;
 }
 

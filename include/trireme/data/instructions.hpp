@@ -1,0 +1,59 @@
+#pragma once
+
+#include <trireme/data/chat.hpp>
+#include <trireme/data/json_lines.hpp>
+#include <trireme/data/tokenizer.hpp>
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace trireme::data {
+
+/// A document whose tokens count in the loss in part. Its end-of-document token is among them.
+struct CountedTokens {
+  std::vector<std::int32_t> ids;
+  /// Consecutive runs of tokens: how many, and whether they count.
+  std::vector<std::pair<std::int64_t, bool>> runs;
+  std::int64_t text_bytes = 0;
+};
+
+/// Tokens of JSON lines:
+///
+///   {"text"}                       all count
+///   {"prompt", "completion"}       those of the completion and the end of the document count
+///   {"messages": [{"role", "content"}, ...]}   the assistant's answers and the tokens that end
+///   them
+class InstructionEncoder {
+ public:
+  /// `special_tokens`: their names in texts are encoded as these tokens. UsageError unless the
+  /// tokenizer has the special tokens of the format. The tokenizer must outlive this.
+  InstructionEncoder(const Tokenizer& tokenizer, ChatFormat format, bool special_tokens);
+
+  /// Without ids if the line has no text. UsageError with the line's place.
+  CountedTokens encode(const JsonLine& line);
+
+ private:
+  std::vector<std::int32_t> ids_of(std::string_view text, bool special_tokens);
+  CountedTokens encode_text(const JsonLine& line);
+  CountedTokens encode_completion(const JsonLine& line);
+  CountedTokens encode_messages(const JsonLine& line);
+  std::vector<ChatMessage> messages_of(const JsonLine& line) const;
+  void expect_plain(const JsonLine& line, const std::string& text) const;
+
+  const Tokenizer& tokenizer_;
+  ChatFormat format_;
+  bool special_tokens_;
+  std::unique_ptr<Encoder> plain_;    ///< names of special tokens are text
+  std::unique_ptr<Encoder> special_;  ///< they are tokens
+};
+
+/// The text of a line of the first two forms, for training a tokenizer.
+std::string text_of(const JsonLine& line);
+
+/// An example of a line, for messages.
+extern const char* const instruction_form;
+
+}  // namespace trireme::data

@@ -1,0 +1,43 @@
+#pragma once
+
+#include <nlohmann/json.hpp>
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+namespace trireme::data {
+
+/// An object that is one line of a file, and its place for messages.
+class JsonLine {
+ public:
+  JsonLine(const nlohmann::json& json, std::string where, std::string form)
+      : json_(json), where_(std::move(where)), form_(std::move(form)) {}
+
+  const nlohmann::json& json() const { return json_; }
+  const std::string& where() const { return where_; }  ///< "tasks.jsonl:3"
+  bool has(const char* key) const { return json_.contains(key); }
+  /// UsageError unless the member is a string.
+  const std::string& string(const char* key) const;
+  /// UsageError unless it is a list of at least one string.
+  std::vector<std::string> strings(const char* key) const;
+  /// UsageError that begins with the line's place and ends with an example of the form.
+  [[noreturn]] void refuse(const std::string& complaint) const;
+  /// The same for a member: its value, and what is expected.
+  [[noreturn]] void refuse(const char* key, const std::string& expected) const;
+
+ private:
+  const nlohmann::json& json_;
+  std::string where_;
+  std::string form_;
+};
+
+/// Calls `use` with each line of a file, plain or gzip ("-": standard input) in bounded memory;
+/// blank lines are skipped. UsageError for a line that is longer than 64 MiB, not UTF-8 or no
+/// object; `form` is an example of a line. `progress` gets the bytes read so far.
+void read_json_lines(const std::string& path, const std::string& form,
+                     const std::function<void(const JsonLine&)>& use,
+                     const std::function<void(std::int64_t)>& progress = {});
+
+}  // namespace trireme::data
