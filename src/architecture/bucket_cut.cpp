@@ -62,38 +62,46 @@ std::int64_t layer_of(const Architecture& architecture, const LocalArray& array)
 
 BucketCut::BucketCut(const Architecture& architecture, const Shard& shard,
                      const std::vector<LocalArray>& arrays, const Placement& placement,
-                     std::int64_t most_elements, int data_ranks)
+                     std::int64_t most_elements, int data_ranks, bool by_layer)
     : arrays_(arrays),
       placement_(placement),
       most_elements_(most_elements),
-      data_ranks_(data_ranks) {
-  const std::int64_t layers = architecture.model.layers;
+      data_ranks_(data_ranks),
+      by_layer_(by_layer),
+      layers_(architecture.model.layers),
+      tied_(architecture.model.tied_embeddings) {
+  const std::int64_t layers = layers_;
   const bool shared = shard.shares_vocabulary();
-  const bool tied = architecture.model.tied_embeddings;
   ranges_.reserve(arrays.size() + 1);
   for (std::size_t i = 0; i < arrays.size(); ++i) {
     const LocalArray& a = arrays[i];
     for (const Piece& piece : a.pieces) {
       const std::int64_t begin = placement.offset[i] + piece.first;
       ranges_.push_back({begin, begin + piece.elements(), &piece, layer_of(architecture, a),
-                         a.stage, a.split, tied && a.number == 0, a.shared});
+                         a.stage, a.split, tied_ && a.number == 0, a.shared, a.partial_gradient,
+                         a.of_vocabulary});
     }
   }
   if (placement.tied_elements > 0)
     ranges_.push_back({placement.tied_offset, placement.tied_offset + placement.tied_elements,
                        nullptr, shared ? shared_output_layer(layers) : layers,
-                       shared ? shard.stages.front() : shard.last_stage(), true, true, false});
+                       shared ? shard.stages.front() : shard.last_stage(), true, true, false, false,
+                       shared});
   std::ranges::sort(ranges_, {}, &GradientRange::begin);
 }
 
 void BucketCut::visit(const std::function<void(const BucketRun&)>& use) const {
+  visit_groups([&](Ranges ranges) { cut(ranges, use); });
+}
+
+void BucketCut::visit_groups(const std::function<void(Ranges)>& use) const {
   for (auto first = ranges_.begin(); first != ranges_.end();) {
     const auto last = std::find_if(first, ranges_.end(), [&](const GradientRange& r) {
       const bool apart = (r.alone || first->alone) && r.begin != first->begin;
       return r.stage != first->stage || r.split != first->split || r.shared != first->shared ||
-             apart;
+             (by_layer_ && (r.layer != first->layer || r.partial != first->partial)) || apart;
     });
-    cut(Ranges(first, last), use);
+    use(Ranges(first, last));
     first = last;
   }
 }

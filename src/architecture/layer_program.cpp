@@ -246,6 +246,11 @@ Kept kept_for_evaluation(const LayerDescription& layer) {
   return kept;
 }
 
+bool reads_weights(const PhaseProgram& phase) {
+  return std::ranges::any_of(phase.steps,
+                             [](const Step& step) { return step.pass != Pass::backward_weight; });
+}
+
 const PhaseProgram& LayerProgram::phase(Phase phase) const {
   switch (phase) {
     case Phase::forward:

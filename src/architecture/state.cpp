@@ -173,8 +173,8 @@ class OwnedSums {
                 std::int64_t end, std::int64_t times) {
     check_usage(++parts_ <= parts_limit, "a rank's ", ranges.front().split ? "" : "replicated ",
                 "arrays are cut into more than ", parts_limit, " parts of the ", ranks_,
-                " replicas of [parallel] distributed_optimizer; choose more tensor or pipeline "
-                "ranks, or distributed_optimizer = false");
+                " replicas of [parallel] shard; choose more tensor or pipeline "
+                "ranks, or shard = \"none\"");
     auto range = std::ranges::partition_point(
         ranges, [&](const GradientRange& r) { return r.end <= begin; });
     for (; range != ranges.end() && range->begin < end; ++range) {

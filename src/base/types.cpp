@@ -28,6 +28,8 @@ constexpr std::array<std::string_view, 2> vocabulary_names{"stage", "pipeline"};
 constexpr std::array<std::string_view, 2> layout_names{"given", "auto"};
 constexpr std::array<std::string_view, 4> recompute_names{"none", "selective", "full", "auto"};
 constexpr std::array<std::string_view, 4> offload_names{"none", "optimizer", "activations", "both"};
+constexpr std::array<std::string_view, 4> sharding_names{"none", "optimizer", "gradients",
+                                                         "weights"};
 constexpr std::array<std::string_view, 3> transport_names{"auto", "mpi", "nccl"};
 constexpr std::array<std::string_view, 4> attention_names{"auto", "portable", "tensor_cores",
                                                           "cudnn"};
@@ -96,6 +98,9 @@ std::string_view name_of(Recompute x) {
 }
 std::string_view name_of(Offload x) {
   return offload_names[static_cast<std::size_t>(x)];
+}
+std::string_view name_of(Sharding x) {
+  return sharding_names[static_cast<std::size_t>(x)];
 }
 std::string_view name_of(TransportKind x) {
   return transport_names[static_cast<std::size_t>(x)];
@@ -186,6 +191,10 @@ std::span<const std::string_view> names<Recompute>() {
 template <>
 std::span<const std::string_view> names<Offload>() {
   return offload_names;
+}
+template <>
+std::span<const std::string_view> names<Sharding>() {
+  return sharding_names;
 }
 template <>
 std::span<const std::string_view> names<TransportKind>() {

@@ -220,6 +220,7 @@ class CrossCheck {
   void overlapped_steps() {
     if (!valid({"parallel.schedule"})) return;
     for (const std::string& mistake : overlap_mistakes(deck_)) report(mistake);
+    for (const std::string& mistake : sharding_mistakes(deck_)) report(mistake);
   }
 
   /// Each part of a shared vocabulary needs a row. Interleaved stages and those in a V would need

@@ -17,7 +17,17 @@ std::vector<std::string> overlap_mistakes(const Deck& deck) {
   if (c.parallel.offload != Offload::none) excludes("parallel", "offload", "offload = \"none\"");
   if (c.model.shared_layers > 0) excludes("model", "shared_layers", "shared_layers = 0");
   if (c.run.audit_every > 0) excludes("run", "audit_every", "audit_every = 0");
+  if (c.parallel.shard == Sharding::weights) excludes("parallel", "shard", "shard = \"gradients\"");
   return mistakes;
+}
+
+std::vector<std::string> sharding_mistakes(const Deck& deck) {
+  const Config& c = deck.config;
+  if (c.run.audit_every == 0 || c.parallel.shard < Sharding::gradients) return {};
+  return {text(deck.cite("run", "audit_every"), " cannot be combined with ",
+               deck.cite("parallel", "shard"),
+               ", because audits compare whole weights and gradients; choose shard = "
+               "\"optimizer\" or audit_every = 0")};
 }
 
 }  // namespace trireme::deck

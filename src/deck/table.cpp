@@ -75,7 +75,7 @@ void parallel_keys(std::vector<Entry>& out) {
   parallel
       .choice("layout", &ParallelConfig::layout,
               "given: the keys of this section and batch.micro; auto: those of tensor, pipeline, "
-              "data, schedule, chunks, sequence_parallel, recompute, distributed_optimizer and "
+              "data, schedule, chunks, sequence_parallel, recompute, shard and "
               "batch.micro that the deck does not set are chosen for the number of ranks of each "
               "job; see docs/parallelism.md")
       .otherwise(Str("given"));
@@ -162,10 +162,10 @@ void parallel_keys(std::vector<Entry>& out) {
       .at_least(0)
       .otherwise(Int{0}, "0: the machine file's memory");
   parallel
-      .boolean(
-          "distributed_optimizer", &ParallelConfig::distributed_optimizer,
-          "partition of the optimizer's state and the weight update among replicas (ZeRO, stage 1)")
-      .otherwise(false);
+      .choice("shard", &ParallelConfig::shard,
+              "state that replicas divide among themselves (ZeRO): none, the optimizer's state, "
+              "also the sums of gradients, or also the weights; see docs/parallelism.md")
+      .otherwise(Str("none"));
   parallel
       .choice("offload", &ParallelConfig::offload,
               "device data kept in host memory: none, the optimizer's state, saved activations, or "

@@ -357,7 +357,7 @@ void round_weights(const Exec& exec, View1<T> weight, View1<const Real> master,
       "kernels/round_weights", exec, parts,
       KOKKOS_LAMBDA(const Team& team, const UpdatePart& part) {
         const Real* from = master.data() + part.weight;
-        T* to = weight.data() + part.gradient;
+        T* to = weight.data() + part.rounded;
         map_lanes(
             team, part.elements, to, [](std::int64_t, Real v) { return v; }, from);
       });

@@ -19,8 +19,10 @@ template <class P>
 PipelineStage<P>::PipelineStage(const architecture::Architecture& architecture,
                                 const LayerPlan& plan, const Parameters<P>& parameters,
                                 const TensorAxis& axis, Stage number,
-                                architecture::HeadGradient gradient)
+                                architecture::HeadGradient gradient, ArrayAccess* access)
     : plan_(&plan),
+      access_(access),
+      weight_half_reads_(architecture::reads_weights(plan.program.backward_weight)),
       layer_count_(architecture.model.layers),
       objective_(architecture::objective_of(architecture.model)),
       reads_fields_(!parameters.shard().shares_vocabulary()) {
@@ -82,18 +84,55 @@ auto PipelineStage<P>::layer_output(const Slot& slot, std::size_t layer, View2<T
 }
 
 template <class P>
+void PipelineStage<P>::read_embedding(const Handle& handle) const {
+  if (access_ == nullptr) return;
+  std::optional<std::int64_t> next;
+  if (!layers_.empty())
+    next = layers_.front()->layer();
+  else if (head_)
+    next = layer_count_;
+  access_->before_reads(handle, -1, next);
+}
+
+template <class P>
+void PipelineStage<P>::read_layer(const Handle& handle, std::size_t layer, bool backward) const {
+  if (access_ == nullptr) return;
+  std::optional<std::int64_t> next;
+  if (backward) {
+    if (layer > 0) next = layers_[layer - 1]->layer();
+  } else if (layer + 1 < layers_.size()) {
+    next = layers_[layer + 1]->layer();
+  } else if (head_) {
+    next = layer_count_;
+  }
+  access_->before_reads(handle, layers_[layer]->layer(), next);
+}
+
+template <class P>
+void PipelineStage<P>::read_head(const Handle& handle, bool backward) const {
+  if (access_ == nullptr) return;
+  std::optional<std::int64_t> next;
+  if (backward && !layers_.empty()) next = layers_.back()->layer();
+  access_->before_reads(handle, layer_count_, next);
+}
+
+template <class P>
 void PipelineStage<P>::forward_layers(const Handle& handle, View2<T> output, const Slot& slot,
                                       const Scratch& scratch, const MicroContext& context,
                                       const LayerDone& layer_done) const {
-  if (embedding_)
+  if (embedding_) {
+    read_embedding(handle);
     embedding_->forward(handle, input(handle, slot), scratch.layer.all, slot.fields, context);
+  }
   for (std::size_t l = 0; l < layers_.size(); ++l) {
     const auto layer = static_cast<std::int64_t>(l);
+    read_layer(handle, l, false);
     slot.offload.begin_write(handle, layer + 1);
     layers_[l]->forward(handle, layer_output(slot, l, output), slot.layers[l], scratch.layer,
                         context);
     layer_done(layer);
   }
+  if (head_) read_head(handle, false);
   if (layers_.empty() && !head_) copy_rows(handle, output, slot.x);
 }
 
@@ -129,6 +168,7 @@ void PipelineStage<P>::backward(const Handle& handle, View2<T> dx, const Slot& s
                                 const LayerDone& done) const {
   slot.offload.fetch(layers() - 1);
   if (head_) {
+    read_head(handle, true);
     head_->backward_losses(handle, slot.head, scratch.layer.all, slot.fields, context);
     head_->backward_input(handle, dx, slot.head);
     head_->backward_weight(handle, slot.head);
@@ -136,12 +176,15 @@ void PipelineStage<P>::backward(const Handle& handle, View2<T> dx, const Slot& s
   }
   for (std::size_t l = layers_.size(); l-- > 0;) {
     const auto layer = static_cast<std::int64_t>(l);
+    read_layer(handle, l, true);
+    sum(handle, layers_[l]->layer());
     slot.offload.begin_read(handle, layer);
     layers_[l]->backward(handle, dx, slot.layers[l], scratch.layer, context);
     slot.offload.end_read(handle, layer);
     done(layers_[l]->layer());
   }
   if (embedding_) {
+    sum(handle, -1);
     embedding_->backward_weight(handle, dx, scratch.layer.all, slot.fields, context);
     done(-1);
   }
@@ -153,11 +196,13 @@ void PipelineStage<P>::backward_input(const Handle& handle, View2<T> dx, const S
                                       const Between& between) const {
   slot.offload.fetch(layers() - 1);
   if (head_) {
+    read_head(handle, true);
     head_->backward_losses(handle, slot.head, scratch.layer.all, slot.fields, context);
     head_->backward_input(handle, dx, slot.head);
   }
   for (std::size_t l = layers_.size(); l-- > 0;) {
     const auto layer = static_cast<std::int64_t>(l);
+    read_layer(handle, l, true);
     slot.offload.begin_read(handle, layer);
     layers_[l]->backward_input(handle, dx, slot.layers[l], scratch.layer, context);
     slot.offload.keep(handle, layer, SlotOffload::Part::work);
@@ -176,6 +221,7 @@ void PipelineStage<P>::backward_weight(const Handle& handle, const Slot& slot,
   }
   for (std::size_t l = layers_.size(); l-- > 0;) {
     const auto layer = static_cast<std::int64_t>(l);
+    if (weight_half_reads_) read_layer(handle, l, true);
     slot.offload.begin_read(handle, layer, SlotOffload::Part::work);
     layers_[l]->backward_weight(handle, slot.layers[l], scratch.layer, context);
     slot.offload.end_read(handle, layer);

@@ -29,9 +29,10 @@ RankModel<P>::RankModel(const architecture::Architecture& architecture,
       plan_layers<P>(architecture.layer, sizes_, kept, shape.training, shape.split_backward));
   plan_->fp8 = shape.fp8;
   for (const Stage s : shard_.stages) {
-    stages_.emplace_back(architecture, *plan_, parameters, axis, s, shape.head);
+    stages_.emplace_back(architecture, *plan_, parameters, axis, s, shape.head, shape.access);
     if (second != nullptr)
-      second_stages_.emplace_back(architecture, *plan_, *second, axis, s, shape.head);
+      second_stages_.emplace_back(architecture, *plan_, *second, axis, s, shape.head,
+                                  shape.second_access);
   }
   if (shard_.shares_vocabulary()) vocabulary_.emplace(parameters, model_, axis, shape.head);
   Arena scratch_plan;

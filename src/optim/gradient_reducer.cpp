@@ -1,6 +1,9 @@
+// Sums of gradients over the data axis: a bucket starts when its last layer is complete, and
+// gradients in windows are zeroed when the next layer takes theirs.
 #include <trireme/optim/gradient_reducer.hpp>
 
 #include <trireme/base/check.hpp>
+#include <trireme/kernels/elementwise.hpp>
 
 #include <algorithm>
 
@@ -15,9 +18,13 @@ std::vector<std::int64_t> counts(const architecture::Bucket& bucket) {
 
 template <class G>
 GradientReducer<G>::GradientReducer(grid::Communicator& communicator, View1<G> gradients,
+                                    const architecture::Arrangement& places, std::int64_t head,
                                     std::vector<architecture::Bucket> buckets, bool scatter)
     : communicator_(communicator),
       gradients_(gradients),
+      places_(places),
+      turns_(places),
+      head_(head),
       buckets_(std::move(buckets)),
       scatter_(scatter),
       running_(buckets_.size()) {
@@ -31,6 +38,24 @@ void GradientReducer<G>::begin() {
           "gradient reduction: a step began while a bucket was in flight");
     running_[i].missing = buckets_[i].layers.size();
   }
+  turns_.clear();
+  if (const int unit = places_.unit_of(head_); unit >= 0) turns_.take(unit);
+}
+
+template <class G>
+void GradientReducer<G>::before_sums(const Exec& exec, std::int64_t layer) {
+  const int unit = places_.unit_of(layer);
+  if (unit < 0 || turns_.holds(unit)) return;
+  const int former = turns_.take(unit);
+  for (std::size_t i = 0; i < buckets_.size(); ++i)
+    if (const auto* run = places_.run_of(buckets_[i].begin);
+        former >= 0 && run->takes_turns && run->unit == former)
+      communicator_.wait(running_[i].request, "gradients of a layer");
+  for (const architecture::Arrangement::Run& run : places_.runs())
+    if (run.takes_turns && run.unit == unit)
+      kernels::fill(exec,
+                    View1<G>(gradients_.data() + run.place, static_cast<std::size_t>(run.size())),
+                    G(0));
 }
 
 template <class G>
@@ -50,11 +75,14 @@ void GradientReducer<G>::complete(const Exec& exec, Stage stage, std::int64_t la
 template <class G>
 grid::Request GradientReducer<G>::start(const Exec& exec, std::size_t i) const {
   const architecture::Bucket& bucket = buckets_[i];
-  const View1<G> all(gradients_.data() + bucket.begin,
+  const View1<G> all(gradients_.data() + places_.place(bucket.begin),
                      static_cast<std::size_t>(bucket.end - bucket.begin));
   if (!scatter_) return communicator_.start_all_reduce(exec, all, grid::Reduction::sum);
-  return communicator_.start_reduce_scatter(exec, own_part(all, bucket, communicator_.rank()), all,
-                                            counts_[i]);
+  const auto rank = static_cast<std::size_t>(communicator_.rank());
+  const std::int64_t begin = bucket.bounds[rank];
+  const auto mine = static_cast<std::size_t>(bucket.bounds[rank + 1] - begin);
+  const View1<G> own(gradients_.data() + (mine > 0 ? places_.own_place(begin) : 0), mine);
+  return communicator_.start_reduce_scatter(exec, own, all, counts_[i]);
 }
 
 template <class G>

@@ -56,9 +56,11 @@ std::vector<kernels::UpdatePart> Optimizer<P>::update_parts() const {
     kernels::UpdatePart& part = parts.emplace_back();
     part.first_chunk = chunks;
     part.elements = block.elements();
-    part.gradient = entry.offset + block.first;
+    const std::int64_t at = entry.offset + block.first;  // in the arenas' common numbering
+    part.gradient = parameters_->gradient_places().own_place(at);
     part.state = block.state;
-    part.weight = has_masters ? part.state : part.gradient;
+    part.rounded = parameters_->weight_places().own_place(at);
+    part.weight = has_masters ? part.state : part.rounded;
     part.array = static_cast<std::int32_t>(entry.number());
     part.decays = entry.spec->decay ? 1 : 0;
     chunks += kernels::chunks_of(part.elements);
@@ -72,8 +74,8 @@ void Optimizer<P>::lay_out_sums() {
   const architecture::Shard& shard = parameters_->shard();
   const std::int64_t sums = arrays * shard.tensor_size;
   std::vector<std::int64_t> ends(static_cast<std::size_t>(sums), 0);
-  std::vector<std::int64_t> begins_of_blocks;
-  std::vector<std::int64_t> ends_of_blocks;
+  std::vector<std::int64_t> begins_of_blocks, ends_of_blocks;  // in the gradients' memory
+  std::vector<std::int64_t> weight_begins, weight_ends;        // in that of the weights
   for (const auto& entry : parameters_->entries()) {
     const std::int64_t at =
         entry.number() * shard.tensor_size + (entry.local.split ? shard.tensor_rank : 0);
@@ -83,9 +85,12 @@ void Optimizer<P>::lay_out_sums() {
       const std::int64_t first = entry.offset + piece.first;
       const std::int64_t end = first + piece.elements();
       for (std::int64_t begin = first; begin < end; begin += kernels::norm_block) {
-        begins_of_blocks.push_back(begin);
-        ends_of_blocks.push_back(placement_.owns(begin) ? std::min(end, begin + kernels::norm_block)
-                                                        : begin);
+        const bool owns = placement_.owns(begin);
+        const std::int64_t size = owns ? std::min(end - begin, kernels::norm_block) : 0;
+        begins_of_blocks.push_back(owns ? parameters_->gradient_places().own_place(begin) : 0);
+        ends_of_blocks.push_back(begins_of_blocks.back() + size);
+        weight_begins.push_back(owns ? parameters_->weight_places().own_place(begin) : 0);
+        weight_ends.push_back(weight_begins.back() + size);
       }
     }
   }
@@ -99,6 +104,7 @@ void Optimizer<P>::lay_out_sums() {
             3 * aligned(blocks * 8) + 2 * aligned(sums * 8) + aligned(kernels::status_size * 8) +
                 aligned(kernels::control_size * 8) + 2 * aligned(8) + aligned(norms * blocks * 8) +
                 aligned(norms * sums * 8) + aligned(norms > 0 ? arrays * 8 : 0) +
+                2 * aligned(norms > 0 ? blocks * 8 : 0) +
                 aligned(update_count * static_cast<Bytes>(sizeof(kernels::UpdatePart))));
   partial_ = scalars_.take<double>(blocks);
   block_begins_ = scalars_.take<std::int64_t>(blocks);
@@ -113,6 +119,8 @@ void Optimizer<P>::lay_out_sums() {
   trust_partial_ = scalars_.take<double>(norms * blocks);
   trust_sums_ = scalars_.take<double>(norms * sums);
   ratios_ = scalars_.take<double>(norms > 0 ? arrays : 0);
+  weight_begins_ = scalars_.take<std::int64_t>(norms > 0 ? blocks : 0);
+  weight_ends_ = scalars_.take<std::int64_t>(norms > 0 ? blocks : 0);
   const auto update_table = scalars_.take<kernels::UpdatePart>(update_count);
   parts_.table = update_table;
   if (update_count > 0)
@@ -121,6 +129,10 @@ void Optimizer<P>::lay_out_sums() {
   copy_to_device<std::int64_t>(exec, block_begins_, begins_of_blocks);
   copy_to_device<std::int64_t>(exec, block_ends_, ends_of_blocks);
   copy_to_device<std::int64_t>(exec, ends_, ends);
+  if (norms > 0) {
+    copy_to_device<std::int64_t>(exec, weight_begins_, weight_begins);
+    copy_to_device<std::int64_t>(exec, weight_ends_, weight_ends);
+  }
   copy_to_device<kernels::UpdatePart>(exec, update_table, updates);
   fence(exec, "optim/lay_out_sums copies the places of blocks and arrays");
 }
@@ -157,8 +169,15 @@ View1<typename P::Master> Optimizer<P>::updated(const architecture::StateBlock& 
   if constexpr (has_masters)
     return part<Master>(masters_, block.state, block.elements());
   else
-    return part<Master>(parameters_->entries()[block.local].weight.data, block.first,
-                        block.elements());
+    return own_weights(block);
+}
+
+template <class P>
+View1<typename P::Compute> Optimizer<P>::own_weights(const architecture::StateBlock& block) const {
+  const std::int64_t n = block.elements();
+  const std::int64_t at = parameters_->entries()[block.local].offset + block.first;
+  return part<typename P::Compute>(parameters_->all_weights(),
+                                   n > 0 ? parameters_->weight_places().own_place(at) : 0, n);
 }
 
 template <class P>
@@ -166,9 +185,7 @@ void Optimizer<P>::copy_masters_from_weights(const Exec& exec) const {
   if constexpr (has_masters)
     for (const architecture::StateBlock& block : placement_.blocks)
       kernels::convert<Master, typename P::Compute>(
-          exec, updated(block),
-          part<const typename P::Compute>(parameters_->entries()[block.local].weight.data,
-                                          block.first, block.elements()));
+          exec, updated(block), View1<const typename P::Compute>(own_weights(block)));
 }
 
 template <class P>
@@ -194,9 +211,15 @@ void Optimizer<P>::combine_tied_gradients(const Exec& exec) const {
   const auto tied = parameters_->tied_gradient();
   // gradient of the token embedding += gradient of the logits' weights
   if (tied.data() == nullptr) return;
-  const auto& token = parameters_->entries().front();
-  const View1<const G> flat(tied.data(), tied.extent(0) * tied.extent(1));
-  kernels::accumulate<G>(exec, token.gradient.data, flat);
+  const architecture::Arrangement& places = parameters_->gradient_places();
+  const View1<G> all = parameters_->all_gradients();
+  const std::int64_t token = parameters_->entries().front().offset;
+  const std::int64_t second = parameters_->placement().tied_offset;
+  // Both tables are divided alike.
+  for (const auto& own : places.kept(token, token + parameters_->placement().tied_elements))
+    kernels::accumulate<G>(
+        exec, part<G>(all, own.place, own.end - own.begin),
+        part<const G>(all, places.own_place(second + own.begin - token), own.end - own.begin));
 }
 
 template <class P>
@@ -232,10 +255,9 @@ void Optimizer<P>::end_norm(const Exec& exec) {
 }
 
 template <class P>
-NamedTensor<typename P::Master> Optimizer<P>::tensor(const std::string& name, View1<Master> all,
+NamedTensor<typename P::Master> Optimizer<P>::tensor(const std::string& name, View1<Master> data,
                                                      const architecture::StateBlock& block) const {
-  return {name, parameters_->entries()[block.local].weight.shape, block.offset, block.extent,
-          part<Master>(all, block.state, block.elements())};
+  return {name, parameters_->entries()[block.local].weight.shape, block.offset, block.extent, data};
 }
 
 template <class P>
@@ -247,8 +269,11 @@ auto Optimizer<P>::state() const -> std::vector<State> {
     state.local = block.local;
     state.counted = block.counted;
     for (std::size_t i = 0; i < names_.size(); ++i)
-      state.arrays.push_back(tensor("optimizer." + names_[i] + "." + weight, arrays_[i], block));
-    if (has_masters) state.master = tensor(weight, masters_, block);
+      state.arrays.push_back(tensor("optimizer." + names_[i] + "." + weight,
+                                    part<Master>(arrays_[i], block.state, block.elements()),
+                                    block));
+    if (has_masters || parameters_->weight_places().has_windows())
+      state.updated = tensor(weight, updated(block), block);
   }
   return list;
 }

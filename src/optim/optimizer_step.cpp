@@ -124,8 +124,8 @@ void Optimizer<P>::find_trust_sums(const Exec& exec) const {
   const std::int64_t sums = extent(sums_, 0);
   const std::int64_t norms = architecture::trust_norms(config_);
   kernels::squared_norm_blocks<typename P::Compute>(exec, part<double>(trust_partial_, 0, blocks),
-                                                    parameters_->all_weights(), block_begins_,
-                                                    block_ends_);
+                                                    parameters_->all_weights(), weight_begins_,
+                                                    weight_ends_);
   if (norms == 2)
     kernels::squared_norm_blocks<typename P::Gradient>(
         exec, part<double>(trust_partial_, blocks, blocks), parameters_->all_gradients(),

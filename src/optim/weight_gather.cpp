@@ -1,31 +1,102 @@
+// Gathers of weights that replicas divide: of resident arrays after the update, of the others
+// before each use.
 #include <trireme/optim/weight_gather.hpp>
 
 #include <trireme/optim/gradient_reducer.hpp>
 
+#include <algorithm>
+#include <exception>
 #include <utility>
 
 namespace trireme::optim {
 
 template <class T>
-WeightGather<T>::WeightGather(grid::Communicator& communicator, View1<T> weights,
+WeightGather<T>::WeightGather(grid::Communicator& communicator, View1<T> memory,
+                              const architecture::Arrangement& places, std::int64_t arena_elements,
                               std::vector<architecture::Bucket> buckets)
-    : communicator_(communicator), weights_(weights), buckets_(std::move(buckets)) {
-  std::erase_if(buckets_,
-                [&](const architecture::Bucket& b) { return b.begin >= extent(weights_, 0); });
-  for (const architecture::Bucket& bucket : buckets_) counts_.push_back(counts(bucket));
+    : communicator_(communicator),
+      memory_(memory),
+      places_(places),
+      turns_(places),
+      buckets_(std::move(buckets)) {
+  std::erase_if(buckets_, [&](const architecture::Bucket& b) { return b.begin >= arena_elements; });
+  const auto first_layer = [](const architecture::Bucket& b) {
+    return b.layers.empty() ? std::int64_t{0} : std::ranges::min(b.layers);
+  };
+  std::ranges::stable_sort(buckets_, {}, first_layer);
+  for (const architecture::Bucket& bucket : buckets_) {
+    counts_.push_back(counts(bucket));
+    const auto* run = places_.run_of(bucket.begin);
+    units_.push_back(run != nullptr && run->takes_turns ? run->unit : -1);
+  }
   running_.resize(buckets_.size());
 }
 
 template <class T>
-void WeightGather<T>::run(const Exec& exec) {
-  for (std::size_t i = 0; i < buckets_.size(); ++i) {
-    const architecture::Bucket& bucket = buckets_[i];
-    const View1<T> all(weights_.data() + bucket.begin,
-                       static_cast<std::size_t>(bucket.end - bucket.begin));
-    running_[i] = communicator_.start_all_gather(
-        exec, all, own_part(all, bucket, communicator_.rank()), counts_[i]);
-  }
+WeightGather<T>::~WeightGather() {
+  if (std::uncaught_exceptions() == 0) finish();
+}
+
+template <class T>
+void WeightGather<T>::start(const Exec& exec, std::size_t i) {
+  const architecture::Bucket& bucket = buckets_[i];
+  const auto rank = static_cast<std::size_t>(communicator_.rank());
+  const std::int64_t begin = bucket.bounds[rank];
+  const auto mine = static_cast<std::size_t>(bucket.bounds[rank + 1] - begin);
+  running_[i] = communicator_.start_all_gather(
+      exec,
+      View1<T>(memory_.data() + places_.place(bucket.begin),
+               static_cast<std::size_t>(bucket.end - bucket.begin)),
+      View1<const T>(memory_.data() + (mine > 0 ? places_.own_place(begin) : 0), mine), counts_[i]);
+}
+
+template <class T>
+void WeightGather<T>::update(const Exec& exec) {
+  forget_windows();
+  for (std::size_t i = 0; i < buckets_.size(); ++i)
+    if (units_[i] < 0) start(exec, i);
+}
+
+/// The unit's buckets into its window, after what came there earlier has arrived.
+template <class T>
+void WeightGather<T>::fetch(const Exec& exec, int unit) {
+  if (turns_.holds(unit)) return;
+  const int former = turns_.take(unit);
+  for (std::size_t i = 0; i < buckets_.size(); ++i)
+    if (former >= 0 && units_[i] == former) communicator_.wait(running_[i], "weights of a layer");
+  for (std::size_t i = 0; i < buckets_.size(); ++i)
+    if (units_[i] == unit) start(exec, i);
+}
+
+template <class T>
+bool WeightGather<T>::belongs(std::size_t i, std::int64_t layer) const {
+  const architecture::Bucket& bucket = buckets_[i];
+  if (units_[i] >= 0) return units_[i] == places_.unit_of(layer);
+  return bucket.shared || std::ranges::find(bucket.layers, layer) != bucket.layers.end();
+}
+
+template <class T>
+void WeightGather<T>::before_reads(const Exec& exec, std::int64_t layer,
+                                   std::optional<std::int64_t> next) {
+  const int unit = places_.unit_of(layer);
+  if (unit >= 0) fetch(exec, unit);
+  for (std::size_t i = 0; i < buckets_.size(); ++i)
+    if (running_[i].active() && belongs(i, layer))
+      communicator_.wait(running_[i], "weights of a layer");
+  const int ahead = next ? places_.unit_of(*next) : -1;
+  const auto window = [&](int u) { return places_.units()[static_cast<std::size_t>(u)].window; };
+  if (ahead >= 0 && (unit < 0 || window(ahead) != window(unit))) fetch(exec, ahead);
+}
+
+template <class T>
+void WeightGather<T>::finish() {
   for (grid::Request& request : running_) communicator_.wait(request, "new weights");
+}
+
+template <class T>
+void WeightGather<T>::forget_windows() {
+  finish();
+  turns_.clear();
 }
 
 template class WeightGather<float>;

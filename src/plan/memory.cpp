@@ -2,6 +2,7 @@
 // The same sizes as the allocations of model/, optim/ and train/; tests compare them.
 #include <trireme/plan/memory.hpp>
 
+#include <trireme/architecture/arrangement.hpp>
 #include <trireme/architecture/fp8.hpp>
 #include <trireme/architecture/placement.hpp>
 #include <trireme/architecture/saved.hpp>
@@ -14,6 +15,7 @@
 #include <trireme/plan/reduction_scratch.hpp>
 
 #include <algorithm>
+#include <array>
 
 namespace trireme::plan {
 namespace {
@@ -31,11 +33,12 @@ architecture::BucketCut buckets_of(const deck::Config& config,
           arrays,
           placement,
           std::max<std::int64_t>(1, config.parallel.bucket_bytes / sizes.accumulate),
-          static_cast<int>(config.parallel.replicas())};
+          static_cast<int>(config.parallel.replicas()),
+          architecture::division_of(config).by_layer()};
 }
 
 bool shares_state(const deck::Config& config) {
-  return config.parallel.distributed_optimizer && config.parallel.replicas() > 1;
+  return config.parallel.divides_state();
 }
 
 }  // namespace
@@ -66,7 +69,12 @@ ArenaParts arena_parts(const deck::Config& config, const architecture::Architect
   const architecture::Placement elements = architecture::place(architecture, shard, arrays);
   const auto buckets = buckets_of(config, architecture, shard, arrays, elements, machine);
   const ReductionScratch sums = reduction_scratch(config, architecture, shard, buckets, machine);
-  return {elements.elements, elements.gradient_elements,
+  const architecture::Division division = architecture::division_of(config);
+  constexpr int any = 0;  // all replicas have as much memory
+  return {architecture::arranged_weights(buckets, division, any).elements(),
+          architecture::arranged_gradients(buckets, shard, division,
+                                           config.parallel.sequence_parallel, any)
+              .elements(),
           shares_state(config) ? architecture::most_state_elements(buckets) : elements.elements,
           sums.data + sums.embedding + sums.pipeline + 2 * sums.vocabulary +
               (shard.has_head() ? sums.context : 0),
@@ -130,12 +138,14 @@ Bytes share_bytes(const deck::Config& config, const architecture::Architecture& 
   const auto arrays = architecture::local_arrays(architecture, shard);
   // For two-byte weights the master weights are saved, like the state.
   const std::int64_t masters = sizes.narrow() ? 1 : 0;
+  const bool owns_weights = architecture::division_of(config).weights && !sizes.narrow();
   const auto state_arrays =
-      static_cast<std::int64_t>(architecture::state_arrays(config.optimizer).size()) + masters;
+      static_cast<std::int64_t>(architecture::state_arrays(config.optimizer).size()) + masters +
+      (owns_weights ? 1 : 0);
   const auto replicas = static_cast<int>(config.parallel.replicas());
   // Every block begins at a page, and weights that are saved have the size of the state.
   const std::int64_t page = architecture::saved_alignment / sizes.accumulate;
-  const std::int64_t weights = sizes.narrow() ? 0 : 1;
+  const std::int64_t weights = sizes.narrow() || owns_weights ? 0 : 1;
   const std::int64_t copies = weights + (shares_state(config) ? 0 : state_arrays);
   std::vector<std::int64_t> owned(static_cast<std::size_t>(replicas));
   if (shares_state(config)) {
@@ -172,12 +182,25 @@ Bytes reduction_bytes(const deck::Config& config, const architecture::Architectu
   const auto arrays = architecture::local_arrays(architecture, shard);
   const auto placement = architecture::place(architecture, shard, arrays);
   const Bytes element = local_sizes(config, shard, machine).accumulate;
+  const auto buckets = buckets_of(config, architecture, shard, arrays, placement, machine);
+  const auto places = architecture::arranged_gradients(
+      buckets, shard, architecture::division_of(config), config.parallel.sequence_parallel, 0);
   Bytes bytes = 0;
-  buckets_of(config, architecture, shard, arrays, placement, machine)
-      .visit([&](const architecture::BucketRun& run) {
-        const Bytes part = (run.size() * element + replicas - 1) / replicas;
-        bytes += run.count * std::min(part, reduction_segment_bytes) * (replicas - 1);
-      });
+  std::vector<Bytes> units(places.units().size());  // of those that take turns
+  buckets.visit([&](const architecture::BucketRun& run) {
+    const Bytes part = (run.size() * element + replicas - 1) / replicas;
+    const auto* turn = places.run_of(run.begin);
+    Bytes& sum =
+        turn != nullptr && turn->takes_turns ? units[static_cast<std::size_t>(turn->unit)] : bytes;
+    sum += run.count * std::min(part, reduction_segment_bytes) * (replicas - 1);
+  });
+  // The sums of one unit of each window are in flight at a time.
+  std::array<Bytes, architecture::WindowTurns::windows> most{};
+  for (std::size_t u = 0; u < units.size(); ++u)
+    if (const int window = places.units()[u].window; window >= 0)
+      most[static_cast<std::size_t>(window)] =
+          std::max(most[static_cast<std::size_t>(window)], units[u]);
+  for (const Bytes window : most) bytes += window;
   return bytes;
 }
 

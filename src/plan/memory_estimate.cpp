@@ -2,6 +2,7 @@
 // and of the head by tensor ranks, activations by micro-batch, and layers by stage.
 #include <trireme/plan/memory_estimate.hpp>
 
+#include <trireme/architecture/arrangement.hpp>
 #include <trireme/architecture/placement.hpp>
 #include <trireme/base/reduction.hpp>
 #include <trireme/plan/choices.hpp>
@@ -136,13 +137,27 @@ ArenaParts MemoryEstimate::arenas_of(const deck::Config& config, const Rank& ran
     arenas.gradient_elements = arenas.elements + (first && last ? parts.ends_tied : 0);
   }
   arenas.state_elements = arenas.elements;
-  if (p.distributed_optimizer && p.replicas() > 1) {
+  const std::int64_t all = arenas.elements;
+  if (p.divides_state()) {
     // Each part of a bucket ends at the next block of the norm; each stage has its own buckets.
     const std::int64_t bucket =
         std::max<std::int64_t>(norm_block, p.bucket_bytes / sizes_.accumulate());
     const std::int64_t buckets = arenas.elements / bucket + 3 * p.chunks + 2;
     arenas.state_elements =
         std::min(arenas.elements, part_of(arenas.elements, p.replicas()) + buckets * norm_block);
+    // Own parts, and windows of two layers and of the embedding or the head.
+    const bool first = rank.shard.has_embedding(), last = rank.shard.has_head();
+    const std::int64_t windows =
+        std::min<std::int64_t>(2, rank.layers) * parts.layer + (first && last ? parts.ends
+                                                                : first       ? parts.embedding
+                                                                : last        ? parts.head
+                                                                              : 0);
+    const std::int64_t divided = arenas.state_elements + rank.layers * norm_block + windows;
+    const architecture::Division division = architecture::division_of(config);
+    if (architecture_.model.shared_layers == 0) {
+      if (division.weights) arenas.elements = divided;
+      if (division.gradients) arenas.gradient_elements += divided - all;
+    }
   }
   if (grouped_) arenas.reductions = reductions_of(config, rank, arenas, parts);
   return arenas;
@@ -156,7 +171,7 @@ Bytes MemoryEstimate::reductions_of(const deck::Config& config, const Rank& rank
   const std::int64_t longest =
       std::min(arenas.elements, std::max(norm_block, p.bucket_bytes / sizes_.accumulate()));
   Bytes bytes = 0;
-  if (data > 1 && p.distributed_optimizer)
+  if (p.divides_state())
     bytes += std::min((part_of(longest, p.replicas()) + norm_block) * sizes_.accumulate(),
                       device_reduction_segment_bytes(data)) *
              (data - 1);

@@ -154,7 +154,7 @@ class SlotLimit {
                 config_.parallel.memory_limit > 0 ? "[parallel] memory_limit" : machine_.called(),
                 ": a rank needs ", human_bytes(bytes),
                 " with one micro-batch in flight; choose a smaller batch.micro, more tensor or "
-                "pipeline ranks, recompute = \"full\", or distributed_optimizer = true");
+                "pipeline ranks, recompute = \"full\", or shard = \"optimizer\"");
   }
 
   const deck::Config& config_;

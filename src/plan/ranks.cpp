@@ -22,7 +22,7 @@ std::vector<std::int64_t> place_of(const deck::Config& config, const architectur
                                 p.tensor,
                                 p.data,
                                 shard.tensor_rank,
-                                p.distributed_optimizer ? 1 : 0,
+                                static_cast<std::int64_t>(p.shard),
                                 shard.has_embedding() ? 1 : 0,
                                 shard.has_head() ? 1 : 0,
                                 shard.vocabulary_part(config.model.vocabulary).extent};

@@ -58,7 +58,7 @@ class Search {
                                    : text("[device] memory in ", machine_.file),
                   " (", human_bytes(limit), ") is too small: a rank needs ", human_bytes(bytes),
                   " even if everything but the layers' inputs is computed again; choose a smaller "
-                  "batch.micro, more tensor or pipeline ranks, or distributed_optimizer = true");
+                  "batch.micro, more tensor or pipeline ranks, or shard = \"optimizer\"");
       chosen.push_back(name);
       time = next_time;
       bytes = next_bytes;

@@ -127,7 +127,7 @@ class Search {
              " per rank on ", ranks_, ranks_ == 1 ? " rank" : " ranks", ": the smallest needs ",
              human_bytes(smallest_.bytes), ", with tensor ", l.tensor, ", pipeline ", l.pipeline,
              ", data ", l.data, ", micro ", l.micro, ", recompute ", name_of(l.recompute),
-             l.distributed_optimizer ? ", distributed optimizer" : "", "; ", remedy()));
+             l.shard == Sharding::none ? "" : text(", shard ", name_of(l.shard)), "; ", remedy()));
   }
 
   std::string remedy() const {

@@ -16,6 +16,8 @@ namespace trireme::plan {
 namespace {
 
 constexpr std::array recomputes{Recompute::none, Recompute::selective, Recompute::full};
+constexpr std::array shardings{Sharding::none, Sharding::optimizer, Sharding::gradients,
+                               Sharding::weights};
 
 std::int64_t number(ScheduleKind kind) {
   return static_cast<std::int64_t>(kind);
@@ -32,21 +34,14 @@ void Layout::set(deck::Config& config) const {
   p.schedule = schedule;
   p.recompute = recompute;
   p.sequence_parallel = sequence_parallel;
-  p.distributed_optimizer = distributed_optimizer;
+  p.shard = shard;
   config.batch.micro = micro;
 }
 
 Layout layout_of(const deck::Config& config) {
   const deck::ParallelConfig& p = config.parallel;
-  return {p.tensor,
-          p.pipeline,
-          p.data,
-          config.batch.micro,
-          p.chunks,
-          p.schedule,
-          p.recompute,
-          p.sequence_parallel,
-          p.distributed_optimizer};
+  return {p.tensor,    p.pipeline,          p.data, config.batch.micro, p.chunks, p.schedule,
+          p.recompute, p.sequence_parallel, p.shard};
 }
 
 SearchSpace::SearchSpace(const deck::Deck& deck, const architecture::Architecture& architecture,
@@ -67,8 +62,7 @@ SearchSpace::SearchSpace(const deck::Deck& deck, const architecture::Architectur
   recompute_ = choice("parallel", "recompute", static_cast<std::int64_t>(p.recompute));
   recompute_.fixed = recompute_.fixed && p.recompute != Recompute::automatic;
   sequence_parallel_ = choice("parallel", "sequence_parallel", p.sequence_parallel ? 1 : 0);
-  distributed_optimizer_ =
-      choice("parallel", "distributed_optimizer", p.distributed_optimizer ? 1 : 0);
+  shard_ = choice("parallel", "shard", static_cast<std::int64_t>(p.shard));
 }
 
 SearchSpace::Choice SearchSpace::choice(const char* section, const char* name,
@@ -153,15 +147,17 @@ std::vector<Layout> SearchSpace::options(const Layout& given) const {
   Layout layout = given;
   for (const Recompute recompute : recomputes)
     for (const bool sequence : {false, true})
-      for (const bool shares : {false, true}) {
+      for (const Sharding shard : shardings) {
         layout.recompute = recompute;
         layout.sequence_parallel = sequence;
-        layout.distributed_optimizer = shares;
+        layout.shard = shard;
+        const bool shares = shard != Sharding::none;
         const bool has_effect = (!sequence || layout.tensor > 1 || sequence_parallel_.fixed) &&
-                                (!shares || layout.data > 1 || distributed_optimizer_.fixed);
+                                (!shares || layout.data > 1 || shard_.fixed);
         if (has_effect && recompute_.allows(static_cast<std::int64_t>(recompute)) &&
             sequence_parallel_.allows(sequence ? 1 : 0) &&
-            distributed_optimizer_.allows(shares ? 1 : 0))
+            (shard_.fixed || shard <= Sharding::optimizer) &&
+            shard_.allows(static_cast<std::int64_t>(shard)))
           all.push_back(layout);
       }
   return all;

@@ -186,7 +186,7 @@ StepCosts step_costs(const deck::Config& config, const Architecture& a, const Pa
   costs.updates.assign(ranks, 0);
   costs.gathers.assign(ranks, 0);
   const KernelTime kernels(machine, config.precision);
-  const bool shares = p.distributed_optimizer && p.replicas() > 1;
+  const bool shares = p.divides_state();
   for (std::size_t s = 0; s < stages; ++s) {
     const double bytes = parameters[s] * gradient;
     costs.reductions.push_back(
@@ -196,9 +196,14 @@ StepCosts step_costs(const deck::Config& config, const Architecture& a, const Pa
     costs.updates[rank_of(s)] +=
         turns *
         kernels.memory(updated * update_bytes(config, sizes, machine), machine.kernels.update);
+    // New weights once, or the weights of every layer before both of its passes.
+    const auto passes = static_cast<double>(config.batch.global / (config.batch.micro * p.data));
+    const double times = p.divides_weights() ? 2 * passes * shown : 1;
     if (shares)
-      costs.gathers[rank_of(s)] += network.collective(
-          Collective::all_gather, parameters[s] * static_cast<double>(sizes.element), Axis::data);
+      costs.gathers[rank_of(s)] +=
+          times * network.collective(Collective::all_gather,
+                                     parameters[s] * static_cast<double>(sizes.element),
+                                     Axis::data);
   }
   if (a.model.tied_embeddings && !p.shares_vocabulary() &&
       map.rank_of(0) != map.rank_of(map.last_stage()))

@@ -1,12 +1,14 @@
 // Messages of a rank per step, from the lists of operations, the stages and the gradient buckets.
 #include <trireme/plan/traffic.hpp>
 
+#include <trireme/architecture/arrangement.hpp>
 #include <trireme/architecture/bucket_cut.hpp>
 #include <trireme/architecture/ends.hpp>
 #include <trireme/architecture/fp8.hpp>
 #include <trireme/architecture/objective.hpp>
 #include <trireme/architecture/state.hpp>
 #include <trireme/base/text.hpp>
+#include <trireme/plan/gathers.hpp>
 #include <trireme/plan/local_sizes.hpp>
 #include <trireme/plan/memory.hpp>
 
@@ -28,7 +30,9 @@ class Counter {
  public:
   Counter(const deck::Config& config, const Architecture& architecture, const Shard& shard,
           bool split_backward, const Machine& machine)
-      : parallel_(config.parallel),
+      : config_(config),
+        machine_(machine),
+        parallel_(config.parallel),
         trust_norms_(architecture::trust_norms(config.optimizer)),
         maxima_(config.precision.products == Products::fp8
                     ? 4 * architecture::fp8_tensors(architecture.layer, config.model.layers)
@@ -153,13 +157,22 @@ class Counter {
     const auto placement = architecture::place(architecture_, shard_, arrays_);
     const auto replicas = static_cast<int>(parallel_.replicas());
     const char* const data = parallel_.context > 1 ? "replicas" : "data";
-    const bool shared = parallel_.distributed_optimizer;
+    const bool shared = parallel_.divides_state();
     Messages gradients, weights;
-    architecture::BucketCut(architecture_, shard_, arrays_, placement, most, replicas)
-        .visit([&](const architecture::BucketRun& run) {
-          gradients.add(run.count, run.size());
-          if (run.begin < placement.elements) weights.add(run.count, run.size());
-        });
+    const architecture::Division division = architecture::division_of(config_);
+    const architecture::BucketCut cut(architecture_, shard_, arrays_, placement, most, replicas,
+                                      division.by_layer());
+    const auto places = architecture::arranged_weights(cut, division, 0);
+    const auto gathers = unit_gathers(config_, shard_, places, layer_, machine_);
+    cut.visit([&](const architecture::BucketRun& run) {
+      gradients.add(run.count, run.size());
+      if (run.begin >= placement.elements) return;
+      const auto* turn = places.run_of(run.begin);
+      weights.add(run.count * (turn != nullptr && turn->takes_turns
+                                   ? gathers[static_cast<std::size_t>(turn->unit)]
+                                   : 1),
+                  run.size());
+    });
     add(data, shared ? "gradients: reduce-scatter" : "gradients: all-reduce", replicas,
         gradients.number, gradients.elements * sizes_.accumulate);
     if (maxima_ > 0) add(data, "maxima of fp8 tensors: all-reduce", replicas, 1, maxima_);
@@ -274,6 +287,8 @@ class Counter {
     row->bytes += bytes;
   }
 
+  const deck::Config& config_;
+  const Machine& machine_;
   const deck::ParallelConfig& parallel_;
   std::int64_t trust_norms_;
   Bytes maxima_;  ///< of fp8 tensors

@@ -48,6 +48,7 @@ auto Audit<P>::pass(int offset) -> Pass {
   const int replicas = parts_.data.size();
   Pass found{offset % replicas, {}, {}};
   grid::Heartbeat::publish({"audit", step_});
+  parts_.finish_gathers();
   parts_.optimizer->zero_gradients(handle_);
   parts_.model->zero_losses(handle_);
   if (parts_.fp8) kernels::fill(handle_, parts_.fp8->maxima(), 0.0F);

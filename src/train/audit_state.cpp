@@ -29,6 +29,7 @@ void StateAudit<P>::keep(std::int64_t step) {
 template <class P>
 template <class Each>
 void StateAudit<P>::for_common(const Each& each) {
+  parts_.finish_gathers();
   for (const auto& entry : parts_.parameters.entries()) each(entry.weight.name, entry.weight.data);
   each("the optimizer's progress", parts_.optimizer->status());
   if (parts_.fp8) each("maxima of fp8 tensors", parts_.fp8->history().data);
@@ -36,7 +37,7 @@ void StateAudit<P>::for_common(const Each& each) {
   for (const auto& block : parts_.optimizer->state()) {
     for (const auto& array : block.arrays) each(array.name, array.data);
     if constexpr (optim::Optimizer<P>::has_masters)
-      each("master weights of " + block.master.name, block.master.data);
+      each("master weights of " + block.updated.name, block.updated.data);
   }
 }
 
@@ -50,7 +51,7 @@ auto StateAudit<P>::state(std::int64_t step) -> State {
   for (const auto& block : parts_.optimizer->state()) {
     for (const auto& array : block.arrays) list_.add(array.name, array.data);
     if constexpr (optim::Optimizer<P>::has_masters)
-      list_.add("master weights of " + block.master.name, block.master.data);
+      list_.add("master weights of " + block.updated.name, block.updated.data);
   }
   now.own = list_.take();
   return now;

@@ -32,6 +32,14 @@ std::int64_t tokens_of(const deck::Config& config, const grid::Communicator& con
          layout::split(config.model.sequence, context.size(), context.rank()).extent;
 }
 
+/// A rank that only evaluates has whole weights.
+model::Replicas replicas_of(const deck::Config& config, const grid::Communicator& replicas,
+                            bool training) {
+  if (!training) return {};
+  return {architecture::division_of(config), replicas.rank(), replicas.size(),
+          config.parallel.bucket_bytes, config.parallel.sequence_parallel};
+}
+
 /// The gradient of a mean over the tokens of a batch is small by their number.
 int fp8_gradient_exponent(const deck::Config& config) {
   const std::int64_t tokens = config.batch.global * config.model.targets();
@@ -65,7 +73,7 @@ RankParts<P>::RankParts(const deck::Config& config, const architecture::Architec
            model::ContextAxis(context, config.model.sequence)),
       parameters(architecture,
                  architecture::make_shard(architecture, config.parallel, grid.coordinates()),
-                 !programs.empty()),
+                 !programs.empty(), replicas_of(config, replicas, !programs.empty())),
       layout(layout_of(config, machine, programs)) {
   const bool training = !programs.empty();
   if (training && config.parallel.overlaps_steps())
@@ -91,7 +99,8 @@ RankParts<P>::RankParts(const deck::Config& config, const architecture::Architec
                     training ? architecture::head_gradient(config.parallel)
                     : shared ? architecture::HeadGradient::shared_again
                              : architecture::HeadGradient::with_losses,
-                    choice, logits_slots},
+                    choice, logits_slots, access ? &*access : nullptr,
+                    second && second->access ? &*second->access : nullptr},
                 second ? &second->parameters : nullptr);
   if (shared) make_vocabulary(config, architecture, grid, machine);
   transfers.emplace(
@@ -134,9 +143,11 @@ template <class P>
 void RankParts<P>::make_optimizer(const deck::Config& config,
                                   const architecture::Architecture& architecture, grid::Grid& grid,
                                   const plan::Machine& machine) {
-  const bool shared = config.parallel.distributed_optimizer && replicas.size() > 1;
+  const bool shared = config.parallel.divides_state();
   const architecture::BucketCut cut =
       parameters.bucket_cut(config.parallel.bucket_bytes, replicas.size());
+  const std::int64_t elements = parameters.placement().elements;
+  const std::int64_t head = config.model.layers;
   const auto buckets = architecture::gradient_buckets(cut);
   const auto& arrays = parameters.local_arrays();
   const architecture::Placement& placement = parameters.placement();
@@ -155,12 +166,22 @@ void RankParts<P>::make_optimizer(const deck::Config& config,
       capacity, loss_scaling(config.precision),
       plan::offloads_optimizer(config.parallel, machine) ? ArenaMemory::host : ArenaMemory::device);
   shared_gradients.emplace(grid, config.model, parameters);
-  reducer.emplace(replicas, parameters.all_gradients(), buckets, shared);
-  if (shared) weight_gather.emplace(replicas, parameters.all_weights(), buckets);
+  reducer.emplace(replicas, parameters.all_gradients(), parameters.gradient_places(), head, buckets,
+                  shared);
+  if (shared)
+    weight_gather.emplace(replicas, parameters.all_weights(), parameters.weight_places(), elements,
+                          buckets);
+  access.emplace(weight_gather ? &*weight_gather : nullptr, *reducer);
   if (!second) return;
   second->shared_gradients.emplace(grid, config.model, second->parameters);
-  second->reducer.emplace(replicas, second->parameters.all_gradients(), buckets, shared);
-  if (shared) second->weight_gather.emplace(replicas, second->parameters.all_weights(), buckets);
+  model::Parameters<P>& other = second->parameters;
+  second->reducer.emplace(replicas, other.all_gradients(), other.gradient_places(), head, buckets,
+                          shared);
+  if (shared)
+    second->weight_gather.emplace(replicas, other.all_weights(), other.weight_places(), elements,
+                                  buckets);
+  second->access.emplace(second->weight_gather ? &*second->weight_gather : nullptr,
+                         *second->reducer);
 }
 
 template struct RankVocabulary<model::Fp32>;

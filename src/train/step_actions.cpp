@@ -185,7 +185,8 @@ std::int64_t StepActions<P>::group_of(Micro micro) const {
 
 template <class P>
 std::int64_t StepActions<P>::samples_of(std::int64_t group) const {
-  return std::min(config_.batch.micro, all_windows_ - group * config_.batch.micro);
+  return std::clamp<std::int64_t>(all_windows_ - group * config_.batch.micro, 0,
+                                  config_.batch.micro);
 }
 
 template <class P>
@@ -208,6 +209,7 @@ void StepActions<P>::shared_vocabulary(const Step& step) {
   using schedule::Op;
   const Micro micro = step.instr.micro;
   vocabulary_->await(step);
+  read_tables(step.instr.op);
   began_ = Clock::now();
   if (evaluates_) {
     const std::int64_t rows = samples_of(group_of(micro)) * config_.model.targets();
@@ -227,6 +229,18 @@ void StepActions<P>::shared_vocabulary(const Step& step) {
                                  ? architecture::shared_output_layer(config_.model.layers)
                                  : architecture::shared_token_layer;
   layer_done(step)(layer);
+}
+
+template <class P>
+void StepActions<P>::read_tables(schedule::Op op) {
+  using schedule::Op;
+  if (!parts_.access) return;
+  if (op == Op::look_up)
+    parts_.access->before_reads(handle_, architecture::shared_token_layer, std::nullopt);
+  if (op == Op::logits || op == Op::evaluate_logits || op == Op::logits_gradient)
+    for (const std::int64_t layer : {architecture::shared_output_layer(config_.model.layers),
+                                     architecture::shared_token_layer})  // tied
+      parts_.access->before_reads(handle_, layer, std::nullopt);
 }
 
 template <class P>

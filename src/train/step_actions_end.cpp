@@ -51,7 +51,8 @@ void StepActions<P>::sum_shared_layers() {
   for (const architecture::SharedPart& part : architecture::shared_parts(
            parts_.parameters.local_arrays(), parts_.parameters.placement())) {
     const View1<typename P::Gradient> gradients(
-        parts_.parameters.all_gradients().data() + part.run.offset,
+        parts_.parameters.all_gradients().data() +
+            parts_.parameters.gradient_places().place(part.run.offset),
         static_cast<std::size_t>(part.run.extent));
     const bool over_tensor = part.partial_gradient || (!part.split && parts_.axis.cuts_tokens());
     if (over_tensor)
@@ -97,6 +98,7 @@ void StepActions<P>::optimizer_step(const Step& step) {
   const double rate = optim::learning_rate(config_.optimizer, number, batches_.global(number));
   optim::Optimizer<P>& optimizer = parts_.optimizer_of(number);
   if (parts_.second) {
+    parts_.finish_gathers();
     // The weights that this step was computed with are replaced by the newest ones, then updated.
     kernels::copy<T>(handle_, parts_.parameters_of(number).all_weights(),
                      parts_.parameters_of(number + 1).all_weights());
@@ -109,7 +111,7 @@ void StepActions<P>::optimizer_step(const Step& step) {
   if (parts_.fp8) finish_fp8();
   if (!parts_.weight_gather) return;
   const Region region("gather_weights");
-  parts_.weight_gather_of(number).run(handle_);
+  parts_.weight_gather_of(number).update(handle_);
 }
 
 /// Maxima are exact, so that their order does not matter.

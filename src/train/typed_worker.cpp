@@ -54,7 +54,9 @@ TypedWorker<P>::TypedWorker(const deck::Config& config,
 template <class P>
 void TypedWorker<P>::initialise() {
   const Region region("initialise");
+  parts_.finish_gathers();
   parts_.parameters.initialise(handle_, static_cast<std::uint64_t>(config_.run.seed));
+  if (parts_.weight_gather) parts_.weight_gather->forget_windows();
   if (parts_.fp8) parts_.fp8->reset(handle_);
   if (!parts_.optimizer) return;
   parts_.optimizer->zero_state(handle_);
@@ -233,8 +235,10 @@ Evaluation TypedWorker<P>::evaluate(const data::Windows& file, std::int64_t wind
   const std::int64_t micro = config_.batch.micro;
   const std::int64_t groups = (windows + micro - 1) / micro;
   // Ranks take groups of `micro` windows in turn; the sum of a group does not depend on its rank.
-  const std::int64_t mine =
-      (groups - parts_.data.rank() + parts_.data.size() - 1) / parts_.data.size();
+  // Ranks that gather weights in every pass all have as many passes, some perhaps of no window.
+  const std::int64_t first =
+      parts_.parameters.weight_places().has_windows() ? 0 : parts_.data.rank();
+  const std::int64_t mine = (groups - first + parts_.data.size() - 1) / parts_.data.size();
   parts_.model->zero_losses(handle_);
   actions_.begin_evaluation(file, windows, 0, bytes_of_token);
   for (std::int64_t done = 0; done < mine; done += most_evaluated) {

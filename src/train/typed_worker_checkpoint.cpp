@@ -35,6 +35,7 @@ checkpoint::SliceView slice_of(const Exec& exec, const NamedTensor<T>& tensor,
 
 template <class P>
 std::vector<checkpoint::SliceView> TypedWorker<P>::share() {
+  parts_.finish_gathers();
   fence(handle_, "train/share waits for the step");
   const auto& entries = parts_.parameters_of(actions_.step()).entries();
   std::vector<architecture::LocalArray> arrays;
@@ -64,8 +65,8 @@ std::vector<checkpoint::SliceView> TypedWorker<P>::share() {
     }
   };
   // For two-byte weights the checkpoint stores the master weights; a restart rounds them again.
-  if constexpr (optim::Optimizer<P>::has_masters)
-    add_state([](const auto& block) -> const auto& { return block.master; });
+  if (optim::Optimizer<P>::has_masters || parts_.parameters.weight_places().has_windows())
+    add_state([](const auto& block) -> const auto& { return block.updated; });
   else
     add_weights();
   if (parts_.second)
@@ -149,13 +150,15 @@ void TypedWorker<P>::load(const checkpoint::Reader& reader) {
   const std::int64_t step = reader.state().step;
   actions_.resume(step);
   begun_ = false;
+  parts_.finish_gathers();
   load_weights(handle_, reader, architecture_, parts_.parameters_of(step));
   load_fp8(reader);
+  if (parts_.weight_gather) parts_.weight_gather->forget_windows();
   if (!parts_.optimizer) return;
   load_second_weights(reader);
   const auto state = parts_.optimizer->state();
   if constexpr (optim::Optimizer<P>::has_masters)
-    for (const auto& block : state) load_array(handle_, reader, block.master);
+    for (const auto& block : state) load_array(handle_, reader, block.updated);
   const double loss_scale = initial_loss_scale(config_.precision);
   if (holds_weights_only(reader)) {
     parts_.optimizer->zero_state(handle_);

@@ -30,6 +30,7 @@ TEST(Types, WordsReadBackToTheirValues) {
   expect_words_read_back<Objective>();
   expect_words_read_back<LayoutMode>();
   expect_words_read_back<Offload>();
+  expect_words_read_back<Sharding>();
   expect_words_read_back<TransportKind>();
   expect_words_read_back<AttentionKind>();
   expect_words_read_back<OptimizerKind>();

@@ -56,7 +56,7 @@ CASES = [
     ("gpt, interleaved, selective", GPT, 2, "parallel.pipeline=2 parallel.schedule=interleaved parallel.chunks=2 "
      "parallel.recompute=selective"),
     ("llama, zb-h1", LLAMA, 2, "parallel.pipeline=2 parallel.schedule=zb-h1"),
-    ("llama, data 2, distributed", LLAMA, 2, "parallel.distributed_optimizer=true"),
+    ("llama, data 2, shard optimizer", LLAMA, 2, "parallel.shard=optimizer"),
     ("bert, tensor 2, sequence parallel", BERT, 2, "parallel.tensor=2 parallel.sequence_parallel=true"),
     ("gpt, data 3", GPT, 3, ""),
     ("llama, bf16, tensor 2, pipeline 2", LLAMA + BF16, 4, "parallel.tensor=2 parallel.pipeline=2"),

@@ -55,13 +55,18 @@ DECKS = [
     ("gpt, pipeline 2", 2, GPT + "parallel.pipeline=2"),
     ("gpt, pipeline 2, zb-h1", 2, GPT + "parallel.pipeline=2 parallel.schedule=zb-h1"),
     ("gpt, data 2", 2, GPT),
-    ("gpt, data 2, distributed optimizer", 2, GPT + "parallel.distributed_optimizer=true"),
+    ("gpt, data 2, shard optimizer", 2, GPT + "parallel.shard=optimizer"),
+    ("gpt, data 2, shard gradients", 2, GPT + "parallel.shard=gradients"),
+    ("gpt, data 2, shard weights", 2, GPT + "parallel.shard=weights"),
+    ("gpt, data 2, shard weights, 2 micro-batches", 2, GPT + "parallel.shard=weights batch.micro=1"),
+    ("llama, untied, bf16, data 4, shard weights", 4, LLAMA + "model.tied_embeddings=false precision.compute=bf16 "
+     "batch.micro=1 parallel.shard=weights parallel.recompute=full"),
     ("gpt, ramp-up", 2, GPT + "parallel.pipeline=2 batch.global=6 batch.ramp_start=2 batch.ramp_increment=2 "
      "batch.ramp_samples=6"),
     ("gpt, lamb, 4 ranks", 4, GPT + "parallel.tensor=2 optimizer.kind=lamb"),
     ("llama", 1, LLAMA),
-    ("llama, fp16, data 2, distributed optimizer", 2, LLAMA + "precision.compute=fp16 "
-     "parallel.distributed_optimizer=true"),
+    ("llama, fp16, data 2, shard optimizer", 2, LLAMA + "precision.compute=fp16 "
+     "parallel.shard=optimizer"),
     ("llama, untied, fp64", 1, LLAMA + "precision.compute=fp64 model.layers=4 model.tied_embeddings=false"),
     ("llama, tensor 2, sequence parallel", 2, LLAMA + "parallel.tensor=2 parallel.sequence_parallel=true batch.micro=4"),
     ("llama, interleaved, background checkpoints", 2, LLAMA + "parallel.pipeline=2 parallel.schedule=interleaved "

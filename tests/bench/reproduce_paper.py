@@ -83,7 +83,7 @@ def wanted(row):
                   "tied_embeddings": True, "dropout": 0.1},
         "parallel": {"tensor": whole("tensor"), "pipeline": whole("pipeline"), "data": whole("data"),
                      "schedule": row["schedule"], "chunks": whole("chunks"), "recompute": row["recompute"],
-                     "sequence_parallel": False, "distributed_optimizer": False},
+                     "sequence_parallel": False, "shard": "none"},
         "batch": {"global": whole("global_batch"), "micro": whole("micro")},
         "precision": {"compute": "fp16"},
     }
@@ -141,7 +141,7 @@ def deck_of(row):
             "tensor": tensor, "pipeline": row["pipeline"], "data": row["data"], "schedule": text(row["schedule"]),
             "chunks": row["chunks"], "recompute": text(row["recompute"]),
             "sequence_parallel": text("true" if row.get("sequence_parallel") == "1" else "false"),
-            "distributed_optimizer": text("true" if row.get("zero_stage") == "1" else "false"),
+            "shard": text(["none", "optimizer", "gradients", "weights"][int(row.get("zero_stage") or 0)]),
         },
         "batch": {"global": row["global_batch"], "micro": row["micro"]},
         "precision": {"compute": text(row.get("precision") or ("bf16" if llama else "fp16"))},

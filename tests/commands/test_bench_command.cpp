@@ -259,7 +259,7 @@ INSTANTIATE_TEST_SUITE_P(
                    {{"head_norm.forward", 8}, {"head_norm.backward_weight", 8}}},
         // 2 micro-batches on each replica.
         FamilyCase{
-            "model.family=bert model.vocabulary=260 parallel.distributed_optimizer=true",
+            "model.family=bert model.vocabulary=260 parallel.shard=optimizer",
             2,
             with(layer_norm_and_gelu, {"segments.forward", "segments.backward", "rows.pick",
                                        "rows.place", "accumulate", "adamw.update"}),

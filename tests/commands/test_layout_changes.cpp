@@ -145,8 +145,8 @@ TEST_F(LayoutChanges, MayShareHeadsOfKeysAndValues) {
   const std::string model = " model.family=llama model.key_value_heads=2 ";
   std::vector<Layout> layouts{
       {"one rank", 1, ""},
-      {"tensor 4", 4, "parallel.tensor=4 parallel.distributed_optimizer=true"},
-      {"tensor 3 x data 2", 6, "parallel.tensor=3 parallel.distributed_optimizer=true"}};
+      {"tensor 4", 4, "parallel.tensor=4 parallel.shard=optimizer"},
+      {"tensor 3 x data 2", 6, "parallel.tensor=3 parallel.shard=optimizer"}};
   if (soak())
     layouts.insert(
         layouts.end(),

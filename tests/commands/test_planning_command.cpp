@@ -181,7 +181,7 @@ TEST_F(CheckMachine, StaysSmallForTheLargestDecks) {
   const std::string limits =
       "ulimit -t 60; ulimit -v 635000; trireme check " TRIREME_SOURCE_DIR "/inputs/";
   const std::string whole = "gpt_1t.toml parallel.tensor=1 parallel.pipeline=1 parallel.data=0 ";
-  const std::string shared = whole + "parallel.distributed_optimizer=true checkpoint.every=5 ";
+  const std::string shared = whole + "parallel.shard=optimizer checkpoint.every=5 ";
   for (const std::string& deck :
        {whole + "--ranks 3072", whole + "--ranks 16384 batch.global=16384", shared + "--ranks 3072",
         shared + "--ranks 1048576 batch.global=1048576",

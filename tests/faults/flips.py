@@ -17,7 +17,7 @@ class Row:
         self.name, self.ranks, self.arguments = name, ranks, arguments
 
 
-TABLE = [Row("1 rank", 1, ""), Row("data 2", 2, ""), Row("data 2, distributed optimizer", 2, "parallel.distributed_optimizer=true"),
+TABLE = [Row("1 rank", 1, ""), Row("data 2", 2, ""), Row("data 2, shard optimizer", 2, "parallel.shard=optimizer"),
          Row("tensor 2", 2, "parallel.tensor=2"), Row("pipeline 2", 2, "parallel.pipeline=2 parallel.schedule=zb-h1"),
          Row("pipeline 2, shared vocabulary", 2, "parallel.pipeline=2 parallel.vocabulary=pipeline model.layers=2"),
          Row("data 3", 3, "batch.global=6"), Row("tensor 2 · data 2", 4, "parallel.tensor=2")]

@@ -31,6 +31,7 @@ struct Places {
       part.elements = n;
       part.weight = room;
       part.gradient = room + 3;
+      part.rounded = part.gradient;
       part.state = room + 9;
       part.array = array++;
       part.decays = array % 2;
@@ -157,7 +158,7 @@ TYPED_TEST(UpdateParts, LambGivesTheBitsOfArrayByArray) {
   EXPECT_EQ(together.v.values(), each.v.values());
 }
 
-/// Masters are at the places of updated weights, the model's weights at those of gradients.
+/// Masters are at the places of updated weights, the model's weights at those of rounded ones.
 TEST(RoundWeights, RoundsEveryPartAndNothingBetween) {
   const Places places;
   const DeviceArray<UpdatePart> table(places.parts);
@@ -169,7 +170,7 @@ TEST(RoundWeights, RoundsEveryPartAndNothingBetween) {
   const auto from = masters.values();
   for (const UpdatePart& p : places.parts)
     for (std::int64_t i = 0; i < p.elements; ++i)
-      expected[static_cast<std::size_t>(p.gradient + i)] =
+      expected[static_cast<std::size_t>(p.rounded + i)] =
           Bf16(from[static_cast<std::size_t>(p.weight + i)]);
   const auto found = weights.values();
   for (std::size_t i = 0; i < found.size(); ++i)

@@ -38,8 +38,8 @@ TEST(AutoLayout, ResolvesForTheRanks) {
 TEST(AutoLayout, KeepsFixedKeys) {
   for (const char* fixed :
        {"parallel.tensor=2", "parallel.pipeline=2", "parallel.data=2", "parallel.schedule=gpipe",
-        "parallel.sequence_parallel=true", "parallel.recompute=full",
-        "parallel.distributed_optimizer=true", "batch.micro=1"}) {
+        "parallel.sequence_parallel=true", "parallel.recompute=full", "parallel.shard=optimizer",
+        "batch.micro=1"}) {
     const deck::Deck deck = chosen_for(4, {fixed});
     const auto overrides = deck::layout_overrides(deck);
     const std::string expected =

@@ -31,7 +31,7 @@ Bytes allowance(const deck::Config& c, const Machine& machine) {
   const std::int64_t elements = architecture::describe(c.model).parameters();
   const std::int64_t buckets =
       elements * sizes.accumulate() / c.parallel.bucket_bytes + 3 * c.parallel.chunks + 3;
-  const bool shares = c.parallel.distributed_optimizer && c.parallel.data > 1;
+  const bool shares = c.parallel.divides_state();
   return (shares ? buckets * norm_block * sizes.states() * sizes.accumulate() : 0) + 4 * message;
 }
 

@@ -107,7 +107,7 @@ TEST(SearchSpace, TriesTheSchedulesInAVWhereEveryStageHasALayer) {
 TEST(SearchSpace, KeepsFixedKeys) {
   const auto all =
       all_layouts(open_deck({"parallel.tensor=2", "parallel.recompute=full", "batch.micro=3",
-                             "parallel.chunks=2", "parallel.distributed_optimizer=true"}),
+                             "parallel.chunks=2", "parallel.shard=optimizer"}),
                   8);
   ASSERT_FALSE(all.empty());
   for (const Layout& l : all) {
@@ -115,7 +115,7 @@ TEST(SearchSpace, KeepsFixedKeys) {
     EXPECT_EQ(l.micro, 3);
     EXPECT_EQ(l.chunks, 2);
     EXPECT_EQ(l.recompute, Recompute::full);
-    EXPECT_TRUE(l.distributed_optimizer);
+    EXPECT_EQ(l.shard, Sharding::optimizer);
   }
   for (const Layout& l : all_layouts(open_deck({"parallel.schedule=gpipe"}), 8))
     EXPECT_EQ(l.schedule, ScheduleKind::gpipe);

@@ -49,7 +49,7 @@ Layout random_layout(std::mt19937& random) {
   c.precision.compute = one_of(DType::bf16, DType::fp32);
   c.batch.global = c.batch.micro * axes.data * one_of(1, 4, 6, 16);
   c.parallel.recompute = one_of(Recompute::none, Recompute::selective, Recompute::full);
-  c.parallel.distributed_optimizer = one_of(0, 1) == 1;
+  c.parallel.shard = one_of(0, 1) == 1 ? Sharding::optimizer : Sharding::none;
   Machine& m = out.machine;
   m.software.second_axis = one_of(SecondAxis::data, SecondAxis::pipeline);
   m.software.pipeline_overlap = one_of(0.0, 0.5, 1.0);
@@ -195,7 +195,7 @@ TEST(StepTime, SumsAndUpdatesMoveTheBytesOfAllParameters) {
   // rounded weights written.
   EXPECT_DOUBLE_EQ(whole.updates[0], parameters * (3 * 2 * 4 + 2 * 4 + 2) / 5e11 + 1e-6);
   EXPECT_EQ(whole.gathers[0], 0);
-  c.parallel.distributed_optimizer = true;
+  c.parallel.shard = Sharding::optimizer;
   const StepCosts parts = costs_of(c, m);
   EXPECT_DOUBLE_EQ(parts.reductions[0], 0.75 * parameters * 4 / 50e9 + latency);
   EXPECT_DOUBLE_EQ(parts.updates[0], parameters / 4 * 34 / 5e11 + 1e-6);

@@ -48,45 +48,49 @@ struct Layout {
   bool sequence_parallel = false;
   bool tied = true;
   Recompute recompute = Recompute::none;
-  bool distributed = false;
+  Sharding shard = Sharding::none;
   OptimizerKind optimizer = OptimizerKind::adamw;
   Family family = Family::gpt;
   int key_value_heads = 3;    ///< with rotary positions; of 6 heads
   std::string property = {};  ///< one more key of the model: "model.window=17"
   std::string order = {};     ///< of the axes among the ranks
   int context = 1;
+  std::vector<std::string> more = {};  ///< keys
 
   std::string name() const {
     return text(name_of(family), has_groups(family) ? text(' ', key_value_heads) : "", ' ',
                 property, ", tensor ", tensor, " · pipeline ", pipeline, " · data ", data, ", ",
                 schedule, ", chunks ", chunks, sequence_parallel ? ", sequence parallel" : "",
-                tied ? ", tied" : ", untied", ", recompute ", name_of(recompute),
-                distributed ? ", distributed optimizer, " : ", ", name_of(optimizer),
-                order.empty() ? "" : ", order " + order,
-                context > 1 ? text(", context ", context) : "");
+                tied ? ", tied" : ", untied", ", recompute ", name_of(recompute), ", shard ",
+                name_of(shard), ", ", name_of(optimizer), order.empty() ? "" : ", order " + order,
+                context > 1 ? text(", context ", context) : "", more.empty() ? "" : ", ",
+                join(more, ", "));
   }
   std::vector<std::string> overrides() const {
-    return {property.empty() ? "model.dropout=0.1" : property,  // which it has anyway
-            text("model.family=", name_of(family)),
-            text("model.key_value_heads=", has_groups(family) ? key_value_heads : 6),
-            text("model.vocabulary=", family == Family::bert ? 261 : 257),
-            "model.layers=5",
-            "model.heads=6",
-            "model.sequence=61",
-            text("model.tied_embeddings=", tied ? "true" : "false"),
-            text("parallel.tensor=", tensor),
-            text("parallel.pipeline=", pipeline),
-            text("parallel.context=", context),
-            "parallel.schedule=" + schedule,
-            text("parallel.chunks=", chunks),
-            "parallel.order=" + order,
-            text("parallel.recompute=", name_of(recompute)),
-            text("parallel.distributed_optimizer=", distributed ? "true" : "false"),
-            text("parallel.sequence_parallel=", sequence_parallel ? "true" : "false"),
-            text("optimizer.kind=", name_of(optimizer)),
-            text("optimizer.nesterov=", optimizer == OptimizerKind::sgd ? "true" : "false"),
-            "optimizer.trust_coefficient=1",
-            "parallel.bucket_bytes=20000"};
+    std::vector<std::string> all{
+        property.empty() ? "model.dropout=0.1" : property,  // which it has anyway
+        text("model.family=", name_of(family)),
+        text("model.key_value_heads=", has_groups(family) ? key_value_heads : 6),
+        text("model.vocabulary=", family == Family::bert ? 261 : 257),
+        "model.layers=5",
+        "model.heads=6",
+        "model.sequence=61",
+        text("model.tied_embeddings=", tied ? "true" : "false"),
+        text("parallel.tensor=", tensor),
+        text("parallel.pipeline=", pipeline),
+        text("parallel.context=", context),
+        "parallel.schedule=" + schedule,
+        text("parallel.chunks=", chunks),
+        "parallel.order=" + order,
+        text("parallel.recompute=", name_of(recompute)),
+        text("parallel.shard=", name_of(shard)),
+        text("parallel.sequence_parallel=", sequence_parallel ? "true" : "false"),
+        text("optimizer.kind=", name_of(optimizer)),
+        text("optimizer.nesterov=", optimizer == OptimizerKind::sgd ? "true" : "false"),
+        "optimizer.trust_coefficient=1",
+        "parallel.bucket_bytes=20000"};
+    all.insert(all.end(), more.begin(), more.end());
+    return all;
   }
 };
 
@@ -232,7 +236,7 @@ class Layouts : public ::testing::Test {
     if (pipeline == 1)
       for (const Recompute recompute : {Recompute::selective, Recompute::full})
         others.push_back({f.tensor, 1, f.data, "1f1b", 1, f.sequence_parallel, f.tied, recompute,
-                          recompute == Recompute::full});
+                          recompute == Recompute::full ? Sharding::optimizer : Sharding::none});
     if (pipeline > 1 && pipeline <= 4)
       for (const auto& [schedule, chunks, recompute] :
            std::vector<std::tuple<std::string, int, Recompute>>{{"gpipe", 1, Recompute::none},
@@ -245,7 +249,8 @@ class Layouts : public ::testing::Test {
                                                                 {"v-min", 2, Recompute::full},
                                                                 {"zb-h1", 1, Recompute::full}})
         others.push_back({f.tensor, pipeline, f.data, schedule, chunks, f.sequence_parallel, f.tied,
-                          recompute, recompute == Recompute::none});
+                          recompute,
+                          recompute == Recompute::none ? Sharding::optimizer : Sharding::none});
     const Outcome expected = run_on_some(reference);
     const std::size_t stride = models_per_layout() > 0 ? 1 : 2;
     for (std::size_t i = others.size() % stride; i < others.size(); i += stride) {

@@ -44,14 +44,14 @@ class AuditTest : public ::testing::Test {
     std::vector<Layout> all{{}};
     const int ranks = runtime().ranks();
     if (ranks > 1) {
-      all.push_back({"parallel.distributed_optimizer=true"});
+      all.push_back({"parallel.shard=optimizer"});
       all.push_back({text("parallel.pipeline=", ranks), text("model.layers=", ranks),
                      "parallel.schedule=zb-h1"});
       if (ranks < 4) all.push_back({text("parallel.tensor=", ranks)});
     }
     if (ranks == 4) {
       all.push_back({"parallel.tensor=2", "parallel.sequence_parallel=true"});
-      all.push_back({"parallel.pipeline=2", "parallel.distributed_optimizer=true"});
+      all.push_back({"parallel.pipeline=2", "parallel.shard=optimizer"});
       all.push_back({"parallel.tensor=2", "parallel.pipeline=2"});
       all.push_back({"parallel.context=2"});
     }
@@ -123,7 +123,7 @@ TEST_F(AuditTest, ChangesNoNumberWithoutFaults) {
   std::vector<Layout> all = layouts();
   all.push_back({"precision.compute=bf16", "precision.products=fp8", "model.hidden=48",
                  "model.sequence=32", "model.feed_forward=96"});
-  all.push_back({"precision.compute=fp16", "parallel.distributed_optimizer=true"});
+  all.push_back({"precision.compute=fp16", "parallel.shard=optimizer"});
   all.push_back({"batch.global=24", "batch.ramp_start=12", "batch.ramp_increment=12",
                  "batch.ramp_samples=24", "model.shared_layers=1", "parallel.recompute=full"});
   all.push_back({"model.family=llama", "model.heads=4", "model.key_value_heads=2",
@@ -194,7 +194,7 @@ TEST_F(AuditTest, FindsTheRankWhoseStateChanges) {
           if (step == audited && runtime().rank() == faulty_) flip_bit(*rig.worker, part);
         });
         const bool one_copy = config.parallel.replicas() == 1 ||
-                              (config.parallel.distributed_optimizer && part != "feed_forward");
+                              (config.parallel.divides_state() && part != "feed_forward");
         expect_found(outcome, part, action == AuditAction::repair && !one_copy, right);
       }
   }

@@ -62,10 +62,10 @@ TEST_F(Fp8Training, SchedulesStagesRecomputationAndSharedStateKeepTheBits) {
     ASSERT_EQ(history.size(), 4 * tensors);
     for (const double maximum : history) EXPECT_GT(maximum, 0);
   }
-  EXPECT_EQ(run(1, {"parallel.distributed_optimizer=true", "parallel.recompute=full"}), expected);
+  EXPECT_EQ(run(1, {"parallel.shard=optimizer", "parallel.recompute=full"}), expected);
   EXPECT_EQ(run(1, {"parallel.recompute=selective"}), expected);
   if (ranks < 2 * data) return;
-  EXPECT_EQ(run(2, {"parallel.schedule=zb-h1", "parallel.distributed_optimizer=true"}), expected);
+  EXPECT_EQ(run(2, {"parallel.schedule=zb-h1", "parallel.shard=optimizer"}), expected);
   EXPECT_EQ(run(2, {"parallel.schedule=gpipe", "parallel.recompute=full"}), expected);
 }
 

@@ -44,18 +44,19 @@ TEST_F(Layouts, GiveTheAnswerOfOneRankWhereHeadsAreShared) {
   using enum Recompute;
   const Family l = Family::llama;
   const Family q = Family::qwen2;  // biases are shared too
-  for (const Layout& layout : {Layout{2, 1, 1, "1f1b", 1, true, true, none, false, adamw, l, 1},
-                               {3, 1, 1, "1f1b", 1, false, true, selective, false, adamw, l, 2},
-                               {4, 1, 1, "1f1b", 1, true, true, none, false, lamb, l, 2},
-                               {2, 2, 1, "interleaved", 2, false, true, none, false, lamb, l, 2},
-                               {6, 1, 1, "1f1b", 1, true, true, none, false, adamw, l, 1},
-                               {3, 1, 2, "1f1b", 1, false, true, none, true, lamb, l, 2},
-                               {4, 2, 1, "zb-h1", 1, true, true, full, false, adamw, l, 2},
-                               {4, 1, 2, "1f1b", 1, false, true, none, true, adamw, l, 2},
-                               {6, 2, 1, "interleaved", 2, true, true, none, false, adamw, l, 2},
-                               {3, 1, 1, "1f1b", 1, true, true, none, false, adamw, q, 2},
-                               {4, 1, 1, "1f1b", 1, false, true, selective, false, lamb, q, 2},
-                               {4, 2, 1, "zb-h1", 1, true, true, full, false, adamw, q, 2}})
+  for (const Layout& layout :
+       {Layout{2, 1, 1, "1f1b", 1, true, true, none, Sharding::none, adamw, l, 1},
+        {3, 1, 1, "1f1b", 1, false, true, selective, Sharding::none, adamw, l, 2},
+        {4, 1, 1, "1f1b", 1, true, true, none, Sharding::none, lamb, l, 2},
+        {2, 2, 1, "interleaved", 2, false, true, none, Sharding::none, lamb, l, 2},
+        {6, 1, 1, "1f1b", 1, true, true, none, Sharding::none, adamw, l, 1},
+        {3, 1, 2, "1f1b", 1, false, true, none, Sharding::optimizer, lamb, l, 2},
+        {4, 2, 1, "zb-h1", 1, true, true, full, Sharding::none, adamw, l, 2},
+        {4, 1, 2, "1f1b", 1, false, true, none, Sharding::optimizer, adamw, l, 2},
+        {6, 2, 1, "interleaved", 2, true, true, none, Sharding::none, adamw, l, 2},
+        {3, 1, 1, "1f1b", 1, true, true, none, Sharding::none, adamw, q, 2},
+        {4, 1, 1, "1f1b", 1, false, true, selective, Sharding::none, lamb, q, 2},
+        {4, 2, 1, "zb-h1", 1, true, true, full, Sharding::none, adamw, q, 2}})
     if (layout.tensor * layout.pipeline * layout.data == runtime().ranks())
       expect_the_same_answer(layout);
 }
@@ -127,7 +128,7 @@ TEST_F(Layouts, OtherOptimizersGiveTheAnswerOfOneRank) {
         const int data = ranks / (tensor * pipeline);
         if (tensor * pipeline * data != ranks || data > 3) continue;
         expect_the_same_answer({tensor, pipeline, data, "1f1b", 1, tensor > 1, pipeline == 2,
-                                Recompute::none, true, optimizer});
+                                Recompute::none, Sharding::optimizer, optimizer});
       }
 }
 
@@ -142,7 +143,7 @@ TEST_F(Layouts, OtherOptimizersGiveTheSameBits) {
       const Outcome expected = run_on_some(layout);
       for (const int pipeline : {1, 2}) {
         layout.pipeline = pipeline;
-        layout.distributed = data > 1;
+        layout.shard = data > 1 ? Sharding::optimizer : Sharding::none;
         if (ranks != data * pipeline) continue;
         SCOPED_TRACE(layout.name());
         const Outcome found = run_on_some(layout);

@@ -16,21 +16,28 @@ TEST_F(Layouts, GiveTheAnswerOfOneRankWhereTokensAreShared) {
   };
   const Family g = Family::gpt, l = Family::llama, b = Family::bert, m = Family::mistral;
   for (const Layout& layout :
-       {with(2, {}), with(2, {1, 1, 1, "1f1b", 1, false, false, selective, true, lamb, l, 1}),
-        with(2, {1, 1, 1, "1f1b", 1, false, true, full, false, adamw, m, 3, "model.window=17"}),
-        with(2, {1, 1, 1, "1f1b", 1, false, true, none, false, adamw, b}),
-        with(3, {1, 1, 1, "1f1b", 1, false, true, none, true, adamw, l, 2}),
-        with(3, {1, 1, 1, "1f1b", 1, false, true, none, false, adamw, b}),
-        with(4, {1, 1, 1, "1f1b", 1, false, false, none, false, adamw, m, 3, "model.window=17"}),
-        with(2, {2, 1, 1, "1f1b", 1, true, true, none, false, adamw, g}, "context, tensor"),
-        with(2, {1, 2, 1, "zb-h1", 1, false, true, full, true, adamw, l, 3}, "pipeline, context"),
-        with(2, {1, 1, 2, "1f1b", 1, false, true, none, true, adamw, b}, "data, context"),
-        with(3, {2, 1, 1, "1f1b", 1, true, true, none, false, adamw, b}),
-        with(3, {1, 2, 1, "zb-v", 2, false, true, none, false, adamw, l, 2}),
-        with(2, {2, 2, 1, "interleaved", 2, true, true, selective, true, adamw, l, 1}),
-        with(2, {2, 1, 2, "1f1b", 1, false, true, none, true, lamb, l, 1}),
-        with(3, {2, 2, 1, "zb-h1", 1, true, false, full, true, adamw, g}),
-        with(4, {1, 1, 3, "1f1b", 1, false, true, none, true, adamw, g})})
+       {with(2, {}),
+        with(2, {1, 1, 1, "1f1b", 1, false, false, selective, Sharding::optimizer, lamb, l, 1}),
+        with(2, {1, 1, 1, "1f1b", 1, false, true, full, Sharding::none, adamw, m, 3,
+                 "model.window=17"}),
+        with(2, {1, 1, 1, "1f1b", 1, false, true, none, Sharding::none, adamw, b}),
+        with(3, {1, 1, 1, "1f1b", 1, false, true, none, Sharding::optimizer, adamw, l, 2}),
+        with(3, {1, 1, 1, "1f1b", 1, false, true, none, Sharding::none, adamw, b}),
+        with(4, {1, 1, 1, "1f1b", 1, false, false, none, Sharding::none, adamw, m, 3,
+                 "model.window=17"}),
+        with(2, {2, 1, 1, "1f1b", 1, true, true, none, Sharding::none, adamw, g},
+             "context, tensor"),
+        with(2, {1, 2, 1, "zb-h1", 1, false, true, full, Sharding::optimizer, adamw, l, 3},
+             "pipeline, context"),
+        with(2, {1, 1, 2, "1f1b", 1, false, true, none, Sharding::optimizer, adamw, b},
+             "data, context"),
+        with(3, {2, 1, 1, "1f1b", 1, true, true, none, Sharding::none, adamw, b}),
+        with(3, {1, 2, 1, "zb-v", 2, false, true, none, Sharding::none, adamw, l, 2}),
+        with(2,
+             {2, 2, 1, "interleaved", 2, true, true, selective, Sharding::optimizer, adamw, l, 1}),
+        with(2, {2, 1, 2, "1f1b", 1, false, true, none, Sharding::optimizer, lamb, l, 1}),
+        with(3, {2, 2, 1, "zb-h1", 1, true, false, full, Sharding::optimizer, adamw, g}),
+        with(4, {1, 1, 3, "1f1b", 1, false, true, none, Sharding::optimizer, adamw, g})})
     if (layout.tensor * layout.pipeline * layout.data * layout.context == runtime().ranks())
       expect_the_same_answer(layout);
 }

@@ -13,19 +13,20 @@ TEST_F(Layouts, GiveTheAnswerOfOneRankWhereTheVocabularyIsShared) {
   using enum OptimizerKind;
   using enum Recompute;
   const Family g = Family::gpt, l = Family::llama;
-  std::vector<Layout> layouts{{1, 2, 1, "1f1b", 1, false, true, none, false, adamw, g},
-                              {1, 2, 1, "gpipe", 1, false, false, full, false, adamw, l, 2},
-                              {1, 2, 1, "zb-h1", 1, false, true, selective, false, adamw, g},
-                              {1, 3, 1, "1f1b", 1, false, false, none, false, lamb, g},
-                              {1, 3, 1, "zb-h1", 1, false, true, full, false, adamw, l, 3},
-                              {2, 2, 1, "1f1b", 1, true, true, none, false, adamw, g},
-                              {2, 2, 1, "gpipe", 1, false, true, none, false, adamw, l, 2},
-                              {1, 2, 2, "zb-h1", 1, false, false, none, true, adamw, g},
-                              {1, 4, 1, "1f1b", 1, false, true, full, false, adamw, g},
-                              {2, 3, 1, "1f1b", 1, true, false, none, false, adamw, l, 1},
-                              {2, 2, 2, "zb-h1", 1, true, true, none, true, adamw, g},
-                              {3, 4, 1, "1f1b", 1, true, true, none, false, adamw, g},
-                              {2, 3, 2, "gpipe", 1, false, false, none, true, lamb, l, 2}};
+  std::vector<Layout> layouts{
+      {1, 2, 1, "1f1b", 1, false, true, none, Sharding::none, adamw, g},
+      {1, 2, 1, "gpipe", 1, false, false, full, Sharding::none, adamw, l, 2},
+      {1, 2, 1, "zb-h1", 1, false, true, selective, Sharding::none, adamw, g},
+      {1, 3, 1, "1f1b", 1, false, false, none, Sharding::none, lamb, g},
+      {1, 3, 1, "zb-h1", 1, false, true, full, Sharding::none, adamw, l, 3},
+      {2, 2, 1, "1f1b", 1, true, true, none, Sharding::none, adamw, g},
+      {2, 2, 1, "gpipe", 1, false, true, none, Sharding::none, adamw, l, 2},
+      {1, 2, 2, "zb-h1", 1, false, false, none, Sharding::optimizer, adamw, g},
+      {1, 4, 1, "1f1b", 1, false, true, full, Sharding::none, adamw, g},
+      {2, 3, 1, "1f1b", 1, true, false, none, Sharding::none, adamw, l, 1},
+      {2, 2, 2, "zb-h1", 1, true, true, none, Sharding::optimizer, adamw, g},
+      {3, 4, 1, "1f1b", 1, true, true, none, Sharding::none, adamw, g},
+      {2, 3, 2, "gpipe", 1, false, false, none, Sharding::optimizer, lamb, l, 2}};
   if (models_per_layout() > 0)
     for (const Family family : {g, l})
       for (const Layout& layout : all_layouts(runtime().ranks(), {family})) {

@@ -53,10 +53,10 @@ TEST_P(Mixed, SchedulesStagesRecomputationAndSharedStateKeepTheBits) {
     return runtime().rank() == 0 ? outcome : Outcome{};
   };
   const auto expected = run(1, {});
-  EXPECT_EQ(run(1, {"parallel.distributed_optimizer=true", "parallel.recompute=full"}), expected);
+  EXPECT_EQ(run(1, {"parallel.shard=optimizer", "parallel.recompute=full"}), expected);
   EXPECT_EQ(run(1, {"parallel.recompute=selective"}), expected);
   if (ranks < 2 * data) return;
-  EXPECT_EQ(run(2, {"parallel.schedule=zb-h1", "parallel.distributed_optimizer=true"}), expected);
+  EXPECT_EQ(run(2, {"parallel.schedule=zb-h1", "parallel.shard=optimizer"}), expected);
   EXPECT_EQ(run(2, {"parallel.schedule=gpipe", "parallel.recompute=full"}), expected);
 }
 
@@ -82,8 +82,8 @@ TEST_P(Mixed, TensorAndSequenceParallelismAgreeToTheTypesRounding) {
 
 TEST_P(Mixed, ARestartGoesOnBitForBitAndAnotherTypeReadsTheSameWeights) {
   const std::string where = shared_folder(folder_);
-  for (const char* shared : {"false", "true"}) {
-    const auto config = config_of({text("parallel.distributed_optimizer=", shared)});
+  for (const char* shared : {"none", "optimizer"}) {
+    const auto config = config_of({text("parallel.shard=", shared)});
     Rig whole(config, tokens_);
     whole.run(1, 4);
     const std::string directory = where + shared;

@@ -54,7 +54,7 @@ TEST_F(OffloadTest, GivesTheSameBitsOnEveryScheduleAndRecomputation) {
            {"parallel.recompute=selective", "model.family=llama", "model.key_value_heads=2"},
            {"parallel.recompute=full"},
            {"model.family=bert", "model.vocabulary=261"},
-           {"precision.compute=bf16", "parallel.distributed_optimizer=true"},
+           {"precision.compute=bf16", "parallel.shard=optimizer"},
            {text("parallel.pipeline=", ranks)},
            {text("parallel.pipeline=", ranks), "parallel.schedule=gpipe"},
            {text("parallel.pipeline=", ranks), "parallel.schedule=zb-h1"},

@@ -142,15 +142,15 @@ class Overlap : public ::testing::Test {
         return {{"parallel.pipeline=2"},
                 {"parallel.pipeline=2", "model.tied_embeddings=false", "parallel.recompute=full"},
                 {"parallel.tensor=2", "parallel.sequence_parallel=true"},
-                {"parallel.distributed_optimizer=true"},
+                {"parallel.shard=optimizer"},
                 {"parallel.context=2"}};
       case 3:
         return {{"parallel.pipeline=3", "parallel.recompute=selective"},
                 {"parallel.pipeline=3", "batch.global=3"},
-                {"parallel.distributed_optimizer=true"}};
+                {"parallel.shard=optimizer"}};
       case 4:
         return {{"parallel.pipeline=4"},
-                {"parallel.pipeline=2", "parallel.distributed_optimizer=true"},
+                {"parallel.pipeline=2", "parallel.shard=optimizer"},
                 {"parallel.pipeline=2", "parallel.tensor=2", "parallel.sequence_parallel=true"},
                 {"parallel.pipeline=2", "optimizer.clip_norm=0.5", "model.tied_embeddings=false"}};
       default:
@@ -200,7 +200,7 @@ TEST_F(Overlap, StagesAndTheEndsOfOverlapsKeepTheBits) {
       return on_some(data * pipeline, [&](grid::Communicator& world) {
         Rig rig(config_of({text("precision.compute=", type), "precision.loss_scale=16777216",
                            "precision.loss_scale_interval=3", text("parallel.pipeline=", pipeline),
-                           text("parallel.distributed_optimizer=", distributed)},
+                           text("parallel.shard=", distributed ? "optimizer" : "none")},
                           world.size()),
                 tokens_, world);
         const Trace trace = run_overlapped(rig, 1, steps, ends);

@@ -18,7 +18,7 @@ struct Case {
   bool sequence_parallel;
   bool tied;
   const char* recompute = "none";
-  bool distributed = false;
+  Sharding shard = Sharding::none;
   const char* optimizer = "adamw";
   Family family = Family::gpt;
   int key_value_heads = 3;  ///< with rotary positions; of 6 heads
@@ -27,6 +27,7 @@ struct Case {
   const char* property = "model.layers=5";  ///< in the place of this one, which all have
   bool fp8 = false;
   int context = 1;
+  bool one_pass = false;  ///< one micro-batch per step, on one pipeline rank
 };
 
 constexpr const char* shared_vocabulary = "parallel.vocabulary=pipeline";
@@ -35,6 +36,7 @@ class Plan : public ::testing::Test {
  protected:
   /// Calls `body` with every layout of these ranks, some options each.
   void for_layouts(const std::function<void(const deck::Config&, Rig&)>& body) {
+    using enum Sharding;
     const int ranks = runtime().ranks();
     for (int tensor = 1; tensor <= 4; ++tensor)
       for (int pipeline = 1; pipeline <= 4; ++pipeline) {
@@ -44,70 +46,96 @@ class Plan : public ::testing::Test {
               Case{"interleaved", 2, true, true},
               Case{"zb-h1", 1, true, false},
               Case{"gpipe", 1, false, false},
-              Case{"zb-v", 2, true, true, "selective", true},
-              Case{"v-half", 2, false, true, "none", false, "adamw", Family::llama},
-              Case{"1f1b", 1, true, true, "selective", true},
+              Case{"zb-v", 2, true, true, "selective", optimizer},
+              Case{"v-half", 2, false, true, "none", none, "adamw", Family::llama},
+              Case{"1f1b", 1, true, true, "selective", optimizer},
               Case{"1f1b", 1, false, true, "full"},
-              Case{"2bw", 1, true, true, "none", true, "adamw", Family::gpt, 3, "bf16"},
-              Case{"2bw", 1, false, false, "selective", false, "lamb", Family::bert},
-              Case{"zb-h1", 1, true, true, "full", true},
-              Case{"1f1b", 1, true, true, "none", true, "lamb"},
-              Case{"gpipe", 1, false, false, "none", false, "lamb"},
-              Case{"gpipe", 1, false, true, "none", true, "sgd"},
+              Case{"2bw", 1, true, true, "none", optimizer, "adamw", Family::gpt, 3, "bf16"},
+              Case{"2bw", 1, false, false, "selective", none, "lamb", Family::bert},
+              Case{"zb-h1", 1, true, true, "full", optimizer},
+              Case{"1f1b", 1, true, true, "none", optimizer, "lamb"},
+              Case{"gpipe", 1, false, false, "none", none, "lamb"},
+              Case{"gpipe", 1, false, true, "none", optimizer, "sgd"},
               Case{"gpipe", 1, true, true, "full"},
-              Case{"gpipe", 1, true, false, "selective", false, "adamw", Family::bert, 3, "bf16"},
-              Case{"1f1b", 1, true, true, "selective", false, "adamw", Family::llama},
-              Case{"zb-h1", 1, false, false, "none", true, "adamw", Family::llama},
-              Case{"1f1b", 1, true, false, "none", true, "lamb", Family::llama, 2},
-              Case{"interleaved", 2, false, true, "full", true, "adamw", Family::llama, 1},
-              Case{"interleaved", 2, true, true, "none", true, "adamw", Family::bert},
-              Case{"zb-h1", 1, true, false, "full", false, "adamw", Family::bert},
-              Case{"1f1b", 1, false, true, "selective", false, "adamw", Family::bert, 3, "bf16"},
-              Case{"1f1b", 1, true, true, "none", true, "adamw", Family::gpt, 3, "bf16"},
-              Case{"1f1b", 1, true, true, "none", true, "adamw", Family::gpt, 3, "bf16",
+              Case{"gpipe", 1, true, false, "selective", none, "adamw", Family::bert, 3, "bf16"},
+              Case{"1f1b", 1, true, true, "selective", none, "adamw", Family::llama},
+              Case{"zb-h1", 1, false, false, "none", optimizer, "adamw", Family::llama},
+              Case{"1f1b", 1, true, false, "none", optimizer, "lamb", Family::llama, 2},
+              Case{"interleaved", 2, false, true, "full", optimizer, "adamw", Family::llama, 1},
+              Case{"interleaved", 2, true, true, "none", optimizer, "adamw", Family::bert},
+              Case{"zb-h1", 1, true, false, "full", none, "adamw", Family::bert},
+              Case{"1f1b", 1, false, true, "selective", none, "adamw", Family::bert, 3, "bf16"},
+              Case{"1f1b", 1, true, true, "none", optimizer, "adamw", Family::gpt, 3, "bf16"},
+              Case{"1f1b", 1, true, true, "none", optimizer, "adamw", Family::gpt, 3, "bf16",
                    Offload::both},
-              Case{"zb-h1", 1, false, false, "selective", false, "adamw", Family::llama, 3, "fp64",
+              Case{"zb-h1", 1, false, false, "selective", none, "adamw", Family::llama, 3, "fp64",
                    Offload::activations},
-              Case{"interleaved", 2, false, true, "full", true, "lamb", Family::bert, 3, "fp32",
-                   Offload::both},
-              Case{"zb-h1", 1, false, true, "selective", false, "sgd", Family::llama, 2, "fp16"},
-              Case{"1f1b", 1, true, true, "none", true, "adamw", Family::gpt, 3, "bf16",
+              Case{"interleaved", 2, false, true, "full", optimizer, "lamb", Family::bert, 3,
+                   "fp32", Offload::both},
+              Case{"zb-h1", 1, false, true, "selective", none, "sgd", Family::llama, 2, "fp16"},
+              Case{"1f1b", 1, true, true, "none", optimizer, "adamw", Family::gpt, 3, "bf16",
                    Offload::none, "run.audit_every=5"},
-              Case{"interleaved", 2, true, false, "full", true, "lamb", Family::gpt, 3, "fp32"},
-              Case{"1f1b", 1, true, true, "selective", true, "adamw", Family::qwen2, 2},
-              Case{"1f1b", 1, true, true, "none", true, "adamw", Family::gpt, 3, "bf16",
+              Case{"interleaved", 2, true, false, "full", optimizer, "lamb", Family::gpt, 3,
+                   "fp32"},
+              Case{"1f1b", 1, true, true, "selective", optimizer, "adamw", Family::qwen2, 2},
+              Case{"1f1b", 1, true, true, "none", optimizer, "adamw", Family::gpt, 3, "bf16",
                    Offload::none, "model.layers=5", true},
-              Case{"zb-h1", 1, false, false, "selective", false, "adamw", Family::llama, 3, "bf16",
+              Case{"zb-h1", 1, false, false, "selective", none, "adamw", Family::llama, 3, "bf16",
                    Offload::none, "model.layers=5", true},
-              Case{"zb-h1", 1, false, false, "none", false, "lamb", Family::qwen2, 3, "bf16"},
-              Case{"1f1b", 1, true, true, "none", true, "adamw", Family::qwen3, 2, "fp64",
+              Case{"zb-h1", 1, false, false, "none", none, "lamb", Family::qwen2, 3, "bf16"},
+              Case{"1f1b", 1, true, true, "none", optimizer, "adamw", Family::qwen3, 2, "fp64",
                    Offload::both, "model.head_size=8"},
-              Case{"interleaved", 2, false, true, "full", false, "sgd", Family::qwen3, 3, "fp32",
+              Case{"interleaved", 2, false, true, "full", none, "sgd", Family::qwen3, 3, "fp32",
                    Offload::none, "model.head_size=8"},
-              Case{"1f1b", 1, false, false, "selective", false, "adamw", Family::mistral, 3, "fp64",
+              Case{"1f1b", 1, false, false, "selective", none, "adamw", Family::mistral, 3, "fp64",
                    Offload::none, "model.window=17"},
-              Case{"1f1b", 1, true, true, "none", true, "adamw", Family::gpt, 3, "fp64",
+              Case{"1f1b", 1, true, true, "none", optimizer, "adamw", Family::gpt, 3, "fp64",
                    Offload::none, "model.shared_layers=2"},
-              Case{"zb-h1", 1, false, true, "full", false, "lamb", Family::bert, 3, "fp32",
+              Case{"zb-h1", 1, false, true, "full", none, "lamb", Family::bert, 3, "fp32",
                    Offload::none, "model.shared_layers=2"},
-              Case{"1f1b", 1, true, true, "none", true, "adamw", Family::gpt, 3, "fp64",
+              Case{"1f1b", 1, true, true, "none", optimizer, "adamw", Family::gpt, 3, "fp64",
                    Offload::none, shared_vocabulary},
-              Case{"gpipe", 1, false, false, "full", false, "lamb", Family::llama, 2, "bf16",
+              Case{"gpipe", 1, false, false, "full", none, "lamb", Family::llama, 2, "bf16",
                    Offload::none, shared_vocabulary},
-              Case{"zb-h1", 1, false, true, "selective", false, "adamw", Family::gpt, 3, "fp32",
+              Case{"zb-h1", 1, false, true, "selective", none, "adamw", Family::gpt, 3, "fp32",
                    Offload::activations, shared_vocabulary},
-              Case{"zb-h1", 1, true, false, "full", true, "adamw", Family::llama, 1, "fp16",
+              Case{"zb-h1", 1, true, false, "full", optimizer, "adamw", Family::llama, 1, "fp16",
                    Offload::none, shared_vocabulary},
-              Case{"1f1b", 1, false, true, "none", false, "adamw", Family::gpt, 3, "bf16",
-                   Offload::none, shared_vocabulary, true}}) {
+              Case{"1f1b", 1, false, true, "none", none, "adamw", Family::gpt, 3, "bf16",
+                   Offload::none, shared_vocabulary, true},
+              Case{"1f1b", 1, true, true, "none", weights},
+              Case{"zb-h1", 1, true, false, "full", weights, "adamw", Family::llama, 1, "bf16"},
+              Case{"interleaved", 2, true, true, "selective", weights, "lamb", Family::bert},
+              Case{"zb-v", 2, true, true, "none", weights, "adamw", Family::gpt, 3, "fp32",
+                   Offload::both},
+              Case{"1f1b", 1, true, true, "none", weights, "adamw", Family::gpt, 3, "fp64",
+                   Offload::none, shared_vocabulary},
+              Case{"1f1b", 1, true, true, "none", weights, "sgd", Family::gpt, 3, "fp64",
+                   Offload::none, "model.shared_layers=2"},
+              Case{"2bw", 1, true, true, "none", gradients, "adamw", Family::gpt, 3, "bf16"}}) {
           with_layout(tensor, pipeline, c, body);
         }
       }
-    for (Case c : {Case{"1f1b", 1, true, true, "none", true},
-                   Case{"zb-h1", 1, false, false, "full", false, "lamb", Family::llama, 1, "bf16"},
-                   Case{"interleaved", 2, true, true, "selective", true, "adamw", Family::bert},
-                   Case{"1f1b", 1, false, false, "none", true, "adamw", Family::mistral, 3, "fp32",
-                        Offload::activations, "model.window=17"}})
+    for (Case c :
+         {Case{"1f1b", 1, true, true, "none", gradients},
+          Case{"1f1b", 1, true, true, "none", weights},
+          Case{"gpipe", 1, false, false, "full", weights, "lamb", Family::llama, 1, "bf16"},
+          Case{"1f1b", 1, true, true, "none", weights, "adamw", Family::qwen3, 2, "fp64",
+               Offload::none, "model.head_size=8"},
+          Case{"1f1b", 1, false, true, "none", weights, "adamw", Family::bert}})
+      for (const int tensor : {1, 2})
+        for (const int context : {1, 2}) {
+          if (ranks % (tensor * context) != 0) continue;
+          c.one_pass = true;
+          c.context = context;
+          with_layout(tensor, 1, c, body);
+        }
+    for (Case c :
+         {Case{"1f1b", 1, true, true, "none", optimizer},
+          Case{"zb-h1", 1, false, false, "full", none, "lamb", Family::llama, 1, "bf16"},
+          Case{"interleaved", 2, true, true, "selective", optimizer, "adamw", Family::bert},
+          Case{"1f1b", 1, false, false, "none", optimizer, "adamw", Family::mistral, 3, "fp32",
+               Offload::activations, "model.window=17"}})
       for (const int context : {2, 3, 4})
         for (const int tensor : {1, 2})
           for (const int pipeline : {1, 2}) {
@@ -135,12 +163,15 @@ class Plan : public ::testing::Test {
         text("parallel.context=", c.context),
         text("parallel.schedule=", c.schedule),
         text("parallel.recompute=", c.recompute),
-        text("parallel.distributed_optimizer=", c.distributed ? "true" : "false"),
+        text("parallel.shard=", name_of(c.shard)),
         text("precision.compute=", c.compute),
         text("parallel.chunks=", c.chunks),
         text("optimizer.kind=", c.optimizer),
         text("parallel.sequence_parallel=", c.sequence_parallel ? "true" : "false"),
         "parallel.bucket_bytes=20000"};
+    if (c.one_pass)
+      overrides.push_back(
+          text("batch.global=", ranks / (tensor * pipeline * static_cast<int>(c.context))));
     if (c.fp8)
       for (const char* set :
            {"precision.products=fp8", "precision.fp8_history=5", "model.hidden=48",

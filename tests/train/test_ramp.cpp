@@ -39,7 +39,7 @@ TEST_F(Ramp, LossesAndNormsAreThoseOfOneRankOnEveryLayout) {
       {text("parallel.pipeline=", ranks), "parallel.schedule=gpipe"},
       {text("parallel.pipeline=", ranks), "parallel.schedule=zb-h1"},
       {text("parallel.pipeline=", ranks), "parallel.schedule=interleaved", "parallel.chunks=2"},
-      {"parallel.distributed_optimizer=true", "parallel.recompute=full"}};
+      {"parallel.shard=optimizer", "parallel.recompute=full"}};
   if (ranks <= 3) layouts.push_back({text("parallel.tensor=", ranks)});
   if (ranks == 4) layouts.push_back({"parallel.tensor=2", "parallel.pipeline=2"});
   for (const auto& layout : layouts) {

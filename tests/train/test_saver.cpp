@@ -65,9 +65,8 @@ TEST_F(SaverTest, ACheckpointWrittenInTheBackgroundHoldsTheNumbersOfItsStep) {
 }
 
 TEST_F(SaverTest, TheDistributedOptimizerSavesAndLoadsWhatAnyOtherDoes) {
-  const auto shared_config =
-      small_config(2 * ranks_, 1, ranks_,
-                   {"parallel.distributed_optimizer=true", "parallel.bucket_bytes=40000"});
+  const auto shared_config = small_config(
+      2 * ranks_, 1, ranks_, {"parallel.shard=optimizer", "parallel.bucket_bytes=40000"});
   Rig all(config_, tokens_);
   Rig shared(shared_config, tokens_);
   EXPECT_EQ(shared.run(1, 3), all.run(1, 3));

@@ -54,7 +54,7 @@ class SkippedSteps : public ::testing::Test {
 
   /// Layouts of this number of ranks.
   static std::vector<std::vector<std::string>> layouts() {
-    std::vector<std::vector<std::string>> all{{}, {"parallel.distributed_optimizer=true"}};
+    std::vector<std::vector<std::string>> all{{}, {"parallel.shard=optimizer"}};
     const int ranks = runtime().ranks();
     if (ranks % 2 == 0) {
       all.push_back({"parallel.tensor=2", "parallel.sequence_parallel=true"});

@@ -75,7 +75,7 @@ TEST_F(TransportTest, GivesTheSameBitsOnEverySchedule) {
 TEST_F(TransportTest, GivesTheSameBitsOnTheOtherAxes) {
   const int ranks = runtime().ranks();
   const std::string tensor = text("parallel.tensor=", ranks);
-  expect_the_same_bits({"parallel.distributed_optimizer=true", "precision.compute=bf16"});
+  expect_the_same_bits({"parallel.shard=optimizer", "precision.compute=bf16"});
   expect_the_same_bits({"optimizer.kind=lamb", "parallel.bucket_bytes=20000"});
   expect_the_same_bits({tensor, "parallel.sequence_parallel=true"});
   expect_the_same_bits({tensor, "model.family=llama", "model.key_value_heads=2"});
@@ -96,7 +96,7 @@ TEST_F(TransportTest, GivesTheSameBitsOnTheOtherAxes) {
 TEST_F(TransportTest, PlannedScratchIsThatOfEverySumOfAStep) {
   const int ranks = runtime().ranks();
   for (const std::vector<std::string>& layout :
-       std::vector<Overrides>{{"parallel.distributed_optimizer=true"},
+       std::vector<Overrides>{{"parallel.shard=optimizer"},
                               {"parallel.bucket_bytes=20000"},
                               {text("parallel.tensor=", ranks)},
                               {text("parallel.context=", ranks), "model.family=bert",

@@ -25,8 +25,10 @@ struct GradientRange {
   std::int64_t layer = 0;        ///< as of layer_of()
   Stage stage = 0;
   bool split = false;
-  bool alone = false;   ///< shares no bucket with others
-  bool shared = false;  ///< of shared layers
+  bool alone = false;          ///< shares no bucket with others
+  bool shared = false;         ///< of shared layers
+  bool partial = false;        ///< as ArraySpec::partial_gradient
+  bool of_vocabulary = false;  ///< of one that pipeline ranks share
 };
 
 /// Buckets of the same size, one directly before the other in the arena and all cut alike: the
@@ -45,17 +47,22 @@ struct BucketRun {
 /// have millions. Time and memory depend on the number of arrays only.
 class BucketCut {
  public:
-  /// Arguments as of gradient_buckets(); arrays and placement must outlive this.
+  /// Arguments as of gradient_buckets(); arrays and placement must outlive this. `by_layer`: no
+  /// bucket holds arrays of several layers.
   BucketCut(const Architecture& architecture, const Shard& shard,
             const std::vector<LocalArray>& arrays, const Placement& placement,
-            std::int64_t most_elements, int data_ranks);
+            std::int64_t most_elements, int data_ranks, bool by_layer = false);
 
   int data_ranks() const { return data_ranks_; }
+  std::int64_t layers() const { return layers_; }  ///< of the whole model
+  bool tied() const { return tied_; }              ///< embeddings
   const std::vector<LocalArray>& arrays() const { return arrays_; }
   const Placement& placement() const { return placement_; }
 
   /// Calls `use` with all buckets in the order of gradient_buckets().
   void visit(const std::function<void(const BucketRun&)>& use) const;
+  /// Calls `use` with the arrays that may share buckets, ascending.
+  void visit_groups(const std::function<void(std::span<const GradientRange>)>& use) const;
 
  private:
   void cut(std::span<const GradientRange> ranges,
@@ -66,6 +73,9 @@ class BucketCut {
   std::vector<GradientRange> ranges_;
   std::int64_t most_elements_;
   int data_ranks_;
+  bool by_layer_;
+  std::int64_t layers_;
+  bool tied_;
 };
 
 /// First element of the first bucket of the run that data ranks from `rank` on own.

@@ -63,6 +63,9 @@ struct PhaseProgram {
   Bytes transient_bytes = 0;
 };
 
+/// Whether a phase computes anything but gradients of weights: it then reads weights.
+bool reads_weights(const PhaseProgram& phase);
+
 struct LayerProgram {
   Kept kept;
   bool split_backward = false;  ///< backward_input and backward_weight are phases of their own

@@ -63,7 +63,7 @@ struct Layout {
   std::int64_t micro_batch = 0;  ///< samples
   bool sequence_parallel = false;
   std::string recompute;
-  bool distributed_optimizer = false;
+  std::string shard;
   std::vector<std::string> fixed;  ///< full names of the keys that the deck sets
   std::string reason;
 
@@ -74,8 +74,7 @@ struct Layout {
       std::make_pair("schedule", &Layout::schedule), std::make_pair("chunks", &Layout::chunks),
       std::make_pair("micro_batch", &Layout::micro_batch),
       std::make_pair("sequence_parallel", &Layout::sequence_parallel),
-      std::make_pair("recompute", &Layout::recompute),
-      std::make_pair("distributed_optimizer", &Layout::distributed_optimizer),
+      std::make_pair("recompute", &Layout::recompute), std::make_pair("shard", &Layout::shard),
       std::make_pair("fixed", &Layout::fixed), std::make_pair("reason", &Layout::reason));
 };
 

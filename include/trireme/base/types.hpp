@@ -68,6 +68,9 @@ enum class LayoutMode : std::uint8_t { given, automatic };
 enum class Recompute : std::uint8_t { none, selective, full, automatic };
 /// Data that a device stores in host memory.
 enum class Offload : std::uint8_t { none, optimizer, activations, both };
+/// State that replicas divide among themselves, each value with that of the ones before it: the
+/// stages of ZeRO (Rajbhandari et al. 2020, arXiv 1910.02054).
+enum class Sharding : std::uint8_t { none, optimizer, gradients, weights };
 /// Transport of messages between ranks: "auto" is NCCL if this installation has it and every rank
 /// has a device of its own, otherwise MPI.
 enum class TransportKind : std::uint8_t { automatic, mpi, nccl };
@@ -114,6 +117,7 @@ std::string_view name_of(VocabularyPlacement);
 std::string_view name_of(LayoutMode);
 std::string_view name_of(Recompute);
 std::string_view name_of(Offload);
+std::string_view name_of(Sharding);
 std::string_view name_of(TransportKind);
 std::string_view name_of(AttentionKind);
 std::string_view name_of(OptimizerKind);

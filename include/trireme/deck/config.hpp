@@ -1,8 +1,8 @@
 #pragma once
 
 #include <trireme/base/audit.hpp>
-#include <trireme/base/rotary_scaling.hpp>
 #include <trireme/base/fp8.hpp>
+#include <trireme/base/rotary_scaling.hpp>
 #include <trireme/base/types.hpp>
 #include <trireme/layout/axes.hpp>
 #include <trireme/layout/stage_map.hpp>
@@ -113,7 +113,7 @@ struct ParallelConfig {
   Recompute recompute = Recompute::none;
   Bytes memory_limit = 0;               ///< per rank, for recompute = "auto"; 0: the machine's
   std::vector<std::string> recomputed;  ///< not a key: the tensors that "auto" chose
-  bool distributed_optimizer = false;
+  Sharding shard = Sharding::none;
   Offload offload = Offload::none;
   TransportKind transport = TransportKind::automatic;
   bool share_devices = false;     ///< several ranks may use one device
@@ -128,6 +128,10 @@ struct ParallelConfig {
   /// Ranks with the same weights.
   std::int64_t replicas() const { return data * context; }
   std::int64_t ranks() const { return sizes().ranks(); }
+  /// Whether replicas divide the optimizer's state, the sums of gradients, and the weights.
+  bool divides_state() const { return shard >= Sharding::optimizer && replicas() > 1; }
+  bool divides_gradients() const { return shard >= Sharding::gradients && replicas() > 1; }
+  bool divides_weights() const { return shard == Sharding::weights && replicas() > 1; }
   std::int64_t stages() const { return pipeline * chunks; }
   /// Whether all pipeline ranks hold parts of the token table and the output table.
   bool shares_vocabulary() const {

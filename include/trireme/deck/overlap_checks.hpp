@@ -11,4 +11,7 @@ namespace trireme::deck {
 /// own.
 std::vector<std::string> overlap_mistakes(const Deck& deck);
 
+/// Keys that cannot be combined with replicas that divide gradients or weights.
+std::vector<std::string> sharding_mistakes(const Deck& deck);
+
 }  // namespace trireme::deck

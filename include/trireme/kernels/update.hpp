@@ -163,7 +163,7 @@ void lars_update(const Exec& exec, View1<Real> weight, View1<Real> b, View1<cons
                  const UpdateParts& parts);
 
 /// The weights that the model computes with, rounded from those that are updated: weight at a
-/// part's place of gradients = master at its place of weights. T: Bf16 or Fp16.
+/// part's place of rounded weights = master at its place of weights. T: Bf16 or Fp16.
 template <class T, class Real>
 void round_weights(const Exec& exec, View1<T> weight, View1<const Real> master,
                    const UpdateParts& parts);

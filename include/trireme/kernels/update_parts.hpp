@@ -14,10 +14,11 @@ struct UpdatePart {
   std::int64_t first_chunk = 0;  ///< number of chunks of chunk_size elements in all parts before it
   std::int64_t elements = 0;
   std::int64_t weight = 0;    ///< of the weights to update
-  std::int64_t gradient = 0;  ///< of the gradients, and of the weights that the model computes with
+  std::int64_t gradient = 0;  ///< of the gradients
   std::int64_t state = 0;     ///< of the optimizer's state
   std::int32_t array = 0;     ///< its number in the registry
   std::int32_t decays = 1;    ///< 0: no weight decay
+  std::int64_t rounded = 0;   ///< of the two-byte weights that the model computes with
 };
 
 /// Parts in order of their chunks, none of them empty.
@@ -66,6 +67,7 @@ struct UpdateBody {
     part.weight += first;
     part.gradient += first;
     part.state += first;
+    part.rounded += first;
     f(team, part);
   }
 };

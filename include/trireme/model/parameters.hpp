@@ -1,11 +1,13 @@
 #pragma once
 
 #include <trireme/architecture/architecture.hpp>
+#include <trireme/architecture/arrangement.hpp>
 #include <trireme/architecture/buckets.hpp>
 #include <trireme/architecture/placement.hpp>
 #include <trireme/tensor/arena.hpp>
 #include <trireme/tensor/named_tensor.hpp>
 
+#include <functional>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -38,8 +40,18 @@ struct MixedFp16 {
   using Master = float;
 };
 
+/// How the replicas of a rank divide its arrays ([parallel] shard).
+struct Replicas {
+  architecture::Division division;
+  int rank = 0;
+  int size = 1;
+  std::int64_t bucket_bytes = 0;
+  bool cuts_tokens = false;  ///< sequence parallelism
+};
+
 /// The parameter registry of a rank: every array that it holds, with its slice of the weight and of
-/// the gradient. All weights are in one arena and all gradients in another, at the same offsets.
+/// the gradient. All weights are in one arena and all gradients in another, at the same offsets
+/// unless replicas divide them.
 template <class P>
 class Parameters {
  public:
@@ -60,11 +72,14 @@ class Parameters {
   /// `architecture` must outlive this. Without `gradients`, for evaluation, gradient views are
   /// empty.
   Parameters(const architecture::Architecture& architecture, const architecture::Shard& shard,
-             bool gradients);
+             bool gradients, const Replicas& replicas = {});
 
   /// Initial values: element i of array a is number i of the random array (seed, a), whatever the
   /// layout.
   void initialise(const Exec& exec, std::uint64_t seed);
+  /// Calls `set` to fill the weights of every array, and keeps them, or this rank's parts of them:
+  /// layers that take turns in a window are filled one after the other.
+  void set_weights(const Exec& exec, const std::function<void(const Entry&)>& set);
 
   const std::vector<Entry>& entries() const { return entries_; }
   const Entry& entry(const std::string& name) const;
@@ -78,9 +93,13 @@ class Parameters {
   View1<Compute> weight(const std::string& name, std::int64_t elements) const;
   View1<Gradient> gradient(const std::string& name, std::int64_t elements) const;
 
+  /// The arenas, and where arrays are in them.
   View1<Gradient> all_gradients() const { return all_gradients_; }
+  const architecture::Arrangement& weight_places() const { return weight_places_; }
+  const architecture::Arrangement& gradient_places() const { return gradient_places_; }
   /// Cut of the gradients into buckets for their sums over a data axis of that many ranks.
   architecture::BucketCut bucket_cut(std::int64_t bucket_bytes, int data_ranks) const;
+  architecture::BucketCut bucket_cut() const;  ///< over its replicas
   const std::vector<architecture::LocalArray>& local_arrays() const { return local_; }
   View1<Compute> all_weights() const { return all_weights_; }
   /// Gradients of a stage's arrays that all tensor ranks hold whole: one range of the arena for
@@ -95,10 +114,15 @@ class Parameters {
   std::int64_t gradient_bytes() const { return gradients_.capacity(); }
 
  private:
+  std::int64_t place_of(const architecture::Arrangement& places, std::size_t local) const;
+
   architecture::Shard shard_;
   std::vector<architecture::LocalArray> local_;
   architecture::Placement placement_;
   const architecture::Architecture& architecture_;
+  Replicas replicas_;
+  architecture::Arrangement weight_places_;
+  architecture::Arrangement gradient_places_;
   Arena weights_;
   Arena gradients_;
   View1<Compute> all_weights_;

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <trireme/architecture/objective.hpp>
+#include <trireme/model/array_access.hpp>
 #include <trireme/model/embedding.hpp>
 #include <trireme/model/head.hpp>
 #include <trireme/model/layer.hpp>
@@ -49,10 +50,11 @@ class PipelineStage {
   /// Called between layers to progress messages in flight; may be empty.
   using Between = std::function<void()>;
 
-  /// `axis` and `plan` must outlive this.
+  /// `axis`, `plan` and `access` must outlive this. `access`: null if all arrays are whole.
   PipelineStage(const architecture::Architecture& architecture, const LayerPlan& plan,
                 const Parameters<P>& parameters, const TensorAxis& axis, Stage number,
-                architecture::HeadGradient gradient = architecture::HeadGradient::with_losses);
+                architecture::HeadGradient gradient = architecture::HeadGradient::with_losses,
+                ArrayAccess* access = nullptr);
   // Explicit, because views of some Kokkos versions may throw when they are moved: a vector of
   // stages would then copy them.
   PipelineStage(const PipelineStage&) = delete;
@@ -97,7 +99,16 @@ class PipelineStage {
   void take_layers(Slot& slot, Arena& arena, const SlotShape& shape) const;
   View2<T> layer_output(const Slot& slot, std::size_t layer, View2<T> output) const;
 
+  void read_embedding(const Handle& handle) const;
+  void read_layer(const Handle& handle, std::size_t layer, bool backward) const;
+  void read_head(const Handle& handle, bool backward) const;
+  void sum(const Handle& handle, std::int64_t layer) const {
+    if (access_ != nullptr) access_->before_sums(handle, layer);
+  }
+
   const LayerPlan* plan_;
+  ArrayAccess* access_;
+  bool weight_half_reads_;    ///< backward_weight reads weights, to compute activations again
   std::int64_t layer_count_;  ///< layers of the whole model
   architecture::TrainingObjective objective_;
   bool reads_fields_;  ///< of batches: not with a shared vocabulary

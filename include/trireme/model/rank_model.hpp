@@ -29,8 +29,10 @@ class RankModel {
     std::int64_t logit_elements = architecture::host_logit_elements;  ///< logits computed at a time
     const Fp8Scaling* fp8 = nullptr;  ///< scales of products in fp8, or null; must outlive this
     architecture::HeadGradient head = architecture::HeadGradient::with_losses;
-    kernels::KernelChoice kernels = {};  ///< choice of the handle that passes are called with
-    int logits_slots = 0;                ///< of a shared vocabulary
+    kernels::KernelChoice kernels = {};    ///< choice of the handle that passes are called with
+    int logits_slots = 0;                  ///< of a shared vocabulary
+    ArrayAccess* access = nullptr;         ///< of arrays that replicas divide; must outlive this
+    ArrayAccess* second_access = nullptr;  ///< the same of the second parameters
   };
 
   /// `parameters` holds the rank's shard. `axis`, for the micro-batch's tokens, must outlive this.

@@ -1,6 +1,6 @@
 #pragma once
 
-#include <trireme/architecture/buckets.hpp>
+#include <trireme/architecture/arrangement.hpp>
 #include <trireme/grid/communicator.hpp>
 #include <trireme/tensor/views.hpp>
 
@@ -9,28 +9,29 @@
 
 namespace trireme::optim {
 
-/// Number of a bucket's elements that each data rank owns, and one rank's elements of a bucket.
+/// Number of a bucket's elements that each data rank owns.
 std::vector<std::int64_t> counts(const architecture::Bucket& bucket);
-template <class T>
-View1<T> own_part(View1<T> all, const architecture::Bucket& bucket, int rank) {
-  const auto r = static_cast<std::size_t>(rank);
-  return View1<T>(all.data() + (bucket.bounds[r] - bucket.begin),
-                  static_cast<std::size_t>(bucket.bounds[r + 1] - bucket.bounds[r]));
-}
 
 /// Sums the gradient arena over the data axis in buckets. Each bucket starts as soon as the
 /// backward pass has completed it, so that it overlaps the rest (Li et al. 2020, "PyTorch
-/// Distributed").
+/// Distributed"). Gradients that take turns in windows are whole only until they are summed: each
+/// rank then keeps its own parts.
 template <class G>
 class GradientReducer {
  public:
-  /// `gradients` and `communicator` must outlive this. `scatter`: each rank receives only the sums
-  /// of its own parts of the buckets; the rest of its gradients is invalid afterwards.
+  /// `gradients`, where `places` are in them, and `communicator` must outlive this. `scatter`: each
+  /// rank receives only the sums of its own parts of the buckets; the rest of its gradients is
+  /// invalid afterwards. `head`: layer of the head (architecture::layer_of), which may add to its
+  /// gradients before any backward pass.
   GradientReducer(grid::Communicator& communicator, View1<G> gradients,
+                  const architecture::Arrangement& places, std::int64_t head,
                   std::vector<architecture::Bucket> buckets, bool scatter);
 
-  /// Begins a step: nothing is complete yet.
+  /// Begins a step: nothing is complete yet, and all gradients are zero.
   void begin();
+  /// Passes are about to add to the gradients of a layer: if they take turns, they become zero, in
+  /// a window whose former gradients have been summed.
+  void before_sums(const Exec& exec, std::int64_t layer);
   /// All gradients of a layer are complete: starts the buckets that this completes, and advances
   /// those in flight.
   void complete(const Exec& exec, Stage stage, std::int64_t layer);
@@ -49,6 +50,9 @@ class GradientReducer {
 
   grid::Communicator& communicator_;
   View1<G> gradients_;
+  const architecture::Arrangement& places_;
+  architecture::WindowTurns turns_;
+  std::int64_t head_;
   std::vector<architecture::Bucket> buckets_;
   bool scatter_;
   std::vector<std::vector<std::int64_t>> counts_;  ///< per bucket

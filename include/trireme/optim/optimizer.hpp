@@ -38,7 +38,9 @@ class Optimizer {
     std::size_t local = 0;                    ///< number in the registry
     bool counted = true;                      ///< as in architecture::StateBlock
     std::vector<NamedTensor<Master>> arrays;  ///< named by architecture::state_arrays
-    NamedTensor<Master> master;  ///< of two-byte weights, with their names; otherwise without data
+    /// Weights that the update changes, with their names: master weights, or this rank's own
+    /// weights if it keeps no others; otherwise without data.
+    NamedTensor<Master> updated;
   };
   static constexpr bool has_masters = !std::is_same_v<typename P::Compute, Master>;
 
@@ -114,7 +116,8 @@ class Optimizer {
  private:
   using Entry = typename model::Parameters<P>::Entry;
 
-  NamedTensor<Master> tensor(const std::string& name, View1<Master> all,
+  View1<typename P::Compute> own_weights(const architecture::StateBlock& block) const;
+  NamedTensor<Master> tensor(const std::string& name, View1<Master> data,
                              const architecture::StateBlock& block) const;
   /// Weights that the update rules change: master weights if there are any, otherwise weights.
   View1<Master> updated(const architecture::StateBlock& block) const;
@@ -159,7 +162,8 @@ class Optimizer {
   View1<double> trust_partial_;  // [blocks] of weights, with LAMB also of directions, as partial_
   View1<double> trust_sums_;     // as sums_, of weights and with LAMB of directions
   View1<double> ratios_;         // [arrays]
-  kernels::UpdateParts parts_;   ///< the blocks of the state, updated by one launch
+  View1<std::int64_t> weight_begins_, weight_ends_;  // [blocks] as block_begins_, of weights
+  kernels::UpdateParts parts_;  ///< the blocks of the state, updated by one launch
 };
 
 }  // namespace trireme::optim

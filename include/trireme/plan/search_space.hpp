@@ -20,7 +20,7 @@ struct Layout {
   ScheduleKind schedule = ScheduleKind::one_forward_one_backward;
   Recompute recompute = Recompute::none;
   bool sequence_parallel = false;
-  bool distributed_optimizer = false;
+  Sharding shard = Sharding::none;
 
   void set(deck::Config& config) const;
   bool operator==(const Layout&) const = default;
@@ -36,7 +36,7 @@ struct Rejection {
 /// All layouts of a deck for a number of ranks. Every stage has a layer. Of numbers of chunks whose
 /// longest stages have the same number of layers, only the smallest is a layout: more chunks would
 /// add work to the rank with the longest stages and shorten no wait. Layouts that others equal are
-/// left out: sequence parallelism on one tensor rank, the distributed optimizer on one data rank,
+/// left out: sequence parallelism on one tensor rank, a divided optimizer on one data rank,
 /// and on one pipeline rank all schedules but 1f1b. Schedules in a V have two chunks. gpipe is a
 /// layout only if the deck fixes it: it takes as long as 1f1b and more memory.
 class SearchSpace {
@@ -70,7 +70,7 @@ class SearchSpace {
   std::int64_t batch_;  ///< divisible by micro · data of every layout
   double programs_;     ///< micro-batches of all sizes of the batch, relative to the last one's
   Choice tensor_, pipeline_, data_, micro_, schedule_, chunks_, recompute_, sequence_parallel_,
-      distributed_optimizer_;
+      shard_;
   std::vector<Rejection> rejected_;
 };
 

@@ -40,7 +40,7 @@ struct TrafficRow {
 ///             broadcast and a sum count as one part (Yeung et al. 2024, arXiv 2411.05288).
 ///   shared    gradients of the heads of keys and values that neighbouring tensor ranks share.
 ///   data      every gradient once, in buckets, with a context axis among all ranks with the same
-///             weights; with distributed_optimizer reduce-scatters,
+///             weights; with `shard` reduce-scatters,
 ///             all-gathers of the weights, and the norm's blocks (Rajbhandari et al. 2020, arXiv
 ///             1910.02054).
 ///   tied      the token table's gradient, between its first and its last stage.

@@ -91,7 +91,7 @@ inline bool holds_weights_only(const checkpoint::Reader& reader) {
 template <class P>
 void load_weights(const Exec& exec, const checkpoint::Reader& reader,
                   const architecture::Architecture& architecture,
-                  const model::Parameters<P>& parameters) {
+                  model::Parameters<P>& parameters) {
   for (const checkpoint::ArrayInfo& array : reader.arrays()) {
     const auto same = [&](const auto& spec) { return spec.name == array.name; };
     check_usage(
@@ -100,7 +100,7 @@ void load_weights(const Exec& exec, const checkpoint::Reader& reader,
         "', which is not in this deck's model; use the deck that was saved with the checkpoint (",
         reader.folder(), "/deck.toml)");
   }
-  for (const auto& entry : parameters.entries()) load_array(exec, reader, entry.weight);
+  parameters.set_weights(exec, [&](const auto& entry) { load_array(exec, reader, entry.weight); });
 }
 
 }  // namespace trireme::train

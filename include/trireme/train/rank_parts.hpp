@@ -44,6 +44,29 @@ struct RankVocabulary {
   View1<double> statistics;      // [p · N · 3]
 };
 
+/// Access of a rank's passes to arrays that replicas divide.
+template <class P>
+class RankAccess final : public model::ArrayAccess {
+ public:
+  using Gather = optim::WeightGather<typename P::Compute>;
+  using Reducer = optim::GradientReducer<typename P::Gradient>;
+
+  /// Arguments must outlive this; `gather` may be null.
+  RankAccess(Gather* gather, Reducer& reducer) : gather_(gather), reducer_(reducer) {}
+
+  void before_reads(const Exec& exec, std::int64_t layer,
+                    std::optional<std::int64_t> next) override {
+    if (gather_ != nullptr) gather_->before_reads(exec, layer, next);
+  }
+  void before_sums(const Exec& exec, std::int64_t layer) override {
+    reducer_.before_sums(exec, layer);
+  }
+
+ private:
+  Gather* gather_;
+  Reducer& reducer_;
+};
+
 /// Parts of a rank: its shard of the model with all memory, and its communicators.
 template <class P>
 struct RankParts {
@@ -71,6 +94,11 @@ struct RankParts {
   }
   optim::WeightGather<T>& weight_gather_of(std::int64_t step) {
     return version_of(step) == 0 ? *weight_gather : *second->weight_gather;
+  }
+  /// Waits until the weights of all steps are on this rank, except for those in windows.
+  void finish_gathers() {
+    if (weight_gather) weight_gather->finish();
+    if (second && second->weight_gather) second->weight_gather->finish();
   }
   /// The optimizer, which will work with the parameters of a step.
   optim::Optimizer<P>& optimizer_of(std::int64_t step) {
@@ -109,6 +137,7 @@ struct RankParts {
     std::optional<optim::SharedGradients<P>> shared_gradients;
     std::optional<optim::GradientReducer<typename P::Gradient>> reducer;
     std::optional<optim::WeightGather<T>> weight_gather;
+    std::optional<RankAccess<P>> access;
   };
   std::optional<Second> second;
   schedule::ProgramLayout layout;  ///< of steps with the full batch
@@ -121,7 +150,8 @@ struct RankParts {
   std::optional<optim::Optimizer<P>> optimizer;
   std::optional<optim::SharedGradients<P>> shared_gradients;
   std::optional<optim::GradientReducer<typename P::Gradient>> reducer;
-  std::optional<optim::WeightGather<T>> weight_gather;  ///< of the distributed optimizer
+  std::optional<optim::WeightGather<T>> weight_gather;  ///< if replicas divide the update
+  std::optional<RankAccess<P>> access;                  ///< of a training rank
 };
 
 extern template struct RankVocabulary<model::Fp32>;

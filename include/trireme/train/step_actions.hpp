@@ -115,6 +115,8 @@ class StepActions final : public Actions {
   /// Starts the reduction of a layer's gradients.
   void complete(std::int64_t step, Stage stage, std::int64_t layer);
   void sum_shared_layers();
+  /// Before a pass of a shared vocabulary reads its tables.
+  void read_tables(schedule::Op op);
   void finish_fp8();
   model::MicroContext context(Micro micro) const;
   /// The training step of a pass, which may be the next one, and the micro-batch's number in it.

@@ -118,7 +118,7 @@ BenchShard shard_of(const BenchSetting& setting) {
   out.micros = config.batch.global / (config.batch.micro * p.data);
   for (const auto& array : architecture::local_arrays(session.architecture, shard))
     out.parameters += array.elements();
-  out.states = p.distributed_optimizer ? (out.parameters + p.data - 1) / p.data : out.parameters;
+  out.states = p.shard != Sharding::none ? (out.parameters + p.data - 1) / p.data : out.parameters;
   out.has_embedding = shard.has_embedding();
   out.has_head = shard.has_head();
   out.logits_again = architecture::computes_again(architecture::head_gradient(p));

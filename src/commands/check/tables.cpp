@@ -27,7 +27,7 @@ std::string fit(Bytes needed, Bytes memory) {
   const std::string amounts = text(human_bytes(needed), " of ", human_bytes(memory));
   if (needed <= memory) return text("\n  fits: ", amounts);
   return text("\n  does not fit: ", amounts, ", ", human_bytes(needed - memory),
-              " too much; use more tensor or pipeline ranks, set recompute, distributed_optimizer "
+              " too much; use more tensor or pipeline ranks, set recompute, shard "
               "or offload in [parallel], or reduce [batch] micro");
 }
 

@@ -143,7 +143,8 @@ std::string layout_text(const deck::Deck& deck) {
               ", micro-batches of ", deck.config.batch.micro,
               p.sequence_parallel ? ", sequence parallel" : "",
               p.recompute == Recompute::none ? "" : text(", recompute ", name_of(p.recompute)),
-              p.distributed_optimizer ? ", distributed optimizer" : "", ": ", deck.layout_reason);
+              p.shard == Sharding::none ? "" : text(", shard ", name_of(p.shard)), ": ",
+              deck.layout_reason);
 }
 
 deck::Deck deck_for_ranks(const std::string& path, const std::vector<std::string>& overrides,

@@ -72,7 +72,7 @@ void record_start(grid::Runtime& runtime, const deck::Deck& deck, const std::str
         c.parallel.data, c.parallel.pipeline, c.parallel.tensor, order_text(c.parallel),
         std::string(name_of(c.parallel.schedule)), c.parallel.chunks, c.batch.micro,
         c.parallel.sequence_parallel, std::string(name_of(c.parallel.recompute)),
-        c.parallel.distributed_optimizer, deck::fixed_keys(deck), deck.layout_reason});
+        std::string(name_of(c.parallel.shard)), deck::fixed_keys(deck), deck.layout_reason});
   const grid::Software software = runtime.software();
   events::Ranks ranks{{},          {}, software.kokkos, software.execution_space, software.threads,
                       software.mpi};

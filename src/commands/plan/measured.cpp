@@ -87,7 +87,9 @@ class Row {
         keys.push_back(text("parallel.", name, "=", cell));
     if (at("sequence_parallel") == "1" && at("tensor") != "1")
       keys.push_back("parallel.sequence_parallel=true");
-    if (at("zero_stage") == "1") keys.push_back("parallel.distributed_optimizer=true");
+    if (const std::string stage = at("zero_stage"); stage == "1" || stage == "2" || stage == "3")
+      keys.push_back(
+          text("parallel.shard=", names<Sharding>()[static_cast<std::size_t>(stage[0] - '0')]));
     for (const std::string& name : header_)
       if (name.find('.') != std::string::npos && !at(name).empty())
         keys.push_back(text(name, "=", at(name)));

@@ -65,7 +65,7 @@ std::vector<std::string> open_values(const std::set<std::string>& fixed,
   add("parallel.placement", "auto");
   add("parallel.sequence_parallel", "false");
   add("parallel.recompute", "none");
-  add("parallel.distributed_optimizer", "false");
+  add("parallel.shard", "none");
   add("batch.micro", "1");
   return values;
 }

@@ -106,7 +106,7 @@ nlohmann::json json_of(const PlanReport& report, const Candidate& c) {
             {"schedule", name_of(l.schedule)},
             {"recompute", name_of(l.recompute)},
             {"sequence_parallel", l.sequence_parallel},
-            {"distributed_optimizer", l.distributed_optimizer}}},
+            {"shard", name_of(l.shard)}}},
           {"step_seconds", c.seconds()},
           {"played", c.played},
           {"estimated_seconds", c.estimate},
@@ -141,7 +141,7 @@ std::string name_of_layout(const plan::Layout& l) {
               l.chunks > 1 ? text(" with ", l.chunks, " chunks") : "",
               l.recompute == Recompute::none ? "" : text(", recompute ", name_of(l.recompute)),
               l.sequence_parallel ? ", sequence parallel" : "",
-              l.distributed_optimizer ? ", distributed optimizer" : "");
+              l.shard == Sharding::none ? "" : text(", shard ", name_of(l.shard)));
 }
 
 std::string plan_text(const PlanReport& report) {

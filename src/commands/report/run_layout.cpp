@@ -59,7 +59,7 @@ std::string report_layout(const RunReport& report) {
                   " over the first ", with_commas(c.batch.ramp_samples), " samples");
   std::string options = text("recompute ", name_of(c.parallel.recompute));
   if (c.parallel.sequence_parallel) options += ", sequence parallel";
-  if (c.parallel.distributed_optimizer) options += ", distributed optimizer";
+  if (c.parallel.shard != Sharding::none) options += text(", shard ", name_of(c.parallel.shard));
   if (c.parallel.offload != Offload::none)
     options += text(", offload ", name_of(c.parallel.offload));
   return text("<h2>Layout</h2>\n<dl class=\"facts\">\n", fact("Ranks", grid_text(c.parallel)),

@@ -1,0 +1,167 @@
+// What replicas divide among themselves ([parallel] shard) changes no bit: not of the numbers, of
+// evaluations, or after a restart from a checkpoint of another division.
+#include "train/checkpoints.hpp"
+#include "train/layouts.hpp"
+
+namespace trireme::train {
+namespace {
+
+constexpr std::array divisions{Sharding::optimizer, Sharding::gradients, Sharding::weights};
+
+class Sharded : public Layouts {
+ protected:
+  /// Each division gives the bits of whole arrays. One micro-batch per step besides the usual
+  /// number, where a layout has one pipeline rank: gradients are divided then, too.
+  void expect_the_same_bits_of_divisions(Layout layout) {
+    const int ranks = runtime().ranks();
+    const int model = layout.tensor * layout.pipeline * layout.context;
+    if (ranks % model != 0 || ranks == model / layout.context) return;
+    layout.data = ranks / model;
+    for (const bool one_pass : {false, true}) {
+      if (one_pass && layout.pipeline > 1) continue;
+      if (one_pass) layout.more.push_back(text("batch.global=", layout.data));
+      layout.shard = Sharding::none;
+      const Outcome expected = run(layout, runtime().world());
+      for (const Sharding shard : divisions) {
+        if (shard == Sharding::gradients && !one_pass) continue;  // as `optimizer`
+        layout.shard = shard;
+        SCOPED_TRACE(layout.name());
+        const Outcome found = run(layout, runtime().world());
+        if (runtime().rank() > 0) continue;
+        EXPECT_EQ(found.trace, expected.trace);
+        EXPECT_EQ(found.weights, expected.weights);
+      }
+    }
+  }
+
+  static deck::Config config_of(Sharding shard, std::vector<std::string> more = {}) {
+    more.push_back(text("parallel.shard=", name_of(shard)));
+    more.push_back("parallel.bucket_bytes=20000");
+    more.push_back("model.layers=4");
+    return small_config(12, 1, runtime().ranks(), more);
+  }
+};
+
+TEST_F(Sharded, GivesTheSameBitsOnEveryAxis) {
+  using enum Recompute;
+  using enum OptimizerKind;
+  const Sharding whole = Sharding::none;
+  const Family g = Family::gpt;
+  for (const Layout& layout :
+       {Layout{1, 1, 1, "1f1b", 1, false, true},
+        {1, 1, 1, "gpipe", 1, false, false, full, whole, lamb, Family::llama, 2},
+        {1, 1, 1, "zb-h1", 1, false, true, full, whole, adamw, Family::bert},
+        {1, 2, 1, "interleaved", 2, false, true, selective},
+        {1, 2, 1, "zb-v", 2, false, true, none, whole, lars},
+        {1, 2, 1, "zb-h1", 1, false, false, full},
+        {2, 1, 1, "1f1b", 1, true, true, none, whole, lamb, Family::llama, 1},
+        {2, 1, 1, "1f1b", 1, false, false, selective, whole, adamw, Family::qwen3, 2,
+         "model.head_size=8"},
+        {1, 1, 1, "1f1b", 1, false, true, none, whole, sgd, g, 3, "model.shared_layers=2"},
+        {1, 1, 1, "1f1b", 1, false, true, none, whole, adamw, g, 3, "", "", 2},
+        {1, 2, 1, "1f1b", 1, false, true, none, whole, adamw, g, 3,
+         "parallel.vocabulary=pipeline"}})
+    expect_the_same_bits_of_divisions(layout);
+}
+
+TEST_F(Sharded, GivesTheSameBitsInMixedPrecision) {
+  for (const char* compute : {"bf16", "fp16", "fp32"}) {
+    Layout layout;
+    layout.more = {text("precision.compute=", compute)};
+    layout.tied = compute != std::string("bf16");
+    expect_the_same_bits_of_divisions(layout);
+  }
+  Layout fp8;
+  fp8.more = {"precision.compute=bf16", "precision.products=fp8", "precision.fp8_history=5",
+              "model.hidden=48",        "model.head_size=16",     "model.feed_forward=192",
+              "model.sequence=64"};
+  expect_the_same_bits_of_divisions(fp8);
+}
+
+/// Each replica evaluates groups of windows, of which some have none of the last ones.
+TEST_F(Sharded, EvaluatesAsWholeArraysDo) {
+  const data::Windows windows(tokens_, 23);
+  const std::vector<std::int32_t> bytes(257, 1);
+  const auto evaluation = [&](Sharding shard, std::int64_t count) {
+    Rig rig(config_of(shard), tokens_);
+    rig.run(1, 2);
+    const Evaluation found = rig.worker->evaluate(windows, count, bytes);
+    return std::tuple(found.tokens().nats, found.tokens().count, found.bytes, rig.run(3, 4));
+  };
+  for (const std::int64_t count : {1, 7, 10}) {
+    const auto expected = evaluation(Sharding::none, count);
+    for (const Sharding shard : divisions) EXPECT_EQ(evaluation(shard, count), expected);
+  }
+}
+
+/// A checkpoint of any division continues with any other, and on one rank, tensor ranks and
+/// pipeline ranks.
+TEST_F(Sharded, CheckpointsContinueWithEveryDivision) {
+  const std::string where = shared_folder(folder_);
+  for (const char* compute : {"fp64", "bf16"}) {
+    const std::string precision = text("precision.compute=", compute);
+    for (const Sharding shard : divisions) {
+      const std::string directory = text(where, compute, name_of(shard));
+      Rig whole(config_of(shard, {precision}), tokens_);
+      whole.run(1, 3);
+      save(*whole.worker, directory, 3);
+      const auto arrays = whole_arrays(*whole.worker, runtime().world());
+      const Trace expected = whole.run(4, 6);
+      const checkpoint::Reader reader(directory + "/step_00000003");
+      for (const Sharding next : {Sharding::none, Sharding::optimizer, Sharding::weights}) {
+        Rig second(config_of(next, {precision}), tokens_);
+        second.run(1, 1);  // what a window holds is out of date
+        second.worker->load(reader);
+        EXPECT_EQ(second.run(4, 6), expected) << name_of(shard) << " to " << name_of(next);
+      }
+      const auto self = grid::Communicator::self();
+      const auto loaded = [&](const std::vector<std::string>& keys, grid::Communicator& ranks) {
+        std::vector<std::string> all{precision, "model.layers=4"};
+        all.insert(all.end(), keys.begin(), keys.end());
+        Rig rig(small_config(12, 1, ranks.size(), all), tokens_, ranks);
+        rig.worker->load(reader);
+        return whole_arrays(*rig.worker, ranks);
+      };
+      if (runtime().rank() == 0) {
+        EXPECT_EQ(loaded({}, *self), arrays);
+      }
+      runtime().world().barrier("one rank has read the checkpoint");
+      if (runtime().ranks() % 2 == 0) {
+        EXPECT_EQ(loaded({"parallel.tensor=2", text("parallel.pipeline=", runtime().ranks() / 2)},
+                         runtime().world()),
+                  arrays);
+      }
+    }
+  }
+}
+
+/// With one micro-batch per step, weights and gradients take 1/d, and the windows of two layers and
+/// of the ends. A part of a bucket may be one block of the norm longer.
+TEST_F(Sharded, DividesTheMemory) {
+  if (runtime().ranks() == 1) return;
+  const auto bytes = [&](Sharding shard) {
+    Rig rig(small_config(runtime().ranks(), 1, runtime().ranks(),
+                         {text("parallel.shard=", name_of(shard)), "model.layers=12",
+                          "model.hidden=96", "model.feed_forward=384"}),
+            tokens_);
+    std::map<std::string, double> rows;
+    for (const auto& row : rig.worker->memory()) rows[row.what] = static_cast<double>(row.bytes);
+    return rows;
+  };
+  auto whole = bytes(Sharding::none);
+  auto divided = bytes(Sharding::weights);
+  auto summed = bytes(Sharding::gradients);
+  constexpr double layer = 8 * (12 * 96 * 96 + 13 * 96);
+  constexpr double ends = 8 * (2 * 257 + 23 + 2) * 96;  // of the tied table two gradients
+  constexpr double blocks = 8.0 * norm_block * (12 + 2);
+  const double part = 1.0 / runtime().ranks();
+  for (const char* what : {"weights", "gradients"}) {
+    EXPECT_LT(divided[what], part * whole[what] + 2 * layer + ends + blocks) << what;
+    EXPECT_GT(divided[what], part * whole[what] + 2 * layer) << what;
+  }
+  EXPECT_EQ(summed["gradients"], divided["gradients"]);
+  EXPECT_EQ(summed["weights"], whole["weights"]);
+}
+
+}  // namespace
+}  // namespace trireme::train
