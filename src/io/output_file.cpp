@@ -1,6 +1,7 @@
 #include <trireme/io/output_file.hpp>
 
 #include <trireme/base/check.hpp>
+#include <trireme/base/input.hpp>
 #include <trireme/io/atomic_file.hpp>
 
 #include <cerrno>
@@ -36,6 +37,11 @@ void write_output(const std::string& path, std::string_view content, const std::
     reason = reason.substr(0, reason.find("  [src/"));
     throw UsageError(text(path, ": cannot be written: ", reason, remedy));
   }
+}
+
+void expect_writable(const std::string& path) {
+  const std::string kind = not_a_file(path);
+  if (!path.empty() && (kind.empty() || kind == "a folder")) AtomicFile{path};
 }
 
 }  // namespace trireme::io

@@ -140,7 +140,8 @@ TEST_F(Generate, MistakesAreOneErrorEach) {
   for (const auto& [arguments, part] : std::vector<std::pair<std::string, std::string>>{
            {"--prompts absent.txt", "absent.txt: cannot open"},
            {"--prompts empty.txt", "empty.txt: has no prompts"},
-           {"--prompts bad.jsonl", "bad.jsonl:2: expected an object such as {\"prompt\""},
+           {"--prompts bad.jsonl",
+            "bad.jsonl:2: has no \"prompt\"; write lines such as {\"prompt\""},
            {"--prompts empty.txt --prompt x", "--prompt excludes --prompts"},
            {"--top-p 0", "expected a number above 0, at most 1, found 0"},
            {"--top-p 1.5", "at most 1, found 1.5"},

@@ -10,4 +10,8 @@ namespace trireme::io {
 /// path, the reason and `remedy`.
 void write_output(const std::string& path, std::string_view content, const std::string& remedy);
 
+/// Finds before a long computation that its product could not be written. UsageError with the path
+/// and the reason; nothing for an empty path, and no file is left.
+void expect_writable(const std::string& path);
+
 }  // namespace trireme::io

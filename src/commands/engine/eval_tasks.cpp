@@ -3,12 +3,10 @@
 #include <trireme/commands/eval_tasks.hpp>
 
 #include <trireme/base/check.hpp>
-#include <trireme/base/input.hpp>
 #include <trireme/base/log.hpp>
 #include <trireme/commands/resolve.hpp>
 #include <trireme/commands/restart.hpp>
 #include <trireme/data/tasks.hpp>
-#include <trireme/io/atomic_file.hpp>
 #include <trireme/io/output_file.hpp>
 #include <trireme/train/worker.hpp>
 
@@ -194,12 +192,6 @@ std::string likelihoods_json(const std::vector<Task>& tasks, const std::vector<R
   return lines;
 }
 
-/// Mistakes of the output files are found before the model computes.
-void expect_output(const std::string& path) {
-  const std::string kind = not_a_file(path);
-  if (!path.empty() && (kind.empty() || kind == "a folder")) io::AtomicFile{path};
-}
-
 }  // namespace
 
 void evaluate_tasks(grid::Runtime& runtime, Session& session, const EvalOptions& options) {
@@ -210,7 +202,8 @@ void evaluate_tasks(grid::Runtime& runtime, Session& session, const EvalOptions&
                 ": a model that predicts masked tokens, such as bert, has no likelihood of a "
                 "continuation; use a model with objective = \"next_token\", such as gpt or llama");
     if (runtime.rank() == 0)
-      for (const std::string& path : {options.output, options.log_likelihoods}) expect_output(path);
+      for (const std::string& path : {options.output, options.log_likelihoods})
+        io::expect_writable(path);
     found = read_tasks(session.deck, options);
   });
   const std::string folder = find_model(runtime, session.deck, options.checkpoint);

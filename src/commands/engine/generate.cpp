@@ -1,14 +1,13 @@
 // The command trireme generate: replicas share the texts, and print them in their order.
-#include <trireme/base/input.hpp>
 #include <trireme/base/log.hpp>
 #include <trireme/base/packed_texts.hpp>
 #include <trireme/checkpoint/reader.hpp>
 #include <trireme/commands/engine.hpp>
 #include <trireme/commands/restart.hpp>
 #include <trireme/commands/session.hpp>
+#include <trireme/data/json_lines.hpp>
 #include <trireme/data/text_stream.hpp>
 #include <trireme/data/tokenizer.hpp>
-#include <trireme/io/atomic_file.hpp>
 #include <trireme/io/output_file.hpp>
 #include <trireme/io/text_reader.hpp>
 #include <trireme/train/generator.hpp>
@@ -24,34 +23,30 @@
 namespace trireme::commands {
 namespace {
 
-std::string whole_file(const std::string& path) {
+std::vector<std::string> lines_of(const std::string& path) {
   io::TextReader reader(path);
   std::string content;
   std::array<char, 1 << 16> block{};
   while (const std::size_t n = reader.read(block)) content.append(block.data(), n);
-  return content;
-}
-
-/// The prompt of a line of a .jsonl file.
-std::string prompt_of(const std::string& line, const std::string& cited) {
-  const auto object = nlohmann::json::parse(line, nullptr, false);
-  check_usage(object.is_object() && object.contains("prompt") && object["prompt"].is_string(),
-              cited, R"(: expected an object such as {"prompt": "Once upon a time"})");
-  return object["prompt"].get<std::string>();
-}
-
-/// One prompt per line.
-std::vector<std::string> prompts_in(const std::string& path) {
-  const std::string content = whole_file(path);
-  const bool is_json = path.ends_with(".jsonl");
-  std::vector<std::string> prompts;
-  for (std::size_t begin = 0, number = 1; begin < content.size(); ++number) {
+  std::vector<std::string> lines;
+  for (std::size_t begin = 0; begin < content.size();) {
     const std::size_t end = std::min(content.find('\n', begin), content.size());
-    std::string line = content.substr(begin, end - begin);
-    if (line.ends_with('\r')) line.pop_back();
-    prompts.push_back(is_json ? prompt_of(line, text(path, ":", number)) : line);
+    lines.push_back(content.substr(begin, end - begin));
+    if (lines.back().ends_with('\r')) lines.back().pop_back();
     begin = end + 1;
   }
+  return lines;
+}
+
+/// One prompt per line, in a .jsonl file as an object.
+std::vector<std::string> prompts_in(const std::string& path) {
+  std::vector<std::string> prompts;
+  if (path.ends_with(".jsonl"))
+    data::read_json_lines(
+        path, R"({"prompt": "Once upon a time"})",
+        [&](const data::JsonLine& line) { prompts.push_back(line.string("prompt")); });
+  else
+    prompts = lines_of(path);
   check_usage(!prompts.empty(), path, ": has no prompts; write one per line");
   return prompts;
 }
@@ -183,12 +178,6 @@ class Replica final : public train::Continuations {
   std::vector<std::string> written_;
 };
 
-/// Mistakes of the output file are found before the texts are generated.
-void expect_output(const std::string& path) {
-  const std::string kind = not_a_file(path);
-  if (!path.empty() && (kind.empty() || kind == "a folder")) io::AtomicFile{path};
-}
-
 void print(const std::string& words) {
   std::fwrite(words.data(), 1, words.size(), stdout);
   std::fflush(stdout);
@@ -237,7 +226,7 @@ ExitCode generate(grid::Runtime& runtime, const GenerateOptions& options) {
   std::unique_ptr<train::Generator> generator;
   std::int64_t batch = 1;
   runtime.together([&] {
-    if (runtime.rank() == 0) expect_output(options.output);
+    if (runtime.rank() == 0) io::expect_writable(options.output);
     texts = std::make_unique<Texts>(session, options);
     batch = std::min(options.batch, (texts->count() + replicas - 1) / replicas);
   });
