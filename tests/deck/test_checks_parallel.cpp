@@ -135,6 +135,9 @@ TEST(Checks, OverlappingStepsExcludeWhatHasOneVersion) {
                       "\"1f1b\", or offload = \"none\"");
   expect_contains(mistakes_of(example, {overlaps, "run.audit_every=5"}),
                   says + "[run] audit_every = 5");
+  expect_contains(mistakes_of(example, {overlaps, "parallel.shard=weights"}),
+                  says + "[parallel] shard = \"weights\" (command line); choose schedule = " +
+                      "\"1f1b\", or shard = \"gradients\"");
   expect_contains(mistakes_of(example, {overlaps, "model.shared_layers=1"}),
                   says + "[model] shared_layers = 1");
   expect_contains(
@@ -144,6 +147,17 @@ TEST(Checks, OverlappingStepsExcludeWhatHasOneVersion) {
                   "applies to the schedules interleaved, auto and file");
   expect_contains(mistakes_of(example, {overlaps, "parallel.layout=auto"}),
                   "which delays gradients and so changes losses");
+}
+
+TEST(Checks, AuditsNeedWholeWeightsAndGradients) {
+  for (const char* shard : {"gradients", "weights"})
+    expect_contains(
+        mistakes_of(example, {text("parallel.shard=", shard), "run.audit_every=5"}),
+        text("[run] audit_every = 5 (command line) cannot be combined with [parallel] shard = \"",
+             shard, "\" (command line)"));
+  EXPECT_EQ(parse_deck(example, "a.toml", {"parallel.shard=optimizer", "run.audit_every=5"})
+                .config.parallel.shard,
+            Sharding::optimizer);
 }
 
 TEST(Checks, OverlappingStepsNeedAMicroBatchForEachRank) {

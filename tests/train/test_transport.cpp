@@ -76,6 +76,7 @@ TEST_F(TransportTest, GivesTheSameBitsOnTheOtherAxes) {
   const int ranks = runtime().ranks();
   const std::string tensor = text("parallel.tensor=", ranks);
   expect_the_same_bits({"parallel.shard=optimizer", "precision.compute=bf16"});
+  expect_the_same_bits({"parallel.shard=weights", text("batch.global=", ranks)});
   expect_the_same_bits({"optimizer.kind=lamb", "parallel.bucket_bytes=20000"});
   expect_the_same_bits({tensor, "parallel.sequence_parallel=true"});
   expect_the_same_bits({tensor, "model.family=llama", "model.key_value_heads=2"});
@@ -97,6 +98,7 @@ TEST_F(TransportTest, PlannedScratchIsThatOfEverySumOfAStep) {
   const int ranks = runtime().ranks();
   for (const std::vector<std::string>& layout :
        std::vector<Overrides>{{"parallel.shard=optimizer"},
+                              {"parallel.shard=weights", text("batch.global=", ranks)},
                               {"parallel.bucket_bytes=20000"},
                               {text("parallel.tensor=", ranks)},
                               {text("parallel.context=", ranks), "model.family=bert",
