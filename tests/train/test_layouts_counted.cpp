@@ -58,16 +58,16 @@ TEST_F(CountedLayouts, GiveTheAnswerOfOneRank) {
     return layout;
   };
   for (const Layout& layout :
-       {Layout{2, 1, 1, "1f1b", 1, true, true, none, false, adamw, g},
-        Layout{1, 2, 1, "zb-h1", 1, false, false, selective, false, adamw, l, 2},
-        Layout{1, 1, 2, "1f1b", 1, false, true, full, true, adamw, g}, with(2, {}),
-        shared({1, 2, 1, "1f1b", 1, false, true, none, false, adamw, g}),
-        shared({1, 2, 1, "zb-h1", 1, false, false, full, false, adamw, l, 2}),
-        Layout{1, 1, 3, "1f1b", 1, false, true, none, true, adamw, l, 3},
-        Layout{2, 2, 1, "interleaved", 2, true, false, none, false, adamw, g},
-        Layout{2, 1, 2, "1f1b", 1, false, true, none, false, adamw, g},
-        with(2, {1, 2, 1, "1f1b", 1, false, true, none, false, adamw, l, 3}),
-        shared({2, 2, 1, "gpipe", 1, true, true, none, false, adamw, g})}) {
+       {Layout{2, 1, 1, "1f1b", 1, true, true, none, Sharding::none, adamw, g},
+        Layout{1, 2, 1, "zb-h1", 1, false, false, selective, Sharding::none, adamw, l, 2},
+        Layout{1, 1, 2, "1f1b", 1, false, true, full, Sharding::optimizer, adamw, g}, with(2, {}),
+        shared({1, 2, 1, "1f1b", 1, false, true, none, Sharding::none, adamw, g}),
+        shared({1, 2, 1, "zb-h1", 1, false, false, full, Sharding::none, adamw, l, 2}),
+        Layout{1, 1, 3, "1f1b", 1, false, true, none, Sharding::optimizer, adamw, l, 3},
+        Layout{2, 2, 1, "interleaved", 2, true, false, none, Sharding::none, adamw, g},
+        Layout{2, 1, 2, "1f1b", 1, false, true, none, Sharding::none, adamw, g},
+        with(2, {1, 2, 1, "1f1b", 1, false, true, none, Sharding::none, adamw, l, 3}),
+        shared({2, 2, 1, "gpipe", 1, true, true, none, Sharding::none, adamw, g})}) {
     if (layout.tensor * layout.pipeline * layout.data * layout.context != runtime().ranks())
       continue;
     SCOPED_TRACE(layout.name());
