@@ -19,7 +19,8 @@ class Sharded : public Layouts {
     layout.data = ranks / model;
     for (const bool one_pass : {false, true}) {
       if (one_pass && layout.pipeline > 1) continue;
-      if (one_pass) layout.more.push_back(text("batch.global=", layout.data));
+      const int micro = layout.data == 3 ? 2 : 1;  // as run() has it
+      if (one_pass) layout.more.push_back(text("batch.global=", micro * layout.data));
       layout.shard = Sharding::none;
       const Outcome expected = run(layout, runtime().world());
       for (const Sharding shard : divisions) {
