@@ -13,7 +13,7 @@ MODEL = f"model.layers=4 run.steps={STEPS}"
 
 
 class Row:
-    """Sizes that decide the bits; pipelines and the other schedules than 2bw do not."""
+    """Sizes that decide the bits; pipelines, the other schedules than 2bw, and what replicas divide do not."""
 
     def __init__(self, tensor, data, pipelines, local=False, delayed=False):
         self.tensor, self.data, self.pipelines, self.local, self.delayed = tensor, data, pipelines, local, delayed
@@ -53,9 +53,11 @@ class Chain:
         if self.row.local:  # the interval is that of local checkpoints
             local = f" checkpoint.local=disk checkpoint.local_every={every}"
         schedule = rng.choice(self.row.schedules(pipeline))
+        shard = rng.choice(("none", "optimizer", "gradients", "weights"))
         line = self.runs.train(
             pipeline * self.row.tensor * self.row.data,
             f"{MODEL} parallel.tensor={self.row.tensor} parallel.pipeline={pipeline} parallel.schedule={schedule} "
+            f"parallel.shard={'none' if self.row.delayed else shard} "
             f"checkpoint.every={rng.choice((0, 20)) if local else every} checkpoint.keep={rng.choice((0, 1, 3))} "
             f"checkpoint.asynchronous={str(later).lower()}{local}")
         return line, every, later
