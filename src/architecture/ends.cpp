@@ -124,7 +124,7 @@ LayerDescription without_fields(LayerDescription part) {
 
 }  // namespace
 
-/// x = dropout(token[tokens] + position + segment[segments])
+/// x = dropout(scale token[tokens] + position + segment[segments])
 LayerDescription describe_embedding(const ModelConfig& m) {
   EndBuilder b(m);
   const int tokens = b.field("tokens", Rows::tokens);
@@ -136,7 +136,7 @@ LayerDescription describe_embedding(const ModelConfig& m) {
     b.look_up("positions", x, x, matrix("embedding.position", {m.sequence, m.hidden}, -1));
   if (segments >= 0)
     b.look_up("segments", segments, x, matrix("embedding.segment", {2, m.hidden}, -1));
-  if (m.norm_placement == NormPlacement::pre)
+  if (m.norm_placement != NormPlacement::post)
     b.add({OperationKind::dropout, "embedding_dropout", x, x});
   return b.take();
 }

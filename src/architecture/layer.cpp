@@ -56,7 +56,7 @@ class LayerBuilder : public Builder {
         tensor("raw_query_key", Rows::tokens, Columns::query_key),
         tensor("head_inverse", Rows::tokens, Columns::query_key_heads, Numbers::accumulate)};
     for (const char* name : {"attention.query_norm.gain", "attention.key_norm.gain"}) {
-      op.arrays.push_back(vector(name, {m_.head_size()}, -1, Initialisation::ones));
+      op.arrays.push_back(vector(name, {m_.head_size()}, -1, gain_initialisation(m_)));
       op.arrays.back().partial_gradient = true;
     }
     return add(std::move(op));
@@ -76,7 +76,7 @@ class LayerBuilder : public Builder {
   }
 
   int up(int y) {
-    const bool gated = m_.activation == Activation::swiglu;
+    const bool gated = m_.gated();
     Operation op{OperationKind::linear, gated ? "feed_forward.gate_up" : "feed_forward.up", y,
                  tensor("h", Rows::tokens, Columns::inner)};
     op.cut = Cut::outputs;
@@ -100,12 +100,13 @@ class LayerBuilder : public Builder {
 
   int down(int g) { return from_parts(g, "feed_forward.down", "z2", {m_.hidden, m_.feed_forward}); }
 
-  /// The sum takes the place of `z`.
+  /// The sum takes the place of a product `z`. A norm may be computed again after the sum.
   int residual(const char* output, int x, int z, std::uint32_t site) {
     Operation op{OperationKind::residual, output, z, tensor(output, Rows::own, Columns::hidden)};
     op.residual = x;
     op.dropout_site = site;
-    built_.tensors[static_cast<std::size_t>(z)].stored_in = op.output;
+    if (built_.operations.back().kind == OperationKind::linear)
+      built_.tensors[static_cast<std::size_t>(z)].stored_in = op.output;
     return add(std::move(op));
   }
 
@@ -130,6 +131,9 @@ class LayerBuilder : public Builder {
 /// post-norm   y1 = norm(x),  x1 = y1 + dropout(attention(y1)),
 ///             y2 = norm(x1), out = y2 + dropout(feed_forward(y2))
 ///             (Vaswani et al. 2017; Devlin et al. 2019, arXiv 1810.04805)
+/// sandwich    x1 = x + dropout(norm(attention(norm(x)))),
+///             out = x1 + dropout(norm(feed_forward(norm(x1))))
+///             (Ding et al. 2021, arXiv 2105.13290; Gemma Team 2024, arXiv 2408.00118)
 /// A post-norm layer is cut so that it begins with the norm after the previous layer's addition:
 /// the first layer's first norm is that of the embeddings, and the head's norm is the last layer's.
 LayerDescription describe_layer(const ModelConfig& m) {
@@ -137,6 +141,7 @@ LayerDescription describe_layer(const ModelConfig& m) {
             (m.key_value_heads == 0 || m.heads % m.key_value_heads == 0),
         m.heads, " heads over ", m.key_value_heads, " key and value heads, expected a divisor");
   const bool post = m.norm_placement == NormPlacement::post;
+  const bool sandwich = m.norm_placement == NormPlacement::sandwich;
   LayerBuilder layer(m);
   const int x = layer.tensor("x", Rows::own, Columns::hidden);
 
@@ -146,12 +151,15 @@ LayerDescription describe_layer(const ModelConfig& m) {
   const int qkv = layer.query_key_value(y1);
   if (m.head_norm) layer.head_norm(qkv);
   if (m.positions == Positions::rotary) layer.rotary(qkv);
-  const int z1 = layer.attention_output(layer.attention(qkv));
+  int z1 = layer.attention_output(layer.attention(qkv));
+  if (sandwich) z1 = layer.norm("attention_output_norm", "n1", z1);
   const int x1 = layer.residual("x1", post ? y1 : x, z1, 1);
 
-  // feed_forward(y) = down(gelu(up(y))), or with a gate down(silu(gate(y)) · up(y))
+  // feed_forward(y) = down(gelu(up(y))), or with a gate down(silu(gate(y)) · up(y)), or gelu
+  // instead of silu
   const int y2 = layer.norm("feed_forward_norm", "y2", x1);
-  const int z2 = layer.down(layer.activation(layer.up(y2)));
+  int z2 = layer.down(layer.activation(layer.up(y2)));
+  if (sandwich) z2 = layer.norm("feed_forward_output_norm", "n2", z2);
   layer.residual("out", post ? y2 : x1, z2, 2);
   return layer.take();
 }

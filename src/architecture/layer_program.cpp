@@ -137,12 +137,17 @@ class Lowering {
     return work_places_.empty() ? Place{} : work_places_[at(value.tensor)];
   }
 
-  /// Gradients along the residual stream: of what a norm reads, and of the layer's output.
+  /// Gradients along the residual stream: of the layer's output, and of its input and its sums
+  /// where a norm reads them.
   bool on_stream(int tensor) const {
-    return tensor == layer_.output ||
-           std::ranges::any_of(layer_.operations, [&](const Operation& op) {
-             return op.kind == OperationKind::norm && op.input == tensor;
-           });
+    if (tensor == layer_.output) return true;
+    bool normed = false;
+    bool on = tensor == 0;
+    for (const Operation& op : layer_.operations) {
+      normed = normed || (op.kind == OperationKind::norm && op.input == tensor);
+      on = on || (op.kind == OperationKind::residual && op.output == tensor);
+    }
+    return normed && on;
   }
 
   PhaseProgram assign(std::vector<Step> steps) const {
@@ -221,7 +226,10 @@ class Lowering {
 
 Tensor gradient_of(const LayerDescription& layer, int tensor) {
   Tensor gradient = layer.tensors[at(tensor)];
-  if (gradient.stored_in >= 0) gradient.rows = Rows::tokens;
+  const bool partial = std::ranges::any_of(layer.operations, [&](const Operation& op) {
+    return op.kind == OperationKind::linear && op.cut == Cut::inputs && op.output == tensor;
+  });
+  if (partial) gradient.rows = Rows::tokens;
   return gradient;
 }
 

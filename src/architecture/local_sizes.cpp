@@ -29,7 +29,7 @@ LocalSizes local_sizes(const deck::ModelConfig& m, const Shard& shard, std::int6
   s.head_rows = m.predicts_masked_tokens() ? micro * (m.targets() + (m.has_sentence_head() ? 1 : 0))
                                            : s.targets;
   s.tensor_ranks = shard.tensor_size;
-  s.inner = m.activation == Activation::swiglu ? 2 * s.feed_forward : s.feed_forward;
+  s.inner = m.gated() ? 2 * s.feed_forward : s.feed_forward;
   return s;
 }
 

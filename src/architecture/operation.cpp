@@ -179,7 +179,10 @@ double visible_tokens(const deck::ModelConfig& m) {
   const auto S = static_cast<double>(m.sequence);
   if (!m.causal()) return S;
   const auto W = static_cast<double>(m.window > 0 ? std::min(m.window, m.sequence) : m.sequence);
-  return W - W * W / (2 * S);
+  const double in_window = W - W * W / (2 * S);
+  if (m.full_attention_every == 0) return in_window;
+  const double full = static_cast<double>(m.layers / m.full_attention_every);
+  return in_window + (S / 2 - in_window) * full / static_cast<double>(m.layers);
 }
 
 double products_per_token(const Operation& op, const deck::ModelConfig& m) {

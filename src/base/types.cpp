@@ -10,12 +10,12 @@ namespace {
 constexpr std::array<std::string_view, 9> dtype_names{"fp64",  "fp32",   "bf16",   "fp16", "int64",
                                                       "int32", "uint32", "uint16", "uint8"};
 constexpr std::array<Bytes, 9> dtype_bytes{8, 4, 2, 2, 8, 4, 4, 2, 1};
-constexpr std::array<std::string_view, 6> family_names{"gpt",   "llama", "bert",
-                                                       "qwen2", "qwen3", "mistral"};
+constexpr std::array<std::string_view, 9> family_names{
+    "gpt", "llama", "bert", "qwen2", "qwen3", "mistral", "gemma", "gemma2", "gemma3"};
 constexpr std::array<std::string_view, 2> norm_names{"layer", "rms"};
-constexpr std::array<std::string_view, 2> placement_names{"pre", "post"};
+constexpr std::array<std::string_view, 3> placement_names{"pre", "post", "sandwich"};
 constexpr std::array<std::string_view, 2> positions_names{"learned", "rotary"};
-constexpr std::array<std::string_view, 2> activation_names{"gelu", "swiglu"};
+constexpr std::array<std::string_view, 3> activation_names{"gelu", "swiglu", "geglu"};
 constexpr std::array<std::string_view, 3> biases_names{"none", "query_key_value", "all"};
 constexpr std::array<std::string_view, 2> mask_names{"causal", "full"};
 constexpr std::array<std::string_view, 2> objective_names{"next_token", "masked_token"};

@@ -166,14 +166,22 @@ void BpeTrainer::end_document() {
   splitter_.finish([&](std::string_view word) { count(word); });
 }
 
-BpeModel BpeTrainer::train(std::int64_t vocabulary) const {
-  check_usage(vocabulary >= smallest && vocabulary <= largest, "a BPE of ", vocabulary,
-              " ids, expected ", smallest, " (the bytes and an end-of-document token) to ",
+BpeModel BpeTrainer::train(std::int64_t vocabulary,
+                           std::span<const std::string_view> special) const {
+  const std::int64_t least = smallest + std::ssize(special);
+  check_usage(vocabulary >= least && vocabulary <= largest, "a BPE of ", vocabulary,
+              " ids, expected ", least, " (the bytes and ",
+              special.empty() ? "an end-of-document token) to " : "the special tokens) to ",
               largest);
   BpeModel model;
   model.patterns.emplace_back(gpt2_pattern);
-  model.tokens.emplace_back("<|endoftext|>");
-  model.added.push_back({0, model.tokens[0], true, false, false});
+  const auto add_special = [&](std::string_view name) {
+    model.added.push_back(
+        {static_cast<std::int32_t>(model.tokens.size()), std::string(name), true, false, false});
+    model.tokens.emplace_back(name);
+  };
+  add_special("<|endoftext|>");
+  for (const std::string_view name : special) add_special(name);
   std::array<std::int32_t, 256> id_of_byte;
   for (const unsigned char byte : bytes_in_order()) {
     id_of_byte[byte] = static_cast<std::int32_t>(model.tokens.size());

@@ -188,4 +188,38 @@ Conversation conversation(ChatFormat format, const std::vector<ChatMessage>& mes
   return {};
 }
 
+std::string prompt_of(ChatFormat format, const std::vector<ChatMessage>& messages) {
+  check_usage(messages.back().role != "assistant",
+              "ends with a message of the assistant; end with a message to be answered");
+  std::string words = conversation(format, messages).text;
+  switch (format) {
+    case ChatFormat::none:
+    case ChatFormat::mistral:
+      break;
+    case ChatFormat::chatml:
+      return words + "<|im_start|>assistant\n";
+    case ChatFormat::llama3:
+      return words + "<|start_header_id|>assistant<|end_header_id|>\n\n";
+    case ChatFormat::gemma:
+      return words + "<start_of_turn>model\n";
+  }
+  return words;
+}
+
+std::string_view end_of_answer(ChatFormat format) {
+  switch (format) {
+    case ChatFormat::none:
+      break;
+    case ChatFormat::chatml:
+      return "<|im_end|>";
+    case ChatFormat::llama3:
+      return "<|eot_id|>";
+    case ChatFormat::mistral:
+      return "</s>";
+    case ChatFormat::gemma:
+      return "<end_of_turn>";
+  }
+  return "";
+}
+
 }  // namespace trireme::data

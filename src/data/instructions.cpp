@@ -27,8 +27,7 @@ Kind kind_of(const JsonLine& line) {
   const bool completes = line.has("prompt") || line.has("completion");
   const bool talks = line.has("messages");
   if (is_text + completes + talks != 1)
-    line.refuse(
-        "needs exactly one of \"text\", \"messages\", and \"prompt\" with \"completion\"");
+    line.refuse("needs exactly one of \"text\", \"messages\", and \"prompt\" with \"completion\"");
   return is_text ? Kind::text : completes ? Kind::completion : Kind::messages;
 }
 
@@ -43,6 +42,10 @@ InstructionEncoder::InstructionEncoder(const Tokenizer& tokenizer, ChatFormat fo
       special_tokens_(special_tokens),
       plain_(tokenizer.encoder({false})),
       special_(tokenizer.encoder({true})) {
+  expect_special_tokens(tokenizer, format);
+}
+
+void expect_special_tokens(const Tokenizer& tokenizer, ChatFormat format) {
   for (const std::string_view token : special_tokens_of(format))
     check_usage(tokenizer.special_token(token) >= 0, "--chat ", name_of(format),
                 " needs the special token ", token, ", which the tokenizer ", tokenizer.name(),
@@ -95,7 +98,7 @@ CountedTokens InstructionEncoder::encode_completion(const JsonLine& line) {
   return out;
 }
 
-std::vector<ChatMessage> InstructionEncoder::messages_of(const JsonLine& line) const {
+std::vector<ChatMessage> messages_of(const JsonLine& line) {
   const auto& list = line.json()["messages"];
   constexpr const char* expected = "a list of objects with \"role\" and \"content\"";
   if (!list.is_array() || list.empty()) line.refuse("messages", expected);
@@ -109,8 +112,13 @@ std::vector<ChatMessage> InstructionEncoder::messages_of(const JsonLine& line) c
                        " of \"messages\" is not an object with the strings \"role\" and "
                        "\"content\""));
     messages.push_back({entry["role"].get<std::string>(), entry["content"].get<std::string>()});
-    expect_plain(line, messages.back().content);
   }
+  return messages;
+}
+
+std::vector<ChatMessage> InstructionEncoder::checked_messages(const JsonLine& line) const {
+  std::vector<ChatMessage> messages = messages_of(line);
+  for (const ChatMessage& message : messages) expect_plain(line, message.content);
   if (std::ranges::none_of(messages, [](const auto& m) { return m.role == "assistant"; }))
     throw UsageError(text(line.where(),
                           ": has no message of role 'assistant', so that nothing "
@@ -133,7 +141,7 @@ CountedTokens InstructionEncoder::encode_messages(const JsonLine& line) {
     throw UsageError(text(line.where(),
                           ": has \"messages\"; choose their format with --chat "
                           "chatml, llama3, mistral or gemma"));
-  const std::vector<ChatMessage> messages = messages_of(line);
+  const std::vector<ChatMessage> messages = checked_messages(line);
   Conversation all;
   try {
     all = conversation(format_, messages);

@@ -138,7 +138,7 @@ class TaskReader {
 
   std::vector<std::int32_t> encode(const JsonLine& line, std::string_view words) const {
     std::vector<std::int32_t> ids;
-    tokenizer_.encode(words, ids);
+    tokenizer_.encode(words, ids, {true});  // names of special tokens are these tokens
     for (const std::int32_t id : ids)
       check_usage(id < options_.vocabulary, line.where(), ": has token ", id,
                   ", but the model has ", options_.vocabulary,

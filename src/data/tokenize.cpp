@@ -171,7 +171,8 @@ void learn_bpe(const TokenizeOptions& options, const std::vector<std::string>& f
                    trainer.end_document();
                    ++number;
                  });
-  io::replace_file(options.tokenizer, tokenizer_json(trainer.train(options.train_bpe)));
+  io::replace_file(options.tokenizer, tokenizer_json(trainer.train(
+                                          options.train_bpe, special_tokens_of(options.chat))));
 }
 
 void check_options(const TokenizeOptions& o) {
@@ -193,12 +194,9 @@ void check_options(const TokenizeOptions& o) {
 void check_formats(const TokenizeOptions& o, const std::vector<std::string>& files) {
   const auto lines =
       std::ranges::find_if(files, [&](const auto& path) { return has_json_lines(o, path); });
-  check_usage(o.chat == ChatFormat::none || lines != files.end(), "--chat ", name_of(o.chat),
+  check_usage(o.chat == ChatFormat::none || lines != files.end() || o.train_bpe > 0, "--chat ",
+              name_of(o.chat),
               ": no input is read as JSON lines; name the files .jsonl, or give --format jsonl");
-  check_usage(
-      o.chat == ChatFormat::none || o.train_bpe == 0, "--chat ", name_of(o.chat),
-      " needs a tokenizer with special tokens, which --train-bpe does not make; give it with "
-      "--tokenizer");
   check_usage(o.document_separator.empty() || lines == files.end(),
               "--document-separator splits texts, but ", lines == files.end() ? "" : *lines,
               " is read as JSON lines, each a document; leave it out, or give --format text");

@@ -3,9 +3,10 @@
 
 #include <trireme/base/check.hpp>
 #include <trireme/deck/choices.hpp>
-#include <trireme/deck/layout.hpp>
 #include <trireme/deck/combination_checks.hpp>
+#include <trireme/deck/layout.hpp>
 #include <trireme/deck/precision_checks.hpp>
+#include <trireme/deck/property_checks.hpp>
 #include <trireme/deck/ramp_check.hpp>
 #include <trireme/deck/rotary_checks.hpp>
 #include <trireme/deck/special_tokens.hpp>
@@ -55,23 +56,11 @@ class CrossCheck {
                "model.rope_original_sequence", "model.rope_low_frequency_factor",
                "model.rope_high_frequency_factor", "model.rope_beta_fast", "model.rope_beta_slow"}))
       for (const std::string& mistake : rotary_mistakes(deck_)) report(mistake);
-    properties();
+    if (valid({"model.mask", "model.objective", "model.window", "model.norm", "model.positions",
+               "model.zero_centered_gains", "model.full_attention_every", "model.window_rope_theta",
+               "model.logit_softcap", "model.layers", "model.shared_layers"}))
+      for (const std::string& mistake : property_mistakes(deck_)) report(mistake);
     if (m.predicts_masked_tokens()) pairs();
-  }
-
-  /// Properties that contradict one another.
-  void properties() {
-    const ModelConfig& m = deck_.config.model;
-    if (valid({"model.mask", "model.objective"}) && !m.causal() && !m.predicts_masked_tokens())
-      report(deck_.cite("model", "mask"), " lets each token see the one that ",
-             deck_.cite("model", "objective"),
-             " predicts; choose mask = \"causal\", or objective = \"masked_token\"");
-    if (valid({"model.mask", "model.window"}) && !m.causal() && m.window > 0)
-      report(deck_.cite("model", "window"), " needs mask = \"causal\", but ",
-             deck_.cite("model", "mask"), "; choose window = 0, or mask = \"causal\"");
-    if (valid({"model.layers", "model.shared_layers"}) && m.shared_layers > m.layers)
-      report(deck_.cite("model", "shared_layers"), " is more than ", deck_.cite("model", "layers"),
-             "; choose at most ", m.layers);
   }
 
   /// Samples with masked tokens are [CLS] A [SEP] B [SEP].

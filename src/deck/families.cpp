@@ -1,3 +1,5 @@
+// The properties of published architectures. A family begins with the defaults of ModelConfig, or
+// with those of the family that it follows.
 #include <trireme/deck/families.hpp>
 
 namespace trireme::deck {
@@ -45,6 +47,36 @@ void mistral(ModelConfig& m) {
   m.window = 4096;
 }
 
+/// Gemma Team 2024, arXiv 2403.08295.
+void gemma(ModelConfig& m) {
+  llama(m);
+  m.norm_epsilon = 1e-6;
+  m.zero_centered_gains = true;
+  m.scaled_embeddings = true;
+  m.activation = Activation::geglu;
+}
+
+/// Gemma Team 2024, arXiv 2408.00118.
+void gemma2(ModelConfig& m) {
+  gemma(m);
+  m.norm_placement = NormPlacement::sandwich;
+  m.attention_softcap = 50;
+  m.logit_softcap = 30;
+  m.window = 4096;
+  m.full_attention_every = 2;
+}
+
+/// Gemma Team 2025, arXiv 2503.19786.
+void gemma3(ModelConfig& m) {
+  gemma(m);
+  m.norm_placement = NormPlacement::sandwich;
+  m.head_norm = true;
+  m.window = 4096;
+  m.full_attention_every = 6;
+  m.rope_theta = 1e6;
+  m.window_rope_theta = 1e4;
+}
+
 }  // namespace
 
 ModelConfig preset(Family family) {
@@ -67,6 +99,12 @@ void set_family(ModelConfig& m, Family family) {
   m.biases = defaults.biases;
   m.mask = defaults.mask;
   m.window = defaults.window;
+  m.full_attention_every = defaults.full_attention_every;
+  m.zero_centered_gains = defaults.zero_centered_gains;
+  m.scaled_embeddings = defaults.scaled_embeddings;
+  m.attention_softcap = defaults.attention_softcap;
+  m.logit_softcap = defaults.logit_softcap;
+  m.window_rope_theta = defaults.window_rope_theta;
   m.objective = defaults.objective;
   switch (family) {
     case Family::gpt:
@@ -81,6 +119,12 @@ void set_family(ModelConfig& m, Family family) {
       return qwen3(m);
     case Family::mistral:
       return mistral(m);
+    case Family::gemma:
+      return gemma(m);
+    case Family::gemma2:
+      return gemma2(m);
+    case Family::gemma3:
+      return gemma3(m);
   }
 }
 

@@ -17,21 +17,36 @@ void model_properties(SectionKeys<ModelConfig>& model) {
               "layer for gpt and bert, otherwise rms");
   model
       .choice("norm_placement", &ModelConfig::norm_placement,
-              "position of the norms: before attention and feed-forward (pre), or after each "
-              "residual addition (post)")
+              "position of the norms: before attention and feed-forward (pre), after each residual "
+              "addition (post), or before attention and feed-forward and after them (sandwich)")
       .derive([](Config& c) { c.model.norm_placement = preset(c.model.family).norm_placement; },
-              "post for bert, otherwise pre");
+              "post for bert, sandwich for gemma2 and gemma3, otherwise pre");
   model
       .number("norm_epsilon", &ModelConfig::norm_epsilon,
               "number added to the variance (LayerNorm) or mean square (RMSNorm) in norms")
       .above(0)
       .derive([](Config& c) { c.model.norm_epsilon = preset(c.model.family).norm_epsilon; },
-              "1e-5; 1e-12 for bert, 1e-6 for qwen2 and qwen3");
+              "1e-5 for gpt, llama and mistral; 1e-12 for bert; otherwise 1e-6");
+  model
+      .boolean("zero_centered_gains", &ModelConfig::zero_centered_gains,
+               "gains of RMSNorm are stored minus 1, and begin as zeros")
+      .derive(
+          [](Config& c) {
+            c.model.zero_centered_gains =
+                c.model.norm == NormKind::rms && preset(c.model.family).zero_centered_gains;
+          },
+          "true for gemma, gemma2 and gemma3 with norm rms, otherwise false");
   model
       .boolean("head_norm", &ModelConfig::head_norm,
                "RMSNorm of each head of queries and keys, before rotary positions")
       .derive([](Config& c) { c.model.head_norm = preset(c.model.family).head_norm; },
-              "true for qwen3, otherwise false");
+              "true for qwen3 and gemma3, otherwise false");
+  model
+      .boolean("scaled_embeddings", &ModelConfig::scaled_embeddings,
+               "multiplication of the token embeddings by the square root of hidden")
+      .derive(
+          [](Config& c) { c.model.scaled_embeddings = preset(c.model.family).scaled_embeddings; },
+          "true for gemma, gemma2 and gemma3, otherwise false");
   model
       .choice("positions", &ModelConfig::positions,
               "position encoding: learned vectors added to the embedding, or rotations of queries "
@@ -42,12 +57,12 @@ void model_properties(SectionKeys<ModelConfig>& model) {
       .number("rope_theta", &ModelConfig::rope_theta, "base of the wavelengths of rotary positions")
       .above(0)
       .derive([](Config& c) { c.model.rope_theta = preset(c.model.family).rope_theta; },
-              "10000; 1e6 for qwen2 and qwen3");
+              "10000; 1e6 for qwen2, qwen3 and gemma3");
   model
       .choice("activation", &ModelConfig::activation,
-              "non-linearity of the feed-forward layer: gelu, or swiglu with a gate")
+              "non-linearity of the feed-forward layer: gelu, or with a gate swiglu or geglu")
       .derive([](Config& c) { c.model.activation = preset(c.model.family).activation; },
-              "gelu for gpt and bert, otherwise swiglu");
+              "gelu for gpt and bert, geglu for gemma, gemma2 and gemma3, otherwise swiglu");
   model
       .choice("gelu", &ModelConfig::gelu,
               "form of GELU: exact, with the normal distribution, or its approximation by tanh")
@@ -72,13 +87,48 @@ void model_properties(SectionKeys<ModelConfig>& model) {
       .at_least(0)
       .at_most(size_limit)
       .derive([](Config& c) { c.model.window = preset(c.model.family).window; },
-              "4096 for mistral, otherwise 0");
+              "4096 for mistral, gemma2 and gemma3, otherwise 0");
+  model
+      .integer("full_attention_every", &ModelConfig::full_attention_every,
+               "layers in a period of which the last one has no window; 0 means that all layers "
+               "have the window")
+      .at_least(0)
+      .at_most(65536)
+      .derive(
+          [](Config& c) {
+            c.model.full_attention_every =
+                c.model.window > 0 ? preset(c.model.family).full_attention_every : 0;
+          },
+          "2 for gemma2, 6 for gemma3, otherwise 0; 0 without a window");
+  model
+      .integer("query_pre_attention_scalar", &ModelConfig::query_pre_attention_scalar,
+               "number by whose square root attention scores are divided; 0 means the head size")
+      .at_least(0)
+      .at_most(size_limit)
+      .otherwise(Int{0}, "0: the head size");
+  model
+      .number("attention_softcap", &ModelConfig::attention_softcap,
+              "soft cap c of attention scores, which become c tanh(score / c); 0 means none")
+      .from(0)
+      .derive(
+          [](Config& c) { c.model.attention_softcap = preset(c.model.family).attention_softcap; },
+          "50 for gemma2, otherwise 0");
   model
       .choice(
           "objective", &ModelConfig::objective,
           "training objective: prediction of the next token, or of masked tokens and segment pairs")
       .derive([](Config& c) { c.model.objective = preset(c.model.family).objective; },
               "masked_token for bert, otherwise next_token");
+  model
+      .number("logit_softcap", &ModelConfig::logit_softcap,
+              "soft cap c of logits, which become c tanh(logit / c); 0 means none")
+      .from(0)
+      .derive(
+          [](Config& c) {
+            const bool used = !c.model.predicts_masked_tokens();
+            c.model.logit_softcap = used ? preset(c.model.family).logit_softcap : 0;
+          },
+          "30 for gemma2, otherwise 0");
   model
       .number("masked_share", &ModelConfig::masked_share,
               "fraction of a sample's tokens that are masked and predicted, rounded to a whole "
@@ -96,6 +146,17 @@ void model_properties(SectionKeys<ModelConfig>& model) {
 
 /// Rotary positions of sequences that are longer than those of an earlier training.
 void rotary_keys(SectionKeys<ModelConfig>& model) {
+  model
+      .number("window_rope_theta", &ModelConfig::window_rope_theta,
+              "rope_theta of the layers that have a window, which then have no rope_scaling; 0 "
+              "means that all layers are alike")
+      .from(0)
+      .derive(
+          [](Config& c) {
+            const bool used = c.model.window > 0 && c.model.positions == Positions::rotary;
+            c.model.window_rope_theta = used ? preset(c.model.family).window_rope_theta : 0;
+          },
+          "10000 for gemma3, otherwise 0");
   model
       .choice("rope_scaling", &ModelConfig::rope_scaling,
               "change of rotary positions for sequences longer than those of an earlier training, "
@@ -147,7 +208,7 @@ void model_keys(std::vector<Entry>& out) {
   model
       .choice("family", &ModelConfig::family,
               "published architecture, which presets the properties below: gpt, llama, bert, "
-              "qwen2, qwen3 or mistral; see docs/models.md")
+              "qwen2, qwen3, mistral, gemma, gemma2 or gemma3; see docs/models.md")
       .otherwise(Str("gpt"));
   size("layers", &ModelConfig::layers, "transformer layers").at_most(65536);
   size("hidden", &ModelConfig::hidden, "width of the residual stream");

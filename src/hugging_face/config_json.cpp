@@ -79,7 +79,7 @@ void expect_published(const Format& format, const deck::Deck& deck, Complaints& 
   deck::set_family(expected.model, m.family);
   expected.model.key_value_heads = m.heads;
   if (m.head_size() * m.heads != m.hidden) expected.model.explicit_head_size = 0;
-  if (m.activation != Activation::gelu) expected.model.gelu = m.gelu;
+  if (m.activation == Activation::swiglu) expected.model.gelu = m.gelu;
   for (const deck::Key& key : deck::keys()) {
     if (key.section != "model" || key.load(deck.config) == key.load(expected)) continue;
     if (m.positions != Positions::rotary && key.name.starts_with("rope_")) continue;

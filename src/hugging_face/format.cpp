@@ -17,6 +17,9 @@ const Format& format_of(Family family) {
     case Family::qwen2:
     case Family::qwen3:
     case Family::mistral:
+    case Family::gemma:
+    case Family::gemma2:
+    case Family::gemma3:
       return llama_format(family);
   }
   throw Error("unknown family");

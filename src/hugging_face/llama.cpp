@@ -3,6 +3,7 @@
 #include <trireme/hugging_face/llama.hpp>
 
 #include <trireme/base/text.hpp>
+#include <trireme/hugging_face/gemma_keys.hpp>
 #include <trireme/hugging_face/rotary_keys.hpp>
 
 #include <algorithm>
@@ -54,6 +55,10 @@ ConfigKey window() {
   return std::move(key).without(4096).with_null([](const M&) { return json(); });
 }
 
+ConfigKey silu() {
+  return fixed("hidden_act", {"silu", "swish"});
+}
+
 /// Qwen's layers before max_window_layers have no window. Here all layers must be alike.
 void add_layers_with_window(std::vector<ConfigKey>& keys) {
   keys.push_back(window());
@@ -90,6 +95,9 @@ struct Class {
   std::int64_t key_value_heads;  ///< default without the key; 0: as many as heads
   std::int64_t head_size;        ///< default without the key; 0: hidden / heads
   void (*add_keys)(std::vector<ConfigKey>&);
+  bool tied = false;       ///< default without the key
+  double local_theta = 0;  ///< above 0: layers with a window have rotary positions of their own
+  bool divides = false;    ///< head_dim aside, heads must divide hidden_size
 };
 
 constexpr Class classes[] = {
@@ -97,15 +105,28 @@ constexpr Class classes[] = {
      [](std::vector<ConfigKey>& keys) {
        for (const char* name : {"attention_bias", "mlp_bias"}) keys.push_back(fixed(name, {false}));
        keys.push_back(fixed("pretraining_tp", {1}));
+       keys.push_back(silu());
+     },
+     false, 0, true},
+    {Family::qwen2, "qwen2", "Qwen2ForCausalLM", 32, 0,
+     [](std::vector<ConfigKey>& keys) {
+       keys.push_back(silu());
+       add_layers_with_window(keys);
      }},
-    {Family::qwen2, "qwen2", "Qwen2ForCausalLM", 32, 0, add_layers_with_window},
     {Family::qwen3, "qwen3", "Qwen3ForCausalLM", 32, 128,
      [](std::vector<ConfigKey>& keys) {
+       keys.push_back(silu());
        add_layers_with_window(keys);
        keys.push_back(fixed("attention_bias", {false}));
      }},
     {Family::mistral, "mistral", "MistralForCausalLM", 8, 0,
-     [](std::vector<ConfigKey>& keys) { keys.push_back(window()); }}};
+     [](std::vector<ConfigKey>& keys) {
+       keys.push_back(silu());
+       keys.push_back(window());
+     }},
+    {Family::gemma, "gemma", "GemmaForCausalLM", 16, 256, add_gemma_keys, true, 0, true},
+    {Family::gemma2, "gemma2", "Gemma2ForCausalLM", 4, 256, add_gemma2_keys, true, 0, true},
+    {Family::gemma3, "gemma3_text", "Gemma3ForCausalLM", 4, 256, add_gemma3_keys, true, 1e4, true}};
 
 const Class& class_of(Family family) {
   return *std::ranges::find(classes, family, &Class::family);
@@ -127,18 +148,20 @@ std::vector<ConfigKey> keys(const Class& c) {
       whole("intermediate_size", "feed_forward", &M::feed_forward, 4 * size_limit),
       std::move(positions),
       whole("vocab_size", "vocabulary", &M::vocabulary, vocabulary_limit),
-      fixed("hidden_act", {"silu", "swish"}),
       positive("rms_norm_eps", "norm_epsilon", &M::norm_epsilon).without(1e-6)};
-  add_rotary_keys(keys);
+  if (c.local_theta > 0)
+    add_rotary_keys_of_two_kinds(keys);
+  else
+    add_rotary_keys(keys);
   keys.push_back(dropout("attention_dropout", &M::dropout).without(0.0));
   keys.push_back(
-      flag("tie_word_embeddings", "tied_embeddings", &M::tied_embeddings).without(false));
+      flag("tie_word_embeddings", "tied_embeddings", &M::tied_embeddings).without(c.tied));
   c.add_keys(keys);
   return keys;
 }
 
 void check_config(const json& file, const M& m, Complaints& complaints) {
-  if (m.family == Family::llama && m.hidden % m.heads != 0)
+  if (class_of(m.family).divides && m.hidden % m.heads != 0)
     complaints.add("hidden_size = ", m.hidden,
                    ", expected a multiple of num_attention_heads = ", m.heads);
   else if (m.head_size() % 2 != 0)
@@ -175,7 +198,13 @@ void add_layer(std::vector<Tensor>& out, const M& m, std::int64_t layer) {
     add("self_attn.k_norm.weight", {K}, "attention.key_norm.gain");
   }
   add("self_attn.o_proj.weight", {D, queries}, "attention.output");
-  add("post_attention_layernorm.weight", {D}, "feed_forward_norm.gain");
+  if (m.norm_placement == NormPlacement::sandwich) {
+    add("post_attention_layernorm.weight", {D}, "attention_output_norm.gain");
+    add("pre_feedforward_layernorm.weight", {D}, "feed_forward_norm.gain");
+    add("post_feedforward_layernorm.weight", {D}, "feed_forward_output_norm.gain");
+  } else {
+    add("post_attention_layernorm.weight", {D}, "feed_forward_norm.gain");
+  }
   add("mlp.gate_proj.weight", {F, D}, "feed_forward.gate_up", 0);
   add("mlp.up_proj.weight", {F, D}, "feed_forward.gate_up", 1);
   add("mlp.down_proj.weight", {D, F}, "feed_forward.down");

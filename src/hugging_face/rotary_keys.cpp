@@ -50,6 +50,8 @@ const std::array<Member, 6>& members() {
 }
 
 constexpr const char* original = "original_max_position_embeddings";
+constexpr const char* full = "full_attention";
+constexpr const char* sliding = "sliding_attention";
 constexpr const char* kinds_text = R"("default", "linear", "dynamic", "yarn" or "llama3")";
 
 bool has(const Member& member, Kind kind) {
@@ -189,14 +191,16 @@ void check_object(const json& object, const std::string& name, const M& m, Compl
 
 }  // namespace
 
-void add_rotary_keys(std::vector<ConfigKey>& keys) {
-  ConfigKey parameters = object("rope_parameters");
-  parameters.write = [](const M& m) {
-    json out = written_members(m);
-    out["rope_theta"] = m.rope_theta;
-    return out;
-  };
-  keys.push_back(std::move(parameters));
+namespace {
+
+json parameters_of(const M& m) {
+  json out = written_members(m);
+  out["rope_theta"] = m.rope_theta;
+  return out;
+}
+
+/// The keys that have the values of rope_parameters one by one.
+void add_members(std::vector<ConfigKey>& keys) {
   ConfigKey scaling = object("rope_scaling");  // transformers before version 5 reads this one
   scaling.write = [](const M& m) {
     return m.rope_scaling == Kind::none ? json(json::value_t::discarded) : written_members(m);
@@ -231,7 +235,53 @@ void add_rotary_keys(std::vector<ConfigKey>& keys) {
   keys.push_back(std::move(positions));
 }
 
+}  // namespace
+
+void add_rotary_keys(std::vector<ConfigKey>& keys) {
+  ConfigKey parameters = object("rope_parameters");
+  parameters.write = parameters_of;
+  keys.push_back(std::move(parameters));
+  add_members(keys);
+}
+
+void add_rotary_keys_of_two_kinds(std::vector<ConfigKey>& keys) {
+  ConfigKey parameters = object("rope_parameters");
+  parameters.write = [](const M& m) {
+    const double local = m.window_rope_theta > 0 ? m.window_rope_theta : m.rope_theta;
+    return json{{full, parameters_of(m)},
+                {sliding, {{"rope_type", "default"}, {"rope_theta", local}}}};
+  };
+  parameters.read = [](const json& value, M& m) {
+    m.rope_theta = 1e6;
+    m.window_rope_theta = 1e4;
+    if (value.is_discarded()) return true;
+    if (!value.is_object()) return false;
+    if (const json theta = member_of(member_of(value, sliding), "rope_theta"); is_positive(theta))
+      m.window_rope_theta = theta.get<double>();
+    const json global = member_of(value, full);
+    return global.is_null() || read_rotary(global, m);
+  };
+  parameters.expected = text(R"({"full_attention": {"rope_type": )", kinds_text,
+                             R"(, ...}, "sliding_attention": {"rope_type": "default", ...}})");
+  keys.push_back(std::move(parameters));
+  add_members(keys);
+  ConfigKey local = positive("rope_local_base_freq", "window_rope_theta", &M::window_rope_theta);
+  local.write = [](const M& m) {
+    return json(m.window_rope_theta > 0 ? m.window_rope_theta : m.rope_theta);
+  };
+  keys.push_back(std::move(local).without([](const M& m) { return json(m.window_rope_theta); }));
+}
+
 void check_rotary(const json& file, const M& m, Complaints& complaints) {
+  const json parameters = member_of(file, "rope_parameters");
+  if (const json global = member_of(parameters, full), local = member_of(parameters, sliding);
+      m.window_rope_theta > 0 && parameters.is_object()) {
+    if (global.is_object()) check_object(global, text("rope_parameters.", full), m, complaints);
+    if (local.is_object() && kind_of(local) != Kind::none)
+      complaints.add("rope_parameters.", sliding, ".rope_type = ", shortened(type_of(local).dump()),
+                     ", expected \"default\"");
+    return;
+  }
   for (const char* name : {"rope_parameters", "rope_scaling"})
     if (const json object = member_of(file, name); object.is_object())
       check_object(object, name, m, complaints);

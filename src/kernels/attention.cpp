@@ -35,6 +35,7 @@ AttentionShape resolved(const AttentionShape& shape) {
   check(shape.window == 0 || (shape.window > 0 && shape.causal), "attention with a window of ",
         shape.window, " tokens", shape.causal ? "" : " without a causal mask",
         "; expected 1 or more tokens and a causal mask, or 0 for no window");
+  check(shape.cap >= 0, "attention with a soft cap of ", shape.cap, ", expected 0 or more");
   if (result.window >= shape.sequence) result.window = 0;
   if (result.scale == 0.0) result.scale = 1.0 / std::sqrt(static_cast<double>(shape.head_size));
   return result;

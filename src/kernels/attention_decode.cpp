@@ -73,6 +73,7 @@ struct AttentionDecode {
       for (std::int64_t d = 0; d < shape.head_size; ++d)
         sum += static_cast<A>(query[d]) * static_cast<A>(key[d]);
       result[j] = scale * sum;
+      if (shape.cap > 0) cap_scores(result + j, 1, shape.cap);
     });
   }
 

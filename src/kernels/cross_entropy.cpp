@@ -1,6 +1,8 @@
 // Cross entropy by three kernels: statistics of each part of the vocabulary in one pass over the
 // logits, their merge, and the gradient. Sums are relative to the largest logit.
 #include <trireme/kernels/cross_entropy.hpp>
+
+#include <trireme/base/check.hpp>
 #include <trireme/kernels/packs.hpp>
 #include <trireme/tensor/expect.hpp>
 
@@ -41,26 +43,40 @@ KOKKOS_FORCEINLINE_FUNCTION SoftmaxSum<Accumulate<T>> softmax_sum(const Team& te
   return {largest, sum};
 }
 
-/// out[v] = scale (softmax - (v == target)) for the part [0, n) of a row whose largest logit and
-/// sum are given; target is -1 if its logit is in another part.
+/// out[v] = scale (softmax - (v == target)), times the slope of a soft cap, for the part [0, n) of
+/// a row whose largest logit and sum are given; target is -1 if its logit is in another part.
 template <class T>
 KOKKOS_FORCEINLINE_FUNCTION void write_gradient(const Team& team, T* out, const Accumulate<T>* row,
                                                 std::int64_t n, SoftmaxSum<Accumulate<T>> softmax,
                                                 std::int64_t target, double target_logit,
-                                                double scale) {
+                                                double scale, double cap) {
   using Acc = Accumulate<T>;
   const Acc largest = softmax.largest;
   const Acc factor = static_cast<Acc>(scale / softmax.sum);
-  map_lanes(
-      team, n, out, [&](std::int64_t, Acc logit) { return factor * fast_exp(logit - largest); },
-      row);
+  if (cap == 0) {
+    map_lanes(
+        team, n, out, [&](std::int64_t, Acc logit) { return factor * fast_exp(logit - largest); },
+        row);
+  } else {
+    const Acc inverse = static_cast<Acc>(1 / cap);
+    map_lanes(
+        team, n, out,
+        [&](std::int64_t, Acc logit) {
+          const Acc share = logit * inverse;
+          const Acc slope = (Acc(1) - share) * (Acc(1) + share);
+          return factor * slope * fast_exp(logit - largest);
+        },
+        row);
+  }
   if (target < 0) return;
   team.team_barrier();
   once(team, [&]() {
     // softmax - 1 = expm1 of the log-probability keeps the gradient's relative accuracy where
     // softmax is near 1.
     const double shifted = target_logit - static_cast<double>(largest);
-    out[target] = static_cast<T>(scale * math::expm1(shifted - math::log(softmax.sum)));
+    const double share = cap == 0 ? 0 : target_logit / cap;
+    const double slope = (1 - share) * (1 + share);
+    out[target] = static_cast<T>(scale * slope * math::expm1(shifted - math::log(softmax.sum)));
   });
 }
 
@@ -140,9 +156,25 @@ void cross_entropy_merge(const Exec& exec, View1<double> loss, View2<double> mer
 }
 
 template <class T>
+void soft_cap(const Exec& exec, View2<T> logits, double cap) {
+  check(cap > 0, "a soft cap of ", cap, ", expected a number above 0");
+  const std::int64_t columns = extent(logits, 1);
+  const T limit = static_cast<T>(cap), inverse = static_cast<T>(1 / cap);
+  for_rows(
+      "kernels/soft_cap", exec, extent(logits, 0), KOKKOS_LAMBDA(const Team& team, std::int64_t r) {
+        T* out = row_of(logits, r);
+        const T* in = out;
+        map_lanes(
+            team, columns, out,
+            [&](std::int64_t, T logit) { return limit * fast_tanh(logit * inverse); }, in);
+      });
+}
+
+template <class T>
 void cross_entropy_gradient(const Exec& exec, View2<T> gradient, View2<const Accumulate<T>> logits,
                             View2<const double> merged, View1<const std::int32_t> targets,
-                            std::int64_t first_id, double scale, View1<const double> loss_scale) {
+                            std::int64_t first_id, double scale, View1<const double> loss_scale,
+                            double cap) {
   using Acc = Accumulate<T>;
   const std::int64_t rows = extent(logits, 0);
   const std::int64_t columns = extent(logits, 1);
@@ -161,7 +193,7 @@ void cross_entropy_gradient(const Exec& exec, View2<T> gradient, View2<const Acc
         const SoftmaxSum<Acc> softmax{static_cast<Acc>(merged(r, 0)), merged(r, 1)};
         write_gradient<T>(team, row_of(gradient, r), row_of(logits, r), columns, softmax,
                           place_of(targets(r), first_id, columns), merged(r, 2),
-                          factor == nullptr ? scale : scale * factor[0]);
+                          factor == nullptr ? scale : scale * factor[0], cap);
       });
 }
 
@@ -195,11 +227,13 @@ template void cross_entropy_statistics<float>(const Exec&, View2<double>, View2<
                                               View1<const std::int32_t>, std::int64_t);
 template void cross_entropy_statistics<double>(const Exec&, View2<double>, View2<const double>,
                                                View1<const std::int32_t>, std::int64_t);
+template void soft_cap<float>(const Exec&, View2<float>, double);
+template void soft_cap<double>(const Exec&, View2<double>, double);
 
 #define TRIREME_INSTANTIATE(T)                                                               \
   template void cross_entropy_gradient<T>(const Exec&, View2<T>, View2<const Accumulate<T>>, \
                                           View2<const double>, View1<const std::int32_t>,    \
-                                          std::int64_t, double, View1<const double>);
+                                          std::int64_t, double, View1<const double>, double);
 TRIREME_INSTANTIATE(float)
 TRIREME_INSTANTIATE(double)
 TRIREME_INSTANTIATE(Bf16)

@@ -1,5 +1,5 @@
-// Elementwise kernels: GELU, tanh, SwiGLU, dropout and residual sums, and copies. Each maps rows or
-// chunks in packs (packs.hpp); dropout recomputes its random words (words.hpp).
+// Elementwise kernels: GELU, tanh, SwiGLU, GeGLU, dropout and residual sums, and copies. Each maps
+// rows or chunks in packs (packs.hpp); dropout recomputes its random words (words.hpp).
 #include <trireme/kernels/elementwise.hpp>
 
 #include <trireme/base/check.hpp>
@@ -19,10 +19,6 @@ constexpr double gelu_cubic = 0.044715;
 
 constexpr double half_root = 0.70710678118654752440;       // sqrt(1/2)
 constexpr double normal_density = 0.39894228040143267794;  // 1 / sqrt(2 pi)
-
-}  // namespace
-
-namespace {
 
 /// GELU by a hyperbolic tangent.
 struct GeluTanh {
@@ -185,6 +181,65 @@ void swiglu_backward(const Exec& exec, View2<T> dh, View2<const T> dg, View2<con
 
 namespace {
 
+/// `Form` is GeluTanh or GeluExact.
+template <class Form, class T>
+void geglu_values(const Exec& exec, View2<T> g, View2<const T> h) {
+  using Acc = Accumulate<T>;
+  const std::int64_t columns = extent(g, 1);
+  for_rows(
+      "kernels/geglu_forward", exec, extent(g, 0), KOKKOS_LAMBDA(const Team& team, std::int64_t t) {
+        const T* gate = row_of(h, t);
+        const T* up = gate + columns;
+        map_lanes(
+            team, columns, row_of(g, t),
+            [](std::int64_t, Acc a, Acc b) { return Form::value(a) * b; }, gate, up);
+      });
+}
+
+template <class Form, class T>
+void geglu_gradients(const Exec& exec, View2<T> dh, View2<const T> dg, View2<const T> h) {
+  using Acc = Accumulate<T>;
+  const std::int64_t columns = extent(dg, 1);
+  for_rows(
+      "kernels/geglu_backward", exec, extent(dg, 0),
+      KOKKOS_LAMBDA(const Team& team, std::int64_t t) {
+        const T* gate = row_of(h, t);
+        const T* up = gate + columns;
+        const T* dg_row = row_of(dg, t);
+        T* dgate = row_of(dh, t);
+        T* dup = dgate + columns;
+        map_lanes_to_two(
+            team, columns, dgate, dup,
+            [](std::int64_t, Acc a, Acc b, Acc d) {
+              return Two<Acc>{d * b * Form::derivative(a), d * Form::value(a)};
+            },
+            gate, up, dg_row);
+      });
+}
+
+}  // namespace
+
+template <class T>
+void geglu_forward(const Exec& exec, View2<T> g, View2<const T> h, Gelu form) {
+  expect_shape(h, "h", {extent(g, 0), 2 * extent(g, 1)});
+  if (form == Gelu::tanh)
+    geglu_values<GeluTanh, T>(exec, g, h);
+  else
+    geglu_values<GeluExact, T>(exec, g, h);
+}
+
+template <class T>
+void geglu_backward(const Exec& exec, View2<T> dh, View2<const T> dg, View2<const T> h, Gelu form) {
+  expect_shape(dh, "dh", {extent(dg, 0), 2 * extent(dg, 1)});
+  expect_shape(h, "h", {extent(dg, 0), 2 * extent(dg, 1)});
+  if (form == Gelu::tanh)
+    geglu_gradients<GeluTanh, T>(exec, dh, dg, h);
+  else
+    geglu_gradients<GeluExact, T>(exec, dh, dg, h);
+}
+
+namespace {
+
 /// y = keep x / (1 - rate), or y = x if the rate is 0.
 template <class T>
 void drop(const char* label, const Exec& exec, View2<T> y, View2<const T> x,
@@ -324,6 +379,8 @@ template void convert<float, Fp16>(const Exec&, View1<float>, View1<const Fp16>)
   template void tanh_backward<T>(const Exec&, View2<T>, View2<const T>, View2<const T>);           \
   template void swiglu_forward<T>(const Exec&, View2<T>, View2<const T>);                          \
   template void swiglu_backward<T>(const Exec&, View2<T>, View2<const T>, View2<const T>);         \
+  template void geglu_forward<T>(const Exec&, View2<T>, View2<const T>, Gelu);                     \
+  template void geglu_backward<T>(const Exec&, View2<T>, View2<const T>, View2<const T>, Gelu);    \
   template void residual_dropout_forward<T>(const Exec&, View2<T>, View2<const T>, View2<const T>, \
                                             const Dropout&);                                       \
   template void dropout_forward<T>(const Exec&, View2<T>, View2<const T>, const Dropout&);         \

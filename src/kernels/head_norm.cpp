@@ -23,7 +23,7 @@ struct HeadNormRows {
   View2<Inverse> inverse_rms;
   View1<const T> gain_query, gain_key;
   std::int64_t heads, size;
-  Acc epsilon;
+  Acc epsilon, offset;
   bool keeps;
 
   HeadNormRows(View2<T> x_, View2<Raw> raw_, View2<Inverse> inverse_, View1<const T> query,
@@ -36,6 +36,7 @@ struct HeadNormRows {
         heads(norm.heads),
         size(norm.head_size),
         epsilon(static_cast<Acc>(norm.epsilon)),
+        offset(static_cast<Acc>(norm.gain_offset)),
         keeps(keeps_) {}
 
   KOKKOS_FORCEINLINE_FUNCTION const T* gain(std::int64_t h) const {
@@ -61,8 +62,10 @@ struct HeadNormForward : HeadNormRows<T, T, Accumulate<T>> {
       copy_lanes<Lanes, T>(lanes, n, row_of(this->raw, t) + h * n, x);
       once(lanes, [&]() { this->inverse_rms(t, h) = inverse; });
     }
+    const Acc shift = this->offset;
     map_lanes(
-        lanes, n, x, [&](std::int64_t, Acc v, Acc scale) { return v * inverse * scale; }, x, gain);
+        lanes, n, x, [&](std::int64_t, Acc v, Acc scale) { return v * inverse * (shift + scale); },
+        x, gain);
   }
 };
 
@@ -78,16 +81,18 @@ struct HeadNormBackward : HeadNormRows<T, const T, const Accumulate<T>> {
     const T* x = row_of(this->raw, t) + h * n;
     const T* gain = this->gain(h);
     const Acc inverse = this->inverse_rms(t, h);
+    const Acc shift = this->offset;
     const Acc mean_gx =
         sum_of<Acc>(
-            lanes, n, [&](std::int64_t, Acc w, Acc d, Acc v) { return w * d * (v * inverse); },
+            lanes, n,
+            [&](std::int64_t, Acc w, Acc d, Acc v) { return (shift + w) * d * (v * inverse); },
             gain, dx, x) *
         (Acc(1) / static_cast<Acc>(n));
     map_lanes(
         lanes, n, dx,
         [&](std::int64_t, Acc w, Acc d, Acc v) {
           const Acc normalised = v * inverse;
-          return inverse * (w * d - normalised * mean_gx);
+          return inverse * ((shift + w) * d - normalised * mean_gx);
         },
         gain, dx, x);
   }

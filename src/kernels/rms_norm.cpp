@@ -15,26 +15,27 @@ namespace trireme::kernels {
 
 template <class T>
 void rms_norm_forward(const Exec& exec, View2<T> y, View1<Accumulate<T>> inverse_rms,
-                      View2<const T> x, View1<const T> gain, double epsilon) {
+                      View2<const T> x, View1<const T> gain, double offset, double epsilon) {
   for_rows("kernels/rms_norm_forward", exec, extent(x, 0),
-           detail::RmsNormRow<T>(y, inverse_rms, x, gain, epsilon));
+           detail::RmsNormRow<T>(y, inverse_rms, x, gain, offset, epsilon));
 }
 
 template <class T>
 void residual_rms_norm_forward(const Exec& exec, View2<T> y, View1<Accumulate<T>> inverse_rms,
                                View2<T> sum, View2<const T> x, View2<const T> z,
-                               const Dropout& dropout, View1<const T> gain, double epsilon) {
+                               const Dropout& dropout, View1<const T> gain, double offset,
+                               double epsilon) {
   using Norm = detail::RmsNormRow<T>;
   using Residual = detail::ResidualRow<T>;
   for_rows("kernels/residual_rms_norm_forward", exec, extent(x, 0),
-           detail::ResidualNormRow<Residual, Norm>{Residual(sum, x, z, dropout),
-                                                   Norm(y, inverse_rms, sum, gain, epsilon)});
+           detail::ResidualNormRow<Residual, Norm>{
+               Residual(sum, x, z, dropout), Norm(y, inverse_rms, sum, gain, offset, epsilon)});
 }
 
 template <class T>
 void rms_norm_backward_input(const Exec& exec, View2<T> dx, View2<const T> dy, View2<const T> x,
                              View1<const Accumulate<T>> inverse_rms, View1<const T> gain,
-                             bool accumulate) {
+                             double offset, bool accumulate) {
   using Acc = Accumulate<T>;
   const std::int64_t rows = extent(x, 0);
   const std::int64_t hidden = extent(x, 1);
@@ -43,6 +44,7 @@ void rms_norm_backward_input(const Exec& exec, View2<T> dx, View2<const T> dy, V
   expect_shape(inverse_rms, "inverse_rms", {rows});
   expect_shape(gain, "gain", {hidden});
   const T* weight = gain.data();
+  const Acc shift = static_cast<Acc>(offset);
   const Acc one_over_hidden = Acc(1) / static_cast<Acc>(hidden);
   for_rows(
       "kernels/rms_norm_backward_input", exec, rows,
@@ -54,12 +56,12 @@ void rms_norm_backward_input(const Exec& exec, View2<T> dx, View2<const T> dy, V
         const Acc mean_gx =
             sum_of<Acc>(
                 team, hidden,
-                [&](std::int64_t, Acc w, Acc d, Acc v) { return w * d * (v * inverse); }, weight,
-                dy_row, x_row) *
+                [&](std::int64_t, Acc w, Acc d, Acc v) { return (shift + w) * d * (v * inverse); },
+                weight, dy_row, x_row) *
             one_over_hidden;
         const auto value = [&](Acc w, Acc d, Acc v) {
           const Acc normalised = v * inverse;
-          return inverse * (w * d - normalised * mean_gx);
+          return inverse * ((shift + w) * d - normalised * mean_gx);
         };
         if (accumulate) {
           map_lanes(
@@ -134,12 +136,13 @@ void rms_norm_backward_weight(const Handle& handle, View1<Accumulate<T>> dgain, 
 
 #define TRIREME_INSTANTIATE(T)                                                                    \
   template void rms_norm_forward<T>(const Exec&, View2<T>, View1<Accumulate<T>>, View2<const T>,  \
-                                    View1<const T>, double);                                      \
+                                    View1<const T>, double, double);                              \
   template void residual_rms_norm_forward<T>(const Exec&, View2<T>, View1<Accumulate<T>>,         \
                                              View2<T>, View2<const T>, View2<const T>,            \
-                                             const Dropout&, View1<const T>, double);             \
+                                             const Dropout&, View1<const T>, double, double);     \
   template void rms_norm_backward_input<T>(const Exec&, View2<T>, View2<const T>, View2<const T>, \
-                                           View1<const Accumulate<T>>, View1<const T>, bool);     \
+                                           View1<const Accumulate<T>>, View1<const T>, double,    \
+                                           bool);                                                 \
   template void rms_norm_backward_weight<T>(const Handle&, View1<Accumulate<T>>, View2<const T>,  \
                                             View2<const T>, View1<const Accumulate<T>>);
 TRIREME_INSTANTIATE(float)

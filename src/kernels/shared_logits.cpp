@@ -10,7 +10,7 @@ namespace {
 /// Factors of a row; `target` is -1 if another part holds it.
 struct RowScale {
   double factor;
-  double scale;
+  double scale;  // of the target: times the slope of the soft cap
   std::int64_t target;
 };
 
@@ -22,6 +22,7 @@ struct Captured {
   std::int64_t first_id;
   double scale;
   const double* loss_scale;
+  double cap;
 
   explicit Captured(const LogitsPart& part)
       : own(part.own),
@@ -29,7 +30,8 @@ struct Captured {
         targets(part.targets),
         first_id(part.first_id),
         scale(part.scale),
-        loss_scale(part.loss_scale.data()) {}
+        loss_scale(part.loss_scale.data()),
+        cap(part.cap) {}
 
   /// `ids`: number of ids that the part holds.
   KOKKOS_FORCEINLINE_FUNCTION RowScale row(std::int64_t r, std::int64_t ids) const {
@@ -37,7 +39,9 @@ struct Captured {
     const double shift = own(r, 0) - merged(r, 0);
     const double ratio = shift > -infinity<double> ? math::exp(shift) : 0.0;
     const std::int64_t place = targets(r) - first_id;
-    return {scaled * own(r, 1) * ratio / merged(r, 1), scaled,
+    const double share = cap == 0 ? 0 : merged(r, 2) / cap;
+    const double slope = (1 - share) * (1 + share);
+    return {scaled * own(r, 1) * ratio / merged(r, 1), scaled * slope,
             place >= 0 && place < ids ? place : -1};
   }
 };

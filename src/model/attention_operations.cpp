@@ -4,8 +4,6 @@
 #include <trireme/kernels/cache.hpp>
 #include <trireme/model/rotary_frequencies.hpp>
 
-#include <cmath>
-
 namespace trireme::model {
 
 // ---- rotary positions
@@ -15,7 +13,7 @@ RotaryOperation<P>::RotaryOperation(const architecture::Operation& op,
                                     const OperationPlace<P>& place)
     : LayerOperation<P>(op) {
   rotary_.heads = place.plan.sizes.heads + place.plan.sizes.key_value_heads;
-  set_frequencies(rotary_, place.model);
+  set_frequencies(rotary_, place.model, place.layer);
   rotary_.sequence = place.plan.sizes.sequence;
   rotary_.places = place.axis.context().places();
 }
@@ -41,7 +39,7 @@ HeadNormOperation<P>::HeadNormOperation(const architecture::Operation& op,
                                         const OperationPlace<P>& place)
     : LayerOperation<P>(op),
       norm_{place.plan.sizes.heads, place.plan.sizes.key_value_heads, place.plan.sizes.head_size,
-            place.model.norm_epsilon} {
+            place.model.norm_epsilon, place.model.gain_offset()} {
   const std::string query = place.array(op.arrays.front().name);
   const std::string key = place.array(op.arrays.back().name);
   gain_query_ = place.parameters.weight(query, norm_.head_size);
@@ -71,7 +69,7 @@ void HeadNormOperation<P>::backward_input(const StepCall<P>& c, const LayerOpera
 // ---- attention
 
 kernels::AttentionShape attention_shape(const architecture::LocalSizes& n,
-                                        const deck::ModelConfig& m) {
+                                        const deck::ModelConfig& m, std::int64_t layer) {
   kernels::AttentionShape shape;
   shape.batch = n.micro;
   shape.sequence = n.sequence;
@@ -81,8 +79,9 @@ kernels::AttentionShape attention_shape(const architecture::LocalSizes& n,
   shape.group = n.group;
   shape.heads_before = n.heads_before;
   shape.causal = m.causal();
-  shape.window = m.window;
-  shape.scale = 1 / std::sqrt(static_cast<double>(shape.head_size));
+  shape.window = m.window_of(layer);
+  shape.scale = m.attention_scale();
+  shape.cap = m.attention_softcap;
   return shape;
 }
 
@@ -90,7 +89,7 @@ template <class P>
 AttentionOperation<P>::AttentionOperation(const architecture::Operation& op,
                                           const OperationPlace<P>& place)
     : LayerOperation<P>(op),
-      shape_(attention_shape(place.plan.sizes, place.model)),
+      shape_(attention_shape(place.plan.sizes, place.model, place.layer)),
       heads_(place.parameters.shard().part(place.model.heads)),
       all_heads_(place.model.heads),
       layer_(place.layer) {
@@ -112,7 +111,7 @@ auto AttentionOperation<P>::logsumexp(const StepCall<P>& c) const -> View3<Accum
                               size(shape_.heads), size(shape_.sequence));
 }
 
-/// o = dropout(softmax(q kᵀ / √K)) v per head; logsumexp is kept for the gradient.
+/// o = dropout(softmax(cap(q kᵀ / √K))) v per head; logsumexp is kept for the gradient.
 template <class P>
 void AttentionOperation<P>::forward(const StepCall<P>& c, const LayerOperation<P>*) const {
   const View2<T> qkv = c.values.matrix(this->op_.input);

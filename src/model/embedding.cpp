@@ -13,7 +13,8 @@ Embedding<P>::Embedding(const Parameters<P>& parameters, const deck::ModelConfig
       sequence_(axis.context().held(m.sequence)),
       tokens_(architecture::objective_of(m).field("tokens")),
       segments_(architecture::objective_of(m).find("segments").value_or(0)),
-      drops_(m.norm_placement == NormPlacement::pre) {
+      drops_(m.norm_placement != NormPlacement::post),
+      scale_(m.embedding_scale()) {
   const layout::Slice ids = parameters.shard().vocabulary_part(m.vocabulary);
   first_id_ = ids.offset;
   token_ = parameters.weight("embedding.token", ids.extent, m.hidden);
@@ -29,14 +30,20 @@ Embedding<P>::Embedding(const Parameters<P>& parameters, const deck::ModelConfig
 }
 
 template <class P>
+void Embedding<P>::scale(const Exec& exec, View2<T> x) const {
+  if (scale_ != 1) kernels::scale<T>(exec, flat(x), scale_);
+}
+
+template <class P>
 void Embedding<P>::forward(const Exec& exec, View2<T> x, View2<T> all, BatchFields fields,
                            const MicroContext& c) const {
   const std::int64_t first_row = axis_.rows().offset;
   const layout::TokenPlaces& places = axis_.context().places();
-  // x[t] = token[tokens[t]] + position[place of t] + segment[segments[t]]
+  // x[t] = scale token[tokens[t]] + position[place of t] + segment[segments[t]]
   if (looks_up_) {
     kernels::embedding_lookup<T>(exec, axis_.partial(all, x), fields[tokens_], token_, first_id_);
     axis_.reduce(exec, x, all, "embedding, forward");
+    scale(exec, x);
   }
   if (has_positions()) kernels::add_positions<T>(exec, x, position_, sequence_, first_row, places);
   if (has_segments()) kernels::add_segments<T>(exec, x, segment_, fields[segments_], first_row);
@@ -56,6 +63,7 @@ void Embedding<P>::backward_weight(const Exec& exec, View2<T> dx, View2<T> all, 
   if (has_segments())
     kernels::segments_backward<T>(exec, dsegment_, dx, fields[segments_], first_row);
   if (!looks_up_) return;
+  scale(exec, dx);
   kernels::embedding_lookup_backward<T>(exec, dtoken_,
                                         axis_.gather(exec, all, dx, "embedding, backward"),
                                         fields[tokens_], first_id_);
@@ -66,6 +74,7 @@ void Embedding<P>::decode(const Exec& exec, View2<T> x, View1<const std::int32_t
                           View1<const std::int32_t> positions) const {
   kernels::embedding_lookup<T>(exec, x, tokens, token_, first_id_);
   axis_.reduce(exec, x, x, "embedding, generation");
+  scale(exec, x);
   if (has_positions()) kernels::add_positions<T>(exec, x, position_, positions);
 }
 

@@ -93,7 +93,7 @@ LayerScratch<P> take_layer_scratch(Arena& arena, const LayerPlan& plan, const de
                     arena.take<Accumulate<T>>(n.ring_sums(training, is_narrow<T>))};
   else if (training)
     scratch.attention_work = arena.take<Accumulate<T>>(
-        kernels::attention_workspace_elements<T>(choice, attention_shape(n, m)));
+        kernels::attention_workspace_elements<T>(choice, attention_shape(n, m, 0)));
   scratch.transient = arena.take<std::byte>(plan.program.transient_bytes).data();
   if (plan.fp8 != nullptr)
     scratch.codes = arena.take<std::byte>(architecture::fp8_code_bytes(plan.description, n)).data();

@@ -24,7 +24,10 @@ View1<T> rows(View1<T> x, std::int64_t first, std::int64_t count) {
 template <class P>
 Logits<P>::Logits(const Parameters<P>& parameters, const deck::ModelConfig& m,
                   const TensorAxis& axis, HeadGradient gradient)
-    : axis_(axis), gradient_(gradient), first_id_(parameters.shard().part(m.vocabulary).offset) {
+    : axis_(axis),
+      gradient_(gradient),
+      cap_(m.logit_softcap),
+      first_id_(parameters.shard().part(m.vocabulary).offset) {
   const std::int64_t ids = parameters.shard().part(m.vocabulary).extent;
   const std::string table = m.tied_embeddings ? "embedding.token" : "output.weight";
   table_ = parameters.weight(table, ids, m.hidden);
@@ -59,10 +62,10 @@ void Logits<P>::visit_blocks(std::int64_t count, const Scratch& s,
   }
 }
 
-/// logits = y tableᵀ + bias
+/// logits = cap(y tableᵀ + bias)
 template <class P>
 void Logits<P>::block_logits(const Handle& handle, const Block& b, View2<const T> y) const {
-  kernels::linear_forward_wide<T>(handle, b.logits, b.rows(y), table_, bias_);
+  compute(handle, b.logits, b.rows(y));
 }
 
 /// loss += Σ_n (log Σ_v exp(logits[n,v]) − logits[n,target[n]])
@@ -81,11 +84,11 @@ void Logits<P>::block_loss(const Handle& handle, View1<double> loss, const Block
   kernels::sum_ordered(handle, loss, losses);
 }
 
-/// dlogits = w (softmax(logits) − one-hot(target))
+/// dlogits = w (softmax(logits) − one-hot(target)), times the slope of the cap
 template <class P>
 void Logits<P>::block_gradient(const Handle& handle, const Block& b, const MicroContext& c) const {
   kernels::cross_entropy_gradient<T>(handle, b.dlogits, b.logits, b.merged, b.targets, first_id_,
-                                     c.token_weight, c.loss_scale);
+                                     c.token_weight, c.loss_scale, cap_);
 }
 
 /// dtable += dlogitsᵀ y; dy = dlogits table, which takes y's place
@@ -137,6 +140,7 @@ void Logits<P>::evaluate(const Handle& handle, View1<double> loss, View2<const T
 template <class P>
 void Logits<P>::compute(const Handle& handle, View2<Accumulate<T>> logits, View2<const T> y) const {
   kernels::linear_forward_wide<T>(handle, logits, y, table_, bias_);
+  if (cap_ > 0) kernels::soft_cap<Accumulate<T>>(handle, logits, cap_);
 }
 
 template class Logits<Fp32>;

@@ -12,6 +12,7 @@ template <class P>
 NormOperation<P>::NormOperation(const architecture::Operation& operation,
                                 const OperationPlace<P>& place)
     : LayerOperation<P>(operation),
+      axis_(place.axis),
       norm_(make_norm(place.parameters, place.array(operation.name), place.model)) {}
 
 template <class P>
@@ -22,7 +23,7 @@ NormSaved<P> NormOperation<P>::saved(const StepCall<P>& c) const {
   return s;
 }
 
-/// y = gain (x − mean) / deviation + bias, or for RMSNorm y = gain x / rms(x).
+/// y = gain (x − mean) / deviation + bias, or for RMSNorm y = (offset + gain) x / rms(x).
 template <class P>
 void NormOperation<P>::forward(const StepCall<P>& c, const LayerOperation<P>*) const {
   const auto& v = c.values;
@@ -48,10 +49,11 @@ template <class P>
 void NormOperation<P>::backward_input(const StepCall<P>& c, const LayerOperation<P>*,
                                       bool accumulate) const {
   const auto& v = c.values;
+  const View2<T> dx = axis_.own_part(v.gradient(this->op_.input));
   std::visit(
       [&](const auto& norm) {
-        norm.backward_input(c.handle, v.gradient(this->op_.input), v.gradient(this->op_.output),
-                            saved(c), v.matrix(this->op_.input), accumulate);
+        norm.backward_input(c.handle, dx, v.gradient(this->op_.output), saved(c),
+                            v.matrix(this->op_.input), accumulate);
       },
       norm_);
 }
@@ -77,19 +79,20 @@ kernels::Dropout ResidualOperation<P>::site(const MicroContext& c) const {
 
 template <class P>
 void ResidualOperation<P>::forward(const StepCall<P>& c, const LayerOperation<P>* fused) const {
-  const View2<typename P::Compute> sum = c.values.matrix(this->op_.output);  // in the memory of z
+  const View2<typename P::Compute> sum = c.values.matrix(this->op_.output);
   const View2<typename P::Compute> x = c.values.matrix(this->op_.residual);
+  const View2<typename P::Compute> z = c.values.matrix(this->op_.input);
   if (fused != nullptr)
-    static_cast<const NormOperation<P>&>(*fused).forward_residual(c, sum, x, sum, site(c.context));
+    static_cast<const NormOperation<P>&>(*fused).forward_residual(c, sum, x, z, site(c.context));
   else
-    kernels::residual_dropout_forward<typename P::Compute>(c.handle, sum, x, sum, site(c.context));
+    kernels::residual_dropout_forward<typename P::Compute>(c.handle, sum, x, z, site(c.context));
 }
 
 template <class P>
 void ResidualOperation<P>::backward_input(const StepCall<P>& c, const LayerOperation<P>*,
                                           bool) const {
-  const View2<typename P::Compute> dz = c.values.gradient(this->op_.input);  // [T, D]
-  kernels::dropout_backward<typename P::Compute>(c.handle, axis_.own_rows(dz), c.values.stream(),
+  const View2<typename P::Compute> dz = c.values.gradient(this->op_.input);
+  kernels::dropout_backward<typename P::Compute>(c.handle, axis_.own_part(dz), c.values.stream(),
                                                  site(c.context));
 }
 
@@ -115,20 +118,29 @@ void DropoutOperation<P>::backward_input(const StepCall<P>& c, const LayerOperat
 template <class P>
 void ActivationOperation<P>::forward(const StepCall<P>& c, const LayerOperation<P>*) const {
   const View2<T> g = c.values.matrix(this->op_.output);
-  if (gated_)
-    kernels::swiglu_forward<T>(c.handle, g, input(c));
-  else
-    kernels::gelu_forward<T>(c.handle, g, input(c), gelu_);
+  switch (activation_) {
+    case Activation::gelu:
+      return kernels::gelu_forward<T>(c.handle, g, input(c), gelu_);
+    case Activation::swiglu:
+      return kernels::swiglu_forward<T>(c.handle, g, input(c));
+    case Activation::geglu:
+      return kernels::geglu_forward<T>(c.handle, g, input(c), gelu_);
+  }
 }
 
 template <class P>
 void ActivationOperation<P>::backward_input(const StepCall<P>& c, const LayerOperation<P>*,
                                             bool) const {
   const View2<T> dg = c.values.gradient(this->op_.output);
-  if (gated_)
-    kernels::swiglu_backward<T>(c.handle, input_gradient(c), dg, input(c));
-  else
-    kernels::gelu_backward<T>(c.handle, input_gradient(c), dg, input(c), gelu_);
+  const View2<T> dh = input_gradient(c);
+  switch (activation_) {
+    case Activation::gelu:
+      return kernels::gelu_backward<T>(c.handle, dh, dg, input(c), gelu_);
+    case Activation::swiglu:
+      return kernels::swiglu_backward<T>(c.handle, dh, dg, input(c));
+    case Activation::geglu:
+      return kernels::geglu_backward<T>(c.handle, dh, dg, input(c), gelu_);
+  }
 }
 
 // ---- matrix product

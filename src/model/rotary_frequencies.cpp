@@ -55,8 +55,12 @@ kernels::RotaryScaling llama3(const ModelConfig& m) {
 
 }  // namespace
 
-void set_frequencies(kernels::Rotary& rotary, const ModelConfig& m) {
+void set_frequencies(kernels::Rotary& rotary, const ModelConfig& m, std::int64_t layer) {
   rotary.head_size = m.head_size();
+  if (m.window_rope_theta > 0 && m.window_of(layer) > 0) {
+    rotary.theta = m.window_rope_theta;
+    return;
+  }
   rotary.theta = m.rope_theta;
   switch (m.rope_scaling) {
     case RotaryScalingKind::none:

@@ -21,6 +21,8 @@ SharedVocabulary<P>::SharedVocabulary(const Parameters<P>& parameters, const dec
     : axis_(axis),
       again_(architecture::computes_again(gradient)),
       vocabulary_(m.vocabulary),
+      scale_(m.embedding_scale()),
+      cap_(m.logit_softcap),
       description_(architecture::describe_shared_logits(m, gradient)) {
   const layout::Slice ids = parameters.shard().vocabulary_part(m.vocabulary);
   first_id_ = ids.offset;
@@ -61,6 +63,7 @@ template <class P>
 void SharedVocabulary<P>::look_up(const Exec& exec, View2<T> slice) const {
   const View2<T> rows = axis_.size() == 1 ? slice : rows_;
   kernels::embedding_lookup<T>(exec, rows, tokens_, token_, first_id_);
+  if (scale_ != 1) kernels::scale<T>(exec, flat(rows), scale_);
   axis_.reduce_to_slice(exec, slice, rows, "look-up");
 }
 
@@ -68,6 +71,7 @@ template <class P>
 void SharedVocabulary<P>::look_up_gradient(const Exec& exec, View2<T> slice) const {
   const View2<T> rows = axis_.size() == 1 ? slice : rows_;
   axis_.gather_all(exec, rows, slice, "look-up, backward");
+  if (scale_ != 1) kernels::scale<T>(exec, flat(rows), scale_);
   kernels::embedding_lookup_backward<T>(exec, dtoken_, rows, tokens_, first_id_);
 }
 
@@ -85,19 +89,25 @@ void SharedVocabulary<P>::visit_blocks(const Slot& s, const Use& use) const {
 }
 
 template <class P>
+void SharedVocabulary<P>::block_logits(const Handle& handle, const Block& b) const {
+  kernels::linear_forward_wide<T>(handle, b.logits, b.y, output_, {});
+  if (cap_ > 0) kernels::soft_cap<Accumulate<T>>(handle, b.logits, cap_);
+}
+
+template <class P>
 void SharedVocabulary<P>::logits(const Handle& handle, const Slot& s, View2<T> slice,
                                  View2<double> statistics, bool gradient,
                                  const Between& between) const {
   axis_.gather_all(handle, s.y, slice, "logits, forward");
   visit_blocks(s, [&](const Block& b) {
-    // logits = y tableᵀ
-    kernels::linear_forward_wide<T>(handle, b.logits, b.y, output_, {});
+    // logits = cap(y tableᵀ)
+    block_logits(handle, b);
     between();
     kernels::cross_entropy_statistics<Accumulate<T>>(handle, b.own, b.logits, b.targets, first_id_);
     if (!gradient) return;
     // softmax of this part, no id of which is beyond the vocabulary; dy = softmax table
     kernels::cross_entropy_gradient<T>(handle, b.softmax, b.logits, b.own, b.targets, vocabulary_,
-                                       1.0);
+                                       1.0, {}, cap_);
     between();
     kernels::linear_backward_input<T>(handle, rows_of(dy_, b.first, extent(b.y, 0)), b.softmax,
                                       output_);
@@ -129,7 +139,8 @@ template <class P>
 void SharedVocabulary<P>::output_gradient(const Handle& handle, const Slot& s, View2<T> slice,
                                           const MicroContext& c) const {
   kernels::rescale_output_gradient<T>(
-      handle, dy_, output_, {s.own, s.merged, s.targets, first_id_, c.token_weight, c.loss_scale});
+      handle, dy_, output_,
+      {s.own, s.merged, s.targets, first_id_, c.token_weight, c.loss_scale, cap_});
   axis_.reduce_to_slice(handle, slice, dy_, "logits, backward");
 }
 
@@ -138,12 +149,13 @@ void SharedVocabulary<P>::logits_gradient(const Handle& handle, const Slot& s,
                                           const MicroContext& c, const Between& between) const {
   visit_blocks(s, [&](const Block& b) {
     if (again_) {
-      kernels::linear_forward_wide<T>(handle, b.logits, b.y, output_, {});
+      block_logits(handle, b);
       kernels::cross_entropy_gradient<T>(handle, b.softmax, b.logits, b.merged, b.targets,
-                                         first_id_, c.token_weight, c.loss_scale);
+                                         first_id_, c.token_weight, c.loss_scale, cap_);
     } else {
       kernels::rescale_softmax<T>(
-          handle, b.softmax, {b.own, b.merged, b.targets, first_id_, c.token_weight, c.loss_scale});
+          handle, b.softmax,
+          {b.own, b.merged, b.targets, first_id_, c.token_weight, c.loss_scale, cap_});
     }
     between();
     // dtable += dlogitsᵀ y

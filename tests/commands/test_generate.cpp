@@ -143,6 +143,8 @@ TEST_F(Generate, MistakesAreOneErrorEach) {
            {"--prompts bad.jsonl",
             "bad.jsonl:2: has no \"prompt\"; write lines such as {\"prompt\""},
            {"--prompts empty.txt --prompt x", "--prompt excludes --prompts"},
+           {"--chat chatml", "--chat chatml needs the special token <|im_start|>, which the "},
+           {"--chat alpaca", "--chat: alpaca not in {chatml,llama3,mistral,gemma}"},
            {"--top-p 0", "expected a number above 0, at most 1, found 0"},
            {"--top-p 1.5", "at most 1, found 1.5"},
            {"--min-p -1", "found -1"},

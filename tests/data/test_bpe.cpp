@@ -215,6 +215,15 @@ TEST(BpeTrainer, LearnsTheMergesThatHuggingFaceLearns) {
             make_tokenizer(golden + "gpt2.json")->name());
   EXPECT_EQ(trainer.train(257).merges.size(), 0u);
   EXPECT_THROW(trainer.train(256), UsageError);
+  const std::vector<std::string_view> special{"<|a|>", "<|b|>"};
+  const BpeModel more = trainer.train(702, special);
+  EXPECT_EQ(more.tokens[0], "<|endoftext|>");
+  EXPECT_EQ(more.tokens[2], "<|b|>");
+  ASSERT_EQ(more.added.size(), 3u);
+  EXPECT_EQ(more.added[2].id, 2);
+  ASSERT_EQ(more.merges.size(), found.merges.size());
+  EXPECT_EQ(more.merges.back().left, found.merges.back().left + 2) << "the same merges";
+  EXPECT_THROW(trainer.train(258, special), UsageError);
   EXPECT_LT(trainer.train(100000).tokens.size(), 10000u) << "ends when nothing is left to merge";
 }
 

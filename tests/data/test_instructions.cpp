@@ -112,6 +112,22 @@ TEST_P(ChatFormats, IdsAndCountedTokensAreThoseOfTransformers) {
   EXPECT_EQ(summary.train.counted, counted);
 }
 
+/// A prompt is what precedes an answer in a conversation.
+TEST_P(ChatFormats, PromptsAreConversationsUpToTheAnswer) {
+  const ChatFormat format = GetParam().format;
+  const std::vector<ChatMessage> messages{
+      {"user", "One?"}, {"assistant", "1"}, {"user", " Two? "}, {"assistant", "2"}};
+  for (const std::size_t last : {1, 3}) {
+    const auto end = messages.begin() + static_cast<std::ptrdiff_t>(last);
+    const Conversation whole = conversation(format, {messages.begin(), end + 1});
+    const std::size_t answer = whole.answers.back().first;
+    EXPECT_EQ(prompt_of(format, {messages.begin(), end}), whole.text.substr(0, answer));
+    const std::string words = whole.text.substr(0, whole.answers.back().second);
+    EXPECT_TRUE(words.ends_with(end_of_answer(format))) << words;
+  }
+  EXPECT_THROW(prompt_of(format, messages), UsageError) << "there is nothing to be answered";
+}
+
 TEST(Instructions, CompletionsCountAndPromptsDoNot) {
   const TemporaryFolder folder;
   const std::string tokenizer = golden("bpe.json");

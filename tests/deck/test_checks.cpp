@@ -236,6 +236,22 @@ TEST(Checks, AWindowEndsAtItsToken) {
   EXPECT_EQ(parse_deck(example, "a.toml", {"model.window=8"}).config.model.window, 8);
 }
 
+TEST(Checks, PropertiesNeedThoseThatTheyChange) {
+  for (const auto& [line, message] : std::vector<std::pair<const char*, const char*>>{
+           {"zero_centered_gains = true",
+            "[model] zero_centered_gains = true (a.toml:5) needs norm = \"rms\", but the deck has "
+            "[model] norm = \"layer\" (default); choose zero_centered_gains = false, or change "
+            "norm"},
+           {"full_attention_every = 2",
+            "[model] full_attention_every = 2 (a.toml:5) needs a window, but the deck has [model] "
+            "window = 0 (default); choose full_attention_every = 0, or change window"}})
+    EXPECT_EQ(mistakes_of(replaced(example, "heads = 4", text("heads = 4\n", line))), message);
+  EXPECT_EQ(parse_deck(example, "a.toml", {"model.family=gemma3", "model.positions=learned"})
+                .config.model.window_rope_theta,
+            0)
+      << "a preset that another key excludes";
+}
+
 TEST(Checks, ThereAreNoMoreGroupsOfSharedLayersThanLayers) {
   expect_contains(
       mistakes_of(replaced(example, "heads = 4", "heads = 4\nshared_layers = 3")),

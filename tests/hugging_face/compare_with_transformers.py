@@ -23,6 +23,7 @@ import torch
 import transformers
 from safetensors.torch import load_file
 from transformers import (AutoModelForCausalLM, AutoModelForPreTraining, BertConfig, BertForMaskedLM, BertForPreTraining,
+                          Gemma2Config, Gemma2ForCausalLM, Gemma3ForCausalLM, Gemma3TextConfig, GemmaConfig, GemmaForCausalLM,
                           GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM, MistralConfig, MistralForCausalLM,
                           Qwen2Config, Qwen2ForCausalLM, Qwen3Config, Qwen3ForCausalLM)
 
@@ -54,6 +55,9 @@ MODELS = {
     "qwen3, tied, heads of 32": 'family = "qwen3"\nkey_value_heads = 3\nhead_size = 32',
     "mistral, untied, a window": 'family = "mistral"\nkey_value_heads = 3\nwindow = 17\ntied_embeddings = false',
     "mistral, no window": 'family = "mistral"\nkey_value_heads = 3\nwindow = 0',
+    "gemma, tied, heads of 32": 'family = "gemma"\nkey_value_heads = 3\nhead_size = 32',
+    "gemma2, windows in 2 of 3 layers": 'family = "gemma2"\nkey_value_heads = 3\nwindow = 17\nattention_softcap = 2.0',
+    "gemma3, untied": 'family = "gemma3"\nkey_value_heads = 3\nwindow = 17\nfull_attention_every = 2\ntied_embeddings = false',
 }
 BERTS = {
     "bert, tied": 'family = "bert"',
@@ -179,6 +183,9 @@ def causal_models():
     yield "qwen3, tied, heads of 32", Qwen3ForCausalLM(Qwen3Config(tie_word_embeddings=True, head_dim=32, **llama))
     yield "mistral, a window", MistralForCausalLM(MistralConfig(sliding_window=17, **llama))
     yield "mistral, no window", MistralForCausalLM(MistralConfig(sliding_window=None, head_dim=20, **llama))
+    yield "gemma, heads of 256", GemmaForCausalLM(GemmaConfig(**llama))
+    yield "gemma2, a window", Gemma2ForCausalLM(Gemma2Config(sliding_window=17, head_dim=32, **llama))
+    yield "gemma3, a window", Gemma3ForCausalLM(Gemma3TextConfig(sliding_window=17, head_dim=32, **llama))
 
 
 def berts():

@@ -55,7 +55,8 @@ inline deck::ModelConfig odd_llama(bool tied, Family family = Family::llama) {
   deck::set_family(m, family);
   m.key_value_heads = 3;
   m.norm_epsilon = 1e-6;
-  if (family == Family::qwen3) m.explicit_head_size = 32;
+  if (family == Family::qwen3 || m.zero_centered_gains) m.explicit_head_size = 32;
+  if (m.full_attention_every > 0) m.window = 7;
   if (family == Family::mistral) m.window = 7;
   return m;
 }

@@ -74,6 +74,23 @@ TEST(ConfigJson, ReadsWhatTransformersWrites) {
   model = read_golden("decoders_hugging_face/mistral_untied");
   EXPECT_EQ(model.window, 0) << "sliding_window null";
   EXPECT_EQ(model.norm_epsilon, 1e-5);
+  model = read_golden("decoders_hugging_face/gemma");
+  EXPECT_EQ(model.family, Family::gemma);
+  EXPECT_EQ(model.gelu, Gelu::tanh);
+  EXPECT_TRUE(model.tied_embeddings);
+  model = read_golden("decoders_hugging_face/gemma2");
+  EXPECT_EQ(model.family, Family::gemma2);
+  EXPECT_EQ(model.window, 5);
+  EXPECT_EQ(model.full_attention_every, 2);
+  EXPECT_EQ(model.query_pre_attention_scalar, 9);
+  EXPECT_EQ(model.attention_softcap, 2);
+  EXPECT_EQ(model.logit_softcap, 3);
+  model = read_golden("decoders_hugging_face/gemma3");
+  EXPECT_EQ(model.family, Family::gemma3);
+  EXPECT_EQ(model.full_attention_every, 2);
+  EXPECT_EQ(model.rope_theta, 1e6);
+  EXPECT_EQ(model.rope_scaling, RotaryScalingKind::linear);
+  EXPECT_EQ(model.window_rope_theta, 1e4);
   model = read_golden("bert_hugging_face/pairs");
   EXPECT_EQ(model.family, Family::bert);
   EXPECT_EQ(model.norm_epsilon, 1e-12);
@@ -98,9 +115,10 @@ TEST(ConfigJson, WhatAGptDoesNotHaveIsNamedInOneError) {
 }
 
 TEST(ConfigJson, FilesOfNoModelOfOursAreRefused) {
-  expect_mentions(refusal(R"({"model_type": "mixtral"})"),
-                  {"here/config.json", "model_type = \"mixtral\"",
-                   R"("gpt2", "llama", "bert", "qwen2", "qwen3", "mistral")"});
+  expect_mentions(
+      refusal(R"({"model_type": "mixtral"})"),
+      {"here/config.json", "model_type = \"mixtral\"",
+       R"("gpt2", "llama", "bert", "qwen2", "qwen3", "mistral", "gemma", "gemma2", "gemma3_text")"});
   expect_mentions(refusal("{}"), {"model_type is missing"});
   for (const char* content : {"", "[]", "{", "7", "\xff"})
     expect_mentions(refusal(content), {"here/config.json", "not "});

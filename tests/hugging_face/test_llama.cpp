@@ -8,7 +8,8 @@ using namespace testing;
 class LlamaTensors : public ::testing::TestWithParam<Family> {};
 INSTANTIATE_TEST_SUITE_P(Families, LlamaTensors,
                          ::testing::Values(Family::llama, Family::qwen2, Family::qwen3,
-                                           Family::mistral),
+                                           Family::mistral, Family::gemma, Family::gemma2,
+                                           Family::gemma3),
                          [](const auto& family) { return std::string(name_of(family.param)); });
 
 TEST_P(LlamaTensors, AreTheArraysAndHalvesOfArraysAsTransformersNamesThem) {
@@ -41,13 +42,21 @@ TEST_P(LlamaTensors, AreTheArraysAndHalvesOfArraysAsTransformersNamesThem) {
     expected[theirs + "self_attn.k_proj.bias"] = part(bias, 0, 2);
     expected[theirs + "self_attn.v_proj.bias"] = part(bias, 1, 2);
   }
-  if (GetParam() == Family::qwen3) {
+  if (model.norm_placement == NormPlacement::sandwich) {
+    expected[theirs + "post_attention_layernorm.weight"] =
+        weights[ours + "attention_output_norm.gain"];
+    expected[theirs + "pre_feedforward_layernorm.weight"] =
+        weights[ours + "feed_forward_norm.gain"];
+    expected[theirs + "post_feedforward_layernorm.weight"] =
+        weights[ours + "feed_forward_output_norm.gain"];
+  }
+  if (model.head_norm) {
     expected[theirs + "self_attn.q_norm.weight"] = weights[ours + "attention.query_norm.gain"];
     expected[theirs + "self_attn.k_norm.weight"] = weights[ours + "attention.key_norm.gain"];
   }
   EXPECT_EQ(file.tensors().size(), 3 + 2 * (expected.size() - 3)) << "two layers";
   for (const auto& [name, words] : expected) EXPECT_EQ(values(file, name), words) << name;
-  const std::int64_t K = GetParam() == Family::qwen3 ? 32 : 24;
+  const std::int64_t K = model.head_size();
   const std::map<std::string, Extents> shapes{{"k_proj.weight", {3 * K, 144}},
                                               {"o_proj.weight", {144, 6 * K}},
                                               {"q_proj.bias", {6 * K}},
@@ -93,6 +102,26 @@ TEST(LlamaTensorsOf, PublishedModelsHaveTheirParameterCounts) {
   mistral.vocabulary = 32000;
   mistral.tied_embeddings = false;
   EXPECT_EQ(parameters(mistral, Family::mistral), 7'241'732'096) << "Mistral 7B";
+  deck::ModelConfig gemma;
+  gemma.layers = 18;
+  gemma.hidden = 2048;
+  gemma.heads = 8;
+  gemma.key_value_heads = 1;
+  gemma.explicit_head_size = 256;
+  gemma.feed_forward = 16384;
+  gemma.vocabulary = 256000;
+  EXPECT_EQ(parameters(gemma, Family::gemma), 2'506'172'416) << "Gemma 2B";
+  gemma.layers = 26;
+  gemma.hidden = 2304;
+  gemma.key_value_heads = 4;
+  gemma.feed_forward = 9216;
+  EXPECT_EQ(parameters(gemma, Family::gemma2), 2'614'341'888) << "Gemma 2 2B";
+  gemma.hidden = 1152;
+  gemma.heads = 4;
+  gemma.key_value_heads = 1;
+  gemma.feed_forward = 6912;
+  gemma.vocabulary = 262144;
+  EXPECT_EQ(parameters(gemma, Family::gemma3), 999'885'952) << "Gemma 3 1B";
 }
 
 }  // namespace

@@ -221,7 +221,7 @@ TEST_P(HuggingFaceWeights, AnOutputBesideTiedEmbeddingsMustBeTheTable) {
 
 TEST(Import, TensorsThatTransformersWritesAreThoseOfTheModel) {
   for (const char* name : {"qwen2_tied", "qwen2_untied", "qwen3_tied", "qwen3_untied",
-                           "mistral_tied", "mistral_untied"}) {
+                           "mistral_tied", "mistral_untied", "gemma", "gemma2", "gemma3"}) {
     const std::string path = text(TRIREME_SOURCE_DIR, "/tests/golden/decoders_hugging_face/", name);
     const auto file = parse_config(read_file(path + "/config.json"), path + "/config.json");
     const TensorFolder weights(path);

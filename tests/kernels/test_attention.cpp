@@ -27,7 +27,7 @@ using testing::DeviceArray;
 using testing::uniform;
 
 /// Odd and even lengths around the blocks, head sizes around the register tiles, grouped heads;
-/// windows of one token, within a block, across blocks, and of all tokens but one.
+/// windows of one token, within a block, across blocks, and of all tokens but one; soft caps.
 const AttentionShape shapes[] = {{1, 1, 1, 1, 1},
                                  {2, 13, 1, 1, 1},
                                  {1, 13, 3, 3, 13},
@@ -45,7 +45,10 @@ const AttentionShape shapes[] = {{1, 1, 1, 1, 1},
                                  {1, 200, 4, 2, 24, true, 0.0, 0, 0, 33},
                                  {1, 200, 3, 2, 16, true, 0.0, 2, 1, 70},
                                  {1, 193, 1, 1, 8, true, 0.5, 0, 0, 64},
-                                 {1, 150, 2, 2, 32, true, 0.0, 0, 0, 149}};
+                                 {1, 150, 2, 2, 32, true, 0.0, 0, 0, 149},
+                                 {1, 130, 4, 2, 64, true, 0.0, 0, 0, 0, 1.0},
+                                 {2, 67, 2, 1, 13, true, 0.0, 0, 0, 33, 1.0},
+                                 {1, 63, 2, 2, 16, false, 0.0, 0, 0, 0, 1.0}};
 
 template <class T>
 class Attention : public ::testing::Test {};
@@ -83,8 +86,10 @@ TYPED_TEST(Attention, ForwardStandsLargeScores) {
 }
 
 TEST(AttentionBackward, MatchesFiniteDifferencesElementByElement) {
-  for (const AttentionShape& s :
-       {AttentionShape{2, 5, 2, 1, 3}, {1, 7, 1, 1, 2, false}, {2, 6, 2, 1, 3, true, 0.0, 0, 0, 2}})
+  for (const AttentionShape& s : {AttentionShape{2, 5, 2, 1, 3},
+                                  {1, 7, 1, 1, 2, false},
+                                  {2, 6, 2, 1, 3, true, 0.0, 0, 0, 2},
+                                  {2, 6, 2, 1, 3, true, 0.0, 0, 0, 2, 0.5}})
     for (const AttentionDropout& dropout : {AttentionDropout{}, some_dropout()}) {
       const auto qkv = uniform<double>(s.tokens() * s.qkv_columns(), 1);
       const auto grad = uniform<double>(s.tokens() * s.heads * s.head_size, 2);

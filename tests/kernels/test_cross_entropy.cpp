@@ -100,6 +100,41 @@ double sum_error(std::size_t columns, std::size_t parts, double width, double ep
          (static_cast<double>(parts) + 4 + width) * double_eps;
 }
 
+/// Σ_r scale · loss_r of soft-capped logits, by its definition, is the oracle of the gradient.
+TYPED_TEST(CrossEntropyOf, GradientsThroughASoftCapMatchFiniteDifferences) {
+  using T = TypeParam;
+  const double scale = 1.0 / 7, cap = 2.5;
+  const std::int64_t rows = 3, columns = 13;
+  const std::vector<std::int32_t> targets{4, -1, 12};
+  const auto logits = random_numbers<T>(rows * columns, 1, 4.0);
+  const auto loss = [&](const std::vector<double>& x) {
+    double sum = 0;
+    for (const std::size_t r : {0, 2}) {
+      double exponentials = 0;
+      const auto capped = [&](std::size_t v) { return cap * std::tanh(x[r * 13 + v] / cap); };
+      for (std::size_t v = 0; v < 13; ++v) exponentials += std::exp(capped(v));
+      sum += std::log(exponentials) - capped(at(targets[r]));
+    }
+    return scale * sum;
+  };
+  const DeviceArray<T> held(logits);
+  const DeviceArray<std::int32_t> d_targets(targets);
+  const DeviceArray<double> losses(rows), merged(3 * rows), statistics(3 * rows);
+  const View2<T> x = held.matrix(rows, columns);
+  soft_cap<T>(Exec{}, x, cap);
+  cross_entropy_statistics<T>(Exec{}, statistics.matrix(rows, 3), x, d_targets.flat(), 0);
+  cross_entropy_merge(Exec{}, losses.flat(), merged.matrix(rows, 3), statistics.cube(1, rows, 3));
+  cross_entropy_gradient<T>(Exec{}, x, x, merged.matrix(rows, 3), d_targets.flat(), 0, scale, {},
+                            cap);
+  const auto expected = reference::finite_difference(loss, logits);
+  // Derivatives are at most `scale`. Differences: h² times a third derivative below 10, and a few
+  // eps of a loss of at most 10 over h. Kernel: some 30 roundings.
+  const double h = reference::difference_step;
+  const double bound = scale * (10 * h * h + 100 * double_eps / h +
+                                30 * static_cast<double>(std::numeric_limits<T>::epsilon()));
+  expect_close(held.values(), expected, [&](std::size_t) { return bound; });
+}
+
 TYPED_TEST(CrossEntropyOf, MatchesReference) {
   using T = TypeParam;
   const double scale = 1.0 / 37;

@@ -111,6 +111,48 @@ TYPED_TEST(Elementwise, SwigluMatchesReference) {
     }
 }
 
+/// GELU's kernels, which have tests of their own, are the reference.
+TYPED_TEST(Elementwise, GegluIsTheGeluOfTheGateTimesTheOtherPart) {
+  using T = TypeParam;
+  for (const Gelu form : {Gelu::tanh, Gelu::exact})
+    for (const std::int64_t t : sizes)
+      for (const std::int64_t f : sizes) {
+        const auto gate = random_numbers<T>(t * f, 1, 2.0);
+        const auto up = random_numbers<T>(t * f, 2, 2.0);
+        const auto dg = random_numbers<T>(t * f, 3);
+        std::vector<double> h(2 * gate.size()), by_up(gate.size());
+        const auto columns = static_cast<std::size_t>(f);
+        const auto place = [&](std::size_t i) { return i / columns * 2 * columns + i % columns; };
+        for (std::size_t i = 0; i < gate.size(); ++i) {
+          h[place(i)] = gate[i];
+          h[place(i) + columns] = up[i];
+          by_up[i] = dg[i] * up[i];
+        }
+        const DeviceArray<T> d_h(h), d_gate(gate), d_dg(dg), d_by_up(by_up);
+        const DeviceArray<T> g(t * f), dh(2 * t * f), value(t * f), slope(t * f);
+        geglu_forward<T>(Exec{}, g.matrix(t, f), d_h.matrix(t, 2 * f), form);
+        geglu_backward<T>(Exec{}, dh.matrix(t, 2 * f), d_dg.matrix(t, f), d_h.matrix(t, 2 * f),
+                          form);
+        gelu_forward<T>(Exec{}, value.matrix(t, f), d_gate.matrix(t, f), form);
+        gelu_backward<T>(Exec{}, slope.matrix(t, f), d_by_up.matrix(t, f), d_gate.matrix(t, f),
+                         form);
+        const auto values = value.values(), slopes = slope.values();
+        std::vector<double> expected(gate.size()), expected_dh(h.size()), size(h.size());
+        for (std::size_t i = 0; i < gate.size(); ++i) {
+          expected[i] = static_cast<double>(values[i]) * up[i];
+          expected_dh[place(i)] = static_cast<double>(slopes[i]);
+          expected_dh[place(i) + columns] = static_cast<double>(values[i]) * dg[i];
+          size[place(i)] = size[place(i) + columns] =
+              std::abs(dg[i]) * (1 + std::abs(up[i])) * (1 + std::abs(gate[i]));
+        }
+        // Products and stores, and expressions that the compiler may contract differently.
+        expect_close(g.values(), expected,
+                     [&](std::size_t i) { return 4 * TestFixture::eps * std::abs(expected[i]); });
+        expect_close(dh.values(), expected_dh,
+                     [&](std::size_t i) { return 8 * TestFixture::eps * size[i]; });
+      }
+}
+
 TYPED_TEST(Elementwise, SwigluOfLargeGatesIsTheOtherPartOrZero) {
   using T = TypeParam;
   const DeviceArray<T> h(std::vector<T>{T(1000), T(-1000), T(0), T(3), T(5), T(7)});

@@ -64,8 +64,8 @@ TYPED_TEST(Empty, NormsOfNoRows) {
   layer_norm_backward_input<T>(handle, x, x, x, nothing<Acc>(), nothing<Acc>(), gain.flat(), true);
   layer_norm_backward_weight<T>(handle, dgain.flat(), dbias.flat(), x, x, nothing<Acc>(),
                                 nothing<Acc>());
-  rms_norm_forward<T>(handle, x, nothing<Acc>(), x, gain.flat(), 1e-5);
-  rms_norm_backward_input<T>(handle, x, x, x, nothing<Acc>(), gain.flat(), true);
+  rms_norm_forward<T>(handle, x, nothing<Acc>(), x, gain.flat(), 0, 1e-5);
+  rms_norm_backward_input<T>(handle, x, x, x, nothing<Acc>(), gain.flat(), 0, true);
   rms_norm_backward_weight<T>(handle, dgain.flat(), x, x, nothing<Acc>());
   expect_kept(dgain);
   expect_kept(dbias);

@@ -74,9 +74,9 @@ std::map<std::string, Call> kernels_of_layers(const Arrays<T>& x) {
          layer_norm_backward_weight<T>(e, dgain, dbias, b, c, mean, inverse);
        }},
       {"rms_norm_forward",
-       [=](const Handle& e) { rms_norm_forward<T>(e, a, inverse, b, gain, 1e-5); }},
+       [=](const Handle& e) { rms_norm_forward<T>(e, a, inverse, b, gain, 0, 1e-5); }},
       {"rms_norm_backward_input",
-       [=](const Handle& e) { rms_norm_backward_input<T>(e, a, b, c, inverse, gain, true); }},
+       [=](const Handle& e) { rms_norm_backward_input<T>(e, a, b, c, inverse, gain, 0, true); }},
       {"rms_norm_backward_weight",
        [=](const Handle& e) { rms_norm_backward_weight<T>(e, dgain, b, c, inverse); }},
       {"head_norm_forward",
@@ -101,6 +101,8 @@ std::map<std::string, Call> kernels_of_layers(const Arrays<T>& x) {
        }},
       {"swiglu_forward", [=](const Handle& e) { swiglu_forward<T>(e, half, c); }},
       {"swiglu_backward", [=](const Handle& e) { swiglu_backward<T>(e, a, half, c); }},
+      {"geglu_forward", [=](const Handle& e) { geglu_forward<T>(e, half, c); }},
+      {"geglu_backward", [=](const Handle& e) { geglu_backward<T>(e, a, half, c); }},
       {"gelu_forward", [=](const Handle& e) { gelu_forward<T>(e, a, b); }},
       {"gelu_backward", [=](const Handle& e) { gelu_backward<T>(e, a, b, c); }},
       {"gelu_forward, exact", [=](const Handle& e) { gelu_forward<T>(e, a, b, Gelu::exact); }},
@@ -144,6 +146,7 @@ std::map<std::string, Call> kernels_of_vocabulary(const Arrays<T>& x) {
        [=](const Handle& e) { cross_entropy_merge(e, loss, merged, parts); }},
       {"cross_entropy_gradient",
        [=](const Handle& e) { cross_entropy_gradient<T>(e, a, a, merged, tokens, 0, 1.0); }},
+      {"soft_cap", [=](const Handle& e) { soft_cap<T>(e, a, 30); }},
   };
 }
 

@@ -139,8 +139,8 @@ TYPED_TEST(NarrowKernels, Norms) {
     layer_norm_backward_input<T>(e, m(dx), m(dy), m(x), mean.flat(), inverse.flat(), v(gain), true);
     layer_norm_backward_weight<T>(e, dgain.flat(), dbias.flat(), m(dy), m(x), mean.flat(),
                                   inverse.flat());
-    rms_norm_forward<T>(e, m(root_y), inverse.flat(), m(x), v(gain), 1e-5);
-    rms_norm_backward_input<T>(e, m(root_dx), m(dy), m(x), inverse.flat(), v(gain), false);
+    rms_norm_forward<T>(e, m(root_y), inverse.flat(), m(x), v(gain), 0, 1e-5);
+    rms_norm_backward_input<T>(e, m(root_dx), m(dy), m(x), inverse.flat(), v(gain), 0, false);
     rms_norm_backward_weight<T>(e, root_dgain.flat(), m(dy), m(x), inverse.flat());
     sums.insert(sums.end(), {dgain, dbias, root_dgain});
   });

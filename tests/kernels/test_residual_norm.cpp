@@ -65,10 +65,10 @@ struct Case {
     const View2<T> s = sum.matrix(rows, hidden);
     if (at_once) {
       residual_rms_norm_forward<T>(exec, y.matrix(rows, hidden), inverse.flat(), s,
-                                   x.matrix(rows, hidden), s, site, gain.flat(), norm_epsilon);
+                                   x.matrix(rows, hidden), s, site, gain.flat(), 1, norm_epsilon);
     } else {
       residual_dropout_forward<T>(exec, s, x.matrix(rows, hidden), s, site);
-      rms_norm_forward<T>(exec, y.matrix(rows, hidden), inverse.flat(), s, gain.flat(),
+      rms_norm_forward<T>(exec, y.matrix(rows, hidden), inverse.flat(), s, gain.flat(), 1,
                           norm_epsilon);
     }
     return {numbers(sum), numbers(y), numbers(inverse)};

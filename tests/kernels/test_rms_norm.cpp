@@ -22,24 +22,35 @@ using testing::random_numbers;
 
 constexpr double norm_epsilon = 1e-5;
 constexpr std::int64_t sizes[] = {1, 13, 128};
+/// Rows, and the offset of their gains.
+constexpr std::pair<std::int64_t, double> shapes[] = {{1, 0}, {13, 0}, {128, 0}, {13, 1}, {128, 1}};
 
 /// Inputs of one case and the reference's results.
 template <class T>
 struct RmsCase {
-  RmsCase(std::int64_t t, std::int64_t d)
+  RmsCase(std::int64_t t, std::int64_t d, double offset_ = 0)
       : rows(t),
         hidden(d),
+        offset(offset_),
         x(random_numbers<T>(t * d, 1)),
         dy(random_numbers<T>(t * d, 2)),
-        gain(random_numbers<T>(d, 3)),
+        stored(random_numbers<T>(d, 3)),
+        gain(shifted(stored, offset)),
         forward(reference::rms_norm(x, gain, norm_epsilon)),
         d_x(x),
         d_dy(dy),
-        d_gain(gain),
+        d_gain(stored),
         d_inverse(forward.inverse_rms) {}
 
+  /// The gains with their offset.
+  static std::vector<double> shifted(std::vector<double> gains, double offset) {
+    for (double& g : gains) g += offset;
+    return gains;
+  }
+
   std::int64_t rows, hidden;
-  std::vector<double> x, dy, gain;
+  double offset;  ///< of the gains on the device
+  std::vector<double> x, dy, stored, gain;
   reference::RmsNorm forward;
   DeviceArray<T> d_x, d_dy, d_gain;
   DeviceArray<Accumulate<T>> d_inverse;
@@ -61,18 +72,18 @@ TYPED_TEST_SUITE(RmsNorm, Types);
 TYPED_TEST(RmsNorm, ForwardMatchesReferenceAndWorksInPlace) {
   using T = TypeParam;
   for (const std::int64_t t : sizes)
-    for (const std::int64_t d : sizes) {
-      const RmsCase<T> c(t, d);
+    for (const auto& [d, offset] : shapes) {
+      const RmsCase<T> c(t, d, offset);
       const DeviceArray<T> y(t * d);
       const DeviceArray<Accumulate<T>> inverse(t);
       rms_norm_forward<T>(Exec{}, y.matrix(t, d), inverse.flat(), c.d_x.matrix(t, d),
-                          c.d_gain.flat(), norm_epsilon);
+                          c.d_gain.flat(), c.offset, norm_epsilon);
       expect_close(inverse.values(), c.forward.inverse_rms,
                    [&](std::size_t i) { return c.roundings() * c.forward.inverse_rms[i]; });
       expect_close(y.values(), c.forward.y,
                    [&](std::size_t i) { return c.roundings() * std::abs(c.forward.y[i]); });
       rms_norm_forward<T>(Exec{}, c.d_x.matrix(t, d), inverse.flat(), c.d_x.matrix(t, d),
-                          c.d_gain.flat(), norm_epsilon);
+                          c.d_gain.flat(), c.offset, norm_epsilon);
       EXPECT_EQ(c.d_x.values(), y.values());
     }
 }
@@ -94,16 +105,16 @@ double backward_bound(const RmsCase<T>& c, std::size_t row) {
 TYPED_TEST(RmsNorm, BackwardInputMatchesReference) {
   using T = TypeParam;
   for (const std::int64_t t : sizes)
-    for (const std::int64_t d : sizes) {
-      const RmsCase<T> c(t, d);
+    for (const auto& [d, offset] : shapes) {
+      const RmsCase<T> c(t, d, offset);
       auto expected = reference::rms_norm_backward_input(c.dy, c.x, c.gain, c.forward);
       const auto stream = random_numbers<T>(t * d, 5);
       const DeviceArray<T> dx(t * d);
       const DeviceArray<T> sum(stream);
       rms_norm_backward_input<T>(Exec{}, dx.matrix(t, d), c.d_dy.matrix(t, d), c.d_x.matrix(t, d),
-                                 c.d_inverse.flat(), c.d_gain.flat(), false);
+                                 c.d_inverse.flat(), c.d_gain.flat(), c.offset, false);
       rms_norm_backward_input<T>(Exec{}, sum.matrix(t, d), c.d_dy.matrix(t, d), c.d_x.matrix(t, d),
-                                 c.d_inverse.flat(), c.d_gain.flat(), true);
+                                 c.d_inverse.flat(), c.d_gain.flat(), c.offset, true);
       expect_close(dx.values(), expected,
                    [&](std::size_t i) { return backward_bound(c, c.row(i)); });
       for (std::size_t i = 0; i < expected.size(); ++i) expected[i] += stream[i];
@@ -145,7 +156,8 @@ TEST(RmsNormGradient, BackwardMatchesFiniteDifferences) {
     const DeviceArray<double> dx(2 * d);
     const DeviceArray<double> dgain(d);
     rms_norm_backward_input<double>(Exec{}, dx.matrix(2, d), c.d_dy.matrix(2, d),
-                                    c.d_x.matrix(2, d), c.d_inverse.flat(), c.d_gain.flat(), false);
+                                    c.d_x.matrix(2, d), c.d_inverse.flat(), c.d_gain.flat(),
+                                    c.offset, false);
     rms_norm_backward_weight<double>(Handle{}, dgain.flat(), c.d_dy.matrix(2, d),
                                      c.d_x.matrix(2, d), c.d_inverse.flat());
     // As for layer normalisation: three derivatives of at most 3 inverse_rms each, and cancellation

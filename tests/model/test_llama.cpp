@@ -12,9 +12,9 @@
 #include <map>
 #include <sstream>
 
-/// The families llama, qwen2, qwen3 and mistral against Hugging Face transformers' classes
-/// (tests/golden/llama_fp64/make.py, decoders_fp64/make.py), and their generation against their
-/// forward pass.
+/// The families llama, qwen2, qwen3, mistral, gemma, gemma2 and gemma3 against Hugging Face
+/// transformers' classes (tests/golden/llama_fp64/make.py, decoders_fp64/make.py), and their
+/// generation against their forward pass.
 namespace trireme::model {
 namespace {
 
@@ -37,7 +37,10 @@ const auto all_cases = ::testing::Values(Case{Family::llama, true, "llama_fp64/t
                                          Case{Family::llama, false, "llama_fp64/untied", 29},
                                          Case{Family::qwen2, true, "decoders_fp64/qwen2", 97},
                                          Case{Family::qwen3, false, "decoders_fp64/qwen3", 97},
-                                         Case{Family::mistral, false, "decoders_fp64/mistral", 97});
+                                         Case{Family::mistral, false, "decoders_fp64/mistral", 97},
+                                         Case{Family::gemma, true, "decoders_fp64/gemma", 97},
+                                         Case{Family::gemma2, true, "decoders_fp64/gemma2", 97},
+                                         Case{Family::gemma3, false, "decoders_fp64/gemma3", 97});
 
 deck::ModelConfig model_of(const Case& c) {
   deck::ModelConfig m;
@@ -53,6 +56,20 @@ deck::ModelConfig model_of(const Case& c) {
   if (c.family == Family::llama) m.norm_epsilon = 1e-6;
   if (c.family == Family::qwen3) m.explicit_head_size = 32;
   if (c.family == Family::mistral) m.window = 17;
+  if (m.zero_centered_gains) m.explicit_head_size = 32;
+  if (m.full_attention_every > 0) {
+    m.window = 17;
+    m.full_attention_every = 2;
+  }
+  if (c.family == Family::gemma2) {
+    m.query_pre_attention_scalar = 20;
+    m.attention_softcap = 0.7;
+    m.logit_softcap = 1.5;
+  }
+  if (c.family == Family::gemma3) {
+    m.rope_scaling = RotaryScalingKind::linear;
+    m.rope_factor = 8;
+  }
   return m;
 }
 
@@ -122,13 +139,15 @@ struct Golden {
 };
 
 template <class P>
-void set_weights(const Parameters<P>& parameters, const Golden& golden) {
+void set_weights(const Parameters<P>& parameters, const Golden& golden,
+                 const deck::ModelConfig& m) {
   for (const auto& entry : parameters.entries()) {
     const std::string& name = entry.spec->name;
     std::vector<typename P::Compute> values;
     for (std::int64_t i = 0; i < entry.weight.elements(); ++i)
       values.push_back(
-          static_cast<typename P::Compute>(golden_weight(golden.number(name), name, i)));
+          static_cast<typename P::Compute>(golden_weight(golden.number(name), name, i) -
+                                           (name.ends_with("gain") ? m.gain_offset() : 0)));
     set_values(entry.weight.data, values);
   }
 }
@@ -151,7 +170,7 @@ TEST_P(Llama, LossAndGradientsEqualTransformersNormwise) {
   const Golden golden(which);
   const auto architecture = architecture::describe(model_of(which));
   Parameters<Fp64> parameters(architecture, architecture::whole_model(architecture), true);
-  set_weights(parameters, golden);
+  set_weights(parameters, golden, architecture.model);
   const WholeModel<Fp64> stage(architecture, parameters, {samples, 1, true, split, recompute});
   const kernels::Handle handle;
   set_tokens(stage);
@@ -224,7 +243,7 @@ TEST_P(LlamaDecoder, LogitsInSinglePrecisionEqualTransformers) {
   const Golden golden(GetParam());
   const auto architecture = architecture::describe(model_of(GetParam()));
   Parameters<Fp32> parameters(architecture, architecture::whole_model(architecture), false);
-  set_weights(parameters, golden);
+  set_weights(parameters, golden, architecture.model);
   const auto alone = grid::Communicator::self();
   Decoder<Fp32> decoder(architecture, parameters, *alone, {samples, samples});
   std::vector<double> found;  // the first 16 behind the last 3 tokens of the first sequence
@@ -242,7 +261,7 @@ TEST_P(LlamaDecoder, LogitsInSinglePrecisionEqualTransformers) {
 TEST_P(LlamaDecoder, TokenByTokenGivesTheLossOfTheWholeText) {
   const auto architecture = architecture::describe(model_of(GetParam()));
   Parameters<Fp64> parameters(architecture, architecture::whole_model(architecture), false);
-  set_weights(parameters, Golden(GetParam()));
+  set_weights(parameters, Golden(GetParam()), architecture.model);
   const kernels::Handle handle;
   const WholeModel<Fp64> stage(architecture, parameters, {samples, 1, false, false});
   set_tokens(stage);
@@ -266,7 +285,7 @@ TEST_P(LlamaDecoder, TokenByTokenGivesTheLossOfTheWholeText) {
 TEST_P(LlamaDecoder, GradientsWithDropoutMatchFiniteDifferences) {
   const auto architecture = architecture::describe(model_of(GetParam()));
   Parameters<Fp64> parameters(architecture, architecture::whole_model(architecture), true);
-  set_weights(parameters, Golden(GetParam()));
+  set_weights(parameters, Golden(GetParam()), architecture.model);
   const WholeModel<Fp64> stage(architecture, parameters, {samples, 1, true, false});
   const kernels::Handle handle;
   const auto loss = [&] {

@@ -42,8 +42,8 @@ Machine without_kernels() {
 }
 
 TEST(LayerTime, ProductsOfTensorRanksSumToTheFlopsOfTheSchedulesCost) {
-  for (const Family family :
-       {Family::gpt, Family::llama, Family::bert, Family::qwen2, Family::qwen3, Family::mistral})
+  for (const Family family : {Family::gpt, Family::llama, Family::bert, Family::qwen2,
+                              Family::qwen3, Family::mistral, Family::gemma2})
     for (const Recompute recompute : {Recompute::none, Recompute::selective, Recompute::full})
       for (const std::int64_t tensor : {1, 2})
         for (const bool sequence_parallel : {false, true}) {

@@ -54,6 +54,7 @@ AttentionResult attention(const std::vector<T>& qkv, const kernels::AttentionSha
           p[at(j)] = 0.0;
           for (std::int64_t d = 0; d < s.head_size; ++d)
             p[at(j)] += scale * element(i, h, d) * element(j, s.heads + kv, d);
+          if (s.cap > 0) p[at(j)] = s.cap * std::tanh(p[at(j)] / s.cap);
           largest = std::fmax(largest, p[at(j)]);
         }
         double sum = 0.0;

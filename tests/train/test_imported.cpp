@@ -89,8 +89,10 @@ INSTANTIATE_TEST_SUITE_P(
                       "decoders_hugging_face/qwen2_tied", "decoders_hugging_face/qwen2_untied",
                       "decoders_hugging_face/qwen3_tied", "decoders_hugging_face/qwen3_untied",
                       "decoders_hugging_face/mistral_tied", "decoders_hugging_face/mistral_untied",
-                      "decoders_hugging_face/llama_linear", "decoders_hugging_face/llama_dynamic",
-                      "decoders_hugging_face/llama_yarn", "decoders_hugging_face/llama_llama3"),
+                      "decoders_hugging_face/gemma", "decoders_hugging_face/gemma2",
+                      "decoders_hugging_face/gemma3", "decoders_hugging_face/llama_linear",
+                      "decoders_hugging_face/llama_dynamic", "decoders_hugging_face/llama_yarn",
+                      "decoders_hugging_face/llama_llama3"),
     [](const auto& model) {
       std::string name = model.param;
       std::ranges::replace(name, '/', '_');

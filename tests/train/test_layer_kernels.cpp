@@ -117,6 +117,8 @@ TEST_F(LayerKernels, AreLaunchedAsOftenAsCounted) {
           Case{Family::gpt, gpt, "1f1b", "selective", "model.dropout=0"},
           Case{Family::gpt, gpt, "zb-h1", "full"}, Case{Family::llama, llama, "1f1b", "full"},
           Case{Family::llama, llama, "zb-h1", "selective"},
+          Case{Family::gemma2, llama, "1f1b", "full"},
+          Case{Family::gemma, llama, "zb-h1", "selective"},
           Case{Family::bert, bert, "1f1b", "none"}, Case{Family::bert, bert, "zb-h1", "full"},
           Case{Family::bert, bert, "gpipe", "selective", "model.dropout=0"}})
       if (tensor * pipeline == ranks) expect_launches_as_counted(c, tensor, pipeline);

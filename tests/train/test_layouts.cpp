@@ -24,7 +24,9 @@ TEST_F(Layouts, AllGiveTheAnswerOfOneRank) {
                                   {Family::bert, 3, "model.shared_layers=2"},
                                   {Family::qwen3, 2, "model.head_size=8"},
                                   {Family::mistral, 3, "model.window=17"},
-                                  {Family::qwen2, 2, "model.shared_layers=2"}};
+                                  {Family::qwen2, 2, "model.shared_layers=2"},
+                                  {Family::gemma2, 2, "model.window=17"},
+                                  {Family::gemma3, 1, "model.window=17"}};
   const std::size_t number = all_layouts(runtime().ranks(), models[0]).size();
   const auto turns = static_cast<std::size_t>(models_per_layout());
   std::size_t turn = 0;
@@ -65,6 +67,7 @@ TEST_F(Layouts, GiveTheAnswerOfOneRankForFamiliesThatFollowLlama) {
   expect_the_same_answer_of_layouts({Family::qwen2}, 2);
   expect_the_same_answer_of_layouts({Family::qwen3, 2, "model.head_size=8"}, 2);
   expect_the_same_answer_of_layouts({Family::mistral, 3, "model.window=17"}, 2);
+  expect_the_same_answer_of_layouts({Family::gemma2, 2, "model.window=17"}, 2);
 }
 
 /// Of 5 layers three have the weights of group 0 and two those of group 1.
@@ -106,7 +109,8 @@ TEST_F(Layouts, SchedulesChunksPipelinesAndRecomputationGiveTheSameBitsForFamili
   for (const Fixed& f : {Fixed{2, 1, true, true, Family::qwen2, 2},
                          {1, 1, false, false, Family::qwen3, 3, "model.head_size=8"},
                          {2, 2, true, true, Family::qwen3, 1, "model.head_size=8"},
-                         {1, 2, false, true, Family::mistral, 3, "model.window=17"}})
+                         {1, 2, false, true, Family::mistral, 3, "model.window=17"},
+                         {2, 1, true, true, Family::gemma2, 2, "model.window=17"}})
     expect_the_same_bits(f);
 }
 

@@ -25,6 +25,8 @@ TEST_F(Layouts, GiveTheAnswerOfOneRankWhereTokensAreShared) {
         with(3, {1, 1, 1, "1f1b", 1, false, true, none, Sharding::none, adamw, b}),
         with(4, {1, 1, 1, "1f1b", 1, false, false, none, Sharding::none, adamw, m, 3,
                  "model.window=17"}),
+        with(2, {1, 1, 1, "1f1b", 1, false, true, none, Sharding::none, adamw, Family::gemma2, 2,
+                 "model.window=17"}),
         with(2, {2, 1, 1, "1f1b", 1, true, true, none, Sharding::none, adamw, g},
              "context, tensor"),
         with(2, {1, 2, 1, "zb-h1", 1, false, true, full, Sharding::optimizer, adamw, l, 3},

@@ -89,6 +89,8 @@ class Plan : public ::testing::Test {
                    Offload::none, "model.head_size=8"},
               Case{"1f1b", 1, false, false, "selective", none, "adamw", Family::mistral, 3, "fp64",
                    Offload::none, "model.window=17"},
+              Case{"1f1b", 1, true, true, "selective", optimizer, "adamw", Family::gemma3, 2,
+                   "fp32", Offload::none, "model.window=17"},
               Case{"1f1b", 1, true, true, "none", optimizer, "adamw", Family::gpt, 3, "fp64",
                    Offload::none, "model.shared_layers=2"},
               Case{"zb-h1", 1, false, true, "full", none, "lamb", Family::bert, 3, "fp32",

@@ -6,6 +6,11 @@
 
 namespace trireme::architecture {
 
+/// Gains begin as factors of one.
+inline Initialisation gain_initialisation(const deck::ModelConfig& m) {
+  return m.zero_centered_gains ? Initialisation::zeros : Initialisation::ones;
+}
+
 /// Appends operations, and the tensors that they write, to a description.
 class Builder {
  public:
@@ -24,7 +29,7 @@ class Builder {
   /// y = norm(x); the statistics have the rows and the home of y.
   int norm(const char* name, int x, int y, NormKind kind) {
     Operation op{OperationKind::norm, name, x, y};
-    op.arrays = {vector(op.name + ".gain", {m_.hidden}, -1, Initialisation::ones)};
+    op.arrays = {vector(op.name + ".gain", {m_.hidden}, -1, gain_initialisation(m_))};
     if (kind == NormKind::layer) {
       op.arrays.push_back(vector(op.name + ".bias", {m_.hidden}, -1));
       op.saved = {statistic(op, "mean")};

@@ -94,7 +94,7 @@ enum class OperationKind : std::uint8_t {
   linear,        ///< output = input Wᵀ + bias
   rotary,        ///< queries and keys rotated by their positions, in place
   attention,     ///< output = softmax(q kᵀ / √K) v
-  activation,    ///< output = gelu(input), swiglu(input) or tanh(input)
+  activation,    ///< output = gelu(input), swiglu(input), geglu(input) or tanh(input)
   dropout,       ///< in place
   residual,      ///< output = residual + dropout(input)
   embedding,     ///< output = rows of the first table; output += rows of other tables
@@ -154,8 +154,8 @@ struct Message {
 std::optional<Message> message_of(const Operation& operation, Pass pass,
                                   const std::vector<Tensor>& tensors, bool cuts_tokens);
 
-/// Tokens that a token attends to, on average over a sample: S/2 with a causal mask (half of the
-/// full square), W − W²/(2 S) with a window of W < S tokens, S without a mask.
+/// Tokens that a token attends to, on average over a sample and over the layers: S/2 with a causal
+/// mask (half of the full square), W − W²/(2 S) with a window of W < S tokens, S without a mask.
 double visible_tokens(const deck::ModelConfig& model);
 /// Multiplications of matrix elements per row in a forward pass, on all tensor ranks together.
 double products_per_token(const Operation& operation, const deck::ModelConfig& model);

@@ -22,14 +22,15 @@ inline constexpr std::int64_t norm_block = 4096;
 enum class DType : std::uint8_t { fp64, fp32, bf16, fp16, int64, int32, uint32, uint16, uint8 };
 
 /// A published architecture: a name for one choice of the properties below (deck/families.hpp).
-enum class Family : std::uint8_t { gpt, llama, bert, qwen2, qwen3, mistral };
+enum class Family : std::uint8_t { gpt, llama, bert, qwen2, qwen3, mistral, gemma, gemma2, gemma3 };
 /// LayerNorm (Ba et al. 2016) or RMSNorm (Zhang and Sennrich 2019).
 enum class NormKind : std::uint8_t { layer, rms };
-/// Norms before attention and feed-forward, or after each residual addition.
-enum class NormPlacement : std::uint8_t { pre, post };
+/// Norms before attention and feed-forward, after each residual addition, or before attention and
+/// feed-forward and after them (Ding et al. 2021, arXiv 2105.13290).
+enum class NormPlacement : std::uint8_t { pre, post, sandwich };
 enum class Positions : std::uint8_t { learned, rotary };
-/// Non-linearity of the feed-forward: GELU, or a product with the SiLU of a gate.
-enum class Activation : std::uint8_t { gelu, swiglu };
+/// Non-linearity of the feed-forward: GELU, or a product with the SiLU or the GELU of a gate.
+enum class Activation : std::uint8_t { gelu, swiglu, geglu };
 /// Which matrix products of a layer have a bias.
 enum class Biases : std::uint8_t { none, query_key_value, all };
 /// Tokens of the sample that a token attends to: those up to itself, or all.

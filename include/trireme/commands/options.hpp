@@ -42,6 +42,7 @@ struct GenerateOptions {
   double min_p = 0;          ///< 0: all tokens
   std::int64_t seed = 1;
   std::int64_t batch = 8;  ///< texts of a replica at a time
+  std::string chat;        ///< format of the conversations; "": prompts are plain texts
 };
 
 struct BenchOptions {

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -24,9 +25,10 @@ class BpeTrainer {
   void feed(std::string_view bytes);
   void end_document();
 
-  /// A model of `vocabulary` ids: 0 is "<|endoftext|>", then the 256 bytes, then merges; fewer ids
-  /// if every word becomes one token earlier. UsageError if `vocabulary` < 257.
-  BpeModel train(std::int64_t vocabulary) const;
+  /// A model of `vocabulary` ids: 0 is "<|endoftext|>", then the names of more special tokens, the
+  /// 256 bytes, and merges; fewer ids if every word becomes one token earlier. UsageError if
+  /// `vocabulary` is less than the ids before the merges.
+  BpeModel train(std::int64_t vocabulary, std::span<const std::string_view> special = {}) const;
 
  private:
   void count(std::string_view word);

@@ -36,4 +36,10 @@ struct Conversation {
 /// Error with what the format cannot write, such as a role that it does not have.
 Conversation conversation(ChatFormat format, const std::vector<ChatMessage>& messages);
 
+/// The text before an assistant's answer to the messages, as apply_chat_template writes it with
+/// add_generation_prompt. The last message is not the assistant's.
+std::string prompt_of(ChatFormat format, const std::vector<ChatMessage>& messages);
+/// The special token that ends an answer.
+std::string_view end_of_answer(ChatFormat format);
+
 }  // namespace trireme::data

@@ -40,7 +40,7 @@ class InstructionEncoder {
   CountedTokens encode_text(const JsonLine& line);
   CountedTokens encode_completion(const JsonLine& line);
   CountedTokens encode_messages(const JsonLine& line);
-  std::vector<ChatMessage> messages_of(const JsonLine& line) const;
+  std::vector<ChatMessage> checked_messages(const JsonLine& line) const;
   void expect_plain(const JsonLine& line, const std::string& text) const;
 
   const Tokenizer& tokenizer_;
@@ -49,6 +49,12 @@ class InstructionEncoder {
   std::unique_ptr<Encoder> plain_;    ///< names of special tokens are text
   std::unique_ptr<Encoder> special_;  ///< they are tokens
 };
+
+/// The messages of a line of the third form. UsageError with the line's place.
+std::vector<ChatMessage> messages_of(const JsonLine& line);
+
+/// UsageError unless the tokenizer has the special tokens of the format.
+void expect_special_tokens(const Tokenizer& tokenizer, ChatFormat format);
 
 /// The text of a line of the first two forms, for training a tokenizer.
 std::string text_of(const JsonLine& line);

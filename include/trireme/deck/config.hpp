@@ -8,6 +8,7 @@
 #include <trireme/layout/stage_map.hpp>
 
 #include <algorithm>
+#include <cmath>
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -69,6 +70,13 @@ struct ModelConfig {
   Objective objective = Objective::next_token;
   double masked_share = 0.15;  ///< fraction of a sample's tokens, with masked_token
   SentenceLoss sentence_loss = SentenceLoss::next;
+  bool zero_centered_gains = false;  ///< RMSNorm multiplies by 1 + gain
+  bool scaled_embeddings = false;    ///< rows of the token table are multiplied by √hidden
+  double attention_softcap = 0;      ///< scores are c tanh(score / c); 0: unchanged
+  double logit_softcap = 0;          ///< the same of logits
+  std::int64_t query_pre_attention_scalar = 0;  ///< 0: the head size
+  std::int64_t full_attention_every = 0;  ///< layers n − 1, 2n − 1, … have no window; 0: none
+  double window_rope_theta = 0;           ///< of layers with a window; 0: as in the others
 
   std::int64_t head_size() const {
     return explicit_head_size > 0 ? explicit_head_size : hidden / heads;
@@ -78,6 +86,20 @@ struct ModelConfig {
     return key_value_heads == 0 ? 1 : heads / key_value_heads;
   }
   bool causal() const { return mask == Mask::causal; }
+  bool gated() const { return activation != Activation::gelu; }
+  /// Factor of attention scores: 1/√K unless the deck has another divisor.
+  double attention_scale() const {
+    const std::int64_t n = query_pre_attention_scalar;
+    return 1 / std::sqrt(static_cast<double>(n > 0 ? n : head_size()));
+  }
+  double embedding_scale() const {
+    return scaled_embeddings ? std::sqrt(static_cast<double>(hidden)) : 1;
+  }
+  double gain_offset() const { return zero_centered_gains ? 1 : 0; }
+  /// The window of a layer; 0: no limit.
+  std::int64_t window_of(std::int64_t layer) const {
+    return full_attention_every > 0 && (layer + 1) % full_attention_every == 0 ? 0 : window;
+  }
   bool predicts_masked_tokens() const { return objective == Objective::masked_token; }
   bool has_sentence_head() const {
     return predicts_masked_tokens() && sentence_loss != SentenceLoss::none;

@@ -4,8 +4,8 @@
 
 namespace trireme::hugging_face {
 
-/// The families llama, qwen2, qwen3 and mistral as Hugging Face's LlamaForCausalLM,
-/// Qwen2ForCausalLM, Qwen3ForCausalLM and MistralForCausalLM. Their rotary positions pair elements
+/// The families llama, qwen2, qwen3, mistral, gemma, gemma2 and gemma3 as Hugging Face's
+/// LlamaForCausalLM, Qwen2ForCausalLM and so on. Their rotary positions pair elements
 /// i and i + K/2 of a head like Trireme's, so queries and keys need no permutation. Files may
 /// lack the prefix "model." and hold `rotary_emb.inv_freq`.
 const Format& llama_format(Family family);

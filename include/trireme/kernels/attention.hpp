@@ -28,6 +28,7 @@ struct AttentionShape {
   std::int64_t group = 0;            ///< G; 0 means H / Hkv, which must then be an integer
   std::int64_t heads_before = 0;     ///< heads of the first group that are held elsewhere; below G
   std::int64_t window = 0;  ///< keys that a causal query sees, its own included; 0: all before it
+  double cap = 0;           ///< scaled scores s become cap tanh(s / cap); 0: they do not
 
   TRIREME_FUNCTION std::int64_t key_value_head(std::int64_t h) const {
     return (heads_before + h) / group;

@@ -3,6 +3,7 @@
 #include <trireme/base/philox.hpp>
 #include <trireme/kernels/attention.hpp>
 #include <trireme/kernels/lanes.hpp>
+#include <trireme/kernels/math.hpp>
 #include <trireme/kernels/tile.hpp>
 #include <trireme/kernels/transpose.hpp>
 
@@ -73,6 +74,14 @@ TRIREME_FUNCTION void copy_transposed(const AttentionMember& team, A* to, const 
   Kokkos::parallel_for(Kokkos::TeamThreadRange(team, static_cast<int>(size)), [&](int d) {
     for (std::int64_t r = rows; r < attention_block; ++r) to[d * attention_block + r] = A(0);
   });
+}
+
+/// scores = cap tanh(scores / cap), for `count` of them.
+template <class A>
+TRIREME_FUNCTION void cap_scores(A* __restrict scores, std::int64_t count, double cap) {
+  const A limit = static_cast<A>(cap), inverse = static_cast<A>(1 / cap);
+#pragma omp simd
+  for (std::int64_t i = 0; i < count; ++i) scores[i] = limit * fast_tanh(scores[i] * inverse);
 }
 
 /// The dropout mask of one (sample, head).

@@ -28,7 +28,13 @@ void cross_entropy_statistics(const Exec& exec, View2<double> statistics, View2<
 void cross_entropy_merge(const Exec& exec, View1<double> loss, View2<double> merged,
                          View3<const double> parts);
 
-/// gradient[r,v] = scale (softmax - (first_id + v == targets[r])), in one pass. `scale` is one over
+/// logits = cap tanh(logits / cap), in place (Gemma Team 2024, arXiv 2408.00118, section 2). logits
+/// [R,Vl].
+template <class T>
+void soft_cap(const Exec& exec, View2<T> logits, double cap);
+
+/// gradient[r,v] = scale (softmax - (first_id + v == targets[r])), in one pass; with a cap, times 1
+/// - (logits / cap)^2, for logits that soft_cap() has changed. `scale` is one over
 /// the number of tokens in the mean; it is multiplied by loss_scale[0] if that is given. gradient,
 /// logits [R,Vl], merged [R,3], targets [R], loss_scale [1] or empty; gradient may be logits if
 /// their types agree.
@@ -36,7 +42,7 @@ template <class T>
 void cross_entropy_gradient(const Exec& exec, View2<T> gradient, View2<const Accumulate<T>> logits,
                             View2<const double> merged, View1<const std::int32_t> targets,
                             std::int64_t first_id, double scale,
-                            View1<const double> loss_scale = {});
+                            View1<const double> loss_scale = {}, double cap = 0);
 
 /// scores[r] = {loss[r], largest logit - target's logit}: 0 in the second column where the target
 /// is the most likely token. scores [R,2], loss [R], merged [R,3].

@@ -38,6 +38,13 @@ void swiglu_forward(const Exec& exec, View2<T> g, View2<const T> h);
 template <class T>
 void swiglu_backward(const Exec& exec, View2<T> dh, View2<const T> dg, View2<const T> h);
 
+/// The same with GELU instead of SiLU: GeGLU (Shazeer 2020, eq. 5).
+template <class T>
+void geglu_forward(const Exec& exec, View2<T> g, View2<const T> h, Gelu form = Gelu::tanh);
+template <class T>
+void geglu_backward(const Exec& exec, View2<T> dh, View2<const T> dg, View2<const T> h,
+                    Gelu form = Gelu::tanh);
+
 /// Dropped elements of a [T,D] activation: (t, d) is dropped if word row(t) D + d of the random
 /// array `key` is below rate 2^32. Rows are numbered globally, so that the mask does not depend on
 /// which rank computes which rows. The backward pass recomputes masks; they are never stored. 0 <=

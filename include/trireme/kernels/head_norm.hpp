@@ -16,23 +16,24 @@ struct HeadNorm {
   std::int64_t key_value_heads = 0;  ///< Hkv
   std::int64_t head_size = 0;        ///< K
   double epsilon = 1e-6;
+  double gain_offset = 0;  ///< added to the gains: 1 if they are stored minus 1
 
   std::int64_t normed() const { return heads + key_value_heads; }
   std::int64_t columns() const { return normed() * head_size; }
 };
 
-/// x[t, h·K + d] = gain[d] x[t, h·K + d] inverse_rms[t,h], in place, with inverse_rms = 1 /
-/// sqrt(<x²> + epsilon) and <.> the mean over a head. gain is that of queries for h < H, otherwise
-/// that of keys. qkv [T, N], N ≥ (H + Hkv)·K; gains [K]. For the backward pass, raw [T, (H +
-/// Hkv)·K] receives a copy of the original columns, and inverse_rms [T, H + Hkv] the factors; both
-/// may be empty, as in generation.
+/// x[t, h·K + d] = (offset + gain[d]) x[t, h·K + d] inverse_rms[t,h], in place, with inverse_rms =
+/// 1 / sqrt(<x²> + epsilon) and <.> the mean over a head. gain is that of queries for h < H,
+/// otherwise that of keys. qkv [T, N], N ≥ (H + Hkv)·K; gains [K]. For the backward pass, raw [T,
+/// (H + Hkv)·K] receives a copy of the original columns, and inverse_rms [T, H + Hkv] the factors;
+/// both may be empty, as in generation.
 template <class T>
 void head_norm_forward(const Exec& exec, View2<T> qkv, View2<T> raw,
                        View2<Accumulate<T>> inverse_rms, View1<const T> gain_query,
                        View1<const T> gain_key, const HeadNorm& norm);
 
-/// dx = inverse_rms (g − xhat <g xhat>) with g = gain dy and xhat = raw inverse_rms, in place: dqkv
-/// [T, N] holds dy and receives dx.
+/// dx = inverse_rms (g − xhat <g xhat>) with g = (offset + gain) dy and xhat = raw inverse_rms, in
+/// place: dqkv [T, N] holds dy and receives dx.
 template <class T>
 void head_norm_backward_input(const Exec& exec, View2<T> dqkv, View2<const T> raw,
                               View2<const Accumulate<T>> inverse_rms, View1<const T> gain_query,

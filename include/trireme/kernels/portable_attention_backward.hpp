@@ -270,6 +270,9 @@ struct AttentionBackward {
       const A lse = seen > 0 ? logsumexp(b, h, place) : A(0);
       const A mean = seen > 0 ? delta((b * shape.heads + h) * shape.queries.rows + place) : A(0);
       const A scale = static_cast<A>(shape.scale);
+      if (shape.cap > 0) cap_scores(p, block, shape.cap);
+      A slopes[block];  // of the soft cap
+      if (shape.cap > 0) slopes_of_cap(slopes, p);
       if (!masks.active) {
 #pragma omp simd
         for (int j = 0; j < block; ++j) {
@@ -277,6 +280,7 @@ struct AttentionBackward {
           p[j] = probability;
           ds[j] = sees(j) ? scale * probability * (ds[j] - mean) : A(0);  // unset where hidden
         }
+        if (shape.cap > 0) multiply_seen(ds, slopes, begin, seen);
         return;
       }
       A factors[block];
@@ -287,7 +291,25 @@ struct AttentionBackward {
         p[j] = probability * factors[j];
         ds[j] = sees(j) ? scale * probability * (ds[j] * factors[j] - mean) : A(0);
       }
+      if (shape.cap > 0) multiply_seen(ds, slopes, begin, seen);
     });
+  }
+
+  /// 1 − (s / cap)² of capped scores s.
+  KOKKOS_FUNCTION void slopes_of_cap(A* __restrict slopes, const A* __restrict scores) const {
+    const A inverse = static_cast<A>(1 / shape.cap);
+#pragma omp simd
+    for (int j = 0; j < block; ++j) {
+      const A share = scores[j] * inverse;
+      slopes[j] = (A(1) - share) * (A(1) + share);
+    }
+  }
+
+  /// Hidden scores, and so their slopes, are unset.
+  KOKKOS_FUNCTION static void multiply_seen(A* __restrict ds, const A* __restrict slopes, int begin,
+                                            int end) {
+#pragma omp simd
+    for (int j = begin; j < end; ++j) ds[j] *= slopes[j];
   }
 
   KOKKOS_FUNCTION void clear(const AttentionMember& team, const Scratch& s) const {

@@ -171,6 +171,8 @@ struct AttentionForward {
       A rescale[width];
 #pragma omp simd
       for (int i = 0; i < width; ++i) largest[i] = s.largest[first + i];
+      if (shape.cap > 0)
+        for (int j = begin; j < keys; ++j) cap_scores(scores + j * block, width, shape.cap);
       if (masked) mask(scores, q0 + first, k0, begin, keys);
       for (int j = begin; j < keys; ++j) {
 #pragma omp simd

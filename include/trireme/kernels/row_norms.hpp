@@ -127,12 +127,13 @@ struct RmsNormRow {
   using Acc = Accumulate<T>;
 
   RmsNormRow(View2<T> y_, View1<Acc> inverse_rms_, View2<const T> x_, View1<const T> gain_,
-             double epsilon)
+             double gain_offset, double epsilon)
       : y(y_),
         inverse_rms(inverse_rms_),
         x(x_),
         gain(gain_),
         hidden(extent(x_, 1)),
+        offset(static_cast<Acc>(gain_offset)),
         eps(static_cast<Acc>(epsilon)) {
     const std::int64_t rows = extent(x, 0);
     expect_shape(y, "y", {rows, hidden});
@@ -150,8 +151,8 @@ struct RmsNormRow {
     const Acc inverse = Acc(1) / math::sqrt(square + eps);
     once(team, [&]() { inverse_rms(t) = inverse; });
     map_lanes(
-        team, hidden, y_row, [&](std::int64_t, Acc v, Acc scale) { return v * inverse * scale; },
-        x_row, g);
+        team, hidden, y_row,
+        [&](std::int64_t, Acc v, Acc scale) { return v * inverse * (offset + scale); }, x_row, g);
   }
 
   View2<T> y;
@@ -159,6 +160,7 @@ struct RmsNormRow {
   View2<const T> x;
   View1<const T> gain;
   std::int64_t hidden;
+  Acc offset;
   Acc eps;
 };
 

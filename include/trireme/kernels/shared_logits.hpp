@@ -23,17 +23,19 @@ struct LogitsPart {
   std::int64_t first_id = 0;
   double scale = 1;
   View1<const double> loss_scale = {};
+  double cap = 0;  ///< soft cap of the logits; 0: none
 };
 
-/// dy[r,d] = scale (f[r] dy[r,d] - table[targets[r] - first_id, d]); no row is subtracted if
+/// dy[r,d] = scale (f[r] dy[r,d] - slope[r] table[targets[r] - first_id, d]), with the slope of the
+/// soft cap at the target's logit, 1 without a cap; no row is subtracted if
 /// another part holds the target. On entry, dy is the part's softmax times its table. dy [R,D],
 /// table [Vl,D].
 template <class T>
 void rescale_output_gradient(const Exec& exec, View2<T> dy, View2<const T> table,
                              const LogitsPart& part);
 
-/// p[r,v] = scale (f[r] p[r,v] - (first_id + v == targets[r])): from the part's softmax to the
-/// gradient of its logits. p [R,Vl].
+/// p[r,v] = scale (f[r] p[r,v] - slope[r] (first_id + v == targets[r])): from the part's softmax to
+/// the gradient of its logits. p [R,Vl].
 template <class T>
 void rescale_softmax(const Exec& exec, View2<T> p, const LogitsPart& part);
 

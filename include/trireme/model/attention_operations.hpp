@@ -10,9 +10,9 @@
 /// Attention, and what precedes it on queries and keys.
 namespace trireme::model {
 
-/// Attention on this rank's heads and tokens of a micro-batch.
+/// Attention of a layer on this rank's heads and tokens of a micro-batch.
 kernels::AttentionShape attention_shape(const architecture::LocalSizes& sizes,
-                                        const deck::ModelConfig& model);
+                                        const deck::ModelConfig& model, std::int64_t layer);
 
 /// Rotary positions of queries and keys, in place.
 template <class P>

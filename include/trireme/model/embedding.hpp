@@ -34,6 +34,7 @@ class Embedding {
 
  private:
   bool has_positions() const { return position_.data() != nullptr; }
+  void scale(const Exec& exec, View2<T> x) const;
   bool has_segments() const { return segment_.data() != nullptr; }
 
   const TensorAxis& axis_;
@@ -42,6 +43,7 @@ class Embedding {
   std::size_t tokens_;     ///< number of the field [T]
   std::size_t segments_;   ///< number of the field [T], if the model has the table
   bool drops_;             ///< dropout follows the look-up
+  double scale_;           ///< factor of the token table's rows
   std::int64_t first_id_;  ///< first id of this rank's part of the vocabulary
   View2<T> token_;         // [V, D]
   View2<T> position_;      // [S, D], or empty

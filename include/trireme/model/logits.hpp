@@ -73,6 +73,7 @@ class Logits {
 
   const TensorAxis& axis_;
   architecture::HeadGradient gradient_;
+  double cap_;             ///< soft cap; 0: none
   std::int64_t first_id_;  ///< of this rank's part of the vocabulary
   View2<T> table_;         // [V, D]: the embedding's if tied
   View2<G> dtable_;        // [V, D]: a gradient of its own if tied

@@ -69,25 +69,28 @@ struct RmsNorm {
 
   View1<T> gain;   // [D]
   View1<G> dgain;  // [D]
+  double offset;   // of the gain
   double epsilon;
 
   RmsNorm(const Parameters<P>& parameters, const std::string& name, const deck::ModelConfig& m)
       : gain(parameters.weight(name + ".gain", m.hidden)),
         dgain(parameters.gradient(name + ".gain", m.hidden)),
+        offset(m.gain_offset()),
         epsilon(m.norm_epsilon) {}
 
   void forward(const Handle& handle, View2<T> y, const Saved& saved, View2<const T> x) const {
-    kernels::rms_norm_forward<T>(handle, y, saved.inverse, x, gain, epsilon);
+    kernels::rms_norm_forward<T>(handle, y, saved.inverse, x, gain, offset, epsilon);
   }
   /// sum = x + z with dropout, y its norm.
   void forward_residual(const Handle& handle, View2<T> y, const Saved& saved, View2<T> sum,
                         View2<const T> x, View2<const T> z, const kernels::Dropout& site) const {
-    kernels::residual_rms_norm_forward<T>(handle, y, saved.inverse, sum, x, z, site, gain, epsilon);
+    kernels::residual_rms_norm_forward<T>(handle, y, saved.inverse, sum, x, z, site, gain, offset,
+                                          epsilon);
   }
   /// dx = or += the gradient of x.
   void backward_input(const Handle& handle, View2<T> dx, View2<const T> dy, const Saved& saved,
                       View2<const T> x, bool accumulate) const {
-    kernels::rms_norm_backward_input<T>(handle, dx, dy, x, saved.inverse, gain, accumulate);
+    kernels::rms_norm_backward_input<T>(handle, dx, dy, x, saved.inverse, gain, offset, accumulate);
   }
   void backward_weight(const Handle& handle, View2<const T> dy, const Saved& saved,
                        View2<const T> x) const {

@@ -72,6 +72,7 @@ class NormOperation final : public LayerOperation<P> {
  private:
   NormSaved<P> saved(const StepCall<P>& call) const;
 
+  const TensorAxis& axis_;
   std::variant<LayerNorm<P>, RmsNorm<P>> norm_;
 };
 
@@ -108,14 +109,15 @@ class DropoutOperation final : public LayerOperation<P> {
   const TensorAxis& axis_;
 };
 
-/// g = gelu(h), or with a gate g = silu(first half of h) · second half of h.
+/// g = gelu(h), or with a gate g = silu(first half of h) · second half of h, or gelu instead of
+/// silu.
 template <class P>
 class ActivationOperation final : public LayerOperation<P> {
  public:
   using typename LayerOperation<P>::T;
   ActivationOperation(const architecture::Operation& operation, const OperationPlace<P>& place)
       : LayerOperation<P>(operation),
-        gated_(place.model.activation == Activation::swiglu),
+        activation_(place.model.activation),
         gelu_(place.model.gelu) {}
 
   void forward(const StepCall<P>& call, const LayerOperation<P>* fused) const override;
@@ -128,7 +130,7 @@ class ActivationOperation final : public LayerOperation<P> {
   Gelu form() const { return gelu_; }
 
  private:
-  bool gated_;
+  Activation activation_;
   Gelu gelu_;
 };
 

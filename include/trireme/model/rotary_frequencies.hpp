@@ -5,8 +5,8 @@
 
 namespace trireme::model {
 
-/// Sets head size, theta and scaling for samples of model.sequence tokens, with the formulas of
-/// transformers' rope types.
-void set_frequencies(kernels::Rotary& rotary, const deck::ModelConfig& model);
+/// Sets head size, theta and scaling of a layer for samples of model.sequence tokens, with the
+/// formulas of transformers' rope types.
+void set_frequencies(kernels::Rotary& rotary, const deck::ModelConfig& model, std::int64_t layer);
 
 }  // namespace trireme::model

@@ -75,10 +75,13 @@ class SharedVocabulary {
   /// Calls `use` with each block of rows.
   template <class Use>
   void visit_blocks(const Slot& slot, const Use& use) const;
+  void block_logits(const Handle& handle, const Block& block) const;
 
   const TensorAxis& axis_;
   bool again_;
   std::int64_t vocabulary_;  ///< of all parts
+  double scale_;             ///< factor of the token table's rows
+  double cap_;               ///< soft cap of the logits; 0: none
   std::int64_t first_id_;
   View2<T> token_;    // [Vl, D]
   View2<G> dtoken_;   // [Vl, D]

@@ -68,6 +68,12 @@ class TensorAxis {
     return cuts_tokens_ ? rows_of(all, rows_.offset, rows_.extent) : all;
   }
 
+  /// This rank's rows of `x`, which has them alone or all tokens: gradients of partial sums.
+  template <class T>
+  View2<T> own_part(View2<T> x) const {
+    return static_cast<std::int64_t>(x.extent(0)) == tokens_ ? own_rows(x) : x;
+  }
+
   /// This rank's part of the tokens, with or without sequence parallelism: the part that it sends
   /// to another pipeline stage (Narayanan et al. 2021, section 4.1: scatter/gather).
   layout::Slice slice() const { return layout::split(tokens_, size_, rank_); }

@@ -45,7 +45,8 @@ void measure_head_norm(KernelBench& b, const plan::LayerKernel& k) {
   const architecture::LocalSizes& n = b.sizes();
   const kernels::Handle& handle = b.handle();
   BenchKernel kernel = b.of_layers(k);
-  const kernels::HeadNorm norm{n.heads, n.key_value_heads, n.head_size, b.model().norm_epsilon};
+  const kernels::HeadNorm norm{n.heads, n.key_value_heads, n.head_size, b.model().norm_epsilon,
+                               b.model().gain_offset()};
   const BenchArray<T> qkv(handle, kernel.rows, kernel.columns);
   const BenchArray<T> raw(handle, kernel.rows, norm.columns());
   const BenchArray<A> inverse(handle, kernel.rows, norm.normed());
@@ -77,8 +78,9 @@ void measure_attention(KernelBench& b, const plan::LayerKernel& k) {
   const architecture::LocalSizes& n = b.sizes();
   const kernels::Handle& handle = b.handle();
   BenchKernel kernel = b.of_layers(k);
-  kernels::AttentionShape shape = model::attention_shape(n, b.model());
-  shape.window = b.model().window;
+  deck::ModelConfig model = b.model();
+  model.full_attention_every = 0;  // of a layer with the window
+  const kernels::AttentionShape shape = model::attention_shape(n, model, 0);
   const kernels::AttentionDropout dropout{
       b.model().dropout, {1, Purpose::attention_dropout, 0, 0}, 0, 0, b.model().heads};
   const BenchArray<T> qkv(handle, n.tokens, n.query_key_value());
@@ -89,7 +91,7 @@ void measure_attention(KernelBench& b, const plan::LayerKernel& k) {
                            static_cast<std::size_t>(n.heads), static_cast<std::size_t>(n.sequence));
   const bool forward = k.step.pass == Pass::forward;
   const double scores =
-      static_cast<double>(n.tokens * n.heads) * architecture::visible_tokens(b.model());
+      static_cast<double>(n.tokens * n.heads) * architecture::visible_tokens(model);
   const double in = static_cast<double>(n.tokens * n.query_key_value()) * sizeof(T);
   const double out = static_cast<double>(kernel.elements()) * sizeof(T);
   kernel.cost = forward ? traffic(in, out) : traffic(in + 2 * out, in);

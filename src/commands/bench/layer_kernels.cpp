@@ -34,12 +34,12 @@ void measure_norm(KernelBench& b, const plan::LayerKernel& k) {
   const BenchArray<G> dgain(handle, columns), dbias(handle, columns);
   const BenchArray<A> mean(handle, rows), inverse(handle, rows);
   const double bytes = bytes_of<T>(kernel);
-  const double epsilon = b.model().norm_epsilon;
+  const double epsilon = b.model().norm_epsilon, offset = b.model().gain_offset();
   switch (k.step.pass) {
     case Pass::forward:
       return b.measure(kernel.with(traffic(bytes, bytes)), [&] {
         if (rms)
-          kernels::rms_norm_forward<T>(handle, y, inverse, x, gain, epsilon);
+          kernels::rms_norm_forward<T>(handle, y, inverse, x, gain, offset, epsilon);
         else
           kernels::layer_norm_forward<T>(handle, y, mean, inverse, x, gain, bias, epsilon);
       });
@@ -47,7 +47,7 @@ void measure_norm(KernelBench& b, const plan::LayerKernel& k) {
       return b.measure(
           kernel.with(adds ? traffic(2 * bytes, 0, bytes) : traffic(2 * bytes, bytes)), [&] {
             if (rms)
-              kernels::rms_norm_backward_input<T>(handle, dx, y, x, inverse, gain, adds);
+              kernels::rms_norm_backward_input<T>(handle, dx, y, x, inverse, gain, offset, adds);
             else
               kernels::layer_norm_backward_input<T>(handle, dx, y, x, mean, inverse, gain, adds);
           });
@@ -70,10 +70,10 @@ void measure_activation(KernelBench& b, const plan::LayerKernel& k) {
   const BenchArray<T> h(handle, kernel.rows, n.inner), dh(handle, kernel.rows, n.inner);
   const BenchArray<T> g(handle, kernel.rows, kernel.columns),
       dg(handle, kernel.rows, kernel.columns);
-  const bool gated = n.gated();
+  const Activation activation = b.model().activation;
   const Gelu form = b.model().gelu;
-  const auto arithmetic = gated                 ? kernels::Arithmetic::exponential
-                          : form == Gelu::exact ? kernels::Arithmetic::error_function
+  const auto arithmetic = activation == Activation::swiglu ? kernels::Arithmetic::exponential
+                          : form == Gelu::exact            ? kernels::Arithmetic::error_function
                                                 : kernels::Arithmetic::hyperbolic_tangent;
   const double out = bytes_of<T>(kernel);
   const double in = static_cast<double>(kernel.rows * n.inner) * sizeof(T);
@@ -83,14 +83,17 @@ void measure_activation(KernelBench& b, const plan::LayerKernel& k) {
   if (k.step.fused >= 0 && kernels::fuses_gelu(handle, dtype_of<T>, form, n.inner))
     kernel.calls = 0;  // fused into the preceding product
   b.measure(kernel, [&] {
-    if (gated && forward)
-      kernels::swiglu_forward<T>(handle, g, h);
-    else if (gated)
-      kernels::swiglu_backward<T>(handle, dh, dg, h);
-    else if (forward)
-      kernels::gelu_forward<T>(handle, g, h, form);
-    else
-      kernels::gelu_backward<T>(handle, dh, dg, h, form);
+    switch (activation) {
+      case Activation::gelu:
+        return forward ? kernels::gelu_forward<T>(handle, g, h, form)
+                       : kernels::gelu_backward<T>(handle, dh, dg, h, form);
+      case Activation::swiglu:
+        return forward ? kernels::swiglu_forward<T>(handle, g, h)
+                       : kernels::swiglu_backward<T>(handle, dh, dg, h);
+      case Activation::geglu:
+        return forward ? kernels::geglu_forward<T>(handle, g, h, form)
+                       : kernels::geglu_backward<T>(handle, dh, dg, h, form);
+    }
   });
 }
 
@@ -129,7 +132,8 @@ void measure_residual(KernelBench& b, const plan::LayerKernel& k) {
                    [&] { kernels::residual_dropout_forward<T>(handle, sum, x, z, dropout); });
   measure(traffic(2 * bytes, 2 * bytes), [&] {
     if (b.model().norm == NormKind::rms)
-      kernels::residual_rms_norm_forward<T>(handle, y, inverse, sum, x, z, dropout, gain, epsilon);
+      kernels::residual_rms_norm_forward<T>(handle, y, inverse, sum, x, z, dropout, gain,
+                                            b.model().gain_offset(), epsilon);
     else
       kernels::residual_layer_norm_forward<T>(handle, y, mean, inverse, sum, x, z, dropout, gain,
                                               bias, epsilon);

@@ -166,7 +166,7 @@ void Description::kernels() {
   }
   const Rate rates[]{
       {"kernels.norm", &Machine::Kernels::norm, {"layer_norm", "rms_norm", "head_norm"}},
-      {"kernels.activation", &Machine::Kernels::activation, {"gelu", "swiglu"}},
+      {"kernels.activation", &Machine::Kernels::activation, {"gelu", "swiglu", "geglu"}},
       {"kernels.rotary", &Machine::Kernels::rotary, {"rotary"}},
       {"kernels.residual",
        &Machine::Kernels::residual,

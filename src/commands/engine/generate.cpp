@@ -5,6 +5,8 @@
 #include <trireme/commands/engine.hpp>
 #include <trireme/commands/restart.hpp>
 #include <trireme/commands/session.hpp>
+#include <trireme/data/chat.hpp>
+#include <trireme/data/instructions.hpp>
 #include <trireme/data/json_lines.hpp>
 #include <trireme/data/text_stream.hpp>
 #include <trireme/data/tokenizer.hpp>
@@ -38,15 +40,33 @@ std::vector<std::string> lines_of(const std::string& path) {
   return lines;
 }
 
+using Messages = std::vector<data::ChatMessage>;
+
+/// A prompt, and with --chat the conversation to be continued.
+struct Prompt {
+  std::string words;
+  Messages messages = {};
+};
+
+Prompt question(std::string words) {
+  return {words, {{"user", std::move(words)}}};
+}
+
 /// One prompt per line, in a .jsonl file as an object.
-std::vector<std::string> prompts_in(const std::string& path) {
-  std::vector<std::string> prompts;
-  if (path.ends_with(".jsonl"))
-    data::read_json_lines(
-        path, R"({"prompt": "Once upon a time"})",
-        [&](const data::JsonLine& line) { prompts.push_back(line.string("prompt")); });
-  else
-    prompts = lines_of(path);
+std::vector<Prompt> prompts_in(const std::string& path, bool chat) {
+  std::vector<Prompt> prompts;
+  if (path.ends_with(".jsonl")) {
+    data::read_json_lines(path, R"({"prompt": "Once upon a time"})",
+                          [&](const data::JsonLine& line) {
+                            if (!chat || !line.has("messages"))
+                              return prompts.push_back(question(line.string("prompt")));
+                            Messages messages = data::messages_of(line);
+                            std::string words = messages.back().content;
+                            prompts.push_back({std::move(words), std::move(messages)});
+                          });
+  } else {
+    for (std::string& line : lines_of(path)) prompts.push_back(question(std::move(line)));
+  }
   check_usage(!prompts.empty(), path, ": has no prompts; write one per line");
   return prompts;
 }
@@ -57,20 +77,27 @@ class Texts {
   Texts(const Session& session, const GenerateOptions& options)
       : options_(options),
         tokenizer_(tokenizer_of(session.deck)),
-        prompts_(options.prompts.empty() ? std::vector{options.prompt}
-                                         : prompts_in(options.prompts)) {
+        chat_(data::chat_format(options.chat)),
+        prompts_(options.prompts.empty() ? std::vector{question(options.prompt)}
+                                         : prompts_in(options.prompts, is_chat())) {
+    if (is_chat()) data::expect_special_tokens(*tokenizer_, chat_);
     const std::int64_t vocabulary = session.config().model.vocabulary;
     for (std::size_t p = 0; p < prompts_.size(); ++p)
       for (const std::int32_t id : ids_of(p))
-        check_usage(id < vocabulary,
-                    options.prompts.empty() ? "the prompt" : text(options.prompts, ":", p + 1),
-                    " has token ", id, ", the model only ", vocabulary);
+        check_usage(id < vocabulary, where(p), " has token ", id, ", the model only ", vocabulary);
+  }
+
+  bool is_chat() const { return chat_ != data::ChatFormat::none; }
+  /// The token that ends a text; a conversation also ends with the document.
+  std::int32_t end() const {
+    return is_chat() ? tokenizer_->special_token(data::end_of_answer(chat_))
+                     : tokenizer_->end_of_document();
   }
 
   std::int64_t count() const { return std::ssize(prompts_) * options_.samples; }
   const data::Tokenizer& tokenizer() const { return *tokenizer_; }
-  const std::string& prompt(std::int64_t n) const { return prompts_[prompt_of_text(n)]; }
-  /// The prompt as a document's beginning.
+  const std::string& prompt(std::int64_t n) const { return prompts_[prompt_of_text(n)].words; }
+  /// The prompt as a document's beginning, or a conversation up to the answer.
   std::vector<std::int32_t> ids(std::int64_t n) const { return ids_of(prompt_of_text(n)); }
 
   /// The line before a text if there are several.
@@ -95,14 +122,27 @@ class Texts {
     return static_cast<std::size_t>(n / options_.samples);
   }
   std::vector<std::int32_t> ids_of(std::size_t p) const {
-    std::vector<std::int32_t> ids{tokenizer_->end_of_document()};
-    tokenizer_->encode(prompts_[p], ids);
+    std::vector<std::int32_t> ids;
+    if (!is_chat()) {
+      ids.push_back(tokenizer_->end_of_document());
+      tokenizer_->encode(prompts_[p].words, ids);
+      return ids;
+    }
+    try {
+      tokenizer_->encode(data::prompt_of(chat_, prompts_[p].messages), ids, {true});
+    } catch (const UsageError& error) {
+      throw UsageError(text(where(p), " ", error.what()));
+    }
     return ids;
+  }
+  std::string where(std::size_t p) const {
+    return options_.prompts.empty() ? "the prompt" : text(options_.prompts, ":", p + 1);
   }
 
   const GenerateOptions& options_;
   std::unique_ptr<data::Tokenizer> tokenizer_;
-  std::vector<std::string> prompts_;
+  data::ChatFormat chat_;
+  std::vector<Prompt> prompts_;
 };
 
 /// Gets the words of text i as they are known; `last`: there are no more.
@@ -125,7 +165,8 @@ class Replica final : public train::Continuations {
     Text& text = open_[i];
     const std::vector<std::int32_t> ids = texts_.ids(text.n);
     text.stream = std::make_unique<data::TextStream>(texts_.tokenizer(), ids, options_.stops);
-    if (options_.output.empty()) append(i, texts_.heading(text.n) + texts_.prompt(text.n));
+    if (options_.output.empty())
+      append(i, texts_.heading(text.n) + texts_.prompt(text.n) + (texts_.is_chat() ? "\n" : ""));
     return ids;
   }
   std::uint32_t sample(std::size_t i) const override {
@@ -133,6 +174,7 @@ class Replica final : public train::Continuations {
   }
   bool take(std::size_t i, std::int32_t token) override {
     Text& text = open_[i];
+    if (token == texts_.tokenizer().end_of_document()) return false;
     ++text.tokens;
     std::string words;
     text.stopped = !text.stream->feed(token, words);
@@ -146,6 +188,7 @@ class Replica final : public train::Continuations {
     append(i, words);
     const char* end = text.stopped                     ? "stop"
                       : text.tokens == options_.tokens ? "tokens"
+                      : texts_.is_chat()               ? "end_of_answer"
                                                        : "end_of_document";
     if (options_.output.empty())
       append(i, "\n");
@@ -256,7 +299,7 @@ ExitCode generate(grid::Runtime& runtime, const GenerateOptions& options) {
                  });
     std::exception_ptr error;
     try {
-      generator->generate(mine, options.tokens, texts->tokenizer().end_of_document(), sampling);
+      generator->generate(mine, options.tokens, texts->end(), sampling);
     } catch (const train::LogitError&) {
       error = std::current_exception();
     }

@@ -96,9 +96,11 @@ void add_tokenize(CLI::App& app) {
       "--special-tokens", options->special_tokens,
       "Encode names of special tokens in the texts as these tokens; default: as text");
   command
-      ->add_option("--train-bpe", options->train_bpe,
-                   "Train a byte-level BPE with this many ids on the texts and write it to "
-                   "--tokenizer; default: tokenizer.json in the output's folder")
+      ->add_option(
+          "--train-bpe", options->train_bpe,
+          "Train a byte-level BPE with this many ids on the texts and write it to "
+          "--tokenizer; default: tokenizer.json in the output's folder. With --chat it has "
+          "the format's special tokens")
       ->check(CLI::Range(std::int64_t{257}, std::int64_t{1} << 24))
       ->type_name("IDS");
   command

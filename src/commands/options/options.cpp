@@ -139,9 +139,15 @@ CLI::App* add_generate_options(CLI::App& app, GenerateOptions& options) {
   command
       ->add_option("--prompts", options.prompts,
                    "File of texts to continue: one per line, or in a .jsonl file one object with "
-                   "\"prompt\" per line")
+                   "\"prompt\" per line, with --chat also \"messages\"")
       ->type_name("FILE")
       ->excludes(prompt);
+  command
+      ->add_option("--chat", options.chat,
+                   "Write the assistant's answers to the prompts, in this chat format: chatml, "
+                   "llama3, mistral or gemma")
+      ->check(CLI::IsMember({"chatml", "llama3", "mistral", "gemma"}).description(""))
+      ->type_name("FORMAT");
   command
       ->add_option("-o,--output", options.output,
                    "Write the texts to this file, as JSON lines; default: print them")

@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
-"""Makes this folder's reference numbers with Hugging Face transformers (CPU): Qwen2ForCausalLM, Qwen3ForCausalLM and
-MistralForCausalLM with 6 heads of queries, 3 of keys and values, vocabulary 503 and sequence 61; heads of 32 for Qwen3, where
-hidden / heads is 24, and a window of 17 tokens for Mistral. Weights and tokens come from integer formulas that the test
-repeats exactly, so that only results are stored.
+"""Makes this folder's reference numbers with Hugging Face transformers (CPU): Qwen2ForCausalLM, Qwen3ForCausalLM,
+MistralForCausalLM, GemmaForCausalLM, Gemma2ForCausalLM and Gemma3ForCausalLM with 6 heads of queries, 3 of keys and values,
+vocabulary 503 and sequence 61; heads of 32 for Qwen3 and Gemma, where hidden / heads is 24, and a window of 17 tokens for
+Mistral, and for the first layer of Gemma 2 and 3. The soft caps of Gemma 2 are so small that they change many numbers. Weights
+and tokens come from integer formulas that the test repeats exactly, so that only results are stored.
 
     python3 make.py        # needs torch, transformers
 
@@ -11,16 +12,19 @@ PROJECTION SQUARES" about its gradient g in fp64: sum of g, sum of g·r with r o
 "logits" with the first 16 fp32 logits behind the last 3 tokens of the first sequence.
 NAME.f64: every 97th element of each array's gradient, in the order of the lines.
 
-Whatever the model's type, transformers computes the angles of rotary positions, RMSNorm and the softmax of its "eager"
-attention in fp32. For the fp64 numbers the first two are replaced by the same formulas in fp64, and attention is PyTorch's
-scaled_dot_product_attention. The fp32 logits are of the model as it is.
+Whatever the model's type, transformers computes the angles of rotary positions, RMSNorm, Gemma's scale of the embeddings and
+the softmax of its "eager" attention in fp32. For the fp64 numbers they are replaced by the same formulas in fp64; attention is
+PyTorch's scaled_dot_product_attention, and for Gemma the eager one with its softmax in fp64. The fp32 logits are of the model
+as it is.
 """
 import math
 import pathlib
+import sys
 
 import torch
 import transformers
-from transformers import (MistralConfig, MistralForCausalLM, Qwen2Config, Qwen2ForCausalLM, Qwen3Config, Qwen3ForCausalLM,
+from transformers import (Gemma2Config, Gemma2ForCausalLM, Gemma3ForCausalLM, Gemma3TextConfig, GemmaConfig, GemmaForCausalLM,
+                          MistralConfig, MistralForCausalLM, Qwen2Config, Qwen2ForCausalLM, Qwen3Config, Qwen3ForCausalLM,
                           modeling_rope_utils)
 
 LAYERS, HIDDEN, HEADS, GROUPS, FEED_FORWARD, SEQUENCE, VOCABULARY, BATCH, STRIDE = 2, 144, 6, 3, 100, 61, 503, 2, 97
@@ -30,6 +34,15 @@ MODELS = {
     "qwen3": (Qwen3ForCausalLM, Qwen3Config, dict(tie_word_embeddings=False, rms_norm_eps=1e-6, rope_theta=1e6, head_dim=32)),
     "mistral": (MistralForCausalLM, MistralConfig, dict(tie_word_embeddings=False, rms_norm_eps=1e-5, rope_theta=10000.0,
                                                         sliding_window=17)),
+    "gemma": (GemmaForCausalLM, GemmaConfig, dict(tie_word_embeddings=True, rms_norm_eps=1e-6, rope_theta=10000.0, head_dim=32)),
+    "gemma2": (Gemma2ForCausalLM, Gemma2Config, dict(tie_word_embeddings=True, rms_norm_eps=1e-6, rope_theta=10000.0, head_dim=32,
+                                                     sliding_window=17, query_pre_attn_scalar=20, attn_logit_softcapping=0.7,
+                                                     final_logit_softcapping=1.5)),
+    "gemma3": (Gemma3ForCausalLM, Gemma3TextConfig, dict(
+        tie_word_embeddings=False, rms_norm_eps=1e-6, head_dim=32, sliding_window=17, query_pre_attn_scalar=32,
+        layer_types=["sliding_attention", "full_attention"],
+        rope_parameters={"full_attention": {"rope_type": "linear", "factor": 8.0, "rope_theta": 1e6},
+                         "sliding_attention": {"rope_type": "default", "rope_theta": 1e4}})),
 }
 
 # An array of a layer, and the tensors that make it up, one behind the other, where the model has them.
@@ -42,9 +55,17 @@ LAYER = {
     "attention.query_norm.gain": ["self_attn.q_norm.weight"],
     "attention.key_norm.gain": ["self_attn.k_norm.weight"],
     "attention.output": ["self_attn.o_proj.weight"],
+    "attention_output_norm.gain": [],
     "feed_forward_norm.gain": ["post_attention_layernorm.weight"],
     "feed_forward.gate_up": ["mlp.gate_proj.weight", "mlp.up_proj.weight"],
     "feed_forward.down": ["mlp.down_proj.weight"],
+    "feed_forward_output_norm.gain": [],
+}
+# With norms before and after.
+SANDWICH = LAYER | {
+    "attention_output_norm.gain": ["post_attention_layernorm.weight"],
+    "feed_forward_norm.gain": ["pre_feedforward_layernorm.weight"],
+    "feed_forward_output_norm.gain": ["post_feedforward_layernorm.weight"],
 }
 
 
@@ -52,18 +73,20 @@ def arrays(model):
     """(name, its tensors) in a fixed order, which numbers the arrays for `weight`."""
     parameters = dict(model.named_parameters())
     names = [("embedding.token", ["model.embed_tokens.weight"])]
+    sandwich = any("pre_feedforward_layernorm" in name for name in parameters)
     for layer in range(LAYERS):
-        names += [(f"layers.{layer}.{ours}", [f"model.layers.{layer}.{t}" for t in theirs]) for ours, theirs in LAYER.items()]
+        names += [(f"layers.{layer}.{ours}", [f"model.layers.{layer}.{t}" for t in theirs])
+                  for ours, theirs in (SANDWICH if sandwich else LAYER).items()]
     names += [("final_norm.gain", ["model.norm.weight"]), ("output.weight", ["lm_head.weight"])]
-    return [(ours, [parameters[t] for t in theirs]) for ours, theirs in names if theirs[0] in parameters]
+    return [(ours, [parameters[t] for t in theirs]) for ours, theirs in names if theirs and theirs[0] in parameters]
 
 
-def weight(number, name, count):
-    """Multiplicative hash of (array number, element) to (-1/2, 1/2), times 0.4; gains are around 1."""
+def weight(number, name, count, gain):
+    """Multiplicative hash of (array number, element) to (-1/2, 1/2), times 0.4; gains are around `gain`."""
     i = torch.arange(count, dtype=torch.int64)
     hashed = ((i + 1) * 2654435761 + (number + 1) * 40503 * 65537) % 2**32
     value = (hashed.double() / 2**32 - 0.5) * 0.4
-    return (1 + value) if name.endswith("gain") else value
+    return (gain + value) if name.endswith("gain") else value
 
 
 def noise(n):
@@ -92,6 +115,11 @@ class ExactRotary(torch.nn.Module):
 
     def __init__(self, config, sequence):
         super().__init__()
+        self.kinds = None
+        if "full_attention" in config.rope_parameters:  # one for each kind of layer
+            self.kinds = {kind: self.frequencies_of(config, parameters) for kind, parameters in config.rope_parameters.items()}
+            self.factor = 1
+            return
         head = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
         kind = config.rope_parameters["rope_type"]
         if kind == "default":
@@ -101,8 +129,15 @@ class ExactRotary(torch.nn.Module):
             self.frequencies, self.factor = modeling_rope_utils.ROPE_INIT_FUNCTIONS[kind](config, "cpu", seq_len=sequence)
             modeling_rope_utils.torch = torch
 
-    def forward(self, x, position_ids):
-        angles = position_ids[:, :, None].double() * self.frequencies
+    @staticmethod
+    def frequencies_of(config, parameters):
+        assert parameters["rope_type"] in ("default", "linear")
+        i = torch.arange(0, config.head_dim, 2).double()
+        return parameters["rope_theta"] ** (-i / config.head_dim) / parameters.get("factor", 1.0)
+
+    def forward(self, x, position_ids, layer_type=None):
+        frequencies = self.kinds[layer_type] if self.kinds else self.frequencies
+        angles = position_ids[:, :, None].double() * frequencies
         angles = torch.cat((angles, angles), dim=-1)
         return (angles.cos() * self.factor).to(x.dtype), (angles.sin() * self.factor).to(x.dtype)
 
@@ -112,16 +147,22 @@ class ExactNorm(torch.nn.Module):
 
     def __init__(self, norm):
         super().__init__()
-        self.weight, self.epsilon = norm.weight, norm.variance_epsilon
+        self.weight = norm.weight
+        self.gemma = not hasattr(norm, "variance_epsilon")  # gains around 0
+        self.epsilon = norm.eps if self.gemma else norm.variance_epsilon
 
     def forward(self, x):
-        return self.weight * (x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + self.epsilon))
+        return (self.weight + 1 if self.gemma else self.weight) * (x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + self.epsilon))
 
 
 def make_exact(model, sequence=SEQUENCE):
     """Replaces what computes in fp32 whatever the type of the model, which is then an fp64 one."""
     model = model.double().eval()
     model.model.rotary_emb = ExactRotary(model.config, sequence)
+    if hasattr(model.model.embed_tokens, "embed_scale"):
+        model.model.embed_tokens.embed_scale = torch.tensor(model.config.hidden_size, dtype=torch.float64).sqrt()
+        model.set_attn_implementation("eager")
+        sys.modules[type(model).__module__].torch = Fp64Torch()
     for module in list(model.modules()):
         for name, child in module.named_children():
             if type(child).__name__.endswith("RMSNorm"):
@@ -133,10 +174,11 @@ def make_model(name):
     kind, config, settings = MODELS[name]
     model = kind(config(vocab_size=VOCABULARY, hidden_size=HIDDEN, intermediate_size=FEED_FORWARD, num_hidden_layers=LAYERS,
                         num_attention_heads=HEADS, num_key_value_heads=GROUPS, max_position_embeddings=SEQUENCE,
-                        attn_implementation="sdpa", bos_token_id=0, eos_token_id=0, **settings)).double().eval()
+                        attn_implementation="eager" if "Gemma" in kind.__name__ else "sdpa", bos_token_id=0, eos_token_id=0,
+                        **settings)).double().eval()
     with torch.no_grad():
         for number, (array, parts) in enumerate(arrays(model)):
-            value = weight(number, array, sum(part.numel() for part in parts))
+            value = weight(number, array, sum(part.numel() for part in parts), 0 if "Gemma" in kind.__name__ else 1)
             for part, piece in zip(parts, value.split([part.numel() for part in parts])):
                 part.copy_(piece.reshape(part.shape))
     return model

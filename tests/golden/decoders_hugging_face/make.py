@@ -1,12 +1,15 @@
 #!/usr/bin/env python3
-"""Makes this folder's reference models with Hugging Face transformers: small Llama, Qwen2, Qwen3 and Mistral models with random
-weights, as `save_pretrained` writes them, and what they say in fp64 to a few sequences of tokens.
+"""Makes this folder's reference models with Hugging Face transformers: small Llama, Qwen2, Qwen3, Mistral and Gemma models with
+random weights, as `save_pretrained` writes them, and what they say in fp64 to a few sequences of tokens.
 
     python3 make.py        # needs torch, transformers, safetensors
 
 NAME_tied/    fp32 weights in one file, embeddings tied; Qwen2 with a window in all layers, Mistral with one
 NAME_untied/  bf16 weights in shards with their index, an lm_head of its own, another base of the rotary positions and another
               epsilon; no window; the keys of config.json as they were before 2025
+
+gemma/, gemma2/, gemma3/  bf16 weights in shards, embeddings tied; soft caps that change many numbers; of 3 layers, every second
+              one of Gemma 2 and 3 has no window
 
 llama_TYPE/   fp32 weights in one file, with scaled rotary positions of a model that was trained on 6 tokens
 
@@ -22,7 +25,8 @@ import pathlib
 import shutil
 
 import torch
-from transformers import (LlamaConfig, LlamaForCausalLM, MistralConfig, MistralForCausalLM, Qwen2Config, Qwen2ForCausalLM,
+from transformers import (Gemma2Config, Gemma2ForCausalLM, Gemma3ForCausalLM, Gemma3TextConfig, GemmaConfig, GemmaForCausalLM,
+                          LlamaConfig, LlamaForCausalLM, MistralConfig, MistralForCausalLM, Qwen2Config, Qwen2ForCausalLM,
                           Qwen3Config, Qwen3ForCausalLM)
 
 HERE = pathlib.Path(__file__).parent
@@ -54,20 +58,32 @@ MODELS |= {f"llama_{kind}": (LlamaForCausalLM, LlamaConfig,
                              dict(TIED, head_dim=12, rope_parameters=dict(rope_type=kind, rope_theta=100.0, **parameters),
                                   max_position_embeddings=6 if kind == "dynamic" else SEQUENCE))
            for kind, parameters in SCALED.items()}
+GEMMA = dict(TIED, num_hidden_layers=3, head_dim=6)
+ALTERNATING = dict(GEMMA, sliding_window=5, query_pre_attn_scalar=9, attn_logit_softcapping=2.0, final_logit_softcapping=3.0)
+MODELS |= {
+    "gemma": (GemmaForCausalLM, GemmaConfig, dict(GEMMA, rope_theta=10000.0)),
+    "gemma2": (Gemma2ForCausalLM, Gemma2Config, dict(ALTERNATING, rope_theta=10000.0)),
+    "gemma3": (Gemma3ForCausalLM, Gemma3TextConfig, dict(
+        ALTERNATING, attn_logit_softcapping=None, layer_types=["sliding_attention", "full_attention", "sliding_attention"],
+        rope_parameters={"full_attention": {"rope_type": "linear", "factor": 8.0, "rope_theta": 1e6},
+                         "sliding_attention": {"rope_type": "default", "rope_theta": 1e4}})),
+}
 
 
 def make(folder, kind, config, settings):
     tied = settings["tie_word_embeddings"]
-    model = kind(config(num_hidden_layers=2, hidden_size=24, num_attention_heads=6, num_key_value_heads=3, intermediate_size=10,
-                        vocab_size=VOCABULARY, bos_token_id=30, eos_token_id=30, attn_implementation="sdpa",
-                        **{"max_position_embeddings": SEQUENCE, **settings}))
+    gemma = "Gemma" in kind.__name__
+    model = kind(config(hidden_size=24, num_attention_heads=6, num_key_value_heads=3, intermediate_size=10,
+                        vocab_size=VOCABULARY, bos_token_id=30, eos_token_id=30, pad_token_id=None,
+                        attn_implementation="eager" if gemma else "sdpa",
+                        **{"num_hidden_layers": 2, "max_position_embeddings": SEQUENCE, **settings}))
     with torch.no_grad():  # far from the symmetric beginning: every gain matters
         for name, p in model.named_parameters():
-            p.copy_(torch.randn(p.shape) * 0.3 + (1 if "norm" in name else 0))
-    model = model.to(torch.float32 if tied else torch.bfloat16)
+            p.copy_(torch.randn(p.shape) * 0.3 + (1 if "norm" in name and not gemma else 0))
+    model = model.to(torch.float32 if tied and not gemma else torch.bfloat16)
     if folder.exists():
         shutil.rmtree(folder)
-    model.save_pretrained(folder, max_shard_size="1TB" if tied else "9KB")
+    model.save_pretrained(folder, max_shard_size="1TB" if tied and not gemma else "9KB")
     (folder / "generation_config.json").unlink()
     model = fp64.make_exact(model, SEQUENCE)
     tokens = torch.randint(0, VOCABULARY, (SEQUENCES, SEQUENCE + 1))
