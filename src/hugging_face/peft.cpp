@@ -153,6 +153,9 @@ void expect_same_adapter(const std::string& content, const std::string& path,
   for (const char* key : {"use_dora", "lora_bias", "use_qalora"})
     expect(key, false, false, "Trireme reads false");
   expect("bias", "none", "none", "Trireme reads none");
+  for (const char* key : {"layers_to_transform", "modules_to_save", "target_parameters",
+                          "exclude_modules", "trainable_token_indices", "layer_replication"})
+    expect(key, json(), json(), "Trireme reads null");
   for (const char* key : {"rank_pattern", "alpha_pattern"})
     expect(key, json::object(), json::object(), "Trireme has one rank and one alpha");
   if (const json targets = value("target_modules", json()); targets.is_array()) {
