@@ -1,3 +1,5 @@
+// Divides the writing of checkpoints among the ranks that hold the same pieces: groups of holders,
+// each with a balanced list of blocks.
 #include <trireme/architecture/saved.hpp>
 
 #include <algorithm>

@@ -17,6 +17,7 @@
 #include <cmath>
 #include <map>
 #include <optional>
+#include <set>
 #include <utility>
 #include <vector>
 
@@ -329,7 +330,12 @@ std::vector<StoredTensor> match_adapters(const SafetensorsFile& file,
                                          const std::vector<Tensor>& tensors) {
   Complaints complaints;
   std::vector<StoredTensor> stored;
+  std::set<std::pair<std::string, std::int64_t>> seen;
   for (const Tensor& tensor : tensors) {
+    for (const Piece& piece : tensor.pieces)
+      check_usage(seen.insert({piece.array, piece.place}).second, file.path(),
+                  ": has an A for each of queries, keys and values, but the deck's adapters share "
+                  "one; choose the targets attention.query and attention.key_value");
     const TensorInfo* info = file.find(tensor.name);
     stored.push_back({&file, info});
     if (info == nullptr)

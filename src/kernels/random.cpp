@@ -1,3 +1,5 @@
+// Random initial values by counters: every element is computed from its number alone, whatever the
+// slice.
 #include <trireme/kernels/random.hpp>
 
 #include <trireme/base/check.hpp>

@@ -39,12 +39,12 @@ checkpoint::SliceView frozen_slice_of(const Exec& exec, const NamedTensor<T>& te
   if constexpr (is_narrow<T>) {
     slice.dtype = DType::fp32;
     slice.data = nullptr;
-    const T* first = tensor.data.data() + part.first;
+    T* first = tensor.data.data() + part.first;
     slice.copy = [&exec, first](std::int64_t begin, std::int64_t bytes, void* out) {
       const auto n = static_cast<std::size_t>(bytes) / sizeof(float);
       std::vector<T> narrow(n);
       copy_to_host<T>(exec, std::span<T>(narrow),
-                      View1<const T>(first + begin / std::int64_t{sizeof(float)}, n),
+                      View1<T>(first + begin / std::int64_t{sizeof(float)}, n),
                       "train/share copies numbers to the host");
       std::ranges::transform(narrow, static_cast<float*>(out),
                              [](T x) { return static_cast<float>(x); });

@@ -125,6 +125,7 @@ TEST_P(Peft, LossesAndNormsOfTrainingAreThoseOfPeft) {
   const std::string path = folder_.file("tokens.h5");
   data::TokenFileWriter writer(path, "bytes", model_.vocabulary);
   writer.append(results_.tokens);
+  writer.end_document(std::ssize(results_.tokens));
   writer.commit("test");
   const data::TokenFile tokens(path);
   const std::string checkpoint = import_as(DType::fp64);
