@@ -53,17 +53,17 @@ bool joined(const Operation& op, const ArraySpec& a, const ArraySpec& b) {
 
 void expect_joined(const deck::Deck& deck, const LayerDescription& part,
                    const std::string& prefix) {
+  const deck::ModelConfig& m = deck.config.model;
+  const bool adapters = m.adapter.present() && m.frozen.empty();
+  const auto named = [&](const ArraySpec& a) { return is_frozen(m, prefix + a.name) != adapters; };
   for (const Operation& op : part.operations)
     for (const ArraySpec& a : op.arrays)
-      for (const ArraySpec& b : op.arrays) {
-        const bool one = is_frozen(deck.config.model, prefix + a.name);
-        const bool other = is_frozen(deck.config.model, prefix + b.name);
-        check_usage(!joined(op, a, b) || one == other, deck.cite("optimizer", "frozen"),
-                    one ? " names " : " does not name ", prefix, a.name,
-                    other ? ", but " : ", not ", prefix, b.name,
-                    ", and one kernel computes the gradients of both; name both or "
-                    "none");
-      }
+      for (const ArraySpec& b : op.arrays)
+        check_usage(
+            !joined(op, a, b) || !named(a) || named(b),
+            adapters ? deck.cite("adapter", "also_trained") : deck.cite("optimizer", "frozen"),
+            " names ", prefix, a.name, ", not ", prefix, b.name,
+            ", and one kernel computes the gradients of both; name both or none");
 }
 
 /// Each pattern names an array.
