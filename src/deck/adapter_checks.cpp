@@ -11,13 +11,7 @@ std::vector<std::string> adapter_mistakes(const Deck& deck) {
   const auto report = [&](const auto&... parts) { mistakes.push_back(text(parts...)); };
   const ModelConfig& m = deck.config.model;
   const AdapterConfig& a = m.adapter;
-  if (!a.present()) {
-    for (const char* key : {"rank", "alpha", "scaling", "dropout", "targets", "also_trained"})
-      if (deck.places.contains(text("adapter.", key)))
-        report(deck.cite("adapter", key), " has no effect with ", deck.cite("adapter", "kind"),
-               "; choose kind = \"lora\", or leave ", key, " out");
-    return mistakes;
-  }
+  if (!a.present()) return mistakes;
   const std::string targets = deck.cite("adapter", "targets");
   if (a.targets.empty())
     report(targets, " names no product; choose some, such as [\"attention.query\"]");

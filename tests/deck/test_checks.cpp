@@ -54,8 +54,6 @@ TEST(Checks, AdaptersFitTheModel) {
       "twice; choose attention.query_key_value, or");
   expect_contains(mistakes_of(example, {lora, "adapter.targets=attention.query,attention.query"}),
                   "names attention.query twice");
-  expect_contains(mistakes_of(example, {"adapter.rank=4"}),
-                  "[adapter] rank = 4 (command line) has no effect with [adapter] kind = \"none\"");
 }
 
 TEST(Checks, Tf32IsForFp32) {
