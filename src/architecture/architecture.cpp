@@ -1,7 +1,12 @@
+// Counts of a model, and its list of arrays: those of the embedding, of every layer and of the head,
+// in registry order.
 #include <trireme/architecture/architecture.hpp>
 #include <trireme/architecture/ends.hpp>
+#include <trireme/architecture/frozen.hpp>
 #include <trireme/base/check.hpp>
 #include <trireme/base/text.hpp>
+
+#include <algorithm>
 
 namespace trireme::architecture {
 
@@ -51,7 +56,28 @@ double Architecture::attention_products() const {
   return static_cast<double>(model.layers) * products;
 }
 
+bool Architecture::has_frozen() const {
+  return std::ranges::any_of(arrays, &ArraySpec::frozen);
+}
+
+/// The layers' matrices; of the head, those that it has itself.
+double Architecture::frozen_products() const {
+  double products = 0;
+  for (const ArraySpec& array : arrays)
+    if (array.frozen && array.decay && array.layer >= 0 && array.layer < model.layers)
+      products += static_cast<double>(array.elements());
+  if (model.shared_layers > 0)
+    products *= static_cast<double>(model.layers) / static_cast<double>(model.shared_layers);
+  return products + products_of(*this, [](const Operation& op) {
+           return !op.arrays.empty() && op.arrays.front().frozen;
+         });
+}
+
 double Architecture::model_flops_per_token() const {
+  return all_flops_per_token() - 2 * frozen_products();
+}
+
+double Architecture::all_flops_per_token() const {
   return 6 * (static_cast<double>(layer_parameters()) + head_products() + attention_products());
 }
 
@@ -67,6 +93,7 @@ Architecture describe(const deck::ModelConfig& model) {
         a.arrays.back().name = prefix + array.name;
         a.arrays.back().layer = layer;
         a.arrays.back().shared = shared;
+        a.arrays.back().frozen = is_frozen(a.model, a.arrays.back().name);
       }
   };
   const std::int64_t groups = model.shared_layers > 0 ? model.shared_layers : model.layers;

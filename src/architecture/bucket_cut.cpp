@@ -75,6 +75,7 @@ BucketCut::BucketCut(const Architecture& architecture, const Shard& shard,
   ranges_.reserve(arrays.size() + 1);
   for (std::size_t i = 0; i < arrays.size(); ++i) {
     const LocalArray& a = arrays[i];
+    if (a.frozen) continue;
     for (const Piece& piece : a.pieces) {
       const std::int64_t begin = placement.offset[i] + piece.first;
       ranges_.push_back({begin, begin + piece.elements(), &piece, layer_of(architecture, a),

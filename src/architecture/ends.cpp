@@ -3,6 +3,7 @@
 #include <trireme/architecture/ends.hpp>
 
 #include <trireme/architecture/builder.hpp>
+#include <trireme/architecture/frozen.hpp>
 
 #include <algorithm>
 
@@ -15,6 +16,12 @@ class EndBuilder : public Builder {
  public:
   explicit EndBuilder(const ModelConfig& model, HeadGradient gradient = HeadGradient::with_losses)
       : Builder(model), gradient_(gradient) {}
+
+  LayerDescription take() {
+    LayerDescription part = Builder::take();
+    mark_frozen(part, m_);
+    return part;
+  }
 
   int field(const char* name, Rows rows) {
     return tensor(name, rows, Columns::one, Numbers::index, Home::batch);

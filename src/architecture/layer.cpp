@@ -1,6 +1,8 @@
 // The transformer layer, written once for all families: which norm, positions, activation, biases
 // and order are properties of the model (deck/families.cpp).
+#include <trireme/architecture/adapter.hpp>
 #include <trireme/architecture/builder.hpp>
+#include <trireme/architecture/frozen.hpp>
 #include <trireme/base/check.hpp>
 
 #include <cmath>
@@ -161,7 +163,10 @@ LayerDescription describe_layer(const ModelConfig& m) {
   int z2 = layer.down(layer.activation(layer.up(y2)));
   if (sandwich) z2 = layer.norm("feed_forward_output_norm", "n2", z2);
   layer.residual("out", post ? y2 : x1, z2, 2);
-  return layer.take();
+  LayerDescription described = layer.take();
+  add_adapters(described, m);
+  mark_frozen_layer(described, m);
+  return described;
 }
 
 }  // namespace trireme::architecture

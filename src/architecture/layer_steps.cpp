@@ -52,7 +52,7 @@ class Backward {
   /// The GELU whose output is the input of this product: its gradient is computed with the
   /// product's. −1: there is none.
   int gelu_before(const Operation& op) const {
-    if (op.kind != OperationKind::linear) return -1;
+    if (op.kind != OperationKind::linear || !op.adapter.empty()) return -1;
     for (std::size_t i = 0; i < layer_.operations.size(); ++i) {
       const Operation& before = layer_.operations[i];
       if (before.kind == OperationKind::activation && before.output == op.input &&

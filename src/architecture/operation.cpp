@@ -85,6 +85,17 @@ std::string Operation::bias() const {
   return found == arrays.end() ? "" : found->name;
 }
 
+bool Operation::trains() const {
+  return std::ranges::any_of(arrays, [](const ArraySpec& a) { return !a.frozen; });
+}
+bool Operation::trains_product() const {
+  return std::ranges::any_of(arrays,
+                             [](const ArraySpec& a) { return !a.frozen && a.decay && !a.adapter; });
+}
+bool Operation::trains_adapter() const {
+  return std::ranges::any_of(arrays, [](const ArraySpec& a) { return !a.frozen && a.adapter; });
+}
+
 std::vector<int> tensors_read(const Operation& op, Pass pass) {
   const bool forward = pass == Pass::forward;
   std::vector<int> read;
@@ -96,6 +107,10 @@ std::vector<int> tensors_read(const Operation& op, Pass pass) {
     case OperationKind::head_norm:
       return forward ? std::vector{op.input} : op.saved;
     case OperationKind::linear:
+      if (forward ||
+          (pass == Pass::backward_weight && (op.trains_product() || op.trains_adapter())))
+        read = {op.input};
+      return read;
     case OperationKind::logits:
     case OperationKind::embedding:
       if (pass != Pass::backward_input) read = {op.input};
@@ -135,8 +150,9 @@ std::vector<int> tensors_written(const Operation& op) {
 bool has_pass(const Operation& op, Pass pass) {
   if (pass == Pass::backward_input) return op.kind != OperationKind::embedding;
   if (pass == Pass::forward) return true;
-  return op.kind == OperationKind::norm || op.kind == OperationKind::linear ||
-         op.kind == OperationKind::embedding || op.kind == OperationKind::logits;
+  if (op.kind == OperationKind::logits) return true;  // also computes logits again
+  return op.trains() && (op.kind == OperationKind::norm || op.kind == OperationKind::linear ||
+                         op.kind == OperationKind::embedding);
 }
 
 std::string_view name_of(Collective collective) {
@@ -165,6 +181,7 @@ std::optional<Message> message_of(const Operation& op, Pass pass,
       if (pass == Pass::backward_input) return reduce(op.input);
       // A product of the layer gathers its input again; the logits may have it still.
       if (!forward && op.kind == OperationKind::logits && !op.gathers_again) break;
+      if (!forward && op.kind == OperationKind::linear && tensors_read(op, pass).empty()) break;
       return gather(op.input);
     case Cut::inputs:
       if (forward) return reduce(op.output);

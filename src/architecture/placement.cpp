@@ -14,6 +14,7 @@ std::int64_t round_up(std::int64_t n) {
 constexpr int first_replicated = 2;
 constexpr int sections = 6;
 int section_of(const LocalArray& a) {
+  if (a.frozen) return sections;
   if (a.split) return a.shared ? 1 : 0;
   return first_replicated + (a.shared ? 2 : 0) + (a.partial_gradient ? 1 : 0);
 }
@@ -38,8 +39,9 @@ Placement place(const Architecture& architecture, const Shard& shard,
   Placement p;
   p.offset.resize(arrays.size());
   std::int64_t end = 0;
-  for (int section = 0; section < sections; ++section) {
+  for (int section = 0; section <= sections; ++section) {
     if (section == first_replicated) p.replicated = end = round_up(end);
+    if (section == sections) p.trained = end = round_up(end);
     for (std::size_t i = 0; i < arrays.size(); ++i) {
       if (section_of(arrays[i]) != section) continue;
       const bool follows = architecture.arrays[arrays[i].number].follows_previous;
@@ -48,17 +50,19 @@ Placement place(const Architecture& architecture, const Shard& shard,
     }
   }
   p.elements = round_up(end);
-  p.tied_offset = p.elements;
+  p.tied_offset = p.trained;
   const bool both = shard.shares_vocabulary() || (shard.has_embedding() && shard.has_head());
-  if (architecture.model.tied_embeddings && both) p.tied_elements = arrays.front().elements();
-  p.gradient_elements = p.elements + round_up(p.tied_elements);
+  if (architecture.model.tied_embeddings && both && !arrays.front().frozen)
+    p.tied_elements = arrays.front().elements();
+  p.gradient_elements = p.trained + round_up(p.tied_elements);
   return p;
 }
 
 layout::Slice replicated_part(const std::vector<LocalArray>& arrays, const Placement& placement,
                               Stage stage, bool partial_gradient) {
   return run_of(arrays, placement, [&](const LocalArray& a) {
-    return !a.split && !a.shared && a.stage == stage && a.partial_gradient == partial_gradient;
+    return !a.frozen && !a.split && !a.shared && a.stage == stage &&
+           a.partial_gradient == partial_gradient;
   });
 }
 
@@ -67,7 +71,8 @@ std::vector<SharedPart> shared_parts(const std::vector<LocalArray>& arrays,
   std::vector<SharedPart> parts;
   for (SharedPart part : {SharedPart{{}, true, false}, {{}, false, false}, {{}, false, true}}) {
     part.run = run_of(arrays, placement, [&](const LocalArray& a) {
-      return a.shared && a.split == part.split && a.partial_gradient == part.partial_gradient;
+      return !a.frozen && a.shared && a.split == part.split &&
+             a.partial_gradient == part.partial_gradient;
     });
     if (part.run.extent > 0) parts.push_back(part);
   }

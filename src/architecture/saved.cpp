@@ -1,3 +1,5 @@
+// Divides the writing of checkpoints among the ranks that hold the same pieces: groups of holders,
+// each with a balanced list of blocks.
 #include <trireme/architecture/saved.hpp>
 
 #include <algorithm>
@@ -19,6 +21,7 @@ struct Holders {
   std::int64_t size = 1;      ///< ranks
   std::int64_t stride = 1;    ///< ranks of each replica
   std::int64_t position = 0;  ///< of data rank 0
+  bool frozen = false;
 
   layout::Sharing sharing() const {
     std::vector<const layout::Extents*> extents;
@@ -28,25 +31,28 @@ struct Holders {
   }
 };
 
-/// One group for replicated arrays, one for each set of tensor ranks that hold a split part, and
-/// the table of tied embeddings.
+/// Frozen and trained arrays apart: one group for replicated arrays, one for each set of tensor
+/// ranks that hold a split part, and the table of tied embeddings.
 std::vector<Holders> holders_of(const Architecture& architecture, const Shard& shard,
                                 const std::vector<LocalArray>& arrays, std::int64_t replicas) {
   const bool two_tables = architecture.model.tied_embeddings && !shard.shares_vocabulary() &&
                           shard.has_embedding() != shard.has_head();
   Holders table{{}, 2 * replicas, 1, shard.has_head() ? replicas : 0};
-  std::map<std::tuple<bool, std::int64_t, std::int64_t>, Holders> groups;
+  std::map<std::tuple<bool, bool, std::int64_t, std::int64_t>, Holders> groups;
   for (std::size_t local = 0; local < arrays.size(); ++local) {
     if (arrays[local].shared && arrays[local].copy) continue;  // the original's rank writes it
     const bool token_table = arrays[local].number == 0;
+    const bool frozen = arrays[local].frozen;
+    if (token_table) table.frozen = frozen;
     for (const Piece& piece : arrays[local].pieces) {
       const auto& [first, ranks] = piece.holders;
       Holders& holders =
           two_tables && token_table
               ? table
               : groups
-                    .try_emplace({!arrays[local].split, first, ranks},
-                                 Holders{{}, replicas * ranks, ranks, shard.tensor_rank - first})
+                    .try_emplace(
+                        {frozen, !arrays[local].split, first, ranks},
+                        Holders{{}, replicas * ranks, ranks, shard.tensor_rank - first, frozen})
                     .first->second;
       holders.pieces.push_back({local, &piece});
     }
@@ -83,9 +89,10 @@ std::vector<SavedPart> saved_parts(const Architecture& architecture, const Shard
 
 std::vector<std::int64_t> saved_sums(const Architecture& architecture, const Shard& shard,
                                      const std::vector<LocalArray>& arrays, int data_size,
-                                     std::int64_t unit_elements) {
+                                     std::int64_t unit_elements, bool frozen) {
   std::vector<std::int64_t> sums(static_cast<std::size_t>(data_size));
   for (const Holders& holders : holders_of(architecture, shard, arrays, data_size)) {
+    if (holders.frozen != frozen) continue;
     const layout::Sharing sharing = holders.sharing();
     for (std::size_t r = 0; r < sums.size(); ++r)
       sums[r] += sharing.padded(holders.position + static_cast<std::int64_t>(r) * holders.stride,

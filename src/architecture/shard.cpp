@@ -51,7 +51,7 @@ Stages best_stages(const Architecture& architecture, const deck::ParallelConfig&
   // FLOPs per token, relative to a layer's: all layers cost the same.
   const double products = architecture.head_products();
   const double layer =
-      (architecture.model_flops_per_token() / 6 - products) / static_cast<double>(all);
+      (architecture.all_flops_per_token() / 6 - products) / static_cast<double>(all);
   const double head = parallel.shares_vocabulary() ? 0 : products;
   std::int64_t last = all;
   double lowest = std::numeric_limits<double>::infinity();
@@ -194,6 +194,7 @@ LocalArray slice_of(const Architecture& architecture, const Shard& shard, std::s
   local.stage = stage;
   local.offset.assign(spec.shape.size(), 0);
   local.extent = spec.shape;
+  local.frozen = spec.frozen;
   if (spec.split_axis >= 0) {
     const auto axis = static_cast<std::size_t>(spec.split_axis);
     local.of_vocabulary = spec.of_vocabulary && shard.shares_vocabulary();

@@ -18,7 +18,7 @@ std::vector<layout::Slice> owned_slices(const Placement& placement,
   const auto r = static_cast<std::size_t>(data_rank);
   std::vector<layout::Slice> slices;
   for (const Bucket& b : buckets)
-    if (b.begin < placement.elements && b.bounds[r] < b.bounds[r + 1])
+    if (b.begin < placement.trained && b.bounds[r] < b.bounds[r + 1])
       slices.push_back({b.bounds[r], b.bounds[r + 1] - b.bounds[r]});
   if (!std::ranges::is_sorted(slices, {}, &layout::Slice::offset))
     std::ranges::sort(slices, {}, &layout::Slice::offset);
@@ -72,10 +72,11 @@ bool StatePlacement::owns(std::int64_t at) const {
 }
 
 StatePlacement whole_state(const std::vector<LocalArray>& arrays, const Placement& placement) {
-  StatePlacement state{{}, {{0, placement.elements}}, placement.elements, true};
+  StatePlacement state{{}, {{0, placement.trained}}, placement.trained, true};
   for (std::size_t local = 0; local < arrays.size(); ++local)
-    state.blocks.push_back(
-        {local, arrays[local].offset, arrays[local].extent, 0, placement.offset[local]});
+    if (!arrays[local].frozen)
+      state.blocks.push_back(
+          {local, arrays[local].offset, arrays[local].extent, 0, placement.offset[local]});
   return state;
 }
 
@@ -112,7 +113,7 @@ StatePlacement owned_state(const std::vector<LocalArray>& arrays, const Placemen
                            const std::vector<Bucket>& buckets, int data_rank) {
   StatePlacement state{{}, owned_slices(placement, buckets, data_rank), 0, false};
   for (std::size_t local = 0; local < arrays.size(); ++local)
-    for (const Piece& piece : arrays[local].pieces)
+    for (const Piece& piece : arrays[local].frozen ? std::vector<Piece>{} : arrays[local].pieces)
       add_owned(state, local, piece, placement.offset[local] + piece.first);
   return state;
 }
@@ -133,7 +134,7 @@ class OwnedSums {
         counted_only_(counted_only),
         sums_(static_cast<std::size_t>(ranks_)) {
     cut.visit([&](const BucketRun& run) {
-      if (run.begin < cut.placement().elements) add(run);
+      if (run.begin < cut.placement().trained) add(run);
     });
     add_block(pending_);
   }

@@ -2,6 +2,7 @@
 #include <trireme/deck/checks.hpp>
 
 #include <trireme/base/check.hpp>
+#include <trireme/deck/adapter_checks.hpp>
 #include <trireme/deck/choices.hpp>
 #include <trireme/deck/combination_checks.hpp>
 #include <trireme/deck/layout.hpp>
@@ -114,6 +115,11 @@ class CrossCheck {
     if (valid({"precision.products", "model.hidden", "model.heads", "model.head_size",
                "model.feed_forward", "model.sequence", "parallel.tensor", "batch.micro"}))
       for (const std::string& mistake : fp8_mistakes(deck_)) report(mistake);
+  }
+
+  void adapter() {
+    if (valid({"adapter.kind", "adapter.rank", "adapter.targets", "model.activation"}))
+      for (const std::string& mistake : adapter_mistakes(deck_)) report(mistake);
   }
 
   void optimizer() {
@@ -358,6 +364,7 @@ void cross_check(const Deck& deck, const std::set<std::string>& invalid, Diagnos
   checks.batch();
   checks.precision();
   checks.optimizer();
+  checks.adapter();
   checks.tensor();
   checks.context();
   checks.vocabulary();

@@ -17,13 +17,22 @@
 namespace trireme::deck {
 namespace {
 
-/// A TOML value as a Value; nothing for arrays, tables, dates and times.
+/// A TOML value as a Value; nothing for tables, dates, times and arrays of other things than
+/// strings.
 std::optional<Value> plain(const toml::node& node) {
   if (const auto* value = node.as_boolean()) return value->get();
   if (const auto* value = node.as_integer()) return value->get();
   if (const auto* value = node.as_floating_point()) return value->get();
   if (const auto* value = node.as_string()) return value->get();
-  return std::nullopt;
+  const auto* array = node.as_array();
+  if (array == nullptr) return std::nullopt;
+  Words words;
+  for (const auto& element : *array) {
+    const auto* word = element.as_string();
+    if (word == nullptr) return std::nullopt;
+    words.push_back(word->get());
+  }
+  return words;
 }
 
 /// Remedies for the most common errors of the parser.

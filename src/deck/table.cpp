@@ -359,6 +359,7 @@ std::vector<Key> make_keys() {
   std::vector<Entry> entries;
   run_keys(entries);
   model_keys(entries);
+  adapter_keys(entries);
   parallel_keys(entries);
   batch_and_precision_keys(entries);
   optimizer_keys(entries);
@@ -374,6 +375,7 @@ const std::vector<Section>& sections() {
   static const std::vector<Section> all{
       {"run", "length and output of the run"},
       {"model", "architecture of the transformer"},
+      {"adapter", "low-rank adapters for fine-tuning; see docs/fine_tuning.md"},
       {"parallel", "distribution of the work among ranks; never changes the result"},
       {"batch", "batch sizes"},
       {"precision", "number formats, attention kernels and loss scaling"},

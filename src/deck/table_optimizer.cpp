@@ -119,6 +119,12 @@ void optimizer_keys(std::vector<Entry>& out) {
               "maximum norm of the whole gradient; 0 means no clipping")
       .from(0)
       .otherwise(1.0);
+  out.emplace_back("optimizer", "frozen", KeyType::list,
+                   "patterns of the names of arrays that are not trained, such as \"layers.0-3\", "
+                   "\"embedding\" or \"layers.*.feed_forward\"; see docs/fine_tuning.md",
+                   Effect::state)
+      .in(&Config::model, &ModelConfig::frozen)
+      .otherwise(Words{});
   optimizer
       .integer("maximum_skips", &OptimizerConfig::maximum_skips,
                "consecutive steps that may be skipped because of a non-finite loss or gradient "

@@ -95,6 +95,36 @@ bool acceptable_string(const KeyText& key, const std::string& value) {
   return std::ranges::none_of(value, [](unsigned char c) { return c < 0x20 || c == 0x7f; });
 }
 
+std::string list_text(const Words& words) {
+  std::vector<std::string> all;
+  for (const std::string& word : words) all.push_back(quoted(word));
+  return "[" + join(all, ", ") + "]";
+}
+
+/// A word of a list: one of the key's, if it names some.
+bool acceptable_word(const KeyText& key, const std::string& word) {
+  return !word.empty() && acceptable_string(key, word) &&
+         (key.choices.empty() || std::ranges::find(key.choices, word) != key.choices.end());
+}
+
+/// The words of `a,b`, or of `["a", "b"]`.
+Words parse_list(std::string_view written) {
+  Words words;
+  if (written.starts_with('[') && written.ends_with(']'))
+    written = written.substr(1, written.size() - 2);
+  while (!written.empty()) {
+    const std::size_t end = std::min(written.find(','), written.size());
+    std::string_view word = written.substr(0, end);
+    written.remove_prefix(std::min(end + 1, written.size()));
+    while (word.starts_with(' ')) word.remove_prefix(1);
+    while (word.ends_with(' ')) word.remove_suffix(1);
+    if (word.size() >= 2 && word.starts_with('"') && word.ends_with('"'))
+      word = word.substr(1, word.size() - 2);
+    words.emplace_back(word);
+  }
+  return words;
+}
+
 std::string shown(const Value& value) {
   return std::visit(
       [](const auto& v) -> std::string {
@@ -103,7 +133,10 @@ std::string shown(const Value& value) {
           return text("the string ", quoted(v.substr(0, 80)));
         if constexpr (std::is_same_v<T, std::int64_t>) return text("the integer ", v);
         if constexpr (std::is_same_v<T, double>) return text("the number ", v);
-        return text(v);
+        if constexpr (std::is_same_v<T, Words>)
+          return text("the list ", list_text(v).substr(0, 80));
+        else
+          return text(v);
       },
       value);
 }
@@ -134,6 +167,12 @@ std::optional<Value> convert(const KeyText& key, const Value& raw) {
     case KeyType::duration:
       if (string)
         if (const auto seconds = parse_duration(*string)) return *seconds;
+      break;
+    case KeyType::list:
+      if (const auto* words = std::get_if<Words>(&raw);
+          words && std::ranges::all_of(
+                       *words, [&](const std::string& w) { return acceptable_word(key, w); }))
+        return raw;
       break;
     case KeyType::bytes:
       return bytes_in_range(key, integer  ? std::optional<Bytes>(*integer)
@@ -203,9 +242,13 @@ std::string expectation(const KeyText& key) {
     case KeyType::bytes:
       return text("bytes", key.range.least > 0 ? " above 0" : "",
                   ", such as 80000000000, 80e9 or \"80 GiB\"");
+    case KeyType::list:
+      if (key.choices.empty()) return "a list of strings";
+      [[fallthrough]];
     case KeyType::choice: {
       std::vector<std::string> words;
       for (const auto word : key.choices) words.push_back(quoted(word));
+      if (key.type == KeyType::list) return "a list of " + join(words, ", ");
       return (words.size() == 1 ? "" : "one of ") + join(words, ", ");
     }
   }
@@ -217,7 +260,10 @@ namespace {
 /// "; did you mean ...?" for a choice that is nearly one of the key's.
 std::string suggestion(const KeyText& key, const Value& raw) {
   const auto* word = std::get_if<std::string>(&raw);
-  if (key.type != KeyType::choice || word == nullptr) return "";
+  if (const auto* words = std::get_if<Words>(&raw); words && key.type == KeyType::list)
+    for (const std::string& one : *words)
+      if (!acceptable_word(key, one)) word = &one;
+  if ((key.type != KeyType::choice && key.type != KeyType::list) || word == nullptr) return "";
   const std::string best = nearest(*word, {key.choices.begin(), key.choices.end()});
   return best.empty() ? "" : text("; did you mean ", quoted(best), "?");
 }
@@ -233,7 +279,8 @@ std::optional<Value> accept(const KeyText& key, const Value& raw, std::string& p
 
 std::optional<Value> accept_text(const KeyText& key, std::string_view written,
                                  std::string& problem) {
-  const bool is_quoted = written.size() >= 2 && written.front() == '"' && written.back() == '"';
+  const bool is_quoted = key.type != KeyType::list && written.size() >= 2 &&
+                         written.front() == '"' && written.back() == '"';
   if (is_quoted) written = written.substr(1, written.size() - 2);
   std::string remark;
   switch (key.type) {
@@ -242,6 +289,8 @@ std::optional<Value> accept_text(const KeyText& key, std::string_view written,
     case KeyType::choice:
     case KeyType::duration:
       return accept(key, std::string(written), problem);
+    case KeyType::list:
+      return accept(key, parse_list(written), problem);
     case KeyType::bytes:
       if (const auto value = parse_whole<std::int64_t>(without_underscores(written), remark))
         return accept(key, *value, problem);
@@ -264,6 +313,7 @@ std::optional<Value> accept_text(const KeyText& key, std::string_view written,
 
 std::string literal(const KeyText& key, const Value& value) {
   if (key.type == KeyType::duration) return quoted(duration_text(std::get<double>(value)));
+  if (const auto* words = std::get_if<Words>(&value)) return list_text(*words);
   if (const auto* string = std::get_if<std::string>(&value)) return quoted(*string);
   if (const auto* number = std::get_if<double>(&value)) {
     std::string digits = text(*number);

@@ -10,11 +10,14 @@
 #include <trireme/hugging_face/convert.hpp>
 #include <trireme/hugging_face/folder_writer.hpp>
 #include <trireme/hugging_face/match.hpp>
+#include <trireme/hugging_face/peft.hpp>
 #include <trireme/hugging_face/transpose.hpp>
 
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <optional>
+#include <set>
 #include <utility>
 #include <vector>
 
@@ -261,14 +264,21 @@ DType weights_type(const checkpoint::Reader& reader, const deck::ModelConfig& mo
   return first->dtype;
 }
 
-Exported export_weights(const checkpoint::Reader& reader, const deck::ModelConfig& model,
-                        DType dtype, const std::string& folder, std::int64_t shard_bytes) {
-  const DType stored = weights_type(reader, model);
-  const auto specs = specs_of(model);
-  const auto tensors = written_tensors(format_of(model.family), model);
+namespace {
+
+std::vector<TensorPlan> plan_of(const std::vector<Tensor>& tensors, DType dtype) {
   std::vector<TensorPlan> plan;
   for (const Tensor& tensor : tensors) plan.push_back({tensor.name, dtype, tensor.shape});
-  FolderWriter out(folder, plan, shard_bytes);
+  return plan;
+}
+
+/// Reads tensors from a checkpoint and appends them, as numbers of type `dtype`, to `out`. With
+/// `merger`, the updates of adapters are added.
+template <class Out>
+void write_tensors(const checkpoint::Reader& reader, const deck::ModelConfig& model, DType dtype,
+                   const std::vector<Tensor>& tensors, const Merger* merger, Out& out) {
+  const DType stored = weights_type(reader, model);
+  const auto specs = specs_of(model);
   Buffer matrix;
   Buffer converted;
   for (const Tensor& tensor : tensors) {
@@ -278,6 +288,7 @@ Exported export_weights(const checkpoint::Reader& reader, const deck::ModelConfi
       const ArraySpec& spec = specs.at(piece.array);
       const Part part(spec, piece);
       reader.read_slice(spec.name, stored, spec.shape, part.offset, part.extent, at);
+      if (merger != nullptr) merger->add_update(piece, at);
       at += part.elements() * size_of(stored);
     }
     const std::string what = text(reader.folder(), ": ", names_of(tensor));
@@ -288,16 +299,75 @@ Exported export_weights(const checkpoint::Reader& reader, const deck::ModelConfi
     });
   }
   out.commit();
+}
+
+}  // namespace
+
+Exported export_weights(const checkpoint::Reader& reader, const deck::ModelConfig& model,
+                        DType dtype, const std::string& folder, std::int64_t shard_bytes) {
+  const auto tensors = written_tensors(format_of(model.family), model);
+  const DType stored = weights_type(reader, model);
+  FolderWriter out(folder, plan_of(tensors, dtype), shard_bytes);
+  std::optional<Merger> merger;
+  if (model.adapter.present()) merger.emplace(reader, model, stored);
+  write_tensors(reader, model, dtype, tensors, merger ? &*merger : nullptr, out);
   return {out.paths(), out.file_bytes()};
 }
 
+Exported export_adapters(const checkpoint::Reader& reader, const deck::ModelConfig& model,
+                         DType dtype, const std::string& folder) {
+  const auto tensors = adapter_tensors(format_of(model.family), model);
+  const std::string path = folder + "/" + adapter_weights_name;
+  SafetensorsWriter out(path, plan_of(tensors, dtype));
+  write_tensors(reader, model, dtype, tensors, nullptr, out);
+  return {{path}, out.file_bytes()};
+}
+
+namespace {
+
+/// The stored tensors of an adapter, in the order of `tensors`.
+std::vector<StoredTensor> match_adapters(const SafetensorsFile& file,
+                                         const std::vector<Tensor>& tensors) {
+  Complaints complaints;
+  std::vector<StoredTensor> stored;
+  std::set<std::pair<std::string, std::int64_t>> seen;
+  for (const Tensor& tensor : tensors) {
+    for (const Piece& piece : tensor.pieces)
+      check_usage(seen.insert({piece.array, piece.place}).second, file.path(),
+                  ": has an A for each of queries, keys and values, but the deck's adapters share "
+                  "one; choose the targets attention.query and attention.key_value");
+    const TensorInfo* info = file.find(tensor.name);
+    stored.push_back({&file, info});
+    if (info == nullptr)
+      complaints.add(tensor.name, " is missing");
+    else if (info->shape != tensor.shape || !info->dtype())
+      complaints.add(tensor.name, " is ", info->type, " ", checkpoint::shape_text(info->shape),
+                     ", expected floating-point numbers ", checkpoint::shape_text(tensor.shape));
+  }
+  for (const TensorInfo& info : file.tensors())
+    if (std::ranges::find(tensors, info.name, &Tensor::name) == tensors.end())
+      complaints.add(shortened(info.name), " is no tensor of these adapters");
+  complaints.raise(text(file.path(), ": the tensors are not those of the deck's [adapter]"),
+                   "change [adapter], or give the adapter that it describes");
+  return stored;
+}
+
+}  // namespace
+
 std::vector<std::string> import_weights(const TensorFolder& folder, const deck::ModelConfig& model,
                                         DType dtype, const std::string& directory,
-                                        const std::string& deck_toml, bool allow_nonfinite) {
+                                        const std::string& deck_toml, bool allow_nonfinite,
+                                        const SafetensorsFile* adapter) {
   const Format& format = format_of(model.family);
-  const auto stored = match(folder, format, model);
+  auto stored = match(folder, format, model);
   const auto specs = specs_of(model);
-  const auto tensors = format.tensors(model);
+  auto tensors = format.tensors(model);
+  if (adapter != nullptr) {
+    const auto added = adapter_tensors(format, model);
+    const auto in_file = match_adapters(*adapter, added);
+    tensors.insert(tensors.end(), added.begin(), added.end());
+    stored.insert(stored.end(), in_file.begin(), in_file.end());
+  }
   Shards shards(directory, dtype);
   NumberReader numbers(dtype, allow_nonfinite);
   try {

@@ -258,6 +258,8 @@ void drop(const char* label, const Exec& exec, View2<T> y, View2<const T> x,
   }
   using Acc = Accumulate<T>;
   const Dropout rows_of = dropout;
+  const std::int64_t columns = dropout.columns > 0 ? dropout.columns : hidden;
+  const std::int64_t first = dropout.first_column;
   const auto threshold = static_cast<std::uint32_t>(dropout.rate * 4294967296.0);
   const Acc kept = static_cast<Acc>(1.0 / (1.0 - dropout.rate));
   for_rows(
@@ -265,7 +267,7 @@ void drop(const char* label, const Exec& exec, View2<T> y, View2<const T> x,
         const T* x_row = row_of(x, t);
         T* y_row = row_of(y, t);
         map_words(
-            team, rows_of.key, rows_of.row(t) * hidden, hidden, y_row,
+            team, rows_of.key, rows_of.row(t) * columns + first, hidden, y_row,
             [&](std::int64_t, std::uint32_t word, Acc v) {
               const Acc factor = word < threshold ? Acc(0) : kept;
               return factor * v;

@@ -1,3 +1,5 @@
+// Random initial values by counters: every element is computed from its number alone, whatever the
+// slice.
 #include <trireme/kernels/random.hpp>
 
 #include <trireme/base/check.hpp>
@@ -66,6 +68,27 @@ void normal_fill(const Exec& exec, View3<T> x, const RandomKey& key, double stan
 }
 
 template <class T>
+void uniform_fill(const Exec& exec, View3<T> x, const RandomKey& key, double bound,
+                  std::int64_t global_rows, std::int64_t first_row) {
+  const std::int64_t rows = extent(x, 1);
+  const std::int64_t inner = extent(x, 2);
+  check(first_row >= 0 && first_row + rows <= global_rows, "rows [", first_row, ", ",
+        first_row + rows, ") are not within the ", global_rows, " of the global array");
+  const RandomKey array = key;
+  for_rows(
+      "kernels/uniform_fill", exec, extent(x, 0) * rows,
+      KOKKOS_LAMBDA(const Team& team, std::int64_t r) {
+        T* part = x.data() + r * inner;
+        const std::int64_t start = (r / rows * global_rows + first_row + r % rows) * inner;
+        for_lanes(team, inner, [&](std::int64_t i) {
+          const auto word = static_cast<std::uint64_t>(start + i);
+          const double u = uniform_from_word(philox(array, word / 4).w[word % 4]);
+          part[i] = static_cast<T>(bound * (2 * u - 1));
+        });
+      });
+}
+
+template <class T>
 void fill_operand(const Exec& exec, View1<T> x, std::uint32_t number) {
   constexpr std::int64_t period = 1 << 22;  // on a host, more would take longer than measuring
   const std::int64_t n = extent(x, 0);
@@ -84,6 +107,8 @@ void fill_operand(const Exec& exec, View1<T> x, std::uint32_t number) {
   template void normal_fill<T>(const Exec&, View1<T>, const RandomKey&, double, std::int64_t); \
   template void normal_fill<T>(const Exec&, View3<T>, const RandomKey&, double, std::int64_t,  \
                                std::int64_t);                                                  \
+  template void uniform_fill<T>(const Exec&, View3<T>, const RandomKey&, double, std::int64_t, \
+                                std::int64_t);                                                 \
   template void fill_operand<T>(const Exec&, View1<T>, std::uint32_t);
 TRIREME_INSTANTIATE(float)
 TRIREME_INSTANTIATE(double)

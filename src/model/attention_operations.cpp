@@ -61,8 +61,9 @@ void HeadNormOperation<P>::backward_input(const StepCall<P>& c, const LayerOpera
   const View2<T> dqkv = c.values.gradient(this->op_.output);
   const View2<T> raw = c.values.matrix(this->op_.saved.front());
   const View2<Accumulate<T>> inverse = c.values.sums(this->op_.saved.back());
-  kernels::head_norm_backward_weight<T>(c.handle, dgain_query_, dgain_key_, dqkv, raw, inverse,
-                                        norm_);
+  if (this->op_.trains())
+    kernels::head_norm_backward_weight<T>(c.handle, dgain_query_, dgain_key_, dqkv, raw, inverse,
+                                          norm_);
   kernels::head_norm_backward_input<T>(c.handle, dqkv, raw, inverse, gain_query_, gain_key_, norm_);
 }
 

@@ -57,12 +57,12 @@ void Embedding<P>::backward_weight(const Exec& exec, View2<T> dx, View2<T> all, 
   const std::int64_t first_row = axis_.rows().offset;
   if (drops_ && c.dropout > 0)
     kernels::dropout_backward<T>(exec, dx, dx, c.dropout_site(0, axis_.places()));
-  if (has_positions())
+  if (dposition_.data() != nullptr)
     kernels::positions_backward<T>(exec, dposition_, dx, sequence_, first_row,
                                    axis_.context().places());
-  if (has_segments())
+  if (dsegment_.data() != nullptr)
     kernels::segments_backward<T>(exec, dsegment_, dx, fields[segments_], first_row);
-  if (!looks_up_) return;
+  if (!looks_up_ || dtoken_.data() == nullptr) return;
   scale(exec, dx);
   kernels::embedding_lookup_backward<T>(exec, dtoken_,
                                         axis_.gather(exec, all, dx, "embedding, backward"),

@@ -2,7 +2,9 @@
 // another operation.
 #include <trireme/model/layer.hpp>
 
+#include <trireme/architecture/adapter.hpp>
 #include <trireme/architecture/fp8.hpp>
+#include <trireme/architecture/frozen.hpp>
 #include <trireme/base/check.hpp>
 #include <trireme/model/attention_operations.hpp>
 
@@ -15,8 +17,11 @@ Layer<P>::Layer(const LayerPlan& plan, const Parameters<P>& parameters, const de
                 const TensorAxis& axis, std::int64_t layer)
     : plan_(plan), layer_(layer) {
   const OperationPlace<P> place{parameters, m, axis, plan, layer};
-  for (const architecture::Operation& op : plan.description.operations)
-    operations_.push_back(op.first_layer_only && layer > 0 ? nullptr : make_operation(op, place));
+  for (const architecture::Operation& op : plan.description.operations) {
+    const architecture::Operation here = architecture::operation_in(op, m, layer);
+    trains_.push_back(here.trains());
+    operations_.push_back(op.first_layer_only && layer > 0 ? nullptr : make_operation(here, place));
+  }
 }
 
 template <class P>
@@ -45,7 +50,7 @@ void Layer<P>::run(const architecture::PhaseProgram& phase, const Handle& handle
         op->backward_input(call, operation(step.fused), step.accumulate);
         break;
       case Pass::backward_weight:
-        op->backward_weight(call);
+        if (trains_[static_cast<std::size_t>(step.operation)]) op->backward_weight(call);
         break;
     }
   }
@@ -97,6 +102,13 @@ LayerScratch<P> take_layer_scratch(Arena& arena, const LayerPlan& plan, const de
   scratch.transient = arena.take<std::byte>(plan.program.transient_bytes).data();
   if (plan.fp8 != nullptr)
     scratch.codes = arena.take<std::byte>(architecture::fp8_code_bytes(plan.description, n)).data();
+  const architecture::AdapterScratch adapters =
+      architecture::adapter_scratch(plan.description, n, m.adapter);
+  if (adapters.rows == 0) return scratch;
+  scratch.adapter_rows = arena.take<T>(n.tokens * adapters.rows);
+  if (!training) return scratch;
+  scratch.adapter_gradients = arena.take<T>(n.tokens * adapters.rows);
+  if (adapters.columns > 0) scratch.adapter_input = arena.take<T>(n.tokens * adapters.columns);
   return scratch;
 }
 

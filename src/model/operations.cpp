@@ -170,6 +170,9 @@ LinearOperation<P>::LinearOperation(const architecture::Operation& op,
       input_again_(op.name + ", input again, backward"),
       output_forward_(op.name + ", output, forward"),
       output_backward_(op.name + ", output, backward") {
+  if (!op.adapter.empty())
+    adapter_.emplace(op, place.array(""), place.parameters, place.model, place.axis, place.plan,
+                     place.layer);
   if (scaling_ != nullptr)
     fp8_tensor_ = architecture::fp8_tensor(place.plan.description, op, place.layer);
 }
@@ -191,10 +194,13 @@ void LinearOperation<P>::forward(const StepCall<P>& c, const LayerOperation<P>*)
   if (this->op_.cut == architecture::Cut::outputs) {
     const View2<T> all = axis_.gather(c.handle, c.scratch.all, x, input_forward_.c_str());
     linear_.forward(c.handle, y, all, fp8(c), true);
+    if (adapter_) adapter_->forward(c, y, all);
     return;
   }
   // Only one rank adds the bias to its partial sums.
-  linear_.forward(c.handle, axis_.partial(c.scratch.all, y), x, fp8(c), axis_.rank() == 0);
+  const View2<T> sum = axis_.partial(c.scratch.all, y);
+  linear_.forward(c.handle, sum, x, fp8(c), axis_.rank() == 0);
+  if (adapter_) adapter_->forward(c, sum, x);
   axis_.reduce(c.handle, y, c.scratch.all, output_forward_.c_str());
 }
 
@@ -205,7 +211,9 @@ void LinearOperation<P>::backward_input(const StepCall<P>& c, const LayerOperati
   const View2<T> dy = c.values.gradient(this->op_.output);
   if (this->op_.cut == architecture::Cut::outputs) {
     const View2<T> dx = c.values.gradient(this->op_.input);
-    linear_.backward_input(c.handle, axis_.partial(c.scratch.all, dx), dy, fp8(c));
+    const View2<T> sum = axis_.partial(c.scratch.all, dx);
+    linear_.backward_input(c.handle, sum, dy, fp8(c));
+    if (adapter_) adapter_->backward_input(c, sum, dy);
     axis_.reduce(c.handle, dx, c.scratch.all, input_backward_.c_str());
     if (accumulate)  // the input is also a part of the residual stream
       kernels::accumulate<T>(c.handle, flat(dx), flat<const T>(c.values.stream()));
@@ -213,7 +221,9 @@ void LinearOperation<P>::backward_input(const StepCall<P>& c, const LayerOperati
   }
   axis_.gather(c.handle, dy, axis_.own_rows(dy), output_backward_.c_str());
   if (fused == nullptr) {
-    linear_.backward_input(c.handle, c.values.gradient(this->op_.input), dy, fp8(c));
+    const View2<T> dx = c.values.gradient(this->op_.input);
+    linear_.backward_input(c.handle, dx, dy, fp8(c));
+    if (adapter_) adapter_->backward_input(c, dx, dy);
     return;
   }
   const auto& gelu = static_cast<const ActivationOperation<P>&>(*fused);
@@ -221,17 +231,22 @@ void LinearOperation<P>::backward_input(const StepCall<P>& c, const LayerOperati
                               fp8(c));
 }
 
-/// dW += dyᵀ x, db += Σ_t dy[t].
+/// dW += dyᵀ x, db += Σ_t dy[t], and the adapter's gradients.
 template <class P>
 void LinearOperation<P>::backward_weight(const StepCall<P>& c) const {
   const View2<T> x = c.values.matrix(this->op_.input);
   const View2<T> dy = c.values.gradient(this->op_.output);
-  if (this->op_.cut == architecture::Cut::outputs) {  // only this rank's rows of x are kept
-    linear_.backward_weight(c.handle, dy,
-                            axis_.gather(c.handle, c.scratch.all, x, input_again_.c_str()), fp8(c));
+  const bool reads = this->op_.trains_product() || this->op_.trains_adapter();
+  if (this->op_.cut == architecture::Cut::outputs) {
+    if (!reads) return linear_.backward_bias(c.handle, dy);
+    // Only this rank's rows of x are kept.
+    const View2<T> all = axis_.gather(c.handle, c.scratch.all, x, input_again_.c_str());
+    linear_.backward_weight(c.handle, dy, all, fp8(c));
+    if (this->op_.trains_adapter()) adapter_->backward_weight(c, dy, all);
     return;
   }
-  linear_.backward_weight_alone(c.handle, dy, x, fp8(c));
+  if (reads) linear_.backward_weight_alone(c.handle, dy, x, fp8(c));
+  if (this->op_.trains_adapter()) adapter_->backward_weight(c, dy, x);
   linear_.backward_bias(c.handle, axis_.own_rows(dy));
 }
 

@@ -74,24 +74,30 @@ Parameters<P>::Parameters(const architecture::Architecture& architecture,
     entries_.push_back(
         {&spec, local_[i], offset,
          slice(spec, local_[i], part(all_weights_, place_of(weight_places_, i), n)),
-         slice(spec, local_[i], part(all_gradients_, place_of(gradient_places_, i), n))});
+         slice(spec, local_[i],
+               spec.frozen ? View1<Gradient>()
+                           : part(all_gradients_, place_of(gradient_places_, i), n))});
     by_name_.emplace(spec.name, i);
   }
 }
 
 namespace {
 
-/// The slice of a normal random array: the axis that is split becomes the middle one of three.
+/// The slice of a random array: the axis that is split becomes the middle one of three.
 template <class T>
-void fill_normal(const Exec& exec, const NamedTensor<T>& tensor, const ArraySpec& spec,
+void fill_random(const Exec& exec, const NamedTensor<T>& tensor, const ArraySpec& spec,
                  const RandomKey& key) {
   const auto axis = static_cast<std::size_t>(spec.split_axis < 0 ? 0 : spec.split_axis);
   const auto size = [](std::int64_t n) { return static_cast<std::size_t>(n); };
   const View3<T> x(tensor.data.data(), size(product(tensor.extent, 0, axis)),
                    size(tensor.extent[axis]),
                    size(product(tensor.extent, axis + 1, tensor.extent.size())));
-  kernels::normal_fill(exec, x, key, spec.standard_deviation, tensor.shape[axis],
-                       tensor.offset[axis]);
+  if (spec.initialisation == architecture::Initialisation::uniform)
+    kernels::uniform_fill(exec, x, key, spec.standard_deviation, tensor.shape[axis],
+                          tensor.offset[axis]);
+  else
+    kernels::normal_fill(exec, x, key, spec.standard_deviation, tensor.shape[axis],
+                         tensor.offset[axis]);
 }
 
 }  // namespace
@@ -125,20 +131,23 @@ void Parameters<P>::set_weights(const Exec& exec, const std::function<void(const
 
 template <class P>
 void Parameters<P>::initialise(const Exec& exec, std::uint64_t seed) {
-  set_weights(exec, [&](const Entry& e) {
-    switch (e.spec->initialisation) {
-      case architecture::Initialisation::zeros:
-        kernels::fill(exec, e.weight.data, Compute(0));
-        break;
-      case architecture::Initialisation::ones:
-        kernels::fill(exec, e.weight.data, Compute(1));
-        break;
-      case architecture::Initialisation::normal:
-        fill_normal(exec, e.weight, *e.spec,
-                    RandomKey{seed, Purpose::initialisation, e.number(), 0});
-        break;
-    }
-  });
+  set_weights(exec, [&](const Entry& e) { initialise(exec, e, seed); });
+}
+
+template <class P>
+void Parameters<P>::initialise(const Exec& exec, const Entry& e, std::uint64_t seed) const {
+  switch (e.spec->initialisation) {
+    case architecture::Initialisation::zeros:
+      kernels::fill(exec, e.weight.data, Compute(0));
+      break;
+    case architecture::Initialisation::ones:
+      kernels::fill(exec, e.weight.data, Compute(1));
+      break;
+    case architecture::Initialisation::normal:
+    case architecture::Initialisation::uniform:
+      fill_random(exec, e.weight, *e.spec, RandomKey{seed, Purpose::initialisation, e.number(), 0});
+      break;
+  }
 }
 
 template <class P>
@@ -157,6 +166,7 @@ auto Parameters<P>::weight(const std::string& name, std::int64_t rows, std::int6
 template <class P>
 auto Parameters<P>::gradient(const std::string& name, std::int64_t rows, std::int64_t columns) const
     -> View2<Gradient> {
+  if (entry(name).spec->frozen) return {};
   return matrix(part(all_gradients_, gradient_places_.place(entry(name).offset), rows * columns),
                 rows, columns);
 }
@@ -167,6 +177,7 @@ auto Parameters<P>::weight(const std::string& name, std::int64_t elements) const
 template <class P>
 auto Parameters<P>::gradient(const std::string& name, std::int64_t elements) const
     -> View1<Gradient> {
+  if (entry(name).spec->frozen) return {};
   return part(all_gradients_, gradient_places_.place(entry(name).offset), elements);
 }
 

@@ -2,6 +2,7 @@
 // between the layers.
 #include <trireme/model/pipeline_stage.hpp>
 
+#include <trireme/architecture/frozen.hpp>
 #include <trireme/kernels/elementwise.hpp>
 
 namespace trireme::model {
@@ -25,7 +26,8 @@ PipelineStage<P>::PipelineStage(const architecture::Architecture& architecture,
       weight_half_reads_(architecture::reads_weights(plan.program.backward_weight)),
       layer_count_(architecture.model.layers),
       objective_(architecture::objective_of(architecture.model)),
-      reads_fields_(!parameters.shard().shares_vocabulary()) {
+      reads_fields_(!parameters.shard().shares_vocabulary()),
+      first_trained_(architecture::first_trained(architecture)) {
   const architecture::Shard& shard = parameters.shard();
   const deck::ModelConfig& model = architecture.model;
   if (number == 0) embedding_.emplace(parameters, model, axis);
@@ -154,6 +156,7 @@ void PipelineStage<P>::evaluate(const Handle& handle, View2<T> output, const Slo
                                 std::int64_t samples, const Between& between) const {
   MicroContext plain = context;
   plain.dropout = 0;
+  plain.adapter_dropout = 0;
   forward_layers(handle, output, slot, scratch, plain, [&](std::int64_t) {
     if (between) between();
   });
@@ -179,13 +182,14 @@ void PipelineStage<P>::backward(const Handle& handle, View2<T> dx, const Slot& s
     read_layer(handle, l, true);
     sum(handle, layers_[l]->layer());
     slot.offload.begin_read(handle, layer);
-    layers_[l]->backward(handle, dx, slot.layers[l], scratch.layer, context);
+    if (has_backward(l)) layers_[l]->backward(handle, dx, slot.layers[l], scratch.layer, context);
     slot.offload.end_read(handle, layer);
     done(layers_[l]->layer());
   }
   if (embedding_) {
     sum(handle, -1);
-    embedding_->backward_weight(handle, dx, scratch.layer.all, slot.fields, context);
+    if (first_trained_ < 0)
+      embedding_->backward_weight(handle, dx, scratch.layer.all, slot.fields, context);
     done(-1);
   }
 }
@@ -204,7 +208,8 @@ void PipelineStage<P>::backward_input(const Handle& handle, View2<T> dx, const S
     const auto layer = static_cast<std::int64_t>(l);
     read_layer(handle, l, true);
     slot.offload.begin_read(handle, layer);
-    layers_[l]->backward_input(handle, dx, slot.layers[l], scratch.layer, context);
+    if (has_backward(l))
+      layers_[l]->backward_input(handle, dx, slot.layers[l], scratch.layer, context);
     slot.offload.keep(handle, layer, SlotOffload::Part::work);
     if (between) between();
   }
@@ -223,12 +228,14 @@ void PipelineStage<P>::backward_weight(const Handle& handle, const Slot& slot,
     const auto layer = static_cast<std::int64_t>(l);
     if (weight_half_reads_) read_layer(handle, l, true);
     slot.offload.begin_read(handle, layer, SlotOffload::Part::work);
-    layers_[l]->backward_weight(handle, slot.layers[l], scratch.layer, context);
+    if (has_backward(l))
+      layers_[l]->backward_weight(handle, slot.layers[l], scratch.layer, context);
     slot.offload.end_read(handle, layer);
     done(layers_[l]->layer());
   }
   if (embedding_) {
-    embedding_->backward_weight(handle, slot.dx, scratch.layer.all, slot.fields, context);
+    if (first_trained_ < 0)
+      embedding_->backward_weight(handle, slot.dx, scratch.layer.all, slot.fields, context);
     done(-1);
   }
 }

@@ -77,6 +77,7 @@ void Optimizer<P>::lay_out_sums() {
   std::vector<std::int64_t> begins_of_blocks, ends_of_blocks;  // in the gradients' memory
   std::vector<std::int64_t> weight_begins, weight_ends;        // in that of the weights
   for (const auto& entry : parameters_->entries()) {
+    if (entry.spec->frozen) continue;
     const std::int64_t at =
         entry.number() * shard.tensor_size + (entry.local.split ? shard.tensor_rank : 0);
     for (const architecture::Piece& piece : entry.local.pieces) {
@@ -193,9 +194,10 @@ void Optimizer<P>::mark_loss(const Exec& exec, View1<const double> loss) const {
   const auto& entries = parameters_->entries();
   const auto last = std::find_if(entries.rbegin(), entries.rend(), [&](const Entry& entry) {
     return entry.local.stage == parameters_->shard().last_stage() && !entry.local.copy &&
-           entry.local.elements() > 0;
+           entry.local.elements() > 0 && !entry.spec->frozen;
   });
-  check(last != entries.rend(), "the last stage has no array of its own");
+  // If all of the last stage is frozen, the gradients of the stages before it show the loss.
+  if (last == entries.rend()) return;
   kernels::mark_non_finite<typename P::Gradient>(exec, last->gradient.data, loss);
 }
 

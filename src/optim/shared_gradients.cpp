@@ -35,7 +35,7 @@ SharedGradients<P>::SharedGradients(grid::Grid& grid, const deck::ModelConfig& m
   const auto communicators = holders_of(grid, model, shard, heads);
   for (const auto& entry : parameters.entries())
     for (const architecture::Piece& piece : entry.local.pieces) {
-      if (!entry.local.split || piece.holders.extent == 1) continue;
+      if (entry.spec->frozen || !entry.local.split || piece.holders.extent == 1) continue;
       const auto axis = static_cast<std::size_t>(entry.spec->split_axis);
       const auto found = std::ranges::find(heads, piece.offset[axis]);
       check(found != heads.end() && piece.extent[axis] == 1, entry.spec->name,

@@ -75,7 +75,7 @@ ArenaParts arena_parts(const deck::Config& config, const architecture::Architect
           architecture::arranged_gradients(buckets, shard, division,
                                            config.parallel.sequence_parallel, any)
               .elements(),
-          shares_state(config) ? architecture::most_state_elements(buckets) : elements.elements,
+          shares_state(config) ? architecture::most_state_elements(buckets) : elements.trained,
           sums.data + sums.embedding + sums.pipeline + 2 * sums.vocabulary +
               (shard.has_head() ? sums.context : 0),
           sums.shared};
@@ -155,19 +155,28 @@ Bytes share_bytes(const deck::Config& config, const architecture::Architecture& 
   }
   std::vector<std::int64_t> saved(owned.size());
   if (copies > 0) saved = architecture::saved_sums(architecture, shard, arrays, replicas, page);
+  // Frozen weights are saved as fp32 or wider, too.
+  const std::vector<std::int64_t> frozen =
+      architecture::saved_sums(architecture, shard, arrays, replicas, page, true);
   // With overlapping steps, the weights before the last update are saved too, as they are used.
   std::vector<std::int64_t> earlier(owned.size());
   if (config.parallel.overlaps_steps())
-    earlier = architecture::saved_sums(architecture, shard, arrays, replicas,
-                                       architecture::saved_alignment / sizes.element);
+    for (const bool of_frozen : {false, true}) {
+      const auto sums =
+          architecture::saved_sums(architecture, shard, arrays, replicas,
+                                   architecture::saved_alignment / sizes.element, of_frozen);
+      for (std::size_t r = 0; r < sums.size(); ++r) earlier[r] += sums[r];
+    }
   Bytes most = 0;
   for (std::size_t r = 0; r < owned.size(); ++r)
-    most = std::max(most, (copies * saved[r] + state_arrays * owned[r]) * sizes.accumulate +
-                              earlier[r] * sizes.element);
+    most = std::max(most,
+                    (copies * saved[r] + frozen[r] + state_arrays * owned[r]) * sizes.accumulate +
+                        earlier[r] * sizes.element);
   // Replica 0 of the first stage also saves the maxima of fp8.
   if (config.precision.products == Products::fp8 && shard.has_embedding() && shard.tensor_rank == 0)
     most =
-        std::max(most, (copies * saved.front() + state_arrays * owned.front()) * sizes.accumulate +
+        std::max(most, (copies * saved.front() + frozen.front() + state_arrays * owned.front()) *
+                               sizes.accumulate +
                            architecture::saved_bytes(
                                architecture::fp8_tensors(architecture.layer, config.model.layers) *
                                config.precision.fp8_history * 4));

@@ -123,12 +123,15 @@ ArenaParts MemoryEstimate::arenas_of(const deck::Config& config, const Rank& ran
   const deck::ParallelConfig& p = config.parallel;
   const ModelParts& parts = model_parts(static_cast<int>(p.tensor));
   ArenaParts arenas;
-  if (architecture_.model.shared_layers > 0) {
+  const bool exact = architecture_.model.shared_layers > 0 || architecture_.has_frozen();
+  std::int64_t trained = 0;
+  if (exact) {
     Shard shard = rank.shard;
     shard.tensor_size = static_cast<int>(p.tensor);
     const architecture::Placement all = placed(architecture_, shard);
     arenas.elements = all.elements;
     arenas.gradient_elements = all.gradient_elements;
+    trained = all.trained;
   } else {
     const bool first = rank.shard.has_embedding(), last = rank.shard.has_head();
     arenas.elements = rank.layers * parts.layer;
@@ -136,15 +139,16 @@ ArenaParts MemoryEstimate::arenas_of(const deck::Config& config, const Rank& ran
     if (last && !first) arenas.elements += parts.head;
     arenas.gradient_elements = arenas.elements + (first && last ? parts.ends_tied : 0);
   }
-  arenas.state_elements = arenas.elements;
   const std::int64_t all = arenas.elements;
+  if (!exact) trained = all;
+  arenas.state_elements = trained;
   if (p.divides_state()) {
     // Each part of a bucket ends at the next block of the norm; each stage has its own buckets.
     const std::int64_t bucket =
         std::max<std::int64_t>(norm_block, p.bucket_bytes / sizes_.accumulate());
-    const std::int64_t buckets = arenas.elements / bucket + 3 * p.chunks + 2;
+    const std::int64_t buckets = trained / bucket + 3 * p.chunks + 2;
     arenas.state_elements =
-        std::min(arenas.elements, part_of(arenas.elements, p.replicas()) + buckets * norm_block);
+        std::min(trained, part_of(trained, p.replicas()) + buckets * norm_block);
     // Own parts, and windows of two layers and of the embedding or the head.
     const bool first = rank.shard.has_embedding(), last = rank.shard.has_head();
     const std::int64_t windows =

@@ -1,6 +1,7 @@
 // Bytes of a rank from the sizes of a micro-batch, of its arenas and of its stages.
 #include <trireme/plan/memory_parts.hpp>
 
+#include <trireme/architecture/adapter.hpp>
 #include <trireme/architecture/ends.hpp>
 #include <trireme/architecture/fp8.hpp>
 #include <trireme/architecture/state.hpp>
@@ -87,6 +88,9 @@ ActivationParts activation_parts(const deck::Config& config, const architecture:
   parts.scratch = line /* the loss */ + (s.cuts_tokens ? gathered : 0) +
                   attention_work(s, config, machine) + layer.transient_bytes +
                   2 * residual;  // output and dx
+  const auto adapters = architecture::adapter_scratch(a.layer, s, a.model.adapter);
+  parts.scratch +=
+      2 * up(s.tokens * adapters.rows * s.element) + up(s.tokens * adapters.columns * s.element);
   if (config.precision.products == Products::fp8)
     parts.scratch += up(architecture::fp8_code_bytes(a.layer, s));
   parts.head_scratch = at(Home::scratch, head);

@@ -71,7 +71,8 @@ ReductionScratch reduction_scratch(const deck::Config& config,
                             (shard.has_embedding() || shard.has_head());
   if (shares_table)
     for (const architecture::LocalArray& array : buckets.arrays())
-      if (architecture.arrays[static_cast<std::size_t>(array.number)].name == "embedding.token")
+      if (!array.frozen &&
+          architecture.arrays[static_cast<std::size_t>(array.number)].name == "embedding.token")
         scratch.embedding = device_reduction_scratch_bytes(array.elements() * sizes.accumulate, 2);
   return scratch;
 }

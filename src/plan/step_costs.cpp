@@ -3,6 +3,7 @@
 #include <trireme/plan/step_costs.hpp>
 
 #include <trireme/architecture/ends.hpp>
+#include <trireme/architecture/frozen.hpp>
 #include <trireme/architecture/shard.hpp>
 #include <trireme/architecture/state.hpp>
 #include <trireme/plan/memory.hpp>
@@ -30,10 +31,28 @@ double part_parameters(const architecture::LayerDescription& part, std::int64_t 
   double n = 0;
   for (const architecture::Operation& op : part.operations)
     for (const architecture::ArraySpec& array : op.arrays)
-      if (!array.tied)
+      if (!array.tied && !array.frozen)
         n += static_cast<double>(array.elements()) /
              static_cast<double>(array.split_axis >= 0 ? tensor : 1);
   return n;
+}
+
+/// The trained ones by stage, of a model in which layers may differ.
+std::vector<double> trained_parameters(const Architecture& a,
+                                       const std::vector<layout::Slice>& stage_layers,
+                                       std::int64_t tensor) {
+  std::vector<double> all(stage_layers.size());
+  for (const architecture::ArraySpec& array : a.arrays) {
+    if (array.frozen) continue;
+    const double n = static_cast<double>(array.elements()) /
+                     static_cast<double>(array.split_axis >= 0 ? tensor : 1);
+    std::size_t stage = array.layer < 0 ? 0 : all.size() - 1;
+    for (std::size_t s = 0; s < all.size(); ++s)
+      if (stage_layers[s].offset <= array.layer && array.layer < stage_layers[s].end()) stage = s;
+    all[stage] += n;
+    if (a.model.tied_embeddings && array.of_vocabulary && all.size() > 1) all.back() += n;
+  }
+  return all;
 }
 
 /// Parameters of a tensor rank by stage. The table of tied embeddings counts in the first stage and
@@ -48,6 +67,7 @@ std::vector<double> stage_parameters(const Architecture& a,
                            : 0;
   std::vector<double> all;
   all.reserve(stage_layers.size());
+  if (a.has_frozen()) return trained_parameters(a, stage_layers, tensor);
   for (const layout::Slice& layers : stage_layers)
     all.push_back(layer * static_cast<double>(layers.extent));
   all.front() += part_parameters(a.embedding, tensor);
@@ -149,8 +169,16 @@ StepCosts step_costs(const deck::Config& config, const Architecture& a, const Pa
   PassTime gather;
   if (cut && !sizes.cuts_tokens)
     gather.tensor = network.collective(Collective::all_gather, whole, Axis::tensor);
+  const std::int64_t trained_from = architecture::first_trained(a);
   for (std::size_t s = 0; s < stages; ++s) {
     PartTime stage = parts.layer * static_cast<double>(stage_layers[s].extent);
+    if (const std::int64_t first = trained_from - stage_layers[s].offset; first > 0) {
+      // No backward pass before the first trained array.
+      const std::int64_t without = std::min(first, stage_layers[s].extent);
+      PartTime backward = parts.layer * static_cast<double>(stage_layers[s].extent - without);
+      backward.forward = stage.forward;
+      stage = backward;
+    }
     if (s == 0) stage += parts.embedding;
     if (s + 1 == stages) stage += parts.head;
     const auto here = static_cast<Stage>(s);
@@ -206,6 +234,7 @@ StepCosts step_costs(const deck::Config& config, const Architecture& a, const Pa
                                      Axis::data);
   }
   if (a.model.tied_embeddings && !p.shares_vocabulary() &&
+      !architecture::is_frozen(a.model, "embedding.token") &&
       map.rank_of(0) != map.rank_of(map.last_stage()))
     costs.tied = network.first_and_last(static_cast<double>(a.model.vocabulary * a.model.hidden) /
                                         static_cast<double>(p.tensor) * gradient);

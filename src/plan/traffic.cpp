@@ -5,6 +5,7 @@
 #include <trireme/architecture/bucket_cut.hpp>
 #include <trireme/architecture/ends.hpp>
 #include <trireme/architecture/fp8.hpp>
+#include <trireme/architecture/frozen.hpp>
 #include <trireme/architecture/objective.hpp>
 #include <trireme/architecture/state.hpp>
 #include <trireme/base/text.hpp>
@@ -51,13 +52,33 @@ class Counter {
     std::int64_t layers = 0;
     for (const Stage stage : shard_.stages)
       layers += shard_.stage_layers[static_cast<std::size_t>(stage)].extent;
+    const bool alike = !architecture_.has_frozen();
     for (const bool again : {false, true})
       for (const auto* phase :
            {&layer_.forward, &layer_.backward, &layer_.backward_input, &layer_.backward_weight})
-        for (const architecture::Step& step : phase->steps)
-          if (step.again == again)
-            send(architecture_.layer, static_cast<std::size_t>(step.operation), step.pass,
-                 again ? "layers again" : text("layers", name_of(step.pass)), layers);
+        for (const architecture::Step& step : phase->steps) {
+          if (step.again != again) continue;
+          const std::string name = again ? "layers again" : text("layers", name_of(step.pass));
+          const auto operation = static_cast<std::size_t>(step.operation);
+          if (alike)
+            send(architecture_.layer, operation, step.pass, name, layers);
+          else
+            send_by_layer(operation, step.pass, phase == &layer_.forward, name);
+        }
+  }
+
+  /// Layers differ in what is frozen, and those before all trained arrays have no backward pass.
+  void send_by_layer(std::size_t operation, Pass pass, bool forward, const std::string& name) {
+    const std::int64_t first = forward ? 0 : architecture::first_trained(architecture_);
+    architecture::LayerDescription part = architecture_.layer;
+    for (const Stage stage : shard_.stages) {
+      const layout::Slice layers = shard_.stage_layers[static_cast<std::size_t>(stage)];
+      for (std::int64_t layer = std::max(first, layers.offset); layer < layers.end(); ++layer) {
+        part.operations[operation] = architecture::operation_in(
+            architecture_.layer.operations[operation], architecture_.model, layer);
+        send(part, operation, pass, name, 1);
+      }
+    }
   }
 
   void ends() {
@@ -112,7 +133,8 @@ class Counter {
       }
     };
     if (sizes_.cuts_tokens) add_all("norms and biases: all-reduce", false);
-    add_all("norms of heads: all-reduce", true);
+    add_all(config_.model.adapter.present() ? "adapters: all-reduce" : "norms of heads: all-reduce",
+            true);
     for (const auto& part : architecture::shared_parts(arrays_, placement))
       if (part.partial_gradient || (!part.split && sizes_.cuts_tokens))
         tensor("shared layers: all-reduce", 1, part.run.extent * sizes_.accumulate);
@@ -123,7 +145,7 @@ class Counter {
   void shared_heads() {
     for (const LocalArray& array : arrays_)
       for (const architecture::Piece& piece : array.pieces)
-        if (array.split && piece.holders.extent > 1)
+        if (array.split && !array.frozen && piece.holders.extent > 1)
           add("shared", "gradients of keys and values: all-reduce", piece.holders.extent, 1,
               piece.elements() * sizes_.accumulate);
   }
@@ -166,7 +188,7 @@ class Counter {
     const auto gathers = unit_gathers(config_, shard_, places, layer_, machine_);
     cut.visit([&](const architecture::BucketRun& run) {
       gradients.add(run.count, run.size());
-      if (run.begin >= placement.elements) return;
+      if (run.begin >= placement.trained) return;
       const auto* turn = places.run_of(run.begin);
       weights.add(run.count * (turn != nullptr && turn->takes_turns
                                    ? gathers[static_cast<std::size_t>(turn->unit)]
@@ -189,7 +211,7 @@ class Counter {
     std::int64_t blocks = 0;
     for (const LocalArray& array : arrays_)
       for (const architecture::Piece& piece : array.pieces)
-        if (piece.counted) blocks += parts(piece.elements(), norm_block);
+        if (piece.counted && !array.frozen) blocks += parts(piece.elements(), norm_block);
     return blocks;
   }
 
@@ -203,7 +225,8 @@ class Counter {
 
   void tied() {
     if (!architecture_.model.tied_embeddings || shard_.shares_vocabulary() ||
-        shard_.has_embedding() == shard_.has_head())
+        shard_.has_embedding() == shard_.has_head() ||
+        architecture::is_frozen(architecture_.model, "embedding.token"))
       return;
     add("tied", "token table's gradient: all-reduce", 2, 1,
         sizes_.vocabulary * sizes_.hidden * sizes_.accumulate);

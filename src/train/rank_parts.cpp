@@ -146,7 +146,7 @@ void RankParts<P>::make_optimizer(const deck::Config& config,
   const bool shared = config.parallel.divides_state();
   const architecture::BucketCut cut =
       parameters.bucket_cut(config.parallel.bucket_bytes, replicas.size());
-  const std::int64_t elements = parameters.placement().elements;
+  const std::int64_t elements = parameters.placement().trained;
   const std::int64_t head = config.model.layers;
   const auto buckets = architecture::gradient_buckets(cut);
   const auto& arrays = parameters.local_arrays();

@@ -135,6 +135,7 @@ model::MicroContext StepActions<P>::context(Micro micro) const {
   c.first_sample = data::first_sample(batch_, micro_of(micro), data_rank_);
   c.sequence = config_.model.sequence;
   c.dropout = config_.model.dropout;
+  c.adapter_dropout = config_.model.adapter.dropout;
   // Without a counted target, the gradient is 0 anyway.
   const std::int64_t targets = batch_targets(number);
   c.token_weight = 1.0 / static_cast<double>(std::max<std::int64_t>(1, targets));

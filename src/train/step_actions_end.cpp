@@ -25,10 +25,11 @@ void StepActions<P>::reduce_gradients(const Step& step) {
 template <class P>
 void StepActions<P>::begin_tied_sum(std::int64_t step) {
   parts_.optimizer_of(step).combine_tied_gradients(handle_);
-  if (parts_.embedding.size() > 1)
+  if (parts_.embedding.size() == 1) return;
+  const auto& table = parts_.parameters_of(step).entry("embedding.token");
+  if (!table.spec->frozen)
     tied_sum_ = parts_.embedding.template start_all_reduce<typename P::Gradient>(
-        handle_, parts_.parameters_of(step).entry("embedding.token").gradient.data,
-        grid::Reduction::sum);
+        handle_, table.gradient.data, grid::Reduction::sum);
 }
 template <class P>
 void StepActions<P>::begin_tied(const Step& step) {

@@ -31,6 +31,28 @@ checkpoint::SliceView slice_of(const Exec& exec, const NamedTensor<T>& tensor,
   return slice;
 }
 
+/// A part of frozen weights, in the type in which checkpoints store weights: master_type.
+template <class T>
+checkpoint::SliceView frozen_slice_of(const Exec& exec, const NamedTensor<T>& tensor,
+                                      const architecture::SavedPart& part) {
+  checkpoint::SliceView slice = slice_of(exec, tensor, part);
+  if constexpr (is_narrow<T>) {
+    slice.dtype = DType::fp32;
+    slice.data = nullptr;
+    T* first = tensor.data.data() + part.first;
+    slice.copy = [&exec, first](std::int64_t begin, std::int64_t bytes, void* out) {
+      const auto n = static_cast<std::size_t>(bytes) / sizeof(float);
+      std::vector<T> narrow(n);
+      copy_to_host<T>(exec, std::span<T>(narrow),
+                      View1<T>(first + begin / std::int64_t{sizeof(float)}, n),
+                      "train/share copies numbers to the host");
+      std::ranges::transform(narrow, static_cast<float*>(out),
+                             [](T x) { return static_cast<float>(x); });
+    };
+  }
+  return slice;
+}
+
 }  // namespace
 
 template <class P>
@@ -40,9 +62,12 @@ std::vector<checkpoint::SliceView> TypedWorker<P>::share() {
   const auto& entries = parts_.parameters_of(actions_.step()).entries();
   std::vector<architecture::LocalArray> arrays;
   for (const auto& entry : entries) arrays.push_back(entry.local);
-  const auto mine = architecture::saved_parts(architecture_, parts_.parameters.shard(), arrays,
-                                              parts_.replicas.size(), parts_.replicas.rank());
+  const auto all = architecture::saved_parts(architecture_, parts_.parameters.shard(), arrays,
+                                             parts_.replicas.size(), parts_.replicas.rank());
   std::vector<checkpoint::SliceView> slices;
+  auto mine = all;  // trained arrays
+  if (parts_.optimizer)
+    std::erase_if(mine, [&](const auto& part) { return arrays[part.local].frozen; });
   const auto add_weights = [&] {
     for (const auto& part : mine)
       slices.push_back(slice_of(handle_, entries[part.local].weight, part));
@@ -60,8 +85,11 @@ std::vector<checkpoint::SliceView> TypedWorker<P>::share() {
           slices.push_back(slice_of(handle_, array, {0, array.offset, array.extent, 0}));
         }
     } else {
-      for (const auto& part : mine)
-        slices.push_back(slice_of(handle_, array_of(state[part.local]), part));
+      for (const auto& part : mine) {
+        const auto block =
+            std::ranges::lower_bound(state, part.local, {}, [](const auto& b) { return b.local; });
+        slices.push_back(slice_of(handle_, array_of(*block), part));
+      }
     }
   };
   // For two-byte weights the checkpoint stores the master weights; a restart rounds them again.
@@ -69,8 +97,11 @@ std::vector<checkpoint::SliceView> TypedWorker<P>::share() {
     add_state([](const auto& block) -> const auto& { return block.updated; });
   else
     add_weights();
+  for (const auto& part : all)
+    if (arrays[part.local].frozen)
+      slices.push_back(frozen_slice_of(handle_, entries[part.local].weight, part));
   if (parts_.second)
-    for (const auto& part : mine) {
+    for (const auto& part : all) {
       auto earlier = parts_.parameters_of(actions_.step() + 1).entries()[part.local].weight;
       earlier.name = second_weights + earlier.name;
       slices.push_back(slice_of(handle_, earlier, part));
@@ -151,19 +182,26 @@ void TypedWorker<P>::load(const checkpoint::Reader& reader) {
   actions_.resume(step);
   begun_ = false;
   parts_.finish_gathers();
-  load_weights(handle_, reader, architecture_, parts_.parameters_of(step));
+  const bool fresh = lacks_adapters(reader, architecture_);
+  load_weights(handle_, reader, architecture_, parts_.parameters_of(step),
+               static_cast<std::uint64_t>(config_.run.seed));
+  if (fresh) say(reader.folder(), " holds no adapters; they start as in a new run");
   load_fp8(reader);
   if (parts_.weight_gather) parts_.weight_gather->forget_windows();
   if (!parts_.optimizer) return;
   load_second_weights(reader);
   const auto state = parts_.optimizer->state();
-  if constexpr (optim::Optimizer<P>::has_masters)
-    for (const auto& block : state) load_array(handle_, reader, block.updated);
+  if constexpr (optim::Optimizer<P>::has_masters) {
+    if (fresh) parts_.optimizer->copy_masters_from_weights(handle_);
+    for (const auto& block : state)
+      if (!fresh || !parts_.parameters.entries()[block.local].spec->adapter)
+        load_array(handle_, reader, block.updated);
+  }
   const double loss_scale = initial_loss_scale(config_.precision);
-  if (holds_weights_only(reader)) {
+  if (fresh || holds_weights_only(reader)) {
     parts_.optimizer->zero_state(handle_);
     parts_.optimizer->set_progress(handle_, {0, 0, loss_scale, 0, step, loss_scale});
-    say(reader.folder(), " holds no optimizer state; it starts at zero");
+    if (!fresh) say(reader.folder(), " holds no optimizer state; it starts at zero");
     return;
   }
   for (const auto& block : state)

@@ -1,3 +1,4 @@
+#include <trireme/base/adapter.hpp>
 #include <trireme/base/types.hpp>
 
 #include <gtest/gtest.h>
@@ -35,6 +36,8 @@ TEST(Types, WordsReadBackToTheirValues) {
   expect_words_read_back<AttentionKind>();
   expect_words_read_back<OptimizerKind>();
   expect_words_read_back<RateScaling>();
+  expect_words_read_back<AdapterKind>();
+  expect_words_read_back<AdapterScaling>();
   expect_words_read_back<Axis>();
   EXPECT_EQ(name_of(ScheduleKind::one_forward_one_backward), "1f1b");
 }

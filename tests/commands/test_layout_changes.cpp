@@ -104,6 +104,18 @@ TEST_F(LayoutChanges, MayCutUntiedEmbeddings) {
                  " model.tied_embeddings=false");
 }
 
+/// Adapters whose inputs are dropped, on frozen weights.
+TEST_F(LayoutChanges, GoOnWithAdapters) {
+  write_deck(3, 36, 6, 29);
+  expect_one_run({{"one rank", 1, ""},
+                  {"tensor 2 x pipeline 2", 4, "parallel.tensor=2 parallel.pipeline=2"},
+                  {"pipeline 3", 3, "parallel.pipeline=3 parallel.schedule=zb-h1"},
+                  {"data 3", 3, "parallel.shard=optimizer"}},
+                 " adapter.kind=lora adapter.rank=3 adapter.dropout=0.1 adapter.targets="
+                 "attention.query,attention.key_value,attention.output,feed_forward.up,"
+                 "feed_forward.down");
+}
+
 /// 4, 4, 4, 8, 8, 12, 12, 12 samples: the second run begins amid the steps of 4, the third behind
 /// the first one of 8.
 TEST_F(LayoutChanges, MayComeInTheMiddleOfARampUp) {

@@ -35,6 +35,27 @@ TEST(Checks, LocalCheckpointsNeedAFolderAndAnInterval) {
                   "(default) to name a folder");
 }
 
+TEST(Checks, AdaptersFitTheModel) {
+  const std::string lora = "adapter.kind=lora";
+  const ModelConfig m =
+      parse_deck(example, "a.toml", {lora, "adapter.targets=attention.output"}).config.model;
+  EXPECT_EQ(m.adapter.targets, Words{"attention.output"});
+  EXPECT_EQ(m.adapter.factor(), 2);
+  expect_contains(mistakes_of(example, {lora, "adapter.rank=0"}),
+                  "expected an integer from 1 to 65536");
+  expect_contains(mistakes_of(example, {lora, "adapter.alpha=0"}), "expected a number above 0");
+  expect_contains(mistakes_of(example, {lora, "adapter.targets=attention.out"}),
+                  "found the list [\"attention.out\"]; did you mean \"attention.output\"?");
+  expect_contains(mistakes_of(example, {lora, "adapter.targets="}), "names no product");
+  expect_contains(mistakes_of(example, {lora, "adapter.targets=feed_forward.gate_up"}),
+                  "does not have; choose feed_forward.up");
+  expect_contains(
+      mistakes_of(example, {lora, "adapter.targets=attention.query,attention.query_key_value"}),
+      "twice; choose attention.query_key_value, or");
+  expect_contains(mistakes_of(example, {lora, "adapter.targets=attention.query,attention.query"}),
+                  "names attention.query twice");
+}
+
 TEST(Checks, Tf32IsForFp32) {
   EXPECT_TRUE(parse_deck(example, "a.toml", {"precision.tf32=true"}).config.precision.tf32);
   EXPECT_FALSE(parse_deck(example, "a.toml").config.precision.tf32);

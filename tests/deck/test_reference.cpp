@@ -78,11 +78,16 @@ TEST(Table, SaysWhichKeysChangeTheNumbersOfARun) {
   for (const Key& key : keys())
     if (key.section == "optimizer" || key.section == "precision" || scales_rotary(key))
       expected.insert(key.full_name());
-  for (const char* other : {"precision.compute", "optimizer.kind", "optimizer.momentum"})
+  expected.insert({"adapter.alpha", "adapter.scaling", "adapter.dropout"});
+  for (const char* other :
+       {"precision.compute", "optimizer.kind", "optimizer.momentum", "optimizer.frozen"})
     EXPECT_EQ(expected.erase(other), 1u) << other;
   EXPECT_EQ(keys_with(Effect::numbers), expected);
   EXPECT_EQ(keys_with(Effect::state),
-            (std::set<std::string>{"optimizer.kind", "optimizer.momentum"}));
+            (std::set<std::string>{"optimizer.kind", "optimizer.momentum", "optimizer.frozen",
+                                   "adapter.also_trained"}));
+  EXPECT_EQ(keys_with(Effect::adapter),
+            (std::set<std::string>{"adapter.kind", "adapter.rank", "adapter.targets"}));
   EXPECT_EQ(keys_with(Effect::storage), std::set<std::string>{"precision.compute"});
   EXPECT_EQ(keys_with(Effect::samples), std::set<std::string>{"data.train"});
   EXPECT_EQ(keys_with(Effect::batches),

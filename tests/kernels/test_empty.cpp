@@ -91,6 +91,7 @@ TYPED_TEST(Empty, ElementwiseKernels) {
       dropout_backward<T>(handle, x, x, dropout);
     }
     normal_fill<T>(handle, View3<T>(nullptr, 2, x.extent(0), x.extent(1)), key, 1.0, 20, 3);
+    uniform_fill<T>(handle, View3<T>(nullptr, 2, x.extent(0), x.extent(1)), key, 1.0, 20, 3);
   }
   accumulate<T>(handle, nothing<T>(), nothing<T>());
   scale<T>(handle, nothing<T>(), 2.0);

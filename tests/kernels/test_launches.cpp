@@ -186,6 +186,11 @@ std::map<std::string, Call> kernels_of_arrays(const Arrays<T>& x) {
          add_hash_of_bits(e, hash, a.data(), extent(a, 0), sizeof(T));
        }},
       {"normal_fill", [=](const Handle& e) { normal_fill<T>(e, a, dropout.key, 1.0, 0); }},
+      {"uniform_fill",
+       [=](const Handle& e) {
+         uniform_fill<T>(e, View3<T>(a.data(), 1, a.extent(0), 1), dropout.key, 1.0, extent(a, 0),
+                         0);
+       }},
   };
 }
 

@@ -66,6 +66,31 @@ TYPED_TEST(NormalFill, AnySliceHasTheGlobalArraysBits) {
   EXPECT_THROW(normal_fill<T>(Exec{}, global.cube(outer, rows, inner), key, 1.0, rows, 1), Error);
 }
 
+TYPED_TEST(NormalFill, AnySliceOfAUniformArrayHasItsBits) {
+  using T = TypeParam;
+  constexpr std::int64_t outer = 2, rows = 9, inner = 5;
+  const DeviceArray<T> global(outer * rows * inner);
+  uniform_fill<T>(Exec{}, global.cube(outer, rows, inner), key, 0.25, rows, 0);
+  const auto all = global.values();
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    const double u = uniform_from_word(philox(key, i / 4).w[i % 4]);
+    ASSERT_EQ(all[i], static_cast<T>(0.25 * (2 * u - 1)));
+  }
+  std::int64_t first = 0;
+  for (const std::int64_t count : {2, 1, 6}) {
+    const DeviceArray<T> slice(outer * count * inner);
+    uniform_fill<T>(Exec{}, slice.cube(outer, count, inner), key, 0.25, rows, first);
+    const auto part = slice.values();
+    for (std::size_t i = 0; i < part.size(); ++i) {
+      const std::size_t o = i / static_cast<std::size_t>(count * inner);
+      const std::size_t within = i % static_cast<std::size_t>(count * inner);
+      ASSERT_EQ(part[i], all[(o * rows + static_cast<std::size_t>(first)) * inner + within]);
+    }
+    first += count;
+  }
+  EXPECT_THROW(uniform_fill<T>(Exec{}, global.cube(outer, rows, inner), key, 1.0, rows, 1), Error);
+}
+
 /// Moments of n independent N(0,1): the mean has standard deviation 1/sqrt(n), the second moment
 /// sqrt(2/n), the fourth sqrt(96/n), the product of neighbours 1/sqrt(n). Six of each.
 TEST(NormalFillMoments, AreThoseOfTheNormalDistribution) {

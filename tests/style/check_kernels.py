@@ -32,6 +32,7 @@ from check_program import RULES  # noqa: E402
 FRAMES = [
     (r"TurnByPacks<", 40, "sine and cosine reduce angles beyond 2^31, which no position reaches, in local memory"),
     (r"\bnormal_fill<", 40, "likewise, and only once in a run"),
+    (r"\buniform_fill<", 40, "likewise, and only once in a run"),
     (r"\b(AttentionForward|TeamOfHead|TeamOfKeys|TeamOfQueries)<", 144,
      "portable attention: its functions share the functor, which is copied to local memory once per thread"),
     (r"\barithmetic_work<", 40, "likewise; measures the rate of arithmetic, in trireme bench alone"),

@@ -55,7 +55,8 @@ struct Layout {
   std::string property = {};  ///< one more key of the model: "model.window=17"
   std::string order = {};     ///< of the axes among the ranks
   int context = 1;
-  std::vector<std::string> more = {};  ///< keys
+  std::vector<std::string> more = {};     ///< keys
+  std::vector<std::string> trained = {};  ///< keys that change the numbers: of one rank, too
 
   std::string name() const {
     return text(name_of(family), has_groups(family) ? text(' ', key_value_heads) : "", ' ',
@@ -64,7 +65,7 @@ struct Layout {
                 tied ? ", tied" : ", untied", ", recompute ", name_of(recompute), ", shard ",
                 name_of(shard), ", ", name_of(optimizer), order.empty() ? "" : ", order " + order,
                 context > 1 ? text(", context ", context) : "", more.empty() ? "" : ", ",
-                join(more, ", "));
+                join(more, ", "), trained.empty() ? "" : ", ", join(trained, ", "));
   }
   std::vector<std::string> overrides() const {
     std::vector<std::string> all{
@@ -90,6 +91,7 @@ struct Layout {
         "optimizer.trust_coefficient=1",
         "parallel.bucket_bytes=20000"};
     all.insert(all.end(), more.begin(), more.end());
+    all.insert(all.end(), trained.begin(), trained.end());
     return all;
   }
 };
@@ -111,7 +113,7 @@ class Layouts : public ::testing::Test {
   const Outcome& alone(const Layout& layout) {
     static std::map<std::tuple<bool, Family, int, OptimizerKind, std::string>, Outcome> outcomes;
     Outcome& outcome = outcomes[{layout.tied, layout.family, layout.key_value_heads,
-                                 layout.optimizer, layout.property}];
+                                 layout.optimizer, layout.property + join(layout.trained, " ")}];
     if (runtime().rank() == 0 && outcome.weights.empty()) {
       const auto self = grid::Communicator::self();
       Layout one;
@@ -120,6 +122,7 @@ class Layouts : public ::testing::Test {
       one.key_value_heads = layout.key_value_heads;
       one.optimizer = layout.optimizer;
       one.property = layout.property;
+      one.trained = layout.trained;
       outcome = run(one, *self);
     }
     return outcome;

@@ -114,7 +114,18 @@ class Plan : public ::testing::Test {
                    Offload::none, shared_vocabulary},
               Case{"1f1b", 1, true, true, "none", weights, "sgd", Family::gpt, 3, "fp64",
                    Offload::none, "model.shared_layers=2"},
-              Case{"2bw", 1, true, true, "none", gradients, "adamw", Family::gpt, 3, "bf16"}}) {
+              Case{"2bw", 1, true, true, "none", gradients, "adamw", Family::gpt, 3, "bf16"},
+              Case{"1f1b", 1, true, true, "none", none, "adamw", Family::llama, 2, "fp64",
+                   Offload::none, "adapter.kind=lora"},
+              Case{"zb-h1", 1, false, false, "selective", optimizer, "adamw", Family::llama, 3,
+                   "bf16", Offload::none, "adapter.kind=lora"},
+              Case{"interleaved", 2, true, true, "full", optimizer, "lamb", Family::gpt, 3, "fp32",
+                   Offload::none, "adapter.kind=lora"},
+              Case{"1f1b", 1, true, true, "none", optimizer, "adamw", Family::gpt, 3, "bf16",
+                   Offload::none, "optimizer.frozen=embedding,layers.0-1"},
+              Case{"zb-h1", 1, true, false, "none", none, "adamw", Family::gpt, 3, "fp64",
+                   Offload::none,
+                   "optimizer.frozen=layers.1.attention.output,layers.*.feed_forward.up"}}) {
           with_layout(tensor, pipeline, c, body);
         }
       }

@@ -30,8 +30,15 @@ struct Architecture {
   /// Products of a token with keys and with values, in all layers: L h s with a causal mask (half
   /// of the full square), else 2 L h s.
   double attention_products() const;
-  /// Model FLOPs of a training step (recomputation not counted): 6 times these three.
+  /// Whether any array is frozen.
+  bool has_frozen() const;
+  /// Products of a token with elements of frozen matrices, whose gradients are not computed.
+  double frozen_products() const;
+  /// Model FLOPs of a training step (recomputation not counted): 6 times these three, less 2 per
+  /// frozen product.
   double model_flops_per_token() const;
+  /// The same if everything were trained.
+  double all_flops_per_token() const;
 };
 
 /// The arrays of the model that the deck describes; initialisation with output projections scaled

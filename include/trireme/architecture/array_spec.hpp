@@ -2,11 +2,16 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace trireme::architecture {
 
-enum class Initialisation : std::uint8_t { zeros, ones, normal };
+enum class Initialisation : std::uint8_t { zeros, ones, normal, uniform };
+
+/// Ends of the names of adapters' arrays.
+inline constexpr std::string_view adapter_a = ".adapter_a";
+inline constexpr std::string_view adapter_b = ".adapter_b";
 
 /// One global array of parameters.
 struct ArraySpec {
@@ -27,10 +32,13 @@ struct ArraySpec {
   /// The operation uses the array of this name that an earlier one has.
   bool tied = false;
   std::int64_t layer = 0;         ///< 0 … L−1; −1: before the layers, L: after them
-  double standard_deviation = 0;  ///< of `normal`
+  double standard_deviation = 0;  ///< of `normal`; of `uniform` the bound
   /// Number of query heads that use each index of the split axis. A tensor rank holds the indices
   /// that its queries use; if the split of the queries divides a group, both ranks hold its index.
   std::int64_t group = 1;
+  /// No gradient, optimizer state or master weights. In the description of a layer: in all layers.
+  bool frozen = false;
+  bool adapter = false;  ///< of an adapter
 
   std::int64_t elements() const {
     std::int64_t n = 1;

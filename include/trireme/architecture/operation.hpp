@@ -111,6 +111,17 @@ enum class Cut : std::uint8_t { none, outputs, inputs };
 
 enum class Pass : std::uint8_t { forward, backward_input, backward_weight };
 
+/// A low-rank update of a part of a product's output columns:
+/// y[:, part] += factor · dropout(x) Aᵀ Bᵀ (Hu et al. 2021, arXiv 2106.09685). It is a part of its
+/// product, because it reads the same gathered input and adds to the same partial sums.
+struct AdapterPart {
+  std::size_t a = 0;         ///< number of A among the operation's arrays
+  std::int64_t a_block = 0;  ///< of A's `rank` rows, if A has those of several parts
+  std::size_t b = 0;         ///< number of B
+  std::int64_t b_block = 0;  ///< of B's rows, if B has those of several parts
+  int output = 0;            ///< 0 … 2: queries, keys, values; 0, 1: gate, up; else 0
+};
+
 struct Operation {
   OperationKind kind = OperationKind::linear;
   std::string name;             ///< "attention.output": the prefix of its arrays
@@ -125,18 +136,23 @@ struct Operation {
   bool first_layer_only = false;
   /// The input of `logits`, if it is cut, is gathered again for the gradient of the weights.
   bool gathers_again = false;
+  std::vector<AdapterPart> adapter = {};  ///< of `linear`
 
   /// Name of the first bias; "" without one.
   std::string bias() const;
   bool in_place() const { return input == output; }
+  /// Whether the gradient of any of its arrays, of its matrices, or of its adapter is computed.
+  bool trains() const;
+  bool trains_product() const;
+  bool trains_adapter() const;
 };
 
 /// The tensors whose values a pass of an operation reads.
 std::vector<int> tensors_read(const Operation& operation, Pass pass);
 /// The tensors that its forward pass writes.
 std::vector<int> tensors_written(const Operation& operation);
-/// Whether an operation has this pass. head_norm adds its weights' gradients in backward_input,
-/// which overwrites the gradient that they need.
+/// Whether an operation has this pass; backward_weight only if it trains. head_norm adds its
+/// weights' gradients in backward_input, which overwrites the gradient that they need.
 bool has_pass(const Operation& operation, Pass pass);
 
 enum class Collective : std::uint8_t { all_gather, reduce_scatter, all_reduce };

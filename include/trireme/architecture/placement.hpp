@@ -12,14 +12,15 @@ namespace trireme::architecture {
 /// holds whole; those of them whose gradients are always parts of a sum. One message sums each of
 /// the last two groups over the tensor axis. Their order is the same on all tensor ranks, so that
 /// data-parallel sums are split at the same elements. Arrays of shared layers are separate, because
-/// they are also summed over the pipeline.
+/// they are also summed over the pipeline. Frozen arrays are last: only weights have them.
 struct Placement {
   std::vector<std::int64_t> offset;  ///< per local array
   std::int64_t replicated = 0;       ///< first element after the arrays that are split
-  std::int64_t elements = 0;         ///< of the weight and optimizer arenas
+  std::int64_t elements = 0;         ///< of the weight arena
   std::int64_t tied_offset = 0;      ///< second gradient of tied embeddings, after all others
   std::int64_t tied_elements = 0;  ///< 0 unless this rank has look-up and logits of tied embeddings
-  std::int64_t gradient_elements = 0;  ///< `elements` plus the tied gradient, if any
+  std::int64_t gradient_elements = 0;  ///< `trained` plus the tied gradient, if any
+  std::int64_t trained = 0;            ///< of the optimizer arenas: those before the frozen arrays
 };
 
 /// Arrays begin at multiples of 32 elements (64 bytes of a two-byte type), except those that follow

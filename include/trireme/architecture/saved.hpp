@@ -34,10 +34,10 @@ std::vector<SavedPart> saved_parts(const Architecture& architecture, const Shard
                                    const std::vector<LocalArray>& arrays, int data_size,
                                    int data_rank);
 
-/// For each data rank, the sum of the elements of its parts, each rounded up to a multiple of
-/// `unit_elements`.
+/// For each data rank, the sum of the elements of its parts of trained or frozen arrays, each
+/// rounded up to a multiple of `unit_elements`.
 std::vector<std::int64_t> saved_sums(const Architecture& architecture, const Shard& shard,
                                      const std::vector<LocalArray>& arrays, int data_size,
-                                     std::int64_t unit_elements);
+                                     std::int64_t unit_elements, bool frozen = false);
 
 }  // namespace trireme::architecture

@@ -102,6 +102,7 @@ struct LocalArray {
   std::vector<std::int64_t> extent;
   /// The pieces of the array in the order of its memory: one, unless tensor ranks share a part.
   std::vector<Piece> pieces;
+  bool frozen = false;  ///< as ArraySpec
 
   std::int64_t elements() const;
 };

@@ -28,20 +28,20 @@ struct StateBlock {
   std::int64_t elements() const;
 };
 
-/// Optimizer state of a rank: for all its arrays, or with the distributed optimizer (Rajbhandari et
-/// al. 2020, "ZeRO", stage 1) for its part of every bucket.
+/// Optimizer state of a rank: for all its trained arrays, or with the distributed optimizer
+/// (Rajbhandari et al. 2020, "ZeRO", stage 1) for its part of every bucket.
 struct StatePlacement {
   std::vector<StateBlock> blocks;  ///< in order of the local arrays
   std::vector<layout::Slice>
       owned;                  ///< ranges of the arena of the weights, ascending, not adjacent
   std::int64_t elements = 0;  ///< elements of an arena of the state
-  bool whole = true;          ///< covers all arrays
+  bool whole = true;          ///< covers all trained arrays
 
   /// Whether this rank owns element `at` of the arena of the weights.
   bool owns(std::int64_t at) const;
 };
 
-/// State of all arrays, at the offsets of the weights.
+/// State of all trained arrays, at the offsets of the weights.
 StatePlacement whole_state(const std::vector<LocalArray>& arrays, const Placement& placement);
 
 /// State that data rank `data_rank` owns by the bounds of the buckets.

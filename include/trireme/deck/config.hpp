@@ -1,5 +1,6 @@
 #pragma once
 
+#include <trireme/base/adapter.hpp>
 #include <trireme/base/audit.hpp>
 #include <trireme/base/fp8.hpp>
 #include <trireme/base/rotary_scaling.hpp>
@@ -31,6 +32,26 @@ struct RunConfig {
   std::int64_t audit_every = 0;       ///< steps; 0: none
   AuditAction audit = AuditAction::stop;
   bool operator==(const RunConfig&) const = default;
+};
+
+/// Trained low-rank updates of products: [adapter].
+struct AdapterConfig {
+  AdapterKind kind = AdapterKind::none;
+  std::int64_t rank = 8;
+  double alpha = 16;
+  AdapterScaling scaling = AdapterScaling::standard;
+  double dropout = 0;                     ///< of the products' inputs to the adapters
+  std::vector<std::string> targets;       ///< names of products
+  std::vector<std::string> also_trained;  ///< patterns of arrays: frozen.hpp in architecture/
+
+  bool present() const { return kind != AdapterKind::none; }
+  bool targets_product(std::string_view product) const {
+    return present() && std::ranges::find(targets, product) != targets.end();
+  }
+  /// Factor of a low-rank update. Hu et al. 2021, arXiv 2106.09685, section 4.1: alpha / rank;
+  /// Kalajdzievski 2023, arXiv 2312.03732: alpha / √rank.
+  double factor() const;
+  bool operator==(const AdapterConfig&) const = default;
 };
 
 /// A model by its properties, which its family presets. Above deck/, only the Hugging Face folder
@@ -77,6 +98,8 @@ struct ModelConfig {
   std::int64_t query_pre_attention_scalar = 0;  ///< 0: the head size
   std::int64_t full_attention_every = 0;  ///< layers n − 1, 2n − 1, … have no window; 0: none
   double window_rope_theta = 0;           ///< of layers with a window; 0: as in the others
+  AdapterConfig adapter = {};            ///< [adapter]
+  std::vector<std::string> frozen = {};  ///< [optimizer] frozen: patterns of arrays
 
   std::int64_t head_size() const {
     return explicit_head_size > 0 ? explicit_head_size : hidden / heads;

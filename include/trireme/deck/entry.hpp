@@ -33,6 +33,11 @@ class EntryOf {
   EntryOf& in(S C::*section_member, T S::*member) {
     return at([=](auto& config) -> auto& { return (config.*section_member).*member; });
   }
+  /// The value is stored in `outer.*inner.*member` of a C.
+  template <class S, class M, class T>
+  EntryOf& in(S C::*outer, M S::*inner, T M::*member) {
+    return at([=](auto& config) -> auto& { return ((config.*outer).*inner).*member; });
+  }
   /// The value is stored in `member` of a C.
   template <class T>
   EntryOf& in(T C::*member) {
@@ -152,7 +157,8 @@ class SectionKeys {
   Effect effect_;
 };
 
-/// The entries of [model] and [optimizer].
+/// The entries of [model], [adapter] and [optimizer].
+void adapter_keys(std::vector<Entry>& out);
 void model_keys(std::vector<Entry>& out);
 void optimizer_keys(std::vector<Entry>& out);
 

@@ -17,7 +17,7 @@ namespace trireme::deck {
 
 /// How a value is written: a duration is a string "hh:mm:ss", a choice is one of a few words, a
 /// path is a string that names a file or folder, bytes are an integer, a whole number or a string
-/// with a unit.
+/// with a unit, a list is an array of strings.
 enum class KeyType : std::uint8_t {
   string,
   path,
@@ -26,12 +26,14 @@ enum class KeyType : std::uint8_t {
   boolean,
   duration,
   choice,
-  bytes
+  bytes,
+  list
 };
 
 /// A key's value: bool for boolean, int64 for integer and bytes, double for number and duration
-/// (seconds), string for the rest.
-using Value = std::variant<bool, std::int64_t, double, std::string>;
+/// (seconds), a vector of strings for list, string for the rest.
+using Words = std::vector<std::string>;
+using Value = std::variant<bool, std::int64_t, double, std::string, Words>;
 
 /// The accepted values of an integer or number. The bounds are included unless they are open.
 struct Range {
@@ -52,7 +54,8 @@ enum class Effect : std::uint8_t {
   storage,  ///< different numbers, and perhaps another type of the checkpoint's numbers
   state,    ///< different numbers, and perhaps other arrays of the optimizer's state
   batches,  ///< a different number of samples in the previous steps
-  model     ///< another model, which the checkpoint's weights do not fit
+  model,    ///< another model, which the checkpoint's weights do not fit
+  adapter   ///< other adapters, which fit a checkpoint without adapters only
 };
 
 /// One entry of a table, without the access to its values.
@@ -62,7 +65,7 @@ struct KeyText {
   KeyType type = KeyType::string;
   std::string unit;                       ///< "" if there is none
   Range range;                            ///< for integers and numbers
-  std::vector<std::string_view> choices;  ///< for a choice: the accepted words
+  std::vector<std::string_view> choices;  ///< for a choice or list: the accepted words
   bool nonempty = false;                  ///< for strings and paths
   std::string help;                       ///< one line
   Effect effect = Effect::none;

@@ -54,6 +54,10 @@ struct Dropout {
   RandomKey key;
   std::int64_t first_row = 0;       ///< of the batch
   layout::TokenPlaces places = {};  ///< of the rows within the batch
+  /// The columns are [first_column, first_column + D) of these; 0: they are all columns. Only
+  /// dropout_forward and dropout_backward know other values.
+  std::int64_t columns = 0;
+  std::int64_t first_column = 0;
 
   TRIREME_FUNCTION std::int64_t row(std::int64_t t) const { return first_row + places.row(t); }
 };

@@ -49,7 +49,7 @@ void linear_gelu_backward_input(const Handle& handle, View2<T> dh, View2<const T
 bool fuses_gelu(const Handle& handle, DType type, Gelu form, std::int64_t columns);
 
 /// dw[n,m] += Σ_t dy[t,n] x[t,m] and dbias[n] += Σ_t dy[t,n], both summed in a fixed order. dw
-/// [N,M], dbias [N] or an empty view, dy [T,N], x [T,M].
+/// [N,M] or an empty view, dbias [N] or an empty view, dy [T,N], x [T,M].
 template <class T>
 void linear_backward_weight(const Handle& handle, View2<Accumulate<T>> dw,
                             View1<Accumulate<T>> dbias, View2<const T> dy, View2<const T> x);

@@ -22,6 +22,7 @@ struct MicroContext {
   bool notes_maxima = false;  ///< of tensors that are rounded to fp8: in training steps
   View1<const double> loss_scale;  ///< [1] factor of the loss, or empty for 1
   int version = 0;                 ///< of weights and gradients: 1 for the second parameters
+  double adapter_dropout = 0;      ///< of the inputs of adapters; 0 in evaluation
   View2<double> scores = {};  ///< [T, 2] row_scores() of an evaluation's rows; empty: not wanted
 
   /// Mask of one dropout site on the rows at `places`: `stream` is 0 for the embedding, 1 + 2·layer
@@ -29,6 +30,19 @@ struct MicroContext {
   kernels::Dropout dropout_site(std::uint32_t stream, const layout::TokenPlaces& places) const {
     return {dropout, RandomKey{seed, Purpose::dropout, stream, step}, first_sample * sequence,
             places};
+  }
+
+  static constexpr std::uint32_t adapter_streams = std::uint32_t{1} << 31;
+  /// Mask of the input of an adapter: `site` numbers the products of all layers. These streams are
+  /// above those of dropout_site.
+  kernels::Dropout adapter_site(std::uint32_t site, const layout::TokenPlaces& places,
+                                const layout::Slice& columns, std::int64_t all) const {
+    return {adapter_dropout,
+            RandomKey{seed, Purpose::dropout, adapter_streams + site, step},
+            first_sample * sequence,
+            places,
+            all,
+            columns.offset};
   }
 };
 

@@ -46,6 +46,7 @@ class Layer {
   const LayerPlan& plan_;
   std::int64_t layer_;
   std::vector<std::unique_ptr<LayerOperation<P>>> operations_;
+  std::vector<bool> trains_;  ///< of each operation: in this layer
 };
 
 /// Takes the memory of one pass: `all`, attention's workspace and the transient values.

@@ -46,11 +46,13 @@ inline LayerMemory take_layer_memory(Arena& arena, const architecture::LayerProg
 template <class P>
 struct LayerScratch {
   using T = typename P::Compute;
-  View2<T> all;                         // [T, D] all tokens, if R is a part of T
-  View1<Accumulate<T>> attention_work;  // size: kernels::attention_workspace_elements
-  RingMemory<T> ring;                   // of attention over a context axis, instead
-  std::byte* transient = nullptr;       ///< LayerProgram::transient_bytes
-  std::byte* codes = nullptr;           ///< architecture::fp8_code_bytes, with fp8
+  View2<T> all;                              // [T, D] all tokens, if R is a part of T
+  View1<Accumulate<T>> attention_work;       // size: kernels::attention_workspace_elements
+  RingMemory<T> ring;                        // of attention over a context axis, instead
+  std::byte* transient = nullptr;            ///< LayerProgram::transient_bytes
+  std::byte* codes = nullptr;                ///< architecture::fp8_code_bytes, with fp8
+  View1<T> adapter_rows, adapter_gradients;  // [T · rows] of architecture::adapter_scratch
+  View1<T> adapter_input;                    // [T · columns] in training with dropout
 };
 
 /// Arguments of generation besides those of a forward pass.

@@ -20,7 +20,7 @@ struct Linear {
 
   View2<T> w;   // [N, M]
   View1<T> b;   // [N], or empty
-  View2<G> dw;  // [N, M]
+  View2<G> dw;  // [N, M], or empty if frozen
   View1<G> db;  // [N], or empty
 
   /// `bias`: name of the bias, or "".
@@ -78,7 +78,8 @@ struct Linear {
   void backward_weight(const Handle& handle, View1<G> dbias, View2<const T> dy, View2<const T> x,
                        const Fp8& fp8) const {
     if constexpr (has_fp8)
-      if (fp8) return kernels::fp8_linear_backward_weight(handle, dw, dbias, dy, x, *fp8);
+      if (fp8 && dw.data() != nullptr)
+        return kernels::fp8_linear_backward_weight(handle, dw, dbias, dy, x, *fp8);
     kernels::linear_backward_weight<T>(handle, dw, dbias, dy, x);
   }
 };

@@ -56,6 +56,7 @@ struct LayerNorm {
   }
   void backward_weight(const Handle& handle, View2<const T> dy, const Saved& saved,
                        View2<const T> x) const {
+    if (dgain.data() == nullptr) return;  // frozen
     kernels::layer_norm_backward_weight<T>(handle, dgain, dbias, dy, x, saved.mean, saved.inverse);
   }
 };
@@ -94,6 +95,7 @@ struct RmsNorm {
   }
   void backward_weight(const Handle& handle, View2<const T> dy, const Saved& saved,
                        View2<const T> x) const {
+    if (dgain.data() == nullptr) return;  // frozen
     kernels::rms_norm_backward_weight<T>(handle, dgain, dy, x, saved.inverse);
   }
 };

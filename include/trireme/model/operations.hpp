@@ -3,6 +3,7 @@
 #include <trireme/model/layer_values.hpp>
 #include <trireme/model/linear.hpp>
 #include <trireme/model/norm.hpp>
+#include <trireme/model/product_adapter.hpp>
 #include <trireme/model/tensor_axis.hpp>
 
 #include <memory>
@@ -134,7 +135,7 @@ class ActivationOperation final : public LayerOperation<P> {
   Gelu gelu_;
 };
 
-/// y = x Wᵀ + bias, with outputs or inputs split by the tensor axis.
+/// y = x Wᵀ + bias, with outputs or inputs split by the tensor axis, and an adapter's update.
 template <class P>
 class LinearOperation final : public LayerOperation<P> {
  public:
@@ -152,6 +153,7 @@ class LinearOperation final : public LayerOperation<P> {
 
   const TensorAxis& axis_;
   Linear<P> linear_;
+  std::optional<ProductAdapter<P>> adapter_;
   const Fp8Scaling* scaling_;  ///< null: no fp8
   std::int64_t fp8_tensor_ = 0;
   std::string input_forward_, input_backward_, input_again_;  // labels of messages

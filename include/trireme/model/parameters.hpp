@@ -77,6 +77,8 @@ class Parameters {
   /// Initial values: element i of array a is number i of the random array (seed, a), whatever the
   /// layout.
   void initialise(const Exec& exec, std::uint64_t seed);
+  /// The same of one array.
+  void initialise(const Exec& exec, const Entry& entry, std::uint64_t seed) const;
   /// Calls `set` to fill the weights of every array, and keeps them, or this rank's parts of them:
   /// layers that take turns in a window are filled one after the other.
   void set_weights(const Exec& exec, const std::function<void(const Entry&)>& set);
@@ -87,7 +89,7 @@ class Parameters {
   const architecture::Shard& shard() const { return shard_; }
 
   /// A weight or its gradient in two dimensions; `rows` · `columns` may include the arrays that
-  /// follow (query, then key and value).
+  /// follow (query, then key and value). Frozen arrays have empty gradients.
   View2<Compute> weight(const std::string& name, std::int64_t rows, std::int64_t columns) const;
   View2<Gradient> gradient(const std::string& name, std::int64_t rows, std::int64_t columns) const;
   View1<Compute> weight(const std::string& name, std::int64_t elements) const;

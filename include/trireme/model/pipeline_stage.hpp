@@ -102,6 +102,8 @@ class PipelineStage {
   void read_embedding(const Handle& handle) const;
   void read_layer(const Handle& handle, std::size_t layer, bool backward) const;
   void read_head(const Handle& handle, bool backward) const;
+  /// Whether any array of the layer or before it is trained.
+  bool has_backward(std::size_t layer) const { return layers_[layer]->layer() >= first_trained_; }
   void sum(const Handle& handle, std::int64_t layer) const {
     if (access_ != nullptr) access_->before_sums(handle, layer);
   }
@@ -111,7 +113,8 @@ class PipelineStage {
   bool weight_half_reads_;    ///< backward_weight reads weights, to compute activations again
   std::int64_t layer_count_;  ///< layers of the whole model
   architecture::TrainingObjective objective_;
-  bool reads_fields_;  ///< of batches: not with a shared vocabulary
+  bool reads_fields_;           ///< of batches: not with a shared vocabulary
+  std::int64_t first_trained_;  ///< architecture::first_trained
   std::optional<Embedding<P>> embedding_;
   std::vector<std::unique_ptr<Layer<P>>> layers_;
   std::optional<Head<P>> head_;

@@ -67,7 +67,8 @@ class Optimizer {
   void copy_masters_from_weights(const Exec& exec) const;
 
   /// Makes the gradient's norm NaN if the loss of the step is not finite. The last stage knows the
-  /// loss: call it there, before the gradients that it marks are summed over the data axis.
+  /// loss: call it there, before the gradients that it marks are summed over the data axis. Marks
+  /// nothing if all arrays of this rank's last stage are frozen.
   void mark_loss(const Exec& exec, View1<const double> loss) const;
 
   /// Adds the logits' gradient of tied embeddings to the look-up's if this rank has both. Call it

@@ -58,6 +58,7 @@ class LayerTime {
   PassTime end(const Part& part, architecture::Pass pass, bool logits_again = false) const;
   Seconds loss_time(architecture::Pass pass, bool logits_again) const;
   void add_product(PassTime& time, const Part& part, const architecture::Step& step) const;
+  void add_adapter(PassTime& time, const Part& part, const architecture::Step& step) const;
   void add_kernel(PassTime& time, const Part& part, const architecture::Step& step) const;
   void add_attention(PassTime& time, const Part& part, const architecture::Step& step) const;
   /// Messages of attention over the context axis.

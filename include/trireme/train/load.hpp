@@ -86,12 +86,23 @@ inline bool holds_weights_only(const checkpoint::Reader& reader) {
   return reader.state().step == 0 && std::ranges::none_of(reader.arrays(), is_state);
 }
 
+/// Whether a model has adapters, and a checkpoint has none of them.
+inline bool lacks_adapters(const checkpoint::Reader& reader,
+                           const architecture::Architecture& architecture) {
+  const auto is_there = [&](const architecture::ArraySpec& spec) {
+    return spec.adapter && reader.has(spec.name);
+  };
+  return architecture.model.adapter.present() &&
+         std::ranges::none_of(architecture.arrays, is_there);
+}
+
 /// Reads this rank's weights. UsageError if the checkpoint has other arrays than the model; arrays
-/// that the model does not have are an error too, because the model may have fewer layers.
+/// that the model does not have are an error too, because the model may have fewer layers. If it
+/// has no adapters, these get their initial values by `seed`.
 template <class P>
 void load_weights(const Exec& exec, const checkpoint::Reader& reader,
-                  const architecture::Architecture& architecture,
-                  model::Parameters<P>& parameters) {
+                  const architecture::Architecture& architecture, model::Parameters<P>& parameters,
+                  std::uint64_t seed = 0) {
   for (const checkpoint::ArrayInfo& array : reader.arrays()) {
     const auto same = [&](const auto& spec) { return spec.name == array.name; };
     check_usage(
@@ -100,7 +111,13 @@ void load_weights(const Exec& exec, const checkpoint::Reader& reader,
         "', which is not in this deck's model; use the deck that was saved with the checkpoint (",
         reader.folder(), "/deck.toml)");
   }
-  parameters.set_weights(exec, [&](const auto& entry) { load_array(exec, reader, entry.weight); });
+  const bool fresh = lacks_adapters(reader, architecture);
+  parameters.set_weights(exec, [&](const auto& entry) {
+    if (fresh && entry.spec->adapter)
+      parameters.initialise(exec, entry, seed);
+    else
+      load_array(exec, reader, entry.weight);
+  });
 }
 
 }  // namespace trireme::train

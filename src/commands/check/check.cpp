@@ -223,7 +223,11 @@ void print_report(const deck::Deck& deck, const plan::Machine& machine) {
           : "",
       ", feed-forward ", c.model.feed_forward, ", sequence ", c.model.sequence, ", vocabulary ",
       c.model.vocabulary, ", ", name_of(c.precision.compute));
-  say("parameters    ", with_commas(a.parameters()));
+  std::int64_t trained = 0;
+  for (const architecture::ArraySpec& array : a.arrays)
+    if (!array.frozen) trained += array.elements();
+  say("parameters    ", with_commas(a.parameters()),
+      a.has_frozen() ? text(", of which ", with_commas(trained), " are trained") : "");
   print_schedule(c, program, plan::stage_flops(a, c.parallel), ranks);
   print_ramp(c, programs);
   print_step(c, a);

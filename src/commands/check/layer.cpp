@@ -1,5 +1,6 @@
 // `trireme check --layer`: tensors and operations of the embedding, of a layer and of the head, on
 // the first tensor rank.
+#include <trireme/architecture/adapter.hpp>
 #include <trireme/architecture/ends.hpp>
 #include <trireme/base/text.hpp>
 #include <trireme/commands/check/tables.hpp>
@@ -26,6 +27,10 @@ double flops_of(const LayerDescription& part, const Operation& op, Pass pass,
   if (op.kind == OperationKind::linear || op.kind == OperationKind::logits)
     products = static_cast<double>(columns_of(tensor(op.input).columns, n) *
                                    columns_of(tensor(op.output).columns, n));
+  if (pass == Pass::backward_weight && !op.trains_product()) products = 0;
+  if (!op.adapter.empty() && (pass != Pass::backward_weight || op.trains_adapter()))
+    products +=
+        adapter_products(part, op, n, m.adapter.rank) * (pass == Pass::backward_weight ? 2 : 1);
   if (op.kind == OperationKind::attention)
     products =
         products_per_token(op, m) * static_cast<double>(n.heads) / static_cast<double>(m.heads);

@@ -2,6 +2,7 @@
 // with the deck's, and derives the vocabulary and the layout for a number of ranks.
 #include <trireme/commands/resolve.hpp>
 
+#include <trireme/architecture/frozen.hpp>
 #include <trireme/base/check.hpp>
 #include <trireme/data/blend.hpp>
 #include <trireme/deck/checks.hpp>
@@ -89,7 +90,9 @@ std::unique_ptr<data::Tokenizer> tokenizer_of(const deck::Deck& deck) {
   }
 }
 
-void resolve_vocabulary(deck::Deck& deck, const TrainingData& data) {
+namespace {
+
+void find_vocabulary(deck::Deck& deck, const TrainingData& data) {
   const auto tokenizer = tokenizer_of(deck);
   std::int64_t& vocabulary = deck.config.model.vocabulary;
   if (data.files.empty()) {
@@ -121,6 +124,13 @@ void resolve_vocabulary(deck::Deck& deck, const TrainingData& data) {
               " ids of the token file; choose ", needed + special,
               ", or give [data] class_token, separator_token and mask_token");
   deck::check_special_tokens(deck);
+}
+
+}  // namespace
+
+void resolve_vocabulary(deck::Deck& deck, const TrainingData& data) {
+  find_vocabulary(deck, data);
+  architecture::expect_trainable(deck);
 }
 
 void resolve_layout(deck::Deck& deck, std::int64_t ranks, const plan::Machine& machine) {

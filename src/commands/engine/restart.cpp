@@ -41,6 +41,7 @@ checkpoint::Reader reader_of(const std::string& folder) {
 std::string_view note(const deck::Difference& d) {
   switch (d.effect) {
     case deck::Effect::numbers:
+    case deck::Effect::adapter:
     case deck::Effect::storage:
     case deck::Effect::state:
       return "  (changes the numbers from here on)";
@@ -63,6 +64,7 @@ struct Comparison {
   bool same_storage = true;
   /// The checkpoint has all arrays of the optimizer's state, or holds weights only.
   bool has_state = true;
+  bool has_adapters = false;  ///< the checkpoint has some, which fit the same adapters only
 };
 
 DType stored_type(const deck::Deck& deck) {
@@ -86,7 +88,10 @@ Comparison compare_to(const checkpoint::Reader& reader, const deck::Deck& deck) 
     return {deck::differences(stored, deck),
             deck::BatchSchedule(stored.config.batch) == deck::BatchSchedule(deck.config.batch),
             stored_type(stored) == stored_type(deck),
-            train::holds_weights_only(reader) || stores_state(stored, deck)};
+            train::holds_weights_only(reader) || stores_state(stored, deck),
+            std::ranges::any_of(reader.arrays(), [](const auto& array) {
+              return array.name.ends_with(architecture::adapter_a);
+            })};
   } catch (const UsageError& error) {
     const std::string_view message = error.what();
     log::warn(text("this version cannot compare ", path, " with ", deck.file_name, ": ",
@@ -197,7 +202,9 @@ void Restart::compare(const checkpoint::Reader& reader) {
   const bool other_batches =  // at step 0 any batches are allowed
       reader.state().step > 0 && !found.same_batches;
   for (const auto& d : found.differences) {
-    if (d.effect == deck::Effect::model || (d.effect == deck::Effect::state && !found.has_state) ||
+    if (d.effect == deck::Effect::model ||
+        (d.effect == deck::Effect::adapter && found.has_adapters) ||
+        (d.effect == deck::Effect::state && !found.has_state) ||
         (d.effect == deck::Effect::storage && !found.same_storage) ||
         (d.effect == deck::Effect::batches && other_batches))
       contradictions.push_back(d);

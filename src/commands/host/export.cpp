@@ -10,6 +10,7 @@
 #include <trireme/deck/deck.hpp>
 #include <trireme/hugging_face/config_json.hpp>
 #include <trireme/hugging_face/folder_writer.hpp>
+#include <trireme/hugging_face/peft.hpp>
 #include <trireme/hugging_face/weights.hpp>
 #include <trireme/io/atomic_file.hpp>
 #include <trireme/io/atomic_folder.hpp>
@@ -28,7 +29,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr const char* config_name = "config.json";
+constexpr const char* model_config_name = "config.json";
 
 struct ExportOptions {
   std::string checkpoint;
@@ -36,10 +37,20 @@ struct ExportOptions {
   std::string dtype;
   std::string shard_size;
   bool force = false;
+  bool merge = false;
+  std::string base;
 };
 
+/// Existing files of weights in the output folder.
+std::vector<std::string> weight_files(const std::string& folder) {
+  std::vector<std::string> files = hugging_face::weight_files(folder);
+  const std::string adapter = folder + "/" + hugging_face::adapter_weights_name;
+  if (fs::exists(adapter)) files.push_back(adapter);
+  return files;
+}
+
 void expect_no_files(const ExportOptions& options, const std::string& config) {
-  std::vector<std::string> there = hugging_face::weight_files(options.folder);
+  std::vector<std::string> there = weight_files(options.folder);
   if (fs::exists(config)) there.push_back(config);
   check_usage(options.force || there.empty(), there.empty() ? "" : there.front(),
               " exists; choose another folder, or give --force to replace ",
@@ -54,14 +65,39 @@ std::int64_t shard_bytes(const std::string& size) {
   return *bytes;
 }
 
+/// The model of a checkpoint, without adapters if it holds none yet.
+deck::Deck stored_deck(const checkpoint::Reader& reader) {
+  deck::Deck deck =
+      deck::parse_deck(reader.state().deck_toml, text(reader.folder(), "/", checkpoint::deck_name));
+  const bool has = std::ranges::any_of(reader.arrays(), [](const auto& array) {
+    return array.name.ends_with(architecture::adapter_a);
+  });
+  if (!has) deck.config.model.adapter = {};
+  return deck;
+}
+
+/// Whether adapters are written alone, for PEFT.
+bool writes_adapters(const ExportOptions& options, const deck::Deck& deck) {
+  const deck::AdapterConfig& adapter = deck.config.model.adapter;
+  check_usage(!options.merge || adapter.present(),
+              "--merge: the checkpoint has no adapters; leave ", "it out");
+  if (!adapter.present() || options.merge) return false;
+  check_usage(adapter.also_trained.empty(), deck.cite("adapter", "also_trained"),
+              " names weights that files of adapters do not hold; give --merge");
+  check_usage(options.shard_size.empty(), "--shard-size does not apply to adapters; leave it out, ",
+              "or give --merge");
+  return true;
+}
+
 void run(const ExportOptions& options) {
-  const std::string config = options.folder + "/" + config_name;
   const std::int64_t most = shard_bytes(options.shard_size);
-  expect_no_files(options, config);
   const checkpoint::Reader reader(checkpoint::checkpoint_folder(options.checkpoint));
   const checkpoint::RunState& state = reader.state();
-  const deck::Deck deck =
-      deck::parse_deck(state.deck_toml, text(reader.folder(), "/", checkpoint::deck_name));
+  const deck::Deck deck = stored_deck(reader);
+  const bool adapters = writes_adapters(options, deck);
+  const char* const config_name = adapters ? hugging_face::adapter_config_name : model_config_name;
+  const std::string config = options.folder + "/" + config_name;
+  expect_no_files(options, config);
   hugging_face::expect_exportable(deck);
   const DType stored = hugging_face::weights_type(reader, deck.config.model);
   const DType dtype = options.dtype.empty() ? stored : parse<DType>(options.dtype).value();
@@ -69,14 +105,17 @@ void run(const ExportOptions& options) {
 
   io::remove_temporaries_on_signals();
   io::AtomicFolder folder(options.folder);
-  const auto exported =
-      hugging_face::export_weights(reader, deck.config.model, dtype, folder.temporary_path(), most);
-  io::replace_file(
-      folder.temporary_path() + "/" + config_name,
-      hugging_face::config_text(deck.config.model, dtype, tokenizer->end_of_document()));
+  const deck::ModelConfig& model = deck.config.model;
+  const std::string& to = folder.temporary_path();
+  const auto exported = adapters ? hugging_face::export_adapters(reader, model, dtype, to)
+                                 : hugging_face::export_weights(reader, model, dtype, to, most);
+  io::replace_file(to + "/" + config_name,
+                   adapters
+                       ? hugging_face::adapter_config_text(model, options.base)
+                       : hugging_face::config_text(model, dtype, tokenizer->end_of_document()));
   const bool in_one_step = folder.commit(
       [&](const std::string& name) {
-        const auto old = hugging_face::weight_files(options.folder);
+        const auto old = weight_files(options.folder);
         return name == config_name ||
                std::ranges::find(old, options.folder + "/" + name) != old.end();
       },
@@ -92,7 +131,9 @@ void run(const ExportOptions& options) {
   say("wrote ", paths.front(),
       paths.size() == 1 ? "" : text(" and ", paths.size() - 2, " more, their index ", paths.back()),
       ", ", human_bytes(exported.bytes), ", ", name_of(dtype),
-      dtype == stored ? ", bit for bit" : text(", rounded from ", name_of(stored)));
+      options.merge     ? ", with the adapters' updates"
+      : dtype == stored ? ", bit for bit"
+                        : text(", rounded from ", name_of(stored)));
   say("wrote ", config);
 }
 
@@ -124,6 +165,15 @@ void add_export(CLI::App& app) {
           "Largest size of a file, such as 5GB; writes several files and an index. A larger tensor "
           "gets its own file. Default: one file")
       ->type_name("SIZE");
+  command->add_flag(
+      "--merge", options->merge,
+      "Add the adapters' updates to the weights, and export the whole model; default: "
+      "adapters alone, as PEFT's adapter_config.json and adapter_model.safetensors");
+  command
+      ->add_option("--base", options->base,
+                   "Name or folder of the adapters' model, for base_model_name_or_path of "
+                   "adapter_config.json")
+      ->type_name("MODEL");
   command->add_flag("--force", options->force, "Replace an existing model");
   command->footer(
       "Optimizer state, step and position in the data are not exported.\n"

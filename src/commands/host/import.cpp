@@ -10,6 +10,7 @@
 #include <trireme/deck/deck.hpp>
 #include <trireme/hugging_face/config_json.hpp>
 #include <trireme/hugging_face/match.hpp>
+#include <trireme/hugging_face/peft.hpp>
 #include <trireme/hugging_face/weights.hpp>
 #include <trireme/io/input_file.hpp>
 
@@ -26,6 +27,7 @@ struct ImportOptions {
   std::string deck;
   std::vector<std::string> overrides;
   bool allow_nonfinite = false;
+  std::string adapter;
 };
 
 /// The deck with its vocabulary resolved.
@@ -43,6 +45,21 @@ void expect_no_checkpoints(const deck::Deck& deck) {
               found.size() == 1 ? " checkpoint already, " : " checkpoints already, the newest ",
               found.empty() ? "" : found.front(),
               "; give another checkpoint.directory=FOLDER or remove them");
+}
+
+/// Opens PEFT's files after a comparison with the deck.
+void open_adapter(const std::string& folder, const deck::Deck& deck,
+                  std::optional<hugging_face::SafetensorsFile>& file) {
+  check_usage(deck.config.model.adapter.present(), "--adapter ", folder, ": ", deck.file_name,
+              " has ", deck.cite("adapter", "kind"), "; set [adapter] as in ", folder, "/",
+              hugging_face::adapter_config_name);
+  const std::string config = folder + "/" + hugging_face::adapter_config_name;
+  std::error_code ignored;
+  check_usage(std::filesystem::exists(config, ignored), config,
+              ": no such file; give a folder with PEFT's adapter_config.json and "
+              "adapter_model.safetensors");
+  hugging_face::expect_same_adapter(io::read_text_file(config, 1 << 20), config, deck);
+  file.emplace(folder + "/" + hugging_face::adapter_weights_name);
 }
 
 void run(const ImportOptions& options) {
@@ -66,17 +83,19 @@ void run(const ImportOptions& options) {
   const deck::Deck deck = read_deck(options);
   hugging_face::expect_same_model(config, deck);
   expect_no_checkpoints(deck);
+  std::optional<hugging_face::SafetensorsFile> adapter;
+  if (!options.adapter.empty()) open_adapter(options.adapter, deck, adapter);
   const std::string& directory = deck.config.checkpoint.directory;
   const DType dtype = master_type(deck.config.precision.compute);
   std::filesystem::create_directories(directory, ignored);  // an error is that of the owner's file
   const FolderOwner owner(directory, deck.cite("checkpoint", "directory"), 0);
   expect_no_checkpoints(deck);  // a run may have ended in between
-  const auto lines =
-      hugging_face::import_weights(weights, deck.config.model, dtype, directory,
-                                   deck::resolved_toml(deck), options.allow_nonfinite);
+  const auto lines = hugging_face::import_weights(
+      weights, deck.config.model, dtype, directory, deck::resolved_toml(deck),
+      options.allow_nonfinite, adapter ? &*adapter : nullptr);
   for (const std::string& line : lines) log::warn(line);
   say("wrote ", directory, "/", checkpoint::folder_name(0), ": the weights of ", weights.path(),
-      " as ", name_of(dtype));
+      adapter ? text(" and the adapters of ", adapter->path()) : "", " as ", name_of(dtype));
   for (const std::string& line : hugging_face::differences(config, deck)) say(line);
   std::string same = options.deck;
   for (const auto& override : options.overrides) same += " " + override;
@@ -105,6 +124,11 @@ void add_import(CLI::App& app) {
                    "Keys of the deck to override: section.key=value ...")
       ->type_name("")
       ->option_text("[section.key=value ...]");
+  command
+      ->add_option("--adapter", options->adapter,
+                   "Folder with PEFT's adapter_config.json and adapter_model.safetensors, whose "
+                   "low-rank adapters the deck's [adapter] describes")
+      ->type_name("FOLDER");
   command->add_flag("--allow-nonfinite", options->allow_nonfinite,
                     "Import numbers that are infinite or NaN, and name their tensors");
   command->footer(

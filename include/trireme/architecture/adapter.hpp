@@ -1,0 +1,40 @@
+#pragma once
+
+#include <trireme/architecture/layer.hpp>
+#include <trireme/architecture/local_sizes.hpp>
+
+/// Low-rank adapters of a layer's products (LoRA; Hu et al. 2021, arXiv 2106.09685):
+/// y = x Wᵀ + factor · dropout(x) Aᵀ Bᵀ. A product whose outputs the tensor axis splits has A whole
+/// on every rank and B split; one whose inputs are split has A split and B whole. The gradient of
+/// the whole one is a part of a sum on each rank.
+namespace trireme::architecture {
+
+/// The name of the target that covers queries, keys and values by one A.
+inline constexpr const char* fused_target = "attention.query_key_value";
+
+/// Adds the adapters of [adapter] to the layer's products.
+void add_adapters(LayerDescription& layer, const deck::ModelConfig& model);
+
+/// Columns of the output that a part of the adapter adds to, on this rank.
+layout::Slice adapter_columns(const LayerDescription& layer, const Operation& op,
+                              const AdapterPart& part, const LocalSizes& sizes);
+
+/// Rows of all A of an operation, and the first of those of array `a`.
+std::int64_t adapter_rows(const Operation& op, std::int64_t rank);
+std::int64_t first_adapter_row(const Operation& op, std::size_t a, std::int64_t rank);
+
+/// Products of the adapters with each row per pass, of one rank: forward, or the gradient of their
+/// input; the gradient of the weights has twice as many.
+double adapter_products(const LayerDescription& layer, const Operation& op, const LocalSizes& sizes,
+                        std::int64_t rank);
+
+/// Scratch of a pass with adapters, in elements: x Aᵀ [T, rows], its gradient, and in training with
+/// dropout the input that adapters see [T, columns]. Zeros without adapters.
+struct AdapterScratch {
+  std::int64_t rows = 0;
+  std::int64_t columns = 0;
+};
+AdapterScratch adapter_scratch(const LayerDescription& layer, const LocalSizes& sizes,
+                               const deck::AdapterConfig& adapter);
+
+}  // namespace trireme::architecture

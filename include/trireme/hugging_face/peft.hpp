@@ -1,0 +1,49 @@
+#pragma once
+
+#include <trireme/architecture/array_spec.hpp>
+#include <trireme/checkpoint/reader.hpp>
+#include <trireme/deck/deck.hpp>
+#include <trireme/hugging_face/format.hpp>
+
+#include <map>
+#include <string>
+#include <vector>
+
+/// Low-rank adapters in the files of Hugging Face's PEFT: adapter_config.json and
+/// adapter_model.safetensors with A [r, in] and B [out, r] of each adapted linear layer.
+namespace trireme::hugging_face {
+
+inline constexpr const char* adapter_config_name = "adapter_config.json";
+inline constexpr const char* adapter_weights_name = "adapter_model.safetensors";
+
+/// The tensors "base_model.model.<layer>.lora_A.weight" and lora_B of a model with adapters.
+/// UsageError if its targets are other ones than the linear layers of transformers' class.
+std::vector<Tensor> adapter_tensors(const Format& format, const deck::ModelConfig& model);
+
+/// adapter_config.json. `base`: name or folder of the model, for base_model_name_or_path.
+std::string adapter_config_text(const deck::ModelConfig& model, const std::string& base);
+
+/// One UsageError with each value of adapter_config.json that contradicts the deck's [adapter], or
+/// that no Trireme model has. `path` is for messages.
+void expect_same_adapter(const std::string& content, const std::string& path,
+                         const deck::Deck& deck);
+
+/// Adds the updates factor · B A to the numbers of an array's slice: `numbers` has those of type
+/// `type` from the rows of `piece` on.
+class Merger {
+ public:
+  Merger(const checkpoint::Reader& reader, const deck::ModelConfig& model, DType type);
+
+  void add_update(const Piece& piece, char* numbers) const;
+
+ private:
+  std::vector<double> read(const architecture::ArraySpec& spec, std::int64_t block,
+                           std::int64_t blocks) const;
+
+  const checkpoint::Reader& reader_;
+  const deck::ModelConfig& model_;
+  DType type_;
+  std::map<std::string, architecture::ArraySpec> specs_;
+};
+
+}  // namespace trireme::hugging_face

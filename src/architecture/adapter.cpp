@@ -1,0 +1,142 @@
+// The arrays of adapters, and the parts of products to which they add.
+#include <trireme/architecture/adapter.hpp>
+
+#include <algorithm>
+#include <cmath>
+
+namespace trireme::architecture {
+namespace {
+
+std::size_t at(int i) {
+  return static_cast<std::size_t>(i);
+}
+
+/// Matrices in one array: keys and values, or gate and up.
+std::int64_t blocks_of(const ArraySpec& weight) {
+  return weight.name == "attention.key_value" || weight.name == "feed_forward.gate_up" ? 2 : 1;
+}
+
+/// A [blocks, rank, inputs], uniform between ±1/√inputs as PEFT's (Kaiming uniform with a = √5).
+ArraySpec array_a(const std::string& name, std::int64_t blocks, std::int64_t rank,
+                  const std::vector<std::int64_t>& inputs, bool split) {
+  ArraySpec a{name + std::string(adapter_a), {}};
+  if (blocks > 1) a.shape = {blocks};
+  a.shape.push_back(rank);
+  std::int64_t columns = 1;
+  for (const std::int64_t n : inputs) {
+    a.shape.push_back(n);
+    columns *= n;
+  }
+  a.split_axis = split ? 1 : -1;
+  a.partial_gradient = !split;
+  a.initialisation = Initialisation::uniform;
+  a.standard_deviation = 1 / std::sqrt(static_cast<double>(columns));
+  return a;
+}
+
+/// B has the outputs of the weight, split as these, and `rank` columns. It begins at zero.
+ArraySpec array_b(const ArraySpec& weight, std::int64_t rank, Cut cut) {
+  ArraySpec b{weight.name + std::string(adapter_b), {}};
+  if (cut == Cut::inputs) {
+    b.shape = {weight.shape.front(), rank};
+    b.partial_gradient = true;
+    return b;
+  }
+  b.shape = weight.shape;
+  b.shape.back() = rank;
+  b.split_axis = weight.split_axis;
+  b.group = weight.group;
+  return b;
+}
+
+void add_adapters_of(Operation& op, const deck::AdapterConfig& adapter) {
+  const std::size_t weights = op.arrays.size();
+  const bool fused =
+      op.arrays.front().name == "attention.query" && adapter.targets_product(fused_target);
+  const auto add = [&op](ArraySpec spec) {
+    spec.adapter = spec.decay = true;
+    op.arrays.push_back(std::move(spec));
+    return op.arrays.size() - 1;
+  };
+  std::size_t a = 0;
+  if (fused)
+    a = add(array_a(fused_target, 1, adapter.rank, {op.arrays.front().shape.back()}, false));
+  int output = 0;
+  for (std::size_t w = 0; w < weights; ++w) {
+    const ArraySpec weight = op.arrays[w];
+    if (!weight.decay) continue;
+    const std::int64_t blocks = blocks_of(weight);
+    if (fused || adapter.targets_product(weight.name)) {
+      const bool split = op.cut == Cut::inputs;
+      std::vector<std::int64_t> inputs{weight.shape.back()};
+      if (split) inputs.assign(weight.shape.begin() + 1, weight.shape.end());
+      if (!fused) a = add(array_a(weight.name, blocks, adapter.rank, inputs, split));
+      const std::size_t b = add(array_b(weight, adapter.rank, op.cut));
+      for (std::int64_t block = 0; block < blocks; ++block)
+        op.adapter.push_back({a, fused ? 0 : block, b, block, output + static_cast<int>(block)});
+    }
+    output += static_cast<int>(blocks);
+  }
+}
+
+std::int64_t blocks_of_a(const Operation& op, std::size_t a) {
+  std::int64_t blocks = 0;
+  for (const AdapterPart& part : op.adapter)
+    if (part.a == a) blocks = std::max(blocks, part.a_block + 1);
+  return blocks;
+}
+
+}  // namespace
+
+void add_adapters(LayerDescription& layer, const deck::ModelConfig& m) {
+  if (!m.adapter.present()) return;
+  for (Operation& op : layer.operations)
+    if (op.kind == OperationKind::linear) add_adapters_of(op, m.adapter);
+}
+
+layout::Slice adapter_columns(const LayerDescription& layer, const Operation& op,
+                              const AdapterPart& part, const LocalSizes& n) {
+  switch (layer.tensors[at(op.output)].columns) {
+    case Columns::query_key_value:
+      if (part.output == 0) return {0, n.attention()};
+      return {n.attention() + (part.output - 1) * n.groups(), n.groups()};
+    case Columns::inner:
+      return {part.output * n.feed_forward, n.feed_forward};
+    default:
+      return {0, columns_of(layer.tensors[at(op.output)].columns, n)};
+  }
+}
+
+std::int64_t first_adapter_row(const Operation& op, std::size_t a, std::int64_t rank) {
+  std::int64_t rows = 0;
+  for (std::size_t before = 0; before < a; ++before) rows += blocks_of_a(op, before) * rank;
+  return rows;
+}
+
+std::int64_t adapter_rows(const Operation& op, std::int64_t rank) {
+  return first_adapter_row(op, op.arrays.size(), rank);
+}
+
+double adapter_products(const LayerDescription& layer, const Operation& op, const LocalSizes& n,
+                        std::int64_t rank) {
+  const std::int64_t in = columns_of(layer.tensors[at(op.input)].columns, n);
+  std::int64_t products = adapter_rows(op, rank) * in;
+  for (const AdapterPart& part : op.adapter)
+    products += rank * adapter_columns(layer, op, part, n).extent;
+  return static_cast<double>(products);
+}
+
+AdapterScratch adapter_scratch(const LayerDescription& layer, const LocalSizes& n,
+                               const deck::AdapterConfig& adapter) {
+  AdapterScratch scratch;
+  for (const Operation& op : layer.operations) {
+    if (op.adapter.empty()) continue;
+    scratch.rows = std::max(scratch.rows, adapter_rows(op, adapter.rank));
+    if (adapter.dropout > 0)
+      scratch.columns =
+          std::max(scratch.columns, columns_of(layer.tensors[at(op.input)].columns, n));
+  }
+  return scratch;
+}
+
+}  // namespace trireme::architecture

@@ -1,0 +1,151 @@
+// Matches patterns with the names of arrays, and checks that a deck's patterns make sense.
+#include <trireme/architecture/frozen.hpp>
+
+#include <trireme/base/check.hpp>
+#include <trireme/base/text.hpp>
+
+#include <algorithm>
+#include <charconv>
+#include <optional>
+#include <vector>
+
+namespace trireme::architecture {
+namespace {
+
+std::optional<std::int64_t> number_of(std::string_view word) {
+  std::int64_t n = 0;
+  const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), n);
+  if (error != std::errc() || end != word.data() + word.size()) return {};
+  return n;
+}
+
+bool part_matches(std::string_view pattern, std::string_view part) {
+  if (pattern == "*" || pattern == part) return true;
+  const std::size_t dash = pattern.find('-');
+  if (dash == std::string_view::npos) return false;
+  const auto first = number_of(pattern.substr(0, dash)), last = number_of(pattern.substr(dash + 1));
+  const auto n = number_of(part);
+  return first && last && n && *first <= *n && *n <= *last;
+}
+
+/// Cuts the part before the first dot off `name`.
+std::string_view take_part(std::string_view& name) {
+  const std::size_t dot = std::min(name.find('.'), name.size());
+  const std::string_view part = name.substr(0, dot);
+  name.remove_prefix(std::min(dot + 1, name.size()));
+  return part;
+}
+
+bool any_matches(const std::vector<std::string>& patterns, std::string_view name) {
+  return std::ranges::any_of(patterns, [&](const auto& p) { return matches(p, name); });
+}
+
+std::string in_layer(std::int64_t layer, const std::string& name) {
+  return text("layers.", layer, ".", name);
+}
+
+/// Arrays whose gradients one kernel computes.
+bool joined(const Operation& op, const ArraySpec& a, const ArraySpec& b) {
+  if (a.adapter || b.adapter) return false;
+  if (op.kind == OperationKind::norm || op.kind == OperationKind::head_norm) return true;
+  return op.kind == OperationKind::linear && a.decay == b.decay;
+}
+
+void expect_joined(const deck::Deck& deck, const LayerDescription& part,
+                   const std::string& prefix) {
+  const deck::ModelConfig& m = deck.config.model;
+  const bool adapters = m.adapter.present() && m.frozen.empty();
+  const auto named = [&](const ArraySpec& a) { return is_frozen(m, prefix + a.name) != adapters; };
+  for (const Operation& op : part.operations)
+    for (const ArraySpec& a : op.arrays)
+      for (const ArraySpec& b : op.arrays)
+        check_usage(
+            !joined(op, a, b) || !named(a) || named(b),
+            adapters ? deck.cite("adapter", "also_trained") : deck.cite("optimizer", "frozen"),
+            " names ", prefix, a.name, ", not ", prefix, b.name,
+            ", and one kernel computes the gradients of both; name both or none");
+}
+
+/// Each pattern names an array.
+void expect_matches(const deck::Deck& deck, const Architecture& a, const char* section,
+                    const char* key, const std::vector<std::string>& patterns) {
+  for (const std::string& pattern : patterns)
+    check_usage(
+        std::ranges::any_of(a.arrays, [&](const ArraySpec& s) { return matches(pattern, s.name); }),
+        deck.cite(section, key), ": \"", pattern,
+        "\" names no array of the model; names are such as ", a.arrays.front().name, ", ",
+        a.arrays[a.arrays.size() / 2].name, " and ", a.arrays.back().name);
+}
+
+}  // namespace
+
+bool matches(std::string_view pattern, std::string_view name) {
+  if (pattern.empty()) return false;
+  while (!pattern.empty()) {
+    if (name.empty() || !part_matches(take_part(pattern), take_part(name))) return false;
+  }
+  return true;
+}
+
+bool is_frozen(const deck::ModelConfig& m, std::string_view name) {
+  if (any_matches(m.frozen, name)) return true;
+  const bool adapter = name.ends_with(adapter_a) || name.ends_with(adapter_b);
+  return m.adapter.present() && !adapter && !any_matches(m.adapter.also_trained, name);
+}
+
+void mark_frozen(LayerDescription& part, const deck::ModelConfig& m) {
+  for (Operation& op : part.operations)
+    for (ArraySpec& array : op.arrays) array.frozen = is_frozen(m, array.name);
+}
+
+void mark_frozen_layer(LayerDescription& layer, const deck::ModelConfig& m) {
+  const bool alike = m.frozen.empty() && m.adapter.also_trained.empty();
+  for (Operation& op : layer.operations)
+    for (ArraySpec& array : op.arrays) {
+      array.frozen = true;
+      for (std::int64_t l = 0; l < (alike ? 1 : m.layers) && array.frozen; ++l)
+        array.frozen = is_frozen(m, in_layer(l, array.name));
+    }
+}
+
+Operation operation_in(const Operation& operation, const deck::ModelConfig& m, std::int64_t layer) {
+  Operation op = operation;
+  if (m.frozen.empty() && m.adapter.also_trained.empty()) return op;  // the layers are alike
+  for (ArraySpec& array : op.arrays) array.frozen = is_frozen(m, in_layer(layer, array.name));
+  return op;
+}
+
+std::int64_t first_trained(const Architecture& a) {
+  if (a.model.shared_layers > 0) return -1;
+  for (const ArraySpec& array : a.arrays)
+    if (!array.frozen) return array.layer;
+  return a.model.layers;
+}
+
+void expect_trainable(const deck::Deck& deck) {
+  const deck::ModelConfig& m = deck.config.model;
+  if (m.frozen.empty() && !m.adapter.present()) return;
+  const char* section = m.adapter.present() ? "adapter" : "optimizer";
+  const char* key = m.adapter.present() ? "kind" : "frozen";
+  const Architecture a = describe(m);
+  expect_matches(deck, a, "optimizer", "frozen", m.frozen);
+  expect_matches(deck, a, "adapter", "also_trained", m.adapter.also_trained);
+  check_usage(!std::ranges::all_of(a.arrays, &ArraySpec::frozen), deck.cite("optimizer", "frozen"),
+              " names every array",
+              m.adapter.present() ? " that [adapter] trains" : " of the model",
+              ", so nothing would be trained; leave some arrays out");
+  for (std::int64_t layer = 0; layer < m.layers; ++layer)
+    expect_joined(deck, a.layer, text("layers.", layer, "."));
+  for (const LayerDescription* part : {&a.embedding, &a.head}) expect_joined(deck, *part, "");
+  const deck::ParallelConfig& p = deck.config.parallel;
+  const auto excludes = [&](const char* other_section, const char* other, const char* remedy) {
+    throw UsageError(text(deck.cite(section, key), " cannot be combined with ",
+                          deck.cite(other_section, other), "; choose ", remedy));
+  };
+  if (m.shared_layers > 0) excludes("model", "shared_layers", "shared_layers = 0");
+  if (p.shares_vocabulary()) excludes("parallel", "vocabulary", "vocabulary = \"stage\"");
+  if (p.shard > Sharding::optimizer)
+    excludes("parallel", "shard", "shard = \"optimizer\" or \"none\"");
+}
+
+}  // namespace trireme::architecture

@@ -1,0 +1,232 @@
+// Names of adapters' tensors follow from those of the weights: each linear layer of the files that
+// is made of adapted arrays has an A and a B, and pieces of these as it has pieces of the weights.
+#include <trireme/hugging_face/peft.hpp>
+
+#include <trireme/architecture/adapter.hpp>
+#include <trireme/architecture/architecture.hpp>
+#include <trireme/base/check.hpp>
+#include <trireme/hugging_face/convert.hpp>
+#include <trireme/hugging_face/strict_json.hpp>
+
+#include <algorithm>
+#include <set>
+
+namespace trireme::hugging_face {
+namespace {
+
+using architecture::ArraySpec;
+
+constexpr std::string_view weight_suffix = ".weight";
+
+/// "layers.3." and "attention.query" of "layers.3.attention.query"; empty for other arrays.
+std::pair<std::string, std::string> split_name(const std::string& array) {
+  if (!array.starts_with("layers.")) return {};
+  const std::size_t dot = array.find('.', 7);
+  return {array.substr(0, dot + 1), array.substr(dot + 1)};
+}
+
+bool is_attention_input(const std::string& product) {
+  return product == "attention.query" || product == "attention.key_value";
+}
+
+/// The target that covers a product's weights; "" if none does.
+std::string target_of(const deck::AdapterConfig& adapter, const std::string& product) {
+  if (is_attention_input(product) && adapter.targets_product(architecture::fused_target))
+    return architecture::fused_target;
+  return adapter.targets_product(product) ? product : "";
+}
+
+/// The linear layer "model.layers.0.self_attn.q_proj" of a tensor of weights with adapters.
+std::string module_of(const Tensor& tensor) {
+  return tensor.name.substr(0, tensor.name.size() - weight_suffix.size());
+}
+
+/// Whether the tensor is a matrix of arrays, each of which has an adapter.
+bool is_adapted(const Tensor& tensor, const deck::AdapterConfig& adapter) {
+  if (tensor.shape.size() != 2 || !tensor.name.ends_with(weight_suffix)) return false;
+  return std::ranges::any_of(tensor.pieces, [&](const Piece& piece) {
+    return !target_of(adapter, split_name(piece.array).second).empty();
+  });
+}
+
+/// Name of a linear layer as PEFT's target_modules: the last word, or two if the last one is also
+/// that of another linear layer.
+std::string target_module(const std::string& module, const std::vector<Tensor>& tensors) {
+  const auto words = [](const std::string& name, int count) {
+    std::size_t at = name.size();
+    for (int i = 0; i < count && at != std::string::npos && at > 0; ++i)
+      at = name.rfind('.', at - 1);
+    return name.substr(at + 1);
+  };
+  std::set<std::string> with_same_end;
+  for (const Tensor& tensor : tensors)
+    if (tensor.name.ends_with(weight_suffix) && words(module_of(tensor), 1) == words(module, 1))
+      with_same_end.insert(words(module_of(tensor), 2));
+  return words(module, with_same_end.size() > 1 ? 2 : 1);
+}
+
+std::vector<std::string> target_modules(const deck::ModelConfig& m) {
+  const auto tensors = format_of(m.family).tensors(m);
+  std::set<std::string> names;
+  for (const Tensor& tensor : tensors)
+    if (is_adapted(tensor, m.adapter)) names.insert(target_module(module_of(tensor), tensors));
+  return {names.begin(), names.end()};
+}
+
+std::map<std::string, ArraySpec> specs_of(const deck::ModelConfig& model) {
+  std::map<std::string, ArraySpec> specs;
+  for (const ArraySpec& spec : architecture::describe(model).arrays) specs[spec.name] = spec;
+  return specs;
+}
+
+}  // namespace
+
+std::vector<Tensor> adapter_tensors(const Format& format, const deck::ModelConfig& m) {
+  std::vector<Tensor> out;
+  const std::int64_t r = m.adapter.rank;
+  for (const Tensor& tensor : format.tensors(m)) {
+    if (!is_adapted(tensor, m.adapter)) continue;
+    const std::string name = "base_model.model." + module_of(tensor);
+    const std::size_t in = tensor.transposed ? 0 : 1;
+    Tensor a{name + ".lora_A.weight", {r, tensor.shape[in]}, {}};
+    Tensor b{name + ".lora_B.weight", {tensor.shape[1 - in], r}, {}};
+    for (const Piece& piece : tensor.pieces) {
+      const auto [prefix, product] = split_name(piece.array);
+      const std::string target = target_of(m.adapter, product);
+      const bool fused = target == architecture::fused_target;
+      const Piece down{prefix + target + std::string(architecture::adapter_a),
+                       fused ? Piece::whole_array : piece.place};
+      if (a.pieces.empty()) a.pieces.push_back(down);
+      check_usage(!target.empty() && a.pieces.front().array == down.array,
+                  "PEFT has one A for the layer ", module_of(tensor), ", which is made of ",
+                  tensor.pieces.front().array, " and ", tensor.pieces.back().array,
+                  "; choose the target \"", architecture::fused_target, "\" in [adapter] targets");
+      b.pieces.push_back({piece.array + std::string(architecture::adapter_b), piece.place});
+    }
+    out.push_back(std::move(a));
+    out.push_back(std::move(b));
+  }
+  return out;
+}
+
+std::string adapter_config_text(const deck::ModelConfig& m, const std::string& base) {
+  const deck::AdapterConfig& a = m.adapter;
+  const auto whole = static_cast<std::int64_t>(a.alpha);
+  json config{{"peft_type", "LORA"},
+              {"task_type", "CAUSAL_LM"},
+              {"base_model_name_or_path", base.empty() ? json() : json(base)},
+              {"r", a.rank},
+              {"lora_dropout", a.dropout},
+              {"target_modules", target_modules(m)},
+              {"bias", "none"},
+              {"fan_in_fan_out", m.family == Family::gpt},
+              {"use_rslora", a.scaling == AdapterScaling::rslora},
+              {"use_dora", false},
+              {"init_lora_weights", true},
+              {"inference_mode", true}};
+  if (static_cast<double>(whole) == a.alpha)
+    config["lora_alpha"] = whole;
+  else
+    config["lora_alpha"] = a.alpha;
+  return config.dump(2) + "\n";
+}
+
+void expect_same_adapter(const std::string& content, const std::string& path,
+                         const deck::Deck& deck) {
+  const json file = parse_strict(content, path, {8, "the configuration", "; copy the file again"});
+  const deck::ModelConfig& m = deck.config.model;
+  const deck::AdapterConfig& a = m.adapter;
+  Complaints complaints;
+  const auto value = [&](const char* key, json otherwise) {
+    const auto found = file.find(key);
+    return found == file.end() || found->is_null() ? otherwise : *found;
+  };
+  const auto expect = [&](const char* key, const json& otherwise, const json& wanted,
+                          const std::string& ours) {
+    if (const json found = value(key, otherwise); found != wanted)
+      complaints.add(key, " = ", shortened(found.dump()), ", but ", ours);
+  };
+  expect("peft_type", "LORA", "LORA", "Trireme reads LORA");
+  expect("r", 8, a.rank, deck.cite("adapter", "rank"));
+  expect("lora_alpha", 8, a.alpha, deck.cite("adapter", "alpha"));
+  expect("use_rslora", false, a.scaling == AdapterScaling::rslora, deck.cite("adapter", "scaling"));
+  for (const char* key : {"use_dora", "lora_bias", "use_qalora"})
+    expect(key, false, false, "Trireme reads false");
+  expect("bias", "none", "none", "Trireme reads none");
+  for (const char* key : {"layers_to_transform", "modules_to_save", "target_parameters",
+                          "exclude_modules", "trainable_token_indices", "layer_replication"})
+    expect(key, json(), json(), "Trireme reads null");
+  for (const char* key : {"rank_pattern", "alpha_pattern"})
+    expect(key, json::object(), json::object(), "Trireme has one rank and one alpha");
+  if (const json targets = value("target_modules", json()); targets.is_array()) {
+    // A file may name a layer by more or fewer of its last words.
+    const auto same = [](const std::string& x, const std::string& y) {
+      return x == y || x.ends_with("." + y) || y.ends_with("." + x);
+    };
+    const auto ours = target_modules(m);
+    bool equal = true;
+    for (const json& theirs : targets)
+      equal = equal && theirs.is_string() && std::ranges::any_of(ours, [&](const std::string& o) {
+                return same(o, theirs.get<std::string>());
+              });
+    for (const std::string& o : ours)
+      equal = equal && std::ranges::any_of(targets, [&](const json& theirs) {
+                return theirs.is_string() && same(o, theirs.get<std::string>());
+              });
+    if (!equal)
+      complaints.add("target_modules = ", shortened(targets.dump()), ", but ",
+                     deck.cite("adapter", "targets"), " are ", json(ours).dump());
+  }
+  complaints.raise(text(path, " is another adapter than ", deck.file_name, " describes"),
+                   "change [adapter], or give the adapter that it describes");
+}
+
+Merger::Merger(const checkpoint::Reader& reader, const deck::ModelConfig& model, DType type)
+    : reader_(reader), model_(model), type_(type), specs_(specs_of(model)) {}
+
+/// One of the equal blocks of an array, in double.
+std::vector<double> Merger::read(const ArraySpec& spec, std::int64_t block,
+                                 std::int64_t blocks) const {
+  checkpoint::Extents offset(spec.shape.size(), 0), extent = spec.shape;
+  if (blocks > 1) {
+    offset.front() = block;
+    extent.front() = 1;
+  }
+  const std::int64_t n = checkpoint::volume(extent);
+  std::vector<char> stored(static_cast<std::size_t>(n * size_of(type_)));
+  reader_.read_slice(spec.name, type_, spec.shape, offset, extent, stored.data());
+  std::vector<double> numbers(static_cast<std::size_t>(n));
+  convert(type_, stored.data(), DType::fp64, numbers.data(), n);
+  return numbers;
+}
+
+/// W[i, j] += factor Σ_k B[i, k] A[k, j]
+void Merger::add_update(const Piece& piece, char* numbers) const {
+  const auto [prefix, product] = split_name(piece.array);
+  const std::string target = target_of(model_.adapter, product);
+  if (target.empty()) return;
+  const ArraySpec& down = specs_.at(prefix + target + std::string(architecture::adapter_a));
+  const ArraySpec& up = specs_.at(piece.array + std::string(architecture::adapter_b));
+  const bool part = piece.place != Piece::whole_array;
+  const std::int64_t r = model_.adapter.rank;
+  // A whole array of keys and values, as in a fused product, has blocks of B for one A.
+  const bool one_a = target == architecture::fused_target || !part;
+  const std::vector<double> a = read(down, piece.place, one_a ? 1 : 2);
+  const std::vector<double> b = read(up, piece.place, part ? 2 : 1);
+  const std::int64_t columns = std::ssize(a) / r;
+  const std::int64_t rows = std::ssize(b) / r;
+  const double factor = model_.adapter.factor();
+  std::vector<double> row(static_cast<std::size_t>(columns));
+  for (std::int64_t i = 0; i < rows; ++i) {
+    char* at = numbers + i * columns * size_of(type_);
+    convert(type_, at, DType::fp64, row.data(), columns);
+    for (std::int64_t k = 0; k < r; ++k) {
+      const double by = factor * b[static_cast<std::size_t>(i * r + k)];
+      const double* from = a.data() + k * columns;
+      for (std::size_t j = 0; j < row.size(); ++j) row[j] += by * from[j];
+    }
+    convert(DType::fp64, row.data(), type_, at, columns);
+  }
+}
+
+}  // namespace trireme::hugging_face

@@ -1,0 +1,171 @@
+// Low-rank updates as products with A and B. x Aᵀ is computed again in the backward pass: it costs
+// little and needs no memory of a layer.
+#include <trireme/model/product_adapter.hpp>
+
+#include <trireme/kernels/elementwise.hpp>
+#include <trireme/kernels/matmul.hpp>
+
+#include <algorithm>
+
+namespace trireme::model {
+
+using architecture::AdapterPart;
+using kernels::Transpose;
+
+namespace {
+
+/// Columns [first, first + count) of x. Rows keep their distance.
+template <class T>
+View2<T> columns_from(View2<T> x, std::int64_t first, std::int64_t count) {
+  return Kokkos::subview(
+      x, Kokkos::ALL,
+      std::make_pair(static_cast<std::size_t>(first), static_cast<std::size_t>(first + count)));
+}
+
+template <class T>
+View2<T> rows_from(View2<T> x, std::int64_t first, std::int64_t count) {
+  return x.data() == nullptr ? x : rows_of(x, first, count);
+}
+
+template <class T>
+View2<T> matrix(View1<T> memory, std::int64_t rows, std::int64_t columns) {
+  return View2<T>(memory.data(), static_cast<std::size_t>(rows), static_cast<std::size_t>(columns));
+}
+
+}  // namespace
+
+template <class P>
+ProductAdapter<P>::ProductAdapter(const architecture::Operation& op, const std::string& prefix,
+                                  const Parameters<P>& parameters, const deck::ModelConfig& m,
+                                  const TensorAxis& axis, const LayerPlan& plan, std::int64_t layer)
+    : axis_(axis),
+      rank_(m.adapter.rank),
+      rows_(architecture::adapter_rows(op, rank_)),
+      factor_(m.adapter.factor()) {
+  const auto& layer_tensors = plan.description.tensors;
+  const std::int64_t inputs = architecture::columns_of(
+      layer_tensors[static_cast<std::size_t>(op.input)].columns, plan.sizes);
+  const bool attention =
+      layer_tensors[static_cast<std::size_t>(op.input)].columns == architecture::Columns::attention;
+  all_inputs_ = op.cut == architecture::Cut::outputs ? m.hidden
+                : attention                          ? m.heads * m.head_size()
+                                                     : m.feed_forward;
+  inputs_ = {0, inputs};
+  if (op.cut == architecture::Cut::inputs) {
+    const architecture::Shard& shard = parameters.shard();
+    inputs_.offset =
+        attention ? shard.part(m.heads).offset * m.head_size() : shard.part(m.feed_forward).offset;
+  }
+  const auto& operations = plan.description.operations;
+  const auto number =
+      std::ranges::find(operations, op.name, &architecture::Operation::name) - operations.begin();
+  site_ = static_cast<std::uint32_t>(layer * std::ssize(operations) + number);
+  for (const AdapterPart& part : op.adapter) {
+    const std::int64_t first = architecture::first_adapter_row(op, part.a, rank_);
+    const std::string a = prefix + op.arrays[part.a].name;
+    const bool known =
+        std::ranges::any_of(downs_, [&](const Down& down) { return down.first == first; });
+    if (!known) {
+      const std::int64_t rows = architecture::first_adapter_row(op, part.a + 1, rank_) - first;
+      downs_.push_back(
+          {parameters.weight(a, rows, inputs), parameters.gradient(a, rows, inputs), first});
+    }
+    const std::string b = prefix + op.arrays[part.b].name;
+    const layout::Slice columns =
+        architecture::adapter_columns(plan.description, op, part, plan.sizes);
+    const std::int64_t rows = (part.b_block + 1) * columns.extent;
+    const auto block = [&](const auto& all) {
+      return rows_from(all, part.b_block * columns.extent, columns.extent);
+    };
+    ups_.push_back({block(parameters.weight(b, rows, rank_)),
+                    block(parameters.gradient(b, rows, rank_)), first + part.a_block * rank_,
+                    columns});
+  }
+}
+
+template <class P>
+kernels::Dropout ProductAdapter<P>::mask(const MicroContext& c) const {
+  return c.adapter_site(site_, axis_.context().places(), inputs_, all_inputs_);
+}
+
+template <class P>
+auto ProductAdapter<P>::dropped(const StepCall<P>& c, View2<const T> x) const -> View2<const T> {
+  if (c.context.adapter_dropout == 0) return x;
+  const View2<T> kept = matrix(c.scratch.adapter_input, extent(x, 0), extent(x, 1));
+  kernels::dropout_forward<T>(c.handle, kept, x, mask(c.context));
+  return kept;
+}
+
+template <class P>
+auto ProductAdapter<P>::down(const StepCall<P>& c, View2<const T> x) const -> View2<T> {
+  const View2<T> u = matrix(c.scratch.adapter_rows, extent(x, 0), rows_);
+  for (const Down& d : downs_)
+    kernels::matmul<T>(c.handle, columns_from(u, d.first, extent(d.a, 0)), x, d.a, Transpose::no,
+                       Transpose::yes, factor_);
+  return u;
+}
+
+/// Parts that share an A add to the same columns.
+template <class P>
+auto ProductAdapter<P>::up_gradient(const StepCall<P>& c, View2<const T> dy) const -> View2<T> {
+  const View2<T> du = matrix(c.scratch.adapter_gradients, extent(dy, 0), rows_);
+  for (std::size_t i = 0; i < ups_.size(); ++i) {
+    const Up& up = ups_[i];
+    const bool adds = std::any_of(ups_.begin(), ups_.begin() + static_cast<std::ptrdiff_t>(i),
+                                  [&](const Up& before) { return before.first == up.first; });
+    kernels::matmul<T>(c.handle, columns_from(du, up.first, rank_),
+                       columns_from(dy, up.columns.offset, up.columns.extent), up.b, Transpose::no,
+                       Transpose::no, factor_, adds ? 1 : 0);
+  }
+  return du;
+}
+
+/// y[:, part] += (factor · dropout(x) Aᵀ) Bᵀ
+template <class P>
+void ProductAdapter<P>::forward(const StepCall<P>& c, View2<T> y, View2<const T> x) const {
+  const View2<T> u = down(c, dropped(c, x));
+  for (const Up& up : ups_)
+    kernels::matmul<T>(c.handle, columns_from(y, up.columns.offset, up.columns.extent),
+                       columns_from(u, up.first, rank_), up.b, Transpose::no, Transpose::yes, 1.0,
+                       1.0);
+}
+
+/// dx += dropout((factor · dy B) A)
+template <class P>
+void ProductAdapter<P>::backward_input(const StepCall<P>& c, View2<T> dx, View2<const T> dy) const {
+  const View2<T> du = up_gradient(c, dy);
+  const bool drops = c.context.adapter_dropout > 0;
+  const View2<T> to = drops ? matrix(c.scratch.adapter_input, extent(dx, 0), extent(dx, 1)) : dx;
+  bool first = drops;
+  for (const Down& d : downs_) {
+    kernels::matmul<T>(c.handle, to, columns_from(du, d.first, extent(d.a, 0)), d.a, Transpose::no,
+                       Transpose::no, 1.0, first ? 0.0 : 1.0);
+    first = false;
+  }
+  if (!drops) return;
+  kernels::dropout_backward<T>(c.handle, to, to, mask(c.context));
+  kernels::accumulate<T>(c.handle, flat(dx), flat<const T>(to));
+}
+
+/// dB += dyᵀ (factor · dropout(x) Aᵀ), dA += (factor · dy B)ᵀ dropout(x)
+template <class P>
+void ProductAdapter<P>::backward_weight(const StepCall<P>& c, View2<const T> dy,
+                                        View2<const T> x) const {
+  const View2<const T> kept = dropped(c, x);
+  const View2<T> u = down(c, kept);
+  const View2<T> du = up_gradient(c, dy);
+  for (const Up& up : ups_)
+    kernels::linear_backward_weight<T>(c.handle, up.db, View1<G>(),
+                                       columns_from(dy, up.columns.offset, up.columns.extent),
+                                       columns_from(u, up.first, rank_));
+  for (const Down& d : downs_)
+    kernels::linear_backward_weight<T>(c.handle, d.da, View1<G>(),
+                                       columns_from(du, d.first, extent(d.a, 0)), kept);
+}
+
+template class ProductAdapter<Fp32>;
+template class ProductAdapter<Fp64>;
+template class ProductAdapter<MixedBf16>;
+template class ProductAdapter<MixedFp16>;
+
+}  // namespace trireme::model

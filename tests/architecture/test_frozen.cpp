@@ -1,0 +1,130 @@
+#include <trireme/architecture/adapter.hpp>
+#include <trireme/architecture/frozen.hpp>
+#include <trireme/architecture/placement.hpp>
+#include <trireme/base/check.hpp>
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+namespace trireme::architecture {
+namespace {
+
+deck::Deck deck_with(const std::vector<std::string>& overrides) {
+  return deck::parse_deck(R"([run]
+steps = 1
+[model]
+layers = 4
+hidden = 24
+heads = 4
+sequence = 16
+vocabulary = 31
+[batch]
+global = 1
+micro = 1
+[data]
+train = "unused.h5"
+)",
+                          "test.toml", overrides);
+}
+
+std::string mistake(const std::vector<std::string>& overrides) {
+  try {
+    expect_trainable(deck_with(overrides));
+  } catch (const UsageError& error) {
+    return error.what();
+  }
+  return "none";
+}
+
+void expect_mistake(const std::vector<std::string>& overrides, const std::string& words) {
+  const std::string found = mistake(overrides);
+  EXPECT_NE(found.find(words), std::string::npos) << found;
+}
+
+TEST(Frozen, PatternsNamePartsOfNames) {
+  EXPECT_TRUE(matches("layers.0-3", "layers.3.attention.query"));
+  EXPECT_FALSE(matches("layers.0-3", "layers.4.attention.query"));
+  EXPECT_FALSE(matches("layers.1", "layers.10.attention.query"));
+  EXPECT_TRUE(matches("layers.*.attention", "layers.10.attention.query_bias"));
+  EXPECT_TRUE(matches("layers.*.attention.query", "layers.10.attention.query"));
+  EXPECT_FALSE(matches("layers.*.attention.query", "layers.10.attention.query_bias"));
+  EXPECT_TRUE(matches("embedding", "embedding.token"));
+  EXPECT_FALSE(matches("embedding.token.more", "embedding.token"));
+  EXPECT_FALSE(matches("", "embedding.token"));
+}
+
+TEST(Frozen, MistakesAreNamedWithTheirRemedy) {
+  EXPECT_EQ(mistake({}), "none");
+  EXPECT_EQ(mistake({"optimizer.frozen=embedding,layers.0-1"}), "none");
+  EXPECT_EQ(mistake({"adapter.kind=lora"}), "none");
+  expect_mistake({"optimizer.frozen=layers.4"}, "\"layers.4\" names no array of the model");
+  expect_mistake({"adapter.kind=lora", "adapter.also_trained=output.weight"},
+                 "[adapter] also_trained = [\"output.weight\"] (command line): \"output.weight\" "
+                 "names no array");
+  expect_mistake({"optimizer.frozen=embedding,layers,final_norm"}, "nothing would be trained");
+  expect_mistake({"adapter.kind=lora", "optimizer.frozen=layers"}, "that [adapter] trains");
+  expect_mistake({"optimizer.frozen=layers.2.attention.query"},
+                 "names layers.2.attention.query, not layers.2.attention.key_value");
+  expect_mistake({"optimizer.frozen=final_norm.gain"}, "not final_norm.bias");
+  expect_mistake({"optimizer.frozen=layers.0", "model.shared_layers=2"}, "shared_layers = 0");
+  expect_mistake({"adapter.kind=lora", "parallel.shard=weights"}, "shard = \"optimizer\"");
+  expect_mistake({"adapter.kind=lora", "parallel.pipeline=2", "parallel.vocabulary=pipeline"},
+                 "vocabulary = \"stage\"");
+}
+
+TEST(Frozen, ArraysAreBehindAllThatHaveGradients) {
+  const Architecture a = describe(
+      deck_with({"optimizer.frozen=embedding,layers.1,layers.*.feed_forward"}).config.model);
+  EXPECT_EQ(first_trained(a), 0);
+  const Shard shard = whole_model(a);
+  const auto arrays = local_arrays(a, shard);
+  const Placement placement = place(a, shard, arrays);
+  EXPECT_LT(placement.trained, placement.elements);
+  EXPECT_EQ(placement.tied_elements, 0);
+  EXPECT_EQ(placement.gradient_elements, placement.trained);
+  for (std::size_t i = 0; i < arrays.size(); ++i)
+    EXPECT_EQ(placement.offset[i] >= placement.trained, a.arrays[arrays[i].number].frozen)
+        << a.arrays[arrays[i].number].name;
+  EXPECT_LT(a.model_flops_per_token(), a.all_flops_per_token());
+}
+
+TEST(Frozen, PassesOfFrozenProductsAreLeftOut) {
+  const LayerDescription layer =
+      describe_layer(deck_with({"optimizer.frozen=layers.*.feed_forward"}).config.model);
+  for (const Operation& op : layer.operations)
+    if (op.kind == OperationKind::linear) {
+      EXPECT_EQ(has_pass(op, Pass::backward_weight), !op.name.starts_with("feed_forward"))
+          << op.name;
+    }
+}
+
+TEST(Adapters, AreWholeWhereTheOtherIsSplit) {
+  const Architecture a =
+      describe(deck_with({"adapter.kind=lora", "adapter.rank=3", "model.family=llama",
+                          "model.key_value_heads=2",
+                          "adapter.targets=attention.query,attention.key_value,attention.output,"
+                          "feed_forward.gate_up,feed_forward.down"})
+                   .config.model);
+  const auto shape_of = [&](const char* name) {
+    return std::ranges::find(a.arrays, std::string("layers.1.") + name, &ArraySpec::name)->shape;
+  };
+  using Shape = std::vector<std::int64_t>;
+  EXPECT_EQ(shape_of("attention.query.adapter_a"), (Shape{3, 24}));
+  EXPECT_EQ(shape_of("attention.query.adapter_b"), (Shape{4, 6, 3}));
+  EXPECT_EQ(shape_of("attention.key_value.adapter_a"), (Shape{2, 3, 24}));
+  EXPECT_EQ(shape_of("attention.key_value.adapter_b"), (Shape{2, 2, 6, 3}));
+  EXPECT_EQ(shape_of("attention.output.adapter_a"), (Shape{3, 4, 6}));
+  EXPECT_EQ(shape_of("attention.output.adapter_b"), (Shape{24, 3}));
+  EXPECT_EQ(shape_of("feed_forward.gate_up.adapter_b"), (Shape{2, 96, 3}));
+  EXPECT_EQ(shape_of("feed_forward.down.adapter_a"), (Shape{3, 96}));
+  for (const ArraySpec& array : a.arrays) {
+    EXPECT_EQ(array.frozen, !array.adapter) << array.name;
+    if (array.adapter) {
+      EXPECT_NE(array.split_axis >= 0, array.partial_gradient) << array.name;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace trireme::architecture

@@ -1,0 +1,72 @@
+// Adapters and frozen weights: every layout trains them as one rank does.
+#include "train/layouts.hpp"
+
+namespace trireme::train {
+namespace {
+
+using enum OptimizerKind;
+using enum Recompute;
+
+constexpr Family llama = Family::llama;
+
+/// Adapters of all products, whose inputs are dropped by masks of global elements.
+std::vector<std::string> adapters(const char* up) {
+  return {"adapter.kind=lora", "adapter.rank=3", "adapter.dropout=0.2",
+          text("adapter.targets=attention.query,attention.key_value,attention.output,", up,
+               ",feed_forward.down")};
+}
+
+Layout with(Layout layout, std::vector<std::string> trained) {
+  layout.trained = std::move(trained);
+  return layout;
+}
+
+/// Layouts of any number of ranks, of which those of this number are taken.
+void keep_those_of(std::vector<Layout>& layouts, int ranks) {
+  std::erase_if(layouts, [&](const Layout& l) {
+    return l.tensor * l.pipeline * l.data * l.context != ranks;
+  });
+}
+
+TEST_F(Layouts, GiveTheAnswerOfOneRankForAdapters) {
+  const auto gated = adapters("feed_forward.gate_up");
+  const auto plain = adapters("feed_forward.up");
+  Layout ring{1, 1, 1};
+  ring.context = 2;
+  ring.family = llama;
+  std::vector<Layout> layouts{
+      with({2, 1, 1, "1f1b", 1, true, true, none, Sharding::none, adamw, llama, 1}, gated),
+      with({1, 2, 1, "zb-h1", 1, false, false, none, Sharding::none, adamw, llama, 2}, gated),
+      with({1, 1, 2, "1f1b", 1, false, true, full, Sharding::optimizer, adamw}, plain),
+      with(ring, gated),
+      with({3, 1, 1, "1f1b", 1, false, true, selective, Sharding::none, adamw, llama, 2}, gated),
+      with({1, 3, 1, "interleaved", 2, false, true, none, Sharding::none, lamb}, plain),
+      with({2, 2, 1, "gpipe", 1, true, false, selective, Sharding::none, adamw}, plain),
+      with({1, 2, 2, "zb-v", 2, false, true, none, Sharding::optimizer, sgd, llama, 3}, gated)};
+  keep_those_of(layouts, runtime().ranks());
+  for (const Layout& layout : layouts) expect_the_same_answer(layout);
+}
+
+TEST_F(Layouts, GiveTheAnswerOfOneRankForFrozenWeights) {
+  const std::vector<std::string> beginning{"optimizer.frozen=embedding,layers.0-1"};
+  const std::vector<std::string> some{
+      "optimizer.frozen=layers.*.attention.query,layers.*.attention.key_value,layers.3,"
+      "layers.1.feed_forward.up,layers.4.feed_forward_norm"};
+  const std::vector<std::string> fused{
+      "adapter.kind=lora", "adapter.targets=attention.query_key_value",
+      "adapter.also_trained=final_norm,layers.*.attention_norm", "optimizer.frozen=layers.0"};
+  std::vector<Layout> layouts{
+      with({2, 1, 1, "1f1b", 1, true, true}, beginning),
+      with({1, 2, 1, "zb-h1", 1, false, true}, beginning),
+      with({1, 1, 2, "1f1b", 1, false, false, full, Sharding::optimizer}, some),
+      with({1, 3, 1, "interleaved", 2, false, false}, beginning),
+      with({3, 1, 1, "1f1b", 1, true, true}, fused),
+      with({2, 2, 1, "zb-h1", 1, true, true, selective}, some),
+      with({2, 2, 1, "1f1b", 1, false, false}, fused),
+      with({1, 4, 1, "gpipe", 1, false, false}, beginning)};
+  keep_those_of(layouts, runtime().ranks());
+  for (const Layout& layout : layouts) expect_the_same_answer(layout);
+}
+
+}  // namespace
+}  // namespace trireme::train
