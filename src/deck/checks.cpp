@@ -69,6 +69,15 @@ class CrossCheck {
     if (valid({"model.mask", "model.window"}) && !m.causal() && m.window > 0)
       report(deck_.cite("model", "window"), " needs mask = \"causal\", but ",
              deck_.cite("model", "mask"), "; choose window = 0, or mask = \"causal\"");
+    if (valid({"model.objective", "data.packing"}) && m.packs_documents() &&
+        m.predicts_masked_tokens())
+      report(deck_.cite("data", "packing"), " needs objective = \"next_token\", but ",
+             deck_.cite("model", "objective"),
+             " trains on pairs of segments; set packing = \"none\"");
+    if (valid({"model.mask", "data.packing"}) && m.packs_documents() && !m.causal() &&
+        !m.predicts_masked_tokens())
+      report(deck_.cite("data", "packing"), " needs mask = \"causal\", but ",
+             deck_.cite("model", "mask"), "; choose packing = \"none\", or mask = \"causal\"");
     if (valid({"model.layers", "model.shared_layers"}) && m.shared_layers > m.layers)
       report(deck_.cite("model", "shared_layers"), " is more than ", deck_.cite("model", "layers"),
              "; choose at most ", m.layers);

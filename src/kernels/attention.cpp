@@ -35,6 +35,9 @@ AttentionShape resolved(const AttentionShape& shape) {
   check(shape.window == 0 || (shape.window > 0 && shape.causal), "attention with a window of ",
         shape.window, " tokens", shape.causal ? "" : " without a causal mask",
         "; expected 1 or more tokens and a causal mask, or 0 for no window");
+  check(!shape.has_documents() || shape.causal,
+        "attention to documents without a causal mask; expected a causal mask");
+  if (shape.has_documents()) expect_shape(shape.positions, "positions", {shape.tokens()});
   if (result.window >= shape.sequence) result.window = 0;
   if (result.scale == 0.0) result.scale = 1.0 / std::sqrt(static_cast<double>(shape.head_size));
   return result;

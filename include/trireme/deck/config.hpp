@@ -69,6 +69,7 @@ struct ModelConfig {
   Objective objective = Objective::next_token;
   double masked_share = 0.15;  ///< fraction of a sample's tokens, with masked_token
   SentenceLoss sentence_loss = SentenceLoss::next;
+  Packing packing = Packing::none;  ///< of samples; the key is [data] packing
 
   std::int64_t head_size() const {
     return explicit_head_size > 0 ? explicit_head_size : hidden / heads;
@@ -78,6 +79,7 @@ struct ModelConfig {
     return key_value_heads == 0 ? 1 : heads / key_value_heads;
   }
   bool causal() const { return mask == Mask::causal; }
+  bool packs_documents() const { return packing == Packing::documents; }
   bool predicts_masked_tokens() const { return objective == Objective::masked_token; }
   bool has_sentence_head() const {
     return predicts_masked_tokens() && sentence_loss != SentenceLoss::none;

@@ -155,5 +155,7 @@ class SectionKeys {
 /// The entries of [model] and [optimizer].
 void model_keys(std::vector<Entry>& out);
 void optimizer_keys(std::vector<Entry>& out);
+/// [data] packing, which is a property of the model's batches.
+void packing_key(std::vector<Entry>& out);
 
 }  // namespace trireme::deck
