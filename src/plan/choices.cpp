@@ -138,8 +138,9 @@ std::string packing_note(const deck::Config& config, const Machine& machine) {
   const bool others = machine.on_device() && size_of(config.precision.compute) == 2 &&
                       config.precision.attention != AttentionKind::portable;
   if (!config.model.packs_documents() || !others) return "";
-  return "portable kernels, because those for tensor cores do not take packed documents; times are "
-         "those of tensor cores";
+  return "packed documents: kernels for tensor cores without warpgroups, and portable ones for "
+         "head "
+         "sizes without such a kernel";
 }
 
 }  // namespace trireme::plan

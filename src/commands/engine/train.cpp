@@ -86,8 +86,9 @@ void record_start(grid::Runtime& runtime, const deck::Deck& deck, const std::str
 
 /// The back ends of attention on a device; "": portable.
 std::string attention_text(const deck::Config& config) {
-  if (config.model.packs_documents()) return "";  // others do not take documents
-  return train::kernel_choice(config.precision).attention_description(config.precision.compute);
+  const std::string chosen =
+      train::kernel_choice(config.precision).attention_description(config.precision.compute);
+  return config.model.packs_documents() && !chosen.empty() ? "tensor cores, else portable" : chosen;
 }
 
 void record_devices(const deck::Config& config, const plan::Machine& machine,
