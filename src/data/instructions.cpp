@@ -28,7 +28,7 @@ Kind kind_of(const JsonLine& line) {
   const bool talks = line.has("messages");
   if (is_text + completes + talks != 1)
     line.refuse(
-        "has not exactly one of \"text\", \"messages\", and \"prompt\" with \"completion\"");
+        "needs exactly one of \"text\", \"messages\", and \"prompt\" with \"completion\"");
   return is_text ? Kind::text : completes ? Kind::completion : Kind::messages;
 }
 

@@ -92,7 +92,7 @@ class TaskReader {
     const bool continues = line.has("continuation");
     const bool is_text = line.has("text");
     if (asks + continues + is_text != 1)
-      line.refuse("has not exactly one of \"choices\", \"continuation\" and \"text\"");
+      line.refuse("needs exactly one of \"choices\", \"continuation\" and \"text\"");
     return asks        ? TaskKind::multiple_choice
            : continues ? TaskKind::continuation
                        : TaskKind::rolling;

@@ -4,7 +4,7 @@
 #include <trireme/base/check.hpp>
 #include <trireme/deck/choices.hpp>
 #include <trireme/deck/layout.hpp>
-#include <trireme/deck/overlap_checks.hpp>
+#include <trireme/deck/combination_checks.hpp>
 #include <trireme/deck/precision_checks.hpp>
 #include <trireme/deck/ramp_check.hpp>
 #include <trireme/deck/rotary_checks.hpp>

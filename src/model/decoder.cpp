@@ -30,7 +30,7 @@ Decoder<P>::Decoder(const architecture::Architecture& architecture, const Parame
     passes_[static_cast<std::size_t>(width)] = std::make_unique<Pass>(
         architecture, parameters, tensor, width == PassWidth::wide ? wide_rows : sizes.rows);
   const TensorAxis& axis = pass(PassWidth::narrow).axis;
-  if (has_embedding()) embedding_ = std::make_unique<Embedding<P>>(parameters, model_, axis);
+  if (shard_.has_embedding()) embedding_ = std::make_unique<Embedding<P>>(parameters, model_, axis);
   if (has_head()) head_ = std::make_unique<Head<P>>(parameters, model_, axis);
   Arena plan;
   take_memory(plan);

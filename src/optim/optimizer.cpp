@@ -215,7 +215,7 @@ void Optimizer<P>::combine_tied_gradients(const Exec& exec) const {
   const View1<G> all = parameters_->all_gradients();
   const std::int64_t token = parameters_->entries().front().offset;
   const std::int64_t second = parameters_->placement().tied_offset;
-  // Both tables are divided alike.
+  // Both tables are divided in the same way.
   for (const auto& own : places.kept(token, token + parameters_->placement().tied_elements))
     kernels::accumulate<G>(
         exec, part<G>(all, own.place, own.end - own.begin),

@@ -57,6 +57,7 @@ tokenizer = "model/tokenizer.json"
 )");
     const std::string golden = source_folder() + "/tests/golden/task_scores/";
     EXPECT_EQ(run("cp -r '" + golden + "model' . && cp '" + golden +
+                  "../bpe/gpt2.json' model/tokenizer.json && cp '" + golden +
                   "'*.jsonl . && "
                   "trireme import model deck.toml"),
               0)

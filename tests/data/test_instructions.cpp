@@ -150,7 +150,7 @@ TEST(Instructions, TextsGiveTheFileOfPlainTexts) {
   EXPECT_EQ(found.text_bytes(), expected.text_bytes());
 }
 
-/// Of every length modulo 8 before, between and after what does not count.
+/// Parts that count and parts that do not, of all lengths modulo 8: the bits of a byte.
 TEST(Instructions, MasksHaveTheBitsThatWereWritten) {
   const TemporaryFolder folder;
   for (int before = 0; before < 20; ++before)
@@ -245,7 +245,7 @@ TEST(Instructions, MistakesAreNamedWithLineAndRemedy) {
   expect(error("{\"text\": 5}"), "\"text\" is 5, expected a string");
   expect(error("{\"prompt\": \"x\"}"), "has no \"completion\"");
   expect(error("{\"prompt\": \"x\", \"completion\": null}"), "\"completion\" is null");
-  expect(error("{\"question\": \"x\"}"), "has not exactly one of");
+  expect(error("{\"question\": \"x\"}"), "needs exactly one of");
   expect(error("[1, 2]"), "is a list of 2, expected an object");
   expect(error("{\"text\": \"cut"), "is not JSON");
   expect(error("{\"text\": \"\xff\"}"), "is not UTF-8: byte 11");

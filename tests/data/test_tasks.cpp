@@ -112,7 +112,7 @@ TEST(Tasks, MistakesAreNamedWithLineAndRemedy) {
   expect("{\"context\": \"a\", \"choices\": [\"\"], \"gold\": 0}", "has an empty string");
   expect("{\"context\": \"a\", \"continuation\": \"b\"}",
          "is a line of kind continuation, but line 1");
-  expect("{\"context\": \"a\"}", "has not exactly one of");
+  expect("{\"context\": \"a\"}", "needs exactly one of");
   expect("{\"context\": \"\xc3(\", \"choices\": [\"b\"], \"gold\": 0}", "is not UTF-8");
   expect("{\"context\"", "is not JSON");
   expect("{\"context\": \"a\", \"choices\": [\"a long choice\"], \"gold\": 0}",

@@ -254,7 +254,7 @@ class LlamaDecoder : public ::testing::TestWithParam<Case> {};
 INSTANTIATE_TEST_SUITE_P(Models, LlamaDecoder, all_cases,
                          [](const auto& model) { return model.param.name(); });
 
-/// Passes the samples' tokens, and calls f(position) behind each.
+/// Passes the samples' tokens, and calls f(position) after each.
 template <class P, class F>
 void feed(Decoder<P>& decoder, const F& f) {
   for (std::int32_t s = 0; s < 61; ++s) {

@@ -1,5 +1,5 @@
-// What replicas divide among themselves ([parallel] shard) changes no bit: not of the numbers, of
-// evaluations, or after a restart from a checkpoint of another division.
+// [parallel] shard changes no bit of training, of evaluations, or of a restart from a checkpoint of
+// another division.
 #include "train/checkpoints.hpp"
 #include "train/layouts.hpp"
 

@@ -34,7 +34,6 @@ class Decoder {
  public:
   using T = typename P::Compute;
 
-
   struct Sizes {
     std::int64_t texts = 1;  ///< B, cached at a time
     std::int64_t rows = 1;   ///< of a narrow pass
@@ -47,8 +46,6 @@ class Decoder {
   Decoder(const Decoder&) = delete;
   Decoder& operator=(const Decoder&) = delete;
 
-  std::int64_t rows(PassWidth width) const { return pass(width).plan.sizes.rows; }
-  bool has_embedding() const { return shard_.has_embedding(); }
   bool has_head() const { return shard_.has_head(); }
 
   /// x [R, D]: the result of the stage before on entry to a pass, and of this stage afterwards.

@@ -3,7 +3,7 @@
 
     python3 make.py        # needs lm_eval, torch, transformers; not the network
 
-model/             a LlamaForCausalLM with random weights as `save_pretrained` writes it, and ../bpe/gpt2.json as its tokenizer
+model/             a LlamaForCausalLM with random weights as `save_pretrained` writes it; its tokenizer is ../bpe/gpt2.json
 choices.jsonl      multiple choice; continuations.jsonl; texts.jsonl: the tasks, in the form of `trireme eval --tasks`
 scores.json        the harness's measures, and the log-likelihood and `is_greedy` of every request in the order of the files
 
@@ -13,7 +13,6 @@ replaced by the same formulas in fp64 (../llama_hugging_face/make.py).
 import json
 import os
 import pathlib
-import shutil
 import sys
 
 os.environ["HF_HUB_OFFLINE"] = os.environ["HF_DATASETS_OFFLINE"] = "1"
@@ -129,8 +128,7 @@ def main():
     model = make_model()
     for path in (HERE / "model").glob("generation_config.json"):
         path.unlink()
-    shutil.copy(HERE.parent / "bpe/gpt2.json", HERE / "model/tokenizer.json")
-    tokenizer = PreTrainedTokenizerFast(tokenizer_file=str(HERE / "model/tokenizer.json"), eos_token="<|endoftext|>")
+    tokenizer = PreTrainedTokenizerFast(tokenizer_file=str(HERE.parent / "bpe/gpt2.json"), eos_token="<|endoftext|>")
     files = tasks(model, tokenizer)
     lm = HFLM(pretrained=model, tokenizer=tokenizer, max_length=SEQUENCE, batch_size=3, device="cpu")
     out = {}

@@ -1,4 +1,4 @@
-#include <trireme/deck/overlap_checks.hpp>
+#include <trireme/deck/combination_checks.hpp>
 
 #include <trireme/base/text.hpp>
 
