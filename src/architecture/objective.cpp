@@ -39,6 +39,7 @@ TrainingObjective objective_of(const deck::ModelConfig& m) {
   TrainingObjective o;
   add_fields(o, describe_embedding(m), m, false);
   add_fields(o, describe_head(m), m, true);
+  if (m.packs_documents()) o.fields.push_back({"positions", m.sequence, false, Rows::tokens, true});
   o.losses = {{"loss", m.predicts_masked_tokens() ? "masked token" : "token", m.targets()}};
   if (m.has_sentence_head()) o.losses.push_back({"pair_loss", "pair", 1});
   return o;

@@ -19,6 +19,7 @@ constexpr std::array<std::string_view, 3> activation_names{"gelu", "swiglu", "ge
 constexpr std::array<std::string_view, 3> biases_names{"none", "query_key_value", "all"};
 constexpr std::array<std::string_view, 2> mask_names{"causal", "full"};
 constexpr std::array<std::string_view, 2> objective_names{"next_token", "masked_token"};
+constexpr std::array<std::string_view, 2> packing_names{"none", "documents"};
 constexpr std::array<std::string_view, 2> gelu_names{"tanh", "exact"};
 constexpr std::array<std::string_view, 3> sentence_loss_names{"next", "order", "none"};
 constexpr std::array<std::string_view, 10> schedule_names{
@@ -74,6 +75,9 @@ std::string_view name_of(Mask x) {
 }
 std::string_view name_of(Objective x) {
   return objective_names[static_cast<std::size_t>(x)];
+}
+std::string_view name_of(Packing x) {
+  return packing_names[static_cast<std::size_t>(x)];
 }
 std::string_view name_of(Gelu x) {
   return gelu_names[static_cast<std::size_t>(x)];
@@ -159,6 +163,10 @@ std::span<const std::string_view> names<Mask>() {
 template <>
 std::span<const std::string_view> names<Objective>() {
   return objective_names;
+}
+template <>
+std::span<const std::string_view> names<Packing>() {
+  return packing_names;
 }
 template <>
 std::span<const std::string_view> names<Gelu>() {

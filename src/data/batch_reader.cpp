@@ -5,6 +5,7 @@
 #include <trireme/data/pairs.hpp>
 
 #include <algorithm>
+#include <optional>
 
 namespace trireme::data {
 namespace {
@@ -15,7 +16,8 @@ class NextTokens final : public BatchReader {
   explicit NextTokens(const deck::ModelConfig& model)
       : sequence_(model.sequence),
         tokens_(architecture::objective_of(model).field("tokens")),
-        targets_(architecture::objective_of(model).field("targets")) {}
+        targets_(architecture::objective_of(model).field("targets")),
+        positions_(architecture::objective_of(model).find("positions")) {}
 
   void expect_usable(const Windows& windows) const override {
     if (!windows.has_mask()) return;
@@ -28,11 +30,13 @@ class NextTokens final : public BatchReader {
 
   void read(const Samples& samples, std::int64_t first, std::int64_t count,
             BatchFields fields) const override {
-    samples.read(first, count, front(fields[tokens_], count), front(fields[targets_], count));
+    samples.read(first, count, front(fields[tokens_], count), front(fields[targets_], count),
+                 positions(fields, count));
   }
   void read(const Windows& windows, std::int64_t first, std::int64_t count,
             BatchFields fields) const override {
-    windows.read(first, count, front(fields[tokens_], count), front(fields[targets_], count));
+    windows.read(first, count, front(fields[tokens_], count), front(fields[targets_], count),
+                 positions(fields, count));
   }
 
   std::int64_t counted(BatchFields fields, std::int64_t count) const override {
@@ -51,9 +55,17 @@ class NextTokens final : public BatchReader {
     return field.first(static_cast<std::size_t>(count * sequence_));
   }
 
+  /// Positions of the first samples; those of the others, which are computed too, become 0.
+  std::span<std::int32_t> positions(BatchFields fields, std::int64_t count) const {
+    if (!positions_) return {};
+    std::ranges::fill(fields[*positions_], 0);
+    return front(fields[*positions_], count);
+  }
+
   std::int64_t sequence_;
   std::size_t tokens_;
   std::size_t targets_;
+  std::optional<std::size_t> positions_;
 };
 
 }  // namespace

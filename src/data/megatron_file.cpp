@@ -98,6 +98,10 @@ std::int64_t MegatronFile::begin_of(std::int64_t sequence) const {
   if (sequence == sequences_) return tokens_;
   std::int64_t pointer = 0;
   index_.read(pointers_begin_ + 8 * sequence, &pointer, 8);
+  return token_at(sequence, pointer);
+}
+
+std::int64_t MegatronFile::token_at(std::int64_t sequence, std::int64_t pointer) const {
   check(pointer >= 0 && pointer <= bin_.size() && pointer % token_bytes_ == 0, path(),
         ": sequence ", sequence, " begins at byte ", pointer, " of ", bin_.size(),
         " bytes; the file is damaged");
@@ -157,7 +161,19 @@ void MegatronFile::read_document_offsets(std::int64_t first, std::span<std::int6
           first + static_cast<std::int64_t>(i), " begins with sequence ", out[i],
           ", outside the file or before the previous document's; the file is damaged");
     before = out[i];
-    out[i] = begin_of(out[i]);
+  }
+  // One read for all if documents are about as many as their sequences.
+  const std::int64_t base = out.empty() ? 0 : out.front();
+  const std::int64_t span = std::min(before + 1, sequences_) - base;
+  std::vector<std::int64_t> pointers;
+  if (span > 0 && span <= 4 * count) {
+    pointers.resize(static_cast<std::size_t>(span));
+    index_.read(pointers_begin_ + 8 * base, pointers.data(), pointers.size() * 8);
+  }
+  for (std::int64_t& sequence : out) {
+    const std::int64_t i = sequence - base;
+    sequence = i < std::ssize(pointers) ? token_at(sequence, pointers[static_cast<std::size_t>(i)])
+                                        : begin_of(sequence);
   }
 }
 

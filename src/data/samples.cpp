@@ -1,4 +1,4 @@
-// Windows of a token file and the order of training samples. Targets that the file's mask does not
+// Samples of a token file and the order of training samples. Targets that the file's mask does not
 // count are replaced when a window is read.
 #include <trireme/data/samples.hpp>
 
@@ -19,17 +19,19 @@ std::int64_t windows_in(const TokenSource& file, std::int64_t sequence) {
   return (file.tokens() - 1) / sequence;
 }
 
-/// Row i of a [count, S] array.
+/// Row i of a [count, S] array, or nothing of an empty one.
 std::span<std::int32_t> row(std::span<std::int32_t> array, std::int64_t i, std::int64_t length) {
+  if (array.empty()) return array;
   return array.subspan(static_cast<std::size_t>(i * length), static_cast<std::size_t>(length));
 }
 
 void expect_rows(std::span<std::int32_t> inputs, std::span<std::int32_t> targets,
-                 std::int64_t count, std::int64_t sequence) {
+                 std::span<std::int32_t> positions, std::int64_t count, std::int64_t sequence) {
   check(count >= 0 && std::ssize(inputs) == count * sequence &&
-            std::ssize(targets) == count * sequence,
-        "room for ", inputs.size(), " inputs and ", targets.size(), " targets, expected ", count,
-        " x ", sequence);
+            std::ssize(targets) == count * sequence &&
+            (positions.empty() || positions.size() == inputs.size()),
+        "room for ", inputs.size(), " inputs, ", targets.size(), " targets and ", positions.size(),
+        " positions, expected ", count, " x ", sequence);
 }
 
 // Gives the files of a blend different seeds, so that files of equal size have different orders.
@@ -43,36 +45,80 @@ std::vector<double> weights_of(std::span<const WeightedSource> files) {
 
 }  // namespace
 
-Windows::Windows(const TokenSource& file, std::int64_t sequence)
-    : file_(file), sequence_(sequence), count_(windows_in(file, sequence)) {}
+void count_up(std::span<std::int32_t> positions, std::int64_t sequence) {
+  for (std::size_t i = 0; i < positions.size(); ++i)
+    positions[i] = static_cast<std::int32_t>(i % static_cast<std::size_t>(sequence));
+}
+
+Windows::Windows(const TokenSource& file, std::int64_t sequence, Packing packing)
+    : file_(file),
+      sequence_(sequence),
+      packed_(packing == Packing::none ? nullptr
+                                       : std::make_shared<PackedDocuments>(file, sequence)),
+      count_(packed_ ? packed_->samples() : windows_in(file, sequence)) {}
 
 void Windows::read(std::int64_t window, std::span<std::int32_t> inputs,
-                   std::span<std::int32_t> targets) const {
+                   std::span<std::int32_t> targets, std::span<std::int32_t> positions) const {
   check(window >= 0 && window < count_, file_.path(), ": window ", window, " of ", count_);
-  expect_rows(inputs, targets, 1, sequence_);
+  expect_rows(inputs, targets, positions, 1, sequence_);
+  if (packed_) return read_packed(window, inputs, targets, positions);
+  count_up(positions, sequence_);
   file_.read(window * sequence_, inputs);
   std::copy(inputs.begin() + 1, inputs.end(), targets.begin());
   file_.read((window + 1) * sequence_, targets.last(1));
   file_.mask(window * sequence_ + 1, targets);
 }
 
+void Windows::read_packed(std::int64_t sample, std::span<std::int32_t> inputs,
+                          std::span<std::int32_t> targets,
+                          std::span<std::int32_t> positions) const {
+  std::ranges::fill(inputs, 0);
+  std::ranges::fill(targets, uncounted);
+  std::ranges::fill(positions, 0);
+  std::vector<std::int32_t> tokens;
+  std::size_t begin = 0;
+  for (std::int64_t i = 0; i < packed_->pieces(sample); ++i) {
+    const auto [first, length] = packed_->piece(sample, i);
+    const auto count = static_cast<std::size_t>(length);
+    tokens.resize(count + 1);
+    file_.read(first, tokens);
+    std::copy_n(tokens.begin(), count, inputs.begin() + static_cast<std::ptrdiff_t>(begin));
+    const auto wanted = targets.subspan(begin, count);
+    std::copy_n(tokens.begin() + 1, count, wanted.begin());
+    file_.mask(first + 1, wanted);
+    if (!positions.empty()) count_up(positions.subspan(begin, count), length);
+    begin += count;
+  }
+}
+
 std::int64_t Windows::counted(std::int64_t window) const {
+  if (packed_) {
+    std::int64_t sum = 0;
+    for (std::int64_t i = 0; i < packed_->pieces(window); ++i) {
+      const auto [first, count] = packed_->piece(window, i);
+      sum += file_.counted(first + 1, count);
+    }
+    return sum;
+  }
   return file_.counted(window * sequence_ + 1, sequence_);
 }
 
 void Windows::read(std::int64_t first, std::int64_t count, std::span<std::int32_t> inputs,
-                   std::span<std::int32_t> targets) const {
-  expect_rows(inputs, targets, count, sequence_);
+                   std::span<std::int32_t> targets, std::span<std::int32_t> positions) const {
+  expect_rows(inputs, targets, positions, count, sequence_);
   for (std::int64_t i = 0; i < count; ++i)
-    read(first + i, row(inputs, i, sequence_), row(targets, i, sequence_));
+    read(first + i, row(inputs, i, sequence_), row(targets, i, sequence_),
+         row(positions, i, sequence_));
 }
 
-Samples::Samples(const TokenSource& file, std::int64_t sequence, std::uint64_t seed)
-    : Samples(std::array{WeightedSource{&file, 1}}, sequence, seed) {}
+Samples::Samples(const TokenSource& file, std::int64_t sequence, std::uint64_t seed,
+                 Packing packing)
+    : Samples(std::array{WeightedSource{&file, 1}}, sequence, seed, packing) {}
 
-Samples::Samples(std::span<const WeightedSource> files, std::int64_t sequence, std::uint64_t seed)
+Samples::Samples(std::span<const WeightedSource> files, std::int64_t sequence, std::uint64_t seed,
+                 Packing packing)
     : blend_(weights_of(files)), seed_(seed) {
-  for (const auto& part : files) windows_.emplace_back(*part.file, sequence);
+  for (const auto& part : files) windows_.emplace_back(*part.file, sequence, packing);
 }
 
 Samples::Place Samples::place(std::int64_t sample) const {
@@ -84,8 +130,8 @@ Samples::Place Samples::place(std::int64_t sample) const {
   return {file, Permutation(windows, seed, epoch)(number % windows)};
 }
 
-bool Samples::has_mask() const {
-  return std::ranges::any_of(windows_, &Windows::has_mask);
+bool Samples::all_count() const {
+  return std::ranges::all_of(windows_, &Windows::all_count);
 }
 
 std::int64_t Samples::counted(std::int64_t first_sample, std::int64_t count) const {
@@ -98,11 +144,12 @@ std::int64_t Samples::counted(std::int64_t first_sample, std::int64_t count) con
 }
 
 void Samples::read(std::int64_t first_sample, std::int64_t count, std::span<std::int32_t> inputs,
-                   std::span<std::int32_t> targets) const {
-  expect_rows(inputs, targets, count, sequence());
+                   std::span<std::int32_t> targets, std::span<std::int32_t> positions) const {
+  expect_rows(inputs, targets, positions, count, sequence());
   for (std::int64_t i = 0; i < count; ++i) {
     const auto [file, window] = place(first_sample + i);
-    windows_[file].read(window, row(inputs, i, sequence()), row(targets, i, sequence()));
+    windows_[file].read(window, row(inputs, i, sequence()), row(targets, i, sequence()),
+                        row(positions, i, sequence()));
   }
 }
 

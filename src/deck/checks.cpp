@@ -59,7 +59,7 @@ class CrossCheck {
       for (const std::string& mistake : rotary_mistakes(deck_)) report(mistake);
     if (valid({"model.mask", "model.objective", "model.window", "model.norm", "model.positions",
                "model.zero_centered_gains", "model.full_attention_every", "model.window_rope_theta",
-               "model.logit_softcap", "model.layers", "model.shared_layers"}))
+               "model.logit_softcap", "model.layers", "model.shared_layers", "data.packing"}))
       for (const std::string& mistake : property_mistakes(deck_)) report(mistake);
     if (m.predicts_masked_tokens()) pairs();
   }

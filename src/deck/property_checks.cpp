@@ -15,6 +15,12 @@ std::vector<std::string> property_mistakes(const Deck& deck) {
   if (!m.causal() && m.window > 0)
     report(cite("window"), " needs mask = \"causal\", but ", cite("mask"),
            "; choose window = 0, or mask = \"causal\"");
+  if (m.packs_documents() && m.predicts_masked_tokens())
+    report(deck.cite("data", "packing"), " needs objective = \"next_token\", but ",
+           cite("objective"), " trains on pairs of segments; set packing = \"none\"");
+  if (m.packs_documents() && !m.causal() && !m.predicts_masked_tokens())
+    report(deck.cite("data", "packing"), " needs mask = \"causal\", but ", cite("mask"),
+           "; choose packing = \"none\", or mask = \"causal\"");
   if (m.shared_layers > m.layers)
     report(cite("shared_layers"), " is more than ", cite("layers"), "; choose at most ", m.layers);
 

@@ -285,6 +285,7 @@ void data_and_checkpoint_keys(std::vector<Entry>& out) {
       .nonempty();
   data.path("validation", &DataConfig::validation, "token file for evaluation; \"\" means none")
       .otherwise(Str());
+  packing_key(out);
   data.string("tokenizer", &DataConfig::tokenizer, "\"bytes\", or a tokenizer's folder or file")
       .nonempty()
       .otherwise(Str("bytes"));

@@ -247,4 +247,14 @@ void model_keys(std::vector<Entry>& out) {
   rotary_keys(model);
 }
 
+void packing_key(std::vector<Entry>& out) {
+  SectionKeys(out, "data", &Config::model)
+      .choice(
+          "packing", &ModelConfig::packing,
+          "content of a sample: a window of the token stream (none), or whole documents that do "
+          "not see one another (documents)")
+      .effect(Effect::samples)
+      .otherwise(Str("none"));
+}
+
 }  // namespace trireme::deck

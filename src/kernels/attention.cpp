@@ -36,6 +36,9 @@ AttentionShape resolved(const AttentionShape& shape) {
         shape.window, " tokens", shape.causal ? "" : " without a causal mask",
         "; expected 1 or more tokens and a causal mask, or 0 for no window");
   check(shape.cap >= 0, "attention with a soft cap of ", shape.cap, ", expected 0 or more");
+  check(!shape.has_documents() || shape.causal,
+        "attention to documents without a causal mask; expected a causal mask");
+  if (shape.has_documents()) expect_shape(shape.positions, "positions", {shape.tokens()});
   if (result.window >= shape.sequence) result.window = 0;
   if (result.scale == 0.0) result.scale = 1.0 / std::sqrt(static_cast<double>(shape.head_size));
   return result;

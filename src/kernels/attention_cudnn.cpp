@@ -6,10 +6,11 @@ namespace trireme::kernels {
 namespace {
 
 /// Whether cuDNN is asked for this kind of call at all. Windows are left to the tensor-core
-/// kernels, which skip hidden blocks.
+/// kernels, which skip hidden blocks, and so are documents.
 bool takes(const AttentionShape& s, const AttentionDropout& dropout) {
-  return dropout.rate == 0.0 && s.window == 0 && s.cap == 0 && s.heads_before == 0 &&
-         s.heads == s.group * s.key_value_heads && s.head_size % 8 == 0 && s.tokens() * s.heads > 0;
+  return dropout.rate == 0.0 && s.window == 0 && s.cap == 0 && !s.has_documents() &&
+         s.heads_before == 0 && s.heads == s.group * s.key_value_heads && s.head_size % 8 == 0 &&
+         s.tokens() * s.heads > 0;
 }
 
 template <class T>

@@ -19,6 +19,7 @@ void attention_part_forward(const Handle& handle, View2<T> o, View1<Accumulate<T
   expect_shape(o, "o", {rows, columns});
   expect_shape(logsumexp, "logsumexp", {part.batch, part.heads, part.queries.rows});
   expect_shape(qkv, "qkv", {rows, part.qkv_columns()});
+  if (part.has_documents()) expect_shape(part.positions, "positions", {rows});
   expect_shape(key_value, "key_value",
                {part.batch * part.keys.rows, 2 * part.key_value_heads * part.head_size});
   AttentionForward<T> forward(o, logsumexp, qkv, part, AttentionMasks(dropout, part));
@@ -46,6 +47,7 @@ void attention_part_backward(const Handle& handle, View2<T> dqkv, View1<Accumula
   expect_shape(dkey_value, "dkey_value", {part.batch * part.keys.rows, key_columns});
   expect_shape(grad, "grad", {rows, columns});
   expect_shape(qkv, "qkv", {rows, part.qkv_columns()});
+  if (part.has_documents()) expect_shape(part.positions, "positions", {rows});
   expect_shape(key_value, "key_value", {part.batch * part.keys.rows, key_columns});
   expect_shape(logsumexp, "logsumexp", {part.batch, part.heads, part.queries.rows});
   expect_shape(delta, "delta", {rows * part.heads});

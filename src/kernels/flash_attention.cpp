@@ -36,12 +36,12 @@ bool flash_takes(const AttentionShape& s, std::initializer_list<const void*> arr
 
 bool group_backward_takes(const AttentionShape& s, std::initializer_list<const void*> arrays,
                           std::initializer_list<std::int64_t> strides) {
-  return has_group_backward(s.head_size) && fits(s, arrays, strides);
+  return !s.has_documents() && has_group_backward(s.head_size) && fits(s, arrays, strides);
 }
 
 bool group_forward_takes(const AttentionShape& s, std::initializer_list<const void*> arrays,
                          std::initializer_list<std::int64_t> strides) {
-  return has_group_forward(s.head_size) && fits(s, arrays, strides);
+  return !s.has_documents() && has_group_forward(s.head_size) && fits(s, arrays, strides);
 }
 
 namespace {
@@ -58,6 +58,7 @@ FlashShape flash_shape(const AttentionShape& s, std::int64_t qkv_stride) {
   if (!s.causal) f.ahead = FlashShape::unbounded;
   f.scale = static_cast<float>(s.scale);
   f.qkv_stride = qkv_stride;
+  f.positions = s.positions.data();
   return f;
 }
 

@@ -21,15 +21,17 @@ RotaryOperation<P>::RotaryOperation(const architecture::Operation& op,
 template <class P>
 void RotaryOperation<P>::forward(const StepCall<P>& c, const LayerOperation<P>*) const {
   kernels::Rotary rotary = rotary_;
-  if (c.decoding != nullptr) rotary.positions = c.decoding->rows.positions;
+  rotary.positions = c.decoding != nullptr ? c.decoding->rows.positions : c.context.positions;
   kernels::rotary_forward<typename P::Compute>(c.handle, c.values.matrix(this->op_.output), rotary);
 }
 
 template <class P>
 void RotaryOperation<P>::backward_input(const StepCall<P>& c, const LayerOperation<P>*,
                                         bool) const {
+  kernels::Rotary rotary = rotary_;
+  rotary.positions = c.context.positions;
   kernels::rotary_backward<typename P::Compute>(c.handle, c.values.gradient(this->op_.output),
-                                                rotary_);
+                                                rotary);
 }
 
 // ---- norm of heads
@@ -112,6 +114,13 @@ auto AttentionOperation<P>::logsumexp(const StepCall<P>& c) const -> View3<Accum
                               size(shape_.heads), size(shape_.sequence));
 }
 
+template <class P>
+kernels::AttentionShape AttentionOperation<P>::shape(const MicroContext& c) const {
+  kernels::AttentionShape shape = shape_;
+  shape.positions = c.positions;
+  return shape;
+}
+
 /// o = dropout(softmax(cap(q kᵀ / √K))) v per head; logsumexp is kept for the gradient.
 template <class P>
 void AttentionOperation<P>::forward(const StepCall<P>& c, const LayerOperation<P>*) const {
@@ -124,8 +133,10 @@ void AttentionOperation<P>::forward(const StepCall<P>& c, const LayerOperation<P
     return;
   }
   if (ring_)
-    return ring_->forward(c.handle, o, logsumexp(c), qkv, c.scratch.ring, dropout(c.context));
-  kernels::attention_forward<T>(c.handle, o, logsumexp(c), qkv, shape_, dropout(c.context));
+    return ring_->forward(c.handle, o, logsumexp(c), qkv, c.scratch.ring, c.context.positions,
+                          dropout(c.context));
+  kernels::attention_forward<T>(c.handle, o, logsumexp(c), qkv, shape(c.context),
+                                dropout(c.context));
 }
 
 template <class P>
@@ -137,9 +148,9 @@ void AttentionOperation<P>::backward_input(const StepCall<P>& c, const LayerOper
   const View2<T> qkv = c.values.matrix(this->op_.input);
   if (ring_)
     return ring_->backward(c.handle, dqkv, grad, o, qkv, logsumexp(c), c.scratch.ring,
-                           dropout(c.context));
+                           c.context.positions, dropout(c.context));
   kernels::attention_backward<T>(c.handle, dqkv, grad, o, qkv, logsumexp(c),
-                                 c.scratch.attention_work, shape_, dropout(c.context));
+                                 c.scratch.attention_work, shape(c.context), dropout(c.context));
 }
 
 #define TRIREME_INSTANTIATE(P)         \

@@ -35,6 +35,12 @@ void Embedding<P>::scale(const Exec& exec, View2<T> x) const {
 }
 
 template <class P>
+View1<const std::int32_t> Embedding<P>::own_positions(const MicroContext& c) const {
+  return View1<const std::int32_t>(c.positions.data() + axis_.rows().offset,
+                                   static_cast<std::size_t>(axis_.rows().extent));
+}
+
+template <class P>
 void Embedding<P>::forward(const Exec& exec, View2<T> x, View2<T> all, BatchFields fields,
                            const MicroContext& c) const {
   const std::int64_t first_row = axis_.rows().offset;
@@ -45,7 +51,10 @@ void Embedding<P>::forward(const Exec& exec, View2<T> x, View2<T> all, BatchFiel
     axis_.reduce(exec, x, all, "embedding, forward");
     scale(exec, x);
   }
-  if (has_positions()) kernels::add_positions<T>(exec, x, position_, sequence_, first_row, places);
+  if (has_positions() && c.positions.data() != nullptr)
+    kernels::add_positions<T>(exec, x, position_, own_positions(c));
+  else if (has_positions())
+    kernels::add_positions<T>(exec, x, position_, sequence_, first_row, places);
   if (has_segments()) kernels::add_segments<T>(exec, x, segment_, fields[segments_], first_row);
   if (drops_ && c.dropout > 0)
     kernels::dropout_forward<T>(exec, x, x, c.dropout_site(0, axis_.places()));
@@ -57,7 +66,9 @@ void Embedding<P>::backward_weight(const Exec& exec, View2<T> dx, View2<T> all, 
   const std::int64_t first_row = axis_.rows().offset;
   if (drops_ && c.dropout > 0)
     kernels::dropout_backward<T>(exec, dx, dx, c.dropout_site(0, axis_.places()));
-  if (dposition_.data() != nullptr)
+  if (dposition_.data() != nullptr && c.positions.data() != nullptr)
+    kernels::embedding_lookup_backward<T>(exec, dposition_, dx, own_positions(c), 0);
+  else if (dposition_.data() != nullptr)
     kernels::positions_backward<T>(exec, dposition_, dx, sequence_, first_row,
                                    axis_.context().places());
   if (dsegment_.data() != nullptr)

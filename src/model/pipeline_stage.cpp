@@ -26,6 +26,7 @@ PipelineStage<P>::PipelineStage(const architecture::Architecture& architecture,
       weight_half_reads_(architecture::reads_weights(plan.program.backward_weight)),
       layer_count_(architecture.model.layers),
       objective_(architecture::objective_of(architecture.model)),
+      positions_(objective_.find("positions")),
       reads_fields_(!parameters.shard().shares_vocabulary()),
       first_trained_(architecture::first_trained(architecture)) {
   const architecture::Shard& shard = parameters.shard();
@@ -35,6 +36,13 @@ PipelineStage<P>::PipelineStage(const architecture::Architecture& architecture,
   for (std::int64_t layer = layers.offset; layer < layers.end(); ++layer)
     layers_.push_back(std::make_unique<Layer<P>>(plan, parameters, model, axis, layer));
   if (number == shard.last_stage()) head_.emplace(parameters, model, axis, gradient);
+}
+
+template <class P>
+MicroContext PipelineStage<P>::with_positions(const MicroContext& context, const Slot& slot) const {
+  MicroContext result = context;
+  if (positions_) result.positions = slot.fields[*positions_];
+  return result;
 }
 
 template <class P>
@@ -51,7 +59,8 @@ auto PipelineStage<P>::take_slot(Arena& arena, const architecture::LocalSizes& n
     -> Slot {
   Slot slot;
   for (const architecture::BatchField& field : objective_.fields)
-    slot.fields.push_back(reads_fields_ && field.is_read(embedding_.has_value(), head_.has_value())
+    slot.fields.push_back((reads_fields_ || field.at_layers) &&
+                                  field.is_read(embedding_.has_value(), head_.has_value())
                               ? arena.take<std::int32_t>(architecture::rows_of(field.rows, n))
                               : View1<std::int32_t>());
   if (layers_.empty() && !head_) slot.x = arena.take<T>(n.rows, n.hidden);
@@ -120,8 +129,9 @@ void PipelineStage<P>::read_head(const Handle& handle, bool backward) const {
 
 template <class P>
 void PipelineStage<P>::forward_layers(const Handle& handle, View2<T> output, const Slot& slot,
-                                      const Scratch& scratch, const MicroContext& context,
+                                      const Scratch& scratch, const MicroContext& of_micro,
                                       const LayerDone& layer_done) const {
+  const MicroContext context = with_positions(of_micro, slot);
   if (embedding_) {
     read_embedding(handle);
     embedding_->forward(handle, input(handle, slot), scratch.layer.all, slot.fields, context);
@@ -167,8 +177,9 @@ void PipelineStage<P>::evaluate(const Handle& handle, View2<T> output, const Slo
 
 template <class P>
 void PipelineStage<P>::backward(const Handle& handle, View2<T> dx, const Slot& slot,
-                                const Scratch& scratch, const MicroContext& context,
+                                const Scratch& scratch, const MicroContext& of_micro,
                                 const LayerDone& done) const {
+  const MicroContext context = with_positions(of_micro, slot);
   slot.offload.fetch(layers() - 1);
   if (head_) {
     read_head(handle, true);
@@ -196,8 +207,9 @@ void PipelineStage<P>::backward(const Handle& handle, View2<T> dx, const Slot& s
 
 template <class P>
 void PipelineStage<P>::backward_input(const Handle& handle, View2<T> dx, const Slot& slot,
-                                      const Scratch& scratch, const MicroContext& context,
+                                      const Scratch& scratch, const MicroContext& of_micro,
                                       const Between& between) const {
+  const MicroContext context = with_positions(of_micro, slot);
   slot.offload.fetch(layers() - 1);
   if (head_) {
     read_head(handle, true);
@@ -217,8 +229,9 @@ void PipelineStage<P>::backward_input(const Handle& handle, View2<T> dx, const S
 
 template <class P>
 void PipelineStage<P>::backward_weight(const Handle& handle, const Slot& slot,
-                                       const Scratch& scratch, const MicroContext& context,
+                                       const Scratch& scratch, const MicroContext& of_micro,
                                        const LayerDone& done) const {
+  const MicroContext context = with_positions(of_micro, slot);
   slot.offload.fetch(layers() - 1, SlotOffload::Part::work);
   if (head_) {
     head_->backward_weight(handle, slot.head);

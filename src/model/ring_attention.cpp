@@ -23,12 +23,14 @@ RingAttention<T>::RingAttention(const ContextAxis& axis, const kernels::Attentio
 
 template <class T>
 template <class F>
-void RingAttention<T>::for_pairs(int step, const F& f) const {
+void RingAttention<T>::for_pairs(int step, View1<const std::int32_t> positions, const F& f) const {
+  kernels::AttentionShape shape = shape_;
+  shape.positions = positions;
   const std::int64_t theirs = axis_.places_of(owner(step)).held;
   for (const layout::ChunkPair& pair : ring_.pairs(axis_.rank(), step)) {
     const AttentionTokens queries{pair.queries.count, pair.query_row, tokens_, pair.queries.first};
     const AttentionTokens keys{pair.keys.count, pair.key_row, theirs, pair.keys.first};
-    f(AttentionPart(shape_, queries, keys, pair.same), pair.same);
+    f(AttentionPart(shape, queries, keys, pair.same), pair.same);
     axis_.communicator().progress();
   }
 }
@@ -63,6 +65,7 @@ void RingAttention<T>::wait(Exchange& exchange, const char* what) const {
 template <class T>
 void RingAttention<T>::forward(const Handle& handle, View2<T> o, View3<A> logsumexp,
                                View2<const T> qkv, const RingMemory<T>& memory,
+                               View1<const std::int32_t> positions,
                                const kernels::AttentionDropout& dropout) const {
   if (shape_.heads == 0) return;
   const int steps = axis_.size();
@@ -72,7 +75,7 @@ void RingAttention<T>::forward(const Handle& handle, View2<T> o, View3<A> logsum
   for (int step = 0; step < steps; ++step) {
     Exchange next;
     if (step + 1 < steps) next = exchange<T>(handle, keys(step + 1), keys(step), 0);
-    for_pairs(step, [&](const AttentionPart& part, bool first) {
+    for_pairs(step, positions, [&](const AttentionPart& part, bool first) {
       kernels::attention_part_forward<T>(handle, o, wide, logsumexp, qkv, keys(step), part, first,
                                          dropout);
     });
@@ -86,7 +89,7 @@ void RingAttention<T>::forward(const Handle& handle, View2<T> o, View3<A> logsum
 template <class T>
 void RingAttention<T>::backward(const Handle& handle, View2<T> dqkv, View2<const T> grad,
                                 View2<const T> o, View2<const T> qkv, View3<const A> logsumexp,
-                                const RingMemory<T>& memory,
+                                const RingMemory<T>& memory, View1<const std::int32_t> positions,
                                 const kernels::AttentionDropout& dropout) const {
   if (shape_.heads == 0) return;
   const int steps = axis_.size();
@@ -107,7 +110,7 @@ void RingAttention<T>::backward(const Handle& handle, View2<T> dqkv, View2<const
     Exchange next;
     if (step + 1 < steps) next = exchange<T>(handle, keys(step + 1), keys(step), 0);
     kernels::fill<A>(handle, flat(sums(step)), 0.0);
-    for_pairs(step, [&](const AttentionPart& part, bool first) {
+    for_pairs(step, positions, [&](const AttentionPart& part, bool first) {
       kernels::attention_part_backward<T>(handle, dqkv, wide, sums(step), grad, qkv, keys(step),
                                           logsumexp, delta, part, first, dropout);
     });

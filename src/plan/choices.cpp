@@ -134,4 +134,13 @@ std::string attention_note(const deck::PrecisionConfig& precision, const Machine
   return "";
 }
 
+std::string packing_note(const deck::Config& config, const Machine& machine) {
+  const bool others = machine.on_device() && size_of(config.precision.compute) == 2 &&
+                      config.precision.attention != AttentionKind::portable;
+  if (!config.model.packs_documents() || !others) return "";
+  return "packed documents: kernels for tensor cores without warpgroups, and portable ones for "
+         "head "
+         "sizes without such a kernel";
+}
+
 }  // namespace trireme::plan

@@ -85,6 +85,7 @@ ActivationParts activation_parts(const deck::Config& config, const architecture:
                                             : slot(a.embedding);
   const architecture::LayerDescription head = describe_head(a.model, gradient);
   parts.head = slot(head);
+  if (a.model.packs_documents()) parts.positions = up(s.tokens * 4);
   parts.scratch = line /* the loss */ + (s.cuts_tokens ? gathered : 0) +
                   attention_work(s, config, machine) + layer.transient_bytes +
                   2 * residual;  // output and dx
@@ -141,7 +142,7 @@ void TrainingSizes::save(TrainingBytes& bytes, const ActivationParts& a,
     most_layers = std::max(most_layers, layers);
     slot = std::max(slot, (activations_away_ ? 0 : layers * a.layer) +
                               (layers == 0 && !head ? a.input : 0) +
-                              (stage == 0 ? a.embedding : 0) + (head ? a.head : 0));
+                              (stage == 0 ? a.embedding : 0) + (head ? a.head : 0) + a.positions);
   }
   bytes.saved = needs.slots * slot + needs.logits_slots * a.logits_slot;
   if (!activations_away_) return;

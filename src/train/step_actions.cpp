@@ -3,6 +3,7 @@
 #include <trireme/train/step_actions.hpp>
 
 #include <trireme/data/context_fields.hpp>
+#include <trireme/data/samples.hpp>
 #include <trireme/kernels/elementwise.hpp>
 #include <trireme/optim/learning_rate.hpp>
 #include <trireme/tensor/copy.hpp>
@@ -152,7 +153,7 @@ void StepActions<P>::upload(const Step& step) {
   HostSlot& host = host_slots_[static_cast<std::size_t>(step.slot)];
   const auto& fields = parts_.model->objective().fields;
   for (std::size_t i = 0; i < fields.size(); ++i)
-    if (fields[i].is_read(is_first(stage), is_last(stage)))
+    if (fields[i].is_read(is_first(stage), is_last(stage)) && (!vocabulary_ || fields[i].at_layers))
       copy_to_device<std::int32_t>(handle_, parts_.model->field(stage, step.slot, i),
                                    host.fields[i]);
   if (copies_tokens) host.copied.record(handle_);
@@ -194,10 +195,13 @@ template <class P>
 void StepActions<P>::read_samples(Micro micro, data::BatchFields fields) {
   if (evaluates_) {
     const std::int64_t group = group_of(micro);
-    if (requests_ != nullptr)
+    const architecture::TrainingObjective& objective = parts_.model->objective();
+    if (requests_ != nullptr) {
+      if (const auto positions = objective.find("positions"))
+        data::count_up(fields[*positions], config_.model.sequence);
       return requests_->read(group * config_.batch.micro, samples_of(group),
-                             fields[parts_.model->objective().field("tokens")],
-                             fields[parts_.model->objective().field("targets")]);
+                             fields[objective.field("tokens")], fields[objective.field("targets")]);
+    }
     return reader_->read(*windows_, group * config_.batch.micro, samples_of(group), fields);
   }
   const std::int64_t before = batches_.samples(step_of_pass(micro) - 1);

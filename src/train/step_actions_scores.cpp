@@ -7,7 +7,7 @@ namespace trireme::train {
 template <class P>
 std::int64_t StepActions<P>::batch_targets(std::int64_t step) const {
   const std::int64_t samples = batches_.global(step);
-  if (samples_ == nullptr || !samples_->has_mask()) return samples * config_.model.targets();
+  if (samples_ == nullptr || samples_->all_count()) return samples * config_.model.targets();
   const auto [found, is_new] = targets_of_step_.try_emplace(step, 0);
   if (is_new) found->second = samples_->counted(batches_.samples(step - 1), samples);
   const std::int64_t targets = found->second;

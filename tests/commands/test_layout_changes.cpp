@@ -116,6 +116,19 @@ TEST_F(LayoutChanges, GoOnWithAdapters) {
                  "feed_forward.down");
 }
 
+/// The text's lines are documents of about 30 tokens, in samples of 61.
+TEST_F(LayoutChanges, MayDivideSamplesOfPackedDocuments) {
+  expect_one_run({{"one rank", 1, ""},
+                  {"tensor 2 x pipeline 2", 4, "parallel.tensor=2 parallel.pipeline=2"},
+                  {"context 3", 3, "parallel.context=3"},
+                  {"data 2", 2, ""}},
+                 " data.packing=documents");
+  EXPECT_NE(out().find("packing data/tokens.h5: 400 documents in "), std::string::npos) << out();
+  train_steps({"windows", 1, ""}, 9, " precision.compute=fp64 checkpoint.restart=latest");
+  EXPECT_NE(out().find("data.packing"), std::string::npos) << out();
+  EXPECT_NE(out().find("other samples from here on"), std::string::npos) << out();
+}
+
 /// 4, 4, 4, 8, 8, 12, 12, 12 samples: the second run begins amid the steps of 4, the third behind
 /// the first one of 8.
 TEST_F(LayoutChanges, MayComeInTheMiddleOfARampUp) {

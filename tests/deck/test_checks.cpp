@@ -273,6 +273,21 @@ TEST(Checks, PropertiesNeedThoseThatTheyChange) {
       << "a preset that another key excludes";
 }
 
+TEST(Checks, PackedDocumentsNeedACausalModelOfNextTokens) {
+  expect_contains(
+      mistakes_of(example, {"model.family=bert", "data.packing=documents"}),
+      "[data] packing = \"documents\" (command line) needs objective = \"next_token\", but [model] "
+      "objective = \"masked_token\" (default) trains on pairs of segments; set packing = \"none\"");
+  expect_contains(
+      mistakes_of(example, {"model.mask=full", "data.packing=documents"}),
+      "[data] packing = \"documents\" (command line) needs mask = \"causal\", but [model] "
+      "mask = \"full\" (command line); choose packing = \"none\", or mask = \"causal\"");
+  expect_contains(mistakes_of(example, {"data.packing=samples"}), "none");
+  EXPECT_FALSE(parse_deck(example, "a.toml").config.model.packs_documents());
+  EXPECT_TRUE(
+      parse_deck(example, "a.toml", {"data.packing=documents"}).config.model.packs_documents());
+}
+
 TEST(Checks, ThereAreNoMoreGroupsOfSharedLayersThanLayers) {
   expect_contains(
       mistakes_of(replaced(example, "heads = 4", "heads = 4\nshared_layers = 3")),

@@ -89,7 +89,7 @@ TEST(Table, SaysWhichKeysChangeTheNumbersOfARun) {
   EXPECT_EQ(keys_with(Effect::adapter),
             (std::set<std::string>{"adapter.kind", "adapter.rank", "adapter.targets"}));
   EXPECT_EQ(keys_with(Effect::storage), std::set<std::string>{"precision.compute"});
-  EXPECT_EQ(keys_with(Effect::samples), std::set<std::string>{"data.train"});
+  EXPECT_EQ(keys_with(Effect::samples), (std::set<std::string>{"data.train", "data.packing"}));
   EXPECT_EQ(keys_with(Effect::batches),
             (std::set<std::string>{"batch.global", "batch.ramp_start", "batch.ramp_increment",
                                    "batch.ramp_samples"}));

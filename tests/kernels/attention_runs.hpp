@@ -67,6 +67,24 @@ inline std::string describe(const AttentionShape& s) {
               s.head_size, s.causal ? " causal" : " full", " window ", s.window);
 }
 
+/// Positions of the tokens of samples whose documents have these lengths, over and over, from the
+/// sample's number among them on; the last document of a sample ends with it.
+inline std::vector<std::int32_t> positions_of(const AttentionShape& s,
+                                              const std::vector<std::int32_t>& lengths) {
+  std::vector<std::int32_t> positions;
+  for (std::int64_t b = 0; b < s.batch; ++b) {
+    std::size_t document = at(b);
+    std::int32_t position = 0;
+    for (std::int64_t i = 0; i < s.sequence; ++i) {
+      positions.push_back(position++);
+      if (position < lengths[document % lengths.size()]) continue;
+      position = 0;
+      ++document;
+    }
+  }
+  return positions;
+}
+
 inline AttentionDropout some_dropout() {
   return {0.3, {7, Purpose::attention_dropout, 3, 5}, 11, 2, 9};
 }

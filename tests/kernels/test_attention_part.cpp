@@ -7,6 +7,8 @@
 
 #include <algorithm>
 #include <array>
+#include <utility>
+#include <vector>
 
 #include "kernels/attention_runs.hpp"
 
@@ -76,18 +78,31 @@ const AttentionShape shapes[] = {{1, 7, 2, 2, 8},
                                  {1, 330, 3, 2, 16, true, 0.0, 2, 1, 70},
                                  {1, 300, 1, 1, 8, true, 0.5, 0, 0, 5}};
 
+/// Each causal shape also with documents, whose ends are within chunks and at their edges.
+std::vector<std::pair<AttentionShape, bool>> cases() {
+  std::vector<std::pair<AttentionShape, bool>> all;
+  for (const AttentionShape& s : shapes)
+    for (const bool documents : {false, true})
+      if (s.causal || !documents) all.emplace_back(s, documents);
+  return all;
+}
+
 /// All numbers of a type, compared with attention of whole samples in double.
 template <class T>
 void expect_parts_are_the_whole(double unit) {
   using A = Accumulate<T>;
   const Handle handle;
-  for (const AttentionShape& given : shapes)
+  for (const auto& [given, documents] : cases())
     for (const int ranks : {2, 3})
       for (const AttentionDropout& dropout : {AttentionDropout{}, some_dropout()}) {
         AttentionShape s = given;
         if (s.group == 0) s.group = s.heads / s.key_value_heads;
         if (s.scale == 0.0) s.scale = 1 / std::sqrt(static_cast<double>(s.head_size));
-        SCOPED_TRACE(text(describe(s), ", ", ranks, " ranks, dropout ", dropout.rate));
+        SCOPED_TRACE(text(describe(s), ", ", ranks, " ranks, dropout ", dropout.rate,
+                          documents ? ", documents" : ""));
+        const auto positions = positions_of(s, {1, 70, 3, 110, 20});
+        const DeviceArray<std::int32_t> all_positions(positions);
+        if (documents) s.positions = all_positions.flat();
         const Ring<T> ring(s, ranks);
         const std::int64_t Q = s.heads * s.head_size, KV = 2 * s.key_value_heads * s.head_size;
         const auto qkv = uniform<T>(s.tokens() * (Q + KV), 1);
@@ -102,6 +117,7 @@ void expect_parts_are_the_whole(double unit) {
           const std::int64_t held = ring.places(rank).held, rows = s.batch * held;
           AttentionShape own = s;
           own.sequence = held;
+          const DeviceArray<std::int32_t> own_positions(ring.of_rank(positions, 1, rank, 0, 1));
           const DeviceArray<T> q(ring.of_rank(qkv, Q + KV, rank, 0, Q + KV));
           const DeviceArray<T> g(ring.of_rank(grad, Q, rank, 0, Q));
           const DeviceArray<T> result(rows * Q, T(NAN)), dqkv(rows * (Q + KV), T(NAN));
@@ -113,7 +129,8 @@ void expect_parts_are_the_whole(double unit) {
           for (int step = 0; step < ranks; ++step) {
             const int other = (rank + ranks - step) % ranks;
             const auto keys = keys_of(other);
-            ring.for_pairs(rank, other, [&](const AttentionPart& part, bool first) {
+            ring.for_pairs(rank, other, [&](AttentionPart part, bool first) {
+              if (documents) part.positions = own_positions.flat();
               attention_part_forward<T>(handle, result.matrix(rows, Q), wide.flat(),
                                         lse.cube(s.batch, s.heads, held), q.matrix(rows, Q + KV),
                                         keys.matrix(s.batch * part.keys.rows, KV), part, first,
@@ -127,7 +144,8 @@ void expect_parts_are_the_whole(double unit) {
             const auto keys = keys_of(other);
             const std::int64_t key_rows = s.batch * ring.places(other).held;
             const DeviceArray<A> dkey(ring.of_rank(dkeys, KV, other, 0, KV));
-            ring.for_pairs(rank, other, [&](const AttentionPart& part, bool first) {
+            ring.for_pairs(rank, other, [&](AttentionPart part, bool first) {
+              if (documents) part.positions = own_positions.flat();
               attention_part_backward<T>(
                   handle, dqkv.matrix(rows, Q + KV), wide.flat(), dkey.matrix(key_rows, KV),
                   g.matrix(rows, Q), q.matrix(rows, Q + KV), keys.matrix(key_rows, KV),

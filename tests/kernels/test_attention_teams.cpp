@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <limits>
+#include <utility>
 #include <vector>
 
 #include "kernels/attention_runs.hpp"
@@ -50,13 +51,16 @@ TYPED_TEST(AttentionTeams, OfBlocksHaveTheBitsOfTeamsOfHeads) {
   for (AttentionShape s : {AttentionShape{2, 70, 6, 2, 13}, {1, 300, 2, 1, 32}, {1, 129, 3, 3, 80}})
     for (const bool causal : {true, false})
       for (const std::int64_t window : {0, 1, 50, 65})
-        for (const double rate : {0.0, 0.3}) {
-          if (window > 0 && !causal) continue;
+        for (const auto& [rate, documents] :
+             {std::pair(0.0, false), {0.3, false}, {0.0, true}, {0.3, true}}) {
+          if ((window > 0 || documents) && !causal) continue;
           s.causal = causal;
           s.window = window;
+          const DeviceArray<std::int32_t> positions(positions_of(s, {1, 33, 2, 64, 100}));
+          s.positions = documents ? positions.flat() : View1<const std::int32_t>();
           auto dropout = some_dropout();
           dropout.rate = rate;
-          SCOPED_TRACE(describe(s));
+          SCOPED_TRACE(text(describe(s), documents ? " documents" : ""));
           const Numbers<T> heads(attention_backward_by_heads<T>, s, dropout);
           const Numbers<T> blocks(attention_backward_by_blocks<T>, s, dropout);
           for (std::size_t i = 0; i < heads.dqkv.size(); ++i) {

@@ -108,6 +108,19 @@ TEST(Choices, OffloadingNeedsMemoryOfTheDevicesOwn) {
   EXPECT_EQ(offload_note(parallel, cuda), "");
 }
 
+TEST(Choices, NotesSayWhichKernelsTakePackedDocuments) {
+  const Machine host = installation(DeviceKind::host);
+  const Machine all = machine_of("cuda", "cublaslt", "cudnn", "nccl");
+  deck::Config config;
+  config.precision.compute = DType::bf16;
+  EXPECT_EQ(packing_note(config, all), "");
+  config.model.packing = Packing::documents;
+  EXPECT_NE(packing_note(config, all).find("without warpgroups"), std::string::npos);
+  EXPECT_EQ(packing_note(config, host), "");
+  config.precision.compute = DType::fp32;
+  EXPECT_EQ(packing_note(config, all), "");
+}
+
 TEST(Choices, NotesSayWhatPrecisionComesTo) {
   const Machine host = installation(DeviceKind::host);
   const Machine all = machine_of("cuda", "cublaslt", "cudnn", "nccl");

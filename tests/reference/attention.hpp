@@ -38,6 +38,7 @@ AttentionResult attention(const std::vector<T>& qkv, const kernels::AttentionSha
   AttentionResult result{std::vector<double>(at(s.tokens() * s.heads * s.head_size)),
                          std::vector<double>(at(s.tokens() * s.heads))};
   std::vector<double> p(at(s.sequence));
+  const auto positions = Kokkos::create_mirror_view_and_copy(Kokkos::HostSpace(), s.positions);
   for (std::int64_t b = 0; b < s.batch; ++b)
     for (std::int64_t h = 0; h < s.heads; ++h)
       for (std::int64_t i = 0; i < s.sequence; ++i) {
@@ -47,7 +48,9 @@ AttentionResult attention(const std::vector<T>& qkv, const kernels::AttentionSha
           return static_cast<double>(
               qkv[at((b * s.sequence + token) * s.qkv_columns() + head * s.head_size + d)]);
         };
-        const std::int64_t first = s.window == 0 ? 0 : std::max<std::int64_t>(0, i + 1 - s.window);
+        std::int64_t first = s.window == 0 ? 0 : std::max<std::int64_t>(0, i + 1 - s.window);
+        if (s.has_documents())
+          first = std::max<std::int64_t>(first, i - positions(at(b * s.sequence + i)));
         const std::int64_t seen = s.causal ? i + 1 : s.sequence;
         double largest = -INFINITY;
         for (std::int64_t j = first; j < seen; ++j) {

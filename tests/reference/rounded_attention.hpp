@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <utility>
 #include <vector>
 
 #include "reference/attention.hpp"
@@ -27,13 +28,14 @@ class RoundedAttention {
                    const kernels::AttentionDropout& dropout, double unit)
       : qkv_(qkv), s_(shape), dropout_(dropout), unit_(unit) {
     if (s_.group == 0) s_.group = s_.heads / s_.key_value_heads;
+    positions_ = Kokkos::create_mirror_view_and_copy(Kokkos::HostSpace(), s_.positions);
     if (s_.scale == 0.0) s_.scale = 1.0 / std::sqrt(static_cast<double>(s_.head_size));
     // A score is off by (K + 8) e scale Σ|q||k| (products, scale, subtraction, twice because the
     // sum or logsumexp is, too), the sum of up to S keys by S e, powers and the rest by 32 e.
     double largest = 0.0;
     for_heads([&](std::int64_t b, std::int64_t h) {
       for (std::int64_t i = 0; i < s_.sequence; ++i)
-        for (std::int64_t j = first(i); j < end(i); ++j) {
+        for (std::int64_t j = first(b, i); j < end(i); ++j) {
           double sum = 0.0;
           for (std::int64_t d = 0; d < s_.head_size; ++d)
             sum += std::abs(qkv_[query(b, h, i) + at(d)] * qkv_[key(b, h, j) + at(d)]);
@@ -89,8 +91,10 @@ class RoundedAttention {
 
   static std::size_t at(std::int64_t i) { return static_cast<std::size_t>(i); }
   double tiny() const { return static_cast<double>(s_.sequence * s_.group) / 16777216.0; }
-  std::int64_t first(std::int64_t i) const {
-    return s_.window == 0 ? 0 : std::max<std::int64_t>(0, i + 1 - s_.window);
+  std::int64_t first(std::int64_t b, std::int64_t i) const {
+    const std::int64_t first = s_.window == 0 ? 0 : std::max<std::int64_t>(0, i + 1 - s_.window);
+    if (!s_.has_documents()) return first;
+    return std::max<std::int64_t>(first, i - positions_(at(b * s_.sequence + i)));
   }
   std::int64_t end(std::int64_t i) const { return s_.causal ? i + 1 : s_.sequence; }
   std::size_t query(std::int64_t b, std::int64_t h, std::int64_t i) const {
@@ -121,7 +125,7 @@ class RoundedAttention {
                      (o.bounds[at(row + d)] + size * e * std::abs(o.values[at(row + d)]));
     }
     const double sums = e * static_cast<double>(s_.sequence * s_.group);  // in fp32
-    for (std::int64_t j = first(i); j < end(i); ++j) {
+    for (std::int64_t j = first(b, i); j < end(i); ++j) {
       double score = 0.0, dp = 0.0, dp_size = 0.0;
       for (std::int64_t d = 0; d < s_.head_size; ++d) {
         score += s_.scale * qkv_[query(b, h, i) + at(d)] * qkv_[key(b, h, j) + at(d)];
@@ -148,6 +152,8 @@ class RoundedAttention {
   }
 
   std::vector<double> qkv_;
+  decltype(Kokkos::create_mirror_view_and_copy(
+      Kokkos::HostSpace(), std::declval<View1<const std::int32_t>>())) positions_;
   kernels::AttentionShape s_;
   kernels::AttentionDropout dropout_;
   double unit_, relative_ = 0.0;

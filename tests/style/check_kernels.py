@@ -35,6 +35,8 @@ FRAMES = [
     (r"\buniform_fill<", 40, "likewise, and only once in a run"),
     (r"\b(AttentionForward|TeamOfHead|TeamOfKeys|TeamOfQueries)<", 144,
      "portable attention: its functions share the functor, which is copied to local memory once per thread"),
+    (r"\bFlash(Forward|Backward)<(trireme::)?\w+, \d+, (true|false), true>", 128,
+     "with documents: their starts take registers, and the rows of the tables are those without"),
     (r"\barithmetic_work<", 40, "likewise; measures the rate of arithmetic, in trireme bench alone"),
 ]
 OTHER_FRAME = 128  # attention, with a toolkit or an architecture other than the page's (sm_90a is that of sm_90)
@@ -61,7 +63,7 @@ ROWS = [
 INSTRUCTION = re.compile(r"^\s*/\*[0-9a-f]{4,}\*/\s+(?:\{\s*)?(?:@!?U?P\w+\s+)?([A-Z][\w.]*)", re.MULTILINE)
 RESOURCES = re.compile(r"Function (\S+):\s+REG:(\d+) STACK:(\d+) SHARED:\d+ LOCAL:(\d+)")
 TABLE_HEAD = re.compile(r"K of `(\w+)`")
-ATTENTION = re.compile(r"\b((?:Flash|Group)\w+)<(?:trireme::)?(Bf16|Fp16), (\d+)(?:, (true|false))?>")
+ATTENTION = re.compile(r"\b((?:Flash|Group)\w+)<(?:trireme::)?(Bf16|Fp16), (\d+)(?:, (true|false))?(?:, false)?>")
 
 
 class Kernel:

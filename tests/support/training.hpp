@@ -133,7 +133,7 @@ class Rig {
         grid_(world, layout::ProcessGrid(config.parallel.axes(), world.size()),
               config.parallel.stage_map()),
         programs_(programs(transport)),
-        samples(tokens, config.model.text_tokens(), 3),
+        samples(tokens, config.model.text_tokens(), 3, config.model.packing),
         worker(train::make_worker(config_, architecture_, grid_, machine_, programs_,
                                   train::Mode::train)) {
     worker->initialise();

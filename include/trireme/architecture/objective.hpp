@@ -19,9 +19,10 @@ struct BatchField {
   std::int64_t per_sample = 0;
   bool at_head = false;  ///< the last stage's head reads it, otherwise the first stage's embedding
   Rows rows = Rows::tokens;
+  bool at_layers = false;  ///< all stages read it
 
   bool is_read(bool first_stage, bool last_stage) const {
-    return at_head ? last_stage : first_stage;
+    return at_layers || (at_head ? last_stage : first_stage);
   }
 };
 
@@ -38,6 +39,7 @@ struct LossTerm {
 ///
 ///   objective     fields                                  losses
 ///   next_token    tokens [S]; targets [S]                 loss: tokens
+///                 with packed documents also positions [S] of tokens in their documents
 ///   masked_token  tokens [S], segments [S];               loss: masked tokens; with a loss of
 ///                 targets [M], rows [M + 1], pairs [1]    pairs: pair_loss
 ///

@@ -37,6 +37,9 @@ enum class Biases : std::uint8_t { none, query_key_value, all };
 enum class Mask : std::uint8_t { causal, full };
 /// Training objective: the next token, or masked tokens.
 enum class Objective : std::uint8_t { next_token, masked_token };
+/// Content of a sample: a window of the token stream, or whole documents that do not see one
+/// another.
+enum class Packing : std::uint8_t { none, documents };
 /// h Φ(h) with the normal distribution function Φ, or its approximation by a hyperbolic tangent.
 enum class Gelu : std::uint8_t { tanh, exact };
 /// Second loss of bert: whether a segment follows the other one in its text, whether the segments
@@ -110,6 +113,7 @@ std::string_view name_of(Activation);
 std::string_view name_of(Biases);
 std::string_view name_of(Mask);
 std::string_view name_of(Objective);
+std::string_view name_of(Packing);
 std::string_view name_of(Gelu);
 std::string_view name_of(SentenceLoss);
 std::string_view name_of(ScheduleKind);

@@ -1,40 +1,54 @@
 #pragma once
 
+#include <trireme/base/types.hpp>
 #include <trireme/data/blend.hpp>
+#include <trireme/data/packed_documents.hpp>
 #include <trireme/data/token_source.hpp>
 
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <vector>
 
 namespace trireme::data {
 
-/// Windows of S + 1 tokens in file order, for evaluation. Window i begins at token i S, so that
-/// each token except the first is a target once; an incomplete last window is dropped. The file
-/// must outlive the object. Thread-safe.
+/// The samples of a file, for evaluation in this order. Without packing they are windows of S + 1
+/// tokens: window i begins at token i S, so that each token except the first is a target once; an
+/// incomplete last window is dropped. With packing they are those of PackedDocuments. The file must
+/// outlive the object. Thread-safe.
 class Windows {
  public:
   /// UsageError if the file has no window.
-  Windows(const TokenSource& file, std::int64_t sequence);
+  Windows(const TokenSource& file, std::int64_t sequence, Packing packing = Packing::none);
 
   const std::string& path() const { return file_.path(); }
   std::int64_t count() const { return count_; }
   std::int64_t sequence() const { return sequence_; }
   /// Whether only some tokens of the file count in the loss.
   bool has_mask() const { return file_.has_mask(); }
+  /// Null without packing.
+  const PackedDocuments* packed() const { return packed_.get(); }
+  /// Whether all targets count in the loss.
+  bool all_count() const { return !has_mask() && !packed_; }
   /// Number of the window's targets that count in the loss.
   std::int64_t counted(std::int64_t window) const;
   /// For window i, inputs are tokens i S … i S + S − 1, and targets are the tokens one further, or
-  /// `uncounted`. Both [S].
-  void read(std::int64_t window, std::span<std::int32_t> inputs,
-            std::span<std::int32_t> targets) const;
-  /// `count` windows from `first` on. Both [count, S].
+  /// `uncounted`. With packing, inputs and targets are those of the pieces; the rest is padding of
+  /// tokens 0 without a target. All [S]. `positions`, of tokens in their documents' pieces, may be
+  /// empty; each token of padding is at position 0.
+  void read(std::int64_t window, std::span<std::int32_t> inputs, std::span<std::int32_t> targets,
+            std::span<std::int32_t> positions = {}) const;
+  /// `count` windows from `first` on. All [count, S].
   void read(std::int64_t first, std::int64_t count, std::span<std::int32_t> inputs,
-            std::span<std::int32_t> targets) const;
+            std::span<std::int32_t> targets, std::span<std::int32_t> positions = {}) const;
 
  private:
+  void read_packed(std::int64_t sample, std::span<std::int32_t> inputs,
+                   std::span<std::int32_t> targets, std::span<std::int32_t> positions) const;
+
   const TokenSource& file_;
   std::int64_t sequence_;
+  std::shared_ptr<const PackedDocuments> packed_;  ///< shared by copies
   std::int64_t count_;
 };
 
@@ -50,16 +64,18 @@ struct WeightedSource {
 /// from (seed, file, epoch). The files must outlive the object. Thread-safe.
 class Samples {
  public:
-  Samples(const TokenSource& file, std::int64_t sequence, std::uint64_t seed);
-  Samples(std::span<const WeightedSource> files, std::int64_t sequence, std::uint64_t seed);
+  Samples(const TokenSource& file, std::int64_t sequence, std::uint64_t seed,
+          Packing packing = Packing::none);
+  Samples(std::span<const WeightedSource> files, std::int64_t sequence, std::uint64_t seed,
+          Packing packing = Packing::none);
 
   std::size_t files() const { return windows_.size(); }
   /// Windows of one of the files.
   std::int64_t per_epoch(std::size_t file = 0) const { return windows_[file].count(); }
   std::int64_t sequence() const { return windows_.front().sequence(); }
   const Windows& windows(std::size_t file) const { return windows_[file]; }
-  /// Whether one of the files has a mask.
-  bool has_mask() const;
+  /// Whether all targets of all files count in the loss.
+  bool all_count() const;
   /// Number of targets of samples [first, first + count) that count in the loss.
   std::int64_t counted(std::int64_t first_sample, std::int64_t count) const;
   struct Place {
@@ -68,14 +84,17 @@ class Samples {
   };
   /// The file and window of sample `sample`.
   Place place(std::int64_t sample) const;
-  /// `count` consecutive samples from `first_sample` on. Both [count, S].
+  /// `count` consecutive samples from `first_sample` on. All [count, S]; `positions` may be empty.
   void read(std::int64_t first_sample, std::int64_t count, std::span<std::int32_t> inputs,
-            std::span<std::int32_t> targets) const;
+            std::span<std::int32_t> targets, std::span<std::int32_t> positions = {}) const;
 
  private:
   std::vector<Windows> windows_;  // one per file
   Blend blend_;
   std::uint64_t seed_;
 };
+
+/// Positions of tokens in samples that are one document each: 0 … sequence − 1, over and over.
+void count_up(std::span<std::int32_t> positions, std::int64_t sequence);
 
 }  // namespace trireme::data

@@ -98,8 +98,9 @@ struct ModelConfig {
   std::int64_t query_pre_attention_scalar = 0;  ///< 0: the head size
   std::int64_t full_attention_every = 0;  ///< layers n − 1, 2n − 1, … have no window; 0: none
   double window_rope_theta = 0;           ///< of layers with a window; 0: as in the others
-  AdapterConfig adapter = {};            ///< [adapter]
-  std::vector<std::string> frozen = {};  ///< [optimizer] frozen: patterns of arrays
+  AdapterConfig adapter = {};             ///< [adapter]
+  std::vector<std::string> frozen = {};   ///< [optimizer] frozen: patterns of arrays
+  Packing packing = Packing::none;        ///< of samples; the key is [data] packing
 
   std::int64_t head_size() const {
     return explicit_head_size > 0 ? explicit_head_size : hidden / heads;
@@ -123,6 +124,7 @@ struct ModelConfig {
   std::int64_t window_of(std::int64_t layer) const {
     return full_attention_every > 0 && (layer + 1) % full_attention_every == 0 ? 0 : window;
   }
+  bool packs_documents() const { return packing == Packing::documents; }
   bool predicts_masked_tokens() const { return objective == Objective::masked_token; }
   bool has_sentence_head() const {
     return predicts_masked_tokens() && sentence_loss != SentenceLoss::none;

@@ -161,5 +161,7 @@ class SectionKeys {
 void adapter_keys(std::vector<Entry>& out);
 void model_keys(std::vector<Entry>& out);
 void optimizer_keys(std::vector<Entry>& out);
+/// [data] packing, which is a property of the model's batches.
+void packing_key(std::vector<Entry>& out);
 
 }  // namespace trireme::deck

@@ -29,17 +29,19 @@ struct AttentionShape {
   std::int64_t heads_before = 0;     ///< heads of the first group that are held elsewhere; below G
   std::int64_t window = 0;  ///< keys that a causal query sees, its own included; 0: all before it
   double cap = 0;           ///< scaled scores s become cap tanh(s / cap); 0: they do not
+  /// Position of each token in its document, for samples of several documents: 0, 1, … from the
+  /// start of each. A causal query sees no key of an earlier document. [T], or empty for samples of
+  /// one document.
+  View1<const std::int32_t> positions = {};
 
   TRIREME_FUNCTION std::int64_t key_value_head(std::int64_t h) const {
     return (heads_before + h) / group;
   }
-  /// The first key that query i sees.
+  /// Whether samples hold several documents.
+  TRIREME_FUNCTION bool has_documents() const { return positions.data() != nullptr; }
+  /// The first key that query i sees in a sample of one document.
   TRIREME_FUNCTION std::int64_t first_key(std::int64_t i) const {
     return window > 0 && i >= window ? i - window + 1 : 0;
-  }
-  /// One past the last query that sees key j.
-  TRIREME_FUNCTION std::int64_t end_query(std::int64_t j) const {
-    return window > 0 && j + window < sequence ? j + window : sequence;
   }
   std::int64_t tokens() const { return batch * sequence; }
   std::int64_t qkv_columns() const { return (heads + 2 * key_value_heads) * head_size; }
@@ -60,9 +62,9 @@ struct AttentionDropout {
 
 /// o[t, h·K + d] = Σ_j p[b,h,i,j] v[j,d], p = softmax_j(scale q·k), t = b·S + i; logsumexp[b,h,i] =
 /// log Σ_j exp(scale q·k), for the backward pass. Sums are over the keys that query i sees; blocks
-/// of keys outside the window are skipped. o [T, H·K]; logsumexp [B, H, S]; qkv [T, (H + 2 Hkv)·K]
-/// with columns [queries of all heads | keys | values]. The rows of one sample are consecutive. o
-/// does not overlap qkv.
+/// of keys outside the window or the document are skipped. o [T, H·K]; logsumexp [B, H, S]; qkv [T,
+/// (H + 2 Hkv)·K] with columns [queries of all heads | keys | values]. The rows of one sample are
+/// consecutive. o does not overlap qkv.
 template <class T>
 void attention_forward(const Handle& handle, View2<T> o, View3<Accumulate<T>> logsumexp,
                        View2<const T> qkv, const AttentionShape& shape,

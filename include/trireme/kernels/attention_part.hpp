@@ -19,7 +19,8 @@ struct AttentionTokens {
 
 /// Queries and keys of a launch. The base describes whole samples: their S and their window. With
 /// `causal`, queries and keys are the same tokens, and query i sees keys up to i; otherwise every
-/// query sees all keys within its window.
+/// query sees all keys within its window and its document. `positions` are those of the queries'
+/// rows.
 struct AttentionPart : AttentionShape {
   AttentionTokens queries, keys;
 
@@ -40,17 +41,41 @@ struct AttentionPart : AttentionShape {
   }
   /// Distance from key 0 to query 0.
   TRIREME_FUNCTION std::int64_t shift() const { return queries.position - keys.position; }
-  /// The first key that query i sees.
-  TRIREME_FUNCTION std::int64_t first_key(std::int64_t i) const {
+  /// The first key that query i of sample b sees. Queries after the last one see what it sees.
+  TRIREME_FUNCTION std::int64_t first_key(std::int64_t b, std::int64_t i) const {
+    const std::int64_t first = first_in_window(i);
+    if (!has_documents()) return first;
+    const std::int64_t start = document_start(b, i < queries.count ? i : queries.count - 1);
+    return start > first ? start : first;
+  }
+  /// One past the last query of sample b that sees key j.
+  TRIREME_FUNCTION std::int64_t end_query(std::int64_t b, std::int64_t j) const {
+    std::int64_t end =
+        window > 0 && j + window - shift() < queries.count ? j + window - shift() : queries.count;
+    if (!has_documents()) return end;
+    std::int64_t begin = 0;  // queries before it see key j, those from `end` on do not
+    while (begin < end) {
+      const std::int64_t middle = begin + (end - begin) / 2;
+      if (document_start(b, middle) <= j)
+        begin = middle + 1;
+      else
+        end = middle;
+    }
+    return end;
+  }
+  /// The key with which the document of query i begins; negative if it is before these keys.
+  TRIREME_FUNCTION std::int64_t document_start(std::int64_t b, std::int64_t i) const {
+    return i + shift() - positions(query_row(b, i));
+  }
+  /// Whether any query sees a key, if all are of one document.
+  bool is_seen() const {
+    return queries.count > 0 && keys.count > 0 && first_in_window(0) < keys.count;
+  }
+
+ private:
+  TRIREME_FUNCTION std::int64_t first_in_window(std::int64_t i) const {
     return window > 0 && i + shift() >= window ? i + shift() - window + 1 : 0;
   }
-  /// One past the last query that sees key j.
-  TRIREME_FUNCTION std::int64_t end_query(std::int64_t j) const {
-    return window > 0 && j + window - shift() < queries.count ? j + window - shift()
-                                                              : queries.count;
-  }
-  /// Whether any query sees a key.
-  bool is_seen() const { return queries.count > 0 && keys.count > 0 && first_key(0) < keys.count; }
 };
 
 /// Adds the keys of `part` to the attention of its queries: with `first` as attention_forward, and

@@ -13,7 +13,7 @@ namespace trireme::kernels {
 /// values need them. Blocks of keys add to the sums of queries in the order of keys: a block waits
 /// until the previous ones have added theirs, and the last one rounds. Blocks start by tickets, so
 /// that none waits for one that has not begun. B·Hkv·key_blocks blocks.
-template <class T, int head_size, bool with_dropout>
+template <class T, int head_size, bool with_dropout, bool with_documents = false>
 class FlashBackward {
  public:
   using Tile = FlashBackwardTile<head_size>;
@@ -51,7 +51,7 @@ class FlashBackward {
   using Rows = typename Tile::Rows;
   using Scores = typename Tile::Scores;
   using Copy = RowCopy<head_size, Tile::threads>;
-  using Place = FlashBackwardPlace<Tile, Arguments>;
+  using Place = FlashBackwardPlace<Tile, Arguments, with_documents>;
   using Step = FlashBackwardStep;
   using Lanes = FlashBackwardLanes<head_size>;
   using QuerySums = FlashQuerySums<T, head_size>;
@@ -160,6 +160,8 @@ class FlashBackward {
   TRIREME_DEVICE_FUNCTION static bool sees(const Arguments& a, const Place& place,
                                            const Lanes& lanes, const Step& step) {
     const int key = place.first_key() + lanes.key(), query = place.first_query(step);
+    if constexpr (with_documents)
+      if (key + Tile::warp_keys <= a.shape.document_start(place.b, query)) return false;
     return key - a.shape.ahead < query + Tile::queries &&
            key + Tile::warp_keys + a.shape.back > query;
   }
@@ -199,6 +201,9 @@ class FlashBackward {
                         first_key + Tile::warp_keys - a.shape.ahead > first_query + 1 ||
                         first_key + a.shape.back < first_query + Tile::side_queries - 1;
     if (masked) hide(a.shape, key, query, scores);
+    if constexpr (with_documents)
+      if (first_key < a.shape.document_start(place.b, first_query + Tile::side_queries - 1))
+        hide_documents(a.shape, place.b, key, query, scores);
     const std::uint32_t statistics = block.shared() + at + Tile::logsumexp_after +
                                      4 * static_cast<std::uint32_t>(lanes.query() + 2 * t);
 #pragma unroll
@@ -245,6 +250,22 @@ class FlashBackward {
           const bool hidden = j >= s.sequence || static_cast<unsigned>(distance) > farthest;
           scores[m][n][i] = hidden ? -__builtin_inff() : scores[m][n][i];
         }
+  }
+
+  /// The same for keys of earlier documents.
+  TRIREME_DEVICE_FUNCTION static void hide_documents(const FlashShape& s, int b, int key, int query,
+                                                     ScoreSums& scores) {
+#pragma unroll
+    for (int n = 0; n < query_tiles; ++n)
+#pragma unroll
+      for (int side = 0; side < 2; ++side) {
+        const int start = s.document_start(b, query + 8 * n + side);
+#pragma unroll
+        for (int m = 0; m < row_tiles; ++m)
+#pragma unroll
+          for (int half = 0; half < 2; ++half)
+            if (key + 16 * m + 8 * half < start) scores[m][n][2 * half + side] = -__builtin_inff();
+      }
   }
 
   TRIREME_DEVICE_FUNCTION static std::uint64_t first_element(const Arguments& a, const Place& place,

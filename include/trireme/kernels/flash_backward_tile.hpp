@@ -71,11 +71,12 @@ struct FlashBackwardStep {
 };
 
 /// The work of a block. Tile has the numbers of `keys` and `queries` of a block.
-template <class Tile, class Arguments>
+template <class Tile, class Arguments, bool with_documents = false>
 struct FlashBackwardPlace {
   using Step = FlashBackwardStep;
 
   int b, kv, key_block, first_head, end_head;
+  int end_query = 0;  ///< with documents: one past the last query that sees a key of this block
 
   TRIREME_DEVICE_FUNCTION FlashBackwardPlace(const Arguments& a, int ticket) {
     const FlashShape& s = a.shape;
@@ -86,6 +87,7 @@ struct FlashBackwardPlace {
     key_block = turn.turn;
     first_head = s.first_head(kv);
     end_head = s.end_head(kv);
+    if constexpr (with_documents) end_query = last_in_documents(s);
   }
 
   TRIREME_DEVICE_FUNCTION int first_key() const { return key_block * Tile::keys; }
@@ -98,7 +100,7 @@ struct FlashBackwardPlace {
   }
   /// One past the last block of queries that sees a key of this block.
   TRIREME_DEVICE_FUNCTION int end_query_block(const Arguments& a) const {
-    const int end = first_key() + Tile::keys + a.shape.back;
+    const int end = with_documents ? end_query : first_key() + Tile::keys + a.shape.back;
     return ((end < a.shape.sequence ? end : a.shape.sequence) + Tile::queries - 1) / Tile::queries;
   }
   TRIREME_DEVICE_FUNCTION Step first_step(const Arguments& a) const {
@@ -116,13 +118,32 @@ struct FlashBackwardPlace {
   }
   /// Whether a block of queries that sees some of these keys sees no earlier, or no later, ones.
   TRIREME_DEVICE_FUNCTION bool is_first(const Arguments& a, const Step& step) const {
-    return key_block == 0 || first_key() + a.shape.back <= first_query(step);
+    if (key_block == 0 || first_key() + a.shape.back <= first_query(step)) return true;
+    if constexpr (with_documents)
+      return first_key() <= a.shape.document_start(b, first_query(step));
+    return false;
   }
   TRIREME_DEVICE_FUNCTION bool is_last(const Arguments& a, const Step& step) const {
     return first_key() + Tile::keys >= a.shape.end_key(first_query(step) + Tile::queries - 1);
   }
   TRIREME_DEVICE_FUNCTION std::int64_t first_token(const Arguments& a) const {
     return std::int64_t{b} * a.shape.sequence;
+  }
+
+ private:
+  /// One past the last query that sees the last key of this block: documents begin in order.
+  TRIREME_DEVICE_FUNCTION int last_in_documents(const FlashShape& s) const {
+    const int last = first_key() + Tile::keys - 1;
+    int begin = first_key(), end = last + 1 + s.back;  // queries before `begin` see it
+    if (end > s.sequence) end = s.sequence;
+    while (begin < end) {
+      const int middle = begin + (end - begin) / 2;
+      if (s.document_start(b, middle) <= last)
+        begin = middle + 1;
+      else
+        end = middle;
+    }
+    return end;
   }
 };
 

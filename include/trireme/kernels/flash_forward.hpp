@@ -44,7 +44,7 @@ struct FlashForwardArguments {
 /// One block of queries of one head with its keys (Dao 2023, arXiv 2307.08691, algorithm 1). Each
 /// warp has its own queries. All warps share blocks of keys and values: one is multiplied while the
 /// next one is copied. B·H·query_blocks blocks.
-template <class T, int head_size, bool with_dropout>
+template <class T, int head_size, bool with_dropout, bool with_documents = false>
 struct FlashForward {
   using Tile = FlashForwardTile<head_size>;
   using Rows = typename Tile::Rows;
@@ -74,7 +74,7 @@ struct FlashForward {
       b = turn.plane / s.heads;
       h = turn.plane % s.heads;
       q0 = (a.query_blocks - 1 - turn.turn) * Tile::queries;
-      key_begin = s.first_key(q0) / Tile::keys * Tile::keys;
+      key_begin = s.first_key<with_documents>(b, q0) / Tile::keys * Tile::keys;
       key_end = s.end_key(q0 + Tile::queries - 1);
       const T* sample = a.qkv + std::int64_t{b} * s.sequence * s.qkv_stride;
       queries = sample + q0 * s.qkv_stride + h * head_size;
@@ -102,9 +102,11 @@ struct FlashForward {
       if (k0 - a.shape.ahead >= first_query + Tile::warp_queries ||
           k0 + Tile::keys + a.shape.back <= first_query)
         continue;  // hidden from the warp
+      if constexpr (with_documents)
+        if (k0 + Tile::keys <= a.shape.document_start(place.b, first_query)) continue;
       float scores[row_tiles][key_tiles][4] = {};
       multiply_keys(block, scores, k0);
-      Softmax::hide(block, scores, a.shape, first_query, k0);
+      Softmax::template hide<with_documents>(block, scores, a.shape, first_query, k0, place.b);
       state.softmax.add_keys(block, scores, a.shape.scale,
                              [&](const auto& factors) { Softmax::multiply(state.o, factors); });
       if constexpr (with_dropout) drop(block, scores, a, first_query, k0);

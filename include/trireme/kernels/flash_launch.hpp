@@ -30,7 +30,10 @@ void launch_flash_forward(Grid& grid, typename Kernel::Arguments a) {
 /// flash_attention_forward for one head size.
 template <class T, int head_size, class Grid>
 void flash_forward(Grid& grid, const FlashForwardArguments<T>& a, bool with_dropout) {
-  if (with_dropout)
+  if (a.shape.positions != nullptr)
+    with_dropout ? launch_flash_forward<FlashForward<T, head_size, true, true>>(grid, a)
+                 : launch_flash_forward<FlashForward<T, head_size, false, true>>(grid, a);
+  else if (with_dropout)
     launch_flash_forward<FlashForward<T, head_size, true>>(grid, a);
   else
     launch_flash_forward<FlashForward<T, head_size, false>>(grid, a);
@@ -88,7 +91,10 @@ template <class T, int head_size, class Grid>
 void flash_backward(Grid& grid, const FlashDeltaArguments<T>& delta,
                     const FlashBackwardArguments<T>& a, bool with_dropout) {
   flash_delta<T, head_size>(grid, delta);
-  if (with_dropout)
+  if (a.shape.positions != nullptr)
+    with_dropout ? launch_flash_gradients<FlashBackward<T, head_size, true, true>>(grid, a)
+                 : launch_flash_gradients<FlashBackward<T, head_size, false, true>>(grid, a);
+  else if (with_dropout)
     launch_flash_gradients<FlashBackward<T, head_size, true>>(grid, a);
   else
     launch_flash_gradients<FlashBackward<T, head_size, false>>(grid, a);

@@ -45,10 +45,26 @@ struct FlashShape {
   int batch = 0, sequence = 0, heads = 0, key_value_heads = 0, group = 1, heads_before = 0;
   int back = unbounded, ahead = 0;
   float scale = 0.0F;
-  int section = 1;              ///< planes in flight at a time
-  std::int64_t qkv_stride = 0;  ///< of rows, in elements
+  int section = 1;                          ///< planes in flight at a time
+  std::int64_t qkv_stride = 0;              ///< of rows, in elements
+  const std::int32_t* positions = nullptr;  ///< [B·S], as AttentionShape's; null: one document
 
   TRIREME_FUNCTION int first_key(int query) const { return query > back ? query - back : 0; }
+  /// The first token of a query's document. Queries after the last one belong to its document.
+  TRIREME_FUNCTION int document_start(int b, int query) const {
+    const int row = query < sequence ? query : sequence - 1;
+    return row - positions[std::int64_t{b} * sequence + row];
+  }
+  /// The first key that a query sees, with documents if there are any.
+  template <bool with_documents>
+  TRIREME_FUNCTION int first_key(int b, int query) const {
+    const int first = first_key(query);
+    if constexpr (with_documents) {
+      const int start = document_start(b, query);
+      return start > first ? start : first;
+    }
+    return first;
+  }
   /// One past the last key that a query sees.
   TRIREME_FUNCTION int end_key(int query) const {
     return query + ahead + 1 < sequence ? query + ahead + 1 : sequence;

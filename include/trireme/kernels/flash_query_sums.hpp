@@ -14,7 +14,6 @@ class FlashQuerySums {
  public:
   using Tile = FlashBackwardTile<head_size>;
   using Arguments = FlashBackwardArguments<T>;
-  using Place = FlashBackwardPlace<Tile, Arguments>;
   using Step = FlashBackwardStep;
   using Lanes = FlashBackwardLanes<head_size>;
   using Sums = float[Tile::query_tiles][2 * Tile::warp_pairs][4];
@@ -91,7 +90,7 @@ class FlashQuerySums {
               [&](float(&x)[4], int m, int n) { block.write4(place_of(lanes, to, m, n), x); });
   }
 
-  template <class Block>
+  template <class Block, class Place>
   TRIREME_DEVICE_FUNCTION static void round(Block& block, const Arguments& a, const Place& place,
                                             const Lanes& lanes, const Step& step, Sums& sums) {
     const float scale = a.shape.scale;

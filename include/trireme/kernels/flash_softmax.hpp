@@ -27,12 +27,14 @@ struct FlashSoftmax {
       }
   }
 
-  /// Hides keys beyond the sequence and those that each query does not see, if there are any.
-  template <class Block>
+  /// Hides keys beyond the sequence and those that each query of sample b does not see, if there
+  /// are any.
+  template <bool with_documents = false, class Block>
   TRIREME_DEVICE_FUNCTION static void hide(Block& block, Scores& scores, const FlashShape& s,
-                                           int first_query, int k0) {
+                                           int first_query, int k0, int b = 0) {
     if (k0 + 8 * key_tiles <= s.end_key(first_query) &&
-        k0 + s.back >= first_query + 16 * row_tiles - 1)
+        k0 + s.back >= first_query + 16 * row_tiles - 1 &&
+        (!with_documents || k0 >= s.document_start(b, first_query + 16 * row_tiles - 1)))
       return;
     const int lane = unknown(block, block.thread()) % warp_lanes;
     const int query = first_query + lane / 4;
@@ -42,7 +44,7 @@ struct FlashSoftmax {
 #pragma unroll
       for (int half = 0; half < 2; ++half) {
         const int row = query + 16 * m + 8 * half;
-        const int first = s.first_key(row), end = s.end_key(row);
+        const int first = s.first_key<with_documents>(b, row), end = s.end_key(row);
         const auto count = static_cast<unsigned>(first < end ? end - first : 0);
 #pragma unroll
         for (int n = 0; n < key_tiles; ++n)

@@ -110,7 +110,7 @@ struct AttentionBackward {
     const Scratch s = scratch(team);
     const std::int64_t end =
         shape.causal && q0 + block < shape.keys.count ? q0 + block : shape.keys.count;
-    for (std::int64_t k0 = shape.first_key(q0) / block * block; k0 < end; k0 += block) {
+    for (std::int64_t k0 = shape.first_key(b, q0) / block * block; k0 < end; k0 += block) {
       load_keys(team, s, b, shape.key_value_head(h), k0);
       add_pair<Gradients::of_queries>(team, s, b, h, q0, k0);
       team.team_barrier();
@@ -158,7 +158,7 @@ struct AttentionBackward {
     load_keys(team, s, b, kv_head, k0);
     clear(team, s);
     const QueryHeads of(shape, kv_head);
-    const std::int64_t end_query = shape.end_query(k0 + block - 1);
+    const std::int64_t end_query = shape.end_query(b, k0 + block - 1);
     for (std::int64_t h = of.first; h < of.end; ++h)
       for (std::int64_t q0 = shape.causal ? k0 : 0; q0 < end_query; q0 += block)
         add_pair<wanted>(team, s, b, h, q0, k0);
@@ -197,7 +197,7 @@ struct AttentionBackward {
     // or end at these edges; a sum over hidden keys only is a sum of zeros.
     const bool diagonal = shape.causal && k0 == q0;
     const auto first_key = [&](std::int64_t i) {
-      const std::int64_t first = shape.first_key(q0 + i) - k0;
+      const std::int64_t first = shape.first_key(b, q0 + i) - k0;
       return first > 0 ? first : 0;
     };
     const auto scores = [&](std::int64_t i, std::int64_t j) {
@@ -239,7 +239,7 @@ struct AttentionBackward {
                                 over_keys);
     team.team_barrier();
     // The first block of keys that q0 sees.
-    const bool store = !adds_queries && k0 <= shape.first_key(q0);
+    const bool store = !adds_queries && k0 <= shape.first_key(b, q0);
     if constexpr (is_narrow<T>) {
       const std::int64_t columns = shape.heads * head.size;
       add_queries(team, s, wide_queries + token * columns + h * head.size, columns, valid, store);
@@ -258,7 +258,7 @@ struct AttentionBackward {
       A* __restrict p = s.p + i * block;
       A* __restrict ds = s.ds + i * block;
       const std::int64_t query = q0 + i;
-      const std::int64_t first = shape.first_key(query) - k0;
+      const std::int64_t first = shape.first_key(b, query) - k0;
       std::int64_t end = shape.keys.count - k0 < block ? shape.keys.count - k0 : block;
       if (shape.causal && query + 1 - k0 < end) end = query + 1 - k0;
       if (query >= shape.queries.count || end <= first) end = 0;

@@ -98,14 +98,14 @@ struct AttentionForward {
     start(team, s);
     const std::int64_t end =
         shape.causal && q0 + block < shape.keys.count ? q0 + block : shape.keys.count;
-    for (std::int64_t k0 = shape.first_key(q0) / block * block; k0 < end; k0 += block) {
+    for (std::int64_t k0 = shape.first_key(b, q0) / block * block; k0 < end; k0 += block) {
       const std::int64_t valid = shape.keys.count - k0;
       copy_block(team, s.keys, head.lanes, keys + k0 * key_stride, key_stride, valid, head.size,
                  block);
       copy_block(team, s.values, head.lanes, values + k0 * key_stride, key_stride, valid, head.size,
                  block);
       team.team_barrier();
-      const auto seen = [&](std::int64_t i) { return visible(i, q0, k0); };
+      const auto seen = [&](std::int64_t i) { return visible(b, i, q0, k0); };
       block_product<Write::store>(
           team, Lanes<A>{s.scores, block}, block, block, Broadcast<A>{s.keys, head.lanes, 1},
           Lanes<const A>{s.queries, block}, [&](std::int64_t j, std::int64_t i) {
@@ -114,7 +114,7 @@ struct AttentionForward {
             return Depth{0, any ? head.size : 0};
           });
       team.team_barrier();
-      softmax(team, s, q0, k0);
+      softmax(team, s, b, q0, k0);
       team.team_barrier();
       if (masks.active) {
         drop(team, s, masks(b, h), q0, k0);
@@ -134,17 +134,18 @@ struct AttentionForward {
  private:
   /// Keys of the block at k0 that any query of query i's register tile sees; other scores are never
   /// computed.
-  KOKKOS_FUNCTION Depth visible(std::int64_t i, std::int64_t q0, std::int64_t k0) const {
+  KOKKOS_FUNCTION Depth visible(std::int64_t b, std::int64_t i, std::int64_t q0,
+                                std::int64_t k0) const {
     constexpr std::int64_t lanes = Tile<A>::lanes;
-    const std::int64_t first = shape.first_key(q0 + i / lanes * lanes) - k0;
+    const std::int64_t first = shape.first_key(b, q0 + i / lanes * lanes) - k0;
     return {first > 0 ? first : 0, shape.causal && k0 == q0 ? padded(i + 1, lanes) : block};
   }
 
-  /// The maximum begins finite, so that differences to it are defined: with a window, a query may
-  /// see no key of its first blocks.
+  /// The maximum begins finite, so that differences to it are defined: with a window
+  /// or documents, a query may see no key of its first blocks.
   KOKKOS_FUNCTION void start(const AttentionMember& team, const Scratch& s) const {
     constexpr A lowest = std::numeric_limits<A>::lowest();
-    const A none = shape.window > 0 ? lowest : -infinity<A>;
+    const A none = shape.window > 0 || shape.has_documents() ? lowest : -infinity<A>;
     Kokkos::parallel_for(Kokkos::TeamThreadRange(team, block), [&](int i) {
       s.largest[i] = none;
       s.sum[i] = A(0);
@@ -156,13 +157,13 @@ struct AttentionForward {
 
   /// One step of the online softmax: scores become exp(score − largest so far); sums and results so
   /// far are rescaled.
-  KOKKOS_FUNCTION void softmax(const AttentionMember& team, const Scratch& s, std::int64_t q0,
-                               std::int64_t k0) const {
+  KOKKOS_FUNCTION void softmax(const AttentionMember& team, const Scratch& s, std::int64_t b,
+                               std::int64_t q0, std::int64_t k0) const {
     const bool masked = k0 + block > shape.keys.count || (shape.causal && k0 + block > q0) ||
-                        k0 < shape.first_key(q0 + block - 1);
+                        k0 < shape.first_key(b, q0 + block - 1);
     Kokkos::parallel_for(Kokkos::TeamThreadRange(team, block / width), [&](int panel) {
       const int first = panel * width;
-      const Depth seen = visible(first, q0, k0);
+      const Depth seen = visible(b, first, q0, k0);
       const auto begin = static_cast<int>(seen.begin);
       const auto keys = static_cast<int>(seen.end);
       A* __restrict scores = s.scores + first;
@@ -174,6 +175,7 @@ struct AttentionForward {
       if (shape.cap > 0)
         for (int j = begin; j < keys; ++j) cap_scores(scores + j * block, width, shape.cap);
       if (masked) mask(scores, q0 + first, k0, begin, keys);
+      if (masked && shape.has_documents()) mask_documents(scores, b, q0 + first, k0, begin, keys);
       for (int j = begin; j < keys; ++j) {
 #pragma omp simd
         for (int i = 0; i < width; ++i) {
@@ -222,6 +224,21 @@ struct AttentionForward {
     }
   }
 
+  /// Hides keys of earlier documents.
+  KOKKOS_FUNCTION void mask_documents(A* __restrict scores, std::int64_t b, std::int64_t query,
+                                      std::int64_t k0, int begin, int keys) const {
+    int first[width];
+    for (int i = 0; i < width; ++i) {
+      const std::int64_t key = shape.first_key(b, query + i) - k0;
+      first[i] = static_cast<int>(key < 0 ? 0 : key < block ? key : block);
+    }
+    for (int j = begin; j < keys; ++j) {
+#pragma omp simd
+      for (int i = 0; i < width; ++i)
+        scores[j * block + i] = j >= first[i] ? scores[j * block + i] : -infinity<A>;
+    }
+  }
+
   KOKKOS_FUNCTION void drop(const AttentionMember& team, const Scratch& s,
                             const AttentionMask& mask_of, std::int64_t q0, std::int64_t k0) const {
     Kokkos::parallel_for(Kokkos::TeamThreadRange(team, block), [&](int i) {
@@ -239,7 +256,7 @@ struct AttentionForward {
   KOKKOS_FUNCTION void merge(const AttentionMember& team, const Scratch& s, std::int64_t b,
                              std::int64_t h, std::int64_t q0) const {
     Kokkos::parallel_for(Kokkos::TeamThreadRange(team, queries_from(q0)), [&](int i) {
-      if (s.sum[i] == A(0)) return;  // the window hides all keys
+      if (s.sum[i] == A(0)) return;  // the query sees none of these keys
       const std::int64_t token = shape.query_row(b, q0 + i);
       A* __restrict row = nullptr;
       if constexpr (is_narrow<T>)

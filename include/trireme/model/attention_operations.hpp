@@ -61,6 +61,7 @@ class AttentionOperation final : public LayerOperation<P> {
 
  private:
   kernels::AttentionDropout dropout(const MicroContext& context) const;
+  kernels::AttentionShape shape(const MicroContext& context) const;
   View3<Accumulate<T>> logsumexp(const StepCall<P>& call) const;
 
   kernels::AttentionShape shape_;  ///< of this rank's tokens

@@ -24,6 +24,7 @@ struct MicroContext {
   int version = 0;                 ///< of weights and gradients: 1 for the second parameters
   double adapter_dropout = 0;      ///< of the inputs of adapters; 0 in evaluation
   View2<double> scores = {};  ///< [T, 2] row_scores() of an evaluation's rows; empty: not wanted
+  View1<const std::int32_t> positions = {};  ///< [T] of tokens in packed documents, or empty
 
   /// Mask of one dropout site on the rows at `places`: `stream` is 0 for the embedding, 1 + 2·layer
   /// and 2 + 2·layer for the outputs of attention and feed-forward.

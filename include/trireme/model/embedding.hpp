@@ -7,7 +7,8 @@
 
 namespace trireme::model {
 
-/// x[t] = dropout(token[tokens[t]] + position[place of t] + segment[segments[t]]), without the
+/// x[t] = dropout(token[tokens[t]] + position[place of t] + segment[segments[t]]), where the place
+/// is that in the sample or, if it packs documents, in the document; without the
 /// terms whose tables the model does not have. With post-norm, dropout follows a norm in the first
 /// layer. With a shared vocabulary, the look-up is SharedVocabulary's: x holds its rows before the
 /// forward pass, and the token table's gradient is not added. Each tensor rank looks up the ids of
@@ -35,6 +36,8 @@ class Embedding {
  private:
   bool has_positions() const { return position_.data() != nullptr; }
   void scale(const Exec& exec, View2<T> x) const;
+  /// Positions of this rank's rows in their documents.
+  View1<const std::int32_t> own_positions(const MicroContext& context) const;
   bool has_segments() const { return segment_.data() != nullptr; }
 
   const TensorAxis& axis_;

@@ -99,6 +99,7 @@ class PipelineStage {
   void take_layers(Slot& slot, Arena& arena, const SlotShape& shape) const;
   View2<T> layer_output(const Slot& slot, std::size_t layer, View2<T> output) const;
 
+  MicroContext with_positions(const MicroContext& context, const Slot& slot) const;
   void read_embedding(const Handle& handle) const;
   void read_layer(const Handle& handle, std::size_t layer, bool backward) const;
   void read_head(const Handle& handle, bool backward) const;
@@ -113,8 +114,9 @@ class PipelineStage {
   bool weight_half_reads_;    ///< backward_weight reads weights, to compute activations again
   std::int64_t layer_count_;  ///< layers of the whole model
   architecture::TrainingObjective objective_;
-  bool reads_fields_;           ///< of batches: not with a shared vocabulary
-  std::int64_t first_trained_;  ///< architecture::first_trained
+  std::optional<std::size_t> positions_;  ///< number of the field, with packed documents
+  bool reads_fields_;                     ///< of batches: not with a shared vocabulary
+  std::int64_t first_trained_;            ///< architecture::first_trained
   std::optional<Embedding<P>> embedding_;
   std::vector<std::unique_ptr<Layer<P>>> layers_;
   std::optional<Head<P>> head_;

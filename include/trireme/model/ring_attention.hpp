@@ -29,12 +29,15 @@ class RingAttention {
   RingAttention(const ContextAxis& axis, const kernels::AttentionShape& shape,
                 std::int64_t sequence);
 
-  /// o [T, H·K], logsumexp [B, H, tokens of a sample]; qkv [T, (H + 2 Hkv)·K].
+  /// o [T, H·K], logsumexp [B, H, tokens of a sample]; qkv [T, (H + 2 Hkv)·K]; positions [T] of
+  /// this rank's tokens in their documents, or empty.
   void forward(const kernels::Handle& handle, View2<T> o, View3<A> logsumexp, View2<const T> qkv,
-               const RingMemory<T>& memory, const kernels::AttentionDropout& dropout) const;
+               const RingMemory<T>& memory, View1<const std::int32_t> positions,
+               const kernels::AttentionDropout& dropout) const;
   /// dqkv from the gradient `grad` of o.
   void backward(const kernels::Handle& handle, View2<T> dqkv, View2<const T> grad, View2<const T> o,
                 View2<const T> qkv, View3<const A> logsumexp, const RingMemory<T>& memory,
+                View1<const std::int32_t> positions,
                 const kernels::AttentionDropout& dropout) const;
 
  private:
@@ -47,7 +50,7 @@ class RingAttention {
   /// Calls f(part, first) for each pair of chunks of a step, `first` for the first one with its
   /// queries, and moves messages under way in between.
   template <class F>
-  void for_pairs(int step, const F& f) const;
+  void for_pairs(int step, View1<const std::int32_t> positions, const F& f) const;
 
   /// The block of rank `owner` in buffer `number` of `memory`; [rows of its tokens, 2 Hkv·K].
   template <class U>

@@ -33,5 +33,7 @@ std::string offload_note(const deck::ParallelConfig& parallel, const Machine& ma
 std::string tf32_note(const deck::PrecisionConfig& precision, const Machine& machine);
 std::string products_note(const deck::PrecisionConfig& precision, const Machine& machine);
 std::string attention_note(const deck::PrecisionConfig& precision, const Machine& machine);
+/// If attention to packed documents is not computed by the kernels that the deck chooses.
+std::string packing_note(const deck::Config& config, const Machine& machine);
 
 }  // namespace trireme::plan

@@ -28,6 +28,7 @@ struct ActivationParts {
   Bytes logits_slot = 0;      ///< kept from the logits to the gradient of their table
   Bytes logits_scratch = 0;   ///< besides `scratch`
   Bytes logits_messages = 0;  ///< buffers of messages among all pipeline ranks
+  Bytes positions = 0;        ///< of tokens in packed documents, that a slot keeps in every stage
 };
 ActivationParts activation_parts(const deck::Config& config,
                                  const architecture::Architecture& architecture,

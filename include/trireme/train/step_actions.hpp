@@ -135,7 +135,7 @@ class StepActions final : public Actions {
   bool is_first(Stage stage) const { return stage == 0; }
   bool is_last(Stage stage) const { return stage == parts_.parameters.shard().last_stage(); }
   bool reads_samples(Stage stage) const {
-    return !vocabulary_ && (is_first(stage) || is_last(stage));
+    return config_.model.packs_documents() || (!vocabulary_ && (is_first(stage) || is_last(stage)));
   }
   /// Number of samples in a micro-batch of an evaluation, and its number among those of all ranks.
   std::int64_t group_of(Micro micro) const;

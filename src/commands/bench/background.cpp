@@ -87,7 +87,8 @@ BenchReport bench_background(const BenchSetting& setting) {
   setting.runtime.together([&] {
     if (session.training.files.empty()) session.training = open_training_data(session.deck);
     samples.emplace(session.training.parts(), session.config().model.text_tokens(),
-                    static_cast<std::uint64_t>(session.config().run.seed));
+                    static_cast<std::uint64_t>(session.config().run.seed),
+                    session.config().model.packing);
   });
   const BenchFolder folder(setting, room_for_checkpoints(session));
   schedule::Program program;

@@ -8,6 +8,7 @@
 #include <trireme/commands/check/time.hpp>
 #include <trireme/commands/host.hpp>
 #include <trireme/commands/options.hpp>
+#include <trireme/commands/packing.hpp>
 #include <trireme/commands/resolve.hpp>
 #include <trireme/deck/batch_schedule.hpp>
 #include <trireme/deck/checks.hpp>
@@ -162,6 +163,17 @@ void print_step(const deck::Config& c, const architecture::Architecture& a) {
       with_commas(batches.samples(c.run.steps) * c.model.sequence), " tokens");
 }
 
+/// Packing of the training files that exist.
+void print_packing(const deck::Deck& deck) {
+  const deck::ModelConfig& m = deck.config.model;
+  if (!m.packs_documents()) return;
+  for (const auto& file : open_if_there(deck).files) {
+    const data::PackedDocuments packed(*file, m.sequence);
+    say("packing       ", packing_text(*file, packed));
+    warn_of_packing(*file, packed);
+  }
+}
+
 void print_ramp(const deck::Config& c, const std::vector<schedule::Program>& programs) {
   const deck::BatchSchedule batches(c.batch);
   if (programs.size() == 1) return;
@@ -180,6 +192,7 @@ void print_notes(const deck::Config& c, const plan::Machine& machine) {
   note("tf32          ", plan::tf32_note(c.precision, machine));
   note("products      ", plan::products_note(c.precision, machine));
   note("attention     ", plan::attention_note(c.precision, machine));
+  note("attention     ", plan::packing_note(c, machine));
   if (c.run.audit_every > 0)
     say("audits        every ", with_commas(c.run.audit_every),
         " steps a second forward and backward pass, at most ",
@@ -231,6 +244,7 @@ void print_report(const deck::Deck& deck, const plan::Machine& machine) {
   print_schedule(c, program, plan::stage_flops(a, c.parallel), ranks);
   print_ramp(c, programs);
   print_step(c, a);
+  print_packing(deck);
   print_recompute(c, a, ranks, machine);
   print_notes(c, machine);
   say("\nstages\n", stages_report(plan::group_stages(a, c.parallel), c.parallel));

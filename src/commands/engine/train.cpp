@@ -3,6 +3,7 @@
 #include <trireme/base/events.hpp>
 #include <trireme/base/log.hpp>
 #include <trireme/commands/engine.hpp>
+#include <trireme/commands/packing.hpp>
 #include <trireme/commands/resolve.hpp>
 #include <trireme/commands/restart.hpp>
 #include <trireme/commands/run_folders.hpp>
@@ -83,11 +84,17 @@ void record_start(grid::Runtime& runtime, const deck::Deck& deck, const std::str
   events::record(ranks);
 }
 
+/// The back ends of attention on a device; "": portable.
+std::string attention_text(const deck::Config& config) {
+  const std::string chosen =
+      train::kernel_choice(config.precision).attention_description(config.precision.compute);
+  return config.model.packs_documents() && !chosen.empty() ? "tensor cores, else portable" : chosen;
+}
+
 void record_devices(const deck::Config& config, const plan::Machine& machine,
                     const train::Worker& worker) {
   const auto device = device_info();
-  const std::string attention =
-      train::kernel_choice(config.precision).attention_description(config.precision.compute);
+  const std::string attention = attention_text(config);
   events::record(
       events::Devices{device ? device->name : "host", worker.description(),
                       attention.empty() ? "portable" : attention,
@@ -137,10 +144,10 @@ ExitCode train(grid::Runtime& runtime, const TrainOptions& options) {
     if (session.training.files.empty()) session.training = open_training_data(session.deck);
     const std::int64_t text_tokens = config.model.text_tokens();
     samples.emplace(session.training.parts(), text_tokens,
-                    static_cast<std::uint64_t>(config.run.seed));
+                    static_cast<std::uint64_t>(config.run.seed), config.model.packing);
     if (!config.data.validation.empty()) {
       validation_file = open_validation_file(session.deck);
-      validation.emplace(*validation_file, text_tokens);
+      validation.emplace(*validation_file, text_tokens, config.model.packing);
     }
     expect_usable(config, *samples, validation);
     bytes = bytes_of_token(session.deck, *session.training.files.front());
@@ -158,8 +165,17 @@ ExitCode train(grid::Runtime& runtime, const TrainOptions& options) {
                     session.training.tokens(), std::nullopt};
   if (samples->files() == 1) data.samples_per_epoch = samples->per_epoch();
   events::record(data);
+  const auto say_packing = [](const char* what, const data::TokenSource& file,
+                              const data::Windows& windows) {
+    if (windows.packed() == nullptr) return;
+    say("packing ", what, packing_text(file, *windows.packed()));
+    warn_of_packing(file, *windows.packed());
+  };
   say("data ", config.data.train, ": ", with_commas(session.training.tokens()), " tokens",
       one_epoch, config.batch.global, " per step, ", config.run.steps, " steps");
+  for (std::size_t i = 0; i < samples->files(); ++i)
+    say_packing("", *session.training.files[i], samples->windows(i));
+  if (validation) say_packing("of validation ", *validation_file, *validation);
 
   // 5 program
   std::vector<schedule::Program> programs;  // one per size of the global batch
@@ -196,9 +212,9 @@ ExitCode train(grid::Runtime& runtime, const TrainOptions& options) {
   if (const std::string note = plan::attention_note(config.precision, session.machine);
       !note.empty())
     say("attention: ", note);
-  const auto choice = train::kernel_choice(config.precision);
-  if (const std::string by = choice.attention_description(config.precision.compute); !by.empty())
-    say("attention ", by);
+  if (const std::string note = plan::packing_note(config, session.machine); !note.empty())
+    say("attention: ", note);
+  if (const std::string by = attention_text(config); !by.empty()) say("attention ", by);
 
   // 8 train
   train::Trainer trainer(

@@ -1,0 +1,75 @@
+#pragma once
+
+#include <trireme/data/token_source.hpp>
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace trireme::data {
+
+/// Samples of S tokens that hold whole documents. A document of n tokens has n − 1 tokens with a
+/// next one, which are cut into pieces of S and a rest. Pieces are packed by best fit, longest
+/// first (Ding et al. 2024, arXiv 2404.10830): each goes into the fullest sample that has room for
+/// it. Samples are in the order in which their longest pieces begin in the file. All follows from
+/// the document offsets and S alone. 8 bytes are kept per piece and 4 per sample; making it takes
+/// time proportional to documents and pieces, except for sorting the samples. Thread-safe.
+class PackedDocuments {
+ public:
+  /// Tokens [first, first + count) of the file as inputs, and as targets those one further.
+  struct Piece {
+    std::int64_t first = 0;
+    std::int64_t count = 0;
+  };
+  static constexpr std::int64_t longest_sequence = std::int64_t{1} << 20;
+
+  /// UsageError if no document has two tokens, or a number is too large. Error if the document
+  /// offsets are damaged.
+  PackedDocuments(const TokenSource& file, std::int64_t sequence);
+
+  std::int64_t samples() const { return std::ssize(begins_) - 1; }
+  std::int64_t pieces(std::int64_t sample) const { return begin_of(sample + 1) - begin_of(sample); }
+  /// Piece i of a sample, the longest first.
+  Piece piece(std::int64_t sample, std::int64_t i) const {
+    const std::uint64_t both = pieces_[static_cast<std::size_t>(begin_of(sample) + i)];
+    return {static_cast<std::int64_t>(both >> length_bits),
+            static_cast<std::int64_t>(both & (longest_sequence - 1)) + 1};
+  }
+
+  std::int64_t documents() const { return documents_; }
+  /// Documents that are longer than a sample, and those of one token, which are in no sample.
+  std::int64_t cut() const { return cut_; }
+  std::int64_t dropped() const { return dropped_; }
+  /// Fraction of all samples' tokens that belong to no document.
+  double padding() const {
+    return 1 - static_cast<double>(tokens_) /
+                   (static_cast<double>(samples()) * static_cast<double>(sequence_));
+  }
+  /// "1,000 documents in 37 samples, 0.4 % padding, 2.1 % of documents cut"
+  std::string description() const;
+
+ private:
+  static constexpr int length_bits = 20;
+
+  /// The first piece of a sample.
+  std::int64_t begin_of(std::int64_t sample) const {
+    return begins_[static_cast<std::size_t>(sample)];
+  }
+  /// Pieces of all documents, in file order.
+  std::vector<std::uint64_t> cut_documents(const TokenSource& file);
+  /// Assigns sorted pieces to samples, and counts the samples.
+  std::vector<std::uint32_t> best_fit(const std::vector<std::uint64_t>& sorted);
+  /// Fills pieces_ and begins_.
+  void order(const std::vector<std::uint64_t>& sorted, const std::vector<std::uint32_t>& sample_of);
+
+  std::int64_t sequence_;
+  std::int64_t documents_;
+  std::int64_t cut_ = 0;
+  std::int64_t dropped_ = 0;
+  std::int64_t tokens_ = 0;            ///< of all pieces
+  std::uint32_t count_ = 0;            ///< of samples
+  std::vector<std::uint64_t> pieces_;  // first << 20 | count − 1, by samples
+  std::vector<std::uint32_t> begins_;  // of each sample's pieces, and the end
+};
+
+}  // namespace trireme::data
