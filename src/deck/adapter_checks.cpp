@@ -15,7 +15,7 @@ std::vector<std::string> adapter_mistakes(const Deck& deck) {
   const std::string targets = deck.cite("adapter", "targets");
   if (a.targets.empty())
     report(targets, " names no product; choose some, such as [\"attention.query\"]");
-  const bool gated = m.activation == Activation::swiglu;
+  const bool gated = m.gated();
   const std::string_view other = gated ? "feed_forward.up" : "feed_forward.gate_up";
   if (a.targets_product(other))
     report(targets, " names ", other, ", which a model with ", deck.cite("model", "activation"),
