@@ -1,5 +1,5 @@
-// Counts of a model, and its list of arrays: those of the embedding, of every layer and of the head,
-// in registry order.
+// Counts of a model, and its list of arrays: those of the embedding, of every layer and of the
+// head, in registry order.
 #include <trireme/architecture/architecture.hpp>
 #include <trireme/architecture/ends.hpp>
 #include <trireme/architecture/frozen.hpp>

@@ -113,6 +113,10 @@ Value some_value(const Key& key, std::mt19937_64& random) {
       return static_cast<double>(random() % 3600000);
     case KeyType::choice:
       return std::string(key.choices[random() % key.choices.size()]);
+    case KeyType::list: {
+      if (key.choices.empty()) return Words{"layers.0-3 \"\\é", std::to_string(random() % 1000)};
+      return Words(random() % 3, std::string(key.choices[random() % key.choices.size()]));
+    }
   }
   return {};
 }
@@ -122,6 +126,7 @@ TEST(Deck, ResolvedDeckReadsBackToTheSameConfig) {
   for (int trial = 0; trial < 200; ++trial) {
     Deck deck = parse_deck(example, "a.toml");
     for (const Key& key : keys()) key.store(deck.config, some_value(key, random));
+    deck.config.model.adapter.kind = AdapterKind::none;  // targets must fit the model
     ParallelConfig& p = deck.config.parallel;
     p.tensor = p.context = p.pipeline = 1;
     p.chunks = p.schedule == ScheduleKind::interleaved || is_v_schedule(p.schedule) ? 2 : 1;
