@@ -176,7 +176,8 @@ void PackedDocuments::order(const std::vector<std::uint64_t>& sorted,
 
 std::string PackedDocuments::description() const {
   const double share = static_cast<double>(cut_) / static_cast<double>(documents_);
-  return text(with_commas(documents_), " documents in ", with_commas(samples()), " samples, ",
+  return text(with_commas(documents_), documents_ == 1 ? " document in " : " documents in ",
+              with_commas(samples()), samples() == 1 ? " sample, " : " samples, ",
               fixed(100 * padding(), 2), " % padding, ", fixed(100 * share, 2),
               " % of the documents cut",
               dropped_ > 0 ? text(", ", with_commas(dropped_), " of one token left out") : "");

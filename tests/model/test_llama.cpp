@@ -367,6 +367,7 @@ TEST_P(LlamaDecoder, PlannedBytesAreThoseAllocated) {
       for (const std::int64_t feed_forward : {100, 200}) {
         deck::Config config;
         config.model = model_of(GetParam());
+        if (split) config.model.packing = Packing::documents;
         config.model.feed_forward = feed_forward;
         config.batch.micro = 3;
         config.precision.compute = DType::fp32;
