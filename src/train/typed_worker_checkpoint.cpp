@@ -185,7 +185,8 @@ void TypedWorker<P>::load(const checkpoint::Reader& reader) {
   const bool fresh = lacks_adapters(reader, architecture_);
   load_weights(handle_, reader, architecture_, parts_.parameters_of(step),
                static_cast<std::uint64_t>(config_.run.seed));
-  if (fresh) say(reader.folder(), " holds no adapters; they start as in a new run");
+  if (fresh && parts_.optimizer)
+    say(reader.folder(), " holds no adapters; they start as in a new run");
   load_fp8(reader);
   if (parts_.weight_gather) parts_.weight_gather->forget_windows();
   if (!parts_.optimizer) return;

@@ -30,11 +30,14 @@ MASKS = [
     (r"(?s)\A(/// Returns ).*", r"\1TEXT\n"),  # the sample that the trained model writes
     (r"[\d.,]*\d (?:B|KiB|MiB|bytes)\b", "SIZE"),
     (r"[\d.]+ s\b(?:, [\d.]+ MB/s)?", "SECONDS"),
-    (r"[\d,]+ (tokens/s|tokens in|tokens[:,]|samples of 128|documents|files in|logged steps)", r"N \1"),
+    (r"^trireme: warning: \S+ [\d.]+ % of the tokens of its samples are padding.*\n", ""),
+    (r"[\d,]+ (tokens/s|tokens in|tokens count|tokens[:,]|samples of \d+|documents|files in|logged steps)", r"N \1"),
+    (r"in [\d,]+ samples, [\d.]+ % padding", "in N samples, N % padding"),
     (r"\b(loss|lr|norm|MFU|left|step) +[\d.,:e+-]*\d", r"\1 N"),
     (r"(?<=step N, )[\d,]+ samples", "N samples"),
     (r"[\d.]+ bits per byte", "N bits per byte"),
     (r"step_\d{8}", "step_N"),
+    (r"^(\S+\.jsonl +acc\w*) .*", r"\1 N"),
     (r"^(samples) .*", r"\1 N"),
     (r"[ \t]+", " "),
     (r"^(.*\n)\1+", r"\1"),  # the number of lines with the same words
