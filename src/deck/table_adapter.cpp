@@ -46,7 +46,12 @@ void adapter_keys(std::vector<Entry>& out) {
       "products with adapters; see docs/fine_tuning.md for PEFT's names of them", Effect::adapter)
       .words({"attention.query", "attention.key_value", "attention.query_key_value",
               "attention.output", "feed_forward.up", "feed_forward.gate_up", "feed_forward.down"})
-      .otherwise(Words{"attention.query", "attention.key_value"});
+      .derive(
+          [](Config& c) {
+            if (c.model.adapter.present())
+              c.model.adapter.targets = {"attention.query", "attention.key_value"};
+          },
+          "attention.query and attention.key_value");
   key("also_trained", KeyType::list, &AdapterConfig::also_trained,
       "patterns of the names of other arrays that are trained, as in optimizer.frozen",
       Effect::state)
