@@ -213,7 +213,7 @@ def main():
         for number, (name, model) in enumerate(causal_models()):
             come_in(bench, number, name, model, True)
         for number, (name, model) in enumerate(berts()):
-            come_in(bench, 10 + number, name, model, False)
+            come_in(bench, 100 + number, name, model, False)
 
 
 if __name__ == "__main__":
