@@ -37,6 +37,7 @@ std::vector<std::string> state_arrays(const deck::OptimizerConfig& optimizer) {
   switch (optimizer.kind) {
     case OptimizerKind::adamw:
     case OptimizerKind::lamb:
+    case OptimizerKind::muon:
       return {"first_moment", "second_moment"};
     case OptimizerKind::sgd:
     case OptimizerKind::lars:
@@ -50,6 +51,7 @@ std::int64_t trust_norms(const deck::OptimizerConfig& optimizer) {
   switch (optimizer.kind) {
     case OptimizerKind::adamw:
     case OptimizerKind::sgd:
+    case OptimizerKind::muon:
       return 0;
     case OptimizerKind::lars:
       return 1;

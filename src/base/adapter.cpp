@@ -5,7 +5,7 @@
 namespace trireme {
 namespace {
 
-constexpr std::array<std::string_view, 2> kinds{"none", "lora"};
+constexpr std::array<std::string_view, 3> kinds{"none", "lora", "dora"};
 constexpr std::array<std::string_view, 2> scalings{"standard", "rslora"};
 
 }  // namespace

@@ -46,6 +46,8 @@ void Optimizer<P>::update(const Exec& exec, std::int64_t step, double learning_r
     case OptimizerKind::lars:
       lars(exec, learning_rate);
       break;
+    case OptimizerKind::muon:
+      break;
   }
   round_weights(exec);
 }

@@ -7,7 +7,9 @@ namespace trireme {
 /// Trained additions to the weights of products.
 enum class AdapterKind : std::uint8_t {
   none,
-  lora  ///< low-rank updates (Hu et al. 2021, arXiv 2106.09685)
+  lora,  ///< low-rank updates (Hu et al. 2021, arXiv 2106.09685)
+  dora   ///< the same with a trained norm of each output's weights (Liu et al. 2024, arXiv
+         ///< 2402.09353)
 };
 std::string_view name_of(AdapterKind);
 template <>

@@ -84,7 +84,13 @@ enum class AttentionKind : std::uint8_t { automatic, portable, tensor_cores, cud
 /// Number of layers that use a device's memory in turn if saved activations are offloaded: one is
 /// computed while copies of one on each side are in flight.
 inline constexpr int offload_windows = 3;
-enum class OptimizerKind : std::uint8_t { adamw, sgd, lamb, lars };
+enum class OptimizerKind : std::uint8_t { adamw, sgd, lamb, lars, muon };
+/// Factor of Muon's updates, by a matrix's shape: 0.2 √max(rows, columns), with which the root mean
+/// square of an update is that of AdamW (Liu et al. 2025, arXiv 2502.16982), or
+/// √max(1, rows / columns) (Jordan et al. 2024).
+enum class MuonScale : std::uint8_t { match_adamw, spectral };
+/// Optimizer of the outer steps of local training (deck::LocalConfig).
+enum class OuterOptimizer : std::uint8_t { nesterov, sgd };
 /// Course of the learning rate after the warm-up.
 enum class LearningRateSchedule : std::uint8_t {
   cosine,
@@ -93,9 +99,9 @@ enum class LearningRateSchedule : std::uint8_t {
   inverse_square_root,
   warmup_stable_decay
 };
-/// Shape of the decay at the end of `warmup_stable_decay`.
 /// How the learning rate follows the size of the batch.
 enum class RateScaling : std::uint8_t { none, linear, square_root };
+/// Shape of the decay at the end of `warmup_stable_decay`.
 enum class CooldownShape : std::uint8_t { linear, cosine, exponential, minus_square_root };
 /// An axis of the process grid (layout/axes.hpp).
 enum class Axis : std::uint8_t { data, pipeline, tensor, context };
@@ -126,6 +132,8 @@ std::string_view name_of(Sharding);
 std::string_view name_of(TransportKind);
 std::string_view name_of(AttentionKind);
 std::string_view name_of(OptimizerKind);
+std::string_view name_of(MuonScale);
+std::string_view name_of(OuterOptimizer);
 std::string_view name_of(LearningRateSchedule);
 std::string_view name_of(RateScaling);
 std::string_view name_of(CooldownShape);

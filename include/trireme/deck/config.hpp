@@ -31,6 +31,7 @@ struct RunConfig {
   bool timeline = false;              ///< record when each instruction ran
   std::int64_t audit_every = 0;       ///< steps; 0: none
   AuditAction audit = AuditAction::stop;
+  bool gradient_noise_scale = false;  ///< estimated in logged steps
   bool operator==(const RunConfig&) const = default;
 };
 
@@ -161,10 +162,12 @@ struct ParallelConfig {
   Bytes memory_limit = 0;               ///< per rank, for recompute = "auto"; 0: the machine's
   std::vector<std::string> recomputed;  ///< not a key: the tensors that "auto" chose
   Sharding shard = Sharding::none;
+  std::int64_t shard_group = 0;  ///< replicas that divide state; 0: all
   Offload offload = Offload::none;
   TransportKind transport = TransportKind::automatic;
-  bool share_devices = false;     ///< several ranks may use one device
-  std::int64_t bucket_bytes = 0;  ///< gradients per all-reduce
+  bool share_devices = false;      ///< several ranks may use one device
+  std::int64_t bucket_bytes = 0;   ///< gradients per all-reduce
+  std::int64_t worker_groups = 1;  ///< not a key: parts of the data axis with workers of their own
 
   /// The sizes of all axes in the order of the ranks; `fallback` replaces an empty order.
   layout::AxisList axes(std::string_view fallback = "") const;
@@ -173,12 +176,14 @@ struct ParallelConfig {
   /// Ranks that compute a sample together.
   std::int64_t model_ranks() const { return sizes().model_ranks(); }
   /// Ranks with the same weights.
-  std::int64_t replicas() const { return data * context; }
+  std::int64_t replicas() const { return data / worker_groups * context; }
+  /// Replicas that divide state among themselves.
+  std::int64_t shard_ranks() const { return shard_group > 0 ? shard_group : replicas(); }
   std::int64_t ranks() const { return sizes().ranks(); }
   /// Whether replicas divide the optimizer's state, the sums of gradients, and the weights.
-  bool divides_state() const { return shard >= Sharding::optimizer && replicas() > 1; }
-  bool divides_gradients() const { return shard >= Sharding::gradients && replicas() > 1; }
-  bool divides_weights() const { return shard == Sharding::weights && replicas() > 1; }
+  bool divides_state() const { return shard >= Sharding::optimizer && shard_ranks() > 1; }
+  bool divides_gradients() const { return shard >= Sharding::gradients && shard_ranks() > 1; }
+  bool divides_weights() const { return shard == Sharding::weights && shard_ranks() > 1; }
   std::int64_t stages() const { return pipeline * chunks; }
   /// Whether all pipeline ranks hold parts of the token table and the output table.
   bool shares_vocabulary() const {
@@ -234,12 +239,32 @@ struct OptimizerConfig {
   double beta2 = 0;
   double epsilon = 0;
   double weight_decay = 0;
-  double momentum = 0;           ///< sgd, lars
-  double trust_coefficient = 0;  ///< lars
+  double momentum = 0;                   ///< sgd, lars
+  double trust_coefficient = 0;          ///< lars
+  std::int64_t newton_schulz_steps = 5;  ///< muon
+  MuonScale muon_scale = MuonScale::match_adamw;
+  double muon_rate_factor = 1;  ///< of the learning rate, for muon's matrices
   bool nesterov = false;
   double clip_norm = 0;            ///< 0: no clipping
   std::int64_t maximum_skips = 0;  ///< consecutive steps
   bool operator==(const OptimizerConfig&) const = default;
+};
+
+/// Workers that train on their own and meet in outer steps: [local]. Douillard et al. 2023, DiLoCo,
+/// arXiv 2311.08105; in fragments, with overlap: Douillard et al. 2025, arXiv 2501.18512.
+struct LocalConfig {
+  std::int64_t workers = 1;      ///< part of the answer, not of the layout; 1: none of this
+  std::int64_t inner_steps = 1;  ///< optimizer steps between two outer steps of a fragment
+  OuterOptimizer outer_optimizer = OuterOptimizer::nesterov;
+  double outer_learning_rate = 0.7;
+  double outer_momentum = 0.9;
+  std::int64_t fragments = 1;  ///< parts of the layers with outer steps at different times
+  std::int64_t delay = 0;      ///< inner steps that run beside the messages of an outer step
+  double mixing = 0;           ///< share of a worker's own weights in those after an outer step
+  DType differences = DType::fp32;  ///< of the workers' differences in messages
+
+  bool present() const { return workers > 1; }
+  bool operator==(const LocalConfig&) const = default;
 };
 
 struct DataConfig {
@@ -273,6 +298,7 @@ struct Config {
   BatchConfig batch;
   PrecisionConfig precision;
   OptimizerConfig optimizer;
+  LocalConfig local;
   DataConfig data;
   CheckpointConfig checkpoint;
   bool operator==(const Config&) const = default;

@@ -46,6 +46,7 @@ void measure_optimizer(KernelBench& b) {
     b.measure({name, n > 0, part.calls, n, 1, cost}, call);
   };
   switch (o.kind) {
+    case OptimizerKind::muon:
     case OptimizerKind::adamw:
       measure("adamw.update", traffic(bytes, 0, 3 * bytes),
               [&] { kernels::adamw_update<M>(exec, weight, m, v, gradient, rule, control); });
