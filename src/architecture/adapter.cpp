@@ -49,12 +49,28 @@ ArraySpec array_b(const ArraySpec& weight, std::int64_t rank, Cut cut) {
   return b;
 }
 
+/// One number for each output of the weight, split as these; whole if its inputs are split.
+ArraySpec array_m(const ArraySpec& weight, Cut cut) {
+  ArraySpec m{weight.name + std::string(adapter_m), {}};
+  m.initialisation = Initialisation::row_norms;
+  if (cut == Cut::inputs) {
+    m.shape = {weight.shape.front()};
+    m.partial_gradient = true;
+    return m;
+  }
+  m.shape.assign(weight.shape.begin(), weight.shape.end() - 1);
+  m.split_axis = weight.split_axis;
+  m.group = weight.group;
+  return m;
+}
+
 void add_adapters_of(Operation& op, const deck::AdapterConfig& adapter) {
   const std::size_t weights = op.arrays.size();
   const bool fused =
       op.arrays.front().name == "attention.query" && adapter.targets_product(fused_target);
-  const auto add = [&op](ArraySpec spec) {
-    spec.adapter = spec.decay = true;
+  const auto add = [&op](ArraySpec spec, bool decay = true) {
+    spec.adapter = true;
+    spec.decay = decay;
     op.arrays.push_back(std::move(spec));
     return op.arrays.size() - 1;
   };
@@ -72,8 +88,10 @@ void add_adapters_of(Operation& op, const deck::AdapterConfig& adapter) {
       if (split) inputs.assign(weight.shape.begin() + 1, weight.shape.end());
       if (!fused) a = add(array_a(weight.name, blocks, adapter.rank, inputs, split));
       const std::size_t b = add(array_b(weight, adapter.rank, op.cut));
+      const bool scaled = has_magnitudes(adapter);
+      const std::size_t m = scaled ? add(array_m(weight, op.cut), false) : 0;
       for (std::int64_t block = 0; block < blocks; ++block)
-        op.adapter.push_back({a, fused ? 0 : block, b, block, output + static_cast<int>(block)});
+        op.adapter.push_back({a, fused ? 0 : block, b, block, output + static_cast<int>(block), m});
     }
     output += static_cast<int>(blocks);
   }
@@ -131,12 +149,24 @@ AdapterScratch adapter_scratch(const LayerDescription& layer, const LocalSizes& 
   AdapterScratch scratch;
   for (const Operation& op : layer.operations) {
     if (op.adapter.empty()) continue;
+    const std::int64_t in = columns_of(layer.tensors[at(op.input)].columns, n);
     scratch.rows = std::max(scratch.rows, adapter_rows(op, adapter.rank));
-    if (adapter.dropout > 0)
-      scratch.columns =
-          std::max(scratch.columns, columns_of(layer.tensors[at(op.input)].columns, n));
+    if (adapter.dropout > 0) scratch.columns = std::max(scratch.columns, in);
+    if (!has_magnitudes(adapter)) continue;
+    const std::int64_t out = columns_of(layer.tensors[at(op.output)].columns, n);
+    constexpr std::int64_t rows = 64;  // of W + factor · B A at a time, at least
+    scratch.scaled = std::max({scratch.scaled, n.tokens * out, std::min(rows, out) * in});
   }
   return scratch;
+}
+
+std::vector<ScaledProduct> scaled_products(const LayerDescription& layer, const LocalSizes& n) {
+  std::vector<ScaledProduct> products;
+  for (const Operation& op : layer.operations)
+    if (!op.adapter.empty() && op.adapter.front().m > 0)
+      products.push_back(
+          {columns_of(layer.tensors[at(op.output)].columns, n), op.cut == Cut::inputs});
+  return products;
 }
 
 }  // namespace trireme::architecture

@@ -62,7 +62,7 @@ std::int64_t layer_of(const Architecture& architecture, const LocalArray& array)
 
 BucketCut::BucketCut(const Architecture& architecture, const Shard& shard,
                      const std::vector<LocalArray>& arrays, const Placement& placement,
-                     std::int64_t most_elements, int data_ranks, bool by_layer)
+                     std::int64_t most_elements, int data_ranks, bool by_layer, CutOf of)
     : arrays_(arrays),
       placement_(placement),
       most_elements_(most_elements),
@@ -75,15 +75,17 @@ BucketCut::BucketCut(const Architecture& architecture, const Shard& shard,
   ranges_.reserve(arrays.size() + 1);
   for (std::size_t i = 0; i < arrays.size(); ++i) {
     const LocalArray& a = arrays[i];
-    if (a.frozen) continue;
+    if (a.frozen && of == CutOf::gradients) continue;
+    // Frozen arrays are only gathered, whether or not tensor ranks hold the same.
+    const bool trained = !a.frozen;
     for (const Piece& piece : a.pieces) {
       const std::int64_t begin = placement.offset[i] + piece.first;
       ranges_.push_back({begin, begin + piece.elements(), &piece, layer_of(architecture, a),
-                         a.stage, a.split, tied_ && a.number == 0, a.shared, a.partial_gradient,
-                         a.of_vocabulary});
+                         a.stage, trained && a.split, tied_ && a.number == 0, a.shared,
+                         trained && a.partial_gradient, a.of_vocabulary, a.frozen});
     }
   }
-  if (placement.tied_elements > 0)
+  if (placement.tied_elements > 0 && of == CutOf::gradients)
     ranges_.push_back({placement.tied_offset, placement.tied_offset + placement.tied_elements,
                        nullptr, shared ? shared_output_layer(layers) : layers,
                        shared ? shard.stages.front() : shard.last_stage(), true, true, false, false,
@@ -100,6 +102,7 @@ void BucketCut::visit_groups(const std::function<void(Ranges)>& use) const {
     const auto last = std::find_if(first, ranges_.end(), [&](const GradientRange& r) {
       const bool apart = (r.alone || first->alone) && r.begin != first->begin;
       return r.stage != first->stage || r.split != first->split || r.shared != first->shared ||
+             r.frozen != first->frozen ||
              (by_layer_ && (r.layer != first->layer || r.partial != first->partial)) || apart;
     });
     use(Ranges(first, last));

@@ -89,7 +89,8 @@ bool matches(std::string_view pattern, std::string_view name) {
 
 bool is_frozen(const deck::ModelConfig& m, std::string_view name) {
   if (any_matches(m.frozen, name)) return true;
-  const bool adapter = name.ends_with(adapter_a) || name.ends_with(adapter_b);
+  const bool adapter =
+      name.ends_with(adapter_a) || name.ends_with(adapter_b) || name.ends_with(adapter_m);
   return m.adapter.present() && !adapter && !any_matches(m.adapter.also_trained, name);
 }
 
@@ -144,8 +145,6 @@ void expect_trainable(const deck::Deck& deck) {
   };
   if (m.shared_layers > 0) excludes("model", "shared_layers", "shared_layers = 0");
   if (p.shares_vocabulary()) excludes("parallel", "vocabulary", "vocabulary = \"stage\"");
-  if (p.shard > Sharding::optimizer)
-    excludes("parallel", "shard", "shard = \"optimizer\" or \"none\"");
 }
 
 }  // namespace trireme::architecture

@@ -81,7 +81,8 @@ std::string_view name_of(OperationKind kind) {
 
 std::string Operation::bias() const {
   if (kind != OperationKind::linear && kind != OperationKind::logits) return "";
-  const auto found = std::ranges::find(arrays, false, &ArraySpec::decay);
+  const auto found =
+      std::ranges::find_if(arrays, [](const ArraySpec& a) { return !a.decay && !a.adapter; });
   return found == arrays.end() ? "" : found->name;
 }
 

@@ -12,13 +12,15 @@ std::int64_t round_up(std::int64_t n) {
   return (n + unit - 1) / unit * unit;
 }
 
-/// The owned parts of all buckets in the arena of the weights, joined where they touch.
+/// The owned parts of the buckets of trained or frozen arrays in the arena of the weights, joined
+/// where they touch.
 std::vector<layout::Slice> owned_slices(const Placement& placement,
-                                        const std::vector<Bucket>& buckets, int data_rank) {
+                                        const std::vector<Bucket>& buckets, int data_rank,
+                                        bool frozen = false) {
   const auto r = static_cast<std::size_t>(data_rank);
   std::vector<layout::Slice> slices;
   for (const Bucket& b : buckets)
-    if (b.begin < placement.trained && b.bounds[r] < b.bounds[r + 1])
+    if ((b.begin >= placement.trained) == frozen && b.bounds[r] < b.bounds[r + 1])
       slices.push_back({b.bounds[r], b.bounds[r + 1] - b.bounds[r]});
   if (!std::ranges::is_sorted(slices, {}, &layout::Slice::offset))
     std::ranges::sort(slices, {}, &layout::Slice::offset);
@@ -109,15 +111,29 @@ void add_owned(StatePlacement& state, std::size_t local, const Piece& piece, std
   });
 }
 
+void add_owned(StatePlacement& state, const std::vector<LocalArray>& arrays,
+               const Placement& placement, bool frozen) {
+  for (std::size_t local = 0; local < arrays.size(); ++local)
+    if (arrays[local].frozen == frozen)
+      for (const Piece& piece : arrays[local].pieces)
+        add_owned(state, local, piece, placement.offset[local] + piece.first);
+}
+
 }  // namespace
 
 StatePlacement owned_state(const std::vector<LocalArray>& arrays, const Placement& placement,
                            const std::vector<Bucket>& buckets, int data_rank) {
   StatePlacement state{{}, owned_slices(placement, buckets, data_rank), 0, false};
-  for (std::size_t local = 0; local < arrays.size(); ++local)
-    for (const Piece& piece : arrays[local].frozen ? std::vector<Piece>{} : arrays[local].pieces)
-      add_owned(state, local, piece, placement.offset[local] + piece.first);
+  add_owned(state, arrays, placement, false);
   return state;
+}
+
+std::vector<StateBlock> owned_frozen(const std::vector<LocalArray>& arrays,
+                                     const Placement& placement, const std::vector<Bucket>& buckets,
+                                     int data_rank) {
+  StatePlacement found{{}, owned_slices(placement, buckets, data_rank, true), 0, false};
+  add_owned(found, arrays, placement, true);
+  return std::move(found.blocks);
 }
 
 namespace {
@@ -130,13 +146,13 @@ constexpr std::int64_t parts_limit = std::int64_t{1} << 26;
 /// equal sums; only those of other arrays are counted bucket by bucket.
 class OwnedSums {
  public:
-  OwnedSums(const BucketCut& cut, std::int64_t unit_elements, bool counted_only)
+  OwnedSums(const BucketCut& cut, std::int64_t unit_elements, bool counted_only, bool frozen)
       : ranks_(cut.data_ranks()),
         unit_(unit_elements),
         counted_only_(counted_only),
         sums_(static_cast<std::size_t>(ranks_)) {
     cut.visit([&](const BucketRun& run) {
-      if (run.begin < cut.placement().trained) add(run);
+      if ((run.begin >= cut.placement().trained) == frozen) add(run);
     });
     add_block(pending_);
   }
@@ -224,8 +240,8 @@ class OwnedSums {
 }  // namespace
 
 std::vector<std::int64_t> owned_sums(const BucketCut& cut, std::int64_t unit_elements,
-                                     bool counted_only) {
-  return OwnedSums(cut, unit_elements, counted_only).take();
+                                     bool counted_only, bool frozen) {
+  return OwnedSums(cut, unit_elements, counted_only, frozen).take();
 }
 
 std::int64_t most_state_elements(const BucketCut& cut) {

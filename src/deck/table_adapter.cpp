@@ -18,8 +18,10 @@ void adapter_keys(std::vector<Entry>& out) {
   };
   const auto words = [](auto all) { return std::vector<std::string_view>(all.begin(), all.end()); };
   key("kind", KeyType::choice, &AdapterConfig::kind,
-      "adapters of the products in targets: none, or low-rank updates (lora; Hu et al. 2021); "
-      "all other weights are then frozen",
+      "adapters of the products in targets: none, low-rank updates (lora; Hu et al. 2021), or "
+      "these with a trained magnitude of each output (dora; Liu et al. 2024); all other weights "
+      "are "
+      "then frozen",
       Effect::adapter)
       .words(words(names<AdapterKind>()))
       .otherwise(std::string("none"));

@@ -9,6 +9,7 @@
 #include <trireme/hugging_face/strict_json.hpp>
 
 #include <algorithm>
+#include <cmath>
 #include <set>
 
 namespace trireme::hugging_face {
@@ -79,6 +80,14 @@ std::map<std::string, ArraySpec> specs_of(const deck::ModelConfig& model) {
   return specs;
 }
 
+/// A row of zeros has no direction, and stays zero.
+void scale_row(std::vector<double>& row, double magnitude) {
+  double square = 0;
+  for (const double x : row) square += x * x;
+  const double scale = square > 0 ? magnitude / std::sqrt(square) : 0;
+  for (double& x : row) x *= scale;
+}
+
 }  // namespace
 
 std::vector<Tensor> adapter_tensors(const Format& format, const deck::ModelConfig& m) {
@@ -90,6 +99,7 @@ std::vector<Tensor> adapter_tensors(const Format& format, const deck::ModelConfi
     const std::size_t in = tensor.transposed ? 0 : 1;
     Tensor a{name + ".lora_A.weight", {r, tensor.shape[in]}, {}};
     Tensor b{name + ".lora_B.weight", {tensor.shape[1 - in], r}, {}};
+    Tensor magnitudes{name + ".lora_magnitude_vector", {tensor.shape[1 - in]}, {}};
     for (const Piece& piece : tensor.pieces) {
       const auto [prefix, product] = split_name(piece.array);
       const std::string target = target_of(m.adapter, product);
@@ -102,9 +112,12 @@ std::vector<Tensor> adapter_tensors(const Format& format, const deck::ModelConfi
                   tensor.pieces.front().array, " and ", tensor.pieces.back().array,
                   "; choose the target \"", architecture::fused_target, "\" in [adapter] targets");
       b.pieces.push_back({piece.array + std::string(architecture::adapter_b), piece.place});
+      magnitudes.pieces.push_back(
+          {piece.array + std::string(architecture::adapter_m), piece.place});
     }
     out.push_back(std::move(a));
     out.push_back(std::move(b));
+    if (architecture::has_magnitudes(m.adapter)) out.push_back(std::move(magnitudes));
   }
   return out;
 }
@@ -121,7 +134,7 @@ std::string adapter_config_text(const deck::ModelConfig& m, const std::string& b
               {"bias", "none"},
               {"fan_in_fan_out", m.family == Family::gpt},
               {"use_rslora", a.scaling == AdapterScaling::rslora},
-              {"use_dora", false},
+              {"use_dora", architecture::has_magnitudes(a)},
               {"init_lora_weights", true},
               {"inference_mode", true}};
   if (static_cast<double>(whole) == a.alpha)
@@ -150,7 +163,8 @@ void expect_same_adapter(const std::string& content, const std::string& path,
   expect("r", 8, a.rank, deck.cite("adapter", "rank"));
   expect("lora_alpha", 8, a.alpha, deck.cite("adapter", "alpha"));
   expect("use_rslora", false, a.scaling == AdapterScaling::rslora, deck.cite("adapter", "scaling"));
-  for (const char* key : {"use_dora", "lora_bias", "use_qalora"})
+  expect("use_dora", false, architecture::has_magnitudes(a), deck.cite("adapter", "kind"));
+  for (const char* key : {"lora_bias", "use_qalora"})
     expect(key, false, false, "Trireme reads false");
   expect("bias", "none", "none", "Trireme reads none");
   for (const char* key : {"layers_to_transform", "modules_to_save", "target_parameters",
@@ -200,7 +214,7 @@ std::vector<double> Merger::read(const ArraySpec& spec, std::int64_t block,
   return numbers;
 }
 
-/// W[i, j] += factor Σ_k B[i, k] A[k, j]
+/// W[i, j] += factor Σ_k B[i, k] A[k, j]; with magnitudes W[i] is then multiplied by m[i] / ‖W[i]‖.
 void Merger::add_update(const Piece& piece, char* numbers) const {
   const auto [prefix, product] = split_name(piece.array);
   const std::string target = target_of(model_.adapter, product);
@@ -216,6 +230,10 @@ void Merger::add_update(const Piece& piece, char* numbers) const {
   const std::int64_t columns = std::ssize(a) / r;
   const std::int64_t rows = std::ssize(b) / r;
   const double factor = model_.adapter.factor();
+  std::vector<double> m;
+  if (architecture::has_magnitudes(model_.adapter))
+    m = read(specs_.at(piece.array + std::string(architecture::adapter_m)), piece.place,
+             part ? 2 : 1);
   std::vector<double> row(static_cast<std::size_t>(columns));
   for (std::int64_t i = 0; i < rows; ++i) {
     char* at = numbers + i * columns * size_of(type_);
@@ -225,6 +243,7 @@ void Merger::add_update(const Piece& piece, char* numbers) const {
       const double* from = a.data() + k * columns;
       for (std::size_t j = 0; j < row.size(); ++j) row[j] += by * from[j];
     }
+    if (!m.empty()) scale_row(row, m[static_cast<std::size_t>(i)]);
     convert(DType::fp64, row.data(), type_, at, columns);
   }
 }

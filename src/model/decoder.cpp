@@ -52,6 +52,7 @@ void Decoder<P>::take_memory(Arena& arena) {
     const architecture::LocalSizes& n = p.plan.sizes;
     p.memory = take_layer_memory(arena, p.plan.program);
     p.scratch = take_layer_scratch<P>(arena, p.plan, model_, false);
+    for (const auto& layer : p.layers) layer->take_memory(arena);
     p.x = p.layers.empty() ? arena.take<T>(n.rows, n.hidden) : p.layers.front()->input(p.memory);
     p.queries = arena.take<T>(n.rows, n.attention());
     p.rows = arena.take<std::int32_t>(3, n.rows);

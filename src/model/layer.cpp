@@ -25,6 +25,12 @@ Layer<P>::Layer(const LayerPlan& plan, const Parameters<P>& parameters, const de
 }
 
 template <class P>
+void Layer<P>::take_memory(Arena& arena) {
+  for (const auto& operation : operations_)
+    if (operation) operation->take_memory(arena);
+}
+
+template <class P>
 auto Layer<P>::input(const LayerMemory& memory) const -> View2<T> {
   return View2<T>(reinterpret_cast<T*>(memory.kept), static_cast<std::size_t>(plan_.sizes.rows),
                   static_cast<std::size_t>(plan_.sizes.hidden));
@@ -106,6 +112,7 @@ LayerScratch<P> take_layer_scratch(Arena& arena, const LayerPlan& plan, const de
       architecture::adapter_scratch(plan.description, n, m.adapter);
   if (adapters.rows == 0) return scratch;
   scratch.adapter_rows = arena.take<T>(n.tokens * adapters.rows);
+  if (adapters.scaled > 0) scratch.adapter_product = arena.take<T>(adapters.scaled);
   if (!training) return scratch;
   scratch.adapter_gradients = arena.take<T>(n.tokens * adapters.rows);
   if (adapters.columns > 0) scratch.adapter_input = arena.take<T>(n.tokens * adapters.columns);

@@ -186,6 +186,15 @@ std::optional<kernels::Fp8Linear> LinearOperation<P>::fp8(const StepCall<P>& c) 
   return kernels::Fp8Linear{scale(0), scale(1), scale(2), c.scratch.codes};
 }
 
+/// y = x Wᵀ + b with the adapter's update, before which the bias must not be added if it scales.
+template <class P>
+void LinearOperation<P>::add_product(const StepCall<P>& c, View2<T> y, View2<const T> x,
+                                     bool add_bias) const {
+  linear_.forward(c.handle, y, x, fp8(c), add_bias && !scales());
+  if (adapter_) adapter_->forward(c, y, x);
+  if (scales()) adapter_->scale(c, y, add_bias ? linear_.b : View1<T>());
+}
+
 /// y = x Wᵀ + b. With split inputs y is the sum over the ranks of their partial products.
 template <class P>
 void LinearOperation<P>::forward(const StepCall<P>& c, const LayerOperation<P>*) const {
@@ -193,15 +202,21 @@ void LinearOperation<P>::forward(const StepCall<P>& c, const LayerOperation<P>*)
   const View2<T> y = c.values.matrix(this->op_.output);
   if (this->op_.cut == architecture::Cut::outputs) {
     const View2<T> all = axis_.gather(c.handle, c.scratch.all, x, input_forward_.c_str());
-    linear_.forward(c.handle, y, all, fp8(c), true);
-    if (adapter_) adapter_->forward(c, y, all);
+    add_product(c, y, all, true);
     return;
   }
   // Only one rank adds the bias to its partial sums.
   const View2<T> sum = axis_.partial(c.scratch.all, y);
-  linear_.forward(c.handle, sum, x, fp8(c), axis_.rank() == 0);
-  if (adapter_) adapter_->forward(c, sum, x);
+  add_product(c, sum, x, axis_.rank() == 0);
   axis_.reduce(c.handle, y, c.scratch.all, output_forward_.c_str());
+}
+
+template <class P>
+void LinearOperation<P>::add_input_gradient(const StepCall<P>& c, View2<T> dx,
+                                            View2<const T> dy) const {
+  const View2<const T> dz = scales() ? adapter_->unscaled_gradient(c, dy) : dy;
+  linear_.backward_input(c.handle, dx, dz, fp8(c));
+  if (adapter_) adapter_->backward_input(c, dx, dz);
 }
 
 /// dx = dy W, or with a fused GELU before the product dh = (dy W) gelu'(h).
@@ -212,8 +227,7 @@ void LinearOperation<P>::backward_input(const StepCall<P>& c, const LayerOperati
   if (this->op_.cut == architecture::Cut::outputs) {
     const View2<T> dx = c.values.gradient(this->op_.input);
     const View2<T> sum = axis_.partial(c.scratch.all, dx);
-    linear_.backward_input(c.handle, sum, dy, fp8(c));
-    if (adapter_) adapter_->backward_input(c, sum, dy);
+    add_input_gradient(c, sum, dy);
     axis_.reduce(c.handle, dx, c.scratch.all, input_backward_.c_str());
     if (accumulate)  // the input is also a part of the residual stream
       kernels::accumulate<T>(c.handle, flat(dx), flat<const T>(c.values.stream()));
@@ -222,13 +236,26 @@ void LinearOperation<P>::backward_input(const StepCall<P>& c, const LayerOperati
   axis_.gather(c.handle, dy, axis_.own_rows(dy), output_backward_.c_str());
   if (fused == nullptr) {
     const View2<T> dx = c.values.gradient(this->op_.input);
-    linear_.backward_input(c.handle, dx, dy, fp8(c));
-    if (adapter_) adapter_->backward_input(c, dx, dy);
+    add_input_gradient(c, dx, dy);
     return;
   }
   const auto& gelu = static_cast<const ActivationOperation<P>&>(*fused);
   linear_.gelu_backward_input(c.handle, gelu.input_gradient(c), dy, gelu.input(c), gelu.form(),
                               fp8(c));
+}
+
+/// dW += dyᵀ x, and the adapter's gradients.
+template <class P>
+void LinearOperation<P>::add_weight_gradient(const StepCall<P>& c, View2<const T> dy,
+                                             View2<const T> x) const {
+  View2<const T> dz = dy;
+  if (scales()) {
+    adapter_->magnitude_gradient(
+        c, dy, x, [&](View2<T> z) { linear_.forward(c.handle, z, x, fp8(c), false); });
+    dz = adapter_->unscaled_gradient(c, dy);
+  }
+  linear_.backward_weight_alone(c.handle, dz, x, fp8(c));
+  if (this->op_.trains_adapter()) adapter_->backward_weight(c, dz, x);
 }
 
 /// dW += dyᵀ x, db += Σ_t dy[t], and the adapter's gradients.
@@ -241,12 +268,15 @@ void LinearOperation<P>::backward_weight(const StepCall<P>& c) const {
     if (!reads) return linear_.backward_bias(c.handle, dy);
     // Only this rank's rows of x are kept.
     const View2<T> all = axis_.gather(c.handle, c.scratch.all, x, input_again_.c_str());
-    linear_.backward_weight(c.handle, dy, all, fp8(c));
-    if (this->op_.trains_adapter()) adapter_->backward_weight(c, dy, all);
-    return;
+    if (!scales()) {
+      linear_.backward_weight(c.handle, dy, all, fp8(c));
+      if (this->op_.trains_adapter()) adapter_->backward_weight(c, dy, all);
+      return;
+    }
+    add_weight_gradient(c, dy, all);
+    return linear_.backward_bias(c.handle, dy);
   }
-  if (reads) linear_.backward_weight_alone(c.handle, dy, x, fp8(c));
-  if (this->op_.trains_adapter()) adapter_->backward_weight(c, dy, x);
+  if (reads) add_weight_gradient(c, dy, x);
   linear_.backward_bias(c.handle, axis_.own_rows(dy));
 }
 

@@ -2,9 +2,12 @@
 // depend on the layout.
 #include <trireme/model/parameters.hpp>
 
+#include <trireme/architecture/state.hpp>
 #include <trireme/base/philox.hpp>
 #include <trireme/kernels/elementwise.hpp>
 #include <trireme/kernels/random.hpp>
+#include <trireme/kernels/weight_norm.hpp>
+#include <trireme/tensor/fence.hpp>
 
 #include <algorithm>
 
@@ -52,7 +55,7 @@ Parameters<P>::Parameters(const architecture::Architecture& architecture,
       architecture_(architecture),
       replicas_(replicas),
       weight_places_(
-          architecture::arranged_weights(bucket_cut(), replicas.division, replicas.rank)),
+          architecture::arranged_weights(weight_cut(), replicas.division, replicas.rank)),
       gradient_places_(architecture::arranged_gradients(bucket_cut(), shard_, replicas.division,
                                                         replicas.cuts_tokens, replicas.rank)),
       weights_("weights", weight_places_.elements() * static_cast<std::int64_t>(sizeof(Compute))),
@@ -111,6 +114,7 @@ std::int64_t Parameters<P>::place_of(const architecture::Arrangement& places,
 
 template <class P>
 void Parameters<P>::set_weights(const Exec& exec, const std::function<void(const Entry&)>& set) {
+  changed();
   const auto& places = weight_places_;
   const auto unit = [&](const Entry& e) {
     const auto* run = e.local.elements() > 0 ? places.run_of(e.offset) : nullptr;
@@ -147,7 +151,51 @@ void Parameters<P>::initialise(const Exec& exec, const Entry& e, std::uint64_t s
     case architecture::Initialisation::uniform:
       fill_random(exec, e.weight, *e.spec, RandomKey{seed, Purpose::initialisation, e.number(), 0});
       break;
+    case architecture::Initialisation::row_norms:
+      set_row_norms(exec, e, [&](const NamedTensor<Compute>& rows) {
+        ArraySpec by_rows = *entry(rows.name).spec;
+        by_rows.split_axis = 0;
+        fill_random(exec, rows, by_rows,
+                    RandomKey{seed, Purpose::initialisation, entry(rows.name).number(), 0});
+      });
+      break;
   }
+}
+
+template <class P>
+void Parameters<P>::set_row_norms(
+    const Exec& exec, const Entry& e,
+    const std::function<void(const NamedTensor<Compute>&)>& read) const {
+  const std::int64_t n = e.weight.elements();
+  if (n == 0) return;
+  const std::string& name = e.spec->name;
+  const Entry& w = entry(name.substr(0, name.size() - architecture::adapter_m.size()));
+  const std::int64_t columns = product(w.spec->shape, e.spec->shape.size(), w.spec->shape.size());
+  Arena squares("norms of rows", n * static_cast<std::int64_t>(sizeof(Accumulate<Compute>)));
+  const auto sums = squares.take<Accumulate<Compute>>(n);
+  if (w.weight.elements() == n * columns) {
+    kernels::row_squares<Compute>(exec, sums, matrix(w.weight.data, n, columns));
+  } else {
+    constexpr std::int64_t most_bytes = std::int64_t{16} << 20;
+    const auto row_bytes = columns * static_cast<std::int64_t>(sizeof(Compute));
+    const std::int64_t most = std::clamp<std::int64_t>(most_bytes / row_bytes, 1, n);
+    Arena memory("rows of weights", most * row_bytes);
+    const auto all = memory.take<Compute>(most * columns);
+    for (std::int64_t row = 0; row < n; row += most) {
+      const std::int64_t count = std::min(most, n - row);
+      NamedTensor<Compute> rows{
+          w.spec->name, w.spec->shape, {}, w.spec->shape, part(all, 0, count * columns)};
+      rows.offset.assign(rows.shape.size(), 0);
+      rows.offset.front() = row;
+      rows.extent.front() = count;
+      read(rows);
+      kernels::row_squares<Compute>(exec, part(sums, row, count),
+                                    matrix(rows.data, count, columns));
+      fence(exec, "model/parameters reads rows of weights");
+    }
+  }
+  kernels::row_magnitudes<Compute>(exec, e.weight.data, sums);
+  fence(exec, "model/parameters finds norms of rows");
 }
 
 template <class P>
@@ -182,7 +230,8 @@ auto Parameters<P>::gradient(const std::string& name, std::int64_t elements) con
 }
 
 template <class P>
-architecture::BucketCut Parameters<P>::bucket_cut(std::int64_t bucket_bytes, int data_ranks) const {
+architecture::BucketCut Parameters<P>::bucket_cut(std::int64_t bucket_bytes, int data_ranks,
+                                                  architecture::CutOf of) const {
   const auto size = static_cast<std::int64_t>(sizeof(Gradient));
   return {architecture_,
           shard_,
@@ -190,11 +239,35 @@ architecture::BucketCut Parameters<P>::bucket_cut(std::int64_t bucket_bytes, int
           placement_,
           std::max<std::int64_t>(1, bucket_bytes / size),
           data_ranks,
-          replicas_.division.by_layer()};
+          replicas_.division.by_layer(),
+          of};
+}
+template <class P>
+architecture::BucketCut Parameters<P>::bucket_cut(std::int64_t bucket_bytes, int data_ranks) const {
+  return bucket_cut(bucket_bytes, data_ranks, architecture::CutOf::gradients);
 }
 template <class P>
 architecture::BucketCut Parameters<P>::bucket_cut() const {
   return bucket_cut(replicas_.bucket_bytes, replicas_.size);
+}
+template <class P>
+architecture::BucketCut Parameters<P>::weight_cut() const {
+  return bucket_cut(replicas_.bucket_bytes, replicas_.size, architecture::CutOf::weights);
+}
+
+template <class P>
+auto Parameters<P>::owned_frozen() const -> std::vector<NamedTensor<Compute>> {
+  std::vector<NamedTensor<Compute>> owned;
+  const auto buckets = architecture::gradient_buckets(weight_cut());
+  for (const architecture::StateBlock& block :
+       architecture::owned_frozen(local_, placement_, buckets, replicas_.rank)) {
+    if (!block.counted) continue;
+    const Entry& e = entries_[block.local];
+    owned.push_back(
+        {e.spec->name, e.spec->shape, block.offset, block.extent,
+         part(all_weights_, weight_places_.own_place(e.offset + block.first), block.elements())});
+  }
+  return owned;
 }
 
 template <class P>

@@ -81,6 +81,11 @@ void PipelineStage<P>::take_head_scratch(Arena& arena, const architecture::Local
 }
 
 template <class P>
+void PipelineStage<P>::take_lasting_memory(Arena& arena) {
+  for (const auto& layer : layers_) layer->take_memory(arena);
+}
+
+template <class P>
 auto PipelineStage<P>::input(const Handle& handle, const Slot& slot) const -> View2<T> {
   slot.offload.begin_write(handle, 0);
   if (!slot.layers.empty()) return layers_.front()->input(slot.layers.front());
@@ -110,7 +115,8 @@ void PipelineStage<P>::read_layer(const Handle& handle, std::size_t layer, bool 
   if (access_ == nullptr) return;
   std::optional<std::int64_t> next;
   if (backward) {
-    if (layer > 0) next = layers_[layer - 1]->layer();
+    if (!has_backward(layer)) return;
+    if (layer > 0 && has_backward(layer - 1)) next = layers_[layer - 1]->layer();
   } else if (layer + 1 < layers_.size()) {
     next = layers_[layer + 1]->layer();
   } else if (head_) {
@@ -123,7 +129,8 @@ template <class P>
 void PipelineStage<P>::read_head(const Handle& handle, bool backward) const {
   if (access_ == nullptr) return;
   std::optional<std::int64_t> next;
-  if (backward && !layers_.empty()) next = layers_.back()->layer();
+  if (backward && !layers_.empty() && has_backward(layers_.size() - 1))
+    next = layers_.back()->layer();
   access_->before_reads(handle, layer_count_, next);
 }
 

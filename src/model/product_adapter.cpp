@@ -4,6 +4,7 @@
 
 #include <trireme/kernels/elementwise.hpp>
 #include <trireme/kernels/matmul.hpp>
+#include <trireme/kernels/weight_norm.hpp>
 
 #include <algorithm>
 
@@ -28,6 +29,11 @@ View2<T> rows_from(View2<T> x, std::int64_t first, std::int64_t count) {
 }
 
 template <class T>
+View1<T> part(View1<T> x, const layout::Slice& slice) {
+  return View1<T>(x.data() + slice.offset, static_cast<std::size_t>(slice.extent));
+}
+
+template <class T>
 View2<T> matrix(View1<T> memory, std::int64_t rows, std::int64_t columns) {
   return View2<T>(memory.data(), static_cast<std::size_t>(rows), static_cast<std::size_t>(columns));
 }
@@ -38,10 +44,13 @@ template <class P>
 ProductAdapter<P>::ProductAdapter(const architecture::Operation& op, const std::string& prefix,
                                   const Parameters<P>& parameters, const deck::ModelConfig& m,
                                   const TensorAxis& axis, const LayerPlan& plan, std::int64_t layer)
-    : axis_(axis),
+    : parameters_(parameters),
+      axis_(axis),
       rank_(m.adapter.rank),
       rows_(architecture::adapter_rows(op, rank_)),
-      factor_(m.adapter.factor()) {
+      factor_(m.adapter.factor()),
+      split_inputs_(op.cut == architecture::Cut::inputs),
+      norms_label_(op.name + ", norms of rows") {
   const auto& layer_tensors = plan.description.tensors;
   const std::int64_t inputs = architecture::columns_of(
       layer_tensors[static_cast<std::size_t>(op.input)].columns, plan.sizes);
@@ -80,7 +89,27 @@ ProductAdapter<P>::ProductAdapter(const architecture::Operation& op, const std::
     ups_.push_back({block(parameters.weight(b, rows, rank_)),
                     block(parameters.gradient(b, rows, rank_)), first + part.a_block * rank_,
                     columns});
+    if (part.m == 0) continue;
+    const std::string m_name = prefix + op.arrays[part.m].name;
+    const auto own = [&](const auto& all) {
+      return all.data() == nullptr
+                 ? all
+                 : Kokkos::subview(all, std::make_pair(part.b_block * columns.extent, rows));
+    };
+    ms_.push_back({own(parameters.weight(m_name, rows)), own(parameters.gradient(m_name, rows)),
+                   ups_.size() - 1});
   }
+  if (ms_.empty()) return;
+  outputs_ = architecture::columns_of(layer_tensors[static_cast<std::size_t>(op.output)].columns,
+                                      plan.sizes);
+  w_ = parameters.weight(prefix + op.arrays.front().name, outputs_, inputs);
+}
+
+template <class P>
+void ProductAdapter<P>::take_memory(Arena& arena) {
+  if (ms_.empty()) return;
+  scales_ = arena.take<G>(outputs_);
+  inverses_ = arena.take<G>(outputs_);
 }
 
 template <class P>
@@ -161,6 +190,77 @@ void ProductAdapter<P>::backward_weight(const StepCall<P>& c, View2<const T> dy,
   for (const Down& d : downs_)
     kernels::linear_backward_weight<T>(c.handle, d.da, View1<G>(),
                                        columns_from(du, d.first, extent(d.a, 0)), kept);
+}
+
+/// squares[n] = Σ_k (W + factor · B A)[n, k]², by blocks of rows that fit into scratch; over the
+/// ranks if each has a part of k.
+template <class P>
+void ProductAdapter<P>::find_scales(const StepCall<P>& c) const {
+  if (version_ == parameters_.version()) return;
+  version_ = parameters_.version();
+  kernels::fill<G>(c.handle, scales_, 1);
+  const std::int64_t inputs = extent(w_, 1);
+  const std::int64_t most = extent(c.scratch.adapter_product, 0) / inputs;
+  for (const Magnitudes& each : ms_) {
+    const Up& up = ups_[each.up];
+    const auto down = std::ranges::find_if(downs_, [&](const Down& d) {
+      return d.first <= up.first && up.first < d.first + extent(d.a, 0);
+    });
+    const View2<T> a = rows_of(down->a, up.first - down->first, rank_);
+    for (std::int64_t done = 0; done < up.columns.extent; done += most) {
+      const std::int64_t rows = std::min(most, up.columns.extent - done);
+      const std::int64_t first = up.columns.offset + done;
+      const View2<T> v = matrix(c.scratch.adapter_product, rows, inputs);
+      kernels::copy<T>(c.handle, flat(v), flat<const T>(rows_of(w_, first, rows)));
+      kernels::matmul<T>(c.handle, v, rows_of(up.b, done, rows), a, Transpose::no, Transpose::no,
+                         factor_, 1.0);
+      kernels::row_squares<T>(c.handle, part(inverses_, {first, rows}), v);
+    }
+  }
+  if (split_inputs_)
+    axis_.sum(c.handle, matrix(inverses_, 1, extent(inverses_, 0)), norms_label_.c_str());
+  for (const Magnitudes& each : ms_) {
+    const layout::Slice& columns = ups_[each.up].columns;
+    const View1<G> inverses = part(inverses_, columns);
+    kernels::row_scales<T>(c.handle, part(scales_, columns), inverses, inverses, each.m);
+  }
+}
+
+template <class P>
+auto ProductAdapter<P>::product_scratch(const StepCall<P>& c, View2<const T> y) const -> View2<T> {
+  return matrix(c.scratch.adapter_product, extent(y, 0), extent(y, 1));
+}
+
+template <class P>
+void ProductAdapter<P>::scale(const StepCall<P>& c, View2<T> y, View1<const T> bias) const {
+  find_scales(c);
+  kernels::scale_columns<T>(c.handle, y, y, scales_, bias);
+}
+
+template <class P>
+auto ProductAdapter<P>::unscaled_gradient(const StepCall<P>& c, View2<const T> dy) const
+    -> View2<T> {
+  const View2<T> dz = product_scratch(c, dy);
+  kernels::scale_columns<T>(c.handle, dz, dy, scales_);
+  return dz;
+}
+
+/// dm += Σ_t dy[t] z[t] / ‖W + factor · B A‖ with z = x Wᵀ + factor · dropout(x) Aᵀ Bᵀ. With split
+/// inputs z is a part of a sum on each rank, and so is dm.
+template <class P>
+void ProductAdapter<P>::magnitude_gradient(const StepCall<P>& c, View2<const T> dy,
+                                           View2<const T> x,
+                                           const std::function<void(View2<T>)>& product) const {
+  const View2<T> z = product_scratch(c, dy);
+  product(z);
+  forward(c, z, x);
+  kernels::magnitude_terms<T>(c.handle, z, dy, inverses_);
+  for (const Magnitudes& each : ms_) {
+    if (each.dm.data() == nullptr) continue;
+    const layout::Slice& columns = ups_[each.up].columns;
+    kernels::linear_backward_bias<T>(c.handle, each.dm,
+                                     columns_from(z, columns.offset, columns.extent));
+  }
 }
 
 template class ProductAdapter<Fp32>;

@@ -101,6 +101,8 @@ template <class P>
 void RankModel<P>::take_scratch(Arena& arena) {
   scratch_ = {};
   scratch_.losses = arena.take<double>(std::ssize(objective_.losses));
+  for (auto& stage : stages_) stage.take_lasting_memory(arena);
+  for (auto& stage : second_stages_) stage.take_lasting_memory(arena);
   const std::int64_t begin = arena.used();  // versions share it: it is in use within one pass
   for (auto& stage : second_stages_) stage.take_head_scratch(arena, sizes_);
   arena.release_to(begin);

@@ -33,6 +33,7 @@ void Optimizer<P>::update(const Exec& exec, std::int64_t step, double learning_r
       exec, control_, status_, sums_,
       {step, config_.clip_norm, config_.beta1, config_.beta2, config_.maximum_skips, loss_scaling_},
       gradient_scale);
+  parameters_->changed();
   switch (config_.kind) {
     case OptimizerKind::adamw:
       adamw(exec, learning_rate);

@@ -1,5 +1,6 @@
 #include <trireme/plan/gathers.hpp>
 
+#include <trireme/architecture/frozen.hpp>
 #include <trireme/plan/program.hpp>
 
 #include <algorithm>
@@ -11,7 +12,8 @@ using schedule::Op;
 
 /// Layers whose weights a pass reads, in order (architecture::layer_of).
 std::vector<std::int64_t> layers_read(const schedule::Instr& instr,
-                                      const architecture::Shard& shard, std::int64_t model_layers,
+                                      const architecture::Shard& shard,
+                                      const architecture::Architecture& architecture,
                                       const architecture::LayerProgram& layer) {
   const layout::Slice own = shard.stage_layers[static_cast<std::size_t>(instr.stage)];
   const bool head = instr.stage == shard.last_stage();
@@ -19,16 +21,20 @@ std::vector<std::int64_t> layers_read(const schedule::Instr& instr,
   const auto add = [&] {
     for (std::int64_t l = own.offset; l < own.end(); ++l) layers.push_back(l);
   };
+  // No layer before all trained arrays has a backward pass.
+  const std::int64_t first = std::max(own.offset, architecture::first_trained(architecture));
+  const auto add_reversed = [&] {
+    for (std::int64_t l = own.end(); l-- > first;) layers.push_back(l);
+  };
   const auto add_backward = [&] {
-    if (head) layers.push_back(model_layers);
-    add();
-    std::reverse(layers.end() - own.extent, layers.end());
+    if (head) layers.push_back(architecture.model.layers);
+    add_reversed();
   };
   switch (instr.op) {
     case Op::forward:
       if (instr.stage == 0) layers.push_back(-1);
       add();
-      if (head) layers.push_back(model_layers);
+      if (head) layers.push_back(architecture.model.layers);
       break;
     case Op::backward:
     case Op::backward_input:
@@ -40,16 +46,15 @@ std::vector<std::int64_t> layers_read(const schedule::Instr& instr,
   // A whole pass of a program that splits others runs as its halves.
   const bool weights =
       instr.op == Op::backward_weight || (instr.op == Op::backward && layer.split_backward);
-  if (weights && architecture::reads_weights(layer.backward_weight)) {
-    add();
-    std::reverse(layers.end() - own.extent, layers.end());
-  }
+  if (weights && architecture::reads_weights(layer.backward_weight)) add_reversed();
   return layers;
 }
 
 }  // namespace
 
-std::vector<std::int64_t> unit_gathers(const deck::Config& config, const architecture::Shard& shard,
+std::vector<std::int64_t> unit_gathers(const deck::Config& config,
+                                       const architecture::Architecture& architecture,
+                                       const architecture::Shard& shard,
                                        const architecture::Arrangement& weights,
                                        const architecture::LayerProgram& layer,
                                        const Machine& machine) {
@@ -60,7 +65,7 @@ std::vector<std::int64_t> unit_gathers(const deck::Config& config, const archite
   const Rank rank = program.layout.rank_of(shard.stages.front());
   for (const schedule::Instr& instr : program.ranks[static_cast<std::size_t>(rank)]) {
     if (!schedule::is_pass(instr.op)) continue;
-    for (const std::int64_t read : layers_read(instr, shard, config.model.layers, layer)) {
+    for (const std::int64_t read : layers_read(instr, shard, architecture, layer)) {
       const int unit = weights.unit_of(read);
       if (unit < 0 || turns.holds(unit)) continue;
       turns.take(unit);

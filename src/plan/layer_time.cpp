@@ -1,7 +1,6 @@
 // Times of the passes of a layer, the embedding and the head: a walk over their operations.
 #include <trireme/plan/layer_time.hpp>
 
-#include <trireme/architecture/adapter.hpp>
 #include <trireme/architecture/frozen.hpp>
 #include <trireme/architecture/layer_steps.hpp>
 
@@ -160,30 +159,6 @@ void LayerTime::add_product(PassTime& time, const Part& part, const Step& step) 
   if (step.accumulate)
     time.compute += kernels_.memory(3 * static_cast<double>(sizes_.rows * in) * element,
                                     machine_.kernels.residual);
-}
-
-/// The products with A and B, of which each reads or writes the activations once; backward_weight
-/// computes x Aᵀ and dy B again.
-void LayerTime::add_adapter(PassTime& time, const Part& part, const Step& step) const {
-  const Operation& op = part.operations[at(step.operation)];
-  const bool weight = step.pass == Pass::backward_weight;
-  if (op.adapter.empty() || (weight && !op.trains_adapter())) return;
-  const std::int64_t in = columns_of(part.tensors[at(op.input)].columns, sizes_);
-  const std::int64_t rank = architecture_.model.adapter.rank;
-  const std::int64_t T = sizes_.tokens;
-  const auto add = [&](std::int64_t columns, std::int64_t depth) {
-    const ProductSizes sizes{T, columns, depth};
-    const auto bytes =
-        static_cast<double>((T * (columns + depth) + columns * depth) * sizes_.element);
-    const double times = weight ? 2 : 1;
-    time.compute += times * kernels_.product(sizes, bytes);
-    time.flops += times * sizes.flops();
-  };
-  add(architecture::adapter_rows(op, rank), in);
-  for (const architecture::AdapterPart& each : op.adapter)
-    add(architecture::adapter_columns(part, op, each, sizes_).extent, rank);
-  if (architecture_.model.adapter.dropout > 0)
-    time.compute += kernels_.random(static_cast<double>(T * in));
 }
 
 void LayerTime::add_attention(PassTime& time, const Part& part, const Step& step) const {

@@ -20,13 +20,13 @@
 namespace trireme::plan {
 namespace {
 
-/// The buckets of gradients of a run.
+/// The buckets of gradients, or of all weights, of a run.
 architecture::BucketCut buckets_of(const deck::Config& config,
                                    const architecture::Architecture& architecture,
                                    const architecture::Shard& shard,
                                    const std::vector<architecture::LocalArray>& arrays,
-                                   const architecture::Placement& placement,
-                                   const Machine& machine) {
+                                   const architecture::Placement& placement, const Machine& machine,
+                                   architecture::CutOf of = architecture::CutOf::gradients) {
   const LocalSizes sizes = local_sizes(config, shard, machine);
   return {architecture,
           shard,
@@ -34,7 +34,8 @@ architecture::BucketCut buckets_of(const deck::Config& config,
           placement,
           std::max<std::int64_t>(1, config.parallel.bucket_bytes / sizes.accumulate),
           static_cast<int>(config.parallel.replicas()),
-          architecture::division_of(config).by_layer()};
+          architecture::division_of(config).by_layer(),
+          of};
 }
 
 bool shares_state(const deck::Config& config) {
@@ -71,7 +72,9 @@ ArenaParts arena_parts(const deck::Config& config, const architecture::Architect
   const ReductionScratch sums = reduction_scratch(config, architecture, shard, buckets, machine);
   const architecture::Division division = architecture::division_of(config);
   constexpr int any = 0;  // all replicas have as much memory
-  return {architecture::arranged_weights(buckets, division, any).elements(),
+  const auto weights = buckets_of(config, architecture, shard, arrays, elements, machine,
+                                  architecture::CutOf::weights);
+  return {architecture::arranged_weights(weights, division, any).elements(),
           architecture::arranged_gradients(buckets, shard, division,
                                            config.parallel.sequence_parallel, any)
               .elements(),
@@ -156,8 +159,14 @@ Bytes share_bytes(const deck::Config& config, const architecture::Architecture& 
   std::vector<std::int64_t> saved(owned.size());
   if (copies > 0) saved = architecture::saved_sums(architecture, shard, arrays, replicas, page);
   // Frozen weights are saved as fp32 or wider, too.
-  const std::vector<std::int64_t> frozen =
-      architecture::saved_sums(architecture, shard, arrays, replicas, page, true);
+  std::vector<std::int64_t> frozen;
+  if (architecture::division_of(config).weights)
+    frozen = architecture::owned_sums(buckets_of(config, architecture, shard, arrays,
+                                                 architecture::place(architecture, shard, arrays),
+                                                 machine, architecture::CutOf::weights),
+                                      page, true, true);
+  else
+    frozen = architecture::saved_sums(architecture, shard, arrays, replicas, page, true);
   // With overlapping steps, the weights before the last update are saved too, as they are used.
   std::vector<std::int64_t> earlier(owned.size());
   if (config.parallel.overlaps_steps())

@@ -32,11 +32,20 @@ architecture::Placement placed(const architecture::Architecture& a, const Shard&
 }
 
 ActivationParts largest(const ActivationParts& a, const ActivationParts& b) {
-  return {std::max(a.layer, b.layer),          std::max(a.input, b.input),
-          std::max(a.embedding, b.embedding),  std::max(a.head, b.head),
-          std::max(a.scratch, b.scratch),      std::max(a.head_scratch, b.head_scratch),
-          std::max(a.logits, b.logits),        std::max(a.message, b.message),
-          std::max(a.tensor_sum, b.tensor_sum)};
+  return {std::max(a.layer, b.layer),
+          std::max(a.input, b.input),
+          std::max(a.embedding, b.embedding),
+          std::max(a.head, b.head),
+          std::max(a.scratch, b.scratch),
+          std::max(a.head_scratch, b.head_scratch),
+          std::max(a.logits, b.logits),
+          std::max(a.message, b.message),
+          std::max(a.tensor_sum, b.tensor_sum),
+          std::max(a.logits_slot, b.logits_slot),
+          std::max(a.logits_scratch, b.logits_scratch),
+          std::max(a.logits_messages, b.logits_messages),
+          std::max(a.positions, b.positions),
+          std::max(a.layer_scales, b.layer_scales)};
 }
 
 std::int64_t part_of(std::int64_t n, std::int64_t parts) {
@@ -159,7 +168,7 @@ ArenaParts MemoryEstimate::arenas_of(const deck::Config& config, const Rank& ran
     const std::int64_t divided = arenas.state_elements + rank.layers * norm_block + windows;
     const architecture::Division division = architecture::division_of(config);
     if (architecture_.model.shared_layers == 0) {
-      if (division.weights) arenas.elements = divided;
+      if (division.weights) arenas.elements = divided + part_of(all - trained, p.shard_ranks());
       if (division.gradients) arenas.gradient_elements += divided - all;
     }
   }

@@ -90,8 +90,10 @@ ActivationParts activation_parts(const deck::Config& config, const architecture:
                   attention_work(s, config, machine) + layer.transient_bytes +
                   2 * residual;  // output and dx
   const auto adapters = architecture::adapter_scratch(a.layer, s, a.model.adapter);
-  parts.scratch +=
-      2 * up(s.tokens * adapters.rows * s.element) + up(s.tokens * adapters.columns * s.element);
+  parts.scratch += 2 * up(s.tokens * adapters.rows * s.element) +
+                   up(s.tokens * adapters.columns * s.element) + up(adapters.scaled * s.element);
+  for (const architecture::ScaledProduct& product : architecture::scaled_products(a.layer, s))
+    parts.layer_scales += 2 * up(product.outputs * s.accumulate);
   if (config.precision.products == Products::fp8)
     parts.scratch += up(architecture::fp8_code_bytes(a.layer, s));
   parts.head_scratch = at(Home::scratch, head);
@@ -184,7 +186,11 @@ TrainingBytes TrainingSizes::bytes(const ActivationParts& a, const ArenaParts& a
       needs.handed_over * a.input + a.logits_messages;
   const bool head = shard.has_head();
   bytes.logits = head ? a.logits : 0;
-  bytes.scratch = a.scratch + a.logits_scratch + (head ? a.head_scratch : 0);
+  std::int64_t layers = 0;
+  for (const Stage stage : shard.stages)
+    layers += shard.stage_layers[static_cast<std::size_t>(stage)].extent;
+  bytes.scratch = a.scratch + a.logits_scratch + (head ? a.head_scratch : 0) +
+                  (two_versions_ ? 2 : 1) * layers * a.layer_scales;
   bytes.workspace = workspace_;
   // With cuBLASLt too: for the products that it might not have.
   bytes.widened = narrow() ? widened_workspace_bytes : 0;

@@ -37,13 +37,13 @@ double part_parameters(const architecture::LayerDescription& part, std::int64_t 
   return n;
 }
 
-/// The trained ones by stage, of a model in which layers may differ.
-std::vector<double> trained_parameters(const Architecture& a,
-                                       const std::vector<layout::Slice>& stage_layers,
-                                       std::int64_t tensor) {
+/// The trained or the frozen ones by stage, of a model in which layers may differ.
+std::vector<double> parameters_of(const Architecture& a,
+                                  const std::vector<layout::Slice>& stage_layers,
+                                  std::int64_t tensor, bool frozen) {
   std::vector<double> all(stage_layers.size());
   for (const architecture::ArraySpec& array : a.arrays) {
-    if (array.frozen) continue;
+    if (array.frozen != frozen) continue;
     const double n = static_cast<double>(array.elements()) /
                      static_cast<double>(array.split_axis >= 0 ? tensor : 1);
     std::size_t stage = array.layer < 0 ? 0 : all.size() - 1;
@@ -67,7 +67,7 @@ std::vector<double> stage_parameters(const Architecture& a,
                            : 0;
   std::vector<double> all;
   all.reserve(stage_layers.size());
-  if (a.has_frozen()) return trained_parameters(a, stage_layers, tensor);
+  if (a.has_frozen()) return parameters_of(a, stage_layers, tensor, false);
   for (const layout::Slice& layers : stage_layers)
     all.push_back(layer * static_cast<double>(layers.extent));
   all.front() += part_parameters(a.embedding, tensor);
@@ -130,8 +130,9 @@ PartTimes part_times(const deck::Config& config, const Architecture& a, bool spl
 
 StageSizes stage_sizes(const deck::Config& config, const Architecture& a) {
   const deck::ParallelConfig& p = config.parallel;
-  StageSizes sizes{architecture::partition(a, p), {}};
+  StageSizes sizes{architecture::partition(a, p), {}, {}};
   sizes.parameters = stage_parameters(a, sizes.layers, p.tensor, p.shares_vocabulary());
+  if (a.has_frozen()) sizes.frozen = parameters_of(a, sizes.layers, p.tensor, true);
   return sizes;
 }
 
@@ -227,10 +228,11 @@ StepCosts step_costs(const deck::Config& config, const Architecture& a, const Pa
     // New weights once, or the weights of every layer before both of its passes.
     const auto passes = static_cast<double>(config.batch.global / (config.batch.micro * p.data));
     const double times = p.divides_weights() ? 2 * passes * shown : 1;
+    const double frozen = p.divides_weights() && !given.frozen.empty() ? given.frozen[s] : 0;
     if (shares)
       costs.gathers[rank_of(s)] +=
           times * network.collective(Collective::all_gather,
-                                     parameters[s] * static_cast<double>(sizes.element),
+                                     (parameters[s] + frozen) * static_cast<double>(sizes.element),
                                      Axis::data);
   }
   if (a.model.tied_embeddings && !p.shares_vocabulary() &&

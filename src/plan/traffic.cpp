@@ -1,6 +1,7 @@
 // Messages of a rank per step, from the lists of operations, the stages and the gradient buckets.
 #include <trireme/plan/traffic.hpp>
 
+#include <trireme/architecture/adapter.hpp>
 #include <trireme/architecture/arrangement.hpp>
 #include <trireme/architecture/bucket_cut.hpp>
 #include <trireme/architecture/ends.hpp>
@@ -135,6 +136,13 @@ class Counter {
     if (sizes_.cuts_tokens) add_all("norms and biases: all-reduce", false);
     add_all(config_.model.adapter.present() ? "adapters: all-reduce" : "norms of heads: all-reduce",
             true);
+    std::int64_t here = 0;
+    for (const Stage stage : shard_.stages)
+      here += shard_.stage_layers[static_cast<std::size_t>(stage)].extent;
+    std::int64_t norms = 0;
+    for (const auto& product : architecture::scaled_products(architecture_.layer, sizes_))
+      norms += product.split_inputs ? here : 0;
+    tensor("norms of weights: all-reduce", norms, sizes_.hidden * sizes_.accumulate);
     for (const auto& part : architecture::shared_parts(arrays_, placement))
       if (part.partial_gradient || (!part.split && sizes_.cuts_tokens))
         tensor("shared layers: all-reduce", 1, part.run.extent * sizes_.accumulate);
@@ -182,13 +190,18 @@ class Counter {
     const bool shared = parallel_.divides_state();
     Messages gradients, weights;
     const architecture::Division division = architecture::division_of(config_);
-    const architecture::BucketCut cut(architecture_, shard_, arrays_, placement, most, replicas,
-                                      division.by_layer());
-    const auto places = architecture::arranged_weights(cut, division, 0);
-    const auto gathers = unit_gathers(config_, shard_, places, layer_, machine_);
-    cut.visit([&](const architecture::BucketRun& run) {
+    const auto cut = [&](architecture::CutOf of) {
+      return architecture::BucketCut(architecture_, shard_, arrays_, placement, most, replicas,
+                                     division.by_layer(), of);
+    };
+    cut(architecture::CutOf::gradients).visit([&](const architecture::BucketRun& run) {
       gradients.add(run.count, run.size());
-      if (run.begin >= placement.trained) return;
+    });
+    const architecture::BucketCut of_weights = cut(architecture::CutOf::weights);
+    const auto places = architecture::arranged_weights(of_weights, division, 0);
+    const auto gathers = unit_gathers(config_, architecture_, shard_, places, layer_, machine_);
+    of_weights.visit([&](const architecture::BucketRun& run) {
+      if (run.begin >= placement.trained && !division.weights) return;  // frozen
       const auto* turn = places.run_of(run.begin);
       weights.add(run.count * (turn != nullptr && turn->takes_turns
                                    ? gathers[static_cast<std::size_t>(turn->unit)]

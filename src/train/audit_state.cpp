@@ -148,6 +148,7 @@ bool StateAudit<P>::repair(std::int64_t step, const Table& table, const Values& 
   for_common([&](const std::string&, auto numbers) {
     using T = typename decltype(numbers)::non_const_value_type;
     parts_.replicas.template broadcast<T>(handle_, numbers, root, "repair of weights and state");
+    parts_.parameters.changed();
   });
   if (parts_.fp8) parts_.fp8->resume(handle_, step);
   keep(step);

@@ -168,7 +168,11 @@ void RankParts<P>::make_optimizer(const deck::Config& config,
   shared_gradients.emplace(grid, config.model, parameters);
   reducer.emplace(replicas, parameters.all_gradients(), parameters.gradient_places(), head, buckets,
                   shared);
-  if (shared)
+  if (shared && parameters.weight_places().has_windows())
+    weight_gather.emplace(replicas, parameters.all_weights(), parameters.weight_places(),
+                          placement.elements,
+                          architecture::gradient_buckets(parameters.weight_cut()));
+  else if (shared)
     weight_gather.emplace(replicas, parameters.all_weights(), parameters.weight_places(), elements,
                           buckets);
   access.emplace(weight_gather ? &*weight_gather : nullptr, *reducer);

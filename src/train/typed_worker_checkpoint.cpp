@@ -97,9 +97,13 @@ std::vector<checkpoint::SliceView> TypedWorker<P>::share() {
     add_state([](const auto& block) -> const auto& { return block.updated; });
   else
     add_weights();
-  for (const auto& part : all)
-    if (arrays[part.local].frozen)
-      slices.push_back(frozen_slice_of(handle_, entries[part.local].weight, part));
+  if (parts_.parameters.weight_places().has_windows())
+    for (const auto& block : parts_.parameters.owned_frozen())
+      slices.push_back(frozen_slice_of(handle_, block, {0, block.offset, block.extent, 0}));
+  else
+    for (const auto& part : all)
+      if (arrays[part.local].frozen)
+        slices.push_back(frozen_slice_of(handle_, entries[part.local].weight, part));
   if (parts_.second)
     for (const auto& part : all) {
       auto earlier = parts_.parameters_of(actions_.step() + 1).entries()[part.local].weight;
@@ -118,9 +122,10 @@ std::vector<checkpoint::SliceView> TypedWorker<P>::share() {
 
 template <class P>
 void TypedWorker<P>::copy_second_weights(std::int64_t step) {
-  if (parts_.second)
-    kernels::copy<T>(handle_, parts_.parameters_of(step + 1).all_weights(),
-                     parts_.parameters_of(step).all_weights());
+  if (!parts_.second) return;
+  kernels::copy<T>(handle_, parts_.parameters_of(step + 1).all_weights(),
+                   parts_.parameters_of(step).all_weights());
+  parts_.parameters_of(step + 1).changed();
 }
 
 /// A run that continues another schedule's checkpoint, or one in another precision, begins with two

@@ -58,6 +58,7 @@ TEST(Frozen, MistakesAreNamedWithTheirRemedy) {
   EXPECT_EQ(mistake({}), "none");
   EXPECT_EQ(mistake({"optimizer.frozen=embedding,layers.0-1"}), "none");
   EXPECT_EQ(mistake({"adapter.kind=lora"}), "none");
+  EXPECT_EQ(mistake({"adapter.kind=dora", "parallel.shard=weights"}), "none");
   expect_mistake({"optimizer.frozen=layers.4"}, "\"layers.4\" names no array of the model");
   expect_mistake({"adapter.kind=lora", "adapter.also_trained=output.weight"},
                  "[adapter] also_trained = [\"output.weight\"] (command line): \"output.weight\" "
@@ -68,7 +69,6 @@ TEST(Frozen, MistakesAreNamedWithTheirRemedy) {
                  "names layers.2.attention.query, not layers.2.attention.key_value");
   expect_mistake({"optimizer.frozen=final_norm.gain"}, "not final_norm.bias");
   expect_mistake({"optimizer.frozen=layers.0", "model.shared_layers=2"}, "shared_layers = 0");
-  expect_mistake({"adapter.kind=lora", "parallel.shard=weights"}, "shard = \"optimizer\"");
   expect_mistake({"adapter.kind=lora", "parallel.pipeline=2", "parallel.vocabulary=pipeline"},
                  "vocabulary = \"stage\"");
 }

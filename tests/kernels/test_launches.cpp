@@ -14,6 +14,7 @@
 #include <trireme/kernels/rotary.hpp>
 #include <trireme/kernels/rows.hpp>
 #include <trireme/kernels/update.hpp>
+#include <trireme/kernels/weight_norm.hpp>
 
 #include <support/device_array.hpp>
 #include <support/launch_recorder.hpp>
@@ -100,6 +101,11 @@ std::map<std::string, Call> kernels_of_layers(const Arrays<T>& x) {
          rotary_backward<T>(e, a, Rotary{1, 6});
        }},
       {"swiglu_forward", [=](const Handle& e) { swiglu_forward<T>(e, half, c); }},
+      {"row_squares", [=](const Handle& e) { row_squares<T>(e, mean, a); }},
+      {"row_magnitudes", [=](const Handle& e) { row_magnitudes<T>(e, gain, dgain); }},
+      {"row_scales", [=](const Handle& e) { row_scales<T>(e, dgain, dbias, dbias, gain); }},
+      {"scale_columns", [=](const Handle& e) { scale_columns<T>(e, a, b, dgain, bias); }},
+      {"magnitude_terms", [=](const Handle& e) { magnitude_terms<T>(e, a, b, dgain); }},
       {"swiglu_backward", [=](const Handle& e) { swiglu_backward<T>(e, a, half, c); }},
       {"geglu_forward", [=](const Handle& e) { geglu_forward<T>(e, half, c); }},
       {"geglu_backward", [=](const Handle& e) { geglu_backward<T>(e, a, half, c); }},

@@ -10,8 +10,8 @@ using enum Recompute;
 constexpr Family llama = Family::llama;
 
 /// Adapters of all products, whose inputs are dropped by masks of global elements.
-std::vector<std::string> adapters(const char* up) {
-  return {"adapter.kind=lora", "adapter.rank=3", "adapter.dropout=0.2",
+std::vector<std::string> adapters(const char* up, const char* kind = "lora") {
+  return {text("adapter.kind=", kind), "adapter.rank=3", "adapter.dropout=0.2",
           text("adapter.targets=attention.query,attention.key_value,attention.output,", up,
                ",feed_forward.down")};
 }
@@ -47,6 +47,55 @@ TEST_F(Layouts, GiveTheAnswerOfOneRankForAdapters) {
   for (const Layout& layout : layouts) expect_the_same_answer(layout);
 }
 
+/// Magnitudes of outputs that the tensor axis splits, and of whole ones, whose norms it sums.
+TEST_F(Layouts, GiveTheAnswerOfOneRankForMagnitudes) {
+  const auto gated = adapters("feed_forward.gate_up", "dora");
+  const auto plain = adapters("feed_forward.up", "dora");
+  const std::vector<std::string> fused{
+      "adapter.kind=dora", "adapter.targets=attention.query_key_value,attention.output",
+      "adapter.also_trained=final_norm,layers.*.attention.query_bias,"
+      "layers.*.attention.key_value_bias,layers.*.attention.output"};
+  Layout ring{1, 1, 1};
+  ring.context = 2;
+  ring.family = llama;
+  std::vector<Layout> layouts{
+      with({2, 1, 1, "1f1b", 1, true, true, none, Sharding::none, adamw, llama, 1}, gated),
+      with({1, 2, 1, "zb-h1", 1, false, false, none, Sharding::none, adamw}, fused),
+      with({1, 1, 2, "1f1b", 1, false, true, full, Sharding::weights, adamw}, plain),
+      with(ring, gated),
+      with({3, 1, 1, "1f1b", 1, false, true, selective, Sharding::none, adamw}, fused),
+      with({1, 3, 1, "interleaved", 2, false, true, none, Sharding::none, lamb}, plain),
+      with({2, 2, 1, "gpipe", 1, true, false, selective, Sharding::none, adamw}, plain),
+      with({2, 1, 2, "1f1b", 1, true, true, none, Sharding::weights, adamw, llama, 2}, gated),
+      with({1, 2, 2, "zb-v", 2, false, true, none, Sharding::optimizer, sgd, llama, 3}, gated)};
+  keep_those_of(layouts, runtime().ranks());
+  for (const Layout& layout : layouts) expect_the_same_answer(layout);
+}
+
+/// Replicas divide frozen weights as trained ones; the bits are those of whole weights.
+TEST_F(Layouts, GiveTheSameBitsWhereReplicasDivideFrozenWeights) {
+  const int ranks = runtime().ranks();
+  if (ranks == 1 || ranks % 2 == 1) return;
+  const std::vector<std::string> some{
+      "optimizer.frozen=layers.*.attention.query,layers.*.attention.key_value,layers.3,"
+      "layers.1.feed_forward.up,layers.4.feed_forward_norm"};
+  const std::vector<std::string> beginning{"optimizer.frozen=embedding,layers.0-1"};
+  const int data = ranks == 2 ? 2 : ranks / 2;
+  for (const auto& trained : {some, beginning, adapters("feed_forward.up")})
+    for (const bool tied : {true, false}) {
+      Layout layout{ranks / data, 1, data, "1f1b", 1, ranks > 2, tied};
+      layout.trained = trained;
+      const Outcome whole = run(layout, runtime().world());
+      for (const Sharding shard : {Sharding::gradients, Sharding::weights}) {
+        layout.shard = shard;
+        SCOPED_TRACE(layout.name());
+        const Outcome divided = run(layout, runtime().world());
+        EXPECT_EQ(divided.trace, whole.trace);
+        EXPECT_EQ(divided.weights, whole.weights);
+      }
+    }
+}
+
 TEST_F(Layouts, GiveTheAnswerOfOneRankForFrozenWeights) {
   const std::vector<std::string> beginning{"optimizer.frozen=embedding,layers.0-1"};
   const std::vector<std::string> some{
@@ -58,11 +107,13 @@ TEST_F(Layouts, GiveTheAnswerOfOneRankForFrozenWeights) {
   std::vector<Layout> layouts{
       with({2, 1, 1, "1f1b", 1, true, true}, beginning),
       with({1, 2, 1, "zb-h1", 1, false, true}, beginning),
-      with({1, 1, 2, "1f1b", 1, false, false, full, Sharding::optimizer}, some),
+      with({1, 1, 2, "1f1b", 1, false, false, full, Sharding::weights}, some),
       with({1, 3, 1, "interleaved", 2, false, false}, beginning),
       with({3, 1, 1, "1f1b", 1, true, true}, fused),
       with({2, 2, 1, "zb-h1", 1, true, true, selective}, some),
       with({2, 2, 1, "1f1b", 1, false, false}, fused),
+      with({1, 2, 2, "zb-h1", 1, false, true, none, Sharding::weights}, beginning),
+      with({2, 1, 2, "1f1b", 1, true, true, none, Sharding::gradients}, fused),
       with({1, 4, 1, "gpipe", 1, false, false}, beginning)};
   keep_those_of(layouts, runtime().ranks());
   for (const Layout& layout : layouts) expect_the_same_answer(layout);

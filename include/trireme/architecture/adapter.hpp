@@ -4,10 +4,17 @@
 #include <trireme/architecture/local_sizes.hpp>
 
 /// Low-rank adapters of a layer's products (LoRA; Hu et al. 2021, arXiv 2106.09685):
-/// y = x Wᵀ + factor · dropout(x) Aᵀ Bᵀ. A product whose outputs the tensor axis splits has A whole
-/// on every rank and B split; one whose inputs are split has A split and B whole. The gradient of
-/// the whole one is a part of a sum on each rank.
+/// y = x Wᵀ + factor · dropout(x) Aᵀ Bᵀ. With DoRA (Liu et al. 2024, arXiv 2402.09353), each output
+/// is then multiplied by m / ‖W + factor · B A‖, the norm of its row, before the bias is added; m
+/// is trained, and no gradient goes through the norms. A product whose outputs the tensor axis
+/// splits has A whole on every rank and B split; one whose inputs are split has A split and B
+/// whole. The gradient of the whole one is a part of a sum on each rank.
 namespace trireme::architecture {
+
+/// Whether each output of an adapted product has a trained magnitude.
+inline bool has_magnitudes(const deck::AdapterConfig& adapter) {
+  return adapter.kind == AdapterKind::dora;
+}
 
 /// The name of the target that covers queries, keys and values by one A.
 inline constexpr const char* fused_target = "attention.query_key_value";
@@ -28,13 +35,22 @@ std::int64_t first_adapter_row(const Operation& op, std::size_t a, std::int64_t 
 double adapter_products(const LayerDescription& layer, const Operation& op, const LocalSizes& sizes,
                         std::int64_t rank);
 
-/// Scratch of a pass with adapters, in elements: x Aᵀ [T, rows], its gradient, and in training with
-/// dropout the input that adapters see [T, columns]. Zeros without adapters.
+/// Memory of adapters in elements, zeros without them.
 struct AdapterScratch {
-  std::int64_t rows = 0;
-  std::int64_t columns = 0;
+  std::int64_t rows = 0;     ///< of x Aᵀ [T, rows], and of its gradient
+  std::int64_t columns = 0;  ///< in training with dropout: of the input of adapters [T, columns]
+  std::int64_t scaled = 0;   ///< with magnitudes: a product's output, or rows of W + factor · B A
 };
 AdapterScratch adapter_scratch(const LayerDescription& layer, const LocalSizes& sizes,
                                const deck::AdapterConfig& adapter);
+
+/// A product of a layer with magnitudes. A rank keeps 1 / ‖W + factor · B A‖ and its product with m
+/// for each output, found after each change of the weights. If the tensor axis splits the inputs,
+/// the squares of the norms are summed over it.
+struct ScaledProduct {
+  std::int64_t outputs = 0;
+  bool split_inputs = false;
+};
+std::vector<ScaledProduct> scaled_products(const LayerDescription& layer, const LocalSizes& sizes);
 
 }  // namespace trireme::architecture

@@ -7,11 +7,13 @@
 
 namespace trireme::architecture {
 
-enum class Initialisation : std::uint8_t { zeros, ones, normal, uniform };
+/// `row_norms`: the norms of the rows of the weights that the array belongs to.
+enum class Initialisation : std::uint8_t { zeros, ones, normal, uniform, row_norms };
 
 /// Ends of the names of adapters' arrays.
 inline constexpr std::string_view adapter_a = ".adapter_a";
 inline constexpr std::string_view adapter_b = ".adapter_b";
+inline constexpr std::string_view adapter_m = ".adapter_m";
 
 /// One global array of parameters.
 struct ArraySpec {

@@ -29,7 +29,12 @@ struct GradientRange {
   bool shared = false;         ///< of shared layers
   bool partial = false;        ///< as ArraySpec::partial_gradient
   bool of_vocabulary = false;  ///< of one that pipeline ranks share
+  bool frozen = false;         ///< has no gradient
 };
+
+/// Arrays of a cut: those with gradients, or all weights without the second gradient of a tied
+/// table. The buckets of arrays in both are the same.
+enum class CutOf : std::uint8_t { gradients, weights };
 
 /// Buckets of the same size, one directly before the other in the arena and all cut alike: the
 /// first one that backward passes complete is [begin, end), the next [2 begin − end, begin), and
@@ -48,10 +53,11 @@ struct BucketRun {
 class BucketCut {
  public:
   /// Arguments as of gradient_buckets(); arrays and placement must outlive this. `by_layer`: no
-  /// bucket holds arrays of several layers.
+  /// bucket holds arrays of several layers, which `of` weights needs.
   BucketCut(const Architecture& architecture, const Shard& shard,
             const std::vector<LocalArray>& arrays, const Placement& placement,
-            std::int64_t most_elements, int data_ranks, bool by_layer = false);
+            std::int64_t most_elements, int data_ranks, bool by_layer = false,
+            CutOf of = CutOf::gradients);
 
   int data_ranks() const { return data_ranks_; }
   std::int64_t layers() const { return layers_; }  ///< of the whole model

@@ -113,13 +113,16 @@ enum class Pass : std::uint8_t { forward, backward_input, backward_weight };
 
 /// A low-rank update of a part of a product's output columns:
 /// y[:, part] += factor · dropout(x) Aᵀ Bᵀ (Hu et al. 2021, arXiv 2106.09685). It is a part of its
-/// product, because it reads the same gathered input and adds to the same partial sums.
+/// product, because it reads the same gathered input and adds to the same partial sums. With
+/// magnitudes m [N], y[:, part] is then multiplied by m / ‖W + factor · B A‖, the norms of rows
+/// (Liu et al. 2024, arXiv 2402.09353, eq. 5).
 struct AdapterPart {
   std::size_t a = 0;         ///< number of A among the operation's arrays
   std::int64_t a_block = 0;  ///< of A's `rank` rows, if A has those of several parts
   std::size_t b = 0;         ///< number of B
   std::int64_t b_block = 0;  ///< of B's rows, if B has those of several parts
   int output = 0;            ///< 0 … 2: queries, keys, values; 0, 1: gate, up; else 0
+  std::size_t m = 0;         ///< number of the magnitudes, whose blocks are those of B; 0: none
 };
 
 struct Operation {

@@ -48,11 +48,18 @@ StatePlacement whole_state(const std::vector<LocalArray>& arrays, const Placemen
 StatePlacement owned_state(const std::vector<LocalArray>& arrays, const Placement& placement,
                            const std::vector<Bucket>& buckets, int data_rank);
 
+/// Blocks of frozen arrays that data rank `data_rank` owns, if weights are divided, by the buckets
+/// of the weights.
+std::vector<StateBlock> owned_frozen(const std::vector<LocalArray>& arrays,
+                                     const Placement& placement, const std::vector<Bucket>& buckets,
+                                     int data_rank);
+
 /// For each data rank, the sum of the blocks of owned_state(), each rounded up to a multiple of
 /// `unit_elements`, a divisor of a block of the norm; with `counted_only` those that the rank
-/// counts. Throws a UsageError where too many blocks would have to be looked at.
+/// counts; with `frozen` those of owned_frozen(). Throws a UsageError where too many blocks would
+/// have to be looked at.
 std::vector<std::int64_t> owned_sums(const BucketCut& cut, std::int64_t unit_elements,
-                                     bool counted_only);
+                                     bool counted_only, bool frozen = false);
 
 /// Elements of an arena of the state on the data rank that owns the most.
 std::int64_t most_state_elements(const BucketCut& cut);

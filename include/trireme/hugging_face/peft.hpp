@@ -10,13 +10,15 @@
 #include <vector>
 
 /// Low-rank adapters in the files of Hugging Face's PEFT: adapter_config.json and
-/// adapter_model.safetensors with A [r, in] and B [out, r] of each adapted linear layer.
+/// adapter_model.safetensors with A [r, in] and B [out, r] of each adapted linear layer, and with
+/// DoRA the magnitudes [out].
 namespace trireme::hugging_face {
 
 inline constexpr const char* adapter_config_name = "adapter_config.json";
 inline constexpr const char* adapter_weights_name = "adapter_model.safetensors";
 
-/// The tensors "base_model.model.<layer>.lora_A.weight" and lora_B of a model with adapters.
+/// The tensors "base_model.model.<layer>.lora_A.weight" and lora_B of a model with adapters, and
+/// with DoRA "base_model.model.<layer>.lora_magnitude_vector".
 /// UsageError if its targets are other ones than the linear layers of transformers' class.
 std::vector<Tensor> adapter_tensors(const Format& format, const deck::ModelConfig& model);
 
@@ -28,7 +30,8 @@ std::string adapter_config_text(const deck::ModelConfig& model, const std::strin
 void expect_same_adapter(const std::string& content, const std::string& path,
                          const deck::Deck& deck);
 
-/// Adds the updates factor · B A to the numbers of an array's slice: `numbers` has those of type
+/// Adds the updates factor · B A to the numbers of an array's slice, and with DoRA gives their rows
+/// the trained norms: `numbers` has those of type
 /// `type` from the rows of `piece` on.
 class Merger {
  public:

@@ -17,6 +17,9 @@ class Layer {
   Layer(const LayerPlan& plan, const Parameters<P>& parameters, const deck::ModelConfig& model,
         const TensorAxis& axis, std::int64_t layer);
 
+  /// Takes memory that keeps its values between passes.
+  void take_memory(Arena& arena);
+
   /// The layer's input [R, D], which is at the beginning of its kept memory.
   View2<T> input(const LayerMemory& memory) const;
 

@@ -53,6 +53,7 @@ struct LayerScratch {
   std::byte* codes = nullptr;                ///< architecture::fp8_code_bytes, with fp8
   View1<T> adapter_rows, adapter_gradients;  // [T · rows] of architecture::adapter_scratch
   View1<T> adapter_input;                    // [T · columns] in training with dropout
+  View1<T> adapter_product;                  // [scaled] with magnitudes
 };
 
 /// Arguments of generation besides those of a forward pass.

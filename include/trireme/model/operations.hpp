@@ -46,6 +46,8 @@ class LayerOperation {
   virtual void backward_input(const StepCall<P>& call, const LayerOperation* fused,
                               bool accumulate) const = 0;
   virtual void backward_weight(const StepCall<P>&) const {}
+  /// Takes memory that keeps its values between passes.
+  virtual void take_memory(Arena&) {}
 
  protected:
   const architecture::Operation op_;
@@ -146,8 +148,15 @@ class LinearOperation final : public LayerOperation<P> {
   void backward_input(const StepCall<P>& call, const LayerOperation<P>* fused,
                       bool accumulate) const override;
   void backward_weight(const StepCall<P>& call) const override;
+  void take_memory(Arena& arena) override {
+    if (adapter_) adapter_->take_memory(arena);
+  }
 
  private:
+  void add_product(const StepCall<P>& call, View2<T> y, View2<const T> x, bool add_bias) const;
+  void add_input_gradient(const StepCall<P>& call, View2<T> dx, View2<const T> dy) const;
+  void add_weight_gradient(const StepCall<P>& call, View2<const T> dy, View2<const T> x) const;
+  bool scales() const { return adapter_ && adapter_->scales(); }
   /// Scales of this operation's tensors, with products in fp8.
   std::optional<kernels::Fp8Linear> fp8(const StepCall<P>& call) const;
 

@@ -79,9 +79,18 @@ class Parameters {
   void initialise(const Exec& exec, std::uint64_t seed);
   /// The same of one array.
   void initialise(const Exec& exec, const Entry& entry, std::uint64_t seed) const;
+  /// Sets an array of magnitudes to the norms of the rows of its weights, which must be set. If
+  /// this rank has parts of rows only, `read` fills whole rows, some at a time. Waits.
+  void set_row_norms(const Exec& exec, const Entry& magnitudes,
+                     const std::function<void(const NamedTensor<Compute>&)>& read) const;
   /// Calls `set` to fill the weights of every array, and keeps them, or this rank's parts of them:
   /// layers that take turns in a window are filled one after the other.
   void set_weights(const Exec& exec, const std::function<void(const Entry&)>& set);
+
+  /// Number of changes of the weights: what passes derive from weights alone is found again when it
+  /// differs. Whoever writes to weights calls changed().
+  std::uint64_t version() const { return version_; }
+  void changed() { ++version_; }
 
   const std::vector<Entry>& entries() const { return entries_; }
   const Entry& entry(const std::string& name) const;
@@ -102,6 +111,8 @@ class Parameters {
   /// Cut of the gradients into buckets for their sums over a data axis of that many ranks.
   architecture::BucketCut bucket_cut(std::int64_t bucket_bytes, int data_ranks) const;
   architecture::BucketCut bucket_cut() const;  ///< over its replicas
+  /// The same of all weights, frozen ones too, if they are divided.
+  architecture::BucketCut weight_cut() const;
   const std::vector<architecture::LocalArray>& local_arrays() const { return local_; }
   View1<Compute> all_weights() const { return all_weights_; }
   /// Gradients of a stage's arrays that all tensor ranks hold whole: one range of the arena for
@@ -111,13 +122,19 @@ class Parameters {
   /// [V, D] of this rank's part of the vocabulary; empty on other ranks.
   View2<Gradient> tied_gradient() const { return tied_gradient_; }
 
+  /// This rank's blocks of frozen arrays, if weights are divided, that it alone counts.
+  std::vector<NamedTensor<Compute>> owned_frozen() const;
+
   const architecture::Placement& placement() const { return placement_; }
   std::int64_t weight_bytes() const { return weights_.capacity(); }
   std::int64_t gradient_bytes() const { return gradients_.capacity(); }
 
  private:
   std::int64_t place_of(const architecture::Arrangement& places, std::size_t local) const;
+  architecture::BucketCut bucket_cut(std::int64_t bucket_bytes, int data_ranks,
+                                     architecture::CutOf of) const;
 
+  std::uint64_t version_ = 1;
   architecture::Shard shard_;
   std::vector<architecture::LocalArray> local_;
   architecture::Placement placement_;

@@ -72,6 +72,8 @@ class PipelineStage {
   View2<T> input(const Handle& handle, const Slot& slot) const;
   /// Takes the head's memory within one pass, if the stage has a head.
   void take_head_scratch(Arena& arena, const architecture::LocalSizes& sizes);
+  /// Takes the layers' memory that keeps its values between passes.
+  void take_lasting_memory(Arena& arena);
   /// [R, D] output of the final norm, then its gradient, in the last stage.
   View2<T> head_output(const Slot& slot) const { return slot.head.dy; }
   std::int64_t layers() const { return static_cast<std::int64_t>(layers_.size()); }

@@ -13,7 +13,9 @@ namespace trireme::plan {
 /// How often a rank gathers each unit of its weights in a step, from its row of the program: before
 /// each pass that reads the unit, unless its window still holds it. `layer`: program of a layer.
 /// Empty if no weights take turns.
-std::vector<std::int64_t> unit_gathers(const deck::Config& config, const architecture::Shard& shard,
+std::vector<std::int64_t> unit_gathers(const deck::Config& config,
+                                       const architecture::Architecture& architecture,
+                                       const architecture::Shard& shard,
                                        const architecture::Arrangement& weights,
                                        const architecture::LayerProgram& layer,
                                        const Machine& machine);

@@ -29,6 +29,7 @@ struct ActivationParts {
   Bytes logits_scratch = 0;   ///< besides `scratch`
   Bytes logits_messages = 0;  ///< buffers of messages among all pipeline ranks
   Bytes positions = 0;        ///< of tokens in packed documents, that a slot keeps in every stage
+  Bytes layer_scales = 0;     ///< of each layer: norms and scales of products with magnitudes
 };
 ActivationParts activation_parts(const deck::Config& config,
                                  const architecture::Architecture& architecture,

@@ -43,7 +43,8 @@ StepCosts step_costs(const deck::Config& config, const architecture::Architectur
 /// The stages of a pipeline. They depend on the pipeline, its chunks and the tensor axis.
 struct StageSizes {
   std::vector<layout::Slice> layers;
-  std::vector<double> parameters;  ///< of a tensor rank
+  std::vector<double> parameters;  ///< trained ones of a tensor rank
+  std::vector<double> frozen;      ///< the others; empty if all are trained
 };
 StageSizes stage_sizes(const deck::Config& config, const architecture::Architecture& architecture);
 StepCosts step_costs(const deck::Config& config, const architecture::Architecture& architecture,

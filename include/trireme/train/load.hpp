@@ -113,7 +113,10 @@ void load_weights(const Exec& exec, const checkpoint::Reader& reader,
   }
   const bool fresh = lacks_adapters(reader, architecture);
   parameters.set_weights(exec, [&](const auto& entry) {
-    if (fresh && entry.spec->adapter)
+    if (fresh && entry.spec->initialisation == architecture::Initialisation::row_norms)
+      parameters.set_row_norms(exec, entry,
+                               [&](const auto& rows) { load_array(exec, reader, rows); });
+    else if (fresh && entry.spec->adapter)
       parameters.initialise(exec, entry, seed);
     else
       load_array(exec, reader, entry.weight);

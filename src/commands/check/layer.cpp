@@ -31,6 +31,10 @@ double flops_of(const LayerDescription& part, const Operation& op, Pass pass,
   if (!op.adapter.empty() && (pass != Pass::backward_weight || op.trains_adapter()))
     products +=
         adapter_products(part, op, n, m.adapter.rank) * (pass == Pass::backward_weight ? 2 : 1);
+  // The gradient of magnitudes needs the product again.
+  if (pass == Pass::backward_weight && !op.adapter.empty() && op.adapter.front().m > 0)
+    products += static_cast<double>(columns_of(tensor(op.input).columns, n) *
+                                    columns_of(tensor(op.output).columns, n));
   if (op.kind == OperationKind::attention)
     products =
         products_per_token(op, m) * static_cast<double>(n.heads) / static_cast<double>(m.heads);

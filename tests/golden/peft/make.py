@@ -1,11 +1,13 @@
 #!/usr/bin/env python3
 """Makes this folder's references with Hugging Face's PEFT: a small LlamaForCausalLM and a small GPT2LMHeadModel with random
-weights and LoRA adapters on all linear layers, as `save_pretrained` writes them, and what fine-tuning them in fp64 computes.
+weights and LoRA or DoRA adapters on all linear layers, as `save_pretrained` writes them, and what fine-tuning them in fp64
+computes.
 
     python3 make.py        # needs torch, transformers, peft; made with 2.15.0, 5.23.0, 0.21.2
 
-llama/, gpt2/    the model: config.json and model.safetensors in fp32
-  adapter/       adapter_config.json and adapter_model.safetensors in fp32, with random A and B
+llama/, gpt2/, llama_dora/, gpt2_dora/
+                 the model: config.json and model.safetensors in fp32
+  adapter/       adapter_config.json and adapter_model.safetensors in fp32, with random A and B, and random magnitudes
   results.txt    "tokens" with a text of 4 · 13 + 1 tokens; "logits" with the first 8 logits after the first 13 tokens of the
                  text, with the adapters; per step of AdamW a line "step LOSS NORM" with the mean loss of the 4 samples of 13
                  tokens, and the norm of all gradients of the adapters; after 5 steps the logits again
@@ -84,7 +86,9 @@ def make(folder, model, adapter):
     peft = get_peft_model(model, adapter)
     with torch.no_grad():
         for name, p in peft.named_parameters():
-            if "lora_" in name:
+            if "lora_magnitude" in name:
+                p.mul_(1 + torch.randn(p.shape) * 0.2)
+            elif "lora_" in name:
                 p.copy_(torch.randn(p.shape) * 0.2)
     peft.peft_config["default"].base_model_name_or_path = None
     peft.save_pretrained(folder / "adapter")
@@ -99,7 +103,10 @@ def make(folder, model, adapter):
     text = torch.randint(0, VOCABULARY, (SAMPLES * SEQUENCE + 1,))
     inputs, targets = text[:-1].reshape(SAMPLES, SEQUENCE), text[1:].reshape(SAMPLES, SEQUENCE)
     trained = [p for p in peft.parameters() if p.requires_grad]
-    optimizer = torch.optim.AdamW(trained, lr=0.01, betas=(0.9, 0.95), eps=1e-8, weight_decay=0.1)
+    groups = [{"params": [p for p in trained if p.dim() > 1]},
+              {"params": [p for p in trained if p.dim() == 1], "weight_decay": 0}]  # magnitudes do not decay
+    optimizer = torch.optim.AdamW([g for g in groups if g["params"]], lr=0.01, betas=(0.9, 0.95), eps=1e-8,
+                                  weight_decay=0.1)
 
     def logits():
         with torch.no_grad():
@@ -117,11 +124,13 @@ def make(folder, model, adapter):
     (folder / "results.txt").write_text("\n".join(lines) + "\n")
 
 
+LLAMA = dict(r=3, lora_alpha=5, lora_dropout=0.0, task_type="CAUSAL_LM",
+             target_modules=["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"])
+GPT2 = dict(r=4, lora_alpha=6, use_rslora=True, lora_dropout=0.0, task_type="CAUSAL_LM", fan_in_fan_out=True,
+            target_modules=["c_attn", "attn.c_proj", "c_fc", "mlp.c_proj"])
 here = pathlib.Path(__file__).parent
 torch.manual_seed(20260)
-make(here / "llama", llama(),
-     LoraConfig(r=3, lora_alpha=5, lora_dropout=0.0, task_type="CAUSAL_LM",
-                target_modules=["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"]))
-make(here / "gpt2", gpt2(),
-     LoraConfig(r=4, lora_alpha=6, use_rslora=True, lora_dropout=0.0, task_type="CAUSAL_LM", fan_in_fan_out=True,
-                target_modules=["c_attn", "attn.c_proj", "c_fc", "mlp.c_proj"]))
+make(here / "llama", llama(), LoraConfig(**LLAMA))
+make(here / "gpt2", gpt2(), LoraConfig(**GPT2))
+make(here / "llama_dora", llama(), LoraConfig(**LLAMA, use_dora=True))
+make(here / "gpt2_dora", gpt2(), LoraConfig(**GPT2, use_dora=True))
