@@ -223,12 +223,13 @@ void Merger::add_update(const Piece& piece, char* numbers) const {
   const ArraySpec& up = specs_.at(piece.array + std::string(architecture::adapter_b));
   const bool part = piece.place != Piece::whole_array;
   const std::int64_t r = model_.adapter.rank;
-  // A whole array of keys and values, as in a fused product, has blocks of B for one A.
-  const bool one_a = target == architecture::fused_target || !part;
-  const std::vector<double> a = read(down, piece.place, one_a ? 1 : 2);
+  // A whole array of keys and values has two blocks of B, with one A or one for each of them.
+  const bool fused = target == architecture::fused_target;
+  const std::vector<double> a = read(down, piece.place, part && !fused ? 2 : 1);
   const std::vector<double> b = read(up, piece.place, part ? 2 : 1);
-  const std::int64_t columns = std::ssize(a) / r;
+  const std::int64_t columns = specs_.at(piece.array).elements() / (up.elements() / r);
   const std::int64_t rows = std::ssize(b) / r;
+  const std::int64_t rows_of_a = rows * r * columns / std::ssize(a);
   const double factor = model_.adapter.factor();
   std::vector<double> m;
   if (architecture::has_magnitudes(model_.adapter))
@@ -240,7 +241,7 @@ void Merger::add_update(const Piece& piece, char* numbers) const {
     convert(type_, at, DType::fp64, row.data(), columns);
     for (std::int64_t k = 0; k < r; ++k) {
       const double by = factor * b[static_cast<std::size_t>(i * r + k)];
-      const double* from = a.data() + k * columns;
+      const double* from = a.data() + (i / rows_of_a * r + k) * columns;
       for (std::size_t j = 0; j < row.size(); ++j) row[j] += by * from[j];
     }
     if (!m.empty()) scale_row(row, m[static_cast<std::size_t>(i)]);
