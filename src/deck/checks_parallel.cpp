@@ -122,6 +122,17 @@ void resolve_axes(Deck& deck, std::int64_t ranks) {
               ranks > model_ranks * p.data ? "" : launch(model_ranks * p.data));
 }
 
+/// Groups of replicas are equal, and none goes over the edge of another.
+void check_shard_group(const Deck& deck) {
+  const ParallelConfig& p = deck.config.parallel;
+  if (p.shard_group == 0) return;
+  const bool context = p.context > 1;
+  check_usage(p.replicas() % p.shard_group == 0, deck.cite("parallel", "shard_group"),
+              " does not divide the ", p.replicas(), " replicas of ", deck.cite("parallel", "data"),
+              context ? text(" · ", deck.cite("parallel", "context")) : "", "; choose ",
+              choices(divisors(p.replicas()), p.shard_group));
+}
+
 /// A step's program lists every pass of every stage.
 void check_passes(const Deck& deck) {
   const ParallelConfig& p = deck.config.parallel;
@@ -181,6 +192,7 @@ void resolve_parallel(Deck& deck, std::int64_t ranks) {
   if (b.global % (b.micro * p.data) == 0) {
     const std::string mistake = ramp_mistake(deck, p.data);
     check_usage(mistake.empty(), mistake);
+    check_shard_group(deck);
     check_passes(deck);
     return;
   }

@@ -166,6 +166,12 @@ void parallel_keys(std::vector<Entry>& out) {
               "also the sums of gradients, or also the weights; see docs/parallelism.md")
       .otherwise(Str("none"));
   parallel
+      .integer("shard_group", &ParallelConfig::shard_group,
+               "replicas, consecutive ones such as those of a node, that divide the state among "
+               "themselves; each group then has all of it (hybrid sharding)")
+      .at_least(0)
+      .otherwise(Int{0}, "0: all replicas");
+  parallel
       .choice("offload", &ParallelConfig::offload,
               "device data kept in host memory: none, the optimizer's state, saved activations, or "
               "both; no effect where kernels run on the host")

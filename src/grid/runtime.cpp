@@ -197,6 +197,17 @@ Communicator& Grid::replicas() {
   return replicas_ ? *replicas_ : communicator(Axis::data);
 }
 
+Communicator& Grid::shard_group(int ranks) {
+  Communicator& all = replicas();
+  if (ranks == all.size()) return all;
+  std::unique_ptr<Communicator>& group = others_["shard group"];
+  if (!group) {
+    group = all.split(all.rank() / ranks, all.rank(), "shard group");
+    if (factory_ && group->size() > 1) group->use(factory_(*group));
+  }
+  return *group;
+}
+
 Communicator& Grid::part_of_tensor_axis(const std::string& name, int colour) {
   std::unique_ptr<Communicator>& part = parts_[name];
   if (!part) {

@@ -50,7 +50,7 @@ void GradientReducer<G>::before_sums(const Exec& exec, std::int64_t layer) {
   for (std::size_t i = 0; i < buckets_.size(); ++i)
     if (const auto* run = places_.run_of(buckets_[i].begin);
         former >= 0 && run->takes_turns && run->unit == former)
-      communicator_.wait(running_[i].request, "gradients of a layer");
+      take(exec, i, "gradients of a layer");
   for (const architecture::Arrangement::Run& run : places_.runs())
     if (run.takes_turns && run.unit == unit)
       kernels::fill(exec,
@@ -86,12 +86,29 @@ grid::Request GradientReducer<G>::start(const Exec& exec, std::size_t i) const {
 }
 
 template <class G>
-void GradientReducer<G>::finish(Stage stage) {
+void GradientReducer<G>::take(const Exec& exec, std::size_t i, const char* waits) {
+  grid::Request& request = running_[i].request;
+  if (!request.active()) return;
+  communicator_.wait(request, waits);
+  const architecture::Bucket& bucket = buckets_[i];
+  const auto* run = places_.run_of(bucket.begin);
+  if (scatter_ || run == nullptr || !run->takes_turns) return;
+  const auto part = [&](std::int64_t place, std::int64_t n) {
+    return View1<G>(gradients_.data() + place, static_cast<std::size_t>(n));
+  };
+  for (const auto& own : places_.kept(bucket.begin, bucket.end)) {
+    const std::int64_t n = own.end - own.begin;
+    kernels::copy<G>(exec, part(own.place, n), part(places_.place(own.begin), n));
+  }
+}
+
+template <class G>
+void GradientReducer<G>::finish(const Exec& exec, Stage stage) {
   for (std::size_t i = 0; i < buckets_.size(); ++i) {
     if (buckets_[i].stage != stage || buckets_[i].shared) continue;
     check(running_[i].missing == 0, "gradient reduction: ", running_[i].missing,
           " layers of stage ", stage, " are not complete");
-    communicator_.wait(running_[i].request, "gradient all-reduce");
+    take(exec, i, "gradient all-reduce");
   }
 }
 

@@ -33,7 +33,7 @@ architecture::BucketCut buckets_of(const deck::Config& config,
           arrays,
           placement,
           std::max<std::int64_t>(1, config.parallel.bucket_bytes / sizes.accumulate),
-          static_cast<int>(config.parallel.replicas()),
+          static_cast<int>(config.parallel.shard_ranks()),
           architecture::division_of(config).by_layer(),
           of};
 }
@@ -150,12 +150,13 @@ Bytes share_bytes(const deck::Config& config, const architecture::Architecture& 
   const std::int64_t page = architecture::saved_alignment / sizes.accumulate;
   const std::int64_t weights = sizes.narrow() || owns_weights ? 0 : 1;
   const std::int64_t copies = weights + (shares_state(config) ? 0 : state_arrays);
-  std::vector<std::int64_t> owned(static_cast<std::size_t>(replicas));
+  std::vector<std::int64_t> owned;
   if (shares_state(config)) {
     const auto placement = architecture::place(architecture, shard, arrays);
     owned = architecture::owned_sums(
         buckets_of(config, architecture, shard, arrays, placement, machine), page, true);
   }
+  owned.resize(static_cast<std::size_t>(replicas));  // the first group writes
   std::vector<std::int64_t> saved(owned.size());
   if (copies > 0) saved = architecture::saved_sums(architecture, shard, arrays, replicas, page);
   // Frozen weights are saved as fp32 or wider, too.
@@ -167,6 +168,7 @@ Bytes share_bytes(const deck::Config& config, const architecture::Architecture& 
                                       page, true, true);
   else
     frozen = architecture::saved_sums(architecture, shard, arrays, replicas, page, true);
+  frozen.resize(owned.size());
   // With overlapping steps, the weights before the last update are saved too, as they are used.
   std::vector<std::int64_t> earlier(owned.size());
   if (config.parallel.overlaps_steps())

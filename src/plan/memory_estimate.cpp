@@ -157,7 +157,7 @@ ArenaParts MemoryEstimate::arenas_of(const deck::Config& config, const Rank& ran
         std::max<std::int64_t>(norm_block, p.bucket_bytes / sizes_.accumulate());
     const std::int64_t buckets = trained / bucket + 3 * p.chunks + 2;
     arenas.state_elements =
-        std::min(trained, part_of(trained, p.replicas()) + buckets * norm_block);
+        std::min(trained, part_of(trained, p.shard_ranks()) + buckets * norm_block);
     // Own parts, and windows of two layers and of the embedding or the head.
     const bool first = rank.shard.has_embedding(), last = rank.shard.has_head();
     const std::int64_t windows =
@@ -184,7 +184,7 @@ Bytes MemoryEstimate::reductions_of(const deck::Config& config, const Rank& rank
   const std::int64_t longest =
       std::min(arenas.elements, std::max(norm_block, p.bucket_bytes / sizes_.accumulate()));
   Bytes bytes = 0;
-  if (p.divides_state())
+  if (p.divides_state() && p.shard_ranks() == p.replicas())
     bytes += std::min((part_of(longest, p.replicas()) + norm_block) * sizes_.accumulate(),
                       device_reduction_segment_bytes(data)) *
              (data - 1);

@@ -37,6 +37,15 @@ NetworkTime::NetworkTime(const Machine& machine, const deck::ParallelConfig& p)
   for (const layout::AxisSize& a : axes.axes())
     places_[a.axis] = place_of(a.size, axes.stride(a.axis), devices_);
   places_[Axis::data] = together(places_[Axis::data], places_[Axis::context], devices_);
+  shards_ = places_[Axis::data];
+  // Consecutive replicas are on one node as long as it has room for them.
+  if (const std::int64_t group = p.shard_ranks(); group < shards_.ranks) {
+    shards_.ranks = group;
+    shards_.per_node = std::min(group, shards_.per_node);
+    shards_.nodes = (group + shards_.per_node - 1) / shards_.per_node;
+    shards_.sharing =
+        shards_.nodes == 1 ? 1 : std::max<std::int64_t>(1, devices_ / shards_.per_node);
+  }
   stride_ = axes.stride(Axis::pipeline);
 }
 
@@ -64,6 +73,11 @@ Seconds NetworkTime::collective(architecture::Collective kind, double bytes, Axi
   const double efficiency =
       axis == Axis::data ? machine_.network.gradient_efficiency : machine_.network.efficiency;
   return ring(factor, bytes, place(axis), efficiency);
+}
+
+Seconds NetworkTime::among_shards(architecture::Collective kind, double bytes) const {
+  const double factor = kind == architecture::Collective::all_reduce ? 2 : 1;
+  return ring(factor, bytes, shards_, machine_.network.gradient_efficiency);
 }
 
 Seconds NetworkTime::message(double bytes, Rank from, Rank to) const {

@@ -14,7 +14,8 @@ namespace {
 Bytes bucket_scratch(const deck::ParallelConfig& parallel, const architecture::BucketRun& run,
                      Bytes size) {
   const auto ranks = static_cast<int>(parallel.replicas());
-  if (!parallel.divides_state()) return device_reduction_scratch_bytes(run.size() * size, ranks);
+  if (!parallel.divides_state() || parallel.shard_ranks() < ranks)
+    return device_reduction_scratch_bytes(run.size() * size, ranks);
   const Bytes most = device_reduction_segment_bytes(ranks);
   Bytes longest = 0;
   architecture::visit_parts(run, ranks, [&](int, std::int64_t begin, std::int64_t end) {

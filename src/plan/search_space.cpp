@@ -91,6 +91,11 @@ bool SearchSpace::has_axes(const Layout& layout) {
     reject("global batch not divisible by data");
     return false;
   }
+  const deck::ParallelConfig& p = deck_.config.parallel;
+  if (p.shard_group > 0 && layout.data * p.context % p.shard_group != 0) {
+    reject("replicas not divisible by shard_group");
+    return false;
+  }
   const std::int64_t chunks = chunks_.fixed ? chunks_.value : 1;
   const bool chosen = pipeline_.fixed || chunks_.fixed;
   const std::int64_t most = chosen ? deck::stages_limit : std::min(m.layers, deck::stages_limit);

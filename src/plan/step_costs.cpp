@@ -216,12 +216,13 @@ StepCosts step_costs(const deck::Config& config, const Architecture& a, const Pa
   costs.gathers.assign(ranks, 0);
   const KernelTime kernels(machine, config.precision);
   const bool shares = p.divides_state();
+  const bool scatters = shares && p.shard_ranks() == p.replicas();
   for (std::size_t s = 0; s < stages; ++s) {
     const double bytes = parameters[s] * gradient;
     costs.reductions.push_back(
-        shown * network.collective(shares ? Collective::reduce_scatter : Collective::all_reduce,
+        shown * network.collective(scatters ? Collective::reduce_scatter : Collective::all_reduce,
                                    bytes, Axis::data));
-    const double updated = parameters[s] / static_cast<double>(shares ? p.replicas() : 1);
+    const double updated = parameters[s] / static_cast<double>(shares ? p.shard_ranks() : 1);
     costs.updates[rank_of(s)] +=
         turns *
         kernels.memory(updated * update_bytes(config, sizes, machine), machine.kernels.update);
@@ -231,9 +232,9 @@ StepCosts step_costs(const deck::Config& config, const Architecture& a, const Pa
     const double frozen = p.divides_weights() && !given.frozen.empty() ? given.frozen[s] : 0;
     if (shares)
       costs.gathers[rank_of(s)] +=
-          times * network.collective(Collective::all_gather,
-                                     (parameters[s] + frozen) * static_cast<double>(sizes.element),
-                                     Axis::data);
+          times *
+          network.among_shards(Collective::all_gather,
+                               (parameters[s] + frozen) * static_cast<double>(sizes.element));
   }
   if (a.model.tied_embeddings && !p.shares_vocabulary() &&
       !architecture::is_frozen(a.model, "embedding.token") &&
@@ -242,7 +243,7 @@ StepCosts step_costs(const deck::Config& config, const Architecture& a, const Pa
                                         static_cast<double>(p.tensor) * gradient);
   costs.norm = network.collective(Collective::all_reduce, 8, Axis::tensor) +
                network.collective(Collective::all_reduce, 8, Axis::pipeline);
-  if (shares) costs.norm += network.collective(Collective::all_reduce, 8, Axis::data);
+  if (shares) costs.norm += network.among_shards(Collective::all_reduce, 8);
   return costs;
 }
 

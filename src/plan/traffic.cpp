@@ -188,11 +188,14 @@ class Counter {
     const auto replicas = static_cast<int>(parallel_.replicas());
     const char* const data = parallel_.context > 1 ? "replicas" : "data";
     const bool shared = parallel_.divides_state();
+    const std::int64_t group = parallel_.shard_ranks();
+    const bool scatters = shared && group == replicas;
+    const char* const shards = group == replicas ? data : "shard group";
     Messages gradients, weights;
     const architecture::Division division = architecture::division_of(config_);
     const auto cut = [&](architecture::CutOf of) {
-      return architecture::BucketCut(architecture_, shard_, arrays_, placement, most, replicas,
-                                     division.by_layer(), of);
+      return architecture::BucketCut(architecture_, shard_, arrays_, placement, most,
+                                     static_cast<int>(group), division.by_layer(), of);
     };
     cut(architecture::CutOf::gradients).visit([&](const architecture::BucketRun& run) {
       gradients.add(run.count, run.size());
@@ -208,15 +211,15 @@ class Counter {
                                    : 1),
                   run.size());
     });
-    add(data, shared ? "gradients: reduce-scatter" : "gradients: all-reduce", replicas,
+    add(data, scatters ? "gradients: reduce-scatter" : "gradients: all-reduce", replicas,
         gradients.number, gradients.elements * sizes_.accumulate);
     if (maxima_ > 0) add(data, "maxima of fp8 tensors: all-reduce", replicas, 1, maxima_);
     if (shard_.has_head()) losses(data, replicas);
     if (!shared) return;
-    add(data, "weights: all-gather", replicas, weights.number, weights.elements * sizes_.element);
-    add(data, "gradient norm: all-reduce", replicas, 1, norm_blocks() * 8);
+    add(shards, "weights: all-gather", group, weights.number, weights.elements * sizes_.element);
+    add(shards, "gradient norm: all-reduce", group, 1, norm_blocks() * 8);
     if (trust_norms_ > 0)
-      add(data, "trust ratios: all-reduce", replicas, 1, trust_norms_ * norm_blocks() * 8);
+      add(shards, "trust ratios: all-reduce", group, 1, trust_norms_ * norm_blocks() * 8);
   }
 
   /// Blocks of the pieces that this rank counts in the norm.

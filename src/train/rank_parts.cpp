@@ -33,10 +33,10 @@ std::int64_t tokens_of(const deck::Config& config, const grid::Communicator& con
 }
 
 /// A rank that only evaluates has whole weights.
-model::Replicas replicas_of(const deck::Config& config, const grid::Communicator& replicas,
+model::Replicas replicas_of(const deck::Config& config, const grid::Communicator& shards,
                             bool training) {
   if (!training) return {};
-  return {architecture::division_of(config), replicas.rank(), replicas.size(),
+  return {architecture::division_of(config), shards.rank(), shards.size(),
           config.parallel.bucket_bytes, config.parallel.sequence_parallel};
 }
 
@@ -65,6 +65,7 @@ RankParts<P>::RankParts(const deck::Config& config, const architecture::Architec
     : data(grid.communicator(Axis::data)),
       context(grid.communicator(Axis::context)),
       replicas(grid.replicas()),
+      shards(grid.shard_group(static_cast<int>(config.parallel.shard_ranks()))),
       pipeline(grid.communicator(Axis::pipeline)),
       tensor(grid.communicator(Axis::tensor)),
       replica(grid.model()),
@@ -73,7 +74,7 @@ RankParts<P>::RankParts(const deck::Config& config, const architecture::Architec
            model::ContextAxis(context, config.model.sequence)),
       parameters(architecture,
                  architecture::make_shard(architecture, config.parallel, grid.coordinates()),
-                 !programs.empty(), replicas_of(config, replicas, !programs.empty())),
+                 !programs.empty(), replicas_of(config, shards, !programs.empty())),
       layout(layout_of(config, machine, programs)) {
   const bool training = !programs.empty();
   if (training && config.parallel.overlaps_steps())
@@ -144,14 +145,16 @@ void RankParts<P>::make_optimizer(const deck::Config& config,
                                   const architecture::Architecture& architecture, grid::Grid& grid,
                                   const plan::Machine& machine) {
   const bool shared = config.parallel.divides_state();
+  // Several groups with the same state each: every rank needs the sums of its parts over all ranks.
+  const bool scatter = shared && shards.size() == replicas.size();
   const architecture::BucketCut cut =
-      parameters.bucket_cut(config.parallel.bucket_bytes, replicas.size());
+      parameters.bucket_cut(config.parallel.bucket_bytes, shards.size());
   const std::int64_t elements = parameters.placement().trained;
   const std::int64_t head = config.model.layers;
   const auto buckets = architecture::gradient_buckets(cut);
   const auto& arrays = parameters.local_arrays();
   const architecture::Placement& placement = parameters.placement();
-  auto state = shared ? architecture::owned_state(arrays, placement, buckets, replicas.rank())
+  auto state = shared ? architecture::owned_state(arrays, placement, buckets, shards.rank())
                       : architecture::whole_state(arrays, placement);
   const std::int64_t capacity = shared ? architecture::most_state_elements(cut) : state.elements;
   const auto scratch =
@@ -162,27 +165,27 @@ void RankParts<P>::make_optimizer(const deck::Config& config,
   embedding.reserve_scratch(scratch.embedding);
   pipeline.reserve_scratch(scratch.pipeline);
   optimizer.emplace(
-      config.optimizer, architecture, parameters, grid.model(), replicas, std::move(state),
-      capacity, loss_scaling(config.precision),
+      config.optimizer, architecture, parameters, grid.model(), shards, std::move(state), capacity,
+      loss_scaling(config.precision),
       plan::offloads_optimizer(config.parallel, machine) ? ArenaMemory::host : ArenaMemory::device);
   shared_gradients.emplace(grid, config.model, parameters);
   reducer.emplace(replicas, parameters.all_gradients(), parameters.gradient_places(), head, buckets,
-                  shared);
+                  scatter);
   if (shared && parameters.weight_places().has_windows())
-    weight_gather.emplace(replicas, parameters.all_weights(), parameters.weight_places(),
+    weight_gather.emplace(shards, parameters.all_weights(), parameters.weight_places(),
                           placement.elements,
                           architecture::gradient_buckets(parameters.weight_cut()));
   else if (shared)
-    weight_gather.emplace(replicas, parameters.all_weights(), parameters.weight_places(), elements,
+    weight_gather.emplace(shards, parameters.all_weights(), parameters.weight_places(), elements,
                           buckets);
   access.emplace(weight_gather ? &*weight_gather : nullptr, *reducer);
   if (!second) return;
   second->shared_gradients.emplace(grid, config.model, second->parameters);
   model::Parameters<P>& other = second->parameters;
   second->reducer.emplace(replicas, other.all_gradients(), other.gradient_places(), head, buckets,
-                          shared);
+                          scatter);
   if (shared)
-    second->weight_gather.emplace(replicas, other.all_weights(), other.weight_places(), elements,
+    second->weight_gather.emplace(shards, other.all_weights(), other.weight_places(), elements,
                                   buckets);
   second->access.emplace(second->weight_gather ? &*second->weight_gather : nullptr,
                          *second->reducer);

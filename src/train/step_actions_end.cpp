@@ -10,7 +10,7 @@ namespace trireme::train {
 template <class P>
 void StepActions<P>::reduce_gradients(const Step& step) {
   const std::int64_t number = step_of(step);
-  parts_.reducer_of(number).finish(step.instr.stage);
+  parts_.reducer_of(number).finish(handle_, step.instr.stage);
   // Gradients of head norms cover this rank's heads only. With sequence parallelism, gradients of
   // norms, biases and positions cover this rank's tokens only.
   for (const bool partial : {false, true}) {

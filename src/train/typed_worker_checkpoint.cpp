@@ -77,10 +77,11 @@ std::vector<checkpoint::SliceView> TypedWorker<P>::share() {
     return slices;
   }
   const auto state = parts_.optimizer->state();
+  const bool writes = parts_.replicas.rank() < parts_.shards.size();
   const auto add_state = [&](const auto& array_of) {
-    if (parts_.weight_gather) {  // each replica owns a part
+    if (parts_.weight_gather) {  // each replica of the first group writes its own part
       for (const auto& block : state)
-        if (block.counted) {
+        if (block.counted && writes) {
           const auto& array = array_of(block);
           slices.push_back(slice_of(handle_, array, {0, array.offset, array.extent, 0}));
         }
@@ -97,13 +98,15 @@ std::vector<checkpoint::SliceView> TypedWorker<P>::share() {
     add_state([](const auto& block) -> const auto& { return block.updated; });
   else
     add_weights();
-  if (parts_.parameters.weight_places().has_windows())
-    for (const auto& block : parts_.parameters.owned_frozen())
-      slices.push_back(frozen_slice_of(handle_, block, {0, block.offset, block.extent, 0}));
-  else
+  if (parts_.parameters.weight_places().has_windows()) {
+    if (writes)
+      for (const auto& block : parts_.parameters.owned_frozen())
+        slices.push_back(frozen_slice_of(handle_, block, {0, block.offset, block.extent, 0}));
+  } else {
     for (const auto& part : all)
       if (arrays[part.local].frozen)
         slices.push_back(frozen_slice_of(handle_, entries[part.local].weight, part));
+  }
   if (parts_.second)
     for (const auto& part : all) {
       auto earlier = parts_.parameters_of(actions_.step() + 1).entries()[part.local].weight;

@@ -178,6 +178,22 @@ TEST(Checks, OverlappingStepsNeedAMicroBatchForEachRank) {
   resolve_parallel(deck, 3);
 }
 
+TEST(Checks, GroupsThatDivideStateAreEqual) {
+  Deck deck = parse_deck(example, "a.toml", {"parallel.shard_group=4", "batch.global=12"});
+  deck.config.batch.micro = 1;
+  try {
+    resolve_parallel(deck, 6);
+    ADD_FAILURE() << "6 replicas in groups of 4";
+  } catch (const UsageError& error) {
+    EXPECT_EQ(std::string(error.what()),
+              "[parallel] shard_group = 4 (command line) does not divide the 6 replicas of "
+              "[parallel] data = 6 (from the number of ranks); choose 1, 2, 3 or 6");
+  }
+  deck.config.parallel.shard_group = 3;
+  resolve_parallel(deck, 6);
+  EXPECT_EQ(deck.config.parallel.shard_ranks(), 3);
+}
+
 TEST(Checks, AnOrderNamesAxes) {
   expect_contains(mistakes_of(example, {"parallel.order=data, tenor"}),
                   "[parallel] order = \"data, tenor\" (command line): \"tenor\" is not an axis; "

@@ -79,14 +79,7 @@ TEST_F(CountedLayouts, GiveTheAnswerOfOneRank) {
     one.key_value_heads = layout.key_value_heads;
     const auto self = grid::Communicator::self();
     const Outcome expected = run_counted(one, *self);
-    for (std::size_t i = 0; i < expected.trace.losses.size(); ++i) {
-      EXPECT_NEAR(found.trace.losses[i], expected.trace.losses[i],
-                  1e-10 * expected.trace.losses[i]);
-      EXPECT_NEAR(found.trace.norms[i], expected.trace.norms[i], 1e-10 * expected.trace.norms[i]);
-    }
-    ASSERT_EQ(found.weights.size(), expected.weights.size());
-    for (std::size_t i = 0; i < found.weights.size(); ++i)
-      ASSERT_NEAR(found.weights[i], expected.weights[i], 1e-10) << i;
+    expect_the_same(found, expected);
   }
 }
 

@@ -152,6 +152,18 @@ class Plan : public ::testing::Test {
           with_layout(tensor, 1, c, body);
         }
     for (Case c :
+         {Case{"1f1b", 1, true, true, "none", optimizer, "lamb", Family::gpt, 3, "bf16"},
+          Case{"1f1b", 1, true, true, "none", gradients},
+          Case{"gpipe", 1, false, false, "full", weights, "adamw", Family::llama, 1, "bf16"},
+          Case{"1f1b", 1, true, true, "selective", weights}})
+      for (const int context : {1, 2}) {
+        if (ranks != 4) continue;
+        c.context = context;
+        c.one_pass = c.shard != optimizer;
+        c.property = "parallel.shard_group=2";
+        with_layout(1, 1, c, body);
+      }
+    for (Case c :
          {Case{"1f1b", 1, true, true, "none", optimizer},
           Case{"zb-h1", 1, false, false, "full", none, "lamb", Family::llama, 1, "bf16"},
           Case{"interleaved", 2, true, true, "selective", optimizer, "adamw", Family::bert},
@@ -264,6 +276,8 @@ class Plan : public ::testing::Test {
     if (config.parallel.shares_vocabulary())
       for (const char* name : {"look-ups", "outputs", "logits", "look-ups' gradients"})
         axes.emplace("vocabulary", &grid.another(Axis::pipeline, name));
+    if (config.parallel.shard_group > 0)
+      axes.emplace("shard group", &grid.shard_group(static_cast<int>(config.parallel.shard_group)));
     for (const auto& [name, part] : grid.parts_of_tensor_axis()) axes.emplace("shared", part.get());
     rig.worker->train_step(1, rig.samples);
     for (const auto& [name, communicator] : axes) communicator->reset_traffic();
@@ -277,7 +291,7 @@ class Plan : public ::testing::Test {
       sent[name].bytes += communicator->traffic().bytes;
     }
     for (const char* name : {"tensor", "context", "vocabulary", "pipeline", "shared", "data",
-                             "replicas", "tied", "model"}) {
+                             "replicas", "shard group", "tied", "model"}) {
       EXPECT_EQ(sent[name].operations, planned[name].operations) << name;
       EXPECT_EQ(sent[name].bytes, planned[name].bytes) << name;
     }

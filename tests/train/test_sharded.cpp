@@ -32,6 +32,18 @@ class Sharded : public Layouts {
         EXPECT_EQ(found.trace, expected.trace);
         EXPECT_EQ(found.weights, expected.weights);
       }
+      if (layout.data * layout.context <= 2 || layout.data * layout.context % 2 != 0) continue;
+      // Pairs of replicas divide the state, and have it all.
+      Layout grouped = layout;
+      grouped.more.emplace_back("parallel.shard_group=2");
+      for (const Sharding shard : divisions) {
+        grouped.shard = shard;
+        SCOPED_TRACE(grouped.name());
+        const Outcome found = run(grouped, runtime().world());
+        if (runtime().rank() > 0) continue;
+        EXPECT_EQ(found.trace, expected.trace);
+        EXPECT_EQ(found.weights, expected.weights);
+      }
     }
   }
 
@@ -103,7 +115,10 @@ TEST_F(Sharded, CheckpointsContinueWithEveryDivision) {
     const std::string precision = text("precision.compute=", compute);
     for (const Sharding shard : divisions) {
       const std::string directory = text(where, compute, name_of(shard));
-      Rig whole(config_of(shard, {precision}), tokens_);
+      std::vector<std::string> with{precision};  // also pairs of replicas with the same state
+      if (runtime().ranks() == 4 && shard != Sharding::gradients)
+        with.emplace_back("parallel.shard_group=2");
+      Rig whole(config_of(shard, with), tokens_);
       whole.run(1, 3);
       save(*whole.worker, directory, 3);
       const auto arrays = whole_arrays(*whole.worker, runtime().world());

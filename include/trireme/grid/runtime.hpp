@@ -91,6 +91,9 @@ class Grid {
   Communicator& model() { return *model_; }
   /// The ranks with the same weights, in rank order: those of the data and of the context axis.
   Communicator& replicas();
+  /// This rank's group of `ranks` consecutive replicas, which divides their number: replicas() if
+  /// it is all of them. Later calls return the same communicator. Collective on the replicas.
+  Communicator& shard_group(int ranks);
   /// The pipeline ranks of the first and the last stage, which both hold tied embeddings; on every
   /// other rank, and where one rank has both stages, this rank alone.
   Communicator& embedding() { return *embedding_; }

@@ -20,9 +20,10 @@ template <class G>
 class GradientReducer {
  public:
   /// `gradients`, where `places` are in them, and `communicator` must outlive this. `scatter`: each
-  /// rank receives only the sums of its own parts of the buckets; the rest of its gradients is
-  /// invalid afterwards. `head`: layer of the head (architecture::layer_of), which may add to its
-  /// gradients before any backward pass.
+  /// rank receives only the sums of its own parts of the buckets, which are those of the
+  /// communicator's ranks; the rest of its gradients is invalid afterwards. Otherwise it receives
+  /// all sums, and of those in windows keeps its own parts. `head`: layer of the head
+  /// (architecture::layer_of), which may add to its gradients before any backward pass.
   GradientReducer(grid::Communicator& communicator, View1<G> gradients,
                   const architecture::Arrangement& places, std::int64_t head,
                   std::vector<architecture::Bucket> buckets, bool scatter);
@@ -36,7 +37,7 @@ class GradientReducer {
   /// those in flight.
   void complete(const Exec& exec, Stage stage, std::int64_t layer);
   /// Waits for the buckets of a stage, all layers of which must be complete.
-  void finish(Stage stage);
+  void finish(const Exec& exec, Stage stage);
   /// Sums the gradients of shared layers, after the last backward pass of the rank.
   void reduce_shared(const Exec& exec);
 
@@ -47,6 +48,8 @@ class GradientReducer {
   };
 
   grid::Request start(const Exec& exec, std::size_t bucket) const;
+  /// Waits for a bucket, and keeps the own parts if all of it has arrived in a window.
+  void take(const Exec& exec, std::size_t bucket, const char* waits);
 
   grid::Communicator& communicator_;
   View1<G> gradients_;

@@ -28,6 +28,8 @@ class NetworkTime {
   /// `bytes`: of the whole buffer. With a context axis, the data axis stands for all ranks with the
   /// same weights.
   Seconds collective(architecture::Collective kind, double bytes, Axis axis) const;
+  /// The same among the replicas that divide state: all of the data axis, or a group of them.
+  Seconds among_shards(architecture::Collective kind, double bytes) const;
   /// A sum between the first and the last pipeline rank, which all tensor and data ranks make.
   Seconds first_and_last(double bytes) const;
   /// A message between two pipeline ranks, while the other ranks of their stages send too; none
@@ -41,6 +43,7 @@ class NetworkTime {
 
   const Machine& machine_;
   layout::PerAxis<GroupPlace> places_;
+  GroupPlace shards_;
   std::int64_t stride_ = 1;  ///< between pipeline ranks
   std::int64_t pipeline_ = 1;
   std::int64_t devices_ = 1;  ///< of a node that are in use

@@ -122,6 +122,7 @@ struct RankParts {
   grid::Communicator& data;      ///< ranks that divide the samples
   grid::Communicator& context;   ///< ranks that divide the tokens of each sample
   grid::Communicator& replicas;  ///< ranks with the same weights: data and context together
+  grid::Communicator& shards;    ///< those of them that divide state
   grid::Communicator& pipeline;
   grid::Communicator& tensor;
   grid::Communicator& replica;    ///< ranks that together hold one copy of the model

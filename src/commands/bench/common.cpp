@@ -117,8 +117,9 @@ BenchShard shard_of(const BenchSetting& setting) {
     out.layers += shard.stage_layers[static_cast<std::size_t>(stage)].extent;
   out.micros = config.batch.global / (config.batch.micro * p.data);
   for (const auto& array : architecture::local_arrays(session.architecture, shard))
-    out.parameters += array.elements();
-  out.states = p.shard != Sharding::none ? (out.parameters + p.data - 1) / p.data : out.parameters;
+    out.parameters += array.frozen ? 0 : array.elements();
+  const std::int64_t parts = p.divides_state() ? p.shard_ranks() : 1;
+  out.states = (out.parameters + parts - 1) / parts;
   out.has_embedding = shard.has_embedding();
   out.has_head = shard.has_head();
   out.logits_again = architecture::computes_again(architecture::head_gradient(p));

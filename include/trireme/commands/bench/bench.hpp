@@ -112,10 +112,10 @@ class BenchFolder {
 /// This rank's part of the model, and its work per step.
 struct BenchShard {
   architecture::LocalSizes sizes;
-  std::int64_t layers = 0;  ///< on this rank
-  std::int64_t micros = 0;  ///< micro-batches per step
-  std::int64_t parameters = 0;
-  std::int64_t states = 0;  ///< parameters whose optimizer state this rank holds
+  std::int64_t layers = 0;      ///< on this rank
+  std::int64_t micros = 0;      ///< micro-batches per step
+  std::int64_t parameters = 0;  ///< trained ones
+  std::int64_t states = 0;      ///< parameters whose optimizer state this rank holds
   bool has_embedding = false;
   bool has_head = false;
   bool logits_again = false;  ///< logits are computed again in the backward pass
