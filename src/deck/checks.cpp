@@ -216,6 +216,8 @@ class CrossCheck {
     if (!valid({"parallel.schedule"})) return;
     for (const std::string& mistake : overlap_mistakes(deck_)) report(mistake);
     for (const std::string& mistake : sharding_mistakes(deck_)) report(mistake);
+    if (valid({"batch.global", "batch.micro", "batch.ramp_start"}))
+      for (const std::string& mistake : noise_mistakes(deck_)) report(mistake);
   }
 
   /// Each part of a shared vocabulary needs a row. Interleaved stages and those in a V would need

@@ -30,4 +30,26 @@ std::vector<std::string> sharding_mistakes(const Deck& deck) {
                "\"optimizer\" or audit_every = 0")};
 }
 
+std::vector<std::string> noise_mistakes(const Deck& deck) {
+  const Config& c = deck.config;
+  std::vector<std::string> mistakes;
+  if (!c.run.gradient_noise_scale) return mistakes;
+  const auto excludes = [&](const char* section, const char* name, const char* remedy) {
+    mistakes.push_back(text(deck.cite("run", "gradient_noise_scale"), " cannot be combined with ",
+                            deck.cite(section, name), "; choose ", remedy,
+                            " or gradient_noise_scale = false"));
+  };
+  if (c.parallel.context > 1) excludes("parallel", "context", "context = 1");
+  if (c.parallel.overlaps_steps()) excludes("parallel", "schedule", "schedule = \"1f1b\"");
+  if (c.model.shared_layers > 0) excludes("model", "shared_layers", "shared_layers = 0");
+  if (c.run.audit_every > 0) excludes("run", "audit_every", "audit_every = 0");
+  const std::int64_t least = c.batch.ramp_start > 0 ? c.batch.ramp_start : c.batch.global;
+  if (c.batch.micro > 0 && least <= c.batch.micro)
+    mistakes.push_back(text(deck.cite("run", "gradient_noise_scale"),
+                            " compares micro-batches with batches of several, but a batch of ",
+                            least, " samples is one of ", deck.cite("batch", "micro"),
+                            "; choose a smaller micro or a larger batch"));
+  return mistakes;
+}
+
 }  // namespace trireme::deck

@@ -1,3 +1,5 @@
+// Times of collectives and messages from the places of their ranks on nodes: ring collectives, and
+// groups that share the network of a node.
 #include <trireme/plan/network_time.hpp>
 
 #include <algorithm>

@@ -215,11 +215,17 @@ class Counter {
         gradients.number, gradients.elements * sizes_.accumulate);
     if (maxima_ > 0) add(data, "maxima of fp8 tensors: all-reduce", replicas, 1, maxima_);
     if (shard_.has_head()) losses(data, replicas);
+    noise(data, replicas);
     if (!shared) return;
     add(shards, "weights: all-gather", group, weights.number, weights.elements * sizes_.element);
     add(shards, "gradient norm: all-reduce", group, 1, norm_blocks() * 8);
     if (trust_norms_ > 0)
       add(shards, "trust ratios: all-reduce", group, 1, trust_norms_ * norm_blocks() * 8);
+  }
+
+  void noise(const char* axis, std::int64_t ranks) {
+    if (config_.run.gradient_noise_scale)
+      add(axis, "gradient noise scale: all-reduce", ranks, 1, 8);
   }
 
   /// Blocks of the pieces that this rank counts in the norm.
@@ -257,6 +263,7 @@ class Counter {
       add("model", "trust ratios: all-reduce", ranks, 1, trust_norms_ * sums * 8);
     if (maxima_ > 0) add("model", "maxima of fp8 tensors: all-reduce", ranks, 1, maxima_);
     losses("model", ranks);
+    noise("model", ranks);
   }
 
   /// Overlapping steps sum their losses with the norm; other steps when they are logged.

@@ -46,6 +46,7 @@ std::string to_json(const Metrics& m) {
     if (value) line[key] = *value;
   };
   append("loss_scale", m.loss_scale);
+  append("gradient_noise_scale", m.gradient_noise_scale);
   for (const NamedLoss& other : m.other_losses) line[other.name] = other.mean;
   append("validation_loss", m.validation_loss);
   for (const NamedLoss& other : m.other_validation_losses)

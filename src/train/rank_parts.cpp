@@ -168,6 +168,8 @@ void RankParts<P>::make_optimizer(const deck::Config& config,
       config.optimizer, architecture, parameters, grid.model(), shards, std::move(state), capacity,
       loss_scaling(config.precision),
       plan::offloads_optimizer(config.parallel, machine) ? ArenaMemory::host : ArenaMemory::device);
+  if (config.run.gradient_noise_scale)
+    noise.emplace(architecture, parameters, grid.model(), replicas);
   shared_gradients.emplace(grid, config.model, parameters);
   reducer.emplace(replicas, parameters.all_gradients(), parameters.gradient_places(), head, buckets,
                   scatter);

@@ -313,6 +313,15 @@ void StepActions<P>::evaluate(const Step& step) {
 
 template <class P>
 typename model::RankModel<P>::LayerDone StepActions<P>::layer_done(const Step& step) {
+  if (!parts_.noise || micro_of(step.instr.micro) > 0) return sums_done(step);
+  return [this, next = sums_done(step)](std::int64_t layer) {
+    parts_.noise->after_first(handle_, layer);
+    next(layer);
+  };
+}
+
+template <class P>
+typename model::RankModel<P>::LayerDone StepActions<P>::sums_done(const Step& step) {
   const std::int64_t number = step_of_pass(step.instr.micro);
   if (micro_of(step.instr.micro) + 1 < data::micro_batches(batch_))
     return [this](std::int64_t) { between_(); };

@@ -86,7 +86,13 @@ template <class P>
 void StepActions<P>::gradient_norm(const Step& step) {
   if (config_.model.shared_layers > 0) sum_shared_layers();
   if (vocabulary_) parts_.optimizer->combine_tied_gradients(handle_);
-  if (!parts_.second) return parts_.optimizer->find_norm(handle_);
+  if (!parts_.second) {
+    parts_.optimizer->find_norm(handle_);
+    if (parts_.noise)
+      parts_.noise->add_step(handle_, parts_.optimizer->squares(), parts_.optimizer->loss_scale(),
+                             batch_.micro, batch_.global);
+    return;
+  }
   if (!norm_has_begun_) begin_norm_sum(step_of(step));
   norm_has_begun_ = false;
   parts_.optimizer->end_norm(handle_);

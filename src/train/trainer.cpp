@@ -184,6 +184,7 @@ void Trainer::log_step(std::int64_t step, bool late) {
                             peak_resident_bytes(), grid::Reduction::maximum, "peak memory");
   m.skipped_steps = found.skips.total;
   m.loss_scale = found.skips.loss_scale;
+  m.gradient_noise_scale = noise_scale_ = found.noise_scale;
   check_skips(m, std::exchange(skips_, found.skips));
 
   const std::int64_t every = c.run.evaluate_every;
@@ -237,8 +238,21 @@ void Trainer::fail_not_finite(const std::string& message) {
   throw Error(message);
 }
 
+/// Up to a batch of the noise scale, twice the batch needs about half of the steps.
+void Trainer::say_noise_scale() const {
+  if (!parts_.config.run.gradient_noise_scale || first_step_ > parts_.config.run.steps) return;
+  const std::int64_t batch = batches_.global(parts_.config.run.steps);
+  if (!noise_scale_) return say("gradient noise scale: not known yet; more steps are needed");
+  const double ratio = static_cast<double>(batch) / *noise_scale_;
+  say("gradient noise scale: about ", with_commas(std::llround(*noise_scale_)), " samples (",
+      with_commas(std::llround(*noise_scale_ * static_cast<double>(parts_.config.model.sequence))),
+      " tokens); with a batch of ", batch, " samples, a step has ", fixed(100 / (1 + 1 / ratio), 0),
+      " % of the progress of a step with an unlimited batch");
+}
+
 /// Peak memory is what `trireme check` predicts. Collective.
 void Trainer::end() const {
+  say_noise_scale();
   const Bytes mine = peak_resident_bytes();
   const Bytes most =
       parts_.world.all_reduce<std::int64_t>(mine, grid::Reduction::maximum, "peak memory");

@@ -7,6 +7,7 @@
 #include <trireme/base/log.hpp>
 #include <trireme/grid/heartbeat.hpp>
 #include <trireme/kernels/matmul.hpp>
+#include <trireme/kernels/noise_scale.hpp>
 #include <trireme/kernels/widened_matmul.hpp>
 #include <trireme/plan/choices.hpp>
 #include <trireme/plan/program.hpp>
@@ -199,7 +200,16 @@ StepResult TypedWorker<P>::result() {
   std::array<double, kernels::status_size> status{};
   copy_to_host<double>(handle_, status, parts_.optimizer->status(),
                        "train/result reads the gradient norm and what was skipped");
-  return result_from(sums, status, actions_.step());
+  StepResult found = result_from(sums, status, actions_.step());
+  if (!parts_.noise) return found;
+  std::array<double, kernels::noise_state_size> noise{};
+  copy_to_host<double>(handle_, noise, parts_.noise->state(),
+                       "train/result reads the gradient noise scale");
+  // Early on, and where the noise is much larger than the gradient, the estimate of the gradient's
+  // square may not be positive.
+  if (noise[kernels::noise_square] > 0 && noise[kernels::noise_variance] > 0)
+    found.noise_scale = noise[kernels::noise_variance] / noise[kernels::noise_square];
+  return found;
 }
 
 template <class P>
@@ -215,7 +225,7 @@ StepResult TypedWorker<P>::result_from(std::span<const double> sums, std::span<c
     skips.loss_scale = status[kernels::status_loss_scale];
     skips.scale_steps = whole(kernels::status_scale_steps);
   }
-  StepResult found{0, {}, status[kernels::status_norm], skips};
+  StepResult found{0, {}, status[kernels::status_norm], skips, {}};
   const auto& terms = parts_.model->objective().losses;
   const std::int64_t samples = actions_.batch_samples(step);
   for (std::size_t i = 0; i < terms.size(); ++i) {

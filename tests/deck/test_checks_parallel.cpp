@@ -178,6 +178,22 @@ TEST(Checks, OverlappingStepsNeedAMicroBatchForEachRank) {
   resolve_parallel(deck, 3);
 }
 
+TEST(Checks, TheNoiseScaleNeedsGradientsOfFirstMicroBatches) {
+  const std::string noise = "run.gradient_noise_scale=true";
+  const std::string named = "[run] gradient_noise_scale = true (command line) ";
+  expect_contains(mistakes_of(example, {noise, "batch.global=4", "batch.micro=4"}),
+                  named +
+                      "compares micro-batches with batches of several, but a batch of 4 samples is "
+                      "one of [batch] micro = 4 (command line); choose a smaller micro or a larger "
+                      "batch");
+  for (const auto& [key, remedy] : {std::pair{"parallel.context=2", "context = 1"},
+                                    {"parallel.schedule=2bw", "schedule = \"1f1b\""},
+                                    {"model.shared_layers=1", "shared_layers = 0"},
+                                    {"run.audit_every=5", "audit_every = 0"}})
+    expect_contains(mistakes_of(example, {noise, key}),
+                    text("; choose ", remedy, " or gradient_noise_scale = false"));
+}
+
 TEST(Checks, GroupsThatDivideStateAreEqual) {
   Deck deck = parse_deck(example, "a.toml", {"parallel.shard_group=4", "batch.global=12"});
   deck.config.batch.micro = 1;

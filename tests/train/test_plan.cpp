@@ -163,6 +163,10 @@ class Plan : public ::testing::Test {
         c.property = "parallel.shard_group=2";
         with_layout(1, 1, c, body);
       }
+    Case noise{"1f1b", 1, true, true, "none", optimizer};
+    noise.property = "run.gradient_noise_scale=true";
+    for (const int tensor : {1, 2})
+      if (ranks % tensor == 0) with_layout(tensor, 1, noise, body);
     for (Case c :
          {Case{"1f1b", 1, true, true, "none", optimizer},
           Case{"zb-h1", 1, false, false, "full", none, "lamb", Family::llama, 1, "bf16"},

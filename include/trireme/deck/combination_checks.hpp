@@ -14,4 +14,8 @@ std::vector<std::string> overlap_mistakes(const Deck& deck);
 /// Keys that cannot be combined with replicas that divide gradients or weights.
 std::vector<std::string> sharding_mistakes(const Deck& deck);
 
+/// Keys with which the gradient of a replica's first micro-batch is not known, for an estimate of
+/// the gradient noise scale.
+std::vector<std::string> noise_mistakes(const Deck& deck);
+
 }  // namespace trireme::deck

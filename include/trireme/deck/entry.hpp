@@ -157,10 +157,11 @@ class SectionKeys {
   Effect effect_;
 };
 
-/// The entries of [model], [adapter] and [optimizer].
+/// The entries of [adapter], [model], [optimizer] and [parallel].
 void adapter_keys(std::vector<Entry>& out);
 void model_keys(std::vector<Entry>& out);
 void optimizer_keys(std::vector<Entry>& out);
+void parallel_keys(std::vector<Entry>& out);
 /// [data] packing, which is a property of the model's batches.
 void packing_key(std::vector<Entry>& out);
 

@@ -104,6 +104,10 @@ class Optimizer {
   /// it after step. [1], on the device; the same on all ranks.
   View1<double> gradient_norm() const { return norm_; }
 
+  /// Sums of squares of each array's gradient, after find_norm, with the squared loss scale as a
+  /// factor. [arrays · tensor ranks], on the device; the same on all ranks.
+  View1<const double> squares() const { return sums_; }
+
   /// kernels::UpdateStatus [status_size], on the device; the same on all ranks.
   View1<double> status() const { return status_; }
   /// Name of the array that `sum` (status_skipped_sum) belongs to.

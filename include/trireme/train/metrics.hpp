@@ -36,6 +36,7 @@ struct Metrics {
   std::optional<double> validation_loss;           ///< of tokens
   std::vector<NamedLoss> other_validation_losses;  ///< of the other terms
   std::optional<double> bits_per_byte;
+  std::optional<double> gradient_noise_scale;  ///< samples
 };
 
 /// One JSON object whose numbers read back exactly; null for one that is not finite, which JSON

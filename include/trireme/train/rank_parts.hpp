@@ -4,6 +4,7 @@
 #include <trireme/grid/runtime.hpp>
 #include <trireme/model/rank_model.hpp>
 #include <trireme/optim/gradient_reducer.hpp>
+#include <trireme/optim/noise_scale.hpp>
 #include <trireme/optim/optimizer.hpp>
 #include <trireme/optim/shared_gradients.hpp>
 #include <trireme/optim/weight_gather.hpp>
@@ -151,6 +152,7 @@ struct RankParts {
   std::optional<optim::Optimizer<P>> optimizer;
   std::optional<optim::SharedGradients<P>> shared_gradients;
   std::optional<optim::GradientReducer<typename P::Gradient>> reducer;
+  std::optional<optim::NoiseScale<P>> noise;            ///< with run.gradient_noise_scale
   std::optional<optim::WeightGather<T>> weight_gather;  ///< if replicas divide the update
   std::optional<RankAccess<P>> access;                  ///< of a training rank
 };

@@ -158,6 +158,8 @@ class StepActions final : public Actions {
   void upload(const Step& step);
   /// Function that a backward pass calls after each layer; to be made before the pass starts.
   typename model::RankModel<P>::LayerDone layer_done(const Step& step);
+  /// The part of it that starts reductions.
+  typename model::RankModel<P>::LayerDone sums_done(const Step& step);
 
   const deck::Config& config_;
   RankParts<P>& parts_;

@@ -57,6 +57,7 @@ class Trainer {
   void log_step(std::int64_t step, bool late = false);
   Request take_step(std::int64_t step);
   void write_timeline();
+  void say_noise_scale() const;
   void end() const;
   [[noreturn]] void fail_not_finite(const std::string& message);
   std::optional<Evaluation> validate();
@@ -85,12 +86,13 @@ class Trainer {
   std::int64_t first_step_ = 1;
   std::int64_t logged_step_ = 0;
   std::int64_t saved_step_ = 0;
-  Skips skips_;                ///< as of the last logged step
-  bool save_is_due_ = false;   ///< postponed until a step is not skipped
-  bool local_is_due_ = false;  ///< the same for a local checkpoint
-  std::string lost_folder_;    ///< on rank 0: error of expect_folders
-  Clock::time_point looked_;   ///< last call of it
-  Clock::time_point began_;    ///< begin of the first step
+  Skips skips_;                        ///< as of the last logged step
+  std::optional<double> noise_scale_;  ///< likewise, in samples
+  bool save_is_due_ = false;           ///< postponed until a step is not skipped
+  bool local_is_due_ = false;          ///< the same for a local checkpoint
+  std::string lost_folder_;            ///< on rank 0: error of expect_folders
+  Clock::time_point looked_;           ///< last call of it
+  Clock::time_point began_;            ///< begin of the first step
   Clock::time_point logged_at_;
   Seconds untimed_ = 0;  ///< time spent on checkpoints since the last logged step
 

@@ -14,6 +14,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -26,6 +27,7 @@ struct StepResult {
   std::vector<NamedLoss> other_losses;  ///< terms of `loss` besides that of tokens
   double gradient_norm = 0;             ///< before clipping
   Skips skips;                          ///< so far
+  std::optional<double> noise_scale;    ///< gradient noise scale in samples, if it is estimated
 };
 
 /// One term of the training objective over a token file.

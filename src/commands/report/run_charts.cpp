@@ -110,6 +110,8 @@ class Charts {
           curve([](const auto& m) { return static_cast<double>(m.global_batch); }));
     add("Loss scale", "logarithmic", false, curve([](const auto& m) { return m.loss_scale; }),
         true);
+    add("Gradient noise scale", "samples, logarithmic", false,
+        curve([](const auto& m) { return m.gradient_noise_scale; }), true);
     add("Bits per byte", "validation", false, curve([](const auto& m) { return m.bits_per_byte; }));
     return out + other_losses() + "</div>\n";
   }

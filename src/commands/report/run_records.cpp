@@ -34,6 +34,7 @@ train::Metrics record_of(const JsonLine& line) {
   m.flops_utilization = line.real("flops_utilization");
   m.peak_bytes = line.whole("peak_bytes");
   m.loss_scale = line.maybe("loss_scale");
+  m.gradient_noise_scale = line.maybe("gradient_noise_scale");
   m.validation_loss = line.maybe("validation_loss");
   add_other_losses(m, line);
   m.bits_per_byte = line.maybe("bits_per_byte");

@@ -1,0 +1,56 @@
+#pragma once
+
+#include <trireme/grid/communicator.hpp>
+#include <trireme/model/parameters.hpp>
+#include <trireme/tensor/arena.hpp>
+
+#include <cstdint>
+#include <map>
+
+namespace trireme::optim {
+
+/// Whether the gradient noise scale is estimated from an array: trained matrices of the layers
+/// whose gradients are whole on the rank that computes them, in every layout.
+bool shows_noise(const architecture::ArraySpec& array, std::int64_t layers);
+
+/// Estimates the gradient noise scale (McCandlish et al. 2018, arXiv 1812.06162): the batch at
+/// which the noise of the gradient is as large as the gradient. It compares the squares of each
+/// replica's gradient after its first micro-batch with those of the whole batch.
+template <class P>
+class NoiseScale {
+ public:
+  /// Arguments must outlive this. UsageError if no array shows the noise.
+  NoiseScale(const architecture::Architecture& architecture, const model::Parameters<P>& parameters,
+             grid::Communicator& model_group, grid::Communicator& replicas);
+
+  /// The backward pass of a replica's first micro-batch has added to all gradients of a layer, and
+  /// no other has.
+  void after_first(const Exec& exec, std::int64_t layer) const;
+  /// Takes a step into account, whose squares of whole gradients, with the loss scale as a factor,
+  /// are in `sums` [arrays · tensor ranks]. Collective.
+  void add_step(const Exec& exec, View1<const double> sums, View1<const double> loss_scale,
+                std::int64_t micro, std::int64_t global) const;
+
+  /// kernels::NoiseState, on the device; the same on all ranks.
+  View1<double> state() const { return state_; }
+
+ private:
+  struct Blocks {
+    std::int64_t first = 0;
+    std::int64_t count = 0;
+  };
+
+  const model::Parameters<P>& parameters_;
+  grid::Communicator& model_group_;
+  grid::Communicator& replicas_;
+  Arena memory_;
+  std::map<std::int64_t, Blocks> layers_;  ///< blocks of each layer, in the arrays below
+  View1<double> partial_;                  // [blocks] sums of squares
+  View1<std::int64_t> begins_, ends_;      // [blocks] in the gradients' memory
+  View1<std::int64_t> chosen_;             // numbers of the sums of all such arrays of the model
+  View1<std::int64_t> all_;                // [1] number of blocks
+  View1<double> sum_;                      // [1]
+  View1<double> state_;                    // [noise_state_size]
+};
+
+}  // namespace trireme::optim

@@ -1,0 +1,136 @@
+// The keys of [parallel].
+#include <trireme/deck/checks.hpp>
+#include <trireme/deck/entry.hpp>
+
+namespace trireme::deck {
+
+using Str = std::string;
+using Int = std::int64_t;
+
+void parallel_keys(std::vector<Entry>& out) {
+  SectionKeys parallel(out, "parallel", &Config::parallel);
+  parallel
+      .choice("layout", &ParallelConfig::layout,
+              "given: the keys of this section and batch.micro; auto: those of tensor, pipeline, "
+              "data, schedule, chunks, sequence_parallel, recompute, shard and "
+              "batch.micro that the deck does not set are chosen for the number of ranks of each "
+              "job; see docs/parallelism.md")
+      .otherwise(Str("given"));
+  parallel
+      .path(
+          "machine", &ParallelConfig::machine,
+          "machine file with the speeds that layout = \"auto\" and schedule = \"auto\" plan with; "
+          "\"\" means this installation; `trireme help machine` lists its keys")
+      .otherwise(Str());
+  const auto size = [&](const char* name, Int ParallelConfig::*field, const char* help) -> Entry& {
+    return parallel.integer(name, field, help).unit("ranks").at_least(1).at_most(ranks_limit);
+  };
+  size("tensor", &ParallelConfig::tensor,
+       "ranks that share each layer (tensor parallelism): neighbours, on one node where possible")
+      .otherwise(Int{1});
+  size("context", &ParallelConfig::context,
+       "ranks that share the tokens of each sample, for long sequences (context parallelism): keys "
+       "and values go around among them; at most model.sequence")
+      .otherwise(Int{1});
+  size("pipeline", &ParallelConfig::pipeline,
+       "ranks that divide the layers among them (pipeline parallelism)")
+      .otherwise(Int{1});
+  size(
+      "data", &ParallelConfig::data,
+      "replicas that divide the samples of a batch (data parallelism); 0 means the remaining ranks")
+      .at_least(0)
+      .otherwise(Int{0}, "0: ranks / (tensor · context · pipeline)");
+  parallel
+      .string("order", &ParallelConfig::order,
+              "axes in the order of the ranks, fastest first: neighbours along the first axis are "
+              "consecutive ranks; axes that it leaves out follow in the default order")
+      .otherwise(Str(), "tensor, context, pipeline, data");
+  parallel
+      .choice("schedule", &ParallelConfig::schedule,
+              "order of the micro-batches' forward and backward passes; auto searches for the "
+              "fastest one; 2bw has no flush between steps, and gradients that are one step late")
+      .otherwise(Str("1f1b"));
+  parallel
+      .integer(
+          "chunks", &ParallelConfig::chunks,
+          "stages per pipeline rank: 2 or more with interleaved, any number with auto and file, "
+          "2 with zb-v, v-half and v-min, otherwise 1")
+      .at_least(1)
+      .at_most(65536)
+      .derive([](Config& c) { c.parallel.chunks = is_v_schedule(c.parallel.schedule) ? 2 : 1; },
+              "2 with zb-v, v-half and v-min, otherwise 1");
+  parallel
+      .path("program", &ParallelConfig::program,
+            "file of a hand-written program, for schedule = \"file\"; see docs/parallelism.md")
+      .otherwise(Str());
+  parallel
+      .path("timeline", &ParallelConfig::timeline,
+            "timeline.jsonl of a run with run.timeline = true and as many stages, for schedule = "
+            "\"auto\": its measured times; \"\" means those of [parallel] machine or of the FLOPs")
+      .otherwise(Str());
+  parallel
+      .choice("placement", &ParallelConfig::placement,
+              "pipeline ranks of the stages: round_robin (stage s on rank s mod pipeline), v (odd "
+              "chunks in reverse; with schedule = \"auto\" or \"file\"), or auto: that of the "
+              "schedule, v with schedule = \"auto\" and 2 chunks")
+      .otherwise(Str("auto"));
+  parallel
+      .choice("vocabulary", &ParallelConfig::vocabulary,
+              "ranks of the embedding and the logits: those of the first and the last stage "
+              "(stage), or all pipeline ranks, each with a part of the vocabulary (pipeline), so "
+              "that stages are equal; with the schedules 1f1b, gpipe and zb-h1 (Yeung et al. 2024)")
+      .otherwise(Str("stage"));
+  parallel
+      .boolean("sequence_parallel", &ParallelConfig::sequence_parallel,
+               "division of norms, dropout and saved activations among tensor ranks, by tokens "
+               "(Korthikanti et al. 2022)")
+      .otherwise(false);
+  parallel
+      .choice("recompute", &ParallelConfig::recompute,
+              "activations that the backward pass recomputes to save memory: none, the cheap ones "
+              "(selective: norms and activation functions), whole layers (full), or the choice "
+              "that costs the least time within memory_limit (auto)")
+      .otherwise(Str("none"));
+  parallel
+      .bytes("memory_limit", &ParallelConfig::memory_limit,
+             "memory per rank on the device or host that runs its kernels, for recompute = "
+             "\"auto\" and "
+             "schedule = \"auto\"")
+      .at_least(0)
+      .otherwise(Int{0}, "0: the machine file's memory");
+  parallel
+      .choice("shard", &ParallelConfig::shard,
+              "state that replicas divide among themselves (ZeRO): none, the optimizer's state, "
+              "also the sums of gradients, or also the weights; see docs/parallelism.md")
+      .otherwise(Str("none"));
+  parallel
+      .integer("shard_group", &ParallelConfig::shard_group,
+               "replicas, consecutive ones such as those of a node, that divide the state among "
+               "themselves; each group then has all of it (hybrid sharding)")
+      .at_least(0)
+      .otherwise(Int{0}, "0: all replicas");
+  parallel
+      .choice("offload", &ParallelConfig::offload,
+              "device data kept in host memory: none, the optimizer's state, saved activations, or "
+              "both; no effect where kernels run on the host")
+      .otherwise(Str("none"));
+  parallel
+      .choice("transport", &ParallelConfig::transport,
+              "transport of messages between devices: NCCL, MPI through host memory, or auto: NCCL "
+              "where this installation has it and share_devices is false; no effect where kernels "
+              "run on the host")
+      .otherwise(Str("auto"));
+  parallel
+      .boolean("share_devices", &ParallelConfig::share_devices,
+               "permission for several ranks to use one device, which is otherwise an error")
+      .otherwise(false);
+  parallel
+      .integer("bucket_bytes", &ParallelConfig::bucket_bytes,
+               "size of the gradients that one all-reduce carries")
+      .unit("bytes")
+      .at_least(1)
+      .at_most(std::int64_t{1} << 40)
+      .otherwise(Int{16} << 20);
+}
+
+}  // namespace trireme::deck
